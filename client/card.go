@@ -6,7 +6,8 @@ import (
 	"log/slog"
 )
 
-// Format keeps the credentials out of whatever fmt prints, with any verb, also as a part of a [Card].
+// Format keeps the credentials out of whatever fmt prints, with any verb, also
+// as a part of a [Card].
 func (c Credentials) Format(f fmt.State, _ rune) {
 	text := "[hidden]"
 	if c == (Credentials{}) {

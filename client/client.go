@@ -1,4 +1,5 @@
-// Package client is the Go SDK of cardmint, a service that sells prepaid cards for cryptocurrency.
+// Package client is the Go SDK of cardmint, a service that sells prepaid cards
+// for cryptocurrency.
 //
 //	c, err := client.New("https://cards.example.com", os.Getenv("CARDMINT_TOKEN"))
 //	if err != nil {
@@ -20,34 +21,41 @@
 //
 // # Errors
 //
-// When the service refuses a request, the error is an [*Error], found by [errors.As]; decide by its Code.
-// Any other error says that the context ended, or that no answer came or none that could be read.
+// When the service refuses a request, the error is an [*Error], found by
+// [errors.As]; decide by its Code. Any other error says that the context ended,
+// or that no answer came or none that could be read.
 //
 // # Retries
 //
-// A call is repeated by itself, with a wait that grows and is random, and never after its context has ended:
+// A call is repeated by itself, with a wait that grows and is random, and never
+// after its context has ended:
 //
 //   - after 408 and 429, when the service has done nothing yet. A Retry-After is waited for.
 //   - after 502, 503, 504 and a connection that broke or timed out, when nobody knows what the service has done. All attempts of a call that
 //     changes something carry one random Idempotency-Key, by which the service does it once. [Client.Do] sends none by itself, and so does
 //     not repeat a POST then.
 //
-// It is not repeated after 500, a fault that is likely to come again. See [WithRetry].
+// It is not repeated after 500, a fault that is likely to come again. See
+// [WithRetry].
 //
-// Each method takes options for the one call: [WithRetry], [WithTimeout], [WithAttemptTimeout], [WithHeader], and [WithResponse], which
-// tells what came with the answer.
+// Each method takes options for the one call: [WithRetry], [WithTimeout],
+// [WithAttemptTimeout], [WithHeader], and [WithResponse], which tells what came
+// with the answer.
 //
 // # Events
 //
-// [NewWebhookHandler] receives the events that the service sends to a webhook, and [Client.Events] reads the same events in order.
-// An event says that there is something to look at, and never holds credentials: [Client.GetCard] has them, or where the service masks
-// them [Client.RevealCard].
+// [NewWebhookHandler] receives the events that the service sends to a webhook,
+// and [Client.Events] reads the same events in order. An event says that there
+// is something to look at, and never holds credentials: [Client.GetCard] has
+// them, or where the service masks them [Client.RevealCard].
 //
 // # Money and times
 //
-// Amounts are exact decimals. Amounts of coins are in whole coins, not in their smallest unit. Times are UTC.
+// Amounts are exact decimals. Amounts of coins are in whole coins, not in their
+// smallest unit. Times are UTC.
 //
-// The repository's docs/client-comparison.md compares the package with others, point by point.
+// The repository's docs/client-comparison.md compares the package with others,
+// point by point.
 package client
 
 import (
@@ -66,8 +74,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Client calls the service on behalf of the account that its token belongs to. It is safe for use by several goroutines.
-// It never prints its token.
+// Client calls the service on behalf of the account that its token belongs to.
+// It is safe for use by several goroutines. It never prints its token.
 type Client struct {
 	baseURL   string
 	token     *string // behind a pointer, of which fmt prints only the address whatever the verb
@@ -80,21 +88,25 @@ type Client struct {
 	logger      *slog.Logger // nil for none
 }
 
-// NewFromEnv returns a client of the service at CARDMINT_URL with the token CARDMINT_TOKEN, both of which must be set in the environment.
+// NewFromEnv returns a client of the service at CARDMINT_URL with the token
+// CARDMINT_TOKEN, both of which must be set in the environment.
 func NewFromEnv(opts ...Option) (*Client, error) {
 	baseURL, token := os.Getenv("CARDMINT_URL"), os.Getenv("CARDMINT_TOKEN")
 	switch {
 	case baseURL == "":
-		return nil, errors.New(`client: CARDMINT_URL is not set; it is the service's address, like "https://cards.example.com"`)
+		return nil, errors.New(
+			`client: CARDMINT_URL is not set; it is the service's address, like "https://cards.example.com"`)
 	case token == "":
 		return nil, errors.New("client: CARDMINT_TOKEN is not set; it is a token of the account")
 	}
 	return New(baseURL, token, opts...)
 }
 
-// New returns a client of the service at baseURL, for example "https://cards.example.com": what comes before "/api/cards". An "/api" at its
-// end is taken for a part of that and left out.
-// The token is the account's API token, without "Bearer". New sends nothing; whether the token is good shows in the first call.
+// New returns a client of the service at baseURL, for example
+// "https://cards.example.com": what comes before "/api/cards". An "/api" at its
+// end is taken for a part of that and left out. The token is the account's API
+// token, without "Bearer". New sends nothing; whether the token is good shows
+// in the first call.
 func New(baseURL, token string, opts ...Option) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	switch {
@@ -139,7 +151,8 @@ func New(baseURL, token string, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// moduleVersion is "/" and the version of this module in the program that imports it, or empty where nobody knows it, as in its own tests.
+// moduleVersion is "/" and the version of this module in the program that
+// imports it, or empty where nobody knows it, as in its own tests.
 func moduleVersion(read func() (*debug.BuildInfo, bool)) string {
 	info, ok := read()
 	if !ok {
@@ -161,34 +174,43 @@ func (c *Client) String() string {
 	return "cardmint client of " + c.baseURL
 }
 
-// CreateCard asks for a card and answers how to pay for it: send exactly Payment.Amount of Payment.Currency to
-// Payment.Address before Payment.ExpiresAt. The card waits for its payment; [Client.WaitForCard] waits with it.
+// CreateCard asks for a card and answers how to pay for it: send exactly
+// Payment.Amount of Payment.Currency to Payment.Address before
+// Payment.ExpiresAt. The card waits for its payment; [Client.WaitForCard] waits
+// with it.
 //
-// The call never makes a second card by repeating itself: all its attempts carry one random Idempotency-Key.
-// To be able to repeat the call itself, also after a restart, choose the key with [WithIdempotencyKey].
+// The call never makes a second card by repeating itself: all its attempts
+// carry one random Idempotency-Key. To be able to repeat the call itself, also
+// after a restart, choose the key with [WithIdempotencyKey].
 func (c *Client) CreateCard(ctx context.Context, in CreateCardRequest, opts ...CallOption) (*Card, error) {
 	return call[Card](ctx, c, request{operation: opCreateCard(), in: in}, opts)
 }
 
-// GetCard reads one card. A card that does not exist or belongs to another account is an [*Error] with [ProblemCodeNotFound].
+// GetCard reads one card. A card that does not exist or belongs to another
+// account is an [*Error] with [ProblemCodeNotFound].
 func (c *Client) GetCard(ctx context.Context, id uuid.UUID, opts ...CallOption) (*Card, error) {
 	return call[Card](ctx, c, request{operation: opGetCard(id.String())}, opts)
 }
 
-// RevealCard reads one card with its whole credentials, also where the service masks those of [Client.GetCard]. The service keeps a record of
-// each call. The credentials are empty until the card is generated, and once they are purged: the card then has a CredentialsPurgedAt.
+// RevealCard reads one card with its whole credentials, also where the service
+// masks those of [Client.GetCard]. The service keeps a record of each call. The
+// credentials are empty until the card is generated, and once they are purged:
+// the card then has a CredentialsPurgedAt.
 func (c *Client) RevealCard(ctx context.Context, id uuid.UUID, opts ...CallOption) (*Card, error) {
 	return call[Card](ctx, c, request{operation: opRevealCard(id.String())}, opts)
 }
 
-// CancelCard ends a card that holds no money, and answers it after that: its payment is [PaymentStateCanceled], or expired if it was before. It
-// is harmless to repeat. Once money has arrived, even without a confirmation, it is an [*Error] with [ProblemCodeCardHasPayments]. Money that
-// arrives later is treated as if it came after the quote has expired.
+// CancelCard ends a card that holds no money, and answers it after that: its
+// payment is [PaymentStateCanceled], or expired if it was before. It is
+// harmless to repeat. Once money has arrived, even without a confirmation, it
+// is an [*Error] with [ProblemCodeCardHasPayments]. Money that arrives later is
+// treated as if it came after the quote has expired.
 func (c *Client) CancelCard(ctx context.Context, id uuid.UUID, opts ...CallOption) (*Card, error) {
 	return call[Card](ctx, c, request{operation: opCancelCard(id.String())}, opts)
 }
 
-// ListCurrencies lists the cryptocurrencies that a card can be paid with, and their rates now.
+// ListCurrencies lists the cryptocurrencies that a card can be paid with, and
+// their rates now.
 func (c *Client) ListCurrencies(ctx context.Context, opts ...CallOption) ([]Currency, error) {
 	list, err := call[[]Currency](ctx, c, request{operation: opListCurrencies()}, opts)
 	if err != nil {
@@ -197,8 +219,10 @@ func (c *Client) ListCurrencies(ctx context.Context, opts ...CallOption) ([]Curr
 	return *list, nil
 }
 
-// ListOffers lists the amounts that cards can be ordered for right now, ascending and without overlaps. Left is nil where nobody counts the
-// cards. The list may be some seconds old: other clients order from it too, and CreateCard then fails with [ProblemCodeAmountUnavailable].
+// ListOffers lists the amounts that cards can be ordered for right now,
+// ascending and without overlaps. Left is nil where nobody counts the cards.
+// The list may be some seconds old: other clients order from it too, and
+// CreateCard then fails with [ProblemCodeAmountUnavailable].
 func (c *Client) ListOffers(ctx context.Context, opts ...CallOption) ([]Offer, error) {
 	list, err := call[[]Offer](ctx, c, request{operation: opListOffers()}, opts)
 	if err != nil {
@@ -207,11 +231,13 @@ func (c *Client) ListOffers(ctx context.Context, opts ...CallOption) ([]Offer, e
 	return *list, nil
 }
 
-// SimulatePayment pays for a card with simulated money and answers the card after that. With the zero request it pays what is
-// due and confirms it. Only a sandbox can do this; elsewhere it is an [*Error] with [ProblemCodeNotFound].
+// SimulatePayment pays for a card with simulated money and answers the card
+// after that. With the zero request it pays what is due and confirms it. Only a
+// sandbox can do this; elsewhere it is an [*Error] with [ProblemCodeNotFound].
 //
 // The call pays once however often it repeats itself.
-func (c *Client) SimulatePayment(ctx context.Context, id uuid.UUID, in SimulatePaymentRequest, opts ...CallOption) (*Card, error) {
+func (c *Client) SimulatePayment(ctx context.Context, id uuid.UUID, in SimulatePaymentRequest,
+	opts ...CallOption) (*Card, error) {
 	return call[Card](ctx, c, request{operation: opSimulatePayment(id.String()), in: in}, opts)
 }
 
@@ -224,7 +250,8 @@ func call[T any](ctx context.Context, c *Client, r request, opts []CallOption) (
 	return out, nil
 }
 
-// exec does an operation whose answer is decoded into out; nil is for an answer without a body.
+// exec does an operation whose answer is decoded into out; nil is for an answer
+// without a body.
 func (c *Client) exec(ctx context.Context, r request, out any, opts []CallOption) error {
 	if _, err := c.do(ctx, r, out, opts); err != nil {
 		return fmt.Errorf("%s: %w", r.name, err)

@@ -36,12 +36,15 @@ func TestNew_RefusesWhatCannotWork(t *testing.T) {
 		"no attempts":          {baseURL: "https://cards.test", token: testToken, opt: WithRetry(0, time.Minute)},
 		"no time":              {baseURL: "https://cards.test", token: testToken, opt: WithAttemptTimeout(0)},
 		"busy polling":         {baseURL: "https://cards.test", token: testToken, opt: WithPollInterval(0, time.Second)},
-		"shrinking interval":   {baseURL: "https://cards.test", token: testToken, opt: WithPollInterval(time.Minute, time.Second)},
-		"empty option":         {baseURL: "https://cards.test", token: testToken, opt: Setting{}},
-		"bad header":           {baseURL: "https://cards.test", token: testToken, opt: WithHeader("Authorization", "hunter2")},
-		"no middleware":        {baseURL: "https://cards.test", token: testToken, opt: WithMiddleware(nil)},
-		"nil from middleware":  {baseURL: "https://cards.test", token: testToken, opt: WithMiddleware(func(http.RoundTripper) http.RoundTripper { return nil })},
-		"line break in agent":  {baseURL: "https://cards.test", token: testToken, opt: WithUserAgent("a\nb")},
+		"shrinking interval": {baseURL: "https://cards.test", token: testToken,
+			opt: WithPollInterval(time.Minute, time.Second)},
+		"empty option": {baseURL: "https://cards.test", token: testToken, opt: Setting{}},
+		"bad header": {baseURL: "https://cards.test", token: testToken,
+			opt: WithHeader("Authorization", "hunter2")},
+		"no middleware": {baseURL: "https://cards.test", token: testToken, opt: WithMiddleware(nil)},
+		"nil from middleware": {baseURL: "https://cards.test", token: testToken,
+			opt: WithMiddleware(func(http.RoundTripper) http.RoundTripper { return nil })},
+		"line break in agent": {baseURL: "https://cards.test", token: testToken, opt: WithUserAgent("a\nb")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := []Option{}
@@ -85,7 +88,9 @@ func TestNewFromEnv(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.ListCurrencies(t.Context()); err != nil || s.seen[0].URL.String() != "https://cards.test/api/currencies" || s.seen[0].Header.Get("Authorization") != "Bearer "+testToken {
+		if _, err := c.ListCurrencies(t.Context()); err != nil ||
+			s.seen[0].URL.String() != "https://cards.test/api/currencies" ||
+			s.seen[0].Header.Get("Authorization") != "Bearer "+testToken {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -99,7 +104,9 @@ func TestNew_SaysItsVersion(t *testing.T) {
 	}
 	for want, read := range map[string]func() (*debug.BuildInfo, bool){
 		"/0.3.1": module(debug.Module{Path: "github.com/cardmint/cardmint/client", Version: "v0.3.1"}),
-		"":       module(debug.Module{Path: "github.com/cardmint/cardmint/client", Version: "v0.0.0", Replace: &debug.Module{Path: "./client"}}),
+		"": module(
+			debug.Module{Path: "github.com/cardmint/cardmint/client", Version: "v0.0.0",
+				Replace: &debug.Module{Path: "./client"}}),
 	} {
 		if got := moduleVersion(read); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -115,7 +122,8 @@ func TestNew_SaysItsVersion(t *testing.T) {
 }
 
 func TestNew_KeepsThePathOfTheBaseURL(t *testing.T) {
-	for _, base := range []string{"https://cards.test/shop", "https://cards.test/shop/", "https://cards.test/shop/api", "https://cards.test/shop/api/"} {
+	for _, base := range []string{"https://cards.test/shop", "https://cards.test/shop/", "https://cards.test/shop/api",
+		"https://cards.test/shop/api/"} {
 		s := &script{steps: []step{answer(200, "[]")}}
 		c, err := New(base, testToken, WithHTTPClient(&http.Client{Transport: s}))
 		if err != nil {
@@ -192,7 +200,8 @@ func TestCard_IsTheSameWhateverFormTheAmountHas(t *testing.T) {
 
 func TestCard_AmountsNeverPassThroughFloats(t *testing.T) {
 	// None of these survives a float64.
-	for field, value := range map[string]string{"usd_amount": "9007199254740993.01", "amount": "18446744073709551615.123456789012345678"} {
+	for field, value := range map[string]string{"usd_amount": "9007199254740993.01",
+		"amount": "18446744073709551615.123456789012345678"} {
 		old := map[string]string{"usd_amount": `"usd_amount":"150.50"`, "amount": `"amount":"0.983456789012"`}[field]
 		for _, form := range []string{`"` + value + `"`, value} {
 			body := strings.Replace(testCard, old, `"`+field+`":`+form, 1)
@@ -211,7 +220,8 @@ func TestCard_AmountsNeverPassThroughFloats(t *testing.T) {
 
 func TestSimulatePayment_TellsZeroFromDefault(t *testing.T) {
 	c, s := scripted(t, []step{answer(200, testCard)})
-	for _, in := range []SimulatePaymentRequest{{}, {Amount: ptr(decimal.RequireFromString("0.5")), Confirmations: ptr(int32(0))}} {
+	for _, in := range []SimulatePaymentRequest{{},
+		{Amount: ptr(decimal.RequireFromString("0.5")), Confirmations: ptr(int32(0))}} {
 		if _, err := c.SimulatePayment(t.Context(), uuid.Nil, in); err != nil {
 			t.Fatal(err)
 		}
@@ -219,7 +229,8 @@ func TestSimulatePayment_TellsZeroFromDefault(t *testing.T) {
 	if diff := difference([]string{`{}`, `{"amount":"0.5","confirmations":0}`}, s.bodies); diff != "" {
 		t.Error(diff)
 	}
-	if one, other := s.seen[0].Header.Get("Idempotency-Key"), s.seen[1].Header.Get("Idempotency-Key"); one == "" || one == other {
+	if one, other := s.seen[0].Header.Get("Idempotency-Key"), s.seen[1].Header.Get("Idempotency-Key"); one == "" ||
+		one == other {
 		t.Errorf("the keys are %q and %q", one, other)
 	}
 }
@@ -233,7 +244,8 @@ func TestListCurrencies_RateMayBeUnknown(t *testing.T) {
 	}
 	want := []Currency{
 		{Code: "litecoin", Name: "Litecoin", Decimals: 8, ConfirmationsRequired: 6},
-		{Code: "monero", Name: "Monero", Decimals: 12, ConfirmationsRequired: 10, Rate: ptr(decimal.RequireFromString("152.52")),
+		{Code: "monero", Name: "Monero", Decimals: 12, ConfirmationsRequired: 10,
+			Rate:   ptr(decimal.RequireFromString("152.52")),
 			RateAt: ptr(time.Date(2026, 11, 20, 14, 45, 55, 0, time.UTC))},
 	}
 	if diff := difference(want, got); diff != "" {
@@ -242,7 +254,9 @@ func TestListCurrencies_RateMayBeUnknown(t *testing.T) {
 }
 
 func TestCredentials_AreNeitherPrintedNorLogged(t *testing.T) {
-	card := Card{Credentials: Credentials{CardNumber: "9912345678901232", ExpirationDate: "11/29", SecurityCode: "123", URL: "u", URLPassword: "q7GmZ4tKx2Rw"}}
+	card := Card{
+		Credentials: Credentials{CardNumber: "9912345678901232", ExpirationDate: "11/29", SecurityCode: "123", URL: "u",
+			URLPassword: "q7GmZ4tKx2Rw"}}
 	var b bytes.Buffer
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 		fmt.Fprintf(&b, verb+verb+verb, card, &card, card.Credentials)
@@ -260,7 +274,8 @@ func TestCredentials_AreNeitherPrintedNorLogged(t *testing.T) {
 	}
 }
 
-// What users of the SDK get into their builds is these modules and the standard library, and nothing of the service.
+// What users of the SDK get into their builds is these modules and the standard
+// library, and nothing of the service.
 func TestPackage_DependsOnNothingElse(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".")
 	var progress strings.Builder // such as of downloads

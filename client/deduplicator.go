@@ -7,22 +7,30 @@ import (
 	"github.com/google/uuid"
 )
 
-// Deduplicator has each event handled once, however often it comes. It must be safe for use by several goroutines.
+// Deduplicator has each event handled once, however often it comes. It must be
+// safe for use by several goroutines.
 //
-// The sure way is a table whose primary key is the event's id, in the database that handle writes to: Once begins a transaction, inserts
-// the id, returns nil if it is there already, calls handle with the transaction in its context, and commits, or rolls back when handle
-// fails or panics. Then what handle did and that it did it are one commit, for any number of processes and after any crash.
+// The sure way is a table whose primary key is the event's id, in the database
+// that handle writes to: Once begins a transaction, inserts the id, returns nil
+// if it is there already, calls handle with the transaction in its context, and
+// commits, or rolls back when handle fails or panics. Then what handle did and
+// that it did it are one commit, for any number of processes and after any
+// crash.
 type Deduplicator interface {
-	// Once calls handle and returns its error, or an error that wraps it. If an earlier call for the id did so and returned nil, Once
-	// returns nil instead, without calling it.
+	// Once calls handle and returns its error, or an error that wraps it. If an
+	// earlier call for the id did so and returned nil, Once returns nil
+	// instead, without calling it.
 	//
-	// Only a handle that returned nil is remembered, not one that failed, panicked or was cut off. While handle runs for an id, another
-	// call for the same id waits until it has ended, or returns an error. After any error the service sends the event again.
+	// Only a handle that returned nil is remembered, not one that failed,
+	// panicked or was cut off. While handle runs for an id, another call for
+	// the same id waits until it has ended, or returns an error. After any
+	// error the service sends the event again.
 	Once(ctx context.Context, id uuid.UUID, handle func(ctx context.Context) error) error
 }
 
-// MemoryDeduplicator is a [Deduplicator] that remembers the ids of the last events in memory. It serves one process: another one, or the
-// same after a restart, knows nothing of them and handles an event again that comes again.
+// MemoryDeduplicator is a [Deduplicator] that remembers the ids of the last
+// events in memory. It serves one process: another one, or the same after a
+// restart, knows nothing of them and handles an event again that comes again.
 type MemoryDeduplicator struct {
 	mu      sync.Mutex
 	running map[uuid.UUID]chan struct{} // closed when handle has ended
@@ -32,12 +40,15 @@ type MemoryDeduplicator struct {
 	size    int
 }
 
-// NewMemoryDeduplicator returns a MemoryDeduplicator for the last size events, at least one. 10,000 take about 1 MB.
+// NewMemoryDeduplicator returns a MemoryDeduplicator for the last size events,
+// at least one. 10,000 take about 1 MB.
 func NewMemoryDeduplicator(size int) *MemoryDeduplicator {
-	return &MemoryDeduplicator{size: max(size, 1), running: map[uuid.UUID]chan struct{}{}, handled: map[uuid.UUID]struct{}{}}
+	return &MemoryDeduplicator{size: max(size, 1), running: map[uuid.UUID]chan struct{}{},
+		handled: map[uuid.UUID]struct{}{}}
 }
 
-// Once implements [Deduplicator]. A call for an id that is being handled waits, at most until its context ends.
+// Once implements [Deduplicator]. A call for an id that is being handled waits,
+// at most until its context ends.
 func (m *MemoryDeduplicator) Once(ctx context.Context, id uuid.UUID, handle func(ctx context.Context) error) error {
 	for {
 		ended, handled := m.claim(id)
@@ -55,7 +66,8 @@ func (m *MemoryDeduplicator) Once(ctx context.Context, id uuid.UUID, handle func
 	}
 }
 
-// claim takes an id for the caller unless it is handled, or being handled until a channel is closed.
+// claim takes an id for the caller unless it is handled, or being handled until
+// a channel is closed.
 func (m *MemoryDeduplicator) claim(id uuid.UUID) (ended <-chan struct{}, handled bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,8 +10,10 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// difference says where two values differ, and is empty if they do not. Types with an Equal method decide by it, as decimals and times have
-// to. It is go-cmp in a few lines: what the tests require would be required of everybody who uses the package.
+// difference says where two values differ, and is empty if they do not. Types
+// with an Equal method decide by it, as decimals and times have to. It is
+// go-cmp in a few lines: what the tests require would be required of everybody
+// who uses the package.
 func difference(want, got any) string {
 	var b strings.Builder
 	differ(&b, "", reflect.ValueOf(want), reflect.ValueOf(got))
@@ -79,7 +81,8 @@ func TestDifference_CanTell(t *testing.T) {
 			t.Errorf("%s: %s", name, difference(pair[0], pair[1]))
 		}
 	}
-	if d := difference([]any{decimal.RequireFromString("1.50"), at}, []any{decimal.RequireFromString("1.5"), at.In(time.FixedZone("", 3600))}); d != "" {
+	if d := difference([]any{decimal.RequireFromString("1.50"), at},
+		[]any{decimal.RequireFromString("1.5"), at.In(time.FixedZone("", 3600))}); d != "" {
 		t.Error(d)
 	}
 }

@@ -13,20 +13,24 @@ import (
 func TestDo_CallsWhatHasNoMethod(t *testing.T) {
 	c, s := scripted(t, []step{answer(200, `{"answer":42}`), answer(204, "", "Content-Type", "")})
 	var out struct{ Answer int }
-	if err := c.Do(t.Context(), http.MethodPut, "/api/future/a%2Fb?x=1&y", map[string]int{"question": 6}, &out); err != nil || out.Answer != 42 {
+	if err := c.Do(t.Context(), http.MethodPut, "/api/future/a%2Fb?x=1&y", map[string]int{"question": 6},
+		&out); err != nil || out.Answer != 42 {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if got := s.seen[0].Method + " " + s.seen[0].URL.String() + " " + s.bodies[0]; got != `PUT https://cards.test/api/future/a%2Fb?x=1&y {"question":6}` {
+	if got := s.seen[0].Method + " " + s.seen[0].URL.String() + " " +
+		s.bodies[0]; got != `PUT https://cards.test/api/future/a%2Fb?x=1&y {"question":6}` {
 		t.Error(got)
 	}
-	if err := c.Do(t.Context(), http.MethodDelete, "/api/future", nil, nil); err != nil || s.bodies[1] != "" || s.seen[1].Header.Get("Content-Type") != "" {
+	if err := c.Do(t.Context(), http.MethodDelete, "/api/future", nil, nil); err != nil || s.bodies[1] != "" ||
+		s.seen[1].Header.Get("Content-Type") != "" {
 		t.Error(err)
 	}
 }
 
 func TestDo_RefusesWhatCannotWork(t *testing.T) {
 	c, s := scripted(t, []step{answer(200, `{}`)})
-	for _, path := range []string{"", "api/cards", "https://elsewhere.test/api", "//elsewhere.test/api", "/api/cards#a", "/%zz"} {
+	for _, path := range []string{"", "api/cards", "https://elsewhere.test/api", "//elsewhere.test/api", "/api/cards#a",
+		"/%zz"} {
 		if err := c.Do(t.Context(), http.MethodGet, path, nil, nil); err == nil {
 			t.Errorf("%q is sent", path)
 		}
@@ -92,9 +96,12 @@ func TestWithLogger_SaysWhatHappensWithoutSecrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
 		logger := slog.New(slog.NewJSONHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		generated := strings.NewReplacer(`"awaiting_payment"`, `"generated"`, `"card_number":null`, `"card_number":"9912345678901232"`).Replace(testCard)
-		c, _ := scripted(t, []step{reset, problem(503, ProblemCodeUnavailable, "X-Request-Id", "r1"), answer(200, generated, "X-Request-Id", "r2"),
-			answer(200, testWithSecret)}, WithLogger(logger), WithHeader("X-Gate", "hunter2"))
+		generated := strings.NewReplacer(`"awaiting_payment"`, `"generated"`, `"card_number":null`,
+			`"card_number":"9912345678901232"`).Replace(testCard)
+		c, _ := scripted(t,
+			[]step{reset, problem(503, ProblemCodeUnavailable, "X-Request-Id", "r1"),
+				answer(200, generated, "X-Request-Id", "r2"),
+				answer(200, testWithSecret)}, WithLogger(logger), WithHeader("X-Gate", "hunter2"))
 		if _, err := c.GetCard(t.Context(), testID); err != nil {
 			t.Fatal(err)
 		}
@@ -115,10 +122,13 @@ func TestWithLogger_SaysWhatHappensWithoutSecrets(t *testing.T) {
 		want := []line{
 			{Level: "DEBUG", Msg: "cardmint request", Operation: "GetCard", Path: path, Attempt: 1, Err: errReset.Error()},
 			{Level: "DEBUG", Msg: "cardmint retry", Operation: "GetCard"},
-			{Level: "DEBUG", Msg: "cardmint request", Operation: "GetCard", Path: path, Attempt: 2, Status: 503, RequestID: "r1", Code: "unavailable"},
+			{Level: "DEBUG", Msg: "cardmint request", Operation: "GetCard", Path: path, Attempt: 2, Status: 503,
+				RequestID: "r1", Code: "unavailable"},
 			{Level: "DEBUG", Msg: "cardmint retry", Operation: "GetCard"},
-			{Level: "DEBUG", Msg: "cardmint request", Operation: "GetCard", Path: path, Attempt: 3, Status: 200, RequestID: "r2"},
-			{Level: "DEBUG", Msg: "cardmint request", Operation: "CreateWebhook", Path: "/api/webhooks", Attempt: 1, Status: 200},
+			{Level: "DEBUG", Msg: "cardmint request", Operation: "GetCard", Path: path, Attempt: 3, Status: 200,
+				RequestID: "r2"},
+			{Level: "DEBUG", Msg: "cardmint request", Operation: "CreateWebhook", Path: "/api/webhooks", Attempt: 1,
+				Status: 200},
 		}
 		var got []line
 		for decoder := json.NewDecoder(&b); decoder.More(); {

@@ -11,9 +11,12 @@ import (
 	"time"
 )
 
-// Error is the service's refusal of a request: every answer whose status is not 2xx. Find it with [errors.As].
+// Error is the service's refusal of a request: every answer whose status is not
+// 2xx. Find it with [errors.As].
 type Error struct {
-	Code       ProblemCode   // what went wrong, for programs; empty if the answer is not the service's, but for example a proxy's
+	// what went wrong, for programs; empty if the answer is not the service's,
+	// but for example a proxy's
+	Code       ProblemCode
 	Status     int           // HTTP status of the answer
 	Title      string        // the kind of problem, in a few words
 	Detail     string        // what is wrong this time and how to mend it, for people
@@ -99,13 +102,15 @@ func newError(res *http.Response) *Error {
 			e.Detail += "; this one leads to " + to.Scheme + "://" + to.Host + to.EscapedPath()
 		}
 	default:
-		// The body is nobody's business: it may be a page of HTML, or repeat the request.
+		// The body is nobody's business: it may be a page of HTML, or repeat
+		// the request.
 		e.Detail = "the answer is " + kind + ", not a problem document; it may be a proxy's"
 	}
 	return e
 }
 
-// retryAfter reads the header Retry-After: seconds, or a time. What can't be read or has passed is zero.
+// retryAfter reads the header Retry-After: seconds, or a time. What can't be
+// read or has passed is zero.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
 		return min(time.Duration(seconds)*time.Second, maxRetryAfter)

@@ -29,9 +29,11 @@ func TestError_HasEverythingOfAProblem(t *testing.T) {
 "errors":[{"pointer":"/usd_amount","detail":"must be between 50 and 750"},{"pointer":"/currency","detail":"is missing"}]}`,
 		"Content-Type", "application/problem+json", "X-Request-Id", "other", "Retry-After", "5"))
 	want := &Error{
-		Code: ProblemCodeInvalidRequest, Status: 422, Title: "Invalid request", RequestID: "019aa1c9", RetryAfter: 5 * time.Second,
-		Detail: `2 things are wrong with the request. See "errors".`,
-		Fields: []FieldError{{Pointer: "/usd_amount", Detail: "must be between 50 and 750"}, {Pointer: "/currency", Detail: "is missing"}},
+		Code: ProblemCodeInvalidRequest, Status: 422, Title: "Invalid request", RequestID: "019aa1c9",
+		RetryAfter: 5 * time.Second,
+		Detail:     `2 things are wrong with the request. See "errors".`,
+		Fields: []FieldError{{Pointer: "/usd_amount", Detail: "must be between 50 and 750"},
+			{Pointer: "/currency", Detail: "is missing"}},
 	}
 	if diff := difference(want, e); diff != "" {
 		t.Error(diff)
@@ -43,7 +45,8 @@ func TestError_HasEverythingOfAProblem(t *testing.T) {
 	}
 }
 
-// The service lists a hundred things that are wrong, and the longest of their places takes more than the body did.
+// The service lists a hundred things that are wrong, and the longest of their
+// places takes more than the body did.
 func TestError_TellsThatMoreIsWrong(t *testing.T) {
 	long := strings.Repeat("~0", 60_000)
 	e := refusal(t, answer(422, `{"title":"Invalid request","status":422,"code":"invalid_request","detail":"2 things are wrong.","request_id":"r1",
@@ -51,7 +54,8 @@ func TestError_TellsThatMoreIsWrong(t *testing.T) {
 	if e.Code != ProblemCodeInvalidRequest || len(e.Fields) != 1 || e.FieldsOmitted != 3902 {
 		t.Fatalf("%.200v", e)
 	}
-	if want := "/" + long + " is not a field of this request; and 3902 more [request r1]"; !strings.HasSuffix(e.Error(), want) {
+	if want := "/" + long +
+		" is not a field of this request; and 3902 more [request r1]"; !strings.HasSuffix(e.Error(), want) {
 		t.Errorf("%.100s...", e)
 	}
 }
@@ -64,11 +68,13 @@ func TestError_OfAProxyIsShortAndWithoutItsBody(t *testing.T) {
 	}{
 		"HTML": {answer(502, page, "Content-Type", "text/html; charset=utf-8", "X-Request-Id", "r7"),
 			"502 Bad Gateway: the answer is text/html, not a problem document; it may be a proxy's [request r7]"},
-		"no type":       {answer(502, page, "Content-Type", ""), "502 Bad Gateway: the answer is of no known type, not a problem document; it may be a proxy's"},
-		"HTML as JSON":  {answer(503, page), "503 Service Unavailable: the answer can't be read"},
-		"other JSON":    {answer(403, `{"message":"Forbidden"}`), "403 Forbidden"},
-		"other shape":   {answer(403, `{"code":1020,"title":"Forbidden"}`), "403 Forbidden: the answer can't be read"},
-		"broken off":    {cutOff(503, `{"title":"Unavailable","code":"unavailable"}`), "503 Service Unavailable: the answer can't be read"},
+		"no type": {answer(502, page, "Content-Type", ""),
+			"502 Bad Gateway: the answer is of no known type, not a problem document; it may be a proxy's"},
+		"HTML as JSON": {answer(503, page), "503 Service Unavailable: the answer can't be read"},
+		"other JSON":   {answer(403, `{"message":"Forbidden"}`), "403 Forbidden"},
+		"other shape":  {answer(403, `{"code":1020,"title":"Forbidden"}`), "403 Forbidden: the answer can't be read"},
+		"broken off": {cutOff(503, `{"title":"Unavailable","code":"unavailable"}`),
+			"503 Service Unavailable: the answer can't be read"},
 		"several lines": {answer(400, `{"title":"No.","detail":"a\r\n  b"}`), "400 No.: a b"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +129,8 @@ func TestRetryAfter_IsClamped(t *testing.T) {
 }
 
 func FuzzRetryAfter(f *testing.F) {
-	for _, s := range []string{"", "5", "-1", "99999999999999999999", "Fri, 20 Nov 2026 14:46:30 GMT", "Friday, 20-Nov-26 14:46:30 GMT"} {
+	for _, s := range []string{"", "5", "-1", "99999999999999999999", "Fri, 20 Nov 2026 14:46:30 GMT",
+		"Friday, 20-Nov-26 14:46:30 GMT"} {
 		f.Add(s, int64(1_795_185_960))
 	}
 	f.Fuzz(func(t *testing.T, header string, now int64) {

@@ -13,7 +13,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// feed is a service with this many events, which answers pages of at most longest.
+// feed is a service with this many events, which answers pages of at most
+// longest.
 func feed(t *testing.T, events, longest int) (*Client, *[]string) {
 	t.Helper()
 	var asked []string
@@ -23,7 +24,10 @@ func feed(t *testing.T, events, longest int) (*Client, *[]string) {
 		last := min(after+longest, events)
 		page := []string{}
 		for seq := after + 1; seq <= last; seq++ {
-			page = append(page, fmt.Sprintf(`{"id":"019aa1ca-7a3e-7b04-8a0b-%012d","type":"card.generated","timestamp":"2026-11-20T15:06:00.120Z","seq":%d}`, seq, seq))
+			page = append(page,
+				fmt.Sprintf(
+					`{"id":"019aa1ca-7a3e-7b04-8a0b-%012d","type":"card.generated","timestamp":"2026-11-20T15:06:00.120Z","seq":%d}`,
+					seq, seq))
 		}
 		w.Header().Set("Content-Type", "application/json")
 		if last < events {
@@ -84,7 +88,8 @@ func TestEvents_NoneIsNoError(t *testing.T) {
 }
 
 func TestEvents_NeverEndShortWithoutAnError(t *testing.T) {
-	page := answer(200, `[{"id":"019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11","type":"card.generated","timestamp":"2026-11-20T15:06:00.120Z","seq":1}]`,
+	page := answer(200,
+		`[{"id":"019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11","type":"card.generated","timestamp":"2026-11-20T15:06:00.120Z","seq":1}]`,
 		"Link", `</api/events?after=1&limit=1000>; rel="next"`)
 	c, _ := scripted(t, []step{page, problem(401, ProblemCodeUnauthorized)})
 	var got []int64
@@ -119,11 +124,13 @@ func TestListDeliveries_FollowsThePages(t *testing.T) {
 	delivery := `[{"event":{"id":"019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11","type":"webhook.disabled","timestamp":"2026-11-20T15:06:00.120Z","seq":42,
 "webhook_id":"019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17"},"state":"pending","attempts":[` + testAttempt + `],"next_attempt_at":"2026-11-20T15:11:00.000Z"}]`
 	c, s := scripted(t, []step{
-		answer(200, delivery, "Link", `</api/webhooks/019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17/deliveries?before=42&limit=1&state=pending>; rel="next"`),
+		answer(200, delivery, "Link",
+			`</api/webhooks/019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17/deliveries?before=42&limit=1&state=pending>; rel="next"`),
 		answer(200, "[]"),
 	})
 	var got []*Delivery
-	for d, err := range c.ListDeliveries(t.Context(), hookID, ListDeliveriesOptions{State: DeliveryStatePending, PageSize: 1}) {
+	for d, err := range c.ListDeliveries(t.Context(), hookID,
+		ListDeliveriesOptions{State: DeliveryStatePending, PageSize: 1}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +138,8 @@ func TestListDeliveries_FollowsThePages(t *testing.T) {
 	}
 	at := time.Date(2026, 11, 20, 15, 6, 0, 0, time.UTC)
 	want := []*Delivery{{
-		Event: Event{ID: eventID, Type: EventTypeWebhookDisabled, Timestamp: at.Add(120 * time.Millisecond), Seq: 42, WebhookID: hookID},
+		Event: Event{ID: eventID, Type: EventTypeWebhookDisabled, Timestamp: at.Add(120 * time.Millisecond), Seq: 42,
+			WebhookID: hookID},
 		State: DeliveryStatePending, NextAttemptAt: ptr(at.Add(5 * time.Minute)),
 		Attempts: []DeliveryAttempt{{At: at.Add(131 * time.Millisecond), DurationMs: 84, Error: "no answer"}},
 	}}
@@ -147,7 +155,8 @@ func TestListDeliveries_FollowsThePages(t *testing.T) {
 }
 
 func TestListDeliveries_PagesAreSmallerThanTheLargestAnswer(t *testing.T) {
-	// A delivery is largest with 20 attempts of 1,024 bytes that JSON writes as six each.
+	// A delivery is largest with 20 attempts of 1,024 bytes that JSON writes as
+	// six each.
 	const largest = 20 * (6*1024 + 512)
 	c, s := scripted(t, []step{answer(200, "[]")})
 	for range c.ListDeliveries(t.Context(), uuid.Nil, ListDeliveriesOptions{}) {

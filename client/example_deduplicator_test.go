@@ -13,7 +13,8 @@ import (
 // inTx is where handle finds the transaction in its context.
 type inTx struct{}
 
-// postgres has each event handled once by any number of processes. It needs a table:
+// postgres has each event handled once by any number of processes. It needs a
+// table:
 //
 //	CREATE TABLE events (id uuid PRIMARY KEY)
 type postgres struct{ db *sql.DB }
@@ -24,7 +25,8 @@ func (p postgres) Once(ctx context.Context, id uuid.UUID, handle func(context.Co
 		return err
 	}
 	defer tx.Rollback() // does nothing after a commit
-	// If another process has just inserted the id, this waits until its transaction has ended.
+	// If another process has just inserted the id, this waits until its
+	// transaction has ended.
 	res, err := tx.ExecContext(ctx, `INSERT INTO events (id) VALUES ($1) ON CONFLICT DO NOTHING`, id)
 	if err != nil {
 		return err
@@ -38,7 +40,8 @@ func (p postgres) Once(ctx context.Context, id uuid.UUID, handle func(context.Co
 	return tx.Commit()
 }
 
-// Handle each event once by any number of processes: what handle writes and the event's id are one commit.
+// Handle each event once by any number of processes: what handle writes and the
+// event's id are one commit.
 func ExampleDeduplicator() {
 	db, err := sql.Open("postgres", "dbname=shop") // with the driver imported
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// The examples' service is a script with one card, which is generated once its payment was simulated.
+// The examples' service is a script with one card, which is generated once its
+// payment was simulated.
 var (
 	paid      atomic.Bool
 	service   = httptest.NewServer(http.HandlerFunc(serve))
@@ -52,7 +53,8 @@ func serve(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("wait") { // somebody pays while the client waits
 			paid.Store(true)
 		}
-		fmt.Fprintf(w, `[%s,%s]`, exampleEvent(42, "payment.detected", "awaiting_payment"), exampleEvent(43, "card.generated", "generated"))
+		fmt.Fprintf(w, `[%s,%s]`, exampleEvent(42, "payment.detected", "awaiting_payment"),
+			exampleEvent(43, "card.generated", "generated"))
 	default:
 		http.NotFound(w, r)
 	}
@@ -67,7 +69,8 @@ func exampleCard() string {
 	if !paid.Load() {
 		return card
 	}
-	return strings.NewReplacer(`"awaiting_payment"`, `"generated"`, `"unpaid"`, `"paid"`, `"card_number":null`, `"card_number":"9912345678901232"`,
+	return strings.NewReplacer(`"awaiting_payment"`, `"generated"`, `"unpaid"`, `"paid"`, `"card_number":null`,
+		`"card_number":"9912345678901232"`,
 		`"expiration_date":null`, `"expiration_date":"11/29"`, `"security_code":null`, `"security_code":"123"`).Replace(card)
 }
 
@@ -142,7 +145,8 @@ func ExampleClient_CreateCard() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// With a key of one's own, here an order number, the card is made once however often this runs.
+	// With a key of one's own, here an order number, the card is made once
+	// however often this runs.
 	card, err := c.CreateCard(context.Background(), client.CreateCardRequest{
 		USDAmount: decimal.RequireFromString("150.00"),
 		Currency:  "monero",
@@ -159,7 +163,8 @@ func ExampleError() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	_, err = c.CreateCard(context.Background(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(1000), Currency: "monero"})
+	_, err = c.CreateCard(context.Background(),
+		client.CreateCardRequest{USDAmount: decimal.NewFromInt(1000), Currency: "monero"})
 	var refused *client.Error
 	switch {
 	case err == nil:
@@ -187,7 +192,8 @@ func ExampleClient_ListCards() {
 	// Output: 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 150
 }
 
-// Read an answer as it was sent, with fields that this version of the package does not know.
+// Read an answer as it was sent, with fields that this version of the package
+// does not know.
 func ExampleClient_Do() {
 	c, err := client.New(service.URL, "cm_test_token")
 	if err != nil {

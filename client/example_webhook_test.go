@@ -16,11 +16,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// What CreateWebhook has answered; a program would take it from where its passwords are.
+// What CreateWebhook has answered; a program would take it from where its
+// passwords are.
 const webhookSecret client.Secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwmfKQ9r8GKYo="
 
 func exampleEvent(seq int, kind, status string) string {
-	return fmt.Sprintf(`{"id":"019aa1ca-7a3e-7b04-8a0b-%012d","type":%q,"timestamp":"2026-11-20T15:06:00.120Z","seq":%d,"card_uuid":%q,"status":%q}`,
+	return fmt.Sprintf(
+		`{"id":"019aa1ca-7a3e-7b04-8a0b-%012d","type":%q,"timestamp":"2026-11-20T15:06:00.120Z","seq":%d,"card_uuid":%q,"status":%q}`,
 		seq, kind, seq, exampleID, status)
 }
 
@@ -87,7 +89,8 @@ func ExampleSignWebhook() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	payload := []byte(`{"type":"payment.late","timestamp":"2026-11-20T15:06:00.120Z","seq":7,"card_uuid":"019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"}`)
+	payload := []byte(
+		`{"type":"payment.late","timestamp":"2026-11-20T15:06:00.120Z","seq":7,"card_uuid":"019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"}`)
 	r := httptest.NewRequest(http.MethodPost, "/hooks/cardmint", bytes.NewReader(payload))
 	if r.Header, err = client.SignWebhook(payload, uuid.New(), time.Now(), webhookSecret); err != nil {
 		log.Fatal(err)
@@ -100,7 +103,8 @@ func ExampleSignWebhook() {
 	// 204
 }
 
-// Receive events where a handler is not what is needed, here while the secret is being changed.
+// Receive events where a handler is not what is needed, here while the secret
+// is being changed.
 func ExampleParseWebhook() {
 	const newSecret client.Secret = "whsec_bmV3IHNlY3JldCBvZiB0aGlydHktdHdvIGJ5dGVzISE="
 	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

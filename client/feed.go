@@ -27,16 +27,20 @@ type cardFeed struct {
 	retryAfter time.Duration // that the service asked for
 }
 
-// wait returns true when the card is to be looked at: something may have happened to it, or the whole wait is over. It returns false if
-// nothing was waited for, so that the caller has to pause.
+// wait returns true when the card is to be looked at: something may have
+// happened to it, or the whole wait is over. It returns false if nothing was
+// waited for, so that the caller has to pause.
 func (f *cardFeed) wait(ctx context.Context) bool {
 	f.retryAfter = 0
 	if f.off {
 		return false
 	}
-	query := url.Values{"after": {strconv.FormatInt(f.after, 10)}, "card": {f.card.String()}, "wait": {strconv.Itoa(int(longestWait / time.Second))}}
-	// Not more than one attempt: what WaitForCard knows of the card is to be no older than one wait.
-	opts := append(f.opts[:len(f.opts):len(f.opts)], WithRetry(1, 0), WithAttemptTimeout(longestWait+f.timeout), WithResponse(new(Response)))
+	query := url.Values{"after": {strconv.FormatInt(f.after, 10)}, "card": {f.card.String()},
+		"wait": {strconv.Itoa(int(longestWait / time.Second))}}
+	// Not more than one attempt: what WaitForCard knows of the card is to be no
+	// older than one wait.
+	opts := append(f.opts[:len(f.opts):len(f.opts)], WithRetry(1, 0), WithAttemptTimeout(longestWait+f.timeout),
+		WithResponse(new(Response)))
 	var events []Event
 	start := time.Now()
 	_, err := f.client.do(ctx, request{operation: opListEvents(), query: query.Encode()}, &events, opts)

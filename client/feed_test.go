@@ -14,7 +14,9 @@ import (
 
 // eventOf is an answer with one event of a card.
 func eventOf(id uuid.UUID, seq int) step {
-	return answer(200, fmt.Sprintf(`[{"id":"019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11","type":"payment.detected","timestamp":"2026-11-20T15:06:00Z","seq":%d,"card_uuid":%q}]`, seq, id))
+	return answer(200,
+		fmt.Sprintf(
+			`[{"id":"019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11","type":"payment.detected","timestamp":"2026-11-20T15:06:00Z","seq":%d,"card_uuid":%q}]`, seq, id))
 }
 
 // slowly takes d over a step, or as long as the request's context lasts.
@@ -29,7 +31,8 @@ func slowly(d time.Duration, do step) step {
 	}
 }
 
-// generatedAfter is a card that is generated when d has passed since the first request for it.
+// generatedAfter is a card that is generated when d has passed since the first
+// request for it.
 func generatedAfter(d time.Duration) step {
 	var start time.Time
 	return func(r *http.Request) (*http.Response, error) {
@@ -43,7 +46,8 @@ func generatedAfter(d time.Duration) step {
 	}
 }
 
-// A card that is generated after ten minutes, and feeds of all kinds: how soon is it noticed, and after how many requests?
+// A card that is generated after ten minutes, and feeds of all kinds: how soon
+// is it noticed, and after how many requests?
 func TestWaitForCard_SleepsOnTheFeed(t *testing.T) {
 	const after = 10 * time.Minute
 	for name, tc := range map[string]struct {
@@ -60,27 +64,40 @@ func TestWaitForCard_SleepsOnTheFeed(t *testing.T) {
 			}
 			return slowly(30*time.Second, eventOf(testID, 4))
 		}, 0, 22, 21},
-		"nothing is said of it":    {func(int) step { return slowly(30*time.Second, answer(200, "[]")) }, 30 * time.Second, 22, 21},
-		"wait is not known":        {func(int) step { return answer(200, "[]") }, 15 * time.Second, 90, 3},
-		"neither is card":          {func(int) step { return eventOf(hookID, 5) }, 15 * time.Second, 90, 1},
-		"the same event again":     {func(int) step { return eventOf(testID, 5) }, 15 * time.Second, 90, 4},
-		"unknown parameter":        {func(int) step { return problem(422, ProblemCodeInvalidRequest) }, 15 * time.Second, 90, 1},
-		"no scope":                 {func(int) step { return problem(403, "insufficient_scope") }, 15 * time.Second, 90, 1},
-		"no such operation":        {func(int) step { return problem(404, ProblemCodeNotFound) }, 15 * time.Second, 90, 1},
-		"not a list":               {func(int) step { return answer(200, "{}") }, 15 * time.Second, 90, 1},
-		"broken off":               {func(int) step { return slowly(29*time.Second, reset) }, 15 * time.Second, 90, 3},
-		"a proxy gives up":         {func(int) step { return slowly(20*time.Second, answer(504, "", "Content-Type", "text/html")) }, 15 * time.Second, 90, 3},
-		"never answered":           {func(int) step { return hang }, 15 * time.Second, 90, 3},
-		"too many wait, for a bit": {func(int) step { return problem(429, ProblemCodeQuotaExceeded, "Retry-After", "5") }, 20 * time.Second, 90, 90},
-		"too many wait, for long":  {func(int) step { return problem(429, ProblemCodeQuotaExceeded, "Retry-After", "86400") }, 30 * time.Second, 25, 25},
-		"restarts":                 {func(n int) step { return slowly(time.Duration(n%2)*30*time.Second, answer(200, "[]")) }, 30 * time.Second, 60, 60},
+		"nothing is said of it": {func(int) step {
+			return slowly(30*time.Second, answer(200, "[]"))
+		}, 30 * time.Second, 22, 21},
+		"wait is not known":    {func(int) step { return answer(200, "[]") }, 15 * time.Second, 90, 3},
+		"neither is card":      {func(int) step { return eventOf(hookID, 5) }, 15 * time.Second, 90, 1},
+		"the same event again": {func(int) step { return eventOf(testID, 5) }, 15 * time.Second, 90, 4},
+		"unknown parameter": {func(int) step {
+			return problem(422, ProblemCodeInvalidRequest)
+		}, 15 * time.Second, 90, 1},
+		"no scope":          {func(int) step { return problem(403, "insufficient_scope") }, 15 * time.Second, 90, 1},
+		"no such operation": {func(int) step { return problem(404, ProblemCodeNotFound) }, 15 * time.Second, 90, 1},
+		"not a list":        {func(int) step { return answer(200, "{}") }, 15 * time.Second, 90, 1},
+		"broken off":        {func(int) step { return slowly(29*time.Second, reset) }, 15 * time.Second, 90, 3},
+		"a proxy gives up": {func(int) step {
+			return slowly(20*time.Second, answer(504, "", "Content-Type", "text/html"))
+		}, 15 * time.Second, 90, 3},
+		"never answered": {func(int) step { return hang }, 15 * time.Second, 90, 3},
+		"too many wait, for a bit": {func(int) step {
+			return problem(429, ProblemCodeQuotaExceeded, "Retry-After", "5")
+		}, 20 * time.Second, 90, 90},
+		"too many wait, for long": {func(int) step {
+			return problem(429, ProblemCodeQuotaExceeded, "Retry-After", "86400")
+		}, 30 * time.Second, 25, 25},
+		"restarts": {func(n int) step {
+			return slowly(time.Duration(n%2)*30*time.Second, answer(200, "[]"))
+		}, 30 * time.Second, 60, 60},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				waits := 0
 				c, s := scripted(t, []step{generatedAfter(after)})
 				s.feed = func(r *http.Request) (*http.Response, error) {
-					if got := r.URL.Path + " " + r.URL.Query().Get("card") + " " + r.URL.Query().Get("wait"); got != "/api/events "+testID.String()+" 30" {
+					if got := r.URL.Path + " " + r.URL.Query().Get("card") + " " + r.URL.Query().Get("wait"); got != "/api/events "+
+						testID.String()+" 30" {
 						t.Error(got)
 					}
 					waits++

@@ -9,23 +9,27 @@ import (
 	"net/http"
 )
 
-// WebhookOption changes what the handler of [NewWebhookHandler] does by default.
+// WebhookOption changes what the handler of [NewWebhookHandler] does by
+// default.
 type WebhookOption func(*webhookHandler)
 
-// WithSecrets has requests accepted that are signed with one of these secrets too: the old one, while the receivers of a webhook are
-// given the new one.
+// WithSecrets has requests accepted that are signed with one of these secrets
+// too: the old one, while the receivers of a webhook are given the new one.
 func WithSecrets(more ...Secret) WebhookOption {
 	return func(h *webhookHandler) { h.secrets = append(h.secrets, more...) }
 }
 
-// WithDeduplicator sets what has each event handled once, also when [Client.Redeliver] has it sent again. Defaults to a
-// [MemoryDeduplicator] of 10,000 events, which serves one process.
+// WithDeduplicator sets what has each event handled once, also when
+// [Client.Redeliver] has it sent again. Defaults to a [MemoryDeduplicator] of
+// 10,000 events, which serves one process.
 func WithDeduplicator(d Deduplicator) WebhookOption {
 	return func(h *webhookHandler) { h.dedup = d }
 }
 
-// WithErrorFunc sets what is told of each request that was not accepted: an [ErrWebhookSignature], which anybody on the internet can
-// cause, an [ErrWebhookPayload], or an error that wraps the one of the function that handles events. Defaults to a warning by [slog].
+// WithErrorFunc sets what is told of each request that was not accepted: an
+// [ErrWebhookSignature], which anybody on the internet can cause, an
+// [ErrWebhookPayload], or an error that wraps the one of the function that
+// handles events. Defaults to a warning by [slog].
 func WithErrorFunc(report func(ctx context.Context, err error)) WebhookOption {
 	return func(h *webhookHandler) { h.report = report }
 }
@@ -38,8 +42,9 @@ type webhookHandler struct {
 	report  func(context.Context, error)
 }
 
-// NewWebhookHandler returns a receiver of events: a handler for the path of a webhook's URL, which calls handle with each event that the
-// service sends and that was not handled before. It fails if a secret can't be used.
+// NewWebhookHandler returns a receiver of events: a handler for the path of a
+// webhook's URL, which calls handle with each event that the service sends and
+// that was not handled before. It fails if a secret can't be used.
 //
 //	receiver, err := client.NewWebhookHandler(secret, func(ctx context.Context, e *client.Event) error {
 //		if e.Type != client.EventTypeCardGenerated || e.Seq == 0 { // of another type, or an example
@@ -49,17 +54,24 @@ type webhookHandler struct {
 //		...
 //	})
 //
-// The event counts as handled, and is not sent again, when handle returns nil. When it returns an error or panics, or the process ends,
-// the service sends the event again, at first after 5 seconds, ten times in all over three days. So it may happen that an event is
-// handled again after all, if what came of it the first time was lost: handle should do no harm then. It has 15 seconds, after which
-// the service hangs up and the context ends; what takes longer is better stored and done afterwards.
+// The event counts as handled, and is not sent again, when handle returns nil.
+// When it returns an error or panics, or the process ends, the service sends
+// the event again, at first after 5 seconds, ten times in all over three days.
+// So it may happen that an event is handled again after all, if what came of it
+// the first time was lost: handle should do no harm then. It has 15 seconds,
+// after which the service hangs up and the context ends; what takes longer is
+// better stored and done afterwards.
 //
-// Events may come in another order than they happened, which Seq tells, and several at the same time. Never is handle called for the
-// same event twice at a time.
+// Events may come in another order than they happened, which Seq tells, and
+// several at the same time. Never is handle called for the same event twice at
+// a time.
 //
-// The answers are 204 for an event that is handled, 405 for what is no POST, 413 for a body of more than 64 KiB, 401 for
-// [ErrWebhookSignature], 400 for [ErrWebhookPayload], and 500, without the error's text, when handle fails. A panic is left to the server.
-func NewWebhookHandler(secret Secret, handle func(ctx context.Context, e *Event) error, opts ...WebhookOption) (http.Handler, error) {
+// The answers are 204 for an event that is handled, 405 for what is no POST,
+// 413 for a body of more than 64 KiB, 401 for [ErrWebhookSignature], 400 for
+// [ErrWebhookPayload], and 500, without the error's text, when handle fails. A
+// panic is left to the server.
+func NewWebhookHandler(secret Secret, handle func(ctx context.Context, e *Event) error,
+	opts ...WebhookOption) (http.Handler, error) {
 	h := &webhookHandler{
 		secrets: []Secret{secret},
 		handle:  handle,
@@ -119,7 +131,8 @@ func (h *webhookHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// refuse answers with the reason, which the service shows to the account by ListDeliveries and TestWebhook.
+// refuse answers with the reason, which the service shows to the account by
+// ListDeliveries and TestWebhook.
 func (h *webhookHandler) refuse(ctx context.Context, w http.ResponseWriter, status int, err error) {
 	h.report(ctx, err)
 	http.Error(w, err.Error(), status)

@@ -20,7 +20,8 @@ import (
 )
 
 // receiver is a handler that handle stands behind, and what it reports.
-func receiver(t *testing.T, handle func(context.Context, *Event) error, opts ...WebhookOption) (http.Handler, *[]error) {
+func receiver(t *testing.T, handle func(context.Context, *Event) error, opts ...WebhookOption) (http.Handler,
+	*[]error) {
 	t.Helper()
 	var mu sync.Mutex
 	reported := &[]error{}
@@ -85,8 +86,10 @@ func TestWebhookHandler_HandsOverTheEvent(t *testing.T) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 	}
-	want := Event{ID: eventID, Type: EventTypeCardGenerated, Timestamp: time.Date(2026, 11, 20, 15, 6, 0, 120_000_000, time.UTC), Seq: 42,
-		CardUUID: uuid.MustParse("019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"), Status: CardStatusGenerated, PaymentState: PaymentStatePaid}
+	want := Event{ID: eventID, Type: EventTypeCardGenerated,
+		Timestamp: time.Date(2026, 11, 20, 15, 6, 0, 120_000_000, time.UTC), Seq: 42,
+		CardUUID: uuid.MustParse("019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"), Status: CardStatusGenerated,
+		PaymentState: PaymentStatePaid}
 	other := want
 	other.ID = testID
 	if diff := difference([]*Event{&want, &other}, got); diff != "" {
@@ -108,15 +111,20 @@ func TestWebhookHandler_RefusesWhatIsNoGoodRequest(t *testing.T) {
 		err             error // reported; nil for nothing
 		says            string
 	}{
-		"GET":          {method: "GET", status: 405, says: "POST"},
-		"HEAD":         {method: "HEAD", status: 405},
-		"PUT":          {method: "PUT", payload: testPayload, status: 405, says: "POST"},
-		"not signed":   {header: http.Header{}, status: 401, err: ErrWebhookSignature, says: "missing"},
-		"other secret": {header: signed(t, time.Now(), eventID.String(), testPayload, otherSecret), status: 401, err: ErrWebhookSignature, says: "check the secret"},
-		"too old":      {header: signed(t, time.Now().Add(-time.Hour), eventID.String(), testPayload, testSecret), status: 401, err: ErrWebhookSignature, says: "clock"},
-		"too long":     {payload: long, header: signed(t, time.Now(), eventID.String(), long, testSecret), status: 413, err: ErrWebhookPayload, says: "too large"},
-		"unreadable":   {payload: future, header: signed(t, time.Now(), eventID.String(), future, testSecret), status: 400, err: ErrWebhookPayload, says: "type"},
-		"cut off":      {body: io.MultiReader(strings.NewReader(testPayload[:50]), brokenReader{}), status: 400, err: ErrWebhookPayload, says: "unexpected EOF"},
+		"GET":        {method: "GET", status: 405, says: "POST"},
+		"HEAD":       {method: "HEAD", status: 405},
+		"PUT":        {method: "PUT", payload: testPayload, status: 405, says: "POST"},
+		"not signed": {header: http.Header{}, status: 401, err: ErrWebhookSignature, says: "missing"},
+		"other secret": {header: signed(t, time.Now(), eventID.String(), testPayload, otherSecret), status: 401,
+			err: ErrWebhookSignature, says: "check the secret"},
+		"too old": {header: signed(t, time.Now().Add(-time.Hour), eventID.String(), testPayload, testSecret),
+			status: 401, err: ErrWebhookSignature, says: "clock"},
+		"too long": {payload: long, header: signed(t, time.Now(), eventID.String(), long, testSecret), status: 413,
+			err: ErrWebhookPayload, says: "too large"},
+		"unreadable": {payload: future, header: signed(t, time.Now(), eventID.String(), future, testSecret), status: 400,
+			err: ErrWebhookPayload, says: "type"},
+		"cut off": {body: io.MultiReader(strings.NewReader(testPayload[:50]), brokenReader{}), status: 400,
+			err: ErrWebhookPayload, says: "unexpected EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, reported := receiver(t, func(context.Context, *Event) error {
@@ -145,7 +153,8 @@ func TestWebhookHandler_RefusesWhatIsNoGoodRequest(t *testing.T) {
 			if allow := w.Header().Get("Allow"); (allow == "POST") != (tc.status == 405) {
 				t.Errorf("Allow: %s", allow)
 			}
-			if tc.err == nil && len(*reported) > 0 || tc.err != nil && (len(*reported) != 1 || !errors.Is((*reported)[0], tc.err)) {
+			if tc.err == nil && len(*reported) > 0 || tc.err != nil &&
+				(len(*reported) != 1 || !errors.Is((*reported)[0], tc.err)) {
 				t.Errorf("reported %v", *reported)
 			}
 		})
@@ -216,7 +225,8 @@ func TestWebhookHandler_FailedEventComesAgain(t *testing.T) {
 			t.Errorf("attempt %d: %d %s", i+1, w.Code, w.Body)
 		}
 	}
-	if calls != 3 || len(*reported) != 2 || !errors.Is((*reported)[0], broken) || !strings.Contains((*reported)[0].Error(), eventID.String()) {
+	if calls != 3 || len(*reported) != 2 || !errors.Is((*reported)[0], broken) ||
+		!strings.Contains((*reported)[0].Error(), eventID.String()) {
 		t.Errorf("%d calls, reported %v", calls, *reported)
 	}
 }
@@ -271,7 +281,8 @@ func TestWebhookHandler_EventThatCannotBeNotedComesAgain(t *testing.T) {
 			calls++
 			return nil
 		}, WithDeduplicator(d))
-		if w := deliver(t, h, eventID); w.Code != http.StatusInternalServerError || len(*reported) != 1 || !errors.Is((*reported)[0], away) {
+		if w := deliver(t, h, eventID); w.Code != http.StatusInternalServerError || len(*reported) != 1 ||
+			!errors.Is((*reported)[0], away) {
 			t.Errorf("%d, reported %v", w.Code, *reported)
 		}
 		if (calls == 1) != (d.after != nil) {
@@ -285,7 +296,9 @@ func TestWebhookHandler_LogsByDefaultAndHoldsNoSecretToPrint(t *testing.T) {
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&b, nil)))
 	defer slog.SetDefault(before)
-	h, err := NewWebhookHandler(testSecret, func(context.Context, *Event) error { return errors.New("no") }, WithSecrets(otherSecret))
+	h, err := NewWebhookHandler(testSecret, func(context.Context, *Event) error {
+		return errors.New("no")
+	}, WithSecrets(otherSecret))
 	if err != nil {
 		t.Fatal(err)
 	}

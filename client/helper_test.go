@@ -22,12 +22,15 @@ const (
 // step is what the fake service does with one request.
 type step func(*http.Request) (*http.Response, error)
 
-// script is a service that does one step for each request, the last one again and again. It has no network, so that
-// testing/synctest can run its tests in fake time.
+// script is a service that does one step for each request, the last one again
+// and again. It has no network, so that testing/synctest can run its tests in
+// fake time.
 type script struct {
-	mu     sync.Mutex
-	steps  []step
-	feed   step // what it does with requests that wait for events, which are not counted; nil refuses them, as an older service does
+	mu    sync.Mutex
+	steps []step
+	// what it does with requests that wait for events, which are not counted;
+	// nil refuses them, as an older service does
+	feed   step
 	seen   []*http.Request
 	bodies []string
 }
@@ -58,7 +61,8 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 func scripted(t *testing.T, steps []step, opts ...Option) (*Client, *script) {
 	t.Helper()
 	s := &script{steps: steps}
-	c, err := New("https://cards.test", testToken, append([]Option{WithHTTPClient(&http.Client{Transport: s})}, opts...)...)
+	c, err := New("https://cards.test", testToken,
+		append([]Option{WithHTTPClient(&http.Client{Transport: s})}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

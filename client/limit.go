@@ -9,8 +9,10 @@ import (
 
 // Limit is one of the service's limits, as it stands after a call.
 type Limit struct {
-	Name   string        // whose or which limit it is, for example "token" or "account"
-	Left   int64         // how many requests may follow at once; of a limit of another kind that was reached, US dollars ("open-usd") or lists
+	Name string // whose or which limit it is, for example "token" or "account"
+	// how many requests may follow at once; of a limit of another kind that was
+	// reached, US dollars ("open-usd") or lists
+	Left   int64
 	Reset  time.Duration // until there is more; zero if the service does not say
 	Quota  int64         // the most of it; zero if the service does not say
 	Window time.Duration // within which Quota may be used; zero if the service does not say
@@ -21,8 +23,9 @@ var (
 	limitParameter = regexp.MustCompile(`([a-z*][a-z0-9_.*-]*)=(\d{1,15})(?:;|\s|$)`)
 )
 
-// Limits reads the headers RateLimit and RateLimit-Policy, which every answer of the service has unless the operator has set no limits. The
-// order is the service's. What can't be read is left out.
+// Limits reads the headers RateLimit and RateLimit-Policy, which every answer
+// of the service has unless the operator has set no limits. The order is the
+// service's. What can't be read is left out.
 func (r Response) Limits() []Limit {
 	policies := map[string]map[string]int64{}
 	for _, p := range limitItems(r.Header, "RateLimit-Policy") {
@@ -35,8 +38,9 @@ func (r Response) Limits() []Limit {
 			continue
 		}
 		policy := policies[l.name]
-		all = append(all, Limit{Name: l.name, Left: left, Reset: time.Duration(min(l.parameters["t"], 1e9)) * time.Second, Quota: policy["q"],
-			Window: time.Duration(min(policy["w"], 1e9)) * time.Second})
+		all = append(all,
+			Limit{Name: l.name, Left: left, Reset: time.Duration(min(l.parameters["t"], 1e9)) * time.Second, Quota: policy["q"],
+				Window: time.Duration(min(policy["w"], 1e9)) * time.Second})
 	}
 	return all
 }
@@ -46,7 +50,8 @@ type limitMember struct {
 	parameters map[string]int64
 }
 
-// limitItems reads a header that is a list of strings with numbers as parameters (RFC 9651).
+// limitItems reads a header that is a list of strings with numbers as
+// parameters (RFC 9651).
 func limitItems(h http.Header, name string) []limitMember {
 	var all []limitMember
 	for _, value := range h.Values(name) {

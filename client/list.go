@@ -35,13 +35,17 @@ type ListCardsOptions struct {
 //		// use the card
 //	}
 //
-// The list is fetched page by page as the loop goes on, and each page is there in full before the loop sees its first card.
-// So memory is bounded by a page however long the list is, a loop that takes its time holds no connection open, and a page that
-// breaks off is fetched again as a whole: no card is left out or comes twice. If it can't be fetched the last step of the loop
-// has the error and no card; a loop that ends without an error has seen the whole list. Cards created meanwhile are not in it.
+// The list is fetched page by page as the loop goes on, and each page is there
+// in full before the loop sees its first card. So memory is bounded by a page
+// however long the list is, a loop that takes its time holds no connection
+// open, and a page that breaks off is fetched again as a whole: no card is left
+// out or comes twice. If it can't be fetched the last step of the loop has the
+// error and no card; a loop that ends without an error has seen the whole list.
+// Cards created meanwhile are not in it.
 func (c *Client) ListCards(ctx context.Context, in ListCardsOptions, opts ...CallOption) iter.Seq2[*Card, error] {
 	query := url.Values{"limit": {strconv.Itoa(cmp.Or(in.PageSize, 500))}}
-	for name, value := range map[string]string{"status": string(in.Status), "payment_state": string(in.PaymentState), "currency": in.Currency,
+	for name, value := range map[string]string{"status": string(in.Status), "payment_state": string(in.PaymentState),
+		"currency":  in.Currency,
 		"reference": in.Reference} {
 		if value != "" {
 			query.Set(name, value)
@@ -57,12 +61,16 @@ func (c *Client) ListCards(ctx context.Context, in ListCardsOptions, opts ...Cal
 
 // ListDeliveriesOptions narrows and divides the list of deliveries.
 type ListDeliveriesOptions struct {
-	State    DeliveryState // only deliveries in this state. Defaults to every state.
-	PageSize int           // the most deliveries that one request fetches, 1 to 100. Defaults to 100; each may have 20 attempts.
+	State DeliveryState // only deliveries in this state. Defaults to every state.
+	// the most deliveries that one request fetches, 1 to 100. Defaults to 100;
+	// each may have 20 attempts.
+	PageSize int
 }
 
-// ListDeliveries goes through what was sent to a webhook or is to be sent, newest event first. It is read as [Client.ListCards] is.
-func (c *Client) ListDeliveries(ctx context.Context, id uuid.UUID, in ListDeliveriesOptions, opts ...CallOption) iter.Seq2[*Delivery, error] {
+// ListDeliveries goes through what was sent to a webhook or is to be sent,
+// newest event first. It is read as [Client.ListCards] is.
+func (c *Client) ListDeliveries(ctx context.Context, id uuid.UUID, in ListDeliveriesOptions,
+	opts ...CallOption) iter.Seq2[*Delivery, error] {
 	query := url.Values{"limit": {strconv.Itoa(cmp.Or(in.PageSize, 100))}}
 	if in.State != "" {
 		query.Set("state", string(in.State))
@@ -70,8 +78,9 @@ func (c *Client) ListDeliveries(ctx context.Context, id uuid.UUID, in ListDelive
 	return list[Delivery](ctx, c, request{operation: opListDeliveries(id.String()), query: query.Encode()}, opts)
 }
 
-// Events goes through the account's events after the one with this Seq, 0 for all, in order and without gaps to the last there is. It is
-// read as [Client.ListCards] is:
+// Events goes through the account's events after the one with this Seq, 0 for
+// all, in order and without gaps to the last there is. It is read as
+// [Client.ListCards] is:
 //
 //	for e, err := range c.Events(ctx, last) {
 //		if err != nil {
@@ -81,7 +90,8 @@ func (c *Client) ListDeliveries(ctx context.Context, id uuid.UUID, in ListDelive
 //		last = e.Seq // kept where it outlives the program
 //	}
 //
-// Whoever does so from time to time misses nothing, whatever happened to the account's webhooks.
+// Whoever does so from time to time misses nothing, whatever happened to the
+// account's webhooks.
 func (c *Client) Events(ctx context.Context, after int64, opts ...CallOption) iter.Seq2[*Event, error] {
 	query := url.Values{"after": {strconv.FormatInt(after, 10)}, "limit": {"1000"}}
 	return list[Event](ctx, c, request{operation: opListEvents(), query: query.Encode()}, opts)
@@ -121,8 +131,9 @@ func list[T any](ctx context.Context, c *Client, r request, opts []CallOption) i
 // nextLink finds a link whose relation is next (RFC 8288).
 var nextLink = regexp.MustCompile(`(?i)<([^<>]*)>[^<>]*;\s*rel="?next"?\s*(?:[;,]|$)`)
 
-// nextPage is the query of the next page, empty after the last. Only the query is taken from the link: the list stays where it
-// is, whatever host or path the link names, and so does the token.
+// nextPage is the query of the next page, empty after the last. Only the query
+// is taken from the link: the list stays where it is, whatever host or path the
+// link names, and so does the token.
 func nextPage(h http.Header) (string, error) {
 	for _, header := range h.Values("Link") {
 		link := nextLink.FindStringSubmatch(header)

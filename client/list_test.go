@@ -38,11 +38,14 @@ func collect(c *Client, t *testing.T, opts ListCardsOptions) (numbers []string, 
 func TestListCards_SendsEveryCondition(t *testing.T) {
 	c, s := scripted(t, []step{answer(200, "[]")})
 	at := time.Date(2026, 11, 1, 1, 0, 0, 5_000_000, time.FixedZone("", 3600))
-	if _, err := collect(c, t, ListCardsOptions{Status: CardStatusGenerated, PaymentState: PaymentStatePaid, Currency: "monero", Reference: "order 4711&ä",
-		CreatedAfter: at, CreatedBefore: at.AddDate(0, 1, 0), PageSize: 7}); err != nil {
+	if _, err := collect(c, t,
+		ListCardsOptions{Status: CardStatusGenerated, PaymentState: PaymentStatePaid, Currency: "monero",
+			Reference:    "order 4711&ä",
+			CreatedAfter: at, CreatedBefore: at.AddDate(0, 1, 0), PageSize: 7}); err != nil {
 		t.Fatal(err)
 	}
-	want := url.Values{"status": {"generated"}, "payment_state": {"paid"}, "currency": {"monero"}, "reference": {"order 4711&ä"},
+	want := url.Values{"status": {"generated"}, "payment_state": {"paid"}, "currency": {"monero"},
+		"reference":     {"order 4711&ä"},
 		"created_after": {"2026-11-01T00:00:00.005Z"}, "created_before": {"2026-12-01T00:00:00.005Z"}, "limit": {"7"}}
 	if diff := difference(want, s.seen[0].URL.Query()); diff != "" {
 		t.Error(diff)
@@ -177,7 +180,8 @@ func TestListCards_RefusalIsAnError(t *testing.T) {
 
 func FuzzNextPage(f *testing.F) {
 	for _, s := range []string{
-		"", `</api/cards?cursor=a&limit=2>; rel="next"`, `<?a>;rel=next`, `</a>; rel="prev", </b?c=1,2>; title="x, y"; REL=NEXT; a=b`,
+		"", `</api/cards?cursor=a&limit=2>; rel="next"`, `<?a>;rel=next`,
+		`</a>; rel="prev", </b?c=1,2>; title="x, y"; REL=NEXT; a=b`,
 		`<a?b>; rel="next-archive"`, `<http://[::1>; rel=next`, `<<?>>; rel="next"`,
 	} {
 		f.Add(s)

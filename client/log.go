@@ -8,9 +8,11 @@ import (
 	"time"
 )
 
-// WithLogger has each attempt of each call logged, at level Debug: the operation, method and path, the attempt, how long it took, the
-// answer's status and request id or what went wrong, and how long is waited before another. Headers, queries and bodies are not logged, and so
-// neither are the token, credentials and secrets. Defaults to no logging.
+// WithLogger has each attempt of each call logged, at level Debug: the
+// operation, method and path, the attempt, how long it took, the answer's
+// status and request id or what went wrong, and how long is waited before
+// another. Headers, queries and bodies are not logged, and so neither are the
+// token, credentials and secrets. Defaults to no logging.
 func WithLogger(logger *slog.Logger) Option {
 	return clientOption(func(c *Client) { c.logger = logger })
 }
@@ -45,6 +47,7 @@ func withoutQuery(err error) string {
 // logRetry logs that another attempt follows.
 func (c *Client) logRetry(ctx context.Context, r request, wait time.Duration) {
 	if c.logger != nil {
-		c.logger.LogAttrs(ctx, slog.LevelDebug, "cardmint retry", slog.String("operation", r.name), slog.Duration("wait", wait))
+		c.logger.LogAttrs(ctx, slog.LevelDebug, "cardmint retry", slog.String("operation", r.name),
+			slog.Duration("wait", wait))
 	}
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// everyCall is each method that sends requests. The answer is what it takes for its good one.
+// everyCall is each method that sends requests. The answer is what it takes for
+// its good one.
 func everyCall() map[string]struct {
 	answer string
 	do     func(context.Context, *Client, ...CallOption) error
@@ -124,13 +125,15 @@ func TestCallOptions_AreTakenByEveryCall(t *testing.T) {
 			if got := s.seen[0].Header.Get("X-Request-Id"); got != "r7" {
 				t.Errorf("sent %q", got)
 			}
-			if res.Status != 200 || res.RequestID != "r7" || res.Attempts != 1 || res.Replayed || res.Header.Get("Content-Type") == "" {
+			if res.Status != 200 || res.RequestID != "r7" || res.Attempts != 1 || res.Replayed ||
+				res.Header.Get("Content-Type") == "" {
 				t.Errorf("%+v", res)
 			}
 
 			c, s = scripted(t, []step{problem(503, ProblemCodeUnavailable, "X-Request-Id", "r8")})
 			err := call.do(t.Context(), c, WithRetry(1, 0), WithResponse(&res))
-			if e, ok := asType[*Error](err); !ok || e.Status != 503 || len(s.seen) != 1 || res.Status != 503 || res.RequestID != "r8" {
+			if e, ok := asType[*Error](err); !ok || e.Status != 503 || len(s.seen) != 1 || res.Status != 503 ||
+				res.RequestID != "r8" {
 				t.Errorf("%v after %d attempts, %+v", err, len(s.seen), res)
 			}
 		})
@@ -141,10 +144,13 @@ func TestCallOptions_AreTakenByEveryCall(t *testing.T) {
 func TestCallOptions_WhatCannotWorkIsAnError(t *testing.T) {
 	var none Setting
 	for name, opt := range map[string]CallOption{
-		"nil": nil, "empty": none, "no response": WithResponse(nil), "no attempts": WithRetry(0, 0), "no time": WithAttemptTimeout(-1),
-		"no name": WithHeader("", "x"), "space in a name": WithHeader("a b", "x"), "line break in a value": WithHeader("X-A", "hunter2\r\nX-B: y"),
-		"our own header": WithHeader("authorization", "hunter2"), "our own key": WithHeader("Idempotency-Key", "hunter2"),
-		"empty key": WithIdempotencyKey(""), "long key": WithIdempotencyKey(strings.Repeat("k", 256)),
+		"nil": nil, "empty": none, "no response": WithResponse(nil), "no attempts": WithRetry(0, 0),
+		"no time": WithAttemptTimeout(-1),
+		"no name": WithHeader("", "x"), "space in a name": WithHeader("a b", "x"),
+		"line break in a value": WithHeader("X-A", "hunter2\r\nX-B: y"),
+		"our own header":        WithHeader("authorization", "hunter2"),
+		"our own key":           WithHeader("Idempotency-Key", "hunter2"),
+		"empty key":             WithIdempotencyKey(""), "long key": WithIdempotencyKey(strings.Repeat("k", 256)),
 	} {
 		c, s := scripted(t, []step{answer(201, testCard)})
 		_, err := c.CreateCard(t.Context(), CreateCardRequest{}, WithHeader("X-Fine", "y"), opt, WithHeader("X-Fine", "y"))
@@ -165,8 +171,10 @@ func TestCallOptions_WhatCannotWorkIsAnError(t *testing.T) {
 			}
 		}
 		err := call.do(t.Context(), c, WithIdempotencyKey("order-4711"))
-		reads := slices.Contains([]string{"GetCard", "WaitForCard", "ListCurrencies", "ListOffers", "ListCards", "ListDeliveries", "Events", "ListWebhooks",
-			"GetWebhook", "UpdateWebhook", "DeleteWebhook"}, name) // or may be done twice by themselves
+		reads := slices.Contains(
+			[]string{"GetCard", "WaitForCard", "ListCurrencies", "ListOffers", "ListCards", "ListDeliveries", "Events",
+				"ListWebhooks",
+				"GetWebhook", "UpdateWebhook", "DeleteWebhook"}, name) // or may be done twice by themselves
 		if reads == (err == nil) {
 			t.Errorf("%s with a key: %v", name, err)
 		}
@@ -184,7 +192,8 @@ func TestOptions_OfAClientAndOfACall(t *testing.T) {
 		}
 	}
 	for i, both := range []string{"call", "client"} {
-		if h := s.seen[i].Header; h.Get("X-Shop") != "hunter2" || h.Get("X-Both") != both || h.Get("Authorization") != "Bearer "+testToken {
+		if h := s.seen[i].Header; h.Get("X-Shop") != "hunter2" || h.Get("X-Both") != both ||
+			h.Get("Authorization") != "Bearer "+testToken {
 			t.Errorf("%d: %v", i, h)
 		}
 	}
@@ -208,7 +217,8 @@ func TestWithResponse_TellsAReplay(t *testing.T) {
 	})
 	c, _ = scripted(t, []step{reset})
 	res := Response{Status: 200, Header: http.Header{}, Replayed: true}
-	if _, err := c.GetCard(t.Context(), uuid.Nil, WithResponse(&res), WithRetry(1, 0)); err == nil || res.Status != 0 || res.Header != nil || res.Replayed || res.Attempts != 1 {
+	if _, err := c.GetCard(t.Context(), uuid.Nil, WithResponse(&res), WithRetry(1, 0)); err == nil || res.Status != 0 ||
+		res.Header != nil || res.Replayed || res.Attempts != 1 {
 		t.Errorf("%v, %+v", err, res)
 	}
 }

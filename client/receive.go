@@ -12,10 +12,13 @@ import (
 )
 
 var (
-	// ErrWebhookSignature says that nothing proves that a request comes from the service: a header is missing or can't be read, the
-	// request is more than five minutes old or ahead, or none of its signatures is right. The error's text says which, and what to check.
+	// ErrWebhookSignature says that nothing proves that a request comes from
+	// the service: a header is missing or can't be read, the request is more
+	// than five minutes old or ahead, or none of its signatures is right. The
+	// error's text says which, and what to check.
 	ErrWebhookSignature = errors.New("the webhook's signature is not good")
-	// ErrWebhookPayload says that a payload is longer than 64 KiB, or is signed but can't be read.
+	// ErrWebhookPayload says that a payload is longer than 64 KiB, or is signed
+	// but can't be read.
 	ErrWebhookPayload = errors.New("the webhook's payload can't be read")
 )
 
@@ -24,14 +27,19 @@ const (
 	minSecret  = 24       // bytes, by the specification
 )
 
-// ParseWebhook reads an event out of a request that was sent to a webhook, after it has checked that the service has sent it. It needs
-// the body exactly as it was received, the request's headers, and the webhook's secret; while the secret is being changed, the new one
-// and the old one. Requests are signed by the rules of Standard Webhooks 1.0 (https://www.standardwebhooks.com).
+// ParseWebhook reads an event out of a request that was sent to a webhook,
+// after it has checked that the service has sent it. It needs the body exactly
+// as it was received, the request's headers, and the webhook's secret; while
+// the secret is being changed, the new one and the old one. Requests are signed
+// by the rules of Standard Webhooks 1.0 (https://www.standardwebhooks.com).
 //
-// An error is [ErrWebhookSignature], [ErrWebhookPayload], or says that a secret can't be used.
+// An error is [ErrWebhookSignature], [ErrWebhookPayload], or says that a secret
+// can't be used.
 //
-// The same event may come more than once, with the same ID, and events may come in another order than they happened, which Seq tells.
-// Pass over types that you do not know. An event with Seq 0 is an example. [NewWebhookHandler] does what else a receiver has to do.
+// The same event may come more than once, with the same ID, and events may come
+// in another order than they happened, which Seq tells. Pass over types that
+// you do not know. An event with Seq 0 is an example. [NewWebhookHandler] does
+// what else a receiver has to do.
 func ParseWebhook(payload []byte, header http.Header, secrets ...Secret) (*Event, error) {
 	keys, err := webhookKeys(secrets)
 	if err != nil {
@@ -44,7 +52,8 @@ func ParseWebhook(payload []byte, header http.Header, secrets ...Secret) (*Event
 	return e, nil
 }
 
-// webhookKeys reads secrets. An empty or short one is refused, because anybody could sign with it.
+// webhookKeys reads secrets. An empty or short one is refused, because anybody
+// could sign with it.
 func webhookKeys(secrets []Secret) ([][]byte, error) {
 	if len(secrets) == 0 {
 		return nil, errors.New("the webhook's secret is missing")
@@ -53,7 +62,8 @@ func webhookKeys(secrets []Secret) ([][]byte, error) {
 	for i, secret := range secrets {
 		raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret.Reveal(), "whsec_"))
 		if err != nil || len(raw) < minSecret {
-			return nil, fmt.Errorf("secret %d of %d can't be used: it must be whsec_ and the base64 of at least %d bytes, as CreateWebhook answers it",
+			return nil, fmt.Errorf(
+				"secret %d of %d can't be used: it must be whsec_ and the base64 of at least %d bytes, as CreateWebhook answers it",
 				i+1, len(secrets), minSecret)
 		}
 		keys[i] = raw

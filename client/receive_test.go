@@ -18,7 +18,8 @@ const (
 	testPayload        = `{"type":"card.generated","timestamp":"2026-11-20T15:06:00.120Z","seq":42,"card_uuid":"019aa1c9-f868-7cef-8e4e-9b1c97fb1d88","status":"generated","payment_state":"paid"}`
 )
 
-// signed is the header of a request with this payload, signed by each of the secrets.
+// signed is the header of a request with this payload, signed by each of the
+// secrets.
 func signed(t testing.TB, at time.Time, id, payload string, secrets ...Secret) http.Header {
 	t.Helper()
 	h := http.Header{}
@@ -68,17 +69,21 @@ func TestParseWebhook_ReadsTheEvent(t *testing.T) {
 	}{
 		"of a card": {testPayload, Event{ID: eventID, Type: EventTypeCardGenerated, Timestamp: at, Seq: 42, CardUUID: testID,
 			Status: CardStatusGenerated, PaymentState: PaymentStatePaid}},
-		"of a webhook": {`{"type":"webhook.disabled","timestamp":"2026-11-20T15:06:00.120Z","seq":43,"webhook_id":"` + hookID.String() + `"}`,
+		"of a webhook": {`{"type":"webhook.disabled","timestamp":"2026-11-20T15:06:00.120Z","seq":43,"webhook_id":"` +
+			hookID.String() + `"}`,
 			Event{ID: eventID, Type: EventTypeWebhookDisabled, Timestamp: at, Seq: 43, WebhookID: hookID}},
 		"example": {`{"type":"card.generated","timestamp":"2026-11-20T15:06:00.120Z","seq":0}`,
 			Event{ID: eventID, Type: EventTypeCardGenerated, Timestamp: at}},
-		"of the future": {`{"type":"card.frozen","timestamp":"2026-11-20T15:06:00.120Z","seq":44,"status":"frozen","by":{"whom":["x"]}}`,
+		"of the future": {
+			`{"type":"card.frozen","timestamp":"2026-11-20T15:06:00.120Z","seq":44,"status":"frozen","by":{"whom":["x"]}}`,
 			Event{ID: eventID, Type: "card.frozen", Timestamp: at, Seq: 44, Status: "frozen"}},
 		"id in the payload too": {strings.Replace(testPayload, `{`, `{"id":"`+testID.String()+`",`, 1),
-			Event{ID: eventID, Type: EventTypeCardGenerated, Timestamp: at, Seq: 42, CardUUID: testID, Status: CardStatusGenerated, PaymentState: PaymentStatePaid}},
+			Event{ID: eventID, Type: EventTypeCardGenerated, Timestamp: at, Seq: 42, CardUUID: testID,
+				Status: CardStatusGenerated, PaymentState: PaymentStatePaid}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := ParseWebhook([]byte(tc.payload), signed(t, time.Now(), eventID.String(), tc.payload, testSecret), testSecret)
+			got, err := ParseWebhook([]byte(tc.payload), signed(t, time.Now(), eventID.String(), tc.payload, testSecret),
+				testSecret)
 			if diff := difference(&tc.want, got); err != nil || diff != "" {
 				t.Error(err, diff)
 			}
@@ -99,19 +104,23 @@ func TestParseWebhook_RefusesWhatIsNotProven(t *testing.T) {
 		change  func(http.Header)
 		says    string // in the error; none if the request is good
 	}{
-		"good":                      {},
-		"five minutes old":          {age: 5 * time.Minute},
-		"too old":                   {age: 5*time.Minute + time.Second, says: "clock"},
-		"very old":                  {age: 20 * 365 * 24 * time.Hour, says: "clock"},
-		"five minutes ahead":        {age: -5 * time.Minute},
-		"too new":                   {age: -5*time.Minute - time.Second, says: "clock"},
-		"other secret":              {secret: otherSecret, says: "check the secret"},
-		"altered payload":           {payload: strings.Replace(testPayload, "42", "43", 1), says: "body is used as it was received"},
-		"payload encoded again":     {payload: strings.ReplaceAll(testPayload, ":", ": "), says: "body is used as it was received"},
-		"no payload":                {payload: "-", says: "no signature is right"},
-		"altered id":                {change: set("webhook-id", testID.String()), says: "no signature is right"},
-		"id as it is otherwise":     {change: set("webhook-id", strings.ToUpper(eventID.String())), says: "no signature is right"},
-		"altered time":              {change: set("webhook-timestamp", strconv.FormatInt(946684801, 10)), says: "no signature is right"},
+		"good":               {},
+		"five minutes old":   {age: 5 * time.Minute},
+		"too old":            {age: 5*time.Minute + time.Second, says: "clock"},
+		"very old":           {age: 20 * 365 * 24 * time.Hour, says: "clock"},
+		"five minutes ahead": {age: -5 * time.Minute},
+		"too new":            {age: -5*time.Minute - time.Second, says: "clock"},
+		"other secret":       {secret: otherSecret, says: "check the secret"},
+		"altered payload": {payload: strings.Replace(testPayload, "42", "43", 1),
+			says: "body is used as it was received"},
+		"payload encoded again": {payload: strings.ReplaceAll(testPayload, ":", ": "),
+			says: "body is used as it was received"},
+		"no payload": {payload: "-", says: "no signature is right"},
+		"altered id": {change: set("webhook-id", testID.String()), says: "no signature is right"},
+		"id as it is otherwise": {change: set("webhook-id", strings.ToUpper(eventID.String())),
+			says: "no signature is right"},
+		"altered time": {change: set("webhook-timestamp", strconv.FormatInt(946684801, 10)),
+			says: "no signature is right"},
 		"no time":                   {change: set("webhook-timestamp", "now"), says: "not a number"},
 		"time too large":            {change: set("webhook-timestamp", "9223372036854775808"), says: "not a number"},
 		"largest time":              {change: set("webhook-timestamp", "9223372036854775807"), says: "clock"},
@@ -122,14 +131,20 @@ func TestParseWebhook_RefusesWhatIsNotProven(t *testing.T) {
 		"garbage":                   {change: set("webhook-signature", "garbage"), says: "no signature is right"},
 		"empty list":                {change: set("webhook-signature", " "), says: "no signature is right"},
 		"version without signature": {change: set("webhook-signature", "v1,"), says: "no signature is right"},
-		"asymmetric only":           {change: signature(func(s string) string { return strings.Replace(s, "v1,", "v1a,", 1) }), says: "no signature is right"},
-		"without version":           {change: signature(func(s string) string { return strings.TrimPrefix(s, "v1,") }), says: "no signature is right"},
-		"cut short":                 {change: signature(func(s string) string { return s[:len(s)-1] }), says: "no signature is right"},
+		"asymmetric only": {
+			change: signature(func(s string) string { return strings.Replace(s, "v1,", "v1a,", 1) }),
+			says:   "no signature is right"},
+		"without version": {change: signature(func(s string) string { return strings.TrimPrefix(s, "v1,") }),
+			says: "no signature is right"},
+		"cut short": {change: signature(func(s string) string { return s[:len(s)-1] }),
+			says: "no signature is right"},
 		"other case":                {change: signature(strings.ToLower), says: "no signature is right"},
 		"second is right":           {change: signature(func(s string) string { return garbage + " " + s })},
 		"after one of another kind": {change: signature(func(s string) string { return "v1a,x " + s + " " + garbage })},
-		"many, none right":          {change: set("webhook-signature", strings.Repeat(garbage+" ", 1000)), says: "no signature is right"},
-		"separated by a comma":      {change: signature(func(s string) string { return garbage + "," + s }), says: "no signature is right"},
+		"many, none right": {change: set("webhook-signature", strings.Repeat(garbage+" ", 1000)),
+			says: "no signature is right"},
+		"separated by a comma": {change: signature(func(s string) string { return garbage + "," + s }),
+			says: "no signature is right"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // the clock stands still
@@ -152,7 +167,8 @@ func TestParseWebhook_RefusesWhatIsNotProven(t *testing.T) {
 					}
 					return
 				}
-				if e != nil || !errors.Is(err, ErrWebhookSignature) || errors.Is(err, ErrWebhookPayload) || !strings.Contains(err.Error(), tc.says) {
+				if e != nil || !errors.Is(err, ErrWebhookSignature) || errors.Is(err, ErrWebhookPayload) ||
+					!strings.Contains(err.Error(), tc.says) {
 					t.Errorf("%v, %v", e, err)
 				}
 			})
@@ -213,12 +229,14 @@ func TestParseWebhook_SignedButUnreadable(t *testing.T) {
 func TestParseWebhook_UnusableSecretIsNeverUsed(t *testing.T) {
 	short := Secret("whsec_" + base64.StdEncoding.EncodeToString(make([]byte, minSecret-1)))
 	for name, secrets := range map[string][]Secret{
-		"none": nil, "empty": {""}, "only the prefix": {"whsec_"}, "short": {short}, "no base64": {"whsec_hunter2hunter2hunter2hunter2hunter2hunter2!"},
+		"none": nil, "empty": {""}, "only the prefix": {"whsec_"}, "short": {short},
+		"no base64":  {"whsec_hunter2hunter2hunter2hunter2hunter2hunter2!"},
 		"public key": {"whpk_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, "second one empty": {testSecret, ""},
 	} {
 		h := signed(t, time.Now(), eventID.String(), testPayload, testSecret)
 		e, err := ParseWebhook([]byte(testPayload), h, secrets...)
-		if e != nil || err == nil || errors.Is(err, ErrWebhookSignature) || errors.Is(err, ErrWebhookPayload) || strings.Contains(err.Error(), "hunter2") {
+		if e != nil || err == nil || errors.Is(err, ErrWebhookSignature) || errors.Is(err, ErrWebhookPayload) ||
+			strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v, %v", name, e, err)
 		}
 	}
@@ -228,7 +246,8 @@ func FuzzParseWebhook(f *testing.F) {
 	good := signed(f, time.Unix(1614265330, 0), eventID.String(), testPayload, testSecret)
 	f.Add([]byte(testPayload), eventID.String(), good.Get("webhook-timestamp"), good.Get("webhook-signature"))
 	f.Add([]byte(`{}`), "msg_1", "-1", "v1,")
-	f.Add([]byte(`{"type":"a","timestamp":"2026-11-20T15:06:00Z","seq":1e3}`), "{019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11}", "1", "v1a,x v1,y,z  ")
+	f.Add([]byte(`{"type":"a","timestamp":"2026-11-20T15:06:00Z","seq":1e3}`), "{019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11}",
+		"1", "v1a,x v1,y,z  ")
 	f.Add([]byte(nil), "", "", "")
 	f.Fuzz(func(t *testing.T, payload []byte, id, at, signature string) {
 		h := http.Header{}
@@ -236,7 +255,8 @@ func FuzzParseWebhook(f *testing.F) {
 		h.Set("webhook-timestamp", at)
 		h.Set("webhook-signature", signature)
 		// The corpus is from long ago: never good.
-		if e, err := ParseWebhook(payload, h, testSecret); e != nil || !errors.Is(err, ErrWebhookSignature) && !errors.Is(err, ErrWebhookPayload) {
+		if e, err := ParseWebhook(payload, h, testSecret); e != nil || !errors.Is(err, ErrWebhookSignature) &&
+			!errors.Is(err, ErrWebhookPayload) {
 			t.Fatalf("%v, %v", e, err)
 		}
 		// And what is behind the signature.

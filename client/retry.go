@@ -87,7 +87,8 @@ func (c *Client) prepare(ctx context.Context, r *request, opts []CallOption) err
 	return nil
 }
 
-// do sends a request, more than once where that is safe, and decodes the answer into out; nil is for an answer without a body.
+// do sends a request, more than once where that is safe, and decodes the answer
+// into out; nil is for an answer without a body.
 func (c *Client) do(ctx context.Context, r request, out any, opts []CallOption) (http.Header, error) {
 	if err := c.prepare(ctx, &r, opts); err != nil {
 		return nil, err
@@ -175,7 +176,8 @@ func (c *Client) attempt(ctx context.Context, r request, out any) (http.Header, 
 	}
 	defer res.Body.Close()
 	r.response.Status, r.response.Header = res.StatusCode, res.Header
-	r.response.RequestID, r.response.Replayed = res.Header.Get("X-Request-Id"), res.Header.Get("Idempotency-Replayed") == "true"
+	r.response.RequestID, r.response.Replayed = res.Header.Get("X-Request-Id"),
+		res.Header.Get("Idempotency-Replayed") == "true"
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		return nil, newError(res)
 	}
@@ -210,13 +212,15 @@ func notJSON(kind string) error {
 	return fmt.Errorf("the answer is %s, not JSON; is this the service's base URL?", kind)
 }
 
-// brokenError is a connection that broke before the whole answer was there. What was asked for may have been done, or not.
+// brokenError is a connection that broke before the whole answer was there.
+// What was asked for may have been done, or not.
 type brokenError struct{ err error }
 
 func (e *brokenError) Error() string { return e.err.Error() }
 func (e *brokenError) Unwrap() error { return e.err }
 
-// broken keeps the timeout of an attempt from looking like the deadline of the caller's context.
+// broken keeps the timeout of an attempt from looking like the deadline of the
+// caller's context.
 func broken(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -224,7 +228,8 @@ func broken(ctx context.Context, err error) error {
 	return &brokenError{err}
 }
 
-// temporary says whether the same request may well succeed later, and can't do harm then. See the package comment.
+// temporary says whether the same request may well succeed later, and can't do
+// harm then. See the package comment.
 func temporary(err error, repeatable bool) bool {
 	if e, ok := asType[*Error](err); ok {
 		switch e.Status {
@@ -254,7 +259,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ended is the error of a call that its context ended. It wraps the context's error, its cause, and what went wrong before.
+// ended is the error of a call that its context ended. It wraps the context's
+// error, its cause, and what went wrong before.
 func ended(ctx context.Context, last error) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); cause != err {
@@ -274,7 +280,8 @@ func mediaType(h http.Header) string {
 	return "of no known type"
 }
 
-// visible says whether s can be sent in a header as one word: at least one character, all of them visible ASCII.
+// visible says whether s can be sent in a header as one word: at least one
+// character, all of them visible ASCII.
 func visible(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < '!' || r > '~' })
 }

@@ -63,7 +63,8 @@ func TestSimulatePayment_AllAttemptsPayOnce(t *testing.T) {
 				if _, err := c.SimulatePayment(t.Context(), uuid.Nil, SimulatePaymentRequest{}); err != nil || len(s.seen) != 2 {
 					t.Fatalf("%v after %d requests", err, len(s.seen))
 				}
-				if one, other := s.seen[0].Header.Get("Idempotency-Key"), s.seen[1].Header.Get("Idempotency-Key"); one == "" || one != other {
+				if one, other := s.seen[0].Header.Get("Idempotency-Key"), s.seen[1].Header.Get("Idempotency-Key"); one == "" ||
+					one != other {
 					t.Errorf("the keys are %q and %q", one, other)
 				}
 			})
@@ -73,7 +74,8 @@ func TestSimulatePayment_AllAttemptsPayOnce(t *testing.T) {
 
 func TestRetry_OnlyWhereItIsSafeAndUseful(t *testing.T) {
 	for status, want := range map[int]struct{ get, create, keyless int }{
-		400: {1, 1, 1}, 401: {1, 1, 1}, 404: {1, 1, 1}, 409: {1, 1, 1}, 413: {1, 1, 1}, 422: {1, 1, 1}, 500: {1, 1, 1}, 501: {1, 1, 1},
+		400: {1, 1, 1}, 401: {1, 1, 1}, 404: {1, 1, 1}, 409: {1, 1, 1}, 413: {1, 1, 1}, 422: {1, 1, 1}, 500: {1, 1, 1},
+		501: {1, 1, 1},
 		302: {1, 1, 1}, 408: {4, 4, 4}, 429: {4, 4, 4}, 503: {4, 4, 1}, 502: {4, 4, 1}, 504: {4, 4, 1},
 	} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -111,7 +113,8 @@ func TestRetry_WaitsAsLongAsTheServiceAsks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, s := scripted(t, []step{problem(503, ProblemCodeRateUnavailable, "Retry-After", header()), answer(200, testCard)})
+				c, s := scripted(t,
+					[]step{problem(503, ProblemCodeRateUnavailable, "Retry-After", header()), answer(200, testCard)})
 				start := time.Now()
 				if _, err := c.GetCard(t.Context(), uuid.Nil); err != nil || len(s.seen) != 2 {
 					t.Fatal(err, len(s.seen))
@@ -128,7 +131,8 @@ func TestRetry_WaitThatDoesNotFitFailsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		for name, ctx := range map[string]context.Context{"longer than the limit": t.Context(), "longer than the deadline": ctx} {
+		for name, ctx := range map[string]context.Context{"longer than the limit": t.Context(),
+			"longer than the deadline": ctx} {
 			seconds := map[bool]string{true: "3600", false: "10"}[ctx == t.Context()]
 			c, s := scripted(t, []step{problem(429, "", "Retry-After", seconds)})
 			start := time.Now()
@@ -247,7 +251,8 @@ func TestRedirect_DoesNotTakeTheTokenAlong(t *testing.T) {
 	var visits atomic.Int32
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { visits.Add(1) }))
 	defer elsewhere.Close()
-	srv := httptest.NewServer(http.RedirectHandler(elsewhere.URL+"/api/cards?secret=hunter2", http.StatusTemporaryRedirect))
+	srv := httptest.NewServer(
+		http.RedirectHandler(elsewhere.URL+"/api/cards?secret=hunter2", http.StatusTemporaryRedirect))
 	defer srv.Close()
 	follow := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return nil }}
 	c, err := New(srv.URL, testToken, WithHTTPClient(follow))
@@ -255,7 +260,8 @@ func TestRedirect_DoesNotTakeTheTokenAlong(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = c.CreateCard(t.Context(), CreateCardRequest{})
-	if e, ok := asType[*Error](err); !ok || e.Status != http.StatusTemporaryRedirect || !strings.Contains(e.Detail, elsewhere.URL) {
+	if e, ok := asType[*Error](err); !ok || e.Status != http.StatusTemporaryRedirect ||
+		!strings.Contains(e.Detail, elsewhere.URL) {
 		t.Error(err)
 	}
 	if visits.Load() != 0 || strings.Contains(err.Error(), "hunter2") {
@@ -264,7 +270,8 @@ func TestRedirect_DoesNotTakeTheTokenAlong(t *testing.T) {
 }
 
 func TestBackoff_GrowsWithinBounds(t *testing.T) {
-	for n, limit := range map[int]time.Duration{1: firstBackoff, 2: 2 * firstBackoff, 3: 4 * firstBackoff, 10: longestBackoff, 1 << 30: longestBackoff} {
+	for n, limit := range map[int]time.Duration{1: firstBackoff, 2: 2 * firstBackoff, 3: 4 * firstBackoff,
+		10: longestBackoff, 1 << 30: longestBackoff} {
 		var longest time.Duration
 		for range 1000 {
 			d := backoff(n)

@@ -6,11 +6,13 @@ import (
 	"log/slog"
 )
 
-// Secret is what the requests to a webhook are signed with: "whsec_" and the base64 of its bytes, as [Client.CreateWebhook] answers
-// it. Keep it where passwords are kept.
+// Secret is what the requests to a webhook are signed with: "whsec_" and the
+// base64 of its bytes, as [Client.CreateWebhook] answers it. Keep it where
+// passwords are kept.
 //
-// It is neither printed by fmt nor logged by slog; marshalled as JSON it is written out. In an unexported field of a struct fmt can't
-// recognise it: a struct that may be printed should not hold it there.
+// It is neither printed by fmt nor logged by slog; marshalled as JSON it is
+// written out. In an unexported field of a struct fmt can't recognise it: a
+// struct that may be printed should not hold it there.
 type Secret string
 
 // Reveal is the secret's text.

@@ -20,12 +20,16 @@ const (
 
 const webhookTolerance = 5 * time.Minute
 
-// verifyWebhook returns what is wrong with a request's signature, and how to mend it. The rules are some lines of the standard library:
-// an HMAC-SHA256 of the id, the time and the body, of which one of several signatures has to be right.
+// verifyWebhook returns what is wrong with a request's signature, and how to
+// mend it. The rules are some lines of the standard library: an HMAC-SHA256 of
+// the id, the time and the body, of which one of several signatures has to be
+// right.
 func verifyWebhook(payload []byte, header http.Header, keys [][]byte) error {
-	id, timestamp, signatures := header.Get(headerWebhookID), header.Get(headerWebhookTimestamp), header.Get(headerWebhookSignature)
+	id, timestamp, signatures := header.Get(headerWebhookID), header.Get(headerWebhookTimestamp),
+		header.Get(headerWebhookSignature)
 	if id == "" || timestamp == "" || signatures == "" {
-		return errors.New("a header of webhook-id, webhook-timestamp and webhook-signature is missing: check what stands between the service and here")
+		return errors.New(
+			"a header of webhook-id, webhook-timestamp and webhook-signature is missing: check what stands between the service and here")
 	}
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
 	if err != nil {
@@ -33,7 +37,8 @@ func verifyWebhook(payload []byte, header http.Header, keys [][]byte) error {
 	}
 	switch at, now := time.Unix(seconds, 0), time.Now(); {
 	case now.Sub(at) > webhookTolerance:
-		return errors.New("webhook-timestamp is more than five minutes ago: check the clock here, and that nothing keeps requests back")
+		return errors.New(
+			"webhook-timestamp is more than five minutes ago: check the clock here, and that nothing keeps requests back")
 	case at.Sub(now) > webhookTolerance:
 		return errors.New("webhook-timestamp is more than five minutes ahead: check the clock here")
 	}
@@ -45,7 +50,8 @@ func verifyWebhook(payload []byte, header http.Header, keys [][]byte) error {
 			}
 		}
 	}
-	return errors.New("no signature is right: check the secret, and that the body is used as it was received, neither parsed nor changed")
+	return errors.New(
+		"no signature is right: check the secret, and that the body is used as it was received, neither parsed nor changed")
 }
 
 // webhookSignature is the signature of a request by one key, with its version.

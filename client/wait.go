@@ -9,10 +9,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// PaymentError says that waiting longer for a card is of no use: its payment is [PaymentStateExpired], [PaymentStateLate] or
-// [PaymentStateCanceled], or was given back.
-// It need not be the last word. What came can be settled by the service's operator, and the card is then generated
-// after all; [Client.GetCard] shows it.
+// PaymentError says that waiting longer for a card is of no use: its payment is
+// [PaymentStateExpired], [PaymentStateLate] or [PaymentStateCanceled], or was
+// given back. It need not be the last word. What came can be settled by the
+// service's operator, and the card is then generated after all;
+// [Client.GetCard] shows it.
 type PaymentError struct {
 	UUID     uuid.UUID // the card
 	State    PaymentState
@@ -33,22 +34,26 @@ func (e *PaymentError) Error() string {
 	return fmt.Sprintf("the payment of card %s is %s: %s", e.UUID, e.State, advice)
 }
 
-// WaitForCard waits until a card is generated, and answers it with its credentials. Where the service masks them,
-// [Client.RevealCard] has the whole of them.
-// Paying takes as long as the blockchain takes, often half an hour: give it a context with a deadline.
+// WaitForCard waits until a card is generated, and answers it with its
+// credentials. Where the service masks them, [Client.RevealCard] has the whole
+// of them. Paying takes as long as the blockchain takes, often half an hour:
+// give it a context with a deadline.
 //
-// It learns of what happens to the card from the feed of events, which answers as soon as something does, and looks at the card then, and
-// every half a minute. Where the service has no such feed, or the token may not read it, it looks at the card again and again, see
-// [WithPollInterval].
+// It learns of what happens to the card from the feed of events, which answers
+// as soon as something does, and looks at the card then, and every half a
+// minute. Where the service has no such feed, or the token may not read it, it
+// looks at the card again and again, see [WithPollInterval].
 //
-// It answers an error, together with the card as it was last seen (nil if it never was), when
+// It answers an error, together with the card as it was last seen (nil if it
+// never was), when
 //
 //   - the payment is expired, late or canceled, or was given back: a [*PaymentError], to be found with [errors.As];
 //   - the context ends: an error that wraps the context's, and its cause;
 //   - the card can't be read. Once the card was seen, failures that are likely to pass do not end the wait.
 //
-// It goes on waiting for a payment that is underpaid, which the payer can still complete, and while a refund is due, because the service's
-// operator may still have the card made: the context's end tells what is due.
+// It goes on waiting for a payment that is underpaid, which the payer can still
+// complete, and while a refund is due, because the service's operator may still
+// have the card made: the context's end tells what is due.
 func (c *Client) WaitForCard(ctx context.Context, id uuid.UUID, opts ...CallOption) (*Card, error) {
 	r := request{operation: opGetCard(id.String())}
 	if err := c.prepare(ctx, &r, opts); err != nil {

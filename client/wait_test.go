@@ -41,7 +41,8 @@ func TestWaitForCard_GeneratedCardIsAnswered_WhateverItsPaymentDidLater(t *testi
 func TestWaitForCard_EndsWhenWaitingIsOfNoUse(t *testing.T) {
 	for _, state := range []PaymentState{PaymentStateExpired, PaymentStateLate, PaymentStateCanceled} {
 		synctest.Test(t, func(t *testing.T) {
-			c, _ := scripted(t, []step{card(CardStatusAwaitingPayment, PaymentStateUnpaid), card(CardStatusAwaitingPayment, state)})
+			c, _ := scripted(t,
+				[]step{card(CardStatusAwaitingPayment, PaymentStateUnpaid), card(CardStatusAwaitingPayment, state)})
 			got, err := c.WaitForCard(t.Context(), testID)
 			var e *PaymentError
 			if !errors.As(err, &e) || e.State != state || e.UUID != testID || got == nil || got.Payment.State != state {
@@ -66,7 +67,8 @@ func TestWaitForCard_ContextEndsButTheLastCardIsKept(t *testing.T) {
 				c, _ := scripted(t, []step{card(CardStatusAwaitingPayment, PaymentStateConfirming), last})
 				start := time.Now()
 				got, err := c.WaitForCard(ctx, testID)
-				if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, cause) || !strings.Contains(err.Error(), "the payment is confirming") {
+				if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, cause) ||
+					!strings.Contains(err.Error(), "the payment is confirming") {
 					t.Error(err)
 				}
 				if got == nil || got.Payment.State != PaymentStateConfirming {
@@ -80,7 +82,8 @@ func TestWaitForCard_ContextEndsButTheLastCardIsKept(t *testing.T) {
 	}
 }
 
-// The operator may still have the card made, so that the wait goes on; how it ended says that nothing is wrong with the payment.
+// The operator may still have the card made, so that the wait goes on; how it
+// ended says that nothing is wrong with the payment.
 func TestWaitForCard_ARefundThatIsDueDoesNotEndIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -88,7 +91,8 @@ func TestWaitForCard_ARefundThatIsDueDoesNotEndIt(t *testing.T) {
 		due := strings.NewReplacer(`"unpaid"`, `"paid"`, `"amount_due"`, `"refund_due":"0.5","amount_due"`).Replace(testCard)
 		c, _ := scripted(t, []step{answer(http.StatusOK, due)})
 		got, err := c.WaitForCard(ctx, testID)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no supplier makes the card, and 0.5 monero are to be given back") {
+		if !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.Contains(err.Error(), "no supplier makes the card, and 0.5 monero are to be given back") {
 			t.Error(err)
 		}
 		if got == nil || got.Payment.RefundDue.String() != "0.5" {
@@ -99,7 +103,8 @@ func TestWaitForCard_ARefundThatIsDueDoesNotEndIt(t *testing.T) {
 
 func TestWaitForCard_ARefundEndsIt(t *testing.T) {
 	for _, state := range []PaymentState{PaymentStateUnpaid, PaymentStateExpired, PaymentStateCanceled} {
-		refunded := strings.NewReplacer(`"unpaid"`, `"`+string(state)+`"`, `"status"`, `"refund":{"amount":"1.5","txid":null,"at":"2026-11-21T09:12:44.310Z"},"status"`).Replace(testCard)
+		refunded := strings.NewReplacer(`"unpaid"`, `"`+string(state)+`"`, `"status"`,
+			`"refund":{"amount":"1.5","txid":null,"at":"2026-11-21T09:12:44.310Z"},"status"`).Replace(testCard)
 		c, _ := scripted(t, []step{answer(http.StatusOK, refunded)})
 		got, err := c.WaitForCard(t.Context(), testID)
 		payment, ok := asType[*PaymentError](err)
@@ -115,12 +120,13 @@ func TestWaitForCard_ARefundEndsIt(t *testing.T) {
 func TestWaitForCard_OutageDoesNotEndIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		c, _ := scripted(t, []step{card(CardStatusAwaitingPayment, PaymentStateUnpaid), func(r *http.Request) (*http.Response, error) {
-			if time.Since(start) < 10*time.Minute {
-				return reset(r)
-			}
-			return card(CardStatusGenerated, PaymentStatePaid)(r)
-		}})
+		c, _ := scripted(t,
+			[]step{card(CardStatusAwaitingPayment, PaymentStateUnpaid), func(r *http.Request) (*http.Response, error) {
+				if time.Since(start) < 10*time.Minute {
+					return reset(r)
+				}
+				return card(CardStatusGenerated, PaymentStatePaid)(r)
+			}})
 		if got, err := c.WaitForCard(t.Context(), testID); err != nil || got.Status != CardStatusGenerated {
 			t.Errorf("%+v, %v", got, err)
 		}

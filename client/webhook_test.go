@@ -24,7 +24,8 @@ var (
 		CreatedAt: time.Date(2026, 11, 20, 14, 47, 0, 120_000_000, time.UTC)}
 )
 
-// webhookCall is one operation on webhooks, with what it sends, what is answered and what it makes of that.
+// webhookCall is one operation on webhooks, with what it sends, what is
+// answered and what it makes of that.
 type webhookCall struct {
 	do            func(context.Context, *Client) (any, error)
 	request, body string
@@ -38,7 +39,8 @@ func webhookCalls() map[string]webhookCall {
 	return map[string]webhookCall{
 		"CreateWebhook": {
 			do: func(ctx context.Context, c *Client) (any, error) {
-				return c.CreateWebhook(ctx, CreateWebhookRequest{URL: "https://shop.test/hook", Types: []EventType{EventTypeCardGenerated}})
+				return c.CreateWebhook(ctx,
+					CreateWebhookRequest{URL: "https://shop.test/hook", Types: []EventType{EventTypeCardGenerated}})
 			},
 			request: "POST /api/webhooks", body: `{"types":["card.generated"],"url":"https://shop.test/hook"}`,
 			answer: answer(201, testWithSecret), want: &WebhookWithSecret{Webhook: hook, Secret: testSecret},
@@ -63,14 +65,16 @@ func webhookCalls() map[string]webhookCall {
 		},
 		"RotateWebhookSecret": {
 			do:      func(ctx context.Context, c *Client) (any, error) { return c.RotateWebhookSecret(ctx, hookID) },
-			request: "POST " + path + "/rotate-secret", answer: answer(200, testWithSecret), want: &WebhookWithSecret{Webhook: hook, Secret: testSecret},
+			request: "POST " + path + "/rotate-secret", answer: answer(200, testWithSecret),
+			want: &WebhookWithSecret{Webhook: hook, Secret: testSecret},
 		},
 		"TestWebhook": {
 			do: func(ctx context.Context, c *Client) (any, error) {
 				return c.TestWebhook(ctx, hookID, TestWebhookRequest{})
 			},
 			request: "POST " + path + "/test", body: "{}", answer: answer(200, testAttempt),
-			want: &DeliveryAttempt{At: time.Date(2026, 11, 20, 15, 6, 0, 131_000_000, time.UTC), DurationMs: 84, Error: "no answer"},
+			want: &DeliveryAttempt{At: time.Date(2026, 11, 20, 15, 6, 0, 131_000_000, time.UTC), DurationMs: 84,
+				Error: "no answer"},
 		},
 		"Redeliver": {
 			do:      func(ctx context.Context, c *Client) (any, error) { return none(c.Redeliver(ctx, hookID, eventID)) },
@@ -105,10 +109,12 @@ func TestWebhooks_SendAndReadWhatTheContractSays(t *testing.T) {
 	}
 }
 
-// A second secret, example or webhook would do harm: all attempts of a POST have the same key.
+// A second secret, example or webhook would do harm: all attempts of a POST
+// have the same key.
 func TestWebhooks_AreRepeatedWithoutHarm(t *testing.T) {
 	for name, call := range webhookCalls() {
-		for fault, broken := range map[string]step{"reset": reset, "hangs": hang, "502": answer(502, ""), "503": problem(503, ProblemCodeUnavailable), "504": answer(504, "")} {
+		for fault, broken := range map[string]step{"reset": reset, "hangs": hang, "502": answer(502, ""),
+			"503": problem(503, ProblemCodeUnavailable), "504": answer(504, "")} {
 			t.Run(name+" "+fault, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					c, s := scripted(t, []step{broken, call.answer})

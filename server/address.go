@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// proxies are the networks of the reverse proxies in front of the service, whose X-Forwarded-For is believed.
+// proxies are the networks of the reverse proxies in front of the service,
+// whose X-Forwarded-For is believed.
 type proxies []netip.Prefix
 
 func (p proxies) include(a netip.Addr) bool {
@@ -18,8 +19,9 @@ func (p proxies) include(a netip.Addr) bool {
 	return false
 }
 
-// client returns the address that a request came from: the last one that no proxy of ours vouches for. It is not valid if the request did not
-// come over IP.
+// client returns the address that a request came from: the last one that no
+// proxy of ours vouches for. It is not valid if the request did not come over
+// IP.
 func (p proxies) client(r *http.Request) netip.Addr {
 	from := address(r.RemoteAddr)
 	if !p.include(from) {
@@ -46,7 +48,8 @@ func (p proxies) client(r *http.Request) netip.Addr {
 	return from
 }
 
-// address parses an address, with or without a port. It returns the zero address if that is not possible.
+// address parses an address, with or without a port. It returns the zero
+// address if that is not possible.
 func address(s string) netip.Addr {
 	if withPort, err := netip.ParseAddrPort(s); err == nil {
 		return withPort.Addr().Unmap().WithZone("")

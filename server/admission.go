@@ -11,9 +11,10 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// How many requests of a kind use the database at the same time. Cards that are created together share statements, of which the largest has
-// 256; reading gets as many, which is more than there are connections, so that none is idle while a response is written. Nobody sends many
-// of the others, or should.
+// How many requests of a kind use the database at the same time. Cards that are
+// created together share statements, of which the largest has 256; reading gets
+// as many, which is more than there are connections, so that none is idle while
+// a response is written. Nobody sends many of the others, or should.
 const (
 	createPlaces  = 256
 	readPlaces    = 256
@@ -34,11 +35,13 @@ const (
 	bulkPatience = 5 * time.Second
 )
 
-// gates keep kinds of requests apart, so that too many of one leave room for the others.
+// gates keep kinds of requests apart, so that too many of one leave room for
+// the others.
 type gates struct {
 	meter                      Meter
 	create, read, manage, bulk *gate
-	// Tokens that this process has seen to be good are looked up again every few seconds. Anybody can make up any number of others.
+	// Tokens that this process has seen to be good are looked up again every
+	// few seconds. Anybody can make up any number of others.
 	known, unknown *gate
 }
 
@@ -49,13 +52,15 @@ func newGates(meter Meter) *gates {
 		manage: newGate("manage", managePlaces, shareOf(managePlaces)),
 		bulk:   newGate("bulk", bulkPlaces, bulkShare),
 		// Accounts are not known yet, so that there are no shares.
-		known: newGate("authenticate", knownPlaces, knownPlaces), unknown: newGate("authenticate", unknownPlaces, unknownPlaces)}
+		known:   newGate("authenticate", knownPlaces, knownPlaces),
+		unknown: newGate("authenticate", unknownPlaces, unknownPlaces)}
 	g.bulk.patience = bulkPatience
 	return g
 }
 
-// enter takes a place at a gate, which the caller must give back by leave. The error is card.ErrUnavailable, or card.ErrQuotaExceeded if the
-// account's own bulk request is in the way. The account is uuid.Nil before it is known.
+// enter takes a place at a gate, which the caller must give back by leave. The
+// error is card.ErrUnavailable, or card.ErrQuotaExceeded if the account's own
+// bulk request is in the way. The account is uuid.Nil before it is known.
 func (g *gates) enter(ctx context.Context, through *gate, account uuid.UUID) error {
 	if through.enter(ctx, account) {
 		return nil
@@ -71,15 +76,17 @@ func (g *gates) enter(ctx context.Context, through *gate, account uuid.UUID) err
 var bulkOfAccount = bound{card.Quota{Name: "bulk-of-account", Limit: bulkShare},
 	"Your account already deletes a webhook or recovers its events. Only one such request runs at a time. Try again in a few seconds."}
 
-// overloaded is the refusal of a request that was not begun. Its time varies, so that those who are refused together do not come again
-// together.
+// overloaded is the refusal of a request that was not begun. Its time varies,
+// so that those who are refused together do not come again together.
 func overloaded() error {
-	err := card.ErrUnavailable.Saying(`The service has more requests than it can answer in time, and has not begun with yours. Try again when the time in "Retry-After" is over.`)
+	err := card.ErrUnavailable.Saying(
+		`The service has more requests than it can answer in time, and has not begun with yours. Try again when the time in "Retry-After" is over.`)
 	err.RetryAfter = time.Second + rand.N(4*time.Second)
 	return err
 }
 
-// admit has requests enter the gates. It stands between what a request says and what is done about it: who sends or reads slowly holds no place.
+// admit has requests enter the gates. It stands between what a request says and
+// what is done about it: who sends or reads slowly holds no place.
 func (g *gates) admit(next StrictHandlerFunc, operation string) StrictHandlerFunc {
 	return func(c *gin.Context, request any) (any, error) {
 		through := g.of(operation, request)
@@ -95,8 +102,10 @@ func (g *gates) admit(next StrictHandlerFunc, operation string) StrictHandlerFun
 	}
 }
 
-// of returns the gate of a request; nil for one that needs no database, or waits for something else than it and is counted there: lists without
-// pages and streams of events (places), receivers of webhooks, and payments of a sandbox.
+// of returns the gate of a request; nil for one that needs no database, or
+// waits for something else than it and is counted there: lists without pages
+// and streams of events (places), receivers of webhooks, and payments of a
+// sandbox.
 func (g *gates) of(operation string, request any) *gate {
 	switch operation {
 	case "CreateCard":
@@ -108,7 +117,8 @@ func (g *gates) of(operation string, request any) *gate {
 		return g.read
 	case "GetCard", "RevealCard", "ListWebhooks", "GetWebhook", "ListDeliveries":
 		return g.read
-	case "ListCurrencies", "ListOffers", "TestWebhook", "SimulatePayment", "ListEvents": // ListEvents enters for as long as it does not wait
+	// ListEvents enters for as long as it does not wait
+	case "ListCurrencies", "ListOffers", "TestWebhook", "SimulatePayment", "ListEvents":
 		return nil
 	case "RecoverWebhook", "DeleteWebhook":
 		return g.bulk

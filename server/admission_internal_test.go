@@ -7,7 +7,8 @@ import (
 	"github.com/cardmint/cardmint/openapi"
 )
 
-// Every operation has a place of its kind, or is one of those that were found to need none. A new operation is not forgotten.
+// Every operation has a place of its kind, or is one of those that were found
+// to need none. A new operation is not forgotten.
 func TestGates_EveryOperationHasOne(t *testing.T) {
 	g := newGates(unmetered{})
 	want := map[string]*gate{
@@ -39,7 +40,8 @@ func TestGates_EveryOperationHasOne(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("there is no operation %v", want)
 	}
-	if g.of(name("listCards"), ListCardsRequestObject{}) != nil || g.of(name("listCards"), ListCardsRequestObject{Params: ListCardsParams{Limit: new(int32(1))}}) != g.read {
+	if g.of(name("listCards"), ListCardsRequestObject{}) != nil ||
+		g.of(name("listCards"), ListCardsRequestObject{Params: ListCardsParams{Limit: new(int32(1))}}) != g.read {
 		t.Error("a page of the list is one read, the whole list is counted as such")
 	}
 }

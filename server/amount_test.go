@@ -10,7 +10,8 @@ import (
 	"github.com/cardmint/cardmint/client"
 )
 
-// Whoever reads an amount in another way than was meant sells a card at the wrong price.
+// Whoever reads an amount in another way than was meant sells a card at the
+// wrong price.
 func TestCreateCard_AcceptsExactlyTheDocumentedAmounts(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -60,10 +61,13 @@ func TestCreateCard_AcceptsExactlyTheDocumentedAmounts(t *testing.T) {
 	for _, sent := range []string{
 		`49`, `49.99`, `750.01`, `751`, `0`, `-1`, `-0`, `-50`, `-100.5`,
 		`1e2`, `1E2`, `5e1`, `0.5e3`, `500e-1`, `1e400`, `-1e400`, `1e-400`,
-		`100.005`, `749.999`, `100.0050`, `150.00e0`, `100.0000000000000000001`, `49.99999999999999999999`, `750.00000000000000000001`,
+		`100.005`, `749.999`, `100.0050`, `150.00e0`, `100.0000000000000000001`, `49.99999999999999999999`,
+		`750.00000000000000000001`,
 		`99999999999999999999`, `18446744073709551666`, `1000000000`,
-		`""`, `" 50"`, `"50 "`, `"5 0"`, `"\t50"`, `"50\n"`, `"50\u0000"`, `"+50"`, `"-50"`, `"1e2"`, `"5E1"`, `"0x64"`, `"0b1100100"`,
-		`"5_0"`, `"50,00"`, `"1,00"`, `"100.005"`, `"749.999"`, `"100.0050"`, `"150.00e0"`, `"50."`, `".5"`, `"."`, `"50.0.0"`, `"$50"`, `"50 USD"`,
+		`""`, `" 50"`, `"50 "`, `"5 0"`, `"\t50"`, `"50\n"`, `"50\u0000"`, `"+50"`, `"-50"`, `"1e2"`, `"5E1"`, `"0x64"`,
+		`"0b1100100"`,
+		`"5_0"`, `"50,00"`, `"1,00"`, `"100.005"`, `"749.999"`, `"100.0050"`, `"150.00e0"`, `"50."`, `".5"`, `"."`,
+		`"50.0.0"`, `"$50"`, `"50 USD"`,
 		`"49.99"`, `"750.01"`, `"0"`, `"0000000050"`, `"18446744073709551666"`, `"NaN"`, `"Infinity"`, `"nan"`,
 		`"٥٠"`, `"５０"`, `"50\u200b"`, `"null"`, `"true"`, `"\"50\""`,
 		`null`, `true`, `false`, `[]`, `[50]`, `["50"]`, `{}`, `{"amount":50}`,
@@ -72,7 +76,8 @@ func TestCreateCard_AcceptsExactlyTheDocumentedAmounts(t *testing.T) {
 			d.send(t, http.MethodPost, "/api/cards", token, orderBody(sent)).invalid(t, "/usd_amount")
 		})
 	}
-	for _, sent := range []string{`NaN`, `Infinity`, `-Infinity`, `+50`, `050`, `.5`, `50.`, `0x32`, `5_0`, `50 0`, `1,000`, `'50'`, `"50`, `fifty`, `undefined`, `-`, `1e`, ``, `"\ud800"`} {
+	for _, sent := range []string{`NaN`, `Infinity`, `-Infinity`, `+50`, `050`, `.5`, `50.`, `0x32`, `5_0`, `50 0`,
+		`1,000`, `'50'`, `"50`, `fifty`, `undefined`, `-`, `1e`, ``, `"\ud800"`} {
 		t.Run("malformed "+sent, func(t *testing.T) {
 			d.send(t, http.MethodPost, "/api/cards", token, orderBody(sent)).refused(t, http.StatusBadRequest, "malformed_json")
 		})
@@ -80,11 +85,14 @@ func TestCreateCard_AcceptsExactlyTheDocumentedAmounts(t *testing.T) {
 	equal(t, "cards after the refusals", count(t, c), made)
 }
 
-// The accept set once more, by a reader of numbers that has nothing in common with the service's, and the price.
+// The accept set once more, by a reader of numbers that has nothing in common
+// with the service's, and the price.
 func FuzzCreateCard_AmountAgreesWithAnExactOracle(f *testing.F) {
 	for _, seed := range []string{
-		"50", "750", "49.99", "50.00", "50.001", "750.00", "750.01", "0050", "1e2", "5E1", "-50", "+50", " 50", "50 ", "", ".", "5.", ".5",
-		"100.005", "123456789", "1234567890", "000000050.5", "0000000050", "1_00", "0x64", "NaN", "50,5", "50.0.0", "100.5", "99999999999999999999", "150.000", "749.990", "749.999",
+		"50", "750", "49.99", "50.00", "50.001", "750.00", "750.01", "0050", "1e2", "5E1", "-50", "+50", " 50", "50 ", "",
+		".", "5.", ".5",
+		"100.005", "123456789", "1234567890", "000000050.5", "0000000050", "1_00", "0x64", "NaN", "50,5", "50.0.0", "100.5",
+		"99999999999999999999", "150.000", "749.990", "749.999",
 	} {
 		f.Add(seed)
 	}
@@ -137,7 +145,8 @@ func allowedAmount(text string, wholeDigits int) (*big.Rat, bool) {
 		}
 	}
 	parts := strings.Split(text, ".")
-	if len(parts) > 2 || parts[0] == "" || len(parts[0]) > wholeDigits || parts[len(parts)-1] == "" || len(parts) == 2 && len(strings.TrimRight(parts[1], "0")) > 2 {
+	if len(parts) > 2 || parts[0] == "" || len(parts[0]) > wholeDigits || parts[len(parts)-1] == "" || len(parts) == 2 &&
+		len(strings.TrimRight(parts[1], "0")) > 2 {
 		return nil, false
 	}
 	usd, ok := new(big.Rat).SetString(text)

@@ -11,7 +11,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// disclosure counts the cards of one response whose credentials it shows in the clear. The zero value shows none in the clear.
+// disclosure counts the cards of one response whose credentials it shows in the
+// clear. The zero value shows none in the clear.
 type disclosure struct {
 	reveals        bool // the token may see credentials
 	newest, oldest uuid.UUID
@@ -52,18 +53,21 @@ func (a *api) auditBegun(gc context.Context, operation string, d disclosure) {
 	a.audited(gc, "credentials_shown", operation, slog.String("list", "begun"), slog.String("newest", d.newest.String()))
 }
 
-// audit leaves one line in the log if credentials are shown in the clear, whatever the number of cards: who saw them and when, never what.
+// audit leaves one line in the log if credentials are shown in the clear,
+// whatever the number of cards: who saw them and when, never what.
 func (a *api) audit(gc context.Context, operation string, d disclosure) {
 	switch d.cards {
 	case 0:
 	case 1:
 		a.audited(gc, "credentials_shown", operation, slog.String("card", d.newest.String()))
 	default:
-		a.audited(gc, "credentials_shown", operation, slog.Int("cards", d.cards), slog.String("newest", d.newest.String()), slog.String("oldest", d.oldest.String()))
+		a.audited(gc, "credentials_shown", operation, slog.Int("cards", d.cards), slog.String("newest", d.newest.String()),
+			slog.String("oldest", d.oldest.String()))
 	}
 }
 
-// audited leaves one line of what a client did with a token. docs/operate/logs.md lists the actions.
+// audited leaves one line of what a client did with a token.
+// docs/operate/logs.md lists the actions.
 func (a *api) audited(gc context.Context, action, operation string, attrs ...slog.Attr) {
 	who, _ := identity(gc)
 	id, _ := gc.Value(requestIDKey).(string)
@@ -71,8 +75,10 @@ func (a *api) audited(gc context.Context, action, operation string, attrs ...slo
 	if c, ours := gc.(*gin.Context); ours {
 		ctx = c.Request.Context() // which has the trace
 	}
-	a.auditLog.LogAttrs(ctx, slog.LevelInfo, "audit", append([]slog.Attr{slog.String("action", action), slog.String("actor", "token:"+who.TokenID.String()),
-		slog.String("account", who.AccountID.String()), slog.String("operation", operation), slog.String("request_id", id)}, attrs...)...)
+	a.auditLog.LogAttrs(ctx, slog.LevelInfo, "audit",
+		append([]slog.Attr{slog.String("action", action), slog.String("actor", "token:"+who.TokenID.String()),
+			slog.String("account", who.AccountID.String()), slog.String("operation", operation), slog.String("request_id", id)},
+			attrs...)...)
 }
 
 // auditedCard converts a card that is the whole response, and audits that.

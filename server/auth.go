@@ -14,8 +14,10 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// authenticate authenticates the request by its bearer token (RFC 6750, section 2.1), before anything else in it is looked at. An address that
-// failed too often may use only tokens that this process has seen to be good: then the store is not asked.
+// authenticate authenticates the request by its bearer token (RFC 6750, section
+// 2.1), before anything else in it is looked at. An address that failed too
+// often may use only tokens that this process has seen to be good: then the
+// store is not asked.
 func authenticate(cfg Config, gates *gates, problems problemWriter) gin.HandlerFunc {
 	accounts, limits, trusted := cfg.Accounts, cfg.Limits, proxies(cfg.Proxies)
 	return func(c *gin.Context) {
@@ -52,7 +54,8 @@ func authenticate(cfg Config, gates *gates, problems problemWriter) gin.HandlerF
 }
 
 // authenticate authenticates a token, for which a gate must have room.
-func (g *gates) authenticate(ctx context.Context, accounts *account.Service, token string, through *gate) (account.Identity, error) {
+func (g *gates) authenticate(ctx context.Context, accounts *account.Service, token string,
+	through *gate) (account.Identity, error) {
 	if err := g.enter(ctx, through, uuid.Nil); err != nil {
 		return account.Identity{}, err
 	}
@@ -77,15 +80,19 @@ func bearer(r *http.Request) (string, error) {
 	return token, nil
 }
 
-var errNoToken = card.ErrUnauthorized.Saying(`The token is missing. Send "Authorization: Bearer <API_TOKEN>" with a token of your account.`)
+var errNoToken = card.ErrUnauthorized.Saying(
+	`The token is missing. Send "Authorization: Bearer <API_TOKEN>" with a token of your account.`)
 
-// still returns an error if a token is no longer good, or if that can't be found out in time. It takes no longer than half a second, so that
-// whoever asks as often keeps the promise that a revoked token is of no use after five.
+// still returns an error if a token is no longer good, or if that can't be
+// found out in time. It takes no longer than half a second, so that whoever
+// asks as often keeps the promise that a revoked token is of no use after five.
 func still(ctx context.Context, accounts *account.Service, token string) error {
 	ctx, cancel := context.WithTimeout(ctx, stillEvery)
 	defer cancel()
 	_, err := accounts.Authenticate(ctx, token)
-	if err != nil && !errors.Is(err, card.ErrUnauthorized) { // it was this request's turn to ask the store; what the others go by may be recent enough
+	// it was this request's turn to ask the store; what the others go by may be
+	// recent enough
+	if err != nil && !errors.Is(err, card.ErrUnauthorized) {
 		_, err = accounts.Authenticate(ctx, token)
 	}
 	return err

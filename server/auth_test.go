@@ -23,8 +23,9 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// access says what an operation of the contract answers to the owner of a card and to somebody else. An operation that is not
-// here fails the test: who may do what has to be decided for each.
+// access says what an operation of the contract answers to the owner of a card
+// and to somebody else. An operation that is not here fails the test: who may
+// do what has to be decided for each.
 var access = map[string]struct {
 	body       string
 	own, other int
@@ -64,7 +65,8 @@ func TestAccess_OfEveryOperationWithEveryKindOfToken(t *testing.T) {
 	_, liveToken := live.tokenOf(t, account, 0)
 	stranger := d.token(t)
 	unknown := deploy(t, setup{}).token(t)
-	mine, err := d.client(t, own).CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("50"), Currency: "monero"})
+	mine, err := d.client(t, own).CreateCard(t.Context(),
+		client.CreateCardRequest{USDAmount: number("50"), Currency: "monero"})
 	need(t, err)
 	for _, token := range []string{expired, revoked} { // known and remembered before
 		d.send(t, http.MethodGet, "/api/cards", token, "").want(t, http.StatusOK)
@@ -132,7 +134,8 @@ func TestAccess_OfEveryOperationWithEveryKindOfToken(t *testing.T) {
 				t.Errorf("%s: the contract does not ask for a token", operation.OperationID)
 			}
 			of := func(card, hook, event uuid.UUID) string {
-				target := strings.NewReplacer("{uuid}", card.String(), "{webhook_id}", hook.String(), "{event_id}", event.String()).Replace(template)
+				target := strings.NewReplacer("{uuid}", card.String(), "{webhook_id}", hook.String(), "{event_id}",
+					event.String()).Replace(template)
 				if operation.OperationID == "recoverWebhook" {
 					target += "?since=2026-01-01T00:00:00Z"
 				}
@@ -140,7 +143,8 @@ func TestAccess_OfEveryOperationWithEveryKindOfToken(t *testing.T) {
 			}
 			target := func(t *testing.T) string {
 				if operation.OperationID == "cancelCard" { // mine may have been paid
-					unpaid, err := d.client(t, own).CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("50"), Currency: "monero"})
+					unpaid, err := d.client(t, own).CreateCard(t.Context(),
+						client.CreateCardRequest{USDAmount: number("50"), Currency: "monero"})
 					need(t, err)
 					return of(unpaid.UUID, uuid.Nil, uuid.Nil)
 				}
@@ -160,7 +164,8 @@ func TestAccess_OfEveryOperationWithEveryKindOfToken(t *testing.T) {
 					t.Errorf("it shows another's card: %s", a.body)
 				}
 				if row.other == http.StatusNotFound { // one can't tell it from a card that does not exist
-					nobodys := d.send(t, method, of(uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7())), stranger, row.body)
+					nobodys := d.send(t, method, of(uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7())),
+						stranger, row.body)
 					equal(t, "detail", a.refused(t, row.other, "not_found").Detail, nobodys.refused(t, row.other, "not_found").Detail)
 				}
 			})
@@ -171,7 +176,8 @@ func TestAccess_OfEveryOperationWithEveryKindOfToken(t *testing.T) {
 					if strings.Contains(target, "?") {
 						also = "&"
 					}
-					d.send(t, method, target+also+"access_token="+own, "", row.body, "Authorization", refused[kind]).refused(t, http.StatusUnauthorized, "unauthorized")
+					d.send(t, method, target+also+"access_token="+own, "", row.body, "Authorization", refused[kind]).refused(t,
+						http.StatusUnauthorized, "unauthorized")
 				})
 			}
 		}
@@ -186,7 +192,8 @@ func TestAccess_OfEveryOperationWithEveryKindOfToken(t *testing.T) {
 	}
 }
 
-// Why a token is refused is nobody's business: whoever tries tokens would learn which ones exist.
+// Why a token is refused is nobody's business: whoever tries tokens would learn
+// which ones exist.
 func TestAuthentication_RefusalsDoNotTellWhy(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -202,7 +209,8 @@ func TestAuthentication_RefusalsDoNotTellWhy(t *testing.T) {
 	}
 }
 
-// The promise is five seconds, on every replica, for a token that is in use all the time.
+// The promise is five seconds, on every replica, for a token that is in use all
+// the time.
 func TestRevocation_IsInForceEverywhereWithinFiveSeconds(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -225,7 +233,8 @@ func TestRevocation_IsInForceEverywhereWithinFiveSeconds(t *testing.T) {
 	})
 }
 
-// A database that hangs must not lengthen the life of what was remembered before.
+// A database that hangs must not lengthen the life of what was remembered
+// before.
 func TestRevocation_IsInForceWhileTheDatabaseHangsForAnotherRequest(t *testing.T) {
 	t.Parallel()
 	var hang atomic.Bool
@@ -269,7 +278,8 @@ func TestDatabase_HoldsNeitherTokensNorCredentials(t *testing.T) {
 	d := deploy(t, setup{})
 	token := d.token(t)
 	c := d.client(t, token)
-	made, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("50"), Currency: "monero"}, client.WithIdempotencyKey("find-me"))
+	made, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("50"), Currency: "monero"},
+		client.WithIdempotencyKey("find-me"))
 	need(t, err)
 	made, err = c.SimulatePayment(t.Context(), made.UUID, client.SimulatePaymentRequest{})
 	need(t, err)
@@ -290,8 +300,10 @@ func TestDatabase_HoldsNeitherTokensNorCredentials(t *testing.T) {
 	}
 	for name, secret := range map[string]string{
 		"token": token, "random part of the token": token[len("cm_test_") : len(token)-6],
-		"hash of the token without a key": hash(token), "the same in hex": hex.EncodeToString([]byte(hash(token))), "hash of its random part": hash(token[len("cm_test_"):]),
-		"card number": made.Credentials.CardNumber, "url": made.Credentials.URL, "url password": made.Credentials.URLPassword,
+		"hash of the token without a key": hash(token), "the same in hex": hex.EncodeToString([]byte(hash(token))),
+		"hash of its random part": hash(token[len("cm_test_"):]),
+		"card number":             made.Credentials.CardNumber, "url": made.Credentials.URL,
+		"url password":                          made.Credentials.URLPassword,
 		"hash of the card number without a key": hash(made.Credentials.CardNumber),
 	} {
 		if bytes.Contains(all, []byte(secret)) {
@@ -300,7 +312,8 @@ func TestDatabase_HoldsNeitherTokensNorCredentials(t *testing.T) {
 	}
 	tokens, err := d.store.Tokens(t.Context())
 	need(t, err)
-	for _, hash := range []string{hex.EncodeToString(tokens[0].Hash), "cm_test_" + hex.EncodeToString(tokens[0].Hash), tokens[0].ID.String()} {
+	for _, hash := range []string{hex.EncodeToString(tokens[0].Hash), "cm_test_" + hex.EncodeToString(tokens[0].Hash),
+		tokens[0].ID.String()} {
 		d.send(t, http.MethodGet, "/api/cards", hash, "").want(t, http.StatusUnauthorized)
 	}
 }

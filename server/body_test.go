@@ -57,7 +57,8 @@ func TestCreateCard_RefusesBodiesThatCanBeReadInTwoWays(t *testing.T) {
 		"nested objects without an end":  strings.Repeat(`{"a":`, 10_000),
 	} {
 		t.Run(name, func(t *testing.T) {
-			d.send(t, http.MethodPost, "/api/cards", token, body, "Content-Type", "application/json").refused(t, http.StatusBadRequest, "malformed_json")
+			d.send(t, http.MethodPost, "/api/cards", token, body, "Content-Type", "application/json").refused(t,
+				http.StatusBadRequest, "malformed_json")
 		})
 	}
 
@@ -65,19 +66,24 @@ func TestCreateCard_RefusesBodiesThatCanBeReadInTwoWays(t *testing.T) {
 		body     string
 		pointers []string
 	}{
-		"a name in other letters":           {`{"USD_AMOUNT":750,"currency":"monero"}`, []string{"/USD_AMOUNT", "/usd_amount"}},
-		"a name in other letters as well":   {`{"usd_amount":100,"USD_AMOUNT":1,"Usd_Amount":2,"currency":"monero"}`, []string{"/USD_AMOUNT", "/Usd_Amount"}},
-		"a letter that folds to the same":   {`{"u\u017fd_amount":100,"currency":"monero"}`, []string{"/uſd_amount", "/usd_amount"}},
-		"an unknown field":                  {`{"usd_amount":100,"currency":"monero","note":"x"}`, []string{"/note"}},
-		"names that need escaping":          {`{"usd_amount":100,"currency":"monero","a/b~c":1,"":2}`, []string{"/a~1b~0c", "/"}},
-		"fields that are the service's own": {`{"usd_amount":100,"currency":"monero","status":"generated","account_id":"x","address":"x","payment":{"amount_received":"1"},"credentials":{},"uuid":"x"}`, []string{"/status", "/account_id", "/address", "/payment", "/credentials", "/uuid"}},
-		"an empty object":                   {`{}`, []string{"/usd_amount", "/currency"}},
-		"an array":                          {`[]`, []string{""}},
-		"the object in an array":            {`[` + orderBody("50") + `]`, []string{""}},
-		"null":                              {`null`, []string{""}},
-		"a string":                          {`"50"`, []string{""}},
-		"a number":                          {`50`, []string{""}},
-		"nested 32 levels deep":             {deep(31, "1"), []string{"/x"}},
+		"a name in other letters": {`{"USD_AMOUNT":750,"currency":"monero"}`,
+			[]string{"/USD_AMOUNT", "/usd_amount"}},
+		"a name in other letters as well": {`{"usd_amount":100,"USD_AMOUNT":1,"Usd_Amount":2,"currency":"monero"}`,
+			[]string{"/USD_AMOUNT", "/Usd_Amount"}},
+		"a letter that folds to the same": {`{"u\u017fd_amount":100,"currency":"monero"}`,
+			[]string{"/uſd_amount", "/usd_amount"}},
+		"an unknown field": {`{"usd_amount":100,"currency":"monero","note":"x"}`, []string{"/note"}},
+		"names that need escaping": {`{"usd_amount":100,"currency":"monero","a/b~c":1,"":2}`,
+			[]string{"/a~1b~0c", "/"}},
+		"fields that are the service's own": {
+			`{"usd_amount":100,"currency":"monero","status":"generated","account_id":"x","address":"x","payment":{"amount_received":"1"},"credentials":{},"uuid":"x"}`, []string{"/status", "/account_id", "/address", "/payment", "/credentials", "/uuid"}},
+		"an empty object":        {`{}`, []string{"/usd_amount", "/currency"}},
+		"an array":               {`[]`, []string{""}},
+		"the object in an array": {`[` + orderBody("50") + `]`, []string{""}},
+		"null":                   {`null`, []string{""}},
+		"a string":               {`"50"`, []string{""}},
+		"a number":               {`50`, []string{""}},
+		"nested 32 levels deep":  {deep(31, "1"), []string{"/x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d.send(t, http.MethodPost, "/api/cards", token, x.body).invalid(t, x.pointers...)

@@ -17,7 +17,9 @@ import (
 func (d *deployment) paying(t testing.TB, token string, id uuid.UUID, body string) client.Card {
 	t.Helper()
 	var c client.Card
-	need(t, json.Unmarshal([]byte(d.send(t, http.MethodPost, "/api/sandbox/cards/"+id.String()+"/payments", token, body).want(t, http.StatusOK).body), &c))
+	need(t, json.Unmarshal(
+		[]byte(d.send(t, http.MethodPost, "/api/sandbox/cards/"+id.String()+"/payments", token, body).want(t,
+			http.StatusOK).body), &c))
 	return c
 }
 
@@ -33,20 +35,26 @@ func TestCancel_EndsACardOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
 		token := d.token(t)
-		first := d.send(t, http.MethodPost, "/api/cards", token, orderBody("150"), "Idempotency-Key", "k").want(t, http.StatusCreated)
+		first := d.send(t, http.MethodPost, "/api/cards", token, orderBody("150"), "Idempotency-Key", "k").want(t,
+			http.StatusCreated)
 		target := first.header.Get("Location") + "/cancel"
 		canceled := d.send(t, http.MethodPost, target, token, "").want(t, http.StatusOK)
-		if !strings.Contains(canceled.body, `"status":"awaiting_payment"`) || !strings.Contains(canceled.body, `"state":"canceled"`) ||
+		if !strings.Contains(canceled.body, `"status":"awaiting_payment"`) ||
+			!strings.Contains(canceled.body, `"state":"canceled"`) ||
 			!strings.Contains(canceled.body, `"uri":"","amount_received":"0","amount_due":"0"`) {
 			t.Error(canceled.body)
 		}
 		equal(t, "the second time", d.send(t, http.MethodPost, target, token, "").want(t, http.StatusOK).body, canceled.body)
 		equal(t, "with a body", d.send(t, http.MethodPost, target, token, "{}").want(t, http.StatusOK).body, canceled.body)
-		equal(t, "read", d.send(t, http.MethodGet, first.header.Get("Location"), token, "").want(t, http.StatusOK).body, canceled.body)
-		equal(t, "created again", d.send(t, http.MethodPost, "/api/cards", token, orderBody("150"), "Idempotency-Key", "k").want(t, http.StatusCreated).body, first.body)
+		equal(t, "read", d.send(t, http.MethodGet, first.header.Get("Location"), token, "").want(t, http.StatusOK).body,
+			canceled.body)
+		equal(t, "created again",
+			d.send(t, http.MethodPost, "/api/cards", token, orderBody("150"), "Idempotency-Key", "k").want(t,
+				http.StatusCreated).body, first.body)
 		d.clock.advance(2 * time.Hour) // the quote would be over, which nobody is told any more
 		d.work()
-		if list := d.feed(t, token); len(list) != 1 || list[0].Type != client.EventTypePaymentCanceled || list[0].PaymentState != client.PaymentStateCanceled {
+		if list := d.feed(t, token); len(list) != 1 || list[0].Type != client.EventTypePaymentCanceled ||
+			list[0].PaymentState != client.PaymentStateCanceled {
 			t.Errorf("%+v", list)
 		}
 		equal(t, "in the end", d.send(t, http.MethodPost, target, token, "").want(t, http.StatusOK).body, canceled.body)
@@ -58,19 +66,24 @@ func TestCancel_NotACardWithMoney(t *testing.T) {
 	d := deploy(t, setup{})
 	token := d.token(t)
 	c := d.client(t, token)
-	for name, body := range map[string]string{"in the mempool": `{"confirmations":0}`, "too little": `{"amount":"0.000000000001"}`, "generated": "{}"} {
+	for name, body := range map[string]string{"in the mempool": `{"confirmations":0}`,
+		"too little": `{"amount":"0.000000000001"}`, "generated": "{}"} {
 		made, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("150"), Currency: "monero"})
 		need(t, err)
 		d.paying(t, token, made.UUID, body)
 		before := d.send(t, http.MethodGet, "/api/cards/"+made.UUID.String(), token, "").body
-		d.send(t, http.MethodPost, "/api/cards/"+made.UUID.String()+"/cancel", token, "").refused(t, http.StatusConflict, "card_has_payments")
+		d.send(t, http.MethodPost, "/api/cards/"+made.UUID.String()+"/cancel", token, "").refused(t, http.StatusConflict,
+			"card_has_payments")
 		equal(t, name, d.send(t, http.MethodGet, "/api/cards/"+made.UUID.String(), token, "").body, before)
 	}
-	d.send(t, http.MethodPost, "/api/cards/"+uuid.NewString()+"/cancel", token, "").refused(t, http.StatusNotFound, "not_found")
-	d.send(t, http.MethodPost, "/api/cards/x/cancel", token, "").refused(t, http.StatusUnprocessableEntity, "invalid_request")
+	d.send(t, http.MethodPost, "/api/cards/"+uuid.NewString()+"/cancel", token, "").refused(t, http.StatusNotFound,
+		"not_found")
+	d.send(t, http.MethodPost, "/api/cards/x/cancel", token, "").refused(t, http.StatusUnprocessableEntity,
+		"invalid_request")
 }
 
-// Who pays after all gets the card if the money is worth it now. Otherwise an operator decides; it is never forgotten.
+// Who pays after all gets the card if the money is worth it now. Otherwise an
+// operator decides; it is never forgotten.
 func TestCancel_MoneyThatComesLaterIsLate(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -80,7 +93,8 @@ func TestCancel_MoneyThatComesLaterIsLate(t *testing.T) {
 		for amount, want := range map[string]struct {
 			status client.CardStatus
 			state  client.PaymentState
-		}{"whole": {client.CardStatusGenerated, client.PaymentStatePaid}, "less": {client.CardStatusAwaitingPayment, client.PaymentStateLate}} {
+		}{"whole": {client.CardStatusGenerated, client.PaymentStatePaid},
+			"less": {client.CardStatusAwaitingPayment, client.PaymentStateLate}} {
 			made, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("150"), Currency: "monero"})
 			need(t, err)
 			target := "/api/cards/" + made.UUID.String() + "/cancel"
@@ -103,7 +117,8 @@ func TestCancel_LeavesAnExpiredCard(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
-	made, err := d.client(t, token).CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("150"), Currency: "monero"})
+	made, err := d.client(t, token).CreateCard(t.Context(),
+		client.CreateCardRequest{USDAmount: number("150"), Currency: "monero"})
 	need(t, err)
 	d.clock.advance(2 * time.Hour)
 	need(t, d.store.SimulatedMine(t.Context(), "monero", 1))
@@ -112,7 +127,9 @@ func TestCancel_LeavesAnExpiredCard(t *testing.T) {
 	if !strings.Contains(expired, `"state":"expired"`) {
 		t.Fatal(expired)
 	}
-	equal(t, "card", d.send(t, http.MethodPost, "/api/cards/"+made.UUID.String()+"/cancel", token, "").want(t, http.StatusOK).body, expired)
+	equal(t, "card",
+		d.send(t, http.MethodPost, "/api/cards/"+made.UUID.String()+"/cancel", token, "").want(t, http.StatusOK).body,
+		expired)
 	equal(t, "events", len(d.feed(t, token)), 1)
 }
 
@@ -122,7 +139,8 @@ func TestCancel_FreesTheQuotaAtOnce(t *testing.T) {
 	token := d.token(t)
 	for range 3 {
 		made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("150")).want(t, http.StatusCreated)
-		d.send(t, http.MethodPost, "/api/cards", token, orderBody("150")).refused(t, http.StatusTooManyRequests, "quota_exceeded")
+		d.send(t, http.MethodPost, "/api/cards", token, orderBody("150")).refused(t, http.StatusTooManyRequests,
+			"quota_exceeded")
 		d.send(t, http.MethodPost, made.header.Get("Location")+"/cancel", token, "").want(t, http.StatusOK)
 	}
 }

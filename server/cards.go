@@ -20,7 +20,8 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// api implements the generated StrictServerInterface, one file per tag of the contract.
+// api implements the generated StrictServerInterface, one file per tag of the
+// contract.
 type api struct {
 	orders    *order.Service
 	webhooks  *webhook.Service
@@ -42,8 +43,10 @@ var (
 	errNoDeadline = errors.New("handler reached without a deadline")
 )
 
-// caller returns the account that the request is from, and the request's context, which ends when the client disconnects. A gin.Context
-// must not be passed on: gin reuses it for the next request while a goroutine of a database driver may still hold it.
+// caller returns the account that the request is from, and the request's
+// context, which ends when the client disconnects. A gin.Context must not be
+// passed on: gin reuses it for the next request while a goroutine of a database
+// driver may still hold it.
 func caller(ctx context.Context) (context.Context, uuid.UUID, error) {
 	who, ok := identity(ctx)
 	c, ours := ctx.(*gin.Context)
@@ -80,12 +83,14 @@ func (a *api) CreateCard(gc context.Context, r CreateCardRequestObject) (CreateC
 	}
 	w := wireCard(c)
 	return CreateCard201JSONResponse{Headers: headers, Body: CreatedCard{
-		UUID: w.UUID, CreatedAt: w.CreatedAt, Status: w.Status, USDAmount: usdNumber(c.USD), Payment: w.Payment, Credentials: w.Credentials, RefundAddress: w.RefundAddress,
+		UUID: w.UUID, CreatedAt: w.CreatedAt, Status: w.Status, USDAmount: usdNumber(c.USD), Payment: w.Payment,
+		Credentials: w.Credentials, RefundAddress: w.RefundAddress,
 		Refund: w.Refund, Reference: w.Reference, Metadata: w.Metadata,
 	}}, nil
 }
 
-// idempotencyKey returns the key in the header, or "". It removes the quotes of a structured field's string (RFC 8941).
+// idempotencyKey returns the key in the header, or "". It removes the quotes of
+// a structured field's string (RFC 8941).
 func idempotencyKey(header *string) (string, error) {
 	if header == nil {
 		return "", nil
@@ -95,7 +100,8 @@ func idempotencyKey(header *string) (string, error) {
 		k = k[1 : len(k)-1]
 	}
 	if k == "" || len(k) > 255 {
-		return "", card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "header/Idempotency-Key", Detail: "must have 1 to 255 characters, the quotes not counted"})
+		return "", card.ErrInvalidRequest.WithFields(
+			card.FieldError{Pointer: "header/Idempotency-Key", Detail: "must have 1 to 255 characters, the quotes not counted"})
 	}
 	return k, nil
 }
@@ -119,7 +125,8 @@ func (a *api) GetCard(gc context.Context, r GetCardRequestObject) (GetCardRespon
 	if err != nil {
 		return nil, err
 	}
-	return GetCard200JSONResponse{Body: a.auditedCard(gc, "getCard", c), Headers: GetCard200ResponseHeaders{ETag: a.etag(gc, a.tags.Tag(c))}}, nil
+	return GetCard200JSONResponse{Body: a.auditedCard(gc, "getCard", c),
+		Headers: GetCard200ResponseHeaders{ETag: a.etag(gc, a.tags.Tag(c))}}, nil
 }
 
 // RevealCard implements revealCard.
@@ -207,7 +214,8 @@ func (a *api) page(ctx, gc context.Context, filter order.Filter) (ListCardsRespo
 		return nil, err
 	}
 	a.audit(gc, "listCards", d)
-	page := ListCards200JSONResponse{Body: cards, Headers: ListCards200ResponseHeaders{ETag: a.etag(gc, a.tags.Tag(tagged...))}}
+	page := ListCards200JSONResponse{Body: cards,
+		Headers: ListCards200ResponseHeaders{ETag: a.etag(gc, a.tags.Tag(tagged...))}}
 	if more {
 		query := filterQuery(filter)
 		query.Set("limit", strconv.Itoa(limit))
@@ -217,14 +225,18 @@ func (a *api) page(ctx, gc context.Context, filter order.Filter) (ListCardsRespo
 	return page, nil
 }
 
-// A cursor is the uuid of the last card of a page. It does not name the account: with another account's cursor, a client only gets a
-// different part of its own list.
+// A cursor is the uuid of the last card of a page. It does not name the
+// account: with another account's cursor, a client only gets a different part
+// of its own list.
 func formatCursor(id uuid.UUID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
 func parseCursor(text string) (uuid.UUID, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(raw) != len(uuid.UUID{}) {
-		return uuid.Nil, card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "query/cursor", Detail: `is not a cursor of this list; follow the "Link" header of the page before`})
+		return uuid.Nil,
+			card.ErrInvalidRequest.WithFields(
+				card.FieldError{Pointer: "query/cursor",
+					Detail: `is not a cursor of this list; follow the "Link" header of the page before`})
 	}
 	return uuid.UUID(raw), nil
 }
@@ -237,8 +249,10 @@ type cardStream struct {
 	each      func(context.Context, func(*card.Card) error) error
 }
 
-// VisitListCardsResponse writes the array. The status is sent with the first card. An error before that becomes a problem document. A
-// later error aborts the connection (problemWriter), so that the client can't mistake the part for the whole.
+// VisitListCardsResponse writes the array. The status is sent with the first
+// card. An error before that becomes a problem document. A later error aborts
+// the connection (problemWriter), so that the client can't mistake the part for
+// the whole.
 func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 	end, err := s.begin()
 	if err != nil {
@@ -333,7 +347,8 @@ func wireCard(c *card.Card) Card {
 		w.Payment.Transfers = make([]Transfer, len(c.Transfers))
 	}
 	for i, t := range c.Transfers {
-		w.Payment.Transfers[i] = Transfer{TxID: t.TxID, Amount: c.Coin.Decimal(t.Amount), Confirmations: t.Confirmations(c.TipHeight), Locked: t.Locked,
+		w.Payment.Transfers[i] = Transfer{TxID: t.TxID, Amount: c.Coin.Decimal(t.Amount),
+			Confirmations: t.Confirmations(c.TipHeight), Locked: t.Locked,
 			FirstSeenAt: Time(t.FirstSeenAt)}
 		if t.Height > 0 {
 			w.Payment.Transfers[i].Height = &t.Height

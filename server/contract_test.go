@@ -24,7 +24,8 @@ import (
 	"github.com/cardmint/cardmint/openapi"
 )
 
-// contract is the published document. Its copy here knows no fields but those it lists, so that an answer can't say more.
+// contract is the published document. Its copy here knows no fields but those
+// it lists, so that an answer can't say more.
 var contract = sync.OnceValue(func() *openapi3.T {
 	doc, err := openapi3.NewLoader().LoadFromData(openapi.YAML)
 	if err == nil {
@@ -81,7 +82,8 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// checkResponse fails the test unless the contract has this answer. Of an answer that was cut off only the head is looked at.
+// checkResponse fails the test unless the contract has this answer. Of an
+// answer that was cut off only the head is looked at.
 func checkResponse(t testing.TB, method string, u *url.URL, res *http.Response, body []byte, cut bool) {
 	t.Helper()
 	if err := responseFault(method, u, res, body, cut); err != nil {
@@ -98,7 +100,8 @@ func responseFault(method string, u *url.URL, res *http.Response, body []byte, c
 		return fmt.Errorf("X-Request-Id is %q", id)
 	case res.Header.Get("X-Content-Type-Options") != "nosniff":
 		return errors.New("no X-Content-Type-Options")
-	case slices.Contains(outsideContract, u.Path) && (method == http.MethodGet || method == http.MethodHead), method == http.MethodOptions && res.StatusCode == http.StatusNoContent:
+	case slices.Contains(outsideContract, u.Path) && (method == http.MethodGet || method == http.MethodHead),
+		method == http.MethodOptions && res.StatusCode == http.StatusNoContent:
 		return nil
 	case strings.HasPrefix(u.Path, "/api") && res.Header.Get("Cache-Control") != "no-store":
 		return fmt.Errorf("Cache-Control is %q", res.Header.Get("Cache-Control"))
@@ -142,14 +145,16 @@ func responseFault(method string, u *url.URL, res *http.Response, body []byte, c
 			Route: &routers.Route{Spec: contract(), Path: path, PathItem: item, Method: method, Operation: operation},
 		},
 		Status: res.StatusCode, Header: res.Header, Body: io.NopCloser(bytes.NewReader(body)),
-		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true, ExcludeResponseBody: cut, SchemaValidationOptions: strict()},
+		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true, ExcludeResponseBody: cut,
+			SchemaValidationOptions: strict()},
 	})
 }
 
 // outsideContract is what the service answers beside its API.
 var outsideContract = []string{"/livez", "/readyz", "/openapi.yaml", "/openapi.json"}
 
-// problemFault returns in what an error departs from RFC 9457 and from what the contract says of all errors.
+// problemFault returns in what an error departs from RFC 9457 and from what the
+// contract says of all errors.
 func problemFault(method string, res *http.Response, body []byte) error {
 	if got := res.Header.Get("Content-Type"); got != "application/problem+json" {
 		return fmt.Errorf("Content-Type is %q", got)
@@ -171,20 +176,23 @@ func problemFault(method string, res *http.Response, body []byte) error {
 	if err := json.Unmarshal(body, &value); err != nil {
 		return err
 	}
-	if err := contract().Components.Schemas["Problem"].Value.VisitJSON(value, append(strict(), openapi3.VisitAsResponse())...); err != nil {
+	if err := contract().Components.Schemas["Problem"].Value.VisitJSON(value,
+		append(strict(), openapi3.VisitAsResponse())...); err != nil {
 		return err
 	}
 	var p problem
 	if err := json.Unmarshal(body, &p); err != nil {
 		return err
 	}
-	challenge := regexp.MustCompile(`^Bearer error="insufficient_scope", scope="[a-z]+:[a-z]+"$`).MatchString(res.Header.Get("WWW-Authenticate"))
+	challenge := regexp.MustCompile(`^Bearer error="insufficient_scope", scope="[a-z]+:[a-z]+"$`).MatchString(
+		res.Header.Get("WWW-Authenticate"))
 	switch {
 	case (p.Code == "insufficient_scope") != challenge:
 		return errors.New("WWW-Authenticate names a scope with insufficient_scope, and only with it")
 	case p.Status != res.StatusCode:
 		return fmt.Errorf("its status says %d", p.Status)
-	case !strings.HasSuffix(p.Type, "/docs/errors#"+p.Code) && p.Type != "https://github.com/cardmint/cardmint/blob/main/README.md#"+p.Code:
+	case !strings.HasSuffix(p.Type, "/docs/errors#"+p.Code) &&
+		p.Type != "https://github.com/cardmint/cardmint/blob/main/README.md#"+p.Code:
 		return errors.New("its type does not name its code")
 	case p.RequestID != res.Header.Get("X-Request-Id"):
 		return errors.New("its request_id is not X-Request-Id")
@@ -201,7 +209,8 @@ func problemFault(method string, res *http.Response, body []byte) error {
 	return nil
 }
 
-// findPath returns the path of the contract that a request's path is an instance of.
+// findPath returns the path of the contract that a request's path is an
+// instance of.
 func findPath(path string) (string, *openapi3.PathItem, map[string]string) {
 	steps := strings.Split(path, "/")
 next:
@@ -224,7 +233,8 @@ next:
 	return "", nil, nil
 }
 
-// A state that is missing among the known ones would make each card that has it a damaged one.
+// A state that is missing among the known ones would make each card that has it
+// a damaged one.
 func TestContract_HasTheStatesOfAPayment(t *testing.T) {
 	t.Parallel()
 	var want []string

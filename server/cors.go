@@ -9,8 +9,9 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// cors lets pages of named origins call the API from a browser (the CORS protocol of the Fetch standard). It never allows credentials that
-// the browser adds by itself: a token is sent by whoever has it.
+// cors lets pages of named origins call the API from a browser (the CORS
+// protocol of the Fetch standard). It never allows credentials that the browser
+// adds by itself: a token is sent by whoever has it.
 type cors struct {
 	origins                   map[string]bool
 	methods, headers, exposed string
@@ -43,7 +44,8 @@ func newCORS(origins []string, s *spec) cors {
 
 func list(set map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(set)), ", ") }
 
-// handle says which origin may read the response, and responds to preflight requests, which carry no token.
+// handle says which origin may read the response, and responds to preflight
+// requests, which carry no token.
 func (x cors) handle(c *gin.Context) {
 	if path := c.Request.URL.Path; !strings.HasPrefix(path, "/api/") && !strings.HasPrefix(path, "/openapi.") {
 		return

@@ -34,7 +34,8 @@ func (d *deployment) issued(t *testing.T, token string) uuid.UUID {
 	return made.UUID
 }
 
-// audited returns the lines of the audit since the last call, without what changes each time.
+// audited returns the lines of the audit since the last call, without what
+// changes each time.
 func (d *deployment) audited(t *testing.T) (all []string) {
 	t.Helper()
 	for _, e := range d.log.entries(t)[d.seen:] {
@@ -42,7 +43,8 @@ func (d *deployment) audited(t *testing.T) (all []string) {
 		if e["msg"] != "audit" {
 			continue
 		}
-		if actor, _ := e["actor"].(string); e["level"] != "INFO" || e["action"] != "credentials_shown" || e["request_id"] == "" || !strings.HasPrefix(actor, "token:") || e["account"] == "" {
+		if actor, _ := e["actor"].(string); e["level"] != "INFO" || e["action"] != "credentials_shown" ||
+			e["request_id"] == "" || !strings.HasPrefix(actor, "token:") || e["account"] == "" {
 			t.Errorf("audited %v", e)
 		}
 		if e["list"] != nil {
@@ -56,7 +58,8 @@ func (d *deployment) audited(t *testing.T) (all []string) {
 	return all
 }
 
-var masked = regexp.MustCompile(`"credentials":{"card_number":"\*{12}[0-9]{4}","expiration_date":"[0-9]{2}/[0-9]{2}","security_code":"\*\*\*","url":"https://[^"]+","url_password":"\*{8}"}`)
+var masked = regexp.MustCompile(
+	`"credentials":{"card_number":"\*{12}[0-9]{4}","expiration_date":"[0-9]{2}/[0-9]{2}","security_code":"\*\*\*","url":"https://[^"]+","url_password":"\*{8}"}`)
 
 func TestMask_OnlyRevealCardShowsCredentials(t *testing.T) {
 	t.Parallel()
@@ -75,7 +78,8 @@ func TestMask_OnlyRevealCardShowsCredentials(t *testing.T) {
 			return c.Credentials
 		}
 		whole := reveal()
-		if len(whole.CardNumber) != 16 || len(whole.SecurityCode) != 3 || strings.Contains(whole.URLPassword+whole.CardNumber, "*") {
+		if len(whole.CardNumber) != 16 || len(whole.SecurityCode) != 3 ||
+			strings.Contains(whole.URLPassword+whole.CardNumber, "*") {
 			t.Errorf("revealed a number of %d and a code of %d characters", len(whole.CardNumber), len(whole.SecurityCode))
 		}
 		equal(t, "audit", d.audited(t), []string{"revealCard " + id.String()})
@@ -84,13 +88,16 @@ func TestMask_OnlyRevealCardShowsCredentials(t *testing.T) {
 				_, err := db.Exec("UPDATE credentials SET last_four = NULL")
 				need(t, err)
 			}
-			for _, path := range []string{"/api/cards/" + id.String(), "/api/cards?status=generated", "/api/cards?status=generated&limit=5"} {
+			for _, path := range []string{"/api/cards/" + id.String(), "/api/cards?status=generated",
+				"/api/cards?status=generated&limit=5"} {
 				a := d.send(t, http.MethodGet, path, token, "").want(t, http.StatusOK)
-				if !masked.MatchString(a.body) || !strings.Contains(a.body, "************"+whole.CardNumber[12:]) || strings.Contains(a.body, whole.CardNumber) || strings.Contains(a.body, whole.URLPassword) {
+				if !masked.MatchString(a.body) || !strings.Contains(a.body, "************"+whole.CardNumber[12:]) ||
+					strings.Contains(a.body, whole.CardNumber) || strings.Contains(a.body, whole.URLPassword) {
 					t.Errorf("%s: %s", path, a.body)
 				}
 			}
-			if a := d.send(t, http.MethodPost, "/api/sandbox/cards/"+id.String()+"/payments", token, ""); !masked.MatchString(a.body) {
+			if a := d.send(t, http.MethodPost, "/api/sandbox/cards/"+id.String()+"/payments", token,
+				""); !masked.MatchString(a.body) {
 				t.Errorf("simulatePayment: %s", a.body)
 			}
 		}
@@ -102,23 +109,28 @@ func TestMask_OnlyRevealCardShowsCredentials(t *testing.T) {
 		if !strings.Contains(a.body, noCredentials) {
 			t.Errorf("revealed a card that is not issued: %s", a.body)
 		}
-		d.send(t, http.MethodPost, "/api/cards/"+id.String()+"/reveal", d.token(t), "").refused(t, http.StatusNotFound, "not_found")
+		d.send(t, http.MethodPost, "/api/cards/"+id.String()+"/reveal", d.token(t), "").refused(t, http.StatusNotFound,
+			"not_found")
 		equal(t, "audit", d.audited(t), []string{"revealCard " + id.String()})
 
 		// What a masked response does not show is not decrypted.
-		_, err := db.Exec("UPDATE credentials SET last_four = '0000', card_number = url, security_code = url, url_password = url")
+		_, err := db.Exec(
+			"UPDATE credentials SET last_four = '0000', card_number = url, security_code = url, url_password = url")
 		need(t, err)
-		if a := d.send(t, http.MethodGet, "/api/cards/"+id.String(), token, "").want(t, http.StatusOK); !strings.Contains(a.body, "************0000") {
+		if a := d.send(t, http.MethodGet, "/api/cards/"+id.String(), token, "").want(t,
+			http.StatusOK); !strings.Contains(a.body, "************0000") {
 			t.Errorf("%s", a.body)
 		}
-		d.send(t, http.MethodPost, "/api/cards/"+id.String()+"/reveal", token, "").refused(t, http.StatusInternalServerError, "internal")
+		d.send(t, http.MethodPost, "/api/cards/"+id.String()+"/reveal", token, "").refused(t, http.StatusInternalServerError,
+			"internal")
 		if text := d.log.String(); strings.Contains(text, whole.CardNumber) || strings.Contains(text, whole.URLPassword) {
 			t.Error("the log shows credentials")
 		}
 	})
 }
 
-// Without masks every response with credentials leaves one line, whatever the number of cards.
+// Without masks every response with credentials leaves one line, whatever the
+// number of cards.
 func TestAudit_OneLineForEveryResponseWithCredentials(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -132,7 +144,9 @@ func TestAudit_OneLineForEveryResponseWithCredentials(t *testing.T) {
 	d.send(t, http.MethodGet, "/api/cards?limit=9", token, "").want(t, http.StatusOK)
 	d.send(t, http.MethodGet, "/api/cards?status=awaiting_payment", token, "").want(t, http.StatusOK)
 	both := fmt.Sprintf("listCards 2 from %s to %s", newer, older)
-	equal(t, "audit", d.audited(t), []string{"getCard " + older.String(), "listCards begun from " + newer.String(), both, "listCards " + newer.String(), both})
+	equal(t, "audit", d.audited(t),
+		[]string{"getCard " + older.String(), "listCards begun from " + newer.String(), both, "listCards " + newer.String(),
+			both})
 }
 
 func TestCards_PurgedOnesSaySo(t *testing.T) {
@@ -141,15 +155,19 @@ func TestCards_PurgedOnesSaySo(t *testing.T) {
 		d := deploy(t, setup{database: database})
 		token := d.token(t)
 		id := d.issued(t, token)
-		purged, err := d.store.PurgeCard(t.Context(), custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: id, Note: "n", Operator: "o"})
+		purged, err := d.store.PurgeCard(t.Context(),
+			custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: id, Note: "n", Operator: "o"})
 		if need(t, err); !purged {
 			t.Fatal("not purged")
 		}
 		d.audited(t)
-		for method, paths := range map[string][]string{http.MethodGet: {"/api/cards/" + id.String(), "/api/cards", "/api/cards?limit=3"}, http.MethodPost: {"/api/cards/" + id.String() + "/reveal"}} {
+		for method, paths := range map[string][]string{
+			http.MethodGet:  {"/api/cards/" + id.String(), "/api/cards", "/api/cards?limit=3"},
+			http.MethodPost: {"/api/cards/" + id.String() + "/reveal"}} {
 			for _, path := range paths {
 				a := d.send(t, method, path, token, "").want(t, http.StatusOK)
-				if !regexp.MustCompile(`"status":"generated".*` + regexp.QuoteMeta(noCredentials) + `,"credentials_purged_at":"20[0-9T:.-]{17,20}\.[0-9]{3}Z"`).MatchString(a.body) {
+				if !regexp.MustCompile(`"status":"generated".*` + regexp.QuoteMeta(noCredentials) +
+					`,"credentials_purged_at":"20[0-9T:.-]{17,20}\.[0-9]{3}Z"`).MatchString(a.body) {
 					t.Errorf("%s: %s", path, a.body)
 				}
 			}
@@ -163,8 +181,8 @@ func TestCards_PurgedOnesSaySo(t *testing.T) {
 	})
 }
 
-// A process that lacks a key says so and is not broken: clients come again, and find the card once the key file has the key. Lists do not
-// leave it out.
+// A process that lacks a key says so and is not broken: clients come again, and
+// find the card once the key file has the key. Lists do not leave it out.
 func TestCards_OfAKeyThatThisProcessLacks(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -198,7 +216,8 @@ func TestCards_OfAKeyThatThisProcessLacks(t *testing.T) {
 	text, err = os.ReadFile(ahead)
 	need(t, err)
 	need(t, os.WriteFile(d.keys, text, 0o600))
-	for since := time.Now(); d.send(t, http.MethodGet, paths[0], token, "").status != http.StatusOK && time.Since(since) < 10*time.Second; {
+	for since := time.Now(); d.send(t, http.MethodGet, paths[0], token, "").status != http.StatusOK &&
+		time.Since(since) < 10*time.Second; {
 		time.Sleep(50 * time.Millisecond) // it reads the file once a second at most
 	}
 	for _, path := range paths {

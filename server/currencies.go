@@ -10,7 +10,8 @@ func (a *api) ListCurrencies(context.Context, ListCurrenciesRequestObject) (List
 	}
 	body := make([]Currency, len(all))
 	for i, c := range all {
-		body[i] = Currency{Code: c.Code, Name: c.Name, Decimals: int32(c.Decimals), ConfirmationsRequired: int32(c.Confirmations)}
+		body[i] = Currency{Code: c.Code, Name: c.Name, Decimals: int32(c.Decimals),
+			ConfirmationsRequired: int32(c.Confirmations)}
 		if c.Rate != nil {
 			body[i].Rate, body[i].RateAt = &c.Rate.USD, ptr(Time(c.Rate.At))
 		}

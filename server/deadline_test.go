@@ -17,7 +17,8 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// A database that hangs must not hold on to requests for ever; only a list that is streamed has no end of its own.
+// A database that hangs must not hold on to requests for ever; only a list that
+// is streamed has no end of its own.
 func TestRequest_IsGivenUpAfterAWhile(t *testing.T) {
 	t.Parallel()
 	deadlines := make(chan bool, 1)
@@ -39,7 +40,8 @@ func TestRequest_IsGivenUpAfterAWhile(t *testing.T) {
 		}
 	}})
 	token := d.token(t)
-	d.send(t, http.MethodGet, "/api/cards/"+uuid.NewString(), token, "").refused(t, http.StatusServiceUnavailable, "unavailable")
+	d.send(t, http.MethodGet, "/api/cards/"+uuid.NewString(), token, "").refused(t, http.StatusServiceUnavailable,
+		"unavailable")
 	if !<-deadlines {
 		t.Error("a card is read without a deadline")
 	}
@@ -53,7 +55,8 @@ func TestRequest_IsGivenUpAfterAWhile(t *testing.T) {
 	}
 }
 
-// A list that is streamed has no end of its own, but it must begin in time; and a client that has gone ends it.
+// A list that is streamed has no end of its own, but it must begin in time; and
+// a client that has gone ends it.
 func TestStream_BeginsInTimeOrNotAtAll(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: waits for real time")

@@ -22,7 +22,8 @@ func TestTestWebhook_SendsOneExampleAndLeavesNoTrace(t *testing.T) {
 		h := deployHooks(t, setup{database: database})
 		one, made := h.register(t, `{"url":"https://shop.example.com/hooks","types":["payment.late"]}`)
 		at := time.Date(2026, 11, 20, 15, 6, 0, 131e6, time.UTC)
-		for body, want := range map[string]card.EventType{"": "card.generated", "{}": "card.generated", `{"type":"payment.expired"}`: "payment.expired", `{"type":"webhook.disabled"}`: "webhook.disabled"} {
+		for body, want := range map[string]card.EventType{"": "card.generated", "{}": "card.generated",
+			`{"type":"payment.expired"}`: "payment.expired", `{"type":"webhook.disabled"}`: "webhook.disabled"} {
 			h.answer = webhook.Attempt{At: at, Took: 84*time.Millisecond + 999*time.Microsecond, Status: 200, Answer: "<ok>"}
 			text := h.ask(t, http.StatusOK, http.MethodPost, one+"/test", body).body
 			equal(t, "answer", strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(text),
@@ -37,14 +38,17 @@ func TestTestWebhook_SendsOneExampleAndLeavesNoTrace(t *testing.T) {
 		h.answer = webhook.Attempt{At: at, Error: "no connection within 15 s"}
 		h.ask(t, http.StatusOK, http.MethodPatch, one, `{"enabled":false}`)
 		text := h.ask(t, http.StatusOK, http.MethodPost, one+"/test", "").body
-		equal(t, "answer", text, `{"at":"2026-11-20T15:06:00.131Z","duration_ms":0,"status":null,"answer":"","error":"no connection within 15 s"}`+"\n")
+		equal(t, "answer", text,
+			`{"at":"2026-11-20T15:06:00.131Z","duration_ms":0,"status":null,"answer":"","error":"no connection within 15 s"}`+
+				"\n")
 		equal(t, "sent", len(h.posts), 5)
 		equal(t, "events", h.ask(t, http.StatusOK, http.MethodGet, "/api/events", "").body, "[]\n")
 		equal(t, "deliveries", h.ask(t, http.StatusOK, http.MethodGet, one+"/deliveries", "").body, "[]\n")
 	})
 }
 
-// A receiver that does not answer must not let clients fill the service with examples.
+// A receiver that does not answer must not let clients fill the service with
+// examples.
 func TestTestWebhook_OnlySoManyAtOnce(t *testing.T) {
 	t.Parallel()
 	h := deployHooks(t, setup{})
@@ -59,7 +63,8 @@ func TestTestWebhook_OnlySoManyAtOnce(t *testing.T) {
 	}
 	equal(t, "the one too many", <-statuses, http.StatusServiceUnavailable)
 	other, _ := h.owner(t)
-	theirs := h.send(t, http.MethodPost, "/api/webhooks", other, hookURL).want(t, http.StatusCreated).header.Get("Location")
+	theirs := h.send(t, http.MethodPost, "/api/webhooks", other, hookURL).want(t,
+		http.StatusCreated).header.Get("Location")
 	for range 3 { // of another account, which is not in the way of the first
 		send(other, theirs)
 	}
@@ -77,7 +82,8 @@ func TestListDeliveries_ShowsEveryAttempt(t *testing.T) {
 		h := deployHooks(t, setup{database: database, clock: &clock{}})
 		one, _ := h.register(t, hookURL)
 		events := h.happen(t, h.account, card.EventDetected, card.EventGenerated)
-		equal(t, "new", bodyOf[[]map[string]any](t, h.ask(t, http.StatusOK, http.MethodGet, one+"/deliveries", ""))[1]["next_attempt_at"],
+		equal(t, "new",
+			bodyOf[[]map[string]any](t, h.ask(t, http.StatusOK, http.MethodGet, one+"/deliveries", ""))[1]["next_attempt_at"],
 			any(events[0].CreatedAt.Format("2006-01-02T15:04:05.000Z")))
 		h.settle(t, 200, 0)
 		h.clock.advance(time.Minute)
@@ -89,7 +95,8 @@ func TestListDeliveries_ShowsEveryAttempt(t *testing.T) {
 			equal(t, "event", d["event"], any(shown[1-i]))
 		}
 		attempts := func(i int) (all []string) {
-			for _, a := range bodyOf[[]struct{ Attempts []map[string]any }](t, h.ask(t, http.StatusOK, http.MethodGet, one+"/deliveries", ""))[i].Attempts {
+			for _, a := range bodyOf[[]struct{ Attempts []map[string]any }](t,
+				h.ask(t, http.StatusOK, http.MethodGet, one+"/deliveries", ""))[i].Attempts {
 				all = append(all, fmt.Sprint(a["status"], " ", a["duration_ms"], " ", a["answer"], " ", a["error"]))
 			}
 			return all
@@ -117,7 +124,9 @@ func (h *hooks) failed(t testing.TB, one string) {
 	for i := range after {
 		after[i].State, after[i].DueAt, after[i].Tries = webhook.DeliveryFailed, time.Time{}, 10
 	}
-	need(t, h.store.WebhookTx(t.Context(), func(tx webhook.Tx) error { return tx.SaveDeliveries(t.Context(), id, before, after) }))
+	need(t, h.store.WebhookTx(t.Context(), func(tx webhook.Tx) error {
+		return tx.SaveDeliveries(t.Context(), id, before, after)
+	}))
 }
 
 func TestListDeliveries_PagesAndStates(t *testing.T) {
@@ -135,8 +144,10 @@ func TestListDeliveries_PagesAndStates(t *testing.T) {
 			want  []string
 			pages int
 		}{
-			"": {all, 1}, "?limit=7": {all, 1}, "?limit=6": {all, 2}, "?limit=1": {all, 7}, "?limit=3": {all, 3}, "?before=6": {all[2:], 1}, "?before=6&limit=2": {all[2:], 3},
-			"?before=1": {nil, 1}, "?state=failed": {all[1:4], 1}, "?state=failed&limit=1": {all[1:4], 3}, "?limit=2&state=delivered": {all[4:], 2}, "?state=pending&limit=1": {all[:1], 1},
+			"": {all, 1}, "?limit=7": {all, 1}, "?limit=6": {all, 2}, "?limit=1": {all, 7}, "?limit=3": {all, 3},
+			"?before=6": {all[2:], 1}, "?before=6&limit=2": {all[2:], 3},
+			"?before=1": {nil, 1}, "?state=failed": {all[1:4], 1}, "?state=failed&limit=1": {all[1:4], 3},
+			"?limit=2&state=delivered": {all[4:], 2}, "?state=pending&limit=1": {all[:1], 1},
 			"?state=delivered&before=3&limit=1": {all[5:], 2},
 		} {
 			var got []string
@@ -147,8 +158,9 @@ func TestListDeliveries_PagesAndStates(t *testing.T) {
 			equal(t, "pages of "+query, pages, x.pages)
 		}
 		for query, pointers := range map[string][]string{
-			"state=lost": {"query/state"}, "state=": {"query/state"}, "limit=0": {"query/limit"}, "limit=1001&before=0&state=x": {"query/limit", "query/before", "query/state"},
-			"before=-1": {"query/before"}, "before=9223372036854775808": {"query/before"},
+			"state=lost": {"query/state"}, "state=": {"query/state"}, "limit=0": {"query/limit"},
+			"limit=1001&before=0&state=x": {"query/limit", "query/before", "query/state"},
+			"before=-1":                   {"query/before"}, "before=9223372036854775808": {"query/before"},
 		} {
 			t.Run(query, func(t *testing.T) {
 				h.send(t, http.MethodGet, one+"/deliveries?"+query, h.token, "").invalid(t, pointers...)
@@ -174,7 +186,8 @@ func TestRedeliver_AndRecoverSendAgain(t *testing.T) {
 			return one + "/recover?since=" + url.QueryEscape(since.Format("2006-01-02T15:04:05.000Z07:00"))
 		}
 		h.send(t, http.MethodPost, redeliver(2), h.token, "").refused(t, http.StatusUnprocessableEntity, "webhook_disabled")
-		h.send(t, http.MethodPost, recover(time.Unix(0, 0)), h.token, "").refused(t, http.StatusUnprocessableEntity, "webhook_disabled")
+		h.send(t, http.MethodPost, recover(time.Unix(0, 0)), h.token, "").refused(t, http.StatusUnprocessableEntity,
+			"webhook_disabled")
 		equal(t, "deliveries", h.states(t, one+"/deliveries"), []string{"4 failed", "2 delivered"})
 		h.ask(t, http.StatusOK, http.MethodPatch, one, `{"enabled":true}`)
 		woken := h.woken.Load()
@@ -185,8 +198,10 @@ func TestRedeliver_AndRecoverSendAgain(t *testing.T) {
 			t.Errorf("the sender was woken %d times", n)
 		}
 		stranger := h.happen(t, func() uuid.UUID { _, other := h.owner(t); return other }(), d)[0]
-		for name, event := range map[string]string{"unknown": uuid.Must(uuid.NewV7()).String(), "of another account": stranger.ID.String(), "not wanted": events[2].ID.String()} {
-			p := h.send(t, http.MethodPost, one+"/deliveries/"+event+"/redeliver", h.token, "").refused(t, http.StatusNotFound, "not_found")
+		for name, event := range map[string]string{"unknown": uuid.Must(uuid.NewV7()).String(),
+			"of another account": stranger.ID.String(), "not wanted": events[2].ID.String()} {
+			p := h.send(t, http.MethodPost, one+"/deliveries/"+event+"/redeliver", h.token, "").refused(t, http.StatusNotFound,
+				"not_found")
 			if !strings.Contains(p.Detail, "no delivery") {
 				t.Errorf("%s: %s", name, p.Detail)
 			}
@@ -202,17 +217,20 @@ func TestRedeliver_AndRecoverSendAgain(t *testing.T) {
 		count := func(since time.Time, want string) {
 			t.Helper()
 			woken := h.woken.Load()
-			equal(t, "recovered since "+since.String(), h.ask(t, http.StatusAccepted, http.MethodPost, recover(since), "").body, want+"\n")
+			equal(t, "recovered since "+since.String(), h.ask(t, http.StatusAccepted, http.MethodPost, recover(since), "").body,
+				want+"\n")
 			if n := h.woken.Load() - woken; n != 1 {
 				t.Errorf("the sender was woken %d times", n)
 			}
 		}
 		count(late.Add(time.Millisecond), `{"count":0}`)
-		count(early.In(time.FixedZone("east", 2*60*60)), `{"count":3}`) // failed, before it was there, and while it was disabled
+		// failed, before it was there, and while it was disabled
+		count(early.In(time.FixedZone("east", 2*60*60)), `{"count":3}`)
 		count(early, `{"count":0}`)
 		equal(t, "deliveries", h.states(t, one+"/deliveries"), []string{"5 pending", "4 pending", "2 pending", "1 pending"})
 		h.settle(t, 200, 200, 200, 200)
-		equal(t, "deliveries", h.states(t, one+"/deliveries"), []string{"5 delivered", "4 delivered", "2 delivered", "1 delivered"})
+		equal(t, "deliveries", h.states(t, one+"/deliveries"),
+			[]string{"5 delivered", "4 delivered", "2 delivered", "1 delivered"})
 	})
 }
 
@@ -223,25 +241,31 @@ func TestRecoverWebhook_SinceMustBeATime(t *testing.T) {
 		one, _ := h.register(t, hookURL)
 		h.send(t, http.MethodPost, one+"/recover", h.token, "").invalid(t, "query/since")
 		for _, since := range []string{
-			"", "yesterday", "2026-11-19", "2026-11-19T00:00:00", "2026-11-19 00:00:00Z", "2026-11-19T24:00:00Z", "2026-02-30T00:00:00Z", "1795186000", "null",
-			"2026-11-19T00:00:00+0200", "2026-11-19T00:00:00Z\x00", "12026-11-19T00:00:00Z", "2026-11-19T00:00:00Z,2026-11-19T00:00:00Z",
+			"", "yesterday", "2026-11-19", "2026-11-19T00:00:00", "2026-11-19 00:00:00Z", "2026-11-19T24:00:00Z",
+			"2026-02-30T00:00:00Z", "1795186000", "null",
+			"2026-11-19T00:00:00+0200", "2026-11-19T00:00:00Z\x00", "12026-11-19T00:00:00Z",
+			"2026-11-19T00:00:00Z,2026-11-19T00:00:00Z",
 		} {
 			t.Run(since, func(t *testing.T) {
 				h.send(t, http.MethodPost, one+"/recover?since="+url.QueryEscape(since), h.token, "").invalid(t, "query/since")
 			})
 		}
 		for _, since := range []string{
-			"2026-11-19T00:00:00Z", "2026-11-19T00:00:00.000Z", "2026-11-19T00:00:00.123456789Z", "2026-11-19T00:00:00+02:00", "2026-11-19T00:00:00-14:00",
+			"2026-11-19T00:00:00Z", "2026-11-19T00:00:00.000Z", "2026-11-19T00:00:00.123456789Z", "2026-11-19T00:00:00+02:00",
+			"2026-11-19T00:00:00-14:00",
 			"0000-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z",
 		} {
 			t.Run(since, func(t *testing.T) {
-				equal(t, "answer", h.ask(t, http.StatusAccepted, http.MethodPost, one+"/recover?since="+url.QueryEscape(since), "").body, `{"count":0}`+"\n")
+				equal(t, "answer",
+					h.ask(t, http.StatusAccepted, http.MethodPost, one+"/recover?since="+url.QueryEscape(since), "").body,
+					`{"count":0}`+"\n")
 			})
 		}
 	})
 }
 
-// The contract's operations on webhooks and events, so that one that is added is not forgotten here.
+// The contract's operations on webhooks and events, so that one that is added
+// is not forgotten here.
 func TestWebhooks_EveryOperationIsTestedHere(t *testing.T) {
 	t.Parallel()
 	tested := map[string]bool{"GET /api/events": true, "GET /api/webhooks": true, "POST /api/webhooks": true}

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// What is for people is reached without a token. Whether it is there is up to the handler.
+// What is for people is reached without a token. Whether it is there is up to
+// the handler.
 func TestDocs_AreServedBesideTheAPI(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{docs: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -17,10 +17,13 @@ const ifNoneMatch = "If-None-Match"
 func (d *deployment) unchanged(t testing.TB, path, token, etag string) {
 	t.Helper()
 	a := d.send(t, http.MethodGet, path, token, "", ifNoneMatch, etag).want(t, http.StatusNotModified)
-	equal(t, "answer", []string{a.body, a.header.Get("ETag"), a.header.Get("Content-Type"), a.header.Get("Cache-Control")}, []string{"", etag, "", "no-store"})
+	equal(t, "answer",
+		[]string{a.body, a.header.Get("ETag"), a.header.Get("Content-Type"), a.header.Get("Cache-Control")},
+		[]string{"", etag, "", "no-store"})
 }
 
-// follows fails the test unless the tag of a resource changes if a change shows in it.
+// follows fails the test unless the tag of a resource changes if a change shows
+// in it.
 func (d *deployment) follows(t testing.TB, path, token string, change func()) (changed bool) {
 	t.Helper()
 	before := d.send(t, http.MethodGet, path, token, "").want(t, http.StatusOK)
@@ -29,7 +32,9 @@ func (d *deployment) follows(t testing.TB, path, token string, change func()) (c
 	after := d.send(t, http.MethodGet, path, token, "").want(t, http.StatusOK)
 	if after.body != before.body {
 		equal(t, "the tag stays the same", after.header.Get("ETag") == before.header.Get("ETag"), false)
-		equal(t, "what is sent", d.send(t, http.MethodGet, path, token, "", ifNoneMatch, before.header.Get("ETag")).want(t, http.StatusOK).body, after.body)
+		equal(t, "what is sent",
+			d.send(t, http.MethodGet, path, token, "", ifNoneMatch, before.header.Get("ETag")).want(t, http.StatusOK).body,
+			after.body)
 	}
 	d.unchanged(t, path, token, after.header.Get("ETag"))
 	return after.body != before.body
@@ -41,7 +46,8 @@ func TestETag_ChangesWithEverythingThatIsSeen(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
 		token := d.token(t)
-		path := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t, http.StatusCreated).header.Get("Location")
+		path := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t,
+			http.StatusCreated).header.Get("Location")
 		id := strings.TrimPrefix(path, "/api/cards/")
 		pay := func(body string) func() {
 			return func() {
@@ -51,7 +57,8 @@ func TestETag_ChangesWithEverythingThatIsSeen(t *testing.T) {
 		db := rig.OpenSQL(t, d.database)
 		sql := func(text string) func() {
 			return func() {
-				_, err := db.Exec(strings.NewReplacer("UUID", "'"+id+"'", "NEW", "'"+uuid.Must(uuid.NewV7()).String()+"'").Replace(text))
+				_, err := db.Exec(
+					strings.NewReplacer("UUID", "'"+id+"'", "NEW", "'"+uuid.Must(uuid.NewV7()).String()+"'").Replace(text))
 				need(t, err)
 			}
 		}
@@ -73,7 +80,8 @@ func TestETag_ChangesWithEverythingThatIsSeen(t *testing.T) {
 			{"a lock", sql("UPDATE transfers SET locked = TRUE"), one},
 			{"when a transfer was seen", sql("UPDATE transfers SET first_seen_at = first_seen_at - 1"), one},
 			{"the amount of a transfer", sql("UPDATE transfers SET amount = amount + 1"), one},
-			{"a transaction in place of another", sql("UPDATE transfers SET txid = 'ff' WHERE txid = (SELECT MIN(txid) FROM transfers)"), one},
+			{"a transaction in place of another",
+				sql("UPDATE transfers SET txid = 'ff' WHERE txid = (SELECT MIN(txid) FROM transfers)"), one},
 			{"a transfer that left the chain", sql("UPDATE transfers SET counted = FALSE WHERE txid = 'ff'"), one},
 			{"a transfer that came back", sql("UPDATE transfers SET counted = TRUE WHERE txid = 'ff'"), one},
 			{"a transfer that counts elsewhere", sql(`INSERT INTO attributions (currency, txid, output, id, kind, amount, note, operator, created_at)
@@ -132,11 +140,13 @@ func TestETag_OfPages(t *testing.T) {
 		equal(t, "tag of the whole list", whole.header.Get("ETag"), "")
 		last := d.send(t, http.MethodGet, "/api/cards?limit=5", token, "").want(t, http.StatusOK) // all there are
 		add()
-		d.send(t, http.MethodGet, "/api/cards?limit=5", token, "", ifNoneMatch, last.header.Get("ETag")).want(t, http.StatusOK)
+		d.send(t, http.MethodGet, "/api/cards?limit=5", token, "", ifNoneMatch, last.header.Get("ETag")).want(t,
+			http.StatusOK)
 	})
 }
 
-// Damaged cards are left out of a list. Its tag must not stand for a list that has them.
+// Damaged cards are left out of a list. Its tag must not stand for a list that
+// has them.
 func TestETag_OfAPageWithADamagedCard(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -145,10 +155,13 @@ func TestETag_OfAPageWithADamagedCard(t *testing.T) {
 		d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t, http.StatusCreated)
 	}
 	all := d.send(t, http.MethodGet, "/api/cards?limit=2", token, "").want(t, http.StatusOK)
-	_, err := rig.OpenSQL(t, d.database).Exec("UPDATE cards SET payment_state = 'unheard of' WHERE uuid = (SELECT MAX(uuid) FROM cards)")
+	_, err := rig.OpenSQL(t,
+		d.database).Exec("UPDATE cards SET payment_state = 'unheard of' WHERE uuid = (SELECT MAX(uuid) FROM cards)")
 	need(t, err)
-	left := d.send(t, http.MethodGet, "/api/cards?limit=2", token, "", ifNoneMatch, all.header.Get("ETag")).want(t, http.StatusOK)
-	again := d.send(t, http.MethodGet, "/api/cards?limit=2", token, "", ifNoneMatch, left.header.Get("ETag")).want(t, http.StatusOK)
+	left := d.send(t, http.MethodGet, "/api/cards?limit=2", token, "", ifNoneMatch, all.header.Get("ETag")).want(t,
+		http.StatusOK)
+	again := d.send(t, http.MethodGet, "/api/cards?limit=2", token, "", ifNoneMatch, left.header.Get("ETag")).want(t,
+		http.StatusOK)
 	equal(t, "body", again.body, left.body)
 }
 
@@ -157,16 +170,20 @@ func TestETag_IsMadeOfHowCredentialsAreShown(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
 		token := d.token(t)
-		path := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t, http.StatusCreated).header.Get("Location")
-		d.send(t, http.MethodPost, "/api/sandbox"+strings.TrimPrefix(path, "/api")+"/payments", token, "").want(t, http.StatusOK)
+		path := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t,
+			http.StatusCreated).header.Get("Location")
+		d.send(t, http.MethodPost, "/api/sandbox"+strings.TrimPrefix(path, "/api")+"/payments", token, "").want(t,
+			http.StatusOK)
 		clear := d.send(t, http.MethodGet, path, token, "").want(t, http.StatusOK)
 		page := d.send(t, http.MethodGet, "/api/cards?limit=1", token, "").want(t, http.StatusOK)
 		d.stop()
 		s := d.setup
 		s.sandbox, s.limits = nil, func(c *order.Config) { c.MaskCredentials = true }
 		masking := deploy(t, s)
-		masked := masking.send(t, http.MethodGet, path, token, "", ifNoneMatch, clear.header.Get("ETag")).want(t, http.StatusOK)
-		masking.send(t, http.MethodGet, "/api/cards?limit=1", token, "", ifNoneMatch, page.header.Get("ETag")).want(t, http.StatusOK)
+		masked := masking.send(t, http.MethodGet, path, token, "", ifNoneMatch, clear.header.Get("ETag")).want(t,
+			http.StatusOK)
+		masking.send(t, http.MethodGet, "/api/cards?limit=1", token, "", ifNoneMatch, page.header.Get("ETag")).want(t,
+			http.StatusOK)
 		masking.unchanged(t, path, token, masked.header.Get("ETag"))
 	})
 }
@@ -175,7 +192,8 @@ func TestIfNoneMatch_Forms(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
-	path := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t, http.StatusCreated).header.Get("Location")
+	path := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t,
+		http.StatusCreated).header.Get("Location")
 	etag := d.send(t, http.MethodGet, path, token, "").want(t, http.StatusOK).header.Get("ETag")
 	for header, want := range map[string]int{
 		etag: 304, strings.TrimPrefix(etag, "W/"): 304, `"a", ` + etag: 304, etag + `,"a"`: 304, "*": 304,
@@ -187,7 +205,8 @@ func TestIfNoneMatch_Forms(t *testing.T) {
 	for _, header := range []string{etag, "*"} {
 		d.send(t, http.MethodGet, path, d.token(t), "", ifNoneMatch, header).refused(t, http.StatusNotFound, "not_found")
 		d.send(t, http.MethodGet, path, "", "", ifNoneMatch, header).refused(t, http.StatusUnauthorized, "unauthorized")
-		d.send(t, http.MethodGet, "/api/cards/"+uuid.Must(uuid.NewV7()).String(), token, "", ifNoneMatch, header).refused(t, http.StatusNotFound, "not_found")
+		d.send(t, http.MethodGet, "/api/cards/"+uuid.Must(uuid.NewV7()).String(), token, "", ifNoneMatch, header).refused(t,
+			http.StatusNotFound, "not_found")
 	}
 	d.send(t, http.MethodGet, path, token, "", ifNoneMatch, "").invalid(t, "header/If-None-Match")
 	d.send(t, http.MethodGet, path, token, "", ifNoneMatch, strings.Repeat("a", 1001)).invalid(t, "header/If-None-Match")
@@ -202,8 +221,10 @@ func TestIfNoneMatch_IsNotAudited(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
-	path := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t, http.StatusCreated).header.Get("Location")
-	d.send(t, http.MethodPost, "/api/sandbox"+strings.TrimPrefix(path, "/api")+"/payments", token, "").want(t, http.StatusOK)
+	path := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t,
+		http.StatusCreated).header.Get("Location")
+	d.send(t, http.MethodPost, "/api/sandbox"+strings.TrimPrefix(path, "/api")+"/payments", token, "").want(t,
+		http.StatusOK)
 	etag := d.send(t, http.MethodGet, path, token, "").want(t, http.StatusOK).header.Get("ETag")
 	shown := strings.Count(d.log.String(), "credentials_shown")
 	d.unchanged(t, path, token, etag)

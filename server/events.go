@@ -19,7 +19,8 @@ const pageSize = 100
 // ListEvents implements listEvents.
 func (a *api) ListEvents(gc context.Context, r ListEventsRequestObject) (ListEventsResponseObject, error) {
 	limit := int(deref(r.Params.Limit, pageSize))
-	f, err := a.follow(gc, webhook.EventFilter{After: deref(r.Params.After, 0), Limit: limit, CardUUID: deref(r.Params.Card, uuid.Nil)})
+	f, err := a.follow(gc,
+		webhook.EventFilter{After: deref(r.Params.After, 0), Limit: limit, CardUUID: deref(r.Params.Card, uuid.Nil)})
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +56,8 @@ func next(path string, query url.Values) *string {
 	return ptr("<" + path + "?" + query.Encode() + `>; rel="next"`)
 }
 
-// wireEvent converts an event to its form in the contract. Event.Payload is the same without the id; a test compares them.
+// wireEvent converts an event to its form in the contract. Event.Payload is the
+// same without the id; a test compares them.
 func wireEvent(e card.Event) Event {
 	w := Event{ID: e.ID, Type: EventType(e.Type), Timestamp: Time(e.CreatedAt), Seq: e.Seq}
 	if e.CardUUID != uuid.Nil {

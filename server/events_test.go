@@ -17,7 +17,8 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// happen inserts events of a card's account beside the service, one for each of the types, and returns them with their numbers.
+// happen inserts events of a card's account beside the service, one for each of
+// the types, and returns them with their numbers.
 func (d *deployment) happen(t testing.TB, account uuid.UUID, types ...card.EventType) []card.Event {
 	t.Helper()
 	es := make([]card.Event, len(types))
@@ -56,7 +57,8 @@ func (d *deployment) owner(t testing.TB) (token string, account uuid.UUID) {
 	return token, a.ID
 }
 
-// walk follows the Link headers from target on, calls f with every answer and returns how many there were.
+// walk follows the Link headers from target on, calls f with every answer and
+// returns how many there were.
 func (d *deployment) walk(t testing.TB, target, token string, f func(answer)) (pages int) {
 	t.Helper()
 	for target != "" {
@@ -82,7 +84,8 @@ func bodyOf[T any](t testing.TB, a answer) (value T) {
 	return value
 }
 
-// What a webhook was sent and what listEvents shows are the same, so that a program may read both with one piece of code.
+// What a webhook was sent and what listEvents shows are the same, so that a
+// program may read both with one piece of code.
 func TestListEvents_ShowsWhatWebhooksAreSent(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -117,14 +120,17 @@ func TestListEvents_TellsThatACardWasPaidAndMade(t *testing.T) {
 	paid := d.send(t, http.MethodPost, "/api/sandbox/cards/"+id+"/payments", token, "").want(t, http.StatusOK)
 	equal(t, "status", bodyOf[struct{ Status string }](t, paid).Status, "generated")
 	events := d.send(t, http.MethodGet, "/api/events", token, "").want(t, http.StatusOK).body
-	one := `^\[(\{"id":"[0-9a-f-]{36}","type":"[a-z.]+","timestamp":"[-0-9T:.]+Z","seq":\d+,"card_uuid":"` + id + `","status":"[a-z_]+","payment_state":"[a-z]+"\},?)+\]\n$`
+	one := `^\[(\{"id":"[0-9a-f-]{36}","type":"[a-z.]+","timestamp":"[-0-9T:.]+Z","seq":\d+,"card_uuid":"` + id +
+		`","status":"[a-z_]+","payment_state":"[a-z]+"\},?)+\]\n$`
 	if !regexp.MustCompile(one).MatchString(events) {
 		t.Errorf("answered %s, want %s", events, one)
 	}
-	if n := strings.Count(events, `"type":"card.generated"`); n != 1 || !strings.Contains(events, `"status":"generated","payment_state":"paid"`) {
+	if n := strings.Count(events, `"type":"card.generated"`); n != 1 ||
+		!strings.Contains(events, `"status":"generated","payment_state":"paid"`) {
 		t.Errorf("the card was made %d times: %s", n, events)
 	}
-	equal(t, "another account's", d.send(t, http.MethodGet, "/api/events", d.token(t), "").want(t, http.StatusOK).body, "[]\n")
+	equal(t, "another account's", d.send(t, http.MethodGet, "/api/events", d.token(t), "").want(t, http.StatusOK).body,
+		"[]\n")
 }
 
 func TestListEvents_WalkHasNoGaps(t *testing.T) {
@@ -144,7 +150,8 @@ func TestListEvents_WalkHasNoGaps(t *testing.T) {
 			after int
 			pages int
 		}{
-			{"", 0, 2}, {"?limit=100", 0, 2}, {"?limit=101", 0, 1}, {"?limit=1000", 0, 1}, {"?limit=50", 0, 3}, {"?after=0", 0, 2}, {"?after=1", 1, 1},
+			{"", 0, 2}, {"?limit=100", 0, 2}, {"?limit=101", 0, 1}, {"?limit=1000", 0, 1}, {"?limit=50", 0, 3},
+			{"?after=0", 0, 2}, {"?after=1", 1, 1},
 			{"?after=91&limit=3", 91, 4}, {"?limit=1&after=98", 98, 3}, {"?after=100", 100, 1}, {"?after=101", 101, 1},
 		} {
 			var got []uuid.UUID
@@ -168,7 +175,8 @@ func TestListEvents_FaultsAreNamed(t *testing.T) {
 	d := deploy(t, setup{})
 	token := d.token(t)
 	for query, pointers := range map[string][]string{
-		"after=-1": {"query/after"}, "after=x": {"query/after"}, "after=9223372036854775808": {"query/after"}, "after=1.5": {"query/after"}, "after=": {"query/after"},
+		"after=-1": {"query/after"}, "after=x": {"query/after"}, "after=9223372036854775808": {"query/after"},
+		"after=1.5": {"query/after"}, "after=": {"query/after"},
 		"limit=0": {"query/limit"}, "limit=1001": {"query/limit"}, "limit=-1&after=-1": {"query/after", "query/limit"},
 	} {
 		t.Run(query, func(t *testing.T) {
@@ -177,7 +185,8 @@ func TestListEvents_FaultsAreNamed(t *testing.T) {
 	}
 }
 
-// A consumer that is ahead of a service whose backup was restored must learn of it, and not wait until the numbers are reached again.
+// A consumer that is ahead of a service whose backup was restored must learn of
+// it, and not wait until the numbers are reached again.
 func TestListEvents_AfterANumberThatWasNeverGivenIsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -194,7 +203,8 @@ func TestListEvents_AfterANumberThatWasNeverGivenIsRefused(t *testing.T) {
 	}
 }
 
-// Whoever catches up with many events after an outage gets them page by page, while new ones happen.
+// Whoever catches up with many events after an outage gets them page by page,
+// while new ones happen.
 func TestListEvents_GrowsOnlyAtItsEnd(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -204,7 +214,8 @@ func TestListEvents_GrowsOnlyAtItsEnd(t *testing.T) {
 	defer cancel()
 	var after int64
 	for n := int64(0); n < 12 && ctx.Err() == nil; {
-		for _, e := range bodyOf[[]struct{ Seq int64 }](t, d.send(t, http.MethodGet, fmt.Sprintf("/api/events?limit=2&after=%d", after), token, "")) {
+		for _, e := range bodyOf[[]struct{ Seq int64 }](t,
+			d.send(t, http.MethodGet, fmt.Sprintf("/api/events?limit=2&after=%d", after), token, "")) {
 			n++
 			equal(t, "seq", e.Seq, n)
 			after = e.Seq

@@ -17,7 +17,8 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// reality is what the service really responds, under the names that the contract's examples have.
+// reality is what the service really responds, under the names that the
+// contract's examples have.
 type reality map[string]any
 
 const ownDataAndRefund = `{"usd_amount":"150.50","currency":"monero","refund_address":"` + refundTo +
@@ -68,8 +69,10 @@ func (r reality) cards(t *testing.T, d *deployment) {
 	read("CardCanceled", id)
 
 	masking := d.scoped(t, owner, account.AllScopes&^account.ScopesOf(account.CredentialsReveal))
-	r["CardMasked"] = bodyOf[any](t, d.send(t, http.MethodGet, "/api/cards/"+generated, masking, "").want(t, http.StatusOK))
-	_, err := d.store.PurgeCard(t.Context(), custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: uuid.MustParse(generated), Note: "n", Operator: "o"})
+	r["CardMasked"] = bodyOf[any](t,
+		d.send(t, http.MethodGet, "/api/cards/"+generated, masking, "").want(t, http.StatusOK))
+	_, err := d.store.PurgeCard(t.Context(),
+		custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: uuid.MustParse(generated), Note: "n", Operator: "o"})
 	need(t, err)
 	read("CardPurged", generated)
 
@@ -90,7 +93,9 @@ func (r reality) cards(t *testing.T, d *deployment) {
 func (r reality) refused(t *testing.T) {
 	d := deploy(t, setup{supplies: supplier.Declining})
 	token := d.token(t)
-	path := d.send(t, http.MethodPost, "/api/cards", token, `{"usd_amount":"150.50","currency":"monero","refund_address":"`+refundTo+`"}`).want(t, http.StatusCreated).header.Get("Location")
+	path := d.send(t, http.MethodPost, "/api/cards", token,
+		`{"usd_amount":"150.50","currency":"monero","refund_address":"`+refundTo+`"}`).want(t,
+		http.StatusCreated).header.Get("Location")
 	d.payUnissued(t, token, strings.TrimPrefix(path, "/api/cards/"))
 	d.work()
 	r["CardRefundDue"] = bodyOf[any](t, d.send(t, http.MethodGet, path, token, "").want(t, http.StatusOK))
@@ -138,14 +143,16 @@ type noRates struct{}
 
 func (noRates) Rate(string) (card.Rate, error) { return card.Rate{}, card.ErrNoRate }
 
-// webhooks lives through everything that can become of a webhook and of what is sent to it.
+// webhooks lives through everything that can become of a webhook and of what is
+// sent to it.
 func (r reality) webhooks(t *testing.T) {
 	h := deployHooks(t, setup{clock: &clock{}})
 	read := func(name, target string) {
 		r[name] = bodyOf[any](t, h.ask(t, http.StatusOK, http.MethodGet, target, ""))
 	}
 	read("WebhooksNone", "/api/webhooks")
-	made := h.ask(t, http.StatusCreated, http.MethodPost, "/api/webhooks", `{"url":"https://shop.example.com/hooks/cardmint","description":"order service","types":["card.generated"]}`)
+	made := h.ask(t, http.StatusCreated, http.MethodPost, "/api/webhooks",
+		`{"url":"https://shop.example.com/hooks/cardmint","description":"order service","types":["card.generated"]}`)
 	r["WebhookCreated"] = bodyOf[any](t, made)
 	one := made.header.Get("Location")
 	read("WebhookEnabled", one)
@@ -162,10 +169,12 @@ func (r reality) webhooks(t *testing.T) {
 	read("WebhookFailing", one)
 	h.happen(t, h.account, card.EventGenerated)
 	read("Deliveries", one+"/deliveries")
-	r["Recovery"] = bodyOf[any](t, h.ask(t, http.StatusAccepted, http.MethodPost, one+"/recover?since=2026-01-01T00:00:00Z", ""))
+	r["Recovery"] = bodyOf[any](t,
+		h.ask(t, http.StatusAccepted, http.MethodPost, one+"/recover?since=2026-01-01T00:00:00Z", ""))
 	h.ask(t, http.StatusOK, http.MethodPatch, one, `{"enabled":false}`)
 	read("WebhookDisabled", one)
-	for name, reason := range map[string]webhook.DisabledReason{"WebhookGone": webhook.DisabledGone, "WebhookDisabledAsFailing": webhook.DisabledFailing} {
+	for name, reason := range map[string]webhook.DisabledReason{"WebhookGone": webhook.DisabledGone,
+		"WebhookDisabledAsFailing": webhook.DisabledFailing} {
 		h.ask(t, http.StatusOK, http.MethodPatch, one, `{"enabled":true}`)
 		h.disabled(t, reason)
 		read(name, one)
@@ -184,7 +193,8 @@ func (h *hooks) disabled(t *testing.T, reason webhook.DisabledReason) {
 	need(t, err)
 	since := now.Add(-time.Hour)
 	need(t, h.store.WebhookTx(t.Context(), func(tx webhook.Tx) error {
-		return tx.SaveWebhookState(t.Context(), claims[0], webhook.State{FailingSince: &since, PausedUntil: webhook.AtOnce(), DisabledReason: reason}, now, time.Hour)
+		return tx.SaveWebhookState(t.Context(), claims[0],
+			webhook.State{FailingSince: &since, PausedUntil: webhook.AtOnce(), DisabledReason: reason}, now, time.Hour)
 	}))
 	need(t, h.store.ReleaseWebhook(t.Context(), claims[0]))
 }
@@ -194,6 +204,7 @@ func (r reality) events(t *testing.T, d *deployment) {
 	_, owner := d.owner(t)
 	for _, e := range d.happen(t, owner, card.EventGenerated, card.EventWebhookDisabled, card.EventFeedReset) {
 		body := bodyOf[any](t, answer{body: string(e.Payload())})
-		r[map[card.EventType]string{card.EventGenerated: "PayloadGenerated", card.EventWebhookDisabled: "PayloadWebhookDisabled", card.EventFeedReset: "PayloadFeedReset"}[e.Type]] = body
+		r[map[card.EventType]string{card.EventGenerated: "PayloadGenerated",
+			card.EventWebhookDisabled: "PayloadWebhookDisabled", card.EventFeedReset: "PayloadFeedReset"}[e.Type]] = body
 	}
 }

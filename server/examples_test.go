@@ -11,7 +11,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// An example is what the service really responds: it has the same fields, the same nulls and the same states.
+// An example is what the service really responds: it has the same fields, the
+// same nulls and the same states.
 func TestExamples_AreWhatTheServiceResponds(t *testing.T) {
 	t.Parallel()
 	real := reality{}
@@ -30,7 +31,8 @@ func TestExamples_AreWhatTheServiceResponds(t *testing.T) {
 	}
 }
 
-// Every response in JSON and every callback has examples, each of which fits its schema and can be.
+// Every response in JSON and every callback has examples, each of which fits
+// its schema and can be.
 func TestExamples_AreEverywhereAndPossible(t *testing.T) {
 	t.Parallel()
 	used := map[string]bool{}
@@ -77,9 +79,11 @@ func plain(t testing.TB, value any) (all any) {
 }
 
 // telling are the fields whose values decide which others there are.
-var telling = []string{"status", "state", "payment_state", "type", "enabled", "locked", "disabled_reason", "reference", "usd_amount", "currency"}
+var telling = []string{"status", "state", "payment_state", "type", "enabled", "locked", "disabled_reason", "reference",
+	"usd_amount", "currency"}
 
-// shape is what two values of the same kind have in common: fields, nulls, the length of arrays, what is empty or nothing, and states.
+// shape is what two values of the same kind have in common: fields, nulls, the
+// length of arrays, what is empty or nothing, and states.
 func shape(field string, value any) any {
 	switch value := value.(type) {
 	case map[string]any:

@@ -58,7 +58,8 @@ func benchmarkRecover(b *testing.B, database string) {
 	quiet := h.deployment.token(b)
 	cards := make([]string, cancellations)
 	for i := range cards {
-		cards[i] = h.send(b, http.MethodPost, "/api/cards", quiet, orderBody("50")).want(b, http.StatusCreated).header.Get("Location")
+		cards[i] = h.send(b, http.MethodPost, "/api/cards", quiet, orderBody("50")).want(b,
+			http.StatusCreated).header.Get("Location")
 	}
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -90,7 +91,8 @@ func missed(t testing.TB, d *deployment, account uuid.UUID, n int) {
 		es := make([]card.Event, min(n, 1000))
 		for i := range es {
 			id := uuid.Must(uuid.NewV7())
-			es[i] = card.Event{ID: id, AccountID: account, Type: card.EventFeedReset, Since: card.TimeOf(id), CreatedAt: card.TimeOf(id)}
+			es[i] = card.Event{ID: id, AccountID: account, Type: card.EventFeedReset, Since: card.TimeOf(id),
+				CreatedAt: card.TimeOf(id)}
 		}
 		need(t, d.store.WebhookTx(t.Context(), func(tx webhook.Tx) error { return tx.InsertEvents(t.Context(), es) }))
 	}

@@ -18,13 +18,15 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// What is said of a field that is missing, and of one that the contract does not have.
+// What is said of a field that is missing, and of one that the contract does
+// not have.
 const (
 	isMissing = "is missing"
 	isUnknown = "is not a field of this request"
 )
 
-// forms is what is said of a text that does not match a pattern of the contract. A test holds that it has every one.
+// forms is what is said of a text that does not match a pattern of the
+// contract. A test holds that it has every one.
 var forms = map[string]string{
 	`^[!-~]+$`:                       "must have only visible ASCII characters, and no spaces",
 	`^[^\x00]*$`:                     "must not have the character NUL",
@@ -38,14 +40,17 @@ type validation struct {
 	parameters *openapi3filter.Options
 }
 
-// newValidation returns a validation. Of the formats in the contract those are enforced that are named here; the others only document.
+// newValidation returns a validation. Of the formats in the contract those are
+// enforced that are named here; the others only document.
 func newValidation() validation {
-	formats := openapi3.WithStringFormatValidators(map[string]openapi3.StringFormatValidator{"uuid": uuidFormat{}, "date-time": dateTimeFormat{}})
+	formats := openapi3.WithStringFormatValidators(
+		map[string]openapi3.StringFormatValidator{"uuid": uuidFormat{}, "date-time": dateTimeFormat{}})
 	return validation{
 		body: []openapi3.SchemaValidationOption{openapi3.VisitAsRequest(), openapi3.MultiErrors(), formats},
 		parameters: &openapi3filter.Options{
 			MultiError: true, SkipSettingDefaults: true, ExcludeRequestBody: true,
-			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, SchemaValidationOptions: []openapi3.SchemaValidationOption{formats},
+			AuthenticationFunc:      openapi3filter.NoopAuthenticationFunc,
+			SchemaValidationOptions: []openapi3.SchemaValidationOption{formats},
 		},
 	}
 }
@@ -56,7 +61,8 @@ func (v validation) wrongBody(value any, declared *openapi3.RequestBody) []card.
 	return faults("", schema.VisitJSON(value, v.body...))
 }
 
-// wrongParameters returns every violation of the contract in path, query and headers.
+// wrongParameters returns every violation of the contract in path, query and
+// headers.
 func (v validation) wrongParameters(c *gin.Context, route *routers.Route) []card.FieldError {
 	unknown := unknownParameters(c.Request.URL.RawQuery, route.Operation.Parameters)
 	sent, repeated := sentParameters(c, route.Operation.Parameters)
@@ -73,8 +79,8 @@ func (v validation) wrongParameters(c *gin.Context, route *routers.Route) []card
 	return slices.Concat(wrong, repeated, unknown)
 }
 
-// sentParameters reports whether there is anything to validate: a parameter that was sent, or must be. It returns those that were sent more
-// than once.
+// sentParameters reports whether there is anything to validate: a parameter
+// that was sent, or must be. It returns those that were sent more than once.
 func sentParameters(c *gin.Context, declared openapi3.Parameters) (sent bool, repeated []card.FieldError) {
 	for _, p := range declared {
 		in, name, n := p.Value.In, p.Value.Name, 1
@@ -92,7 +98,8 @@ func sentParameters(c *gin.Context, declared openapi3.Parameters) (sent bool, re
 	return sent, repeated
 }
 
-// faults flattens the validator's error. It uses only the reasons, because the full texts quote values.
+// faults flattens the validator's error. It uses only the reasons, because the
+// full texts quote values.
 func faults(place string, err error) []card.FieldError {
 	switch e := err.(type) { //nolint:errorlint // faults walks the tree itself, level by level
 	case nil:
@@ -136,8 +143,10 @@ func schemaFault(place string, e *openapi3.SchemaError) card.FieldError {
 	case "nullable":
 		detail = "must not be null: send a value, or leave it out"
 	case "type":
-		detail = "must be " + map[string]string{"string": "a string", "integer": "a whole number", "number": "a number", "boolean": "true or false",
-			"object": "an object", "array": "an array"}[e.Schema.Type.Slice()[0]]
+		detail = "must be " +
+			map[string]string{"string": "a string", "integer": "a whole number", "number": "a number",
+				"boolean": "true or false",
+				"object":  "an object", "array": "an array"}[e.Schema.Type.Slice()[0]]
 	case "minLength", "maxLength":
 		detail = "must have " + between(float64(e.Schema.MinLength), floating(e.Schema.MaxLength)) + " characters"
 	case "minimum", "maximum":
@@ -157,7 +166,8 @@ func schemaFault(place string, e *openapi3.SchemaError) card.FieldError {
 	return card.FieldError{Pointer: place + pointer(path), Detail: detail}
 }
 
-// between says what a number must be between, both inclusive, as far as there are bounds.
+// between says what a number must be between, both inclusive, as far as there
+// are bounds.
 func between(least, most float64) string {
 	switch {
 	case math.IsInf(most, 1):
@@ -188,7 +198,8 @@ func pointer(path []string) string {
 
 type uuidFormat struct{}
 
-// Validate accepts only the form with 36 characters of RFC 9562, not the others that some libraries accept.
+// Validate accepts only the form with 36 characters of RFC 9562, not the others
+// that some libraries accept.
 func (uuidFormat) Validate(s string) error {
 	if len(s) != 36 {
 		return errNotUUID

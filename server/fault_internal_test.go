@@ -34,7 +34,8 @@ func TestFault_AKeyWithASpaceIsExplained(t *testing.T) {
 	c.Request = httptest.NewRequest(http.MethodPost, "/api/cards", nil)
 	c.Request.Header.Set("Idempotency-Key", "order 4711")
 	faults := s.validation.wrongParameters(c, s.routes[http.MethodPost]["/api/cards"])
-	want := card.FieldError{Pointer: "header/Idempotency-Key", Detail: "must have only visible ASCII characters, and no spaces"}
+	want := card.FieldError{Pointer: "header/Idempotency-Key",
+		Detail: "must have only visible ASCII characters, and no spaces"}
 	if len(faults) != 1 || faults[0] != want {
 		t.Errorf("faults %+v, want %+v", faults, want)
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// maxPageMetadata is how much metadata a page of cards may have, in bytes, before its last card. A page is in memory as a whole.
+// maxPageMetadata is how much metadata a page of cards may have, in bytes,
+// before its last card. A page is in memory as a whole.
 const maxPageMetadata = 1 << 20
 
 // errPageIsFull ends the reading of a page.
@@ -37,7 +38,8 @@ func cardFilter(account uuid.UUID, p ListCardsParams) order.Filter {
 // filterQuery returns the query that cardFilter makes the filter of.
 func filterQuery(f order.Filter) url.Values {
 	query := url.Values{}
-	for name, value := range map[string]string{"status": string(f.Status), "payment_state": string(f.State), "currency": f.Currency, "reference": f.Reference.Reveal()} {
+	for name, value := range map[string]string{"status": string(f.Status), "payment_state": string(f.State),
+		"currency": f.Currency, "reference": f.Reference.Reveal()} {
 		if value != "" {
 			query.Set(name, value)
 		}

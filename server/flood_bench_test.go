@@ -14,9 +14,10 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// BenchmarkFlood measures how long one account waits for its card while another account creates cards, or tries to: without that, at a
-// thousand times a second, as fast as it can over many connections, and at a thousand times a second where nothing is limited. Run it with
-// -benchtime 1x.
+// BenchmarkFlood measures how long one account waits for its card while another
+// account creates cards, or tries to: without that, at a thousand times a
+// second, as fast as it can over many connections, and at a thousand times a
+// second where nothing is limited. Run it with -benchtime 1x.
 func BenchmarkFlood(b *testing.B) {
 	ten := limit.Policy{Quota: 10, Window: time.Second}
 	all := limit.Policy{Quota: 1000, Window: time.Second}
@@ -76,7 +77,8 @@ type flood struct {
 	perSecond   int // over all connections; 0 for the next request as soon as the last one is answered
 }
 
-// measure returns how long requests of the quiet account took within a second, while the loud one floods.
+// measure returns how long requests of the quiet account took within a second,
+// while the loud one floods.
 func (f flooded) measure(b *testing.B, by flood) (took []time.Duration) {
 	b.Helper()
 	const second = time.Second

@@ -25,7 +25,8 @@ const streamPage = 100
 // errEnding means that the server is ending.
 var errEnding = errors.New("the server is ending")
 
-// follower is a request that waits for events. It holds no connection of the store while it waits.
+// follower is a request that waits for events. It holds no connection of the
+// store while it waits.
 type follower struct {
 	webhooks *webhook.Service
 	waits    *places
@@ -46,7 +47,8 @@ func (a *api) follow(gc context.Context, filter webhook.EventFilter) (*follower,
 	if err != nil {
 		return nil, err
 	}
-	return &follower{webhooks: a.webhooks, waits: a.waits, request: c.Request.WithContext(open.ctx), who: who, filter: filter, after: "query/after", openEnded: open}, nil
+	return &follower{webhooks: a.webhooks, waits: a.waits, request: c.Request.WithContext(open.ctx), who: who,
+		filter: filter, after: "query/after", openEnded: open}, nil
 }
 
 // head reports whether only the header is asked for, which waits for nothing.
@@ -63,7 +65,8 @@ func (f *follower) read() ([]card.Event, bool, error) {
 	return es, more, err
 }
 
-// first returns the events that there are already. Until then the request is one that reads, like others.
+// first returns the events that there are already. Until then the request is
+// one that reads, like others.
 func (f *follower) first(gates *gates) ([]card.Event, bool, error) {
 	if err := gates.enter(f.request.Context(), gates.read, f.who.AccountID); err != nil {
 		return nil, false, err
@@ -79,7 +82,8 @@ func (f *follower) watch(w http.ResponseWriter) *tokenWatch {
 	return watch
 }
 
-// mayGoOn returns an error if the request must end: its client has gone, the server is ending, or its token is no longer good.
+// mayGoOn returns an error if the request must end: its client has gone, the
+// server is ending, or its token is no longer good.
 func (f *follower) mayGoOn() error {
 	select {
 	case <-ending(f.request.Context()):
@@ -91,7 +95,8 @@ func (f *follower) mayGoOn() error {
 	}
 }
 
-// await waits until there are events, and returns true; or until so much time has passed. The errors are those of mayGoOn.
+// await waits until there are events, and returns true; or until so much time
+// has passed. The errors are those of mayGoOn.
 func (f *follower) await(longest time.Duration) (bool, error) {
 	found, stop := f.webhooks.AwaitEvents(f.who.AccountID, f.filter)
 	defer stop()
@@ -107,7 +112,8 @@ func (f *follower) await(longest time.Duration) (bool, error) {
 	return false, f.mayGoOn()
 }
 
-// poll waits for events, and returns what there is after so much time. It returns nothing if the server is ending.
+// poll waits for events, and returns what there is after so much time. It
+// returns nothing if the server is ending.
 func (f *follower) poll(w http.ResponseWriter, longest time.Duration) (es []card.Event, more bool, err error) {
 	end, err := f.waits.begin(f.who)
 	if err != nil {
@@ -137,14 +143,16 @@ func unhurried(w http.ResponseWriter, more time.Duration) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(more + writeTimeout))
 }
 
-// eventStream writes events as they happen, until its client has gone. It has a page of them in memory.
+// eventStream writes events as they happen, until its client has gone. It has a
+// page of them in memory.
 type eventStream struct {
 	*follower
 	heartbeat time.Duration
 }
 
-// VisitListEventsResponse writes server-sent events. An error before the first byte becomes a problem document; later ones end the stream,
-// after which a client connects again and goes on after the last event that it has seen.
+// VisitListEventsResponse writes server-sent events. An error before the first
+// byte becomes a problem document; later ones end the stream, after which a
+// client connects again and goes on after the last event that it has seen.
 func (s eventStream) VisitListEventsResponse(w http.ResponseWriter) error {
 	end, err := s.waits.begin(s.who)
 	if err != nil {
@@ -229,7 +237,8 @@ func sentEvent(e card.Event) []byte {
 	return text.Bytes()
 }
 
-// wantsStream reports whether a client would rather have server-sent events than JSON. It must ask for them by name.
+// wantsStream reports whether a client would rather have server-sent events
+// than JSON. It must ask for them by name.
 func wantsStream(accept []string) bool {
 	var stream, list float64
 	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {

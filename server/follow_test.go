@@ -112,21 +112,26 @@ func (s *stream) next() []string {
 func (s *stream) begun() *stream {
 	s.t.Helper()
 	equal(s.t, "status", s.res.StatusCode, http.StatusOK)
-	equal(s.t, "headers", []string{s.res.Header.Get("Content-Type"), s.res.Header.Get("X-Accel-Buffering"), s.res.Header.Get("Cache-Control"),
-		s.res.Header.Get("Content-Length"), s.res.Header.Get("Content-Encoding")}, []string{"text/event-stream", "no", "no-store", "", ""})
+	equal(s.t, "headers",
+		[]string{s.res.Header.Get("Content-Type"), s.res.Header.Get("X-Accel-Buffering"), s.res.Header.Get("Cache-Control"),
+			s.res.Header.Get("Content-Length"), s.res.Header.Get("Content-Encoding")},
+		[]string{"text/event-stream", "no", "no-store", "", ""})
 	equal(s.t, "first block", s.next(), []string{"retry: 3000"})
 	return s
 }
 
-// wants fails the test unless the next block but heartbeats is this event, in the form that the list has.
+// wants fails the test unless the next block but heartbeats is this event, in
+// the form that the list has.
 func (s *stream) wants(token string, e card.Event) {
 	s.t.Helper()
-	listed := bodyOf[[]json.RawMessage](s.t, s.d.send(s.t, http.MethodGet, fmt.Sprintf("/api/events?limit=1&after=%d", e.Seq-1), token, ""))
+	listed := bodyOf[[]json.RawMessage](s.t,
+		s.d.send(s.t, http.MethodGet, fmt.Sprintf("/api/events?limit=1&after=%d", e.Seq-1), token, ""))
 	got := s.next()
 	for len(got) == 1 && got[0] == ":" {
 		got = s.next()
 	}
-	equal(s.t, "event", got, []string{fmt.Sprintf("id: %d", e.Seq), "event: " + string(e.Type), "data: " + string(listed[0])})
+	equal(s.t, "event", got,
+		[]string{fmt.Sprintf("id: %d", e.Seq), "event: " + string(e.Type), "data: " + string(listed[0])})
 }
 
 func TestWait_AnswersAsSoonAsThereIsAnEvent(t *testing.T) {
@@ -138,7 +143,8 @@ func TestWait_AnswersAsSoonAsThereIsAnEvent(t *testing.T) {
 		first := d.ask(t, "/api/events?wait=60", token)
 		other := d.ask(t, "/api/events?wait=2&card="+uuid.Must(uuid.NewV7()).String(), token)
 		happened := d.happen(t, account, card.EventDetected)
-		equal(t, "events", bodyOf[[]struct{ ID uuid.UUID }](t, d.awaited(t, first).want(t, http.StatusOK))[0].ID, happened[0].ID)
+		equal(t, "events", bodyOf[[]struct{ ID uuid.UUID }](t, d.awaited(t, first).want(t, http.StatusOK))[0].ID,
+			happened[0].ID)
 		d.send(t, http.MethodGet, "/api/events?wait=60", token, "").want(t, http.StatusOK) // does not wait for what is there
 		second := d.ask(t, "/api/events?wait=60&after=1&card="+of.String(), token)
 		d.happen(t, account, card.EventWebhookDisabled, card.EventUnderpaid)
@@ -150,13 +156,15 @@ func TestWait_AnswersAsSoonAsThereIsAnEvent(t *testing.T) {
 	})
 }
 
-// The end of the wait does not depend on anybody who looks for events: what is there then is read.
+// The end of the wait does not depend on anybody who looks for events: what is
+// there then is read.
 func TestWait_AnswersWhatThereIsInTheEnd(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token, account := d.owner(t)
 	d.cardOf(t, account)
-	equal(t, "without an event", d.send(t, http.MethodGet, "/api/events?wait=1", token, "").want(t, http.StatusOK).body, "[]\n")
+	equal(t, "without an event", d.send(t, http.MethodGet, "/api/events?wait=1", token, "").want(t, http.StatusOK).body,
+		"[]\n")
 	answered := d.ask(t, "/api/events?wait=2", token)
 	d.happen(t, account, card.EventDetected, card.EventGenerated)
 	if n := len(bodyOf[[]any](t, (<-answered).want(t, http.StatusOK))); n != 2 {
@@ -177,15 +185,19 @@ func TestEvents_PagesOfOneCardLeadToTheNext(t *testing.T) {
 	}), 3)
 	equal(t, "events", seqs, []int64{1, 3, 4})
 	d.send(t, http.MethodGet, "/api/events?card="+d.cardOf(t, account).String(), d.token(t), "").want(t, http.StatusOK)
-	stranger := d.send(t, http.MethodGet, "/api/events?card="+d.cardOf(t, account).String(), d.token(t), "").want(t, http.StatusOK)
+	stranger := d.send(t, http.MethodGet, "/api/events?card="+d.cardOf(t, account).String(), d.token(t), "").want(t,
+		http.StatusOK)
 	equal(t, "another account's", stranger.body, "[]\n")
-	for query, pointer := range map[string]string{"?wait=61": "query/wait", "?wait=-1": "query/wait", "?wait=x": "query/wait", "?card=1": "query/card",
+	for query, pointer := range map[string]string{"?wait=61": "query/wait", "?wait=-1": "query/wait",
+		"?wait=x": "query/wait", "?card=1": "query/card",
 		"?after=99&wait=60": "query/after"} {
 		d.send(t, http.MethodGet, "/api/events"+query, token, "").invalid(t, pointer)
 	}
 	d.send(t, http.MethodGet, "/api/events?after=1", token, "", "Last-Event-ID", "99").invalid(t, "header/Last-Event-ID")
-	d.send(t, http.MethodGet, "/api/events", token, "", "Last-Event-ID", "x", "Accept", "text/event-stream").invalid(t, "header/Last-Event-ID")
-	d.send(t, http.MethodGet, "/api/events", token, "", "Last-Event-ID", "99", "Accept", "text/event-stream").invalid(t, "header/Last-Event-ID")
+	d.send(t, http.MethodGet, "/api/events", token, "", "Last-Event-ID", "x", "Accept", "text/event-stream").invalid(t,
+		"header/Last-Event-ID")
+	d.send(t, http.MethodGet, "/api/events", token, "", "Last-Event-ID", "99", "Accept", "text/event-stream").invalid(t,
+		"header/Last-Event-ID")
 }
 
 func TestEventStream_SendsEachEventAsItHappens(t *testing.T) {
@@ -203,7 +215,8 @@ func TestEventStream_SendsEachEventAsItHappens(t *testing.T) {
 				s.wants(token, e)
 			}
 		}
-		equal(t, "idle", d.open(t, proxy, "?after=4&card="+uuid.Must(uuid.NewV7()).String(), token).begun().next(), []string{":"})
+		equal(t, "idle", d.open(t, proxy, "?after=4&card="+uuid.Must(uuid.NewV7()).String(), token).begun().next(),
+			[]string{":"})
 		again := d.open(t, proxy, "?after=1&card="+of.String(), token, "Last-Event-ID", "3").begun()
 		again.wants(token, all[3])
 		again.wants(token, all[4])
@@ -226,11 +239,14 @@ func TestEventStream_IsSentOnlyToWhomAsksForIt(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
-	for _, accept := range []string{absent, "*/*", "application/json", "text/*", "application/json, text/event-stream", "text/event-stream;q=0",
+	for _, accept := range []string{absent, "*/*", "application/json", "text/*", "application/json, text/event-stream",
+		"text/event-stream;q=0",
 		"text/event-stream;q=0.5, application/json", "text/event-streams", ";"} {
-		equal(t, accept, d.send(t, http.MethodGet, "/api/events", token, "", "Accept", accept).want(t, http.StatusOK).body, "[]\n")
+		equal(t, accept, d.send(t, http.MethodGet, "/api/events", token, "", "Accept", accept).want(t, http.StatusOK).body,
+			"[]\n")
 	}
-	for _, accept := range []string{"text/event-stream", "text/event-stream, */*", "Text/Event-Stream;q=0.9, application/json;q=0.8"} {
+	for _, accept := range []string{"text/event-stream", "text/event-stream, */*",
+		"Text/Event-Stream;q=0.9, application/json;q=0.8"} {
 		d.open(t, d.web.URL, "", token, "Accept", accept).begun()
 	}
 }
@@ -257,7 +273,8 @@ func TestEventStream_SlowReadersAreCutOff(t *testing.T) {
 	s := d.open(t, "http://"+l.Addr().String(), "", token).begun()
 	conn := dial(t, l.Addr().String())
 	need(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
-	_, err = fmt.Fprintf(conn, "GET /api/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nAuthorization: Bearer %s\r\n\r\n", token)
+	_, err = fmt.Fprintf(conn,
+		"GET /api/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nAuthorization: Bearer %s\r\n\r\n", token)
 	need(t, err)
 	for seq := range many {
 		lines, err := s.block()
@@ -266,7 +283,8 @@ func TestEventStream_SlowReadersAreCutOff(t *testing.T) {
 			t.Fatalf("event %q, want %q", lines[0], want)
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(d.log.String(), `"client_gone":true`); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(d.log.String(),
+		`"client_gone":true`); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("a reader that stalls is not cut off")
 		}
@@ -286,17 +304,20 @@ func TestWait_ThereAreOnlySoMany(t *testing.T) {
 		t.Helper()
 		a.refused(t, http.StatusTooManyRequests, "quota_exceeded")
 		first := func(name string) string { one, _, _ := strings.Cut(a.header.Get(name), ","); return one }
-		equal(t, "headers", []string{first("Retry-After"), first("RateLimit-Policy"), first("RateLimit")}, []string{"5", policy, left})
+		equal(t, "headers", []string{first("Retry-After"), first("RateLimit-Policy"), first("RateLimit")},
+			[]string{"5", policy, left})
 	}
 	refused(d.send(t, http.MethodGet, "/api/events?wait=60", token, ""), `"waits-of-token";q=16`, `"waits-of-token";r=0`)
-	refused(d.send(t, http.MethodGet, "/api/events", token, "", "Accept", "text/event-stream"), `"waits-of-token";q=16`, `"waits-of-token";r=0`)
+	refused(d.send(t, http.MethodGet, "/api/events", token, "", "Accept", "text/event-stream"), `"waits-of-token";q=16`,
+		`"waits-of-token";r=0`)
 	d.send(t, http.MethodGet, "/api/events", token, "").want(t, http.StatusOK)
 	for len(open) < waitsAtOnce-1 { // the last place is reserved
 		if len(open)%waitsPerToken == 0 {
 			_, token = d.tokenOf(t, account, 0)
 		}
 		if len(open)%waitsPerAccount == 0 {
-			refused(d.send(t, http.MethodGet, "/api/events?wait=60", token, ""), `"waits-of-account";q=128`, `"waits-of-account";r=0`)
+			refused(d.send(t, http.MethodGet, "/api/events?wait=60", token, ""), `"waits-of-account";q=128`,
+				`"waits-of-account";r=0`)
 			account = d.account(t)
 			_, token = d.tokenOf(t, account, 0)
 		}
@@ -308,14 +329,16 @@ func TestWait_ThereAreOnlySoMany(t *testing.T) {
 	token = d.token(t)
 	refused(d.send(t, http.MethodGet, "/api/events?wait=60", token, ""), `"waits";q=500`, `"waits";r=0`)
 	need(t, open[0].res.Body.Close())
-	for deadline := time.Now().Add(30 * time.Second); d.send(t, http.MethodGet, "/api/events?wait=1", token, "").status != http.StatusOK; {
+	for deadline := time.Now().Add(30 * time.Second); d.send(t, http.MethodGet, "/api/events?wait=1", token,
+		"").status != http.StatusOK; {
 		if time.Now().After(deadline) {
 			t.Fatal("a client that has gone keeps its place")
 		}
 	}
 }
 
-// Who waits is in nobody's way, and in particular holds no connection of the database: it has eight.
+// Who waits is in nobody's way, and in particular holds no connection of the
+// database: it has eight.
 func TestWait_HoldsNoConnectionOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -392,7 +415,8 @@ func TestWait_EndsWhenTheServerEnds(t *testing.T) {
 	}
 }
 
-// The deadlines of a connection, which here are a hundredth of what they are, do not cut a wait or a stream.
+// The deadlines of a connection, which here are a hundredth of what they are,
+// do not cut a wait or a stream.
 func TestWait_OutlastsTheDeadlinesOfOtherRequests(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -405,7 +429,8 @@ func TestWait_OutlastsTheDeadlinesOfOtherRequests(t *testing.T) {
 	s.wants(token, d.happen(t, account, card.EventDetected)[0])
 }
 
-// A stream that can't read the feed ends, so that its client connects again. Before it has begun, it is refused.
+// A stream that can't read the feed ends, so that its client connects again.
+// Before it has begun, it is refused.
 func TestEventStream_EndsWhenTheFeedCantBeRead(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -420,5 +445,6 @@ func TestEventStream_EndsWhenTheFeedCantBeRead(t *testing.T) {
 	if errors.Is(err, io.EOF) {
 		return
 	}
-	d.send(t, http.MethodGet, "/api/events", token, "", "Accept", "text/event-stream").refused(t, http.StatusServiceUnavailable, "unavailable")
+	d.send(t, http.MethodGet, "/api/events", token, "", "Accept", "text/event-stream").refused(t,
+		http.StatusServiceUnavailable, "unavailable")
 }

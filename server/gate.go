@@ -11,25 +11,35 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// A request that finds all places taken waits for one, in a line that is a few times as long as there are places. While nobody has waited for
-// long, it waits as long as a burst may last; once there has been a line for that long, only as long as scheduling takes.
+// A request that finds all places taken waits for one, in a line that is a few
+// times as long as there are places. While nobody has waited for long, it waits
+// as long as a burst may last; once there has been a line for that long, only
+// as long as scheduling takes.
 const (
 	burstPatience    = 100 * time.Millisecond
 	standingPatience = 10 * time.Millisecond
 	linePerPlace     = 4
 )
 
-// gate lets only so many requests work at the same time, and refuses early what it can't let in soon.
+// gate lets only so many requests work at the same time, and refuses early what
+// it can't let in soon.
 //
-// Whatever there is too much of waits somewhere: without a gate in the driver's line for a connection, which has no end and no order, until
-// the deadline of the request. By then its client has given up and sends it again, so that the service is busy with answers that nobody reads.
-// A gate keeps at work what the database can use: whoever is let in finds at most so many ahead, so that it takes about as long whatever
-// else comes. The line in front of it absorbs bursts and is short, by the rule of controlled delay that CoDel has for packets: a line that does
-// not go away within the time of a burst is no burst, and longer waiting would not help anybody. The number of places is all there is to
-// choose; nothing is measured that an idle service, a slow statement or a cold start could mislead.
+// Whatever there is too much of waits somewhere: without a gate in the driver's
+// line for a connection, which has no end and no order, until the deadline of
+// the request. By then its client has given up and sends it again, so that the
+// service is busy with answers that nobody reads. A gate keeps at work what the
+// database can use: whoever is let in finds at most so many ahead, so that it
+// takes about as long whatever else comes. The line in front of it absorbs
+// bursts and is short, by the rule of controlled delay that CoDel has for
+// packets: a line that does not go away within the time of a burst is no burst,
+// and longer waiting would not help anybody. The number of places is all there
+// is to choose; nothing is measured that an idle service, a slow statement or a
+// cold start could mislead.
 //
-// Of those in line, the first of the account comes next that has the fewest requests at work. In a line that is full, the last of the account
-// that has the most there makes room for one that has fewer. So one account can keep others waiting for no more than the next place.
+// Of those in line, the first of the account comes next that has the fewest
+// requests at work. In a line that is full, the last of the account that has
+// the most there makes room for one that has fewer. So one account can keep
+// others waiting for no more than the next place.
 //
 // An account that has nothing at work does not even wait for that: no account
 // takes more than its share of the places, and the last one is kept for an
@@ -54,11 +64,13 @@ type waiting struct {
 
 // newGate returns a gate. One account takes up to each of its places.
 func newGate(kind string, places, each int) *gate {
-	return &gate{kind: kind, places: places, working: limit.NewShares(places, each), patience: burstPatience, inLine: map[uuid.UUID]int{}}
+	return &gate{kind: kind, places: places, working: limit.NewShares(places, each), patience: burstPatience,
+		inLine: map[uuid.UUID]int{}}
 }
 
-// enter takes a place for a request of an account, which the caller must give back by leave. It returns false if there was none in time, or if
-// ctx ended before.
+// enter takes a place for a request of an account, which the caller must give
+// back by leave. It returns false if there was none in time, or if ctx ended
+// before.
 func (g *gate) enter(ctx context.Context, account uuid.UUID) bool {
 	g.mu.Lock()
 	if g.working.Acquire(account) { // then no request in line could have had the place
@@ -102,7 +114,8 @@ func (g *gate) await(ctx context.Context, w *waiting, patience time.Duration) bo
 	return false
 }
 
-// leave releases the place of an account. If a request in line may have it, the place is passed on.
+// leave releases the place of an account. If a request in line may have it, the
+// place is passed on.
 func (g *gate) leave(account uuid.UUID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -121,7 +134,8 @@ func (g *gate) leave(account uuid.UUID) {
 	}
 }
 
-// displace refuses a request in line to make room for one of an account, and reports whether there was one to refuse.
+// displace refuses a request in line to make room for one of an account, and
+// reports whether there was one to refuse.
 func (g *gate) displace(account uuid.UUID) bool {
 	last := 0
 	for i, w := range g.line {

@@ -27,7 +27,8 @@ func newCrowd(t *testing.T, places int) *crowd {
 	return &crowd{t: t, gate: newGate("test", places, places), refused: map[int]time.Duration{}}
 }
 
-// come has a request of somebody's come, and returns when it works, waits or was refused.
+// come has a request of somebody's come, and returns when it works, waits or
+// was refused.
 func (c *crowd) come(ctx context.Context, who int) { c.comeOf(ctx, loud, who) }
 
 // comeOf has one of an account come.
@@ -87,7 +88,8 @@ func TestGate_LetsInAsManyAsHavePlacesAndTheOthersInTheirOrder(t *testing.T) {
 	})
 }
 
-// One account has taken every place, and the line is full of its requests. Another's come next, before those that came first.
+// One account has taken every place, and the line is full of its requests.
+// Another's come next, before those that came first.
 func TestGate_AFloodOfOneAccountKeepsOthersWaitingForNoMoreThanAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 2)
@@ -132,7 +134,8 @@ func TestGate_ShareUsedUp_OtherAccountsEnterAtOnce(t *testing.T) {
 	})
 }
 
-// However many come at once, those that wait are four times as many as work, and the others are told at once.
+// However many come at once, those that wait are four times as many as work,
+// and the others are told at once.
 func TestGate_TheLineIsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 2)
@@ -150,7 +153,8 @@ func TestGate_TheLineIsShort(t *testing.T) {
 	})
 }
 
-// A burst may wait; a line that stands longer than a burst is moved on, so that whoever is let in has not waited for long.
+// A burst may wait; a line that stands longer than a burst is moved on, so that
+// whoever is let in has not waited for long.
 func TestGate_AStandingLineWaitsShorter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 2)
@@ -197,7 +201,8 @@ func TestGate_WhoHasGoneHoldsNoPlace(t *testing.T) {
 	})
 }
 
-// What ends its waiting at the moment at which it is let in has a place, or nobody has.
+// What ends its waiting at the moment at which it is let in has a place, or
+// nobody has.
 func TestGate_NoPlaceIsLost(t *testing.T) {
 	g := newGate("test", 4, 4)
 	var all sync.WaitGroup

@@ -20,7 +20,8 @@ type operation struct {
 
 // valid makes a request that the contract allows.
 func (g *generator) valid(o operation) *generated {
-	r := &generated{operation: o, path: o.template, query: url.Values{}, headers: map[string]string{}, token: g.hooks.token}
+	r := &generated{operation: o, path: o.template, query: url.Values{}, headers: map[string]string{},
+		token: g.hooks.token}
 	for _, ref := range o.Parameters {
 		p := ref.Value
 		if !p.Required && g.IntN(2) == 0 {
@@ -35,7 +36,8 @@ func (g *generator) valid(o operation) *generated {
 		case "header":
 			r.headers[p.Name] = value
 		}
-		// A cursor is not for clients to make, and a number may be ahead of the newest event.
+		// A cursor is not for clients to make, and a number may be ahead of the
+		// newest event.
 		r.refusable = r.refusable || p.Name == "cursor" || p.Name == "after" || p.Name == "Last-Event-ID"
 	}
 	if o.RequestBody != nil && (o.RequestBody.Value.Required || g.IntN(4) > 0) {
@@ -145,7 +147,8 @@ func (g *generator) words(longest int) string {
 	return string(text)
 }
 
-// breakIt breaks a request in one way, and returns the statuses that it may then be answered with.
+// breakIt breaks a request in one way, and returns the statuses that it may
+// then be answered with.
 func (g *generator) breakIt(r *generated) string {
 	for {
 		b := breakages[g.IntN(len(breakages))]
@@ -158,7 +161,8 @@ func (g *generator) breakIt(r *generated) string {
 
 const malformed, invalid = "400", "422"
 
-// breakages return what a broken request is answered with, or "" if the request can't be broken so.
+// breakages return what a broken request is answered with, or "" if the request
+// can't be broken so.
 var breakages = []struct {
 	name string
 	do   func(*generator, *generated) string
@@ -172,7 +176,10 @@ var breakages = []struct {
 	}},
 	{"a method that is not there", func(_ *generator, r *generated) string { r.method = "PUT"; return "405" }},
 	{"a path that is not there", func(_ *generator, r *generated) string { r.path += "/more/of/it"; return "404" }},
-	{"an unknown parameter", func(g *generator, r *generated) string { r.query.Set("x"+fmt.Sprint(g.IntN(99)), "1"); return invalid }},
+	{"an unknown parameter", func(g *generator, r *generated) string {
+		r.query.Set("x"+fmt.Sprint(g.IntN(99)), "1")
+		return invalid
+	}},
 	{"a parameter twice", func(g *generator, r *generated) string {
 		for _, name := range slices.Sorted(maps.Keys(r.query)) {
 			r.query.Add(name, r.query.Get(name))
@@ -208,7 +215,8 @@ var breakages = []struct {
 		steps := strings.Split(r.path, "/")
 		for i, step := range strings.Split(r.template, "/") {
 			if strings.HasPrefix(step, "{") {
-				steps[i] = g.oneOf("x", "1", "%00", "%ff", "00000000-0000-0000-0000-00000000000g", strings.Repeat("a", 300), "%7B%7D", "'--")
+				steps[i] = g.oneOf("x", "1", "%00", "%ff", "00000000-0000-0000-0000-00000000000g", strings.Repeat("a", 300),
+					"%7B%7D", "'--")
 				r.path = strings.Join(steps, "/")
 				return invalid
 			}
@@ -241,7 +249,8 @@ var breakages = []struct {
 		if r.body == nil {
 			return ""
 		}
-		r.text = g.oneOf("{\"x\":\"\xff\"}", "{\"x\":\"\xed\xa0\x80\"}", `{"x":"\ud800"}`, "\xef\xbb\xbf{}", "{\"x\xc0\x80\":1}")
+		r.text = g.oneOf("{\"x\":\"\xff\"}", "{\"x\":\"\xed\xa0\x80\"}", `{"x":"\ud800"}`, "\xef\xbb\xbf{}",
+			"{\"x\xc0\x80\":1}")
 		return malformed
 	}},
 	{"something after the body", func(g *generator, r *generated) string {
@@ -278,9 +287,12 @@ var breakages = []struct {
 		return invalid
 	}},
 	{"a value out of its bounds", func(g *generator, r *generated) string {
-		bad := map[string]any{"usd_amount": g.oneOf("49.99", "750.01", "50.001", "1e2", "-50", "", " 50", "0", "999999999"), "currency": g.oneOf("", "bitcoin", strings.Repeat("m", 33), "\x00"),
-			"reference": strings.Repeat("r", 201), "metadata": map[string]any{"": "x"}, "url": g.oneOf("", "x", "http://shop.example.com/", "https://a b/"), "types": []any{"card.stolen"},
-			"description": strings.Repeat("d", 257), "amount": g.oneOf("", "-1", "1e3", "0.0000000000001", "x"), "confirmations": 1001, "type": "card.stolen", "refund_address": "4AdUnd"}
+		bad := map[string]any{"usd_amount": g.oneOf("49.99", "750.01", "50.001", "1e2", "-50", "", " 50", "0", "999999999"),
+			"currency":  g.oneOf("", "bitcoin", strings.Repeat("m", 33), "\x00"),
+			"reference": strings.Repeat("r", 201), "metadata": map[string]any{"": "x"},
+			"url": g.oneOf("", "x", "http://shop.example.com/", "https://a b/"), "types": []any{"card.stolen"},
+			"description": strings.Repeat("d", 257), "amount": g.oneOf("", "-1", "1e3", "0.0000000000001", "x"),
+			"confirmations": 1001, "type": "card.stolen", "refund_address": "4AdUnd"}
 		return g.change(r, func(all map[string]any, name string) {
 			if v, ok := bad[name]; ok {
 				all[name] = v
@@ -293,7 +305,8 @@ var breakages = []struct {
 		if r.body == nil {
 			return ""
 		}
-		r.headers["Content-Type"] = g.oneOf("text/plain", "application/xml", "application/jsonp", "multipart/form-data", "application/x-www-form-urlencoded", "x")
+		r.headers["Content-Type"] = g.oneOf("text/plain", "application/xml", "application/jsonp", "multipart/form-data",
+			"application/x-www-form-urlencoded", "x")
 		return "415"
 	}},
 	{"an encoding", func(g *generator, r *generated) string {
@@ -318,7 +331,8 @@ var breakages = []struct {
 		return malformed + " " + invalid
 	}},
 	{"odd headers", func(g *generator, r *generated) string {
-		r.headers[g.oneOf("Accept", "Accept-Encoding", "Range", "If-Match", "Prefer", "X-Request-Id", "Expect-CT", "Origin", "Forwarded")] = g.oneOf("", "\xff", "*/*;q=x", strings.Repeat("a", 2000), "bytes=0-1", "null")
+		r.headers[g.oneOf("Accept", "Accept-Encoding", "Range", "If-Match", "Prefer", "X-Request-Id", "Expect-CT", "Origin",
+			"Forwarded")] = g.oneOf("", "\xff", "*/*;q=x", strings.Repeat("a", 2000), "bytes=0-1", "null")
 		return "200 201 202 204 304 404 409 422"
 	}},
 	{"HEAD", func(_ *generator, r *generated) string {

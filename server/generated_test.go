@@ -20,15 +20,18 @@ import (
 )
 
 var (
-	generatedRequests = flag.Int("generated-requests", 12_000, "how many requests TestGenerated sends; a sixth with -short")
-	generatedSeed     = flag.Uint64("generated-seed", 0, "where TestGenerated begins; 0 for another place every time")
+	generatedRequests = flag.Int("generated-requests", 12_000,
+		"how many requests TestGenerated sends; a sixth with -short")
+	generatedSeed = flag.Uint64("generated-seed", 0, "where TestGenerated begins; 0 for another place every time")
 )
 
 // internalText is what an answer never tells.
-var internalText = regexp.MustCompile(`(?i)goroutine |panic|runtime error|\bsqlite|\bpq:|\.go:\d|sql:|json: (cannot|unsupported)|strconv\.|/internal/|nil pointer|openapi3|constraint failed`)
+var internalText = regexp.MustCompile(
+	`(?i)goroutine |panic|runtime error|\bsqlite|\bpq:|\.go:\d|sql:|json: (cannot|unsupported)|strconv\.|/internal/|nil pointer|openapi3|constraint failed`)
 
-// Requests are made from the contract, and most of them then broken in one way. Whatever is asked, the contract has the answer; what is
-// well formed is never refused as malformed, and what is broken is refused for it.
+// Requests are made from the contract, and most of them then broken in one way.
+// Whatever is asked, the contract has the answer; what is well formed is never
+// refused as malformed, and what is broken is refused for it.
 func TestGenerated_EveryAnswerIsTheContracts(t *testing.T) {
 	t.Parallel()
 	seed, n := *generatedSeed, *generatedRequests
@@ -55,7 +58,8 @@ func TestGenerated_EveryAnswerIsTheContracts(t *testing.T) {
 		}
 	}
 	unlucky := func(o operation) bool { return g.worked[o.id] == 0 }
-	for i := 0; i < 20 && slices.ContainsFunc(g.operations, unlucky); i++ { // whose requests all named what had been deleted
+	// whose requests all named what had been deleted
+	for i := 0; i < 20 && slices.ContainsFunc(g.operations, unlucky); i++ {
 		g.move(t)
 		for _, o := range g.operations {
 			r := g.valid(o)
@@ -72,7 +76,8 @@ func TestGenerated_EveryAnswerIsTheContracts(t *testing.T) {
 	}
 }
 
-// judge fails the test if the answer is not what such a request gets. send has compared it with the contract.
+// judge fails the test if the answer is not what such a request gets. send has
+// compared it with the contract.
 func (g *generator) judge(t *testing.T, r *generated, want string, a answer) {
 	t.Helper()
 	g.statuses[a.status]++
@@ -94,7 +99,9 @@ func (g *generator) judge(t *testing.T, r *generated, want string, a answer) {
 		fault("a failure")
 	case want != "" && !slices.Contains(strings.Fields(want), fmt.Sprint(a.status)):
 		fault("want " + want)
-	case want == "" && (slices.Contains([]int{400, 401, 403, 405, 408, 413, 415, 429}, a.status) || p.Code == "invalid_request" && !r.refusable):
+	case want == "" &&
+		(slices.Contains([]int{400, 401, 403, 405, 408, 413, 415, 429}, a.status) || p.Code == "invalid_request" &&
+			!r.refusable):
 		fault("and is valid")
 	case want == "" && a.status < 300:
 		g.worked[r.id]++
@@ -131,7 +138,8 @@ func (g *generator) send(t *testing.T, r *generated) answer {
 	return g.serve(t, r.method, target, r.token, r.text, headers...)
 }
 
-// generator makes requests to a deployment, about what is there and what is not.
+// generator makes requests to a deployment, about what is there and what is
+// not.
 type generator struct {
 	*hooks
 	*rand.Rand
@@ -145,7 +153,8 @@ type generator struct {
 }
 
 func newGenerator(t *testing.T, seed uint64) *generator {
-	g := &generator{hooks: deployHooks(t, setup{clock: &clock{}}), Rand: rand.New(rand.NewPCG(seed, 0)), statuses: map[int]int{}, worked: map[string]int{},
+	g := &generator{hooks: deployHooks(t, setup{clock: &clock{}}), Rand: rand.New(rand.NewPCG(seed, 0)),
+		statuses: map[int]int{}, worked: map[string]int{},
 		receiver: "https://shop.example.com/hooks/"}
 	g.readOperations()
 	return g
@@ -161,7 +170,8 @@ func (g *generator) readOperations() {
 	slices.SortFunc(g.operations, func(a, b operation) int { return strings.Compare(a.id, b.id) })
 }
 
-// move goes on with a new account, which has two cards, a webhook and an event of which it was told.
+// move goes on with a new account, which has two cards, a webhook and an event
+// of which it was told.
 func (g *generator) move(t *testing.T) {
 	g.hooks.token, g.account = g.owner(t)
 	g.about = map[string][]string{}

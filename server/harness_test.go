@@ -39,12 +39,14 @@ import (
 const testRate = "152.52"
 
 func TestMain(m *testing.M) {
-	// The server under test logs where its test can read it; the rest of the service would only be noise here.
+	// The server under test logs where its test can read it; the rest of the
+	// service would only be noise here.
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	rig.Main(m)
 }
 
-// setup is what one deployment is made of. The zero value is a sandbox on SQLite.
+// setup is what one deployment is made of. The zero value is a sandbox on
+// SQLite.
 type setup struct {
 	database   string                    // Defaults to a new SQLite file.
 	keys       string                    // Defaults to a new key file.
@@ -69,7 +71,8 @@ type setup struct {
 	meter      server.Meter
 }
 
-// deployment is a running service. All its parts are the real ones; it moves on by requests, never by itself.
+// deployment is a running service. All its parts are the real ones; it moves on
+// by requests, never by itself.
 type deployment struct {
 	setup
 	store    *store.Store
@@ -137,10 +140,12 @@ func deploy(t testing.TB, s setup) *deployment {
 	need(t, err)
 	need(t, d.accounts.CheckKeys(ctx))
 	quiet := slog.New(slog.DiscardHandler)
-	d.watcher, err = settle.New(db, s.rates, simulated, settle.Wake{Pass: func() {}, Orders: func() {}, Issuer: func() {}, Sender: func() {}}, quiet,
+	d.watcher, err = settle.New(db, s.rates, simulated,
+		settle.Wake{Pass: func() {}, Orders: func() {}, Issuer: func() {}, Sender: func() {}}, quiet,
 		settle.Config{PoolSize: s.pool, FillBatch: s.pool, LeaseTTL: time.Minute, Now: s.clock.now})
 	need(t, err)
-	issuing, err := issue.New(db, keys, issue.Wake{}, quiet, issue.Config{Routes: issue.Only(supplier.NewSandbox("sandbox", s.supplies, s.clock.now)), Now: s.clock.now})
+	issuing, err := issue.New(db, keys, issue.Wake{}, quiet,
+		issue.Config{Routes: issue.Only(supplier.NewSandbox("sandbox", s.supplies, s.clock.now)), Now: s.clock.now})
 	need(t, err)
 	d.work = func() {
 		// What goes wrong here shows in the card, which is then not paid.
@@ -164,7 +169,8 @@ func deploy(t testing.TB, s setup) *deployment {
 		counting.Now = s.clock.now
 	}
 	d.requests = limit.New(db, counting)
-	config := server.Config{Meter: s.meter, Orders: d.orders, Accounts: d.accounts, Webhooks: d.webhooks, Log: slog.New(slog.NewJSONHandler(d.log, nil)), Checks: checksOf(s.checks),
+	config := server.Config{Meter: s.meter, Orders: d.orders, Accounts: d.accounts, Webhooks: d.webhooks,
+		Log: slog.New(slog.NewJSONHandler(d.log, nil)), Checks: checksOf(s.checks),
 		Limits: d.requests, Proxies: s.proxies, Heartbeat: s.heartbeat,
 		Origins: s.origins, PublicURL: s.publicURL, Docs: s.docs}
 	if s.noService {
@@ -190,7 +196,8 @@ var databases = rig.Databases{Migrate: func(url string) error {
 	return err
 }}
 
-// stop ends the deployment in order, so that another may go on with its database.
+// stop ends the deployment in order, so that another may go on with its
+// database.
 func (d *deployment) stop() {
 	d.stopOnce.Do(func() {
 		if d.web != nil {
@@ -212,7 +219,8 @@ func (d *deployment) restart(t testing.TB) *deployment {
 	return deploy(t, s)
 }
 
-// replica is another process beside this one. It has seen this one attest that the database has not gone back.
+// replica is another process beside this one. It has seen this one attest that
+// the database has not gone back.
 func (d *deployment) replica(t testing.TB) *deployment {
 	t.Helper()
 	s := d.setup
@@ -238,10 +246,12 @@ func (d *deployment) account(t testing.TB) string {
 	return name
 }
 
-// tokenOf makes another token of an account, which lives for ttl or, if that is 0, for ever.
+// tokenOf makes another token of an account, which lives for ttl or, if that is
+// 0, for ever.
 func (d *deployment) tokenOf(t testing.TB, owner string, ttl time.Duration) (uuid.UUID, string) {
 	t.Helper()
-	token, text, err := d.accounts.CreateToken(t.Context(), owner, account.TokenRequest{Name: "test", Scopes: account.AllScopes, TTL: ttl})
+	token, text, err := d.accounts.CreateToken(t.Context(), owner,
+		account.TokenRequest{Name: "test", Scopes: account.AllScopes, TTL: ttl})
 	need(t, err)
 	return token.ID, text.Reveal()
 }
@@ -253,15 +263,18 @@ func (d *deployment) token(t testing.TB) string {
 	return token
 }
 
-// client returns a client that tries once, and whose every answer is held against the contract.
+// client returns a client that tries once, and whose every answer is held
+// against the contract.
 func (d *deployment) client(t testing.TB, token string) *client.Client {
 	t.Helper()
-	c, err := client.New(d.web.URL, token, client.WithHTTPClient(&http.Client{Transport: checked{t, d.web.Client().Transport}}), client.WithRetry(1, 0))
+	c, err := client.New(d.web.URL, token,
+		client.WithHTTPClient(&http.Client{Transport: checked{t, d.web.Client().Transport}}), client.WithRetry(1, 0))
 	need(t, err)
 	return c
 }
 
-// create asks for a card of a new account, and returns a client of that account with it.
+// create asks for a card of a new account, and returns a client of that account
+// with it.
 func (d *deployment) create(t testing.TB, usd string) (*client.Client, *client.Card) {
 	t.Helper()
 	c := d.client(t, d.token(t))

@@ -6,7 +6,8 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// alsoHead registers HEAD wherever GET is registered (RFC 9110, section 9.3.2). The same handlers run, and net/http drops the body.
+// alsoHead registers HEAD wherever GET is registered (RFC 9110, section 9.3.2).
+// The same handlers run, and net/http drops the body.
 type alsoHead struct{ gin.IRouter }
 
 // GET registers handlers for GET and HEAD.
@@ -15,7 +16,8 @@ func (r alsoHead) GET(path string, handlers ...gin.HandlerFunc) gin.IRoutes {
 	return r.IRouter.GET(path, handlers...)
 }
 
-// methodOf returns the method under which the contract describes a request: it does not repeat for HEAD what it says of GET.
+// methodOf returns the method under which the contract describes a request: it
+// does not repeat for HEAD what it says of GET.
 func methodOf(r *http.Request) string {
 	if r.Method == http.MethodHead {
 		return http.MethodGet

@@ -13,12 +13,16 @@ func TestHead_SaysWhatGetSays(t *testing.T) {
 	token := d.token(t)
 	made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t, http.StatusCreated)
 	hook := d.send(t, http.MethodPost, "/api/webhooks", token, hookURL)
-	paths := append([]string{"/api/cards?limit=1", "/api/cards/none", "/api/none", made.header.Get("Location"), hook.header.Get("Location")}, outsideContract...)
+	paths := append(
+		[]string{"/api/cards?limit=1", "/api/cards/none", "/api/none", made.header.Get("Location"),
+			hook.header.Get("Location")}, outsideContract...)
 	operations := 0
 	for template, item := range contract().Paths.Map() {
 		if item.Get != nil {
 			operations++
-			paths = append(paths, strings.NewReplacer("{uuid}", "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88", "{webhook_id}", "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88").Replace(template))
+			paths = append(paths,
+				strings.NewReplacer("{uuid}", "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88", "{webhook_id}",
+					"019aa1c9-f868-7cef-8e4e-9b1c97fb1d88").Replace(template))
 		}
 	}
 	if operations < 7 {

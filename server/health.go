@@ -15,17 +15,20 @@ import (
 // Check is something that readiness depends on.
 type Check struct {
 	Name string
-	// Coin is the code of the only currency that is affected while the check fails. Defaults to none: the whole service is affected.
+	// Coin is the code of the only currency that is affected while the check
+	// fails. Defaults to none: the whole service is affected.
 	Coin string
-	// Warning means that the process stays ready while the check fails. Readiness
-	// then names the check and its reason under warnings.
+	// Warning means that the process stays ready while the check fails.
+	// Readiness then names the check and its reason under warnings.
 	Warning bool
-	// Ask returns an error if the check fails. Its reason is shown to anybody if it is a card.Unready.
+	// Ask returns an error if the check fails. Its reason is shown to anybody
+	// if it is a card.Unready.
 	Ask func(context.Context) error
 }
 
-// health serves liveness, which depends on nothing else, and readiness. Anybody may ask, as often as they like: the checks, which ask the
-// database, are made for all who ask at the same time.
+// health serves liveness, which depends on nothing else, and readiness. Anybody
+// may ask, as often as they like: the checks, which ask the database, are made
+// for all who ask at the same time.
 type health struct {
 	checks []Check
 	looks  singleflight.Group
@@ -57,8 +60,9 @@ func (h *health) ready(c *gin.Context) {
 	c.JSON(status, is.response)
 }
 
-// look lists the checks that fail. It gives a reason only if anybody may see it (card.Unready); the rest is in the operator's log.
-// The process is ready as long as one coin is: only orders to pay with the others are refused.
+// look lists the checks that fail. It gives a reason only if anybody may see it
+// (card.Unready); the rest is in the operator's log. The process is ready as
+// long as one coin is: only orders to pay with the others are refused.
 func (h *health) look(ctx context.Context) readiness {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

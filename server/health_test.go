@@ -22,7 +22,9 @@ import (
 
 func TestLivez_DependsOnNothing(t *testing.T) {
 	t.Parallel()
-	d := deploy(t, setup{checks: map[string]func(context.Context) error{"database": func(context.Context) error { return errors.New("down") }}})
+	d := deploy(t,
+		setup{checks: map[string]func(context.Context) error{
+			"database": func(context.Context) error { return errors.New("down") }}})
 	need(t, d.store.Close())
 	a := d.send(t, http.MethodGet, "/livez", "", "").want(t, http.StatusOK)
 	equal(t, "body", a.body, `{"status":"ok"}`)
@@ -39,12 +41,15 @@ func TestReadyz_NamesWhatFailsAndWhyOnlyAsFarAsAnybodyMayKnow(t *testing.T) {
 		body   string
 	}{
 		{"nothing to check", nil, http.StatusOK, `{"status":"ready"}`},
-		{"all well", map[string]func(context.Context) error{"database": well, "watch monero": well}, http.StatusOK, `{"status":"ready"}`},
-		{"one fails", map[string]func(context.Context) error{"database": well, "watch monero": ill}, http.StatusServiceUnavailable,
+		{"all well", map[string]func(context.Context) error{
+			"database": well, "watch monero": well}, http.StatusOK, `{"status":"ready"}`},
+		{"one fails", map[string]func(context.Context) error{
+			"database": well, "watch monero": ill}, http.StatusServiceUnavailable,
 			`{"failing":["watch monero"],"status":"not ready"}`},
 		{"one says why", map[string]func(context.Context) error{"rates": func(context.Context) error {
 			return fmt.Errorf("%w: %w", card.Unready("monero: 1 of 2 sources"), errors.New("dial 10.0.0.1"))
-		}}, http.StatusServiceUnavailable, `{"failing":["rates"],"reasons":{"rates":"monero: 1 of 2 sources"},"status":"not ready"}`},
+		}}, http.StatusServiceUnavailable,
+			`{"failing":["rates"],"reasons":{"rates":"monero: 1 of 2 sources"},"status":"not ready"}`},
 		{"two fail", map[string]func(context.Context) error{"b": ill, "c": well, "a": ill}, http.StatusServiceUnavailable,
 			`{"failing":["a","b"],"status":"not ready"}`},
 	} {
@@ -57,7 +62,8 @@ func TestReadyz_NamesWhatFailsAndWhyOnlyAsFarAsAnybodyMayKnow(t *testing.T) {
 	}
 }
 
-// A coin that is ill is named; the process is ready as long as another one is well.
+// A coin that is ill is named; the process is ready as long as another one is
+// well.
 func TestReadyz_IsReadyWhileOneCoinIsWell(t *testing.T) {
 	t.Parallel()
 	well := func(context.Context) error { return nil }
@@ -73,14 +79,18 @@ func TestReadyz_IsReadyWhileOneCoinIsWell(t *testing.T) {
 			`{"failing":["watch monero"],"reasons":{"watch monero":"node or wallet is not ready"},"status":"ready"}`},
 		{"ill in two ways", well, ill, ill, well, http.StatusOK, `{"failing":["rates monero","watch monero"],` +
 			`"reasons":{"rates monero":"node or wallet is not ready","watch monero":"node or wallet is not ready"},"status":"ready"}`},
-		{"ill in the first way only", well, ill, well, ill, http.StatusServiceUnavailable, `{"failing":["rates monero","watch litecoin"],` +
-			`"reasons":{"rates monero":"node or wallet is not ready","watch litecoin":"node or wallet is not ready"},"status":"not ready"}`},
+		{"ill in the first way only", well, ill, well, ill, http.StatusServiceUnavailable,
+			`{"failing":["rates monero","watch litecoin"],` +
+				`"reasons":{"rates monero":"node or wallet is not ready","watch litecoin":"node or wallet is not ready"},"status":"not ready"}`},
 		{"the database is ill", ill, well, well, well, http.StatusServiceUnavailable,
 			`{"failing":["database"],"reasons":{"database":"node or wallet is not ready"},"status":"not ready"}`},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			handler, err := server.New(server.Config{Checks: []server.Check{{Name: "database", Ask: x.database}, {Name: "rates monero", Coin: "monero", Ask: x.rates},
-				{Name: "watch monero", Coin: "monero", Ask: x.watch}, {Name: "watch litecoin", Coin: "litecoin", Ask: x.another}}})
+			handler, err := server.New(
+				server.Config{
+					Checks: []server.Check{{Name: "database", Ask: x.database}, {Name: "rates monero", Coin: "monero", Ask: x.rates},
+						{Name: "watch monero", Coin: "monero", Ask: x.watch},
+						{Name: "watch litecoin", Coin: "litecoin", Ask: x.another}}})
 			need(t, err)
 			a := (&deployment{handler: handler}).serve(t, http.MethodGet, "/readyz", "", "").want(t, x.status)
 			equal(t, "body", a.body, x.body)
@@ -88,7 +98,8 @@ func TestReadyz_IsReadyWhileOneCoinIsWell(t *testing.T) {
 	}
 }
 
-// A check that hangs must not make the answer hang: whoever asks would take that for the death of the process.
+// A check that hangs must not make the answer hang: whoever asks would take
+// that for the death of the process.
 func TestReadyz_DoesNotWaitForACheckThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +144,9 @@ func TestReadyz_ChecksOnceForAllWhoAsk(t *testing.T) {
 func TestReadyz_FollowsTheDatabase(t *testing.T) {
 	t.Parallel()
 	var d *deployment
-	d = deploy(t, setup{checks: map[string]func(context.Context) error{"database": func(ctx context.Context) error { return d.store.Ping(ctx) }}})
+	d = deploy(t,
+		setup{checks: map[string]func(context.Context) error{
+			"database": func(ctx context.Context) error { return d.store.Ping(ctx) }}})
 	d.send(t, http.MethodGet, "/readyz", "", "").want(t, http.StatusOK)
 	need(t, d.store.Close())
 	a := d.send(t, http.MethodGet, "/readyz", "", "").want(t, http.StatusServiceUnavailable)
@@ -186,7 +199,8 @@ func TestSpec_IsPublishedInTwoFormsThatSayTheSame(t *testing.T) {
 	inYAML := d.send(t, http.MethodGet, "/openapi.yaml", "", "").want(t, http.StatusOK)
 	inJSON := d.send(t, http.MethodGet, "/openapi.json", "", "").want(t, http.StatusOK)
 	equal(t, "published", inYAML.body, string(openapi.YAML))
-	equal(t, "Content-Type", []string{inYAML.header.Get("Content-Type"), inJSON.header.Get("Content-Type")}, []string{"application/yaml", "application/json"})
+	equal(t, "Content-Type", []string{inYAML.header.Get("Content-Type"), inJSON.header.Get("Content-Type")},
+		[]string{"application/yaml", "application/json"})
 
 	want, err := openapi3filter.YamlBodyDecoder(strings.NewReader(inYAML.body), http.Header{}, nil, nil)
 	need(t, err)

@@ -9,7 +9,8 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// A refusal is kept back no longer than somebody waits for it, or the server runs.
+// A refusal is kept back no longer than somebody waits for it, or the server
+// runs.
 func TestHoldBack_EndsWithTheClientOrTheServer(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()

@@ -12,10 +12,12 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// Whoever asks as fast as it is refused is refused a hundred times a second, over however many connections, and keeps nobody else waiting.
+// Whoever asks as fast as it is refused is refused a hundred times a second,
+// over however many connections, and keeps nobody else waiting.
 func TestLimits_WhoGoesOnIsRefusedSlowly(t *testing.T) {
 	t.Parallel()
-	for name, config := range map[string]limit.Config{"a token": {Token: perMinute(1)}, "an address": {Address: perMinute(1)}} {
+	for name, config := range map[string]limit.Config{"a token": {Token: perMinute(1)},
+		"an address": {Address: perMinute(1)}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config.Now = time.Now
@@ -37,7 +39,8 @@ func TestLimits_WhoGoesOnIsRefusedSlowly(t *testing.T) {
 				})
 			}
 			all.Wait()
-			// A hundred at once, a hundred in each second, also in the one after, and what was under way.
+			// A hundred at once, a hundred in each second, also in the one
+			// after, and what was under way.
 			if n := refused.Load(); n < 100 || n > 100+300+32 {
 				t.Errorf("%d refusals", n)
 			}
@@ -57,7 +60,8 @@ func (m *heldMeter) End(operation string, status int, took time.Duration) {
 	m.took = append(m.took, took)
 }
 
-// exhaust has a client refused so often that its next refusal is kept back for a second.
+// exhaust has a client refused so often that its next refusal is kept back for
+// a second.
 func (d *deployment) exhaust(t *testing.T) (token string) {
 	t.Helper()
 	token, account := d.owner(t)

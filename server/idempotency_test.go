@@ -35,7 +35,8 @@ func replayed(t testing.TB, first, again answer) {
 	}
 }
 
-// Whatever happened to the card since: the answer is the first one, byte for byte, and so never holds credentials.
+// Whatever happened to the card since: the answer is the first one, byte for
+// byte, and so never holds credentials.
 func TestIdempotency_ReplayIsByteEqual(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -46,7 +47,8 @@ func TestIdempotency_ReplayIsByteEqual(t *testing.T) {
 		equal(t, "Idempotency-Replayed of the first", first.header.Get("Idempotency-Replayed"), "")
 		pay := func(body string) {
 			t.Helper()
-			d.send(t, http.MethodPost, strings.Replace(first.header.Get("Location"), "/api", "/api/sandbox", 1)+"/payments", token, body).want(t, http.StatusOK)
+			d.send(t, http.MethodPost, strings.Replace(first.header.Get("Location"), "/api", "/api/sandbox", 1)+"/payments",
+				token, body).want(t, http.StatusOK)
 		}
 
 		replayed(t, first, again())
@@ -58,7 +60,8 @@ func TestIdempotency_ReplayIsByteEqual(t *testing.T) {
 		pay(`{"confirmations":3}`)
 		replayed(t, first, again())
 		pay(`{}`)
-		if card := d.send(t, http.MethodGet, first.header.Get("Location"), token, "").body; !strings.Contains(card, `"status":"generated"`) {
+		if card := d.send(t, http.MethodGet, first.header.Get("Location"), token, "").body; !strings.Contains(card,
+			`"status":"generated"`) {
 			t.Fatalf("the card is not generated: %s", card)
 		}
 		replayed(t, first, again())
@@ -68,7 +71,8 @@ func TestIdempotency_ReplayIsByteEqual(t *testing.T) {
 		other := d.send(t, http.MethodPost, "/api/cards", token, orderBody("60"), key, "expires").want(t, http.StatusCreated)
 		d.clock.advance(3 * 60 * 60 * 1e9)
 		d.work()
-		if card := d.send(t, http.MethodGet, other.header.Get("Location"), token, "").body; !strings.Contains(card, `"state":"expired"`) {
+		if card := d.send(t, http.MethodGet, other.header.Get("Location"), token, "").body; !strings.Contains(card,
+			`"state":"expired"`) {
 			t.Fatalf("the card is not expired: %s", card)
 		}
 		replayed(t, other, d.send(t, http.MethodPost, "/api/cards", token, orderBody("60"), key, "expires"))
@@ -134,7 +138,8 @@ func TestIdempotency_KeysBelongToTheAccount(t *testing.T) {
 	replayed(t, first, send(one, "50"))
 }
 
-// A request that failed must be possible to repeat, mended or not, with the same key.
+// A request that failed must be possible to repeat, mended or not, with the
+// same key.
 func TestIdempotency_FailureDoesNotUseUpTheKey(t *testing.T) {
 	t.Parallel()
 	rates := &switchedRates{}
@@ -175,7 +180,8 @@ func TestIdempotency_KeysThatAreNotAllowed(t *testing.T) {
 		visible += string(c)
 	}
 	for name, k := range map[string]string{
-		"one character": "k", "one quote": `"`, "255 characters": strings.Repeat("k", 255), "255 in quotes": `"` + strings.Repeat("k", 254) + `j"`, "all that is visible": visible,
+		"one character": "k", "one quote": `"`, "255 characters": strings.Repeat("k", 255),
+		"255 in quotes": `"` + strings.Repeat("k", 254) + `j"`, "all that is visible": visible,
 		"a comma": "a,b", "what would be an escape": "%41", "SQL": "';DROP/**/TABLE/**/cards;--",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,13 +192,16 @@ func TestIdempotency_KeysThatAreNotAllowed(t *testing.T) {
 	}
 	before := count(t, d.client(t, token))
 	for name, k := range map[string]string{
-		"empty": "", "nothing in quotes": `""`, "256 characters": strings.Repeat("k", 256), "257 characters": strings.Repeat("k", 257),
-		"256 in quotes": `"` + strings.Repeat("k", 256) + `"`, "10 000 characters": strings.Repeat("k", 10_000),
-		"a blank": "a b", "a blank in quotes": `"a b"`, "a tab": "a\tb", "other letters": "schlüssel", "an emoji": "🎉", "not UTF-8": "\xff", "a high byte": "\x80",
+		"empty": "", "nothing in quotes": `""`, "256 characters": strings.Repeat("k", 256),
+		"257 characters": strings.Repeat("k", 257),
+		"256 in quotes":  `"` + strings.Repeat("k", 256) + `"`, "10 000 characters": strings.Repeat("k", 10_000),
+		"a blank": "a b", "a blank in quotes": `"a b"`, "a tab": "a\tb", "other letters": "schlüssel", "an emoji": "🎉",
+		"not UTF-8": "\xff", "a high byte": "\x80",
 		"twice": "a" + again + "b", "twice the same": "a" + again + "a", "once empty": "a" + again,
 	} {
 		t.Run("refused: "+name, func(t *testing.T) {
-			p := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), key, k).refused(t, http.StatusUnprocessableEntity, "invalid_request")
+			p := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), key, k).refused(t,
+				http.StatusUnprocessableEntity, "invalid_request")
 			for _, e := range p.Errors {
 				equal(t, "pointer", e.Pointer, "header/Idempotency-Key")
 			}
@@ -201,7 +210,8 @@ func TestIdempotency_KeysThatAreNotAllowed(t *testing.T) {
 	equal(t, "cards after the refusals", count(t, d.client(t, token)), before)
 }
 
-// Fifty times the same request at three processes at once is one card, for which one address is spent.
+// Fifty times the same request at three processes at once is one card, for
+// which one address is spent.
 func TestIdempotency_ConcurrentRequestsMakeOneCard(t *testing.T) {
 	t.Parallel()
 	database := databases.Postgres(t)
@@ -218,7 +228,8 @@ func TestIdempotency_ConcurrentRequestsMakeOneCard(t *testing.T) {
 			if i%2 == 1 {
 				k = `"k"`
 			}
-			answers[i] = all[i%3].send(t, http.MethodPost, "/api/cards", token, orderBody([]string{"50", `"50.00"`}[i/2%2]), key, k)
+			answers[i] = all[i%3].send(t, http.MethodPost, "/api/cards", token, orderBody([]string{"50", `"50.00"`}[i/2%2]),
+				key, k)
 		})
 	}
 	close(start)
@@ -240,7 +251,8 @@ func TestIdempotency_ConcurrentRequestsMakeOneCard(t *testing.T) {
 	need(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM cards").Scan(&cards))
 	equal(t, "cards", cards, 1)
 
-	// The addresses that the losers had in hand may be used again, but the winner's never.
+	// The addresses that the losers had in hand may be used again, but the
+	// winner's never.
 	addresses := map[string]bool{addressOf(t, answers[0]): true}
 	for i := range 45 {
 		address := addressOf(t, all[i%3].send(t, http.MethodPost, "/api/cards", token, orderBody("50")))
@@ -258,7 +270,8 @@ func addressOf(t testing.TB, made answer) string {
 	return c.Payment.Address
 }
 
-// The same with different requests under one key: one of them is served, the others are told.
+// The same with different requests under one key: one of them is served, the
+// others are told.
 func TestIdempotency_ConcurrentDifferentRequestsMakeOneCard(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})

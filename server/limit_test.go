@@ -31,8 +31,9 @@ func TestCreateCard_BodyOverTheLimitIsRefused(t *testing.T) {
 		})
 		t.Run(name+", without a length", func(t *testing.T) {
 			body := padded(n)
-			text := fmt.Sprintf("POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
-				"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", token, len(body), body)
+			text := fmt.Sprintf(
+				"POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
+					"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", token, len(body), body)
 			d.speak(t, d.address(), text).refused(t, http.StatusRequestEntityTooLarge, "body_too_large")
 		})
 	}
@@ -59,7 +60,8 @@ func TestCreateCard_EndlessBodyIsCutOff(t *testing.T) {
 	if !a.closed {
 		t.Error("the connection stays open although the rest of the body is not read")
 	}
-	// The writer ends because the service closes; what it got rid of before is what the kernel's buffers hold.
+	// The writer ends because the service closes; what it got rid of before is
+	// what the kernel's buffers hold.
 	if n := <-sent; n > 32<<20 {
 		t.Errorf("the service took %d bytes", n)
 	}
@@ -70,7 +72,8 @@ func TestCreateCard_TakesOnlyPlainJSON(t *testing.T) {
 	d := deploy(t, setup{})
 	token := d.token(t)
 	for _, kind := range []string{
-		"application/json", "Application/JSON", "application/json; charset=utf-8", `application/json;charset="UTF-8"`, absent, "",
+		"application/json", "Application/JSON", "application/json; charset=utf-8", `application/json;charset="UTF-8"`,
+		absent, "",
 	} {
 		t.Run(fmt.Sprintf("taken: %q", kind), func(t *testing.T) {
 			d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), "Content-Type", kind).want(t, http.StatusCreated)
@@ -96,7 +99,8 @@ func TestCreateCard_TakesOnlyPlainJSON(t *testing.T) {
 		{"Content-Encoding", "deflate, gzip"},
 	} {
 		t.Run(fmt.Sprintf("refused: %q", headers), func(t *testing.T) {
-			d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), headers...).refused(t, http.StatusUnsupportedMediaType, "unsupported_media_type")
+			d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), headers...).refused(t,
+				http.StatusUnsupportedMediaType, "unsupported_media_type")
 		})
 	}
 }
@@ -116,7 +120,8 @@ func TestAuthentication_ComesBeforeTheBody(t *testing.T) {
 		for _, path := range []string{"/api/cards", "/api/sandbox/cards/not-a-uuid/payments"} {
 			t.Run(name+" to "+path, func(t *testing.T) {
 				text := "POST " + path + " HTTP/1.1\r\nHost: x\r\n" + head
-				// hear takes the first answer there is: 100 Continue would be one.
+				// hear takes the first answer there is: 100 Continue would be
+				// one.
 				d.speak(t, d.address(), text).refused(t, http.StatusUnauthorized, "unauthorized")
 			})
 		}
@@ -128,8 +133,9 @@ func TestCreateCard_ContinuesWhenTheClientWaitsToBeAsked(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	conn := dial(t, d.address())
-	_, err := fmt.Fprintf(conn, "POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
-		"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n", d.token(t), len(orderBody("50")))
+	_, err := fmt.Fprintf(conn,
+		"POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
+			"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n", d.token(t), len(orderBody("50")))
 	need(t, err)
 	read := bufio.NewReader(conn)
 	line, err := read.ReadString('\n')
@@ -199,14 +205,16 @@ func TestServe_HalfOpenConnectionsAreClosedAndHinderNobody(t *testing.T) {
 	}
 }
 
-// A connection that broke is not a malformed document, and nothing may come of it.
+// A connection that broke is not a malformed document, and nothing may come of
+// it.
 func TestCreateCard_BodyThatBreaksOffMakesNoCard(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
 	conn := dial(t, d.address())
-	_, err := fmt.Fprintf(conn, "POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
-		"Content-Length: %d\r\n\r\n%s", token, len(orderBody("50"))+1, orderBody("50"))
+	_, err := fmt.Fprintf(conn,
+		"POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
+			"Content-Length: %d\r\n\r\n%s", token, len(orderBody("50"))+1, orderBody("50"))
 	need(t, err)
 	need(t, conn.(*net.TCPConn).CloseWrite())
 	hear(t, conn, "POST /api/cards HTTP/1.1").refused(t, http.StatusBadRequest, "malformed_json")

@@ -13,17 +13,20 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// The header fields of draft-ietf-httpapi-ratelimit-headers-10, as net/http spells them.
+// The header fields of draft-ietf-httpapi-ratelimit-headers-10, as net/http
+// spells them.
 const (
 	rateLimitField = "Ratelimit"
 	policyField    = "Ratelimit-Policy"
 )
 
-// limitRequests counts requests that are authenticated, and refuses those that are too many before their body is read. Every response says how
-// the limits stand.
+// limitRequests counts requests that are authenticated, and refuses those that
+// are too many before their body is read. Every response says how the limits
+// stand.
 func limitRequests(cfg Config, s *spec, problems problemWriter) gin.HandlerFunc {
 	limits := cfg.Limits
-	others, create := policies(limits, limit.Token, limit.Account), policies(limits, limit.Token, limit.Account, limit.Create)
+	others, create := policies(limits, limit.Token, limit.Account),
+		policies(limits, limit.Token, limit.Account, limit.Create)
 	return func(c *gin.Context) {
 		who, _ := identity(c)
 		creates := s.route(c).Operation.OperationID == "createCard"
@@ -53,7 +56,8 @@ func limitRequests(cfg Config, s *spec, problems problemWriter) gin.HandlerFunc 
 	}
 }
 
-// refuseAddress refuses a request of an address that failed to authenticate too often.
+// refuseAddress refuses a request of an address that failed to authenticate too
+// often.
 func refuseAddress(c *gin.Context, limits *limit.Limiter, wait, hold time.Duration, problems problemWriter) {
 	holdBack(c, hold)
 	header := c.Writer.Header()
@@ -65,7 +69,8 @@ func refuseAddress(c *gin.Context, limits *limit.Limiter, wait, hold time.Durati
 	problems.write(c, tooMany(limits, limit.Address, wait))
 }
 
-// holdBack keeps a refusal back for a while, unless its client is gone or the server ends.
+// holdBack keeps a refusal back for a while, unless its client is gone or the
+// server ends.
 func holdBack(c *gin.Context, hold time.Duration) {
 	if hold == 0 {
 		return
@@ -81,7 +86,8 @@ func holdBack(c *gin.Context, hold time.Duration) {
 	c.Set(heldKey, time.Since(start))
 }
 
-// worked returns how long a request has taken that began at start, without what holdBack waited.
+// worked returns how long a request has taken that began at start, without what
+// holdBack waited.
 func worked(c *gin.Context, start time.Time) time.Duration {
 	return time.Since(start) - c.GetDuration(heldKey)
 }
@@ -90,17 +96,20 @@ func worked(c *gin.Context, start time.Time) time.Duration {
 func tooMany(limits *limit.Limiter, kind limit.Kind, wait time.Duration) error {
 	p := limits.Policy(kind)
 	what := map[limit.Kind]string{
-		limit.Token: "Your token may send %d requests in %d seconds.", limit.Account: "Your account may send %d requests in %d seconds.",
+		limit.Token:   "Your token may send %d requests in %d seconds.",
+		limit.Account: "Your account may send %d requests in %d seconds.",
 		limit.Create:  "Your account may create %d cards in %d seconds.",
 		limit.Address: "Your address has sent more than %d requests without a valid token in %d seconds.",
 	}[kind]
 	err := *card.ErrRateLimited
-	err.Message = fmt.Sprintf(what+` Try again when the time in "Retry-After" is over.`, p.Quota, int64(p.Window.Seconds()))
+	err.Message = fmt.Sprintf(what+` Try again when the time in "Retry-After" is over.`, p.Quota,
+		int64(p.Window.Seconds()))
 	err.RetryAfter = wait
 	return &err
 }
 
-// policies returns the value of RateLimit-Policy for those kinds of limits that are in force.
+// policies returns the value of RateLimit-Policy for those kinds of limits that
+// are in force.
 func policies(limits *limit.Limiter, kinds ...limit.Kind) []string {
 	text := ""
 	for _, kind := range kinds {
@@ -124,13 +133,15 @@ func appendStanding(text []byte, is limit.Standing) []byte {
 // seconds returns a time in whole seconds, rounded up and at least 1.
 func seconds(d time.Duration) int64 { return max(1, int64(math.Ceil(d.Seconds()))) }
 
-// addQuota adds a limit that a request ran into to those that apply to all requests. It comes first.
+// addQuota adds a limit that a request ran into to those that apply to all
+// requests. It comes first.
 func addQuota(header http.Header, q *card.Quota) {
 	header.Set(policyField, listed(fmt.Sprintf("%q;q=%d", q.Name, q.Limit), header.Get(policyField)))
 	header.Set(rateLimitField, listed(fmt.Sprintf("%q;r=%d", q.Name, q.Left), header.Get(rateLimitField)))
 }
 
-// listed joins two lists of structured fields (RFC 9651), each of which may be empty.
+// listed joins two lists of structured fields (RFC 9651), each of which may be
+// empty.
 func listed(a, b string) string {
 	if a == "" || b == "" {
 		return a + b

@@ -39,18 +39,23 @@ func (a answer) standing() [3]string {
 func TestLimits_EveryResponseSaysHowTheyStand(t *testing.T) {
 	t.Parallel()
 	now := &manual{}
-	d := deploy(t, setup{requests: &limit.Config{Token: perMinute(6), Account: perMinute(60), Create: perMinute(2), Address: perMinute(60), Now: now.now}})
+	d := deploy(t,
+		setup{requests: &limit.Config{Token: perMinute(6), Account: perMinute(60), Create: perMinute(2),
+			Address: perMinute(60), Now: now.now}})
 	token := d.token(t)
-	const policy, creating = `"token";q=6;w=60, "account";q=60;w=60`, `"token";q=6;w=60, "account";q=60;w=60, "create";q=2;w=60`
+	const policy, creating = `"token";q=6;w=60, "account";q=60;w=60`,
+		`"token";q=6;w=60, "account";q=60;w=60, "create";q=2;w=60`
 	a := d.send(t, http.MethodGet, "/api/cards", token, "").want(t, http.StatusOK)
 	equal(t, "list", a.standing(), [3]string{policy, `"token";r=5;t=10, "account";r=59;t=1`, ""})
 	a = d.send(t, http.MethodPost, "/api/cards", token, "{").want(t, http.StatusBadRequest)
-	equal(t, "bad request", a.standing(), [3]string{creating, `"token";r=4;t=10, "account";r=58;t=1, "create";r=1;t=30`, ""})
+	equal(t, "bad request", a.standing(),
+		[3]string{creating, `"token";r=4;t=10, "account";r=58;t=1, "create";r=1;t=30`, ""})
 	a = d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t, http.StatusCreated)
 	equal(t, "created", a.standing(), [3]string{creating, `"token";r=3;t=10, "account";r=57;t=1, "create";r=0;t=30`, ""})
 	a = d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"))
 	a.refused(t, http.StatusTooManyRequests, "rate_limited")
-	equal(t, "one too many", a.standing(), [3]string{creating, `"token";r=3;t=10, "account";r=57;t=1, "create";r=0;t=30`, "30"})
+	equal(t, "one too many", a.standing(),
+		[3]string{creating, `"token";r=3;t=10, "account";r=57;t=1, "create";r=0;t=30`, "30"})
 	now.advance(9500 * time.Millisecond)
 	a = d.send(t, http.MethodGet, "/api/cards/"+missing, token, "").want(t, http.StatusNotFound)
 	equal(t, "not found", a.standing(), [3]string{policy, `"token";r=2;t=1, "account";r=59;t=1`, ""})
@@ -59,7 +64,8 @@ func TestLimits_EveryResponseSaysHowTheyStand(t *testing.T) {
 	a = d.send(t, http.MethodGet, "/api/cards", token, "")
 	p := a.refused(t, http.StatusTooManyRequests, "rate_limited")
 	equal(t, "over the limit", a.standing(), [3]string{policy, `"token";r=0;t=1, "account";r=57;t=1`, "1"})
-	equal(t, "detail", p.Detail, `Your token may send 6 requests in 60 seconds. Try again when the time in "Retry-After" is over.`)
+	equal(t, "detail", p.Detail,
+		`Your token may send 6 requests in 60 seconds. Try again when the time in "Retry-After" is over.`)
 	now.advance(time.Second)
 	d.send(t, http.MethodGet, "/api/cards", token, "").want(t, http.StatusOK)
 }
@@ -86,7 +92,8 @@ func TestLimits_OfOneTokenAndOfAllTokensOfAnAccount(t *testing.T) {
 	equal(t, "passed of each", []int{get(one, 20), get(two, 20), get(d.token(t), 4)}, []int{4, 2, 4})
 }
 
-// A refusal must be cheap: nobody waits for a body, and the database is not asked.
+// A refusal must be cheap: nobody waits for a body, and the database is not
+// asked.
 func TestLimits_ComeBeforeTheBody(t *testing.T) {
 	t.Parallel()
 	now := &manual{}
@@ -99,7 +106,8 @@ func TestLimits_ComeBeforeTheBody(t *testing.T) {
 		"a key that would be refused":       "Idempotency-Key: a b\r\nContent-Length: 0\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := "POST /api/cards HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " + token + "\r\n" + rest
+			text := "POST /api/cards HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " + token +
+				"\r\n" + rest
 			d.speak(t, d.address(), text).refused(t, http.StatusTooManyRequests, "rate_limited")
 		})
 	}
@@ -144,14 +152,16 @@ func TestLimits_OfAnAddressWithoutAValidToken(t *testing.T) {
 	get("abc", bad...).refused(t, http.StatusUnauthorized, "unauthorized")
 	get("abc", bad...).refused(t, http.StatusTooManyRequests, "rate_limited")
 	a = get(known, bad...).want(t, http.StatusOK)
-	equal(t, "what failures cost a token", a.header.Get("RateLimit"), `"token";r=99;t=1`) // its three requests of before have been refilled
+	// its three requests of before have been refilled
+	equal(t, "what failures cost a token", a.header.Get("RateLimit"), `"token";r=99;t=1`)
 }
 
 func TestLimits_OfAnAddressComeBeforeTheBody(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{requests: &limit.Config{Address: perMinute(1), Now: (&manual{}).now}})
 	d.send(t, http.MethodGet, "/api/currencies", "abc", "").refused(t, http.StatusUnauthorized, "unauthorized")
-	a := d.speak(t, d.address(), "POST /api/cards HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1048576\r\n\r\n")
+	a := d.speak(t, d.address(),
+		"POST /api/cards HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1048576\r\n\r\n")
 	a.refused(t, http.StatusTooManyRequests, "rate_limited")
 	if !a.closed {
 		t.Error("the connection stays open although the body is not read")
@@ -162,7 +172,8 @@ func TestLimits_OfAnAddressComeBeforeTheBody(t *testing.T) {
 func TestLimits_ATokenThatWasGoodOnceIsNotKnownForEver(t *testing.T) {
 	t.Parallel()
 	clock, now := &clock{}, &manual{}
-	d := deploy(t, setup{clock: clock, requests: &limit.Config{Token: perMinute(100), Address: perMinute(1), Now: now.now}})
+	d := deploy(t,
+		setup{clock: clock, requests: &limit.Config{Token: perMinute(100), Address: perMinute(1), Now: now.now}})
 	id, token := d.tokenOf(t, d.account(t), 0)
 	d.send(t, http.MethodGet, "/api/currencies", token, "").want(t, http.StatusOK)
 	need(t, d.accounts.RevokeToken(t.Context(), id))
@@ -174,7 +185,9 @@ func TestLimits_ATokenThatWasGoodOnceIsNotKnownForEver(t *testing.T) {
 func TestLimits_HealthAndTheContractHaveNone(t *testing.T) {
 	t.Parallel()
 	now := &manual{}
-	d := deploy(t, setup{requests: &limit.Config{Token: perMinute(1), Account: perMinute(1), Create: perMinute(1), Address: perMinute(1), Now: now.now}})
+	d := deploy(t,
+		setup{requests: &limit.Config{Token: perMinute(1), Account: perMinute(1), Create: perMinute(1),
+			Address: perMinute(1), Now: now.now}})
 	for range 5 {
 		for _, path := range outsideContract {
 			a := d.send(t, http.MethodGet, path, "abc", "").want(t, http.StatusOK)
@@ -192,7 +205,8 @@ func TestLimits_OffSayNothing(t *testing.T) {
 	equal(t, "fields", []int{len(r["Ratelimit"]), len(r["Ratelimit-Policy"])}, []int{0, 0})
 }
 
-// bare returns the header of a response whose header fields the contract is not asked about.
+// bare returns the header of a response whose header fields the contract is not
+// asked about.
 func (d *deployment) bare(t *testing.T, token string) http.Header {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.web.URL+"/api/currencies", nil)
@@ -222,7 +236,8 @@ func TestLimits_AFloodOverThreeServers(t *testing.T) {
 		}
 		tick()
 		loud, quiet := first.token(t), first.token(t)
-		// flood sends n requests to each of some servers at once, and returns how many passed.
+		// flood sends n requests to each of some servers at once, and returns
+		// how many passed.
 		flood := func(token string, n int, to ...*deployment) int {
 			var passed atomic.Int64
 			var all sync.WaitGroup
@@ -263,7 +278,8 @@ func TestLimits_AFloodOverThreeServers(t *testing.T) {
 			now.advance(time.Second)
 			tick()
 		}
-		// 60 that were saved up and 180 that were earned; and what two others let pass in the second before they knew.
+		// 60 that were saved up and 180 that were earned; and what two others
+		// let pass in the second before they knew.
 		if total < 180 || total > 60+180+4 {
 			t.Errorf("%d of %d requests passed in three minutes", total, 180*6)
 		}
@@ -281,7 +297,8 @@ func TestLimits_AreWhatTheClientReads(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	var res client.Response
-	_, err := d.client(t, d.token(t)).CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("150"), Currency: "monero"}, client.WithResponse(&res))
+	_, err := d.client(t, d.token(t)).CreateCard(t.Context(),
+		client.CreateCardRequest{USDAmount: number("150"), Currency: "monero"}, client.WithResponse(&res))
 	need(t, err)
 	var names []string
 	for _, l := range res.Limits() {

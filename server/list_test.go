@@ -123,7 +123,8 @@ func TestListCards_FilterGoesAlongWithTheCursor(t *testing.T) {
 	}
 }
 
-// A cursor of another account cuts one's own list, and shows nothing of the other's.
+// A cursor of another account cuts one's own list, and shows nothing of the
+// other's.
 func TestListCards_CursorOfAnotherAccountShowsNothingOfIt(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -161,7 +162,8 @@ func many(t testing.TB, d *deployment, token string) *card.Card {
 	return c
 }
 
-// A list that breaks off must never look like a list: neither its bytes nor its end.
+// A list that breaks off must never look like a list: neither its bytes nor its
+// end.
 func TestListCards_FailureInTheMiddleIsNeverTakenForTheWholeList(t *testing.T) {
 	t.Parallel()
 	var template *card.Card
@@ -184,12 +186,14 @@ func TestListCards_FailureInTheMiddleIsNeverTakenForTheWholeList(t *testing.T) {
 		status int
 		code   string
 	}{
-		"on the first page":          {0, breaks, http.StatusServiceUnavailable, "unavailable"},
-		"unknown, on the first page": {0, func() error { return errors.New("?") }, http.StatusInternalServerError, "internal"},
-		"panic, on the first page":   {0, func() error { panic("?") }, http.StatusInternalServerError, "internal"},
-		"on the second page":         {1, breaks, 0, ""},
-		"unknown, on a later page":   {4, func() error { return errors.New("?") }, 0, ""},
-		"panic, on a later page":     {4, func() error { panic("?") }, 0, ""},
+		"on the first page": {0, breaks, http.StatusServiceUnavailable, "unavailable"},
+		"unknown, on the first page": {0, func() error {
+			return errors.New("?")
+		}, http.StatusInternalServerError, "internal"},
+		"panic, on the first page": {0, func() error { panic("?") }, http.StatusInternalServerError, "internal"},
+		"on the second page":       {1, breaks, 0, ""},
+		"unknown, on a later page": {4, func() error { return errors.New("?") }, 0, ""},
+		"panic, on a later page":   {4, func() error { panic("?") }, 0, ""},
 	} {
 		pages, end = x.pages, x.end
 		t.Run(name, func(t *testing.T) {
@@ -211,7 +215,8 @@ func TestListCards_FailureInTheMiddleIsNeverTakenForTheWholeList(t *testing.T) {
 				t.Errorf("%d bytes, valid: %t", len(text), json.Valid(text))
 			}
 		})
-		// A page is held until it is whole, so that its failure is always an answer.
+		// A page is held until it is whole, so that its failure is always an
+		// answer.
 		pages = min(x.pages, 1)
 		t.Run(name+", with a limit", func(t *testing.T) {
 			a := d.send(t, http.MethodGet, "/api/cards?limit=1000", token, "")
@@ -222,7 +227,8 @@ func TestListCards_FailureInTheMiddleIsNeverTakenForTheWholeList(t *testing.T) {
 	}
 }
 
-// What was read is sent while the rest is still being read, so that memory does not grow with the list.
+// What was read is sent while the rest is still being read, so that memory does
+// not grow with the list.
 func TestListCards_SendsWhileItReads(t *testing.T) {
 	t.Parallel()
 	var template *card.Card

@@ -12,27 +12,31 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// A list without pages may take as long as its client reads. Each keeps a page of cards in memory, so that there may be only so many.
+// A list without pages may take as long as its client reads. Each keeps a page
+// of cards in memory, so that there may be only so many.
 const (
 	listsPerToken   = 4
 	listsPerAccount = 8  // of all its tokens
 	listsAtOnce     = 32 // of all accounts, in this process
 )
 
-// A request that waits for events keeps a connection and little else. One statement looks for the events of all of them.
+// A request that waits for events keeps a connection and little else. One
+// statement looks for the events of all of them.
 const (
 	waitsPerToken   = 16
 	waitsPerAccount = 128 // of all its tokens
 	waitsAtOnce     = 500 // of all accounts, in this process
 )
 
-// bound is how much there may be of something, and what a client is told who wants more.
+// bound is how much there may be of something, and what a client is told who
+// wants more.
 type bound struct {
 	card.Quota
 	message string
 }
 
-// places counts requests that take as long as their client wants. There may be only so many at the same time.
+// places counts requests that take as long as their client wants. There may be
+// only so many at the same time.
 type places struct {
 	ofToken, ofAccount, ofAll bound
 
@@ -44,21 +48,28 @@ type places struct {
 // newLists returns the places for lists without pages.
 func newLists() *places {
 	return newPlaces(
-		bound{card.Quota{Name: "lists-of-token", Limit: listsPerToken}, fmt.Sprintf(`Your token has %d lists without "limit" being sent, `+
-			`which is as many as it may have. Read one to its end, or read pages with "limit".`, listsPerToken)},
-		bound{card.Quota{Name: "lists-of-account", Limit: listsPerAccount}, fmt.Sprintf(`Your account has %d lists without "limit" being sent, `+
-			`which is as many as it may have. Read one to its end, or read pages with "limit".`, listsPerAccount)},
-		bound{card.Quota{Name: "lists", Limit: listsAtOnce}, `The service is sending as many lists without "limit" as it can. ` +
-			`Try again in a few seconds, or read pages with "limit".`})
+		bound{card.Quota{Name: "lists-of-token", Limit: listsPerToken},
+			fmt.Sprintf(`Your token has %d lists without "limit" being sent, `+
+				`which is as many as it may have. Read one to its end, or read pages with "limit".`, listsPerToken)},
+		bound{card.Quota{Name: "lists-of-account", Limit: listsPerAccount},
+			fmt.Sprintf(`Your account has %d lists without "limit" being sent, `+
+				`which is as many as it may have. Read one to its end, or read pages with "limit".`, listsPerAccount)},
+		bound{card.Quota{Name: "lists", Limit: listsAtOnce},
+			`The service is sending as many lists without "limit" as it can. ` +
+				`Try again in a few seconds, or read pages with "limit".`})
 }
 
 // newWaits returns the places for requests that wait for events.
 func newWaits() *places {
 	return newPlaces(
-		bound{card.Quota{Name: "waits-of-token", Limit: waitsPerToken}, fmt.Sprintf(`Your token has %d requests that wait for events, `+
-			`which is as many as it may have. Wait for the events of all cards with one of them, or ask without "wait".`, waitsPerToken)},
-		bound{card.Quota{Name: "waits-of-account", Limit: waitsPerAccount}, fmt.Sprintf(`Your account has %d requests that wait for events, `+
-			`which is as many as it may have. Wait for the events of all cards with one of them, or ask without "wait".`, waitsPerAccount)},
+		bound{card.Quota{Name: "waits-of-token", Limit: waitsPerToken},
+			fmt.Sprintf(`Your token has %d requests that wait for events, `+
+				`which is as many as it may have. Wait for the events of all cards with one of them, or ask without "wait".`,
+				waitsPerToken)},
+		bound{card.Quota{Name: "waits-of-account", Limit: waitsPerAccount},
+			fmt.Sprintf(`Your account has %d requests that wait for events, `+
+				`which is as many as it may have. Wait for the events of all cards with one of them, or ask without "wait".`,
+				waitsPerAccount)},
 		bound{card.Quota{Name: "waits", Limit: waitsAtOnce}, `As many requests wait for events as the service allows. ` +
 			`Try again in a few seconds, or ask without "wait".`})
 }
@@ -68,7 +79,8 @@ func newPlaces(ofToken, ofAccount, ofAll bound) *places {
 		shares: limit.NewShares(int(ofAll.Limit), int(ofAccount.Limit)), byToken: map[uuid.UUID]int64{}}
 }
 
-// begin takes a place, which the caller must give back by end. The error is card.ErrQuotaExceeded if there is none.
+// begin takes a place, which the caller must give back by end. The error is
+// card.ErrQuotaExceeded if there is none.
 func (p *places) begin(who account.Identity) (end func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,7 +20,8 @@ const (
 	listsAtOnce     = 32
 )
 
-// crowd inserts n cards into the account of a token, which are more than the buffers of a connection hold.
+// crowd inserts n cards into the account of a token, which are more than the
+// buffers of a connection hold.
 func (d *deployment) crowd(t testing.TB, token string, n int) {
 	t.Helper()
 	made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t, http.StatusCreated)
@@ -33,7 +34,8 @@ func (d *deployment) crowd(t testing.TB, token string, n int) {
 	need(t, err)
 }
 
-// reader is a client that asks for a list, and reads no more than the head of the answer.
+// reader is a client that asks for a list, and reads no more than the head of
+// the answer.
 type reader struct {
 	conn   net.Conn
 	answer *http.Response
@@ -57,7 +59,9 @@ func (r reader) refused(t testing.TB, policy, left string) {
 	need(t, err)
 	a := answer{r.answer.StatusCode, r.answer.Header, string(body), false}
 	a.refused(t, http.StatusTooManyRequests, "quota_exceeded")
-	equal(t, "headers", []string{a.header.Get("Retry-After"), firstOf(a.header.Get("RateLimit-Policy")), firstOf(a.header.Get("RateLimit"))}, []string{"5", policy, left})
+	equal(t, "headers",
+		[]string{a.header.Get("Retry-After"), firstOf(a.header.Get("RateLimit-Policy")), firstOf(a.header.Get("RateLimit"))},
+		[]string{"5", policy, left})
 }
 
 // eventually has a list answered, as soon as there is a place for it.
@@ -75,8 +79,9 @@ func (d *deployment) eventually(t testing.TB, address, token string) reader {
 	}
 }
 
-// A reader that reads nothing keeps a page in memory. Their number is limited for a token, an account and in all, and the last place is kept
-// for an account that has none.
+// A reader that reads nothing keeps a page in memory. Their number is limited
+// for a token, an account and in all, and the last place is kept for an account
+// that has none.
 func TestListCards_SlowReaders_AreLimited(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: reads a long list slowly, for fifty readers")

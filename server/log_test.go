@@ -44,7 +44,8 @@ func TestRequestID_IsTakenOverOnlyIfItIsHarmless(t *testing.T) {
 		"a line break end": "abc\n",
 	} {
 		t.Run("replaced: "+name, func(t *testing.T) {
-			// Without a network between, because a client would refuse to send most of them.
+			// Without a network between, because a client would refuse to send
+			// most of them.
 			r := d.serve(t, http.MethodGet, "/api/cards", "", "", "X-Request-Id", id)
 			got := r.header.Get("X-Request-Id")
 			if parsed, err := uuid.Parse(got); err != nil || parsed.Version() != 7 {
@@ -62,7 +63,8 @@ func TestRequestID_IsTakenOverOnlyIfItIsHarmless(t *testing.T) {
 	}
 }
 
-// What would be a second header or a second request on the wire never gets as far as the service.
+// What would be a second header or a second request on the wire never gets as
+// far as the service.
 func TestRequestID_LineBreaksOnTheWireInjectNothing(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -84,7 +86,8 @@ func TestRequestID_LineBreaksOnTheWireInjectNothing(t *testing.T) {
 	d.log.entries(t)
 }
 
-// Every request leaves one line, and no line has anything in it that the client wrote or a card holds.
+// Every request leaves one line, and no line has anything in it that the client
+// wrote or a card holds.
 func TestLog_HasOneLineForEachRequestAndNoSecrets(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -92,16 +95,19 @@ func TestLog_HasOneLineForEachRequestAndNoSecrets(t *testing.T) {
 	account := d.account(t)
 	_, token := d.tokenOf(t, account, 0)
 	c := d.client(t, token)
-	card, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("50"), Currency: "monero"}, client.WithIdempotencyKey(canary+"-key"))
+	card, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("50"), Currency: "monero"},
+		client.WithIdempotencyKey(canary+"-key"))
 	need(t, err)
 	card, err = c.SimulatePayment(t.Context(), card.UUID, client.SimulatePaymentRequest{})
 	need(t, err)
 	for range c.ListCards(t.Context(), client.ListCardsOptions{}) {
 	}
-	d.send(t, http.MethodGet, "/api/cards?status="+canary+"&cursor="+canary+"&"+canary+"=%0d%0a{}", token, "", "User-Agent", canary, "Referer", canary, "Cookie", canary)
+	d.send(t, http.MethodGet, "/api/cards?status="+canary+"&cursor="+canary+"&"+canary+"=%0d%0a{}", token, "",
+		"User-Agent", canary, "Referer", canary, "Cookie", canary)
 	d.send(t, http.MethodGet, "/api/cards/"+canary+"%0aforged", token, "")
 	d.send(t, http.MethodGet, "/"+canary+"/%0d%0a", token, "")
-	d.send(t, http.MethodPost, "/api/cards", token, `{"usd_amount":"`+canary+`","currency":"`+canary+`","`+canary+`":"`+canary+`"}`, "Idempotency-Key", canary+" ")
+	d.send(t, http.MethodPost, "/api/cards", token,
+		`{"usd_amount":"`+canary+`","currency":"`+canary+`","`+canary+`":"`+canary+`"}`, "Idempotency-Key", canary+" ")
 	d.send(t, http.MethodPost, "/api/cards", token, `{"`+canary+`":1,"`+canary+`":2}`)
 	d.send(t, http.MethodGet, "/api/cards", "cm_test_"+canary, "")
 	d.send(t, canary, "/livez", "", "")
@@ -175,7 +181,8 @@ func TestLog_ManyOrdersRefusedForOneCause_CauseIsLoggedOnce(t *testing.T) {
 	token := d.token(t)
 	const orders = 5
 	for range orders {
-		d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).refused(t, http.StatusServiceUnavailable, "rate_unavailable")
+		d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).refused(t, http.StatusServiceUnavailable,
+			"rate_unavailable")
 	}
 	lines := map[string]int{}
 	for _, e := range d.log.entries(t) {

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// A response must not grow with what is wrong with a request. What it leaves out it counts, and nothing that could be mended by hand is
-// hidden behind names that a program made up.
+// A response must not grow with what is wrong with a request. What it leaves
+// out it counts, and nothing that could be mended by hand is hidden behind
+// names that a program made up.
 func TestProblem_ListsAHundredFaultsAtMost(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -21,7 +22,8 @@ func TestProblem_ListsAHundredFaultsAtMost(t *testing.T) {
 
 	a := d.send(t, http.MethodPost, "/api/cards", token, body(4000))
 	p := a.refused(t, http.StatusUnprocessableEntity, "invalid_request")
-	if len(p.Errors) != 100 || p.ErrorsOmitted != 3902 || !strings.HasPrefix(p.Detail, "4002 things") || len(a.body) > 10_000 {
+	if len(p.Errors) != 100 || p.ErrorsOmitted != 3902 || !strings.HasPrefix(p.Detail, "4002 things") ||
+		len(a.body) > 10_000 {
 		t.Errorf("%d faults are listed and %d are not, %q, %d bytes", len(p.Errors), p.ErrorsOmitted, p.Detail, len(a.body))
 	}
 	listed := map[string]bool{}
@@ -44,7 +46,8 @@ func TestProblem_ListsAHundredFaultsAtMost(t *testing.T) {
 	for i := range 300 {
 		query = strings.Replace(query, "%d", fmt.Sprint(i), 1)
 	}
-	p = d.send(t, http.MethodGet, "/api/cards?"+query+"limit=0", token, "").refused(t, http.StatusUnprocessableEntity, "invalid_request")
+	p = d.send(t, http.MethodGet, "/api/cards?"+query+"limit=0", token, "").refused(t, http.StatusUnprocessableEntity,
+		"invalid_request")
 	if len(p.Errors) != 100 || p.ErrorsOmitted != 201 {
 		t.Errorf("of a query, %d faults are listed and %d are not", len(p.Errors), p.ErrorsOmitted)
 	}

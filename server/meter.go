@@ -8,13 +8,16 @@ import (
 
 // Meter is told of requests. It must be safe for concurrent use, and quick.
 type Meter interface {
-	// Begin is called when a request has begun, and End when it has ended. The operation is the operationId in the contract, or "none" for
-	// a request of none of them. Probes of health are not counted.
+	// Begin is called when a request has begun, and End when it has ended. The
+	// operation is the operationId in the contract, or "none" for a request of
+	// none of them. Probes of health are not counted.
 	Begin()
 	End(operation string, status int, took time.Duration)
-	// Refuse is called when a limit refuses a request: token, account, create or address.
+	// Refuse is called when a limit refuses a request: token, account, create
+	// or address.
 	Refuse(limit string)
-	// Shed is called when a request is refused because too many of its kind are under way: create, read, manage, bulk or authenticate.
+	// Shed is called when a request is refused because too many of its kind are
+	// under way: create, read, manage, bulk or authenticate.
 	Shed(kind string)
 }
 
@@ -25,7 +28,8 @@ func (unmetered) End(string, int, time.Duration) {}
 func (unmetered) Refuse(string)                  {}
 func (unmetered) Shed(string)                    {}
 
-// meterRequests tells the meter of requests. It is outside of recovery, so that a panic counts with the status that it is answered with.
+// meterRequests tells the meter of requests. It is outside of recovery, so that
+// a panic counts with the status that it is answered with.
 func meterRequests(m Meter, s *spec) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		path := c.FullPath()
@@ -38,7 +42,8 @@ func meterRequests(m Meter, s *spec) gin.HandlerFunc {
 		}
 		start := time.Now()
 		m.Begin()
-		defer func() { m.End(operation, c.Writer.Status(), worked(c, start)) }() // runs even if the handler aborts the connection
+		// runs even if the handler aborts the connection
+		defer func() { m.End(operation, c.Writer.Status(), worked(c, start)) }()
 		c.Next()
 	}
 }

@@ -47,7 +47,8 @@ func (m *tally) Shed(kind string) {
 	m.sheds = append(m.sheds, kind)
 }
 
-// Whatever a client sends, the operations that are told are those of the contract, or none.
+// Whatever a client sends, the operations that are told are those of the
+// contract, or none.
 func TestMeter_ToldOfEveryRequestByItsOperation(t *testing.T) {
 	t.Parallel()
 	now, m := &manual{}, &tally{}
@@ -63,7 +64,8 @@ func TestMeter_ToldOfEveryRequestByItsOperation(t *testing.T) {
 	d.send(t, http.MethodGet, "/nothing/4111111111111111", token, "").want(t, http.StatusNotFound)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	want := []string{"listCurrencies 200", "createCard 201", "getCard 404", "listCards 429", "listCards 401", "listCards 429", "none 404"}
+	want := []string{"listCurrencies 200", "createCard 201", "getCard 404", "listCards 429", "listCards 401",
+		"listCards 429", "none 404"}
 	if !slices.Equal(m.ended, want) || m.begun != len(want) {
 		t.Errorf("%d begun, ended %q, want %q", m.begun, m.ended, want)
 	}

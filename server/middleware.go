@@ -11,10 +11,12 @@ import (
 	"github.com/google/uuid"
 )
 
-// maxBody is the longest request body, in bytes. It applies whether or not the request announces its length.
+// maxBody is the longest request body, in bytes. It applies whether or not the
+// request announces its length.
 const maxBody = 64 << 10
 
-// The keys of the values in a gin.Context. They are strings because Context.Value finds only those.
+// The keys of the values in a gin.Context. They are strings because
+// Context.Value finds only those.
 const (
 	requestIDKey = "cardmint.request_id"
 	identityKey  = "cardmint.identity"
@@ -27,7 +29,8 @@ const (
 
 const harmless = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
-// requestID gives the request an id. It uses the client's only if that is safe in a log and a header.
+// requestID gives the request an id. It uses the client's only if that is safe
+// in a log and a header.
 func requestID(c *gin.Context) {
 	id := c.GetHeader("X-Request-Id")
 	if id == "" || len(id) > 64 || strings.Trim(id, harmless) != "" {
@@ -38,7 +41,8 @@ func requestID(c *gin.Context) {
 	c.Header("X-Content-Type-Options", "nosniff")
 }
 
-// accessLog logs one line per request. It never logs a header, a query or a body, which may contain secrets.
+// accessLog logs one line per request. It never logs a header, a query or a
+// body, which may contain secrets.
 func accessLog(log *slog.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		start := time.Now()
@@ -77,7 +81,8 @@ func accessLog(log *slog.Logger) gin.HandlerFunc {
 			if who, ok := identity(c); ok {
 				fields = append(fields, slog.String("account", who.AccountID.String()), slog.String("token", who.TokenID.String()))
 			}
-			// Without the source position, which is always this one, and takes longer to find than the rest.
+			// Without the source position, which is always this one, and takes
+			// longer to find than the rest.
 			if ctx := c.Request.Context(); log.Enabled(ctx, level) {
 				line := slog.NewRecord(time.Now(), level, "request", 0)
 				line.AddAttrs(fields...)
@@ -88,12 +93,14 @@ func accessLog(log *slog.Logger) gin.HandlerFunc {
 	}
 }
 
-// requestTimeout limits the work on a request, whatever it waits for, so that it is answered within 20 seconds: the store may take a
-// moment longer to give up a database that hangs.
+// requestTimeout limits the work on a request, whatever it waits for, so that
+// it is answered within 20 seconds: the store may take a moment longer to give
+// up a database that hangs.
 const requestTimeout = 17 * time.Second
 
-// deadline gives the request's context a deadline, so that requests do not pile up if the database hangs. The context without it is kept
-// for a list that is streamed, which ends when its client does not keep up.
+// deadline gives the request's context a deadline, so that requests do not pile
+// up if the database hangs. The context without it is kept for a list that is
+// streamed, which ends when its client does not keep up.
 func deadline(c *gin.Context) {
 	request := c.Request
 	ctx, cancel := context.WithTimeout(request.Context(), requestTimeout)
@@ -106,5 +113,6 @@ func deadline(c *gin.Context) {
 	c.Next()
 }
 
-// noStore keeps all responses of the API, which may contain credentials, out of caches.
+// noStore keeps all responses of the API, which may contain credentials, out of
+// caches.
 func noStore(c *gin.Context) { c.Header("Cache-Control", "no-store") }

@@ -9,7 +9,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// An amount that no supplier offers is refused, with those that there are. What is offered can be ordered.
+// An amount that no supplier offers is refused, with those that there are. What
+// is offered can be ordered.
 func TestCreateCard_OnlyWhatIsOffered(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -18,7 +19,8 @@ func TestCreateCard_OnlyWhatIsOffered(t *testing.T) {
 	all := d.send(t, http.MethodGet, "/api/offers", token, "").want(t, http.StatusOK)
 	equal(t, "everything", strings.TrimSpace(string(all.body)), `[{"min_usd":"50","max_usd":"750","left":null}]`)
 
-	offers := []card.Offer{{Min: 50_50, Max: 50_50, Left: 3, Life: time.Hour}, {Min: 100_00, Max: 200_00, Left: card.Unlimited}, {Min: 300_00, Max: 300_00}}
+	offers := []card.Offer{{Min: 50_50, Max: 50_50, Left: 3, Life: time.Hour},
+		{Min: 100_00, Max: 200_00, Left: card.Unlimited}, {Min: 300_00, Max: 300_00}}
 	need(t, d.store.SaveOffers(t.Context(), card.SupplierOffers{Supplier: "sandbox", Offers: offers}))
 	need(t, d.orders.FollowOffers(t.Context()))
 	listed, err := c.ListOffers(t.Context())
@@ -32,10 +34,12 @@ func TestCreateCard_OnlyWhatIsOffered(t *testing.T) {
 	}
 
 	open(t, d, token, "150")
-	refusal := d.send(t, http.MethodPost, "/api/cards", token, orderBody("300")).refused(t, http.StatusUnprocessableEntity, "amount_unavailable")
+	refusal := d.send(t, http.MethodPost, "/api/cards", token, orderBody("300")).refused(t,
+		http.StatusUnprocessableEntity, "amount_unavailable")
 	if !strings.Contains(refusal.Detail, "There are cards of 50.50, 100 to 200 US dollars.") {
 		t.Error(refusal.Detail)
 	}
 	// The stock is empty, whatever memory says.
-	d.send(t, http.MethodPost, "/api/cards", token, orderBody("50.50")).refused(t, http.StatusUnprocessableEntity, "amount_unavailable")
+	d.send(t, http.MethodPost, "/api/cards", token, orderBody("50.50")).refused(t, http.StatusUnprocessableEntity,
+		"amount_unavailable")
 }

@@ -6,8 +6,9 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// once returns the service for a request to webhooks, and the request if it has an idempotency key. what names the operation and everything
-// that it is asked for, so that another request with the same key is found out.
+// once returns the service for a request to webhooks, and the request if it has
+// an idempotency key. what names the operation and everything that it is asked
+// for, so that another request with the same key is found out.
 func (a *api) once(account uuid.UUID, header *string, what ...string) (*webhook.Service, *webhook.Once, error) {
 	key, err := idempotencyKey(header)
 	if err != nil || key == "" {

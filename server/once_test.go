@@ -33,23 +33,28 @@ type asking struct {
 	otherBody    string
 }
 
-// keyed returns a request of each operation on webhooks that keeps keys, each to a webhook of its own.
+// keyed returns a request of each operation on webhooks that keeps keys, each
+// to a webhook of its own.
 func (d *deployment) keyed(t testing.TB, token string) map[string]asking {
 	t.Helper()
 	d.send(t, http.MethodPost, "/api/cards", token, orderBody("150")).want(t, http.StatusCreated)
 	hooks := make([]string, 4)
 	for i := range hooks {
-		hooks[i] = d.send(t, http.MethodPost, "/api/webhooks", token, hookURL).want(t, http.StatusCreated).header.Get("Location")
+		hooks[i] = d.send(t, http.MethodPost, "/api/webhooks", token, hookURL).want(t,
+			http.StatusCreated).header.Get("Location")
 	}
 	who, err := d.accounts.Authenticate(t.Context(), token)
 	need(t, err)
 	event := d.happen(t, who.AccountID, card.EventLate)[0].ID.String()
 	return map[string]asking{
-		"createWebhook":       {"/api/webhooks", `{"url":"https://a.example","types":["card.generated"]}`, "/api/webhooks", `{"url":"https://a.example"}`},
+		"createWebhook": {"/api/webhooks", `{"url":"https://a.example","types":["card.generated"]}`, "/api/webhooks",
+			`{"url":"https://a.example"}`},
 		"rotateWebhookSecret": {hooks[0] + "/rotate-secret", "", hooks[1] + "/rotate-secret", ""},
 		"testWebhook":         {hooks[0] + "/test", "", hooks[0] + "/test", `{"type":"payment.late"}`},
-		"redeliver":           {hooks[2] + "/deliveries/" + event + "/redeliver", "", hooks[1] + "/deliveries/" + event + "/redeliver", ""},
-		"recoverWebhook":      {hooks[3] + "/recover?since=2026-01-01T00:00:00Z", "", hooks[3] + "/recover?since=2026-01-02T00:00:00Z", ""},
+		"redeliver": {hooks[2] + "/deliveries/" + event + "/redeliver", "",
+			hooks[1] + "/deliveries/" + event + "/redeliver", ""},
+		"recoverWebhook": {hooks[3] + "/recover?since=2026-01-01T00:00:00Z", "",
+			hooks[3] + "/recover?since=2026-01-02T00:00:00Z", ""},
 	}
 }
 
@@ -60,7 +65,8 @@ func TestIdempotency_OfWebhooks(t *testing.T) {
 		token := d.token(t)
 		d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), key, "of-an-order").want(t, http.StatusCreated)
 		for operation, r := range d.keyed(t, token) {
-			d.send(t, http.MethodPost, r.target, token, r.body, key, "of-an-order").refused(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
+			d.send(t, http.MethodPost, r.target, token, r.body, key, "of-an-order").refused(t, http.StatusUnprocessableEntity,
+				"idempotency_key_reused")
 			first := d.send(t, http.MethodPost, r.target, token, r.body, key, operation)
 			if first.status/100 != 2 {
 				t.Fatalf("%s: %d %s", operation, first.status, first.body)
@@ -68,25 +74,32 @@ func TestIdempotency_OfWebhooks(t *testing.T) {
 			repeats(t, first, d.send(t, http.MethodPost, r.target, token, r.body, key, operation))
 			repeats(t, first, d.send(t, http.MethodPost, r.target, token, r.body, key, `"`+operation+`"`))
 			repeats(t, first, d.replica(t).send(t, http.MethodPost, r.target, token, r.body, key, operation))
-			d.send(t, http.MethodPost, r.other, token, r.otherBody, key, operation).refused(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
+			d.send(t, http.MethodPost, r.other, token, r.otherBody, key, operation).refused(t, http.StatusUnprocessableEntity,
+				"idempotency_key_reused")
 			another := d.send(t, http.MethodPost, r.target, token, r.body, key, operation+"-again")
 			equal(t, operation+" with another key", another.header.Get("Idempotency-Replayed"), "")
 			if strings.Contains(first.body, "whsec_") && another.body == first.body {
 				t.Errorf("%s: two keys have one secret", operation)
 			}
-			d.send(t, http.MethodPost, r.target, token, r.body, key, `""`).refused(t, http.StatusUnprocessableEntity, "invalid_request")
+			d.send(t, http.MethodPost, r.target, token, r.body, key, `""`).refused(t, http.StatusUnprocessableEntity,
+				"invalid_request")
 		}
-		d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), key, "createWebhook").refused(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
-		d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), key, "createWebhook").refused(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
-		d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "testWebhook").refused(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
-		d.send(t, http.MethodPost, "/api/webhooks", d.token(t), hookURL, key, "testWebhook").want(t, http.StatusCreated) // keys belong to an account
+		d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), key, "createWebhook").refused(t,
+			http.StatusUnprocessableEntity, "idempotency_key_reused")
+		d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), key, "createWebhook").refused(t,
+			http.StatusUnprocessableEntity, "idempotency_key_reused")
+		d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "testWebhook").refused(t,
+			http.StatusUnprocessableEntity, "idempotency_key_reused")
+		// keys belong to an account
+		d.send(t, http.MethodPost, "/api/webhooks", d.token(t), hookURL, key, "testWebhook").want(t, http.StatusCreated)
 		if strings.Contains(d.log.String(), "whsec_") {
 			t.Error("the log has a secret")
 		}
 	})
 }
 
-// A request that failed does not burn its key, and one that was answered is repeated whatever happened since.
+// A request that failed does not burn its key, and one that was answered is
+// repeated whatever happened since.
 func TestIdempotency_OfWebhooksThatFailedOrAreGone(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -95,19 +108,22 @@ func TestIdempotency_OfWebhooksThatFailedOrAreGone(t *testing.T) {
 		target := "/api/webhooks/" + uuid.NewString() + "/rotate-secret"
 		d.send(t, http.MethodPost, target, token, "", key, "k").refused(t, http.StatusNotFound, "not_found")
 		first := d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "k").want(t, http.StatusCreated)
-		rotated := d.send(t, http.MethodPost, first.header.Get("Location")+"/rotate-secret", token, "", key, "r").want(t, http.StatusOK)
+		rotated := d.send(t, http.MethodPost, first.header.Get("Location")+"/rotate-secret", token, "", key, "r").want(t,
+			http.StatusOK)
 		d.send(t, http.MethodDelete, first.header.Get("Location"), token, "").want(t, http.StatusNoContent)
 		repeats(t, first, d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "k"))
 		repeats(t, rotated, d.send(t, http.MethodPost, first.header.Get("Location")+"/rotate-secret", token, "", key, "r"))
 		for range 16 {
 			d.send(t, http.MethodPost, "/api/webhooks", token, hookURL).want(t, http.StatusCreated)
 		}
-		d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "too-many").refused(t, http.StatusUnprocessableEntity, "too_many_webhooks")
+		d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "too-many").refused(t,
+			http.StatusUnprocessableEntity, "too_many_webhooks")
 		repeats(t, first, d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "k"))
 	})
 }
 
-// The same request comes to two processes at the same time: it happens once, and both answer alike.
+// The same request comes to two processes at the same time: it happens once,
+// and both answer alike.
 func TestIdempotency_OfWebhooksInTwoProcessesAtOnce(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -150,7 +166,8 @@ func TestIdempotency_OfWebhooksInTwoProcessesAtOnce(t *testing.T) {
 	})
 }
 
-// What is kept for a repetition is encrypted anew with everything else, so that an old key can be retired.
+// What is kept for a repetition is encrypted anew with everything else, so that
+// an old key can be retired.
 func TestIdempotency_OfWebhooksAfterTheKeysWereRotated(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -183,7 +200,8 @@ func TestIdempotency_KeysOfWebhooksAreKeptForADay(t *testing.T) {
 	token := d.token(t)
 	keys, err := vault.Open(d.keys)
 	need(t, err)
-	sender, err := webhook.NewSender(d.store, keys, nil, func() {}, slog.New(slog.DiscardHandler), webhook.Config{Now: d.clock.now})
+	sender, err := webhook.NewSender(d.store, keys, nil, func() {}, slog.New(slog.DiscardHandler), webhook.Config{
+		Now: d.clock.now})
 	need(t, err)
 	first := d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "k").want(t, http.StatusCreated)
 	d.clock.advance(25 * time.Hour)
@@ -200,12 +218,14 @@ func TestIdempotency_KeysThatAreNotNeeded(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
-	made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("150")).want(t, http.StatusCreated).header.Get("Location")
+	made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("150")).want(t,
+		http.StatusCreated).header.Get("Location")
 	for _, target := range []string{made + "/reveal", made + "/cancel"} {
 		d.send(t, http.MethodPost, target, token, "", key, "k").want(t, http.StatusOK)
 		d.send(t, http.MethodPost, target, token, "", key, "k").want(t, http.StatusOK)
 		d.send(t, http.MethodPost, target, token, "", key, `""`).refused(t, http.StatusUnprocessableEntity, "invalid_request")
-		d.send(t, http.MethodPost, target, token, "", key, "not visible").refused(t, http.StatusUnprocessableEntity, "invalid_request")
+		d.send(t, http.MethodPost, target, token, "", key, "not visible").refused(t, http.StatusUnprocessableEntity,
+			"invalid_request")
 	}
 }
 
@@ -218,7 +238,9 @@ func TestIdempotency_OfSimulatedPayments(t *testing.T) {
 		other := d.replica(t)
 		made, second := "", ""
 		for _, location := range []*string{&made, &second} {
-			*location = strings.Replace(d.send(t, http.MethodPost, "/api/cards", token, orderBody("150")).want(t, http.StatusCreated).header.Get("Location"), "/api", "/api/sandbox", 1) + "/payments"
+			*location = strings.Replace(
+				d.send(t, http.MethodPost, "/api/cards", token, orderBody("150")).want(t,
+					http.StatusCreated).header.Get("Location"), "/api", "/api/sandbox", 1) + "/payments"
 		}
 		var all sync.WaitGroup
 		for i := range 6 {
@@ -233,14 +255,17 @@ func TestIdempotency_OfSimulatedPayments(t *testing.T) {
 			t.Error(again.body)
 		}
 		for target, body := range map[string]string{made: `{"amount":"0.2"}`, second: `{"amount":"0.1"}`} {
-			d.send(t, http.MethodPost, target, token, body, key, "k").refused(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
+			d.send(t, http.MethodPost, target, token, body, key, "k").refused(t, http.StatusUnprocessableEntity,
+				"idempotency_key_reused")
 		}
 		d.send(t, http.MethodPost, second, token, "", key, "the-rest").want(t, http.StatusOK)
-		rest := d.send(t, http.MethodPost, second, token, "", key, "the-rest").want(t, http.StatusOK) // nothing is due any more
+		// nothing is due any more
+		rest := d.send(t, http.MethodPost, second, token, "", key, "the-rest").want(t, http.StatusOK)
 		if !strings.Contains(rest.body, `"state":"paid"`) || strings.Count(rest.body, `"txid"`) != 1 {
 			t.Error(rest.body)
 		}
-		d.send(t, http.MethodPost, made, token, `{"amount":"0.1"}`, key, `""`).refused(t, http.StatusUnprocessableEntity, "invalid_request")
+		d.send(t, http.MethodPost, made, token, `{"amount":"0.1"}`, key, `""`).refused(t, http.StatusUnprocessableEntity,
+			"invalid_request")
 	})
 }
 
@@ -249,7 +274,8 @@ func TestIdempotency_OfSimulatedPayments(t *testing.T) {
 func TestIdempotency_OneKeyForTwoOperationsAtOnce_OneSucceeds(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
-		d := deploy(t, setup{database: database, clock: &clock{}, pool: 500, poster: &receiver{answer: webhook.Attempt{Status: 200}}})
+		d := deploy(t,
+			setup{database: database, clock: &clock{}, pool: 500, poster: &receiver{answer: webhook.Attempt{Status: 200}}})
 		other := d.replica(t)
 		winners, rounds := map[string]int{}, 200
 		if testing.Short() {

@@ -84,7 +84,8 @@ func (a answer) shed(t *testing.T) {
 	}
 }
 
-// atOnce sends n requests at the same time, and returns a function that waits for their answers.
+// atOnce sends n requests at the same time, and returns a function that waits
+// for their answers.
 func atOnce(n int, send func(i int) answer) (answers func() []answer) {
 	all := make([]answer, n)
 	var wait sync.WaitGroup
@@ -97,15 +98,17 @@ func atOnce(n int, send func(i int) answer) (answers func() []answer) {
 	}
 }
 
-// While the database hangs, requests of a kind take their places and no more. The others are refused at once and do not reach it; other kinds
-// are served as ever. Whoever was let in is answered.
+// While the database hangs, requests of a kind take their places and no more.
+// The others are refused at once and do not reach it; other kinds are served as
+// ever. Whoever was let in is answered.
 func TestOverload_RequestsBeyondThePlacesOfTheirKindAreRefusedAndOthersServed(t *testing.T) {
 	t.Parallel()
 	const more = 40
 	for kind, tt := range map[string]struct {
 		method, path string
 		status       int
-	}{"create": {http.MethodPost, "/api/cards", http.StatusCreated}, "read": {http.MethodGet, "/api/cards/{uuid}", http.StatusOK}} {
+	}{"create": {http.MethodPost, "/api/cards", http.StatusCreated},
+		"read": {http.MethodGet, "/api/cards/{uuid}", http.StatusOK}} {
 		t.Run(kind, func(t *testing.T) {
 			creating, reading, m := newDam(), newDam(), &tally{}
 			d := deploy(t, setup{pool: 2 * places, meter: m, wrap: func(s *store.Store) hooked {
@@ -142,8 +145,11 @@ func TestOverload_RequestsBeyondThePlacesOfTheirKindAreRefusedAndOthersServed(t 
 			m.mu.Lock()
 			equal(t, "refusals", fmt.Sprint(m.sheds), fmt.Sprint(strings.Fields(strings.Repeat(kind+" ", more))))
 			m.mu.Unlock()
-			for _, other := range []string{"/livez", "/readyz", "/openapi.yaml", "/api/currencies", "/api/cards?limit=1", "/api/cards", "/api/events", "/api/webhooks"} {
-				if kind == "read" && (strings.HasSuffix(other, "limit=1") || strings.HasSuffix(other, "events") || strings.HasSuffix(other, "webhooks")) {
+			for _, other := range []string{"/livez", "/readyz", "/openapi.yaml", "/api/currencies", "/api/cards?limit=1",
+				"/api/cards", "/api/events", "/api/webhooks"} {
+				if kind == "read" &&
+					(strings.HasSuffix(other, "limit=1") || strings.HasSuffix(other, "events") ||
+						strings.HasSuffix(other, "webhooks")) {
 					d.serve(t, http.MethodGet, other, token, "").shed(t) // of the same kind
 					continue
 				}
@@ -162,11 +168,13 @@ func TestOverload_RequestsBeyondThePlacesOfTheirKindAreRefusedAndOthersServed(t 
 	}
 }
 
-// Anybody can make up tokens: looking them up takes no place of tokens that are known.
+// Anybody can make up tokens: looking them up takes no place of tokens that are
+// known.
 func TestOverload_UnknownTokensHinderNoKnownOnes(t *testing.T) {
 	t.Parallel()
 	looking, m := newDam(), &tally{}
-	d := deploy(t, setup{meter: m, wrap: func(s *store.Store) hooked { return hooked{Store: s, beforeToken: looking.pass} }})
+	d := deploy(t,
+		setup{meter: m, wrap: func(s *store.Store) hooked { return hooked{Store: s, beforeToken: looking.pass} }})
 	stranger := deploy(t, setup{})
 	owner := stranger.account(t)
 	var tokens [unknownPlaces + 1]string
@@ -230,19 +238,22 @@ func TestOverload_SlowReadersHoldNoPlace(t *testing.T) {
 	all.Wait()
 }
 
-// A storm of pollers costs a look at a tag each, and none beyond what its token may send.
+// A storm of pollers costs a look at a tag each, and none beyond what its token
+// may send.
 func TestOverload_PollersReadNoCardThatHasNotChanged(t *testing.T) {
 	t.Parallel()
 	const quota, polls, pollers = 200, 300, 20
 	var cards atomic.Int64
-	d := deploy(t, setup{requests: &limit.Config{Token: perMinute(quota), Now: (&manual{}).now}, wrap: func(s *store.Store) hooked {
-		return hooked{Store: s, beforeCard: func() { cards.Add(1) }}
-	}})
+	d := deploy(t,
+		setup{requests: &limit.Config{Token: perMinute(quota), Now: (&manual{}).now}, wrap: func(s *store.Store) hooked {
+			return hooked{Store: s, beforeCard: func() { cards.Add(1) }}
+		}})
 	account := d.account(t)
 	_, owner := d.tokenOf(t, account, 0)
 	_, storming := d.tokenOf(t, account, 0)
 	_, other := d.tokenOf(t, account, 0)
-	path := d.serve(t, http.MethodPost, "/api/cards", owner, orderBody("50")).want(t, http.StatusCreated).header.Get("Location")
+	path := d.serve(t, http.MethodPost, "/api/cards", owner, orderBody("50")).want(t,
+		http.StatusCreated).header.Get("Location")
 	etag := d.serve(t, http.MethodGet, path, owner, "").want(t, http.StatusOK).header.Get("ETag")
 	poll := func(token string) answer { return d.serve(t, http.MethodGet, path, token, "", ifNoneMatch, etag) }
 	var unchanged, refused atomic.Int64
@@ -264,13 +275,16 @@ func TestOverload_PollersReadNoCardThatHasNotChanged(t *testing.T) {
 	d.serve(t, http.MethodGet, path, storming, "").refused(t, http.StatusTooManyRequests, "rate_limited")
 }
 
-// Whoever comes back when the time in Retry-After is over is let in, whichever replica refused; and the time is never less than what RateLimit
-// says of the limit that refused.
+// Whoever comes back when the time in Retry-After is over is let in, whichever
+// replica refused; and the time is never less than what RateLimit says of the
+// limit that refused.
 func TestOverload_WhoComesBackAfterRetryAfterIsLetIn(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, url string) {
 		now := &manual{}
-		first := deploy(t, setup{database: url, clock: &clock{}, requests: &limit.Config{Token: perMinute(7), Account: perMinute(11), Now: now.now}})
+		first := deploy(t,
+			setup{database: url, clock: &clock{},
+				requests: &limit.Config{Token: perMinute(7), Account: perMinute(11), Now: now.now}})
 		servers := []*deployment{first, first.replica(t), first.replica(t)}
 		tick := func() {
 			for range 2 {

@@ -36,29 +36,35 @@ func TestOwnData_EveryReadHasItUnchanged(t *testing.T) {
 			"both":            `"reference":"order-4711","metadata":{"customer":"c-1208","campaign":"winter"}`,
 			"other letters":   `"reference":"Ünï ☃ \ud83d\ude00 e\u0301 \ufffd","metadata":{"ключ":"значение","\ud83d\ude00":"\u202e"}`,
 			"what is special": `"reference":"<a href=\"x\">&amp;\\'%_--","metadata":{"a/b~c":"\u0001\t\n","null":"null"}`,
-			"the most":        `"reference":"` + strings.Repeat("\U0001f600", 200) + `","metadata":{"` + strings.Repeat("\U0001f600", 40) + `":"` + strings.Repeat("\U0001f600", 500) + `"}`,
-			"empty":           `"reference":"","metadata":{}`,
-			"a reference":     `"reference":"4111111111111111"`,
-			"metadata":        `"metadata":{"reference":"order-4711"}`,
-			"blanks":          `"reference":" \t a  ","metadata":{" ":" "}`,
+			"the most": `"reference":"` + strings.Repeat("\U0001f600", 200) + `","metadata":{"` +
+				strings.Repeat("\U0001f600", 40) + `":"` + strings.Repeat("\U0001f600", 500) + `"}`,
+			"empty":       `"reference":"","metadata":{}`,
+			"a reference": `"reference":"4111111111111111"`,
+			"metadata":    `"metadata":{"reference":"order-4711"}`,
+			"blanks":      `"reference":" \t a  ","metadata":{" ":" "}`,
 		} {
 			t.Run(name, func(t *testing.T) {
 				token := d.token(t)
 				var want ownData
 				need(t, json.Unmarshal([]byte("{"+sent+"}"), &want))
-				made := d.send(t, http.MethodPost, "/api/cards", token, orderWith(sent), "Idempotency-Key", "k").want(t, http.StatusCreated)
+				made := d.send(t, http.MethodPost, "/api/cards", token, orderWith(sent), "Idempotency-Key", "k").want(t,
+					http.StatusCreated)
 				want.UUID = bodyOf[ownData](t, made).UUID
-				again := d.send(t, http.MethodPost, "/api/cards", token, orderWith(sent), "Idempotency-Key", "k").want(t, http.StatusCreated)
+				again := d.send(t, http.MethodPost, "/api/cards", token, orderWith(sent), "Idempotency-Key", "k").want(t,
+					http.StatusCreated)
 				equal(t, "repeated", again.body, made.body)
 				one := "/api/cards/" + want.UUID
-				paid := d.send(t, http.MethodPost, "/api/sandbox"+strings.TrimPrefix(one, "/api")+"/payments", token, "").want(t, http.StatusOK)
+				paid := d.send(t, http.MethodPost, "/api/sandbox"+strings.TrimPrefix(one, "/api")+"/payments", token, "").want(t,
+					http.StatusOK)
 				read := d.send(t, http.MethodGet, one, token, "").want(t, http.StatusOK)
 				revealed := d.send(t, http.MethodPost, one+"/reveal", token, "").want(t, http.StatusOK)
 				for what, a := range map[string]answer{"made": made, "paid": paid, "read": read, "revealed": revealed} {
 					equal(t, what, bodyOf[ownData](t, a), want)
 				}
 				for _, query := range []string{"", "?limit=1", "?currency=monero"} {
-					equal(t, "listed"+query, bodyOf[[]ownData](t, d.send(t, http.MethodGet, "/api/cards"+query, token, "").want(t, http.StatusOK)), []ownData{want})
+					equal(t, "listed"+query,
+						bodyOf[[]ownData](t, d.send(t, http.MethodGet, "/api/cards"+query, token, "").want(t, http.StatusOK)),
+						[]ownData{want})
 				}
 				events := bodyOf[[]ownData](t, d.send(t, http.MethodGet, "/api/events", token, "").want(t, http.StatusOK))
 				for _, e := range events {
@@ -73,7 +79,8 @@ func TestOwnData_EveryReadHasItUnchanged(t *testing.T) {
 				}
 			})
 		}
-		if log := d.log.String(); strings.Contains(log, "order-4711") || strings.Contains(log, "c-1208") || strings.Contains(log, "winter") {
+		if log := d.log.String(); strings.Contains(log, "order-4711") || strings.Contains(log, "c-1208") ||
+			strings.Contains(log, "winter") {
 			t.Errorf("logged: %s", log)
 		}
 	})
@@ -101,16 +108,20 @@ func TestOwnData_EverythingWrongIsNamedAtOnce(t *testing.T) {
 			pairs = append(pairs, fmt.Sprintf(`"key %d":""`, i))
 		}
 		for sent, pointers := range map[string][]string{
-			`"reference":"` + strings.Repeat("x", 201) + `"`:                           {"/reference"},
-			`"reference":"a\u0000b","metadata":{"a":"\u0000","b\u0000":""}`:            {"/reference", "/metadata/a", "/metadata/b\x00"},
-			`"reference":null,"metadata":null`:                                         {"/reference", "/metadata"},
-			`"reference":4711,"metadata":[]`:                                           {"/reference", "/metadata"},
-			`"metadata":{"a":1,"b":null,"c":{},"d":["x"],"e":"fine"}`:                  {"/metadata/a", "/metadata/b", "/metadata/c", "/metadata/d"},
-			`"metadata":{"":"x","` + strings.Repeat("k", 41) + `":"x"}`:                {"/metadata/", "/metadata/" + strings.Repeat("k", 41)},
-			`"metadata":{"a/b~c":"` + strings.Repeat("x", 501) + `"}`:                  {"/metadata/a~1b~0c"},
-			`"metadata":{` + strings.Join(pairs, ",") + `}`:                            {"/metadata"},
-			`"reference":"` + strings.Repeat("x", 201) + `","metadata":{"":""},"x":1`:  {"/reference", "/metadata/", "/x"},
-			`"metadata":{` + strings.Join(pairs, ",") + `,"a":"\u0000","":1},"x":null`: {"/metadata", "/metadata/a", "/metadata/", "/x"},
+			`"reference":"` + strings.Repeat("x", 201) + `"`: {"/reference"},
+			`"reference":"a\u0000b","metadata":{"a":"\u0000","b\u0000":""}`: {"/reference", "/metadata/a",
+				"/metadata/b\x00"},
+			`"reference":null,"metadata":null`: {"/reference", "/metadata"},
+			`"reference":4711,"metadata":[]`:   {"/reference", "/metadata"},
+			`"metadata":{"a":1,"b":null,"c":{},"d":["x"],"e":"fine"}`: {"/metadata/a", "/metadata/b",
+				"/metadata/c", "/metadata/d"},
+			`"metadata":{"":"x","` + strings.Repeat("k", 41) +
+				`":"x"}`: {"/metadata/", "/metadata/" + strings.Repeat("k", 41)},
+			`"metadata":{"a/b~c":"` + strings.Repeat("x", 501) + `"}`:                 {"/metadata/a~1b~0c"},
+			`"metadata":{` + strings.Join(pairs, ",") + `}`:                           {"/metadata"},
+			`"reference":"` + strings.Repeat("x", 201) + `","metadata":{"":""},"x":1`: {"/reference", "/metadata/", "/x"},
+			`"metadata":{` + strings.Join(pairs, ",") +
+				`,"a":"\u0000","":1},"x":null`: {"/metadata", "/metadata/a", "/metadata/", "/x"},
 		} {
 			p := d.send(t, http.MethodPost, "/api/cards", token, orderWith(sent)).invalid(t, pointers...)
 			for _, e := range p.Errors {
@@ -119,7 +130,8 @@ func TestOwnData_EverythingWrongIsNamedAtOnce(t *testing.T) {
 				}
 			}
 		}
-		d.send(t, http.MethodPost, "/api/cards", token, `{"usd_amount":49,"currency":"x","reference":"\u0000","metadata":{"":""}}`).
+		d.send(t, http.MethodPost, "/api/cards", token,
+			`{"usd_amount":49,"currency":"x","reference":"\u0000","metadata":{"":""}}`).
 			invalid(t, "/usd_amount", "/currency", "/reference", "/metadata/")
 		equal(t, "cards", count(t, d.client(t, token)), 0)
 	})
@@ -206,33 +218,50 @@ func TestQuery_WhatIsUnknownIsRefused(t *testing.T) {
 		token := d.token(t)
 		id := uuid.NewString()
 		for _, x := range []struct{ method, target, pointer, detail string }{
-			{"GET", "/api/cards?stauts=generated", "query/stauts", `is not a query parameter of this operation: did you mean "status"?`},
-			{"GET", "/api/cards?Status=generated", "query/Status", `is not a query parameter of this operation: did you mean "status"?`},
-			{"GET", "/api/cards?created_at=x", "query/created_at", `is not a query parameter of this operation: did you mean "created_after"?`},
-			{"GET", "/api/cards?paymentState=paid", "query/paymentState", `is not a query parameter of this operation: did you mean "payment_state"?`},
+			{"GET", "/api/cards?stauts=generated", "query/stauts",
+				`is not a query parameter of this operation: did you mean "status"?`},
+			{"GET", "/api/cards?Status=generated", "query/Status",
+				`is not a query parameter of this operation: did you mean "status"?`},
+			{"GET", "/api/cards?created_at=x", "query/created_at",
+				`is not a query parameter of this operation: did you mean "created_after"?`},
+			{"GET", "/api/cards?paymentState=paid", "query/paymentState",
+				`is not a query parameter of this operation: did you mean "payment_state"?`},
 			{"GET", "/api/cards?limt=2", "query/limt", `is not a query parameter of this operation: did you mean "limit"?`},
-			{"GET", "/api/cards?q=x", "query/q", "is not a query parameter of this operation, which has: status, payment_state, currency, reference, created_after, created_before, limit, cursor"},
-			{"GET", "/api/cards?" + strings.Repeat("status", 100) + "=x", "query/" + strings.Repeat("status", 100), "is not a query parameter of this operation, which has: status, payment_state, currency, reference, created_after, created_before, limit, cursor"},
-			{"GET", "/api/cards?status[]=generated", "query/status[]", `is not a query parameter of this operation: did you mean "status"?`},
-			{"GET", "/api/cards?=x", "query/", "is not a query parameter of this operation, which has: status, payment_state, currency, reference, created_after, created_before, limit, cursor"},
+			{"GET", "/api/cards?q=x", "query/q",
+				"is not a query parameter of this operation, which has: status, payment_state, currency, reference, created_after, created_before, limit, cursor"},
+			{"GET", "/api/cards?" + strings.Repeat("status", 100) + "=x", "query/" + strings.Repeat("status", 100),
+				"is not a query parameter of this operation, which has: status, payment_state, currency, reference, created_after, created_before, limit, cursor"},
+			{"GET", "/api/cards?status[]=generated", "query/status[]",
+				`is not a query parameter of this operation: did you mean "status"?`},
+			{"GET", "/api/cards?=x", "query/",
+				"is not a query parameter of this operation, which has: status, payment_state, currency, reference, created_after, created_before, limit, cursor"},
 			{"GET", "/api/cards?limit=1&limit=2", "query/limit", "must be sent once"},
 			{"GET", "/api/cards?currency=monero&currency=monero", "query/currency", "must be sent once"},
-			{"GET", "/api/cards?status=generated;limit=1", "query", `is not well-formed: percent-encode "%", "&", "+" and ";" in names and values`},
-			{"GET", "/api/cards?currency=dogecoin", "query/currency", "is not a currency of this service; choose one of: monero"},
+			{"GET", "/api/cards?status=generated;limit=1", "query",
+				`is not well-formed: percent-encode "%", "&", "+" and ";" in names and values`},
+			{"GET", "/api/cards?currency=dogecoin", "query/currency",
+				"is not a currency of this service; choose one of: monero"},
 			{"GET", "/api/cards?reference=%00", "query/reference", "must not contain the character U+0000"},
 			{"GET", "/api/cards?reference=%ff", "query/reference", "must be UTF-8"},
 			{"GET", "/api/cards?reference=" + strings.Repeat("x", 201), "query/reference", "must have 1 to 200 characters"},
-			{"GET", "/api/cards?created_after=yesterday", "query/created_after", "must be a time such as 2026-11-20T14:46:00.120Z"},
-			{"GET", "/api/cards?created_before=2026-11-20T14:46:00%2B01:00x", "query/created_before", "must be a time such as 2026-11-20T14:46:00.120Z"},
-			{"GET", "/api/cards?created_before=2026-11-20", "query/created_before", "must be a time such as 2026-11-20T14:46:00.120Z"},
-			{"GET", "/api/cards/" + id + "?limit=1", "query/limit", "is not a query parameter of this operation, which has none"},
+			{"GET", "/api/cards?created_after=yesterday", "query/created_after",
+				"must be a time such as 2026-11-20T14:46:00.120Z"},
+			{"GET", "/api/cards?created_before=2026-11-20T14:46:00%2B01:00x", "query/created_before",
+				"must be a time such as 2026-11-20T14:46:00.120Z"},
+			{"GET", "/api/cards?created_before=2026-11-20", "query/created_before",
+				"must be a time such as 2026-11-20T14:46:00.120Z"},
+			{"GET", "/api/cards/" + id + "?limit=1", "query/limit",
+				"is not a query parameter of this operation, which has none"},
 			{"POST", "/api/cards/" + id + "/reveal?x", "query/x", "is not a query parameter of this operation, which has none"},
-			{"POST", "/api/sandbox/cards/" + id + "/payments?amount=1", "query/amount", "is not a query parameter of this operation, which has none"},
+			{"POST", "/api/sandbox/cards/" + id + "/payments?amount=1", "query/amount",
+				"is not a query parameter of this operation, which has none"},
 			{"GET", "/api/currencies?x=1&x=2", "query/x", "is not a query parameter of this operation, which has none"},
 			{"GET", "/api/offers?x", "query/x", "is not a query parameter of this operation, which has none"},
-			{"GET", "/api/events?limit=1&afer=2", "query/afer", `is not a query parameter of this operation: did you mean "after"?`},
+			{"GET", "/api/events?limit=1&afer=2", "query/afer",
+				`is not a query parameter of this operation: did you mean "after"?`},
 			{"GET", "/api/webhooks?limit=1", "query/limit", "is not a query parameter of this operation, which has none"},
-			{"DELETE", "/api/webhooks/" + id + "?force", "query/force", "is not a query parameter of this operation, which has none"},
+			{"DELETE", "/api/webhooks/" + id + "?force", "query/force",
+				"is not a query parameter of this operation, which has none"},
 		} {
 			t.Run(fmt.Sprintf("%.60s", x.target), func(t *testing.T) {
 				p := d.send(t, x.method, x.target, token, "").invalid(t, x.pointer)
@@ -241,12 +270,14 @@ func TestQuery_WhatIsUnknownIsRefused(t *testing.T) {
 		}
 		d.send(t, http.MethodGet, "/api/cards?limit=0&b=1&a=1&currency=x&status=x", token, "").
 			invalid(t, "query/limit", "query/status", "query/currency", "query/a", "query/b")
-		d.send(t, http.MethodPost, "/api/cards?key=k", token, `{"usd_amount":49,"currency":"monero"}`).invalid(t, "query/key", "/usd_amount")
+		d.send(t, http.MethodPost, "/api/cards?key=k", token, `{"usd_amount":49,"currency":"monero"}`).invalid(t,
+			"query/key", "/usd_amount")
 		d.send(t, http.MethodGet, "/api/cards?", token, "").want(t, http.StatusOK)
 	})
 }
 
-// A page is in memory as a whole, so that one with much metadata ends early. The walk goes on all the same.
+// A page is in memory as a whole, so that one with much metadata ends early.
+// The walk goes on all the same.
 func TestListCards_PagesWithMuchMetadataAreShort(t *testing.T) {
 	t.Parallel()
 	var template *card.Card

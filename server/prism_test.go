@@ -29,7 +29,8 @@ const (
 
 var prismRequests = flag.Int("prism-requests", 1_000, "how many requests go through Prism to the service")
 
-// start runs a program until the test ends, and returns it when it has printed a line for each of the marks, with the rest of those lines.
+// start runs a program until the test ends, and returns it when it has printed
+// a line for each of the marks, with the rest of those lines.
 func start(t *testing.T, marks []string, name string, args ...string) []string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -64,7 +65,8 @@ func prism(t *testing.T, args ...string) string {
 	_, port, err := net.SplitHostPort(free.Addr().String())
 	need(t, err)
 	need(t, free.Close())
-	start(t, []string{"Prism is listening"}, "node", append([]string{prismProgram, args[0], "--port", port, "--errors"}, args[1:]...)...)
+	start(t, []string{"Prism is listening"}, "node",
+		append([]string{prismProgram, args[0], "--port", port, "--errors"}, args[1:]...)...)
 	return "http://127.0.0.1:" + port
 }
 
@@ -86,7 +88,8 @@ func ask(t *testing.T, server string, r *generated) (*http.Response, []byte) {
 	return res, body
 }
 
-// A mock server that knows nothing but the contract answers with nothing that can't be.
+// A mock server that knows nothing but the contract answers with nothing that
+// can't be.
 func TestPrism_TheMockAnswersOnlyWhatCanBe(t *testing.T) {
 	mock := prism(t, "mock", prismDocument)
 	g := &generator{hooks: &hooks{token: "t"}, Rand: rand.New(rand.NewPCG(1, 0))}
@@ -123,7 +126,8 @@ func TestPrism_TheMockAnswersOnlyWhatCanBe(t *testing.T) {
 	t.Logf("Prism answered %d requests to %d operations", n, len(g.operations))
 }
 
-// Prism between a client and the service finds nothing in the requests or the responses that is not in the contract.
+// Prism between a client and the service finds nothing in the requests or the
+// responses that is not in the contract.
 func TestPrism_TheProxyFindsNoViolation(t *testing.T) {
 	dir := t.TempDir()
 	found := start(t, []string{"api: ", "token: "}, ownProgram, "dev", "--listen", "127.0.0.1:0",
@@ -131,14 +135,16 @@ func TestPrism_TheProxyFindsNoViolation(t *testing.T) {
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer receiver.Close()
 	proxy := prism(t, "proxy", prismDocument, found[0])
-	g := &generator{hooks: &hooks{token: found[1]}, Rand: rand.New(rand.NewPCG(1, 0)), about: map[string][]string{}, receiver: receiver.URL + "/", statuses: map[int]int{}}
+	g := &generator{hooks: &hooks{token: found[1]}, Rand: rand.New(rand.NewPCG(1, 0)), about: map[string][]string{},
+		receiver: receiver.URL + "/", statuses: map[int]int{}}
 	g.readOperations()
 	for i := range *prismRequests {
 		o := g.operations[i%len(g.operations)]
 		r := g.valid(o)
 		res, body := ask(t, proxy, r)
 		g.statuses[res.StatusCode]++
-		if violations := res.Header.Get("sl-violations"); violations != "" || strings.Contains(string(body), "stoplight.io/prism") || res.StatusCode >= 500 {
+		if violations := res.Header.Get("sl-violations"); violations != "" ||
+			strings.Contains(string(body), "stoplight.io/prism") || res.StatusCode >= 500 {
 			t.Errorf("%v is answered %d: %s\n%.2000s", r, res.StatusCode, violations, body)
 		}
 		g.learn(o.id, body)
@@ -149,7 +155,8 @@ func TestPrism_TheProxyFindsNoViolation(t *testing.T) {
 	t.Logf("%d requests went through Prism", *prismRequests)
 }
 
-// Without the examples, the mock answers with what can't be. That is found, and so is a request that the contract does not have.
+// Without the examples, the mock answers with what can't be. That is found, and
+// so is a request that the contract does not have.
 func TestPrism_CanFail(t *testing.T) {
 	g := &generator{hooks: &hooks{token: "t"}, Rand: rand.New(rand.NewPCG(1, 0))}
 	get := func(server, path string) (*http.Response, []byte) {
@@ -166,7 +173,8 @@ func TestPrism_CanFail(t *testing.T) {
 		_, _ = io.WriteString(w, `[{"code":7}]`)
 	}))
 	defer wrong.Close()
-	if res, body := get(prism(t, "proxy", prismDocument, wrong.URL), "/api/currencies"); !strings.Contains(string(body), "stoplight.io/prism") {
+	if res, body := get(prism(t, "proxy", prismDocument, wrong.URL), "/api/currencies"); !strings.Contains(string(body),
+		"stoplight.io/prism") {
 		t.Errorf("the proxy lets a wrong response through: %d %v %s", res.StatusCode, res.Header, body)
 	}
 }

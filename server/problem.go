@@ -20,8 +20,10 @@ import (
 	"github.com/cardmint/cardmint/internal/panics"
 )
 
-// problemType returns the prefix of every problem's type, which the code follows. It leads to the service's own pages, or to the project's if
-// nobody has said where the service is. It is never taken from the request: what a proxy sends as the host may lead nowhere.
+// problemType returns the prefix of every problem's type, which the code
+// follows. It leads to the service's own pages, or to the project's if nobody
+// has said where the service is. It is never taken from the request: what a
+// proxy sends as the host may lead nowhere.
 func problemType(publicURL string) string {
 	if publicURL == "" {
 		return "https://github.com/cardmint/cardmint/blob/main/README.md#"
@@ -60,7 +62,8 @@ func status(kind card.Kind) int {
 	return http.StatusInternalServerError
 }
 
-// problemWriter writes errors as problem documents (RFC 9457). Nothing else writes errors.
+// problemWriter writes errors as problem documents (RFC 9457). Nothing else
+// writes errors.
 type problemWriter struct {
 	log    *slog.Logger
 	types  string // the prefix of their types
@@ -77,13 +80,15 @@ const (
 	mostCauses = 100         // that are remembered
 )
 
-// causes are the reasons why requests were answered with 503. Each concerns many requests, and is logged once a minute.
+// causes are the reasons why requests were answered with 503. Each concerns
+// many requests, and is logged once a minute.
 type causes struct {
 	mu       sync.Mutex
 	loggedAt map[string]time.Time
 }
 
-// due reports whether to log err now. Its numbers, such as an age that grows, do not make it another cause.
+// due reports whether to log err now. Its numbers, such as an age that grows,
+// do not make it another cause.
 func (c *causes) due(err *card.Error, now time.Time) bool {
 	if err.Kind != card.Unavailable {
 		return true
@@ -106,8 +111,10 @@ func (c *causes) due(err *card.Error, now time.Time) bool {
 	return true
 }
 
-// write responds with err and ends the request. An error that is not a card.Error becomes an internal error, without details.
-// If part of another response was already sent, write aborts the connection, so that the client can't mistake the part for the whole.
+// write responds with err and ends the request. An error that is not a
+// card.Error becomes an internal error, without details. If part of another
+// response was already sent, write aborts the connection, so that the client
+// can't mistake the part for the whole.
 func (p problemWriter) write(c *gin.Context, err error) {
 	c.Abort()
 	var known *card.Error
@@ -116,7 +123,8 @@ func (p problemWriter) write(c *gin.Context, err error) {
 	}
 	c.Set(explainedKey, known.Cause != nil)
 	if known.Cause != nil && !errors.Is(c.Request.Context().Err(), context.Canceled) && p.causes.due(known, time.Now()) {
-		p.log.ErrorContext(c.Request.Context(), "request failed", "request_id", c.GetString(requestIDKey), "code", known.Code, "error", known.Cause, panics.Stack(known.Cause))
+		p.log.ErrorContext(c.Request.Context(), "request failed", "request_id", c.GetString(requestIDKey), "code",
+			known.Code, "error", known.Cause, panics.Stack(known.Cause))
 	}
 	if c.Writer.Written() {
 		panic(http.ErrAbortHandler)
@@ -136,7 +144,8 @@ func (p problemWriter) write(c *gin.Context, err error) {
 		body.list(known.Fields)
 	}
 	if known.Scope != "" {
-		c.Header("WWW-Authenticate", fmt.Sprintf(`Bearer error="insufficient_scope", scope=%q`, known.Scope)) // RFC 6750, section 3.1
+		// RFC 6750, section 3.1
+		c.Header("WWW-Authenticate", fmt.Sprintf(`Bearer error="insufficient_scope", scope=%q`, known.Scope))
 	}
 	switch known.Kind {
 	case card.Unauthorized:
@@ -159,11 +168,13 @@ func (p problemWriter) write(c *gin.Context, err error) {
 	c.Data(code, "application/problem+json", text.Bytes())
 }
 
-// mostErrors is how many things a problem names at most, so that a response does not grow with what is wrong.
+// mostErrors is how many things a problem names at most, so that a response
+// does not grow with what is wrong.
 const mostErrors = 100
 
-// list names what is wrong with the request in a problem. If that is too much, fields that the contract does not have are left out first:
-// a program can make up any number of them, and the others should be seen beside.
+// list names what is wrong with the request in a problem. If that is too much,
+// fields that the contract does not have are left out first: a program can make
+// up any number of them, and the others should be seen beside.
 func (p *Problem) list(wrong []card.FieldError) {
 	p.Detail = fmt.Sprintf(`%d things are wrong with the request. See "errors".`, len(wrong))
 	if len(wrong) == 1 {
@@ -172,19 +183,21 @@ func (p *Problem) list(wrong []card.FieldError) {
 	if omitted := len(wrong) - mostErrors; omitted > 0 {
 		unknown := func(f card.FieldError) bool { return f.Detail == isUnknown }
 		known := func(f card.FieldError) bool { return !unknown(f) }
-		wrong = append(slices.DeleteFunc(slices.Clone(wrong), unknown), slices.DeleteFunc(slices.Clone(wrong), known)...)[:mostErrors]
+		wrong = append(slices.DeleteFunc(slices.Clone(wrong), unknown),
+			slices.DeleteFunc(slices.Clone(wrong), known)...)[:mostErrors]
 		p.ErrorsOmitted = new(int64(omitted))
 	}
 	fields := make([]FieldError, len(wrong))
 	for i, f := range wrong {
-		// The steps of a pointer are names from the request. Details are texts of
-		// the service, and values were redacted when they were inserted.
+		// The steps of a pointer are names from the request. Details are texts
+		// of the service, and values were redacted when they were inserted.
 		fields[i] = FieldError{Pointer: card.Redact(f.Pointer), Detail: f.Detail}
 	}
 	p.Errors = &fields
 }
 
-// leavesBody reports whether a request may be refused with err before its body was read.
+// leavesBody reports whether a request may be refused with err before its body
+// was read.
 func leavesBody(err *card.Error) bool {
 	switch err.Kind {
 	case card.Unauthorized, card.NotFound, card.MethodNotAllowed, card.UnsupportedMedia, card.TooLarge, card.Timeout:
@@ -196,13 +209,17 @@ func leavesBody(err *card.Error) bool {
 func (p problemWriter) noRoute(c *gin.Context)  { p.write(c, card.ErrNotFound) }
 func (p problemWriter) noMethod(c *gin.Context) { p.write(c, card.ErrMethodNotAllowed) }
 
-// badRequest responds to a request that the generated code can't bind. Validation should have refused it before.
+// badRequest responds to a request that the generated code can't bind.
+// Validation should have refused it before.
 func (p problemWriter) badRequest(c *gin.Context, err error) {
-	p.log.WarnContext(c.Request.Context(), "request passed validation but does not bind", "request_id", c.GetString(requestIDKey), "error", err)
-	p.write(c, card.ErrInvalidRequest.WithFields(card.FieldError{Detail: "does not have the form that the specification gives for this operation"}))
+	p.log.WarnContext(c.Request.Context(), "request passed validation but does not bind", "request_id",
+		c.GetString(requestIDKey), "error", err)
+	p.write(c, card.ErrInvalidRequest.WithFields(
+		card.FieldError{Detail: "does not have the form that the specification gives for this operation"}))
 }
 
-// recovery turns a panic into an internal error. The panic's value, which may contain data of the request, is not logged.
+// recovery turns a panic into an internal error. The panic's value, which may
+// contain data of the request, is not logged.
 func (p problemWriter) recovery(c *gin.Context) {
 	defer func() {
 		value := recover()
@@ -213,7 +230,8 @@ func (p problemWriter) recovery(c *gin.Context) {
 			panic(value)
 		}
 		err := panics.New(value)
-		p.log.ErrorContext(c.Request.Context(), "panic", "request_id", c.GetString(requestIDKey), "error", err, panics.Stack(err))
+		p.log.ErrorContext(c.Request.Context(), "panic", "request_id", c.GetString(requestIDKey), "error", err,
+			panics.Stack(err))
 		p.write(c, card.ErrInternal)
 	}()
 	c.Next()

@@ -34,11 +34,14 @@ func TestProblem_NamesEverythingThatIsWrongAtOnce(t *testing.T) {
 		method, target, body string
 		headers, pointers    []string
 	}{
-		"createCard": {"POST", "/api/cards", `{"usd_amount":49,"currency":"x","note":1,"a/b":2}`, []string{"Idempotency-Key", "not visible"},
+		"createCard": {"POST", "/api/cards", `{"usd_amount":49,"currency":"x","note":1,"a/b":2}`,
+			[]string{"Idempotency-Key", "not visible"},
 			[]string{"/usd_amount", "/currency", "/note", "/a~1b", "header/Idempotency-Key"}},
 		"createCard without fields": {"POST", "/api/cards", `{}`, nil, []string{"/usd_amount", "/currency"}},
-		"listCards":                 {"GET", "/api/cards?status=paid&limit=0&cursor=", "", nil, []string{"query/status", "query/limit", "query/cursor"}},
-		"listCards, each twice": {"GET", "/api/cards?limit=1&limit=2&status=generated&status=generated&cursor=AZqhyfhofO-OTpscl_sdiA&cursor=AZqhyfhofO-OTpscl_sdiA", "", nil,
+		"listCards": {"GET", "/api/cards?status=paid&limit=0&cursor=", "", nil,
+			[]string{"query/status", "query/limit", "query/cursor"}},
+		"listCards, each twice": {"GET",
+			"/api/cards?limit=1&limit=2&status=generated&status=generated&cursor=AZqhyfhofO-OTpscl_sdiA&cursor=AZqhyfhofO-OTpscl_sdiA", "", nil,
 			[]string{"query/status", "query/limit", "query/cursor"}},
 		"getCard": {"GET", "/api/cards/" + strings.ToUpper(id) + "0", "", nil, []string{"path/uuid"}},
 		"simulatePayment": {"POST", "/api/sandbox/cards/none/payments", `{"amount":"-1","confirmations":-1,"x":1}`, nil,
@@ -58,23 +61,30 @@ func TestProblem_RefusesWrongParameters(t *testing.T) {
 	d := deploy(t, setup{})
 	token := d.token(t)
 	for _, query := range []string{
-		"limit=", "limit=0", "limit=-1", "limit=1001", "limit=1.5", "limit=1.0", "limit=1e2", "limit=0x10", "limit=1_0", "limit=ten", "limit=null", "limit=true",
+		"limit=", "limit=0", "limit=-1", "limit=1001", "limit=1.5", "limit=1.0", "limit=1e2", "limit=0x10", "limit=1_0",
+		"limit=ten", "limit=null", "limit=true",
 		"limit=99999999999", "limit=99999999999999999999", "limit=%205", "limit=5%00", "limit=%D9%A5",
-		"status=", "status=paid", "status=Generated", "status=generated%20", "status=generated,awaiting_payment", "status=%00",
-		"cursor=", "cursor=a", "cursor=AAAA", "cursor=AZqhyfhofO-OTpscl_sdi", "cursor=AZqhyfhofO-OTpscl_sdiAA", "cursor=AZqhyfhofO-OTpscl_sdiA==",
-		"cursor=AZqhyfhofO%2BOTpscl/sdiA", "cursor=019aa1c9-f868-7cef-8e4e-9b1c97fb1d88", "cursor=" + strings.Repeat("A", 65), "cursor=%00", "cursor=%FF",
+		"status=", "status=paid", "status=Generated", "status=generated%20", "status=generated,awaiting_payment",
+		"status=%00",
+		"cursor=", "cursor=a", "cursor=AAAA", "cursor=AZqhyfhofO-OTpscl_sdi", "cursor=AZqhyfhofO-OTpscl_sdiAA",
+		"cursor=AZqhyfhofO-OTpscl_sdiA==",
+		"cursor=AZqhyfhofO%2BOTpscl/sdiA", "cursor=019aa1c9-f868-7cef-8e4e-9b1c97fb1d88",
+		"cursor=" + strings.Repeat("A", 65), "cursor=%00", "cursor=%FF",
 	} {
 		t.Run(query, func(t *testing.T) {
 			name, _, _ := strings.Cut(query, "=")
-			p := d.send(t, http.MethodGet, "/api/cards?"+query, token, "").refused(t, http.StatusUnprocessableEntity, "invalid_request")
+			p := d.send(t, http.MethodGet, "/api/cards?"+query, token, "").refused(t, http.StatusUnprocessableEntity,
+				"invalid_request")
 			for _, e := range p.Errors {
 				equal(t, "pointer", e.Pointer, "query/"+name)
 			}
 		})
 	}
 	for _, id := range []string{
-		"1", "019aa1c9f8687cef8e4e9b1c97fb1d88", "{019aa1c9-f868-7cef-8e4e-9b1c97fb1d88}", "urn:uuid:019aa1c9-f868-7cef-8e4e-9b1c97fb1d88",
-		"019aa1c9-f868-7cef-8e4e-9b1c97fb1d8g", "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88%20", "019aa1c9-f868-7cef-8e4e-9b1c97fb1d8%00", "*", "..",
+		"1", "019aa1c9f8687cef8e4e9b1c97fb1d88", "{019aa1c9-f868-7cef-8e4e-9b1c97fb1d88}",
+		"urn:uuid:019aa1c9-f868-7cef-8e4e-9b1c97fb1d88",
+		"019aa1c9-f868-7cef-8e4e-9b1c97fb1d8g", "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88%20",
+		"019aa1c9-f868-7cef-8e4e-9b1c97fb1d8%00", "*", "..",
 		"%F0%9F%8E%89", "019aa1c9_f868_7cef_8e4e_9b1c97fb1d88", "1%27%20OR%20%271%27=%271",
 	} {
 		t.Run(id, func(t *testing.T) {
@@ -90,22 +100,26 @@ func TestProblem_NeverQuotesAValue(t *testing.T) {
 	token := d.token(t)
 	const canary = "S3cr3t"
 	for name, a := range map[string]answer{
-		"amount, currency":   d.send(t, "POST", "/api/cards", token, `{"usd_amount":"`+canary+`","currency":"`+canary+`"}`),
-		"value of unknown":   d.send(t, "POST", "/api/cards", token, `{"usd_amount":50,"currency":"monero","note":"`+canary+`"}`),
-		"objects":            d.send(t, "POST", "/api/cards", token, `{"usd_amount":{"a":"`+canary+`"},"currency":["`+canary+`"]}`),
-		"malformed":          d.send(t, "POST", "/api/cards", token, `{"usd_amount":"`+canary+`",`+canary+`}`),
-		"a string":           d.send(t, "POST", "/api/cards", token, `"`+canary+`"`),
-		"media type":         d.send(t, "POST", "/api/cards", token, orderBody("50"), "Content-Type", "text/"+canary),
-		"idempotency key":    d.send(t, "POST", "/api/cards", token, orderBody("50"), "Idempotency-Key", canary+" "+canary),
-		"long key":           d.send(t, "POST", "/api/cards", token, orderBody("50"), "Idempotency-Key", strings.Repeat(canary, 43)),
-		"two keys":           d.send(t, "POST", "/api/cards", token, orderBody("50"), "Idempotency-Key", canary+again+canary),
-		"query":              d.send(t, "GET", "/api/cards?limit="+canary+"&status="+canary+"&cursor="+canary, token, ""),
-		"query, twice":       d.send(t, "GET", "/api/cards?cursor="+canary+"&cursor="+canary, token, ""),
-		"uuid":               d.send(t, "GET", "/api/cards/"+canary, token, ""),
-		"path":               d.send(t, "GET", "/"+canary, token, ""),
-		"token":              d.send(t, "GET", "/api/cards", "cm_test_"+canary, ""),
-		"scheme":             d.send(t, "GET", "/api/cards", "", "", "Authorization", canary+" "+token),
-		"payment":            d.send(t, "POST", "/api/sandbox/cards/"+canary+"/payments", token, `{"amount":"`+canary+`","confirmations":"`+canary+`"}`),
+		"amount, currency": d.send(t, "POST", "/api/cards", token, `{"usd_amount":"`+canary+`","currency":"`+canary+`"}`),
+		"value of unknown": d.send(t, "POST", "/api/cards", token,
+			`{"usd_amount":50,"currency":"monero","note":"`+canary+`"}`),
+		"objects": d.send(t, "POST", "/api/cards", token,
+			`{"usd_amount":{"a":"`+canary+`"},"currency":["`+canary+`"]}`),
+		"malformed":       d.send(t, "POST", "/api/cards", token, `{"usd_amount":"`+canary+`",`+canary+`}`),
+		"a string":        d.send(t, "POST", "/api/cards", token, `"`+canary+`"`),
+		"media type":      d.send(t, "POST", "/api/cards", token, orderBody("50"), "Content-Type", "text/"+canary),
+		"idempotency key": d.send(t, "POST", "/api/cards", token, orderBody("50"), "Idempotency-Key", canary+" "+canary),
+		"long key": d.send(t, "POST", "/api/cards", token, orderBody("50"), "Idempotency-Key",
+			strings.Repeat(canary, 43)),
+		"two keys":     d.send(t, "POST", "/api/cards", token, orderBody("50"), "Idempotency-Key", canary+again+canary),
+		"query":        d.send(t, "GET", "/api/cards?limit="+canary+"&status="+canary+"&cursor="+canary, token, ""),
+		"query, twice": d.send(t, "GET", "/api/cards?cursor="+canary+"&cursor="+canary, token, ""),
+		"uuid":         d.send(t, "GET", "/api/cards/"+canary, token, ""),
+		"path":         d.send(t, "GET", "/"+canary, token, ""),
+		"token":        d.send(t, "GET", "/api/cards", "cm_test_"+canary, ""),
+		"scheme":       d.send(t, "GET", "/api/cards", "", "", "Authorization", canary+" "+token),
+		"payment": d.send(t, "POST", "/api/sandbox/cards/"+canary+"/payments", token,
+			`{"amount":"`+canary+`","confirmations":"`+canary+`"}`),
 		"method":             d.send(t, canary, "/api/cards", token, ""),
 		"header of no worry": d.send(t, "GET", "/api/cards?limit=x", token, "", "X-Request-Id", canary+"!"),
 	} {
@@ -140,7 +154,8 @@ func TestStoreIsDown_EveryOperationSaysWhenToTryAgain(t *testing.T) {
 	}
 }
 
-// The same, where the token is known from before and each operation fails by itself.
+// The same, where the token is known from before and each operation fails by
+// itself.
 func TestStoreGoesDown_EveryOperationSaysWhenToTryAgain(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -214,7 +229,9 @@ func TestPanic_IsAnInternalErrorAndShowsNothing(t *testing.T) {
 	t.Parallel()
 	const secret = "4111111111111111"
 	d := deploy(t, setup{wrap: func(s *store.Store) hooked {
-		return hooked{Store: s, cardByUUID: func(context.Context, uuid.UUID) (*card.Card, error) { panic("card number " + secret) }}
+		return hooked{Store: s, cardByUUID: func(context.Context, uuid.UUID) (*card.Card, error) {
+			panic("card number " + secret)
+		}}
 	}})
 	token := d.token(t)
 	a := d.send(t, http.MethodGet, "/api/cards/019aa1c9-f868-7cef-8e4e-9b1c97fb1d88", token, "")
@@ -228,7 +245,8 @@ func TestPanic_IsAnInternalErrorAndShowsNothing(t *testing.T) {
 	d.send(t, http.MethodGet, "/api/cards", token, "").want(t, http.StatusOK)
 }
 
-// A code that one side knows and another does not is a failure that a program can't decide by.
+// A code that one side knows and another does not is a failure that a program
+// can't decide by.
 func TestCodes_AreTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	var inDomain, inContract []string
@@ -241,7 +259,8 @@ func TestCodes_AreTheSameEverywhere(t *testing.T) {
 	equal(t, "codes of the contract", sorted(inContract), sorted(inDomain))
 	equal(t, "codes of the client", sorted(problemCodes(t, "../client/client.gen.go")), sorted(inDomain))
 	equal(t, "codes of the README, where the type of every problem leads", sorted(readmeCodes(t)), sorted(inDomain))
-	equal(t, "codes of the page of errors, where it leads if the service's address is known", sorted(guideCodes(t)), sorted(inDomain))
+	equal(t, "codes of the page of errors, where it leads if the service's address is known", sorted(guideCodes(t)),
+		sorted(inDomain))
 	equal(t, "codes of the server", sorted(problemCodes(t, "server.gen.go")), sorted(inDomain))
 }
 
@@ -250,7 +269,8 @@ func readmeCodes(t *testing.T) (codes []string) {
 	t.Helper()
 	text, err := os.ReadFile("../README.md")
 	need(t, err)
-	for _, row := range regexp.MustCompile("<a name=\"(\\w+)\"></a>`(\\w+)` \\| [0-9]{3} \\|").FindAllStringSubmatch(string(text), -1) {
+	for _, row := range regexp.MustCompile("<a name=\"(\\w+)\"></a>`(\\w+)` \\| [0-9]{3} \\|").FindAllStringSubmatch(
+		string(text), -1) {
 		if row[1] != row[2] {
 			t.Errorf("the anchor of %s is %s", row[2], row[1])
 		}
@@ -266,7 +286,9 @@ func guideCodes(t *testing.T) (codes []string) {
 	need(t, err)
 	readme, err := os.ReadFile("../README.md")
 	need(t, err)
-	for _, found := range regexp.MustCompile(`(?m)^## (\w+)\n\n\*\*([0-9]{3}) ([^*]+)\.\*\* .+\n\n\*\*What to do:\*\* .+\n`).FindAllStringSubmatch(string(text), -1) {
+	for _, found := range regexp.MustCompile(
+		`(?m)^## (\w+)\n\n\*\*([0-9]{3}) ([^*]+)\.\*\* .+\n\n\*\*What to do:\*\* .+\n`).FindAllStringSubmatch(string(text),
+		-1) {
 		codes = append(codes, found[1])
 		if !strings.Contains(string(readme), "</a>`"+found[1]+"` | "+found[2]+" |") {
 			t.Errorf("%s is not %s in the README", found[1], found[2])
@@ -280,16 +302,20 @@ func guideCodes(t *testing.T) (codes []string) {
 	return codes
 }
 
-// The type of a problem leads to the page that explains it, by an address that never comes from the request.
+// The type of a problem leads to the page that explains it, by an address that
+// never comes from the request.
 func TestProblem_TypeLeadsToThePagesOfTheService(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{publicURL: "https://cards.example"})
 	for _, host := range []string{"cards.example", "evil.example"} {
-		p := d.send(t, http.MethodGet, "/api/cards", "", "", "X-Forwarded-Host", host, "X-Forwarded-Proto", "http").refused(t, http.StatusUnauthorized, "unauthorized")
+		p := d.send(t, http.MethodGet, "/api/cards", "", "", "X-Forwarded-Host", host, "X-Forwarded-Proto",
+			"http").refused(t, http.StatusUnauthorized, "unauthorized")
 		equal(t, "type", p.Type, "https://cards.example/docs/errors#unauthorized")
 	}
-	p := deploy(t, setup{}).send(t, http.MethodGet, "/api/cards", "", "").refused(t, http.StatusUnauthorized, "unauthorized")
-	equal(t, "type of a service that does not know its address", p.Type, "https://github.com/cardmint/cardmint/blob/main/README.md#unauthorized")
+	p := deploy(t, setup{}).send(t, http.MethodGet, "/api/cards", "", "").refused(t, http.StatusUnauthorized,
+		"unauthorized")
+	equal(t, "type of a service that does not know its address", p.Type,
+		"https://github.com/cardmint/cardmint/blob/main/README.md#unauthorized")
 }
 
 // problemCodes reads the constants of type ProblemCode out of a source file.
@@ -344,16 +370,23 @@ func TestProblem_NumbersOfTheRequest_AreRedacted(t *testing.T) {
 		method, path, body string
 		want               string // of the problem
 	}{
-		"query":           {http.MethodGet, "/api/cards?" + url.QueryEscape(number) + "=1", "", `"pointer":"query/[number]"`},
-		"field":           {http.MethodPost, "/api/cards", orderWith(`"` + number + `":1`), `"pointer":"/[number]"`},
-		"key of metadata": {http.MethodPost, "/api/cards", orderWith(`"metadata":{"` + number + `":1}`), `"pointer":"/metadata/[number]"`},
-		"long key":        {http.MethodPost, "/api/cards", orderWith(`"metadata":{"` + number + strings.Repeat("k", 40) + `":""}`), `"pointer":"/metadata/[number]kkk`},
-		"repeated key":    {http.MethodPost, "/api/cards", `{"` + number + `":1,"` + number + `":1}`, `The key \"[number]\" appears more than once.`},
-		"currency":        {http.MethodPost, "/api/cards", `{"usd_amount":50,"currency":"` + number + `"}`, `"pointer":"/currency"`},
-		"amount":          {http.MethodPost, "/api/cards", `{"usd_amount":"` + number + `","currency":"monero"}`, `"pointer":"/usd_amount"`},
-		"refund address":  {http.MethodPost, "/api/cards", orderWith(`"refund_address":"4111111111111111"`), `"pointer":"/refund_address"`},
-		"URL":             {http.MethodPost, "/api/webhooks", `{"url":"https://4111111111111111/"}`, `"pointer":"/url"`},
-		"type of events":  {http.MethodPost, "/api/webhooks", `{"url":"https://shop.example/","types":["` + number + `"]}`, `"pointer":"/types/0"`},
+		"query": {http.MethodGet, "/api/cards?" + url.QueryEscape(number) + "=1", "", `"pointer":"query/[number]"`},
+		"field": {http.MethodPost, "/api/cards", orderWith(`"` + number + `":1`), `"pointer":"/[number]"`},
+		"key of metadata": {http.MethodPost, "/api/cards", orderWith(`"metadata":{"` + number + `":1}`),
+			`"pointer":"/metadata/[number]"`},
+		"long key": {http.MethodPost, "/api/cards",
+			orderWith(`"metadata":{"` + number + strings.Repeat("k", 40) + `":""}`), `"pointer":"/metadata/[number]kkk`},
+		"repeated key": {http.MethodPost, "/api/cards", `{"` + number + `":1,"` + number + `":1}`,
+			`The key \"[number]\" appears more than once.`},
+		"currency": {http.MethodPost, "/api/cards", `{"usd_amount":50,"currency":"` + number + `"}`,
+			`"pointer":"/currency"`},
+		"amount": {http.MethodPost, "/api/cards", `{"usd_amount":"` + number + `","currency":"monero"}`,
+			`"pointer":"/usd_amount"`},
+		"refund address": {http.MethodPost, "/api/cards", orderWith(`"refund_address":"4111111111111111"`),
+			`"pointer":"/refund_address"`},
+		"URL": {http.MethodPost, "/api/webhooks", `{"url":"https://4111111111111111/"}`, `"pointer":"/url"`},
+		"type of events": {http.MethodPost, "/api/webhooks", `{"url":"https://shop.example/","types":["` + number + `"]}`,
+			`"pointer":"/types/0"`},
 	} {
 		a := d.send(t, x.method, x.path, token, x.body)
 		if a.status < 400 || !strings.Contains(a.body, x.want) {

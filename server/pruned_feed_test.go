@@ -11,14 +11,16 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Whoever has not come as far as events are kept is told so first, however they read. Whoever has is told nothing.
+// Whoever has not come as far as events are kept is told so first, however they
+// read. Whoever has is told nothing.
 func TestEvents_ReadersOlderThanWhatIsKeptGetAReset(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
 		token, account := d.owner(t)
 		of := d.cardOf(t, account)
-		d.happen(t, account, card.EventDetected, card.EventWebhookDisabled, card.EventUnderpaid, card.EventLate, card.EventGenerated)
+		d.happen(t, account, card.EventDetected, card.EventWebhookDisabled, card.EventUnderpaid, card.EventLate,
+			card.EventGenerated)
 		type event struct {
 			ID       uuid.UUID
 			Seq      int64
@@ -28,7 +30,8 @@ func TestEvents_ReadersOlderThanWhatIsKeptGetAReset(t *testing.T) {
 		}
 		read := func(query string) (all []string) {
 			t.Helper()
-			for _, e := range bodyOf[[]event](t, d.send(t, http.MethodGet, "/api/events"+query, token, "").want(t, http.StatusOK)) {
+			for _, e := range bodyOf[[]event](t,
+				d.send(t, http.MethodGet, "/api/events"+query, token, "").want(t, http.StatusOK)) {
 				all = append(all, fmt.Sprint(e.Seq, " ", e.Type, " ", e.CardUUID != nil, " ", e.Since != nil))
 			}
 			return all

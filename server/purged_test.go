@@ -11,14 +11,16 @@ import (
 
 const noCredentials = `"credentials":{"card_number":null,"expiration_date":null,"security_code":null,"url":null,"url_password":null}`
 
-// Credentials need not be kept for ever. A card without them is read as any other.
+// Credentials need not be kept for ever. A card without them is read as any
+// other.
 func TestCards_OneWhoseCredentialsAreNoLongerKeptIsRead(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
 		token := d.token(t)
 		var made struct{ UUID string }
-		need(t, json.Unmarshal([]byte(d.send(t, http.MethodPost, "/api/cards", token, `{"usd_amount": "50", "currency": "monero"}`).body), &made))
+		need(t, json.Unmarshal(
+			[]byte(d.send(t, http.MethodPost, "/api/cards", token, `{"usd_amount": "50", "currency": "monero"}`).body), &made))
 		d.send(t, http.MethodPost, "/api/sandbox/cards/"+made.UUID+"/payments", token, "").want(t, http.StatusOK)
 		paths := []string{"/api/cards/" + made.UUID, "/api/cards", "/api/cards?status=generated"}
 		for _, path := range paths {

@@ -11,25 +11,31 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// unknownParameters returns an error for each name in a query that an operation does not have. To leave out a filter that is misspelled
-// would answer another question than the one that was asked.
+// unknownParameters returns an error for each name in a query that an operation
+// does not have. To leave out a filter that is misspelled would answer another
+// question than the one that was asked.
 func unknownParameters(query string, declared openapi3.Parameters) (wrong []card.FieldError) {
 	if query == "" {
 		return nil
 	}
 	sent, err := url.ParseQuery(query)
 	if err != nil {
-		wrong = append(wrong, card.FieldError{Pointer: "query", Detail: `is not well-formed: percent-encode "%", "&", "+" and ";" in names and values`})
+		wrong = append(wrong,
+			card.FieldError{Pointer: "query",
+				Detail: `is not well-formed: percent-encode "%", "&", "+" and ";" in names and values`})
 	}
 	for _, name := range slices.Sorted(maps.Keys(sent)) {
 		if declared.GetByInAndName(openapi3.ParameterInQuery, name) == nil {
-			wrong = append(wrong, card.FieldError{Pointer: "query/" + name, Detail: "is not a query parameter of this operation" + instead(name, declared)})
+			wrong = append(wrong,
+				card.FieldError{Pointer: "query/" + name,
+					Detail: "is not a query parameter of this operation" + instead(name, declared)})
 		}
 	}
 	return wrong
 }
 
-// instead returns the end of a sentence that says which query parameter may have been meant, or which there are.
+// instead returns the end of a sentence that says which query parameter may
+// have been meant, or which there are.
 func instead(name string, declared openapi3.Parameters) string {
 	const longest = 64 // of a name that is compared
 	var known []string

@@ -22,9 +22,13 @@ func TestRefund_TheAddressIsShownMaskedInEveryRead(t *testing.T) {
 		d := deploy(t, setup{database: database})
 		token := d.token(t)
 		c := d.client(t, token)
-		made, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("150"), Currency: "monero", RefundAddress: refundTo}, client.WithIdempotencyKey("k"))
+		made, err := c.CreateCard(t.Context(),
+			client.CreateCardRequest{USDAmount: number("150"), Currency: "monero", RefundAddress: refundTo},
+			client.WithIdempotencyKey("k"))
 		need(t, err)
-		again, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("150"), Currency: "monero", RefundAddress: refundTo}, client.WithIdempotencyKey("k"))
+		again, err := c.CreateCard(t.Context(),
+			client.CreateCardRequest{USDAmount: number("150"), Currency: "monero", RefundAddress: refundTo},
+			client.WithIdempotencyKey("k"))
 		need(t, err)
 		read, err := c.GetCard(t.Context(), made.UUID)
 		need(t, err)
@@ -37,7 +41,8 @@ func TestRefund_TheAddressIsShownMaskedInEveryRead(t *testing.T) {
 			}
 		}
 		list := d.send(t, http.MethodGet, "/api/cards", token, "").want(t, http.StatusOK).body
-		if !strings.Contains(list, `"refund_address":"4AdUnd...684Rge","refund":null`) || strings.Contains(list+d.log.String(), refundTo) {
+		if !strings.Contains(list, `"refund_address":"4AdUnd...684Rge","refund":null`) ||
+			strings.Contains(list+d.log.String(), refundTo) {
 			t.Errorf("listed %s", list)
 		}
 	})
@@ -48,18 +53,21 @@ func TestRefund_AWrongAddressIsNamed(t *testing.T) {
 	d := deploy(t, setup{})
 	token := d.token(t)
 	for sent, want := range map[string]string{
-		`"` + strings.Replace(refundTo, "Und", "Unb", 1) + `"`: "is not an address of Monero: its checksum is wrong, so a character is missing or mistyped",
-		`"bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq"`:         "is not an address of Monero",
-		`"` + strings.Repeat("4", 201) + `"`:                   "is not an address of Monero",
-		`" "`:                                                  "is not an address of Monero",
+		`"` + strings.Replace(refundTo, "Und", "Unb", 1) +
+			`"`: "is not an address of Monero: its checksum is wrong, so a character is missing or mistyped",
+		`"bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq"`: "is not an address of Monero",
+		`"` + strings.Repeat("4", 201) + `"`:           "is not an address of Monero",
+		`" "`:                                          "is not an address of Monero",
 	} {
-		answer := d.send(t, http.MethodPost, "/api/cards", token, `{"usd_amount":"150","currency":"monero","refund_address":`+sent+`}`).want(t, http.StatusUnprocessableEntity)
+		answer := d.send(t, http.MethodPost, "/api/cards", token,
+			`{"usd_amount":"150","currency":"monero","refund_address":`+sent+`}`).want(t, http.StatusUnprocessableEntity)
 		if !strings.Contains(answer.body, `"errors":[{"pointer":"/refund_address","detail":"`+want+`"}]`) {
 			t.Errorf("%s: %s", sent, answer.body)
 		}
 	}
 	for _, sent := range []string{`""`, "null", "7", "[]"} {
-		answer := d.send(t, http.MethodPost, "/api/cards", token, `{"usd_amount":"150","currency":"monero","refund_address":`+sent+`}`).want(t, http.StatusUnprocessableEntity)
+		answer := d.send(t, http.MethodPost, "/api/cards", token,
+			`{"usd_amount":"150","currency":"monero","refund_address":`+sent+`}`).want(t, http.StatusUnprocessableEntity)
 		if !strings.Contains(answer.body, `"pointer":"/refund_address"`) {
 			t.Errorf("%s: %s", sent, answer.body)
 		}
@@ -79,7 +87,8 @@ func TestRefund_WhatTheOperatorGaveBackIsShown(t *testing.T) {
 		desk := operator.New(d.store, rates, slog.New(slog.DiscardHandler))
 		refund := func(txid string) {
 			t.Helper()
-			_, err := desk.ResolveCard(t.Context(), operator.Decision{CardUUID: made.UUID, Kind: operator.Refund, Note: "x", Operator: "x", TxID: txid})
+			_, err := desk.ResolveCard(t.Context(),
+				operator.Decision{CardUUID: made.UUID, Kind: operator.Refund, Note: "x", Operator: "x", TxID: txid})
 			need(t, err)
 		}
 		refund("")
@@ -105,13 +114,15 @@ func TestRefund_WhatTheOperatorGaveBackIsShown(t *testing.T) {
 	})
 }
 
-// Whoever reads a card that no supplier makes learns that its money is to be given back, and how much it is, the surplus included.
+// Whoever reads a card that no supplier makes learns that its money is to be
+// given back, and how much it is, the surplus included.
 func TestRefund_WhatIsDueIsShown(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database, supplies: supplier.Declining})
 		token := d.token(t)
-		made := bodyOf[client.Card](t, d.send(t, http.MethodPost, "/api/cards", token, orderBody("150")).want(t, http.StatusCreated))
+		made := bodyOf[client.Card](t,
+			d.send(t, http.MethodPost, "/api/cards", token, orderBody("150")).want(t, http.StatusCreated))
 		path := "/api/cards/" + made.UUID.String()
 		desk := operator.New(d.store, d.rates, slog.New(slog.DiscardHandler))
 		decide := func(kind operator.ResolutionKind) {
@@ -123,7 +134,8 @@ func TestRefund_WhatIsDueIsShown(t *testing.T) {
 			t.Helper()
 			for _, target := range []string{path, "/api/cards", "/api/cards?limit=1"} {
 				body := d.send(t, http.MethodGet, target, token, "").want(t, http.StatusOK).body
-				if due == "" && strings.Contains(body, "refund_due") || due != "" && !strings.Contains(body, `"refund_due":"`+due+`"`) {
+				if due == "" && strings.Contains(body, "refund_due") || due != "" &&
+					!strings.Contains(body, `"refund_due":"`+due+`"`) {
 					t.Errorf("%s: %s: want %q due: %s", when, target, due, body)
 				}
 			}

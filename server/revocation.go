@@ -36,7 +36,8 @@ type lingerer interface{ SetLinger(sec int) error }
 
 // watchToken starts a watch, which the caller must end. The context is canceled
 // when the response is cut off.
-func watchToken(ctx context.Context, w http.ResponseWriter, still func(context.Context) error) (context.Context, *tokenWatch) {
+func watchToken(ctx context.Context, w http.ResponseWriter, still func(context.Context) error) (context.Context,
+	*tokenWatch) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := &tokenWatch{still: still, control: http.NewResponseController(w), cancel: cancel}
 	t.conn, _ = ctx.Value(connKey{}).(lingerer)

@@ -136,7 +136,8 @@ func TestRevocation_StreamThatIsNotRead_CutOff(t *testing.T) {
 	l.sendBuffer = 16 << 10
 	serveOn(t, l, d.handler)
 	conn := dial(t, l.Addr().String())
-	_, err = fmt.Fprintf(conn, "GET /api/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nAuthorization: Bearer %s\r\n\r\n", token)
+	_, err = fmt.Fprintf(conn,
+		"GET /api/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nAuthorization: Bearer %s\r\n\r\n", token)
 	need(t, err)
 	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	need(t, err)
@@ -174,7 +175,8 @@ func TestAudit_ListLeavesLineBeforeFirstCredentials(t *testing.T) {
 	_, err = io.ReadFull(r.answer.Body, make([]byte, 1))
 	need(t, err)
 	all := lines()
-	if len(all) != 1 || all[0]["list"] != "begun" || all[0]["newest"] != template.UUID.String() || all[0]["operation"] != "listCards" {
+	if len(all) != 1 || all[0]["list"] != "begun" || all[0]["newest"] != template.UUID.String() ||
+		all[0]["operation"] != "listCards" {
 		t.Errorf("audited %v", all)
 	}
 	need(t, r.conn.Close())

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Every method that an address of the contract does not have is refused there, and the Allow header tells the ones it has.
+// Every method that an address of the contract does not have is refused there,
+// and the Allow header tells the ones it has.
 func TestRoutes_WrongMethodIsRefusedEverywhere(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -27,12 +28,15 @@ func TestRoutes_WrongMethodIsRefusedEverywhere(t *testing.T) {
 		}
 	}
 	for path, methods := range allowed {
-		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "get", "X"} {
+		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND",
+			"get", "X"} {
 			if slices.Contains(methods, method) {
 				continue
 			}
 			t.Run(method+" "+path, func(t *testing.T) {
-				a := d.speak(t, d.address(), fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n", method, path, token))
+				a := d.speak(t, d.address(),
+					fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n", method, path,
+						token))
 				a.want(t, http.StatusMethodNotAllowed)
 				equal(t, "Allow", sorted(strings.Split(a.header.Get("Allow"), ", ")), sorted(methods))
 				if method == http.MethodHead {
@@ -50,14 +54,19 @@ func TestRoutes_OtherSpellingsOfAnAddressAreNotFound(t *testing.T) {
 	d := deploy(t, setup{})
 	token := d.token(t)
 	for _, target := range []string{
-		"/", "//", "/api", "/api/", "//api/cards", "/api//cards", "/api/cards/", "/api/cards//", "/API/cards", "/api/Cards", "/api/v1/cards",
+		"/", "//", "/api", "/api/", "//api/cards", "/api//cards", "/api/cards/", "/api/cards//", "/API/cards", "/api/Cards",
+		"/api/v1/cards",
 		"/api/cards/x/y", "/api/./cards", "/api/x/../cards", "/api/cards/..%2fcards", "/api/cards%2f", "/api/cards%00",
-		"/api/cards.json", "/api/cards;a=b", "/cards", "/livez/", "/readyz/x", "/openapi.yml", "/openapi", "/metrics", "/debug/pprof/",
-		"/debug/vars", "/favicon.ico", "/.env", "/.git/config", "/api/currencies/monero", "/" + strings.Repeat("a", 8_000), "/api/%0d%0aX:%20y",
+		"/api/cards.json", "/api/cards;a=b", "/cards", "/livez/", "/readyz/x", "/openapi.yml", "/openapi", "/metrics",
+		"/debug/pprof/",
+		"/debug/vars", "/favicon.ico", "/.env", "/.git/config", "/api/currencies/monero", "/" + strings.Repeat("a", 8_000),
+		"/api/%0d%0aX:%20y",
 	} {
 		t.Run(fmt.Sprintf("%.60s", target), func(t *testing.T) {
 			for _, method := range []string{"GET", "POST", "DELETE", "OPTIONS"} {
-				text := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", method, target, token)
+				text := fmt.Sprintf(
+					"%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", method,
+					target, token)
 				d.speak(t, d.address(), text).refused(t, http.StatusNotFound, "not_found")
 			}
 		})
@@ -72,13 +81,17 @@ func TestRoutes_OddButLegalRequestsAreServed(t *testing.T) {
 		name, text string
 		status     int
 	}{
-		{"an absolute URI", "GET http://elsewhere.test/api/cards HTTP/1.1\r\nHost: elsewhere.test\r\n" + bearer + "\r\n", http.StatusOK},
-		{"an absolute URI without a token", "GET https://elsewhere.test/api/cards HTTP/1.1\r\nHost: x\r\n\r\n", http.StatusUnauthorized},
+		{"an absolute URI", "GET http://elsewhere.test/api/cards HTTP/1.1\r\nHost: elsewhere.test\r\n" + bearer + "\r\n",
+			http.StatusOK},
+		{"an absolute URI without a token", "GET https://elsewhere.test/api/cards HTTP/1.1\r\nHost: x\r\n\r\n",
+			http.StatusUnauthorized},
 		{"an escaped letter", "GET /%61pi/cards HTTP/1.1\r\nHost: x\r\n" + bearer + "\r\n", http.StatusOK},
 		{"HTTP 1.0", "GET /api/cards HTTP/1.0\r\n" + bearer + "\r\n", http.StatusOK},
 		{"a query of its own", "GET /livez?a=b&c HTTP/1.1\r\nHost: x\r\n" + bearer + "\r\n", http.StatusOK},
-		{"a body where none is expected", "GET /api/cards HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n" + bearer + "\r\n{{{", http.StatusOK},
-		{"the scheme in other letters", "GET /api/cards HTTP/1.1\r\nHost: x\r\n" + strings.Replace(bearer, "Bearer", "bEARER", 1) + "\r\n", http.StatusOK},
+		{"a body where none is expected", "GET /api/cards HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n" + bearer + "\r\n{{{",
+			http.StatusOK},
+		{"the scheme in other letters",
+			"GET /api/cards HTTP/1.1\r\nHost: x\r\n" + strings.Replace(bearer, "Bearer", "bEARER", 1) + "\r\n", http.StatusOK},
 	} {
 		t.Run(x.name, func(t *testing.T) { d.speak(t, d.address(), x.text).want(t, x.status) })
 	}

@@ -7,7 +7,8 @@ import (
 )
 
 // SimulatePayment implements simulatePayment.
-func (a *api) SimulatePayment(gc context.Context, r SimulatePaymentRequestObject) (SimulatePaymentResponseObject, error) {
+func (a *api) SimulatePayment(gc context.Context, r SimulatePaymentRequestObject) (SimulatePaymentResponseObject,
+	error) {
 	ctx, owner, err := caller(gc)
 	if err != nil {
 		return nil, err

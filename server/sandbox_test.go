@@ -14,7 +14,8 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// pay is a simulated payment; an empty amount or negative confirmations are left out of the request.
+// pay is a simulated payment; an empty amount or negative confirmations are
+// left out of the request.
 func pay(amount string, confirmations int32) client.SimulatePaymentRequest {
 	var r client.SimulatePaymentRequest
 	if amount != "" {
@@ -37,7 +38,8 @@ type progress struct {
 }
 
 func progressOf(c *client.Card) progress {
-	return progress{c.Status, c.Payment.State, c.Payment.AmountReceived.String(), c.Payment.AmountDue.String(), c.Payment.Confirmations, c.Credentials != client.Credentials{}}
+	return progress{c.Status, c.Payment.State, c.Payment.AmountReceived.String(), c.Payment.AmountDue.String(),
+		c.Payment.Confirmations, c.Credentials != client.Credentials{}}
 }
 
 func TestGetCard_ListsWhatArrived(t *testing.T) {
@@ -60,7 +62,8 @@ func TestGetCard_ListsWhatArrived(t *testing.T) {
 		confirmations int64
 	}{{"0.25", true, 3}, {"0.000000000001", false, 0}} {
 		x := got.Payment.Transfers[i]
-		if x.Amount.String() != want.amount || (x.Height != 0) != want.mined || x.Confirmations != want.confirmations || x.Locked || x.TxID == "" ||
+		if x.Amount.String() != want.amount || (x.Height != 0) != want.mined || x.Confirmations != want.confirmations ||
+			x.Locked || x.TxID == "" ||
 			x.FirstSeenAt.Before(before) {
 			t.Errorf("transfer %d is %+v, want %+v", i, x, want)
 		}
@@ -84,22 +87,29 @@ func TestSimulatePayment_EverythingAPayerCanDo(t *testing.T) {
 		want  []progress
 	}{
 		{"all at once", []client.SimulatePaymentRequest{{}}, []progress{{generated, "paid", price, "0", 10, true}}},
-		{"twice all, by mistake", []client.SimulatePaymentRequest{{}, {}}, []progress{{generated, "paid", price, "0", 10, true}, {generated, "paid", price, "0", 10, true}}},
+		{"twice all, by mistake", []client.SimulatePaymentRequest{{}, {}},
+			[]progress{{generated, "paid", price, "0", 10, true}, {generated, "paid", price, "0", 10, true}}},
 		{"in two pieces", []client.SimulatePaymentRequest{pay(half, -1), pay(rest, -1)},
 			[]progress{{awaiting, "underpaid", half, rest, 10, false}, {generated, "paid", price, "0", 10, true}}},
 		{"too little, then what is due", []client.SimulatePaymentRequest{pay("0.983477576711", -1), {}},
-			[]progress{{awaiting, "underpaid", "0.983477576711", "0.000000000001", 10, false}, {generated, "paid", price, "0", 10, true}}},
-		{"mempool, then a block, then enough", []client.SimulatePaymentRequest{pay("", 0), pay("", 1), pay("", 9), pay("", 10)},
-			[]progress{{awaiting, "detected", price, "0", 0, false}, {awaiting, "confirming", price, "0", 1, false}, {awaiting, "confirming", price, "0", 9, false}, {generated, "paid", price, "0", 10, true}}},
+			[]progress{{awaiting, "underpaid", "0.983477576711", "0.000000000001", 10, false},
+				{generated, "paid", price, "0", 10, true}}},
+		{"mempool, then a block, then enough",
+			[]client.SimulatePaymentRequest{pay("", 0), pay("", 1), pay("", 9), pay("", 10)},
+			[]progress{{awaiting, "detected", price, "0", 0, false}, {awaiting, "confirming", price, "0", 1, false},
+				{awaiting, "confirming", price, "0", 9, false}, {generated, "paid", price, "0", 10, true}}},
 		{"mempool, then all that is needed", []client.SimulatePaymentRequest{pay("", 0), {}},
 			[]progress{{awaiting, "detected", price, "0", 0, false}, {generated, "paid", price, "0", 10, true}}},
 		{"the second piece holds up the first", []client.SimulatePaymentRequest{pay(half, -1), pay(rest, 0), pay("", 2)},
-			[]progress{{awaiting, "underpaid", half, rest, 10, false}, {awaiting, "detected", price, "0", 0, false}, {awaiting, "confirming", price, "0", 2, false}}},
+			[]progress{{awaiting, "underpaid", half, rest, 10, false}, {awaiting, "detected", price, "0", 0, false},
+				{awaiting, "confirming", price, "0", 2, false}}},
 		{"too much", []client.SimulatePaymentRequest{pay("2", -1)}, []progress{{generated, "paid", "2", "0", 10, true}}},
 		{"more after it was paid", []client.SimulatePaymentRequest{{}, pay("1.5", -1)},
 			[]progress{{generated, "paid", price, "0", 10, true}, {generated, "paid", "2.483477576712", "0", 20, true}}},
-		{"the smallest unit", []client.SimulatePaymentRequest{pay("0.000000000001", 0)}, []progress{{awaiting, "underpaid", "0.000000000001", "0.983477576711", 0, false}}},
-		{"more confirmations than needed", []client.SimulatePaymentRequest{pay("", 1000)}, []progress{{generated, "paid", price, "0", 1000, true}}},
+		{"the smallest unit", []client.SimulatePaymentRequest{pay("0.000000000001", 0)},
+			[]progress{{awaiting, "underpaid", "0.000000000001", "0.983477576711", 0, false}}},
+		{"more confirmations than needed", []client.SimulatePaymentRequest{pay("", 1000)},
+			[]progress{{generated, "paid", price, "0", 1000, true}}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			c, made := d.create(t, "150")
@@ -141,7 +151,8 @@ func TestSimulatePayment_NeverMakesASecondCard(t *testing.T) {
 		}
 		after, err := c.GetCard(t.Context(), made.UUID)
 		need(t, err)
-		equal(t, "after eight payments", progressOf(after), progress{client.CardStatusGenerated, "paid", "3.2", "0", after.Payment.Confirmations, true})
+		equal(t, "after eight payments", progressOf(after),
+			progress{client.CardStatusGenerated, "paid", "3.2", "0", after.Payment.Confirmations, true})
 	})
 }
 
@@ -149,7 +160,8 @@ func TestSimulatePayment_TakesNoBodyOrAnEmptyOne(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
-	for _, x := range []struct{ body, kind string }{{"", absent}, {"", "application/json"}, {"", "text/plain"}, {"{}", "application/json"}, {"{}", absent}} {
+	for _, x := range []struct{ body, kind string }{
+		{"", absent}, {"", "application/json"}, {"", "text/plain"}, {"{}", "application/json"}, {"{}", absent}} {
 		made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"))
 		a := d.send(t, http.MethodPost, paymentsOf(made), token, x.body, "Content-Type", x.kind).want(t, http.StatusOK)
 		if !strings.Contains(a.body, `"status":"generated"`) {
@@ -180,7 +192,8 @@ func TestSimulatePayment_RefusesWhatIsNoPayment(t *testing.T) {
 	token := d.token(t)
 	made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"))
 	for _, amount := range []string{
-		`"0"`, `"0.000000000000"`, `"-1"`, `"+1"`, `"1e3"`, `"0x1"`, `""`, `" 1"`, `"1 "`, `"1."`, `".5"`, `"1,5"`, `"1_0"`, `"NaN"`, `"Infinity"`, `"0.0000000000001"`,
+		`"0"`, `"0.000000000000"`, `"-1"`, `"+1"`, `"1e3"`, `"0x1"`, `""`, `" 1"`, `"1 "`, `"1."`, `".5"`, `"1,5"`, `"1_0"`,
+		`"NaN"`, `"Infinity"`, `"0.0000000000001"`,
 		`"10000000"`, `"99999999999999999999"`, `"0.00000000000010"`, `"١"`, `1`, `0.5`, `null`, `true`, `[]`, `{}`, `["1"]`,
 	} {
 		t.Run("amount "+amount, func(t *testing.T) {
@@ -192,14 +205,18 @@ func TestSimulatePayment_RefusesWhatIsNoPayment(t *testing.T) {
 			d.send(t, http.MethodPost, paymentsOf(made), token, `{"confirmations":`+n+`}`).invalid(t, "/confirmations")
 		})
 	}
-	for _, body := range []string{`{"amount":"1","amount":"2"}`, `{"amount":"1"}{}`, "\xef\xbb\xbf{}", `{`, "{\"amount\":\"\xff\"}", strings.Repeat("[", 20_000), " "} {
+	for _, body := range []string{`{"amount":"1","amount":"2"}`, `{"amount":"1"}{}`, "\xef\xbb\xbf{}", `{`,
+		"{\"amount\":\"\xff\"}", strings.Repeat("[", 20_000), " "} {
 		d.send(t, http.MethodPost, paymentsOf(made), token, body).refused(t, http.StatusBadRequest, "malformed_json")
 	}
 	d.send(t, http.MethodPost, paymentsOf(made), token, `{"AMOUNT":"1","confirmations":0}`).invalid(t, "/AMOUNT")
 	d.send(t, http.MethodPost, paymentsOf(made), token, `[]`).invalid(t, "")
-	d.send(t, http.MethodPost, paymentsOf(made), token, `{}`, "Content-Type", "text/plain").refused(t, http.StatusUnsupportedMediaType, "unsupported_media_type")
-	d.send(t, http.MethodPost, paymentsOf(made), token, `{}`+strings.Repeat(" ", maxBody)).refused(t, http.StatusRequestEntityTooLarge, "body_too_large")
-	if after := d.send(t, http.MethodGet, made.header.Get("Location"), token, "").body; !strings.Contains(after, `"amount_received":"0"`) {
+	d.send(t, http.MethodPost, paymentsOf(made), token, `{}`, "Content-Type", "text/plain").refused(t,
+		http.StatusUnsupportedMediaType, "unsupported_media_type")
+	d.send(t, http.MethodPost, paymentsOf(made), token, `{}`+strings.Repeat(" ", maxBody)).refused(t,
+		http.StatusRequestEntityTooLarge, "body_too_large")
+	if after := d.send(t, http.MethodGet, made.header.Get("Location"), token, "").body; !strings.Contains(after,
+		`"amount_received":"0"`) {
 		t.Errorf("something was paid: %s", after)
 	}
 }
@@ -209,29 +226,35 @@ func TestSimulatePayment_TrailingZeros_DoNotCountAsDecimals(t *testing.T) {
 	d := deploy(t, setup{})
 	token := d.token(t)
 	made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"))
-	for _, body := range []string{`{"amount":"0.1000000000000000000","confirmations":0}`, `{"amount":"0.100000000001000","confirmations":0}`} {
+	for _, body := range []string{`{"amount":"0.1000000000000000000","confirmations":0}`,
+		`{"amount":"0.100000000001000","confirmations":0}`} {
 		d.send(t, http.MethodPost, paymentsOf(made), token, body).want(t, http.StatusOK)
 	}
-	if after := d.send(t, http.MethodGet, made.header.Get("Location"), token, "").body; !strings.Contains(after, `"amount_received":"0.200000000001"`) {
+	if after := d.send(t, http.MethodGet, made.header.Get("Location"), token, "").body; !strings.Contains(after,
+		`"amount_received":"0.200000000001"`) {
 		t.Errorf("0.100000000000 and 0.100000000001 were paid: %s", after)
 	}
 }
 
-// What the schema lets through but no field can hold must not become a payment of the default amount.
+// What the schema lets through but no field can hold must not become a payment
+// of the default amount.
 func TestSimulatePayment_WhatDoesNotBindIsNotTakenForNoBody(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
 	made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"))
 	for _, body := range []string{
-		`{"amount":"9999999999999999999"}`, `{"amount":"9223372.036854775808"}`, `{"amount":"9223372.036854775808000","confirmations":0}`,
+		`{"amount":"9999999999999999999"}`, `{"amount":"9223372.036854775808"}`,
+		`{"amount":"9223372.036854775808000","confirmations":0}`,
 		`{"amount":"0.01","confirmations":10.0}`, `{"confirmations":1e1}`,
 	} {
 		t.Run(body, func(t *testing.T) {
-			d.send(t, http.MethodPost, paymentsOf(made), token, body).refused(t, http.StatusUnprocessableEntity, "invalid_request")
+			d.send(t, http.MethodPost, paymentsOf(made), token, body).refused(t, http.StatusUnprocessableEntity,
+				"invalid_request")
 		})
 	}
-	if after := d.send(t, http.MethodGet, made.header.Get("Location"), token, "").body; !strings.Contains(after, `"amount_received":"0"`) {
+	if after := d.send(t, http.MethodGet, made.header.Get("Location"), token, "").body; !strings.Contains(after,
+		`"amount_received":"0"`) {
 		t.Errorf("something was paid: %s", after)
 	}
 }

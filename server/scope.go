@@ -13,8 +13,9 @@ import (
 // noScope is the x-scope of operations for which any valid token will do.
 const noScope account.Scope = "none"
 
-// scopeOf returns the scope that the contract says an operation needs, or noScope. It is an error if the contract does not say it: nobody
-// may call an operation because it was forgotten to decide who may.
+// scopeOf returns the scope that the contract says an operation needs, or
+// noScope. It is an error if the contract does not say it: nobody may call an
+// operation because it was forgotten to decide who may.
 func scopeOf(operation *openapi3.Operation) (account.Scope, error) {
 	name, _ := operation.Extensions["x-scope"].(string)
 	if scope := account.Scope(name); scope == noScope || scope.Known() {
@@ -23,7 +24,8 @@ func scopeOf(operation *openapi3.Operation) (account.Scope, error) {
 	return "", fmt.Errorf("operation %s: x-scope %q is no scope, nor %q", operation.OperationID, name, noScope)
 }
 
-// authorize refuses requests whose token does not have the scope that the operation needs, before anything else in them is looked at.
+// authorize refuses requests whose token does not have the scope that the
+// operation needs, before anything else in them is looked at.
 func (s *spec) authorize(problems problemWriter) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		scope := s.scopes[s.route(c)]

@@ -18,8 +18,9 @@ import (
 	"github.com/cardmint/cardmint/server"
 )
 
-// scopes says which scope an operation of the contract needs; "" is none. It repeats the contract, which decides: so a scope that is changed
-// there by mistake is noticed. An operation that is not here fails the test.
+// scopes says which scope an operation of the contract needs; "" is none. It
+// repeats the contract, which decides: so a scope that is changed there by
+// mistake is noticed. An operation that is not here fails the test.
 var scopes = map[string]account.Scope{
 	"listCards":       account.CardsRead,
 	"createCard":      account.CardsCreate,
@@ -51,17 +52,20 @@ func (d *deployment) scoped(t testing.TB, owner string, only account.Scopes) str
 	return text.Reveal()
 }
 
-// lacks fails the test unless a request was refused because its token lacks a scope.
+// lacks fails the test unless a request was refused because its token lacks a
+// scope.
 func (a answer) lacks(t testing.TB, scope account.Scope) {
 	t.Helper()
 	p := a.refused(t, http.StatusForbidden, "insufficient_scope")
-	equal(t, "WWW-Authenticate", a.header.Get("WWW-Authenticate"), `Bearer error="insufficient_scope", scope="`+string(scope)+`"`)
+	equal(t, "WWW-Authenticate", a.header.Get("WWW-Authenticate"),
+		`Bearer error="insufficient_scope", scope="`+string(scope)+`"`)
 	if !strings.Contains(p.Detail, `"`+string(scope)+`"`) || !strings.Contains(p.Detail, "ask the operator") {
 		t.Errorf("the detail does not say what to do: %s", p.Detail)
 	}
 }
 
-// Every operation of the contract, with every scope alone, and with all but every scope.
+// Every operation of the contract, with every scope alone, and with all but
+// every scope.
 func TestScopes_OfEveryOperationWithEveryScope(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{poster: &receiver{answer: webhook.Attempt{Status: 200}}})
@@ -69,14 +73,16 @@ func TestScopes_OfEveryOperationWithEveryScope(t *testing.T) {
 	of := func(owner string) (only, without map[account.Scope]string) {
 		only, without = map[account.Scope]string{}, map[account.Scope]string{}
 		for _, s := range account.KnownScopes() {
-			only[s], without[s] = d.scoped(t, owner, account.ScopesOf(s)), d.scoped(t, owner, account.AllScopes&^account.ScopesOf(s))
+			only[s], without[s] = d.scoped(t, owner, account.ScopesOf(s)),
+				d.scoped(t, owner, account.AllScopes&^account.ScopesOf(s))
 		}
 		return only, without
 	}
 	only, without := of(owner)
 	strangers, _ := of(other)
 	mine := d.issued(t, d.scoped(t, owner, account.ScopesOf(account.CardsCreate)))
-	unpaid, err := d.client(t, only[account.CardsCreate]).CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("50"), Currency: "monero"})
+	unpaid, err := d.client(t, only[account.CardsCreate]).CreateCard(t.Context(),
+		client.CreateCardRequest{USDAmount: number("50"), Currency: "monero"})
 	need(t, err)
 	who, err := d.accounts.Authenticate(t.Context(), only[account.CardsRead])
 	need(t, err)
@@ -93,7 +99,8 @@ func TestScopes_OfEveryOperationWithEveryScope(t *testing.T) {
 			t.Cleanup(func() { _ = d.webhooks.DeleteWebhook(context.Background(), who.AccountID, w.ID) })
 			hookID, event = w.ID, d.happen(t, who.AccountID, card.EventLate)[0].ID
 		}
-		path := strings.NewReplacer("{uuid}", id.String(), "{webhook_id}", hookID.String(), "{event_id}", event.String()).Replace(template)
+		path := strings.NewReplacer("{uuid}", id.String(), "{webhook_id}", hookID.String(), "{event_id}",
+			event.String()).Replace(template)
 		if strings.HasSuffix(template, "/recover") {
 			path += "?since=2026-01-01T00:00:00Z"
 		}
@@ -145,7 +152,8 @@ func TestScopes_WithoutRevealCredentialsAreMasked(t *testing.T) {
 		blind := d.scoped(t, owner, account.AllScopes&^account.ScopesOf(account.CredentialsReveal))
 		one, cards := "/api/cards/"+id.String(), "/api/cards"
 		pay := "/api/sandbox/cards/" + id.String() + "/payments"
-		for _, r := range [][2]string{{http.MethodGet, one}, {http.MethodGet, cards}, {http.MethodGet, cards + "?limit=5"}, {http.MethodPost, pay}} {
+		for _, r := range [][2]string{{http.MethodGet, one}, {http.MethodGet, cards}, {http.MethodGet, cards + "?limit=5"},
+			{http.MethodPost, pay}} {
 			a := d.send(t, r[0], r[1], blind, "").want(t, http.StatusOK)
 			if !masked.MatchString(a.body) || !strings.Contains(a.body, "************"+whole.Credentials.CardNumber[12:]) {
 				t.Errorf("%s %s shows %s", r[0], r[1], a.body)
@@ -155,32 +163,38 @@ func TestScopes_WithoutRevealCredentialsAreMasked(t *testing.T) {
 					t.Errorf("%s %s shows credentials", r[0], r[1])
 				}
 			}
-			if a := d.send(t, r[0], r[1], all, "").want(t, http.StatusOK); !strings.Contains(a.body, whole.Credentials.CardNumber) {
+			if a := d.send(t, r[0], r[1], all, "").want(t, http.StatusOK); !strings.Contains(a.body,
+				whole.Credentials.CardNumber) {
 				t.Errorf("%s %s does not show them to a token that has the scope", r[0], r[1])
 			}
 		}
 		d.send(t, http.MethodPost, one+"/reveal", blind, "").lacks(t, account.CredentialsReveal)
 		// What was masked was not shown, and only what was shown is audited.
 		equal(t, "audit", len(d.audited(t)), 5) // the whole list leaves a line at its beginning, too
-		a := d.send(t, http.MethodPost, one+"/reveal", d.scoped(t, owner, account.ScopesOf(account.CredentialsReveal)), "").want(t, http.StatusOK)
+		a := d.send(t, http.MethodPost, one+"/reveal", d.scoped(t, owner, account.ScopesOf(account.CredentialsReveal)),
+			"").want(t, http.StatusOK)
 		if !strings.Contains(a.body, whole.Credentials.CardNumber) {
 			t.Error("revealCard does not reveal")
 		}
 	})
 }
 
-// The response of an order that is repeated was never one with credentials, whatever the token may see.
+// The response of an order that is repeated was never one with credentials,
+// whatever the token may see.
 func TestScopes_ARepeatedOrderShowsNoCredentials(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	owner := d.account(t)
-	for _, token := range []string{d.scoped(t, owner, account.AllScopes), d.scoped(t, owner, account.ScopesOf(account.CardsCreate))} {
+	for _, token := range []string{d.scoped(t, owner, account.AllScopes),
+		d.scoped(t, owner, account.ScopesOf(account.CardsCreate))} {
 		c := d.client(t, token)
-		made, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("50"), Currency: "monero"}, client.WithIdempotencyKey(token))
+		made, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("50"), Currency: "monero"},
+			client.WithIdempotencyKey(token))
 		need(t, err)
 		_, err = c.SimulatePayment(t.Context(), made.UUID, client.SimulatePaymentRequest{})
 		need(t, err)
-		a := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), "Idempotency-Key", token).want(t, http.StatusCreated)
+		a := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"), "Idempotency-Key", token).want(t,
+			http.StatusCreated)
 		if a.header.Get("Idempotency-Replayed") != "true" || !strings.Contains(a.body, noCredentials) {
 			t.Errorf("%v %s", a.header, a.body)
 		}
@@ -192,12 +206,16 @@ func TestNew_RefusesAContractWithoutScopes(t *testing.T) {
 	t.Parallel()
 	text := string(openapi.YAML)
 	for name, change := range map[string]func(string) string{
-		"as it is":                func(s string) string { return s },
-		"one operation without":   func(s string) string { return strings.Replace(s, "      x-scope: cards:read\n", "", 1) },
-		"one with an unknown one": func(s string) string { return strings.Replace(s, "x-scope: events:read", "x-scope: events:raed", 1) },
-		"one with two":            func(s string) string { return strings.Replace(s, "x-scope: events:read", "x-scope: [events:read]", 1) },
-		"one with an empty one":   func(s string) string { return strings.Replace(s, "x-scope: none", "x-scope: ''", 1) },
-		"one with all":            func(s string) string { return strings.Replace(s, "x-scope: none", "x-scope: all", 1) },
+		"as it is":              func(s string) string { return s },
+		"one operation without": func(s string) string { return strings.Replace(s, "      x-scope: cards:read\n", "", 1) },
+		"one with an unknown one": func(s string) string {
+			return strings.Replace(s, "x-scope: events:read", "x-scope: events:raed", 1)
+		},
+		"one with two": func(s string) string {
+			return strings.Replace(s, "x-scope: events:read", "x-scope: [events:read]", 1)
+		},
+		"one with an empty one": func(s string) string { return strings.Replace(s, "x-scope: none", "x-scope: ''", 1) },
+		"one with all":          func(s string) string { return strings.Replace(s, "x-scope: none", "x-scope: all", 1) },
 	} {
 		changed := change(text)
 		err := server.CheckContract([]byte(changed))
@@ -210,13 +228,15 @@ func TestNew_RefusesAContractWithoutScopes(t *testing.T) {
 	}
 }
 
-// A token that was rotated ends on every replica as quickly as one that was revoked, and the new one has nothing more than the old one had.
+// A token that was rotated ends on every replica as quickly as one that was
+// revoked, and the new one has nothing more than the old one had.
 func TestRotation_IsInForceEverywhereWithinFiveSeconds(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		one := deploy(t, setup{database: database, clock: &clock{}})
 		two := one.replica(t)
-		token, text, err := one.accounts.CreateToken(t.Context(), one.account(t), account.TokenRequest{Scopes: account.ScopesOf(account.EventsRead)})
+		token, text, err := one.accounts.CreateToken(t.Context(), one.account(t),
+			account.TokenRequest{Scopes: account.ScopesOf(account.EventsRead)})
 		need(t, err)
 		use := func(d *deployment, token, path string) int { return d.send(t, http.MethodGet, path, token, "").status }
 		both := func(token, path string) [2]int { return [2]int{use(one, token, path), use(two, token, path)} }

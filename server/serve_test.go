@@ -16,7 +16,8 @@ import (
 	"github.com/cardmint/cardmint/server"
 )
 
-// listener bends the deadlines that the server sets, so that no test has to wait for them.
+// listener bends the deadlines that the server sets, so that no test has to
+// wait for them.
 type listener struct {
 	net.Listener
 	bend           func(left time.Duration) time.Duration
@@ -78,7 +79,8 @@ func serveOn(t testing.TB, l net.Listener, h http.Handler) {
 	})
 }
 
-// refusesConnections waits until nobody listens any more, which is how Serve shows that it is ending.
+// refusesConnections waits until nobody listens any more, which is how Serve
+// shows that it is ending.
 func refusesConnections(t *testing.T, address string) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
@@ -165,7 +167,8 @@ func TestServe_SaysWhyItCouldNotListen(t *testing.T) {
 	t.Parallel()
 	l := listen(t, unbent)
 	need(t, l.Close())
-	if err := server.Serve(t.Context(), l, http.NotFoundHandler(), slog.Default(), time.Second); !errors.Is(err, net.ErrClosed) {
+	if err := server.Serve(t.Context(), l, http.NotFoundHandler(), slog.Default(), time.Second); !errors.Is(err,
+		net.ErrClosed) {
 		t.Errorf("Serve: %v", err)
 	}
 }

@@ -1,7 +1,10 @@
-// Package server serves the API over HTTP: it turns requests into calls of the actors, and their results into responses.
+// Package server serves the API over HTTP: it turns requests into calls of the
+// actors, and their results into responses.
 //
-// It may import packages card and openapi, and the actors that it calls. It stores nothing: a request that a crash interrupts is up to the
-// client to repeat. This file has the order of the middleware. Every other file has one concern, or the handlers of one tag.
+// It may import packages card and openapi, and the actors that it calls. It
+// stores nothing: a request that a crash interrupts is up to the client to
+// repeat. This file has the order of the middleware. Every other file has one
+// concern, or the handlers of one tag.
 package server
 
 import (
@@ -29,22 +32,28 @@ type Config struct {
 	Webhooks *webhook.Service
 	Log      *slog.Logger // Defaults to slog.Default().
 	Audit    *slog.Logger // is told who reads credentials, at level info. Defaults to Log.
-	// Checks are what readiness depends on. They run in this order. Defaults to none.
+	// Checks are what readiness depends on. They run in this order. Defaults to
+	// none.
 	Checks []Check
-	// Callbacks are what others call that are not clients, by path. They authenticate the caller themselves. Defaults to none.
+	// Callbacks are what others call that are not clients, by path. They
+	// authenticate the caller themselves. Defaults to none.
 	Callbacks map[string]http.Handler
 	// Limits says how many requests are too many. Defaults to none.
 	Limits *limit.Limiter
-	// Proxies are the networks of reverse proxies whose X-Forwarded-For is believed. Defaults to none.
+	// Proxies are the networks of reverse proxies whose X-Forwarded-For is
+	// believed. Defaults to none.
 	Proxies []netip.Prefix
-	// Heartbeat is how often a stream of events without an event shows that it lives. Defaults to 15 s.
+	// Heartbeat is how often a stream of events without an event shows that it
+	// lives. Defaults to 15 s.
 	Heartbeat time.Duration
 	// Docs serves the pages for people, at / and below /docs. Defaults to none.
 	Docs http.Handler
-	// Origins are those whose pages may call the API from a browser, such as https://shop.example. Defaults to none.
+	// Origins are those whose pages may call the API from a browser, such as
+	// https://shop.example. Defaults to none.
 	Origins []string
-	// PublicURL is where clients reach the service, without a slash at its end; the type of a problem leads there. Defaults to unknown: the
-	// type leads to the project's README.
+	// PublicURL is where clients reach the service, without a slash at its end;
+	// the type of a problem leads there. Defaults to unknown: the type leads to
+	// the project's README.
 	PublicURL string
 	// Meter is told of requests. Defaults to none.
 	Meter Meter
@@ -114,7 +123,8 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	spec.register(alsoHead{engine})
 	cfg.registerDocs(alsoHead{engine})
-	a := &api{orders: cfg.Orders, webhooks: cfg.Webhooks, lists: newLists(), waits: newWaits(), log: cfg.Log, auditLog: cfg.Audit, heartbeat: cfg.Heartbeat,
+	a := &api{orders: cfg.Orders, webhooks: cfg.Webhooks, lists: newLists(), waits: newWaits(), log: cfg.Log,
+		auditLog: cfg.Audit, heartbeat: cfg.Heartbeat,
 		tags: cfg.Orders.Tagger(), etags: etagPrefix(), gates: newGates(cfg.Meter)}
 	RegisterHandlersWithOptions(
 		alsoHead{engine.Group("",
@@ -132,11 +142,13 @@ func New(cfg Config) (http.Handler, error) {
 		}),
 		GinServerOptions{ErrorHandler: func(c *gin.Context, err error, _ int) { problems.badRequest(c, err) }},
 	)
-	// Outside gin: net/http closes the connection after a body that is too long only if the limit is set on its own ResponseWriter.
+	// Outside gin: net/http closes the connection after a body that is too long
+	// only if the limit is set on its own ResponseWriter.
 	return http.MaxBytesHandler(engine, maxBody), nil
 }
 
-// newEngine returns a gin engine that believes nobody's X-Forwarded-For: package server finds out for itself where requests come from.
+// newEngine returns a gin engine that believes nobody's X-Forwarded-For:
+// package server finds out for itself where requests come from.
 func newEngine() *gin.Engine {
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
@@ -145,7 +157,8 @@ func newEngine() *gin.Engine {
 	return engine
 }
 
-// The limits of one connection. A list that takes longer to send extends its write deadline as long as the client keeps up.
+// The limits of one connection. A list that takes longer to send extends its
+// write deadline as long as the client keeps up.
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 15 * time.Second
@@ -154,19 +167,22 @@ const (
 	maxHeader     = 32 << 10
 )
 
-// endingKey is the key of the channel, in the context of a request, that is closed when the server begins to end.
+// endingKey is the key of the channel, in the context of a request, that is
+// closed when the server begins to end.
 type endingKey struct{}
 
 // connKey is the key of the connection in the context of a request.
 type connKey struct{}
 
-// ending returns a channel that is closed when the server begins to end: who waits for nothing but time must then stop waiting.
+// ending returns a channel that is closed when the server begins to end: who
+// waits for nothing but time must then stop waiting.
 func ending(ctx context.Context) <-chan struct{} {
 	begun, _ := ctx.Value(endingKey{}).(<-chan struct{})
 	return begun
 }
 
-// Serve serves h on l until ctx ends. It then lets accepted requests finish, for at most grace. It returns nil if all of them did.
+// Serve serves h on l until ctx ends. It then lets accepted requests finish,
+// for at most grace. It returns nil if all of them did.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger, grace time.Duration) error {
 	s := &http.Server{
 		Handler:           h,

@@ -15,7 +15,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// The wire, character by character, in the order in which the contract lists the fields.
+// The wire, character by character, in the order in which the contract lists
+// the fields.
 const (
 	wireHead = `^\{"uuid":"([0-9a-f-]{36})","created_at":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)","status":"STATUS","usd_amount":USD,"payment":` +
 		`\{"currency":"monero","amount":"0\.986755835301","address":"(7[1-9A-Za-z]{94})","state":"STATE","expires_at":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)",` +
@@ -34,8 +35,10 @@ func TestCard_IsWrittenToTheLetterOfTheContract(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
 		token := d.token(t)
-		unpaid := []string{"STATUS", "awaiting_payment", "STATE", "unpaid", "RECEIVED", "0", "DUE", `0\.986755835301`, "CONFIRMATIONS", "0"}
-		paid := []string{"STATUS", "generated", "STATE", "paid", "RECEIVED", `0\.986755835301`, "DUE", "0", "CONFIRMATIONS", "10"}
+		unpaid := []string{"STATUS", "awaiting_payment", "STATE", "unpaid", "RECEIVED", "0", "DUE", `0\.986755835301`,
+			"CONFIRMATIONS", "0"}
+		paid := []string{"STATUS", "generated", "STATE", "paid", "RECEIVED", `0\.986755835301`, "DUE", "0", "CONFIRMATIONS",
+			"10"}
 		asNumber, asString := []string{"USD", `150\.5`}, []string{"USD", `"150\.50"`}
 		match := func(what string, body string, pattern *regexp.Regexp) []string {
 			t.Helper()
@@ -71,8 +74,10 @@ func TestCard_IsWrittenToTheLetterOfTheContract(t *testing.T) {
 
 		payments := "/api/sandbox" + strings.TrimPrefix(made.header.Get("Location"), "/api") + "/payments"
 		after := d.send(t, http.MethodPost, payments, token, "").want(t, http.StatusOK).body
-		arrived := match("transfers", after, regexp.MustCompile(`,"transfers":\[\{"txid":"[0-9a-f]{64}","amount":"0\.986755835301","height":\d+,"confirmations":10,"locked":false,`+
-			`"first_seen_at":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"\}\]`))
+		arrived := match("transfers", after,
+			regexp.MustCompile(
+				`,"transfers":\[\{"txid":"[0-9a-f]{64}","amount":"0\.986755835301","height":\d+,"confirmations":10,"locked":false,`+
+					`"first_seen_at":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"\}\]`))
 		without = strings.Replace(after, arrived[0], "", 1)
 		generated := match("generated", without, wire(wireHead+wireValues, append(paid, asString...)...))
 		equal(t, "what does not change", generated[1:6], created[1:6])
@@ -91,7 +96,8 @@ func TestCard_DollarsAreANumberOnlyInTheAnswerToCreate(t *testing.T) {
 	d := deploy(t, setup{})
 	token := d.token(t)
 	for _, x := range []struct{ sent, asNumber, asString string }{
-		{"50", "50", `"50"`}, {"50.10", "50.1", `"50.10"`}, {"99.99", "99.99", `"99.99"`}, {"100.01", "100.01", `"100.01"`}, {"700.00", "700", `"700"`},
+		{"50", "50", `"50"`}, {"50.10", "50.1", `"50.10"`}, {"99.99", "99.99", `"99.99"`}, {"100.01", "100.01", `"100.01"`},
+		{"700.00", "700", `"700"`},
 	} {
 		read := func(a answer) string {
 			t.Helper()
@@ -108,7 +114,8 @@ func TestCard_DollarsAreANumberOnlyInTheAnswerToCreate(t *testing.T) {
 		equal(t, "read", read(d.send(t, http.MethodGet, one, token, "")), x.asString)
 		equal(t, "listed", read(d.send(t, http.MethodGet, "/api/cards", token, "")), x.asString)
 		equal(t, "page", read(d.send(t, http.MethodGet, "/api/cards?limit=1", token, "")), x.asString)
-		equal(t, "paid", read(d.send(t, http.MethodPost, "/api/sandbox"+strings.TrimPrefix(one, "/api")+"/payments", token, "")), x.asString)
+		equal(t, "paid",
+			read(d.send(t, http.MethodPost, "/api/sandbox"+strings.TrimPrefix(one, "/api")+"/payments", token, "")), x.asString)
 	}
 }
 
@@ -134,7 +141,8 @@ func TestCard_KeepsItsPriceWhenTheRateMoves(t *testing.T) {
 	again, err := c.GetCard(t.Context(), made.UUID)
 	need(t, err)
 	equal(t, "payment", again.Payment.Amount.String()+" at "+again.Payment.Rate.String(), "0.5 at 100")
-	// 50 dollars at this rate are 1,666,666,666.66 coins, more than the currency can write.
+	// 50 dollars at this rate are 1,666,666,666.66 coins, more than the
+	// currency can write.
 	_, err = c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("50"), Currency: "monero"})
 	wantCode(t, err, client.ProblemCodeRateUnavailable)
 }

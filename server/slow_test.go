@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// hall is a listener in memory, for more connections than a process may have descriptors. Time passes there only when the test says so.
+// hall is a listener in memory, for more connections than a process may have
+// descriptors. Time passes there only when the test says so.
 type hall struct {
 	doors  chan net.Conn
 	closed chan struct{}
@@ -74,8 +75,8 @@ func (g *guest) SetReadDeadline(at time.Time) error {
 	return g.Conn.SetReadDeadline(time.Time{})
 }
 
-// wait has the server wait in vain for as long as it would, and returns for how long that is; 0 is for ever. It does so when that is at least
-// so long.
+// wait has the server wait in vain for as long as it would, and returns for how
+// long that is; 0 is for ever. It does so when that is at least so long.
 func (g *guest) wait(least time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -90,7 +91,8 @@ func (g *guest) wait(least time.Duration) time.Duration {
 	return g.patience
 }
 
-// Five thousand connections that say half of what they have to say cost memory. Others are served, and in the end all of them are closed.
+// Five thousand connections that say half of what they have to say cost memory.
+// Others are served, and in the end all of them are closed.
 func TestOverload_FiveThousandHalfOpenConnectionsHinderNobody(t *testing.T) {
 	t.Parallel()
 	const heads, bodies = 4500, 500 // more bodies than there are places
@@ -99,7 +101,8 @@ func TestOverload_FiveThousandHalfOpenConnectionsHinderNobody(t *testing.T) {
 	serveOn(t, h, d.handler)
 	token := d.token(t)
 	request := func(method, target, body string, length int) string {
-		return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", method, target, token, length, body)
+		return fmt.Sprintf(
+			"%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", method, target, token, length, body)
 	}
 	order := orderBody("50")
 	first := request(http.MethodPost, "/api/cards", order, len(order))

@@ -14,7 +14,8 @@ import (
 	"github.com/cardmint/cardmint/openapi"
 )
 
-// spec is the contract, in the forms in which it is served and in which requests are validated.
+// spec is the contract, in the forms in which it is served and in which
+// requests are validated.
 type spec struct {
 	json       []byte
 	tags       map[string]string                    // the first of each operation, by its id
@@ -23,11 +24,12 @@ type spec struct {
 	validation validation
 }
 
-// published is the contract of this process. Reading it takes far longer than anything else about a server, and nothing changes it: all
-// servers share one.
+// published is the contract of this process. Reading it takes far longer than
+// anything else about a server, and nothing changes it: all servers share one.
 var published = sync.OnceValues(func() (*spec, error) { return loadSpec(openapi.YAML) })
 
-// Tags returns the first tag of each operation of the contract, by operationId. The caller must not change it.
+// Tags returns the first tag of each operation of the contract, by operationId.
+// The caller must not change it.
 func Tags() (map[string]string, error) {
 	s, err := published()
 	if err != nil {
@@ -41,7 +43,8 @@ func loadSpec(yaml []byte) (*spec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load openapi: %w", err)
 	}
-	s := &spec{tags: map[string]string{}, routes: map[string]map[string]*routers.Route{}, scopes: map[*routers.Route]account.Scope{}, validation: newValidation()}
+	s := &spec{tags: map[string]string{}, routes: map[string]map[string]*routers.Route{},
+		scopes: map[*routers.Route]account.Scope{}, validation: newValidation()}
 	if s.json, err = doc.MarshalJSON(); err != nil {
 		return nil, fmt.Errorf("load openapi: %w", err)
 	}
@@ -69,7 +72,8 @@ func (s *spec) route(c *gin.Context) *routers.Route {
 	return s.routes[methodOf(c.Request)][c.FullPath()]
 }
 
-// ginPath converts a path template to gin's syntax: /cards/{uuid} to /cards/:uuid.
+// ginPath converts a path template to gin's syntax: /cards/{uuid} to
+// /cards/:uuid.
 func ginPath(path string) string {
 	return strings.NewReplacer("{", ":", "}", "").Replace(path)
 }

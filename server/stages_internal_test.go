@@ -20,7 +20,8 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// fixed are the outermost parts of the service, without a database: what they cost is not what is measured.
+// fixed are the outermost parts of the service, without a database: what they
+// cost is not what is measured.
 type fixed struct {
 	StrictServerInterface
 	account.Store
@@ -72,7 +73,8 @@ func (d *discard) Header() http.Header         { return d.header }
 func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d *discard) WriteHeader(status int)      { d.status = status }
 
-// stages are the middlewares between gin and the strict handlers, in their order.
+// stages are the middlewares between gin and the strict handlers, in their
+// order.
 func stages(b *testing.B, limits *limit.Limiter, gates *gates) (handlers []gin.HandlerFunc, f fixed, token string) {
 	b.Helper()
 	f = fixed{token: &account.Token{}, card: Card{UUID: uuid.New(), Status: "awaiting_payment"}}
@@ -94,12 +96,15 @@ func stages(b *testing.B, limits *limit.Limiter, gates *gates) (handlers []gin.H
 	}
 	problems := newProblemWriter(slog.New(slog.DiscardHandler), "")
 	cfg := Config{Accounts: accounts, Limits: limits, Meter: unmetered{}}
-	handlers = []gin.HandlerFunc{authenticate(cfg, gates, problems), limitRequests(cfg, s, problems), s.authorize(problems),
+	handlers = []gin.HandlerFunc{authenticate(cfg, gates, problems), limitRequests(cfg, s, problems),
+		s.authorize(problems),
 		s.validate(&api{orders: orders}, problems)}
 	return handlers, f, text.Reveal()
 }
 
-// BenchmarkStages measures requests as they pass more and more of the stages before the handler: "bare" is the strict handler alone; "refused" is one too many.
+// BenchmarkStages measures requests as they pass more and more of the stages
+// before the handler: "bare" is the strict handler alone; "refused" is one too
+// many.
 func BenchmarkStages(b *testing.B) {
 	for _, r := range []struct{ name, method, target, body string }{
 		{"getCard", "GET", "/api/cards/019aa1c9-f868-7cef-8e4e-9b1c97fb1d88", ""},
@@ -110,7 +115,8 @@ func BenchmarkStages(b *testing.B) {
 			b.Run(r.name+"/"+name, func(b *testing.B) {
 				most := limit.Policy{Quota: 1_000_000, Window: time.Second}
 				gates := newGates(unmetered{})
-				handlers, f, token := stages(b, limit.New(nil, limit.Config{Token: most, Account: most, Create: most, Address: most}), gates)
+				handlers, f, token := stages(b,
+					limit.New(nil, limit.Config{Token: most, Account: most, Create: most, Address: most}), gates)
 				var inner []StrictMiddlewareFunc
 				if n > len(handlers) {
 					n, inner = len(handlers), []StrictMiddlewareFunc{gates.admit}
@@ -122,7 +128,8 @@ func BenchmarkStages(b *testing.B) {
 		}
 		b.Run(r.name+"/refused", func(b *testing.B) {
 			none := limit.Policy{Quota: 1, Window: 24 * time.Hour}
-			handlers, f, token := stages(b, limit.New(nil, limit.Config{Token: none, Account: none, Create: none, Address: none}), newGates(unmetered{}))
+			handlers, f, token := stages(b,
+				limit.New(nil, limit.Config{Token: none, Account: none, Create: none, Address: none}), newGates(unmetered{}))
 			engine := newEngine()
 			RegisterHandlers(engine.Group("", handlers...), NewStrictHandler(f, nil))
 			run(b, engine, r.method, r.target, r.body, token, http.StatusTooManyRequests)

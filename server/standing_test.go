@@ -13,7 +13,8 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// Every open card is an option to pay at an old rate: who opens many and pays only when the rate has moved his way costs money.
+// Every open card is an option to pay at an old rate: who opens many and pays
+// only when the rate has moved his way costs money.
 func TestCreateCard_NoMoreOpenThanAllowed(t *testing.T) {
 	t.Parallel()
 	clock := &clock{}
@@ -23,7 +24,8 @@ func TestCreateCard_NoMoreOpenThanAllowed(t *testing.T) {
 	open(t, d, token, "150")
 	a := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50.01"))
 	a.refused(t, http.StatusTooManyRequests, "quota_exceeded")
-	equal(t, "headers", []string{a.header.Get("Retry-After"), firstOf(a.header.Get("RateLimit")), firstOf(a.header.Get("RateLimit-Policy"))},
+	equal(t, "headers",
+		[]string{a.header.Get("Retry-After"), firstOf(a.header.Get("RateLimit")), firstOf(a.header.Get("RateLimit-Policy"))},
 		[]string{"60", `"open-usd";r=50`, `"open-usd";q=500`})
 	open(t, d, token, "50") // exactly what is left
 	open(t, d, d.token(t), "500")
@@ -31,7 +33,8 @@ func TestCreateCard_NoMoreOpenThanAllowed(t *testing.T) {
 	d.send(t, http.MethodPost, "/api/sandbox/cards/"+paid+"/payments", token, "").want(t, http.StatusOK)
 	clock.advance(6 * time.Second)
 	open(t, d, token, "300")
-	d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).refused(t, http.StatusTooManyRequests, "quota_exceeded")
+	d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).refused(t, http.StatusTooManyRequests,
+		"quota_exceeded")
 
 	clock.advance(2 * time.Hour) // they have expired
 	d.work()
@@ -46,7 +49,8 @@ func TestCreateCard_AReplayIsNoNewCard(t *testing.T) {
 	first := d.send(t, http.MethodPost, "/api/cards", token, orderBody("100"), key, "one").want(t, http.StatusCreated)
 	again := d.send(t, http.MethodPost, "/api/cards", token, orderBody("100"), key, "one").want(t, http.StatusCreated)
 	equal(t, "replay", again.body, first.body)
-	d.send(t, http.MethodPost, "/api/cards", token, orderBody("100"), key, "two").refused(t, http.StatusTooManyRequests, "quota_exceeded")
+	d.send(t, http.MethodPost, "/api/cards", token, orderBody("100"), key, "two").refused(t, http.StatusTooManyRequests,
+		"quota_exceeded")
 }
 
 func TestCreateCard_AnAccountThatLostAPaymentIsFrozenUntilItIsSettled(t *testing.T) {
@@ -62,14 +66,16 @@ func TestCreateCard_AnAccountThatLostAPaymentIsFrozenUntilItIsSettled(t *testing
 	d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).refused(t, http.StatusForbidden, "account_frozen")
 	open(t, d, other, "50")
 
-	decision := operator.Decision{CardUUID: uuid.MustParse(id), Kind: operator.WriteOff, Note: "a deep reorganisation", Operator: "alice"}
+	decision := operator.Decision{CardUUID: uuid.MustParse(id), Kind: operator.WriteOff, Note: "a deep reorganisation",
+		Operator: "alice"}
 	_, err := operator.New(d.store, d.rates, slog.New(slog.DiscardHandler)).ResolveCard(t.Context(), decision)
 	need(t, err)
 	clock.advance(6 * time.Second)
 	open(t, d, token, "50")
 }
 
-// While nobody could see a payment, nobody is asked for one. What was asked for before stands.
+// While nobody could see a payment, nobody is asked for one. What was asked for
+// before stands.
 func TestCreateCard_NotWhileTheChainIsOutOfSight(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -78,7 +84,8 @@ func TestCreateCard_NotWhileTheChainIsOutOfSight(t *testing.T) {
 	need(t, d.orders.Prepare(t.Context()))
 	need(t, d.store.DistrustPool(t.Context(), "monero"))
 	need(t, d.orders.Prepare(t.Context()))
-	d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).refused(t, http.StatusServiceUnavailable, "address_unavailable")
+	d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).refused(t, http.StatusServiceUnavailable,
+		"address_unavailable")
 	d.send(t, http.MethodGet, "/api/cards/"+id, token, "").want(t, http.StatusOK)
 }
 

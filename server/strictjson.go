@@ -20,8 +20,10 @@ const numeric = "0123456789+-.eE" // what numbers are written with
 
 var errNotUUID = errors.New("must be a UUID")
 
-// strictJSON parses a JSON text (RFC 8259) into maps, slices, strings, json.Numbers, booleans and nil. If the text is not valid, it
-// returns what is wrong with it. Unlike encoding/json it refuses invalid UTF-8 and duplicate keys: programs disagree about which counts.
+// strictJSON parses a JSON text (RFC 8259) into maps, slices, strings,
+// json.Numbers, booleans and nil. If the text is not valid, it returns what is
+// wrong with it. Unlike encoding/json it refuses invalid UTF-8 and duplicate
+// keys: programs disagree about which counts.
 func strictJSON(text []byte) (value any, fault string) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, "The body is empty. Send a JSON object."
@@ -53,8 +55,9 @@ func strictJSON(text []byte) (value any, fault string) {
 	return value, ""
 }
 
-// halfPair reports whether a text that is known to be valid has an escaped surrogate without the other half of its pair, which is no
-// character. encoding/json would replace it without a word.
+// halfPair reports whether a text that is known to be valid has an escaped
+// surrogate without the other half of its pair, which is no character.
+// encoding/json would replace it without a word.
 func halfPair(text []byte) bool {
 	const rest = len(`\ud800`) - 1
 	for i := 0; i < len(text); i++ {
@@ -78,7 +81,8 @@ func halfPair(text []byte) bool {
 	return false
 }
 
-// escaped returns the code that a valid text begins with in the form \uXXXX, or -1 if it begins otherwise.
+// escaped returns the code that a valid text begins with in the form \uXXXX, or
+// -1 if it begins otherwise.
 func escaped(text []byte) rune {
 	if !bytes.HasPrefix(text, []byte(`\u`)) {
 		return -1
@@ -96,13 +100,15 @@ func (k repeatedKey) Error() string { return "repeated key" }
 
 var errTooDeep = errors.New("too deep")
 
-// reader reads a text that is known to be valid, once. A json.Decoder allocates several times as much.
+// reader reads a text that is known to be valid, once. A json.Decoder allocates
+// several times as much.
 type reader struct {
 	text []byte
 	at   int
 }
 
-// next returns the next byte that is not white space, and goes on to it. The text must have one.
+// next returns the next byte that is not white space, and goes on to it. The
+// text must have one.
 func (r *reader) next() byte {
 	for {
 		switch c := r.text[r.at]; c {

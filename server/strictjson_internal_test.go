@@ -31,13 +31,17 @@ func TestStrictJSON_DepthIsCountedToTheLevel(t *testing.T) {
 	}
 }
 
-// What is accepted must mean one thing only, whoever reads it. The oracle never looks for repeated keys: a text has as many
-// members as it has colons outside of strings, and if a map that was read from it has fewer, one was lost.
+// What is accepted must mean one thing only, whoever reads it. The oracle never
+// looks for repeated keys: a text has as many members as it has colons outside
+// of strings, and if a map that was read from it has fewer, one was lost.
 func FuzzStrictJSON_AcceptsExactlyWhatHasOneMeaning(f *testing.F) {
 	for _, seed := range []string{
-		`{}`, `[]`, `null`, `1`, `"a"`, ``, ` `, `{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `{"a":{"b":1,"b":1}}`, `[{"a":1},{"a":1}]`, `{"a":":","b":"\":"}`,
-		`{"a":1}{}`, `{"a":1} x`, "\ufeff{}", "{\"a\":\"\xff\"}", `{"\ud800":1,"\ud801":2}`, `{"a":1,"A":2}`, `{"":1,"":2}`, `["\ud83d\uDE00","\\ud800","\ud800","\ude00\ud83d","\ufffd�"]`, `1e400`, `-0`, `{"a":[[[[1]]]]}`,
-		strings.Repeat("[", 33) + strings.Repeat("]", 33), strings.Repeat("[", 34) + strings.Repeat("]", 34), `"` + "\x00" + `"`, `{"a" : 1 , "b" : 2}`,
+		`{}`, `[]`, `null`, `1`, `"a"`, ``, ` `, `{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `{"a":{"b":1,"b":1}}`,
+		`[{"a":1},{"a":1}]`, `{"a":":","b":"\":"}`,
+		`{"a":1}{}`, `{"a":1} x`, "\ufeff{}", "{\"a\":\"\xff\"}", `{"\ud800":1,"\ud801":2}`, `{"a":1,"A":2}`, `{"":1,"":2}`,
+		`["\ud83d\uDE00","\\ud800","\ud800","\ude00\ud83d","\ufffd�"]`, `1e400`, `-0`, `{"a":[[[[1]]]]}`,
+		strings.Repeat("[", 33) + strings.Repeat("]", 33), strings.Repeat("[", 34) + strings.Repeat("]", 34),
+		`"` + "\x00" + `"`, `{"a" : 1 , "b" : 2}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -103,7 +107,8 @@ func colons(text []byte) (n int) {
 	return n
 }
 
-// replaced counts the replacement characters in a value. It has more than its text if half of a surrogate pair was replaced.
+// replaced counts the replacement characters in a value. It has more than its
+// text if half of a surrogate pair was replaced.
 func replaced(value any) (n int) {
 	switch v := value.(type) {
 	case string:
@@ -133,9 +138,11 @@ func replacements(text []byte) int {
 	return n
 }
 
-// Quotes around a key change nothing, and whatever is taken can be stored and told apart.
+// Quotes around a key change nothing, and whatever is taken can be stored and
+// told apart.
 func FuzzIdempotencyKey_QuotedAndBareMeanTheSame(f *testing.F) {
-	for _, seed := range []string{"", "k", `"`, `""`, `"""`, `"k"`, `"k`, `k"`, `a"b`, strings.Repeat("k", 255), strings.Repeat("k", 256), "é"} {
+	for _, seed := range []string{"", "k", `"`, `""`, `"""`, `"k"`, `"k`, `k"`, `a"b`, strings.Repeat("k", 255),
+		strings.Repeat("k", 256), "é"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, header string) {

@@ -15,7 +15,8 @@ import (
 // spanKey is the key of the request's span in a gin.Context.
 const spanKey = "cardmint.span"
 
-// traceRequests starts a span for each request but the probes of health. It is outside of accessLog, whose line then names the trace.
+// traceRequests starts a span for each request but the probes of health. It is
+// outside of accessLog, whose line then names the trace.
 func traceRequests(t *trace.Tracer, s *spec) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		path := c.FullPath()
@@ -36,7 +37,8 @@ func traceRequests(t *trace.Tracer, s *spec) gin.HandlerFunc {
 		}
 		defer func() { // runs even if the handler aborts the connection
 			status := c.Writer.Status()
-			if id, err := uuid.Parse(c.Param("uuid")); err == nil && status < http.StatusBadRequest && strings.Contains(path, "/cards/:uuid") {
+			if id, err := uuid.Parse(c.Param("uuid")); err == nil && status < http.StatusBadRequest &&
+				strings.Contains(path, "/cards/:uuid") {
 				span.Card(id) // one that exists
 			}
 			span.Number("http.response.status_code", int64(status))
@@ -56,7 +58,8 @@ func traceCard(gc context.Context, id uuid.UUID) {
 	}
 }
 
-// logOrder tells of a card that was ordered. What the request line tells is enough for most operators, and a line more is not for free.
+// logOrder tells of a card that was ordered. What the request line tells is
+// enough for most operators, and a line more is not for free.
 func (a *api) logOrder(ctx context.Context, account, id uuid.UUID, replayed bool) {
 	if a.log.Enabled(ctx, slog.LevelDebug) {
 		a.log.DebugContext(ctx, "card ordered", "card", id, "account", account, "replayed", replayed)

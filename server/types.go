@@ -17,7 +17,8 @@ func (t Time) MarshalText() ([]byte, error) {
 // usdNumber is an amount of US dollars that is written as a JSON number.
 type usdNumber card.USD
 
-// MarshalJSON implements json.Marshaler. It writes the shortest exact number: 150, 150.5, 150.55.
+// MarshalJSON implements json.Marshaler. It writes the shortest exact number:
+// 150, 150.5, 150.55.
 func (u usdNumber) MarshalJSON() ([]byte, error) {
 	return []byte(card.Decimal{Units: int64(u), Scale: 2}.String()), nil
 }

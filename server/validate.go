@@ -18,7 +18,8 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// validate refuses requests that violate the contract. The response lists everything that is wrong.
+// validate refuses requests that violate the contract. The response lists
+// everything that is wrong.
 func (s *spec) validate(a *api, problems problemWriter) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		route := s.route(c)
@@ -42,10 +43,12 @@ func (s *spec) validate(a *api, problems problemWriter) gin.HandlerFunc {
 	}
 }
 
-// parsedBody is a request body that was parsed. The generated code binds its value, which was validated, instead of parsing the text again.
+// parsedBody is a request body that was parsed. The generated code binds its
+// value, which was validated, instead of parsing the text again.
 type parsedBody struct{ value any }
 
-// Read returns an error. The generated code calls it only if the value does not bind, and would take io.EOF for a missing body.
+// Read returns an error. The generated code calls it only if the value does not
+// bind, and would take io.EOF for a missing body.
 func (*parsedBody) Read([]byte) (int, error) { return 0, errors.New("the body does not bind") }
 
 // Close does nothing.
@@ -54,7 +57,8 @@ func (*parsedBody) Close() error { return nil }
 // ValidatedValue returns the parsed body to the generated code.
 func (b *parsedBody) ValidatedValue() any { return b.value }
 
-// readBody reads the body of a request, which must be exactly one JSON text. It returns nil if the operation, or the request, has none.
+// readBody reads the body of a request, which must be exactly one JSON text. It
+// returns nil if the operation, or the request, has none.
 func readBody(r *http.Request, declared *openapi3.RequestBodyRef) (*parsedBody, error) {
 	if declared == nil {
 		return nil, nil
@@ -62,10 +66,12 @@ func readBody(r *http.Request, declared *openapi3.RequestBodyRef) (*parsedBody, 
 	if r.ContentLength == 0 && !declared.Value.Required {
 		return nil, nil
 	}
-	// The contract says that bodies are JSON, so a client need not send Content-Type.
+	// The contract says that bodies are JSON, so a client need not send
+	// Content-Type.
 	media, params, err := mime.ParseMediaType(cmp.Or(r.Header.Get("Content-Type"), "application/json"))
 	charset := params["charset"]
-	if err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") || r.Header.Get("Content-Encoding") != "" {
+	if err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") ||
+		r.Header.Get("Content-Encoding") != "" {
 		return nil, card.ErrUnsupportedMedia
 	}
 	text, err := io.ReadAll(r.Body)
@@ -88,8 +94,9 @@ func readBody(r *http.Request, declared *openapi3.RequestBodyRef) (*parsedBody, 
 	return &parsedBody{value}, nil
 }
 
-// check has the domain check a body, so that a client learns at once of everything that is wrong. It leaves the order that the domain
-// read in c, for the handler. The body's fields may have any type.
+// check has the domain check a body, so that a client learns at once of
+// everything that is wrong. It leaves the order that the domain read in c, for
+// the handler. The body's fields may have any type.
 func (a *api) check(c *gin.Context, operation string, body map[string]any) []card.FieldError {
 	switch operation {
 	case "createCard":
@@ -99,7 +106,9 @@ func (a *api) check(c *gin.Context, operation string, body map[string]any) []car
 		}
 		currency, _ := body["currency"].(string)
 		refundTo, _ := body["refund_address"].(string)
-		o, wrong := a.orders.Check(order.Request{USDAmount: usd, Currency: currency, RefundAddress: refundTo, Reference: reference(body), Metadata: metadata(body)})
+		o, wrong := a.orders.Check(
+			order.Request{USDAmount: usd, Currency: currency, RefundAddress: refundTo, Reference: reference(body),
+				Metadata: metadata(body)})
 		c.Set(checkedKey, o)
 		return wrong
 	case "createWebhook", "updateWebhook":
@@ -118,7 +127,8 @@ func reference(body map[string]any) *string {
 	return nil
 }
 
-// metadata returns the metadata in a body, or nil. The schema refuses values that are no strings; here they are empty.
+// metadata returns the metadata in a body, or nil. The schema refuses values
+// that are no strings; here they are empty.
 func metadata(body map[string]any) map[string]string {
 	object, ok := body["metadata"].(map[string]any)
 	if !ok {
@@ -139,8 +149,9 @@ func (a *api) checkQuery(c *gin.Context, operation string) []card.FieldError {
 	return a.orders.CheckFilter(order.Filter{Currency: c.Query("currency"), Reference: card.Secret(c.Query("reference"))})
 }
 
-// merge adds what the domain finds wrong to what the schema finds. If both name the same place, the domain's text is the better one,
-// unless the value is missing.
+// merge adds what the domain finds wrong to what the schema finds. If both name
+// the same place, the domain's text is the better one, unless the value is
+// missing.
 func merge(schema, domain []card.FieldError) []card.FieldError {
 	for _, d := range domain {
 		i := slices.IndexFunc(schema, func(f card.FieldError) bool { return f.Pointer == d.Pointer })

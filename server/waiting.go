@@ -9,8 +9,9 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// NewWaiting returns a handler for a process that can't serve yet. It lives, and is not ready because of check. All other requests are told
-// to come again. publicURL is as in Config.
+// NewWaiting returns a handler for a process that can't serve yet. It lives,
+// and is not ready because of check. All other requests are told to come again.
+// publicURL is as in Config.
 func NewWaiting(log *slog.Logger, check Check, publicURL string) http.Handler {
 	engine := newEngine()
 	problems := newProblemWriter(log, publicURL)

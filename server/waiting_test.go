@@ -12,9 +12,11 @@ import (
 
 func TestWaiting_LivesAndAsksToComeAgain(t *testing.T) {
 	t.Parallel()
-	d := &deployment{handler: server.NewWaiting(slog.New(slog.DiscardHandler), server.Check{Name: "database", Ask: func(context.Context) error {
-		return card.Unready("database missing")
-	}}, "")}
+	d := &deployment{
+		handler: server.NewWaiting(slog.New(slog.DiscardHandler),
+			server.Check{Name: "database", Ask: func(context.Context) error {
+				return card.Unready("database missing")
+			}}, "")}
 	equal(t, "body", d.serve(t, http.MethodGet, "/livez", "", "").want(t, http.StatusOK).body, `{"status":"ok"}`)
 	equal(t, "body", d.serve(t, http.MethodGet, "/readyz", "", "").want(t, http.StatusServiceUnavailable).body,
 		`{"failing":["database"],"reasons":{"database":"database missing"},"status":"not ready"}`)

@@ -19,17 +19,20 @@ func (a *api) CreateWebhook(ctx context.Context, r CreateWebhookRequestObject) (
 		return nil, err
 	}
 	types := eventTypes(r.Body.Types)
-	hooks, once, err := a.once(owner, r.Params.IdempotencyKey, "createWebhook", r.Body.URL, deref(r.Body.Description, ""), fmt.Sprint(deref(types, nil)))
+	hooks, once, err := a.once(owner, r.Params.IdempotencyKey, "createWebhook", r.Body.URL, deref(r.Body.Description, ""),
+		fmt.Sprint(deref(types, nil)))
 	if err != nil {
 		return nil, err
 	}
-	w, secret, err := hooks.CreateWebhook(ctx, owner, webhook.Request{URL: &r.Body.URL, Description: r.Body.Description, Types: types})
+	w, secret, err := hooks.CreateWebhook(ctx, owner,
+		webhook.Request{URL: &r.Body.URL, Description: r.Body.Description, Types: types})
 	if err != nil {
 		return nil, err
 	}
 	location := "/api/webhooks/" + w.ID.String()
-	return CreateWebhook201JSONResponse{Headers: CreateWebhook201ResponseHeaders{Location: &location, IdempotencyReplayed: replayed(once)},
-		Body: WebhookWithSecret{Webhook: wireWebhook(w), Secret: secret.Reveal()}}, nil
+	return CreateWebhook201JSONResponse{
+		Headers: CreateWebhook201ResponseHeaders{Location: &location, IdempotencyReplayed: replayed(once)},
+		Body:    WebhookWithSecret{Webhook: wireWebhook(w), Secret: secret.Reveal()}}, nil
 }
 
 // ListWebhooks implements listWebhooks.
@@ -87,7 +90,8 @@ func (a *api) DeleteWebhook(ctx context.Context, r DeleteWebhookRequestObject) (
 }
 
 // RotateWebhookSecret implements rotateWebhookSecret.
-func (a *api) RotateWebhookSecret(gc context.Context, r RotateWebhookSecretRequestObject) (RotateWebhookSecretResponseObject, error) {
+func (a *api) RotateWebhookSecret(gc context.Context,
+	r RotateWebhookSecretRequestObject) (RotateWebhookSecretResponseObject, error) {
 	ctx, owner, err := caller(gc)
 	if err != nil {
 		return nil, err
@@ -101,7 +105,9 @@ func (a *api) RotateWebhookSecret(gc context.Context, r RotateWebhookSecretReque
 		return nil, err
 	}
 	a.audited(gc, "webhook_secret_rotated", "rotateWebhookSecret", slog.String("webhook", w.ID.String()))
-	return RotateWebhookSecret200JSONResponse{Headers: RotateWebhookSecret200ResponseHeaders{IdempotencyReplayed: replayed(once)}, Body: WebhookWithSecret{Webhook: wireWebhook(w), Secret: secret.Reveal()}}, nil
+	return RotateWebhookSecret200JSONResponse{
+		Headers: RotateWebhookSecret200ResponseHeaders{IdempotencyReplayed: replayed(once)},
+		Body:    WebhookWithSecret{Webhook: wireWebhook(w), Secret: secret.Reveal()}}, nil
 }
 
 // TestWebhook implements testWebhook.
@@ -122,7 +128,8 @@ func (a *api) TestWebhook(ctx context.Context, r TestWebhookRequestObject) (Test
 	if err != nil {
 		return nil, err
 	}
-	return TestWebhook200JSONResponse{Headers: TestWebhook200ResponseHeaders{IdempotencyReplayed: replayed(once)}, Body: wireAttempt(attempt)}, nil
+	return TestWebhook200JSONResponse{Headers: TestWebhook200ResponseHeaders{IdempotencyReplayed: replayed(once)},
+		Body: wireAttempt(attempt)}, nil
 }
 
 // ListDeliveries implements listDeliveries.
@@ -176,7 +183,8 @@ func (a *api) RecoverWebhook(ctx context.Context, r RecoverWebhookRequestObject)
 		return nil, err
 	}
 	since := time.Time(r.Params.Since)
-	hooks, once, err := a.once(owner, r.Params.IdempotencyKey, "recoverWebhook", r.WebhookID.String(), since.UTC().Format(time.RFC3339Nano))
+	hooks, once, err := a.once(owner, r.Params.IdempotencyKey, "recoverWebhook", r.WebhookID.String(),
+		since.UTC().Format(time.RFC3339Nano))
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +192,8 @@ func (a *api) RecoverWebhook(ctx context.Context, r RecoverWebhookRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	return RecoverWebhook202JSONResponse{Headers: RecoverWebhook202ResponseHeaders{IdempotencyReplayed: replayed(once)}, Body: Recovery{Count: n}}, nil
+	return RecoverWebhook202JSONResponse{Headers: RecoverWebhook202ResponseHeaders{IdempotencyReplayed: replayed(once)},
+		Body: Recovery{Count: n}}, nil
 }
 
 func eventTypes(wire *[]EventType) *[]card.EventType {
@@ -199,7 +208,8 @@ func eventTypes(wire *[]EventType) *[]card.EventType {
 }
 
 func wireWebhook(w *webhook.Webhook) Webhook {
-	wire := Webhook{ID: w.ID, URL: w.URL, Description: w.Description, Types: make([]EventType, len(w.Types)), Enabled: w.Enabled,
+	wire := Webhook{ID: w.ID, URL: w.URL, Description: w.Description, Types: make([]EventType, len(w.Types)),
+		Enabled:    w.Enabled,
 		DisabledAt: wireTime(w.DisabledAt), FailingSince: wireTime(w.FailingSince), CreatedAt: Time(w.CreatedAt)}
 	for i, t := range w.Types {
 		wire.Types[i] = EventType(t)
@@ -211,7 +221,8 @@ func wireWebhook(w *webhook.Webhook) Webhook {
 }
 
 func wireDelivery(d webhook.Delivery) Delivery {
-	wire := Delivery{Event: wireEvent(d.Event), State: DeliveryState(d.State), Attempts: make([]DeliveryAttempt, len(d.Attempts))}
+	wire := Delivery{Event: wireEvent(d.Event), State: DeliveryState(d.State),
+		Attempts: make([]DeliveryAttempt, len(d.Attempts))}
 	for i, a := range d.Attempts {
 		wire.Attempts[i] = wireAttempt(a)
 	}

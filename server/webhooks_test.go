@@ -20,7 +20,8 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// receiver is a webhook.Poster that sends nothing, and remembers what it should have sent.
+// receiver is a webhook.Poster that sends nothing, and remembers what it should
+// have sent.
 type receiver struct {
 	mu     sync.Mutex
 	posts  []post
@@ -156,7 +157,8 @@ func (h *hooks) settle(t testing.TB, statuses ...int) {
 	need(t, h.store.ReleaseWebhook(ctx, claims[0]))
 }
 
-// states are the deliveries that an address lists, each as its event's number and its state.
+// states are the deliveries that an address lists, each as its event's number
+// and its state.
 func (h *hooks) states(t testing.TB, target string) (all []string) {
 	t.Helper()
 	h.walk(t, target, h.token, func(a answer) {
@@ -198,7 +200,9 @@ func TestCreateWebhook_OnlyTheAddressIsNeeded(t *testing.T) {
 	var all []hookBody
 	for _, body := range []string{hookURL, `{"url":"https://shop.example.com/hooks","types":[],"description":""}`} {
 		_, made := h.register(t, body)
-		equal(t, "webhook", made.Webhook, hookBody{ID: made.Webhook.ID, URL: "https://shop.example.com/hooks", Types: []string{}, Enabled: true, CreatedAt: made.Webhook.CreatedAt})
+		equal(t, "webhook", made.Webhook,
+			hookBody{ID: made.Webhook.ID, URL: "https://shop.example.com/hooks", Types: []string{}, Enabled: true,
+				CreatedAt: made.Webhook.CreatedAt})
 		all = append(all, made.Webhook)
 	}
 	equal(t, "listed", bodyOf[[]hookBody](t, h.ask(t, http.StatusOK, http.MethodGet, "/api/webhooks", "")), all)
@@ -209,14 +213,19 @@ func TestWebhooks_EveryFaultIsNamedAtOnce(t *testing.T) {
 	h := deployHooks(t, setup{})
 	one, before := h.register(t, hookURL)
 	for body, pointers := range map[string][]string{
-		`{"url":"http://x","types":["card.made","card.generated",1],"secret":"s"}`: {"/url", "/types/0", "/types/2", "/secret"},
-		`{"url":"ftp://x","types":"card.generated","description":1}`:               {"/url", "/types", "/description"},
+		`{"url":"http://x","types":["card.made","card.generated",1],"secret":"s"}`: {"/url", "/types/0", "/types/2",
+			"/secret"},
+		`{"url":"ftp://x","types":"card.generated","description":1}`: {"/url", "/types", "/description"},
 		`{"url":""}`: {"/url"},
 		`{"url":1}`:  {"/url"},
-		`{"url":"https://x","description":null,"types":null}`:                                                          {"/description", "/types"},
-		`{"url":"https://` + strings.Repeat("a", 2041) + `"}`:                                                          {"/url"},
-		`{"url":"https://x","description":"` + strings.Repeat("ü", 257) + `"}`:                                         {"/description"},
-		`{"url":"https://x","types":[` + strings.TrimSuffix(strings.Repeat(`"card.generated",`, 17), ",") + `],"x":1}`: {"/types", "/x"},
+		`{"url":"https://x","description":null,"types":null}`: {
+			"/description", "/types"},
+		`{"url":"https://` + strings.Repeat("a", 2041) +
+			`"}`: {"/url"},
+		`{"url":"https://x","description":"` + strings.Repeat("ü", 257) +
+			`"}`: {"/description"},
+		`{"url":"https://x","types":[` + strings.TrimSuffix(strings.Repeat(`"card.generated",`, 17), ",") +
+			`],"x":1}`: {"/types", "/x"},
 	} {
 		for target, method := range map[string]string{"/api/webhooks": http.MethodPost, one: http.MethodPatch} {
 			t.Run(fmt.Sprintf("%s %.80s", method, body), func(t *testing.T) {
@@ -232,7 +241,8 @@ func TestWebhooks_EveryFaultIsNamedAtOnce(t *testing.T) {
 	h.send(t, http.MethodPatch, one, h.token, `{"enabled":null}`).invalid(t, "/enabled")
 	h.send(t, http.MethodPatch, one, h.token, "").refused(t, http.StatusBadRequest, "malformed_json")
 	h.send(t, http.MethodPost, one+"/test", h.token, `{"type":"card.made","x":1}`).invalid(t, "/type", "/x")
-	equal(t, "the webhooks", bodyOf[[]hookBody](t, h.ask(t, http.StatusOK, http.MethodGet, "/api/webhooks", "")), []hookBody{before.Webhook})
+	equal(t, "the webhooks", bodyOf[[]hookBody](t, h.ask(t, http.StatusOK, http.MethodGet, "/api/webhooks", "")),
+		[]hookBody{before.Webhook})
 }
 
 // What PostgreSQL can't store is refused whatever the database is.
@@ -255,12 +265,14 @@ func TestCreateWebhook_SixteenAreEnough(t *testing.T) {
 	for range 16 {
 		first, _ = h.register(t, hookURL)
 	}
-	h.send(t, http.MethodPost, "/api/webhooks", h.token, hookURL).refused(t, http.StatusUnprocessableEntity, "too_many_webhooks")
+	h.send(t, http.MethodPost, "/api/webhooks", h.token, hookURL).refused(t, http.StatusUnprocessableEntity,
+		"too_many_webhooks")
 	other, _ := h.owner(t)
 	h.send(t, http.MethodPost, "/api/webhooks", other, hookURL).want(t, http.StatusCreated)
 	h.ask(t, http.StatusNoContent, http.MethodDelete, first, "")
 	h.register(t, hookURL)
-	h.send(t, http.MethodPost, "/api/webhooks", h.token, hookURL).refused(t, http.StatusUnprocessableEntity, "too_many_webhooks")
+	h.send(t, http.MethodPost, "/api/webhooks", h.token, hookURL).refused(t, http.StatusUnprocessableEntity,
+		"too_many_webhooks")
 }
 
 // A process without a sender has nobody to ask whether an address is allowed.
@@ -272,7 +284,8 @@ func TestCreateWebhook_WithoutASenderIsUnavailable(t *testing.T) {
 	equal(t, "webhooks", d.send(t, http.MethodGet, "/api/webhooks", token, "").want(t, http.StatusOK).body, "[]\n")
 }
 
-// operations are those of one webhook, with the status of the answer to its owner. The last one deletes it.
+// operations are those of one webhook, with the status of the answer to its
+// owner. The last one deletes it.
 func operations(event string) []struct {
 	method, path, body string
 	status             int
@@ -281,13 +294,16 @@ func operations(event string) []struct {
 		method, path, body string
 		status             int
 	}{
-		{http.MethodGet, "", "", 200}, {http.MethodPatch, "", `{"description":"changed"}`, 200}, {http.MethodPost, "/rotate-secret", "", 200},
-		{http.MethodPost, "/test", "", 200}, {http.MethodGet, "/deliveries", "", 200}, {http.MethodPost, "/deliveries/" + event + "/redeliver", "", 202},
+		{http.MethodGet, "", "", 200}, {http.MethodPatch, "", `{"description":"changed"}`, 200},
+		{http.MethodPost, "/rotate-secret", "", 200},
+		{http.MethodPost, "/test", "", 200}, {http.MethodGet, "/deliveries", "", 200},
+		{http.MethodPost, "/deliveries/" + event + "/redeliver", "", 202},
 		{http.MethodPost, "/recover?since=2026-01-01T00:00:00Z", "", 202}, {http.MethodDelete, "", "", 204},
 	}
 }
 
-// One can't tell another account's webhook from one that does not exist, nor do anything with it.
+// One can't tell another account's webhook from one that does not exist, nor do
+// anything with it.
 func TestWebhooks_OfAnotherAccountDoNotExist(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -345,7 +361,8 @@ func TestUpdateWebhook_ChangesOnlyWhatIsSent(t *testing.T) {
 
 		h.happen(t, h.account, card.EventDetected)
 		off := patch(`{"enabled":false}`)
-		if off.Enabled || off.DisabledReason == nil || *off.DisabledReason != "request" || off.DisabledAt == nil || off.DisabledAt.Sub(h.clock.now()).Abs() > time.Minute {
+		if off.Enabled || off.DisabledReason == nil || *off.DisabledReason != "request" || off.DisabledAt == nil ||
+			off.DisabledAt.Sub(h.clock.now()).Abs() > time.Minute {
 			t.Errorf("%+v", off)
 		}
 		h.happen(t, h.account, card.EventLate)
@@ -380,11 +397,14 @@ func TestUpdateWebhook_TakesUpOneThatTheServiceDisabled(t *testing.T) {
 	h.clock.advance(time.Hour)
 	h.settle(t, 410)
 	gone := read()
-	if gone.Enabled || gone.DisabledReason == nil || *gone.DisabledReason != "gone" || gone.DisabledAt == nil || gone.FailingSince == nil {
+	if gone.Enabled || gone.DisabledReason == nil || *gone.DisabledReason != "gone" || gone.DisabledAt == nil ||
+		gone.FailingSince == nil {
 		t.Errorf("%+v", gone)
 	}
-	equal(t, "disabled by request", bodyOf[hookBody](t, h.ask(t, http.StatusOK, http.MethodPatch, one, `{"enabled":false}`)), gone)
-	equal(t, "enabled", bodyOf[hookBody](t, h.ask(t, http.StatusOK, http.MethodPatch, one, `{"enabled":true}`)), made.Webhook)
+	equal(t, "disabled by request",
+		bodyOf[hookBody](t, h.ask(t, http.StatusOK, http.MethodPatch, one, `{"enabled":false}`)), gone)
+	equal(t, "enabled", bodyOf[hookBody](t, h.ask(t, http.StatusOK, http.MethodPatch, one, `{"enabled":true}`)),
+		made.Webhook)
 }
 
 func TestSecret_IsShownTwiceInItsLifeAndNowhereElse(t *testing.T) {
@@ -428,7 +448,8 @@ func TestSecret_IsShownTwiceInItsLifeAndNowhereElse(t *testing.T) {
 		t.Fatal("what was looked at is not what was shown")
 	}
 	for secret := range secrets {
-		if strings.Contains(shown.String(), strings.TrimPrefix(secret, "whsec_")) || strings.Contains(shown.String(), "whsec_") {
+		if strings.Contains(shown.String(), strings.TrimPrefix(secret, "whsec_")) ||
+			strings.Contains(shown.String(), "whsec_") {
 			t.Errorf("%s is shown, logged or stored", secret)
 		}
 	}

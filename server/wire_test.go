@@ -40,14 +40,15 @@ type problem struct {
 
 type fieldError struct{ Pointer, Detail string }
 
-// In the value of a header, absent means that it is not sent, and between two values again means that it is sent twice.
+// In the value of a header, absent means that it is not sent, and between two
+// values again means that it is sent twice.
 const (
 	absent = "\x00absent"
 	again  = "\x00again"
 )
 
-// send sends what package client would never send. A body is declared as JSON unless the headers, which are pairs of name and
-// value, say otherwise.
+// send sends what package client would never send. A body is declared as JSON
+// unless the headers, which are pairs of name and value, say otherwise.
 func (d *deployment) send(t testing.TB, method, target, token, body string, headers ...string) answer {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, d.web.URL+target, strings.NewReader(body))
@@ -87,7 +88,8 @@ func setHeaders(r *http.Request, token, body string, headers []string) {
 	}
 }
 
-// speak writes bytes to the service and reads one answer, which must be what the contract allows.
+// speak writes bytes to the service and reads one answer, which must be what
+// the contract allows.
 func (d *deployment) speak(t testing.TB, address, text string) answer {
 	t.Helper()
 	conn := dial(t, address)
@@ -143,7 +145,8 @@ func (a answer) refused(t testing.TB, status int, code string) problem {
 	return p
 }
 
-// invalid fails the test unless exactly these places of the request are named as wrong.
+// invalid fails the test unless exactly these places of the request are named
+// as wrong.
 func (a answer) invalid(t testing.TB, pointers ...string) problem {
 	t.Helper()
 	p := a.refused(t, http.StatusUnprocessableEntity, "invalid_request")

@@ -1,5 +1,6 @@
-// Package clienttest runs the service within a test of a program that uses it: the real handlers and the real rules, on a chain that is
-// simulated, with a clock that the test moves and cards that are not real.
+// Package clienttest runs the service within a test of a program that uses it:
+// the real handlers and the real rules, on a chain that is simulated, with a
+// clock that the test moves and cards that are not real.
 //
 //	func TestCheckout(t *testing.T) {
 //		service := clienttest.Start(t)
@@ -9,10 +10,13 @@
 //		...
 //	}
 //
-// It needs the service's code, and so is a module of its own: a module that imports it gets what the service requires. A program that is
-// to keep its versions of other modules has such tests in a module of their own, which requires the program and this one.
+// It needs the service's code, and so is a module of its own: a module that
+// imports it gets what the service requires. A program that is to keep its
+// versions of other modules has such tests in a module of their own, which
+// requires the program and this one.
 //
-// It wires the service as package cli does, and may import what cli may. Nothing outlives the test.
+// It wires the service as package cli does, and may import what cli may.
+// Nothing outlives the test.
 package clienttest
 
 import (
@@ -52,8 +56,8 @@ const (
 	senderTimeout = 15 * time.Second
 )
 
-// Service is a running service with one account. Its methods end the test with t.Fatal when something goes wrong, and so are for the
-// test's own goroutine.
+// Service is a running service with one account. Its methods end the test with
+// t.Fatal when something goes wrong, and so are for the test's own goroutine.
 type Service struct {
 	URL   string // the base URL
 	Token string // an API token of the account
@@ -64,8 +68,9 @@ type Service struct {
 	ticks []func(context.Context) error
 }
 
-// Start starts a service, which ends with the test. It sells cards for each coin that the service knows, at [Rate]. Nobody has to wait for
-// it: what a payment, a request or the clock makes due is done at once.
+// Start starts a service, which ends with the test. It sells cards for each
+// coin that the service knows, at [Rate]. Nobody has to wait for it: what a
+// payment, a request or the clock makes due is done at once.
 func Start(t testing.TB) *Service {
 	t.Helper()
 	s := &Service{t: t}
@@ -110,7 +115,8 @@ func (s *Service) wire(db *store.Store, keys *vault.Vault, config *server.Config
 	for _, coin := range coins {
 		simulated := chain.NewSimulated(coin, db, s.Now)
 		sandbox[coin.Code] = simulated
-		watcher, err := settle.New(db, rates, simulated, settle.Wake{Pass: func() {}, Orders: func() {}, Issuer: func() {}, Sender: func() {}}, log,
+		watcher, err := settle.New(db, rates, simulated,
+			settle.Wake{Pass: func() {}, Orders: func() {}, Issuer: func() {}, Sender: func() {}}, log,
 			settle.Config{PoolSize: pool, FillBatch: pool, LeaseTTL: time.Minute, Now: s.Now})
 		s.need(err)
 		s.t.Cleanup(func() { _ = watcher.Close(context.Background()) })
@@ -125,7 +131,8 @@ func (s *Service) wire(db *store.Store, keys *vault.Vault, config *server.Config
 	for _, coin := range chain.Coins() {
 		checks[coin.Code] = coin.CheckSimulated
 	}
-	config.Orders, err = order.New(db, keys, rates, sandbox, s.work, order.Config{Currencies: coins, CheckAddress: checks, Now: s.Now})
+	config.Orders, err = order.New(db, keys, rates, sandbox, s.work,
+		order.Config{Currencies: coins, CheckAddress: checks, Now: s.Now})
 	s.need(err)
 	poster := webhook.NewHTTPPoster(outbound.Guard{Insecure: true, Timeout: senderTimeout})
 	poster.Unlimited = true
@@ -143,7 +150,8 @@ func (s *Service) wire(db *store.Store, keys *vault.Vault, config *server.Config
 func (s *Service) token(accounts *account.Service) string {
 	_, err := accounts.CreateAccount(context.Background(), "test")
 	s.need(err)
-	_, token, err := accounts.CreateToken(context.Background(), "test", account.TokenRequest{Name: "test", Scopes: account.AllScopes})
+	_, token, err := accounts.CreateToken(context.Background(), "test",
+		account.TokenRequest{Name: "test", Scopes: account.AllScopes})
 	s.need(err)
 	return token.Reveal()
 }
@@ -182,10 +190,12 @@ func (s *Service) keepWorking() {
 	})
 }
 
-// Client returns a client of the account. It looks for a card more often than others do, unless the options say otherwise.
+// Client returns a client of the account. It looks for a card more often than
+// others do, unless the options say otherwise.
 func (s *Service) Client(opts ...client.Option) *client.Client {
 	s.t.Helper()
-	c, err := client.New(s.URL, s.Token, append([]client.Option{client.WithPollInterval(5*time.Millisecond, 50*time.Millisecond)}, opts...)...)
+	c, err := client.New(s.URL, s.Token,
+		append([]client.Option{client.WithPollInterval(5*time.Millisecond, 50*time.Millisecond)}, opts...)...)
 	s.need(err)
 	return c
 }
@@ -193,8 +203,9 @@ func (s *Service) Client(opts ...client.Option) *client.Client {
 // Now is the service's time.
 func (s *Service) Now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 
-// Advance moves the service's clock ahead. What is due by then has happened when it returns: with two hours, quotes have expired. Only what
-// is sent to webhooks may take a moment longer.
+// Advance moves the service's clock ahead. What is due by then has happened
+// when it returns: with two hours, quotes have expired. Only what is sent to
+// webhooks may take a moment longer.
 func (s *Service) Advance(d time.Duration) {
 	s.t.Helper()
 	if d < 0 {
@@ -204,8 +215,10 @@ func (s *Service) Advance(d time.Duration) {
 	s.work()
 }
 
-// Pay pays what is due for a card, confirms it, and returns the card after that: it is generated, unless the payment comes too late.
-// [client.Client.SimulatePayment] pays too little, too much, or without confirmations.
+// Pay pays what is due for a card, confirms it, and returns the card after
+// that: it is generated, unless the payment comes too late.
+// [client.Client.SimulatePayment] pays too little, too much, or without
+// confirmations.
 func (s *Service) Pay(id uuid.UUID) *client.Card {
 	s.t.Helper()
 	paid, err := s.Client().SimulatePayment(context.Background(), id, client.SimulatePaymentRequest{})

@@ -16,7 +16,8 @@ import (
 // order asks for a card.
 func order(t *testing.T, c *client.Client) *client.Card {
 	t.Helper()
-	card, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
+	card, err := c.CreateCard(t.Context(),
+		client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,18 +64,22 @@ func TestService_ACardThatIsCanceledEndsTheWait(t *testing.T) {
 	}
 }
 
-// What the client sends and reads of its own data is what the service does with it.
+// What the client sends and reads of its own data is what the service does with
+// it.
 func TestService_KeepsTheClientsData(t *testing.T) {
 	c := clienttest.Start(t).Client()
-	in := client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero", Reference: "order-4711", Metadata: map[string]string{"customer": "c-1208"}}
+	in := client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero", Reference: "order-4711",
+		Metadata: map[string]string{"customer": "c-1208"}}
 	card, err := c.CreateCard(t.Context(), in)
 	if err != nil || card.Reference != "order-4711" || card.Metadata["customer"] != "c-1208" {
 		t.Fatalf("%+v, %v", card, err)
 	}
 	order(t, c) // another one
 	n := 0
-	for found, err := range c.ListCards(t.Context(), client.ListCardsOptions{Reference: "order-4711", PaymentState: client.PaymentStateUnpaid, Currency: "monero",
-		Status: client.CardStatusAwaitingPayment, CreatedAfter: card.CreatedAt, CreatedBefore: card.CreatedAt.Add(time.Second)}) {
+	for found, err := range c.ListCards(t.Context(),
+		client.ListCardsOptions{Reference: "order-4711", PaymentState: client.PaymentStateUnpaid, Currency: "monero",
+			Status: client.CardStatusAwaitingPayment, CreatedAfter: card.CreatedAt,
+			CreatedBefore: card.CreatedAt.Add(time.Second)}) {
 		if n++; err != nil || found.UUID != card.UUID {
 			t.Errorf("%+v, %v", found, err)
 		}
@@ -117,7 +122,8 @@ func TestService_TooLittleIsLateWhenTheQuoteExpires(t *testing.T) {
 	}
 }
 
-// Money that comes after the quote has expired buys the card if it is enough at the rate of that day.
+// Money that comes after the quote has expired buys the card if it is enough at
+// the rate of that day.
 func TestService_LatePayment(t *testing.T) {
 	service := clienttest.Start(t)
 	c := service.Client()

@@ -1,4 +1,5 @@
-// Command cardmint runs and operates the service; package internal/cli is all of it.
+// Command cardmint runs and operates the service; package internal/cli is all
+// of it.
 package main
 
 import (

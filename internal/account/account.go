@@ -1,7 +1,9 @@
-// Package account manages who may use the service: accounts, their tokens, and authentication.
+// Package account manages who may use the service: accounts, their tokens, and
+// authentication.
 //
-// It may import package card only. The store has a keyed hash of each token. Tokens, known and unknown, are cached in memory for a few
-// seconds. A crash loses that, and which tokens were used within the last minute.
+// It may import package card only. The store has a keyed hash of each token.
+// Tokens, known and unknown, are cached in memory for a few seconds. A crash
+// loses that, and which tokens were used within the last minute.
 package account
 
 import (
@@ -45,7 +47,8 @@ type Token struct {
 	CreatedAt time.Time
 	ExpiresAt *time.Time
 	RevokedAt *time.Time
-	// ReplacedBy is the token that this one was rotated to, the zero UUID if it was not.
+	// ReplacedBy is the token that this one was rotated to, the zero UUID if it
+	// was not.
 	ReplacedBy uuid.UUID
 	// Seal vouches for the fields above that grant power. Nil if the row has
 	// none.
@@ -57,8 +60,9 @@ func (t Token) ended(now time.Time) bool {
 	return t.RevokedAt != nil || t.ExpiresAt != nil && !now.Before(*t.ExpiresAt)
 }
 
-// Store keeps accounts and tokens. Running any of its methods twice is harmless. The error is card.ErrNoRow if a row does not exist,
-// and card.ErrUnavailable if the database can't be reached.
+// Store keeps accounts and tokens. Running any of its methods twice is
+// harmless. The error is card.ErrNoRow if a row does not exist, and
+// card.ErrUnavailable if the database can't be reached.
 type Store interface {
 	// InsertAccount returns card.ErrDuplicate if the name is taken.
 	InsertAccount(ctx context.Context, a Account) error
@@ -72,7 +76,8 @@ type Store interface {
 	// successor and seal of old. The error is card.ErrNoRow if old has ended at
 	// now, or another token replaces it.
 	RotateToken(ctx context.Context, old, successor Token, now time.Time) error
-	// SaveUses stores when tokens were used, unless a later use of theirs is stored.
+	// SaveUses stores when tokens were used, unless a later use of theirs is
+	// stored.
 	SaveUses(ctx context.Context, uses map[uuid.UUID]time.Time) error
 	// RevokeToken stores the revocation of a token and its seal, with the other
 	// fields that can change as they were read.
@@ -80,7 +85,8 @@ type Store interface {
 	// SealTokens replaces the setting key_check, and stores the seals of tokens
 	// that have none. The error is card.ErrNoRow if the setting is not before.
 	SealTokens(ctx context.Context, all []Token, before, after string) error
-	// Setting returns the value stored under name. If there is none, it stores proposed first.
+	// Setting returns the value stored under name. If there is none, it stores
+	// proposed first.
 	Setting(ctx context.Context, name, proposed string) (string, error)
 	// ReportDamage reports a damaged row to the operator, once.
 	ReportDamage(ctx context.Context, what string, id uuid.UUID, err error)
@@ -89,7 +95,8 @@ type Store interface {
 // Vault hashes secrets that the database must not contain, and seals rows that
 // must not be changed without its keys.
 type Vault interface {
-	// Digest returns a keyed hash. Different labels give different hashes of the same data.
+	// Digest returns a keyed hash. Different labels give different hashes of
+	// the same data.
 	Digest(label string, data []byte) ([]byte, error)
 	// Seal encrypts a text, and binds it to the id, the account and the name of
 	// the field.
@@ -101,7 +108,8 @@ type Vault interface {
 
 // Config configures a service.
 type Config struct {
-	// Mode is part of every token: card.TestMode or card.LiveMode. Defaults to card.TestMode.
+	// Mode is part of every token: card.TestMode or card.LiveMode. Defaults to
+	// card.TestMode.
 	Mode string
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
@@ -127,7 +135,8 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Service creates accounts and tokens, and authenticates requests. It is safe for concurrent use.
+// Service creates accounts and tokens, and authenticates requests. It is safe
+// for concurrent use.
 type Service struct {
 	store   Store
 	vault   Vault
@@ -168,12 +177,14 @@ func (s *Service) CheckKeys(ctx context.Context) error {
 	return nil
 }
 
-// printable reports whether a name can be shown as it is: it has no control characters, which a terminal would obey.
+// printable reports whether a name can be shown as it is: it has no control
+// characters, which a terminal would obey.
 func printable(name string) bool {
 	return utf8.ValidString(name) && strings.IndexFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
-// CreateAccount stores a new account. The error is card.ErrDuplicate if the name is taken.
+// CreateAccount stores a new account. The error is card.ErrDuplicate if the
+// name is taken.
 func (s *Service) CreateAccount(ctx context.Context, name string) (Account, error) {
 	if name == "" || utf8.RuneCountInString(name) > 100 || strings.TrimSpace(name) != name || !printable(name) {
 		return Account{}, errors.New("an account's name has 1 to 100 printable characters, and no spaces around it")
@@ -205,8 +216,9 @@ func (r TokenRequest) expiry(now time.Time) (*time.Time, error) {
 	return &end, nil
 }
 
-// CreateToken stores a new token of the account, and returns it with its text, which can't be read again. The error is card.ErrNoRow if
-// there is no such account.
+// CreateToken stores a new token of the account, and returns it with its text,
+// which can't be read again. The error is card.ErrNoRow if there is no such
+// account.
 func (s *Service) CreateToken(ctx context.Context, account string, r TokenRequest) (Token, card.Secret, error) {
 	expires, err := r.expiry(s.cfg.Now())
 	if err != nil {
@@ -244,20 +256,23 @@ func (s *Service) keepMode(ctx context.Context, t *Token, mode string) error {
 	return err
 }
 
-// modeOf returns the mode of a token. If it is not stored, as for tokens of before it was, it stores the proposed one. Nobody could tell it
-// from a token's row, which has no more of its text than a hash.
+// modeOf returns the mode of a token. If it is not stored, as for tokens of
+// before it was, it stores the proposed one. Nobody could tell it from a
+// token's row, which has no more of its text than a hash.
 func (s *Service) modeOf(ctx context.Context, token uuid.UUID, proposed string) (string, error) {
 	return s.store.Setting(ctx, "token_mode:"+token.String(), proposed)
 }
 
 // tokenOf returns a new token of an account.
 func (s *Service) tokenOf(owner Account, name string, scopes Scopes, hash []byte, expires *time.Time) Token {
-	return Token{ID: uuid.Must(uuid.NewV7()), AccountID: owner.ID, Account: owner.Name, Name: name, Hash: hash, Scopes: scopes,
+	return Token{ID: uuid.Must(uuid.NewV7()), AccountID: owner.ID, Account: owner.Name, Name: name, Hash: hash,
+		Scopes:    scopes,
 		CreatedAt: s.cfg.Now().UTC().Truncate(time.Millisecond), ExpiresAt: expires}
 }
 
-// DevToken returns the text of the token of the sandbox's own account, and creates both if need be. The text is derived from the vault's
-// keys, so that it is the same at each start without being stored.
+// DevToken returns the text of the token of the sandbox's own account, and
+// creates both if need be. The text is derived from the vault's keys, so that
+// it is the same at each start without being stored.
 func (s *Service) DevToken(ctx context.Context) (card.Secret, error) {
 	const name = "dev"
 	owner, err := s.store.AccountByName(ctx, name)
@@ -286,8 +301,9 @@ func (s *Service) DevToken(ctx context.Context) (card.Secret, error) {
 	return text, s.store.InsertToken(ctx, t)
 }
 
-// RevokeToken revokes a token; a no-op if it is already revoked. All processes refuse the token within five seconds. The error is
-// card.ErrNoRow if there is no such token.
+// RevokeToken revokes a token; a no-op if it is already revoked. All processes
+// refuse the token within five seconds. The error is card.ErrNoRow if there is
+// no such token.
 func (s *Service) RevokeToken(ctx context.Context, id uuid.UUID) error {
 	t, err := s.store.TokenByID(ctx, id)
 	if err != nil {

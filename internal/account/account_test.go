@@ -48,7 +48,8 @@ func TestCreateAccount_NamesWithinTheBounds(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	for _, name := range []string{"", " ", strings.Repeat("a", 101), strings.Repeat("ü", 101), " shop", "shop ", "\tshop", "shop\n", "sh\nop", "sh\x1b[2Kop", "sh\u009bop", "sh\u202eop", "sh\x00op", "sh\xffop"} {
+	for _, name := range []string{"", " ", strings.Repeat("a", 101), strings.Repeat("ü", 101), " shop", "shop ",
+		"\tshop", "shop\n", "sh\nop", "sh\x1b[2Kop", "sh\u009bop", "sh\u202eop", "sh\x00op", "sh\xffop"} {
 		made, err := d.CreateAccount(t.Context(), name)
 		if err == nil || made != (account.Account{}) {
 			t.Errorf("%q: %+v, error %v", name, made, err)
@@ -76,7 +77,9 @@ func TestCreateToken_IsStoredWithoutItsText(t *testing.T) {
 	owner, err := d.store.AccountByName(t.Context(), "shop")
 	check(t, err)
 	expires := epoch.Add(90 * time.Minute)
-	want := []account.Token{{ID: made.ID, AccountID: owner.ID, Account: "shop", Name: "checkout", Hash: made.Hash, Scopes: account.AllScopes, CreatedAt: epoch, ExpiresAt: &expires, Seal: made.Seal}}
+	want := []account.Token{
+		{ID: made.ID, AccountID: owner.ID, Account: "shop", Name: "checkout", Hash: made.Hash, Scopes: account.AllScopes,
+			CreatedAt: epoch, ExpiresAt: &expires, Seal: made.Seal}}
 	stored, err := d.store.Tokens(t.Context())
 	check(t, err)
 	if diff := cmp.Diff(want, stored); diff != "" {
@@ -97,7 +100,8 @@ func TestCreateToken_ANegativeTTLIsNotForEver(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	for _, ttl := range []time.Duration{-1, -720 * time.Hour} {
-		if token, text, err := d.CreateToken(t.Context(), "shop", account.TokenRequest{Scopes: account.AllScopes, TTL: ttl}); err == nil || text != "" {
+		if token, text, err := d.CreateToken(t.Context(), "shop",
+			account.TokenRequest{Scopes: account.AllScopes, TTL: ttl}); err == nil || text != "" {
 			t.Errorf("ttl %v: made a token that expires at %v", ttl, token.ExpiresAt)
 		}
 	}

@@ -11,19 +11,23 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// After tokenFresh one request looks up a cached token again, while others still use it. After tokenStale none uses it. The API contract
-// promises that a revoked token is refused everywhere within five seconds.
+// After tokenFresh one request looks up a cached token again, while others
+// still use it. After tokenStale none uses it. The API contract promises that a
+// revoked token is refused everywhere within five seconds.
 const (
 	tokenFresh = 2 * time.Second
 	tokenStale = 4 * time.Second
 )
 
 const (
-	unknownFor  = 3 * time.Second // an unknown token is refused without a lookup; less than the five seconds that a new token may take
-	mostUnknown = 10_000          // unknown tokens that are remembered
+	// an unknown token is refused without a lookup; less than the five seconds
+	// that a new token may take
+	unknownFor  = 3 * time.Second
+	mostUnknown = 10_000 // unknown tokens that are remembered
 )
 
-// tokenCache caches known tokens, by an unkeyed hash that never leaves the process. Its zero value is ready for use.
+// tokenCache caches known tokens, by an unkeyed hash that never leaves the
+// process. Its zero value is ready for use.
 type tokenCache struct{ entries sync.Map }
 
 type tokenEntry struct {
@@ -32,8 +36,9 @@ type tokenEntry struct {
 	refreshing atomic.Bool
 }
 
-// unknownTokens remembers when the store was asked for tokens that it did not know, by the same hash. Anybody can make up any number of
-// tokens, so it keeps only the newest, in two generations. Its zero value is ready for use.
+// unknownTokens remembers when the store was asked for tokens that it did not
+// know, by the same hash. Anybody can make up any number of tokens, so it keeps
+// only the newest, in two generations. Its zero value is ready for use.
 type unknownTokens struct {
 	mu         sync.Mutex
 	young, old map[[sha256.Size]byte]time.Time
@@ -107,7 +112,8 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Identity, err
 	return s.identity(found, now)
 }
 
-// Recognizes reports whether the token was good when it was last looked up by this process. It never asks the store.
+// Recognizes reports whether the token was good when it was last looked up by
+// this process. It never asks the store.
 func (s *Service) Recognizes(token string) bool {
 	cached, ok := s.tokens.entries.Load(sha256.Sum256([]byte(token)))
 	return ok && !cached.(*tokenEntry).token.ended(s.cfg.Now())

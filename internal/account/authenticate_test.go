@@ -73,9 +73,11 @@ func TestRecognizes_WhatWasGoodWhenItWasLastLookedUp(t *testing.T) {
 	}
 }
 
-// While one request looks a token up again, the others use what is remembered: a slow database delays one request, not all.
+// While one request looks a token up again, the others use what is remembered:
+// a slow database delays one request, not all.
 func TestAuthenticate_OneRefreshAtATime(t *testing.T) {
-	for name, age := range map[string]time.Duration{"as soon as it is not fresh": 2 * time.Second, "shortly before it is stale": 4*time.Second - 1} {
+	for name, age := range map[string]time.Duration{"as soon as it is not fresh": 2 * time.Second,
+		"shortly before it is stale": 4*time.Second - 1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -149,7 +151,8 @@ func TestAuthenticate_RevokedIsRefusedAfterTwoSecondsWhenTheStoreAnswers(t *test
 	d.refuses(t, text, 1)
 }
 
-// The four seconds count from when the store was asked: a late answer may have been read before the token was revoked.
+// The four seconds count from when the store was asked: a late answer may have
+// been read before the token was revoked.
 func TestAuthenticate_ALateAnswerIsAsOldAsItsQuestion(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -172,7 +175,8 @@ func TestAuthenticate_ARevokedTokenIsRememberedToo(t *testing.T) {
 	d.refuses(t, text, 1)
 }
 
-// Whoever keeps sending an unknown token costs the database one lookup in three seconds. One that is created meanwhile is known after them.
+// Whoever keeps sending an unknown token costs the database one lookup in three
+// seconds. One that is created meanwhile is known after them.
 func TestAuthenticate_AnUnknownTokenIsRememberedForThreeSeconds(t *testing.T) {
 	t.Parallel()
 	d, other := newDesk(t), newDesk(t)
@@ -199,7 +203,8 @@ func TestAuthenticate_AnUnknownTokenIsRememberedForThreeSeconds(t *testing.T) {
 	d.accepts(t, token, text, 0)
 }
 
-// The three seconds count from when the store was asked: the token may have been created before a late answer.
+// The three seconds count from when the store was asked: the token may have
+// been created before a late answer.
 func TestAuthenticate_ALateRefusalIsAsOldAsItsQuestion(t *testing.T) {
 	t.Parallel()
 	d, other := newDesk(t), newDesk(t)
@@ -209,7 +214,8 @@ func TestAuthenticate_ALateRefusalIsAsOldAsItsQuestion(t *testing.T) {
 	d.refuses(t, text, 1)
 }
 
-// Whoever makes tokens up does not fill the memory with them: of so many the service remembers the newest, and no more.
+// Whoever makes tokens up does not fill the memory with them: of so many the
+// service remembers the newest, and no more.
 func TestAuthenticate_UnknownTokensTakeBoundedMemory(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -222,7 +228,8 @@ func TestAuthenticate_UnknownTokensTakeBoundedMemory(t *testing.T) {
 	d.refuses(t, account.MadeUp(15_000-10_001), 1)
 }
 
-// The hash needs the key: somebody who can read the database must not be able to check guesses against it.
+// The hash needs the key: somebody who can read the database must not be able
+// to check guesses against it.
 func TestCreateToken_TheHashIsKeyed(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -281,7 +288,8 @@ func TestAuthenticate_ATokenWithoutATTLDoesNotExpire(t *testing.T) {
 	d.accepts(t, token, text, 1)
 }
 
-// A client must not be told that its token is invalid when nobody could look it up.
+// A client must not be told that its token is invalid when nobody could look it
+// up.
 func TestAuthenticate_AStoreThatFailsIsNoRefusal(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

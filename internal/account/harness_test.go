@@ -25,7 +25,8 @@ var databases = rig.Databases{Migrate: func(url string) error {
 	return err
 }}
 
-// desk is a Service with a real store, a real vault and a clock that the test moves.
+// desk is a Service with a real store, a real vault and a clock that the test
+// moves.
 type desk struct {
 	*account.Service
 	store *watched
@@ -69,17 +70,20 @@ func (d *desk) configured(t *testing.T, cfg account.Config) *account.Service {
 // token creates a token of the account "shop".
 func (d *desk) token(t *testing.T, ttl time.Duration) (account.Token, string) {
 	t.Helper()
-	token, text, err := d.CreateToken(t.Context(), "shop", account.TokenRequest{Name: "checkout", Scopes: account.AllScopes, TTL: ttl})
+	token, text, err := d.CreateToken(t.Context(), "shop",
+		account.TokenRequest{Name: "checkout", Scopes: account.AllScopes, TTL: ttl})
 	check(t, err)
 	return token, text.Reveal()
 }
 
-// accepts fails the test unless the token is accepted, after exactly this many lookups in the store.
+// accepts fails the test unless the token is accepted, after exactly this many
+// lookups in the store.
 func (d *desk) accepts(t *testing.T, token account.Token, text string, lookups int64) {
 	t.Helper()
 	before := d.store.lookups.Load()
 	who, err := d.Authenticate(t.Context(), text)
-	if want := (account.Identity{TokenID: token.ID, AccountID: token.AccountID, Scopes: token.Scopes}); err != nil || who != want {
+	if want := (account.Identity{TokenID: token.ID, AccountID: token.AccountID, Scopes: token.Scopes}); err != nil ||
+		who != want {
 		t.Errorf("at %v: %+v, error %v; want %+v", d.now.Sub(epoch), who, err, want)
 	}
 	if n := d.store.lookups.Load() - before; n != lookups {
@@ -87,7 +91,8 @@ func (d *desk) accepts(t *testing.T, token account.Token, text string, lookups i
 	}
 }
 
-// refuses fails the test unless the token is refused, after exactly this many lookups in the store.
+// refuses fails the test unless the token is refused, after exactly this many
+// lookups in the store.
 func (d *desk) refuses(t *testing.T, text string, lookups int64) {
 	t.Helper()
 	before := d.store.lookups.Load()
@@ -100,7 +105,8 @@ func (d *desk) refuses(t *testing.T, text string, lookups int64) {
 	}
 }
 
-// watched is the real store. It counts lookups of tokens, and fails where a test tells it to.
+// watched is the real store. It counts lookups of tokens, and fails where a
+// test tells it to.
 type watched struct {
 	*store.Store
 	lookups  atomic.Int64

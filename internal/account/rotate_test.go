@@ -13,10 +13,12 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// narrow creates a token of the account "shop" that may only read, and lives for ttl.
+// narrow creates a token of the account "shop" that may only read, and lives
+// for ttl.
 func (d *desk) narrow(t *testing.T, ttl time.Duration) (account.Token, string) {
 	t.Helper()
-	token, text, err := d.CreateToken(t.Context(), "shop", account.TokenRequest{Name: "books", Scopes: account.ScopesOf(account.CardsRead, account.EventsRead), TTL: ttl})
+	token, text, err := d.CreateToken(t.Context(), "shop",
+		account.TokenRequest{Name: "books", Scopes: account.ScopesOf(account.CardsRead, account.EventsRead), TTL: ttl})
 	check(t, err)
 	return token, text.Reveal()
 }
@@ -30,7 +32,8 @@ func TestRotateToken_BothAreValidUntilTheOverlapHasPassed(t *testing.T) {
 	r, err := d.RotateToken(t.Context(), old.ID, 24*time.Hour)
 	check(t, err)
 	expires, end := rotated.Add(90*24*time.Hour), rotated.Add(24*time.Hour)
-	want := account.Token{ID: r.New.ID, AccountID: old.AccountID, Account: "shop", Name: "books", Scopes: old.Scopes, Hash: r.New.Hash, CreatedAt: rotated, ExpiresAt: &expires, Seal: r.New.Seal}
+	want := account.Token{ID: r.New.ID, AccountID: old.AccountID, Account: "shop", Name: "books", Scopes: old.Scopes,
+		Hash: r.New.Hash, CreatedAt: rotated, ExpiresAt: &expires, Seal: r.New.Seal}
 	if diff := cmp.Diff(want, r.New); diff != "" {
 		t.Error(diff)
 	}
@@ -130,7 +133,8 @@ func TestRotateToken_WhatCanNotBeRotated(t *testing.T) {
 	}
 }
 
-// Whoever rotates a token need not know its mode: a token of the wrong one would be of no use, and the old one would end all the same.
+// Whoever rotates a token need not know its mode: a token of the wrong one
+// would be of no use, and the old one would end all the same.
 func TestRotateToken_KeepsTheMode(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -153,7 +157,8 @@ func TestRotateToken_KeepsTheMode(t *testing.T) {
 	}
 }
 
-// Of two operators at the same moment one gets a token, and the other is told of it.
+// Of two operators at the same moment one gets a token, and the other is told
+// of it.
 func TestRotateToken_TwoAtOnceMakeOne(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -204,14 +209,16 @@ func TestCreateToken_ExpiresWhenItIsToldTo(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	end := epoch.Add(time.Hour)
-	token, text, err := d.CreateToken(t.Context(), "shop", account.TokenRequest{Scopes: account.ScopesOf(account.CardsCreate), ExpiresAt: &end})
+	token, text, err := d.CreateToken(t.Context(), "shop",
+		account.TokenRequest{Scopes: account.ScopesOf(account.CardsCreate), ExpiresAt: &end})
 	check(t, err)
 	d.now = end.Add(-1)
 	d.accepts(t, token, text.Reveal(), 1)
 	d.now = end
 	d.refuses(t, text.Reveal(), 0)
 	for name, r := range map[string]account.TokenRequest{
-		"expired already": {Scopes: account.AllScopes, ExpiresAt: &end}, "without a scope": {}, "with a negative time": {Scopes: account.AllScopes, TTL: -1},
+		"expired already": {Scopes: account.AllScopes, ExpiresAt: &end}, "without a scope": {},
+		"with a negative time": {Scopes: account.AllScopes, TTL: -1},
 	} {
 		if _, text, err := d.CreateToken(t.Context(), "shop", r); err == nil || text != "" {
 			t.Errorf("%s: no error", name)

@@ -9,7 +9,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Scope is something that a token may be allowed to do. The contract says which operation needs which.
+// Scope is something that a token may be allowed to do. The contract says which
+// operation needs which.
 type Scope string
 
 const (
@@ -28,7 +29,8 @@ func KnownScopes() []Scope {
 // Known reports whether there is such a scope.
 func (s Scope) Known() bool { return slices.Contains(KnownScopes(), s) }
 
-// Scopes is a set of scopes: bit n is that of KnownScopes()[n]. The zero value is empty.
+// Scopes is a set of scopes: bit n is that of KnownScopes()[n]. The zero value
+// is empty.
 type Scopes uint32
 
 // AllScopes has every scope, also those of later versions.
@@ -66,10 +68,12 @@ func (s Scopes) Names() []string {
 	return names
 }
 
-// String returns the names with commas between. ReadScopes and ParseScopes read it.
+// String returns the names with commas between. ReadScopes and ParseScopes read
+// it.
 func (s Scopes) String() string { return strings.Join(s.Names(), ",") }
 
-// ReadScopes reads what String has written. It leaves out scopes that only later versions know.
+// ReadScopes reads what String has written. It leaves out scopes that only
+// later versions know.
 func ReadScopes(text string) Scopes {
 	if text == allScopes {
 		return AllScopes
@@ -95,7 +99,8 @@ func (e *UnknownScopeError) Error() string {
 	return text
 }
 
-// ParseScopes reads names with commas between, or "all". The error is an *UnknownScopeError if there is no such scope, also for no name.
+// ParseScopes reads names with commas between, or "all". The error is an
+// *UnknownScopeError if there is no such scope, also for no name.
 func ParseScopes(text string) (Scopes, error) {
 	if text == allScopes {
 		return AllScopes, nil
@@ -111,7 +116,8 @@ func ParseScopes(text string) (Scopes, error) {
 	return ScopesOf(scopes...), nil
 }
 
-// nearest returns the scope that a name is most like, unless more than half of it would have to change.
+// nearest returns the scope that a name is most like, unless more than half of
+// it would have to change.
 func nearest(name string) (near Scope) {
 	least := math.MaxInt
 	for _, s := range KnownScopes() {

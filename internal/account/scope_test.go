@@ -27,7 +27,8 @@ func TestScopes_TextAndBack(t *testing.T) {
 		}
 	}
 	got, err := account.ParseScopes("events:read, cards:read,events:read")
-	if err != nil || got != account.ScopesOf(account.CardsRead, account.EventsRead) || got.String() != "cards:read,events:read" {
+	if err != nil || got != account.ScopesOf(account.CardsRead, account.EventsRead) ||
+		got.String() != "cards:read,events:read" {
 		t.Errorf("parsed %q, error %v", got, err)
 	}
 }
@@ -36,7 +37,8 @@ func TestScopes_TextAndBack(t *testing.T) {
 func TestScopes_AllIsNotTheListOfThem(t *testing.T) {
 	t.Parallel()
 	each := account.ScopesOf(account.KnownScopes()...)
-	if each == account.AllScopes || each.String() == "all" || account.AllScopes.String() != "all" || account.ReadScopes("all") != account.AllScopes {
+	if each == account.AllScopes || each.String() == "all" || account.AllScopes.String() != "all" ||
+		account.ReadScopes("all") != account.AllScopes {
 		t.Errorf("each %q, all %q", each, account.AllScopes)
 	}
 	for _, s := range account.KnownScopes() {
@@ -53,7 +55,8 @@ func TestScopes_AllIsNotTheListOfThem(t *testing.T) {
 func TestReadScopes_LeavesOutWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]account.Scopes{
-		"": 0, "cards:burn": 0, "cards:read,cards:burn": account.ScopesOf(account.CardsRead), "all,cards:read": account.ScopesOf(account.CardsRead), "All": 0,
+		"": 0, "cards:burn": 0, "cards:read,cards:burn": account.ScopesOf(account.CardsRead),
+		"all,cards:read": account.ScopesOf(account.CardsRead), "All": 0,
 	} {
 		if got := account.ReadScopes(text); got != want {
 			t.Errorf("%q is read as %q", text, got)
@@ -64,10 +67,14 @@ func TestReadScopes_LeavesOutWhatItDoesNotKnow(t *testing.T) {
 func TestParseScopes_NamesTheOneThatMayBeMeant(t *testing.T) {
 	t.Parallel()
 	for text, near := range map[string]account.Scope{
-		"card:read": account.CardsRead, "cards.read": account.CardsRead, "Cards:Read": account.CardsRead, "cards:create,cards:raed": account.CardsRead,
-		"cards": account.CardsRead, "cards:crea": account.CardsCreate, "cards:creat": account.CardsCreate, "credential:reveal": account.CredentialsReveal, "credentials": account.CredentialsReveal,
-		"webhooks": account.WebhooksManage, "webhooks:read": account.WebhooksManage, "events": account.EventsRead, "event:reads": account.EventsRead,
-		"": "", "x": "", "none": "", "admin": "", "cards:read,": "", ",cards:read": "", "all,cards:read": "", "cards:read cards:create": "",
+		"card:read": account.CardsRead, "cards.read": account.CardsRead, "Cards:Read": account.CardsRead,
+		"cards:create,cards:raed": account.CardsRead,
+		"cards":                   account.CardsRead, "cards:crea": account.CardsCreate, "cards:creat": account.CardsCreate,
+		"credential:reveal": account.CredentialsReveal, "credentials": account.CredentialsReveal,
+		"webhooks": account.WebhooksManage, "webhooks:read": account.WebhooksManage, "events": account.EventsRead,
+		"event:reads": account.EventsRead,
+		"":            "", "x": "", "none": "", "admin": "", "cards:read,": "", ",cards:read": "", "all,cards:read": "",
+		"cards:read cards:create": "",
 	} {
 		_, err := account.ParseScopes(text)
 		var unknown *account.UnknownScopeError

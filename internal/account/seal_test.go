@@ -55,13 +55,14 @@ func TestAuthenticate_RowChangedWithoutKeys_Refused(t *testing.T) {
 		"another scope":      "UPDATE tokens SET scopes = 'credentials:reveal' WHERE id = $1",
 		"no expiry":          "UPDATE tokens SET expires_at = NULL WHERE id = $1",
 		"later expiry":       "UPDATE tokens SET expires_at = expires_at + 1 WHERE id = $1",
-		"age":                "UPDATE tokens SET created_at = 0 WHERE id = $1", // a rotation would give the new token that much time
-		"no seal":            "UPDATE tokens SET seal = NULL WHERE id = $1",
-		"empty seal":         "UPDATE tokens SET seal = x'' WHERE id = $1",
-		"seal of another":    "UPDATE tokens SET seal = (SELECT seal FROM tokens WHERE id = $2) WHERE id = $1",
-		"new row":            insertMine + "NULL FROM (SELECT * FROM tokens WHERE id = $2) v, (SELECT $3 AS hash) m",
-		"new row, old seal":  insertMine + "v.seal FROM (SELECT * FROM tokens WHERE id = $2) v, (SELECT $3 AS hash) m",
-		"hash":               "UPDATE tokens SET hash = $3 WHERE id = $2",
+		// a rotation would give the new token that much time
+		"age":               "UPDATE tokens SET created_at = 0 WHERE id = $1",
+		"no seal":           "UPDATE tokens SET seal = NULL WHERE id = $1",
+		"empty seal":        "UPDATE tokens SET seal = x'' WHERE id = $1",
+		"seal of another":   "UPDATE tokens SET seal = (SELECT seal FROM tokens WHERE id = $2) WHERE id = $1",
+		"new row":           insertMine + "NULL FROM (SELECT * FROM tokens WHERE id = $2) v, (SELECT $3 AS hash) m",
+		"new row, old seal": insertMine + "v.seal FROM (SELECT * FROM tokens WHERE id = $2) v, (SELECT $3 AS hash) m",
+		"hash":              "UPDATE tokens SET hash = $3 WHERE id = $2",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,8 +9,9 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// A token is cm_MODE_ followed by 27 random characters (160 bits) and a checksum of 6, so that a mistyped token is recognised without
-// asking the store, and a leaked token can be found by its form.
+// A token is cm_MODE_ followed by 27 random characters (160 bits) and a
+// checksum of 6, so that a mistyped token is recognised without asking the
+// store, and a leaked token can be found by its form.
 const (
 	tokenRandom   = 27
 	tokenChecksum = 6
@@ -47,7 +48,8 @@ func encode62(n *big.Int, width int) string {
 	return string(text)
 }
 
-// wellFormed reports whether token has the form and checksum of a token of this mode.
+// wellFormed reports whether token has the form and checksum of a token of this
+// mode.
 func wellFormed(token, mode string) bool {
 	random, ok := strings.CutPrefix(token, "cm_"+mode+"_")
 	if !ok || len(random) != tokenRandom+tokenChecksum {

@@ -9,7 +9,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// seedVault digests everything to the same bytes, which makes the dev token predictable.
+// seedVault digests everything to the same bytes, which makes the dev token
+// predictable.
 type seedVault struct {
 	account.Vault
 	seed []byte
@@ -17,17 +18,24 @@ type seedVault struct {
 
 func (s seedVault) Digest(string, []byte) ([]byte, error) { return s.seed, nil }
 
-// Another program computed these texts. A change of digits or checksum would invalidate every token in use.
+// Another program computed these texts. A change of digits or checksum would
+// invalidate every token in use.
 func TestToken_TextAndChecksumAreThoseOfTokensInUse(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	for _, tt := range []struct{ seed, test, live string }{
-		{"0000000000000000000000000000000000000000", "cm_test_0000000000000000000000000003o7gbQ", "cm_live_0000000000000000000000000001YkmWe"},
-		{"0000000000000000000000000000000000000001", "cm_test_0000000000000000000000000013NzCMg", "cm_live_0000000000000000000000000010cofc6"},
-		{"000000000000000000000000000000000000003d", "cm_test_00000000000000000000000000z1eBKYw", "cm_live_00000000000000000000000000z3ZgK3i"},
-		{"000000000000000000000000000000000000003e", "cm_test_0000000000000000000000000103w1xej", "cm_live_0000000000000000000000000101OUBBp"},
-		{"0102030405060708090a0b0c0d0e0f1011121314", "cm_test_08umpsRGMi9hXbwR6pXWz2Ckob63MmgIx", "cm_live_08umpsRGMi9hXbwR6pXWz2Ckob60pFRNH"},
-		{"ffffffffffffffffffffffffffffffffffffffff", "cm_test_aWgEPTl1tmebfsQzFP4bxwgy80V42TjbZ", "cm_live_aWgEPTl1tmebfsQzFP4bxwgy80V1HsgCj"},
+		{"0000000000000000000000000000000000000000", "cm_test_0000000000000000000000000003o7gbQ",
+			"cm_live_0000000000000000000000000001YkmWe"},
+		{"0000000000000000000000000000000000000001", "cm_test_0000000000000000000000000013NzCMg",
+			"cm_live_0000000000000000000000000010cofc6"},
+		{"000000000000000000000000000000000000003d", "cm_test_00000000000000000000000000z1eBKYw",
+			"cm_live_00000000000000000000000000z3ZgK3i"},
+		{"000000000000000000000000000000000000003e", "cm_test_0000000000000000000000000103w1xej",
+			"cm_live_0000000000000000000000000101OUBBp"},
+		{"0102030405060708090a0b0c0d0e0f1011121314", "cm_test_08umpsRGMi9hXbwR6pXWz2Ckob63MmgIx",
+			"cm_live_08umpsRGMi9hXbwR6pXWz2Ckob60pFRNH"},
+		{"ffffffffffffffffffffffffffffffffffffffff", "cm_test_aWgEPTl1tmebfsQzFP4bxwgy80V42TjbZ",
+			"cm_live_aWgEPTl1tmebfsQzFP4bxwgy80V1HsgCj"},
 	} {
 		seed, err := hex.DecodeString(tt.seed + "a5a5a5a5a5a5a5a5a5a5a5a5") // only the first 160 bits count
 		check(t, err)
@@ -110,7 +118,8 @@ func TestAuthenticate_MistypedIsRefusedWithoutAskingTheStore(t *testing.T) {
 	d.accepts(t, token, text, 1)
 }
 
-// A test token must never be good for a live service, even on the same database with the same keys.
+// A test token must never be good for a live service, even on the same database
+// with the same keys.
 func TestAuthenticate_TokenOfTheOtherModeIsRefused(t *testing.T) {
 	t.Parallel()
 	test := newDesk(t)
@@ -131,7 +140,8 @@ func TestNew_ModeIsTestUnlessItIsLive(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	for mode, want := range map[string]string{"": "cm_test_", card.TestMode: "cm_test_", card.LiveMode: "cm_live_"} {
-		_, text, err := d.with(t, d.vault, mode).CreateToken(t.Context(), "shop", account.TokenRequest{Scopes: account.AllScopes})
+		_, text, err := d.with(t, d.vault, mode).CreateToken(t.Context(), "shop",
+			account.TokenRequest{Scopes: account.AllScopes})
 		check(t, err)
 		if !strings.HasPrefix(text.Reveal(), want) {
 			t.Errorf("mode %q: %s", mode, text.Reveal())

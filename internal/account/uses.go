@@ -8,8 +8,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// tokenUses remembers when tokens were used last, until that is saved. It has one entry for each token at most, and only for tokens that
-// the store knows. Its zero value is ready for use.
+// tokenUses remembers when tokens were used last, until that is saved. It has
+// one entry for each token at most, and only for tokens that the store knows.
+// Its zero value is ready for use.
 type tokenUses struct {
 	mu   sync.Mutex
 	last map[uuid.UUID]time.Time
@@ -35,8 +36,9 @@ func (u *tokenUses) take() map[uuid.UUID]time.Time {
 	return taken
 }
 
-// SaveUses stores when tokens were used since the last call. A process calls it once a minute, and once more before it ends. What can't be
-// stored is kept for the next call.
+// SaveUses stores when tokens were used since the last call. A process calls it
+// once a minute, and once more before it ends. What can't be stored is kept for
+// the next call.
 func (s *Service) SaveUses(ctx context.Context) error {
 	uses := s.uses.take()
 	if len(uses) == 0 {

@@ -78,7 +78,8 @@ func TestSaveUses_WhatCouldNotBeStoredIsKept(t *testing.T) {
 	d.used(t, map[uuid.UUID]time.Time{one.ID: epoch.Add(time.Second), two.ID: epoch})
 }
 
-// Of several processes the one that saw the token last is right, whoever writes last.
+// Of several processes the one that saw the token last is right, whoever writes
+// last.
 func TestSaveUses_TheLatestOfSeveralProcessesCounts(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -1,7 +1,9 @@
-// Package card is the domain: cards, payments, and the rules by which one leads to the other.
+// Package card is the domain: cards, payments, and the rules by which one leads
+// to the other.
 //
-// It imports none of ours. It has no clock and does no I/O: what it decides follows from facts that others read, and commit with the decision,
-// so that after a crash the same facts lead to the same decision.
+// It imports none of ours. It has no clock and does no I/O: what it decides
+// follows from facts that others read, and commit with the decision, so that
+// after a crash the same facts lead to the same decision.
 package card
 
 import (
@@ -54,23 +56,27 @@ type Card struct {
 	TipHeight int64  // of the chain, when the card was read
 	Sealed    *Sealed
 
-	// Refused says that no supplier makes the card: an operator has them asked again, or gives the money back.
+	// Refused says that no supplier makes the card: an operator has them asked
+	// again, or gives the money back.
 	Refused bool
 
-	// RefundAddress is where the customer wants money back; "" if the order named no address. It is set only where Service has opened
+	// RefundAddress is where the customer wants money back; "" if the order
+	// named no address. It is set only where Service has opened
 	// SealedRefundAddress.
 	RefundAddress       Secret
 	SealedRefundAddress []byte
 
-	// Reference and Metadata are the client's own data. They are stored and returned unchanged, never interpreted and never logged, and do
-	// not change after the card is created. They are set only where clients read cards.
+	// Reference and Metadata are the client's own data. They are stored and
+	// returned unchanged, never interpreted and never logged, and do not change
+	// after the card is created. They are set only where clients read cards.
 	Reference *Secret // nil if the order had none
 	Metadata  Secret  // a JSON object of strings; "" if the order had none
 
 	CanceledAt time.Time // when the client canceled the card, which ended its quote; zero if it did not
 
-	// Transfers are those that are counted, first seen first, but only the largest if there are many; Omitted is how many of them are left
-	// out. They are set only where one card is read.
+	// Transfers are those that are counted, first seen first, but only the
+	// largest if there are many; Omitted is how many of them are left out. They
+	// are set only where one card is read.
 	Transfers []Transfer
 	Omitted   int64
 
@@ -81,18 +87,22 @@ type Card struct {
 	RefundTxID string    // of the last refund's transaction; "" if the operator named none
 	WrittenOff Amount    // of a generated card, is missing and will not be waited for
 
-	// CredentialsPurgedAt is when the credentials were deleted for good; nil if they were not.
+	// CredentialsPurgedAt is when the credentials were deleted for good; nil if
+	// they were not.
 	CredentialsPurgedAt *time.Time
 
-	// Tag changes with everything that a client sees of the card, its Transfers included where they are set. It is set only where one card is
-	// read, or where it was asked for.
+	// Tag changes with everything that a client sees of the card, its Transfers
+	// included where they are set. It is set only where one card is read, or
+	// where it was asked for.
 	Tag string
 
-	// Credentials are set only where Service has opened Sealed, once the card is generated.
+	// Credentials are set only where Service has opened Sealed, once the card
+	// is generated.
 	Credentials *Credentials
 }
 
-// FirstUUID returns the least of the UUIDs version 7 whose time is t or later. It is the zero UUID for a time before 1970.
+// FirstUUID returns the least of the UUIDs version 7 whose time is t or later.
+// It is the zero UUID for a time before 1970.
 func FirstUUID(t time.Time) (id uuid.UUID) {
 	ms := t.UnixMilli()
 	if t.After(time.UnixMilli(ms)) {
@@ -106,14 +116,17 @@ func FirstUUID(t time.Time) (id uuid.UUID) {
 	return id
 }
 
-// TimeOf returns the time in a UUID version 7, in UTC and with millisecond precision.
+// TimeOf returns the time in a UUID version 7, in UTC and with millisecond
+// precision.
 func TimeOf(id uuid.UUID) time.Time { return time.Unix(id.Time().UnixTime()).UTC() }
 
-// Confirmations returns the confirmations of the transfer that the card waits for.
+// Confirmations returns the confirmations of the transfer that the card waits
+// for.
 func (c *Card) Confirmations() int64 { return confirmations(c.Height, c.TipHeight) }
 
-// PaymentURI returns the instruction to pay for the card. It is "" once the client canceled the card, or an operator gave money back before
-// it was issued, so that nobody is invited to pay.
+// PaymentURI returns the instruction to pay for the card. It is "" once the
+// client canceled the card, or an operator gave money back before it was
+// issued, so that nobody is invited to pay.
 func (c *Card) PaymentURI() string {
 	if (c.Refunded > 0 || c.canceled()) && c.Status != Generated {
 		return ""
@@ -129,7 +142,8 @@ func confirmations(height, tip int64) int64 {
 	return max(0, tip-height+1)
 }
 
-// AsCreated returns the card as it was in the answer to the request that made it: unpaid, without credentials.
+// AsCreated returns the card as it was in the answer to the request that made
+// it: unpaid, without credentials.
 func (c *Card) AsCreated() *Card {
 	created := *c
 	created.Status, created.State = AwaitingPayment, Unpaid
@@ -145,7 +159,8 @@ func (c *Card) AsCreated() *Card {
 // RefundAddressField names the refund address where it is encrypted.
 const RefundAddressField = "refund_address"
 
-// Mask returns the first and last six characters of an address, by which its owner recognises it. It returns "" for "".
+// Mask returns the first and last six characters of an address, by which its
+// owner recognises it. It returns "" for "".
 func Mask(address Secret) string {
 	const shown = 6
 	text := address.Reveal()

@@ -29,13 +29,16 @@ func (c Credentials) Flaw(now time.Time) string {
 	return ""
 }
 
-// LastFour returns the last four characters of a card number, which may be stored and shown (PCI DSS, requirement 3.4).
+// LastFour returns the last four characters of a card number, which may be
+// stored and shown (PCI DSS, requirement 3.4).
 func LastFour(number Secret) string { return string(number[max(0, len(number)-4):]) }
 
-// MaskCredentials returns credentials that only tell cards apart: of the card number the last four digits, and of security code and password nothing,
-// not even the length.
+// MaskCredentials returns credentials that only tell cards apart: of the card
+// number the last four digits, and of security code and password nothing, not
+// even the length.
 func MaskCredentials(lastFour string, expirationDate, url Secret) Credentials {
-	return Credentials{Masked: true, CardNumber: Secret("************" + lastFour), ExpirationDate: expirationDate, SecurityCode: "***", URL: url,
+	return Credentials{Masked: true, CardNumber: Secret("************" + lastFour), ExpirationDate: expirationDate,
+		SecurityCode: "***", URL: url,
 		URLPassword: "********"}
 }
 
@@ -47,7 +50,8 @@ func (c Credentials) Mask() Credentials {
 	return MaskCredentials(LastFour(c.CardNumber), c.ExpirationDate, c.URL)
 }
 
-// LuhnDigit returns the check digit that completes a card number (ISO/IEC 7812-1, annex B). digits must be decimal digits.
+// LuhnDigit returns the check digit that completes a card number (ISO/IEC
+// 7812-1, annex B). digits must be decimal digits.
 func LuhnDigit(digits string) string {
 	sum := 0
 	for i := range len(digits) {

@@ -7,9 +7,11 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// wellFormed are credentials that may be given out until the end of November 2026.
+// wellFormed are credentials that may be given out until the end of November
+// 2026.
 func wellFormed(change ...func(*card.Credentials)) card.Credentials {
-	c := card.Credentials{CardNumber: "4242424242424242", ExpirationDate: "11/26", SecurityCode: "123", URL: "https://cards.example/1", URLPassword: "p"}
+	c := card.Credentials{CardNumber: "4242424242424242", ExpirationDate: "11/26", SecurityCode: "123",
+		URL: "https://cards.example/1", URLPassword: "p"}
 	for _, f := range change {
 		f(&c)
 	}
@@ -69,12 +71,14 @@ func TestCredentials_FlawsAreFound(t *testing.T) {
 }
 
 func TestMask_ShowsTheLastFourDigitsAndNoLengths(t *testing.T) {
-	for number, want := range map[card.Secret]string{"4242424242424242": "4242", "123456789012": "9012", "123": "123", "": ""} {
+	for number, want := range map[card.Secret]string{"4242424242424242": "4242", "123456789012": "9012", "123": "123",
+		"": ""} {
 		if got := card.LastFour(number); got != want {
 			t.Errorf("last four of %q are %q", number.Reveal(), got)
 		}
 	}
-	want := card.Credentials{Masked: true, CardNumber: "************4242", ExpirationDate: "11/26", SecurityCode: "***", URL: "https://x.invalid", URLPassword: "********"}
+	want := card.Credentials{Masked: true, CardNumber: "************4242", ExpirationDate: "11/26", SecurityCode: "***",
+		URL: "https://x.invalid", URLPassword: "********"}
 	if got := card.MaskCredentials("4242", "11/26", "https://x.invalid"); got != want {
 		t.Errorf("%q %q %q", got.CardNumber.Reveal(), got.SecurityCode.Reveal(), got.URLPassword.Reveal())
 	}

@@ -1,7 +1,9 @@
 package card
 
-// Credit says what became of the money that a card received. Paid, Held, Surplus and Refunded make up what was received; Lost is beside it.
-// It is computed with each assessment and stored with it, and whoever asks for one of these amounts reads what was stored.
+// Credit says what became of the money that a card received. Paid, Held,
+// Surplus and Refunded make up what was received; Lost is beside it. It is
+// computed with each assessment and stored with it, and whoever asks for one of
+// these amounts reads what was stored.
 type Credit struct {
 	Paid       Amount // credited toward the price
 	Held       Amount // late or too little: an operator decides what becomes of it
@@ -12,10 +14,12 @@ type Credit struct {
 	Due        Amount // still to be paid: nothing once the card is issued or canceled, or money was given back
 }
 
-// CreditOf computes the credit of a card from its state, what it received, what it was settled for and what operators decided.
+// CreditOf computes the credit of a card from its state, what it received, what
+// it was settled for and what operators decided.
 func CreditOf(c *Card) Credit {
 	kept := c.Received - c.Refunded
-	k := Credit{Refunded: min(c.Received, c.Refunded), Lost: max(0, -kept)} // what was given back may have left the chain since
+	// what was given back may have left the chain since
+	k := Credit{Refunded: min(c.Received, c.Refunded), Lost: max(0, -kept)}
 	kept = max(0, kept)
 	price := c.Amount
 	switch {
@@ -39,8 +43,9 @@ func CreditOf(c *Card) Credit {
 	return k
 }
 
-// RefundDue returns how much of the money of a card is to be given back, the surplus included, because the card is paid for but no supplier
-// makes it; 0 for any other card. Of money that is late it is not decided yet.
+// RefundDue returns how much of the money of a card is to be given back, the
+// surplus included, because the card is paid for but no supplier makes it; 0
+// for any other card. Of money that is late it is not decided yet.
 func (c *Card) RefundDue() Amount {
 	if !c.Refused || c.Status == Generated || c.State != Paid {
 		return 0
@@ -48,8 +53,10 @@ func (c *Card) RefundDue() Amount {
 	return max(0, c.Received-c.Refunded)
 }
 
-// due returns what is still to be paid for a card that lacks so much. Nothing is due for a card that is issued, nor once the client canceled
-// it or an operator gave money back: the customer is to pay no more. Who pays all the same gets the card.
+// due returns what is still to be paid for a card that lacks so much. Nothing
+// is due for a card that is issued, nor once the client canceled it or an
+// operator gave money back: the customer is to pay no more. Who pays all the
+// same gets the card.
 func due(c *Card, lacks Amount) Amount {
 	if c.Status == Generated || c.Refunded > 0 || c.canceled() {
 		return 0

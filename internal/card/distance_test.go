@@ -7,7 +7,8 @@ import (
 )
 
 func FuzzDistance_IsThatOfTheShortestWay(f *testing.F) {
-	for _, seed := range [][2]string{{"", ""}, {"a", ""}, {"stauts", "status"}, {"kitten", "sitting"}, {"limit", "limit"}} {
+	for _, seed := range [][2]string{{"", ""}, {"a", ""}, {"stauts", "status"}, {"kitten", "sitting"},
+		{"limit", "limit"}} {
 		f.Add(seed[0], seed[1])
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {

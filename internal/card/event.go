@@ -27,7 +27,8 @@ const (
 
 // EventTypes returns all of them; the contract's are tested against it.
 func EventTypes() []EventType {
-	return []EventType{EventGenerated, EventRefundDue, EventDetected, EventUnderpaid, EventLate, EventExpired, EventCanceled, EventReversed, EventRestored, EventWebhookDisabled, EventFeedReset}
+	return []EventType{EventGenerated, EventRefundDue, EventDetected, EventUnderpaid, EventLate, EventExpired,
+		EventCanceled, EventReversed, EventRestored, EventWebhookDisabled, EventFeedReset}
 }
 
 // Event is what an account is told.
@@ -45,7 +46,8 @@ type Event struct {
 	CreatedAt time.Time
 }
 
-// AppendTime appends a time as the contract writes it (RFC 3339): in UTC, and always with three fractional digits.
+// AppendTime appends a time as the contract writes it (RFC 3339): in UTC, and
+// always with three fractional digits.
 func AppendTime(b []byte, t time.Time) []byte {
 	t = t.UTC()
 	b = slices.Grow(b, len("2006-01-02T15:04:05.000Z"))
@@ -57,7 +59,8 @@ func AppendTime(b []byte, t time.Time) []byte {
 // digit returns the last decimal digit of a number.
 func digit(n int) byte { return '0' + byte(n%10) }
 
-// Payload is the body that webhooks are sent: the same bytes whenever it is called.
+// Payload is the body that webhooks are sent: the same bytes whenever it is
+// called.
 func (e Event) Payload() []byte {
 	body := struct {
 		Type      EventType    `json:"type"`
@@ -69,8 +72,9 @@ func (e Event) Payload() []byte {
 		State     PaymentState `json:"payment_state,omitempty"`
 		WebhookID uuid.UUID    `json:"webhook_id,omitzero"`
 		Since     string       `json:"since,omitempty"`
-	}{Type: e.Type, Timestamp: string(AppendTime(nil, e.CreatedAt)), Seq: e.Seq, CardUUID: e.CardUUID, Reference: e.Reference.Reveal(),
-		Status: e.Status, State: e.State, WebhookID: e.WebhookID}
+	}{Type: e.Type, Timestamp: string(AppendTime(nil, e.CreatedAt)), Seq: e.Seq, CardUUID: e.CardUUID,
+		Reference: e.Reference.Reveal(),
+		Status:    e.Status, State: e.State, WebhookID: e.WebhookID}
 	if !e.Since.IsZero() {
 		body.Since = string(AppendTime(nil, e.Since))
 	}
@@ -81,12 +85,15 @@ func (e Event) Payload() []byte {
 	return text
 }
 
-// NewEvent returns an event about a card. Its id is a UUID version 7, and it happened at the id's time.
+// NewEvent returns an event about a card. Its id is a UUID version 7, and it
+// happened at the id's time.
 func NewEvent(id uuid.UUID, c *Card, kind EventType, status Status, state PaymentState) Event {
-	return Event{ID: id, AccountID: c.AccountID, Type: kind, CardUUID: c.UUID, Status: status, State: state, CreatedAt: TimeOf(id)}
+	return Event{ID: id, AccountID: c.AccountID, Type: kind, CardUUID: c.UUID, Status: status, State: state,
+		CreatedAt: TimeOf(id)}
 }
 
-// ExampleEvent returns an event of a type that never happened, about a card or a webhook that does not exist. id is a UUID version 7.
+// ExampleEvent returns an event of a type that never happened, about a card or
+// a webhook that does not exist. id is a UUID version 7.
 func ExampleEvent(id, account, about uuid.UUID, kind EventType) Event {
 	e := Event{ID: id, AccountID: account, Type: kind, CreatedAt: TimeOf(id)}
 	switch kind {
@@ -99,7 +106,8 @@ func ExampleEvent(id, account, about uuid.UUID, kind EventType) Event {
 	}
 	e.CardUUID = about
 	e.Status, e.State = AwaitingPayment, map[EventType]PaymentState{
-		EventGenerated: Paid, EventRefundDue: Paid, EventDetected: Detected, EventUnderpaid: Underpaid, EventLate: Late, EventExpired: Expired,
+		EventGenerated: Paid, EventRefundDue: Paid, EventDetected: Detected, EventUnderpaid: Underpaid, EventLate: Late,
+		EventExpired:  Expired,
 		EventCanceled: Canceled, EventReversed: Reversed, EventRestored: Paid,
 	}[kind]
 	if slices.Contains([]EventType{EventGenerated, EventReversed, EventRestored}, kind) {

@@ -14,7 +14,8 @@ import (
 	"github.com/cardmint/cardmint/openapi"
 )
 
-// schema returns a schema of the contract, which here knows no fields but those it lists.
+// schema returns a schema of the contract, which here knows no fields but those
+// it lists.
 func schema(t *testing.T, name string) *openapi3.Schema {
 	t.Helper()
 	doc, err := openapi3.NewLoader().LoadFromData(openapi.YAML)
@@ -38,10 +39,12 @@ func TestEventTypes_AreThoseOfTheContract(t *testing.T) {
 	}
 }
 
-// A receiver checks the signature of bytes, and a redelivery is signed anew: the same event has to be the same bytes for ever.
+// A receiver checks the signature of bytes, and a redelivery is signed anew:
+// the same event has to be the same bytes for ever.
 func TestPayload_IsTheseVeryBytes(t *testing.T) {
 	east := time.FixedZone("east", 2*60*60)
-	cardID, hookID := uuid.MustParse("019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"), uuid.MustParse("019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17")
+	cardID, hookID := uuid.MustParse("019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"),
+		uuid.MustParse("019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17")
 	about := func(kind card.EventType, at time.Time) card.Event {
 		return card.Event{ID: uuid.New(), AccountID: uuid.New(), Seq: 42, Type: kind, CreatedAt: at}
 	}
@@ -62,12 +65,15 @@ func TestPayload_IsTheseVeryBytes(t *testing.T) {
 		"of a card": {generated, `{"type":"card.generated","timestamp":"2026-11-20T15:06:00.120Z","seq":42,` +
 			`"card_uuid":"019aa1c9-f868-7cef-8e4e-9b1c97fb1d88","status":"generated","payment_state":"paid"}`},
 		"of a card with a reference": {named, `{"type":"card.generated","timestamp":"2026-11-20T15:06:00.120Z","seq":42,` +
-			`"card_uuid":"019aa1c9-f868-7cef-8e4e-9b1c97fb1d88","reference":"order \u003c4711\u003e ` + "\U0001f600" + `","status":"generated","payment_state":"paid"}`},
-		"elsewhere on earth": {expired, `{"type":"payment.expired","timestamp":"2026-01-02T03:04:05.999Z","seq":4611686018427387904,` +
-			`"card_uuid":"019aa1c9-f868-7cef-8e4e-9b1c97fb1d88","status":"awaiting_payment","payment_state":"expired"}`},
+			`"card_uuid":"019aa1c9-f868-7cef-8e4e-9b1c97fb1d88","reference":"order \u003c4711\u003e ` + "\U0001f600" +
+			`","status":"generated","payment_state":"paid"}`},
+		"elsewhere on earth": {expired,
+			`{"type":"payment.expired","timestamp":"2026-01-02T03:04:05.999Z","seq":4611686018427387904,` +
+				`"card_uuid":"019aa1c9-f868-7cef-8e4e-9b1c97fb1d88","status":"awaiting_payment","payment_state":"expired"}`},
 		"of a webhook": {disabled, `{"type":"webhook.disabled","timestamp":"2026-11-20T15:06:00.000Z","seq":42,` +
 			`"webhook_id":"019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17"}`},
-		"of the feed": {reset, `{"type":"feed.reset","timestamp":"2026-11-20T15:06:00.000Z","seq":42,"since":"2026-11-20T15:05:30.001Z"}`},
+		"of the feed": {reset,
+			`{"type":"feed.reset","timestamp":"2026-11-20T15:06:00.000Z","seq":42,"since":"2026-11-20T15:05:30.001Z"}`},
 	} {
 		if diff := cmp.Diff(tt.want, string(tt.event.Payload())); diff != "" {
 			t.Errorf("%s: %s", name, diff)

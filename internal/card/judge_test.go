@@ -11,7 +11,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// What follows from an assessment: an intent once, an event for what is new, an alarm for what an operator must see.
+// What follows from an assessment: an intent once, an event for what is new, an
+// alarm for what an operator must see.
 func TestJudge_WhatFollows(t *testing.T) {
 	id := uuid.Must(uuid.NewV7())
 	tip := card.Tip{Height: 109, Time: epoch}
@@ -25,33 +26,42 @@ func TestJudge_WhatFollows(t *testing.T) {
 		event card.EventType
 		alarm bool
 	}{
-		"nothing new":                {order(), nil, tip, false, "", false},
-		"paid":                       {order(), []card.Transfer{in(100, 100)}, tip, true, card.EventDetected, false},
-		"paid, as it was":            {order(func(c *card.Card) { c.State = card.Paid }), []card.Transfer{in(100, 100)}, tip, true, "", false},
+		"nothing new": {order(), nil, tip, false, "", false},
+		"paid":        {order(), []card.Transfer{in(100, 100)}, tip, true, card.EventDetected, false},
+		"paid, as it was": {order(func(c *card.Card) { c.State = card.Paid }), []card.Transfer{in(100, 100)}, tip,
+			true, "", false},
 		"issued":                     {order(generated), []card.Transfer{in(100, 100)}, tip, false, "", false},
 		"issued, and its money left": {order(generated), nil, tip, false, card.EventReversed, true},
-		"reversed, as it was":        {order(generated, func(c *card.Card) { c.State = card.Reversed }), nil, tip, false, "", false},
-		"reversed, and restored":     {order(generated, func(c *card.Card) { c.State = card.Reversed }), []card.Transfer{in(100, 100)}, tip, false, card.EventRestored, false},
-		"reversed, and a part back":  {order(generated, func(c *card.Card) { c.State = card.Reversed }), []card.Transfer{in(40, 100)}, tip, false, "", false},
-		"too little":                 {order(), []card.Transfer{in(40, 100)}, tip, false, card.EventUnderpaid, false},
-		"late":                       {order(), []card.Transfer{in(40, 100, late)}, card.Tip{Height: 109, Time: epoch.Add(3 * time.Hour)}, false, card.EventLate, true},
-		"no supplier, as it was":     {order(refused), []card.Transfer{in(100, 100)}, tip, true, "", false},
-		"no supplier, more money":    {order(refused), []card.Transfer{in(100, 100), in(50, 100)}, tip, true, card.EventRefundDue, true},
-		"no supplier, money left":    {order(refused), nil, tip, false, "", false},
-		"expired":                    {order(), nil, card.Tip{Height: 109, Time: epoch.Add(3 * time.Hour)}, false, card.EventExpired, false},
+		"reversed, as it was": {order(generated, func(c *card.Card) { c.State = card.Reversed }), nil, tip, false, "",
+			false},
+		"reversed, and restored": {order(generated, func(c *card.Card) { c.State = card.Reversed }),
+			[]card.Transfer{in(100, 100)}, tip, false, card.EventRestored, false},
+		"reversed, and a part back": {order(generated, func(c *card.Card) { c.State = card.Reversed }),
+			[]card.Transfer{in(40, 100)}, tip, false, "", false},
+		"too little": {order(), []card.Transfer{in(40, 100)}, tip, false, card.EventUnderpaid, false},
+		"late": {order(), []card.Transfer{in(40, 100, late)},
+			card.Tip{Height: 109, Time: epoch.Add(3 * time.Hour)}, false, card.EventLate, true},
+		"no supplier, as it was": {order(refused), []card.Transfer{in(100, 100)}, tip, true, "", false},
+		"no supplier, more money": {order(refused), []card.Transfer{in(100, 100), in(50, 100)}, tip, true,
+			card.EventRefundDue, true},
+		"no supplier, money left": {order(refused), nil, tip, false, "", false},
+		"expired": {order(), nil, card.Tip{Height: 109, Time: epoch.Add(3 * time.Hour)}, false,
+			card.EventExpired, false},
 	} {
 		tt.card.AccountID, tt.card.UUID = uuid.New(), uuid.New()
 		v := card.Judge(tt.card, tt.in, tt.tip, rateOf(t, "150"), id)
 		if v.Issue != tt.issue || v.Alarm() != tt.alarm || (v.Event == nil) != (tt.event == "") {
 			t.Errorf("%s: issue %t, alarm %t, event %v", name, v.Issue, v.Alarm(), v.Event)
 		}
-		if diff := cmp.Diff(card.Assess(tt.card, tt.in, tt.tip, rateOf(t, "150")), v.Assessment); diff != "" || v.Card != tt.card {
+		if diff := cmp.Diff(card.Assess(tt.card, tt.in, tt.tip, rateOf(t, "150")), v.Assessment); diff != "" ||
+			v.Card != tt.card {
 			t.Errorf("%s: %s", name, diff)
 		}
 		if v.Event == nil {
 			continue
 		}
-		want := card.Event{ID: id, AccountID: tt.card.AccountID, Type: tt.event, CardUUID: tt.card.UUID, Status: tt.card.Status, State: v.Assessment.State,
+		want := card.Event{ID: id, AccountID: tt.card.AccountID, Type: tt.event, CardUUID: tt.card.UUID,
+			Status: tt.card.Status, State: v.Assessment.State,
 			CreatedAt: card.TimeOf(id)}
 		if diff := cmp.Diff(want, *v.Event); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -88,17 +98,18 @@ func TestAwaited_WhatTheCardNeedsAndIsNotFirm(t *testing.T) {
 		in   []card.Transfer
 		want []int64 // their heights
 	}{
-		"nothing":                     {order(), nil, nil},
-		"one confirmation short":      {order(), []card.Transfer{in(100, 101)}, []int64{101}},
-		"confirmed":                   {order(), []card.Transfer{in(100, 100)}, nil},
-		"dust in the pool is not":     {order(), []card.Transfer{in(100, 101), in(1, 0)}, []int64{101}},
-		"the rest in the pool is":     {order(), []card.Transfer{in(99, 90), in(1, 0)}, []int64{0}},
-		"locked, the last resort":     {order(), []card.Transfer{in(100, 50, locked), in(60, 90)}, []int64{50}},
-		"less was accepted":           {order(accepted), []card.Transfer{in(60, 105), in(40, 107)}, []int64{105}},
-		"what is gone is not":         {order(), []card.Transfer{in(100, 105, gone)}, nil},
-		"not enough, all of it":       {order(), []card.Transfer{in(30, 105), in(30, 0)}, []int64{105, 0}},
-		"given back, and paid again":  {order(refunded), []card.Transfer{in(99, 50), in(100, 105)}, []int64{105}},
-		"found paid, and mined again": {order(func(c *card.Card) { c.Settled = 75 }), []card.Transfer{in(75, 105), in(25, 107)}, []int64{105}},
+		"nothing":                    {order(), nil, nil},
+		"one confirmation short":     {order(), []card.Transfer{in(100, 101)}, []int64{101}},
+		"confirmed":                  {order(), []card.Transfer{in(100, 100)}, nil},
+		"dust in the pool is not":    {order(), []card.Transfer{in(100, 101), in(1, 0)}, []int64{101}},
+		"the rest in the pool is":    {order(), []card.Transfer{in(99, 90), in(1, 0)}, []int64{0}},
+		"locked, the last resort":    {order(), []card.Transfer{in(100, 50, locked), in(60, 90)}, []int64{50}},
+		"less was accepted":          {order(accepted), []card.Transfer{in(60, 105), in(40, 107)}, []int64{105}},
+		"what is gone is not":        {order(), []card.Transfer{in(100, 105, gone)}, nil},
+		"not enough, all of it":      {order(), []card.Transfer{in(30, 105), in(30, 0)}, []int64{105, 0}},
+		"given back, and paid again": {order(refunded), []card.Transfer{in(99, 50), in(100, 105)}, []int64{105}},
+		"found paid, and mined again": {order(func(c *card.Card) { c.Settled = 75 }),
+			[]card.Transfer{in(75, 105), in(25, 107)}, []int64{105}},
 	} {
 		var got []int64
 		for _, x := range card.Awaited(tt.card, tt.in, card.Tip{Height: 109}) {
@@ -111,7 +122,8 @@ func TestAwaited_WhatTheCardNeedsAndIsNotFirm(t *testing.T) {
 }
 
 func TestCard_Confirmations(t *testing.T) {
-	for _, tt := range []struct{ height, tip, want int64 }{{0, 100, 0}, {100, 100, 1}, {91, 100, 10}, {101, 100, 0}, {102, 100, 0}, {1, 0, 0}} {
+	for _, tt := range []struct{ height, tip, want int64 }{
+		{0, 100, 0}, {100, 100, 1}, {91, 100, 10}, {101, 100, 0}, {102, 100, 0}, {1, 0, 0}} {
 		c := card.Card{Height: tt.height, TipHeight: tt.tip}
 		if got := c.Confirmations(); got != tt.want {
 			t.Errorf("block %d at tip %d: %d, want %d", tt.height, tt.tip, got, tt.want)
@@ -125,7 +137,8 @@ func TestCard_AsCreated(t *testing.T) {
 		c.UUID, c.Address, c.IdempotencyKey, c.RequestHash, c.TipHeight = uuid.New(), "a", "k", []byte("h"), 7
 	})
 	now := *want
-	now.Status, now.State, now.Received, now.Settled, now.Height, now.Sealed = card.Generated, card.Paid, 1, 2, 3, &card.Sealed{}
+	now.Status, now.State, now.Received, now.Settled, now.Height, now.Sealed = card.Generated, card.Paid, 1, 2, 3,
+		&card.Sealed{}
 	now.Accepted, now.Refunded, now.WrittenOff, now.Credit = 4, 5, 6, card.Credit{Paid: 1, Surplus: 2}
 	want.Credit = card.Credit{Due: want.Amount}
 	if diff := cmp.Diff(want, now.AsCreated()); diff != "" {
@@ -145,14 +158,17 @@ func TestTimeOf_IsTheTimeInTheID(t *testing.T) {
 
 func TestError_SaysWhatAClientMaySeeAndKeepsTheCause(t *testing.T) {
 	cause := errors.New("dial 10.0.0.1")
-	e := card.ErrUnavailable.Because(cause).Saying("Try later.").WithFields(card.FieldError{Pointer: "/x"}).WithQuota(card.Quota{Limit: 3})
-	if !errors.Is(e, card.ErrUnavailable) || !errors.Is(e, cause) || errors.Is(e, card.ErrNotFound) || errors.Is(e, errors.New("x")) {
+	e := card.ErrUnavailable.Because(cause).Saying("Try later.").WithFields(card.FieldError{Pointer: "/x"}).WithQuota(
+		card.Quota{Limit: 3})
+	if !errors.Is(e, card.ErrUnavailable) || !errors.Is(e, cause) || errors.Is(e, card.ErrNotFound) ||
+		errors.Is(e, errors.New("x")) {
 		t.Error("it is not what it is")
 	}
 	if e.Error() != "unavailable: dial 10.0.0.1" || card.ErrNotFound.Saying("No card.").Error() != "not_found: No card." {
 		t.Errorf("%q", e.Error())
 	}
-	if e.Message != "Try later." || len(e.Fields) != 1 || e.Quota.Limit != 3 || e.Kind != card.Unavailable || e.RetryAfter != card.ErrUnavailable.RetryAfter {
+	if e.Message != "Try later." || len(e.Fields) != 1 || e.Quota.Limit != 3 || e.Kind != card.Unavailable ||
+		e.RetryAfter != card.ErrUnavailable.RetryAfter {
 		t.Errorf("%+v", e)
 	}
 	if u := card.ErrUnavailable; u.Cause != nil || u.Fields != nil || u.Quota != nil || u.Message == e.Message {
@@ -163,7 +179,8 @@ func TestError_SaysWhatAClientMaySeeAndKeepsTheCause(t *testing.T) {
 	}
 }
 
-// Every failure has a code of its own, a title and a sentence, and only what may pass says when to try again.
+// Every failure has a code of its own, a title and a sentence, and only what
+// may pass says when to try again.
 func TestPublicErrors_AreComplete(t *testing.T) {
 	seen := map[string]bool{}
 	for _, e := range card.PublicErrors() {
@@ -194,7 +211,8 @@ func TestDecimal_Rescale(t *testing.T) {
 		from  string
 		scale int
 		want  string
-	}{{"1.5", 1, "1.5"}, {"1.50", 1, "1.5"}, {"1.55", 1, ""}, {"1", 12, "1"}, {"9223372036854775807", 0, "9223372036854775807"}, {"9223372036854775807", 1, ""}, {"0", 0, "0"}} {
+	}{{"1.5", 1, "1.5"}, {"1.50", 1, "1.5"}, {"1.55", 1, ""}, {"1", 12, "1"},
+		{"9223372036854775807", 0, "9223372036854775807"}, {"9223372036854775807", 1, ""}, {"0", 0, "0"}} {
 		var d card.Decimal
 		if err := d.UnmarshalText([]byte(tt.from)); err != nil {
 			t.Fatal(err)
@@ -221,7 +239,8 @@ func TestExampleEvent_StatusGoesWithItsType(t *testing.T) {
 			want = ""
 		}
 		got := card.ExampleEvent(uuid.Must(uuid.NewV7()), uuid.New(), uuid.New(), kind)
-		if got.Status != want || (got.WebhookID != uuid.Nil) != (kind == card.EventWebhookDisabled) || got.Since.IsZero() != (kind != card.EventFeedReset) {
+		if got.Status != want || (got.WebhookID != uuid.Nil) != (kind == card.EventWebhookDisabled) ||
+			got.Since.IsZero() != (kind != card.EventFeedReset) {
 			t.Errorf("%s: status %q, want %q", kind, got.Status, want)
 		}
 	}
@@ -232,7 +251,8 @@ func TestPrice_OfNothingOrAtNoRateIsNoPrice(t *testing.T) {
 		usd  card.USD
 		rate int64
 	}{{0, 1}, {-1, 1}, {1, 0}, {1, -1}} {
-		if got, err := monero().Price(tt.usd, card.Rate{USD: card.Decimal{Units: tt.rate, Scale: card.RateScale}}); err == nil {
+		if got, err := monero().Price(tt.usd,
+			card.Rate{USD: card.Decimal{Units: tt.rate, Scale: card.RateScale}}); err == nil {
 			t.Errorf("%d cents at %d: %d", tt.usd, tt.rate, got)
 		}
 	}

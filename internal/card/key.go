@@ -9,7 +9,8 @@ import (
 // KeyID names an encryption key. It is not secret.
 type KeyID uint32
 
-// keyPrefix is the first byte of what Tink encrypts. The key's id follows, in big-endian order.
+// keyPrefix is the first byte of what Tink encrypts. The key's id follows, in
+// big-endian order.
 const keyPrefix = 0x01
 
 // Prefix returns what every ciphertext of the key begins with.
@@ -27,7 +28,8 @@ func ParseKeyID(text string) (KeyID, error) {
 	return KeyID(n), nil
 }
 
-// KeyOf returns the key that a ciphertext names. It returns false if it names none.
+// KeyOf returns the key that a ciphertext names. It returns false if it names
+// none.
 func KeyOf(ciphertext []byte) (KeyID, bool) {
 	if len(ciphertext) < 5 || ciphertext[0] != keyPrefix {
 		return 0, false

@@ -11,7 +11,8 @@ func TestKeyID_NamesTheKeyOfACiphertext(t *testing.T) {
 	if got := string(id.Prefix()); got != "\x01\x0a\x0b\x0c\x0d" {
 		t.Errorf("prefix %x", got)
 	}
-	for text, named := range map[string]bool{"\x01\x0a\x0b\x0c\x0d": true, "\x01\x0a\x0b\x0c\x0dmore": true, "\x01\x0a\x0b\x0c": false, "\x00\x0a\x0b\x0c\x0d": false, "": false} {
+	for text, named := range map[string]bool{"\x01\x0a\x0b\x0c\x0d": true, "\x01\x0a\x0b\x0c\x0dmore": true,
+		"\x01\x0a\x0b\x0c": false, "\x00\x0a\x0b\x0c\x0d": false, "": false} {
 		got, ok := card.KeyOf([]byte(text))
 		if ok != named || named && got != id {
 			t.Errorf("%x: %v, %v", text, got, ok)

@@ -22,9 +22,11 @@ func TestMask_ShowsTheEndsOfAnAddress(t *testing.T) {
 
 func TestCredentials_MaskedTheyOnlyTellCardsApart(t *testing.T) {
 	masked := wellFormed(func(c *card.Credentials) { c.CardNumber = "4242424242421234" }).Mask()
-	want := card.Credentials{Masked: true, CardNumber: "************1234", ExpirationDate: "11/26", SecurityCode: "***", URL: "https://cards.example/1", URLPassword: "********"}
+	want := card.Credentials{Masked: true, CardNumber: "************1234", ExpirationDate: "11/26", SecurityCode: "***",
+		URL: "https://cards.example/1", URLPassword: "********"}
 	if masked != want {
-		t.Errorf("number %s, code %s, password %s", masked.CardNumber.Reveal(), masked.SecurityCode.Reveal(), masked.URLPassword.Reveal())
+		t.Errorf("number %s, code %s, password %s", masked.CardNumber.Reveal(), masked.SecurityCode.Reveal(),
+			masked.URLPassword.Reveal())
 	}
 	if again := masked.Mask(); again != want {
 		t.Errorf("masked again: number %s", again.CardNumber.Reveal())
@@ -33,10 +35,12 @@ func TestCredentials_MaskedTheyOnlyTellCardsApart(t *testing.T) {
 
 func TestErrScope_NamesTheScope(t *testing.T) {
 	e := card.ErrScope.Needing("cards:read")
-	if e.Scope != "cards:read" || e.Message != `This operation needs the scope "cards:read", which your token does not have. Use a token that has it, or ask the operator for one.` {
+	if e.Scope != "cards:read" ||
+		e.Message != `This operation needs the scope "cards:read", which your token does not have. Use a token that has it, or ask the operator for one.` {
 		t.Errorf("%q: %s", e.Scope, e.Message)
 	}
-	if e.Kind != card.Forbidden || e.Code != "insufficient_scope" || card.ErrScope.Scope != "" || card.ErrScope.Message == e.Message {
+	if e.Kind != card.Forbidden || e.Code != "insufficient_scope" || card.ErrScope.Scope != "" ||
+		card.ErrScope.Message == e.Message {
 		t.Errorf("%+v", e)
 	}
 }

@@ -19,14 +19,15 @@ const (
 	MaxUSD USD = 750_00
 )
 
-// ParseUSD reads a plain decimal number with at most two decimals: no sign, no exponent, no spaces.
-// Trailing zeros do not count as decimals.
+// ParseUSD reads a plain decimal number with at most two decimals: no sign, no
+// exponent, no spaces. Trailing zeros do not count as decimals.
 func ParseUSD(s string) (USD, error) {
 	n, err := parseUnits(s, 2)
 	return USD(n), err
 }
 
-// String returns whole dollars without decimals ("150"), anything else with two ("150.50").
+// String returns whole dollars without decimals ("150"), anything else with two
+// ("150.50").
 func (u USD) String() string {
 	text, _ := u.MarshalText()
 	return string(text)
@@ -44,14 +45,15 @@ func (u USD) MarshalText() ([]byte, error) {
 // Amount is an amount of a coin, in its atomic units (piconero, satoshi).
 type Amount int64
 
-// Decimal is an exact decimal number: Units divided by ten to the power of Scale.
+// Decimal is an exact decimal number: Units divided by ten to the power of
+// Scale.
 type Decimal struct {
 	Units int64
 	Scale int
 }
 
-// ParseDecimal reads a plain decimal number with at most scale decimals: no sign, no exponent, no spaces.
-// Trailing zeros do not count as decimals.
+// ParseDecimal reads a plain decimal number with at most scale decimals: no
+// sign, no exponent, no spaces. Trailing zeros do not count as decimals.
 func ParseDecimal(s string, scale int) (Decimal, error) {
 	n, err := parseUnits(s, scale)
 	return Decimal{n, scale}, err
@@ -60,14 +62,16 @@ func ParseDecimal(s string, scale int) (Decimal, error) {
 // MarshalText writes the number as String does; in JSON it is a string.
 func (d Decimal) MarshalText() ([]byte, error) { return d.append(), nil }
 
-// UnmarshalText reads what ParseDecimal reads; Scale is the number of decimals, without trailing zeros.
+// UnmarshalText reads what ParseDecimal reads; Scale is the number of decimals,
+// without trailing zeros.
 func (d *Decimal) UnmarshalText(text []byte) (err error) {
 	_, fraction, _ := strings.Cut(string(text), ".")
 	*d, err = ParseDecimal(string(text), len(strings.TrimRight(fraction, "0")))
 	return err
 }
 
-// Rescale returns the same number with another scale. It fails if decimals would be lost or the number grows too big.
+// Rescale returns the same number with another scale. It fails if decimals
+// would be lost or the number grows too big.
 func (d Decimal) Rescale(scale int) (Decimal, error) {
 	return ParseDecimal(d.String(), scale)
 }
@@ -93,32 +97,38 @@ type Currency struct {
 	AmountKey     string        // what the coin's payment URI calls the amount
 }
 
-// How far back a chain may change, and how long a lock is waited for. Blocks are counted by these times, whatever the coin's block time.
+// How far back a chain may change, and how long a lock is waited for. Blocks
+// are counted by these times, whatever the coin's block time.
 const (
 	reorgHorizon = 4 * time.Hour
 	lockHorizon  = 10_000 * time.Minute
 )
 
-// ReorgHorizonBlocks is how many of the newest blocks are read again and again. A reorganisation that is deeper is not noticed.
+// ReorgHorizonBlocks is how many of the newest blocks are read again and again.
+// A reorganisation that is deeper is not noticed.
 func (c Currency) ReorgHorizonBlocks() int64 { return int64(reorgHorizon / c.BlockTime) }
 
-// MaxConfirmations is the most that may be required: half of the blocks that are read again.
+// MaxConfirmations is the most that may be required: half of the blocks that
+// are read again.
 func (c Currency) MaxConfirmations() int { return int(c.ReorgHorizonBlocks() / 2) }
 
-// LockHorizonBlocks is for how many blocks a locked transfer is read again and again. That one which is locked for longer was unlocked
-// is noticed when the wallet rescans its chain.
+// LockHorizonBlocks is for how many blocks a locked transfer is read again and
+// again. That one which is locked for longer was unlocked is noticed when the
+// wallet rescans its chain.
 func (c Currency) LockHorizonBlocks() int64 { return int64(lockHorizon / c.BlockTime) }
 
 // Decimal returns an amount of the coin in whole coins.
 func (c Currency) Decimal(a Amount) Decimal { return Decimal{int64(a), c.Decimals} }
 
-// PaymentURI returns the instruction to pay amount to address in the form the coin's wallets read.
+// PaymentURI returns the instruction to pay amount to address in the form the
+// coin's wallets read.
 func (c Currency) PaymentURI(address string, amount Amount) string {
 	return c.Code + ":" + address + "?" + c.AmountKey + "=" + c.Decimal(amount).String()
 }
 
-// Price returns what usd costs at rate, rounded up to one atomic unit, so that the amount is never worth less than usd.
-// It fails if the rate is not positive or the amount does not fit.
+// Price returns what usd costs at rate, rounded up to one atomic unit, so that
+// the amount is never worth less than usd. It fails if the rate is not positive
+// or the amount does not fit.
 func (c Currency) Price(usd USD, rate Rate) (Amount, error) {
 	if rate.USD.Units <= 0 || usd <= 0 {
 		return 0, errors.New("price: rate and amount must be positive")
@@ -136,7 +146,8 @@ func (c Currency) Price(usd USD, rate Rate) (Amount, error) {
 	return Amount(quotient.Int64()), nil
 }
 
-// Worth returns what amount is worth at rate, rounded down to a cent. It is 0 if no rate is known, and the most that USD can hold if it is more.
+// Worth returns what amount is worth at rate, rounded down to a cent. It is 0
+// if no rate is known, and the most that USD can hold if it is more.
 func (c Currency) Worth(amount Amount, rate Rate) USD {
 	if amount <= 0 || rate.USD.Units <= 0 {
 		return 0

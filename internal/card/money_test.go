@@ -12,15 +12,18 @@ import (
 
 func TestParseUSD_AcceptsPlainDecimalsOnly(t *testing.T) {
 	for text, want := range map[string]card.USD{
-		"50": 50_00, "750": 750_00, "50.5": 50_50, "50.05": 50_05, "0": 0, "0050": 50_00, "92233720368547758.07": math.MaxInt64,
-		"150.000": 150_00, "749.990": 749_99, "0.5000000000000000000000000000": 50, "92233720368547758.070": math.MaxInt64,
+		"50": 50_00, "750": 750_00, "50.5": 50_50, "50.05": 50_05, "0": 0, "0050": 50_00,
+		"92233720368547758.07": math.MaxInt64,
+		"150.000":              150_00, "749.990": 749_99, "0.5000000000000000000000000000": 50,
+		"92233720368547758.070": math.MaxInt64,
 	} {
 		if got, err := card.ParseUSD(text); err != nil || got != want {
 			t.Errorf("%q: %d, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{
-		"", ".", "5.", ".5", "-1", "+1", " 1", "1 ", "1e2", "1E2", "0x10", "1,5", "NaN", "Inf", "1.005", "749.999", "1.0050", "150.00e0", "150.00 ", "1_0", "١", "1\x00", "null",
+		"", ".", "5.", ".5", "-1", "+1", " 1", "1 ", "1e2", "1E2", "0x10", "1,5", "NaN", "Inf", "1.005", "749.999", "1.0050",
+		"150.00e0", "150.00 ", "1_0", "١", "1\x00", "null",
 		"92233720368547758.08", "99999999999999999999",
 	} {
 		if got, err := card.ParseUSD(text); err == nil {
@@ -30,7 +33,8 @@ func TestParseUSD_AcceptsPlainDecimalsOnly(t *testing.T) {
 }
 
 func TestUSD_WholeDollarsWithoutDecimals(t *testing.T) {
-	for usd, want := range map[card.USD]string{150_00: `"150"`, 150_50: `"150.50"`, 150_05: `"150.05"`, 0: `"0"`, 5: `"0.05"`} {
+	for usd, want := range map[card.USD]string{150_00: `"150"`, 150_50: `"150.50"`, 150_05: `"150.05"`, 0: `"0"`,
+		5: `"0.05"`} {
 		if got, err := json.Marshal(usd); err != nil || string(got) != want {
 			t.Errorf("%d: %s, %v", usd, got, err)
 		}
@@ -96,8 +100,8 @@ func TestPrice_RoundsUpToOneAtomicUnit(t *testing.T) {
 	}
 }
 
-// FuzzPrice compares with exact fractions: amount times rate is never below the dollars asked for, and one atomic unit less
-// would be.
+// FuzzPrice compares with exact fractions: amount times rate is never below the
+// dollars asked for, and one atomic unit less would be.
 func FuzzPrice(f *testing.F) {
 	f.Add(int64(50_00), int64(152_52000000))
 	f.Add(int64(750_00), int64(1))
@@ -140,12 +144,14 @@ func TestLuhnDigit_KnownNumbers(t *testing.T) {
 
 // monero is a coin with twelve decimals.
 func monero() card.Currency {
-	return card.Currency{Code: "monero", Name: "Monero", Decimals: 12, Confirmations: 10, BlockTime: 2 * time.Minute, AmountKey: "tx_amount"}
+	return card.Currency{Code: "monero", Name: "Monero", Decimals: 12, Confirmations: 10, BlockTime: 2 * time.Minute,
+		AmountKey: "tx_amount"}
 }
 
 func TestCurrency_HorizonsFollowFromTheBlockTime(t *testing.T) {
 	for blockTime, want := range map[time.Duration][3]int64{
-		2 * time.Minute: {120, 60, 5000}, 150 * time.Second: {96, 48, 4000}, 10 * time.Minute: {24, 12, 1000}, time.Second: {14400, 7200, 600_000},
+		2 * time.Minute: {120, 60, 5000}, 150 * time.Second: {96, 48, 4000}, 10 * time.Minute: {24, 12, 1000},
+		time.Second: {14400, 7200, 600_000},
 	} {
 		c := card.Currency{BlockTime: blockTime}
 		if got := [3]int64{c.ReorgHorizonBlocks(), int64(c.MaxConfirmations()), c.LockHorizonBlocks()}; got != want {

@@ -6,13 +6,15 @@ import (
 	"time"
 )
 
-// Offer is an amount, or a range of amounts, that cards can be had for at the moment.
+// Offer is an amount, or a range of amounts, that cards can be had for at the
+// moment.
 type Offer struct {
 	Min, Max USD   // inclusive; equal for one amount
 	Left     int64 // cards that are left; Unlimited if nobody counts them
 	Total    USD   // what all cards of the offer may add up to, such as a balance that pays for them; 0 for no limit
-	// Life is set where cards are in a stock of our own: each order reserves one that can be used for at least so long. 0 where orders
-	// reserve nothing.
+	// Life is set where cards are in a stock of our own: each order reserves
+	// one that can be used for at least so long. 0 where orders reserve
+	// nothing.
 	Life time.Duration
 }
 
@@ -22,7 +24,8 @@ const Unlimited int64 = -1
 // Has reports whether a card of an amount can be had.
 func (o Offer) Has(usd USD) bool { return o.Min <= usd && usd <= o.Max && o.Left != 0 }
 
-// OfferLasts is how long the offers of a supplier that no longer answers are believed.
+// OfferLasts is how long the offers of a supplier that no longer answers are
+// believed.
 const OfferLasts = 15 * time.Minute
 
 // SupplierOffers is what can be had of one supplier.
@@ -45,8 +48,8 @@ func Clip(offers []Offer, least, most USD) []Offer {
 	return clipped
 }
 
-// Merge returns what can be had of several offers together: ascending, without overlaps, each with how many cards of any one of its amounts
-// are left.
+// Merge returns what can be had of several offers together: ascending, without
+// overlaps, each with how many cards of any one of its amounts are left.
 func Merge(offers []Offer) []Offer {
 	var edges []USD // where an offer begins, or the first amount beyond its end
 	for _, o := range offers {

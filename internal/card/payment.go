@@ -8,7 +8,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// PaymentState says how far a card's payment is. The contract describes each value.
+// PaymentState says how far a card's payment is. The contract describes each
+// value.
 type PaymentState string
 
 const (
@@ -28,8 +29,9 @@ func PaymentStates() []PaymentState {
 	return []PaymentState{Unpaid, Detected, Underpaid, Confirming, Paid, Late, Expired, Canceled, Reversed}
 }
 
-// Transfer is a fact about the chain: an amount that arrived at one of our addresses. A transfer that left the chain
-// stays stored, but is no longer Counted.
+// Transfer is a fact about the chain: an amount that arrived at one of our
+// addresses. A transfer that left the chain stays stored, but is no longer
+// Counted.
 type Transfer struct {
 	Currency    string
 	TxID        string
@@ -42,7 +44,8 @@ type Transfer struct {
 	Counted     bool
 }
 
-// Confirmations returns how many blocks confirm the transfer, with its own; 0 in the mempool.
+// Confirmations returns how many blocks confirm the transfer, with its own; 0
+// in the mempool.
 func (t Transfer) Confirmations(tip int64) int64 { return confirmations(t.Height, tip) }
 
 // Tip is the newest block of a chain.
@@ -52,29 +55,36 @@ type Tip struct {
 	Time   time.Time // as the block says
 }
 
-// Assessment is what Assess finds: how far a payment is, and when to look at it again.
+// Assessment is what Assess finds: how far a payment is, and when to look at it
+// again.
 type Assessment struct {
-	State       PaymentState
-	Received    Amount // sum of the counted transfers
-	Settled     Amount // what the payment was found Paid with, and must keep: the price, or what late money had to be worth, or what was accepted; 0 before
+	State    PaymentState
+	Received Amount // sum of the counted transfers
+	// what the payment was found Paid with, and must keep: the price, or what
+	// late money had to be worth, or what was accepted; 0 before
+	Settled     Amount
 	Height      int64  // block of the transfer that the card waits for; 0 if there is none, or it is in the mempool
 	Credit      Credit // what it credits
 	ReadyHeight int64  // tip at which the card must be assessed again without a new fact; 0 if never
 }
 
-// Assess decides how far the payment of a card is. It is pure: the same card, counted transfers, tip and rate give the
-// same answer, however often and in whatever order they arrived. today is the current rate, needed only for money first seen
-// after the quote ended; the zero Rate means that none is known.
+// Assess decides how far the payment of a card is. It is pure: the same card,
+// counted transfers, tip and rate give the same answer, however often and in
+// whatever order they arrived. today is the current rate, needed only for money
+// first seen after the quote ended; the zero Rate means that none is known.
 //
-// Only firm transfers pay: those that have their confirmations and can be spent. The others never delay a card that the firm ones pay for.
+// Only firm transfers pay: those that have their confirmations and can be
+// spent. The others never delay a card that the firm ones pay for.
 //
-// A generated card is never taken back: it is Paid, or Reversed once its money left the chain.
+// A generated card is never taken back: it is Paid, or Reversed once its money
+// left the chain.
 func Assess(c *Card, transfers []Transfer, tip Tip, today Rate) Assessment {
 	all := add(c, transfers, func(Transfer) bool { return true })
 	firm := add(c, transfers, func(t Transfer) bool { return c.firm(t, tip) })
 	a := Assessment{Received: all.kept + c.Refunded, Settled: c.Settled}
 	expired := c.canceled() || c.Refunded > 0 || !tip.Time.Before(c.ExpiresAt) // no more money is asked for
-	pays, worth := firm, Amount(0)                                             // what the card needs of it, once it is Paid
+	// what the card needs of it, once it is Paid
+	pays, worth := firm, Amount(0)
 	switch {
 	case c.Status == Generated && all.kept < c.Settled:
 		a.State = Reversed
@@ -141,8 +151,9 @@ func add(c *Card, transfers []Transfer, which func(Transfer) bool) sum {
 // canceled reports whether the client canceled the card.
 func (c *Card) canceled() bool { return !c.CanceledAt.IsZero() }
 
-// quoteEnd returns when the quote ends: when it expires, or when the client canceled the card, if that was before. Money that is first seen
-// later is late.
+// quoteEnd returns when the quote ends: when it expires, or when the client
+// canceled the card, if that was before. Money that is first seen later is
+// late.
 func (c *Card) quoteEnd() time.Time {
 	if c.canceled() && c.CanceledAt.Before(c.ExpiresAt) {
 		return c.CanceledAt
@@ -155,16 +166,19 @@ func (c *Card) firm(t Transfer, tip Tip) bool {
 	return t.Height > 0 && tip.Height >= c.readyAt(t) && !t.Locked
 }
 
-// readyAt returns the tip at which a transfer that is in a block has its confirmations.
+// readyAt returns the tip at which a transfer that is in a block has its
+// confirmations.
 func (c *Card) readyAt(t Transfer) int64 { return t.Height + int64(c.ConfirmationsRequired) - 1 }
 
-// enough reports whether no rate is needed to say that the price was paid. What was found enough once stays so, as long as it is there:
-// the card may be being made.
+// enough reports whether no rate is needed to say that the price was paid. What
+// was found enough once stays so, as long as it is there: the card may be being
+// made.
 func (c *Card) enough(s sum) bool {
 	return s.inTime >= c.Amount || c.Accepted > 0 && s.kept >= c.Accepted || c.Settled > 0 && s.kept >= c.Settled
 }
 
-// price returns what a card that is paid by s takes of it; the rest is a surplus. worth is the price at today's rate, if s was judged by it.
+// price returns what a card that is paid by s takes of it; the rest is a
+// surplus. worth is the price at today's rate, if s was judged by it.
 func (c *Card) price(s sum, worth Amount) Amount {
 	switch {
 	case s.inTime >= c.Amount:
@@ -175,8 +189,9 @@ func (c *Card) price(s sum, worth Amount) Amount {
 	return max(c.Amount, c.Accepted)
 }
 
-// awaited returns the block of the transfer that a card waits for, or waited for: the newest of those that it needs. It returns 0 if that is
-// in the mempool.
+// awaited returns the block of the transfer that a card waits for, or waited
+// for: the newest of those that it needs. It returns 0 if that is in the
+// mempool.
 func awaited(c *Card, transfers []Transfer) (height int64) {
 	for _, t := range needed(c, transfers) {
 		if t.Height == 0 {
@@ -187,8 +202,9 @@ func awaited(c *Card, transfers []Transfer) (height int64) {
 	return height
 }
 
-// needed returns the transfers with the most confirmations that reach what a card needs; all of them if they do not. Those that their senders
-// have locked come last.
+// needed returns the transfers with the most confirmations that reach what a
+// card needs; all of them if they do not. Those that their senders have locked
+// come last.
 func needed(c *Card, transfers []Transfer) []Transfer {
 	need := c.Refunded + c.Amount
 	switch {
@@ -216,13 +232,15 @@ func needed(c *Card, transfers []Transfer) []Transfer {
 	return byAge
 }
 
-// Awaited returns the transfers that a card needs and that are not firm: they lack confirmations, or their senders have locked them.
+// Awaited returns the transfers that a card needs and that are not firm: they
+// lack confirmations, or their senders have locked them.
 func Awaited(c *Card, transfers []Transfer, tip Tip) []Transfer {
 	return slices.DeleteFunc(needed(c, transfers), func(t Transfer) bool { return c.firm(t, tip) })
 }
 
-// ready returns the tip at which the next transfer of a card that is not paid yet becomes firm. A card that waits for a rate looks again with
-// the next block.
+// ready returns the tip at which the next transfer of a card that is not paid
+// yet becomes firm. A card that waits for a rate looks again with the next
+// block.
 func ready(c *Card, transfers []Transfer, tip Tip, forRate bool) (height int64) {
 	if !slices.Contains([]PaymentState{Detected, Confirming, Late}, c.State) {
 		return 0
@@ -238,24 +256,28 @@ func ready(c *Card, transfers []Transfer, tip Tip, forRate bool) (height int64) 
 	return height
 }
 
-// Firm returns what a card has received in transfers that have their confirmations and can be spent, without what was given back.
+// Firm returns what a card has received in transfers that have their
+// confirmations and can be spent, without what was given back.
 func Firm(c *Card, transfers []Transfer, tip Tip) Amount {
 	return add(c, transfers, func(t Transfer) bool { return c.firm(t, tip) }).kept
 }
 
-// Unlocked returns what a card has received, without what is locked by its senders and what was given back.
+// Unlocked returns what a card has received, without what is locked by its
+// senders and what was given back.
 func Unlocked(c *Card, transfers []Transfer) Amount {
 	return add(c, transfers, func(t Transfer) bool { return !t.Locked }).kept
 }
 
-// Confirmed reports whether everything that was received for a card has its confirmations and can be spent.
+// Confirmed reports whether everything that was received for a card has its
+// confirmations and can be spent.
 func Confirmed(c *Card, transfers []Transfer, tip Tip) bool {
 	counted := func(t Transfer) bool { return t.Counted }
 	return slices.ContainsFunc(transfers, counted) &&
 		!slices.ContainsFunc(transfers, func(t Transfer) bool { return t.Counted && !c.firm(t, tip) })
 }
 
-// Verdict is what Judge finds of a card, and what follows from it. All of it is stored together.
+// Verdict is what Judge finds of a card, and what follows from it. All of it is
+// stored together.
 type Verdict struct {
 	Card       *Card // as it was before
 	Assessment Assessment
@@ -265,10 +287,12 @@ type Verdict struct {
 
 // Alarm reports whether an operator must look at the card from now on.
 func (v Verdict) Alarm() bool {
-	return v.Event != nil && (v.Assessment.State == Late || v.Assessment.State == Reversed || v.Event.Type == EventRefundDue)
+	return v.Event != nil &&
+		(v.Assessment.State == Late || v.Assessment.State == Reversed || v.Event.Type == EventRefundDue)
 }
 
-// Judge assesses a card, as Assess does, and says what follows. The event, if there is one, gets the id, a UUID version 7, and its time.
+// Judge assesses a card, as Assess does, and says what follows. The event, if
+// there is one, gets the id, a UUID version 7, and its time.
 func Judge(c *Card, transfers []Transfer, tip Tip, today Rate, eventID uuid.UUID) Verdict {
 	a := Assess(c, transfers, tip, today)
 	v := Verdict{Card: c, Assessment: a, Issue: a.State == Paid && c.Status == AwaitingPayment}

@@ -6,7 +6,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// AcceptedRate is a rate that was believed. Nothing is quoted from it: it is what later rates are compared with.
+// AcceptedRate is a rate that was believed. Nothing is quoted from it: it is
+// what later rates are compared with.
 type AcceptedRate struct {
 	ID       uuid.UUID
 	Currency string
@@ -17,8 +18,9 @@ type AcceptedRate struct {
 	Note     string    // why an operator accepted it; "" if a process did, by the rules
 }
 
-// ParkedRate is a rate that a process may not accept by itself. No card of that currency is sold until an operator accepts it, or the
-// sources go back to what was accepted before.
+// ParkedRate is a rate that a process may not accept by itself. No card of that
+// currency is sold until an operator accepts it, or the sources go back to what
+// was accepted before.
 type ParkedRate struct {
 	Currency string
 	USD      Decimal // Scale is RateScale

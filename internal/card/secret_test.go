@@ -19,7 +19,8 @@ func showsNothing(t *testing.T, v any) {
 	slog.New(slog.NewJSONHandler(&out, nil)).Info("x", "v", v)
 	slog.New(slog.NewTextHandler(&out, nil)).Info("x", "v", v)
 	_ = json.NewEncoder(&out).Encode(v)
-	if strings.Contains(out.String(), "canary") || strings.Contains(strings.ToLower(out.String()), fmt.Sprintf("%x", "canary")) {
+	if strings.Contains(out.String(), "canary") ||
+		strings.Contains(strings.ToLower(out.String()), fmt.Sprintf("%x", "canary")) {
 		t.Errorf("shown:\n%s", out.String())
 	}
 }

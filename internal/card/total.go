@@ -8,10 +8,12 @@ import (
 	"strconv"
 )
 
-// mostAmount bounds the amounts that are believed: two of them can be added without a thought for the size of an integer.
+// mostAmount bounds the amounts that are believed: two of them can be added
+// without a thought for the size of an integer.
 const mostAmount Amount = math.MaxInt64 / 2
 
-// Most returns the most that one address of the coin can hold: all coins there are, or as much as is believed of any coin.
+// Most returns the most that one address of the coin can hold: all coins there
+// are, or as much as is believed of any coin.
 func (c Currency) Most() Amount {
 	if c.Supply > 0 {
 		return min(c.Supply, mostAmount)
@@ -19,7 +21,8 @@ func (c Currency) Most() Amount {
 	return mostAmount
 }
 
-// CheckSum returns ErrImpossible if counted transfers come to more than one address of the coin can hold.
+// CheckSum returns ErrImpossible if counted transfers come to more than one
+// address of the coin can hold.
 func (c Currency) CheckSum(ts []Transfer) error {
 	left := c.Most()
 	for _, t := range ts {
@@ -34,7 +37,8 @@ func (c Currency) CheckSum(ts []Transfer) error {
 	return nil
 }
 
-// Total is a sum of amounts, exact whatever its size. The zero Total is 0. Totals don't change.
+// Total is a sum of amounts, exact whatever its size. The zero Total is 0.
+// Totals don't change.
 type Total struct{ n *big.Int } // nil for 0
 
 // TotalOf returns the sum of amounts.
@@ -84,7 +88,8 @@ func (t Total) big() *big.Int {
 // Coins returns a total in whole coins, as Decimal.String writes them.
 func (c Currency) Coins(t Total) string { return decimal(t.String(), c.Decimals) }
 
-// decimal returns an integer divided by ten to the power of scale, without trailing zeros.
+// decimal returns an integer divided by ten to the power of scale, without
+// trailing zeros.
 func decimal(integer string, scale int) string {
 	return string(appendDecimal(nil, []byte(integer), scale))
 }

@@ -17,7 +17,8 @@ func TestTotal_IsExactBeyondAnyInteger(t *testing.T) {
 	if err != nil || !again.Equal(most) || again.Equal(card.Total{}) {
 		t.Errorf("%s, %v", again, err)
 	}
-	if got := (card.Total{}).Add(most, card.TotalOf(1), card.Total{}).String(); got != "27670116110564327422" || most.String() != "27670116110564327421" {
+	if got := (card.Total{}).Add(most, card.TotalOf(1), card.Total{}).String(); got != "27670116110564327422" ||
+		most.String() != "27670116110564327421" {
 		t.Errorf("%s, %s", got, most)
 	}
 	if !(card.Total{}).Equal(card.TotalOf(1, -1)) {
@@ -32,7 +33,8 @@ func TestTotal_IsExactBeyondAnyInteger(t *testing.T) {
 
 func TestCoins_WritesWholeCoins(t *testing.T) {
 	for want, total := range map[string]card.Total{
-		"0": {}, "0.000000000001": card.TotalOf(1), "-0.000000000005": card.TotalOf(-5), "-1.5": card.TotalOf(-1_500000000000), "12": card.TotalOf(12_000000000000),
+		"0": {}, "0.000000000001": card.TotalOf(1), "-0.000000000005": card.TotalOf(-5),
+		"-1.5": card.TotalOf(-1_500000000000), "12": card.TotalOf(12_000000000000),
 		"27670116.110564327421": card.TotalOf(math.MaxInt64, math.MaxInt64, math.MaxInt64),
 	} {
 		if got := monero().Coins(total); got != want {

@@ -14,13 +14,16 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// decode stores the JSON value text in what result points to, field by field. What encoding/json takes for zero is an error here: every
-// field of result's type must be there, once, under exactly its name, and neither be null nor have another type. Fields of the answer that
-// the type lacks are skipped.
+// decode stores the JSON value text in what result points to, field by field.
+// What encoding/json takes for zero is an error here: every field of result's
+// type must be there, once, under exactly its name, and neither be null nor
+// have another type. Fields of the answer that the type lacks are skipped.
 //
-// A field may be missing if its tag has omitempty: monero leaves out empty lists, and some numbers that are 0. Only a pointer may be null.
+// A field may be missing if its tag has omitempty: monero leaves out empty
+// lists, and some numbers that are 0. Only a pointer may be null.
 //
-// The error names the field, as in "in[3].amount is missing", and is card.ErrWrongAnswer.
+// The error names the field, as in "in[3].amount is missing", and is
+// card.ErrWrongAnswer.
 func decode(text []byte, result any) error {
 	d := decoder{Decoder: json.NewDecoder(bytes.NewReader(text))}
 	d.UseNumber() // or a misplaced one could be too large for the error that it is
@@ -54,7 +57,8 @@ func (e *fieldError) Error() string {
 	return strings.TrimPrefix(e.path, ".") + " " + e.what
 }
 
-// under adds where a field is to an error about it. Paths are put together only in errors, as an answer may have 100,000 entries.
+// under adds where a field is to an error about it. Paths are put together only
+// in errors, as an answer may have 100,000 entries.
 func under(where string, err error) error {
 	if e, ok := errors.AsType[*fieldError](err); ok {
 		e.path = where + e.path
@@ -99,7 +103,8 @@ func (d *decoder) value(v reflect.Value) error {
 	return nil
 }
 
-// setScalar stores a boolean, a number or a string. It returns false if v has another type, or can't hold it.
+// setScalar stores a boolean, a number or a string. It returns false if v has
+// another type, or can't hold it.
 func setScalar(v reflect.Value, text []byte) bool {
 	switch v.Kind() {
 	case reflect.Bool:

@@ -12,31 +12,41 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// MoneroConfig says where the node and the wallet are. The wallet must be view-only, and open.
+// MoneroConfig says where the node and the wallet are. The wallet must be
+// view-only, and open.
 type MoneroConfig struct {
 	// Coin is the currency. Defaults to the registry's.
 	Coin card.Currency
-	// WalletURL is the address of monero-wallet-rpc. Defaults to http://127.0.0.1:18083.
+	// WalletURL is the address of monero-wallet-rpc. Defaults to
+	// http://127.0.0.1:18083.
 	WalletURL string
-	// WalletUser and WalletPassword are what monero-wallet-rpc was given as --rpc-login. Defaults to no login.
+	// WalletUser and WalletPassword are what monero-wallet-rpc was given as
+	// --rpc-login. Defaults to no login.
 	WalletUser     string
 	WalletPassword card.Secret
-	// WalletFile is the name of a wallet in monero-wallet-rpc's --wallet-dir. It is opened whenever no wallet is open.
-	// Defaults to none: then something else has to open the wallet, such as --wallet-file.
+	// WalletFile is the name of a wallet in monero-wallet-rpc's --wallet-dir.
+	// It is opened whenever no wallet is open. Defaults to none: then something
+	// else has to open the wallet, such as --wallet-file.
 	WalletFile string
-	// WalletFilePassword is the password of WalletFile. Defaults to the empty password.
+	// WalletFilePassword is the password of WalletFile. Defaults to the empty
+	// password.
 	WalletFilePassword card.Secret
-	// DaemonURL is the address of monerod's unrestricted RPC. Defaults to http://127.0.0.1:18081.
+	// DaemonURL is the address of monerod's unrestricted RPC. Defaults to
+	// http://127.0.0.1:18081.
 	DaemonURL string
-	// DaemonUser and DaemonPassword are what monerod was given as --rpc-login. Defaults to no login.
+	// DaemonUser and DaemonPassword are what monerod was given as --rpc-login.
+	// Defaults to no login.
 	DaemonUser     string
 	DaemonPassword card.Secret
-	// MaxTipAge is the age of the newest block above which the node is not trusted: a node that is cut off from the network still calls
-	// itself synchronised. Defaults to 30 min; a negative value allows any age.
+	// MaxTipAge is the age of the newest block above which the node is not
+	// trusted: a node that is cut off from the network still calls itself
+	// synchronised. Defaults to 30 min; a negative value allows any age.
 	MaxTipAge time.Duration
-	// Timeout limits every call that RefreshTimeout and RescanTimeout do not. Defaults to 15 s.
+	// Timeout limits every call that RefreshTimeout and RescanTimeout do not.
+	// Defaults to 15 s.
 	Timeout time.Duration
-	// RefreshTimeout limits how long the wallet may take to open, and to read new blocks in one pass. Defaults to 1 min.
+	// RefreshTimeout limits how long the wallet may take to open, and to read
+	// new blocks in one pass. Defaults to 1 min.
 	RefreshTimeout time.Duration
 	// RescanTimeout limits how long a rescan may take. Defaults to 24 h.
 	RescanTimeout time.Duration
@@ -44,7 +54,8 @@ type MoneroConfig struct {
 	Now func() time.Time
 }
 
-// Validate fills in the defaults, and returns an error that lists every invalid field. The error never contains a password.
+// Validate fills in the defaults, and returns an error that lists every invalid
+// field. The error never contains a password.
 func (c *MoneroConfig) Validate() error {
 	if c.Coin.Code == "" {
 		c.Coin = monero().Currency
@@ -86,8 +97,9 @@ func (c *MoneroConfig) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// Monero reads incoming transfers from monerod and a view-only monero-wallet-rpc. It implements settle.Chain.
-// It asks for everything in every pass, so that a restart loses nothing.
+// Monero reads incoming transfers from monerod and a view-only
+// monero-wallet-rpc. It implements settle.Chain. It asks for everything in
+// every pass, so that a restart loses nothing.
 type Monero struct {
 	config MoneroConfig
 	wallet *rpc
@@ -100,7 +112,8 @@ type Monero struct {
 	longest int64 // the longest response to such a call, in bytes
 }
 
-// NewMonero returns the adapter. It makes no calls yet. It returns an error if config is not valid.
+// NewMonero returns the adapter. It makes no calls yet. It returns an error if
+// config is not valid.
 func NewMonero(config MoneroConfig) (*Monero, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("monero: %w", err)
@@ -108,11 +121,13 @@ func NewMonero(config MoneroConfig) (*Monero, error) {
 	return &Monero{
 		config: config,
 		wallet: newRPC(config.WalletURL, config.WalletUser, config.WalletPassword),
-		daemon: newRPC(config.DaemonURL, config.DaemonUser, config.DaemonPassword), stretch: stretchOfBlocks, longest: largeAnswer,
+		daemon: newRPC(config.DaemonURL, config.DaemonUser, config.DaemonPassword), stretch: stretchOfBlocks,
+		longest: largeAnswer,
 	}, nil
 }
 
-// Close closes idle connections to node and wallet. monerod accepts only 25 from one machine.
+// Close closes idle connections to node and wallet. monerod accepts only 25
+// from one machine.
 func (m *Monero) Close() {
 	m.wallet.transport.CloseIdleConnections()
 	m.daemon.transport.CloseIdleConnections()
@@ -121,16 +136,21 @@ func (m *Monero) Close() {
 // Currency implements settle.Chain.
 func (m *Monero) Currency() card.Currency { return m.config.Coin }
 
-// Scan implements settle.Chain. A wallet with a spend key is never used: every pass fails with ErrSpendKey and card.ErrWrongChain. If
-// the wallet is for another network than the node, every pass fails with card.ErrWrongChain.
+// Scan implements settle.Chain. A wallet with a spend key is never used: every
+// pass fails with ErrSpendKey and card.ErrWrongChain. If the wallet is for
+// another network than the node, every pass fails with card.ErrWrongChain.
 //
-// The error is card.ErrChainNotReady if node and wallet do not show the same, stable state of the chain: the node is synchronising or
-// cut off, the wallet is closed or at another height, or the top block changed twice during the pass. The next pass may succeed. It is
-// card.ErrWrongAnswer, a case of that, if an answer lacks something or can't be right: unknown is never zero.
+// The error is card.ErrChainNotReady if node and wallet do not show the same,
+// stable state of the chain: the node is synchronising or cut off, the wallet
+// is closed or at another height, or the top block changed twice during the
+// pass. The next pass may succeed. It is card.ErrWrongAnswer, a case of that,
+// if an answer lacks something or can't be right: unknown is never zero.
 //
-// Scan returns every incoming transfer, even if it can't belong to a card: to the primary address (directly or through an integrated
-// address), to other accounts, and coinbases. Locked means that the sender's unlock time is still ahead; the 10 blocks for which no
-// output can be spent are not a lock. Mempool entries that the node has seen spent twice are left out.
+// Scan returns every incoming transfer, even if it can't belong to a card: to
+// the primary address (directly or through an integrated address), to other
+// accounts, and coinbases. Locked means that the sender's unlock time is still
+// ahead; the 10 blocks for which no output can be spent are not a lock. Mempool
+// entries that the node has seen spent twice are left out.
 func (m *Monero) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	return again(func() (settle.View, error) { return m.scan(ctx, q) })
 }
@@ -185,7 +205,8 @@ func (m *Monero) scanAt(ctx context.Context, q settle.Query, top *card.Tip) (set
 	if err != nil {
 		return settle.View{}, err
 	}
-	// what was read belongs to this wallet and this chain only if neither has changed meanwhile
+	// what was read belongs to this wallet and this chain only if neither has
+	// changed meanwhile
 	if err := m.stillOpen(ctx, wallet); err != nil {
 		m.ours.forget() // it may have been the other's
 		return settle.View{}, err
@@ -213,8 +234,10 @@ func (m *Monero) Identify(ctx context.Context) (string, error) {
 	})
 }
 
-// identify returns the node's network (its name and genesis block) and the wallet's primary address, if the node is ready and the wallet
-// fits. The name is needed because a regtest chain (fakechain) has the genesis block and the addresses of mainnet.
+// identify returns the node's network (its name and genesis block) and the
+// wallet's primary address, if the node is ready and the wallet fits. The name
+// is needed because a regtest chain (fakechain) has the genesis block and the
+// addresses of mainnet.
 func (m *Monero) identify(ctx context.Context) (network, wallet string, err error) {
 	info, err := m.daemonInfo(ctx)
 	if err != nil {
@@ -230,21 +253,27 @@ func (m *Monero) identify(ctx context.Context) (network, wallet string, err erro
 	return info.Network + " " + genesis, wallet, err
 }
 
-// fresh returns card.ErrChainNotReady if tip, the node's newest block, is older than MaxTipAge.
+// fresh returns card.ErrChainNotReady if tip, the node's newest block, is older
+// than MaxTipAge.
 func (m *Monero) fresh(tip card.Tip) error {
 	age := m.config.Now().Sub(tip.Time)
 	if m.config.MaxTipAge < 0 || age <= m.config.MaxTipAge {
 		return nil
 	}
-	return card.Unready(daemonName + ": newest block too old").Because(fmt.Errorf("%w: the node's newest block, %d, is %d minutes old: the node "+
-		"is cut off from the network, or this machine's clock is wrong", card.ErrChainNotReady, tip.Height, int64(age.Round(time.Minute)/time.Minute)))
+	return card.Unready(daemonName +
+		": newest block too old").Because(fmt.Errorf("%w: the node's newest block, %d, is %d minutes old: the node "+
+		"is cut off from the network, or this machine's clock is wrong", card.ErrChainNotReady, tip.Height,
+		int64(age.Round(time.Minute)/time.Minute)))
 }
 
-// deepestReorg is the deepest reorganisation, in blocks, that the wallet follows (ORPHANED_BLOCKS_MAX_COUNT of wallet2). After a deeper
-// one it stays on the old chain. The wallet of 0.18.0 reports success then, and at most its height gives that away.
+// deepestReorg is the deepest reorganisation, in blocks, that the wallet
+// follows (ORPHANED_BLOCKS_MAX_COUNT of wallet2). After a deeper one it stays
+// on the old chain. The wallet of 0.18.0 reports success then, and at most its
+// height gives that away.
 const deepestReorg = 100
 
-// deep returns the block whose replacement the wallet can't follow, if tip is new; otherwise the zero Tip.
+// deep returns the block whose replacement the wallet can't follow, if tip is
+// new; otherwise the zero Tip.
 func (m *Monero) deep(ctx context.Context, known []card.Tip, tip card.Tip) (card.Tip, error) {
 	if tip.Height <= deepestReorg || len(known) > 0 && known[0].Hash == tip.Hash {
 		return card.Tip{}, nil
@@ -252,7 +281,8 @@ func (m *Monero) deep(ctx context.Context, known []card.Tip, tip card.Tip) (card
 	return m.block(ctx, tip.Height-deepestReorg)
 }
 
-// kept returns the height of the first tip in known that is part of the chain up to tip; 0 if none is.
+// kept returns the height of the first tip in known that is part of the chain
+// up to tip; 0 if none is.
 func (m *Monero) kept(ctx context.Context, known []card.Tip, tip card.Tip) (int64, error) {
 	for _, k := range known {
 		if k.Hash == tip.Hash {
@@ -275,7 +305,8 @@ func (m *Monero) kept(ctx context.Context, known []card.Tip, tip card.Tip) (int6
 	return 0, nil
 }
 
-// stillOpen returns card.ErrChainNotReady if the primary address is no longer wallet.
+// stillOpen returns card.ErrChainNotReady if the primary address is no longer
+// wallet.
 func (m *Monero) stillOpen(ctx context.Context, wallet string) error {
 	now, err := m.primaryAddress(ctx)
 	if err != nil {
@@ -287,8 +318,10 @@ func (m *Monero) stillOpen(ctx context.Context, wallet string) error {
 	return nil
 }
 
-// walletAt returns card.ErrChainNotReady unless the wallet has read exactly the blocks up to tip. A wallet that is ahead shows transfers
-// and confirmations of blocks that the node has dropped. The error is card.ErrWalletLost if the wallet is behind because it can't follow.
+// walletAt returns card.ErrChainNotReady unless the wallet has read exactly the
+// blocks up to tip. A wallet that is ahead shows transfers and confirmations of
+// blocks that the node has dropped. The error is card.ErrWalletLost if the
+// wallet is behind because it can't follow.
 func (m *Monero) walletAt(ctx context.Context, known []card.Tip, tip card.Tip) error {
 	const apart = card.Unready("node and wallet are at different blocks")
 	height, err := m.walletHeight(ctx)
@@ -296,19 +329,23 @@ func (m *Monero) walletAt(ctx context.Context, known []card.Tip, tip card.Tip) e
 	case err != nil:
 		return err
 	case height > tip.Height:
-		return apart.Because(fmt.Errorf("%w: wallet is at block %d, node only at %d: the node dropped blocks, or wallet and node use different nodes",
-			card.ErrChainNotReady, height, tip.Height))
+		return apart.Because(
+			fmt.Errorf("%w: wallet is at block %d, node only at %d: the node dropped blocks, or wallet and node use different nodes",
+				card.ErrChainNotReady, height, tip.Height))
 	case height < tip.Height:
 		if err := m.followed(ctx, known, tip); err != nil {
 			return err
 		}
-		return apart.Because(fmt.Errorf("%w: wallet is at block %d, node at %d: if this persists, wallet and node use different nodes, or the chain "+
-			"reorganised deeper than the wallet can follow (100 blocks; run 'cardmint wallet rescan')", card.ErrChainNotReady, height, tip.Height))
+		return apart.Because(
+			fmt.Errorf("%w: wallet is at block %d, node at %d: if this persists, wallet and node use different nodes, or the chain "+
+				"reorganised deeper than the wallet can follow (100 blocks; run 'cardmint wallet rescan')", card.ErrChainNotReady,
+				height, tip.Height))
 	}
 	return nil
 }
 
-// followed returns card.ErrWalletLost if the chain lacks a tip in known that is as far back as the wallet can follow a reorganisation.
+// followed returns card.ErrWalletLost if the chain lacks a tip in known that is
+// as far back as the wallet can follow a reorganisation.
 func (m *Monero) followed(ctx context.Context, known []card.Tip, tip card.Tip) error {
 	kept, err := m.kept(ctx, known, tip)
 	if err != nil {
@@ -316,7 +353,8 @@ func (m *Monero) followed(ctx context.Context, known []card.Tip, tip card.Tip) e
 	}
 	for _, k := range known {
 		if k.Height > kept && k.Height <= known[0].Height-deepestReorg {
-			return fmt.Errorf("%w: the chain reorganised below block %d, deeper than the wallet follows", card.ErrWalletLost, k.Height)
+			return fmt.Errorf("%w: the chain reorganised below block %d, deeper than the wallet follows", card.ErrWalletLost,
+				k.Height)
 		}
 	}
 	return nil
@@ -337,8 +375,9 @@ func (m *Monero) stillAt(ctx context.Context, tip card.Tip) error {
 	return nil
 }
 
-// Holds implements settle.Chain (get_address). The error is card.ErrWrongChain if the wallet has another address in newest's position,
-// or is not the wallet that the last Scan read.
+// Holds implements settle.Chain (get_address). The error is card.ErrWrongChain
+// if the wallet has another address in newest's position, or is not the wallet
+// that the last Scan read.
 func (m *Monero) Holds(ctx context.Context, newest settle.Address) error {
 	_, err := again(func() (struct{}, error) { return struct{}{}, m.holds(ctx, newest) })
 	return err
@@ -361,7 +400,8 @@ func (m *Monero) holds(ctx context.Context, newest settle.Address) error {
 	return nil
 }
 
-// asScanned returns card.ErrWrongChain if the wallet is not the one that the last Scan read.
+// asScanned returns card.ErrWrongChain if the wallet is not the one that the
+// last Scan read.
 func (m *Monero) asScanned(ctx context.Context) error {
 	wallet, err := m.primaryAddress(ctx)
 	if err != nil {

@@ -10,9 +10,10 @@ import (
 	"golang.org/x/crypto/sha3"
 )
 
-// An address is a byte that says network and kind, two public keys of 32 bytes, and the first 4 bytes of the Keccak-256 of all that, in
-// Monero's base58. Source: https://docs.getmonero.org/public-address/standard-address/
-// An integrated address has a payment id of 8 bytes before these.
+// An address is a byte that says network and kind, two public keys of 32 bytes,
+// and the first 4 bytes of the Keccak-256 of all that, in Monero's base58.
+// Source: https://docs.getmonero.org/public-address/standard-address/ An
+// integrated address has a payment id of 8 bytes before these.
 const (
 	addressBytes   = 69
 	paymentIDBytes = 8
@@ -32,15 +33,17 @@ var addressKinds = map[byte]addressKind{
 	24: {network: "stagenet"}, 36: {network: "stagenet", sub: true}, 25: {network: "stagenet", payment: true},
 }
 
-// What can be wrong with an address. Each continues a sentence that begins with the name of the field.
+// What can be wrong with an address. Each continues a sentence that begins with
+// the name of the field.
 var (
-	errNotAddress    = errors.New("is not an address of Monero")
-	errAddressTypo   = errors.New("is not an address of Monero: its checksum is wrong, so a character is missing or mistyped")
+	errNotAddress  = errors.New("is not an address of Monero")
+	errAddressTypo = errors.New(
+		"is not an address of Monero: its checksum is wrong, so a character is missing or mistyped")
 	errOtherNetworks = errors.New("is an address of none of Monero's networks")
 )
 
-// parseAddress returns the kind of an address that a wallet made for itself. An error continues a sentence that begins with the name of the
-// field.
+// parseAddress returns the kind of an address that a wallet made for itself. An
+// error continues a sentence that begins with the name of the field.
 func parseAddress(address string) (addressKind, error) {
 	kind, err := addressKindOf(address)
 	if err != nil || kind.payment {
@@ -70,8 +73,9 @@ func addressKindOf(address string) (addressKind, error) {
 	return kind, nil
 }
 
-// checkMoneroAddress implements Coin.CheckAddress. Integrated addresses are accepted too: exchanges still give them to their customers, and
-// wallets pay to one as to any other.
+// checkMoneroAddress implements Coin.CheckAddress. Integrated addresses are
+// accepted too: exchanges still give them to their customers, and wallets pay
+// to one as to any other.
 func checkMoneroAddress(address, ours string) error {
 	kind, err := addressKindOf(address)
 	if network := networkOf(ours); err == nil && network != "" && kind.network != network {
@@ -88,7 +92,8 @@ func checkMoneroTxID(txid string) error {
 	return nil
 }
 
-// decodeBase58 decodes Monero's base58: each 8 bytes are 11 digits, and what is left over has as many as it needs.
+// decodeBase58 decodes Monero's base58: each 8 bytes are 11 digits, and what is
+// left over has as many as it needs.
 func decodeBase58(text string) (data []byte, ok bool) {
 	sizes := map[int]int{2: 1, 3: 2, 5: 3, 6: 4, 7: 5, 9: 6, 10: 7, 11: 8} // bytes by digits
 	for len(text) > 0 {
@@ -118,8 +123,9 @@ func decodeBase58(text string) (data []byte, ok bool) {
 	return data, true
 }
 
-// checkAddressAt returns an error unless an address can be the one at an index of an account whose own address is base; "" is not compared.
-// Only the first of the first account is no subaddress.
+// checkAddressAt returns an error unless an address can be the one at an index
+// of an account whose own address is base; "" is not compared. Only the first
+// of the first account is no subaddress.
 func checkAddressAt(address, base string, account, index int64) error {
 	kind, err := parseAddress(address)
 	switch {

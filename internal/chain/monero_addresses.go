@@ -10,9 +10,12 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// NewAddresses implements settle.Chain. The addresses are subaddresses of account 0. Those that the wallet lacks are made, and written to
-// its file (create_address, store). After an error some may have been made, which is harmless. The error is card.ErrWalletLost if the
-// wallet lacks the address at after, and card.ErrWrongChain if another wallet was opened since the last Scan.
+// NewAddresses implements settle.Chain. The addresses are subaddresses of
+// account 0. Those that the wallet lacks are made, and written to its file
+// (create_address, store). After an error some may have been made, which is
+// harmless. The error is card.ErrWalletLost if the wallet lacks the address at
+// after, and card.ErrWrongChain if another wallet was opened since the last
+// Scan.
 func (m *Monero) NewAddresses(ctx context.Context, after int64, n int) ([]settle.Address, error) {
 	return again(func() ([]settle.Address, error) { return m.newAddresses(ctx, after, n) })
 }
@@ -35,7 +38,8 @@ func (m *Monero) newAddresses(ctx context.Context, after int64, n int) ([]settle
 			return nil, err
 		}
 		if i := firstDifference(made, all); i >= 0 {
-			return nil, refuse("create address", "the address at index %d is %s, but get_address says %s", made[i].Position, made[i].Address, all[i].Address)
+			return nil, refuse("create address", "the address at index %d is %s, but get_address says %s", made[i].Position,
+				made[i].Address, all[i].Address)
 		}
 		return all, m.asScanned(ctx)
 	}
@@ -53,7 +57,8 @@ func (m *Monero) newAddresses(ctx context.Context, after int64, n int) ([]settle
 	return all, m.asScanned(ctx)
 }
 
-// firstDifference returns the index of the first address that differs, -1 if none does.
+// firstDifference returns the index of the first address that differs, -1 if
+// none does.
 func firstDifference(made, all []settle.Address) int {
 	for i := range made {
 		if made[i] != all[i] {
@@ -81,7 +86,8 @@ func (m *Monero) Reserve(ctx context.Context, upTo int64, n int) (bool, error) {
 	return again(func() (bool, error) { return m.reserve(ctx, settle.NoPosition, upTo, n) })
 }
 
-// reserve makes up to n addresses, or a few more, towards upTo. The error is card.ErrWalletLost if the wallet lacks the one at after.
+// reserve makes up to n addresses, or a few more, towards upTo. The error is
+// card.ErrWalletLost if the wallet lacks the one at after.
 func (m *Monero) reserve(ctx context.Context, after, upTo int64, n int) (bool, error) {
 	have, err := m.subaddress(ctx, upTo)
 	if err != nil || have != "" {
@@ -107,7 +113,8 @@ func (m *Monero) reserve(ctx context.Context, after, upTo int64, n int) (bool, e
 	return last >= upTo, m.store(ctx)
 }
 
-// subaddresses returns the subaddresses of account 0 at these indices (get_address). The wallet must have made them.
+// subaddresses returns the subaddresses of account 0 at these indices
+// (get_address). The wallet must have made them.
 func (m *Monero) subaddresses(ctx context.Context, indices []int64) ([]settle.Address, error) {
 	addresses, err := m.addressesAt(ctx, 0, indices)
 	if err != nil {
@@ -156,11 +163,13 @@ func (m *Monero) readBeacon(ctx context.Context) (settle.Beacon, error) {
 		return settle.Beacon{}, fmt.Errorf("get attribute: value of %q is not what this program wrote: %w", beaconKey, err)
 	}
 	if b.Epoch <= 0 || b.Position < settle.NoPosition {
-		return settle.Beacon{}, refuse("get attribute", "value of %q is not what this program wrote: epoch is %d and position %d",
+		return settle.Beacon{}, refuse("get attribute",
+			"value of %q is not what this program wrote: epoch is %d and position %d",
 			beaconKey, b.Epoch, b.Position)
 	}
-	return settle.Beacon{Epoch: b.Epoch, Position: b.Position, PacedUntil: time.UnixMilli(b.PacedUntil).UTC(), MarkedAt: time.UnixMilli(b.MarkedAt).UTC(),
-		Stored: b.Stored, Server: b.Server, Conflict: b.Conflict, Claimed: b.Claimed}, nil
+	return settle.Beacon{Epoch: b.Epoch, Position: b.Position, PacedUntil: time.UnixMilli(b.PacedUntil).UTC(),
+		MarkedAt: time.UnixMilli(b.MarkedAt).UTC(),
+		Stored:   b.Stored, Server: b.Server, Conflict: b.Conflict, Claimed: b.Claimed}, nil
 }
 
 // SetBeacon implements settle.Chain (set_attribute, store).
@@ -189,8 +198,9 @@ func (m *Monero) writeBeacon(ctx context.Context, b settle.Beacon, durable bool)
 }
 
 func (m *Monero) setAttribute(ctx context.Context, b settle.Beacon, stored bool) error {
-	text, err := json.Marshal(beacon{Epoch: b.Epoch, Position: b.Position, PacedUntil: b.PacedUntil.UnixMilli(), MarkedAt: b.MarkedAt.UnixMilli(),
-		Stored: stored, Server: b.Server, Conflict: b.Conflict, Claimed: b.Claimed})
+	text, err := json.Marshal(
+		beacon{Epoch: b.Epoch, Position: b.Position, PacedUntil: b.PacedUntil.UnixMilli(), MarkedAt: b.MarkedAt.UnixMilli(),
+			Stored: stored, Server: b.Server, Conflict: b.Conflict, Claimed: b.Claimed})
 	if err != nil {
 		return err
 	}

@@ -38,8 +38,9 @@ func TestMonero_Scan_NamesCauseOfReply(t *testing.T) {
 			`"error":{"code":-3,"message":"daemon is busy"}`:                                    "monero-wallet-rpc: node not synchronized",
 			`"error":{"code":-1,"message":"Unexpected hard fork version v16 at height 1. ..."}`: "monero-wallet-rpc: hard fork mismatch",
 		},
-		"get_height":    {`{"height":99}`: "node and wallet are at different blocks"},
-		"sign_transfer": {`"error":{"code":-39,"message":"bad"}`: "the wallet can spend: only a view-only wallet may be used"},
+		"get_height": {`{"height":99}`: "node and wallet are at different blocks"},
+		"sign_transfer": {
+			`"error":{"code":-39,"message":"bad"}`: "the wallet can spend: only a view-only wallet may be used"},
 	} {
 		for reply, want := range replies {
 			t.Run(method+" "+string(want), func(t *testing.T) {
@@ -74,11 +75,14 @@ func TestMonero_Scan_NamesCauseOfConnection(t *testing.T) {
 			_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client hangs up
 			<-r.Context().Done()
 		}), "monerod: timeout"},
-		"it hangs up":    {server(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), "monerod: connection lost"},
-		"wrong password": {server(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }), "monerod: login refused"},
+		"it hangs up": {server(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }),
+			"monerod: connection lost"},
+		"wrong password": {server(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }),
+			"monerod: login refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantCause(t, newMonero(t, chain.MoneroConfig{DaemonURL: tt.url, WalletURL: closed, Timeout: 300 * time.Millisecond}), tt.want)
+			wantCause(t,
+				newMonero(t, chain.MoneroConfig{DaemonURL: tt.url, WalletURL: closed, Timeout: 300 * time.Millisecond}), tt.want)
 		})
 	}
 }

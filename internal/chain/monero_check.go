@@ -12,8 +12,9 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// ErrSpendKey means that a wallet can spend what it receives. The service insists on a view-only wallet, so that whoever breaks into
-// the server can't take the money.
+// ErrSpendKey means that a wallet can spend what it receives. The service
+// insists on a view-only wallet, so that whoever breaks into the server can't
+// take the money.
 var ErrSpendKey = errors.New("the wallet holds a spend key; the service needs a view-only wallet")
 
 // MoneroReport is what Check finds.
@@ -32,9 +33,11 @@ type MoneroReport struct {
 	Warnings           []string // what an operator should change soon, although node and wallet can be used
 }
 
-// Check reports on node and wallet. The error is ErrSpendKey if the wallet is not view-only, card.ErrWrongChain if the wallet is for
-// another network than the node, and card.ErrChainNotReady if no wallet is open; the report then has whatever was found before the
-// error. It is not an error if node or wallet is still synchronising.
+// Check reports on node and wallet. The error is ErrSpendKey if the wallet is
+// not view-only, card.ErrWrongChain if the wallet is for another network than
+// the node, and card.ErrChainNotReady if no wallet is open; the report then has
+// whatever was found before the error. It is not an error if node or wallet is
+// still synchronising.
 func (m *Monero) Check(ctx context.Context) (MoneroReport, error) {
 	return again(func() (MoneroReport, error) { return m.check(ctx) })
 }
@@ -73,8 +76,9 @@ func (m *Monero) check(ctx context.Context) (MoneroReport, error) {
 	return r, fitting(r.ViewOnly, r.PrimaryAddress, r.Network)
 }
 
-// checkWallet is the part of Check that a pass needs. Unlike Check, it costs the same however many addresses the wallet has. It returns
-// the primary address.
+// checkWallet is the part of Check that a pass needs. Unlike Check, it costs
+// the same however many addresses the wallet has. It returns the primary
+// address.
 func (m *Monero) checkWallet(ctx context.Context, info daemonInfo) (primary string, err error) {
 	if primary, err = m.primaryAddress(ctx); err != nil {
 		return "", err
@@ -93,13 +97,15 @@ func (m *Monero) checkWallet(ctx context.Context, info daemonInfo) (primary stri
 // fitting returns why a wallet must not be used.
 func fitting(viewOnly bool, primary, network string) error {
 	if !viewOnly {
-		return card.Unready("the wallet can spend: only a view-only wallet may be used").Because(fmt.Errorf("check wallet: %w", ErrSpendKey))
+		return card.Unready("the wallet can spend: only a view-only wallet may be used").Because(
+			fmt.Errorf("check wallet: %w", ErrSpendKey))
 	}
 	return sameNetwork(primary, network)
 }
 
-// sameNetwork returns card.ErrWrongChain if the wallet is for another network than the node. It returns nil if that is not known: a busy
-// node does not tell its network.
+// sameNetwork returns card.ErrWrongChain if the wallet is for another network
+// than the node. It returns nil if that is not known: a busy node does not tell
+// its network.
 func sameNetwork(primary, network string) error {
 	if of := networkOf(primary); network != "" && of != network && !(of == "mainnet" && network == "fakechain") {
 		return fmt.Errorf("check wallet: %w: wallet is for %s, node for %s", card.ErrWrongChain, of, network)
@@ -107,8 +113,10 @@ func sameNetwork(primary, network string) error {
 	return nil
 }
 
-// viewOnly reports whether the wallet has no spend key. It asks the wallet to sign an empty transaction: a wallet without the key
-// refuses because it is watch-only. Asking for the key itself (query_key) would transfer it to this process.
+// viewOnly reports whether the wallet has no spend key. It asks the wallet to
+// sign an empty transaction: a wallet without the key refuses because it is
+// watch-only. Asking for the key itself (query_key) would transfer it to this
+// process.
 func (m *Monero) viewOnly(ctx context.Context) (bool, error) {
 	var ignored struct{}
 	err := m.askWallet(ctx, m.small(), "sign_transfer", map[string]any{"unsigned_txset": ""}, &ignored)
@@ -121,37 +129,43 @@ func (m *Monero) viewOnly(ctx context.Context) (bool, error) {
 	return false, fmt.Errorf("find out whether the wallet is view-only: %w", err)
 }
 
-// walletRPC is the version of monero-wallet-rpc's methods: the major version in the upper 16 bits, the minor one in the lower. The
-// program does not tell its own version.
+// walletRPC is the version of monero-wallet-rpc's methods: the major version in
+// the upper 16 bits, the minor one in the lower. The program does not tell its
+// own version.
 type walletRPC uint32
 
 func (v walletRPC) String() string { return fmt.Sprintf("RPC %d.%d", v>>16, v&0xffff) }
 
-// Versions that are older still work: the oldest that this program is tested with is 0.18.0. But only the newest are maintained, and what
-// has been mended since 0.18.0 includes wallets that hang.
+// Versions that are older still work: the oldest that this program is tested
+// with is 0.18.0. But only the newest are maintained, and what has been mended
+// since 0.18.0 includes wallets that hang.
 const (
 	recommended    = "0.18.4"
 	recommendedRPC = walletRPC(1<<16 | 28) // of monero-wallet-rpc 0.18.4.0; 0.18.0.0 has 1.25, 0.18.5.3 has 1.32
 	testedFork     = 16
 )
 
-// outdated returns what is too old: the node, the wallet, or, after a hard fork, this program. A node need not tell its version.
+// outdated returns what is too old: the node, the wallet, or, after a hard
+// fork, this program. A node need not tell its version.
 func outdated(daemon string, wallet walletRPC, fork int64) (warnings []string) {
 	if older(daemon, recommended) {
 		warnings = append(warnings, fmt.Sprintf("monerod %s is outdated: upgrade to %s or newer", daemon, recommended))
 	}
 	if wallet < recommendedRPC {
-		warnings = append(warnings, fmt.Sprintf("monero-wallet-rpc is outdated, its version is %s: upgrade to %s (%s) or newer",
-			wallet, recommended, recommendedRPC))
+		warnings = append(warnings,
+			fmt.Sprintf("monero-wallet-rpc is outdated, its version is %s: upgrade to %s (%s) or newer",
+				wallet, recommended, recommendedRPC))
 	}
 	if fork > testedFork {
-		warnings = append(warnings, fmt.Sprintf("the network has had hard fork %d, and this program was tested with %d: upgrade it, and "+
-			"monero-wallet-rpc, or payments may not be seen", fork, testedFork))
+		warnings = append(warnings,
+			fmt.Sprintf("the network has had hard fork %d, and this program was tested with %d: upgrade it, and "+
+				"monero-wallet-rpc, or payments may not be seen", fork, testedFork))
 	}
 	return warnings
 }
 
-// older reports whether a version such as 0.18.0.0-release is older than another of three numbers. It is false if the first is not known.
+// older reports whether a version such as 0.18.0.0-release is older than
+// another of three numbers. It is false if the first is not known.
 func older(version, than string) bool {
 	var is, want [3]int
 	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &is[0], &is[1], &is[2]); n != len(is) {
@@ -169,7 +183,8 @@ func (m *Monero) walletVersion(ctx context.Context) (walletRPC, error) {
 	return answer.Version, err
 }
 
-// fork returns the number of the hard fork whose rules the node's chain follows.
+// fork returns the number of the hard fork whose rules the node's chain
+// follows.
 func (m *Monero) fork(ctx context.Context) (int64, error) {
 	var answer struct {
 		Version int64 `json:"version"`
@@ -178,7 +193,8 @@ func (m *Monero) fork(ctx context.Context) (int64, error) {
 	return answer.Version, err
 }
 
-// addresses returns the primary address and the number of subaddresses of account 0.
+// addresses returns the primary address and the number of subaddresses of
+// account 0.
 func (m *Monero) addresses(ctx context.Context) (primary string, n int, err error) {
 	var answer struct {
 		Address   string `json:"address"`
@@ -206,7 +222,8 @@ func (m *Monero) Balance(ctx context.Context) (card.Total, error) {
 		var answer struct {
 			Balance json.Number `json:"balance"`
 		}
-		if err := m.askWallet(ctx, m.large(), "get_balance", map[string]any{"account_index": 0, "all_accounts": true}, &answer); err != nil {
+		if err := m.askWallet(ctx, m.large(), "get_balance", map[string]any{"account_index": 0, "all_accounts": true},
+			&answer); err != nil {
 			return card.Total{}, err
 		}
 		balance, err := card.ParseTotal(answer.Balance.String())

@@ -11,15 +11,19 @@ func TestMonero_CheckWarnsOfWhatIsTooOld(t *testing.T) {
 		node, wallet, fork string
 		says               []string
 	}{
-		"oldest that is tested": {"0.18.0.0-release", oldWallet, `{"status":"OK","untrusted":false,"version":16}`, []string{"monerod 0.18.0.0-release", "RPC 1.25"}},
-		"last that is outdated": {"0.18.3.4", newWallet, `{"status":"OK","untrusted":false,"version":16}`, []string{"monerod 0.18.3.4"}},
-		"old wallet":            {"0.18.5.3", `{"version":65563}`, `{"status":"OK","untrusted":false,"version":16}`, []string{"RPC 1.27"}},
-		"recommended":           {"0.18.4.0-unknown", newWallet, `{"status":"OK","untrusted":false,"version":16}`, nil},
-		"next minor version":    {"0.19.0.0", `{"version":65600}`, `{"status":"OK","untrusted":false,"version":16}`, nil},
-		"next major versions":   {"1.0.0.0", `{"version":131072}`, `{"status":"OK","untrusted":false,"version":16}`, nil},
-		"next hard fork":        {"0.19.0.0", `{"version":65600}`, `{"status":"OK","untrusted":false,"version":17}`, []string{"hard fork 17"}},
-		"version not told":      {"", newWallet, `{"status":"OK","untrusted":false,"version":16}`, nil},
-		"version not readable":  {"master", newWallet, `{"status":"OK","untrusted":false,"version":16}`, nil},
+		"oldest that is tested": {"0.18.0.0-release", oldWallet, `{"status":"OK","untrusted":false,"version":16}`,
+			[]string{"monerod 0.18.0.0-release", "RPC 1.25"}},
+		"last that is outdated": {"0.18.3.4", newWallet, `{"status":"OK","untrusted":false,"version":16}`,
+			[]string{"monerod 0.18.3.4"}},
+		"old wallet": {"0.18.5.3", `{"version":65563}`, `{"status":"OK","untrusted":false,"version":16}`,
+			[]string{"RPC 1.27"}},
+		"recommended":         {"0.18.4.0-unknown", newWallet, `{"status":"OK","untrusted":false,"version":16}`, nil},
+		"next minor version":  {"0.19.0.0", `{"version":65600}`, `{"status":"OK","untrusted":false,"version":16}`, nil},
+		"next major versions": {"1.0.0.0", `{"version":131072}`, `{"status":"OK","untrusted":false,"version":16}`, nil},
+		"next hard fork": {"0.19.0.0", `{"version":65600}`, `{"status":"OK","untrusted":false,"version":17}`,
+			[]string{"hard fork 17"}},
+		"version not told":     {"", newWallet, `{"status":"OK","untrusted":false,"version":16}`, nil},
+		"version not readable": {"master", newWallet, `{"status":"OK","untrusted":false,"version":16}`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, m := newScript(t)

@@ -11,10 +11,13 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// monero describes Monero. Its 18.4 million coins, and more every year, do not fit an Amount, so it has no Supply. Its payment URI is specified at https://docs.getmonero.org/, "Payment request URI".
+// monero describes Monero. Its 18.4 million coins, and more every year, do not
+// fit an Amount, so it has no Supply. Its payment URI is specified at
+// https://docs.getmonero.org/, "Payment request URI".
 func monero() Coin {
 	return Coin{
-		Currency: card.Currency{Code: "monero", Name: "Monero", Decimals: 12, Confirmations: 10, BlockTime: 2 * time.Minute, AmountKey: "tx_amount"},
+		Currency: card.Currency{Code: "monero", Name: "Monero", Decimals: 12, Confirmations: 10, BlockTime: 2 * time.Minute,
+			AmountKey: "tx_amount"},
 		Markets:  map[string]string{"bitfinex": "tXMRUSD", "coingecko": "monero", "kraken": "XXMRZUSD"},
 		Example:  "--monero-daemon-url http://127.0.0.1:18081 --monero-wallet-url http://127.0.0.1:18083",
 		Every:    2 * time.Second,
@@ -30,7 +33,8 @@ type moneroSettings struct {
 	Flags moneroFlags `embed:"" prefix:"monero-" envprefix:"CARDMINT_MONERO_"`
 }
 
-// moneroFlags say where node and wallet are. Logins are read from files, so that no password appears in a list of processes.
+// moneroFlags say where node and wallet are. Logins are read from files, so
+// that no password appears in a list of processes.
 type moneroFlags struct {
 	DaemonURL     string        `name:"daemon-url" env:"DAEMON_URL" default:"http://127.0.0.1:18081" placeholder:"URL" help:"monerod's RPC (${default})."`
 	DaemonLogin   string        `name:"daemon-login" env:"DAEMON_LOGIN" placeholder:"FILE" help:"A file with USER:PASSWORD for it, if it was started with --rpc-login."`
@@ -53,7 +57,8 @@ func (s *moneroSettings) URLs() map[string]string {
 // Open implements Settings.
 func (s *moneroSettings) Open() (Node, error) {
 	f := s.Flags
-	config := MoneroConfig{Coin: monero().Currency, DaemonURL: f.DaemonURL, WalletURL: f.WalletURL, WalletFile: f.WalletFile, MaxTipAge: f.MaxTipAge}
+	config := MoneroConfig{Coin: monero().Currency, DaemonURL: f.DaemonURL, WalletURL: f.WalletURL,
+		WalletFile: f.WalletFile, MaxTipAge: f.MaxTipAge}
 	config.Coin.Confirmations = f.Confirmations
 	var err error
 	if config.DaemonUser, config.DaemonPassword, err = readLogin(f.DaemonLogin); err != nil {
@@ -65,7 +70,8 @@ func (s *moneroSettings) Open() (Node, error) {
 	if f.WalletPass != "" {
 		text, err := readSecret(f.WalletPass)
 		if err != nil {
-			return nil, withHint(fmt.Errorf("read wallet password: %w", err), "--monero-wallet-password takes a file with the password in one line, which only its owner may read: chmod 600")
+			return nil, withHint(fmt.Errorf("read wallet password: %w", err),
+				"--monero-wallet-password takes a file with the password in one line, which only its owner may read: chmod 600")
 		}
 		config.WalletFilePassword = card.Secret(strings.TrimRight(string(text), "\r\n"))
 	}
@@ -88,7 +94,8 @@ func readSecret(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// readLogin reads a file that has USER:PASSWORD in one line. It returns an empty login if path is "".
+// readLogin reads a file that has USER:PASSWORD in one line. It returns an
+// empty login if path is "".
 func readLogin(path string) (user string, password card.Secret, err error) {
 	if path == "" {
 		return "", "", nil
@@ -105,7 +112,8 @@ func readLogin(path string) (user string, password card.Secret, err error) {
 	return user, card.Secret(secret), nil
 }
 
-// moneroNode is a Monero whose Check reports to an operator. It implements Node.
+// moneroNode is a Monero whose Check reports to an operator. It implements
+// Node.
 type moneroNode struct{ *Monero }
 
 // Check implements Node.
@@ -113,13 +121,16 @@ func (n moneroNode) Check(ctx context.Context) (Report, error) {
 	r, err := n.Monero.Check(ctx)
 	switch {
 	case errors.Is(err, ErrSpendKey):
-		err = withHint(unfit{err}, "make a view-only wallet of its address and view key, with generate_from_keys, and keep the spend key off this machine")
+		err = withHint(unfit{err},
+			"make a view-only wallet of its address and view key, with generate_from_keys, and keep the spend key off this machine")
 	case errors.Is(err, card.ErrWrongChain):
 		err = withHint(unfit{err}, "let --monero-daemon-url and --monero-wallet-url point to the same network")
 	case errors.Is(err, card.ErrWrongAnswer):
-		err = withHint(err, "let --monero-daemon-url and --monero-wallet-url point to monerod and monero-wallet-rpc, of version 0.18 or later, with nothing in between that changes their answers")
+		err = withHint(err,
+			"let --monero-daemon-url and --monero-wallet-url point to monerod and monero-wallet-rpc, of version 0.18 or later, with nothing in between that changes their answers")
 	case err != nil:
-		err = withHint(err, "start monerod, and monero-wallet-rpc with the view-only wallet open, and check --monero-daemon-url, --monero-wallet-url and the logins")
+		err = withHint(err,
+			"start monerod, and monero-wallet-rpc with the view-only wallet open, and check --monero-daemon-url, --monero-wallet-url and the logins")
 	case !r.DaemonSynchronized:
 		err = withHint(errors.New("the node is not synchronised"), "wait until monerod has caught up with the network")
 	}
@@ -133,7 +144,8 @@ func (r MoneroReport) rows() Report {
 	yesNo := map[bool]string{true: "yes", false: "no"}
 	rows := Report{
 		{"network", r.Network},
-		{"node", fmt.Sprintf("version %s, block %d of %s, synchronised: %s", r.DaemonVersion, r.DaemonHeight, r.DaemonTime.UTC().Format(time.RFC3339), yesNo[r.DaemonSynchronized])},
+		{"node", fmt.Sprintf("version %s, block %d of %s, synchronised: %s", r.DaemonVersion, r.DaemonHeight,
+			r.DaemonTime.UTC().Format(time.RFC3339), yesNo[r.DaemonSynchronized])},
 	}
 	if r.PrimaryAddress != "" {
 		rows = append(rows, Report{

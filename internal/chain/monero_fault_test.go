@@ -14,14 +14,16 @@ import (
 )
 
 // proxied returns the adapter of a wallet and the node, each behind a proxy.
-func proxied(t *testing.T, net *rig.MoneroNet, walletURL string, config chain.MoneroConfig) (m *chain.Monero, wallet, daemon *rig.Proxy) {
+func proxied(t *testing.T, net *rig.MoneroNet, walletURL string, config chain.MoneroConfig) (m *chain.Monero, wallet,
+	daemon *rig.Proxy) {
 	t.Helper()
 	wallet, daemon = rig.NewProxy(t, walletURL), rig.NewProxy(t, net.DaemonURL)
 	config.WalletURL, config.DaemonURL = wallet.URL, daemon.URL
 	return newMonero(t, config), wallet, daemon
 }
 
-// notReady fails the test unless err is card.ErrChainNotReady and has all the words.
+// notReady fails the test unless err is card.ErrChainNotReady and has all the
+// words.
 func notReady(t *testing.T, err error, says ...string) {
 	t.Helper()
 	if !errors.Is(err, card.ErrChainNotReady) {
@@ -112,7 +114,8 @@ func TestMonero_ReorgDuringPass(t *testing.T) {
 	} else {
 		notReady(t, err, "during the pass")
 	}
-	if view, err := m.Scan(t.Context(), settle.Query{Known: []card.Tip{last}, Newest: settle.NoPosition}); err != nil || view.Kept != 0 {
+	if view, err := m.Scan(t.Context(), settle.Query{Known: []card.Tip{last}, Newest: settle.NoPosition}); err != nil ||
+		view.Kept != 0 {
 		t.Errorf("got %+v, %v", view, err)
 	}
 }
@@ -206,7 +209,8 @@ func TestMonero_WalletKilledDuringPass(t *testing.T) {
 	address, start := newAddress(t, m), net.Height(t)
 	txID := net.Pay(t, address.Address, xmr)
 	net.Confirm(t, txID, 1)
-	// it is started again as it was when it was stored, before the payment; nobody opens it
+	// it is started again as it was when it was stored, before the payment;
+	// nobody opens it
 	proxy.Before("get_transfers", func() {
 		wallet.Kill()
 		wallet.Launch(t)
@@ -300,7 +304,8 @@ func TestMonero_BrokenAnswersAreBoundedAndPass(t *testing.T) {
 	m, wallet, daemon := proxied(t, net, net.WalletURL, chain.MoneroConfig{Timeout: limit, RefreshTimeout: limit})
 	scan(t, m, 0)
 	for name, fault := range map[string]rig.Fault{"hang": rig.Hang, "reset": rig.Reset, "lost answer": rig.LoseAnswer,
-		"error": rig.RPCError, "truncated": rig.TruncatedJSON, "HTML": rig.HTML, "endless": rig.EndlessBody, "500": rig.Status500} {
+		"error": rig.RPCError, "truncated": rig.TruncatedJSON, "HTML": rig.HTML, "endless": rig.EndlessBody,
+		"500": rig.Status500} {
 		for method, proxy := range map[string]*rig.Proxy{"get_transfers": wallet, "refresh": wallet, "create_address": wallet,
 			"get_last_block_header": daemon} {
 			proxy.Break(fault, method)

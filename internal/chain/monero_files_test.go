@@ -15,7 +15,8 @@ import (
 // their owner.
 func TestMoneroSettings_SecretThatOthersCanRead_IsRefused(t *testing.T) {
 	for _, flag := range []string{"--monero-daemon-login", "--monero-wallet-login", "--monero-wallet-password"} {
-		for mode, want := range map[os.FileMode]bool{0o600: true, 0o400: true, 0o640: false, 0o604: false, 0o620: false, 0o644: false} {
+		for mode, want := range map[os.FileMode]bool{0o600: true, 0o400: true, 0o640: false, 0o604: false, 0o620: false,
+			0o644: false} {
 			file := filepath.Join(t.TempDir(), "secret")
 			if err := os.WriteFile(file, []byte("user:hunter2\n"), 0o600); err != nil {
 				t.Fatal(err)
@@ -35,7 +36,9 @@ func TestMoneroSettings_SecretThatOthersCanRead_IsRefused(t *testing.T) {
 			if err == nil {
 				node.Close()
 			}
-			if (err == nil) != want || err != nil && (!strings.Contains(err.Error(), "can be read by others than its owner") || strings.Contains(err.Error(), "hunter2")) {
+			if (err == nil) != want || err != nil &&
+				(!strings.Contains(err.Error(), "can be read by others than its owner") ||
+					strings.Contains(err.Error(), "hunter2")) {
 				t.Errorf("%s, mode %o: %v", flag, mode, err)
 			}
 		}

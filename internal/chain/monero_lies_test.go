@@ -38,13 +38,15 @@ var doings = map[string]func(ctx context.Context, m *chain.Monero) (any, error){
 	},
 }
 
-// honest returns a wallet with three payments: in a block, in a block and locked, and in the mempool.
+// honest returns a wallet with three payments: in a block, in a block and
+// locked, and in the mempool.
 func honest(t *testing.T) (*script, *chain.Monero) {
 	t.Helper()
 	s, m := newScript(t)
 	transfers := fmt.Sprintf(`{"in":[%s,%s],"pool":[%s]}`,
 		entry(t, map[string]any{"amounts": []int{3, 4}}),
-		entry(t, map[string]any{"txid": hash("c"), "address": sub(4), "subaddr_index": map[string]any{"major": 0, "minor": 4}, "locked": true, "unlock_time": 700}),
+		entry(t, map[string]any{"txid": hash("c"), "address": sub(4),
+			"subaddr_index": map[string]any{"major": 0, "minor": 4}, "locked": true, "unlock_time": 700}),
 		entry(t, map[string]any{"txid": hash("d"), "type": "pool", "height": 0}))
 	s.set("get_transfers", transfers)
 	s.set("create_address", created(6, 7))
@@ -54,21 +56,30 @@ func honest(t *testing.T) (*script, *chain.Monero) {
 	return s, m
 }
 
-// decisive are the fields that decisions need, with a value, by what is done and by method.
+// decisive are the fields that decisions need, with a value, by what is done
+// and by method.
 var decisive = []struct {
 	do, method string
 	fields     map[string]any
 }{
-	{"scan", "get_info", map[string]any{"height": 1, "nettype": "", "status": "", "synchronized": true, "busy_syncing": true, "offline": true, "untrusted": true}},
-	{"scan", "get_last_block_header", map[string]any{"block_header": map[string]any{}, "block_header.hash": "", "block_header.height": 1,
-		"block_header.timestamp": 1, "status": "", "untrusted": true}},
-	{"scan", "get_block_header_by_height", map[string]any{"block_header": map[string]any{}, "block_header.hash": "", "block_header.height": 1,
-		"block_header.timestamp": 1, "status": "", "untrusted": true}},
+	{"scan", "get_info",
+		map[string]any{"height": 1, "nettype": "", "status": "", "synchronized": true, "busy_syncing": true, "offline": true,
+			"untrusted": true}},
+	{"scan", "get_last_block_header",
+		map[string]any{"block_header": map[string]any{}, "block_header.hash": "", "block_header.height": 1,
+			"block_header.timestamp": 1, "status": "", "untrusted": true}},
+	{"scan", "get_block_header_by_height",
+		map[string]any{"block_header": map[string]any{}, "block_header.hash": "", "block_header.height": 1,
+			"block_header.timestamp": 1, "status": "", "untrusted": true}},
 	{"scan", "get_height", map[string]any{"height": 1}},
-	{"scan", "get_address", map[string]any{"address": "", "addresses": []any{}, "addresses.0.address": "", "addresses.0.address_index": 1}},
-	{"holds", "get_address", map[string]any{"address": "", "addresses": []any{}, "addresses.0.address": "", "addresses.0.address_index": 1}},
-	{"reserve", "get_address", map[string]any{"address": "", "addresses": []any{}, "addresses.0.address": "", "addresses.0.address_index": 1}},
-	{"new addresses", "get_address", map[string]any{"address": "", "addresses": []any{}, "addresses.0.address": "", "addresses.0.address_index": 1}},
+	{"scan", "get_address",
+		map[string]any{"address": "", "addresses": []any{}, "addresses.0.address": "", "addresses.0.address_index": 1}},
+	{"holds", "get_address",
+		map[string]any{"address": "", "addresses": []any{}, "addresses.0.address": "", "addresses.0.address_index": 1}},
+	{"reserve", "get_address",
+		map[string]any{"address": "", "addresses": []any{}, "addresses.0.address": "", "addresses.0.address_index": 1}},
+	{"new addresses", "get_address",
+		map[string]any{"address": "", "addresses": []any{}, "addresses.0.address": "", "addresses.0.address_index": 1}},
 	{"first addresses", "create_address", map[string]any{"addresses": []any{}, "address_indices": []any{}}},
 	{"beacon", "get_attribute", map[string]any{"value": ""}},
 	{"check", "get_version", map[string]any{"version": 1}},
@@ -76,19 +87,22 @@ var decisive = []struct {
 	{"scan", "get_transfers", entryFields("in.0")},
 	{"scan", "get_transfers", entryFields("in.1")},
 	{"scan", "get_transfers", entryFields("pool.0")},
-	{"scan", "get_transfers", map[string]any{"in": []any{}, "pool": []any{}, "in.0.amounts": []any{}, "in.0.confirmations": 1}},
+	{"scan", "get_transfers",
+		map[string]any{"in": []any{}, "pool": []any{}, "in.0.amounts": []any{}, "in.0.confirmations": 1}},
 }
 
 func entryFields(path string) map[string]any {
 	fields := map[string]any{}
-	for name, value := range map[string]any{"address": "", "amount": 1, "double_spend_seen": true, "height": 1, "locked": true, "subaddr_index": map[string]any{},
+	for name, value := range map[string]any{"address": "", "amount": 1, "double_spend_seen": true, "height": 1,
+		"locked": true, "subaddr_index": map[string]any{},
 		"subaddr_index.major": 1, "subaddr_index.minor": 1, "timestamp": 1, "txid": "", "type": "", "unlock_time": 1} {
 		fields[path+"."+name] = value
 	}
 	return fields
 }
 
-// harmless are the lies that can't be told from the truth, with the reason why nothing wrong follows.
+// harmless are the lies that can't be told from the truth, with the reason why
+// nothing wrong follows.
 var harmless = map[string]string{
 	"get_transfers: in is missing": "an empty list is left out; a stored transfer can't vanish from a block that is still there: " +
 		"see TestWatcher_AfterAReorganisationMoneyBelowItMustStillBeThere",
@@ -115,9 +129,12 @@ func TestMonero_EveryFieldThatADecisionNeedsIsRequired(t *testing.T) {
 		}
 	}
 	for do, methods := range map[string][]string{
-		"scan":          {"get_info", "get_last_block_header", "get_block_header_by_height", "get_height", "get_address", "get_transfers", "refresh", "sign_transfer"},
-		"new addresses": {"get_address", "create_address", "store"}, "first addresses": {"create_address", "get_address", "store"},
-		"holds": {"get_address"}, "reserve": {"get_address"}, "reserve more": {"create_address", "store"}, "beacon": {"get_attribute"}, "check": {"get_version", "get_address"},
+		"scan": {"get_info", "get_last_block_header", "get_block_header_by_height", "get_height", "get_address",
+			"get_transfers", "refresh", "sign_transfer"},
+		"new addresses":   {"get_address", "create_address", "store"},
+		"first addresses": {"create_address", "get_address", "store"},
+		"holds":           {"get_address"}, "reserve": {"get_address"}, "reserve more": {"create_address", "store"},
+		"beacon": {"get_attribute"}, "check": {"get_version", "get_address"},
 		"recover": {"rescan_blockchain", "store"},
 	} {
 		for _, method := range methods {
@@ -226,37 +243,49 @@ func TestMonero_EntriesThatContradictEachOtherAreRefused(t *testing.T) {
 		return entry(t, all)
 	}
 	for name, tt := range map[string]struct{ answer, says string }{
-		"amounts":                     {`{"in":[` + with(in, nil) + `,` + with(in, map[string]any{"amount": 8}) + `]}`, "amount"},
-		"heights":                     {`{"in":[` + with(in, nil) + `,` + with(in, map[string]any{"height": 91}) + `]}`, "height"},
-		"locks":                       {`{"in":[` + with(in, nil) + `,` + with(in, map[string]any{"locked": true, "unlock_time": 700}) + `]}`, "locked"},
-		"amounts in the mempool":      {`{"pool":[` + with(pool, nil) + `,` + with(pool, map[string]any{"amount": 8}) + `]}`, "amount"},
-		"more in the block":           {`{"in":[` + with(in, map[string]any{"amount": 8}) + `],"pool":[` + with(pool, nil) + `]}`, "amount"},
-		"more than there is together": {`{"in":[` + with(in, map[string]any{"amount": 1 << 62}) + `,` + with(in, map[string]any{"amount": 1 << 62, "txid": hash("c")}) + `]}`, "amount"},
-		"addresses":                   {`{"in":[` + with(in, nil) + `,` + with(in, map[string]any{"address": sub(4)}) + `]}`, "address"},
+		"amounts": {`{"in":[` + with(in, nil) + `,` + with(in, map[string]any{"amount": 8}) + `]}`,
+			"amount"},
+		"heights": {`{"in":[` + with(in, nil) + `,` + with(in, map[string]any{"height": 91}) + `]}`,
+			"height"},
+		"locks": {`{"in":[` + with(in, nil) + `,` +
+			with(in, map[string]any{"locked": true, "unlock_time": 700}) + `]}`, "locked"},
+		"amounts in the mempool": {`{"pool":[` + with(pool, nil) + `,` + with(pool, map[string]any{"amount": 8}) + `]}`,
+			"amount"},
+		"more in the block": {`{"in":[` + with(in, map[string]any{"amount": 8}) + `],"pool":[` + with(pool, nil) +
+			`]}`, "amount"},
+		"more than there is together": {`{"in":[` + with(in, map[string]any{"amount": 1 << 62}) + `,` +
+			with(in, map[string]any{"amount": 1 << 62, "txid": hash("c")}) + `]}`, "amount"},
+		"addresses": {`{"in":[` + with(in, nil) + `,` + with(in, map[string]any{"address": sub(4)}) + `]}`,
+			"address"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, m := newScript(t)
 			s.set("get_transfers", tt.answer)
 			view, err := m.Scan(t.Context(), settle.Query{Since: 80, Newest: settle.NoPosition})
-			if !errors.Is(err, card.ErrWrongAnswer) || !strings.Contains(err.Error(), "get transfers") || !strings.Contains(err.Error(), tt.says+" of ") {
+			if !errors.Is(err, card.ErrWrongAnswer) || !strings.Contains(err.Error(), "get transfers") ||
+				!strings.Contains(err.Error(), tt.says+" of ") {
 				t.Errorf("got %+v, %v", view, err)
 			}
 		})
 	}
 }
 
-// A node that lacks a block below the newest that it named has changed meanwhile. It must not pass for one that shows another block.
+// A node that lacks a block below the newest that it named has changed
+// meanwhile. It must not pass for one that shows another block.
 func TestMonero_ANodeThatLacksABlockBelowItsNewest(t *testing.T) {
 	s, m := newScript(t)
-	s.set("get_block_header_by_height", genesisBlock, `"error":{"code":-2,"message":"Requested block height: 95 greater than current top block height: 94"}`)
-	view, err := m.Scan(t.Context(), settle.Query{Known: []card.Tip{{Height: 95, Hash: hash("e")}}, Since: 80, Newest: settle.NoPosition})
+	s.set("get_block_header_by_height", genesisBlock,
+		`"error":{"code":-2,"message":"Requested block height: 95 greater than current top block height: 94"}`)
+	view, err := m.Scan(t.Context(),
+		settle.Query{Known: []card.Tip{{Height: 95, Hash: hash("e")}}, Since: 80, Newest: settle.NoPosition})
 	notReady(t, err, "shorter during the pass")
 	if !cmp.Equal(view, settle.View{}) {
 		t.Errorf("got %+v", view)
 	}
 }
 
-// A wallet that lost its addresses shows a payment in the mempool to one that it says it does not have. Then Holds must get its turn.
+// A wallet that lost its addresses shows a payment in the mempool to one that
+// it says it does not have. Then Holds must get its turn.
 func TestMonero_APaymentInTheMempoolToAnAddressThatTheWalletLost(t *testing.T) {
 	s, m := newScript(t)
 	s.made = 2
@@ -273,7 +302,8 @@ func TestMonero_APaymentInTheMempoolToAnAddressThatTheWalletLost(t *testing.T) {
 	}
 }
 
-// What another wallet said of its addresses is not remembered of the one that is opened again.
+// What another wallet said of its addresses is not remembered of the one that
+// is opened again.
 func TestMonero_AddressesOfAWalletThatWasOpenForAMomentAreForgotten(t *testing.T) {
 	s, m := honest(t)
 	other := false
@@ -315,7 +345,8 @@ func TestMonero_TheWalletIsAskedOnceWhichAddressItHas(t *testing.T) {
 	}
 }
 
-// tell has an honest wallet tell a lie, and fails the test if what is done then does not end with an error that names it.
+// tell has an honest wallet tell a lie, and fails the test if what is done then
+// does not end with an error that names it.
 func tell(t *testing.T, do string, lie rig.Lie) {
 	t.Helper()
 	t.Run(do+", "+lie.Name, func(t *testing.T) {

@@ -18,13 +18,16 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// busy plays a wallet at block tip that received a payment in every block. It answers for the blocks first to last unless it hangs;
-// asked counts how often it was to.
+// busy plays a wallet at block tip that received a payment in every block. It
+// answers for the blocks first to last unless it hangs; asked counts how often
+// it was to.
 func busy(t *testing.T, tip int64, hangs func(first, last int64) bool) (m *chain.Monero, asked func() int) {
 	t.Helper()
 	var config chain.MoneroConfig
 	if testing.Short() {
-		config.Timeout = 2 * time.Second // tests wait until it is over, and machines that run them with -short are not that slow
+		// tests wait until it is over, and machines that run them with -short
+		// are not that slow
+		config.Timeout = 2 * time.Second
 	}
 	s, m := newScriptWith(t, config)
 	s.set("get_info", info(map[string]any{"height": tip + 1}))
@@ -76,13 +79,15 @@ func busy(t *testing.T, tip int64, hangs func(first, last int64) bool) (m *chain
 // entryAt returns the entry of the payment in a block.
 func entryAt(t *testing.T, height, tip int64) string {
 	t.Helper()
-	return entry(t, map[string]any{"height": int(height), "txid": fmt.Sprintf("%064x", height), "confirmations": tip + 1 - height,
-		"locked": height > tip-9})
+	return entry(t,
+		map[string]any{"height": int(height), "txid": fmt.Sprintf("%064x", height), "confirmations": tip + 1 - height,
+			"locked": height > tip-9})
 }
 
 func never(int64, int64) bool { return false }
 
-// wantBlocks fails unless there is exactly one transfer of each block up to tip.
+// wantBlocks fails unless there is exactly one transfer of each block up to
+// tip.
 func wantBlocks(t *testing.T, v settle.View, tip int64) {
 	t.Helper()
 	seen := map[int64]int{}
@@ -112,7 +117,8 @@ func TestMonero_AnAnswerThatIsTooLongIsAskedForInSmallerParts(t *testing.T) {
 	}
 	m, asked := busy(t, tip, never)
 	m.Longest(one)
-	if _, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); err == nil || !strings.Contains(err.Error(), "get transfers: answer is longer than") {
+	if _, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); err == nil ||
+		!strings.Contains(err.Error(), "get transfers: answer is longer than") {
 		t.Errorf("few blocks are too much: error %v", err)
 	}
 	if n := asked(); n > 5 {
@@ -136,7 +142,8 @@ func TestMonero_AnAnswerThatTakesTooLongIsAskedForInSmallerParts(t *testing.T) {
 func TestMonero_AWalletThatHangsIsNotAskedAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	m, asked := busy(t, 5000, func(int64, int64) bool { return true })
-	if _, err := m.Scan(t.Context(), settle.Query{Since: 4880, Newest: settle.NoPosition}); !errors.Is(err, card.ErrChainNotReady) {
+	if _, err := m.Scan(t.Context(), settle.Query{Since: 4880, Newest: settle.NoPosition}); !errors.Is(err,
+		card.ErrChainNotReady) {
 		t.Errorf("error %v", err)
 	}
 	if n := asked(); n != 1 {
@@ -144,8 +151,8 @@ func TestMonero_AWalletThatHangsIsNotAskedAgainAndAgain(t *testing.T) {
 	}
 }
 
-// What a pass compares is read with what is new, in as few calls as there are stretches, and all of it is worthless if a block is replaced
-// meanwhile.
+// What a pass compares is read with what is new, in as few calls as there are
+// stretches, and all of it is worthless if a block is replaced meanwhile.
 func TestMonero_OlderBlocksAreReadWithinTheSameView(t *testing.T) {
 	const tip = 3000
 	q := settle.Query{Known: []card.Tip{{Height: tip, Hash: hash("a")}}, Since: tip, Newest: settle.NoPosition}
@@ -154,10 +161,11 @@ func TestMonero_OlderBlocksAreReadWithinTheSameView(t *testing.T) {
 		asked int
 		want  []int64
 	}{
-		"nothing":             {nil, 1, nil},
-		"a slice":             {[]settle.Blocks{{First: 2001, Last: 2003}}, 2, []int64{2001, 2002, 2003}},
-		"the newest slice":    {[]settle.Blocks{{First: tip - 1, Last: tip}}, 1, []int64{tip - 1, tip}},
-		"a slice, and others": {[]settle.Blocks{{First: 5, Last: 5}, {First: 9, Last: 10}, {First: tip, Last: tip}}, 3, []int64{5, 9, 10, tip}},
+		"nothing":          {nil, 1, nil},
+		"a slice":          {[]settle.Blocks{{First: 2001, Last: 2003}}, 2, []int64{2001, 2002, 2003}},
+		"the newest slice": {[]settle.Blocks{{First: tip - 1, Last: tip}}, 1, []int64{tip - 1, tip}},
+		"a slice, and others": {[]settle.Blocks{{First: 5, Last: 5}, {First: 9, Last: 10}, {First: tip, Last: tip}}, 3,
+			[]int64{5, 9, 10, tip}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, asked := busy(t, tip, never)
@@ -184,7 +192,8 @@ func TestMonero_OlderBlocksAreReadWithinTheSameView(t *testing.T) {
 	s, m := newScript(t)
 	s.set("get_transfers", `{}`)
 	s.set("get_last_block_header", header(100, "a"), header(100, "b"), header(100, "c"), header(100, "d"))
-	q = settle.Query{Known: []card.Tip{{Height: 100, Hash: hash("a")}}, Since: 100, Again: []settle.Blocks{{First: 50, Last: 60}}, Newest: settle.NoPosition}
+	q = settle.Query{Known: []card.Tip{{Height: 100, Hash: hash("a")}}, Since: 100,
+		Again: []settle.Blocks{{First: 50, Last: 60}}, Newest: settle.NoPosition}
 	if v, err := m.Scan(t.Context(), q); !errors.Is(err, card.ErrChainNotReady) {
 		t.Errorf("the top block changed in both scans: %+v, %v", v, err)
 	}
@@ -195,7 +204,8 @@ func TestMonero_ATransferOfABlockThatWasNotAskedForIsRefused(t *testing.T) {
 	s.set("get_transfers", `{"in":[`+entry(t, nil)+`]}`) // of block 90
 	known := []card.Tip{{Height: 100, Hash: hash("a")}}
 	for _, b := range []settle.Blocks{{First: 80, Last: 89}, {First: 91, Last: 95}} {
-		_, err := m.Scan(t.Context(), settle.Query{Known: known, Since: 100, Again: []settle.Blocks{b}, Newest: settle.NoPosition})
+		_, err := m.Scan(t.Context(),
+			settle.Query{Known: known, Since: 100, Again: []settle.Blocks{b}, Newest: settle.NoPosition})
 		if !errors.Is(err, card.ErrWrongAnswer) {
 			t.Errorf("%v: error %v", b, err)
 		}

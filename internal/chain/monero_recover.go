@@ -9,15 +9,18 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// mendCache tells an operator what to do about a damaged cache. Recover does the rest once the wallet can be opened.
+// mendCache tells an operator what to do about a damaged cache. Recover does
+// the rest once the wallet can be opened.
 const mendCache = "delete the wallet's cache file, which has no extension, but keep the .keys file: its addresses and payments will then " +
 	"be restored automatically"
 
-// errOpened means that the wallet was closed and has been opened. It is now in the state in which it was last stored, so that everything
-// asked of it before must be asked again.
+// errOpened means that the wallet was closed and has been opened. It is now in
+// the state in which it was last stored, so that everything asked of it before
+// must be asked again.
 var errOpened = fmt.Errorf("%w: monero-wallet-rpc had no wallet open; it is opened now", card.ErrChainNotReady)
 
-// again calls f, and calls it once more if the first call had to open the wallet.
+// again calls f, and calls it once more if the first call had to open the
+// wallet.
 func again[T any](f func() (T, error)) (T, error) {
 	v, err := f()
 	if errors.Is(err, errOpened) {
@@ -26,7 +29,8 @@ func again[T any](f func() (T, error)) (T, error) {
 	return v, err
 }
 
-// open opens the configured wallet (open_wallet). If another wallet is open, that is stored first. The error says how to fix what failed.
+// open opens the configured wallet (open_wallet). If another wallet is open,
+// that is stored first. The error says how to fix what failed.
 func (m *Monero) open(ctx context.Context) error {
 	name := m.config.WalletFile
 	var ignored struct{}
@@ -42,20 +46,25 @@ func (m *Monero) open(ctx context.Context) error {
 	case !ok:
 		return walletFailure(ctx, err)
 	case failure.Code == codeNoWalletDir:
-		return fmt.Errorf("%w: monero-wallet-rpc can't open the wallet %q: start it with --wallet-dir in place of --wallet-file: %w",
+		return fmt.Errorf(
+			"%w: monero-wallet-rpc can't open the wallet %q: start it with --wallet-dir in place of --wallet-file: %w",
 			card.ErrChainNotReady, name, err)
 	}
-	return fmt.Errorf("%w: monero-wallet-rpc can't open the wallet %q: its log says why; if %[2]s.keys is not in its --wallet-dir, put it "+
-		"there; if the password is wrong, correct the configuration; if another program has the wallet open, end that; if its cache is "+
-		"damaged, %[3]s: %[4]w", card.ErrChainNotReady, name, mendCache, err)
+	return fmt.Errorf(
+		"%w: monero-wallet-rpc can't open the wallet %q: its log says why; if %[2]s.keys is not in its --wallet-dir, put it "+
+			"there; if the password is wrong, correct the configuration; if another program has the wallet open, end that; if its cache is "+
+			"damaged, %[3]s: %[4]w", card.ErrChainNotReady, name, mendCache, err)
 }
 
-// Recover implements settle.Chain (create_address, rescan_blockchain). The error is card.ErrWrongChain also if the wallet has another
-// address in newest's position; it then does not rescan.
+// Recover implements settle.Chain (create_address, rescan_blockchain). The
+// error is card.ErrWrongChain also if the wallet has another address in
+// newest's position; it then does not rescan.
 //
-// The wallet stores its addresses before the rescan, and the payments it found after. If it is killed in between, nothing shows that the
-// rescan is incomplete. So a caller that has not seen Recover succeed must call it again. During the rescan the wallet answers no other
-// call, even if the caller is gone.
+// The wallet stores its addresses before the rescan, and the payments it found
+// after. If it is killed in between, nothing shows that the rescan is
+// incomplete. So a caller that has not seen Recover succeed must call it again.
+// During the rescan the wallet answers no other call, even if the caller is
+// gone.
 func (m *Monero) Recover(ctx context.Context, fingerprint string, newest *settle.Address, progress func(string)) error {
 	_, err := again(func() (struct{}, error) { return struct{}{}, m.recover(ctx, fingerprint, newest, progress) })
 	return err
@@ -81,7 +90,8 @@ func (m *Monero) recover(ctx context.Context, fingerprint string, newest *settle
 	return m.store(ctx)
 }
 
-// remake makes the addresses up to newest that the wallet lacks, and has the wallet store them.
+// remake makes the addresses up to newest that the wallet lacks, and has the
+// wallet store them.
 func (m *Monero) remake(ctx context.Context, newest settle.Address, progress func(string)) error {
 	have, err := m.subaddress(ctx, newest.Position)
 	if err != nil {
@@ -106,8 +116,10 @@ func (m *Monero) remake(ctx context.Context, newest settle.Address, progress fun
 	return m.store(ctx)
 }
 
-// rescan has the wallet forget its payments, and scan the whole chain for them again. It keeps its addresses.
+// rescan has the wallet forget its payments, and scan the whole chain for them
+// again. It keeps its addresses.
 func (m *Monero) rescan(ctx context.Context) error {
 	var ignored struct{}
-	return m.askWallet(ctx, rpcLimit{m.config.RescanTimeout, smallAnswer}, "rescan_blockchain", map[string]any{"hard": false}, &ignored)
+	return m.askWallet(ctx, rpcLimit{m.config.RescanTimeout, smallAnswer}, "rescan_blockchain",
+		map[string]any{"hard": false}, &ignored)
 }

@@ -15,8 +15,10 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// ownWallet returns a wallet of the test's own, the adapter that opens it, and n addresses it has made. Its keys are those of all wallets
-// of the network: it has seen first what other tests paid to addresses that they made, since it goes on behind these.
+// ownWallet returns a wallet of the test's own, the adapter that opens it, and
+// n addresses it has made. Its keys are those of all wallets of the network: it
+// has seen first what other tests paid to addresses that they made, since it
+// goes on behind these.
 func ownWallet(t *testing.T, net *rig.MoneroNet, n int) (*rig.MoneroWallet, *chain.Monero, []settle.Address) {
 	t.Helper()
 	wallet := net.NewWallet(t, "", "")
@@ -45,7 +47,8 @@ func TestMonero_ReorgDeeperThanTheWalletFollowsIsToldFromOtherFailures(t *testin
 	}
 	net.Reorg(t, 101, 102, true)
 	for range 2 { // it does not pass
-		if _, err := m.Scan(t.Context(), settle.Query{Known: known, Newest: settle.NoPosition}); !errors.Is(err, card.ErrWalletLost) {
+		if _, err := m.Scan(t.Context(), settle.Query{Known: known, Newest: settle.NoPosition}); !errors.Is(err,
+			card.ErrWalletLost) {
 			t.Fatalf("got %v, want ErrWalletLost", err)
 		}
 	}
@@ -58,7 +61,8 @@ func TestMonero_ReorgDeeperThanTheWalletFollowsIsToldFromOtherFailures(t *testin
 	}
 }
 
-// farAhead is more than the addresses that a wallet watches ahead of those it has made.
+// farAhead is more than the addresses that a wallet watches ahead of those it
+// has made.
 const farAhead = 300
 
 func TestMonero_RecoverFindsPaymentsFarAhead(t *testing.T) {
@@ -142,13 +146,16 @@ func TestMonero_RecoverKilledHalfWay(t *testing.T) {
 	}
 }
 
-// A wallet that sees a payment to an address that it has yet to make goes on behind it, also between two calls for one batch.
+// A wallet that sees a payment to an address that it has yet to make goes on
+// behind it, also between two calls for one batch.
 func TestMonero_AddressesMayHaveGaps(t *testing.T) {
 	net := rig.Monero(t)
 	wallet, _, made := ownWallet(t, net, 1)
 	m, proxy, _ := proxied(t, net, wallet.URL, chain.MoneroConfig{WalletFile: "wallet"})
 	proxy.Before("create_address", func() {
-		proxy.Before("create_address", func() { wallet.Call(t, "create_address", map[string]any{"account_index": 0, "count": 5}, nil) })
+		proxy.Before("create_address", func() {
+			wallet.Call(t, "create_address", map[string]any{"account_index": 0, "count": 5}, nil)
+		})
 	})
 	got, err := m.NewAddresses(t.Context(), settle.NoPosition, 100)
 	if err != nil || len(got) != 100 {
@@ -185,7 +192,8 @@ func TestMonero_RecoverRefusesAWalletOfOtherKeys(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, err, want)
 		}
 	}
-	refuses("another in its place", m, settle.Address{Currency: "monero", Address: older.Address, Position: newest.Position}, card.ErrWrongChain)
+	refuses("another in its place", m,
+		settle.Address{Currency: "monero", Address: older.Address, Position: newest.Position}, card.ErrWrongChain)
 	net.Wallet.OpenOther(t)
 	refuses("other keys", m, newest, card.ErrWrongChain)
 	refuses("other keys than scanned", own, newest, card.ErrWrongChain)

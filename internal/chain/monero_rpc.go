@@ -14,12 +14,15 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// This file has the methods of monerod (https://docs.getmonero.org/rpc-library/monerod-rpc/) and monero-wallet-rpc
-// (https://docs.getmonero.org/rpc-library/wallet-rpc/) that the adapter calls, with the fields it reads. For both, a height is the number
-// of blocks; functions in this file return the height of the top block, which is one less.
+// This file has the methods of monerod
+// (https://docs.getmonero.org/rpc-library/monerod-rpc/) and monero-wallet-rpc
+// (https://docs.getmonero.org/rpc-library/wallet-rpc/) that the adapter calls,
+// with the fields it reads. For both, a height is the number of blocks;
+// functions in this file return the height of the top block, which is one less.
 //
-// What a decision needs is a field that must be in the answer; see decode. What decode can't know is checked here, and for transfers in
-// monero_transfers.go: then, too, the error is card.ErrWrongAnswer.
+// What a decision needs is a field that must be in the answer; see decode. What
+// decode can't know is checked here, and for transfers in monero_transfers.go:
+// then, too, the error is card.ErrWrongAnswer.
 
 // Codes of wallet_rpc_server_error_codes.h and core_rpc_server_error_codes.h.
 const (
@@ -60,7 +63,8 @@ type daemonInfo struct {
 	Version      string `json:"version"`
 }
 
-// ready returns card.ErrChainNotReady, with the reason, if the node can't be trusted now.
+// ready returns card.ErrChainNotReady, with the reason, if the node can't be
+// trusted now.
 func (i daemonInfo) ready() error {
 	reason, cause := "", card.Unready(daemonName+": not ready")
 	switch {
@@ -95,7 +99,8 @@ func (m *Monero) daemonInfo(ctx context.Context) (daemonInfo, error) {
 	return info, nil
 }
 
-// refuse returns a card.ErrWrongAnswer that says what is wrong in the answer of a method.
+// refuse returns a card.ErrWrongAnswer that says what is wrong in the answer of
+// a method.
 func refuse(method, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", method, wrongAnswer(fmt.Errorf(format, args...)))
 }
@@ -111,7 +116,8 @@ type header struct {
 	Untrusted bool   `json:"untrusted"`
 }
 
-// blockHeader asks for a block. The error is card.ErrChainNotReady if the node can't be trusted now.
+// blockHeader asks for a block. The error is card.ErrChainNotReady if the node
+// can't be trusted now.
 func (m *Monero) blockHeader(ctx context.Context, method string, params any) (card.Tip, error) {
 	var h header
 	if err := m.askDaemon(ctx, method, params, &h); err != nil {
@@ -120,7 +126,8 @@ func (m *Monero) blockHeader(ctx context.Context, method string, params any) (ca
 	b, name := h.BlockHeader, methodName(method)
 	switch {
 	case h.Status != "OK":
-		return card.Tip{}, fmt.Errorf("%s: %w: node answers with status %q", name, card.ErrChainNotReady, excerpt([]byte(h.Status)))
+		return card.Tip{}, fmt.Errorf("%s: %w: node answers with status %q", name, card.ErrChainNotReady,
+			excerpt([]byte(h.Status)))
 	case h.Untrusted:
 		return card.Tip{}, fmt.Errorf("%s: %w: node answers for a bootstrap daemon", name, card.ErrChainNotReady)
 	case !isHash(b.Hash):
@@ -128,7 +135,8 @@ func (m *Monero) blockHeader(ctx context.Context, method string, params any) (ca
 	case b.Height < 0 || b.Height > maxHeight:
 		return card.Tip{}, refuse(name, "block_header.height is %d", b.Height)
 	case b.Timestamp < moneroBegan && b.Height > 0, b.Timestamp < 0, b.Timestamp > m.config.Now().Add(clockLeeway).Unix():
-		return card.Tip{}, refuse(name, "block_header.timestamp is %d, and this machine's clock shows %d", b.Timestamp, m.config.Now().Unix())
+		return card.Tip{}, refuse(name, "block_header.timestamp is %d, and this machine's clock shows %d", b.Timestamp,
+			m.config.Now().Unix())
 	}
 	return card.Tip{Height: b.Height, Hash: b.Hash, Time: time.Unix(b.Timestamp, 0).UTC()}, nil
 }
@@ -144,11 +152,13 @@ func (m *Monero) topBlock(ctx context.Context) (card.Tip, error) {
 	return m.blockHeader(ctx, "get_last_block_header", struct{}{})
 }
 
-// block returns the block that is now at a height. The error has codeTooBigHeight if there is none.
+// block returns the block that is now at a height. The error has
+// codeTooBigHeight if there is none.
 func (m *Monero) block(ctx context.Context, height int64) (card.Tip, error) {
 	b, err := m.blockHeader(ctx, "get_block_header_by_height", map[string]any{"height": height})
 	if err == nil && b.Height != height {
-		return card.Tip{}, refuse("get block header by height", "block_header.height is %d, though %d was asked for", b.Height, height)
+		return card.Tip{}, refuse("get block header by height", "block_header.height is %d, though %d was asked for",
+			b.Height, height)
 	}
 	return b, err
 }
@@ -158,8 +168,10 @@ func (m *Monero) genesis(ctx context.Context) (hash string, err error) {
 	return first.Hash, err
 }
 
-// refresh has the wallet read new blocks. After a reorganisation of more than 100 blocks, which the wallet can't follow, the error is
-// card.ErrWalletLost; but monero-wallet-rpc 0.18.0 reports success, and only the heights show that it stayed on the old chain.
+// refresh has the wallet read new blocks. After a reorganisation of more than
+// 100 blocks, which the wallet can't follow, the error is card.ErrWalletLost;
+// but monero-wallet-rpc 0.18.0 reports success, and only the heights show that
+// it stayed on the old chain.
 func (m *Monero) refresh(ctx context.Context) error {
 	var ignored struct{}
 	return m.askWallet(ctx, rpcLimit{m.config.RefreshTimeout, smallAnswer}, "refresh", struct{}{}, &ignored)
@@ -178,7 +190,8 @@ func (m *Monero) walletHeight(ctx context.Context) (int64, error) {
 	return answer.Height - 1, nil
 }
 
-// primaryAddress returns subaddress 0 of account 0, which identifies the wallet.
+// primaryAddress returns subaddress 0 of account 0, which identifies the
+// wallet.
 func (m *Monero) primaryAddress(ctx context.Context) (string, error) {
 	all, err := m.addressesAt(ctx, 0, []int64{0})
 	if err != nil {
@@ -187,7 +200,8 @@ func (m *Monero) primaryAddress(ctx context.Context) (string, error) {
 	return all[0], nil
 }
 
-// subaddress returns a subaddress of account 0, or "" if the wallet has none at the index.
+// subaddress returns a subaddress of account 0, or "" if the wallet has none at
+// the index.
 func (m *Monero) subaddress(ctx context.Context, index int64) (string, error) {
 	all, err := m.addressesAt(ctx, 0, []int64{index})
 	switch {
@@ -199,7 +213,8 @@ func (m *Monero) subaddress(ctx context.Context, index int64) (string, error) {
 	return all[0], nil
 }
 
-// addressesAt returns the addresses of an account at the indices. The error has codeAddressIndex if the wallet lacks one.
+// addressesAt returns the addresses of an account at the indices. The error has
+// codeAddressIndex if the wallet lacks one.
 func (m *Monero) addressesAt(ctx context.Context, account int64, indices []int64) ([]string, error) {
 	var answer struct {
 		Address   string `json:"address"` // the account's
@@ -213,7 +228,8 @@ func (m *Monero) addressesAt(ctx context.Context, account int64, indices []int64
 		return nil, err
 	}
 	if len(answer.Addresses) != len(indices) {
-		return nil, refuse("get address", "addresses has %d entries, though %d were asked for", len(answer.Addresses), len(indices))
+		return nil, refuse("get address", "addresses has %d entries, though %d were asked for", len(answer.Addresses),
+			len(indices))
 	}
 	if err := checkAddressAt(answer.Address, answer.Address, account, 0); err != nil {
 		return nil, refuse("get address", "address %w", err)
@@ -221,7 +237,8 @@ func (m *Monero) addressesAt(ctx context.Context, account int64, indices []int64
 	all, seen := make([]string, len(indices)), make(map[string]int64, len(indices))
 	for i, a := range answer.Addresses {
 		if a.Index != indices[i] {
-			return nil, refuse("get address", "addresses[%d].address_index is %d, though %d was asked for", i, a.Index, indices[i])
+			return nil, refuse("get address", "addresses[%d].address_index is %d, though %d was asked for", i, a.Index,
+				indices[i])
 		}
 		if err := checkAddressAt(a.Address, answer.Address, account, a.Index); err != nil {
 			return nil, refuse("get address", "addresses[%d].address %w", i, err)
@@ -234,7 +251,8 @@ func (m *Monero) addressesAt(ctx context.Context, account int64, indices []int64
 	return all, nil
 }
 
-// incoming returns what all accounts received in the blocks of v up to tip, and in the mempool.
+// incoming returns what all accounts received in the blocks of v up to tip, and
+// in the mempool.
 func (m *Monero) incoming(ctx context.Context, v settle.View, tip int64) ([]transferEntry, error) {
 	var all []transferEntry
 	for _, b := range v.Again {
@@ -248,9 +266,12 @@ func (m *Monero) incoming(ctx context.Context, v settle.View, tip int64) ([]tran
 	return append(all, newest...), err
 }
 
-// inParts returns what all accounts received above the height from up to last, and in the mempool if pool is set. A long stretch, as after a
-// rescan, is read in parts, so that no response grows with everything that was ever received. A part that is too much for one response is
-// halved, unless it has few blocks: then the wallet hangs or its response is endless, and another call would only take as long again.
+// inParts returns what all accounts received above the height from up to last,
+// and in the mempool if pool is set. A long stretch, as after a rescan, is read
+// in parts, so that no response grows with everything that was ever received. A
+// part that is too much for one response is halved, unless it has few blocks:
+// then the wallet hangs or its response is endless, and another call would only
+// take as long again.
 func (m *Monero) inParts(ctx context.Context, from, last int64, pool bool) ([]transferEntry, error) {
 	var all []transferEntry
 	for stretch := m.stretch; ; {
@@ -274,8 +295,9 @@ func (m *Monero) inParts(ctx context.Context, from, last int64, pool bool) ([]tr
 	}
 }
 
-// received returns what all accounts received above the height from up to to. If newest is set, these are the newest blocks, however many
-// there are meanwhile, and the mempool is read, too.
+// received returns what all accounts received above the height from up to to.
+// If newest is set, these are the newest blocks, however many there are
+// meanwhile, and the mempool is read, too.
 func (m *Monero) received(ctx context.Context, from, to int64, newest bool) ([]transferEntry, error) {
 	var answer struct {
 		In   []transferEntry `json:"in,omitempty"`
@@ -306,12 +328,14 @@ func (m *Monero) received(ctx context.Context, from, to int64, newest bool) ([]t
 	return append(answer.In, answer.Pool...), nil
 }
 
-// tooMuch reports whether the wallet may have failed because the blocks have too many transfers for one response.
+// tooMuch reports whether the wallet may have failed because the blocks have
+// too many transfers for one response.
 func tooMuch(ctx context.Context, err error) bool {
 	return errors.Is(err, errTooLong) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 }
 
-// createAddresses makes 1 to maxAddressesPerCall subaddresses of account 0. They follow each other.
+// createAddresses makes 1 to maxAddressesPerCall subaddresses of account 0.
+// They follow each other.
 func (m *Monero) createAddresses(ctx context.Context, n int) ([]settle.Address, error) {
 	var answer struct {
 		Addresses []string `json:"addresses"`
@@ -346,7 +370,8 @@ func (m *Monero) createAddresses(ctx context.Context, n int) ([]settle.Address, 
 	return made, nil
 }
 
-// store makes the wallet write its file. A wallet that is killed before forgets the subaddresses it made.
+// store makes the wallet write its file. A wallet that is killed before forgets
+// the subaddresses it made.
 func (m *Monero) store(ctx context.Context) error {
 	if b := m.beat.Load(); b != nil { // the file must say that it is one
 		return m.writeBeacon(ctx, *b, true)
@@ -380,23 +405,28 @@ func (m *Monero) askWallet(ctx context.Context, limit rpcLimit, method string, p
 	return walletFailure(ctx, err)
 }
 
-// walletFailure adds to an error of monero-wallet-rpc what an operator can do about it; nil stays nil.
+// walletFailure adds to an error of monero-wallet-rpc what an operator can do
+// about it; nil stays nil.
 func walletFailure(ctx context.Context, err error) error {
 	switch {
 	case hasCode(err, codeNotOpen):
-		return fmt.Errorf("%w: monero-wallet-rpc has no wallet open; start it with --wallet-file: %w", card.ErrChainNotReady, err)
+		return fmt.Errorf("%w: monero-wallet-rpc has no wallet open; start it with --wallet-file: %w", card.ErrChainNotReady,
+			err)
 	case hasCode(err, codeUnknown) && strings.Contains(err.Error(), "reorg exceeds maximum allowed depth"):
 		return fmt.Errorf("%w: the chain reorganised deeper than the wallet follows: %w", card.ErrWalletLost, err)
 	case hasCode(err, codeNoDaemon):
-		return fmt.Errorf("%w: monero-wallet-rpc can't reach its node; check its --daemon-address: %w", card.ErrChainNotReady, err)
+		return fmt.Errorf("%w: monero-wallet-rpc can't reach its node; check its --daemon-address: %w",
+			card.ErrChainNotReady, err)
 	case hasCode(err, codeDaemonBusy):
 		return fmt.Errorf("%w: the node of monero-wallet-rpc is still synchronising: %w", card.ErrChainNotReady, err)
 	case hasCode(err, codeDenied):
 		return fmt.Errorf("start monero-wallet-rpc without --restricted-rpc: %w", err)
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return fmt.Errorf("%w: monero-wallet-rpc is still reading the chain, or its node does not answer: %w", card.ErrChainNotReady, err)
+		return fmt.Errorf("%w: monero-wallet-rpc is still reading the chain, or its node does not answer: %w",
+			card.ErrChainNotReady, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("monero-wallet-rpc is not running; if it exits at once because its cache is damaged, %s: %w", mendCache, err)
+		return fmt.Errorf("monero-wallet-rpc is not running; if it exits at once because its cache is damaged, %s: %w",
+			mendCache, err)
 	case err != nil:
 		return fmt.Errorf("monero-wallet-rpc: %w", err)
 	}
@@ -408,7 +438,8 @@ func hasCode(err error, code int) bool {
 	return ok && failure.Code == code
 }
 
-// isHash reports whether s is written as block and transaction hashes are: 64 lower-case hexadecimal digits.
+// isHash reports whether s is written as block and transaction hashes are: 64
+// lower-case hexadecimal digits.
 func isHash(s string) bool {
 	if len(s) != 64 {
 		return false

@@ -19,19 +19,23 @@ import (
 
 func TestMonero_NotReady(t *testing.T) {
 	for name, tc := range map[string]struct{ method, answer, says string }{
-		"node synchronises":      {"get_info", info(map[string]any{"synchronized": false}), "synchronising"},
-		"node is busy syncing":   {"get_info", info(map[string]any{"busy_syncing": true}), "synchronising"},
-		"node is offline":        {"get_info", info(map[string]any{"offline": true}), "offline"},
-		"node asks another":      {"get_info", info(map[string]any{"untrusted": true}), "bootstrap"},
-		"block of another":       {"get_last_block_header", strings.Replace(header(100, "a"), `"untrusted":false`, `"untrusted":true`, 1), "bootstrap"},
-		"node says busy":         {"get_info", info(map[string]any{"status": "BUSY", "height": 0, "nettype": "", "version": ""}), "BUSY"},
-		"node fails busy":        {"get_last_block_header", `"error":{"code":-9,"message":"Core is busy"}`, "Core is busy"},
-		"header says busy":       {"get_last_block_header", `{"block_header":{"hash":"","height":0,"timestamp":0},"status":"BUSY","untrusted":false}`, "BUSY"},
-		"wallet is ahead":        {"get_height", `{"height":104}`, "block 103, node only at 100"},
-		"wallet is behind":       {"get_height", `{"height":100}`, "block 99, node at 100"},
-		"wallet is closed":       {"refresh", `"error":{"code":-13,"message":"No wallet file"}`, "--wallet-file"},
-		"wallet lost its node":   {"refresh", `"error":{"code":-38,"message":"no connection to daemon"}`, "--daemon-address"},
-		"transfer above the tip": {"get_transfers", `{"in":[` + entry(t, map[string]any{"height": 101}) + `]}`, "node is at 100"},
+		"node synchronises":    {"get_info", info(map[string]any{"synchronized": false}), "synchronising"},
+		"node is busy syncing": {"get_info", info(map[string]any{"busy_syncing": true}), "synchronising"},
+		"node is offline":      {"get_info", info(map[string]any{"offline": true}), "offline"},
+		"node asks another":    {"get_info", info(map[string]any{"untrusted": true}), "bootstrap"},
+		"block of another": {"get_last_block_header",
+			strings.Replace(header(100, "a"), `"untrusted":false`, `"untrusted":true`, 1), "bootstrap"},
+		"node says busy": {"get_info",
+			info(map[string]any{"status": "BUSY", "height": 0, "nettype": "", "version": ""}), "BUSY"},
+		"node fails busy": {"get_last_block_header", `"error":{"code":-9,"message":"Core is busy"}`, "Core is busy"},
+		"header says busy": {"get_last_block_header",
+			`{"block_header":{"hash":"","height":0,"timestamp":0},"status":"BUSY","untrusted":false}`, "BUSY"},
+		"wallet is ahead":      {"get_height", `{"height":104}`, "block 103, node only at 100"},
+		"wallet is behind":     {"get_height", `{"height":100}`, "block 99, node at 100"},
+		"wallet is closed":     {"refresh", `"error":{"code":-13,"message":"No wallet file"}`, "--wallet-file"},
+		"wallet lost its node": {"refresh", `"error":{"code":-38,"message":"no connection to daemon"}`, "--daemon-address"},
+		"transfer above the tip": {"get_transfers", `{"in":[` + entry(t, map[string]any{"height": 101}) + `]}`,
+			"node is at 100"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, m := newScript(t)
@@ -54,9 +58,11 @@ func TestMonero_BlockDuringPass_RescansOnce(t *testing.T) {
 		"at its end":                      {[]string{before, next}, []string{`{"height":101}`, `{"height":102}`}, hash("c")},
 		"before the wallet was refreshed": {[]string{before, next}, []string{`{"height":102}`}, hash("c")},
 		"in place of the newest":          {[]string{before, header(100, "c")}, []string{`{"height":101}`}, hash("c")},
-		"and back":                        {[]string{before, header(100, "c"), before}, []string{`{"height":101}`}, hash("a")},
-		"twice":                           {[]string{before, next, next, before}, []string{`{"height":101}`, `{"height":102}`}, ""},
-		"never, and the wallet is ahead":  {[]string{before}, []string{`{"height":102}`}, ""},
+		"and back": {[]string{before, header(100, "c"), before}, []string{`{"height":101}`},
+			hash("a")},
+		"twice": {[]string{before, next, next, before},
+			[]string{`{"height":101}`, `{"height":102}`}, ""},
+		"never, and the wallet is ahead": {[]string{before}, []string{`{"height":102}`}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, m := newScript(t)
@@ -117,32 +123,48 @@ func TestMonero_Transfers(t *testing.T) {
 		answer string
 		want   []card.Transfer
 	}{
-		"nothing":              {`{}`, []card.Transfer{}},
-		"in":                   {`{"in":[` + entry(t, nil) + `]}`, with(func(*card.Transfer) {})},
-		"mempool":              {`{"pool":[` + entry(t, pool) + `]}`, with(func(t *card.Transfer) { t.Height = 0 })},
-		"in, locked":           {`{"in":[` + entry(t, map[string]any{"locked": true, "unlock_time": long}) + `]}`, with(func(t *card.Transfer) { t.Locked = true })},
-		"unlocked":             {`{"in":[` + entry(t, map[string]any{"unlock_time": 80}) + `]}`, with(func(*card.Transfer) {})},
-		"young":                {`{"in":[` + entry(t, map[string]any{"height": 92, "locked": true}) + `]}`, with(func(t *card.Transfer) { t.Height = 92 })},
-		"locked until a time":  {`{"in":[` + entry(t, map[string]any{"locked": true, "unlock_time": clock.Unix() + 60}) + `]}`, with(func(t *card.Transfer) { t.Locked = true })},
-		"unlocked by its time": {`{"in":[` + entry(t, map[string]any{"unlock_time": clock.Unix() + 60}) + `]}`, with(func(*card.Transfer) {})},
-		"two outputs":          {`{"in":[` + entry(t, map[string]any{"amounts": []int{3, 4}}) + `]}`, with(func(*card.Transfer) {})},
-		"an old wallet's":      {`{"in":[` + entry(t, map[string]any{"amounts": []int{}}) + `]}`, with(func(*card.Transfer) {})},
-		"a key used before":    {`{"in":[` + entry(t, map[string]any{"amounts": []int{9}}) + `]}`, with(func(*card.Transfer) {})},
-		"account 1": {`{"in":[` + entry(t, map[string]any{"subaddr_index": map[string]any{"major": 1, "minor": 5}, "address": addressAt(1, 5)}) + `]}`,
+		"nothing": {`{}`, []card.Transfer{}},
+		"in":      {`{"in":[` + entry(t, nil) + `]}`, with(func(*card.Transfer) {})},
+		"mempool": {`{"pool":[` + entry(t, pool) + `]}`, with(func(t *card.Transfer) { t.Height = 0 })},
+		"in, locked": {`{"in":[` + entry(t, map[string]any{"locked": true, "unlock_time": long}) + `]}`,
+			with(func(t *card.Transfer) { t.Locked = true })},
+		"unlocked": {`{"in":[` + entry(t, map[string]any{"unlock_time": 80}) + `]}`,
+			with(func(*card.Transfer) {})},
+		"young": {`{"in":[` + entry(t, map[string]any{"height": 92, "locked": true}) + `]}`,
+			with(func(t *card.Transfer) { t.Height = 92 })},
+		"locked until a time": {`{"in":[` + entry(t, map[string]any{"locked": true, "unlock_time": clock.Unix() + 60}) +
+			`]}`, with(func(t *card.Transfer) { t.Locked = true })},
+		"unlocked by its time": {`{"in":[` + entry(t, map[string]any{"unlock_time": clock.Unix() + 60}) + `]}`,
+			with(func(*card.Transfer) {})},
+		"two outputs": {`{"in":[` + entry(t, map[string]any{"amounts": []int{3, 4}}) + `]}`,
+			with(func(*card.Transfer) {})},
+		"an old wallet's": {`{"in":[` + entry(t, map[string]any{"amounts": []int{}}) + `]}`,
+			with(func(*card.Transfer) {})},
+		"a key used before": {`{"in":[` + entry(t, map[string]any{"amounts": []int{9}}) + `]}`,
+			with(func(*card.Transfer) {})},
+		"account 1": {`{"in":[` +
+			entry(t, map[string]any{"subaddr_index": map[string]any{"major": 1, "minor": 5}, "address": addressAt(1, 5)}) + `]}`,
 			with(func(t *card.Transfer) { t.Output, t.Address = 1<<32|5, addressAt(1, 5) })},
-		"most":                 {`{"in":[` + entry(t, map[string]any{"amount": 1 << 62}) + `]}`, with(func(t *card.Transfer) { t.Amount = 1 << 62 })},
-		"above 2^53":           {`{"in":[` + entry(t, map[string]any{"amount": 1<<53 + 1}) + `]}`, with(func(t *card.Transfer) { t.Amount = 1<<53 + 1 })},
-		"future":               {`{"in":[` + entry(t, map[string]any{"timestamp": clock.Unix() + 7200}) + `]}`, with(func(t *card.Transfer) { t.FirstSeenAt = clock })},
-		"spent twice":          {`{"pool":[` + entry(t, map[string]any{"type": "pool", "height": 0, "double_spend_seen": true}) + `]}`, []card.Transfer{}},
-		"in block and mempool": {`{"in":[` + entry(t, nil) + `],"pool":[` + entry(t, pool) + `]}`, with(func(*card.Transfer) {})},
-		"less in the block":    {`{"in":[` + entry(t, nil) + `],"pool":[` + entry(t, map[string]any{"type": "pool", "height": 0, "amount": 9}) + `]}`, with(func(*card.Transfer) {})},
-		"same money twice":     {`{"in":[` + entry(t, nil) + `,` + entry(t, nil) + `]}`, with(func(*card.Transfer) {})},
+		"most": {`{"in":[` + entry(t, map[string]any{"amount": 1 << 62}) + `]}`,
+			with(func(t *card.Transfer) { t.Amount = 1 << 62 })},
+		"above 2^53": {`{"in":[` + entry(t, map[string]any{"amount": 1<<53 + 1}) + `]}`,
+			with(func(t *card.Transfer) { t.Amount = 1<<53 + 1 })},
+		"future": {`{"in":[` + entry(t, map[string]any{"timestamp": clock.Unix() + 7200}) + `]}`,
+			with(func(t *card.Transfer) { t.FirstSeenAt = clock })},
+		"spent twice": {`{"pool":[` +
+			entry(t, map[string]any{"type": "pool", "height": 0, "double_spend_seen": true}) + `]}`, []card.Transfer{}},
+		"in block and mempool": {`{"in":[` + entry(t, nil) + `],"pool":[` + entry(t, pool) + `]}`,
+			with(func(*card.Transfer) {})},
+		"less in the block": {`{"in":[` + entry(t, nil) + `],"pool":[` +
+			entry(t, map[string]any{"type": "pool", "height": 0, "amount": 9}) + `]}`, with(func(*card.Transfer) {})},
+		"same money twice": {`{"in":[` + entry(t, nil) + `,` + entry(t, nil) + `]}`, with(func(*card.Transfer) {})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, m := newScript(t)
 			s.set("get_transfers", tc.answer)
 			view := scan(t, m, 80)
-			want := settle.View{Fingerprint: "mainnet " + genesis + " " + primary, Tip: card.Tip{Height: 100, Hash: hash("a"), Time: clock},
+			want := settle.View{Fingerprint: "mainnet " + genesis + " " + primary,
+				Tip:   card.Tip{Height: 100, Hash: hash("a"), Time: clock},
 				Since: 80, Transfers: tc.want}
 			if diff := cmp.Diff(want, view); diff != "" {
 				t.Error(diff)
@@ -151,8 +173,9 @@ func TestMonero_Transfers(t *testing.T) {
 	}
 }
 
-// Two transactions may pay to the same one-time key, of which only one can ever be spent. The wallet keeps the larger; the
-// get_transfers here are what it shows of the other, and spendable is what its get_balance says.
+// Two transactions may pay to the same one-time key, of which only one can ever
+// be spent. The wallet keeps the larger; the get_transfers here are what it
+// shows of the other, and spendable is what its get_balance says.
 func TestMonero_BurningBugIsNeverCreditedTwice(t *testing.T) {
 	paid := func(digit string, height, amount int) string {
 		return entry(t, map[string]any{"txid": hash(digit), "height": height, "amount": amount})
@@ -196,7 +219,8 @@ func TestMonero_BurningBugIsNeverCreditedTwice(t *testing.T) {
 
 func FuzzMonero_Transfers(f *testing.F) {
 	f.Add(`{"in":[` + entry(f, nil) + `],"pool":[` + entry(f, map[string]any{"type": "pool", "height": 0}) + `]}`)
-	f.Add(`{"in":[` + entry(f, map[string]any{"amount": uint64(math.MaxUint64), "unlock_time": uint64(math.MaxUint64)}) + `]}`)
+	f.Add(`{"in":[` + entry(f, map[string]any{"amount": uint64(math.MaxUint64), "unlock_time": uint64(math.MaxUint64)}) +
+		`]}`)
 	f.Add(`{"in":[` + entry(f, map[string]any{"subaddr_index": map[string]any{"major": 1, "minor": 1}}) + `]}`)
 	s, m := newScript(f)
 	f.Fuzz(func(t *testing.T, answer string) {
@@ -212,7 +236,8 @@ func FuzzMonero_Transfers(f *testing.F) {
 		seen := map[key]bool{}
 		for _, got := range view.Transfers {
 			k := key{got.TxID, got.Output}
-			if seen[k] || got.Output < 0 || got.Amount < 0 || got.Height < 0 || got.Height > 100 || got.Counted || got.Address == "" ||
+			if seen[k] || got.Output < 0 || got.Amount < 0 || got.Height < 0 || got.Height > 100 || got.Counted ||
+				got.Address == "" ||
 				got.FirstSeenAt.After(clock) {
 				t.Errorf("got %+v", got)
 			}
@@ -234,13 +259,15 @@ func TestMonero_BadTransport(t *testing.T) {
 			w.WriteHeader(500)
 			write(`{"error":{"code":-1,"message":"no"}}`)(w, r)
 		}},
-		"truncated":   {"not JSON-RPC", write(`{"id":"0","jsonrpc":"2.0","result":{"height":1`)},
-		"trailing":    {"not JSON-RPC", write(`{"result":{}}{}`)},
-		"HTML":        {"not JSON-RPC", write("<html><body>It works!</body></html>")},
-		"empty":       {"not JSON-RPC", write("")},
-		"neither":     {"neither result nor error", write(`{"id":"0","jsonrpc":"2.0"}`)},
-		"oversized":   {"longer than 1048576 bytes", write(`{"result":{"status":"` + strings.Repeat("x", 1<<20) + `"}}`)},
-		"bad gateway": {"HTTP status 502", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "proxy", http.StatusBadGateway) }},
+		"truncated": {"not JSON-RPC", write(`{"id":"0","jsonrpc":"2.0","result":{"height":1`)},
+		"trailing":  {"not JSON-RPC", write(`{"result":{}}{}`)},
+		"HTML":      {"not JSON-RPC", write("<html><body>It works!</body></html>")},
+		"empty":     {"not JSON-RPC", write("")},
+		"neither":   {"neither result nor error", write(`{"id":"0","jsonrpc":"2.0"}`)},
+		"oversized": {"longer than 1048576 bytes", write(`{"result":{"status":"` + strings.Repeat("x", 1<<20) + `"}}`)},
+		"bad gateway": {"HTTP status 502", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "proxy", http.StatusBadGateway)
+		}},
 		"redirect": {"HTTP status 308", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/elsewhere", http.StatusPermanentRedirect)
 		}},
@@ -260,14 +287,16 @@ func TestMonero_BadTransport(t *testing.T) {
 			t.Parallel()
 			s, m := newScriptWith(t, chain.MoneroConfig{Timeout: time.Second})
 			s.raw = func(w http.ResponseWriter, r *http.Request) {
-				_, _ = http.MaxBytesReader(w, r.Body, 1<<20).Read(make([]byte, 4096)) // so that the server notices when the client goes
+				// so that the server notices when the client goes
+				_, _ = http.MaxBytesReader(w, r.Body, 1<<20).Read(make([]byte, 4096))
 				if r.URL.Path == "/elsewhere" {
 					t.Error("redirect was followed")
 				}
 				tc.raw(w, r)
 			}
 			_, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
-			if err == nil || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), "get info: ") || len(err.Error()) > 500 {
+			if err == nil || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), "get info: ") ||
+				len(err.Error()) > 500 {
 				t.Errorf("got %v, want %q", err, tc.says)
 			}
 		})
@@ -319,7 +348,8 @@ func TestMonero_WalletThatCanSpendIsOpenedLater_EveryPassFails(t *testing.T) {
 	}
 	s.set("sign_transfer", `"error":{"code":-39,"message":"cannot load unsigned_txset"}`)
 	for range 2 {
-		if _, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); !errors.Is(err, chain.ErrSpendKey) || !errors.Is(err, card.ErrWrongChain) {
+		if _, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); !errors.Is(err, chain.ErrSpendKey) ||
+			!errors.Is(err, card.ErrWrongChain) {
 			t.Errorf("error %v", err)
 		}
 	}
@@ -330,8 +360,9 @@ func TestMoneroConfig_Validate(t *testing.T) {
 		config chain.MoneroConfig
 		says   string
 	}{
-		"defaults":            {chain.MoneroConfig{}, ""},
-		"path and login":      {chain.MoneroConfig{WalletURL: "https://node.example/wallet/", WalletUser: "u", WalletPassword: "p"}, ""},
+		"defaults": {chain.MoneroConfig{}, ""},
+		"path and login": {
+			chain.MoneroConfig{WalletURL: "https://node.example/wallet/", WalletUser: "u", WalletPassword: "p"}, ""},
 		"no scheme":           {chain.MoneroConfig{WalletURL: "127.0.0.1:18083"}, "wallet URL"},
 		"other scheme":        {chain.MoneroConfig{DaemonURL: "tcp://127.0.0.1:18081"}, "daemon URL"},
 		"no host":             {chain.MoneroConfig{DaemonURL: "http://:18081"}, "daemon URL"},
@@ -349,7 +380,8 @@ func TestMoneroConfig_Validate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := chain.NewMonero(tc.config)
-			if (err == nil) != (tc.says == "") || (err != nil && (!strings.Contains(err.Error(), tc.says) || strings.Contains(err.Error(), "hunter2"))) {
+			if (err == nil) != (tc.says == "") ||
+				(err != nil && (!strings.Contains(err.Error(), tc.says) || strings.Contains(err.Error(), "hunter2"))) {
 				t.Errorf("got %v, want %q", err, tc.says)
 			}
 		})

@@ -85,7 +85,8 @@ func TestMonero_MempoolThenConfirmations(t *testing.T) {
 
 	view := scan(t, m, before)
 	got := one(t, view, address.Address)
-	want := card.Transfer{Currency: "monero", TxID: txID, Output: address.Position, Address: address.Address, Amount: 3 * xmr,
+	want := card.Transfer{Currency: "monero", TxID: txID, Output: address.Position, Address: address.Address,
+		Amount:      3 * xmr,
 		FirstSeenAt: got.FirstSeenAt}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -132,7 +133,8 @@ func TestMonero_ReorgMinesTransferAtAnotherHeight(t *testing.T) {
 	net, m := merchant(t)
 	address := newAddress(t, m)
 	start := net.Height(t)
-	tx := net.Conflict(t, address.Address, net.Address)[0] // made now, so that its decoys are old enough for the lower height
+	// made now, so that its decoys are old enough for the lower height
+	tx := net.Conflict(t, address.Address, net.Address)[0]
 	net.Mine(t, 8)
 	if err := net.Send(t, tx); err != nil {
 		t.Fatal(err)
@@ -144,7 +146,8 @@ func TestMonero_ReorgMinesTransferAtAnotherHeight(t *testing.T) {
 	}
 	net.Reorg(t, int(high-start), 1, false)
 	net.Confirm(t, tx.TxID, 1) // a node that is busy leaves it out of the first blocks
-	if got := one(t, scan(t, m, start), address.Address); got.TxID != tx.TxID || got.Height <= start || got.Height >= high {
+	if got := one(t, scan(t, m, start), address.Address); got.TxID != tx.TxID || got.Height <= start ||
+		got.Height >= high {
 		t.Errorf("got %+v, want %s between %d and %d", got, tx.TxID, start, high)
 	}
 }
@@ -199,7 +202,8 @@ func TestMonero_OneTransactionSeveralOutputs(t *testing.T) {
 	net, m := merchant(t)
 	a, b := newAddress(t, m), newAddress(t, m)
 	start := net.Height(t)
-	txID := net.PayMany(t, rig.MoneroOutput{Address: a.Address, Amount: 1}, rig.MoneroOutput{Address: b.Address, Amount: 20},
+	txID := net.PayMany(t, rig.MoneroOutput{Address: a.Address, Amount: 1},
+		rig.MoneroOutput{Address: b.Address, Amount: 20},
 		rig.MoneroOutput{Address: a.Address, Amount: 300})
 	for _, where := range []string{"mempool", "block"} {
 		view := scan(t, m, start)
@@ -226,7 +230,8 @@ func TestMonero_AskedForInPartsTheTransfersAreTheSame(t *testing.T) {
 	}
 	for stretch := range int64(3) {
 		m.Stretch(stretch + 1)
-		if diff := cmp.Diff(whole.Transfers, scan(t, m, 0).Transfers, byTxID, cmpopts.IgnoreFields(card.Transfer{}, "FirstSeenAt")); diff != "" {
+		if diff := cmp.Diff(whole.Transfers, scan(t, m, 0).Transfers, byTxID,
+			cmpopts.IgnoreFields(card.Transfer{}, "FirstSeenAt")); diff != "" {
 			t.Errorf("in parts of %d: %s", stretch+1, diff)
 		}
 	}
@@ -284,7 +289,8 @@ func TestMonero_MoneyForNoCard(t *testing.T) {
 func TestMonero_LockedTransferWithConfirmations(t *testing.T) {
 	net, m := merchant(t)
 	start := net.Height(t)
-	block, soon, clock, past, free := newAddress(t, m), newAddress(t, m), newAddress(t, m), newAddress(t, m), newAddress(t, m)
+	block, soon, clock, past, free := newAddress(t, m), newAddress(t, m), newAddress(t, m), newAddress(t, m),
+		newAddress(t, m)
 	output := func(a settle.Address) rig.MoneroOutput { return rig.MoneroOutput{Address: a.Address, Amount: 1} }
 	net.PayLocked(t,
 		rig.MoneroLocked{UnlockTime: uint64(start + 500), MoneroOutput: output(block)},
@@ -295,19 +301,23 @@ func TestMonero_LockedTransferWithConfirmations(t *testing.T) {
 	locked := func() map[string]bool {
 		view := scan(t, m, start)
 		return map[string]bool{"block": one(t, view, block.Address).Locked, "soon": one(t, view, soon.Address).Locked,
-			"clock": one(t, view, clock.Address).Locked, "past": one(t, view, past.Address).Locked, "free": one(t, view, free.Address).Locked}
+			"clock": one(t, view, clock.Address).Locked, "past": one(t, view, past.Address).Locked,
+			"free": one(t, view, free.Address).Locked}
 	}
-	// what can't be spent for 10 blocks anyway is not told apart from an unlock time, if there is one
+	// what can't be spent for 10 blocks anyway is not told apart from an unlock
+	// time, if there is one
 	early := map[string]bool{"block": true, "soon": true, "clock": true, "past": true, "free": false}
 	if diff := cmp.Diff(early, locked()); diff != "" {
 		t.Errorf("mempool: %s", diff)
 	}
 	net.Mine(t, 10)
-	if diff := cmp.Diff(map[string]bool{"block": true, "soon": true, "clock": true, "past": false, "free": false}, locked()); diff != "" {
+	if diff := cmp.Diff(map[string]bool{"block": true, "soon": true, "clock": true, "past": false, "free": false},
+		locked()); diff != "" {
 		t.Errorf("10 confirmations: %s", diff)
 	}
 	net.Mine(t, 4)
-	if diff := cmp.Diff(map[string]bool{"block": true, "soon": false, "clock": true, "past": false, "free": false}, locked()); diff != "" {
+	if diff := cmp.Diff(map[string]bool{"block": true, "soon": false, "clock": true, "past": false, "free": false},
+		locked()); diff != "" {
 		t.Errorf("14 confirmations: %s", diff)
 	}
 }
@@ -345,7 +355,8 @@ func TestMonero_AddressesSurviveKilledWallet(t *testing.T) {
 func TestMonero_LoginSurvivesWalletRestart(t *testing.T) {
 	net := rig.Monero(t)
 	wallet := net.NewWallet(t, "merchant", "correct-horse")
-	config := chain.MoneroConfig{WalletURL: wallet.URL, WalletUser: "merchant", WalletPassword: "correct-horse", DaemonURL: net.DaemonURL}
+	config := chain.MoneroConfig{WalletURL: wallet.URL, WalletUser: "merchant", WalletPassword: "correct-horse",
+		DaemonURL: net.DaemonURL}
 	m := newMonero(t, config)
 	scan(t, m, 0)
 	wallet.Kill()
@@ -383,16 +394,20 @@ func TestMonero_CheckReports(t *testing.T) {
 		t.Fatal(err)
 	}
 	height := net.Height(t)
-	want := chain.MoneroReport{Network: "fakechain", Fork: 16, DaemonVersion: got.DaemonVersion, DaemonHeight: height, DaemonTime: got.DaemonTime,
-		DaemonSynchronized: true, WalletVersion: got.WalletVersion, WalletHeight: height, PrimaryAddress: net.Address, ViewOnly: true,
+	want := chain.MoneroReport{Network: "fakechain", Fork: 16, DaemonVersion: got.DaemonVersion, DaemonHeight: height,
+		DaemonTime:         got.DaemonTime,
+		DaemonSynchronized: true, WalletVersion: got.WalletVersion, WalletHeight: height, PrimaryAddress: net.Address,
+		ViewOnly:     true,
 		Subaddresses: got.Subaddresses, Warnings: got.Warnings}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got.DaemonVersion == "" || got.WalletVersion == "" || got.Subaddresses < 2 || time.Since(got.DaemonTime) > time.Hour {
+	if got.DaemonVersion == "" || got.WalletVersion == "" || got.Subaddresses < 2 ||
+		time.Since(got.DaemonTime) > time.Hour {
 		t.Errorf("got %+v", got)
 	}
-	if old := strings.HasPrefix(got.DaemonVersion, "0.18.0."); old != (len(got.Warnings) == 2) || !old && len(got.Warnings) != 0 {
+	if old := strings.HasPrefix(got.DaemonVersion, "0.18.0."); old != (len(got.Warnings) == 2) || !old &&
+		len(got.Warnings) != 0 {
 		t.Errorf("node %s, wallet %s: warnings %q", got.DaemonVersion, got.WalletVersion, got.Warnings)
 	}
 	t.Logf("node %s, wallet %s", got.DaemonVersion, got.WalletVersion)
@@ -429,7 +444,8 @@ func TestMonero_ClosedWallet(t *testing.T) {
 func TestMonero_FrozenNode(t *testing.T) {
 	net := rig.Monero(t)
 	const limit = 300 * time.Millisecond
-	m := newMonero(t, chain.MoneroConfig{WalletURL: net.WalletURL, DaemonURL: net.DaemonURL, Timeout: limit, RefreshTimeout: limit})
+	m := newMonero(t,
+		chain.MoneroConfig{WalletURL: net.WalletURL, DaemonURL: net.DaemonURL, Timeout: limit, RefreshTimeout: limit})
 	recovers := func() error { _, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); return err }
 	net.Daemon.Ready(t, 10*time.Second, recovers)
 	net.Daemon.Freeze(t)

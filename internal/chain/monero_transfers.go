@@ -12,8 +12,9 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// transferEntry is one entry of get_transfers: what one transaction pays to one subaddress. If several outputs go to the same
-// subaddress, the entry has their sum.
+// transferEntry is one entry of get_transfers: what one transaction pays to one
+// subaddress. If several outputs go to the same subaddress, the entry has their
+// sum.
 type transferEntry struct {
 	Address         string       `json:"address"`
 	Amount          uint64       `json:"amount"` // piconero
@@ -42,8 +43,9 @@ const (
 	unlockLeeway  = 3 * time.Hour  // by which the time that the network agrees on may be ahead of ours
 )
 
-// transfers validates entries and converts them to transfers, one for each transaction and subaddress. The error is card.ErrWrongAnswer if
-// one entry contradicts itself, another one or the tip.
+// transfers validates entries and converts them to transfers, one for each
+// transaction and subaddress. The error is card.ErrWrongAnswer if one entry
+// contradicts itself, another one or the tip.
 func (m *Monero) transfers(entries []transferEntry, tip card.Tip) ([]card.Transfer, error) {
 	type key struct {
 		txID   string
@@ -79,9 +81,11 @@ func (m *Monero) transfers(entries []transferEntry, tip card.Tip) ([]card.Transf
 	return transfers, nil
 }
 
-// repeats compares the transfer of an entry with that of an earlier one: the same transaction's to the same subaddress, of which
-// monero-wallet-rpc shows the sum. So it is the same money. It may still be in the mempool's list after a block has taken it, with what it
-// would be if no output of the same key had come first.
+// repeats compares the transfer of an entry with that of an earlier one: the
+// same transaction's to the same subaddress, of which monero-wallet-rpc shows
+// the sum. So it is the same money. It may still be in the mempool's list after
+// a block has taken it, with what it would be if no output of the same key had
+// come first.
 func (e transferEntry) repeats(known *card.Transfer, t card.Transfer) error {
 	mined, pool := *known, t
 	if known.Height == 0 {
@@ -102,7 +106,8 @@ func (e transferEntry) repeats(known *card.Transfer, t card.Transfer) error {
 }
 
 func (e transferEntry) refuse(field, format string, args ...any) error {
-	return fmt.Errorf("get transfers: %w", wrongAnswer(fmt.Errorf("%s of %s %w", field, e.TxID, fmt.Errorf(format, args...))))
+	return fmt.Errorf("get transfers: %w",
+		wrongAnswer(fmt.Errorf("%s of %s %w", field, e.TxID, fmt.Errorf(format, args...))))
 }
 
 // check returns an error if an entry can't be right.
@@ -116,7 +121,8 @@ func (e transferEntry) check(now time.Time, tip card.Tip) error {
 	case mined && e.Height <= 0, !mined && e.Height != 0:
 		return e.refuse("height", "is %d, though its type is %q", e.Height, e.Type)
 	case e.Height > tip.Height:
-		return fmt.Errorf("get transfers: %w: height of %s is %d, node is at %d", card.ErrChainNotReady, e.TxID, e.Height, tip.Height)
+		return fmt.Errorf("get transfers: %w: height of %s is %d, node is at %d", card.ErrChainNotReady, e.TxID, e.Height,
+			tip.Height)
 	case mined && e.Confirmations != tip.Height+1-e.Height, !mined && e.Confirmations != 0:
 		return e.refuse("confirmations", "is %d, though its height is %d of %d", e.Confirmations, e.Height, tip.Height)
 	case e.Timestamp < moneroBegan, e.Timestamp > now.Add(clockLeeway).Unix():
@@ -128,8 +134,10 @@ func (e transferEntry) check(now time.Time, tip card.Tip) error {
 	return cmp.Or(e.checkAmount(), e.checkLock(now, tip))
 }
 
-// checkAmount compares the amount with those of the outputs. It is less than their sum if the key of one was used before, for a smaller
-// output: only the difference can be spent. An output whose key was used for a larger one is left out.
+// checkAmount compares the amount with those of the outputs. It is less than
+// their sum if the key of one was used before, for a smaller output: only the
+// difference can be spent. An output whose key was used for a larger one is
+// left out.
 func (e transferEntry) checkAmount() error {
 	if e.Amount > maxAmount {
 		return e.refuse("amount", "is %d, which is too large", e.Amount)
@@ -149,8 +157,9 @@ func (e transferEntry) checkAmount() error {
 	return nil
 }
 
-// checkLock compares locked with what it follows from (is_transfer_unlocked of wallet2). The time that the network agrees on is not known
-// exactly, but the height is.
+// checkLock compares locked with what it follows from (is_transfer_unlocked of
+// wallet2). The time that the network agrees on is not known exactly, but the
+// height is.
 func (e transferEntry) checkLock(now time.Time, tip card.Tip) error {
 	young := e.Height == 0 || e.Height+spendableAge > tip.Height+1
 	byTime := e.UnlockTime >= maxHeight
@@ -161,7 +170,8 @@ func (e transferEntry) checkLock(now time.Time, tip card.Tip) error {
 			return e.refuse("locked", "is false, though unlock_time is %d", e.UnlockTime)
 		}
 	case e.Locked != (young || ahead):
-		return e.refuse("locked", "is %t, though unlock_time is %d and its height %d of %d", e.Locked, e.UnlockTime, e.Height, tip.Height)
+		return e.refuse("locked", "is %t, though unlock_time is %d and its height %d of %d", e.Locked, e.UnlockTime,
+			e.Height, tip.Height)
 	}
 	return nil
 }
@@ -203,8 +213,9 @@ const (
 	addressesPerAnswer = 1000
 )
 
-// confirmAddresses compares the entries' addresses with what the wallet says that it has at their indices: the address decides which card
-// is credited. The wallet is asked once for each.
+// confirmAddresses compares the entries' addresses with what the wallet says
+// that it has at their indices: the address decides which card is credited. The
+// wallet is asked once for each.
 func (m *Monero) confirmAddresses(ctx context.Context, wallet string, entries []transferEntry) error {
 	m.ours.Lock()
 	defer m.ours.Unlock()
@@ -233,7 +244,8 @@ func (m *Monero) confirmAddresses(ctx context.Context, wallet string, entries []
 		}
 	}
 	for _, id := range unsure {
-		// A wallet that lost its addresses sees payments to the next 200, but has those that are in the mempool only after a block took them.
+		// A wallet that lost its addresses sees payments to the next 200, but
+		// has those that are in the mempool only after a block took them.
 		err := m.learnAddresses(ctx, id.Major, []int64{int64(id.Minor)})
 		if err != nil && !hasCode(err, codeAddressIndex) && !hasCode(err, codeAccountIndex) {
 			return err
@@ -242,7 +254,8 @@ func (m *Monero) confirmAddresses(ctx context.Context, wallet string, entries []
 	for _, e := range entries {
 		if have, known := m.ours.addresses[e.Subaddress]; known && have != e.Address {
 			m.ours.addresses = nil // either may be wrong
-			return e.refuse("address", "is %s, though get address says %s at index %d of account %d", e.Address, have, e.Subaddress.Minor, e.Subaddress.Major)
+			return e.refuse("address", "is %s, though get address says %s at index %d of account %d", e.Address, have,
+				e.Subaddress.Minor, e.Subaddress.Major)
 		}
 	}
 	return nil

@@ -22,14 +22,16 @@ func TestMonero_ARefundAddressIsOneThatAWalletPaysTo(t *testing.T) {
 	)
 	mainnet, stagenet := rig.MoneroAddress(42, 0, 1), rig.MoneroAddress(36, 0, 1)
 	for name, tt := range map[string]struct{ address, ours, want string }{
-		"standard":              {standard, mainnet, ""},
-		"subaddress":            {rig.MoneroAddress(42, 0, 7), mainnet, ""},
-		"integrated":            {integrated, mainnet, ""},
-		"no wallet known":       {rig.MoneroAddress(53, 0, 7), "", ""},
-		"stagenet, on it":       {rig.MoneroAddress(24, 0, 7), stagenet, ""},
-		"wallet of no form":     {standard, "7simulated", ""},
-		"of another network":    {rig.MoneroAddress(36, 0, 7), mainnet, "is an address of Monero's stagenet, and payments here are made on its mainnet"},
-		"integrated, foreign":   {integrated, stagenet, "is an address of Monero's mainnet, and payments here are made on its stagenet"},
+		"standard":          {standard, mainnet, ""},
+		"subaddress":        {rig.MoneroAddress(42, 0, 7), mainnet, ""},
+		"integrated":        {integrated, mainnet, ""},
+		"no wallet known":   {rig.MoneroAddress(53, 0, 7), "", ""},
+		"stagenet, on it":   {rig.MoneroAddress(24, 0, 7), stagenet, ""},
+		"wallet of no form": {standard, "7simulated", ""},
+		"of another network": {rig.MoneroAddress(36, 0, 7), mainnet,
+			"is an address of Monero's stagenet, and payments here are made on its mainnet"},
+		"integrated, foreign": {integrated, stagenet,
+			"is an address of Monero's mainnet, and payments here are made on its stagenet"},
 		"mistyped":              {strings.Replace(standard, "AdUnd", "AdUnb", 1), mainnet, typo},
 		"swapped":               {strings.Replace(standard, "XHH", "HXH", 1), mainnet, typo},
 		"cut off":               {standard[:94], mainnet, none},
@@ -55,7 +57,8 @@ func TestSimulated_ARefundAddressMayBeARealOne(t *testing.T) {
 	simulated := "7" + strings.Repeat("x", 94)
 	for address, want := range map[string]bool{
 		simulated: true, standard: true, integrated: true, rig.MoneroAddress(36, 0, 7): true,
-		simulated + "x": false, simulated[:94]: false, strings.Replace(simulated, "x", "0", 1): false, standard[:94]: false, "": false,
+		simulated + "x": false, simulated[:94]: false, strings.Replace(simulated, "x", "0", 1): false, standard[:94]: false,
+		"": false,
 	} {
 		if got := chain.Coins()[0].CheckSimulated(address, simulated) == nil; got != want {
 			t.Errorf("%q: accepted: %t", address, got)
@@ -65,7 +68,8 @@ func TestSimulated_ARefundAddressMayBeARealOne(t *testing.T) {
 
 func TestMonero_ATransactionHas64Digits(t *testing.T) {
 	txid := strings.Repeat("0123456789abcdef", 4)
-	for text, want := range map[string]bool{txid: true, txid[1:]: false, txid + "0": false, strings.ToUpper(txid): false, strings.Replace(txid, "f", "g", 1): false, "": false} {
+	for text, want := range map[string]bool{txid: true, txid[1:]: false, txid + "0": false, strings.ToUpper(txid): false,
+		strings.Replace(txid, "f", "g", 1): false, "": false} {
 		if got := chain.Coins()[0].CheckTxID(text) == nil; got != want {
 			t.Errorf("%q: accepted: %t", text, got)
 		}

@@ -28,16 +28,19 @@ var (
 	errTooLong  = errors.New("answer is longer")
 )
 
-// rpc speaks JSON-RPC 2.0 over HTTP to one endpoint. Source: https://www.jsonrpc.org/specification.
+// rpc speaks JSON-RPC 2.0 over HTTP to one endpoint. Source:
+// https://www.jsonrpc.org/specification.
 //
-// It follows no redirects, uses no proxy, and reads no more than the call's limit. Call only methods that may run twice: a request
-// whose connection is lost before the response is sent again.
+// It follows no redirects, uses no proxy, and reads no more than the call's
+// limit. Call only methods that may run twice: a request whose connection is
+// lost before the response is sent again.
 type rpc struct {
 	url       string
 	client    *http.Client
 	transport *http.Transport // the client's, below the login
-	// turn lets one call run at a time. Monero's servers accept a login's nonces only in order and on one connection, and a wallet does
-	// one thing at a time anyway.
+	// turn lets one call run at a time. Monero's servers accept a login's
+	// nonces only in order and on one connection, and a wallet does one thing
+	// at a time anyway.
 	turn chan struct{}
 	sent atomic.Int64 // requests, by which they are numbered
 }
@@ -63,7 +66,8 @@ func (e *rpcError) Error() string {
 	return fmt.Sprintf("error %d: %q", e.Code, message)
 }
 
-// newRPC returns a client for base + "/json_rpc". With a user, it uses HTTP digest authentication.
+// newRPC returns a client for base + "/json_rpc". With a user, it uses HTTP
+// digest authentication.
 func newRPC(base, user string, password card.Secret) *rpc {
 	transport := &http.Transport{
 		DialContext:        (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
@@ -85,9 +89,11 @@ func newRPC(base, user string, password card.Secret) *rpc {
 	}
 }
 
-// call calls a method and stores its result in the value that result points to, which must have all its fields; see decode. Errors name
-// the method. The error is an *rpcError if the endpoint reported it, context.DeadlineExceeded if the time ran out, errTooLong if the
-// response exceeds the limit, and card.ErrWrongAnswer if the response is not what the method promises.
+// call calls a method and stores its result in the value that result points to,
+// which must have all its fields; see decode. Errors name the method. The error
+// is an *rpcError if the endpoint reported it, context.DeadlineExceeded if the
+// time ran out, errTooLong if the response exceeds the limit, and
+// card.ErrWrongAnswer if the response is not what the method promises.
 func (c *rpc) call(ctx context.Context, limit rpcLimit, method string, params, result any) error {
 	if err := c.exchange(ctx, limit, method, params, result); err != nil {
 		return fmt.Errorf("%s: %w", methodName(method), err)
@@ -165,7 +171,8 @@ func (c *rpc) post(ctx context.Context, limit int64, body []byte) (status int, a
 	return res.StatusCode, answer, nil
 }
 
-// checkEndpoint returns an error if the address or the login of an endpoint is not valid. name is the setting's name.
+// checkEndpoint returns an error if the address or the login of an endpoint is
+// not valid. name is the setting's name.
 func checkEndpoint(name, address, user string, password card.Secret) error {
 	u, err := url.Parse(address)
 	switch {

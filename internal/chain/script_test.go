@@ -25,11 +25,14 @@ const (
 
 var clock = time.Date(2026, 11, 20, 14, 46, 0, 0, time.UTC)
 
-// script is a node and a wallet that say what a test wants; real ones can't be made to.
+// script is a node and a wallet that say what a test wants; real ones can't be
+// made to.
 type script struct {
-	mu      sync.Mutex
-	answers map[string][]string // by method, the last one for ever; each is the result, a whole "error", or "" for what is asked
-	raw     http.HandlerFunc    // answers everything, if set
+	mu sync.Mutex
+	// by method, the last one for ever; each is the result, a whole "error", or
+	// "" for what is asked
+	answers map[string][]string
+	raw     http.HandlerFunc // answers everything, if set
 	// lie, if set, changes whole answers.
 	lie func(method, answer string) string
 	// wallet is the primary address.
@@ -67,16 +70,19 @@ func newScriptWith(t testing.TB, config chain.MoneroConfig) (*script, *chain.Mon
 	return s, newMonero(t, config)
 }
 
-const genesisBlock = `{"block_header":{"hash":"` + genesis + `","height":0,"timestamp":0},"status":"OK","untrusted":false}`
+const genesisBlock = `{"block_header":{"hash":"` + genesis +
+	`","height":0,"timestamp":0},"status":"OK","untrusted":false}`
 
 func header(height int64, digit string) string {
-	return fmt.Sprintf(`{"block_header":{"hash":"%s","height":%d,"timestamp":%d},"status":"OK","untrusted":false}`, hash(digit), height, clock.Unix())
+	return fmt.Sprintf(`{"block_header":{"hash":"%s","height":%d,"timestamp":%d},"status":"OK","untrusted":false}`,
+		hash(digit), height, clock.Unix())
 }
 
 // info returns the result of get_info of a node at block 100, with changes.
 func info(changes map[string]any) string {
-	i := map[string]any{"busy_syncing": false, "height": 101, "nettype": "mainnet", "offline": false, "status": "OK", "synchronized": true,
-		"untrusted": false, "version": "0.18.0.0"}
+	i := map[string]any{"busy_syncing": false, "height": 101, "nettype": "mainnet", "offline": false, "status": "OK",
+		"synchronized": true,
+		"untrusted":    false, "version": "0.18.0.0"}
 	maps.Copy(i, changes)
 	return encoded(i)
 }
@@ -108,10 +114,13 @@ func created(indices ...int64) string {
 	for _, i := range indices {
 		addresses = append(addresses, sub(i))
 	}
-	return encoded(map[string]any{"address": addresses[0], "address_index": indices[0], "addresses": addresses, "address_indices": indices})
+	return encoded(
+		map[string]any{"address": addresses[0], "address_index": indices[0], "addresses": addresses,
+			"address_indices": indices})
 }
 
-// addressesOf returns the result of get_address of a wallet that has every address.
+// addressesOf returns the result of get_address of a wallet that has every
+// address.
 func addressesOf(wallet string, account int64, indices []int64) string {
 	at := func(index int64) string {
 		if account == 0 && index == 0 {
@@ -184,12 +193,13 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// entry returns an entry of get_transfers: 7 piconero to subaddress 5 in block 90 of 100, with changes. What follows from others is changed
-// with them.
+// entry returns an entry of get_transfers: 7 piconero to subaddress 5 in block
+// 90 of 100, with changes. What follows from others is changed with them.
 func entry(t testing.TB, changes map[string]any) string {
 	t.Helper()
 	e := map[string]any{"address": sub(5), "amount": 7, "double_spend_seen": false, "fee": 1, "height": 90,
-		"locked": false, "subaddr_index": map[string]any{"major": 0, "minor": 5}, "timestamp": clock.Unix() - 60, "txid": hash("b"),
+		"locked": false, "subaddr_index": map[string]any{"major": 0, "minor": 5}, "timestamp": clock.Unix() - 60,
+		"txid": hash("b"),
 		"type": "in", "unlock_time": 0}
 	maps.Copy(e, changes)
 	if height := e["height"].(int); e["type"] == "pool" {

@@ -1,6 +1,7 @@
 // Package chain talks to the nodes and wallets of coins, one file per coin.
 //
-// It may import packages card, order and settle. It turns what a node says into a settle.View, and keeps nothing that a crash could lose.
+// It may import packages card, order and settle. It turns what a node says into
+// a settle.View, and keeps nothing that a crash could lose.
 package chain
 
 import (
@@ -15,8 +16,9 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// Simulated is a chain without coins, for the sandbox and for tests: anybody can pay for their own orders with Pay.
-// It implements settle.Chain and order.Sandbox.
+// Simulated is a chain without coins, for the sandbox and for tests: anybody
+// can pay for their own orders with Pay. It implements settle.Chain and
+// order.Sandbox.
 type Simulated struct {
 	coin     card.Currency
 	currency string // its code
@@ -24,17 +26,24 @@ type Simulated struct {
 	now      func() time.Time
 }
 
-// Ledger stores the simulated chain. All replicas must see the same chain, and a crash must lose nothing.
+// Ledger stores the simulated chain. All replicas must see the same chain, and
+// a crash must lose nothing.
 type Ledger interface {
-	// SimulatedScan returns the height, the number of reorganisations so far, and the transfers above since, in the blocks
-	// again and in the mempool.
-	SimulatedScan(ctx context.Context, currency string, since int64, again []settle.Blocks) (height, reorgs int64, ts []card.Transfer, err error)
-	// SimulatedPay adds a transfer, unless amount is 0 or there is one with its id, and extends the chain until all transfers to the address have the
-	// confirmations. It returns the chain's new height. The error is a *card.TooMuchError if the address would then hold more than most.
-	SimulatedPay(ctx context.Context, currency, txid, address string, amount, most card.Amount, confirmations int, at time.Time) (int64, error)
-	// SimulatedTransfer returns a transfer's address and amount. The error is card.ErrNoRow if there is no such transfer.
+	// SimulatedScan returns the height, the number of reorganisations so far,
+	// and the transfers above since, in the blocks again and in the mempool.
+	SimulatedScan(ctx context.Context, currency string, since int64, again []settle.Blocks) (height, reorgs int64,
+		ts []card.Transfer, err error)
+	// SimulatedPay adds a transfer, unless amount is 0 or there is one with its
+	// id, and extends the chain until all transfers to the address have the
+	// confirmations. It returns the chain's new height. The error is a
+	// *card.TooMuchError if the address would then hold more than most.
+	SimulatedPay(ctx context.Context, currency, txid, address string, amount, most card.Amount, confirmations int,
+		at time.Time) (int64, error)
+	// SimulatedTransfer returns a transfer's address and amount. The error is
+	// card.ErrNoRow if there is no such transfer.
 	SimulatedTransfer(ctx context.Context, currency, txid string) (address string, amount card.Amount, err error)
-	// SimulatedAddresses reserves n addresses and returns the index of the first. If n is 0, it returns the index that is next.
+	// SimulatedAddresses reserves n addresses and returns the index of the
+	// first. If n is 0, it returns the index that is next.
 	SimulatedAddresses(ctx context.Context, currency string, n int) (int64, error)
 }
 
@@ -46,7 +55,8 @@ func NewSimulated(coin card.Currency, ledger Ledger, now func() time.Time) *Simu
 // Currency implements settle.Chain.
 func (s *Simulated) Currency() card.Currency { return s.coin }
 
-// Scan implements settle.Chain. The newest block always has the current time. A reorganisation replaces every block.
+// Scan implements settle.Chain. The newest block always has the current time. A
+// reorganisation replaces every block.
 func (s *Simulated) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	for i := 0; ; i++ {
 		kept := int64(0)
@@ -68,8 +78,9 @@ func (s *Simulated) Scan(ctx context.Context, q settle.Query) (settle.View, erro
 
 func blockHash(reorgs, height int64) string { return fmt.Sprintf("simulated-%d-%d", reorgs, height) }
 
-// NewAddresses implements settle.Chain. The addresses have the length and alphabet of stagenet subaddresses but wrong checksums,
-// so that no wallet pays to one by mistake.
+// NewAddresses implements settle.Chain. The addresses have the length and
+// alphabet of stagenet subaddresses but wrong checksums, so that no wallet pays
+// to one by mistake.
 func (s *Simulated) NewAddresses(ctx context.Context, _ int64, n int) ([]settle.Address, error) {
 	first, err := s.ledger.SimulatedAddresses(ctx, s.currency, n)
 	if err != nil {
@@ -82,7 +93,8 @@ func (s *Simulated) NewAddresses(ctx context.Context, _ int64, n int) ([]settle.
 	return addresses, nil
 }
 
-// Reserve implements settle.Chain. The ledger makes addresses when they are asked for, and none twice.
+// Reserve implements settle.Chain. The ledger makes addresses when they are
+// asked for, and none twice.
 func (s *Simulated) Reserve(context.Context, int64, int) (bool, error) { return true, nil }
 
 // Holds implements settle.Chain.
@@ -103,7 +115,8 @@ func (s *Simulated) Beacon(context.Context) (settle.Beacon, error) { return sett
 // SetBeacon implements settle.Chain.
 func (s *Simulated) SetBeacon(context.Context, settle.Beacon, bool) error { return nil }
 
-// Recover implements settle.Chain. The wallet is the ledger, which loses nothing.
+// Recover implements settle.Chain. The wallet is the ledger, which loses
+// nothing.
 func (s *Simulated) Recover(context.Context, string, *settle.Address, func(string)) error { return nil }
 
 const base58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
@@ -135,7 +148,8 @@ func (s *Simulated) Sent(ctx context.Context, txid string) (address string, amou
 }
 
 // PayAs implements order.Sandbox.
-func (s *Simulated) PayAs(ctx context.Context, txid, address string, amount card.Amount, confirmations int) (card.Tip, error) {
+func (s *Simulated) PayAs(ctx context.Context, txid, address string, amount card.Amount, confirmations int) (card.Tip,
+	error) {
 	height, err := s.ledger.SimulatedPay(ctx, s.currency, txid, address, amount, s.coin.Most(), confirmations, s.now())
 	if err != nil {
 		return card.Tip{}, fmt.Errorf("pay on simulated chain: %w", err)

@@ -17,7 +17,8 @@ type rule struct {
 	severity, summary, description, runbook string
 }
 
-// rules reads the file, which promtool checks: every value of it is on one line, but for expressions.
+// rules reads the file, which promtool checks: every value of it is on one
+// line, but for expressions.
 func rules(t *testing.T) []rule {
 	t.Helper()
 	var all []rule
@@ -29,8 +30,10 @@ func rules(t *testing.T) []rule {
 			}
 			return found[1]
 		}
-		all = append(all, rule{find(`^(\w+)\n`), find(`(?s)\n        expr: (.*?)\n        \w`), find(`\n        labels: {severity: (page|ticket)}\n`),
-			find(`\n          summary: (.+)`), find(`\n          description: (.+)`), find(`\n          runbook_url: (.+)`)})
+		all = append(all,
+			rule{find(`^(\w+)\n`), find(`(?s)\n        expr: (.*?)\n        \w`),
+				find(`\n        labels: {severity: (page|ticket)}\n`),
+				find(`\n          summary: (.+)`), find(`\n          description: (.+)`), find(`\n          runbook_url: (.+)`)})
 	}
 	if len(all) < 20 {
 		t.Fatalf("only %d alarms", len(all))
@@ -44,7 +47,8 @@ var (
 	runbookURL  = regexp.MustCompile(`^https://github\.com/cardmint/cardmint/blob/main/docs/operate/alarms\.md#([a-z]+)$`)
 )
 
-// exported returns the labels of every metric in the table of docs/metrics.md, which another test compares with what is exported.
+// exported returns the labels of every metric in the table of docs/metrics.md,
+// which another test compares with what is exported.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -71,7 +75,8 @@ func TestAlarms_AreCompleteAndHaveASection(t *testing.T) {
 		sections[title], _, _ = strings.Cut(body, "\n## ")
 	}
 	for _, r := range rules(t) {
-		if !strings.HasPrefix(r.name, "Cardmint") || r.expr == "" || r.severity == "" || r.summary == "" || r.description == "" {
+		if !strings.HasPrefix(r.name, "Cardmint") || r.expr == "" || r.severity == "" || r.summary == "" ||
+			r.description == "" {
 			t.Errorf("not complete: %+v", r)
 		}
 		if link := runbookURL.FindStringSubmatch(r.runbook); link == nil || link[1] != strings.ToLower(r.name) {
@@ -118,7 +123,9 @@ func TestAlarms_CommandsExist(t *testing.T) {
 	for _, line := range lines {
 		words := strings.Fields(line)
 		if words[0] != "cm" {
-			if !slices.Contains([]string{"apt-get", "install", "promtool", "systemctl", "journalctl", "curl", "df", "du", "grep", "timedatectl", "top", "runuser"}, words[0]) {
+			if !slices.Contains(
+				[]string{"apt-get", "install", "promtool", "systemctl", "journalctl", "curl", "df", "du", "grep", "timedatectl",
+					"top", "runuser"}, words[0]) {
 				t.Errorf("what is %s?", line)
 			}
 			continue

@@ -23,11 +23,13 @@ import (
 
 const (
 	ruleFile = "../../docs/operate/alarms.rules.yaml"
-	// A minute of the file's "for" is a second here. Expressions, and the durations in them, are those of the file.
+	// A minute of the file's "for" is a second here. Expressions, and the
+	// durations in them, are those of the file.
 	hurry = 60
 )
 
-// prometheus is Debian's, with the rules as they are shipped. It remembers what was done to cause an alarm, and when that was seen.
+// prometheus is Debian's, with the rules as they are shipped. It remembers what
+// was done to cause an alarm, and when that was seen.
 type prometheus struct {
 	*rig.Process
 	url, dir string
@@ -50,7 +52,8 @@ type alert struct {
 func startPrometheus(t *testing.T) *prometheus {
 	t.Helper()
 	program := rig.Need(t, "prometheus", "prometheus")
-	p := &prometheus{dir: t.TempDir(), url: fmt.Sprintf("http://127.0.0.1:%d", rig.FreePort(t)), provoked: map[string]*provoked{}}
+	p := &prometheus{dir: t.TempDir(), url: fmt.Sprintf("http://127.0.0.1:%d", rig.FreePort(t)),
+		provoked: map[string]*provoked{}}
 	p.target(t, "cardmint")
 	p.target(t, "node")
 	p.write(t, "alarms.rules.yaml", hurried(t))
@@ -60,7 +63,8 @@ scrape_configs:
   - {job_name: cardmint, file_sd_configs: [{files: [cardmint.json], refresh_interval: 1s}]}
   - {job_name: node, file_sd_configs: [{files: [node.json], refresh_interval: 1s}]}
 `)
-	cmd := exec.Command(program, "--config.file="+filepath.Join(p.dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(p.dir, "data"),
+	cmd := exec.Command(program, "--config.file="+filepath.Join(p.dir, "prometheus.yml"),
+		"--storage.tsdb.path="+filepath.Join(p.dir, "data"),
 		"--web.listen-address="+strings.TrimPrefix(p.url, "http://"), "--web.enable-admin-api", "--log.level=warn")
 	p.Process = rig.Start(t, cmd)
 	p.Ready(t, 30*time.Second, func() error {
@@ -144,10 +148,12 @@ func (p *prometheus) call(t *testing.T, path string, query url.Values, result an
 	}
 }
 
-// forget deletes what is known of a series before a moment, as if so much time had passed that no rule looks at it.
+// forget deletes what is known of a series before a moment, as if so much time
+// had passed that no rule looks at it.
 func (p *prometheus) forget(t *testing.T, series string, before time.Time) {
 	t.Helper()
-	p.call(t, "/api/v1/admin/tsdb/delete_series", url.Values{"match[]": {series}, "end": {strconv.FormatInt(before.Unix(), 10)}}, nil)
+	p.call(t, "/api/v1/admin/tsdb/delete_series",
+		url.Values{"match[]": {series}, "end": {strconv.FormatInt(before.Unix(), 10)}}, nil)
 }
 
 // now returns the alarms that fire or are about to.
@@ -237,7 +243,8 @@ func (p *prometheus) clear(t *testing.T, names ...string) {
 	p.until(t, "clear", func(x *provoked) bool { return !x.cleared.IsZero() }, names)
 }
 
-// quiet waits until there is no alarm, whether it fires or is about to, but these.
+// quiet waits until there is no alarm, whether it fires or is about to, but
+// these.
 func (p *prometheus) quiet(t *testing.T, but ...string) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(250 * time.Millisecond) {

@@ -18,18 +18,21 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// TestAlarms_Rules has promtool check the rules, and what is known to be true of them.
+// TestAlarms_Rules has promtool check the rules, and what is known to be true
+// of them.
 func TestAlarms_Rules(t *testing.T) {
 	t.Parallel()
 	promtool := rig.Need(t, "promtool", "prometheus")
-	for _, args := range [][]string{{"check", "rules", "--lint=all", "--lint-fatal", ruleFile}, {"test", "rules", "testdata/alarms.test.yaml"}} {
+	for _, args := range [][]string{{"check", "rules", "--lint=all", "--lint-fatal", ruleFile},
+		{"test", "rules", "testdata/alarms.test.yaml"}} {
 		if out, err := exec.Command(promtool, args...).CombinedOutput(); err != nil {
 			t.Errorf("promtool %v: %v\n%s", args, err, out)
 		}
 	}
 }
 
-// TestAlarms_TheConfigurationOfThePageIsOne has promtool check what the page shows, with the rules beside it.
+// TestAlarms_TheConfigurationOfThePageIsOne has promtool check what the page
+// shows, with the rules beside it.
 func TestAlarms_TheConfigurationOfThePageIsOne(t *testing.T) {
 	t.Parallel()
 	promtool, dir := rig.Need(t, "promtool", "prometheus"), t.TempDir()
@@ -54,8 +57,8 @@ func TestAlarms_TheConfigurationOfThePageIsOne(t *testing.T) {
 	}
 }
 
-// TestAlarms_AreProvoked causes every alarm of the shipped rules by what it is meant for, sees it fire in Prometheus, removes the cause and
-// sees it clear.
+// TestAlarms_AreProvoked causes every alarm of the shipped rules by what it is
+// meant for, sees it fire in Prometheus, removes the cause and sees it clear.
 func TestAlarms_AreProvoked(t *testing.T) {
 	t.Parallel()
 	var all sync.Map
@@ -89,12 +92,14 @@ func TestAlarms_AreProvoked(t *testing.T) {
 		if p.fired.IsZero() || p.cleared.IsZero() {
 			t.Errorf("%s did not fire and clear", name)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%.1f s\t%.1f s\n", name, p.how, p.fired.Sub(p.caused).Seconds(), p.cleared.Sub(p.mended).Seconds())
+		fmt.Fprintf(table, "%s\t%s\t%.1f s\t%.1f s\n", name, p.how, p.fired.Sub(p.caused).Seconds(),
+			p.cleared.Sub(p.mended).Seconds())
 	}
 	_ = table.Flush()
 }
 
-// troubled is a service of an API and a worker, with all that it depends on, any of which can be made to fail.
+// troubled is a service of an API and a worker, with all that it depends on,
+// any of which can be made to fail.
 type troubled struct {
 	t       *testing.T
 	watch   *prometheus
@@ -118,8 +123,11 @@ type troubled struct {
 
 func provokeService(t *testing.T) *prometheus {
 	s := newTroubled(t)
-	// Shares of requests come first, while there are few: it takes as many good ones to clear them.
-	for _, provoke := range []func(){s.provokeRates, s.provokeDatabase, s.provokeSupplier, s.provokeMoney, s.provokeToken, s.askDashboard, s.provokeProcesses} {
+	// Shares of requests come first, while there are few: it takes as many good
+	// ones to clear them.
+	for _, provoke := range []func(){
+		s.provokeRates, s.provokeDatabase, s.provokeSupplier, s.provokeMoney, s.provokeToken, s.askDashboard,
+		s.provokeProcesses} {
 		s.watch.quiet(t, "CardmintPoolSaturated") // which takes a minute to clear
 		provoke()
 	}
@@ -141,7 +149,8 @@ func newTroubled(t *testing.T) *troubled {
 	s.suppliers = writeSuppliers(t, dir, "http://"+s.supplierAddress)
 	file, err := os.OpenFile(s.suppliers, os.O_APPEND|os.O_WRONLY, 0)
 	if err == nil {
-		_, err = file.WriteString("max_usd = \"200\"\n[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nmin_usd = \"500\"\nmax_usd = \"500\"\nlow_stock = 2\n")
+		_, err = file.WriteString(
+			"max_usd = \"200\"\n[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nmin_usd = \"500\"\nmax_usd = \"500\"\nlow_stock = 2\n")
 		_ = file.Close()
 	}
 	if err != nil {
@@ -149,13 +158,17 @@ func newTroubled(t *testing.T) *troubled {
 	}
 	s.startSupplier()
 	s.shelve(1, 3)
-	s.apiMetrics, s.workMetrics = fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t)), fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t))
-	sources := []string{"serve", "--simulated", "--suppliers", s.suppliers, "--rate-sources", "coingecko,kraken", "--rate-url", "coingecko=" + s.skewed(coingecko(t, &s.gecko)),
-		"--rate-url", "kraken=" + s.skewed(kraken(t, &s.kraken)), "--rate-every", "500ms", "--rate-max-age", "5s", "--webhook-insecure", "--webhook-timeout", "10s",
+	s.apiMetrics, s.workMetrics = fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t)),
+		fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t))
+	sources := []string{"serve", "--simulated", "--suppliers", s.suppliers, "--rate-sources", "coingecko,kraken",
+		"--rate-url", "coingecko=" + s.skewed(coingecko(t, &s.gecko)),
+		"--rate-url", "kraken=" + s.skewed(kraken(t, &s.kraken)), "--rate-every", "500ms", "--rate-max-age", "5s",
+		"--webhook-insecure", "--webhook-timeout", "10s",
 		"--limit-token", "off", "--limit-account", "off", "--limit-create", "off"}
 	s.program.env = append(s.program.env, "CARDMINT_RECONCILE_EVERY=5s")
 	s.startWorker = func(args ...string) {
-		s.worker = s.program.serve(t, append(append(slices.Clone(sources), "--role", "worker", "--metrics-listen", s.workMetrics), args...)...)
+		s.worker = s.program.serve(t,
+			append(append(slices.Clone(sources), "--role", "worker", "--metrics-listen", s.workMetrics), args...)...)
 	}
 	s.startWorker()
 	s.api = s.program.serve(t, append(slices.Clone(sources), "--role", "api", "--metrics-listen", s.apiMetrics)...)

@@ -41,7 +41,8 @@ func (s *troubled) order(usd int64, n int) []*client.Card {
 	shop, all := newClient(s.t, s.api.url, s.token), make([]*client.Card, n)
 	for i := range all {
 		var err error
-		if all[i], err = shop.CreateCard(s.t.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(usd), Currency: "monero"}); err != nil {
+		if all[i], err = shop.CreateCard(s.t.Context(),
+			client.CreateCardRequest{USDAmount: decimal.NewFromInt(usd), Currency: "monero"}); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -56,7 +57,8 @@ func (s *troubled) pay(part string, cards ...*client.Card) {
 	for _, c := range cards {
 		all.Go(func() {
 			amount := c.Payment.Amount.Mul(decimal.RequireFromString(part)).Truncate(12)
-			if _, err := shop.SimulatePayment(s.t.Context(), c.UUID, client.SimulatePaymentRequest{Amount: &amount}); err != nil {
+			if _, err := shop.SimulatePayment(s.t.Context(), c.UUID,
+				client.SimulatePaymentRequest{Amount: &amount}); err != nil {
 				s.t.Error(err)
 			}
 		})
@@ -104,13 +106,15 @@ func (s *troubled) startSupplier() {
 	})
 }
 
-// often is the pause of clients of whom eight make hundreds of requests per second.
+// often is the pause of clients of whom eight make hundreds of requests per
+// second.
 const often = 10 * time.Millisecond
 
 // disk is where the file system is that a test may fill. Nobody else sees it.
 const disk = "/srv"
 
-// startNode starts node_exporter on a machine whose database has a disk of its own.
+// startNode starts node_exporter on a machine whose database has a disk of its
+// own.
 func (s *troubled) startNode() {
 	s.t.Helper()
 	program := rig.Need(s.t, "prometheus-node-exporter", "prometheus-node-exporter")
@@ -119,9 +123,10 @@ func (s *troubled) startNode() {
 	if os.Getuid() != 0 {
 		private = append(private, "--map-root-user")
 	}
-	s.node = rig.Start(s.t, exec.Command("unshare", append(private, "sh", "-c", `mount -t tmpfs -o size=16m disk `+disk+` && exec "$@"`, "sh",
-		program, "--web.listen-address="+s.nodeMetrics, "--collector.disable-defaults", "--collector.filesystem",
-		"--collector.filesystem.mount-points-exclude=^/($|[^s]|s[^r])")...)) // those of this machine may be full
+	s.node = rig.Start(s.t,
+		exec.Command("unshare", append(private, "sh", "-c", `mount -t tmpfs -o size=16m disk `+disk+` && exec "$@"`, "sh",
+			program, "--web.listen-address="+s.nodeMetrics, "--collector.disable-defaults", "--collector.filesystem",
+			"--collector.filesystem.mount-points-exclude=^/($|[^s]|s[^r])")...)) // those of this machine may be full
 	s.node.Ready(s.t, 30*time.Second, func() error {
 		res, err := http.Get("http://" + s.nodeMetrics + "/metrics")
 		if err == nil {
@@ -178,7 +183,8 @@ func (s *troubled) traffic(pause time.Duration, send func()) (stop func()) {
 	}
 }
 
-// provokeMoney has money come where it should not, cards sell out, a disk get full, and a receiver of webhooks hang.
+// provokeMoney has money come where it should not, cards sell out, a disk get
+// full, and a receiver of webhooks hang.
 func (s *troubled) provokeMoney() {
 	t, w := s.t, s.watch
 	bought := s.buy(150, 12) // the first hooks see them all
@@ -225,9 +231,12 @@ func (s *troubled) provokeMoney() {
 	}, "CardmintMoneyHeld")
 	w.mend(t, func() {
 		amount := bought[1].Payment.Amount.String()
-		s.program.must(t, "card", "resolve", bought[1].UUID.String(), "write-off", "--note", "it did not return", "--amount", amount, "--yes")
+		s.program.must(t, "card", "resolve", bought[1].UUID.String(), "write-off", "--note", "it did not return", "--amount",
+			amount, "--yes")
 	}, "CardmintMoneyReversed")
-	w.mend(t, func() { s.exec("UPDATE cards SET credit_paid = credit_paid - 1 WHERE uuid = $1", bought[0].UUID) }, "CardmintDiscrepancy")
+	w.mend(t, func() {
+		s.exec("UPDATE cards SET credit_paid = credit_paid - 1 WHERE uuid = $1", bought[0].UUID)
+	}, "CardmintDiscrepancy")
 	w.mend(t, func() {
 		if err := os.Remove(fill); err != nil {
 			t.Fatal(err)
@@ -235,11 +244,13 @@ func (s *troubled) provokeMoney() {
 	}, "CardmintDiskFull")
 	w.mend(t, func() { s.shelve(1000, 5) }, "CardmintStockLow", "CardmintStockEmpty")
 	w.mend(t, func() { close(s.hang) }, "CardmintWebhooksLate", "CardmintWebhookBacklog")
-	w.clear(t, "CardmintUnattributedMoney", "CardmintMoneyHeld", "CardmintMoneyReversed", "CardmintDiscrepancy", "CardmintDiskFull", "CardmintStockLow", "CardmintStockEmpty",
+	w.clear(t, "CardmintUnattributedMoney", "CardmintMoneyHeld", "CardmintMoneyReversed", "CardmintDiscrepancy",
+		"CardmintDiskFull", "CardmintStockLow", "CardmintStockEmpty",
 		"CardmintWebhooksLate", "CardmintWebhookBacklog")
 }
 
-// hangUp registers as many webhooks as an account may have. None is answered until s.hang is closed.
+// hangUp registers as many webhooks as an account may have. None is answered
+// until s.hang is closed.
 func (s *troubled) hangUp() {
 	s.t.Helper()
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -251,7 +262,8 @@ func (s *troubled) hangUp() {
 	s.t.Cleanup(receiver.Close)
 	shop := newClient(s.t, s.api.url, s.token)
 	for i := range 16 {
-		if _, err := shop.CreateWebhook(s.t.Context(), client.CreateWebhookRequest{URL: fmt.Sprintf("%s/%d", receiver.URL, i)}); err != nil {
+		if _, err := shop.CreateWebhook(s.t.Context(),
+			client.CreateWebhookRequest{URL: fmt.Sprintf("%s/%d", receiver.URL, i)}); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -303,10 +315,14 @@ func (s *troubled) provokeRates() {
 	w.fire(t, "CardmintNoRate")
 	var stop func()
 	w.provoke(t, "orders without a rate", func() {
-		stop = s.traffic(2*time.Second, func() { s.ask(http.MethodPost, "/api/cards", `{"usd_amount":150,"currency":"monero"}`) })
+		stop = s.traffic(2*time.Second, func() {
+			s.ask(http.MethodPost, "/api/cards", `{"usd_amount":150,"currency":"monero"}`)
+		})
 	}, "CardmintErrors")
 	w.fire(t, "CardmintErrors")
-	w.provoke(t, "the clocks of both sources are 10 minutes ahead", func() { s.skew.Store(int64(10 * time.Minute)) }, "CardmintClockWrong")
+	w.provoke(t, "the clocks of both sources are 10 minutes ahead", func() {
+		s.skew.Store(int64(10 * time.Minute))
+	}, "CardmintClockWrong")
 	w.fire(t, "CardmintClockWrong")
 	stop()
 	w.mend(t, func() {
@@ -353,7 +369,8 @@ func (s *troubled) skewed(source string) string {
 	return web.URL
 }
 
-// askDashboard has Prometheus answer every query of the dashboard, after everything that it shows has happened once.
+// askDashboard has Prometheus answer every query of the dashboard, after
+// everything that it shows has happened once.
 func (s *troubled) askDashboard() {
 	panels, queries := cli.DashboardQueries(s.t)
 	for i, query := range queries {
@@ -361,7 +378,8 @@ func (s *troubled) askDashboard() {
 			continue
 		}
 		var answer struct{ Result []json.RawMessage }
-		s.watch.call(s.t, "/api/v1/query", url.Values{"query": {strings.ReplaceAll(query, "$__rate_interval", "2m")}}, &answer)
+		s.watch.call(s.t, "/api/v1/query", url.Values{"query": {strings.ReplaceAll(query, "$__rate_interval", "2m")}},
+			&answer)
 		if len(answer.Result) == 0 {
 			s.t.Errorf("panel %s: nothing is known of %s", panels[i], query)
 		}
@@ -392,13 +410,16 @@ func (s *troubled) provokeDatabase() {
 		all.Wait()
 	}, "CardmintSlow", "CardmintPoolSaturated", "CardmintOverloaded")
 	var stop func()
-	w.mend(t, func() { stop = s.traffic(often, func() { s.get(card) }) }, "CardmintSlow", "CardmintPoolSaturated", "CardmintOverloaded")
+	w.mend(t, func() {
+		stop = s.traffic(often, func() { s.get(card) })
+	}, "CardmintSlow", "CardmintPoolSaturated", "CardmintOverloaded")
 	w.clear(t, "CardmintSlow", "CardmintOverloaded")
 	w.quiet(t, "CardmintPoolSaturated") // CardmintErrors, which refusals are too
 	stop()
 }
 
-// provokeProcesses has everything die: the worker, the database, and what Prometheus scrapes.
+// provokeProcesses has everything die: the worker, the database, and what
+// Prometheus scrapes.
 func (s *troubled) provokeProcesses() {
 	t, w := s.t, s.watch
 	w.provoke(t, "the only worker is started again", func() {
@@ -430,11 +451,13 @@ func (s *troubled) provokeProcesses() {
 	w.clear(t, "CardmintAllDown")
 }
 
-// provokePanic replaces the worker by one whose first request to a supplier panics, until the alarm fires.
+// provokePanic replaces the worker by one whose first request to a supplier
+// panics, until the alarm fires.
 func (s *troubled) provokePanic(args ...string) {
 	t, w, path, env := s.t, s.watch, s.program.path, s.program.env
 	panicking := path + "-panicking"
-	if out, err := exec.Command("go", "build", "-tags", "nomsgpack,failpoints", "-o", panicking, "../../cmd/cardmint").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-tags", "nomsgpack,failpoints", "-o", panicking,
+		"../../cmd/cardmint").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	w.provoke(t, "the first request to a supplier panics, and the card is issued all the same", func() {
@@ -460,7 +483,8 @@ func (s *troubled) provokeTargets() {
 	var second *server
 	w.provoke(t, "Prometheus has no node_exporter to scrape", func() { w.target(t, "node") }, "CardmintDiskUnwatched")
 	w.provoke(t, "a second service, with a database of its own, watches the same coin", func() {
-		second = other.serve(t, "serve", "--simulated", "--rate", "monero=150", "--metrics-listen", "127.0.0.1:0", "--reconcile-every", "0")
+		second = other.serve(t, "serve", "--simulated", "--rate", "monero=150", "--metrics-listen", "127.0.0.1:0",
+			"--reconcile-every", "0")
 		w.target(t, "cardmint", s.apiMetrics, s.workMetrics, second.metricsAddress())
 	}, "CardmintTwoWorkers")
 	w.fire(t, "CardmintTwoWorkers", "CardmintDiskUnwatched")
@@ -471,12 +495,14 @@ func (s *troubled) provokeTargets() {
 	w.clear(t, "CardmintTwoWorkers", "CardmintDiskUnwatched")
 }
 
-// provokeChain has the node and the wallet of a real chain freeze, and returns what saw it.
+// provokeChain has the node and the wallet of a real chain freeze, and returns
+// what saw it.
 func provokeChain(t *testing.T) *prometheus {
 	w, net := startPrometheus(t), rig.Monero(t)
 	p := newProgram(t, "")
 	token := p.account(t)
-	s := p.serve(t, "serve", "--rate", "monero=150", "--address-pool", "30", "--metrics-listen", "127.0.0.1:0", "--reconcile-every", "1s",
+	s := p.serve(t, "serve", "--rate", "monero=150", "--address-pool", "30", "--metrics-listen", "127.0.0.1:0",
+		"--reconcile-every", "1s",
 		"--monero-daemon-url", net.DaemonURL, "--monero-wallet-url", net.WalletURL)
 	node := &troubled{t: t}
 	node.startNode()
@@ -496,7 +522,8 @@ func provokeChain(t *testing.T) *prometheus {
 	w.provoke(t, "likewise, and 15 of 30 addresses are sold", func() {
 		shop := newClient(t, s.url, token)
 		for range 15 {
-			if _, err := shop.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"}); err != nil {
+			if _, err := shop.CreateCard(t.Context(),
+				client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"}); err != nil {
 				t.Fatal(err)
 			}
 		}

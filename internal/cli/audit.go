@@ -5,9 +5,10 @@ import (
 	"log/slog"
 )
 
-// audited leaves one line of what an operator did, whatever the level of the log: what, who and to what, never why, which may name a customer
-// and is kept in the database. who may be "" for the user of this machine. It is called once the deed is done. docs/operate/logs.md lists the
-// actions.
+// audited leaves one line of what an operator did, whatever the level of the
+// log: what, who and to what, never why, which may name a customer and is kept
+// in the database. who may be "" for the user of this machine. It is called
+// once the deed is done. docs/operate/logs.md lists the actions.
 func (g *globals) audited(ctx context.Context, action, who string, attrs ...slog.Attr) {
 	if who == "" {
 		var err error
@@ -15,7 +16,8 @@ func (g *globals) audited(ctx context.Context, action, who string, attrs ...slog
 			who = "?"
 		}
 	}
-	g.audit.LogAttrs(ctx, slog.LevelInfo, "audit", append([]slog.Attr{slog.String("action", action), slog.String("actor", "operator:"+oneLine(who))}, attrs...)...)
+	g.audit.LogAttrs(ctx, slog.LevelInfo, "audit",
+		append([]slog.Attr{slog.String("action", action), slog.String("actor", "operator:"+oneLine(who))}, attrs...)...)
 }
 
 // about is what an audited action is about.

@@ -7,7 +7,8 @@ import (
 
 func TestLoggers_TheAuditHasNoLevel(t *testing.T) {
 	t.Parallel()
-	for level, want := range map[string]string{"debug": "debug info error audit", "info": "info error audit", "error": "error audit"} {
+	for level, want := range map[string]string{"debug": "debug info error audit", "info": "info error audit",
+		"error": "error audit"} {
 		for _, format := range []string{"text", "json"} {
 			var out strings.Builder
 			g := globals{LogFormat: format, LogLevel: level, stderr: &out}

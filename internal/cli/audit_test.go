@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Operators' deeds leave a line of one shape on standard error, and none of why.
+// Operators' deeds leave a line of one shape on standard error, and none of
+// why.
 func TestAudit_OfCommands(t *testing.T) {
 	t.Parallel()
 	patience(t)
@@ -27,7 +28,8 @@ func TestAudit_OfCommands(t *testing.T) {
 	p.must(t, "keys", "create")
 	p.must(t, "migrate")
 	audited("account_created"+by+"account="+id, "account", "create", "shop")
-	audited("token_created"+by+"token="+id+" account="+id+" scopes=cards:read", "token", "create", "shop", "--scopes", "cards:read")
+	audited("token_created"+by+"token="+id+" account="+id+" scopes=cards:read", "token", "create", "shop", "--scopes",
+		"cards:read")
 	first := regexp.MustCompile(id).FindString(p.must(t, "token", "list"))
 	audited("token_rotated"+by+"token="+id+" replaced="+first+" account="+id, "token", "rotate", first)
 	audited("token_revoked"+by+"token="+first, "token", "revoke", first)

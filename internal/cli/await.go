@@ -13,10 +13,12 @@ import (
 	"github.com/cardmint/cardmint/server"
 )
 
-// askAgain is how long to wait before a database that was not there is looked for again.
+// askAgain is how long to wait before a database that was not there is looked
+// for again.
 const askAgain = 500 * time.Millisecond
 
-// front is what a process serves: health until it has started, and then everything.
+// front is what a process serves: health until it has started, and then
+// everything.
 type front struct {
 	handler atomic.Pointer[http.Handler]
 	why     atomic.Pointer[error] // why it has not started
@@ -26,7 +28,8 @@ type front struct {
 func (g *globals) newFront(publicURL string) *front {
 	f := &front{}
 	f.wait(card.Unready("starting"))
-	f.serve(server.NewWaiting(g.log, server.Check{Name: "database", Ask: func(context.Context) error { return *f.why.Load() }}, publicURL))
+	f.serve(server.NewWaiting(g.log,
+		server.Check{Name: "database", Ask: func(context.Context) error { return *f.why.Load() }}, publicURL))
 	return f
 }
 
@@ -38,8 +41,9 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(*f.handler.Load()).ServeHTTP(w, r)
 }
 
-// awaitStores opens the stores of a process that listens at url. If the database is a server that can't be used yet, it tries again until
-// p.wait has passed. Other errors end it at once.
+// awaitStores opens the stores of a process that listens at url. If the
+// database is a server that can't be used yet, it tries again until p.wait has
+// passed. Other errors end it at once.
 func (g *globals) awaitStores(ctx context.Context, p plan, f *front, url string) (stores, error) {
 	start, last := time.Now(), ""
 	for {
@@ -65,7 +69,8 @@ func (g *globals) awaitStores(ctx context.Context, p plan, f *front, url string)
 	}
 }
 
-// migrateAndOpen brings the schema up to date, and opens the stores of a process.
+// migrateAndOpen brings the schema up to date, and opens the stores of a
+// process.
 func (g *globals) migrateAndOpen(ctx context.Context, worker bool) (stores, error) {
 	if _, err := g.migrate(ctx); err != nil {
 		return stores{}, err
@@ -75,5 +80,6 @@ func (g *globals) migrateAndOpen(ctx context.Context, worker bool) (stores, erro
 
 // mayCome reports whether time can mend an error of opening the database.
 func mayCome(err error) bool {
-	return errors.Is(err, card.ErrUnavailable) && !errors.Is(err, store.ErrPoolMode) && !errors.Is(err, store.ErrPoolParameters)
+	return errors.Is(err, card.ErrUnavailable) && !errors.Is(err, store.ErrPoolMode) &&
+		!errors.Is(err, store.ErrPoolParameters)
 }

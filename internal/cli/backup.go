@@ -43,9 +43,11 @@ func (c backupCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return explainBackup(err)
 	}
-	made := backupJSON{File: c.File, Cards: contents.Cards, SchemaVersion: contents.Schema.Version, NewestEntry: instant{contents.Newest}, Bytes: size}
+	made := backupJSON{File: c.File, Cards: contents.Cards, SchemaVersion: contents.Schema.Version,
+		NewestEntry: instant{contents.Newest}, Bytes: size}
 	return c.write(g, made, func(w io.Writer) {
-		fmt.Fprintf(w, "wrote %s: %s, schema version %d, newest entry: %s, %s\n", c.File, count(contents.Cards, "card"), contents.Schema.Version, moment(contents.Newest), bytes(size))
+		fmt.Fprintf(w, "wrote %s: %s, schema version %d, newest entry: %s, %s\n", c.File, count(contents.Cards, "card"),
+			contents.Schema.Version, moment(contents.Newest), bytes(size))
 	})
 }
 
@@ -74,13 +76,16 @@ func (c restoreCommand) Run(ctx context.Context, g *globals) error {
 		return explainBackup(err)
 	}
 	if c.JSON {
-		return writeJSON(g, backupJSON{File: c.File, Cards: r.Cards, SchemaVersion: r.Schema.Version, NewestEntry: instant{r.Newest}, Kept: r.Kept})
+		return writeJSON(g,
+			backupJSON{File: c.File, Cards: r.Cards, SchemaVersion: r.Schema.Version, NewestEntry: instant{r.Newest},
+				Kept: r.Kept})
 	}
 	fmt.Fprintf(g.stdout, "restored %s, schema version %d\n", count(r.Cards, "card"), r.Schema.Version)
 	for _, name := range r.Kept {
 		fmt.Fprintf(g.stdout, "kept what was there before as %s\n", name)
 	}
-	fmt.Fprintf(g.stdout, "Newest entry: %s. This database knows nothing of what happened later: cards that were ordered, addresses that were given away, payments, refunds, issued cards.\n",
+	fmt.Fprintf(g.stdout,
+		"Newest entry: %s. This database knows nothing of what happened later: cards that were ordered, addresses that were given away, payments, refunds, issued cards.\n",
 		moment(r.Newest))
 	if err := r.Schema.Usable(); err != nil {
 		fmt.Fprintf(g.stdout, "Before this version of cardmint can use it: %v\n", explain(err).(*hinted).hint)
@@ -94,13 +99,15 @@ func explainBackup(err error) error {
 	var missing *store.MissingTool
 	switch {
 	case errors.As(err, &missing) && missing.Name == "pg_dump":
-		return hint(err, "install PostgreSQL's client programs (Debian: postgresql-client), or run where they are, with the password in PGPASSWORD or PGPASSFILE: %s", missing.Command)
+		return hint(err,
+			"install PostgreSQL's client programs (Debian: postgresql-client), or run where they are, with the password in PGPASSWORD or PGPASSFILE: %s", missing.Command)
 	case errors.As(err, &missing):
 		return hint(err, "install PostgreSQL's client programs (Debian: postgresql-client)")
 	case errors.Is(err, store.ErrFileExists):
 		return hint(err, "choose another name; no file is overwritten")
 	case errors.Is(err, store.ErrNotEmpty):
-		return hint(err, "name another database with --database-url, or replace this one: stop everything that uses it, and add --replace")
+		return hint(err,
+			"name another database with --database-url, or replace this one: stop everything that uses it, and add --replace")
 	case errors.Is(err, store.ErrInUse):
 		return hint(err, "stop every cardmint that uses it, and other programs that have it open, such as connection poolers")
 	case errors.Is(err, store.ErrOtherTables):

@@ -23,14 +23,16 @@ func TestCLI_BackupOfARunningServiceAndRestore(t *testing.T) {
 		sold := sellCard(t, c)
 		file := filepath.Join(t.TempDir(), "backup")
 		wantOutput(t, p.must(t, "backup", file), "wrote "+file+": 1 card, schema version ", "newest entry: 20", "KiB")
-		later, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(50), Currency: "monero"})
+		later, err := c.CreateCard(t.Context(),
+			client.CreateCardRequest{USDAmount: decimal.NewFromInt(50), Currency: "monero"})
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		fails := func(want, hint string, args ...string) {
 			t.Helper()
-			if stdout, stderr, code := p.run(args...); code != 1 || stdout != "" || !strings.Contains(stderr, want) || !strings.Contains(stderr, "hint: "+hint) {
+			if stdout, stderr, code := p.run(args...); code != 1 || stdout != "" || !strings.Contains(stderr, want) ||
+				!strings.Contains(stderr, "hint: "+hint) {
 				t.Errorf("%v: exit code %d, printed %q and %q", args, code, stdout, stderr)
 			}
 		}
@@ -42,7 +44,8 @@ func TestCLI_BackupOfARunningServiceAndRestore(t *testing.T) {
 		}
 		s.stop(t)
 
-		wantOutput(t, p.must(t, "restore", file, "--replace"), "restored 1 card, schema version ", "Newest entry: 20", "knows nothing of what happened later")
+		wantOutput(t, p.must(t, "restore", file, "--replace"), "restored 1 card, schema version ", "Newest entry: 20",
+			"knows nothing of what happened later")
 		s = p.serve(t, simulated...)
 		c = newClient(t, s.url, token)
 		if got, err := c.GetCard(t.Context(), sold.UUID); err != nil || got.Credentials != sold.Credentials {

@@ -27,8 +27,9 @@ type load struct {
 	connections               int // 0 for the usual number
 }
 
-// inTurns returns requests per second of two loads, and how much of the second the first reaches: the medians of many short turns,
-// in which they go first by turns too.
+// inTurns returns requests per second of two loads, and how much of the second
+// the first reaches: the medians of many short turns, in which they go first by
+// turns too.
 func inTurns(b *testing.B, first, second load) (ours, theirs, ratio float64) {
 	b.Helper()
 	const turns, turn = 30, 250 * time.Millisecond
@@ -49,7 +50,8 @@ func inTurns(b *testing.B, first, second load) (ours, theirs, ratio float64) {
 	return median(rates[0]), median(rates[1]), median(ratios)
 }
 
-// reportMost reports how many requests a second a handler answers that does nothing, which is the most that there can be here.
+// reportMost reports how many requests a second a handler answers that does
+// nothing, which is the most that there can be here.
 func reportMost(b *testing.B, connections int) {
 	b.Helper()
 	nothing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
@@ -63,8 +65,10 @@ func median(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-// start returns a function that sends requests for a time, and returns how many a second were answered. The machine is the server's as far as
-// can be: requests are made before, and each connection writes one, reads the answer, and writes the next.
+// start returns a function that sends requests for a time, and returns how many
+// a second were answered. The machine is the server's as far as can be:
+// requests are made before, and each connection writes one, reads the answer,
+// and writes the next.
 func (l load) start(b *testing.B) func(time.Duration) float64 {
 	b.Helper()
 	web := httptest.NewServer(l.handler)

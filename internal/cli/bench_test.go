@@ -34,13 +34,16 @@ import (
 	cardserver "github.com/cardmint/cardmint/server"
 )
 
-// Every benchmark measures once, for a fixed time, and reports its figure beside the limit it is held to: run them with
-// make bench, which sets -benchtime 1x. What is compared is measured in turns, so that a machine's moods meet both.
+// Every benchmark measures once, for a fixed time, and reports its figure
+// beside the limit it is held to: run them with make bench, which sets
+// -benchtime 1x. What is compared is measured in turns, so that a machine's
+// moods meet both.
 
 // pool is how many addresses are made before a benchmark begins.
 const pool = 300_000
 
-// connections is how many clients send requests at once, and how many connections to the database there are.
+// connections is how many clients send requests at once, and how many
+// connections to the database there are.
 const connections = 16
 
 // bench is the service in this process, on PostgreSQL.
@@ -91,11 +94,15 @@ func newBenchOn(b testing.TB, url string, pool int) *bench {
 	_, token, err := accounts.CreateToken(ctx, "shop", account.TokenRequest{Name: "bench", Scopes: account.AllScopes})
 	must(b, err)
 	sim := chain.NewSimulated(chain.Currencies()[0], s, time.Now)
-	issuer, err := issue.New(s, v, issue.Wake{}, quiet, issue.Config{Routes: issue.Only(supplier.NewSandbox("sandbox", supplier.Prompt, time.Now))})
+	issuer, err := issue.New(s, v, issue.Wake{}, quiet,
+		issue.Config{Routes: issue.Only(supplier.NewSandbox("sandbox", supplier.Prompt, time.Now))})
 	must(b, err)
-	all := &bench{store: s, vault: v, orders: orders, rates: rates, handler: handler, account: shop.ID, token: token.Reveal(), chain: sim, issuer: issuer}
-	all.watcher, err = settle.New(s, rates, sim, quietWake(), quiet, settle.Config{PoolSize: pool, FillBatch: pool, LeaseTTL: time.Hour, // filling takes long
-		Now: func() time.Time { return time.Now().Add(all.ahead) }})
+	all := &bench{store: s, vault: v, orders: orders, rates: rates, handler: handler, account: shop.ID,
+		token: token.Reveal(), chain: sim, issuer: issuer}
+	// filling takes long
+	all.watcher, err = settle.New(s, rates, sim, quietWake(), quiet,
+		settle.Config{PoolSize: pool, FillBatch: pool, LeaseTTL: time.Hour,
+			Now: func() time.Time { return time.Now().Add(all.ahead) }})
 	must(b, err)
 	must(b, all.watcher.Tick(ctx))
 	return all
@@ -113,8 +120,9 @@ func must(b testing.TB, err error) {
 	}
 }
 
-// BenchmarkCreateCard compares createCard with a bare gin handler in the same process that only decodes the body and inserts the same row,
-// each by a statement of its own.
+// BenchmarkCreateCard compares createCard with a bare gin handler in the same
+// process that only decodes the body and inserts the same row, each by a
+// statement of its own.
 func BenchmarkCreateCard(b *testing.B) {
 	for connections, limit := range map[int]string{16: "of-bare(min:0.85)", 64: "of-bare", 256: "of-bare(min:2)"} {
 		b.Run(fmt.Sprint(connections, "-connections"), func(b *testing.B) {
@@ -130,8 +138,10 @@ func BenchmarkCreateCard(b *testing.B) {
 				}
 			}()
 			body := `{"usd_amount": "150.50", "currency": "monero"}`
-			full := load{handler: s.handler, method: "POST", path: "/api/cards", token: s.token, body: body, want: http.StatusCreated, connections: connections}
-			bare := load{handler: s.bare(b, url), method: "POST", path: "/api/cards", body: body, want: http.StatusCreated, connections: connections}
+			full := load{handler: s.handler, method: "POST", path: "/api/cards", token: s.token, body: body,
+				want: http.StatusCreated, connections: connections}
+			bare := load{handler: s.bare(b, url), method: "POST", path: "/api/cards", body: body, want: http.StatusCreated,
+				connections: connections}
 			ours, theirs, ratio := inTurns(b, full, bare)
 			b.ReportMetric(ours, "req/s")
 			b.ReportMetric(theirs, "bare-req/s")
@@ -145,8 +155,10 @@ func BenchmarkCreateCard(b *testing.B) {
 // bare answers createCard without anything around it.
 func (s *bench) bare(b *testing.B, url string) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
-	// Addresses like those of the service: of the same length and in no order, for they are in an index.
-	made, err := chain.NewSimulated(card.Currency{Code: "bare"}, s.store, time.Now).NewAddresses(b.Context(), settle.NoPosition, 2*pool)
+	// Addresses like those of the service: of the same length and in no order,
+	// for they are in an index.
+	made, err := chain.NewSimulated(card.Currency{Code: "bare"}, s.store, time.Now).NewAddresses(b.Context(),
+		settle.NoPosition, 2*pool)
 	must(b, err)
 	db := rig.OpenSQL(b, url)
 	db.SetMaxOpenConns(connections)
@@ -166,7 +178,8 @@ func (s *bench) bare(b *testing.B, url string) http.Handler {
 			return
 		}
 		id, now := uuid.Must(uuid.NewV7()), time.Now().UnixMilli()
-		_, err := insert.ExecContext(c.Request.Context(), id, s.account, now, 150_50, "monero", 986755835300, made[next.Add(1)].Address,
+		_, err := insert.ExecContext(c.Request.Context(), id, s.account, now, 150_50, "monero", 986755835300,
+			made[next.Add(1)].Address,
 			152_52000000, now, "fixed", now+3_600_000, 10, 986755835300)
 		if err != nil {
 			c.Status(http.StatusInternalServerError)
@@ -177,8 +190,9 @@ func (s *bench) bare(b *testing.B, url string) http.Handler {
 	return engine
 }
 
-// BenchmarkGetCard compares getCard with a bare gin handler in the same process that only reads the same row, each by a statement of its own.
-// Each connection polls a card of its own.
+// BenchmarkGetCard compares getCard with a bare gin handler in the same process
+// that only reads the same row, each by a statement of its own. Each connection
+// polls a card of its own.
 func BenchmarkGetCard(b *testing.B) {
 	for _, connections := range []int{16, 64, 256} {
 		b.Run(fmt.Sprint(connections, "-connections"), func(b *testing.B) {
@@ -190,7 +204,9 @@ func BenchmarkGetCard(b *testing.B) {
 				must(b, err)
 				paths[i] = "/api/cards/" + c.UUID.String()
 			}
-			ours, theirs, ratio := inTurns(b, load{handler: s.handler, method: "GET", paths: paths, token: s.token, want: http.StatusOK, connections: connections},
+			ours, theirs, ratio := inTurns(b,
+				load{handler: s.handler, method: "GET", paths: paths, token: s.token, want: http.StatusOK,
+					connections: connections},
 				load{handler: s.bareRead(b, url), method: "GET", paths: paths, want: http.StatusOK, connections: connections})
 			b.ReportMetric(ours, "req/s")
 			b.ReportMetric(theirs, "bare-req/s")
@@ -239,7 +255,8 @@ func fill(b *testing.B, url string, account uuid.UUID, n int) {
 	must(b, err)
 }
 
-// BenchmarkListCards streams the whole list from the real binary and reports by how much its memory grew.
+// BenchmarkListCards streams the whole list from the real binary and reports by
+// how much its memory grew.
 func BenchmarkListCards(b *testing.B) {
 	url := rig.Postgres(b)
 	p := newProgram(b, url)
@@ -276,8 +293,9 @@ func BenchmarkListCards(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkWatcherTick compares a pass over a chain with 10 new transfers, and 10 that got the confirmations they need, while 100
-// cards wait and while 100,000 do.
+// BenchmarkWatcherTick compares a pass over a chain with 10 new transfers, and
+// 10 that got the confirmations they need, while 100 cards wait and while
+// 100,000 do.
 func BenchmarkWatcherTick(b *testing.B) {
 	var took [2]time.Duration
 	for i, waiting := range []int{100, many} {
@@ -312,7 +330,8 @@ func (c *cost) tick(b *testing.B, s *bench) {
 
 func (c cost) of(n int) cost { return cost{c.took / time.Duration(n), c.allocated / uint64(n)} }
 
-// slices returns what a pass costs that compares a twelfth of the newest blocks.
+// slices returns what a pass costs that compares a twelfth of the newest
+// blocks.
 func (s *bench) slices(b *testing.B) cost {
 	b.Helper()
 	const round = 12
@@ -346,8 +365,8 @@ func (s *bench) passes(b *testing.B) cost {
 	return all.of(passes)
 }
 
-// BenchmarkPastTransfers measures passes with ten new payments each, and passes that compare a slice, beside transfers in the last hundred
-// blocks.
+// BenchmarkPastTransfers measures passes with ten new payments each, and passes
+// that compare a slice, beside transfers in the last hundred blocks.
 func BenchmarkPastTransfers(b *testing.B) {
 	const most = 1_000_000
 	var pass, slice [2]cost
@@ -379,7 +398,8 @@ func BenchmarkPastTransfers(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkDev starts the real binary and reports how long it took to be ready, and what it needs when idle.
+// BenchmarkDev starts the real binary and reports how long it took to be ready,
+// and what it needs when idle.
 func BenchmarkDev(b *testing.B) {
 	p := newProgram(b, "")
 	start := time.Now()
@@ -413,7 +433,8 @@ func memory(b *testing.B, pid int, line string) int64 {
 	return 0
 }
 
-// cpu returns the processor time a process has used, from /proc/PID/stat, in which a tick is 10 ms.
+// cpu returns the processor time a process has used, from /proc/PID/stat, in
+// which a tick is 10 ms.
 func cpu(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -12,12 +12,16 @@ import (
 )
 
 const (
-	booksEvery  = 10 * time.Second // how often a worker looks whether the books are due, at most
-	booksSettle = time.Minute      // from when it begins to watch a chain until the first reading: a start has other work to do
+	booksEvery = 10 * time.Second // how often a worker looks whether the books are due, at most
+	// from when it begins to watch a chain until the first reading: a start has
+	// other work to do
+	booksSettle = time.Minute
 )
 
-// bookkeeper reconciles the books now and then, so that metrics say whether they agree. Of several workers one does: the one that watches a
-// chain. Whoever stops to watch one forgets what it has read, for another one knows better.
+// bookkeeper reconciles the books now and then, so that metrics say whether
+// they agree. Of several workers one does: the one that watches a chain.
+// Whoever stops to watch one forgets what it has read, for another one knows
+// better.
 type bookkeeper struct {
 	every     time.Duration
 	meter     *metrics.Metrics
@@ -38,7 +42,8 @@ func openBooks(every time.Duration, meter *metrics.Metrics) *bookkeeper {
 	return &bookkeeper{every: every, meter: meter, now: time.Now, leading: map[string]bool{}}
 }
 
-// note notes whether this process watches the chain of a coin. A nil bookkeeper does nothing.
+// note notes whether this process watches the chain of a coin. A nil bookkeeper
+// does nothing.
 func (b *bookkeeper) note(coin string, leads bool) {
 	if b == nil {
 		return
@@ -70,8 +75,9 @@ func (b *bookkeeper) turn() bool {
 	return false
 }
 
-// tick reads the books if it is time. If they can't be read, that is tried again soon, and what was read before stays exported: its time says
-// how old it is.
+// tick reads the books if it is time. If they can't be read, that is tried
+// again soon, and what was read before stays exported: its time says how old it
+// is.
 func (b *bookkeeper) tick(ctx context.Context) error {
 	if !b.turn() {
 		return nil

@@ -24,7 +24,8 @@ type readers struct {
 
 func newBookkeeper(every time.Duration) *readers {
 	r := &readers{now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
-	r.bookkeeper = &bookkeeper{every: every, meter: metrics.New(""), log: slog.New(slog.DiscardHandler), now: func() time.Time { return r.now },
+	r.bookkeeper = &bookkeeper{every: every, meter: metrics.New(""), log: slog.New(slog.DiscardHandler),
+		now:     func() time.Time { return r.now },
 		leading: map[string]bool{}, reconcile: func(context.Context) (operator.Books, error) {
 			r.reads++
 			return operator.Books{AsOf: r.now, Doubts: r.doubts}, r.err
@@ -41,7 +42,8 @@ func (r *readers) doubted() string {
 	return value
 }
 
-// after passes time, ticks, and compares how often the books were read and what is exported.
+// after passes time, ticks, and compares how often the books were read and what
+// is exported.
 func (r *readers) after(t *testing.T, d time.Duration, reads int, doubts string) {
 	t.Helper()
 	r.now = r.now.Add(d)

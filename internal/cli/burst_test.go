@@ -32,8 +32,10 @@ func (c *keeping) Submit(ctx context.Context, r issue.Request) (issue.Answer, er
 	return c.Sandbox.Submit(ctx, r)
 }
 
-// Of ten thousand orders of six accounts a thousand are paid in one block, nearly all of them of one account. One pass finds them, the supplier
-// is asked for no more cards a second than it allows, and nobody waits for the large account to be done.
+// Of ten thousand orders of six accounts a thousand are paid in one block,
+// nearly all of them of one account. One pass finds them, the supplier is asked
+// for no more cards a second than it allows, and nobody waits for the large
+// account to be done.
 func TestOverload_AThousandPaymentsInOneBlock(t *testing.T) {
 	patience(t)
 	t.Parallel()
@@ -91,8 +93,9 @@ func burst(t *testing.T, url, uuidOf string) {
 
 	clock := time.Now()
 	press := &keeping{Sandbox: supplier.NewSandbox("press", supplier.Prompt, func() time.Time { return clock })}
-	issuer, err := issue.New(s.store, s.vault, issue.Wake{}, slog.New(slog.DiscardHandler), issue.Config{Now: func() time.Time { return clock },
-		Routes: issue.Routes{{Supplier: press, Min: card.MinUSD, Max: card.MaxUSD, PerSecond: perSecond}}})
+	issuer, err := issue.New(s.store, s.vault, issue.Wake{}, slog.New(slog.DiscardHandler),
+		issue.Config{Now: func() time.Time { return clock },
+			Routes: issue.Routes{{Supplier: press, Min: card.MinUSD, Max: card.MaxUSD, PerSecond: perSecond}}})
 	must(t, err)
 	for second := 1; second <= paid/perSecond; second++ {
 		must(t, issuer.Tick(ctx))
@@ -103,7 +106,8 @@ func burst(t *testing.T, url, uuidOf string) {
 			t.Fatalf("%d cards are issued after %d seconds", n, second)
 		}
 		if second == 1 {
-			if n := count("cards WHERE status = 'generated' AND address >= '" + fmt.Sprint("order ", 100_000+orders-quiet*each) + "'"); n != quiet*each {
+			if n := count("cards WHERE status = 'generated' AND address >= '" +
+				fmt.Sprint("order ", 100_000+orders-quiet*each) + "'"); n != quiet*each {
 				t.Errorf("%d of the %d cards of the small accounts are among the first", n, quiet*each)
 			}
 		}

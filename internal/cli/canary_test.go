@@ -27,9 +27,11 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier/reference"
 )
 
-// TestDrill_NoSecretLeaves issues cards, from a stock and from a supplier, and has everything told of them that anybody can be told, at the
-// chattiest. Then it searches all that was written and said, the database's own files and logs among them, for the cards' numbers and
-// passwords and the secrets of the service. In the end it plants a number to see that the search would find one.
+// TestDrill_NoSecretLeaves issues cards, from a stock and from a supplier, and
+// has everything told of them that anybody can be told, at the chattiest. Then
+// it searches all that was written and said, the database's own files and logs
+// among them, for the cards' numbers and passwords and the secrets of the
+// service. In the end it plants a number to see that the search would find one.
 func TestDrill_NoSecretLeaves(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: needs PostgreSQL")
@@ -41,7 +43,8 @@ func TestDrill_NoSecretLeaves(t *testing.T) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		cluster := rig.NewCluster(t, "log_min_duration_statement=0", "log_parameter_max_length=-1", "log_parameter_max_length_on_error=-1",
+		cluster := rig.NewCluster(t, "log_min_duration_statement=0", "log_parameter_max_length=-1",
+			"log_parameter_max_length_on_error=-1",
 			"log_statement=all", "logging_collector=on")
 		newCanary(t, cluster.URL("postgres"), cluster.Files()).search()
 	})
@@ -54,13 +57,16 @@ type canary struct {
 	files   []string
 	secrets map[string]string // what must be nowhere, by what it is
 
-	mu   sync.Mutex
-	said bytes.Buffer // responses other than those that must show credentials, requests to webhooks, and what commands printed
+	mu sync.Mutex
+	// responses other than those that must show credentials, requests to
+	// webhooks, and what commands printed
+	said bytes.Buffer
 }
 
 func newCanary(t *testing.T, url, files string) *canary {
 	t.Helper()
-	c := &canary{t: t, url: url, files: []string{files}, secrets: map[string]string{"supplier's secret": supplierSecret.Reveal()}}
+	c := &canary{t: t, url: url, files: []string{files},
+		secrets: map[string]string{"supplier's secret": supplierSecret.Reveal()}}
 	p := newProgram(t, url)
 	p.env = append(p.env, "CARDMINT_LOG_LEVEL=debug", "GOTRACEBACK=crash")
 	token := p.account(t)
@@ -81,10 +87,12 @@ func newCanary(t *testing.T, url, files string) *canary {
 	return c
 }
 
-// ownData is what a client stores with a card. It is in the database and in what clients read, and nowhere else.
+// ownData is what a client stores with a card. It is in the database and in
+// what clients read, and nowhere else.
 const ownData = "nobody-else-is-to-read-this"
 
-// orderWithOwnData has a card ordered, paid, searched for and refused with data of the client's own.
+// orderWithOwnData has a card ordered, paid, searched for and refused with data
+// of the client's own.
 func (c *canary) orderWithOwnData(url, token string) {
 	t := c.t
 	t.Helper()
@@ -109,7 +117,8 @@ func (c *canary) orderWithOwnData(url, token string) {
 	}
 }
 
-// call sends a request of a method, a path and a body, and returns the status and the body of the response.
+// call sends a request of a method, a path and a body, and returns the status
+// and the body of the response.
 func (c *canary) call(url, token string, request [3]string) (int, []byte) {
 	c.t.Helper()
 	req, err := http.NewRequestWithContext(c.t.Context(), request[0], url+request[1], strings.NewReader(request[2]))
@@ -129,7 +138,8 @@ func (c *canary) call(url, token string, request [3]string) (int, []byte) {
 	return res.StatusCode, body
 }
 
-// suppliers opens a supplier and fills a stock, and returns the file that names them.
+// suppliers opens a supplier and fills a stock, and returns the file that names
+// them.
 func (c *canary) suppliers(p *program) string {
 	t := c.t
 	t.Helper()
@@ -142,7 +152,8 @@ func (c *canary) suppliers(p *program) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := reference.Open(reference.Config{File: filepath.Join(dir, "supplier.db"), Secrets: secrets, Log: slog.New(slog.DiscardHandler)})
+	made, err := reference.Open(
+		reference.Config{File: filepath.Join(dir, "supplier.db"), Secrets: secrets, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +171,8 @@ func (c *canary) suppliers(p *program) string {
 	}
 	c.say(p.must(t, "stock", "import", stock, "--supplier", "shelf", "--suppliers", file))
 	c.say(p.must(t, "stock", "import", stock, "--supplier", "shelf", "--suppliers", file, "--yes"))
-	_, refused, _ := p.run("stock", "import", stock, "--supplier", "shelf", "--suppliers", file, "--yes") // it has them already
+	// it has them already
+	_, refused, _ := p.run("stock", "import", stock, "--supplier", "shelf", "--suppliers", file, "--yes")
 	c.say(refused)
 	return file
 }
@@ -171,7 +183,8 @@ func (c *canary) say(text string) {
 	c.said.WriteString(text + "\n")
 }
 
-// sell has cards ordered, paid and issued, and takes note of what is secret of them.
+// sell has cards ordered, paid and issued, and takes note of what is secret of
+// them.
 func (c *canary) sell(shop *client.Client) {
 	t := c.t
 	t.Helper()
@@ -208,7 +221,8 @@ func (c *canary) provoke(url, token string) {
 	for _, request := range [][3]string{
 		{"POST", "/api/cards", `{"usd_amount":"150","currency":"monero","` + number + `":1}`},
 		{"POST", "/api/cards", `{"` + number + `":1,"` + number + `":2}`},
-		{"POST", "/api/cards", `{"usd_amount":"` + number + `","currency":"` + number + `","refund_address":"` + number + `"}`},
+		{"POST", "/api/cards",
+			`{"usd_amount":"` + number + `","currency":"` + number + `","refund_address":"` + number + `"}`},
 		{"POST", "/api/webhooks", `{"url":"https://shop.example/","` + number + `":[]}`},
 		{"POST", "/api/webhooks", `{"url":"ftp://` + number + `"}`},
 		{"GET", "/api/cards/" + number, ""},
@@ -230,7 +244,8 @@ func (c *canary) ask(p *program) {
 	c.t.Helper()
 	backup := filepath.Join(c.t.TempDir(), "backup")
 	c.files = append(c.files, filepath.Dir(backup))
-	for _, args := range [][]string{{"backup", backup}, {"card", "list"}, {"transfers"}, {"token", "list"}, {"reconcile", "--json"}, {"reconcile", "--full"}} {
+	for _, args := range [][]string{{"backup", backup}, {"card", "list"}, {"transfers"}, {"token", "list"},
+		{"reconcile", "--json"}, {"reconcile", "--full"}} {
 		stdout, stderr, _ := p.run(args...)
 		c.say(stdout + stderr)
 	}

@@ -35,13 +35,15 @@ func TestCLI_AnOperatorSeesThatAClientCanceled(t *testing.T) {
 	token := p.account(t)
 	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
 	c := newClient(t, s.url, token)
-	card, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
+	card, err := c.CreateCard(t.Context(),
+		client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.cancel(t, token, card)
 	show := []string{"card", "show", card.UUID.String()}
-	wantOutput(t, p.must(t, show...), "payment canceled", "nothing: its client canceled it before anything was paid", "canceled       by its client at 20", "payment.canceled")
+	wantOutput(t, p.must(t, show...), "payment canceled", "nothing: its client canceled it before anything was paid",
+		"canceled       by its client at 20", "payment.canceled")
 	wantOutput(t, p.must(t, "card", "list", "--state", "canceled"), card.UUID.String())
 	if list := p.must(t, "card", "list", "--state", "expired"); strings.Contains(list, card.UUID.String()) {
 		t.Errorf("listed as expired:\n%s", list)
@@ -53,9 +55,11 @@ func TestCLI_AnOperatorSeesThatAClientCanceled(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantOutput(t, p.must(t, "card", "list", "--attention"), card.UUID.String(), "late")
-	wantOutput(t, p.must(t, show...), "payment late", "the money came after the card's client had canceled it", "To give back 0.5 monero")
+	wantOutput(t, p.must(t, show...), "payment late", "the money came after the card's client had canceled it",
+		"To give back 0.5 monero")
 	wantOutput(t, p.must(t, "reconcile"), "everything agrees")
-	p.must(t, "card", "resolve", card.UUID.String(), "refund", "--amount", "0.5", "--note", "x", "--operator", "alice", "--yes")
+	p.must(t, "card", "resolve", card.UUID.String(), "refund", "--amount", "0.5", "--note", "x", "--operator", "alice",
+		"--yes")
 	wantOutput(t, p.must(t, show...), "payment canceled", "nothing: its money was given back")
 	wantOutput(t, p.must(t, "reconcile"), "everything agrees")
 }

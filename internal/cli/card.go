@@ -104,36 +104,49 @@ func (o office) attention(ctx context.Context, c *card.Card) (*attention, error)
 }
 
 func printAttention(g *globals, table io.Writer, all []listedJSON) {
-	fmt.Fprintln(table, strings.Join([]string{"UUID", "ACCOUNT", "USD", "CURRENCY", "AMOUNT", "RECEIVED", "SINCE", "WORTH", "STATE", "WHY"}, "\t"))
+	fmt.Fprintln(table,
+		strings.Join([]string{"UUID", "ACCOUNT", "USD", "CURRENCY", "AMOUNT", "RECEIVED", "SINCE", "WORTH", "STATE", "WHY"},
+			"\t"))
 	for _, c := range all {
 		since := "-"
 		if !c.attention.Since.IsZero() {
 			since = day(&c.attention.Since.Time)
 		}
 		p := c.Payment
-		fmt.Fprintln(table, strings.Join([]string{c.UUID.String(), c.Account, c.USDAmount.String(), p.Currency, p.Amount.String(), p.AmountReceived.String(), since,
-			orDash(string(c.attention.WorthUSD)), g.paint(g.stdout, stateColor(p.State), string(p.State)), string(c.attention.Why)}, "\t"))
+		fmt.Fprintln(table,
+			strings.Join(
+				[]string{c.UUID.String(), c.Account, c.USDAmount.String(), p.Currency, p.Amount.String(),
+					p.AmountReceived.String(), since,
+					orDash(string(c.attention.WorthUSD)), g.paint(g.stdout, stateColor(p.State), string(p.State)),
+					string(c.attention.Why)}, "\t"))
 	}
 }
 
 func printCards(g *globals, table io.Writer, cards []*card.Card, names map[uuid.UUID]string) {
-	fmt.Fprintln(table, strings.Join([]string{"UUID", "ACCOUNT", "CREATED", "USD", "CURRENCY", "AMOUNT", "RECEIVED", "STATUS", "STATE"}, "\t"))
+	fmt.Fprintln(table,
+		strings.Join([]string{"UUID", "ACCOUNT", "CREATED", "USD", "CURRENCY", "AMOUNT", "RECEIVED", "STATUS", "STATE"},
+			"\t"))
 	for _, c := range cards {
-		fmt.Fprintln(table, strings.Join([]string{c.UUID.String(), oneLine(names[c.AccountID]), day(&c.CreatedAt), c.USD.String(), c.Coin.Code,
-			c.Coin.Decimal(c.Amount).String(), c.Coin.Decimal(c.Received).String(), string(c.Status), g.paint(g.stdout, stateColor(c.State), string(c.State))}, "\t"))
+		fmt.Fprintln(table,
+			strings.Join([]string{c.UUID.String(), oneLine(names[c.AccountID]), day(&c.CreatedAt), c.USD.String(), c.Coin.Code,
+				c.Coin.Decimal(c.Amount).String(), c.Coin.Decimal(c.Received).String(), string(c.Status),
+				g.paint(g.stdout, stateColor(c.State), string(c.State))}, "\t"))
 	}
 }
 
-// next prints what an operator does after the list of what waits for one. The list itself is on standard output.
+// next prints what an operator does after the list of what waits for one. The
+// list itself is on standard output.
 func next(ctx context.Context, g *globals, o office, waiting []*card.Card) error {
 	if len(waiting) == 0 {
 		fmt.Fprintln(g.stderr, "no card waits for an operator")
 	} else {
-		fmt.Fprintf(g.stderr, "\nSee what the first one waits for, and what you can decide:\n  %s\n", command("card", "show", waiting[0].UUID.String()))
+		fmt.Fprintf(g.stderr, "\nSee what the first one waits for, and what you can decide:\n  %s\n",
+			command("card", "show", waiting[0].UUID.String()))
 	}
 	strays, err := o.db.Unattributed(ctx, 1)
 	if len(strays) > 0 {
-		fmt.Fprintf(g.stderr, "\nMoney came to addresses of no card. See it with:\n  %s\n", command("transfers", "--unattributed"))
+		fmt.Fprintf(g.stderr, "\nMoney came to addresses of no card. See it with:\n  %s\n",
+			command("transfers", "--unattributed"))
 	}
 	return err
 }
@@ -154,7 +167,8 @@ func upTo[T any](g *globals, limit int, all []T) []T {
 	return all[:limit]
 }
 
-// oneLine escapes what a terminal would not print, so that a text can't look like something else there.
+// oneLine escapes what a terminal would not print, so that a text can't look
+// like something else there.
 func oneLine(s string) string {
 	var line strings.Builder
 	for _, r := range s {
@@ -167,7 +181,8 @@ func oneLine(s string) string {
 	return line.String()
 }
 
-// decider returns who decides: the operator, or the user of this machine. It returns an error if the note does not say why.
+// decider returns who decides: the operator, or the user of this machine. It
+// returns an error if the note does not say why.
 func decider(note, operator string) (string, error) {
 	if strings.TrimSpace(note) == "" {
 		return "", hint(errors.New("the note is empty"), `say why: --note "..."`)

@@ -46,9 +46,12 @@ type paymentJSON struct {
 }
 
 func newCardJSON(c *card.Card, account string) cardJSON {
-	return cardJSON{UUID: c.UUID, Account: account, CreatedAt: instant{c.CreatedAt}, Status: c.Status, USDAmount: c.USD, CredentialsPurgedAt: maybe(c.CredentialsPurgedAt),
-		Payment: paymentJSON{Currency: c.Coin.Code, Amount: c.Coin.Decimal(c.Amount), Address: c.Address, State: c.State, ExpiresAt: instant{c.ExpiresAt},
-			AmountReceived: c.Coin.Decimal(c.Received), AmountDue: c.Coin.Decimal(c.Credit.Due), Confirmations: c.Confirmations(), ConfirmationsRequired: c.ConfirmationsRequired}}
+	return cardJSON{UUID: c.UUID, Account: account, CreatedAt: instant{c.CreatedAt}, Status: c.Status, USDAmount: c.USD,
+		CredentialsPurgedAt: maybe(c.CredentialsPurgedAt),
+		Payment: paymentJSON{Currency: c.Coin.Code, Amount: c.Coin.Decimal(c.Amount), Address: c.Address, State: c.State,
+			ExpiresAt:      instant{c.ExpiresAt},
+			AmountReceived: c.Coin.Decimal(c.Received), AmountDue: c.Coin.Decimal(c.Credit.Due),
+			Confirmations: c.Confirmations(), ConfirmationsRequired: c.ConfirmationsRequired}}
 }
 
 // recordJSON is everything that is kept of a card but its credentials.
@@ -118,7 +121,8 @@ type transferJSON struct {
 }
 
 func newTransferJSON(t card.Transfer, coin card.Currency) transferJSON {
-	j := transferJSON{Currency: t.Currency, TxID: t.TxID, Output: t.Output, Address: t.Address, Amount: coin.Decimal(t.Amount), Locked: t.Locked, Counted: t.Counted,
+	j := transferJSON{Currency: t.Currency, TxID: t.TxID, Output: t.Output, Address: t.Address,
+		Amount: coin.Decimal(t.Amount), Locked: t.Locked, Counted: t.Counted,
 		FirstSeenAt: instant{t.FirstSeenAt}}
 	if t.Height > 0 {
 		j.Height = &t.Height
@@ -138,16 +142,21 @@ type decisionJSON struct {
 
 func newRecordJSON(r operator.Record, x operator.Explanation, now time.Time) (recordJSON, error) {
 	c := r.Card
-	j := recordJSON{cardJSON: newCardJSON(c, r.Account), Waits: x.Wait, Explanation: waits(r, x, now), Choices: []choiceJSON{},
-		Rate: rateJSON{c.Rate.USD, instant{c.Rate.At}, c.Rate.Source}, Surplus: c.Coin.Decimal(c.Credit.Surplus), Lost: c.Coin.Decimal(x.Lost),
-		Accepted: c.Coin.Decimal(c.Accepted), Refunded: c.Coin.Decimal(c.Refunded), RefundedAt: instant{c.RefundedAt}, RefundTxID: optional(c.RefundTxID),
-		RefundAddress: optional(card.Mask(c.RefundAddress)), WrittenOff: c.Coin.Decimal(c.WrittenOff), Credentials: r.Credentials,
-		Transfers: []transferJSON{}, Decisions: []decisionJSON{}, Events: []eventJSON{}}
+	j := recordJSON{cardJSON: newCardJSON(c, r.Account), Waits: x.Wait, Explanation: waits(r, x, now),
+		Choices: []choiceJSON{},
+		Rate:    rateJSON{c.Rate.USD, instant{c.Rate.At}, c.Rate.Source}, Surplus: c.Coin.Decimal(c.Credit.Surplus),
+		Lost:     c.Coin.Decimal(x.Lost),
+		Accepted: c.Coin.Decimal(c.Accepted), Refunded: c.Coin.Decimal(c.Refunded), RefundedAt: instant{c.RefundedAt},
+		RefundTxID:    optional(c.RefundTxID),
+		RefundAddress: optional(card.Mask(c.RefundAddress)), WrittenOff: c.Coin.Decimal(c.WrittenOff),
+		Credentials: r.Credentials,
+		Transfers:   []transferJSON{}, Decisions: []decisionJSON{}, Events: []eventJSON{}}
 	for _, choice := range x.Choices {
 		j.Choices = append(j.Choices, choiceJSON{choice.Kind, c.Coin.Decimal(choice.Amount), choice.Cost})
 	}
 	if i := r.Intent; i != nil {
-		j.Issuing = &issuingJSON{State: i.State, Supplier: optional(i.Supplier), Reference: optional(i.Reference), FirstAskedAt: maybe(i.FirstAskedAt), Answer: optional(i.Answer), Attempts: i.Attempts,
+		j.Issuing = &issuingJSON{State: i.State, Supplier: optional(i.Supplier), Reference: optional(i.Reference),
+			FirstAskedAt: maybe(i.FirstAskedAt), Answer: optional(i.Answer), Attempts: i.Attempts,
 			DueAt: instant{i.DueAt}, Reason: optional(i.Reason), Refusals: []refusalJSON{}}
 		for _, f := range i.Refusals {
 			j.Issuing.Refusals = append(j.Issuing.Refusals, refusalJSON(f))
@@ -159,8 +168,10 @@ func newRecordJSON(r operator.Record, x operator.Explanation, now time.Time) (re
 		j.Transfers = append(j.Transfers, one)
 	}
 	for _, d := range r.Resolutions {
-		j.Decisions = append(j.Decisions, decisionJSON{Decision: string(d.Kind), Amount: c.Coin.Decimal(d.Amount), TxID: d.TxID, CreatedAt: instant{d.CreatedAt},
-			Operator: d.Operator, Note: d.Note})
+		j.Decisions = append(j.Decisions,
+			decisionJSON{Decision: string(d.Kind), Amount: c.Coin.Decimal(d.Amount), TxID: d.TxID,
+				CreatedAt: instant{d.CreatedAt},
+				Operator:  d.Operator, Note: d.Note})
 	}
 	for _, e := range r.Events {
 		one, err := newEventJSON(e)

@@ -49,16 +49,22 @@ func (c cardPurgeCommand) Run(ctx context.Context, g *globals) error {
 		}
 		switch {
 		case r.Card.CredentialsPurgedAt != nil && !r.Credentials:
-			return say(false, true, fmt.Sprintf("nothing to do: the credentials of card %s were purged at %s\n", id, day(r.Card.CredentialsPurgedAt)))
+			return say(false, true,
+				fmt.Sprintf("nothing to do: the credentials of card %s were purged at %s\n", id, day(r.Card.CredentialsPurgedAt)))
 		case r.Card.Status != card.Generated:
 			return hint(custody.ErrNotIssued, "what the card waits for is shown by: %s", command("card", "show", id.String()))
 		case !r.Credentials:
-			return say(false, true, fmt.Sprintf("nothing to do: card %s has no credentials, although they were never purged\n", id))
+			return say(false, true,
+				fmt.Sprintf("nothing to do: card %s has no credentials, although they were never purged\n", id))
 		case !c.Yes:
-			return say(false, false, fmt.Sprintf("would delete the credentials of card %s of account %s for good, %s USD. Nothing was changed.\nto do it: %s\n", id, oneLine(r.Account), r.Card.USD,
-				command("card", "purge", id.String(), "--note", c.Note, "--operator", who, "--yes")))
+			return say(false, false,
+				fmt.Sprintf(
+					"would delete the credentials of card %s of account %s for good, %s USD. Nothing was changed.\nto do it: %s\n",
+					id, oneLine(r.Account), r.Card.USD,
+					command("card", "purge", id.String(), "--note", c.Note, "--operator", who, "--yes")))
 		}
-		purged, err := o.db.PurgeCard(ctx, custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: id, Note: c.Note, Operator: who})
+		purged, err := o.db.PurgeCard(ctx,
+			custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: id, Note: c.Note, Operator: who})
 		switch {
 		case err != nil:
 			return err

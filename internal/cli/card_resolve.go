@@ -81,7 +81,8 @@ func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 			return cantResolve(err, id)
 		}
 		if !done.Nothing && c.Yes {
-			g.audited(ctx, "card_resolved", who, about("card", id), slog.String("decision", string(kind)), slog.String("before", string(done.Card.State)),
+			g.audited(ctx, "card_resolved", who, about("card", id), slog.String("decision", string(kind)),
+				slog.String("before", string(done.Card.State)),
 				slog.String("after", string(done.After)))
 		}
 		if r, err = o.db.Record(ctx, id); err != nil {
@@ -106,7 +107,8 @@ func (c cardResolveCommand) amount(coin card.Currency) (*card.Amount, error) {
 	}
 	amount, err := card.ParseDecimal(c.Amount, coin.Decimals)
 	if err != nil {
-		return nil, hint(fmt.Errorf("--amount: %q %w", c.Amount, err), "it takes whole coins, as the command without --yes says them")
+		return nil, hint(fmt.Errorf("--amount: %q %w", c.Amount, err),
+			"it takes whole coins, as the command without --yes says them")
 	}
 	units := card.Amount(amount.Units)
 	return &units, nil
@@ -125,7 +127,8 @@ func (c cardResolveCommand) transaction(of card.Currency) (string, error) {
 	return txid, nil
 }
 
-// say prints what was done or would be, what the card waits for, and what is to be done next.
+// say prints what was done or would be, what the card waits for, and what is to
+// be done next.
 func (c cardResolveCommand) say(g *globals, done operator.Resolved, r operator.Record, x operator.Explanation) {
 	now, kind, amount := r.Card, done.Resolution.Kind, done.Resolution.Amount
 	what := map[operator.ResolutionKind]string{
@@ -135,7 +138,8 @@ func (c cardResolveCommand) say(g *globals, done operator.Resolved, r operator.R
 		operator.Retry:    "ask the supplier again",
 	}[kind]
 	if done.Noted != nil {
-		what = fmt.Sprintf("note that transaction %s gave back the %s of %s", done.Resolution.TxID, coins(now, done.Noted.Amount), day(&done.Noted.CreatedAt))
+		what = fmt.Sprintf("note that transaction %s gave back the %s of %s", done.Resolution.TxID,
+			coins(now, done.Noted.Amount), day(&done.Noted.CreatedAt))
 	}
 	switch {
 	case done.Nothing && done.Noted != nil:
@@ -143,9 +147,11 @@ func (c cardResolveCommand) say(g *globals, done operator.Resolved, r operator.R
 	case done.Nothing:
 		fmt.Fprintf(g.stdout, "nothing left to do: card %s is %s, payment %s\n", now.UUID, done.Card.Status, done.Card.State)
 	case c.Yes:
-		fmt.Fprintf(g.stdout, "recorded: %s%s; payment was %s, is %s\n", what, besides(now, kind, done.LeftOut), done.Card.State, done.After)
+		fmt.Fprintf(g.stdout, "recorded: %s%s; payment was %s, is %s\n", what, besides(now, kind, done.LeftOut),
+			done.Card.State, done.After)
 	default:
-		fmt.Fprintf(g.stdout, "would %s%s; payment is %s. Nothing was changed.\n", what, besides(now, kind, done.LeftOut), now.State)
+		fmt.Fprintf(g.stdout, "would %s%s; payment is %s. Nothing was changed.\n", what, besides(now, kind, done.LeftOut),
+			now.State)
 	}
 	fmt.Fprintf(g.stdout, "it waits for %s\n", strings.Join(waits(r, x, time.Now()), "; "))
 	if x.Worth != nil {
@@ -185,7 +191,8 @@ func (c cardResolveCommand) again(now *card.Card, done operator.Resolved) string
 	return command(append(args, "--yes")...)
 }
 
-// after says what is to be done after a decision, and what happens by itself and when.
+// after says what is to be done after a decision, and what happens by itself
+// and when.
 func after(now *card.Card, done operator.Resolved) string {
 	switch done.Resolution.Kind {
 	case operator.Accept:
@@ -197,13 +204,15 @@ func after(now *card.Card, done operator.Resolved) string {
 		if done.Resolution.TxID != "" {
 			return "The customer sees the transaction as refund.txid of the card."
 		}
-		text := fmt.Sprintf("Now send exactly %s to an address of the customer's yourself: cardmint sends no coins. ", coins(now, done.Resolution.Amount))
+		text := fmt.Sprintf("Now send exactly %s to an address of the customer's yourself: cardmint sends no coins. ",
+			coins(now, done.Resolution.Amount))
 		if now.SealedRefundAddress != nil {
 			text += "It is shown by:\n  " + command("card", "show", "--refund-address", now.UUID.String())
 		} else {
 			text += "The order named none: ask the customer."
 		}
-		text += "\nThen name the transaction, for the customer to see:\n  " + command("card", "resolve", now.UUID.String(), "refund", "--note", "...", "--txid", "...")
+		text += "\nThen name the transaction, for the customer to see:\n  " +
+			command("card", "resolve", now.UUID.String(), "refund", "--note", "...", "--txid", "...")
 		if now.Status != card.Generated {
 			text += "\nTell the customer not to pay to the card's address any more."
 		}
@@ -223,25 +232,32 @@ func cantResolve(err error, id uuid.UUID) error {
 	case errors.Is(err, operator.ErrAnotherAmount):
 		return hint(err, "something arrived or left since: see what with '%s', which says what can be decided now", show)
 	case errors.Is(err, operator.ErrNotConfirmed):
-		return hint(err, "what is not confirmed, or is locked, may never be yours to give back. How many confirmations are missing, or which transfer "+
-			"is locked, is shown by: %s. Run this command again when they are there", show)
+		return hint(err,
+			"what is not confirmed, or is locked, may never be yours to give back. How many confirmations are missing, or which transfer "+
+				"is locked, is shown by: %s. Run this command again when they are there", show)
 	case errors.Is(err, operator.ErrLocked):
-		return hint(err, "only its sender knows until when; ask the customer to pay with money that is not locked. The end of a lock of more than a "+
-			"week is noticed only by: cardmint wallet rescan")
+		return hint(err,
+			"only its sender knows until when; ask the customer to pay with money that is not locked. The end of a lock of more than a "+
+				"week is noticed only by: cardmint wallet rescan")
 	case errors.Is(err, operator.ErrBeingMade):
-		return hint(err, "the supplier may issue it at any moment: when it is asked again is shown by: %s. Once it is issued, a surplus can be given "+
-			"back; if the supplier declines it, all of its money", show)
+		return hint(err,
+			"the supplier may issue it at any moment: when it is asked again is shown by: %s. Once it is issued, a surplus can be given "+
+				"back; if the supplier declines it, all of its money", show)
 	case errors.Is(err, operator.ErrMade):
-		return hint(err, "nothing is left to accept: of a card that is issued, 'refund' gives back the surplus and 'write-off' bears a loss")
+		return hint(err,
+			"nothing is left to accept: of a card that is issued, 'refund' gives back the surplus and 'write-off' bears a loss")
 	case errors.Is(err, operator.ErrNothingLost):
 		return hint(err, "nothing is to be written off; what can be decided of the card is shown by: %s", show)
 	case errors.Is(err, operator.ErrNotParked):
-		return hint(err, "nothing is to be retried: only a card that the supplier declined or got wrong is; what this one waits for is shown by: %s", show)
+		return hint(err,
+			"nothing is to be retried: only a card that the supplier declined or got wrong is; what this one waits for is shown by: %s", show)
 	case errors.Is(err, operator.ErrRefunded):
-		return hint(err, "the card can't be issued for that money any more. See the refund with: %s. Once you have sent it, name its transaction: %s", show,
+		return hint(err,
+			"the card can't be issued for that money any more. See the refund with: %s. Once you have sent it, name its transaction: %s", show,
 			command("card", "resolve", id.String(), "refund", "--note", "...", "--txid", "..."))
 	case errors.Is(err, operator.ErrNothingReceived):
-		return hint(err, "nothing is to be decided before something arrives. If the customer says that it was paid, look for it with: cardmint transfers --unattributed")
+		return hint(err,
+			"nothing is to be decided before something arrives. If the customer says that it was paid, look for it with: cardmint transfers --unattributed")
 	}
 	return noCard(err, id)
 }

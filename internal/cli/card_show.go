@@ -64,7 +64,8 @@ func (c cardShowCommand) Run(ctx context.Context, g *globals) error {
 	})
 }
 
-// refundAddress returns where the customer wants money back; "" if the order named no address.
+// refundAddress returns where the customer wants money back; "" if the order
+// named no address.
 func (o office) refundAddress(c *card.Card) (card.Secret, error) {
 	if c.SealedRefundAddress == nil {
 		return "", nil
@@ -76,14 +77,17 @@ func (o office) refundAddress(c *card.Card) (card.Secret, error) {
 // showRefundAddress prints an address in full, once the log says who reads it.
 func (c cardShowCommand) showRefundAddress(ctx context.Context, g *globals, of *card.Card, address card.Secret) error {
 	if address == "" {
-		return hint(fmt.Errorf("the order of card %s named no refund address", of.UUID), "ask the customer where the money is to be sent")
+		return hint(fmt.Errorf("the order of card %s named no refund address", of.UUID),
+			"ask the customer where the money is to be sent")
 	}
 	who, err := decider("reads", "")
 	if err != nil {
 		return err
 	}
 	g.audited(ctx, "refund_address_shown", who, about("card", of.UUID))
-	return c.write(g, map[string]string{"refund_address": address.Reveal()}, func(w io.Writer) { fmt.Fprintln(w, address.Reveal()) })
+	return c.write(g, map[string]string{"refund_address": address.Reveal()}, func(w io.Writer) {
+		fmt.Fprintln(w, address.Reveal())
+	})
 }
 
 func showCard(table io.Writer, r operator.Record, x operator.Explanation) {
@@ -127,7 +131,8 @@ func showCard(table io.Writer, r operator.Record, x operator.Explanation) {
 			row("", "next attempt at %s", day(&i.DueAt))
 		}
 		if i.Supplier != "" {
-			row("supplier", "%s, asked since %s, last answer %s, reference %s", i.Supplier, day(i.FirstAskedAt), orDash(i.Answer), orDash(i.Reference))
+			row("supplier", "%s, asked since %s, last answer %s, reference %s", i.Supplier, day(i.FirstAskedAt),
+				orDash(i.Answer), orDash(i.Reference))
 		}
 	}
 	showRefusals(row, r.Intent)
@@ -153,7 +158,8 @@ func showRefusals(row func(name, format string, args ...any), i *operator.Intent
 	}
 }
 
-// mostShown is how many transfers are shown of a card, unless all are asked for.
+// mostShown is how many transfers are shown of a card, unless all are asked
+// for.
 const mostShown = 20
 
 // showTransfers shows the largest transfers, first seen first.
@@ -170,10 +176,12 @@ func (c cardShowCommand) showTransfers(table io.Writer, r operator.Record) {
 	}
 	fmt.Fprintln(table, "\nTRANSFER\tAMOUNT\tBLOCK\tCONFIRMATIONS\tFIRST SEEN\t")
 	for _, t := range shown {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", t.TxID, r.Card.Coin.Decimal(t.Amount), block(t), t.Confirmations(r.Card.TipHeight), day(&t.FirstSeenAt), condition(t))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", t.TxID, r.Card.Coin.Decimal(t.Amount), block(t),
+			t.Confirmations(r.Card.TipHeight), day(&t.FirstSeenAt), condition(t))
 	}
 	if more := len(r.Transfers) - len(shown); more > 0 {
-		fmt.Fprintf(table, "and %d smaller ones; see all with: %s\n", more, command("card", "show", r.Card.UUID.String(), "--all"))
+		fmt.Fprintf(table, "and %d smaller ones; see all with: %s\n", more,
+			command("card", "show", r.Card.UUID.String(), "--all"))
 	}
 }
 
@@ -183,7 +191,8 @@ func showHistory(table io.Writer, r operator.Record) {
 		fmt.Fprintln(table, "\nDECISION\tAMOUNT\tWHEN\tOPERATOR\tTRANSACTION\tNOTE")
 	}
 	for _, d := range r.Resolutions {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", d.Kind, c.Coin.Decimal(d.Amount), day(&d.CreatedAt), oneLine(d.Operator), orDash(d.TxID), oneLine(d.Note))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", d.Kind, c.Coin.Decimal(d.Amount), day(&d.CreatedAt),
+			oneLine(d.Operator), orDash(d.TxID), oneLine(d.Note))
 	}
 	if len(r.Events) > 0 {
 		fmt.Fprintln(table, "\nEVENT\tSEQ\tWHEN\tSTATUS\tSTATE")

@@ -15,11 +15,13 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// order creates a card of 150 US dollars, which costs a coin, and pays so much of it.
+// order creates a card of 150 US dollars, which costs a coin, and pays so much
+// of it.
 func (s *server) order(t *testing.T, token, pays string) *client.Card {
 	t.Helper()
 	c := newClient(t, s.url, token)
-	card, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
+	card, err := c.CreateCard(t.Context(),
+		client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,19 +59,24 @@ func TestCLI_AnOperatorSettlesAPaymentThatIsTooLittle(t *testing.T) {
 	if list := p.must(t, "card", "list", "--state", "late"); strings.Contains(list, short.UUID.String()) {
 		t.Errorf("listed as late:\n%s", list)
 	}
-	wantOutput(t, p.must(t, "card", "show", short.UUID.String()), "underpaid", "0.9", "due 0.1", "payment.underpaid", short.Payment.Address)
+	wantOutput(t, p.must(t, "card", "show", short.UUID.String()), "underpaid", "0.9", "due 0.1", "payment.underpaid",
+		short.Payment.Address)
 	wantOutput(t, p.must(t, "reconcile"), "everything agrees", "counted", "2.4", "0.5", "1 issued, 1 paid")
 
-	decide := []string{"card", "resolve", short.UUID.String(), "accept", "--note", "a good customer", "--operator", "alice"}
+	decide := []string{"card", "resolve", short.UUID.String(), "accept", "--note", "a good customer", "--operator",
+		"alice"}
 	stdout, stderr, code := p.run(decide...)
 	if code != 0 {
 		t.Errorf("exit code %d without --yes: %s", code, stderr)
 	}
-	wantOutput(t, stdout, "would accept 0.9 monero as enough for a card of 150 USD", "Nothing was changed", "--amount 0.9 --yes")
-	if c, err := newClient(t, s.url, token).GetCard(t.Context(), short.UUID); err != nil || c.Status != client.CardStatusAwaitingPayment {
+	wantOutput(t, stdout, "would accept 0.9 monero as enough for a card of 150 USD", "Nothing was changed",
+		"--amount 0.9 --yes")
+	if c, err := newClient(t, s.url, token).GetCard(t.Context(), short.UUID); err != nil ||
+		c.Status != client.CardStatusAwaitingPayment {
 		t.Errorf("without --yes it was done: %+v, %v", c, err)
 	}
-	if _, stderr, code := p.run(append(decide, "--amount", "0.8", "--yes")...); code != 1 || !strings.Contains(stderr, "0.9, not 0.8") {
+	if _, stderr, code := p.run(append(decide, "--amount", "0.8", "--yes")...); code != 1 ||
+		!strings.Contains(stderr, "0.9, not 0.8") {
 		t.Errorf("another amount: exit code %d, %s", code, stderr)
 	}
 	decide = append(decide, "--amount", "0.9", "--yes")
@@ -90,12 +97,15 @@ func TestCLI_AnOperatorSettlesAPaymentThatIsTooLittle(t *testing.T) {
 			t.Errorf("a credential is shown:\n%s", shown)
 		}
 	}
-	// Three digits are found in any identifier or address; a security code would stand as a word, and the only such word is the price.
+	// Three digits are found in any identifier or address; a security code
+	// would stand as a word, and the only such word is the price.
 	word := regexp.MustCompile(`\b` + card.Credentials.SecurityCode + `\b`)
 	if found := word.FindString(strings.ReplaceAll(shown, "150 USD", "")); found != "" {
 		t.Errorf("the security code %s is shown:\n%s", found, shown)
 	}
-	wantOutput(t, p.must(t, "card", "resolve", made.UUID.String(), "refund", "--note", "surplus", "--amount", "0.5", "--yes"), "give back 0.5 monero")
+	wantOutput(t,
+		p.must(t, "card", "resolve", made.UUID.String(), "refund", "--note", "surplus", "--amount", "0.5", "--yes"),
+		"give back 0.5 monero")
 	wantOutput(t, p.must(t, "reconcile"), "everything agrees", "2 issued, 2 paid")
 	wantOutput(t, p.must(t, "transfers", "--unattributed"), "TRANSACTION")
 	wantOutput(t, p.must(t, "wallet", "rescan"), "done; applied up to block")
@@ -116,7 +126,8 @@ func TestCLI_ReconcileFailsWhenTheBooksDoNotAgree(t *testing.T) {
 	if code != 1 {
 		t.Errorf("exit code %d", code)
 	}
-	wantOutput(t, stdout, "doubt: "+card.UUID.String(), "its received amount does not match its transfers", "0 were counted")
+	wantOutput(t, stdout, "doubt: "+card.UUID.String(), "its received amount does not match its transfers",
+		"0 were counted")
 	wantOutput(t, stderr, "hint: ")
 }
 
@@ -192,7 +203,8 @@ func TestCLI_OperatorsMistakesAreExplained(t *testing.T) {
 	}
 }
 
-// Rows that can't be decoded are named by 'reconcile', and are in the way of nothing else.
+// Rows that can't be decoded are named by 'reconcile', and are in the way of
+// nothing else.
 func TestCLI_AnOperatorIsToldOfDamagedRows(t *testing.T) {
 	patience(t)
 	t.Parallel()
@@ -214,7 +226,8 @@ func TestCLI_AnOperatorIsToldOfDamagedRows(t *testing.T) {
 	if code != 1 {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
-	wantOutput(t, stdout, "doubt: "+sealed.UUID.String()+": its credentials can't be decrypted", "doubt: "+coin.UUID.String()+": its row can't be decoded")
+	wantOutput(t, stdout, "doubt: "+sealed.UUID.String()+": its credentials can't be decrypted",
+		"doubt: "+coin.UUID.String()+": its row can't be decoded")
 	stdout, stderr, code = p.run("card", "list")
 	if code != 0 || strings.Contains(stdout, coin.UUID.String()) {
 		t.Errorf("exit code %d\n%s", code, stdout)
@@ -225,7 +238,8 @@ func TestCLI_AnOperatorIsToldOfDamagedRows(t *testing.T) {
 	if code != 1 || strings.Contains(stderr, "canary") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
-	wantOutput(t, stderr, "its row can't be decoded: this version does not know its currency", "hint: run the newest version")
+	wantOutput(t, stderr, "its row can't be decoded: this version does not know its currency",
+		"hint: run the newest version")
 
 	if response, err := http.Get(s.url + "/readyz"); err != nil || response.StatusCode != http.StatusOK {
 		t.Errorf("%v, %v", response, err)
@@ -237,12 +251,14 @@ func TestCLI_AnOperatorIsToldOfDamagedRows(t *testing.T) {
 		}
 	}
 	var refusal *client.Error
-	if _, err := c.GetCard(t.Context(), sealed.UUID); n != 1 || !errors.As(err, &refusal) || refusal.Code != client.ProblemCodeInternal {
+	if _, err := c.GetCard(t.Context(), sealed.UUID); n != 1 || !errors.As(err, &refusal) ||
+		refusal.Code != client.ProblemCodeInternal {
 		t.Errorf("%d cards are listed; the damaged one: %v", n, err)
 	}
 }
 
-// What waits by itself says for what and how long; what a decision leaves out is said with it.
+// What waits by itself says for what and how long; what a decision leaves out
+// is said with it.
 func TestCLI_AnOperatorIsToldWhatACardWaitsFor(t *testing.T) {
 	patience(t)
 	t.Parallel()
@@ -266,35 +282,46 @@ func TestCLI_AnOperatorIsToldWhatACardWaitsFor(t *testing.T) {
 		}
 	}
 	s.stop(t)
-	wantOutput(t, p.must(t, show...), "the customer to pay 0.125 monero more until ", "131.25 USD, at 150 USD each by its quote", "18.75 USD are missing, now 0.125 monero",
-		"To issue the card for 0.875 monero, which costs you 18.75 USD:", "To give back 0.75 monero (without 0.125 monero, which is not confirmed yet: it may never be yours):")
+	wantOutput(t, p.must(t, show...), "the customer to pay 0.125 monero more until ",
+		"131.25 USD, at 150 USD each by its quote", "18.75 USD are missing, now 0.125 monero",
+		"To issue the card for 0.875 monero, which costs you 18.75 USD:",
+		"To give back 0.75 monero (without 0.125 monero, which is not confirmed yet: it may never be yours):")
 	resolve := []string{"card", "resolve", short.UUID.String()}
-	wantOutput(t, p.must(t, append(resolve, "refund", "--note", "x")...), "would give back 0.75 monero (without 0.125 monero, which is not confirmed yet")
+	wantOutput(t, p.must(t, append(resolve, "refund", "--note", "x")...),
+		"would give back 0.75 monero (without 0.125 monero, which is not confirmed yet")
 	if _, err := db.Exec("UPDATE transfers SET locked = 1 WHERE txid = 'waiting'"); err != nil {
 		t.Fatal(err)
 	}
-	wantOutput(t, p.must(t, append(resolve, "accept", "--note", "it's fine")...), "would accept 0.75 monero as enough for a card of 150 USD (without 0.125 monero, which the sender has locked)",
+	wantOutput(t, p.must(t, append(resolve, "accept", "--note", "it's fine")...),
+		"would accept 0.75 monero as enough for a card of 150 USD (without 0.125 monero, which the sender has locked)",
 		"which costs you 37.50 USD", `--note 'it'\''s fine' --amount 0.75 --yes`)
 
-	if _, err := db.Exec(`INSERT INTO accepted_rates (id, currency, usd, source, accepted_at, accepted_by) VALUES ('019aa1c9-f868-7cef-8e4e-9b1c97fb1d88', 'monero', 20000000000, 'kraken', 0, 'x')`); err != nil {
+	if _, err := db.Exec(
+		`INSERT INTO accepted_rates (id, currency, usd, source, accepted_at, accepted_by) VALUES ('019aa1c9-f868-7cef-8e4e-9b1c97fb1d88', 'monero', 20000000000, 'kraken', 0, 'x')`); err != nil {
 		t.Fatal(err)
 	}
-	wantOutput(t, p.must(t, show...), "175 USD, at 200 USD each by kraken of 1970-01-01T00:00:00Z", "which costs you nothing")
+	wantOutput(t, p.must(t, show...), "175 USD, at 200 USD each by kraken of 1970-01-01T00:00:00Z",
+		"which costs you nothing")
 	if _, err := db.Exec("UPDATE cards SET payment_state = 'confirming', height = 0"); err != nil {
 		t.Fatal(err)
 	}
-	wantOutput(t, p.must(t, show...), "the sender to unlock 0.125 monero in transaction waiting: only the sender knows when that is")
-	if _, err := db.Exec("UPDATE transfers SET locked = 0, height = (SELECT height FROM chains) - 2 WHERE txid = 'waiting'"); err != nil {
+	wantOutput(t, p.must(t, show...),
+		"the sender to unlock 0.125 monero in transaction waiting: only the sender knows when that is")
+	if _, err := db.Exec(
+		"UPDATE transfers SET locked = 0, height = (SELECT height FROM chains) - 2 WHERE txid = 'waiting'"); err != nil {
 		t.Fatal(err)
 	}
-	wantOutput(t, p.must(t, show...), "CONFIRMATIONS", "7 of 10 confirmations of 0.125 monero in transaction waiting", "which takes about 14m0s")
+	wantOutput(t, p.must(t, show...), "CONFIRMATIONS", "7 of 10 confirmations of 0.125 monero in transaction waiting",
+		"which takes about 14m0s")
 	if _, err := db.Exec("UPDATE cards SET payment_state = 'paid'"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Exec(`INSERT INTO intents (card_uuid, state, key, attempts, due_at, reason) VALUES (?, 'open', 'k', 3, 4102444800000, 'no answer')`, short.UUID.String()); err != nil {
+	if _, err := db.Exec(
+		`INSERT INTO intents (card_uuid, state, key, attempts, due_at, reason) VALUES (?, 'open', 'k', 3, 4102444800000, 'no answer')`, short.UUID.String()); err != nil {
 		t.Fatal(err)
 	}
-	wantOutput(t, p.must(t, show...), "waits for      the supplier, who was asked 3 times (no answer), and is asked again at 2100-01-01T00:00:00Z")
+	wantOutput(t, p.must(t, show...),
+		"waits for      the supplier, who was asked 3 times (no answer), and is asked again at 2100-01-01T00:00:00Z")
 }
 
 // Whoever sends dust to a card does not fill the operator's terminal.
@@ -339,7 +366,8 @@ func TestErrors_OfCardsAndWallets_NameTheNextStep(t *testing.T) {
 	p := newProgram(t, "sqlite:"+filepath.Join(t.TempDir(), "x.db"))
 	token := p.account(t)
 	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
-	made, err := newClient(t, s.url, token).CreateCard(t.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
+	made, err := newClient(t, s.url, token).CreateCard(t.Context(),
+		client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,7 +394,8 @@ func TestErrors_OfCardsAndWallets_NameTheNextStep(t *testing.T) {
 		{"wallet rescan doge", "it is one of: monero"},
 		{"wallet claim doge", "it is one of: monero"},
 		{"wallet check --coins doge", "it knows: monero"},
-		{"wallet check --wallet-only --monero-daemon-url " + spends + " --monero-wallet-url " + spends, "make a view-only wallet"},
+		{"wallet check --wallet-only --monero-daemon-url " + spends + " --monero-wallet-url " + spends,
+			"make a view-only wallet"},
 		{"wallet check --wallet-only --monero-daemon-url http://127.0.0.1:1", "start monerod"},
 		{"wallet check --wallet-only --monero-wallet-login /nonexistent", "USER:PASSWORD"},
 	} {

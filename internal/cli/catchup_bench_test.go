@@ -21,8 +21,10 @@ import (
 
 const outage = 10_000
 
-// BenchmarkCatchUp lets 10,000 payments for 10,000 cards be confirmed while nobody looks, and measures how fast they are settled and the
-// cards made: beside that, the same rows written by bare statements, in as many rows a statement and as many transactions.
+// BenchmarkCatchUp lets 10,000 payments for 10,000 cards be confirmed while
+// nobody looks, and measures how fast they are settled and the cards made:
+// beside that, the same rows written by bare statements, in as many rows a
+// statement and as many transactions.
 func BenchmarkCatchUp(b *testing.B) {
 	const turns = 3
 	var ours, bare, ratios []float64
@@ -31,7 +33,8 @@ func BenchmarkCatchUp(b *testing.B) {
 		write := bareCatchUp(b)
 		ours, bare = append(ours, outage/(settle+made).Seconds()), append(bare, outage/write.Seconds())
 		ratios = append(ratios, write.Seconds()/(settle+made).Seconds())
-		b.Logf("settled in %s, made in %s; bare writes %s", settle.Round(time.Millisecond), made.Round(time.Millisecond), write.Round(time.Millisecond))
+		b.Logf("settled in %s, made in %s; bare writes %s", settle.Round(time.Millisecond), made.Round(time.Millisecond),
+			write.Round(time.Millisecond))
 	}
 	b.ReportMetric(median(ours), "cards/s")
 	b.ReportMetric(median(bare), "bare-cards/s")
@@ -39,7 +42,8 @@ func BenchmarkCatchUp(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// catchUp returns how long it took until all payments were settled, and then until all cards were made.
+// catchUp returns how long it took until all payments were settled, and then
+// until all cards were made.
 func catchUp(b *testing.B) (settled, made time.Duration) {
 	b.Helper()
 	ctx, url := b.Context(), rig.Postgres(b)
@@ -85,7 +89,8 @@ func bareCatchUp(b *testing.B) time.Duration {
 	seq := 0
 	event := func(c *card.Card) []any {
 		seq++
-		return []any{s.account, seq, uuid.Must(uuid.NewV7()), "card.generated", c.UUID, "generated", "paid", time.Now().UnixMilli()}
+		return []any{s.account, seq, uuid.Must(uuid.NewV7()), "card.generated", c.UUID, "generated", "paid",
+			time.Now().UnixMilli()}
 	}
 	const (
 		events = "INSERT INTO events (account_id, seq, id, type, card_uuid, status, payment_state, created_at) VALUES "
@@ -94,16 +99,24 @@ func bareCatchUp(b *testing.B) time.Duration {
 	start := time.Now()
 	transaction(b, db, func(ctx context.Context, tx *sql.Tx) {
 		for _, some := range parts(cards, 500) {
-			write(b, ctx, tx, "INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at) VALUES ", "", some, func(c *card.Card) []any {
-				return []any{"monero", hex.EncodeToString(random(32)), 0, c.Address, int64(c.Amount), 2, false, true, time.Now().UnixMilli()}
+			write(b, ctx, tx,
+				"INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at) VALUES ",
+				"", some, func(c *card.Card) []any {
+					return []any{"monero", hex.EncodeToString(random(32)), 0, c.Address, int64(c.Amount), 2, false, true,
+						time.Now().UnixMilli()}
+				})
+		}
+		for _, some := range parts(cards, 500) {
+			write(b, ctx, tx,
+				"UPDATE cards SET payment_state = v.column2, received = CAST(v.column3 AS BIGINT), settled = CAST(v.column3 AS BIGINT), height = 2 FROM (VALUES ",
+				") AS v WHERE cards.uuid = CAST(v.column1 AS UUID)", some, func(c *card.Card) []any {
+					return []any{c.UUID, "paid", int64(c.Amount)}
+				})
+		}
+		for _, some := range parts(cards, 500) {
+			write(b, ctx, tx, "INSERT INTO intents (card_uuid, due_at) VALUES ", "", some, func(c *card.Card) []any {
+				return []any{c.UUID, 0}
 			})
-		}
-		for _, some := range parts(cards, 500) {
-			write(b, ctx, tx, "UPDATE cards SET payment_state = v.column2, received = CAST(v.column3 AS BIGINT), settled = CAST(v.column3 AS BIGINT), height = 2 FROM (VALUES ",
-				") AS v WHERE cards.uuid = CAST(v.column1 AS UUID)", some, func(c *card.Card) []any { return []any{c.UUID, "paid", int64(c.Amount)} })
-		}
-		for _, some := range parts(cards, 500) {
-			write(b, ctx, tx, "INSERT INTO intents (card_uuid, due_at) VALUES ", "", some, func(c *card.Card) []any { return []any{c.UUID, 0} })
 		}
 		for _, some := range parts(cards, 500) {
 			write(b, ctx, tx, events, "", some, event)
@@ -111,12 +124,19 @@ func bareCatchUp(b *testing.B) time.Duration {
 	})
 	for _, some := range parts(cards, 64) {
 		transaction(b, db, func(ctx context.Context, tx *sql.Tx) {
-			write(b, ctx, tx, "UPDATE intents SET state = 'done', attempts = 1, fence = 1, card_number_hash = CAST(v.column2 AS BYTEA) FROM (VALUES ",
-				") AS v WHERE intents.card_uuid = CAST(v.column1 AS UUID)", some, func(c *card.Card) []any { return []any{c.UUID, fmt.Sprintf(`\x%x`, random(32))} })
-			write(b, ctx, tx, "INSERT INTO credentials (card_uuid, card_number, expiration_date, security_code, url, url_password) VALUES ", "", some, func(c *card.Card) []any {
-				return []any{c.UUID, random(sealed), random(sealed), random(sealed), random(sealed), random(sealed)}
+			write(b, ctx, tx,
+				"UPDATE intents SET state = 'done', attempts = 1, fence = 1, card_number_hash = CAST(v.column2 AS BYTEA) FROM (VALUES ",
+				") AS v WHERE intents.card_uuid = CAST(v.column1 AS UUID)", some, func(c *card.Card) []any {
+					return []any{c.UUID, fmt.Sprintf(`\x%x`, random(32))}
+				})
+			write(b, ctx, tx,
+				"INSERT INTO credentials (card_uuid, card_number, expiration_date, security_code, url, url_password) VALUES ", "",
+				some, func(c *card.Card) []any {
+					return []any{c.UUID, random(sealed), random(sealed), random(sealed), random(sealed), random(sealed)}
+				})
+			write(b, ctx, tx, "UPDATE cards SET status = 'generated' WHERE uuid IN (", ")", some, func(c *card.Card) []any {
+				return []any{c.UUID}
 			})
-			write(b, ctx, tx, "UPDATE cards SET status = 'generated' WHERE uuid IN (", ")", some, func(c *card.Card) []any { return []any{c.UUID} })
 			write(b, ctx, tx, events, "", some, event)
 		})
 	}
@@ -139,8 +159,10 @@ func transaction(b *testing.B, db *sql.DB, f func(context.Context, *sql.Tx)) {
 	must(b, tx.Commit())
 }
 
-// write runs one statement with a group of values for each card between head and tail.
-func write(b *testing.B, ctx context.Context, tx *sql.Tx, head, tail string, cards []*card.Card, values func(*card.Card) []any) {
+// write runs one statement with a group of values for each card between head
+// and tail.
+func write(b *testing.B, ctx context.Context, tx *sql.Tx, head, tail string, cards []*card.Card,
+	values func(*card.Card) []any) {
 	b.Helper()
 	var groups []string
 	var args []any

@@ -20,14 +20,16 @@ func (c *chaos) judge() {
 	t, s := c.t, c.shop
 	t.Helper()
 	ledger := c.ledger()
-	c.database().Exec(t, "UPDATE intents SET due_at = 0 WHERE state IN ('open', 'pending')") // those that wait because the supplier was ill
+	// those that wait because the supplier was ill
+	c.database().Exec(t, "UPDATE intents SET due_at = 0 WHERE state IN ('open', 'pending')")
 	cards := c.listed(ledger)
 	issued := c.judgeCards(cards, ledger)
 	c.judgeSupplier(cards, issued, ledger)
 	c.judgeEvents(issued)
 	wantOutput(t, c.program.reconcile(t), fmt.Sprintf("%d issued, %d paid", len(issued), len(issued)))
 	epochs := c.database().Value(t, "SELECT count(*) FROM epochs")
-	t.Logf("%d cards, %d of them issued; %d events, %d of them feed.reset, %d forgotten; %s epochs", len(s.orders), len(issued),
+	t.Logf("%d cards, %d of them issued; %d events, %d of them feed.reset, %d forgotten; %s epochs", len(s.orders),
+		len(issued),
 		len(s.meaning), s.resets, s.forgotten, epochs)
 }
 
@@ -37,7 +39,8 @@ func (c *chaos) listed(ledger ledger) map[uuid.UUID]*client.Card {
 	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		cards := map[uuid.UUID]*client.Card{}
 		waiting := 0
-		for card, err := range newClient(c.t, c.replicas[0].url, c.shop.token).ListCards(c.t.Context(), client.ListCardsOptions{}) {
+		for card, err := range newClient(c.t, c.replicas[0].url, c.shop.token).ListCards(c.t.Context(),
+			client.ListCardsOptions{}) {
 			if err != nil {
 				c.t.Fatal(err)
 			}
@@ -92,7 +95,8 @@ func (c *chaos) judgeCards(cards map[uuid.UUID]*client.Card, ledger ledger) map[
 	return issued
 }
 
-// judgePayments compares what the shop paid for a card, what arrived, and what was credited.
+// judgePayments compares what the shop paid for a card, what arrived, and what
+// was credited.
 func (c *chaos) judgePayments(b *bought, card *client.Card, ledger ledger) {
 	c.t.Helper()
 	arrived := ledger[card.Payment.Address]
@@ -104,7 +108,8 @@ func (c *chaos) judgePayments(b *bought, card *client.Card, ledger ledger) {
 	for text, p := range b.paid {
 		n := arrived[decimal.RequireFromString(text).Mul(piconero).IntPart()]
 		if n < p.acknowledged || n > p.acknowledged+p.unclear {
-			c.t.Errorf("%s: the payment of %s was acknowledged %d times, was unclear %d times, and arrived %d times", b.key, text,
+			c.t.Errorf("%s: the payment of %s was acknowledged %d times, was unclear %d times, and arrived %d times", b.key,
+				text,
 				p.acknowledged, p.unclear, n)
 		}
 	}
@@ -116,7 +121,8 @@ func (c *chaos) judgePayments(b *bought, card *client.Card, ledger ledger) {
 	}
 }
 
-// ledger is how often an address was sent an amount, in piconero, on the simulated chain.
+// ledger is how often an address was sent an amount, in piconero, on the
+// simulated chain.
 type ledger map[string]map[int64]int
 
 func coins(amount int64) decimal.Decimal { return decimal.New(amount, -12) }
@@ -139,7 +145,8 @@ func (c *chaos) ledger() ledger {
 	if c.nodes != nil {
 		return c.nodes.sent
 	}
-	rows, err := rig.OpenSQL(c.t, c.database().URL("postgres")).Query("SELECT address, amount, count(*) FROM simulated_transfers GROUP BY 1, 2")
+	rows, err := rig.OpenSQL(c.t,
+		c.database().URL("postgres")).Query("SELECT address, amount, count(*) FROM simulated_transfers GROUP BY 1, 2")
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -163,7 +170,8 @@ func (c *chaos) ledger() ledger {
 	return sent
 }
 
-// judgeEvents reads the feed from its beginning, and waits until the webhook was told all of it.
+// judgeEvents reads the feed from its beginning, and waits until the webhook
+// was told all of it.
 func (c *chaos) judgeEvents(issued map[uuid.UUID]*client.Card) {
 	t, s := c.t, c.shop
 	t.Helper()
@@ -198,8 +206,9 @@ func (c *chaos) judgeEvents(issued map[uuid.UUID]*client.Card) {
 	}
 }
 
-// judgeForgotten looks at events that were told and are not in the feed. A primary that comes back after a crash shows what no standby had
-// yet; if it fails for good at once, that is forgotten. Then the next event is a reset.
+// judgeForgotten looks at events that were told and are not in the feed. A
+// primary that comes back after a crash shows what no standby had yet; if it
+// fails for good at once, that is forgotten. Then the next event is a reset.
 func (c *chaos) judgeForgotten(feed map[int64]*client.Event) {
 	t, s := c.t, c.shop
 	t.Helper()
@@ -218,7 +227,8 @@ func (c *chaos) judgeForgotten(feed map[int64]*client.Event) {
 	}
 }
 
-// awaitWebhook waits until the webhook was told every event. Attempts that the service will repeat within minutes or hours are due at once.
+// awaitWebhook waits until the webhook was told every event. Attempts that the
+// service will repeat within minutes or hours are due at once.
 func (c *chaos) awaitWebhook(feed map[int64]*client.Event) {
 	t, s := c.t, c.shop
 	t.Helper()

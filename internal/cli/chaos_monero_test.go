@@ -14,13 +14,16 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-var chaosMonero = flag.Bool("chaos-monero", false, "have TestChaos use a real monerod and monero-wallet-rpc, which fail too")
+var chaosMonero = flag.Bool("chaos-monero", false,
+	"have TestChaos use a real monerod and monero-wallet-rpc, which fail too")
 
-// chaosConfirmations is how many confirmations payments need there: more than a reorganisation is deep.
+// chaosConfirmations is how many confirmations payments need there: more than a
+// reorganisation is deep.
 const chaosConfirmations = 4
 
-// nodes are a real monerod and two wallets, with a miner. Payments, blocks and faults of the node wait for each other, so that whoever
-// paid knows whether it did.
+// nodes are a real monerod and two wallets, with a miner. Payments, blocks and
+// faults of the node wait for each other, so that whoever paid knows whether it
+// did.
 type nodes struct {
 	t   *testing.T
 	net *rig.MoneroNet
@@ -55,7 +58,8 @@ func newNodes(t *testing.T) *nodes {
 
 // flags are those of a service that watches the node.
 func (n *nodes) flags() []string {
-	return []string{"serve", "--rate", "monero=150", "--address-pool", "100", "--monero-daemon-url", n.net.DaemonURL, "--monero-wallet-url", n.net.WalletURL,
+	return []string{"serve", "--rate", "monero=150", "--address-pool", "100", "--monero-daemon-url", n.net.DaemonURL,
+		"--monero-wallet-url", n.net.WalletURL,
 		"--monero-confirmations", "4"}
 }
 
@@ -83,7 +87,9 @@ func (c *chaos) chainFault() fault {
 			defer n.mu.Unlock()
 			n.net.Wallet.Start(c.t)
 		}},
-		{"wallet suspended", theChain, c.between(time.Second, 10*time.Second), func() { n.net.Wallet.Signal(c.t, syscall.SIGSTOP) }, n.net.Wallet.Thaw},
+		{"wallet suspended", theChain, c.between(time.Second, 10*time.Second), func() {
+			n.net.Wallet.Signal(c.t, syscall.SIGSTOP)
+		}, n.net.Wallet.Thaw},
 		{"node suspended", theChain, c.between(time.Second, 8*time.Second), func() {
 			n.mu.Lock()
 			n.net.Daemon.Freeze(c.t)

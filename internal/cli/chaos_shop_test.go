@@ -49,7 +49,8 @@ type shop struct {
 	resets, forgotten int // events
 }
 
-// bought is what the shop knows of an order. Only its buyer writes what stands above the lock.
+// bought is what the shop knows of an order. Only its buyer writes what stands
+// above the lock.
 type bought struct {
 	key     string
 	usd     int64
@@ -67,7 +68,8 @@ type payment struct{ acknowledged, unclear int }
 // openShop registers a webhook, follows the feed, and starts to buy.
 func openShop(t *testing.T, urls []string, token string, seed uint64, pays *nodes) *shop {
 	t.Helper()
-	s := &shop{t: t, token: token, nodes: pays, chance: rand.New(rand.NewPCG(seed, 1)), closing: make(chan struct{}), sold: make(chan time.Time),
+	s := &shop{t: t, token: token, nodes: pays, chance: rand.New(rand.NewPCG(seed, 1)), closing: make(chan struct{}),
+		sold:    make(chan time.Time),
 		answers: map[string]int{}, meaning: map[int64]*client.Event{}, told: map[uuid.UUID]int{}}
 	for _, url := range urls {
 		c, err := client.New(url, token, client.WithRetry(1, 0), client.WithAttemptTimeout(6*time.Second),
@@ -134,7 +136,8 @@ func (s *shop) intN(n int) int {
 	return s.chance.IntN(n)
 }
 
-// wait waits a random time up to the given one. It reports whether there is more to do.
+// wait waits a random time up to the given one. It reports whether there is
+// more to do.
 func (s *shop) wait(ctx context.Context, most time.Duration) bool {
 	select {
 	case <-time.After(time.Duration(s.intN(int(most)))):
@@ -144,9 +147,11 @@ func (s *shop) wait(ctx context.Context, most time.Duration) bool {
 	}
 }
 
-// failed reports whether a request is to be sent again. A refusal that no fault explains ends the test.
+// failed reports whether a request is to be sent again. A refusal that no fault
+// explains ends the test.
 func (s *shop) failed(ctx context.Context, err error, what string) bool {
-	if refusal, refused := errors.AsType[*client.Error](err); refused && refusal.Status != http.StatusServiceUnavailable && ctx.Err() == nil {
+	if refusal, refused := errors.AsType[*client.Error](err); refused &&
+		refusal.Status != http.StatusServiceUnavailable && ctx.Err() == nil {
 		s.t.Errorf("%s: %v", what, err)
 		s.stop()
 	}
@@ -181,12 +186,14 @@ func (s *shop) newOrder() *bought {
 	return b
 }
 
-// order repeats an order until it is acknowledged, and sometimes once more. It returns false if ctx ends before.
+// order repeats an order until it is acknowledged, and sometimes once more. It
+// returns false if ctx ends before.
 func (s *shop) order(ctx context.Context, b *bought) bool {
 	repeated := s.intN(5) == 0
 	for {
 		start := time.Now()
-		card, err := s.any().CreateCard(ctx, client.CreateCardRequest{USDAmount: decimal.NewFromInt(b.usd), Currency: "monero"}, client.WithIdempotencyKey(b.key))
+		card, err := s.any().CreateCard(ctx,
+			client.CreateCardRequest{USDAmount: decimal.NewFromInt(b.usd), Currency: "monero"}, client.WithIdempotencyKey(b.key))
 		if s.failed(ctx, err, b.key) {
 			if !s.wait(ctx, 600*time.Millisecond) {
 				return false
@@ -225,7 +232,8 @@ func (s *shop) acknowledge(b *bought, card *client.Card, asked time.Time) {
 	}
 }
 
-// awaitSale returns how long it takes until an order that is sent from now on is acknowledged.
+// awaitSale returns how long it takes until an order that is sent from now on
+// is acknowledged.
 func (s *shop) awaitSale(t *testing.T) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -244,7 +252,8 @@ func (s *shop) awaitSale(t *testing.T) time.Duration {
 	}
 }
 
-// pay pays until the payment is acknowledged, or has arrived, so that the card has total. It returns false if ctx ends before.
+// pay pays until the payment is acknowledged, or has arrived, so that the card
+// has total. It returns false if ctx ends before.
 func (s *shop) pay(ctx context.Context, b *bought, amount, total decimal.Decimal) bool {
 	p := &payment{}
 	b.mu.Lock()
@@ -318,13 +327,15 @@ func (b *bought) id() (uuid.UUID, bool) {
 func (s *shop) see(b *bought, card *client.Card) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if card.UUID != b.card.UUID || card.Payment.Address != b.card.Payment.Address || !card.Payment.Amount.Equal(b.card.Payment.Amount) {
+	if card.UUID != b.card.UUID || card.Payment.Address != b.card.Payment.Address ||
+		!card.Payment.Amount.Equal(b.card.Payment.Amount) {
 		s.t.Errorf("%s is another card: %v, was %v", b.key, card, b.card)
 	}
 	if card.Status == client.CardStatusGenerated && b.shown == nil {
 		b.shown = &card.Credentials
 	}
-	// An answer that was on its way when the card was issued may come after one that shows it.
+	// An answer that was on its way when the card was issued may come after one
+	// that shows it.
 	if card.Status == client.CardStatusGenerated && *b.shown != card.Credentials {
 		s.t.Errorf("%s has other credentials than before", b.key)
 	}
@@ -362,7 +373,8 @@ func (s *shop) means(e *client.Event, from string) {
 func (s *shop) follow(ctx context.Context) {
 	for last := int64(0); s.wait(ctx, time.Second); {
 		for e, err := range s.any().Events(ctx, last) {
-			if refusal, refused := errors.AsType[*client.Error](err); refused && refusal.Code == client.ProblemCodeInvalidRequest {
+			if refusal, refused := errors.AsType[*client.Error](err); refused &&
+				refusal.Code == client.ProblemCodeInvalidRequest {
 				break // the service has forgotten the event, and is about to reset the feed
 			}
 			if s.failed(ctx, err, "feed") {
@@ -404,7 +416,8 @@ func (s *shop) report(t *testing.T) {
 			failed += n
 		}
 	}
-	t.Logf("%d orders; %d requests: %.1f %% were answered with 5xx, %.1f %% had no answer; answers by status: %v", len(s.orders), s.requests,
+	t.Logf("%d orders; %d requests: %.1f %% were answered with 5xx, %.1f %% had no answer; answers by status: %v",
+		len(s.orders), s.requests,
 		100*float64(failed)/float64(s.requests), 100*float64(s.answers["none"])/float64(s.requests), sorted(s.answers))
 }
 

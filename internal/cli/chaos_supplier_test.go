@@ -34,8 +34,9 @@ type makes struct {
 func (c *chaos) openSupplier() {
 	c.t.Helper()
 	dir := c.t.TempDir()
-	c.supplier = &makes{url: fmt.Sprintf("127.0.0.1:%d", rig.FreePort(c.t)), control: fmt.Sprintf("127.0.0.1:%d", rig.FreePort(c.t)),
-		ledger: filepath.Join(dir, "supplier.db"), log: filepath.Join(c.t.ArtifactDir(), "supplier.log")}
+	c.supplier = &makes{url: fmt.Sprintf("127.0.0.1:%d", rig.FreePort(c.t)),
+		control: fmt.Sprintf("127.0.0.1:%d", rig.FreePort(c.t)),
+		ledger:  filepath.Join(dir, "supplier.db"), log: filepath.Join(c.t.ArtifactDir(), "supplier.log")}
 	c.supplier.config = writeSuppliers(c.t, dir, "http://"+c.supplier.url)
 	c.startSupplier()
 }
@@ -49,14 +50,16 @@ func (c *chaos) startSupplier() {
 		c.t.Fatal(err)
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command(c.program.path, "supplier", "serve", "--listen", s.url, "--control", s.control, "--file", s.ledger, "--slowness", "3s",
+	cmd := exec.Command(c.program.path, "supplier", "serve", "--listen", s.url, "--control", s.control, "--file",
+		s.ledger, "--slowness", "3s",
 		"--pending-for", "2s", "--callback-url", c.replicas[0].url+"/supplier/acme/callback")
 	cmd.Env = append(c.program.env, "CARDMINT_SUPPLIER_SECRET="+supplierSecret.Reveal())
 	cmd.Stdout, cmd.Stderr = log, log
 	s.Process = rig.Start(c.t, cmd)
 }
 
-// behave tells the supplier how to behave. One that is down behaves well when it is started.
+// behave tells the supplier how to behave. One that is down behaves well when
+// it is started.
 func (c *chaos) behave(rules ...string) error {
 	body, err := json.Marshal(append([]string{}, rules...))
 	if err != nil {
@@ -86,7 +89,9 @@ func (c *chaos) supplierFault() fault {
 	}
 	return []fault{
 		{"supplier killed", theSupplier, c.between(0, 5*time.Second), func() { s.Kill() }, c.startSupplier},
-		{"supplier suspended", theSupplier, c.between(time.Second, 20*time.Second), func() { s.Signal(c.t, syscall.SIGSTOP) }, func() { s.Signal(c.t, syscall.SIGCONT) }},
+		{"supplier suspended", theSupplier, c.between(time.Second, 20*time.Second), func() {
+			s.Signal(c.t, syscall.SIGSTOP)
+		}, func() { s.Signal(c.t, syscall.SIGCONT) }},
 		ill("ambiguous=0.7"),
 		ill("pending"),
 		ill("slow=0.5", "ambiguous=0.5"),
@@ -109,8 +114,9 @@ func (c *chaos) networkFault() fault {
 	return fault{"database out of reach", theNetwork, c.between(time.Second, 6*time.Second), line.Down, line.Up}
 }
 
-// judgeSupplier compares the supplier's ledger with the cards: one card was made for each that is issued, none for another, and nothing was
-// asked for that is not paid.
+// judgeSupplier compares the supplier's ledger with the cards: one card was
+// made for each that is issued, none for another, and nothing was asked for
+// that is not paid.
 func (c *chaos) judgeSupplier(cards, issued map[uuid.UUID]*client.Card, ledger ledger) {
 	c.t.Helper()
 	entries, err := reference.ReadLedger(c.t.Context(), c.supplier.ledger)

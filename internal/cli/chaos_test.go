@@ -26,10 +26,12 @@ var (
 	chaosSeed = flag.Uint64("chaos-seed", 0, "have TestChaos cause the faults of this seed; 0 for any")
 )
 
-// TestChaos runs three replicas on a primary with a synchronous standby, and a supplier as a process of its own. A shop orders, pays and
-// reads cards, a webhook and a reader of the feed take events, while processes, connections, databases and the supplier fail at random. In
-// the end nothing that was acknowledged may be lost, nothing may have happened twice, and the supplier's ledger has a card for each that is
-// issued and for no other.
+// TestChaos runs three replicas on a primary with a synchronous standby, and a
+// supplier as a process of its own. A shop orders, pays and reads cards, a
+// webhook and a reader of the feed take events, while processes, connections,
+// databases and the supplier fail at random. In the end nothing that was
+// acknowledged may be lost, nothing may have happened twice, and the supplier's
+// ledger has a card for each that is issued and for no other.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -113,7 +115,8 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	c.standby = c.primary.Standby(t, "standby")
 	c.primary.Exec(t, "SELECT pg_reload_conf()")
 	c.lines = [2]*rig.Line{rig.NewLine(t, c.primary.Host()), rig.NewLine(t, c.standby.Host())}
-	c.program = newProgram(t, fmt.Sprintf("postgres://postgres@%s,%s/postgres?sslmode=disable", c.lines[0].Host(), c.lines[1].Host()))
+	c.program = newProgram(t,
+		fmt.Sprintf("postgres://postgres@%s,%s/postgres?sslmode=disable", c.lines[0].Host(), c.lines[1].Host()))
 	token := c.program.account(t)
 	var urls []string
 	for i := range c.replicas {
@@ -131,8 +134,10 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 		if i == replicas-1 {
 			role = "api"
 		}
-		c.replicas[i] = &replica{url: "http://" + address, log: filepath.Join(t.ArtifactDir(), fmt.Sprintf("replica-%d.log", i)),
-			args: append(slices.Clone(serve), "--role", role, "--listen", address, "--webhook-insecure", "--webhook-timeout", "2s", "--suppliers", c.supplier.config)}
+		c.replicas[i] = &replica{url: "http://" + address,
+			log: filepath.Join(t.ArtifactDir(), fmt.Sprintf("replica-%d.log", i)),
+			args: append(slices.Clone(serve), "--role", role, "--listen", address, "--webhook-insecure", "--webhook-timeout",
+				"2s", "--suppliers", c.supplier.config)}
 		c.start(i)
 		urls = append(urls, c.replicas[i].url)
 	}
@@ -164,7 +169,9 @@ func (c *chaos) explain() {
 	}
 	for i, r := range c.replicas {
 		text, _ := os.ReadFile(r.log)
-		lines := slices.DeleteFunc(strings.Split(string(text), "\n"), func(s string) bool { return strings.Contains(s, "level=INFO msg=request") })
+		lines := slices.DeleteFunc(strings.Split(string(text), "\n"), func(s string) bool {
+			return strings.Contains(s, "level=INFO msg=request")
+		})
 		c.t.Logf("the last lines of replica %d:\n%s", i, strings.Join(lines[max(0, len(lines)-60):], "\n"))
 	}
 }
@@ -245,7 +252,9 @@ func (c *chaos) fault(target int) fault {
 	case thePrimary:
 		return c.primaryFault()
 	case theStandby:
-		return fault{"standby down", target, c.between(0, 6*time.Second), func() { c.standby.Stop() }, func() { c.standby.Start(c.t) }}
+		return fault{"standby down", target, c.between(0, 6*time.Second), func() { c.standby.Stop() }, func() {
+			c.standby.Start(c.t)
+		}}
 	case theSupplier:
 		return c.supplierFault()
 	case theNetwork:
@@ -257,7 +266,9 @@ func (c *chaos) fault(target int) fault {
 	restart := func() { c.start(target) }
 	return []fault{
 		{"replica killed", target, c.between(0, 4*time.Second), func() { r.Kill() }, restart},
-		{"replica suspended", target, c.between(time.Second, 15*time.Second), func() { r.Signal(c.t, syscall.SIGSTOP) }, func() { r.Signal(c.t, syscall.SIGCONT) }},
+		{"replica suspended", target, c.between(time.Second, 15*time.Second), func() {
+			r.Signal(c.t, syscall.SIGSTOP)
+		}, func() { r.Signal(c.t, syscall.SIGCONT) }},
 		{"replica terminated", target, c.between(0, 4*time.Second), func() { r.Signal(c.t, syscall.SIGTERM) }, func() {
 			r.Wait(c.t, 30*time.Second)
 			restart()
@@ -273,10 +284,15 @@ func (c *chaos) primaryFault() fault {
 		}
 	}
 	return []fault{
-		{"primary crashed", thePrimary, c.between(0, 5*time.Second), func() { c.primary.Stop() }, func() { c.primary.Start(c.t) }},
-		{"primary frozen", thePrimary, c.between(time.Second, 8*time.Second), func() { c.primary.Freeze() }, func() { c.primary.Thaw() }},
+		{"primary crashed", thePrimary, c.between(0, 5*time.Second), func() { c.primary.Stop() }, func() {
+			c.primary.Start(c.t)
+		}},
+		{"primary frozen", thePrimary, c.between(time.Second, 8*time.Second), func() { c.primary.Freeze() }, func() {
+			c.primary.Thaw()
+		}},
 		{"primary read-only", thePrimary, c.between(time.Second, 8*time.Second),
-			setting("ALTER SYSTEM SET default_transaction_read_only = on"), setting("ALTER SYSTEM RESET default_transaction_read_only")},
+			setting("ALTER SYSTEM SET default_transaction_read_only = on"),
+			setting("ALTER SYSTEM RESET default_transaction_read_only")},
 		{"promotion", thePrimary, c.between(0, 4*time.Second), func() { c.primary.Stop() }, c.promote},
 		{"promotion of a standby that was cut off", thePrimary, c.between(0, 3*time.Second), func() {
 			c.standby.Stop()

@@ -1,7 +1,8 @@
-// Package cli is the command line: flags, configuration, and the only place where the packages are wired together.
+// Package cli is the command line: flags, configuration, and the only place
+// where the packages are wired together.
 //
-// It may import every package. A command ends whatever it started. What a killed process leaves behind, leases and claims, expires by
-// itself.
+// It may import every package. A command ends whatever it started. What a
+// killed process leaves behind, leases and claims, expires by itself.
 package cli
 
 import (
@@ -128,8 +129,8 @@ func hint(err error, format string, args ...any) error {
 	return &hinted{err, fmt.Sprintf(format, args...)}
 }
 
-// Main runs the command that args name and returns the exit code: 0, 1 if it failed, 2 if args are wrong, 3 if
-// 'reconcile' found nothing but what waits.
+// Main runs the command that args name and returns the exit code: 0, 1 if it
+// failed, 2 if args are wrong, 3 if 'reconcile' found nothing but what waits.
 // When ctx ends, commands that run until they are stopped end.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	noCore()
@@ -139,7 +140,8 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	parser, err := kong.New(c,
 		coinVars(),
 		kong.Name("cardmint"),
-		kong.Description("cardmint sells prepaid cards for cryptocurrency.\n\nEvery flag can also be set by the environment variable that its help names. Start with: cardmint dev"),
+		kong.Description(
+			"cardmint sells prepaid cards for cryptocurrency.\n\nEvery flag can also be set by the environment variable that its help names. Start with: cardmint dev"),
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(code int) { exit = code }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, Summary: false}),
@@ -180,7 +182,8 @@ func (c *commands) run(parsed *kong.Context) int {
 	return 0
 }
 
-// commandOf returns the command that was recognised before the mistake in the arguments.
+// commandOf returns the command that was recognised before the mistake in the
+// arguments.
 func commandOf(err error) string {
 	var parse *kong.ParseError
 	if errors.As(err, &parse) && parse.Context != nil {
@@ -201,8 +204,9 @@ func (g *globals) report(code int, err error) int {
 	return code
 }
 
-// named adds the name of a process to a database's URL, so that the server shows whose a session is. An application_name in the URL or
-// in PGAPPNAME wins.
+// named adds the name of a process to a database's URL, so that the server
+// shows whose a session is. An application_name in the URL or in PGAPPNAME
+// wins.
 func named(databaseURL, role string) string {
 	if !store.IsServer(databaseURL) {
 		return databaseURL

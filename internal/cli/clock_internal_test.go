@@ -24,11 +24,16 @@ func TestClockCheck_MachineTwoHoursBehind_IsNotReady(t *testing.T) {
 		tip      time.Time
 		want     card.Unready
 	}{
-		"a database elsewhere":             {database: actual, want: "the clocks of this machine and of the database differ by 2h0m0s"},
-		"a database here, rate sources":    {database: actual.Add(-2 * time.Hour), rates: map[string]time.Duration{"a": -2 * time.Hour, "b": -2 * time.Hour}, want: "this machine's clock is 2h0m0s behind"},
-		"a database here, a source, a tip": {database: actual.Add(-2 * time.Hour), rates: map[string]time.Duration{"a": -2 * time.Hour}, tip: actual.Add(-time.Minute), want: "this machine's clock is 2h0m0s behind"},
-		"a database here, a tip":           {database: actual.Add(-2 * time.Hour), tip: actual.Add(-time.Minute)},
-		"nothing else":                     {database: actual.Add(-2 * time.Hour)},
+		"a database elsewhere": {database: actual,
+			want: "the clocks of this machine and of the database differ by 2h0m0s"},
+		"a database here, rate sources": {database: actual.Add(-2 * time.Hour),
+			rates: map[string]time.Duration{"a": -2 * time.Hour, "b": -2 * time.Hour},
+			want:  "this machine's clock is 2h0m0s behind"},
+		"a database here, a source, a tip": {database: actual.Add(-2 * time.Hour),
+			rates: map[string]time.Duration{"a": -2 * time.Hour}, tip: actual.Add(-time.Minute),
+			want: "this machine's clock is 2h0m0s behind"},
+		"a database here, a tip": {database: actual.Add(-2 * time.Hour), tip: actual.Add(-time.Minute)},
+		"nothing else":           {database: actual.Add(-2 * time.Hour)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var exported map[string]time.Duration
@@ -58,7 +63,9 @@ func TestClockCheck_SlowOrMissingDatabase_ProvesNothing(t *testing.T) {
 	now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 	away := errors.New("away")
 	var fault error
-	c := &clockCheck{watch: clock.New(time.Now), now: func() time.Time { return now }, export: func(map[string]time.Duration, bool) {}}
+	c := &clockCheck{watch: clock.New(time.Now), now: func() time.Time {
+		return now
+	}, export: func(map[string]time.Duration, bool) {}}
 	c.db = clockOf(func() (time.Time, error) {
 		now = now.Add(longestAsk + time.Second)
 		return now.Add(-time.Hour), fault

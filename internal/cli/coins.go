@@ -40,7 +40,8 @@ func coinVars() kong.Vars {
 	for _, e := range card.EventTypes() {
 		events = append(events, string(e))
 	}
-	return kong.Vars{"default_coin": codes[0], "coins": strings.Join(codes, ", "), "event_types": strings.Join(events, ", "), "metrics_address": metricsAddress}
+	return kong.Vars{"default_coin": codes[0], "coins": strings.Join(codes, ", "),
+		"event_types": strings.Join(events, ", "), "metrics_address": metricsAddress}
 }
 
 // enabled is a coin that is used, with its settings.
@@ -49,7 +50,8 @@ type enabled struct {
 	settings chain.Settings
 }
 
-// enabled returns the coins that are used, with the confirmations that the operator requires.
+// enabled returns the coins that are used, with the confirmations that the
+// operator requires.
 func (f coinFlags) enabled() ([]enabled, error) {
 	var all []enabled
 	for i, c := range chain.Coins() {
@@ -81,7 +83,8 @@ func currencies(coins []enabled) []card.Currency {
 	return all
 }
 
-// addressChecks returns the functions that check customers' addresses, by currency.
+// addressChecks returns the functions that check customers' addresses, by
+// currency.
 func addressChecks(coins []card.Currency, simulated bool) map[string]func(address, ours string) error {
 	checks := map[string]func(address, ours string) error{}
 	for _, c := range coins {
@@ -94,8 +97,9 @@ func addressChecks(coins []card.Currency, simulated bool) map[string]func(addres
 	return checks
 }
 
-// nodes opens the real chains of a process, and returns what closes them. It refuses a node or wallet that can never be used. One that does
-// not answer yet is no error: the watcher keeps trying, and readiness says so.
+// nodes opens the real chains of a process, and returns what closes them. It
+// refuses a node or wallet that can never be used. One that does not answer yet
+// is no error: the watcher keeps trying, and readiness says so.
 func nodes(ctx context.Context, log *slog.Logger, coins []enabled) ([]watched, func(), error) {
 	var all []watched
 	var open []chain.Node

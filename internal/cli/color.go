@@ -17,7 +17,8 @@ const (
 	yellow color = "33"
 )
 
-// paint returns a text in a color, if w is to have colors. In a table, paint the last column only: the others are padded by their length.
+// paint returns a text in a color, if w is to have colors. In a table, paint
+// the last column only: the others are padded by their length.
 func (g *globals) paint(w io.Writer, c color, text string) string {
 	if c == none || !colors(g.Color, w) {
 		return text
@@ -25,7 +26,8 @@ func (g *globals) paint(w io.Writer, c color, text string) string {
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
 }
 
-// colors reports whether w is to have colors: on a terminal, unless NO_COLOR (no-color.org) is set.
+// colors reports whether w is to have colors: on a terminal, unless NO_COLOR
+// (no-color.org) is set.
 func colors(when string, w io.Writer) bool {
 	switch when {
 	case "always":

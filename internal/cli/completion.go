@@ -23,7 +23,8 @@ Examples:
 
 // Run prints a script.
 func (c completionCommand) Run(g *globals) error {
-	_, err := fmt.Fprint(g.stdout, map[string]string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[c.Shell])
+	_, err := fmt.Fprint(g.stdout,
+		map[string]string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[c.Shell])
 	return err
 }
 

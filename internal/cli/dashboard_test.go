@@ -46,7 +46,8 @@ var (
 	legends   = regexp.MustCompile(`\{\{(\w+)\}\}`)
 )
 
-// Every metric that the dashboard and the alarms name is exported, with these labels; and the dashboard leaves out none.
+// Every metric that the dashboard and the alarms name is exported, with these
+// labels; and the dashboard leaves out none.
 func TestDashboard_ShowsWhatIsExported(t *testing.T) {
 	known, shown := exported(t), map[string]bool{}
 	for _, r := range rules(t) {
@@ -59,14 +60,17 @@ func TestDashboard_ShowsWhatIsExported(t *testing.T) {
 		}
 	}
 	for name := range known {
-		if len(name) == len(strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count")) && !shown[name] &&
-			!slices.Contains([]string{"cardmint_chain_lag_blocks", "cardmint_db_connections_open", "cardmint_db_waits_total"}, name) {
+		if len(name) == len(strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count")) &&
+			!shown[name] &&
+			!slices.Contains([]string{"cardmint_chain_lag_blocks", "cardmint_db_connections_open", "cardmint_db_waits_total"},
+				name) {
 			t.Errorf("%s is not on the dashboard", name)
 		}
 	}
 }
 
-// checkLabels fails if a query names a metric, or a label of one, that is not exported.
+// checkLabels fails if a query names a metric, or a label of one, that is not
+// exported.
 func checkLabels(t *testing.T, known map[string][]string, q dashboardQuery) {
 	t.Helper()
 	labels := []string{"instance", "job", "alertname"} // which Prometheus adds

@@ -18,7 +18,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// ask sends a request and returns the status and the body. It fails the test if there is no answer within 20 seconds.
+// ask sends a request and returns the status and the body. It fails the test if
+// there is no answer within 20 seconds.
 func ask(t *testing.T, method, url, token, key string) (int, string) {
 	t.Helper()
 	body := ""
@@ -91,7 +92,8 @@ func TestServe_WaitsForADatabaseThatIsNotThereYet(t *testing.T) {
 		t.Errorf("it does not say what it waits for: %s", s.Output())
 	}
 	becomes(t, s.url+"/livez", http.StatusOK, 0)
-	if body := becomes(t, s.url+"/readyz", http.StatusServiceUnavailable, 0); !strings.Contains(body, `"reasons":{"database":"does not answer"}`) {
+	if body := becomes(t, s.url+"/readyz", http.StatusServiceUnavailable, 0); !strings.Contains(body,
+		`"reasons":{"database":"does not answer"}`) {
 		t.Error(body)
 	}
 	if status, body := ask(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusServiceUnavailable {
@@ -123,7 +125,8 @@ func TestServe_ToldToEndWhileItWaits(t *testing.T) {
 	}
 }
 
-// TestServe_AFrozenDatabase has every request answered in time, a database that heals be used again, and nothing else be left.
+// TestServe_AFrozenDatabase has every request answered in time, a database that
+// heals be used again, and nothing else be left.
 func TestServe_AFrozenDatabase(t *testing.T) {
 	t.Parallel()
 	c := rig.NewCluster(t)
@@ -139,13 +142,16 @@ func TestServe_AFrozenDatabase(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 8 {
 		for _, x := range []struct{ method, path, key string }{
-			{http.MethodPost, "/api/cards", ""}, {http.MethodPost, "/api/cards", "key"}, {http.MethodPost, "/api/cards", fmt.Sprint(i)},
-			{http.MethodGet, "/api/cards", ""}, {http.MethodGet, "/api/cards?limit=5", ""}, {http.MethodGet, "/api/cards/" + card.UUID.String(), ""},
+			{http.MethodPost, "/api/cards", ""}, {http.MethodPost, "/api/cards", "key"},
+			{http.MethodPost, "/api/cards", fmt.Sprint(i)},
+			{http.MethodGet, "/api/cards", ""}, {http.MethodGet, "/api/cards?limit=5", ""},
+			{http.MethodGet, "/api/cards/" + card.UUID.String(), ""},
 			{http.MethodGet, "/api/events", ""}, {http.MethodGet, "/readyz", ""},
 		} {
 			all.Go(func() {
 				status, body := ask(t, x.method, s.url+x.path, token, x.key)
-				tooMany := status == http.StatusTooManyRequests && x.method == http.MethodGet && x.path == "/api/cards" // more than four such lists
+				// more than four such lists
+				tooMany := status == http.StatusTooManyRequests && x.method == http.MethodGet && x.path == "/api/cards"
 				if status != http.StatusServiceUnavailable && !tooMany {
 					t.Errorf("%s %s: %d %s", x.method, x.path, status, body)
 				}
@@ -173,7 +179,8 @@ func TestServe_AFrozenDatabase(t *testing.T) {
 	s.stop(t)
 }
 
-// A process that is told to end finishes what it has accepted and gives back what it holds, but not for longer than those who started it wait.
+// A process that is told to end finishes what it has accepted and gives back
+// what it holds, but not for longer than those who started it wait.
 func TestServe_AFrozenDatabaseDelaysNoEnd(t *testing.T) {
 	t.Parallel()
 	c := rig.NewCluster(t)
@@ -197,8 +204,9 @@ func TestServe_AFrozenDatabaseDelaysNoEnd(t *testing.T) {
 	all.Wait()
 }
 
-// TestServe_AcknowledgedCardsSurviveAFailover cuts off the standby for longer than a request may take, while clients keep trying, and then
-// has it take over.
+// TestServe_AcknowledgedCardsSurviveAFailover cuts off the standby for longer
+// than a request may take, while clients keep trying, and then has it take
+// over.
 func TestServe_AcknowledgedCardsSurviveAFailover(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)
@@ -240,7 +248,8 @@ func TestServe_AcknowledgedCardsSurviveAFailover(t *testing.T) {
 	if status, body := ask(t, http.MethodGet, s.url+"/api/cards?limit=1", token, ""); status != http.StatusOK {
 		t.Errorf("reading needs no standby: %d %s", status, body)
 	}
-	// An operator ends the waits: the rows show, and yet may not be acknowledged.
+	// An operator ends the waits: the rows show, and yet may not be
+	// acknowledged.
 	time.Sleep(15 * time.Second)
 	primary.Exec(t, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
 	shop.Wait()
@@ -260,19 +269,24 @@ func TestServe_AcknowledgedCardsSurviveAFailover(t *testing.T) {
 	}
 }
 
-// A pooler in a mode that can't work is no database that may come: that ends the start at once.
+// A pooler in a mode that can't work is no database that may come: that ends
+// the start at once.
 func TestServe_PgBouncerInTransactionModeIsRefused(t *testing.T) {
 	t.Parallel()
 	direct := rig.Postgres(t)
-	p := newProgram(t, rig.PgBouncer(t, direct, "pool_mode = transaction", "ignore_startup_parameters = extra_float_digits, client_min_messages, "+
-		"statement_timeout, idle_in_transaction_session_timeout, tcp_keepalives_idle, tcp_keepalives_interval, tcp_keepalives_count, tcp_user_timeout"))
+	p := newProgram(t,
+		rig.PgBouncer(t, direct, "pool_mode = transaction",
+			"ignore_startup_parameters = extra_float_digits, client_min_messages, "+
+				"statement_timeout, idle_in_transaction_session_timeout, tcp_keepalives_idle, tcp_keepalives_interval, tcp_keepalives_count, tcp_user_timeout"))
 	p.must(t, "keys", "create")
 	_, stderr, code := p.run(simulated()...)
-	if code != 1 || !strings.Contains(stderr, "pool_mode = session") || !strings.Contains(stderr, "hint: change pgbouncer.ini") || strings.Contains(stderr, "password") {
+	if code != 1 || !strings.Contains(stderr, "pool_mode = session") ||
+		!strings.Contains(stderr, "hint: change pgbouncer.ini") || strings.Contains(stderr, "password") {
 		t.Errorf("exit code %d, printed %s", code, stderr)
 	}
 	_, stderr, code = p.run(append(simulated(), "--database-url", rig.PgBouncer(t, direct, "pool_mode = session"))...)
-	if code != 1 || !strings.Contains(stderr, "ignore_startup_parameters: client_min_messages") || !strings.Contains(stderr, "hint: change pgbouncer.ini") {
+	if code != 1 || !strings.Contains(stderr, "ignore_startup_parameters: client_min_messages") ||
+		!strings.Contains(stderr, "hint: change pgbouncer.ini") {
 		t.Errorf("exit code %d, printed %s", code, stderr)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// outcomeJSON says for programs what a decision did, or would do: recorded is false without --yes, and nothing_left is true where it was
-// decided before.
+// outcomeJSON says for programs what a decision did, or would do: recorded is
+// false without --yes, and nothing_left is true where it was decided before.
 type outcomeJSON struct {
 	Recorded    bool `json:"recorded"`
 	NothingLeft bool `json:"nothing_left"`
@@ -34,12 +34,15 @@ func (c cardResolveCommand) outcome(done operator.Resolved, now *card.Card, x op
 	if done.Noted != nil {
 		amount = done.Noted.Amount
 	}
-	return resolvedJSON{outcomeJSON: outcomeJSON{c.Yes && !done.Nothing, done.Nothing}, Card: now.UUID, Decision: done.Resolution.Kind, Currency: now.Coin.Code,
-		Amount: now.Coin.Decimal(amount), Locked: now.Coin.Decimal(done.Locked), Unconfirmed: now.Coin.Decimal(done.Unconfirmed), TxID: done.Resolution.TxID,
+	return resolvedJSON{outcomeJSON: outcomeJSON{c.Yes && !done.Nothing, done.Nothing}, Card: now.UUID,
+		Decision: done.Resolution.Kind, Currency: now.Coin.Code,
+		Amount: now.Coin.Decimal(amount), Locked: now.Coin.Decimal(done.Locked),
+		Unconfirmed: now.Coin.Decimal(done.Unconfirmed), TxID: done.Resolution.TxID,
 		Before: done.Card.State, After: done.After, Waits: x.Wait}
 }
 
-// attributedJSON is a decision about a transfer. The card is null if the money is given back, or the card would be a new one.
+// attributedJSON is a decision about a transfer. The card is null if the money
+// is given back, or the card would be a new one.
 type attributedJSON struct {
 	outcomeJSON
 	TxID     string                   `json:"txid"`
@@ -52,7 +55,8 @@ type attributedJSON struct {
 }
 
 func (c transfersAttributeCommand) outcome(d operator.AttributionDecision, done operator.Attributed) attributedJSON {
-	j := attributedJSON{outcomeJSON: outcomeJSON{c.Yes && !done.Nothing, done.Nothing}, TxID: d.TxID, Output: d.Output, Decision: d.Kind, Currency: d.Coin.Code,
+	j := attributedJSON{outcomeJSON: outcomeJSON{c.Yes && !done.Nothing, done.Nothing}, TxID: d.TxID, Output: d.Output,
+		Decision: d.Kind, Currency: d.Coin.Code,
 		Amount: d.Coin.Decimal(done.Amount), After: done.After}
 	if done.Card != nil && (d.Kind != operator.ToNewCard || c.Yes || done.Nothing) {
 		j.Card = &done.Card.UUID
@@ -66,7 +70,8 @@ type purgedJSON struct {
 	Card uuid.UUID `json:"card"`
 }
 
-// canceledJSON is what became of a request to a supplier: declined means that no card is made for it, or that it is closed.
+// canceledJSON is what became of a request to a supplier: declined means that
+// no card is made for it, or that it is closed.
 type canceledJSON struct {
 	Card     uuid.UUID `json:"card"`
 	Supplier string    `json:"supplier"`

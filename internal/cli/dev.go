@@ -68,18 +68,22 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	return g.run(ctx, v, plan{
-		listener: listener, metrics: metering, api: true, worker: true, rates: rates, chains: simulated(coins), simulated: true,
+		listener: listener, metrics: metering, api: true, worker: true, rates: rates, chains: simulated(coins),
+		simulated: true,
 		webhooks:  webhookFlags{Insecure: true, Unlimited: true, Timeout: 15 * time.Second, Retention: defaultRetention},
-		suppliers: made, tracing: c.Tracing, limits: limitFlags(c.Limits), web: webFlags{PublicURL: "http://" + listener.Addr().String()},
+		suppliers: made, tracing: c.Tracing, limits: limitFlags(c.Limits),
+		web: webFlags{PublicURL: "http://" + listener.Addr().String()},
 		token: func(ctx context.Context, accounts *account.Service) (card.Secret, error) {
 			return accounts.DevToken(ctx)
 		},
-		orders: order.Config{Currencies: coins, CheckAddress: addressChecks(coins, true)}, addresses: addressFlags{Pool: devPool},
-		started: func(ctx context.Context, r running) error { return c.welcome(ctx, g, r, coins[0]) },
+		orders:    order.Config{Currencies: coins, CheckAddress: addressChecks(coins, true)},
+		addresses: addressFlags{Pool: devPool},
+		started:   func(ctx context.Context, r running) error { return c.welcome(ctx, g, r, coins[0]) },
 	})
 }
 
-// welcome prints what to do with the service that runs, after the cards of the demonstration are there.
+// welcome prints what to do with the service that runs, after the cards of the
+// demonstration are there.
 func (c devCommand) welcome(ctx context.Context, g *globals, r running, coin card.Currency) error {
 	token, err := r.accounts.DevToken(ctx)
 	if err != nil {
@@ -87,7 +91,8 @@ func (c devCommand) welcome(ctx context.Context, g *globals, r running, coin car
 	}
 	if c.Demo {
 		if err := c.seedDemo(ctx, g, r, token, coin); err != nil {
-			return hint(fmt.Errorf("--seed-demo: %w", err), "try it with a database of its own: cardmint dev --seed-demo --database-url sqlite:/tmp/demo.db --keys /tmp/demo.keys")
+			return hint(fmt.Errorf("--seed-demo: %w", err),
+				"try it with a database of its own: cardmint dev --seed-demo --database-url sqlite:/tmp/demo.db --keys /tmp/demo.keys")
 		}
 	}
 	program, where := self()
@@ -102,7 +107,8 @@ func (c devCommand) welcome(ctx context.Context, g *globals, r running, coin car
 	return nil
 }
 
-// self returns what a shell can run this program by, and which directory it must be in; "" for any.
+// self returns what a shell can run this program by, and which directory it
+// must be in; "" for any.
 func self() (program, where string) {
 	path, err := os.Executable()
 	switch {
@@ -110,7 +116,8 @@ func self() (program, where string) {
 		return os.Args[0], ""
 	case err != nil:
 		return "cardmint", ""
-	case filepath.Base(filepath.Dir(path)) == "exe" && strings.Contains(path, "go-build"): // which go run deletes at the end
+	// which go run deletes at the end
+	case filepath.Base(filepath.Dir(path)) == "exe" && strings.Contains(path, "go-build"):
 		return "go run ./cmd/cardmint", " in this directory"
 	case plain.MatchString(path):
 		return path, ""
@@ -127,7 +134,8 @@ func browse(ctx context.Context, url string) error {
 	return exec.CommandContext(ctx, opener, url).Start()
 }
 
-// What it prints is read by programs too: api and token keep lines of their own.
+// What it prints is read by programs too: api and token keep lines of their
+// own.
 const welcome = `api: %[1]s
 token: %[2]s
 docs: %[1]s/docs

@@ -46,7 +46,8 @@ func (c devCommand) seedDemo(ctx context.Context, g *globals, r running, token c
 	d := &demo{api: api, db: r.db, coin: coin}
 	required := coin.Confirmations
 	text := "cards of the demonstration:\n"
-	// Each payment extends the chain: those that are to have few confirmations come last, and the block that is to leave it first.
+	// Each payment extends the chain: those that are to have few confirmations
+	// come last, and the block that is to leave it first.
 	for _, step := range []struct {
 		to   card.PaymentState
 		make func() (uuid.UUID, error)
@@ -135,7 +136,8 @@ func (d *demo) reversed(ctx context.Context) (uuid.UUID, error) {
 	return id, d.db.SimulatedReorg(ctx, d.coin.Code, d.coin.Confirmations, true)
 }
 
-// late pays half of the price after the quote has ended: all of it would still buy the card.
+// late pays half of the price after the quote has ended: all of it would still
+// buy the card.
 func (d *demo) late(ctx context.Context) (uuid.UUID, error) {
 	id, err := d.old(ctx)
 	if err != nil {
@@ -144,7 +146,8 @@ func (d *demo) late(ctx context.Context) (uuid.UUID, error) {
 	return id, d.pay(ctx, id, "0.5", d.coin.Confirmations)
 }
 
-// old stores a copy of the unpaid card that was ordered long ago, which the API can't do.
+// old stores a copy of the unpaid card that was ordered long ago, which the API
+// can't do.
 func (d *demo) old(ctx context.Context) (id uuid.UUID, err error) {
 	r, err := d.db.Record(ctx, d.unpaid)
 	if err != nil {

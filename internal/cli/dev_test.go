@@ -44,7 +44,8 @@ func TestDev_WhatItPrintsCanBePasted(t *testing.T) {
 	paste := exec.CommandContext(ctx, "bash", "-c", strings.Join(commands[:4], "\n"))
 	paste.Env = p.env
 	out, err := paste.Output()
-	if err != nil || strings.Count(string(out), `"status":"generated"`) != 2 || !strings.Contains(string(out), `"card_number":"`) {
+	if err != nil || strings.Count(string(out), `"status":"generated"`) != 2 ||
+		!strings.Contains(string(out), `"card_number":"`) {
 		t.Errorf("error %v\n%s", err, out)
 	}
 	s.stop(t)
@@ -72,8 +73,10 @@ func TestDev_TheDemonstrationHasACardInEveryState(t *testing.T) {
 			t.Errorf("%s is not printed", c.UUID)
 		}
 	}
-	for state, status := range map[string]string{"unpaid": "awaiting_payment", "detected": "awaiting_payment", "underpaid": "awaiting_payment",
-		"confirming": "awaiting_payment", "paid": "generated", "late": "awaiting_payment", "expired": "awaiting_payment", "reversed": "generated"} {
+	for state, status := range map[string]string{"unpaid": "awaiting_payment", "detected": "awaiting_payment",
+		"underpaid":  "awaiting_payment",
+		"confirming": "awaiting_payment", "paid": "generated", "late": "awaiting_payment", "expired": "awaiting_payment",
+		"reversed": "generated"} {
 		if got[state] != status {
 			t.Errorf("a card that is %s: %q, want %q", state, got[state], status)
 		}
@@ -113,7 +116,8 @@ func TestCLI_HelpVersionAndNearNames(t *testing.T) {
 		`did you mean "--attention"`: {"card", "list", "--atention"},
 		"unexpected argument nosuch": {"help", "nosuch"},
 	} {
-		if _, stderr, code := p.run(args...); code != 2 || !strings.Contains(stderr, want) || !strings.Contains(stderr, "\nhint: ") {
+		if _, stderr, code := p.run(args...); code != 2 || !strings.Contains(stderr, want) ||
+			!strings.Contains(stderr, "\nhint: ") {
 			t.Errorf("%v: exit code %d, %q", args, code, stderr)
 		}
 	}

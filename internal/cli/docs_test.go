@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The token is in the page where the service runs for development, and nowhere else.
+// The token is in the page where the service runs for development, and nowhere
+// else.
 func TestDocs_OnlyDevOffersItsToken(t *testing.T) {
 	patience(t)
 	read := func(url string) string {
@@ -42,7 +43,8 @@ func TestDocs_OnlyDevOffersItsToken(t *testing.T) {
 	p := newProgram(t, "")
 	token := p.account(t)
 	shop := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
-	if page := read(shop.url + "/docs/reference"); !strings.Contains(page, "<h1") || strings.Contains(page, token) || strings.Contains(page, "cardmint-token") || strings.Contains(page, "cm_test_") {
+	if page := read(shop.url + "/docs/reference"); !strings.Contains(page, "<h1") || strings.Contains(page, token) ||
+		strings.Contains(page, "cardmint-token") || strings.Contains(page, "cm_test_") {
 		t.Errorf("the reference of a service that is not for development: %.200s", page)
 	}
 }

@@ -24,7 +24,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// Drills have a database go back in time, exist twice or be away, with the binary, real PostgreSQL and real Monero.
+// Drills have a database go back in time, exist twice or be away, with the
+// binary, real PostgreSQL and real Monero.
 var (
 	drillRounds = flag.Int("drill-rounds", 1, "repeat each drill so often")
 	drillLeast  = flag.Duration("drill-least", time.Second, "restore backups at least so old")
@@ -53,10 +54,12 @@ func newDrill(t *testing.T, databaseURL string) *drill {
 		seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("-drill-seed %d", seed)
-	d := &drill{t: t, random: rand.New(rand.NewPCG(seed, 0)), net: rig.Monero(t), sold: map[string]uuid.UUID{}, seqs: map[int64]uuid.UUID{}}
+	d := &drill{t: t, random: rand.New(rand.NewPCG(seed, 0)), net: rig.Monero(t), sold: map[string]uuid.UUID{},
+		seqs: map[int64]uuid.UUID{}}
 	d.wallet = d.net.NewWallet(t, "", "")
 	d.program = newProgram(t, databaseURL)
-	d.program.env = append(d.program.env, "CARDMINT_RATE=monero=150", "CARDMINT_WEBHOOK_INSECURE=true", "CARDMINT_MONERO_CONFIRMATIONS=2",
+	d.program.env = append(d.program.env, "CARDMINT_RATE=monero=150", "CARDMINT_WEBHOOK_INSECURE=true",
+		"CARDMINT_MONERO_CONFIRMATIONS=2",
 		"CARDMINT_ADDRESS_POOL=50", "CARDMINT_MONERO_DAEMON_URL="+d.net.DaemonURL, "CARDMINT_MONERO_WALLET_URL="+d.wallet.URL)
 	d.token = d.program.account(t)
 	return d
@@ -85,7 +88,8 @@ func (d *drill) crash() {
 	d.servers = nil
 }
 
-// order asks the servers in turn for a card. It returns nil if none could be sold.
+// order asks the servers in turn for a card. It returns nil if none could be
+// sold.
 func (d *drill) order(s *server) *client.Card {
 	d.t.Helper()
 	c, err := client.New(s.url, d.token, client.WithRetry(1, time.Minute))
@@ -94,7 +98,8 @@ func (d *drill) order(s *server) *client.Card {
 	}
 	ctx, cancel := context.WithTimeout(d.t.Context(), 25*time.Second)
 	defer cancel()
-	card, err := c.CreateCard(ctx, client.CreateCardRequest{USDAmount: decimal.RequireFromString("150"), Currency: "monero"})
+	card, err := c.CreateCard(ctx,
+		client.CreateCardRequest{USDAmount: decimal.RequireFromString("150"), Currency: "monero"})
 	var refused *client.Error
 	if err != nil && (!errors.As(err, &refused) || refused.Status == http.StatusServiceUnavailable) {
 		return nil
@@ -146,7 +151,8 @@ func (d *drill) pay(c *client.Card) (txID string) {
 	return txID
 }
 
-// follow reads the feed, and fails if a number has two meanings, or if it jumps without a reset.
+// follow reads the feed, and fails if a number has two meanings, or if it jumps
+// without a reset.
 func (d *drill) follow() {
 	d.t.Helper()
 	last, resets := int64(0), 0
@@ -166,7 +172,8 @@ func (d *drill) follow() {
 	}
 }
 
-// lists waits until the operator's list of money that belongs to no card has the transactions.
+// lists waits until the operator's list of money that belongs to no card has
+// the transactions.
 func (d *drill) lists(txIDs ...string) {
 	d.t.Helper()
 	var list string
@@ -216,7 +223,8 @@ func readiness(t *testing.T, s *server) (status int, body string) {
 	return response.StatusCode, string(text)
 }
 
-// keeper saves and restores a database as operators do who don't know this program.
+// keeper saves and restores a database as operators do who don't know this
+// program.
 type keeper struct {
 	url     string
 	save    func(t *testing.T, p *program, to string)

@@ -16,8 +16,10 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// TestDrill_Restore restores backups of random ages, with or without the wallet's files of the same moment, while customers order. No
-// address is handed out twice, no number of an event has two meanings, and the payments of forgotten orders are listed.
+// TestDrill_Restore restores backups of random ages, with or without the
+// wallet's files of the same moment, while customers order. No address is
+// handed out twice, no number of an event has two meanings, and the payments of
+// forgotten orders are listed.
 func TestDrill_Restore(t *testing.T) {
 	for name, open := range keepers(t) {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +48,8 @@ func TestDrill_Restore(t *testing.T) {
 				d.sell(min(len(lost), 500) + 70) // more would take as long as they took
 				d.lists(paid...)
 				d.follow()
-				t.Logf("round %d: %s old, %d orders forgotten, %d addresses in all", round, age.Round(time.Millisecond), len(lost), len(d.sold))
+				t.Logf("round %d: %s old, %d orders forgotten, %d addresses in all", round, age.Round(time.Millisecond), len(lost),
+					len(d.sold))
 			}
 			card := d.sell(1)[0]
 			d.pay(card)
@@ -56,7 +59,8 @@ func TestDrill_Restore(t *testing.T) {
 	}
 }
 
-// TestDrill_TheWorkerIsDead restores a dump below APIs that live, while no worker does. They sell no address that may be in use.
+// TestDrill_TheWorkerIsDead restores a dump below APIs that live, while no
+// worker does. They sell no address that may be in use.
 func TestDrill_TheWorkerIsDead(t *testing.T) {
 	k := keepers(t)["postgres"](t)
 	d := newDrill(t, k.url)
@@ -89,7 +93,8 @@ func TestDrill_TheWorkerIsDead(t *testing.T) {
 	d.agrees()
 }
 
-// TestDrill_ColdStart kills the only worker and starts it again: what that costs, and how long it takes to sell a card.
+// TestDrill_ColdStart kills the only worker and starts it again: what that
+// costs, and how long it takes to sell a card.
 func TestDrill_ColdStart(t *testing.T) {
 	k := keepers(t)["postgres"](t)
 	d := newDrill(t, k.url)
@@ -127,7 +132,8 @@ func standbyOf(t *testing.T, primary *rig.Cluster) (standby *rig.Cluster, cut fu
 	return standby, func() {
 		standby.Exec(t, "ALTER SYSTEM SET primary_conninfo = ''")
 		standby.Exec(t, "SELECT pg_reload_conf()")
-		for deadline := time.Now().Add(10 * time.Second); standby.Value(t, "SELECT count(*) FROM pg_stat_wal_receiver") != "0"; time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(10 * time.Second); standby.Value(t,
+			"SELECT count(*) FROM pg_stat_wal_receiver") != "0"; time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("the standby still receives")
 			}
@@ -135,7 +141,8 @@ func standbyOf(t *testing.T, primary *rig.Cluster) (standby *rig.Cluster, cut fu
 	}
 }
 
-// TestDrill_Promotion promotes a standby that lags behind. The processes live on, and connect to it.
+// TestDrill_Promotion promotes a standby that lags behind. The processes live
+// on, and connect to it.
 func TestDrill_Promotion(t *testing.T) {
 	for round := range *drillRounds {
 		t.Run(fmt.Sprint(round), promote)
@@ -163,7 +170,8 @@ func promote(t *testing.T) {
 	standby.Promote(t)
 	started := time.Now()
 	d.sell(1)
-	t.Logf("%s behind, %d orders forgotten, the next one sold after %s", age.Round(time.Millisecond), len(lost), time.Since(started).Round(time.Millisecond))
+	t.Logf("%s behind, %d orders forgotten, the next one sold after %s", age.Round(time.Millisecond), len(lost),
+		time.Since(started).Round(time.Millisecond))
 	d.sell(min(len(lost), 500) + 60)
 	d.program.env = append(d.program.env, "CARDMINT_DATABASE_URL="+standby.URL("postgres"))
 	d.lists(paid...)
@@ -174,8 +182,9 @@ func promote(t *testing.T) {
 	d.agrees()
 }
 
-// TestDrill_TwoDatabases promotes a standby while the old primary lives on with a worker of its own, and both with the same wallet. Both
-// stop, until an operator claims the wallet for one of them.
+// TestDrill_TwoDatabases promotes a standby while the old primary lives on with
+// a worker of its own, and both with the same wallet. Both stop, until an
+// operator claims the wallet for one of them.
 func TestDrill_TwoDatabases(t *testing.T) {
 	primary := rig.NewCluster(t)
 	standby, _ := standbyOf(t, primary)
@@ -185,7 +194,8 @@ func TestDrill_TwoDatabases(t *testing.T) {
 	both := d.sell(10)
 	time.Sleep(time.Second)
 	standby.Promote(t)
-	other := &program{path: d.program.path, env: append(append([]string{}, d.program.env...), "CARDMINT_DATABASE_URL="+standby.URL("postgres"))}
+	other := &program{path: d.program.path,
+		env: append(append([]string{}, d.program.env...), "CARDMINT_DATABASE_URL="+standby.URL("postgres"))}
 	cmd := exec.Command(other.path, "serve")
 	cmd.Env = other.env
 	late := &server{Process: rig.Start(t, cmd)}
@@ -197,7 +207,8 @@ func TestDrill_TwoDatabases(t *testing.T) {
 				if found := urlLine.FindStringSubmatch(s.Output()); found != nil {
 					s.url = found[1] + found[2]
 				}
-			} else if status, body := readiness(t, s); status == http.StatusServiceUnavailable && strings.Contains(body, "wallet claim") {
+			} else if status, body := readiness(t, s); status == http.StatusServiceUnavailable &&
+				strings.Contains(body, "wallet claim") {
 				return
 			}
 			if time.Now().After(late) {
@@ -212,7 +223,8 @@ func TestDrill_TwoDatabases(t *testing.T) {
 	d.net.Confirm(t, d.net.Pay(t, both[0].Payment.Address, both[0].Payment.Amount.Mul(piconero).IntPart()), 4)
 	time.Sleep(3 * time.Second)
 	for _, s := range []*server{old, late} {
-		if c, err := newClient(t, s.url, d.token).GetCard(t.Context(), both[0].UUID); err != nil || c.Status != client.CardStatusAwaitingPayment {
+		if c, err := newClient(t, s.url, d.token).GetCard(t.Context(), both[0].UUID); err != nil ||
+			c.Status != client.CardStatusAwaitingPayment {
 			t.Errorf("issued meanwhile: %+v, %v", c, err)
 		}
 		if c := d.order(s); c != nil && s == late {
@@ -225,7 +237,8 @@ func TestDrill_TwoDatabases(t *testing.T) {
 	d.generated(both[0])
 	d.sell(60)
 	stopped(old)
-	if c, err := newClient(t, old.url, d.token).GetCard(t.Context(), both[0].UUID); err != nil || c.Status != client.CardStatusAwaitingPayment {
+	if c, err := newClient(t, old.url, d.token).GetCard(t.Context(), both[0].UUID); err != nil ||
+		c.Status != client.CardStatusAwaitingPayment {
 		t.Errorf("issued in both: %+v, %v", c, err)
 	}
 	d.follow()
@@ -233,8 +246,9 @@ func TestDrill_TwoDatabases(t *testing.T) {
 	old.Signal(t, syscall.SIGTERM)
 }
 
-// TestDrill_AWorkerDies ends the worker that watches, with a payment on its way, by SIGKILL and by SIGTERM. The one that stood by takes
-// over, in the same epoch.
+// TestDrill_AWorkerDies ends the worker that watches, with a payment on its
+// way, by SIGKILL and by SIGTERM. The one that stood by takes over, in the same
+// epoch.
 func TestDrill_AWorkerDies(t *testing.T) {
 	k := keepers(t)["postgres"](t)
 	d := newDrill(t, k.url)

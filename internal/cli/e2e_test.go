@@ -20,8 +20,10 @@ import (
 // piconero is how many piconero a monero has.
 var piconero = decimal.New(1, 12)
 
-// TestE2E runs the main job on real input: the binary on a real database, with a view-only wallet on a real monerod (regtest),
-// asked through the Go client, paid from another wallet, confirmed by mined blocks. Each payment ends with exactly one card.
+// TestE2E runs the main job on real input: the binary on a real database, with
+// a view-only wallet on a real monerod (regtest), asked through the Go client,
+// paid from another wallet, confirmed by mined blocks. Each payment ends with
+// exactly one card.
 func TestE2E(t *testing.T) {
 	for name, url := range map[string]func(testing.TB) string{
 		"sqlite":   func(testing.TB) string { return "" },
@@ -32,7 +34,8 @@ func TestE2E(t *testing.T) {
 			net := rig.Monero(t)
 			p := newProgram(t, url(t))
 			token := p.account(t)
-			s := p.serve(t, "serve", "--rate", "monero=152.52", "--address-pool", "20", "--address-rate", "1", "--webhook-insecure",
+			s := p.serve(t, "serve", "--rate", "monero=152.52", "--address-pool", "20", "--address-rate", "1",
+				"--webhook-insecure",
 				"--monero-daemon-url", net.DaemonURL, "--monero-wallet-url", net.WalletURL)
 			shop := &e2e{net: net, client: newClient(t, s.url, token)}
 			shop.listen(t)
@@ -64,7 +67,8 @@ func (e *e2e) listen(t *testing.T) {
 	e.told = map[int64]*client.Event{}
 	ready := make(chan http.Handler, 1) // its secret is known only when it is registered
 	handler := sync.OnceValue(func() http.Handler { return <-ready })
-	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler().ServeHTTP(w, r) }))
+	receiver := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler().ServeHTTP(w, r) }))
 	t.Cleanup(receiver.Close)
 	made, err := e.client.CreateWebhook(t.Context(), client.CreateWebhookRequest{URL: receiver.URL})
 	if err != nil {
@@ -114,7 +118,8 @@ func (e *e2e) everyEventOnce(t *testing.T) {
 		}
 	}
 	// How often one was underpaid depends on when the watcher looked.
-	if got[client.EventTypePaymentDetected] != 4 || got[client.EventTypeCardGenerated] != 4 || got[client.EventTypePaymentUnderpaid] < 1 {
+	if got[client.EventTypePaymentDetected] != 4 || got[client.EventTypeCardGenerated] != 4 ||
+		got[client.EventTypePaymentUnderpaid] < 1 {
 		t.Errorf("events: %v", got)
 	}
 }
@@ -181,7 +186,8 @@ func (e *e2e) everyCardOnce(t *testing.T) {
 
 func (e *e2e) create(t *testing.T) *client.Card {
 	t.Helper()
-	c, err := e.client.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: decimal.RequireFromString("50.50"), Currency: "monero"})
+	c, err := e.client.CreateCard(t.Context(),
+		client.CreateCardRequest{USDAmount: decimal.RequireFromString("50.50"), Currency: "monero"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +215,8 @@ func (e *e2e) await(t *testing.T, c *client.Card, state client.PaymentState, con
 			return got
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("payment is %s with %d confirmations, want %s with %d", got.Payment.State, got.Payment.Confirmations, state, confirmations)
+			t.Fatalf("payment is %s with %d confirmations, want %s with %d", got.Payment.State, got.Payment.Confirmations,
+				state, confirmations)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}

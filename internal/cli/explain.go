@@ -13,8 +13,9 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// explained returns what a card waits for, by the rate of its coin that was accepted last. Rates that the service was given with --rate are
-// not kept: then the rate of the card's quote has to do.
+// explained returns what a card waits for, by the rate of its coin that was
+// accepted last. Rates that the service was given with --rate are not kept:
+// then the rate of the card's quote has to do.
 func (o office) explained(ctx context.Context, r operator.Record) (operator.Explanation, error) {
 	rate := r.Card.Rate
 	rate.Source = "its quote"
@@ -38,7 +39,8 @@ func waits(r operator.Record, x operator.Explanation, now time.Time) []string {
 	case operator.ForConfirmations, operator.ForUnlock:
 		return waitsForTransfers(c, x.Transfers)
 	case operator.ForRate:
-		return []string{fmt.Sprintf("a rate of %s: late money is judged by today's; see it with: cardmint rate show", c.Coin.Code)}
+		return []string{
+			fmt.Sprintf("a rate of %s: late money is judged by today's; see it with: cardmint rate show", c.Coin.Code)}
 	case operator.ForSupplier:
 		return []string{"the supplier, who " + asked(r.Intent, now)}
 	case operator.ForDecision:
@@ -81,12 +83,14 @@ func waitsForTransfers(c *card.Card, transfers []card.Transfer) (lines []string)
 		lines = append(lines, fmt.Sprintf("and %d more transfers", more))
 	}
 	if slowest > 0 {
-		lines = append(lines, fmt.Sprintf("which takes about %s", (time.Duration(slowest)*c.Coin.BlockTime).Round(time.Minute)))
+		lines = append(lines,
+			fmt.Sprintf("which takes about %s", (time.Duration(slowest)*c.Coin.BlockTime).Round(time.Minute)))
 	}
 	return lines
 }
 
-// asked says how often a supplier was asked for a card, and when it is asked again.
+// asked says how often a supplier was asked for a card, and when it is asked
+// again.
 func asked(i *operator.IntentRecord, now time.Time) string {
 	if i == nil || i.Attempts == 0 {
 		return "is asked within seconds, if a worker runs"
@@ -168,10 +172,13 @@ func offer(out io.Writer, c *card.Card, x operator.Explanation) {
 		case operator.Retry:
 			what = again(c, choice, x)
 		}
-		fmt.Fprintf(out, "\nTo %s%s:\n  %s\n", what, besides(c, choice.Kind, choice.LeftOut), command("card", "resolve", c.UUID.String(), verb(choice.Kind), "--note", "..."))
+		fmt.Fprintf(out, "\nTo %s%s:\n  %s\n", what, besides(c, choice.Kind, choice.LeftOut),
+			command("card", "resolve", c.UUID.String(), verb(choice.Kind), "--note", "..."))
 	}
 	if x.Wait == operator.ForUnlock {
-		fmt.Fprintf(out, "\nTo wait for the end of the lock, do nothing. That of a lock of more than a week is noticed only by:\n  %s\n", command("wallet", "rescan", c.Coin.Code))
+		fmt.Fprintf(out,
+			"\nTo wait for the end of the lock, do nothing. That of a lock of more than a week is noticed only by:\n  %s\n",
+			command("wallet", "rescan", c.Coin.Code))
 	}
 }
 

@@ -24,10 +24,12 @@ import (
 
 // extremes are the values that integer columns are set to; nil is NULL.
 func extremes() []any {
-	return []any{int64(-10), int64(-1), int64(0), int64(1), int64(1 << 31), int64(1 << 62), int64(math.MaxInt64), int64(math.MinInt64), nil}
+	return []any{int64(-10), int64(-1), int64(0), int64(1), int64(1 << 31), int64(1 << 62), int64(math.MaxInt64),
+		int64(math.MinInt64), nil}
 }
 
-// integerColumns returns the integer columns of a table, as its schema has them.
+// integerColumns returns the integer columns of a table, as its schema has
+// them.
 func integerColumns(t *testing.T, db *sql.DB, url, table string) []string {
 	t.Helper()
 	query := "SELECT column_name FROM information_schema.columns WHERE table_name = $1 AND data_type IN ('smallint', 'integer', 'bigint') ORDER BY ordinal_position"
@@ -86,8 +88,8 @@ type wreckage struct {
 	suppliers map[string][]string // the flag that names them, by command
 }
 
-// heard is a receiver of webhooks that notes what it is told. It refuses events about cards whose deliveries were damaged, so that these are
-// scheduled again.
+// heard is a receiver of webhooks that notes what it is told. It refuses events
+// about cards whose deliveries were damaged, so that these are scheduled again.
 type heard struct {
 	sync.Mutex
 	bodies  []string
@@ -127,7 +129,9 @@ func TestService_ExtremeIntegersInRows_HarmNoOtherCard(t *testing.T) {
 			w := newWreckage(t, url(t))
 			w.order()
 			w.payAll("paid", 1, 20)
-			w.await("the payments are confirmed", func() error { return w.count("SELECT COUNT(*) FROM intents", len(w.paid())+len(w.healthy)) })
+			w.await("the payments are confirmed", func() error {
+				return w.count("SELECT COUNT(*) FROM intents", len(w.paid())+len(w.healthy))
+			})
 			w.damage()
 			w.payAll("half", 0.5, 20)
 			w.payAll("young", 1, 1)
@@ -154,7 +158,8 @@ func newWreckage(t *testing.T, url string) *wreckage {
 	stock, _ := stockFile(t, "500", 1, 150)
 	w.program.must(t, "stock", "import", stock, "--supplier", "shelf", "--suppliers", suppliers, "--yes")
 	w.suppliers = map[string][]string{"stock": {"--suppliers", suppliers}}
-	w.server = w.program.serve(t, "serve", "--simulated", "--rate", "monero=150", "--coins", "monero", "--address-pool", "1000", "--suppliers", suppliers,
+	w.server = w.program.serve(t, "serve", "--simulated", "--rate", "monero=150", "--coins", "monero", "--address-pool",
+		"1000", "--suppliers", suppliers,
 		"--webhook-insecure", "--limit-create", "off", "--max-open-usd", "10000000", "--reconcile-every", "1s")
 	w.client = newClient(t, w.server.url, token)
 	receiver := httptest.NewServer(w.receiver)
@@ -196,7 +201,8 @@ func (w *wreckage) count(query string, want int) error {
 
 func (w *wreckage) sellUnpaid(usd int64) *client.Card {
 	w.Helper()
-	c, err := w.client.CreateCard(w.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(usd), Currency: "monero"})
+	c, err := w.client.CreateCard(w.Context(),
+		client.CreateCardRequest{USDAmount: decimal.NewFromInt(usd), Currency: "monero"})
 	must(w, err)
 	return c
 }
@@ -213,13 +219,15 @@ func (w *wreckage) sell(usd int64) *client.Card {
 // order orders a card for each row that damage changes, and some healthy ones.
 func (w *wreckage) order() {
 	w.Helper()
-	for table, stages := range map[string][]string{"cards": {"paid", "half", "young"}, "intents": {"paid"}, "deliveries": {"paid"}, "stock": {"paid", "half"}} {
+	for table, stages := range map[string][]string{"cards": {"paid", "half", "young"}, "intents": {"paid"},
+		"deliveries": {"paid"}, "stock": {"paid", "half"}} {
 		usd := map[string]int64{"stock": 500, "intents": 60}[table] // supplier later makes an intent wait for another attempt
 		usd = max(usd, 50)
 		for _, column := range integerColumns(w.T, w.db, w.url, table) {
 			for _, value := range extremes() {
 				for _, stage := range stages {
-					w.damaged = append(w.damaged, &damagedItem{table: table, column: column, value: value, stage: stage, card: w.sellUnpaid(usd)})
+					w.damaged = append(w.damaged,
+						&damagedItem{table: table, column: column, value: value, stage: stage, card: w.sellUnpaid(usd)})
 				}
 			}
 		}
@@ -255,7 +263,8 @@ func (w *wreckage) payAll(stage string, part float64, confirmations int) {
 	must(w, err)
 	for _, c := range cards {
 		amount := c.Payment.Amount.Mul(piconero).Mul(decimal.NewFromFloat(part)).IntPart()
-		_, err := tx.Exec("INSERT INTO simulated_transfers (currency, txid, address, amount, height, seen_at) SELECT 'monero', $1, $2, $3, height + 1, $4 FROM simulated_chains",
+		_, err := tx.Exec(
+			"INSERT INTO simulated_transfers (currency, txid, address, amount, height, seen_at) SELECT 'monero', $1, $2, $3, height + 1, $4 FROM simulated_chains",
 			strings.Repeat("0", 28)+c.UUID.String(), c.Payment.Address, amount, time.Now().UnixMilli())
 		must(w, err)
 	}
@@ -264,7 +273,8 @@ func (w *wreckage) payAll(stage string, part float64, confirmations int) {
 	must(w, tx.Commit())
 }
 
-// damage sets each column of each item. A value that the database rejects does no harm.
+// damage sets each column of each item. A value that the database rejects does
+// no harm.
 func (w *wreckage) damage() {
 	w.Helper()
 	where := map[string]string{"cards": "uuid = $2", "intents": "card_uuid = $2", "stock": "card_uuid = $2",
@@ -274,7 +284,8 @@ func (w *wreckage) damage() {
 		if d.table == "deliveries" {
 			w.receiver.refused = append(w.receiver.refused, d.card.UUID.String())
 		}
-		result, err := w.db.Exec(fmt.Sprintf("UPDATE %s SET %s = $1 WHERE %s", d.table, d.column, where[d.table]), d.value, d.card.UUID)
+		result, err := w.db.Exec(fmt.Sprintf("UPDATE %s SET %s = $1 WHERE %s", d.table, d.column, where[d.table]), d.value,
+			d.card.UUID)
 		if d.rejected = err != nil; d.rejected {
 			rejected++
 			continue
@@ -312,21 +323,25 @@ func (w *wreckage) wantHealthy(cards []*client.Card) {
 }
 
 // wantNoCardForNothing fails the test if a card was issued for too little money
-// or for unconfirmed money. Values that operators or coins can set are left out.
+// or for unconfirmed money. Values that operators or coins can set are left
+// out.
 func (w *wreckage) wantNoCardForNothing() {
 	w.Helper()
 	for _, d := range w.damaged {
 		if d.rejected && d.stage != "paid" {
 			state := map[string]string{"half": "underpaid", "young": "confirming"}[d.stage]
 			w.await("the payment is seen", func() error {
-				if got := selectAll[string](w.T, w.db, "SELECT payment_state FROM cards WHERE uuid = $1", d.card.UUID)[0]; got != state {
+				if got := selectAll[string](w.T, w.db, "SELECT payment_state FROM cards WHERE uuid = $1",
+					d.card.UUID)[0]; got != state {
 					return fmt.Errorf("%v: it is %s", d, got)
 				}
 				return nil
 			})
 		}
 		n, _ := d.value.(int64)
-		possible := d.rejected || slices.Contains([]string{"amount", "accepted", "settled", "confirmations_required"}, d.column) && (n == 1 || n == 1<<31)
+		possible := d.rejected ||
+			slices.Contains([]string{"amount", "accepted", "settled", "confirmations_required"}, d.column) &&
+				(n == 1 || n == 1<<31)
 		if d.stage == "paid" || d.table != "cards" || possible {
 			continue
 		}
@@ -344,7 +359,8 @@ func (w *wreckage) wantAnswers() {
 		ctx, cancel := context.WithTimeout(w.Context(), 10*time.Second)
 		_, err := w.client.GetCard(ctx, d.card.UUID, client.WithRetry(1, time.Second))
 		cancel()
-		if problem, is := errors.AsType[*client.Error](err); err != nil && (!is || problem.Status != http.StatusInternalServerError) {
+		if problem, is := errors.AsType[*client.Error](err); err != nil &&
+			(!is || problem.Status != http.StatusInternalServerError) {
 			w.Errorf("%v: %v", d, err)
 		}
 	}
@@ -384,7 +400,8 @@ func (w *wreckage) wantCommands() {
 		}
 	}
 	for _, args := range [][]string{{"card", "list", "--attention"}, {"stock", "list"}, {"stock", "list", "--json"}} {
-		if _, stderr, code := w.program.run(append(args, w.suppliers[args[0]]...)...); code != 0 || strings.Contains(stderr, "goroutine ") {
+		if _, stderr, code := w.program.run(append(args, w.suppliers[args[0]]...)...); code != 0 ||
+			strings.Contains(stderr, "goroutine ") {
 			w.Errorf("%v: exit code %d\n%s", args, code, stderr)
 		}
 	}
@@ -392,13 +409,15 @@ func (w *wreckage) wantCommands() {
 		if n, _ := d.value.(int64); n != math.MinInt64 || d.rejected || d.table == "cards" && d.column != "refunded" {
 			continue
 		}
-		if _, stderr, code := w.program.run("card", "show", d.card.UUID.String()); code > 1 || strings.Contains(stderr, "goroutine ") {
+		if _, stderr, code := w.program.run("card", "show", d.card.UUID.String()); code > 1 ||
+			strings.Contains(stderr, "goroutine ") {
 			w.Errorf("%v: card show: exit code %d\n%s", d, code, stderr)
 		}
 	}
 }
 
-// wantMetrics fails the test unless the metrics have the state of the whole service.
+// wantMetrics fails the test unless the metrics have the state of the whole
+// service.
 func (w *wreckage) wantMetrics() {
 	w.Helper()
 	response, err := http.Get(metricsLine.FindStringSubmatch(w.server.Output())[1])
@@ -406,5 +425,6 @@ func (w *wreckage) wantMetrics() {
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	must(w, err)
-	wantOutput(w.T, string(text), "cardmint_open_cards ", "cardmint_scrape_errors_total 0", "cardmint_intents{", "cardmint_reconcile_doubts ", "cardmint_panics_total 0")
+	wantOutput(w.T, string(text), "cardmint_open_cards ", "cardmint_scrape_errors_total 0", "cardmint_intents{",
+		"cardmint_reconcile_doubts ", "cardmint_panics_total 0")
 }

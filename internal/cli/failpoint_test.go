@@ -28,11 +28,13 @@ var failpointKills = flag.Int("failpoint-kills", 2, "have TestFailpoints kill a 
 
 // buildFailing builds the program with its failpoints, once for all tests.
 var buildFailing = sync.OnceValues(func() ([]byte, error) {
-	return exec.Command("go", "build", "-tags", "nomsgpack,failpoints", "-o", binary+"-failpoints", "../../cmd/cardmint").CombinedOutput()
+	return exec.Command("go", "build", "-tags", "nomsgpack,failpoints", "-o", binary+"-failpoints",
+		"../../cmd/cardmint").CombinedOutput()
 })
 
-// TestFailpoints kills the worker at each point where a crash would be worst. In the end the supplier's ledger has one card for each card
-// that is issued and none for another, each event was told, and the books agree.
+// TestFailpoints kills the worker at each point where a crash would be worst.
+// In the end the supplier's ledger has one card for each card that is issued
+// and none for another, each event was told, and the books agree.
 func TestFailpoints(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: kills processes for a minute")
@@ -71,12 +73,14 @@ type failing struct {
 func newFailing(t *testing.T, point failpoint.Name) *failing {
 	t.Helper()
 	dir := t.TempDir()
-	f := &failing{t: t, point: point, program: newProgram(t, "sqlite:"+filepath.Join(dir, "x.db")), told: map[string]bool{}}
+	f := &failing{t: t, point: point, program: newProgram(t, "sqlite:"+filepath.Join(dir, "x.db")),
+		told: map[string]bool{}}
 	secrets, err := supplier.ParseSecrets(supplierSecret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.supplier, err = reference.Open(reference.Config{File: filepath.Join(dir, "supplier.db"), Secrets: secrets, Log: slog.New(slog.DiscardHandler)})
+	f.supplier, err = reference.Open(
+		reference.Config{File: filepath.Join(dir, "supplier.db"), Secrets: secrets, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +94,8 @@ func newFailing(t *testing.T, point failpoint.Name) *failing {
 	f.api = f.program.serve(t, simulated("--role", "all", "--suppliers", suppliers, "--webhook-insecure")...)
 	first := newClient(t, f.api.url, token)
 	for range *failpointKills {
-		c, err := first.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
+		c, err := first.CreateCard(t.Context(),
+			client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +139,8 @@ func (f *failing) kill() {
 	}
 }
 
-// release ends the claims of webhooks, which otherwise outlive their process by half a minute.
+// release ends the claims of webhooks, which otherwise outlive their process by
+// half a minute.
 func (f *failing) release() {
 	f.t.Helper()
 	url := ""
@@ -203,7 +209,8 @@ func (f *failing) judge(issued map[uuid.UUID]bool) {
 			t.Fatal(err)
 		}
 		if made[id.String()] != 1 || c.Status != client.CardStatusGenerated || numbers[c.Credentials.CardNumber] {
-			t.Errorf("card %s is %s, the supplier made it %d times, its number is used: %t", id, c.Status, made[id.String()], numbers[c.Credentials.CardNumber])
+			t.Errorf("card %s is %s, the supplier made it %d times, its number is used: %t", id, c.Status, made[id.String()],
+				numbers[c.Credentials.CardNumber])
 		}
 		numbers[c.Credentials.CardNumber] = true
 	}

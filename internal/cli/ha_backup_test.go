@@ -10,8 +10,10 @@ import (
 
 const backupPage = "operate/backup-pgbackrest.md"
 
-// TestHA_Restore restores a cluster to a moment in the past by pgBackRest, as the documentation says, with real Monero. No address is handed
-// out twice, no number of an event has two meanings, and the payments of forgotten orders are listed.
+// TestHA_Restore restores a cluster to a moment in the past by pgBackRest, as
+// the documentation says, with real Monero. No address is handed out twice, no
+// number of an event has two meanings, and the payments of forgotten orders are
+// listed.
 func TestHA_Restore(t *testing.T) {
 	h := newHACluster(t)
 	h.openRepository()
@@ -32,7 +34,8 @@ func TestHA_Restore(t *testing.T) {
 	for round := range *haRounds {
 		d.sellFor(2 * time.Second) // pgBackRest looks for a backup that ended in an earlier second than the moment
 		kept := d.sell(5)
-		target := h.leader().Run(t, `cd / && runuser -u postgres -- psql -Atc "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') || '+00'"`)
+		target := h.leader().Run(t,
+			`cd / && runuser -u postgres -- psql -Atc "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') || '+00'"`)
 		time.Sleep(10 * time.Millisecond)
 		lost := d.sell(5)
 		age := d.age()
@@ -56,7 +59,8 @@ func TestHA_Restore(t *testing.T) {
 			t.Error("a card of after is there: nothing was restored")
 		}
 		t.Logf("round %d: restored in %s, %s after the moment; %d orders forgotten, %d addresses in all; as many sold again within %s", round,
-			took.Round(time.Second), age.Round(time.Millisecond), len(lost), len(d.sold), time.Since(started).Round(time.Millisecond))
+			took.Round(time.Second), age.Round(time.Millisecond), len(lost), len(d.sold),
+			time.Since(started).Round(time.Millisecond))
 	}
 	h.follow(h.leader(), backupPage, "Every day")
 	h.follow(h.named("replica"), backupPage, "Every day")
@@ -67,7 +71,8 @@ func TestHA_Restore(t *testing.T) {
 	d.agrees()
 }
 
-// openRepository installs pgBackRest on the machines, with one directory for all of them.
+// openRepository installs pgBackRest on the machines, with one directory for
+// all of them.
 func (h *haCluster) openRepository() {
 	h.t.Helper()
 	shared, err := os.MkdirTemp("", "repository")
@@ -82,7 +87,8 @@ func (h *haCluster) openRepository() {
 	}
 }
 
-// restore takes the cluster back to a moment, and returns how long it took until it was whole.
+// restore takes the cluster back to a moment, and returns how long it took
+// until it was whole.
 func (h *haCluster) restore(target string) time.Duration {
 	h.t.Helper()
 	begun := time.Now()

@@ -21,7 +21,8 @@ import (
 // haPage is a page of the documentation whose commands the drills run.
 const haPage = "operate/high-availability.md"
 
-// haCluster is three database machines under Patroni, and one for what runs beside cardmint, set up as the documentation says.
+// haCluster is three database machines under Patroni, and one for what runs
+// beside cardmint, set up as the documentation says.
 type haCluster struct {
 	t       *testing.T
 	network *rig.Network
@@ -43,7 +44,8 @@ func commands(t *testing.T, page, heading string) string {
 	return block
 }
 
-// headed returns the commands of a page by their headings. There may be one block below each.
+// headed returns the commands of a page by their headings. There may be one
+// block below each.
 func headed(t *testing.T, page string) map[string]string {
 	t.Helper()
 	blocks := map[string]string{}
@@ -65,7 +67,8 @@ func (h *haCluster) allRan(page string) {
 	}
 }
 
-// systemctl starts what the units of the packages start, for machines without systemd.
+// systemctl starts what the units of the packages start, for machines without
+// systemd.
 const systemctl = `#!/bin/bash
 unit() { sed -n "s/^$1=//p" "/lib/systemd/system/$name.service"; }
 start() {
@@ -101,10 +104,12 @@ done
 // newHACluster sets a cluster up by the commands of the documentation.
 func newHACluster(t *testing.T) *haCluster {
 	t.Helper()
-	for program, debianPackage := range map[string]string{"patroni": "patroni", "etcd": "etcd-server", "haproxy": "haproxy", "pgbackrest": "pgbackrest"} {
+	for program, debianPackage := range map[string]string{"patroni": "patroni", "etcd": "etcd-server",
+		"haproxy": "haproxy", "pgbackrest": "pgbackrest"} {
 		rig.Need(t, program, debianPackage)
 	}
-	h := &haCluster{t: t, network: rig.NewNetwork(t), files: t.TempDir(), ran: map[string]bool{}, ports: map[string]int{"5000": rig.FreePort(t), "6432": rig.FreePort(t)}}
+	h := &haCluster{t: t, network: rig.NewNetwork(t), files: t.TempDir(), ran: map[string]bool{},
+		ports: map[string]int{"5000": rig.FreePort(t), "6432": rig.FreePort(t)}}
 	h.copyFiles()
 	for i := range 3 {
 		h.nodes = append(h.nodes, h.network.Machine(t, fmt.Sprintf("db%d", i+1), 11+i))
@@ -113,7 +118,8 @@ func newHACluster(t *testing.T) *haCluster {
 	t.Cleanup(h.explain) // before the machines end
 	h.follow(h.nodes[0], haPage, "Certificates and passwords")
 	for _, m := range h.nodes {
-		h.follow(m, haPage, "The database machines", "NAME=db1 ADDRESS=10.0.0.11", fmt.Sprintf("NAME=%s ADDRESS=%s", m.Name, m.Address))
+		h.follow(m, haPage, "The database machines", "NAME=db1 ADDRESS=10.0.0.11",
+			fmt.Sprintf("NAME=%s ADDRESS=%s", m.Name, m.Address))
 	}
 	authority, err := os.ReadFile(filepath.Join(h.files, "ca.crt"))
 	if err != nil {
@@ -121,11 +127,13 @@ func newHACluster(t *testing.T) *haCluster {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
-	h.patroni = &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	h.patroni = &http.Client{Timeout: time.Second,
+		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots}}}
 	h.whole(40 * time.Second)
 	h.follow(h.leader(), haPage, "The database")
 	h.follow(h.app, haPage, "HAProxy")
-	// HAProxy takes all servers to be the leader until it has checked them, and then cuts the connections to the others.
+	// HAProxy takes all servers to be the leader until it has checked them, and
+	// then cuts the connections to the others.
 	db := rig.OpenSQL(t, h.documentedURL())
 	db.SetMaxIdleConns(0)
 	for deadline, led := time.Now().Add(time.Minute), 0; led < 2*len(h.nodes); time.Sleep(100 * time.Millisecond) {
@@ -141,7 +149,8 @@ func newHACluster(t *testing.T) *haCluster {
 	return h
 }
 
-// copyFiles copies the documented files, with the addresses and ports that are free here.
+// copyFiles copies the documented files, with the addresses and ports that are
+// free here.
 func (h *haCluster) copyFiles() {
 	h.t.Helper()
 	found, err := filepath.Glob("../../docs/operate/ha/*")
@@ -176,11 +185,13 @@ func (h *haCluster) here(text string) string {
 	return text
 }
 
-// prelude stands in for what machines lack, or have already. Their /tmp is shared, where pgBackRest would keep its locks.
+// prelude stands in for what machines lack, or have already. Their /tmp is
+// shared, where pgBackRest would keep its locks.
 const prelude = "PATH=$PWD:$PATH\napt-get() { :; }\nexport PGBACKREST_LOCK_PATH=/run/lock\n"
 
-// follow runs the first commands below a heading of a page on a machine, where all packages are installed already, and returns what they
-// printed. Of changes, pairs of old and new, each old text must be in the commands.
+// follow runs the first commands below a heading of a page on a machine, where
+// all packages are installed already, and returns what they printed. Of
+// changes, pairs of old and new, each old text must be in the commands.
 func (h *haCluster) follow(m *rig.Machine, page, heading string, changes ...string) string {
 	h.t.Helper()
 	return m.RunIn(h.t, h.files, h.script(page, heading, changes...))
@@ -205,7 +216,8 @@ type member struct {
 	Timeline          int
 }
 
-// members asks the machines in turn, but those left out, for what Patroni knows of all of them.
+// members asks the machines in turn, but those left out, for what Patroni knows
+// of all of them.
 func (h *haCluster) members(leaveOut ...*rig.Machine) (members []member, err error) {
 	err = errors.New("nobody was asked")
 	for _, m := range h.nodes {
@@ -219,7 +231,8 @@ func (h *haCluster) members(leaveOut ...*rig.Machine) (members []member, err err
 	return nil, err
 }
 
-// membersBy returns what Patroni on one machine knows of all of them. That may be old if the machine was cut off a moment ago.
+// membersBy returns what Patroni on one machine knows of all of them. That may
+// be old if the machine was cut off a moment ago.
 func (h *haCluster) membersBy(m *rig.Machine) ([]member, error) {
 	res, err := h.patroni.Get("https://" + m.Address + ":8008/cluster")
 	if err != nil {
@@ -255,7 +268,8 @@ func (h *haCluster) leader() *rig.Machine {
 	return m
 }
 
-// whole waits until all three take part, one of them as a synchronous standby, and agree on that. It returns how long that took.
+// whole waits until all three take part, one of them as a synchronous standby,
+// and agree on that. It returns how long that took.
 func (h *haCluster) whole(limit time.Duration) time.Duration {
 	h.t.Helper()
 	started := time.Now()
@@ -294,7 +308,8 @@ func (h *haCluster) url(hosts, parameters string) string {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return fmt.Sprintf("postgres://cardmint:%s@%s/cardmint?sslrootcert=%s&%s", strings.TrimSpace(string(password)), hosts, filepath.Join(h.files, "ca.crt"), parameters)
+	return fmt.Sprintf("postgres://cardmint:%s@%s/cardmint?sslrootcert=%s&%s", strings.TrimSpace(string(password)), hosts,
+		filepath.Join(h.files, "ca.crt"), parameters)
 }
 
 // documentedURL returns the database URL that the documentation recommends.
@@ -302,10 +317,12 @@ func (h *haCluster) documentedURL() string {
 	h.t.Helper()
 	line := h.follow(h.app, haPage, "cardmint")
 	url := strings.Trim(strings.TrimPrefix(line, "CARDMINT_DATABASE_URL="), "\"")
-	return strings.Replace(url, "/etc/haproxy/database-ca.crt", filepath.Join(h.files, "ca.crt"), 1) // which is on the machine only
+	// which is on the machine only
+	return strings.Replace(url, "/etc/haproxy/database-ca.crt", filepath.Join(h.files, "ca.crt"), 1)
 }
 
-// explain keeps what the machines printed, and logs the end of it if the test has failed.
+// explain keeps what the machines printed, and logs the end of it if the test
+// has failed.
 func (h *haCluster) explain() {
 	for _, m := range append(h.nodes, h.app) {
 		for _, name := range []string{"etcd", "patroni", "haproxy", "pgbouncer"} {

@@ -23,8 +23,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// haService is three cardmint on a cluster, with the shop and the supplier of chaos, and probes that order a card from each of them several
-// times a second.
+// haService is three cardmint on a cluster, with the shop and the supplier of
+// chaos, and probes that order a card from each of them several times a second.
 type haService struct {
 	*chaos
 	cluster *haCluster
@@ -45,19 +45,24 @@ type sample struct {
 	scraped bool
 }
 
-// newHAService empties the cluster's database and starts a service on it, which connects by url.
+// newHAService empties the cluster's database and starts a service on it, which
+// connects by url.
 func newHAService(t *testing.T, h *haCluster, url string) *haService {
 	t.Helper()
-	h.leader().Run(t, "runuser -u postgres -- dropdb --if-exists --force cardmint; runuser -u postgres -- createdb --owner cardmint cardmint")
+	h.leader().Run(t,
+		"runuser -u postgres -- dropdb --if-exists --force cardmint; runuser -u postgres -- createdb --owner cardmint cardmint")
 	seed := rand.Uint64()
-	s := &haService{cluster: h, chaos: &chaos{t: t, chance: rand.New(rand.NewPCG(seed, 0)), counts: map[string]int{}, pauses: map[string]time.Duration{}}}
+	s := &haService{cluster: h,
+		chaos: &chaos{t: t, chance: rand.New(rand.NewPCG(seed, 0)), counts: map[string]int{},
+			pauses: map[string]time.Duration{}}}
 	s.elsewhere = remote(h.documentedURL())
 	s.program = newProgram(t, url)
 	token := s.program.account(t)
 	var urls []string
 	for i := range s.replicas {
 		address := fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t))
-		s.replicas[i] = &replica{url: "http://" + address, log: filepath.Join(t.ArtifactDir(), fmt.Sprintf("replica-%d.log", i))}
+		s.replicas[i] = &replica{url: "http://" + address,
+			log: filepath.Join(t.ArtifactDir(), fmt.Sprintf("replica-%d.log", i))}
 		urls = append(urls, s.replicas[i].url)
 	}
 	s.openSupplier()
@@ -75,7 +80,8 @@ func newHAService(t *testing.T, h *haCluster, url string) *haService {
 	return s
 }
 
-// watch starts probes, and looks at readiness and metrics, until the service ends.
+// watch starts probes, and looks at readiness and metrics, until the service
+// ends.
 func (s *haService) watch(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	s.stop = stop
@@ -111,7 +117,8 @@ func (s *haService) probe(ctx context.Context, i int, c *client.Client) {
 		b := s.shop.newOrder()
 		for {
 			sent := time.Now()
-			card, err := c.CreateCard(ctx, client.CreateCardRequest{USDAmount: decimal.NewFromInt(b.usd), Currency: "monero"}, client.WithIdempotencyKey(b.key))
+			card, err := c.CreateCard(ctx, client.CreateCardRequest{USDAmount: decimal.NewFromInt(b.usd), Currency: "monero"},
+				client.WithIdempotencyKey(b.key))
 			if !s.shop.failed(ctx, err, b.key) {
 				s.shop.acknowledge(b, card, sent)
 				s.mu.Lock()
@@ -145,7 +152,8 @@ func (s *haService) look(i int) {
 	s.samples[i] = append(s.samples[i], now)
 }
 
-// read adds up metrics over their labels; refusals are those of requests answered with 503.
+// read adds up metrics over their labels; refusals are those of requests
+// answered with 503.
 func read(text io.Reader, into map[string]float64) {
 	for lines := bufio.NewScanner(text); lines.Scan(); {
 		name, value, _ := strings.Cut(lines.Text(), " ")
@@ -162,7 +170,8 @@ func read(text io.Reader, into map[string]float64) {
 	}
 }
 
-// longest returns the longest time without an acknowledged order, of one process, that touches the time since from.
+// longest returns the longest time without an acknowledged order, of one
+// process, that touches the time since from.
 func (s *haService) longest(from time.Time) (longest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

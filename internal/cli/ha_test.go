@@ -14,9 +14,11 @@ import (
 
 var haRounds = flag.Int("ha-rounds", 1, "repeat each fault of TestHA so often")
 
-// TestHA_Failover fails the leader of a cluster that was set up as the documentation says, in every way, under load: with processes that
-// connect through HAProxy, and with processes that know all hosts. No acknowledged order is lost, no address and no card is there twice, and
-// the old leader takes part again.
+// TestHA_Failover fails the leader of a cluster that was set up as the
+// documentation says, in every way, under load: with processes that connect
+// through HAProxy, and with processes that know all hosts. No acknowledged
+// order is lost, no address and no card is there twice, and the old leader
+// takes part again.
 func TestHA_Failover(t *testing.T) {
 	h := newHACluster(t)
 	all := fmt.Sprintf("%s,%s,%s", h.nodes[0].Address, h.nodes[1].Address, h.nodes[2].Address)
@@ -50,7 +52,8 @@ func TestHA_Failover(t *testing.T) {
 	}
 }
 
-// maintain runs the commands of the documentation that change a cluster that is well.
+// maintain runs the commands of the documentation that change a cluster that is
+// well.
 func (h *haCluster) maintain() {
 	h.t.Helper()
 	h.follow(h.nodes[0], haPage, "A setting of PostgreSQL")
@@ -78,7 +81,8 @@ func (h *haCluster) faults() []haFault {
 	}
 }
 
-// fail has the leader fail, waits until all is well again, and returns a row of the table.
+// fail has the leader fail, waits until all is well again, and returns a row of
+// the table.
 func (s *haService) fail(round int, f haFault) string {
 	h, t := s.cluster, s.t
 	t.Helper()
@@ -95,7 +99,8 @@ func (s *haService) fail(round int, f haFault) string {
 	s.awaitSales(time.Now(), 2*time.Minute)
 	s.heal()
 	stopped := s.longest(begun)
-	if late := stopped - led; late > 30*time.Second { // what a process has sent to the old leader may take as long as a request
+	// what a process has sent to the old leader may take as long as a request
+	if late := stopped - led; late > 30*time.Second {
 		t.Errorf("%s: a process sold nothing for %s, though there was a new leader after %s", f.name, stopped, led)
 	}
 	mended := time.Now()
@@ -111,7 +116,8 @@ func (s *haService) fail(round int, f haFault) string {
 	if notReady == 0 && stopped > 5*time.Second {
 		t.Errorf("%s: all processes were ready while nothing was sold for %s", f.name, stopped)
 	}
-	row := fmt.Sprintf("%-9s | %5.1f s | %5.1f s | %5.1f s | %4.0f | %5.1f s | %5.1f s | %5.1f s", f.name, stopped.Seconds(), led.Seconds(), notReady.Seconds(), refused,
+	row := fmt.Sprintf("%-9s | %5.1f s | %5.1f s | %5.1f s | %4.0f | %5.1f s | %5.1f s | %5.1f s", f.name,
+		stopped.Seconds(), led.Seconds(), notReady.Seconds(), refused,
 		shown.Seconds(), s.longest(mended).Seconds(), whole.Seconds())
 	t.Logf("round %d, %s -> %s: %s", round, old.Name, leader.Name, row)
 	return row
@@ -130,14 +136,16 @@ func (h *haCluster) awaitLeader(old *rig.Machine) *rig.Machine {
 	}
 }
 
-// awaitEpoch waits until metrics show an epoch above before, and returns it, and how long after since that was.
+// awaitEpoch waits until metrics show an epoch above before, and returns it,
+// and how long after since that was.
 func (s *haService) awaitEpoch(before float64, since time.Time) (epoch float64, after time.Duration) {
 	s.t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		s.mu.Lock()
 		for _, samples := range s.samples {
 			for _, now := range samples {
-				if e := now.values["cardmint_epoch"]; e > before && now.at.After(since) && (after == 0 || now.at.Sub(since) < after) {
+				if e := now.values["cardmint_epoch"]; e > before && now.at.After(since) &&
+					(after == 0 || now.at.Sub(since) < after) {
 					epoch, after = e, now.at.Sub(since)
 				}
 			}
@@ -151,7 +159,8 @@ func (s *haService) awaitEpoch(before float64, since time.Time) (epoch float64, 
 	return 0, 0
 }
 
-// refused returns how many requests were answered with 503 since then, by the metrics.
+// refused returns how many requests were answered with 503 since then, by the
+// metrics.
 func (s *haService) refused(since time.Time) (n float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,7 +39,8 @@ func TestMain(m *testing.M) {
 // binary is where build leaves the program.
 var binary string
 
-// build builds the program, once for all tests. With -short, where every second counts, the binary of the tests is the program too.
+// build builds the program, once for all tests. With -short, where every second
+// counts, the binary of the tests is the program too.
 var build = sync.OnceValues(func() ([]byte, error) {
 	if self, err := os.Executable(); err == nil && testing.Short() && os.Link(self, binary) == nil {
 		return nil, nil
@@ -47,7 +48,8 @@ var build = sync.OnceValues(func() ([]byte, error) {
 	return exec.Command("go", "build", "-o", binary, "../../cmd/cardmint").CombinedOutput()
 })
 
-// patience skips the test if -short is set. It is for tests that start the program many times, or wait for what it does by itself.
+// patience skips the test if -short is set. It is for tests that start the
+// program many times, or wait for what it does by itself.
 func patience(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {
@@ -72,10 +74,12 @@ func newProgram(tb testing.TB, databaseURL string) *program {
 		tb.Fatalf("build: %v\n%s", err, out)
 	}
 	return &program{path: binary, env: append(os.Environ(),
-		"CARDMINT_DATABASE_URL="+databaseURL, "CARDMINT_KEYS="+filepath.Join(dir, "x.keys"), "CARDMINT_LISTEN=127.0.0.1:0", "CARDMINT_METRICS_LISTEN=127.0.0.1:0")}
+		"CARDMINT_DATABASE_URL="+databaseURL, "CARDMINT_KEYS="+filepath.Join(dir, "x.keys"), "CARDMINT_LISTEN=127.0.0.1:0",
+		"CARDMINT_METRICS_LISTEN=127.0.0.1:0")}
 }
 
-// run runs a command to its end and returns what it printed on standard output and standard error, and its exit code.
+// run runs a command to its end and returns what it printed on standard output
+// and standard error, and its exit code.
 func (p *program) run(args ...string) (stdout, stderr string, code int) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -96,7 +100,8 @@ func (p *program) must(tb testing.TB, args ...string) string {
 	return strings.TrimSpace(stdout)
 }
 
-// reconcile runs the command, which must find that everything agrees; something may wait, such as money to addresses of no card.
+// reconcile runs the command, which must find that everything agrees; something
+// may wait, such as money to addresses of no card.
 func (p *program) reconcile(t *testing.T) string {
 	t.Helper()
 	stdout, stderr, code := p.run("reconcile")
@@ -114,7 +119,8 @@ var kept struct {
 	token          string
 }
 
-// account makes keys, an account and a token, as an operator would. On SQLite, that is done once: each program gets copies.
+// account makes keys, an account and a token, as an operator would. On SQLite,
+// that is done once: each program gets copies.
 func (p *program) account(tb testing.TB) (token string) {
 	tb.Helper()
 	database, lite := strings.CutPrefix(p.setting("CARDMINT_DATABASE_URL"), "sqlite:")

@@ -27,7 +27,8 @@ func helpFor(args []string) []string {
 	return args
 }
 
-// printHelp prints the help of a command, without the flags that mean nothing to it.
+// printHelp prints the help of a command, without the flags that mean nothing
+// to it.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	if selected := ctx.Selected(); selected != nil {
 		shownFlags(selected)
@@ -35,8 +36,9 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	return kong.DefaultHelpPrinter(options, ctx)
 }
 
-// shownFlags hides the flags of every command that mean nothing to this one, and returns its others. They are still accepted, so that
-// somebody can give the same flags to every command.
+// shownFlags hides the flags of every command that mean nothing to this one,
+// and returns its others. They are still accepted, so that somebody can give
+// the same flags to every command.
 func shownFlags(node *kong.Node) [][]*kong.Flag {
 	root := node
 	for root.Parent != nil {
@@ -48,7 +50,8 @@ func shownFlags(node *kong.Node) [][]*kong.Flag {
 	return node.AllFlags(true)
 }
 
-// meaningless reports whether a flag of every command means nothing to the one at a path.
+// meaningless reports whether a flag of every command means nothing to the one
+// at a path.
 func meaningless(path, flag string) bool {
 	var used []string
 	switch path {
@@ -61,7 +64,8 @@ func meaningless(path, flag string) bool {
 		used = []string{"database-url"}
 	case "migrate", "rate show", "wallet check":
 		used = []string{"database-url", "log-format", "log-level"}
-	case "serve", "token create", "stock import", "stock list", "stock hold", "stock release", "supplier check", "supplier cancel":
+	case "serve", "token create", "stock import", "stock list", "stock hold", "stock release", "supplier check",
+		"supplier cancel":
 		used = []string{"database-url", "keys", "mode", "log-format", "log-level"}
 	default: // an operator's, which work on what is stored for either mode
 		used = []string{"database-url", "keys", "log-format", "log-level"}
@@ -72,7 +76,8 @@ func meaningless(path, flag string) bool {
 // versionFlag prints the version and ends.
 type versionFlag bool
 
-// BeforeReset implements kong's hook, which comes before anything that may be missing is complained about.
+// BeforeReset implements kong's hook, which comes before anything that may be
+// missing is complained about.
 func (versionFlag) BeforeReset(app *kong.Kong) error {
 	_, err := fmt.Fprintln(app.Stdout, "cardmint", version())
 	app.Exit(0)

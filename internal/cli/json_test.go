@@ -14,10 +14,12 @@ import (
 var (
 	utcMillis = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`)
 	isTime    = regexp.MustCompile(`(_at|^at|^since|^as_of|^timestamp|_entry)$`)
-	isMoney   = regexp.MustCompile(`(amount|usd|^received|^surplus|^lost|^accepted|^refunded|^written_off|^counted|^credited)$`)
+	isMoney   = regexp.MustCompile(
+		`(amount|usd|^received|^surplus|^lost|^accepted|^refunded|^written_off|^counted|^credited)$`)
 )
 
-// checkJSON fails the test if a value breaks the rules for what programs read: money is in strings, times are in UTC with milliseconds.
+// checkJSON fails the test if a value breaks the rules for what programs read:
+// money is in strings, times are in UTC with milliseconds.
 func checkJSON(t *testing.T, path, name string, value any) {
 	t.Helper()
 	switch v := value.(type) {
@@ -50,7 +52,9 @@ func TestCLI_JSONIsOneLineForPrograms(t *testing.T) {
 	url := "sqlite:" + filepath.Join(dir, "x.db")
 	p := newProgram(t, url)
 	token := p.account(t)
-	p.env = append(p.env, "CARDMINT_SUPPLIERS="+writeFile(t, "suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nlow_stock = 0\n"))
+	p.env = append(p.env,
+		"CARDMINT_SUPPLIERS="+
+			writeFile(t, "suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nlow_stock = 0\n"))
 	file, _ := stockFile(t, "150", 1, 2)
 	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150", "--sandbox-supplier", "prompt", "--suppliers", "")
 	paid, open := s.order(t, token, "1").UUID.String(), s.order(t, token, "0.5").UUID.String()
@@ -76,10 +80,13 @@ func TestCLI_JSONIsOneLineForPrograms(t *testing.T) {
 		{"transfers list --unattributed", 0, `"amount":"2"`},
 		{"transfers --all", 0, `"decision":null`},
 		{"reconcile", 3, `"agrees":true`},
-		{"card resolve " + open + " accept --note x", 0, `{"recorded":false,"nothing_left":false,"card":"` + open + `","decision":"accept","currency":"monero","amount":"0.5"`},
+		{"card resolve " + open + " accept --note x", 0,
+			`{"recorded":false,"nothing_left":false,"card":"` + open +
+				`","decision":"accept","currency":"monero","amount":"0.5"`},
 		{"card resolve " + open + " accept --note x --amount 0.5 --yes", 0, `{"recorded":true,"nothing_left":false`},
 		{"card purge " + paid + " --note x", 0, `{"recorded":false,"nothing_left":false`},
-		{"transfers attribute 5c1f7a --refunded --note x", 0, `"decision":"refund","currency":"monero","amount":"2","card":null`},
+		{"transfers attribute 5c1f7a --refunded --note x", 0,
+			`"decision":"refund","currency":"monero","amount":"2","card":null`},
 		{"transfers attribute 5c1f7a --refunded --note x --amount 2 --yes", 0, `{"recorded":true,"nothing_left":false`},
 		{"transfers attribute 5c1f7a --refunded --note x --amount 2 --yes", 0, `{"recorded":false,"nothing_left":true`},
 		{"keys list", 0, `"state":"primary"`},
@@ -95,7 +102,8 @@ func TestCLI_JSONIsOneLineForPrograms(t *testing.T) {
 		{"wallet check --monero-daemon-url http://127.0.0.1:1", 1, `"usable":false`},
 	} {
 		stdout, stderr, code := p.run(append(strings.Fields(tt.command), "--json")...)
-		if code != tt.code || strings.Count(stdout, "\n") != 1 || !strings.HasSuffix(stdout, "\n") || !strings.Contains(stdout, tt.has) {
+		if code != tt.code || strings.Count(stdout, "\n") != 1 || !strings.HasSuffix(stdout, "\n") ||
+			!strings.Contains(stdout, tt.has) {
 			t.Errorf("%s: exit code %d, want %d and %s\n%s%s", tt.command, code, tt.code, tt.has, stdout, stderr)
 			continue
 		}
@@ -119,18 +127,24 @@ func TestCLI_ACancelOfAStockPromisesNothing(t *testing.T) {
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)
 	token := p.account(t)
-	p.env = append(p.env, "CARDMINT_SUPPLIERS="+writeFile(t, "suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\n"))
+	p.env = append(p.env,
+		"CARDMINT_SUPPLIERS="+
+			writeFile(t, "suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\n"))
 	file, _ := stockFile(t, "150", 1, 1)
 	p.must(t, "stock", "import", file, "--supplier", "shelf", "--yes")
 	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
 	id := s.order(t, token, "1").UUID
 	s.stop(t)
 	cancel := []string{"supplier", "cancel", id.String(), "--note", "x"}
-	wantOutput(t, p.must(t, cancel...), fmt.Sprintf("would free what the stock of shelf has reserved for card %s; if it is paid, it gets an item nevertheless", id))
+	wantOutput(t, p.must(t, cancel...),
+		fmt.Sprintf(
+			"would free what the stock of shelf has reserved for card %s; if it is paid, it gets an item nevertheless", id))
 	wantOutput(t, p.must(t, append(cancel, "--yes", "--json")...), `"supplier":"shelf","asked":true,"outcome":"issued"`)
 	wantOutput(t, p.must(t, append(cancel, "--yes")...), "shelf: an item was issued to the card, and stays issued")
-	if _, err := rig.OpenSQL(t, url).Exec("UPDATE stock SET state = 'reserved', reserved_until = 0 WHERE card_uuid = ?", id.String()); err != nil {
+	if _, err := rig.OpenSQL(t, url).Exec("UPDATE stock SET state = 'reserved', reserved_until = 0 WHERE card_uuid = ?",
+		id.String()); err != nil {
 		t.Fatal(err)
 	}
-	wantOutput(t, p.must(t, append(cancel, "--yes")...), "shelf: nothing is reserved for the card. If it is paid, it gets an item at the next attempt")
+	wantOutput(t, p.must(t, append(cancel, "--yes")...),
+		"shelf: nothing is reserved for the card. If it is paid, it gets an item at the next attempt")
 }

@@ -92,7 +92,8 @@ func (c keysPromoteCommand) Run(ctx context.Context, g *globals) error {
 		}
 		err := custody.Promote(ctx, o.db, id, c.Force)
 		if errors.Is(err, custody.ErrNotEverywhere) {
-			return hint(err, "copy the key file to their hosts; they read it within seconds, as 'cardmint keys list' shows. --force does it nevertheless")
+			return hint(err,
+				"copy the key file to their hosts; they read it within seconds, as 'cardmint keys list' shows. --force does it nevertheless")
 		}
 		if err != nil {
 			return err
@@ -131,7 +132,8 @@ func (c keysRetireCommand) Run(ctx context.Context, g *globals) error {
 		case keys.Primary == id:
 			return g.cantChangeKeys(vault.ErrIsPrimary)
 		case o.db.Schema().Newer():
-			return hint(errors.New("a newer version may have encrypted what this one does not know"), "retire the key with the newest version of cardmint that has used this database")
+			return hint(errors.New("a newer version may have encrypted what this one does not know"),
+				"retire the key with the newest version of cardmint that has used this database")
 		}
 		err := custody.Retire(ctx, o.db, id)
 		switch {
@@ -140,8 +142,9 @@ func (c keysRetireCommand) Run(ctx context.Context, g *globals) error {
 		case errors.Is(err, custody.ErrTooSoon):
 			return hint(err, "run this command again in %d minutes at the latest", custody.SettleTime(o.db)/time.Minute)
 		case errors.Is(err, custody.ErrStillUsed):
-			return hint(err, "wait until a worker has re-encrypted them, as 'cardmint keys list' shows. If it does not go on, the log of the worker names "+
-				"the rows that can't be decrypted: mend them by a backup, 'card purge' such a card, 'token revoke' such a token, or delete such a webhook")
+			return hint(err,
+				"wait until a worker has re-encrypted them, as 'cardmint keys list' shows. If it does not go on, the log of the worker names "+
+					"the rows that can't be decrypted: mend them by a backup, 'card purge' such a card, 'token revoke' such a token, or delete such a webhook")
 		case err != nil:
 			return err
 		}
@@ -185,7 +188,8 @@ func (c keysListCommand) Run(ctx context.Context, g *globals) error {
 			for i, id := range h.Keys.IDs {
 				ids[i] = id.String()
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s ago\n", h.Process, h.Keys.Primary, strings.Join(ids, " "), h.SeenAgo.Round(time.Second))
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s ago\n", h.Process, h.Keys.Primary, strings.Join(ids, " "),
+				h.SeenAgo.Round(time.Second))
 		}
 		if err := table.Flush(); err != nil {
 			return err
@@ -253,9 +257,11 @@ func (g *globals) cantChangeKeys(err error) error {
 	case errors.Is(err, vault.ErrNoKey):
 		return hint(err, "see the keys with: cardmint keys list; or copy the newest key file to --keys")
 	case errors.Is(err, vault.ErrIsPrimary):
-		return hint(err, "new data is encrypted with it: add and promote another key first, as 'cardmint keys add --help' says")
+		return hint(err,
+			"new data is encrypted with it: add and promote another key first, as 'cardmint keys add --help' says")
 	}
-	return hint(err, "--keys must name a key file of your own in a directory that you can write to; if there is none: cardmint keys create")
+	return hint(err,
+		"--keys must name a key file of your own in a directory that you can write to; if there is none: cardmint keys create")
 }
 
 const (
@@ -264,7 +270,8 @@ const (
 	purgeEvery  = time.Minute
 )
 
-// addCustody adds the loops that look after keys and what they encrypt. Containers may have the same host name and process id.
+// addCustody adds the loops that look after keys and what they encrypt.
+// Containers may have the same host name and process id.
 func (g *globals) addCustody(w *wired, v *vault.Vault, dbs stores, p plan) error {
 	reporter := custody.NewReporter(dbs.api, v, fmt.Sprintf("%s#%06x", processName(), rand.Uint32N(1<<24)), g.log, nil)
 	p.meter.KeyFile(v.FileError() == nil)
@@ -273,13 +280,15 @@ func (g *globals) addCustody(w *wired, v *vault.Vault, dbs stores, p plan) error
 		p.meter.KeyFile(v.FileError() == nil)
 		return err
 	}
-	w.config.Checks = append(w.config.Checks, server.Check{Name: "key file", Warning: true, Ask: func(context.Context) error {
-		if err := v.FileError(); err != nil {
-			return fmt.Errorf("%w: %w", card.Unready("lost or damaged: restore its copy before a restart"), err)
-		}
-		return nil
-	}})
-	w.add(loop{name: "keys", every: keysEvery, longest: keysEvery, tick: tick, close: reporter.Close, grace: closeGrace, last: true})
+	w.config.Checks = append(w.config.Checks,
+		server.Check{Name: "key file", Warning: true, Ask: func(context.Context) error {
+			if err := v.FileError(); err != nil {
+				return fmt.Errorf("%w: %w", card.Unready("lost or damaged: restore its copy before a restart"), err)
+			}
+			return nil
+		}})
+	w.add(loop{name: "keys", every: keysEvery, longest: keysEvery, tick: tick, close: reporter.Close, grace: closeGrace,
+		last: true})
 	if !p.worker {
 		return nil
 	}

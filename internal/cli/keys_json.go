@@ -12,7 +12,8 @@ type keysJSON struct {
 	Processes []processJSON `json:"processes"`
 }
 
-// keyJSON is a key. Rows and processes are numbers of those that need it, and that have it.
+// keyJSON is a key. Rows and processes are numbers of those that need it, and
+// that have it.
 type keyJSON struct {
 	Key       string  `json:"key"`
 	CreatedAt instant `json:"created_at"`
@@ -35,10 +36,13 @@ type processJSON struct {
 func newKeysJSON(keys []custody.KeyReport, holders []custody.Holder) keysJSON {
 	all := keysJSON{Keys: []keyJSON{}, Processes: []processJSON{}}
 	for _, k := range keys {
-		all.Keys = append(all.Keys, keyJSON{k.ID.String(), maybe(k.Created), keyState(k), k.Here, k.Primary, k.Promoted, maybe(k.RetiredAt), k.Rows, k.Holders})
+		all.Keys = append(all.Keys,
+			keyJSON{k.ID.String(), maybe(k.Created), keyState(k), k.Here, k.Primary, k.Promoted, maybe(k.RetiredAt), k.Rows,
+				k.Holders})
 	}
 	for _, h := range holders {
-		one := processJSON{Process: h.Process, Primary: h.Keys.Primary.String(), Keys: []string{}, SeenAgo: int64(h.SeenAgo / time.Second)}
+		one := processJSON{Process: h.Process, Primary: h.Keys.Primary.String(), Keys: []string{},
+			SeenAgo: int64(h.SeenAgo / time.Second)}
 		for _, id := range h.Keys.IDs {
 			one.Keys = append(one.Keys, id.String())
 		}

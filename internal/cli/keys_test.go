@@ -42,7 +42,8 @@ func (p *program) await(t *testing.T, pattern string, args ...string) {
 	t.Fatalf("%v never printed %s, but:\n%s", args, pattern, last)
 }
 
-// hoard makes n copies of an issued card, each with credentials of its own, and returns them.
+// hoard makes n copies of an issued card, each with credentials of its own, and
+// returns them.
 func (p *program) hoard(t *testing.T, of uuid.UUID, n int) []uuid.UUID {
 	t.Helper()
 	db := rig.OpenSQL(t, strings.Split(p.setting("CARDMINT_DATABASE_URL"), "&fallback")[0])
@@ -55,14 +56,16 @@ func (p *program) hoard(t *testing.T, of uuid.UUID, n int) []uuid.UUID {
 	ids := make([]uuid.UUID, n)
 	for i := range ids {
 		ids[i] = uuid.Must(uuid.NewV7())
-		sealed, err := v.SealCredentials(ids[i], account, card.Credentials{CardNumber: card.Secret(ids[i].String()), ExpirationDate: "11/29", SecurityCode: "123",
-			URL: "https://x.invalid", URLPassword: "p"})
+		sealed, err := v.SealCredentials(ids[i], account,
+			card.Credentials{CardNumber: card.Secret(ids[i].String()), ExpirationDate: "11/29", SecurityCode: "123",
+				URL: "https://x.invalid", URLPassword: "p"})
 		must(t, err)
 		_, err = tx.Exec(`INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source, expires_at, confirmations_required, status)
 			SELECT $1, account_id, created_at, usd_cents, currency, amount, $2, rate, rate_at, rate_source, expires_at, confirmations_required, status FROM cards WHERE uuid = $3`,
 			ids[i], "copy "+ids[i].String(), of)
 		must(t, err)
-		_, err = tx.Exec("INSERT INTO credentials (card_uuid, card_number, expiration_date, security_code, url, url_password) VALUES ($1, $2, $3, $4, $5, $6)", ids[i],
+		_, err = tx.Exec(
+			"INSERT INTO credentials (card_uuid, card_number, expiration_date, security_code, url, url_password) VALUES ($1, $2, $3, $4, $5, $6)", ids[i],
 			sealed.CardNumber, sealed.ExpirationDate, sealed.SecurityCode, sealed.URL, sealed.URLPassword)
 		must(t, err)
 	}
@@ -70,13 +73,15 @@ func (p *program) hoard(t *testing.T, of uuid.UUID, n int) []uuid.UUID {
 	return ids
 }
 
-// A whole rotation by the commands that an operator runs, with two processes, one of which is killed while it re-encrypts.
+// A whole rotation by the commands that an operator runs, with two processes,
+// one of which is killed while it re-encrypts.
 func TestKeys_RotatedWhileProcessesRunAndDie(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: waits for processes that run and die, which takes 20 s")
 	}
 	t.Parallel()
-	for name, database := range map[string]func() string{"sqlite": func() string { return "" }, "postgres": func() string { return rig.Postgres(t) }} {
+	for name, database := range map[string]func() string{
+		"sqlite": func() string { return "" }, "postgres": func() string { return rig.Postgres(t) }} {
 		t.Run(name, func(t *testing.T) {
 			p := newProgram(t, database())
 			token := p.account(t)
@@ -91,7 +96,8 @@ func TestKeys_RotatedWhileProcessesRunAndDie(t *testing.T) {
 				n := 0
 				for c, err := range newClient(t, url, token).ListCards(t.Context(), client.ListCardsOptions{}) {
 					must(t, err)
-					if c.Credentials.CardNumber != "" && (c.UUID == issued.UUID) == (c.Credentials.CardNumber == issued.Credentials.CardNumber) {
+					if c.Credentials.CardNumber != "" &&
+						(c.UUID == issued.UUID) == (c.Credentials.CardNumber == issued.Credentials.CardNumber) {
 						n++
 					}
 				}
@@ -124,14 +130,16 @@ func TestKeys_RotatedWhileProcessesRunAndDie(t *testing.T) {
 			worker.Kill()
 			t.Logf("killed with %d of %d cards left", left(), len(ids))
 			readable(api.url)
-			_, err = db.Exec("UPDATE key_holders SET seen_at = seen_at - 31000 WHERE process LIKE $1", fmt.Sprintf("%%/%d#%%", worker.PID()))
+			_, err = db.Exec("UPDATE key_holders SET seen_at = seen_at - 31000 WHERE process LIKE $1",
+				fmt.Sprintf("%%/%d#%%", worker.PID()))
 			must(t, err)
 
 			worker = p.serve(t, "serve", "--simulated", "--rate", "monero=150", "--role", "worker")
 			p.await(t, `nothing is encrypted with key `+old+` any more: cardmint keys retire `+old, "keys", "list")
 			readable(api.url)
 			p.await(t, `(?m)^\S+#\w+ +`+added+` .*\n\S+#\w+ +`+added+` `, "keys", "list") // both encrypt with the new key
-			if _, stderr, code := p.run("keys", "retire", old); code != 1 || !strings.Contains(stderr, "hint: run this command again in 6 minutes at the latest") {
+			if _, stderr, code := p.run("keys", "retire", old); code != 1 ||
+				!strings.Contains(stderr, "hint: run this command again in 6 minutes at the latest") {
 				t.Errorf("retired a key right after a process started: exit code %d, %s", code, stderr)
 			}
 			_, err = db.Exec("UPDATE key_holders SET primary_since = primary_since - 361000")
@@ -152,7 +160,8 @@ func TestKeys_RotatedWhileProcessesRunAndDie(t *testing.T) {
 	}
 }
 
-// A host that was down during a rotation comes back with a file that encrypts with a key that was retired.
+// A host that was down during a rotation comes back with a file that encrypts
+// with a key that was retired.
 func TestKeys_AFileThatEncryptsWithARetiredKeyIsRefused(t *testing.T) {
 	patience(t)
 	t.Parallel()
@@ -170,7 +179,8 @@ func TestKeys_AFileThatEncryptsWithARetiredKeyIsRefused(t *testing.T) {
 	p.must(t, "keys", "retire", old)
 	must(t, os.WriteFile(keys, before, 0o600))
 	for _, args := range [][]string{{"serve", "--simulated", "--rate", "monero=150"}, {"card", "list"}} {
-		if _, stderr, code := p.run(args...); code != 1 || !strings.Contains(stderr, "hint: copy the newest key file here") || !strings.Contains(stderr, old) {
+		if _, stderr, code := p.run(args...); code != 1 ||
+			!strings.Contains(stderr, "hint: copy the newest key file here") || !strings.Contains(stderr, old) {
 			t.Errorf("%v: exit code %d, %s", args, code, stderr)
 		}
 	}
@@ -179,7 +189,8 @@ func TestKeys_AFileThatEncryptsWithARetiredKeyIsRefused(t *testing.T) {
 	p.must(t, "card", "list")
 }
 
-// A host with an old copy of the key file would encrypt with the old key, and could not read what others wrote.
+// A host with an old copy of the key file would encrypt with the old key, and
+// could not read what others wrote.
 func TestKeys_AnOldCopyOfTheFileIsRefused(t *testing.T) {
 	patience(t)
 	t.Parallel()
@@ -192,12 +203,15 @@ func TestKeys_AnOldCopyOfTheFileIsRefused(t *testing.T) {
 	p.must(t, "keys", "promote", added)
 	must(t, os.WriteFile(keys, before, 0o600))
 	for _, args := range [][]string{{"serve", "--simulated", "--rate", "monero=150"}, {"keys", "list"}, {"card", "list"}} {
-		if _, stderr, code := p.run(args...); code != 1 || !strings.Contains(stderr, "hint: copy the newest key file here") || !strings.Contains(stderr, added) {
+		if _, stderr, code := p.run(args...); code != 1 ||
+			!strings.Contains(stderr, "hint: copy the newest key file here") || !strings.Contains(stderr, added) {
 			t.Errorf("%v: exit code %d, %s", args, code, stderr)
 		}
 	}
-	for _, args := range [][]string{{"keys", "promote", "x"}, {"keys", "retire", "0000000g"}, {"keys", "add", "--keys", "/no/such/file"}} {
-		if _, stderr, code := p.run(args...); code == 0 || strings.Count(stderr, "\n") != 2 || !strings.Contains(stderr, "hint: ") {
+	for _, args := range [][]string{{"keys", "promote", "x"}, {"keys", "retire", "0000000g"},
+		{"keys", "add", "--keys", "/no/such/file"}} {
+		if _, stderr, code := p.run(args...); code == 0 || strings.Count(stderr, "\n") != 2 ||
+			!strings.Contains(stderr, "hint: ") {
 			t.Errorf("%v: exit code %d, %s", args, code, stderr)
 		}
 	}
@@ -223,15 +237,18 @@ func TestCardPurge_InTwoSteps(t *testing.T) {
 	}
 	wantOutput(t, p.must(t, append(purge, "--yes")...), "purged")
 	wantOutput(t, p.must(t, append(purge, "--yes")...), "nothing to do")
-	if gone, err := c.RevealCard(t.Context(), made.UUID); err != nil || gone.CredentialsPurgedAt == nil || gone.Credentials != (client.Credentials{}) || gone.Status != client.CardStatusGenerated {
+	if gone, err := c.RevealCard(t.Context(), made.UUID); err != nil || gone.CredentialsPurgedAt == nil ||
+		gone.Credentials != (client.Credentials{}) || gone.Status != client.CardStatusGenerated {
 		t.Errorf("%+v, %v", gone, err)
 	}
 	wantOutput(t, p.must(t, "card", "show", made.UUID.String()), "purged at", "purge ", "alice", "asked for it")
 	wantOutput(t, p.must(t, "reconcile"), "everything agrees")
-	if _, stderr, code := p.run("card", "purge", unpaid.UUID.String(), "--note", "n", "--yes"); code != 1 || !strings.Contains(stderr, "hint: ") {
+	if _, stderr, code := p.run("card", "purge", unpaid.UUID.String(), "--note", "n", "--yes"); code != 1 ||
+		!strings.Contains(stderr, "hint: ") {
 		t.Errorf("a card that is not issued: exit code %d, %s", code, stderr)
 	}
-	if _, stderr, code := p.run("card", "purge", unpaid.UUID.String(), "--note", "n"); code != 1 || !strings.Contains(stderr, "hint: ") {
+	if _, stderr, code := p.run("card", "purge", unpaid.UUID.String(), "--note", "n"); code != 1 ||
+		!strings.Contains(stderr, "hint: ") {
 		t.Errorf("a card that is not issued, without --yes: exit code %d, %s", code, stderr)
 	}
 	if text := s.Output(); !strings.Contains(text, "action=credentials_shown") {
@@ -261,7 +278,8 @@ func TestServe_LostKeyFile_WarnsAndServes(t *testing.T) {
 		for deadline := time.Now().Add(longest); ; time.Sleep(20 * time.Millisecond) {
 			code, body := get(s.url + "/readyz")
 			_, metrics := get("http://" + s.metricsAddress() + "/metrics")
-			if code == http.StatusOK && strings.Contains(body, warning) == (usable == "0") && strings.Contains(metrics, "\ncardmint_key_file_usable "+usable+"\n") {
+			if code == http.StatusOK && strings.Contains(body, warning) == (usable == "0") &&
+				strings.Contains(metrics, "\ncardmint_key_file_usable "+usable+"\n") {
 				return
 			}
 			if time.Now().After(deadline) {
@@ -298,7 +316,8 @@ func TestKeys_MissingWithANewDatabase_AreToBeMade(t *testing.T) {
 	}
 }
 
-// metricsAddress returns where a process that chose the address serves its metrics.
+// metricsAddress returns where a process that chose the address serves its
+// metrics.
 func (s *server) metricsAddress() string {
 	return strings.TrimSuffix(strings.TrimPrefix(metricsLine.FindStringSubmatch(s.Output())[1], "http://"), "/metrics")
 }

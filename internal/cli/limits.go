@@ -21,7 +21,8 @@ type limitFlags struct {
 	Proxies []netip.Prefix `name:"trusted-proxies" env:"CARDMINT_TRUSTED_PROXIES" placeholder:"CIDR" help:"Networks of reverse proxies in front of the service, for example 10.0.0.0/8, whose X-Forwarded-For says where requests come from. Without it, nobody's does."`
 }
 
-// devLimitFlags are the same for trying things out: there are no limits unless they are asked for.
+// devLimitFlags are the same for trying things out: there are no limits unless
+// they are asked for.
 type devLimitFlags struct {
 	Token   limit.Policy   `name:"limit-token" env:"CARDMINT_LIMIT_TOKEN" default:"off" placeholder:"LIMIT" help:"How many requests a token may send, for example 1000/10s (${default})."`
 	Account limit.Policy   `name:"limit-account" env:"CARDMINT_LIMIT_ACCOUNT" default:"off" placeholder:"LIMIT" help:"How many requests all tokens of an account may send (${default})."`
@@ -30,13 +31,16 @@ type devLimitFlags struct {
 	Proxies []netip.Prefix `name:"trusted-proxies" env:"CARDMINT_TRUSTED_PROXIES" placeholder:"CIDR" help:"Networks of reverse proxies whose X-Forwarded-For says where requests come from."`
 }
 
-// addLimits adds the limits of requests, and the loop in which processes tell each other what they let pass.
+// addLimits adds the limits of requests, and the loop in which processes tell
+// each other what they let pass.
 func (w *wired) addLimits(db *store.Store, f limitFlags) {
 	limits := limit.New(db, limit.Config{
-		Token: f.Token, Account: f.Account, Create: f.Create, Address: f.Address, Process: fmt.Sprintf("%s#%06x", processName(), rand.Uint32N(1<<24)),
+		Token: f.Token, Account: f.Account, Create: f.Create, Address: f.Address,
+		Process: fmt.Sprintf("%s#%06x", processName(), rand.Uint32N(1<<24)),
 	})
 	w.config.Limits, w.config.Proxies = limits, f.Proxies
 	if f.Token.On() || f.Account.On() || f.Create.On() {
-		w.add(loop{name: "limits", every: limitsEvery, longest: limitsEvery, tick: limits.Tick, close: limits.Close, grace: closeGrace, last: true})
+		w.add(loop{name: "limits", every: limitsEvery, longest: limitsEvery, tick: limits.Tick, close: limits.Close,
+			grace: closeGrace, last: true})
 	}
 }

@@ -33,7 +33,8 @@ func TestServe_LimitsRequestsAndDevDoesNot(t *testing.T) {
 	}
 	p := newProgram(t, "")
 	token := p.account(t)
-	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150", "--limit-token", "2/h", "--limit-account", "off", "--limit-address", "1/h",
+	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150", "--limit-token", "2/h", "--limit-account", "off",
+		"--limit-address", "1/h",
 		"--trusted-proxies", "127.0.0.0/8,::1/128")
 	const policy, failures = `"token";q=2;w=3600`, `"address";q=1;w=3600`
 	want(get(s.url, token), 200, policy)

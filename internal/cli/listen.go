@@ -47,7 +47,8 @@ func (c *listenCommand) Run(ctx context.Context, g *globals) error {
 	}
 	api, err := client.New(withScheme(c.URL), c.Token)
 	if err != nil {
-		return hint(err, "--url takes an address such as https://cards.example.com, and CARDMINT_TOKEN a token of the account")
+		return hint(err,
+			"--url takes an address such as https://cards.example.com, and CARDMINT_TOKEN a token of the account")
 	}
 	if c.Every <= 0 {
 		return hint(errors.New("--every: must be more than 0"), "for example --every 1s")
@@ -119,8 +120,10 @@ func (c *listenCommand) take(ctx context.Context, g *globals, e *client.Event) e
 	return nil
 }
 
-// follow calls f with every event after the given one, and returns the seq of the last.
-func (c *listenCommand) follow(ctx context.Context, api *client.Client, after int64, f func(*client.Event) error) (int64, error) {
+// follow calls f with every event after the given one, and returns the seq of
+// the last.
+func (c *listenCommand) follow(ctx context.Context, api *client.Client, after int64,
+	f func(*client.Event) error) (int64, error) {
 	for e, err := range api.Events(ctx, after) {
 		if err != nil {
 			return after, err
@@ -134,7 +137,8 @@ func (c *listenCommand) follow(ctx context.Context, api *client.Client, after in
 }
 
 func explainListen(err error) error {
-	return hint(err, "check --url, and that CARDMINT_TOKEN is a token of the account that is neither expired nor revoked, and has the scope events:read")
+	return hint(err,
+		"check --url, and that CARDMINT_TOKEN is a token of the account that is neither expired nor revoked, and has the scope events:read")
 }
 
 // line is an event for people.
@@ -154,6 +158,8 @@ func line(e *client.Event) string {
 
 // event is an event as it is sent.
 func event(e *client.Event) card.Event {
-	return card.Event{ID: e.ID, Seq: e.Seq, Type: card.EventType(e.Type), CardUUID: e.CardUUID, Status: card.Status(e.Status),
-		State: card.PaymentState(e.PaymentState), Reference: card.Secret(e.Reference), WebhookID: e.WebhookID, Since: e.Since, CreatedAt: e.Timestamp}
+	return card.Event{ID: e.ID, Seq: e.Seq, Type: card.EventType(e.Type), CardUUID: e.CardUUID,
+		Status: card.Status(e.Status),
+		State:  card.PaymentState(e.PaymentState), Reference: card.Secret(e.Reference), WebhookID: e.WebhookID,
+		Since: e.Since, CreatedAt: e.Timestamp}
 }

@@ -43,7 +43,8 @@ func TestListen_PrintsAndForwardsEventsAsTheyCome(t *testing.T) {
 	token := regexp.MustCompile(`(?m)^token: (\S+)$`).FindStringSubmatch(s.Output())[1]
 	c := newClient(t, s.url, token)
 	buy := func() *client.Card {
-		made, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
+		made, err := c.CreateCard(t.Context(),
+			client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +77,8 @@ func TestListen_PrintsAndForwardsEventsAsTheyCome(t *testing.T) {
 	}
 	listening.Ready(t, 10*time.Second, func() error {
 		out := listening.Output()
-		if strings.Count(out, "-> 200 thanks (") != 2 || !strings.Contains(out, " 4 card.generated card="+made.UUID.String()+" status=generated payment=paid") {
+		if strings.Count(out, "-> 200 thanks (") != 2 ||
+			!strings.Contains(out, " 4 card.generated card="+made.UUID.String()+" status=generated payment=paid") {
 			return io.ErrNoProgress
 		}
 		return nil
@@ -91,7 +93,8 @@ func TestListen_ABadTokenIsExplained(t *testing.T) {
 	p := newProgram(t, "")
 	s := p.serve(t, "dev")
 	_, stderr, code := p.run("listen", "--url", s.url, "--token", "cm_test_wrong")
-	if code != 1 || !strings.Contains(stderr, "unauthorized") || !strings.Contains(stderr, "hint: check --url, and that CARDMINT_TOKEN") {
+	if code != 1 || !strings.Contains(stderr, "unauthorized") ||
+		!strings.Contains(stderr, "hint: check --url, and that CARDMINT_TOKEN") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 }
@@ -102,7 +105,8 @@ func TestTrigger_SendsAMadeUpEvent(t *testing.T) {
 	hook, events := local(t, http.StatusNoContent)
 	for _, kind := range []string{"card.generated", "payment.late", "webhook.disabled"} {
 		out := p.must(t, "trigger", kind, "--to", hook, "--secret", hookSecret)
-		if e := <-events; string(e.Type) != kind || e.Seq != 0 || !strings.Contains(out, e.ID.String()) || !strings.Contains(out, "-> 204") {
+		if e := <-events; string(e.Type) != kind || e.Seq != 0 || !strings.Contains(out, e.ID.String()) ||
+			!strings.Contains(out, "-> 204") {
 			t.Errorf("%s: sent %+v\n%s", kind, e, out)
 		}
 	}
@@ -112,7 +116,8 @@ func TestTrigger_SendsAMadeUpEvent(t *testing.T) {
 		t.Errorf("exit code %d\n%s%s", code, out, stderr)
 	}
 	for _, args := range [][]string{
-		{"trigger", "card.eaten"}, {"trigger", "card.generated", "--to", "nowhere"}, {"trigger", "card.generated", "--to", hook, "--secret", "short&bad"},
+		{"trigger", "card.eaten"}, {"trigger", "card.generated", "--to", "nowhere"},
+		{"trigger", "card.generated", "--to", hook, "--secret", "short&bad"},
 	} {
 		if _, stderr, code := p.run(args...); code == 0 || !strings.Contains(stderr, "hint: ") {
 			t.Errorf("%v: exit code %d\n%s", args, code, stderr)

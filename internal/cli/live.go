@@ -13,8 +13,10 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// checkLive returns an error if a process in live mode would use what is only for tests, or send what is worth money over connections that
-// others can read. What suppliers, rates and webhooks refuse in live mode they refuse themselves.
+// checkLive returns an error if a process in live mode would use what is only
+// for tests, or send what is worth money over connections that others can read.
+// What suppliers, rates and webhooks refuse in live mode they refuse
+// themselves.
 func (c serveCommand) checkLive(g *globals, coins []enabled) error {
 	if g.Mode != card.LiveMode {
 		return nil
@@ -23,7 +25,8 @@ func (c serveCommand) checkLive(g *globals, coins []enabled) error {
 		return hint(errors.New("live mode: --simulated pays without money"), "leave --simulated out, or use --mode test")
 	}
 	if c.Supplier.File == "" {
-		return hint(errors.New("live mode: no supplier of real cards"), "name at least one with --suppliers FILE; docs/suppliers.md says how")
+		return hint(errors.New("live mode: no supplier of real cards"),
+			"name at least one with --suppliers FILE; docs/suppliers.md says how")
 	}
 	if err := g.checkDatabase(); err != nil {
 		return err
@@ -37,26 +40,29 @@ func (c serveCommand) checkLive(g *globals, coins []enabled) error {
 	}
 	for _, flag := range slices.Sorted(maps.Keys(urls)) {
 		if readable(urls[flag]) {
-			return hint(fmt.Errorf("live mode: --%s: plain http to another machine", flag), "use https, or a tunnel that ends on this machine")
+			return hint(fmt.Errorf("live mode: --%s: plain http to another machine", flag),
+				"use https, or a tunnel that ends on this machine")
 		}
 	}
 	return nil
 }
 
-// readable reports whether others can read what is sent to a URL: it is neither https nor on this machine.
+// readable reports whether others can read what is sent to a URL: it is neither
+// https nor on this machine.
 func readable(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && u.Scheme == "http" && !loopback(u.Hostname())
 }
 
-// loopback reports whether a host is this machine. Names other than localhost are not looked up: they may change.
+// loopback reports whether a host is this machine. Names other than localhost
+// are not looked up: they may change.
 func loopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// checkDatabase returns an error if a process in live mode would connect to a PostgreSQL on another machine without a check of its
-// certificate.
+// checkDatabase returns an error if a process in live mode would connect to a
+// PostgreSQL on another machine without a check of its certificate.
 func (g *globals) checkDatabase() error {
 	if g.Mode != card.LiveMode || g.AllowUnverified {
 		return nil
@@ -72,7 +78,8 @@ func (g *globals) checkDatabase() error {
 	return nil
 }
 
-// warnOfBounds logs each coin whose rate is not bounded in live mode: nothing else stops sources that are all wrong at once.
+// warnOfBounds logs each coin whose rate is not bounded in live mode: nothing
+// else stops sources that are all wrong at once.
 func (c serveCommand) warnOfBounds(g *globals, coins []enabled) {
 	if g.Mode != card.LiveMode {
 		return
@@ -88,7 +95,8 @@ func (c serveCommand) warnOfBounds(g *globals, coins []enabled) {
 			}
 		}
 		if len(missing) > 0 {
-			g.log.Warn("the rate of a currency has no bounds: set them, so that no card is sold at an absurd rate", "currency", coin.Code,
+			g.log.Warn("the rate of a currency has no bounds: set them, so that no card is sold at an absurd rate", "currency",
+				coin.Code,
 				"missing", strings.Join(missing, ", "))
 		}
 	}

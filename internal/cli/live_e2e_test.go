@@ -18,8 +18,10 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// TestE2E_AStockIsSoldInLiveMode sells ten cards that were bought ahead, as an operator and a customer would: imported from a file, ordered
-// through the Go client, paid from a wallet on a real monerod. Each order gets one of the ten, and there is no eleventh.
+// TestE2E_AStockIsSoldInLiveMode sells ten cards that were bought ahead, as an
+// operator and a customer would: imported from a file, ordered through the Go
+// client, paid from a wallet on a real monerod. Each order gets one of the ten,
+// and there is no eleventh.
 func TestE2E_AStockIsSoldInLiveMode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: needs Monero")
@@ -31,7 +33,8 @@ func TestE2E_AStockIsSoldInLiveMode(t *testing.T) {
 	token := p.account(t)
 	file, stock := writeStock(t, 10)
 	suppliers := filepath.Join(filepath.Dir(file), "suppliers.toml")
-	if err := os.WriteFile(suppliers, []byte("[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\nlow_stock = 2\n"), 0o600); err != nil {
+	if err := os.WriteFile(suppliers, []byte("[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\nlow_stock = 2\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	importing := []string{"stock", "import", file, "--supplier", "shelf", "--suppliers", suppliers}
@@ -42,9 +45,11 @@ func TestE2E_AStockIsSoldInLiveMode(t *testing.T) {
 	usd.Store("152.52")
 	s := p.serve(t, append([]string{"serve", "--suppliers", suppliers, "--address-pool", "30", "--address-rate", "1",
 		"--monero-daemon-url", net.DaemonURL, "--monero-wallet-url", net.WalletURL}, priceFlags(t, &usd)...)...)
-	wantOutput(t, s.Output(), "LIVE: real cards are sold for real coins", "monero after 10 confirmations", "shelf (stock, 50 to 750 US dollars)")
+	wantOutput(t, s.Output(), "LIVE: real cards are sold for real coins", "monero after 10 confirmations",
+		"shelf (stock, 50 to 750 US dollars)")
 	shop := newClient(t, s.url, token)
-	// Other tests may have used the wallet: then it knows a later time than the database, and the stock is held when the epoch begins.
+	// Other tests may have used the wallet: then it knows a later time than the
+	// database, and the stock is held when the epoch begins.
 	s.awaitOutput(t, 2*time.Minute, "epoch began")
 	p.must(t, "stock", "release", "--supplier", "shelf", "--suppliers", suppliers, "--yes")
 	awaitOffer(t, shop, len(stock))
@@ -62,7 +67,10 @@ func TestE2E_AStockIsSoldInLiveMode(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := stock[got.Credentials.CardNumber]
-		if want == "" || want != strings.Join([]string{got.Credentials.ExpirationDate, got.Credentials.SecurityCode, got.Credentials.URL, got.Credentials.URLPassword}, ",") {
+		if want == "" ||
+			want != strings.Join(
+				[]string{got.Credentials.ExpirationDate, got.Credentials.SecurityCode, got.Credentials.URL,
+					got.Credentials.URLPassword}, ",") {
 			t.Errorf("card %s is not one of the stock, or another order has it", c.UUID)
 		}
 		delete(stock, got.Credentials.CardNumber)
@@ -85,7 +93,8 @@ func awaitOffer(t *testing.T, shop *client.Client, n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(offers) == 1 && offers[0].MinUSD.IntPart() == 100 && offers[0].MaxUSD.IntPart() == 100 && offers[0].Left != nil && int(*offers[0].Left) == n {
+		if len(offers) == 1 && offers[0].MinUSD.IntPart() == 100 && offers[0].MaxUSD.IntPart() == 100 &&
+			offers[0].Left != nil && int(*offers[0].Left) == n {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -94,7 +103,8 @@ func awaitOffer(t *testing.T, shop *client.Client, n int) {
 	}
 }
 
-// writeStock writes a file of cards of 100 dollars, and returns it with what it says of each number.
+// writeStock writes a file of cards of 100 dollars, and returns it with what it
+// says of each number.
 func writeStock(t *testing.T, n int) (file string, stock map[string]string) {
 	t.Helper()
 	file, stock = filepath.Join(t.TempDir(), "cards.csv"), map[string]string{}
@@ -102,7 +112,8 @@ func writeStock(t *testing.T, n int) (file string, stock map[string]string) {
 	for i := range n {
 		body := fmt.Sprintf("99%013d", 7_000_000+i)
 		number := body + card.LuhnDigit(body)
-		stock[number] = fmt.Sprintf("%s,%03d,https://cards.example/%d,password%d", time.Now().AddDate(2, i, 0).Format("01/06"), 100+i, i, i)
+		stock[number] = fmt.Sprintf("%s,%03d,https://cards.example/%d,password%d",
+			time.Now().AddDate(2, i, 0).Format("01/06"), 100+i, i, i)
 		lines = append(lines, "100,"+number+","+stock[number])
 	}
 	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
@@ -111,7 +122,8 @@ func writeStock(t *testing.T, n int) (file string, stock map[string]string) {
 	return file, stock
 }
 
-// orderAll orders n cards of 100 dollars. There must be no more, nor cards of another amount.
+// orderAll orders n cards of 100 dollars. There must be no more, nor cards of
+// another amount.
 func orderAll(t *testing.T, shop *client.Client, n int) []*client.Card {
 	t.Helper()
 	order := func(usd int64) (*client.Card, error) {

@@ -31,29 +31,30 @@ func TestReadable_PlainHTTPToAnotherMachine(t *testing.T) {
 func TestCheckDatabase_OtherMachineWithoutVerifiedCertificate_IsRefused(t *testing.T) {
 	for address, want := range map[string]bool{ // whether it is refused
 		"sqlite:x.db": false,
-		"postgres://u:p@db.example/x?sslmode=verify-full":                           false,
-		"postgres://u:p@db.example/x?sslmode=verify-ca":                             false,
-		"postgres://u:p@db.example/x?sslrootcert=system":                            false, // implies verify-full
-		"postgres://u:p@db.example/x":                                               true,  // TLS with any certificate
-		"postgres://u:p@db.example/x?sslmode=require":                               true,
-		"postgres://u:p@db.example/x?sslmode=disable":                               true,
-		"postgres://u:p@db.example/x?sslmod%65=disable":                             true,
-		"postgres://u:p@db.example/x?sslmod%65=verify-full":                         false,
-		"postgres://u:p@db.example/x?a=b&sslmode=prefer":                            true,
-		"postgres://u:p@db.example/x?sslmode=allow":                                 true,
-		"postgres://u:p@127.0.0.1:5432/x?sslmode=disable":                           false,
-		"postgres://u:p@localhost/x?sslmode=disable":                                false,
-		"postgres://u@[::1]:5432/x?sslmode=disable":                                 false,
-		"postgres:///x?host=/run/postgresql&sslmode=disable":                        false,
-		"postgres:///x?host=@abstract":                                              false,
-		"postgres:///x?host=db.example&sslmode=disable":                             true,
-		"postgres:///x?%68ost=db.example":                                           true,
-		"postgres://localhost/x?hostaddr=10.0.0.7":                                  true,
-		"postgres://db.example/x?hostaddr=127.0.0.1":                                false,
-		"postgres://u:p@127.0.0.1:5432,db.example:5433/x?sslmode=disable":           true,
-		"postgres://u:p@127.0.0.1:5432,db.example:5433/x?sslmode=verify-full":       false,
-		"postgres://u:p@127.0.0.1:5432,localhost:5433/x?sslmode=disable":            false,
-		"postgres:///x?host=/run/postgresql,db.example&sslmode=verify-full":         true, // lib/pq disables TLS for all of them
+		"postgres://u:p@db.example/x?sslmode=verify-full":                     false,
+		"postgres://u:p@db.example/x?sslmode=verify-ca":                       false,
+		"postgres://u:p@db.example/x?sslrootcert=system":                      false, // implies verify-full
+		"postgres://u:p@db.example/x":                                         true,  // TLS with any certificate
+		"postgres://u:p@db.example/x?sslmode=require":                         true,
+		"postgres://u:p@db.example/x?sslmode=disable":                         true,
+		"postgres://u:p@db.example/x?sslmod%65=disable":                       true,
+		"postgres://u:p@db.example/x?sslmod%65=verify-full":                   false,
+		"postgres://u:p@db.example/x?a=b&sslmode=prefer":                      true,
+		"postgres://u:p@db.example/x?sslmode=allow":                           true,
+		"postgres://u:p@127.0.0.1:5432/x?sslmode=disable":                     false,
+		"postgres://u:p@localhost/x?sslmode=disable":                          false,
+		"postgres://u@[::1]:5432/x?sslmode=disable":                           false,
+		"postgres:///x?host=/run/postgresql&sslmode=disable":                  false,
+		"postgres:///x?host=@abstract":                                        false,
+		"postgres:///x?host=db.example&sslmode=disable":                       true,
+		"postgres:///x?%68ost=db.example":                                     true,
+		"postgres://localhost/x?hostaddr=10.0.0.7":                            true,
+		"postgres://db.example/x?hostaddr=127.0.0.1":                          false,
+		"postgres://u:p@127.0.0.1:5432,db.example:5433/x?sslmode=disable":     true,
+		"postgres://u:p@127.0.0.1:5432,db.example:5433/x?sslmode=verify-full": false,
+		"postgres://u:p@127.0.0.1:5432,localhost:5433/x?sslmode=disable":      false,
+		// lib/pq disables TLS for all of them
+		"postgres:///x?host=/run/postgresql,db.example&sslmode=verify-full":         true,
 		"postgresql://u:sslmode%3Ddisable@db.example/x?sslmode=require":             true,
 		"postgresql://u:sslmode%3Ddisable@db.example/x?sslmode=verify-full":         false,
 		"postgres://u:p@db.example/x?sslmode=disable&connect_timeout=5":             true,
@@ -71,15 +72,17 @@ func TestCheckDatabase_EnvironmentAndServiceFile_Count(t *testing.T) {
 		address string
 		want    bool
 	}{
-		"PGSSLMODE is weak":        {map[string]string{"PGSSLMODE": "disable"}, "postgres://db.example/x", true},
-		"PGSSLMODE verifies":       {map[string]string{"PGSSLMODE": "verify-full"}, "postgres://db.example/x", false},
-		"the URL wins":             {map[string]string{"PGSSLMODE": "verify-full"}, "postgres://db.example/x?sslmode=require", true},
-		"PGHOST":                   {map[string]string{"PGHOST": "db.example"}, "postgres:///x?sslmode=disable", true},
-		"PGHOST is this machine":   {map[string]string{"PGHOST": "/run/postgresql"}, "postgres:///x?sslmode=disable", false},
-		"PGHOSTADDR":               {map[string]string{"PGHOSTADDR": "192.0.2.1"}, "postgres://localhost/x", true},
-		"PGSERVICE":                {map[string]string{"PGSERVICE": "far", "PGSERVICEFILE": services}, "postgres:///x", true},
-		"service":                  {map[string]string{"PGSERVICEFILE": services}, "postgres:///x?service=far", true},
-		"a service that verifies":  {map[string]string{"PGSERVICE": "safe", "PGSERVICEFILE": services}, "postgres:///x", false},
+		"PGSSLMODE is weak":  {map[string]string{"PGSSLMODE": "disable"}, "postgres://db.example/x", true},
+		"PGSSLMODE verifies": {map[string]string{"PGSSLMODE": "verify-full"}, "postgres://db.example/x", false},
+		"the URL wins": {map[string]string{"PGSSLMODE": "verify-full"},
+			"postgres://db.example/x?sslmode=require", true},
+		"PGHOST":                 {map[string]string{"PGHOST": "db.example"}, "postgres:///x?sslmode=disable", true},
+		"PGHOST is this machine": {map[string]string{"PGHOST": "/run/postgresql"}, "postgres:///x?sslmode=disable", false},
+		"PGHOSTADDR":             {map[string]string{"PGHOSTADDR": "192.0.2.1"}, "postgres://localhost/x", true},
+		"PGSERVICE":              {map[string]string{"PGSERVICE": "far", "PGSERVICEFILE": services}, "postgres:///x", true},
+		"service":                {map[string]string{"PGSERVICEFILE": services}, "postgres:///x?service=far", true},
+		"a service that verifies": {map[string]string{"PGSERVICE": "safe", "PGSERVICEFILE": services}, "postgres:///x",
+			false},
 		"SQLite has no connection": {map[string]string{"PGHOST": "db.example", "PGSSLMODE": "disable"}, "sqlite:x.db", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +100,8 @@ func wantRefusal(t *testing.T, address string, want bool) {
 	t.Helper()
 	g := globals{Mode: card.LiveMode, DatabaseURL: named(address, "all")}
 	err := g.checkDatabase()
-	if got := err != nil && strings.Contains(err.Error(), "the certificate of PostgreSQL is not verified"); got != want || err != nil && !got {
+	if got := err != nil && strings.Contains(err.Error(), "the certificate of PostgreSQL is not verified"); got != want ||
+		err != nil && !got {
 		t.Errorf("%s: %v", address, err)
 	}
 	for _, g := range []*globals{
@@ -112,7 +116,8 @@ func wantRefusal(t *testing.T, address string, want bool) {
 
 // Every command that opens a database checks it, not only serve.
 func TestCheckDatabase_EveryCommand_IsRefused(t *testing.T) {
-	g := &globals{Mode: card.LiveMode, DatabaseURL: "postgres://db.invalid/x?sslmode=require", Keys: filepath.Join(t.TempDir(), "x.keys"),
+	g := &globals{Mode: card.LiveMode, DatabaseURL: "postgres://db.invalid/x?sslmode=require",
+		Keys:   filepath.Join(t.TempDir(), "x.keys"),
 		stdout: io.Discard, stderr: io.Discard, log: slog.New(slog.DiscardHandler)}
 	_, opened := g.openStore(t.Context(), 1)
 	_, migrated := g.migrate(t.Context())
@@ -140,11 +145,15 @@ func TestCheckLive_RefusesWhatIsForTests(t *testing.T) {
 		"nothing":       {func(*serveCommand, *globals) {}, ""},
 		"simulated":     {func(c *serveCommand, _ *globals) { c.Simulated = true }, "--simulated"},
 		"sandbox cards": {func(c *serveCommand, _ *globals) { c.Supplier.File = "" }, "no supplier of real cards"},
-		"open database": {func(_ *serveCommand, g *globals) { g.DatabaseURL = "postgres://db.example/x?sslmode=disable" }, "not verified"},
+		"open database": {func(_ *serveCommand, g *globals) {
+			g.DatabaseURL = "postgres://db.example/x?sslmode=disable"
+		}, "not verified"},
 		"rates over http": {func(c *serveCommand, _ *globals) {
 			c.Rates.Live.RateURL = map[string]string{"kraken": "http://proxy.example"}
 		}, "--rate-url kraken: plain http"},
-		"in test mode, all": {func(c *serveCommand, g *globals) { g.Mode, c.Simulated, c.Supplier.File = card.TestMode, true, "" }, ""},
+		"in test mode, all": {func(c *serveCommand, g *globals) {
+			g.Mode, c.Simulated, c.Supplier.File = card.TestMode, true, ""
+		}, ""},
 	} {
 		c, g := serveCommand{}, globals{Mode: card.LiveMode, DatabaseURL: "sqlite:x.db"}
 		c.Supplier.File = "suppliers.toml"
@@ -167,9 +176,10 @@ func TestWarnOfBounds_LiveModeWithoutThem_OneLinePerCurrency(t *testing.T) {
 		floor, ceiling map[string]string
 		want           string // in the log; "" for nothing
 	}{
-		"neither":               {card.LiveMode, nil, nil, `currency=monero missing="--rate-floor, --rate-ceiling"`},
-		"no ceiling":            {card.LiveMode, set, nil, "currency=monero missing=--rate-ceiling"},
-		"another coin's floor":  {card.LiveMode, map[string]string{"bitcoin": "1"}, set, "currency=monero missing=--rate-floor"},
+		"neither":    {card.LiveMode, nil, nil, `currency=monero missing="--rate-floor, --rate-ceiling"`},
+		"no ceiling": {card.LiveMode, set, nil, "currency=monero missing=--rate-ceiling"},
+		"another coin's floor": {card.LiveMode, map[string]string{"bitcoin": "1"}, set,
+			"currency=monero missing=--rate-floor"},
 		"both":                  {card.LiveMode, set, set, ""},
 		"test mode, no warning": {card.TestMode, nil, nil, ""},
 	} {
@@ -177,7 +187,8 @@ func TestWarnOfBounds_LiveModeWithoutThem_OneLinePerCurrency(t *testing.T) {
 		c := serveCommand{}
 		c.Rates.Live.RateFloor, c.Rates.Live.RateCeiling = tt.floor, tt.ceiling
 		c.warnOfBounds(&globals{Mode: tt.mode, log: slog.New(slog.NewTextHandler(&log, nil))}, coins)
-		if tt.want == "" && log.Len() > 0 || strings.Count(log.String(), "level=WARN") > 1 || !strings.Contains(log.String(), tt.want) {
+		if tt.want == "" && log.Len() > 0 || strings.Count(log.String(), "level=WARN") > 1 ||
+			!strings.Contains(log.String(), tt.want) {
 			t.Errorf("%s: logged %q, want %q", name, log.String(), tt.want)
 		}
 	}

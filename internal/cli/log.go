@@ -7,7 +7,8 @@ import (
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// loggers returns the log, and that of the audit. They write to the same place, one line at a time.
+// loggers returns the log, and that of the audit. They write to the same place,
+// one line at a time.
 func (g *globals) loggers() (log, audit *slog.Logger) {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(g.LogLevel)) // one of the flag's values
@@ -37,7 +38,8 @@ func (h atLeast) WithGroup(name string) slog.Handler {
 	return atLeast{h.Handler.WithGroup(name), h.level}
 }
 
-// withUnit writes durations as the text format does, such as 1.5s. The JSON format would write nanoseconds, without saying so.
+// withUnit writes durations as the text format does, such as 1.5s. The JSON
+// format would write nanoseconds, without saying so.
 func withUnit(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())
@@ -52,8 +54,9 @@ func inLoop(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, loopKey{}, name)
 }
 
-// contextual is a handler that adds which loop a line is from, and which trace, as far as its context says so. Who writes the line need know
-// neither: a store serves many loops.
+// contextual is a handler that adds which loop a line is from, and which trace,
+// as far as its context says so. Who writes the line need know neither: a store
+// serves many loops.
 type contextual struct{ slog.Handler }
 
 // Handle implements slog.Handler.

@@ -16,8 +16,10 @@ func TestLoggers_SayTheLoopTheTraceAndUnits(t *testing.T) {
 	t.Parallel()
 	const traceID = "0af7651916cd43dd8448eb211c80319c"
 	for format, want := range map[string][]string{
-		"text": {`msg=worked took=1.5s loop=work trace_id=` + traceID, `msg=failed error="out of order" loop=work`, `msg=closing error="out of order" loop=work`, `msg=elsewhere a=b` + "\n"},
-		"json": {`"msg":"worked","took":"1.5s","loop":"work","trace_id":"` + traceID + `"}`, `"msg":"failed","error":"out of order","loop":"work"}`,
+		"text": {`msg=worked took=1.5s loop=work trace_id=` + traceID, `msg=failed error="out of order" loop=work`,
+			`msg=closing error="out of order" loop=work`, `msg=elsewhere a=b` + "\n"},
+		"json": {`"msg":"worked","took":"1.5s","loop":"work","trace_id":"` + traceID + `"}`,
+			`"msg":"failed","error":"out of order","loop":"work"}`,
 			`"msg":"closing","error":"out of order","loop":"work"}`, `"msg":"elsewhere","a":"b"}`},
 	} {
 		var out strings.Builder
@@ -28,7 +30,9 @@ func TestLoggers_SayTheLoopTheTraceAndUnits(t *testing.T) {
 		tracer := trace.New(p.Tracer("test"), nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		ticks := 0
-		l := loop{name: "work", every: time.Millisecond, grace: time.Minute, close: func(context.Context) error { return errors.New("out of order") },
+		l := loop{name: "work", every: time.Millisecond, grace: time.Minute, close: func(context.Context) error {
+			return errors.New("out of order")
+		},
 			tick: func(ctx context.Context) error {
 				if ticks++; ticks > 1 {
 					cancel()

@@ -37,8 +37,9 @@ func sources(t *testing.T) map[string]string {
 
 var (
 	auditedAction = regexp.MustCompile(`\.audited\(\w+, "(\w+)"`)
-	logCall       = regexp.MustCompile(`\.(?:Debug|Info|Warn|Error|LogAttrs)(?:Context)?\((?:\w+(?:\.\w+\(\))?, )?(?:[\w.]+, )?"`)
-	code          = regexp.MustCompile("`([^`]+)`")
+	logCall       = regexp.MustCompile(
+		`\.(?:Debug|Info|Warn|Error|LogAttrs)(?:Context)?\((?:\w+(?:\.\w+\(\))?, )?(?:[\w.]+, )?"`)
+	code = regexp.MustCompile("`([^`]+)`")
 )
 
 func TestLogs_TheTableOfTheAuditIsComplete(t *testing.T) {
@@ -82,7 +83,8 @@ func TestLogs_MessagesAreThoseOfTheCode(t *testing.T) {
 	}
 }
 
-// Durations are logged as such, and their unit with them: a number of seconds, or of something, is a guess for whoever reads it.
+// Durations are logged as such, and their unit with them: a number of seconds,
+// or of something, is a guess for whoever reads it.
 func TestLogs_DurationsHaveUnits(t *testing.T) {
 	n := 0
 	for path, text := range sources(t) {
@@ -91,7 +93,8 @@ func TestLogs_DurationsHaveUnits(t *testing.T) {
 				continue
 			}
 			n++
-			for _, no := range []string{".Seconds()", ".Milliseconds()", ".Microseconds()", ".Minutes()", "_ms\"", "_seconds\"", "/ time.Second"} {
+			for _, no := range []string{".Seconds()", ".Milliseconds()", ".Microseconds()", ".Minutes()", "_ms\"", "_seconds\"",
+				"/ time.Second"} {
 				if strings.Contains(line, no) {
 					t.Errorf("%s:%d: %s", path, number+1, strings.TrimSpace(line))
 				}

@@ -28,7 +28,8 @@ type loop struct {
 	last    bool                        // close is called when nothing else of the process runs any more
 }
 
-// wake lets one loop tell another that there is work. Calls while the other is busy count once.
+// wake lets one loop tell another that there is work. Calls while the other is
+// busy count once.
 type wake chan struct{}
 
 func (w wake) up() {
@@ -47,10 +48,12 @@ func (all wakes) up() {
 	}
 }
 
-// longestPause is the longest pause of a loop that keeps failing. It is well within five seconds of the end of the cause.
+// longestPause is the longest pause of a loop that keeps failing. It is well
+// within five seconds of the end of the cause.
 const longestPause = 4 * time.Second
 
-// live runs the loop until ctx ends, and closes what it used unless that is to be last. It returns nil.
+// live runs the loop until ctx ends, and closes what it used unless that is to
+// be last. It returns nil.
 func (l loop) live(ctx context.Context, log *slog.Logger) error {
 	l.run(ctx, log)
 	if !l.last {
@@ -59,10 +62,12 @@ func (l loop) live(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
-// run calls tick until ctx ends: at once, when the loop is woken, and after every interval. Intervals vary by a tenth, so that replicas do
-// not work in step, and double with each failure in a row up to longestPause. Until the interval after a failure has passed, the loop is not
-// woken. An error is logged when its cause is new, and once a minute while it lasts. A panic is a failure
-// like any other.
+// run calls tick until ctx ends: at once, when the loop is woken, and after
+// every interval. Intervals vary by a tenth, so that replicas do not work in
+// step, and double with each failure in a row up to longestPause. Until the
+// interval after a failure has passed, the loop is not woken. An error is
+// logged when its cause is new, and once a minute while it lasts. A panic is a
+// failure like any other.
 func (l loop) run(ctx context.Context, log *slog.Logger) {
 	ctx = inLoop(ctx, l.name)
 	var last string
@@ -102,8 +107,8 @@ func (l loop) run(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// causeOf returns the card.Unready of an error, or its text if it has none. A text
-// may differ each time: it can contain a port or a height.
+// causeOf returns the card.Unready of an error, or its text if it has none. A
+// text may differ each time: it can contain a port or a height.
 func causeOf(err error) string {
 	if why, ok := errors.AsType[card.Unready](err); ok {
 		return string(why)

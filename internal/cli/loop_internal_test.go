@@ -14,7 +14,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rate"
 )
 
-// A source of rates that is out of order, or hangs, must not have the next good rate wait for longer than the operator said.
+// A source of rates that is out of order, or hangs, must not have the next good
+// rate wait for longer than the operator said.
 func TestRates_AGoodRateIsBackWithinOneInterval(t *testing.T) {
 	for _, every := range []time.Duration{time.Second, 5 * time.Second, time.Minute} {
 		for name, hangs := range map[string]bool{"failing": false, "hanging": true} {
@@ -32,7 +33,8 @@ func TestRates_AGoodRateIsBackWithinOneInterval(t *testing.T) {
 						}
 						return errors.New("out of order")
 					}}
-					live, err := rate.New([]rate.Source{good, ill}, slog.New(slog.DiscardHandler), rate.Config{Coins: []string{"monero"}, Timeout: sourceTimeout(every)})
+					live, err := rate.New([]rate.Source{good, ill}, slog.New(slog.DiscardHandler),
+						rate.Config{Coins: []string{"monero"}, Timeout: sourceTimeout(every)})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -81,11 +83,14 @@ func parse(usd string) card.Decimal {
 	return d
 }
 
-// An orchestrator kills a process that takes too long to end. Closing takes as long as the slowest, and twice that with those that are last.
+// An orchestrator kills a process that takes too long to end. Closing takes as
+// long as the slowest, and twice that with those that are last.
 func TestLoops_CloseAtTheSameTimeAndTheLastOnesLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closing, closed atomic.Int32
-		l := loop{every: time.Second, grace: time.Minute, tick: func(context.Context) error { return nil }, close: func(ctx context.Context) error {
+		l := loop{every: time.Second, grace: time.Minute, tick: func(context.Context) error {
+			return nil
+		}, close: func(ctx context.Context) error {
 			closing.Add(1)
 			defer closed.Add(1)
 			time.Sleep(3 * time.Second)
@@ -109,7 +114,8 @@ func TestLoops_CloseAtTheSameTimeAndTheLastOnesLast(t *testing.T) {
 			time.Sleep(after)
 			synctest.Wait()
 			if closing.Load() != nowClosing || closed.Load() != nowClosed {
-				t.Errorf("%d have begun to close and %d are closed, want %d and %d", closing.Load(), closed.Load(), nowClosing, nowClosed)
+				t.Errorf("%d have begun to close and %d are closed, want %d and %d", closing.Load(), closed.Load(), nowClosing,
+					nowClosed)
 			}
 		}
 		want(0, 0, 0)

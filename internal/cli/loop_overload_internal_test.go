@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// spread runs replicas of a loop that start at the same moment and fail for a time, and counts, for ten seconds after that, how many ticks
-// there are, and how many in the fullest tenth of a second.
+// spread runs replicas of a loop that start at the same moment and fail for a
+// time, and counts, for ten seconds after that, how many ticks there are, and
+// how many in the fullest tenth of a second.
 func spread(t *testing.T, l loop, replicas int, ill time.Duration) (fullest, all int) {
 	t.Helper()
 	const while, part = 10 * time.Second, 100 * time.Millisecond
@@ -45,8 +46,8 @@ func spread(t *testing.T, l loop, replicas int, ill time.Duration) (fullest, all
 	return fullest, all
 }
 
-// Replicas that start together while the database is away, and find together that it is back, do so at moments of their own: pauses vary by a
-// tenth.
+// Replicas that start together while the database is away, and find together
+// that it is back, do so at moments of their own: pauses vary by a tenth.
 func TestLoops_ReplicasDoNotTickInStep(t *testing.T) {
 	const replicas, ill = 40, 5 * time.Minute
 	for name, l := range map[string]loop{

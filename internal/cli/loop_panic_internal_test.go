@@ -54,7 +54,8 @@ func TestLoop_Panic_BacksOffAndGoesOn(t *testing.T) {
 			t.Errorf("the other loop had %d ticks in two minutes", others)
 		}
 		text := log.String()
-		if n := strings.Count(text, "msg=failed"); n < 1 || n > 3 || !strings.Contains(text, "loop_panic_internal_test.go:") || !strings.Contains(text, "msg=closing") {
+		if n := strings.Count(text, "msg=failed"); n < 1 || n > 3 ||
+			!strings.Contains(text, "loop_panic_internal_test.go:") || !strings.Contains(text, "msg=closing") {
 			t.Errorf("logged:\n%s", text)
 		}
 		if strings.Contains(text, "4111") || strings.Contains(text, "canary") {

@@ -65,7 +65,8 @@ func TestServe_MetricsTellOfACard(t *testing.T) {
 	shop := newClient(t, s.url, token)
 	order := func() *client.Card {
 		t.Helper()
-		c, err := shop.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(100), Currency: "monero"})
+		c, err := shop.CreateCard(t.Context(),
+			client.CreateCardRequest{USDAmount: decimal.NewFromInt(100), Currency: "monero"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,14 +100,17 @@ func TestServe_MetricsTellOfACard(t *testing.T) {
 			t.Errorf("%s is %q, want %q", series, got, want)
 		}
 	}
-	for _, some := range []string{`cardmint_chain_last_good_pass_timestamp_seconds{coin="monero"}`, `cardmint_addresses_free{coin="monero"}`, `cardmint_epoch{coin="monero"}`,
-		`cardmint_db_connections_max{pool="write"}`, `cardmint_chain_pass_duration_seconds_count{coin="monero"}`, "go_goroutines", "process_start_time_seconds"} {
+	for _, some := range []string{`cardmint_chain_last_good_pass_timestamp_seconds{coin="monero"}`,
+		`cardmint_addresses_free{coin="monero"}`, `cardmint_epoch{coin="monero"}`,
+		`cardmint_db_connections_max{pool="write"}`, `cardmint_chain_pass_duration_seconds_count{coin="monero"}`,
+		"go_goroutines", "process_start_time_seconds"} {
 		if got := metric(scraped, some); got == "" || got == "0" {
 			t.Errorf("%s is %q", some, got)
 		}
 	}
-	for what, secret := range map[string]string{"token": token, "card number": issued.Credentials.CardNumber, "password": issued.Credentials.URLPassword,
-		"card": paid.UUID.String(), "address": open.Payment.Address} {
+	for what, secret := range map[string]string{"token": token, "card number": issued.Credentials.CardNumber,
+		"password": issued.Credentials.URLPassword,
+		"card":     paid.UUID.String(), "address": open.Payment.Address} {
 		if secret == "" || strings.Contains(scraped, secret) {
 			t.Errorf("the %s is in the metrics, or not known", what)
 		}
@@ -127,7 +131,8 @@ func TestServe_AnAPIExportsNoStateOfTheService(t *testing.T) {
 		return nil
 	})
 	scraped := s.scrape(t)
-	for _, name := range []string{"cardmint_intents", "cardmint_open_cards", "cardmint_addresses_free", "cardmint_reconcile_doubts"} {
+	for _, name := range []string{"cardmint_intents", "cardmint_open_cards", "cardmint_addresses_free",
+		"cardmint_reconcile_doubts"} {
 		if strings.Contains(scraped, name) {
 			t.Errorf("%s is exported by a process that is no worker", name)
 		}

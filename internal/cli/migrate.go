@@ -27,7 +27,9 @@ func (c migrateCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	return c.write(g, schemaJSON{schema.Version}, func(w io.Writer) { fmt.Fprintf(w, "schema version %d\n", schema.Version) })
+	return c.write(g, schemaJSON{schema.Version}, func(w io.Writer) {
+		fmt.Fprintf(w, "schema version %d\n", schema.Version)
+	})
 }
 
 // migrate brings the schema of the database up to date.

@@ -11,14 +11,17 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// The commands that an operator may run, with a newer version, beside a service that goes on with the old one.
+// The commands that an operator may run, with a newer version, beside a service
+// that goes on with the old one.
 func TestCLI_OnlyMigrateServeAndDevChangeTheSchema(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	const id = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
 	commands := [][]string{
-		{"account", "create", "shop"}, {"token", "create", "shop"}, {"token", "list"}, {"token", "revoke", id}, {"card", "list"},
-		{"card", "show", id}, {"card", "resolve", id, "retry", "--note", "x", "--yes"}, {"transfers", "--unattributed"}, {"reconcile"}, {"wallet", "rescan", "--wait", "0"},
+		{"account", "create", "shop"}, {"token", "create", "shop"}, {"token", "list"}, {"token", "revoke", id},
+		{"card", "list"},
+		{"card", "show", id}, {"card", "resolve", id, "retry", "--note", "x", "--yes"}, {"transfers", "--unattributed"},
+		{"reconcile"}, {"wallet", "rescan", "--wait", "0"},
 	}
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		p := newProgram(t, url)

@@ -35,7 +35,8 @@ func TestDev_SupplierOfRealCards_NoCardIsRequested(t *testing.T) {
 			real := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/offers" {
 					w.Header().Set("Content-Type", "application/json")
-					_, _ = fmt.Fprintf(w, `{"offers":[{"min_usd":"50","max_usd":"750","left":null}],"key_retention_seconds":null%s}`, mode.Load())
+					_, _ = fmt.Fprintf(w, `{"offers":[{"min_usd":"50","max_usd":"750","left":null}],"key_retention_seconds":null%s}`,
+						mode.Load())
 					return
 				}
 				requested.Add(1)
@@ -47,7 +48,8 @@ func TestDev_SupplierOfRealCards_NoCardIsRequested(t *testing.T) {
 			file := writeSuppliers(t, t.TempDir(), real.URL)
 			s := p.serve(t, append(tt.args, "--suppliers", file)...)
 			shop := newClient(t, s.url, token)
-			c, err := shop.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(750), Currency: "monero"})
+			c, err := shop.CreateCard(t.Context(),
+				client.CreateCardRequest{USDAmount: decimal.NewFromInt(750), Currency: "monero"})
 			must(t, err)
 			mode.Store(tt.mode)
 			s.awaitOutput(t, time.Minute, "the supplier makes real cards")
@@ -87,10 +89,11 @@ func TestServe_StockInTheWrongMode_IsRefused(t *testing.T) {
 		args  []string
 		want  string
 	}{
-		"simulated":      {"", simulated(), "test mode: the cards of supplier \"shelf\" are real"},
-		"dev":            {"", []string{"dev"}, "test mode: the cards of supplier \"shelf\" are real"},
-		"import":         {"", []string{"stock", "list"}, "test mode: the cards of supplier \"shelf\" are real"},
-		"test in live":   {"test = true\n", []string{"serve", "--mode", "live"}, "live mode: the cards of supplier \"shelf\" are not real"},
+		"simulated": {"", simulated(), "test mode: the cards of supplier \"shelf\" are real"},
+		"dev":       {"", []string{"dev"}, "test mode: the cards of supplier \"shelf\" are real"},
+		"import":    {"", []string{"stock", "list"}, "test mode: the cards of supplier \"shelf\" are real"},
+		"test in live": {"test = true\n", []string{"serve", "--mode", "live"},
+			"live mode: the cards of supplier \"shelf\" are not real"},
 		"marked as test": {"test = true\n", []string{"stock", "list"}, ""},
 	} {
 		file := writeFile(t, "suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\n"+tt.entry)

@@ -14,8 +14,9 @@ import (
 
 var payments = flag.Int("payments", 450, "how many payments BenchmarkMoneroPass makes, 15 in a transaction")
 
-// BenchmarkMoneroPass compares a pass over a real wallet that has received few payments with one that has received many: the wallet
-// walks all of them, we should not.
+// BenchmarkMoneroPass compares a pass over a real wallet that has received few
+// payments with one that has received many: the wallet walks all of them, we
+// should not.
 func BenchmarkMoneroPass(b *testing.B) {
 	net := rig.Monero(b)
 	url := "sqlite:" + filepath.Join(b.TempDir(), "x.db")
@@ -31,7 +32,8 @@ func BenchmarkMoneroPass(b *testing.B) {
 	var whole, scans [2]time.Duration
 	measure := func(i int) {
 		const passes = 10
-		w, err := settle.New(s.store, s.rates, monero, quietWake(), slog.New(slog.DiscardHandler), settle.Config{FillBatch: 1})
+		w, err := settle.New(s.store, s.rates, monero, quietWake(), slog.New(slog.DiscardHandler),
+			settle.Config{FillBatch: 1})
 		must(b, err)
 		must(b, w.Tick(b.Context()))
 		cursor, err := s.store.Cursor(b.Context(), chain.Currencies()[0])

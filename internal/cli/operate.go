@@ -33,9 +33,11 @@ func explain(err error) error {
 	case errors.Is(err, store.ErrNoSchema):
 		return hint(err, "check that --database-url names the database that you mean; for a new one run: cardmint migrate")
 	case errors.Is(err, store.ErrLocked):
-		return hint(err, "nothing is lost: run it again when the long transactions have ended; PostgreSQL lists them in pg_stat_activity")
+		return hint(err,
+			"nothing is lost: run it again when the long transactions have ended; PostgreSQL lists them in pg_stat_activity")
 	case errors.Is(err, card.ErrDamaged):
-		return hint(err, "run the newest version of cardmint that has used this database; if that is this one, mend the row, by a backup perhaps")
+		return hint(err,
+			"run the newest version of cardmint that has used this database; if that is this one, mend the row, by a backup perhaps")
 	case errors.Is(err, card.ErrWrongKeys):
 		return hint(err, "point --keys to the key file of this database; without it its tokens and credentials can't be read")
 	case errors.Is(err, card.ErrMissingKey):
@@ -61,7 +63,8 @@ func (g *globals) openStore(ctx context.Context, conns int) (*store.Store, error
 	}
 	if schema := s.Schema(); schema.Newer() {
 		g.newer.Do(func() {
-			g.log.Info("a newer version of cardmint has migrated the database; this one can still use it", "schema", schema.Version, "known", schema.Program)
+			g.log.Info("a newer version of cardmint has migrated the database; this one can still use it", "schema",
+				schema.Version, "known", schema.Program)
 		})
 	}
 	s.LogTo(g.log)
@@ -81,7 +84,8 @@ func explainDatabase(err error) error {
 	if errors.Is(err, store.ErrPoolMode) || errors.Is(err, store.ErrPoolParameters) {
 		return hint(err, "change pgbouncer.ini and reload it, or have --database-url name PostgreSQL itself")
 	}
-	return hint(err, "--database-url takes sqlite:PATH in a directory that can be written, or postgres://USER:PASSWORD@HOST/NAME?sslmode=verify-full of a server that runs")
+	return hint(err,
+		"--database-url takes sqlite:PATH in a directory that can be written, or postgres://USER:PASSWORD@HOST/NAME?sslmode=verify-full of a server that runs")
 }
 
 // openVault reads the key file.
@@ -95,7 +99,9 @@ func (g *globals) openVault(ctx context.Context) (*vault.Vault, error) {
 	case used:
 		return nil, hint(err, restore, g.Keys)
 	case dbErr != nil && !errors.Is(dbErr, store.ErrNoSchema):
-		return nil, hint(err, "if the database was used before, "+restore+"; only for a new database: cardmint keys create --keys %s", g.Keys, g.Keys)
+		return nil, hint(err,
+			"if the database was used before, "+restore+"; only for a new database: cardmint keys create --keys %s", g.Keys,
+			g.Keys)
 	}
 	return nil, hint(err, "make a key file once with: cardmint keys create --keys %s", g.Keys)
 }
@@ -117,7 +123,8 @@ func (g *globals) databaseUsed(ctx context.Context) (bool, error) {
 	return len(known) > 0, err
 }
 
-// office serves the commands that work on the database alone. It knows no rates; what depends on one waits for a worker.
+// office serves the commands that work on the database alone. It knows no
+// rates; what depends on one waits for a worker.
 type office struct {
 	vault    *vault.Vault
 	db       *store.Store
@@ -130,7 +137,8 @@ func (g *globals) office(ctx context.Context, f func(office) error) error {
 	return g.officeDespite(ctx, nil, f)
 }
 
-// officeDespite opens an office for f although the check of its keys may have an error.
+// officeDespite opens an office for f although the check of its keys may have
+// an error.
 func (g *globals) officeDespite(ctx context.Context, tolerated error, f func(office) error) error {
 	v, err := g.openVault(ctx)
 	if err != nil {
@@ -172,13 +180,16 @@ func (c accountCreateCommand) Run(ctx context.Context, g *globals) error {
 	return g.office(ctx, func(o office) error {
 		a, err := o.accounts.CreateAccount(ctx, c.Name)
 		if errors.Is(err, card.ErrDuplicate) {
-			return hint(fmt.Errorf("there is an account %q already", c.Name), "make a token for it with: cardmint token create %q", c.Name)
+			return hint(fmt.Errorf("there is an account %q already", c.Name),
+				"make a token for it with: cardmint token create %q", c.Name)
 		}
 		if err != nil {
 			return err
 		}
 		g.audited(ctx, "account_created", "", about("account", a.ID))
-		return c.write(g, accountJSON{a.ID, a.Name, instant{a.CreatedAt}}, func(w io.Writer) { fmt.Fprintf(w, "account %s %s\n", a.Name, a.ID) })
+		return c.write(g, accountJSON{a.ID, a.Name, instant{a.CreatedAt}}, func(w io.Writer) {
+			fmt.Fprintf(w, "account %s %s\n", a.Name, a.ID)
+		})
 	})
 }
 
@@ -200,7 +211,8 @@ func (c tokenCreateCommand) Run(ctx context.Context, g *globals) error {
 	r := account.TokenRequest{Name: c.Name, Scopes: account.Scopes(c.Scopes), ExpiresAt: (*time.Time)(c.ExpiresAt)}
 	if c.ExpiresIn != nil {
 		if r.TTL = time.Duration(*c.ExpiresIn); r.TTL == 0 { // which stands for ever
-			return hint(errors.New("the token would have expired already"), "leave out --expires-in for a token that is valid until it is revoked")
+			return hint(errors.New("the token would have expired already"),
+				"leave out --expires-in for a token that is valid until it is revoked")
 		}
 	}
 	return g.office(ctx, func(o office) error {
@@ -211,8 +223,11 @@ func (c tokenCreateCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return err
 		}
-		g.audited(ctx, "token_created", "", about("token", made.ID), about("account", made.AccountID), about("scopes", made.Scopes))
-		return c.write(g, createdTokenJSON{newTokenJSON(made, nil), text.Reveal()}, func(w io.Writer) { fmt.Fprintln(w, text.Reveal()) })
+		g.audited(ctx, "token_created", "", about("token", made.ID), about("account", made.AccountID),
+			about("scopes", made.Scopes))
+		return c.write(g, createdTokenJSON{newTokenJSON(made, nil), text.Reveal()}, func(w io.Writer) {
+			fmt.Fprintln(w, text.Reveal())
+		})
 	})
 }
 
@@ -240,13 +255,17 @@ func (c tokenListCommand) Run(ctx context.Context, g *globals) error {
 			all = append(all, newTokenJSON(t, uses))
 		}
 		return c.write(g, all, func(table io.Writer) {
-			fmt.Fprintln(table, strings.Join([]string{"ID", "ACCOUNT", "NAME", "SCOPES", "CREATED", "USED", "EXPIRES", "REVOKED"}, "\t"))
+			fmt.Fprintln(table,
+				strings.Join([]string{"ID", "ACCOUNT", "NAME", "SCOPES", "CREATED", "USED", "EXPIRES", "REVOKED"}, "\t"))
 			for _, t := range tokens {
 				used := "never"
 				if at, known := uses[t.ID]; known {
 					used = day(&at)
 				}
-				fmt.Fprintln(table, strings.Join([]string{t.ID.String(), oneLine(t.Account), orDash(oneLine(t.Name)), t.Scopes.String(), day(&t.CreatedAt), used, day(t.ExpiresAt), day(t.RevokedAt)}, "\t"))
+				fmt.Fprintln(table,
+					strings.Join(
+						[]string{t.ID.String(), oneLine(t.Account), orDash(oneLine(t.Name)), t.Scopes.String(), day(&t.CreatedAt), used,
+							day(t.ExpiresAt), day(t.RevokedAt)}, "\t"))
 			}
 		})
 	})

@@ -17,7 +17,8 @@ type output struct {
 	JSON bool `name:"json" help:"Print JSON on one line, for programs; its fields are named above."`
 }
 
-// write prints data for programs, or what people writes, in columns that tabs separate.
+// write prints data for programs, or what people writes, in columns that tabs
+// separate.
 func (o output) write(g *globals, data any, people func(w io.Writer)) error {
 	if o.JSON {
 		return writeJSON(g, data)
@@ -77,7 +78,8 @@ func (s optional) MarshalJSON() ([]byte, error) {
 	return json.Marshal(string(s))
 }
 
-// jsonHelp says in the help of a command which fields its JSON has: those of the type of data.
+// jsonHelp says in the help of a command which fields its JSON has: those of
+// the type of data.
 func jsonHelp(data any) string {
 	t, what := reflect.TypeOf(data), "an object"
 	if t.Kind() == reflect.Slice {
@@ -87,7 +89,8 @@ func jsonHelp(data any) string {
 		". Money is in decimal strings, times are RFC 3339 in UTC with milliseconds, and what is not known is null or left out."
 }
 
-// jsonFields returns the names of the fields of a type in JSON, with those that are in them.
+// jsonFields returns the names of the fields of a type in JSON, with those that
+// are in them.
 func jsonFields(t reflect.Type) (names []string) {
 	for i := range t.NumField() {
 		f := t.Field(i)

@@ -11,7 +11,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// printsNoData are the commands that only do something, and say what they did. All others print data.
+// printsNoData are the commands that only do something, and say what they did.
+// All others print data.
 var printsNoData = []string{
 	"dev", "serve", "supplier serve", // run until they are stopped, and have a log
 	"completion", "__complete", "help",
@@ -63,9 +64,12 @@ func TestHelp_LeavesOutTheFlagsThatMeanNothing(t *testing.T) {
 			names = append(names, f.Name)
 		}
 		want := map[string]string{
-			"listen": "help color", "wallet check": "help database-url log-format log-level color", "version": "help color", "supplier serve": "help log-format log-level color",
-			"keys create": "help keys color", "backup": "help database-url color", "card list": "help database-url keys log-format log-level color",
-			"serve": "help database-url keys mode log-format log-level color", "token create": "help database-url keys mode log-format log-level color",
+			"listen": "help color", "wallet check": "help database-url log-format log-level color", "version": "help color",
+			"supplier serve": "help log-format log-level color",
+			"keys create":    "help keys color", "backup": "help database-url color",
+			"card list":    "help database-url keys log-format log-level color",
+			"serve":        "help database-url keys mode log-format log-level color",
+			"token create": "help database-url keys mode log-format log-level color",
 		}[n.Path()]
 		if got := strings.Join(names, " "); want != "" && got != want {
 			t.Errorf("%s shows %s", n.Path(), got)

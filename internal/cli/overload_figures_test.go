@@ -26,7 +26,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-var overloadFor = flag.Duration("overload", time.Minute, "how long TestFigures_Overload creates 200 cards a second; its other measurements take a sixth of that each")
+var overloadFor = flag.Duration("overload", time.Minute,
+	"how long TestFigures_Overload creates 200 cards a second; its other measurements take a sixth of that each")
 
 const (
 	calm      = 200 // cards created a second
@@ -37,8 +38,10 @@ const (
 	paymentGap       = 250 * time.Millisecond
 )
 
-// TestFigures_Overload measures the real program on PostgreSQL, on one machine with the database and the clients, and prints the table of
-// docs/operate/overload.md. Failed is what is answered in any other way than created, or refused before it was begun.
+// TestFigures_Overload measures the real program on PostgreSQL, on one machine
+// with the database and the clients, and prints the table of
+// docs/operate/overload.md. Failed is what is answered in any other way than
+// created, or refused before it was begun.
 func TestFigures_Overload(t *testing.T) {
 	m := startMeasured(t, "all")
 	short := *overloadFor / 6
@@ -72,7 +75,8 @@ type measured struct {
 	metrics string // where they are
 }
 
-// startMeasured starts a process for each role. The last one serves the API, the first one has the metrics that tell of addresses.
+// startMeasured starts a process for each role. The last one serves the API,
+// the first one has the metrics that tell of addresses.
 func startMeasured(t *testing.T, roles ...string) *measured {
 	t.Helper()
 	url := rig.Postgres(t)
@@ -81,19 +85,22 @@ func startMeasured(t *testing.T, roles ...string) *measured {
 		metrics: fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t))}
 	metrics := m.metrics
 	for _, role := range roles {
-		m.s = p.serve(t, "serve", "--role", role, "--simulated", "--rate", "monero=152.52", "--coins", "monero", "--address-pool", strconv.Itoa(poolAhead), "--reconcile-every", "0",
+		m.s = p.serve(t, "serve", "--role", role, "--simulated", "--rate", "monero=152.52", "--coins", "monero",
+			"--address-pool", strconv.Itoa(poolAhead), "--reconcile-every", "0",
 			"--limit-token", "off", "--limit-account", "off", "--limit-create", "off", "--metrics-listen", metrics)
 		metrics = "127.0.0.1:0"
 	}
 	const body = `{"usd_amount": "150.50", "currency": "monero"}`
-	m.order = fmt.Appendf(nil, "POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", m.token, len(body), body)
+	m.order = fmt.Appendf(nil,
+		"POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", m.token, len(body), body)
 	for range connectionsToAll {
 		m.lines = append(m.lines, &line{m: m})
 	}
 	return m
 }
 
-// ready waits until there are as many addresses as there are to be, and hangs up, for a connection that is idle for two minutes is closed.
+// ready waits until there are as many addresses as there are to be, and hangs
+// up, for a connection that is idle for two minutes is closed.
 func (m *measured) ready() {
 	m.t.Helper()
 	for _, l := range m.lines {
@@ -121,17 +128,20 @@ func (m *measured) ready() {
 	}
 }
 
-// line is a connection of a client that costs little, because it shares the machine with what is measured.
+// line is a connection of a client that costs little, because it shares the
+// machine with what is measured.
 type line struct {
 	m    *measured
 	conn net.Conn
 	in   *bufio.Reader
 }
 
-// notBegun is what create returns for a card that was refused before it was begun.
+// notBegun is what create returns for a card that was refused before it was
+// begun.
 const notBegun = -1
 
-// create orders a card, and returns the status of the answer, or notBegun. It fails the test if there is no answer.
+// create orders a card, and returns the status of the answer, or notBegun. It
+// fails the test if there is no answer.
 func (l *line) create() (status int) {
 	status, err := l.ask()
 	if err != nil {
@@ -187,7 +197,8 @@ func (l *line) ask() (status int, err error) {
 	return status, nil
 }
 
-// capacity returns how many cards are created a second for clients of whom each waits for its answer.
+// capacity returns how many cards are created a second for clients of whom each
+// waits for its answer.
 func (m *measured) capacity(d time.Duration) float64 {
 	m.ready()
 	var created atomic.Int64
@@ -214,7 +225,8 @@ type outcome struct {
 	took    time.Duration // all of it
 }
 
-// load orders so many cards a second until it is told to stop, whether those before have been answered or not, by as many lines as there are.
+// load orders so many cards a second until it is told to stop, whether those
+// before have been answered or not, by as many lines as there are.
 func (m *measured) load(perSecond float64, stop <-chan struct{}) (o outcome) {
 	due := make(chan struct{}, len(m.lines))
 	var mu sync.Mutex
@@ -261,7 +273,8 @@ func (m *measured) offer(name string, perSecond float64, d time.Duration) {
 	stop := make(chan struct{})
 	time.AfterFunc(d, func() { close(stop) })
 	o := m.load(perSecond, stop)
-	fmt.Printf("| %s | %.0f | %.0f | %d | %s | %s |\n", name, float64(len(o.created))/o.took.Seconds(), float64(o.refused)/o.took.Seconds(), o.failed,
+	fmt.Printf("| %s | %.0f | %.0f | %d | %s | %s |\n", name, float64(len(o.created))/o.took.Seconds(),
+		float64(o.refused)/o.took.Seconds(), o.failed,
 		part(o.created, 0.5), part(o.created, 0.99))
 }
 
@@ -274,13 +287,15 @@ func part(all []time.Duration, of float64) string {
 	return fmt.Sprintf("%.1f ms", float64(all[int(float64(len(all)-1)*of)].Microseconds())/1000)
 }
 
-// detect pays for cards beside so many orders a second, and prints how long it took until they were issued.
+// detect pays for cards beside so many orders a second, and prints how long it
+// took until they were issued.
 func (m *measured) detect(name string, perSecond float64) {
 	m.ready()
 	shop := newClient(m.t, m.s.url, m.token)
 	var cards []uuid.UUID
 	for range detections {
-		c, err := shop.CreateCard(m.t.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(100), Currency: "monero"})
+		c, err := shop.CreateCard(m.t.Context(),
+			client.CreateCardRequest{USDAmount: decimal.NewFromInt(100), Currency: "monero"})
 		if err != nil {
 			m.t.Fatal(err)
 		}
@@ -303,7 +318,8 @@ func (m *measured) detect(name string, perSecond float64) {
 	fmt.Printf("| %s | %s | %s | %s |\n", name, part(took, 0.5), part(took, 0.9), part(took, 1))
 }
 
-// pay has a payment be in a block that has its confirmations, and returns how long it took until its card was issued.
+// pay has a payment be in a block that has its confirmations, and returns how
+// long it took until its card was issued.
 func (m *measured) pay(id uuid.UUID) time.Duration {
 	paid := time.Now()
 	_, err := m.db.Exec(`WITH mined AS (UPDATE simulated_chains SET height = height + 20 WHERE currency = 'monero' RETURNING height)
@@ -315,7 +331,8 @@ func (m *measured) pay(id uuid.UUID) time.Duration {
 	}
 	for ; ; time.Sleep(5 * time.Millisecond) {
 		var status string
-		if err := m.db.QueryRow("SELECT status FROM cards WHERE uuid = $1", id).Scan(&status); err != nil || time.Since(paid) > time.Minute {
+		if err := m.db.QueryRow("SELECT status FROM cards WHERE uuid = $1", id).Scan(&status); err != nil ||
+			time.Since(paid) > time.Minute {
 			m.t.Errorf("the card is %q after %s: %v", status, time.Since(paid), err)
 			return time.Since(paid)
 		}

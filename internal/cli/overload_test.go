@@ -51,8 +51,9 @@ func (f *flood) send(t *testing.T, n int, method, url, token, body string) {
 	}
 }
 
-// A flood has taken every place and every connection of the API, none of which comes free. The worker has its own: a payment is seen and its
-// card issued meanwhile.
+// A flood has taken every place and every connection of the API, none of which
+// comes free. The worker has its own: a payment is seen and its card issued
+// meanwhile.
 func TestOverload_AFloodedAPIHindersNeitherWatcherNorIssuer(t *testing.T) {
 	patience(t)
 	t.Parallel()
@@ -60,9 +61,11 @@ func TestOverload_AFloodedAPIHindersNeitherWatcherNorIssuer(t *testing.T) {
 	p := newProgram(t, url)
 	token := p.account(t)
 	others := p.tokens(t, 16) // as many as the API has connections
-	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150", "--coins", "monero", "--address-pool", "1000", "--reconcile-every", "0")
+	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150", "--coins", "monero", "--address-pool", "1000",
+		"--reconcile-every", "0")
 	shop := newClient(t, s.url, token)
-	ordered, err := shop.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(100), Currency: "monero"})
+	ordered, err := shop.CreateCard(t.Context(),
+		client.CreateCardRequest{USDAmount: decimal.NewFromInt(100), Currency: "monero"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +74,8 @@ func TestOverload_AFloodedAPIHindersNeitherWatcherNorIssuer(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// What only the API uses is locked: looking up a token that is not known yet keeps a connection, until there is none left.
+	// What only the API uses is locked: looking up a token that is not known
+	// yet keeps a connection, until there is none left.
 	db := rig.OpenSQL(t, url)
 	lock, err := db.BeginTx(t.Context(), nil)
 	if err != nil {
@@ -86,7 +90,8 @@ func TestOverload_AFloodedAPIHindersNeitherWatcherNorIssuer(t *testing.T) {
 		f.send(t, 1, http.MethodGet, s.url+"/api/currencies", other, "")
 	}
 	held := func() (connections int) {
-		if err := db.QueryRow("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'tokens'::regclass").Scan(&connections); err != nil {
+		if err := db.QueryRow("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'tokens'::regclass").Scan(
+			&connections); err != nil {
 			t.Fatal(err)
 		}
 		return connections
@@ -103,14 +108,16 @@ func TestOverload_AFloodedAPIHindersNeitherWatcherNorIssuer(t *testing.T) {
 		s.awaitShed(t, kind, "authenticate") // if the token is to be looked up again
 	}
 
-	if _, err := db.Exec("INSERT INTO simulated_transfers (currency, txid, address, amount, height, seen_at) SELECT 'monero', $1, address, amount, h.height + 1, $2 FROM cards, simulated_chains h WHERE uuid = $3",
+	if _, err := db.Exec(
+		"INSERT INTO simulated_transfers (currency, txid, address, amount, height, seen_at) SELECT 'monero', $1, address, amount, h.height + 1, $2 FROM cards, simulated_chains h WHERE uuid = $3",
 		strings.Repeat("ab", 32), time.Now().UnixMilli(), ordered.UUID); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := db.Exec("UPDATE simulated_chains SET height = height + 20"); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(12 * time.Second); ; time.Sleep(20 * time.Millisecond) { // less than the 17 seconds after which requests give up
+	// less than the 17 seconds after which requests give up
+	for end := time.Now().Add(12 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		var status string
 		if err := db.QueryRow("SELECT status FROM cards WHERE uuid = $1", ordered.UUID).Scan(&status); err != nil {
 			t.Fatal(err)
@@ -141,7 +148,8 @@ func TestOverload_AFloodedAPIHindersNeitherWatcherNorIssuer(t *testing.T) {
 	if n := f.status["POST 201"]; n == 0 || n != cards-1 || n+f.status["POST 503"] != 600 {
 		t.Errorf("%d cards, beside %v", cards, f.status)
 	}
-	if f.status["GET 503"] == 0 || f.status["GET 200"]+f.status["GET 503"] != 600+len(others) || f.status["PATCH 404"]+f.status["PATCH 503"] != 100 {
+	if f.status["GET 503"] == 0 || f.status["GET 200"]+f.status["GET 503"] != 600+len(others) ||
+		f.status["PATCH 404"]+f.status["PATCH 503"] != 100 {
 		t.Errorf("answered: %v", f.status)
 	}
 }
@@ -157,14 +165,16 @@ func (p *program) tokens(t *testing.T, n int) (all []string) {
 	accounts, err := account.New(db, v, account.Config{Mode: card.TestMode})
 	must(t, err)
 	for i := range n {
-		_, text, err := accounts.CreateToken(t.Context(), "shop", account.TokenRequest{Name: fmt.Sprint("flood ", i), Scopes: account.AllScopes})
+		_, text, err := accounts.CreateToken(t.Context(), "shop",
+			account.TokenRequest{Name: fmt.Sprint("flood ", i), Scopes: account.AllScopes})
 		must(t, err)
 		all = append(all, text.Reveal())
 	}
 	return all
 }
 
-// awaitShed waits until requests of one of the kinds were refused because all its places are taken.
+// awaitShed waits until requests of one of the kinds were refused because all
+// its places are taken.
 func (s *server) awaitShed(t *testing.T, kinds ...string) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {

@@ -48,9 +48,12 @@ func TestDatabase_NoPermission_IsSaidAtOnce(t *testing.T) {
 		says           []string
 		onlyIfTestRoot bool
 	}{
-		"another user's file": {0, 0o600, 0o777, []string{"no permission to read and write the database file", "it belongs to root", "this process runs as "}, true},
-		"read-only file":      {nobody, 0o400, 0o777, []string{"no permission to read and write the database file", "(-r--------)", "this process runs as "}, false},
-		"read-only directory": {nobody, 0o600, 0o555, []string{"no permission to read and write the directory of the database", "this process runs as "}, false},
+		"another user's file": {0, 0o600, 0o777,
+			[]string{"no permission to read and write the database file", "it belongs to root", "this process runs as "}, true},
+		"read-only file": {nobody, 0o400, 0o777,
+			[]string{"no permission to read and write the database file", "(-r--------)", "this process runs as "}, false},
+		"read-only directory": {nobody, 0o600, 0o555,
+			[]string{"no permission to read and write the directory of the database", "this process runs as "}, false},
 	} {
 		if tt.onlyIfTestRoot && !isRoot {
 			continue

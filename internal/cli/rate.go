@@ -14,7 +14,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rate"
 )
 
-// rateFlags set what coins are worth: what live sources agree on, or what the operator fixed.
+// rateFlags set what coins are worth: what live sources agree on, or what the
+// operator fixed.
 type rateFlags struct {
 	Rate   map[string]string `env:"CARDMINT_RATE" placeholder:"COIN=USD" help:"Fixed rates instead of live ones, in US dollars for one coin, for example ${default_coin}=152.52. Only in test mode."`
 	Live   liveFlags         `embed:""`
@@ -63,7 +64,8 @@ func (f rateFlags) unmarked(log *slog.Logger, mode string, coins []card.Currency
 	}
 	for _, code := range codes {
 		if f.Rate[code] == "" {
-			return nil, nil, hint(fmt.Errorf("no rate for %s", code), "set it with --rate %s=152.52, or leave --rate out for live rates", code)
+			return nil, nil, hint(fmt.Errorf("no rate for %s", code),
+				"set it with --rate %s=152.52, or leave --rate out for live rates", code)
 		}
 	}
 	fixed, err := rate.NewFixed(f.Rate, time.Now)
@@ -80,9 +82,11 @@ func markets(codes []string) map[string]map[string]string {
 func (f liveFlags) open(log *slog.Logger, codes []string) (*rate.Live, error) {
 	switch {
 	case f.RateEvery <= 0 || f.RateMaxAge <= f.RateEvery:
-		return nil, hint(errors.New("a rate must not be too old before it is asked for again"), "let --rate-max-age be more than --rate-every, and both more than 0")
+		return nil, hint(errors.New("a rate must not be too old before it is asked for again"),
+			"let --rate-max-age be more than --rate-every, and both more than 0")
 	case f.RateQuorum < 1:
-		return nil, hint(errors.New("a quorum is at least 1"), "the default of --rate-quorum is 2: then no source alone is believed")
+		return nil, hint(errors.New("a quorum is at least 1"),
+			"the default of --rate-quorum is 2: then no source alone is believed")
 	}
 	cfg := rate.Config{Coins: codes, Quorum: f.RateQuorum, MaxAge: f.RateMaxAge, Timeout: sourceTimeout(f.RateEvery)}
 	var err error
@@ -96,7 +100,8 @@ func (f liveFlags) open(log *slog.Logger, codes []string) (*rate.Live, error) {
 		return nil, err
 	}
 	if cfg.MaxSpread.Units == 0 || cfg.MaxJump.Units == 0 || cfg.MaxMove.Units == 0 {
-		return nil, hint(errors.New("no two rates are quite the same"), "let --rate-max-spread, --rate-max-jump and --rate-max-move be more than 0 percent")
+		return nil, hint(errors.New("no two rates are quite the same"),
+			"let --rate-max-spread, --rate-max-jump and --rate-max-move be more than 0 percent")
 	}
 	if cfg.Floor, err = bounds("floor", f.RateFloor); err != nil {
 		return nil, err
@@ -106,7 +111,8 @@ func (f liveFlags) open(log *slog.Logger, codes []string) (*rate.Live, error) {
 	}
 	sources, err := rate.Sources(f.RateSources, f.RateURL, markets(codes))
 	if err != nil {
-		return nil, hint(err, "leave --rate-sources out to ask every source that has a market, or see them with: cardmint rate show --help")
+		return nil, hint(err,
+			"leave --rate-sources out to ask every source that has a market, or see them with: cardmint rate show --help")
 	}
 	live, err := rate.New(sources, log, cfg)
 	return live, hint(err, "see what the --rate flags take with: cardmint serve --help")
@@ -118,14 +124,16 @@ func bounds(name string, texts map[string]string) (map[string]card.Decimal, erro
 	for code, text := range texts {
 		usd, err := card.ParseDecimal(text, card.RateScale)
 		if err != nil {
-			return nil, hint(fmt.Errorf("rate %s of %s: %q %w", name, code, text, err), "--rate-%s takes US dollars for one coin, for example %s=150", name, code)
+			return nil, hint(fmt.Errorf("rate %s of %s: %q %w", name, code, text, err),
+				"--rate-%s takes US dollars for one coin, for example %s=150", name, code)
 		}
 		all[code] = usd
 	}
 	return all, nil
 }
 
-// sourceTimeout returns how long a source may take that is asked every so often. One that hangs must not delay the next round.
+// sourceTimeout returns how long a source may take that is asked every so
+// often. One that hangs must not delay the next round.
 func sourceTimeout(every time.Duration) time.Duration {
 	return min(max(every, time.Second), 10*time.Second)
 }

@@ -48,7 +48,8 @@ func (c rateAcceptCommand) Run(ctx context.Context, g *globals) (err error) {
 	var usd card.Decimal
 	if c.USD != "" {
 		if usd, err = card.ParseDecimal(c.USD, card.RateScale); err != nil {
-			return hint(fmt.Errorf("--usd: %q %w", c.USD, err), "it takes US dollars for one coin, as the command without --yes says them")
+			return hint(fmt.Errorf("--usd: %q %w", c.USD, err),
+				"it takes US dollars for one coin, as the command without --yes says them")
 		}
 	}
 	return g.office(ctx, func(o office) error {
@@ -64,13 +65,15 @@ func (c rateAcceptCommand) Run(ctx context.Context, g *globals) (err error) {
 }
 
 // decide accepts usd, if it is among what waits.
-func (c rateAcceptCommand) decide(ctx context.Context, g *globals, o office, stored ratesBefore, usd card.Decimal) error {
+func (c rateAcceptCommand) decide(ctx context.Context, g *globals, o office, stored ratesBefore,
+	usd card.Decimal) error {
 	last, _ := stored.last(c.Coin)
 	waiting := stored.waiting(c.Coin)
 	chosen, still := rate.Acceptable(waiting, usd)
 	switch {
 	case c.USD != "" && last.Note != "" && last.USD == usd:
-		fmt.Fprintf(g.stdout, "nothing left to do: %s accepted %s USD for %s %s\n", oneLine(last.By), usd, c.Coin, day(&last.At))
+		fmt.Fprintf(g.stdout, "nothing left to do: %s accepted %s USD for %s %s\n", oneLine(last.By), usd, c.Coin,
+			day(&last.At))
 		return nil
 	case len(waiting) == 0:
 		return hint(fmt.Errorf("no rate of %s waits for an operator", c.Coin),
@@ -79,7 +82,8 @@ func (c rateAcceptCommand) decide(ctx context.Context, g *globals, o office, sto
 		for _, p := range waiting {
 			fmt.Fprintf(g.stdout, "%s USD for %s, since %s, at %s: %s\n", p.USD, c.Coin, day(&p.Since), oneLine(p.By), p.Why)
 		}
-		fmt.Fprintf(g.stdout, "would accept %s USD for %s. Nothing was changed. To do it, add: --usd %[1]s --yes\n", waiting[0].USD, c.Coin)
+		fmt.Fprintf(g.stdout, "would accept %s USD for %s. Nothing was changed. To do it, add: --usd %[1]s --yes\n",
+			waiting[0].USD, c.Coin)
 		return nil
 	case !still:
 		said := make([]string, len(waiting))
@@ -87,17 +91,20 @@ func (c rateAcceptCommand) decide(ctx context.Context, g *globals, o office, sto
 			said[i] = p.USD.String()
 		}
 		slices.Sort(said)
-		return hint(fmt.Errorf("the sources do not say %s USD for %s, but %s", usd, c.Coin, strings.Join(slices.Compact(said), " or ")),
+		return hint(
+			fmt.Errorf("the sources do not say %s USD for %s, but %s", usd, c.Coin, strings.Join(slices.Compact(said), " or ")),
 			"the market has moved on, or it is another rate: run the command without --yes again")
 	case !c.Yes:
 		fmt.Fprintf(g.stdout, "would accept %s USD for %s. Nothing was changed. To do it, add: --yes\n", usd, c.Coin)
 		return nil
 	}
-	err := o.db.InsertAcceptedRates(ctx, []card.AcceptedRate{{ID: uuid.Must(uuid.NewV7()), Currency: c.Coin, USD: usd, Source: chosen.Source, At: time.Now(),
-		By: c.Operator, Note: c.Note}}, time.Hour)
+	err := o.db.InsertAcceptedRates(ctx,
+		[]card.AcceptedRate{{ID: uuid.Must(uuid.NewV7()), Currency: c.Coin, USD: usd, Source: chosen.Source, At: time.Now(),
+			By: c.Operator, Note: c.Note}}, time.Hour)
 	if err == nil {
 		g.audited(ctx, "rate_accepted", c.Operator, slog.String("currency", c.Coin), about("usd", usd))
-		fmt.Fprintf(g.stdout, "recorded: %s accepts %s USD for %s; within seconds every process knows\n", oneLine(c.Operator), usd, c.Coin)
+		fmt.Fprintf(g.stdout, "recorded: %s accepts %s USD for %s; within seconds every process knows\n",
+			oneLine(c.Operator), usd, c.Coin)
 	}
 	return err
 }

@@ -19,10 +19,12 @@ import (
 
 // priceFlags are the flags of a service whose sources both say what usd says.
 func priceFlags(t *testing.T, usd *atomic.Value) []string {
-	return []string{"--rate-sources", "coingecko,kraken", "--rate-url", "coingecko=" + coingecko(t, usd), "--rate-url", "kraken=" + kraken(t, usd)}
+	return []string{"--rate-sources", "coingecko,kraken", "--rate-url", "coingecko=" + coingecko(t, usd), "--rate-url",
+		"kraken=" + kraken(t, usd)}
 }
 
-// ratesReady returns the status of /readyz, and the reason why there is no rate.
+// ratesReady returns the status of /readyz, and the reason why there is no
+// rate.
 func ratesReady(t *testing.T, s *server) (status int, reason string) {
 	t.Helper()
 	status, body := get(t, s.url+"/readyz")
@@ -33,7 +35,8 @@ func ratesReady(t *testing.T, s *server) (status int, reason string) {
 	return status, why.Reasons["rates"]
 }
 
-// Two sources that agree on ten times the price are not believed: neither because they insist, nor after a restart.
+// Two sources that agree on ten times the price are not believed: neither
+// because they insist, nor after a restart.
 func TestServe_ARateThatMovesTooFarWaitsForAnOperator(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: a simulated service waits 5 s for a rate before it says where it listens")
@@ -65,7 +68,8 @@ func TestServe_ARateThatMovesTooFarWaitsForAnOperator(t *testing.T) {
 			}
 			return nil
 		})
-		if status, body := ask(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusServiceUnavailable || !strings.Contains(body, "rate_unavailable") {
+		if status, body := ask(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusServiceUnavailable ||
+			!strings.Contains(body, "rate_unavailable") {
 			t.Errorf("create: %d %s", status, body)
 		}
 		s.Ready(t, 20*time.Second, func() error {
@@ -112,13 +116,15 @@ func TestServe_ARateThatMovesTooFarWaitsForAnOperator(t *testing.T) {
 		wantOutput(t, stderr, tt.want, "hint: ")
 	}
 	dry := p.must(t, "rate", "accept", "--note", "the market says so too")
-	wantOutput(t, dry, "1500 is more than 30 percent from 150", "would accept 1500 USD for monero", "Nothing was changed", "--usd 1500 --yes")
+	wantOutput(t, dry, "1500 is more than 30 percent from 150", "would accept 1500 USD for monero", "Nothing was changed",
+		"--usd 1500 --yes")
 	wantOutput(t, p.must(t, "rate", "accept", "--note", "x", "--usd", "1500"), "Nothing was changed")
 	if status, _ := ratesReady(t, s); status == http.StatusOK {
 		t.Error("saying what would be done did it")
 	}
 
-	done := p.must(t, "rate", "accept", "--note", "the market says so too", "--operator", "alice", "--usd", "1500", "--yes")
+	done := p.must(t, "rate", "accept", "--note", "the market says so too", "--operator", "alice", "--usd", "1500",
+		"--yes")
 	wantOutput(t, done, "recorded: alice accepts 1500 USD for monero")
 	decided := time.Now()
 	s.Ready(t, 20*time.Second, func() error {
@@ -135,7 +141,8 @@ func TestServe_ARateThatMovesTooFarWaitsForAnOperator(t *testing.T) {
 		t.Errorf("%+v, %v", bought, err)
 	}
 	wantOutput(t, s.Output(), "an operator has accepted a rate", "alice", "the market says so too")
-	wantOutput(t, p.must(t, "rate", "accept", "--note", "x", "--usd", "1500", "--yes"), "nothing left to do: alice accepted 1500 USD")
+	wantOutput(t, p.must(t, "rate", "accept", "--note", "x", "--usd", "1500", "--yes"),
+		"nothing left to do: alice accepted 1500 USD")
 	shown = p.must(t, append([]string{"rate", "show", "monero"}, sources...)...)
 	wantOutput(t, shown, "1500 USD", "accepted: 1500 USD")
 }
@@ -153,7 +160,8 @@ func (p *program) starts(t *testing.T, args ...string) *server {
 	return s
 }
 
-// An acceptance does not wait for the next round of the sources, and a service that was killed has stored what it believed.
+// An acceptance does not wait for the next round of the sources, and a service
+// that was killed has stored what it believed.
 func TestServe_AnAcceptanceIsSeenWithinSeconds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: waits for three rounds of 4 s")
@@ -167,7 +175,8 @@ func TestServe_AnAcceptanceIsSeenWithinSeconds(t *testing.T) {
 	serve := append([]string{"serve", "--simulated", "--rate-every", "200ms", "--rate-max-age", "30s"}, sources...)
 	s := p.serve(t, serve...)
 	s.Ready(t, 20*time.Second, func() error {
-		if shown := p.must(t, append([]string{"rate", "show"}, sources...)...); !strings.Contains(shown, "accepted: 150 USD") {
+		if shown := p.must(t, append([]string{"rate", "show"}, sources...)...); !strings.Contains(shown,
+			"accepted: 150 USD") {
 			return errors.New(shown)
 		}
 		return nil
@@ -197,7 +206,8 @@ func TestServe_AnAcceptanceIsSeenWithinSeconds(t *testing.T) {
 	}
 }
 
-// Rates are compared with those in the database, but do not depend on it: they stay fresh while it hangs, and are there when it is back.
+// Rates are compared with those in the database, but do not depend on it: they
+// stay fresh while it hangs, and are there when it is back.
 func TestServe_RatesOutliveAFrozenDatabase(t *testing.T) {
 	t.Parallel()
 	var usd atomic.Value
@@ -205,7 +215,8 @@ func TestServe_RatesOutliveAFrozenDatabase(t *testing.T) {
 	c := rig.NewCluster(t)
 	p := newProgram(t, c.URL("postgres"))
 	token := p.account(t)
-	s := p.serve(t, append([]string{"serve", "--simulated", "--rate-every", "200ms", "--rate-max-age", "2s"}, priceFlags(t, &usd)...)...)
+	s := p.serve(t,
+		append([]string{"serve", "--simulated", "--rate-every", "200ms", "--rate-max-age", "2s"}, priceFlags(t, &usd)...)...)
 	c.Freeze()
 	for frozen := time.Now(); time.Since(frozen) < 8*time.Second; time.Sleep(100 * time.Millisecond) {
 		if _, reason := ratesReady(t, s); reason != "" {

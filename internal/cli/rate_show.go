@@ -29,10 +29,12 @@ func (rateShowCommand) Help() string {
 	}
 	slices.Sort(sources)
 	return "Asks every source once and prints the rates that would follow. It also shows what was accepted last, by which process or operator, and what waits for an operator. Nothing is changed. The sources with a market are, for" + strings.Join(sources, "") +
-		"\n\nExamples:\n  cardmint rate show\n  cardmint rate show " + strings.Join(slices.Sorted(maps.Keys(chain.Markets())), " ") + " --rate-max-spread 1" + jsonHelp([]coinRateJSON{})
+		"\n\nExamples:\n  cardmint rate show\n  cardmint rate show " +
+		strings.Join(slices.Sorted(maps.Keys(chain.Markets())), " ") + " --rate-max-spread 1" + jsonHelp([]coinRateJSON{})
 }
 
-// coinRateJSON is what is known of a coin's rate, for programs. A part that there is not is null.
+// coinRateJSON is what is known of a coin's rate, for programs. A part that
+// there is not is null.
 type coinRateJSON struct {
 	Currency string        `json:"currency"`
 	Rate     *rateJSON     `json:"rate"`
@@ -105,21 +107,25 @@ func (c rateShowCommand) print(table io.Writer, live *rate.Live, known *ratesBef
 			fmt.Fprintf(table, "%s\t%s USD\t%s\t%s\n", coin, r.USD, day(&r.At), r.Source)
 		}
 		if last, ok := known.last(coin); ok {
-			fmt.Fprintf(table, "%s\taccepted: %s USD\t%s\tby %s: %s %s\n", coin, last.USD, day(&last.At), oneLine(last.By), last.Source, oneLine(last.Note))
+			fmt.Fprintf(table, "%s\taccepted: %s USD\t%s\tby %s: %s %s\n", coin, last.USD, day(&last.At), oneLine(last.By),
+				last.Source, oneLine(last.Note))
 		}
 		for _, p := range known.waiting(coin) {
-			fmt.Fprintf(table, "%s\twaits for an operator: %s USD\t%s\tat %s: %s\n", coin, p.USD, day(&p.Since), oneLine(p.By), p.Why)
+			fmt.Fprintf(table, "%s\twaits for an operator: %s USD\t%s\tat %s: %s\n", coin, p.USD, day(&p.Since), oneLine(p.By),
+				p.Why)
 		}
 	}
 }
 
-// ratesBefore are the rates that the database had at one moment. It implements rate.Book, and stores nothing.
+// ratesBefore are the rates that the database had at one moment. It implements
+// rate.Book, and stores nothing.
 type ratesBefore struct {
 	accepted []card.AcceptedRate
 	parked   []card.ParkedRate
 }
 
-// ratesBefore reads what is stored about the rates of currencies. If it can't, it returns nothing and the reason.
+// ratesBefore reads what is stored about the rates of currencies. If it can't,
+// it returns nothing and the reason.
 func (g *globals) ratesBefore(ctx context.Context, currencies []string) (*ratesBefore, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -159,7 +165,8 @@ func (b *ratesBefore) last(currency string) (card.AcceptedRate, bool) {
 	return card.AcceptedRate{}, false
 }
 
-// waiting returns the rates of a currency that wait for an operator, last seen first.
+// waiting returns the rates of a currency that wait for an operator, last seen
+// first.
 func (b *ratesBefore) waiting(currency string) []card.ParkedRate {
 	return slices.DeleteFunc(slices.Clone(b.parked), func(p card.ParkedRate) bool { return p.Currency != currency })
 }

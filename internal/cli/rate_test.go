@@ -36,7 +36,8 @@ func coingecko(t *testing.T, usd *atomic.Value) string {
 func kraken(t *testing.T, usd *atomic.Value) string {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"error":[],"result":{"XXMRZUSD":[["%s","0.5",%d.5,"b","m","",1]],"last":"1"}}`, usd.Load(), time.Now().Unix())
+		fmt.Fprintf(w, `{"error":[],"result":{"XXMRZUSD":[["%s","0.5",%d.5,"b","m","",1]],"last":"1"}}`, usd.Load(),
+			time.Now().Unix())
 	}))
 	t.Cleanup(web.Close)
 	return web.URL
@@ -51,11 +52,14 @@ func TestServe_WithoutAFreshRateThereAreNoNewCardsAndReadinessSaysWhy(t *testing
 	krak.Store("149.5")
 	p := newProgram(t, "")
 	token := p.account(t)
-	flags := []string{"--rate-sources", "coingecko,kraken", "--rate-url", "coingecko=" + coingecko(t, &gecko), "--rate-url", "kraken=" + kraken(t, &krak)}
+	flags := []string{"--rate-sources", "coingecko,kraken", "--rate-url", "coingecko=" + coingecko(t, &gecko),
+		"--rate-url", "kraken=" + kraken(t, &krak)}
 	shown := p.must(t, append([]string{"rate", "show", "monero"}, flags...)...)
 	wantOutput(t, shown, "150 USD", "coingecko=150.5", "kraken=149.5")
 
-	s := p.serve(t, append([]string{"serve", "--simulated", "--rate-every", "100ms", "--rate-max-age", "2s", "--markup", "20"}, flags...)...)
+	s := p.serve(t,
+		append([]string{"serve", "--simulated", "--rate-every", "100ms", "--rate-max-age", "2s", "--markup", "20"},
+			flags...)...)
 	c := newClient(t, s.url, token)
 	order := client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"}
 	quoted, err := c.CreateCard(t.Context(), order)
@@ -79,10 +83,12 @@ func TestServe_WithoutAFreshRateThereAreNoNewCardsAndReadinessSaysWhy(t *testing
 		Failing []string
 		Reasons map[string]string
 	}
-	if err := json.Unmarshal([]byte(body), &why); err != nil || len(why.Failing) != 1 || why.Reasons["rates"] != "no fresh rate of monero" {
+	if err := json.Unmarshal([]byte(body), &why); err != nil || len(why.Failing) != 1 ||
+		why.Reasons["rates"] != "no fresh rate of monero" {
 		t.Errorf("readiness: %s", body)
 	}
-	r, _ := http.NewRequest(http.MethodPost, s.url+"/api/cards", strings.NewReader(`{"usd_amount":150,"currency":"monero"}`))
+	r, _ := http.NewRequest(http.MethodPost, s.url+"/api/cards",
+		strings.NewReader(`{"usd_amount":150,"currency":"monero"}`))
 	r.Header.Set("Authorization", "Bearer "+token)
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {

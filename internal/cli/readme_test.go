@@ -116,7 +116,9 @@ func TestREADME_StaysShort(t *testing.T) {
 
 func TestHelp_EveryCommandHasExamplesAndEveryFlagAText(t *testing.T) {
 	eachCommand(model(t), func(n *kong.Node) {
-		if n.Help == "" || !strings.Contains(n.Detail, "Example") || !strings.Contains(n.Detail, "cardmint "+strings.TrimPrefix(n.Path(), "cli ")) && !strings.Contains(n.Detail, "cardmint "+n.FullPath()[strings.Index(n.FullPath(), " ")+1:]) {
+		if n.Help == "" || !strings.Contains(n.Detail, "Example") ||
+			!strings.Contains(n.Detail, "cardmint "+strings.TrimPrefix(n.Path(), "cli ")) &&
+				!strings.Contains(n.Detail, "cardmint "+n.FullPath()[strings.Index(n.FullPath(), " ")+1:]) {
 			t.Errorf("%s: help %q, detail %q", n.FullPath(), n.Help, n.Detail)
 		}
 		for _, f := range n.Flags {

@@ -35,11 +35,13 @@ type receiver struct {
 const receiverTimeout = 15 * time.Second
 
 // reserved are the headers that a request to a webhook has by itself.
-var reserved = []string{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature", "Content-Type", "Content-Length", "Transfer-Encoding", "Connection", "Host"}
+var reserved = []string{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature", "Content-Type", "Content-Length",
+	"Transfer-Encoding", "Connection", "Host"}
 
 var headerName = regexp.MustCompile("^[A-Za-z0-9_-]+$")
 
-// open readies the receiver at an address, and tells out what requests are signed with if nobody has said that.
+// open readies the receiver at an address, and tells out what requests are
+// signed with if nobody has said that.
 func (r *receiver) open(out io.Writer, address, token string) error {
 	r.poster = webhook.NewHTTPPoster(outbound.Guard{Insecure: true, Timeout: receiverTimeout})
 	r.poster.Unlimited = true
@@ -52,9 +54,11 @@ func (r *receiver) open(out io.Writer, address, token string) error {
 		name, value = http.CanonicalHeaderKey(strings.TrimSpace(name)), strings.TrimSpace(value)
 		switch {
 		case !found || !headerName.MatchString(name) || value != oneLine(value):
-			return hint(errors.New("--header can't be used"), "it takes a name, a colon and a value, for example --header 'X-Tenant: shop'")
+			return hint(errors.New("--header can't be used"),
+				"it takes a name, a colon and a value, for example --header 'X-Tenant: shop'")
 		case slices.Contains(reserved, name):
-			return hint(fmt.Errorf("--header: %s is part of every request already", name), "leave it out, or choose another name")
+			return hint(fmt.Errorf("--header: %s is part of every request already", name),
+				"leave it out, or choose another name")
 		}
 		r.poster.Header.Add(name, value)
 	}
@@ -65,7 +69,8 @@ func (r *receiver) open(out io.Writer, address, token string) error {
 	return err
 }
 
-// choose settles which secret requests are signed with, and reports whether it was not given.
+// choose settles which secret requests are signed with, and reports whether it
+// was not given.
 func (r *receiver) choose(token string) (made bool, err error) {
 	if r.secret = card.Secret(r.Secret); r.secret == "" {
 		made = true
@@ -79,12 +84,14 @@ func (r *receiver) choose(token string) (made bool, err error) {
 		r.secret = card.Secret("whsec_" + base64.StdEncoding.EncodeToString(raw))
 	}
 	if _, err := webhook.Sign("", time.Now(), nil, []card.Secret{r.secret}); err != nil {
-		return made, hint(errors.New("--secret can't be used"), "it is whsec_ and then base64, as createWebhook answers it; leave it out to have one made")
+		return made, hint(errors.New("--secret can't be used"),
+			"it is whsec_ and then base64, as createWebhook answers it; leave it out to have one made")
 	}
 	return made, nil
 }
 
-// withScheme returns an address that begins with a scheme: without one, it is http to this machine and https to others.
+// withScheme returns an address that begins with a scheme: without one, it is
+// http to this machine and https to others.
 func withScheme(address string) string {
 	if address == "" || strings.Contains(address, "://") {
 		return address
@@ -94,7 +101,8 @@ func withScheme(address string) string {
 		return address
 	}
 	host := u.Hostname()
-	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() || host == "localhost" || strings.HasSuffix(host, ".localhost") {
+	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() || host == "localhost" ||
+		strings.HasSuffix(host, ".localhost") {
 		return "http://" + address
 	}
 	return "https://" + address
@@ -124,7 +132,8 @@ type eventBody struct {
 	Since     string `json:"since,omitempty"`
 }
 
-// forwarded is what a receiver said to an event. Either status or error is null.
+// forwarded is what a receiver said to an event. Either status or error is
+// null.
 type forwarded struct {
 	To     string   `json:"to"`
 	OK     bool     `json:"ok"`
@@ -153,7 +162,8 @@ func printAttempt(out io.Writer, a webhook.Attempt) {
 	fmt.Fprintf(out, "  -> %s (%s)\n", strings.TrimSpace(what), a.Took.Round(time.Millisecond))
 }
 
-// printEvent prints an event for programs, on one line. a is nil if it was not forwarded.
+// printEvent prints an event for programs, on one line. a is nil if it was not
+// forwarded.
 func printEvent(g *globals, e card.Event, to string, a *webhook.Attempt) error {
 	body, err := newEventJSON(e)
 	if err != nil {

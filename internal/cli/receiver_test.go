@@ -30,7 +30,8 @@ type printedEvent struct {
 	} `json:"forwarded"`
 }
 
-// tenants is a program on this machine that takes what is signed with a secret, and tells of each request's X-Tenant.
+// tenants is a program on this machine that takes what is signed with a secret,
+// and tells of each request's X-Tenant.
 func tenants(t *testing.T, secret string) (address string, got chan string) {
 	t.Helper()
 	got = make(chan string, 10)
@@ -53,16 +54,19 @@ func TestListen_ChosenEventsWithHeadersAndAStableSecret(t *testing.T) {
 	token := regexp.MustCompile(`(?m)^token: (\S+)$`).FindStringSubmatch(s.Output())[1]
 	p.env = append(p.env, "CARDMINT_TOKEN="+token, "CARDMINT_URL="+strings.TrimPrefix(s.url, "http://"))
 	secret := p.must(t, "listen", "--print-secret")
-	if again := p.must(t, "listen", "--print-secret"); again != secret || !strings.HasPrefix(secret, "whsec_") || strings.Contains(secret, token) {
+	if again := p.must(t, "listen", "--print-secret"); again != secret || !strings.HasPrefix(secret, "whsec_") ||
+		strings.Contains(secret, token) {
 		t.Errorf("secrets %q and %q", secret, again)
 	}
 	hook, got := tenants(t, secret)
-	cmd := exec.Command(p.path, "listen", "--after", "0", "--every", "50ms", "--forward-to", hook, "--events", "card.generated,payment.late",
+	cmd := exec.Command(p.path, "listen", "--after", "0", "--every", "50ms", "--forward-to", hook, "--events",
+		"card.generated,payment.late",
 		"--header", "X-Tenant: shop, the first", "--header", "X-Tenant:two", "--json")
 	cmd.Env = p.env
 	listening := rig.Start(t, cmd)
 	c := newClient(t, s.url, token)
-	made, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
+	made, err := c.CreateCard(t.Context(),
+		client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +92,8 @@ func TestListen_ChosenEventsWithHeadersAndAStableSecret(t *testing.T) {
 	if err := json.Unmarshal([]byte(line[0]), &e); err != nil || len(line) != 1 {
 		t.Fatalf("%q, %v", line, err)
 	}
-	if e.Type != "card.generated" || e.Seq != 2 || e.CardUUID != made.UUID.String() || e.Forwarded == nil || e.Forwarded.To != "http://"+hook || !e.Forwarded.OK {
+	if e.Type != "card.generated" || e.Seq != 2 || e.CardUUID != made.UUID.String() || e.Forwarded == nil ||
+		e.Forwarded.To != "http://"+hook || !e.Forwarded.OK {
 		t.Errorf("%s", line[0])
 	}
 }
@@ -100,13 +105,16 @@ func TestTrigger_FieldsCanBeSet(t *testing.T) {
 	hook, got := tenants(t, hookSecret)
 	p.env = append(p.env, "CARDMINT_WEBHOOK_SECRET="+hookSecret)
 	const id = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
-	out := p.must(t, "trigger", "card.generated", "--to", hook, "--set", "card_uuid="+id, "--set", "seq=42", "--set", "payment_state=reversed", "--header", "X-Tenant:a", "--json")
+	out := p.must(t, "trigger", "card.generated", "--to", hook, "--set", "card_uuid="+id, "--set", "seq=42", "--set",
+		"payment_state=reversed", "--header", "X-Tenant:a", "--json")
 	var e printedEvent
-	if err := json.Unmarshal([]byte(out), &e); err != nil || e.Seq != 42 || e.CardUUID != id || e.PaymentState != "reversed" || e.Forwarded.Status != http.StatusOK || <-got != "a" {
+	if err := json.Unmarshal([]byte(out), &e); err != nil || e.Seq != 42 || e.CardUUID != id ||
+		e.PaymentState != "reversed" || e.Forwarded.Status != http.StatusOK || <-got != "a" {
 		t.Errorf("%s, %v", out, err)
 	}
 	for _, wrong := range [][]string{
-		{"--set", "payment_state=eaten"}, {"--set", "colour=red"}, {"--set", "seq=-1"}, {"--set", "since=2026-11-20T14:46:00Z"}, {"--set", "card_uuid=x"},
+		{"--set", "payment_state=eaten"}, {"--set", "colour=red"}, {"--set", "seq=-1"},
+		{"--set", "since=2026-11-20T14:46:00Z"}, {"--set", "card_uuid=x"},
 		{"--header", "no colon"}, {"--header", "Webhook-Id: forged"}, {"--header", "a b: c"}, {"--header", "a: b\nc: d"},
 	} {
 		_, stderr, code := p.run(append([]string{"trigger", "card.generated", "--to", hook}, wrong...)...)

@@ -17,7 +17,8 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// errWaiting means that the books agree, but something waits. Its exit code is codeWaiting.
+// errWaiting means that the books agree, but something waits. Its exit code is
+// codeWaiting.
 var errWaiting = errors.New("it agrees, but something waits")
 
 const codeWaiting = 3
@@ -56,7 +57,8 @@ func (c reconcileCommand) Run(ctx context.Context, g *globals) error {
 	return g.office(ctx, func(o office) error {
 		started := time.Now()
 		fmt.Fprintln(g.stderr, "adding up ...")
-		books, err := o.operator.Reconcile(ctx, operator.Audit{Full: c.Full, Vault: o.vault, Progress: tellEvery(5*time.Second, g.stderr)})
+		books, err := o.operator.Reconcile(ctx,
+			operator.Audit{Full: c.Full, Vault: o.vault, Progress: tellEvery(5*time.Second, g.stderr)})
 		books, err = withTokens(ctx, o.accounts, books, err)
 		if err != nil {
 			return err
@@ -74,18 +76,21 @@ func (c reconcileCommand) Run(ctx context.Context, g *globals) error {
 		case err != nil:
 			return err
 		case len(books.Doubts) > 0:
-			return hint(fmt.Errorf("%d doubts, or more: 20 of a kind are shown", len(books.Doubts)), "change nothing by hand; keep a copy with 'cardmint backup FILE', look at each card with 'cardmint card show UUID', and see docs/operate/alarms.md#cardmintdiscrepancy")
+			return hint(fmt.Errorf("%d doubts, or more: 20 of a kind are shown", len(books.Doubts)),
+				"change nothing by hand; keep a copy with 'cardmint backup FILE', look at each card with 'cardmint card show UUID', and see docs/operate/alarms.md#cardmintdiscrepancy")
 		case !c.JSON:
 			fmt.Fprintf(g.stdout, "everything agrees (%s)\n", time.Since(started).Round(time.Millisecond))
 		}
 		if len(books.Waiting) > 0 {
-			return hint(errWaiting, "decide with the commands that these name: cardmint card list --attention; cardmint transfers --unattributed")
+			return hint(errWaiting,
+				"decide with the commands that these name: cardmint card list --attention; cardmint transfers --unattributed")
 		}
 		return nil
 	})
 }
 
-// tellEvery returns a function that writes progress, but not more often than every so often.
+// tellEvery returns a function that writes progress, but not more often than
+// every so often.
 func tellEvery(pause time.Duration, to io.Writer) func(operator.Progress) {
 	last := time.Now()
 	return func(p operator.Progress) {
@@ -115,7 +120,8 @@ const walletTimeout = 10 * time.Second
 
 // readWallets reads the balances of the wallets of the coins in books. A
 // simulated chain has no wallet.
-func (c reconcileCommand) readWallets(ctx context.Context, o office, books operator.Books) (map[string]walletBalance, error) {
+func (c reconcileCommand) readWallets(ctx context.Context, o office, books operator.Books) (map[string]walletBalance,
+	error) {
 	coins, err := c.Coins.enabled()
 	if err != nil {
 		return nil, err
@@ -181,7 +187,8 @@ func printBooks(g *globals, to io.Writer, books operator.Books, wallets map[stri
 		row("  ", "+ surplus", b.Surplus, "beyond what a card was asked for")
 		row("  ", "+ unattributed", b.Unattributed, "to addresses of no card")
 		row("  ", "+ returned", b.Returned, "to addresses of no card, and given back by operators")
-		row("  ", "lost", b.Lost, "made or given back for what is gone from the chain; written off: "+coinsOf(b.Currency, b.WrittenOff))
+		row("  ", "lost", b.Lost,
+			"made or given back for what is gone from the chain; written off: "+coinsOf(b.Currency, b.WrittenOff))
 		fmt.Fprintf(table, "  sold\t%s\tUS dollars: face value of %d issued cards\n", dollarsOf(b.SoldCents), b.Issued)
 		fmt.Fprint(table, "  cost\t-\tnot known: suppliers do not report it\n")
 	}
@@ -207,12 +214,16 @@ func printWaiting(g *globals, to io.Writer, waiting []operator.Waiting) {
 			since = day(&w.Since)
 		}
 		what := map[operator.WaitingKind]string{
-			operator.WaitingUnattributed: fmt.Sprintf("%s of transaction %s, output %d, came to no card", amount, oneLine(w.TxID), w.Output),
-			operator.WaitingLate:         fmt.Sprintf("card %s: %s are late or too little", w.CardUUID, amount),
-			operator.WaitingUnissued:     fmt.Sprintf("card %s: it is paid, and not issued", w.CardUUID),
-			operator.WaitingParked:       fmt.Sprintf("card %s: it is paid, but its issuing is parked: retry or refund it", w.CardUUID),
-			operator.WaitingRefundDue:    fmt.Sprintf("card %s: it is paid, but the supplier declined it: retry or refund it", w.CardUUID),
-			operator.WaitingReversed: fmt.Sprintf("card %s: %s left the chain after it was issued or refunded: write it off, or wait for it",
+			operator.WaitingUnattributed: fmt.Sprintf("%s of transaction %s, output %d, came to no card", amount,
+				oneLine(w.TxID), w.Output),
+			operator.WaitingLate:     fmt.Sprintf("card %s: %s are late or too little", w.CardUUID, amount),
+			operator.WaitingUnissued: fmt.Sprintf("card %s: it is paid, and not issued", w.CardUUID),
+			operator.WaitingParked: fmt.Sprintf("card %s: it is paid, but its issuing is parked: retry or refund it",
+				w.CardUUID),
+			operator.WaitingRefundDue: fmt.Sprintf("card %s: it is paid, but the supplier declined it: retry or refund it",
+				w.CardUUID),
+			operator.WaitingReversed: fmt.Sprintf(
+				"card %s: %s left the chain after it was issued or refunded: write it off, or wait for it",
 				w.CardUUID, amount),
 		}[w.Kind]
 		fmt.Fprintf(to, "%s %s, since %s\n", g.paint(to, yellow, "waits:"), what, since)
@@ -268,11 +279,14 @@ type jsonWaiting struct {
 }
 
 func newJSONBooks(books operator.Books, wallets map[string]walletBalance, full bool) jsonBooks {
-	j := jsonBooks{AsOf: instant{books.AsOf}, Full: full, Agrees: len(books.Doubts) == 0, Coins: []jsonCoin{}, Doubts: []jsonDoubt{}, Waiting: []jsonWaiting{}}
+	j := jsonBooks{AsOf: instant{books.AsOf}, Full: full, Agrees: len(books.Doubts) == 0, Coins: []jsonCoin{},
+		Doubts: []jsonDoubt{}, Waiting: []jsonWaiting{}}
 	for _, b := range books.Coins {
 		in := func(a card.Total) string { return coinsOf(b.Currency, a) }
-		coin := jsonCoin{Currency: b.Currency, Counted: in(b.Counted), InBlocks: in(b.Counted.Sub(b.Unconfirmed)), Credited: in(b.Credited()), Made: in(b.Made), Open: in(b.Open), Held: in(b.Held),
-			Refunded: in(b.Refunded), Surplus: in(b.Surplus), Unattributed: in(b.Unattributed), Returned: in(b.Returned), Lost: in(b.Lost), WrittenOff: in(b.WrittenOff),
+		coin := jsonCoin{Currency: b.Currency, Counted: in(b.Counted), InBlocks: in(b.Counted.Sub(b.Unconfirmed)),
+			Credited: in(b.Credited()), Made: in(b.Made), Open: in(b.Open), Held: in(b.Held),
+			Refunded: in(b.Refunded), Surplus: in(b.Surplus), Unattributed: in(b.Unattributed), Returned: in(b.Returned),
+			Lost: in(b.Lost), WrittenOff: in(b.WrittenOff),
 			Issued: b.Issued, Paid: b.Paid, Late: b.Late, SoldUSD: dollarsOf(b.SoldCents)}
 		if w, read := wallets[b.Currency]; read && w.err != nil {
 			coin.WalletError = optional(w.err.Error())
@@ -289,7 +303,8 @@ func newJSONBooks(books operator.Books, wallets map[string]walletBalance, full b
 		j.Doubts = append(j.Doubts, doubt)
 	}
 	for _, w := range books.Waiting {
-		waiting := jsonWaiting{Kind: w.Kind, Currency: w.Currency, Amount: coinsOf(w.Currency, card.TotalOf(w.Amount)), Since: instant{w.Since}, TxID: w.TxID}
+		waiting := jsonWaiting{Kind: w.Kind, Currency: w.Currency, Amount: coinsOf(w.Currency, card.TotalOf(w.Amount)),
+			Since: instant{w.Since}, TxID: w.TxID}
 		if w.Kind == operator.WaitingUnattributed {
 			waiting.Output = &w.Output
 		} else {

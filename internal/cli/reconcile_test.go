@@ -10,7 +10,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// everything is what 'reconcile --json' prints, with a field for each that is documented.
+// everything is what 'reconcile --json' prints, with a field for each that is
+// documented.
 type everything struct {
 	AsOf   string `json:"as_of"`
 	Full   bool   `json:"full"`
@@ -54,7 +55,8 @@ func TestCLI_ReconcileForMachines(t *testing.T) {
 	p := newProgram(t, url)
 	token := p.account(t)
 	empty := reconciled(t, p, 0)
-	if !empty.Agrees || empty.Coins == nil || empty.Doubts == nil || empty.Waiting == nil || !strings.HasPrefix(empty.AsOf, "2") {
+	if !empty.Agrees || empty.Coins == nil || empty.Doubts == nil || empty.Waiting == nil ||
+		!strings.HasPrefix(empty.AsOf, "2") {
 		t.Errorf("%+v", empty)
 	}
 	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
@@ -69,7 +71,9 @@ func TestCLI_ReconcileForMachines(t *testing.T) {
 	}
 
 	got := reconciled(t, p, 0)
-	if c := got.Coins[0]; !got.Agrees || c.Currency != "monero" || c.Counted != c.Made || c.Credited != c.Made || c.Made == "0" || c.Lost != "0" || c.Issued != 1 || c.Paid != 1 || c.InBlocks != c.Counted || c.SoldUSD != "150" || c.CostUSD != nil {
+	if c := got.Coins[0]; !got.Agrees || c.Currency != "monero" || c.Counted != c.Made || c.Credited != c.Made ||
+		c.Made == "0" || c.Lost != "0" || c.Issued != 1 || c.Paid != 1 || c.InBlocks != c.Counted || c.SoldUSD != "150" ||
+		c.CostUSD != nil {
 		t.Errorf("%+v", got)
 	}
 	exec("INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at) VALUES ('monero', 'c0ffee', 1, 'nobody', 9223372036854775807, 1, FALSE, TRUE, 0)")
@@ -78,7 +82,8 @@ func TestCLI_ReconcileForMachines(t *testing.T) {
 	if got.Coins[0].Unattributed != "18446744.073709551614" || len(got.Waiting) != 2 {
 		t.Errorf("%+v", got)
 	}
-	if w := got.Waiting[0]; w.Kind != "unattributed" || w.Amount != "9223372.036854775807" || w.TxID != "c0ffee" || *w.Output != 1 || w.Card != "" || w.Since != "1970-01-01T00:00:00.000Z" {
+	if w := got.Waiting[0]; w.Kind != "unattributed" || w.Amount != "9223372.036854775807" || w.TxID != "c0ffee" ||
+		*w.Output != 1 || w.Card != "" || w.Since != "1970-01-01T00:00:00.000Z" {
 		t.Errorf("%+v", w)
 	}
 	exec("DELETE FROM credentials")
@@ -118,15 +123,18 @@ func TestCLI_ReconcileForMachines(t *testing.T) {
 	if code != 1 {
 		t.Errorf("exit code %d", code)
 	}
-	wantOutput(t, stdout, "doubt: "+card.UUID.String(), "waits: card "+card.UUID.String()+": ", " monero are late or too little, since 2")
+	wantOutput(t, stdout, "doubt: "+card.UUID.String(), "waits: card "+card.UUID.String()+": ",
+		" monero are late or too little, since 2")
 	wantOutput(t, stderr, "adding up ...", "hint: ")
 }
 
 func TestCLI_ReconcileSaysHowItEnds(t *testing.T) {
 	p := newProgram(t, "sqlite:unused.db")
 	help := p.must(t, "reconcile", "--help")
-	for _, want := range []string{"--full", "--json", "Exit codes:", "  0  the books are right, and nothing waits", "  1  the books are wrong, or can't be read",
-		"  3  the books are right, but something waits for an operator", "written_off", "cardmint reconcile --full", "cardmint reconcile --json"} {
+	for _, want := range []string{"--full", "--json", "Exit codes:", "  0  the books are right, and nothing waits",
+		"  1  the books are wrong, or can't be read",
+		"  3  the books are right, but something waits for an operator", "written_off", "cardmint reconcile --full",
+		"cardmint reconcile --json"} {
 		if !strings.Contains(help, want) {
 			t.Errorf("the help does not say %q:\n%s", want, help)
 		}
@@ -140,7 +148,8 @@ func TestReconcile_WalletBalance_StandsNextToTheBooks(t *testing.T) {
 	primary := rig.MoneroAddress(18, 0, 0)
 	db := rig.OpenSQL(t, p.setting("CARDMINT_DATABASE_URL"))
 	for _, statement := range []string{
-		"INSERT INTO chains (currency, fingerprint, height, hash, time) VALUES ('monero', 'mainnet " + playedGenesis + " " + primary + "', 90, 'x', 1700000000000)",
+		"INSERT INTO chains (currency, fingerprint, height, hash, time) VALUES ('monero', 'mainnet " + playedGenesis + " " +
+			primary + "', 90, 'x', 1700000000000)",
 		"INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at) VALUES ('monero', 'c0ffee', 0, 'nobody', 2500000000000, 80, FALSE, TRUE, 0)",
 		"INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at) VALUES ('monero', 'decade', 0, 'nobody', 1000000000000, 0, FALSE, TRUE, 0)",
 	} {
@@ -150,14 +159,17 @@ func TestReconcile_WalletBalance_StandsNextToTheBooks(t *testing.T) {
 	}
 	own, other := playMonero(t, currentWallet, primary), playMonero(t, currentWallet, rig.MoneroAddress(18, 0, 9))
 	from := func(url string) []string { return []string{"--monero-daemon-url", url, "--monero-wallet-url", url} }
-	if c := reconciled(t, p, 3, from(own)...).Coins[0]; c.Counted != "3.5" || c.InBlocks != "2.5" || c.WalletBalance == nil || *c.WalletBalance != "2.5" || c.WalletError != nil {
+	if c := reconciled(t, p, 3, from(own)...).Coins[0]; c.Counted != "3.5" || c.InBlocks != "2.5" ||
+		c.WalletBalance == nil || *c.WalletBalance != "2.5" || c.WalletError != nil {
 		t.Errorf("%+v", c)
 	}
 	stdout, _, _ := p.run(append([]string{"reconcile"}, from(own)...)...)
-	if rows := strings.Join(strings.Fields(stdout), " "); !strings.Contains(rows, "in blocks 2.5 as the books have it in the wallet 2.5") {
+	if rows := strings.Join(strings.Fields(stdout), " "); !strings.Contains(rows,
+		"in blocks 2.5 as the books have it in the wallet 2.5") {
 		t.Error(stdout)
 	}
-	for why, url := range map[string]string{"not the chain or wallet this database belongs to": other, "connection refused": "http://127.0.0.1:1"} {
+	for why, url := range map[string]string{"not the chain or wallet this database belongs to": other,
+		"connection refused": "http://127.0.0.1:1"} {
 		c := reconciled(t, p, 3, from(url)...).Coins[0]
 		if c.WalletBalance != nil || c.WalletError == nil || !strings.Contains(*c.WalletError, why) {
 			t.Errorf("%s: %+v", why, c)

@@ -23,12 +23,14 @@ func (f retentionFlags) policy(deliveries time.Duration) retain.Policy {
 }
 
 func (f retentionFlags) check() error {
-	return hint(f.policy(0).Check(), "--retain-expired and --retain-events take a duration of 168h or more, such as 8760h, or 0")
+	return hint(f.policy(0).Check(),
+		"--retain-expired and --retain-events take a duration of 168h or more, such as 8760h, or 0")
 }
 
 // addRetention adds the loop that deletes what was kept for long enough.
 func (g *globals) addRetention(w *wired, dbs stores, p plan) error {
-	cfg := retain.Config{Policy: p.retention.policy(p.webhooks.Retention), Holder: fmt.Sprintf("%s#%06x", processName(), rand.Uint32N(1<<24))}
+	cfg := retain.Config{Policy: p.retention.policy(p.webhooks.Retention),
+		Holder: fmt.Sprintf("%s#%06x", processName(), rand.Uint32N(1<<24))}
 	for _, coin := range chain.Currencies() {
 		cfg.Currencies = append(cfg.Currencies, coin.Code)
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// A worker deletes what the defaults do not keep, and nothing with money; refused are times that look like a slip of the finger.
+// A worker deletes what the defaults do not keep, and nothing with money;
+// refused are times that look like a slip of the finger.
 func TestServe_DeletesWhatNobodyPaidFor(t *testing.T) {
 	t.Parallel()
 	patience(t)
@@ -22,14 +23,16 @@ func TestServe_DeletesWhatNobodyPaidFor(t *testing.T) {
 	p := newProgram(t, url)
 	token := p.account(t)
 	for _, flag := range []string{"--retain-expired", "--retain-events"} {
-		if _, stderr, code := p.run("serve", "--simulated", flag, "24h"); code == 0 || !strings.Contains(stderr, "hint: --retain-expired and --retain-events take a duration of 168h or more") {
+		if _, stderr, code := p.run("serve", "--simulated", flag, "24h"); code == 0 ||
+			!strings.Contains(stderr, "hint: --retain-expired and --retain-events take a duration of 168h or more") {
 			t.Errorf("%s: exit code %d, %s", flag, code, stderr)
 		}
 	}
 	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
 	c := newClient(t, s.url, token)
 	sold := sellCard(t, c)
-	forgotten, err := c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(50), Currency: "monero"})
+	forgotten, err := c.CreateCard(t.Context(),
+		client.CreateCardRequest{USDAmount: decimal.NewFromInt(50), Currency: "monero"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +40,8 @@ func TestServe_DeletesWhatNobodyPaidFor(t *testing.T) {
 	db := rig.OpenSQL(t, url)
 	const old = "01800000-0000-7000-8000-000000000001" // of April 2022
 	for _, statement := range []string{
-		"UPDATE cards SET uuid = '" + old + "', expires_at = 1649000000000, payment_state = 'expired' WHERE uuid = '" + forgotten.UUID.String() + "'",
+		"UPDATE cards SET uuid = '" + old + "', expires_at = 1649000000000, payment_state = 'expired' WHERE uuid = '" +
+			forgotten.UUID.String() + "'",
 		"UPDATE events SET created_at = 1649000000000",
 	} {
 		if _, err := db.Exec(statement); err != nil {

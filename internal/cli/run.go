@@ -27,14 +27,16 @@ import (
 	"github.com/cardmint/cardmint/server"
 )
 
-// Connections to the database. Each part has a pool of its own, so that neither a flood of requests nor one of events can stop detection.
+// Connections to the database. Each part has a pool of its own, so that neither
+// a flood of requests nor one of events can stop detection.
 const (
 	apiConns    = 16
 	workerConns = 6
 	senderConns = 4
 )
 
-// A process ends within 30 s: what it has begun takes at most 22 s, giving back what it holds 5 s, and sending its last spans 3 s.
+// A process ends within 30 s: what it has begun takes at most 22 s, giving back
+// what it holds 5 s, and sending its last spans 3 s.
 const (
 	shutdownGrace = 20 * time.Second // for the requests that were accepted
 	closeGrace    = 3 * time.Second  // for giving back leases
@@ -74,9 +76,11 @@ type plan struct {
 	web         webFlags
 	token       tokenFor      // for the reference page; nil but in dev
 	wait        time.Duration // for a database that is not there yet
-	// chains returns the chains to watch, and pays without money where they are simulated.
+	// chains returns the chains to watch, and pays without money where they are
+	// simulated.
 	chains func(*store.Store) ([]watched, map[string]order.Sandbox, error)
-	// simulated chains need nobody else, so the service is announced only when it can sell a card.
+	// simulated chains need nobody else, so the service is announced only when
+	// it can sell a card.
 	simulated bool
 	// started is called when the service listens.
 	started func(ctx context.Context, r running) error
@@ -100,26 +104,29 @@ type watched struct {
 // config returns how the chain is watched.
 func (w watched) config(p plan, db *store.Store) settle.Config {
 	coin, a := w.chain.Currency().Code, p.addresses
-	cfg := settle.Config{FillBatch: w.fillBatch, PoolSize: a.Pool, Tracer: p.tracer.With(db), Observe: func(r settle.Report) {
-		p.meter.Pass(coin, time.Now(), r)
-		p.books.note(coin, r.Leads)
-		p.clock.block(coin, r)
-	}}
+	cfg := settle.Config{FillBatch: w.fillBatch, PoolSize: a.Pool, Tracer: p.tracer.With(db),
+		Observe: func(r settle.Report) {
+			p.meter.Pass(coin, time.Now(), r)
+			p.books.note(coin, r.Leads)
+			p.clock.block(coin, r)
+		}}
 	if w.wallet {
 		cfg.AddressRate, cfg.Beacon, cfg.Quiet = a.Rate, true, 3*w.every
 	}
 	return cfg
 }
 
-// Tune sets the garbage collector for a process that serves. The live heap is a few MiB: letting it grow to five times that between
-// collections costs little memory and saves a good part of the time. GOGC, if it is set, wins.
+// Tune sets the garbage collector for a process that serves. The live heap is a
+// few MiB: letting it grow to five times that between collections costs little
+// memory and saves a good part of the time. GOGC, if it is set, wins.
 func Tune() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
 }
 
-// listen comes before anything that lasts, so that a port that is in use leaves nothing behind.
+// listen comes before anything that lasts, so that a port that is in use leaves
+// nothing behind.
 func listen(address string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)
 	return listener, hint(err, "choose another address with --listen, for example 127.0.0.1:8081")
@@ -189,7 +196,8 @@ func (g *globals) run(ctx context.Context, v *vault.Vault, p plan) error {
 // stores are the pools of connections of a process.
 type stores struct{ api, worker, sender *store.Store }
 
-// openStores opens a pool for each part of a process, or one for all where only one connection may write.
+// openStores opens a pool for each part of a process, or one for all where only
+// one connection may write.
 func (g *globals) openStores(ctx context.Context, worker bool) (dbs stores, err error) {
 	if dbs.api, err = g.openStore(ctx, apiConns); err != nil {
 		return dbs, err
@@ -232,13 +240,17 @@ type wired struct {
 	stocked  wake // when this process has stored new addresses
 }
 
-// wire makes the actors of a process, each with its pool of connections, and the loops that drive them.
-func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *webhook.HTTPPoster, p plan) (*wired, error) {
+// wire makes the actors of a process, each with its pool of connections, and
+// the loops that drive them.
+func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *webhook.HTTPPoster, p plan) (*wired,
+	error) {
 	chains, sandbox, err := p.chains(dbs.worker)
 	if err != nil {
 		return nil, err
 	}
-	w := &wired{offered: make(wake, 1), stocked: make(wake, 1), config: server.Config{Log: g.log, Audit: g.audit, Meter: p.meter, Tracer: p.tracer, Checks: []server.Check{{Name: "database", Ask: dbs.api.Ping}}}}
+	w := &wired{offered: make(wake, 1), stocked: make(wake, 1),
+		config: server.Config{Log: g.log, Audit: g.audit, Meter: p.meter, Tracer: p.tracer,
+			Checks: []server.Check{{Name: "database", Ask: dbs.api.Ping}}}}
 	addMetrics(dbs, p)
 	w.addClock(p.clock, dbs.api)
 	if w.accounts, err = g.openAccounts(ctx, v, dbs, p); err != nil {
@@ -273,7 +285,8 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 			return nil, err
 		}
 		w.config.Orders, w.config.Accounts, w.config.Webhooks = orders, w.accounts, webhooks
-		w.add(loop{name: "token uses", every: usesEvery, tick: w.accounts.SaveUses, close: w.accounts.SaveUses, grace: closeGrace, last: true})
+		w.add(loop{name: "token uses", every: usesEvery, tick: w.accounts.SaveUses, close: w.accounts.SaveUses,
+			grace: closeGrace, last: true})
 		w.addLimits(dbs.api, p.limits)
 		w.add(loop{name: "addresses", every: prepareEvery, woken: w.stocked, tick: orders.Prepare})
 		w.add(loop{name: "feed", every: feedEvery, longest: feedEvery, woken: told, tick: webhooks.Tick})
@@ -306,31 +319,38 @@ func (g *globals) openAccounts(ctx context.Context, v *vault.Vault, dbs stores, 
 	return accounts, nil
 }
 
-// wireWorker adds the loops of a worker: a watcher for each chain, the issuer and the sender. events are woken by new events.
-func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webhook.HTTPPoster, p plan, chains []watched, passes wakes, sending wake, events wakes) error {
+// wireWorker adds the loops of a worker: a watcher for each chain, the issuer
+// and the sender. events are woken by new events.
+func (g *globals) wireWorker(w *wired, v *vault.Vault, dbs stores, poster *webhook.HTTPPoster, p plan,
+	chains []watched, passes wakes, sending wake, events wakes) error {
 	issuing := make(wakes, len(p.suppliers.entries))
 	for i := range issuing {
 		issuing[i] = make(wake, 1)
 	}
 	for i, c := range chains {
 		name := "watch " + c.chain.Currency().Code
-		watcher, err := settle.New(dbs.worker, p.rates, c.chain, settle.Wake{Pass: passes[i].up, Orders: w.stocked.up, Issuer: issuing.up, Sender: events.up}, g.log, c.config(p, dbs.worker))
+		watcher, err := settle.New(dbs.worker, p.rates, c.chain,
+			settle.Wake{Pass: passes[i].up, Orders: w.stocked.up, Issuer: issuing.up, Sender: events.up}, g.log,
+			c.config(p, dbs.worker))
 		if err != nil {
 			return err
 		}
-		w.add(loop{name: name, coin: c.chain.Currency().Code, every: c.every, longest: c.every, woken: passes[i], tick: watcher.Tick, close: watcher.Close, grace: closeGrace,
+		w.add(loop{name: name, coin: c.chain.Currency().Code, every: c.every, longest: c.every, woken: passes[i],
+			tick: watcher.Tick, close: watcher.Close, grace: closeGrace,
 			health: func(context.Context) error { return watcher.Health() }})
 		w.add(loop{name: "mark " + c.chain.Currency().Code, every: markEvery, longest: markEvery, tick: watcher.Mark})
 	}
 	if err := g.wireIssuers(w, v, dbs, p, issuing, events); err != nil {
 		return err
 	}
-	sender, err := webhook.NewSender(dbs.sender, v, poster, sending.up, g.log, webhook.Config{Retention: p.webhooks.Retention, Observe: p.meter.Attempt,
-		Tracer: p.tracer.With(dbs.sender)})
+	sender, err := webhook.NewSender(dbs.sender, v, poster, sending.up, g.log,
+		webhook.Config{Retention: p.webhooks.Retention, Observe: p.meter.Attempt,
+			Tracer: p.tracer.With(dbs.sender)})
 	if err != nil {
 		return err
 	}
-	w.add(loop{name: "send", every: sendEvery, woken: sending, tick: sender.Tick, close: sender.Close, grace: p.webhooks.Timeout + closeGrace})
+	w.add(loop{name: "send", every: sendEvery, woken: sending, tick: sender.Tick, close: sender.Close,
+		grace: p.webhooks.Timeout + closeGrace})
 	w.add(loop{name: "prune", every: pruneEvery, tick: sender.Prune})
 	g.addBooks(w, v, dbs, p)
 	return g.addRetention(w, dbs, p)
@@ -361,16 +381,18 @@ func (g *globals) wireIssuers(w *wired, v *vault.Vault, dbs stores, p plan, issu
 		}
 		w.add(loop{name: name, every: issueEvery, woken: issuing[i], tick: issuer.Tick})
 		if calls, ok := makers[i].(interface{ Secrets() supplier.Secrets }); ok {
-			w.config.Callbacks[supplier.CallbackPath(r.Supplier.Name())] = supplier.NewCallback(calls.Secrets(), func(key string) {
-				issuer.Hasten(key)
-				issuing[i].up()
-			}, time.Now)
+			w.config.Callbacks[supplier.CallbackPath(r.Supplier.Name())] = supplier.NewCallback(calls.Secrets(),
+				func(key string) {
+					issuer.Hasten(key)
+					issuing[i].up()
+				}, time.Now)
 		}
 	}
 	return nil
 }
 
-// addOffers adds a loop for each supplier that asks what can be had, and one for each stock.
+// addOffers adds a loop for each supplier that asks what can be had, and one
+// for each stock.
 func (w *wired) addOffers(db *store.Store, makers []maker, routes issue.Routes) error {
 	for i, m := range makers {
 		offers, err := issue.NewOffers(db, routes, i)

@@ -26,8 +26,10 @@ func operatorPages(t *testing.T) map[string]string {
 	return pages
 }
 
-// notProcedures are the pages that say how things are, or how to make them, not what to do when something is wrong.
-var notProcedures = []string{"README.md", "alarms.md", "backup-pgbackrest.md", "capacity.md", "first-wallet.md", "growth.md", "high-availability.md", "install.md", "logs.md", "overload.md",
+// notProcedures are the pages that say how things are, or how to make them, not
+// what to do when something is wrong.
+var notProcedures = []string{"README.md", "alarms.md", "backup-pgbackrest.md", "capacity.md", "first-wallet.md",
+	"growth.md", "high-availability.md", "install.md", "logs.md", "overload.md",
 	"reverse-proxy.md", "security.md", "traces.md"}
 
 func TestRunbook_PagesAreComplete(t *testing.T) {
@@ -39,7 +41,8 @@ func TestRunbook_PagesAreComplete(t *testing.T) {
 		if name != "README.md" && !strings.Contains(pages["README.md"], "]("+name) {
 			t.Errorf("the index does not lead to %s", name)
 		}
-		for _, part := range []string{"\n**You see:** ", "\n**Money:** ", "\n1. ", "\n**Over when:** ", "\n**Never:**\n\n- "} {
+		for _, part := range []string{"\n**You see:** ", "\n**Money:** ", "\n1. ", "\n**Over when:** ",
+			"\n**Never:**\n\n- "} {
 			if !slices.Contains(notProcedures, name) && !strings.Contains(text, part) {
 				t.Errorf("%s lacks %q", name, part)
 			}
@@ -53,7 +56,8 @@ func TestRunbook_PagesAreComplete(t *testing.T) {
 			t.Errorf("%s has a block that does not end", name)
 		}
 		// What is indented, or named within a sentence, is not run.
-		for _, line := range regexp.MustCompile("(?m)`((?:cm|cardmint) [a-z][^`]+)`|^ {4,}((?:cm|cardmint) .+)$").FindAllStringSubmatch(text, -1) {
+		for _, line := range regexp.MustCompile(
+			"(?m)`((?:cm|cardmint) [a-z][^`]+)`|^ {4,}((?:cm|cardmint) .+)$").FindAllStringSubmatch(text, -1) {
 			parses(t, name, line[1]+line[2])
 		}
 		for _, flag := range regexp.MustCompile("`(--[a-z-]+)[ `]").FindAllStringSubmatch(text, -1) {
@@ -69,7 +73,8 @@ func TestRunbook_PagesAreComplete(t *testing.T) {
 	}
 }
 
-// parses fails unless there is such a command. What follows "..." or a capital letter is the operator's to fill in.
+// parses fails unless there is such a command. What follows "..." or a capital
+// letter is the operator's to fill in.
 func parses(t *testing.T, name, line string) {
 	t.Helper()
 	parser, err := kong.New(newCommands(), coinVars(), kong.Exit(func(int) {}), kong.Writers(os.Stderr, os.Stderr))
@@ -86,7 +91,8 @@ func parses(t *testing.T, name, line string) {
 	}
 }
 
-// begins reports whether arguments are the name of a command, as a sentence has it.
+// begins reports whether arguments are the name of a command, as a sentence has
+// it.
 func begins(t *testing.T, args []string) (found bool) {
 	t.Helper()
 	eachCommand(model(t), func(n *kong.Node) {
@@ -96,10 +102,12 @@ func begins(t *testing.T, args []string) (found bool) {
 	return found
 }
 
-// known returns the flags of all commands, and of other programs that the pages name.
+// known returns the flags of all commands, and of other programs that the pages
+// name.
 func known(t *testing.T) map[string]bool {
 	t.Helper()
-	flags := map[string]bool{"--read-only": true, "--cap-drop": true, "--restricted-rpc": true, "--rpc-login": true, "--enable-feature": true, "--delta": true,
+	flags := map[string]bool{"--read-only": true, "--cap-drop": true, "--restricted-rpc": true, "--rpc-login": true,
+		"--enable-feature": true, "--delta": true,
 		"--type": true, "--output": true}
 	eachCommand(model(t), func(n *kong.Node) {
 		for _, group := range n.AllFlags(false) {

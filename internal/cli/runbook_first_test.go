@@ -15,7 +15,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// installed starts what a unit that was installed starts, and waits until it listens. more are flags for a private network.
+// installed starts what a unit that was installed starts, and waits until it
+// listens. more are flags for a private network.
 func (h *host) installed(unit, address string, more ...string) *rig.Process {
 	text, err := os.ReadFile(filepath.Join(h.dir, "etc/systemd/system", unit+".service"))
 	if err != nil {
@@ -38,10 +39,12 @@ func (h *host) installed(unit, address string, more ...string) *rig.Process {
 	return p
 }
 
-// openFirstWallet prepares a host for node and wallet of its own, with files of the package.
+// openFirstWallet prepares a host for node and wallet of its own, with files of
+// the package.
 func (h *host) openFirstWallet() (node string) {
 	h.Helper()
-	h.write("/bin/monero-wallet-cli", fmt.Sprintf("#!/bin/sh\nexec %s \"$@\"\n", rig.MoneroProgram(h, "monero-wallet-cli")), 0o755)
+	h.write("/bin/monero-wallet-cli",
+		fmt.Sprintf("#!/bin/sh\nexec %s \"$@\"\n", rig.MoneroProgram(h, "monero-wallet-cli")), 0o755)
 	node, wallet := h.free(), h.free()
 	for _, dir := range []string{"etc/monero", "etc/systemd/system", "var/lib/monero"} {
 		h.here["/"+dir] = filepath.Join(h.dir, dir)
@@ -62,11 +65,13 @@ func (h *host) openFirstWallet() (node string) {
 		h.write("/"+filepath.Base(path), string(text), 0o644)
 	}
 	h.unit("monerod", nil, func() *rig.Process {
-		return h.installed("monerod", node, "--regtest", "--offline", "--fixed-difficulty=1", "--no-zmq", "--rpc-ssl=disabled", "--check-updates=disabled",
+		return h.installed("monerod", node, "--regtest", "--offline", "--fixed-difficulty=1", "--no-zmq",
+			"--rpc-ssl=disabled", "--check-updates=disabled",
 			"--disable-dns-checkpoints", "--disable-rpc-ban")
 	})
 	private := []string{"--rpc-ssl=disabled", "--daemon-ssl=disabled", "--no-dns"}
-	if anyFork := "--allow-mismatched-daemon-version"; rig.KnowsFlag(h, rig.MoneroProgram(h, "monero-wallet-rpc"), anyFork) {
+	if anyFork := "--allow-mismatched-daemon-version"; rig.KnowsFlag(h, rig.MoneroProgram(h, "monero-wallet-rpc"),
+		anyFork) {
 		private = append(private, anyFork)
 	}
 	h.unit("monero-wallet-rpc", nil, func() *rig.Process { return h.installed("monero-wallet-rpc", wallet, private...) })
@@ -74,7 +79,8 @@ func (h *host) openFirstWallet() (node string) {
 }
 
 func (h *host) firstWallet() {
-	const cold, theNode, view, login = "The wallet that can spend", "The node", "The view-only wallet", "Changing the login"
+	const cold, theNode, view, login = "The wallet that can spend", "The node", "The view-only wallet",
+		"Changing the login"
 	node := h.openFirstWallet()
 	h.env = append(h.env, "HOME="+h.dir)
 	if out, code := h.shell("cm keys create"); code != 0 { // as install.md did
@@ -89,7 +95,9 @@ func (h *host) firstWallet() {
 	}
 	h.run(theNode)
 	h.until(`"synchronized": true`, theNode)
-	if out, code := h.shell(`curl -sS --fail http://` + node + `/json_rpc --data '{"method":"generateblocks","params":{"amount_of_blocks":5,"wallet_address":"` + address + `"}}'`); code != 0 || strings.Contains(out, "error") {
+	if out, code := h.shell(`curl -sS --fail http://` + node +
+		`/json_rpc --data '{"method":"generateblocks","params":{"amount_of_blocks":5,"wallet_address":"` + address +
+		`"}}'`); code != 0 || strings.Contains(out, "error") {
 		h.Fatal(out)
 	}
 	net := rig.Monero(h) // has a payer with coins
@@ -98,7 +106,8 @@ func (h *host) firstWallet() {
 	h.here["127.0.0.1:18081"] = strings.TrimPrefix(net.DaemonURL, "http://")
 	h.run(view)
 	h.run(view)
-	if out := h.run(view, "ADDRESS=4...", "ADDRESS="+address, "VIEWKEY=...", "VIEWKEY="+key[1]); strings.Contains(out, `"error"`) {
+	if out := h.run(view, "ADDRESS=4...", "ADDRESS="+address, "VIEWKEY=...", "VIEWKEY="+key[1]); strings.Contains(out,
+		`"error"`) {
 		h.Fatal(out)
 	}
 	wantOutput(h.T, h.run(view), "view-only: yes", address, "has no wallet of monero yet")

@@ -60,7 +60,8 @@ func (h *host) upgrade() {
 	sellCard(h.T, h.shop())
 }
 
-// postgresql makes a server of the rig a unit, and the one that the user postgres asks.
+// postgresql makes a server of the rig a unit, and the one that the user
+// postgres asks.
 func (h *host) postgresql(c *rig.Cluster) {
 	h.Helper()
 	host, port, _ := strings.Cut(c.Host(), ":")
@@ -80,7 +81,9 @@ func (h *host) failover() {
 	h.set("CARDMINT_DATABASE_URL", "postgres://postgres@"+primary.Host()+","+standby.Host()+"/postgres?sslmode=disable")
 	h.open()
 	card := sellCard(h.T, h.shop())
-	for deadline := time.Now().Add(longest); primary.Value(h, "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn = pg_current_wal_lsn()") == "0"; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(longest); primary.Value(h,
+		"SELECT count(*) FROM pg_stat_replication WHERE replay_lsn = pg_current_wal_lsn()") == "0"; time.Sleep(
+		20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			h.Fatal("the standby does not follow")
 		}
@@ -139,7 +142,8 @@ func (h *host) fill(path string) {
 	h.Helper()
 	_ = exec.Command("dd", "if=/dev/zero", "of="+path, "bs=4096").Run()
 	for deadline := time.Now().Add(longest); time.Now().Before(deadline); {
-		if out, _ := h.shell(`curl -s -o /dev/null -w '%{http_code}' -H 'Authorization: Bearer ` + h.token + `' -H 'Content-Type: application/json' --data '{"usd_amount":50,"currency":"monero"}' http://127.0.0.1:8080/api/cards`); out == "503" {
+		if out, _ := h.shell(`curl -s -o /dev/null -w '%{http_code}' -H 'Authorization: Bearer ` + h.token +
+			`' -H 'Content-Type: application/json' --data '{"usd_amount":50,"currency":"monero"}' http://127.0.0.1:8080/api/cards`); out == "503" {
 			return
 		}
 	}

@@ -32,7 +32,8 @@ func (h *host) goingLive() {
 		h.Fatalf("tokens: %d", len(tokens))
 	}
 	h.refusals()
-	if out, code := h.shell("cp cards.csv /var/lib/cardmint && cm stock import cards.csv --supplier shelf --yes"); code != 0 {
+	if out, code := h.shell(
+		"cp cards.csv /var/lib/cardmint && cm stock import cards.csv --supplier shelf --yes"); code != 0 {
 		h.Fatal(out)
 	}
 	h.run(steps)
@@ -40,7 +41,8 @@ func (h *host) goingLive() {
 	h.ready()
 	h.epochs(2)
 	h.token = tokens[0]
-	release, code := h.shell("cm stock release --supplier shelf --yes") // the wallet knows a later time than the new database
+	// the wallet knows a later time than the new database
+	release, code := h.shell("cm stock release --supplier shelf --yes")
 	if code != 0 {
 		h.Fatal(release)
 	}
@@ -49,11 +51,13 @@ func (h *host) goingLive() {
 	h.payReal(net, c)
 	h.token = tokens[1]
 	h.await(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
-	wantOutput(h.T, h.exits(3, steps), "everything agrees", "1 issued, 1 paid", "its balance now") // the first block of the chain pays the wallet
+	// the first block of the chain pays the wallet
+	wantOutput(h.T, h.exits(3, steps), "everything agrees", "1 issued, 1 paid", "its balance now")
 	h.until(`"status":"ready"`, "What live mode refuses")
 }
 
-// refusals starts the service with everything that the page says live mode refuses, one after the other.
+// refusals starts the service with everything that the page says live mode
+// refuses, one after the other.
 func (h *host) refusals() {
 	h.Helper()
 	text, err := os.ReadFile("../../docs/operate/going-live.md")
@@ -61,12 +65,13 @@ func (h *host) refusals() {
 	_, table, _ := strings.Cut(string(text), "## What live mode refuses")
 	rows := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(table, -1)
 	changes := map[string][2]string{
-		"--simulated pays without money":                {"CARDMINT_SIMULATED", "true"},
-		"no supplier of real cards":                     {"CARDMINT_SUPPLIERS", ""},
-		"the certificate of PostgreSQL is not verified": {"CARDMINT_DATABASE_URL", "postgres://db.example/cardmint?sslmode=require"},
-		"plain http to another machine":                 {"CARDMINT_MONERO_DAEMON_URL", "http://node.example:18081"},
-		"fixed rates are for test mode":                 {"CARDMINT_RATE", "monero=150"},
-		"--webhook-insecure: not in live mode":          {"CARDMINT_WEBHOOK_INSECURE", "true"},
+		"--simulated pays without money": {"CARDMINT_SIMULATED", "true"},
+		"no supplier of real cards":      {"CARDMINT_SUPPLIERS", ""},
+		"the certificate of PostgreSQL is not verified": {"CARDMINT_DATABASE_URL",
+			"postgres://db.example/cardmint?sslmode=require"},
+		"plain http to another machine":        {"CARDMINT_MONERO_DAEMON_URL", "http://node.example:18081"},
+		"fixed rates are for test mode":        {"CARDMINT_RATE", "monero=150"},
+		"--webhook-insecure: not in live mode": {"CARDMINT_WEBHOOK_INSECURE", "true"},
 	}
 	if len(rows) != len(changes) {
 		h.Errorf("%d rows, %d tried", len(rows), len(changes))

@@ -13,8 +13,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// openDocumentedWallet is like open, for a service with a view-only wallet that was set up by the page on the first one, and a node whose
-// coins others have.
+// openDocumentedWallet is like open, for a service with a view-only wallet that
+// was set up by the page on the first one, and a node whose coins others have.
 func (h *host) openDocumentedWallet() *rig.MoneroNet {
 	h.Helper()
 	net := rig.Monero(h)
@@ -40,7 +40,8 @@ func (h *host) openDocumentedWallet() *rig.MoneroNet {
 // makeWallet makes the view-only wallet, which reads the chain from a height.
 func (h *host) makeWallet(net *rig.MoneroNet, height int64) {
 	h.Helper()
-	if out := h.of("first-wallet.md", "The view-only wallet", 2, "ADDRESS=4...", "ADDRESS="+net.Address, "VIEWKEY=...", "VIEWKEY="+net.ViewKey,
+	if out := h.of("first-wallet.md", "The view-only wallet", 2, "ADDRESS=4...", "ADDRESS="+net.Address, "VIEWKEY=...",
+		"VIEWKEY="+net.ViewKey,
 		"HEIGHT=0", fmt.Sprintf("HEIGHT=%d", height)); strings.Contains(out, `"error"`) {
 		h.Fatal(out)
 	}
@@ -49,13 +50,15 @@ func (h *host) makeWallet(net *rig.MoneroNet, height int64) {
 // loseWallet deletes the wallet's files.
 func (h *host) loseWallet() {
 	h.Helper()
-	if out, code := h.shell("systemctl stop monero-wallet-rpc && rm /var/lib/monero/wallets/view* && systemctl start monero-wallet-rpc"); code != 0 {
+	if out, code := h.shell(
+		"systemctl stop monero-wallet-rpc && rm /var/lib/monero/wallets/view* && systemctl start monero-wallet-rpc"); code != 0 {
 		h.Fatal(out)
 	}
 }
 
 func (h *host) walletLost() {
-	const cache, gone, vanished, leaked = "The wallet's cache is damaged", "The wallet's files are gone", "The log says that a transfer has vanished", "The spend key has leaked"
+	const cache, gone, vanished, leaked = "The wallet's cache is damaged", "The wallet's files are gone",
+		"The log says that a transfer has vanished", "The spend key has leaked"
 	net := h.openDocumentedWallet()
 	first, second := h.order(50), h.order(50)
 	h.payReal(net, first)
@@ -87,7 +90,8 @@ func (h *host) walletLost() {
 	wantOutput(h.T, h.run(vanished), first.UUID.String())
 
 	for _, c := range []*client.Card{first, second, third} {
-		if out, code := h.shell("cm card resolve " + c.UUID.String() + " write-off --note gone --amount $(cm card resolve " + c.UUID.String() + " write-off --note gone | sed -n 's/.*--amount \\([^ ]*\\) .*/\\1/p') --yes"); code != 0 {
+		if out, code := h.shell("cm card resolve " + c.UUID.String() + " write-off --note gone --amount $(cm card resolve " +
+			c.UUID.String() + " write-off --note gone | sed -n 's/.*--amount \\([^ ]*\\) .*/\\1/p') --yes"); code != 0 {
 			h.Fatal(out)
 		}
 	}
@@ -99,20 +103,23 @@ func (h *host) walletLost() {
 // logged waits until the service has logged something.
 func (h *host) logged(want string) {
 	h.Helper()
-	for deadline := time.Now().Add(longest); !strings.Contains(h.log("cardmint"), want); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(longest); !strings.Contains(h.log("cardmint"),
+		want); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			h.Fatalf("it never logged %q", want)
 		}
 	}
 }
 
-// twin returns a host of another machine that has a copy of this one: its database, its keys and its configuration.
+// twin returns a host of another machine that has a copy of this one: its
+// database, its keys and its configuration.
 func (h *host) twin() *host {
 	h.Helper()
 	other := newHost(h.T, h.page)
 	text, err := os.ReadFile(filepath.Join(h.dir, "etc/cardmint/cardmint.env"))
 	must(h, err)
-	moved := strings.NewReplacer(h.dir, other.dir, h.address, other.address, h.here["127.0.0.1:9464"], other.here["127.0.0.1:9464"]).Replace(string(text))
+	moved := strings.NewReplacer(h.dir, other.dir, h.address, other.address, h.here["127.0.0.1:9464"],
+		other.here["127.0.0.1:9464"]).Replace(string(text))
 	other.write("/etc/cardmint/cardmint.env", moved, 0o600)
 	keys, err := os.ReadFile(filepath.Join(h.dir, "var/lib/cardmint/cardmint.keys"))
 	must(h, err)
@@ -156,7 +163,8 @@ func (h *host) splitBrain() {
 	h.run(steps)
 	h.await(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
 	wantOutput(h.T, h.run(steps), net.Address) // the first block of the chain pays the wallet
-	if out, code := other.shell(h.script(steps, "ADDRESS", c.Payment.Address)); code != 0 || !strings.Contains(out, c.UUID.String()) {
+	if out, code := other.shell(h.script(steps, "ADDRESS", c.Payment.Address)); code != 0 ||
+		!strings.Contains(out, c.UUID.String()) {
 		h.Errorf("exit code %d\n%s", code, out)
 	}
 	h.until(`cardmint_chain_leading{coin="monero"} 1`, steps)

@@ -10,7 +10,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// amountSaid returns the amount that a command names in the command that it prints.
+// amountSaid returns the amount that a command names in the command that it
+// prints.
 func (h *host) amountSaid(said string) string {
 	h.Helper()
 	found := regexp.MustCompile(`--amount (\S+) --yes`).FindStringSubmatch(said)
@@ -25,7 +26,8 @@ func (h *host) money() {
 	late, back := h.order(150), h.order(50)
 	h.pay(late, "0.9")
 	h.pay(back, "0.9")
-	h.exec("UPDATE cards SET expires_at = created_at WHERE uuid IN ($1, $2)", late.UUID.String(), back.UUID.String()) // as if it were later
+	// as if it were later
+	h.exec("UPDATE cards SET expires_at = created_at WHERE uuid IN ($1, $2)", late.UUID.String(), back.UUID.String())
 	h.await(map[uuid.UUID]client.PaymentState{late.UUID: client.PaymentStateLate, back.UUID: client.PaymentStateLate})
 
 	const cards, transfers = "Cards that wait", "Money to addresses of no card"
@@ -38,10 +40,12 @@ func (h *host) money() {
 	h.await(map[uuid.UUID]client.PaymentState{late.UUID: client.PaymentStatePaid})
 	said, _ = h.shell("cm card resolve " + back.UUID.String() + " refund --note x")
 	script := h.script(cards, "UUID", back.UUID.String(), "AMOUNT", h.amountSaid(said))
-	if out, _ := h.shell(script); !strings.Contains(out, "recorded") || !strings.Contains(out, "ask the customer") && !strings.Contains(out, "no refund address") {
+	if out, _ := h.shell(script); !strings.Contains(out, "recorded") || !strings.Contains(out, "ask the customer") &&
+		!strings.Contains(out, "no refund address") {
 		h.Errorf("a card without a refund address:\n%s", out)
 	}
-	wantOutput(h.T, h.run(cards, "UUID", back.UUID.String(), "TXID", strings.Repeat("6a", 32), "AMOUNT", h.amountSaid(said)), "recorded")
+	wantOutput(h.T,
+		h.run(cards, "UUID", back.UUID.String(), "TXID", strings.Repeat("6a", 32), "AMOUNT", h.amountSaid(said)), "recorded")
 
 	db := rig.OpenSQL(h, h.databaseURL())
 	forNew, forCard, returned := strings.Repeat("5c", 32), strings.Repeat("81", 32), strings.Repeat("d9", 32)

@@ -15,8 +15,9 @@ func (h *host) index() {
 	h.until(`"status":"ready"`, "The operator's runbook")
 }
 
-// alarms runs what the sections of alarms ask. It tells something else while there is an alarm, which make alarms sees to: here, every
-// command has to be one that is known, and has to end.
+// alarms runs what the sections of alarms ask. It tells something else while
+// there is an alarm, which make alarms sees to: here, every command has to be
+// one that is known, and has to end.
 func (h *host) alarms() {
 	h.stock(3)
 	root, err := filepath.Abs("../..")
@@ -28,7 +29,8 @@ func (h *host) alarms() {
 		h.unit(unit, nil, func() *rig.Process { return nil })
 	}
 	h.open()
-	if out, code := h.shell("cp cards.csv /var/lib/cardmint && cm stock import cards.csv --supplier shelf --yes"); code != 0 {
+	if out, code := h.shell(
+		"cp cards.csv /var/lib/cardmint && cm stock import cards.csv --supplier shelf --yes"); code != 0 {
 		h.Fatal(out)
 	}
 	h.offered()
@@ -38,7 +40,8 @@ func (h *host) alarms() {
 			script := strings.ReplaceAll(h.script(heading), "UUID", card.UUID.String())
 			for _, line := range strings.Split(strings.TrimSpace(script), "\n") {
 				out, code := h.shell("set +e +o pipefail\n" + line)
-				for _, bad := range []string{"command not found", "syntax error", "unexpected argument", "unknown flag", "there is no unit", "not known here", "unrecognized option", "invalid option"} {
+				for _, bad := range []string{"command not found", "syntax error", "unexpected argument", "unknown flag",
+					"there is no unit", "not known here", "unrecognized option", "invalid option"} {
 					if code == 127 || strings.Contains(out, bad) {
 						h.Errorf("%s: exit code %d\n%s\n%s", heading, code, line, out)
 					}

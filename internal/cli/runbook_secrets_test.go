@@ -12,7 +12,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// openCluster gives the host a PostgreSQL server that asks the role cardmint for its password.
+// openCluster gives the host a PostgreSQL server that asks the role cardmint
+// for its password.
 func (h *host) openCluster(password string) *rig.Cluster {
 	h.Helper()
 	c := rig.NewCluster(h)
@@ -47,7 +48,8 @@ func (h *host) leakedToken() {
 	id := regexp.MustCompile(`[0-9a-f-]{36}`).FindString(h.run(heading))
 	h.run(heading)
 	h.run(heading, "ID", id)
-	h.shows("401", "curl -s -o /dev/null -w '%{http_code}' -H 'Authorization: Bearer "+leaked+"' http://127.0.0.1:8080/api/cards")
+	h.shows("401",
+		"curl -s -o /dev/null -w '%{http_code}' -H 'Authorization: Bearer "+leaked+"' http://127.0.0.1:8080/api/cards")
 	wantOutput(h.T, h.run(heading, "ID", id), "credentials_shown") // sellCard has
 	token, _ := h.shell("cm token create shop 2>/dev/null")
 	h.token = strings.TrimSpace(token)

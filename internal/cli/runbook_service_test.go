@@ -58,7 +58,8 @@ func (h *host) rates() {
 	wantOutput(h.T, h.until(`"status":"ready"`, moved), "215.4 USD")
 }
 
-// supplier starts a supplier of cards that are not real, which behaves by the rules.
+// supplier starts a supplier of cards that are not real, which behaves by the
+// rules.
 func (h *host) supplier(address string, rules ...string) *rig.Process {
 	h.Helper()
 	args := []string{"supplier", "serve", "--listen", address, "--file", filepath.Join(h.dir, "supplier.db")}
@@ -78,11 +79,14 @@ func (h *host) supplier(address string, rules ...string) *rig.Process {
 }
 
 func (h *host) supply() {
-	const fails, parked, stock = "A supplier fails", "Cards that are parked, or whose refund is due", "The stock is low or empty"
+	const fails, parked, stock = "A supplier fails", "Cards that are parked, or whose refund is due",
+		"The stock is low or empty"
 	address := h.free()
 	h.stock(3)
-	h.write("/etc/cardmint/suppliers.toml", fmt.Sprintf("[[supplier]]\nname = \"acme\"\nkind = \"http\"\nurl = \"http://%s\"\nsecret_file = \"acme.secret\"\nmax_usd = \"100\"\n"+
-		"[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nmin_usd = \"150\"\nmax_usd = \"150\"\nlow_stock = 2\n", address), 0o600)
+	h.write("/etc/cardmint/suppliers.toml",
+		fmt.Sprintf(
+			"[[supplier]]\nname = \"acme\"\nkind = \"http\"\nurl = \"http://%s\"\nsecret_file = \"acme.secret\"\nmax_usd = \"100\"\n"+
+				"[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nmin_usd = \"150\"\nmax_usd = \"150\"\nlow_stock = 2\n", address), 0o600)
 	h.write("/etc/cardmint/acme.secret", supplierSecret.Reveal()+"\n", 0o600)
 	made := h.supplier(address)
 	h.open()
@@ -112,7 +116,8 @@ func (h *host) supply() {
 	wantOutput(h.T, h.run(parked, "UUID", c.UUID.String()), "recorded: ask the supplier again")
 	h.await(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
 
-	if out, code := h.shell("cm stock list"); code != 0 || !strings.Contains(out, "nothing was ever in the stock of shelf") {
+	if out, code := h.shell("cm stock list"); code != 0 ||
+		!strings.Contains(out, "nothing was ever in the stock of shelf") {
 		h.Errorf("an empty stock: exit code %d\n%s", code, out)
 	}
 	one, _ := stockFile(h, "150", 100, 1)

@@ -19,7 +19,8 @@ import (
 // open gives the host a service that runs, with an account.
 func (h *host) open() {
 	h.Helper()
-	if out, code := h.shell("[ -e /var/lib/cardmint/cardmint.keys ] || cm keys create; cm migrate && cm account create shop && cm token create shop >token && systemctl start cardmint"); code != 0 {
+	if out, code := h.shell(
+		"[ -e /var/lib/cardmint/cardmint.keys ] || cm keys create; cm migrate && cm account create shop && cm token create shop >token && systemctl start cardmint"); code != 0 {
 		h.Fatal(out)
 	}
 	token, err := os.ReadFile(filepath.Join(h.dir, "token"))
@@ -40,7 +41,8 @@ func (h *host) stands(why string) {
 	h.readiness(http.StatusServiceUnavailable, why)
 }
 
-// readiness waits until the service answers so when it is asked whether it is ready.
+// readiness waits until the service answers so when it is asked whether it is
+// ready.
 func (h *host) readiness(status int, part string) {
 	h.Helper()
 	last := ""
@@ -64,7 +66,8 @@ func (h *host) shop() *client.Client { return newClient(h, "http://"+h.address, 
 // order orders a card.
 func (h *host) order(usd int64) *client.Card {
 	h.Helper()
-	c, err := h.shop().CreateCard(h.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(usd), Currency: "monero"})
+	c, err := h.shop().CreateCard(h.Context(),
+		client.CreateCardRequest{USDAmount: decimal.NewFromInt(usd), Currency: "monero"})
 	must(h, err)
 	return c
 }
@@ -77,13 +80,15 @@ func (h *host) pay(c *client.Card, part string) {
 	must(h, err)
 }
 
-// await waits until payments are in these states, and those of them that are paid are issued.
+// await waits until payments are in these states, and those of them that are
+// paid are issued.
 func (h *host) await(want map[uuid.UUID]client.PaymentState) {
 	h.Helper()
 	for deadline := time.Now().Add(longest); len(want) > 0; time.Sleep(100 * time.Millisecond) {
 		for id, state := range want {
 			got, err := h.shop().GetCard(h.Context(), id)
-			if err == nil && got.Payment.State == state && (state != client.PaymentStatePaid || got.Status == client.CardStatusGenerated) {
+			if err == nil && got.Payment.State == state &&
+				(state != client.PaymentStatePaid || got.Status == client.CardStatusGenerated) {
 				delete(want, id)
 			} else if time.Now().After(deadline) {
 				h.Fatalf("%+v, %v; want %s", got, err, state)
@@ -101,7 +106,8 @@ func (h *host) exec(statement string, args ...any) {
 
 func (h *host) databaseURL() string { return h.service().setting("CARDMINT_DATABASE_URL") }
 
-// service returns the program with the configuration of the host, for what is no operator's.
+// service returns the program with the configuration of the host, for what is
+// no operator's.
 func (h *host) service() *program {
 	h.Helper()
 	text, err := os.ReadFile(filepath.Join(h.dir, "etc/cardmint/cardmint.env"))

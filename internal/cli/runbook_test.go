@@ -22,7 +22,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// runbook runs the commands of each page of docs/operate, on a host with a service.
+// runbook runs the commands of each page of docs/operate, on a host with a
+// service.
 var runbook = map[string]func(*host){
 	"README.md":       (*host).index,
 	"alarms.md":       (*host).alarms,
@@ -50,7 +51,8 @@ var ranElsewhere = map[string]string{
 	"reverse-proxy.md":     "make install-check",
 }
 
-// notRun are commands that do nothing on the host of a test, and why. Of install, the owner is left out for the same reason.
+// notRun are commands that do nothing on the host of a test, and why. Of
+// install, the owner is left out for the same reason.
 var notRun = map[string]string{
 	"apt-get":  "packages are installed already",
 	"adduser":  "tests make no users",
@@ -59,10 +61,12 @@ var notRun = map[string]string{
 	"promtool": "make alarms has Prometheus",
 }
 
-// longest is how long an operator waits for something that happens by itself. A busy machine may need it.
+// longest is how long an operator waits for something that happens by itself. A
+// busy machine may need it.
 const longest = 3 * time.Minute
 
-// Every command of the operator's pages is run, as it is written, by an operator with a service of his own.
+// Every command of the operator's pages is run, as it is written, by an
+// operator with a service of his own.
 func TestRunbook(t *testing.T) {
 	found, err := filepath.Glob("../../docs/operate/*.md")
 	must(t, err)
@@ -93,7 +97,8 @@ func TestRunbook(t *testing.T) {
 	}
 }
 
-// headedBlocks returns the commands of a page by their headings, in their order.
+// headedBlocks returns the commands of a page by their headings, in their
+// order.
 func headedBlocks(t *testing.T, page string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../../docs", page))
@@ -118,8 +123,9 @@ func headedBlocks(t *testing.T, page string) map[string][]string {
 	return blocks
 }
 
-// host is a machine with the package, as far as an operator notices: its own configuration, keys and database, and a cardmint.service. What
-// the pages call 127.0.0.1:8080 and so on are ports of its own.
+// host is a machine with the package, as far as an operator notices: its own
+// configuration, keys and database, and a cardmint.service. What the pages call
+// 127.0.0.1:8080 and so on are ports of its own.
 type host struct {
 	*testing.T
 	page    string
@@ -142,7 +148,8 @@ type host struct {
 
 func newHost(t *testing.T, page string) *host {
 	t.Helper()
-	h := &host{T: t, page: page, dir: t.TempDir(), blocks: headedBlocks(t, "operate/"+page), next: map[string]int{}, units: map[string]func() *rig.Process{},
+	h := &host{T: t, page: page, dir: t.TempDir(), blocks: headedBlocks(t, "operate/"+page), next: map[string]int{},
+		units: map[string]func() *rig.Process{},
 		stops: map[string]func(){}, runs: map[string]*rig.Process{}, logs: map[string][]*rig.Process{}}
 	h.address = h.free()
 	metrics := h.free()
@@ -157,7 +164,8 @@ func newHost(t *testing.T, page string) *host {
 	t.Cleanup(web.Close)
 	h.control = web.URL
 	for _, name := range []string{"systemctl", "journalctl"} {
-		h.write("/bin/"+name, "#!/bin/sh\nexec curl -sS --fail-with-body --data-binary \"$*\" "+h.control+"/"+name+"\n", 0o755)
+		h.write("/bin/"+name, "#!/bin/sh\nexec curl -sS --fail-with-body --data-binary \"$*\" "+h.control+"/"+name+"\n",
+			0o755)
 	}
 	h.configure()
 	h.units["cardmint"] = h.startService
@@ -176,7 +184,8 @@ func newHost(t *testing.T, page string) *host {
 // ports are those that hosts were given: what is free may be free twice.
 var ports sync.Map
 
-// free returns an address on which nobody listens, and which no other host is given.
+// free returns an address on which nobody listens, and which no other host is
+// given.
 func (h *host) free() string {
 	h.Helper()
 	for {
@@ -187,15 +196,18 @@ func (h *host) free() string {
 	}
 }
 
-// configure writes the configuration of the package, for a service with simulated money, and what such a service has.
+// configure writes the configuration of the package, for a service with
+// simulated money, and what such a service has.
 func (h *host) configure() {
 	h.Helper()
 	var text strings.Builder
 	page, err := os.ReadFile("../../docs/flags.md")
 	must(h, err)
-	for _, row := range regexp.MustCompile("(?m)^\\| `--[^`]+` \\| `(CARDMINT_[A-Z_]+)` \\|([^|]*)\\|").FindAllStringSubmatch(string(page), -1) {
+	for _, row := range regexp.MustCompile(
+		"(?m)^\\| `--[^`]+` \\| `(CARDMINT_[A-Z_]+)` \\|([^|]*)\\|").FindAllStringSubmatch(string(page), -1) {
 		value := strings.Trim(strings.TrimSpace(row[2]), "`")
-		fmt.Fprintf(&text, "#%s=%s\n", row[1], map[string]string{"on": "true", "off": "false"}[value]+strings.TrimSuffix(strings.TrimSuffix(value, "off"), "on"))
+		fmt.Fprintf(&text, "#%s=%s\n", row[1],
+			map[string]string{"on": "true", "off": "false"}[value]+strings.TrimSuffix(strings.TrimSuffix(value, "off"), "on"))
 	}
 	h.write("/etc/cardmint/cardmint.env", text.String(), 0o600)
 	h.set("CARDMINT_DATABASE_URL", "sqlite:"+filepath.Join(h.dir, "var/lib/cardmint/cardmint.db"))
@@ -206,7 +218,8 @@ func (h *host) configure() {
 	h.set("CARDMINT_RATE", "monero=150")
 }
 
-// set changes a variable of the configuration. As the pages have it, what is not set is commented out.
+// set changes a variable of the configuration. As the pages have it, what is
+// not set is commented out.
 func (h *host) set(name, value string) {
 	h.Helper()
 	path := filepath.Join(h.dir, "etc/cardmint/cardmint.env")
@@ -246,7 +259,8 @@ func (h *host) prelude() string {
 	return text
 }
 
-// shell runs a script and returns what it prints, and its exit code. What takes too long is ended, with all that it started.
+// shell runs a script and returns what it prints, and its exit code. What takes
+// too long is ended, with all that it started.
 func (h *host) shell(script string) (out string, code int) {
 	h.Helper()
 	script = h.prelude() + script
@@ -272,14 +286,16 @@ func (h *host) shell(script string) (out string, code int) {
 	return text.String(), cmd.ProcessState.ExitCode()
 }
 
-// meet has what was written before it be seen by whoever holds the lock after it, and the other way round: a script asks serveControl, which
-// the race detector can't know.
+// meet has what was written before it be seen by whoever holds the lock after
+// it, and the other way round: a script asks serveControl, which the race
+// detector can't know.
 func (h *host) meet() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 }
 
-// script returns the next commands below a heading. Of changes, pairs of old and new, each old text must be in them.
+// script returns the next commands below a heading. Of changes, pairs of old
+// and new, each old text must be in them.
 func (h *host) script(heading string, changes ...string) string {
 	h.Helper()
 	blocks, i := h.blocks[heading], h.next[heading]
@@ -308,7 +324,8 @@ func (h *host) of(page, heading string, n int, changes ...string) string {
 	return out
 }
 
-// run runs the next commands below a heading, which must succeed, and returns what they print.
+// run runs the next commands below a heading, which must succeed, and returns
+// what they print.
 func (h *host) run(heading string, changes ...string) string {
 	h.Helper()
 	return h.exits(0, heading, changes...)
@@ -325,7 +342,8 @@ func (h *host) exits(want int, heading string, changes ...string) string {
 	return out
 }
 
-// until runs the next commands below a heading again and again, until they succeed and print something.
+// until runs the next commands below a heading again and again, until they
+// succeed and print something.
 func (h *host) until(want, heading string, changes ...string) string {
 	h.Helper()
 	script, last := h.script(heading, changes...), ""
@@ -427,13 +445,15 @@ func (h *host) log(unit string) string {
 	return text
 }
 
-// startService starts cardmint as its unit does, and waits until it listens or has ended.
+// startService starts cardmint as its unit does, and waits until it listens or
+// has ended.
 func (h *host) startService() *rig.Process {
 	cmd := exec.Command("sh", "-ac", ". etc/cardmint/cardmint.env; cd var/lib/cardmint; exec cardmint serve")
 	cmd.Dir = h.dir
 	cmd.Env = append(os.Environ(), append(h.env, "PATH="+filepath.Join(h.dir, "bin")+":"+os.Getenv("PATH"))...)
 	p := rig.Start(h.T, cmd)
-	for deadline := time.Now().Add(longest); time.Now().Before(deadline) && syscall.Kill(p.PID(), 0) == nil; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(longest); time.Now().Before(deadline) &&
+		syscall.Kill(p.PID(), 0) == nil; time.Sleep(20 * time.Millisecond) {
 		if c, err := net.Dial("tcp", h.address); err == nil {
 			_ = c.Close()
 			break

@@ -13,7 +13,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// openMonero is like open, for a service with a real node and a wallet of its own, both of which are units.
+// openMonero is like open, for a service with a real node and a wallet of its
+// own, both of which are units.
 func (h *host) openMonero() (*rig.MoneroNet, *rig.MoneroWallet) {
 	h.Helper()
 	net := rig.Monero(h)
@@ -24,7 +25,8 @@ func (h *host) openMonero() (*rig.MoneroNet, *rig.MoneroWallet) {
 	h.set("CARDMINT_MONERO_WALLET_FILE", "wallet")
 	h.set("CARDMINT_MONERO_CONFIRMATIONS", "2")
 	h.fewAddresses()
-	h.here["127.0.0.1:18081"], h.here["127.0.0.1:18083"] = strings.TrimPrefix(net.DaemonURL, "http://"), strings.TrimPrefix(wallet.URL, "http://")
+	h.here["127.0.0.1:18081"], h.here["127.0.0.1:18083"] = strings.TrimPrefix(net.DaemonURL, "http://"),
+		strings.TrimPrefix(wallet.URL, "http://")
 	h.unit("monerod", net.Daemon.Process, func() *rig.Process {
 		net.Daemon.Start(h)
 		return net.Daemon.Process
@@ -37,7 +39,8 @@ func (h *host) openMonero() (*rig.MoneroNet, *rig.MoneroWallet) {
 	return net, wallet
 }
 
-// fewAddresses has the wallet make few addresses. At the usual rate it makes 6,000 ahead, which takes it as long as all else on most pages.
+// fewAddresses has the wallet make few addresses. At the usual rate it makes
+// 6,000 ahead, which takes it as long as all else on most pages.
 func (h *host) fewAddresses() {
 	h.Helper()
 	h.set("CARDMINT_ADDRESS_POOL", "20")
@@ -85,7 +88,8 @@ func (h *host) worker() {
 // stock gives the host a supplier that is a stock, with cards of 150 dollars.
 func (h *host) stock(n int) {
 	h.Helper()
-	h.write("/etc/cardmint/suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nlow_stock = 2\n", 0o600)
+	h.write("/etc/cardmint/suppliers.toml",
+		"[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nlow_stock = 2\n", 0o600)
 	h.set("CARDMINT_SUPPLIERS", filepath.Join(h.dir, "etc/cardmint/suppliers.toml"))
 	file, _ := stockFile(h, "150", 1, n)
 	must(h, os.Rename(file, filepath.Join(h.dir, "cards.csv")))
@@ -94,7 +98,8 @@ func (h *host) stock(n int) {
 // epochs waits until the service has begun so many epochs.
 func (h *host) epochs(n int) {
 	h.Helper()
-	for deadline := time.Now().Add(longest); strings.Count(h.log("cardmint"), `msg="epoch began"`) < n; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(longest); strings.Count(h.log("cardmint"),
+		`msg="epoch began"`) < n; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			h.Fatalf("there are no %d epochs", n)
 		}
@@ -105,7 +110,8 @@ func (h *host) restore() {
 	const before, restoring, forgotten = "Before it happens", "Restoring", "What was forgotten"
 	h.stock(5)
 	net, _ := h.openMonero()
-	if out, code := h.shell("cp cards.csv /var/lib/cardmint && cm stock import cards.csv --supplier shelf --yes"); code != 0 {
+	if out, code := h.shell(
+		"cp cards.csv /var/lib/cardmint && cm stock import cards.csv --supplier shelf --yes"); code != 0 {
 		h.Fatal(out)
 	}
 	h.offered()

@@ -61,7 +61,8 @@ Examples:
 // check returns an error if a flag has a value that is out of bounds.
 func (c serveCommand) check(mode string) error {
 	if c.MaxBlind <= 0 || c.MaxOpenUSD < 0 || c.MaxOpenUSD > mostOpenUSD {
-		return hint(errors.New("--max-blind and --max-open-usd: out of bounds"), "--max-blind takes more than 0, and --max-open-usd 0 to %d US dollars", int64(mostOpenUSD))
+		return hint(errors.New("--max-blind and --max-open-usd: out of bounds"),
+			"--max-blind takes more than 0, and --max-open-usd 0 to %d US dollars", int64(mostOpenUSD))
 	}
 	if c.Reconcile < 0 {
 		return hint(errors.New("--reconcile-every: out of bounds"), "it takes a duration such as 1h, or 0")
@@ -105,14 +106,17 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 		rates: rates, live: live, ratesEvery: c.Rates.Live.RateEvery,
 		webhooks: c.Webhooks, credentials: c.Credentials, reconcile: c.Reconcile, retention: c.Retention,
 		suppliers: made,
-		orders: order.Config{Currencies: currencies(coins), Known: chain.Currencies(), QuoteTTL: c.QuoteTTL, MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind, NeedOffers: g.Mode == card.LiveMode,
+		orders: order.Config{Currencies: currencies(coins), Known: chain.Currencies(), QuoteTTL: c.QuoteTTL,
+			MaxOpenUSD: card.USD(c.MaxOpenUSD * 100), FreezeReversed: c.Freeze, MaxBlind: c.MaxBlind,
+			NeedOffers:      g.Mode == card.LiveMode,
 			MaskCredentials: c.Credentials.Mask, CheckAddress: addressChecks(currencies(coins), c.Simulated)},
 		addresses: c.Addresses, limits: c.Limits, tracing: c.Tracing, wait: c.Wait, web: c.Web,
 		started: func(_ context.Context, r running) error {
 			if g.Mode == card.LiveMode {
 				c.announceLive(g, coins, made)
 			}
-			g.audit.Info("started", "role", c.Role, "mode", g.Mode, "url", r.url) // whatever the level: without it nobody finds the service
+			// whatever the level: without it nobody finds the service
+			g.audit.Info("started", "role", c.Role, "mode", g.Mode, "url", r.url)
 			return nil
 		},
 	}

@@ -42,7 +42,8 @@ import (
 	cardserver "github.com/cardmint/cardmint/server"
 )
 
-var soakFor = flag.Duration("soak", 30*time.Second, "have TestSoak run for so long; its clock runs 120 times as fast, so that 12 minutes are a day")
+var soakFor = flag.Duration("soak", 30*time.Second,
+	"have TestSoak run for so long; its clock runs 120 times as fast, so that 12 minutes are a day")
 
 const (
 	soakSpeed   = 120 // of the clock
@@ -65,7 +66,8 @@ type soak struct {
 
 func (s *soak) now() time.Time { return s.began.Add(soakSpeed * time.Since(s.began)) }
 
-// TestSoak sells cards for a day of the service's clock, has some of them expire, canceled or paid too little, and looks at what grows.
+// TestSoak sells cards for a day of the service's clock, has some of them
+// expire, canceled or paid too little, and looks at what grows.
 func TestSoak(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: takes its time")
@@ -88,10 +90,13 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	s.ended.Wait()
-	if s.cards.Load() < int64(soakFor.Seconds()) || s.posts.Load() < s.cards.Load()/2 || s.refused.Load() > s.cards.Load()/10 {
-		t.Errorf("%d cards, %d webhooks, %d requests that failed: that is no load", s.cards.Load(), s.posts.Load(), s.refused.Load())
+	if s.cards.Load() < int64(soakFor.Seconds()) || s.posts.Load() < s.cards.Load()/2 ||
+		s.refused.Load() > s.cards.Load()/10 {
+		t.Errorf("%d cards, %d webhooks, %d requests that failed: that is no load", s.cards.Load(), s.posts.Load(),
+			s.refused.Load())
 	}
-	t.Logf("%d cards and %d webhooks in %s of the service's clock; %d requests failed", s.cards.Load(), s.posts.Load(), s.now().Sub(s.began).Round(time.Minute), s.refused.Load())
+	t.Logf("%d cards and %d webhooks in %s of the service's clock; %d requests failed", s.cards.Load(), s.posts.Load(),
+		s.now().Sub(s.began).Round(time.Minute), s.refused.Load())
 	report, grows := judge(samples)
 	t.Log("\n" + report)
 	for _, g := range grows {
@@ -118,14 +123,16 @@ func newSoak(t *testing.T) *soak {
 	must(t, err)
 	_, err = accounts.CreateAccount(t.Context(), "shop")
 	must(t, err)
-	_, token, err := accounts.CreateToken(t.Context(), "shop", account.TokenRequest{Name: "soak", Scopes: account.AllScopes})
+	_, token, err := accounts.CreateToken(t.Context(), "shop",
+		account.TokenRequest{Name: "soak", Scopes: account.AllScopes})
 	must(t, err)
 	s.token = token.Reveal()
 	s.wire(v, accounts, log)
 	return s
 }
 
-// wire makes the actors as a process that serves does, and runs their loops until the test ends.
+// wire makes the actors as a process that serves does, and runs their loops
+// until the test ends.
 func (s *soak) wire(v *vault.Vault, accounts *account.Service, log *slog.Logger) {
 	t, coin := s.t, chain.Currencies()[0]
 	fixed, err := rates.NewFixed(map[string]string{coin.Code: "150"}, s.now)
@@ -138,14 +145,17 @@ func (s *soak) wire(v *vault.Vault, accounts *account.Service, log *slog.Logger)
 		default:
 		}
 	}
-	watcher, err := settle.New(s.db, fixed, simulated, settle.Wake{Pass: wake, Orders: func() {}, Issuer: func() {}, Sender: func() {}}, log, settle.Config{PoolSize: 1000, FillBatch: 500, LeaseTTL: time.Hour, Now: s.now})
+	watcher, err := settle.New(s.db, fixed, simulated,
+		settle.Wake{Pass: wake, Orders: func() {}, Issuer: func() {}, Sender: func() {}}, log,
+		settle.Config{PoolSize: 1000, FillBatch: 500, LeaseTTL: time.Hour, Now: s.now})
 	must(t, err)
 	routes := issue.Only(supplier.NewSandbox("sandbox", supplier.Prompt, s.now))
 	issuer, err := issue.New(s.db, v, issue.Wake{}, log, issue.Config{Routes: routes, Now: s.now})
 	must(t, err)
 	offers, err := issue.NewOffers(s.db, routes, 0)
 	must(t, err)
-	orders, err := order.New(s.db, v, fixed, map[string]order.Sandbox{coin.Code: simulated}, wake, order.Config{Currencies: chain.Currencies()[:1], Now: s.now, Log: log})
+	orders, err := order.New(s.db, v, fixed, map[string]order.Sandbox{coin.Code: simulated}, wake,
+		order.Config{Currencies: chain.Currencies()[:1], Now: s.now, Log: log})
 	must(t, err)
 	poster := webhook.NewHTTPPoster(outbound.Guard{Insecure: true, Timeout: 5 * time.Second})
 	t.Cleanup(poster.Close)
@@ -161,7 +171,8 @@ func (s *soak) wire(v *vault.Vault, accounts *account.Service, log *slog.Logger)
 	s.url = web.URL
 	ctx, stop := context.WithCancel(context.Background())
 	var loops sync.WaitGroup
-	for _, tick := range []func(context.Context) error{watcher.Tick, issuer.Tick, offers.Tick, orders.Prepare, orders.FollowOffers, sender.Tick, sender.Prune,
+	for _, tick := range []func(context.Context) error{
+		watcher.Tick, issuer.Tick, offers.Tick, orders.Prepare, orders.FollowOffers, sender.Tick, sender.Prune,
 		webhooks.Tick, accounts.SaveUses} {
 		loops.Go(func() {
 			again := time.NewTicker(50 * time.Millisecond)
@@ -195,13 +206,15 @@ func (s *soak) client() *client.Client {
 	return c
 }
 
-// shop orders cards until ctx ends. Of ten, seven are paid and read, one is paid too little, one is canceled, and one is left to expire.
+// shop orders cards until ctx ends. Of ten, seven are paid and read, one is
+// paid too little, one is canceled, and one is left to expire.
 func (s *soak) shop(ctx context.Context, limit *rate.Limiter, n int) {
 	shop := s.client()
 	for ; limit.Wait(ctx) == nil; n++ {
 		err := func() error {
 			order := client.CreateCardRequest{USDAmount: decimal.NewFromInt(int64(50 + n%700)), Currency: "monero"}
-			made, err := shop.CreateCard(ctx, order, client.WithIdempotencyKey(fmt.Sprint("soak-", n, "-", time.Now().UnixNano())))
+			made, err := shop.CreateCard(ctx, order,
+				client.WithIdempotencyKey(fmt.Sprint("soak-", n, "-", time.Now().UnixNano())))
 			if err != nil {
 				return err
 			}
@@ -247,8 +260,9 @@ func (s *soak) soakSample() soakSample {
 	runtime.ReadMemStats(&heap)
 	files, err := os.ReadDir("/proc/self/fd")
 	must(s.t, err)
-	x := soakSample{s.now().Sub(s.began).Hours(), float64(s.cards.Load()), map[string]float64{"heap": float64(heap.HeapAlloc), "resident": resident(s.t),
-		"goroutines": float64(runtime.NumGoroutine()), "descriptors": float64(len(files))}}
+	x := soakSample{s.now().Sub(s.began).Hours(), float64(s.cards.Load()),
+		map[string]float64{"heap": float64(heap.HeapAlloc), "resident": resident(s.t),
+			"goroutines": float64(runtime.NumGoroutine()), "descriptors": float64(len(files))}}
 	rows, err := s.sql.Query(`SELECT CASE relkind WHEN 'i' THEN 'index ' ELSE 'table ' END || relname AS name, pg_relation_size(oid) AS size
 		FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'i')`)
 	must(s.t, err)
@@ -285,8 +299,9 @@ func slope(x, y []float64) float64 {
 	return 0
 }
 
-// trend returns by how much y grows with x: the median of the slopes between any two points (Theil 1950, Sen 1968), of which a few that lie
-// far off change little.
+// trend returns by how much y grows with x: the median of the slopes between
+// any two points (Theil 1950, Sen 1968), of which a few that lie far off change
+// little.
 func trend(x, y []float64) float64 {
 	var slopes []float64
 	for i := range x {
@@ -302,8 +317,10 @@ func trend(x, y []float64) float64 {
 	return median(slopes)
 }
 
-// judge returns the slopes of everything, and what grows without bound. The first quarter, in which pools and caches fill, does not count.
-// What a process holds must not grow. What a database holds may grow with the cards, but each card may not cost more and more.
+// judge returns the slopes of everything, and what grows without bound. The
+// first quarter, in which pools and caches fill, does not count. What a process
+// holds must not grow. What a database holds may grow with the cards, but each
+// card may not cost more and more.
 func judge(samples []soakSample) (report string, grows []string) {
 	samples = samples[len(samples)/4:]
 	if len(samples) < 8 {

@@ -29,7 +29,8 @@ var (
 	sourceDocTime    = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$`)
 	sourceDocDecimal = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?$`)
 
-	// sourceDocCredentials holds the form of each credential, nil for any string.
+	// sourceDocCredentials holds the form of each credential, nil for any
+	// string.
 	sourceDocCredentials = map[string]*regexp.Regexp{
 		"card_number":     regexp.MustCompile(`^[0-9]+$`),
 		"expiration_date": regexp.MustCompile(`^(0[1-9]|1[0-2])/[0-9]{2}$`),
@@ -141,8 +142,10 @@ func (s sourceDocService) create(t *testing.T, body, usd string) sourceDocObject
 	card, _ := decodeSourceDoc(t, s.ok(t, "POST", "/api/cards", body)).(sourceDocObject)
 	checkSourceDocCard(t, card)
 	usdAmount := card["usd_amount"]
-	if n, ok := usdAmount.(json.Number); !ok || !sameSourceDocAmount(n.String(), usd) || card["status"] != "awaiting_payment" {
-		t.Errorf("create %s: status %v, usd_amount is %T %v, want the number %s", body, card["status"], usdAmount, usdAmount, usd)
+	if n, ok := usdAmount.(json.Number); !ok || !sameSourceDocAmount(n.String(), usd) ||
+		card["status"] != "awaiting_payment" {
+		t.Errorf("create %s: status %v, usd_amount is %T %v, want the number %s", body, card["status"], usdAmount, usdAmount,
+			usd)
 	}
 	at, err := time.Parse(time.RFC3339Nano, fmt.Sprint(card["created_at"]))
 	if err != nil || at.Before(before) || at.After(time.Now()) {
@@ -244,7 +247,8 @@ func checkSourceDocCard(t *testing.T, card sourceDocObject) {
 		t.Errorf("status is %#v", card["status"])
 	}
 
-	// Fields that the document does not name are none of this client's business.
+	// Fields that the document does not name are none of this client's
+	// business.
 	keep := func(o sourceDocObject, fields ...string) {
 		maps.DeleteFunc(o, func(field string, _ any) bool { return !slices.Contains(fields, field) })
 	}
@@ -253,7 +257,8 @@ func checkSourceDocCard(t *testing.T, card sourceDocObject) {
 	keep(credentials, slices.Collect(maps.Keys(sourceDocCredentials))...)
 }
 
-// sameSourceDocCard compares a listed card with the created one, field by field.
+// sameSourceDocCard compares a listed card with the created one, field by
+// field.
 func sameSourceDocCard(t *testing.T, listed, created sourceDocObject, fields ...string) {
 	t.Helper()
 	for _, field := range append(fields, "uuid", "created_at", "payment") {

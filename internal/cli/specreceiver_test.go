@@ -1,7 +1,8 @@
 package cli_test
 
-// This file is written from the published document openapi/openapi.yaml alone: it plays a shop that knows the service
-// by that document and nothing else, and receives its webhooks with the standard library.
+// This file is written from the published document openapi/openapi.yaml alone:
+// it plays a shop that knows the service by that document and nothing else, and
+// receives its webhooks with the standard library.
 
 import (
 	"crypto/hmac"
@@ -41,10 +42,12 @@ type specDelivery struct {
 	NextAttemptAt any          `json:"next_attempt_at"`
 }
 
-// specService is the HTTP client: the service's address and a token of the account.
+// specService is the HTTP client: the service's address and a token of the
+// account.
 type specService struct{ base, token string }
 
-// call makes one request, which must be answered with the status, and decodes the answer into out unless that is nil.
+// call makes one request, which must be answered with the status, and decodes
+// the answer into out unless that is nil.
 func (s specService) call(t *testing.T, method, path, body string, status int, out any) http.Header {
 	t.Helper()
 	request, _ := http.NewRequestWithContext(t.Context(), method, s.base+path, strings.NewReader(body))
@@ -76,7 +79,8 @@ func (s specService) refused(t *testing.T, method, path string, status int, code
 	t.Helper()
 	var problem specObject
 	h := s.call(t, method, path, "", status, &problem)
-	if problem["code"] != code || problem["request_id"] != h.Get("X-Request-Id") || h.Get("Content-Type") != "application/problem+json" {
+	if problem["code"] != code || problem["request_id"] != h.Get("X-Request-Id") ||
+		h.Get("Content-Type") != "application/problem+json" {
 		t.Errorf("%s %s: refused as %v, want the code %s", method, path, problem, code)
 	}
 }
@@ -88,7 +92,8 @@ func (s specService) events(t *testing.T) (all []specObject) {
 	for i, event := range all {
 		specTime(t, event["timestamp"])
 		ofWebhook := event["type"] == "webhook.disabled"
-		if specSeq(event) != i+1 || (event["webhook_id"] != nil) != ofWebhook || (event["card_uuid"] == nil) != ofWebhook || event["credentials"] != nil {
+		if specSeq(event) != i+1 || (event["webhook_id"] != nil) != ofWebhook || (event["card_uuid"] == nil) != ofWebhook ||
+			event["credentials"] != nil {
 			t.Errorf("event %d is %v", i+1, event)
 		}
 	}
@@ -107,7 +112,8 @@ func (s specService) pay(t *testing.T, card, body string) string {
 	return card
 }
 
-// register registers a receiver, checks all that the document says of the answer, and returns the webhook's path.
+// register registers a receiver, checks all that the document says of the
+// answer, and returns the webhook's path.
 func (s specService) register(t *testing.T, r *specReceiver, asked specObject) (hook string) {
 	t.Helper()
 	asked["url"] = r.url
@@ -121,7 +127,8 @@ func (s specService) register(t *testing.T, r *specReceiver, asked specObject) (
 		"disabled_reason": nil, "disabled_at": nil, "failing_since": nil, "created_at": answer.Webhook["created_at"]})
 	var read specObject
 	s.call(t, "GET", hook, "", http.StatusOK, &read)
-	if !reflect.DeepEqual(answer.Webhook, asked) || !reflect.DeepEqual(read, asked) || !specUUID7.MatchString(fmt.Sprint(asked["id"])) ||
+	if !reflect.DeepEqual(answer.Webhook, asked) || !reflect.DeepEqual(read, asked) ||
+		!specUUID7.MatchString(fmt.Sprint(asked["id"])) ||
 		time.Since(specTime(t, asked["created_at"])).Abs() > time.Minute {
 		t.Errorf("registered as %v, read as %v, want %v, now", answer.Webhook, read, asked)
 	}
@@ -133,8 +140,9 @@ func (s specService) register(t *testing.T, r *specReceiver, asked specObject) (
 	return hook
 }
 
-// attempted waits until the newest delivery has n attempts, of which the last was answered with the status. If it failed,
-// the next one must come between the least and the most delay, else none.
+// attempted waits until the newest delivery has n attempts, of which the last
+// was answered with the status. If it failed, the next one must come between
+// the least and the most delay, else none.
 func (s specService) attempted(t *testing.T, hook string, n, status int, least, most time.Duration) (event string) {
 	t.Helper()
 	var all []specDelivery
@@ -150,7 +158,8 @@ func (s specService) attempted(t *testing.T, hook string, n, status int, least, 
 			t.Errorf("the next attempt is at %v, %v after the last", next, next.Sub(at))
 		}
 	}
-	if d.State != state || last["status"] != float64(status) || last["error"] != nil || (d.NextAttemptAt == nil) != (most == 0) {
+	if d.State != state || last["status"] != float64(status) || last["error"] != nil ||
+		(d.NextAttemptAt == nil) != (most == 0) {
 		t.Errorf("after %d attempts and the status %d the delivery is %v", n, status, d)
 	}
 	return fmt.Sprint(d.Event["id"])
@@ -208,10 +217,12 @@ func (r *specReceiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.count++
-	r.last = specRequest{h.Get("webhook-id"), h.Get("webhook-timestamp"), strings.Split(h.Get("webhook-signature"), " "), body}
+	r.last = specRequest{h.Get("webhook-id"), h.Get("webhook-timestamp"), strings.Split(h.Get("webhook-signature"), " "),
+		body}
 	var event specObject
 	err = errors.Join(err, r.last.verify(r.secret, time.Now()), json.Unmarshal(body, &event))
-	if err != nil || request.Method != http.MethodPost || h.Get("Content-Type") != "application/json" || len(r.last.id) > 64 {
+	if err != nil || request.Method != http.MethodPost || h.Get("Content-Type") != "application/json" ||
+		len(r.last.id) > 64 {
 		r.t.Errorf("a bad request: %v\n%s %v\n%s", err, request.Method, h, body)
 		http.Error(w, "bad request", http.StatusBadRequest)
 		return
@@ -244,7 +255,8 @@ func (r *specReceiver) fail(status int, retryAfter ...string) {
 	})
 }
 
-// awaitEvents waits until the receiver has as many events as are wanted, and compares them field by field.
+// awaitEvents waits until the receiver has as many events as are wanted, and
+// compares them field by field.
 func (r *specReceiver) awaitEvents(t *testing.T, want []specObject) {
 	t.Helper()
 	var got []specObject
@@ -308,7 +320,8 @@ func TestReceiver_BuiltFromThePublishedSpecAlone(t *testing.T) {
 		s.call(t, "POST", hook+"/test", `{"type":"payment.late"}`, http.StatusOK, &attempt)
 		shop.with(func() { request = shop.last })
 		_ = json.Unmarshal(request.body, &payload)
-		if attempt["status"] != 204.0 || attempt["error"] != nil || payload["seq"] != 0.0 || payload["type"] != "payment.late" {
+		if attempt["status"] != 204.0 || attempt["error"] != nil || payload["seq"] != 0.0 ||
+			payload["type"] != "payment.late" {
 			t.Errorf("the example %v was answered %v", payload, attempt)
 		}
 		return request, payload
@@ -325,7 +338,8 @@ func TestReceiver_BuiltFromThePublishedSpecAlone(t *testing.T) {
 		t.Error("the receiver takes a forged or a stale request")
 	}
 
-	// A new secret: for a day there are two signatures, each right by one of the secrets.
+	// A new secret: for a day there are two signatures, each right by one of
+	// the secrets.
 	var rotated struct{ Secret string }
 	s.call(t, "POST", hook+"/rotate-secret", "", http.StatusOK, &rotated)
 	before := shop.secret
@@ -340,7 +354,8 @@ func TestReceiver_BuiltFromThePublishedSpecAlone(t *testing.T) {
 		t.Errorf("signatures %v, right by the old and by the new secret: %v", request.signatures, right)
 	}
 
-	// The receiver fails, then asks for more than the day that is the most, then takes the event, twice.
+	// The receiver fails, then asks for more than the day that is the most,
+	// then takes the event, twice.
 	shop.fail(http.StatusInternalServerError)
 	card := s.pay(t, "", `{"confirmations":0}`)
 	event := s.attempted(t, hook, 1, http.StatusInternalServerError, 4*time.Second, 6*time.Second)
@@ -355,7 +370,8 @@ func TestReceiver_BuiltFromThePublishedSpecAlone(t *testing.T) {
 	}
 	shop.awaitEvents(t, s.events(t))
 
-	// It answers 410: the webhook is disabled, which the other one is told, and takes examples only.
+	// It answers 410: the webhook is disabled, which the other one is told, and
+	// takes examples only.
 	shop.fail(http.StatusGone)
 	s.pay(t, card, "")
 	s.attempted(t, hook, 1, http.StatusGone, 4*time.Second, 6*time.Second)
@@ -370,12 +386,15 @@ func TestReceiver_BuiltFromThePublishedSpecAlone(t *testing.T) {
 		t.Errorf("after 410 the webhook is %v, the newest event %v", webhook, told)
 	}
 	other.awaitEvents(t, []specObject{told})
-	// The event that was refused may be of the same millisecond. It waits already.
-	recovery := hook + "/recover?since=" + specTime(t, webhook["disabled_at"]).Add(time.Millisecond).Format(time.RFC3339Nano)
+	// The event that was refused may be of the same millisecond. It waits
+	// already.
+	recovery := hook + "/recover?since=" +
+		specTime(t, webhook["disabled_at"]).Add(time.Millisecond).Format(time.RFC3339Nano)
 	s.refused(t, "POST", recovery, http.StatusUnprocessableEntity, "webhook_disabled")
 	example()
 
-	// It is enabled again: what waited is sent, and what it missed meanwhile as soon as it is asked for.
+	// It is enabled again: what waited is sent, and what it missed meanwhile as
+	// soon as it is asked for.
 	s.pay(t, "", "")
 	known := s.events(t)
 	s.call(t, "PATCH", hook, `{"enabled":true}`, http.StatusOK, &webhook)
@@ -390,7 +409,8 @@ func TestReceiver_BuiltFromThePublishedSpecAlone(t *testing.T) {
 	}
 	shop.awaitEvents(t, slices.DeleteFunc(slices.Clone(known), func(e specObject) bool { return e["webhook_id"] != nil }))
 
-	// It is deleted: what happens then is sent to the other one only, which is to have all types now.
+	// It is deleted: what happens then is sent to the other one only, which is
+	// to have all types now.
 	s.call(t, "DELETE", hook, "", http.StatusNoContent, nil)
 	s.refused(t, "GET", hook, http.StatusNotFound, "not_found")
 	s.call(t, "PATCH", otherHook, `{"types":[]}`, http.StatusOK, nil)

@@ -45,7 +45,8 @@ func (f stockFlags) stock(g *globals, name string) (supplierEntry, error) {
 	}
 	e, known := stocks[name]
 	if !known {
-		return e, hint(fmt.Errorf("--supplier: %s names no supplier %q of kind %s", f.File, name, stockKind), "those that it names: %s",
+		return e, hint(fmt.Errorf("--supplier: %s names no supplier %q of kind %s", f.File, name, stockKind),
+			"those that it names: %s",
 			cmp.Or(strings.Join(slices.Sorted(maps.Keys(stocks)), ", "), "none"))
 	}
 	return e, nil
@@ -101,11 +102,13 @@ func (c stockImportCommand) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return hint(fmt.Errorf("%s can be read by others than its owner", c.File), "take the rights away from others: chmod 600 %s", c.File)
+		return hint(fmt.Errorf("%s can be read by others than its owner", c.File),
+			"take the rights away from others: chmod 600 %s", c.File)
 	}
 	return g.office(ctx, func(o office) error {
 		now := time.Now()
-		i := supplier.Import{Shelf: o.db, Vault: o.vault, Supplier: e.Name, Min: e.min, Max: e.max, Now: now, Soon: now.Add(e.minValidity),
+		i := supplier.Import{Shelf: o.db, Vault: o.vault, Supplier: e.Name, Min: e.min, Max: e.max, Now: now,
+			Soon:     now.Add(e.minValidity),
 			Wrong:    func(line int, why string) { fmt.Fprintf(g.stderr, "line %d: %s\n", line, why) },
 			Progress: func(lines int) { fmt.Fprintf(g.stderr, "%d lines\n", lines) }}
 		return c.run(ctx, g, i, file)
@@ -119,7 +122,8 @@ func (c stockImportCommand) run(ctx context.Context, g *globals, i supplier.Impo
 		return hint(err, "nothing was imported; cardmint stock import --help says what is in the file")
 	}
 	if found.Wrong > 0 {
-		return hint(fmt.Errorf("nothing was imported: lines that are wrong: %d", found.Wrong), "mend them or take them out, and run it again")
+		return hint(fmt.Errorf("nothing was imported: lines that are wrong: %d", found.Wrong),
+			"mend them or take them out, and run it again")
 	}
 	data := importJSON{Supplier: i.Supplier, Soon: int(found.Soon), Amounts: []amountJSON{}}
 	for _, usd := range slices.Sorted(maps.Keys(found.Cards)) {
@@ -133,20 +137,24 @@ func (c stockImportCommand) run(ctx context.Context, g *globals, i supplier.Impo
 	}
 	if !c.Yes {
 		return c.write(g, data, func(w io.Writer) {
-			fmt.Fprintf(w, "would import %d cards into the stock of %s. Nothing was changed. Run it again with --yes.\n", data.Cards, i.Supplier)
+			fmt.Fprintf(w, "would import %d cards into the stock of %s. Nothing was changed. Run it again with --yes.\n",
+				data.Cards, i.Supplier)
 		})
 	}
 	fmt.Fprintln(g.stderr, "importing")
 	imported, err := i.Store(ctx, file)
 	if errors.Is(err, card.ErrDuplicate) {
-		return hint(errors.New("nothing was imported: another import had one of these cards meanwhile"), "run it again without --yes to see which")
+		return hint(errors.New("nothing was imported: another import had one of these cards meanwhile"),
+			"run it again without --yes to see which")
 	}
 	if err != nil {
 		return err
 	}
 	data.Imported, data.Cards = true, int(imported)
 	g.audited(ctx, "stock_imported", "", slog.String("supplier", i.Supplier), slog.Int64("cards", int64(imported)))
-	return c.write(g, data, func(w io.Writer) { fmt.Fprintf(w, "imported %d cards into the stock of %s\n", imported, i.Supplier) })
+	return c.write(g, data, func(w io.Writer) {
+		fmt.Fprintf(w, "imported %d cards into the stock of %s\n", imported, i.Supplier)
+	})
 }
 
 // printImport prints what a file holds.

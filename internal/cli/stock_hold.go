@@ -92,13 +92,18 @@ func (c stockReleaseCommand) Run(ctx context.Context, g *globals) error {
 		}
 		for _, id := range c.Except {
 			if !slices.ContainsFunc(data.Held, func(i itemJSON) bool { return i.Item == id }) {
-				return hint(fmt.Errorf("--except: %s is no item of %s that is held", id, e.Name), "see the items with: cardmint stock release --supplier %s", e.Name)
+				return hint(fmt.Errorf("--except: %s is no item of %s that is held", id, e.Name),
+					"see the items with: cardmint stock release --supplier %s", e.Name)
 			}
 		}
 		if !c.Yes {
-			released := slices.DeleteFunc(slices.Clone(data.Held), func(i itemJSON) bool { return slices.Contains(c.Except, i.Item) })
+			released := slices.DeleteFunc(slices.Clone(data.Held), func(i itemJSON) bool {
+				return slices.Contains(c.Except, i.Item)
+			})
 			return c.write(g, data, func(w io.Writer) {
-				fmt.Fprintf(w, "would release %d cards. Nothing was changed. If none of them was given out, run it again with --yes.\n", len(released))
+				fmt.Fprintf(w,
+					"would release %d cards. Nothing was changed. If none of them was given out, run it again with --yes.\n",
+					len(released))
 				printItems(w, "HELD", data.Held)
 			})
 		}

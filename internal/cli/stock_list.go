@@ -106,7 +106,8 @@ func printStock(g *globals, table io.Writer, data stockJSON) {
 		case l.Low:
 			mark = g.paint(g.stdout, red, "LOW")
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", l.Supplier, l.USDAmount, l.Free, l.Reserved, l.Issued, l.Held, l.Soon, l.Expired, mark)
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", l.Supplier, l.USDAmount, l.Free, l.Reserved, l.Issued,
+			l.Held, l.Soon, l.Expired, mark)
 	}
 	printItems(table, "NEVER RECEIVED", data.NeverReceived)
 	printItems(table, "HELD", data.Held)
@@ -138,7 +139,8 @@ func stockLines(counts []card.StockCount, stocks map[string]supplierEntry, now t
 	return lines
 }
 
-// itemJSON is an item that an operator has to look into, for programs. Only the last four digits of its number are shown.
+// itemJSON is an item that an operator has to look into, for programs. Only the
+// last four digits of its number are shown.
 type itemJSON struct {
 	Item      uuid.UUID  `json:"item"`
 	Supplier  string     `json:"supplier"`
@@ -148,7 +150,8 @@ type itemJSON struct {
 	Card      *uuid.UUID `json:"card"`
 }
 
-// doubtfulStock returns the items that were issued to cards which never got them, and those that are held: of one supplier, or of all.
+// doubtfulStock returns the items that were issued to cards which never got
+// them, and those that are held: of one supplier, or of all.
 func (o office) doubtfulStock(ctx context.Context, supplier string) (never, held []itemJSON, err error) {
 	found, err := o.db.DoubtfulStock(ctx)
 	never, held = []itemJSON{}, []itemJSON{}
@@ -160,7 +163,8 @@ func (o office) doubtfulStock(ctx context.Context, supplier string) (never, held
 		if item.Sealed != nil {
 			shown, err := o.vault.MaskCredentials(item.ID, uuid.Nil, *item.Sealed)
 			if err != nil {
-				return nil, nil, hint(fmt.Errorf("item %s can't be decrypted: %w", item.ID, err), "the key file is not the one that the service uses, or the row was changed")
+				return nil, nil, hint(fmt.Errorf("item %s can't be decrypted: %w", item.ID, err),
+					"the key file is not the one that the service uses, or the row was changed")
 			}
 			one.Number = optional(shown.CardNumber.Reveal())
 		}
@@ -187,6 +191,7 @@ func printItems(table io.Writer, title string, items []itemJSON) {
 		if item.Card != nil {
 			of = item.Card.String()
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", item.Item, item.Supplier, item.USDAmount, day(&item.ExpiresAt.Time), orDash(string(item.Number)), of)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", item.Item, item.Supplier, item.USDAmount, day(&item.ExpiresAt.Time),
+			orDash(string(item.Number)), of)
 	}
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// stockFile writes a CSV file with n cards of an amount, and returns its path and the number of its first card.
+// stockFile writes a CSV file with n cards of an amount, and returns its path
+// and the number of its first card.
 func stockFile(t testing.TB, usd string, first, n int) (path, number string) {
 	t.Helper()
 	var text strings.Builder
@@ -51,20 +52,23 @@ func TestCLI_CardsInStockAreSold(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, "")
 	token := p.account(t)
-	suppliers := writeFile(t, "suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nmin_validity = \"720h\"\nlow_stock = 1\n")
+	suppliers := writeFile(t, "suppliers.toml",
+		"[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nmin_validity = \"720h\"\nlow_stock = 1\n")
 	file, number := stockFile(t, "150", 1, 1)
 	stock := func(args ...string) []string {
 		return append(append([]string{"stock"}, args...), "--suppliers", suppliers)
 	}
 	load := stock("import", file, "--supplier", "shelf")
 
-	wantOutput(t, p.must(t, load...), "USD  CARDS\n150  1\n", "would import 1 cards into the stock of shelf. Nothing was changed.")
+	wantOutput(t, p.must(t, load...), "USD  CARDS\n150  1\n",
+		"would import 1 cards into the stock of shelf. Nothing was changed.")
 	wantOutput(t, p.must(t, append(load, "--yes")...), "imported 1 cards")
 	_, stderr, code := p.run(append(load, "--yes")...)
 	if code != 1 || strings.Contains(stderr, number) {
 		t.Errorf("exit code %d, printed %q", code, stderr)
 	}
-	wantOutput(t, stderr, "line 2: its card number is in stock, or was issued before\n", "cardmint: nothing was imported: lines that are wrong: 1\nhint: ")
+	wantOutput(t, stderr, "line 2: its card number is in stock, or was issued before\n",
+		"cardmint: nothing was imported: lines that are wrong: 1\nhint: ")
 	wantOutput(t, p.must(t, stock("hold", "--supplier", "shelf")...), "holding 1 more cards")
 	wantOutput(t, p.must(t, stock("release", "--supplier", "shelf")...), "would release 1 cards. Nothing was changed.")
 	wantOutput(t, p.must(t, stock("release", "--supplier", "shelf", "--yes")...), "released 1 cards")
@@ -115,7 +119,8 @@ func TestCLI_AStockIsImportedOnlyFromASafeFile(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, "")
 	p.account(t)
-	suppliers := writeFile(t, "suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\n[[supplier]]\nname = \"toy\"\nkind = \"sandbox\"\n")
+	suppliers := writeFile(t, "suppliers.toml",
+		"[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\n[[supplier]]\nname = \"toy\"\nkind = \"sandbox\"\n")
 	file, _ := stockFile(t, "150", 1, 1)
 	open, _ := stockFile(t, "150", 1, 1)
 	if err := os.Chmod(open, 0o640); err != nil {
@@ -129,7 +134,8 @@ func TestCLI_AStockIsImportedOnlyFromASafeFile(t *testing.T) {
 		"not CSV":            {suppliers, "shelf", "line 1: it is not the header"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			stdout, stderr, code := p.run("stock", "import", test.file, "--supplier", test.supplier, "--suppliers", suppliers, "--yes")
+			stdout, stderr, code := p.run("stock", "import", test.file, "--supplier", test.supplier, "--suppliers", suppliers,
+				"--yes")
 			if code != 1 || stdout != "" {
 				t.Errorf("exit code %d, printed %q", code, stdout)
 			}
@@ -159,18 +165,23 @@ func TestDocs_TheExampleOfAStockCanBeImported(t *testing.T) {
 	}
 	p := newProgram(t, "")
 	p.account(t)
-	wantOutput(t, p.must(t, "--mode", "live", "stock", "import", filepath.Join(dir, "cards.csv"), "--supplier", "shelf", "--suppliers", filepath.Join(dir, "suppliers.toml"), "--yes"),
+	wantOutput(t,
+		p.must(t, "--mode", "live", "stock", "import", filepath.Join(dir, "cards.csv"), "--supplier", "shelf", "--suppliers",
+			filepath.Join(dir, "suppliers.toml"), "--yes"),
 		"imported 1 cards into the stock of shelf")
 }
 
-// What was given out in a time that the database forgot stays held, while the rest is sold again; and what a card never got is named.
+// What was given out in a time that the database forgot stays held, while the
+// rest is sold again; and what a card never got is named.
 func TestCLI_AStockIsReleasedExceptWhatWasGivenOut(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)
 	p.account(t)
-	p.env = append(p.env, "CARDMINT_SUPPLIERS="+writeFile(t, "suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\n"))
+	p.env = append(p.env,
+		"CARDMINT_SUPPLIERS="+
+			writeFile(t, "suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\n"))
 	file, number := stockFile(t, "150", 1, 3)
 	p.must(t, "stock", "import", file, "--supplier", "shelf", "--yes")
 	p.must(t, "stock", "hold", "--supplier", "shelf")
@@ -196,8 +207,10 @@ func TestCLI_AStockIsReleasedExceptWhatWasGivenOut(t *testing.T) {
 	}
 	i := slices.IndexFunc(held.Held, func(h item) bool { return strings.HasSuffix(h.Number, number[len(number)-4:]) })
 	given := held.Held[i].Item
-	wantOutput(t, p.must(t, "stock", "release", "--supplier", "shelf", "--except", given), "would release 2 cards. Nothing was changed.", given)
-	_, stderr, code := p.run("stock", "release", "--supplier", "shelf", "--except", "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88", "--yes")
+	wantOutput(t, p.must(t, "stock", "release", "--supplier", "shelf", "--except", given),
+		"would release 2 cards. Nothing was changed.", given)
+	_, stderr, code := p.run("stock", "release", "--supplier", "shelf", "--except",
+		"019aa1c9-f868-7cef-8e4e-9b1c97fb1d88", "--yes")
 	if code != 1 {
 		t.Errorf("exit code %d", code)
 	}
@@ -206,11 +219,13 @@ func TestCLI_AStockIsReleasedExceptWhatWasGivenOut(t *testing.T) {
 	if held.Changed != 2 || len(held.Held) != 1 || held.Held[0].Item != given {
 		t.Errorf("%+v", held)
 	}
-	wantOutput(t, p.must(t, "stock", "list", "--held"), "shelf     150  2     0         0       1     0     0", "HELD ", given)
+	wantOutput(t, p.must(t, "stock", "list", "--held"), "shelf     150  2     0         0       1     0     0", "HELD ",
+		given)
 
 	// As if an item had been issued to a card that another supplier made.
 	const of = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
-	if _, err := rig.OpenSQL(t, url).Exec("UPDATE stock SET state = 'issued', card_uuid = ? WHERE id = ?", of, given); err != nil {
+	if _, err := rig.OpenSQL(t, url).Exec("UPDATE stock SET state = 'issued', card_uuid = ? WHERE id = ?", of,
+		given); err != nil {
 		t.Fatal(err)
 	}
 	wantOutput(t, p.must(t, "stock", "list"), "NEVER RECEIVED", given, of)

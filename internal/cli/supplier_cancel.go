@@ -34,7 +34,8 @@ Example:
 
 // canceler is a supplier that takes requests back.
 type canceler interface {
-	// Cancel returns Declined if no card was made and none will be, or the card is closed.
+	// Cancel returns Declined if no card was made and none will be, or the card
+	// is closed.
 	Cancel(ctx context.Context, r issue.Request) (issue.Answer, error)
 }
 
@@ -59,7 +60,8 @@ func (c supplierCancelCommand) Run(ctx context.Context, g *globals) error {
 		}
 		i := record.Intent
 		if i == nil || i.Supplier == "" || i.Answer == "" && i.FirstAskedAt == nil {
-			return hint(fmt.Errorf("no supplier was asked for card %s", id), "there is nothing to cancel; see it with: cardmint card show %s", id)
+			return hint(fmt.Errorf("no supplier was asked for card %s", id),
+				"there is nothing to cancel; see it with: cardmint card show %s", id)
 		}
 		asked, err := all.canceler(supplierNeeds{mode: g.Mode, db: o.db, vault: o.vault, log: g.log}, i)
 		if err != nil {
@@ -67,15 +69,19 @@ func (c supplierCancelCommand) Run(ctx context.Context, g *globals) error {
 		}
 		if !c.Yes {
 			return c.write(g, canceledJSON{Card: id, Supplier: i.Supplier}, func(w io.Writer) {
-				fmt.Fprintf(w, "would %s. Nothing was changed. To do it, run it again with --yes.\n", wouldCancel(asked, i.Supplier, id))
+				fmt.Fprintf(w, "would %s. Nothing was changed. To do it, run it again with --yes.\n",
+					wouldCancel(asked, i.Supplier, id))
 			})
 		}
 		asking, cancel := context.WithTimeout(ctx, supplierCheckTime)
 		defer cancel()
-		g.audited(ctx, "supplier_request_canceled", who, about("card", id), slog.String("supplier", i.Supplier)) // it may be, whatever is answered
-		answer, err := asked.Cancel(asking, issue.Request{Key: id.String(), Reference: i.Reference, USD: record.Card.USD, Declines: i.Declines})
+		// it may be, whatever is answered
+		g.audited(ctx, "supplier_request_canceled", who, about("card", id), slog.String("supplier", i.Supplier))
+		answer, err := asked.Cancel(asking,
+			issue.Request{Key: id.String(), Reference: i.Reference, USD: record.Card.USD, Declines: i.Declines})
 		if err != nil {
-			return hint(fmt.Errorf("%s gave no clear answer: %w", i.Supplier, err), "it may have canceled the request or not: run the command again")
+			return hint(fmt.Errorf("%s gave no clear answer: %w", i.Supplier, err),
+				"it may have canceled the request or not: run the command again")
 		}
 		return c.write(g, canceledJSON{id, i.Supplier, true, fmt.Sprint(answer.Outcome)}, func(w io.Writer) {
 			fmt.Fprintf(w, "%s: %s\n", i.Supplier, canceled(asked, answer.Outcome))
@@ -104,7 +110,8 @@ func (s suppliers) canceler(needs supplierNeeds, i *operator.IntentRecord) (canc
 // wouldCancel says what it means to cancel the request for a card.
 func wouldCancel(c canceler, name string, id uuid.UUID) string {
 	if _, stock := c.(*supplier.Stock); stock {
-		return fmt.Sprintf("free what the stock of %s has reserved for card %s; if it is paid, it gets an item nevertheless, and one that was issued stays issued", name, id)
+		return fmt.Sprintf(
+			"free what the stock of %s has reserved for card %s; if it is paid, it gets an item nevertheless, and one that was issued stays issued", name, id)
 	}
 	return fmt.Sprintf("ask %s to cancel its request for card %s, or to close the card", name, id)
 }

@@ -86,18 +86,22 @@ func (c supplierCheckCommand) Run(ctx context.Context, g *globals) error {
 			return err
 		}
 		if failed > 0 {
-			return hint(errors.New("suppliers that can't be used: "+strconv.Itoa(failed)), "cards wait for such a supplier, or are asked of the next one if it clearly declines")
+			return hint(errors.New("suppliers that can't be used: "+strconv.Itoa(failed)),
+				"cards wait for such a supplier, or are asked of the next one if it clearly declines")
 		}
 		return nil
 	})
 }
 
-// withNeeds calls f with what suppliers need of a process. The database is opened only for those that keep cards there.
+// withNeeds calls f with what suppliers need of a process. The database is
+// opened only for those that keep cards there.
 func (g *globals) withNeeds(ctx context.Context, all suppliers, f func(supplierNeeds) error) error {
 	if !slices.ContainsFunc(all.entries, func(e supplierEntry) bool { return e.Kind == stockKind }) {
 		return f(supplierNeeds{mode: g.Mode, log: g.log})
 	}
-	return g.office(ctx, func(o office) error { return f(supplierNeeds{mode: g.Mode, db: o.db, vault: o.vault, log: g.log}) })
+	return g.office(ctx, func(o office) error {
+		return f(supplierNeeds{mode: g.Mode, db: o.db, vault: o.vault, log: g.log})
+	})
 }
 
 // offersText returns offers for people.

@@ -71,27 +71,33 @@ func (c supplierServeCommand) config(g *globals) (cfg reference.Config, made car
 	if err != nil {
 		return cfg, "", hint(fmt.Errorf("--secret: %w", err), "leave it out to have one made")
 	}
-	cfg = reference.Config{File: c.File, Secrets: secrets, Seed: c.Seed, Slowness: c.Slowness, PendingFor: c.PendingFor, ForgetAfter: c.ForgetAfter,
+	cfg = reference.Config{File: c.File, Secrets: secrets, Seed: c.Seed, Slowness: c.Slowness, PendingFor: c.PendingFor,
+		ForgetAfter: c.ForgetAfter,
 		CallbackURL: c.CallbackURL, Log: g.log}
 	for _, text := range c.Be {
 		rule, err := reference.ParseRule(text)
 		if err != nil {
-			return cfg, "", hint(fmt.Errorf("--be: %w", err), "for example --be slow, --be slow=0.25 or --be slow=3x; 'supplier serve --help' lists the behaviours")
+			return cfg, "", hint(fmt.Errorf("--be: %w", err),
+				"for example --be slow, --be slow=0.25 or --be slow=3x; 'supplier serve --help' lists the behaviours")
 		}
 		cfg.Rules = append(cfg.Rules, rule)
 	}
 	for _, text := range c.Offer {
 		offer, err := parseOffer(text)
 		if err != nil {
-			return cfg, "", hint(fmt.Errorf("--offer: %q %w", text, err), "for example --offer 100, --offer 50-200 or --offer 100=5")
+			return cfg, "", hint(fmt.Errorf("--offer: %q %w", text, err),
+				"for example --offer 100, --offer 50-200 or --offer 100=5")
 		}
 		cfg.Offers = append(cfg.Offers, offer)
 	}
 	if c.Slowness < 0 || c.PendingFor < 0 || c.ForgetAfter < 0 {
-		return cfg, "", hint(errors.New("a duration is negative"), "--slowness, --pending-for and --forget-after take durations such as 3s")
+		return cfg, "", hint(errors.New("a duration is negative"),
+			"--slowness, --pending-for and --forget-after take durations such as 3s")
 	}
-	if to, err := url.Parse(c.CallbackURL); c.CallbackURL != "" && (err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https") {
-		return cfg, "", hint(errors.New("--callback-url is not an address"), "it is something like http://127.0.0.1:8080/supplier/acme/callback")
+	if to, err := url.Parse(c.CallbackURL); c.CallbackURL != "" &&
+		(err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https") {
+		return cfg, "", hint(errors.New("--callback-url is not an address"),
+			"it is something like http://127.0.0.1:8080/supplier/acme/callback")
 	}
 	return cfg, made, nil
 }
@@ -215,7 +221,8 @@ func (c supplierLedgerCommand) Run(ctx context.Context, g *globals) error {
 	}
 	entries, keys, cards := []ledgerJSON{}, map[string]bool{}, 0
 	for _, e := range all {
-		entries = append(entries, ledgerJSON{e.ID, instant{e.At}, e.What, e.Key, e.USD, optional(e.Number), optional(e.Detail)})
+		entries = append(entries,
+			ledgerJSON{e.ID, instant{e.At}, e.What, e.Key, e.USD, optional(e.Number), optional(e.Detail)})
 		if e.What == reference.Made {
 			keys[e.Key] = true
 			cards++
@@ -224,7 +231,8 @@ func (c supplierLedgerCommand) Run(ctx context.Context, g *globals) error {
 	err = c.write(g, entries, func(table io.Writer) {
 		fmt.Fprintln(table, "ID\tAT\tWHAT\tKEY\tUSD\tNUMBER\tDETAIL")
 		for _, e := range all {
-			fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.At.Format(time.RFC3339), e.What, e.Key, e.USD, e.Number, e.Detail)
+			fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.At.Format(time.RFC3339), e.What, e.Key, e.USD, e.Number,
+				e.Detail)
 		}
 	})
 	if err == nil && !c.JSON {

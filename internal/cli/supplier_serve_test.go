@@ -44,20 +44,23 @@ func TestSupplierServe_BadConfigurationEndsWithAHint(t *testing.T) {
 		"a flag that is not there": serve("--fast"),
 	} {
 		stdout, stderr, code := p.run(args...)
-		if code == 0 || stdout != "" || !regexp.MustCompile(`^cardmint: [^\n]+\nhint: [^\n]+\n$`).MatchString(stderr) || strings.Contains(stderr, "canary") {
+		if code == 0 || stdout != "" || !regexp.MustCompile(`^cardmint: [^\n]+\nhint: [^\n]+\n$`).MatchString(stderr) ||
+			strings.Contains(stderr, "canary") {
 			t.Errorf("%s: exit code %d, %q, %q", name, code, stdout, stderr)
 		}
 	}
 }
 
-// A supplier that is killed knows its keys when it is back, and its ledger has one card for each, masked.
+// A supplier that is killed knows its keys when it is back, and its ledger has
+// one card for each, masked.
 func TestSupplierServe_TheSameKeyIsTheSameCardAfterARestart(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	file := filepath.Join(t.TempDir(), "supplier.db")
 	serve := func() (*server, *supplier.HTTP, string) {
-		s := p.launch(t, "supplier", "serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--file", file, "--secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+		s := p.launch(t, "supplier", "serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--file", file,
+			"--secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 		found := map[string]string{}
 		s.Ready(t, 30*time.Second, func() error {
 			for _, line := range regexp.MustCompile(`(?m)^(\w+): (http\S+)$`).FindAllStringSubmatch(s.Output(), -1) {
@@ -69,7 +72,9 @@ func TestSupplierServe_TheSameKeyIsTheSameCardAfterARestart(t *testing.T) {
 			}
 			return err
 		})
-		h, err := supplier.NewHTTP(supplier.HTTPConfig{Name: "acme", URL: found["supplier"], Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", Mode: card.TestMode, Insecure: true})
+		h, err := supplier.NewHTTP(
+			supplier.HTTPConfig{Name: "acme", URL: found["supplier"], Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+				Mode: card.TestMode, Insecure: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +92,8 @@ func TestSupplierServe_TheSameKeyIsTheSameCardAfterARestart(t *testing.T) {
 	if response, err := http.DefaultClient.Do(put); err != nil || response.StatusCode != http.StatusNoContent {
 		t.Errorf("%v, %v", response, err)
 	}
-	if a, err := h.Submit(t.Context(), issue.Request{Key: "l", USD: 100_00}); err != nil || a.Outcome != issue.Declined || !a.Temporary {
+	if a, err := h.Submit(t.Context(), issue.Request{Key: "l", USD: 100_00}); err != nil || a.Outcome != issue.Declined ||
+		!a.Temporary {
 		t.Errorf("%s, %v", a.Outcome, err)
 	}
 	response, err := http.Get(control + "/behaviour")
@@ -108,7 +114,8 @@ func TestSupplierServe_TheSameKeyIsTheSameCardAfterARestart(t *testing.T) {
 	ledger := p.must(t, "supplier", "ledger", file)
 	number := first.Credentials.CardNumber.Reveal()
 	wantOutput(t, ledger, "..."+number[12:], "out_of_stock", "again", "1 cards for 1 keys")
-	if strings.Contains(ledger+s.Output(), number) || strings.Contains(ledger+s.Output(), string(card.Secret(number[:12]))) {
+	if strings.Contains(ledger+s.Output(), number) ||
+		strings.Contains(ledger+s.Output(), string(card.Secret(number[:12]))) {
 		t.Error("a card number is shown")
 	}
 	s.stop(t)

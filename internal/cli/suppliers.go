@@ -33,19 +33,22 @@ type supplierFlags struct {
 	Sandbox  supplier.Behaviour `name:"sandbox-supplier" env:"CARDMINT_SANDBOX_SUPPLIER" default:"prompt" enum:"prompt,slow,pending,ambiguous,declining" placeholder:"BEHAVIOUR" help:"How the supplier of sandbox cards behaves: prompt, slow, pending, ambiguous or declining (${default})."`
 }
 
-// suppliers are the suppliers that an operator has named, in the order in which they are asked.
+// suppliers are the suppliers that an operator has named, in the order in which
+// they are asked.
 type suppliers struct {
 	entries  []supplierEntry
 	patience time.Duration
 }
 
-// maker is a supplier that also says what can be had of it, without making anything.
+// maker is a supplier that also says what can be had of it, without making
+// anything.
 type maker interface {
 	issue.Supplier
 	Offers(ctx context.Context) ([]card.Offer, error)
 }
 
-// supplierEntry is one [[supplier]] of the file. The names in the tags are documented in docs/suppliers.md.
+// supplierEntry is one [[supplier]] of the file. The names in the tags are
+// documented in docs/suppliers.md.
 type supplierEntry struct {
 	Name      string  `toml:"name"`
 	Kind      string  `toml:"kind"`
@@ -113,14 +116,17 @@ func supplierKinds() map[string]supplierKind {
 		},
 		"http": {
 			own: func(e supplierEntry) map[string]bool {
-				return map[string]bool{"url": e.URL != "", "secret_file": e.SecretFile != "", "previous_secret_file": e.PreviousSecret != "",
-					"key_retention": e.KeyRetention != "", "timeout": e.Timeout != "", "valid_for": e.ValidFor != "", "ca_file": e.CAFile != ""}
+				return map[string]bool{"url": e.URL != "", "secret_file": e.SecretFile != "",
+					"previous_secret_file": e.PreviousSecret != "",
+					"key_retention":        e.KeyRetention != "", "timeout": e.Timeout != "", "valid_for": e.ValidFor != "",
+					"ca_file": e.CAFile != ""}
 			},
 			open: openHTTPSupplier,
 		},
 		"stripe": {
 			own: func(e supplierEntry) map[string]bool {
-				return map[string]bool{"url": e.URL != "", "key_file": e.KeyFile != "", "cardholder": e.Cardholder != "", "page": e.Page != "",
+				return map[string]bool{"url": e.URL != "", "key_file": e.KeyFile != "", "cardholder": e.Cardholder != "",
+					"page":             e.Page != "",
 					"page_secret_file": e.PageSecretFile != ""}
 			},
 			open: openStripe,
@@ -130,16 +136,19 @@ func supplierKinds() map[string]supplierKind {
 				return map[string]bool{"min_validity": e.MinValidity != "", "low_stock": e.LowStock != 0, "test": e.Test}
 			},
 			open: func(e supplierEntry, needs supplierNeeds) (maker, error) {
-				return supplier.NewStock(e.Name, needs.db, needs.vault, supplier.StockConfig{MinValidity: e.minValidity, QuoteTTL: needs.quoteTTL,
-					LowStock: e.LowStock, Log: needs.log})
+				return supplier.NewStock(e.Name, needs.db, needs.vault,
+					supplier.StockConfig{MinValidity: e.minValidity, QuoteTTL: needs.quoteTTL,
+						LowStock: e.LowStock, Log: needs.log})
 			},
 		},
 	}
 }
 
-// openStripe opens a supplier of kind stripe. In test mode its API may be a stand-in on this machine.
+// openStripe opens a supplier of kind stripe. In test mode its API may be a
+// stand-in on this machine.
 func openStripe(e supplierEntry, needs supplierNeeds) (maker, error) {
-	cfg := supplier.StripeConfig{Name: e.Name, Cardholder: e.Cardholder, URL: e.URL, Page: e.Page, Insecure: needs.mode != card.LiveMode}
+	cfg := supplier.StripeConfig{Name: e.Name, Cardholder: e.Cardholder, URL: e.URL, Page: e.Page,
+		Insecure: needs.mode != card.LiveMode}
 	var err error
 	if cfg.Key, err = e.secret("key_file", e.KeyFile); err != nil {
 		return nil, err
@@ -160,9 +169,11 @@ func openStripe(e supplierEntry, needs supplierNeeds) (maker, error) {
 	return s, nil
 }
 
-// openHTTPSupplier opens a supplier of kind http. In test mode it may be asked over plain http.
+// openHTTPSupplier opens a supplier of kind http. In test mode it may be asked
+// over plain http.
 func openHTTPSupplier(e supplierEntry, needs supplierNeeds) (maker, error) {
-	cfg := supplier.HTTPConfig{Name: e.Name, URL: e.URL, CAFile: e.path(e.CAFile), Mode: needs.mode, Insecure: needs.mode != card.LiveMode}
+	cfg := supplier.HTTPConfig{Name: e.Name, URL: e.URL, CAFile: e.path(e.CAFile), Mode: needs.mode,
+		Insecure: needs.mode != card.LiveMode}
 	var err error
 	if cfg.Secret, err = e.secret("secret_file", e.SecretFile); err != nil {
 		return nil, err
@@ -175,7 +186,8 @@ func openHTTPSupplier(e supplierEntry, needs supplierNeeds) (maker, error) {
 	for _, d := range []struct {
 		field, text string
 		to          *time.Duration
-	}{{"key_retention", e.KeyRetention, &cfg.KeyRetention}, {"timeout", e.Timeout, &cfg.Timeout}, {"valid_for", e.ValidFor, &cfg.ValidFor}} {
+	}{{"key_retention", e.KeyRetention, &cfg.KeyRetention}, {"timeout", e.Timeout, &cfg.Timeout},
+		{"valid_for", e.ValidFor, &cfg.ValidFor}} {
 		if *d.to, err = duration(d.field, d.text); err != nil {
 			return nil, err
 		}
@@ -195,7 +207,8 @@ func duration(field, text string) (time.Duration, error) {
 	return d, nil
 }
 
-// path returns a path as the process can open it: paths in the file are relative to it.
+// path returns a path as the process can open it: paths in the file are
+// relative to it.
 func (e supplierEntry) path(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
@@ -203,27 +216,32 @@ func (e supplierEntry) path(path string) string {
 	return filepath.Join(e.directory, path)
 }
 
-// read reads the file of suppliers, if there is one, and checks it without asking anybody.
+// read reads the file of suppliers, if there is one, and checks it without
+// asking anybody.
 func (f supplierFlags) read(mode string) (suppliers, error) {
 	if f.Patience < 0 {
 		return suppliers{}, hint(errors.New("--refund-after: out of bounds"), "it takes 0 or more, for example 24h")
 	}
 	s := suppliers{patience: f.Patience}
 	if f.File == "" {
-		s.entries = []supplierEntry{{Name: "sandbox", Kind: sandboxKind, Behaviour: string(f.Sandbox), min: card.MinUSD, max: card.MaxUSD}}
+		s.entries = []supplierEntry{
+			{Name: "sandbox", Kind: sandboxKind, Behaviour: string(f.Sandbox), min: card.MinUSD, max: card.MaxUSD}}
 	} else {
 		text, err := os.ReadFile(f.File)
 		if err != nil {
-			return suppliers{}, hint(fmt.Errorf("--suppliers: %w", err), "name a file that can be read; docs/suppliers.md says what is in it")
+			return suppliers{}, hint(fmt.Errorf("--suppliers: %w", err),
+				"name a file that can be read; docs/suppliers.md says what is in it")
 		}
 		if s.entries, err = parseSuppliers(text, filepath.Dir(f.File)); err != nil {
-			return suppliers{}, hint(fmt.Errorf("--suppliers: %s: %w", f.File, err), "docs/suppliers.md says what is in the file; try it with: cardmint supplier check --suppliers %s", f.File)
+			return suppliers{}, hint(fmt.Errorf("--suppliers: %s: %w", f.File, err),
+				"docs/suppliers.md says what is in the file; try it with: cardmint supplier check --suppliers %s", f.File)
 		}
 	}
 	return s, s.fit(mode)
 }
 
-// fit returns an error if the suppliers can't be used in a mode. Those of kind stripe and http state for themselves which mode they are for.
+// fit returns an error if the suppliers can't be used in a mode. Those of kind
+// stripe and http state for themselves which mode they are for.
 func (s suppliers) fit(mode string) error {
 	for _, e := range s.entries {
 		switch {
@@ -231,13 +249,15 @@ func (s suppliers) fit(mode string) error {
 			return hint(fmt.Errorf("test mode: the cards of supplier %q are real", e.Name),
 				"use --mode live; if the cards in this stock are for tests only, say so by test = true")
 		case mode == card.LiveMode && (e.Kind == sandboxKind || e.Test):
-			return hint(fmt.Errorf("live mode: the cards of supplier %q are not real", e.Name), "name suppliers of real cards with --suppliers, or use --mode test")
+			return hint(fmt.Errorf("live mode: the cards of supplier %q are not real", e.Name),
+				"name suppliers of real cards with --suppliers, or use --mode test")
 		}
 	}
 	return nil
 }
 
-// parseSuppliers parses a file of suppliers. Secrets are in files of their own, relative to directory.
+// parseSuppliers parses a file of suppliers. Secrets are in files of their own,
+// relative to directory.
 func parseSuppliers(text []byte, directory string) ([]supplierEntry, error) {
 	var file struct {
 		Supplier []supplierEntry `toml:"supplier"`
@@ -268,7 +288,8 @@ func parseSuppliers(text []byte, directory string) ([]supplierEntry, error) {
 
 var setting = regexp.MustCompile(`^\s*([a-z_]+)\s*=`)
 
-// tomlError returns an error that names the line and the setting, and quotes nothing: a secret may have been written into the file by mistake.
+// tomlError returns an error that names the line and the setting, and quotes
+// nothing: a secret may have been written into the file by mistake.
 func tomlError(text []byte, err error) error {
 	var strict *toml.StrictMissingError
 	if errors.As(err, &strict) && len(strict.Errors) > 0 {
@@ -279,7 +300,8 @@ func tomlError(text []byte, err error) error {
 	if errors.As(err, &syntax) {
 		row, column := syntax.Position()
 		if line := strings.Split(string(text), "\n")[row-1]; setting.MatchString(line) {
-			return fmt.Errorf("line %d, column %d: the value of %s is not TOML, or not of its type", row, column, setting.FindStringSubmatch(line)[1])
+			return fmt.Errorf("line %d, column %d: the value of %s is not TOML, or not of its type", row, column,
+				setting.FindStringSubmatch(line)[1])
 		}
 		return fmt.Errorf("line %d, column %d: is not TOML", row, column)
 	}
@@ -291,9 +313,11 @@ func (e *supplierEntry) check() error {
 	kind, known := kinds[e.Kind]
 	switch {
 	case !validSupplierName(e.Name):
-		return errors.New("name must be 1 to 32 lower-case letters, digits and hyphens, and begin with a letter; it is kept with every card, so choose one for good")
+		return errors.New(
+			"name must be 1 to 32 lower-case letters, digits and hyphens, and begin with a letter; it is kept with every card, so choose one for good")
 	case !known:
-		return fmt.Errorf("there is no kind %q; choose one of: %s", e.Kind, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
+		return fmt.Errorf("there is no kind %q; choose one of: %s", e.Kind,
+			strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 	case e.AtOnce < 0 || e.AtOnce > 256:
 		return errors.New("at_once must be between 1 and 256")
 	case !(e.PerSecond >= 0 && e.PerSecond <= mostPerSecond): // nor not a number
@@ -332,7 +356,8 @@ func (e *supplierEntry) checkAmounts() error {
 		}
 		usd, err := card.ParseUSD(bound.text)
 		if err != nil || usd < card.MinUSD || usd > card.MaxUSD {
-			return fmt.Errorf("%s must be between %s and %s US dollars, as a text: %s = \"%s\"", bound.field, card.MinUSD, card.MaxUSD, bound.field, card.MinUSD)
+			return fmt.Errorf("%s must be between %s and %s US dollars, as a text: %s = \"%s\"", bound.field, card.MinUSD,
+				card.MaxUSD, bound.field, card.MinUSD)
 		}
 		*bound.to = usd
 	}
@@ -356,7 +381,8 @@ func (s suppliers) open(needs supplierNeeds) ([]maker, issue.Routes, error) {
 	for _, e := range s.entries {
 		m, err := supplierKinds()[e.Kind].open(e, needs)
 		if err != nil {
-			return nil, nil, hint(fmt.Errorf("supplier %q: %w", e.Name, err), "docs/suppliers.md says what a supplier of kind %s needs", e.Kind)
+			return nil, nil, hint(fmt.Errorf("supplier %q: %w", e.Name, err),
+				"docs/suppliers.md says what a supplier of kind %s needs", e.Kind)
 		}
 		makers = append(makers, m)
 		routes = append(routes, issue.Route{Supplier: m, Min: e.min, Max: e.max, AtOnce: e.AtOnce, PerSecond: e.PerSecond})
@@ -364,7 +390,8 @@ func (s suppliers) open(needs supplierNeeds) ([]maker, issue.Routes, error) {
 	return makers, routes, nil
 }
 
-// secret reads a file with one secret, which only its owner may read. Errors do not quote it.
+// secret reads a file with one secret, which only its owner may read. Errors do
+// not quote it.
 func (e supplierEntry) secret(field, path string) (card.Secret, error) {
 	if path == "" {
 		return "", fmt.Errorf("%s is missing: it names a file with the secret", field)

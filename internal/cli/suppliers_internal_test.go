@@ -11,41 +11,52 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// canary is a secret that somebody wrote into the file by mistake. No error may quote it.
+// canary is a secret that somebody wrote into the file by mistake. No error may
+// quote it.
 const canary = "hunter2"
 
 func TestSuppliers_WhatIsWrongIsNamed(t *testing.T) {
 	t.Parallel()
 	const ok = "[[supplier]]\nname = \"first\"\nkind = \"sandbox\"\n"
 	for name, tt := range map[string]struct{ text, want string }{
-		"fine":                {ok, ""},
-		"nothing":             {"", "it names no supplier: begin one with [[supplier]]"},
-		"a comment":           {"# none yet\n", "it names no supplier: begin one with [[supplier]]"},
-		"not TOML":            {ok + "priority = \n", "line 4, column "},
-		"an open text":        {ok + "min_usd = \"" + canary + "\n", "line 4, column "},
-		"no setting":          {ok + "pasword = \"" + canary + "\"\n", `line 4: there is no setting "supplier.pasword"`},
-		"outside":             {"password = \"" + canary + "\"\n" + ok, `line 1: there is no setting "password"`},
-		"a number as a text":  {ok + "priority = \"" + canary + "\"\n", "line 4, column 12: the value of priority is not TOML, or not of its type"},
-		"a text as a number":  {ok + "min_usd = 50\n", "line 4, column 11: the value of min_usd is not TOML, or not of its type"},
-		"twice":               {ok + "kind = \"" + canary + "\"\n", "is not TOML: a setting may be there twice"},
-		"not a list":          {strings.Replace(ok, "[[supplier]]", "[supplier]", 1), "line 1"},
-		"no name":             {"[[supplier]]\nkind = \"sandbox\"\n", "name must be 1 to 32 lower-case letters"},
-		"a bad name":          {strings.Replace(ok, "first", "First", 1), "name must be 1 to 32 lower-case letters"},
-		"a long name":         {strings.Replace(ok, "first", strings.Repeat("x", 33), 1), "name must be 1 to 32 lower-case letters"},
+		"fine":         {ok, ""},
+		"nothing":      {"", "it names no supplier: begin one with [[supplier]]"},
+		"a comment":    {"# none yet\n", "it names no supplier: begin one with [[supplier]]"},
+		"not TOML":     {ok + "priority = \n", "line 4, column "},
+		"an open text": {ok + "min_usd = \"" + canary + "\n", "line 4, column "},
+		"no setting":   {ok + "pasword = \"" + canary + "\"\n", `line 4: there is no setting "supplier.pasword"`},
+		"outside":      {"password = \"" + canary + "\"\n" + ok, `line 1: there is no setting "password"`},
+		"a number as a text": {ok + "priority = \"" + canary + "\"\n",
+			"line 4, column 12: the value of priority is not TOML, or not of its type"},
+		"a text as a number": {ok + "min_usd = 50\n",
+			"line 4, column 11: the value of min_usd is not TOML, or not of its type"},
+		"twice":      {ok + "kind = \"" + canary + "\"\n", "is not TOML: a setting may be there twice"},
+		"not a list": {strings.Replace(ok, "[[supplier]]", "[supplier]", 1), "line 1"},
+		"no name":    {"[[supplier]]\nkind = \"sandbox\"\n", "name must be 1 to 32 lower-case letters"},
+		"a bad name": {strings.Replace(ok, "first", "First", 1), "name must be 1 to 32 lower-case letters"},
+		"a long name": {strings.Replace(ok, "first", strings.Repeat("x", 33), 1),
+			"name must be 1 to 32 lower-case letters"},
 		"a name with a digit": {strings.Replace(ok, "first", "1st", 1), "name must be 1 to 32 lower-case letters"},
 		"the longest name":    {strings.Replace(ok, "first", strings.Repeat("x", 32), 1), ""},
 		"the same name":       {ok + ok, `two suppliers have the name "first"`},
 		"no kind":             {"[[supplier]]\nname = \"first\"\n", "choose one of: "},
 		"at once, too many":   {ok + "at_once = 257\n", "at_once must be between 1 and 256"},
 		"at once, negative":   {ok + "at_once = -1\n", "at_once must be between 1 and 256"},
-		"a negative limit":    {ok + "requests_per_second = -0.5\n", "requests_per_second must be between 0, for no limit, and 10000"},
-		"a limit of nothing":  {ok + "requests_per_second = nan\n", "requests_per_second must be between 0, for no limit, and 10000"},
-		"an endless limit":    {ok + "requests_per_second = inf\n", "requests_per_second must be between 0, for no limit, and 10000"},
-		"too little":          {ok + "min_usd = \"49.99\"\n", `min_usd must be between 50 and 750 US dollars, as a text: min_usd = "50"`},
-		"too much":            {ok + "max_usd = \"750.01\"\n", `max_usd must be between 50 and 750 US dollars, as a text: max_usd = "50"`},
-		"no amount":           {ok + "max_usd = \"" + canary + "\"\n", `max_usd must be between 50 and 750 US dollars, as a text: max_usd = "50"`},
+		"a negative limit": {ok + "requests_per_second = -0.5\n",
+			"requests_per_second must be between 0, for no limit, and 10000"},
+		"a limit of nothing": {ok + "requests_per_second = nan\n",
+			"requests_per_second must be between 0, for no limit, and 10000"},
+		"an endless limit": {ok + "requests_per_second = inf\n",
+			"requests_per_second must be between 0, for no limit, and 10000"},
+		"too little": {ok + "min_usd = \"49.99\"\n",
+			`min_usd must be between 50 and 750 US dollars, as a text: min_usd = "50"`},
+		"too much": {ok + "max_usd = \"750.01\"\n",
+			`max_usd must be between 50 and 750 US dollars, as a text: max_usd = "50"`},
+		"no amount": {ok + "max_usd = \"" + canary + "\"\n",
+			`max_usd must be between 50 and 750 US dollars, as a text: max_usd = "50"`},
 		"the wrong way round": {ok + "min_usd = \"200\"\nmax_usd = \"100\"\n", "min_usd is more than max_usd"},
-		"in the second":       {ok + strings.Replace(ok, "first", "second", 1) + "at_once = -1\n", `supplier 2 ("second"): at_once must be`},
+		"in the second": {ok + strings.Replace(ok, "first", "second", 1) + "at_once = -1\n",
+			`supplier 2 ("second"): at_once must be`},
 	} {
 		_, err := parseSuppliers([]byte(tt.text), "")
 		switch {
@@ -99,7 +110,8 @@ behaviour = "declining"
 	for _, r := range routes {
 		got = append(got, route{r.Supplier.Name(), r.Min, r.Max, r.AtOnce, r.PerSecond})
 	}
-	want := []route{{"first", 50_00, 750_00, 0, 0}, {"second", 100_50, 750_00, 3, 2.5}, {"third", 50_00, 100_00, 0, 0}, {"last", 50_00, 750_00, 0, 0}}
+	want := []route{{"first", 50_00, 750_00, 0, 0}, {"second", 100_50, 750_00, 3, 2.5}, {"third", 50_00, 100_00, 0, 0},
+		{"last", 50_00, 750_00, 0, 0}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -111,7 +123,8 @@ func TestSuppliers_AnUnknownBehaviourIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := (suppliers{entries: entries}).open(supplierNeeds{}); err == nil || !strings.Contains(err.Error(), `supplier "a": there is no behaviour`) {
+	if _, _, err := (suppliers{entries: entries}).open(supplierNeeds{}); err == nil ||
+		!strings.Contains(err.Error(), `supplier "a": there is no behaviour`) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -131,7 +144,8 @@ func TestSuppliers_NoneOfTheSandboxInLiveMode(t *testing.T) {
 	if _, err := (supplierFlags{Patience: -1}).read(card.TestMode); err == nil {
 		t.Error("a negative patience is accepted")
 	}
-	if _, err := (supplierFlags{File: file + "x"}).read(card.TestMode); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if _, err := (supplierFlags{File: file + "x"}).read(card.TestMode); err == nil ||
+		!strings.Contains(err.Error(), "no such file") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -145,14 +159,17 @@ func TestSuppliers_ASecretIsReadableByItsOwnerAlone(t *testing.T) {
 	write(t, filepath.Join(directory, "empty"), " \n", 0o600)
 	e := supplierEntry{directory: directory}
 	for path, want := range map[string]string{
-		"mine": "", filepath.Join(directory, "mine"): "", "ours": "can be read by others than its owner: chmod 600", "all": "can be read by others than its owner: chmod 600",
+		"mine": "", filepath.Join(directory, "mine"): "", "ours": "can be read by others than its owner: chmod 600",
+		"all":   "can be read by others than its owner: chmod 600",
 		"empty": "is empty", "none": "no such file", "": "token_file is missing",
 	} {
 		got, err := e.secret("token_file", path)
 		switch {
 		case want == "" && (err != nil || got != canary):
 			t.Errorf("%s: %q, error %v", path, got.Reveal(), err)
-		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "token_file") || strings.Contains(err.Error(), canary) || got != ""):
+		case want != "" &&
+			(err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "token_file") ||
+				strings.Contains(err.Error(), canary) || got != ""):
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
 	}
@@ -161,18 +178,22 @@ func TestSuppliers_ASecretIsReadableByItsOwnerAlone(t *testing.T) {
 func TestSupplierCheck_SaysWhatCanBeHad(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "suppliers.toml")
-	write(t, file, "[[supplier]]\nname = \"big\"\nkind = \"sandbox\"\nmin_usd = \"100\"\n[[supplier]]\nname = \"any\"\nkind = \"sandbox\"\npriority = -1\n", 0o644)
+	write(t, file,
+		"[[supplier]]\nname = \"big\"\nkind = \"sandbox\"\nmin_usd = \"100\"\n[[supplier]]\nname = \"any\"\nkind = \"sandbox\"\npriority = -1\n", 0o644)
 	var out strings.Builder
-	if err := (supplierCheckCommand{File: file}).Run(t.Context(), &globals{Mode: card.TestMode, stdout: &out, stderr: &out}); err != nil {
+	if err := (supplierCheckCommand{File: file}).Run(t.Context(),
+		&globals{Mode: card.TestMode, stdout: &out, stderr: &out}); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 3 || !strings.HasPrefix(lines[0], "NAME") || !strings.HasPrefix(lines[1], "any ") || !strings.Contains(lines[2], "100 to 750") {
+	if len(lines) != 3 || !strings.HasPrefix(lines[0], "NAME") || !strings.HasPrefix(lines[1], "any ") ||
+		!strings.Contains(lines[2], "100 to 750") {
 		t.Errorf("printed\n%s", out.String())
 	}
 	write(t, file, "[[supplier]]\n", 0o644)
 	out.Reset()
-	if err := (supplierCheckCommand{File: file}).Run(t.Context(), &globals{Mode: card.TestMode, stdout: &out, stderr: &out}); err == nil || out.Len() > 0 {
+	if err := (supplierCheckCommand{File: file}).Run(t.Context(),
+		&globals{Mode: card.TestMode, stdout: &out, stderr: &out}); err == nil || out.Len() > 0 {
 		t.Errorf("error %v, printed %s", err, out.String())
 	}
 }
@@ -208,7 +229,8 @@ func TestSuppliers_TestModeBuysNoRealCards(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	entries, err := parseSuppliers([]byte("[[supplier]]\nname = \"s\"\nkind = \"stripe\"\nkey_file = \"key\"\npage_secret_file = \"page\"\ncardholder = \"ich_1\"\npage = \"https://cards.example\"\n"), dir)
+	entries, err := parseSuppliers(
+		[]byte("[[supplier]]\nname = \"s\"\nkind = \"stripe\"\nkey_file = \"key\"\npage_secret_file = \"page\"\ncardholder = \"ich_1\"\npage = \"https://cards.example\"\n"), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,12 +19,14 @@ import (
 // supplierSecret signs the requests of tests.
 var supplierSecret = card.Secret("whsec_" + base64.StdEncoding.EncodeToString([]byte("for tests of this program only")))
 
-// writeSuppliers writes a file that names the supplier at url, and returns its path.
+// writeSuppliers writes a file that names the supplier at url, and returns its
+// path.
 func writeSuppliers(t *testing.T, dir, url string) string {
 	t.Helper()
 	file := filepath.Join(dir, "suppliers.toml")
 	for path, text := range map[string]string{
-		file:                              fmt.Sprintf("[[supplier]]\nname = \"acme\"\nkind = \"http\"\nurl = %q\nsecret_file = \"acme.secret\"\n", url),
+		file: fmt.Sprintf(
+			"[[supplier]]\nname = \"acme\"\nkind = \"http\"\nurl = %q\nsecret_file = \"acme.secret\"\n", url),
 		filepath.Join(dir, "acme.secret"): supplierSecret.Reveal() + "\n",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -34,7 +36,8 @@ func writeSuppliers(t *testing.T, dir, url string) string {
 	return file
 }
 
-// A request that the supplier is slow about is taken back: no card is made, and the refund is due.
+// A request that the supplier is slow about is taken back: no card is made, and
+// the refund is due.
 func TestSupplierCancel_TakesARequestBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: waits for seconds")
@@ -45,8 +48,9 @@ func TestSupplierCancel_TakesARequestBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := reference.Open(reference.Config{File: filepath.Join(dir, "supplier.db"), Secrets: secrets, Log: slog.New(slog.DiscardHandler),
-		Rules: []reference.Rule{{Behaviour: reference.Pending, Probability: 1}}, PendingFor: time.Hour})
+	made, err := reference.Open(
+		reference.Config{File: filepath.Join(dir, "supplier.db"), Secrets: secrets, Log: slog.New(slog.DiscardHandler),
+			Rules: []reference.Rule{{Behaviour: reference.Pending, Probability: 1}}, PendingFor: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +64,8 @@ func TestSupplierCancel_TakesARequestBack(t *testing.T) {
 	id := s.order(t, token, "1").UUID.String()
 	await := func(command []string, want string) {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); !strings.Contains(p.must(t, command...), want); time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(30 * time.Second); !strings.Contains(p.must(t, command...),
+			want); time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%v does not say %q:\n%s", command, want, p.must(t, "card", "show", id))
 			}
@@ -74,7 +79,8 @@ func TestSupplierCancel_TakesARequestBack(t *testing.T) {
 	}
 	await([]string{"card", "list", "--attention"}, id)
 	wantOutput(t, p.must(t, "card", "show", id), "refund_due", "acme")
-	_, stderr, code := p.run("supplier", "cancel", "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88", "--suppliers", file, "--note", "x")
+	_, stderr, code := p.run("supplier", "cancel", "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88", "--suppliers", file, "--note",
+		"x")
 	if code != 1 || !strings.Contains(stderr, "there is no card") || !strings.Contains(stderr, "hint: ") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}

@@ -90,9 +90,11 @@ func (c tokenRotateCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return explainRotation(id, err)
 		}
-		g.audited(ctx, "token_rotated", "", about("token", r.New.ID), about("replaced", r.Old.ID), about("account", r.New.AccountID))
+		g.audited(ctx, "token_rotated", "", about("token", r.New.ID), about("replaced", r.Old.ID),
+			about("account", r.New.AccountID))
 		fmt.Fprintf(g.stderr, "%s replaces %s, which expires at %s\n", r.New.ID, r.Old.ID, day(r.Old.ExpiresAt))
-		made := rotatedTokenJSON{createdTokenJSON{newTokenJSON(r.New, nil), r.Text.Reveal()}, replacedTokenJSON{r.Old.ID, maybe(r.Old.ExpiresAt)}}
+		made := rotatedTokenJSON{createdTokenJSON{newTokenJSON(r.New, nil), r.Text.Reveal()},
+			replacedTokenJSON{r.Old.ID, maybe(r.Old.ExpiresAt)}}
 		return c.write(g, made, func(w io.Writer) { fmt.Fprintln(w, r.Text.Reveal()) })
 	})
 }
@@ -104,11 +106,13 @@ func explainRotation(id uuid.UUID, err error) error {
 	case errors.Is(err, card.ErrNoRow):
 		return hint(fmt.Errorf("there is no token %s", id), "see the ids with: cardmint token list")
 	case errors.Is(err, account.ErrTokenChanged):
-		return hint(fmt.Errorf("the row of token %s was changed without the keys, so that it is refused", id), "revoke it, and make a new one with: cardmint token create")
+		return hint(fmt.Errorf("the row of token %s was changed without the keys, so that it is refused", id),
+			"revoke it, and make a new one with: cardmint token create")
 	case errors.Is(err, account.ErrTokenEnded):
 		return hint(fmt.Errorf("token %s is revoked or has expired", id), "make a new one with: cardmint token create")
 	case errors.As(err, &rotated):
-		return hint(fmt.Errorf("token %s was rotated before", id), "rotate the token that replaces it: cardmint token rotate %s", rotated.To)
+		return hint(fmt.Errorf("token %s was rotated before", id),
+			"rotate the token that replaces it: cardmint token rotate %s", rotated.To)
 	}
 	return err
 }

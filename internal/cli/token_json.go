@@ -44,5 +44,6 @@ type replacedTokenJSON struct {
 }
 
 func newTokenJSON(t account.Token, uses map[uuid.UUID]time.Time) tokenJSON {
-	return tokenJSON{t.ID, t.Account, t.Name, t.Scopes.Names(), instant{t.CreatedAt}, instant{uses[t.ID]}, maybe(t.ExpiresAt), maybe(t.RevokedAt)}
+	return tokenJSON{t.ID, t.Account, t.Name, t.Scopes.Names(), instant{t.CreatedAt}, instant{uses[t.ID]},
+		maybe(t.ExpiresAt), maybe(t.RevokedAt)}
 }

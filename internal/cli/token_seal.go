@@ -35,7 +35,8 @@ func (c tokenSealCommand) Run(ctx context.Context, g *globals) error {
 		}
 		sealed, err := o.accounts.SealTokens(ctx)
 		if errors.Is(err, account.ErrSealed) {
-			return hint(err, "there is nothing to do; a token without a seal was changed in the database: revoke it, and make a new one")
+			return hint(err,
+				"there is nothing to do; a token without a seal was changed in the database: revoke it, and make a new one")
 		}
 		if err != nil {
 			return err
@@ -48,7 +49,9 @@ func (c tokenSealCommand) Run(ctx context.Context, g *globals) error {
 		return c.write(g, all, func(table io.Writer) {
 			fmt.Fprintln(table, strings.Join([]string{"SEALED", "ACCOUNT", "NAME", "SCOPES", "EXPIRES", "REVOKED"}, "\t"))
 			for _, t := range sealed {
-				fmt.Fprintln(table, strings.Join([]string{t.ID.String(), t.Account, orDash(t.Name), t.Scopes.String(), day(t.ExpiresAt), day(t.RevokedAt)}, "\t"))
+				fmt.Fprintln(table,
+					strings.Join(
+						[]string{t.ID.String(), t.Account, orDash(t.Name), t.Scopes.String(), day(t.ExpiresAt), day(t.RevokedAt)}, "\t"))
 			}
 		})
 	})
@@ -57,8 +60,10 @@ func (c tokenSealCommand) Run(ctx context.Context, g *globals) error {
 // someChanged limits how many changed tokens are listed.
 const someChanged = 20
 
-// withTokens adds a doubt for each token whose row was changed without the keys.
-func withTokens(ctx context.Context, accounts *account.Service, books operator.Books, err error) (operator.Books, error) {
+// withTokens adds a doubt for each token whose row was changed without the
+// keys.
+func withTokens(ctx context.Context, accounts *account.Service, books operator.Books, err error) (operator.Books,
+	error) {
 	if err != nil {
 		return books, err
 	}

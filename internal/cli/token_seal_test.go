@@ -23,7 +23,8 @@ func (p *program) withoutSeals(t testing.TB) {
 	must(t, err)
 	db := rig.OpenSQL(t, p.setting("CARDMINT_DATABASE_URL"))
 	for _, statement := range []string{
-		"UPDATE settings SET value = '" + hex.EncodeToString(check) + "' WHERE name = 'key_check'", "UPDATE tokens SET seal = NULL", "UPDATE schema_compatibility SET oldest = 6",
+		"UPDATE settings SET value = '" + hex.EncodeToString(check) + "' WHERE name = 'key_check'",
+		"UPDATE tokens SET seal = NULL", "UPDATE schema_compatibility SET oldest = 6",
 	} {
 		_, err := db.Exec(statement)
 		must(t, err)
@@ -51,7 +52,8 @@ func TestToken_RowChangedInDatabase_RefusedAndReported(t *testing.T) {
 		p.must(t, "account", "create", "mallory")
 		text := p.must(t, "token", "create", "mallory", "--scopes", "cards:read")
 		p.must(t, "reconcile")
-		_, err := rig.OpenSQL(t, url).Exec("UPDATE tokens SET account_id = (SELECT id FROM accounts WHERE name = 'shop'), scopes = NULL WHERE scopes IS NOT NULL")
+		_, err := rig.OpenSQL(t,
+			url).Exec("UPDATE tokens SET account_id = (SELECT id FROM accounts WHERE name = 'shop'), scopes = NULL WHERE scopes IS NOT NULL")
 		must(t, err)
 		var changed struct{ ID string }
 		for _, row := range regexp.MustCompile(`(?m)^(\S{36}).*$`).FindAllStringSubmatch(p.must(t, "token", "list"), -1) {
@@ -61,11 +63,13 @@ func TestToken_RowChangedInDatabase_RefusedAndReported(t *testing.T) {
 		stdout, stderr, code := p.run("reconcile", "--json")
 		var books struct{ Doubts []struct{ ID, Text string } }
 		must(t, json.Unmarshal([]byte(stdout), &books))
-		if code != 1 || len(books.Doubts) != 1 || books.Doubts[0].ID != changed.ID || !strings.Contains(books.Doubts[0].Text, "changed without the keys") {
+		if code != 1 || len(books.Doubts) != 1 || books.Doubts[0].ID != changed.ID ||
+			!strings.Contains(books.Doubts[0].Text, "changed without the keys") {
 			t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 		}
 		_, stderr, code = p.run("token", "rotate", changed.ID)
-		if code != 1 || !strings.Contains(stderr, "was changed without the keys") || !strings.Contains(stderr, "hint: revoke it") {
+		if code != 1 || !strings.Contains(stderr, "was changed without the keys") ||
+			!strings.Contains(stderr, "hint: revoke it") {
 			t.Errorf("exit code %d, %s", code, stderr)
 		}
 
@@ -102,15 +106,18 @@ func TestTokenSeal(t *testing.T) {
 		stdout, stderr, code := p.run("token", "seal", "--json")
 		var sealed []struct{ Account, Name string }
 		must(t, json.Unmarshal([]byte(stdout), &sealed))
-		if code != 0 || len(sealed) != 2 || sealed[1].Name != "later" || !strings.Contains(stderr, "action=tokens_sealed actor=operator:") || !strings.Contains(stderr, " tokens=2\n") {
+		if code != 0 || len(sealed) != 2 || sealed[1].Name != "later" ||
+			!strings.Contains(stderr, "action=tokens_sealed actor=operator:") || !strings.Contains(stderr, " tokens=2\n") {
 			t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 		}
 		stdout, stderr, code = p.run("token", "seal")
-		if code != 1 || stdout != "" || !strings.Contains(stderr, "the tokens were sealed before") || !strings.Contains(stderr, "\nhint: ") {
+		if code != 1 || stdout != "" || !strings.Contains(stderr, "the tokens were sealed before") ||
+			!strings.Contains(stderr, "\nhint: ") {
 			t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 		}
 		p.must(t, "reconcile")
-		if text := p.must(t, "token", "rotate", p.listed(t, "later")[0]["ID"]); !strings.HasPrefix(text, "cm_live_") || text == later {
+		if text := p.must(t, "token", "rotate", p.listed(t, "later")[0]["ID"]); !strings.HasPrefix(text, "cm_live_") ||
+			text == later {
 			t.Errorf("a live token was replaced by %.8s", text)
 		}
 		s.stop(t)

@@ -46,7 +46,8 @@ func TestToken_ScopesExpiryAndLastUse(t *testing.T) {
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		p := newProgram(t, url)
 		p.account(t)
-		books := p.must(t, "token", "create", "shop", "--name", "books", "--scopes", "events:read,cards:read", "--expires-in", "90d")
+		books := p.must(t, "token", "create", "shop", "--name", "books", "--scopes", "events:read,cards:read",
+			"--expires-in", "90d")
 		p.must(t, "token", "create", "shop", "--name", "idle", "--expires-at", "2126-01-31")
 		x := &transcript{t: t, p: p}
 		x.run("token", "list")
@@ -55,7 +56,8 @@ func TestToken_ScopesExpiryAndLastUse(t *testing.T) {
 		if err != nil || row["SCOPES"] != "cards:read,events:read" || row["USED"] != "never" || row["REVOKED"] != "-" {
 			t.Errorf("%v, %v", row, err)
 		}
-		if expires, err := time.Parse(time.RFC3339, row["EXPIRES"]); err != nil || !expires.Equal(created.Add(90*24*time.Hour)) {
+		if expires, err := time.Parse(time.RFC3339, row["EXPIRES"]); err != nil ||
+			!expires.Equal(created.Add(90*24*time.Hour)) {
 			t.Errorf("%v, %v", row, err)
 		}
 		if row := p.listed(t, "idle")[0]; row["SCOPES"] != "all" || row["EXPIRES"] != "2126-01-31T00:00:00Z" {
@@ -70,7 +72,8 @@ func TestToken_ScopesExpiryAndLastUse(t *testing.T) {
 			}
 		}
 		_, err = c.CreateCard(t.Context(), client.CreateCardRequest{Currency: "monero"})
-		if refused := (*client.Error)(nil); !errors.As(err, &refused) || refused.Status != http.StatusForbidden || refused.Code != client.ProblemCodeInsufficientScope {
+		if refused := (*client.Error)(nil); !errors.As(err, &refused) || refused.Status != http.StatusForbidden ||
+			refused.Code != client.ProblemCodeInsufficientScope {
 			t.Errorf("an order: %v", err)
 		}
 		s.stop(t) // and what it knows of last uses is not lost
@@ -99,13 +102,15 @@ func TestToken_Rotate(t *testing.T) {
 			t.Fatalf("exit code %d: %q, %q", code, stdout, stderr)
 		}
 		rows := p.listed(t, "checkout")
-		if len(rows) != 2 || rows[0]["ID"] != id || rows[1]["SCOPES"] != "cards:read" || !strings.Contains(stderr, "\n"+rows[1]["ID"]+" replaces") {
+		if len(rows) != 2 || rows[0]["ID"] != id || rows[1]["SCOPES"] != "cards:read" ||
+			!strings.Contains(stderr, "\n"+rows[1]["ID"]+" replaces") {
 			t.Fatalf("%v", rows)
 		}
 		oldEnd, err := time.Parse(time.RFC3339, rows[0]["EXPIRES"])
 		created, err2 := time.Parse(time.RFC3339, rows[1]["CREATED"])
 		expires, err3 := time.Parse(time.RFC3339, rows[1]["EXPIRES"])
-		if err := errors.Join(err, err2, err3); err != nil || oldEnd.Sub(created) != 2*time.Hour || expires.Sub(created).Round(time.Minute) != 720*time.Hour {
+		if err := errors.Join(err, err2, err3); err != nil || oldEnd.Sub(created) != 2*time.Hour ||
+			expires.Sub(created).Round(time.Minute) != 720*time.Hour {
 			t.Errorf("%v, %v", rows, err)
 		}
 		s := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
@@ -137,14 +142,17 @@ func TestToken_Rotate(t *testing.T) {
 		if err := json.Unmarshal([]byte(p.must(t, "token", "rotate", next[1], "--json")), &got); err != nil {
 			t.Fatal(err)
 		}
-		if got.Account != "shop" || got.Name != "checkout" || len(got.Scopes) != 1 || got.Scopes[0] != "cards:read" || got.ExpiresAt == nil ||
-			got.Replaces.ID.String() != next[1] || got.Replaces.ExpiresAt.IsZero() || !strings.HasPrefix(got.Token, "cm_test_") || got.ID == got.Replaces.ID {
+		if got.Account != "shop" || got.Name != "checkout" || len(got.Scopes) != 1 || got.Scopes[0] != "cards:read" ||
+			got.ExpiresAt == nil ||
+			got.Replaces.ID.String() != next[1] || got.Replaces.ExpiresAt.IsZero() ||
+			!strings.HasPrefix(got.Token, "cm_test_") || got.ID == got.Replaces.ID {
 			t.Errorf("%+v", got)
 		}
 	})
 }
 
-// A live token is replaced by a live one, also where nobody has set CARDMINT_MODE.
+// A live token is replaced by a live one, also where nobody has set
+// CARDMINT_MODE.
 func TestToken_RotateKeepsTheMode(t *testing.T) {
 	t.Parallel()
 	patience(t)
@@ -167,10 +175,12 @@ func TestToken_MistakesAreExplained(t *testing.T) {
 		args []string
 		want string
 	}{
-		"scope with a slip": {[]string{"create", "shop", "--scopes", "cards:read,event:read"}, `there is no scope "event:read": did you mean events:read?`},
-		"no such scope":     {[]string{"create", "shop", "--scopes", "admin"}, `there is no scope "admin"`},
-		"no scope":          {[]string{"create", "shop", "--scopes", ""}, `there is no scope ""`},
-		"two ends":          {[]string{"create", "shop", "--expires-in", "1d", "--expires-at", "2126-01-31"}, "--expires-in and --expires-at can't be used together"},
+		"scope with a slip": {[]string{"create", "shop", "--scopes", "cards:read,event:read"},
+			`there is no scope "event:read": did you mean events:read?`},
+		"no such scope": {[]string{"create", "shop", "--scopes", "admin"}, `there is no scope "admin"`},
+		"no scope":      {[]string{"create", "shop", "--scopes", ""}, `there is no scope ""`},
+		"two ends": {[]string{"create", "shop", "--expires-in", "1d", "--expires-at", "2126-01-31"},
+			"--expires-in and --expires-at can't be used together"},
 		"expired already":   {[]string{"create", "shop", "--expires-at", "2020-01-31"}, "would have expired already"},
 		"no time":           {[]string{"create", "shop", "--expires-at", "tomorrow"}, `"tomorrow" is neither a date such as`},
 		"negative lifespan": {[]string{"create", "shop", "--expires-in=-1h"}, "negative"},

@@ -49,7 +49,8 @@ func newCollector(t *testing.T) *collector {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.requests++
-		if err != nil || r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/x-protobuf" || r.Header.Get("X-Key") != "a b" {
+		if err != nil || r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/x-protobuf" ||
+			r.Header.Get("X-Key") != "a b" {
 			t.Errorf("%s %s %v: %v", r.Method, r.URL, r.Header, err)
 		}
 		c.raw.Write(body)
@@ -66,7 +67,8 @@ func newCollector(t *testing.T) *collector {
 	return c
 }
 
-// traced is a shop whose supplier and whose receiver of webhooks note what they are sent.
+// traced is a shop whose supplier and whose receiver of webhooks note what they
+// are sent.
 type traced struct {
 	t              *testing.T
 	program        *program
@@ -84,7 +86,8 @@ func newTraced(t *testing.T, database string) *traced {
 	dir := t.TempDir()
 	secrets, err := supplier.ParseSecrets(supplierSecret)
 	must(t, err)
-	made, err := reference.Open(reference.Config{File: filepath.Join(dir, "supplier.db"), Secrets: secrets, Log: slog.New(slog.DiscardHandler)})
+	made, err := reference.Open(
+		reference.Config{File: filepath.Join(dir, "supplier.db"), Secrets: secrets, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	t.Cleanup(func() { _ = made.Close() })
 	asked := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -114,7 +117,8 @@ const (
 	clientSpan  = "b7ad6b7169203331"
 )
 
-// sell has a card ordered within a trace of the client, paid and issued, and waits until the webhook tells of it. It returns the card, and the traceparent
+// sell has a card ordered within a trace of the client, paid and issued, and
+// waits until the webhook tells of it. It returns the card, and the traceparent
 // of that post.
 func (x *traced) sell(api *server, token string) (card *client.Card, post string, secrets []string) {
 	t := x.t
@@ -137,19 +141,24 @@ func (x *traced) sell(api *server, token string) (card *client.Card, post string
 			t.Fatal("no webhook tells of the card")
 		}
 	}
-	return card, strings.TrimSpace(post), []string{card.Credentials.CardNumber, card.Credentials.URLPassword, card.Credentials.URL, card.Payment.Address,
+	return card, strings.TrimSpace(post), []string{card.Credentials.CardNumber, card.Credentials.URLPassword,
+		card.Credentials.URL, card.Payment.Address,
 		card.Payment.Amount.String(), token, hook.Secret.Reveal(), supplierSecret.Reveal(), "SECRET", "151.37"}
 }
 
-// order has a card ordered within a trace of the client. It asks again while there are no addresses yet.
+// order has a card ordered within a trace of the client. It asks again while
+// there are no addresses yet.
 func (x *traced) order(api *server, token string) (ordered client.Card) {
 	t := x.t
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, api.url+"/api/cards", strings.NewReader(`{"usd_amount":"151.37","currency":"monero","reference":"SECRETREFERENCE"}`))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, api.url+"/api/cards",
+			strings.NewReader(`{"usd_amount":"151.37","currency":"monero","reference":"SECRETREFERENCE"}`))
 		must(t, err)
-		for name, value := range map[string]string{"Authorization": "Bearer " + token, "Content-Type": "application/json", "Traceparent": "00-" + clientTrace + "-" + clientSpan + "-01",
-			"Tracestate": "vendor=SECRETSTATE", "Baggage": "k=SECRETBAGGAGE", "User-Agent": "SECRETAGENT", "Idempotency-Key": "SECRETKEY"} {
+		for name, value := range map[string]string{"Authorization": "Bearer " + token, "Content-Type": "application/json",
+			"Traceparent": "00-" + clientTrace + "-" + clientSpan + "-01",
+			"Tracestate":  "vendor=SECRETSTATE", "Baggage": "k=SECRETBAGGAGE", "User-Agent": "SECRETAGENT",
+			"Idempotency-Key": "SECRETKEY"} {
 			request.Header.Set(name, value)
 		}
 		response, err := http.DefaultClient.Do(request)
@@ -167,8 +176,8 @@ func (x *traced) order(api *server, token string) (ordered client.Card) {
 	}
 }
 
-// TestTraces_OneFromTheRequestToTheWebhook has a card sold by one process, and by two that share a database, and looks at what a collector
-// was sent.
+// TestTraces_OneFromTheRequestToTheWebhook has a card sold by one process, and
+// by two that share a database, and looks at what a collector was sent.
 func TestTraces_OneFromTheRequestToTheWebhook(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: runs several processes")
@@ -191,7 +200,8 @@ func TestTraces_OneFromTheRequestToTheWebhook(t *testing.T) {
 				database = rig.Postgres(t)
 			}
 			x, c := newTraced(t, database), newCollector(t)
-			x.program.env = append(x.program.env, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.web.URL+"/", "OTEL_EXPORTER_OTLP_HEADERS=x-key=a%20b", "OTEL_SERVICE_NAME=cards")
+			x.program.env = append(x.program.env, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.web.URL+"/",
+				"OTEL_EXPORTER_OTLP_HEADERS=x-key=a%20b", "OTEL_SERVICE_NAME=cards")
 			api, worker, token := start(t, x)
 			card, post, secrets := x.sell(api, token)
 			api.stop(t) // which sends what is left
@@ -204,10 +214,12 @@ func TestTraces_OneFromTheRequestToTheWebhook(t *testing.T) {
 					t.Errorf("%q was sent to the collector", secret)
 				}
 			}
-			if !slices.Contains(c.services, "service.name=cards") || !slices.Contains(c.services, "service.version=(devel)") && !slices.ContainsFunc(c.services, func(s string) bool { return strings.HasPrefix(s, "service.version=") }) {
+			if !slices.Contains(c.services, "service.name=cards") || !slices.Contains(c.services, "service.version=(devel)") &&
+				!slices.ContainsFunc(c.services, func(s string) bool { return strings.HasPrefix(s, "service.version=") }) {
 				t.Errorf("the service is %v", c.services)
 			}
-			for out, line := range map[string]string{worker.Output(): `msg="card issued" card=` + card.UUID.String() + ` supplier=acme attempts=1 since_paid=\S+s loop="issue acme" trace_id=` + clientTrace,
+			for out, line := range map[string]string{worker.Output(): `msg="card issued" card=` + card.UUID.String() +
+				` supplier=acme attempts=1 since_paid=\S+s loop="issue acme" trace_id=` + clientTrace,
 				api.Output(): `msg=request .* route=/api/cards status=201 .* trace_id=` + clientTrace} {
 				if !regexp.MustCompile(line).MatchString(out) {
 					t.Errorf("no line %s", line)
@@ -244,7 +256,8 @@ func (x *traced) check(c *collector, card *client.Card, post string) {
 		t.Fatalf("no span of the request among %d", len(c.spans))
 	}
 	id := func(s *tracepb.Span) string { return hex.EncodeToString(s.GetSpanId()) }
-	for name, parent := range map[string]string{"createCard": clientSpan, "payment confirmed": id(request), "issue card": id(request), "supplier submit": id(byName["issue card"]),
+	for name, parent := range map[string]string{"createCard": clientSpan, "payment confirmed": id(request),
+		"issue card": id(request), "supplier submit": id(byName["issue card"]),
 		"deliver webhook payment.detected": id(request), "deliver webhook card.generated": id(request)} {
 		s := byName[name]
 		if got := hex.EncodeToString(s.GetParentSpanId()); s == nil || got != parent {
@@ -270,7 +283,8 @@ func (x *traced) check(c *collector, card *client.Card, post string) {
 	if got := attribute(byName["supplier submit"], "cardmint.outcome"); got != "issued" {
 		t.Errorf("the supplier's outcome is %q", got)
 	}
-	want := []string{"cardmint.attempt", "cardmint.card", "cardmint.cards", "cardmint.event", "cardmint.outcome", "cardmint.supplier", "cardmint.transfers",
+	want := []string{"cardmint.attempt", "cardmint.card", "cardmint.cards", "cardmint.event", "cardmint.outcome",
+		"cardmint.supplier", "cardmint.transfers",
 		"http.request.method", "http.response.status_code", "http.route"}
 	if got := slices.Sorted(maps.Keys(keys)); !slices.Equal(got, want) {
 		t.Errorf("attributes %v, want %v", got, want)
@@ -286,13 +300,15 @@ func attribute(s *tracepb.Span, key string) string {
 	return ""
 }
 
-// Without an endpoint nothing is sent to anybody, and a request's trace goes no farther. With one that nobody serves, everything works as well.
+// Without an endpoint nothing is sent to anybody, and a request's trace goes no
+// farther. With one that nobody serves, everything works as well.
 func TestTraces_OffOrIntoTheVoid(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: runs several processes")
 	}
-	for name, more := range map[string][]string{"off": nil, "disabled": {"CARDMINT_OTLP_ENDPOINT=http://127.0.0.1:9", "OTEL_SDK_DISABLED=true"},
-		"void": {"CARDMINT_OTLP_ENDPOINT=http://127.0.0.1:9", "OTEL_BSP_SCHEDULE_DELAY=50"}} {
+	for name, more := range map[string][]string{"off": nil,
+		"disabled": {"CARDMINT_OTLP_ENDPOINT=http://127.0.0.1:9", "OTEL_SDK_DISABLED=true"},
+		"void":     {"CARDMINT_OTLP_ENDPOINT=http://127.0.0.1:9", "OTEL_BSP_SCHEDULE_DELAY=50"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			x := newTraced(t, "")
@@ -305,11 +321,14 @@ func TestTraces_OffOrIntoTheVoid(t *testing.T) {
 			if (post != "") != on || len(x.asked) != 1 || (x.asked[0] != "") != on {
 				t.Errorf("supplier and webhook were sent %q and %q", x.asked, post)
 			}
-			if text := s.Output(); strings.Contains(text, "trace_id=") != on || strings.Contains(text, "traces are lost: the collector does not take them") != on {
+			if text := s.Output(); strings.Contains(text, "trace_id=") != on ||
+				strings.Contains(text, "traces are lost: the collector does not take them") != on {
 				t.Errorf("the log is\n%s", text)
 			}
 			var parent *string
-			must(t, rig.OpenSQL(t, x.program.setting("CARDMINT_DATABASE_URL")).QueryRow("SELECT trace_parent FROM cards WHERE uuid = $1", card.UUID.String()).Scan(&parent))
+			must(t, rig.OpenSQL(t,
+				x.program.setting("CARDMINT_DATABASE_URL")).QueryRow("SELECT trace_parent FROM cards WHERE uuid = $1",
+				card.UUID.String()).Scan(&parent))
 			if (parent != nil) != on {
 				t.Errorf("the stored trace is %v", parent)
 			}
@@ -321,7 +340,8 @@ func TestTraces_AnEndpointThatCanNotBeIsRefused(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, "")
 	p.must(t, "keys", "create")
-	for endpoint, env := range map[string]string{"127.0.0.1:4318": "", "ftp://127.0.0.1": "", "http://SECRET@127.0.0.1:4318": "", "http://127.0.0.1:4317": "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"} {
+	for endpoint, env := range map[string]string{"127.0.0.1:4318": "", "ftp://127.0.0.1": "",
+		"http://SECRET@127.0.0.1:4318": "", "http://127.0.0.1:4317": "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"} {
 		q := *p
 		q.env = append(slices.Clone(p.env), env)
 		_, stderr, code := q.run(simulated("--otlp-endpoint", endpoint)...)

@@ -17,7 +17,8 @@ type tracingFlags struct {
 	Endpoint string `name:"otlp-endpoint" env:"CARDMINT_OTLP_ENDPOINT,OTEL_EXPORTER_OTLP_ENDPOINT" placeholder:"URL" help:"Collector of OpenTelemetry to send traces to, by OTLP over HTTP, for example http://127.0.0.1:4318. Defaults to none. Other variables of OpenTelemetry hold too, such as OTEL_TRACES_SAMPLER."`
 }
 
-// openTracing returns the tracer of a process, or nil for none, and what ends it.
+// openTracing returns the tracer of a process, or nil for none, and what ends
+// it.
 func (g *globals) openTracing(ctx context.Context, p plan) (t *trace.Tracer, end func(), err error) {
 	cfg := otlp.Config{Endpoint: p.tracing.Endpoint, Version: version(), Role: p.role(), Getenv: os.Getenv, Log: g.log}
 	if !cfg.On() {
@@ -25,7 +26,8 @@ func (g *globals) openTracing(ctx context.Context, p plan) (t *trace.Tracer, end
 	}
 	provider, err := otlp.New(ctx, cfg)
 	if err != nil {
-		return nil, nil, hint(err, "--otlp-endpoint takes the address of a collector, for example http://127.0.0.1:4318; without it there are no traces")
+		return nil, nil, hint(err,
+			"--otlp-endpoint takes the address of a collector, for example http://127.0.0.1:4318; without it there are no traces")
 	}
 	g.log.Info("traces are on")
 	return trace.New(provider.Tracer(), nil), func() {

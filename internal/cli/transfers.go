@@ -27,7 +27,8 @@ func (transfersListCommand) Help() string {
 	return "Newest first. With neither --unattributed nor --all, the newest of all. The transfers of a card are shown by 'card show'.\n\nExamples:\n  cardmint transfers list --unattributed\n  cardmint transfers --unattributed\n  cardmint transfers --all --limit 1000" + jsonHelp([]arrivalJSON{})
 }
 
-// arrivalJSON is a transfer to an address of no card for programs, and what was decided about it.
+// arrivalJSON is a transfer to an address of no card for programs, and what was
+// decided about it.
 type arrivalJSON struct {
 	transferJSON
 	Decision *decisionJSON    `json:"decision"`
@@ -38,9 +39,11 @@ func newArrivals(found []operator.Arrival, deleted deletedCards) []arrivalJSON {
 	all := []arrivalJSON{}
 	for _, t := range found {
 		coin, _ := chain.ByCode(t.Currency)
-		one := arrivalJSON{transferJSON: newTransferJSON(t.Transfer, coin.Currency), Deleted: deleted.json(t.Transfer, coin.Currency)}
+		one := arrivalJSON{transferJSON: newTransferJSON(t.Transfer, coin.Currency),
+			Deleted: deleted.json(t.Transfer, coin.Currency)}
 		if a := t.Attribution; a != nil {
-			one.Decision = &decisionJSON{Decision: string(a.Kind), Amount: coin.Decimal(a.Amount), CreatedAt: instant{a.CreatedAt}, Operator: a.Operator, Note: a.Note}
+			one.Decision = &decisionJSON{Decision: string(a.Kind), Amount: coin.Decimal(a.Amount),
+				CreatedAt: instant{a.CreatedAt}, Operator: a.Operator, Note: a.Note}
 			if a.CardUUID != uuid.Nil {
 				one.Decision.Card = &a.CardUUID
 			}
@@ -87,7 +90,9 @@ func (c transfersListCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return err
 		}
-		if err := c.write(g, newArrivals(found, deleted), func(table io.Writer) { c.print(table, found, deleted) }); err != nil || !c.Unattributed {
+		if err := c.write(g, newArrivals(found, deleted), func(table io.Writer) {
+			c.print(table, found, deleted)
+		}); err != nil || !c.Unattributed {
 			return err
 		}
 		nextTransfer(g.stderr, found)
@@ -103,11 +108,13 @@ func (c transfersListCommand) print(table io.Writer, found []operator.Arrival, d
 	fmt.Fprintln(table, strings.Join(append(header, ""), "\t"))
 	for _, t := range found {
 		coin, _ := chain.ByCode(t.Currency)
-		row := []string{t.Currency, coin.Decimal(t.Amount).String(), block(t.Transfer), day(&t.FirstSeenAt), t.TxID, fmt.Sprint(t.Output), t.Address}
+		row := []string{t.Currency, coin.Decimal(t.Amount).String(), block(t.Transfer), day(&t.FirstSeenAt), t.TxID,
+			fmt.Sprint(t.Output), t.Address}
 		if !c.Unattributed {
 			row = append(row, decision(t.Attribution)...)
 		}
-		fmt.Fprintln(table, strings.Join(append(row, strings.TrimSpace(condition(t.Transfer)+" "+deleted.text(t.Transfer))), "\t"))
+		fmt.Fprintln(table,
+			strings.Join(append(row, strings.TrimSpace(condition(t.Transfer)+" "+deleted.text(t.Transfer))), "\t"))
 	}
 }
 
@@ -121,7 +128,8 @@ func nextTransfer(out io.Writer, found []operator.Arrival) {
 		args := []string{"transfers", "attribute", found[0].TxID, "--output", fmt.Sprint(found[0].Output)}
 		return command(append(append(args, how...), "--note", "...")...)
 	}
-	fmt.Fprintln(out, "\nDecide about the first one, and then about the next. To count it toward a card that was ordered and is not paid:")
+	fmt.Fprintln(out,
+		"\nDecide about the first one, and then about the next. To count it toward a card that was ordered and is not paid:")
 	fmt.Fprintln(out, " ", decide("--card", "UUID"))
 	fmt.Fprintln(out, "To make the card again that was ordered and forgotten:")
 	fmt.Fprintln(out, " ", decide("--new", "--account", "NAME", "--usd", "AMOUNT"))
@@ -134,8 +142,9 @@ func decision(a *operator.Attribution) []string {
 	if a == nil {
 		return []string{"-", "-", "-", "-"}
 	}
-	what := map[operator.AttributionKind]string{operator.ToCard: "card " + a.CardUUID.String(), operator.ToNewCard: "new card " + a.CardUUID.String(),
-		operator.GiveBack: "refunded"}[a.Kind]
+	what := map[operator.AttributionKind]string{operator.ToCard: "card " + a.CardUUID.String(),
+		operator.ToNewCard: "new card " + a.CardUUID.String(),
+		operator.GiveBack:  "refunded"}[a.Kind]
 	return []string{what, day(&a.CreatedAt), oneLine(a.Operator), oneLine(a.Note)}
 }
 
@@ -200,7 +209,8 @@ func (c transfersAttributeCommand) Run(ctx context.Context, g *globals) error {
 
 // attributed returns what a decision is about.
 func attributed(d operator.AttributionDecision, done operator.Attributed) []slog.Attr {
-	attrs := []slog.Attr{slog.String("transaction", d.TxID), slog.Int64("output", d.Output), slog.String("decision", string(d.Kind))}
+	attrs := []slog.Attr{slog.String("transaction", d.TxID), slog.Int64("output", d.Output),
+		slog.String("decision", string(d.Kind))}
 	if done.Card != nil {
 		attrs = append(attrs, about("card", done.Card.UUID))
 	}
@@ -222,10 +232,12 @@ func (c transfersAttributeCommand) decision() (d operator.AttributionDecision, e
 	case c.New:
 		d.Kind = operator.ToNewCard
 		if c.Account == "" || c.USD == "" {
-			return d, hint(errors.New("--new needs --account and --usd"), "say whose card it is and what it is worth, for example: --account shop --usd 150")
+			return d, hint(errors.New("--new needs --account and --usd"),
+				"say whose card it is and what it is worth, for example: --account shop --usd 150")
 		}
 		if d.USD, err = card.ParseUSD(c.USD); err != nil || d.USD < card.MinUSD || d.USD > card.MaxUSD {
-			return d, hint(fmt.Errorf("--usd: %q is not the balance of a card", c.USD), "it takes from %s to %s US dollars, such as 150 or 150.50", card.MinUSD, card.MaxUSD)
+			return d, hint(fmt.Errorf("--usd: %q is not the balance of a card", c.USD),
+				"it takes from %s to %s US dollars, such as 150 or 150.50", card.MinUSD, card.MaxUSD)
 		}
 	}
 	if !c.New && (c.Account != "" || c.USD != "") {
@@ -252,14 +264,17 @@ func (c transfersAttributeCommand) lookUp(ctx context.Context, o office, d *oper
 	}
 	switch {
 	case len(outputs) > 0 && len(found) == 0:
-		return hint(fmt.Errorf("the transaction has no output %d to this wallet", *c.Output), "say which with --output, of: %s", strings.Join(outputs, ", "))
+		return hint(fmt.Errorf("the transaction has no output %d to this wallet", *c.Output),
+			"say which with --output, of: %s", strings.Join(outputs, ", "))
 	case len(found) == 0:
 		return c.cantAttribute(operator.ErrNoTransfer, *d)
 	case len(found) > 1:
-		return hint(errors.New("the transaction has several outputs to this wallet"), "say which with --output, of: %s", strings.Join(outputs, ", "))
+		return hint(errors.New("the transaction has several outputs to this wallet"), "say which with --output, of: %s",
+			strings.Join(outputs, ", "))
 	}
 	if of := found[0].CardUUID; of != uuid.Nil && found[0].Attribution == nil {
-		return hint(fmt.Errorf("%w: %s", operator.ErrOfCard, of), "it counts already, and nothing is to be decided about it. What its card waits for is shown by: %s",
+		return hint(fmt.Errorf("%w: %s", operator.ErrOfCard, of),
+			"it counts already, and nothing is to be decided about it. What its card waits for is shown by: %s",
 			command("card", "show", of.String()))
 	}
 	d.Output = found[0].Output
@@ -271,7 +286,8 @@ func (c transfersAttributeCommand) lookUp(ctx context.Context, o office, d *oper
 	if c.Amount != "" {
 		amount, err := card.ParseDecimal(c.Amount, d.Coin.Decimals)
 		if err != nil {
-			return hint(fmt.Errorf("--amount: %q %w", c.Amount, err), "it takes whole coins, as the command without --yes says them")
+			return hint(fmt.Errorf("--amount: %q %w", c.Amount, err),
+				"it takes whole coins, as the command without --yes says them")
 		}
 		units := card.Amount(amount.Units)
 		d.Amount = &units
@@ -303,7 +319,8 @@ func (c transfersAttributeCommand) say(g *globals, d operator.AttributionDecisio
 	}
 	switch {
 	case done.Nothing && done.Card != nil:
-		fmt.Fprintf(g.stdout, "nothing left to do: the transfer counts toward card %s, which is %s, payment %s\n", done.Card.UUID, done.Card.Status, done.Card.State)
+		fmt.Fprintf(g.stdout, "nothing left to do: the transfer counts toward card %s, which is %s, payment %s\n",
+			done.Card.UUID, done.Card.Status, done.Card.State)
 	case done.Nothing:
 		fmt.Fprintln(g.stdout, "nothing left to do: the transfer is recorded as given back")
 	case !c.Yes:
@@ -317,7 +334,9 @@ func (c transfersAttributeCommand) say(g *globals, d operator.AttributionDecisio
 	case d.Kind == operator.ToNewCard:
 		fmt.Fprintf(g.stdout, "recorded: %s; card %s, payment is %s\n", what, done.Card.UUID, done.After)
 	default:
-		fmt.Fprintf(g.stdout, "recorded: %s\n\nNow send exactly %s %s to an address of the customer's yourself: cardmint sends no coins.\n", what, amount, d.Coin.Code)
+		fmt.Fprintf(g.stdout,
+			"recorded: %s\n\nNow send exactly %s %s to an address of the customer's yourself: cardmint sends no coins.\n", what,
+			amount, d.Coin.Code)
 	}
 	if done.Card != nil {
 		then := "See what it waits for with:"
@@ -350,16 +369,21 @@ func (c transfersAttributeCommand) again(d operator.AttributionDecision, amount 
 func (c transfersAttributeCommand) cantAttribute(err error, d operator.AttributionDecision) error {
 	switch {
 	case errors.Is(err, operator.ErrNoTransfer):
-		return hint(fmt.Errorf("no transaction %q came to this wallet", c.TxID), "copy the transaction from the list: cardmint transfers --all")
+		return hint(fmt.Errorf("no transaction %q came to this wallet", c.TxID),
+			"copy the transaction from the list: cardmint transfers --all")
 	case errors.Is(err, operator.ErrAnotherAmount):
-		return hint(err, "something arrived since, or it is another transfer: run the command without --amount and --yes, which says the amount")
+		return hint(err,
+			"something arrived since, or it is another transfer: run the command without --amount and --yes, which says the amount")
 	case errors.Is(err, operator.ErrNotConfirmed):
-		return hint(err, "wait until everything at the address has its confirmations (%d) and is not locked, then run this again. In which blocks it is, and "+
-			"what is locked, is shown by: cardmint transfers --unattributed. The end of a lock of more than a week is noticed only by: cardmint wallet rescan", d.Coin.Confirmations)
+		return hint(err,
+			"wait until everything at the address has its confirmations (%d) and is not locked, then run this again. In which blocks it is, and "+
+				"what is locked, is shown by: cardmint transfers --unattributed. The end of a lock of more than a week is noticed only by: cardmint wallet rescan", d.Coin.Confirmations)
 	case errors.Is(err, operator.ErrAttributed):
-		return hint(err, "it was decided for good, and nothing is left to decide about it. Who decided, when and why is shown by: cardmint transfers --all")
+		return hint(err,
+			"it was decided for good, and nothing is left to decide about it. Who decided, when and why is shown by: cardmint transfers --all")
 	case errors.Is(err, operator.ErrGone):
-		return hint(err, "nothing is to be decided about it, unless it comes back: then it is listed by: cardmint transfers --unattributed")
+		return hint(err,
+			"nothing is to be decided about it, unless it comes back: then it is listed by: cardmint transfers --unattributed")
 	case errors.Is(err, operator.ErrMade), errors.Is(err, operator.ErrPaid):
 		return hint(err, "make another card of it with --new, or give it back and record that with --refunded")
 	case errors.Is(err, operator.ErrAnotherCoin), errors.Is(err, operator.ErrNoPrice), errors.Is(err, operator.ErrTooMuch):

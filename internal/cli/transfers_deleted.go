@@ -11,7 +11,8 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// deletedCards are the cards that were deleted because nobody paid, by currency and address.
+// deletedCards are the cards that were deleted because nobody paid, by currency
+// and address.
 type deletedCards map[[2]string]operator.RetiredCard
 
 // deletedAt returns the deleted cards whose addresses transfers came to.
@@ -38,14 +39,17 @@ func (all deletedCards) json(t card.Transfer, coin card.Currency) *deletedCardJS
 	if !known {
 		return nil
 	}
-	return &deletedCardJSON{UUID: c.UUID, Account: c.Account, USDAmount: c.USD, Amount: coin.Decimal(c.Amount), ExpiredAt: instant{c.ExpiredAt}, DeletedAt: instant{c.DeletedAt}}
+	return &deletedCardJSON{UUID: c.UUID, Account: c.Account, USDAmount: c.USD, Amount: coin.Decimal(c.Amount),
+		ExpiredAt: instant{c.ExpiredAt}, DeletedAt: instant{c.DeletedAt}}
 }
 
-// text says whose address a transfer came to; nothing if it is that of no card that was deleted.
+// text says whose address a transfer came to; nothing if it is that of no card
+// that was deleted.
 func (all deletedCards) text(t card.Transfer) string {
 	c, known := all[[2]string{t.Currency, t.Address}]
 	if !known {
 		return ""
 	}
-	return fmt.Sprintf("for card %s of %s, %s USD, which expired %s and was deleted", c.UUID, oneLine(c.Account), c.USD, day(&c.ExpiredAt))
+	return fmt.Sprintf("for card %s of %s, %s USD, which expired %s and was deleted", c.UUID, oneLine(c.Account), c.USD,
+		day(&c.ExpiredAt))
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// Money that comes for a card that was deleted is listed with what is known of the card.
+// Money that comes for a card that was deleted is listed with what is known of
+// the card.
 func TestCLI_MoneyForADeletedCardIsListedWithIt(t *testing.T) {
 	t.Parallel()
 	patience(t)
@@ -42,8 +43,10 @@ func TestCLI_MoneyForADeletedCardIsListedWithIt(t *testing.T) {
 	if err := json.Unmarshal([]byte(p.must(t, "transfers", "--unattributed", "--json")), &all); err != nil {
 		t.Fatal(err)
 	}
-	if len(all) != 2 || all[0].Deleted != nil || all[1].Deleted == nil || all[1].Deleted.UUID != id || all[1].Deleted.Account != "shop" ||
-		all[1].Deleted.USDAmount != "150" || all[1].Deleted.Amount != "0.983" || all[1].Deleted.ExpiredAt != "2025-11-20T16:00:00.000Z" {
+	if len(all) != 2 || all[0].Deleted != nil || all[1].Deleted == nil || all[1].Deleted.UUID != id ||
+		all[1].Deleted.Account != "shop" ||
+		all[1].Deleted.USDAmount != "150" || all[1].Deleted.Amount != "0.983" ||
+		all[1].Deleted.ExpiredAt != "2025-11-20T16:00:00.000Z" {
 		t.Errorf("%+v", all)
 	}
 }

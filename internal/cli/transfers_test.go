@@ -16,7 +16,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// stray has money come to an address that the database does not know, with ten confirmations.
+// stray has money come to an address that the database does not know, with ten
+// confirmations.
 func stray(t *testing.T, p *program, db *sql.DB, txid string, coins int64) {
 	t.Helper()
 	for _, statement := range []string{
@@ -47,7 +48,8 @@ func TestCLI_AnOperatorSettlesWhatARestoredDatabaseForgot(t *testing.T) {
 	stray(t, p, db, forCard, 1e12)
 	stray(t, p, db, forNew, 15e11)
 	stray(t, p, db, back, 3e12)
-	waiting, err := newClient(t, s.url, token).CreateCard(t.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
+	waiting, err := newClient(t, s.url, token).CreateCard(t.Context(),
+		client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +59,8 @@ func TestCLI_AnOperatorSettlesWhatARestoredDatabaseForgot(t *testing.T) {
 	if code != 3 {
 		t.Errorf("reconcile: exit code %d", code)
 	}
-	wantOutput(t, stdout, "unattributed  5.5", "everything agrees", "waits: 1 monero of transaction "+forCard+", output 0, came to no card, since 2", forNew, back)
+	wantOutput(t, stdout, "unattributed  5.5", "everything agrees",
+		"waits: 1 monero of transaction "+forCard+", output 0, came to no card, since 2", forNew, back)
 	wantOutput(t, stderr, "it agrees, but something waits", "hint: ", "cardmint transfers --unattributed")
 
 	// decide runs a command as its own first answer says.
@@ -69,7 +72,8 @@ func TestCLI_AnOperatorSettlesWhatARestoredDatabaseForgot(t *testing.T) {
 		if again := p.must(t, args...); again != said {
 			t.Errorf("said %q, then %q", said, again)
 		}
-		if _, stderr, code := p.run(append(args, "--amount", "0.1", "--yes")...); code != 1 || !strings.Contains(stderr, "not 0.1") || !strings.Contains(stderr, "hint: ") {
+		if _, stderr, code := p.run(append(args, "--amount", "0.1", "--yes")...); code != 1 ||
+			!strings.Contains(stderr, "not 0.1") || !strings.Contains(stderr, "hint: ") {
 			t.Errorf("another amount: exit code %d, %s", code, stderr)
 		}
 		done := printed(t, said)[0]
@@ -78,8 +82,10 @@ func TestCLI_AnOperatorSettlesWhatARestoredDatabaseForgot(t *testing.T) {
 		wantOutput(t, p.must(t, done...), "nothing left to do")
 		return said
 	}
-	decide("count 1 monero toward card "+waiting.UUID.String()+" of 150 USD; payment is unpaid, would be paid", "count 1 monero toward card", forCard, "--card", waiting.UUID.String())
-	said := decide("make a card of 300 USD for 1.5 monero, at 200 USD each", "make a card of 300 USD for 1.5 monero", forNew, "--new", "--account", "shop", "--usd", "300", "--output", "0")
+	decide("count 1 monero toward card "+waiting.UUID.String()+" of 150 USD; payment is unpaid, would be paid",
+		"count 1 monero toward card", forCard, "--card", waiting.UUID.String())
+	said := decide("make a card of 300 USD for 1.5 monero, at 200 USD each", "make a card of 300 USD for 1.5 monero",
+		forNew, "--new", "--account", "shop", "--usd", "300", "--output", "0")
 	made := uuid.MustParse(regexp.MustCompile(`card (\S+), payment is paid`).FindStringSubmatch(said)[1])
 	decide("give back 3 monero", "give back 3 monero", back, "--refunded")
 
@@ -94,13 +100,18 @@ func TestCLI_AnOperatorSettlesWhatARestoredDatabaseForgot(t *testing.T) {
 	if list := p.must(t, "transfers", "--unattributed"); strings.Contains(list, "monero") {
 		t.Errorf("still unattributed:\n%s", list)
 	}
-	wantOutput(t, p.must(t, "transfers", "--all"), "DECISION", "card "+waiting.UUID.String(), "new card "+made.String(), "refunded", "alice", "ticket 4711")
+	wantOutput(t, p.must(t, "transfers", "--all"), "DECISION", "card "+waiting.UUID.String(), "new card "+made.String(),
+		"refunded", "alice", "ticket 4711")
 	wantOutput(t, p.must(t, "reconcile"), "everything agrees", "2 issued, 2 paid", "returned")
 	for want, args := range map[string][]string{
-		"something else was decided of the transfer before: it counts toward card " + waiting.UUID.String(): {forCard, "--refunded"},
-		"something else was decided of the transfer before: its money was given back":                       {back, "--new", "--account", "shop", "--usd", "50"},
-		"the transaction has no output 7 to this wallet":                                                    {back, "--refunded", "--output", "7"},
-		`there is no account "nobody"`:                                                                      {forNew, "--new", "--account", "nobody", "--usd", "50"},
+		"something else was decided of the transfer before: it counts toward card " +
+			waiting.UUID.String(): {forCard, "--refunded"},
+		"something else was decided of the transfer before: its money was given back": {back, "--new",
+			"--account", "shop", "--usd", "50"},
+		"the transaction has no output 7 to this wallet": {back,
+			"--refunded", "--output", "7"},
+		`there is no account "nobody"`: {forNew,
+			"--new", "--account", "nobody", "--usd", "50"},
 	} {
 		_, stderr, code := p.run(append(append([]string{"transfers", "attribute"}, args...), "--note", "x")...)
 		if code != 1 {

@@ -55,12 +55,14 @@ func (c *triggerCommand) Run(ctx context.Context, g *globals) error {
 		printAttempt(g.stdout, a)
 	}
 	if !a.OK() {
-		return hint(errors.New("the receiver did not take the event"), "it has to answer 2xx within %s; start it, or name another with --to", receiverTimeout)
+		return hint(errors.New("the receiver did not take the event"),
+			"it has to answer 2xx within %s; start it, or name another with --to", receiverTimeout)
 	}
 	return nil
 }
 
-// set gives fields of an example other values. Each must be a field that events of the type have.
+// set gives fields of an example other values. Each must be a field that events
+// of the type have.
 func set(e *card.Event, values map[string]string) error {
 	fields := map[string]func(string) error{
 		"seq": func(v string) (err error) {
@@ -85,10 +87,12 @@ func set(e *card.Event, values map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		change, known := fields[name]
 		if !known {
-			return hint(fmt.Errorf("--set: %s has no field %q that can be set", e.Type, name), "it has: %s", strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
+			return hint(fmt.Errorf("--set: %s has no field %q that can be set", e.Type, name), "it has: %s",
+				strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
 		}
 		if err := change(values[name]); err != nil {
-			return hint(fmt.Errorf("--set %s=%s: %w", name, values[name], err), "openapi/openapi.yaml says what an event holds; its example is: cardmint trigger %s", e.Type)
+			return hint(fmt.Errorf("--set %s=%s: %w", name, values[name], err),
+				"openapi/openapi.yaml says what an event holds; its example is: cardmint trigger %s", e.Type)
 		}
 	}
 	return nil

@@ -16,8 +16,10 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// previousRelease is the file that names the release before this version: its tag, another name of a commit, or a commit's subject. Until
-// there is a release it is the subject of the first commit that runs on a newer schema. Whoever makes a release writes its tag there.
+// previousRelease is the file that names the release before this version: its
+// tag, another name of a commit, or a commit's subject. Until there is a
+// release it is the subject of the first commit that runs on a newer schema.
+// Whoever makes a release writes its tag there.
 const previousRelease = "testdata/previous-release"
 
 // previous is the previous release, which is built once.
@@ -76,7 +78,8 @@ func buildFromHistory(t *testing.T) (path string) {
 	return path
 }
 
-// The previous release goes on while replicas are replaced one by one, and can return when the new version fails.
+// The previous release goes on while replicas are replaced one by one, and can
+// return when the new version fails.
 func TestUpgrade_ThePreviousReleaseRunsOnANewerSchema(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: builds the previous release")
@@ -116,7 +119,8 @@ func TestUpgrade_ThePreviousReleaseRunsOnANewerSchema(t *testing.T) {
 
 		alter("UPDATE schema_compatibility SET oldest = 99")
 		for _, args := range [][]string{{"serve", "--simulated", "--rate", "monero=150"}, {"migrate"}, {"reconcile"}} {
-			if stdout, stderr, code := old.run(args...); code != 1 || stdout != "" || !strings.Contains(stderr, "newer schema") || !strings.Contains(stderr, "hint: run the newest version") {
+			if stdout, stderr, code := old.run(args...); code != 1 || stdout != "" ||
+				!strings.Contains(stderr, "newer schema") || !strings.Contains(stderr, "hint: run the newest version") {
 				t.Errorf("%v: exit code %d, printed %q and %q", args, code, stdout, stderr)
 			}
 		}
@@ -127,7 +131,8 @@ func TestUpgrade_ThePreviousReleaseRunsOnANewerSchema(t *testing.T) {
 	})
 }
 
-// sellCard creates a card, pays for it with simulated money and waits for its credentials.
+// sellCard creates a card, pays for it with simulated money and waits for its
+// credentials.
 func sellCard(t *testing.T, c *client.Client) *client.Card {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -7,7 +7,8 @@ import (
 	"runtime/debug"
 )
 
-// release is the version that 'make release' has the linker write, which a package says however its sources were fetched.
+// release is the version that 'make release' has the linker write, which a
+// package says however its sources were fetched.
 var release string
 
 type versionCommand struct {
@@ -25,10 +26,13 @@ func (versionCommand) Help() string {
 
 // Run prints the version.
 func (c versionCommand) Run(g *globals) error {
-	return c.write(g, versionJSON{version(), runtime.Version()}, func(w io.Writer) { fmt.Fprintln(w, "cardmint", version()) })
+	return c.write(g, versionJSON{version(), runtime.Version()}, func(w io.Writer) {
+		fmt.Fprintln(w, "cardmint", version())
+	})
 }
 
-// version returns the version of the release, else the module's, which go install sets.
+// version returns the version of the release, else the module's, which go
+// install sets.
 func version() string {
 	if release != "" {
 		return release

@@ -124,17 +124,20 @@ func checkWallet(ctx context.Context, g *globals, coin enabled, db *store.Store,
 	case err != nil:
 		note("does not fit")
 	case c.IsNew() && c.Beacon.Epoch > 0:
-		note("has no wallet of %s yet; another database has used this one, with addresses up to %d", coin.Code, c.Beacon.Position)
+		note("has no wallet of %s yet; another database has used this one, with addresses up to %d", coin.Code,
+			c.Beacon.Position)
 	case c.IsNew():
 		note("has no wallet of %s yet", coin.Code)
 	default:
-		note("the same wallet and network, block %d, addresses up to %d, epoch %d", c.Cursor.Tip.Height, c.Cursor.Newest, c.Pool.LastEpoch)
+		note("the same wallet and network, block %d, addresses up to %d, epoch %d", c.Cursor.Tip.Height, c.Cursor.Newest,
+			c.Pool.LastEpoch)
 	}
 	return one, explainMismatch(err, coin, c)
 }
 
 func isMismatch(err error) bool {
-	return errors.Is(err, card.ErrWrongChain) || errors.Is(err, card.ErrWalletLost) || errors.Is(err, card.ErrWalletShared) ||
+	return errors.Is(err, card.ErrWrongChain) || errors.Is(err, card.ErrWalletLost) ||
+		errors.Is(err, card.ErrWalletShared) ||
 		errors.Is(err, settle.ErrDatabaseBehind)
 }
 
@@ -143,16 +146,21 @@ func explainMismatch(err error, coin enabled, c settle.Comparison) error {
 	const docs = "docs/operate/"
 	switch {
 	case errors.Is(err, card.ErrWrongChain) && isSimulated(c.Cursor):
-		return hint(err, "this database was used with --simulated: let --database-url name a new database, and run 'cardmint migrate'")
+		return hint(err,
+			"this database was used with --simulated: let --database-url name a new database, and run 'cardmint migrate'")
 	case errors.Is(err, card.ErrWrongChain):
-		return hint(err, "a database belongs to its wallet for good: point %s to that wallet, or --database-url to the database of this one",
+		return hint(err,
+			"a database belongs to its wallet for good: point %s to that wallet, or --database-url to the database of this one",
 			strings.Join(urlFlags(coin.settings), " and "))
 	case errors.Is(err, card.ErrWalletLost):
-		return hint(err, "a worker that runs makes the addresses again; to wait for it, run: %s; see %swallet-lost.md", command("wallet", "rescan", coin.Code), docs)
+		return hint(err, "a worker that runs makes the addresses again; to wait for it, run: %s; see %swallet-lost.md",
+			command("wallet", "rescan", coin.Code), docs)
 	case errors.Is(err, card.ErrWalletShared):
-		return hint(err, "stop the other service, then run: %s; see %ssplit-brain.md", command("wallet", "claim", coin.Code), docs)
+		return hint(err, "stop the other service, then run: %s; see %ssplit-brain.md", command("wallet", "claim", coin.Code),
+			docs)
 	case errors.Is(err, settle.ErrDatabaseBehind):
-		return hint(err, "if this database was restored, start its worker, which begins a new epoch, and check again; otherwise another database uses the wallet: see %ssplit-brain.md", docs)
+		return hint(err,
+			"if this database was restored, start its worker, which begins a new epoch, and check again; otherwise another database uses the wallet: see %ssplit-brain.md", docs)
 	}
 	return explain(err)
 }
@@ -257,10 +265,12 @@ func (c walletClaimCommand) Run(ctx context.Context, g *globals) error {
 			return err
 		}
 		if cursor.Conflict == "" {
-			fmt.Fprintf(g.stdout, "no conflict is known: this database uses the wallet of %s alone, and nothing is to be claimed\n", coin.Code)
+			fmt.Fprintf(g.stdout,
+				"no conflict is known: this database uses the wallet of %s alone, and nothing is to be claimed\n", coin.Code)
 			return nil
 		}
-		fmt.Fprintf(g.stdout, "nothing is sold or issued: %s\nNothing was changed. Stop the other one. Then give the wallet to this database:\n  %s\n", cursor.Conflict,
+		fmt.Fprintf(g.stdout,
+			"nothing is sold or issued: %s\nNothing was changed. Stop the other one. Then give the wallet to this database:\n  %s\n", cursor.Conflict,
 			command("wallet", "claim", coin.Code, "--yes"))
 		return nil
 	})

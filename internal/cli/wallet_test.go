@@ -20,7 +20,8 @@ func oldMonero(t *testing.T) string {
 	return playMonero(t, `{"version":65561}`, rig.MoneroAddress(18, 0, 0))
 }
 
-// playMonero plays a node and a wallet at block 100. The wallet has the addresses, the primary one first.
+// playMonero plays a node and a wallet at block 100. The wallet has the
+// addresses, the primary one first.
 func playMonero(t *testing.T, walletVersion string, addresses ...string) string {
 	t.Helper()
 	return playWallet(t, walletVersion, true, addresses...)
@@ -92,7 +93,8 @@ func TestWalletCheck_PrintsVersionsAndWarnsOfOldOnes(t *testing.T) {
 	p, url := newProgram(t, ""), oldMonero(t)
 	p.must(t, "migrate")
 	got := p.must(t, "wallet", "check", "--monero-daemon-url", url, "--monero-wallet-url", url)
-	for _, want := range []string{"version 0.18.0.0-release, block 100", "RPC 1.25, block 100", "warning", "monerod 0.18.0.0-release is outdated",
+	for _, want := range []string{"version 0.18.0.0-release, block 100", "RPC 1.25, block 100", "warning",
+		"monerod 0.18.0.0-release is outdated",
 		"monero-wallet-rpc is outdated, its version is RPC 1.25: upgrade to 0.18.4 (RPC 1.28) or newer"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("does not say %q:\n%s", want, got)
@@ -104,7 +106,8 @@ func TestServe_LogsThatNodeAndWalletAreOld(t *testing.T) {
 	t.Parallel()
 	p, url := newProgram(t, ""), oldMonero(t)
 	p.must(t, "keys", "create")
-	cmd := exec.Command(p.path, "serve", "--listen", "127.0.0.1:0", "--rate", "monero=150", "--monero-daemon-url", url, "--monero-wallet-url", url)
+	cmd := exec.Command(p.path, "serve", "--listen", "127.0.0.1:0", "--rate", "monero=150", "--monero-daemon-url", url,
+		"--monero-wallet-url", url)
 	cmd.Env = p.env
 	s := rig.Start(t, cmd)
 	s.Ready(t, 30*time.Second, func() error {
@@ -142,7 +145,8 @@ func TestWalletCheck_OtherWalletThanTheDatabaseHas_Fails(t *testing.T) {
 	wantOutput(t, stdout, "database", "has no wallet of monero yet")
 
 	network := "mainnet " + playedGenesis + " "
-	run("INSERT INTO chains (currency, fingerprint, height, hash, time) VALUES ('monero', $1, 90, 'x', 1700000000000)", network+primary)
+	run("INSERT INTO chains (currency, fingerprint, height, hash, time) VALUES ('monero', $1, 90, 'x', 1700000000000)",
+		network+primary)
 	run("INSERT INTO address_pools (currency, next_position, checked_at, paced_until) VALUES ('monero', 2, 0, 0)")
 	run("INSERT INTO addresses (currency, position, address) VALUES ('monero', 1, $1), ('monero', 2, $2)", first, second)
 	run("INSERT INTO epochs (currency, epoch, started_at, first_position, reason) VALUES ('monero', 7, 7, 1, 'x')")
@@ -159,11 +163,15 @@ func TestWalletCheck_OtherWalletThanTheDatabaseHas_Fails(t *testing.T) {
 		prepare string
 		want    []string
 	}{
-		{"another wallet", playMonero(t, currentWallet, other), "", []string{"not the chain or wallet this database belongs to", short(other), short(primary), "hint: ", "--database-url"}},
-		{"a lost address", playMonero(t, currentWallet, primary, first), "", []string{"the wallet lost what it knew", "subaddress 2", "hint: ", "cardmint wallet rescan monero"}},
+		{"another wallet", playMonero(t, currentWallet, other), "",
+			[]string{"not the chain or wallet this database belongs to", short(other), short(primary), "hint: ",
+				"--database-url"}},
+		{"a lost address", playMonero(t, currentWallet, primary, first), "",
+			[]string{"the wallet lost what it knew", "subaddress 2", "hint: ", "cardmint wallet rescan monero"}},
 		{"another database", own, "UPDATE address_pools SET conflict = 'the wallet carries epoch 9 of another database'",
 			[]string{"another database uses the wallet", "epoch 9", "hint: ", "cardmint wallet claim monero"}},
-		{"a simulated chain", own, "UPDATE chains SET fingerprint = 'simulated monero'", []string{"simulated monero", short(primary), "hint: ", "--simulated", "new database"}},
+		{"a simulated chain", own, "UPDATE chains SET fingerprint = 'simulated monero'",
+			[]string{"simulated monero", short(primary), "hint: ", "--simulated", "new database"}},
 	} {
 		if tt.prepare != "" {
 			run(tt.prepare)
@@ -174,7 +182,8 @@ func TestWalletCheck_OtherWalletThanTheDatabaseHas_Fails(t *testing.T) {
 		}
 		wantOutput(t, stderr, tt.want...)
 	}
-	if stdout, _, code := p.checkWallet(own, "--json"); code != 1 || !strings.Contains(stdout, `"usable":false`) || !strings.Contains(stdout, `"compared":true`) {
+	if stdout, _, code := p.checkWallet(own, "--json"); code != 1 || !strings.Contains(stdout, `"usable":false`) ||
+		!strings.Contains(stdout, `"compared":true`) {
 		t.Errorf("exit code %d\n%s", code, stdout)
 	}
 }
@@ -193,7 +202,8 @@ func TestWalletCheck_NoDatabase_FailsUnlessTheWalletAloneIsAskedFor(t *testing.T
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	wantOutput(t, stdout, "not compared")
-	if stdout, _, _ := p.checkWallet(url, "--wallet-only", "--json"); !strings.Contains(stdout, `"usable":true`) || !strings.Contains(stdout, `"compared":false`) {
+	if stdout, _, _ := p.checkWallet(url, "--wallet-only", "--json"); !strings.Contains(stdout, `"usable":true`) ||
+		!strings.Contains(stdout, `"compared":false`) {
 		t.Errorf("%s", stdout)
 	}
 }

@@ -13,18 +13,21 @@ import (
 	"github.com/cardmint/cardmint/server"
 )
 
-// webFlags are for browsers: where the pages of the service are, and who may call its API.
+// webFlags are for browsers: where the pages of the service are, and who may
+// call its API.
 type webFlags struct {
 	PublicURL   string   `name:"public-url" env:"CARDMINT_PUBLIC_URL" placeholder:"URL" help:"Where clients reach the service, for example https://cards.example. The type of an error leads to its pages there; without it, to the project's README."`
 	CORSOrigins []string `name:"cors-origins" env:"CARDMINT_CORS_ORIGINS" placeholder:"ORIGIN" help:"Origins whose pages may call the API from a browser, for example https://shop.example. Defaults to none. A token in a page is known to everybody who opens it."`
 }
 
-// check returns an error if a flag has no usable value. It writes both as browsers do.
+// check returns an error if a flag has no usable value. It writes both as
+// browsers do.
 func (f *webFlags) check(mode string) error {
 	for i, origin := range f.CORSOrigins {
 		u, err := httpURL(origin)
 		if err != nil {
-			return hint(fmt.Errorf("--cors-origins: %q is not an origin: %w", origin, err), "name each one, for example https://shop.example,https://admin.example:8443; there is no wildcard")
+			return hint(fmt.Errorf("--cors-origins: %q is not an origin: %w", origin, err),
+				"name each one, for example https://shop.example,https://admin.example:8443; there is no wildcard")
 		}
 		f.CORSOrigins[i] = u
 	}
@@ -39,7 +42,8 @@ func (f *webFlags) check(mode string) error {
 	return hint(err, "--public-url takes a scheme and a host, for example https://cards.example")
 }
 
-// httpURL returns a URL that has only a scheme, a host and perhaps a port, without a port that the scheme implies.
+// httpURL returns a URL that has only a scheme, a host and perhaps a port,
+// without a port that the scheme implies.
 func httpURL(text string) (string, error) {
 	u, err := url.Parse(strings.ToLower(text))
 	switch {
@@ -58,7 +62,8 @@ func httpURL(text string) (string, error) {
 	return u.String(), nil
 }
 
-// addWeb adds what browsers get: the pages of documentation, and leave to call the API.
+// addWeb adds what browsers get: the pages of documentation, and leave to call
+// the API.
 func (w *wired) addWeb(ctx context.Context, p plan) error {
 	if !p.api {
 		return nil
@@ -80,5 +85,6 @@ func (w *wired) addWeb(ctx context.Context, p plan) error {
 	return err
 }
 
-// tokenFor returns the token that the reference page offers to whoever opens it on this machine.
+// tokenFor returns the token that the reference page offers to whoever opens it
+// on this machine.
 type tokenFor func(context.Context, *account.Service) (card.Secret, error)

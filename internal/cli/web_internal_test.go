@@ -16,13 +16,17 @@ func TestWebFlags_OnlyWhatABrowserWouldSend(t *testing.T) {
 		{"https://shop.example:443", "https://shop.example"},
 		{"http://localhost:3000", "http://localhost:3000"},
 		{"https://[2001:db8::1]:8443", "https://[2001:db8::1]:8443"},
-		{"*", ""}, {"https://*", ""}, {"https://*.shop.example", ""}, {"null", ""}, {"", ""}, {"shop.example", ""}, {"https://", ""}, {"https://:8443", ""},
-		{"https://shop.example/", ""}, {"https://shop.example/x", ""}, {"https://shop.example?x", ""}, {"https://shop.example#x", ""},
-		{"https://me@shop.example", ""}, {"ftp://shop.example", ""}, {"https://shop.example:", ""}, {"https://shop.example:x", ""},
+		{"*", ""}, {"https://*", ""}, {"https://*.shop.example", ""}, {"null", ""}, {"", ""}, {"shop.example", ""},
+		{"https://", ""}, {"https://:8443", ""},
+		{"https://shop.example/", ""}, {"https://shop.example/x", ""}, {"https://shop.example?x", ""},
+		{"https://shop.example#x", ""},
+		{"https://me@shop.example", ""}, {"ftp://shop.example", ""}, {"https://shop.example:", ""},
+		{"https://shop.example:x", ""},
 	} {
 		f := webFlags{CORSOrigins: []string{"https://other.example", x.given}}
 		err := f.check(card.TestMode)
-		if (err == nil) != (x.want != "") || err == nil && !slices.Equal(f.CORSOrigins, []string{"https://other.example", x.want}) {
+		if (err == nil) != (x.want != "") || err == nil &&
+			!slices.Equal(f.CORSOrigins, []string{"https://other.example", x.want}) {
 			t.Errorf("--cors-origins %s: %v, %v", x.given, f.CORSOrigins, err)
 		}
 	}

@@ -28,7 +28,8 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// mailing is the part of the service that sends to webhooks, on PostgreSQL, with its loop.
+// mailing is the part of the service that sends to webhooks, on PostgreSQL,
+// with its loop.
 type mailing struct {
 	db       *sql.DB
 	store    *store.Store
@@ -112,8 +113,8 @@ func (m *mailing) commit(b *testing.B, account uuid.UUID, n int) []card.Event {
 	return es
 }
 
-// BenchmarkDeliveries compares how fast events that are due are delivered, and that is stored, with bare posts of the same body from as
-// many connections.
+// BenchmarkDeliveries compares how fast events that are due are delivered, and
+// that is stored, with bare posts of the same body from as many connections.
 func BenchmarkDeliveries(b *testing.B) {
 	const (
 		webhooks    = 16
@@ -136,7 +137,8 @@ func BenchmarkDeliveries(b *testing.B) {
 	for i := range accounts {
 		accounts[i] = m.account(b, receivers[i])
 	}
-	body := card.ExampleEvent(uuid.Must(uuid.NewV7()), uuid.Nil, uuid.Must(uuid.NewV7()), card.EventWebhookDisabled).Payload()
+	body := card.ExampleEvent(uuid.Must(uuid.NewV7()), uuid.Nil, uuid.Must(uuid.NewV7()),
+		card.EventWebhookDisabled).Payload()
 	transport := &http.Transport{MaxIdleConnsPerHost: connections / webhooks}
 	b.Cleanup(transport.CloseIdleConnections)
 	bare := func() float64 {
@@ -162,7 +164,8 @@ func BenchmarkDeliveries(b *testing.B) {
 		return webhooks * each / time.Since(start).Seconds()
 	}
 	ours := func() float64 {
-		// The queue is there before the clock starts: sending is measured, not the making of events.
+		// The queue is there before the clock starts: sending is measured, not
+		// the making of events.
 		m.exec(b, "UPDATE webhooks SET paused_until = 9e15")
 		for _, a := range accounts {
 			m.commit(b, a, each)
@@ -173,7 +176,8 @@ func BenchmarkDeliveries(b *testing.B) {
 		for first := arrived.Load(); arrived.Load() < first+webhooks*each; {
 			time.Sleep(time.Millisecond)
 		}
-		// Until that is stored. The newest events are stored last; to look for others, too, would measure the looking.
+		// Until that is stored. The newest events are stored last; to look for
+		// others, too, would measure the looking.
 		for left := true; left; {
 			time.Sleep(5 * time.Millisecond)
 			must(b, m.db.QueryRow(`SELECT EXISTS (SELECT 1 FROM webhooks w JOIN accounts a ON a.id = w.account_id
@@ -197,7 +201,8 @@ func BenchmarkDeliveries(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkDeliveryLatency reports how long after its commit an event arrives for the first time.
+// BenchmarkDeliveryLatency reports how long after its commit an event arrives
+// for the first time.
 func BenchmarkDeliveryLatency(b *testing.B) {
 	at := make(chan time.Time, 1)
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { at <- time.Now() }))
@@ -216,8 +221,8 @@ func BenchmarkDeliveryLatency(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkHangingReceiver reports how long events of 99 webhooks take while 10,000 events of another wait for a receiver that accepts and
-// never answers.
+// BenchmarkHangingReceiver reports how long events of 99 webhooks take while
+// 10,000 events of another wait for a receiver that accepts and never answers.
 func BenchmarkHangingReceiver(b *testing.B) {
 	release := make(chan struct{})
 	dead := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -54,7 +54,8 @@ func (h *hook) count() int {
 	return len(h.taken)
 }
 
-// timePasses lets a dead process's leases and claims end, and everything be due that is to be tried later.
+// timePasses lets a dead process's leases and claims end, and everything be due
+// that is to be tried later.
 func timePasses(t *testing.T, url string) {
 	t.Helper()
 	db := rig.OpenSQL(t, url)
@@ -68,8 +69,9 @@ func timePasses(t *testing.T, url string) {
 	}
 }
 
-// TestWebhooks_NothingIsLostWhenTheProcessIsKilled makes 250 cards, which are 500 events, while the process is killed 50 times and the
-// receiver fails half of the time.
+// TestWebhooks_NothingIsLostWhenTheProcessIsKilled makes 250 cards, which are
+// 500 events, while the process is killed 50 times and the receiver fails half
+// of the time.
 func TestWebhooks_NothingIsLostWhenTheProcessIsKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: kills the process 50 times, which takes 15 s")
@@ -179,7 +181,8 @@ func buy(ctx context.Context, base, token string, n int) bool {
 	if err != nil {
 		return false
 	}
-	made, err := c.CreateCard(ctx, client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"}, client.WithIdempotencyKey(fmt.Sprint("order-", n)))
+	made, err := c.CreateCard(ctx, client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"},
+		client.WithIdempotencyKey(fmt.Sprint("order-", n)))
 	if err != nil {
 		return false
 	}

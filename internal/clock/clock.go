@@ -1,8 +1,8 @@
-// Package clock compares this machine's clock with other clocks. Quotes expire and
-// rates age by it, so a clock that is minutes off must not go unnoticed.
+// Package clock compares this machine's clock with other clocks. Quotes expire
+// and rates age by it, so a clock that is minutes off must not go unnoticed.
 //
-// It imports no other package of this module. It keeps readings in memory only: after a crash
-// they are taken again within seconds.
+// It imports no other package of this module. It keeps readings in memory only:
+// after a crash they are taken again within seconds.
 package clock
 
 import (
@@ -18,14 +18,15 @@ type Kind int
 
 // The kinds of clocks.
 const (
-	// Database is the database's clock. Cards and leases go by both clocks, so a
-	// difference is a fault, whichever of the two is wrong.
+	// Database is the database's clock. Cards and leases go by both clocks, so
+	// a difference is a fault, whichever of the two is wrong.
 	Database Kind = iota
-	// Server is the clock of a server on the internet. Two of them are believed.
+	// Server is the clock of a server on the internet. Two of them are
+	// believed.
 	Server
 	// Block is the time of a newest block. It may be two hours ahead, as miners
-	// choose it, and any time behind. So it only supports another clock, unless it
-	// is further ahead than consensus allows.
+	// choose it, and any time behind. So it only supports another clock, unless
+	// it is further ahead than consensus allows.
 	Block
 )
 
@@ -54,7 +55,8 @@ type Watch struct {
 	seen map[string]Reading
 }
 
-// New returns a Watch. Readings age by the clock now, which should be monotonic.
+// New returns a Watch. Readings age by the clock now, which should be
+// monotonic.
 func New(now func() time.Time) *Watch { return &Watch{now: now, seen: map[string]Reading{}} }
 
 // Note remembers by how much this machine's clock is ahead of another one.
@@ -97,9 +99,9 @@ func (w *Watch) Wrong() string {
 	return ""
 }
 
-// agreed returns the least difference to a server's clock if two clocks, and more
-// than half of the servers', show that this machine's is wrong in a direction,
-// which is 1 for ahead and -1 for behind. Otherwise it returns 0.
+// agreed returns the least difference to a server's clock if two clocks, and
+// more than half of the servers', show that this machine's is wrong in a
+// direction, which is 1 for ahead and -1 for behind. Otherwise it returns 0.
 func agreed(readings []Reading, direction time.Duration) (least time.Duration) {
 	servers, wrong, blocks := 0, 0, 0
 	for _, r := range readings {

@@ -32,7 +32,8 @@ var databases = rig.Databases{Migrate: func(url string) error {
 	return err
 }}
 
-// safe is a process that keeps sealed data: a store, a key file and the vault that has read it.
+// safe is a process that keeps sealed data: a store, a key file and the vault
+// that has read it.
 type safe struct {
 	t       *testing.T
 	url     string
@@ -105,17 +106,23 @@ func plainOf(id uuid.UUID) card.Credentials {
 }
 
 func (s *safe) issueOne() (uuid.UUID, error) {
-	ctx, c := context.Background(), &card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: s.account, CreatedAt: time.Now(), USD: 150_00, Coin: chain.Currencies()[0], Amount: 1,
-		Address: "address " + uuid.NewString(), Rate: card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: 8}, At: time.Now(), Source: "fixed"},
-		ExpiresAt: time.Now().Add(time.Hour), ConfirmationsRequired: 10, Status: card.AwaitingPayment, State: card.Unpaid}
+	ctx, c := context.Background(),
+		&card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: s.account, CreatedAt: time.Now(), USD: 150_00,
+			Coin: chain.Currencies()[0], Amount: 1,
+			Address:   "address " + uuid.NewString(),
+			Rate:      card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: 8}, At: time.Now(), Source: "fixed"},
+			ExpiresAt: time.Now().Add(time.Hour), ConfirmationsRequired: 10, Status: card.AwaitingPayment, State: card.Unpaid}
 	if inserted, err := s.db.InsertCard(ctx, c, 0); err != nil || !inserted {
 		return c.UUID, fmt.Errorf("inserted %v: %w", inserted, err)
 	}
 	paid := card.Verdict{Card: c, Assessment: card.Assessment{State: card.Paid, Received: 1, Settled: 1}, Issue: true}
-	if err := s.db.OperatorTx(ctx, func(tx operator.Tx) error { return tx.SaveVerdicts(ctx, []card.Verdict{paid}) }); err != nil {
+	if err := s.db.OperatorTx(ctx, func(tx operator.Tx) error {
+		return tx.SaveVerdicts(ctx, []card.Verdict{paid})
+	}); err != nil {
 		return c.UUID, err
 	}
-	claims, err := s.db.ClaimIntents(ctx, issue.Claim{Supplier: "sandbox", Shares: []issue.Share{{Supplier: "sandbox", Min: 0, Max: 1000_00}}}, 1, time.Hour)
+	claims, err := s.db.ClaimIntents(ctx,
+		issue.Claim{Supplier: "sandbox", Shares: []issue.Share{{Supplier: "sandbox", Min: 0, Max: 1000_00}}}, 1, time.Hour)
 	if err != nil || len(claims) != 1 {
 		return c.UUID, fmt.Errorf("%d claims: %w", len(claims), err)
 	}
@@ -124,10 +131,12 @@ func (s *safe) issueOne() (uuid.UUID, error) {
 		return c.UUID, err
 	}
 	return c.UUID, s.db.IssueTx(ctx, func(tx issue.Tx) error {
-		if err := tx.SaveIssued(ctx, []issue.IssuedCard{{Intent: claims[0], NumberHash: []byte(c.UUID.String()), Sealed: sealed}}); err != nil {
+		if err := tx.SaveIssued(ctx,
+			[]issue.IssuedCard{{Intent: claims[0], NumberHash: []byte(c.UUID.String()), Sealed: sealed}}); err != nil {
 			return err
 		}
-		return tx.InsertEvents(ctx, []card.Event{card.NewEvent(uuid.Must(uuid.NewV7()), c, card.EventGenerated, card.Generated, card.Paid)})
+		return tx.InsertEvents(ctx,
+			[]card.Event{card.NewEvent(uuid.Must(uuid.NewV7()), c, card.EventGenerated, card.Generated, card.Paid)})
 	})
 }
 
@@ -139,7 +148,8 @@ func (s *safe) items(n int) []card.StockItem {
 		id := uuid.Must(uuid.NewV7())
 		sealed, err := s.vault.SealCredentials(id, uuid.Nil, plainOf(id))
 		check(s.t, err)
-		items[i] = card.StockItem{ID: id, Supplier: "shelf", USD: 150_00, ExpiresAt: time.Now().AddDate(1, 0, 0), NumberHash: []byte(id.String()), Sealed: &sealed}
+		items[i] = card.StockItem{ID: id, Supplier: "shelf", USD: 150_00, ExpiresAt: time.Now().AddDate(1, 0, 0),
+			NumberHash: []byte(id.String()), Sealed: &sealed}
 	}
 	return items
 }
@@ -166,7 +176,8 @@ func (s *safe) refundAddress(id uuid.UUID) {
 // hook registers a webhook with a previous secret.
 func (s *safe) hook() *webhook.Webhook {
 	s.t.Helper()
-	w := &webhook.Webhook{ID: uuid.Must(uuid.NewV7()), AccountID: s.account, URL: "https://x.invalid", Enabled: true, CreatedAt: time.Now()}
+	w := &webhook.Webhook{ID: uuid.Must(uuid.NewV7()), AccountID: s.account, URL: "https://x.invalid", Enabled: true,
+		CreatedAt: time.Now()}
 	var err error
 	w.Sealed, err = s.vault.Seal(w.ID, w.AccountID, "webhook_secret", "new")
 	check(s.t, err)
@@ -178,7 +189,8 @@ func (s *safe) hook() *webhook.Webhook {
 	return w
 }
 
-// wantReadable fails the test unless every one of the cards can be read here, whole and masked.
+// wantReadable fails the test unless every one of the cards can be read here,
+// whole and masked.
 func (s *safe) wantReadable(ids []uuid.UUID) {
 	s.t.Helper()
 	for _, id := range ids {
@@ -203,7 +215,8 @@ func (s *safe) users(key card.KeyID) int64 {
 	return n
 }
 
-// add adds a key to the key file, promotes it, and returns it with the one before.
+// add adds a key to the key file, promotes it, and returns it with the one
+// before.
 func (s *safe) promote() (old, key card.KeyID) {
 	s.t.Helper()
 	old = s.vault.Keys().Primary

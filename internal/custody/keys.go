@@ -31,7 +31,8 @@ type KeyReport struct {
 	Holders   int   // live processes that have it
 }
 
-// Report returns what is known of every key, oldest first, and the processes that live.
+// Report returns what is known of every key, oldest first, and the processes
+// that live.
 func Report(ctx context.Context, store Store, here Keys) ([]KeyReport, []Holder, error) {
 	known, err := store.KnownKeys(ctx)
 	if err != nil {
@@ -83,8 +84,9 @@ func Report(ctx context.Context, store Store, here Keys) ([]KeyReport, []Holder,
 	return all, holders, nil
 }
 
-// Promote records that a key is to encrypt from now on. The error is ErrNotEverywhere if a live process does not have it, unless force is
-// true. The caller must change the key file next.
+// Promote records that a key is to encrypt from now on. The error is
+// ErrNotEverywhere if a live process does not have it, unless force is true.
+// The caller must change the key file next.
 func Promote(ctx context.Context, store Store, id card.KeyID, force bool) error {
 	holders, err := store.Holders(ctx, liveFor)
 	if err != nil {
@@ -96,17 +98,22 @@ func Promote(ctx context.Context, store Store, id card.KeyID, force bool) error 
 	return store.PromoteKey(ctx, id)
 }
 
-// settleMargin is what may pass between the moment when a process says that its primary key is another one and the last transaction that
-// stores something sealed with the one before: it uses keys until it reads the file again, which takes seconds, and an answer of a supplier
-// is sealed before its transaction begins, which may wait for a connection.
+// settleMargin is what may pass between the moment when a process says that its
+// primary key is another one and the last transaction that stores something
+// sealed with the one before: it uses keys until it reads the file again, which
+// takes seconds, and an answer of a supplier is sealed before its transaction
+// begins, which may wait for a connection.
 const settleMargin = time.Minute
 
-// SettleTime is for how long a process may take to store what it has encrypted. A commit that waits for a standby is part of the longest write.
+// SettleTime is for how long a process may take to store what it has encrypted.
+// A commit that waits for a standby is part of the longest write.
 func SettleTime(store Store) time.Duration { return store.LongestWrite() + settleMargin }
 
-// Retire records that a key is not used any more, if that is so. The error is ErrStillPrimary if a live process encrypts with it, ErrTooSoon
-// if one did until lately or has just started, and ErrStillUsed if it has sealed anything. A crash may leave
-// a key retired that has: run it again. The caller must change the key file next.
+// Retire records that a key is not used any more, if that is so. The error is
+// ErrStillPrimary if a live process encrypts with it, ErrTooSoon if one did
+// until lately or has just started, and ErrStillUsed if it has sealed anything.
+// A crash may leave a key retired that has: run it again. The caller must
+// change the key file next.
 func Retire(ctx context.Context, store Store, id card.KeyID) error {
 	known, err := store.KnownKeys(ctx)
 	if err != nil {
@@ -126,7 +133,8 @@ func Retire(ctx context.Context, store Store, id card.KeyID) error {
 	if late := names(holders, func(h Holder) bool { return h.PrimaryFor < settle }); late != "" {
 		return fmt.Errorf("%w: %s has had its primary key for less than %d minutes", ErrTooSoon, late, settle/time.Minute)
 	}
-	// What is committed before the mark is counted. A long transaction that comes later, an import, sees the mark and fails.
+	// What is committed before the mark is counted. A long transaction that
+	// comes later, an import, sees the mark and fails.
 	if err := store.MarkRetired(ctx, id, true); err != nil {
 		return err
 	}

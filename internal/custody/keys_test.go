@@ -35,7 +35,8 @@ func TestPromote_OnlyOnceEveryProcessHasTheKey(t *testing.T) {
 		check(t, custody.Promote(t.Context(), s.db, added, false))
 		check(t, vault.PromoteKey(s.path, added))
 
-		// The other one still encrypts with the old key until it has read the file again.
+		// The other one still encrypts with the old key until it has read the
+		// file again.
 		old := other.vault.Keys().Primary
 		check(t, ours.Tick(t.Context()))
 		err = custody.Retire(t.Context(), s.db, old)
@@ -46,11 +47,13 @@ func TestPromote_OnlyOnceEveryProcessHasTheKey(t *testing.T) {
 		wantError(t, custody.Retire(t.Context(), s.db, added), custody.ErrStillPrimary)
 		check(t, theirs.Close(t.Context())) // or until it has ended
 		wantError(t, custody.Retire(t.Context(), s.db, old), custody.ErrTooSoon)
-		s.exec("UPDATE key_holders SET primary_since = primary_since - 300000") // five transactions that take as long as they may, but no more
+		// five transactions that take as long as they may, but no more
+		s.exec("UPDATE key_holders SET primary_since = primary_since - 300000")
 		check(t, ours.Tick(t.Context()))
 		err = custody.Retire(t.Context(), s.db, old)
 		wantError(t, err, custody.ErrTooSoon)
-		if want := fmt.Sprintf("for less than %d minutes", int(custody.SettleTime(s.db).Minutes())); !strings.HasSuffix(err.Error(), want) {
+		if want := fmt.Sprintf("for less than %d minutes",
+			int(custody.SettleTime(s.db).Minutes())); !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 		s.exec("UPDATE key_holders SET primary_since = primary_since - 60000")
@@ -104,7 +107,8 @@ func TestReporter_SaysWhatChangedAtOnceAndTheRestFromTimeToTime(t *testing.T) {
 		if told() != 1 || !strings.Contains(s.log.String(), "the key file has changed") {
 			t.Errorf("a new key was not told of, or not logged:\n%s", s.log)
 		}
-		// A broken file is an error each time, and others still learn what this process has.
+		// A broken file is an error each time, and others still learn what this
+		// process has.
 		check(t, os.WriteFile(s.path, []byte("broken"), 0o600))
 		now = now.Add(10 * time.Second)
 		if err := r.Tick(t.Context()); err == nil || len(s.vault.Keys().IDs) != 2 {
@@ -116,7 +120,8 @@ func TestReporter_SaysWhatChangedAtOnceAndTheRestFromTimeToTime(t *testing.T) {
 	})
 }
 
-// Whether the key of a ciphertext is missing here, or a bit of the ciphertext has flipped, shows in the keys that anybody ever had.
+// Whether the key of a ciphertext is missing here, or a bit of the ciphertext
+// has flipped, shows in the keys that anybody ever had.
 func TestReporter_TellsAMissingKeyFromADamagedRow(t *testing.T) {
 	onEach(t, func(t *testing.T, s *safe) {
 		ids := s.issue(2)
@@ -170,7 +175,8 @@ func TestReport_OfEveryKeyAndProcess(t *testing.T) {
 		check(t, s.reporter("a/1", nil).Tick(t.Context()))
 		all, holders, err := custody.Report(t.Context(), s.db, s.vault.Keys())
 		check(t, err)
-		if len(all) != 1 || !all[0].Primary || !all[0].Promoted || all[0].Rows != 3 || all[0].Holders != 1 || len(holders) != 1 || holders[0].Process != "a/1" {
+		if len(all) != 1 || !all[0].Primary || !all[0].Promoted || all[0].Rows != 3 || all[0].Holders != 1 ||
+			len(holders) != 1 || holders[0].Process != "a/1" {
 			t.Errorf("%+v, %+v", all, holders)
 		}
 		old, key := s.promote()
@@ -213,7 +219,8 @@ func TestRetire_NotTheKeyThatWasPromotedLast(t *testing.T) {
 	})
 }
 
-// An import that is not committed yet is invisible to whoever counts what a key has sealed.
+// An import that is not committed yet is invisible to whoever counts what a key
+// has sealed.
 func TestRetire_DuringAnImport(t *testing.T) {
 	onEach(t, func(t *testing.T, s *safe) {
 		old := s.vault.Keys().Primary
@@ -257,7 +264,8 @@ func TestRetire_DuringAnImport(t *testing.T) {
 	})
 }
 
-// A host that was down during a rotation comes back with a file that has both keys, but encrypts with the one that was retired meanwhile.
+// A host that was down during a rotation comes back with a file that has both
+// keys, but encrypts with the one that was retired meanwhile.
 func TestRetire_AHostThatComesBackDoesNotEncrypt(t *testing.T) {
 	onEach(t, func(t *testing.T, s *safe) {
 		behind := s.beside()
@@ -306,7 +314,8 @@ func TestRetire_AHostThatComesBackDoesNotEncrypt(t *testing.T) {
 		check(t, err)
 
 		check(t, s.vault.Reread())
-		// What it sealed before has a key that is in no file any more: somebody must be told.
+		// What it sealed before has a key that is in no file any more: somebody
+		// must be told.
 		check(t, s.rotator().Tick(t.Context()))
 		s.exec("UPDATE cards SET refund_address = $1 WHERE uuid = $2", sealed, ids[0])
 		wantError(t, s.rotator().Tick(t.Context()), card.ErrMissingKey)

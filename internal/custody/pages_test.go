@@ -13,7 +13,8 @@ import (
 	"github.com/cardmint/cardmint/internal/custody"
 )
 
-// paged is a store that is asked page by page. It answers each call with what is next.
+// paged is a store that is asked page by page. It answers each call with what
+// is next.
 type paged struct {
 	custody.Store // nil
 	pages         []page
@@ -38,7 +39,8 @@ func (p *paged) next(after uuid.UUID) (now page, last uuid.UUID, err error) {
 
 func (p *paged) SealedSets() []custody.Set { return []custody.Set{{Name: "credentials"}} }
 
-func (p *paged) UsersOf(_ context.Context, _ string, _ card.KeyID, after uuid.UUID, _ int) (users int64, last uuid.UUID, looked int, err error) {
+func (p *paged) UsersOf(_ context.Context, _ string, _ card.KeyID, after uuid.UUID, _ int) (users int64,
+	last uuid.UUID, looked int, err error) {
 	now, last, err := p.next(after)
 	return int64(now.found), last, now.looked, err
 }
@@ -48,7 +50,8 @@ func (p *paged) PurgeCredentials(context.Context, time.Duration, int) (purged, d
 	return int64(now.found), int64(now.looked), err
 }
 
-// A key is retired only if the last row does not need it, also where a page ends with the rows before.
+// A key is retired only if the last row does not need it, also where a page
+// ends with the rows before.
 func TestUsers_LooksAtEveryPage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		pages []page
@@ -70,7 +73,8 @@ func TestUsers_LooksAtEveryPage(t *testing.T) {
 	}
 }
 
-// A tick goes on while there may be more to purge, or more to find the time of, and ends with the first error.
+// A tick goes on while there may be more to purge, or more to find the time of,
+// and ends with the first error.
 func TestPurger_GoesOnUntilNothingIsLeft(t *testing.T) {
 	for name, pages := range map[string][]page{
 		"nothing":             {{0, 0, nil}},

@@ -7,17 +7,20 @@ import (
 	"time"
 )
 
-// shortestRetention keeps a slip of the finger from deleting credentials before their owners have read them.
+// shortestRetention keeps a slip of the finger from deleting credentials before
+// their owners have read them.
 const shortestRetention = time.Hour
 
-// Purger deletes credentials for good once they were kept for long enough. The cards stay generated.
+// Purger deletes credentials for good once they were kept for long enough. The
+// cards stay generated.
 type Purger struct {
 	store     Store
 	retention time.Duration
 	log       *slog.Logger
 }
 
-// CheckRetention returns an error if credentials can't be kept for so long; 0 is for good.
+// CheckRetention returns an error if credentials can't be kept for so long; 0
+// is for good.
 func CheckRetention(retention time.Duration) error {
 	if retention != 0 && retention < shortestRetention {
 		return errors.New("credentials are kept for an hour at least, or for good")

@@ -12,13 +12,15 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// wantPurged fails the test unless exactly these of the cards have lost their credentials.
+// wantPurged fails the test unless exactly these of the cards have lost their
+// credentials.
 func (s *safe) wantPurged(ids []uuid.UUID, want ...bool) {
 	s.t.Helper()
 	for i, id := range ids {
 		c, err := s.db.CardByUUID(s.t.Context(), s.account, id)
 		check(s.t, err)
-		if purged := c.CredentialsPurgedAt != nil; purged != want[i] || (c.Sealed == nil) != want[i] || c.Status != card.Generated {
+		if purged := c.CredentialsPurgedAt != nil; purged != want[i] || (c.Sealed == nil) != want[i] ||
+			c.Status != card.Generated {
 			s.t.Errorf("card %d: purged %v, sealed %v, %s", i, purged, c.Sealed != nil, c.Status)
 		}
 	}
@@ -100,7 +102,8 @@ func TestPurgeCard_OnceAndOnlyOfAnIssuedCard(t *testing.T) {
 		s.wantPurged(ids, true, false)
 		r, err := s.db.Record(t.Context(), ids[0])
 		check(t, err)
-		if len(r.Resolutions) != 1 || r.Resolutions[0].Kind != "purge" || r.Resolutions[0].Note != "why" || r.Resolutions[0].Operator != "who" || r.Credentials {
+		if len(r.Resolutions) != 1 || r.Resolutions[0].Kind != "purge" || r.Resolutions[0].Note != "why" ||
+			r.Resolutions[0].Operator != "who" || r.Credentials {
 			t.Errorf("%+v", r.Resolutions)
 		}
 		s.exec("UPDATE cards SET status = 'awaiting_payment' WHERE uuid = $1", ids[1])
@@ -113,12 +116,14 @@ func TestPurgeCard_OnceAndOnlyOfAnIssuedCard(t *testing.T) {
 	})
 }
 
-// Credentials that were lost are what the books doubt: a purge that deletes nothing must not say that it did.
+// Credentials that were lost are what the books doubt: a purge that deletes
+// nothing must not say that it did.
 func TestPurgeCard_HidesNoLostCredentials(t *testing.T) {
 	onEach(t, func(t *testing.T, s *safe) {
 		id := s.issue(1)[0]
 		s.exec("DELETE FROM credentials WHERE card_uuid = $1", id)
-		if purged, err := s.db.PurgeCard(t.Context(), custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: id, Note: "why", Operator: "who"}); err != nil || purged {
+		if purged, err := s.db.PurgeCard(t.Context(),
+			custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: id, Note: "why", Operator: "who"}); err != nil || purged {
 			t.Errorf("%v, %v", purged, err)
 		}
 		c, err := s.db.CardByUUID(t.Context(), s.account, id)
@@ -131,7 +136,8 @@ func TestPurgeCard_HidesNoLostCredentials(t *testing.T) {
 
 func TestCheckRetention_NotWithinTheHour(t *testing.T) {
 	t.Parallel()
-	for retention, ok := range map[time.Duration]bool{0: true, time.Hour: true, 720 * time.Hour: true, time.Hour - 1: false, -time.Hour: false} {
+	for retention, ok := range map[time.Duration]bool{0: true, time.Hour: true, 720 * time.Hour: true,
+		time.Hour - 1: false, -time.Hour: false} {
 		if err := custody.CheckRetention(retention); (err == nil) != ok {
 			t.Errorf("%v: %v", retention, err)
 		}

@@ -13,11 +13,14 @@ import (
 
 const pageSize = 200 // rows that are replaced in one commit
 
-// ErrOtherPrimary means that a key file has another primary key than the one that was promoted last.
-var ErrOtherPrimary = errors.New("the key file has another primary key than the one that was promoted last: copy the newest key file here")
+// ErrOtherPrimary means that a key file has another primary key than the one
+// that was promoted last.
+var ErrOtherPrimary = errors.New(
+	"the key file has another primary key than the one that was promoted last: copy the newest key file here")
 
-// Rotator re-encrypts with the primary key what older keys have sealed. Any number of processes may do it at once: a row is replaced only
-// while it is what was read, so that it is replaced once.
+// Rotator re-encrypts with the primary key what older keys have sealed. Any
+// number of processes may do it at once: a row is replaced only while it is
+// what was read, so that it is replaced once.
 type Rotator struct {
 	store Store
 	vault Vault
@@ -30,9 +33,11 @@ func NewRotator(store Store, vault Vault, log *slog.Logger) *Rotator {
 	return &Rotator{store: store, vault: vault, log: log, page: pageSize}
 }
 
-// Tick re-encrypts everything that is left. It does nothing unless a key was promoted, and that is the primary one here too: two processes
-// with different primary keys would undo each other's work. What can't be decrypted is reported and left as it is;
-// the error is card.ErrMissingKey as long as a key is not here that somebody had and that has sealed something.
+// Tick re-encrypts everything that is left. It does nothing unless a key was
+// promoted, and that is the primary one here too: two processes with different
+// primary keys would undo each other's work. What can't be decrypted is
+// reported and left as it is; the error is card.ErrMissingKey as long as a key
+// is not here that somebody had and that has sealed something.
 func (r *Rotator) Tick(ctx context.Context) error {
 	known, err := r.store.KnownKeys(ctx)
 	if err != nil {
@@ -56,7 +61,8 @@ func (r *Rotator) Tick(ctx context.Context) error {
 		for _, set := range r.store.SealedSets() {
 			n, err := r.rotate(ctx, set, key)
 			if n > 0 {
-				r.log.InfoContext(ctx, "re-encrypted", "what", set.Name, "rows", n, "old_key", key.String(), "key", keys.Primary.String())
+				r.log.InfoContext(ctx, "re-encrypted", "what", set.Name, "rows", n, "old_key", key.String(), "key",
+					keys.Primary.String())
 			}
 			if err != nil {
 				return err
@@ -66,8 +72,9 @@ func (r *Rotator) Tick(ctx context.Context) error {
 	return r.unreadable(ctx, keys, known)
 }
 
-// unreadable returns card.ErrMissingKey if a known key that is not in the file has sealed a row: nobody re-encrypts that one here. It asks for
-// one row of each, by the index, and so costs little.
+// unreadable returns card.ErrMissingKey if a known key that is not in the file
+// has sealed a row: nobody re-encrypts that one here. It asks for one row of
+// each, by the index, and so costs little.
 func (r *Rotator) unreadable(ctx context.Context, keys Keys, known []KnownKey) error {
 	for _, k := range known {
 		if keys.Has(k.ID) {
@@ -86,7 +93,8 @@ func (r *Rotator) unreadable(ctx context.Context, keys Keys, known []KnownKey) e
 	return nil
 }
 
-// rotate re-encrypts what a key has sealed in a set, and returns how many rows it replaced.
+// rotate re-encrypts what a key has sealed in a set, and returns how many rows
+// it replaced.
 func (r *Rotator) rotate(ctx context.Context, set Set, key card.KeyID) (replaced int64, err error) {
 	for after := uuid.Nil; ctx.Err() == nil; {
 		rows, err := r.store.SealedBy(ctx, set.Name, key, after, r.page)
@@ -120,10 +128,12 @@ func (r *Rotator) rotate(ctx context.Context, set Set, key card.KeyID) (replaced
 	return replaced, ctx.Err()
 }
 
-// countPage is how many rows are looked at by one statement before a key is retired.
+// countPage is how many rows are looked at by one statement before a key is
+// retired.
 const countPage = 5000
 
-// Users returns how many rows a key has sealed, at least in part. It looks at every row.
+// Users returns how many rows a key has sealed, at least in part. It looks at
+// every row.
 func Users(ctx context.Context, store Store, key card.KeyID) (int64, error) {
 	total := int64(0)
 	for _, set := range store.SealedSets() {

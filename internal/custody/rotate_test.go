@@ -37,7 +37,8 @@ func TestRotator_ReplacesEverythingThatAnOlderKeySealed(t *testing.T) {
 				t.Errorf("%s secret: %v", want, err)
 			}
 		}
-		if text := s.log.String(); !strings.Contains(text, "credentials") || !strings.Contains(text, "rows=7") || strings.Contains(text, "number ") {
+		if text := s.log.String(); !strings.Contains(text, "credentials") || !strings.Contains(text, "rows=7") ||
+			strings.Contains(text, "number ") {
 			t.Errorf("logged:\n%s", text)
 		}
 		s.log.Reset()
@@ -86,8 +87,9 @@ func TestRotator_Token_SealedAgain(t *testing.T) {
 	})
 }
 
-// A worker that dies between two pages, or whose last page happened although it was not told so, leaves what every process can read, and the
-// next one finishes.
+// A worker that dies between two pages, or whose last page happened although it
+// was not told so, leaves what every process can read, and the next one
+// finishes.
 func TestRotator_KilledMidway(t *testing.T) {
 	for name, late := range map[string]bool{"before the page": false, "after the page": true} {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +131,8 @@ func TestRotator_WhatChangedMeanwhileIsNotReplaced(t *testing.T) {
 		check(t, custody.NewRotator(&faulty{Store: s.db, pages: 9, meet: meet}, s.vault, s.logger()).Tick(t.Context()))
 		stored, err := s.db.WebhookByID(t.Context(), s.account, w.ID)
 		check(t, err)
-		if got, err := s.vault.Open(w.ID, s.account, "webhook_secret", stored.Sealed); err != nil || got.Reveal() != "newest" {
+		if got, err := s.vault.Open(w.ID, s.account, "webhook_secret", stored.Sealed); err != nil ||
+			got.Reveal() != "newest" {
 			t.Errorf("the secret is %q, %v", got.Reveal(), err)
 		}
 		if n, all := s.users(old), s.users(key); n != 0 || all != 2 {
@@ -148,7 +151,8 @@ func TestRotator_WhatChangedMeanwhileIsNotReplaced(t *testing.T) {
 func TestRotator_OneThatCantBeDecryptedStopsNoOther(t *testing.T) {
 	onEach(t, func(t *testing.T, s *safe) {
 		ids := s.issue(7)
-		s.exec("UPDATE credentials SET url = $1 WHERE card_uuid = $2", append(s.vault.Keys().Primary.Prefix(), make([]byte, 40)...), ids[1])
+		s.exec("UPDATE credentials SET url = $1 WHERE card_uuid = $2",
+			append(s.vault.Keys().Primary.Prefix(), make([]byte, 40)...), ids[1])
 		old, _ := s.promote()
 		check(t, s.rotator().Tick(t.Context()))
 		check(t, s.rotator().Tick(t.Context()))
@@ -158,7 +162,8 @@ func TestRotator_OneThatCantBeDecryptedStopsNoOther(t *testing.T) {
 		s.wantReadable(append(ids[:1:1], ids[2:]...))
 		err := custody.Retire(t.Context(), s.db, old)
 		wantError(t, err, custody.ErrStillUsed)
-		purged, err := s.db.PurgeCard(t.Context(), custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: ids[1], Note: "damaged", Operator: "o"})
+		purged, err := s.db.PurgeCard(t.Context(),
+			custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: ids[1], Note: "damaged", Operator: "o"})
 		if check(t, err); !purged {
 			t.Error("not purged")
 		}
@@ -166,7 +171,8 @@ func TestRotator_OneThatCantBeDecryptedStopsNoOther(t *testing.T) {
 	})
 }
 
-// Only the first field is found by an index. A row of which another field has the key counts all the same before a key is retired.
+// Only the first field is found by an index. A row of which another field has
+// the key counts all the same before a key is retired.
 func TestRetire_LooksAtEveryField(t *testing.T) {
 	onEach(t, func(t *testing.T, s *safe) {
 		ids := s.issue(2)
@@ -206,7 +212,8 @@ func TestRotator_WithAnotherPrimaryKeyItDoesNothing(t *testing.T) {
 	})
 }
 
-// Rotations follow each other while another process issues cards, and both read them.
+// Rotations follow each other while another process issues cards, and both read
+// them.
 func TestRotator_WhileCardsAreIssuedAndRead(t *testing.T) {
 	onEach(t, func(t *testing.T, s *safe) {
 		other := s.beside()
@@ -238,7 +245,8 @@ func TestRotator_WhileCardsAreIssuedAndRead(t *testing.T) {
 			for {
 				check(t, s.rotator().Tick(t.Context()))
 				s.wantReadable(issued())
-				// The other process may still encrypt with the old key. Nothing says so here, for it reports nothing.
+				// The other process may still encrypt with the old key. Nothing
+				// says so here, for it reports nothing.
 				left, err := custody.Users(t.Context(), s.db, old)
 				check(t, err)
 				if other.vault.Keys().Primary != old && left == 0 {
@@ -263,7 +271,8 @@ func TestRotator_WhileCardsAreIssuedAndRead(t *testing.T) {
 	})
 }
 
-// What the associated data binds can't be moved. What it can't tell is which of two values of the same field is the newer one.
+// What the associated data binds can't be moved. What it can't tell is which of
+// two values of the same field is the newer one.
 func TestSealed_MovedOrRolledBack(t *testing.T) {
 	onEach(t, func(t *testing.T, s *safe) {
 		ids := s.issue(2)
@@ -292,7 +301,8 @@ func TestSealed_MovedOrRolledBack(t *testing.T) {
 	})
 }
 
-// What is in stock is re-encrypted until it is wiped, and an address to give money back to as long as its card.
+// What is in stock is re-encrypted until it is wiped, and an address to give
+// money back to as long as its card.
 func TestRotator_ReplacesStockAndRefundAddresses(t *testing.T) {
 	onEach(t, func(t *testing.T, s *safe) {
 		ids, stock := s.issue(4), s.stock(5)
@@ -314,7 +324,8 @@ func TestRotator_ReplacesStockAndRefundAddresses(t *testing.T) {
 		for _, id := range ids[1:3] {
 			c, err := s.db.CardByUUID(t.Context(), s.account, id)
 			check(t, err)
-			if got, err := s.vault.Open(id, s.account, card.RefundAddressField, c.SealedRefundAddress); err != nil || got.Reveal() != "address "+id.String() {
+			if got, err := s.vault.Open(id, s.account, card.RefundAddressField, c.SealedRefundAddress); err != nil ||
+				got.Reveal() != "address "+id.String() {
 				t.Errorf("refund address of %s: %v", id, err)
 			}
 		}

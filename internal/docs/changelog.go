@@ -2,15 +2,17 @@ package docs
 
 import "strings"
 
-// readers are those that an entry of the changelog can be for, in the order in which its page has them: first who calls the service.
+// readers are those that an entry of the changelog can be for, in the order in
+// which its page has them: first who calls the service.
 var readers = []struct{ mark, title string }{
 	{"**API:** ", "For all who call the service"},
 	{"**Clients:** ", "For users of the clients, and developers of receivers"},
 	{"**Operators:** ", "For operators"},
 }
 
-// byReader sorts the entries of each version in the changelog by their readers, below a heading for each. An entry begins with the mark of its
-// reader, or is for operators.
+// byReader sorts the entries of each version in the changelog by their readers,
+// below a heading for each. An entry begins with the mark of its reader, or is
+// for operators.
 func byReader(changelog string) string {
 	var out strings.Builder
 	entries := make([]string, len(readers)) // of one version
@@ -43,7 +45,8 @@ func byReader(changelog string) string {
 	return out.String()
 }
 
-// readerOf returns the index of the reader whom an entry is for, and the entry without the mark.
+// readerOf returns the index of the reader whom an entry is for, and the entry
+// without the mark.
 func readerOf(entry string) (reader int, text string) {
 	for i, r := range readers {
 		if text, marked := strings.CutPrefix(entry, r.mark); marked {

@@ -82,7 +82,8 @@ func changelog(t *testing.T) string {
 	return string(text)
 }
 
-// Integrators find what is for them before what is for operators, and nothing is lost on the way.
+// Integrators find what is for them before what is for operators, and nothing
+// is lost on the way.
 func TestChangelog_IsServedByReader(t *testing.T) {
 	page := pages(open(t))["/docs/changelog"]
 	last := 0
@@ -93,7 +94,8 @@ func TestChangelog_IsServedByReader(t *testing.T) {
 		}
 		last = at
 	}
-	if got, want := strings.Count(page, "<li>")-strings.Count(page[:strings.Index(page, "<h1")], "<li>"), strings.Count(changelog(t), "\n- "); got != want {
+	if got, want := strings.Count(page, "<li>")-strings.Count(page[:strings.Index(page, "<h1")], "<li>"),
+		strings.Count(changelog(t), "\n- "); got != want {
 		t.Errorf("%d of %d entries are served", got, want)
 	}
 }

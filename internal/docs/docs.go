@@ -1,7 +1,9 @@
-// Package docs serves the documentation: the guides, which are Markdown, and a reference page of the contract.
+// Package docs serves the documentation: the guides, which are Markdown, and a
+// reference page of the contract.
 //
-// It may import the root package, which embeds the guides, and package openapi. Everything is rendered when the process starts. The pages
-// load nothing from elsewhere and have no script but that of the reference.
+// It may import the root package, which embeds the guides, and package openapi.
+// Everything is rendered when the process starts. The pages load nothing from
+// elsewhere and have no script but that of the reference.
 package docs
 
 import (
@@ -27,7 +29,8 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// guides are the pages in the order of the menu. Their addresses are below /docs.
+// guides are the pages in the order of the menu. Their addresses are below
+// /docs.
 var guides = []struct{ slug, file string }{
 	{"", "docs/guides/index.md"},
 	{"quickstart", "docs/guides/quickstart.md"},
@@ -43,7 +46,8 @@ var guides = []struct{ slug, file string }{
 const (
 	root      = "/docs"
 	reference = "/docs/reference"
-	// policy allows what the pages are made of and nothing else. The style sheet of the reference has its icons inside.
+	// policy allows what the pages are made of and nothing else. The style
+	// sheet of the reference has its icons inside.
 	policy = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
@@ -65,9 +69,11 @@ type site struct {
 	missing   *file
 }
 
-// New returns the handler of /docs and what is below; it redirects / there. The reference page offers token to readers on this machine, and
-// to nobody else. The token is "" where there is none to offer. Operations that the guides name become links into the reference page, which
-// has them by tag: tags are those of the contract's operations, by operationId.
+// New returns the handler of /docs and what is below; it redirects / there. The
+// reference page offers token to readers on this machine, and to nobody else.
+// The token is "" where there is none to offer. Operations that the guides name
+// become links into the reference page, which has them by tag: tags are those
+// of the contract's operations, by operationId.
 func New(token string, tags map[string]string) (http.Handler, error) {
 	s := &site{files: map[string]*file{}}
 	if err := s.addAssets(); err != nil {
@@ -121,7 +127,9 @@ func New(token string, tags map[string]string) (http.Handler, error) {
 			return nil, err
 		}
 	}
-	s.missing, err = draw(page{Title: "Not found", Content: "<h1>Not found</h1><p>There is no page at this address. The menu lists those that there are.</p>"})
+	s.missing, err = draw(
+		page{Title: "Not found",
+			Content: "<h1>Not found</h1><p>There is no page at this address. The menu lists those that there are.</p>"})
 	return s, err
 }
 
@@ -143,7 +151,8 @@ func (s *site) addAssets() error {
 	return s.addSwaggerUI()
 }
 
-var kinds = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+var kinds = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+	".svg": "image/svg+xml"}
 
 // ServeHTTP serves GET and HEAD.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -177,11 +186,13 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.serve(w, r, status)
 }
 
-// ownMachine reports whether a request comes from a browser on this machine that was told so. The name is checked too, because a page
-// elsewhere can have its own name lead here and read the response.
+// ownMachine reports whether a request comes from a browser on this machine
+// that was told so. The name is checked too, because a page elsewhere can have
+// its own name lead here and read the response.
 func ownMachine(r *http.Request) bool {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || !peer.Addr().Unmap().IsLoopback() || r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" {
+	if err != nil || !peer.Addr().Unmap().IsLoopback() || r.Header.Get("X-Forwarded-For") != "" ||
+		r.Header.Get("Forwarded") != "" {
 		return false
 	}
 	host := r.Host

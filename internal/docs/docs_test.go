@@ -43,7 +43,8 @@ func open(t *testing.T) *site {
 	return handler.(*site)
 }
 
-// get asks a site as a browser on this machine would; change may change the request.
+// get asks a site as a browser on this machine would; change may change the
+// request.
 func get(s *site, path string, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, "http://localhost:8080"+path, nil)
 	r.RemoteAddr = "127.0.0.1:50000"
@@ -131,7 +132,8 @@ func TestDocs_NothingComesFromElsewhere(t *testing.T) {
 			}
 		}
 		w := get(s, path)
-		if p := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(p, "default-src 'self';") || strings.Contains(p, "unsafe") || strings.Contains(p, "http") {
+		if p := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(p, "default-src 'self';") ||
+			strings.Contains(p, "unsafe") || strings.Contains(p, "http") {
 			t.Errorf("%s may load by its policy: %s", path, p)
 		}
 	}
@@ -161,7 +163,8 @@ func TestDocs_OnlyThisMachineIsOfferedTheToken(t *testing.T) {
 		"a name like ours":      func(r *http.Request) { r.Host = "localhost.evil.example" },
 		"through a proxy":       func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.7") },
 	} {
-		if w := get(s, reference, change); w.Code != http.StatusOK || strings.Contains(w.Body.String(), token) || w.Header().Get("Cache-Control") == "no-store" {
+		if w := get(s, reference, change); w.Code != http.StatusOK || strings.Contains(w.Body.String(), token) ||
+			w.Header().Get("Cache-Control") == "no-store" {
 			t.Errorf("%s: %d, the page is that with the token", name, w.Code)
 		}
 	}
@@ -191,11 +194,15 @@ func TestDocs_FilesAreServedAsTheyAre(t *testing.T) {
 		t.Errorf("with compression: %v, %d bytes of %d", packed.Header(), packed.Body.Len(), plain.Body.Len())
 	}
 	tag := packed.Header().Get("ETag")
-	again := get(s, bundle, func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip"); r.Header.Set("If-None-Match", tag) })
+	again := get(s, bundle, func(r *http.Request) {
+		r.Header.Set("Accept-Encoding", "gzip")
+		r.Header.Set("If-None-Match", tag)
+	})
 	if again.Code != http.StatusNotModified || again.Body.Len() != 0 {
 		t.Errorf("the same again: %d", again.Code)
 	}
-	for _, path := range []string{"/docs/none", "/docs/none/", "/docs/assets/", "/docs/assets/page.html", "/docs/reference/x"} {
+	for _, path := range []string{"/docs/none", "/docs/none/", "/docs/assets/", "/docs/assets/page.html",
+		"/docs/reference/x"} {
 		if w := get(s, path); w.Code != http.StatusNotFound {
 			t.Errorf("%s: %d", path, w.Code)
 		}
@@ -204,7 +211,8 @@ func TestDocs_FilesAreServedAsTheyAre(t *testing.T) {
 
 func TestPages_ASlashTooMuchLeadsThere(t *testing.T) {
 	s := open(t)
-	for path, to := range map[string]string{"/": "/docs", "/docs/": "/docs", "/docs/errors/": "/docs/errors", "/docs/reference/": "/docs/reference"} {
+	for path, to := range map[string]string{"/": "/docs", "/docs/": "/docs", "/docs/errors/": "/docs/errors",
+		"/docs/reference/": "/docs/reference"} {
 		if w := get(s, path); w.Code != http.StatusFound || w.Header().Get("Location") != to {
 			t.Errorf("%s: %d, %s", path, w.Code, w.Header().Get("Location"))
 		}
@@ -239,7 +247,8 @@ func TestGuides_NameEveryStateAndEventAndCode(t *testing.T) {
 	}
 }
 
-// A word that looks like an operation, but is none, would be one that was renamed.
+// A word that looks like an operation, but is none, would be one that was
+// renamed.
 func TestGuides_NameOperationsThatExist(t *testing.T) {
 	operations := tags(t)
 	for _, g := range guides {
@@ -255,7 +264,9 @@ func TestGuides_NameOperationsThatExist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, found := range regexp.MustCompile("`((?:create|get|list|reveal|update|delete|rotate|test|recover|simulate)[A-Z]\\w*)`").FindAllStringSubmatch(string(text), -1) {
+		for _, found := range regexp.MustCompile(
+			"`((?:create|get|list|reveal|update|delete|rotate|test|recover|simulate)[A-Z]\\w*)`").FindAllStringSubmatch(
+			string(text), -1) {
 			if operations[found[1]] == "" {
 				t.Errorf("%s names %s", g.file, found[1])
 			}

@@ -20,15 +20,18 @@ import (
 	"github.com/cardmint/cardmint"
 )
 
-// render makes a page of Markdown. Its title is the first heading. Links between the files, which work where the files are shown as such,
-// lead to the pages; a word in code that names an operation leads to the reference; a drawing is put into the page, so that it has its colours.
+// render makes a page of Markdown. Its title is the first heading. Links
+// between the files, which work where the files are shown as such, lead to the
+// pages; a word in code that names an operation leads to the reference; a
+// drawing is put into the page, so that it has its colours.
 func render(source []byte, operations map[string]string) (page, error) {
 	md := goldmark.New(
 		goldmark.WithExtensions(extension.Table),
 		goldmark.WithParserOptions(parser.WithAutoHeadingID()),
 		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(drawings{}, 100))),
 	)
-	doc := md.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(&anchors{map[string]bool{}}))))
+	doc := md.Parser().Parse(text.NewReader(source),
+		parser.WithContext(parser.NewContext(parser.WithIDs(&anchors{map[string]bool{}}))))
 	var p page
 	var named []ast.Node // operations; the walk would lose its way if they were replaced during it
 	err := ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -62,8 +65,10 @@ func render(source []byte, operations map[string]string) (page, error) {
 	if err := md.Renderer().Render(&out, source, doc); err != nil {
 		return p, err
 	}
-	// What may be wider than a narrow screen scrolls by itself, also by keyboard.
-	html := strings.NewReplacer("<pre>", `<pre tabindex="0">`, "<table>", `<div class="table" tabindex="0"><table>`, "</table>", "</table></div>").Replace(out.String())
+	// What may be wider than a narrow screen scrolls by itself, also by
+	// keyboard.
+	html := strings.NewReplacer("<pre>", `<pre tabindex="0">`, "<table>", `<div class="table" tabindex="0"><table>`,
+		"</table>", "</table></div>").Replace(out.String())
 	p.Content = template.HTML(html) //nolint:gosec // the guides are our own
 	return p, nil
 }
@@ -98,7 +103,8 @@ func address(to string) string {
 	return u.String()
 }
 
-// anchors names headings as GitHub does, so that links to them work in both places.
+// anchors names headings as GitHub does, so that links to them work in both
+// places.
 type anchors struct{ used map[string]bool }
 
 // Generate implements parser.IDs.
@@ -123,7 +129,8 @@ func (a *anchors) Generate(heading []byte, _ ast.NodeKind) []byte {
 // Put implements parser.IDs.
 func (a *anchors) Put(name []byte) { a.used[string(name)] = true }
 
-// drawings renders images: the files of the guides themselves. Their text is part of the page.
+// drawings renders images: the files of the guides themselves. Their text is
+// part of the page.
 type drawings struct{}
 
 // RegisterFuncs implements renderer.NodeRenderer.

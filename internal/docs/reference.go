@@ -16,7 +16,8 @@ func (s *site) addSwaggerUI() error {
 	return nil
 }
 
-// operationPaths returns where on the reference page each operation is, by its id.
+// operationPaths returns where on the reference page each operation is, by its
+// id.
 func operationPaths(tags map[string]string) map[string]string {
 	paths := map[string]string{}
 	for id, tag := range tags {

@@ -1,8 +1,11 @@
-// Package failpoint has the process killed where a crash would be worst, for tests.
+// Package failpoint has the process killed where a crash would be worst, for
+// tests.
 //
-// It imports none of ours. Without the build tag failpoints, Hit does nothing and costs nothing. With it, the environment variable
-// CARDMINT_FAILPOINT=NAME kills the process when it comes to the point of that name, as kill -9 does; NAME:N lets N-1 pass before. With
-// panic:NAME or panic:NAME:N, the point panics instead.
+// It imports none of ours. Without the build tag failpoints, Hit does nothing
+// and costs nothing. With it, the environment variable CARDMINT_FAILPOINT=NAME
+// kills the process when it comes to the point of that name, as kill -9 does;
+// NAME:N lets N-1 pass before. With panic:NAME or panic:NAME:N, the point
+// panics instead.
 package failpoint
 
 // Name names a point at which the process can be killed.

@@ -13,7 +13,8 @@ import (
 	"github.com/cardmint/cardmint/internal/failpoint"
 )
 
-// Each point is passed in the program exactly once: one that is nowhere would be tested in vain.
+// Each point is passed in the program exactly once: one that is nowhere would
+// be tested in vain.
 func TestNames_AreEachHitOnce(t *testing.T) {
 	hits := map[string]int{}
 	names := map[string]failpoint.Name{}

@@ -90,7 +90,8 @@ func TestOffers_ThereAreAlwaysSomeWhileSuppliersChange(t *testing.T) {
 	})
 }
 
-// racing returns what PostgreSQL returns if the supplier of an intent changes between the snapshot of a claim and its lock.
+// racing returns what PostgreSQL returns if the supplier of an intent changes
+// between the snapshot of a claim and its lock.
 type racing struct{ *disk }
 
 func (s racing) ClaimIntents(ctx context.Context, c issue.Claim, n int, ttl time.Duration) ([]issue.Intent, error) {
@@ -105,7 +106,8 @@ func TestIssue_AnIntentOfAnotherSupplierIsNotParked(t *testing.T) {
 		c := r.paid()
 		_, err := m.issuers[0].IssueDue(t.Context()) // now b is to be asked
 		check(t, err)
-		late, err := issue.New(racing{r.disk}, r.disk, issue.Wake{}, slog.New(slog.NewTextHandler(io.Discard, nil)), issue.Config{Routes: m.routes})
+		late, err := issue.New(racing{r.disk}, r.disk, issue.Wake{}, slog.New(slog.NewTextHandler(io.Discard, nil)),
+			issue.Config{Routes: m.routes})
 		check(t, err)
 		_, err = late.IssueDue(t.Context())
 		check(t, err)

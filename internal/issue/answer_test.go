@@ -25,8 +25,9 @@ var (
 	unknown  = these(issue.Answer{}, nil)
 	pending  = these(issue.Answer{Outcome: issue.Pending, Reference: "r1"}, nil)
 	declined = these(issue.Answer{Outcome: issue.Declined, Reason: "out of stock"}, nil)
-	hangs    = these(issue.Answer{Outcome: issue.Issued, Credentials: card.Credentials{CardNumber: "1"}}, errFault) // what comes with an error is nothing
-	odd      = these(issue.Answer{Outcome: 9}, nil)
+	// what comes with an error is nothing
+	hangs = these(issue.Answer{Outcome: issue.Issued, Credentials: card.Credentials{CardNumber: "1"}}, errFault)
+	odd   = these(issue.Answer{Outcome: 9}, nil)
 )
 
 func TestIssue_APaidCardIsSubmittedOnceAndStored(t *testing.T) {
@@ -78,7 +79,8 @@ func TestIssue_WhatIsNoCardIsTriedAgainOrLeftToAnOperator(t *testing.T) {
 				r.wantCalls("submit")
 				r.wantWait(c, tt.least, tt.most)
 				events := r.count("events WHERE type = 'card.refund_due'")
-				if due := tt.state == issue.StateRefundDue; (r.woken.Load() == 1) != due || (events == 1) != due || r.woken.Load() > 1 || events > 1 {
+				if due := tt.state == issue.StateRefundDue; (r.woken.Load() == 1) != due || (events == 1) != due ||
+					r.woken.Load() > 1 || events > 1 {
 					t.Errorf("woke the sender %d times for %d events", r.woken.Load(), events)
 				}
 			})
@@ -86,7 +88,8 @@ func TestIssue_WhatIsNoCardIsTriedAgainOrLeftToAnOperator(t *testing.T) {
 	}
 }
 
-// Whatever the first answer was, the second attempt looks up, and submits only what the supplier does not know.
+// Whatever the first answer was, the second attempt looks up, and submits only
+// what the supplier does not know.
 func TestIssue_WhatWasAskedForIsLookedUpFirst(t *testing.T) {
 	firsts := map[string]says{"pending": pending, "unknown": unknown, "an error": hangs}
 	for name, tt := range map[string]struct {
@@ -97,15 +100,19 @@ func TestIssue_WhatWasAskedForIsLookedUpFirst(t *testing.T) {
 		answer string
 		reason string
 	}{
-		"finds the card":    {made: true, calls: []string{"look up"}, state: issue.StateDone, answer: "issued"},
-		"does not know it":  {calls: []string{"look up", "submit"}, state: issue.StateDone, answer: "issued"},
-		"works on it":       {lookup: pending, calls: []string{"look up"}, state: issue.StatePending, answer: "pending"},
-		"declined":          {lookup: declined, calls: []string{"look up"}, state: issue.StateRefundDue, answer: "declined", reason: "out of stock"},
-		"does not answer":   {lookup: hangs, calls: []string{"look up"}, answer: "unknown", reason: unclear},
-		"makes no sense":    {lookup: odd, calls: []string{"look up"}, answer: "unknown", reason: unclear},
-		"made a bad card":   {lookup: these(issue.Answer{Outcome: issue.Issued}, nil), calls: []string{"look up"}, state: issue.StateParked, answer: "issued", reason: "the supplier gave a card number that is not well formed"},
-		"has another name":  {made: true, lookup: these(issue.Answer{Outcome: issue.Pending, Reference: "r2"}, nil), calls: []string{"look up"}, state: issue.StatePending, answer: "pending"},
-		"forgot its number": {made: true, lookup: these(issue.Answer{Outcome: issue.Pending}, nil), calls: []string{"look up"}, state: issue.StatePending, answer: "pending"},
+		"finds the card":   {made: true, calls: []string{"look up"}, state: issue.StateDone, answer: "issued"},
+		"does not know it": {calls: []string{"look up", "submit"}, state: issue.StateDone, answer: "issued"},
+		"works on it":      {lookup: pending, calls: []string{"look up"}, state: issue.StatePending, answer: "pending"},
+		"declined": {lookup: declined, calls: []string{"look up"}, state: issue.StateRefundDue, answer: "declined",
+			reason: "out of stock"},
+		"does not answer": {lookup: hangs, calls: []string{"look up"}, answer: "unknown", reason: unclear},
+		"makes no sense":  {lookup: odd, calls: []string{"look up"}, answer: "unknown", reason: unclear},
+		"made a bad card": {lookup: these(issue.Answer{Outcome: issue.Issued}, nil), calls: []string{"look up"},
+			state: issue.StateParked, answer: "issued", reason: "the supplier gave a card number that is not well formed"},
+		"has another name": {made: true, lookup: these(issue.Answer{Outcome: issue.Pending, Reference: "r2"}, nil),
+			calls: []string{"look up"}, state: issue.StatePending, answer: "pending"},
+		"forgot its number": {made: true, lookup: these(issue.Answer{Outcome: issue.Pending}, nil),
+			calls: []string{"look up"}, state: issue.StatePending, answer: "pending"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, r *room) {
@@ -123,7 +130,8 @@ func TestIssue_WhatWasAskedForIsLookedUpFirst(t *testing.T) {
 					r.issue(1)
 					state, calls, reference := tt.state, append([]string(nil), tt.calls...), ""
 					if state == "" { // as it was
-						state = map[string]issue.State{"pending": issue.StatePending, "unknown": issue.StateOpen, "an error": issue.StateOpen}[first]
+						state = map[string]issue.State{"pending": issue.StatePending, "unknown": issue.StateOpen,
+							"an error": issue.StateOpen}[first]
 					}
 					if first == "pending" || name == "works on it" {
 						reference = "r1"
@@ -230,7 +238,8 @@ func TestIssue_WhatWasDeclinedIsSubmittedAgainWhenAnOperatorRetries(t *testing.T
 		r.issue(1)
 		r.wantCalls("look up", "submit")
 		r.want(c, issue.StateRefundDue, "declined", "out of stock")
-		// The decline is the old one until there is another answer, however often that takes.
+		// The decline is the old one until there is another answer, however
+		// often that takes.
 		r.retry(c)
 		for _, says := range []says{hangs, unknown, odd} {
 			r.press.submit = says
@@ -356,7 +365,8 @@ func TestIssue_ACardThatExpiredMeanwhileIsFlawed(t *testing.T) {
 	})
 }
 
-// A supplier's texts are kept and shown. They hold no card number, and nothing that a database or a terminal would choke on.
+// A supplier's texts are kept and shown. They hold no card number, and nothing
+// that a database or a terminal would choke on.
 func TestIssue_ASuppliersTextsAreCleaned(t *testing.T) {
 	for given, kept := range map[string]string{
 		"":                             "",
@@ -421,8 +431,10 @@ func TestIssue_TheLogNamesNoCardNumber(t *testing.T) {
 			return issue.Answer{}, fmt.Errorf("can't decode {\"pan\": \"%s\"}\x1b[2J", number)
 		}
 		r.issue(1)
-		for _, want := range []string{"level=WARN", "the supplier gave no clear answer", c.UUID.String(), "attempt=1", "submit: can't decode", "[number]"} {
-			if log := string(r.log.bytes()); !strings.Contains(log, want) || strings.Contains(log, number) || strings.Contains(log, "x1b") {
+		for _, want := range []string{"level=WARN", "the supplier gave no clear answer", c.UUID.String(), "attempt=1",
+			"submit: can't decode", "[number]"} {
+			if log := string(r.log.bytes()); !strings.Contains(log, want) || strings.Contains(log, number) ||
+				strings.Contains(log, "x1b") {
 				t.Errorf("logged %s, want %s", log, want)
 			}
 		}
@@ -454,7 +466,8 @@ func TestIssue_WhatNeedsAnOperatorIsAnErrorInTheLog(t *testing.T) {
 
 func TestOutcome_TheZeroIsUnknown(t *testing.T) {
 	var zero issue.Outcome
-	for o, want := range map[issue.Outcome]string{zero: "unknown", issue.Issued: "issued", issue.Pending: "pending", issue.Declined: "declined", 9: "Outcome(9)"} {
+	for o, want := range map[issue.Outcome]string{zero: "unknown", issue.Issued: "issued", issue.Pending: "pending",
+		issue.Declined: "declined", 9: "Outcome(9)"} {
 		if o.String() != want {
 			t.Errorf("%d is %s", int(o), o)
 		}

@@ -28,7 +28,8 @@ func TestIssue_BatchesGrowWhileTheyAreFullAndQuick(t *testing.T) {
 			}
 			claimed := make([]issue.Intent, n)
 			for i := range claimed {
-				claimed[i] = issue.Intent{CardUUID: uuid.New(), State: issue.StateOpen, Supplier: "press", Attempts: 1} // of no card
+				// of no card
+				claimed[i] = issue.Intent{CardUUID: uuid.New(), State: issue.StateOpen, Supplier: "press", Attempts: 1}
 			}
 			return claimed
 		}
@@ -37,7 +38,8 @@ func TestIssue_BatchesGrowWhileTheyAreFullAndQuick(t *testing.T) {
 			takes time.Duration
 			size  int
 		}{
-			{true, 0, 16}, {true, 0, 32}, {true, 0, 64}, {false, 0, 128}, {true, 0, 16}, {true, time.Second - 1, 32}, {true, time.Second, 64}, {true, 0, 16},
+			{true, 0, 16}, {true, 0, 32}, {true, 0, 64}, {false, 0, 128}, {true, 0, 16}, {true, time.Second - 1, 32},
+			{true, time.Second, 64}, {true, 0, 16},
 			{true, 0, 32}, {true, 0, 64}, {true, 0, 128}, {true, 0, 256}, {true, 0, 512}, {true, 0, 512},
 		} {
 			full, takes = step.full, step.takes
@@ -76,7 +78,8 @@ func TestIssue_CardsAreStoredTogether(t *testing.T) {
 	})
 }
 
-// overlap has the second batch stored only once a card of the third one is asked for, of which asked is told.
+// overlap has the second batch stored only once a card of the third one is
+// asked for, of which asked is told.
 func (r *room) overlap(asked func()) {
 	var submitted, committed atomic.Int32
 	next := make(chan struct{})
@@ -114,7 +117,9 @@ func TestTick_AsksForTheNextBatchWhileOneIsStored(t *testing.T) {
 // A batch that takes long to store, or fails, is followed by the smallest.
 func TestIssue_ABatchThatIsStoredSlowlyIsFollowedByASmallOne(t *testing.T) {
 	for name, breaks := range map[string]func(*room) error{
-		"slow": func(r *room) error { r.clock.pass(time.Second); return nil }, "failing": func(*room) error { return errFault },
+		"slow": func(r *room) error { r.clock.pass(time.Second); return nil }, "failing": func(*room) error {
+			return errFault
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, r *room) {
@@ -138,7 +143,8 @@ func TestIssue_ABatchThatIsStoredSlowlyIsFollowedByASmallOne(t *testing.T) {
 	}
 }
 
-// What was claimed is stored when the process is asked to end meanwhile, also the batch that waits for another to be stored.
+// What was claimed is stored when the process is asked to end meanwhile, also
+// the batch that waits for another to be stored.
 func TestTick_AnEndingProcessStoresBothBatches(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		r.manyPaid(16 + 32 + 32 + 1)
@@ -216,7 +222,8 @@ func TestIssue_SixteenCardsAreAskedForAtOnceAndNoneAfterThreeSeconds(t *testing.
 					t.Errorf("%d at once, %d in all", most, len(r.press.calls))
 				}
 				left := 32 - asked
-				if n := r.count("intents WHERE state = 'open' AND reason = 'the supplier is slow' AND first_asked_at IS NULL AND answer IS NULL"); n != left {
+				if n := r.count(
+					"intents WHERE state = 'open' AND reason = 'the supplier is slow' AND first_asked_at IS NULL AND answer IS NULL"); n != left {
 					t.Errorf("%d are left, want %d", n, left)
 				}
 				r.press.calls, r.press.submit = nil, nil
@@ -232,7 +239,8 @@ func TestIssue_SixteenCardsAreAskedForAtOnceAndNoneAfterThreeSeconds(t *testing.
 	}
 }
 
-// What was claimed is finished within a grace, also when the process is asked to end.
+// What was claimed is finished within a grace, also when the process is asked
+// to end.
 func TestIssue_AnEndingProcessFinishesWhatItClaimed(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		c, failing := r.paid(), r.paid()
@@ -282,18 +290,22 @@ func TestIssue_AHangingSupplierIsGivenUp(t *testing.T) {
 	})
 }
 
-// Waits double from attempt to attempt, up to ten minutes, and are not the same for all.
+// Waits double from attempt to attempt, up to ten minutes, and are not the same
+// for all.
 func TestIssue_WaitsGrow(t *testing.T) {
 	for name, tt := range map[string]struct {
 		says  says
 		state string
 		most  map[int]time.Duration // the longest after so many attempts
 	}{
-		"after no clear answer": {unknown, "open", map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 10: 512 * time.Second,
-			11: 10 * time.Minute, 20: 10 * time.Minute, 21: 10 * time.Minute, 1000: 10 * time.Minute}},
-		"while it is pending": {pending, "pending", map[int]time.Duration{1: 4 * time.Second, 2: 8 * time.Second, 8: 512 * time.Second, 9: 10 * time.Minute,
-			1000: 10 * time.Minute}},
-		"while it is pending, and can't be looked up": {hangs, "pending", map[int]time.Duration{1: 4 * time.Second, 3: 16 * time.Second}},
+		"after no clear answer": {unknown, "open",
+			map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 10: 512 * time.Second,
+				11: 10 * time.Minute, 20: 10 * time.Minute, 21: 10 * time.Minute, 1000: 10 * time.Minute}},
+		"while it is pending": {pending, "pending",
+			map[int]time.Duration{1: 4 * time.Second, 2: 8 * time.Second, 8: 512 * time.Second, 9: 10 * time.Minute,
+				1000: 10 * time.Minute}},
+		"while it is pending, and can't be looked up": {hangs, "pending",
+			map[int]time.Duration{1: 4 * time.Second, 3: 16 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, r *room) {
@@ -302,7 +314,8 @@ func TestIssue_WaitsGrow(t *testing.T) {
 					cards := r.manyPaid(16)
 					r.start() // does not know yet that the supplier is ill
 
-					r.exec(fmt.Sprintf("UPDATE intents SET attempts = %d, state = '%s' WHERE state <> 'parked'", attempts-1, tt.state)) // not those before
+					// not those before
+					r.exec(fmt.Sprintf("UPDATE intents SET attempts = %d, state = '%s' WHERE state <> 'parked'", attempts-1, tt.state))
 					r.disk.waits = nil
 					r.issue(16)
 					slices.Sort(r.disk.waits)

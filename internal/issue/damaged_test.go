@@ -7,7 +7,8 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-// A paid card whose row can't be decoded holds up no other. It is asked for once its row is mended.
+// A paid card whose row can't be decoded holds up no other. It is asked for
+// once its row is mended.
 func TestIssue_ADamagedCardWaitsAndHoldsUpNoOther(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		cards := r.manyPaid(3)
@@ -18,7 +19,8 @@ func TestIssue_ADamagedCardWaitsAndHoldsUpNoOther(t *testing.T) {
 			r.wantCard(cards[2])
 			var state, reason string
 			var wait, attempts int64
-			check(t, r.beside.QueryRow("SELECT state, reason, due_at, attempts FROM intents WHERE card_uuid = $1", cards[0].UUID).Scan(&state, &reason, &wait, &attempts))
+			check(t, r.beside.QueryRow("SELECT state, reason, due_at, attempts FROM intents WHERE card_uuid = $1",
+				cards[0].UUID).Scan(&state, &reason, &wait, &attempts))
 			if state != "open" || reason != "the card's row can't be decoded" || time.Until(time.UnixMilli(wait)) > time.Minute {
 				t.Errorf("issuing is %s, %q, due at %s", state, reason, time.UnixMilli(wait))
 			}

@@ -56,7 +56,8 @@ func (l *lines) bytes() []byte {
 // says is an answer of the supplier.
 type says func(ctx context.Context, r issue.Request) (issue.Answer, error)
 
-// press is a supplier with a ledger. It issues what is submitted and knows what it issued, unless the test says otherwise.
+// press is a supplier with a ledger. It issues what is submitted and knows what
+// it issued, unless the test says otherwise.
 type press struct {
 	name           string
 	retention      time.Duration
@@ -102,7 +103,8 @@ func (p *press) called(what string, r issue.Request) {
 	p.calls, p.keys = append(p.calls, what), append(p.keys, r.Key)
 }
 
-// asks returns how often it was asked for a card: to make it, or what became of it.
+// asks returns how often it was asked for a card: to make it, or what became of
+// it.
 func (p *press) asks(c *card.Card) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,8 +140,9 @@ func (p *press) secrets() (all []string) {
 
 func cardOf(id uuid.UUID) card.Credentials {
 	body := fmt.Sprintf("99%013d", binary.BigEndian.Uint64(id[8:])%1e13)
-	return card.Credentials{CardNumber: card.Secret(body + card.LuhnDigit(body)), ExpirationDate: card.Secret(time.Now().AddDate(2, 0, 0).Format("01/06")),
-		SecurityCode: "123", URL: "https://cards.invalid/x", URLPassword: card.Secret("password of " + id.String())}
+	return card.Credentials{CardNumber: card.Secret(body + card.LuhnDigit(body)),
+		ExpirationDate: card.Secret(time.Now().AddDate(2, 0, 0).Format("01/06")),
+		SecurityCode:   "123", URL: "https://cards.invalid/x", URLPassword: card.Secret("password of " + id.String())}
 }
 
 // these returns what gives the same answer every time.

@@ -32,7 +32,8 @@ var databases = rig.Databases{Migrate: func(url string) error {
 	return err
 }}
 
-// room is a process that issues cards. The test controls its supplier and its clock, and stands between it and its store.
+// room is a process that issues cards. The test controls its supplier and its
+// clock, and stands between it and its store.
 type room struct {
 	t            *testing.T
 	db           *store.Store
@@ -50,7 +51,8 @@ type room struct {
 	with         func(*issue.Config) // changes how a process is configured; nil for one supplier and no patience
 }
 
-// onEach runs a test on every database. In the end no card was issued twice, or without the payment.
+// onEach runs a test on every database. In the end no card was issued twice, or
+// without the payment.
 func onEach(t *testing.T, f func(t *testing.T, r *room)) {
 	t.Helper()
 	t.Parallel()
@@ -70,7 +72,8 @@ func newRoom(t *testing.T, url string) *room {
 	db, err := store.Open(t.Context(), url, 4, chain.Currencies())
 	check(t, err)
 	t.Cleanup(func() { _ = db.Close() })
-	r := &room{t: t, db: db, beside: rig.OpenSQL(t, url), url: url, vault: v, clock: &clock{now: time.Now()}, log: &lines{}}
+	r := &room{t: t, db: db, beside: rig.OpenSQL(t, url), url: url, vault: v, clock: &clock{now: time.Now()},
+		log: &lines{}}
 	r.press = &press{name: "press", cards: map[string]card.Credentials{}}
 	r.start()
 	r.account = r.newAccount("shop")
@@ -97,7 +100,9 @@ func (r *room) issuerOf(index int) *issue.Issuer {
 	if r.with != nil {
 		r.with(&cfg)
 	}
-	i, err := issue.New(r.disk, r.disk, issue.Wake{Sender: func() { r.woken.Add(1) }, Issuers: func() { r.wokenIssuers.Add(1) }}, slog.New(slog.NewTextHandler(r.log, nil)), cfg)
+	i, err := issue.New(r.disk, r.disk,
+		issue.Wake{Sender: func() { r.woken.Add(1) }, Issuers: func() { r.wokenIssuers.Add(1) }},
+		slog.New(slog.NewTextHandler(r.log, nil)), cfg)
 	check(r.t, err)
 	return i
 }
@@ -111,8 +116,11 @@ func (r *room) paid() *card.Card {
 // paidBy returns an account's card whose payment is confirmed.
 func (r *room) paidBy(account uuid.UUID, usd card.USD) *card.Card {
 	r.t.Helper()
-	c := &card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: account, CreatedAt: r.clock.Now(), USD: usd, Coin: chain.Currencies()[0], Amount: 1e12,
-		Address: uuid.NewString(), Rate: card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: card.RateScale}, At: r.clock.Now(), Source: "fixed"},
+	c := &card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: account, CreatedAt: r.clock.Now(), USD: usd,
+		Coin: chain.Currencies()[0], Amount: 1e12,
+		Address: uuid.NewString(),
+		Rate: card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: card.RateScale}, At: r.clock.Now(),
+			Source: "fixed"},
 		ExpiresAt: r.clock.Now().Add(time.Hour), ConfirmationsRequired: 10}
 	_, err := r.db.InsertCard(r.t.Context(), c, 0)
 	check(r.t, err)
@@ -141,7 +149,9 @@ func (r *room) assess(c *card.Card, state card.PaymentState) {
 // retry is an operator's decision.
 func (r *room) retry(c *card.Card) {
 	r.t.Helper()
-	check(r.t, r.db.OperatorTx(r.t.Context(), func(tx operator.Tx) error { return tx.ReopenIntent(r.t.Context(), c.UUID) }))
+	check(r.t, r.db.OperatorTx(r.t.Context(), func(tx operator.Tx) error {
+		return tx.ReopenIntent(r.t.Context(), c.UUID)
+	}))
 }
 
 // exec changes the database behind everybody's back.
@@ -183,7 +193,8 @@ func (r *room) want(c *card.Card, state issue.State, answer, reason string) oper
 	return i
 }
 
-// wantCard compares the credentials that are stored with those that the supplier made.
+// wantCard compares the credentials that are stored with those that the
+// supplier made.
 func (r *room) wantCard(c *card.Card) {
 	r.t.Helper()
 	r.want(c, issue.StateDone, "issued", "")
@@ -230,7 +241,8 @@ func (r *room) count(query string) (n int) {
 func (r *room) audit() {
 	r.t.Helper()
 	cards := r.count("cards WHERE status = 'generated'")
-	for _, also := range []string{"credentials", "intents WHERE state = 'done' AND card_number_hash IS NOT NULL", "events WHERE type = 'card.generated'",
+	for _, also := range []string{"credentials", "intents WHERE state = 'done' AND card_number_hash IS NOT NULL",
+		"events WHERE type = 'card.generated'",
 		"credentials s JOIN cards c ON c.uuid = s.card_uuid WHERE c.payment_state = 'paid'"} {
 		if n := r.count(also); n != cards {
 			r.t.Errorf("%d cards are generated, but there are %d %s", cards, n, also)

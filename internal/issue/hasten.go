@@ -10,7 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// mostHastened limits what callers can have this process remember. Cards beyond that are looked up when their time has come.
+// mostHastened limits what callers can have this process remember. Cards beyond
+// that are looked up when their time has come.
 const mostHastened = 4096
 
 // hastened are the cards of which the supplier says that there is news.
@@ -19,8 +20,9 @@ type hastened struct {
 	cards map[uuid.UUID]bool
 }
 
-// Hasten has the next Tick look a pending request up, whatever its time. key is the request's. It does not block, and it is only a hint: a
-// key that nobody knows does nothing.
+// Hasten has the next Tick look a pending request up, whatever its time. key is
+// the request's. It does not block, and it is only a hint: a key that nobody
+// knows does nothing.
 func (s *Issuer) Hasten(key string) {
 	id, err := uuid.Parse(key)
 	if err != nil {

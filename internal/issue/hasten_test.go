@@ -10,7 +10,8 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-// A supplier that says that there is news has a pending request looked up at once, and nothing else.
+// A supplier that says that there is news has a pending request looked up at
+// once, and nothing else.
 func TestHasten_APendingRequestIsLookedUpAtOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		c, other := r.paid(), r.paid()
@@ -48,7 +49,8 @@ func TestConfig_TheIndexIsOfARoute(t *testing.T) {
 	}
 }
 
-// A supplier that names the amount of its card must have made one of what was paid.
+// A supplier that names the amount of its card must have made one of what was
+// paid.
 func TestIssue_ACardOfAnotherAmountIsLeftToAnOperator(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		for _, usd := range []card.USD{150_50, 150_49} {
@@ -59,7 +61,8 @@ func TestIssue_ACardOfAnotherAmountIsLeftToAnOperator(t *testing.T) {
 			}
 			c := r.paid()
 			r.issue(1)
-			if parked := r.count("intents WHERE state = 'parked' AND card_uuid = '" + c.UUID.String() + "'"); (parked == 1) != (usd != c.USD) {
+			if parked := r.count("intents WHERE state = 'parked' AND card_uuid = '" + c.UUID.String() +
+				"'"); (parked == 1) != (usd != c.USD) {
 				t.Errorf("a card of %s: parked %d", usd, parked)
 			}
 		}

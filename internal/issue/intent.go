@@ -21,7 +21,8 @@ const (
 	StateRefundDue State = "refund_due" // the supplier declined: an operator retries or refunds
 )
 
-// Intent is the decision to issue a card. The claim commits whom to ask, with which key and since when, before anybody is asked.
+// Intent is the decision to issue a card. The claim commits whom to ask, with
+// which key and since when, before anybody is asked.
 type Intent struct {
 	CardUUID     uuid.UUID
 	State        State
@@ -67,7 +68,8 @@ func (i Intent) later(reason string) Intent {
 	return i
 }
 
-// unasked takes back what the claim committed, if nobody was asked in this attempt nor before.
+// unasked takes back what the claim committed, if nobody was asked in this
+// attempt nor before.
 func (i Intent) unasked() Intent {
 	if !i.Asked {
 		i.FirstAskedAt = time.Time{}
@@ -77,7 +79,8 @@ func (i Intent) unasked() Intent {
 
 // answered returns the intent with an answer noted.
 func (i Intent) answered(a Answer) Intent {
-	// A card that was declined is asked for again because an operator said so. That stays known until there is a clear answer.
+	// A card that was declined is asked for again because an operator said so.
+	// That stays known until there is a clear answer.
 	if !i.Asked || i.Answer != Declined || a.Outcome != Unknown {
 		i.Answer = a.Outcome
 	}
@@ -90,26 +93,30 @@ func (i Intent) answered(a Answer) Intent {
 
 // to returns the intent as it is to be asked of another supplier, at once.
 func (i Intent) to(supplier string) Intent {
-	i.State, i.Supplier, i.Reference, i.FirstAskedAt, i.Asked, i.Answer, i.Wait = StateOpen, supplier, "", time.Time{}, false, Unknown, 0
+	i.State, i.Supplier, i.Reference, i.FirstAskedAt, i.Asked, i.Answer, i.Wait = StateOpen, supplier, "", time.Time{},
+		false, Unknown, 0
 	return i
 }
 
-// startOver returns the intent as it is to be asked of whichever supplier is the first then.
+// startOver returns the intent as it is to be asked of whichever supplier is
+// the first then.
 func (i Intent) startOver() Intent {
 	i = i.to("")
 	i.Refusals = nil
 	return i
 }
 
-// reopened returns an intent whose refund was due as it is to be asked again of the same supplier.
+// reopened returns an intent whose refund was due as it is to be asked again of
+// the same supplier.
 func (i Intent) reopened() Intent {
 	i.State = StateOpen
 	i.Refusals = i.Refusals[:max(0, len(i.Refusals)-1)]
 	return i
 }
 
-// backoff returns how long to wait after the n-th attempt: it doubles from first, with full jitter in its upper half. An n below 1 is
-// impossible and counts as 1.
+// backoff returns how long to wait after the n-th attempt: it doubles from
+// first, with full jitter in its upper half. An n below 1 is impossible and
+// counts as 1.
 func backoff(first time.Duration, n int) time.Duration {
 	wait := min(first<<min(max(n-1, 0), 20), longestWait)
 	return wait/2 + rand.N(wait/2)

@@ -1,8 +1,9 @@
 // Package issue leads from a paid card to its credentials.
 //
-// It may import packages card, failpoint and trace. The intent to issue a card is committed before the supplier is asked. After a crash the
-// next Tick looks up what became of the request before it asks again, and it asks with the same key. Credentials, status and event are one
-// commit.
+// It may import packages card, failpoint and trace. The intent to issue a card
+// is committed before the supplier is asked. After a crash the next Tick looks
+// up what became of the request before it asks again, and it asks with the same
+// key. Credentials, status and event are one commit.
 package issue
 
 import (
@@ -39,14 +40,18 @@ const (
 type Config struct {
 	// Routes are the suppliers of all issuers. At least one is required.
 	Routes Routes
-	// Index is that of the route whose supplier this issuer asks. Each supplier has an issuer of its own, so that none waits for another.
+	// Index is that of the route whose supplier this issuer asks. Each supplier
+	// has an issuer of its own, so that none waits for another.
 	Index int
-	// Patience is how long a paid card waits for suppliers that can't make it now but may be able to later, since they were first asked, and
-	// for an amount that no supplier makes. After that its refund is due. Defaults to none: a refusal of the last supplier is final.
+	// Patience is how long a paid card waits for suppliers that can't make it
+	// now but may be able to later, since they were first asked, and for an
+	// amount that no supplier makes. After that its refund is due. Defaults to
+	// none: a refusal of the last supplier is final.
 	Patience time.Duration
 	// Observe is told what happens. Defaults to nobody.
 	Observe Observe
-	// Tracer starts a span for each attempt to issue a card, and for each call of the supplier. Defaults to none.
+	// Tracer starts a span for each attempt to issue a card, and for each call
+	// of the supplier. Defaults to none.
 	Tracer *trace.Tracer
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
@@ -81,7 +86,8 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Issuer issues paid cards by one supplier. It is safe for concurrent use, also by several processes.
+// Issuer issues paid cards by one supplier. It is safe for concurrent use, also
+// by several processes.
 type Issuer struct {
 	store    Store
 	vault    Vault
@@ -96,7 +102,8 @@ type Issuer struct {
 	hastened hastened
 }
 
-// Wake tells other loops that there is work for them. A nil field is not called.
+// Wake tells other loops that there is work for them. A nil field is not
+// called.
 type Wake struct {
 	Issuers func() // a card is to be asked of another supplier
 	Sender  func() // there are events to send
@@ -114,11 +121,13 @@ func New(store Store, vault Vault, wake Wake, log *slog.Logger, cfg Config) (*Is
 			*f = func() {}
 		}
 	}
-	return &Issuer{store: store, vault: vault, supplier: route.Supplier, route: route, wake: wake, log: log, cfg: cfg, now: cfg.Now,
+	return &Issuer{store: store, vault: vault, supplier: route.Supplier, route: route, wake: wake, log: log, cfg: cfg,
+		now:  cfg.Now,
 		pace: newPace(route.PerSecond)}, nil
 }
 
-// Tick issues every card that is due. If there is much to do, the next batch is asked for while one is stored.
+// Tick issues every card that is due. If there is much to do, the next batch is
+// asked for while one is stored.
 func (s *Issuer) Tick(ctx context.Context) error {
 	if err := s.hasten(ctx); err != nil {
 		return err
@@ -141,11 +150,15 @@ func (s *Issuer) Tick(ctx context.Context) error {
 	}
 }
 
-// IssueDue tries to issue cards whose payment is confirmed, up to a batch, and returns how many it worked on. Several processes may
-// call it at once: each intent is claimed by one, and whoever lost a claim can't write any more. It claims what its supplier is to be
-// asked for; the first issuer also claims what no supplier makes any more. It claims nothing while the supplier is to be left alone.
+// IssueDue tries to issue cards whose payment is confirmed, up to a batch, and
+// returns how many it worked on. Several processes may call it at once: each
+// intent is claimed by one, and whoever lost a claim can't write any more. It
+// claims what its supplier is to be asked for; the first issuer also claims
+// what no supplier makes any more. It claims nothing while the supplier is to
+// be left alone.
 //
-// Cards of a batch wait for each other, so a batch is small, unless there is much to do and the supplier is quick.
+// Cards of a batch wait for each other, so a batch is small, unless there is
+// much to do and the supplier is quick.
 func (s *Issuer) IssueDue(ctx context.Context) (int, error) {
 	b, err := s.askDue(ctx)
 	return b.cards, errors.Join(err, b.store())
@@ -157,7 +170,8 @@ type batch struct {
 	store func() error // stores what came of it
 }
 
-// askDue claims cards and asks for them. Their claims are held until their storing begins.
+// askDue claims cards and asks for them. Their claims are held until their
+// storing begins.
 func (s *Issuer) askDue(ctx context.Context) (batch, error) {
 	nothing := func() error { return nil }
 	started := s.now()
@@ -171,7 +185,8 @@ func (s *Issuer) askDue(ctx context.Context) (batch, error) {
 	}
 	failpoint.Hit(failpoint.Claimed)
 	s.pace.take(len(intents), started)
-	// What was claimed is finished, so that it need not wait for the claim to run out.
+	// What was claimed is finished, so that it need not wait for the claim to
+	// run out.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueGrace)
 	release := s.holdClaims(ctx, intents)
 	ids := make([]uuid.UUID, len(intents))
@@ -203,8 +218,9 @@ func (s *Issuer) askDue(ctx context.Context) (batch, error) {
 	}}, nil
 }
 
-// holdClaims prolongs claims until the returned function is called. A process that dies or stops holds them no longer, and another one
-// goes on within seconds. What a process writes whose claims were lost is refused.
+// holdClaims prolongs claims until the returned function is called. A process
+// that dies or stops holds them no longer, and another one goes on within
+// seconds. What a process writes whose claims were lost is refused.
 func (s *Issuer) holdClaims(ctx context.Context, intents []Intent) (release func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var prolonging sync.WaitGroup
@@ -229,7 +245,8 @@ func (s *Issuer) holdClaims(ctx context.Context, intents []Intent) (release func
 	}
 }
 
-// attempt is what came of asking for a card: the card, or the intent as it is to be saved.
+// attempt is what came of asking for a card: the card, or the intent as it is
+// to be saved.
 type attempt struct {
 	card   *card.Card
 	issued *IssuedCard // nil if there is no card to store
@@ -237,8 +254,10 @@ type attempt struct {
 	span   *trace.Span // which ends when the card is stored; nil if it has ended
 }
 
-// tryAll asks for the cards. It returns those that were issued, and the intents of the others.
-func (s *Issuer) tryAll(ctx context.Context, intents []Intent, cards []*card.Card, causes trace.Causes) (issued []attempt, rest []Intent, err error) {
+// tryAll asks for the cards. It returns those that were issued, and the intents
+// of the others.
+func (s *Issuer) tryAll(ctx context.Context, intents []Intent, cards []*card.Card,
+	causes trace.Causes) (issued []attempt, rest []Intent, err error) {
 	byID := make(map[uuid.UUID]*card.Card, len(cards))
 	for _, c := range cards {
 		byID[c.UUID] = c
@@ -288,12 +307,17 @@ func (s *Issuer) try(ctx context.Context, intent Intent, c *card.Card) (attempt,
 		return attempt{intent: intent.unasked().later(undecodable)}, nil
 	case c.State != card.Paid:
 		return attempt{intent: intent.unasked().later(unpaidAgain)}, nil
-	case intent.Supplier != s.supplier.Name() && s.cfg.Routes.have(intent.Supplier): // another process gave it to that one meanwhile
+	// another process gave it to that one meanwhile
+	case intent.Supplier != s.supplier.Name() && s.cfg.Routes.have(intent.Supplier):
 		return attempt{intent: intent.unasked()}, nil
 	case intent.Supplier != s.supplier.Name():
-		return s.park(ctx, intent, fmt.Sprintf("supplier %s was asked and may have made the card, but it is configured no more: configure it again and retry", intent.Supplier)), nil
+		return s.park(ctx, intent,
+			fmt.Sprintf(
+				"supplier %s was asked and may have made the card, but it is configured no more: configure it again and retry",
+				intent.Supplier)), nil
 	case intent.Declines < 0 || intent.Declines > mostDeclines: // the supplier's key depends on it
-		return s.park(ctx, intent.unasked(), "how often suppliers declined it is impossible: restore its row, then retry"), nil
+		return s.park(ctx, intent.unasked(), "how often suppliers declined it is impossible: restore its row, then retry"),
+			nil
 	case !intent.Asked && !s.route.makes(c.USD):
 		return s.outOfRange(ctx, intent, c), nil
 	}
@@ -311,7 +335,8 @@ func (s *Issuer) try(ctx context.Context, intent Intent, c *card.Card) (attempt,
 		a.intent.Wait = max(a.intent.Wait, s.pace.wait(s.now()))
 		return a, nil
 	case err != nil:
-		s.log.WarnContext(ctx, "the supplier gave no clear answer", "card", c.UUID, "attempt", intent.Attempts, "error", clean(err.Error()))
+		s.log.WarnContext(ctx, "the supplier gave no clear answer", "card", c.UUID, "attempt", intent.Attempts, "error",
+			clean(err.Error()))
 		return attempt{intent: intent.answered(Answer{}).later("the supplier gave no clear answer")}, nil
 	}
 	failpoint.Hit(failpoint.Answered)
@@ -326,9 +351,11 @@ func (s *Issuer) try(ctx context.Context, intent Intent, c *card.Card) (attempt,
 	return s.receive(ctx, intent, c, answer)
 }
 
-var errForgotten = errors.New("the supplier does not know the request, and may have forgotten it: ask the supplier, then retry or refund")
+var errForgotten = errors.New(
+	"the supplier does not know the request, and may have forgotten it: ask the supplier, then retry or refund")
 
-// ask looks up what was submitted before, and submits what the supplier does not know. Without an error the answer is clear.
+// ask looks up what was submitted before, and submits what the supplier does
+// not know. Without an error the answer is clear.
 func (s *Issuer) ask(ctx context.Context, intent Intent, usd card.USD) (Answer, error) {
 	request := Request{Key: intent.Key, Reference: intent.Reference, USD: usd, Declines: intent.Declines}
 	if intent.Asked {
@@ -340,7 +367,8 @@ func (s *Issuer) ask(ctx context.Context, intent Intent, usd card.USD) (Answer, 
 			return Answer{}, errForgotten
 		case found.Outcome == Unknown && !s.route.makes(usd): // it was never asked for such a card, or is to be no longer
 			return Answer{Outcome: Declined, Reason: fmt.Sprintf("is not asked for cards of %s US dollars", usd)}, nil
-		case found.Outcome == Declined && intent.Answer == Declined && s.route.makes(usd): // an operator saw that, and retries
+		// an operator saw that, and retries
+		case found.Outcome == Declined && intent.Answer == Declined && s.route.makes(usd):
 		case found.Outcome != Unknown:
 			return found.clear()
 		}
@@ -353,8 +381,8 @@ func (s *Issuer) ask(ctx context.Context, intent Intent, usd card.USD) (Answer, 
 	return answer.clear()
 }
 
-// keepsKey reports whether the supplier still knows the intent's key when this attempt ends. It does not if the time of the first submission
-// is impossible.
+// keepsKey reports whether the supplier still knows the intent's key when this
+// attempt ends. It does not if the time of the first submission is impossible.
 func (s *Issuer) keepsKey(intent Intent) bool {
 	retention, age := s.supplier.KeyRetention(), intent.ClaimedAt.Sub(intent.FirstAskedAt)
 	return retention == 0 || age >= 0 && age < retention-issueGrace
@@ -385,7 +413,8 @@ func (s *Issuer) receive(ctx context.Context, intent Intent, c *card.Card, answe
 	return attempt{card: c, issued: &IssuedCard{Intent: intent, Sealed: sealed, NumberHash: number}, intent: intent}, nil
 }
 
-// park leaves a card to an operator: it stays paid, and no further attempt is made.
+// park leaves a card to an operator: it stays paid, and no further attempt is
+// made.
 func (s *Issuer) park(ctx context.Context, intent Intent, reason string) attempt {
 	s.log.ErrorContext(ctx, "card needs an operator", "card", intent.CardUUID, "reason", reason)
 	intent.State, intent.Reason = StateParked, reason
@@ -394,8 +423,9 @@ func (s *Issuer) park(ctx context.Context, intent Intent, reason string) attempt
 
 var errUnpaidAgain = errors.New(unpaidAgain)
 
-// storeIssued stores cards together, or each alone if that fails, so that one can't keep the others back. It returns the intents of
-// those that can't be stored.
+// storeIssued stores cards together, or each alone if that fails, so that one
+// can't keep the others back. It returns the intents of those that can't be
+// stored.
 func (s *Issuer) storeIssued(ctx context.Context, cards []attempt) ([]Intent, error) {
 	if len(cards) == 0 {
 		return nil, nil

@@ -7,12 +7,15 @@ import (
 	"time"
 )
 
-// Observe is told what happens, for monitoring. Its functions must be safe for concurrent use, and quick. A nil one is not called.
+// Observe is told what happens, for monitoring. Its functions must be safe for
+// concurrent use, and quick. A nil one is not called.
 type Observe struct {
-	// Call is told of each call of a supplier: "submit" or "lookup", and what the supplier answered: an Outcome, "busy" if it took no
-	// request, or "error" if there was no clear answer.
+	// Call is told of each call of a supplier: "submit" or "lookup", and what
+	// the supplier answered: an Outcome, "busy" if it took no request, or
+	// "error" if there was no clear answer.
 	Call func(supplier, call, outcome string, took time.Duration)
-	// Issued is told of each card that was issued how long that took since its payment was found to be confirmed.
+	// Issued is told of each card that was issued how long that took since its
+	// payment was found to be confirmed.
 	Issued func(took time.Duration)
 }
 
@@ -26,7 +29,8 @@ func (o *Observe) fill() {
 }
 
 // observed returns a call of the supplier that is observed.
-func (s *Issuer) observed(name string, call func(context.Context, Request) (Answer, error)) func(context.Context, Request) (Answer, error) {
+func (s *Issuer) observed(name string, call func(context.Context, Request) (Answer, error)) func(context.Context,
+	Request) (Answer, error) {
 	return func(ctx context.Context, r Request) (Answer, error) {
 		started := s.now()
 		ctx, span := s.cfg.Tracer.Call(ctx, "supplier "+name)
@@ -47,11 +51,13 @@ func (s *Issuer) observed(name string, call func(context.Context, Request) (Answ
 	}
 }
 
-// observePace takes note of how a request ended, and tells when the supplier is left alone, and when it no longer is.
+// observePace takes note of how a request ended, and tells when the supplier is
+// left alone, and when it no longer is.
 func (s *Issuer) observePace(ctx context.Context, err error) {
 	pauses, resumes := s.pace.answered(err, s.now())
 	if pauses {
-		s.log.WarnContext(ctx, "supplier is left alone: it is busy or does not answer", "supplier", s.supplier.Name(), "wait", s.pace.wait(s.now()),
+		s.log.WarnContext(ctx, "supplier is left alone: it is busy or does not answer", "supplier", s.supplier.Name(),
+			"wait", s.pace.wait(s.now()),
 			"error", clean(err.Error()))
 	}
 	if resumes {
@@ -59,11 +65,13 @@ func (s *Issuer) observePace(ctx context.Context, err error) {
 	}
 }
 
-// observeIssued tells of cards that were issued. Of one that was decided on by a version which did not note the time, nothing is known.
+// observeIssued tells of cards that were issued. Of one that was decided on by
+// a version which did not note the time, nothing is known.
 func (s *Issuer) observeIssued(ctx context.Context, cards []attempt) {
 	now := s.now()
 	for _, a := range cards {
-		line := []slog.Attr{slog.String("card", a.card.UUID.String()), slog.String("supplier", a.intent.Supplier), slog.Int("attempts", a.intent.Attempts)}
+		line := []slog.Attr{slog.String("card", a.card.UUID.String()), slog.String("supplier", a.intent.Supplier),
+			slog.Int("attempts", a.intent.Attempts)}
 		if !a.intent.DecidedAt.IsZero() {
 			took := max(0, now.Sub(a.intent.DecidedAt))
 			s.cfg.Observe.Issued(took)

@@ -34,7 +34,8 @@ func TestObserve_ToldOfCallsAndCards(t *testing.T) {
 			r.issue(1)
 		}
 		r.wantCard(c)
-		if want := []string{name + " submit error", name + " lookup unknown", name + " submit issued"}; !slices.Equal(calls, want) {
+		if want := []string{name + " submit error", name + " lookup unknown", name + " submit issued"}; !slices.Equal(calls,
+			want) {
 			t.Errorf("calls %q, want %q", calls, want)
 		}
 		if len(took) != 1 || took[0] < 0 {

@@ -10,22 +10,28 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Offering is a supplier that also says what can be had of it, without making anything.
+// Offering is a supplier that also says what can be had of it, without making
+// anything.
 type Offering interface {
 	Supplier
 	Offers(ctx context.Context) ([]card.Offer, error)
 }
 
-// OfferStore keeps what can be had of suppliers. Every method is harmless when it runs twice.
+// OfferStore keeps what can be had of suppliers. Every method is harmless when
+// it runs twice.
 type OfferStore interface {
-	// SaveOffers replaces the offers of a supplier, which has just made them. Their Age is not stored.
+	// SaveOffers replaces the offers of a supplier, which has just made them.
+	// Their Age is not stored.
 	SaveOffers(ctx context.Context, o card.SupplierOffers) error
-	// PromisedUSD returns the sum of the cards between two amounts, both included, that may still be paid, or are paid and not issued. It
-	// leaves out cards with a reserved item of a stock, and cards whose refund is due.
+	// PromisedUSD returns the sum of the cards between two amounts, both
+	// included, that may still be paid, or are paid and not issued. It leaves
+	// out cards with a reserved item of a stock, and cards whose refund is due.
 	PromisedUSD(ctx context.Context, least, most card.USD) (card.USD, error)
-	// KeepOffers leaves the offers of a supplier as they are, and lets them age.
+	// KeepOffers leaves the offers of a supplier as they are, and lets them
+	// age.
 	KeepOffers(ctx context.Context, supplier string, priority int) error
-	// DeleteOffers deletes the offers of all suppliers except those that are named. At least one must be.
+	// DeleteOffers deletes the offers of all suppliers except those that are
+	// named. At least one must be.
 	DeleteOffers(ctx context.Context, except []string) error
 }
 
@@ -40,7 +46,8 @@ type Offers struct {
 	index    int
 }
 
-// NewOffers returns what keeps the offers of the supplier of the route with an index. It returns an error if that supplier makes none.
+// NewOffers returns what keeps the offers of the supplier of the route with an
+// index. It returns an error if that supplier makes none.
 func NewOffers(store OfferStore, routes Routes, index int) (*Offers, error) {
 	s, ok := routes[index].Supplier.(Offering)
 	if !ok {
@@ -49,8 +56,9 @@ func NewOffers(store OfferStore, routes Routes, index int) (*Offers, error) {
 	return &Offers{store, s, routes, index}, nil
 }
 
-// Tick asks the supplier, and stores that part of its offers which it is asked for. If it fails, what it offered last is withdrawn once it
-// is older than card.OfferLasts.
+// Tick asks the supplier, and stores that part of its offers which it is asked
+// for. If it fails, what it offered last is withdrawn once it is older than
+// card.OfferLasts.
 func (o *Offers) Tick(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, offersTimeout)
 	defer cancel()
@@ -62,12 +70,14 @@ func (o *Offers) Tick(ctx context.Context) error {
 		err = errors.Join(errors.New("offers: "+clean(err.Error())), o.store.KeepOffers(ctx, o.supplier.Name(), o.index))
 	} else {
 		r := o.routes[o.index]
-		err = o.store.SaveOffers(ctx, card.SupplierOffers{Supplier: o.supplier.Name(), Priority: o.index, Offers: card.Clip(offers, r.Min, r.Max)})
+		err = o.store.SaveOffers(ctx,
+			card.SupplierOffers{Supplier: o.supplier.Name(), Priority: o.index, Offers: card.Clip(offers, r.Min, r.Max)})
 	}
 	return errors.Join(err, o.forget(ctx))
 }
 
-// withoutPromised takes what is promised already out of the offers that have a total.
+// withoutPromised takes what is promised already out of the offers that have a
+// total.
 func (o *Offers) withoutPromised(ctx context.Context, offers []card.Offer) ([]card.Offer, error) {
 	if !slices.ContainsFunc(offers, func(x card.Offer) bool { return x.Total > 0 }) {
 		return offers, nil
@@ -90,7 +100,8 @@ func (o *Offers) withoutPromised(ctx context.Context, offers []card.Offer) ([]ca
 	return left, nil
 }
 
-// forget deletes the offers of suppliers that there are no more, once there are others: without any, everything is sold.
+// forget deletes the offers of suppliers that there are no more, once there are
+// others: without any, everything is sold.
 func (o *Offers) forget(ctx context.Context) error {
 	var names []string
 	for _, r := range o.routes {

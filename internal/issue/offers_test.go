@@ -111,8 +111,11 @@ func TestOffers_TotalOfASupplier_PromisedCardsAreTakenOut(t *testing.T) {
 			}
 		}
 		r.exec("UPDATE cards SET payment_state = 'unpaid'")
-		item := card.StockItem{ID: c.UUID, Supplier: "shelf", USD: c.USD, ExpiresAt: time.Now(), NumberHash: c.UUID[:], Sealed: &card.Sealed{CardNumber: []byte("n")}}
-		check(t, r.db.ImportStock(t.Context(), func(add func([]card.StockItem) error) error { return add([]card.StockItem{item}) }))
+		item := card.StockItem{ID: c.UUID, Supplier: "shelf", USD: c.USD, ExpiresAt: time.Now(), NumberHash: c.UUID[:],
+			Sealed: &card.Sealed{CardNumber: []byte("n")}}
+		check(t, r.db.ImportStock(t.Context(), func(add func([]card.StockItem) error) error {
+			return add([]card.StockItem{item})
+		}))
 		r.exec("UPDATE stock SET state = 'reserved', card_uuid = id, reserved_until = 9")
 		want(offered(150_50), card.Offer{Min: card.MinUSD, Max: 150_50, Left: card.Unlimited, Total: 150_50})
 	})

@@ -19,7 +19,8 @@ const (
 	defaultBusyFor = 5 * time.Second // if it does not say
 )
 
-// pace limits how fast a supplier is asked, and leaves one alone that is busy or ill: its cards wait, and nothing is tried in vain.
+// pace limits how fast a supplier is asked, and leaves one alone that is busy
+// or ill: its cards wait, and nothing is tried in vain.
 type pace struct {
 	limit *rate.Limiter // nil for no limit
 
@@ -67,7 +68,8 @@ func (p *pace) wait(now time.Time) time.Duration {
 	return max(0, p.until.Sub(now))
 }
 
-// answered takes note of how a request ended. It reports whether the supplier is left alone from now on, and whether it no longer is.
+// answered takes note of how a request ended. It reports whether the supplier
+// is left alone from now on, and whether it no longer is.
 func (p *pace) answered(err error, now time.Time) (pauses, resumes bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -43,7 +43,8 @@ func TestPace_ABusySupplierIsLeftAloneForAsLongAsItSays(t *testing.T) {
 	}
 }
 
-// What a supplier was asked for before it was busy is looked up; that it is busy says nothing about it.
+// What a supplier was asked for before it was busy is looked up; that it is
+// busy says nothing about it.
 func TestPace_ABusySupplierKeepsWhatItWasAskedFor(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		c := r.paid()
@@ -56,7 +57,8 @@ func TestPace_ABusySupplierKeepsWhatItWasAskedFor(t *testing.T) {
 		r.press.lookup = these(issue.Answer{}, &issue.BusyError{})
 		r.due()
 		r.issue(1)
-		if i := r.want(c, issue.StateOpen, "unknown", "the supplier is busy"); i.FirstAskedAt == nil || !i.FirstAskedAt.Equal(*first) {
+		if i := r.want(c, issue.StateOpen, "unknown", "the supplier is busy"); i.FirstAskedAt == nil ||
+			!i.FirstAskedAt.Equal(*first) {
 			t.Errorf("asked since %v, want %s", i.FirstAskedAt, first)
 		}
 		r.press.lookup = nil
@@ -98,7 +100,8 @@ func TestPace_ASilentSupplierIsLeftAloneAndProbed(t *testing.T) {
 		r.due()
 		r.issue(0)
 		// Those that were under way when the pause began do not make it longer.
-		for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, time.Minute, time.Minute} {
+		for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second,
+			16 * time.Second, 32 * time.Second, time.Minute, time.Minute} {
 			r.press.calls = nil
 			r.clock.pass(pause - 1)
 			r.issue(0)

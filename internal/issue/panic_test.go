@@ -11,7 +11,8 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-// An attempt that panics may have reached the supplier: it is looked up later. The other cards of the batch are issued.
+// An attempt that panics may have reached the supplier: it is looked up later.
+// The other cards of the batch are issued.
 func TestIssueDue_SupplierPanics_OtherCardsAreIssued(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		cards := r.manyPaid(4)
@@ -42,20 +43,23 @@ func TestIssueDue_SupplierPanics_OtherCardsAreIssued(t *testing.T) {
 			t.Errorf("the supplier was asked %d times, want a request and a look-up", n)
 		}
 		text := string(r.log.bytes())
-		if strings.Count(text, "msg=\"issuing a card\"") != 1 || !strings.Contains(text, poison.UUID.String()) || !strings.Contains(text, "panic_test.go:") ||
+		if strings.Count(text, "msg=\"issuing a card\"") != 1 || !strings.Contains(text, poison.UUID.String()) ||
+			!strings.Contains(text, "panic_test.go:") ||
 			strings.Contains(text, "canary") || strings.Contains(text, "4111") {
 			t.Errorf("logged:\n%s", text)
 		}
 	})
 }
 
-// An intent whose number of attempts is impossible backs off as any other, and keeps no other from being claimed.
+// An intent whose number of attempts is impossible backs off as any other, and
+// keeps no other from being claimed.
 func TestIssueDue_ImpossibleAttempts_CardIsIssuedLater(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		for _, column := range []string{"attempts", "fence"} {
 			for _, n := range []int64{-10, -1, 1 << 31, 1 << 62, math.MaxInt64, math.MinInt64} {
 				damaged, well := r.paid(), r.paid()
-				// PostgreSQL rejects numbers of more than 32 bits; the intent then stays as it was.
+				// PostgreSQL rejects numbers of more than 32 bits; the intent
+				// then stays as it was.
 				_, _ = r.beside.Exec(fmt.Sprintf("UPDATE intents SET %s = $1 WHERE card_uuid = $2", column), n, damaged.UUID)
 				r.press.submit = func(_ context.Context, q issue.Request) (issue.Answer, error) {
 					return issue.Answer{Outcome: issue.Pending}, nil
@@ -74,7 +78,8 @@ func TestIssueDue_ImpossibleAttempts_CardIsIssuedLater(t *testing.T) {
 	})
 }
 
-// Suppliers forget keys. If the time of a key's first use is unknown, the key must not be used again.
+// Suppliers forget keys. If the time of a key's first use is unknown, the key
+// must not be used again.
 func TestIssueDue_ImpossibleFirstAsked_IsNotSubmittedAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		r.press.retention = 24 * time.Hour
@@ -89,13 +94,15 @@ func TestIssueDue_ImpossibleFirstAsked_IsNotSubmittedAgain(t *testing.T) {
 			_, err := r.beside.Exec("UPDATE intents SET first_asked_at = $1, due_at = 0 WHERE card_uuid = $2", at, c.UUID)
 			check(t, err)
 			r.issue(1)
-			r.want(c, issue.StateParked, "unknown", "the supplier does not know the request, and may have forgotten it: ask the supplier, then retry or refund")
+			r.want(c, issue.StateParked, "unknown",
+				"the supplier does not know the request, and may have forgotten it: ask the supplier, then retry or refund")
 			r.clock.pass(time.Hour) // a supplier that gave no answers is left alone for a while
 		}
 	})
 }
 
-// The key of a request depends on how often suppliers declined. If that number is impossible, the key is unknown.
+// The key of a request depends on how often suppliers declined. If that number
+// is impossible, the key is unknown.
 func TestIssueDue_ImpossibleDeclines_IsParked(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		for _, n := range []int64{-10, -1, math.MaxInt32, math.MaxInt64, math.MinInt64} {

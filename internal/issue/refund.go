@@ -11,22 +11,24 @@ import (
 	"github.com/cardmint/cardmint/internal/failpoint"
 )
 
-// declined has the next supplier asked. If none is left, the card waits for one that may be able to make it later, but no longer than
-// the operator's patience: then its refund is due.
+// declined has the next supplier asked. If none is left, the card waits for one
+// that may be able to make it later, but no longer than the operator's
+// patience: then its refund is due.
 func (s *Issuer) declined(ctx context.Context, intent Intent, c *card.Card, answer Answer) attempt {
 	intent.Declines++
 	intent.Refusals = append(intent.Refusals, Refusal{intent.Supplier, clean(answer.Reason), answer.Temporary})
 	intent.Reason = reasons(intent.Refusals)
 	next := s.cfg.Routes.next(c.USD, intent.Refusals)
 	if next != "" {
-		s.log.WarnContext(ctx, "the supplier declined: asking the next one", "card", c.UUID, "reason", intent.Reason, "next", next)
+		s.log.WarnContext(ctx, "the supplier declined: asking the next one", "card", c.UUID, "reason", intent.Reason, "next",
+			next)
 		return attempt{intent: intent.to(next)}
 	}
 	return s.nobodyMakes(ctx, intent, c, anyTemporary(intent.Refusals))
 }
 
-// outOfRange has another supplier asked for a card whose amount this one is not asked for. If none is left, the card waits: operators may
-// change that.
+// outOfRange has another supplier asked for a card whose amount this one is not
+// asked for. If none is left, the card waits: operators may change that.
 func (s *Issuer) outOfRange(ctx context.Context, intent Intent, c *card.Card) attempt {
 	intent = intent.unasked()
 	if next := s.cfg.Routes.next(c.USD, intent.Refusals); next != "" {
@@ -36,7 +38,8 @@ func (s *Issuer) outOfRange(ctx context.Context, intent Intent, c *card.Card) at
 	return s.nobodyMakes(ctx, intent, c, true)
 }
 
-// nobodyMakes has a card wait while a supplier may make it later, but no longer than the operator's patience: then its refund is due.
+// nobodyMakes has a card wait while a supplier may make it later, but no longer
+// than the operator's patience: then its refund is due.
 func (s *Issuer) nobodyMakes(ctx context.Context, intent Intent, c *card.Card, later bool) attempt {
 	if later && intent.ClaimedAt.Sub(intent.OpenedAt) < s.cfg.Patience {
 		s.log.WarnContext(ctx, "no supplier can make the card now", "card", c.UUID, "reason", intent.Reason)
@@ -46,7 +49,8 @@ func (s *Issuer) nobodyMakes(ctx context.Context, intent Intent, c *card.Card, l
 	return attempt{card: c, intent: intent}
 }
 
-// saveAll stores what became of intents whose card is not issued. Each refund that is due is a transaction with the event that tells of it.
+// saveAll stores what became of intents whose card is not issued. Each refund
+// that is due is a transaction with the event that tells of it.
 func (s *Issuer) saveAll(ctx context.Context, intents []Intent) error {
 	var failed []error
 	var others []Intent
@@ -84,7 +88,8 @@ func (s *Issuer) refundDue(ctx context.Context, intent Intent) error {
 			return err
 		}
 		failpoint.Hit(failpoint.Refusing)
-		return tx.InsertEvents(ctx, []card.Event{card.NewEvent(uuid.Must(uuid.NewV7()), now[0], card.EventRefundDue, now[0].Status, now[0].State)})
+		return tx.InsertEvents(ctx,
+			[]card.Event{card.NewEvent(uuid.Must(uuid.NewV7()), now[0], card.EventRefundDue, now[0].Status, now[0].State)})
 	})
 	switch {
 	case errors.Is(err, card.ErrFenced):

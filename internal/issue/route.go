@@ -17,8 +17,9 @@ type Route struct {
 
 func (r Route) makes(usd card.USD) bool { return r.Min <= usd && usd <= r.Max }
 
-// Routes are suppliers with different names, in the order in which they are asked. Another one is asked only after those before it clearly
-// declined, so that no card is ever asked of two suppliers that might both make it.
+// Routes are suppliers with different names, in the order in which they are
+// asked. Another one is asked only after those before it clearly declined, so
+// that no card is ever asked of two suppliers that might both make it.
 type Routes []Route
 
 // Only returns routes with one supplier, which makes every card.
@@ -50,7 +51,8 @@ type Refusal struct {
 	Temporary bool   `json:"temporary,omitempty"` // a later request may succeed
 }
 
-// next returns the supplier to ask for a card of an amount; "" if all of them refused, or none makes such cards.
+// next returns the supplier to ask for a card of an amount; "" if all of them
+// refused, or none makes such cards.
 func (r Routes) next(usd card.USD, refused []Refusal) string {
 	for _, x := range r {
 		if x.makes(usd) && !refusedBy(x.Supplier.Name(), refused) {

@@ -56,7 +56,8 @@ func TestRoute_ASupplierThatIsConfiguredNoMore(t *testing.T) {
 	})
 }
 
-// While programs with different suppliers run side by side, a card is left to those that know its supplier.
+// While programs with different suppliers run side by side, a card is left to
+// those that know its supplier.
 func TestRoute_AProcessThatDoesNotKnowTheSupplierYet(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		m := r.market(2, 0)

@@ -15,7 +15,8 @@ import (
 
 const outOfStock = "out of stock"
 
-// market is a process with several suppliers, each with a ledger and an issuer of its own.
+// market is a process with several suppliers, each with a ledger and an issuer
+// of its own.
 type market struct {
 	*room
 	presses  []*press
@@ -60,7 +61,8 @@ func (m *market) work() {
 	}
 }
 
-// asked returns the names of the suppliers that were asked for a card, in the order of the routes of the test.
+// asked returns the names of the suppliers that were asked for a card, in the
+// order of the routes of the test.
 func (m *market) asked(c *card.Card) (names string) {
 	for _, p := range m.presses {
 		if p.asks(c) > 0 {
@@ -93,7 +95,8 @@ func (r *room) age(d time.Duration) {
 	r.exec(fmt.Sprintf("UPDATE intents SET opened_at = opened_at - %d", d.Milliseconds()))
 }
 
-// Whatever the suppliers answer: another one is asked only after a clear refusal of each before, and no two ever make a card.
+// Whatever the suppliers answer: another one is asked only after a clear
+// refusal of each before, and no two ever make a card.
 func TestRoute_AnotherSupplierIsAskedOnlyAfterAClearRefusal(t *testing.T) {
 	const (
 		issues = iota
@@ -132,7 +135,8 @@ func TestRoute_AnotherSupplierIsAskedOnlyAfterAClearRefusal(t *testing.T) {
 						case isPending:
 							return issue.Answer{Outcome: issue.Pending, Reference: "r"}, nil
 						case declines, declinesForNow:
-							return issue.Answer{Outcome: issue.Declined, Reason: outOfStock, Temporary: says[q.Key][i] == declinesForNow}, nil
+							return issue.Answer{Outcome: issue.Declined, Reason: outOfStock, Temporary: says[q.Key][i] == declinesForNow},
+								nil
 						case isSilentButMadeIt:
 							_, _ = p.make(ctx, q)
 							return issue.Answer{}, errFault
@@ -155,7 +159,8 @@ func TestRoute_AnotherSupplierIsAskedOnlyAfterAClearRefusal(t *testing.T) {
 					}
 					record, err := m.db.Record(t.Context(), c.UUID)
 					check(t, err)
-					want := map[int]issue.State{issues: issue.StateDone, isPending: issue.StatePending, declines: issue.StateRefundDue, declinesForNow: issue.StateOpen,
+					want := map[int]issue.State{issues: issue.StateDone, isPending: issue.StatePending,
+						declines: issue.StateRefundDue, declinesForNow: issue.StateOpen,
 						isSilent: issue.StateOpen, isSilentButMadeIt: issue.StateOpen, saysNothing: issue.StateOpen}[answers[last]]
 					if answers[last] == declines && slices.Contains(answers[:last], declinesForNow) {
 						want = issue.StateOpen // that one may have it later
@@ -208,7 +213,8 @@ func TestRoute_ATemporaryRefusalIsWaitedForWithPatience(t *testing.T) {
 		m.due()
 		m.age(59 * time.Minute)
 		m.work()
-		if i := m.want(c, issue.StateOpen, "", "a: out of stock; b: out of stock"); i.OpenedAt == nil || time.Since(*i.OpenedAt) < 59*time.Minute {
+		if i := m.want(c, issue.StateOpen, "", "a: out of stock; b: out of stock"); i.OpenedAt == nil ||
+			time.Since(*i.OpenedAt) < 59*time.Minute {
 			t.Errorf("asked since %v", i.OpenedAt)
 		}
 		if a, b := m.presses[0].asks(c), m.presses[1].asks(c); a != 2 || b != 2 {
@@ -245,7 +251,8 @@ func TestRoute_WhoIsAskedFirstFollowsOrderAndAmount(t *testing.T) {
 		m := r.market(3, 0)
 		m.routes[0].Max, m.routes[1].Min, m.routes[1].Max = 100_00, 100_00, 200_00
 		m.restart()
-		for usd, want := range map[card.USD]string{50_00: "a", 100_00: "a", 100_01: "b", 200_00: "b", 200_01: "c", 750_00: "c"} {
+		for usd, want := range map[card.USD]string{50_00: "a", 100_00: "a", 100_01: "b", 200_00: "b", 200_01: "c",
+			750_00: "c"} {
 			c := m.paidBy(m.account, usd)
 			m.work()
 			if m.asked(c) != want || m.made(c) != want {
@@ -295,7 +302,8 @@ func TestRoute_AnAmountThatNobodyMakesWaitsWithPatience(t *testing.T) {
 	})
 }
 
-// What a supplier refused is not asked of it again for an amount that it no longer makes.
+// What a supplier refused is not asked of it again for an amount that it no
+// longer makes.
 func TestRoute_ARetryKeepsToTheAmounts(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		m := r.market(1, 0)
@@ -315,7 +323,8 @@ func TestRoute_ARetryKeepsToTheAmounts(t *testing.T) {
 	})
 }
 
-// Suppliers are told how often the card was refused before, so that those which repeat their answer to a key can be given another one.
+// Suppliers are told how often the card was refused before, so that those which
+// repeat their answer to a key can be given another one.
 func TestRoute_SuppliersAreToldOfEarlierRefusals(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		m := r.market(2, 0)
@@ -338,7 +347,8 @@ func TestRoute_SuppliersAreToldOfEarlierRefusals(t *testing.T) {
 	})
 }
 
-// A process that dies between a refusal and its record: the refusal is found again, and the next supplier is asked once.
+// A process that dies between a refusal and its record: the refusal is found
+// again, and the next supplier is asked once.
 func TestRoute_ARefusalThatIsNotRecordedIsLookedUp(t *testing.T) {
 	for name, lookup := range map[string]says{"and remembered": declined, "and forgotten": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -369,7 +379,8 @@ func TestRoute_ARefusalThatIsNotRecordedIsLookedUp(t *testing.T) {
 	}
 }
 
-// No refund is due of money that is not there: the account is not told, and the suppliers are asked once it is back.
+// No refund is due of money that is not there: the account is not told, and the
+// suppliers are asked once it is back.
 func TestRoute_ARefundIsNotDueWhileThePaymentIsAway(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		m := r.market(1, 0)
@@ -397,7 +408,8 @@ func TestRoute_ARefundIsNotDueWhileThePaymentIsAway(t *testing.T) {
 	})
 }
 
-// A supplier is never asked for a card whose payment left the chain after the card was claimed: neither to make it nor what became of it.
+// A supplier is never asked for a card whose payment left the chain after the
+// card was claimed: neither to make it nor what became of it.
 func TestIssue_NobodyIsAskedForACardWhosePaymentLeft(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		cards := r.manyPaid(12)

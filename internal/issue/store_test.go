@@ -55,7 +55,8 @@ func TestIssue_MoneyThatLeavesBeforeTheSupplierIsAskedKeepsItFromBeingAsked(t *t
 		r.disk.reading = func() error { r.assess(c, card.Unpaid); return nil }
 		r.due()
 		r.issue(1) // this time it was asked before
-		if i := r.want(c, issue.StatePending, "pending", unpaid); i.FirstAskedAt == nil || !i.FirstAskedAt.Equal(*first) || i.Reference != "r1" {
+		if i := r.want(c, issue.StatePending, "pending", unpaid); i.FirstAskedAt == nil || !i.FirstAskedAt.Equal(*first) ||
+			i.Reference != "r1" {
 			t.Errorf("%+v", i)
 		}
 		r.disk.reading, r.press.submit, r.press.lookup = nil, nil, r.press.make
@@ -82,7 +83,8 @@ func TestIssue_ANumberThatAnotherOrderHasIsNotGivenOut(t *testing.T) {
 		r.want(second, issue.StateParked, "issued", notAlone)
 		r.wantCard(first)
 		r.wantCard(third)
-		if log := string(r.log.bytes()); !strings.Contains(log, "card needs an operator") || !strings.Contains(log, second.UUID.String()) {
+		if log := string(r.log.bytes()); !strings.Contains(log, "card needs an operator") ||
+			!strings.Contains(log, second.UUID.String()) {
 			t.Errorf("logged %s", log)
 		}
 		if r.woken.Load() != 2 {
@@ -96,7 +98,8 @@ func TestIssue_ANumberThatAnotherOrderHasIsNotGivenOut(t *testing.T) {
 }
 
 func TestIssue_WhoLostItsClaimStoresNothing(t *testing.T) {
-	for name, says := range map[string]says{"issued": nil, "pending": pending, "declined": declined, "unknown": unknown, "flawed": these(issue.Answer{Outcome: issue.Issued}, nil)} {
+	for name, says := range map[string]says{"issued": nil, "pending": pending, "declined": declined, "unknown": unknown,
+		"flawed": these(issue.Answer{Outcome: issue.Issued}, nil)} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, r *room) {
 				lost, kept := r.paid(), r.paid()
@@ -113,7 +116,8 @@ func TestIssue_WhoLostItsClaimStoresNothing(t *testing.T) {
 				r.issue(2)
 				r.want(lost, issue.StateOpen, "", "")
 				r.wantCard(kept)
-				if log := string(r.log.bytes()); says == nil && !strings.Contains(log, "another process has issued the card, or took it over") {
+				if log := string(r.log.bytes()); says == nil &&
+					!strings.Contains(log, "another process has issued the card, or took it over") {
 					t.Errorf("logged %s", log)
 				}
 			})
@@ -182,7 +186,8 @@ func TestIssue_TheStoreFails(t *testing.T) {
 		"claiming, which happened": {func(d *disk) {
 			d.claims = func([]issue.Intent, int, time.Duration) []issue.Intent { return nil }
 		}, 0, []string{"look up", "submit"}, false},
-		"reading": {func(d *disk) { d.reading = func() error { return unavailable } }, 1, []string{"look up", "submit"}, false},
+		"reading": {func(d *disk) { d.reading = func() error { return unavailable } }, 1, []string{
+			"look up", "submit"}, false},
 		"storing": {func(d *disk) {
 			d.commits = func(context.Context, func() error) error { return unavailable }
 		}, 1, []string{"submit", "look up"}, false},

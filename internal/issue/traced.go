@@ -9,8 +9,9 @@ import (
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// traced is try within a span in the trace of the card. The span ends here, unless there is a card to store. After a panic the supplier may
-// have been asked: the answer is unclear.
+// traced is try within a span in the trace of the card. The span ends here,
+// unless there is a card to store. After a panic the supplier may have been
+// asked: the answer is unclear.
 func (s *Issuer) traced(ctx context.Context, intent Intent, c *card.Card, causes trace.Causes) (attempt, error) {
 	ctx, span := s.cfg.Tracer.Work(ctx, causes, intent.CardUUID, "issue card", nil)
 	span.Text("cardmint.supplier", s.supplier.Name())
@@ -21,7 +22,8 @@ func (s *Issuer) traced(ctx context.Context, intent Intent, c *card.Card, causes
 		return err
 	})
 	if _, panicked := errors.AsType[*panics.Error](err); panicked {
-		s.log.ErrorContext(ctx, "issuing a card", "card", intent.CardUUID, "attempt", intent.Attempts, "error", err, panics.Stack(err))
+		s.log.ErrorContext(ctx, "issuing a card", "card", intent.CardUUID, "attempt", intent.Attempts, "error", err,
+			panics.Stack(err))
 		a, err = attempt{intent: intent.answered(Answer{}).later("an internal error, see the log")}, nil
 	}
 	switch {
@@ -40,7 +42,8 @@ func (s *Issuer) traced(ctx context.Context, intent Intent, c *card.Card, causes
 	return a, err
 }
 
-// endAll ends the spans of cards that were to be stored; those that were have ended.
+// endAll ends the spans of cards that were to be stored; those that were have
+// ended.
 func endAll(cards []attempt) {
 	for _, a := range cards {
 		a.span.End()

@@ -18,7 +18,8 @@ import (
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// A span that failed is what an operator looks for: nobody else gets the customer the card, or the supplier gave no clear answer.
+// A span that failed is what an operator looks for: nobody else gets the
+// customer the card, or the supplier gave no clear answer.
 func TestIssue_SpansSayWhatCameOfAnAttempt(t *testing.T) {
 	flawed := these(issue.Answer{Outcome: issue.Issued, Credentials: card.Credentials{CardNumber: "1"}}, nil)
 	for name, tt := range map[string]struct {
@@ -26,12 +27,13 @@ func TestIssue_SpansSayWhatCameOfAnAttempt(t *testing.T) {
 		breaks func(*disk)
 		want   []string
 	}{
-		"issued":     {want: []string{"supplier submit: issued", "issue card: issued"}},
-		"pending":    {submit: pending, want: []string{"supplier submit: pending", "issue card: pending"}},
-		"unclear":    {submit: hangs, want: []string{"supplier submit: error, failed", "issue card: open"}},
-		"declined":   {submit: declined, want: []string{"supplier submit: declined", "issue card: refund_due, failed"}},
-		"parked":     {submit: flawed, want: []string{"supplier submit: issued", "issue card: parked, failed"}},
-		"not sealed": {breaks: func(d *disk) { d.sealFails = errFault }, want: []string{"supplier submit: issued", "issue card: , failed"}},
+		"issued":   {want: []string{"supplier submit: issued", "issue card: issued"}},
+		"pending":  {submit: pending, want: []string{"supplier submit: pending", "issue card: pending"}},
+		"unclear":  {submit: hangs, want: []string{"supplier submit: error, failed", "issue card: open"}},
+		"declined": {submit: declined, want: []string{"supplier submit: declined", "issue card: refund_due, failed"}},
+		"parked":   {submit: flawed, want: []string{"supplier submit: issued", "issue card: parked, failed"}},
+		"not sealed": {breaks: func(d *disk) { d.sealFails = errFault }, want: []string{
+			"supplier submit: issued", "issue card: , failed"}},
 		"not stored": {breaks: func(d *disk) { d.commits = func(context.Context, func() error) error { return errFault } },
 			want: []string{"supplier submit: issued", "issue card: "}},
 	} {
@@ -57,7 +59,8 @@ func TestIssue_SpansSayWhatCameOfAnAttempt(t *testing.T) {
 	}
 }
 
-// told returns the spans that have ended: their names, their outcomes, and which failed.
+// told returns the spans that have ended: their names, their outcomes, and
+// which failed.
 func told(ended *tracetest.SpanRecorder) (all []string) {
 	for _, s := range ended.Ended() {
 		text := s.Name() + ": "
@@ -74,7 +77,8 @@ func told(ended *tracetest.SpanRecorder) (all []string) {
 	return all
 }
 
-// While a supplier takes its time, the claim is prolonged every other second. That it could not be is logged, and only that.
+// While a supplier takes its time, the claim is prolonged every other second.
+// That it could not be is logged, and only that.
 func TestIssue_OnlyAClaimThatCanNotBeProlongedIsLogged(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fails error

@@ -11,8 +11,9 @@ const (
 	sweepEvery    = time.Second
 )
 
-// failures counts failures to authenticate by address. Anybody can have any number of addresses, so those that come when mostAddresses are
-// counted share one bucket.
+// failures counts failures to authenticate by address. Anybody can have any
+// number of addresses, so those that come when mostAddresses are counted share
+// one bucket.
 type failures struct {
 	policy  Policy
 	mu      sync.Mutex
@@ -26,8 +27,9 @@ type client struct {
 	paced  paced // refusals
 }
 
-// Network returns what counts as one client: an IPv4 address, or an IPv6 network of 64 bits, which is what one customer of a provider has at
-// least. All addresses that are not valid count as one.
+// Network returns what counts as one client: an IPv4 address, or an IPv6
+// network of 64 bits, which is what one customer of a provider has at least.
+// All addresses that are not valid count as one.
 func Network(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := 64
@@ -41,8 +43,9 @@ func Network(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// Blocked returns how long a client must wait before it may try to authenticate with a token that is not known to be good, and how long to
-// keep that answer back. 0 means that it may do so now.
+// Blocked returns how long a client must wait before it may try to authenticate
+// with a token that is not known to be good, and how long to keep that answer
+// back. 0 means that it may do so now.
 func (l *Limiter) Blocked(from netip.Prefix) (wait, hold time.Duration) {
 	f := &l.failures
 	if !f.policy.On() {
@@ -63,7 +66,8 @@ func (l *Limiter) Blocked(from netip.Prefix) (wait, hold time.Duration) {
 	return wait, hold
 }
 
-// Fail counts a failure to authenticate. Requests that are authenticated at the same time can fail beyond the limit, and wait for it.
+// Fail counts a failure to authenticate. Requests that are authenticated at the
+// same time can fail beyond the limit, and wait for it.
 func (l *Limiter) Fail(from netip.Prefix) {
 	f := &l.failures
 	if !f.policy.On() {
@@ -81,7 +85,8 @@ func (l *Limiter) Fail(from netip.Prefix) {
 	f.clients[place] = c
 }
 
-// place returns where a client is counted. When all places are taken, it first drops those that are full again.
+// place returns where a client is counted. When all places are taken, it first
+// drops those that are full again.
 func (f *failures) place(from netip.Prefix, now time.Duration) netip.Prefix {
 	if _, known := f.clients[from]; known || len(f.clients) < mostAddresses {
 		return from

@@ -73,7 +73,8 @@ func numbered(i int) netip.Prefix {
 	return limit.Network(netip.AddrFrom16(a))
 }
 
-// Who has more addresses than can be counted shares the last place with everybody who comes later.
+// Who has more addresses than can be counted shares the last place with
+// everybody who comes later.
 func TestFail_AFloodOfAddressesIsHeldInBoundedMemory(t *testing.T) {
 	c := newClock()
 	l := limit.New(nil, limit.Config{Address: policy(t, "5/min"), Now: c.now})

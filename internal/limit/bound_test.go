@@ -10,7 +10,8 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// Places are made free once a second at most: looking through all of them for each address of a flood would take longer than the flood.
+// Places are made free once a second at most: looking through all of them for
+// each address of a flood would take longer than the flood.
 func TestFail_PlacesAreMadeFreeOnceASecond(t *testing.T) {
 	c := newClock()
 	l := limit.New(nil, limit.Config{Address: policy(t, "60/min"), Now: c.now})
@@ -43,7 +44,8 @@ func TestFail_PlacesAreMadeFreeOnceASecond(t *testing.T) {
 	want(2) // the last, and the place that is shared
 }
 
-// Whoever comes when places were made free has one of his own, and nobody has if none was.
+// Whoever comes when places were made free has one of his own, and nobody has
+// if none was.
 func TestFail_PlacesOfOnesOwn(t *testing.T) {
 	c := newClock()
 	l := limit.New(nil, limit.Config{Address: policy(t, "2/min"), Now: c.now})
@@ -71,7 +73,8 @@ func TestFail_PlacesOfOnesOwn(t *testing.T) {
 	}
 }
 
-// Others are told of a bucket once more than a tenth of its rate is used, or of its quota.
+// Others are told of a bucket once more than a tenth of its rate is used, or of
+// its quota.
 func TestTick_TellsOfWhatIsBusy(t *testing.T) {
 	f := newFleet(t, 2, limit.Config{Token: policy(t, "600/min")})
 	told := func() bool {
@@ -103,7 +106,8 @@ func TestTick_TellsOfWhatIsBusy(t *testing.T) {
 	}
 }
 
-// What others used of buckets takes no place among those that a process tells of.
+// What others used of buckets takes no place among those that a process tells
+// of.
 func TestTick_ToldBucketsTakeNoPlace(t *testing.T) {
 	f := newFleet(t, 2, limit.Config{Token: policy(t, "600/min")})
 	passed(f.all[0], who, who, false, 300)

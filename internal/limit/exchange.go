@@ -11,13 +11,17 @@ import (
 	"github.com/google/uuid"
 )
 
-// Store is where processes tell each other what they let pass. Running any of its methods twice is harmless.
+// Store is where processes tell each other what they let pass. Running any of
+// its methods twice is harmless.
 type Store interface {
-	// SaveUsage stores what a process let pass, in the place of what it stored before.
+	// SaveUsage stores what a process let pass, in the place of what it stored
+	// before.
 	SaveUsage(ctx context.Context, process, usage string) error
-	// DeleteUsage deletes that, and what processes left behind that were not heard of for an hour.
+	// DeleteUsage deletes that, and what processes left behind that were not
+	// heard of for an hour.
 	DeleteUsage(ctx context.Context, process string) error
-	// UsageOfOthers returns what the other processes stored within the last so long, by process.
+	// UsageOfOthers returns what the other processes stored within the last so
+	// long, by process.
 	UsageOfOthers(ctx context.Context, process string, within time.Duration) (map[string]string, error)
 }
 
@@ -28,7 +32,8 @@ const (
 	busy       = 10          // others are told of a bucket once a tenth of its rate, or of its quota, is used
 )
 
-// usage is what a process let pass of one bucket. Totals, not differences: what is read twice or not at all does no harm.
+// usage is what a process let pass of one bucket. Totals, not differences: what
+// is read twice or not at all does no harm.
 type usage struct {
 	Kind   string    `json:"kind"`
 	ID     uuid.UUID `json:"id"`
@@ -52,8 +57,10 @@ type told struct {
 	used map[key]usage
 }
 
-// Tick tells the other processes what this one has let pass, and counts what they have let pass. It is to be called about once a second, by
-// one goroutine. It costs one query, and one more if there was anything to tell. Idle buckets are dropped.
+// Tick tells the other processes what this one has let pass, and counts what
+// they have let pass. It is to be called about once a second, by one goroutine.
+// It costs one query, and one more if there was anything to tell. Idle buckets
+// are dropped.
 func (l *Limiter) Tick(ctx context.Context) error {
 	text, err := l.report()
 	if err != nil {
@@ -94,7 +101,8 @@ func (l *Limiter) Close(ctx context.Context) error {
 	return l.exchange.store.DeleteUsage(ctx, l.exchange.process)
 }
 
-// report drops idle buckets, and returns the usage of those that others should know of, or "" if there are none.
+// report drops idle buckets, and returns the usage of those that others should
+// know of, or "" if there are none.
 func (l *Limiter) report() (string, error) {
 	l.mu.Lock()
 	now := l.clock()
@@ -126,13 +134,16 @@ func (l *Limiter) report() (string, error) {
 	if len(all) == 0 {
 		return "", nil
 	}
-	slices.SortFunc(all, func(a, b usage) int { return cmp.Compare(a.Bucket, b.Bucket) }) // so that what did not change reads the same
+	// so that what did not change reads the same
+	slices.SortFunc(all, func(a, b usage) int { return cmp.Compare(a.Bucket, b.Bucket) })
 	text, err := json.Marshal(all)
 	return string(text), err
 }
 
-// count counts what another process has let pass since it told of before, and returns what it told. Of a bucket that is new it counts all,
-// at most twice the quota; but nothing if charge is false, because nobody knows when that was.
+// count counts what another process has let pass since it told of before, and
+// returns what it told. Of a bucket that is new it counts all, at most twice
+// the quota; but nothing if charge is false, because nobody knows when that
+// was.
 func (l *Limiter) count(text string, before map[key]usage, charge bool) map[key]usage {
 	var all []usage
 	if json.Unmarshal([]byte(text), &all) != nil {

@@ -86,7 +86,8 @@ func (f *fleet) tick(t testing.TB) {
 	}
 }
 
-// flood sends n requests a second to each of some processes, for so many seconds, and returns how many passed.
+// flood sends n requests a second to each of some processes, for so many
+// seconds, and returns how many passed.
 func (f *fleet) flood(t testing.TB, seconds, n int, to ...int) (total int) {
 	t.Helper()
 	for range seconds {
@@ -153,7 +154,8 @@ func TestTick_AClientThatMovesOnTakesItsDebtAlong(t *testing.T) {
 	}
 }
 
-// What is read twice is counted once, and what could not be read is counted later.
+// What is read twice is counted once, and what could not be read is counted
+// later.
 func TestTick_CountsOnceWhateverFails(t *testing.T) {
 	f := newFleet(t, 2, limit.Config{Token: policy(t, "600/min")})
 	passed(f.all[0], who, who, false, 100)
@@ -257,11 +259,14 @@ func TestTick_ManyBusyTokensAreHeldInBoundedMemory(t *testing.T) {
 	}
 }
 
-// Whatever is in the store: it is ignored, or costs one client at most twice its quota.
+// Whatever is in the store: it is ignored, or costs one client at most twice
+// its quota.
 func TestTick_NonsenseInTheStore(t *testing.T) {
 	f := newFleet(t, 1, limit.Config{Token: policy(t, "10/s")})
-	for i, text := range []string{"", "x", "{}", "null", "[{}]", `[{"kind":"address"}]`, `[{"kind":"account","id":"` + who.String() + `","used":5}]`,
-		`[{"kind":"token","id":"` + who.String() + `","bucket":1,"used":-5}]`, `[{"kind":"token","id":"` + who.String() + `","bucket":1,"used":9223372036854775807}]`} {
+	for i, text := range []string{"", "x", "{}", "null", "[{}]", `[{"kind":"address"}]`,
+		`[{"kind":"account","id":"` + who.String() + `","used":5}]`,
+		`[{"kind":"token","id":"` + who.String() + `","bucket":1,"used":-5}]`,
+		`[{"kind":"token","id":"` + who.String() + `","bucket":1,"used":9223372036854775807}]`} {
 		f.store.text = map[string]string{fmt.Sprint("x", i): text}
 		f.tick(t)
 	}

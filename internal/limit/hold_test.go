@@ -10,7 +10,8 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// Whoever goes on after the hundredth refusal of a second is answered a hundred times a second, and for that waits up to a second each time.
+// Whoever goes on after the hundredth refusal of a second is answered a hundred
+// times a second, and for that waits up to a second each time.
 func TestHold_ManyRefusalsAreKeptBack(t *testing.T) {
 	bad, good := netip.MustParsePrefix("203.0.113.7/32"), uuid.New()
 	token, account := uuid.New(), uuid.New()
@@ -70,7 +71,8 @@ func TestHold_ManyRefusalsAreKeptBack(t *testing.T) {
 	}
 }
 
-// What is refused by the account's limit is counted there, whichever token it came with.
+// What is refused by the account's limit is counted there, whichever token it
+// came with.
 func TestHold_TokensOfAnAccountAreRefusedTogether(t *testing.T) {
 	account := uuid.New()
 	l := limit.New(nil, limit.Config{Token: policy(t, "100/h"), Account: policy(t, "1/h"), Now: newClock().now})

@@ -1,7 +1,10 @@
-// Package limit limits how many requests tokens and accounts may make, and how often an address may fail to authenticate.
+// Package limit limits how many requests tokens and accounts may make, and how
+// often an address may fail to authenticate.
 //
-// It imports none of ours. Requests are counted in memory, in token buckets; buckets that are full again are dropped. Processes tell each
-// other through the store, about once a second, how much they let pass. A crash loses the counts of its process, nothing else.
+// It imports none of ours. Requests are counted in memory, in token buckets;
+// buckets that are full again are dropped. Processes tell each other through
+// the store, about once a second, how much they let pass. A crash loses the
+// counts of its process, nothing else.
 package limit
 
 import (
@@ -31,7 +34,8 @@ type Config struct {
 	Token, Account, Create Policy
 	// Address is for failures to authenticate.
 	Address Policy
-	// Process names this process among those that share a database. It is different at each start.
+	// Process names this process among those that share a database. It is
+	// different at each start.
 	Process string
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
@@ -55,8 +59,9 @@ type key struct {
 	id   uuid.UUID
 }
 
-// bucket is a token bucket, kept as the time at which it is full again (GCRA): a request moves that time on by what it takes to refill one,
-// and is refused if it would be more than a window away.
+// bucket is a token bucket, kept as the time at which it is full again (GCRA):
+// a request moves that time on by what it takes to refill one, and is refused
+// if it would be more than a window away.
 type bucket struct {
 	number uint64        // of this bucket, in this process
 	fullAt time.Duration // since the limiter's start
@@ -71,7 +76,8 @@ func New(store Store, cfg Config) *Limiter {
 		cfg.Now = time.Now
 	}
 	return &Limiter{
-		policies: [kinds]Policy{cfg.Token, cfg.Account, cfg.Create}, now: cfg.Now, start: cfg.Now(), buckets: map[key]*bucket{},
+		policies: [kinds]Policy{cfg.Token, cfg.Account, cfg.Create}, now: cfg.Now, start: cfg.Now(),
+		buckets:  map[key]*bucket{},
 		failures: failures{policy: cfg.Address}, exchange: exchange{store: store, process: cfg.Process},
 	}
 }
@@ -93,7 +99,8 @@ type Standing struct {
 
 // Verdict says whether a request may go on.
 type Verdict struct {
-	// Wait is how long to wait before the request is repeated. 0 means that it may go on.
+	// Wait is how long to wait before the request is repeated. 0 means that it
+	// may go on.
 	Wait time.Duration
 	// Refused is the kind of the limit that the wait is for.
 	Refused Kind
@@ -106,7 +113,8 @@ type Verdict struct {
 // Standings returns how the limits stand that apply to the request.
 func (v *Verdict) Standings() []Standing { return v.standings[:v.n] }
 
-// Take counts a request. It is counted against each limit that applies, or against none if one of them refuses it.
+// Take counts a request. It is counted against each limit that applies, or
+// against none if one of them refuses it.
 func (l *Limiter) Take(token, account uuid.UUID, creates bool) Verdict {
 	var v Verdict
 	apply := [kinds]bool{l.policies[Token].On(), l.policies[Account].On(), creates && l.policies[Create].On()}
@@ -155,5 +163,6 @@ func (l *Limiter) bucket(k key) *bucket {
 	return b
 }
 
-// clock returns the time since the start. It does not jump when the clock on the wall is set.
+// clock returns the time since the start. It does not jump when the clock on
+// the wall is set.
 func (l *Limiter) clock() time.Duration { return l.now().Sub(l.start) }

@@ -53,7 +53,8 @@ func TestPolicy_Forms(t *testing.T) {
 			t.Errorf("%s is written as %s, which is %+v", text, got, again)
 		}
 	}
-	for _, text := range []string{"", "on", "20", "/s", "20/", "-1/s", "0/s", "1.5/s", "1000001/s", "20/500ms", "20/1500ms", "20/25h", "20/-1s", "20/s ", "20/day", "9999999999999999999/s"} {
+	for _, text := range []string{"", "on", "20", "/s", "20/", "-1/s", "0/s", "1.5/s", "1000001/s", "20/500ms",
+		"20/1500ms", "20/25h", "20/-1s", "20/s ", "20/day", "9999999999999999999/s"} {
 		p := limit.Policy{Quota: 7, Window: time.Second}
 		if err := p.UnmarshalText([]byte(text)); err == nil {
 			t.Errorf("%q: no error", text)
@@ -93,7 +94,8 @@ func TestTake_AWholeQuotaAtOnceAndThenAtItsRate(t *testing.T) {
 
 func TestTake_SaysHowTheLimitsStand(t *testing.T) {
 	c := newClock()
-	l := limit.New(nil, limit.Config{Token: policy(t, "4/s"), Account: policy(t, "5/10s"), Create: policy(t, "2/min"), Now: c.now})
+	l := limit.New(nil,
+		limit.Config{Token: policy(t, "4/s"), Account: policy(t, "5/10s"), Create: policy(t, "2/min"), Now: c.now})
 	one, two, account := uuid.New(), uuid.New(), uuid.New()
 	want := func(token uuid.UUID, creates bool, wait time.Duration, standings ...limit.Standing) {
 		t.Helper()
@@ -108,11 +110,14 @@ func TestTake_SaysHowTheLimitsStand(t *testing.T) {
 	const token, all, create = limit.Token, limit.Account, limit.Create
 	ms := time.Millisecond
 	want(one, false, 0, limit.Standing{token, 3, 250 * ms}, limit.Standing{all, 4, 2 * time.Second})
-	want(one, true, 0, limit.Standing{token, 2, 250 * ms}, limit.Standing{all, 3, 2 * time.Second}, limit.Standing{create, 1, 30 * time.Second})
+	want(one, true, 0, limit.Standing{token, 2, 250 * ms}, limit.Standing{all, 3, 2 * time.Second},
+		limit.Standing{create, 1, 30 * time.Second})
 	c.advance(100 * ms)
-	want(two, true, 0, limit.Standing{token, 3, 250 * ms}, limit.Standing{all, 2, 1900 * ms}, limit.Standing{create, 0, 29900 * ms})
+	want(two, true, 0, limit.Standing{token, 3, 250 * ms}, limit.Standing{all, 2, 1900 * ms},
+		limit.Standing{create, 0, 29900 * ms})
 	// Refused: counted nowhere.
-	want(two, true, 29900*ms, limit.Standing{token, 3, 250 * ms}, limit.Standing{all, 2, 1900 * ms}, limit.Standing{create, 0, 29900 * ms})
+	want(two, true, 29900*ms, limit.Standing{token, 3, 250 * ms}, limit.Standing{all, 2, 1900 * ms},
+		limit.Standing{create, 0, 29900 * ms})
 	want(two, false, 0, limit.Standing{token, 2, 250 * ms}, limit.Standing{all, 1, 1900 * ms})
 	want(one, false, 0, limit.Standing{token, 1, 150 * ms}, limit.Standing{all, 0, 1900 * ms})
 	want(one, false, 1900*ms, limit.Standing{token, 1, 150 * ms}, limit.Standing{all, 0, 1900 * ms})
@@ -148,7 +153,8 @@ func TestTake_WhatIsOffLimitsNothing(t *testing.T) {
 	}
 }
 
-// A clock on the wall that is set must not lock anybody out. What time.Now returns has a clock that only runs.
+// A clock on the wall that is set must not lock anybody out. What time.Now
+// returns has a clock that only runs.
 func TestTake_GoesByAClockThatOnlyRuns(t *testing.T) {
 	start := time.Now()
 	now := start

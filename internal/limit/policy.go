@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// Bounds of a policy. Windows are whole seconds, because headers name them in seconds.
+// Bounds of a policy. Windows are whole seconds, because headers name them in
+// seconds.
 const (
 	mostQuota     = 1_000_000
 	longestWindow = 24 * time.Hour
 )
 
-// Policy lets Quota requests pass in each Window: as many at once, and after that one in each Quota-th part of the window. The zero value
-// limits nothing.
+// Policy lets Quota requests pass in each Window: as many at once, and after
+// that one in each Quota-th part of the window. The zero value limits nothing.
 type Policy struct {
 	Quota  int64
 	Window time.Duration
@@ -37,7 +38,8 @@ func (p Policy) String() string {
 	return fmt.Sprintf("%d/%s", p.Quota, window)
 }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It reads "100/s", "600/min", "1000/h", "1000/10s", and "off" or "0" for no limit.
+// UnmarshalText implements encoding.TextUnmarshaler. It reads "100/s",
+// "600/min", "1000/h", "1000/10s", and "off" or "0" for no limit.
 func (p *Policy) UnmarshalText(text []byte) error {
 	s := string(text)
 	if s == "off" || s == "0" {
@@ -50,8 +52,11 @@ func (p *Policy) UnmarshalText(text []byte) error {
 	if window == 0 && err == nil {
 		window, err = time.ParseDuration(per)
 	}
-	if err != nil || quota < 1 || quota > mostQuota || window < time.Second || window > longestWindow || window%time.Second != 0 {
-		return fmt.Errorf("%q is not a limit such as 100/s, 600/min or 1000/10s, nor off; at most %d requests, in 1 second to 24 hours", s, mostQuota)
+	if err != nil || quota < 1 || quota > mostQuota || window < time.Second || window > longestWindow ||
+		window%time.Second != 0 {
+		return fmt.Errorf(
+			"%q is not a limit such as 100/s, 600/min or 1000/10s, nor off; at most %d requests, in 1 second to 24 hours", s,
+			mostQuota)
 	}
 	*p = Policy{Quota: quota, Window: window}
 	return nil
@@ -63,7 +68,8 @@ func (p Policy) interval() time.Duration { return p.Window / time.Duration(p.Quo
 // size is how long it takes to refill a bucket: the window, but for rounding.
 func (p Policy) size() time.Duration { return p.interval() * time.Duration(p.Quota) }
 
-// wait returns how long a bucket refuses requests that is full again after missing. 0 means that it admits one.
+// wait returns how long a bucket refuses requests that is full again after
+// missing. 0 means that it admits one.
 func (p Policy) wait(missing time.Duration) time.Duration {
 	return max(0, max(0, missing)+p.interval()-p.size())
 }

@@ -1,8 +1,10 @@
 // Package metrics counts what a process does, and serves that to Prometheus.
 //
-// It may import package card and the actors whose ports it implements. Actors know nothing of it: they call small functions that they
-// declare themselves. It keeps nothing: a crash loses the counts of its process. No label has a card, a token, an account or an address,
-// and the values of every label are bounded. What is not known is absent, and never 0.
+// It may import package card and the actors whose ports it implements. Actors
+// know nothing of it: they call small functions that they declare themselves.
+// It keeps nothing: a crash loses the counts of its process. No label has a
+// card, a token, an account or an address, and the values of every label are
+// bounded. What is not known is absent, and never 0.
 package metrics
 
 import (
@@ -73,64 +75,91 @@ func New(version string) *Metrics {
 	m.addChains()
 	m.addIssuing()
 	m.addBooks()
-	m.ahead = m.gauge("cardmint_clock_ahead_seconds", "By how much this machine's clock is ahead of another one; negative if it is behind. A block's time may be two hours off.", "other")
-	m.wrong = m.gauge("cardmint_clock_wrong", "1 if other clocks show that this machine's clock is wrong by minutes, 0 otherwise.")
+	m.ahead = m.gauge("cardmint_clock_ahead_seconds",
+		"By how much this machine's clock is ahead of another one; negative if it is behind. A block's time may be two hours off.", "other")
+	m.wrong = m.gauge("cardmint_clock_wrong",
+		"1 if other clocks show that this machine's clock is wrong by minutes, 0 otherwise.")
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "cardmint_panics_total",
 		Help: "Panics from which the process has recovered. Each is a fault of cardmint, or a row that it can't work with."},
 		func() float64 { return float64(panics.Recovered()) }))
-	build := m.gauge("cardmint_build_info", "Always 1. The labels say which version of cardmint runs, and with which version of Go it was built.", "version", "go_version")
+	build := m.gauge("cardmint_build_info",
+		"Always 1. The labels say which version of cardmint runs, and with which version of Go it was built.", "version",
+		"go_version")
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
 func (m *Metrics) addRequests() {
-	m.requests = m.counter("cardmint_requests_total", "Requests of the API, by operation of the contract and status of the response. None is whatever is no operation.", "operation", "status")
-	m.inFlight = m.gauge("cardmint_requests_in_flight", "Requests that are being answered, streams of events among them.").WithLabelValues()
-	m.duration = m.histogram("cardmint_request_duration_seconds", "How long requests took, by operation. A stream of events, or a request that waits for one, takes as long as it waits; for what is refused, the time that the refusal was kept back does not count.", quick(), "operation")
-	m.refused = m.counter("cardmint_requests_refused_total", "Requests that a limit refused, by kind of limit: token, account, create or address.", "limit")
+	m.requests = m.counter("cardmint_requests_total",
+		"Requests of the API, by operation of the contract and status of the response. None is whatever is no operation.",
+		"operation", "status")
+	m.inFlight = m.gauge("cardmint_requests_in_flight",
+		"Requests that are being answered, streams of events among them.").WithLabelValues()
+	m.duration = m.histogram("cardmint_request_duration_seconds",
+		"How long requests took, by operation. A stream of events, or a request that waits for one, takes as long as it waits; for what is refused, the time that the refusal was kept back does not count.", quick(), "operation")
+	m.refused = m.counter("cardmint_requests_refused_total",
+		"Requests that a limit refused, by kind of limit: token, account, create or address.", "limit")
 	for _, kind := range []string{"token", "account", "create", "address"} {
 		m.refused.WithLabelValues(kind)
 	}
-	m.shed = m.counter("cardmint_requests_shed_total", "Requests that were refused before they were begun, because too many of their kind were under way: create, read, manage, bulk or authenticate.", "kind")
+	m.shed = m.counter("cardmint_requests_shed_total",
+		"Requests that were refused before they were begun, because too many of their kind were under way: create, read, manage, bulk or authenticate.", "kind")
 	for _, kind := range []string{"create", "read", "manage", "authenticate"} {
 		m.shed.WithLabelValues(kind)
 	}
-	m.changed = m.counter("cardmint_tokens_changed_total", "Lookups of tokens that were refused because their row in the database was changed without the keys.").WithLabelValues()
+	m.changed = m.counter("cardmint_tokens_changed_total",
+		"Lookups of tokens that were refused because their row in the database was changed without the keys.").WithLabelValues()
 }
 
 func (m *Metrics) addChains() {
 	m.leading = m.gauge("cardmint_chain_leading", "1 if this process watches the chain, 0 if it stands by.", "coin")
-	m.trouble = m.gauge("cardmint_chain_trouble", "1 while passes over the chain fail; the label names the cause. Absent otherwise.", "coin", "cause")
-	m.passes = m.counter("cardmint_chain_passes_total", "Passes over the chain, by outcome: ok or failed.", "coin", "outcome")
-	m.pass = m.histogram("cardmint_chain_pass_duration_seconds", "How long passes over the chain took, whether they failed or not.", slow(), "coin")
-	m.lastPass = m.gauge("cardmint_chain_last_good_pass_timestamp_seconds", "When the last pass of this process ended that did not fail.", "coin")
-	m.tip = m.gauge("cardmint_chain_tip_timestamp_seconds", "The time of the newest block that was applied, by its miner. Its age is the lag in seconds.", "coin")
+	m.trouble = m.gauge("cardmint_chain_trouble",
+		"1 while passes over the chain fail; the label names the cause. Absent otherwise.", "coin", "cause")
+	m.passes = m.counter("cardmint_chain_passes_total", "Passes over the chain, by outcome: ok or failed.", "coin",
+		"outcome")
+	m.pass = m.histogram("cardmint_chain_pass_duration_seconds",
+		"How long passes over the chain took, whether they failed or not.", slow(), "coin")
+	m.lastPass = m.gauge("cardmint_chain_last_good_pass_timestamp_seconds",
+		"When the last pass of this process ended that did not fail.", "coin")
+	m.tip = m.gauge("cardmint_chain_tip_timestamp_seconds",
+		"The time of the newest block that was applied, by its miner. Its age is the lag in seconds.", "coin")
 	m.height = m.gauge("cardmint_chain_height_blocks", "The height of the newest block that was applied.", "coin")
-	m.behind = m.gauge("cardmint_chain_lag_blocks", "Blocks that the last applied pass found new: so far behind was the database.", "coin")
+	m.behind = m.gauge("cardmint_chain_lag_blocks",
+		"Blocks that the last applied pass found new: so far behind was the database.", "coin")
 	m.transfers = m.counter("cardmint_chain_transfers_total", "Transfers that passes found new, changed or gone.", "coin")
 }
 
 func (m *Metrics) addIssuing() {
-	m.calls = m.counter("cardmint_supplier_calls_total", "Calls of a supplier, by call (submit or lookup) and outcome: issued, pending, declined, unknown, busy, or error if there was no clear answer.", "supplier", "call", "outcome")
-	m.call = m.histogram("cardmint_supplier_call_duration_seconds", "How long calls of a supplier took.", quick(), "supplier", "call")
-	m.issued = m.histogram("cardmint_issue_duration_seconds", "How long it took from the pass that found a payment confirmed until its card was issued. By the clocks of the database and of this process.", slow()).
+	m.calls = m.counter("cardmint_supplier_calls_total",
+		"Calls of a supplier, by call (submit or lookup) and outcome: issued, pending, declined, unknown, busy, or error if there was no clear answer.", "supplier", "call", "outcome")
+	m.call = m.histogram("cardmint_supplier_call_duration_seconds", "How long calls of a supplier took.", quick(),
+		"supplier", "call")
+	m.issued = m.histogram("cardmint_issue_duration_seconds",
+		"How long it took from the pass that found a payment confirmed until its card was issued. By the clocks of the database and of this process.", slow()).
 		WithLabelValues().(prometheus.Histogram)
-	m.attempts = m.counter("cardmint_webhook_attempts_total", "Attempts to deliver an event, by outcome: delivered, refused (an answer other than 2xx), overloaded (408, 429 or 5xx), gone (410) or unreachable (no answer).", "outcome")
+	m.attempts = m.counter("cardmint_webhook_attempts_total",
+		"Attempts to deliver an event, by outcome: delivered, refused (an answer other than 2xx), overloaded (408, 429 or 5xx), gone (410) or unreachable (no answer).", "outcome")
 	for _, outcome := range []string{"delivered", "refused", "overloaded", "gone", "unreachable"} {
 		m.attempts.WithLabelValues(outcome)
 	}
-	m.attempt = m.histogram("cardmint_webhook_attempt_duration_seconds", "How long attempts to deliver an event took.", quick()).WithLabelValues().(prometheus.Histogram)
+	m.attempt = m.histogram("cardmint_webhook_attempt_duration_seconds", "How long attempts to deliver an event took.",
+		quick()).WithLabelValues().(prometheus.Histogram)
 }
 
 func (m *Metrics) addBooks() {
-	m.lowStock = m.gauge("cardmint_stock_low_cards", "Below how many cards of an amount the stock of a supplier is low, as configured.", "supplier")
-	m.keyFile = m.gauge("cardmint_key_file_usable", "1 if the key file of this process was usable when it was last read, otherwise 0: it is lost or damaged, and the process can't be started again.")
-	m.doubts = m.gauge("cardmint_reconcile_doubts", "Doubts that the last reading of the books has found, at most 20 of a kind. Absent unless this process reads them.")
-	m.booksAt = m.gauge("cardmint_reconcile_timestamp_seconds", "Of which moment that reading was, by the database's clock. Absent likewise.")
+	m.lowStock = m.gauge("cardmint_stock_low_cards",
+		"Below how many cards of an amount the stock of a supplier is low, as configured.", "supplier")
+	m.keyFile = m.gauge("cardmint_key_file_usable",
+		"1 if the key file of this process was usable when it was last read, otherwise 0: it is lost or damaged, and the process can't be started again.")
+	m.doubts = m.gauge("cardmint_reconcile_doubts",
+		"Doubts that the last reading of the books has found, at most 20 of a kind. Absent unless this process reads them.")
+	m.booksAt = m.gauge("cardmint_reconcile_timestamp_seconds",
+		"Of which moment that reading was, by the database's clock. Absent likewise.")
 }
 
-// collect registers a collector. The registry runs collectors in its own goroutines, where a panic would end the process.
+// collect registers a collector. The registry runs collectors in its own
+// goroutines, where a panic would end the process.
 func (m *Metrics) collect(c prometheus.Collector) { m.registry.MustRegister(guarded{c}) }
 
 // guarded is a collector that exports nothing more once it panics.
@@ -156,10 +185,12 @@ func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVe
 	return v
 }
 
-// histogram returns a histogram with native buckets, for servers that ask for them, and classic ones.
+// histogram returns a histogram with native buckets, for servers that ask for
+// them, and classic ones.
 func (m *Metrics) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets,
-		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour}, labels)
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour},
+		labels)
 	m.registry.MustRegister(v)
 	return v
 }
@@ -242,8 +273,8 @@ func (m *Metrics) Call(supplier, call, outcome string, took time.Duration) {
 	m.call.WithLabelValues(supplier, call).Observe(took.Seconds())
 }
 
-// Clock records the differences between this machine's clock and other clocks, by
-// their names, and whether they show that it is wrong.
+// Clock records the differences between this machine's clock and other clocks,
+// by their names, and whether they show that it is wrong.
 func (m *Metrics) Clock(ahead map[string]time.Duration, wrong bool) {
 	m.ahead.Reset()
 	for other, by := range ahead {
@@ -255,7 +286,8 @@ func (m *Metrics) Clock(ahead map[string]time.Duration, wrong bool) {
 	}
 }
 
-// LowStock notes below how many cards of an amount the stock of a supplier is low.
+// LowStock notes below how many cards of an amount the stock of a supplier is
+// low.
 func (m *Metrics) LowStock(supplier string, cards int64) {
 	m.lowStock.WithLabelValues(supplier).Set(float64(cards))
 }

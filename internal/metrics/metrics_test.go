@@ -42,9 +42,12 @@ func (d *database) Figures(ctx context.Context) (operator.Figures, error) {
 	}
 	monero := card.Currency{Code: "monero", Decimals: 12}
 	return operator.Figures{
-		Coins:   []operator.CoinFigures{{Coin: monero, FreeAddresses: 200, Epoch: 1, Unattributed: card.TotalOf(1_500000000000), Held: card.TotalOf(250000000000), HeldCards: 1, ReversedCards: 2}},
-		Intents: map[string]int64{"open": 2, "parked": 0}, OldestIntent: 1500 * time.Millisecond, OpenQuotes: 150_50, OpenCards: 1,
-		Backlog: 3, OldestDelivery: time.Minute, Stock: []operator.StockFigures{{Supplier: "shelf", USD: 100_00, Left: 7}},
+		Coins: []operator.CoinFigures{
+			{Coin: monero, FreeAddresses: 200, Epoch: 1, Unattributed: card.TotalOf(1_500000000000),
+				Held: card.TotalOf(250000000000), HeldCards: 1, ReversedCards: 2}},
+		Intents: map[string]int64{"open": 2, "parked": 0}, OldestIntent: 1500 * time.Millisecond, OpenQuotes: 150_50,
+		OpenCards: 1,
+		Backlog:   3, OldestDelivery: time.Minute, Stock: []operator.StockFigures{{Supplier: "shelf", USD: 100_00, Left: 7}},
 	}, d.err
 }
 
@@ -54,18 +57,23 @@ func filled(t testing.TB, db *database, now func() time.Time) *Metrics {
 	m := New("v1.2.3")
 	m.watchStore(db, now)
 	m.WatchPools(func() map[string]sql.DBStats {
-		return map[string]sql.DBStats{"api": {MaxOpenConnections: 16, OpenConnections: 3, InUse: 2, WaitCount: 5, WaitDuration: time.Second}}
+		return map[string]sql.DBStats{
+			"api": {MaxOpenConnections: 16, OpenConnections: 3, InUse: 2, WaitCount: 5, WaitDuration: time.Second}}
 	})
 	m.WatchRates(func() []Rate {
 		usd := func(units int64) card.Decimal { return card.Decimal{Units: units, Scale: card.RateScale} }
-		return []Rate{{Coin: "monero", USD: usd(150_00000000), At: at, Median: usd(150_00000000), Quotes: []Quote{{"kraken", usd(153_00000000), at}}, Agreeing: 1, Quorum: 2}}
+		return []Rate{
+			{Coin: "monero", USD: usd(150_00000000), At: at, Median: usd(150_00000000),
+				Quotes: []Quote{{"kraken", usd(153_00000000), at}}, Agreeing: 1, Quorum: 2}}
 	})
 	m.Begin()
 	m.End("createCard", 201, 3*time.Millisecond)
 	m.Refuse("token")
 	m.Shed("create")
 	m.TokenChanged()
-	m.Pass("monero", at, settle.Report{Leads: true, Applied: true, Took: time.Second, Tip: card.Tip{Height: 100, Time: at}, Behind: 2, Transfers: 3})
+	m.Pass("monero", at,
+		settle.Report{Leads: true, Applied: true, Took: time.Second, Tip: card.Tip{Height: 100, Time: at}, Behind: 2,
+			Transfers: 3})
 	m.Pass("litecoin", at, settle.Report{Err: errors.New("away"), Cause: "litecoind: timeout"})
 	m.Call("shelf", "submit", "issued", time.Second)
 	m.Issued(time.Second)
@@ -98,17 +106,26 @@ func want(t *testing.T, scraped string, lines ...string) {
 
 func TestMetrics_AreExportedAsTheyAre(t *testing.T) {
 	want(t, scrape(t, filled(t, &database{}, time.Now)),
-		`cardmint_requests_total{operation="createCard",status="201"} 1`, "cardmint_requests_in_flight 0", `cardmint_requests_refused_total{limit="token"} 1`, "cardmint_tokens_changed_total 1",
-		`cardmint_request_duration_seconds_bucket{operation="createCard",le="0.0025"} 0`, `cardmint_request_duration_seconds_bucket{operation="createCard",le="0.005"} 1`,
-		`cardmint_chain_leading{coin="monero"} 1`, `cardmint_chain_passes_total{coin="monero",outcome="ok"} 1`, `cardmint_chain_lag_blocks{coin="monero"} 2`,
-		`cardmint_chain_transfers_total{coin="monero"} 3`, fmt.Sprintf(`cardmint_chain_tip_timestamp_seconds{coin="monero"} %v`, float64(at.Unix())),
-		`cardmint_supplier_calls_total{call="submit",outcome="issued",supplier="shelf"} 1`, "cardmint_issue_duration_seconds_count 1",
+		`cardmint_requests_total{operation="createCard",status="201"} 1`, "cardmint_requests_in_flight 0",
+		`cardmint_requests_refused_total{limit="token"} 1`, "cardmint_tokens_changed_total 1",
+		`cardmint_request_duration_seconds_bucket{operation="createCard",le="0.0025"} 0`,
+		`cardmint_request_duration_seconds_bucket{operation="createCard",le="0.005"} 1`,
+		`cardmint_chain_leading{coin="monero"} 1`, `cardmint_chain_passes_total{coin="monero",outcome="ok"} 1`,
+		`cardmint_chain_lag_blocks{coin="monero"} 2`,
+		`cardmint_chain_transfers_total{coin="monero"} 3`,
+		fmt.Sprintf(`cardmint_chain_tip_timestamp_seconds{coin="monero"} %v`, float64(at.Unix())),
+		`cardmint_supplier_calls_total{call="submit",outcome="issued",supplier="shelf"} 1`,
+		"cardmint_issue_duration_seconds_count 1",
 		`cardmint_webhook_attempts_total{outcome="delivered"} 1`, `cardmint_webhook_attempts_total{outcome="gone"} 0`,
-		`cardmint_addresses_free{coin="monero"} 200`, `cardmint_unattributed_coins{coin="monero"} 1.5`, `cardmint_held_coins{coin="monero"} 0.25`, `cardmint_reversed_cards{coin="monero"} 2`,
-		`cardmint_intents{state="open"} 2`, "cardmint_intent_oldest_age_seconds 1.5", "cardmint_open_quotes_dollars 150.5", "cardmint_webhook_backlog_deliveries 3",
+		`cardmint_addresses_free{coin="monero"} 200`, `cardmint_unattributed_coins{coin="monero"} 1.5`,
+		`cardmint_held_coins{coin="monero"} 0.25`, `cardmint_reversed_cards{coin="monero"} 2`,
+		`cardmint_intents{state="open"} 2`, "cardmint_intent_oldest_age_seconds 1.5", "cardmint_open_quotes_dollars 150.5",
+		"cardmint_webhook_backlog_deliveries 3",
 		"cardmint_webhook_oldest_due_age_seconds 60", `cardmint_stock_left_cards{supplier="shelf",usd="100"} 7`,
 		`cardmint_db_waits_total{pool="api"} 5`, `cardmint_db_wait_seconds_total{pool="api"} 1`,
-		`cardmint_clock_ahead_seconds{other="database"} -90`, "cardmint_clock_wrong 1", `cardmint_stock_low_cards{supplier="shelf"} 20`, "cardmint_reconcile_doubts 2", fmt.Sprintf("cardmint_reconcile_timestamp_seconds %v", float64(at.Unix())),
+		`cardmint_clock_ahead_seconds{other="database"} -90`, "cardmint_clock_wrong 1",
+		`cardmint_stock_low_cards{supplier="shelf"} 20`, "cardmint_reconcile_doubts 2",
+		fmt.Sprintf("cardmint_reconcile_timestamp_seconds %v", float64(at.Unix())),
 		`cardmint_rate_sources_agreeing{coin="monero"} 1`, `cardmint_rate_quorum_sources{coin="monero"} 2`,
 		`cardmint_rate_dollars{coin="monero"} 150`, `cardmint_rate_source_spread_ratio{coin="monero",source="kraken"} 0.02`)
 }
@@ -136,7 +153,8 @@ func TestState_UnknownIsAbsent(t *testing.T) {
 		s := scrape(t, m)
 		want(t, s, fmt.Sprintf("cardmint_scrape_errors_total %d", failed+1), `cardmint_db_waits_total{pool="api"} 5`)
 		for _, line := range strings.Split(s, "\n") {
-			if strings.HasPrefix(line, "cardmint_intents") || strings.HasPrefix(line, "cardmint_unattributed") || strings.HasPrefix(line, "cardmint_state_") {
+			if strings.HasPrefix(line, "cardmint_intents") || strings.HasPrefix(line, "cardmint_unattributed") ||
+				strings.HasPrefix(line, "cardmint_state_") {
 				t.Errorf("exported although it is not known: %s", line)
 			}
 		}
@@ -199,7 +217,8 @@ func TestPass_Trouble_HasOnlyTheLastCause(t *testing.T) {
 	m.Pass("monero", at, settle.Report{Leads: true, Err: errors.New("away"), Cause: "monerod: timeout"})
 	m.Pass("monero", at, settle.Report{Leads: true, Err: errors.New("away"), Cause: "monerod: connection refused"})
 	s := scrape(t, m)
-	want(t, s, `cardmint_chain_trouble{cause="monerod: connection refused",coin="monero"} 1`, `cardmint_chain_trouble{cause="bitcoind: timeout",coin="bitcoin"} 1`)
+	want(t, s, `cardmint_chain_trouble{cause="monerod: connection refused",coin="monero"} 1`,
+		`cardmint_chain_trouble{cause="bitcoind: timeout",coin="bitcoin"} 1`)
 	if strings.Count(s, "cardmint_chain_trouble{") != 2 {
 		t.Errorf("a cause that has passed is exported:\n%s", s)
 	}
@@ -240,7 +259,8 @@ func TestAttempt_Outcomes(t *testing.T) {
 	for _, status := range []int{204, 404, 301, 429, 503, 410, 0} {
 		m.Attempt(webhook.Attempt{Status: status})
 	}
-	for outcome, n := range map[string]float64{"delivered": 1, "refused": 2, "overloaded": 2, "gone": 1, "unreachable": 1} {
+	for outcome, n := range map[string]float64{"delivered": 1, "refused": 2, "overloaded": 2, "gone": 1,
+		"unreachable": 1} {
 		if got := testutil.ToFloat64(m.attempts.WithLabelValues(outcome)); got != n {
 			t.Errorf("%s: %v, want %v", outcome, got, n)
 		}
@@ -273,7 +293,9 @@ func TestDocs_ListEveryMetric(t *testing.T) {
 		for _, l := range f.GetMetric()[0].GetLabel() {
 			labels = append(labels, "`"+l.GetName()+"`")
 		}
-		exported = append(exported, fmt.Sprintf(" `%s` | %s | %s | %s ", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, " "), f.GetHelp()))
+		exported = append(exported,
+			fmt.Sprintf(" `%s` | %s | %s | %s ", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, " "),
+				f.GetHelp()))
 	}
 	squeeze := func(all []string) []string {
 		for i, s := range all {
@@ -310,7 +332,8 @@ func BenchmarkRequest(b *testing.B) {
 
 // Whatever a handler answers, there are no more labels than HTTP has statuses.
 func TestEnd_OnlyAStatusOfHTTPIsALabel(t *testing.T) {
-	for status, want := range map[int]string{-1: none, 0: none, 99: none, 100: "100", 404: "404", 599: "599", 600: none, 1000: none} {
+	for status, want := range map[int]string{-1: none, 0: none, 99: none, 100: "100", 404: "404", 599: "599", 600: none,
+		1000: none} {
 		m := New("v1")
 		m.Begin()
 		m.End("getCard", status, time.Millisecond)
@@ -320,7 +343,8 @@ func TestEnd_OnlyAStatusOfHTTPIsALabel(t *testing.T) {
 	}
 }
 
-// A pool without a limit has no most, not one of 0: an alarm compares it with what is in use.
+// A pool without a limit has no most, not one of 0: an alarm compares it with
+// what is in use.
 func TestWatchPools_WithoutALimitThereIsNoMost(t *testing.T) {
 	m := New("v1")
 	m.WatchPools(func() map[string]sql.DBStats {

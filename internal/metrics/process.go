@@ -16,7 +16,8 @@ type pools struct {
 	most, open, inUse, waits, waited *prometheus.Desc
 }
 
-// WatchPools exports the statistics of pools of connections to the database, by name.
+// WatchPools exports the statistics of pools of connections to the database, by
+// name.
 func (m *Metrics) WatchPools(read func() map[string]sql.DBStats) {
 	describe := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, []string{"pool"}, nil) }
 	m.collect(&pools{read,
@@ -79,13 +80,18 @@ func (m *Metrics) WatchRates(read func() []Rate) {
 		return prometheus.NewDesc(name, help, append([]string{"coin"}, labels...), nil)
 	}
 	m.collect(&rates{read,
-		describe("cardmint_rate_dollars", "US dollars for one coin that this process quotes, before the markup. Absent if there is no fresh rate."),
+		describe("cardmint_rate_dollars",
+			"US dollars for one coin that this process quotes, before the markup. Absent if there is no fresh rate."),
 		describe("cardmint_rate_timestamp_seconds", "When that rate was taken, by its sources. Absent likewise."),
-		describe("cardmint_rate_sources_agreeing", "How many sources this process heard last whose answers are still good and agree."),
+		describe("cardmint_rate_sources_agreeing",
+			"How many sources this process heard last whose answers are still good and agree."),
 		describe("cardmint_rate_quorum_sources", "How many must agree."),
-		describe("cardmint_rate_source_dollars", "US dollars for one coin that a source answered last. Absent if it gave no quote.", "source"),
+		describe("cardmint_rate_source_dollars",
+			"US dollars for one coin that a source answered last. Absent if it gave no quote.", "source"),
 		describe("cardmint_rate_source_timestamp_seconds", "When that was, by the source. Absent likewise.", "source"),
-		describe("cardmint_rate_source_spread_ratio", "How far that is from the median of the usable quotes, as a part of it: 0.01 is 1 percent above. Absent likewise.", "source"),
+		describe("cardmint_rate_source_spread_ratio",
+			"How far that is from the median of the usable quotes, as a part of it: 0.01 is 1 percent above. Absent likewise.",
+			"source"),
 	})
 }
 

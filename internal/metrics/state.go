@@ -39,42 +39,57 @@ type state struct {
 	at                                                        time.Time // of last
 }
 
-// WatchStore exports the state of the whole service. Only workers should: every process that does exports the same.
+// WatchStore exports the state of the whole service. Only workers should: every
+// process that does exports the same.
 func (m *Metrics) WatchStore(store Store) { m.watchStore(store, time.Now) }
 
 func (m *Metrics) watchStore(store Store, now func() time.Time) {
 	describe := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
-	m.collect(&state{store: store, now: now, errors: prometheus.NewCounter(prometheus.CounterOpts{Name: "cardmint_scrape_errors_total",
-		Help: "Scrapes without the state of the whole service, because the database could not be read in time."}),
-		free:             describe("cardmint_addresses_free", "Free addresses in the address pool.", "coin"),
-		epoch:            describe("cardmint_epoch", "The epoch that the watcher of the chain attests to. Absent while nobody does.", "coin"),
-		unattributed:     describe("cardmint_unattributed_coins", "What came to addresses of no card, in whole coins, and nobody has decided about.", "coin"),
-		held:             describe("cardmint_held_coins", "What came late or too little, in whole coins, and waits for an operator.", "coin"),
-		heldCards:        describe("cardmint_held_cards", "Cards whose payment is late and waits for an operator.", "coin"),
-		reversedCards:    describe("cardmint_reversed_cards", "Cards whose money left the chain after they were issued or refunded, and is not written off.", "coin"),
-		intents:          describe("cardmint_intents", "Paid cards that are not issued, by state: open, pending (the supplier will issue it), parked or refund_due (an operator decides).", "state"),
-		oldestIntent:     describe("cardmint_intent_oldest_age_seconds", "How long the oldest open or pending intent to issue a card has waited; 0 if there is none."),
-		openQuotes:       describe("cardmint_open_quotes_dollars", "US dollars that the cards are worth that wait for their payment."),
-		openCards:        describe("cardmint_open_cards", "Cards that wait for their payment."),
-		backlog:          describe("cardmint_webhook_backlog_deliveries", "Deliveries to enabled webhooks that are still to be made, also those that wait for their next attempt."),
-		oldestDelivery:   describe("cardmint_webhook_oldest_due_age_seconds", "For how long the oldest delivery that is due now has been due; 0 if none is due."),
-		stock:            describe("cardmint_stock_left_cards", "Cards that are left in a stock, by amount.", "supplier", "usd"),
-		figuresTimestamp: describe("cardmint_state_timestamp_seconds", "When the state of the whole service was read from the database that this scrape has."),
+	m.collect(&state{store: store, now: now,
+		errors: prometheus.NewCounter(prometheus.CounterOpts{Name: "cardmint_scrape_errors_total",
+			Help: "Scrapes without the state of the whole service, because the database could not be read in time."}),
+		free: describe("cardmint_addresses_free", "Free addresses in the address pool.", "coin"),
+		epoch: describe("cardmint_epoch",
+			"The epoch that the watcher of the chain attests to. Absent while nobody does.", "coin"),
+		unattributed: describe("cardmint_unattributed_coins",
+			"What came to addresses of no card, in whole coins, and nobody has decided about.", "coin"),
+		held: describe("cardmint_held_coins",
+			"What came late or too little, in whole coins, and waits for an operator.", "coin"),
+		heldCards: describe("cardmint_held_cards", "Cards whose payment is late and waits for an operator.", "coin"),
+		reversedCards: describe("cardmint_reversed_cards",
+			"Cards whose money left the chain after they were issued or refunded, and is not written off.", "coin"),
+		intents: describe("cardmint_intents",
+			"Paid cards that are not issued, by state: open, pending (the supplier will issue it), parked or refund_due (an operator decides).", "state"),
+		oldestIntent: describe("cardmint_intent_oldest_age_seconds",
+			"How long the oldest open or pending intent to issue a card has waited; 0 if there is none."),
+		openQuotes: describe("cardmint_open_quotes_dollars",
+			"US dollars that the cards are worth that wait for their payment."),
+		openCards: describe("cardmint_open_cards", "Cards that wait for their payment."),
+		backlog: describe("cardmint_webhook_backlog_deliveries",
+			"Deliveries to enabled webhooks that are still to be made, also those that wait for their next attempt."),
+		oldestDelivery: describe("cardmint_webhook_oldest_due_age_seconds",
+			"For how long the oldest delivery that is due now has been due; 0 if none is due."),
+		stock: describe("cardmint_stock_left_cards", "Cards that are left in a stock, by amount.", "supplier",
+			"usd"),
+		figuresTimestamp: describe("cardmint_state_timestamp_seconds",
+			"When the state of the whole service was read from the database that this scrape has."),
 	})
 }
 
 // Describe implements prometheus.Collector.
 func (s *state) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{s.free, s.epoch, s.unattributed, s.held, s.heldCards, s.reversedCards, s.intents, s.oldestIntent, s.openQuotes, s.openCards,
+	for _, d := range []*prometheus.Desc{s.free, s.epoch, s.unattributed, s.held, s.heldCards, s.reversedCards, s.intents,
+		s.oldestIntent, s.openQuotes, s.openCards,
 		s.backlog, s.oldestDelivery, s.stock, s.figuresTimestamp} {
 		to <- d
 	}
 	s.errors.Describe(to)
 }
 
-// Collect implements prometheus.Collector. If the database can't be read in time, nothing of it is exported.
+// Collect implements prometheus.Collector. If the database can't be read in
+// time, nothing of it is exported.
 func (s *state) Collect(to chan<- prometheus.Metric) {
 	f, at := s.figures()
 	s.errors.Collect(to)
@@ -132,7 +147,8 @@ func (s *state) figures() (*operator.Figures, time.Time) {
 	return s.last, s.at
 }
 
-// coins returns an amount in whole coins, as near as the format of metrics has it.
+// coins returns an amount in whole coins, as near as the format of metrics has
+// it.
 func coins(c card.Currency, t card.Total) float64 { return number(c.Coins(t)) }
 
 // number returns a decimal number, as near as the format of metrics has it.

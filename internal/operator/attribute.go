@@ -35,10 +35,12 @@ type Attributed struct {
 	Nothing bool              // the same was decided before
 }
 
-// AttributeTransfer settles a transfer to an address of no card, such as one for an order that a restored database has forgotten: it counts
-// toward a card, or the forgotten card is created again, or the money is given back. Only money that is confirmed and can be spent is
-// attributed. From then on the card is assessed with it by the ordinary rules, also when it leaves the chain. Deciding the same again does
-// nothing.
+// AttributeTransfer settles a transfer to an address of no card, such as one
+// for an order that a restored database has forgotten: it counts toward a card,
+// or the forgotten card is created again, or the money is given back. Only
+// money that is confirmed and can be spent is attributed. From then on the card
+// is assessed with it by the ordinary rules, also when it leaves the chain.
+// Deciding the same again does nothing.
 func (s *Service) AttributeTransfer(ctx context.Context, d AttributionDecision) (Attributed, error) {
 	if err := d.check(); err != nil {
 		return Attributed{}, fmt.Errorf("attribute transfer: %w", err)
@@ -53,7 +55,8 @@ func (s *Service) AttributeTransfer(ctx context.Context, d AttributionDecision) 
 		return Attributed{}, fmt.Errorf("attribute transfer: %w", err)
 	}
 	if !done.Nothing && !d.DryRun {
-		attributes := []any{"transaction", d.TxID, "output", d.Output, "decision", d.Kind, "amount", coins(d.Coin, done.Amount), "operator", d.Operator}
+		attributes := []any{"transaction", d.TxID, "output", d.Output, "decision", d.Kind, "amount",
+			coins(d.Coin, done.Amount), "operator", d.Operator}
 		if done.Card != nil {
 			attributes = append(attributes, "card", done.Card.UUID, "before", done.Card.State, "after", done.After)
 		}
@@ -138,7 +141,8 @@ func (s *Service) attribute(ctx context.Context, tx Tx, d AttributionDecision, n
 	return done, tx.SaveVerdicts(ctx, verdicts)
 }
 
-// again returns what was done when the same was decided before. The error is ErrAttributed if it was something else.
+// again returns what was done when the same was decided before. The error is
+// ErrAttributed if it was something else.
 func again(ctx context.Context, tx Tx, d AttributionDecision, earlier *Attribution) (Attributed, error) {
 	done := Attributed{Amount: earlier.Amount, Nothing: true}
 	if earlier.Kind == GiveBack {
@@ -169,7 +173,8 @@ func again(ctx context.Context, tx Tx, d AttributionDecision, earlier *Attributi
 }
 
 // destination finds out where the money of a transfer goes.
-func (d AttributionDecision) destination(ctx context.Context, tx Tx, t card.Transfer, newCard uuid.UUID) (destination, error) {
+func (d AttributionDecision) destination(ctx context.Context, tx Tx, t card.Transfer, newCard uuid.UUID) (destination,
+	error) {
 	switch d.Kind {
 	case ToCard:
 		cards, err := tx.LockCardsByUUID(ctx, []uuid.UUID{d.CardUUID})
@@ -189,7 +194,8 @@ func (d AttributionDecision) destination(ctx context.Context, tx Tx, t card.Tran
 			return destination{}, ErrPaid
 		}
 		counted, err := tx.TransfersTo(ctx, d.Coin.Code, []string{c.Address})
-		return destination{transfers: []card.Transfer{t}, confirmations: c.ConfirmationsRequired, card: c, counted: append(counted, t)}, err
+		return destination{transfers: []card.Transfer{t}, confirmations: c.ConfirmationsRequired, card: c,
+			counted: append(counted, t)}, err
 	case ToNewCard:
 		all, err := tx.TransfersTo(ctx, d.Coin.Code, []string{t.Address})
 		if err != nil {
@@ -205,8 +211,9 @@ func (d AttributionDecision) destination(ctx context.Context, tx Tx, t card.Tran
 	}
 }
 
-// forgotten returns a card for what came to an address. What came is its price, and its quote ends when it is created: it is for money that
-// is there, not for more of it.
+// forgotten returns a card for what came to an address. What came is its price,
+// and its quote ends when it is created: it is for money that is there, not for
+// more of it.
 func (d AttributionDecision) forgotten(id uuid.UUID, address string, transfers []card.Transfer) (*card.Card, error) {
 	amount, created := sum(transfers), card.TimeOf(id)
 	rate, err := impliedRate(d.Coin, d.USD, amount)

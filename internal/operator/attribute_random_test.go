@@ -23,8 +23,8 @@ type history struct {
 	attributed int
 }
 
-// Whatever is attributed, reorganised, decided and issued, in whatever order: the books agree after every step, and the supplier makes no
-// card twice.
+// Whatever is attributed, reorganised, decided and issued, in whatever order:
+// the books agree after every step, and the supplier makes no card twice.
 func TestAttribute_TheBooksAgreeAfterAnyHistory(t *testing.T) {
 	histories, steps := 6, 200
 	if testing.Short() {
@@ -79,7 +79,8 @@ func (h *history) step() {
 		{"decision", func() {
 			kinds := []operator.ResolutionKind{operator.Accept, operator.Refund, operator.WriteOff, operator.Retry}
 			h.onCard(func(c *card.Card) {
-				_, _ = h.desk.ResolveCard(h.t.Context(), operator.Decision{CardUUID: c.UUID, Kind: kinds[h.random.IntN(4)], Note: "x", Operator: "x"})
+				_, _ = h.desk.ResolveCard(h.t.Context(),
+					operator.Decision{CardUUID: c.UUID, Kind: kinds[h.random.IntN(4)], Note: "x", Operator: "x"})
 			})
 		}},
 	}
@@ -125,7 +126,8 @@ func (h *history) attributeAny() {
 		d = h.toNew(a)
 	}
 	done, err := h.desk.AttributeTransfer(h.t.Context(), d)
-	allowed := []error{operator.ErrNotConfirmed, operator.ErrGone, operator.ErrAttributed, operator.ErrMade, operator.ErrPaid}
+	allowed := []error{operator.ErrNotConfirmed, operator.ErrGone, operator.ErrAttributed, operator.ErrMade,
+		operator.ErrPaid}
 	switch {
 	case err == nil && !done.Nothing:
 		h.attributed++

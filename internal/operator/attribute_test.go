@@ -16,13 +16,15 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// forget has the database forget a card that nothing happened to, as one that was restored does.
+// forget has the database forget a card that nothing happened to, as one that
+// was restored does.
 func (s *shop) forget(c *card.Card) {
 	s.t.Helper()
 	s.exec("DELETE FROM cards WHERE uuid = '" + c.UUID.String() + "'")
 }
 
-// stray pays to the address of a card that was forgotten, and returns what arrived there.
+// stray pays to the address of a card that was forgotten, and returns what
+// arrived there.
 func (s *shop) stray(amount card.Amount, confirmations int) operator.Arrival {
 	s.t.Helper()
 	c := s.order()
@@ -47,7 +49,8 @@ func (s *shop) arrived(address string) (found []operator.Arrival) {
 
 // about returns a decision about a transfer.
 func (s *shop) about(a operator.Arrival, kind operator.AttributionKind) operator.AttributionDecision {
-	return operator.AttributionDecision{Coin: chain.Currencies()[0], TxID: a.TxID, Output: a.Output, Kind: kind, Note: "the backup was old", Operator: "alice"}
+	return operator.AttributionDecision{Coin: chain.Currencies()[0], TxID: a.TxID, Output: a.Output, Kind: kind,
+		Note: "the backup was old", Operator: "alice"}
 }
 
 func (s *shop) attribute(d operator.AttributionDecision) operator.Attributed {
@@ -84,13 +87,15 @@ func TestAttribute_ToACardThatIsThenIssuedOnce(t *testing.T) {
 		s.wantBooks(ledger{Counted: coin, Unattributed: coin})
 		d := s.toCard(a, c)
 		d.DryRun = true
-		if done := s.attribute(d); done.Amount != coin || done.Card.State != card.Unpaid || done.After != card.Paid || done.Nothing {
+		if done := s.attribute(d); done.Amount != coin || done.Card.State != card.Unpaid || done.After != card.Paid ||
+			done.Nothing {
 			t.Errorf("%+v", done)
 		}
 		s.settle()
 		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0) // only asked
 		d.DryRun = false
-		if done := s.attribute(d); done.Amount != coin || done.Card.State != card.Unpaid || done.After != card.Paid || done.Nothing {
+		if done := s.attribute(d); done.Amount != coin || done.Card.State != card.Unpaid || done.After != card.Paid ||
+			done.Nothing {
 			t.Errorf("%+v", done)
 		}
 		s.wantUnattributed(0)
@@ -108,13 +113,16 @@ func TestAttribute_ToACardThatIsThenIssuedOnce(t *testing.T) {
 		if len(record.Transfers) != 1 || record.Transfers[0].TxID != a.TxID || len(record.Events) != 2 {
 			t.Errorf("%+v", record)
 		}
-		if r := record.Resolutions; len(r) != 1 || r[0].Kind != operator.Attribute || r[0].Operator != "alice" || r[0].Note != d.Note || r[0].Amount != coin || r[0].CreatedAt.IsZero() {
+		if r := record.Resolutions; len(r) != 1 || r[0].Kind != operator.Attribute || r[0].Operator != "alice" ||
+			r[0].Note != d.Note || r[0].Amount != coin || r[0].CreatedAt.IsZero() {
 			t.Errorf("kept: %+v", r)
 		}
-		if kept := s.arrived(a.Address)[0].Attribution; kept == nil || kept.CardUUID != c.UUID || kept.Kind != operator.ToCard || kept.Operator != "alice" || kept.Amount != coin {
+		if kept := s.arrived(a.Address)[0].Attribution; kept == nil || kept.CardUUID != c.UUID ||
+			kept.Kind != operator.ToCard || kept.Operator != "alice" || kept.Amount != coin {
 			t.Errorf("kept: %+v", kept)
 		}
-		if log := s.log.String(); strings.Count(log, "operator attributed a transfer") != 1 || !strings.Contains(log, a.TxID) {
+		if log := s.log.String(); strings.Count(log, "operator attributed a transfer") != 1 ||
+			!strings.Contains(log, a.TxID) {
 			t.Error(log)
 		}
 	})
@@ -140,7 +148,8 @@ func TestAttribute_CompletesWhatACardReceived(t *testing.T) {
 	})
 }
 
-// Money that was first seen when the quote had expired buys the card only at today's rate.
+// Money that was first seen when the quote had expired buys the card only at
+// today's rate.
 func TestAttribute_LateMoneyIsLate(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		enough, little := s.order(), s.order()
@@ -211,7 +220,8 @@ func TestAttribute_AForgottenCardIsCreatedAgain(t *testing.T) {
 		d.DryRun = false
 		done := s.attribute(d)
 		c := done.Card
-		if done.Amount != coin*3/4 || done.After != card.Paid || c.UUID == forgotten.UUID || c.Address != forgotten.Address || c.USD != 150_00 || c.Amount != coin*3/4 {
+		if done.Amount != coin*3/4 || done.After != card.Paid || c.UUID == forgotten.UUID ||
+			c.Address != forgotten.Address || c.USD != 150_00 || c.Amount != coin*3/4 {
 			t.Errorf("%+v, %+v", done, c)
 		}
 		if want := (card.Decimal{Units: 200_00000000, Scale: 8}); c.Rate.USD != want || c.Rate.Source != "operator" {
@@ -232,7 +242,8 @@ func TestAttribute_AForgottenCardIsCreatedAgain(t *testing.T) {
 		s.wantBooks(ledger{Counted: coin*3/4 + 5, Made: coin * 3 / 4, Surplus: 5, Paid: 1, Issued: 1})
 		record, err := s.store.Record(t.Context(), c.UUID)
 		check(t, err)
-		if len(record.Resolutions) != 2 || len(record.Transfers) != 3 || len(record.Events) != 2 || record.Events[0].Type != card.EventDetected {
+		if len(record.Resolutions) != 2 || len(record.Transfers) != 3 || len(record.Events) != 2 ||
+			record.Events[0].Type != card.EventDetected {
 			t.Errorf("%+v", record)
 		}
 		check(t, s.store.SimulatedReorg(t.Context(), "monero", 30, true))
@@ -304,7 +315,8 @@ func TestAttribute_WhatCantBeDecidedIsRefused(t *testing.T) {
 		s.settle()
 		s.pay(paid, coin, 10)
 		s.tick()
-		good, locked, gone, tiny, attributed := s.stray(coin, 10), s.stray(7, 10), s.stray(coin, 10), s.stray(1, 10), s.stray(3, 10)
+		good, locked, gone, tiny, attributed := s.stray(coin, 10), s.stray(7, 10), s.stray(coin, 10), s.stray(1, 10),
+			s.stray(3, 10)
 		nothing := s.stray(2, 10)
 		s.attribute(s.toCard(attributed, open))
 		shallow, pool := s.stray(coin, 9), s.stray(coin, 0)
@@ -318,7 +330,8 @@ func TestAttribute_WhatCantBeDecidedIsRefused(t *testing.T) {
 		bitcoin.Coin.Code = "bitcoin"
 		record, err := s.store.Record(t.Context(), made.UUID)
 		check(t, err)
-		with := func(d operator.AttributionDecision, change func(*operator.AttributionDecision)) operator.AttributionDecision {
+		with := func(d operator.AttributionDecision,
+			change func(*operator.AttributionDecision)) operator.AttributionDecision {
 			change(&d)
 			return d
 		}
@@ -327,22 +340,25 @@ func TestAttribute_WhatCantBeDecidedIsRefused(t *testing.T) {
 			d    operator.AttributionDecision
 			want error
 		}{
-			"no transfer":      {s.about(operator.Arrival{}, operator.GiveBack), operator.ErrNoTransfer},
-			"no output":        {with(s.toCard(good, open), func(d *operator.AttributionDecision) { d.Output = 9 }), operator.ErrNoTransfer},
-			"no card":          {s.toCard(good, &card.Card{UUID: uuid.New()}), card.ErrNoRow},
-			"shallow":          {s.toCard(shallow, open), operator.ErrNotConfirmed},
-			"shallow, new":     {s.toNew(shallow), operator.ErrNotConfirmed},
-			"shallow, back":    {s.about(shallow, operator.GiveBack), operator.ErrNotConfirmed},
-			"in the mempool":   {s.toCard(pool, open), operator.ErrNotConfirmed},
-			"locked":           {s.about(locked, operator.GiveBack), operator.ErrNotConfirmed},
-			"gone":             {s.toNew(gone), operator.ErrGone},
-			"paid":             {s.toCard(good, paid), operator.ErrPaid},
-			"made":             {s.toCard(good, made), operator.ErrMade},
-			"of a card":        {s.about(operator.Arrival{Transfer: record.Transfers[0]}, operator.GiveBack), operator.ErrOfCard},
-			"of another coin":  {bitcoin, operator.ErrAnotherCoin},
-			"too small":        {s.toNew(tiny), operator.ErrNoPrice},
-			"of nothing":       {s.toNew(nothing), operator.ErrNoPrice},
-			"another amount":   {with(s.toCard(good, open), func(d *operator.AttributionDecision) { d.Amount = &saw }), operator.ErrAnotherAmount},
+			"no transfer": {s.about(operator.Arrival{}, operator.GiveBack), operator.ErrNoTransfer},
+			"no output": {with(s.toCard(good, open), func(d *operator.AttributionDecision) { d.Output = 9 }),
+				operator.ErrNoTransfer},
+			"no card":        {s.toCard(good, &card.Card{UUID: uuid.New()}), card.ErrNoRow},
+			"shallow":        {s.toCard(shallow, open), operator.ErrNotConfirmed},
+			"shallow, new":   {s.toNew(shallow), operator.ErrNotConfirmed},
+			"shallow, back":  {s.about(shallow, operator.GiveBack), operator.ErrNotConfirmed},
+			"in the mempool": {s.toCard(pool, open), operator.ErrNotConfirmed},
+			"locked":         {s.about(locked, operator.GiveBack), operator.ErrNotConfirmed},
+			"gone":           {s.toNew(gone), operator.ErrGone},
+			"paid":           {s.toCard(good, paid), operator.ErrPaid},
+			"made":           {s.toCard(good, made), operator.ErrMade},
+			"of a card": {s.about(operator.Arrival{Transfer: record.Transfers[0]}, operator.GiveBack),
+				operator.ErrOfCard},
+			"of another coin": {bitcoin, operator.ErrAnotherCoin},
+			"too small":       {s.toNew(tiny), operator.ErrNoPrice},
+			"of nothing":      {s.toNew(nothing), operator.ErrNoPrice},
+			"another amount": {with(s.toCard(good, open), func(d *operator.AttributionDecision) { d.Amount = &saw }),
+				operator.ErrAnotherAmount},
 			"to another card":  {s.toCard(attributed, paid), operator.ErrAttributed},
 			"to a new card":    {s.toNew(attributed), operator.ErrAttributed},
 			"given back later": {s.about(attributed, operator.GiveBack), operator.ErrAttributed},
@@ -431,7 +447,8 @@ func TestAttribute_TwoOperatorsAtOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		for range 5 {
 			a, one, two := s.stray(coin, 10), s.order(), s.order()
-			decisions := []operator.AttributionDecision{s.toCard(a, one), s.toCard(a, two), s.toNew(a), s.about(a, operator.GiveBack), s.toCard(a, one), s.toNew(a)}
+			decisions := []operator.AttributionDecision{s.toCard(a, one), s.toCard(a, two), s.toNew(a),
+				s.about(a, operator.GiveBack), s.toCard(a, one), s.toNew(a)}
 			results := make(chan error, len(decisions))
 			for _, d := range decisions {
 				go func() {
@@ -460,7 +477,8 @@ func TestAttribute_TwoOperatorsAtOnce(t *testing.T) {
 	})
 }
 
-// A pass that takes a transfer away, and has not committed that yet, must not be overlooked.
+// A pass that takes a transfer away, and has not committed that yet, must not
+// be overlooked.
 func TestAttribute_WaitsForThePassThatTakesTheTransferAway(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		a, c := s.stray(coin, 10), s.order()

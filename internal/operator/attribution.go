@@ -9,14 +9,17 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// AttributionKind says what an operator decided of a transfer to an address of no card.
+// AttributionKind says what an operator decided of a transfer to an address of
+// no card.
 type AttributionKind string
 
 // The decisions. Each transfer gets one, for good.
 const (
-	// ToCard counts the transfer toward a card, as if it had been sent to the card's address.
+	// ToCard counts the transfer toward a card, as if it had been sent to the
+	// card's address.
 	ToCard AttributionKind = "card"
-	// ToNewCard creates a forgotten card again, at the address that the money came to and for all that came there.
+	// ToNewCard creates a forgotten card again, at the address that the money
+	// came to and for all that came there.
 	ToNewCard AttributionKind = "new"
 	// GiveBack says that the operator gives the money back. This sends nothing.
 	GiveBack AttributionKind = "refund"
@@ -63,6 +66,7 @@ var (
 	ErrPaid = errors.New("the card is paid already")
 	// ErrNoPrice means that an amount can't be the price of a card.
 	ErrNoPrice = errors.New("the amount is too small to be the price of a card")
-	// ErrTooMuch means that a card would have received more coins than there are.
+	// ErrTooMuch means that a card would have received more coins than there
+	// are.
 	ErrTooMuch = errors.New("with it, the card would have received more coins than there are")
 )

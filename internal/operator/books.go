@@ -16,15 +16,17 @@ import (
 type Books struct {
 	AsOf  time.Time   // by the database's clock
 	Coins []CoinBooks // by currency
-	// Doubts are what should not be, by card, account, webhook or day, at most some of each kind. Without any, the books are right.
+	// Doubts are what should not be, by card, account, webhook or day, at most
+	// some of each kind. Without any, the books are right.
 	Doubts []Doubt
-	// Waiting is what agrees, but waits for an operator, at most some of each kind.
+	// Waiting is what agrees, but waits for an operator, at most some of each
+	// kind.
 	Waiting []Waiting
 }
 
-// CoinBooks adds up one currency. What cards hold is taken from the cards, what was counted from the transfers: that both agree
-// is what is to be shown. The sums
-// are exact, whatever their size.
+// CoinBooks adds up one currency. What cards hold is taken from the cards, what
+// was counted from the transfers: that both agree is what is to be shown. The
+// sums are exact, whatever their size.
 type CoinBooks struct {
 	Currency     string
 	Counted      card.Total // of all transfers that are in the chain or the mempool
@@ -61,11 +63,17 @@ type WaitingKind string
 // Kinds of things that wait.
 const (
 	WaitingUnattributed WaitingKind = "unattributed" // money to an address of no card, of which nothing was decided
-	WaitingLate         WaitingKind = "late"         // a card whose money has been late, or too little, for longer than LateLasts
-	WaitingUnissued     WaitingKind = "unissued"     // a card paid longer than UnissuedLasts ago, or requested at least ManyAttempts times
-	WaitingParked       WaitingKind = "parked"       // a paid card whose issuing stopped because its state at the supplier is unknown
-	WaitingRefundDue    WaitingKind = "refund_due"   // a paid card that no supplier issues
-	WaitingReversed     WaitingKind = "reversed"     // an issued or refunded card whose money left the chain
+	// a card whose money has been late, or too little, for longer than
+	// LateLasts
+	WaitingLate WaitingKind = "late"
+	// a card paid longer than UnissuedLasts ago, or requested at least
+	// ManyAttempts times
+	WaitingUnissued WaitingKind = "unissued"
+	// a paid card whose issuing stopped because its state at the supplier is
+	// unknown
+	WaitingParked    WaitingKind = "parked"
+	WaitingRefundDue WaitingKind = "refund_due" // a paid card that no supplier issues
+	WaitingReversed  WaitingKind = "reversed"   // an issued or refunded card whose money left the chain
 )
 
 // A late payment and an open intent wait once they reach these limits.
@@ -95,7 +103,8 @@ type Progress struct {
 // Reading is what a store reads of its books.
 type Reading struct {
 	Books
-	// From is the least uuid of the cards that were read: all from there on, and Others before.
+	// From is the least uuid of the cards that were read: all from there on,
+	// and Others before.
 	From   uuid.UUID
 	Others []uuid.UUID
 	// Doubted are the cards that are to be read again next time.
@@ -104,17 +113,21 @@ type Reading struct {
 	State any
 }
 
-// Audit is how books are to be reconciled. The zero Audit reads what changed, and decrypts nothing.
+// Audit is how books are to be reconciled. The zero Audit reads what changed,
+// and decrypts nothing.
 type Audit struct {
 	Full     bool           // read everything, and compare it with what was kept
 	Vault    Vault          // decrypts what is encrypted of the cards that are read; nil for nothing
 	Progress func(Progress) // is told now and then; nil for nobody
 }
 
-// Reconcile adds up everything that was received and issued, and says what does not agree: no doubts mean that for each currency what
-// was counted on the chain is what was credited to cards, is surplus, came to no card's address or was given back of that, and that the
-// cards which were made are those that were paid. It reads what changed since the last time and believes the kept sums of the rest,
-// unless the audit is a full one. That the reading can't be kept is logged: the next one costs more.
+// Reconcile adds up everything that was received and issued, and says what does
+// not agree: no doubts mean that for each currency what was counted on the
+// chain is what was credited to cards, is surplus, came to no card's address or
+// was given back of that, and that the cards which were made are those that
+// were paid. It reads what changed since the last time and believes the kept
+// sums of the rest, unless the audit is a full one. That the reading can't be
+// kept is logged: the next one costs more.
 func (s *Service) Reconcile(ctx context.Context, a Audit) (Books, error) {
 	if a.Progress == nil {
 		a.Progress = func(Progress) {}
@@ -127,8 +140,9 @@ func (s *Service) Reconcile(ctx context.Context, a Audit) (Books, error) {
 	b.Doubts = slices.Clone(b.Doubts)
 	for _, c := range b.Coins {
 		if is := c.Credited().Add(c.Surplus, c.Unattributed, c.Returned); !is.Equal(c.Counted) {
-			b.Doubts = append(b.Doubts, Doubt{Text: fmt.Sprintf("%s: %s were counted, but %s credited, %s surplus, %s unattributed and %s returned make %s",
-				c.Currency, c.Counted, c.Credited(), c.Surplus, c.Unattributed, c.Returned, is)})
+			b.Doubts = append(b.Doubts,
+				Doubt{Text: fmt.Sprintf("%s: %s were counted, but %s credited, %s surplus, %s unattributed and %s returned make %s",
+					c.Currency, c.Counted, c.Credited(), c.Surplus, c.Unattributed, c.Returned, is)})
 		}
 	}
 	if a.Vault != nil {
@@ -150,9 +164,11 @@ const (
 	someDamaged   = 20  // how many are said to be damaged at most
 )
 
-// checkSealed decrypts what is encrypted of the cards that were read. It returns what can't be, at most some, and all cards that this is
-// of: none is forgotten before it was said.
-func (s *Service) checkSealed(ctx context.Context, vault Vault, r Reading) (doubts []Doubt, damaged []uuid.UUID, err error) {
+// checkSealed decrypts what is encrypted of the cards that were read. It
+// returns what can't be, at most some, and all cards that this is of: none is
+// forgotten before it was said.
+func (s *Service) checkSealed(ctx context.Context, vault Vault, r Reading) (doubts []Doubt, damaged []uuid.UUID,
+	err error) {
 	check := func(page []SealedCard) {
 		for _, c := range page {
 			if found := c.doubts(vault); len(found) > 0 {

@@ -15,7 +15,8 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// pots has money in every pot of the books at once, in amounts that can't be mistaken for each other, and returns what the books should say.
+// pots has money in every pot of the books at once, in amounts that can't be
+// mistaken for each other, and returns what the books should say.
 func (s *shop) pots() ledger {
 	s.t.Helper()
 	c, short, late, back := s.order(), s.order(), s.order(), s.order()
@@ -76,7 +77,8 @@ func TestReconcile_BooksThatCantBeKeptAreBooks(t *testing.T) {
 		broken := operator.New(&faulty{Store: s.store, keep: errBroken}, s.rates, slog.New(slog.NewTextHandler(&log, nil)))
 		books, err := broken.Reconcile(t.Context(), operator.Audit{})
 		check(t, err)
-		if diff := cmp.Diff([]operator.CoinBooks{want.books()}, books.Coins); diff != "" || !strings.Contains(log.String(), errBroken.Error()) {
+		if diff := cmp.Diff([]operator.CoinBooks{want.books()}, books.Coins); diff != "" ||
+			!strings.Contains(log.String(), errBroken.Error()) {
 			t.Errorf("%s, logged %s", diff, &log)
 		}
 	})

@@ -16,7 +16,8 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// From the payment to the credentials, a card that can't be decoded is in nobody's way, and the operator is told which it is.
+// From the payment to the credentials, a card that can't be decoded is in
+// nobody's way, and the operator is told which it is.
 func TestReconcile_NamesTheCardThatCantBeDecoded(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		bad, good := s.order(), s.order()
@@ -41,7 +42,8 @@ func TestReconcile_NamesTheCardThatCantBeDecoded(t *testing.T) {
 				t.Errorf("doubt %+v, want %q", d, want[i])
 			}
 		}
-		_, err = s.desk.ResolveCard(t.Context(), operator.Decision{CardUUID: bad.UUID, Kind: operator.Accept, Note: "n", Operator: "o"})
+		_, err = s.desk.ResolveCard(t.Context(),
+			operator.Decision{CardUUID: bad.UUID, Kind: operator.Accept, Note: "n", Operator: "o"})
 		if !errors.Is(err, card.ErrDamaged) || errors.Is(err, card.ErrNoRow) {
 			t.Errorf("resolving it: %v", err)
 		}
@@ -87,11 +89,13 @@ func TestReconcile_NamesTheCardsThatCantBeDecrypted(t *testing.T) {
 		wantDamaged(cards[1].UUID) // it is looked at again
 		stranger := append((s.vault.Keys().Primary ^ 1).Prefix(), "sealed"...)
 		s.exec("UPDATE credentials SET url = $1 WHERE card_uuid = $2", stranger, cards[1].UUID)
-		wantDoubts(operator.Doubt{ID: cards[1].UUID, Text: "its credentials can't be decrypted: the key file does not have the key"})
+		wantDoubts(operator.Doubt{ID: cards[1].UUID,
+			Text: "its credentials can't be decrypted: the key file does not have the key"})
 		s.exec("UPDATE credentials SET url = $1", []byte("canary"))
 		wantDamaged(cards[0].UUID, cards[1].UUID, cards[2].UUID)
 		broken := operator.New(&faulty{Store: s.store, sealed: errBroken}, s.rates, nil)
-		if _, err := broken.Reconcile(t.Context(), operator.Audit{Full: true, Vault: s.vault}); !errors.Is(err, errBroken) || !strings.HasPrefix(err.Error(), "check what is encrypted: ") {
+		if _, err := broken.Reconcile(t.Context(), operator.Audit{Full: true, Vault: s.vault}); !errors.Is(err, errBroken) ||
+			!strings.HasPrefix(err.Error(), "check what is encrypted: ") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -133,7 +137,8 @@ func (s *sealed) KeepBooks(_ context.Context, r operator.Reading) error {
 	return nil
 }
 
-// Every encrypted card is tried, however many are read at once, and only what is damaged is read again next time.
+// Every encrypted card is tried, however many are read at once, and only what
+// is damaged is read again next time.
 func TestReconcile_TriesEveryEncryptedCard(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		for _, n := range []int{0, 1, 499, 500, 501, 1000, 1001} {
@@ -148,7 +153,8 @@ func TestReconcile_TriesEveryEncryptedCard(t *testing.T) {
 			books, err := operator.New(on, s.rates, nil).Reconcile(t.Context(), operator.Audit{Vault: s.vault})
 			check(t, err)
 			if len(books.Doubts) != min(n, 1) || len(on.kept.Doubted) != min(n, 1) {
-				t.Errorf("of %d cards, %d are said to be damaged and %d read again, want %d", n, len(books.Doubts), len(on.kept.Doubted), min(n, 1))
+				t.Errorf("of %d cards, %d are said to be damaged and %d read again, want %d", n, len(books.Doubts),
+					len(on.kept.Doubted), min(n, 1))
 			}
 		}
 	})
@@ -165,7 +171,8 @@ func TestReconcile_NamesTheCardsWhoseRefundAddressCantBeDecrypted(t *testing.T) 
 		s.order() // which names none
 		books, err := s.desk.Reconcile(t.Context(), operator.Audit{Full: true, Vault: s.vault})
 		check(t, err)
-		if diff := cmp.Diff([]operator.Doubt{{ID: bad.UUID, Text: "its refund address can't be decrypted"}}, books.Doubts); diff != "" {
+		if diff := cmp.Diff([]operator.Doubt{{ID: bad.UUID, Text: "its refund address can't be decrypted"}},
+			books.Doubts); diff != "" {
 			t.Error(diff)
 		}
 	})

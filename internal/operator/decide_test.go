@@ -21,7 +21,8 @@ func (s *shop) refused(c *card.Card, kind operator.ResolutionKind, want error) {
 	}
 }
 
-// decided compares a decision with the amount it should be about and the state it should lead to.
+// decided compares a decision with the amount it should be about and the state
+// it should lead to.
 func (s *shop) decided(c *card.Card, kind operator.ResolutionKind, amount card.Amount, after card.PaymentState) {
 	s.t.Helper()
 	if done := s.resolve(c, kind); done.Nothing || done.Resolution.Amount != amount || done.After != after {
@@ -105,7 +106,8 @@ func TestResolve_WhatWasGivenBackIsNotAccepted(t *testing.T) {
 	})
 }
 
-// The making of the card was decided, but nobody was asked for it yet: its money may be given back once the payment is not enough any more.
+// The making of the card was decided, but nobody was asked for it yet: its
+// money may be given back once the payment is not enough any more.
 func TestResolve_MoneyOfACardThatNobodyWasAskedForIsGivenBack(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.mine(30)
@@ -162,7 +164,8 @@ func TestResolve_EachLossIsWrittenOffOnce(t *testing.T) {
 	})
 }
 
-// A loss that was written off and came back is no loss any more, though the card was never made.
+// A loss that was written off and came back is no loss any more, though the
+// card was never made.
 func TestResolve_ALossThatCameBackLeavesNothingToWriteOff(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.mine(30)
@@ -203,7 +206,9 @@ func TestResolve_EveryDecisionIsLoggedOnce(t *testing.T) {
 		}
 		s.resolve(c, operator.Accept)
 		s.nothing(c, operator.Accept)
-		if text := s.log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, c.UUID.String()+" decision=accept amount=\"1 monero\" operator=alice before=late after=paid") {
+		if text := s.log.String(); strings.Count(text, "\n") != 1 ||
+			!strings.Contains(text,
+				c.UUID.String()+" decision=accept amount=\"1 monero\" operator=alice before=late after=paid") {
 			t.Errorf("logged: %s", text)
 		}
 		s.settle()
@@ -224,7 +229,8 @@ func (s *shop) wantEvents(c *card.Card, want ...card.EventType) {
 	}
 }
 
-// A decision brings no money: of a payment that was told of before, the account hears no second time.
+// A decision brings no money: of a payment that was told of before, the account
+// hears no second time.
 func TestResolve_ADecisionTellsOfNoPaymentTwice(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.mine(30)

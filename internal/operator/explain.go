@@ -20,16 +20,19 @@ const (
 	ForDecision      Wait = "decision"      // of an operator: its money is late or lost, or it can't be issued
 )
 
-// Explanation says what a card waits for and why, and what an operator can decide.
+// Explanation says what a card waits for and why, and what an operator can
+// decide.
 type Explanation struct {
 	Wait      Wait
 	Since     time.Time       // ForDecision and ForUnlock; zero if it is not known
 	Until     time.Time       // ForMoney: the end of the quote; ForSupplier: the next attempt
 	Missing   card.Amount     // ForMoney: how much more
 	Transfers []card.Transfer // ForConfirmations and ForUnlock: those that it needs and that can't pay yet
-	Lost      card.Amount     // left the chain after the card was issued or the money was given back, and is not written off
-	Worth     *Worth          // what was received is worth today; nil if nothing depends on it, or if no rate is known
-	Choices   []Choice        // what can be decided now
+	// left the chain after the card was issued or the money was given back, and
+	// is not written off
+	Lost    card.Amount
+	Worth   *Worth   // what was received is worth today; nil if nothing depends on it, or if no rate is known
+	Choices []Choice // what can be decided now
 }
 
 // Worth says what the money of a card is worth.
@@ -54,8 +57,9 @@ type LeftOut struct {
 	Unconfirmed card.Amount // Refund: may still leave the chain
 }
 
-// Explain says what a card waits for, and what can be decided of it. today is the current rate, or the last one that is known; the zero Rate
-// means that none is. It is pure.
+// Explain says what a card waits for, and what can be decided of it. today is
+// the current rate, or the last one that is known; the zero Rate means that
+// none is. It is pure.
 func Explain(r Record, today card.Rate) Explanation {
 	c := r.Card
 	on := ground{tip: card.Tip{Height: c.TipHeight}, intent: r.Intent, transfers: r.Transfers}
@@ -122,7 +126,8 @@ func since(r Record, x Explanation) time.Time {
 	return time.Time{}
 }
 
-// told returns when an account was last told of a kind of event; zero if it was not.
+// told returns when an account was last told of a kind of event; zero if it was
+// not.
 func told(events []card.Event, kind card.EventType) (at time.Time) {
 	for _, e := range events {
 		if e.Type == kind {
@@ -132,8 +137,9 @@ func told(events []card.Event, kind card.EventType) (at time.Time) {
 	return at
 }
 
-// worth returns what the money of a card is worth today. That of a paid card matters only to an operator who may have it issued or give
-// the money back; nothing is missing then.
+// worth returns what the money of a card is worth today. That of a paid card
+// matters only to an operator who may have it issued or give the money back;
+// nothing is missing then.
 func worth(c *card.Card, kept card.Amount, today card.Rate, wait Wait) *Worth {
 	price, err := c.Coin.Price(c.USD, today)
 	paid := c.State == card.Paid

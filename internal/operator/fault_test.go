@@ -164,7 +164,8 @@ func TestResolve_WhateverFailsNothingIsDecided(t *testing.T) {
 		} {
 			before, err := s.store.Record(t.Context(), tt.card.UUID)
 			check(t, err)
-			done, err := s.at(&faulty{call: tt.call}).ResolveCard(t.Context(), operator.Decision{CardUUID: tt.card.UUID, Kind: tt.kind, Note: "x", Operator: "x"})
+			done, err := s.at(&faulty{call: tt.call}).ResolveCard(t.Context(),
+				operator.Decision{CardUUID: tt.card.UUID, Kind: tt.kind, Note: "x", Operator: "x"})
 			if diff := cmp.Diff(operator.Resolved{}, done); diff != "" || !errors.Is(err, errBroken) {
 				t.Errorf("%s: %v, %s", tt.call, err, diff)
 			}
@@ -184,7 +185,8 @@ func TestResolve_ADecisionWhoseReplyIsLostIsNotDecidedAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.late(coin / 2)
 		refund := operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Note: "x", Operator: "x"}
-		if _, err := s.at(&faulty{lost: card.ErrUnavailable}).ResolveCard(t.Context(), refund); !errors.Is(err, card.ErrUnavailable) {
+		if _, err := s.at(&faulty{lost: card.ErrUnavailable}).ResolveCard(t.Context(), refund); !errors.Is(err,
+			card.ErrUnavailable) {
 			t.Errorf("%v", err)
 		}
 		s.nothing(c, operator.Refund)
@@ -197,7 +199,8 @@ func TestResolve_ATransactionThatRunsAgainDecidesOnce(t *testing.T) {
 		c := s.late(coin / 2)
 		refund := operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Note: "x", Operator: "x"}
 		done, err := s.at(&faulty{twice: true}).ResolveCard(t.Context(), refund)
-		if err != nil || done.Nothing || done.Resolution.Amount != coin/2 || done.Card.Refunded != 0 || done.After != card.Expired {
+		if err != nil || done.Nothing || done.Resolution.Amount != coin/2 || done.Card.Refunded != 0 ||
+			done.After != card.Expired {
 			t.Errorf("%+v, %v", done, err)
 		}
 		s.wantBooks(ledger{Counted: coin / 2, Refunded: coin / 2})
@@ -252,8 +255,10 @@ func TestAttribute_WhateverFailsNothingIsDecided(t *testing.T) {
 func TestAttribute_ADecisionWhoseReplyIsLostIsNotDecidedAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
-		for _, d := range []operator.AttributionDecision{s.toCard(s.stray(coin, 10), c), s.toNew(s.stray(coin, 10)), s.about(s.stray(coin, 10), operator.GiveBack)} {
-			if _, err := s.at(&faulty{lost: card.ErrUnavailable}).AttributeTransfer(t.Context(), d); !errors.Is(err, card.ErrUnavailable) {
+		for _, d := range []operator.AttributionDecision{s.toCard(s.stray(coin, 10), c), s.toNew(s.stray(coin, 10)),
+			s.about(s.stray(coin, 10), operator.GiveBack)} {
+			if _, err := s.at(&faulty{lost: card.ErrUnavailable}).AttributeTransfer(t.Context(), d); !errors.Is(err,
+				card.ErrUnavailable) {
 				t.Errorf("%v", err)
 			}
 			if done := s.attribute(d); !done.Nothing {

@@ -6,19 +6,25 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Figures are what a database says about itself at one moment, for monitoring. Nothing in them names a card, an account or an address.
+// Figures are what a database says about itself at one moment, for monitoring.
+// Nothing in them names a card, an account or an address.
 type Figures struct {
 	Coins []CoinFigures
-	// Intents counts the intents to issue a card that are not done, by state; each state is there.
+	// Intents counts the intents to issue a card that are not done, by state;
+	// each state is there.
 	Intents map[string]int64
-	// OldestIntent is how long the oldest open or pending intent has waited. 0 if there is none.
+	// OldestIntent is how long the oldest open or pending intent has waited. 0
+	// if there is none.
 	OldestIntent time.Duration
-	// OpenQuotes is what the cards are worth that wait for their payment, and OpenCards how many there are.
+	// OpenQuotes is what the cards are worth that wait for their payment, and
+	// OpenCards how many there are.
 	OpenQuotes card.USD
 	OpenCards  int64
-	// Backlog counts the deliveries to enabled webhooks that are still to be made.
+	// Backlog counts the deliveries to enabled webhooks that are still to be
+	// made.
 	Backlog int64
-	// OldestDelivery is for how long the oldest of those that are due now has been due. 0 if none is due.
+	// OldestDelivery is for how long the oldest of those that are due now has
+	// been due. 0 if none is due.
 	OldestDelivery time.Duration
 	// Stock is what is left of the suppliers that give out cards from a stock.
 	Stock []StockFigures

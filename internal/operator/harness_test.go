@@ -44,7 +44,8 @@ var databases = rig.Databases{Migrate: func(url string) error {
 	return err
 }}
 
-// shop is a service with a simulated chain, an operator's desk, and time, rate and supplier in the hands of the test.
+// shop is a service with a simulated chain, an operator's desk, and time, rate
+// and supplier in the hands of the test.
 type shop struct {
 	t        *testing.T
 	vault    *vault.Vault
@@ -90,15 +91,19 @@ func open(t *testing.T, url string) *shop {
 	check(t, s.store.InsertAccount(t.Context(), a))
 	s.account = a.ID
 	s.chain = chain.NewSimulated(coins[0], s.store, s.clock)
-	s.watcher, err = settle.New(s.store, s.rates, s.chain, settle.Wake{Pass: nobody, Orders: nobody, Issuer: nobody, Sender: nobody}, quiet,
+	s.watcher, err = settle.New(s.store, s.rates, s.chain,
+		settle.Wake{Pass: nobody, Orders: nobody, Issuer: nobody, Sender: nobody}, quiet,
 		settle.Config{PoolSize: 40, FillBatch: 40, LeaseTTL: time.Hour, Now: s.clock})
 	check(t, err)
 	s.orders, err = order.New(s.store, v, s.rates, nil, nobody, order.Config{Currencies: coins, Now: s.clock})
 	check(t, err)
-	s.supplier = &scripted{Sandbox: supplier.NewSandbox("sandbox", supplier.Prompt, s.clock), attempts: map[string]int{}, issued: map[string]bool{}}
-	s.issuer, err = issue.New(s.store, v, issue.Wake{Sender: nobody}, quiet, issue.Config{Routes: issue.Only(s.supplier), Now: s.clock})
+	s.supplier = &scripted{Sandbox: supplier.NewSandbox("sandbox", supplier.Prompt, s.clock), attempts: map[string]int{},
+		issued: map[string]bool{}}
+	s.issuer, err = issue.New(s.store, v, issue.Wake{Sender: nobody}, quiet,
+		issue.Config{Routes: issue.Only(s.supplier), Now: s.clock})
 	check(t, err)
-	s.desk = operator.New(s.store, s.rates, slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	s.desk = operator.New(s.store, s.rates,
+		slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	s.tick() // makes addresses
 	return s
 }
@@ -155,7 +160,8 @@ func (s *shop) exec(statement string, args ...any) {
 }
 
 // want reads the card again and compares.
-func (s *shop) want(c *card.Card, status card.Status, state card.PaymentState, received card.Amount, confirmations int64) {
+func (s *shop) want(c *card.Card, status card.Status, state card.PaymentState, received card.Amount,
+	confirmations int64) {
 	s.t.Helper()
 	got, err := s.orders.GetCard(s.t.Context(), s.account, c.UUID)
 	check(s.t, err)
@@ -168,7 +174,8 @@ func (s *shop) want(c *card.Card, status card.Status, state card.PaymentState, r
 	}
 }
 
-// wantIssued compares how many cards the supplier made with how many it should have.
+// wantIssued compares how many cards the supplier made with how many it should
+// have.
 func (s *shop) wantIssued(n int) {
 	s.t.Helper()
 	if got := len(s.supplier.issued); got != n {
@@ -176,7 +183,8 @@ func (s *shop) wantIssued(n int) {
 	}
 }
 
-// reconcile is the last assertion of every test: the books doubt nothing but what the test expects.
+// reconcile is the last assertion of every test: the books doubt nothing but
+// what the test expects.
 func (s *shop) reconcile() {
 	s.t.Helper()
 	books, err := s.desk.Reconcile(context.Background(), operator.Audit{})
@@ -210,9 +218,14 @@ type ledger struct {
 }
 
 func (l ledger) books() operator.CoinBooks {
-	return operator.CoinBooks{Currency: "monero", Counted: card.TotalOf(l.Counted), Unattributed: card.TotalOf(l.Unattributed), Returned: card.TotalOf(l.Returned), Unconfirmed: card.TotalOf(l.Unconfirmed),
-		Made: card.TotalOf(l.Made), Open: card.TotalOf(l.Open), Held: card.TotalOf(l.Held), Surplus: card.TotalOf(l.Surplus), Refunded: card.TotalOf(l.Refunded),
-		Lost: card.TotalOf(l.Lost), WrittenOff: card.TotalOf(l.WrittenOff), Paid: l.Paid, Issued: l.Issued, Late: l.Late, SoldCents: card.TotalOf(card.Amount(15000 * l.Issued))}
+	return operator.CoinBooks{Currency: "monero", Counted: card.TotalOf(l.Counted),
+		Unattributed: card.TotalOf(l.Unattributed), Returned: card.TotalOf(l.Returned),
+		Unconfirmed: card.TotalOf(l.Unconfirmed),
+		Made:        card.TotalOf(l.Made), Open: card.TotalOf(l.Open), Held: card.TotalOf(l.Held),
+		Surplus:  card.TotalOf(l.Surplus),
+		Refunded: card.TotalOf(l.Refunded),
+		Lost:     card.TotalOf(l.Lost), WrittenOff: card.TotalOf(l.WrittenOff), Paid: l.Paid, Issued: l.Issued, Late: l.Late,
+		SoldCents: card.TotalOf(card.Amount(15000 * l.Issued))}
 }
 
 // wantBooks compares the books of monero.
@@ -227,7 +240,8 @@ func (s *shop) wantBooks(want ledger) {
 
 func (s *shop) resolve(c *card.Card, kind operator.ResolutionKind) operator.Resolved {
 	s.t.Helper()
-	done, err := s.desk.ResolveCard(s.t.Context(), operator.Decision{CardUUID: c.UUID, Kind: kind, Note: "as agreed", Operator: "alice"})
+	done, err := s.desk.ResolveCard(s.t.Context(),
+		operator.Decision{CardUUID: c.UUID, Kind: kind, Note: "as agreed", Operator: "alice"})
 	check(s.t, err)
 	return done
 }
@@ -249,7 +263,8 @@ func (d *dial) Rate(currency string) (card.Rate, error) {
 // scripted is the sandbox's supplier with faults, and a ledger of what it made.
 type scripted struct {
 	*supplier.Sandbox
-	// fault, if set, says what becomes of an attempt: the card is made all the same unless it returns errDeclined.
+	// fault, if set, says what becomes of an attempt: the card is made all the
+	// same unless it returns errDeclined.
 	fault func(attempt int, c *card.Credentials) error
 
 	mu       sync.Mutex // cards are asked for side by side

@@ -50,7 +50,8 @@ type Refusal struct {
 	Temporary bool   `json:"temporary"` // it may make one later
 }
 
-// waits reports whether the issuing of a card is left to an operator: it is parked, or the supplier declined.
+// waits reports whether the issuing of a card is left to an operator: it is
+// parked, or the supplier declined.
 func (r *IntentRecord) waits() bool {
 	return r != nil && (r.State == "parked" || r.State == "refund_due")
 }
@@ -63,14 +64,19 @@ type ResolutionKind string
 
 // The decisions. Where nothing is left to decide, none of them does anything.
 const (
-	// Accept lets what was received be enough: the card is made once that is confirmed.
+	// Accept lets what was received be enough: the card is made once that is
+	// confirmed.
 	Accept ResolutionKind = "accept"
-	// Refund says that the operator gives the money back; once the card is made, the surplus. It is to be decided before anything is
-	// sent: from then on the money makes no card. A refund of 0 only names the transaction of the refund before it.
+	// Refund says that the operator gives the money back; once the card is
+	// made, the surplus. It is to be decided before anything is sent: from then
+	// on the money makes no card. A refund of 0 only names the transaction of
+	// the refund before it.
 	Refund ResolutionKind = "refund"
-	// WriteOff says that the operator bears the loss of money that left the chain after the card was made, or after it was given back.
+	// WriteOff says that the operator bears the loss of money that left the
+	// chain after the card was made, or after it was given back.
 	WriteOff ResolutionKind = "write_off"
-	// Retry has the supplier asked again, with the same key, for a card that is parked, and every supplier for one whose refund is due.
+	// Retry has the supplier asked again, with the same key, for a card that is
+	// parked, and every supplier for one whose refund is due.
 	Retry ResolutionKind = "retry"
 	// Attribute is an Attribution to the card, among the card's resolutions.
 	Attribute ResolutionKind = "attribute"
@@ -91,22 +97,28 @@ type Resolution struct {
 }
 
 var (
-	// ErrAnotherAmount means that a decision is not about the amount that the operator thinks.
+	// ErrAnotherAmount means that a decision is not about the amount that the
+	// operator thinks.
 	ErrAnotherAmount = errors.New("the amount is another by now")
-	// ErrBeingMade means that the supplier may have made a card: its money can't be given back.
+	// ErrBeingMade means that the supplier may have made a card: its money
+	// can't be given back.
 	ErrBeingMade = errors.New("the card is being issued")
-	// ErrNotConfirmed means that money may still leave the chain, or can't be spent yet: it is not to be given back.
+	// ErrNotConfirmed means that money may still leave the chain, or can't be
+	// spent yet: it is not to be given back.
 	ErrNotConfirmed = errors.New("what was received is not confirmed, or is locked")
-	// ErrLocked means that nothing was received but money that can't be spent yet, by the will of its sender.
+	// ErrLocked means that nothing was received but money that can't be spent
+	// yet, by the will of its sender.
 	ErrLocked = errors.New("what was received is locked by its sender")
 	// ErrMade means that a card is made already.
 	ErrMade = errors.New("the card is made already")
-	// ErrNothingLost means that no money of a card has left the chain after it was made or given back.
+	// ErrNothingLost means that no money of a card has left the chain after it
+	// was made or given back.
 	ErrNothingLost = errors.New("no money was lost with the card")
 	// ErrNothingReceived means that there is no money to decide on.
 	ErrNothingReceived = errors.New("nothing was received for the card")
 	// ErrRefunded means that the money was given back, so that it buys no card.
 	ErrRefunded = errors.New("its money was refunded")
-	// ErrNotParked means that the issuing of a card does not wait for an operator.
+	// ErrNotParked means that the issuing of a card does not wait for an
+	// operator.
 	ErrNotParked = errors.New("the card is neither declined nor parked")
 )

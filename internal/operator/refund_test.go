@@ -15,7 +15,9 @@ var firstTx, secondTx = strings.Repeat("1", 64), strings.Repeat("2", 64)
 // sent decides of a refund with a transaction.
 func (s *shop) sent(c *card.Card, txid string, amount *card.Amount, dryRun bool) (operator.Resolved, error) {
 	s.t.Helper()
-	return s.desk.ResolveCard(s.t.Context(), operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Amount: amount, TxID: txid, Note: "sent", Operator: "ann", DryRun: dryRun})
+	return s.desk.ResolveCard(s.t.Context(),
+		operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Amount: amount, TxID: txid, Note: "sent", Operator: "ann",
+			DryRun: dryRun})
 }
 
 // wantRefund compares what a card's account sees of refunds.
@@ -38,7 +40,8 @@ func TestResolve_ARefundGetsItsTransactionAfterwards(t *testing.T) {
 		if _, err := s.sent(c, firstTx, &wrong, false); !errors.Is(err, operator.ErrAnotherAmount) {
 			t.Errorf("error %v", err)
 		}
-		if done, err := s.sent(c, firstTx, nil, true); err != nil || done.Noted == nil || done.Noted.Amount != right || done.Nothing {
+		if done, err := s.sent(c, firstTx, nil, true); err != nil || done.Noted == nil || done.Noted.Amount != right ||
+			done.Nothing {
 			t.Errorf("%+v, %v", done, err)
 		}
 		s.wantRefund(c, right, "")
@@ -102,7 +105,8 @@ func TestResolve_ATransactionIsThatOfOneRefund(t *testing.T) {
 		check(t, err)
 		wantNothing := func() {
 			t.Helper()
-			if done, err := s.sent(c, firstTx, nil, false); err != nil || !done.Nothing || done.Noted == nil || done.Noted.Amount != coin/2 {
+			if done, err := s.sent(c, firstTx, nil, false); err != nil || !done.Nothing || done.Noted == nil ||
+				done.Noted.Amount != coin/2 {
 				t.Errorf("%+v, %v", done, err)
 			}
 			s.wantRefund(c, coin*3/4, secondTx)
@@ -123,7 +127,8 @@ func TestResolve_OnlyARefundHasATransaction(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.late(coin / 2)
 		for _, kind := range []operator.ResolutionKind{operator.Accept, operator.Retry, operator.WriteOff} {
-			if _, err := s.desk.ResolveCard(t.Context(), operator.Decision{CardUUID: c.UUID, Kind: kind, TxID: firstTx, Note: "x", Operator: "x"}); err == nil {
+			if _, err := s.desk.ResolveCard(t.Context(),
+				operator.Decision{CardUUID: c.UUID, Kind: kind, TxID: firstTx, Note: "x", Operator: "x"}); err == nil {
 				t.Errorf("%s: no error", kind)
 			}
 		}
@@ -146,7 +151,8 @@ func TestResolve_ARefundThatWasDueIsNeverIssued(t *testing.T) {
 		record, err := s.store.Record(t.Context(), c.UUID)
 		check(t, err)
 		x := operator.Explain(record, card.Rate{USD: card.Decimal{Units: 120_00000000, Scale: card.RateScale}})
-		if x.Wait != operator.ForDecision || x.Since.IsZero() || x.Worth == nil || x.Worth.USD != 120_00 || len(x.Choices) != 2 || x.Choices[0].Cost != 30_00 {
+		if x.Wait != operator.ForDecision || x.Since.IsZero() || x.Worth == nil || x.Worth.USD != 120_00 ||
+			len(x.Choices) != 2 || x.Choices[0].Cost != 30_00 {
 			t.Errorf("%+v", x)
 		}
 		if i := record.Intent; len(i.Refusals) != 1 || i.Refusals[0].Reason != "out of stock" || i.OpenedAt == nil {
@@ -167,7 +173,8 @@ func TestResolve_ARefundThatWasDueIsNeverIssued(t *testing.T) {
 }
 
 // A customer who was refunded must not pay again, so that the card asks for no
-// money. If money arrives nevertheless, each change of the amount due has an event.
+// money. If money arrives nevertheless, each change of the amount due has an
+// event.
 func TestResolve_RefundDuringTheQuote_AsksForNoMoney(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }

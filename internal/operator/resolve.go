@@ -31,8 +31,10 @@ type Resolved struct {
 	LeftOut
 }
 
-// ResolveCard settles what the rules leave to an operator: a payment that is late or too little, a card whose money left the chain,
-// a surplus, a card that the supplier declined. Every decision is kept, and told to the account as the change of state that follows.
+// ResolveCard settles what the rules leave to an operator: a payment that is
+// late or too little, a card whose money left the chain, a surplus, a card that
+// the supplier declined. Every decision is kept, and told to the account as the
+// change of state that follows.
 func (s *Service) ResolveCard(ctx context.Context, d Decision) (Resolved, error) {
 	switch {
 	case d.Note == "" || d.Operator == "":
@@ -41,7 +43,8 @@ func (s *Service) ResolveCard(ctx context.Context, d Decision) (Resolved, error)
 		return Resolved{}, errors.New("resolve card: only a refund has a transaction")
 	}
 	id := uuid.Must(uuid.NewV7())
-	r := Resolution{ID: id, CardUUID: d.CardUUID, Kind: d.Kind, TxID: d.TxID, Note: d.Note, Operator: d.Operator, CreatedAt: card.TimeOf(id)}
+	r := Resolution{ID: id, CardUUID: d.CardUUID, Kind: d.Kind, TxID: d.TxID, Note: d.Note, Operator: d.Operator,
+		CreatedAt: card.TimeOf(id)}
 	var done Resolved
 	err := s.store.OperatorTx(ctx, func(tx Tx) error {
 		found, err := tx.LockCardsByUUID(ctx, []uuid.UUID{d.CardUUID})
@@ -70,14 +73,16 @@ func (s *Service) ResolveCard(ctx context.Context, d Decision) (Resolved, error)
 		return Resolved{}, fmt.Errorf("resolve card: %w", err)
 	}
 	if !done.Nothing && !d.DryRun {
-		s.log.DebugContext(ctx, "operator resolved a card", "card", d.CardUUID, "decision", d.Kind, "amount", coins(done.Card.Coin, done.Resolution.Amount),
+		s.log.DebugContext(ctx, "operator resolved a card", "card", d.CardUUID, "decision", d.Kind, "amount",
+			coins(done.Card.Coin, done.Resolution.Amount),
 			"operator", d.Operator, "before", done.Card.State, "after", done.After)
 	}
 	return done, nil
 }
 
 // resolve decides something of a card.
-func (s *Service) resolve(ctx context.Context, tx Tx, d Decision, r Resolution, before *card.Card, on ground) (Resolved, error) {
+func (s *Service) resolve(ctx context.Context, tx Tx, d Decision, r Resolution, before *card.Card,
+	on ground) (Resolved, error) {
 	c := *before
 	amount, nothing, err := decide(&c, d.Kind, on)
 	if err != nil {
@@ -87,7 +92,8 @@ func (s *Service) resolve(ctx context.Context, tx Tx, d Decision, r Resolution, 
 		return Resolved{}, anotherAmount(c.Coin, amount, *d.Amount)
 	}
 	r.Amount = amount
-	done := Resolved{Resolution: r, Card: before, After: c.State, Nothing: nothing, LeftOut: leftOut(before, d.Kind, amount, on)}
+	done := Resolved{Resolution: r, Card: before, After: c.State, Nothing: nothing,
+		LeftOut: leftOut(before, d.Kind, amount, on)}
 	if nothing || d.DryRun {
 		return done, nil
 	}
@@ -105,9 +111,11 @@ func (s *Service) resolve(ctx context.Context, tx Tx, d Decision, r Resolution, 
 	return done, tx.SaveVerdicts(ctx, []card.Verdict{v})
 }
 
-// sentBy returns the refund, recorded before, that the transaction of a decision belongs to, and whether it was named already: the one
-// for which it was named, or else the last one, if that has no transaction or if nothing else is to be given back. It returns nil for a
-// refund that is yet to be recorded.
+// sentBy returns the refund, recorded before, that the transaction of a
+// decision belongs to, and whether it was named already: the one for which it
+// was named, or else the last one, if that has no transaction or if nothing
+// else is to be given back. It returns nil for a refund that is yet to be
+// recorded.
 func sentBy(ctx context.Context, tx Tx, d Decision, c *card.Card, on ground) (last *Resolution, named bool, err error) {
 	if d.TxID == "" || c.Refunded == 0 {
 		return nil, false, nil
@@ -131,8 +139,10 @@ func sentBy(ctx context.Context, tx Tx, d Decision, c *card.Card, on ground) (la
 	return last, named, nil
 }
 
-// note names the transaction of a refund that was recorded before, unless it was named already.
-func note(ctx context.Context, tx Tx, d Decision, r Resolution, c *card.Card, refund *Resolution, named bool) (Resolved, error) {
+// note names the transaction of a refund that was recorded before, unless it
+// was named already.
+func note(ctx context.Context, tx Tx, d Decision, r Resolution, c *card.Card, refund *Resolution,
+	named bool) (Resolved, error) {
 	done := Resolved{Resolution: r, Card: c, After: c.State, Noted: refund, Nothing: named}
 	switch {
 	case done.Nothing:
@@ -154,7 +164,8 @@ func coins(coin card.Currency, a card.Amount) string {
 	return coin.Decimal(a).String() + " " + coin.Code
 }
 
-// judge assesses a card that something was decided of. A decision brings no money: the account is told of a payment only if it never was.
+// judge assesses a card that something was decided of. A decision brings no
+// money: the account is told of a payment only if it never was.
 func (s *Service) judge(ctx context.Context, tx Tx, c *card.Card, on ground) (card.Verdict, error) {
 	today, _ := s.rates.Rate(c.Coin.Code) // without one, late money waits
 	v := card.Judge(c, on.transfers, on.tip, today, uuid.Must(uuid.NewV7()))
@@ -186,8 +197,8 @@ func (s *Service) ground(ctx context.Context, tx Tx, c *card.Card) (g ground, er
 	return g, err
 }
 
-// decide makes the decided amounts of a card follow from a decision. It returns the amount it is about, and whether nothing is left
-// to decide.
+// decide makes the decided amounts of a card follow from a decision. It returns
+// the amount it is about, and whether nothing is left to decide.
 func decide(c *card.Card, kind ResolutionKind, on ground) (amount card.Amount, nothing bool, err error) {
 	kept := c.Received - c.Refunded
 	unlocked, firm := card.Unlocked(c, on.transfers), card.Firm(c, on.transfers, on.tip)

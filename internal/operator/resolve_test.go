@@ -20,7 +20,8 @@ func TestResolve_LateMoneyIsAcceptedOnce(t *testing.T) {
 		s.settle()
 		s.want(c, card.AwaitingPayment, card.Late, coin, 10)
 		s.wantBooks(ledger{Counted: coin, Held: coin, Late: 1})
-		asked := operator.Decision{CardUUID: c.UUID, Kind: operator.Accept, Note: "a regular", Operator: "alice", DryRun: true}
+		asked := operator.Decision{CardUUID: c.UUID, Kind: operator.Accept, Note: "a regular", Operator: "alice",
+			DryRun: true}
 		if _, err := s.desk.ResolveCard(t.Context(), asked); err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +40,8 @@ func TestResolve_LateMoneyIsAcceptedOnce(t *testing.T) {
 		s.wantBooks(ledger{Counted: coin, Made: coin, Paid: 1, Issued: 1})
 		record, err := s.store.Record(t.Context(), c.UUID)
 		check(t, err)
-		if len(record.Resolutions) != 1 || record.Resolutions[0].Operator != "alice" || record.Resolutions[0].Note != "as agreed" {
+		if len(record.Resolutions) != 1 || record.Resolutions[0].Operator != "alice" ||
+			record.Resolutions[0].Note != "as agreed" {
 			t.Errorf("kept: %+v", record.Resolutions)
 		}
 	})
@@ -141,7 +143,8 @@ func TestResolve_ADeclinedCardIsTriedAgainOrRefunded(t *testing.T) {
 	})
 }
 
-// A card that the supplier may have made all the same is parked, and left to the operator as one that it declined is.
+// A card that the supplier may have made all the same is parked, and left to
+// the operator as one that it declined is.
 func TestResolve_AParkedCardIsTriedAgainOrRefunded(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		again, back := s.order(), s.order()
@@ -186,12 +189,15 @@ func TestResolve_WhatCantBeDecidedIsRefused(t *testing.T) {
 			{"being made", paid.UUID, operator.Refund, operator.ErrBeingMade},
 			{"made", made.UUID, operator.Accept, operator.ErrMade},
 		} {
-			_, err := s.desk.ResolveCard(t.Context(), operator.Decision{CardUUID: tt.card, Kind: tt.kind, Note: "x", Operator: "x"})
+			_, err := s.desk.ResolveCard(t.Context(),
+				operator.Decision{CardUUID: tt.card, Kind: tt.kind, Note: "x", Operator: "x"})
 			if !errors.Is(err, tt.want) {
 				t.Errorf("%s: %v", tt.name, err)
 			}
 		}
-		for _, d := range []operator.Decision{{CardUUID: c.UUID, Kind: operator.Accept, Operator: "x"}, {CardUUID: c.UUID, Kind: operator.Accept, Note: "x"}, {CardUUID: made.UUID, Kind: "burn", Note: "x", Operator: "x"}} {
+		for _, d := range []operator.Decision{{CardUUID: c.UUID, Kind: operator.Accept, Operator: "x"},
+			{CardUUID: c.UUID, Kind: operator.Accept, Note: "x"},
+			{CardUUID: made.UUID, Kind: "burn", Note: "x", Operator: "x"}} {
 			if _, err := s.desk.ResolveCard(t.Context(), d); err == nil {
 				t.Errorf("%+v was taken", d)
 			}
@@ -239,7 +245,8 @@ func TestReconcile_CardsThatWaitForAnOperator_AreNotDoubted(t *testing.T) {
 		operator.WaitingRefundDue: {unissue, deleted, "UPDATE intents SET state = 'refund_due'"},
 		operator.WaitingParked:    {unissue, deleted, "UPDATE intents SET state = 'parked'"},
 		operator.WaitingUnissued:  {unissue, deleted, "UPDATE intents SET state = 'open', attempts = 10"},
-		operator.WaitingReversed:  {"UPDATE transfers SET counted = FALSE", "UPDATE cards SET received = 0, credit_paid = 0, credit_lost = amount, payment_state = 'reversed'"},
+		operator.WaitingReversed: {"UPDATE transfers SET counted = FALSE",
+			"UPDATE cards SET received = 0, credit_paid = 0, credit_lost = amount, payment_state = 'reversed'"},
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			onEach(t, func(t *testing.T, s *shop) {
@@ -392,7 +399,9 @@ func TestResolve_LateMoneyThatWasFoundEnoughStaysEnough(t *testing.T) {
 		s.pay(c, 1, 0)
 		s.tick()
 		s.want(c, card.AwaitingPayment, card.Paid, coin+1, 10) // one unit delays nothing
-		if _, err := s.desk.ResolveCard(t.Context(), operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Note: "x", Operator: "x"}); !errors.Is(err, operator.ErrBeingMade) {
+		if _, err := s.desk.ResolveCard(t.Context(),
+			operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Note: "x", Operator: "x"}); !errors.Is(err,
+			operator.ErrBeingMade) {
 			t.Errorf("the supplier may have made it: %v", err)
 		}
 		s.pay(c, 0, 10)

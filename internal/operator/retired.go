@@ -8,7 +8,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// RetiredCard is what is known of a card that was deleted because nobody paid for it. Money that still comes to its address is unattributed.
+// RetiredCard is what is known of a card that was deleted because nobody paid
+// for it. Money that still comes to its address is unattributed.
 type RetiredCard struct {
 	UUID      uuid.UUID
 	Account   string

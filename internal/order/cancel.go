@@ -8,15 +8,19 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// CancelCard cancels a card that holds no money, and returns it. It is a no-op if the card is canceled or expired. It costs two calls
-// of the store. The error is card.ErrNotFound if the account has no such card, and card.ErrHasPayments if money has arrived for it.
+// CancelCard cancels a card that holds no money, and returns it. It is a no-op
+// if the card is canceled or expired. It costs two calls of the store. The
+// error is card.ErrNotFound if the account has no such card, and
+// card.ErrHasPayments if money has arrived for it.
 //
-// Money that is first seen later is late (card.Assess). What a node had seen before, and no pass had stored yet, is in time: the customer
-// paid before the card was canceled.
+// Money that is first seen later is late (card.Assess). What a node had seen
+// before, and no pass had stored yet, is in time: the customer paid before the
+// card was canceled.
 func (s *Service) CancelCard(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
 	eventID := uuid.Must(uuid.NewV7())
-	canceled, err := s.store.CancelCard(ctx, card.Event{ID: eventID, AccountID: account, Type: card.EventCanceled, CardUUID: id,
-		Status: card.AwaitingPayment, State: card.Canceled, CreatedAt: s.cfg.Now()})
+	canceled, err := s.store.CancelCard(ctx,
+		card.Event{ID: eventID, AccountID: account, Type: card.EventCanceled, CardUUID: id,
+			Status: card.AwaitingPayment, State: card.Canceled, CreatedAt: s.cfg.Now()})
 	if err != nil {
 		return nil, err
 	}

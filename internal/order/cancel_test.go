@@ -43,8 +43,9 @@ func TestCancelCard_AsksTheStoreTwice(t *testing.T) {
 	})
 }
 
-// It failed; it failed but had happened. Whoever tries again is told that the card is canceled, and only once that is as durable as what the
-// first attempt would have acknowledged.
+// It failed; it failed but had happened. Whoever tries again is told that the
+// card is canceled, and only once that is as durable as what the first attempt
+// would have acknowledged.
 func TestCancelCard_TriedAgain(t *testing.T) {
 	for name, happened := range map[string]bool{"it failed": false, "it failed but had happened": true} {
 		t.Run(name, func(t *testing.T) {
@@ -93,13 +94,15 @@ func TestCancelCard_MoneyThatLeftMeanwhile(t *testing.T) {
 		s.stock("monero", 4)
 		c, _, err := s.try("150", "")
 		check(t, err)
-		if _, err := s.replica(unmoved{s.spy}, setup{}).CancelCard(t.Context(), s.account, c.UUID); !errors.Is(err, card.ErrUnavailable) {
+		if _, err := s.replica(unmoved{s.spy}, setup{}).CancelCard(t.Context(), s.account, c.UUID); !errors.Is(err,
+			card.ErrUnavailable) {
 			t.Error(err)
 		}
 	})
 }
 
-// Money that was decided to be given back has arrived, even if it has left the chain since.
+// Money that was decided to be given back has arrived, even if it has left the
+// chain since.
 func TestCancelCard_AfterARefundThatLeftTheChain(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 4)

@@ -75,15 +75,17 @@ func TestNew_WhatCantWorkIsRefused(t *testing.T) {
 		config order.Config
 		want   string
 	}{
-		"defaults":                {with(10, as), ""},
-		"no currency":             {order.Config{}, "no currency is enabled"},
-		"no confirmation":         {with(0, as), "monero: confirmations must be between 1 and 60"},
-		"one confirmation":        {with(1, as), ""},
-		"most confirmations":      {with(most, as), ""},
-		"too many confirmations":  {with(most+1, as), "monero: confirmations must be between 1 and 60"},
-		"quotes of a minute":      {with(1, func(c *order.Config) { c.QuoteTTL = time.Minute }), ""},
-		"shorter quotes":          {with(1, func(c *order.Config) { c.QuoteTTL = time.Minute - 1 }), "quotes must last at least a minute"},
-		"a negative limit":        {with(1, func(c *order.Config) { c.MaxOpenUSD = -1 }), "the limit of open cards must not be negative"},
+		"defaults":               {with(10, as), ""},
+		"no currency":            {order.Config{}, "no currency is enabled"},
+		"no confirmation":        {with(0, as), "monero: confirmations must be between 1 and 60"},
+		"one confirmation":       {with(1, as), ""},
+		"most confirmations":     {with(most, as), ""},
+		"too many confirmations": {with(most+1, as), "monero: confirmations must be between 1 and 60"},
+		"quotes of a minute":     {with(1, func(c *order.Config) { c.QuoteTTL = time.Minute }), ""},
+		"shorter quotes": {with(1, func(c *order.Config) { c.QuoteTTL = time.Minute - 1 }),
+			"quotes must last at least a minute"},
+		"a negative limit": {with(1, func(c *order.Config) { c.MaxOpenUSD = -1 }),
+			"the limit of open cards must not be negative"},
 		"nothing may be open yet": {with(1, func(c *order.Config) { c.MaxOpenUSD = 1 }), ""},
 	} {
 		s, err := order.New(nil, nil, nil, nil, nil, tt.config)

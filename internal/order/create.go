@@ -14,7 +14,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// errKeyTaken means that the account has already ordered a card with this idempotency key.
+// errKeyTaken means that the account has already ordered a card with this
+// idempotency key.
 var errKeyTaken = errors.New("idempotency key is taken")
 
 // Request is what a client asks for, as it was written.
@@ -37,8 +38,10 @@ type Order struct {
 	metadata  card.Secret
 }
 
-// hash returns the same hash for orders that ask for the same. What an order leaves out does not change it, so that the hashes of earlier
-// releases stay right. Addresses are public on some chains: only a keyed hash of one goes in, so that nobody can try them all.
+// hash returns the same hash for orders that ask for the same. What an order
+// leaves out does not change it, so that the hashes of earlier releases stay
+// right. Addresses are public on some chains: only a keyed hash of one goes in,
+// so that nobody can try them all.
 func (s *Service) hash(o Order) ([]byte, error) {
 	text := fmt.Appendf(nil, "createCard/1\x00%d\x00%s", o.usd, o.coin.Code)
 	if o.refundTo != "" {
@@ -56,7 +59,8 @@ func (s *Service) hash(o Order) ([]byte, error) {
 	return sum[:], nil
 }
 
-// Check validates a request for a card. It returns either the order, or everything that is wrong with the request.
+// Check validates a request for a card. It returns either the order, or
+// everything that is wrong with the request.
 func (s *Service) Check(r Request) (o Order, wrong []card.FieldError) {
 	usd, err := card.ParseUSD(r.USDAmount)
 	if err == nil && (usd < card.MinUSD || usd > card.MaxUSD) {
@@ -67,7 +71,9 @@ func (s *Service) Check(r Request) (o Order, wrong []card.FieldError) {
 	}
 	i := slices.IndexFunc(s.cfg.Currencies, func(c card.Currency) bool { return c.Code == r.Currency })
 	if i < 0 {
-		wrong = append(wrong, card.FieldError{Pointer: "/currency", Detail: "is not a currency of this service; choose one of: " + strings.Join(codes(s.cfg.Currencies), ", ")})
+		wrong = append(wrong,
+			card.FieldError{Pointer: "/currency",
+				Detail: "is not a currency of this service; choose one of: " + strings.Join(codes(s.cfg.Currencies), ", ")})
 	} else if err := s.checkRefundAddress(r); err != nil {
 		wrong = append(wrong, card.FieldError{Pointer: "/refund_address", Detail: err.Error()})
 	}
@@ -78,8 +84,9 @@ func (s *Service) Check(r Request) (o Order, wrong []card.FieldError) {
 		reference: (*card.Secret)(r.Reference), metadata: metadataText(r.Metadata)}, nil
 }
 
-// checkRefundAddress returns an error unless money can be given back to the address, if there is one. It knows the network of the wallet by
-// the addresses that it holds in memory.
+// checkRefundAddress returns an error unless money can be given back to the
+// address, if there is one. It knows the network of the wallet by the addresses
+// that it holds in memory.
 func (s *Service) checkRefundAddress(r Request) error {
 	if r.RefundAddress == "" {
 		return nil
@@ -91,10 +98,12 @@ func (s *Service) checkRefundAddress(r Request) error {
 	return check(r.RefundAddress, s.pools[r.Currency].peek())
 }
 
-// CreateCard stores a card that waits for its payment. It costs one round trip to the store; a replay costs more.
+// CreateCard stores a card that waits for its payment. It costs one round trip
+// to the store; a replay costs more.
 //
-// key is an idempotency key, or "" for none. If it was used for the same order before, CreateCard returns the card as it was created then,
-// and true. If it was used for another order, the error is card.ErrKeyReused.
+// key is an idempotency key, or "" for none. If it was used for the same order
+// before, CreateCard returns the card as it was created then, and true. If it
+// was used for another order, the error is card.ErrKeyReused.
 func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, key string) (*card.Card, bool, error) {
 	if o.usd == 0 {
 		return nil, false, errors.New("create card: the order was not checked")
@@ -103,10 +112,13 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, ke
 	if key == "" || err == nil {
 		return c, false, err
 	}
-	if !slices.ContainsFunc([]error{errKeyTaken, card.ErrNoRate, card.ErrNoAddress, card.ErrAccountFrozen, card.ErrQuotaExceeded, card.ErrNoAmount, card.ErrInvalidRequest, errOldOffers}, func(e error) bool { return errors.Is(err, e) }) {
+	if !slices.ContainsFunc(
+		[]error{errKeyTaken, card.ErrNoRate, card.ErrNoAddress, card.ErrAccountFrozen, card.ErrQuotaExceeded,
+			card.ErrNoAmount, card.ErrInvalidRequest, errOldOffers}, func(e error) bool { return errors.Is(err, e) }) {
 		return nil, false, err
 	}
-	// If this is a replay, it does not matter that there is no rate, address, quota or card.
+	// If this is a replay, it does not matter that there is no rate, address,
+	// quota or card.
 	earlier, lookup := s.store.CardByIdempotencyKey(ctx, account, key)
 	if errors.Is(lookup, card.ErrNoRow) {
 		return nil, false, err
@@ -131,7 +143,8 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, ke
 	return earlier.AsCreated(), true, nil
 }
 
-// insertCard quotes an order and stores the card. The error is errKeyTaken if the idempotency key is taken.
+// insertCard quotes an order and stores the card. The error is errKeyTaken if
+// the idempotency key is taken.
 func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o Order, key string) (c *card.Card, err error) {
 	leave, err := s.enter(ctx, account, o.usd)
 	if err != nil {
@@ -164,7 +177,8 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o Order, ke
 		id := uuid.Must(uuid.NewV7()) // fails only if the system has no random numbers
 		createdAt := card.TimeOf(id)
 		quoted := &card.Card{
-			UUID: id, AccountID: account, CreatedAt: createdAt, USD: o.usd, Coin: o.coin, Amount: amount, Address: address, Rate: rate,
+			UUID: id, AccountID: account, CreatedAt: createdAt, USD: o.usd, Coin: o.coin, Amount: amount, Address: address,
+			Rate:      rate,
 			ExpiresAt: createdAt.Add(s.cfg.QuoteTTL), ConfirmationsRequired: o.coin.Confirmations, IdempotencyKey: key,
 			Status: card.AwaitingPayment, State: card.Unpaid, Credit: card.Credit{Due: amount}, RefundAddress: o.refundTo,
 			Reference: o.reference, Metadata: o.metadata,
@@ -189,10 +203,12 @@ func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o Order, ke
 	return nil, card.ErrNoAddress
 }
 
-// seal encrypts what a new card keeps of its customer, and sets the hash of its order if it has an idempotency key.
+// seal encrypts what a new card keeps of its customer, and sets the hash of its
+// order if it has an idempotency key.
 func (s *Service) seal(c *card.Card, o Order) (err error) {
 	if c.RefundAddress != "" {
-		if c.SealedRefundAddress, err = s.vault.Seal(c.UUID, c.AccountID, card.RefundAddressField, c.RefundAddress); err != nil {
+		if c.SealedRefundAddress, err = s.vault.Seal(c.UUID, c.AccountID, card.RefundAddressField,
+			c.RefundAddress); err != nil {
 			return err
 		}
 	}
@@ -202,20 +218,25 @@ func (s *Service) seal(c *card.Card, o Order) (err error) {
 	return err
 }
 
-// storeCard stores a card. It returns false if the card's address is taken. The error is errKeyTaken if its idempotency key is,
-// card.ErrOutOfStock if there is nothing to reserve, and card.ErrQuotaExceeded if the account would have too much open.
+// storeCard stores a card. It returns false if the card's address is taken. The
+// error is errKeyTaken if its idempotency key is, card.ErrOutOfStock if there
+// is nothing to reserve, and card.ErrQuotaExceeded if the account would have
+// too much open.
 func (s *Service) storeCard(ctx context.Context, c *card.Card, from source) (bool, error) {
 	inserted, err := s.insert(ctx, c, from)
 	if errors.Is(err, card.ErrOwnAddress) {
 		s.pools[c.Coin.Code].add(c.AccountID, c.Address)
-		return false, card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "/refund_address", Detail: "is an address of this service, and must be one of its customer"})
+		return false,
+			card.ErrInvalidRequest.WithFields(
+				card.FieldError{Pointer: "/refund_address",
+					Detail: "is an address of this service, and must be one of its customer"})
 	}
 	gone := errors.Is(err, card.ErrOutOfStock)
 	if inserted || err != nil && !gone {
 		return inserted, err // after an error the address may be in use, so it does not return to the pool
 	}
-	// Either the statement ran twice because the first reply was lost, or the key or the address is taken, or too much is open, or the stock
-	// is empty.
+	// Either the statement ran twice because the first reply was lost, or the
+	// key or the address is taken, or too much is open, or the stock is empty.
 	_, err = s.store.CardByUUID(ctx, c.AccountID, c.UUID)
 	if err == nil {
 		err = s.store.AwaitReplication(ctx)

@@ -39,7 +39,8 @@ func (s *counter) arrive(addresses ...string) {
 	s.t.Helper()
 	ts := make([]card.Transfer, len(addresses))
 	for i, a := range addresses {
-		ts[i] = card.Transfer{Currency: "monero", TxID: uuid.NewString(), Address: a, Amount: 1, FirstSeenAt: s.now, Counted: true}
+		ts[i] = card.Transfer{Currency: "monero", TxID: uuid.NewString(), Address: a, Amount: 1, FirstSeenAt: s.now,
+			Counted: true}
 	}
 	check(s.t, s.db.SettleTx(s.t.Context(), func(tx settle.Tx) error { return tx.UpsertTransfers(s.t.Context(), ts) }))
 }
@@ -62,14 +63,17 @@ func TestCreateCard_WhatIsAnsweredIsWhatIsStored(t *testing.T) {
 		s.stock("pebble", 1)
 		before := time.Now().Truncate(time.Millisecond)
 		for currency, want := range map[string]*card.Card{
-			"monero": {USD: 150_01, Coin: monero, Amount: 1_000066666667, Address: "monero-0", ConfirmationsRequired: 10, Credit: card.Credit{Due: 1_000066666667}},
-			"pebble": {USD: 150_01, Coin: pebble, Amount: 50_01, Address: "pebble-0", ConfirmationsRequired: 3, Credit: card.Credit{Due: 50_01}},
+			"monero": {USD: 150_01, Coin: monero, Amount: 1_000066666667, Address: "monero-0", ConfirmationsRequired: 10,
+				Credit: card.Credit{Due: 1_000066666667}},
+			"pebble": {USD: 150_01, Coin: pebble, Amount: 50_01, Address: "pebble-0", ConfirmationsRequired: 3,
+				Credit: card.Credit{Due: 50_01}},
 		} {
 			rate, err := s.rates.Rate(currency)
 			check(t, err)
 			c, replay, err := s.orders.CreateCard(t.Context(), s.account, s.check("150.01", currency), "")
 			check(t, err)
-			want.UUID, want.AccountID, want.Rate, want.Status, want.State = c.UUID, s.account, rate, card.AwaitingPayment, card.Unpaid
+			want.UUID, want.AccountID, want.Rate, want.Status, want.State = c.UUID, s.account, rate, card.AwaitingPayment,
+				card.Unpaid
 			want.CreatedAt = card.TimeOf(c.UUID)
 			want.ExpiresAt = want.CreatedAt.Add(90 * time.Minute)
 			if diff := cmp.Diff(want, c); diff != "" || replay {
@@ -111,7 +115,8 @@ func TestCreateCard_AReplayIsTheCardAsItWasThen(t *testing.T) {
 	})
 }
 
-// Without a rate, an address or anything left to be open, a replay is still answered.
+// Without a rate, an address or anything left to be open, a replay is still
+// answered.
 func TestCreateCard_AReplayNeedsNothing(t *testing.T) {
 	limits := setup{config: func(c *order.Config) { c.MaxOpenUSD, c.FreezeReversed = 150_00, true }}
 	for name, tt := range map[string]struct {
@@ -154,7 +159,8 @@ func TestCreateCard_AKeyIsOfOneRequestOfOneAccount(t *testing.T) {
 		s.stock("monero", 40)
 		first := s.create("150", "key")
 		s.refused("151", "key", card.ErrKeyReused)
-		if _, _, err := s.orders.CreateCard(t.Context(), s.account, s.check("150", "pebble"), "key"); !errors.Is(err, card.ErrKeyReused) {
+		if _, _, err := s.orders.CreateCard(t.Context(), s.account, s.check("150", "pebble"), "key"); !errors.Is(err,
+			card.ErrKeyReused) {
 			t.Errorf("another currency: %v", err)
 		}
 		s.account = s.newAccount()
@@ -164,7 +170,8 @@ func TestCreateCard_AKeyIsOfOneRequestOfOneAccount(t *testing.T) {
 	})
 }
 
-// Two requests with one key at the same time: one of them makes the card, the other gets the same.
+// Two requests with one key at the same time: one of them makes the card, the
+// other gets the same.
 func TestCreateCard_AKeyThatIsTakenMeanwhile(t *testing.T) {
 	for name, theirs := range map[string]string{"for the same": "150", "for another": "151"} {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +184,8 @@ func TestCreateCard_AKeyThatIsTakenMeanwhile(t *testing.T) {
 					first, _, err = rival.CreateCard(t.Context(), s.account, s.check(theirs, "monero"), "key")
 					return err
 				}
-				wanted := []string{"TakeAddresses monero 32", "InsertCard", "CardByUUID", "CardByIdempotencyKey", "CardByIdempotencyKey"}
+				wanted := []string{"TakeAddresses monero 32", "InsertCard", "CardByUUID", "CardByIdempotencyKey",
+					"CardByIdempotencyKey"}
 				if theirs == "150" {
 					wanted = append(wanted, "AwaitReplication")
 					again, replay, err := s.try("150", "key")
@@ -223,7 +231,8 @@ func TestCreateCard_ALostReplyIsNoSecondCard(t *testing.T) {
 	})
 }
 
-// A row that an unclear attempt has left behind may be lost by a failover. It is acknowledged only when that is ruled out.
+// A row that an unclear attempt has left behind may be lost by a failover. It
+// is acknowledged only when that is ruled out.
 func TestCreateCard_WhatMayNotBeReplicatedIsNotAcknowledged(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 40)
@@ -280,7 +289,8 @@ func TestCreateCard_ThreeAddressesAreTried(t *testing.T) {
 	}
 }
 
-// A card may have been stored although its insertion failed, so that its address is not handed out again.
+// A card may have been stored although its insertion failed, so that its
+// address is not handed out again.
 func TestCreateCard_AFailureCostsTheAddress(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 6) // one account may take three of them

@@ -14,7 +14,8 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// An issued card whose credentials can't be decrypted must not look as if it were not issued. It is left out, and hides no other card.
+// An issued card whose credentials can't be decrypted must not look as if it
+// were not issued. It is left out, and hides no other card.
 func TestListCards_DamagedCredentialsHideNoOtherCard(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.ready()
@@ -26,7 +27,8 @@ func TestListCards_DamagedCredentialsHideNoOtherCard(t *testing.T) {
 			s.generate(c, credentials)
 			cards = append(cards, c)
 		}
-		s.exec("UPDATE credentials SET security_code = $1 WHERE card_uuid IN ($2, $3)", []byte("canary"), cards[4].UUID, cards[2].UUID)
+		s.exec("UPDATE credentials SET security_code = $1 WHERE card_uuid IN ($2, $3)", []byte("canary"), cards[4].UUID,
+			cards[2].UUID)
 		for limit, want := range map[int][]uuid.UUID{
 			0: {cards[3].UUID, cards[1].UUID, cards[0].UUID},
 			1: {cards[3].UUID},
@@ -42,7 +44,8 @@ func TestListCards_DamagedCredentialsHideNoOtherCard(t *testing.T) {
 				t.Errorf("card %s was reported %d times", c.UUID, n)
 			}
 			var public *card.Error
-			if got, err := s.orders.GetCard(t.Context(), s.account, c.UUID); got != nil || err == nil || errors.As(err, &public) || !strings.Contains(err.Error(), c.UUID.String()) {
+			if got, err := s.orders.GetCard(t.Context(), s.account, c.UUID); got != nil || err == nil ||
+				errors.As(err, &public) || !strings.Contains(err.Error(), c.UUID.String()) {
 				t.Errorf("%v, %v", got, err)
 			}
 		}

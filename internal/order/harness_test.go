@@ -34,10 +34,12 @@ var databases = rig.Databases{Migrate: func(url string) error {
 
 var (
 	monero = chain.Currencies()[0]
-	pebble = card.Currency{Code: "pebble", Name: "Pebble", Decimals: 2, Confirmations: 3, BlockTime: time.Minute, AmountKey: "amount"}
+	pebble = card.Currency{Code: "pebble", Name: "Pebble", Decimals: 2, Confirmations: 3, BlockTime: time.Minute,
+		AmountKey: "amount"}
 )
 
-// counter is one replica of the service with the store beside it, whose time and rates the test controls.
+// counter is one replica of the service with the store beside it, whose time
+// and rates the test controls.
 type counter struct {
 	t       *testing.T
 	url     string
@@ -70,7 +72,8 @@ func onEach(t *testing.T, with setup, f func(t *testing.T, s *counter)) {
 // open opens a counter that has no addresses yet.
 func open(t *testing.T, url string, with setup) *counter {
 	t.Helper()
-	s := &counter{t: t, url: url, direct: rig.OpenSQL(t, url), rates: &dial{usd: map[string]string{"monero": "150", "pebble": "3"}}, now: time.Now()}
+	s := &counter{t: t, url: url, direct: rig.OpenSQL(t, url),
+		rates: &dial{usd: map[string]string{"monero": "150", "pebble": "3"}}, now: time.Now()}
 	keys := filepath.Join(t.TempDir(), "x.keys")
 	check(t, vault.Create(keys))
 	var err error
@@ -118,7 +121,9 @@ func (s *counter) stock(currency string, n int) {
 	for i := range addresses {
 		addresses[i] = settle.Address{Currency: currency, Address: fmt.Sprintf("%s-%d", currency, i), Position: int64(i)}
 	}
-	check(s.t, s.db.SettleTx(s.t.Context(), func(tx settle.Tx) error { return tx.InsertAddresses(s.t.Context(), addresses, time.Time{}) }))
+	check(s.t, s.db.SettleTx(s.t.Context(), func(tx settle.Tx) error {
+		return tx.InsertAddresses(s.t.Context(), addresses, time.Time{})
+	}))
 	s.attest(currency)
 }
 
@@ -164,7 +169,8 @@ func (s *counter) generate(c *card.Card, credentials card.Credentials) {
 	s.t.Helper()
 	sealed, err := s.vault.SealCredentials(c.UUID, c.AccountID, credentials)
 	check(s.t, err)
-	_, err = s.direct.Exec(`INSERT INTO credentials (card_uuid, card_number, expiration_date, security_code, url, url_password) VALUES ($1, $2, $3, $4, $5, $6)`,
+	_, err = s.direct.Exec(
+		`INSERT INTO credentials (card_uuid, card_number, expiration_date, security_code, url, url_password) VALUES ($1, $2, $3, $4, $5, $6)`,
 		c.UUID, sealed.CardNumber, sealed.ExpirationDate, sealed.SecurityCode, sealed.URL, sealed.URLPassword)
 	check(s.t, err)
 	s.exec("UPDATE cards SET status = 'generated' WHERE uuid = $1", c.UUID)
@@ -177,7 +183,8 @@ func (s *counter) exec(statement string, args ...any) {
 	check(s.t, err)
 }
 
-// spy counts what a store is asked, and fails or answers in its place where a test wants it to.
+// spy counts what a store is asked, and fails or answers in its place where a
+// test wants it to.
 type spy struct {
 	order.Store
 	mu    sync.Mutex
@@ -190,7 +197,8 @@ type spy struct {
 	inserted func()
 	// canceled is called after a card was canceled; its error is the answer.
 	canceled func() error
-	// reserved is called after a card was inserted with what it reserves; its error is the answer.
+	// reserved is called after a card was inserted with what it reserves; its
+	// error is the answer.
 	reserved func() error
 	ages     map[string]time.Duration // instead of the store's
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// burst asks each of the services for n cards of 50 dollars at the same time, and returns how many were sold. The others must be refused.
+// burst asks each of the services for n cards of 50 dollars at the same time,
+// and returns how many were sold. The others must be refused.
 func (s *counter) burst(n int, services ...*order.Service) int {
 	s.t.Helper()
 	var sold atomic.Int64
@@ -42,7 +43,8 @@ func (s *counter) burst(n int, services ...*order.Service) int {
 	return int(sold.Load())
 }
 
-// The first requests of an account come all at once, when nothing is known of it yet.
+// The first requests of an account come all at once, when nothing is known of
+// it yet.
 func TestCreateCard_AFirstBurstDoesNotOverrunTheLimit(t *testing.T) {
 	onEach(t, limited(250_00), func(t *testing.T, s *counter) {
 		s.ready()
@@ -61,7 +63,8 @@ func TestCreateCard_AFirstBurstDoesNotOverrunTheLimit(t *testing.T) {
 	})
 }
 
-// Replicas don't know of each other's orders until they are committed. Each may be one card ahead of the others.
+// Replicas don't know of each other's orders until they are committed. Each may
+// be one card ahead of the others.
 func TestCreateCard_ReplicasOverrunTheLimitByOneCardEach(t *testing.T) {
 	onEach(t, limited(250_00), func(t *testing.T, s *counter) {
 		s.stock("monero", 300)
@@ -90,7 +93,8 @@ func TestCreateCard_ReplicasOverrunTheLimitByOneCardEach(t *testing.T) {
 	})
 }
 
-// The store checks the limit with the card that it stores, so that what is cached can only refuse too late, not sell too much.
+// The store checks the limit with the card that it stores, so that what is
+// cached can only refuse too late, not sell too much.
 func TestCreateCard_WhatAnotherReplicaSoldCountsAtOnce(t *testing.T) {
 	onEach(t, limited(150_00), func(t *testing.T, s *counter) {
 		s.ready()
@@ -100,7 +104,8 @@ func TestCreateCard_WhatAnotherReplicaSoldCountsAtOnce(t *testing.T) {
 		check(t, err)
 		s.spy.asked()
 		var refusal *card.Error
-		if err := s.refused("100", "", card.ErrQuotaExceeded); !errors.As(err, &refusal) || refusal.Quota == nil || refusal.Quota.Left != 50 {
+		if err := s.refused("100", "", card.ErrQuotaExceeded); !errors.As(err, &refusal) || refusal.Quota == nil ||
+			refusal.Quota.Left != 50 {
 			t.Fatalf("%+v", refusal)
 		}
 		s.asked("InsertCard", "CardByUUID", "Standing true")
@@ -130,7 +135,8 @@ func TestCreateCard_NobodyWaitsForItsTurnForEver(t *testing.T) {
 		<-holding
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if c, _, err := s.orders.CreateCard(ctx, s.account, s.check("50", "monero"), ""); c != nil || !errors.Is(err, card.ErrUnavailable) {
+		if c, _, err := s.orders.CreateCard(ctx, s.account, s.check("50", "monero"), ""); c != nil ||
+			!errors.Is(err, card.ErrUnavailable) {
 			t.Errorf("%v, %v", c, err)
 		}
 		s.spy.inserting = nil

@@ -38,7 +38,8 @@ func TestRevealCard_ShowsWhatOthersMask(t *testing.T) {
 					}
 					return nil
 				}))
-				if got, err := s.orders.RevealCard(t.Context(), s.newAccount(), c.UUID); got != nil || !errors.Is(err, card.ErrNotFound) {
+				if got, err := s.orders.RevealCard(t.Context(), s.newAccount(), c.UUID); got != nil ||
+					!errors.Is(err, card.ErrNotFound) {
 					t.Errorf("another account's: %v, %v", got, err)
 				}
 			})

@@ -9,7 +9,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// offers are what can be had of all suppliers, in the order in which they are asked.
+// offers are what can be had of all suppliers, in the order in which they are
+// asked.
 type offers struct {
 	all    []card.SupplierOffers
 	merged []card.Offer
@@ -19,12 +20,14 @@ type offers struct {
 
 var errOldOffers = errors.New("no worker has learned for a long time what can be had of suppliers")
 
-// anything is sold while no worker has ever stored an offer: the one that runs may be older than offers.
+// anything is sold while no worker has ever stored an offer: the one that runs
+// may be older than offers.
 func anything() []card.Offer {
 	return []card.Offer{{Min: card.MinUSD, Max: card.MaxUSD, Left: card.Unlimited}}
 }
 
-// FollowOffers reads from the store what can be had now. Call it every few seconds.
+// FollowOffers reads from the store what can be had now. Call it every few
+// seconds.
 func (s *Service) FollowOffers(ctx context.Context) error {
 	all, err := s.store.Offers(ctx)
 	if err != nil {
@@ -49,7 +52,8 @@ func (s *Service) FollowOffers(ctx context.Context) error {
 	return nil
 }
 
-// ListOffers returns the amounts that cards can be ordered for now, ascending and without overlaps.
+// ListOffers returns the amounts that cards can be ordered for now, ascending
+// and without overlaps.
 func (s *Service) ListOffers() []card.Offer {
 	now := s.offers.Load()
 	if now == nil {
@@ -65,8 +69,10 @@ type source struct {
 	sale     *sale // counted against the offer's total; nil if it has none
 }
 
-// sources returns what an order may reserve: the first that is there. The error is card.ErrNoAmount if no card of the amount can be had,
-// and card.ErrUnavailable if that is not known. Only the last source can have a sale, which the caller must end.
+// sources returns what an order may reserve: the first that is there. The error
+// is card.ErrNoAmount if no card of the amount can be had, and
+// card.ErrUnavailable if that is not known. Only the last source can have a
+// sale, which the caller must end.
 func (s *Service) sources(usd card.USD) ([]source, error) {
 	now := s.offers.Load()
 	if now == nil {
@@ -113,12 +119,14 @@ func (s *Service) noAmount(usd card.USD) error {
 		}
 	}
 	if len(texts) == 0 {
-		return card.ErrNoAmount.Saying("No card of " + usd.String() + " US dollars can be had right now, nor any other. Try again later.")
+		return card.ErrNoAmount.Saying("No card of " + usd.String() +
+			" US dollars can be had right now, nor any other. Try again later.")
 	}
 	more := ""
 	if len(texts) > shownOffers {
 		texts, more = texts[:shownOffers], ", and more"
 	}
-	return card.ErrNoAmount.Saying("No card of " + usd.String() + " US dollars can be had right now. There are cards of " + strings.Join(texts, ", ") + more +
+	return card.ErrNoAmount.Saying("No card of " + usd.String() +
+		" US dollars can be had right now. There are cards of " + strings.Join(texts, ", ") + more +
 		` US dollars. "GET /api/offers" lists them all.`)
 }

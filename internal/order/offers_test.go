@@ -14,7 +14,8 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-func (s *spy) InsertCardReserving(ctx context.Context, c *card.Card, limit card.USD, supplier string, life time.Duration) (bool, error) {
+func (s *spy) InsertCardReserving(ctx context.Context, c *card.Card, limit card.USD, supplier string,
+	life time.Duration) (bool, error) {
 	if err := s.note("InsertCardReserving " + supplier); err != nil {
 		return false, err
 	}
@@ -38,7 +39,8 @@ func (s *counter) shelve(supplier string, priority, n int, usd card.USD) {
 	items := make([]card.StockItem, n)
 	for i := range items {
 		id := uuid.Must(uuid.NewV7())
-		items[i] = card.StockItem{ID: id, Supplier: supplier, USD: usd, ExpiresAt: s.now.AddDate(1, 0, 0), NumberHash: id[:], Sealed: &card.Sealed{CardNumber: []byte("n")}}
+		items[i] = card.StockItem{ID: id, Supplier: supplier, USD: usd, ExpiresAt: s.now.AddDate(1, 0, 0), NumberHash: id[:],
+			Sealed: &card.Sealed{CardNumber: []byte("n")}}
 	}
 	check(s.t, s.db.ImportStock(s.t.Context(), func(add func([]card.StockItem) error) error { return add(items) }))
 	s.offer(supplier, priority, card.Offer{Min: usd, Max: usd, Left: int64(n), Life: time.Hour})
@@ -84,7 +86,8 @@ func TestCreateCard_TheRefusalNamesTwentyOffersAtMost(t *testing.T) {
 					offers = append(offers, card.Offer{Min: usd, Max: usd, Left: 1})
 				}
 				s.offer("one", 0, offers...)
-				if text := s.refused("75", "", card.ErrNoAmount).Error(); !strings.Contains(text, "There are cards of 100, 101, ") || !strings.Contains(text, tt.want) {
+				if text := s.refused("75", "", card.ErrNoAmount).Error(); !strings.Contains(text,
+					"There are cards of 100, 101, ") || !strings.Contains(text, tt.want) {
 					t.Error(text)
 				}
 			})
@@ -92,7 +95,8 @@ func TestCreateCard_TheRefusalNamesTwentyOffersAtMost(t *testing.T) {
 	}
 }
 
-// The offers of a supplier that no longer answers are withdrawn, and not forgotten: then everything would be sold.
+// The offers of a supplier that no longer answers are withdrawn, and not
+// forgotten: then everything would be sold.
 func TestListOffers_OldOnesAreWithdrawn(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 9)
@@ -167,8 +171,8 @@ func TestCreateCard_TotalOfASupplier_ClientDisconnects_OrderCounts(t *testing.T)
 	})
 }
 
-// An order that gets an item of a stock, or comes to nothing, takes nothing of the
-// total.
+// An order that gets an item of a stock, or comes to nothing, takes nothing of
+// the total.
 func TestCreateCard_TotalOfASupplier_OtherOrdersDoNotCount(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.offer("stripe", 1, card.Offer{Min: 50_00, Max: 100_00, Left: card.Unlimited, Total: 100_00})
@@ -226,7 +230,8 @@ func TestCreateCard_ReservesInOneRoundTripWhatThePrioritySays(t *testing.T) {
 	})
 }
 
-// A replay is answered although nothing is left, and the last item went to the first request.
+// A replay is answered although nothing is left, and the last item went to the
+// first request.
 func TestCreateCard_AReplayNeedsNoStock(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 40)
@@ -245,7 +250,8 @@ func TestCreateCard_AReplayNeedsNoStock(t *testing.T) {
 	})
 }
 
-// The reply was lost, and the statement ran twice: the second time the stock is empty, because the first time took the last item.
+// The reply was lost, and the statement ran twice: the second time the stock is
+// empty, because the first time took the last item.
 func TestCreateCard_TheLastItemIsTheCardsOwn(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 40)

@@ -13,7 +13,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// The most that a client may store with a card, in characters: Unicode code points.
+// The most that a client may store with a card, in characters: Unicode code
+// points.
 const (
 	maxReference     = 200
 	maxMetadataPairs = 20
@@ -32,7 +33,8 @@ func checkOwn(r Request) (wrong []card.FieldError) {
 		}
 	}
 	if len(r.Metadata) > maxMetadataPairs {
-		wrong = append(wrong, card.FieldError{Pointer: "/metadata", Detail: fmt.Sprintf("must have at most %d pairs", maxMetadataPairs)})
+		wrong = append(wrong,
+			card.FieldError{Pointer: "/metadata", Detail: fmt.Sprintf("must have at most %d pairs", maxMetadataPairs)})
 	}
 	escape := strings.NewReplacer("~", "~0", "/", "~1") // RFC 6901
 	for _, key := range slices.Sorted(maps.Keys(r.Metadata)) {
@@ -70,7 +72,8 @@ func checkNUL(text string) error {
 // inOneLine returns the text of joined errors.
 func inOneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// metadataText returns metadata as it is stored: "" for none, otherwise JSON, with its keys sorted.
+// metadataText returns metadata as it is stored: "" for none, otherwise JSON,
+// with its keys sorted.
 func metadataText(metadata map[string]string) card.Secret {
 	if metadata == nil {
 		return ""
@@ -82,8 +85,9 @@ func metadataText(metadata map[string]string) card.Secret {
 	return card.Secret(text)
 }
 
-// appendOwn appends to what is hashed of an order what the client stores with it, unless that is nothing. It is unambiguous, because no text
-// contains U+0000, and the same for metadata in any order and however JSON writes it.
+// appendOwn appends to what is hashed of an order what the client stores with
+// it, unless that is nothing. It is unambiguous, because no text contains
+// U+0000, and the same for metadata in any order and however JSON writes it.
 func appendOwn(text []byte, o Order) ([]byte, error) {
 	if o.reference != nil {
 		text = fmt.Appendf(text, "\x00reference\x00%s", o.reference.Reveal())
@@ -104,7 +108,8 @@ func appendOwn(text []byte, o Order) ([]byte, error) {
 
 var errMetadata = errors.New("the metadata is no JSON")
 
-// readMetadata leaves out metadata that is damaged, and reports it: it must not hide the card, which its customer has paid for.
+// readMetadata leaves out metadata that is damaged, and reports it: it must not
+// hide the card, which its customer has paid for.
 func (s *Service) readMetadata(ctx context.Context, c *card.Card) {
 	if c.Metadata != "" && !json.Valid([]byte(c.Metadata.Reveal())) {
 		s.store.ReportDamage(ctx, "metadata", c.UUID, errMetadata)
@@ -112,11 +117,14 @@ func (s *Service) readMetadata(ctx context.Context, c *card.Card) {
 	}
 }
 
-// CheckFilter returns everything that is wrong with a filter of cards. What it accepts can be searched for.
+// CheckFilter returns everything that is wrong with a filter of cards. What it
+// accepts can be searched for.
 func (s *Service) CheckFilter(f Filter) (wrong []card.FieldError) {
 	if f.Currency != "" {
 		if codes := codes(s.cfg.Known); !slices.Contains(codes, f.Currency) {
-			wrong = append(wrong, card.FieldError{Pointer: "query/currency", Detail: "is not a currency of this service; choose one of: " + strings.Join(codes, ", ")})
+			wrong = append(wrong,
+				card.FieldError{Pointer: "query/currency",
+					Detail: "is not a currency of this service; choose one of: " + strings.Join(codes, ", ")})
 		}
 	}
 	switch {

@@ -34,22 +34,30 @@ func TestCheck_OwnData(t *testing.T) {
 		metadata  map[string]string
 		want      wrong
 	}{
-		"nothing":               {nil, nil, nil},
-		"empty":                 {ref(""), map[string]string{}, nil},
-		"the most":              {ref(strings.Repeat(face, 200)), map[string]string{strings.Repeat(face, 40): strings.Repeat(face, 500)}, nil},
-		"the most pairs":        {nil, pairs(20), nil},
-		"control characters":    {ref("a\tb\n\x01\x7f\u0085"), map[string]string{"\n": "\x1b[31m"}, nil},
-		"a long reference":      {ref(strings.Repeat(face, 201)), nil, wrong{{Pointer: "/reference", Detail: "must have at most 200 characters"}}},
-		"U+0000 in a reference": {ref("a\x00"), nil, wrong{{Pointer: "/reference", Detail: "must not contain the character U+0000"}}},
-		"too many pairs":        {nil, pairs(21), wrong{{Pointer: "/metadata", Detail: "must have at most 20 pairs"}}},
-		"an empty key":          {nil, map[string]string{"": "x"}, wrong{{Pointer: "/metadata/", Detail: "its key must have 1 to 40 characters"}}},
-		"a long key":            {nil, map[string]string{strings.Repeat("k", 41): "x"}, wrong{{Pointer: "/metadata/" + strings.Repeat("k", 41), Detail: "its key must have 1 to 40 characters"}}},
-		"a long value":          {nil, map[string]string{"a/b~c": strings.Repeat("v", 501)}, wrong{{Pointer: "/metadata/a~1b~0c", Detail: "must have at most 500 characters"}}},
-		"everything": {ref(strings.Repeat("x", 200) + "\x00"), map[string]string{"b\x00": strings.Repeat("v", 500) + "\x00", "a": "\x00", "fine": ""}, wrong{
-			{Pointer: "/reference", Detail: "must have at most 200 characters; must not contain the character U+0000"},
-			{Pointer: "/metadata/a", Detail: "must not contain the character U+0000"},
-			{Pointer: "/metadata/b\x00", Detail: "must have at most 500 characters; must not contain the character U+0000; its key must not contain the character U+0000"},
-		}},
+		"nothing": {nil, nil, nil},
+		"empty":   {ref(""), map[string]string{}, nil},
+		"the most": {ref(strings.Repeat(face, 200)),
+			map[string]string{strings.Repeat(face, 40): strings.Repeat(face, 500)}, nil},
+		"the most pairs":     {nil, pairs(20), nil},
+		"control characters": {ref("a\tb\n\x01\x7f\u0085"), map[string]string{"\n": "\x1b[31m"}, nil},
+		"a long reference": {ref(strings.Repeat(face, 201)), nil,
+			wrong{{Pointer: "/reference", Detail: "must have at most 200 characters"}}},
+		"U+0000 in a reference": {ref("a\x00"), nil,
+			wrong{{Pointer: "/reference", Detail: "must not contain the character U+0000"}}},
+		"too many pairs": {nil, pairs(21), wrong{{Pointer: "/metadata", Detail: "must have at most 20 pairs"}}},
+		"an empty key": {nil, map[string]string{"": "x"},
+			wrong{{Pointer: "/metadata/", Detail: "its key must have 1 to 40 characters"}}},
+		"a long key": {nil, map[string]string{strings.Repeat("k", 41): "x"},
+			wrong{{Pointer: "/metadata/" + strings.Repeat("k", 41), Detail: "its key must have 1 to 40 characters"}}},
+		"a long value": {nil, map[string]string{"a/b~c": strings.Repeat("v", 501)},
+			wrong{{Pointer: "/metadata/a~1b~0c", Detail: "must have at most 500 characters"}}},
+		"everything": {ref(strings.Repeat("x", 200) + "\x00"),
+			map[string]string{"b\x00": strings.Repeat("v", 500) + "\x00", "a": "\x00", "fine": ""}, wrong{
+				{Pointer: "/reference", Detail: "must have at most 200 characters; must not contain the character U+0000"},
+				{Pointer: "/metadata/a", Detail: "must not contain the character U+0000"},
+				{Pointer: "/metadata/b\x00",
+					Detail: "must have at most 500 characters; must not contain the character U+0000; its key must not contain the character U+0000"},
+			}},
 	} {
 		o, got := s.Check(order.Request{USDAmount: "150", Currency: "monero", Reference: tt.reference, Metadata: tt.metadata})
 		if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -59,7 +67,8 @@ func TestCheck_OwnData(t *testing.T) {
 			t.Errorf("%s: an order: %t", name, made)
 		}
 	}
-	_, got := s.Check(order.Request{USDAmount: "49", Currency: "x", Reference: ref("\x00"), Metadata: map[string]string{"": ""}})
+	_, got := s.Check(
+		order.Request{USDAmount: "49", Currency: "x", Reference: ref("\x00"), Metadata: map[string]string{"": ""}})
 	if len(got) != 4 {
 		t.Errorf("not all at once: %v", got)
 	}
@@ -69,7 +78,8 @@ func ref(s string) *string { return &s }
 
 func TestCheckFilter(t *testing.T) {
 	t.Parallel()
-	s, err := order.New(nil, nil, nil, nil, nil, order.Config{Currencies: []card.Currency{monero}, Known: []card.Currency{monero, pebble}})
+	s, err := order.New(nil, nil, nil, nil, nil,
+		order.Config{Currencies: []card.Currency{monero}, Known: []card.Currency{monero, pebble}})
 	check(t, err)
 	const other = "is not a currency of this service; choose one of: monero, pebble"
 	for _, tt := range []struct {
@@ -79,8 +89,11 @@ func TestCheckFilter(t *testing.T) {
 		{order.Filter{}, nil},
 		{order.Filter{Currency: "pebble", Reference: "order-4711"}, nil}, // cards may still have it
 		{order.Filter{Currency: "Monero"}, []card.FieldError{{Pointer: "query/currency", Detail: other}}},
-		{order.Filter{Reference: "a\x00"}, []card.FieldError{{Pointer: "query/reference", Detail: "must not contain the character U+0000"}}},
-		{order.Filter{Currency: "\xff", Reference: "\xff"}, []card.FieldError{{Pointer: "query/currency", Detail: other}, {Pointer: "query/reference", Detail: "must be UTF-8"}}},
+		{order.Filter{Reference: "a\x00"},
+			[]card.FieldError{{Pointer: "query/reference", Detail: "must not contain the character U+0000"}}},
+		{order.Filter{Currency: "\xff", Reference: "\xff"},
+			[]card.FieldError{{Pointer: "query/currency", Detail: other},
+				{Pointer: "query/reference", Detail: "must be UTF-8"}}},
 	} {
 		if diff := cmp.Diff(tt.want, s.CheckFilter(tt.filter)); diff != "" {
 			t.Errorf("%+v: %s", tt.filter, diff)
@@ -91,7 +104,8 @@ func TestCheckFilter(t *testing.T) {
 // with orders a card with data of the client's own.
 func (s *counter) with(reference *string, metadata map[string]string, key string) (*card.Card, bool, error) {
 	s.t.Helper()
-	o, wrong := s.orders.Check(order.Request{USDAmount: "150", Currency: "monero", Reference: reference, Metadata: metadata})
+	o, wrong := s.orders.Check(
+		order.Request{USDAmount: "150", Currency: "monero", Reference: reference, Metadata: metadata})
 	if len(wrong) > 0 {
 		s.t.Fatal(wrong)
 	}
@@ -159,7 +173,8 @@ func TestListCards_OnlyThoseOfTheReference(t *testing.T) {
 	})
 }
 
-// Metadata that somebody broke is left out and reported. It hides nothing else of the card.
+// Metadata that somebody broke is left out and reported. It hides nothing else
+// of the card.
 func TestCards_DamagedMetadataHidesNoCard(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.ready()
@@ -172,10 +187,13 @@ func TestCards_DamagedMetadataHidesNoCard(t *testing.T) {
 		check(t, err)
 		again, _, err := s.with(ref("order-4711"), map[string]string{"canary": "canary"}, "k")
 		check(t, err)
-		if read.Metadata != "" || again.Metadata != "" || *read.Reference != "order-4711" || len(s.list(order.Filter{})) != 1 {
+		if read.Metadata != "" || again.Metadata != "" || *read.Reference != "order-4711" ||
+			len(s.list(order.Filter{})) != 1 {
 			t.Errorf("read %q", read.Metadata.Reveal())
 		}
-		if text := log.String(); strings.Count(text, "level=ERROR") != 1 || !strings.Contains(text, "metadata="+made.UUID.String()) || strings.Contains(text, "canary") || strings.Contains(text, "order-4711") {
+		if text := log.String(); strings.Count(text, "level=ERROR") != 1 ||
+			!strings.Contains(text, "metadata="+made.UUID.String()) || strings.Contains(text, "canary") ||
+			strings.Contains(text, "order-4711") {
 			t.Errorf("logged:\n%s", text)
 		}
 	})

@@ -12,15 +12,17 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// No request waits for a wallet. The wallet makes addresses ahead of time, and the watcher stores them in the address pool (package
-// settle). Each process takes batches of them from there (Prepare), and hands them out from memory (takeAddress). When a process ends,
-// the addresses it has not handed out are lost: an address costs nothing, but one that is used twice costs money.
+// No request waits for a wallet. The wallet makes addresses ahead of time, and
+// the watcher stores them in the address pool (package settle). Each process
+// takes batches of them from there (Prepare), and hands them out from memory
+// (takeAddress). When a process ends, the addresses it has not handed out are
+// lost: an address costs nothing, but one that is used twice costs money.
 const (
 	smallestBatch = 32
 	largestBatch  = 2048
 	// While addresses are short and several accounts order cards, one account
-	// leaves up to keptForOthers of those in memory. It is no more than half of a
-	// batch, below which Prepare asks for another one.
+	// leaves up to keptForOthers of those in memory. It is no more than half of
+	// a batch, below which Prepare asks for another one.
 	keptForOthers = smallestBatch / 2
 )
 
@@ -43,7 +45,8 @@ type addressPool struct {
 	looks   int           // in a row that found that reason
 }
 
-// follow forgets the addresses if they were taken in another epoch, or from a database that has gone back since.
+// follow forgets the addresses if they were taken in another epoch, or from a
+// database that has gone back since.
 func (p *addressPool) follow(s PoolState) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,8 +62,9 @@ func (p *addressPool) setBlind(blind bool) {
 	p.blind = blind
 }
 
-// take returns an address, if there is one for the account. While addresses are short and several accounts order cards, an account takes no more
-// than its share, and the last one only if it has taken none.
+// take returns an address, if there is one for the account. While addresses are
+// short and several accounts order cards, an account takes no more than its
+// share, and the last one only if it has taken none.
 func (p *addressPool) take(account uuid.UUID) (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +122,8 @@ func (p *addressPool) fill(full bool, addresses []string) {
 	}
 }
 
-// wants returns how many addresses to take from the store now; 0 if there are enough.
+// wants returns how many addresses to take from the store now; 0 if there are
+// enough.
 func (p *addressPool) wants(now time.Time) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,8 +137,9 @@ func (p *addressPool) wants(now time.Time) int {
 	return p.batch
 }
 
-// takeAddress returns an address from memory. It asks the store only if there is none left. The error is card.ErrNoAddress if the store
-// has none for the account either, or the pool is blind.
+// takeAddress returns an address from memory. It asks the store only if there
+// is none left. The error is card.ErrNoAddress if the store has none for the
+// account either, or the pool is blind.
 func (s *Service) takeAddress(ctx context.Context, account uuid.UUID, currency string) (string, error) {
 	pool := s.pools[currency]
 	if address, ok := pool.take(account); ok {
@@ -177,8 +183,10 @@ const (
 	CheckLasts = time.Minute      // the last comparison of wallet and address pool
 )
 
-// Prepare takes addresses ahead of the requests that will need them. It also stops handing out addresses of a currency while payments to
-// them might not be seen for too long (Config.MaxBlind). Call it about every second. A failure of one currency does not affect the others.
+// Prepare takes addresses ahead of the requests that will need them. It also
+// stops handing out addresses of a currency while payments to them might not be
+// seen for too long (Config.MaxBlind). Call it about every second. A failure of
+// one currency does not affect the others.
 func (s *Service) Prepare(ctx context.Context) error {
 	var failed []error
 	for _, coin := range s.cfg.Currencies {
@@ -209,7 +217,8 @@ func (s *Service) prepare(ctx context.Context, currency string) error {
 func (p PoolState) trouble(currency string) error {
 	switch {
 	case p.Conflict:
-		return card.Unready("another database uses the wallet of " + currency + ": run 'cardmint wallet claim' for the one that shall have it")
+		return card.Unready("another database uses the wallet of " + currency +
+			": run 'cardmint wallet claim' for the one that shall have it")
 	case p.MarkedAgo > MarkLasts:
 		return card.Unready("no worker watches " + currency)
 	case p.CheckedAgo > CheckLasts:
@@ -218,8 +227,9 @@ func (p PoolState) trouble(currency string) error {
 	return nil
 }
 
-// settledLooks is how many looks in a row must find the same trouble before it is logged: a process that starts with its worker finds the
-// marks of the last one.
+// settledLooks is how many looks in a row must find the same trouble before it
+// is logged: a process that starts with its worker finds the marks of the last
+// one.
 const settledLooks = 3
 
 // note records why orders can't go on for long, and logs it when that changes.
@@ -231,18 +241,22 @@ func (s *Service) note(ctx context.Context, currency string, why error) {
 		pool.looks++
 	} else {
 		if why == nil && pool.looks >= settledLooks {
-			s.cfg.Log.InfoContext(ctx, "orders are taken without a limit of time again", "currency", currency, "after", pool.health)
+			s.cfg.Log.InfoContext(ctx, "orders are taken without a limit of time again", "currency", currency, "after",
+				pool.health)
 		}
 		pool.looks = 1
 	}
 	if why != nil && pool.looks == settledLooks {
-		s.cfg.Log.WarnContext(ctx, "orders are taken for a limited time only", "currency", currency, "reason", why, "limit", s.cfg.MaxBlind)
+		s.cfg.Log.WarnContext(ctx, "orders are taken for a limited time only", "currency", currency, "reason", why, "limit",
+			s.cfg.MaxBlind)
 	}
 	pool.health = why
 }
 
-// Stocked returns an error until this process has taken the first address of a currency: before, it can't take an order. That addresses
-// run out later is no reason to withdraw a process that reads can still use. The error is a card.Unready.
+// Stocked returns an error until this process has taken the first address of a
+// currency: before, it can't take an order. That addresses run out later is no
+// reason to withdraw a process that reads can still use. The error is a
+// card.Unready.
 func (s *Service) Stocked(currency string) error {
 	pool := s.pools[currency]
 	pool.mu.Lock()
@@ -253,7 +267,8 @@ func (s *Service) Stocked(currency string) error {
 	return nil
 }
 
-// Health returns an error if the chain of a currency is not being watched. The error is a card.Unready.
+// Health returns an error if the chain of a currency is not being watched. The
+// error is a card.Unready.
 func (s *Service) Health(currency string) error {
 	pool := s.pools[currency]
 	pool.mu.Lock()

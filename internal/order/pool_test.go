@@ -27,7 +27,8 @@ func (s *counter) use(n int) {
 	s.spy.asked()
 }
 
-// prepared has addresses taken, and compares how many were asked for; with 0, none.
+// prepared has addresses taken, and compares how many were asked for; with 0,
+// none.
 func (s *counter) prepared(n int) {
 	s.t.Helper()
 	want := []string{"PoolState monero"}
@@ -97,7 +98,8 @@ func TestPrepare_TheWatchersAreWokenWhenTheStoreRunsOut(t *testing.T) {
 	}
 }
 
-// Until the first pass over a chain there is nothing to take and nothing to fail with.
+// Until the first pass over a chain there is nothing to take and nothing to
+// fail with.
 func TestPrepare_ACurrencyThatWasNeverWatchedIsNoFailure(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		check(t, s.orders.Prepare(t.Context()))
@@ -106,7 +108,8 @@ func TestPrepare_ACurrencyThatWasNeverWatchedIsNoFailure(t *testing.T) {
 	})
 }
 
-// While nobody could see a payment, nobody is asked for one, though there are addresses in memory.
+// While nobody could see a payment, nobody is asked for one, though there are
+// addresses in memory.
 func TestPrepare_ABlindChainHandsOutNone(t *testing.T) {
 	limits := setup{config: func(c *order.Config) { c.MaxBlind = time.Minute }}
 	onEach(t, limits, func(t *testing.T, s *counter) {
@@ -158,7 +161,8 @@ func TestCreateCard_AStoreThatGivesNoAddressIsTheReason(t *testing.T) {
 	})
 }
 
-// Requests that find no address in memory wait for one batch, instead of each taking one.
+// Requests that find no address in memory wait for one batch, instead of each
+// taking one.
 func TestCreateCard_ManyAtOnceTakeOneBatch(t *testing.T) {
 	t.Parallel()
 	url := databases.SQLite(t)
@@ -221,7 +225,8 @@ func TestCreateCard_ABatchIsWaitedForNoLongerThanTheRequestLasts(t *testing.T) {
 		defer cancel()
 		started := time.Now()
 		_, _, err := s.orders.CreateCard(short, s.account, ask, "")
-		if took := time.Since(started); !errors.Is(err, card.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
+		if took := time.Since(started); !errors.Is(err, card.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) ||
+			took != time.Second {
 			t.Errorf("%v after %s", err, took)
 		}
 		close(held)
@@ -229,12 +234,14 @@ func TestCreateCard_ABatchIsWaitedForNoLongerThanTheRequestLasts(t *testing.T) {
 	})
 }
 
-// A process is not ready before it can take an order. It stays ready when its addresses run out: reads do not need any.
+// A process is not ready before it can take an order. It stays ready when its
+// addresses run out: reads do not need any.
 func TestStocked_FromTheFirstAddressOn(t *testing.T) {
 	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *counter) {
 		want := func(reason string) {
 			t.Helper()
-			if err := s.orders.Stocked("monero"); reason == "" && err != nil || reason != "" && !errors.Is(err, card.Unready(reason)) {
+			if err := s.orders.Stocked("monero"); reason == "" && err != nil || reason != "" &&
+				!errors.Is(err, card.Unready(reason)) {
 				t.Errorf("%v, want %q", err, reason)
 			}
 		}
@@ -301,8 +308,11 @@ func TestCreateCard_AddressesAreShort_OneAccountLeavesSomeForOthers(t *testing.T
 		for i := range more {
 			more[i] = settle.Address{Currency: "monero", Address: fmt.Sprintf("more-%d", i), Position: int64(1000 + i)}
 		}
-		check(t, s.db.SettleTx(t.Context(), func(tx settle.Tx) error { return tx.InsertAddresses(t.Context(), more, time.Time{}) }))
-		if first, rest := s.orderAll(late), s.orderAll(s.account); first != 84 || rest != 15 { // 64 and all but 16 of the rest
+		check(t, s.db.SettleTx(t.Context(), func(tx settle.Tx) error {
+			return tx.InsertAddresses(t.Context(), more, time.Time{})
+		}))
+		// 64 and all but 16 of the rest
+		if first, rest := s.orderAll(late), s.orderAll(s.account); first != 84 || rest != 15 {
 			t.Errorf("%d and %d orders got an address", first, rest)
 		}
 	})

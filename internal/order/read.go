@@ -11,9 +11,10 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// GetCard returns a card of the account, with its credentials once it is issued, masked if the operator wants that. It costs one round trip
-// to the store, and two for the first time that something has happened to the card. The error is card.ErrNotFound if the account has no such
-// card.
+// GetCard returns a card of the account, with its credentials once it is
+// issued, masked if the operator wants that. It costs one round trip to the
+// store, and two for the first time that something has happened to the card.
+// The error is card.ErrNotFound if the account has no such card.
 func (s *Service) GetCard(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
 	return s.getCard(ctx, account, id, reading)
 }
@@ -50,7 +51,8 @@ const (
 // masks decides whether credentials are masked. It is the only place that does.
 func (s *Service) masks(why purpose) bool { return s.cfg.MaskCredentials && why != revealing }
 
-// open decrypts the refund address of a card, and the credentials of an issued one as far as they are shown, unless they are no longer kept.
+// open decrypts the refund address of a card, and the credentials of an issued
+// one as far as they are shown, unless they are no longer kept.
 func (s *Service) open(ctx context.Context, c *card.Card, why purpose) error {
 	s.readMetadata(ctx, c)
 	if err := s.openRefundAddress(ctx, c); err != nil {
@@ -71,8 +73,9 @@ func (s *Service) open(ctx context.Context, c *card.Card, why purpose) error {
 	return nil
 }
 
-// openRefundAddress decrypts the refund address of a card. One that is damaged is reported and left out: it must not hide the card, which
-// its customer has paid for.
+// openRefundAddress decrypts the refund address of a card. One that is damaged
+// is reported and left out: it must not hide the card, which its customer has
+// paid for.
 func (s *Service) openRefundAddress(ctx context.Context, c *card.Card) error {
 	if c.SealedRefundAddress == nil {
 		return nil
@@ -86,14 +89,16 @@ func (s *Service) openRefundAddress(ctx context.Context, c *card.Card) error {
 	return err
 }
 
-// ListCards has at most two pages of cards in memory, and fewer cards if their metadata is long.
+// ListCards has at most two pages of cards in memory, and fewer cards if their
+// metadata is long.
 const (
 	firstPage       = 100
 	listPage        = 250
 	maxPageMetadata = 2 << 20 // bytes
 )
 
-// pageAfter returns how many cards to read after some others, which tell how long the metadata of this account is.
+// pageAfter returns how many cards to read after some others, which tell how
+// long the metadata of this account is.
 func pageAfter(page []*card.Card) int {
 	bytes := 1
 	for _, c := range page {
@@ -102,9 +107,11 @@ func pageAfter(page []*card.Card) int {
 	return max(1, min(listPage, maxPageMetadata*len(page)/bytes))
 }
 
-// ListCards calls f with each card that matches, newest first, until f returns an error. It reads pages, so that a slow f does not hold a
-// connection of the store, and memory does not grow with the number of cards. It leaves out cards that can't be decoded or decrypted: an
-// issued card must not look as if it were not issued.
+// ListCards calls f with each card that matches, newest first, until f returns
+// an error. It reads pages, so that a slow f does not hold a connection of the
+// store, and memory does not grow with the number of cards. It leaves out cards
+// that can't be decoded or decrypted: an issued card must not look as if it
+// were not issued.
 func (s *Service) ListCards(ctx context.Context, filter Filter, f func(*card.Card) error) error {
 	if filter.Limit == 0 {
 		return s.listAll(ctx, filter, f)
@@ -127,7 +134,8 @@ func (s *Service) ListCards(ctx context.Context, filter Filter, f func(*card.Car
 	}
 }
 
-// listAll is ListCards without a limit. It reads a page while it shows the one before.
+// listAll is ListCards without a limit. It reads a page while it shows the one
+// before.
 func (s *Service) listAll(ctx context.Context, filter Filter, f func(*card.Card) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	filter.Limit = firstPage
@@ -152,7 +160,8 @@ func (s *Service) listAll(ctx context.Context, filter Filter, f func(*card.Card)
 	}
 }
 
-// readAhead begins to read a page, and returns a function that waits for it. If the store panics, so does that function.
+// readAhead begins to read a page, and returns a function that waits for it. If
+// the store panics, so does that function.
 func (s *Service) readAhead(ctx context.Context, filter Filter) (wait func() ([]*card.Card, error)) {
 	var page []*card.Card
 	var err error
@@ -172,7 +181,8 @@ func (s *Service) readAhead(ctx context.Context, filter Filter) (wait func() ([]
 	}
 }
 
-// show calls f with the cards of a page that can be decrypted, and returns how many these are.
+// show calls f with the cards of a page that can be decrypted, and returns how
+// many these are.
 func (s *Service) show(ctx context.Context, page []*card.Card, f func(*card.Card) error) (shown int, err error) {
 	for _, c := range page {
 		err := s.open(ctx, c, reading)

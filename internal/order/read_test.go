@@ -12,7 +12,8 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-var credentials = card.Credentials{CardNumber: "4111111111111111", ExpirationDate: "12/29", SecurityCode: "123", URL: "https://a.example", URLPassword: "x"}
+var credentials = card.Credentials{CardNumber: "4111111111111111", ExpirationDate: "12/29", SecurityCode: "123",
+	URL: "https://a.example", URLPassword: "x"}
 
 func TestGetCard_HasCredentialsOnceItIsGenerated(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
@@ -28,7 +29,8 @@ func TestGetCard_HasCredentialsOnceItIsGenerated(t *testing.T) {
 		s.generate(c, credentials)
 		got, err = s.orders.GetCard(t.Context(), s.account, c.UUID)
 		check(t, err)
-		if diff := cmp.Diff(&credentials, got.Credentials); diff != "" || got.Credentials.CardNumber.Reveal() != "4111111111111111" {
+		if diff := cmp.Diff(&credentials, got.Credentials); diff != "" ||
+			got.Credentials.CardNumber.Reveal() != "4111111111111111" {
 			t.Errorf("credentials: %s", diff)
 		}
 		s.asked("CardByUUID")
@@ -42,7 +44,8 @@ func TestGetCard_OfAnotherAccountIsNotFound(t *testing.T) {
 		for _, ask := range []struct{ account, card uuid.UUID }{{s.newAccount(), c.UUID}, {s.account, uuid.New()}} {
 			var refusal *card.Error
 			got, err := s.orders.GetCard(t.Context(), ask.account, ask.card)
-			if got != nil || !errors.Is(err, card.ErrNotFound) || !errors.As(err, &refusal) || refusal.Message != "Your account has no card with this uuid." {
+			if got != nil || !errors.Is(err, card.ErrNotFound) || !errors.As(err, &refusal) ||
+				refusal.Message != "Your account has no card with this uuid." {
 				t.Errorf("%v, %v", got, err)
 			}
 		}
@@ -53,7 +56,8 @@ func TestGetCard_OfAnotherAccountIsNotFound(t *testing.T) {
 	})
 }
 
-// Credentials that belong to another card are a failure of the service, not a card without credentials.
+// Credentials that belong to another card are a failure of the service, not a
+// card without credentials.
 func TestGetCard_CredentialsThatCantBeOpenedAreAFailure(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.ready()
@@ -99,7 +103,8 @@ func (s *counter) many(n int) []uuid.UUID {
 	for i := range ids {
 		id := uuid.Must(uuid.NewV7())
 		ids[n-1-i] = id
-		c := &card.Card{UUID: id, AccountID: s.account, CreatedAt: card.TimeOf(id), ExpiresAt: card.TimeOf(id), USD: 150_00, Coin: monero, Amount: coin,
+		c := &card.Card{UUID: id, AccountID: s.account, CreatedAt: card.TimeOf(id), ExpiresAt: card.TimeOf(id), USD: 150_00,
+			Coin: monero, Amount: coin,
 			Address: id.String(), ConfirmationsRequired: 10}
 		if inserted, err := s.db.InsertCard(s.t.Context(), c, 0); err != nil || !inserted {
 			s.t.Fatal(inserted, err)
@@ -197,7 +202,8 @@ func TestListCards_CardsMayBeCreatedMeanwhile(t *testing.T) {
 	})
 }
 
-// The next page is read while a page is shown. Who is gone waits for it no longer than the store needs to give up.
+// The next page is read while a page is shown. Who is gone waits for it no
+// longer than the store needs to give up.
 func TestListCards_ReadsAPageAhead(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		all := s.many(500)
@@ -268,8 +274,9 @@ func TestListCurrencies_ByCodeWithTheRatesThatAreKnown(t *testing.T) {
 			usd  map[string]string
 			want []order.CurrencyRate
 		}{
-			"both":    {s.rates.usd, []order.CurrencyRate{{Currency: monero, Rate: &coins}, {Currency: pebble, Rate: &stones}}},
-			"one":     {map[string]string{"pebble": "3"}, []order.CurrencyRate{{Currency: monero}, {Currency: pebble, Rate: &stones}}},
+			"both": {s.rates.usd, []order.CurrencyRate{{Currency: monero, Rate: &coins}, {Currency: pebble, Rate: &stones}}},
+			"one": {map[string]string{"pebble": "3"},
+				[]order.CurrencyRate{{Currency: monero}, {Currency: pebble, Rate: &stones}}},
 			"neither": {nil, []order.CurrencyRate{{Currency: monero}, {Currency: pebble}}},
 		} {
 			s.rates.usd = tt.usd

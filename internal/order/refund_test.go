@@ -17,7 +17,8 @@ import (
 
 const home = "xmr:where-the-customer-lives"
 
-// addresses begin with "xmr:", and are refused on another network than the wallet's.
+// addresses begin with "xmr:", and are refused on another network than the
+// wallet's.
 var refunding = setup{config: func(c *order.Config) {
 	c.CheckAddress = map[string]func(address, ours string) error{"monero": func(address, ours string) error {
 		switch {
@@ -50,7 +51,8 @@ func TestCheck_TheRefundAddressIsOfTheCoin(t *testing.T) {
 			{"150", "monero", home, nil},
 			{"150", "monero", "", nil},
 			{"150", "monero", "btc:x", wrong{{Pointer: "/refund_address", Detail: "is no address"}}},
-			{"49", "monero", "btc:x", wrong{{Pointer: "/usd_amount", Detail: outOfBounds}, {Pointer: "/refund_address", Detail: "is no address"}}},
+			{"49", "monero", "btc:x",
+				wrong{{Pointer: "/usd_amount", Detail: outOfBounds}, {Pointer: "/refund_address", Detail: "is no address"}}},
 			{"150", "dogecoin", "btc:x", wrong{{Pointer: "/currency", Detail: unknownCoin}}}, // nobody can tell
 			{"150", "pebble", "a", wrong{{Pointer: "/refund_address", Detail: "is not accepted with this currency"}}},
 			{"150", "monero", "xmr:test", nil}, // no address of the wallet is known yet
@@ -63,7 +65,8 @@ func TestCheck_TheRefundAddressIsOfTheCoin(t *testing.T) {
 		s.stock("monero", 3)
 		check(t, s.orders.Prepare(t.Context()))
 		_, got := s.orders.Check(order.Request{USDAmount: "150", Currency: "monero", RefundAddress: "xmr:test"})
-		if diff := cmp.Diff(wrong{{Pointer: "/refund_address", Detail: "is not on the network of monero-0"}}, got); diff != "" {
+		if diff := cmp.Diff(wrong{{Pointer: "/refund_address", Detail: "is not on the network of monero-0"}},
+			got); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -80,11 +83,13 @@ func TestCreateCard_TheRefundAddressIsEncryptedAndReadAgain(t *testing.T) {
 			t.Errorf("created with %q and %q", c.RefundAddress.Reveal(), without.RefundAddress.Reveal())
 		}
 		var sealed, hash []byte
-		check(t, s.direct.QueryRow("SELECT refund_address, request_hash FROM cards WHERE uuid = $1", c.UUID).Scan(&sealed, &hash))
+		check(t, s.direct.QueryRow("SELECT refund_address, request_hash FROM cards WHERE uuid = $1", c.UUID).Scan(&sealed,
+			&hash))
 		if len(sealed) == 0 || bytes.Contains(sealed, []byte("customer")) {
 			t.Errorf("stored as %q", sealed)
 		}
-		if plain := sha256.Sum256([]byte("createCard/1\x00" + "15000\x00monero\x00refund_address\x00" + home)); bytes.Equal(plain[:], hash) {
+		if plain := sha256.Sum256([]byte("createCard/1\x00" + "15000\x00monero\x00refund_address\x00" + home)); bytes.Equal(
+			plain[:], hash) {
 			t.Error("the hash of the order lets anybody try addresses")
 		}
 		got, err := s.orders.GetCard(t.Context(), s.account, c.UUID)
@@ -100,10 +105,12 @@ func TestCreateCard_TheRefundAddressIsEncryptedAndReadAgain(t *testing.T) {
 		if diff := cmp.Diff([]string{"", home}, listed); diff != "" {
 			t.Error(diff)
 		}
-		// Another card's ciphertext is not this card's, and hides the card no more than it is shown.
+		// Another card's ciphertext is not this card's, and hides the card no
+		// more than it is shown.
 		var log bytes.Buffer
 		s.db.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
-		s.exec("UPDATE cards SET refund_address = (SELECT refund_address FROM cards WHERE uuid = $1) WHERE uuid = $2", c.UUID, without.UUID)
+		s.exec("UPDATE cards SET refund_address = (SELECT refund_address FROM cards WHERE uuid = $1) WHERE uuid = $2",
+			c.UUID, without.UUID)
 		for range 2 {
 			if got, err := s.orders.GetCard(t.Context(), s.account, without.UUID); err != nil || got.RefundAddress != "" {
 				t.Errorf("%v, or the address of another card is shown", err)
@@ -112,7 +119,8 @@ func TestCreateCard_TheRefundAddressIsEncryptedAndReadAgain(t *testing.T) {
 		if n := len(s.list(order.Filter{})); n != 2 {
 			t.Errorf("%d cards are listed", n)
 		}
-		if text := log.String(); strings.Count(text, "level=ERROR") != 1 || !strings.Contains(text, "refund_address="+without.UUID.String()) {
+		if text := log.String(); strings.Count(text, "level=ERROR") != 1 ||
+			!strings.Contains(text, "refund_address="+without.UUID.String()) {
 			t.Errorf("logged:\n%s", text)
 		}
 		s.exec("UPDATE cards SET refund_address = $1 WHERE uuid = $2", []byte("canary"), c.UUID)
@@ -137,7 +145,8 @@ func TestCreateCard_RefundAddressOfTheServiceItself_IsRefused(t *testing.T) {
 		s.shelve("shelf", 0, 1, 100_00)
 		s.offer("other", 1, everything...)
 		before := len(s.list(order.Filter{}))
-		for name, address := range map[string]string{"of another card": earlier.Address, "that is free": "monero-3", "the wallet's own": "primary"} {
+		for name, address := range map[string]string{"of another card": earlier.Address, "that is free": "monero-3",
+			"the wallet's own": "primary"} {
 			for _, usd := range []string{"150", "100"} { // 100 would reserve an item of the stock
 				o, wrong := s.orders.Check(order.Request{USDAmount: usd, Currency: "monero", RefundAddress: address})
 				if len(wrong) > 0 {
@@ -145,7 +154,8 @@ func TestCreateCard_RefundAddressOfTheServiceItself_IsRefused(t *testing.T) {
 				}
 				_, _, err := s.orders.CreateCard(t.Context(), s.account, o, "")
 				var refused *card.Error
-				if !errors.As(err, &refused) || refused.Code != card.ErrInvalidRequest.Code || len(refused.Fields) != 1 || refused.Fields[0].Pointer != "/refund_address" {
+				if !errors.As(err, &refused) || refused.Code != card.ErrInvalidRequest.Code || len(refused.Fields) != 1 ||
+					refused.Fields[0].Pointer != "/refund_address" {
 					t.Errorf("%s, %s dollars: %v", name, usd, err)
 				}
 			}

@@ -14,8 +14,8 @@ const offersDelay = 10 * time.Second
 
 // sales are the orders of this process that the total of an offer may not
 // include yet. A worker takes what is promised out of the total each time it
-// reads a balance, so that a sale counts until there are newer offers. Orders of
-// other processes do not count until then.
+// reads a balance, so that a sale counts until there are newer offers. Orders
+// of other processes do not count until then.
 type sales struct {
 	mu  sync.Mutex
 	all []*sale

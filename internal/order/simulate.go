@@ -21,11 +21,15 @@ type SimulatedPayment struct {
 	Key           string        // an idempotency key, by which the payment is sent once; "" for none
 }
 
-// SimulatePayment pays for a card on the simulated chain. It returns the card once the watcher has seen the payment and a paid card is
-// issued, or as it is after five seconds. The error is card.ErrNotFound if the card's chain is real.
+// SimulatePayment pays for a card on the simulated chain. It returns the card
+// once the watcher has seen the payment and a paid card is issued, or as it is
+// after five seconds. The error is card.ErrNotFound if the card's chain is
+// real.
 //
-// The chain itself keeps idempotency keys: the transaction has its id from the key. If it was sent before, only the confirmations are made that
-// are missing. The error is card.ErrKeyReused if it paid for another card, or another amount.
+// The chain itself keeps idempotency keys: the transaction has its id from the
+// key. If it was sent before, only the confirmations are made that are missing.
+// The error is card.ErrKeyReused if it paid for another card, or another
+// amount.
 func (s *Service) SimulatePayment(ctx context.Context, account, id uuid.UUID, p SimulatedPayment) (*card.Card, error) {
 	if len(s.sandbox) == 0 {
 		return nil, card.ErrNotFound.Saying("This service runs no simulated chain: pay with real coins.")
@@ -61,7 +65,8 @@ func (s *Service) SimulatePayment(ctx context.Context, account, id uuid.UUID, p 
 	}
 	tip, err := sandbox.PayAs(ctx, txid, c.Address, amount, confirmations)
 	if tooMuch := (*card.TooMuchError)(nil); errors.As(err, &tooMuch) {
-		detail := "must be at most " + c.Coin.Decimal(tooMuch.Most).String() + ": more coins than there are can't come to one address"
+		detail := "must be at most " + c.Coin.Decimal(tooMuch.Most).String() +
+			": more coins than there are can't come to one address"
 		return nil, card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "/amount", Detail: detail}).Because(err)
 	}
 	if err != nil {
@@ -70,8 +75,10 @@ func (s *Service) SimulatePayment(ctx context.Context, account, id uuid.UUID, p 
 	return s.awaitSeen(ctx, c, amount, tip)
 }
 
-// sentBefore returns the id of the transaction that a payment is to have, and whether it was sent before.
-func sentBefore(ctx context.Context, sandbox Sandbox, c *card.Card, p SimulatedPayment, amount card.Amount) (txid string, sent bool, err error) {
+// sentBefore returns the id of the transaction that a payment is to have, and
+// whether it was sent before.
+func sentBefore(ctx context.Context, sandbox Sandbox, c *card.Card, p SimulatedPayment,
+	amount card.Amount) (txid string, sent bool, err error) {
 	if p.Key == "" {
 		random := make([]byte, sha256.Size)
 		_, _ = rand.Read(random) // never fails (crypto/rand)
@@ -91,9 +98,11 @@ func sentBefore(ctx context.Context, sandbox Sandbox, c *card.Card, p SimulatedP
 	return txid, true, nil
 }
 
-// awaitSeen reads the card until it shows the payment that was just sent, and is issued if it is paid, or refused by all suppliers. It gives up
-// after five seconds.
-func (s *Service) awaitSeen(ctx context.Context, before *card.Card, sent card.Amount, tip card.Tip) (*card.Card, error) {
+// awaitSeen reads the card until it shows the payment that was just sent, and
+// is issued if it is paid, or refused by all suppliers. It gives up after five
+// seconds.
+func (s *Service) awaitSeen(ctx context.Context, before *card.Card, sent card.Amount, tip card.Tip) (*card.Card,
+	error) {
 	s.wake()
 	giveUp := time.NewTimer(5 * time.Second)
 	defer giveUp.Stop()

@@ -21,7 +21,8 @@ import (
 func (s *counter) watch() *settle.Watcher {
 	s.t.Helper()
 	nobody, clock := func() {}, func() time.Time { return s.now }
-	w, err := settle.New(s.db, s.rates, s.simulated(), settle.Wake{Pass: nobody, Orders: nobody, Issuer: nobody, Sender: nobody}, slog.New(slog.DiscardHandler),
+	w, err := settle.New(s.db, s.rates, s.simulated(),
+		settle.Wake{Pass: nobody, Orders: nobody, Issuer: nobody, Sender: nobody}, slog.New(slog.DiscardHandler),
 		settle.Config{PoolSize: 40, FillBatch: 40, LeaseTTL: time.Minute, Now: clock})
 	check(s.t, err)
 	check(s.t, w.Tick(s.t.Context()))
@@ -32,7 +33,8 @@ func (s *counter) simulated() *chain.Simulated {
 	return chain.NewSimulated(monero, s.db, func() time.Time { return s.now })
 }
 
-// simulated has a simulated chain of monero, and a watcher that looks as soon as it is woken.
+// simulated has a simulated chain of monero, and a watcher that looks as soon
+// as it is woken.
 func simulated() setup {
 	var watcher *settle.Watcher
 	return setup{
@@ -80,7 +82,8 @@ func TestSimulatePayment_PaysWhatIsDue(t *testing.T) {
 			got, err := s.orders.SimulatePayment(t.Context(), s.account, c.UUID, p)
 			check(t, err)
 			if got.Received != tt.received || got.State != tt.state || got.Confirmations() != tt.confirmed {
-				t.Errorf("%q: received %d, %s, %d confirmations; want %d, %s, %d", tt.pay, got.Received, got.State, got.Confirmations(), tt.received, tt.state, tt.confirmed)
+				t.Errorf("%q: received %d, %s, %d confirmations; want %d, %s, %d", tt.pay, got.Received, got.State,
+					got.Confirmations(), tt.received, tt.state, tt.confirmed)
 			}
 		}
 		if s.woken != 4 {
@@ -100,12 +103,18 @@ func TestSimulatePayment_WhatCantBePaidIsRefused(t *testing.T) {
 			amount        card.Decimal
 			want          *card.Error
 		}{
-			"no coins":             {s.account, c.UUID, card.Decimal{}, card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "/amount", Detail: "must be more than 0"})},
-			"too many decimals":    {s.account, c.UUID, card.Decimal{Units: 1, Scale: 13}, card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "/amount", Detail: "must have at most 12 decimals"})},
-			"too much":             {s.account, c.UUID, card.Decimal{Units: 1 << 40}, card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "/amount", Detail: "is too large"})},
-			"no card":              {s.account, uuid.New(), card.Decimal{Units: 1}, card.ErrNotFound.Saying("Your account has no card with this uuid.")},
-			"another account's":    {s.newAccount(), c.UUID, card.Decimal{Units: 1}, card.ErrNotFound.Saying("Your account has no card with this uuid.")},
-			"a currency with none": {s.account, other.UUID, card.Decimal{Units: 1}, card.ErrNotFound.Saying("This card's currency has no simulated chain: pay with real coins.")},
+			"no coins": {s.account, c.UUID, card.Decimal{},
+				card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "/amount", Detail: "must be more than 0"})},
+			"too many decimals": {s.account, c.UUID, card.Decimal{Units: 1, Scale: 13},
+				card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "/amount", Detail: "must have at most 12 decimals"})},
+			"too much": {s.account, c.UUID, card.Decimal{Units: 1 << 40},
+				card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "/amount", Detail: "is too large"})},
+			"no card": {s.account, uuid.New(), card.Decimal{Units: 1},
+				card.ErrNotFound.Saying("Your account has no card with this uuid.")},
+			"another account's": {s.newAccount(), c.UUID, card.Decimal{Units: 1},
+				card.ErrNotFound.Saying("Your account has no card with this uuid.")},
+			"a currency with none": {s.account, other.UUID, card.Decimal{Units: 1},
+				card.ErrNotFound.Saying("This card's currency has no simulated chain: pay with real coins.")},
 		} {
 			got, err := s.orders.SimulatePayment(t.Context(), tt.account, tt.card, order.SimulatedPayment{Amount: &tt.amount})
 			var refusal *card.Error
@@ -132,7 +141,8 @@ func TestSimulatePayment_WithoutASimulatedChainThereIsNothingToAsk(t *testing.T)
 		s.spy.asked()
 		got, err := s.orders.SimulatePayment(t.Context(), s.account, c.UUID, order.SimulatedPayment{})
 		var refusal *card.Error
-		if got != nil || !errors.Is(err, card.ErrNotFound) || !errors.As(err, &refusal) || refusal.Message != "This service runs no simulated chain: pay with real coins." {
+		if got != nil || !errors.Is(err, card.ErrNotFound) || !errors.As(err, &refusal) ||
+			refusal.Message != "This service runs no simulated chain: pay with real coins." {
 			t.Errorf("%v, %v", got, err)
 		}
 		s.asked()
@@ -153,7 +163,8 @@ func TestSimulatePayment_APaymentThatFailsIsNotWaitedFor(t *testing.T) {
 	onEach(t, with, func(t *testing.T, s *counter) {
 		s.ready()
 		c := s.create("150", "")
-		if got, err := s.orders.SimulatePayment(t.Context(), s.account, c.UUID, order.SimulatedPayment{}); got != nil || !errors.Is(err, errBroken) {
+		if got, err := s.orders.SimulatePayment(t.Context(), s.account, c.UUID, order.SimulatedPayment{}); got != nil ||
+			!errors.Is(err, errBroken) {
 			t.Errorf("%v, %v", got, err)
 		}
 		if s.woken != 0 {
@@ -162,13 +173,16 @@ func TestSimulatePayment_APaymentThatFailsIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// waiting has a card of 150 dollars whose watcher looks only when the test says so, in a bubble with a clock of its own.
+// waiting has a card of 150 dollars whose watcher looks only when the test says
+// so, in a bubble with a clock of its own.
 func waiting(t *testing.T, f func(s *counter, c *card.Card, watch func())) {
 	t.Helper()
 	t.Parallel()
 	url := databases.SQLite(t)
 	synctest.Test(t, func(t *testing.T) {
-		with := setup{sandbox: func(s *counter) map[string]order.Sandbox { return map[string]order.Sandbox{"monero": s.simulated()} }}
+		with := setup{sandbox: func(s *counter) map[string]order.Sandbox {
+			return map[string]order.Sandbox{"monero": s.simulated()}
+		}}
 		s := open(t, url, with)
 		w := s.watch()
 		f(s, s.create("150", ""), func() { check(t, w.Tick(t.Context())) })
@@ -192,7 +206,8 @@ func (s *counter) pay(ctx context.Context, c *card.Card, confirmations int) <-ch
 	return ended
 }
 
-// about reports whether a payment took as long as that, and no longer than it takes to look again.
+// about reports whether a payment took as long as that, and no longer than it
+// takes to look again.
 func (p payment) about(d time.Duration) bool { return p.took >= d && p.took <= d+20*time.Millisecond }
 
 func TestSimulatePayment_WaitsUntilThePaymentIsSeen(t *testing.T) {
@@ -223,7 +238,8 @@ func TestSimulatePayment_WaitsUntilThePaidCardIsMade(t *testing.T) {
 	})
 }
 
-// A payment that stays in the mempool does not move the tip: what shows is that more was received than before.
+// A payment that stays in the mempool does not move the tip: what shows is that
+// more was received than before.
 func TestSimulatePayment_WaitsUntilTheRestIsSeen(t *testing.T) {
 	waiting(t, func(s *counter, c *card.Card, watch func()) {
 		_, err := s.simulated().Pay(s.t.Context(), c.Address, coin/4, 0)
@@ -310,7 +326,8 @@ func TestSimulatePayment_MoreThanAllCoinsAreRefused(t *testing.T) {
 			if got != nil || !errors.As(err, &refusal) || !errors.Is(err, card.ErrInvalidRequest) {
 				t.Fatalf("%v, %v", got, err)
 			}
-			want := []card.FieldError{{Pointer: "/amount", Detail: "must be at most " + most + ": more coins than there are can't come to one address"}}
+			want := []card.FieldError{
+				{Pointer: "/amount", Detail: "must be at most " + most + ": more coins than there are can't come to one address"}}
 			if diff := cmp.Diff(want, refusal.Fields); diff != "" {
 				t.Error(diff)
 			}

@@ -11,16 +11,20 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// standingLasts is how long a standing is cached. Orders that this process accepts meanwhile are added to it. Orders that other processes
-// accept are not: the store counts those when it stores a card.
+// standingLasts is how long a standing is cached. Orders that this process
+// accepts meanwhile are added to it. Orders that other processes accept are
+// not: the store counts those when it stores a card.
 const standingLasts = 5 * time.Second
 
-// standings caches the standing of accounts, so that most requests need not ask the store. Its zero value is ready for use.
+// standings caches the standing of accounts, so that most requests need not ask
+// the store. Its zero value is ready for use.
 type standings struct{ entries sync.Map } // of *standingEntry, by account
 
 type standingEntry struct {
-	// turn is held by one request at a time while nothing is known of the account yet, and while an order is stored that a limit applies
-	// to: PostgreSQL does not count orders that others are storing at the same time.
+	// turn is held by one request at a time while nothing is known of the
+	// account yet, and while an order is stored that a limit applies to:
+	// PostgreSQL does not count orders that others are storing at the same
+	// time.
 	turn     chan struct{}
 	mu       sync.Mutex
 	standing Standing
@@ -38,8 +42,10 @@ func (e *standingEntry) take(ctx context.Context) (giveBack func(), err error) {
 	}
 }
 
-// enter admits an order of usd. The error is card.ErrQuotaExceeded if the account has too much open, and card.ErrAccountFrozen if one of
-// its issued cards is reversed. Otherwise the caller must call leave in the end, and say whether the card was stored.
+// enter admits an order of usd. The error is card.ErrQuotaExceeded if the
+// account has too much open, and card.ErrAccountFrozen if one of its issued
+// cards is reversed. Otherwise the caller must call leave in the end, and say
+// whether the card was stored.
 func (s *Service) enter(ctx context.Context, account uuid.UUID, usd card.USD) (leave func(sold bool), err error) {
 	if s.cfg.MaxOpenUSD == 0 && !s.cfg.FreezeReversed {
 		return func(bool) {}, nil
@@ -75,7 +81,8 @@ func (s *Service) enter(ctx context.Context, account uuid.UUID, usd card.USD) (l
 	}, nil
 }
 
-// forgetStanding has the next order of an account ask the store for its standing: it may have less open now.
+// forgetStanding has the next order of an account ask the store for its
+// standing: it may have less open now.
 func (s *Service) forgetStanding(account uuid.UUID) {
 	found, ok := s.standings.entries.Load(account)
 	if !ok {
@@ -95,18 +102,21 @@ func (s *Service) standingOf(account uuid.UUID) *standingEntry {
 	return found.(*standingEntry)
 }
 
-// tooMuch returns card.ErrQuotaExceeded if an account of that standing may not order a card of usd.
+// tooMuch returns card.ErrQuotaExceeded if an account of that standing may not
+// order a card of usd.
 func (s *Service) tooMuch(is Standing, usd card.USD) error {
 	left := s.cfg.MaxOpenUSD - is.OpenUSD
 	if s.cfg.MaxOpenUSD == 0 || usd <= left {
 		return nil
 	}
-	return card.ErrQuotaExceeded.Saying(fmt.Sprintf("Cards worth %s US dollars wait for their payment; your account may have %s open. "+
-		"Pay some of them, or try again when they have expired.", is.OpenUSD, s.cfg.MaxOpenUSD)).
+	return card.ErrQuotaExceeded.Saying(
+		fmt.Sprintf("Cards worth %s US dollars wait for their payment; your account may have %s open. "+
+			"Pay some of them, or try again when they have expired.", is.OpenUSD, s.cfg.MaxOpenUSD)).
 		WithQuota(card.Quota{Name: "open-usd", Limit: int64(s.cfg.MaxOpenUSD / 100), Left: int64(max(0, left) / 100)})
 }
 
-// recheck asks the store why it did not store a card within the limit. The error is card.ErrQuotaExceeded if the limit is why.
+// recheck asks the store why it did not store a card within the limit. The
+// error is card.ErrQuotaExceeded if the limit is why.
 func (s *Service) recheck(ctx context.Context, account uuid.UUID, usd card.USD) error {
 	e := s.standingOf(account)
 	if err := s.ask(ctx, account, e); err != nil {
@@ -117,7 +127,8 @@ func (s *Service) recheck(ctx context.Context, account uuid.UUID, usd card.USD) 
 	return s.tooMuch(e.standing, usd)
 }
 
-// refresh asks the store for the standing if it is not cached, or was cached for too long.
+// refresh asks the store for the standing if it is not cached, or was cached
+// for too long.
 func (s *Service) refresh(ctx context.Context, account uuid.UUID, e *standingEntry) error {
 	e.mu.Lock()
 	known, fresh := !e.askedAt.IsZero(), e.asking || s.cfg.Now().Sub(e.askedAt) < standingLasts
@@ -139,7 +150,8 @@ func (s *Service) refresh(ctx context.Context, account uuid.UUID, e *standingEnt
 	return s.ask(ctx, account, e)
 }
 
-// askFirst asks the store for a standing that was never asked for. Concurrent requests wait for one answer.
+// askFirst asks the store for a standing that was never asked for. Concurrent
+// requests wait for one answer.
 func (s *Service) askFirst(ctx context.Context, account uuid.UUID, e *standingEntry) error {
 	giveBack, err := e.take(ctx)
 	if err != nil {

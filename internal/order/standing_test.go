@@ -55,7 +55,8 @@ func TestCreateCard_NoMoreOpenThanAllowed(t *testing.T) {
 	})
 }
 
-// More may be open than is allowed, because of other replicas or of another limit. There is never less than nothing left.
+// More may be open than is allowed, because of other replicas or of another
+// limit. There is never less than nothing left.
 func TestCreateCard_MoreOpenThanAllowedLeavesNothing(t *testing.T) {
 	onEach(t, limited(100_00), func(t *testing.T, s *counter) {
 		s.ready()
@@ -127,7 +128,8 @@ func TestCreateCard_FrozenWithoutALimitCountsNothing(t *testing.T) {
 	})
 }
 
-// Orders of one account wait for each other only where a limit has to count them.
+// Orders of one account wait for each other only where a limit has to count
+// them.
 func TestCreateCard_WithoutALimitOrdersDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	url := databases.SQLite(t)
@@ -165,7 +167,8 @@ func TestCreateCard_WhatIsNotSoldIsNotOpen(t *testing.T) {
 	})
 }
 
-// A standing that was read while a card was being sold may include it, so that it is not added once more.
+// A standing that was read while a card was being sold may include it, so that
+// it is not added once more.
 func TestCreateCard_WhatIsSoldIsNotAddedToANewStanding(t *testing.T) {
 	t.Parallel()
 	url := databases.SQLite(t)

@@ -20,7 +20,8 @@ type Tagger struct {
 // Tagger returns what tags the service's cards.
 func (s *Service) Tagger() *Tagger { return &Tagger{s.store, s.masks(reading)} }
 
-// Tag returns a tag of what cards show that were read with their Tag. It changes whenever that changes, and may change when it does not.
+// Tag returns a tag of what cards show that were read with their Tag. It
+// changes whenever that changes, and may change when it does not.
 func (t *Tagger) Tag(cards ...*card.Card) string {
 	tags := make([]string, len(cards))
 	for i, c := range cards {
@@ -41,8 +42,8 @@ func (t *Tagger) tag(tags []string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:15])
 }
 
-// TagOfCard returns the Tag of what GetCard would return, for less than reading it. The error is card.ErrNotFound if the account has no
-// such card.
+// TagOfCard returns the Tag of what GetCard would return, for less than reading
+// it. The error is card.ErrNotFound if the account has no such card.
 func (t *Tagger) TagOfCard(ctx context.Context, account, id uuid.UUID) (string, error) {
 	tag, err := t.store.CardTag(ctx, account, id)
 	if errors.Is(err, card.ErrNoRow) {
@@ -51,8 +52,9 @@ func (t *Tagger) TagOfCard(ctx context.Context, account, id uuid.UUID) (string, 
 	return t.tag([]string{tag}), err
 }
 
-// TagOfPage returns the Tag of all that ListCards would call its function with, for less than reading it, if filter.Limit is no more than
-// a page. It is another one if cards are left out.
+// TagOfPage returns the Tag of all that ListCards would call its function with,
+// for less than reading it, if filter.Limit is no more than a page. It is
+// another one if cards are left out.
 func (t *Tagger) TagOfPage(ctx context.Context, filter Filter) (string, error) {
 	tags, err := t.store.PageTags(ctx, filter)
 	return t.tag(tags), err

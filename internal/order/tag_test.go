@@ -47,7 +47,8 @@ func TestTag_IsThatOfWhatIsRead(t *testing.T) {
 			}
 		}
 		for _, ask := range []struct{ account, card uuid.UUID }{{s.newAccount(), c.UUID}, {s.account, uuid.New()}} {
-			if tag, err := s.orders.Tagger().TagOfCard(t.Context(), ask.account, ask.card); tag != "" || !errors.Is(err, card.ErrNotFound) {
+			if tag, err := s.orders.Tagger().TagOfCard(t.Context(), ask.account, ask.card); tag != "" ||
+				!errors.Is(err, card.ErrNotFound) {
 				t.Errorf("tag %q, %v", tag, err)
 			}
 		}

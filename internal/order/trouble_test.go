@@ -28,11 +28,14 @@ func TestHealth_TellsANodeThatIsNotReadyFromAWorkerThatIsGone(t *testing.T) {
 		state order.PoolState
 		want  string // nothing, if it is well
 	}{
-		"just now":                   {order.PoolState{Epoch: 1}, ""},
-		"as long ago as it may be":   {order.PoolState{Epoch: 1, MarkedAgo: order.MarkLasts, CheckedAgo: order.CheckLasts}, ""},
-		"marked longer ago":          {order.PoolState{Epoch: 1, MarkedAgo: order.MarkLasts + 1}, "no worker watches monero"},
-		"compared longer ago":        {order.PoolState{Epoch: 1, CheckedAgo: order.CheckLasts + 1}, "monero is not watched: node or wallet is not ready"},
-		"shared by another database": {order.PoolState{Epoch: 1, Conflict: true}, "another database uses the wallet of monero"},
+		"just now": {order.PoolState{Epoch: 1}, ""},
+		"as long ago as it may be": {order.PoolState{Epoch: 1, MarkedAgo: order.MarkLasts, CheckedAgo: order.CheckLasts},
+			""},
+		"marked longer ago": {order.PoolState{Epoch: 1, MarkedAgo: order.MarkLasts + 1}, "no worker watches monero"},
+		"compared longer ago": {order.PoolState{Epoch: 1, CheckedAgo: order.CheckLasts + 1},
+			"monero is not watched: node or wallet is not ready"},
+		"shared by another database": {order.PoolState{Epoch: 1, Conflict: true},
+			"another database uses the wallet of monero"},
 	} {
 		orders := s.replica(&told{s.spy, tt.state}, setup{config: onlyMonero})
 		check(t, orders.Prepare(t.Context()))
@@ -43,7 +46,8 @@ func TestHealth_TellsANodeThatIsNotReadyFromAWorkerThatIsGone(t *testing.T) {
 	}
 }
 
-// A process that starts with its worker finds old marks, and says nothing of it.
+// A process that starts with its worker finds old marks, and says nothing of
+// it.
 func TestPrepare_TroubleIsLoggedOnceItLasts(t *testing.T) {
 	var log bytes.Buffer
 	s := open(t, databases.SQLite(t), setup{})
@@ -57,19 +61,22 @@ func TestPrepare_TroubleIsLoggedOnceItLasts(t *testing.T) {
 		state         order.PoolState
 		limited, ends int // lines of the log by then
 	}{
-		{away, 0, 0}, {away, 0, 0}, {well, 0, 0}, {well, 0, 0}, {well, 0, 0}, {well, 0, 0}, {away, 0, 0}, {away, 0, 0}, {away, 1, 0}, {well, 1, 1},
+		{away, 0, 0}, {away, 0, 0}, {well, 0, 0}, {well, 0, 0}, {well, 0, 0}, {well, 0, 0}, {away, 0, 0}, {away, 0, 0},
+		{away, 1, 0}, {well, 1, 1},
 		{away, 1, 1}, {away, 1, 1}, {away, 2, 1}, {away, 2, 1}, {away, 2, 1}, {well, 2, 2},
 	} {
 		store.state = look.state
 		check(t, orders.Prepare(t.Context()))
-		limited, ends := strings.Count(log.String(), "for a limited time only"), strings.Count(log.String(), "without a limit of time again")
+		limited, ends := strings.Count(log.String(), "for a limited time only"),
+			strings.Count(log.String(), "without a limit of time again")
 		if limited != look.limited || ends != look.ends {
 			t.Errorf("look %d: %d and %d lines, want %d and %d", i, limited, ends, look.limited, look.ends)
 		}
 	}
 }
 
-// Addresses of an epoch that has ended may have been handed out by another database.
+// Addresses of an epoch that has ended may have been handed out by another
+// database.
 func TestPrepare_ANewEpochForgetsTheAddressesInMemory(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 200)
@@ -79,7 +86,9 @@ func TestPrepare_ANewEpochForgetsTheAddressesInMemory(t *testing.T) {
 			t.Helper()
 			s.spy.asked()
 			check(t, orders.Prepare(t.Context()))
-			return slices.ContainsFunc(s.spy.asked(), func(call string) bool { return strings.HasPrefix(call, "TakeAddresses monero") })
+			return slices.ContainsFunc(s.spy.asked(), func(call string) bool {
+				return strings.HasPrefix(call, "TakeAddresses monero")
+			})
 		}
 		if !took() || took() {
 			t.Error("it does not take a batch, or takes another one")
@@ -117,14 +126,16 @@ func TestSimulatePayment_AKeyIsOfOnePayment(t *testing.T) {
 			amount *card.Decimal
 			want   error
 		}{
-			"the same payment":           {paid{address: c.Address, amount: coin / 2}, &half, errBroken}, // and the chain is extended, which fails
+			// and the chain is extended, which fails
+			"the same payment":           {paid{address: c.Address, amount: coin / 2}, &half, errBroken},
 			"whatever was due":           {paid{address: c.Address, amount: coin / 2}, nil, errBroken},
 			"another amount":             {paid{address: c.Address, amount: coin}, &half, card.ErrKeyReused},
 			"another card":               {paid{address: "elsewhere", amount: coin / 2}, &half, card.ErrKeyReused},
 			"nobody knows what was paid": {paid{address: c.Address, err: unknown}, &half, unknown},
 		} {
 			*s.paid = tt.paid
-			if _, err := s.orders.SimulatePayment(t.Context(), s.account, c.UUID, order.SimulatedPayment{Amount: tt.amount, Key: "key"}); !errors.Is(err, tt.want) {
+			if _, err := s.orders.SimulatePayment(t.Context(), s.account, c.UUID,
+				order.SimulatedPayment{Amount: tt.amount, Key: "key"}); !errors.Is(err, tt.want) {
 				t.Errorf("%s: error %v, want %v", name, err, tt.want)
 			}
 		}

@@ -27,7 +27,8 @@ const (
 	tellEvery     = time.Minute
 )
 
-// client sends spans. Only the loop that collects them calls it, so that nothing waits but what is in the queue.
+// client sends spans. Only the loop that collects them calls it, so that
+// nothing waits but what is in the queue.
 type client struct {
 	url       string
 	timeout   time.Duration // of one try
@@ -57,9 +58,11 @@ func (c *client) Start(context.Context) error { return nil }
 // Stop implements otlptrace.Client.
 func (c *client) Stop(context.Context) error { return nil }
 
-// UploadTraces implements otlptrace.Client. It returns no error, but tells the log: whoever called would print it for every batch.
+// UploadTraces implements otlptrace.Client. It returns no error, but tells the
+// log: whoever called would print it for every batch.
 func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
-	// The message of the protocol has the same one field; but its package has a service for gRPC in it.
+	// The message of the protocol has the same one field; but its package has a
+	// service for gRPC in it.
 	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans})
 	if err == nil {
 		err = c.send(ctx, body)
@@ -95,7 +98,8 @@ func (c *client) send(ctx context.Context, body []byte) error {
 	}
 }
 
-// post sends spans once. It reports whether to try again, and after how long at least.
+// post sends spans once. It reports whether to try again, and after how long at
+// least.
 func (c *client) post(ctx context.Context, body []byte) (again bool, after time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -122,7 +126,8 @@ func (c *client) post(ctx context.Context, body []byte) (again bool, after time.
 	return false, 0, fmt.Errorf("the collector answered %d", res.StatusCode)
 }
 
-// cause returns why there is no answer, without the address, which may have a secret in it.
+// cause returns why there is no answer, without the address, which may have a
+// secret in it.
 func cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errors.New("the collector did not answer in time")

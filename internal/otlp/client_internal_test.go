@@ -12,7 +12,8 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 )
 
-// upload has a client send spans to a collector with these answers, and returns how often it was asked, and what the log says.
+// upload has a client send spans to a collector with these answers, and returns
+// how often it was asked, and what the log says.
 func upload(t *testing.T, ended bool, answers ...int) (asked int, said string) {
 	t.Helper()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -27,7 +28,8 @@ func upload(t *testing.T, ended bool, answers ...int) (asked int, said string) {
 		c.pause = time.Hour
 		close(c.ending)
 	}
-	spans := []*tracepb.ResourceSpans{{ScopeSpans: []*tracepb.ScopeSpans{{Spans: []*tracepb.Span{{Name: "a"}, {Name: "b"}}}}}}
+	spans := []*tracepb.ResourceSpans{
+		{ScopeSpans: []*tracepb.ScopeSpans{{Spans: []*tracepb.Span{{Name: "a"}, {Name: "b"}}}}}}
 	for asked < len(answers) {
 		before := asked
 		if err := c.UploadTraces(t.Context(), spans); err != nil || asked == before {
@@ -66,14 +68,19 @@ func TestConfig_FollowsTheEnvironment(t *testing.T) {
 		want     string // the URL, "" if traces are off
 		timeout  time.Duration
 	}{
-		"off":           {"", nil, "", 0},
-		"endpoint":      {"http://c:4318/", nil, "http://c:4318/v1/traces", defaultTimeout},
-		"whole address": {"http://c:4318", map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://t/x"}, "https://t/x", defaultTimeout},
-		"only that":     {"", map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://t/x"}, "https://t/x", defaultTimeout},
-		"timeout":       {"http://c", map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": "1500"}, "http://c/v1/traces", 1500 * time.Millisecond},
-		"its timeout":   {"http://c", map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": "1", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "2"}, "http://c/v1/traces", 2 * time.Millisecond},
-		"disabled":      {"http://c", map[string]string{"OTEL_SDK_DISABLED": "TRUE"}, "", 0},
-		"no exporter":   {"http://c", map[string]string{"OTEL_TRACES_EXPORTER": "none"}, "", 0},
+		"off":      {"", nil, "", 0},
+		"endpoint": {"http://c:4318/", nil, "http://c:4318/v1/traces", defaultTimeout},
+		"whole address": {"http://c:4318", map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://t/x"},
+			"https://t/x", defaultTimeout},
+		"only that": {"", map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://t/x"}, "https://t/x",
+			defaultTimeout},
+		"timeout": {"http://c", map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": "1500"}, "http://c/v1/traces",
+			1500 * time.Millisecond},
+		"its timeout": {"http://c",
+			map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": "1", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "2"},
+			"http://c/v1/traces", 2 * time.Millisecond},
+		"disabled":    {"http://c", map[string]string{"OTEL_SDK_DISABLED": "TRUE"}, "", 0},
+		"no exporter": {"http://c", map[string]string{"OTEL_TRACES_EXPORTER": "none"}, "", 0},
 	} {
 		cfg := Config{Endpoint: tt.endpoint, Getenv: func(key string) string { return tt.env[key] }}
 		if cfg.On() != (tt.want != "") {
@@ -86,7 +93,8 @@ func TestConfig_FollowsTheEnvironment(t *testing.T) {
 			t.Errorf("%s: %+v, error %v", name, c, err)
 		}
 	}
-	for key, value := range map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": "10s", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json", "OTEL_EXPORTER_OTLP_HEADERS": "a=%SECRET",
+	for key, value := range map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": "10s",
+		"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json", "OTEL_EXPORTER_OTLP_HEADERS": "a=%SECRET",
 		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "SECRET"} {
 		cfg := Config{Endpoint: "http://c", Getenv: func(k string) string { return map[string]string{key: value}[k] }}
 		if _, err := cfg.client(); err == nil || strings.Contains(err.Error(), "SECRET") {

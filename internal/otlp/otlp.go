@@ -1,10 +1,14 @@
-// Package otlp collects spans and sends them to a collector, by OTLP over HTTP with protobuf.
+// Package otlp collects spans and sends them to a collector, by OTLP over HTTP
+// with protobuf.
 //
-// It imports none of our packages; only cli imports it. It stores nothing: spans that were not sent when a process dies are lost, and so are
-// those for which there is no room because the collector is slow. Nobody ever waits for it.
+// It imports none of our packages; only cli imports it. It stores nothing:
+// spans that were not sent when a process dies are lost, and so are those for
+// which there is no room because the collector is slow. Nobody ever waits for
+// it.
 //
-// The exporter of OpenTelemetry itself would add 3 MB to the program, because it links gRPC even for HTTP. What it says on the wire is made
-// here too by OpenTelemetry's own code.
+// The exporter of OpenTelemetry itself would add 3 MB to the program, because
+// it links gRPC even for HTTP. What it says on the wire is made here too by
+// OpenTelemetry's own code.
 package otlp
 
 import (
@@ -28,11 +32,13 @@ import (
 // defaultTimeout is that of the specification of OTLP.
 const defaultTimeout = 10 * time.Second
 
-// Config says where spans go. The variables of the environment are those of OpenTelemetry's specification; package sdk reads others too, for
-// sampling, queues and limits.
+// Config says where spans go. The variables of the environment are those of
+// OpenTelemetry's specification; package sdk reads others too, for sampling,
+// queues and limits.
 type Config struct {
-	// Endpoint is the address of the collector, to which /v1/traces is added. Required, unless OTEL_EXPORTER_OTLP_TRACES_ENDPOINT has the
-	// whole address.
+	// Endpoint is the address of the collector, to which /v1/traces is added.
+	// Required, unless OTEL_EXPORTER_OTLP_TRACES_ENDPOINT has the whole
+	// address.
 	Endpoint string
 	// Version is that of the program, and Role what the process does.
 	Version, Role string
@@ -42,9 +48,11 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// On reports whether there is anywhere to send spans to, and the environment does not forbid it.
+// On reports whether there is anywhere to send spans to, and the environment
+// does not forbid it.
 func (c Config) On() bool {
-	return c.address() != "" && !strings.EqualFold(c.Getenv("OTEL_SDK_DISABLED"), "true") && c.Getenv("OTEL_TRACES_EXPORTER") != "none"
+	return c.address() != "" && !strings.EqualFold(c.Getenv("OTEL_SDK_DISABLED"), "true") &&
+		c.Getenv("OTEL_TRACES_EXPORTER") != "none"
 }
 
 func (c Config) address() string {
@@ -59,7 +67,8 @@ func (c Config) of(name string) string {
 	return cmp.Or(c.Getenv("OTEL_EXPORTER_OTLP_TRACES_"+name), c.Getenv("OTEL_EXPORTER_OTLP_"+name))
 }
 
-// client returns what the configuration says. Errors show nothing of addresses and headers, which may have secrets in them.
+// client returns what the configuration says. Errors show nothing of addresses
+// and headers, which may have secrets in them.
 func (c Config) client() (*client, error) {
 	u, err := url.Parse(c.address())
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
@@ -83,7 +92,8 @@ func (c Config) client() (*client, error) {
 			continue
 		}
 		if value, err = url.PathUnescape(strings.TrimSpace(value)); err != nil {
-			return nil, errors.New("OTEL_EXPORTER_OTLP_HEADERS: must be name=value, with commas between, and values encoded as in a URL")
+			return nil, errors.New(
+				"OTEL_EXPORTER_OTLP_HEADERS: must be name=value, with commas between, and values encoded as in a URL")
 		}
 		x.header.Set(name, value)
 	}
@@ -107,8 +117,10 @@ func New(ctx context.Context, cfg Config) (*Provider, error) {
 		return nil, fmt.Errorf("otlp: %w", err)
 	}
 	// What comes later wins: the operator's names.
-	made, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(attribute.String("service.name", "cardmint"),
-		attribute.String("service.version", cfg.Version), attribute.String("cardmint.role", cfg.Role)), resource.WithFromEnv())
+	made, err := resource.New(ctx, resource.WithTelemetrySDK(),
+		resource.WithAttributes(attribute.String("service.name", "cardmint"),
+			attribute.String("service.version", cfg.Version), attribute.String("cardmint.role", cfg.Role)),
+		resource.WithFromEnv())
 	if err != nil {
 		return nil, errors.New("OTEL_RESOURCE_ATTRIBUTES: must be name=value, with commas between")
 	}

@@ -1,6 +1,7 @@
 // Package outbound is the one HTTP client for URLs that customers choose.
 //
-// It imports none of our packages. It stores nothing: after a crash it is up to the caller to repeat an interrupted attempt.
+// It imports none of our packages. It stores nothing: after a crash it is up to
+// the caller to repeat an interrupted attempt.
 package outbound
 
 import (
@@ -32,18 +33,21 @@ const (
 
 const notHTTP = "the answer is not HTTP"
 
-// Client calls URLs that customers choose. It connects to no address that its Guard refuses, follows no redirects, uses no proxy
-// and keeps no cookies. It is safe for concurrent use.
+// Client calls URLs that customers choose. It connects to no address that its
+// Guard refuses, follows no redirects, uses no proxy and keeps no cookies. It
+// is safe for concurrent use.
 type Client struct {
 	guard Guard
 	tls   *tls.Config
 	idle  pool
 }
 
-// NewClient returns a client for the URLs that g allows. The caller must close it.
+// NewClient returns a client for the URLs that g allows. The caller must close
+// it.
 func NewClient(g Guard) *Client {
 	g.Timeout = cmp.Or(g.Timeout, 15*time.Second)
-	return &Client{guard: g, tls: &tls.Config{RootCAs: g.RootCAs, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}}
+	return &Client{guard: g,
+		tls: &tls.Config{RootCAs: g.RootCAs, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}}
 }
 
 // Timeout returns how long an attempt may take.
@@ -52,13 +56,17 @@ func (c *Client) Timeout() time.Duration { return c.guard.Timeout }
 // CheckURL is Guard.CheckURL of the client's guard.
 func (c *Client) CheckURL(url string) error { return c.guard.CheckURL(url) }
 
-// Close closes idle connections, and those of attempts that are under way once they have ended.
+// Close closes idle connections, and those of attempts that are under way once
+// they have ended.
 func (c *Client) Close() { c.idle.close() }
 
-// Target is a URL that the Guard of a client has checked. Whoever posts often to one URL has it checked once.
+// Target is a URL that the Guard of a client has checked. Whoever posts often
+// to one URL has it checked once.
 type Target struct {
-	// Admit decides whether a request may be sent to an address now. It returns how long to wait; 0 if it may. It is called before a
-	// connection is made or used again, perhaps from several goroutines at the same time. Nil admits every request.
+	// Admit decides whether a request may be sent to an address now. It returns
+	// how long to wait; 0 if it may. It is called before a connection is made
+	// or used again, perhaps from several goroutines at the same time. Nil
+	// admits every request.
 	Admit func(netip.Addr) time.Duration
 
 	url     *url.URL
@@ -67,7 +75,8 @@ type Target struct {
 	refused string // why nothing is sent there; "" if it is
 }
 
-// Target returns the target of a URL. If the guard does not allow the URL, every answer from the target says so.
+// Target returns the target of a URL. If the guard does not allow the URL,
+// every answer from the target says so.
 func (c *Client) Target(raw string) Target {
 	u, err := c.guard.parse(raw)
 	if err != nil {
@@ -77,15 +86,20 @@ func (c *Client) Target(raw string) Target {
 	return Target{url: u, address: address, key: u.Scheme + "://" + address}
 }
 
-// Host returns the scheme, host and port of a target; "" if the URL is not allowed.
+// Host returns the scheme, host and port of a target; "" if the URL is not
+// allowed.
 func (t Target) Host() string { return t.key }
 
 // Answer is the result of one attempt.
 type Answer struct {
-	Took       time.Duration
-	Status     int           // HTTP status; 0 if there was no response
-	Body       string        // up to 1,024 bytes of the response's body, as valid UTF-8 without control characters except \n and \t
-	RetryAfter time.Duration // from Retry-After (seconds or HTTP date, RFC 9110 section 10.2.3); never negative; 0 if absent or invalid
+	Took   time.Duration
+	Status int // HTTP status; 0 if there was no response
+	// up to 1,024 bytes of the response's body, as valid UTF-8 without control
+	// characters except \n and \t
+	Body string
+	// from Retry-After (seconds or HTTP date, RFC 9110 section 10.2.3); never
+	// negative; 0 if absent or invalid
+	RetryAfter time.Duration
 	Postponed  time.Duration // if positive, nothing was sent: the wait that Target.Admit returned
 	Address    netip.Addr    // of the receiver; not valid if there was no connection
 	Reason     string        // why there was no response, for the integrator; "" if there was one
@@ -104,8 +118,10 @@ type postponed time.Duration
 
 func (p postponed) Error() string { return "too many requests to the address" }
 
-// Post sends body, unchanged, once. A status counts as a response even if the rest never arrives. If ctx is cancelled, Reason says so. The
-// names of header must be in their canonical form. body should have a few KiB: it is sent before the response is read.
+// Post sends body, unchanged, once. A status counts as a response even if the
+// rest never arrives. If ctx is cancelled, Reason says so. The names of header
+// must be in their canonical form. body should have a few KiB: it is sent
+// before the response is read.
 func (c *Client) Post(ctx context.Context, to Target, header http.Header, body []byte) Answer {
 	start := time.Now()
 	answer := c.post(ctx, to, header, body)
@@ -153,7 +169,8 @@ func (c *Client) post(ctx context.Context, to Target, header http.Header, body [
 	return answer
 }
 
-// read returns the answer in a response, and whether it has read all of the response.
+// read returns the answer in a response, and whether it has read all of the
+// response.
 func read(res *http.Response) (answer Answer, whole bool) {
 	if res.StatusCode < 100 {
 		return Answer{Reason: notHTTP}, false
@@ -175,8 +192,9 @@ func read(res *http.Response) (answer Answer, whole bool) {
 	return answer, err == nil && n <= largestAnswer-longestAnswer
 }
 
-// reason returns why there was no response. The texts are fixed, because errors of the standard library contain addresses that customers
-// must not see. ctx is the caller's; connected is whether the request got a connection.
+// reason returns why there was no response. The texts are fixed, because errors
+// of the standard library contain addresses that customers must not see. ctx is
+// the caller's; connected is whether the request got a connection.
 func (c *Client) reason(ctx context.Context, err error, connected bool) string {
 	var timeout interface{ Timeout() bool }
 	switch {
@@ -208,7 +226,8 @@ func (c *Client) reason(ctx context.Context, err error, connected bool) string {
 	return "the connection could not be made"
 }
 
-// tlsReason returns what is wrong with a certificate or a handshake; "" for other errors.
+// tlsReason returns what is wrong with a certificate or a handshake; "" for
+// other errors.
 func tlsReason(err error) string {
 	invalid, isInvalid := errors.AsType[x509.CertificateInvalidError](err)
 	text := err.Error()
@@ -253,7 +272,8 @@ func retryAfter(value string, now time.Time) time.Duration {
 	return max(0, at.Sub(now))
 }
 
-// plain returns untrusted bytes as text that is safe for a terminal, a log or a database. It must still be escaped for HTML.
+// plain returns untrusted bytes as text that is safe for a terminal, a log or a
+// database. It must still be escaped for HTML.
 func plain(text []byte) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {

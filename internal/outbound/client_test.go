@@ -33,7 +33,8 @@ const soon = 100 * time.Millisecond
 
 var noTime = cmpopts.IgnoreFields(Answer{}, "Took", "Address")
 
-// startRaw starts a receiver that says to each connection what it likes, and returns its host and port.
+// startRaw starts a receiver that says to each connection what it likes, and
+// returns its host and port.
 func startRaw(t *testing.T, talk func(net.Conn)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -116,10 +117,12 @@ func TestPost_SendsByteForByte(t *testing.T) {
 	if !bytes.Equal(received, body) {
 		t.Errorf("received %q, want %q", received, body)
 	}
-	if got.Method != "POST" || got.Proto != "HTTP/1.1" || got.RequestURI != "/hooks?shop=1" || got.TLS.Version < tls.VersionTLS12 {
+	if got.Method != "POST" || got.Proto != "HTTP/1.1" || got.RequestURI != "/hooks?shop=1" ||
+		got.TLS.Version < tls.VersionTLS12 {
 		t.Errorf("got %s %s %s by TLS %x", got.Method, got.RequestURI, got.Proto, got.TLS.Version)
 	}
-	want := http.Header{"Content-Type": {"application/json"}, "Webhook-Id": {"evt_1"}, "X-Line": {"b  X-Forged: d"}, "User-Agent": {"cardmint-webhooks"}, "Content-Length": {strconv.Itoa(len(body))}}
+	want := http.Header{"Content-Type": {"application/json"}, "Webhook-Id": {"evt_1"}, "X-Line": {"b  X-Forged: d"},
+		"User-Agent": {"cardmint-webhooks"}, "Content-Length": {strconv.Itoa(len(body))}}
 	if diff := cmp.Diff(want, got.Header); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}
@@ -139,7 +142,8 @@ func TestPost_ChecksTheURL(t *testing.T) {
 		server.URL:               "the url must begin with https://",
 		"https://127.0.0.1:8443": "the url must have a public address: not one that is loopback, private, local or otherwise special",
 	} {
-		if diff := cmp.Diff(Answer{Reason: want}, client.Post(t.Context(), client.Target(url), nil, nil), noTime); diff != "" {
+		if diff := cmp.Diff(Answer{Reason: want}, client.Post(t.Context(), client.Target(url), nil, nil),
+			noTime); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", url, diff)
 		}
 	}
@@ -148,7 +152,8 @@ func TestPost_ChecksTheURL(t *testing.T) {
 	}
 }
 
-// A proxy would connect for us, wherever it is told to. 127.0.0.1 is never proxied, so a name leads there.
+// A proxy would connect for us, wherever it is told to. 127.0.0.1 is never
+// proxied, so a name leads there.
 func TestPost_UsesNoProxyOfTheEnvironment(t *testing.T) {
 	proxy := startServer(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} {
@@ -160,7 +165,8 @@ func TestPost_UsesNoProxyOfTheEnvironment(t *testing.T) {
 	fine := func(http.ResponseWriter, *http.Request) {}
 	_, resolver := nameServer(t, "127.0.0.1")
 	client := newClient(t, Guard{Insecure: true, RootCAs: pool, Resolver: resolver})
-	for _, receiver := range []*server{startServer(t, fine), startServer(t, fine, &tls.Config{Certificates: []tls.Certificate{certificate}})} {
+	for _, receiver := range []*server{startServer(t, fine),
+		startServer(t, fine, &tls.Config{Certificates: []tls.Certificate{certificate}})} {
 		url := strings.Replace(receiver.URL, "127.0.0.1", "shop.example.com", 1)
 		if got := client.Post(t.Context(), client.Target(url), nil, nil); got.Status != 200 || receiver.accepted.Load() != 1 {
 			t.Errorf("%s: got %+v and %d connections", url, got, receiver.accepted.Load())
@@ -185,7 +191,8 @@ func TestPost_FollowsNoRedirects(t *testing.T) {
 	client := newClient(t, Guard{Insecure: true})
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		status.Store(int32(code))
-		if diff := cmp.Diff(Answer{Status: code}, client.Post(t.Context(), client.Target(server.URL), nil, []byte("x")), noTime); diff != "" {
+		if diff := cmp.Diff(Answer{Status: code}, client.Post(t.Context(), client.Target(server.URL), nil, []byte("x")),
+			noTime); diff != "" {
 			t.Errorf("%d (-want +got):\n%s", code, diff)
 		}
 	}
@@ -210,7 +217,8 @@ func TestPost_KeepsConnections(t *testing.T) {
 		length.Store(step.length)
 		got := client.Post(t.Context(), client.Target(server.URL), nil, nil)
 		if got.Status != 200 || len(got.Body) != int(step.kept) || server.accepted.Load() != step.connections {
-			t.Errorf("answer of %d bytes: got %d, %q, %d bytes of it, %d connections, want %d", step.length, got.Status, got.Reason, len(got.Body),
+			t.Errorf("answer of %d bytes: got %d, %q, %d bytes of it, %d connections, want %d", step.length, got.Status,
+				got.Reason, len(got.Body),
 				server.accepted.Load(), step.connections)
 		}
 	}
@@ -234,7 +242,8 @@ func TestPost_SendsOnce(t *testing.T) {
 	})
 	client := newClient(t, Guard{Insecure: true})
 	for _, want := range []Answer{{Status: 204}, {Reason: "the connection broke off"}} {
-		if diff := cmp.Diff(want, client.Post(t.Context(), client.Target("http://"+address), nil, []byte("x")), noTime); diff != "" {
+		if diff := cmp.Diff(want, client.Post(t.Context(), client.Target("http://"+address), nil, []byte("x")),
+			noTime); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
@@ -278,8 +287,11 @@ func TestPost_SaysWhyThereWasNoAnswer(t *testing.T) {
 		"header is none":    {heard("HTTP/1.1 200 OK\r\n127.0.0.1\r\n\r\n"), notHTTP},
 		"length is a word":  {heard("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"), notHTTP},
 		"speaks TLS":        {heard("\x15\x03\x01\x00\x02\x02\x46"), notHTTP},
-		"endless headers":   {heard("HTTP/1.1 200 OK\r\n" + strings.Repeat("A: "+strings.Repeat("x", 1000)+"\r\n", 40)), "the headers of the answer are too long"},
-		"endless 1xx":       {heard(strings.Repeat("HTTP/1.1 103 Early Hints\r\nA: "+strings.Repeat("x", 1000)+"\r\n\r\n", 40)), "the headers of the answer are too long"},
+		"endless headers": {heard("HTTP/1.1 200 OK\r\n" + strings.Repeat("A: "+strings.Repeat("x", 1000)+"\r\n", 40)),
+			"the headers of the answer are too long"},
+		"endless 1xx": {
+			heard(strings.Repeat("HTTP/1.1 103 Early Hints\r\nA: "+strings.Repeat("x", 1000)+"\r\n\r\n", 40)),
+			"the headers of the answer are too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -314,14 +326,17 @@ func TestPost_SaysWhyThereWasNoConnection(t *testing.T) {
 		{t.Context(), "http://shop.example.com", "the name of the host can't be resolved"},
 		{given, "http://" + listener.Addr().String(), "the attempt was given up before an answer came"},
 	} {
-		if diff := cmp.Diff(Answer{Reason: test.want}, client.Post(test.ctx, client.Target(test.url), nil, nil), noTime); diff != "" {
+		if diff := cmp.Diff(Answer{Reason: test.want}, client.Post(test.ctx, client.Target(test.url), nil, nil),
+			noTime); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.url, diff)
 		}
 	}
 }
 
-// A hello in which the server chooses TLS 1.1, as old ones do that know no better.
-const oldHello = "\x16\x03\x02\x00\x2a" + "\x02\x00\x00\x26\x03\x02" + "0123456789abcdef0123456789abcdef" + "\x00\xc0\x13\x00"
+// A hello in which the server chooses TLS 1.1, as old ones do that know no
+// better.
+const oldHello = "\x16\x03\x02\x00\x2a" + "\x02\x00\x00\x26\x03\x02" + "0123456789abcdef0123456789abcdef" +
+	"\x00\xc0\x13\x00"
 
 func TestPost_SaysWhatIsWrongWithTLS(t *testing.T) {
 	hello := func(say string) func(net.Conn) {
@@ -338,14 +353,24 @@ func TestPost_SaysWhatIsWrongWithTLS(t *testing.T) {
 		talk     func(net.Conn)
 		want     string
 	}{
-		"expired":        {edit: func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }, want: "TLS: the certificate has expired"},
-		"not valid yet":  {edit: func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) }, want: "TLS: the certificate is not valid yet"},
-		"wrong host":     {edit: func(c *x509.Certificate) { c.IPAddresses = nil }, want: "TLS: the certificate is not for this host"},
-		"self-signed":    {stranger: true, want: "TLS: the certificate is not signed by an authority that is trusted"},
-		"for clients":    {edit: func(c *x509.Certificate) { c.ExtKeyUsage[0] = x509.ExtKeyUsageClientAuth }, want: "TLS: the certificate is not valid"},
-		"1.0 and 1.1":    {settings: &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, want: "TLS: the protocol version is too old: 1.2 is the least"},
-		"chooses 1.1":    {talk: hello(oldHello), want: "TLS: the protocol version is too old: 1.2 is the least"},
-		"asks for ours":  {settings: &tls.Config{ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS12}, want: "TLS: the handshake failed"},
+		"expired": {edit: func(c *x509.Certificate) {
+			c.NotAfter = time.Now().Add(-time.Minute)
+		}, want: "TLS: the certificate has expired"},
+		"not valid yet": {edit: func(c *x509.Certificate) {
+			c.NotBefore = time.Now().Add(time.Minute)
+		}, want: "TLS: the certificate is not valid yet"},
+		"wrong host": {edit: func(c *x509.Certificate) {
+			c.IPAddresses = nil
+		}, want: "TLS: the certificate is not for this host"},
+		"self-signed": {stranger: true, want: "TLS: the certificate is not signed by an authority that is trusted"},
+		"for clients": {edit: func(c *x509.Certificate) {
+			c.ExtKeyUsage[0] = x509.ExtKeyUsageClientAuth
+		}, want: "TLS: the certificate is not valid"},
+		"1.0 and 1.1": {settings: &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11},
+			want: "TLS: the protocol version is too old: 1.2 is the least"},
+		"chooses 1.1": {talk: hello(oldHello), want: "TLS: the protocol version is too old: 1.2 is the least"},
+		"asks for ours": {settings: &tls.Config{ClientAuth: tls.RequireAnyClientCert, MaxVersion: tls.VersionTLS12},
+			want: "TLS: the handshake failed"},
 		"refuses":        {talk: hello("\x15\x03\x01\x00\x02\x02\x28"), want: "TLS: the handshake failed"},
 		"speaks HTTP":    {talk: hello("HTTP/1.1 400 Bad Request\r\n\r\n"), want: "TLS: the port does not speak it"},
 		"hangs up":       {talk: func(net.Conn) {}, want: "the connection broke off"},
@@ -403,11 +428,15 @@ func TestPost_KeepsTheStatusOfUnfinishedAnswers(t *testing.T) {
 		talk    func(net.Conn)
 		want    Answer
 	}{
-		"endless":  {0, say(endless, "HTTP/1.1 200 OK\r\n\r\n"), Answer{Status: 200, Body: strings.Repeat("x", 1024)}},
-		"breaks":   {0, say(func(net.Conn) {}, "HTTP/1.1 500 Oh\r\nContent-Length: 9\r\n\r\nhalf"), Answer{Status: 500, Body: "half"}},
-		"slow":     {time.Second, say(func(c net.Conn) { wait(c) }, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"), Answer{Status: 200, Body: "half"}},
-		"switches": {0, say(func(c net.Conn) { wait(c) }, "HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: ws\r\n\r\n"), Answer{Status: 101}},
-		"hints":    {0, say(func(net.Conn) {}, "HTTP/1.1 103 Hints\r\n\r\nHTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"), Answer{Status: 410}},
+		"endless": {0, say(endless, "HTTP/1.1 200 OK\r\n\r\n"), Answer{Status: 200, Body: strings.Repeat("x", 1024)}},
+		"breaks": {0, say(func(net.Conn) {}, "HTTP/1.1 500 Oh\r\nContent-Length: 9\r\n\r\nhalf"),
+			Answer{Status: 500, Body: "half"}},
+		"slow": {time.Second, say(func(c net.Conn) { wait(c) }, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"),
+			Answer{Status: 200, Body: "half"}},
+		"switches": {0, say(func(c net.Conn) { wait(c) }, "HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: ws\r\n\r\n"),
+			Answer{Status: 101}},
+		"hints": {0, say(func(net.Conn) {}, "HTTP/1.1 103 Hints\r\n\r\nHTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"),
+			Answer{Status: 410}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -25,8 +25,10 @@ const (
 
 var errLongHeaders = errors.New("response headers are too long")
 
-// conn is a connection to a receiver. It makes one exchange at a time, in the goroutine of its caller: http.Transport hands each one to two
-// goroutines and back, an eighth of what a delivery costs. Requests are written and responses are parsed by net/http.
+// conn is a connection to a receiver. It makes one exchange at a time, in the
+// goroutine of its caller: http.Transport hands each one to two goroutines and
+// back, an eighth of what a delivery costs. Requests are written and responses
+// are parsed by net/http.
 type conn struct {
 	net.Conn
 	tcp       net.Conn // beneath TLS
@@ -37,8 +39,9 @@ type conn struct {
 	idleSince time.Time
 }
 
-// connect returns a connection to a target. A connection that was kept goes before a new one. Reads and writes fail after the deadline. The
-// error is postponed if Target.Admit wants the request to be sent later.
+// connect returns a connection to a target. A connection that was kept goes
+// before a new one. Reads and writes fail after the deadline. The error is
+// postponed if Target.Admit wants the request to be sent later.
 func (c *Client) connect(ctx context.Context, to Target, deadline time.Time) (*conn, error) {
 	for {
 		kept := c.idle.take(to.key)
@@ -76,7 +79,8 @@ func (c *Client) connect(ctx context.Context, to Target, deadline time.Time) (*c
 		return nil, err
 	}
 	limit := &io.LimitedReader{R: over}
-	return &conn{Conn: over, tcp: tcp, in: bufio.NewReader(limit), limit: limit, out: bufio.NewWriter(over), address: remote(tcp)}, nil
+	return &conn{Conn: over, tcp: tcp, in: bufio.NewReader(limit), limit: limit, out: bufio.NewWriter(over),
+		address: remote(tcp)}, nil
 }
 
 // remote returns the address of the other side of a connection.
@@ -88,8 +92,9 @@ func remote(c net.Conn) netip.Addr {
 	return at.Addr().Unmap()
 }
 
-// ready prepares a connection that was kept for an exchange. It reports whether the other side has neither hung up nor said anything since
-// the last one. It does not wait.
+// ready prepares a connection that was kept for an exchange. It reports whether
+// the other side has neither hung up nor said anything since the last one. It
+// does not wait.
 func (c *conn) ready(deadline time.Time) bool {
 	if c.Conn != c.tcp {
 		// TLS reads ahead. After the deadline, only that is to be had.
@@ -101,12 +106,13 @@ func (c *conn) ready(deadline time.Time) bool {
 	return c.SetDeadline(deadline) == nil && silent(c.tcp)
 }
 
-// Close implements net.Conn. It says no farewell by TLS, which could take seconds if the other side reads nothing: each response says where it
-// ends.
+// Close implements net.Conn. It says no farewell by TLS, which could take
+// seconds if the other side reads nothing: each response says where it ends.
 func (c *conn) Close() error { return c.tcp.Close() }
 
-// exchange sends a request, and returns the response up to its body. Responses with a status of 1xx are skipped, except 101. After an error
-// the connection can't be used again.
+// exchange sends a request, and returns the response up to its body. Responses
+// with a status of 1xx are skipped, except 101. After an error the connection
+// can't be used again.
 func (c *conn) exchange(req *http.Request) (*http.Response, error) {
 	errWrite := req.Write(c.out)
 	if err := c.out.Flush(); err != nil {
@@ -153,7 +159,8 @@ func (p *pool) take(key string) *conn {
 	return last
 }
 
-// put keeps a connection that has nothing more to read or write. If there are too many, it closes the one that has been idle longest.
+// put keeps a connection that has nothing more to read or write. If there are
+// too many, it closes the one that has been idle longest.
 func (p *pool) put(key string, c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,7 +185,8 @@ func (p *pool) put(key string, c *conn) {
 	}
 }
 
-// sweep closes what has been idle for longestIdle, and comes again while anything is left.
+// sweep closes what has been idle for longestIdle, and comes again while
+// anything is left.
 func (p *pool) sweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

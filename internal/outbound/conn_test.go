@@ -20,7 +20,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// answering returns a receiver that reads a request, says what it is told to, and goes on, on one connection. It counts connections.
+// answering returns a receiver that reads a request, says what it is told to,
+// and goes on, on one connection. It counts connections.
 func answering(connections *atomic.Int32, say string, then func(net.Conn) (more bool)) func(net.Conn) {
 	return func(conn net.Conn) {
 		connections.Add(1)
@@ -44,10 +45,11 @@ func TestPost_KeepsAConnectionOnlyIfNothingIsLeftOnIt(t *testing.T) {
 		then        func(net.Conn) bool
 		connections int32 // for three requests
 	}{
-		"no body":              {"HTTP/1.1 204 No Content\r\n\r\n", more, 1},
-		"a length":             {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine", more, 1},
-		"chunks":               {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nfine\r\n0\r\n\r\n", more, 1},
-		"chunks and a trailer": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: A\r\n\r\n4\r\nfine\r\n0\r\nA: b\r\n\r\n", more, 1},
+		"no body":  {"HTTP/1.1 204 No Content\r\n\r\n", more, 1},
+		"a length": {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine", more, 1},
+		"chunks":   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nfine\r\n0\r\n\r\n", more, 1},
+		"chunks and a trailer": {
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: A\r\n\r\n4\r\nfine\r\n0\r\nA: b\r\n\r\n", more, 1},
 		"hints":                {"HTTP/1.1 103 Hints\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", more, 1},
 		"wants it closed":      {"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n", more, 3},
 		"HTTP/1.0":             {"HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\nfine", more, 3},
@@ -60,7 +62,9 @@ func TestPost_KeepsAConnectionOnlyIfNothingIsLeftOnIt(t *testing.T) {
 			_, _ = io.WriteString(conn, "HTTP/1.1 410 Gone\r\n\r\n")
 			return true
 		}, 3},
-		"half a chunk": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\nfine", func(net.Conn) bool { return false }, 3},
+		"half a chunk": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\nfine", func(net.Conn) bool {
+			return false
+		}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -97,7 +101,8 @@ func TestPost_KeepsConnectionsWithTLS(t *testing.T) {
 	}
 }
 
-// held is a connection that sends what was written once something is to be read, or send is called.
+// held is a connection that sends what was written once something is to be
+// read, or send is called.
 type held struct {
 	net.Conn
 	out bytes.Buffer
@@ -115,7 +120,8 @@ func (h *held) send() {
 	_, _ = io.Copy(h.Conn, &h.out)
 }
 
-// TLS reads ahead: what the receiver says unasked, also that it is done, may have left the network before anybody looks.
+// TLS reads ahead: what the receiver says unasked, also that it is done, may
+// have left the network before anybody looks.
 func TestPost_KeepsNoConnectionOnWhichTLSHasReadAhead(t *testing.T) {
 	certificate, pool := certify(t, nil)
 	for name, more := range map[string]func(*tls.Conn){
@@ -175,7 +181,8 @@ func TestPost_SaysWhyALongBodyDidNotArrive(t *testing.T) {
 	}
 }
 
-// Each target has connections of its own: those of one port, or with TLS, say nothing about another's.
+// Each target has connections of its own: those of one port, or with TLS, say
+// nothing about another's.
 func TestPost_SharesNoConnectionsBetweenTargets(t *testing.T) {
 	say := func(text string) *server {
 		return startServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
@@ -221,7 +228,8 @@ func TestPost_IsGivenUpAtOnce(t *testing.T) {
 		close(gone)
 	})
 	got := client.Post(ctx, client.Target("http://"+address), nil, nil)
-	if diff := cmp.Diff(Answer{Reason: "the attempt was given up before an answer came"}, got, noTime); diff != "" || got.Took > 5*time.Second {
+	if diff := cmp.Diff(Answer{Reason: "the attempt was given up before an answer came"}, got, noTime); diff != "" ||
+		got.Took > 5*time.Second {
 		t.Errorf("after %s (-want +got):\n%s", got.Took, diff)
 	}
 	<-gone // the connection is closed, not kept
@@ -250,7 +258,8 @@ func TestPost_KeepsFewConnectionsAfterMany(t *testing.T) {
 	}
 }
 
-// pipe returns a connection that can only be closed, beneath TLS, and whether it was.
+// pipe returns a connection that can only be closed, beneath TLS, and whether
+// it was.
 func pipe(t *testing.T) (c *conn, closed func() bool) {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -281,7 +290,8 @@ func TestPool_ClosesWhatIsIdleForLong(t *testing.T) {
 		p.put("a", second)
 		time.Sleep(2 * time.Second)
 		if !firstClosed() || secondClosed() || kept(&p) != 1 {
-			t.Errorf("after %s: closed %t, want true; after 2 s: closed %t, want false", longestIdle+time.Second, firstClosed(), secondClosed())
+			t.Errorf("after %s: closed %t, want true; after 2 s: closed %t, want false", longestIdle+time.Second, firstClosed(),
+				secondClosed())
 		}
 		third, thirdClosed := pipe(t)
 		p.put("b", third)

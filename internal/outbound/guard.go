@@ -26,8 +26,10 @@ type Guard struct {
 	Timeout  time.Duration  // Limits a whole attempt. Defaults to 15 s.
 }
 
-// CheckURL returns an error if a URL is not allowed. The text says how to fix it, and completes a sentence that begins with "url".
-// CheckURL does not resolve the host, so the dialer may still refuse the address of a URL that passes.
+// CheckURL returns an error if a URL is not allowed. The text says how to fix
+// it, and completes a sentence that begins with "url". CheckURL does not
+// resolve the host, so the dialer may still refuse the address of a URL that
+// passes.
 func (g Guard) CheckURL(raw string) error {
 	_, err := g.parse(raw)
 	return err
@@ -53,7 +55,8 @@ func (g Guard) parse(raw string) (*url.URL, error) {
 	case u.Hostname() == "":
 		return nil, errors.New("must name a host, such as https://shop.example.com/hooks")
 	case u.User != nil:
-		return nil, errors.New("must not hold a user or a password: remove what is before the @, and check the signature instead")
+		return nil, errors.New(
+			"must not hold a user or a password: remove what is before the @, and check the signature instead")
 	case strings.Contains(raw, "#"): // finds an empty fragment too
 		return nil, errors.New("must not hold a fragment: remove the # and what follows it")
 	}
@@ -74,7 +77,8 @@ func (g Guard) checkHost(u *url.URL) error {
 	case last == "":
 		return errors.New("must have a host that does not end with a dot")
 	case strings.Trim(last, "0123456789") == "" || strings.HasPrefix(last, "0x"):
-		// Other programs would read it as an address: to inet_aton, 2130706433, 0x7f000001, 0177.0.0.1 and 127.1 are all 127.0.0.1.
+		// Other programs would read it as an address: to inet_aton, 2130706433,
+		// 0x7f000001, 0177.0.0.1 and 127.1 are all 127.0.0.1.
 		return errors.New("must have a host that is a name, or an IPv4 address of four decimal numbers without leading zeros")
 	case len(host) > 253 || !wellFormed(labels):
 		return errors.New("must have a host of letters, digits, hyphens and dots, such as shop.example.com")
@@ -109,7 +113,8 @@ func (g Guard) checkPort(u *url.URL) error {
 	return nil
 }
 
-// wellFormed reports whether labels form a valid host name. Source: RFC 1123 section 2.1.
+// wellFormed reports whether labels form a valid host name. Source: RFC 1123
+// section 2.1.
 func wellFormed(labels []string) bool {
 	for _, label := range labels {
 		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
@@ -124,11 +129,13 @@ func wellFormed(labels []string) bool {
 	return true
 }
 
-// local reports whether a name is reserved, and never belongs to a host on the public internet.
+// local reports whether a name is reserved, and never belongs to a host on the
+// public internet.
 func local(host string) bool {
 	host = "." + strings.ToLower(host)
 	for _, suffix := range []string{
-		".localhost", ".local", ".internal", ".home.arpa", ".onion", ".invalid", // registries of special-use names and the root zone
+		// registries of special-use names and the root zone
+		".localhost", ".local", ".internal", ".home.arpa", ".onion", ".invalid",
 		".localdomain", ".intranet", ".private", ".corp", ".home", ".lan", // local by custom: RFC 6762 appendix G, /etc/hosts
 	} {
 		if strings.HasSuffix(host, suffix) {
@@ -138,9 +145,11 @@ func local(host string) bool {
 	return false
 }
 
-// public reports whether an address may belong to a host on the public internet.
-// Source: IANA's special-purpose address registries (RFC 6890), https://www.iana.org/assignments/iana-ipv4-special-registry and
-// https://www.iana.org/assignments/iana-ipv6-special-registry. It refuses even the globally reachable ones: no customer has one.
+// public reports whether an address may belong to a host on the public
+// internet. Source: IANA's special-purpose address registries (RFC 6890),
+// https://www.iana.org/assignments/iana-ipv4-special-registry and
+// https://www.iana.org/assignments/iana-ipv6-special-registry. It refuses even
+// the globally reachable ones: no customer has one.
 func public(address netip.Addr) bool {
 	address = address.Unmap()
 	special := []string{
@@ -151,8 +160,8 @@ func public(address netip.Addr) bool {
 		"224.0.0.0/4", "240.0.0.0/4", // multicast, reserved, broadcast
 	}
 	if !address.Is4() {
-		// This excludes ::, ::1, NAT64, 100::, 5f00::, fc00::, fe80::, fec0:: and ff00::, and every address with a zone, which no prefix
-		// contains.
+		// This excludes ::, ::1, NAT64, 100::, 5f00::, fc00::, fe80::, fec0::
+		// and ff00::, and every address with a zone, which no prefix contains.
 		if !netip.MustParsePrefix("2000::/3").Contains(address) {
 			return false
 		}
@@ -171,17 +180,19 @@ func public(address netip.Addr) bool {
 	return true
 }
 
-// dialer returns the only dialer of the client. It checks each address at the moment of connecting, whatever the name resolved to
-// before, and calls admit for each public one.
+// dialer returns the only dialer of the client. It checks each address at the
+// moment of connecting, whatever the name resolved to before, and calls admit
+// for each public one.
 func (g Guard) dialer(admit func(netip.Addr) time.Duration) *net.Dialer {
-	return &net.Dialer{Timeout: g.Timeout, Resolver: g.Resolver, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-		to, err := netip.ParseAddrPort(address)
-		if !g.Insecure && (err != nil || !public(to.Addr())) {
-			return errNotPublic
-		}
-		if wait := admit(to.Addr()); wait > 0 {
-			return postponed(wait)
-		}
-		return nil
-	}}
+	return &net.Dialer{Timeout: g.Timeout, Resolver: g.Resolver,
+		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+			to, err := netip.ParseAddrPort(address)
+			if !g.Insecure && (err != nil || !public(to.Addr())) {
+				return errNotPublic
+			}
+			if wait := admit(to.Addr()); wait > 0 {
+				return postponed(wait)
+			}
+			return nil
+		}}
 }

@@ -22,69 +22,100 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// refusals holds URLs that no customer may register, by what is said about them.
+// refusals holds URLs that no customer may register, by what is said about
+// them.
 var refusals = map[string][]string{
 	"must begin with https://": {
-		"", "shop.example.com", "shop.example.com/hooks", "shop.example.com:8443", "//shop.example.com/", "/hooks", "?", "https:shop.example.com",
-		"http://shop.example.com/", "HTTP://shop.example.com/", "file:///etc/passwd", "gopher://shop.example.com/_x", "ftp://shop.example.com/",
-		"javascript:alert(1)", "data:text/plain,x", "dict://shop.example.com:11211/", "ldap://shop.example.com/", "jar:https://shop.example.com!/",
-		"ws://shop.example.com/", "unix:///run/docker.sock", "httpss://shop.example.com/", "http://169.254.169.254/latest/meta-data/",
+		"", "shop.example.com", "shop.example.com/hooks", "shop.example.com:8443", "//shop.example.com/", "/hooks", "?",
+		"https:shop.example.com",
+		"http://shop.example.com/", "HTTP://shop.example.com/", "file:///etc/passwd", "gopher://shop.example.com/_x",
+		"ftp://shop.example.com/",
+		"javascript:alert(1)", "data:text/plain,x", "dict://shop.example.com:11211/", "ldap://shop.example.com/",
+		"jar:https://shop.example.com!/",
+		"ws://shop.example.com/", "unix:///run/docker.sock", "httpss://shop.example.com/",
+		"http://169.254.169.254/latest/meta-data/",
 	},
 	"must be a URL": {
-		"https://[::1", "https://[127.0.0.1]/", "https://::1/", "https://shop.example.com:port/", "https://shop.example.com:-1/", "127.0.0.1:443/",
-		"https://127%2e0.0.1/", "https://shop.example.com%00/", "https://shop.example.com/%zz", "https://[fe80::1%eth0]/", "://shop.example.com/",
+		"https://[::1", "https://[127.0.0.1]/", "https://::1/", "https://shop.example.com:port/",
+		"https://shop.example.com:-1/", "127.0.0.1:443/",
+		"https://127%2e0.0.1/", "https://shop.example.com%00/", "https://shop.example.com/%zz", "https://[fe80::1%eth0]/",
+		"://shop.example.com/",
 		"https://a:443:443/", "https://shop.example.com:443@[::1/",
 	},
-	"must name a host": {"https://", "https:///hooks", "https:/shop.example.com/", "https://:443/", "https://?q", "https://user@/"},
+	"must name a host": {"https://", "https:///hooks", "https:/shop.example.com/", "https://:443/", "https://?q",
+		"https://user@/"},
 	"must not hold a user": {
-		"https://user@shop.example.com/", "https://user:word@shop.example.com/", "https://@shop.example.com/", "https://:@shop.example.com/",
-		"https://shop.example.com@127.0.0.1/", "https://shop.example.com:443@169.254.169.254/", "https://a%40b@shop.example.com/",
+		"https://user@shop.example.com/", "https://user:word@shop.example.com/", "https://@shop.example.com/",
+		"https://:@shop.example.com/",
+		"https://shop.example.com@127.0.0.1/", "https://shop.example.com:443@169.254.169.254/",
+		"https://a%40b@shop.example.com/",
 	},
-	"must not hold a fragment": {"https://shop.example.com/#x", "https://shop.example.com#", "https://shop.example.com#@127.0.0.1/"},
+	"must not hold a fragment": {"https://shop.example.com/#x", "https://shop.example.com#",
+		"https://shop.example.com#@127.0.0.1/"},
 	"must not hold spaces": {
-		" https://shop.example.com/", "https://shop.example.com/ ", "https://shop.example.com/a b", "https://shop.example.com/\r\nHost: x",
-		"https://shop.example.com/\x00", "https://shop.example.com/\x7f", "https://shop.example.com\t/", `https://shop.example.com\@127.0.0.1/`,
+		" https://shop.example.com/", "https://shop.example.com/ ", "https://shop.example.com/a b",
+		"https://shop.example.com/\r\nHost: x",
+		"https://shop.example.com/\x00", "https://shop.example.com/\x7f", "https://shop.example.com\t/",
+		`https://shop.example.com\@127.0.0.1/`,
 		`https:\\127.0.0.1\`, `\\shop.example.com\share`,
 	},
 	"must be ASCII": {
-		"https://bücher.example.com/", "https://１２７.0.0.1/", "https://127。0。0。1/", "https://ⓛocalhost/", "https://shop.example.com/ü",
+		"https://bücher.example.com/", "https://１２７.0.0.1/", "https://127。0。0。1/", "https://ⓛocalhost/",
+		"https://shop.example.com/ü",
 		"https://shop.example.com/\xff", "https://shop.example.com/\u0085", "https://shop.example.com／x/",
 	},
 	"must not be longer": {"https://shop.example.com/" + strings.Repeat("a", 2048-24)},
 	"must have a host that does not end with a dot": {
-		"https://shop.example.com./", "https://localhost./", "https://127.0.0.1./", "https://shop.example.com..:8443/", "https://./",
+		"https://shop.example.com./", "https://localhost./", "https://127.0.0.1./", "https://shop.example.com..:8443/",
+		"https://./",
 	},
 	"four decimal numbers": {
-		"https://2130706433/", "https://0x7f000001/", "https://017700000001/", "https://0177.0.0.1/", "https://0x7f.0.0.1/", "https://127.1/",
-		"https://127.0.1/", "https://0/", "https://127.0.0.0x1/", "https://127.0.0.01/", "https://0x7f.1/", "https://1.2.3.4.5/", "https://256.0.0.1/",
-		"https://1.1.1.0X1/", "https://93.184.216.034/", "https://3232235521:8443/", "https://127..1/", "https://shop.example.0x/",
+		"https://2130706433/", "https://0x7f000001/", "https://017700000001/", "https://0177.0.0.1/", "https://0x7f.0.0.1/",
+		"https://127.1/",
+		"https://127.0.1/", "https://0/", "https://127.0.0.0x1/", "https://127.0.0.01/", "https://0x7f.1/",
+		"https://1.2.3.4.5/", "https://256.0.0.1/",
+		"https://1.1.1.0X1/", "https://93.184.216.034/", "https://3232235521:8443/", "https://127..1/",
+		"https://shop.example.0x/",
 	},
 	"letters, digits, hyphens and dots": {
-		"https://shop_1.example.com/", "https://shop..example.com/", "https://.example.com/", "https://-shop.example.com/", "https://shop-.example.com/",
+		"https://shop_1.example.com/", "https://shop..example.com/", "https://.example.com/", "https://-shop.example.com/",
+		"https://shop-.example.com/",
 		"https://*.example.com/", "https://shop,example.com/", "https://shop!.example.com/", "https://%EF%BC%91.example.com/",
-		"https://" + strings.Repeat("a", 64) + ".example.com/", "https://" + strings.Repeat("a.", 126) + "com/", "https://a" + strings.Repeat("a.", 125) + "com/", "https://$(id).example.com/",
+		"https://" + strings.Repeat("a", 64) + ".example.com/", "https://" + strings.Repeat("a.", 126) + "com/",
+		"https://a" + strings.Repeat("a.", 125) + "com/", "https://$(id).example.com/",
 	},
 	"the internet can reach": {
-		"https://localhost/", "https://LocalHost:8443/", "https://a.localhost/", "https://printer.local/", "https://metadata.google.internal/",
-		"https://localhost.localdomain/", "https://db.LocalDomain/", "https://nas.lan/", "https://x.home/", "https://ldap.corp/", "https://x.intranet/",
-		"https://x.private/", "https://x.invalid/", "https://x.HOME.arpa/", "https://home.arpa/", "https://expyuzz4wqqyqhjn.onion/", "https://intranet/", "https://redis:6379/", "https://com/",
+		"https://localhost/", "https://LocalHost:8443/", "https://a.localhost/", "https://printer.local/",
+		"https://metadata.google.internal/",
+		"https://localhost.localdomain/", "https://db.LocalDomain/", "https://nas.lan/", "https://x.home/",
+		"https://ldap.corp/", "https://x.intranet/",
+		"https://x.private/", "https://x.invalid/", "https://x.HOME.arpa/", "https://home.arpa/",
+		"https://expyuzz4wqqyqhjn.onion/", "https://intranet/", "https://redis:6379/", "https://com/",
 	},
-	"must have an address without a zone": {"https://[fe80::1%25eth0]/", "https://[::1%251]/", "https://[2606:4700::1111%25lo]/"},
+	"must have an address without a zone": {"https://[fe80::1%25eth0]/", "https://[::1%251]/",
+		"https://[2606:4700::1111%25lo]/"},
 	"must have a public address": {
-		"https://0.0.0.0/", "https://127.0.0.1/", "https://127.8.8.8:8443/", "https://10.1.2.3/", "https://172.16.0.1/", "https://192.168.1.1/",
-		"https://169.254.169.254/latest/meta-data/", "https://100.100.100.200/", "https://192.0.0.192/", "https://198.18.0.1/", "https://224.0.0.1/",
-		"https://255.255.255.255/", "https://[::]/", "https://[::1]/", "https://[0:0:0:0:0:0:0:1]/", "https://[::ffff:127.0.0.1]/",
+		"https://0.0.0.0/", "https://127.0.0.1/", "https://127.8.8.8:8443/", "https://10.1.2.3/", "https://172.16.0.1/",
+		"https://192.168.1.1/",
+		"https://169.254.169.254/latest/meta-data/", "https://100.100.100.200/", "https://192.0.0.192/",
+		"https://198.18.0.1/", "https://224.0.0.1/",
+		"https://255.255.255.255/", "https://[::]/", "https://[::1]/", "https://[0:0:0:0:0:0:0:1]/",
+		"https://[::ffff:127.0.0.1]/",
 		"https://[::ffff:7f00:1]/", "https://[::ffff:8.8.8.8]/", "https://[::127.0.0.1]/", "https://[::ffff:0:127.0.0.1]/",
-		"https://[64:ff9b::7f00:1]/", "https://[64:ff9b::808:808]/", "https://[64:ff9b:1::a00:1]/", "https://[2002:7f00:1::]/",
-		"https://[2001:0:4136:e378:8000:63bf:3fff:fdd2]/", "https://[fd00:ec2::254]/", "https://[fe80::1]/", "https://[fec0::1]/",
+		"https://[64:ff9b::7f00:1]/", "https://[64:ff9b::808:808]/", "https://[64:ff9b:1::a00:1]/",
+		"https://[2002:7f00:1::]/",
+		"https://[2001:0:4136:e378:8000:63bf:3fff:fdd2]/", "https://[fd00:ec2::254]/", "https://[fe80::1]/",
+		"https://[fec0::1]/",
 		"https://[ff02::1]/", "https://[100::1]/", "https://[2001:db8::1]/", "https://[5f00::1]/",
 	},
 	"must have port 443": {
-		"https://shop.example.com:22/", "https://shop.example.com:25/", "https://shop.example.com:80/", "https://shop.example.com:445/",
+		"https://shop.example.com:22/", "https://shop.example.com:25/", "https://shop.example.com:80/",
+		"https://shop.example.com:445/",
 		"https://93.184.216.34:110/", "https://[2606:4700::1111]:1023/", "https://shop.example.com:1/",
 	},
 	"must have a port from 1": {
-		"https://shop.example.com:/", "https://shop.example.com:0/", "https://shop.example.com:65536/", "https://shop.example.com:0443/",
+		"https://shop.example.com:/", "https://shop.example.com:0/", "https://shop.example.com:65536/",
+		"https://shop.example.com:0443/",
 		"https://shop.example.com:99999999999999999999/",
 	},
 }
@@ -102,12 +133,18 @@ func TestGuard_RefusesURLs(t *testing.T) {
 
 func TestGuard_AcceptsURLs(t *testing.T) {
 	for _, raw := range []string{
-		"https://shop.example.com", "https://shop.example.com/", "HTTPS://Shop.Example.COM/Hooks", "https://shop.example.com:443/",
-		"https://shop.example.com:1024/", "https://shop.example.com:65535/hooks?shop=1&x=%20", "https://shop.example.com?x", "https://a.co/@me",
-		"https://xn--bcher-kva.example/", "https://1.example.com/", "https://0x7f.example.com/", "https://a--b.example.com/", "https://localhost.example.com/",
-		"https://internal.example.com/", "https://93.184.216.34/", "https://8.8.8.8:8443/", "https://[2606:4700::1111]/", "https://[2606:4700::1111]:8443/x",
-		"https://AZaz09.example.com/", "https://" + strings.Repeat("a", 63) + ".example.com/", "https://" + strings.Repeat("a.", 125) + "com/",
-		"https://shop.example.com/?next=http://127.0.0.1/", "https://shop.example.com/%2e%2e/%0d%0a", "https://shop.example.com/" + strings.Repeat("a", 2048-25),
+		"https://shop.example.com", "https://shop.example.com/", "HTTPS://Shop.Example.COM/Hooks",
+		"https://shop.example.com:443/",
+		"https://shop.example.com:1024/", "https://shop.example.com:65535/hooks?shop=1&x=%20", "https://shop.example.com?x",
+		"https://a.co/@me",
+		"https://xn--bcher-kva.example/", "https://1.example.com/", "https://0x7f.example.com/", "https://a--b.example.com/",
+		"https://localhost.example.com/",
+		"https://internal.example.com/", "https://93.184.216.34/", "https://8.8.8.8:8443/", "https://[2606:4700::1111]/",
+		"https://[2606:4700::1111]:8443/x",
+		"https://AZaz09.example.com/", "https://" + strings.Repeat("a", 63) + ".example.com/",
+		"https://" + strings.Repeat("a.", 125) + "com/",
+		"https://shop.example.com/?next=http://127.0.0.1/", "https://shop.example.com/%2e%2e/%0d%0a",
+		"https://shop.example.com/" + strings.Repeat("a", 2048-25),
 	} {
 		if err := (Guard{}).CheckURL(raw); err != nil {
 			t.Errorf("CheckURL(%q) = %v", raw, err)
@@ -121,7 +158,8 @@ func TestGuard_AcceptsURLs(t *testing.T) {
 func TestGuard_Insecure(t *testing.T) {
 	guard := Guard{Insecure: true}
 	for _, raw := range []string{
-		"http://localhost:8080/hooks", "http://127.0.0.1:80/", "http://[::1]:3000/", "https://localhost/", "http://receiver/", "http://host.docker.internal:99/",
+		"http://localhost:8080/hooks", "http://127.0.0.1:80/", "http://[::1]:3000/", "https://localhost/",
+		"http://receiver/", "http://host.docker.internal:99/",
 		"http://192.168.1.7:8000/", "http://shop.example.com/", "http://7f3ab21c:1/",
 	} {
 		if err := guard.CheckURL(raw); err != nil {
@@ -129,8 +167,10 @@ func TestGuard_Insecure(t *testing.T) {
 		}
 	}
 	for _, raw := range []string{
-		"", "ftp://localhost/", "http:localhost", "http://", "http://u@localhost/", "http://localhost/#x", "http://127.1/", "http://2130706433/",
-		"http://0x7f000001/", "http://localhost./", "http://a_b/", "http://[fe80::1%25eth0]/", "http://localhost:0/", "http://localhost:65536/", `http:\\localhost`,
+		"", "ftp://localhost/", "http:localhost", "http://", "http://u@localhost/", "http://localhost/#x", "http://127.1/",
+		"http://2130706433/",
+		"http://0x7f000001/", "http://localhost./", "http://a_b/", "http://[fe80::1%25eth0]/", "http://localhost:0/",
+		"http://localhost:65536/", `http:\\localhost`,
 	} {
 		if err := guard.CheckURL(raw); err == nil {
 			t.Errorf("CheckURL(%q) = nil", raw)
@@ -140,14 +180,21 @@ func TestGuard_Insecure(t *testing.T) {
 
 // special are addresses that nobody outside may have us connect to.
 var special = []string{
-	"0.0.0.0", "0.1.2.3", "10.0.0.0", "10.255.255.255", "100.64.0.0", "100.100.100.200", "100.127.255.255", "127.0.0.1", "127.255.255.255",
-	"169.254.0.1", "169.254.169.254", "169.254.170.2", "172.16.0.0", "172.31.255.255", "192.0.0.0", "192.0.0.192", "192.0.2.1", "192.31.196.1",
-	"192.52.193.1", "192.88.99.1", "192.168.0.0", "192.168.255.255", "192.175.48.1", "198.18.0.0", "198.19.255.255", "198.51.100.1", "203.0.113.1",
+	"0.0.0.0", "0.1.2.3", "10.0.0.0", "10.255.255.255", "100.64.0.0", "100.100.100.200", "100.127.255.255", "127.0.0.1",
+	"127.255.255.255",
+	"169.254.0.1", "169.254.169.254", "169.254.170.2", "172.16.0.0", "172.31.255.255", "192.0.0.0", "192.0.0.192",
+	"192.0.2.1", "192.31.196.1",
+	"192.52.193.1", "192.88.99.1", "192.168.0.0", "192.168.255.255", "192.175.48.1", "198.18.0.0", "198.19.255.255",
+	"198.51.100.1", "203.0.113.1",
 	"224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255",
-	"::", "::1", "::7f00:1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::ffff:0:7f00:1", "64:ff9b::7f00:1", "64:ff9b::808:808",
-	"64:ff9b:1::a00:1", "100::1", "100:0:0:1::1", "1fff:ffff::1", "2001::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2001:2::1", "2001:10::1", "2001:20::1",
-	"2001:1ff:ffff::1", "2001:db8::1", "2001:db8:ffff:ffff::", "2002::1", "2002:7f00:1::", "2002:808:808::", "2620:4f:8000::1", "3fff::1", "3fff:fff:ffff::1",
-	"4000::1", "5f00::1", "fc00::1", "fd00:ec2::254", "fdff:ffff::1", "fe80::1", "fe80::1%eth0", "fe80::5efe:7f00:1", "febf::1", "fec0::1", "ff02::1",
+	"::", "::1", "::7f00:1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::ffff:0:7f00:1",
+	"64:ff9b::7f00:1", "64:ff9b::808:808",
+	"64:ff9b:1::a00:1", "100::1", "100:0:0:1::1", "1fff:ffff::1", "2001::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2",
+	"2001:2::1", "2001:10::1", "2001:20::1",
+	"2001:1ff:ffff::1", "2001:db8::1", "2001:db8:ffff:ffff::", "2002::1", "2002:7f00:1::", "2002:808:808::",
+	"2620:4f:8000::1", "3fff::1", "3fff:fff:ffff::1",
+	"4000::1", "5f00::1", "fc00::1", "fd00:ec2::254", "fdff:ffff::1", "fe80::1", "fe80::1%eth0", "fe80::5efe:7f00:1",
+	"febf::1", "fec0::1", "ff02::1",
 	"ff0e::1", "2606:4700::1111%eth0",
 }
 
@@ -162,7 +209,8 @@ func TestGuard_RefusesSpecialAddresses(t *testing.T) {
 			t.Errorf("insecure: connecting to %s: %v", to, err)
 		}
 	}
-	for _, address := range []string{"", "127.0.0.1", "localhost:443", "/run/docker.sock", "8.8.8.8", "[::1]:http", "shop.example.com:443"} {
+	for _, address := range []string{"", "127.0.0.1", "localhost:443", "/run/docker.sock", "8.8.8.8", "[::1]:http",
+		"shop.example.com:443"} {
 		if err := control(t.Context(), "tcp", address, nil); !errors.Is(err, errNotPublic) {
 			t.Errorf("connecting to %q: %v, want %v", address, err, errNotPublic)
 		}
@@ -171,9 +219,12 @@ func TestGuard_RefusesSpecialAddresses(t *testing.T) {
 
 func TestGuard_AllowsPublicAddresses(t *testing.T) {
 	for _, address := range []string{
-		"1.0.0.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "93.184.216.34", "100.63.255.255", "100.128.0.0", "126.255.255.255", "128.0.0.0", "172.15.255.255",
-		"172.32.0.0", "192.0.1.0", "192.167.255.255", "192.169.0.0", "198.17.255.255", "198.20.0.0", "223.255.255.255", "::ffff:8.8.8.8",
-		"2000::1", "2001:200::1", "2001:4860:4860::8888", "2003::1", "2606:4700::1111", "2620:4f:8001::1", "2a00:1450::1", "3ffe:ffff::1",
+		"1.0.0.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "93.184.216.34", "100.63.255.255", "100.128.0.0",
+		"126.255.255.255", "128.0.0.0", "172.15.255.255",
+		"172.32.0.0", "192.0.1.0", "192.167.255.255", "192.169.0.0", "198.17.255.255", "198.20.0.0", "223.255.255.255",
+		"::ffff:8.8.8.8",
+		"2000::1", "2001:200::1", "2001:4860:4860::8888", "2003::1", "2606:4700::1111", "2620:4f:8001::1", "2a00:1450::1",
+		"3ffe:ffff::1",
 	} {
 		to := netip.AddrPortFrom(netip.MustParseAddr(address), 8443).String()
 		if err := (Guard{}).dialer(Target{}.admit).ControlContext(t.Context(), "tcp", to, nil); err != nil {
@@ -193,7 +244,8 @@ func (n *names) say(addresses ...string) {
 	n.addresses.Store(&all)
 }
 
-// answer makes the answer to a query with one question. Source: RFC 1035 section 4.
+// answer makes the answer to a query with one question. Source: RFC 1035
+// section 4.
 func (n *names) answer(query []byte) []byte {
 	end := 12 // the header's length
 	for query[end] != 0 {
@@ -282,11 +334,13 @@ func TestGuard_RefusesReboundNames(t *testing.T) {
 		t.Fatalf("LookupNetIP = %v, %v, want a public address", found, err)
 	}
 	for _, rebound := range [][]string{
-		{"127.0.0.1"}, {"127.0.0.1", "::1"}, {"::ffff:127.0.0.1", "127.0.0.1"}, {"0.0.0.0", "::"}, {"203.0.113.7", "127.0.0.1", "64:ff9b::7f00:1"},
+		{"127.0.0.1"}, {"127.0.0.1", "::1"}, {"::ffff:127.0.0.1", "127.0.0.1"}, {"0.0.0.0", "::"},
+		{"203.0.113.7", "127.0.0.1", "64:ff9b::7f00:1"},
 		{"169.254.169.254", "fd00:ec2::254"},
 	} {
 		names.say(rebound...)
-		if got := client.Post(t.Context(), client.Target("https://shop.example.com:"+port+"/"), nil, nil); got.Reason != notPublic || got.Status != 0 {
+		if got := client.Post(t.Context(), client.Target("https://shop.example.com:"+port+"/"), nil,
+			nil); got.Reason != notPublic || got.Status != 0 {
 			t.Errorf("name has %v: got %+v", rebound, got)
 		}
 	}
@@ -297,7 +351,8 @@ func TestGuard_RefusesReboundNames(t *testing.T) {
 	// The same way does lead there for those who are allowed to.
 	names.say("127.0.0.1")
 	insecure := newClient(t, Guard{Insecure: true, Resolver: resolver})
-	if got := insecure.Post(t.Context(), insecure.Target("http://shop.example.com:"+port+"/"), nil, nil); got.Status != 200 || server.accepted.Load() != 1 {
+	if got := insecure.Post(t.Context(), insecure.Target("http://shop.example.com:"+port+"/"), nil,
+		nil); got.Status != 200 || server.accepted.Load() != 1 {
 		t.Errorf("insecure: got %+v and %d connections", got, server.accepted.Load())
 	}
 }
@@ -319,7 +374,8 @@ func TestGuard_JudgesEachAddressOfAName(t *testing.T) {
 		_ = conn.Close()
 		t.Error("connected")
 	}
-	want := map[string]bool{"10.0.0.1:443": false, "93.184.216.34:443": true, "127.0.0.1:443": false, "169.254.169.254:443": false}
+	want := map[string]bool{"10.0.0.1:443": false, "93.184.216.34:443": true, "127.0.0.1:443": false,
+		"169.254.169.254:443": false}
 	if diff := cmp.Diff(want, maps.Clone(got)); diff != "" {
 		t.Errorf("who may be connected (-want +got):\n%s", diff)
 	}

@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// silent reports whether there is nothing to read from a connection, not even its end. It does not wait.
+// silent reports whether there is nothing to read from a connection, not even
+// its end. It does not wait.
 func silent(tcp net.Conn) bool {
 	raw, ok := tcp.(syscall.Conn)
 	if !ok {

@@ -1,7 +1,9 @@
-// Package panics turns panics into errors, so that one row, one answer or one file cannot end the process.
+// Package panics turns panics into errors, so that one row, one answer or one
+// file cannot end the process.
 //
-// Every package may import it. Goroutines that work on items call Call or defer Recover; the caller then treats
-// the item as failed. A panic's value may contain data: it is neither kept nor shown.
+// Every package may import it. Goroutines that work on items call Call or defer
+// Recover; the caller then treats the item as failed. A panic's value may
+// contain data: it is neither kept nor shown.
 package panics
 
 import (
@@ -14,13 +16,15 @@ import (
 	"sync/atomic"
 )
 
-// recovered counts the panics of the process, as the runtime counts its collections.
+// recovered counts the panics of the process, as the runtime counts its
+// collections.
 var recovered atomic.Int64
 
 // Recovered returns how many panics this process has recovered from.
 func Recovered() int64 { return recovered.Load() }
 
-// Error is a recovered panic. Its text names the type of the panic's value and where it happened.
+// Error is a recovered panic. Its text names the type of the panic's value and
+// where it happened.
 type Error struct {
 	kind  string
 	stack []runtime.Frame // innermost first
@@ -39,8 +43,8 @@ func place(f runtime.Frame) string {
 	return fmt.Sprintf("%s (%s:%d)", path.Base(f.Function), path.Base(f.File), f.Line)
 }
 
-// Stack returns the stack of the panic in err for a log line, innermost call first. It is the empty attribute, which a log leaves out, if
-// err is no panic.
+// Stack returns the stack of the panic in err for a log line, innermost call
+// first. It is the empty attribute, which a log leaves out, if err is no panic.
 func Stack(err error) slog.Attr {
 	e, is := errors.AsType[*Error](err)
 	if !is {
@@ -66,7 +70,8 @@ func Call(f func() error) (err error) {
 	return f()
 }
 
-// New counts a panic that the caller has just recovered, in the deferred function, and returns it as an error.
+// New counts a panic that the caller has just recovered, in the deferred
+// function, and returns it as an error.
 func New(value any) *Error {
 	recovered.Add(1)
 	e := &Error{kind: fmt.Sprintf("%T", value)}

@@ -30,7 +30,8 @@ func TestCall_PanicBecomesAnErrorWithoutItsValue(t *testing.T) {
 			}
 			var log bytes.Buffer
 			slog.New(slog.NewTextHandler(&log, nil)).Error("failed", "error", err, panics.Stack(err))
-			if text := log.String(); strings.Contains(text, "canary") || !strings.Contains(text, "panics_test.go:") || !strings.Contains(text, " < ") {
+			if text := log.String(); strings.Contains(text, "canary") || !strings.Contains(text, "panics_test.go:") ||
+				!strings.Contains(text, " < ") {
 				t.Errorf("logged: %s", text)
 			}
 			if errors.Is(err, errOrdinary) {

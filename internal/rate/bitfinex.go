@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// bitfinex quotes the price and time of the last trade, with one request per market. Its tickers have no time, so that they can't show that
-// trading has stopped.
-// Source: https://docs.bitfinex.com/reference/rest-public-trades.
+// bitfinex quotes the price and time of the last trade, with one request per
+// market. Its tickers have no time, so that they can't show that trading has
+// stopped. Source: https://docs.bitfinex.com/reference/rest-public-trades.
 type bitfinex struct{ site }
 
 func newBitfinex(s site) Source { return bitfinex{s} }
@@ -26,7 +26,8 @@ func (b bitfinex) Fetch(ctx context.Context, coins []string) (map[string]Quote, 
 }
 
 func readBitfinex(body []byte) Quote {
-	// A trade's row: ID, time in milliseconds, AMOUNT, PRICE. An error is ["error", number, message].
+	// A trade's row: ID, time in milliseconds, AMOUNT, PRICE. An error is
+	// ["error", number, message].
 	const (
 		timeAt  = 1
 		priceAt = 3

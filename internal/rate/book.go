@@ -12,13 +12,16 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Book keeps accepted and parked rates where other processes, the next start and operators find them. Calling any of its methods twice is
-// harmless. Times are those of this process's clock.
+// Book keeps accepted and parked rates where other processes, the next start
+// and operators find them. Calling any of its methods twice is harmless. Times
+// are those of this process's clock.
 type Book interface {
-	// AcceptedRates returns the rates of currencies that were accepted within the last so long, by any process or operator, and the last
-	// one of each currency however old it is, oldest first.
+	// AcceptedRates returns the rates of currencies that were accepted within
+	// the last so long, by any process or operator, and the last one of each
+	// currency however old it is, oldest first.
 	AcceptedRates(ctx context.Context, currencies []string, within time.Duration) ([]card.AcceptedRate, error)
-	// InsertAcceptedRates stores accepted rates. It may delete those that are older than keep, except the last one of each currency.
+	// InsertAcceptedRates stores accepted rates. It may delete those that are
+	// older than keep, except the last one of each currency.
 	InsertAcceptedRates(ctx context.Context, rates []card.AcceptedRate, keep time.Duration) error
 	// SaveParkedRates replaces what a process has parked.
 	SaveParkedRates(ctx context.Context, process string, rates []card.ParkedRate) error
@@ -27,10 +30,12 @@ type Book interface {
 // bookTimeout limits a call of the Book, so that Follow soon tries again.
 const bookTimeout = 3 * time.Second
 
-// UseBook has Follow compare rates with those in a book, and keep those of l there, under the name of this process. It must be called before
-// the first Tick. Without a book l knows only what it accepted itself.
+// UseBook has Follow compare rates with those in a book, and keep those of l
+// there, under the name of this process. It must be called before the first
+// Tick. Without a book l knows only what it accepted itself.
 //
-// Until the book has been read once, no rate is accepted. After that, l goes on with what it knows whenever the book is out of reach.
+// Until the book has been read once, no rate is accepted. After that, l goes on
+// with what it knows whenever the book is out of reach.
 func (l *Live) UseBook(book Book, process string) {
 	l.book, l.process = book, process
 	for coin, s := range l.coins {
@@ -39,9 +44,11 @@ func (l *Live) UseBook(book Book, process string) {
 	}
 }
 
-// Follow reads the book, and stores what was accepted and parked since. If an operator has accepted a rate, or the book was read for the
-// first time, it judges again what the sources said last, so that nobody waits for the next Tick. What could not be stored is stored by the
-// next Follow; nothing waits for that.
+// Follow reads the book, and stores what was accepted and parked since. If an
+// operator has accepted a rate, or the book was read for the first time, it
+// judges again what the sources said last, so that nobody waits for the next
+// Tick. What could not be stored is stored by the next Follow; nothing waits
+// for that.
 func (l *Live) Follow(ctx context.Context) error {
 	if l.book == nil {
 		return nil
@@ -54,7 +61,8 @@ func (l *Live) Follow(ctx context.Context) error {
 	return l.write(ctx)
 }
 
-// judgeAgain judges coins by what the sources said in the latest Tick. It does not count as another Tick.
+// judgeAgain judges coins by what the sources said in the latest Tick. It does
+// not count as another Tick.
 func (l *Live) judgeAgain(coins []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,14 +73,16 @@ func (l *Live) judgeAgain(coins []string) {
 		}
 		before := heard.before
 		before.past, before.unread = l.coins[coin].past, nil
-		if after := judge(coin, heard.quotes, before, l.cfg.Now(), l.cfg); after.why == nil || l.coins[coin].last.USD.Units == 0 {
+		if after := judge(coin, heard.quotes, before, l.cfg.Now(), l.cfg); after.why == nil ||
+			l.coins[coin].last.USD.Units == 0 {
 			l.adopt(coin, after)
 		}
 	}
 }
 
-// read reads the book, and returns the coins of which it says something that changes what was judged: it was read for the first time, or an
-// operator has accepted a rate.
+// read reads the book, and returns the coins of which it says something that
+// changes what was judged: it was read for the first time, or an operator has
+// accepted a rate.
 func (l *Live) read(ctx context.Context) (news []string, err error) {
 	if l.book == nil {
 		return nil, nil
@@ -105,7 +115,8 @@ func (l *Live) read(ctx context.Context) (news []string, err error) {
 			news = append(news, coin)
 		}
 		if decided && s.unread == nil && decision.ID != known.ID {
-			l.log.InfoContext(ctx, "an operator has accepted a rate", "currency", coin, "usd", decision.USD, "operator", decision.By, "note", decision.Note)
+			l.log.InfoContext(ctx, "an operator has accepted a rate", "currency", coin, "usd", decision.USD, "operator",
+				decision.By, "note", decision.Note)
 		}
 		s.past, s.unread = stored.merge(l.unstored[coin]).recent(l.cfg.Now()), nil
 		l.coins[coin] = s
@@ -147,20 +158,24 @@ func (l *Live) write(ctx context.Context) error {
 	return nil
 }
 
-// toStore returns what is to be stored: rates that were accepted since, and everything that is parked.
+// toStore returns what is to be stored: rates that were accepted since, and
+// everything that is parked.
 func (l *Live) toStore() (accepted []card.AcceptedRate, waiting []card.ParkedRate) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for _, coin := range l.cfg.Coins {
 		accepted = append(accepted, l.unstored[coin]...)
 		if p := l.coins[coin].parked; p != nil {
-			waiting = append(waiting, card.ParkedRate{Currency: coin, USD: p.USD, Source: p.Source, Why: p.why, Since: p.since, Until: p.until, By: l.process})
+			waiting = append(waiting,
+				card.ParkedRate{Currency: coin, USD: p.USD, Source: p.Source, Why: p.why, Since: p.since, Until: p.until,
+					By: l.process})
 		}
 	}
 	return accepted, waiting
 }
 
-// adopt makes after the standing of a coin, and notes a rate that was just accepted for the book. The caller holds mu.
+// adopt makes after the standing of a coin, and notes a rate that was just
+// accepted for the book. The caller holds mu.
 func (l *Live) adopt(coin string, after standing) {
 	if n := len(after.past); n > 0 && after.past[n-1].ID == uuid.Nil {
 		r := &after.past[n-1]

@@ -36,7 +36,8 @@ func (b *book) call(ctx context.Context) error {
 	return b.broken
 }
 
-func (b *book) AcceptedRates(ctx context.Context, currencies []string, within time.Duration) (all []card.AcceptedRate, err error) {
+func (b *book) AcceptedRates(ctx context.Context, currencies []string, within time.Duration) (all []card.AcceptedRate,
+	err error) {
 	if err := b.call(ctx); err != nil {
 		return nil, err
 	}
@@ -88,7 +89,9 @@ func (b *book) SaveParkedRates(ctx context.Context, process string, rates []card
 // accepts has an operator accept a rate.
 func (b *book) accepts(t testing.TB, usd string, at time.Time) {
 	t.Helper()
-	b.accepted = append(b.accepted, card.AcceptedRate{ID: uuid.Must(uuid.NewV7()), Currency: "monero", USD: decimal(t, usd), Source: "s", At: at, By: "alice", Note: "I looked"})
+	b.accepted = append(b.accepted,
+		card.AcceptedRate{ID: uuid.Must(uuid.NewV7()), Currency: "monero", USD: decimal(t, usd), Source: "s", At: at,
+			By: "alice", Note: "I looked"})
 }
 
 // replica is a process with rates of its own, and two sources.
@@ -113,7 +116,8 @@ func (r *replica) say(usd string) {
 	}
 }
 
-// tick has both sources say usd a minute later. The book is followed all the time.
+// tick has both sources say usd a minute later. The book is followed all the
+// time.
 func (r *replica) tick(usd string) error {
 	r.clock.pass(time.Minute)
 	r.say(usd)
@@ -174,7 +178,8 @@ func TestLive_AnOperatorsAcceptanceIsFollowedWithoutAnotherTick(t *testing.T) {
 		t.Fatalf("%+v", b.parked)
 	}
 	p := b.parked["one"][0]
-	if p.USD.String() != "300" || p.Source != "median a=300 b=300" || !strings.Contains(p.Why, "150") || p.By != "one" || p.Currency != "monero" ||
+	if p.USD.String() != "300" || p.Source != "median a=300 b=300" || !strings.Contains(p.Why, "150") || p.By != "one" ||
+		p.Currency != "monero" ||
 		!p.Since.Equal(p.Until.Add(-5*time.Minute)) {
 		t.Errorf("%+v", p)
 	}
@@ -234,7 +239,8 @@ func TestLive_ReplicasAgree(t *testing.T) {
 		t.Error(err)
 	}
 	wantRate(t, two.Live, "181")
-	// A replica that is told something else by its sources does not pull the others along.
+	// A replica that is told something else by its sources does not pull the
+	// others along.
 	for range 4 {
 		_ = two.tick("100")
 	}
@@ -280,7 +286,8 @@ func TestLive_WithoutItsBookItStartsWithNoRateAndGoesOnWithTheOneItHas(t *testin
 	if err := r.Follow(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(b.accepted) != n+3 || b.accepted[n+2].USD.String() != "153" || !b.accepted[n+2].At.Equal(noon.Add(4*time.Minute)) {
+	if len(b.accepted) != n+3 || b.accepted[n+2].USD.String() != "153" ||
+		!b.accepted[n+2].At.Equal(noon.Add(4*time.Minute)) {
 		t.Errorf("%+v", b.accepted)
 	}
 	if len(b.parked["one"]) != 1 {
@@ -303,7 +310,8 @@ func TestLive_AFirstStartKnowsAtOnceWhatTheBookSays(t *testing.T) {
 	wantNoRate(t, r.Live, "300 is more than 15 percent from the last rate 150, and is held until seen 3 times (now 1")
 }
 
-// As soon as the book can be read, the quotes of the last Tick make a rate, whoever accepted what it says.
+// As soon as the book can be read, the quotes of the last Tick make a rate,
+// whoever accepted what it says.
 func TestLive_ABookThatIsReadLateDelaysTheFirstRateNoLonger(t *testing.T) {
 	b, c := &book{}, &clock{noon}
 	if err := newReplica(t, b, c, "one").tick("150"); err != nil {
@@ -320,7 +328,8 @@ func TestLive_ABookThatIsReadLateDelaysTheFirstRateNoLonger(t *testing.T) {
 	wantRate(t, two.Live, "151")
 }
 
-// Whoever reads the logs sees each acceptance once, when it begins to count. What was accepted before a start is no news.
+// Whoever reads the logs sees each acceptance once, when it begins to count.
+// What was accepted before a start is no news.
 func TestLive_AnOperatorsAcceptanceIsLoggedOnce(t *testing.T) {
 	var logged strings.Builder
 	before := slog.Default()

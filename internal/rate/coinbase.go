@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// coinbase quotes the price and time of the last trade on Coinbase Exchange, with one request per market.
-// Source: https://docs.cdp.coinbase.com/api-reference/exchange-api/rest-api/products/get-product-ticker.
+// coinbase quotes the price and time of the last trade on Coinbase Exchange,
+// with one request per market. Source:
+// https://docs.cdp.coinbase.com/api-reference/exchange-api/rest-api/products/get-product-ticker.
 type coinbase struct{ site }
 
 func newCoinbase(s site) Source { return coinbase{s} }

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// coingecko quotes an average over many exchanges, with its time. Without an API key the response may be a minute old.
-// Source: https://docs.coingecko.com/v3.0.1/reference/simple-price.
+// coingecko quotes an average over many exchanges, with its time. Without an
+// API key the response may be a minute old. Source:
+// https://docs.coingecko.com/v3.0.1/reference/simple-price.
 type coingecko struct{ site }
 
 func newCoinGecko(s site) Source { return coingecko{s} }
@@ -19,7 +20,8 @@ func (c coingecko) Fetch(ctx context.Context, coins []string) (map[string]Quote,
 	if ids == "" {
 		return nil, nil
 	}
-	answer, err := c.get(ctx, "/api/v3/simple/price?vs_currencies=usd&include_last_updated_at=true&precision=full&ids="+ids)
+	answer, err := c.get(ctx,
+		"/api/v3/simple/price?vs_currencies=usd&include_last_updated_at=true&precision=full&ids="+ids)
 	if err != nil {
 		return nil, err
 	}

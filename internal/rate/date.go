@@ -16,8 +16,8 @@ type serverDate struct {
 }
 
 // note reads the Date of a response that a server or a cache sent between two
-// times of this machine's clock. A cache keeps the Date of the original response,
-// and adds its Age.
+// times of this machine's clock. A cache keeps the Date of the original
+// response, and adds its Age.
 func (d *serverDate) note(header http.Header, began, ended time.Time) {
 	date, err := http.ParseTime(header.Get("Date"))
 	if err != nil {
@@ -46,8 +46,8 @@ func (s site) clockAhead() (ahead time.Duration, at time.Time) {
 	return s.date.ahead, s.date.at
 }
 
-// ClocksAhead returns by how much this machine's clock is ahead of each source's,
-// if the source responded within the last d.
+// ClocksAhead returns by how much this machine's clock is ahead of each
+// source's, if the source responded within the last d.
 func (l *Live) ClocksAhead(d time.Duration) map[string]time.Duration {
 	all := map[string]time.Duration{}
 	for _, source := range l.sources {

@@ -35,7 +35,8 @@ func TestLive_ClocksAhead_ComparesDates(t *testing.T) {
 				w.WriteHeader(http.StatusServiceUnavailable) // the Date counts anyway
 			}))
 			defer web.Close()
-			sources, err := rate.Sources([]string{"kraken"}, map[string]string{"kraken": web.URL}, map[string]map[string]string{"monero": {"kraken": "XMRUSD"}})
+			sources, err := rate.Sources([]string{"kraken"}, map[string]string{"kraken": web.URL},
+				map[string]map[string]string{"monero": {"kraken": "XMRUSD"}})
 			if err != nil {
 				t.Fatal(err)
 			}

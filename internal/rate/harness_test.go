@@ -75,7 +75,8 @@ func (s *script) fails(err error) {
 	s.fetch = func(context.Context, []string) (map[string]rate.Quote, error) { return nil, err }
 }
 
-// newLive returns rates of monero from scripts named a, b, ... that say 150 at noon.
+// newLive returns rates of monero from scripts named a, b, ... that say 150 at
+// noon.
 func newLive(t testing.TB, n int, cfg rate.Config) (*rate.Live, *clock, []*script) {
 	t.Helper()
 	c := &clock{noon}
@@ -98,7 +99,8 @@ func newLive(t testing.TB, n int, cfg rate.Config) (*rate.Live, *clock, []*scrip
 	return live, c, scripts
 }
 
-// site is an HTTP server that plays a rate source: it answers every request with what it was given.
+// site is an HTTP server that plays a rate source: it answers every request
+// with what it was given.
 type site struct {
 	*httptest.Server
 	asked []string // the requests, with their queries
@@ -134,7 +136,8 @@ func open(t testing.TB, name, address string) rate.Source {
 	return sources[0]
 }
 
-// show writes quotes as "coin=price@time" or "coin: why", and a failure as "why".
+// show writes quotes as "coin=price@time" or "coin: why", and a failure as
+// "why".
 func show(coins []string, quotes map[string]rate.Quote, err error) string {
 	if err != nil {
 		return err.Error()

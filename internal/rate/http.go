@@ -17,8 +17,9 @@ const (
 	largestHeaders = 64 << 10
 )
 
-// newClient returns the client that all sources share. It checks certificates, follows no redirects and uses no proxy. How long a request may
-// take, with its connection, is up to its context.
+// newClient returns the client that all sources share. It checks certificates,
+// follows no redirects and uses no proxy. How long a request may take, with its
+// connection, is up to its context.
 func newClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -38,7 +39,8 @@ type answer struct {
 	header http.Header
 }
 
-// get requests a path. Anything but a complete response with status 200 is an error. Errors do not quote the body.
+// get requests a path. Anything but a complete response with status 200 is an
+// error. Errors do not quote the body.
 func (s site) get(ctx context.Context, path string) (answer, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+path, nil)
 	if err != nil {
@@ -66,7 +68,8 @@ func (s site) get(ctx context.Context, path string) (answer, error) {
 	return answer{body, res.Header}, nil
 }
 
-// plain returns why a request failed, in a form that may be shown to anybody: without addresses, which may be those of a private network.
+// plain returns why a request failed, in a form that may be shown to anybody:
+// without addresses, which may be those of a private network.
 func plain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -18,7 +18,8 @@ type quoted struct {
 	Quote
 }
 
-// ErrParked means that a rate is too far from those accepted before to be believed without an operator.
+// ErrParked means that a rate is too far from those accepted before to be
+// believed without an operator.
 var ErrParked = errors.New("no card is sold until an operator accepts it with: cardmint rate accept")
 
 // standing is what is known about a coin between two Ticks.
@@ -65,14 +66,16 @@ func (s standing) missing() []string {
 	return names
 }
 
-// hold is a run of consecutive Ticks whose medians were too far from what was accepted.
+// hold is a run of consecutive Ticks whose medians were too far from what was
+// accepted.
 type hold struct {
 	ticks     int   // in all
 	low, high int64 // of the latest ticks whose medians are about the same rate
 	alike     int   // the number of those
 }
 
-// with returns the run after another median. If that is farther than spread from the others, the medians that are alike start again.
+// with returns the run after another median. If that is farther than spread
+// from the others, the medians that are alike start again.
 func (h hold) with(median int64, spread card.Decimal) hold {
 	low, high := min(h.low, median), max(h.high, median)
 	if h.ticks == 0 || farther(high, low, spread) {
@@ -81,18 +84,22 @@ func (h hold) with(median int64, spread card.Decimal) hold {
 	return hold{h.ticks + 1, low, high, h.alike + 1}
 }
 
-// judge decides what a coin is worth, from one Tick's quotes and the standing before. It has no side effects.
+// judge decides what a coin is worth, from one Tick's quotes and the standing
+// before. It has no side effects.
 //
-// If there is no new rate, the last one remains valid. But it is withdrawn if the market seems to be below it: if the median is below the
-// floor, or jumped down and is held. To keep quoting it would sell dollars for coin that may be worth less by now. It is also withdrawn if
-// the median is above the ceiling, where the operator wants no card to be sold, or is parked.
+// If there is no new rate, the last one remains valid. But it is withdrawn if
+// the market seems to be below it: if the median is below the floor, or jumped
+// down and is held. To keep quoting it would sell dollars for coin that may be
+// worth less by now. It is also withdrawn if the median is above the ceiling,
+// where the operator wants no card to be sold, or is parked.
 func judge(coin string, quotes []quoted, before standing, now time.Time, cfg Config) standing {
 	after := standing{past: before.past.recent(now), unread: before.unread, last: before.last, withdrawn: before.withdrawn}
 	used, left := sift(quotes, now, cfg)
 	after.dropped = left
 	if len(used) < cfg.Quorum {
 		after.parked = before.parked
-		after.why = fmt.Errorf("%d of %d sources can be used, and %d are needed: %s", len(used), len(quotes), cfg.Quorum, list(left))
+		after.why = fmt.Errorf("%d of %d sources can be used, and %d are needed: %s", len(used), len(quotes), cfg.Quorum,
+			list(left))
 		if after.parked != nil {
 			after.why = fmt.Errorf("%s: %w; since then: %w", after.parked.why, ErrParked, after.why)
 		}
@@ -115,7 +122,8 @@ func judge(coin string, quotes []quoted, before standing, now time.Time, cfg Con
 		return after
 	}
 	if len(after.past) == 0 && len(left) > 0 && (floor.Units == 0 || ceiling.Units == 0) {
-		after.why = fmt.Errorf("the first rate can be compared with nothing, so that all %d sources must agree, unless a floor and a ceiling are set: %s",
+		after.why = fmt.Errorf(
+			"the first rate can be compared with nothing, so that all %d sources must agree, unless a floor and a ceiling are set: %s",
 			len(quotes), list(left))
 		return after
 	}
@@ -126,8 +134,10 @@ func judge(coin string, quotes []quoted, before standing, now time.Time, cfg Con
 	return standing{past: after.past.with(row), last: rate, dropped: left}
 }
 
-// compare compares a rate with those that were accepted before. It sets s.why if the rate is not to be accepted now: a jump is held until it
-// stands, and a rate too far from one of the last hour, in one jump or in many steps, is then parked.
+// compare compares a rate with those that were accepted before. It sets s.why
+// if the rate is not to be accepted now: a jump is held until it stands, and a
+// rate too far from one of the last hour, in one jump or in many steps, is then
+// parked.
 func (s *standing) compare(rate card.Rate, before standing, now time.Time, cfg Config) {
 	last := s.past.last()
 	far, beyond := s.past.beyond(rate.USD.Units, cfg.MaxMove)
@@ -147,11 +157,13 @@ func (s *standing) compare(rate card.Rate, before standing, now time.Time, cfg C
 		if before.parked != nil {
 			s.parked.since = before.parked.since
 		}
-		s.parked.why = fmt.Sprintf("%s is more than %s percent from %s, accepted %s (%s)", rate.USD, cfg.MaxMove, far.USD, far.At.UTC().Format(time.RFC3339), rate.Source)
+		s.parked.why = fmt.Sprintf("%s is more than %s percent from %s, accepted %s (%s)", rate.USD, cfg.MaxMove, far.USD,
+			far.At.UTC().Format(time.RFC3339), rate.Source)
 		s.why = fmt.Errorf("%s: %w", s.parked.why, ErrParked)
 	case beyond || s.held.alike < cfg.HoldTicks:
 		s.withdrawn = before.withdrawn || rate.USD.Units < last.USD.Units
-		s.why = fmt.Errorf("%s is more than %s, and is held until seen %d times (now %d; %s)", rate.USD, from, cfg.HoldTicks, s.held.alike, rate.Source)
+		s.why = fmt.Errorf("%s is more than %s, and is held until seen %d times (now %d; %s)", rate.USD, from, cfg.HoldTicks,
+			s.held.alike, rate.Source)
 	}
 }
 
@@ -180,7 +192,8 @@ func sift(quotes []quoted, now time.Time, cfg Config) (used []quoted, left []dro
 
 func bySource(a, b quoted) int { return cmp.Compare(a.source, b.source) }
 
-// usable returns why a quote must be dropped, whatever the others say. It does not rely on checks by the Source, which may be anybody's.
+// usable returns why a quote must be dropped, whatever the others say. It does
+// not rely on checks by the Source, which may be anybody's.
 func (c Config) usable(q Quote, now time.Time) error {
 	switch {
 	case q.Err != nil:
@@ -194,7 +207,8 @@ func (c Config) usable(q Quote, now time.Time) error {
 	return nil
 }
 
-// timely returns an error if at is too old, or too far in the future, for a quote at the time now.
+// timely returns an error if at is too old, or too far in the future, for a
+// quote at the time now.
 func (c Config) timely(at, now time.Time) error {
 	if age := now.Sub(at); age > c.MaxAge {
 		return fmt.Errorf("is %s old, more than %s", age.Round(time.Second), c.MaxAge)
@@ -205,7 +219,8 @@ func (c Config) timely(at, now time.Time) error {
 	return nil
 }
 
-// rateOf returns the median of quotes, which must be ordered by source. It is as old as the oldest of them.
+// rateOf returns the median of quotes, which must be ordered by source. It is
+// as old as the oldest of them.
 func rateOf(used []quoted, now time.Time) card.Rate {
 	at, source := now, "median"
 	for _, q := range used {
@@ -217,8 +232,10 @@ func rateOf(used []quoted, now time.Time) card.Rate {
 	return card.Rate{USD: card.Decimal{Units: median(used), Scale: card.RateScale}, At: at.UTC(), Source: source}
 }
 
-// median returns the median of quotes. If their number is even, that is the mean of the middle two, rounded down. If the quotes form two
-// equal camps, the mean is far from both, so that neither wins; a quote from either camp would favour that camp.
+// median returns the median of quotes. If their number is even, that is the
+// mean of the middle two, rounded down. If the quotes form two equal camps, the
+// mean is far from both, so that neither wins; a quote from either camp would
+// favour that camp.
 func median(quotes []quoted) int64 {
 	if len(quotes) == 0 {
 		return 0
@@ -231,7 +248,8 @@ func median(quotes []quoted) int64 {
 	return (units[(len(units)-1)/2] + units[len(units)/2]) / 2 // plausible quotes are far from overflowing
 }
 
-// farther reports whether value differs from reference by more than percent of reference.
+// farther reports whether value differs from reference by more than percent of
+// reference.
 func farther(value, reference int64, percent card.Decimal) bool {
 	distance := new(big.Int).Sub(big.NewInt(value), big.NewInt(reference))
 	distance.Mul(distance.Abs(distance), hundred(percent.Scale))

@@ -28,7 +28,8 @@ func usd(t testing.TB, text string) card.Decimal {
 	return d
 }
 
-// said reads "a=152.52 b=152.6@-6m c=!down": quotes of sources, their times as distances from noon, and failures.
+// said reads "a=152.52 b=152.6@-6m c=!down": quotes of sources, their times as
+// distances from noon, and failures.
 func said(t testing.TB, texts string) []quoted {
 	t.Helper()
 	var quotes []quoted
@@ -59,7 +60,8 @@ func config(change func(*Config)) Config {
 	}
 	c.fill()
 	c.Floor, c.Ceiling = maps.Clone(c.Floor), maps.Clone(c.Ceiling)
-	for bounds, widest := range map[*map[string]card.Decimal]int64{&c.Floor: 1, &c.Ceiling: 1e16} { // with both, a quorum is enough for the first rate
+	// with both, a quorum is enough for the first rate
+	for bounds, widest := range map[*map[string]card.Decimal]int64{&c.Floor: 1, &c.Ceiling: 1e16} {
 		if *bounds == nil {
 			*bounds = map[string]card.Decimal{}
 		}
@@ -70,8 +72,8 @@ func config(change func(*Config)) Config {
 	return c
 }
 
-// Without bounds and without an earlier rate, a wrong majority looks like a right
-// one.
+// Without bounds and without an earlier rate, a wrong majority looks like a
+// right one.
 func TestJudge_FirstRateWithoutBounds_AllSourcesMustAgree(t *testing.T) {
 	one := func(units int64) map[string]card.Decimal {
 		return map[string]card.Decimal{"monero": {Units: units, Scale: card.RateScale}}
@@ -100,7 +102,8 @@ func TestJudge_FirstRateWithoutBounds_AllSourcesMustAgree(t *testing.T) {
 			before.past = accepted(t, test.past)
 		}
 		got := judge("monero", said(t, test.quotes), before, noon, cfg)
-		if got.why == nil && got.last.USD.String() != test.rate || got.why != nil && (test.rate != "" || !strings.Contains(got.why.Error(), "all 3 sources must agree")) {
+		if got.why == nil && got.last.USD.String() != test.rate || got.why != nil &&
+			(test.rate != "" || !strings.Contains(got.why.Error(), "all 3 sources must agree")) {
 			t.Errorf("%s: rate %s, %v; want %q", name, got.last.USD, got.why, test.rate)
 		}
 	}
@@ -121,39 +124,62 @@ func TestJudge_OneTick(t *testing.T) {
 		age    time.Duration
 		why    string // a part of it
 	}{
-		"one agrees with itself":               {quotes: "a=150", config: func(c *Config) { c.Quorum = 1 }, rate: "150", source: "median a=150"},
-		"two: the mean":                        {quotes: "a=150 b=151", rate: "150.5", source: "median a=150 b=151"},
-		"the mean is rounded down":             {quotes: "a=150.00000001 b=150.00000002", rate: "150.00000001", source: "median a=150.00000001 b=150.00000002"},
-		"three: the middle one":                {quotes: "b=150 c=151 a=152", rate: "151", source: "median a=152 b=150 c=151"},
-		"four: the mean of the middle ones":    {quotes: "a=149 b=150 c=151 d=152", rate: "150.5", source: "median a=149 b=150 c=151 d=152"},
-		"all the same":                         {quotes: "a=150 b=150 c=150", rate: "150", source: "median a=150 b=150 c=150"},
-		"no quotes":                            {quotes: "", why: "0 of 0 sources can be used, and 2 are needed"},
-		"failures are named":                   {quotes: "b=!no-route a=150 c=!down", why: "1 of 3 sources can be used, and 2 are needed: b: no-route; c: down"},
-		"a failure leaves a quorum":            {quotes: "a=150 b=!down c=151", rate: "150.5", source: "median a=150 c=151"},
-		"exactly of the greatest age":          {quotes: "a=150@-5m b=150", rate: "150", source: "median a=150 b=150", age: 5 * time.Minute},
+		"one agrees with itself": {quotes: "a=150", config: func(c *Config) {
+			c.Quorum = 1
+		}, rate: "150", source: "median a=150"},
+		"two: the mean": {quotes: "a=150 b=151", rate: "150.5", source: "median a=150 b=151"},
+		"the mean is rounded down": {quotes: "a=150.00000001 b=150.00000002", rate: "150.00000001",
+			source: "median a=150.00000001 b=150.00000002"},
+		"three: the middle one": {quotes: "b=150 c=151 a=152", rate: "151",
+			source: "median a=152 b=150 c=151"},
+		"four: the mean of the middle ones": {quotes: "a=149 b=150 c=151 d=152", rate: "150.5",
+			source: "median a=149 b=150 c=151 d=152"},
+		"all the same": {quotes: "a=150 b=150 c=150", rate: "150",
+			source: "median a=150 b=150 c=150"},
+		"no quotes": {quotes: "", why: "0 of 0 sources can be used, and 2 are needed"},
+		"failures are named": {quotes: "b=!no-route a=150 c=!down",
+			why: "1 of 3 sources can be used, and 2 are needed: b: no-route; c: down"},
+		"a failure leaves a quorum": {quotes: "a=150 b=!down c=151", rate: "150.5", source: "median a=150 c=151"},
+		"exactly of the greatest age": {quotes: "a=150@-5m b=150", rate: "150", source: "median a=150 b=150",
+			age: 5 * time.Minute},
 		"too old":                              {quotes: "a=150@-5m1s b=150", why: "a: quote is 5m1s old, more than 5m0s"},
 		"yesterday's":                          {quotes: "a=150@-24h b=150@-24h c=150", why: "1 of 3"},
 		"exactly as far ahead as tolerated":    {quotes: "a=150@30s b=150", rate: "150", source: "median a=150 b=150"},
 		"all ahead: never taken in the future": {quotes: "a=150@20s b=150@10s", rate: "150", source: "median a=150 b=150"},
-		"too far ahead":                        {quotes: "a=150@31s b=150", why: "a: quote is from 31s in the future, more than 30s"},
-		"oldest used counts":                   {quotes: "a=150@-1m b=150@-2m c=150@-3s", rate: "150", source: "median a=150 b=150 c=150", age: 2 * time.Minute},
-		"a dropped one's age does not count":   {quotes: "a=150@-1m b=150 c=200@-4m", rate: "150", source: "median a=150 b=150", age: time.Minute},
-		"exactly as far as tolerated":          {quotes: "a=100 b=100 c=103", rate: "100", source: "median a=100 b=100 c=103"},
-		"one unit farther":                     {quotes: "a=100 b=100 c=103.00000001", rate: "100", source: "median a=100 b=100"},
-		"one unit farther, below":              {quotes: "a=100 b=100 c=96.99999999", rate: "100", source: "median a=100 b=100"},
-		"two that disagree":                    {quotes: "a=100 b=110", why: "a: quote 100 is more than 3 percent from the median 105; b: quote 110 is"},
-		"two camps: none wins":                 {quotes: "a=90 b=90 c=110 d=110", why: "0 of 4"},
-		"three that disagree":                  {quotes: "a=100 b=120 c=140", why: "1 of 3"},
-		"below the floor":                      {quotes: "a=99 b=99.99999999", config: floor("100"), why: "99.49999999 is below the floor of 100 (median a=99 b=99.99999999)"},
-		"on the floor":                         {quotes: "a=100 b=100", config: floor("100"), rate: "100", source: "median a=100 b=100"},
-		"above the ceiling":                    {quotes: "a=100.00000001 b=101", config: ceiling("100"), why: "100.5 is above the ceiling of 100 (median a=100.00000001 b=101)"},
-		"on the ceiling":                       {quotes: "a=100 b=100", config: ceiling("100"), rate: "100", source: "median a=100 b=100"},
-		"another coin's ceiling":               {quotes: "a=100 b=100", config: func(c *Config) { c.Ceiling = map[string]card.Decimal{"bitcoin": usd(t, "1")} }, rate: "100", source: "median a=100 b=100"},
-		"the least":                            {quotes: "a=0.01 b=0.01", rate: "0.01", source: "median a=0.01 b=0.01"},
-		"less than the least":                  {quotes: "a=0.00999999 b=1 c=1", rate: "1", source: "median b=1 c=1"},
-		"the most":                             {quotes: "a=100000000 b=100000000", rate: "100000000", source: "median a=100000000 b=100000000"},
-		"more than the most":                   {quotes: "a=100000000.00000001 b=100000000.00000001", why: "0 of 2 sources can be used, and 2 are needed: a: quote is not"},
-		"zero":                                 {quotes: "a=0 b=0 c=1", why: "1 of 3"},
+		"too far ahead": {quotes: "a=150@31s b=150",
+			why: "a: quote is from 31s in the future, more than 30s"},
+		"oldest used counts": {quotes: "a=150@-1m b=150@-2m c=150@-3s", rate: "150",
+			source: "median a=150 b=150 c=150", age: 2 * time.Minute},
+		"a dropped one's age does not count": {quotes: "a=150@-1m b=150 c=200@-4m", rate: "150",
+			source: "median a=150 b=150", age: time.Minute},
+		"exactly as far as tolerated": {quotes: "a=100 b=100 c=103", rate: "100",
+			source: "median a=100 b=100 c=103"},
+		"one unit farther": {quotes: "a=100 b=100 c=103.00000001", rate: "100",
+			source: "median a=100 b=100"},
+		"one unit farther, below": {quotes: "a=100 b=100 c=96.99999999", rate: "100",
+			source: "median a=100 b=100"},
+		"two that disagree": {quotes: "a=100 b=110",
+			why: "a: quote 100 is more than 3 percent from the median 105; b: quote 110 is"},
+		"two camps: none wins": {quotes: "a=90 b=90 c=110 d=110", why: "0 of 4"},
+		"three that disagree":  {quotes: "a=100 b=120 c=140", why: "1 of 3"},
+		"below the floor": {quotes: "a=99 b=99.99999999", config: floor("100"),
+			why: "99.49999999 is below the floor of 100 (median a=99 b=99.99999999)"},
+		"on the floor": {quotes: "a=100 b=100", config: floor("100"), rate: "100",
+			source: "median a=100 b=100"},
+		"above the ceiling": {quotes: "a=100.00000001 b=101", config: ceiling("100"),
+			why: "100.5 is above the ceiling of 100 (median a=100.00000001 b=101)"},
+		"on the ceiling": {quotes: "a=100 b=100", config: ceiling("100"), rate: "100",
+			source: "median a=100 b=100"},
+		"another coin's ceiling": {quotes: "a=100 b=100", config: func(c *Config) {
+			c.Ceiling = map[string]card.Decimal{"bitcoin": usd(t, "1")}
+		}, rate: "100", source: "median a=100 b=100"},
+		"the least":           {quotes: "a=0.01 b=0.01", rate: "0.01", source: "median a=0.01 b=0.01"},
+		"less than the least": {quotes: "a=0.00999999 b=1 c=1", rate: "1", source: "median b=1 c=1"},
+		"the most": {quotes: "a=100000000 b=100000000", rate: "100000000",
+			source: "median a=100000000 b=100000000"},
+		"more than the most": {quotes: "a=100000000.00000001 b=100000000.00000001",
+			why: "0 of 2 sources can be used, and 2 are needed: a: quote is not"},
+		"zero": {quotes: "a=0 b=0 c=1", why: "1 of 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := judge("monero", said(t, test.quotes), standing{}, noon, config(test.config))
@@ -200,28 +226,44 @@ func TestJudge_TickAfterTick(t *testing.T) {
 	}
 	const held = "is held until seen 3 times (now "
 	for name, ticks := range map[string][]tick{
-		"exactly the greatest jump is none": {{"a=100 b=100", "100", ""}, {"a=115 b=115", "115", ""}, {"a=97.75 b=97.75", "97.75", ""}},
+		"exactly the greatest jump is none": {{"a=100 b=100", "100", ""}, {"a=115 b=115", "115", ""},
+			{"a=97.75 b=97.75", "97.75", ""}},
 		"a rise is held until it stands, and the old rate goes on": {{"a=100 b=100", "100", ""},
-			{"a=115.00000001 b=115.00000001", "100", held + "1"}, {"a=116 b=116", "100", held + "2"}, {"a=117 b=117", "117", ""}},
+			{"a=115.00000001 b=115.00000001", "100", held + "1"}, {"a=116 b=116", "100", held + "2"},
+			{"a=117 b=117", "117", ""}},
 		"a fall is held until it stands, and the old rate is withdrawn": {{"a=100 b=100", "100", ""},
-			{"a=84.99999999 b=84.99999999", "withdrawn", held + "1"}, {"a=84 b=84", "withdrawn", held + "2"}, {"a=84 b=84", "84", ""}},
-		"a spike passes": {{"a=100 b=100", "100", ""}, {"a=200 b=200", "100", held + "1"}, {"a=101 b=101", "101", ""}, {"a=200 b=200", "101", held + "1"}},
-		"a dip passes":   {{"a=100 b=100", "100", ""}, {"a=10 b=10", "withdrawn", held + "1"}, {"a=101 b=101", "101", ""}},
-		"a jump that moves on starts again": {{"a=100 b=100", "100", ""}, {"a=120 b=120", "100", held + "1"}, {"a=125 b=125", "100", held + "1"},
+			{"a=84.99999999 b=84.99999999", "withdrawn", held + "1"}, {"a=84 b=84", "withdrawn", held + "2"},
+			{"a=84 b=84", "84", ""}},
+		"a spike passes": {{"a=100 b=100", "100", ""}, {"a=200 b=200", "100", held + "1"}, {"a=101 b=101", "101", ""},
+			{"a=200 b=200", "101", held + "1"}},
+		"a dip passes": {{"a=100 b=100", "100", ""}, {"a=10 b=10", "withdrawn", held + "1"}, {"a=101 b=101", "101", ""}},
+		"a jump that moves on starts again": {{"a=100 b=100", "100", ""}, {"a=120 b=120", "100", held + "1"},
+			{"a=125 b=125", "100", held + "1"},
 			{"a=126 b=126", "100", held + "2"}, {"a=127 b=127", "127", ""}},
-		"a jump that creeps starts again: all must be close, not only neighbours": {{"a=100 b=100", "100", ""}, {"a=120 b=120", "100", held + "1"},
+		"a jump that creeps starts again: all must be close, not only neighbours": {{"a=100 b=100", "100", ""},
+			{"a=120 b=120", "100", held + "1"},
 			{"a=123 b=123", "100", held + "2"}, {"a=126 b=126", "100", held + "1"}},
-		"a jump to the other side starts again": {{"a=100 b=100", "100", ""}, {"a=120 b=120", "100", held + "1"}, {"a=80 b=80", "withdrawn", held + "1"},
+		"a jump to the other side starts again": {{"a=100 b=100", "100", ""}, {"a=120 b=120", "100", held + "1"},
+			{"a=80 b=80", "withdrawn", held + "1"},
 			{"a=120 b=120", "withdrawn", held + "1"}},
-		"Ticks without a quorum are not consecutive": {{"a=100 b=100", "100", ""}, {"a=200 b=200", "100", held + "1"}, {"a=200 b=200", "100", held + "2"},
+		"Ticks without a quorum are not consecutive": {{"a=100 b=100", "100", ""}, {"a=200 b=200", "100", held + "1"},
+			{"a=200 b=200", "100", held + "2"},
 			{"a=200 b=!down", "100", "1 of 2"}, {"a=200 b=200", "100", held + "1"}},
-		"without a quorum the old rate goes on":          {{"a=100 b=100", "100", ""}, {"a=!down b=!down", "100", "0 of 2"}, {"a=101 b=101", "101", ""}},
-		"without a quorum a withdrawn rate stays so":     {{"a=100 b=100", "100", ""}, {"a=50 b=50", "withdrawn", held}, {"a=!down b=50", "withdrawn", "1 of 2"}},
-		"below the floor the old rate is withdrawn":      {{"a=100 b=100", "100", ""}, {"a=89 b=89", "withdrawn", "below the floor of 90"}, {"a=91 b=91", "91", ""}},
-		"the floor holds however long it stands":         {{"a=100 b=100", "100", ""}, {"a=50 b=50", "withdrawn", "floor"}, {"a=50 b=50", "withdrawn", "floor"}, {"a=50 b=50", "withdrawn", "floor"}, {"a=50 b=50", "withdrawn", "floor"}},
-		"above the ceiling the old rate is withdrawn":    {{"a=100 b=100", "100", ""}, {"a=111 b=111", "withdrawn", "above the ceiling of 110"}, {"a=109 b=109", "109", ""}},
-		"the ceiling holds however long it stands":       {{"a=100 b=100", "100", ""}, {"a=111 b=111", "withdrawn", "ceiling"}, {"a=111 b=111", "withdrawn", "ceiling"}, {"a=111 b=111", "withdrawn", "ceiling"}, {"a=111 b=111", "withdrawn", "ceiling"}},
-		"a jump is measured from the last accepted rate": {{"a=100 b=100", "100", ""}, {"a=110 b=110", "110", ""}, {"a=120 b=120", "120", ""}, {"a=130 b=130", "130", ""}},
+		"without a quorum the old rate goes on": {{"a=100 b=100", "100", ""}, {"a=!down b=!down", "100", "0 of 2"},
+			{"a=101 b=101", "101", ""}},
+		"without a quorum a withdrawn rate stays so": {{"a=100 b=100", "100", ""}, {"a=50 b=50", "withdrawn", held},
+			{"a=!down b=50", "withdrawn", "1 of 2"}},
+		"below the floor the old rate is withdrawn": {{"a=100 b=100", "100", ""},
+			{"a=89 b=89", "withdrawn", "below the floor of 90"}, {"a=91 b=91", "91", ""}},
+		"the floor holds however long it stands": {{"a=100 b=100", "100", ""}, {"a=50 b=50", "withdrawn", "floor"},
+			{"a=50 b=50", "withdrawn", "floor"}, {"a=50 b=50", "withdrawn", "floor"}, {"a=50 b=50", "withdrawn", "floor"}},
+		"above the ceiling the old rate is withdrawn": {{"a=100 b=100", "100", ""},
+			{"a=111 b=111", "withdrawn", "above the ceiling of 110"}, {"a=109 b=109", "109", ""}},
+		"the ceiling holds however long it stands": {{"a=100 b=100", "100", ""},
+			{"a=111 b=111", "withdrawn", "ceiling"}, {"a=111 b=111", "withdrawn", "ceiling"},
+			{"a=111 b=111", "withdrawn", "ceiling"}, {"a=111 b=111", "withdrawn", "ceiling"}},
+		"a jump is measured from the last accepted rate": {{"a=100 b=100", "100", ""}, {"a=110 b=110", "110", ""},
+			{"a=120 b=120", "120", ""}, {"a=130 b=130", "130", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(func(c *Config) {
@@ -239,7 +281,8 @@ func TestJudge_TickAfterTick(t *testing.T) {
 				if s.withdrawn {
 					got = "withdrawn"
 				}
-				if got != tick.want || (s.why == nil) != (tick.why == "") || s.why != nil && !strings.Contains(s.why.Error(), tick.why) {
+				if got != tick.want || (s.why == nil) != (tick.why == "") || s.why != nil &&
+					!strings.Contains(s.why.Error(), tick.why) {
 					t.Fatalf("Tick %d: %s because %v; want %s because %q", i, got, s.why, tick.want, tick.why)
 				}
 			}
@@ -247,7 +290,8 @@ func TestJudge_TickAfterTick(t *testing.T) {
 	}
 }
 
-// Sources that agree on ten times the price must not be believed because they insist.
+// Sources that agree on ten times the price must not be believed because they
+// insist.
 func TestJudge_ARateTooFarFromWhatWasAcceptedNeedsAnOperator(t *testing.T) {
 	type tick struct {
 		after  time.Duration // since the one before
@@ -258,31 +302,47 @@ func TestJudge_ARateTooFarFromWhatWasAcceptedNeedsAnOperator(t *testing.T) {
 	const m = time.Minute
 	const held = "is held until seen 3 times (now "
 	for name, ticks := range map[string][]tick{
-		"ten times the price, however long it stands": {{0, "a=150 b=150", "150", ""}, {m, "a=1500 b=1500", "150", held + "1"}, {m, "a=1500 b=1500", "150", held + "2"},
-			{m, "a=1500 b=1500", "parked", "1500 is more than 30 percent from 150, accepted 2026-11-20T12:00:00Z (median a=1500 b=1500): no card is sold"},
+		"ten times the price, however long it stands": {{0, "a=150 b=150", "150", ""},
+			{m, "a=1500 b=1500", "150", held + "1"}, {m, "a=1500 b=1500", "150", held + "2"},
+			{m, "a=1500 b=1500", "parked",
+				"1500 is more than 30 percent from 150, accepted 2026-11-20T12:00:00Z (median a=1500 b=1500): no card is sold"},
 			{m, "a=1501 b=1501", "parked", "1501 is more than"}, {48 * time.Hour, "a=1500 b=1500", "parked", ErrParked.Error()}},
-		"a tenth of the price": {{0, "a=150 b=150", "150", ""}, {m, "a=15 b=15", "withdrawn", held + "1"}, {m, "a=15 b=15", "withdrawn", held + "2"},
+		"a tenth of the price": {{0, "a=150 b=150", "150", ""}, {m, "a=15 b=15", "withdrawn", held + "1"},
+			{m, "a=15 b=15", "withdrawn", held + "2"},
 			{m, "a=15 b=15", "parked", "15 is more than 30 percent from 150"}},
-		"exactly the greatest move": {{0, "a=100 b=100", "100", ""}, {m, "a=130 b=130", "100", held + "1"}, {m, "a=130 b=130", "100", held + "2"}, {m, "a=130 b=130", "130", ""}},
-		"one unit more": {{0, "a=100 b=100", "100", ""}, {m, "a=130.00000001 b=130.00000001", "100", held + "1"}, {m, "a=130.00000001 b=130.00000001", "100", held + "2"},
+		"exactly the greatest move": {{0, "a=100 b=100", "100", ""}, {m, "a=130 b=130", "100", held + "1"},
+			{m, "a=130 b=130", "100", held + "2"}, {m, "a=130 b=130", "130", ""}},
+		"one unit more": {{0, "a=100 b=100", "100", ""}, {m, "a=130.00000001 b=130.00000001", "100", held + "1"},
+			{m, "a=130.00000001 b=130.00000001", "100", held + "2"},
 			{m, "a=130.00000001 b=130.00000001", "parked", "130.00000001 is more than 30 percent from 100"}},
-		"in steps that are no jumps": {{0, "a=100 b=100", "100", ""}, {m, "a=114 b=114", "114", ""}, {m, "a=129 b=129", "129", ""},
-			{m, "a=140 b=140", "129", "140 is more than 30 percent from 100, accepted 2026-11-20T12:00:00Z, and " + held + "1"}, {m, "a=139 b=139", "129", held + "2"},
+		"in steps that are no jumps": {{0, "a=100 b=100", "100", ""}, {m, "a=114 b=114", "114", ""},
+			{m, "a=129 b=129", "129", ""},
+			{m, "a=140 b=140", "129", "140 is more than 30 percent from 100, accepted 2026-11-20T12:00:00Z, and " + held + "1"},
+			{m, "a=139 b=139", "129", held + "2"},
 			{m, "a=140 b=140", "parked", "140 is more than 30 percent from 100"}},
-		"there and back": {{0, "a=100 b=100", "100", ""}, {m, "a=114 b=114", "114", ""}, {m, "a=129 b=129", "129", ""}, {m, "a=115 b=115", "115", ""},
+		"there and back": {{0, "a=100 b=100", "100", ""}, {m, "a=114 b=114", "114", ""}, {m, "a=129 b=129", "129", ""},
+			{m, "a=115 b=115", "115", ""},
 			{m, "a=100 b=100", "100", ""}, {m, "a=88 b=88", "withdrawn", "88 is more than 30 percent from 129"}},
-		"what was accepted more than an hour ago no longer bounds": {{0, "a=100 b=100", "100", ""}, {m, "a=114 b=114", "114", ""}, {time.Hour, "a=129 b=129", "129", ""},
+		"what was accepted more than an hour ago no longer bounds": {{0, "a=100 b=100", "100", ""},
+			{m, "a=114 b=114", "114", ""}, {time.Hour, "a=129 b=129", "129", ""},
 			{m, "a=140 b=140", "140", ""}},
-		"but the last one bounds, however old it is": {{0, "a=100 b=100", "100", ""}, {48 * time.Hour, "a=140 b=140", "100", held + "1"}, {m, "a=140 b=140", "100", held + "2"},
+		"but the last one bounds, however old it is": {{0, "a=100 b=100", "100", ""},
+			{48 * time.Hour, "a=140 b=140", "100", held + "1"}, {m, "a=140 b=140", "100", held + "2"},
 			{m, "a=140 b=140", "parked", "140 is more than 30 percent from 100"}},
-		"a price that runs away is parked too": {{0, "a=100 b=100", "100", ""}, {m, "a=200 b=200", "100", held + "1"}, {m, "a=220 b=220", "100", held + "1"},
+		"a price that runs away is parked too": {{0, "a=100 b=100", "100", ""}, {m, "a=200 b=200", "100", held + "1"},
+			{m, "a=220 b=220", "100", held + "1"},
 			{m, "a=250 b=250", "parked", "250 is more"}},
-		"back to what was accepted": {{0, "a=100 b=100", "100", ""}, {m, "a=200 b=200", "100", held + "1"}, {m, "a=200 b=200", "100", held + "2"}, {m, "a=200 b=200", "parked", ""},
+		"back to what was accepted": {{0, "a=100 b=100", "100", ""}, {m, "a=200 b=200", "100", held + "1"},
+			{m, "a=200 b=200", "100", held + "2"}, {m, "a=200 b=200", "parked", ""},
 			{m, "a=101 b=101", "101", ""}},
-		"back within the bound, by a jump": {{0, "a=100 b=100", "100", ""}, {m, "a=200 b=200", "100", held + "1"}, {m, "a=200 b=200", "100", held + "2"}, {m, "a=200 b=200", "parked", ""},
-			{m, "a=120 b=120", "withdrawn", held + "1"}, {m, "a=120 b=120", "withdrawn", held + "2"}, {m, "a=120 b=120", "120", ""}},
-		"without a quorum it still waits": {{0, "a=100 b=100", "100", ""}, {m, "a=200 b=200", "100", held + "1"}, {m, "a=200 b=200", "100", held + "2"}, {m, "a=200 b=200", "parked", ""},
-			{m, "a=200 b=!down", "parked", ErrParked.Error() + "; since then: 1 of 2"}, {m, "a=201 b=201", "parked", "201 is more"}},
+		"back within the bound, by a jump": {{0, "a=100 b=100", "100", ""}, {m, "a=200 b=200", "100", held + "1"},
+			{m, "a=200 b=200", "100", held + "2"}, {m, "a=200 b=200", "parked", ""},
+			{m, "a=120 b=120", "withdrawn", held + "1"}, {m, "a=120 b=120", "withdrawn", held + "2"},
+			{m, "a=120 b=120", "120", ""}},
+		"without a quorum it still waits": {{0, "a=100 b=100", "100", ""}, {m, "a=200 b=200", "100", held + "1"},
+			{m, "a=200 b=200", "100", held + "2"}, {m, "a=200 b=200", "parked", ""},
+			{m, "a=200 b=!down", "parked", ErrParked.Error() + "; since then: 1 of 2"},
+			{m, "a=201 b=201", "parked", "201 is more"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s standing
@@ -370,7 +430,8 @@ func TestJudge_IsComparedWithWhatIsStored(t *testing.T) {
 	}
 }
 
-// What another process accepted may be far from a rate that goes on. That one is withdrawn only if the market is below it.
+// What another process accepted may be far from a rate that goes on. That one
+// is withdrawn only if the market is below it.
 func TestJudge_ARateThatIsHeldIsWithdrawnOnlyIfTheMarketIsBelowIt(t *testing.T) {
 	for quote, withdrawn := range map[string]bool{"151": false, "150": false, "149.99999999": true} {
 		before := standing{past: accepted(t, "100@40m 150@20m"), last: card.Rate{USD: usd(t, "150"), At: noon}}
@@ -384,7 +445,8 @@ func TestJudge_ARateThatIsHeldIsWithdrawnOnlyIfTheMarketIsBelowIt(t *testing.T) 
 func TestJudge_WithoutKnowingWhatWasAcceptedNothingIs(t *testing.T) {
 	before := standing{unread: errors.New("database out of reach")}
 	after := judge("monero", said(t, "a=150 b=150"), before, noon, config(nil))
-	if after.why == nil || !strings.Contains(after.why.Error(), "database out of reach") || after.last != (card.Rate{}) || len(after.past) > 0 || after.unread == nil {
+	if after.why == nil || !strings.Contains(after.why.Error(), "database out of reach") || after.last != (card.Rate{}) ||
+		len(after.past) > 0 || after.unread == nil {
 		t.Errorf("%+v", after)
 	}
 }
@@ -416,7 +478,8 @@ func TestPast_KeepsWhatBoundsTheNextRate(t *testing.T) {
 	}
 }
 
-// What could not be stored yet is added to what was read, each rate once and oldest first.
+// What could not be stored yet is added to what was read, each rate once and
+// oldest first.
 func TestPast_MergedWithWhatIsNotStoredYet(t *testing.T) {
 	row := func(id byte) card.AcceptedRate {
 		return card.AcceptedRate{ID: uuid.UUID{id}, At: noon.Add(time.Duration(id) * time.Minute)}
@@ -438,29 +501,34 @@ func TestPast_MergedWithWhatIsNotStoredYet(t *testing.T) {
 func TestJudge_AJumpIsHeldHoweverOldTheLastRateIs(t *testing.T) {
 	before := judge("monero", said(t, "a=100 b=100"), standing{}, noon, config(nil))
 	quotes := said(t, "a=120@48h b=120@48h")
-	if after := judge("monero", quotes, before, noon.Add(48*time.Hour), config(nil)); after.held.ticks != 1 || after.why == nil {
+	if after := judge("monero", quotes, before, noon.Add(48*time.Hour), config(nil)); after.held.ticks != 1 ||
+		after.why == nil {
 		t.Errorf("%+v", after)
 	}
 	once := config(func(c *Config) { c.HoldTicks = 1 })
-	if after := judge("monero", quotes, before, noon.Add(48*time.Hour), once); after.why != nil || after.last.USD.String() != "120" {
+	if after := judge("monero", quotes, before, noon.Add(48*time.Hour), once); after.why != nil ||
+		after.last.USD.String() != "120" {
 		t.Errorf("with 1 none is held: %+v", after)
 	}
 }
 
 func TestJudge_ReasonsAreBounded(t *testing.T) {
-	got := judge("monero", []quoted{{"a", Quote{Err: errors.New(strings.Repeat("é", 10_000) + "\xff")}}}, standing{}, noon, config(nil))
+	got := judge("monero", []quoted{{"a", Quote{Err: errors.New(strings.Repeat("é", 10_000) + "\xff")}}}, standing{},
+		noon, config(nil))
 	if len(got.why.Error()) > 300 {
 		t.Errorf("%d bytes", len(got.why.Error()))
 	}
-	for length, want := range map[int]string{200: "a: " + strings.Repeat("x", 200), 201: "a: " + strings.Repeat("x", 200) + "..."} {
+	for length, want := range map[int]string{200: "a: " + strings.Repeat("x", 200),
+		201: "a: " + strings.Repeat("x", 200) + "..."} {
 		if got := (dropped{"a", errors.New(strings.Repeat("x", length))}).String(); got != want {
 			t.Errorf("%d letters become %q", length, got)
 		}
 	}
 }
 
-// Whatever sources say: an accepted rate lies between the least and the greatest quote that was used, at least a quorum was used, all
-// of it fresh, none far from the median, and nothing that was given was changed.
+// Whatever sources say: an accepted rate lies between the least and the
+// greatest quote that was used, at least a quorum was used, all of it fresh,
+// none far from the median, and nothing that was given was changed.
 func TestJudge_AnAcceptedRateLiesBetweenTheQuotesUsed(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	accepted := 0
@@ -472,7 +540,8 @@ func TestJudge_AnAcceptedRateLiesBetweenTheQuotesUsed(t *testing.T) {
 		quotes := make([]quoted, random.IntN(7))
 		base := 1 + random.Int64N(10_000_000_000_000_000)
 		for i := range quotes {
-			q := Quote{USD: card.Decimal{Units: base + random.Int64N(base/10+1), Scale: card.RateScale}, At: noon.Add(time.Duration(random.IntN(700)-600) * time.Second)}
+			q := Quote{USD: card.Decimal{Units: base + random.Int64N(base/10+1), Scale: card.RateScale},
+				At: noon.Add(time.Duration(random.IntN(700)-600) * time.Second)}
 			if random.IntN(8) == 0 {
 				q = Quote{Err: errors.New("down")}
 			}

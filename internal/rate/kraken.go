@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// kraken quotes the price and time of the last trade, with one request per market. Its tickers have no time, so that they can't show that
-// trading has stopped.
-// Source: https://docs.kraken.com/api-reference/market-data/get-recent-trades.
+// kraken quotes the price and time of the last trade, with one request per
+// market. Its tickers have no time, so that they can't show that trading has
+// stopped. Source:
+// https://docs.kraken.com/api-reference/market-data/get-recent-trades.
 type kraken struct{ site }
 
 func newKraken(s site) Source { return kraken{s} }
@@ -29,7 +30,8 @@ func (k kraken) Fetch(ctx context.Context, coins []string) (map[string]Quote, er
 }
 
 func readKraken(body []byte, pair string) Quote {
-	// A trade's row: price, volume, time in seconds with decimals, and more. The newest is the last.
+	// A trade's row: price, volume, time in seconds with decimals, and more.
+	// The newest is the last.
 	const (
 		priceAt = 0
 		timeAt  = 2
@@ -66,7 +68,8 @@ func readKraken(body []byte, pair string) Quote {
 	return newQuote(newest[priceAt], time.Unix(seconds, 0))
 }
 
-// krakenError returns an error that names a code such as "EQuery:Unknown asset pair". It does not quote anything else.
+// krakenError returns an error that names a code such as "EQuery:Unknown asset
+// pair". It does not quote anything else.
 func krakenError(code string) error {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ: "
 	if code == "" || len(code) > 60 || strings.Trim(code, letters) != "" {

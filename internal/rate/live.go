@@ -17,30 +17,43 @@ import (
 
 // Config says how far sources are trusted. Percentages have at most 4 decimals.
 type Config struct {
-	// Coins are the codes of the currencies to fetch, such as "monero". At least one is required.
+	// Coins are the codes of the currencies to fetch, such as "monero". At
+	// least one is required.
 	Coins []string
-	// Quorum is how many sources must agree on a rate. Defaults to 2; with 1, a single source is trusted.
+	// Quorum is how many sources must agree on a rate. Defaults to 2; with 1, a
+	// single source is trusted.
 	Quorum int
-	// MaxAge is how old a quote, and therefore a rate, may be, by its source's own time. Defaults to 5 min.
+	// MaxAge is how old a quote, and therefore a rate, may be, by its source's
+	// own time. Defaults to 5 min.
 	MaxAge time.Duration
-	// MaxAhead is how far a quote's time may be in the future. Defaults to 30 s.
+	// MaxAhead is how far a quote's time may be in the future. Defaults to 30
+	// s.
 	MaxAhead time.Duration
-	// MaxSpread is how far a quote may be from the median of all quotes, in percent of the median. Others are dropped. Defaults to 3.
+	// MaxSpread is how far a quote may be from the median of all quotes, in
+	// percent of the median. Others are dropped. Defaults to 3.
 	MaxSpread card.Decimal
-	// MaxJump is how far a rate may be from the last accepted one, in percent of that. A larger jump is held. It does not matter how old
-	// the last rate is: the first quotes after an outage are the least trustworthy. Defaults to 15.
+	// MaxJump is how far a rate may be from the last accepted one, in percent
+	// of that. A larger jump is held. It does not matter how old the last rate
+	// is: the first quotes after an outage are the least trustworthy. Defaults
+	// to 15.
 	MaxJump card.Decimal
-	// HoldTicks is the number of consecutive Ticks, with medians within MaxSpread, after which a jump is accepted. Defaults to 3; with 1,
-	// no jump is held.
+	// HoldTicks is the number of consecutive Ticks, with medians within
+	// MaxSpread, after which a jump is accepted. Defaults to 3; with 1, no jump
+	// is held.
 	HoldTicks int
-	// MaxMove is how far a rate may be from any that was accepted within the last hour, and from the last one however old, in percent of
-	// that. A rate that is farther for HoldTicks consecutive Ticks is parked: only an operator can accept it. Defaults to 30.
+	// MaxMove is how far a rate may be from any that was accepted within the
+	// last hour, and from the last one however old, in percent of that. A rate
+	// that is farther for HoldTicks consecutive Ticks is parked: only an
+	// operator can accept it. Defaults to 30.
 	MaxMove card.Decimal
-	// Floor is the lowest rate at which a coin is quoted, in US dollars by currency code. Defaults to none.
+	// Floor is the lowest rate at which a coin is quoted, in US dollars by
+	// currency code. Defaults to none.
 	Floor map[string]card.Decimal
-	// Ceiling is the highest rate at which a coin is quoted, likewise. Defaults to none.
+	// Ceiling is the highest rate at which a coin is quoted, likewise. Defaults
+	// to none.
 	Ceiling map[string]card.Decimal
-	// Timeout limits how long one source may take. Defaults to 10 s; at most a minute.
+	// Timeout limits how long one source may take. Defaults to 10 s; at most a
+	// minute.
 	Timeout time.Duration
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
@@ -69,7 +82,8 @@ func set[T comparable](value *T, byDefault T) {
 	}
 }
 
-// Validate fills in the defaults, and returns an error that lists every invalid field.
+// Validate fills in the defaults, and returns an error that lists every invalid
+// field.
 func (c *Config) Validate() error {
 	c.fill()
 	var wrong []error
@@ -95,7 +109,8 @@ func (c *Config) Validate() error {
 		for coin, usd := range bounds {
 			refuse(!slices.Contains(c.Coins, coin), "%s: %q is not one of the coins", name, coin)
 			bound, err := exact(usd)
-			refuse(err != nil || !plausible(bound), "%s of %s: must be %s, with at most %d decimals", name, coin, believed, card.RateScale)
+			refuse(err != nil || !plausible(bound), "%s of %s: must be %s, with at most %d decimals", name, coin, believed,
+				card.RateScale)
 		}
 	}
 	for coin, usd := range c.Ceiling {
@@ -106,7 +121,8 @@ func (c *Config) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// exact returns usd at the scale of rates. It returns an error if that would lose digits.
+// exact returns usd at the scale of rates. It returns an error if that would
+// lose digits.
 func exact(usd card.Decimal) (card.Decimal, error) {
 	if usd.Scale < 0 {
 		return card.Decimal{}, errors.New("scale is negative")
@@ -123,7 +139,8 @@ func exactly(bounds map[string]card.Decimal) map[string]card.Decimal {
 	return all
 }
 
-// Live has the rates on which several sources agreed in the latest Ticks. It is safe for concurrent use.
+// Live has the rates on which several sources agreed in the latest Ticks. It is
+// safe for concurrent use.
 type Live struct {
 	sources []Source // by name
 	log     *slog.Logger
@@ -135,7 +152,9 @@ type Live struct {
 	booking sync.Mutex
 	stored  []card.ParkedRate // what the book has of this process; guarded by booking
 
-	mu       sync.RWMutex // separate from turn and booking, so that rates can be read while others wait for sources and the book
+	// separate from turn and booking, so that rates can be read while others
+	// wait for sources and the book
+	mu       sync.RWMutex
 	coins    map[string]standing
 	heard    map[string]heard
 	unstored map[string]past // what this process has accepted and the book may lack
@@ -149,8 +168,9 @@ type heard struct {
 
 var _ order.Rates = (*Live)(nil)
 
-// New returns live rates, which are unknown until the first Tick. It returns an error if cfg is not valid, if two sources have the same
-// name, or if a coin has fewer sources than the quorum.
+// New returns live rates, which are unknown until the first Tick. It returns an
+// error if cfg is not valid, if two sources have the same name, or if a coin
+// has fewer sources than the quorum.
 func New(sources []Source, log *slog.Logger, cfg Config) (*Live, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -191,9 +211,11 @@ func (l *Live) Sources() []string {
 	return names
 }
 
-// Tick asks all sources at the same time and updates the rates. The error says which coins have no new rate, and why. Their last rate
-// remains valid until it is too old, unless it was withdrawn. Tick returns once every source has answered or timed out, or when ctx ends. It
-// does not wait for the book, which is for Follow.
+// Tick asks all sources at the same time and updates the rates. The error says
+// which coins have no new rate, and why. Their last rate remains valid until it
+// is too old, unless it was withdrawn. Tick returns once every source has
+// answered or timed out, or when ctx ends. It does not wait for the book, which
+// is for Follow.
 func (l *Live) Tick(ctx context.Context) error {
 	select {
 	case l.turn <- struct{}{}:
@@ -229,13 +251,15 @@ func (l *Live) Tick(ctx context.Context) error {
 				"missing", missing, "dropped", list(after.dropped))
 		}
 		if l.book != nil && len(before.past) == 0 {
-			l.log.WarnContext(ctx, "the first rate of a currency was compared with nothing", "currency", coin, "rate", after.last.USD, "source", after.last.Source)
+			l.log.WarnContext(ctx, "the first rate of a currency was compared with nothing", "currency", coin, "rate",
+				after.last.USD, "source", after.last.Source)
 		}
 	}
 	return errors.Join(without...)
 }
 
-// judge judges a coin by the sources' answers. It returns the standing before and after.
+// judge judges a coin by the sources' answers. It returns the standing before
+// and after.
 func (l *Live) judge(coin string, answers []map[string]Quote, failures []error) (before, after standing) {
 	var quotes []quoted
 	for i, s := range l.sources {
@@ -271,7 +295,8 @@ func (l *Live) ask(ctx context.Context, s Source) (map[string]Quote, error) {
 	return s.Fetch(ctx, coins)
 }
 
-// Rate implements order.Rates. A rate expires with its age, even if Tick never runs again.
+// Rate implements order.Rates. A rate expires with its age, even if Tick never
+// runs again.
 func (l *Live) Rate(currency string) (card.Rate, error) {
 	rate, err := l.rate(currency)
 	if err != nil {
@@ -280,7 +305,8 @@ func (l *Live) Rate(currency string) (card.Rate, error) {
 	return rate, nil
 }
 
-// Health returns an error if a coin has no fresh rate. It says for each such coin which sources were dropped, and why.
+// Health returns an error if a coin has no fresh rate. It says for each such
+// coin which sources were dropped, and why.
 func (l *Live) Health() error {
 	var without []error
 	for _, coin := range l.cfg.Coins {

@@ -25,7 +25,8 @@ func wantRate(t testing.TB, rates order.Rates, want string) {
 	}
 }
 
-// wantNoRate demands that there is no rate of monero, and that whoever runs the service is told why.
+// wantNoRate demands that there is no rate of monero, and that whoever runs the
+// service is told why.
 func wantNoRate(t testing.TB, live *rate.Live, why string) {
 	t.Helper()
 	got, err := live.Rate("monero")
@@ -36,7 +37,8 @@ func wantNoRate(t testing.TB, live *rate.Live, why string) {
 	if !strings.Contains(err.Error(), why) || strings.Contains(public.Message, why) {
 		t.Errorf("rate: %v; want %q for the log only", err, why)
 	}
-	if health := live.Health(); health == nil || !strings.Contains(health.Error(), why) || !strings.Contains(health.Error(), "rate of monero: ") {
+	if health := live.Health(); health == nil || !strings.Contains(health.Error(), why) ||
+		!strings.Contains(health.Error(), "rate of monero: ") {
 		t.Errorf("health: %v, want %q", health, why)
 	}
 }
@@ -135,7 +137,8 @@ func TestLive_AJumpIsHeldUntilItStands(t *testing.T) {
 	tick("182")
 	wantRate(t, live, "182")
 	tick("150")
-	wantNoRate(t, live, "150 is more than 15 percent from the last rate 182, and is held until seen 3 times (now 1; median a=150 b=150)")
+	wantNoRate(t, live,
+		"150 is more than 15 percent from the last rate 182, and is held until seen 3 times (now 1; median a=150 b=150)")
 	tick("150")
 	wantNoRate(t, live, "now 2")
 	tick("150")
@@ -187,7 +190,8 @@ func TestLive_OneCoinsFailureDoesNotTouchTheOthers(t *testing.T) {
 	live, _, s := newLive(t, 2, rate.Config{Coins: []string{"monero", "bitcoin", "litecoin"}})
 	s[0].fetch = func(context.Context, []string) (map[string]rate.Quote, error) {
 		return map[string]rate.Quote{
-			"monero": {USD: decimal(t, "150"), At: noon}, "bitcoin": {Err: errors.New("torn")}, "litecoin": {USD: decimal(t, "80"), At: noon}}, nil
+			"monero": {USD: decimal(t, "150"), At: noon}, "bitcoin": {Err: errors.New("torn")},
+			"litecoin": {USD: decimal(t, "80"), At: noon}}, nil
 	}
 	s[1].quotes(t, noon, map[string]string{"monero": "150", "bitcoin": "90000"})
 	err := live.Tick(t.Context())
@@ -220,7 +224,8 @@ rate of bitcoin: 0 of 3 sources can be used, and 2 are needed: a: down; b: down;
 func TestLive_AHangingSourceDoesNotDelayTheOthersPastTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		live, _, s := newLive(t, 3, rate.Config{Now: time.Now,
-			Floor: map[string]card.Decimal{"monero": decimal(t, "1")}, Ceiling: map[string]card.Decimal{"monero": decimal(t, "1000")}})
+			Floor:   map[string]card.Decimal{"monero": decimal(t, "1")},
+			Ceiling: map[string]card.Decimal{"monero": decimal(t, "1000")}})
 		for _, s := range s {
 			s.quotes(t, time.Now(), map[string]string{"monero": "150"})
 		}
@@ -350,32 +355,62 @@ func TestNew_WhatCanNotWorkIsRefused(t *testing.T) {
 	}{
 		"fewer sources than the quorum": {[]rate.Source{a}, nil, "1 sources can't make a quorum of 2"},
 		"no sources":                    {nil, nil, "0 sources"},
-		"too few with a market":         {[]rate.Source{a, b, &script{name: "c", serves: []string{"bitcoin"}}}, func(c *rate.Config) { c.Quorum = 3 }, "monero: 2 of the sources have a market for it, and a quorum is 3"},
-		"the same source twice":         {[]rate.Source{a, b, &script{name: "a"}}, nil, "rate source a is listed twice"},
-		"no coins":                      {[]rate.Source{a, b}, func(c *rate.Config) { c.Coins = nil }, "coins: at least one"},
-		"a coin twice":                  {[]rate.Source{a, b}, func(c *rate.Config) { c.Coins = []string{"monero", "monero"} }, "listed twice"},
-		"an empty coin":                 {[]rate.Source{a, b}, func(c *rate.Config) { c.Coins = []string{""} }, "is empty"},
-		"negative quorum":               {[]rate.Source{a, b}, func(c *rate.Config) { c.Quorum = -1 }, "quorum: "},
-		"negative age":                  {[]rate.Source{a, b}, func(c *rate.Config) { c.MaxAge = -1 }, "max age: "},
-		"negative tolerance":            {[]rate.Source{a, b}, func(c *rate.Config) { c.MaxAhead = -1 }, "max ahead: "},
-		"negative timeout":              {[]rate.Source{a, b}, func(c *rate.Config) { c.Timeout = -1 }, "timeout: "},
-		"long timeout":                  {[]rate.Source{a, b}, func(c *rate.Config) { c.Timeout = 61 * time.Second }, "at most 1m0s"},
-		"negative hold":                 {[]rate.Source{a, b}, func(c *rate.Config) { c.HoldTicks = -1 }, "hold ticks: "},
-		"negative spread":               {[]rate.Source{a, b}, func(c *rate.Config) { c.MaxSpread.Units = -1 }, "max spread: "},
-		"written zero spread":           {[]rate.Source{a, b}, func(c *rate.Config) { c.MaxSpread = card.Decimal{Scale: 2} }, "max spread: "},
-		"too fine a jump":               {[]rate.Source{a, b}, func(c *rate.Config) { c.MaxJump = card.Decimal{Units: 1, Scale: 5} }, "max jump: "},
-		"no move":                       {[]rate.Source{a, b}, func(c *rate.Config) { c.MaxMove = card.Decimal{Scale: 2} }, "max move: "},
-		"jump over 100 percent":         {[]rate.Source{a, b}, func(c *rate.Config) { c.MaxJump = card.Decimal{Units: 101} }, "max jump: "},
-		"floor of another coin":         {[]rate.Source{a, b}, func(c *rate.Config) { c.Floor = map[string]card.Decimal{"doge": {Units: 1}} }, `"doge" is not one`},
-		"floor of zero":                 {[]rate.Source{a, b}, func(c *rate.Config) { c.Floor = map[string]card.Decimal{"monero": {}} }, "floor of monero: must be 0.01 to"},
-		"negative floor":                {[]rate.Source{a, b}, func(c *rate.Config) { c.Floor = map[string]card.Decimal{"monero": {Units: -5}} }, "floor of monero"},
-		"floor with too many decimals":  {[]rate.Source{a, b}, func(c *rate.Config) { c.Floor = map[string]card.Decimal{"monero": {Units: 1_000_000_001, Scale: 9}} }, "floor of monero"},
-		"ceiling of another coin":       {[]rate.Source{a, b}, func(c *rate.Config) { c.Ceiling = map[string]card.Decimal{"doge": {Units: 1}} }, `ceiling: "doge" is not one`},
-		"ceiling of zero":               {[]rate.Source{a, b}, func(c *rate.Config) { c.Ceiling = map[string]card.Decimal{"monero": {}} }, "ceiling of monero: must be 0.01 to"},
+		"too few with a market": {[]rate.Source{a, b, &script{name: "c", serves: []string{"bitcoin"}}},
+			func(c *rate.Config) { c.Quorum = 3 }, "monero: 2 of the sources have a market for it, and a quorum is 3"},
+		"the same source twice": {[]rate.Source{a, b, &script{name: "a"}}, nil, "rate source a is listed twice"},
+		"no coins":              {[]rate.Source{a, b}, func(c *rate.Config) { c.Coins = nil }, "coins: at least one"},
+		"a coin twice": {[]rate.Source{a, b}, func(c *rate.Config) {
+			c.Coins = []string{"monero", "monero"}
+		}, "listed twice"},
+		"an empty coin":      {[]rate.Source{a, b}, func(c *rate.Config) { c.Coins = []string{""} }, "is empty"},
+		"negative quorum":    {[]rate.Source{a, b}, func(c *rate.Config) { c.Quorum = -1 }, "quorum: "},
+		"negative age":       {[]rate.Source{a, b}, func(c *rate.Config) { c.MaxAge = -1 }, "max age: "},
+		"negative tolerance": {[]rate.Source{a, b}, func(c *rate.Config) { c.MaxAhead = -1 }, "max ahead: "},
+		"negative timeout":   {[]rate.Source{a, b}, func(c *rate.Config) { c.Timeout = -1 }, "timeout: "},
+		"long timeout": {[]rate.Source{a, b}, func(c *rate.Config) {
+			c.Timeout = 61 * time.Second
+		}, "at most 1m0s"},
+		"negative hold": {[]rate.Source{a, b}, func(c *rate.Config) { c.HoldTicks = -1 }, "hold ticks: "},
+		"negative spread": {[]rate.Source{a, b}, func(c *rate.Config) {
+			c.MaxSpread.Units = -1
+		}, "max spread: "},
+		"written zero spread": {[]rate.Source{a, b}, func(c *rate.Config) {
+			c.MaxSpread = card.Decimal{Scale: 2}
+		}, "max spread: "},
+		"too fine a jump": {[]rate.Source{a, b}, func(c *rate.Config) {
+			c.MaxJump = card.Decimal{Units: 1, Scale: 5}
+		}, "max jump: "},
+		"no move": {[]rate.Source{a, b}, func(c *rate.Config) {
+			c.MaxMove = card.Decimal{Scale: 2}
+		}, "max move: "},
+		"jump over 100 percent": {[]rate.Source{a, b}, func(c *rate.Config) {
+			c.MaxJump = card.Decimal{Units: 101}
+		}, "max jump: "},
+		"floor of another coin": {[]rate.Source{a, b}, func(c *rate.Config) {
+			c.Floor = map[string]card.Decimal{"doge": {Units: 1}}
+		}, `"doge" is not one`},
+		"floor of zero": {[]rate.Source{a, b}, func(c *rate.Config) {
+			c.Floor = map[string]card.Decimal{"monero": {}}
+		}, "floor of monero: must be 0.01 to"},
+		"negative floor": {[]rate.Source{a, b}, func(c *rate.Config) {
+			c.Floor = map[string]card.Decimal{"monero": {Units: -5}}
+		}, "floor of monero"},
+		"floor with too many decimals": {[]rate.Source{a, b}, func(c *rate.Config) {
+			c.Floor = map[string]card.Decimal{"monero": {Units: 1_000_000_001, Scale: 9}}
+		}, "floor of monero"},
+		"ceiling of another coin": {[]rate.Source{a, b}, func(c *rate.Config) {
+			c.Ceiling = map[string]card.Decimal{"doge": {Units: 1}}
+		}, `ceiling: "doge" is not one`},
+		"ceiling of zero": {[]rate.Source{a, b}, func(c *rate.Config) {
+			c.Ceiling = map[string]card.Decimal{"monero": {}}
+		}, "ceiling of monero: must be 0.01 to"},
 		"ceiling below the floor": {[]rate.Source{a, b}, func(c *rate.Config) {
-			c.Floor, c.Ceiling = map[string]card.Decimal{"monero": {Units: 2}}, map[string]card.Decimal{"monero": {Units: 19, Scale: 1}}
+			c.Floor, c.Ceiling = map[string]card.Decimal{"monero": {Units: 2}},
+				map[string]card.Decimal{"monero": {Units: 19, Scale: 1}}
 		}, "must not be below its floor"},
-		"floor of a strange scale": {[]rate.Source{a, b}, func(c *rate.Config) { c.Floor = map[string]card.Decimal{"monero": {Units: 1, Scale: -3}} }, "floor of monero"},
+		"floor of a strange scale": {[]rate.Source{a, b}, func(c *rate.Config) {
+			c.Floor = map[string]card.Decimal{"monero": {Units: 1, Scale: -3}}
+		}, "floor of monero"},
 	} {
 		cfg := good
 		if test.change != nil {
@@ -394,7 +429,8 @@ func TestNew_TheBoundsThemselvesWork(t *testing.T) {
 		"no jump is held":       func(c *rate.Config) { c.HoldTicks = 1 },
 		"a timeout of a minute": func(c *rate.Config) { c.Timeout = time.Minute },
 		"the floor is the ceiling": func(c *rate.Config) {
-			c.Floor, c.Ceiling = map[string]card.Decimal{"monero": {Units: 2}}, map[string]card.Decimal{"monero": {Units: 20, Scale: 1}}
+			c.Floor, c.Ceiling = map[string]card.Decimal{"monero": {Units: 2}},
+				map[string]card.Decimal{"monero": {Units: 20, Scale: 1}}
 		},
 	} {
 		cfg := rate.Config{Coins: []string{"monero"}}

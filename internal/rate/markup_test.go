@@ -33,7 +33,8 @@ func TestMarkup(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := rates.Rate("monero")
-		if err != nil || got.USD.String() != test.want || got.USD.Scale != card.RateScale || got.Source != test.source || !got.At.Equal(noon) {
+		if err != nil || got.USD.String() != test.want || got.USD.Scale != card.RateScale || got.Source != test.source ||
+			!got.At.Equal(noon) {
 			t.Errorf("%s with %s percent: %+v, %v", test.rate, test.percent, got, err)
 		}
 	}
@@ -49,7 +50,8 @@ func TestMarkup_ZeroChangesNothing(t *testing.T) {
 }
 
 func TestMarkup_AbsurdPercentagesAreRefused(t *testing.T) {
-	for _, p := range []card.Decimal{{Units: -1}, {Units: 101}, {Units: 1_000_001, Scale: 4}, {Units: 1, Scale: 5}, {Units: 1, Scale: -1}, {Units: 1<<63 - 1, Scale: 4}} {
+	for _, p := range []card.Decimal{{Units: -1}, {Units: 101}, {Units: 1_000_001, Scale: 4}, {Units: 1, Scale: 5},
+		{Units: 1, Scale: -1}, {Units: 1<<63 - 1, Scale: 4}} {
 		if _, err := rate.Markup(fixed(t, "152.52"), p); err == nil {
 			t.Errorf("%d / 10^%d was accepted", p.Units, p.Scale)
 		}
@@ -68,7 +70,8 @@ func TestMarkup_NoRateStaysNoRate(t *testing.T) {
 	}
 }
 
-// The marked-up rate is the greatest at which the card still costs percent more.
+// The marked-up rate is the greatest at which the card still costs percent
+// more.
 func FuzzMarkup_IsTheGreatestRateThatLeavesTheMarkup(f *testing.F) {
 	f.Add(int64(15_252_000_000), int64(15), uint8(1))
 	f.Add(int64(1<<63-1), int64(1), uint8(4))
@@ -85,7 +88,8 @@ func FuzzMarkup_IsTheGreatestRateThatLeavesTheMarkup(f *testing.F) {
 			got.USD.Units = 0
 		}
 		ten := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(scale)), nil)
-		factor := new(big.Rat).Add(big.NewRat(1, 1), new(big.Rat).Quo(new(big.Rat).SetFrac(big.NewInt(p), ten), big.NewRat(100, 1)))
+		factor := new(big.Rat).Add(big.NewRat(1, 1),
+			new(big.Rat).Quo(new(big.Rat).SetFrac(big.NewInt(p), ten), big.NewRat(100, 1)))
 		whole := new(big.Rat).SetInt64(units)
 		if r := new(big.Rat).SetInt64(got.USD.Units); r.Mul(r, factor).Cmp(whole) > 0 {
 			t.Errorf("%s with %s percent is %s: too much", given, percent, got.USD)

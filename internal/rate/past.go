@@ -14,10 +14,12 @@ const (
 	repeated = time.Minute
 )
 
-// past is what a coin was taken to be worth, oldest first. Nothing is quoted from it.
+// past is what a coin was taken to be worth, oldest first. Nothing is quoted
+// from it.
 type past []card.AcceptedRate
 
-// last returns the last accepted rate, however old it is; the zero AcceptedRate if there is none.
+// last returns the last accepted rate, however old it is; the zero AcceptedRate
+// if there is none.
 func (p past) last() card.AcceptedRate {
 	if len(p) == 0 {
 		return card.AcceptedRate{}
@@ -25,8 +27,9 @@ func (p past) last() card.AcceptedRate {
 	return p[len(p)-1]
 }
 
-// recent returns what bounds the next rate: the last hour, at least the last accepted rate, but nothing from before an operator's
-// acceptance. It shares p's elements.
+// recent returns what bounds the next rate: the last hour, at least the last
+// accepted rate, but nothing from before an operator's acceptance. It shares
+// p's elements.
 func (p past) recent(now time.Time) past {
 	from := 0
 	for i, r := range p {
@@ -40,7 +43,8 @@ func (p past) recent(now time.Time) past {
 	return p[max(0, min(from, len(p)-1)):]
 }
 
-// beyond returns the oldest accepted rate that usd is more than percent away from, if there is one.
+// beyond returns the oldest accepted rate that usd is more than percent away
+// from, if there is one.
 func (p past) beyond(usd int64, percent card.Decimal) (card.AcceptedRate, bool) {
 	for _, r := range p {
 		if farther(usd, r.USD.Units, percent) {
@@ -50,7 +54,8 @@ func (p past) beyond(usd int64, percent card.Decimal) (card.AcceptedRate, bool) 
 	return card.AcceptedRate{}, false
 }
 
-// with returns p with another rate, which is newer. The same rate again is left out for a minute.
+// with returns p with another rate, which is newer. The same rate again is left
+// out for a minute.
 func (p past) with(r card.AcceptedRate) past {
 	if last := p.last(); last.USD == r.USD && r.At.Sub(last.At) < repeated {
 		return p

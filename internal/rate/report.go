@@ -6,11 +6,14 @@ import "github.com/cardmint/cardmint/internal/card"
 type Report struct {
 	Currency string
 	Rate     card.Rate // as Rate returns it; zero if there is no fresh one
-	// Median is the median of the quotes that were neither too old nor implausible in the latest Tick; 0 if there was none.
+	// Median is the median of the quotes that were neither too old nor
+	// implausible in the latest Tick; 0 if there was none.
 	Median card.Decimal
-	// Quotes are what sources answered in the latest Tick, by source. Those that gave no quote are not there.
+	// Quotes are what sources answered in the latest Tick, by source. Those
+	// that gave no quote are not there.
 	Quotes []SourceQuote
-	// Agreeing is how many of them are still good and agree, and Quorum how many must.
+	// Agreeing is how many of them are still good and agree, and Quorum how
+	// many must.
 	Agreeing, Quorum int
 }
 

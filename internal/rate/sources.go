@@ -22,8 +22,9 @@ type Source interface {
 	Name() string
 	// Serves reports whether the source has a market for a coin.
 	Serves(coin string) bool
-	// Fetch returns a quote for each of the coins, all of which it serves. It must return when ctx ends. An error means that there are no
-	// quotes at all; if a single quote fails, that quote's Err says why.
+	// Fetch returns a quote for each of the coins, all of which it serves. It
+	// must return when ctx ends. An error means that there are no quotes at
+	// all; if a single quote fails, that quote's Err says why.
 	Fetch(ctx context.Context, coins []string) (map[string]Quote, error)
 }
 
@@ -66,8 +67,9 @@ func newQuote(price text, at time.Time) Quote {
 	return Quote{USD: usd, At: at}
 }
 
-// text is a number as a source wrote it, bare or as a JSON string. Any other JSON value becomes a text that is not a number, so that a
-// bad value affects only its own quote.
+// text is a number as a source wrote it, bare or as a JSON string. Any other
+// JSON value becomes a text that is not a number, so that a bad value affects
+// only its own quote.
 type text string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -82,7 +84,8 @@ type definition struct {
 	open      func(site) Source
 }
 
-// known returns every source, by name. To add one, write a file for it and add a line here.
+// known returns every source, by name. To add one, write a file for it and add
+// a line here.
 func known() []definition {
 	return []definition{
 		{"bitfinex", "https://api-pub.bitfinex.com", newBitfinex},
@@ -101,9 +104,12 @@ func Known() map[string]string {
 	return addresses
 }
 
-// Sources returns the sources with the given names, or, if names is empty, all that have a market for one of the coins. urls overrides the
-// URLs of sources, for instance with a mirror's; they must be https, or http on this machine. markets has the sources' names for the markets
-// of the coins to fetch, by currency code and source name. A named source without any of them is an error: whoever names it relies on it.
+// Sources returns the sources with the given names, or, if names is empty, all
+// that have a market for one of the coins. urls overrides the URLs of sources,
+// for instance with a mirror's; they must be https, or http on this machine.
+// markets has the sources' names for the markets of the coins to fetch, by
+// currency code and source name. A named source without any of them is an
+// error: whoever names it relies on it.
 func Sources(names []string, urls map[string]string, markets map[string]map[string]string) ([]Source, error) {
 	addresses := Known()
 	all := make([]string, 0, len(addresses))
@@ -120,7 +126,8 @@ func Sources(names []string, urls map[string]string, markets map[string]map[stri
 		case slices.Contains(names[:i], name):
 			return nil, fmt.Errorf("rate source %s is listed twice", name)
 		case len(at(name, markets)) == 0:
-			return nil, fmt.Errorf("rate source %s has no market for %s", name, strings.Join(slices.Sorted(maps.Keys(markets)), " or "))
+			return nil, fmt.Errorf("rate source %s has no market for %s", name,
+				strings.Join(slices.Sorted(maps.Keys(markets)), " or "))
 		}
 	}
 	for name, address := range urls {
@@ -136,8 +143,10 @@ func Sources(names []string, urls map[string]string, markets map[string]map[stri
 	var sources []Source
 	for _, k := range known() {
 		if slices.Contains(names, k.name) {
-			sources = append(sources, k.open(site{name: k.name, base: strings.TrimSuffix(addresses[k.name], "/"), client: client, markets: at(k.name, markets),
-				date: &serverDate{}}))
+			sources = append(sources,
+				k.open(site{name: k.name, base: strings.TrimSuffix(addresses[k.name], "/"), client: client,
+					markets: at(k.name, markets),
+					date:    &serverDate{}}))
 		}
 	}
 	return sources, nil
@@ -154,13 +163,15 @@ func at(source string, markets map[string]map[string]string) map[string]string {
 	return here
 }
 
-// checkURL returns an error unless rates from address are safe from tampering on the way. Errors do not quote the address.
+// checkURL returns an error unless rates from address are safe from tampering
+// on the way. Errors do not quote the address.
 func checkURL(address string) error {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return errors.New("address must look like https://example.com, without a login or a query")
-	case u.Scheme == "http" && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()), u.Scheme == "https":
+	case u.Scheme == "http" && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()),
+		u.Scheme == "https":
 		return nil
 	}
 	return errors.New("address must begin with https://")
@@ -184,7 +195,8 @@ func (s site) Serves(coin string) bool {
 	return has
 }
 
-// each calls quote for every market that coins have here, and returns the quotes by currency code.
+// each calls quote for every market that coins have here, and returns the
+// quotes by currency code.
 func (s site) each(coins []string, quote func(market string) Quote) map[string]Quote {
 	quotes := map[string]Quote{}
 	for _, coin := range coins {

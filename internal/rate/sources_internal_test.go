@@ -20,8 +20,10 @@ func checkQuote(t *testing.T, q Quote) {
 }
 
 func FuzzReaders_OnlyPlausibleQuotesGetThrough(f *testing.F) {
-	for _, body := range []string{KrakenAnswer, BitfinexAnswer, CoinGeckoAnswer, CoinbaseAnswer, `["error",10020,"symbol: invalid"]`, `{"error":["EQuery:Unknown asset pair"]}`,
-		`null`, `[null]`, `[[]]`, `{"monero":null}`, `{"price":"1e5","time":"2026-11-20T12:00:00Z"}`, `{"monero":{"usd":152.123456789123456789,"last_updated_at":9223372036854775807}}`} {
+	for _, body := range []string{KrakenAnswer, BitfinexAnswer, CoinGeckoAnswer, CoinbaseAnswer,
+		`["error",10020,"symbol: invalid"]`, `{"error":["EQuery:Unknown asset pair"]}`,
+		`null`, `[null]`, `[[]]`, `{"monero":null}`, `{"price":"1e5","time":"2026-11-20T12:00:00Z"}`,
+		`{"monero":{"usd":152.123456789123456789,"last_updated_at":9223372036854775807}}`} {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -39,7 +41,8 @@ func FuzzReaders_OnlyPlausibleQuotesGetThrough(f *testing.F) {
 }
 
 func FuzzNewQuote_CutsAndNeverRoundsUp(f *testing.F) {
-	for _, s := range []string{"152.52", "152", "152.", ".5", "0.01", "0.009999999", "100000000", "100000000.000000001", "1e5", "-1", "+1", "NaN", "0x10", "1_000",
+	for _, s := range []string{"152.52", "152", "152.", ".5", "0.01", "0.009999999", "100000000", "100000000.000000001",
+		"1e5", "-1", "+1", "NaN", "0x10", "1_000",
 		"152.123456789e5", "152.12345678901234567890", "", "null", "1.2.3", "٣"} {
 		f.Add(s)
 	}

@@ -31,9 +31,11 @@ func TestSources_ReadWhatIsDocumented(t *testing.T) {
 		asked      []string
 	}{
 		"kraken": {rate.KrakenAnswer, "monero=152.52@11:59:58, bitcoin=90000@11:59:59, litecoin=83.65@11:59:50",
-			[]string{"/0/public/Trades?count=1&pair=XXMRZUSD", "/0/public/Trades?count=1&pair=XXBTZUSD", "/0/public/Trades?count=1&pair=XLTCZUSD"}},
+			[]string{"/0/public/Trades?count=1&pair=XXMRZUSD", "/0/public/Trades?count=1&pair=XXBTZUSD",
+				"/0/public/Trades?count=1&pair=XLTCZUSD"}},
 		"bitfinex": {rate.BitfinexAnswer, "monero=152.4@11:59:57, bitcoin=152.4@11:59:57, litecoin=152.4@11:59:57",
-			[]string{"/v2/trades/tXMRUSD/hist?limit=1&sort=-1", "/v2/trades/tBTCUSD/hist?limit=1&sort=-1", "/v2/trades/tLTCUSD/hist?limit=1&sort=-1"}},
+			[]string{"/v2/trades/tXMRUSD/hist?limit=1&sort=-1", "/v2/trades/tBTCUSD/hist?limit=1&sort=-1",
+				"/v2/trades/tLTCUSD/hist?limit=1&sort=-1"}},
 		"coingecko": {rate.CoinGeckoAnswer, "monero=152.60123456@12:00:00, bitcoin=90001@11:59:50, litecoin=83.6@11:59:40",
 			[]string{"/api/v3/simple/price?vs_currencies=usd&include_last_updated_at=true&precision=full&ids=monero,bitcoin,litecoin"}},
 		"coinbase": {rate.CoinbaseAnswer, "monero absent, bitcoin=90001.11@11:59:57, litecoin=90001.11@11:59:57",
@@ -84,11 +86,17 @@ func TestSources_OneBadValueSpoilsItsOwnQuoteOnly(t *testing.T) {
 		for price, want := range map[string]string{
 			`"90000.5"`: "=90000.5@12:00:00", `90000.5`: "=90000.5@12:00:00", // number and string may change places
 			`0.01`: "=0.01@12:00:00", `100000000`: "=100000000@12:00:00", `90000.999999999`: "=90000.99999999@12:00:00",
-			`0`: ": " + implausible, `"0.00"`: ": " + implausible, `-90000`: ": " + implausible, `"NaN"`: ": " + implausible, `"Infinity"`: ": " + implausible,
-			`1e5`: ": " + implausible, `"1e5"`: ": " + implausible, `1E+5`: ": " + implausible, `"90000.123456789e2"`: ": " + implausible,
-			`0.009999999`: ": " + implausible, `100000000.1`: ": " + implausible, `123456789012345678901234567890`: ": " + implausible,
-			`null`: ": " + implausible, `""`: ": " + implausible, `" 90000"`: ": " + implausible, `"90,000"`: ": " + implausible, `"90000."`: ": " + implausible, `".5"`: ": " + implausible, `"0x5F"`: ": " + implausible,
-			`true`: ": " + implausible, `[90000]`: ": " + implausible, `{"usd":90000}`: ": " + implausible, `"\u0039"`: ": " + implausible,
+			`0`: ": " + implausible, `"0.00"`: ": " + implausible, `-90000`: ": " + implausible, `"NaN"`: ": " + implausible,
+			`"Infinity"`: ": " + implausible,
+			`1e5`:        ": " + implausible, `"1e5"`: ": " + implausible, `1E+5`: ": " + implausible,
+			`"90000.123456789e2"`: ": " + implausible,
+			`0.009999999`:         ": " + implausible, `100000000.1`: ": " + implausible,
+			`123456789012345678901234567890`: ": " + implausible,
+			`null`:                           ": " + implausible, `""`: ": " + implausible, `" 90000"`: ": " + implausible,
+			`"90,000"`: ": " + implausible, `"90000."`: ": " + implausible, `".5"`: ": " + implausible,
+			`"0x5F"`: ": " + implausible,
+			`true`:   ": " + implausible, `[90000]`: ": " + implausible, `{"usd":90000}`: ": " + implausible,
+			`"\u0039"`: ": " + implausible,
 		} {
 			check(name, fmt.Sprintf(form, price), want)
 		}
@@ -159,8 +167,9 @@ func TestKraken_AnErrorIsAFailureWhateverElseIsThere(t *testing.T) {
 		`{"error":["EQuery:Unknown asset pair"]}`:                                                    "answers with the error EQuery:Unknown asset pair",
 		`{"error":["EAPI:Rate limit exceeded"],"result":{"XXMRZUSD":[["152.52","0.1",1795176000]]}}`: "answers with the error EAPI:Rate limit exceeded",
 		`{"error":["<script>\n` + strings.Repeat("x", 1000) + `"],"result":{}}`:                      "answers with an error",
-		`{"error":["` + strings.Repeat("x", 60) + `"]}`:                                              "answers with the error " + strings.Repeat("x", 60),
-		`{"error":["` + strings.Repeat("x", 61) + `"]}`:                                              "answers with an error",
+		`{"error":["` + strings.Repeat("x", 60) +
+			`"]}`: "answers with the error " + strings.Repeat("x", 60),
+		`{"error":["` + strings.Repeat("x", 61) + `"]}`: "answers with an error",
 		`{"error":[""]}`:           "answers with an error",
 		`{"error":"EGeneral"}`:     "answer is not what the source documents",
 		`{"error":{},"result":{}}`: "answer is not what the source documents",
@@ -172,13 +181,15 @@ func TestKraken_AnErrorIsAFailureWhateverElseIsThere(t *testing.T) {
 	}
 }
 
-// fails fetches from every source and demands that there is no quote at all, but a reason that repeats nothing of the body.
+// fails fetches from every source and demands that there is no quote at all,
+// but a reason that repeats nothing of the body.
 func fails(t *testing.T, address string, want string) {
 	t.Helper()
 	for name := range rate.Known() {
 		quotes, err := open(t, name, address).Fetch(t.Context(), []string{"bitcoin"})
 		got := strings.TrimPrefix(show([]string{"bitcoin"}, quotes, err), "bitcoin: ")
-		if !strings.Contains(got, want) || strings.Contains(got, "=") || strings.Contains(got, "canary") || strings.Contains(got, strings.TrimPrefix(address, "http://")) {
+		if !strings.Contains(got, want) || strings.Contains(got, "=") || strings.Contains(got, "canary") ||
+			strings.Contains(got, strings.TrimPrefix(address, "http://")) {
 			t.Errorf("%s: %s; want %s", name, got, want)
 		}
 	}
@@ -253,7 +264,8 @@ func TestLive_RedirectTLSErrorAndEndlessBodyAreDropped(t *testing.T) {
 	redirect := playing(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, target.URL+r.URL.RequestURI(), http.StatusPermanentRedirect)
 	})
-	selfSigned := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, rate.BitfinexAnswer) }))
+	selfSigned := httptest.NewUnstartedServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, rate.BitfinexAnswer) }))
 	selfSigned.Config.ErrorLog = log.New(io.Discard, "", 0)
 	selfSigned.StartTLS()
 	t.Cleanup(selfSigned.Close)
@@ -268,9 +280,11 @@ func TestLive_RedirectTLSErrorAndEndlessBodyAreDropped(t *testing.T) {
 			}
 		}
 	})
-	live := liveFrom(t, map[string]string{"kraken": redirect.URL, "bitfinex": selfSigned.URL, "coingecko": endless.URL}, []string{"monero"}, 10*time.Second)
+	live := liveFrom(t, map[string]string{"kraken": redirect.URL, "bitfinex": selfSigned.URL, "coingecko": endless.URL},
+		[]string{"monero"}, 10*time.Second)
 	_ = live.Tick(t.Context())
-	wantNoRate(t, live, "0 of 3 sources can be used, and 2 are needed: bitfinex: tls: failed to verify certificate: x509: ")
+	wantNoRate(t, live,
+		"0 of 3 sources can be used, and 2 are needed: bitfinex: tls: failed to verify certificate: x509: ")
 	wantNoRate(t, live, "coingecko: answer is longer than 1048576 bytes; kraken: HTTP status 308")
 	if followed.Load() != 0 {
 		t.Error("the redirect was followed")
@@ -283,7 +297,8 @@ func TestLive_RedirectTLSErrorAndEndlessBodyAreDropped(t *testing.T) {
 func TestSources_AnAnswerOfAMegabyteIsRead(t *testing.T) {
 	const most = 1 << 20
 	fill := strings.Repeat(" ", most-len(rate.KrakenAnswer))
-	if quotes, err := open(t, "kraken", answering(t, rate.KrakenAnswer+fill).URL).Fetch(t.Context(), coins); err != nil || quotes["monero"].Err != nil {
+	if quotes, err := open(t, "kraken", answering(t, rate.KrakenAnswer+fill).URL).Fetch(t.Context(), coins); err != nil ||
+		quotes["monero"].Err != nil {
 		t.Error(show(coins, quotes, err))
 	}
 	quotes, err := open(t, "kraken", answering(t, rate.KrakenAnswer+fill+" ").URL).Fetch(t.Context(), []string{"monero"})
@@ -299,7 +314,8 @@ func liveFrom(t testing.TB, urls map[string]string, coins []string, timeout time
 	if err != nil {
 		t.Fatal(err)
 	}
-	live, err := rate.New(sources, slog.Default(), rate.Config{Coins: coins, Timeout: timeout, Now: func() time.Time { return noon }})
+	live, err := rate.New(sources, slog.Default(),
+		rate.Config{Coins: coins, Timeout: timeout, Now: func() time.Time { return noon }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,8 +323,11 @@ func liveFrom(t testing.TB, urls map[string]string, coins []string, timeout time
 }
 
 func TestLive_FromEverySource(t *testing.T) {
-	live := liveFrom(t, map[string]string{"kraken": answering(t, rate.KrakenAnswer).URL, "bitfinex": bitfinex(t, map[string]string{"tXMRUSD": "152.4", "tBTCUSD": "90005"}).URL,
-		"coingecko": answering(t, rate.CoinGeckoAnswer).URL, "coinbase": answering(t, rate.CoinbaseAnswer).URL}, []string{"monero", "bitcoin"}, 0)
+	live := liveFrom(t,
+		map[string]string{"kraken": answering(t, rate.KrakenAnswer).URL,
+			"bitfinex":  bitfinex(t, map[string]string{"tXMRUSD": "152.4", "tBTCUSD": "90005"}).URL,
+			"coingecko": answering(t, rate.CoinGeckoAnswer).URL, "coinbase": answering(t, rate.CoinbaseAnswer).URL},
+		[]string{"monero", "bitcoin"}, 0)
 	if err := live.Tick(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -334,12 +353,14 @@ func TestSources_HangingOnesEndWithTheirTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	live := liveFrom(t, map[string]string{"kraken": silent.URL, "coingecko": stuck.URL, "bitfinex": "http://" + listener.Addr().String(),
-		"coinbase": answering(t, rate.CoinbaseAnswer).URL}, []string{"bitcoin"}, time.Second)
+	live := liveFrom(t,
+		map[string]string{"kraken": silent.URL, "coingecko": stuck.URL, "bitfinex": "http://" + listener.Addr().String(),
+			"coinbase": answering(t, rate.CoinbaseAnswer).URL}, []string{"bitcoin"}, time.Second)
 	began := time.Now()
 	err = live.Tick(t.Context())
 	const late = "no answer within 1s: context deadline exceeded"
-	if want := "rate of bitcoin: 1 of 4 sources can be used, and 2 are needed: bitfinex: " + late + "; coingecko: " + late + "; kraken: " + late; err == nil || err.Error() != want {
+	if want := "rate of bitcoin: 1 of 4 sources can be used, and 2 are needed: bitfinex: " + late + "; coingecko: " +
+		late + "; kraken: " + late; err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}
 	if took := time.Since(began); took > 30*time.Second {
@@ -365,11 +386,14 @@ func TestSources_AClosedPortAndATornConnectionAreDropped(t *testing.T) {
 func TestLive_HaltedMarket_IsDropped(t *testing.T) {
 	hourAgo := noon.Add(-time.Hour)
 	live := liveFrom(t, map[string]string{
-		"kraken":    answering(t, fmt.Sprintf(`{"error":[],"result":{"XXMRZUSD":[["99.5","0.1",%d.25,"b","m","",1]],"last":"1"}}`, hourAgo.Unix())).URL,
+		"kraken": answering(t,
+			fmt.Sprintf(`{"error":[],"result":{"XXMRZUSD":[["99.5","0.1",%d.25,"b","m","",1]],"last":"1"}}`,
+				hourAgo.Unix())).URL,
 		"bitfinex":  answering(t, fmt.Sprintf(`[[1,%d,-0.1,99.5]]`, hourAgo.UnixMilli())).URL,
 		"coingecko": answering(t, rate.CoinGeckoAnswer).URL}, []string{"monero"}, 0)
 	_ = live.Tick(t.Context())
-	wantNoRate(t, live, "1 of 3 sources can be used, and 2 are needed: bitfinex: quote is 1h0m0s old, more than 5m0s; kraken: quote is 1h0m0s old")
+	wantNoRate(t, live,
+		"1 of 3 sources can be used, and 2 are needed: bitfinex: quote is 1h0m0s old, more than 5m0s; kraken: quote is 1h0m0s old")
 }
 
 func TestSources_RequestsSayWhoAsksAndNothingElse(t *testing.T) {
@@ -423,10 +447,12 @@ func TestSources_AreChosenByName(t *testing.T) {
 		}
 	}
 	const nowhere = "rate source coinbase has no market for monero"
-	if _, err := rate.Sources([]string{"coinbase", "kraken"}, nil, map[string]map[string]string{"monero": chain.Markets()["monero"]}); err == nil || err.Error() != nowhere {
+	if _, err := rate.Sources([]string{"coinbase", "kraken"}, nil,
+		map[string]map[string]string{"monero": chain.Markets()["monero"]}); err == nil || err.Error() != nowhere {
 		t.Errorf("%v; want %s", err, nowhere)
 	}
-	two, err := rate.Sources([]string{"kraken", "bitfinex"}, map[string]string{"kraken": "http://localhost:1/mirror"}, chain.Markets())
+	two, err := rate.Sources([]string{"kraken", "bitfinex"}, map[string]string{"kraken": "http://localhost:1/mirror"},
+		chain.Markets())
 	if diff := cmp.Diff([]string{"bitfinex", "kraken"}, names(two)); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
 	}
@@ -441,7 +467,8 @@ func TestSources_AreChosenByName(t *testing.T) {
 	}{
 		`rate source "mtgox" is not known, only bitfinex, coinbase, coingecko, kraken`: {[]string{"kraken", "mtgox"}, nil},
 		`rate source kraken is listed twice`:                                           {[]string{"kraken", "kraken"}, nil},
-		`rate source "bitfinex" has an address but is not used`:                        {[]string{"kraken"}, map[string]string{"bitfinex": "https://example.com"}},
+		`rate source "bitfinex" has an address but is not used`: {[]string{"kraken"},
+			map[string]string{"bitfinex": "https://example.com"}},
 	} {
 		if _, err := rate.Sources(test.names, test.urls, chain.Markets()); err == nil || err.Error() != want {
 			t.Errorf("%v; want %s", err, want)
@@ -450,14 +477,18 @@ func TestSources_AreChosenByName(t *testing.T) {
 }
 
 func TestSources_AreNotReadOverALineThatAnybodyCanChange(t *testing.T) {
-	for _, address := range []string{"https://example.com", "https://example.com:8443/mirror/", "http://127.0.0.1:8080", "http://[::1]:8080", "http://localhost"} {
+	for _, address := range []string{"https://example.com", "https://example.com:8443/mirror/", "http://127.0.0.1:8080",
+		"http://[::1]:8080", "http://localhost"} {
 		if _, err := rate.Sources([]string{"kraken"}, map[string]string{"kraken": address}, chain.Markets()); err != nil {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
-	for _, address := range []string{"", "example.com", "http://example.com", "http://10.0.0.1", "http://127.0.0.1.example.com", "http://localhost.example.com", "ftp://example.com",
-		"file:///etc/passwd", "https://", "https://user:canary@example.com", "https://example.com?key=canary", "https://example.com#canary", "http://[::1", "://canary"} {
-		if _, err := rate.Sources([]string{"kraken"}, map[string]string{"kraken": address}, chain.Markets()); err == nil || strings.Contains(err.Error(), "canary") {
+	for _, address := range []string{"", "example.com", "http://example.com", "http://10.0.0.1",
+		"http://127.0.0.1.example.com", "http://localhost.example.com", "ftp://example.com",
+		"file:///etc/passwd", "https://", "https://user:canary@example.com", "https://example.com?key=canary",
+		"https://example.com#canary", "http://[::1", "://canary"} {
+		if _, err := rate.Sources([]string{"kraken"}, map[string]string{"kraken": address}, chain.Markets()); err == nil ||
+			strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: %v", address, err)
 		}
 	}

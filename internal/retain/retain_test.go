@@ -19,7 +19,8 @@ import (
 
 const day = 24 * time.Hour
 
-// shelf is a store that counts: so many events and cards of each account are old.
+// shelf is a store that counts: so many events and cards of each account are
+// old.
 type shelf struct {
 	held          bool
 	holds         int // until another process has the lease; 0 for never
@@ -51,7 +52,8 @@ func (s *shelf) PruneEvents(_ context.Context, account uuid.UUID, age time.Durat
 	return n, s.err
 }
 
-func (s *shelf) RetireCards(_ context.Context, account uuid.UUID, currency string, age time.Duration, after uuid.UUID, n int) (int64, uuid.UUID, error) {
+func (s *shelf) RetireCards(_ context.Context, account uuid.UUID, currency string, age time.Duration, after uuid.UUID,
+	n int) (int64, uuid.UUID, error) {
 	had := s.cards[account]
 	s.cards[account] -= min(n, had)
 	s.did = append(s.did, fmt.Sprintf("%s cards of %d after %d, %s: %d", currency, account[0], after[0], age, min(n, had)))
@@ -76,12 +78,15 @@ func TestKeeper(t *testing.T) {
 		want   []string
 		err    error
 	}{
-		"everything that is old": {some(), both, []string{"events of 1, 2160h0m0s: 200", "events of 1, 2160h0m0s: 200", "events of 1, 2160h0m0s: 50",
-			"monero cards of 1 after 0, 8760h0m0s: 0", "events of 2, 2160h0m0s: 0", "monero cards of 2 after 0, 8760h0m0s: 200", "monero cards of 2 after 1, 8760h0m0s: 100"}, nil},
+		"everything that is old": {some(), both,
+			[]string{"events of 1, 2160h0m0s: 200", "events of 1, 2160h0m0s: 200", "events of 1, 2160h0m0s: 50",
+				"monero cards of 1 after 0, 8760h0m0s: 0", "events of 2, 2160h0m0s: 0", "monero cards of 2 after 0, 8760h0m0s: 200",
+				"monero cards of 2 after 1, 8760h0m0s: 100"}, nil},
 		"cards alone": {some(), retain.Policy{Expired: 7 * day}, []string{"monero cards of 1 after 0, 168h0m0s: 0",
 			"monero cards of 2 after 0, 168h0m0s: 200", "monero cards of 2 after 1, 168h0m0s: 100"}, nil},
-		"events as long as their deliveries": {some(), retain.Policy{Events: 7 * day, Deliveries: 30 * day}, []string{"events of 1, 744h0m0s: 200",
-			"events of 1, 744h0m0s: 200", "events of 1, 744h0m0s: 50", "events of 2, 744h0m0s: 0"}, nil},
+		"events as long as their deliveries": {some(), retain.Policy{Events: 7 * day, Deliveries: 30 * day},
+			[]string{"events of 1, 744h0m0s: 200",
+				"events of 1, 744h0m0s: 200", "events of 1, 744h0m0s: 50", "events of 2, 744h0m0s: 0"}, nil},
 		"nothing":                             {some(), retain.Policy{Deliveries: 30 * day}, nil, nil},
 		"another process deletes":             {&shelf{}, both, nil, nil},
 		"another process has begun meanwhile": {lost, both, []string{"events of 1, 2160h0m0s: 200"}, nil},
@@ -89,8 +94,9 @@ func TestKeeper(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			keeper, err := retain.New(test.store, slog.New(slog.NewTextHandler(&log, nil)), retain.Config{Policy: test.policy, Currencies: []string{"monero"},
-				Holder: "x", Pause: func(context.Context, time.Duration) {}})
+			keeper, err := retain.New(test.store, slog.New(slog.NewTextHandler(&log, nil)),
+				retain.Config{Policy: test.policy, Currencies: []string{"monero"},
+					Holder: "x", Pause: func(context.Context, time.Duration) {}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +113,8 @@ func TestKeeper(t *testing.T) {
 	}
 }
 
-// Whoever reads the log learns of what is gone, and nothing where nothing was due.
+// Whoever reads the log learns of what is gone, and nothing where nothing was
+// due.
 func TestKeeper_LogsWhatItDeleted(t *testing.T) {
 	for name, tt := range map[string]struct {
 		events, cards int
@@ -119,7 +126,8 @@ func TestKeeper_LogsWhatItDeleted(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		s := &shelf{held: true, events: map[uuid.UUID]int{{1}: tt.events}, cards: map[uuid.UUID]int{{2}: tt.cards}}
-		keeper, err := retain.New(s, slog.New(slog.NewTextHandler(&log, nil)), retain.Config{Policy: retain.Policy{Expired: 365 * day, Events: 90 * day}, Currencies: []string{"monero"}})
+		keeper, err := retain.New(s, slog.New(slog.NewTextHandler(&log, nil)),
+			retain.Config{Policy: retain.Policy{Expired: 365 * day, Events: 90 * day}, Currencies: []string{"monero"}})
 		if err == nil {
 			err = keeper.Tick(t.Context())
 		}
@@ -137,7 +145,8 @@ func (s slowShelf) PruneEvents(ctx context.Context, account uuid.UUID, age time.
 	return s.shelf.PruneEvents(ctx, account, age, n)
 }
 
-// Requests come first: the database has nine times as long for them as for what is deleted.
+// Requests come first: the database has nine times as long for them as for what
+// is deleted.
 func TestKeeper_LeavesTheDatabaseToOthersMostOfTheTime(t *testing.T) {
 	for name, own := range map[string]bool{"by its own timer": false, "by a timer of the test": true} {
 		t.Run(name, func(t *testing.T) {
@@ -148,14 +157,16 @@ func TestKeeper_LeavesTheDatabaseToOthersMostOfTheTime(t *testing.T) {
 					cfg.Pause = func(_ context.Context, length time.Duration) { paused = append(paused, length) }
 				}
 				began := time.Now()
-				keeper, err := retain.New(slowShelf{&shelf{held: true, events: map[uuid.UUID]int{{1}: 450}}}, slog.New(slog.DiscardHandler), cfg)
+				keeper, err := retain.New(slowShelf{&shelf{held: true, events: map[uuid.UUID]int{{1}: 450}}},
+					slog.New(slog.DiscardHandler), cfg)
 				if err == nil {
 					err = keeper.Tick(t.Context())
 				}
 				if err != nil {
 					t.Fatal(err)
 				}
-				want, deleting := 2*90*time.Millisecond, 4*10*time.Millisecond // three pages of the first account, and none of the second
+				// three pages of the first account, and none of the second
+				want, deleting := 2*90*time.Millisecond, 4*10*time.Millisecond
 				if own {
 					if diff := cmp.Diff([]time.Duration{90 * time.Millisecond, 90 * time.Millisecond}, paused); diff != "" {
 						t.Error(diff)

@@ -16,7 +16,8 @@ import (
 	_ "github.com/lib/pq" // the driver for PostgreSQL
 )
 
-// Cluster is a PostgreSQL server of one test, which may be stopped, frozen and replicated.
+// Cluster is a PostgreSQL server of one test, which may be stopped, frozen and
+// replicated.
 type Cluster struct {
 	*Process
 	dir      string
@@ -25,11 +26,13 @@ type Cluster struct {
 	admin    *sql.DB
 }
 
-// NewCluster starts a PostgreSQL server with settings of the form name=value. It ends with the test.
+// NewCluster starts a PostgreSQL server with settings of the form name=value.
+// It ends with the test.
 func NewCluster(tb testing.TB, settings ...string) *Cluster {
 	tb.Helper()
 	c := prepareCluster(tb, settings)
-	create := c.command(tb, "initdb", "-D", c.data(), "-U", "postgres", "--auth=trust", "--no-sync", "--locale=C.UTF-8", "--encoding=UTF8")
+	create := c.command(tb, "initdb", "-D", c.data(), "-U", "postgres", "--auth=trust", "--no-sync", "--locale=C.UTF-8",
+		"--encoding=UTF8")
 	if out, err := create.CombinedOutput(); err != nil {
 		tb.Fatalf("initdb: %v\n%s", err, out)
 	}
@@ -37,7 +40,8 @@ func NewCluster(tb testing.TB, settings ...string) *Cluster {
 	return c
 }
 
-// Standby starts a server that replicates c and is called name, as synchronous_standby_names has it. It ends with the test.
+// Standby starts a server that replicates c and is called name, as
+// synchronous_standby_names has it. It ends with the test.
 func (c *Cluster) Standby(tb testing.TB, name string, settings ...string) *Cluster {
 	tb.Helper()
 	s := prepareCluster(tb, settings)
@@ -45,7 +49,8 @@ func (c *Cluster) Standby(tb testing.TB, name string, settings ...string) *Clust
 	return s
 }
 
-// Follow starts a stopped server as a standby of primary. It keeps its port, and loses its data.
+// Follow starts a stopped server as a standby of primary. It keeps its port,
+// and loses its data.
 func (c *Cluster) Follow(tb testing.TB, primary *Cluster, name string) {
 	tb.Helper()
 	if err := os.RemoveAll(c.data()); err != nil {
@@ -59,7 +64,8 @@ func (c *Cluster) Follow(tb testing.TB, primary *Cluster, name string) {
 	c.Start(tb)
 }
 
-// prepareCluster makes the folder of a server, which is deleted when the test ends.
+// prepareCluster makes the folder of a server, which is deleted when the test
+// ends.
 func prepareCluster(tb testing.TB, settings []string) *Cluster {
 	tb.Helper()
 	notShort(tb, "PostgreSQL")
@@ -79,7 +85,8 @@ func prepareCluster(tb testing.TB, settings []string) *Cluster {
 	return c
 }
 
-// Files is the folder of everything that the server writes: its tables, its log of transactions, and its log.
+// Files is the folder of everything that the server writes: its tables, its log
+// of transactions, and its log.
 func (c *Cluster) Files() string { return c.dir }
 
 func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
@@ -102,7 +109,8 @@ func (c *Cluster) Host() string { return fmt.Sprintf("127.0.0.1:%d", c.port) }
 // Start starts the server after Stop, and waits until it answers.
 func (c *Cluster) Start(tb testing.TB) {
 	tb.Helper()
-	args := []string{"-D", c.data(), "-p", strconv.Itoa(c.port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=" + c.dir,
+	args := []string{"-D", c.data(), "-p", strconv.Itoa(c.port), "-c", "listen_addresses=127.0.0.1", "-c",
+		"unix_socket_directories=" + c.dir,
 		"-c", "fsync=off", "-c", "max_wal_size=128MB"}
 	for _, s := range c.settings {
 		args = append(args, "-c", s)
@@ -115,7 +123,8 @@ func (c *Cluster) Start(tb testing.TB) {
 // Stop ends the server and its sessions at once, as a crash would.
 func (c *Cluster) Stop() { c.end(syscall.SIGQUIT) }
 
-// end ends the server with a signal. Not Kill, unless it does not obey: the server ends its sessions and frees its shared memory.
+// end ends the server with a signal. Not Kill, unless it does not obey: the
+// server ends its sessions and frees its shared memory.
 func (c *Cluster) end(s syscall.Signal) {
 	c.Thaw()
 	_ = c.cmd.Process.Signal(s)
@@ -132,7 +141,8 @@ func (c *Cluster) Freeze() { c.signalAll(syscall.SIGSTOP) }
 // Thaw resumes the processes of a frozen server.
 func (c *Cluster) Thaw() { c.signalAll(syscall.SIGCONT) }
 
-// signalAll sends a signal to the server and to its children, which have process groups of their own.
+// signalAll sends a signal to the server and to its children, which have
+// process groups of their own.
 func (c *Cluster) signalAll(s syscall.Signal) {
 	_ = c.cmd.Process.Signal(s)
 	for _, pid := range childrenOf(c.PID()) {
@@ -158,7 +168,8 @@ func childrenOf(parent int) (pids []int) {
 	return pids
 }
 
-// Promote makes a standby the primary. The statement is itself a query on a standby, which what is replayed may cancel.
+// Promote makes a standby the primary. The statement is itself a query on a
+// standby, which what is replayed may cancel.
 func (c *Cluster) Promote(tb testing.TB) {
 	tb.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
@@ -190,17 +201,20 @@ func (c *Cluster) Value(tb testing.TB, query string, args ...any) (value string)
 	return value
 }
 
-// AskForPasswords has the server ask for passwords, by the given method of pg_hba.conf, of everybody but the superuser.
+// AskForPasswords has the server ask for passwords, by the given method of
+// pg_hba.conf, of everybody but the superuser.
 func (c *Cluster) AskForPasswords(tb testing.TB, method string) {
 	tb.Helper()
-	rules := "host all postgres 127.0.0.1/32 trust\nhost replication all 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 " + method + "\n"
+	rules := "host all postgres 127.0.0.1/32 trust\nhost replication all 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 " +
+		method + "\n"
 	if err := os.WriteFile(filepath.Join(c.data(), "pg_hba.conf"), []byte(rules), 0o644); err != nil {
 		tb.Fatal(err)
 	}
 	c.Exec(tb, "SELECT pg_reload_conf()")
 }
 
-// unprivileged returns the attributes of a process that may be a database server: they refuse to run as root.
+// unprivileged returns the attributes of a process that may be a database
+// server: they refuse to run as root.
 func unprivileged(tb testing.TB) *syscall.SysProcAttr {
 	tb.Helper()
 	if os.Getuid() != 0 {

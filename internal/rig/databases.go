@@ -8,10 +8,12 @@ import (
 	"testing"
 )
 
-// Databases makes databases, each for one test alone. A package of tests should share one, in a variable.
+// Databases makes databases, each for one test alone. A package of tests should
+// share one, in a variable.
 type Databases struct {
-	// Migrate creates the schema in the empty database at url, and closes its connections. It runs once for each kind of
-	// database; every test gets a copy of the result. Defaults to none: databases are empty.
+	// Migrate creates the schema in the empty database at url, and closes its
+	// connections. It runs once for each kind of database; every test gets a
+	// copy of the result. Defaults to none: databases are empty.
 	Migrate func(url string) error
 
 	lite struct {
@@ -26,7 +28,8 @@ type Databases struct {
 	}
 }
 
-// SQLite returns the URL of a new SQLite database, which is deleted when the test ends.
+// SQLite returns the URL of a new SQLite database, which is deleted when the
+// test ends.
 func (d *Databases) SQLite(tb testing.TB) string {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "test.db")
@@ -42,7 +45,8 @@ func (d *Databases) SQLite(tb testing.TB) string {
 	return "sqlite:" + path
 }
 
-// migrateSQLite returns the file of a migrated database. It is complete once the last connection is closed.
+// migrateSQLite returns the file of a migrated database. It is complete once
+// the last connection is closed.
 func (d *Databases) migrateSQLite() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "rig-sqlite")
 	if err != nil {
@@ -56,8 +60,8 @@ func (d *Databases) migrateSQLite() ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// Postgres returns the URL of a new database on the PostgreSQL server that all tests of a process share. The database is
-// deleted when the test ends.
+// Postgres returns the URL of a new database on the PostgreSQL server that all
+// tests of a process share. The database is deleted when the test ends.
 func (d *Databases) Postgres(tb testing.TB) string {
 	tb.Helper()
 	startPostgres(tb)
@@ -75,8 +79,9 @@ func (d *Databases) Postgres(tb testing.TB) string {
 	return postgresURL(name)
 }
 
-// migratePostgres returns the name of a migrated database. It forbids connections and ends the sessions left from Migrate, because
-// PostgreSQL copies a database only while nobody is connected to it.
+// migratePostgres returns the name of a migrated database. It forbids
+// connections and ends the sessions left from Migrate, because PostgreSQL
+// copies a database only while nobody is connected to it.
 func (d *Databases) migratePostgres() (string, error) {
 	name, err := createDatabase("")
 	if err != nil {
@@ -92,7 +97,8 @@ func (d *Databases) migratePostgres() (string, error) {
 	return name, err
 }
 
-// createDatabase creates a copy of the database template, or of PostgreSQL's default template if that is "", and returns its name.
+// createDatabase creates a copy of the database template, or of PostgreSQL's
+// default template if that is "", and returns its name.
 func createDatabase(template string) (string, error) {
 	name := fmt.Sprintf("test%d", cluster.made.Add(1))
 	statement := "CREATE DATABASE " + name
@@ -103,8 +109,8 @@ func createDatabase(template string) (string, error) {
 	return name, err
 }
 
-// Each runs f as two parallel subtests, one for each kind of database. If the caller has called t.Parallel, other tests run at the same
-// time too.
+// Each runs f as two parallel subtests, one for each kind of database. If the
+// caller has called t.Parallel, other tests run at the same time too.
 func (d *Databases) Each(t *testing.T, f func(t *testing.T, url string)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) {

@@ -20,28 +20,33 @@ type Lie struct {
 
 type telling func(answer []byte) (lied []byte, ok bool)
 
-// Tell returns the answer with the lie in it. It returns false if the answer lacks what the lie is about.
+// Tell returns the answer with the lie in it. It returns false if the answer
+// lacks what the lie is about.
 func (l Lie) Tell(answer []byte) (lied []byte, ok bool) { return l.tell(answer) }
 
-// LieThat returns a lie that replaces the value of a field in a method's result, such as "in.0.amount".
+// LieThat returns a lie that replaces the value of a field in a method's
+// result, such as "in.0.amount".
 func LieThat(method, field string, is any) Lie {
-	return Lie{Name: fmt.Sprintf("%s: %s is %v", method, field, is), Method: method, Field: lastOf(field), tell: editing(field, func(parent map[string]any, name string) {
-		parent[name] = is
-	})}
+	return Lie{Name: fmt.Sprintf("%s: %s is %v", method, field, is), Method: method, Field: lastOf(field),
+		tell: editing(field, func(parent map[string]any, name string) {
+			parent[name] = is
+		})}
 }
 
 // twiceMark makes a key unique until it is written.
 const twiceMark = "\u2016"
 
-// LiesAbout returns every lie about a field of a method's result that needs no knowledge of what it means: it is missing, null, there
-// twice, or of another kind. honest is a value of the field.
+// LiesAbout returns every lie about a field of a method's result that needs no
+// knowledge of what it means: it is missing, null, there twice, or of another
+// kind. honest is a value of the field.
 func LiesAbout(method, field string, honest any) []Lie {
 	kinds := map[string]any{"null": nil, "a list": []any{}, "an object": map[string]any{}}
 	switch honest.(type) {
 	case bool:
 		maps.Copy(kinds, map[string]any{"a string": "false", "a number": 0})
 	case string:
-		maps.Copy(kinds, map[string]any{"a number": 7, "empty": "", "nonsense": "\x00nonsense", "endless": strings.Repeat("8", 1000)})
+		maps.Copy(kinds,
+			map[string]any{"a number": 7, "empty": "", "nonsense": "\x00nonsense", "endless": strings.Repeat("8", 1000)})
 	case []any:
 		maps.Copy(kinds, map[string]any{"a string": "", "full of nothing": []any{nil}})
 		delete(kinds, "a list")
@@ -49,11 +54,13 @@ func LiesAbout(method, field string, honest any) []Lie {
 		maps.Copy(kinds, map[string]any{"a string": ""})
 	default:
 		maps.Copy(kinds, map[string]any{"a string": "7", "a truth": true, "a fraction": 7.5, "negative": -1,
-			"huge": json.Number("9223372036854775807"), "too large for 64 bits": json.Number("18446744073709551616"), "immense": json.Number("1e400")})
+			"huge": json.Number("9223372036854775807"), "too large for 64 bits": json.Number("18446744073709551616"),
+			"immense": json.Number("1e400")})
 	}
 	lies := []Lie{
 		{Name: "missing", tell: editing(field, func(parent map[string]any, name string) { delete(parent, name) })},
-		{Name: "there twice", tell: editing(field, func(parent map[string]any, name string) { parent[name+twiceMark] = parent[name] })},
+		{Name: "there twice",
+			tell: editing(field, func(parent map[string]any, name string) { parent[name+twiceMark] = parent[name] })},
 	}
 	for _, name := range slices.Sorted(maps.Keys(kinds)) {
 		lies = append(lies, Lie{Name: name, tell: LieThat(method, field, kinds[name]).tell})
@@ -64,7 +71,8 @@ func LiesAbout(method, field string, honest any) []Lie {
 	return lies
 }
 
-// LiesOf returns the lies of a server that answers a method with something else altogether.
+// LiesOf returns the lies of a server that answers a method with something else
+// altogether.
 func LiesOf(method string) []Lie {
 	whole := func(text string) telling { return func([]byte) ([]byte, bool) { return []byte(text), true } }
 	lies := []Lie{
@@ -76,13 +84,21 @@ func LiesOf(method string) []Lie {
 		{Name: "an error without code", tell: whole(`{"id":"0","jsonrpc":"2.0","error":{"message":"no"}}`)},
 		{Name: "an unknown error", tell: whole(`{"id":"0","jsonrpc":"2.0","error":{"code":-1,"message":"no"}}`)},
 		{Name: "cut in half", tell: func(answer []byte) ([]byte, bool) { return answer[:len(answer)/2], true }},
-		{Name: "without its end", tell: func(answer []byte) ([]byte, bool) { return bytes.TrimRight(bytes.TrimSpace(answer), "}"), true }},
-		{Name: "followed by another", tell: func(answer []byte) ([]byte, bool) { return append(slices.Clone(answer), answer...), true }},
-		{Name: "that of another request", tell: editingWhole(func(answer map[string]any) bool { answer["id"] = "another"; return true })},
+		{Name: "without its end", tell: func(answer []byte) ([]byte, bool) {
+			return bytes.TrimRight(bytes.TrimSpace(answer), "}"), true
+		}},
+		{Name: "followed by another", tell: func(answer []byte) ([]byte, bool) {
+			return append(slices.Clone(answer), answer...), true
+		}},
+		{Name: "that of another request",
+			tell: editingWhole(func(answer map[string]any) bool { answer["id"] = "another"; return true })},
 		{Name: "without id", tell: editingWhole(func(answer map[string]any) bool { delete(answer, "id"); return true })},
-		{Name: "without result", tell: editingWhole(func(answer map[string]any) bool { delete(answer, "result"); return true })},
-		{Name: "a result that is null", tell: editingWhole(func(answer map[string]any) bool { answer["result"] = nil; return true })},
-		{Name: "a result that is a list", tell: editingWhole(func(answer map[string]any) bool { answer["result"] = []any{answer["result"]}; return true })},
+		{Name: "without result",
+			tell: editingWhole(func(answer map[string]any) bool { delete(answer, "result"); return true })},
+		{Name: "a result that is null",
+			tell: editingWhole(func(answer map[string]any) bool { answer["result"] = nil; return true })},
+		{Name: "a result that is a list",
+			tell: editingWhole(func(answer map[string]any) bool { answer["result"] = []any{answer["result"]}; return true })},
 	}
 	for i := range lies {
 		lies[i].Name, lies[i].Method = "the answer of "+method+" is "+lies[i].Name, method
@@ -92,7 +108,8 @@ func LiesOf(method string) []Lie {
 
 func lastOf(field string) string { return field[strings.LastIndex(field, ".")+1:] }
 
-// editing returns a function that edits the object in which a field of the result is.
+// editing returns a function that edits the object in which a field of the
+// result is.
 func editing(field string, edit func(parent map[string]any, name string)) telling {
 	return editingWhole(func(answer map[string]any) bool {
 		steps := strings.Split("result."+field, ".")

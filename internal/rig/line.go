@@ -17,7 +17,8 @@ type Line struct {
 	conns map[net.Conn]bool
 }
 
-// NewLine starts a line to the address to, of the form host:port. It ends with the test.
+// NewLine starts a line to the address to, of the form host:port. It ends with
+// the test.
 func NewLine(tb testing.TB, to string) *Line {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

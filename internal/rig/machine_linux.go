@@ -15,14 +15,16 @@ import (
 	"time"
 )
 
-// Network is a switch with machines, all of them namespaces of the kernel. They end with the test, or with the test's process if that is
-// killed, and leave nothing behind.
+// Network is a switch with machines, all of them namespaces of the kernel. They
+// end with the test, or with the test's process if that is killed, and leave
+// nothing behind.
 type Network struct {
 	*Process
 	prefix string // of addresses: the first three bytes, with a dot behind each
 }
 
-// NewNetwork makes a network. The test's process is in it, too, as its first address. The test fails without root and namespaces.
+// NewNetwork makes a network. The test's process is in it, too, as its first
+// address. The test fails without root and namespaces.
 func NewNetwork(tb testing.TB) *Network {
 	tb.Helper()
 	notShort(tb, "machines")
@@ -42,7 +44,8 @@ func NewNetwork(tb testing.TB) *Network {
 	return n
 }
 
-// freeNetwork returns the prefix of a network that this machine has no address of, among those that are for measurements.
+// freeNetwork returns the prefix of a network that this machine has no address
+// of, among those that are for measurements.
 func freeNetwork(tb testing.TB) string {
 	tb.Helper()
 	taken, err := net.InterfaceAddrs()
@@ -59,7 +62,8 @@ func freeNetwork(tb testing.TB) string {
 	return ""
 }
 
-// ownNamespace returns an error unless a process has another namespace than this one.
+// ownNamespace returns an error unless a process has another namespace than
+// this one.
 func ownNamespace(pid int, kind string) error {
 	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
 	if err != nil {
@@ -90,7 +94,8 @@ func run(tb testing.TB, program string, args ...string) {
 	}
 }
 
-// Machine has processes of its own, and copies of /etc, /var and /run of its own: whatever is written there is forgotten at its end.
+// Machine has processes of its own, and copies of /etc, /var and /run of its
+// own: whatever is written there is forgotten at its end.
 type Machine struct {
 	Name, Address string
 
@@ -101,7 +106,8 @@ type Machine struct {
 	link    string // its port of the switch
 }
 
-// inside prepares the directories, and reaps processes that lost their parents, as the first process has to.
+// inside prepares the directories, and reaps processes that lost their parents,
+// as the first process has to.
 const inside = `
 set -e
 for name in etc var; do
@@ -119,7 +125,8 @@ sleep infinity &
 wait
 `
 
-// Machine starts a machine with an address by its last byte; with 0 it shares the network of this process.
+// Machine starts a machine with an address by its last byte; with 0 it shares
+// the network of this process.
 func (n *Network) Machine(tb testing.TB, name string, last int) *Machine {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "rig-machine")
@@ -131,7 +138,8 @@ func (n *Network) Machine(tb testing.TB, name string, last int) *Machine {
 		tb.Fatal(err)
 	}
 	m := &Machine{Name: name, network: n, dir: dir, Address: n.Address(1)}
-	args := []string{"--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--mount-proc", "--propagation", "private"}
+	args := []string{"--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--mount-proc", "--propagation",
+		"private"}
 	if last > 0 {
 		m.Address = n.Address(last)
 		args = append(args, "--net")
@@ -158,24 +166,29 @@ func (m *Machine) plugIn(tb testing.TB, last int) {
 	m.Run(tb, fmt.Sprintf("ip address add %s/24 dev eth0 && ip link set eth0 up", m.Address))
 }
 
-// Cut loses whatever is sent to the machine and by it, without a sign to either side, until Mend.
+// Cut loses whatever is sent to the machine and by it, without a sign to either
+// side, until Mend.
 func (m *Machine) Cut(tb testing.TB) { m.network.ip(tb, "link set "+m.link+" nomaster") }
 
 // Mend ends what Cut began.
 func (m *Machine) Mend(tb testing.TB) { m.network.ip(tb, "link set "+m.link+" master bridge") }
 
-// Path returns where this process finds a file of the machine, below /etc or /var, that was written there.
+// Path returns where this process finds a file of the machine, below /etc or
+// /var, that was written there.
 func (m *Machine) Path(path string) string {
 	top, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	return filepath.Join(m.dir, top, "changed", rest)
 }
 
-// Command returns a command of the machine's shell, run by root in the directory dir.
+// Command returns a command of the machine's shell, run by root in the
+// directory dir.
 func (m *Machine) Command(dir, script string) *exec.Cmd {
-	return exec.Command("nsenter", "-t", strconv.Itoa(m.first), "-a", "--wd="+dir, "bash", "-euo", "pipefail", "-c", script)
+	return exec.Command("nsenter", "-t", strconv.Itoa(m.first), "-a", "--wd="+dir, "bash", "-euo", "pipefail", "-c",
+		script)
 }
 
-// Run runs a command of the machine's shell and returns what it printed. The test fails if it does.
+// Run runs a command of the machine's shell and returns what it printed. The
+// test fails if it does.
 func (m *Machine) Run(tb testing.TB, script string) string {
 	tb.Helper()
 	return m.RunIn(tb, "/", script)

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// With fixed keys the wallets are set up faster than with new ones. They are worth nothing.
+// With fixed keys the wallets are set up faster than with new ones. They are
+// worth nothing.
 const (
 	merchantAddress = "49snN9s5C6n6gVTjGPKivRM4t1DbCjBQah96GqqJiBVvM43b71asFZ2NRQYuuaqG3GDDAwMb1MMVKUVjZaVDvJaX4vTQFcr"
 	merchantViewKey = "feaccb9e60a89e60f34c88a9ec5d997bb707d466d7f2d7499ac5f72b805d540f"
@@ -22,15 +23,19 @@ const (
 		"knife behind hickory language verification later losing karate jabbed jubilee onslaught"
 )
 
-// firstBlocks is how many blocks a new network has. Coinbases can be spent after 60 blocks, so the payer starts with about 50
-// outputs. Each payment takes one output, and each mined block adds one. With about 83 to 95 blocks, monero-wallet-rpc searches for
-// decoys for ever.
+// firstBlocks is how many blocks a new network has. Coinbases can be spent
+// after 60 blocks, so the payer starts with about 50 outputs. Each payment
+// takes one output, and each mined block adds one. With about 83 to 95 blocks,
+// monero-wallet-rpc searches for decoys for ever.
 //
-// Block 1 pays the merchant. In regtest, a wallet that is stored forgets the blocks before its first transfer, and then can't
-// follow a reorganisation near it. (On other networks it only forgets blocks older than the newest checkpoint.)
+// Block 1 pays the merchant. In regtest, a wallet that is stored forgets the
+// blocks before its first transfer, and then can't follow a reorganisation near
+// it. (On other networks it only forgets blocks older than the newest
+// checkpoint.)
 const firstBlocks = 110
 
-// mostNetworks is how many networks a process starts. Tests wait for each other, or for blocks, half of the time.
+// mostNetworks is how many networks a process starts. Tests wait for each
+// other, or for blocks, half of the time.
 const mostNetworks = 2
 
 var monero = struct {
@@ -38,8 +43,9 @@ var monero = struct {
 	started chan struct{} // has an element for each network
 }{make(chan *MoneroNet, mostNetworks), make(chan struct{}, mostNetworks)}
 
-// MoneroNet is a monerod in regtest with two wallets: a merchant's view-only wallet, and a payer's wallet with coins.
-// A test may stop it, reorganise it and so on; Monero repairs it for the next test.
+// MoneroNet is a monerod in regtest with two wallets: a merchant's view-only
+// wallet, and a payer's wallet with coins. A test may stop it, reorganise it
+// and so on; Monero repairs it for the next test.
 type MoneroNet struct {
 	DaemonURL string // of monerod, without login
 	WalletURL string // of the merchant's wallet, without login
@@ -53,9 +59,11 @@ type MoneroNet struct {
 	relay *relay // between the wallets and the node
 }
 
-// Monero returns a network that is the test's own until it ends, and repairs it if need be. The next test gets it then, with all that has
-// happened on it. Two parallel tests may have networks at the same time; others wait. So a test must not ask for a second one, and neither
-// must its subtests. Starting one takes about 1 s, and the first of all takes 8 s longer. Main stops them.
+// Monero returns a network that is the test's own until it ends, and repairs it
+// if need be. The next test gets it then, with all that has happened on it. Two
+// parallel tests may have networks at the same time; others wait. So a test
+// must not ask for a second one, and neither must its subtests. Starting one
+// takes about 1 s, and the first of all takes 8 s longer. Main stops them.
 func Monero(tb testing.TB) *MoneroNet {
 	tb.Helper()
 	notShort(tb, "Monero")
@@ -96,7 +104,8 @@ func endMonero() {
 	}
 }
 
-// startMonero starts a network that begins as all do: with copies of a chain and of two wallets that have read it.
+// startMonero starts a network that begins as all do: with copies of a chain
+// and of two wallets that have read it.
 func startMonero(tb testing.TB) *MoneroNet {
 	tb.Helper()
 	n := newNet(tb)
@@ -115,7 +124,8 @@ func startMonero(tb testing.TB) *MoneroNet {
 	return n
 }
 
-// newNet returns a network whose programs are not started, and have empty directories.
+// newNet returns a network whose programs are not started, and have empty
+// directories.
 func newNet(tb testing.TB) *MoneroNet {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "rig-monero")
@@ -155,8 +165,9 @@ func (n *MoneroNet) end() {
 	_ = os.RemoveAll(n.dir)
 }
 
-// mend restarts, thaws and reopens whatever a test has stopped, frozen or closed. It then mines a block, so that the mempool is
-// empty and no wallet is ahead of the node.
+// mend restarts, thaws and reopens whatever a test has stopped, frozen or
+// closed. It then mines a block, so that the mempool is empty and no wallet is
+// ahead of the node.
 func (n *MoneroNet) mend(tb testing.TB) {
 	tb.Helper()
 	n.Daemon.Thaw()
@@ -190,7 +201,8 @@ func (n *MoneroNet) MineTo(tb testing.TB, address string, blocks int) {
 	}
 }
 
-// MineAt mines a block that claims to be of another time. The node wants it to be after the median of the last 60 blocks.
+// MineAt mines a block that claims to be of another time. The node wants it to
+// be after the median of the last 60 blocks.
 func (n *MoneroNet) MineAt(tb testing.TB, at time.Time) {
 	tb.Helper()
 	blob, err := hex.DecodeString(n.template(tb, payerAddress))
@@ -214,14 +226,16 @@ func (n *MoneroNet) template(tb testing.TB, address string) string {
 	return template.Blob
 }
 
-// submit makes a block the newest. At the lowest difficulty any nonce will do, and so only the node hashes it, to check it. With
-// generateblocks, it hashes twice, which is most of the time that a block takes.
+// submit makes a block the newest. At the lowest difficulty any nonce will do,
+// and so only the node hashes it, to check it. With generateblocks, it hashes
+// twice, which is most of the time that a block takes.
 func (n *MoneroNet) submit(tb testing.TB, blob string) {
 	tb.Helper()
 	n.Daemon.Call(tb, "submit_block", []string{blob}, nil)
 }
 
-// Pop removes the newest blocks from the chain. Their transactions, except coinbases, return to the mempool.
+// Pop removes the newest blocks from the chain. Their transactions, except
+// coinbases, return to the mempool.
 func (n *MoneroNet) Pop(tb testing.TB, blocks int) {
 	tb.Helper()
 	if err := n.Daemon.post("/pop_blocks", map[string]any{"nblocks": blocks}, nil); err != nil {
@@ -235,9 +249,12 @@ func (n *MoneroNet) DropMempool(tb testing.TB) {
 	n.Daemon.Call(tb, "flush_txpool", nil, nil)
 }
 
-// Reorg replaces the newest depth blocks with the given number of new ones. With drop, their transactions and the mempool are lost.
-// Without drop, their transactions are mined again in the first new block. An exception are transactions that were made after the
-// newest remaining block: they stay in the mempool for good, because their decoys are too young, and monerod does not try again.
+// Reorg replaces the newest depth blocks with the given number of new ones.
+// With drop, their transactions and the mempool are lost. Without drop, their
+// transactions are mined again in the first new block. An exception are
+// transactions that were made after the newest remaining block: they stay in
+// the mempool for good, because their decoys are too young, and monerod does
+// not try again.
 func (n *MoneroNet) Reorg(tb testing.TB, depth, blocks int, drop bool) {
 	tb.Helper()
 	n.Pop(tb, depth)
@@ -247,8 +264,8 @@ func (n *MoneroNet) Reorg(tb testing.TB, depth, blocks int, drop bool) {
 	n.Mine(tb, blocks)
 }
 
-// Confirm mines blocks until a transaction in the mempool has that many confirmations. After a reorganisation the first blocks may not
-// include it.
+// Confirm mines blocks until a transaction in the mempool has that many
+// confirmations. After a reorganisation the first blocks may not include it.
 func (n *MoneroNet) Confirm(tb testing.TB, txID string, confirmations int) {
 	tb.Helper()
 	for range 20 {
@@ -278,13 +295,15 @@ type MoneroOutput struct {
 	Amount  int64  `json:"amount"`
 }
 
-// Pay sends piconero from the payer's wallet and returns the transaction's id. The transaction is then in the mempool.
+// Pay sends piconero from the payer's wallet and returns the transaction's id.
+// The transaction is then in the mempool.
 func (n *MoneroNet) Pay(tb testing.TB, address string, amount int64) (txID string) {
 	tb.Helper()
 	return n.PayMany(tb, MoneroOutput{address, amount})
 }
 
-// TryPay is Pay for a payer that may have nothing to spend at the moment: then it returns an error, and nothing was sent.
+// TryPay is Pay for a payer that may have nothing to spend at the moment: then
+// it returns an error, and nothing was sent.
 func (n *MoneroNet) TryPay(tb testing.TB, address string, amount int64) error {
 	tb.Helper()
 	n.refresh(tb, n.Payer)
@@ -292,8 +311,9 @@ func (n *MoneroNet) TryPay(tb testing.TB, address string, amount int64) error {
 	return err
 }
 
-// PayMany sends one transaction with up to 15 outputs, and waits until it can be mined. It does not work after Pop, until new blocks
-// replace the dropped ones.
+// PayMany sends one transaction with up to 15 outputs, and waits until it can
+// be mined. It does not work after Pop, until new blocks replace the dropped
+// ones.
 func (n *MoneroNet) PayMany(tb testing.TB, outputs ...MoneroOutput) (txID string) {
 	tb.Helper()
 	n.refresh(tb, n.Payer)
@@ -304,7 +324,8 @@ func (n *MoneroNet) PayMany(tb testing.TB, outputs ...MoneroOutput) (txID string
 	return txID
 }
 
-func (n *MoneroNet) transfer(tb testing.TB, from *MoneroWallet, unlockTime uint64, outputs ...MoneroOutput) (txID string, err error) {
+func (n *MoneroNet) transfer(tb testing.TB, from *MoneroWallet, unlockTime uint64,
+	outputs ...MoneroOutput) (txID string, err error) {
 	tb.Helper()
 	var sent struct {
 		TxHash string `json:"tx_hash"`
@@ -316,7 +337,8 @@ func (n *MoneroNet) transfer(tb testing.TB, from *MoneroWallet, unlockTime uint6
 	return sent.TxHash, nil
 }
 
-// awaitRelay waits until the node marks a transaction as relayed, a moment after accepting it. Before that it is not mined.
+// awaitRelay waits until the node marks a transaction as relayed, a moment
+// after accepting it. Before that it is not mined.
 func (n *MoneroNet) awaitRelay(tb testing.TB, txID string) {
 	tb.Helper()
 	n.Daemon.Ready(tb, 10*time.Second, func() error {
@@ -336,14 +358,16 @@ func (n *MoneroNet) awaitRelay(tb testing.TB, txID string) {
 	})
 }
 
-// refresh has a wallet read the chain. It tries more than once: the first request to a restarted node fails.
+// refresh has a wallet read the chain. It tries more than once: the first
+// request to a restarted node fails.
 func (n *MoneroNet) refresh(tb testing.TB, w *MoneroWallet) {
 	tb.Helper()
 	w.Ready(tb, 10*time.Second, func() error { return w.Ask("refresh", nil, nil) })
 }
 
-// Conflict returns two transactions of the payer that spend the same output, one to each address. Neither is sent. Each
-// pays the whole output of about 35 coins, less the fee.
+// Conflict returns two transactions of the payer that spend the same output,
+// one to each address. Neither is sent. Each pays the whole output of about 35
+// coins, less the fee.
 func (n *MoneroNet) Conflict(tb testing.TB, first, second string) [2]MoneroTx {
 	tb.Helper()
 	var outputs struct {
@@ -360,8 +384,9 @@ func (n *MoneroNet) Conflict(tb testing.TB, first, second string) [2]MoneroTx {
 			continue
 		}
 		for i, address := range []string{first, second} {
-			n.Payer.Call(tb, "sweep_single", map[string]any{"address": address, "key_image": output.KeyImage, "do_not_relay": true,
-				"get_tx_hex": true}, &made[i])
+			n.Payer.Call(tb, "sweep_single",
+				map[string]any{"address": address, "key_image": output.KeyImage, "do_not_relay": true,
+					"get_tx_hex": true}, &made[i])
 		}
 		return made
 	}
@@ -376,7 +401,8 @@ type MoneroTx struct {
 	Amount int64  `json:"amount"` // piconero, without the fee
 }
 
-// Send puts a transaction into the mempool. It returns an error if the mempool has another one that spends the same output.
+// Send puts a transaction into the mempool. It returns an error if the mempool
+// has another one that spends the same output.
 func (n *MoneroNet) Send(tb testing.TB, tx MoneroTx) error {
 	tb.Helper()
 	var answer struct{ Status, Reason string }

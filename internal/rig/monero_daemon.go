@@ -22,8 +22,8 @@ func newRegtest(tb testing.TB, dir string) *MoneroDaemon {
 	return newMoneroDaemon(tb, dir, "--regtest", "--keep-fakechain", "--fixed-difficulty=1")
 }
 
-// Stagenet starts a stagenet node, for this test alone: a network other than Monero's. Its chain has only the genesis block. Starting it
-// takes about 1 s.
+// Stagenet starts a stagenet node, for this test alone: a network other than
+// Monero's. Its chain has only the genesis block. Starting it takes about 1 s.
 func Stagenet(tb testing.TB) *MoneroDaemon {
 	tb.Helper()
 	notShort(tb, "Monero")
@@ -41,7 +41,8 @@ func Stagenet(tb testing.TB) *MoneroDaemon {
 	return d
 }
 
-// Start starts the daemon. After it was killed, it continues with the chain it had.
+// Start starts the daemon. After it was killed, it continues with the chain it
+// had.
 func (d *MoneroDaemon) Start(tb testing.TB) {
 	tb.Helper()
 	d.run(tb, append([]string{"--offline", "--disable-rpc-ban", "--non-interactive", "--no-zmq", "--rpc-ssl=disabled",

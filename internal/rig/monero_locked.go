@@ -5,16 +5,20 @@ import (
 	"testing"
 )
 
-// MoneroLocked is an output that can't be spent before UnlockTime, a height or a Unix time; 0 for none.
+// MoneroLocked is an output that can't be spent before UnlockTime, a height or
+// a Unix time; 0 for none.
 type MoneroLocked struct {
 	UnlockTime uint64
 	MoneroOutput
 }
 
-// PayLocked sends each payment in a transaction of its own. The transactions are then in the mempool, which must be empty before.
+// PayLocked sends each payment in a transaction of its own. The transactions
+// are then in the mempool, which must be empty before.
 //
-// The current wallet does not lock money, and the current node takes locked money only in a block, from which it gets into the mempool
-// when the block is dropped. So the system's older versions make the transactions and mine a block, on the same chain.
+// The current wallet does not lock money, and the current node takes locked
+// money only in a block, from which it gets into the mempool when the block is
+// dropped. So the system's older versions make the transactions and mine a
+// block, on the same chain.
 func (n *MoneroNet) PayLocked(tb testing.TB, payments ...MoneroLocked) (txIDs []string) {
 	tb.Helper()
 	send := func(from *MoneroWallet) {
@@ -34,7 +38,8 @@ func (n *MoneroNet) PayLocked(tb testing.TB, payments ...MoneroLocked) (txIDs []
 		send(n.Payer)
 		return txIDs
 	}
-	for _, w := range []*MoneroWallet{n.Wallet, n.Payer} { // one that sees the block is ahead of the node as soon as it is dropped
+	// one that sees the block is ahead of the node as soon as it is dropped
+	for _, w := range []*MoneroWallet{n.Wallet, n.Payer} {
 		w.Freeze(tb)
 	}
 	n.withOldDaemon(tb, func() {
@@ -54,7 +59,8 @@ func (n *MoneroNet) PayLocked(tb testing.TB, payments ...MoneroLocked) (txIDs []
 	return txIDs
 }
 
-// withOldDaemon has the system's monerod take the place of the current one while f runs.
+// withOldDaemon has the system's monerod take the place of the current one
+// while f runs.
 func (n *MoneroNet) withOldDaemon(tb testing.TB, f func()) {
 	tb.Helper()
 	replace := func(old bool) {

@@ -9,8 +9,10 @@ import (
 	"testing"
 )
 
-// MoneroProgram returns the path of monerod, monero-wallet-rpc or monero-wallet-cli. With MONERO=current in the environment it is that of the
-// version that tools/monero unpacks, with MONERO=system the installed one. Otherwise it is the current one if that has been unpacked.
+// MoneroProgram returns the path of monerod, monero-wallet-rpc or
+// monero-wallet-cli. With MONERO=current in the environment it is that of the
+// version that tools/monero unpacks, with MONERO=system the installed one.
+// Otherwise it is the current one if that has been unpacked.
 func MoneroProgram(tb testing.TB, program string) string {
 	tb.Helper()
 	switch version := os.Getenv("MONERO"); version {

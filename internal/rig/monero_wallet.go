@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// MoneroWallet is a monero-wallet-rpc with a wallet named "wallet", whose password is empty.
+// MoneroWallet is a monero-wallet-rpc with a wallet named "wallet", whose
+// password is empty.
 type MoneroWallet struct {
 	server
 	daemonURL string
@@ -19,8 +20,9 @@ func (n *MoneroNet) newWallet(tb testing.TB, user, password string) *MoneroWalle
 	return &MoneroWallet{server: newServer(tb, "monero-wallet-rpc", n.newDir(tb), user, password), daemonURL: n.relay.URL}
 }
 
-// NewWallet starts another monero-wallet-rpc, for this test alone, with a copy of the merchant's view-only wallet. If user is not "", it
-// requires a login. It takes about 3 s.
+// NewWallet starts another monero-wallet-rpc, for this test alone, with a copy
+// of the merchant's view-only wallet. If user is not "", it requires a login.
+// It takes about 3 s.
 func (n *MoneroNet) NewWallet(tb testing.TB, user, password string) *MoneroWallet {
 	tb.Helper()
 	w := n.newWallet(tb, user, password)
@@ -39,7 +41,8 @@ func (n *MoneroNet) NewWallet(tb testing.TB, user, password string) *MoneroWalle
 	return w
 }
 
-// Launch starts the program, for instance after it was killed. No wallet is open then.
+// Launch starts the program, for instance after it was killed. No wallet is
+// open then.
 func (w *MoneroWallet) Launch(tb testing.TB) {
 	tb.Helper()
 	login := "--disable-rpc-login"
@@ -49,7 +52,9 @@ func (w *MoneroWallet) Launch(tb testing.TB) {
 	args := []string{"--daemon-address=" + w.daemonURL, "--trusted-daemon", "--wallet-dir=" + w.dir, login, "--no-dns",
 		"--rpc-ssl=disabled", "--daemon-ssl=disabled", // each would create an RSA key first, which takes seconds
 		"--shared-ringdb-dir=" + filepath.Join(w.dir, "ring"), "--log-level=0", "--log-file=" + filepath.Join(w.dir, "log")}
-	const anyFork = "--allow-mismatched-daemon-version" // a new wallet takes a regtest node, with every fork at block 1, for an outdated one
+	// a new wallet takes a regtest node, with every fork at block 1, for an
+	// outdated one
+	const anyFork = "--allow-mismatched-daemon-version"
 	if KnowsFlag(tb, w.path(tb), anyFork) {
 		args = append(args, anyFork)
 	}
@@ -57,7 +62,8 @@ func (w *MoneroWallet) Launch(tb testing.TB) {
 	w.Ready(tb, time.Minute, func() error { return w.Ask("get_version", nil, nil) })
 }
 
-// Start starts the program, for instance after it was killed, and opens the wallet in the state in which it was last stored.
+// Start starts the program, for instance after it was killed, and opens the
+// wallet in the state in which it was last stored.
 func (w *MoneroWallet) Start(tb testing.TB) {
 	tb.Helper()
 	w.Launch(tb)
@@ -94,7 +100,8 @@ func (w *MoneroWallet) Close(tb testing.TB) {
 	w.Call(tb, "close_wallet", nil, nil)
 }
 
-// OpenOther opens a different view-only wallet, which never received anything, until Open opens the right one again.
+// OpenOther opens a different view-only wallet, which never received anything,
+// until Open opens the right one again.
 func (w *MoneroWallet) OpenOther(tb testing.TB) {
 	tb.Helper()
 	w.other = true
@@ -106,8 +113,10 @@ func (w *MoneroWallet) OpenOther(tb testing.TB) {
 		"password": "", "restore_height": 0}, nil)
 }
 
-// LoseCache kills the program, deletes the wallet's cache, and starts the program again. The wallet has its keys, but has forgotten which
-// addresses it made. It sees payments only to the 200 addresses after the last one that it knows.
+// LoseCache kills the program, deletes the wallet's cache, and starts the
+// program again. The wallet has its keys, but has forgotten which addresses it
+// made. It sees payments only to the 200 addresses after the last one that it
+// knows.
 func (w *MoneroWallet) LoseCache(tb testing.TB) {
 	tb.Helper()
 	w.Kill()
@@ -115,8 +124,8 @@ func (w *MoneroWallet) LoseCache(tb testing.TB) {
 	w.Start(tb)
 }
 
-// CorruptCache kills the program, truncates the wallet's cache, and starts the program again. It can't open the wallet until
-// DeleteCache is called.
+// CorruptCache kills the program, truncates the wallet's cache, and starts the
+// program again. It can't open the wallet until DeleteCache is called.
 func (w *MoneroWallet) CorruptCache(tb testing.TB) {
 	tb.Helper()
 	w.Kill()
@@ -139,7 +148,8 @@ func (w *MoneroWallet) DeleteCache(tb testing.TB) {
 	}
 }
 
-// mend gets the program running with its wallet open. If the wallet can't be opened, it deletes its cache.
+// mend gets the program running with its wallet open. If the wallet can't be
+// opened, it deletes its cache.
 func (w *MoneroWallet) mend(tb testing.TB) {
 	tb.Helper()
 	w.Thaw()
@@ -155,7 +165,8 @@ func (w *MoneroWallet) mend(tb testing.TB) {
 	}
 }
 
-// Save returns the wallet's files as they are now, as a snapshot of the machine would have them.
+// Save returns the wallet's files as they are now, as a snapshot of the machine
+// would have them.
 func (w *MoneroWallet) Save(tb testing.TB) map[string][]byte {
 	tb.Helper()
 	files := map[string][]byte{}
@@ -169,7 +180,8 @@ func (w *MoneroWallet) Save(tb testing.TB) map[string][]byte {
 	return files
 }
 
-// Restore kills the program, puts back files that Save returned, and starts the program again.
+// Restore kills the program, puts back files that Save returned, and starts the
+// program again.
 func (w *MoneroWallet) Restore(tb testing.TB, files map[string][]byte) {
 	tb.Helper()
 	w.Kill()

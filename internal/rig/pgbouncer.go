@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// PgBouncer starts a PgBouncer in front of the database at the URL target, and returns the URL of that database through it. settings are
-// lines of its configuration, of the form name = value. It ends with the test.
+// PgBouncer starts a PgBouncer in front of the database at the URL target, and
+// returns the URL of that database through it. settings are lines of its
+// configuration, of the form name = value. It ends with the test.
 func PgBouncer(tb testing.TB, target string, settings ...string) string {
 	tb.Helper()
 	program := Need(tb, "pgbouncer", "pgbouncer")
@@ -28,8 +29,9 @@ func PgBouncer(tb testing.TB, target string, settings ...string) string {
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
 	own(tb, dir)
 	port := FreePort(tb)
-	config := fmt.Sprintf("[databases]\n* = host=%s port=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\n"+
-		"auth_type = any\nauth_file =\n", to.Hostname(), to.Port(), port)
+	config := fmt.Sprintf(
+		"[databases]\n* = host=%s port=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\n"+
+			"auth_type = any\nauth_file =\n", to.Hostname(), to.Port(), port)
 	config = strings.Replace(config, "* = ", "* = user="+to.User.Username()+" ", 1) + strings.Join(settings, "\n") + "\n"
 	path := filepath.Join(dir, "pgbouncer.ini")
 	if err := os.WriteFile(path, []byte(config), 0o644); err != nil {

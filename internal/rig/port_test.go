@@ -9,7 +9,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// A server that is stopped and started again must find its port free. It is taken by no connection that goes out, and no test gets it twice.
+// A server that is stopped and started again must find its port free. It is
+// taken by no connection that goes out, and no test gets it twice.
 func TestFreePort_IsTheCallersOwn(t *testing.T) {
 	var lowest, highest int // of connections that go out
 	if text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err != nil {

@@ -30,7 +30,8 @@ func endPostgres() {
 	defer cluster.Unlock()
 	if cluster.process != nil {
 		_ = cluster.admin.Close()
-		// Not Kill: on SIGQUIT the server ends its sessions and frees its shared memory.
+		// Not Kill: on SIGQUIT the server ends its sessions and frees its
+		// shared memory.
 		_ = cluster.process.cmd.Process.Signal(syscall.SIGQUIT)
 		select {
 		case <-cluster.process.done:
@@ -41,7 +42,8 @@ func endPostgres() {
 	}
 }
 
-// Postgres returns the URL of a new, empty database, which is deleted when the test ends.
+// Postgres returns the URL of a new, empty database, which is deleted when the
+// test ends.
 func Postgres(tb testing.TB) string {
 	tb.Helper()
 	return new(Databases).Postgres(tb)
@@ -68,7 +70,8 @@ func startPostgres(tb testing.TB) {
 	}
 	own(tb, dir)
 	data := filepath.Join(dir, "data")
-	create := exec.Command(initdb, "-D", data, "-U", "postgres", "--auth=trust", "--no-sync", "--locale=C.UTF-8", "--encoding=UTF8")
+	create := exec.Command(initdb, "-D", data, "-U", "postgres", "--auth=trust", "--no-sync", "--locale=C.UTF-8",
+		"--encoding=UTF8")
 	create.SysProcAttr, create.Dir = unprivileged(tb), dir
 	if out, err := create.CombinedOutput(); err != nil {
 		tb.Fatalf("initdb: %v\n%s", err, out)
@@ -76,8 +79,9 @@ func startPostgres(tb testing.TB) {
 	cluster.dir, cluster.port = dir, FreePort(tb)
 	wal, durable := "128MB", "off" // it may be in memory
 	if _, measures := tb.(*testing.B); measures {
-		// As one that operators run: what it acknowledges is on the disk. With little room for the log it would write checkpoints, and whole
-		// pages after each, all the time.
+		// As one that operators run: what it acknowledges is on the disk. With
+		// little room for the log it would write checkpoints, and whole pages
+		// after each, all the time.
 		wal, durable = "1GB", "on"
 	}
 	cmd := exec.Command(postgres, "-D", data, "-p", strconv.Itoa(cluster.port), "-c", "listen_addresses=127.0.0.1",
@@ -90,7 +94,8 @@ func startPostgres(tb testing.TB) {
 	cluster.process.Ready(tb, 30*time.Second, cluster.admin.Ping)
 }
 
-// postgresProgram returns the path of a PostgreSQL program. Debian does not install them in PATH.
+// postgresProgram returns the path of a PostgreSQL program. Debian does not
+// install them in PATH.
 func postgresProgram(tb testing.TB, name string) string {
 	tb.Helper()
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)

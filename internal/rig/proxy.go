@@ -33,8 +33,10 @@ const (
 
 const endless = 1 << 30
 
-// Proxy is a reverse proxy on loopback that forwards requests to an HTTP server, or fails as servers and networks do.
-// Its methods may be called at any time. A login that is bound to a connection, such as Monero's, may not work through it.
+// Proxy is a reverse proxy on loopback that forwards requests to an HTTP
+// server, or fails as servers and networks do. Its methods may be called at any
+// time. A login that is bound to a connection, such as Monero's, may not work
+// through it.
 type Proxy struct {
 	URL string
 
@@ -50,10 +52,12 @@ type Proxy struct {
 	before  map[string]func()
 }
 
-// NewProxy starts a proxy that forwards everything to the URL target. It ends with the test.
+// NewProxy starts a proxy that forwards everything to the URL target. It ends
+// with the test.
 func NewProxy(tb testing.TB, target string) *Proxy {
 	tb.Helper()
-	p := &Proxy{tb: tb, transport: &http.Transport{}, changed: make(chan struct{}), calls: map[string]int{}, before: map[string]func(){}}
+	p := &Proxy{tb: tb, transport: &http.Transport{}, changed: make(chan struct{}), calls: map[string]int{},
+		before: map[string]func(){}}
 	p.Target(target)
 	server := httptest.NewUnstartedServer(p)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -80,8 +84,10 @@ func (p *Proxy) Target(target string) {
 	p.target = u
 }
 
-// Break makes requests for the given methods meet a fault from now on, including those that hang; all requests if no method is given. A
-// method is that of a JSON-RPC request, or the path of any other. Each call replaces the one before.
+// Break makes requests for the given methods meet a fault from now on,
+// including those that hang; all requests if no method is given. A method is
+// that of a JSON-RPC request, or the path of any other. Each call replaces the
+// one before.
 func (p *Proxy) Break(fault Fault, methods ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +99,8 @@ func (p *Proxy) Break(fault Fault, methods ...string) {
 // Mend ends the fault: everything is forwarded again.
 func (p *Proxy) Mend() { p.Break(Pass) }
 
-// Before has f called once, when the next request for a method arrives and before it is handled.
+// Before has f called once, when the next request for a method arrives and
+// before it is handled.
 func (p *Proxy) Before(method string, f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,7 +15,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// answering is a server that answers every request with a text, and counts them.
+// answering is a server that answers every request with a text, and counts
+// them.
 func answering(t *testing.T, text string) (url string, served *atomic.Int64) {
 	t.Helper()
 	served = new(atomic.Int64)
@@ -31,7 +32,8 @@ func answering(t *testing.T, text string) (url string, served *atomic.Int64) {
 // patience is long enough for a busy machine; one test waits for its end.
 const patience = 2 * time.Second
 
-// ask calls a JSON-RPC method, reads at most 1 MB of the answer, and gives up after a while.
+// ask calls a JSON-RPC method, reads at most 1 MB of the answer, and gives up
+// after a while.
 func ask(url, method string) (status int, answer string, err error) {
 	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Post(url+"/json_rpc", "application/json", strings.NewReader(`{"method":"`+method+`"}`))
@@ -68,7 +70,8 @@ func TestProxy_Faults(t *testing.T) {
 		p.Break(tc.fault)
 		before := served.Load()
 		status, answer, err := ask(p.URL, "get_info")
-		if status != tc.status || !strings.HasPrefix(answer, tc.answer) || len(answer) != tc.length || served.Load()-before != tc.served {
+		if status != tc.status || !strings.HasPrefix(answer, tc.answer) || len(answer) != tc.length ||
+			served.Load()-before != tc.served {
 			t.Errorf("%s: status %d, %d bytes, served %d: %.60s", tc.name, status, len(answer), served.Load()-before, answer)
 		}
 		if tc.err == nil && err != nil || tc.err != nil && !tc.err(err) {

@@ -9,8 +9,10 @@ import (
 	"testing"
 )
 
-// relay forwards connections to a server, and acknowledges received data at once. monero-wallet-rpc sends each request to its node in two
-// parts, and sends the second only after the first is acknowledged. Without the relay that takes 40 ms.
+// relay forwards connections to a server, and acknowledges received data at
+// once. monero-wallet-rpc sends each request to its node in two parts, and
+// sends the second only after the first is acknowledged. Without the relay that
+// takes 40 ms.
 type relay struct {
 	URL string
 
@@ -46,7 +48,8 @@ func (r *relay) run() {
 	}
 }
 
-// pass copies data in both directions until one side closes its connection. It returns at once if the server can't be reached.
+// pass copies data in both directions until one side closes its connection. It
+// returns at once if the server can't be reached.
 func (r *relay) pass(from net.Conn) {
 	defer func() { _ = from.Close() }()
 	to, err := net.Dial("tcp", r.to)
@@ -57,14 +60,16 @@ func (r *relay) pass(from net.Conn) {
 	ended := make(chan struct{}, 2)
 	for _, way := range [][2]net.Conn{{from, to}, {to, from}} {
 		go func() {
-			_, _ = io.Copy(struct{ io.Writer }{way[1]}, acknowledging{way[0]}) // both wrapped, or io.Copy would splice and never call Read
+			// both wrapped, or io.Copy would splice and never call Read
+			_, _ = io.Copy(struct{ io.Writer }{way[1]}, acknowledging{way[0]})
 			ended <- struct{}{}
 		}()
 	}
 	<-ended
 }
 
-// acknowledging is a connection that, on Linux, acknowledges at once what it reads.
+// acknowledging is a connection that, on Linux, acknowledges at once what it
+// reads.
 type acknowledging struct{ net.Conn }
 
 func (c acknowledging) Read(b []byte) (int, error) {

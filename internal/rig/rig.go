@@ -1,8 +1,10 @@
-// Package rig starts real servers for tests: PostgreSQL, PgBouncer, monerod and monero-wallet-rpc.
+// Package rig starts real servers for tests: PostgreSQL, PgBouncer, monerod and
+// monero-wallet-rpc.
 //
-// It imports nothing of ours and is imported by tests only. Its servers listen on loopback, or in a Network; they keep their data in a
-// temporary directory, and end with the test, or with the test's process if that is killed. With -short it starts
-// none: tests that need a server are skipped.
+// It imports nothing of ours and is imported by tests only. Its servers listen
+// on loopback, or in a Network; they keep their data in a temporary directory,
+// and end with the test, or with the test's process if that is killed. With
+// -short it starts none: tests that need a server are skipped.
 package rig
 
 import (
@@ -20,8 +22,9 @@ import (
 	"time"
 )
 
-// Main runs the tests of a package, calls the cleanup functions, and stops the servers that the tests shared. It does not return.
-// Packages that use Postgres or Monero must call it from TestMain.
+// Main runs the tests of a package, calls the cleanup functions, and stops the
+// servers that the tests shared. It does not return. Packages that use Postgres
+// or Monero must call it from TestMain.
 func Main(m *testing.M, cleanup ...func()) {
 	code := m.Run()
 	for _, f := range cleanup {
@@ -40,7 +43,8 @@ func notShort(tb testing.TB, server string) {
 	}
 }
 
-// Need returns the path of a program. If it is not installed, the test is skipped, or fails if CI is set in the environment.
+// Need returns the path of a program. If it is not installed, the test is
+// skipped, or fails if CI is set in the environment.
 func Need(tb testing.TB, program, debianPackage string) string {
 	tb.Helper()
 	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/local/bin", "/usr/bin", "/usr/sbin") {
@@ -61,12 +65,14 @@ func missing(tb testing.TB, what string) {
 	tb.Skip("left out: " + what)
 }
 
-// What FreePort returns is below the ports that connections go out from, on Linux and elsewhere. Otherwise a connection could take the port of
-// a server that is down for a moment.
+// What FreePort returns is below the ports that connections go out from, on
+// Linux and elsewhere. Otherwise a connection could take the port of a server
+// that is down for a moment.
 const firstPort, lastPort = 10_000, 32_767
 
-// FreePort returns a loopback port on which nobody listens. It is the test process's own until that ends: the port of UDP with the same number,
-// which nobody has a use for, is taken for a sign.
+// FreePort returns a loopback port on which nobody listens. It is the test
+// process's own until that ends: the port of UDP with the same number, which
+// nobody has a use for, is taken for a sign.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
 	for range 1000 {
@@ -91,7 +97,8 @@ func FreePort(tb testing.TB) int {
 	return 0
 }
 
-// taken holds the signs of ports, which would otherwise be closed when they are collected as garbage.
+// taken holds the signs of ports, which would otherwise be closed when they are
+// collected as garbage.
 var taken sync.Map
 
 // Process is a server that the rig started.
@@ -101,7 +108,8 @@ type Process struct {
 	done   chan struct{}
 }
 
-// Start starts a program that ends with the test. On Linux it also ends when the test's process is killed.
+// Start starts a program that ends with the test. On Linux it also ends when
+// the test's process is killed.
 func Start(tb testing.TB, cmd *exec.Cmd) *Process {
 	tb.Helper()
 	p := launch(tb, cmd)
@@ -123,7 +131,9 @@ func launch(tb testing.TB, cmd *exec.Cmd) *Process {
 	}
 	endWithParent(cmd.SysProcAttr)
 	started := make(chan error)
-	go func() { // on Linux, the process ends with the thread that started it, so this goroutine keeps the thread until then
+	// on Linux, the process ends with the thread that started it, so this
+	// goroutine keeps the thread until then
+	go func() {
 		started <- startLocked(cmd)
 		_ = cmd.Wait()
 		close(p.done)
@@ -145,13 +155,15 @@ func (p *Process) Signal(tb testing.TB, s syscall.Signal) {
 	}
 }
 
-// Kill kills the process and waits until it has ended. It may be called more than once.
+// Kill kills the process and waits until it has ended. It may be called more
+// than once.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
 }
 
-// Wait waits until the process ends by itself. The test fails if that takes longer than limit.
+// Wait waits until the process ends by itself. The test fails if that takes
+// longer than limit.
 func (p *Process) Wait(tb testing.TB, limit time.Duration) {
 	tb.Helper()
 	select {
@@ -161,10 +173,12 @@ func (p *Process) Wait(tb testing.TB, limit time.Duration) {
 	}
 }
 
-// Output returns what the process has printed so far, unless its command redirects that.
+// Output returns what the process has printed so far, unless its command
+// redirects that.
 func (p *Process) Output() string { return p.output.String() }
 
-// Ready waits until probe succeeds. If the process ends before, or limit has passed, the test fails with its output.
+// Ready waits until probe succeeds. If the process ends before, or limit has
+// passed, the test fails with its output.
 func (p *Process) Ready(tb testing.TB, limit time.Duration, probe func() error) {
 	tb.Helper()
 	deadline := time.After(limit)

@@ -42,7 +42,8 @@ func (s *server) run(tb testing.TB, args ...string) {
 	tb.Helper()
 	cmd := exec.Command(s.path(tb), append(args, "--rpc-bind-port="+strconv.Itoa(s.port))...)
 	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(), "HOME="+s.dir) // the programs read configuration from HOME, and write files there unasked
+	// the programs read configuration from HOME, and write files there unasked
+	cmd.Env = append(os.Environ(), "HOME="+s.dir)
 	s.Process = launch(tb, cmd)
 }
 
@@ -79,7 +80,8 @@ func (s *server) ended() bool {
 	}
 }
 
-// Call calls a JSON-RPC method. params and result may be nil. The test fails if the call does.
+// Call calls a JSON-RPC method. params and result may be nil. The test fails if
+// the call does.
 func (s *server) Call(tb testing.TB, method string, params, result any) {
 	tb.Helper()
 	if err := s.Ask(method, params, result); err != nil {

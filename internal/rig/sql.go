@@ -8,8 +8,8 @@ import (
 	_ "modernc.org/sqlite" // the driver for SQLite
 )
 
-// OpenSQL opens the database at url, sqlite:PATH or postgres://..., independently of the program under test. It is closed when the test
-// ends.
+// OpenSQL opens the database at url, sqlite:PATH or postgres://...,
+// independently of the program under test. It is closed when the test ends.
 func OpenSQL(tb testing.TB, url string) *sql.DB {
 	tb.Helper()
 	driver, source := "postgres", url

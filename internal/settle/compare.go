@@ -12,16 +12,17 @@ const (
 	lockedPerSlice = 10 // older blocks with locked transfers, beside each slice
 )
 
-// round is how far what was applied has been compared with the chain. It is of no use to another process, whose first pass compares
-// everything.
+// round is how far what was applied has been compared with the chain. It is of
+// no use to another process, whose first pass compares everything.
 type round struct {
 	at     time.Time // when a pass last compared; zero if none has
 	blocks int64     // the newest blocks are compared up to this height
 	locked int64     // and the older ones with locked transfers up to this
 }
 
-// query returns what a pass asks the chain, and the round once that is applied. A pass reads what may have changed since the last one; what a
-// wallet forgot below that, and that a lock ended, is found by comparing.
+// query returns what a pass asks the chain, and the round once that is applied.
+// A pass reads what may have changed since the last one; what a wallet forgot
+// below that, and that a lock ended, is found by comparing.
 func (w *Watcher) query(ctx context.Context, cursor Cursor) (Query, round, error) {
 	if cursor.Tip.Hash != "" && (len(w.known) == 0 || w.known[0].Hash != cursor.Tip.Hash) {
 		w.known = []card.Tip{cursor.Tip} // another process has moved the cursor
@@ -56,8 +57,9 @@ func (w *Watcher) lowest(cursor Cursor) int64 {
 	return max(0, since)
 }
 
-// slice adds the blocks whose turn it is to a query, and returns the round once they are compared. Another process may have moved the cursor
-// since this one compared, by any number of blocks.
+// slice adds the blocks whose turn it is to a query, and returns the round once
+// they are compared. Another process may have moved the cursor since this one
+// compared, by any number of blocks.
 func (w *Watcher) slice(ctx context.Context, cursor Cursor, q *Query) (round, error) {
 	tip := cursor.Tip.Height
 	below := max(0, tip-w.cfg.Reread)

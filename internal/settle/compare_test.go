@@ -14,7 +14,8 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// watched records what was read of a chain, hides a transaction, and adds others.
+// watched records what was read of a chain, hides a transaction, and adds
+// others.
 type watched struct {
 	settle.Chain
 	asked  settle.Query // last
@@ -60,13 +61,15 @@ func (c *watched) forget(s *shop, x *card.Card) {
 	c.hidden = record.Transfers[0].TxID
 }
 
-// slicesInRound is how many slices compare everything that a test here has applied, while no blocks are mined.
+// slicesInRound is how many slices compare everything that a test here has
+// applied, while no blocks are mined.
 const slicesInRound = 12
 
 // sliceEvery is the time between two slices.
 const sliceEvery = 5 * time.Second
 
-// until passes until one fails, for that many slices at most, and returns after how many, and the error.
+// until passes until one fails, for that many slices at most, and returns after
+// how many, and the error.
 func (s *shop) until(w *settle.Watcher, most int) (int, error) {
 	for n := range most {
 		s.now = s.now.Add(sliceEvery)
@@ -79,7 +82,8 @@ func (s *shop) until(w *settle.Watcher, most int) (int, error) {
 
 // locked returns a transfer of that height which its sender locked.
 func (s *shop) locked(c *card.Card, amount card.Amount, height int64) card.Transfer {
-	return card.Transfer{Currency: "monero", TxID: fmt.Sprint("locked ", height), Address: c.Address, Amount: amount, Height: height, Locked: true, FirstSeenAt: s.now}
+	return card.Transfer{Currency: "monero", TxID: fmt.Sprint("locked ", height), Address: c.Address, Amount: amount,
+		Height: height, Locked: true, FirstSeenAt: s.now}
 }
 
 func TestWatcher_APassReadsOnlyWhatIsNewAndComparesTheRestNowAndThen(t *testing.T) {
@@ -140,8 +144,9 @@ func TestWatcher_TheEndOfALockIsFoundByComparing(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.mine(20)
-		chain := &locking{Chain: s.chain, transfers: []card.Transfer{{Currency: "monero", TxID: "x", Address: c.Address, Amount: coin, Height: 5,
-			Locked: true, FirstSeenAt: s.now}}}
+		chain := &locking{Chain: s.chain,
+			transfers: []card.Transfer{{Currency: "monero", TxID: "x", Address: c.Address, Amount: coin, Height: 5,
+				Locked: true, FirstSeenAt: s.now}}}
 		w := s.watch(chain, settle.Config{CompareEvery: sliceEvery})
 		check(t, w.Tick(t.Context()))
 		s.want(c, card.AwaitingPayment, card.Confirming, coin, 17)
@@ -155,7 +160,8 @@ func TestWatcher_TheEndOfALockIsFoundByComparing(t *testing.T) {
 	})
 }
 
-// While blocks are mined and passes fail, every block that was applied is compared once in a round, and no slice has more than its share.
+// While blocks are mined and passes fail, every block that was applied is
+// compared once in a round, and no slice has more than its share.
 func TestWatcher_ARoundComparesEveryBlock(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.mine(300)
@@ -235,14 +241,16 @@ func TestWatcher_ASliceThatWasNotAppliedIsComparedAgain(t *testing.T) {
 	})
 }
 
-// The wallet shows a payment in a newer block, though the one that it was in is still there: whoever reads only the newer one must notice.
+// The wallet shows a payment in a newer block, though the one that it was in is
+// still there: whoever reads only the newer one must notice.
 func TestWatcher_APaymentDoesNotMoveOutOfABlockThatWasNotRead(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.mine(20)
 		chain := &watched{Chain: s.chain}
 		w := s.watch(chain, settle.Config{CompareEvery: time.Hour})
-		moves := card.Transfer{Currency: "monero", TxID: "moves", Output: 1, Address: c.Address, Amount: coin, Height: 15, FirstSeenAt: s.now}
+		moves := card.Transfer{Currency: "monero", TxID: "moves", Output: 1, Address: c.Address, Amount: coin, Height: 15,
+			FirstSeenAt: s.now}
 		chain.added = []card.Transfer{moves}
 		check(t, w.Tick(t.Context()))
 		s.want(c, card.AwaitingPayment, card.Confirming, coin, 7)
@@ -250,7 +258,8 @@ func TestWatcher_APaymentDoesNotMoveOutOfABlockThatWasNotRead(t *testing.T) {
 		moves.Height = 22
 		chain.added = []card.Transfer{moves}
 		for range 2 { // the second pass is after a rescan, which did not help
-			if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) || !strings.Contains(err.Error(), "it is now in block 22") {
+			if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) ||
+				!strings.Contains(err.Error(), "it is now in block 22") {
 				t.Errorf("error %v", err)
 			}
 			s.want(c, card.AwaitingPayment, card.Confirming, coin, 7)
@@ -270,7 +279,8 @@ func TestWatcher_AnotherOutputOfATransactionIsNew(t *testing.T) {
 		s.mine(20)
 		chain := &watched{Chain: s.chain}
 		w := s.watch(chain, settle.Config{CompareEvery: time.Hour})
-		x := card.Transfer{Currency: "monero", TxID: "two outputs", Output: 1, Address: one.Address, Amount: coin, Height: 15, FirstSeenAt: s.now}
+		x := card.Transfer{Currency: "monero", TxID: "two outputs", Output: 1, Address: one.Address, Amount: coin,
+			Height: 15, FirstSeenAt: s.now}
 		chain.added = []card.Transfer{x}
 		check(t, w.Tick(t.Context()))
 		s.mine(1)
@@ -305,12 +315,14 @@ func TestWatcher_WhatTheMempoolStillListsStaysConfirmed(t *testing.T) {
 		s.want(c, card.Generated, card.Paid, coin, 13)
 
 		chain.listed[0].Address = "another"
-		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) || !strings.Contains(err.Error(), "it now pays to another") {
+		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) ||
+			!strings.Contains(err.Error(), "it now pays to another") {
 			t.Errorf("error %v", err)
 		}
 		chain.listed = nil
 		check(t, w.Tick(t.Context())) // after a rescan
-		// A wallet that shows it in the mempool alone has lost its block: that is found once the block is compared.
+		// A wallet that shows it in the mempool alone has lost its block: that
+		// is found once the block is compared.
 		stale.Address, stale.Amount = c.Address, coin
 		chain.hidden, chain.listed = stale.TxID, []card.Transfer{stale}
 		n, err := s.until(w, slicesInRound)
@@ -321,7 +333,8 @@ func TestWatcher_WhatTheMempoolStillListsStaysConfirmed(t *testing.T) {
 	})
 }
 
-// A wallet that has lost what it knew is noticed within a round, wherever that was.
+// A wallet that has lost what it knew is noticed within a round, wherever that
+// was.
 func TestWatcher_WhatAWalletForgotIsFoundWithinARound(t *testing.T) {
 	for _, depth := range []int{1, 2, 60, 115} {
 		t.Run(fmt.Sprint(depth), func(t *testing.T) {
@@ -418,7 +431,8 @@ func TestWatcher_OlderBlocksWithLockedTransfersAreComparedInTurn(t *testing.T) {
 	})
 }
 
-// Whoever takes over compares all of it at first, and, if it watched before, in slices of what is applied by now.
+// Whoever takes over compares all of it at first, and, if it watched before, in
+// slices of what is applied by now.
 func TestWatcher_AnotherReplicaGoesOnComparing(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.mine(200)
@@ -467,18 +481,30 @@ func TestQuery_View(t *testing.T) {
 		kept int64
 		want settle.View
 	}{
-		"nothing is known":            {settle.Query{Since: 7}, 0, settle.View{Since: 7}},
-		"nothing has changed":         {settle.Query{Known: tips, Since: 100, Again: again}, 100, settle.View{Since: 100, Kept: 100, Again: again}},
-		"blocks were replaced":        {settle.Query{Known: tips, Since: 100, Again: again}, 90, settle.View{Since: 90, Kept: 90, Again: again}},
-		"no known block is there":     {settle.Query{Known: tips, Since: 100, Again: again}, 0, settle.View{}},
-		"everything":                  {settle.Query{Known: tips}, 100, settle.View{Kept: 100}},
-		"a slice up to the newest":    {settle.Query{Known: tips, Since: 100, Again: []settle.Blocks{{First: 3, Last: 3}, {First: 91, Last: 100}}}, 100, settle.View{Since: 90, Kept: 100, Again: again[:1]}},
-		"replaced within the slice":   {settle.Query{Known: tips, Since: 100, Again: again}, 55, settle.View{Since: 49, Kept: 55, Again: again[:1]}},
-		"replaced at once above it":   {settle.Query{Known: tips, Since: 100, Again: again}, 60, settle.View{Since: 49, Kept: 60, Again: again[:1]}},
-		"replaced at its beginning":   {settle.Query{Known: tips, Since: 100, Again: again}, 49, settle.View{Since: 49, Kept: 49, Again: again[:1]}},
-		"replaced below everything":   {settle.Query{Known: tips, Since: 100, Again: again}, 2, settle.View{Since: 2, Kept: 2}},
-		"no blocks in a slice":        {settle.Query{Known: tips, Since: 100, Again: []settle.Blocks{{First: 101, Last: 100}}}, 100, settle.View{Since: 100, Kept: 100}},
-		"stretches follow each other": {settle.Query{Known: tips, Since: 100, Again: []settle.Blocks{{First: 80, Last: 90}, {First: 91, Last: 100}}}, 100, settle.View{Since: 79, Kept: 100}},
+		"nothing is known": {settle.Query{Since: 7}, 0, settle.View{Since: 7}},
+		"nothing has changed": {settle.Query{Known: tips, Since: 100, Again: again}, 100,
+			settle.View{Since: 100, Kept: 100, Again: again}},
+		"blocks were replaced": {settle.Query{Known: tips, Since: 100, Again: again}, 90,
+			settle.View{Since: 90, Kept: 90, Again: again}},
+		"no known block is there": {settle.Query{Known: tips, Since: 100, Again: again}, 0, settle.View{}},
+		"everything":              {settle.Query{Known: tips}, 100, settle.View{Kept: 100}},
+		"a slice up to the newest": {
+			settle.Query{Known: tips, Since: 100, Again: []settle.Blocks{{First: 3, Last: 3}, {First: 91, Last: 100}}}, 100,
+			settle.View{Since: 90, Kept: 100, Again: again[:1]}},
+		"replaced within the slice": {settle.Query{Known: tips, Since: 100, Again: again}, 55,
+			settle.View{Since: 49, Kept: 55, Again: again[:1]}},
+		"replaced at once above it": {settle.Query{Known: tips, Since: 100, Again: again}, 60,
+			settle.View{Since: 49, Kept: 60, Again: again[:1]}},
+		"replaced at its beginning": {settle.Query{Known: tips, Since: 100, Again: again}, 49,
+			settle.View{Since: 49, Kept: 49, Again: again[:1]}},
+		"replaced below everything": {settle.Query{Known: tips, Since: 100, Again: again}, 2,
+			settle.View{Since: 2, Kept: 2}},
+		"no blocks in a slice": {
+			settle.Query{Known: tips, Since: 100, Again: []settle.Blocks{{First: 101, Last: 100}}}, 100,
+			settle.View{Since: 100, Kept: 100}},
+		"stretches follow each other": {
+			settle.Query{Known: tips, Since: 100, Again: []settle.Blocks{{First: 80, Last: 90}, {First: 91, Last: 100}}}, 100,
+			settle.View{Since: 79, Kept: 100}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, tt.q.View(tt.kept)); diff != "" {
@@ -487,7 +513,8 @@ func TestQuery_View(t *testing.T) {
 		})
 	}
 	v := settle.Query{Known: tips, Since: 100, Again: again}.View(100)
-	for height, want := range map[int64]bool{0: true, 2: false, 3: true, 4: false, 49: false, 50: true, 60: true, 61: false, 100: false, 101: true} {
+	for height, want := range map[int64]bool{0: true, 2: false, 3: true, 4: false, 49: false, 50: true, 60: true,
+		61: false, 100: false, 101: true} {
 		if v.Covers(height) != want {
 			t.Errorf("covers %d: %t", height, !want)
 		}

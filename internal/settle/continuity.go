@@ -89,8 +89,10 @@ func compareWallet(ctx context.Context, w Wallet, db WalletRecord, coin card.Cur
 			return c, err
 		}
 	}
-	if b := c.Beacon; b.Epoch > c.Pool.LastEpoch || b.Epoch == c.Pool.LastEpoch && b.Epoch > 0 && b.Position > c.Pool.last() {
-		return c, fmt.Errorf("%w: the wallet is in epoch %d and has handed out addresses up to %d; the database is in epoch %d and has them up to %d",
+	if b := c.Beacon; b.Epoch > c.Pool.LastEpoch || b.Epoch == c.Pool.LastEpoch && b.Epoch > 0 &&
+		b.Position > c.Pool.last() {
+		return c, fmt.Errorf(
+			"%w: the wallet is in epoch %d and has handed out addresses up to %d; the database is in epoch %d and has them up to %d",
 			ErrDatabaseBehind, b.Epoch, b.Position, c.Pool.LastEpoch, c.Pool.last())
 	}
 	return c, nil

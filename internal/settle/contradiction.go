@@ -6,12 +6,16 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// contradiction returns card.ErrWalletLost if old, a stored transfer, can't have become what the chain shows now.
+// contradiction returns card.ErrWalletLost if old, a stored transfer, can't
+// have become what the chain shows now.
 //
-// A transaction pays to the same address whatever block it is in. In a block that is still in the chain, nothing changes but the lock.
-// The amount of one in the mempool can only fall, unless blocks were replaced: an output whose key a block has used meanwhile is worth less,
-// or nothing. An amount that can't be right is not a change but a wallet that is damaged. A rescan may mend it, so that the error is the
-// same as for a transfer that vanished, and so is the operator's way out if a rescan does not help.
+// A transaction pays to the same address whatever block it is in. In a block
+// that is still in the chain, nothing changes but the lock. The amount of one
+// in the mempool can only fall, unless blocks were replaced: an output whose
+// key a block has used meanwhile is worth less, or nothing. An amount that
+// can't be right is not a change but a wallet that is damaged. A rescan may
+// mend it, so that the error is the same as for a transfer that vanished, and
+// so is the operator's way out if a rescan does not help.
 func contradiction(old, now card.Transfer, cursor Cursor, v View) error {
 	final := old.Height > 0 && old.Height <= v.Kept
 	grew := now.Amount > old.Amount && v.Kept >= cursor.Tip.Height
@@ -33,9 +37,11 @@ func contradiction(old, now card.Transfer, cursor Cursor, v View) error {
 	if final {
 		where += ", which is still in the chain"
 	}
-	return fmt.Errorf("%w: it shows transaction %s %s, otherwise than before: %s", card.ErrWalletLost, old.TxID, where, what)
+	return fmt.Errorf("%w: it shows transaction %s %s, otherwise than before: %s", card.ErrWalletLost, old.TxID, where,
+		what)
 }
 
-// lingers reports whether the mempool shows a transfer only because it still lists what a block has taken. old is from a block that was not
-// read: whether it is still there is found by comparing that block.
+// lingers reports whether the mempool shows a transfer only because it still
+// lists what a block has taken. old is from a block that was not read: whether
+// it is still there is found by comparing that block.
 func lingers(old, now card.Transfer) bool { return now.Height == 0 && old.Address == now.Address }

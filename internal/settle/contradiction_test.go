@@ -56,7 +56,8 @@ func TestWatcher_WhatChangedInABlockThatIsStillThereIsNotBelieved(t *testing.T) 
 				for range 3 { // the second pass is after a rescan
 					s.mine(1)
 					err := w.Tick(t.Context())
-					if !errors.Is(err, card.ErrWalletLost) || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "still in the chain") {
+					if !errors.Is(err, card.ErrWalletLost) || !strings.Contains(err.Error(), tt.says) ||
+						!strings.Contains(err.Error(), "still in the chain") {
 						t.Errorf("error %v", err)
 					}
 					if err := w.Health(); err == nil {
@@ -100,7 +101,8 @@ func TestWatcher_AnOperatorMayBelieveAnotherAmount(t *testing.T) {
 	})
 }
 
-// Of two outputs with one key the mempool shows both in full. A block that takes the second shows by how much it is larger, if at all.
+// Of two outputs with one key the mempool shows both in full. A block that
+// takes the second shows by how much it is larger, if at all.
 func TestWatcher_AnAmountInTheMempoolMayFallButNotGrow(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
@@ -132,7 +134,8 @@ func TestWatcher_AnAmountInTheMempoolMayFallButNotGrow(t *testing.T) {
 		s.want(c, card.AwaitingPayment, card.Underpaid, coin/4, 0)
 		check(t, amount(coin/8))
 		s.want(c, card.AwaitingPayment, card.Underpaid, coin/8, 1)
-		if err := amount(coin/8 - 1); !errors.Is(err, card.ErrWalletLost) || !strings.Contains(err.Error(), fmt.Sprintf("of block %d, which is still", height)) {
+		if err := amount(coin/8 - 1); !errors.Is(err, card.ErrWalletLost) ||
+			!strings.Contains(err.Error(), fmt.Sprintf("of block %d, which is still", height)) {
 			t.Errorf("error %v", err)
 		}
 		s.want(c, card.AwaitingPayment, card.Underpaid, coin/8, 1)
@@ -140,7 +143,8 @@ func TestWatcher_AnAmountInTheMempoolMayFallButNotGrow(t *testing.T) {
 	})
 }
 
-// After blocks were replaced, the other one of two outputs with one key may be the first.
+// After blocks were replaced, the other one of two outputs with one key may be
+// the first.
 func TestWatcher_AnAmountMayGrowIfBlocksWereReplaced(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		q := s.pebbles()

@@ -9,9 +9,12 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// A database can go back in time: a backup is restored, a virtual machine is reset, a standby that lags is promoted. Customers then hold
-// addresses of which it knows nothing. So whoever watches a chain attests, mark by mark, that the database is as it left it. If it can't
-// know, as after a start, it begins an epoch: whatever address may have been handed out before stays watched, and is never handed out.
+// A database can go back in time: a backup is restored, a virtual machine is
+// reset, a standby that lags is promoted. Customers then hold addresses of
+// which it knows nothing. So whoever watches a chain attests, mark by mark,
+// that the database is as it left it. If it can't know, as after a start, it
+// begins an epoch: whatever address may have been handed out before stays
+// watched, and is never handed out.
 
 // longestPause is the longest time between the last mark of a worker and the
 // start of the next one, if that is to continue the epoch.
@@ -21,7 +24,8 @@ const longestPause = time.Minute
 // epoch: the database has lost nothing since a worker attested to it. pause is
 // the time between the last mark and the acquisition of the lease. Marks alone
 // can't prove that, because orders are committed between two marks, and for
-// seconds after the last one. Each way to lose data fails one of the conditions:
+// seconds after the last one. Each way to lose data fails one of the
+// conditions:
 //
 //   - A restored dump, a replaced data directory, a promoted standby and a
 //     second database are on another server, or on this one after a restart, or
@@ -48,7 +52,8 @@ func (b Beacon) proves(pool Pool, l Lease, pause time.Duration) bool {
 		!b.MarkedAt.After(l.MarkedAt) && pause <= longestPause
 }
 
-// beginning is an epoch that is about to begin, while the wallet makes the addresses that it skips.
+// beginning is an epoch that is about to begin, while the wallet makes the
+// addresses that it skips.
 type beginning struct {
 	target int64         // the newest address that may have been handed out
 	from   int64         // the newest that is known
@@ -66,7 +71,8 @@ type beginning struct {
 // dbNow returns the time by the database's clock.
 func (w *Watcher) dbNow() time.Time { return w.lease.Now.Add(w.cfg.Now().Sub(w.leasedAt)) }
 
-// shared returns a card.ErrWalletShared if the conflict is still for an operator to decide, and nil otherwise.
+// shared returns a card.ErrWalletShared if the conflict is still for an
+// operator to decide, and nil otherwise.
 func (c Cursor) shared() error {
 	if c.Conflict == "" || c.Conflict == Claimed {
 		return nil
@@ -74,8 +80,9 @@ func (c Cursor) shared() error {
 	return fmt.Errorf("%w: %s", card.ErrWalletShared, c.Conflict)
 }
 
-// attend looks at the beacon. It returns card.ErrWalletShared if another database uses the wallet, and card.ErrFenced if another process
-// of this one does.
+// attend looks at the beacon. It returns card.ErrWalletShared if another
+// database uses the wallet, and card.ErrFenced if another process of this one
+// does.
 func (w *Watcher) attend(ctx context.Context, cursor Cursor) error {
 	if w.cfg.Beacon {
 		held, release := w.hold(ctx)
@@ -111,8 +118,9 @@ func (w *Watcher) attend(ctx context.Context, cursor Cursor) error {
 	return fmt.Errorf("%w: %s", card.ErrWalletShared, why)
 }
 
-// insist has the wallet carry that there is a conflict, if it carries the epoch of another database that may not know it. The other one
-// writes it too, and may write over it: so it is repeated in each pass.
+// insist has the wallet carry that there is a conflict, if it carries the epoch
+// of another database that may not know it. The other one writes it too, and
+// may write over it: so it is repeated in each pass.
 func (w *Watcher) insist(ctx context.Context) error {
 	pool, err := w.store.AddressPool(ctx, w.currency)
 	if err != nil {
@@ -126,12 +134,14 @@ func (w *Watcher) insist(ctx context.Context) error {
 	return w.setBeacon(ctx, b, true)
 }
 
-// light has the wallet carry the present state. A durable beacon says which addresses may have been handed out.
+// light has the wallet carry the present state. A durable beacon says which
+// addresses may have been handed out.
 func (w *Watcher) light(ctx context.Context, pool Pool, last int64) error {
 	if !w.cfg.Beacon {
 		return nil
 	}
-	b := Beacon{Epoch: w.lease.Epoch, Position: last, PacedUntil: pool.PacedUntil, MarkedAt: w.lease.MarkedAt, Server: w.lease.Server}
+	b := Beacon{Epoch: w.lease.Epoch, Position: last, PacedUntil: pool.PacedUntil, MarkedAt: w.lease.MarkedAt,
+		Server: w.lease.Server}
 	return w.setBeacon(ctx, b, true)
 }
 
@@ -182,7 +192,8 @@ func (w *Watcher) leaveBeacon(ctx context.Context) {
 	}
 }
 
-// resetFeeds plans the epoch that is to begin, if one is, and has the numbers of events jump ahead if the database may have gone back.
+// resetFeeds plans the epoch that is to begin, if one is, and has the numbers
+// of events jump ahead if the database may have gone back.
 func (w *Watcher) resetFeeds(ctx context.Context, cursor Cursor) error {
 	if w.lease.Epoch != 0 && cursor.Conflict != Claimed {
 		return nil
@@ -203,8 +214,8 @@ func (w *Watcher) resetFeeds(ctx context.Context, cursor Cursor) error {
 	return nil
 }
 
-// beginEpoch begins an epoch, unless the wallet still has to make addresses that the epoch skips: then it makes some, and requests the
-// next pass.
+// beginEpoch begins an epoch, unless the wallet still has to make addresses
+// that the epoch skips: then it makes some, and requests the next pass.
 func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 	pool, err := w.store.AddressPool(ctx, w.currency)
 	if err != nil {
@@ -242,7 +253,8 @@ func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 			return err
 		}
 	}
-	e := Epoch{Currency: w.currency, Number: number, First: p.target + 1, PacedUntil: paced, Stale: p.stale, Reason: p.reason, Continued: p.proven}
+	e := Epoch{Currency: w.currency, Number: number, First: p.target + 1, PacedUntil: paced, Stale: p.stale,
+		Reason: p.reason, Continued: p.proven}
 	if w.cfg.Beacon {
 		e.Quiet = w.cfg.Quiet
 	}
@@ -256,7 +268,8 @@ func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 	}
 	w.log.InfoContext(ctx, event, "currency", w.currency, "epoch", number, "reason", p.reason, "skipped", p.target-p.from)
 	if p.stale {
-		w.log.WarnContext(ctx, "cards may have been given out that the database does not know of: whatever is in stock is held until 'cardmint stock release'",
+		w.log.WarnContext(ctx,
+			"cards may have been given out that the database does not know of: whatever is in stock is held until 'cardmint stock release'",
 			"currency", w.currency, "reason", p.reason)
 	}
 	w.lease, w.leasedAt, w.beginning = &l, w.cfg.Now(), nil
@@ -266,20 +279,25 @@ func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 	return w.fillPool(ctx)
 }
 
-// lookBack has the wallet rescan its chain if it may have read blocks before it made addresses again that these pay to: if it was put back
-// together with the database. Nothing may show that. But a wallet that ran until some minutes ago has the addresses of ten minutes ahead,
-// unless it was about to make them. After a longer time without a worker, it lacks addresses in any case.
+// lookBack has the wallet rescan its chain if it may have read blocks before it
+// made addresses again that these pay to: if it was put back together with the
+// database. Nothing may show that. But a wallet that ran until some minutes ago
+// has the addresses of ten minutes ahead, unless it was about to make them.
+// After a longer time without a worker, it lacks addresses in any case.
 func (w *Watcher) lookBack(ctx context.Context, p *beginning) error {
 	switch {
 	case !p.lacked:
 		return nil
 	case p.back:
-		return w.store.RequestRescan(ctx, w.currency, "the wallet went back with the database, and may have missed payments to addresses that it made again")
+		return w.store.RequestRescan(ctx, w.currency,
+			"the wallet went back with the database, and may have missed payments to addresses that it made again")
 	case p.lost < runwaySeconds*time.Second:
-		return w.store.RequestRescan(ctx, w.currency, "the wallet lacked addresses of the last minutes; if it was restored, it may have missed payments to them")
+		return w.store.RequestRescan(ctx, w.currency,
+			"the wallet lacked addresses of the last minutes; if it was restored, it may have missed payments to them")
 	}
-	w.log.WarnContext(ctx, "the wallet has just made addresses that it may have made before; if it was restored, it may have missed payments to them: "+
-		"run 'cardmint wallet rescan'", "currency", w.currency, "after", p.from, "up_to", p.target)
+	w.log.WarnContext(ctx,
+		"the wallet has just made addresses that it may have made before; if it was restored, it may have missed payments to them: "+
+			"run 'cardmint wallet rescan'", "currency", w.currency, "after", p.from, "up_to", p.target)
 	return nil
 }
 
@@ -289,10 +307,12 @@ func (w *Watcher) proven(pool Pool, cursor Cursor) bool {
 		w.beacon.proves(pool, *w.lease, w.wonAt.Sub(w.lease.MarkedAt))
 }
 
-// plan decides which addresses an epoch skips, and whether the database went back.
+// plan decides which addresses an epoch skips, and whether the database went
+// back.
 func (w *Watcher) plan(pool Pool, cursor Cursor) *beginning {
 	b, l := w.beacon, w.lease
-	p := &beginning{from: max(pool.last(), b.Position), since: l.MarkedAt, reason: "the watcher started, or the one before it ended"}
+	p := &beginning{from: max(pool.last(), b.Position), since: l.MarkedAt,
+		reason: "the watcher started, or the one before it ended"}
 	if b.Epoch == 0 {
 		p.from = pool.last()
 	}
@@ -316,7 +336,8 @@ func (w *Watcher) plan(pool Pool, cursor Cursor) *beginning {
 		p.reason, p.reset, p.back, p.stale = "the database went back, or another one took its place", true, true, true
 	case w.proven(pool, cursor):
 		p.reason, p.proven = "the worker started, and nothing was lost since the one before it ended", true
-	case b.Epoch > pool.LastEpoch, b.Epoch == pool.LastEpoch && b.Epoch > 0 && (b.MarkedAt.After(l.MarkedAt) || b.Position > pool.last()):
+	case b.Epoch > pool.LastEpoch, b.Epoch == pool.LastEpoch && b.Epoch > 0 &&
+		(b.MarkedAt.After(l.MarkedAt) || b.Position > pool.last()):
 		p.reason, p.reset, p.stale = "the wallet knows a later time than the database", true, true
 	case cursor.Restored:
 		p.reason, p.reset, p.back, p.stale = "the database was restored", true, true, true
@@ -326,7 +347,8 @@ func (w *Watcher) plan(pool Pool, cursor Cursor) *beginning {
 	return p
 }
 
-// skip has the wallet make the addresses up to the target, some in each pass. It reports whether it has them all.
+// skip has the wallet make the addresses up to the target, some in each pass.
+// It reports whether it has them all.
 func (w *Watcher) skip(ctx context.Context, p *beginning) (bool, error) {
 	if p.target == p.from {
 		return true, nil
@@ -340,7 +362,9 @@ func (w *Watcher) skip(ctx context.Context, p *beginning) (bool, error) {
 	}
 	if now := w.cfg.Now(); now.Sub(p.told) > 10*time.Second {
 		p.told = now
-		w.log.InfoContext(ctx, "the wallet makes addresses that may have been handed out before; no cards are sold meanwhile", "currency", w.currency,
+		w.log.InfoContext(ctx,
+			"the wallet makes addresses that may have been handed out before; no cards are sold meanwhile", "currency",
+			w.currency,
 			"up_to", p.target)
 	}
 	w.wake.Pass()

@@ -9,7 +9,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Two databases that use one wallet find each other within two passes, and neither sells or issues until an operator has decided.
+// Two databases that use one wallet find each other within two passes, and
+// neither sells or issues until an operator has decided.
 func TestWatcher_TwoDatabasesWithOneWalletStop(t *testing.T) {
 	t.Parallel()
 	one := newBranch(t)
@@ -52,7 +53,8 @@ func TestWatcher_TwoDatabasesWithOneWalletStop(t *testing.T) {
 	}
 }
 
-// A wallet that carries the epoch of the database itself has nobody to tell. It would take the mark to the next database that opens it.
+// A wallet that carries the epoch of the database itself has nobody to tell. It
+// would take the mark to the next database that opens it.
 func TestWatcher_AConflictIsNotToldToAWalletThatCarriesTheOwnEpoch(t *testing.T) {
 	t.Parallel()
 	b := newBranch(t)
@@ -67,7 +69,8 @@ func TestWatcher_AConflictIsNotToldToAWalletThatCarriesTheOwnEpoch(t *testing.T)
 	}
 }
 
-// What an operator has to decide is said for as long as it is undecided, also while node or wallet have troubles of their own.
+// What an operator has to decide is said for as long as it is undecided, also
+// while node or wallet have troubles of their own.
 func TestWatcher_AConflictIsSaidAlsoWhileTheChainCanNotBeRead(t *testing.T) {
 	t.Parallel()
 	b := newBranch(t)
@@ -95,7 +98,8 @@ func TestWatcher_AConflictIsSaidAlsoWhileTheChainCanNotBeRead(t *testing.T) {
 	}
 }
 
-// A process that has stood by goes on with the epoch, so that nothing is skipped when it takes over.
+// A process that has stood by goes on with the epoch, so that nothing is
+// skipped when it takes over.
 func TestWatcher_WhoeverStoodByGoesOnWithTheEpoch(t *testing.T) {
 	t.Parallel()
 	b := newBranch(t)

@@ -10,7 +10,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// epochs returns the numbers of the epochs in the order in which they began, and the reasons.
+// epochs returns the numbers of the epochs in the order in which they began,
+// and the reasons.
 func (b *branch) epochs() (numbers []int64, reasons []string) {
 	b.t.Helper()
 	rows, err := b.direct.Query("SELECT epoch, reason FROM epochs ORDER BY rowid")
@@ -43,12 +44,14 @@ func TestWatcher_AnEpochIsLaterThanAllBeforeWhateverTheClockShows(t *testing.T) 
 	if len(numbers) != 3 || !slices.IsSorted(numbers) || numbers[1] <= carried || numbers[2] <= numbers[1] {
 		t.Errorf("epochs %v, of which the wallet carried %d before the second", numbers, carried)
 	}
-	if want := []string{"the first one", "the wallet knows a later time than the database"}; len(reasons) < 2 || !slices.Equal(reasons[:2], want) {
+	if want := []string{"the first one", "the wallet knows a later time than the database"}; len(reasons) < 2 ||
+		!slices.Equal(reasons[:2], want) {
 		t.Errorf("reasons %q, want %q", reasons, want)
 	}
 }
 
-// What was lost may have used all addresses that the pace allows, so that the next loss could not be estimated if there were more at once.
+// What was lost may have used all addresses that the pace allows, so that the
+// next loss could not be estimated if there were more at once.
 func TestWatcher_AnEpochThatSkipsAddressesMakesNoneAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBranch(t)
@@ -81,14 +84,16 @@ func TestWatcher_AnEpochThatSkipsAddressesMakesNoneAtOnce(t *testing.T) {
 	}
 }
 
-// A database of a version that kept no marks lost no time that could be estimated: nothing is skipped, and the shop sells at once.
+// A database of a version that kept no marks lost no time that could be
+// estimated: nothing is skipped, and the shop sells at once.
 func TestWatcher_TheFirstEpochOfAnOldDatabaseMakesAddressesAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBranch(t)
 	b.sell(5, map[string]bool{})
 	check(t, b.watcher.Close(t.Context()))
 	db := rig.OpenSQL(t, "sqlite:"+b.path)
-	for _, statement := range []string{"DELETE FROM leases", "DELETE FROM epochs", "UPDATE address_pools SET paced_until = 0"} {
+	for _, statement := range []string{"DELETE FROM leases", "DELETE FROM epochs",
+		"UPDATE address_pools SET paced_until = 0"} {
 		_, err := db.Exec(statement)
 		check(t, err)
 	}
@@ -99,11 +104,13 @@ func TestWatcher_TheFirstEpochOfAnOldDatabaseMakesAddressesAtOnce(t *testing.T) 
 	after, err := b.store.AddressPool(t.Context(), "monero")
 	check(t, err)
 	if after.Free != branchPool || after.Newest.Position != before.Newest.Position+branchPool {
-		t.Errorf("%d addresses are free, the newest is %d after %d", after.Free, after.Newest.Position, before.Newest.Position)
+		t.Errorf("%d addresses are free, the newest is %d after %d", after.Free, after.Newest.Position,
+			before.Newest.Position)
 	}
 }
 
-// Whoever reads the log learns why nothing is sold meanwhile, but not with each pass, and how much was skipped in the end.
+// Whoever reads the log learns why nothing is sold meanwhile, but not with each
+// pass, and how much was skipped in the end.
 func TestWatcher_TheLogSaysWhatAnEpochSkips(t *testing.T) {
 	t.Parallel()
 	b := newBranch(t)

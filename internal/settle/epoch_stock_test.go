@@ -11,7 +11,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// A card in stock may have been issued in the time that a database has lost. After a pause, however long, nothing was.
+// A card in stock may have been issued in the time that a database has lost.
+// After a pause, however long, nothing was.
 func TestWatcher_StockIsHeldOnceTheDatabaseWentBack(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -27,14 +28,19 @@ func TestWatcher_StockIsHeldOnceTheDatabaseWentBack(t *testing.T) {
 			t.Parallel()
 			b := newBranch(t)
 			b.pass()
-			item := card.StockItem{ID: uuid.New(), Supplier: "shelf", USD: 1, ExpiresAt: time.Now(), NumberHash: []byte("1"), Sealed: &card.Sealed{}}
-			check(t, b.store.ImportStock(t.Context(), func(add func([]card.StockItem) error) error { return add([]card.StockItem{item}) }))
+			item := card.StockItem{ID: uuid.New(), Supplier: "shelf", USD: 1, ExpiresAt: time.Now(), NumberHash: []byte("1"),
+				Sealed: &card.Sealed{}}
+			check(t, b.store.ImportStock(t.Context(), func(add func([]card.StockItem) error) error {
+				return add([]card.StockItem{item})
+			}))
 			copied, wallet := b.backup(), *b.purse
 			b.sell(30, map[string]bool{})
 			check(t, b.store.Close())
 			older(t, copied, 6*time.Minute)
 			if tt.restored {
-				_, err := rig.OpenSQL(t, "sqlite:"+copied).Exec(fmt.Sprintf("INSERT INTO settings (name, value) VALUES ('restored_at', '%d')", time.Now().UnixMilli()))
+				_, err := rig.OpenSQL(t,
+					"sqlite:"+copied).Exec(
+					fmt.Sprintf("INSERT INTO settings (name, value) VALUES ('restored_at', '%d')", time.Now().UnixMilli()))
 				check(t, err)
 			}
 			saved := &purse{made: wallet.made, beacon: aged(wallet.kept, 6*time.Minute), kept: aged(wallet.kept, 6*time.Minute)}

@@ -23,7 +23,8 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// purse is a wallet that makes the same addresses again when it is restored. Its chain has one block and no payments.
+// purse is a wallet that makes the same addresses again when it is restored.
+// Its chain has one block and no payments.
 type purse struct {
 	made   int64 // addresses
 	beacon settle.Beacon
@@ -90,7 +91,8 @@ func (p *purse) Recover(context.Context, string, *settle.Address, func(string)) 
 // restarted returns the wallet as its file has it.
 func (p *purse) restarted() *purse { return &purse{made: p.made, beacon: p.kept, kept: p.kept} }
 
-// branch is a process of a shop with a purse. Its database is a file that can be copied.
+// branch is a process of a shop with a purse. Its database is a file that can
+// be copied.
 type branch struct {
 	t       *testing.T
 	path    string
@@ -124,7 +126,8 @@ func openBranchAt(t *testing.T, url string, p *purse, account uuid.UUID) *branch
 	b.store, err = store.Open(t.Context(), url, 4, chain.Currencies())
 	check(t, err)
 	t.Cleanup(func() { _ = b.store.Close() })
-	b.orders, err = order.New(b.store, nil, &dial{usd: "150"}, nil, func() {}, order.Config{Currencies: chain.Currencies()})
+	b.orders, err = order.New(b.store, nil, &dial{usd: "150"}, nil, func() {}, order.Config{
+		Currencies: chain.Currencies()})
 	check(t, err)
 	wake := nobody()
 	wake.Pass = func() { b.woken = true }
@@ -136,8 +139,11 @@ func openBranchAt(t *testing.T, url string, p *purse, account uuid.UUID) *branch
 func (b *branch) watch(db settle.Store, c settle.Chain, wake settle.Wake) {
 	b.t.Helper()
 	var err error
-	b.watcher, err = settle.New(db, &dial{usd: "150"}, c, wake, slog.New(slog.NewTextHandler(&b.log, nil)), settle.Config{PoolSize: branchPool,
-		FillBatch: 64, AddressRate: 10, Beacon: true, Quiet: time.Second, Now: func() time.Time { return time.Now().Add(b.ahead) }})
+	b.watcher, err = settle.New(db, &dial{usd: "150"}, c, wake, slog.New(slog.NewTextHandler(&b.log, nil)),
+		settle.Config{PoolSize: branchPool,
+			FillBatch: 64, AddressRate: 10, Beacon: true, Quiet: time.Second, Now: func() time.Time {
+				return time.Now().Add(b.ahead)
+			}})
 	check(b.t, err)
 }
 
@@ -147,7 +153,8 @@ func (b *branch) wait() {
 	const pause = 2 * time.Second
 	_, err := b.direct.Exec("UPDATE address_pools SET paced_until = paced_until - 2000")
 	check(b.t, err)
-	b.purse.beacon.PacedUntil, b.purse.kept.PacedUntil = b.purse.beacon.PacedUntil.Add(-pause), b.purse.kept.PacedUntil.Add(-pause)
+	b.purse.beacon.PacedUntil, b.purse.kept.PacedUntil = b.purse.beacon.PacedUntil.Add(-pause),
+		b.purse.kept.PacedUntil.Add(-pause)
 	b.later += pause
 }
 
@@ -170,7 +177,8 @@ func (b *branch) pass() {
 	b.t.Fatalf("no address is free: %+v made %d beacon %+v", pool, b.purse.made, b.purse.beacon)
 }
 
-// sell sells n cards, and adds their addresses to sold. It fails if one was sold before.
+// sell sells n cards, and adds their addresses to sold. It fails if one was
+// sold before.
 func (b *branch) sell(n int, sold map[string]bool) {
 	b.t.Helper()
 	for i := 0; i < n; {
@@ -226,7 +234,8 @@ func aged(b settle.Beacon, by time.Duration) settle.Beacon {
 	return b
 }
 
-// Whatever is restored, and however old it is, no address is handed out that was handed out in the lost time.
+// Whatever is restored, and however old it is, no address is handed out that
+// was handed out in the lost time.
 func TestWatcher_NoAddressTwiceWhateverWasRestored(t *testing.T) {
 	t.Parallel()
 	for name, restore := range map[string]func(saved, now *purse) *purse{
@@ -262,7 +271,8 @@ func TestWatcher_NoAddressTwiceWhateverWasRestored(t *testing.T) {
 	}
 }
 
-// A wallet that went back with the database reads blocks before it makes addresses again that they pay to.
+// A wallet that went back with the database reads blocks before it makes
+// addresses again that they pay to.
 func TestWatcher_AWalletThatWentBackRescansOnlyIfItMayHaveMissedPayments(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -272,12 +282,22 @@ func TestWatcher_AWalletThatWentBackRescansOnlyIfItMayHaveMissedPayments(t *test
 		wallet   func(saved, now *purse) *purse
 		want     int
 	}{
-		"with its database, and lacks addresses":    {true, true, time.Hour, func(saved, _ *purse) *purse { return saved }, 1},
-		"with its database, and has them":           {true, true, time.Second, func(saved, _ *purse) *purse { return saved }, 0},
-		"the database alone":                        {true, true, time.Second, func(_, now *purse) *purse { return now }, 0},
-		"a long pause":                              {false, true, time.Hour, func(saved, _ *purse) *purse { return saved }, 0},
-		"a pause":                                   {false, true, 70 * time.Second, func(saved, _ *purse) *purse { return saved }, 0},
-		"a pause or a snapshot of the first minute": {false, false, 70 * time.Second, func(saved, _ *purse) *purse { return saved }, 1},
+		"with its database, and lacks addresses": {true, true, time.Hour, func(saved, _ *purse) *purse {
+			return saved
+		}, 1},
+		"with its database, and has them": {true, true, time.Second, func(saved, _ *purse) *purse {
+			return saved
+		}, 0},
+		"the database alone": {true, true, time.Second, func(_, now *purse) *purse { return now }, 0},
+		"a long pause": {false, true, time.Hour, func(saved, _ *purse) *purse {
+			return saved
+		}, 0},
+		"a pause": {false, true, 70 * time.Second, func(saved, _ *purse) *purse {
+			return saved
+		}, 0},
+		"a pause or a snapshot of the first minute": {false, false, 70 * time.Second, func(saved, _ *purse) *purse {
+			return saved
+		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -294,7 +314,9 @@ func TestWatcher_AWalletThatWentBackRescansOnlyIfItMayHaveMissedPayments(t *test
 			check(t, b.store.Close())
 			older(t, copied, tt.lost)
 			if tt.restored {
-				_, err := rig.OpenSQL(t, "sqlite:"+copied).Exec(fmt.Sprintf("INSERT INTO settings (name, value) VALUES ('restored_at', '%d')", time.Now().UnixMilli()))
+				_, err := rig.OpenSQL(t,
+					"sqlite:"+copied).Exec(
+					fmt.Sprintf("INSERT INTO settings (name, value) VALUES ('restored_at', '%d')", time.Now().UnixMilli()))
 				check(t, err)
 			}
 			saved := &purse{made: wallet.made, beacon: aged(wallet.kept, tt.lost), kept: aged(wallet.kept, tt.lost)}
@@ -317,8 +339,9 @@ func insertAccount(t *testing.T, db *store.Store) uuid.UUID {
 	return a.ID
 }
 
-// resets returns how often the account's feed was reset, and fails unless each number is one more than the one before, or the first after
-// a jump is the reset.
+// resets returns how often the account's feed was reset, and fails unless each
+// number is one more than the one before, or the first after a jump is the
+// reset.
 func (b *branch) resets() int {
 	b.t.Helper()
 	events, err := b.store.Events(b.t.Context(), b.account, 0, 1000)
@@ -344,11 +367,14 @@ func (b *branch) tell() {
 	b.t.Helper()
 	id := uuid.Must(uuid.NewV7())
 	check(b.t, b.store.WebhookTx(b.t.Context(), func(tx webhook.Tx) error {
-		return tx.InsertEvents(b.t.Context(), []card.Event{{ID: id, AccountID: b.account, Type: card.EventWebhookDisabled, WebhookID: id, CreatedAt: card.TimeOf(id)}})
+		return tx.InsertEvents(b.t.Context(),
+			[]card.Event{
+				{ID: id, AccountID: b.account, Type: card.EventWebhookDisabled, WebhookID: id, CreatedAt: card.TimeOf(id)}})
 	}))
 }
 
-// The numbers of events jump ahead where something shows that the database went back, and only there.
+// The numbers of events jump ahead where something shows that the database went
+// back, and only there.
 func TestWatcher_FeedsAreResetWhenTheDatabaseWentBack(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -446,7 +472,8 @@ func TestWatcher_AStartCostsFewAddresses(t *testing.T) {
 	if again.later > 4*time.Second {
 		t.Errorf("the first card was sold after %s", again.later)
 	}
-	// The wallet has made the addresses of ten minutes ahead, so that a start need not wait for it.
+	// The wallet has made the addresses of ten minutes ahead, so that a start
+	// need not wait for it.
 	runway := func() int64 { return again.purse.made - 1 - again.purse.beacon.Position }
 	for range 200 {
 		if check(t, again.watcher.Tick(t.Context())); runway() >= 6000 {

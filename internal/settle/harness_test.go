@@ -29,7 +29,8 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-// shop is one replica of the service with a simulated chain, whose time and supplier the test controls.
+// shop is one replica of the service with a simulated chain, whose time and
+// supplier the test controls.
 type shop struct {
 	t        *testing.T
 	store    *store.Store
@@ -63,7 +64,8 @@ func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 		v, err := vault.Open(keys)
 		check(t, err)
 		first := &shop{t: t, url: url, vault: v, rates: &dial{usd: "150"}, now: time.Now()}
-		first.supplier = &scripted{Sandbox: supplier.NewSandbox("sandbox", supplier.Prompt, first.clock), asked: map[string]int{}}
+		first.supplier = &scripted{Sandbox: supplier.NewSandbox("sandbox", supplier.Prompt, first.clock),
+			asked: map[string]int{}}
 		first.start()
 		a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: first.now}
 		check(t, first.store.InsertAccount(t.Context(), a))
@@ -94,7 +96,8 @@ func (s *shop) start() {
 	check(s.t, err)
 	s.t.Cleanup(func() { _ = s.store.Close() })
 	s.chain = chain.NewSimulated(chain.Currencies()[0], s.store, s.clock)
-	s.orders, err = order.New(s.store, s.vault, s.rates, nil, func() {}, order.Config{Currencies: chain.Currencies(), Now: s.clock})
+	s.orders, err = order.New(s.store, s.vault, s.rates, nil, func() {}, order.Config{
+		Currencies: chain.Currencies(), Now: s.clock})
 	check(s.t, err)
 	s.desk = operator.New(s.store, s.rates, quiet)
 	s.issuer = newIssuer(s.store, s.vault, s.supplier, s.clock)
@@ -190,7 +193,8 @@ func (s *shop) again() {
 }
 
 // want reads the card again and compares.
-func (s *shop) want(c *card.Card, status card.Status, state card.PaymentState, received card.Amount, confirmations int64) *card.Card {
+func (s *shop) want(c *card.Card, status card.Status, state card.PaymentState, received card.Amount,
+	confirmations int64) *card.Card {
 	s.t.Helper()
 	got, err := s.orders.GetCard(s.t.Context(), s.account, c.UUID)
 	check(s.t, err)
@@ -204,8 +208,8 @@ func (s *shop) want(c *card.Card, status card.Status, state card.PaymentState, r
 	return got
 }
 
-// reconcile is the last assertion of every test: all that was received is credited, surplus or of no card, and what was made is what was
-// paid.
+// reconcile is the last assertion of every test: all that was received is
+// credited, surplus or of no card, and what was made is what was paid.
 func (s *shop) reconcile() {
 	s.t.Helper()
 	books, err := s.desk.Reconcile(context.Background(), operator.Audit{})
@@ -239,19 +243,26 @@ type ledger struct {
 }
 
 func (l ledger) books() operator.CoinBooks {
-	return operator.CoinBooks{Currency: "monero", Counted: card.TotalOf(l.Counted), Unattributed: card.TotalOf(l.Unattributed), Returned: card.TotalOf(l.Returned), Unconfirmed: card.TotalOf(l.Unconfirmed),
-		Made: card.TotalOf(l.Made), Open: card.TotalOf(l.Open), Held: card.TotalOf(l.Held), Surplus: card.TotalOf(l.Surplus), Refunded: card.TotalOf(l.Refunded),
-		Lost: card.TotalOf(l.Lost), WrittenOff: card.TotalOf(l.WrittenOff), Paid: l.Paid, Issued: l.Issued, Late: l.Late, SoldCents: card.TotalOf(card.Amount(15000 * l.Issued))}
+	return operator.CoinBooks{Currency: "monero", Counted: card.TotalOf(l.Counted),
+		Unattributed: card.TotalOf(l.Unattributed), Returned: card.TotalOf(l.Returned),
+		Unconfirmed: card.TotalOf(l.Unconfirmed),
+		Made:        card.TotalOf(l.Made), Open: card.TotalOf(l.Open), Held: card.TotalOf(l.Held),
+		Surplus:  card.TotalOf(l.Surplus),
+		Refunded: card.TotalOf(l.Refunded),
+		Lost:     card.TotalOf(l.Lost), WrittenOff: card.TotalOf(l.WrittenOff), Paid: l.Paid, Issued: l.Issued, Late: l.Late,
+		SoldCents: card.TotalOf(card.Amount(15000 * l.Issued))}
 }
 
 func (s *shop) resolve(c *card.Card, kind operator.ResolutionKind) operator.Resolved {
 	s.t.Helper()
-	done, err := s.desk.ResolveCard(s.t.Context(), operator.Decision{CardUUID: c.UUID, Kind: kind, Note: "as agreed", Operator: "alice"})
+	done, err := s.desk.ResolveCard(s.t.Context(),
+		operator.Decision{CardUUID: c.UUID, Kind: kind, Note: "as agreed", Operator: "alice"})
 	check(s.t, err)
 	return done
 }
 
-// wantIssued compares how many cards the supplier made with how many it should have.
+// wantIssued compares how many cards the supplier made with how many it should
+// have.
 func (s *shop) wantIssued(n int) {
 	s.t.Helper()
 	if got := s.supplier.cards(); got != n {
@@ -276,7 +287,8 @@ func (d *dial) Rate(currency string) (card.Rate, error) {
 // scripted is the sandbox's supplier with faults, and a ledger of what it made.
 type scripted struct {
 	*supplier.Sandbox
-	// fault, if set, says what becomes of an attempt: the card is made all the same unless it returns errDeclined.
+	// fault, if set, says what becomes of an attempt: the card is made all the
+	// same unless it returns errDeclined.
 	fault func(attempt int, c *card.Credentials) error
 
 	mu    sync.Mutex

@@ -14,7 +14,8 @@ import (
 func TestWatcher_HealthSaysWhyAChainIsNotWatched(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		var fault error
-		w := s.watch(lasting{Chain: s.chain, scan: func(context.Context) error { return fault }}, settle.Config{FillBatch: 200})
+		w := s.watch(lasting{Chain: s.chain, scan: func(context.Context) error { return fault }},
+			settle.Config{FillBatch: 200})
 		want := func(why string) {
 			t.Helper()
 			err := w.Health()
@@ -33,7 +34,8 @@ func TestWatcher_HealthSaysWhyAChainIsNotWatched(t *testing.T) {
 			{fmt.Errorf("scan: %w", card.ErrWrongAnswer), "node or wallet gave an answer that can't be right"},
 			{fmt.Errorf("apply: %w", card.ErrImpossible), "node or wallet shows more coins than there are"},
 			{fmt.Errorf("scan: %w", card.ErrWrongChain), "node or wallet is not the one that this database belongs to"},
-			{fmt.Errorf("scan: %w", card.ErrWalletLost), "the wallet lost what it knew, and is to look through the whole chain again"},
+			{fmt.Errorf("scan: %w", card.ErrWalletLost),
+				"the wallet lost what it knew, and is to look through the whole chain again"},
 		} {
 			fault = tt.fault
 			if err := w.Tick(t.Context()); !errors.Is(err, fault) {
@@ -95,7 +97,8 @@ func TestConfig_ValidateRefusesWhatCanNotWork(t *testing.T) {
 	}
 	var cfg settle.Config
 	check(t, cfg.Validate())
-	if cfg.PoolSize != 200 || cfg.FillBatch != 64 || cfg.CompareEvery != 5*time.Second || cfg.LeaseTTL != 3*time.Second || cfg.Replica == "" || cfg.Now == nil {
+	if cfg.PoolSize != 200 || cfg.FillBatch != 64 || cfg.CompareEvery != 5*time.Second || cfg.LeaseTTL != 3*time.Second ||
+		cfg.Replica == "" || cfg.Now == nil {
 		t.Errorf("the defaults are %+v", cfg)
 	}
 }

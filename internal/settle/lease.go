@@ -10,11 +10,13 @@ import (
 	"github.com/cardmint/cardmint/internal/panics"
 )
 
-// markEvery is the shortest time between two marks: the holder of a lease prolongs it, and attests that the database has not gone back.
+// markEvery is the shortest time between two marks: the holder of a lease
+// prolongs it, and attests that the database has not gone back.
 const markEvery = 700 * time.Millisecond
 
-// keepLease acquires the lease, or prolongs it if that was not done within markEvery. It returns card.ErrFenced if another process has it,
-// or had it since.
+// keepLease acquires the lease, or prolongs it if that was not done within
+// markEvery. It returns card.ErrFenced if another process has it, or had it
+// since.
 func (w *Watcher) keepLease(ctx context.Context) error {
 	now := w.cfg.Now()
 	if w.lease != nil && now.Sub(w.leasedAt) < markEvery {
@@ -36,12 +38,16 @@ func (w *Watcher) keepLease(ctx context.Context) error {
 	return nil
 }
 
-// hold prolongs the lease while the chain is being read. However long a wallet takes, no other process takes over, starts again and
-// makes the answer worthless. Callers read the chain with held, which is cancelled if another process gets the lease all the same. They
-// must call release with the chain's error; it returns that error, or card.ErrFenced if the lease was lost.
+// hold prolongs the lease while the chain is being read. However long a wallet
+// takes, no other process takes over, starts again and makes the answer
+// worthless. Callers read the chain with held, which is cancelled if another
+// process gets the lease all the same. They must call release with the chain's
+// error; it returns that error, or card.ErrFenced if the lease was lost.
 //
-// Whatever is called with held must have time limits of its own, or a hanging chain would keep the lease from the others for ever. Calls
-// to the database have none: a process whose connection hangs must lose the lease. So a lease is not prolonged during transactions.
+// Whatever is called with held must have time limits of its own, or a hanging
+// chain would keep the lease from the others for ever. Calls to the database
+// have none: a process whose connection hangs must lose the lease. So a lease
+// is not prolonged during transactions.
 func (w *Watcher) hold(ctx context.Context) (held context.Context, release func(error) error) {
 	name, fence := w.lease.Name, w.lease.Fence
 	held, cancel := context.WithCancelCause(ctx)
@@ -81,7 +87,8 @@ func (w *Watcher) hold(ctx context.Context) (held context.Context, release func(
 // lost forgets the lease, and what only its holder knows.
 func (w *Watcher) lost(ctx context.Context) {
 	if w.lease != nil {
-		w.log.WarnContext(ctx, "lease lost: this process no longer watches the chain", "currency", w.currency, "fence", w.lease.Fence)
+		w.log.WarnContext(ctx, "lease lost: this process no longer watches the chain", "currency", w.currency, "fence",
+			w.lease.Fence)
 	}
 	w.lease, w.beginning = nil, nil
 }

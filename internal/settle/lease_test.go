@@ -45,11 +45,13 @@ func (l lasting) NewAddresses(ctx context.Context, after int64, n int) ([]settle
 	return l.Chain.NewAddresses(ctx, after, n)
 }
 
-// sibling returns a watcher of another process on the same database; s itself lets go of the chain.
+// sibling returns a watcher of another process on the same database; s itself
+// lets go of the chain.
 func (s *shop) sibling(db settle.Store, c settle.Chain, ttl time.Duration) *settle.Watcher {
 	s.t.Helper()
 	check(s.t, s.watcher.Close(s.t.Context()))
-	w, err := settle.New(db, s.rates, c, nobody(), quiet, settle.Config{PoolSize: 200, CompareEvery: -1, Now: s.clock, LeaseTTL: ttl})
+	w, err := settle.New(db, s.rates, c, nobody(), quiet,
+		settle.Config{PoolSize: 200, CompareEvery: -1, Now: s.clock, LeaseTTL: ttl})
 	check(s.t, err)
 	return w
 }

@@ -31,7 +31,8 @@ func TestWatcher_ATransferThatIsLockedForEverIsNotReadForEver(t *testing.T) {
 		s.mine(1000)
 		c := s.order()
 		lock := func(id, address string, height int64) card.Transfer {
-			return card.Transfer{Currency: "monero", TxID: id, Address: address, Amount: coin, Height: height, Locked: true, FirstSeenAt: s.now}
+			return card.Transfer{Currency: "monero", TxID: id, Address: address, Amount: coin, Height: height, Locked: true,
+				FirstSeenAt: s.now}
 		}
 		chain := &locking{Chain: s.chain, transfers: []card.Transfer{lock("ever", "of no card", 500)}}
 		w := s.sibling(s.store, chain, 0)

@@ -15,12 +15,14 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// Who stands by requests a pass as soon as a mark gets it the lease, and only then.
+// Who stands by requests a pass as soon as a mark gets it the lease, and only
+// then.
 func TestWatcher_AMarkThatTakesOverRequestsAPass(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		passes, wake := 0, nobody()
 		wake.Pass = func() { passes++ }
-		w, err := settle.New(s.store, s.rates, s.chain, wake, quiet, settle.Config{PoolSize: 200, CompareEvery: -1, Now: s.clock, LeaseTTL: time.Minute})
+		w, err := settle.New(s.store, s.rates, s.chain, wake, quiet,
+			settle.Config{PoolSize: 200, CompareEvery: -1, Now: s.clock, LeaseTTL: time.Minute})
 		check(t, err)
 		for i, want := range []int{0, 1, 1} {
 			if i == 1 {

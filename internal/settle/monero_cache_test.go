@@ -12,7 +12,8 @@ import (
 
 var lostAddresses = flag.Int("lost-addresses", 210, "lose a wallet that made so many addresses")
 
-// ownWallet lets a till have a wallet-rpc of its own, with the keys of the merchant's, so that it can be lost. The watcher opens it.
+// ownWallet lets a till have a wallet-rpc of its own, with the keys of the
+// merchant's, so that it can be lost. The watcher opens it.
 func ownWallet(own **rig.MoneroWallet) func(*till) {
 	return func(s *till) {
 		*own = s.net.NewWallet(s.t, "", "")
@@ -76,7 +77,8 @@ func TestWatcher_MoneroDamagedWalletCacheIsMadeAnew(t *testing.T) {
 	}, fewConfirmations, ownWallet(&own))
 }
 
-// highCard returns a card whose address a wallet without its cache does not look for: it does for the first 200 only.
+// highCard returns a card whose address a wallet without its cache does not
+// look for: it does for the first 200 only.
 func (s *till) highCard(own *rig.MoneroWallet) *card.Card {
 	s.t.Helper()
 	for newest := int64(0); newest < int64(*lostAddresses); {
@@ -102,8 +104,9 @@ func TestWatcher_MoneroAWalletThatLostItsAddressesMakesThemAgainAndFindsTheirPay
 		first := s.highCard(own)
 		own.LoseCache(t)
 		s.paid(first, coin, few)
-		// Before wallet and pool are compared again, the pool is filled: with addresses that are in use. A wallet that has made them anew has
-		// not looked for their payments.
+		// Before wallet and pool are compared again, the pool is filled: with
+		// addresses that are in use. A wallet that has made them anew has not
+		// looked for their payments.
 		for range 8 {
 			_ = s.watcher.Tick(t.Context())
 		}
@@ -124,7 +127,8 @@ func TestWatcher_MoneroAWalletThatLostItsAddressesMakesThemAgainAndFindsTheirPay
 		s.unchanged(before)
 		started := time.Now()
 		s.recovers()
-		t.Logf("made at least %d addresses again and looked through %d blocks in %s", *lostAddresses, s.net.Height(t), time.Since(started))
+		t.Logf("made at least %d addresses again and looked through %d blocks in %s", *lostAddresses, s.net.Height(t),
+			time.Since(started))
 		s.want(second, card.AwaitingPayment, card.Confirming, coin, 1)
 		s.net.Confirm(t, txID, few)
 		s.settle()
@@ -146,7 +150,8 @@ func TestWatcher_MoneroWhatAWalletShowedWronglyIsUncountedOnlyIfAnOperatorSaysSo
 		var index struct{ Index map[string]any }
 		s.net.Wallet.Call(t, "get_address_index", map[string]any{"address": c.Address}, &index)
 		entry = map[string]any{"address": c.Address, "amount": int64(coin), "confirmations": 1, "double_spend_seen": false,
-			"height": height, "locked": true, "subaddr_index": index.Index, "timestamp": at.Unix(), "txid": strings.Repeat("ab", 32),
+			"height": height, "locked": true, "subaddr_index": index.Index, "timestamp": at.Unix(),
+			"txid": strings.Repeat("ab", 32),
 			"type": "in", "unlock_time": 0}
 		s.tick()
 		s.want(c, card.AwaitingPayment, card.Confirming, coin, 1)

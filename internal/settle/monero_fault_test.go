@@ -60,7 +60,8 @@ func TestWatcher_MoneroAnotherNetworkOrWalletStopsEverything(t *testing.T) {
 	}
 }
 
-// state returns the state of a card, where a test can't know whether the first block has taken a payment.
+// state returns the state of a card, where a test can't know whether the first
+// block has taken a payment.
 func (s *till) state(c *card.Card) card.PaymentState {
 	s.t.Helper()
 	got, err := s.orders.GetCard(s.t.Context(), s.account, c.UUID)
@@ -140,7 +141,8 @@ func TestWatcher_MoneroBrokenAnswersChangeNothingAndLoseNothing(t *testing.T) {
 		s.tick()
 		before := s.facts(waiting)
 		var paid []*card.Card
-		for i, fault := range []rig.Fault{rig.Hang, rig.Reset, rig.LoseAnswer, rig.RPCError, rig.TruncatedJSON, rig.HTML, rig.EndlessBody, rig.Status500} {
+		for i, fault := range []rig.Fault{rig.Hang, rig.Reset, rig.LoseAnswer, rig.RPCError, rig.TruncatedJSON, rig.HTML,
+			rig.EndlessBody, rig.Status500} {
 			for j, breaks := range []func(){
 				func() { s.node.Break(fault) },
 				func() { s.wallet.Break(fault) },
@@ -235,7 +237,8 @@ func TestWatcher_MoneroFrozenNodeOrWalletLeavesRequestsAnswered(t *testing.T) {
 				if created == 0 || created == 18 {
 					t.Errorf("%d cards were made", created)
 				}
-				for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > goroutines+3; { // some take a moment to end
+				// some take a moment to end
+				for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > goroutines+3; {
 					if time.Now().After(deadline) {
 						t.Errorf("%d goroutines, after the first pass %d", runtime.NumGoroutine(), goroutines)
 						break

@@ -14,7 +14,8 @@ func TestWatcher_MoneroAPiconeroThatIsLockedForYearsDoesNotStopACard(t *testing.
 	atTill(t, func(t *testing.T, s *till) {
 		paid, late := s.order(), s.order()
 		years := uint64(s.net.Height(t) + 400_000)
-		s.net.PayLocked(t, rig.MoneroLocked{UnlockTime: years, MoneroOutput: rig.MoneroOutput{Address: paid.Address, Amount: 1}},
+		s.net.PayLocked(t,
+			rig.MoneroLocked{UnlockTime: years, MoneroOutput: rig.MoneroOutput{Address: paid.Address, Amount: 1}},
 			rig.MoneroLocked{UnlockTime: years, MoneroOutput: rig.MoneroOutput{Address: late.Address, Amount: 1}})
 		s.mine(1)
 		s.paid(paid, coin, few)
@@ -44,12 +45,15 @@ func TestWatcher_MoneroAPiconeroInEachBlockDoesNotDelayACard(t *testing.T) {
 		s.expire(back, time.Now())
 		s.mineAfter(time.Now().Truncate(time.Second).Add(time.Second))
 		s.settle()
-		both := s.net.PayMany(t, rig.MoneroOutput{Address: c.Address, Amount: int64(coin)}, rig.MoneroOutput{Address: back.Address, Amount: int64(coin / 2)})
+		both := s.net.PayMany(t, rig.MoneroOutput{Address: c.Address, Amount: int64(coin)},
+			rig.MoneroOutput{Address: back.Address, Amount: int64(coin / 2)})
 		s.net.Confirm(t, both, 1)
 		for n := int64(1); n < few; n++ {
 			s.settle()
 			s.want(c, card.AwaitingPayment, card.Confirming, coin+card.Amount(n-1), n)
-			s.net.Confirm(t, s.net.PayMany(t, rig.MoneroOutput{Address: c.Address, Amount: 1}, rig.MoneroOutput{Address: back.Address, Amount: 1}), 1)
+			s.net.Confirm(t,
+				s.net.PayMany(t, rig.MoneroOutput{Address: c.Address, Amount: 1},
+					rig.MoneroOutput{Address: back.Address, Amount: 1}), 1)
 		}
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin+few-1, few)

@@ -22,8 +22,9 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-// till is a shop whose chain is real: a node and a view-only wallet. The tests of the process share both, so that the wallet has
-// received money of which a till's database knows no card.
+// till is a shop whose chain is real: a node and a view-only wallet. The tests
+// of the process share both, so that the wallet has received money of which a
+// till's database knows no card.
 type till struct {
 	*shop
 	net     *rig.MoneroNet
@@ -61,12 +62,14 @@ func atPostgres(t *testing.T, f func(t *testing.T, s *till), changes ...func(*ti
 	f(t, s)
 }
 
-// few confirmations have a card made where their number does not matter: each block takes a moment.
+// few confirmations have a card made where their number does not matter: each
+// block takes a moment.
 const few = 4
 
 func fewConfirmations(s *till) { s.policy.Currencies[0].Confirmations = few }
 
-// newTill opens a till that has not looked at the chain yet. When the test ends its books are reconciled.
+// newTill opens a till that has not looked at the chain yet. When the test ends
+// its books are reconciled.
 func newTill(t *testing.T, url string, changes ...func(*till)) *till {
 	t.Helper()
 	keys := filepath.Join(t.TempDir(), "x.keys")
@@ -76,7 +79,8 @@ func newTill(t *testing.T, url string, changes ...func(*till)) *till {
 	s := &till{shop: &shop{t: t, url: url, vault: v, rates: &dial{usd: "150"}}, net: rig.Monero(t)}
 	s.net.DropMempool(t)
 	s.supplier = &scripted{Sandbox: supplier.NewSandbox("sandbox", supplier.Prompt, time.Now), asked: map[string]int{}}
-	// monerod takes 25 connections from one machine, and only a proxy ends those that nobody needs any more.
+	// monerod takes 25 connections from one machine, and only a proxy ends
+	// those that nobody needs any more.
 	s.node, s.wallet = rig.NewProxy(t, s.net.DaemonURL), rig.NewProxy(t, s.net.WalletURL)
 	s.config = chain.MoneroConfig{DaemonURL: s.node.URL, WalletURL: s.wallet.URL}
 	s.policy, s.pool, s.compare = order.Config{Currencies: chain.Currencies()}, 24, -1
@@ -119,8 +123,9 @@ func (s *till) restart() {
 	s.chain, err = chain.NewMonero(s.config)
 	check(s.t, err)
 	s.t.Cleanup(s.chain.Close)
-	s.watcher, err = settle.New(s.store, s.rates, s.chain, nobody(), quiet, settle.Config{PoolSize: s.pool, FillBatch: s.batch, CompareEvery: s.compare, Now: s.clock,
-		LeaseTTL: s.lease})
+	s.watcher, err = settle.New(s.store, s.rates, s.chain, nobody(), quiet,
+		settle.Config{PoolSize: s.pool, FillBatch: s.batch, CompareEvery: s.compare, Now: s.clock,
+			LeaseTTL: s.lease})
 	check(s.t, err)
 }
 
@@ -156,10 +161,12 @@ func (s *till) mine(n int) {
 	s.net.Mine(s.t, n)
 }
 
-// expire moves the end of a card's quote, as the time of the node can't be moved.
+// expire moves the end of a card's quote, as the time of the node can't be
+// moved.
 func (s *till) expire(c *card.Card, at time.Time) {
 	s.t.Helper()
-	_, err := rig.OpenSQL(s.t, s.url).Exec(fmt.Sprintf("UPDATE cards SET expires_at = %d WHERE address = '%s'", at.UnixMilli(), c.Address))
+	_, err := rig.OpenSQL(s.t,
+		s.url).Exec(fmt.Sprintf("UPDATE cards SET expires_at = %d WHERE address = '%s'", at.UnixMilli(), c.Address))
 	check(s.t, err)
 }
 
@@ -173,7 +180,8 @@ func (s *till) top() (height int64, at time.Time) {
 	return answer.BlockHeader.Height, time.Unix(answer.BlockHeader.Timestamp, 0)
 }
 
-// mineAfter waits until at, and mines until the newest block is not from before: one block, as a rule.
+// mineAfter waits until at, and mines until the newest block is not from
+// before: one block, as a rule.
 func (s *till) mineAfter(at time.Time) {
 	s.t.Helper()
 	second := at.Add(time.Second - 1).Truncate(time.Second) // blocks have no smaller unit
@@ -194,7 +202,8 @@ func (s *till) refuses(want error) {
 	s.t.Helper()
 	started := time.Now()
 	err := s.watcher.Tick(s.t.Context())
-	if took := time.Since(started); took > 40*time.Second { // the adapter waits 15 s for an answer, on a machine that may be busy
+	// the adapter waits 15 s for an answer, on a machine that may be busy
+	if took := time.Since(started); took > 40*time.Second {
 		s.t.Errorf("the pass took %s", took)
 	}
 	if err == nil || (want != nil && !errors.Is(err, want)) {
@@ -205,7 +214,8 @@ func (s *till) refuses(want error) {
 	}
 }
 
-// recovers has passes run until one goes well, and makes the cards that are due.
+// recovers has passes run until one goes well, and makes the cards that are
+// due.
 func (s *till) recovers() {
 	s.t.Helper()
 	for deadline := time.Now().Add(15 * time.Second); ; {
@@ -265,7 +275,8 @@ func (s *till) wantEvents(c *card.Card, want ...card.EventType) {
 	}
 }
 
-// facts is what is stored of cards, transfers and events, without how high the chain is.
+// facts is what is stored of cards, transfers and events, without how high the
+// chain is.
 func (s *till) facts(cards ...*card.Card) []operator.Record {
 	s.t.Helper()
 	var all []operator.Record

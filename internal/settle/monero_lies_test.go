@@ -38,7 +38,8 @@ func newMint(t *testing.T, s *shop) (*mint, *chain.Monero) {
 	m := &mint{t: t, now: s.now.Unix(), blocks: 100, made: []string{rig.MoneroAddress(18, 0, 0)}}
 	server := httptest.NewServer(m)
 	t.Cleanup(server.Close)
-	wallet, err := chain.NewMonero(chain.MoneroConfig{Coin: pebble, DaemonURL: server.URL, WalletURL: server.URL, Now: s.clock})
+	wallet, err := chain.NewMonero(
+		chain.MoneroConfig{Coin: pebble, DaemonURL: server.URL, WalletURL: server.URL, Now: s.clock})
 	check(t, err)
 	t.Cleanup(wallet.Close)
 	return m, wallet
@@ -46,7 +47,8 @@ func newMint(t *testing.T, s *shop) (*mint, *chain.Monero) {
 
 // pay has a payment in block height; 0 for the mempool.
 func (m *mint) pay(address string, amount card.Amount, height, unlock int64) {
-	e := map[string]any{"address": address, "amount": int64(amount), "amounts": []int64{int64(amount)}, "double_spend_seen": false, "height": height,
+	e := map[string]any{"address": address, "amount": int64(amount), "amounts": []int64{int64(amount)},
+		"double_spend_seen": false, "height": height,
 		"subaddr_index": map[string]any{"major": 0, "minor": slices.Index(m.made, address)}, "timestamp": m.now, "type": "in",
 		"txid": fmt.Sprintf("%064x", len(m.in)+len(m.pool)+1), "unlock_time": unlock}
 	if height == 0 {
@@ -62,8 +64,10 @@ func (m *mint) header(height int64) map[string]any {
 	if height == 0 {
 		at = 0
 	}
-	return map[string]any{"block_header": map[string]any{"hash": fmt.Sprintf("%064x", height+1), "height": height, "timestamp": at}, "status": "OK",
-		"untrusted": false}
+	return map[string]any{
+		"block_header": map[string]any{"hash": fmt.Sprintf("%064x", height+1), "height": height, "timestamp": at},
+		"status":       "OK",
+		"untrusted":    false}
 }
 
 // received returns the result of get_transfers.
@@ -116,7 +120,8 @@ func (m *mint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer := map[string]any{"id": asked.ID, "jsonrpc": "2.0", "result": map[string]any{}}
 	switch p := asked.Params; asked.Method {
 	case "get_info":
-		answer["result"] = map[string]any{"busy_syncing": false, "height": m.blocks + 1, "nettype": "mainnet", "offline": false, "status": "OK",
+		answer["result"] = map[string]any{"busy_syncing": false, "height": m.blocks + 1, "nettype": "mainnet",
+			"offline": false, "status": "OK",
 			"synchronized": true, "untrusted": false, "version": ""}
 	case "get_last_block_header":
 		answer["result"] = m.header(m.blocks)
@@ -151,7 +156,8 @@ func (m *mint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text)
 }
 
-// mintLies returns lies about the entries of get_transfers at the indices of in, about one in the mempool, and about what else a pass asks.
+// mintLies returns lies about the entries of get_transfers at the indices of
+// in, about one in the mempool, and about what else a pass asks.
 func mintLies(entries ...int) []rig.Lie {
 	var lies []rig.Lie
 	about := func(method, path string, fields map[string]any) {
@@ -159,7 +165,8 @@ func mintLies(entries ...int) []rig.Lie {
 			lies = append(lies, rig.LiesAbout(method, path+name, honest)...)
 		}
 	}
-	entry := map[string]any{"address": "", "amount": 1, "double_spend_seen": true, "height": 1, "locked": true, "subaddr_index": map[string]any{},
+	entry := map[string]any{"address": "", "amount": 1, "double_spend_seen": true, "height": 1, "locked": true,
+		"subaddr_index":       map[string]any{},
 		"subaddr_index.major": 1, "subaddr_index.minor": 1, "timestamp": 1, "txid": "", "type": "", "unlock_time": 1}
 	for _, i := range entries {
 		path := fmt.Sprintf("in.%d.", i)
@@ -168,20 +175,27 @@ func mintLies(entries ...int) []rig.Lie {
 		for _, height := range []int{1, 50, 97} {
 			lies = append(lies, rig.LieThat("get_transfers", path+"height", height))
 		}
-		lies = append(lies, rig.LieThat("get_transfers", path+"amount", 0), rig.LieThat("get_transfers", path+"amount", 1<<60))
+		lies = append(lies, rig.LieThat("get_transfers", path+"amount", 0),
+			rig.LieThat("get_transfers", path+"amount", 1<<60))
 	}
 	about("get_transfers", "pool.0.", entry)
-	about("get_info", "", map[string]any{"height": 1, "nettype": "", "status": "", "synchronized": true, "busy_syncing": true, "offline": true, "untrusted": true})
+	about("get_info", "",
+		map[string]any{"height": 1, "nettype": "", "status": "", "synchronized": true, "busy_syncing": true, "offline": true,
+			"untrusted": true})
 	for _, method := range []string{"get_last_block_header", "get_block_header_by_height"} {
-		about(method, "", map[string]any{"block_header.hash": "", "block_header.height": 1, "block_header.timestamp": 1, "status": "", "untrusted": true})
+		about(method, "",
+			map[string]any{"block_header.hash": "", "block_header.height": 1, "block_header.timestamp": 1, "status": "",
+				"untrusted": true})
 	}
 	about("get_height", "", map[string]any{"height": 1})
 	about("get_address", "", map[string]any{"address": "", "addresses.0.address": "", "addresses.0.address_index": 1})
-	for _, method := range []string{"get_info", "get_last_block_header", "get_block_header_by_height", "get_height", "get_address", "get_transfers", "refresh"} {
+	for _, method := range []string{"get_info", "get_last_block_header", "get_block_header_by_height", "get_height",
+		"get_address", "get_transfers", "refresh"} {
 		lies = append(lies, rig.LiesOf(method)...)
 	}
 	slices.SortFunc(lies, func(a, b rig.Lie) int { return strings.Compare(a.Name, b.Name) })
-	return slices.DeleteFunc(lies, func(l rig.Lie) bool { return strings.HasSuffix(l.Name, "unlock_time is huge") }) // it may be: then it is locked
+	// it may be: then it is locked
+	return slices.DeleteFunc(lies, func(l rig.Lie) bool { return strings.HasSuffix(l.Name, "unlock_time is huge") })
 }
 
 // every returns every n-th lie.
@@ -261,7 +275,8 @@ func TestWatcher_MoneroALieIssuesNothingAndReversesNothing(t *testing.T) {
 			t.Errorf("then issued %d cards, after %d rescans", n, m.rescans)
 		}
 		for _, c := range append(issued, ready) {
-			if got, err := s.orders.GetCard(t.Context(), s.account, c.UUID); err != nil || got.Status != card.Generated || got.State != card.Paid {
+			if got, err := s.orders.GetCard(t.Context(), s.account, c.UUID); err != nil || got.Status != card.Generated ||
+				got.State != card.Paid {
 				t.Errorf("card is %s, %s (%v)", got.Status, got.State, err)
 			}
 		}

@@ -78,7 +78,8 @@ func TestWatcher_MoneroOverpaidIsOneCardAndTheSurplusIsRecorded(t *testing.T) {
 		s.paid(c, 3*coin, 10)
 		s.settle()
 		s.settle()
-		if got := s.want(c, card.Generated, card.Paid, 3*coin, 10); got.Credit.Surplus != 2*coin || got.USD != c.USD || got.Credit.Due != 0 {
+		if got := s.want(c, card.Generated, card.Paid, 3*coin, 10); got.Credit.Surplus != 2*coin || got.USD != c.USD ||
+			got.Credit.Due != 0 {
 			t.Errorf("surplus %d, due %d, made for %s", got.Credit.Surplus, got.Credit.Due, got.USD)
 		}
 		s.wantIssued(1)
@@ -108,7 +109,8 @@ func TestWatcher_MoneroSeenBeforeExpiryIsHonouredAndAfterItJudgedByTodaysRate(t 
 
 		s.rates.usd = "200"
 		late := s.net.PayMany(t, rig.MoneroOutput{Address: worth.Address, Amount: int64(coin)},
-			rig.MoneroOutput{Address: cheap.Address, Amount: int64(coin * 3 / 4)}, rig.MoneroOutput{Address: short.Address, Amount: int64(coin*3/4 - 1)})
+			rig.MoneroOutput{Address: cheap.Address, Amount: int64(coin * 3 / 4)},
+			rig.MoneroOutput{Address: short.Address, Amount: int64(coin*3/4 - 1)})
 		s.net.Confirm(t, late, 10)
 		s.settle()
 		s.want(worth, card.Generated, card.Paid, coin, 10)
@@ -116,7 +118,8 @@ func TestWatcher_MoneroSeenBeforeExpiryIsHonouredAndAfterItJudgedByTodaysRate(t 
 		s.want(short, card.AwaitingPayment, card.Late, coin*3/4-1, 10)
 		s.wantEvents(short, card.EventExpired, card.EventLate)
 		s.wantIssued(3)
-		s.wantMoney(ledger{Counted: 2*coin + coin*3/2 - 1, Made: 2*coin + coin*3/4, Held: coin*3/4 - 1, Paid: 3, Issued: 3, Late: 1})
+		s.wantMoney(
+			ledger{Counted: 2*coin + coin*3/2 - 1, Made: 2*coin + coin*3/4, Held: coin*3/4 - 1, Paid: 3, Issued: 3, Late: 1})
 	})
 }
 
@@ -170,7 +173,8 @@ func TestWatcher_MoneroTheSameChainReadAHundredTimesByThreeReplicasIsOneBalance(
 		s.want(pooled, card.AwaitingPayment, card.Detected, coin, 0)
 		s.want(short, card.AwaitingPayment, card.Underpaid, coin/3, 1)
 		s.wantIssued(1)
-		s.wantMoney(ledger{Counted: 3*coin + coin/3, Made: coin, Open: 2*coin + coin/3, Unconfirmed: coin, Paid: 1, Issued: 1})
+		s.wantMoney(
+			ledger{Counted: 3*coin + coin/3, Made: coin, Open: 2*coin + coin/3, Unconfirmed: coin, Paid: 1, Issued: 1})
 	}, func(s *till) { s.pool, s.lease = 6, time.Minute }) // each of them makes so many addresses when it takes over
 }
 
@@ -186,7 +190,8 @@ func TestWatcher_MoneroMoneyForAMadeOrExpiredCardIsKeptAgainstIt(t *testing.T) {
 		s.want(expired, card.AwaitingPayment, card.Expired, 0, 0)
 		s.rates.usd = "149"
 		before := s.unattributed()
-		both := s.net.PayMany(t, rig.MoneroOutput{Address: made.Address, Amount: int64(coin)}, rig.MoneroOutput{Address: expired.Address, Amount: int64(coin)})
+		both := s.net.PayMany(t, rig.MoneroOutput{Address: made.Address, Amount: int64(coin)},
+			rig.MoneroOutput{Address: expired.Address, Amount: int64(coin)})
 		s.net.Confirm(t, both, 10)
 		s.settle()
 		if got := s.want(made, card.Generated, card.Paid, 2*coin, s.confirmations(made)); got.Credit.Surplus != coin {
@@ -227,7 +232,8 @@ func TestWatcher_MoneroLockedMoneyIsNotPaidWhileItIsLocked(t *testing.T) {
 		const leeway = 180 // seconds: so much earlier than it says does a lock by time end
 		unlocked := time.Now().Add(40 * time.Second)
 		locked := func(c *card.Card, unlock int64) rig.MoneroLocked {
-			return rig.MoneroLocked{UnlockTime: uint64(unlock), MoneroOutput: rig.MoneroOutput{Address: c.Address, Amount: int64(coin)}}
+			return rig.MoneroLocked{UnlockTime: uint64(unlock),
+				MoneroOutput: rig.MoneroOutput{Address: c.Address, Amount: int64(coin)}}
 		}
 		s.net.PayLocked(t,
 			locked(block, start+32),
@@ -337,7 +343,8 @@ func TestWatcher_MoneroMoneyForNoCardIsListed(t *testing.T) {
 		s.net.Wallet.Call(t, "make_integrated_address", nil, &integrated)
 		s.net.Wallet.Call(t, "create_account", nil, &account)
 		want := map[string]card.Amount{}
-		for amount, address := range map[card.Amount]string{coin: s.net.Address, 2 * coin: integrated.Address, 3 * coin: account.Address} {
+		for amount, address := range map[card.Amount]string{coin: s.net.Address, 2 * coin: integrated.Address,
+			3 * coin: account.Address} {
 			want[s.net.Pay(t, address, int64(amount))] = amount
 		}
 		s.net.MineTo(t, s.net.Address, 1) // a coinbase
@@ -373,8 +380,9 @@ func TestWatcher_MoneroMoneyForNoCardIsListed(t *testing.T) {
 
 func TestWatcher_MoneroBurntOutputsAreCountedOnce(t *testing.T) {
 	t.Parallel()
-	// Two outputs with the same one-time key can be spent once. No wallet makes such, so the merchant's says what it says of them:
-	// of a second one only by how much it is larger, if at all.
+	// Two outputs with the same one-time key can be spent once. No wallet makes
+	// such, so the merchant's says what it says of them: of a second one only
+	// by how much it is larger, if at all.
 	const larger, smaller = int64(coin), int64(coin / 4)
 	var entries []any
 	atTill(t, func(t *testing.T, s *till) {
@@ -398,9 +406,11 @@ func TestWatcher_MoneroBurntOutputsAreCountedOnce(t *testing.T) {
 				if tt.twice {
 					block, txID = height-12, fmt.Sprintf("%064x", i)
 				}
-				entries = append(entries, map[string]any{"address": c.Address, "amount": amount, "confirmations": height + 1 - block,
-					"double_spend_seen": false, "height": block, "locked": false, "subaddr_index": index.Index, "timestamp": at.Unix(),
-					"txid": txID, "type": "in", "unlock_time": 0})
+				entries = append(entries,
+					map[string]any{"address": c.Address, "amount": amount, "confirmations": height + 1 - block,
+						"double_spend_seen": false, "height": block, "locked": false, "subaddr_index": index.Index,
+						"timestamp": at.Unix(),
+						"txid":      txID, "type": "in", "unlock_time": 0})
 			}
 			s.settle()
 			status, state := card.Generated, card.Paid

@@ -22,8 +22,9 @@ var (
 	reorgSeed = flag.Uint64("reorg-seed", 0, "choose them by this seed; 0 for one from the clock")
 )
 
-// TestWatcher_RandomReorganisationsEqualTheOracle pays cards at random on a chain that is reorganised at random. The oracle asks the
-// node, not the wallet, which of the payments there are, and adds them up by itself.
+// TestWatcher_RandomReorganisationsEqualTheOracle pays cards at random on a
+// chain that is reorganised at random. The oracle asks the node, not the
+// wallet, which of the payments there are, and adds them up by itself.
 func TestWatcher_RandomReorganisationsEqualTheOracle(t *testing.T) {
 	t.Parallel()
 	seed := *reorgSeed
@@ -128,7 +129,8 @@ func (h *hazard) payments() {
 	}
 }
 
-// catchUp mines until the watcher believes the chain again, and returns how often it did not.
+// catchUp mines until the watcher believes the chain again, and returns how
+// often it did not.
 func (h *hazard) catchUp() (refused int) {
 	h.t.Helper()
 	for {
@@ -181,10 +183,12 @@ func (h *hazard) look() {
 	}
 }
 
-// returned reports whether a reorganisation brought the payment back to the mempool, and it is still there.
+// returned reports whether a reorganisation brought the payment back to the
+// mempool, and it is still there.
 func (p *sentPayment) returned() bool { return p.known && p.mined && p.height == 0 }
 
-// counted reports whether a payment is counted for a card, as one in the mempool.
+// counted reports whether a payment is counted for a card, as one in the
+// mempool.
 func (h *hazard) counted(p *sentPayment) bool {
 	h.t.Helper()
 	for c := range p.to {
@@ -256,7 +260,8 @@ func (h *hazard) compare() {
 		}
 		got, err := h.orders.GetCard(h.t.Context(), h.account, c.UUID)
 		check(h.t, err)
-		if got.Received != received || got.State != state || (got.Status == card.Generated) != h.made[c] || got.Confirmations() != fewest {
+		if got.Received != received || got.State != state || (got.Status == card.Generated) != h.made[c] ||
+			got.Confirmations() != fewest {
 			h.t.Errorf("card %d is %s, %s, received %d, %d confirmations; want made %t, %s, %d, %d; top %d;%s",
 				i, got.Status, got.State, got.Received, got.Confirmations(), h.made[c], state, received, fewest, top, what)
 		}

@@ -48,7 +48,8 @@ func TestWatcher_MoneroReMinedAtALowerHeightIsPaidOnce(t *testing.T) {
 	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		c := s.order()
-		tx := s.net.Conflict(t, c.Address, s.net.Address)[0] // made now, so that its decoys are old enough for the lower height
+		// made now, so that its decoys are old enough for the lower height
+		tx := s.net.Conflict(t, c.Address, s.net.Address)[0]
 		amount := card.Amount(tx.Amount)
 		start := s.net.Height(t)
 		s.mine(4)
@@ -211,7 +212,8 @@ func TestWatcher_MoneroReorgOf101BlocksIsNoticedAlsoIfTheChainIsAsHighAsBefore(t
 	atTill(t, func(t *testing.T, s *till) { tooDeep(t, s, 101) })
 }
 
-// tooDeep has a chain replaced deeper than a wallet follows. It stays as it was, which some versions report as a success.
+// tooDeep has a chain replaced deeper than a wallet follows. It stays as it
+// was, which some versions report as a success.
 func tooDeep(t *testing.T, s *till, blocks int) {
 	t.Cleanup(func() { s.net.Payer.Call(t, "rescan_blockchain", nil, nil) }) // his wallet could not follow either
 	made, open := s.order(), s.order()

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// edited is the URL of a server that stands before another, and changes the results of its methods: what a real server can't be
-// made to say.
+// edited is the URL of a server that stands before another, and changes the
+// results of its methods: what a real server can't be made to say.
 func edited(t *testing.T, target string, edit func(method string, result map[string]any)) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -23,7 +23,8 @@ func edited(t *testing.T, target string, edit func(method string, result map[str
 	return server.URL
 }
 
-func editAnswer(ctx context.Context, w io.Writer, body io.Reader, target string, edit func(string, map[string]any)) error {
+func editAnswer(ctx context.Context, w io.Writer, body io.Reader, target string,
+	edit func(string, map[string]any)) error {
 	request, err := io.ReadAll(body)
 	if err != nil {
 		return err

@@ -12,7 +12,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-var manyAddresses = flag.Int("addresses", 300, "have so many cards open at once; a wallet makes about 180 addresses a second")
+var manyAddresses = flag.Int("addresses", 300,
+	"have so many cards open at once; a wallet makes about 180 addresses a second")
 
 func TestWatcher_MoneroAWalletThatCanSpendIsRefused(t *testing.T) {
 	s := newTill(t, "sqlite:"+t.TempDir()+"/x.db", fewConfirmations, func(s *till) { s.wallet.Target(s.net.Payer.URL) })
@@ -46,7 +47,8 @@ func TestWatcher_MoneroLoginOutlivesTheWalletsRestart(t *testing.T) {
 		s.wantIssued(1)
 	}, fewConfirmations, func(s *till) {
 		own = s.net.NewWallet(s.t, "merchant", "correct-horse")
-		s.config.WalletURL, s.config.WalletUser, s.config.WalletPassword = own.URL, "merchant", "correct-horse" // a login may not survive a proxy
+		// a login may not survive a proxy
+		s.config.WalletURL, s.config.WalletUser, s.config.WalletPassword = own.URL, "merchant", "correct-horse"
 	})
 }
 
@@ -134,7 +136,8 @@ func TestWatcher_MoneroConcurrentCreatesOfThreeReplicasShareNoAddress(t *testing
 				s.tick()
 				shortest = min(shortest, time.Since(started))
 			}
-			t.Logf("%d open cards, %d addresses: a pass takes %s", len(owner), len(wallet.Addresses), shortest.Round(time.Millisecond))
+			t.Logf("%d open cards, %d addresses: a pass takes %s", len(owner), len(wallet.Addresses),
+				shortest.Round(time.Millisecond))
 			if shortest > time.Second {
 				t.Error("too slow")
 			}

@@ -9,8 +9,9 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// tell says of each card that changed what became of its payment, in the log and in the trace of the card. A pass without changes leaves no
-// span: one in a second would be found nowhere between them.
+// tell says of each card that changed what became of its payment, in the log
+// and in the trace of the card. A pass without changes leaves no span: one in a
+// second would be found nowhere between them.
 func (w *Watcher) tell(ctx context.Context, done applied) {
 	if done.transfers == 0 && len(done.news) == 0 {
 		return
@@ -40,7 +41,8 @@ func (w *Watcher) tell(ctx context.Context, done applied) {
 	}
 }
 
-// newsOf returns what operators are told of a card whose payment is in another state than before, or "".
+// newsOf returns what operators are told of a card whose payment is in another
+// state than before, or "".
 func newsOf(v card.Verdict) (slog.Level, string) {
 	switch {
 	case v.Alarm():

@@ -12,7 +12,8 @@ type Report struct {
 	Err   error
 	Cause string // of Err, in a few public words out of a fixed set; "" if it is not known
 	Took  time.Duration
-	// What follows is set if a view of the chain was applied, which may be so although there is an error.
+	// What follows is set if a view of the chain was applied, which may be so
+	// although there is an error.
 	Applied   bool
 	Tip       card.Tip // the newest block that was applied
 	Behind    int64    // blocks that were new

@@ -13,7 +13,8 @@ func TestObserve_ToldHowEachTickEnded(t *testing.T) {
 		var fault error
 		var got settle.Report
 		observe := func(r settle.Report) { got = r }
-		w := s.watch(lasting{Chain: s.chain, scan: func(context.Context) error { return fault }}, settle.Config{FillBatch: 200, Observe: observe})
+		w := s.watch(lasting{Chain: s.chain, scan: func(context.Context) error { return fault }},
+			settle.Config{FillBatch: 200, Observe: observe})
 		check(t, w.Tick(t.Context()))
 		check(t, w.Tick(t.Context()))
 		if !got.Leads || !got.Applied || got.Err != nil || got.Behind != 0 || got.Transfers != 0 {
@@ -27,7 +28,8 @@ func TestObserve_ToldHowEachTickEnded(t *testing.T) {
 			t.Errorf("a pass with a payment, after height %d: %+v", height, got)
 		}
 		fault = errFault
-		if err := w.Tick(t.Context()); !errors.Is(err, errFault) || !errors.Is(got.Err, errFault) || got.Applied || got.Transfers != 0 || !got.Leads {
+		if err := w.Tick(t.Context()); !errors.Is(err, errFault) || !errors.Is(got.Err, errFault) || got.Applied ||
+			got.Transfers != 0 || !got.Leads {
 			t.Errorf("a pass that failed: %+v", got)
 		}
 		s.name = "another process"

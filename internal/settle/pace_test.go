@@ -32,11 +32,14 @@ func TestPace_ABurstAtOnceAndThenItsRate(t *testing.T) {
 	allows(until, 20)
 }
 
-// However addresses were made in a time that is lost, there are no more of them than are skipped for it; and hardly fewer, if it was fast.
+// However addresses were made in a time that is lost, there are no more of them
+// than are skipped for it; and hardly fewer, if it was fast.
 func TestPace_ALostTimeCanHaveMadeNoMoreThanAreSkipped(t *testing.T) {
 	p, then := settle.NewPace(10, 20), time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC)
-	for name, before := range map[string]time.Time{"nothing of the burst was used": {}, "half of it": p.After(time.Time{}, then, 10), "all of it": p.Spent(then)} {
-		for _, lost := range []time.Duration{0, time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, time.Second, time.Minute} {
+	for name, before := range map[string]time.Time{"nothing of the burst was used": {},
+		"half of it": p.After(time.Time{}, then, 10), "all of it": p.Spent(then)} {
+		for _, lost := range []time.Duration{0, time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond,
+			time.Second, time.Minute} {
 			var made int64
 			until := before
 			for now := then; !now.After(then.Add(lost)); now = now.Add(time.Millisecond) {
@@ -71,16 +74,21 @@ func TestBeacon_ProvesThatNothingWentBack(t *testing.T) {
 		pause  time.Duration
 		want   bool
 	}{
-		"the last mark":             {settle.Beacon{Epoch: 7, MarkedAt: marked, Server: "a"}, 7, server, time.Minute, true},
-		"an earlier mark":           {settle.Beacon{Epoch: 7, MarkedAt: marked.Add(-20 * time.Second), Server: "a"}, 7, server, 0, true},
-		"a later mark":              {settle.Beacon{Epoch: 7, MarkedAt: marked.Add(time.Millisecond), Server: "a"}, 7, server, 0, false},
-		"a longer pause":            {settle.Beacon{Epoch: 7, MarkedAt: marked, Server: "a"}, 7, server, time.Minute + 1, false},
+		"the last mark": {settle.Beacon{Epoch: 7, MarkedAt: marked, Server: "a"}, 7, server, time.Minute, true},
+		"an earlier mark": {settle.Beacon{Epoch: 7, MarkedAt: marked.Add(-20 * time.Second), Server: "a"}, 7,
+			server, 0, true},
+		"a later mark": {settle.Beacon{Epoch: 7, MarkedAt: marked.Add(time.Millisecond), Server: "a"}, 7,
+			server, 0, false},
+		"a longer pause": {settle.Beacon{Epoch: 7, MarkedAt: marked, Server: "a"}, 7, server, time.Minute + 1,
+			false},
 		"another epoch":             {settle.Beacon{Epoch: 6, MarkedAt: marked, Server: "a"}, 7, server, 0, false},
 		"another server":            {settle.Beacon{Epoch: 7, MarkedAt: marked, Server: "b"}, 7, server, 0, false},
 		"an older version's beacon": {settle.Beacon{Epoch: 7, MarkedAt: marked}, 7, settle.Lease{MarkedAt: marked}, 0, false},
-		"a wallet that restarted":   {settle.Beacon{Epoch: 7, MarkedAt: marked, Server: "a", Stored: true}, 7, server, 0, true},
-		"a file":                    {settle.Beacon{Epoch: 7, MarkedAt: marked, Server: "a"}, 7, file, 0, true},
-		"files of both":             {settle.Beacon{Epoch: 7, MarkedAt: marked, Server: "a", Stored: true}, 7, file, 0, false},
+		"a wallet that restarted": {settle.Beacon{Epoch: 7, MarkedAt: marked, Server: "a", Stored: true}, 7, server, 0,
+			true},
+		"a file": {settle.Beacon{Epoch: 7, MarkedAt: marked, Server: "a"}, 7, file, 0, true},
+		"files of both": {settle.Beacon{Epoch: 7, MarkedAt: marked, Server: "a", Stored: true}, 7, file, 0,
+			false},
 		"a wallet without a beacon": {settle.Beacon{MarkedAt: marked, Server: "a"}, 0, server, 0, false},
 	} {
 		if got := tt.beacon.Proves(settle.Pool{LastEpoch: tt.last}, tt.lease, tt.pause); got != tt.want {

@@ -27,7 +27,8 @@ func TestWatcher_PassPanics_FailsAndGoesOn(t *testing.T) {
 		}}, settle.Config{})
 		for range 2 {
 			err := w.Tick(t.Context())
-			if _, panicked := errors.AsType[*panics.Error](err); !panicked || strings.Contains(err.Error(), "canary") || w.Health() == nil {
+			if _, panicked := errors.AsType[*panics.Error](err); !panicked || strings.Contains(err.Error(), "canary") ||
+				w.Health() == nil {
 				t.Errorf("error %v, health %v", err, w.Health())
 			}
 		}
@@ -40,7 +41,8 @@ func TestWatcher_PassPanics_FailsAndGoesOn(t *testing.T) {
 	})
 }
 
-// A lease with impossible numbers may stop the passes, but neither the process nor later passes, once the row is restored.
+// A lease with impossible numbers may stop the passes, but neither the process
+// nor later passes, once the row is restored.
 func TestWatcher_ExtremeIntegersInLease_WorksOnceTheyAreMended(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		db := rig.OpenSQL(t, s.url)
@@ -74,7 +76,8 @@ func TestWatcher_ExtremeIntegersInLease_WorksOnceTheyAreMended(t *testing.T) {
 	})
 }
 
-// integerColumns returns the integer columns of a table, as its schema has them.
+// integerColumns returns the integer columns of a table, as its schema has
+// them.
 func integerColumns(t *testing.T, db *sql.DB, url, table string) (columns []string) {
 	t.Helper()
 	query := "SELECT column_name FROM information_schema.columns WHERE table_name = $1 AND data_type IN ('smallint', 'integer', 'bigint')"

@@ -14,7 +14,8 @@ import (
 	"github.com/cardmint/cardmint/internal/panics"
 )
 
-// pass makes one pass over the chain: read, compare, assess, commit, and fill the address pool. The caller must hold the lease.
+// pass makes one pass over the chain: read, compare, assess, commit, and fill
+// the address pool. The caller must hold the lease.
 func (w *Watcher) pass(ctx context.Context) error {
 	cursor, err := w.store.Cursor(ctx, w.coin)
 	if err != nil {
@@ -31,8 +32,9 @@ func (w *Watcher) pass(ctx context.Context) error {
 		return err
 	}
 	checking := w.cfg.Now().Sub(w.poolAt) >= checkPoolEvery
-	// Compare before applying anything: a wallet that lost addresses does not show the payments to them. A wallet that is not ours has
-	// other addresses anyway; apply refuses it.
+	// Compare before applying anything: a wallet that lost addresses does not
+	// show the payments to them. A wallet that is not ours has other addresses
+	// anyway; apply refuses it.
 	if ours := cursor.Fingerprint == "" || cursor.Fingerprint == view.Fingerprint; checking && ours {
 		if err := w.compareWallet(ctx); err != nil {
 			return err
@@ -66,7 +68,8 @@ func (w *Watcher) pass(ctx context.Context) error {
 	return w.fillPool(ctx)
 }
 
-// look returns what the chain shows, after a rescan if one was requested, and the round once that is applied.
+// look returns what the chain shows, after a rescan if one was requested, and
+// the round once that is applied.
 func (w *Watcher) look(ctx context.Context, cursor Cursor) (View, round, error) {
 	if err := w.mend(ctx, cursor); err != nil {
 		return View{}, round{}, err
@@ -87,12 +90,14 @@ func (w *Watcher) read(ctx context.Context, cursor Cursor, query Query) (View, e
 		return View{}, err
 	}
 	if cursor.Deep.Hash != "" && view.Kept < cursor.Deep.Height && cursor.Rescan == "" {
-		return View{}, fmt.Errorf("%w: the chain reorganised below block %d, deeper than the wallet can follow", card.ErrWalletLost, cursor.Deep.Height)
+		return View{}, fmt.Errorf("%w: the chain reorganised below block %d, deeper than the wallet can follow",
+			card.ErrWalletLost, cursor.Deep.Height)
 	}
 	return view, nil
 }
 
-// remember keeps the tips of the last Reread blocks that are part of the chain. They show how deep the next reorganisation is.
+// remember keeps the tips of the last Reread blocks that are part of the chain.
+// They show how deep the next reorganisation is.
 func (w *Watcher) remember(v View) {
 	if len(w.known) > 0 && w.known[0].Hash == v.Tip.Hash {
 		return
@@ -119,24 +124,29 @@ type applied struct {
 	news         []card.Verdict // of which operators are told
 }
 
-// apply makes the stored transfers equal to the view, assesses the cards that are affected, and moves the cursor, all in one transaction.
-// Its cost depends on how much changed, not on how many cards wait.
+// apply makes the stored transfers equal to the view, assesses the cards that
+// are affected, and moves the cursor, all in one transaction. Its cost depends
+// on how much changed, not on how many cards wait.
 //
-// The error is card.ErrWrongChain if the view is of another network or wallet, card.ErrChainNotReady if the chain is shorter than the
-// cursor, card.ErrWalletLost if a transfer is missing or another although its block is still in the chain, card.ErrImpossible if more came
-// to one address or toward one card than there can be, and card.ErrFenced if the lease was lost.
-// After any of these errors nothing has changed.
+// The error is card.ErrWrongChain if the view is of another network or wallet,
+// card.ErrChainNotReady if the chain is shorter than the cursor,
+// card.ErrWalletLost if a transfer is missing or another although its block is
+// still in the chain, card.ErrImpossible if more came to one address or toward
+// one card than there can be, and card.ErrFenced if the lease was lost. After
+// any of these errors nothing has changed.
 func (w *Watcher) apply(ctx context.Context, cursor Cursor, v View) (applied, error) {
 	if cursor.Fingerprint != "" && cursor.Fingerprint != v.Fingerprint {
 		return applied{}, fmt.Errorf("%w: %q, not %q", card.ErrWrongChain, v.Fingerprint, cursor.Fingerprint)
 	}
 	if v.Tip.Height < cursor.Tip.Height {
-		return applied{}, fmt.Errorf("%w: its height is %d, but %d was applied", card.ErrChainNotReady, v.Tip.Height, cursor.Tip.Height)
+		return applied{}, fmt.Errorf("%w: its height is %d, but %d was applied", card.ErrChainNotReady, v.Tip.Height,
+			cursor.Tip.Height)
 	}
 	if err := w.possible(v); err != nil {
 		return applied{}, err
 	}
-	// A miner's clock may be ahead, which must not expire cards, or behind, which must not bring their time back.
+	// A miner's clock may be ahead, which must not expire cards, or behind,
+	// which must not bring their time back.
 	if now := w.cfg.Now(); v.Tip.Time.After(now) {
 		v.Tip.Time = now
 	}
@@ -169,7 +179,8 @@ func (w *Watcher) apply(ctx context.Context, cursor Cursor, v View) (applied, er
 	return done, err
 }
 
-// possible returns card.ErrImpossible if a view shows more coins at one address than there can be: nothing that it shows is believed then.
+// possible returns card.ErrImpossible if a view shows more coins at one address
+// than there can be: nothing that it shows is believed then.
 func (w *Watcher) possible(v View) error {
 	byAddress := make(map[string][]card.Transfer, len(v.Transfers))
 	for _, t := range v.Transfers {
@@ -191,8 +202,9 @@ type transferKey struct {
 
 func keyOf(t card.Transfer) transferKey { return transferKey{t.TxID, t.Output} }
 
-// applyTransfers stores what is new or different, un-counts what is gone, and returns both. What is new was first seen no earlier than
-// the newest block that was applied before: a miner may date a block back by an hour or two.
+// applyTransfers stores what is new or different, un-counts what is gone, and
+// returns both. What is new was first seen no earlier than the newest block
+// that was applied before: a miner may date a block back by an hour or two.
 func applyTransfers(ctx context.Context, tx Tx, currency string, cursor Cursor, v View) ([]card.Transfer, error) {
 	read, unread, err := storedTransfers(ctx, tx, currency, v)
 	if err != nil {
@@ -222,14 +234,16 @@ func applyTransfers(ctx context.Context, tx Tx, currency string, cursor Cursor, 
 				return nil, err
 			}
 		}
-		same := known && old.Address == t.Address && old.Amount == t.Amount && old.Height == t.Height && old.Locked == t.Locked
+		same := known && old.Address == t.Address && old.Amount == t.Amount && old.Height == t.Height &&
+			old.Locked == t.Locked
 		if !same {
 			changed = append(changed, t)
 		}
 	}
 	for _, t := range read { // what is left was not shown
 		if t.Height > 0 && t.Height <= v.Kept && !cursor.Believe {
-			return nil, fmt.Errorf("%w: it no longer shows transaction %s of block %d, which is still in the chain", card.ErrWalletLost, t.TxID, t.Height)
+			return nil, fmt.Errorf("%w: it no longer shows transaction %s of block %d, which is still in the chain",
+				card.ErrWalletLost, t.TxID, t.Height)
 		}
 		t.Counted = false
 		changed = append(changed, t)
@@ -237,9 +251,11 @@ func applyTransfers(ctx context.Context, tx Tx, currency string, cursor Cursor, 
 	return changed, tx.UpsertTransfers(ctx, changed)
 }
 
-// storedTransfers returns the stored transfers of the mempool and the blocks that were read, and, of the transactions that are shown, those
-// of other blocks.
-func storedTransfers(ctx context.Context, tx Tx, currency string, v View) (read, unread map[transferKey]card.Transfer, err error) {
+// storedTransfers returns the stored transfers of the mempool and the blocks
+// that were read, and, of the transactions that are shown, those of other
+// blocks.
+func storedTransfers(ctx context.Context, tx Tx, currency string, v View) (read, unread map[transferKey]card.Transfer,
+	err error) {
 	stored, err := tx.TransfersIn(ctx, currency, v.Since, v.Again)
 	if err != nil {
 		return nil, nil, err
@@ -265,10 +281,12 @@ func storedTransfers(ctx context.Context, tx Tx, currency string, v View) (read,
 	return read, unread, nil
 }
 
-// moveCursor moves the cursor to the view's tip, and ends a rescan once the whole chain was applied.
+// moveCursor moves the cursor to the view's tip, and ends a rescan once the
+// whole chain was applied.
 func moveCursor(ctx context.Context, tx Tx, currency string, cursor Cursor, v View) error {
-	// Save also if only the time differs: apply caps the time of a block from the future at the present, and cards that are assessed
-	// between passes are assessed at the saved time.
+	// Save also if only the time differs: apply caps the time of a block from
+	// the future at the present, and cards that are assessed between passes are
+	// assessed at the saved time.
 	if v.Tip.Hash != cursor.Tip.Hash || v.Tip.Time.UnixMilli() != cursor.Tip.Time.UnixMilli() {
 		deep := v.Deep
 		if deep.Hash == "" {
@@ -284,7 +302,8 @@ func moveCursor(ctx context.Context, tx Tx, currency string, cursor Cursor, v Vi
 	return nil
 }
 
-// assess assesses every card that a changed transfer or the new tip affects, and stores the verdicts.
+// assess assesses every card that a changed transfer or the new tip affects,
+// and stores the verdicts.
 func (w *Watcher) assess(ctx context.Context, tx Tx, tip card.Tip, changed []card.Transfer, done *applied) error {
 	touched := make([]string, len(changed))
 	for i, t := range changed {
@@ -334,16 +353,19 @@ func (w *Watcher) assess(ctx context.Context, tx Tx, tip card.Tip, changed []car
 	return tx.SaveVerdicts(ctx, verdicts)
 }
 
-// judge returns the verdict on a card. If that panics, the card stays as it is, and is assessed again with the next block.
-func (w *Watcher) judge(ctx context.Context, c *card.Card, transfers []card.Transfer, tip card.Tip, today card.Rate) (v card.Verdict) {
+// judge returns the verdict on a card. If that panics, the card stays as it is,
+// and is assessed again with the next block.
+func (w *Watcher) judge(ctx context.Context, c *card.Card, transfers []card.Transfer, tip card.Tip,
+	today card.Rate) (v card.Verdict) {
 	err := panics.Call(func() error {
 		v = card.Judge(c, transfers, tip, today, uuid.Must(uuid.NewV7()))
 		return nil
 	})
 	if err != nil {
 		w.log.ErrorContext(ctx, "assessing a card", "card", c.UUID, "error", err, panics.Stack(err))
-		v = card.Verdict{Card: c, Assessment: card.Assessment{State: c.State, Received: c.Received, Settled: c.Settled, Height: c.Height,
-			Credit: c.Credit, ReadyHeight: tip.Height + 1}}
+		v = card.Verdict{Card: c,
+			Assessment: card.Assessment{State: c.State, Received: c.Received, Settled: c.Settled, Height: c.Height,
+				Credit: c.Credit, ReadyHeight: tip.Height + 1}}
 	}
 	return v
 }
@@ -351,7 +373,8 @@ func (w *Watcher) judge(ctx context.Context, c *card.Card, transfers []card.Tran
 // report logs what a view changed, and wakes the loops that now have work.
 func (w *Watcher) report(ctx context.Context, view View, done applied) {
 	if done.transfers > 0 || done.paid > 0 {
-		w.log.InfoContext(ctx, "applied chain", "currency", w.currency, "height", view.Tip.Height, "transfers", done.transfers,
+		w.log.InfoContext(ctx, "applied chain", "currency", w.currency, "height", view.Tip.Height, "transfers",
+			done.transfers,
 			"unattributed", done.unattributed, "cards", done.cards, "paid", done.paid)
 	}
 	if done.unattributed > 0 {

@@ -17,7 +17,8 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// replace has other blocks, one more, take the place of the newest n. Payments in them are gone.
+// replace has other blocks, one more, take the place of the newest n. Payments
+// in them are gone.
 func (q *quarry) replace(n int) {
 	q.blocks = q.blocks[:len(q.blocks)-n]
 	kept := int64(len(q.blocks))
@@ -27,7 +28,8 @@ func (q *quarry) replace(n int) {
 	}
 }
 
-// walled is the network of pebbles as a wallet shows it that follows reorganisations down to a depth.
+// walled is the network of pebbles as a wallet shows it that follows
+// reorganisations down to a depth.
 type walled struct {
 	derived
 	follows int64   // how many blocks may be replaced; 0 for any number
@@ -47,7 +49,8 @@ func (c *walled) Scan(ctx context.Context, q settle.Query) (settle.View, error) 
 	return v, err
 }
 
-// pebbles opens the store for pebbles, too, and returns their network. It has 10 blocks.
+// pebbles opens the store for pebbles, too, and returns their network. It has
+// 10 blocks.
 func (s *shop) pebbles() *quarry {
 	s.t.Helper()
 	s.coins(append(chain.Currencies(), pebble))
@@ -58,7 +61,8 @@ func (s *shop) pebbles() *quarry {
 	return q
 }
 
-// orderPebbles returns a card that can be paid in pebbles. A watcher must have passed before.
+// orderPebbles returns a card that can be paid in pebbles. A watcher must have
+// passed before.
 func (s *shop) orderPebbles() *card.Card {
 	s.t.Helper()
 	o, wrong := s.orders.Check(order.Request{USDAmount: "150", Currency: pebble.Code})
@@ -134,7 +138,9 @@ func TestWatcher_AChainIsAskedOnlyAboutTheBlocksThatAreReadAgain(t *testing.T) {
 		wallet := &walled{derived: derived{q}}
 		w := s.watch(wallet, settle.Config{FillBatch: 200, Reread: 4})
 		for _, want := range [][]int64{{10}, {11, 10}, {12, 11, 10}, {13, 12, 11, 10}, {14, 13, 12, 11}} {
-			for range 3 { // the second pass shows what the first remembered, the third that a pass without a new block changes nothing
+			// the second pass shows what the first remembered, the third that a
+			// pass without a new block changes nothing
+			for range 3 {
 				check(t, w.Tick(t.Context()))
 			}
 			if diff := cmp.Diff(want, wallet.asked); diff != "" {
@@ -249,7 +255,8 @@ func (stuckTx) SaveCursor(context.Context, string, settle.Cursor) error { return
 
 func TestWatcher_AWalletThatIsNotOursIsRefusedAndNotMended(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
-		w := s.watch(lasting{Chain: swapped{s.chain}, ahead: func(context.Context) error { return card.ErrWalletLost }}, settle.Config{FillBatch: 200})
+		w := s.watch(lasting{Chain: swapped{s.chain}, ahead: func(context.Context) error { return card.ErrWalletLost }},
+			settle.Config{FillBatch: 200})
 		for range 2 {
 			if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWrongChain) || errors.Is(err, card.ErrWalletLost) {
 				t.Errorf("error %v", err)
@@ -264,7 +271,8 @@ func TestWatcher_AWalletThatIsNotOursIsRefusedAndNotMended(t *testing.T) {
 func TestWatcher_AWalletIsComparedWithTheStoredAddressesEvery15Seconds(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		compared := 0
-		w := s.watch(lasting{Chain: s.chain, ahead: func(context.Context) error { compared++; return nil }}, settle.Config{FillBatch: 200})
+		w := s.watch(lasting{Chain: s.chain, ahead: func(context.Context) error { compared++; return nil }},
+			settle.Config{FillBatch: 200})
 		for _, tt := range []struct {
 			wait time.Duration
 			want int

@@ -9,7 +9,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// compareWallet returns card.ErrWalletLost if the wallet does not have the newest stored address.
+// compareWallet returns card.ErrWalletLost if the wallet does not have the
+// newest stored address.
 func (w *Watcher) compareWallet(ctx context.Context) error {
 	pool, err := w.store.AddressPool(ctx, w.currency)
 	if err != nil || pool.Newest == nil {
@@ -26,8 +27,9 @@ func (w *Watcher) compareWallet(ctx context.Context) error {
 	return nil
 }
 
-// trustPool records that the wallet was compared with the address pool and that the pass then succeeded. Addresses are handed out only
-// if that happened within the last minute.
+// trustPool records that the wallet was compared with the address pool and that
+// the pass then succeeded. Addresses are handed out only if that happened
+// within the last minute.
 func (w *Watcher) trustPool(ctx context.Context) error {
 	err := w.store.SettleTx(ctx, func(tx Tx) error {
 		if err := tx.CheckLease(ctx, *w.lease); err != nil {
@@ -41,11 +43,13 @@ func (w *Watcher) trustPool(ctx context.Context) error {
 	return err
 }
 
-// fillPool makes new addresses until enough are free, at most one batch per pass, and no more than the highest rate allows. After a full
-// batch it requests the next pass at once; that reads the chain before it makes more.
+// fillPool makes new addresses until enough are free, at most one batch per
+// pass, and no more than the highest rate allows. After a full batch it
+// requests the next pass at once; that reads the chain before it makes more.
 //
-// It returns card.ErrWalletLost if a new address is not newer than all stored ones: the wallet has forgotten those. This is the last
-// chance to notice, because the wallet now has addresses in those positions again.
+// It returns card.ErrWalletLost if a new address is not newer than all stored
+// ones: the wallet has forgotten those. This is the last chance to notice,
+// because the wallet now has addresses in those positions again.
 func (w *Watcher) fillPool(ctx context.Context) error {
 	pool, err := w.store.AddressPool(ctx, w.currency)
 	if err != nil {
@@ -89,21 +93,24 @@ func (w *Watcher) fillPool(ctx context.Context) error {
 	return w.makeRunway(ctx, pool)
 }
 
-// reserve has the wallet make up to n addresses until it has the one at upTo, and reports whether it has.
+// reserve has the wallet make up to n addresses until it has the one at upTo,
+// and reports whether it has.
 func (w *Watcher) reserve(ctx context.Context, upTo int64, n int) (bool, error) {
 	held, release := w.hold(ctx)
 	reached, err := w.chain.Reserve(held, upTo, n)
 	return reached, release(err)
 }
 
-// In each pass the wallet makes so many batches of its runway, or what takes it so long.
+// In each pass the wallet makes so many batches of its runway, or what takes it
+// so long.
 const (
 	runwayBatches = 8
 	runwayTime    = time.Second
 )
 
-// makeRunway has the wallet make more addresses than are stored, so that it sees payments to those that a lost past has handed out, and
-// so that an epoch which skips them begins at once.
+// makeRunway has the wallet make more addresses than are stored, so that it
+// sees payments to those that a lost past has handed out, and so that an epoch
+// which skips them begins at once.
 func (w *Watcher) makeRunway(ctx context.Context, pool Pool) error {
 	if w.pace.perSecond == 0 || w.runwayAt == pool.last() {
 		return nil
@@ -122,7 +129,8 @@ func (w *Watcher) makeRunway(ctx context.Context, pool Pool) error {
 	return nil
 }
 
-// last returns the position of the newest address that may have been handed out; NoPosition if there is none.
+// last returns the position of the newest address that may have been handed
+// out; NoPosition if there is none.
 func (p Pool) last() int64 {
 	last := p.Next - 1
 	if p.Newest != nil {
@@ -131,8 +139,9 @@ func (p Pool) last() int64 {
 	return last
 }
 
-// pace limits how fast addresses are made that may be handed out. So it is known how many a lost time can have used at most. It is the
-// generic cell rate algorithm (ITU-T I.371), whose only state is Pool.PacedUntil.
+// pace limits how fast addresses are made that may be handed out. So it is
+// known how many a lost time can have used at most. It is the generic cell rate
+// algorithm (ITU-T I.371), whose only state is Pool.PacedUntil.
 type pace struct {
 	perSecond float64 // 0 for no limit
 	burst     int
@@ -141,7 +150,8 @@ type pace struct {
 // interval is the time that one address takes at the highest rate.
 func (p pace) interval() time.Duration { return time.Duration(float64(time.Second) / p.perSecond) }
 
-// from is the time up to which addresses have been used, counted from when the burst was unused.
+// from is the time up to which addresses have been used, counted from when the
+// burst was unused.
 func (p pace) from(until, now time.Time) time.Time {
 	full := now.Add(-time.Duration(p.burst) * p.interval())
 	if used := until.Add(-time.Duration(p.burst) * p.interval()); used.After(full) {
@@ -169,7 +179,8 @@ func (p pace) after(until, now time.Time, n int) time.Time {
 	return p.from(until, now).Add(time.Duration(n+p.burst) * p.interval())
 }
 
-// since returns how many addresses can have been made between then, when PacedUntil was until, and now.
+// since returns how many addresses can have been made between then, when
+// PacedUntil was until, and now.
 func (p pace) since(until, then, now time.Time) int64 {
 	if p.perSecond == 0 {
 		return 0
@@ -180,5 +191,6 @@ func (p pace) since(until, then, now time.Time) int64 {
 // runwaySeconds is the lost time whose addresses a wallet has made ahead.
 const runwaySeconds = 600
 
-// runway returns how many addresses a wallet has made beyond those that are stored.
+// runway returns how many addresses a wallet has made beyond those that are
+// stored.
 func (p pace) runway() int64 { return int64(p.perSecond*runwaySeconds) + int64(p.burst) }

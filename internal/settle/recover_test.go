@@ -83,8 +83,9 @@ func TestWatcher_AWalletRescansOnlyIfItIsAskedToAndOnlyOnce(t *testing.T) {
 	})
 }
 
-// onLost runs f on each database, for a card that is issued and a wallet that has lost its payment since. loses makes a pass that finds
-// the wallet lost, after which it must have rescanned so many times.
+// onLost runs f on each database, for a card that is issued and a wallet that
+// has lost its payment since. loses makes a pass that finds the wallet lost,
+// after which it must have rescanned so many times.
 func onLost(t *testing.T, f func(s *shop, c *card.Card, wallet *ailing, w *settle.Watcher, loses func(rescans int))) {
 	t.Helper()
 	onEach(t, func(t *testing.T, s *shop) {
@@ -160,7 +161,8 @@ func TestWatcher_AnOperatorNeedNotWaitUntilARescanIsRepeated(t *testing.T) {
 	})
 }
 
-// A wallet can lose everything between a rescan and the pass over what it shows then.
+// A wallet can lose everything between a rescan and the pass over what it shows
+// then.
 func TestWatcher_AWalletThatLosesItsAddressesRescansHoweverRecentlyItDid(t *testing.T) {
 	onLost(t, func(s *shop, c *card.Card, wallet *ailing, w *settle.Watcher, loses func(int)) {
 		t := s.t

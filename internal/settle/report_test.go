@@ -39,7 +39,8 @@ func (s *shop) listen(db settle.Store, c settle.Chain) (*settle.Watcher, *heard)
 		}
 		return a
 	}}))
-	w, err := settle.New(db, s.rates, c, wake, log, settle.Config{PoolSize: 200, FillBatch: 200, CompareEvery: -1, Replica: s.name, Now: s.clock})
+	w, err := settle.New(db, s.rates, c, wake, log,
+		settle.Config{PoolSize: 200, FillBatch: 200, CompareEvery: -1, Replica: s.name, Now: s.clock})
 	check(s.t, err)
 	return w, h
 }
@@ -76,7 +77,8 @@ func TestWatcher_WhatAPassChangedIsLoggedAndWakesWhoHasWorkNow(t *testing.T) {
 		applied := func(transfers, unattributed, cards, paid int) string {
 			height, _, _, err := s.store.SimulatedScan(t.Context(), "monero", 0, nil)
 			check(t, err)
-			return fmt.Sprintf("level=INFO msg=\"applied chain\" currency=monero height=%d transfers=%d unattributed=%d cards=%d paid=%d",
+			return fmt.Sprintf(
+				"level=INFO msg=\"applied chain\" currency=monero height=%d transfers=%d unattributed=%d cards=%d paid=%d",
 				height, transfers, unattributed, cards, paid)
 		}
 		news := func(level, what string, c *card.Card, from, to card.PaymentState) string {
@@ -89,7 +91,8 @@ func TestWatcher_WhatAPassChangedIsLoggedAndWakesWhoHasWorkNow(t *testing.T) {
 		s.pay(exact, coin, 9)
 		pass(applied(1, 0, 1, 0), news("INFO", "payment seen", exact, card.Unpaid, card.Confirming), "wakes the sender")
 		s.mine(1) // the last confirmation is news, though no transfer changed
-		pass(applied(0, 0, 1, 1), news("INFO", "payment confirmed", exact, card.Confirming, card.Paid), "wakes the sender", "wakes the issuer")
+		pass(applied(0, 0, 1, 1), news("INFO", "payment confirmed", exact, card.Confirming, card.Paid), "wakes the sender",
+			"wakes the issuer")
 		pass()
 
 		for range 2 {
@@ -111,7 +114,8 @@ func TestWatcher_WhatAPassChangedIsLoggedAndWakesWhoHasWorkNow(t *testing.T) {
 	})
 }
 
-// What an operator attributed to a card is the card's, whatever becomes of it later.
+// What an operator attributed to a card is the card's, whatever becomes of it
+// later.
 func TestWatcher_AnAttributedTransferIsItsCards(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.mine(30)
@@ -121,8 +125,9 @@ func TestWatcher_AnAttributedTransferIsItsCards(t *testing.T) {
 		check(t, s.watcher.Tick(t.Context()))
 		found, err := s.store.Unattributed(t.Context(), 1)
 		check(t, err)
-		_, err = s.desk.AttributeTransfer(t.Context(), operator.AttributionDecision{Coin: chain.Currencies()[0], TxID: found[0].TxID, Kind: operator.ToCard,
-			CardUUID: c.UUID, Note: "n", Operator: "o"})
+		_, err = s.desk.AttributeTransfer(t.Context(),
+			operator.AttributionDecision{Coin: chain.Currencies()[0], TxID: found[0].TxID, Kind: operator.ToCard,
+				CardUUID: c.UUID, Note: "n", Operator: "o"})
 		check(t, err)
 		w, heard := s.listen(s.store, s.chain)
 		pass := func(change string) {

@@ -38,7 +38,8 @@ type mortalStore struct {
 	life *mortal
 }
 
-func (s mortalStore) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (l settle.Lease, err error) {
+func (s mortalStore) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (l settle.Lease,
+	err error) {
 	err = s.life.write(func() error {
 		l, err = s.Store.AcquireLease(ctx, name, holder, ttl)
 		return err
@@ -136,7 +137,8 @@ func (r *restarts) restart(life *mortal) {
 	}
 }
 
-// wantEpochs compares how many epochs there were, and how often feeds were reset.
+// wantEpochs compares how many epochs there were, and how often feeds were
+// reset.
 func (r *restarts) wantEpochs(epochs, resets int) {
 	r.t.Helper()
 	var got int
@@ -187,9 +189,11 @@ func TestWatcher_RestartAfterRewind_BeginsEpoch(t *testing.T) {
 			_, err := r.direct.Exec("UPDATE leases SET marked_at = marked_at - 2000")
 			check(r.t, err)
 		},
-		"an older epoch":     func(r *restarts) { r.purse.beacon.Epoch-- },
-		"an unknown wallet":  func(r *restarts) { r.purse.beacon = settle.Beacon{} },
-		"a program's backup": func(r *restarts) { check(r.t, r.store.MarkRestored(r.t.Context(), time.Now().Add(time.Second))) },
+		"an older epoch":    func(r *restarts) { r.purse.beacon.Epoch-- },
+		"an unknown wallet": func(r *restarts) { r.purse.beacon = settle.Beacon{} },
+		"a program's backup": func(r *restarts) {
+			check(r.t, r.store.MarkRestored(r.t.Context(), time.Now().Add(time.Second)))
+		},
 		"a longer pause": func(r *restarts) {
 			_, err := r.direct.Exec(fmt.Sprintf("UPDATE leases SET marked_at = marked_at - %d", 2*time.Minute.Milliseconds()))
 			check(r.t, err)

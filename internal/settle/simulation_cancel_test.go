@@ -6,7 +6,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// cancel has the client cancel an order, sometimes while a pass has read the chain and has not stored what it saw.
+// cancel has the client cancel an order, sometimes while a pass has read the
+// chain and has not stored what it saw.
 func (h *history) cancel() {
 	x := h.anyOrder()
 	if x == nil {

@@ -24,7 +24,8 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-// history is one account's life, from a seed: what customers, miners, nodes, processes, the supplier and operators do.
+// history is one account's life, from a seed: what customers, miners, nodes,
+// processes, the supplier and operators do.
 type history struct {
 	ctx     context.Context
 	db      *database
@@ -65,7 +66,8 @@ type database struct {
 	tally  map[string]int // what happened how often
 }
 
-// prepare prepares what is asked after every step: reading it through the service would take most of the time.
+// prepare prepares what is asked after every step: reading it through the
+// service would take most of the time.
 func (db *database) prepare(ctx context.Context) (err error) {
 	if db.cards, err = db.beside.PrepareContext(ctx, `SELECT c.uuid, c.status,
 		CASE WHEN c.payment_state = 'expired' AND c.canceled_at IS NOT NULL THEN 'canceled' ELSE c.payment_state END, c.received, c.settled, c.height, k.height,
@@ -86,10 +88,12 @@ func (db *database) wipe() error {
 		return nil
 	}
 	var all strings.Builder
-	for _, table := range []string{"resolutions", "events", "credentials", "intents", "transfers", "cards", "address_pools", "addresses", "chains", "leases", "accounts"} {
+	for _, table := range []string{"resolutions", "events", "credentials", "intents", "transfers", "cards",
+		"address_pools", "addresses", "chains", "leases", "accounts"} {
 		all.WriteString("DELETE FROM " + table + ";")
 	}
-	for _, table := range []string{"books_days", "books_doubts", "books_feeds", "books_notes"} { // last: what is deleted before is noted
+	// last: what is deleted before is noted
+	for _, table := range []string{"books_days", "books_doubts", "books_feeds", "books_notes"} {
 		all.WriteString("DELETE FROM " + table + ";")
 	}
 	_, err := db.beside.Exec("BEGIN;" + all.String() + "UPDATE books SET kept_until = 0;COMMIT")
@@ -104,10 +108,12 @@ type violation struct {
 }
 
 func (v *violation) String() string {
-	return fmt.Sprintf("seed %d: %s\nsteps:\n  %s\nalone: go test ./internal/settle -run 'TestSimulation$' -seed %d", v.seed, v.text, strings.Join(v.lines, "\n  "), v.seed)
+	return fmt.Sprintf("seed %d: %s\nsteps:\n  %s\nalone: go test ./internal/settle -run 'TestSimulation$' -seed %d",
+		v.seed, v.text, strings.Join(v.lines, "\n  "), v.seed)
 }
 
-// runHistory lives through the history of a seed, and returns the steps it took and what went wrong.
+// runHistory lives through the history of a seed, and returns the steps it took
+// and what went wrong.
 func runHistory(ctx context.Context, db *database, seed uint64) (steps []string, bad *violation) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	h := &history{ctx: ctx, db: db, seed: seed, byID: map[uuid.UUID]*sale{}, w: newWorld(r)}
@@ -115,7 +121,8 @@ func runHistory(ctx context.Context, db *database, seed uint64) (steps []string,
 	if seed%2 == 0 {
 		h.compare = -1
 	}
-	h.o = &oracle{firsts: map[string]time.Time{}, read: map[string]bool{}, fail: h.fail, rate: int64(h.w.between(50, 400)) * 1e8}
+	h.o = &oracle{firsts: map[string]time.Time{}, read: map[string]bool{}, fail: h.fail,
+		rate: int64(h.w.between(50, 400)) * 1e8}
 	h.quoteTTL = time.Duration(h.w.between(10, 90)) * time.Minute
 	h.confirmations = []int{h.w.between(1, 12), h.w.between(1, 12)}
 	defer func() {
@@ -132,7 +139,8 @@ func runHistory(ctx context.Context, db *database, seed uint64) (steps []string,
 	}
 	h.active, h.spare = h.start(), h.start()
 	h.account = uuid.Must(uuid.NewV7())
-	h.need("create account", db.store.InsertAccount(ctx, account.Account{ID: h.account, Name: fmt.Sprintf("seed %d", seed), CreatedAt: h.w.now}))
+	h.need("create account",
+		db.store.InsertAccount(ctx, account.Account{ID: h.account, Name: fmt.Sprintf("seed %d", seed), CreatedAt: h.w.now}))
 	h.tick(h.active)
 	h.create()
 	possible := h.steps()
@@ -233,8 +241,10 @@ func (h *history) expireLease() {
 
 // tick has a replica look at the chain, and compares what it made of it.
 func (h *history) tick(r *replica) error {
-	excused := h.node.down || h.node.foreign || h.node.behind > 0 || h.w.known < len(h.w.wallet) || r.usurped || r.meanwhile != nil ||
-		r.disk.before || r.disk.after || h.w.height() < h.o.tip.Height || slices.ContainsFunc(h.w.txs, func(tx *transaction) bool { return tx.forgotten })
+	excused := h.node.down || h.node.foreign || h.node.behind > 0 || h.w.known < len(h.w.wallet) || r.usurped ||
+		r.meanwhile != nil ||
+		r.disk.before || r.disk.after || h.w.height() < h.o.tip.Height ||
+		slices.ContainsFunc(h.w.txs, func(tx *transaction) bool { return tx.forgotten })
 	before := h.o.tip
 	err := r.watcher.Tick(h.ctx)
 	if err != nil && !excused {
@@ -245,7 +255,8 @@ func (h *history) tick(r *replica) error {
 	}
 	r.look, r.meanwhile = nil, nil
 	r.disk.before, r.disk.after = false, false
-	for _, kind := range []error{card.ErrFenced, card.ErrWalletLost, card.ErrWrongChain, card.ErrChainNotReady, card.ErrUnavailable} {
+	for _, kind := range []error{card.ErrFenced, card.ErrWalletLost, card.ErrWrongChain, card.ErrChainNotReady,
+		card.ErrUnavailable} {
 		if errors.Is(err, kind) {
 			h.count("tick: " + kind.Error())
 			break
@@ -256,7 +267,8 @@ func (h *history) tick(r *replica) error {
 	return err
 }
 
-// failed returns an error on one line, without what is not the same in every run.
+// failed returns an error on one line, without what is not the same in every
+// run.
 func (h *history) failed(err error) string {
 	if err == nil {
 		return ""
@@ -280,8 +292,11 @@ func (h *history) observe() {
 	n := 0
 	for ; rows.Next(); n++ {
 		c, number, issuing := &card.Card{}, []byte(nil), ""
-		h.need("read card", rows.Scan(&c.UUID, &c.Status, &c.State, &c.Received, &c.Settled, &c.Height, &c.TipHeight, &c.Accepted, &c.Refunded, &c.WrittenOff,
-			&c.Credit.Paid, &c.Credit.Held, &c.Credit.Surplus, &c.Credit.Refunded, &c.Credit.Lost, &c.Credit.WrittenOff, &c.Credit.Due, &c.Amount, &number, &issuing))
+		h.need("read card",
+			rows.Scan(&c.UUID, &c.Status, &c.State, &c.Received, &c.Settled, &c.Height, &c.TipHeight, &c.Accepted, &c.Refunded,
+				&c.WrittenOff,
+				&c.Credit.Paid, &c.Credit.Held, &c.Credit.Surplus, &c.Credit.Refunded, &c.Credit.Lost, &c.Credit.WrittenOff,
+				&c.Credit.Due, &c.Amount, &number, &issuing))
 		if number != nil {
 			c.Sealed = &card.Sealed{CardNumber: number}
 		}
@@ -296,14 +311,16 @@ func (h *history) observe() {
 	}
 }
 
-// reconcile compares the books, which are kept from one time to the next, and some of them with a full reading.
+// reconcile compares the books, which are kept from one time to the next, and
+// some of them with a full reading.
 func (h *history) reconcile() {
 	b, err := h.active.desk.Reconcile(h.ctx, operator.Audit{})
 	h.need("reconcile", err)
 	if (int(h.seed)+h.step)%4 == 0 {
 		full, err := h.db.store.ReadBooks(h.ctx, true, func(operator.Progress) {})
 		h.need("read all books", err)
-		if diff := cmp.Diff(full.Books, b, cmpopts.IgnoreFields(operator.Books{}, "AsOf"), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(full.Books, b, cmpopts.IgnoreFields(operator.Books{}, "AsOf"),
+			cmpopts.EquateEmpty()); diff != "" {
 			h.fail("a full reading of the books says something else: %s", diff)
 		}
 	}
@@ -314,8 +331,9 @@ func (h *history) reconcile() {
 	h.o.checkBooks(b, waits)
 }
 
-// waits returns how the issuing of a card waits for an operator, which nobody but the supplier can cause: it is parked, or its refund is
-// due. It returns "" if it does not wait.
+// waits returns how the issuing of a card waits for an operator, which nobody
+// but the supplier can cause: it is parked, or its refund is due. It returns ""
+// if it does not wait.
 func (h *history) waits(x *sale) string {
 	if !x.refused {
 		return ""
@@ -328,7 +346,8 @@ func (h *history) waits(x *sale) string {
 	return record.Intent.State
 }
 
-// issue has a replica issue the cards that are due, with a supplier, a store or a chain that may fail it meanwhile.
+// issue has a replica issue the cards that are due, with a supplier, a store or
+// a chain that may fail it meanwhile.
 func (h *history) issue(r *replica) {
 	pl, text := h.newPlan()
 	var paid []*sale
@@ -374,8 +393,9 @@ func (h *history) issue(r *replica) {
 
 // newPlan returns a supplier that makes what is paid for.
 func (h *history) newPlan() (*plan, string) {
-	pl := &plan{askable: make([]bool, len(h.o.orders)), answers: make([]answer, len(h.o.orders)), unseen: make([]bool, len(h.o.orders)),
-		old: slices.IndexFunc(h.o.orders, func(x *sale) bool { return x.generated })}
+	pl := &plan{askable: make([]bool, len(h.o.orders)), answers: make([]answer, len(h.o.orders)),
+		unseen: make([]bool, len(h.o.orders)),
+		old:    slices.IndexFunc(h.o.orders, func(x *sale) bool { return x.generated })}
 	for i, x := range h.o.orders {
 		pl.askable[i] = x.isDue()
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// oracle says what the contract demands of each card, from what the chain was seen to hold. It shares no code with the product.
+// oracle says what the contract demands of each card, from what the chain was
+// seen to hold. It shares no code with the product.
 type oracle struct {
 	tip    card.Tip
 	facts  []fact // of the last view that was applied
@@ -86,7 +87,8 @@ func (o *oracle) checkRefund(x *sale, c *card.Card, refundDue bool) {
 // isDue reports whether the supplier is to be asked.
 func (x *sale) isDue() bool { return x.state == card.Paid && !x.generated }
 
-// money is what an order got. What is firm is confirmed as often as required, and can be spent.
+// money is what an order got. What is firm is confirmed as often as required,
+// and can be spent.
 type money struct {
 	total, early    card.Amount
 	firm, firmEarly card.Amount
@@ -205,7 +207,8 @@ func (o *oracle) cost(x *sale, m money) card.Amount {
 	return max(x.price, price(x.usd, o.rate)) // late, and judged by today's rate
 }
 
-// judgeLate judges late money by today's rate once it can't be judged by anything else, and once for the same facts.
+// judgeLate judges late money by today's rate once it can't be judged by
+// anything else, and once for the same facts.
 func (o *oracle) judgeLate(x *sale) {
 	m := o.money(x)
 	if x.facts != m.facts {
@@ -246,14 +249,16 @@ func price(usd card.USD, rate int64) card.Amount {
 	return high
 }
 
-// enough reports whether no rate is needed to say that the price was paid by a total, of which some was there early.
+// enough reports whether no rate is needed to say that the price was paid by a
+// total, of which some was there early.
 func enough(x *sale, total, early card.Amount) bool {
 	kept := total - x.refunded
 	return early-x.refunded >= x.price || x.accepted > 0 && kept >= x.accepted || x.found > 0 && kept >= x.found
 }
 
-// confirmations returns those of the transfer that a card waits for: the fewest among those with the most that reach what it needs. What is
-// locked is not waited for if there is enough without it.
+// confirmations returns those of the transfer that a card waits for: the fewest
+// among those with the most that reach what it needs. What is locked is not
+// waited for if there is enough without it.
 func (o *oracle) confirmations(x *sale, m money) int64 {
 	need := x.price
 	if x.accepted > 0 {
@@ -298,7 +303,8 @@ func (o *oracle) demands(x *sale) []card.PaymentState {
 	nothing, late := kept <= 0, m.early < m.total
 	good := enough(x, m.total, m.early)
 	pays := o.pays(x, m)
-	// Money whose worth nobody knows waits; with a rate it may wait for the next block.
+	// Money whose worth nobody knows waits; with a rate it may wait for the
+	// next block.
 	unsure := late && (m.firm <= x.refunded || x.hope || !x.worth && !x.unfit || x.tried == o.tip.Height)
 	waits := !x.generated && !nothing && !pays && (good || unsure)
 	pooled := waits && o.confirmations(x, m) == 0
@@ -326,7 +332,8 @@ func (o *oracle) demands(x *sale) []card.PaymentState {
 	return all
 }
 
-// check compares a card with what is demanded of it, and takes note of where it is.
+// check compares a card with what is demanded of it, and takes note of where it
+// is.
 func (o *oracle) check(x *sale, c *card.Card) {
 	m := o.money(x)
 	demanded := o.demands(x)
@@ -362,9 +369,11 @@ func (o *oracle) check(x *sale, c *card.Card) {
 		o.fail("card %d is %s, and its credentials are gone, there too early, or changed", x.index, c.Status)
 	}
 	if generated && (c.Settled != x.settled || c.Credit.Surplus != max(0, m.total-x.refunded-x.settled)) {
-		o.fail("card %d is settled by %d with a surplus of %d, must be %d of %d", x.index, c.Settled, c.Credit.Surplus, x.settled, m.total-x.refunded)
+		o.fail("card %d is settled by %d with a surplus of %d, must be %d of %d", x.index, c.Settled, c.Credit.Surplus,
+			x.settled, m.total-x.refunded)
 	}
-	if k := c.Credit; k.Paid+k.Held+k.Surplus+k.Refunded != m.total || k.Lost != max(0, x.must()-(m.total-x.refunded), x.refunded-m.total) {
+	if k := c.Credit; k.Paid+k.Held+k.Surplus+k.Refunded != m.total ||
+		k.Lost != max(0, x.must()-(m.total-x.refunded), x.refunded-m.total) {
 		o.fail("card %d credits %+v of %d, refunded %d, must keep %d", x.index, k, m.total, x.refunded, x.must())
 	}
 	if c.Accepted != x.accepted || c.Refunded != x.refunded || c.WrittenOff != x.writeOffs {
@@ -383,8 +392,10 @@ func (o *oracle) check(x *sale, c *card.Card) {
 
 // telling returns what an account must be told of a change of state.
 func telling(from, to card.PaymentState) card.EventType {
-	told := map[card.PaymentState]card.EventType{card.Underpaid: card.EventUnderpaid, card.Late: card.EventLate, card.Expired: card.EventExpired, card.Canceled: card.EventCanceled,
-		card.Reversed: card.EventReversed, card.Detected: card.EventDetected, card.Confirming: card.EventDetected, card.Paid: card.EventDetected}
+	told := map[card.PaymentState]card.EventType{card.Underpaid: card.EventUnderpaid, card.Late: card.EventLate,
+		card.Expired: card.EventExpired, card.Canceled: card.EventCanceled,
+		card.Reversed: card.EventReversed, card.Detected: card.EventDetected, card.Confirming: card.EventDetected,
+		card.Paid: card.EventDetected}
 	switch {
 	case from == card.Reversed && to == card.Paid:
 		return card.EventRestored
@@ -394,7 +405,8 @@ func telling(from, to card.PaymentState) card.EventType {
 	return told[to]
 }
 
-// checkBooks compares what was added up. waits says how the issuing of each order waits for an operator.
+// checkBooks compares what was added up. waits says how the issuing of each
+// order waits for an operator.
 func (o *oracle) checkBooks(b operator.Books, waits []string) {
 	var counted, unattributed card.Amount
 	for _, f := range o.facts {
@@ -405,7 +417,8 @@ func (o *oracle) checkBooks(b operator.Books, waits []string) {
 	}
 	for _, coin := range b.Coins {
 		all := card.TotalOf(counted)
-		if !coin.Counted.Equal(all) || !coin.Unattributed.Equal(card.TotalOf(unattributed)) || !coin.Credited().Add(coin.Surplus, coin.Unattributed).Equal(all) {
+		if !coin.Counted.Equal(all) || !coin.Unattributed.Equal(card.TotalOf(unattributed)) ||
+			!coin.Credited().Add(coin.Surplus, coin.Unattributed).Equal(all) {
 			o.fail("%s are counted, %s of it unattributed, %s credited, %s surplus; must be %d, %d of it unattributed",
 				coin.Counted, coin.Unattributed, coin.Credited(), coin.Surplus, counted, unattributed)
 		}
@@ -447,8 +460,9 @@ func (o *oracle) checkBooks(b operator.Books, waits []string) {
 	}
 }
 
-// checkEnd is what must be true when nothing fails any more and everything is deep in the chain: no card waits, and none that is
-// paid for is missing. It looks at the chain itself.
+// checkEnd is what must be true when nothing fails any more and everything is
+// deep in the chain: no card waits, and none that is paid for is missing. It
+// looks at the chain itself.
 func (o *oracle) checkEnd(x *sale, c *card.Card, w *world) {
 	var total, firm, early card.Amount
 	for _, tx := range w.txs {
@@ -479,7 +493,8 @@ func (o *oracle) checkEnd(x *sale, c *card.Card, w *world) {
 		demanded = card.Expired
 	case enough(x, firm, early):
 		demanded = "made"
-	case firm <= x.refunded && m.early < m.total, enough(x, m.total, m.early), x.hope: // for ever, because of what is locked
+	// for ever, because of what is locked
+	case firm <= x.refunded && m.early < m.total, enough(x, m.total, m.early), x.hope:
 		demanded = card.Confirming
 	default:
 		demanded = card.Late // worth less at the rate when it was judged

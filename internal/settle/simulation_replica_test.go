@@ -25,7 +25,8 @@ const (
 	slicesInAll = 14 // that are more than enough to compare all of them, and older ones with locked transfers
 )
 
-// replica is one process: a service and a watcher, of its own view of the store and the chain.
+// replica is one process: a service and a watcher, of its own view of the store
+// and the chain.
 type replica struct {
 	h       *history
 	name    string
@@ -46,10 +47,12 @@ func (h *history) start() *replica {
 	r.disk = &disk{Store: h.db.store, r: r}
 	r.orders, r.desk = r.till(10), operator.New(r.disk, h, quiet)
 	r.issuer = newIssuer(r.disk, h.db.vault, h.press, h.clock)
-	// The store's clock is real and a test must not wait for it: leases end when the history says so.
+	// The store's clock is real and a test must not wait for it: leases end
+	// when the history says so.
 	var err error
-	r.watcher, err = settle.New(r.disk, h, r, nobody(), quiet, settle.Config{Reread: reread, CompareEvery: h.compare, PoolSize: 8, FillBatch: 8, LeaseTTL: 24 * time.Hour,
-		Replica: r.name, Now: h.clock})
+	r.watcher, err = settle.New(r.disk, h, r, nobody(), quiet,
+		settle.Config{Reread: reread, CompareEvery: h.compare, PoolSize: 8, FillBatch: 8, LeaseTTL: 24 * time.Hour,
+			Replica: r.name, Now: h.clock})
 	if err != nil {
 		h.fail("new watcher: %v", err)
 	}
@@ -60,7 +63,8 @@ func (h *history) start() *replica {
 func (r *replica) till(k int) *order.Service {
 	coin := chain.Currencies()[0]
 	coin.Confirmations = k
-	s, err := order.New(r.disk, r.h.db.vault, r.h, nil, func() {}, order.Config{Currencies: []card.Currency{coin}, Now: r.h.clock, QuoteTTL: r.h.quoteTTL})
+	s, err := order.New(r.disk, r.h.db.vault, r.h, nil, func() {}, order.Config{
+		Currencies: []card.Currency{coin}, Now: r.h.clock, QuoteTTL: r.h.quoteTTL})
 	if err != nil {
 		r.h.fail("new service: %v", err)
 	}
@@ -120,7 +124,8 @@ func (r *replica) Recover(_ context.Context, _ string, _ *settle.Address, progre
 	return nil
 }
 
-// disk is the real store, with transactions that fail when the history says so, and with the history's time where the store has its own.
+// disk is the real store, with transactions that fail when the history says so,
+// and with the history's time where the store has its own.
 type disk struct {
 	*store.Store
 	r      *replica
@@ -172,7 +177,8 @@ func (d *disk) InsertCard(ctx context.Context, c *card.Card, limit card.USD) (bo
 	return d.Store.InsertCard(ctx, c, limit)
 }
 
-// TakeAddresses implements order.Store. A process takes one at a time, so that one that ends loses few.
+// TakeAddresses implements order.Store. A process takes one at a time, so that
+// one that ends loses few.
 func (d *disk) TakeAddresses(ctx context.Context, currency string, _ int) ([]string, error) {
 	return d.Store.TakeAddresses(ctx, currency, 1)
 }
@@ -187,7 +193,8 @@ func (d *disk) AcquireLease(ctx context.Context, name, holder string, ttl time.D
 	return l, err
 }
 
-// ClaimIntents implements issue.Store. A claim ends at once, so that what a process left behind need not be waited for.
+// ClaimIntents implements issue.Store. A claim ends at once, so that what a
+// process left behind need not be waited for.
 func (d *disk) ClaimIntents(ctx context.Context, claim issue.Claim, n int, _ time.Duration) ([]issue.Intent, error) {
 	intents, err := d.Store.ClaimIntents(ctx, claim, n, 0)
 	pl := ctx.Value(planKey{}).(*plan)
@@ -203,7 +210,8 @@ func (d *disk) ClaimIntents(ctx context.Context, claim issue.Claim, n int, _ tim
 	return intents, err
 }
 
-// CardsByUUID implements issue.Store. What happens before decides what may be asked for.
+// CardsByUUID implements issue.Store. What happens before decides what may be
+// asked for.
 func (d *disk) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
 	if pl, issuing := ctx.Value(planKey{}).(*plan); issuing && pl.leaves != nil {
 		pl.leaves()
@@ -239,7 +247,8 @@ func (a answer) String() string {
 	return []string{"gives", "hangs", "refuses", "declines", "repeats", "garbles"}[a]
 }
 
-// plan is what the supplier answers in one round of issuing, by order, and what it may be asked for.
+// plan is what the supplier answers in one round of issuing, by order, and what
+// it may be asked for.
 type plan struct {
 	askable   []bool
 	leaves    func() // happens once, between the claim and the reading of the cards
@@ -249,7 +258,9 @@ type plan struct {
 	meanwhile func() // happens once, when it is asked for the order at
 	at        int
 	once      sync.Once
-	over      chan struct{} // is closed when it has happened; nil if it will not. What is asked for other orders waits, so that a history repeats itself.
+	// is closed when it has happened; nil if it will not. What is asked for
+	// other orders waits, so that a history repeats itself.
+	over chan struct{}
 }
 
 type planKey struct{}
@@ -282,7 +293,8 @@ func (p *press) submitted(x *sale) bool {
 	return p.of(x).submitted
 }
 
-// made returns the number of the card that was made for an order; "" if none was.
+// made returns the number of the card that was made for an order; "" if none
+// was.
 func (p *press) made(x *sale) string { return p.of(x).number }
 
 // of returns an order's line in the ledger.
@@ -293,7 +305,8 @@ func (p *press) of(x *sale) *request {
 	return &p.ledger[x.index]
 }
 
-// receive finds the order that a request is for, and has happen what is to happen meanwhile. The ledger is locked when it returns.
+// receive finds the order that a request is for, and has happen what is to
+// happen meanwhile. The ledger is locked when it returns.
 func (p *press) receive(ctx context.Context, r issue.Request) (*plan, *sale) {
 	id, err := uuid.Parse(r.Key)
 	pl, x := ctx.Value(planKey{}).(*plan), p.h.order(id)
@@ -397,5 +410,6 @@ func (p *press) give(pl *plan, x *sale) (issue.Answer, error) {
 		number, x.refused = number[:len(number)-1]+"x", true
 	}
 	return issue.Answer{Outcome: issue.Issued, Credentials: card.Credentials{CardNumber: card.Secret(number),
-		ExpirationDate: card.Secret(p.h.w.now.AddDate(2, 0, 0).Format("01/06")), SecurityCode: "123", URL: "https://cards.invalid/x", URLPassword: "secret"}}, nil
+		ExpirationDate: card.Secret(p.h.w.now.AddDate(2, 0, 0).Format("01/06")), SecurityCode: "123",
+		URL: "https://cards.invalid/x", URLPassword: "secret"}}, nil
 }

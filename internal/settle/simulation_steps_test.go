@@ -19,8 +19,10 @@ type step struct {
 
 func (h *history) steps() []step {
 	return []step{
-		{9, h.create}, {22, h.pay}, {8, h.topUp}, {20, h.mine}, {9, h.reorganise}, {5, h.doubleSpend}, {4, h.relayAgain}, {9, h.passTime},
-		{6, h.moveRate}, {3, h.stopWatching}, {4, h.breakNode}, {2, h.breakWallet}, {5, h.rob}, {3, h.restart}, {4, h.takeOver}, {3, h.breakDisk}, {7, h.operate}, {6, h.grieve}, {4, h.cancel},
+		{9, h.create}, {22, h.pay}, {8, h.topUp}, {20, h.mine}, {9, h.reorganise}, {5, h.doubleSpend}, {4, h.relayAgain},
+		{9, h.passTime},
+		{6, h.moveRate}, {3, h.stopWatching}, {4, h.breakNode}, {2, h.breakWallet}, {5, h.rob}, {3, h.restart},
+		{4, h.takeOver}, {3, h.breakDisk}, {7, h.operate}, {6, h.grieve}, {4, h.cancel},
 	}
 }
 
@@ -42,12 +44,15 @@ func (h *history) create() {
 		h.fail("create card: %v", err)
 		return
 	}
-	x := &sale{index: len(h.o.orders), id: c.UUID, usd: usd, price: price(usd, h.o.rate), address: c.Address, expires: h.w.now.Add(h.quoteTTL),
-		k: int64(k), state: card.Unpaid}
+	x := &sale{index: len(h.o.orders), id: c.UUID, usd: usd, price: price(usd, h.o.rate), address: c.Address,
+		expires: h.w.now.Add(h.quoteTTL),
+		k:       int64(k), state: card.Unpaid}
 	if c.Amount != x.price || !c.ExpiresAt.Equal(x.expires) || c.State != card.Unpaid || c.Status != card.AwaitingPayment {
-		h.fail("the new card costs %d until %s and is %s, must be %d until %s", c.Amount, c.ExpiresAt, c.State, x.price, x.expires)
+		h.fail("the new card costs %d until %s and is %s, must be %d until %s", c.Amount, c.ExpiresAt, c.State, x.price,
+			x.expires)
 	}
-	if !slices.Contains(h.w.wallet, c.Address) || slices.ContainsFunc(h.o.orders, func(other *sale) bool { return other.address == c.Address }) {
+	if !slices.Contains(h.w.wallet, c.Address) ||
+		slices.ContainsFunc(h.o.orders, func(other *sale) bool { return other.address == c.Address }) {
 		h.fail("the new card's address %s is another's", c.Address)
 	}
 	if slices.ContainsFunc(h.o.facts, func(f fact) bool { return f.address == c.Address }) {
@@ -55,7 +60,8 @@ func (h *history) create() {
 	}
 	h.o.orders = append(h.o.orders, x)
 	h.byID[c.UUID] = x
-	h.note("card %d: %s dollars for %d to %s until %s, %d confirmations", x.index, usd, x.price, x.address, x.expires.Format("15:04:05"), k)
+	h.note("card %d: %s dollars for %d to %s until %s, %d confirmations", x.index, usd, x.price, x.address,
+		x.expires.Format("15:04:05"), k)
 	h.observe()
 }
 
@@ -139,10 +145,12 @@ func (h *history) send(outputs []output) {
 	h.note("%s pays %v, unlocks at %d: %s", tx.id, tx.outputs, tx.unlock, how)
 }
 
-// never is the height from which money can be spent that its sender locked for ever.
+// never is the height from which money can be spent that its sender locked for
+// ever.
 const never = 1 << 40
 
-// grieve sends next to nothing to an order, in ways that must not stop it: locked for ever, or in each of the next blocks.
+// grieve sends next to nothing to an order, in ways that must not stop it:
+// locked for ever, or in each of the next blocks.
 func (h *history) grieve() {
 	x := h.anyOrder()
 	if x == nil {
@@ -177,7 +185,8 @@ func (h *history) reorganise() {
 	h.replace(h.w.between(1, []int{3, 12, 25}[h.w.r.IntN(3)]), 45)
 }
 
-// rob replaces as many blocks as it takes to undo a payment, mostly of a card that was made, and mostly for good.
+// rob replaces as many blocks as it takes to undo a payment, mostly of a card
+// that was made, and mostly for good.
 func (h *history) rob() {
 	var made, all []int64
 	for _, f := range h.o.facts {
@@ -197,8 +206,8 @@ func (h *history) rob() {
 	}
 }
 
-// replace replaces blocks. What was in them comes back to the mempool, or, in lost percent of all cases, is gone or was spent in
-// another way.
+// replace replaces blocks. What was in them comes back to the mempool, or, in
+// lost percent of all cases, is gone or was spent in another way.
 func (h *history) replace(depth, lost int) {
 	depth = min(depth, int(deepest-(h.w.top-h.w.height())))
 	if depth < 1 {
@@ -246,7 +255,8 @@ func (h *history) anyTransaction(fits func(*transaction) bool) *transaction {
 	return some[h.w.r.IntN(len(some))]
 }
 
-// doubleSpend removes a transaction from the mempool, by another or by forgetting it.
+// doubleSpend removes a transaction from the mempool, by another or by
+// forgetting it.
 func (h *history) doubleSpend() {
 	tx := h.anyTransaction(func(tx *transaction) bool { return tx.pooled })
 	if tx == nil {
@@ -323,7 +333,8 @@ func (h *history) breakNode() {
 	h.note("the node is %+v", h.node)
 }
 
-// breakWallet has the wallet forget transactions that were stored, or addresses.
+// breakWallet has the wallet forget transactions that were stored, or
+// addresses.
 func (h *history) breakWallet() {
 	if h.w.chance(40) {
 		h.w.known = h.w.r.IntN(len(h.w.wallet) + 1)
@@ -337,7 +348,8 @@ func (h *history) breakWallet() {
 	}
 }
 
-// restart ends the active process. One that crashes leaves its lease behind, for a while.
+// restart ends the active process. One that crashes leaves its lease behind,
+// for a while.
 func (h *history) restart() {
 	old := h.active
 	if h.w.chance(50) {
@@ -349,7 +361,8 @@ func (h *history) restart() {
 	h.note("%s starts in the place of %s", h.active.name, old.name)
 }
 
-// takeOver lets the other replica watch: in order, because the lease ran out, or between reading and storing.
+// takeOver lets the other replica watch: in order, because the lease ran out,
+// or between reading and storing.
 func (h *history) takeOver() {
 	old := h.active
 	switch h.w.r.IntN(3) {
@@ -441,14 +454,16 @@ func (h *history) operate() {
 	h.resolve(x, kind)
 }
 
-// resolve decides, and checks that the decision is one that may be taken and is about the right amount.
+// resolve decides, and checks that the decision is one that may be taken and is
+// about the right amount.
 func (h *history) resolve(x *sale, kind operator.ResolutionKind) {
 	m, parked := h.o.money(x), h.waits(x) != ""
 	kept, firm, unlocked := m.total-x.refunded, m.firm-x.refunded, m.unlocked-x.refunded
 	may, amount := false, card.Amount(0)
 	switch kind {
 	case operator.Accept:
-		may, amount = !x.generated && unlocked > 0 && x.state != card.Paid && (x.accepted == 0 || unlocked < x.accepted), min(unlocked, x.price)
+		may, amount = !x.generated && unlocked > 0 && x.state != card.Paid && (x.accepted == 0 || unlocked < x.accepted),
+			min(unlocked, x.price)
 	case operator.Refund:
 		may, amount = firm > 0 && (parked || x.state != card.Paid && x.attempts == 0), firm
 		if x.generated {
@@ -460,10 +475,13 @@ func (h *history) resolve(x *sale, kind operator.ResolutionKind) {
 	case operator.Retry:
 		may = parked && x.state == card.Paid
 	}
-	done, err := h.active.desk.ResolveCard(h.ctx, operator.Decision{CardUUID: x.id, Kind: kind, Note: "because", Operator: "olga"})
+	done, err := h.active.desk.ResolveCard(h.ctx,
+		operator.Decision{CardUUID: x.id, Kind: kind, Note: "because", Operator: "olga"})
 	h.note("operator: %s of card %d, %d%s", kind, x.index, done.Resolution.Amount, h.failed(err))
-	if did := err == nil && !done.Nothing; did != may || did && done.Resolution.Amount != amount && kind != operator.Retry {
-		h.fail("%s of card %d, which is %s and keeps %d: %t of %d (%v), must be %t of %d", kind, x.index, x.state, kept, did, done.Resolution.Amount, err, may, amount)
+	if did := err == nil && !done.Nothing; did != may || did && done.Resolution.Amount != amount &&
+		kind != operator.Retry {
+		h.fail("%s of card %d, which is %s and keeps %d: %t of %d (%v), must be %t of %d", kind, x.index, x.state, kept, did,
+			done.Resolution.Amount, err, may, amount)
 		return
 	} else if did {
 		x.decisions++

@@ -27,7 +27,8 @@ var (
 	seeds     = flag.Int("seeds", 0, "simulate so many histories; 0 for a few")
 )
 
-// TestSimulation lives through random histories of payments, and compares the product with an oracle after every step.
+// TestSimulation lives through random histories of payments, and compares the
+// product with an oracle after every step.
 func TestSimulation(t *testing.T) {
 	first, n := *firstSeed, *seeds
 	switch {
@@ -39,7 +40,8 @@ func TestSimulation(t *testing.T) {
 	if *oneSeed > 0 {
 		first, n = *oneSeed, 1
 	}
-	// What failed once is lived through in every run. A change of what happens in a history makes its seed another one.
+	// What failed once is lived through in every run. A change of what happens
+	// in a history makes its seed another one.
 	var numbers []uint64
 	for _, old := range []struct {
 		seed uint64
@@ -79,7 +81,8 @@ func TestSimulation_Postgres(t *testing.T) {
 	simulate(t, 2, numbers, func(int) string { return rig.Postgres(t) })
 }
 
-// TestSimulation_RepeatsItself shows that a seed is all that is needed to see a failure again.
+// TestSimulation_RepeatsItself shows that a seed is all that is needed to see a
+// failure again.
 func TestSimulation_RepeatsItself(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out: it takes seconds")
@@ -97,7 +100,8 @@ func TestSimulation_RepeatsItself(t *testing.T) {
 	}
 }
 
-// memory returns a directory for databases, in memory where there is a file system for that: nothing here must outlive a power cut.
+// memory returns a directory for databases, in memory where there is a file
+// system for that: nothing here must outlive a power cut.
 func memory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "simulation")
@@ -116,7 +120,8 @@ func pick(slow, fast int) int {
 	return fast
 }
 
-// simulate runs the histories of seeds by several workers, each with a database of its own.
+// simulate runs the histories of seeds by several workers, each with a database
+// of its own.
 func simulate(t *testing.T, workers int, numbers []uint64, newURL func(worker int) string) {
 	n := len(numbers)
 	var next, done atomic.Int64

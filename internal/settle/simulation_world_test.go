@@ -10,8 +10,9 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// world is the truth of a history: a chain of blocks, a mempool and the wallet's addresses. Everything in it is in slices, so that
-// what happens follows from the seed alone.
+// world is the truth of a history: a chain of blocks, a mempool and the
+// wallet's addresses. Everything in it is in slices, so that what happens
+// follows from the seed alone.
 type world struct {
 	r      *rand.Rand
 	now    time.Time
@@ -85,7 +86,8 @@ func (w *world) between(low, high int) int { return low + w.r.IntN(high-low+1) }
 
 func (w *world) newTransaction(outputs ...output) *transaction {
 	w.serial++
-	tx := &transaction{id: fmt.Sprintf("t%d", w.serial), spends: w.serial, outputs: outputs, remembers: w.chance(70), lingers: w.chance(20)}
+	tx := &transaction{id: fmt.Sprintf("t%d", w.serial), spends: w.serial, outputs: outputs, remembers: w.chance(70),
+		lingers: w.chance(20)}
 	w.txs = append(w.txs, tx)
 	return tx
 }
@@ -101,7 +103,8 @@ func (w *world) rival(tx *transaction) *transaction {
 	return w.txs[i]
 }
 
-// relay brings a transaction into the mempool, in the place of one there that spends the same.
+// relay brings a transaction into the mempool, in the place of one there that
+// spends the same.
 func (w *world) relay(tx *transaction) bool {
 	if tx.height > 0 || tx.pooled {
 		return false
@@ -170,7 +173,8 @@ func (w *world) mineSome(n, percent int) {
 	}
 }
 
-// drop takes the newest blocks off the chain and returns what was in them, which then is nowhere.
+// drop takes the newest blocks off the chain and returns what was in them,
+// which then is nowhere.
 func (w *world) drop(depth int) []*transaction {
 	var out []*transaction
 	for _, b := range w.blocks[len(w.blocks)-depth:] {
@@ -183,7 +187,8 @@ func (w *world) drop(depth int) []*transaction {
 	return out
 }
 
-// conflict makes a transaction that spends what tx does, for somebody else or for less.
+// conflict makes a transaction that spends what tx does, for somebody else or
+// for less.
 func (w *world) conflict(tx *transaction) *transaction {
 	outputs := slices.Clone(tx.outputs)
 	switch w.r.IntN(4) {
@@ -215,7 +220,8 @@ type fact struct {
 
 func (f fact) key() string { return fmt.Sprint(f.tx, "/", f.output) }
 
-// sight is what one look at the chain showed, and what was the case in the blocks that were not read.
+// sight is what one look at the chain showed, and what was the case in the
+// blocks that were not read.
 type sight struct {
 	tip    card.Tip
 	facts  []fact
@@ -229,7 +235,9 @@ func (w *world) look(q settle.Query, behind int64) (settle.View, *sight) {
 	height := w.height() - behind
 	tip := w.blocks[height-1]
 	kept := int64(0)
-	if i := slices.IndexFunc(q.Known, func(t card.Tip) bool { return t.Height <= height && w.blocks[t.Height-1].hash == t.Hash }); i >= 0 {
+	if i := slices.IndexFunc(q.Known, func(t card.Tip) bool {
+		return t.Height <= height && w.blocks[t.Height-1].hash == t.Hash
+	}); i >= 0 {
 		kept = q.Known[i].Height
 	}
 	v := q.View(kept)
@@ -259,7 +267,8 @@ func (w *world) look(q settle.Query, behind int64) (settle.View, *sight) {
 				continue
 			}
 			f.output, f.address, f.amount = int64(i), out.address, out.amount
-			shown := card.Transfer{Currency: "monero", TxID: f.tx, Output: f.output, Address: f.address, Amount: f.amount, Height: f.height, Locked: f.locked, FirstSeenAt: f.seenAt}
+			shown := card.Transfer{Currency: "monero", TxID: f.tx, Output: f.output, Address: f.address, Amount: f.amount,
+				Height: f.height, Locked: f.locked, FirstSeenAt: f.seenAt}
 			if f.unread = !v.Covers(f.height); f.unread {
 				shown.Height = 0
 				if f.listed = tx.lingers && position < w.known && height-f.height < lingering; f.listed {
@@ -285,7 +294,8 @@ func (w *world) look(q settle.Query, behind int64) (settle.View, *sight) {
 	return v, s
 }
 
-// newAddresses makes n addresses after those the wallet knows. One that lost some makes the same again.
+// newAddresses makes n addresses after those the wallet knows. One that lost
+// some makes the same again.
 func (w *world) newAddresses(n int) []settle.Address {
 	made := make([]settle.Address, n)
 	for i := range made {

@@ -16,9 +16,11 @@ import (
 )
 
 // pebble is a coin that only exists here.
-var pebble = card.Currency{Code: "pebble", Name: "Pebble", Decimals: 8, Confirmations: 2, BlockTime: 10 * time.Minute, AmountKey: "amount"}
+var pebble = card.Currency{Code: "pebble", Name: "Pebble", Decimals: 8, Confirmations: 2, BlockTime: 10 * time.Minute,
+	AmountKey: "amount"}
 
-// quarry is the network of pebbles: blocks that anybody may read, and no wallet.
+// quarry is the network of pebbles: blocks that anybody may read, and no
+// wallet.
 type quarry struct {
 	blocks []string // hashes; blocks[i] has the height i+1
 	paid   []card.Transfer
@@ -29,14 +31,17 @@ type quarry struct {
 // pay mines a payment.
 func (q *quarry) pay(address string, amount card.Amount) {
 	q.mine()
-	q.paid = append(q.paid, card.Transfer{Currency: pebble.Code, TxID: fmt.Sprint("t", len(q.paid)), Address: address, Amount: amount, Height: int64(len(q.blocks)),
-		FirstSeenAt: q.now()})
+	q.paid = append(q.paid,
+		card.Transfer{Currency: pebble.Code, TxID: fmt.Sprint("t", len(q.paid)), Address: address, Amount: amount,
+			Height:      int64(len(q.blocks)),
+			FirstSeenAt: q.now()})
 }
 
 func (q *quarry) mine() { q.blocks = append(q.blocks, fmt.Sprint("b", len(q.blocks)+1)) }
 
-// derived is a chain without a wallet: it derives addresses from a public key and scans the blocks itself. Between two calls it keeps
-// nothing, so every call is made of a new one.
+// derived is a chain without a wallet: it derives addresses from a public key
+// and scans the blocks itself. Between two calls it keeps nothing, so every
+// call is made of a new one.
 type derived struct{ q *quarry }
 
 func derive(position int64) string {
@@ -94,13 +99,15 @@ func (derived) SetBeacon(context.Context, settle.Beacon, bool) error { return ni
 
 func (derived) Recover(context.Context, string, *settle.Address, func(string)) error { return nil }
 
-// A chain that keeps nothing between calls fits the contract: positions come from the store, and so does how far to look for payments.
+// A chain that keeps nothing between calls fits the contract: positions come
+// from the store, and so does how far to look for payments.
 func TestWatcher_AChainThatKeepsNothingBetweenCalls(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.coins(append(chain.Currencies(), pebble))
 		q := &quarry{now: s.clock}
 		q.mine()
-		orders, err := order.New(s.store, s.vault, s.rates, nil, func() {}, order.Config{Currencies: []card.Currency{pebble}, Now: s.clock})
+		orders, err := order.New(s.store, s.vault, s.rates, nil, func() {}, order.Config{
+			Currencies: []card.Currency{pebble}, Now: s.clock})
 		check(t, err)
 		tick := func() { // by a process that has just started
 			t.Helper()
@@ -143,14 +150,16 @@ func TestWatcher_AChainThatKeepsNothingBetweenCalls(t *testing.T) {
 		}
 		tick()
 		for _, c := range []*card.Card{first, last} {
-			s.want(c, card.AwaitingPayment, card.Paid, c.Amount, int64(len(q.blocks))-map[*card.Card]int64{first: 2, last: 5}[c]+1)
+			s.want(c, card.AwaitingPayment, card.Paid, c.Amount,
+				int64(len(q.blocks))-map[*card.Card]int64{first: 2, last: 5}[c]+1)
 		}
 		s.settle()
 		s.want(first, card.Generated, card.Paid, first.Amount, int64(len(q.blocks))-1)
 	})
 }
 
-// A coin whose node is away gets no new addresses and is not well; the others go on.
+// A coin whose node is away gets no new addresses and is not well; the others
+// go on.
 func TestWatcher_ASickCoinIsOneSickCoin(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.coins(append(chain.Currencies(), pebble))
@@ -178,7 +187,8 @@ func TestWatcher_ASickCoinIsOneSickCoin(t *testing.T) {
 		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrChainNotReady) || w.Health() == nil {
 			t.Errorf("error %v, health %v", err, w.Health())
 		}
-		_, err = rig.OpenSQL(t, s.url).Exec("UPDATE address_pools SET checked_at = 0 WHERE currency = 'pebble'") // as time would
+		// as time would
+		_, err = rig.OpenSQL(t, s.url).Exec("UPDATE address_pools SET checked_at = 0 WHERE currency = 'pebble'")
 		check(t, err)
 		if err := orders.Prepare(t.Context()); err != nil {
 			t.Error(err)

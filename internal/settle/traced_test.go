@@ -24,7 +24,8 @@ func (r requests) TraceParents(_ context.Context, ids []uuid.UUID) (map[uuid.UUI
 	return found, nil
 }
 
-// Only a pass that changes something is a span, or nobody would find one. That a payment is confirmed belongs to the trace of its card.
+// Only a pass that changes something is a span, or nobody would find one. That
+// a payment is confirmed belongs to the trace of its card.
 func TestWatcher_SpansOfPassesThatChangeSomething(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		const traceID = "0af7651916cd43dd8448eb211c80319c"
@@ -41,7 +42,8 @@ func TestWatcher_SpansOfPassesThatChangeSomething(t *testing.T) {
 			{"nothing happens", func() {}, nil},
 			{"a block without payments", func() { s.mine(1) }, nil},
 			{"a payment is seen", func() { s.pay(c, c.Amount, 1) }, []string{"pass monero, a trace of its own"}},
-			{"it is confirmed", func() { s.mine(10) }, []string{"payment confirmed, the trace of the card", "pass monero, a trace of its own"}},
+			{"it is confirmed", func() { s.mine(10) }, []string{
+				"payment confirmed, the trace of the card", "pass monero, a trace of its own"}},
 			{"more comes than is due", func() { s.pay(c, 1, 0) }, []string{"pass monero, a trace of its own"}},
 		} {
 			step.happens()

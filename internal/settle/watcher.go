@@ -1,7 +1,9 @@
-// Package settle follows a chain: it makes the stored transfers equal to those on the chain, and assesses the cards they pay for.
+// Package settle follows a chain: it makes the stored transfers equal to those
+// on the chain, and assesses the cards they pay for.
 //
-// It may import packages card, failpoint and trace. It has no state of its own: the cursor moves in the transaction that applies the
-// transfers, so that after a crash the next Tick resumes at the cursor.
+// It may import packages card, failpoint and trace. It has no state of its own:
+// the cursor moves in the transaction that applies the transfers, so that after
+// a crash the next Tick resumes at the cursor.
 package settle
 
 import (
@@ -20,37 +22,52 @@ import (
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// checkPoolEvery is how often wallet and address pool are compared. It is well below the minute for which a comparison is valid.
+// checkPoolEvery is how often wallet and address pool are compared. It is well
+// below the minute for which a comparison is valid.
 const checkPoolEvery = 15 * time.Second
 
 // Config configures a watcher.
 type Config struct {
-	// Reread is how many of the newest applied blocks are compared with the chain again and again. A deeper reorganisation goes unnoticed,
-	// so it must be much larger than the number of confirmations. Defaults to the coin's reorg horizon.
+	// Reread is how many of the newest applied blocks are compared with the
+	// chain again and again. A deeper reorganisation goes unnoticed, so it must
+	// be much larger than the number of confirmations. Defaults to the coin's
+	// reorg horizon.
 	Reread int64
-	// CompareEvery is how often a pass compares a slice of what was applied: a twelfth of these blocks, and ten older ones with locked
-	// transfers, each in turn. What a wallet forgot is so noticed within about twelve times as long. Other passes read only what is new,
-	// except for a process's first, which compares everything. Defaults to 5 s; if it is negative, each pass compares everything.
+	// CompareEvery is how often a pass compares a slice of what was applied: a
+	// twelfth of these blocks, and ten older ones with locked transfers, each
+	// in turn. What a wallet forgot is so noticed within about twelve times as
+	// long. Other passes read only what is new, except for a process's first,
+	// which compares everything. Defaults to 5 s; if it is negative, each pass
+	// compares everything.
 	CompareEvery time.Duration
-	// PoolSize is how many free addresses the address pool holds. Defaults to 200.
+	// PoolSize is how many free addresses the address pool holds. Defaults to
+	// 200.
 	PoolSize int
 	// FillBatch is the most addresses that one pass makes. Defaults to 64.
 	FillBatch int
-	// AddressRate is the highest rate at which addresses are handed out, per second and in the long run. An epoch skips as many as the
-	// time can have used that the database may have lost. 0 means that there is no limit and that nothing is skipped: for a wallet that
-	// never makes the same address twice.
+	// AddressRate is the highest rate at which addresses are handed out, per
+	// second and in the long run. An epoch skips as many as the time can have
+	// used that the database may have lost. 0 means that there is no limit and
+	// that nothing is skipped: for a wallet that never makes the same address
+	// twice.
 	AddressRate float64
-	// Beacon has the wallet carry the epoch, so that two databases that use it find each other.
+	// Beacon has the wallet carry the epoch, so that two databases that use it
+	// find each other.
 	Beacon bool
-	// Quiet is how long nothing is issued after an epoch began, if there is a beacon. It must be longer than two passes.
+	// Quiet is how long nothing is issued after an epoch began, if there is a
+	// beacon. It must be longer than two passes.
 	Quiet time.Duration
-	// LeaseTTL is how long another replica waits before it takes over a chain whose watcher died. Defaults to 3 s.
+	// LeaseTTL is how long another replica waits before it takes over a chain
+	// whose watcher died. Defaults to 3 s.
 	LeaseTTL time.Duration
-	// Replica is the name of this process, unique among all replicas. Defaults to a random name.
+	// Replica is the name of this process, unique among all replicas. Defaults
+	// to a random name.
 	Replica string
-	// Observe is told how each Tick ended. It must be quick. Defaults to nobody.
+	// Observe is told how each Tick ended. It must be quick. Defaults to
+	// nobody.
 	Observe func(Report)
-	// Tracer starts a span for each pass that changes something, and for each payment that it finds confirmed. Defaults to none.
+	// Tracer starts a span for each pass that changes something, and for each
+	// payment that it finds confirmed. Defaults to none.
 	Tracer *trace.Tracer
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
@@ -98,7 +115,8 @@ type Wake struct {
 	Sender func() // there are events to send
 }
 
-// Watcher watches one chain. Every replica may run one; only the holder of the chain's lease works.
+// Watcher watches one chain. Every replica may run one; only the holder of the
+// chain's lease works.
 type Watcher struct {
 	store    Store
 	rates    Rates
@@ -114,7 +132,8 @@ type Watcher struct {
 	leasedAt time.Time
 	wonAt    time.Time // when the lease was acquired, by the database's clock
 	began    time.Time // when the last Tick began
-	// failingSince is when the current run of failing Ticks began; zero if the last one returned nil.
+	// failingSince is when the current run of failing Ticks began; zero if the
+	// last one returned nil.
 	failingSince time.Time
 	failedAt     time.Time // when a pass of this process last failed; zero if the last one succeeded
 	yieldedAt    time.Time // when this process last released the lease for a waiting process
@@ -127,7 +146,8 @@ type Watcher struct {
 	known        []card.Tip // applied tips that are still part of the chain, newest first
 	round        round
 	seen         Report // of the pass that runs, or the last one
-	// recoveredAt is when the wallet last rescanned its chain, for a reason that may still be there. It does not do so again by itself within
+	// recoveredAt is when the wallet last rescanned its chain, for a reason
+	// that may still be there. It does not do so again by itself within
 	// recoverEvery.
 	recoveredAt time.Time
 
@@ -147,14 +167,16 @@ func New(store Store, rates Rates, chain Chain, wake Wake, log *slog.Logger, cfg
 	if cfg.Reread == 0 {
 		cfg.Reread = coin.ReorgHorizonBlocks()
 	}
-	w := &Watcher{store: store, rates: rates, chain: chain, coin: coin, currency: coin.Code, wake: wake, log: log, cfg: cfg,
+	w := &Watcher{store: store, rates: rates, chain: chain, coin: coin, currency: coin.Code, wake: wake, log: log,
+		cfg:  cfg,
 		pace: pace{cfg.AddressRate, cfg.FillBatch}, runwayAt: NoPosition}
 	w.note(errors.New("no pass has ended yet"))
 	return w, nil
 }
 
-// Tick makes one pass over the chain: it reads the chain and applies what changed. If another replica holds the lease, it does nothing.
-// Only one Tick runs at a time; others wait for it.
+// Tick makes one pass over the chain: it reads the chain and applies what
+// changed. If another replica holds the lease, it does nothing. Only one Tick
+// runs at a time; others wait for it.
 func (w *Watcher) Tick(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -186,8 +208,8 @@ func (w *Watcher) Tick(ctx context.Context) error {
 	return nil
 }
 
-// Mark keeps the lease between two Ticks, and tries to get it while another replica has it. Call it every second. It does nothing while a
-// Tick runs.
+// Mark keeps the lease between two Ticks, and tries to get it while another
+// replica has it. Call it every second. It does nothing while a Tick runs.
 func (w *Watcher) Mark(ctx context.Context) error {
 	if !w.mu.TryLock() {
 		return nil
@@ -212,14 +234,16 @@ func (w *Watcher) Mark(ctx context.Context) error {
 func (w *Watcher) react(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, card.ErrWrongChain):
-		// The wallet may be anybody's: until it is the right one again, no address may be handed out.
+		// The wallet may be anybody's: until it is the right one again, no
+		// address may be handed out.
 		w.poolAt = time.Time{}
 		return errors.Join(err, w.store.DistrustPool(ctx, w.currency))
 	case errors.Is(err, card.ErrWalletLost):
 		w.poolAt = time.Time{}
 		if !w.recoveredAt.IsZero() {
 			return errors.Join(err, w.store.NoteRescan(ctx, w.currency,
-				"a rescan did not help: "+err.Error()+"; was the wallet restored from too late a height? If the money never came, or the wallet is right now: cardmint wallet rescan --believe"))
+				"a rescan did not help: "+err.Error()+
+					"; was the wallet restored from too late a height? If the money never came, or the wallet is right now: cardmint wallet rescan --believe"))
 		}
 		return errors.Join(err, w.store.RequestRescan(ctx, w.currency, err.Error()))
 	}
@@ -237,8 +261,9 @@ func (w *Watcher) leads(ctx context.Context) (standby bool, err error) {
 		return false, err
 	}
 	now := w.cfg.Now()
-	// A process whose own passes failed does not ask for the lease again at once:
-	// two that can't reach their node would take it from each other all the time.
+	// A process whose own passes failed does not ask for the lease again at
+	// once: two that can't reach their node would take it from each other all
+	// the time.
 	failed := !w.failedAt.IsZero() && now.Sub(w.failedAt) < retryAfterFailure
 	if !failed && now.Sub(w.awaitedAt) >= w.cfg.LeaseTTL {
 		if err := w.store.AwaitLease(ctx, LeaseName(w.currency), w.cfg.Replica, 3*w.cfg.LeaseTTL+awaitMargin); err != nil {
@@ -253,8 +278,8 @@ func (w *Watcher) leads(ctx context.Context) (standby bool, err error) {
 // acquire it again: several times as long as the other takes to notice.
 const yieldFor = 3 * time.Second
 
-// retryAfterFailure is how long a process whose passes failed does not ask for the
-// lease while another process has it.
+// retryAfterFailure is how long a process whose passes failed does not ask for
+// the lease while another process has it.
 const retryAfterFailure = time.Minute
 
 // awaitMargin covers the longest pause between two Ticks of a standby.
@@ -309,8 +334,8 @@ func (w *Watcher) note(err error) {
 	w.health.err, w.health.at = err, w.cfg.Now()
 }
 
-// Health returns an error if the chain is not being watched: the last Tick failed, or none has ended for a minute. The error is a
-// card.Unready.
+// Health returns an error if the chain is not being watched: the last Tick
+// failed, or none has ended for a minute. The error is a card.Unready.
 func (w *Watcher) Health() error {
 	w.health.Lock()
 	defer w.health.Unlock()
@@ -325,8 +350,8 @@ func (w *Watcher) Health() error {
 	return fmt.Errorf("%w: %w", why, w.health.err)
 }
 
-// causeOf returns why a pass failed, in a few public words out of a fixed set; ""
-// if that is not known.
+// causeOf returns why a pass failed, in a few public words out of a fixed set;
+// "" if that is not known.
 func causeOf(err error) card.Unready {
 	reported, _ := errors.AsType[card.Unready](err)
 	switch {

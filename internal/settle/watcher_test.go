@@ -264,7 +264,8 @@ func TestWatcher_OneOfTwoReplicasWatches(t *testing.T) {
 func TestWatcher_ARestoredDatabaseHandsOutNothingThatMayBeInUse(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.order()
-		// Last night's backup: the pool is full, the wallet has given out more since, and the last comparison was hours ago.
+		// Last night's backup: the pool is full, the wallet has given out more
+		// since, and the last comparison was hours ago.
 		first, err := s.store.SimulatedAddresses(t.Context(), "monero", 50)
 		check(t, err)
 		_, err = rig.OpenSQL(t, s.url).Exec("UPDATE address_pools SET checked_at = 0")
@@ -273,7 +274,8 @@ func TestWatcher_ARestoredDatabaseHandsOutNothingThatMayBeInUse(t *testing.T) {
 		for range 40 {
 			c := restored.order()
 			var position int64
-			check(t, rig.OpenSQL(t, s.url).QueryRow("SELECT position FROM addresses WHERE address = '"+c.Address+"'").Scan(&position))
+			check(t, rig.OpenSQL(t,
+				s.url).QueryRow("SELECT position FROM addresses WHERE address = '"+c.Address+"'").Scan(&position))
 			if position < first+50 {
 				t.Fatalf("the address at %d was handed out, though the wallet was at %d", position, first+50)
 			}
@@ -288,7 +290,8 @@ func TestWatcher_APoolThatIsNotFullYetIsFilledWithoutAPause(t *testing.T) {
 		woken := 0
 		wake := nobody()
 		wake.Pass = func() { woken++ }
-		w, err := settle.New(s.store, s.rates, s.chain, wake, quiet, settle.Config{PoolSize: 200, FillBatch: 15, CompareEvery: -1, Now: s.clock})
+		w, err := settle.New(s.store, s.rates, s.chain, wake, quiet,
+			settle.Config{PoolSize: 200, FillBatch: 15, CompareEvery: -1, Now: s.clock})
 		check(t, err)
 		for i, tt := range []struct{ free, woken int }{{183, 1}, {198, 2}, {200, 2}, {200, 2}} {
 			check(t, w.Tick(t.Context()))
@@ -316,7 +319,8 @@ func TestWatcher_AWalletThatLostAddressesIsNotTrusted(t *testing.T) {
 	})
 }
 
-// forgetful is a wallet that was restored from its keys: the same network and address, but none of the subaddresses.
+// forgetful is a wallet that was restored from its keys: the same network and
+// address, but none of the subaddresses.
 type forgetful struct{ emptied }
 
 func (f forgetful) Holds(context.Context, settle.Address) error {

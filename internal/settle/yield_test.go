@@ -39,8 +39,9 @@ func TestWatcher_TwoWhosePassesFail_YieldOnceAMinute(t *testing.T) {
 		check(t, s.watcher.Close(t.Context()))
 		fault := errors.New("no route to the node")
 		newWatcher := func(replica string, reports *[]settle.Report) *settle.Watcher {
-			w, err := settle.New(s.store, s.rates, s.failing(fault), nobody(), quiet, settle.Config{PoolSize: 200, CompareEvery: -1, Now: s.clock,
-				LeaseTTL: 10 * time.Second, Replica: replica, Observe: func(r settle.Report) { *reports = append(*reports, r) }})
+			w, err := settle.New(s.store, s.rates, s.failing(fault), nobody(), quiet,
+				settle.Config{PoolSize: 200, CompareEvery: -1, Now: s.clock,
+					LeaseTTL: 10 * time.Second, Replica: replica, Observe: func(r settle.Report) { *reports = append(*reports, r) }})
 			check(t, err)
 			return w
 		}
@@ -80,7 +81,8 @@ func TestWatcher_Report_NamesCause(t *testing.T) {
 			{errFault, ""},
 			{card.Unready("monerod: connection refused").Because(errFault), "monerod: connection refused"},
 			{card.ErrWrongChain, "node or wallet is not the one that this database belongs to"},
-			{card.Unready("monerod: connection refused").Because(card.ErrWrongChain), "node or wallet is not the one that this database belongs to"},
+			{card.Unready("monerod: connection refused").Because(card.ErrWrongChain),
+				"node or wallet is not the one that this database belongs to"},
 			{card.ErrUnavailable.Because(errFault), "the database can't be reached"},
 		} {
 			var seen settle.Report

@@ -34,7 +34,8 @@ func (r *tokenRow) token() account.Token {
 		scopes = account.ReadScopes(*r.Scopes)
 	}
 	return account.Token{ID: r.ID, AccountID: r.AccountID, Account: r.Account, Name: r.Name, Hash: r.Hash, Scopes: scopes,
-		CreatedAt: fromMillis(r.CreatedAt), ExpiresAt: fromNullMillis(r.ExpiresAt), RevokedAt: fromNullMillis(r.RevokedAt), ReplacedBy: r.ReplacedBy.UUID, Seal: r.Seal}
+		CreatedAt: fromMillis(r.CreatedAt), ExpiresAt: fromNullMillis(r.ExpiresAt), RevokedAt: fromNullMillis(r.RevokedAt),
+		ReplacedBy: r.ReplacedBy.UUID, Seal: r.Seal}
 }
 
 func fromNullMillis(ms *int64) *time.Time {
@@ -52,10 +53,12 @@ func nullMillis(t *time.Time) any {
 	return t.UnixMilli()
 }
 
-// InsertAccount implements account.Store. Inserting the same account again is a no-op.
+// InsertAccount implements account.Store. Inserting the same account again is a
+// no-op.
 func (s *Store) InsertAccount(ctx context.Context, a account.Account) error {
 	_, err := s.exec(ctx, s.w, "insert account",
-		"INSERT INTO accounts (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING", a.ID, a.Name, a.CreatedAt.UnixMilli())
+		"INSERT INTO accounts (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING", a.ID, a.Name,
+		a.CreatedAt.UnixMilli())
 	return err
 }
 
@@ -87,7 +90,8 @@ func (s *Store) Accounts(ctx context.Context) ([]account.Account, error) {
 	return accounts, err
 }
 
-// Standing implements order.Store. COALESCE leaves the databases the index of the few cards that lost money alone.
+// Standing implements order.Store. COALESCE leaves the databases the index of
+// the few cards that lost money alone.
 func (s *Store) Standing(ctx context.Context, account uuid.UUID, open bool) (order.Standing, error) {
 	var row struct {
 		Open     int64 `db:"open"`
@@ -98,7 +102,9 @@ func (s *Store) Standing(ctx context.Context, account uuid.UUID, open bool) (ord
 		sum = "CAST(" + openUSD("?") + " AS BIGINT)"
 		args = append(args, account)
 	}
-	err := s.get(ctx, s.r, &row, "select standing", "SELECT "+sum+" AS open, EXISTS (SELECT 1 FROM cards c WHERE COALESCE(c.account_id, c.account_id) = ? AND COALESCE(c.payment_state, '') = 'reversed' AND "+isLost+") AS reversed", args...)
+	err := s.get(ctx, s.r, &row, "select standing",
+		"SELECT "+sum+
+			" AS open, EXISTS (SELECT 1 FROM cards c WHERE COALESCE(c.account_id, c.account_id) = ? AND COALESCE(c.payment_state, '') = 'reversed' AND "+isLost+") AS reversed", args...)
 	return order.Standing{OpenUSD: card.USD(row.Open), Reversed: row.Reversed}, err
 }
 
@@ -126,7 +132,8 @@ func (s *Store) TokenByHash(ctx context.Context, hash []byte) (account.Token, er
 
 // Setting implements account.Store.
 func (s *Store) Setting(ctx context.Context, name, proposed string) (string, error) {
-	_, err := s.exec(ctx, s.w, "insert setting", "INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING", name, proposed)
+	_, err := s.exec(ctx, s.w, "insert setting",
+		"INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING", name, proposed)
 	if err != nil {
 		return "", err
 	}

@@ -18,8 +18,10 @@ var (
 	markLasts  = strconv.FormatInt(order.MarkLasts.Milliseconds(), 10)
 )
 
-// TakeAddresses implements order.Store. It moves the pool's next position forward, so that no address before it is ever taken again. It
-// takes none unless this process has seen on this database, in this history, that somebody attests to the epoch.
+// TakeAddresses implements order.Store. It moves the pool's next position
+// forward, so that no address before it is ever taken again. It takes none
+// unless this process has seen on this database, in this history, that somebody
+// attests to the epoch.
 func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
 	defer cancel()
@@ -43,9 +45,12 @@ func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]st
 		var next int64
 		now := s.dialect.now
 		t.t = often{t.t}
-		err := s.get(ctx, t.t, &next, "lock address pool", "SELECT next_position FROM address_pools WHERE currency = ? AND checked_at > "+
-			now+" - "+checkLasts+" AND conflict IS NULL AND EXISTS (SELECT 1 FROM leases l WHERE l.name = ? AND l.epoch = ? AND l.mark >= ? AND l.marked_at > "+
-			now+" - "+markLasts+" AND ? = "+database+")"+s.dialect.forUpdate, currency, lease, seen.Epoch, seen.Mark, seen.Database)
+		err := s.get(ctx, t.t, &next, "lock address pool",
+			"SELECT next_position FROM address_pools WHERE currency = ? AND checked_at > "+
+				now+" - "+checkLasts+
+				" AND conflict IS NULL AND EXISTS (SELECT 1 FROM leases l WHERE l.name = ? AND l.epoch = ? AND l.mark >= ? AND l.marked_at > "+
+				now+" - "+markLasts+" AND ? = "+database+")"+s.dialect.forUpdate, currency, lease, seen.Epoch, seen.Mark,
+			seen.Database)
 		if errors.Is(err, card.ErrNoRow) {
 			return nil
 		}
@@ -57,7 +62,8 @@ func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]st
 			Address  string `db:"address"`
 			Paid     bool   `db:"paid"` // it has already received money, and must not be handed out
 		}
-		// With EXISTS, PostgreSQL would read all transfers once rather than search for each of all free addresses, whatever the limit.
+		// With EXISTS, PostgreSQL would read all transfers once rather than
+		// search for each of all free addresses, whatever the limit.
 		err = s.list(ctx, t.t, &found, "select addresses", `SELECT a.position, a.address, (SELECT t.txid FROM transfers t
 			WHERE t.currency = a.currency AND t.address = a.address LIMIT 1) IS NOT NULL AS paid
 			FROM addresses a WHERE a.currency = ? AND a.position >= ? ORDER BY a.position LIMIT ?`, currency, next, n)
@@ -75,7 +81,8 @@ func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]st
 }
 
 func (t *tx) movePool(ctx context.Context, currency string, next int64) error {
-	_, err := t.s.exec(ctx, t.t, "move address pool", "UPDATE address_pools SET next_position = ? WHERE currency = ? AND next_position < ?", next, currency, next)
+	_, err := t.s.exec(ctx, t.t, "move address pool",
+		"UPDATE address_pools SET next_position = ? WHERE currency = ? AND next_position < ?", next, currency, next)
 	return err
 }
 
@@ -106,7 +113,8 @@ func (s *Store) AddressPool(ctx context.Context, currency string) (settle.Pool, 
 
 // CheckedPool implements settle.Tx.
 func (t *tx) CheckedPool(ctx context.Context, currency string) error {
-	_, err := t.s.exec(ctx, t.t, "check address pool", "UPDATE address_pools SET checked_at = "+t.s.dialect.now+" WHERE currency = ?", currency)
+	_, err := t.s.exec(ctx, t.t, "check address pool",
+		"UPDATE address_pools SET checked_at = "+t.s.dialect.now+" WHERE currency = ?", currency)
 	return err
 }
 
@@ -115,12 +123,15 @@ func (t *tx) InsertAddresses(ctx context.Context, as []settle.Address, pacedUnti
 	if len(as) == 0 {
 		return nil
 	}
-	_, err := t.s.exec(ctx, t.t, "start address pool", "INSERT INTO address_pools (currency, next_position, checked_at, paced_until) VALUES (?, ?, "+t.s.dialect.now+
-		", ?) ON CONFLICT (currency) DO UPDATE SET paced_until = excluded.paced_until", as[0].Currency, as[0].Position, pacedUntil.UnixMilli())
+	_, err := t.s.exec(ctx, t.t, "start address pool",
+		"INSERT INTO address_pools (currency, next_position, checked_at, paced_until) VALUES (?, ?, "+t.s.dialect.now+
+			", ?) ON CONFLICT (currency) DO UPDATE SET paced_until = excluded.paced_until", as[0].Currency, as[0].Position,
+		pacedUntil.UnixMilli())
 	if err != nil {
 		return err
 	}
-	return insertAll(ctx, t, "insert addresses", "addresses (currency, address, position)", []string{"TEXT", "TEXT", "BIGINT"}, "", "", as,
+	return insertAll(ctx, t, "insert addresses", "addresses (currency, address, position)",
+		[]string{"TEXT", "TEXT", "BIGINT"}, "", "", as,
 		func(a settle.Address) []any { return []any{a.Currency, a.Address, a.Position} })
 }
 
@@ -130,7 +141,8 @@ func (s *Store) PoolState(ctx context.Context, currency string) (order.PoolState
 		CheckedAt int64          `db:"checked_at"`
 		Conflict  sql.NullString `db:"conflict"`
 	}
-	if err := s.get(ctx, often{s.r}, &row, "select address pool", "SELECT checked_at, conflict FROM address_pools WHERE currency = ?", currency); err != nil {
+	if err := s.get(ctx, often{s.r}, &row, "select address pool",
+		"SELECT checked_at, conflict FROM address_pools WHERE currency = ?", currency); err != nil {
 		return order.PoolState{}, err
 	}
 	mark, known, err := s.look(ctx, settle.LeaseName(currency))
@@ -138,19 +150,22 @@ func (s *Store) PoolState(ctx context.Context, currency string) (order.PoolState
 		return order.PoolState{}, err
 	}
 	return order.PoolState{Epoch: known.Epoch, Moving: known.moving, WentBack: known.back, Conflict: row.Conflict.Valid,
-		CheckedAgo: time.Duration(mark.Now-row.CheckedAt) * time.Millisecond, MarkedAgo: time.Duration(mark.Now-mark.MarkedAt) * time.Millisecond}, nil
+		CheckedAgo: time.Duration(mark.Now-row.CheckedAt) * time.Millisecond,
+		MarkedAgo:  time.Duration(mark.Now-mark.MarkedAt) * time.Millisecond}, nil
 }
 
 // NoteConflict implements settle.Store.
 func (s *Store) NoteConflict(ctx context.Context, currency, why string) error {
-	_, err := s.exec(ctx, s.w, "note conflict", "UPDATE address_pools SET conflict = COALESCE(conflict, ?) WHERE currency = ?", why, currency)
+	_, err := s.exec(ctx, s.w, "note conflict",
+		"UPDATE address_pools SET conflict = COALESCE(conflict, ?) WHERE currency = ?", why, currency)
 	return err
 }
 
-// ClaimWallet gives the wallet of a currency to this database, of the several that use it. The error is card.ErrNoRow if the currency has
-// no wallet yet.
+// ClaimWallet gives the wallet of a currency to this database, of the several
+// that use it. The error is card.ErrNoRow if the currency has no wallet yet.
 func (s *Store) ClaimWallet(ctx context.Context, currency string) error {
-	n, err := s.exec(ctx, s.w, "claim wallet", "UPDATE address_pools SET conflict = ? WHERE currency = ?", settle.Claimed, currency)
+	n, err := s.exec(ctx, s.w, "claim wallet", "UPDATE address_pools SET conflict = ? WHERE currency = ?", settle.Claimed,
+		currency)
 	if err == nil && n == 0 {
 		return card.ErrNoRow
 	}
@@ -159,7 +174,8 @@ func (s *Store) ClaimWallet(ctx context.Context, currency string) error {
 
 // DistrustPool implements settle.Store.
 func (s *Store) DistrustPool(ctx context.Context, currency string) error {
-	_, err := s.exec(ctx, s.w, "distrust address pool", "UPDATE address_pools SET checked_at = 0 WHERE currency = ?", currency)
+	_, err := s.exec(ctx, s.w, "distrust address pool", "UPDATE address_pools SET checked_at = 0 WHERE currency = ?",
+		currency)
 	return err
 }
 
@@ -168,8 +184,10 @@ func (s *Store) RequestRescan(ctx context.Context, currency, reason string) erro
 	return s.requestRescan(ctx, "rescan = COALESCE(rescan, ?)", reason, currency)
 }
 
-// AskForRescan requests a rescan for an operator, also if one is pending. With believe, transfers that the wallet still lacks after the rescan
-// are un-counted, and those that it shows otherwise changed. The error is card.ErrNoRow if the currency has no wallet yet.
+// AskForRescan requests a rescan for an operator, also if one is pending. With
+// believe, transfers that the wallet still lacks after the rescan are
+// un-counted, and those that it shows otherwise changed. The error is
+// card.ErrNoRow if the currency has no wallet yet.
 func (s *Store) AskForRescan(ctx context.Context, currency string, believe bool) error {
 	return s.requestRescan(ctx, "rescan = ?, rescan_believed = rescan_believed OR ?", settle.Asked, believe, currency)
 }
@@ -184,12 +202,14 @@ func (s *Store) requestRescan(ctx context.Context, set string, args ...any) erro
 
 // NoteRescan implements settle.Store.
 func (s *Store) NoteRescan(ctx context.Context, currency, progress string) error {
-	_, err := s.exec(ctx, s.w, "note rescan", "UPDATE address_pools SET rescan = ? WHERE currency = ? AND rescan IS NOT NULL", progress, currency)
+	_, err := s.exec(ctx, s.w, "note rescan",
+		"UPDATE address_pools SET rescan = ? WHERE currency = ? AND rescan IS NOT NULL", progress, currency)
 	return err
 }
 
 // EndRescan implements settle.Tx.
 func (t *tx) EndRescan(ctx context.Context, currency string) error {
-	_, err := t.s.exec(ctx, t.t, "end rescan", "UPDATE address_pools SET rescan = NULL, rescan_believed = FALSE WHERE currency = ?", currency)
+	_, err := t.s.exec(ctx, t.t, "end rescan",
+		"UPDATE address_pools SET rescan = NULL, rescan_believed = FALSE WHERE currency = ?", currency)
 	return err
 }

@@ -12,26 +12,32 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// A transfer t counts toward the card at its address, unless attribution a, an operator's decision, says otherwise.
+// A transfer t counts toward the card at its address, unless attribution a, an
+// operator's decision, says otherwise.
 const (
 	attributionOf = "attributions a ON a.currency = t.currency AND a.txid = t.txid AND a.output = t.output"
 	notAttributed = "NOT EXISTS (SELECT 1 FROM attributions a WHERE a.currency = t.currency AND a.txid = t.txid AND a.output = t.output)"
 )
 
-// attributionsSchema is the first version of the schema whose programs count attributed transfers.
+// attributionsSchema is the first version of the schema whose programs count
+// attributed transfers.
 const attributionsSchema = 8
 
-// leaveBehind has programs that know no attributions refuse the database, once there is one.
+// leaveBehind has programs that know no attributions refuse the database, once
+// there is one.
 func (s *Store) leaveBehind(ctx context.Context, on runner) error {
 	_, err := s.exec(ctx, on, "raise schema compatibility",
-		"UPDATE schema_compatibility SET oldest = ? WHERE oldest < ? AND EXISTS (SELECT 1 FROM attributions)", attributionsSchema, attributionsSchema)
+		"UPDATE schema_compatibility SET oldest = ? WHERE oldest < ? AND EXISTS (SELECT 1 FROM attributions)",
+		attributionsSchema, attributionsSchema)
 	return err
 }
 
-// LockChain implements operator.Tx. Every pass locks the row of its lease first.
+// LockChain implements operator.Tx. Every pass locks the row of its lease
+// first.
 func (t *tx) LockChain(ctx context.Context, currency string) error {
 	var fences []int64
-	return t.s.list(ctx, t.t, &fences, "lock chain", "SELECT fence FROM leases WHERE name = ?"+t.s.dialect.forUpdate, settle.LeaseName(currency))
+	return t.s.list(ctx, t.t, &fences, "lock chain", "SELECT fence FROM leases WHERE name = ?"+t.s.dialect.forUpdate,
+		settle.LeaseName(currency))
 }
 
 type arrivalRow struct {
@@ -52,7 +58,8 @@ const selectArrivals = `SELECT t.currency, t.txid, t.output, t.address, t.amount
 func (r *arrivalRow) arrival() operator.Arrival {
 	a := operator.Arrival{Transfer: r.transfer(), CardUUID: r.OwnerUUID.UUID}
 	if r.ID.Valid {
-		a.Attribution = &operator.Attribution{TransferID: operator.TransferID{Currency: r.Currency, TxID: r.TxID, Output: r.Output}, ID: r.ID.UUID, Kind: r.Kind,
+		a.Attribution = &operator.Attribution{
+			TransferID: operator.TransferID{Currency: r.Currency, TxID: r.TxID, Output: r.Output}, ID: r.ID.UUID, Kind: r.Kind,
 			CardUUID: r.CardUUID.UUID, Amount: a.Amount, Note: r.Note, Operator: r.Operator, CreatedAt: fromMillis(r.DecidedAt)}
 	}
 	return a
@@ -72,7 +79,8 @@ func (s *Store) arrivals(ctx context.Context, on runner, from, where string, arg
 
 // Arrival implements operator.Tx.
 func (t *tx) Arrival(ctx context.Context, id operator.TransferID) (operator.Arrival, error) {
-	found, err := t.s.arrivals(ctx, t.t, "transfers t", "WHERE t.currency = ? AND t.txid = ? AND t.output = ?", id.Currency, id.TxID, id.Output)
+	found, err := t.s.arrivals(ctx, t.t, "transfers t", "WHERE t.currency = ? AND t.txid = ? AND t.output = ?",
+		id.Currency, id.TxID, id.Output)
 	if err == nil && len(found) == 0 {
 		err = card.ErrNoRow
 	}
@@ -82,7 +90,8 @@ func (t *tx) Arrival(ctx context.Context, id operator.TransferID) (operator.Arri
 	return found[0], nil
 }
 
-// ArrivalsIn returns the transfers of a transaction, by output, whatever their currency and whether or not they are counted.
+// ArrivalsIn returns the transfers of a transaction, by output, whatever their
+// currency and whether or not they are counted.
 func (s *Store) ArrivalsIn(ctx context.Context, txid string) ([]operator.Arrival, error) {
 	codes := make([]string, 0, len(s.coins))
 	for code := range s.coins {
@@ -95,31 +104,39 @@ func (s *Store) ArrivalsIn(ctx context.Context, txid string) ([]operator.Arrival
 	return s.arrivals(ctx, s.r, "transfers t", where, args...)
 }
 
-// Whether there is an attribution of transfer t, or no card at its address. Unlike a join or EXISTS, a scalar subquery is not turned into a
-// search through all cards: each transfer costs two looks into an index.
+// Whether there is an attribution of transfer t, or no card at its address.
+// Unlike a join or EXISTS, a scalar subquery is not turned into a search
+// through all cards: each transfer costs two looks into an index.
 const (
 	isAttributed = "(SELECT a.id FROM attributions a WHERE a.currency = t.currency AND a.txid = t.txid AND a.output = t.output) IS NOT NULL"
 	isStray      = "(SELECT c.uuid FROM cards c WHERE c.currency = t.currency AND c.address = t.address) IS NULL"
 	lastSeen     = " ORDER BY t.first_seen_at DESC, t.txid, t.output"
 )
 
-// Unattributed returns the counted transfers to addresses of no card of which nothing was decided, last seen first, at most limit.
+// Unattributed returns the counted transfers to addresses of no card of which
+// nothing was decided, last seen first, at most limit.
 func (s *Store) Unattributed(ctx context.Context, limit int) ([]card.Transfer, error) {
 	t := &tx{s: s, t: s.r}
-	return t.transfers(ctx, selectTransfers+" t WHERE t.counted AND NOT t.attributed AND "+isStray+" AND NOT "+isAttributed+lastSeen+" LIMIT ?", limit)
+	return t.transfers(ctx,
+		selectTransfers+" t WHERE t.counted AND NOT t.attributed AND "+isStray+" AND NOT "+isAttributed+lastSeen+" LIMIT ?",
+		limit)
 }
 
-// Strays returns the transfers that came to addresses of no card, also those that left the chain and those of which something was decided
-// since, last seen first, at most limit.
+// Strays returns the transfers that came to addresses of no card, also those
+// that left the chain and those of which something was decided since, last seen
+// first, at most limit.
 func (s *Store) Strays(ctx context.Context, limit int) ([]operator.Arrival, error) {
-	return s.arrivals(ctx, s.r, "(SELECT * FROM transfers t WHERE t.attributed IS NOT NULL AND ("+isStray+" OR "+isAttributed+")"+lastSeen+" LIMIT ?) AS t", lastSeen, limit)
+	return s.arrivals(ctx, s.r,
+		"(SELECT * FROM transfers t WHERE t.attributed IS NOT NULL AND ("+isStray+" OR "+isAttributed+")"+lastSeen+
+			" LIMIT ?) AS t", lastSeen, limit)
 }
 
 // newestCards is how many cards are searched for one of a currency.
 const newestCards = 10_000
 
-// Confirmations returns how many confirmations the newest card of a currency requires, or those of the currency if none of the newest 10,000
-// cards is one of it.
+// Confirmations returns how many confirmations the newest card of a currency
+// requires, or those of the currency if none of the newest 10,000 cards is one
+// of it.
 func (s *Store) Confirmations(ctx context.Context, coin card.Currency) (int, error) {
 	var found []int
 	err := s.list(ctx, s.r, &found, "select confirmations", `SELECT confirmations_required FROM
@@ -136,15 +153,19 @@ func (t *tx) InsertCard(ctx context.Context, c *card.Card) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.s.exec(ctx, t.t, "insert card", "INSERT INTO cards ("+cardColumns+") VALUES (?"+strings.Repeat(", ?", len(values)-1)+")", values...)
+	_, err = t.s.exec(ctx, t.t, "insert card",
+		"INSERT INTO cards ("+cardColumns+") VALUES (?"+strings.Repeat(", ?", len(values)-1)+")", values...)
 	return err
 }
 
 // InsertAttributions implements operator.Tx.
 func (t *tx) InsertAttributions(ctx context.Context, as []operator.Attribution) error {
-	err := insertAll(ctx, t, "insert attributions", "attributions (currency, txid, output, id, kind, card_uuid, amount, note, operator, created_at)",
-		[]string{"TEXT", "TEXT", "BIGINT", t.s.dialect.uuidType, "TEXT", t.s.dialect.uuidType, "BIGINT", "TEXT", "TEXT", "BIGINT"}, "", "", as, func(a operator.Attribution) []any {
-			return []any{a.Currency, a.TxID, a.Output, a.ID, a.Kind, nullUUID(a.CardUUID), int64(a.Amount), a.Note, a.Operator, a.CreatedAt.UnixMilli()}
+	err := insertAll(ctx, t, "insert attributions",
+		"attributions (currency, txid, output, id, kind, card_uuid, amount, note, operator, created_at)",
+		[]string{"TEXT", "TEXT", "BIGINT", t.s.dialect.uuidType, "TEXT", t.s.dialect.uuidType, "BIGINT", "TEXT", "TEXT",
+			"BIGINT"}, "", "", as, func(a operator.Attribution) []any {
+			return []any{a.Currency, a.TxID, a.Output, a.ID, a.Kind, nullUUID(a.CardUUID), int64(a.Amount), a.Note, a.Operator,
+				a.CreatedAt.UnixMilli()}
 		})
 	if err != nil {
 		return err

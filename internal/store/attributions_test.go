@@ -14,16 +14,19 @@ import (
 )
 
 func newTransfer(txid string, output int64, address string, amount card.Amount) card.Transfer {
-	return card.Transfer{Currency: "monero", TxID: txid, Output: output, Address: address, Amount: amount, Height: 3, Counted: true, FirstSeenAt: epoch}
+	return card.Transfer{Currency: "monero", TxID: txid, Output: output, Address: address, Amount: amount, Height: 3,
+		Counted: true, FirstSeenAt: epoch}
 }
 
-// newAttribution returns a decision about a transfer; the zero UUID gives it back.
+// newAttribution returns a decision about a transfer; the zero UUID gives it
+// back.
 func newAttribution(t card.Transfer, to uuid.UUID) operator.Attribution {
 	kind := operator.ToCard
 	if to == uuid.Nil {
 		kind = operator.GiveBack
 	}
-	return operator.Attribution{TransferID: operator.TransferID{Currency: t.Currency, TxID: t.TxID, Output: t.Output}, ID: uuid.Must(uuid.NewV7()), Kind: kind,
+	return operator.Attribution{TransferID: operator.TransferID{Currency: t.Currency, TxID: t.TxID, Output: t.Output},
+		ID: uuid.Must(uuid.NewV7()), Kind: kind,
 		CardUUID: to, Amount: t.Amount, Note: "n", Operator: "o", CreatedAt: epoch}
 }
 
@@ -36,13 +39,15 @@ func TestAttributions_CountTowardTheirCardsAndNowhereElse(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		ctx, owner := t.Context(), newAccount(t, s)
 		one, two := insertCard(t, s, newCard(owner)), insertCard(t, s, newCard(owner))
-		own, moved, gone, back, stray := newTransfer("a", 0, one.Address, 1), newTransfer("b", 0, "nobody", 10), newTransfer("b", 1, "nobody", 100),
+		own, moved, gone, back, stray := newTransfer("a", 0, one.Address, 1), newTransfer("b", 0, "nobody", 10),
+			newTransfer("b", 1, "nobody", 100),
 			newTransfer("c", 0, "elsewhere", 1000), newTransfer("d", 0, "elsewhere", 10000)
 		gone.Counted = false
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			return tx.UpsertTransfers(ctx, []card.Transfer{own, moved, gone, back, stray})
 		})
-		toTwo, goneToTwo, returned := newAttribution(moved, two.UUID), newAttribution(gone, two.UUID), newAttribution(back, uuid.Nil)
+		toTwo, goneToTwo, returned := newAttribution(moved, two.UUID), newAttribution(gone, two.UUID),
+			newAttribution(back, uuid.Nil)
 		attribute(t, s, toTwo, goneToTwo, returned)
 
 		counting := moved
@@ -100,8 +105,10 @@ func TestAttributions_CountTowardTheirCardsAndNowhereElse(t *testing.T) {
 		}
 		strays, err := s.Strays(ctx, 9)
 		check(t, err)
-		if diff := cmp.Diff([]operator.Arrival{{Transfer: moved, Attribution: &toTwo}, {Transfer: gone, Attribution: &goneToTwo}, {Transfer: back, Attribution: &returned},
-			{Transfer: stray}}, strays); diff != "" {
+		if diff := cmp.Diff(
+			[]operator.Arrival{{Transfer: moved, Attribution: &toTwo}, {Transfer: gone, Attribution: &goneToTwo},
+				{Transfer: back, Attribution: &returned},
+				{Transfer: stray}}, strays); diff != "" {
 			t.Error(diff)
 		}
 		if some, err := s.Strays(ctx, 2); err != nil || len(some) != 2 {
@@ -117,14 +124,16 @@ func TestAttributions_CountTowardTheirCardsAndNowhereElse(t *testing.T) {
 		if diff := cmp.Diff([]card.Transfer{moved, gone}, r.Transfers); diff != "" {
 			t.Error(diff)
 		}
-		if len(r.Resolutions) != 2 || r.Resolutions[0].Kind != operator.Attribute || r.Resolutions[0].Amount != 10 || r.Resolutions[0].ID != toTwo.ID {
+		if len(r.Resolutions) != 2 || r.Resolutions[0].Kind != operator.Attribute || r.Resolutions[0].Amount != 10 ||
+			r.Resolutions[0].ID != toTwo.ID {
 			t.Errorf("%+v", r.Resolutions)
 		}
 		assess(t, s, one, card.Assessment{State: card.Underpaid, Received: 1})
 		assess(t, s, two, card.Assessment{State: card.Underpaid, Received: 10})
 		books := readBooks(t, s)
-		want := operator.Books{Coins: []operator.CoinBooks{{Currency: "monero", Counted: card.TotalOf(11011), Unattributed: card.TotalOf(10000),
-			Returned: card.TotalOf(1000), Open: card.TotalOf(11)}}}
+		want := operator.Books{
+			Coins: []operator.CoinBooks{{Currency: "monero", Counted: card.TotalOf(11011), Unattributed: card.TotalOf(10000),
+				Returned: card.TotalOf(1000), Open: card.TotalOf(11)}}}
 		if diff := cmp.Diff(want.Coins, books.Coins); diff != "" {
 			t.Error(diff)
 		}
@@ -164,7 +173,8 @@ func TestConfirmations_ThoseOfTheNewestCard(t *testing.T) {
 	})
 }
 
-// Programs that know no attributions would not count them. They can use the database until there is one.
+// Programs that know no attributions would not count them. They can use the
+// database until there is one.
 func TestInsertAttributions_LeavesOlderProgramsBehind(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := open(t, url)

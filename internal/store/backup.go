@@ -17,11 +17,14 @@ var (
 	ErrFileExists = errors.New("the file exists already")
 	// ErrNotEmpty means that a database to restore into contains something.
 	ErrNotEmpty = errors.New("there is a database already")
-	// ErrInUse means that the database can't be replaced because a process has it open.
+	// ErrInUse means that the database can't be replaced because a process has
+	// it open.
 	ErrInUse = errors.New("the database is in use")
-	// ErrOtherTables means that the database has tables that the backup lacks. They could refer to what is replaced.
+	// ErrOtherTables means that the database has tables that the backup lacks.
+	// They could refer to what is replaced.
 	ErrOtherTables = errors.New("the database has tables that the backup does not have")
-	// ErrNoBackup means that a file is not a backup of such a database, or is damaged.
+	// ErrNoBackup means that a file is not a backup of such a database, or is
+	// damaged.
 	ErrNoBackup = errors.New("the file is not a whole backup of such a database")
 )
 
@@ -37,13 +40,19 @@ func (e *MissingTool) Error() string { return e.Name + " is not installed" }
 type Contents struct {
 	Schema Schema
 	Cards  int64
-	Newest time.Time // when the newest card was ordered, the newest event happened or the newest transfer was seen; zero if there is none
+	// when the newest card was ordered, the newest event happened or the newest
+	// transfer was seen; zero if there is none
+	Newest time.Time
 }
 
-// Backup writes a consistent copy of the database at databaseURL to a file for its owner only, and checks it. The database may be busy and
-// its schema may be older or newer than this program's. For SQLite the file is a database itself; for PostgreSQL it is an archive by
-// pg_dump, in its custom format. progress is told what happens next. The file appears when it is complete. The error is ErrFileExists if it
-// exists before, ErrNoSchema, or a *MissingTool. The contents are those of the copy, or of a PostgreSQL database when the copy began.
+// Backup writes a consistent copy of the database at databaseURL to a file for
+// its owner only, and checks it. The database may be busy and its schema may be
+// older or newer than this program's. For SQLite the file is a database itself;
+// for PostgreSQL it is an archive by pg_dump, in its custom format. progress is
+// told what happens next. The file appears when it is complete. The error is
+// ErrFileExists if it exists before, ErrNoSchema, or a *MissingTool. The
+// contents are those of the copy, or of a PostgreSQL database when the copy
+// began.
 func Backup(ctx context.Context, databaseURL, file string, progress func(string)) (Contents, int64, error) {
 	s, err := connect(databaseURL, 1, longestMigration)
 	if err != nil {
@@ -88,11 +97,14 @@ type Restored struct {
 	Kept []string // the files of the database that was there before, under their new names
 }
 
-// Restore puts a backup where databaseURL points to, and marks the result with MarkRestored. The schema stays that of the backup. With
-// replace, a database may be there: SQLite's files are kept under other names, PostgreSQL's tables are replaced in one transaction. progress
-// is told what happens next. The error is ErrNotEmpty, ErrInUse, ErrOtherTables, ErrNoBackup or a *MissingTool; the database is then
-// as it was.
-func Restore(ctx context.Context, databaseURL, file string, replace bool, at time.Time, progress func(string)) (Restored, error) {
+// Restore puts a backup where databaseURL points to, and marks the result with
+// MarkRestored. The schema stays that of the backup. With replace, a database
+// may be there: SQLite's files are kept under other names, PostgreSQL's tables
+// are replaced in one transaction. progress is told what happens next. The
+// error is ErrNotEmpty, ErrInUse, ErrOtherTables, ErrNoBackup or a
+// *MissingTool; the database is then as it was.
+func Restore(ctx context.Context, databaseURL, file string, replace bool, at time.Time,
+	progress func(string)) (Restored, error) {
 	if _, err := os.Stat(file); err != nil {
 		return Restored{}, err
 	}
@@ -114,8 +126,10 @@ func Restore(ctx context.Context, databaseURL, file string, replace bool, at tim
 	return Restored{Contents: contents}, err
 }
 
-// MarkRestored records that the database was restored from a backup at a time: it knows nothing of what happened between the backup and
-// then. The setting restored_at has the time, in Unix milliseconds. Calling it again replaces the time.
+// MarkRestored records that the database was restored from a backup at a time:
+// it knows nothing of what happened between the backup and then. The setting
+// restored_at has the time, in Unix milliseconds. Calling it again replaces the
+// time.
 func (s *Store) MarkRestored(ctx context.Context, at time.Time) error {
 	_, err := s.exec(ctx, s.w, "mark as restored", `INSERT INTO settings (name, value) VALUES ('restored_at', ?)
 		ON CONFLICT (name) DO UPDATE SET value = excluded.value`, strconv.FormatInt(at.UnixMilli(), 10))
@@ -148,7 +162,8 @@ func (s *Store) contents(ctx context.Context) (Contents, error) {
 	return c, err
 }
 
-// tempBeside creates an empty file for its owner only, in the directory of file.
+// tempBeside creates an empty file for its owner only, in the directory of
+// file.
 func tempBeside(file string) (string, error) {
 	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*.tmp")
 	if err != nil {
@@ -157,8 +172,8 @@ func tempBeside(file string) (string, error) {
 	return f.Name(), f.Close()
 }
 
-// publish gives a finished file its name, never that of another file, such that a crash of the machine does not take it back. It returns
-// the file's size.
+// publish gives a finished file its name, never that of another file, such that
+// a crash of the machine does not take it back. It returns the file's size.
 func publish(temp, file string) (int64, error) {
 	f, err := os.OpenFile(temp, os.O_RDWR, 0)
 	if err != nil {

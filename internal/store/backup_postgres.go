@@ -12,13 +12,15 @@ import (
 	"strings"
 )
 
-// dump has pg_dump write an archive of a database into a file, and pg_restore read it again.
+// dump has pg_dump write an archive of a database into a file, and pg_restore
+// read it again.
 func dump(ctx context.Context, databaseURL, file string, progress func(string)) error {
 	to, err := libpq(databaseURL)
 	if err != nil {
 		return err
 	}
-	if _, err := to.run(ctx, "pg_dump", "--format=custom", "--no-owner", "--no-privileges", "--no-password", "--file="+file, "--dbname="+to.uri); err != nil {
+	if _, err := to.run(ctx, "pg_dump", "--format=custom", "--no-owner", "--no-privileges", "--no-password",
+		"--file="+file, "--dbname="+to.uri); err != nil {
 		return err
 	}
 	progress("checking the copy")
@@ -46,7 +48,8 @@ func (s *Store) undump(ctx context.Context, databaseURL, file string, replace bo
 	if !slices.ContainsFunc(backup, func(table string) bool { return strings.HasSuffix(table, ".goose_db_version") }) {
 		return fmt.Errorf("%w: %w", ErrNoBackup, ErrNoSchema)
 	}
-	args := []string{"--no-owner", "--no-privileges", "--no-password", "--exit-on-error", "--single-transaction", "--dbname=" + to.uri}
+	args := []string{"--no-owner", "--no-privileges", "--no-password", "--exit-on-error", "--single-transaction",
+		"--dbname=" + to.uri}
 	there, err := s.tables(ctx)
 	switch {
 	case err != nil:
@@ -64,7 +67,8 @@ func (s *Store) undump(ctx context.Context, databaseURL, file string, replace bo
 	return err
 }
 
-// replaceable returns ErrInUse or ErrOtherTables if a database with the tables there can't be replaced by a backup of others.
+// replaceable returns ErrInUse or ErrOtherTables if a database with the tables
+// there can't be replaced by a backup of others.
 func (s *Store) replaceable(ctx context.Context, there, backup []string) error {
 	var others int
 	err := s.get(ctx, s.w, &others, "count sessions", `SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user
@@ -82,7 +86,8 @@ func (s *Store) replaceable(ctx context.Context, there, backup []string) error {
 	return nil
 }
 
-// tables returns the names of the tables and views in the database, each with its schema.
+// tables returns the names of the tables and views in the database, each with
+// its schema.
 func (s *Store) tables(ctx context.Context) ([]string, error) {
 	var all []string
 	err := s.list(ctx, s.w, &all, "list tables", `SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -91,11 +96,13 @@ func (s *Store) tables(ctx context.Context) ([]string, error) {
 	return all, err
 }
 
-// archived returns the names of the tables in a list by pg_restore, each with its schema. A line is "215; 1259 16389 TABLE public cards owner".
+// archived returns the names of the tables in a list by pg_restore, each with
+// its schema. A line is "215; 1259 16389 TABLE public cards owner".
 func archived(list string) []string {
 	var all []string
 	for line := range strings.Lines(list) {
-		if f := strings.Fields(line); len(f) >= 6 && (f[3] == "TABLE" || f[3] == "VIEW") && f[4] != "DATA" && f[4] != "ATTACH" {
+		if f := strings.Fields(line); len(f) >= 6 && (f[3] == "TABLE" || f[3] == "VIEW") && f[4] != "DATA" &&
+			f[4] != "ATTACH" {
 			all = append(all, f[4]+"."+f[5])
 		}
 	}
@@ -108,9 +115,12 @@ type client struct {
 	env []string // with it
 }
 
-// ours are the parameters of a URL that PostgreSQL's programs know too. lib/pq passes the others to the server.
-var ours = []string{"application_name", "channel_binding", "client_encoding", "connect_timeout", "dbname", "host", "hostaddr", "krbsrvname", "load_balance_hosts",
-	"options", "passfile", "port", "service", "sslcert", "sslkey", "sslmode", "sslnegotiation", "sslrootcert", "sslsni", "target_session_attrs", "user"}
+// ours are the parameters of a URL that PostgreSQL's programs know too. lib/pq
+// passes the others to the server.
+var ours = []string{"application_name", "channel_binding", "client_encoding", "connect_timeout", "dbname", "host",
+	"hostaddr", "krbsrvname", "load_balance_hosts",
+	"options", "passfile", "port", "service", "sslcert", "sslkey", "sslmode", "sslnegotiation", "sslrootcert", "sslsni",
+	"target_session_attrs", "user"}
 
 // libpq converts the URL of a PostgreSQL database.
 func libpq(databaseURL string) (client, error) {
@@ -140,7 +150,8 @@ func libpq(databaseURL string) (client, error) {
 	return c, nil
 }
 
-// run runs one of PostgreSQL's programs and returns what it printed. The error is a *MissingTool if it is not in PATH.
+// run runs one of PostgreSQL's programs and returns what it printed. The error
+// is a *MissingTool if it is not in PATH.
 func (c client) run(ctx context.Context, name string, args ...string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {

@@ -13,13 +13,16 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// besides are the suffixes of the files that belong to an SQLite database. What was committed last may be in -wal alone.
+// besides are the suffixes of the files that belong to an SQLite database. What
+// was committed last may be in -wal alone.
 var besides = [...]string{"", "-wal", "-shm", "-journal"}
 
-// openFile opens an SQLite database that exists, and leaves its journal mode as it is: unless another process uses it, no file appears
-// beside it that would stay. The mode is that of an SQLite URI: ro or rw.
+// openFile opens an SQLite database that exists, and leaves its journal mode as
+// it is: unless another process uses it, no file appears beside it that would
+// stay. The mode is that of an SQLite URI: ro or rw.
 func openFile(path, mode string) (*Store, error) {
-	db, err := sqlx.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?mode="+mode+"&_pragma=busy_timeout(5000)&_pragma=synchronous(FULL)")
+	db, err := sqlx.Open("sqlite",
+		"file:"+(&url.URL{Path: path}).EscapedPath()+"?mode="+mode+"&_pragma=busy_timeout(5000)&_pragma=synchronous(FULL)")
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +30,8 @@ func openFile(path, mode string) (*Store, error) {
 	return &Store{w: db, r: db, dialect: sqlite}, nil
 }
 
-// copySQLite copies the database at path into an empty file: all that is committed when it begins, whatever is written meanwhile.
+// copySQLite copies the database at path into an empty file: all that is
+// committed when it begins, whatever is written meanwhile.
 func copySQLite(ctx context.Context, path, mode, target string) error {
 	absolute, err := filepath.Abs(target) // never taken for a URI
 	if err != nil {
@@ -42,7 +46,8 @@ func copySQLite(ctx context.Context, path, mode, target string) error {
 	return err
 }
 
-// checkSQLite checks every page of a database that nobody else uses, and returns what it contains.
+// checkSQLite checks every page of a database that nobody else uses, and
+// returns what it contains.
 func checkSQLite(ctx context.Context, path string) (Contents, error) {
 	s, err := openFile(path, "ro")
 	if err != nil {
@@ -59,8 +64,10 @@ func checkSQLite(ctx context.Context, path string) (Contents, error) {
 	return s.contents(ctx)
 }
 
-// restoreSQLite implements Restore. The new database is complete and marked before it gets its name.
-func restoreSQLite(ctx context.Context, path, file string, replace bool, at time.Time, progress func(string)) (Restored, error) {
+// restoreSQLite implements Restore. The new database is complete and marked
+// before it gets its name.
+func restoreSQLite(ctx context.Context, path, file string, replace bool, at time.Time,
+	progress func(string)) (Restored, error) {
 	there := filesOf(path)
 	if len(there) > 0 && !replace {
 		return Restored{}, fmt.Errorf("%w: %s", ErrNotEmpty, there[0])
@@ -94,7 +101,8 @@ func restoreSQLite(ctx context.Context, path, file string, replace bool, at time
 	if err := sameOwner(path, temp); err != nil {
 		return Restored{}, err
 	}
-	if r.Kept, err = moveAway(path, fmt.Sprintf("%s.before-restore-%s", path, at.UTC().Format("20060102T150405Z"))); err != nil {
+	if r.Kept, err = moveAway(path,
+		fmt.Sprintf("%s.before-restore-%s", path, at.UTC().Format("20060102T150405Z"))); err != nil {
 		return Restored{}, err
 	}
 	if _, err := publish(temp, path); err != nil {
@@ -123,7 +131,8 @@ func filesOf(path string) []string {
 	return all
 }
 
-// moveAway renames the files of a database, such that they still are one, and returns the new names.
+// moveAway renames the files of a database, such that they still are one, and
+// returns the new names.
 func moveAway(path, name string) ([]string, error) {
 	if taken := filesOf(name); len(taken) > 0 {
 		return nil, fmt.Errorf("%w: %s", ErrFileExists, taken[0])

@@ -110,7 +110,8 @@ func TestBackup_RestoresEverything(t *testing.T) {
 	})
 }
 
-// What was committed before is in the backup, whatever others write meanwhile; of a transaction there is all or nothing.
+// What was committed before is in the backup, whatever others write meanwhile;
+// of a transaction there is all or nothing.
 func TestBackup_WhileTheDatabaseIsBusy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: fills a database")
@@ -210,7 +211,8 @@ func TestBackup_Refuses(t *testing.T) {
 	})
 }
 
-// An operator takes a backup with the new version before the database is migrated, and may have to go back to it.
+// An operator takes a backup with the new version before the database is
+// migrated, and may have to go back to it.
 func TestBackup_OfAnOlderSchema(t *testing.T) {
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		migrateTo(t, url, 3)
@@ -296,7 +298,8 @@ func TestRestore_ReplacesPostgres(t *testing.T) {
 	}
 }
 
-// What a killed process leaves behind is a database only together with its write-ahead log.
+// What a killed process leaves behind is a database only together with its
+// write-ahead log.
 func TestRestore_KeepsTheFilesOfSQLite(t *testing.T) {
 	t.Parallel()
 	url := databases.SQLite(t)
@@ -334,7 +337,8 @@ func TestRestore_KeepsTheFilesOfSQLite(t *testing.T) {
 	check(t, open(t, "sqlite:"+killed).Close())
 }
 
-// A database whose main file was lost still has a log, which must never be applied to another one.
+// A database whose main file was lost still has a log, which must never be
+// applied to another one.
 func TestRestore_RefusesBesideALeftLog(t *testing.T) {
 	t.Parallel()
 	url := databases.SQLite(t)
@@ -354,7 +358,8 @@ func TestRestore_RefusesBesideALeftLog(t *testing.T) {
 // Everybody on a machine can read the arguments of its processes.
 func TestBackup_ThePasswordIsNoArgument(t *testing.T) {
 	const password = "p%23 &'x"
-	url := strings.Replace(databases.Postgres(t), "postgres@", "postgres:p%2523%20%26%27x@", 1) + "&statement_timeout=99s&application_name=a%20b"
+	url := strings.Replace(databases.Postgres(t), "postgres@", "postgres:p%2523%20%26%27x@", 1) +
+		"&statement_timeout=99s&application_name=a%20b"
 	dir := t.TempDir()
 	said := filepath.Join(dir, "said")
 	script := "#!/bin/sh\n{ echo \"$PGPASSWORD\"; for a in \"$@\"; do echo \"$a\"; done; } > " + said + "\nexit 1\n"
@@ -367,8 +372,10 @@ func TestBackup_ThePasswordIsNoArgument(t *testing.T) {
 	text, err := os.ReadFile(said)
 	check(t, err)
 	first, arguments, _ := strings.Cut(string(text), "\n")
-	if first != password || strings.Contains(arguments, "p%") || !strings.Contains(arguments, "--format=custom\n--no-owner\n") ||
-		!strings.Contains(arguments, "postgres://postgres@127.0.0.1:") || !strings.Contains(arguments, "application_name=a%20b") || strings.Contains(arguments, "statement_timeout") {
+	if first != password || strings.Contains(arguments, "p%") ||
+		!strings.Contains(arguments, "--format=custom\n--no-owner\n") ||
+		!strings.Contains(arguments, "postgres://postgres@127.0.0.1:") ||
+		!strings.Contains(arguments, "application_name=a%20b") || strings.Contains(arguments, "statement_timeout") {
 		t.Errorf("pg_dump got\n%s", text)
 	}
 	wantFiles(t, filepath.Dir(file))
@@ -376,7 +383,8 @@ func TestBackup_ThePasswordIsNoArgument(t *testing.T) {
 	t.Setenv("PATH", "/nowhere")
 	var missing *store.MissingTool
 	_, _, err = store.Backup(t.Context(), url, file, silent)
-	if !errors.As(err, &missing) || !strings.Contains(missing.Command, "'--file="+file+"'") || strings.Contains(missing.Command, "p%") {
+	if !errors.As(err, &missing) || !strings.Contains(missing.Command, "'--file="+file+"'") ||
+		strings.Contains(missing.Command, "p%") {
 		t.Errorf("error %v: %+v", err, missing)
 	}
 }

@@ -11,14 +11,16 @@ import (
 	"syscall"
 )
 
-// SQLite locks these bytes of a database. In WAL mode every connection that has read holds a shared lock until it is closed.
+// SQLite locks these bytes of a database. In WAL mode every connection that has
+// read holds a shared lock until it is closed.
 const (
 	sqliteLocks     = 0x40000000
 	sqliteLockBytes = 512
 )
 
-// lockSQLite keeps other processes away from the database at path until release is called. The error is ErrInUse if one has it open. It
-// does not read the database, which may be damaged.
+// lockSQLite keeps other processes away from the database at path until release
+// is called. The error is ErrInUse if one has it open. It does not read the
+// database, which may be damaged.
 func lockSQLite(path string) (release func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -27,7 +29,8 @@ func lockSQLite(path string) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart, Start: sqliteLocks, Len: sqliteLockBytes})
+	err = syscall.FcntlFlock(f.Fd(), syscall.F_SETLK,
+		&syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart, Start: sqliteLocks, Len: sqliteLockBytes})
 	if err != nil {
 		_ = f.Close()
 		return nil, fmt.Errorf("%w: %w", ErrInUse, err)
@@ -35,7 +38,8 @@ func lockSQLite(path string) (release func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// sameOwner gives a file the owner of another one, if that exists. Otherwise a service could not open what root restored for it.
+// sameOwner gives a file the owner of another one, if that exists. Otherwise a
+// service could not open what root restored for it.
 func sameOwner(as, file string) error {
 	info, err := os.Stat(as)
 	if errors.Is(err, os.ErrNotExist) {

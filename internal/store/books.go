@@ -16,24 +16,30 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// The books are kept by the day (migration 00011). A reading believes the kept sums of a day unless something of it was noted since, and
-// reads the days that are too young to be kept. All is read in pieces of at most booksPage rows, as of one moment.
+// The books are kept by the day (migration 00011). A reading believes the kept
+// sums of a day unless something of it was noted since, and reads the days that
+// are too young to be kept. All is read in pieces of at most booksPage rows, as
+// of one moment.
 const (
 	booksPage = 10_000
-	// A day is kept no sooner than this after its end. Triggers note what changes when it is older than 24 hours: a transaction that
-	// found it younger has ended six hours later.
+	// A day is kept no sooner than this after its end. Triggers note what
+	// changes when it is older than 24 hours: a transaction that found it
+	// younger has ended six hours later.
 	keptAfter = 30 * time.Hour
-	// Books that doubt more cards are not kept: looking at those again would take longer than a full reading.
+	// Books that doubt more cards are not kept: looking at those again would
+	// take longer than a full reading.
 	mostDoubted = 10_000
 )
 
-// SQLite can't add up integers beyond 64 bits, so the high and the low 32 bits of amounts are added up apart.
+// SQLite can't add up integers beyond 64 bits, so the high and the low 32 bits
+// of amounts are added up apart.
 const (
 	high = " >> 32"
 	low  = " & 4294967295"
 )
 
-// sumOf returns a column that adds up an amount, 0 for none, in the rows for which a condition holds; totals reads it.
+// sumOf returns a column that adds up an amount, 0 for none, in the rows for
+// which a condition holds; totals reads it.
 func sumOf(amount, condition string) string {
 	part := func(bits string) string {
 		return "CAST(COALESCE(SUM(CASE WHEN " + condition + " THEN " + amount + bits + " END), 0) AS TEXT)"
@@ -59,10 +65,12 @@ func totals(text string) ([]card.Total, error) {
 	return all, nil
 }
 
-// notSum returns a condition: that an amount is not what the amounts of a query, in its column amount, add up to.
+// notSum returns a condition: that an amount is not what the amounts of a
+// query, in its column amount, add up to.
 func notSum(amount, query string) string {
 	sum := func(bits string) string { return "CAST(COALESCE(SUM(x.amount" + bits + "), 0) AS BIGINT)" }
-	return "(SELECT " + sum(high) + " + (" + sum(low) + high + ") <> (" + amount + high + ") OR (" + sum(low) + low + ") <> (" + amount + low + ") FROM (" + query + ") x)"
+	return "(SELECT " + sum(high) + " + (" + sum(low) + high + ") <> (" + amount + high + ") OR (" + sum(low) + low +
+		") <> (" + amount + low + ") FROM (" + query + ") x)"
 }
 
 // reading is a reading of the books.
@@ -95,8 +103,11 @@ type reading struct {
 func (s *Store) ReadBooks(ctx context.Context, full bool, progress func(operator.Progress)) (operator.Reading, error) {
 	var r *reading
 	err := s.inSnapshot(ctx, func(t *tx) error {
-		r = &reading{t: t, full: full, progress: progress, found: map[dayOf]daySums{}, again: map[dayID]bool{}, wrong: map[dayID]bool{}, doubts: newDoubts()}
-		for _, step := range []func(context.Context) error{r.begin, r.readNotes, r.readKept, r.readDays, r.doubtCards, r.doubtDays, r.doubtOthers, r.readWaiting, r.readUnconfirmed} {
+		r = &reading{t: t, full: full, progress: progress, found: map[dayOf]daySums{}, again: map[dayID]bool{},
+			wrong: map[dayID]bool{}, doubts: newDoubts()}
+		for _, step := range []func(context.Context) error{
+			r.begin, r.readNotes, r.readKept, r.readDays, r.doubtCards, r.doubtDays, r.doubtOthers, r.readWaiting,
+			r.readUnconfirmed} {
 			if err := step(ctx); err != nil {
 				return err
 			}
@@ -121,7 +132,8 @@ func (r *reading) begin(ctx context.Context) error {
 		KeptUntil int64 `db:"kept_until"`
 		Now       int64 `db:"now"`
 	}
-	if err := r.get(ctx, &row, "select books", "SELECT version, kept_until, "+r.t.s.dialect.now+" AS now FROM books"); err != nil {
+	if err := r.get(ctx, &row, "select books",
+		"SELECT version, kept_until, "+r.t.s.dialect.now+" AS now FROM books"); err != nil {
 		return err
 	}
 	r.version, r.now, r.keptUntil = row.Version, fromMillis(row.Now), row.KeptUntil
@@ -146,7 +158,8 @@ func (r *reading) coins() ([]operator.CoinBooks, error) {
 	coins := map[string]*coinSums{}
 	add := func(of dayOf, s daySums) {
 		if coins[of.currency] == nil {
-			coins[of.currency] = &coinSums{CoinBooks: operator.CoinBooks{Currency: of.currency, Unconfirmed: r.unconfirmed[of.currency]}}
+			coins[of.currency] = &coinSums{
+				CoinBooks: operator.CoinBooks{Currency: of.currency, Unconfirmed: r.unconfirmed[of.currency]}}
 		}
 		for i, total := range totalsOf(of.part, coins[of.currency]) {
 			*total = total.Add(s.sums[i])
@@ -180,7 +193,8 @@ func (r *reading) coins() ([]operator.CoinBooks, error) {
 // wasRead reports whether the rows of a day were read.
 func (r *reading) wasRead(d dayID) bool { return d.day >= r.from || r.again[d] }
 
-// others returns the cards before the days that were read of which something may have changed.
+// others returns the cards before the days that were read of which something
+// may have changed.
 func (r *reading) others() []uuid.UUID {
 	if r.full {
 		return nil

@@ -22,7 +22,8 @@ const (
 	ofTransfers = "transfers"
 )
 
-// dayID is a day of a part, dayOf a day of a currency in it. Days are those of UTC, counted from 1970.
+// dayID is a day of a part, dayOf a day of a currency in it. Days are those of
+// UTC, counted from 1970.
 type (
 	dayID struct {
 		part string
@@ -62,24 +63,30 @@ type coinSums struct {
 	paid, issued, late card.Total
 }
 
-// totalsOf returns where the sums of a part belong, in the order in which they are stored. A kept day with more or fewer is not believed.
+// totalsOf returns where the sums of a part belong, in the order in which they
+// are stored. A kept day with more or fewer is not believed.
 func totalsOf(part string, b *coinSums) []*card.Total {
 	if part == ofTransfers {
 		return []*card.Total{&b.Counted, &b.Unattributed, &b.Returned, &b.Lost}
 	}
-	return []*card.Total{&b.Made, &b.Open, &b.Held, &b.Surplus, &b.Refunded, &b.Lost, &b.WrittenOff, &b.paid, &b.issued, &b.late, &b.SoldCents}
+	return []*card.Total{&b.Made, &b.Open, &b.Held, &b.Surplus, &b.Refunded, &b.Lost, &b.WrittenOff, &b.paid, &b.issued,
+		&b.late, &b.SoldCents}
 }
 
 // sumsOf returns the columns that add up a part, in the order of totalsOf.
 func sumsOf(part string) string {
 	const one = "CAST(1 AS BIGINT)"
-	columns := []string{sumOf("c.credit_paid", "c.status = 'generated'"), sumOf("c.credit_paid", "c.status <> 'generated'"), sumOf("c.credit_held", "TRUE"),
-		sumOf("c.credit_surplus", "TRUE"), sumOf("c.credit_refunded", "TRUE"), sumOf("c.credit_lost", "TRUE"), sumOf("c.credit_written_off", "TRUE"),
-		sumOf(one, "c.payment_state IN ('paid', 'reversed')"), sumOf(one, "c.status = 'generated'"), sumOf(one, "c.payment_state = 'late'"), sumOf("c.usd_cents", "c.status = 'generated'")}
+	columns := []string{sumOf("c.credit_paid", "c.status = 'generated'"),
+		sumOf("c.credit_paid", "c.status <> 'generated'"), sumOf("c.credit_held", "TRUE"),
+		sumOf("c.credit_surplus", "TRUE"), sumOf("c.credit_refunded", "TRUE"), sumOf("c.credit_lost", "TRUE"),
+		sumOf("c.credit_written_off", "TRUE"),
+		sumOf(one, "c.payment_state IN ('paid', 'reversed')"), sumOf(one, "c.status = 'generated'"),
+		sumOf(one, "c.payment_state = 'late'"), sumOf("c.usd_cents", "c.status = 'generated'")}
 	if part == ofTransfers {
 		// Scalar subqueries, as in isStray.
 		const refunded = "(SELECT a.kind FROM attributions a WHERE a.currency = t.currency AND a.txid = t.txid AND a.output = t.output) = 'refund'"
-		columns = []string{sumOf("t.amount", "t.counted"), sumOf("t.amount", "t.counted AND "+isStray+" AND NOT "+isAttributed), sumOf("t.amount", "t.counted AND "+refunded),
+		columns = []string{sumOf("t.amount", "t.counted"),
+			sumOf("t.amount", "t.counted AND "+isStray+" AND NOT "+isAttributed), sumOf("t.amount", "t.counted AND "+refunded),
 			sumOf("t.amount", "NOT t.counted AND "+refunded)}
 	}
 	return strings.Join(columns, " || ' ' || ")
@@ -95,7 +102,8 @@ func dayAt(ms int64) int64 {
 	return ms / dayLasts
 }
 
-// dayOfCard returns the day of a card. A uuid of version 7 begins with the milliseconds; any other has some day, too.
+// dayOfCard returns the day of a card. A uuid of version 7 begins with the
+// milliseconds; any other has some day, too.
 func dayOfCard(id uuid.UUID) int64 { return dayAt(int64(binary.BigEndian.Uint64(id[:8]) >> 16)) }
 
 // firstOf returns the least uuid that a card of a day can have.
@@ -156,7 +164,8 @@ func (r *reading) readAgain(d dayID) {
 	}
 }
 
-// readDays reads the days that are to be read. Cards come first: they may have taken the addresses of transfers of other days.
+// readDays reads the days that are to be read. Cards come first: they may have
+// taken the addresses of transfers of other days.
 func (r *reading) readDays(ctx context.Context) error {
 	for _, p := range []struct {
 		part string
@@ -190,17 +199,20 @@ func (r *reading) readDays(ctx context.Context) error {
 	return nil
 }
 
-// nextCards returns the first day with cards, from a day on. The error is card.ErrNoRow if there is none.
+// nextCards returns the first day with cards, from a day on. The error is
+// card.ErrNoRow if there is none.
 func (r *reading) nextCards(ctx context.Context, from int64) (int64, error) {
 	var first uuid.UUID
-	err := r.get(ctx, &first, "select first card", "SELECT uuid FROM cards WHERE uuid >= ? ORDER BY uuid LIMIT 1", firstOf(from))
+	err := r.get(ctx, &first, "select first card", "SELECT uuid FROM cards WHERE uuid >= ? ORDER BY uuid LIMIT 1",
+		firstOf(from))
 	return dayOfCard(first), err
 }
 
 // nextTransfers is nextCards for transfers.
 func (r *reading) nextTransfers(ctx context.Context, from int64) (int64, error) {
 	var first int64
-	err := r.get(ctx, &first, "select first transfer", "SELECT first_seen_at FROM transfers WHERE first_seen_at >= ? ORDER BY first_seen_at LIMIT 1", seenFrom(from))
+	err := r.get(ctx, &first, "select first transfer",
+		"SELECT first_seen_at FROM transfers WHERE first_seen_at >= ? ORDER BY first_seen_at LIMIT 1", seenFrom(from))
 	return dayAt(first), err
 }
 
@@ -217,7 +229,8 @@ func (r *reading) readCards(ctx context.Context, day int64) error {
 	const within = " c.uuid >= ? AND c.uuid < ? "
 	for from, end := firstOf(day), firstOf(day+1); from != end; {
 		next := end
-		err := r.get(ctx, &next, "select piece of cards", "SELECT uuid FROM cards c WHERE"+within+"ORDER BY uuid LIMIT 1 OFFSET ?", from, end, booksPage)
+		err := r.get(ctx, &next, "select piece of cards",
+			"SELECT uuid FROM cards c WHERE"+within+"ORDER BY uuid LIMIT 1 OFFSET ?", from, end, booksPage)
 		if err != nil && !errors.Is(err, card.ErrNoRow) {
 			return err
 		}
@@ -248,14 +261,17 @@ type seen struct {
 // readTransfers reads the transfers of a day.
 func (r *reading) readTransfers(ctx context.Context, day int64) error {
 	const key = "(t.first_seen_at, t.currency, t.txid, t.output)"
-	const within = " t.first_seen_at >= ? AND t.first_seen_at <= ? AND " + key + " >= (?, ?, ?, ?) AND " + key + " < (?, ?, ?, ?) "
-	for from, end := (seen{At: seenFrom(day), Output: math.MinInt64}), (seen{At: seenFrom(day + 1), Output: math.MinInt64}); from != end; {
+	const within = " t.first_seen_at >= ? AND t.first_seen_at <= ? AND " + key + " >= (?, ?, ?, ?) AND " + key +
+		" < (?, ?, ?, ?) "
+	for from, end := (seen{At: seenFrom(day), Output: math.MinInt64}),
+		(seen{At: seenFrom(day + 1), Output: math.MinInt64}); from != end; {
 		args := func(to seen) []any {
 			return []any{from.At, to.At, from.At, from.Currency, from.TxID, from.Output, to.At, to.Currency, to.TxID, to.Output}
 		}
 		next := end
-		err := r.get(ctx, &next, "select piece of transfers", "SELECT first_seen_at, currency, txid, output FROM transfers t WHERE"+within+
-			"ORDER BY first_seen_at, currency, txid, output LIMIT 1 OFFSET ?", append(args(end), booksPage)...)
+		err := r.get(ctx, &next, "select piece of transfers",
+			"SELECT first_seen_at, currency, txid, output FROM transfers t WHERE"+within+
+				"ORDER BY first_seen_at, currency, txid, output LIMIT 1 OFFSET ?", append(args(end), booksPage)...)
 		if err != nil && !errors.Is(err, card.ErrNoRow) {
 			return err
 		}
@@ -282,7 +298,8 @@ func (r *reading) addUp(ctx context.Context, d dayID, from string, args ...any) 
 		Rows     int64  `db:"n"`
 		Sums     string `db:"sums"`
 	}
-	err = r.list(ctx, &found, "add up "+d.part, "SELECT currency, COUNT(*) AS n, "+sumsOf(d.part)+" AS sums FROM "+from+"GROUP BY currency", args...)
+	err = r.list(ctx, &found, "add up "+d.part,
+		"SELECT currency, COUNT(*) AS n, "+sumsOf(d.part)+" AS sums FROM "+from+"GROUP BY currency", args...)
 	if err != nil {
 		return 0, err
 	}

@@ -20,8 +20,10 @@ import (
 // someDoubts limits how many discrepancies of one kind are returned.
 const someDoubts = 20
 
-// doubtsOfCard are conditions that hold for no card c in correct books. They are looked at for the cards that are read, so that none may
-// cost more than some looks into an index: PostgreSQL turns EXISTS and joins into searches through whole tables, but not scalar subqueries.
+// doubtsOfCard are conditions that hold for no card c in correct books. They
+// are looked at for the cards that are read, so that none may cost more than
+// some looks into an index: PostgreSQL turns EXISTS and joins into searches
+// through whole tables, but not scalar subqueries.
 func doubtsOfCard() []doubtOfCard {
 	const credentials = "(SELECT s.card_uuid FROM credentials s WHERE s.card_uuid = c.uuid)"
 	const intent = "(SELECT i.state FROM intents i WHERE i.card_uuid = c.uuid)"
@@ -30,12 +32,17 @@ func doubtsOfCard() []doubtOfCard {
 			WHERE t.currency = c.currency AND t.address = c.address AND t.counted AND `+notAttributed+` UNION ALL
 			SELECT t.amount FROM transfers t JOIN `+attributionOf+" WHERE a.card_uuid = c.uuid AND t.counted")},
 		{"its credits do not add up to its received amount",
-			notSum("c.received", "SELECT c.credit_paid AS amount UNION ALL SELECT c.credit_held UNION ALL SELECT c.credit_surplus UNION ALL SELECT c.credit_refunded")},
-		{"its refunded amount does not match its resolutions", notSum("c.refunded", "SELECT r.amount FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'refund'")},
-		{"its written-off amount does not match its resolutions", notSum("c.written_off", "SELECT r.amount FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'write_off'")},
-		{"it is issued, but has no credentials", "c.status = 'generated' AND c.credentials_purged_at IS NULL AND " + credentials + " IS NULL"},
+			notSum("c.received",
+				"SELECT c.credit_paid AS amount UNION ALL SELECT c.credit_held UNION ALL SELECT c.credit_surplus UNION ALL SELECT c.credit_refunded")},
+		{"its refunded amount does not match its resolutions",
+			notSum("c.refunded", "SELECT r.amount FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'refund'")},
+		{"its written-off amount does not match its resolutions",
+			notSum("c.written_off", "SELECT r.amount FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'write_off'")},
+		{"it is issued, but has no credentials",
+			"c.status = 'generated' AND c.credentials_purged_at IS NULL AND " + credentials + " IS NULL"},
 		{"it has credentials, but is not issued", "c.status <> 'generated' AND " + credentials + " IS NOT NULL"},
-		{"its credentials were purged, but it has some", "c.credentials_purged_at IS NOT NULL AND " + credentials + " IS NOT NULL"},
+		{"its credentials were purged, but it has some",
+			"c.credentials_purged_at IS NOT NULL AND " + credentials + " IS NOT NULL"},
 		{"it is issued, but its intent is not done", "c.status = 'generated' AND COALESCE(" + intent + ", '') <> 'done'"},
 		{"its intent is done, but it is not issued", "c.status <> 'generated' AND " + intent + " = 'done'"},
 		{"it is paid, but has no intent", "c.payment_state = 'paid' AND " + intent + " IS NULL"},
@@ -90,8 +97,9 @@ func (d *doubts) all() (all []operator.Doubt) {
 	return append(all, d.others...)
 }
 
-// earlier marks, beside the numbers of doubts, a young card whose address received money on a day that was kept: those transfers were
-// unattributed then. That a young card is inserted is not noted, for it would cost a search.
+// earlier marks, beside the numbers of doubts, a young card whose address
+// received money on a day that was kept: those transfers were unattributed
+// then. That a young card is inserted is not noted, for it would cost a search.
 const earlier = "e"
 
 // doubtPiece looks at the cards of a day in a range.
@@ -105,7 +113,8 @@ func (r *reading) doubtPiece(ctx context.Context, day int64, from, end uuid.UUID
 	for _, id := range ids {
 		var times []int64
 		if err == nil {
-			err = r.list(ctx, &times, "select earlier transfers", "SELECT t.first_seen_at FROM cards c JOIN transfers t ON t.currency = c.currency AND t.address = c.address WHERE c.uuid = ?", id)
+			err = r.list(ctx, &times, "select earlier transfers",
+				"SELECT t.first_seen_at FROM cards c JOIN transfers t ON t.currency = c.currency AND t.address = c.address WHERE c.uuid = ?", id)
 		}
 		for _, at := range times {
 			r.noteDay(dayID{ofTransfers, dayAt(at)})
@@ -122,25 +131,30 @@ func (r *reading) doubtCards(ctx context.Context) error {
 	})
 }
 
-// doubt looks at the cards that match where, and returns those for which early holds.
-func (r *reading) doubt(ctx context.Context, early string, bound []any, where string, args ...any) (found []uuid.UUID, err error) {
+// doubt looks at the cards that match where, and returns those for which early
+// holds.
+func (r *reading) doubt(ctx context.Context, early string, bound []any, where string, args ...any) (found []uuid.UUID,
+	err error) {
 	all := doubtsOfCard()
 	var columns []string
 	for i, d := range all {
 		columns = append(columns, fmt.Sprintf("CASE WHEN %s THEN '%d ' ELSE '' END", d.condition, i))
 	}
-	damaged, known, err := sqlx.In("c.currency NOT IN (?) OR c.payment_state NOT IN (?)", slices.Collect(maps.Keys(r.t.s.coins)), card.PaymentStates())
+	damaged, known, err := sqlx.In("c.currency NOT IN (?) OR c.payment_state NOT IN (?)",
+		slices.Collect(maps.Keys(r.t.s.coins)), card.PaymentStates())
 	if err != nil {
 		return nil, err
 	}
-	columns = append(columns, fmt.Sprintf("CASE WHEN %s THEN '%d ' ELSE '' END", damaged, len(all)), "CASE WHEN "+early+" THEN '"+earlier+" ' ELSE '' END")
+	columns = append(columns, fmt.Sprintf("CASE WHEN %s THEN '%d ' ELSE '' END", damaged, len(all)),
+		"CASE WHEN "+early+" THEN '"+earlier+" ' ELSE '' END")
 	all = append(all, doubtOfCard{text: card.ErrDamaged.Error() + damagedCardDoubt})
 	var doubted []struct {
 		UUID  uuid.UUID `db:"uuid"`
 		Kinds string    `db:"kinds"`
 	}
-	err = r.list(ctx, &doubted, "look for doubts", "SELECT x.uuid, x.kinds FROM (SELECT c.uuid, "+strings.Join(columns, " || ")+
-		" AS kinds FROM cards c WHERE "+where+") x WHERE x.kinds <> ''", slices.Concat(known, bound, args)...)
+	err = r.list(ctx, &doubted, "look for doubts",
+		"SELECT x.uuid, x.kinds FROM (SELECT c.uuid, "+strings.Join(columns, " || ")+
+			" AS kinds FROM cards c WHERE "+where+") x WHERE x.kinds <> ''", slices.Concat(known, bound, args)...)
 	for _, d := range doubted {
 		for _, kind := range strings.Fields(d.Kinds) {
 			if kind == earlier {
@@ -171,7 +185,9 @@ func (r *reading) doubtDays(context.Context) error {
 	for of, sums := range r.found {
 		left[of.dayID] += sums.rows
 	}
-	days := slices.SortedFunc(maps.Keys(currencies), func(a, b dayID) int { return cmp.Or(cmp.Compare(a.day, b.day), cmp.Compare(a.part, b.part)) })
+	days := slices.SortedFunc(maps.Keys(currencies), func(a, b dayID) int {
+		return cmp.Or(cmp.Compare(a.day, b.day), cmp.Compare(a.part, b.part))
+	})
 	for _, d := range days {
 		if !r.wasRead(d) || d.day >= r.keptUntil {
 			continue

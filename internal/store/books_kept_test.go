@@ -21,21 +21,24 @@ import (
 
 func nobody(operator.Progress) {}
 
-// readBooks reads and keeps the books as an operator does, and fails the test if a full reading says anything else.
+// readBooks reads and keeps the books as an operator does, and fails the test
+// if a full reading says anything else.
 func readBooks(t testing.TB, s *store.Store) operator.Books {
 	t.Helper()
 	read, err := s.ReadBooks(t.Context(), false, nobody)
 	check(t, err)
 	full, err := s.ReadBooks(t.Context(), true, nobody)
 	check(t, err)
-	if diff := cmp.Diff(full.Books, read.Books, cmpopts.IgnoreFields(operator.Books{}, "AsOf"), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(full.Books, read.Books, cmpopts.IgnoreFields(operator.Books{}, "AsOf"),
+		cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("a full reading says something else: %s", diff)
 	}
 	check(t, s.KeepBooks(t.Context(), read))
 	return read.Books
 }
 
-// oldBooks is a database whose rows are old enough to be kept, changed by hand as any program may.
+// oldBooks is a database whose rows are old enough to be kept, changed by hand
+// as any program may.
 type oldBooks struct {
 	*store.Store
 	t       *testing.T
@@ -92,7 +95,8 @@ func (b *oldBooks) wantDoubts(books operator.Books, want ...string) {
 	}
 }
 
-// Whatever any program writes, young or old, in whatever order: a reading of what changed says what a full one says.
+// Whatever any program writes, young or old, in whatever order: a reading of
+// what changed says what a full one says.
 func TestBooks_AReadingOfWhatChangedIsAFullOne(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		seeds, steps := 6, 50
@@ -119,7 +123,8 @@ func TestBooks_AReadingOfWhatChangedIsAFullOne(t *testing.T) {
 					check(t, b.KeepBooks(t.Context(), full))
 				}
 			}
-			for _, table := range []string{"attributions", "resolutions", "credentials", "intents", "events", "transfers", "cards", "books_days", "books_doubts", "books_notes"} {
+			for _, table := range []string{"attributions", "resolutions", "credentials", "intents", "events", "transfers",
+				"cards", "books_days", "books_doubts", "books_notes"} {
 				b.exec("DELETE FROM " + table)
 			}
 			b.exec("UPDATE books SET kept_until = 0")
@@ -179,7 +184,8 @@ func (b *oldBooks) change(r *rand.Rand) string {
 			return "UPDATE transfers SET amount = ? WHERE txid = ?", []any{amount, aTransfer()}
 		},
 		func() (string, []any) {
-			return "UPDATE transfers SET first_seen_at = ? WHERE txid = ?", []any{b.now.Add(-time.Duration(r.IntN(hours)) * time.Hour).UnixMilli(), aTransfer()}
+			return "UPDATE transfers SET first_seen_at = ? WHERE txid = ?",
+				[]any{b.now.Add(-time.Duration(r.IntN(hours)) * time.Hour).UnixMilli(), aTransfer()}
 		},
 		func() (string, []any) { return "DELETE FROM transfers WHERE txid = ?", []any{aTransfer()} },
 		func() (string, []any) {
@@ -201,7 +207,8 @@ func (b *oldBooks) change(r *rand.Rand) string {
 		},
 		func() (string, []any) { return "DELETE FROM credentials WHERE card_uuid = ?", []any{aCard()} },
 		func() (string, []any) {
-			return "UPDATE cards SET credentials_purged_at = ? WHERE uuid = ?", []any{sql.NullInt64{Int64: 1, Valid: amount > 0}, aCard()}
+			return "UPDATE cards SET credentials_purged_at = ? WHERE uuid = ?",
+				[]any{sql.NullInt64{Int64: 1, Valid: amount > 0}, aCard()}
 		},
 		func() (string, []any) {
 			return "INSERT INTO intents (card_uuid, state, due_at) VALUES (?, ?, 0) ON CONFLICT (card_uuid) DO UPDATE SET state = excluded.state",
@@ -232,7 +239,8 @@ func (b *oldBooks) change(r *rand.Rand) string {
 	return fmt.Sprint(statement, args)
 }
 
-// What is kept is not read again: what triggers did not note is found by a full reading alone, and read again by the next one.
+// What is kept is not read again: what triggers did not note is found by a full
+// reading alone, and read again by the next one.
 func TestBooks_AFullReadingDoubtsADayThatChangedUnnoticed(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		b := newOldBooks(t, url)
@@ -251,7 +259,9 @@ func TestBooks_AFullReadingDoubtsADayThatChangedUnnoticed(t *testing.T) {
 			b.wantDoubts(r.Books)
 		}
 		got, full := counted(true)
-		if got != "15" || len(full.Doubts) != 1 || !strings.Contains(full.Doubts[0].Text, "1 transfers of monero were kept, which add up to (10 10 0 0), but there are 2, which add up to (15 15 0 0)") {
+		if got != "15" || len(full.Doubts) != 1 ||
+			!strings.Contains(full.Doubts[0].Text,
+				"1 transfers of monero were kept, which add up to (10 10 0 0), but there are 2, which add up to (15 15 0 0)") {
 			t.Errorf("a full reading says %s, %+v", got, full.Doubts)
 		}
 		check(t, b.KeepBooks(t.Context(), full))
@@ -264,7 +274,8 @@ func TestBooks_AFullReadingDoubtsADayThatChangedUnnoticed(t *testing.T) {
 	})
 }
 
-// The rows of a day don't vanish: it is doubted until a full reading has said so.
+// The rows of a day don't vanish: it is doubted until a full reading has said
+// so.
 func TestBooks_ADayWithoutRowsIsDoubted(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		b := newOldBooks(t, url)
@@ -272,7 +283,8 @@ func TestBooks_ADayWithoutRowsIsDoubted(t *testing.T) {
 		b.transfer(24*20, "nobody", 10)
 		b.wantDoubts(readBooks(t, b.Store))
 		b.exec("DELETE FROM transfers WHERE first_seen_at < ?", b.now.Add(-24*15*time.Hour).UnixMilli())
-		want := b.now.Add(-24*20*time.Hour).UTC().Format(time.DateOnly) + ": 1 transfers of monero were kept, and none is left"
+		want := b.now.Add(-24*20*time.Hour).UTC().Format(time.DateOnly) +
+			": 1 transfers of monero were kept, and none is left"
 		for range 2 {
 			b.wantDoubts(readBooks(t, b.Store), want)
 		}
@@ -284,7 +296,8 @@ func TestBooks_ADayWithoutRowsIsDoubted(t *testing.T) {
 	})
 }
 
-// A transfer that moves to another card leaves both to be looked at, whether it is old or young.
+// A transfer that moves to another card leaves both to be looked at, whether it
+// is old or young.
 func TestBooks_BothCardsOfAMovedTransferAreDoubted(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		for _, hours := range []int{24 * 9, 1} {
@@ -308,7 +321,8 @@ func TestBooks_BothCardsOfAMovedTransferAreDoubted(t *testing.T) {
 	})
 }
 
-// What happens while the books are read belongs to the next reading, and of two readings at once the later one to be kept is none.
+// What happens while the books are read belongs to the next reading, and of two
+// readings at once the later one to be kept is none.
 func TestBooks_AreAsOfOneMoment(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		b := newOldBooks(t, url)
@@ -344,29 +358,35 @@ func TestBooks_AreReadInPieces(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		b := newOldBooks(t, url)
 		const n = 25_000
-		id, series := "CAST('01900000-0000-7000-8000-' || printf('%012x', i) AS TEXT)", fmt.Sprintf("WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) ", n)
+		id, series := "CAST('01900000-0000-7000-8000-' || printf('%012x', i) AS TEXT)",
+			fmt.Sprintf("WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) ", n)
 		if !strings.HasPrefix(url, "sqlite:") {
 			id = "CAST('01900000-0000-7000-8000-' || lpad(to_hex(i), 12, '0') AS UUID)"
 		}
 		at := b.now.Add(-24 * 9 * time.Hour).UnixMilli()
 		b.exec(`INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source, expires_at, confirmations_required, received, credit_paid) ` +
-			series + "SELECT " + id + ", '" + b.account.String() + "', 0, 100, 'monero', 1000, 'address ' || i, 1, 0, 'fixed', 0, 10, i, i FROM n")
+			series + "SELECT " + id + ", '" + b.account.String() +
+			"', 0, 100, 'monero', 1000, 'address ' || i, 1, 0, 'fixed', 0, 10, i, i FROM n")
 		b.exec("INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at) " +
 			series + "SELECT 'monero', 'tx ' || i, 0, 'address ' || i, i, 5, FALSE, TRUE, " + fmt.Sprint(at) + " FROM n")
 		read, err := b.ReadBooks(t.Context(), true, nobody)
 		check(t, err)
-		if c := read.Coins[0]; c.Counted.String() != fmt.Sprint(n*(n+1)/2) || c.Open.String() != c.Counted.String() || len(read.Doubts) > 0 {
+		if c := read.Coins[0]; c.Counted.String() != fmt.Sprint(n*(n+1)/2) || c.Open.String() != c.Counted.String() ||
+			len(read.Doubts) > 0 {
 			t.Errorf("%+v, %+v", c, read.Doubts)
 		}
 		check(t, b.KeepBooks(t.Context(), read))
-		b.exec(fmt.Sprintf("UPDATE cards SET received = 0 WHERE address IN ('address 1', 'address 10000', 'address 10001', 'address %d')", n))
-		const first, second = "its received amount does not match its transfers", "its credits do not add up to its received amount"
+		b.exec(fmt.Sprintf(
+			"UPDATE cards SET received = 0 WHERE address IN ('address 1', 'address 10000', 'address 10001', 'address %d')", n))
+		const first, second = "its received amount does not match its transfers",
+			"its credits do not add up to its received amount"
 		b.wantDoubts(readBooks(t, b.Store), first, first, first, first, second, second, second, second)
 	})
 }
 
-// A purge is no discrepancy, also where the books of the day were kept before. A rotation, which writes every row, makes the next reading
-// look at none of them.
+// A purge is no discrepancy, also where the books of the day were kept before.
+// A rotation, which writes every row, makes the next reading look at none of
+// them.
 func TestBooks_NoteAPurgeAndNoRotation(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		b := newOldBooks(t, url)

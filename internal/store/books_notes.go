@@ -28,7 +28,8 @@ func (r *reading) readNotes(ctx context.Context) error {
 			SeenAt    sql.NullInt64 `db:"seen_at"`
 			AccountID uuid.NullUUID `db:"account_id"`
 		}
-		err := r.list(ctx, &found, "select notes", "SELECT id, card_uuid, seen_at, account_id FROM books_notes WHERE id > ? ORDER BY id LIMIT ?", after, booksPage)
+		err := r.list(ctx, &found, "select notes",
+			"SELECT id, card_uuid, seen_at, account_id FROM books_notes WHERE id > ? ORDER BY id LIMIT ?", after, booksPage)
 		if err != nil {
 			return err
 		}
@@ -52,7 +53,8 @@ func (r *reading) readNotes(ctx context.Context) error {
 	}
 	for after := uuid.Nil; ; {
 		var found []uuid.UUID
-		if err := r.list(ctx, &found, "select doubted cards", "SELECT card_uuid FROM books_doubts WHERE card_uuid > ? ORDER BY card_uuid LIMIT ?", after, booksPage); err != nil {
+		if err := r.list(ctx, &found, "select doubted cards",
+			"SELECT card_uuid FROM books_doubts WHERE card_uuid > ? ORDER BY card_uuid LIMIT ?", after, booksPage); err != nil {
 			return err
 		}
 		for _, id := range found {
@@ -102,7 +104,8 @@ func (s *Store) KeepBooks(ctx context.Context, read operator.Reading) error {
 	}
 	kept := int64(0)
 	err := s.inTx(ctx, func(t *tx) (err error) {
-		kept, err = s.exec(ctx, t.t, "keep books", "UPDATE books SET version = version + 1, kept_until = ? WHERE version = ?", r.keepUntil, r.version)
+		kept, err = s.exec(ctx, t.t, "keep books",
+			"UPDATE books SET version = version + 1, kept_until = ? WHERE version = ?", r.keepUntil, r.version)
 		if err != nil || kept == 0 {
 			return err
 		}
@@ -112,12 +115,15 @@ func (s *Store) KeepBooks(ctx context.Context, read operator.Reading) error {
 		if err := s.deleteAll(ctx, t.t, "books_doubts", "card_uuid", anyOf(r.notes.doubted)); err != nil {
 			return err
 		}
-		if err := insertAll(ctx, t, "keep doubts", "books_doubts (card_uuid)", []string{s.dialect.uuidType}, "", "ON CONFLICT DO NOTHING", read.Doubted,
+		if err := insertAll(ctx, t, "keep doubts", "books_doubts (card_uuid)", []string{s.dialect.uuidType}, "",
+			"ON CONFLICT DO NOTHING", read.Doubted,
 			func(id uuid.UUID) []any { return []any{id} }); err != nil {
 			return err
 		}
 		return insertAll(ctx, t, "keep feeds", "books_feeds (account_id, seq)", []string{s.dialect.uuidType, "BIGINT"}, "",
-			"ON CONFLICT (account_id) DO UPDATE SET seq = excluded.seq", r.feeds, func(f feed) []any { return []any{f.AccountID, f.Checked} })
+			"ON CONFLICT (account_id) DO UPDATE SET seq = excluded.seq", r.feeds, func(f feed) []any {
+				return []any{f.AccountID, f.Checked}
+			})
 	})
 	if err != nil || kept == 0 {
 		return err
@@ -150,19 +156,22 @@ func (t *tx) keepDays(ctx context.Context, r *reading) error {
 		}
 	}
 	for _, of := range old {
-		if _, err := t.s.exec(ctx, t.t, "forget kept day", "DELETE FROM books_days WHERE part = ? AND day = ? AND currency = ?", of.part, of.day, of.currency); err != nil {
+		if _, err := t.s.exec(ctx, t.t, "forget kept day",
+			"DELETE FROM books_days WHERE part = ? AND day = ? AND currency = ?", of.part, of.day, of.currency); err != nil {
 			return err
 		}
 	}
-	return insertAll(ctx, t, "keep days", "books_days (part, day, currency, rows, sums, doubted)", []string{"TEXT", "BIGINT", "TEXT", "BIGINT", "TEXT", "BOOLEAN"}, "", "", all, func(k row) []any {
-		return []any{k.of.part, k.of.day, k.of.currency, k.rows, k.text(), k.doubted}
-	})
+	return insertAll(ctx, t, "keep days", "books_days (part, day, currency, rows, sums, doubted)",
+		[]string{"TEXT", "BIGINT", "TEXT", "BIGINT", "TEXT", "BOOLEAN"}, "", "", all, func(k row) []any {
+			return []any{k.of.part, k.of.day, k.of.currency, k.rows, k.text(), k.doubted}
+		})
 }
 
 // deleteAll deletes rows by their keys.
 func (s *Store) deleteAll(ctx context.Context, on runner, table, column string, keys []any) error {
 	return inBatches(keys, func(some []any) error {
-		_, err := s.exec(ctx, on, "delete from "+table, "DELETE FROM "+table+" WHERE "+column+" IN ("+rows("?", len(some))+")", some...)
+		_, err := s.exec(ctx, on, "delete from "+table,
+			"DELETE FROM "+table+" WHERE "+column+" IN ("+rows("?", len(some))+")", some...)
 		return err
 	})
 }

@@ -52,7 +52,8 @@ type feed struct {
 	Checked   int64     `db:"checked"` // up to which there is no gap
 }
 
-// doubtFeeds looks for gaps in the events that no reading has seen to have none.
+// doubtFeeds looks for gaps in the events that no reading has seen to have
+// none.
 func (r *reading) doubtFeeds(ctx context.Context) error {
 	doubted := 0
 	for after := uuid.Nil; ; {
@@ -86,7 +87,8 @@ func (r *reading) doubtFeeds(ctx context.Context) error {
 	}
 }
 
-// gap looks for a gap after what was checked, piece by piece, and moves that forward.
+// gap looks for a gap after what was checked, piece by piece, and moves that
+// forward.
 func (r *reading) gap(ctx context.Context, f *feed) (bool, error) {
 	for f.Checked < f.Newest {
 		var piece struct {
@@ -105,8 +107,9 @@ func (r *reading) gap(ctx context.Context, f *feed) (bool, error) {
 	return false, nil
 }
 
-// doubtDeliveries looks for attempts that can't be decoded: of deliveries that are still to be made, as many as a piece has, or of all.
-// PostgreSQL has no function that says whether a text is JSON before version 16.
+// doubtDeliveries looks for attempts that can't be decoded: of deliveries that
+// are still to be made, as many as a piece has, or of all. PostgreSQL has no
+// function that says whether a text is JSON before version 16.
 func (r *reading) doubtDeliveries(ctx context.Context) error {
 	where, order := "d.due_at IS NOT NULL", "d.webhook_id, d.due_at, d.seq"
 	if r.full {
@@ -140,7 +143,9 @@ func (r *reading) doubtDeliveries(ctx context.Context) error {
 			}
 			if err != nil && doubted < someDoubts {
 				doubted++
-				r.doubts.others = append(r.doubts.others, operator.Doubt{ID: f.WebhookID, Text: fmt.Sprintf("the attempts to deliver its event %s can't be decoded", f.EventID.UUID)})
+				r.doubts.others = append(r.doubts.others,
+					operator.Doubt{ID: f.WebhookID,
+						Text: fmt.Sprintf("the attempts to deliver its event %s can't be decoded", f.EventID.UUID)})
 			}
 		}
 		if !r.full || len(found) < booksPage {
@@ -166,24 +171,30 @@ func waitingCards(now time.Time) []waitingQuery {
 		{operator.WaitingLate, `SELECT x.uuid, x.currency, x.amount, x.since FROM (SELECT c.uuid, c.currency, c.credit_held AS amount,
 			(SELECT MAX(e.created_at) FROM events e WHERE e.card_uuid = c.uuid AND e.type = 'payment.late') AS since FROM cards c WHERE c.payment_state = 'late') x
 			WHERE x.since IS NULL OR x.since <= ?`, []any{now.Add(-operator.LateLasts).UnixMilli()}},
-		{operator.WaitingUnissued, ofIntents + "i.state IN ('open', 'pending') AND (i.attempts >= ? OR i.decided_at IS NULL OR i.decided_at <= ?)",
+		{operator.WaitingUnissued,
+			ofIntents + "i.state IN ('open', 'pending') AND (i.attempts >= ? OR i.decided_at IS NULL OR i.decided_at <= ?)",
 			[]any{operator.ManyAttempts, now.Add(-operator.UnissuedLasts).UnixMilli()}},
 		{operator.WaitingParked, ofIntents + "i.state IN ('parked', 'refund_due') AND i.state = 'parked'", nil},
 		{operator.WaitingRefundDue, ofIntents + "i.state IN ('parked', 'refund_due') AND i.state = 'refund_due'", nil},
 		{operator.WaitingReversed, `SELECT c.uuid, c.currency, c.credit_lost - c.credit_written_off AS amount,
 			(SELECT MAX(e.created_at) FROM events e WHERE e.card_uuid = c.uuid AND e.type = 'payment.reversed') AS since FROM cards c WHERE ` + isLost +
-			" AND c.credit_lost <= ? AND c.credit_written_off >= 0", []any{int64(card.Currency{}.Most())}}, // others are damaged, and doubted
+			// others are damaged, and doubted
+			" AND c.credit_lost <= ? AND c.credit_written_off >= 0", []any{int64(card.Currency{}.Most())}},
 	}
 }
 
 // readWaiting lists what waits for an operator.
 func (r *reading) readWaiting(ctx context.Context) error {
-	strays, err := r.t.transfers(ctx, selectTransfers+" t WHERE t.counted AND NOT t.attributed AND "+isStray+" AND NOT "+isAttributed+lastSeen+" LIMIT ?", someDoubts)
+	strays, err := r.t.transfers(ctx,
+		selectTransfers+" t WHERE t.counted AND NOT t.attributed AND "+isStray+" AND NOT "+isAttributed+lastSeen+" LIMIT ?",
+		someDoubts)
 	if err != nil {
 		return err
 	}
 	for _, x := range strays {
-		r.waiting = append(r.waiting, operator.Waiting{Kind: operator.WaitingUnattributed, Currency: x.Currency, TxID: x.TxID, Output: x.Output, Amount: x.Amount, Since: x.FirstSeenAt})
+		r.waiting = append(r.waiting,
+			operator.Waiting{Kind: operator.WaitingUnattributed, Currency: x.Currency, TxID: x.TxID, Output: x.Output,
+				Amount: x.Amount, Since: x.FirstSeenAt})
 	}
 	for _, q := range waitingCards(r.now) {
 		var found []struct {
@@ -192,7 +203,8 @@ func (r *reading) readWaiting(ctx context.Context) error {
 			Amount   int64         `db:"amount"`
 			Since    sql.NullInt64 `db:"since"`
 		}
-		if err := r.list(ctx, &found, "select what waits", q.query+" ORDER BY uuid LIMIT ?", append(q.args, someDoubts)...); err != nil {
+		if err := r.list(ctx, &found, "select what waits", q.query+" ORDER BY uuid LIMIT ?",
+			append(q.args, someDoubts)...); err != nil {
 			return err
 		}
 		for _, f := range found {
@@ -212,7 +224,9 @@ func (r *reading) readUnconfirmed(ctx context.Context) error {
 	r.unconfirmed = map[string]card.Total{}
 	for code := range r.t.s.coins {
 		var sums string
-		if err := r.get(ctx, &sums, "add up mempool", "SELECT "+sumOf("t.amount", "TRUE")+" FROM transfers t WHERE t.currency = ? AND t.counted AND t.height = 0", code); err != nil {
+		if err := r.get(ctx, &sums, "add up mempool",
+			"SELECT "+sumOf("t.amount", "TRUE")+" FROM transfers t WHERE t.currency = ? AND t.counted AND t.height = 0",
+			code); err != nil {
 			return err
 		}
 		all, err := totals(sums)

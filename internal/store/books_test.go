@@ -110,7 +110,8 @@ func TestBooks_SumsOfAnySizeAreExact(t *testing.T) {
 func wantDoubtsOf(t *testing.T, books operator.Books, want []operator.Doubt) {
 	t.Helper()
 	got := slices.DeleteFunc(slices.Clone(books.Doubts), func(d operator.Doubt) bool {
-		return d.Text != "its received amount does not match its transfers" && d.Text != "its credits do not add up to its received amount"
+		return d.Text != "its received amount does not match its transfers" &&
+			d.Text != "its credits do not add up to its received amount"
 	})
 	byText := func(a, b operator.Doubt) int {
 		return cmp.Or(strings.Compare(a.Text, b.Text), bytes.Compare(a.ID[:], b.ID[:]))
@@ -122,7 +123,8 @@ func wantDoubtsOf(t *testing.T, books operator.Books, want []operator.Doubt) {
 	}
 }
 
-// What ten payments of a million coins did to an installation before they were refused.
+// What ten payments of a million coins did to an installation before they were
+// refused.
 func TestBooks_ACardWhoseSumWrappedAroundIsDoubted(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		c := insertCard(t, s, newCard(newAccount(t, s)))
@@ -135,7 +137,8 @@ func TestBooks_ACardWhoseSumWrappedAroundIsDoubted(t *testing.T) {
 		assess(t, s, c, card.Assessment{State: card.Underpaid, Received: card.Amount(sum)})
 		books := readBooks(t, s)
 		wantSum(t, "counted", books.Coins[0].Counted, slices.Repeat([]int64{million}, 10)...)
-		if !slices.Contains(books.Doubts, operator.Doubt{ID: c.UUID, Text: "its received amount does not match its transfers"}) {
+		if !slices.Contains(books.Doubts,
+			operator.Doubt{ID: c.UUID, Text: "its received amount does not match its transfers"}) {
 			t.Errorf("doubts: %+v", books.Doubts)
 		}
 	})

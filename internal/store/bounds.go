@@ -8,14 +8,17 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// The bounds of stored numbers. A row with a number beyond them is damaged. They are wider than anything that is sold, and narrow enough
-// that sums do not overflow: money that comes from an overflow must not pay for a card.
+// The bounds of stored numbers. A row with a number beyond them is damaged.
+// They are wider than anything that is sold, and narrow enough that sums do not
+// overflow: money that comes from an overflow must not pay for a card.
 const (
-	mostUSD       = int64(1_000_000_00)        // cents, of one card
-	leastMillis   = int64(-62_135_596_800_000) // the beginning of the year 1
-	mostMillis    = int64(253_402_300_799_999) // the end of the year 9999; JSON has no later time
-	mostBlocks    = int64(math.MaxInt32)       // that confirm a payment
-	mostDueMillis = int64(3_600_000)           // until the next attempt to issue a card; attempts are at most minutes apart
+	mostUSD     = int64(1_000_000_00)        // cents, of one card
+	leastMillis = int64(-62_135_596_800_000) // the beginning of the year 1
+	mostMillis  = int64(253_402_300_799_999) // the end of the year 9999; JSON has no later time
+	mostBlocks  = int64(math.MaxInt32)       // that confirm a payment
+	// until the next attempt to issue a card; attempts are at most minutes
+	// apart
+	mostDueMillis = int64(3_600_000)
 )
 
 // number is an integer of a row, with its bounds.
@@ -25,7 +28,8 @@ type number struct {
 	least, most int64
 }
 
-// numbers returns the integers of a card. Columns that were not selected are 0, which is within the bounds.
+// numbers returns the integers of a card. Columns that were not selected are 0,
+// which is within the bounds.
 func (r *cardRow) numbers() [21]number {
 	most := int64(card.Currency{}.Most())
 	value := func(ms *int64) int64 {
@@ -59,7 +63,8 @@ func (r *cardRow) numbers() [21]number {
 	}
 }
 
-// checkNumbers returns an error that names the first column whose number is beyond its bounds.
+// checkNumbers returns an error that names the first column whose number is
+// beyond its bounds.
 func (r *cardRow) checkNumbers() error {
 	for _, n := range r.numbers() {
 		if n.value < n.least || n.value > n.most {
@@ -78,7 +83,8 @@ func hasImpossibleNumber() string {
 	return strings.Join(conditions, " OR ")
 }
 
-// countedUSD is an expression for the cents of a card, NULL if they are impossible, so that sums of them do not overflow.
+// countedUSD is an expression for the cents of a card, NULL if they are
+// impossible, so that sums of them do not overflow.
 func countedUSD(column string) string {
 	return fmt.Sprintf("CASE WHEN %s BETWEEN 1 AND %d THEN %[1]s END", column, mostUSD)
 }

@@ -15,10 +15,12 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// canceling returns the event of a card that is canceled a minute after it was ordered.
+// canceling returns the event of a card that is canceled a minute after it was
+// ordered.
 func canceling(c *card.Card) card.Event {
-	return card.Event{ID: uuid.Must(uuid.NewV7()), AccountID: c.AccountID, Type: card.EventCanceled, CardUUID: c.UUID, Status: card.AwaitingPayment,
-		State: card.Canceled, CreatedAt: epoch.Add(time.Minute)}
+	return card.Event{ID: uuid.Must(uuid.NewV7()), AccountID: c.AccountID, Type: card.EventCanceled, CardUUID: c.UUID,
+		Status: card.AwaitingPayment,
+		State:  card.Canceled, CreatedAt: epoch.Add(time.Minute)}
 }
 
 func cancelIt(t testing.TB, s *store.Store, c *card.Card) bool {
@@ -49,7 +51,8 @@ func passOver(ctx context.Context, s *store.Store, c *card.Card, t card.Transfer
 		if err != nil {
 			return err
 		}
-		return tx.SaveVerdicts(ctx, []card.Verdict{card.Judge(cards[0], facts, card.Tip{Height: 1, Time: epoch}, card.Rate{}, uuid.Must(uuid.NewV7()))})
+		return tx.SaveVerdicts(ctx,
+			[]card.Verdict{card.Judge(cards[0], facts, card.Tip{Height: 1, Time: epoch}, card.Rate{}, uuid.Must(uuid.NewV7()))})
 	})
 }
 
@@ -97,7 +100,8 @@ func TestCancelCard_OnceAndAllOfIt(t *testing.T) {
 func TestCancelCard_NotWithMoney(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		owner := newAccount(t, s)
-		states := []card.PaymentState{card.Detected, card.Underpaid, card.Confirming, card.Paid, card.Late, card.Expired, card.Reversed}
+		states := []card.PaymentState{card.Detected, card.Underpaid, card.Confirming, card.Paid, card.Late, card.Expired,
+			card.Reversed}
 		for _, state := range states {
 			c := insertCard(t, s, newCard(owner))
 			inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
@@ -107,7 +111,8 @@ func TestCancelCard_NotWithMoney(t *testing.T) {
 				t.Errorf("a card that is %s was canceled", state)
 			}
 		}
-		// No pass could assess a card whose row was damaged, but its money is there.
+		// No pass could assess a card whose row was damaged, but its money is
+		// there.
 		unassessed := insertCard(t, s, newCard(owner))
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			return tx.UpsertTransfers(ctx, []card.Transfer{newTransfer("unassessed", 0, unassessed.Address, 1)})
@@ -128,8 +133,9 @@ func TestCancelCard_NotWithMoney(t *testing.T) {
 	})
 }
 
-// A cancel and a pass that stores a transfer at the same time wait for each other. Either the card has money and is not canceled, or the pass
-// assesses a card that it finds canceled.
+// A cancel and a pass that stores a transfer at the same time wait for each
+// other. Either the card has money and is not canceled, or the pass assesses a
+// card that it finds canceled.
 func TestCancelCard_AndMoneyAtTheSameTime(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		first, second := open(t, url), open(t, url)
@@ -169,7 +175,8 @@ func TestCancelCard_AndMoneyAtTheSameTime(t *testing.T) {
 	})
 }
 
-// The pass holds its transfer back until the cancel has read its card: the cancel must not go by what it saw before it waited.
+// The pass holds its transfer back until the cancel has read its card: the
+// cancel must not go by what it saw before it waited.
 func TestCancelCard_WaitsForThePassThatHasTheCard(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		first, second := open(t, url), open(t, url)
@@ -197,13 +204,17 @@ func TestCancelCard_WaitsForThePassThatHasTheCard(t *testing.T) {
 func TestFindCards_ThoseThatWereCanceledAndThoseThatExpired(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		owner := newAccount(t, s)
-		canceled, expired, paidLate := insertCard(t, s, newCard(owner)), insertCard(t, s, newCard(owner)), insertCard(t, s, newCard(owner))
+		canceled, expired, paidLate := insertCard(t, s, newCard(owner)), insertCard(t, s, newCard(owner)),
+			insertCard(t, s, newCard(owner))
 		cancelIt(t, s, canceled)
 		cancelIt(t, s, paidLate)
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
-			return tx.SaveVerdicts(ctx, verdicts([]*card.Card{expired, paidLate}, card.Assessment{State: card.Expired}, card.Assessment{State: card.Late, Received: 1}))
+			return tx.SaveVerdicts(ctx,
+				verdicts([]*card.Card{expired, paidLate}, card.Assessment{State: card.Expired},
+					card.Assessment{State: card.Late, Received: 1}))
 		})
-		for state, want := range map[card.PaymentState]*card.Card{card.Canceled: canceled, card.Expired: expired, card.Late: paidLate} {
+		for state, want := range map[card.PaymentState]*card.Card{card.Canceled: canceled, card.Expired: expired,
+			card.Late: paidLate} {
 			for name, account := range map[string]uuid.UUID{"all": uuid.Nil, "one": owner} {
 				found, err := s.FindCards(t.Context(), operator.Search{AccountID: account, State: state, Limit: 9})
 				check(t, err)
@@ -226,7 +237,8 @@ func TestFindCards_ThoseThatWereCanceledAndThoseThatExpired(t *testing.T) {
 	})
 }
 
-// What is canceled can be read by a program of before, which knows fewer states.
+// What is canceled can be read by a program of before, which knows fewer
+// states.
 func TestCancelCard_IsExpiredToOlderPrograms(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		c := insertCard(t, s, newCard(newAccount(t, s)))
@@ -243,7 +255,9 @@ func TestCancelCard_RoundTrips(t *testing.T) {
 	proxy := startCountingProxy(t, databases.Postgres(t))
 	s := open(t, proxy.url)
 	c := insertCard(t, s, newCard(newAccount(t, s)))
-	for _, want := range []int64{12, 4} { // two for each statement: card, stock, three for the event; of one that is canceled already the card alone
+	// two for each statement: card, stock, three for the event; of one that is
+	// canceled already the card alone
+	for _, want := range []int64{12, 4} {
 		before := proxy.ready.Load()
 		cancelIt(t, s, c)
 		if n := proxy.ready.Load() - before; n != want {

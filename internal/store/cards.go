@@ -20,17 +20,21 @@ import (
 const mostTransfers = 100
 
 // selectCardAlone selects what cards has of a card, and its chain's tip.
-const selectCardAlone = "SELECT " + cardsAlone + tipSelected + ownSelected + ", (" + happened + ") AS happened FROM cards c" + joinedToChain
+const selectCardAlone = "SELECT " + cardsAlone + tipSelected + ownSelected + ", (" + happened +
+	") AS happened FROM cards c" + joinedToChain
 
-// happened is an expression for whether something has happened to card c since its order that is not in cards.
+// happened is an expression for whether something has happened to card c since
+// its order that is not in cards.
 const happened = "c.status <> 'awaiting_payment' OR c.payment_state = 'paid' OR c.received > 0 OR c.height > 0 OR c.refunded > 0"
 
-// selectWholeCard is selectCards with the client's own data and the transfers of the card.
+// selectWholeCard is selectCards with the client's own data and the transfers
+// of the card.
 func (d dialect) selectWholeCard() string {
 	return "SELECT " + cardsSelected + ownSelected + ", " + d.transfersOfCard() + " AS transfers " + fromCards
 }
 
-// transfersOfCard is an expression for the transfers that count toward card c, the largest first, as JSON.
+// transfersOfCard is an expression for the transfers that count toward card c,
+// the largest first, as JSON.
 func (d dialect) transfersOfCard() string {
 	const columns = "t.txid, t.output, t.amount, t.height, t.locked, t.first_seen_at FROM transfers t "
 	return `CASE WHEN c.received > 0 THEN (SELECT ` + d.jsonRows + `(x.n, x.txid, x.amount, x.height, CASE WHEN x.locked THEN 1 ELSE 0 END, x.first_seen_at))
@@ -41,7 +45,8 @@ func (d dialect) transfersOfCard() string {
 
 const selectCards = "SELECT " + cardsSelected + " " + fromCards
 
-// ownSelected is the client's own data. It can be long: only what is for clients selects it, one card or a page of them.
+// ownSelected is the client's own data. It can be long: only what is for
+// clients selects it, one card or a page of them.
 const ownSelected = ", c.reference, c.metadata "
 
 // cardsListed is what cards has of a card that its client sees.
@@ -138,13 +143,17 @@ func (s *Store) card(r *cardRow) (*card.Card, error) {
 	c := &card.Card{
 		UUID: r.UUID, AccountID: r.AccountID, CreatedAt: fromMillis(r.CreatedAt), USD: card.USD(r.USDCents), Coin: coin,
 		Amount: card.Amount(r.Amount), Address: r.Address,
-		Rate:      card.Rate{USD: card.Decimal{Units: r.Rate, Scale: card.RateScale}, At: fromMillis(r.RateAt), Source: r.RateSource},
+		Rate: card.Rate{USD: card.Decimal{Units: r.Rate, Scale: card.RateScale}, At: fromMillis(r.RateAt),
+			Source: r.RateSource},
 		ExpiresAt: fromMillis(r.ExpiresAt), ConfirmationsRequired: r.ConfirmationsRequired,
 		IdempotencyKey: r.IdempotencyKey, RequestHash: r.RequestHash,
-		Status: r.Status, State: r.State, Received: card.Amount(r.Received), Settled: card.Amount(r.Settled), Height: r.Height, TipHeight: r.TipHeight,
+		Status: r.Status, State: r.State, Received: card.Amount(r.Received), Settled: card.Amount(r.Settled),
+		Height: r.Height, TipHeight: r.TipHeight,
 		Accepted: card.Amount(r.Accepted), Refunded: card.Amount(r.Refunded), WrittenOff: card.Amount(r.WrittenOff),
-		Credit: card.Credit{Paid: card.Amount(r.CreditPaid), Held: card.Amount(r.CreditHeld), Surplus: card.Amount(r.CreditSurplus),
-			Refunded: card.Amount(r.CreditRefunded), Lost: card.Amount(r.CreditLost), WrittenOff: card.Amount(r.CreditWrittenOff)},
+		Credit: card.Credit{Paid: card.Amount(r.CreditPaid), Held: card.Amount(r.CreditHeld),
+			Surplus:  card.Amount(r.CreditSurplus),
+			Refunded: card.Amount(r.CreditRefunded), Lost: card.Amount(r.CreditLost),
+			WrittenOff: card.Amount(r.CreditWrittenOff)},
 		Refused: r.Refused, RefundTxID: r.RefundTxID.String, SealedRefundAddress: r.RefundAddress,
 		Metadata: card.Secret(r.Metadata.String),
 	}
@@ -167,7 +176,8 @@ func (s *Store) card(r *cardRow) (*card.Card, error) {
 }
 
 func (r *cardRow) sealed() *card.Sealed {
-	return &card.Sealed{CardNumber: r.CardNumber, ExpirationDate: r.ExpirationDate, SecurityCode: r.SecurityCode, URL: r.URL, URLPassword: r.URLPassword,
+	return &card.Sealed{CardNumber: r.CardNumber, ExpirationDate: r.ExpirationDate, SecurityCode: r.SecurityCode,
+		URL: r.URL, URLPassword: r.URLPassword,
 		LastFour: r.LastFour}
 }
 
@@ -183,8 +193,9 @@ type oneCardRow struct {
 func (r oneCardRow) key() cardKey      { return cardKey{r.AccountID, r.UUID} }
 func (r oneCardRow) hasHappened() bool { return r.Happened }
 
-// CardByUUID implements order.Store. It is one round trip, which it may share with others, and two for the first time that
-// something has happened to the card.
+// CardByUUID implements order.Store. It is one round trip, which it may share
+// with others, and two for the first time that something has happened to the
+// card.
 func (s *Store) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
 	row, err := s.hot.cardByUUID.get(ctx, cardKey{account, id})
 	return s.oneCard(&row, err)
@@ -247,7 +258,8 @@ func (l *transferList) scan(text []byte) error {
 func (l transferList) addTo(c *card.Card) {
 	c.Transfers = make([]card.Transfer, len(l))
 	for i, x := range l {
-		c.Transfers[i] = card.Transfer{Currency: c.Coin.Code, TxID: x.txID, Amount: card.Amount(x.amount), Height: x.height, Locked: x.locked == 1,
+		c.Transfers[i] = card.Transfer{Currency: c.Coin.Code, TxID: x.txID, Amount: card.Amount(x.amount), Height: x.height,
+			Locked:  x.locked == 1,
 			Counted: true, FirstSeenAt: fromMillis(x.firstSeenAt)}
 		c.Omitted = x.all - int64(len(l))
 	}
@@ -261,10 +273,12 @@ func (s *Store) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card,
 	return cards, err
 }
 
-func (s *Store) cardsByUUID(ctx context.Context, on runner, ids []uuid.UUID) (cards []*card.Card, damaged []damagedCard, err error) {
+func (s *Store) cardsByUUID(ctx context.Context, on runner, ids []uuid.UUID) (cards []*card.Card,
+	damaged []damagedCard, err error) {
 	err = inBatches(ids, func(some []uuid.UUID) error {
 		these, args := in(s.dialect, "c.uuid", s.dialect.uuidType, some)
-		found, err := manyOf[cardRow](ctx, s, on, len(some), "select cards", selectCards+" WHERE "+these+" ORDER BY c.uuid", args...)
+		found, err := manyOf[cardRow](ctx, s, on, len(some), "select cards", selectCards+" WHERE "+these+" ORDER BY c.uuid",
+			args...)
 		if err != nil {
 			return err
 		}
@@ -275,13 +289,16 @@ func (s *Store) cardsByUUID(ctx context.Context, on runner, ids []uuid.UUID) (ca
 	return cards, damaged, err
 }
 
-// mostDue limits how many cards one transaction assesses only because of the new tip.
+// mostDue limits how many cards one transaction assesses only because of the
+// new tip.
 const mostDue = 10000
 
-// LockCards implements settle.Tx. A damaged card is due again with the next block, to be assessed as soon as its row is mended.
+// LockCards implements settle.Tx. A damaged card is due again with the next
+// block, to be assessed as soon as its row is mended.
 func (t *tx) LockCards(ctx context.Context, currency string, addresses []string, tip card.Tip) ([]*card.Card, error) {
 	found := map[uuid.UUID]bool{}
-	// Cards that only the new tip affects are taken in the order in which they are due, so that the limit delays none for ever.
+	// Cards that only the new tip affects are taken in the order in which they
+	// are due, so that the limit delays none for ever.
 	for _, due := range []struct {
 		condition string
 		arg       int64
@@ -304,7 +321,8 @@ func (t *tx) LockCards(ctx context.Context, currency string, addresses []string,
 		to, _ := in(t.s.dialect, "t.address", "TEXT", some)
 		args = append([]any{currency}, args...)
 		err := t.s.list(ctx, t.t, &ids, "select cards by address", "SELECT uuid FROM cards WHERE currency = ? AND "+of+
-			" UNION SELECT a.card_uuid FROM transfers t JOIN "+attributionOf+" WHERE t.currency = ? AND "+to+" AND a.card_uuid IS NOT NULL", append(args, args...)...)
+			" UNION SELECT a.card_uuid FROM transfers t JOIN "+attributionOf+" WHERE t.currency = ? AND "+to+
+			" AND a.card_uuid IS NOT NULL", append(args, args...)...)
 		if err != nil {
 			return err
 		}
@@ -335,7 +353,8 @@ func (t *tx) LockCards(ctx context.Context, currency string, addresses []string,
 	})
 }
 
-// LockCardsByUUID implements issue.Tx and operator.Tx. The error is card.ErrDamaged if one of the cards is damaged.
+// LockCardsByUUID implements issue.Tx and operator.Tx. The error is
+// card.ErrDamaged if one of the cards is damaged.
 func (t *tx) LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
 	set := make(map[uuid.UUID]bool, len(ids))
 	for _, id := range ids {
@@ -348,13 +367,15 @@ func (t *tx) LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card
 	return cards, err
 }
 
-// lockCards locks cards in the order of ids, which must be sorted, so that two transactions never deadlock.
+// lockCards locks cards in the order of ids, which must be sorted, so that two
+// transactions never deadlock.
 func (t *tx) lockCards(ctx context.Context, ids []uuid.UUID) ([]*card.Card, []damagedCard, error) {
 	if t.s.dialect.forUpdate != "" {
 		err := inBatches(ids, func(some []uuid.UUID) error {
 			these, args := in(t.s.dialect, "uuid", t.s.dialect.uuidType, some)
 			var locked []uuid.UUID
-			return t.s.list(ctx, t.t, &locked, "lock cards", "SELECT uuid FROM cards WHERE "+these+" ORDER BY uuid"+t.s.dialect.forUpdate, args...)
+			return t.s.list(ctx, t.t, &locked, "lock cards",
+				"SELECT uuid FROM cards WHERE "+these+" ORDER BY uuid"+t.s.dialect.forUpdate, args...)
 		})
 		if err != nil {
 			return nil, nil, err
@@ -375,7 +396,8 @@ func (t *tx) SaveVerdicts(ctx context.Context, vs []card.Verdict) error {
 			ready = a.ReadyHeight
 		}
 		k := a.Credit
-		values[i] = []any{v.Card.UUID, storedState(a.State), int64(a.Received), int64(a.Settled), a.Height, ready, int64(k.Paid), int64(k.Held), int64(k.Surplus),
+		values[i] = []any{v.Card.UUID, storedState(a.State), int64(a.Received), int64(a.Settled), a.Height, ready,
+			int64(k.Paid), int64(k.Held), int64(k.Surplus),
 			int64(k.Refunded), int64(k.Lost), int64(k.WrittenOff), int64(k.Due)}
 		if v.Issue {
 			intents = append(intents, v.Card.UUID)

@@ -47,14 +47,16 @@ func TestInsertCard_ReadsBackExactly(t *testing.T) {
 func TestCardByUUID_HasTheTransfersThatCount(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		c, other := insertCard(t, s, newCard(newAccount(t, s))), insertCard(t, s, newCard(newAccount(t, s)))
-		locked, pooled, gone, moved, given := newTransfer("l", 0, c.Address, math.MaxInt64-7), newTransfer("p", 3, c.Address, 1), newTransfer("g", 0, c.Address, 1),
+		locked, pooled, gone, moved, given := newTransfer("l", 0, c.Address, math.MaxInt64-7),
+			newTransfer("p", 3, c.Address, 1), newTransfer("g", 0, c.Address, 1),
 			newTransfer("m", 0, c.Address, 1), newTransfer("x", 1, "elsewhere", 5)
 		locked.Locked, locked.FirstSeenAt, pooled.Height, gone.Counted = true, epoch.Add(time.Second), 0, false
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			if err := tx.UpsertTransfers(ctx, []card.Transfer{locked, pooled, gone, moved, given}); err != nil {
 				return err
 			}
-			return tx.SaveVerdicts(ctx, []card.Verdict{{Card: c, Assessment: card.Assessment{State: card.Confirming, Received: 6}}})
+			return tx.SaveVerdicts(ctx,
+				[]card.Verdict{{Card: c, Assessment: card.Assessment{State: card.Confirming, Received: 6}}})
 		})
 		attribute(t, s, newAttribution(moved, uuid.Nil), newAttribution(given, c.UUID))
 		read := func(c *card.Card) *card.Card {
@@ -157,7 +159,8 @@ func generate(t *testing.T, s *store.Store, id uuid.UUID) {
 	cards, err := s.CardsByUUID(t.Context(), []uuid.UUID{id})
 	check(t, err)
 	inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
-		return tx.SaveVerdicts(ctx, verdicts(cards, card.Assessment{State: card.Paid, Received: cards[0].Amount, Settled: cards[0].Amount}))
+		return tx.SaveVerdicts(ctx,
+			verdicts(cards, card.Assessment{State: card.Paid, Received: cards[0].Amount, Settled: cards[0].Amount}))
 	})
 	claims, err := s.ClaimIntents(t.Context(), claimOf("sandbox"), 1, time.Hour)
 	check(t, err)
@@ -167,8 +170,9 @@ func generate(t *testing.T, s *store.Store, id uuid.UUID) {
 }
 
 func issued(i issue.Intent, number string) issue.IssuedCard {
-	return issue.IssuedCard{Intent: i, NumberHash: []byte(number), Sealed: card.Sealed{CardNumber: []byte("n"), ExpirationDate: []byte("e"),
-		SecurityCode: []byte("c"), URL: []byte("u"), URLPassword: []byte("p")}}
+	return issue.IssuedCard{Intent: i, NumberHash: []byte(number),
+		Sealed: card.Sealed{CardNumber: []byte("n"), ExpirationDate: []byte("e"),
+			SecurityCode: []byte("c"), URL: []byte("u"), URLPassword: []byte("p")}}
 }
 
 func TestCards_NewestFirstFilteredAndPaged(t *testing.T) {
@@ -185,11 +189,12 @@ func TestCards_NewestFirstFilteredAndPaged(t *testing.T) {
 			filter order.Filter
 			want   []uuid.UUID
 		}{
-			"all":             {order.Filter{Limit: 100}, newest},
-			"page":            {order.Filter{Limit: 3}, newest[:3]},
-			"next page":       {order.Filter{Limit: 3, Before: newest[2]}, newest[3:6]},
-			"generated":       {order.Filter{Status: card.Generated, Limit: 9}, newest[2:3]},
-			"awaiting, paged": {order.Filter{Status: card.AwaitingPayment, Limit: 3}, []uuid.UUID{newest[0], newest[1], newest[3]}},
+			"all":       {order.Filter{Limit: 100}, newest},
+			"page":      {order.Filter{Limit: 3}, newest[:3]},
+			"next page": {order.Filter{Limit: 3, Before: newest[2]}, newest[3:6]},
+			"generated": {order.Filter{Status: card.Generated, Limit: 9}, newest[2:3]},
+			"awaiting, paged": {order.Filter{Status: card.AwaitingPayment, Limit: 3},
+				[]uuid.UUID{newest[0], newest[1], newest[3]}},
 		} {
 			tt.filter.AccountID = account
 			var got []uuid.UUID
@@ -220,7 +225,8 @@ func TestLockCards_FindsWhatTheTipAndTheTransfersConcern(t *testing.T) {
 		insertCard(t, s, expired)
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			return tx.SaveVerdicts(ctx, verdicts([]*card.Card{ready, cards[2]},
-				card.Assessment{State: card.Confirming, Received: 5, Height: 91, ReadyHeight: 100}, card.Assessment{State: card.Confirming, Received: 6, Height: 92, ReadyHeight: 101}))
+				card.Assessment{State: card.Confirming, Received: 5, Height: 91, ReadyHeight: 100},
+				card.Assessment{State: card.Confirming, Received: 6, Height: 92, ReadyHeight: 101}))
 		})
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			got, err := tx.LockCards(ctx, "monero", []string{paidTo.Address, "of nobody"}, card.Tip{Height: 100, Time: epoch})
@@ -271,7 +277,8 @@ func TestInsertEvents_SeqHasNoGapsInTheOrderOfCommits(t *testing.T) {
 		account := newAccount(t, s)
 		c := insertCard(t, s, newCard(account))
 		event := func() card.Event {
-			return card.Event{ID: uuid.Must(uuid.NewV7()), AccountID: account, Type: card.EventDetected, CardUUID: c.UUID, Status: c.Status, State: card.Detected, CreatedAt: epoch}
+			return card.Event{ID: uuid.Must(uuid.NewV7()), AccountID: account, Type: card.EventDetected, CardUUID: c.UUID,
+				Status: c.Status, State: card.Detected, CreatedAt: epoch}
 		}
 		rollback := errors.New("rollback")
 		var all sync.WaitGroup
@@ -318,7 +325,8 @@ func TestInTx_ErrorUndoesEverything(t *testing.T) {
 		c := insertCard(t, s, newCard(account))
 		boom := errors.New("boom")
 		err := s.Do(t.Context(), func(tx *store.Tx) error {
-			if err := tx.SaveVerdicts(t.Context(), verdicts([]*card.Card{c}, card.Assessment{State: card.Paid, Received: 1})); err != nil {
+			if err := tx.SaveVerdicts(t.Context(),
+				verdicts([]*card.Card{c}, card.Assessment{State: card.Paid, Received: 1})); err != nil {
 				return err
 			}
 			return boom
@@ -366,7 +374,8 @@ func TestAccountsAndTokens(t *testing.T) {
 		a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "Shop", CreatedAt: epoch}
 		check(t, s.InsertAccount(ctx, a))
 		wantError(t, s.InsertAccount(ctx, account.Account{ID: uuid.New(), Name: "Shop", CreatedAt: epoch}), card.ErrDuplicate)
-		check(t, s.InsertAccount(ctx, account.Account{ID: uuid.New(), Name: "shop", CreatedAt: epoch})) // case counts on both databases
+		// case counts on both databases
+		check(t, s.InsertAccount(ctx, account.Account{ID: uuid.New(), Name: "shop", CreatedAt: epoch}))
 		got, err := s.AccountByName(ctx, "Shop")
 		check(t, err)
 		if diff := cmp.Diff(a, got); diff != "" {
@@ -376,7 +385,8 @@ func TestAccountsAndTokens(t *testing.T) {
 		wantError(t, err, card.ErrNoRow)
 
 		expires := epoch.Add(time.Hour)
-		token := account.Token{ID: uuid.Must(uuid.NewV7()), AccountID: a.ID, Account: "Shop", Name: "checkout", Hash: bytes.Repeat([]byte{7}, 32), CreatedAt: epoch, ExpiresAt: &expires}
+		token := account.Token{ID: uuid.Must(uuid.NewV7()), AccountID: a.ID, Account: "Shop", Name: "checkout",
+			Hash: bytes.Repeat([]byte{7}, 32), CreatedAt: epoch, ExpiresAt: &expires}
 		check(t, s.InsertToken(ctx, token))
 		found, err := s.TokenByHash(ctx, token.Hash)
 		check(t, err)
@@ -434,7 +444,8 @@ func TestInsertCard_OnlyWhileSoMuchIsOpen(t *testing.T) {
 		assess(t, s, second, card.Assessment{State: card.Confirming, Received: 9})
 		within(owner, 40_00, 100_01, true)
 
-		// A statement whose reply was lost runs again, and must not say that the card is stored twice.
+		// A statement whose reply was lost runs again, and must not say that
+		// the card is stored twice.
 		if inserted, err := s.InsertCard(t.Context(), first, 1000_00); err != nil || inserted {
 			t.Errorf("again: %t, %v", inserted, err)
 		}

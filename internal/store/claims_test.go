@@ -129,7 +129,8 @@ func TestTakeAddresses_InOrderUntilThereAreNone(t *testing.T) {
 		take("a00007", "a00008")
 		pool, err := s.AddressPool(t.Context(), "monero")
 		check(t, err)
-		if newest := pool.Newest; pool.Free != 1 || newest == nil || newest.Position != 9 || newest.Address != "a00009" || pool.Next != 9 {
+		if newest := pool.Newest; pool.Free != 1 || newest == nil || newest.Position != 9 || newest.Address != "a00009" ||
+			pool.Next != 9 {
 			t.Errorf("%+v, newest %+v", pool, newest)
 		}
 		take("a00009")
@@ -145,7 +146,8 @@ func TestTakeAddresses_OneThatMoneyCameToIsLeftOut(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		addAddresses(t, s, 0, 3)
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
-			return tx.UpsertTransfers(ctx, []card.Transfer{{Currency: "monero", TxID: "t", Address: "a00001", Amount: 1, FirstSeenAt: epoch}})
+			return tx.UpsertTransfers(ctx,
+				[]card.Transfer{{Currency: "monero", TxID: "t", Address: "a00001", Amount: 1, FirstSeenAt: epoch}})
 		})
 		got, err := s.TakeAddresses(t.Context(), "monero", 3)
 		check(t, err)
@@ -159,7 +161,8 @@ func TestInsertAddresses_TwiceIsRefused(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		addAddresses(t, s, 0, 1)
 		err := s.Do(t.Context(), func(tx *store.Tx) error {
-			return tx.InsertAddresses(t.Context(), []settle.Address{{Currency: "monero", Address: "a00000", Position: 99}}, time.Time{})
+			return tx.InsertAddresses(t.Context(), []settle.Address{{Currency: "monero", Address: "a00000", Position: 99}},
+				time.Time{})
 		})
 		wantError(t, err, card.ErrDuplicate)
 	})
@@ -188,7 +191,9 @@ func TestTakeAddresses_AProcessMustHaveSeenTheMarksGrow(t *testing.T) {
 		worker, api := open(t, url), open(t, url)
 		addAddresses(t, worker, 0, 3)
 		takes(t, worker, "a00000") // it attests itself
-		takes(t, api)              // it has seen one mark only: the database may be a copy of the one that the mark was made in
+		// it has seen one mark only: the database may be a copy of the one that
+		// the mark was made in
+		takes(t, api)
 		takes(t, api)
 		mark(t, worker)
 		takes(t, api, "a00001")
@@ -220,8 +225,9 @@ func TestTakeAddresses_NoneWhileTheWalletWasNotCompared(t *testing.T) {
 	})
 }
 
-// A database that went back has older marks than the processes remember. Nothing is taken from it before an epoch begins, and then only
-// what the epoch may hand out.
+// A database that went back has older marks than the processes remember.
+// Nothing is taken from it before an epoch begins, and then only what the epoch
+// may hand out.
 func TestTakeAddresses_NoneFromADatabaseThatWentBack(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		worker, api := open(t, url), open(t, url)
@@ -248,7 +254,8 @@ func TestTakeAddresses_NoneFromADatabaseThatWentBack(t *testing.T) {
 			t.Errorf("a second mark attests: %+v", again)
 		}
 		takes(t, worker)
-		began, err := worker.BeginEpoch(t.Context(), l, settle.Epoch{Currency: "monero", Number: l.Now.UnixMilli() + 1, First: 7})
+		began, err := worker.BeginEpoch(t.Context(), l,
+			settle.Epoch{Currency: "monero", Number: l.Now.UnixMilli() + 1, First: 7})
 		check(t, err)
 		if began.Epoch != l.Now.UnixMilli()+1 || mark(t, worker).Epoch != began.Epoch {
 			t.Errorf("began %+v", began)
@@ -260,7 +267,8 @@ func TestTakeAddresses_NoneFromADatabaseThatWentBack(t *testing.T) {
 	})
 }
 
-// Whoever stands by has seen the marks, so that the epoch goes on when it takes over. A process that has just started has not.
+// Whoever stands by has seen the marks, so that the epoch goes on when it takes
+// over. A process that has just started has not.
 func TestAcquireLease_TheEpochGoesOnWithAProcessThatStoodBy(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		first, second := open(t, url), open(t, url)
@@ -293,10 +301,12 @@ func TestUpsertTransfers_TheSameFactsAgainChangeNothing(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		facts := []card.Transfer{
 			{Currency: "monero", TxID: "t1", Output: 1, Address: "a", Amount: 5, Height: 100, FirstSeenAt: epoch, Counted: true},
-			{Currency: "monero", TxID: "t1", Output: 2, Address: "b", Amount: 6, Height: 100, Locked: true, FirstSeenAt: epoch, Counted: true},
+			{Currency: "monero", TxID: "t1", Output: 2, Address: "b", Amount: 6, Height: 100, Locked: true, FirstSeenAt: epoch,
+				Counted: true},
 			{Currency: "monero", TxID: "t2", Output: 1, Address: "a", Amount: 7, Height: 0, FirstSeenAt: epoch, Counted: true},
 			{Currency: "monero", TxID: "t3", Output: 1, Address: "a", Amount: 8, Height: 90, FirstSeenAt: epoch, Counted: true},
-			{Currency: "monero", TxID: "t4", Output: 1, Address: "a", Amount: 9, Height: 100, FirstSeenAt: epoch, Counted: false},
+			{Currency: "monero", TxID: "t4", Output: 1, Address: "a", Amount: 9, Height: 100, FirstSeenAt: epoch,
+				Counted: false},
 		}
 		for range 3 {
 			inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.UpsertTransfers(ctx, facts) })
@@ -312,7 +322,8 @@ func TestUpsertTransfers_TheSameFactsAgainChangeNothing(t *testing.T) {
 			if diff := cmp.Diff([]card.Transfer{later, facts[1], facts[2]}, since); diff != "" {
 				t.Error(diff)
 			}
-			in, err := tx.TransfersIn(ctx, "monero", 100, []settle.Blocks{{First: 0, Last: 3}, {First: 90, Last: 90}, {First: 92, Last: 200}})
+			in, err := tx.TransfersIn(ctx, "monero", 100,
+				[]settle.Blocks{{First: 0, Last: 3}, {First: 90, Last: 90}, {First: 92, Last: 200}})
 			check(t, err)
 			sortTransfers(in) // each once, though the blocks reach above 100
 			if diff := cmp.Diff([]card.Transfer{later, facts[1], facts[2], facts[3]}, in); diff != "" {
@@ -330,11 +341,14 @@ func TestUpsertTransfers_TheSameFactsAgainChangeNothing(t *testing.T) {
 			if diff := cmp.Diff([]card.Transfer{later, facts[2], facts[3]}, to); diff != "" {
 				t.Error(diff)
 			}
-			return tx.SaveCursor(ctx, "monero", settle.Cursor{Fingerprint: "f", Tip: card.Tip{Height: 101, Hash: "h", Time: epoch}})
+			return tx.SaveCursor(ctx, "monero",
+				settle.Cursor{Fingerprint: "f", Tip: card.Tip{Height: 101, Hash: "h", Time: epoch}})
 		})
 		cursor, err := s.Cursor(t.Context(), chain.Currencies()[0])
 		check(t, err)
-		if diff := cmp.Diff(settle.Cursor{Fingerprint: "f", Tip: card.Tip{Height: 101, Hash: "h", Time: epoch}, LowestLocked: 100, Newest: settle.NoPosition}, cursor); diff != "" {
+		if diff := cmp.Diff(
+			settle.Cursor{Fingerprint: "f", Tip: card.Tip{Height: 101, Hash: "h", Time: epoch}, LowestLocked: 100,
+				Newest: settle.NoPosition}, cursor); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -344,7 +358,8 @@ func TestCursor_LocksThatLastTooLongAreNotWaitedFor(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		const tip = 20_000
 		locked := func(output, height int64, is bool) card.Transfer {
-			return card.Transfer{Currency: "monero", TxID: "t", Output: output, Address: "a", Amount: 5, Height: height, Locked: is, FirstSeenAt: epoch, Counted: true}
+			return card.Transfer{Currency: "monero", TxID: "t", Output: output, Address: "a", Amount: 5, Height: height,
+				Locked: is, FirstSeenAt: epoch, Counted: true}
 		}
 		for _, tt := range []struct {
 			name string
@@ -362,7 +377,8 @@ func TestCursor_LocksThatLastTooLongAreNotWaitedFor(t *testing.T) {
 				if err := tx.UpsertTransfers(ctx, []card.Transfer{tt.add}); err != nil {
 					return err
 				}
-				return tx.SaveCursor(ctx, "monero", settle.Cursor{Fingerprint: "f", Tip: card.Tip{Height: tip, Hash: "h", Time: epoch}})
+				return tx.SaveCursor(ctx, "monero",
+					settle.Cursor{Fingerprint: "f", Tip: card.Tip{Height: tip, Hash: "h", Time: epoch}})
 			})
 			if cursor, err := s.Cursor(t.Context(), chain.Currencies()[0]); err != nil || cursor.LowestLocked != tt.want {
 				t.Errorf("%s: lowest locked is %d, want %d (%v)", tt.name, cursor.LowestLocked, tt.want, err)
@@ -375,7 +391,9 @@ func TestLockedBlocks(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		var facts []card.Transfer
 		add := func(height int64, locked, counted bool, currency string) {
-			facts = append(facts, card.Transfer{Currency: currency, TxID: fmt.Sprint("t", len(facts)), Address: "a", Amount: 5, Height: height, Locked: locked, Counted: counted, FirstSeenAt: epoch})
+			facts = append(facts,
+				card.Transfer{Currency: currency, TxID: fmt.Sprint("t", len(facts)), Address: "a", Amount: 5, Height: height,
+					Locked: locked, Counted: counted, FirstSeenAt: epoch})
 		}
 		for _, height := range []int64{30, 10, 20, 20, 40, 0} {
 			add(height, true, true, "monero")
@@ -411,7 +429,8 @@ func sortTransfers(ts []card.Transfer) {
 	})
 }
 
-// After a restore the next numbers of events may have been used, until somebody attests to an epoch.
+// After a restore the next numbers of events may have been used, until somebody
+// attests to an epoch.
 func TestInsist_NothingIsIssuedOrNumberedUnlessSomebodyAttests(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := open(t, url)

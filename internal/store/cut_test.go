@@ -19,8 +19,9 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// Whatever reply or request of whatever method is lost with its connection, the COMMIT's among them: once the caller has tried again, or
-// was told that it worked, there are the same rows as if nothing had happened.
+// Whatever reply or request of whatever method is lost with its connection, the
+// COMMIT's among them: once the caller has tried again, or was told that it
+// worked, there are the same rows as if nothing had happened.
 func TestCuts_NoMethodDoesAnythingTwice(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -54,16 +55,20 @@ func TestCuts_NoMethodDoesAnythingTwice(t *testing.T) {
 	}
 }
 
-// cutCards is how many cards there are: so many that a second call of a method that hands out something finds more of it.
+// cutCards is how many cards there are: so many that a second call of a method
+// that hands out something finds more of it.
 const cutCards = 2000
 
 // withoutDatabase are the methods that ask the database nothing.
-var withoutDatabase = map[string]bool{"LogTo": true, "LongestWrite": true, "ReportDamage": true, "Schema": true, "SealedSets": true, "SingleWriter": true, "Trust": true, "Insist": true, "Close": true, "Pools": true}
+var withoutDatabase = map[string]bool{"LogTo": true, "LongestWrite": true, "ReportDamage": true, "Schema": true,
+	"SealedSets": true, "SingleWriter": true, "Trust": true, "Insist": true, "Close": true, "Pools": true}
 
-// deleteSome are the methods that delete the oldest rows, up to a number: a second call deletes more of them, which is harmless.
+// deleteSome are the methods that delete the oldest rows, up to a number: a
+// second call deletes more of them, which is harmless.
 var deleteSome = map[string]bool{"DeleteDeliveries": true, "PruneDeliveries": true}
 
-// notTwice are methods whose second call finds the effect of the first, and says so.
+// notTwice are methods whose second call finds the effect of the first, and
+// says so.
 var notTwice = []error{card.ErrDuplicate, card.ErrFenced, card.ErrNoRow}
 
 // cutRun is what a run of every method did.
@@ -73,8 +78,10 @@ type cutRun struct {
 	cuts    map[string]int   // that met a method
 }
 
-// cutting calls every method of the store, and has the connection of each lost at its nth exchange with the server: before the request
-// arrives, or before the reply does. It compares what is there after each with want; nth 0 loses nothing.
+// cutting calls every method of the store, and has the connection of each lost
+// at its nth exchange with the server: before the request arrives, or before
+// the reply does. It compares what is there after each with want; nth 0 loses
+// nothing.
 func cutting(t *testing.T, filled *rig.Databases, nth int64, before bool, want *cutRun) *cutRun {
 	t.Helper()
 	url := filled.Postgres(t)
@@ -203,7 +210,8 @@ func (p *cuttable) loses(before bool) bool {
 	return true
 }
 
-// requests passes on what the client sends. A request ends with a Query or a Sync.
+// requests passes on what the client sends. A request ends with a Query or a
+// Sync.
 func (p *cuttable) requests(client, server net.Conn, begun <-chan struct{}) {
 	for first := true; ; {
 		head := make([]byte, 5)
@@ -249,7 +257,8 @@ func (p *cuttable) requests(client, server net.Conn, begun <-chan struct{}) {
 	}
 }
 
-// replies passes on what the server sends. A reply ends with ReadyForQuery; the first one ends the log-in.
+// replies passes on what the server sends. A reply ends with ReadyForQuery; the
+// first one ends the log-in.
 func (p *cuttable) replies(client, server net.Conn, begun chan<- struct{}) {
 	first := true
 	head := make([]byte, 5)

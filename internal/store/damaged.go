@@ -12,8 +12,10 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// A row is damaged if this version can't decode it: it was changed by hand, or a newer version wrote it. It is left out of what is read
-// together with other rows, and reported to the operator; only who asks for it alone gets an error. No row is ever quoted.
+// A row is damaged if this version can't decode it: it was changed by hand, or
+// a newer version wrote it. It is left out of what is read together with other
+// rows, and reported to the operator; only who asks for it alone gets an error.
+// No row is ever quoted.
 
 // damage reports damaged rows, each once. Its zero value is ready for use.
 type damage struct {
@@ -28,7 +30,8 @@ type damagedThing struct {
 	id   uuid.UUID
 }
 
-// mostReported limits how many reported rows are remembered. Beyond that, some are reported again.
+// mostReported limits how many reported rows are remembered. Beyond that, some
+// are reported again.
 const mostReported = 10_000
 
 // LogTo sets where damaged rows are reported. Defaults to slog.Default().
@@ -38,7 +41,8 @@ func (s *Store) LogTo(log *slog.Logger) {
 	s.damage.log = log
 }
 
-// ReportDamage implements order.Store. what is the name of the thing whose row is damaged, and id is its own.
+// ReportDamage implements order.Store. what is the name of the thing whose row
+// is damaged, and id is its own.
 func (s *Store) ReportDamage(ctx context.Context, what string, id uuid.UUID, err error) {
 	d := &s.damage
 	d.mu.Lock()
@@ -55,7 +59,8 @@ func (s *Store) ReportDamage(ctx context.Context, what string, id uuid.UUID, err
 	if log == nil {
 		log = slog.Default()
 	}
-	log.ErrorContext(ctx, "a row can't be decoded: it needs an operator, and is left out until then", what, id, "error", err)
+	log.ErrorContext(ctx, "a row can't be decoded: it needs an operator, and is left out until then", what, id, "error",
+		err)
 }
 
 var (

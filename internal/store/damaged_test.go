@@ -20,7 +20,8 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// damages are ways to damage a card's row. Each has the text that no log and no error may show.
+// damages are ways to damage a card's row. Each has the text that no log and no
+// error may show.
 var damages = map[string]string{
 	"currency": "UPDATE cards SET currency = 'canary' WHERE uuid = $1",
 	"state":    "UPDATE cards SET payment_state = 'canary' WHERE uuid = $1",
@@ -75,7 +76,8 @@ func (d *wreck) cards(n int, damaged ...int) []*card.Card {
 	return cards
 }
 
-// reported fails the test unless each of the cards was reported once, and nothing else.
+// reported fails the test unless each of the cards was reported once, and
+// nothing else.
 func (d *wreck) reported(cards ...*card.Card) {
 	d.t.Helper()
 	text := d.log.String()
@@ -84,7 +86,8 @@ func (d *wreck) reported(cards ...*card.Card) {
 			d.t.Errorf("card %s was reported %d times", c.UUID, n)
 		}
 	}
-	if n := strings.Count(text, "level=ERROR"); n != len(cards) || strings.Count(text, "\n") != n || strings.Contains(text, "canary") {
+	if n := strings.Count(text, "level=ERROR"); n != len(cards) || strings.Count(text, "\n") != n ||
+		strings.Contains(text, "canary") {
 		d.t.Errorf("%d cards are damaged; logged:\n%s", len(cards), text)
 	}
 }
@@ -102,10 +105,12 @@ func wantCards(t *testing.T, got []*card.Card, want ...*card.Card) {
 	}
 }
 
-// wantDamaged fails the test unless an error says that a card is damaged, without saying what is in its row.
+// wantDamaged fails the test unless an error says that a card is damaged,
+// without saying what is in its row.
 func wantDamaged(t *testing.T, err error, c *card.Card) {
 	t.Helper()
-	if !errors.Is(err, card.ErrDamaged) || !strings.Contains(err.Error(), c.UUID.String()) || strings.Contains(err.Error(), "canary") {
+	if !errors.Is(err, card.ErrDamaged) || !strings.Contains(err.Error(), c.UUID.String()) ||
+		strings.Contains(err.Error(), "canary") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -113,7 +118,8 @@ func wantDamaged(t *testing.T, err error, c *card.Card) {
 func TestCards_ADamagedRowHidesNoOther(t *testing.T) {
 	damaged(t, func(t *testing.T, d *wreck) {
 		cards := d.cards(7, 1, 2, 4, 6)
-		for limit, want := range map[int][]*card.Card{1: {cards[5]}, 2: {cards[5], cards[3]}, 3: {cards[5], cards[3], cards[0]}, 4: {cards[5], cards[3], cards[0]}} {
+		for limit, want := range map[int][]*card.Card{1: {cards[5]}, 2: {cards[5], cards[3]},
+			3: {cards[5], cards[3], cards[0]}, 4: {cards[5], cards[3], cards[0]}} {
 			got, err := d.Cards(t.Context(), order.Filter{AccountID: d.account, Limit: limit})
 			check(t, err)
 			wantCards(t, got, want...)
@@ -157,7 +163,8 @@ func TestCardsByUUID_ADamagedRowHidesNoOther(t *testing.T) {
 	})
 }
 
-// Whoever is about to issue a card, or to settle it, must not take one that can't be decoded for one that is not there.
+// Whoever is about to issue a card, or to settle it, must not take one that
+// can't be decoded for one that is not there.
 func TestLockCardsByUUID_ADamagedRowIsNotPassedOver(t *testing.T) {
 	damaged(t, func(t *testing.T, d *wreck) {
 		cards := d.cards(2, 1)
@@ -169,7 +176,8 @@ func TestLockCardsByUUID_ADamagedRowIsNotPassedOver(t *testing.T) {
 	})
 }
 
-// A card that can't be decoded holds up no pass. It is due again with the next block, so that it is assessed once its row is mended.
+// A card that can't be decoded holds up no pass. It is due again with the next
+// block, so that it is assessed once its row is mended.
 func TestLockCards_ADamagedRowIsPutOff(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		d := newWreck(t, url, damages["state"]) // a card of another currency is of no concern
@@ -214,7 +222,8 @@ func TestDeliveries_DamagedAttemptsAreNone(t *testing.T) {
 			}
 		}
 		text := d.log.String()
-		if strings.Count(text, "level=ERROR") != 1 || strings.Count(text, es[0].ID.String()) != 1 || strings.Contains(text, "canary") {
+		if strings.Count(text, "level=ERROR") != 1 || strings.Count(text, es[0].ID.String()) != 1 ||
+			strings.Contains(text, "canary") {
 			t.Errorf("logged:\n%s", text)
 		}
 		books := readBooks(t, d.Store)
@@ -228,14 +237,16 @@ func TestBooks_NameTheDamagedRows(t *testing.T) {
 	damaged(t, func(t *testing.T, d *wreck) {
 		cards := d.cards(3, 1)
 		books := readBooks(t, d.Store)
-		want := operator.Doubt{ID: cards[1].UUID, Text: "its row can't be decoded: this version does not know its currency or its payment's state"}
+		want := operator.Doubt{ID: cards[1].UUID,
+			Text: "its row can't be decoded: this version does not know its currency or its payment's state"}
 		if len(books.Doubts) != 1 || books.Doubts[0] != want {
 			t.Errorf("doubts %+v, want %+v", books.Doubts, want)
 		}
 	})
 }
 
-// However many rows are damaged, remembering which were reported takes little memory.
+// However many rows are damaged, remembering which were reported takes little
+// memory.
 func TestReportDamage_OnceForEach(t *testing.T) {
 	var log bytes.Buffer
 	s := open(t, databases.SQLite(t))

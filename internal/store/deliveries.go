@@ -51,7 +51,8 @@ func checkDelivery(dueAt *int64, tries int64) error {
 // mostTries is far more often than any delivery is attempted.
 const mostTries = 1000
 
-// delivery decodes a row. If its attempts, or their number, are damaged it has none: the event is sent regardless of earlier attempts.
+// delivery decodes a row. If its attempts, or their number, are damaged it has
+// none: the event is sent regardless of earlier attempts.
 func (s *Store) delivery(ctx context.Context, r *deliveryRow) webhook.Delivery {
 	stored, err := storedAttempts(r.Attempts)
 	if err != nil {
@@ -63,9 +64,11 @@ func (s *Store) delivery(ctx context.Context, r *deliveryRow) webhook.Delivery {
 			r.Tries = 0
 		}
 	}
-	d := webhook.Delivery{Event: r.event(), State: webhook.DeliveryState(r.Delivery), Tries: int(r.Tries), Attempts: make([]webhook.Attempt, len(stored))}
+	d := webhook.Delivery{Event: r.event(), State: webhook.DeliveryState(r.Delivery), Tries: int(r.Tries),
+		Attempts: make([]webhook.Attempt, len(stored))}
 	for i, a := range stored {
-		d.Attempts[i] = webhook.Attempt{At: fromMillis(a.At), Took: time.Duration(a.Took) * time.Millisecond, Status: a.Status, Answer: a.Answer, Error: a.Error}
+		d.Attempts[i] = webhook.Attempt{At: fromMillis(a.At), Took: time.Duration(a.Took) * time.Millisecond,
+			Status: a.Status, Answer: a.Answer, Error: a.Error}
 	}
 	if r.DueAt != nil {
 		d.DueAt = fromMillis(*r.DueAt)
@@ -87,7 +90,8 @@ func attemptsText(as []webhook.Attempt) (string, error) {
 	stored := make([]storedAttempt, len(as))
 	for i, a := range as {
 		// PostgreSQL rejects NUL in a text.
-		stored[i] = storedAttempt{a.At.UnixMilli(), a.Took.Milliseconds(), a.Status, strings.ReplaceAll(a.Answer, "\x00", ""), a.Error}
+		stored[i] = storedAttempt{a.At.UnixMilli(), a.Took.Milliseconds(), a.Status,
+			strings.ReplaceAll(a.Answer, "\x00", ""), a.Error}
 	}
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
@@ -96,8 +100,10 @@ func attemptsText(as []webhook.Attempt) (string, error) {
 	return text.String(), err
 }
 
-// selectDeliveries returns a statement for the deliveries to a webhook that match where, with their events, in the given order. LIMIT is
-// inside the subquery: the planner then looks up only the events of the deliveries found, however many it expects.
+// selectDeliveries returns a statement for the deliveries to a webhook that
+// match where, with their events, in the given order. LIMIT is inside the
+// subquery: the planner then looks up only the events of the deliveries found,
+// however many it expects.
 func selectDeliveries(where, order string) string {
 	return "SELECT " + eventColumns + `,
 		d.state AS delivery_state, d.due_at, d.tries, d.attempts
@@ -117,20 +123,24 @@ func (s *Store) deliveries(ctx context.Context, found []deliveryRow, err error) 
 }
 
 // DueDeliveries implements webhook.Outbox.
-func (s *Store) DueDeliveries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]webhook.Delivery, error) {
-	found, err := manyOf[deliveryRow](ctx, s, often{s.r}, n, "select due deliveries", selectDeliveries("AND d.due_at <= ?", "d.due_at, d.seq"), webhook, now.UnixMilli(), n)
+func (s *Store) DueDeliveries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]webhook.Delivery,
+	error) {
+	found, err := manyOf[deliveryRow](ctx, s, often{s.r}, n, "select due deliveries",
+		selectDeliveries("AND d.due_at <= ?", "d.due_at, d.seq"), webhook, now.UnixMilli(), n)
 	return s.deliveries(ctx, found, err)
 }
 
 // DueRetries implements webhook.Outbox.
 func (s *Store) DueRetries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]webhook.Delivery, error) {
 	var found []deliveryRow
-	err := s.list(ctx, s.r, &found, "select due retries", selectDeliveries("AND d.due_at > 0 AND d.due_at <= ?", "d.seq"), webhook, now.UnixMilli(), n)
+	err := s.list(ctx, s.r, &found, "select due retries", selectDeliveries("AND d.due_at > 0 AND d.due_at <= ?", "d.seq"),
+		webhook, now.UnixMilli(), n)
 	return s.deliveries(ctx, found, err)
 }
 
 // Deliveries implements webhook.Store.
-func (s *Store) Deliveries(ctx context.Context, id uuid.UUID, filter webhook.DeliveryFilter) ([]webhook.Delivery, error) {
+func (s *Store) Deliveries(ctx context.Context, id uuid.UUID, filter webhook.DeliveryFilter) ([]webhook.Delivery,
+	error) {
 	where, args := "", []any{id}
 	switch filter.State { // in the terms of the partial indexes
 	case webhook.DeliveryPending:
@@ -144,7 +154,8 @@ func (s *Store) Deliveries(ctx context.Context, id uuid.UUID, filter webhook.Del
 		where, args = where+"AND d.seq < ? ", append(args, filter.Before)
 	}
 	var found []deliveryRow
-	err := s.list(ctx, s.r, &found, "select deliveries", selectDeliveries(where, "d.seq DESC"), append(args, filter.Limit)...)
+	err := s.list(ctx, s.r, &found, "select deliveries", selectDeliveries(where, "d.seq DESC"),
+		append(args, filter.Limit)...)
 	all, err := s.deliveries(ctx, found, err)
 	for i := range all {
 		if errors.Is(checkDelivery(found[i].DueAt, 0), errDue) {
@@ -154,7 +165,8 @@ func (s *Store) Deliveries(ctx context.Context, id uuid.UUID, filter webhook.Del
 	return all, err
 }
 
-// SaveDeliveries implements webhook.Tx. Most deliveries succeed at once: what they have in common is not sent for each.
+// SaveDeliveries implements webhook.Tx. Most deliveries succeed at once: what
+// they have in common is not sent for each.
 func (t *tx) SaveDeliveries(ctx context.Context, id uuid.UUID, before, after []webhook.Delivery) error {
 	var atOnce, others [][]any
 	for i, d := range after {
@@ -169,19 +181,25 @@ func (t *tx) SaveDeliveries(ctx context.Context, id uuid.UUID, before, after []w
 			others = append(others, append(row, d.State, d.Tries, orNoTime(d.DueAt)))
 		}
 	}
-	if err := t.saveDeliveries(ctx, id, "'delivered', 1, CAST(NULL AS BIGINT)", atOnce, "BIGINT", "BIGINT", "TEXT"); err != nil {
+	if err := t.saveDeliveries(ctx, id, "'delivered', 1, CAST(NULL AS BIGINT)", atOnce, "BIGINT", "BIGINT",
+		"TEXT"); err != nil {
 		return err
 	}
-	return t.saveDeliveries(ctx, id, "v.column4, v.column5, v.column6", others, "BIGINT", "BIGINT", "TEXT", "TEXT", "INTEGER", "BIGINT")
+	return t.saveDeliveries(ctx, id, "v.column4, v.column5, v.column6", others, "BIGINT", "BIGINT", "TEXT", "TEXT",
+		"INTEGER", "BIGINT")
 }
 
-// saveDeliveries updates deliveries from values, which begin with the columns seq, the due_at from before, and attempts. now is the new state,
-// tries and due_at. A delivery with another due_at is skipped: somebody else has changed it.
+// saveDeliveries updates deliveries from values, which begin with the columns
+// seq, the due_at from before, and attempts. now is the new state, tries and
+// due_at. A delivery with another due_at is skipped: somebody else has changed
+// it.
 func (t *tx) saveDeliveries(ctx context.Context, webhook uuid.UUID, now string, values [][]any, types ...string) error {
 	return inBatches(values, func(some [][]any) error {
 		table, args := t.s.dialect.table(some, types...)
-		_, err := t.s.exec(ctx, t.t, "update deliveries", `UPDATE deliveries SET attempts = v.column3, (state, tries, due_at) = (`+now+`) FROM `+table+
-			` WHERE deliveries.seq = v.column1 AND deliveries.due_at = v.column2 AND deliveries.webhook_id = ?`, append(args, webhook)...)
+		_, err := t.s.exec(ctx, t.t, "update deliveries",
+			`UPDATE deliveries SET attempts = v.column3, (state, tries, due_at) = (`+now+`) FROM `+table+
+				` WHERE deliveries.seq = v.column1 AND deliveries.due_at = v.column2 AND deliveries.webhook_id = ?`,
+			append(args, webhook)...)
 		return err
 	})
 }
@@ -198,7 +216,8 @@ func (t *tx) Redeliver(ctx context.Context, account, webhook, event uuid.UUID, n
 }
 
 // RecoverDeliveries implements webhook.Tx.
-func (t *tx) RecoverDeliveries(ctx context.Context, account, webhook uuid.UUID, since time.Time, after int64, n int, now time.Time) (due, last int64, err error) {
+func (t *tx) RecoverDeliveries(ctx context.Context, account, webhook uuid.UUID, since time.Time, after int64, n int,
+	now time.Time) (due, last int64, err error) {
 	err = t.s.get(ctx, t.t, &last, "select events", `SELECT COALESCE(MAX(seq), ?) FROM (SELECT seq FROM events
 		WHERE account_id = ? AND seq > ? AND created_at >= ? ORDER BY seq LIMIT ?) AS page`, after, account, after, since.UnixMilli(), n)
 	if err != nil || last == after {
@@ -219,8 +238,8 @@ func (s *Store) DeleteDeliveries(ctx context.Context, webhook uuid.UUID, n int) 
 		(SELECT seq FROM deliveries WHERE webhook_id = ? LIMIT ?)`, webhook, webhook, n)
 }
 
-// PruneDeliveries implements webhook.Outbox. It takes the age of a delivery from its event: deliveries without a time of their own cost
-// less to send.
+// PruneDeliveries implements webhook.Outbox. It takes the age of a delivery
+// from its event: deliveries without a time of their own cost less to send.
 func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, n int) (int64, error) {
 	var old []struct {
 		Webhook uuid.UUID `db:"id"`

@@ -25,12 +25,15 @@ func TestDueDeliveries_LongestDueFirst(t *testing.T) {
 			insertEvents(t, s, newEvent(c, card.EventDetected))
 		}
 		at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
-		saveDeliveries(t, s, w.ID, of(1, webhook.DeliveryPending, at(3)), of(2, webhook.DeliveryPending, at(1)), of(3, webhook.DeliveryDelivered, time.Time{}),
-			of(4, webhook.DeliveryPending, at(2)), of(5, webhook.DeliveryPending, at(2)), of(6, webhook.DeliveryFailed, time.Time{}))
+		saveDeliveries(t, s, w.ID, of(1, webhook.DeliveryPending, at(3)), of(2, webhook.DeliveryPending, at(1)),
+			of(3, webhook.DeliveryDelivered, time.Time{}),
+			of(4, webhook.DeliveryPending, at(2)), of(5, webhook.DeliveryPending, at(2)),
+			of(6, webhook.DeliveryFailed, time.Time{}))
 		for _, tt := range []struct {
 			minutes, n int
 			want       []int64
-		}{{0, 9, nil}, {1, 9, []int64{2}}, {2, 9, []int64{2, 4, 5}}, {3, 9, []int64{2, 4, 5, 1}}, {3, 2, []int64{2, 4}}, {3, 3, []int64{2, 4, 5}}} {
+		}{{0, 9, nil}, {1, 9, []int64{2}}, {2, 9, []int64{2, 4, 5}}, {3, 9, []int64{2, 4, 5, 1}}, {3, 2, []int64{2, 4}},
+			{3, 3, []int64{2, 4, 5}}} {
 			due, err := s.DueDeliveries(ctx, w.ID, at(tt.minutes), tt.n)
 			check(t, err)
 			var got []int64
@@ -47,8 +50,10 @@ func TestDueDeliveries_LongestDueFirst(t *testing.T) {
 		if due, err := s.DueDeliveries(ctx, w.ID, at(2).Add(-time.Millisecond), 9); err != nil || len(due) != 1 {
 			t.Errorf("%d deliveries a moment before they are due, error %v", len(due), err)
 		}
-		// No clock decides when a new delivery is due: the one here is years behind that of the event.
-		if due, err := s.DueDeliveries(ctx, other.ID, time.UnixMilli(0), 9); err != nil || len(due) != 6 || !due[0].DueAt.Equal(webhook.AtOnce()) {
+		// No clock decides when a new delivery is due: the one here is years
+		// behind that of the event.
+		if due, err := s.DueDeliveries(ctx, other.ID, time.UnixMilli(0), 9); err != nil || len(due) != 6 ||
+			!due[0].DueAt.Equal(webhook.AtOnce()) {
 			t.Errorf("%d new deliveries, error %v", len(due), err)
 		}
 	})
@@ -63,7 +68,8 @@ func TestDueRetries_OldestEventFirstAndNoneThatIsNew(t *testing.T) {
 			insertEvents(t, s, newEvent(c, card.EventDetected))
 		}
 		at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
-		saveDeliveries(t, s, w.ID, of(1, webhook.DeliveryFailed, time.Time{}), of(2, webhook.DeliveryPending, at(3)), of(3, webhook.DeliveryPending, at(2)),
+		saveDeliveries(t, s, w.ID, of(1, webhook.DeliveryFailed, time.Time{}), of(2, webhook.DeliveryPending, at(3)),
+			of(3, webhook.DeliveryPending, at(2)),
 			of(4, webhook.DeliveryDelivered, time.Time{}), of(5, webhook.DeliveryPending, at(1)))
 		saveDeliveries(t, s, other.ID, of(1, webhook.DeliveryPending, at(0)))
 		for _, tt := range []struct {
@@ -95,14 +101,18 @@ func TestSaveDeliveries_WhatCameOfThemComesBack(t *testing.T) {
 		check(t, err)
 		later := epoch.Add(5*time.Minute + time.Millisecond)
 		want := []webhook.Delivery{
-			{Event: events[4], State: webhook.DeliveryPending, DueAt: webhook.AtOnce(), Attempts: []webhook.Attempt{}}, // not saved
+			// not saved
+			{Event: events[4], State: webhook.DeliveryPending, DueAt: webhook.AtOnce(), Attempts: []webhook.Attempt{}},
 			{Event: events[3], State: webhook.DeliveryPending, DueAt: later, Tries: 3, Attempts: []webhook.Attempt{
 				{At: epoch, Took: 15 * time.Second, Error: "no connection within 15 s: \"dial\" 'x' \\ ? $1 🎉"},
-				{At: epoch.Add(time.Second), Took: time.Millisecond, Status: 500, Answer: "<b>\"'; DROP TABLE deliveries;--\n\t\\u0000 \\ ü 日本 🎉 \u2028 \ufffd ?"},
+				{At: epoch.Add(time.Second), Took: time.Millisecond, Status: 500,
+					Answer: "<b>\"'; DROP TABLE deliveries;--\n\t\\u0000 \\ ü 日本 🎉 \u2028 \ufffd ?"},
 				{At: later, Status: 599},
 			}},
-			{Event: events[2], State: webhook.DeliveryFailed, Tries: 10, Attempts: []webhook.Attempt{{At: epoch, Status: 410, Answer: "gone"}}},
-			{Event: events[1], State: webhook.DeliveryDelivered, Tries: 1, Attempts: []webhook.Attempt{{At: epoch, Took: 84 * time.Millisecond, Status: 200, Answer: "NULL"}}},
+			{Event: events[2], State: webhook.DeliveryFailed, Tries: 10,
+				Attempts: []webhook.Attempt{{At: epoch, Status: 410, Answer: "gone"}}},
+			{Event: events[1], State: webhook.DeliveryDelivered, Tries: 1,
+				Attempts: []webhook.Attempt{{At: epoch, Took: 84 * time.Millisecond, Status: 200, Answer: "NULL"}}},
 			{Event: events[0], State: webhook.DeliveryDelivered, Tries: 2, Attempts: []webhook.Attempt{}},
 		}
 		saveDeliveries(t, s, w.ID, want[4], want[3], want[2], want[1])
@@ -113,15 +123,18 @@ func TestSaveDeliveries_WhatCameOfThemComesBack(t *testing.T) {
 	})
 }
 
-// A receiver answers what it likes, and neither database may refuse to store it.
+// A receiver answers what it likes, and neither database may refuse to store
+// it.
 func TestSaveDeliveries_AnswerThatIsNoText(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		w := dueWebhook(t, s)
 		d := of(1, webhook.DeliveryDelivered, time.Time{})
-		d.Attempts = []webhook.Attempt{{At: epoch, Status: 200, Answer: "a\x00b\x00\x00"}, {At: epoch, Status: 500, Answer: "\xff\xfe\xed\xa0\x80c\x1b[31m\x7f"}, {At: epoch, Error: "d\x00\xff"}}
+		d.Attempts = []webhook.Attempt{{At: epoch, Status: 200, Answer: "a\x00b\x00\x00"},
+			{At: epoch, Status: 500, Answer: "\xff\xfe\xed\xa0\x80c\x1b[31m\x7f"}, {At: epoch, Error: "d\x00\xff"}}
 		saveDeliveries(t, s, w.ID, d)
 		got := deliveries(t, s, w.ID)[0].Attempts
-		if len(got) != 3 || got[0].Answer != "ab" || !strings.Contains(got[1].Answer, "c\x1b[31m\x7f") || !strings.HasPrefix(got[2].Error, "d") {
+		if len(got) != 3 || got[0].Answer != "ab" || !strings.Contains(got[1].Answer, "c\x1b[31m\x7f") ||
+			!strings.HasPrefix(got[2].Error, "d") {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -164,7 +177,8 @@ func redeliver(ctx context.Context, s *store.Store, account, webhook, event uuid
 	return s.Do(ctx, func(tx *store.Tx) error { return tx.Redeliver(ctx, account, webhook, event, now) })
 }
 
-// What was asked to be sent again while an attempt was under way is sent again, whatever came of the attempt.
+// What was asked to be sent again while an attempt was under way is sent again,
+// whatever came of the attempt.
 func TestSaveDeliveries_NotOfWhatIsDueOtherwiseThanBefore(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()
@@ -194,14 +208,17 @@ func TestRedeliver_WithANewSchedule(t *testing.T) {
 		ctx, account := t.Context(), newAccount(t, s)
 		c, foreign := insertCard(t, s, newCard(account)), insertCard(t, s, newCard(newAccount(t, s)))
 		w, other := insertWebhook(t, s, newWebhook(account)), insertWebhook(t, s, newWebhook(account))
-		choosy, theirs := insertWebhook(t, s, newWebhook(account, card.EventLate)), insertWebhook(t, s, newWebhook(foreign.AccountID))
+		choosy, theirs := insertWebhook(t, s, newWebhook(account, card.EventLate)),
+			insertWebhook(t, s, newWebhook(foreign.AccountID))
 		for range 4 {
-			insertEvents(t, s, newEvent(c, card.EventDetected), newEvent(foreign, card.EventDetected)) // which have the same numbers
+			// which have the same numbers
+			insertEvents(t, s, newEvent(c, card.EventDetected), newEvent(foreign, card.EventDetected))
 		}
 		events, err := s.Events(ctx, account, 0, 9)
 		check(t, err)
 		attempts := []webhook.Attempt{{At: epoch, Status: 500}, {At: epoch, Error: "no answer"}}
-		for i, d := range []webhook.Delivery{of(1, webhook.DeliveryFailed, time.Time{}), of(2, webhook.DeliveryDelivered, time.Time{}), of(3, webhook.DeliveryPending, epoch.Add(time.Hour))} {
+		for i, d := range []webhook.Delivery{of(1, webhook.DeliveryFailed, time.Time{}),
+			of(2, webhook.DeliveryDelivered, time.Time{}), of(3, webhook.DeliveryPending, epoch.Add(time.Hour))} {
 			d.Tries, d.Attempts = 10-i, attempts
 			saveDeliveries(t, s, w.ID, d)
 		}
@@ -219,9 +236,11 @@ func TestRedeliver_WithANewSchedule(t *testing.T) {
 		theirEvents, err := s.Events(ctx, foreign.AccountID, 0, 9)
 		check(t, err)
 		for name, x := range map[string][3]uuid.UUID{
-			"unknown event": {account, w.ID, uuid.New()}, "unknown webhook": {account, uuid.New(), events[0].ID}, "event of another account": {account, w.ID, theirEvents[0].ID},
-			"webhook of another account": {account, theirs.ID, events[0].ID}, "event that the webhook does not want": {account, choosy.ID, events[0].ID},
-			"all of another account": {foreign.AccountID, w.ID, events[0].ID},
+			"unknown event": {account, w.ID, uuid.New()}, "unknown webhook": {account, uuid.New(), events[0].ID},
+			"event of another account":             {account, w.ID, theirEvents[0].ID},
+			"webhook of another account":           {account, theirs.ID, events[0].ID},
+			"event that the webhook does not want": {account, choosy.ID, events[0].ID},
+			"all of another account":               {foreign.AccountID, w.ID, events[0].ID},
 		} {
 			if err := redeliver(ctx, s, x[0], x[1], x[2], now); !errors.Is(err, card.ErrNoRow) {
 				t.Errorf("%s: %v", name, err)
@@ -265,7 +284,8 @@ func TestRecoverDeliveries_OnlyWhatWasMissedSince(t *testing.T) {
 		other := insertWebhook(t, s, newWebhook(account))
 		used := of(6, webhook.DeliveryFailed, time.Time{})
 		used.Tries, used.Attempts = 10, []webhook.Attempt{{At: epoch, Status: 500}}
-		saveDeliveries(t, s, w.ID, of(4, webhook.DeliveryFailed, time.Time{}), of(5, webhook.DeliveryDelivered, time.Time{}), used, of(7, webhook.DeliveryPending, epoch.Add(time.Hour)))
+		saveDeliveries(t, s, w.ID, of(4, webhook.DeliveryFailed, time.Time{}), of(5, webhook.DeliveryDelivered, time.Time{}),
+			used, of(7, webhook.DeliveryPending, epoch.Add(time.Hour)))
 		now := epoch.Add(time.Minute)
 		if n := recoverAll(t, s, w, epoch, 3, now); n != 0 {
 			t.Errorf("%d are sent to a webhook that is disabled", n)
@@ -277,7 +297,8 @@ func TestRecoverDeliveries_OnlyWhatWasMissedSince(t *testing.T) {
 				t.Errorf("%d were missed, want %d", n, want)
 			}
 		}
-		wantDeliveries(t, s, w.ID, "10 pending", "9 pending", "8 pending", "7 pending", "6 pending", "5 delivered", "4 pending", "3 pending")
+		wantDeliveries(t, s, w.ID, "10 pending", "9 pending", "8 pending", "7 pending", "6 pending", "5 delivered",
+			"4 pending", "3 pending")
 		ds := deliveries(t, s, w.ID)
 		for i, want := range map[int]time.Time{0: now, 1: now, 2: webhook.AtOnce(), 3: now, 4: now, 6: now, 7: now} {
 			if !ds[i].DueAt.Equal(want) || ds[i].Tries != 0 {
@@ -298,7 +319,8 @@ func TestRecoverDeliveries_OnlyWhatTheWebhookWants(t *testing.T) {
 		w := newWebhook(account, card.EventLate, card.EventWebhookDisabled)
 		insertEvents(t, s, newEvent(c, card.EventLate), newEvent(c, card.EventDetected),
 			card.Event{ID: uuid.New(), AccountID: account, Type: card.EventWebhookDisabled, WebhookID: w.ID, CreatedAt: epoch},
-			card.Event{ID: uuid.New(), AccountID: account, Type: card.EventWebhookDisabled, WebhookID: uuid.New(), CreatedAt: epoch})
+			card.Event{ID: uuid.New(), AccountID: account, Type: card.EventWebhookDisabled, WebhookID: uuid.New(),
+				CreatedAt: epoch})
 		insertWebhook(t, s, w)
 		foreign := *w
 		foreign.AccountID = newAccount(t, s)
@@ -323,7 +345,9 @@ func TestPruneDeliveries_OnlySoManyAndNoneThatIsPending(t *testing.T) {
 			insertEvents(t, s, e)
 		}
 		for _, w := range []*webhook.Webhook{w, other} {
-			saveDeliveries(t, s, w.ID, of(1, webhook.DeliveryDelivered, time.Time{}), of(2, webhook.DeliveryFailed, time.Time{}), of(4, webhook.DeliveryFailed, time.Time{}), of(5, webhook.DeliveryDelivered, time.Time{}))
+			saveDeliveries(t, s, w.ID, of(1, webhook.DeliveryDelivered, time.Time{}),
+				of(2, webhook.DeliveryFailed, time.Time{}), of(4, webhook.DeliveryFailed, time.Time{}),
+				of(5, webhook.DeliveryDelivered, time.Time{}))
 		}
 		prune := func(day, most int, want int64) {
 			t.Helper()
@@ -373,7 +397,8 @@ func TestDeliveries_FilteredAndPagedNewestFirst(t *testing.T) {
 		for seq := range int64(9) {
 			insertEvents(t, s, newEvent(c, card.EventDetected))
 			if seq%3 > 0 {
-				saveDeliveries(t, s, w.ID, of(seq+1, []webhook.DeliveryState{webhook.DeliveryDelivered, webhook.DeliveryFailed}[seq%3-1], time.Time{}))
+				saveDeliveries(t, s, w.ID,
+					of(seq+1, []webhook.DeliveryState{webhook.DeliveryDelivered, webhook.DeliveryFailed}[seq%3-1], time.Time{}))
 			}
 		}
 		for _, tt := range []struct {
@@ -382,10 +407,13 @@ func TestDeliveries_FilteredAndPagedNewestFirst(t *testing.T) {
 			limit  int
 			want   []int64
 		}{
-			{"", 0, 100, []int64{9, 8, 7, 6, 5, 4, 3, 2, 1}}, {"", 0, 2, []int64{9, 8}}, {"", 8, 2, []int64{7, 6}}, {"", 1, 9, nil}, {"", 1 << 62, 1, []int64{9}},
-			{webhook.DeliveryFailed, 0, 100, []int64{9, 6, 3}}, {webhook.DeliveryDelivered, 8, 100, []int64{5, 2}}, {webhook.DeliveryPending, 5, 1, []int64{4}},
+			{"", 0, 100, []int64{9, 8, 7, 6, 5, 4, 3, 2, 1}}, {"", 0, 2, []int64{9, 8}}, {"", 8, 2, []int64{7, 6}},
+			{"", 1, 9, nil}, {"", 1 << 62, 1, []int64{9}},
+			{webhook.DeliveryFailed, 0, 100, []int64{9, 6, 3}}, {webhook.DeliveryDelivered, 8, 100, []int64{5, 2}},
+			{webhook.DeliveryPending, 5, 1, []int64{4}},
 		} {
-			got, err := s.Deliveries(t.Context(), w.ID, webhook.DeliveryFilter{State: tt.state, Before: tt.before, Limit: tt.limit})
+			got, err := s.Deliveries(t.Context(), w.ID,
+				webhook.DeliveryFilter{State: tt.state, Before: tt.before, Limit: tt.limit})
 			check(t, err)
 			var numbers []int64
 			for _, d := range got {

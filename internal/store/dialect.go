@@ -23,26 +23,34 @@ import (
 
 // dialect is everything in which the two databases differ.
 type dialect struct {
-	name       string
-	now        string             // the database's clock, in Unix milliseconds
-	uuidType   string             // the type of a uuid column
-	bytes      string             // the type of a bytes column
-	forUpdate  string             // locks the selected rows until the transaction ends
-	forShare   string             // skips rows of the table w that were deleted meanwhile, and prevents the deletion of the others
+	name      string
+	now       string // the database's clock, in Unix milliseconds
+	uuidType  string // the type of a uuid column
+	bytes     string // the type of a bytes column
+	forUpdate string // locks the selected rows until the transaction ends
+	// skips rows of the table w that were deleted meanwhile, and prevents the
+	// deletion of the others
+	forShare   string
 	snapshot   sql.IsolationLevel // the level at which all statements of a transaction see the same moment
 	skipLocked string             // like forUpdate, for the table q, but skips rows that are already locked
 	hasTable   string             // whether there is a table of that name
-	jsonRows   string             // makes a JSON array of arrays of rows; the values in parentheses, and one more parenthesis, follow
-	arrays     bool               // whether one parameter can be a whole column of values
-	samples    bool               // whether the planner takes rows in any order to be a random sample (part.sql)
-	classify   func(error) class
-	server     string // an expression that names the server since its start and the table leases; the empty text without a server
+	// makes a JSON array of arrays of rows; the values in parentheses, and one
+	// more parenthesis, follow
+	jsonRows string
+	arrays   bool // whether one parameter can be a whole column of values
+	samples  bool // whether the planner takes rows in any order to be a random sample (part.sql)
+	classify func(error) class
+	// an expression that names the server since its start and the table leases;
+	// the empty text without a server
+	server string
 
 	awaitReplication string // waits until what was committed before is as durable as commits are; "" if it always is
 }
 
-// table returns values as a table v with the columns column1, column2 and so on, for a FROM clause, and its parameters. If the database
-// takes arrays, there is one parameter per column: a statement with thousands of parameters takes longer to parse than to run.
+// table returns values as a table v with the columns column1, column2 and so
+// on, for a FROM clause, and its parameters. If the database takes arrays,
+// there is one parameter per column: a statement with thousands of parameters
+// takes longer to parse than to run.
 func (d dialect) table(values [][]any, types ...string) (string, []any) {
 	var args []any
 	if !d.arrays {
@@ -56,7 +64,8 @@ func (d dialect) table(values [][]any, types ...string) (string, []any) {
 	return unnested + " AS v (" + names + ")", arrays(values, len(types))
 }
 
-// unnest returns a call that makes a table of one array for each type, and the names of its columns.
+// unnest returns a call that makes a table of one array for each type, and the
+// names of its columns.
 func unnest(types []string) (call, names string) {
 	casts, columns := make([]string, len(types)), make([]string, len(types))
 	for i, kind := range types {
@@ -86,8 +95,9 @@ func arrays(values [][]any, columns int) []any {
 	return args
 }
 
-// in returns a condition that a column of a type has one of the values, and its parameters. If the database takes arrays, the text is the
-// same for any number of values.
+// in returns a condition that a column of a type has one of the values, and its
+// parameters. If the database takes arrays, the text is the same for any number
+// of values.
 func in[T any](d dialect, column, kind string, values []T) (condition string, args []any) {
 	if !d.arrays {
 		for _, v := range values {
@@ -98,11 +108,14 @@ func in[T any](d dialect, column, kind string, values []T) (condition string, ar
 	return column + inArray(kind), []any{arrayOf(values)}
 }
 
-// inArray is the rest of a condition that something is one of the values of a type in an array.
+// inArray is the rest of a condition that something is one of the values of a
+// type in an array.
 func inArray(kind string) string { return " = ANY (CAST(? AS " + kind + "[]))" }
 
-// inSomeArray is like inArray, for a statement that is to be planned once for arrays of any length. PostgreSQL does not look into an array that
-// a subquery returns. Otherwise it would find a plan for the few values of one array cheaper than a plan for all, and plan each time.
+// inSomeArray is like inArray, for a statement that is to be planned once for
+// arrays of any length. PostgreSQL does not look into an array that a subquery
+// returns. Otherwise it would find a plan for the few values of one array
+// cheaper than a plan for all, and plan each time.
 func inSomeArray(kind string) string {
 	return " = ANY (CAST((SELECT CAST(? AS " + kind + "[])) AS " + kind + "[]))"
 }
@@ -185,7 +198,8 @@ var postgres = dialect{
 	},
 }
 
-// SQLite has one writer at a time, so its transactions lock everything and need no row locks.
+// SQLite has one writer at a time, so its transactions lock everything and need
+// no row locks.
 var sqlite = dialect{
 	name:     "sqlite",
 	now:      "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
@@ -236,7 +250,8 @@ func (d dialect) forbidden(err error) bool {
 
 func (d dialect) retryable(err error) bool { return d.classify(err) == notSerialised }
 
-// fail converts a driver's error into one of package card where there is one, with the original as the cause for the log.
+// fail converts a driver's error into one of package card where there is one,
+// with the original as the cause for the log.
 func (s *Store) fail(operation string, err error) error {
 	if err == nil {
 		return nil
@@ -254,16 +269,18 @@ func (s *Store) fail(operation string, err error) error {
 		return fmt.Errorf("%s: %w", operation, denied)
 	case pool != nil:
 		return card.ErrUnavailable.Because(fmt.Errorf("%w: %w", pool, wrapped))
-	case class == outOfReach, class == notSerialised, errors.Is(err, errUnreplicated), errors.Is(err, errUnknown), errors.Is(err, errConnect),
+	case class == outOfReach, class == notSerialised, errors.Is(err, errUnreplicated), errors.Is(err, errUnknown),
+		errors.Is(err, errConnect),
 		errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone),
-		errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), strings.Contains(err.Error(), "sql: database is closed"):
+		errors.As(err, &network), errors.Is(err, context.DeadlineExceeded),
+		strings.Contains(err.Error(), "sql: database is closed"):
 		return card.ErrUnavailable.Because(wrapped)
 	}
 	return wrapped
 }
 
-// by has SQLite search a table by an index, where its planner would rather walk another one in the order that it needs. PostgreSQL chooses
-// well by itself.
+// by has SQLite search a table by an index, where its planner would rather walk
+// another one in the order that it needs. PostgreSQL chooses well by itself.
 func (d dialect) by(index string) string {
 	if d.name == sqlite.name {
 		return " INDEXED BY " + index

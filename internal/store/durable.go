@@ -9,16 +9,21 @@ import (
 	"github.com/cardmint/cardmint/internal/panics"
 )
 
-// What is acknowledged is durable: with synchronous replication, a standby has it. PostgreSQL commits on the primary first and waits for
-// the standby afterwards. A wait that is cancelled can't undo the commit, and so the server only warns (session.notice). Therefore no
-// caller cuts off a commit (outlive), a commit with that warning has an unknown outcome (errUnreplicated), and a row that an earlier
-// attempt may have left behind is acknowledged only after a commit of our own (AwaitReplication).
+// What is acknowledged is durable: with synchronous replication, a standby has
+// it. PostgreSQL commits on the primary first and waits for the standby
+// afterwards. A wait that is cancelled can't undo the commit, and so the server
+// only warns (session.notice). Therefore no caller cuts off a commit (outlive),
+// a commit with that warning has an unknown outcome (errUnreplicated), and a
+// row that an earlier attempt may have left behind is acknowledged only after a
+// commit of our own (AwaitReplication).
 
 // errUnknown means that a statement goes on although its caller has gone.
 var errUnknown = errors.New("the outcome is unknown")
 
-// outlive runs f, which commits, and returns its error. When ctx ends first, it returns an error at once, and f goes on in the background
-// until its own context ends, after longestTx. f is not called if ctx ends before it had a connection.
+// outlive runs f, which commits, and returns its error. When ctx ends first, it
+// returns an error at once, and f goes on in the background until its own
+// context ends, after longestTx. f is not called if ctx ends before it had a
+// connection.
 func (s *Store) outlive(ctx context.Context, f func(context.Context) error) error {
 	if s.SingleWriter() {
 		return f(ctx)
@@ -42,8 +47,9 @@ func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithValue(context.WithoutCancel(ctx), callerKey{}, ctx), longestTx)
 }
 
-// writing waits until one more connection may write. Commits may wait for a standby for a long time; they leave a connection in eight to those
-// that read. The caller must call done.
+// writing waits until one more connection may write. Commits may wait for a
+// standby for a long time; they leave a connection in eight to those that read.
+// The caller must call done.
 func (s *Store) writing(ctx context.Context) (done func(), err error) {
 	if s.writers == nil {
 		return func() {}, nil
@@ -56,8 +62,9 @@ func (s *Store) writing(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// AwaitReplication implements order.Store. It is one round trip. A commit is acknowledged only after all that precede it in the log, and
-// so it commits something: a message that nobody reads.
+// AwaitReplication implements order.Store. It is one round trip. A commit is
+// acknowledged only after all that precede it in the log, and so it commits
+// something: a message that nobody reads.
 func (s *Store) AwaitReplication(ctx context.Context) error {
 	if s.dialect.awaitReplication == "" {
 		return nil

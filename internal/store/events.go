@@ -13,8 +13,9 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// InsertEvents implements webhook.Tx. It locks the account's row until the transaction ends, so that seq has no gaps and follows the order
-// of commits. It locks accounts in the order of their ids.
+// InsertEvents implements webhook.Tx. It locks the account's row until the
+// transaction ends, so that seq has no gaps and follows the order of commits.
+// It locks accounts in the order of their ids.
 func (t *tx) InsertEvents(ctx context.Context, es []card.Event) error {
 	es = slices.Clone(es)
 	slices.SortStableFunc(es, func(a, b card.Event) int { return bytes.Compare(a.AccountID[:], b.AccountID[:]) })
@@ -40,7 +41,8 @@ func (t *tx) insertEventsOf(ctx context.Context, account uuid.UUID, es []card.Ev
 		}
 	}
 	var last int64
-	err := t.s.get(ctx, t.t, &last, "next event", "UPDATE accounts SET last_seq = last_seq + ? WHERE id = ? AND "+attested+" RETURNING last_seq", len(es), account)
+	err := t.s.get(ctx, t.t, &last, "next event",
+		"UPDATE accounts SET last_seq = last_seq + ? WHERE id = ? AND "+attested+" RETURNING last_seq", len(es), account)
 	if t.insist && errors.Is(err, card.ErrNoRow) {
 		return card.ErrUnavailable.Because(errNotAttested)
 	}
@@ -50,16 +52,19 @@ func (t *tx) insertEventsOf(ctx context.Context, account uuid.UUID, es []card.Ev
 	first := last - int64(len(es)) + 1
 	seq := first
 	id := t.s.dialect.uuidType
-	err = insertAll(ctx, t, "insert events", "events (account_id, seq, id, type, card_uuid, status, payment_state, webhook_id, since, created_at)",
+	err = insertAll(ctx, t, "insert events",
+		"events (account_id, seq, id, type, card_uuid, status, payment_state, webhook_id, since, created_at)",
 		[]string{id, "BIGINT", id, "TEXT", id, "TEXT", "TEXT", id, "BIGINT", "BIGINT"}, "", "", es, func(e card.Event) []any {
 			defer func() { seq++ }()
-			return []any{e.AccountID, seq, e.ID, e.Type, nullUUID(e.CardUUID), nullString(string(e.Status)), nullString(string(e.State)),
+			return []any{e.AccountID, seq, e.ID, e.Type, nullUUID(e.CardUUID), nullString(string(e.Status)),
+				nullString(string(e.State)),
 				nullUUID(e.WebhookID), orNoTime(e.Since), e.CreatedAt.UnixMilli()}
 		})
 	if err != nil {
 		return err
 	}
-	// A separate statement, because it must see the webhooks as they are now that the account is locked.
+	// A separate statement, because it must see the webhooks as they are now
+	// that the account is locked.
 	_, err = t.s.exec(ctx, t.t, "insert deliveries", `INSERT INTO deliveries (webhook_id, account_id, seq, state, due_at)
 		SELECT w.id, e.account_id, e.seq, 'pending', 0 FROM webhooks w JOIN events e ON e.account_id = w.account_id
 		WHERE w.account_id = ? AND w.enabled AND e.seq BETWEEN ? AND ? AND `+wanted+t.s.dialect.forShare, account, first, last)
@@ -76,7 +81,8 @@ func orNoTime(t time.Time) sql.NullInt64 {
 	return sql.NullInt64{Int64: t.UnixMilli(), Valid: !t.IsZero()}
 }
 
-// eventColumns are the columns of an event e. Its card's reference never changes, so that it need not be stored with the event.
+// eventColumns are the columns of an event e. Its card's reference never
+// changes, so that it need not be stored with the event.
 const eventColumns = `e.id, e.account_id, e.seq, e.type, e.card_uuid, e.status, e.payment_state, e.webhook_id, e.since, e.created_at,
 	(SELECT c.reference FROM cards c WHERE c.uuid = e.card_uuid) AS reference`
 
@@ -95,8 +101,10 @@ type eventRow struct {
 }
 
 func (r *eventRow) event() card.Event {
-	e := card.Event{ID: r.ID, AccountID: r.AccountID, Seq: r.Seq, Type: r.Type, CardUUID: r.CardUUID.UUID, Status: card.Status(r.Status.String),
-		State: card.PaymentState(r.State.String), Reference: card.Secret(r.Reference.String), WebhookID: r.WebhookID.UUID, CreatedAt: fromMillis(r.CreatedAt)}
+	e := card.Event{ID: r.ID, AccountID: r.AccountID, Seq: r.Seq, Type: r.Type, CardUUID: r.CardUUID.UUID,
+		Status: card.Status(r.Status.String),
+		State:  card.PaymentState(r.State.String), Reference: card.Secret(r.Reference.String), WebhookID: r.WebhookID.UUID,
+		CreatedAt: fromMillis(r.CreatedAt)}
 	if r.Since.Valid {
 		e.Since = fromMillis(r.Since.Int64)
 	}
@@ -115,7 +123,8 @@ func (s *Store) events(ctx context.Context, on runner, operation, where string, 
 
 // Events implements webhook.Store.
 func (s *Store) Events(ctx context.Context, account uuid.UUID, after int64, limit int) ([]card.Event, error) {
-	return s.events(ctx, s.r, "select events", "WHERE account_id = ? AND seq > ? ORDER BY seq LIMIT ?", account, after, limit)
+	return s.events(ctx, s.r, "select events", "WHERE account_id = ? AND seq > ? ORDER BY seq LIMIT ?", account, after,
+		limit)
 }
 
 // LastSeq implements webhook.Store.

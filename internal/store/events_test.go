@@ -20,7 +20,8 @@ import (
 )
 
 func newEvent(c *card.Card, kind card.EventType) card.Event {
-	return card.Event{ID: uuid.Must(uuid.NewV7()), AccountID: c.AccountID, Type: kind, CardUUID: c.UUID, Status: card.AwaitingPayment, State: card.Detected,
+	return card.Event{ID: uuid.Must(uuid.NewV7()), AccountID: c.AccountID, Type: kind, CardUUID: c.UUID,
+		Status: card.AwaitingPayment, State: card.Detected,
 		CreatedAt: epoch}
 }
 
@@ -61,7 +62,8 @@ func saveDeliveries(t testing.TB, s *store.Store, id uuid.UUID, after ...webhook
 	inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.SaveDeliveries(ctx, id, before, after) })
 }
 
-// wantDeliveries fails the test unless the webhook has these, each written as its event's number and its state, newest first.
+// wantDeliveries fails the test unless the webhook has these, each written as
+// its event's number and its state, newest first.
 func wantDeliveries(t testing.TB, s *store.Store, id uuid.UUID, want ...string) {
 	t.Helper()
 	var got []string
@@ -89,12 +91,14 @@ func TestInsertEvents_GoToTheWebhooksThatWantThem(t *testing.T) {
 		late := insertWebhook(t, s, newWebhook(account, card.EventLate))
 		two := insertWebhook(t, s, newWebhook(account, card.EventGenerated, card.EventLate))
 		none := insertWebhook(t, s, newWebhook(account, card.EventWebhookDisabled))
-		part := insertWebhook(t, s, newWebhook(account, "payment", "late", "payment.lat", "ayment.late", "payment.late2", "payment.late.x"))
+		part := insertWebhook(t, s,
+			newWebhook(account, "payment", "late", "payment.lat", "ayment.late", "payment.late2", "payment.late.x"))
 		off := newWebhook(account, card.EventGenerated)
 		off.Enabled = false
 		insertWebhook(t, s, off)
 		theirs := insertWebhook(t, s, newWebhook(other))
-		insertEvents(t, s, newEvent(c, card.EventDetected), newEvent(foreign, card.EventLate), newEvent(c, card.EventGenerated), newEvent(c, card.EventLate))
+		insertEvents(t, s, newEvent(c, card.EventDetected), newEvent(foreign, card.EventLate),
+			newEvent(c, card.EventGenerated), newEvent(c, card.EventLate))
 		wantDeliveries(t, s, all.ID, "3 pending", "2 pending", "1 pending")
 		wantDeliveries(t, s, late.ID, "3 pending")
 		wantDeliveries(t, s, two.ID, "3 pending", "2 pending")
@@ -108,8 +112,10 @@ func TestInsertEvents_GoToTheWebhooksThatWantThem(t *testing.T) {
 func TestInsertEvents_WebhookIsNotToldThatItIsDisabledItself(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account := newAccount(t, s)
-		dead, well, choosy := insertWebhook(t, s, newWebhook(account)), insertWebhook(t, s, newWebhook(account)), insertWebhook(t, s, newWebhook(account, card.EventLate))
-		want := card.Event{ID: uuid.Must(uuid.NewV7()), AccountID: account, Type: card.EventWebhookDisabled, WebhookID: dead.ID, CreatedAt: epoch}
+		dead, well, choosy := insertWebhook(t, s, newWebhook(account)), insertWebhook(t, s, newWebhook(account)),
+			insertWebhook(t, s, newWebhook(account, card.EventLate))
+		want := card.Event{ID: uuid.Must(uuid.NewV7()), AccountID: account, Type: card.EventWebhookDisabled,
+			WebhookID: dead.ID, CreatedAt: epoch}
 		insertEvents(t, s, want)
 		wantDeliveries(t, s, dead.ID)
 		wantDeliveries(t, s, choosy.ID)
@@ -126,7 +132,8 @@ func TestInsertEvents_WebhookIsNotToldThatItIsDisabledItself(t *testing.T) {
 	})
 }
 
-// A webhook is told from its creation on; what was before it is listed, or recovered by listEvents.
+// A webhook is told from its creation on; what was before it is listed, or
+// recovered by listEvents.
 func TestInsertEvents_WebhookIsNotToldWhatWasBeforeIt(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account := newAccount(t, s)
@@ -211,10 +218,12 @@ func TestInsertEvents_RolledBackLeavesNeitherEventNorDelivery(t *testing.T) {
 		w := insertWebhook(t, s, newWebhook(account))
 		crash := errors.New("crash")
 		wantError(t, s.Do(t.Context(), func(tx *store.Tx) error {
-			check(t, tx.InsertEvents(t.Context(), []card.Event{newEvent(c, card.EventDetected), newEvent(c, card.EventGenerated)}))
+			check(t, tx.InsertEvents(t.Context(),
+				[]card.Event{newEvent(c, card.EventDetected), newEvent(c, card.EventGenerated)}))
 			return crash
 		}), crash)
-		if events, sent := scalar[int](t, url, "SELECT COUNT(*) FROM events"), scalar[int](t, url, "SELECT COUNT(*) FROM deliveries"); events+sent != 0 {
+		if events, sent := scalar[int](t, url, "SELECT COUNT(*) FROM events"),
+			scalar[int](t, url, "SELECT COUNT(*) FROM deliveries"); events+sent != 0 {
 			t.Errorf("%d events, %d deliveries", events, sent)
 		}
 		if got := claim(t, s, 9, time.Hour); len(got) != 0 {

@@ -18,8 +18,10 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// OpenImpatient opens a database that has its schema as Open does, but with other bounds of a statement.
-func OpenImpatient(ctx context.Context, databaseURL string, conns int, longest time.Duration, coins []card.Currency) (*Store, error) {
+// OpenImpatient opens a database that has its schema as Open does, but with
+// other bounds of a statement.
+func OpenImpatient(ctx context.Context, databaseURL string, conns int, longest time.Duration,
+	coins []card.Currency) (*Store, error) {
 	return open(ctx, databaseURL, conns, longest, coins)
 }
 
@@ -69,8 +71,10 @@ func (m Migration) With(files fs.FS) Migration {
 	return m
 }
 
-// OpenThrough opens a database as Open does, with connections that pass through wrap.
-func OpenThrough(ctx context.Context, databaseURL string, conns int, coins []card.Currency, wrap func(driver.Connector) driver.Connector) (*Store, error) {
+// OpenThrough opens a database as Open does, with connections that pass through
+// wrap.
+func OpenThrough(ctx context.Context, databaseURL string, conns int, coins []card.Currency,
+	wrap func(driver.Connector) driver.Connector) (*Store, error) {
 	s, err := connect(databaseURL, conns, longestMigration)
 	if err != nil {
 		return nil, err
@@ -136,7 +140,8 @@ func (s *Store) sharing() []sharing {
 	return []sharing{&cards.alone, &cards.whole, &tags.alone, &tags.whole}
 }
 
-// HoldReads has those who read single cards wait, with all patience, until release is called. waiting returns how many do.
+// HoldReads has those who read single cards wait, with all patience, until
+// release is called. waiting returns how many do.
 func HoldReads(s *Store) (waiting func() int, release func()) {
 	for _, r := range s.sharing() {
 		r.hold()
@@ -180,7 +185,8 @@ func (r *reads[R]) waits() int {
 // Arrays reports whether the database takes arrays.
 func Arrays(s *Store) bool { return s.dialect.arrays }
 
-// BreakStatements makes the shared statements panic. The returned function restores them.
+// BreakStatements makes the shared statements panic. The returned function
+// restores them.
 func BreakStatements(s *Store) (mend func()) {
 	writer, inserts, insert, reads := s.w, s.hot.insertCards, s.hot.insertCard, s.hot.cardByUUID.alone.many
 	s.w = nil // SQLite's shared INSERT is not prepared
@@ -190,7 +196,8 @@ func BreakStatements(s *Store) (mend func()) {
 	}
 }
 
-// ReadTogether reads cards, and their tags, each by one statement for all of them.
+// ReadTogether reads cards, and their tags, each by one statement for all of
+// them.
 func ReadTogether(s *Store, account uuid.UUID, ids ...uuid.UUID) (err error) {
 	for _, r := range s.sharing() {
 		err = errors.Join(err, r.readTogether(account, ids))
@@ -210,22 +217,26 @@ func (r *reads[R]) readTogether(account uuid.UUID, ids []uuid.UUID) (err error) 
 	return err
 }
 
-// MostRemembered is for how many cards is known that something has happened to them.
+// MostRemembered is for how many cards is known that something has happened to
+// them.
 const MostRemembered = mostRemembered
 
-// Remember notes of a card that something has happened to it, and returns for how many that is known.
+// Remember notes of a card that something has happened to it, and returns for
+// how many that is known.
 func Remember(s *Store, account, id uuid.UUID) int {
 	s.hot.cardByUUID.remember(cardKey{account, id})
 	return len(s.hot.cardByUUID.happened)
 }
 
-// ReadsAtOnce is how many statements of a kind read single cards, the second once the first has run for QuickRead.
+// ReadsAtOnce is how many statements of a kind read single cards, the second
+// once the first has run for QuickRead.
 const (
 	ReadsAtOnce = readsAtOnce
 	QuickRead   = quickRead
 )
 
-// NeverImpatient has those who read single cards wait for the statements of others however long they take.
+// NeverImpatient has those who read single cards wait for the statements of
+// others however long they take.
 func NeverImpatient(s *Store) {
 	for _, r := range s.sharing() {
 		r.neverImpatient()

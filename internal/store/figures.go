@@ -10,8 +10,8 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// Pools returns the statistics of the store's connections, by name: of those that write and those that read where they are not the same,
-// else of all.
+// Pools returns the statistics of the store's connections, by name: of those
+// that write and those that read where they are not the same, else of all.
 func (s *Store) Pools() map[string]sql.DBStats {
 	if s.SingleWriter() {
 		return map[string]sql.DBStats{"write": s.w.Stats(), "read": s.r.Stats()}
@@ -19,8 +19,9 @@ func (s *Store) Pools() map[string]sql.DBStats {
 	return map[string]sql.DBStats{"all": s.w.Stats()}
 }
 
-// Figures returns what the database says about itself, as of one moment. It reads what is open and waits, each by an index that has nothing
-// else, and never what is done.
+// Figures returns what the database says about itself, as of one moment. It
+// reads what is open and waits, each by an index that has nothing else, and
+// never what is done.
 func (s *Store) Figures(ctx context.Context) (operator.Figures, error) {
 	var f operator.Figures
 	offers, err := s.Offers(ctx)
@@ -28,7 +29,8 @@ func (s *Store) Figures(ctx context.Context) (operator.Figures, error) {
 		return f, err
 	}
 	err = s.inSnapshot(ctx, func(t *tx) error {
-		for _, read := range []func(context.Context, *operator.Figures) error{t.coinFigures, t.moneyFigures, t.intentFigures, t.quoteFigures, t.deliveryFigures} {
+		for _, read := range []func(context.Context, *operator.Figures) error{
+			t.coinFigures, t.moneyFigures, t.intentFigures, t.quoteFigures, t.deliveryFigures} {
 			if err := read(ctx, &f); err != nil {
 				return err
 			}
@@ -78,11 +80,16 @@ func (t *tx) moneyFigures(ctx context.Context, f *operator.Figures) error {
 		query string
 		to    func(*operator.CoinFigures, card.Total, int64)
 	}{
-		{"SELECT t.currency, " + sumOf("t.amount", "TRUE") + " AS sum, COUNT(*) AS n FROM transfers t WHERE t.counted AND NOT t.attributed AND " + isStray +
-			" AND NOT " + isAttributed + " GROUP BY t.currency", func(c *operator.CoinFigures, sum card.Total, _ int64) { c.Unattributed = sum }},
-		{"SELECT c.currency, " + sumOf("c.credit_held", "TRUE") + " AS sum, COUNT(*) AS n FROM cards c WHERE c.payment_state = 'late' GROUP BY c.currency",
+		{"SELECT t.currency, " + sumOf("t.amount", "TRUE") +
+			" AS sum, COUNT(*) AS n FROM transfers t WHERE t.counted AND NOT t.attributed AND " + isStray +
+			" AND NOT " + isAttributed + " GROUP BY t.currency", func(c *operator.CoinFigures, sum card.Total, _ int64) {
+			c.Unattributed = sum
+		}},
+		{"SELECT c.currency, " + sumOf("c.credit_held", "TRUE") +
+			" AS sum, COUNT(*) AS n FROM cards c WHERE c.payment_state = 'late' GROUP BY c.currency",
 			func(c *operator.CoinFigures, sum card.Total, n int64) { c.Held, c.HeldCards = sum, n }},
-		{"SELECT c.currency, " + sumOf("c.credit_lost", "TRUE") + " AS sum, COUNT(*) AS n FROM cards c WHERE " + isLost + " GROUP BY c.currency",
+		{"SELECT c.currency, " + sumOf("c.credit_lost", "TRUE") + " AS sum, COUNT(*) AS n FROM cards c WHERE " + isLost +
+			" GROUP BY c.currency",
 			func(c *operator.CoinFigures, _ card.Total, n int64) { c.ReversedCards = n }},
 	} {
 		var found []row
@@ -121,7 +128,8 @@ func (t *tx) intentFigures(ctx context.Context, f *operator.Figures) error {
 	return err
 }
 
-// quoteFigures adds up by account: in that order there is an index with the amounts, so that no card is looked at.
+// quoteFigures adds up by account: in that order there is an index with the
+// amounts, so that no card is looked at.
 func (t *tx) quoteFigures(ctx context.Context, f *operator.Figures) error {
 	var row struct {
 		Cents int64 `db:"cents"`
@@ -133,7 +141,8 @@ func (t *tx) quoteFigures(ctx context.Context, f *operator.Figures) error {
 	return err
 }
 
-// deliveryFigures counts deliveries. One that was never attempted is due since its event happened.
+// deliveryFigures counts deliveries. One that was never attempted is due since
+// its event happened.
 func (t *tx) deliveryFigures(ctx context.Context, f *operator.Figures) error {
 	var row struct {
 		Backlog int64         `db:"backlog"`

@@ -22,7 +22,8 @@ func figures(t *testing.T, s *store.Store) operator.Figures {
 	return f
 }
 
-// aged reports whether an age is more than a minimum, and not by more than a test may take.
+// aged reports whether an age is more than a minimum, and not by more than a
+// test may take.
 func aged(age, minimum time.Duration) bool { return age >= minimum && age < minimum+10*time.Minute }
 
 func TestFigures_AreWhatIsOpenAndWaits(t *testing.T) {
@@ -46,12 +47,14 @@ func TestFigures_AreWhatIsOpenAndWaits(t *testing.T) {
 		for _, of := range []struct {
 			payment, intent string
 			held            int64
-		}{{"unpaid", "", 0}, {"underpaid", "", 0}, {"expired", "", 0}, {"canceled", "", 0}, {"late", "", 7}, {"late", "", 1_000000000000},
+		}{{"unpaid", "", 0}, {"underpaid", "", 0}, {"expired", "", 0}, {"canceled", "", 0}, {"late", "", 7},
+			{"late", "", 1_000000000000},
 			{"paid", "open", 0}, {"paid", "pending", 0}, {"paid", "parked", 0}, {"paid", "refund_due", 0}, {"paid", "done", 0}} {
 			c := insertCard(t, s, newCard(owner))
 			exec("UPDATE cards SET payment_state = $1, credit_held = $2 WHERE uuid = $3", of.payment, of.held, c.UUID)
 			if of.intent != "" {
-				exec("INSERT INTO intents (card_uuid, state, due_at, decided_at) VALUES ($1, $2, 0, $3)", c.UUID, of.intent, ago(time.Hour))
+				exec("INSERT INTO intents (card_uuid, state, due_at, decided_at) VALUES ($1, $2, 0, $3)", c.UUID, of.intent,
+					ago(time.Hour))
 			}
 		}
 		c := insertCard(t, s, newCard(owner))
@@ -60,11 +63,15 @@ func TestFigures_AreWhatIsOpenAndWaits(t *testing.T) {
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			gone := newTransfer("c", 0, "nobody", 100)
 			gone.Counted = false
-			return tx.UpsertTransfers(ctx, []card.Transfer{newTransfer("a", 0, c.Address, 1), attributed, gone, newTransfer("d", 0, "nobody", 1000), newTransfer("d", 1, "elsewhere", 10000)})
+			return tx.UpsertTransfers(ctx,
+				[]card.Transfer{newTransfer("a", 0, c.Address, 1), attributed, gone, newTransfer("d", 0, "nobody", 1000),
+					newTransfer("d", 1, "elsewhere", 10000)})
 		})
 		attribute(t, s, newAttribution(attributed, c.UUID))
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
-			return tx.InsertAddresses(ctx, []settle.Address{{Currency: "monero", Address: "x", Position: 0}, {Currency: "monero", Address: "y", Position: 1}, {Currency: "monero", Address: "z", Position: 2}}, time.Time{})
+			return tx.InsertAddresses(ctx,
+				[]settle.Address{{Currency: "monero", Address: "x", Position: 0}, {Currency: "monero", Address: "y", Position: 1},
+					{Currency: "monero", Address: "z", Position: 2}}, time.Time{})
 		})
 		exec("UPDATE address_pools SET next_position = 1")
 		l, err := s.AcquireLease(t.Context(), settle.LeaseName("monero"), "w", time.Hour)
@@ -72,17 +79,26 @@ func TestFigures_AreWhatIsOpenAndWaits(t *testing.T) {
 		_, err = s.BeginEpoch(t.Context(), l, settle.Epoch{Currency: "monero", Number: l.Now.UnixMilli()})
 		check(t, err)
 		free := figures(t, s).Coins[0].FreeAddresses // an epoch abandons addresses
-		check(t, s.SaveOffers(t.Context(), card.SupplierOffers{Supplier: "shelf", Offers: []card.Offer{{Min: 100_00, Max: 100_00, Left: 3, Life: time.Hour}, {Min: 150_00, Max: 150_00, Left: 0, Life: time.Hour}}}))
-		check(t, s.SaveOffers(t.Context(), card.SupplierOffers{Supplier: "maker", Offers: []card.Offer{{Min: 50_00, Max: 100_00, Left: card.Unlimited}, {Min: 150_00, Max: 150_00, Left: 9}}}))
+		check(t, s.SaveOffers(t.Context(),
+			card.SupplierOffers{Supplier: "shelf",
+				Offers: []card.Offer{{Min: 100_00, Max: 100_00, Left: 3, Life: time.Hour},
+					{Min: 150_00, Max: 150_00, Left: 0, Life: time.Hour}}}))
+		check(t, s.SaveOffers(t.Context(),
+			card.SupplierOffers{Supplier: "maker",
+				Offers: []card.Offer{{Min: 50_00, Max: 100_00, Left: card.Unlimited}, {Min: 150_00, Max: 150_00, Left: 9}}}))
 		insertEvents(t, s, newEvent(c, card.EventDetected), newEvent(c, card.EventDetected))
 
 		got := figures(t, s)
 		want := operator.Figures{
-			Coins:   []operator.CoinFigures{{Coin: c.Coin, FreeAddresses: free, Epoch: l.Now.UnixMilli(), Unattributed: card.TotalOf(11000), Held: card.TotalOf(1_000000000007), HeldCards: 2}},
-			Intents: map[string]int64{"open": 1, "pending": 1, "parked": 1, "refund_due": 1}, OpenQuotes: 3 * 150_50, OpenCards: 3, Backlog: 2,
+			Coins: []operator.CoinFigures{
+				{Coin: c.Coin, FreeAddresses: free, Epoch: l.Now.UnixMilli(), Unattributed: card.TotalOf(11000),
+					Held: card.TotalOf(1_000000000007), HeldCards: 2}},
+			Intents: map[string]int64{"open": 1, "pending": 1, "parked": 1, "refund_due": 1}, OpenQuotes: 3 * 150_50,
+			OpenCards: 3, Backlog: 2,
 			Stock: []operator.StockFigures{{Supplier: "shelf", USD: 100_00, Left: 3}, {Supplier: "shelf", USD: 150_00, Left: 0}},
 		}
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(operator.Figures{}, "OldestIntent", "OldestDelivery")); diff != "" {
+		if diff := cmp.Diff(want, got,
+			cmpopts.IgnoreFields(operator.Figures{}, "OldestIntent", "OldestDelivery")); diff != "" {
 			t.Error(diff)
 		}
 		if !aged(got.OldestIntent, 2*time.Hour-time.Second) {
@@ -106,7 +122,9 @@ func TestFigures_AreWhatIsOpenAndWaits(t *testing.T) {
 func TestFigures_AddressesAreFreeFromTheNextOne(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
-			return tx.InsertAddresses(ctx, []settle.Address{{Currency: "monero", Address: "x", Position: 0}, {Currency: "monero", Address: "y", Position: 1}}, time.Time{})
+			return tx.InsertAddresses(ctx,
+				[]settle.Address{{Currency: "monero", Address: "x", Position: 0}, {Currency: "monero", Address: "y", Position: 1}},
+				time.Time{})
 		})
 		pool, err := s.AddressPool(t.Context(), "monero")
 		check(t, err)

@@ -10,8 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The page about growth names every unique key of the schema that lacks the account, so that whoever adds one says what becomes of it where
-// accounts are spread over several databases.
+// The page about growth names every unique key of the schema that lacks the
+// account, so that whoever adds one says what becomes of it where accounts are
+// spread over several databases.
 func TestSchema_UniqueKeysWithoutTheAccountAreWrittenDown(t *testing.T) {
 	t.Parallel()
 	var keys []string

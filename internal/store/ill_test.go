@@ -52,7 +52,8 @@ func warm(t *testing.T, s *store.Store) {
 // awaitFirst waits until a standby has the first row of a table.
 func awaitFirst(t *testing.T, standby *rig.Cluster, table string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); standby.Value(t, "SELECT count(*) FROM "+table) != "1"; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); standby.Value(t,
+		"SELECT count(*) FROM "+table) != "1"; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the standby has no row of %s after ten seconds", table)
 		}
@@ -81,12 +82,16 @@ func TestIllServer_IsUnavailableAndHealsByItself(t *testing.T) {
 		ill, well []string
 		why       string
 	}{
-		{"read only", []string{"ALTER DATABASE cards SET default_transaction_read_only = on", end}, []string{"ALTER DATABASE cards RESET default_transaction_read_only"}, "read only"},
-		{"read only by configuration", []string{"ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"},
+		{"read only", []string{"ALTER DATABASE cards SET default_transaction_read_only = on", end},
+			[]string{"ALTER DATABASE cards RESET default_transaction_read_only"}, "read only"},
+		{"read only by configuration",
+			[]string{"ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"},
 			[]string{"ALTER SYSTEM RESET default_transaction_read_only", "SELECT pg_reload_conf()"}, "read only"},
 		{"login refused", []string{"ALTER ROLE shop NOLOGIN", end}, []string{"ALTER ROLE shop LOGIN"}, "login refused"},
-		{"missing", []string{"ALTER DATABASE cards WITH ALLOW_CONNECTIONS false", end, "ALTER DATABASE cards RENAME TO elsewhere"},
-			[]string{"ALTER DATABASE elsewhere RENAME TO cards", "ALTER DATABASE cards WITH ALLOW_CONNECTIONS true"}, "database missing"},
+		{"missing", []string{"ALTER DATABASE cards WITH ALLOW_CONNECTIONS false", end,
+			"ALTER DATABASE cards RENAME TO elsewhere"},
+			[]string{"ALTER DATABASE elsewhere RENAME TO cards", "ALTER DATABASE cards WITH ALLOW_CONNECTIONS true"},
+			"database missing"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			warm(t, s)
@@ -132,8 +137,9 @@ func TestIllServer_RestartsAndStartingUp(t *testing.T) {
 	})
 }
 
-// A server that is frozen answers nobody, and lib/pq waits for the answer to its request to cancel. Everybody gets an answer in time, and
-// nothing is left behind.
+// A server that is frozen answers nobody, and lib/pq waits for the answer to
+// its request to cancel. Everybody gets an answer in time, and nothing is left
+// behind.
 func TestFrozenServer_EveryCallEndsWithItsContext(t *testing.T) {
 	c := rig.NewCluster(t)
 	s := openNew(t, c.URL("postgres"))
@@ -150,7 +156,10 @@ func TestFrozenServer_EveryCallEndsWithItsContext(t *testing.T) {
 		"ping":        s.Ping,
 		"replay":      s.AwaitReplication,
 		"transaction": func(ctx context.Context) error { return s.Do(ctx, func(*store.Tx) error { return nil }) },
-		"lease":       func(ctx context.Context) error { _, err := s.AcquireLease(ctx, "watch", "a", time.Minute); return err },
+		"lease": func(ctx context.Context) error {
+			_, err := s.AcquireLease(ctx, "watch", "a", time.Minute)
+			return err
+		},
 	} {
 		for range 3 { // more than there are connections: some have to make one, or to wait
 			all.Go(func() {
@@ -179,7 +188,8 @@ func TestFrozenServer_EveryCallEndsWithItsContext(t *testing.T) {
 		return nil
 	})
 	heals(t, func() error {
-		if n := c.Value(t, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"); n > "9" || len(n) > 1 {
+		if n := c.Value(t, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"); n > "9" ||
+			len(n) > 1 {
 			return fmt.Errorf("%s sessions", n)
 		}
 		return nil
@@ -246,7 +256,8 @@ func TestSeveralHosts_TheURLHasTheLastWord(t *testing.T) {
 	openNew(t, primary.URL("postgres"))
 	standby := primary.Standby(t, "second")
 	for _, url := range []string{
-		"postgres://postgres@" + primary.Host() + "," + standby.Host() + "/postgres?sslmode=disable&target_session_attrs=standby",
+		"postgres://postgres@" + primary.Host() + "," + standby.Host() +
+			"/postgres?sslmode=disable&target_session_attrs=standby",
 		"postgres://postgres@/postgres?sslmode=disable&target_session_attrs=standby&host=127.0.0.1,127.0.0.1&port=" +
 			strings.TrimPrefix(primary.Host(), "127.0.0.1:") + "," + strings.TrimPrefix(standby.Host(), "127.0.0.1:"),
 	} {
@@ -257,12 +268,14 @@ func TestSeveralHosts_TheURLHasTheLastWord(t *testing.T) {
 	}
 }
 
-// A proxy in front of a cluster may still lead to the server that was the primary until a moment ago.
+// A proxy in front of a cluster may still lead to the server that was the
+// primary until a moment ago.
 func TestStandby_IsUnavailableForOrders(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)
 	owner := newAccount(t, openNew(t, primary.URL("postgres")))
-	s, err := store.OpenImpatient(t.Context(), primary.Standby(t, "second").URL("postgres"), 2, time.Minute, chain.Currencies())
+	s, err := store.OpenImpatient(t.Context(), primary.Standby(t, "second").URL("postgres"), 2, time.Minute,
+		chain.Currencies())
 	check(t, err)
 	defer func() { check(t, s.Close()) }()
 	_, err = s.InsertCard(t.Context(), newCard(owner), 0)

@@ -11,8 +11,9 @@ import (
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// limitable is a statement without and with a limit of what an account may have open. If the limit were a parameter alone, PostgreSQL would
-// plan the statement for its value anew each time, which costs more than the rest.
+// limitable is a statement without and with a limit of what an account may have
+// open. If the limit were a parameter alone, PostgreSQL would plan the
+// statement for its value anew each time, which costs more than the rest.
 type limitable struct{ unlimited, limited fixed }
 
 func (l limitable) to(limit card.USD) fixed {
@@ -22,10 +23,12 @@ func (l limitable) to(limit card.USD) fixed {
 	return l.unlimited
 }
 
-// insertCard returns a statement that stores nothing if the address has already received money, because nobody could tell whose that is; if
-// a card that was deleted had the address; if the idempotency key is taken; if the statement is limited and the account's open
-// cards would add up to more; or if a further condition, which begins with AND, is not true. If another card has the uuid or the address, it
-// fails with a duplicate key.
+// insertCard returns a statement that stores nothing if the address has already
+// received money, because nobody could tell whose that is; if a card that was
+// deleted had the address; if the idempotency key is taken; if the statement is
+// limited and the account's open cards would add up to more; or if a further
+// condition, which begins with AND, is not true. If another card has the uuid
+// or the address, it fails with a duplicate key.
 func (d dialect) insertCard(limited bool, and string) string {
 	return "INSERT INTO cards (" + cardColumns + ") SELECT CAST(? AS " + strings.Join(d.cardTypes(), "), CAST(? AS ") + `)
 	WHERE NOT EXISTS (SELECT 1 FROM transfers t WHERE t.currency = ? AND t.address = ?)
@@ -34,14 +37,16 @@ func (d dialect) insertCard(limited bool, and string) string {
 	` + only(limited, " AND "+openUSD("CAST(? AS "+d.uuidType+")")+" + CAST(? AS BIGINT) <= CAST(? AS BIGINT)") + and + keyTaken
 }
 
-// keyTaken leaves out cards whose idempotency key was taken by another card during
-// the statement. If another request took it, the trigger of idempotency_keys fails
-// the statement with a duplicate key. Without the columns, PostgreSQL would look for
-// a conflict in every index before each insert, which takes a seventh of the
-// statement. Every program that the schema allows needs this index.
+// keyTaken leaves out cards whose idempotency key was taken by another card
+// during the statement. If another request took it, the trigger of
+// idempotency_keys fails the statement with a duplicate key. Without the
+// columns, PostgreSQL would look for a conflict in every index before each
+// insert, which takes a seventh of the statement. Every program that the schema
+// allows needs this index.
 const keyTaken = " ON CONFLICT (account_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
 
-// unlessTaken returns what became of a card; that its uuid, address or idempotency key is taken is no error.
+// unlessTaken returns what became of a card; that its uuid, address or
+// idempotency key is taken is no error.
 func unlessTaken(inserted bool, err error) (bool, error) {
 	if errors.Is(err, card.ErrDuplicate) {
 		return false, nil
@@ -62,13 +67,15 @@ func insertArgs(ctx context.Context, c *card.Card, limit card.USD) ([]any, error
 	return args, err
 }
 
-// isOwn is a condition for an address that is one of the service's own: of its pool, of a card, or the wallet's primary address, which ends
-// the fingerprint of the chain. Its parameters are ownArgs.
+// isOwn is a condition for an address that is one of the service's own: of its
+// pool, of a card, or the wallet's primary address, which ends the fingerprint
+// of the chain. Its parameters are ownArgs.
 const isOwn = `(EXISTS (SELECT 1 FROM addresses w WHERE w.currency = ? AND w.address = CAST(? AS TEXT))
 	OR EXISTS (SELECT 1 FROM cards w WHERE w.currency = ? AND w.address = CAST(? AS TEXT))
 	OR EXISTS (SELECT 1 FROM chains w WHERE w.currency = ? AND w.fingerprint LIKE '% ' || CAST(? AS TEXT)))`
 
-// notOwn is a further condition for insertCard: that the card's refund address is not one of the service's own.
+// notOwn is a further condition for insertCard: that the card's refund address
+// is not one of the service's own.
 const notOwn = " AND NOT " + isOwn
 
 func ownArgs(c *card.Card) []any {
@@ -76,8 +83,9 @@ func ownArgs(c *card.Card) []any {
 	return []any{coin, address, coin, address, coin, address}
 }
 
-// unlessOwn returns the result of an insertion. The error is card.ErrOwnAddress if the card was not stored because its refund address is one
-// of the service's own.
+// unlessOwn returns the result of an insertion. The error is card.ErrOwnAddress
+// if the card was not stored because its refund address is one of the service's
+// own.
 func (s *Store) unlessOwn(ctx context.Context, c *card.Card, inserted bool, err error) (bool, error) {
 	if inserted || err != nil || c.RefundAddress == "" {
 		return inserted, err
@@ -92,9 +100,11 @@ func (s *Store) unlessOwn(ctx context.Context, c *card.Card, inserted bool, err 
 	return false, nil
 }
 
-// insertCards returns a statement that does the same as insertCard for each card of a table, in its order, and returns the uuids of those that
-// it stored. The table's columns are those of cards, the limit, which may be 0 for none, and the number of the card. The conditions are no
-// joins: for these PostgreSQL might read all transfers.
+// insertCards returns a statement that does the same as insertCard for each
+// card of a table, in its order, and returns the uuids of those that it stored.
+// The table's columns are those of cards, the limit, which may be 0 for none,
+// and the number of the card. The conditions are no joins: for these PostgreSQL
+// might read all transfers.
 func (d dialect) insertCards(limited bool, table string) string {
 	columns := make([]string, len(d.cardTypes()))
 	for i := range columns {
@@ -113,8 +123,10 @@ func (d dialect) insertCards(limited bool, table string) string {
 // queuedTypes returns the types of the table of insertCards.
 func (d dialect) queuedTypes() []string { return append(d.cardTypes(), "BIGINT", "BIGINT") }
 
-// queued returns the table of insertCards where its parameters are arrays. PostgreSQL takes it for one of a thousand rows, whatever the arrays
-// have. If it knew better, it would plan the statement for these arrays anew each time, which takes longer than to run it for eight cards.
+// queued returns the table of insertCards where its parameters are arrays.
+// PostgreSQL takes it for one of a thousand rows, whatever the arrays have. If
+// it knew better, it would plan the statement for these arrays anew each time,
+// which takes longer than to run it for eight cards.
 func (d dialect) queued() string {
 	call, names := unnest(d.queuedTypes())
 	return "ROWS FROM (" + call + ", generate_subscripts(CAST('{}' AS INTEGER[]), 1)) AS v (" + names + ")"
@@ -127,7 +139,8 @@ func only(wanted bool, sql string) string {
 	return ""
 }
 
-// openUSD is an expression for what the open cards of an account add up to. An index of kinds of cards has them, so that it names every status.
+// openUSD is an expression for what the open cards of an account add up to. An
+// index of kinds of cards has them, so that it names every status.
 func openUSD(account string) string {
 	return "(SELECT COALESCE(SUM(" + countedUSD("o.usd_cents") + "), 0) FROM cards o WHERE o.account_id = " + account +
 		" AND o.status IN ('awaiting_payment', 'generated') AND o.payment_state IN ('unpaid', 'underpaid'))"
@@ -143,7 +156,8 @@ func (d dialect) cardTypes() []string {
 		"BIGINT", "INTEGER", "TEXT", d.bytes, "BIGINT", d.bytes, "TEXT", "TEXT", "TEXT"}
 }
 
-// cardValues returns the values of cardColumns. ctx is that of the order, whose trace is stored.
+// cardValues returns the values of cardColumns. ctx is that of the order, whose
+// trace is stored.
 func cardValues(ctx context.Context, c *card.Card) ([]any, error) {
 	rate, err := c.Rate.USD.Rescale(card.RateScale)
 	if err != nil {

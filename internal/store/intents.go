@@ -17,23 +17,30 @@ import (
 
 // insertIntents has cards issued. A card that has an intent keeps it.
 func (t *tx) insertIntents(ctx context.Context, cards []uuid.UUID) error {
-	return insertAll(ctx, t, "insert intents", "intents (card_uuid, due_at)", []string{t.s.dialect.uuidType}, "column1, 0", "ON CONFLICT (card_uuid) DO NOTHING",
+	return insertAll(ctx, t, "insert intents", "intents (card_uuid, due_at)", []string{t.s.dialect.uuidType},
+		"column1, 0", "ON CONFLICT (card_uuid) DO NOTHING",
 		cards, func(id uuid.UUID) []any { return []any{id} })
 }
 
 // fairWindow is among how many intents that are due the accounts take turns.
 const fairWindow = 2048
 
-// unlimited is a LIMIT that keeps a subquery apart, so that PostgreSQL reads intents in the order of their index until enough have a card
-// that can be issued. Without it, PostgreSQL expects few such cards, and reads and sorts the cards of all due intents.
+// unlimited is a LIMIT that keeps a subquery apart, so that PostgreSQL reads
+// intents in the order of their index until enough have a card that can be
+// issued. Without it, PostgreSQL expects few such cards, and reads and sorts
+// the cards of all due intents.
 const unlimited = "9223372036854775807"
 
-// stillOpen says that an intent that was found by its uuid is open or pending. No index serves a CASE. By the one of intents that are due,
-// PostgreSQL would read all of them, or even compare each of them with each uuid, where statistics know of few.
+// stillOpen says that an intent that was found by its uuid is open or pending.
+// No index serves a CASE. By the one of intents that are due, PostgreSQL would
+// read all of them, or even compare each of them with each uuid, where
+// statistics know of few.
 const stillOpen = "CASE WHEN intents.state IN ('open', 'pending') THEN TRUE ELSE FALSE END"
 
-// strangersTurn is how long an intent must have been due before a process claims it that does not know its supplier. Longer than any
-// attempt, because while programs with different suppliers run side by side those that know it come first.
+// strangersTurn is how long an intent must have been due before a process
+// claims it that does not know its supplier. Longer than any attempt, because
+// while programs with different suppliers run side by side those that know it
+// come first.
 const strangersTurn = 10 * time.Minute
 
 // claimRow is an intent as its claim returns it.
@@ -54,8 +61,9 @@ type claimRow struct {
 	Fence        int64          `db:"fence"`
 }
 
-// ClaimIntents implements issue.Store. Each claim changes the fence; one whose reply is lost ends with its ttl. The statement succeeds
-// whatever an intent's numbers are: otherwise one bad intent would block all claims.
+// ClaimIntents implements issue.Store. Each claim changes the fence; one whose
+// reply is lost ends with its ttl. The statement succeeds whatever an intent's
+// numbers are: otherwise one bad intent would block all claims.
 func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl time.Duration) ([]issue.Intent, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
 	defer cancel()
@@ -70,9 +78,11 @@ func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl 
 	known, names, ours, shares := sharesOf(claim, now)
 	due := "q.state IN ('open', 'pending') AND q.due_at <= " + now
 	stillDue := "CASE WHEN q.state IN ('open', 'pending') THEN q.due_at <= " + now + " ELSE FALSE END" // see stillOpen
-	args := slices.Concat([]any{ttl.Milliseconds()}, names, []any{claim.Supplier}, shares, []any{claim.Supplier, fairWindow, n})
+	args := slices.Concat([]any{ttl.Milliseconds()}, names, []any{claim.Supplier}, shares,
+		[]any{claim.Supplier, fairWindow, n})
 	var found []claimRow
-	// What an earlier claim left without an answer was cut off: its answer is unknown.
+	// What an earlier claim left without an answer was cut off: its answer is
+	// unknown.
 	err := s.list(ctx, s.w, &found, "claim intents", `UPDATE intents SET fence = CASE WHEN fence < 9223372036854775807 THEN fence + 1 ELSE 1 END,
 		attempts = CASE WHEN attempts BETWEEN 0 AND 1000000000 THEN attempts + 1 ELSE 1 END, due_at = `+now+` + ?,
 		supplier = CASE WHEN supplier IS NULL OR first_asked_at IS NULL AND answer IS NULL AND supplier NOT IN (`+known+`) THEN CAST(? AS TEXT) ELSE supplier END,
@@ -91,9 +101,12 @@ func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl 
 			declines, attempts, fence`, args...)
 	intents := make([]issue.Intent, len(found))
 	for i, f := range found {
-		intents[i] = issue.Intent{CardUUID: f.CardUUID, State: f.State, Supplier: f.Supplier, Key: f.Key, Reference: f.Reference,
-			FirstAskedAt: fromMillis(f.FirstAskedAt), OpenedAt: fromMillis(f.OpenedAt), ClaimedAt: fromMillis(f.DueAt - ttl.Milliseconds()),
-			Asked: f.Answer.Valid, Answer: outcome(f.Answer.String), Declines: f.Declines, Attempts: f.Attempts, Fence: f.Fence}
+		intents[i] = issue.Intent{CardUUID: f.CardUUID, State: f.State, Supplier: f.Supplier, Key: f.Key,
+			Reference:    f.Reference,
+			FirstAskedAt: fromMillis(f.FirstAskedAt), OpenedAt: fromMillis(f.OpenedAt),
+			ClaimedAt: fromMillis(f.DueAt - ttl.Milliseconds()),
+			Asked:     f.Answer.Valid, Answer: outcome(f.Answer.String), Declines: f.Declines, Attempts: f.Attempts,
+			Fence: f.Fence}
 		if f.DecidedAt.Valid {
 			intents[i].DecidedAt = fromMillis(f.DecidedAt.Int64)
 		}
@@ -104,8 +117,8 @@ func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl 
 	return intents, err
 }
 
-// sharesOf returns the names of all suppliers, and an expression for the one to ask for the card c with the intent q, each with its
-// arguments.
+// sharesOf returns the names of all suppliers, and an expression for the one to
+// ask for the card c with the intent q, each with its arguments.
 func sharesOf(claim issue.Claim, now string) (known string, names []any, supplier string, args []any) {
 	for _, x := range claim.Shares {
 		names = append(names, x.Supplier)
@@ -131,16 +144,19 @@ func (s *Store) ProlongIntents(ctx context.Context, intents []issue.Intent, ttl 
 		}
 		table, args := s.dialect.table(values, s.dialect.uuidType, "BIGINT")
 		_, err := s.exec(ctx, s.w, "prolong claims", "UPDATE intents SET due_at = "+s.dialect.now+" + ? FROM "+table+
-			" WHERE intents.card_uuid = v.column1 AND intents.fence = v.column2 AND "+stillOpen, append([]any{ttl.Milliseconds()}, args...)...)
+			" WHERE intents.card_uuid = v.column1 AND intents.fence = v.column2 AND "+stillOpen,
+			append([]any{ttl.Milliseconds()}, args...)...)
 		return err
 	})
 }
 
-// HastenIntents implements issue.Store. One that is claimed may be claimed again: it is looked up twice then, and stored once. For its CASE see
+// HastenIntents implements issue.Store. One that is claimed may be claimed
+// again: it is looked up twice then, and stored once. For its CASE see
 // stillOpen.
 func (s *Store) HastenIntents(ctx context.Context, supplier string, cards []uuid.UUID) error {
 	return inBatches(cards, func(some []uuid.UUID) error {
-		query, args, err := sqlx.In("UPDATE intents SET due_at = "+s.dialect.now+" WHERE card_uuid IN (?) AND supplier = ? AND CASE state WHEN 'pending' THEN TRUE ELSE FALSE END", some, supplier)
+		query, args, err := sqlx.In("UPDATE intents SET due_at = "+s.dialect.now+
+			" WHERE card_uuid IN (?) AND supplier = ? AND CASE state WHEN 'pending' THEN TRUE ELSE FALSE END", some, supplier)
 		if err != nil {
 			return err
 		}
@@ -193,10 +209,12 @@ func (s *Store) saveIntents(ctx context.Context, on runner, intents []issue.Inte
 				}
 				refusals = string(text)
 			}
-			values[i] = []any{n.CardUUID, n.Fence, string(n.State), orNull(n.Reference), asked, answer, orNull(n.Reason), n.Wait.Milliseconds(),
+			values[i] = []any{n.CardUUID, n.Fence, string(n.State), orNull(n.Reference), asked, answer, orNull(n.Reason),
+				n.Wait.Milliseconds(),
 				orNull(n.Supplier), refusals, int64(n.Declines)}
 		}
-		table, args := s.dialect.table(values, s.dialect.uuidType, "BIGINT", "TEXT", "TEXT", "BIGINT", "TEXT", "TEXT", "BIGINT", "TEXT", "TEXT", "BIGINT")
+		table, args := s.dialect.table(values, s.dialect.uuidType, "BIGINT", "TEXT", "TEXT", "BIGINT", "TEXT", "TEXT",
+			"BIGINT", "TEXT", "TEXT", "BIGINT")
 		n, err := s.exec(ctx, on, "save intents", `UPDATE intents SET state = v.column3, reference = v.column4, first_asked_at = v.column5,
 			answer = v.column6, reason = v.column7, due_at = `+s.dialect.now+` + v.column8, supplier = v.column9, refusals = v.column10, declines = v.column11
 			FROM `+table+` WHERE intents.card_uuid = v.column1 AND intents.fence = v.column2 AND `+stillOpen, args...)
@@ -236,9 +254,12 @@ func (t *tx) SaveIssued(ctx context.Context, cards []issue.IssuedCard) error {
 		return card.ErrFenced
 	}
 	sealed := t.s.dialect.bytes
-	err = insertAll(ctx, t, "insert credentials", "credentials (card_uuid, card_number, expiration_date, security_code, url, url_password, last_four, issued_at)",
-		[]string{t.s.dialect.uuidType, sealed, sealed, sealed, sealed, sealed, "TEXT"}, "v.*, "+t.s.dialect.now, "", cards, func(c issue.IssuedCard) []any {
-			return []any{c.Intent.CardUUID, c.Sealed.CardNumber, c.Sealed.ExpirationDate, c.Sealed.SecurityCode, c.Sealed.URL, c.Sealed.URLPassword,
+	err = insertAll(ctx, t, "insert credentials",
+		"credentials (card_uuid, card_number, expiration_date, security_code, url, url_password, last_four, issued_at)",
+		[]string{t.s.dialect.uuidType, sealed, sealed, sealed, sealed, sealed, "TEXT"}, "v.*, "+t.s.dialect.now, "", cards,
+		func(c issue.IssuedCard) []any {
+			return []any{c.Intent.CardUUID, c.Sealed.CardNumber, c.Sealed.ExpirationDate, c.Sealed.SecurityCode, c.Sealed.URL,
+				c.Sealed.URLPassword,
 				nullString(c.Sealed.LastFour)}
 		})
 	if err != nil {
@@ -250,13 +271,16 @@ func (t *tx) SaveIssued(ctx context.Context, cards []issue.IssuedCard) error {
 			ids[i] = c.Intent.CardUUID
 		}
 		these, args := in(t.s.dialect, "uuid", t.s.dialect.uuidType, ids)
-		_, err := t.s.exec(ctx, t.t, "update cards", "UPDATE cards SET status = ? WHERE "+these, append([]any{card.Generated}, args...)...)
+		_, err := t.s.exec(ctx, t.t, "update cards", "UPDATE cards SET status = ? WHERE "+these,
+			append([]any{card.Generated}, args...)...)
 		return err
 	})
 }
 
-// ReopenIntent implements operator.Tx. What was parked is looked up before it is submitted again, and submitted only while the supplier
-// keeps its key, or after an operator was told to ask. What all suppliers refused is asked of them anew.
+// ReopenIntent implements operator.Tx. What was parked is looked up before it
+// is submitted again, and submitted only while the supplier keeps its key, or
+// after an operator was told to ask. What all suppliers refused is asked of
+// them anew.
 func (t *tx) ReopenIntent(ctx context.Context, id uuid.UUID) error {
 	_, err := t.s.exec(ctx, t.t, "reopen intent", `UPDATE intents SET state = 'open', due_at = 0, refusals = NULL, opened_at = NULL,
 		first_asked_at = CASE state WHEN 'refund_due' THEN NULL ELSE first_asked_at END,

@@ -92,7 +92,9 @@ func claimDue(t *testing.T, s *store.Store, supplier string, ttl time.Duration) 
 	t.Helper()
 	claimed, err := s.ClaimIntents(t.Context(), claimOf(supplier), 9, ttl)
 	check(t, err)
-	slices.SortFunc(claimed, func(a, b issue.Intent) int { return strings.Compare(a.CardUUID.String(), b.CardUUID.String()) })
+	slices.SortFunc(claimed, func(a, b issue.Intent) int {
+		return strings.Compare(a.CardUUID.String(), b.CardUUID.String())
+	})
 	return claimed
 }
 
@@ -109,19 +111,25 @@ func TestClaimIntents_CommitsWhomToAskWithWhichKeySinceWhen(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		id := payCards(t, s, 1)[0].UUID
 		first := claimDue(t, s, "a", -time.Hour)[0] // long enough ago for one that does not know the supplier
-		wantIntent(t, first, issue.Intent{CardUUID: id, State: issue.StateOpen, Supplier: "a", Key: id.String(), Attempts: 1, Fence: 1})
-		if asked := first.ClaimedAt.Sub(first.FirstAskedAt).Abs(); asked > time.Minute || time.Since(first.ClaimedAt).Abs() > time.Minute {
+		wantIntent(t, first,
+			issue.Intent{CardUUID: id, State: issue.StateOpen, Supplier: "a", Key: id.String(), Attempts: 1, Fence: 1})
+		if asked := first.ClaimedAt.Sub(first.FirstAskedAt).Abs(); asked > time.Minute ||
+			time.Since(first.ClaimedAt).Abs() > time.Minute {
 			t.Errorf("asked first at %s, claimed at %s", first.FirstAskedAt, first.ClaimedAt)
 		}
 		r, err := s.Record(t.Context(), id)
 		check(t, err)
-		if r.Intent.Supplier != "a" || r.Intent.FirstAskedAt == nil || !r.Intent.FirstAskedAt.Equal(first.FirstAskedAt) || r.Intent.Answer != "" {
+		if r.Intent.Supplier != "a" || r.Intent.FirstAskedAt == nil || !r.Intent.FirstAskedAt.Equal(first.FirstAskedAt) ||
+			r.Intent.Answer != "" {
 			t.Errorf("%+v", r.Intent)
 		}
-		// The process is gone. Who claims next knows that the supplier may have been asked, and which.
+		// The process is gone. Who claims next knows that the supplier may have
+		// been asked, and which.
 		time.Sleep(2 * time.Millisecond)
 		second := claimDue(t, s, "b", time.Hour)[0]
-		wantIntent(t, second, issue.Intent{CardUUID: id, State: issue.StateOpen, Supplier: "a", Key: id.String(), Asked: true, Answer: issue.Unknown, Attempts: 2, Fence: 2})
+		wantIntent(t, second,
+			issue.Intent{CardUUID: id, State: issue.StateOpen, Supplier: "a", Key: id.String(), Asked: true,
+				Answer: issue.Unknown, Attempts: 2, Fence: 2})
 		if first.DecidedAt.IsZero() || !second.DecidedAt.Equal(first.DecidedAt) {
 			t.Errorf("decided at %s, then %s", first.DecidedAt, second.DecidedAt)
 		}
@@ -129,7 +137,8 @@ func TestClaimIntents_CommitsWhomToAskWithWhichKeySinceWhen(t *testing.T) {
 			t.Errorf("opened at %s, then %s", first.OpenedAt, second.OpenedAt)
 		}
 		if !second.FirstAskedAt.Equal(first.FirstAskedAt) || !second.ClaimedAt.After(first.ClaimedAt) {
-			t.Errorf("asked first at %s, then %s; claimed at %s, then %s", first.FirstAskedAt, second.FirstAskedAt, first.ClaimedAt, second.ClaimedAt)
+			t.Errorf("asked first at %s, then %s; claimed at %s, then %s", first.FirstAskedAt, second.FirstAskedAt,
+				first.ClaimedAt, second.ClaimedAt)
 		}
 		if again := claimDue(t, s, "a", time.Hour); len(again) != 0 {
 			t.Errorf("claimed twice: %+v", again)
@@ -142,17 +151,20 @@ func TestSaveIntents_TheNextClaimKnowsTheAnswer(t *testing.T) {
 		id := payCards(t, s, 1)[0].UUID
 		for attempt, outcome := range []issue.Outcome{issue.Pending, issue.Unknown, issue.Issued, issue.Declined} {
 			i := claimDue(t, s, "a", time.Hour)[0]
-			i.State, i.Asked, i.Answer, i.Reference, i.Reason = issue.StatePending, true, outcome, fmt.Sprint("r", attempt), `why, {"not"}?`
+			i.State, i.Asked, i.Answer, i.Reference, i.Reason = issue.StatePending, true, outcome, fmt.Sprint("r", attempt),
+				`why, {"not"}?`
 			check(t, s.SaveIntents(t.Context(), []issue.Intent{i}))
 			check(t, s.SaveIntents(t.Context(), []issue.Intent{i})) // a statement whose reply was lost
 			r, err := s.Record(t.Context(), id)
 			check(t, err)
-			if r.Intent.Answer != outcome.String() || r.Intent.Reference != i.Reference || r.Intent.Reason != i.Reason || r.Intent.State != "pending" {
+			if r.Intent.Answer != outcome.String() || r.Intent.Reference != i.Reference || r.Intent.Reason != i.Reason ||
+				r.Intent.State != "pending" {
 				t.Errorf("%+v", r.Intent)
 			}
 			next := claimDue(t, s, "a", expiredAtOnce)[0]
-			wantIntent(t, next, issue.Intent{CardUUID: id, State: issue.StatePending, Supplier: "a", Key: id.String(), Reference: i.Reference,
-				Asked: true, Answer: outcome, Attempts: 2*attempt + 2, Fence: int64(2*attempt + 2)})
+			wantIntent(t, next,
+				issue.Intent{CardUUID: id, State: issue.StatePending, Supplier: "a", Key: id.String(), Reference: i.Reference,
+					Asked: true, Answer: outcome, Attempts: 2*attempt + 2, Fence: int64(2*attempt + 2)})
 			if !next.FirstAskedAt.Equal(i.FirstAskedAt) {
 				t.Errorf("first asked at %s, then %s", i.FirstAskedAt, next.FirstAskedAt)
 			}
@@ -166,7 +178,8 @@ func TestSaveIntents_WhoWasNotAskedIsAskedAsIfForTheFirstTime(t *testing.T) {
 		i := claimDue(t, s, "a", time.Hour)[0]
 		i.FirstAskedAt, i.Reason = time.Time{}, "slow"
 		check(t, s.SaveIntents(t.Context(), []issue.Intent{i}))
-		wantIntent(t, claimDue(t, s, "b", time.Hour)[0], issue.Intent{CardUUID: id, State: issue.StateOpen, Supplier: "b", Key: id.String(), Attempts: 2, Fence: 2})
+		wantIntent(t, claimDue(t, s, "b", time.Hour)[0],
+			issue.Intent{CardUUID: id, State: issue.StateOpen, Supplier: "b", Key: id.String(), Attempts: 2, Fence: 2})
 	})
 }
 
@@ -190,7 +203,8 @@ func TestSaveIntents_ComesBackAfterItsWait(t *testing.T) {
 
 func TestSaveIntents_EachStateButOpenAndPendingEndsTheAttempts(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
-		for state, comes := range map[issue.State]bool{issue.StateOpen: true, issue.StatePending: true, issue.StateParked: false, issue.StateRefundDue: false} {
+		for state, comes := range map[issue.State]bool{issue.StateOpen: true, issue.StatePending: true,
+			issue.StateParked: false, issue.StateRefundDue: false} {
 			id := payCards(t, s, 1)[0].UUID
 			i := claimDue(t, s, "a", time.Hour)[0]
 			i.State = state
@@ -254,7 +268,9 @@ func TestSaveIssued_APendingCardKeepsItsReference(t *testing.T) {
 		r, err := s.Record(ctx, id)
 		check(t, err)
 		r.Intent.DueAt, r.Intent.FirstAskedAt, r.Intent.OpenedAt = time.Time{}, nil, nil
-		if diff := cmp.Diff(&operator.IntentRecord{State: "done", Supplier: "a", Reference: "r1", Answer: "issued", Attempts: 2}, r.Intent); diff != "" {
+		if diff := cmp.Diff(
+			&operator.IntentRecord{State: "done", Supplier: "a", Reference: "r1", Answer: "issued", Attempts: 2},
+			r.Intent); diff != "" {
 			t.Error(diff)
 		}
 		if !r.Credentials || r.Card.Sealed != nil {
@@ -281,8 +297,8 @@ func TestSaveIssued_TheSameCardNumberTwiceIsRefused(t *testing.T) {
 	})
 }
 
-// A retry looks up first, and does not forget since when the supplier may know the key. What was declined may be asked of another supplier,
-// from now on.
+// A retry looks up first, and does not forget since when the supplier may know
+// the key. What was declined may be asked of another supplier, from now on.
 func TestReopenIntent_KeepsTheAnswer(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		payCards(t, s, 4)
@@ -300,12 +316,15 @@ func TestReopenIntent_KeepsTheAnswer(t *testing.T) {
 		if len(again) != 2 {
 			t.Fatalf("claimed %+v", again)
 		}
-		want := issue.Intent{CardUUID: claims[0].CardUUID, State: issue.StateOpen, Supplier: "a", Key: claims[0].Key, Reference: "r", Asked: true,
+		want := issue.Intent{CardUUID: claims[0].CardUUID, State: issue.StateOpen, Supplier: "a", Key: claims[0].Key,
+			Reference: "r", Asked: true,
 			Answer: issue.Issued, Attempts: 2, Fence: 2}
 		wantIntent(t, again[0], want)
-		want.CardUUID, want.Supplier, want.Key, want.Reference, want.Answer = claims[1].CardUUID, "b", claims[1].Key, "", issue.Declined
+		want.CardUUID, want.Supplier, want.Key, want.Reference, want.Answer = claims[1].CardUUID, "b", claims[1].Key, "",
+			issue.Declined
 		wantIntent(t, again[1], want)
-		if asked := again[1].ClaimedAt.Sub(again[1].FirstAskedAt).Abs(); asked > time.Minute || !again[0].FirstAskedAt.Equal(epoch) {
+		if asked := again[1].ClaimedAt.Sub(again[1].FirstAskedAt).Abs(); asked > time.Minute ||
+			!again[0].FirstAskedAt.Equal(epoch) {
 			t.Errorf("asked since %s, and %s", again[0].FirstAskedAt, again[1].FirstAskedAt)
 		}
 		want.Attempts, want.Fence = 3, 3
@@ -334,7 +353,8 @@ func TestClaimIntents_InTheOrderInWhichTheyAreDue(t *testing.T) {
 	})
 }
 
-// What an older version left behind is asked for again only after it was looked up.
+// What an older version left behind is asked for again only after it was looked
+// up.
 func TestMigrate_ToSuppliersAndBackKeepsIntents(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: migrates databases to and fro")
@@ -375,10 +395,14 @@ func TestMigrate_ToSuppliersAndBackKeepsIntents(t *testing.T) {
 		asked := func(ms int64) *time.Time { at := time.UnixMilli(ms).UTC(); return &at }
 		for i, want := range []operator.IntentRecord{
 			{State: "open", Supplier: "sandbox", DueAt: *asked(0)},
-			{State: "open", Supplier: "sandbox", Answer: "unknown", FirstAskedAt: asked(7000), DueAt: *asked(7000), Attempts: 3, Reason: "no clear answer"},
-			{State: "parked", Supplier: "sandbox", Answer: "declined", FirstAskedAt: asked(8000), DueAt: *asked(8000), Attempts: 1, Reason: "declined by the issuer"},
-			{State: "parked", Supplier: "sandbox", Answer: "unknown", FirstAskedAt: asked(9000), DueAt: *asked(9000), Attempts: 2, Reason: "expired"},
-			{State: "done", Supplier: "sandbox", Answer: "issued", FirstAskedAt: asked(10000), DueAt: *asked(10000), Attempts: 1},
+			{State: "open", Supplier: "sandbox", Answer: "unknown", FirstAskedAt: asked(7000), DueAt: *asked(7000), Attempts: 3,
+				Reason: "no clear answer"},
+			{State: "parked", Supplier: "sandbox", Answer: "declined", FirstAskedAt: asked(8000), DueAt: *asked(8000),
+				Attempts: 1, Reason: "declined by the issuer"},
+			{State: "parked", Supplier: "sandbox", Answer: "unknown", FirstAskedAt: asked(9000), DueAt: *asked(9000),
+				Attempts: 2, Reason: "expired"},
+			{State: "done", Supplier: "sandbox", Answer: "issued", FirstAskedAt: asked(10000), DueAt: *asked(10000),
+				Attempts: 1},
 		} {
 			r, err := s.Record(ctx, ids[i])
 			check(t, err)
@@ -390,13 +414,18 @@ func TestMigrate_ToSuppliersAndBackKeepsIntents(t *testing.T) {
 		if len(claims) != 2 {
 			t.Fatalf("claimed %+v", claims)
 		}
-		wantIntent(t, claims[0], issue.Intent{CardUUID: ids[0], State: issue.StateOpen, Supplier: "sandbox", Key: ids[0].String(), Attempts: 1, Fence: 1})
-		wantIntent(t, claims[1], issue.Intent{CardUUID: ids[1], State: issue.StateOpen, Supplier: "sandbox", Key: ids[1].String(), Asked: true, Attempts: 4, Fence: 4})
+		wantIntent(t, claims[0],
+			issue.Intent{CardUUID: ids[0], State: issue.StateOpen, Supplier: "sandbox", Key: ids[0].String(), Attempts: 1,
+				Fence: 1})
+		wantIntent(t, claims[1],
+			issue.Intent{CardUUID: ids[1], State: issue.StateOpen, Supplier: "sandbox", Key: ids[1].String(), Asked: true,
+				Attempts: 4, Fence: 4})
 		finish := func(i issue.Intent) error {
 			return s.Do(ctx, func(tx *store.Tx) error { return tx.SaveIssued(ctx, []issue.IssuedCard{issued(i, "\x01")}) })
 		}
 		wantError(t, finish(claims[0]), card.ErrDuplicate) // the numbers that were given out are still known
-		claims[0].State, claims[0].Asked, claims[0].Answer, claims[0].Reason = issue.StateRefundDue, true, issue.Declined, "out of stock"
+		claims[0].State, claims[0].Asked, claims[0].Answer, claims[0].Reason = issue.StateRefundDue, true, issue.Declined,
+			"out of stock"
 		claims[1].State, claims[1].Answer, claims[1].Reference = issue.StatePending, issue.Pending, "r"
 		check(t, s.SaveIntents(ctx, claims))
 		check(t, s.Close())
@@ -404,8 +433,11 @@ func TestMigrate_ToSuppliersAndBackKeepsIntents(t *testing.T) {
 		_, err = p.DownTo(ctx, before)
 		check(t, err)
 		var back []string
-		query(t, url, &back, "SELECT state || ' ' || attempts || ' ' || COALESCE(reason, '-') FROM intents ORDER BY card_uuid")
-		if diff := cmp.Diff([]string{"parked 1 declined by the issuer", "open 4 -", "parked 1 declined by the issuer", "parked 2 expired", "done 1 -"}, back); diff != "" {
+		query(t, url, &back,
+			"SELECT state || ' ' || attempts || ' ' || COALESCE(reason, '-') FROM intents ORDER BY card_uuid")
+		if diff := cmp.Diff(
+			[]string{"parked 1 declined by the issuer", "open 4 -", "parked 1 declined by the issuer", "parked 2 expired",
+				"done 1 -"}, back); diff != "" {
 			t.Error(diff)
 		}
 		migrate(t, url) // and forward again
@@ -437,7 +469,8 @@ func TestProlongIntents_AClaimEndsSoonUnlessItIsProlonged(t *testing.T) {
 	})
 }
 
-// While two databases may use one wallet, and for some seconds after an epoch began, no card is issued.
+// While two databases may use one wallet, and for some seconds after an epoch
+// began, no card is issued.
 func TestClaimIntents_NotInAConflictAndNotInTheQuietTime(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := open(t, url)
@@ -461,7 +494,8 @@ func TestClaimIntents_NotInAConflictAndNotInTheQuietTime(t *testing.T) {
 		if cursor.Conflict != "" { // the chain has not been watched yet, and nothing is known of it
 			t.Errorf("conflict %q", cursor.Conflict)
 		}
-		l, err := s.BeginEpoch(t.Context(), mark(t, s), settle.Epoch{Currency: "monero", Number: time.Now().UnixMilli(), First: 3, Quiet: time.Hour})
+		l, err := s.BeginEpoch(t.Context(), mark(t, s),
+			settle.Epoch{Currency: "monero", Number: time.Now().UnixMilli(), First: 3, Quiet: time.Hour})
 		check(t, err)
 		claims(0)
 		_, err = s.BeginEpoch(t.Context(), l, settle.Epoch{Currency: "monero", Number: l.Epoch + 1, First: 3})

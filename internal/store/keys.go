@@ -10,7 +10,8 @@ import (
 	"github.com/cardmint/cardmint/internal/custody"
 )
 
-// forgetHolders is after how long a process is forgotten that did not say that it has ended.
+// forgetHolders is after how long a process is forgotten that did not say that
+// it has ended.
 const forgetHolders = 24 * time.Hour
 
 // SaveHolder implements custody.Store.
@@ -19,7 +20,9 @@ func (s *Store) SaveHolder(ctx context.Context, h custody.Holder) error {
 	return s.inTx(ctx, func(t *tx) error {
 		for i, id := range h.Keys.IDs {
 			names[i] = id.String()
-			if _, err := s.exec(ctx, t.t, "insert key", "INSERT INTO encryption_keys (id, known_since) VALUES (?, "+now+") ON CONFLICT (id) DO NOTHING", int64(id)); err != nil {
+			if _, err := s.exec(ctx, t.t, "insert key",
+				"INSERT INTO encryption_keys (id, known_since) VALUES (?, "+now+") ON CONFLICT (id) DO NOTHING",
+				int64(id)); err != nil {
 				return err
 			}
 		}
@@ -30,7 +33,8 @@ func (s *Store) SaveHolder(ctx context.Context, h custody.Holder) error {
 		if err != nil {
 			return err
 		}
-		_, err = s.exec(ctx, t.t, "forget key holders", "DELETE FROM key_holders WHERE seen_at < "+now+" - ?", forgetHolders.Milliseconds())
+		_, err = s.exec(ctx, t.t, "forget key holders", "DELETE FROM key_holders WHERE seen_at < "+now+" - ?",
+			forgetHolders.Milliseconds())
 		return err
 	})
 }
@@ -51,11 +55,14 @@ func (s *Store) Holders(ctx context.Context, within time.Duration) ([]custody.Ho
 		Since   int64  `db:"since"`
 	}
 	now := s.dialect.now
-	err := s.list(ctx, s.r, &found, "select key holders", "SELECT process, key_ids, primary_key, "+now+" - seen_at AS ago, "+now+" - primary_since AS since FROM key_holders WHERE seen_at > "+now+
-		" - ? ORDER BY process", within.Milliseconds())
+	err := s.list(ctx, s.r, &found, "select key holders",
+		"SELECT process, key_ids, primary_key, "+now+" - seen_at AS ago, "+now+
+			" - primary_since AS since FROM key_holders WHERE seen_at > "+now+
+			" - ? ORDER BY process", within.Milliseconds())
 	all := make([]custody.Holder, len(found))
 	for i, f := range found {
-		all[i] = custody.Holder{Process: f.Process, Keys: custody.Keys{Primary: card.KeyID(f.Primary)}, SeenAgo: time.Duration(f.Ago) * time.Millisecond,
+		all[i] = custody.Holder{Process: f.Process, Keys: custody.Keys{Primary: card.KeyID(f.Primary)},
+			SeenAgo:    time.Duration(f.Ago) * time.Millisecond,
 			PrimaryFor: time.Duration(f.Since) * time.Millisecond}
 		for _, text := range strings.Fields(f.Keys) {
 			if id, err := card.ParseKeyID(text); err == nil {
@@ -74,37 +81,45 @@ func (s *Store) KnownKeys(ctx context.Context) ([]custody.KnownKey, error) {
 		PromotedAt *int64 `db:"promoted_at"`
 		RetiredAt  *int64 `db:"retired_at"`
 	}
-	err := s.list(ctx, s.r, &found, "select keys", "SELECT id, known_since, promoted_at, retired_at FROM encryption_keys ORDER BY known_since, id")
+	err := s.list(ctx, s.r, &found, "select keys",
+		"SELECT id, known_since, promoted_at, retired_at FROM encryption_keys ORDER BY known_since, id")
 	all := make([]custody.KnownKey, len(found))
 	for i, f := range found {
-		all[i] = custody.KnownKey{ID: card.KeyID(f.ID), Since: fromMillis(f.Since), PromotedAt: fromNullMillis(f.PromotedAt), RetiredAt: fromNullMillis(f.RetiredAt)}
+		all[i] = custody.KnownKey{ID: card.KeyID(f.ID), Since: fromMillis(f.Since), PromotedAt: fromNullMillis(f.PromotedAt),
+			RetiredAt: fromNullMillis(f.RetiredAt)}
 	}
 	return all, err
 }
 
-// PromoteKey implements custody.Store. Two promotions within a millisecond keep their order.
+// PromoteKey implements custody.Store. Two promotions within a millisecond keep
+// their order.
 func (s *Store) PromoteKey(ctx context.Context, id card.KeyID) error {
 	now := s.dialect.now
-	next := "(SELECT CASE WHEN MAX(k.promoted_at) >= " + now + " THEN MAX(k.promoted_at) + 1 ELSE " + now + " END FROM encryption_keys k)"
-	_, err := s.exec(ctx, s.w, "promote key", "INSERT INTO encryption_keys (id, known_since, promoted_at) VALUES (?, "+now+", "+next+
-		") ON CONFLICT (id) DO UPDATE SET promoted_at = excluded.promoted_at, retired_at = NULL", int64(id))
+	next := "(SELECT CASE WHEN MAX(k.promoted_at) >= " + now + " THEN MAX(k.promoted_at) + 1 ELSE " + now +
+		" END FROM encryption_keys k)"
+	_, err := s.exec(ctx, s.w, "promote key",
+		"INSERT INTO encryption_keys (id, known_since, promoted_at) VALUES (?, "+now+", "+next+
+			") ON CONFLICT (id) DO UPDATE SET promoted_at = excluded.promoted_at, retired_at = NULL", int64(id))
 	return err
 }
 
-// MarkRetired implements custody.Store. A key that is not known yet is inserted, so that an import that knows it waits, or is waited for.
+// MarkRetired implements custody.Store. A key that is not known yet is
+// inserted, so that an import that knows it waits, or is waited for.
 func (s *Store) MarkRetired(ctx context.Context, id card.KeyID, retired bool) error {
 	now := s.dialect.now
 	if !retired {
 		_, err := s.exec(ctx, s.w, "unretire key", "UPDATE encryption_keys SET retired_at = NULL WHERE id = ?", int64(id))
 		return err
 	}
-	_, err := s.exec(ctx, s.w, "retire key", "INSERT INTO encryption_keys (id, known_since, retired_at) VALUES (?, "+now+", "+now+
-		") ON CONFLICT (id) DO UPDATE SET retired_at = COALESCE(encryption_keys.retired_at, excluded.retired_at)", int64(id))
+	_, err := s.exec(ctx, s.w, "retire key",
+		"INSERT INTO encryption_keys (id, known_since, retired_at) VALUES (?, "+now+", "+now+
+			") ON CONFLICT (id) DO UPDATE SET retired_at = COALESCE(encryption_keys.retired_at, excluded.retired_at)", int64(id))
 	return err
 }
 
-// notRetired returns card.ErrRetiredKey if a key is retired. Otherwise it can't become so before the transaction has ended: the row is locked,
-// and made if there is none. The statement changes nothing else.
+// notRetired returns card.ErrRetiredKey if a key is retired. Otherwise it can't
+// become so before the transaction has ended: the row is locked, and made if
+// there is none. The statement changes nothing else.
 func (t *tx) notRetired(ctx context.Context, id card.KeyID) error {
 	n, err := t.s.exec(ctx, t.t, "check key", "INSERT INTO encryption_keys (id, known_since) VALUES (?, "+t.s.dialect.now+
 		") ON CONFLICT (id) DO UPDATE SET known_since = encryption_keys.known_since WHERE encryption_keys.retired_at IS NULL", int64(id))

@@ -11,8 +11,10 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// AcquireLease implements settle.Store. It is one statement, and goes by the database's clock. Each call is a mark. The epoch goes on only
-// if the row is not older than the newest mark that this process has seen, in the same history of the database.
+// AcquireLease implements settle.Store. It is one statement, and goes by the
+// database's clock. Each call is a mark. The epoch goes on only if the row is
+// not older than the newest mark that this process has seen, in the same
+// history of the database.
 func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (settle.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
 	defer cancel()
@@ -40,7 +42,8 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 			history = CASE WHEN `+goesOn+` THEN `+database+` ELSE leases.history END
 		WHERE leases.holder = excluded.holder OR leases.expires_at <= `+now+`
 		RETURNING fence, COALESCE(epoch, 0) AS epoch, mark, marked_at, history, `+now+` AS now, `+database+` AS database, `+s.dialect.server+` AS server`,
-		name, holder, ttl.Milliseconds(), epoch, known.Mark, known.Database, epoch, known.Mark, known.Database, epoch, known.Mark, known.Database)
+		name, holder, ttl.Milliseconds(), epoch, known.Mark, known.Database, epoch, known.Mark, known.Database, epoch,
+		known.Mark, known.Database)
 	if errors.Is(err, card.ErrNoRow) {
 		_, _, err = s.look(ctx, name) // whoever stands by can go on with the epoch only if it has seen the newest marks
 		if err == nil || errors.Is(err, card.ErrNoRow) {
@@ -60,7 +63,8 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 	return l, nil
 }
 
-// lease returns a lease of which a row was just written. known is what was remembered before.
+// lease returns a lease of which a row was just written. known is what was
+// remembered before.
 func lease(name, holder string, fence int64, row sighting, known memory) settle.Lease {
 	l := settle.Lease{Name: name, Holder: holder, Fence: fence, Epoch: row.Epoch, Now: fromMillis(row.Now)}
 	if row.MarkedAt > 0 {
@@ -86,8 +90,10 @@ func (s *Store) BeginEpoch(ctx context.Context, l settle.Lease, e settle.Epoch) 
 			return err
 		}
 		now := s.dialect.now
-		err := s.get(ctx, t.t, &row, "begin epoch", "UPDATE leases SET epoch = ?, mark = mark + 1, marked_at = "+now+", history = "+database+
-			" WHERE name = ? RETURNING epoch, mark, marked_at, history, "+now+" AS now, "+database+" AS database", e.Number, l.Name)
+		err := s.get(ctx, t.t, &row, "begin epoch",
+			"UPDATE leases SET epoch = ?, mark = mark + 1, marked_at = "+now+", history = "+database+
+				" WHERE name = ? RETURNING epoch, mark, marked_at, history, "+now+" AS now, "+database+" AS database", e.Number,
+			l.Name)
 		if err != nil {
 			return err
 		}
@@ -106,7 +112,8 @@ func (s *Store) BeginEpoch(ctx context.Context, l settle.Lease, e settle.Epoch) 
 		if err != nil {
 			return err
 		}
-		_, err = s.exec(ctx, t.t, "insert epoch", "INSERT INTO epochs (currency, epoch, started_at, first_position, reason) VALUES (?, ?, "+now+", ?, ?)",
+		_, err = s.exec(ctx, t.t, "insert epoch",
+			"INSERT INTO epochs (currency, epoch, started_at, first_position, reason) VALUES (?, ?, "+now+", ?, ?)",
 			e.Currency, e.Number, e.First, e.Reason)
 		return err
 	})
@@ -136,11 +143,14 @@ func (s *Store) ResetFeeds(ctx context.Context, l settle.Lease, since time.Time)
 	})
 }
 
-// resetFeeds has the numbers of every account's events jump ahead. Events of which the database knows nothing may have had the next ones.
-// The milliseconds since 1970 are ahead of all of them, as long as no account has a thousand events a second.
+// resetFeeds has the numbers of every account's events jump ahead. Events of
+// which the database knows nothing may have had the next ones. The milliseconds
+// since 1970 are ahead of all of them, as long as no account has a thousand
+// events a second.
 func (t *tx) resetFeeds(ctx context.Context, since, now time.Time) error {
 	var accounts []uuid.UUID
-	err := t.s.list(ctx, t.t, &accounts, "jump ahead", `UPDATE accounts SET last_seq = CASE WHEN last_seq < ? THEN ? ELSE last_seq END RETURNING id`,
+	err := t.s.list(ctx, t.t, &accounts, "jump ahead",
+		`UPDATE accounts SET last_seq = CASE WHEN last_seq < ? THEN ? ELSE last_seq END RETURNING id`,
 		now.UnixMilli(), now.UnixMilli())
 	if err != nil {
 		return err
@@ -148,14 +158,17 @@ func (t *tx) resetFeeds(ctx context.Context, since, now time.Time) error {
 	events := make([]card.Event, len(accounts))
 	for i, account := range accounts {
 		id := uuid.Must(uuid.NewV7())
-		events[i] = card.Event{ID: id, AccountID: account, Type: card.EventFeedReset, Since: since, CreatedAt: card.TimeOf(id)}
+		events[i] = card.Event{ID: id, AccountID: account, Type: card.EventFeedReset, Since: since,
+			CreatedAt: card.TimeOf(id)}
 	}
 	return t.InsertEvents(ctx, events)
 }
 
-// ReleaseLease implements settle.Store. It keeps the row, so that the fence never starts again.
+// ReleaseLease implements settle.Store. It keeps the row, so that the fence
+// never starts again.
 func (s *Store) ReleaseLease(ctx context.Context, l settle.Lease) error {
-	_, err := s.exec(ctx, s.w, "release lease", "UPDATE leases SET expires_at = 0 WHERE name = ? AND holder = ? AND fence = ?", l.Name, l.Holder, l.Fence)
+	_, err := s.exec(ctx, s.w, "release lease",
+		"UPDATE leases SET expires_at = 0 WHERE name = ? AND holder = ? AND fence = ?", l.Name, l.Holder, l.Fence)
 	return err
 }
 
@@ -173,21 +186,23 @@ func (s *Store) AwaitLease(ctx context.Context, name, holder string, ttl time.Du
 // LeaseAwaited implements settle.Store.
 func (s *Store) LeaseAwaited(ctx context.Context, l settle.Lease) (bool, error) {
 	var n int
-	err := s.get(ctx, s.r, &n, "count processes that await lease", "SELECT COUNT(*) FROM leases WHERE name = ? AND holder <> ? AND expires_at > "+
-		s.dialect.now, awaited(l.Name), l.Holder)
+	err := s.get(ctx, s.r, &n, "count processes that await lease",
+		"SELECT COUNT(*) FROM leases WHERE name = ? AND holder <> ? AND expires_at > "+
+			s.dialect.now, awaited(l.Name), l.Holder)
 	return n > 0, err
 }
 
-// CheckLease implements settle.Tx.
-// The lease of an epoch that was attested to in another history of the database is lost: the database was replaced since.
+// CheckLease implements settle.Tx. The lease of an epoch that was attested to
+// in another history of the database is lost: the database was replaced since.
 func (t *tx) CheckLease(ctx context.Context, l settle.Lease) error {
 	database, err := t.s.history(ctx)
 	if err != nil {
 		return err
 	}
 	var fence int64
-	err = t.s.get(ctx, t.t, &fence, "check lease", "SELECT fence FROM leases WHERE name = ? AND holder = ? AND fence = ? AND expires_at > "+
-		t.s.dialect.now+" AND (epoch IS NULL OR history = "+database+")"+t.s.dialect.forUpdate, l.Name, l.Holder, l.Fence)
+	err = t.s.get(ctx, t.t, &fence, "check lease",
+		"SELECT fence FROM leases WHERE name = ? AND holder = ? AND fence = ? AND expires_at > "+
+			t.s.dialect.now+" AND (epoch IS NULL OR history = "+database+")"+t.s.dialect.forUpdate, l.Name, l.Holder, l.Fence)
 	if errors.Is(err, card.ErrNoRow) {
 		return card.ErrFenced
 	}

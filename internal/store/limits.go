@@ -5,20 +5,23 @@ import (
 	"time"
 )
 
-// forgetUsage is after how long the usage of a process is deleted that has not ended properly.
+// forgetUsage is after how long the usage of a process is deleted that has not
+// ended properly.
 const forgetUsage = time.Hour
 
 // SaveUsage implements limit.Store.
 func (s *Store) SaveUsage(ctx context.Context, process, usage string) error {
 	now := s.dialect.now
-	_, err := s.exec(ctx, s.w, "save request usage", "INSERT INTO request_usage (process, usage, saved_at) VALUES (?, ?, "+now+
-		") ON CONFLICT (process) DO UPDATE SET usage = excluded.usage, saved_at = excluded.saved_at", process, usage)
+	_, err := s.exec(ctx, s.w, "save request usage",
+		"INSERT INTO request_usage (process, usage, saved_at) VALUES (?, ?, "+now+
+			") ON CONFLICT (process) DO UPDATE SET usage = excluded.usage, saved_at = excluded.saved_at", process, usage)
 	return err
 }
 
 // DeleteUsage implements limit.Store.
 func (s *Store) DeleteUsage(ctx context.Context, process string) error {
-	_, err := s.exec(ctx, s.w, "delete request usage", "DELETE FROM request_usage WHERE process = ? OR saved_at < "+s.dialect.now+" - ?",
+	_, err := s.exec(ctx, s.w, "delete request usage",
+		"DELETE FROM request_usage WHERE process = ? OR saved_at < "+s.dialect.now+" - ?",
 		process, forgetUsage.Milliseconds())
 	return err
 }
@@ -29,7 +32,8 @@ func (s *Store) UsageOfOthers(ctx context.Context, process string, within time.D
 		Process string `db:"process"`
 		Usage   string `db:"usage"`
 	}
-	err := s.list(ctx, s.r, &found, "select request usage", "SELECT process, usage FROM request_usage WHERE process <> ? AND saved_at > "+s.dialect.now+" - ?",
+	err := s.list(ctx, s.r, &found, "select request usage",
+		"SELECT process, usage FROM request_usage WHERE process <> ? AND saved_at > "+s.dialect.now+" - ?",
 		process, within.Milliseconds())
 	all := make(map[string]string, len(found))
 	for _, f := range found {

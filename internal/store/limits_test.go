@@ -46,6 +46,7 @@ func TestUsage_IsThatOfTheOthersThatLive(t *testing.T) {
 // age has what a process told grow old.
 func age(t *testing.T, url, process string, by time.Duration) {
 	t.Helper()
-	_, err := rig.OpenSQL(t, url).Exec("UPDATE request_usage SET saved_at = saved_at - $1 WHERE process = $2", by.Milliseconds(), process)
+	_, err := rig.OpenSQL(t, url).Exec("UPDATE request_usage SET saved_at = saved_at - $1 WHERE process = $2",
+		by.Milliseconds(), process)
 	check(t, err)
 }

@@ -17,9 +17,11 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// A list of cards is a page in the order of their uuids, which is the order of their creation. It must cost as much as the page is long,
-// however many cards there are that do not match. So for every filter an index has the cards that match in that order; where one filter
-// combines several sets of cards, the page is made of a page of each.
+// A list of cards is a page in the order of their uuids, which is the order of
+// their creation. It must cost as much as the page is long, however many cards
+// there are that do not match. So for every filter an index has the cards that
+// match in that order; where one filter combines several sets of cards, the
+// page is made of a page of each.
 
 // part is a set of cards c that an index has in the order of their uuids.
 type part struct {
@@ -36,10 +38,14 @@ type equal struct {
 	value  any
 }
 
-// sql returns the part's page. Of a set with a column that must have a value, PostgreSQL takes the cards in the order of uuids to be a
-// random sample, and so prefers a walk over all cards. If the last such column must be between the value and itself, and is also sorted by,
-// only the index has the order. The limit is part of the text: a plan for any limit would be one for a tenth of all cards.
-func (p part) sql(d dialect, selected string, newestFirst bool, beyond uuid.UUID, limit int) (query string, args []any) {
+// sql returns the part's page. Of a set with a column that must have a value,
+// PostgreSQL takes the cards in the order of uuids to be a random sample, and
+// so prefers a walk over all cards. If the last such column must be between the
+// value and itself, and is also sorted by, only the index has the order. The
+// limit is part of the text: a plan for any limit would be one for a tenth of
+// all cards.
+func (p part) sql(d dialect, selected string, newestFirst bool, beyond uuid.UUID, limit int) (query string,
+	args []any) {
 	direction, further, last := "", ">", "<="
 	if newestFirst {
 		direction, further, last = " DESC", "<", ">="
@@ -63,12 +69,16 @@ func (p part) sql(d dialect, selected string, newestFirst bool, beyond uuid.UUID
 	if !sorted && beyond != uuid.Nil {
 		where, args = where+" AND "+id+" "+further+" ?", append(args, beyond)
 	}
-	return selected + " WHERE " + where + p.where + " ORDER BY " + order + " LIMIT " + strconv.Itoa(limit), append(args, p.args...)
+	return selected + " WHERE " + where + p.where + " ORDER BY " + order + " LIMIT " +
+		strconv.Itoa(limit), append(args, p.args...)
 }
 
-// page returns a statement that selects columns of the first limit cards of all parts that are beyond a card, unless that is uuid.Nil. What
-// is joined to the cards is joined to the page: PostgreSQL might join it to all cards beyond, and sort these, if it expects few.
-func page(d dialect, columns, joined string, parts []part, newestFirst bool, beyond uuid.UUID, limit int) (query string, args []any) {
+// page returns a statement that selects columns of the first limit cards of all
+// parts that are beyond a card, unless that is uuid.Nil. What is joined to the
+// cards is joined to the page: PostgreSQL might join it to all cards beyond,
+// and sort these, if it expects few.
+func page(d dialect, columns, joined string, parts []part, newestFirst bool, beyond uuid.UUID,
+	limit int) (query string, args []any) {
 	order := " ORDER BY c.uuid"
 	if newestFirst {
 		order = " ORDER BY c.uuid DESC"
@@ -82,13 +92,16 @@ func page(d dialect, columns, joined string, parts []part, newestFirst bool, bey
 		one, its := p.sql(d, "SELECT c.uuid FROM "+cmp.Or(p.from, "cards c"), newestFirst, beyond, limit)
 		pages[i], args = fmt.Sprintf("SELECT * FROM (%s) AS p%d", one, i), append(args, its...)
 	}
-	return "SELECT " + columns + " FROM cards c" + joined + " WHERE c.uuid IN (SELECT c.uuid FROM (" + strings.Join(pages, " UNION ") + ") AS c" + order +
+	return "SELECT " + columns + " FROM cards c" + joined + " WHERE c.uuid IN (SELECT c.uuid FROM (" +
+		strings.Join(pages, " UNION ") + ") AS c" + order +
 		" LIMIT " + strconv.Itoa(limit) + ")" + order, args
 }
 
-// cards returns up to limit cards of all parts with some columns, newest or oldest first, that are beyond a card. It reads on where rows are
-// damaged, so that there are no more cards if it returns fewer.
-func (s *Store) cards(ctx context.Context, on runner, operation, columns string, parts []part, newestFirst bool, beyond uuid.UUID, limit int) ([]*card.Card, error) {
+// cards returns up to limit cards of all parts with some columns, newest or
+// oldest first, that are beyond a card. It reads on where rows are damaged, so
+// that there are no more cards if it returns fewer.
+func (s *Store) cards(ctx context.Context, on runner, operation, columns string, parts []part, newestFirst bool,
+	beyond uuid.UUID, limit int) ([]*card.Card, error) {
 	var cards []*card.Card
 	for {
 		n := limit - len(cards)
@@ -107,7 +120,8 @@ func (s *Store) cards(ctx context.Context, on runner, operation, columns string,
 	}
 }
 
-// pagesOf returns the parts that match a filter, and what runs the statements of their pages.
+// pagesOf returns the parts that match a filter, and what runs the statements
+// of their pages.
 func (s *Store) pagesOf(filter order.Filter) (runner, []part) {
 	parts := s.thatMatch(filter)
 	if len(parts) == 1 && len(parts[0].equal) == 1 { // all cards of an account, which have hundreds of pages
@@ -116,14 +130,16 @@ func (s *Store) pagesOf(filter order.Filter) (runner, []part) {
 	return s.r, parts
 }
 
-// Cards implements order.Store. The cards have what their clients see; the rest is as if nothing was stored.
+// Cards implements order.Store. The cards have what their clients see; the rest
+// is as if nothing was stored.
 func (s *Store) Cards(ctx context.Context, filter order.Filter) ([]*card.Card, error) {
 	beyond, none := begin(filter)
 	if none {
 		return nil, nil
 	}
 	on, parts := s.pagesOf(filter)
-	cards, err := s.cards(ctx, on, "select cards", cardsListed+cardsElsewhere+ownSelected, parts, true, beyond, filter.Limit)
+	cards, err := s.cards(ctx, on, "select cards", cardsListed+cardsElsewhere+ownSelected, parts, true, beyond,
+		filter.Limit)
 	cards = sinceAfter(cards, filter, func(c *card.Card) uuid.UUID { return c.UUID })
 	if filter.Tagged {
 		for _, c := range cards {
@@ -133,7 +149,8 @@ func (s *Store) Cards(ctx context.Context, filter order.Filter) ([]*card.Card, e
 	return cards, err
 }
 
-// begin returns the card beyond which the list of a filter begins, uuid.Nil for the newest; or none if nothing can match.
+// begin returns the card beyond which the list of a filter begins, uuid.Nil for
+// the newest; or none if nothing can match.
 func begin(filter order.Filter) (beyond uuid.UUID, none bool) {
 	if filter.CreatedBefore.IsZero() {
 		return filter.Before, false
@@ -145,8 +162,9 @@ func begin(filter order.Filter) (beyond uuid.UUID, none bool) {
 	return before, before == uuid.Nil
 }
 
-// sinceAfter returns those of the newest cards that were not created too early. Where the list ends is found in the page: PostgreSQL would
-// not see it in an index that it walks backwards.
+// sinceAfter returns those of the newest cards that were not created too early.
+// Where the list ends is found in the page: PostgreSQL would not see it in an
+// index that it walks backwards.
 func sinceAfter[T any](cards []T, filter order.Filter, id func(T) uuid.UUID) []T {
 	if filter.CreatedAfter.IsZero() {
 		return cards
@@ -158,9 +176,10 @@ func sinceAfter[T any](cards []T, filter order.Filter, id func(T) uuid.UUID) []T
 	return cards
 }
 
-// thatMatch returns the cards of an account with a status, a state of their payment, a currency and a reference, as far as the filter has
-// them. What they combine to is made of kinds of cards, those with one status, state and currency: one index has these, and another these of
-// each reference.
+// thatMatch returns the cards of an account with a status, a state of their
+// payment, a currency and a reference, as far as the filter has them. What they
+// combine to is made of kinds of cards, those with one status, state and
+// currency: one index has these, and another these of each reference.
 func (s *Store) thatMatch(filter order.Filter) []part {
 	of := []equal{{"c.account_id", filter.AccountID}}
 	if filter.Reference != "" {
@@ -175,10 +194,13 @@ func (s *Store) thatMatch(filter order.Filter) []part {
 	return s.ofKinds(of, filter.Status, filter.State, filter.Currency)
 }
 
-// ofKinds returns the cards of every kind that a status, a state and a currency leave, each of which may be empty. of are the columns that the
-// index of kinds begins with.
+// ofKinds returns the cards of every kind that a status, a state and a currency
+// leave, each of which may be empty. of are the columns that the index of kinds
+// begins with.
 func (s *Store) ofKinds(of []equal, status card.Status, state card.PaymentState, currency string) []part {
-	stored := slices.DeleteFunc(card.PaymentStates(), func(state card.PaymentState) bool { return storedState(state) != state })
+	stored := slices.DeleteFunc(card.PaymentStates(), func(state card.PaymentState) bool {
+		return storedState(state) != state
+	})
 	where := ""
 	if state == card.Expired {
 		where = " AND c.canceled_at IS NULL"
@@ -187,17 +209,22 @@ func (s *Store) ofKinds(of []equal, status card.Status, state card.PaymentState,
 	for _, status := range one(status, card.AwaitingPayment, card.Generated) {
 		for _, state := range one(state, stored...) {
 			for _, currency := range one(currency, slices.Sorted(maps.Keys(s.coins))...) {
-				parts = append(parts, part{equal: append(slices.Clone(of), equal{"c.status", status}, equal{"c.payment_state", state}, equal{"c.currency", currency}), where: where})
+				parts = append(parts,
+					part{equal: append(slices.Clone(of), equal{"c.status", status}, equal{"c.payment_state", state},
+						equal{"c.currency", currency}), where: where})
 			}
 		}
 	}
 	return parts
 }
 
-// canceledOnes returns the cards that match a filter for canceled ones, and begin with columns of which an index has them. COALESCE keeps
-// PostgreSQL from using an index of the other conditions, which would have the many cards that expired.
+// canceledOnes returns the cards that match a filter for canceled ones, and
+// begin with columns of which an index has them. COALESCE keeps PostgreSQL from
+// using an index of the other conditions, which would have the many cards that
+// expired.
 func canceledOnes(filter order.Filter, of []equal) part {
-	p := part{equal: of, where: " AND c.canceled_at IS NOT NULL AND COALESCE(c.payment_state, '') = ?", args: []any{storedState(card.Canceled)}}
+	p := part{equal: of, where: " AND c.canceled_at IS NOT NULL AND COALESCE(c.payment_state, '') = ?",
+		args: []any{storedState(card.Canceled)}}
 	if filter.Status != "" {
 		p.where, p.args = p.where+" AND COALESCE(c.status, '') = ?", append(p.args, filter.Status)
 	}
@@ -216,7 +243,8 @@ func one[T comparable](wanted T, all ...T) []T {
 	return []T{wanted}
 }
 
-// FindCards returns the cards that match, newest first, or oldest first if search.NeedsOperator is set; at most search.Limit.
+// FindCards returns the cards that match, newest first, or oldest first if
+// search.NeedsOperator is set; at most search.Limit.
 func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.Card, error) {
 	const operation, columns = "find cards", cardsSelected + ownSelected
 	switch {
@@ -227,7 +255,8 @@ func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.
 	case search.State == card.Late && search.AccountID == uuid.Nil:
 		return s.cards(ctx, s.r, operation, columns, []part{allLate}, true, uuid.Nil, search.Limit)
 	case search.State == "":
-		return s.cards(ctx, s.r, operation, columns, s.thatMatch(order.Filter{AccountID: search.AccountID}), true, uuid.Nil, search.Limit)
+		return s.cards(ctx, s.r, operation, columns, s.thatMatch(order.Filter{AccountID: search.AccountID}), true, uuid.Nil,
+			search.Limit)
 	}
 	accounts := []uuid.UUID{search.AccountID}
 	if search.AccountID == uuid.Nil {
@@ -253,19 +282,23 @@ func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.
 	return cards, nil
 }
 
-// someAccounts is how many accounts one statement searches. The index of kinds is by account; a second one would cost every card
-// as much again whenever its state changes.
+// someAccounts is how many accounts one statement searches. The index of kinds
+// is by account; a second one would cost every card as much again whenever its
+// state changes.
 const someAccounts = 25
 
 // allLate are the late cards of every account. An index has these few alone.
 var allLate = part{where: " AND c.payment_state = 'late'"}
 
-// longestLock is how long a card may wait for locked money before it needs an operator, in milliseconds.
+// longestLock is how long a card may wait for locked money before it needs an
+// operator, in milliseconds.
 const longestLock = "86400000"
 
-// needOperator returns the cards that need an operator: their money is late or too little, or left the chain after the card was issued or
-// the money refunded; their issuing is parked or declined; or their money stays locked. COALESCE keeps the databases from using an index
-// that has more cards than these few.
+// needOperator returns the cards that need an operator: their money is late or
+// too little, or left the chain after the card was issued or the money
+// refunded; their issuing is parked or declined; or their money stays locked.
+// COALESCE keeps the databases from using an index that has more cards than
+// these few.
 func (s *Store) needOperator(search operator.Search) []part {
 	const state = "COALESCE(c.payment_state, '')"
 	late := []part{allLate}
@@ -274,9 +307,14 @@ func (s *Store) needOperator(search operator.Search) []part {
 	}
 	of := map[card.PaymentState][]part{
 		card.Late: late,
-		card.Paid: {{from: "intents i JOIN cards c ON c.uuid = i.card_uuid", uuid: "i.card_uuid", where: " AND i.state IN ('parked', 'refund_due') AND " + state + " = 'paid'"}},
-		card.Confirming: {{from: "(SELECT DISTINCT t.currency, t.address FROM transfers t" + s.dialect.by("transfers_locked") + " WHERE t.counted AND t.locked AND t.first_seen_at < " + s.dialect.now + " - " + longestLock +
-			") AS l JOIN cards c ON c.currency = l.currency AND c.address = l.address", where: " AND " + state + " = 'confirming'"}},
+		card.Paid: {
+			{from: "intents i JOIN cards c ON c.uuid = i.card_uuid", uuid: "i.card_uuid",
+				where: " AND i.state IN ('parked', 'refund_due') AND " + state + " = 'paid'"}},
+		card.Confirming: {
+			{from: "(SELECT DISTINCT t.currency, t.address FROM transfers t" + s.dialect.by("transfers_locked") +
+				" WHERE t.counted AND t.locked AND t.first_seen_at < " + s.dialect.now + " - " + longestLock +
+				") AS l JOIN cards c ON c.currency = l.currency AND c.address = l.address",
+				where: " AND " + state + " = 'confirming'"}},
 	}
 	lost := part{where: " AND " + isLost}
 	if search.State != "" {
@@ -290,7 +328,8 @@ func (s *Store) needOperator(search operator.Search) []part {
 	}
 	for i, p := range parts {
 		if search.AccountID != uuid.Nil && len(p.equal) == 0 {
-			parts[i].where, parts[i].args = p.where+" AND COALESCE(c.account_id, c.account_id) = ?", append(p.args, search.AccountID)
+			parts[i].where, parts[i].args = p.where+" AND COALESCE(c.account_id, c.account_id) = ?",
+				append(p.args, search.AccountID)
 		}
 	}
 	return parts

@@ -96,7 +96,8 @@ func TestFindCards_ThatNeedAnOperatorForSeveralReasonsAreListedOnce(t *testing.T
 			assess(t, s, c, card.Assessment{State: card.Late, Credit: card.Credit{Lost: 1}})
 			want = append(want, c.UUID)
 		}
-		for _, search := range []operator.Search{{}, {AccountID: owner}, {State: card.Late}, {AccountID: owner, State: card.Late}} {
+		for _, search := range []operator.Search{{}, {AccountID: owner}, {State: card.Late},
+			{AccountID: owner, State: card.Late}} {
 			search.NeedsOperator, search.Limit = true, 2
 			found, err := s.FindCards(t.Context(), search)
 			check(t, err)
@@ -107,8 +108,9 @@ func TestFindCards_ThatNeedAnOperatorForSeveralReasonsAreListedOnce(t *testing.T
 	})
 }
 
-// What a transfer remembers of cards and attributions only narrows the search for strays: here it knows nothing, as if an older program had
-// stored it while this one runs.
+// What a transfer remembers of cards and attributions only narrows the search
+// for strays: here it knows nothing, as if an older program had stored it while
+// this one runs.
 func TestStrays_OfAnOlderProgramAreFoundAndOthersAreNot(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s, db := open(t, url), rig.OpenSQL(t, url)
@@ -145,7 +147,8 @@ func wantStrays(t *testing.T, s *store.Store, unattributed, strays string) {
 	for _, arrival := range all {
 		got[1] = append(got[1], arrival.TxID)
 	}
-	if diff := cmp.Diff([2]string{unattributed, strays}, [2]string{strings.Join(got[0], " "), strings.Join(got[1], " ")}); diff != "" {
+	if diff := cmp.Diff([2]string{unattributed, strays},
+		[2]string{strings.Join(got[0], " "), strings.Join(got[1], " ")}); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -174,7 +177,8 @@ func TestMigrate_FindsTheStraysOfBefore(t *testing.T) {
 	})
 }
 
-// While somebody reads for long, as pg_dump does, the indexes wait, and everybody else works.
+// While somebody reads for long, as pg_dump does, the indexes wait, and
+// everybody else works.
 func TestMigrate_OthersWorkWhileIndexesAreBuilt(t *testing.T) {
 	t.Parallel()
 	url := new(rig.Databases).Postgres(t)
@@ -187,13 +191,15 @@ func TestMigrate_OthersWorkWhileIndexesAreBuilt(t *testing.T) {
 	}
 	const many = 50_000
 	insert(1, many)
-	reader, err := rig.OpenSQL(t, url).BeginTx(context.WithoutCancel(t.Context()), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	reader, err := rig.OpenSQL(t, url).BeginTx(context.WithoutCancel(t.Context()),
+		&sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	check(t, err)
 	end := sync.OnceFunc(func() { _ = reader.Rollback() })
 	defer end()
 	_, err = reader.Exec("SELECT COUNT(*) FROM cards")
 	check(t, err)
-	// As long as the reader is there, they give up. What is left of the indexes is not used.
+	// As long as the reader is there, they give up. What is left of the indexes
+	// is not used.
 	_, err = store.Migration{LockWait: 3 * time.Second}.Run(t.Context(), url)
 	wantError(t, err, store.ErrLocked)
 	if v := version(t, url); v >= newestSchema {

@@ -21,21 +21,25 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
-// longestMigration limits one statement of a migration. Building an index of a large table takes long.
+// longestMigration limits one statement of a migration. Building an index of a
+// large table takes long.
 const longestMigration = 24 * time.Hour
 
-// While a statement of a migration waits for a table, every later statement of others waits behind it, readers too. So it does not wait
-// for long, and the pause before the next attempt lets the others through.
+// While a statement of a migration waits for a table, every later statement of
+// others waits behind it, readers too. So it does not wait for long, and the
+// pause before the next attempt lets the others through.
 const (
 	lockTimeout  = "1s"
 	firstPause   = 2 * time.Second
 	longestPause = 15 * time.Second
 )
 
-// ErrLocked means that others kept the tables that a migration changes, or kept migrating, for longer than it may wait.
+// ErrLocked means that others kept the tables that a migration changes, or kept
+// migrating, for longer than it may wait.
 var ErrLocked = errors.New("the database stays locked by others")
 
-// Migration brings the schema of a database up to date. The zero value can be used.
+// Migration brings the schema of a database up to date. The zero value can be
+// used.
 type Migration struct {
 	Log      *slog.Logger  // of the progress. Defaults to none.
 	LockWait time.Duration // for how long to try to get locks, in all. Defaults to ten minutes.
@@ -43,19 +47,24 @@ type Migration struct {
 	files fs.FS // Defaults to the migrations of this program.
 }
 
-// Migrate brings the schema of the database at databaseURL up to date, as Migration.Run does, and returns its version.
+// Migrate brings the schema of the database at databaseURL up to date, as
+// Migration.Run does, and returns its version.
 func Migrate(ctx context.Context, databaseURL string) (int64, error) {
 	schema, err := Migration{}.Run(ctx, databaseURL)
 	return schema.Version, err
 }
 
-// Run brings the schema of the database at databaseURL up to date, and returns what it is then. An SQLite database that does not exist is
-// created, readable by its owner only. A schema that is newer than this program's stays as it is; the error is ErrNewerSchema if this
-// program can't use it. Several processes may call Run at once: one works, the others wait. The error is ErrLocked if the locks could not
-// be had in time; the migrations that were finished by then stay.
+// Run brings the schema of the database at databaseURL up to date, and returns
+// what it is then. An SQLite database that does not exist is created, readable
+// by its owner only. A schema that is newer than this program's stays as it is;
+// the error is ErrNewerSchema if this program can't use it. Several processes
+// may call Run at once: one works, the others wait. The error is ErrLocked if
+// the locks could not be had in time; the migrations that were finished by then
+// stay.
 //
-// Each migration is a transaction, which is rolled back and tried again when it can't get a lock. A migration without a transaction must
-// bear being run again.
+// Each migration is a transaction, which is rolled back and tried again when it
+// can't get a lock. A migration without a transaction must bear being run
+// again.
 func (m Migration) Run(ctx context.Context, databaseURL string) (Schema, error) {
 	m.Log = cmp.Or(m.Log, slog.New(slog.DiscardHandler))
 	m.LockWait = cmp.Or(m.LockWait, 10*time.Minute)
@@ -81,7 +90,8 @@ func (m Migration) Run(ctx context.Context, databaseURL string) (Schema, error) 
 	if s.dialect.name == sqlite.name {
 		return m.migrate(ctx, s)
 	}
-	// Most starts have nothing to migrate, and need not have the patience of a migration with a server that does not answer.
+	// Most starts have nothing to migrate, and need not have the patience of a
+	// migration with a server that does not answer.
 	if schema, err := s.readSchema(ctx, m.files); err != nil || schema.Version >= schema.Program {
 		return schema, cmp.Or(err, schema.Usable())
 	}
@@ -123,7 +133,8 @@ func (m Migration) migrate(ctx context.Context, s *Store) (Schema, error) {
 		}
 		switch {
 		case err == nil:
-			m.Log.Log(ctx, level, "migrated the database", "schema", done.Source.Version, "took", done.Duration.Round(time.Millisecond))
+			m.Log.Log(ctx, level, "migrated the database", "schema", done.Source.Version, "took",
+				done.Duration.Round(time.Millisecond))
 			attempt = 0
 			continue
 		case errors.Is(err, goose.ErrNoNextVersion): // another process was quicker
@@ -134,7 +145,8 @@ func (m Migration) migrate(ctx context.Context, s *Store) (Schema, error) {
 			return schema, fmt.Errorf("%w: %w", ErrLocked, err)
 		}
 		pause := s.pause(attempt)
-		m.Log.Info("a migration waits for others to end their transactions", "schema", schema.Version, "of", schema.Program, "attempt", attempt,
+		m.Log.Info("a migration waits for others to end their transactions", "schema", schema.Version, "of", schema.Program,
+			"attempt", attempt,
 			"again in", pause, "error", err)
 		select {
 		case <-time.After(pause):
@@ -144,8 +156,9 @@ func (m Migration) migrate(ctx context.Context, s *Store) (Schema, error) {
 	}
 }
 
-// tryAgain reports whether a migration that failed may succeed later. On PostgreSQL an advisory lock makes other processes that migrate
-// wait. SQLite has none: there they fail, in many ways, until the one that works is done.
+// tryAgain reports whether a migration that failed may succeed later. On
+// PostgreSQL an advisory lock makes other processes that migrate wait. SQLite
+// has none: there they fail, in many ways, until the one that works is done.
 func (s *Store) tryAgain(attempt int, err error) bool {
 	if s.dialect.name == sqlite.name {
 		return attempt < 20
@@ -168,11 +181,13 @@ func (m Migration) provider(s *Store, until time.Time) (*goose.Provider, error) 
 	if s.dialect.name == sqlite.name {
 		return goose.NewProvider(goose.DialectSQLite3, s.w.DB, m.files)
 	}
-	return goose.NewProvider(goose.DialectPostgres, s.w.DB, m.files, goose.WithSessionLocker(&locker{log: m.Log, until: until}))
+	return goose.NewProvider(goose.DialectPostgres, s.w.DB, m.files,
+		goose.WithSessionLocker(&locker{log: m.Log, until: until}))
 }
 
-// locker makes sure that one process migrates at a time, with the advisory lock that goose takes by default, and that its statements do
-// not wait long for other locks.
+// locker makes sure that one process migrates at a time, with the advisory lock
+// that goose takes by default, and that its statements do not wait long for
+// other locks.
 type locker struct {
 	log   *slog.Logger
 	until time.Time
@@ -180,9 +195,11 @@ type locker struct {
 
 // SessionLock implements lock.SessionLocker.
 func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	// Where nobody waits behind a migration, it may wait as long as there is time (cardmint.lock_wait).
+	// Where nobody waits behind a migration, it may wait as long as there is
+	// time (cardmint.lock_wait).
 	patience := strconv.FormatInt(max(1, time.Until(l.until).Milliseconds()), 10)
-	for _, set := range []string{"SET lock_timeout = '" + lockTimeout + "'", "SET cardmint.lock_wait = '" + patience + "'"} {
+	for _, set := range []string{"SET lock_timeout = '" + lockTimeout + "'",
+		"SET cardmint.lock_wait = '" + patience + "'"} {
 		if _, err := conn.ExecContext(ctx, set); err != nil {
 			return err
 		}
@@ -207,21 +224,25 @@ func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	}
 }
 
-// SessionUnlock implements lock.SessionLocker. The lock ends with its connection at the latest.
+// SessionUnlock implements lock.SessionLocker. The lock ends with its
+// connection at the latest.
 func (l *locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	_, errReset := conn.ExecContext(ctx, "RESET lock_timeout; RESET cardmint.lock_wait") // a pooler may give the session to somebody else
+	// a pooler may give the session to somebody else
+	_, errReset := conn.ExecContext(ctx, "RESET lock_timeout; RESET cardmint.lock_wait")
 	_, err := conn.ExecContext(ctx, "SELECT pg_advisory_unlock($1)", lock.DefaultLockID)
 	return errors.Join(errReset, err)
 }
 
-// createSQLite creates the file of an SQLite database if it does not exist, for its owner only. SQLite itself would follow the umask. It
-// gives the files beside it, -wal and -shm, the same rights.
+// createSQLite creates the file of an SQLite database if it does not exist, for
+// its owner only. SQLite itself would follow the umask. It gives the files
+// beside it, -wal and -shm, the same rights.
 func createSQLite(databaseURL string) error {
 	path, ok := strings.CutPrefix(databaseURL, "sqlite:")
 	if !ok || path == "" {
 		return nil
 	}
-	// Not without O_EXCL: closing a file gives up the locks that the process may have on it.
+	// Not without O_EXCL: closing a file gives up the locks that the process
+	// may have on it.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return nil

@@ -29,7 +29,8 @@ func migrate(t *testing.T, url string) {
 	check(t, err)
 }
 
-// scratchSchema is the version of a migration that a later version of the program might bring.
+// scratchSchema is the version of a migration that a later version of the
+// program might bring.
 const scratchSchema = 99
 
 // later returns the migrations for the database at url and one more.
@@ -47,7 +48,8 @@ func later(t *testing.T, url, migration string) fs.FS {
 	return files
 }
 
-// version returns the version of the schema, or -1 if goose has not touched the database.
+// version returns the version of the schema, or -1 if goose has not touched the
+// database.
 func version(t *testing.T, url string) int64 {
 	t.Helper()
 	var v int64
@@ -91,7 +93,8 @@ func TestOpen_NewerSchema(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		before := open(t, url)
 		owner := newAccount(t, before)
-		schema, err := store.Migration{}.With(later(t, url, "ALTER TABLE cards ADD COLUMN scratch TEXT;")).Run(t.Context(), url)
+		schema, err := store.Migration{}.With(later(t, url, "ALTER TABLE cards ADD COLUMN scratch TEXT;")).Run(t.Context(),
+			url)
 		check(t, err)
 		if schema.Version != scratchSchema || schema.Newer() {
 			t.Errorf("%+v", schema)
@@ -116,7 +119,8 @@ func TestOpen_NewerSchema(t *testing.T) {
 	})
 }
 
-// Whoever writes a migration has to decide whether the programs that run meanwhile can go on.
+// Whoever writes a migration has to decide whether the programs that run
+// meanwhile can go on.
 func TestMigrations_SayWhichProgramsCanGoOn(t *testing.T) {
 	said := regexp.MustCompile(`(?m)^UPDATE schema_compatibility SET oldest = (\d+);$`)
 	oldest := map[string][]string{}
@@ -182,7 +186,8 @@ func (p *progress) String() string {
 	return p.text.String()
 }
 
-// read opens a transaction that has read the table accounts, and returns what ends it.
+// read opens a transaction that has read the table accounts, and returns what
+// ends it.
 func read(t *testing.T, url string) (end func()) {
 	t.Helper()
 	tx, err := rig.OpenSQL(t, url).BeginTx(context.WithoutCancel(t.Context()), &sql.TxOptions{ReadOnly: true})
@@ -192,12 +197,14 @@ func read(t *testing.T, url string) (end func()) {
 	return sync.OnceFunc(func() { _ = tx.Rollback() })
 }
 
-// A reader of ten seconds stands before a migration, which stands before everybody else.
+// A reader of ten seconds stands before a migration, which stands before
+// everybody else.
 func TestMigrate_OthersWorkWhileItWaitsForALock(t *testing.T) {
 	t.Parallel()
 	url := databases.Postgres(t)
 	beside := rig.OpenSQL(t, url)
-	_, err := beside.Exec(`INSERT INTO accounts (id, name, created_at) SELECT gen_random_uuid(), 'account ' || n, 0 FROM generate_series(1, 200000) AS n`)
+	_, err := beside.Exec(
+		`INSERT INTO accounts (id, name, created_at) SELECT gen_random_uuid(), 'account ' || n, 0 FROM generate_series(1, 200000) AS n`)
 	check(t, err)
 	end := read(t, url)
 	time.AfterFunc(10*time.Second, end)
@@ -231,7 +238,8 @@ func TestMigrate_OthersWorkWhileItWaitsForALock(t *testing.T) {
 	if slowest := slices.Max(waits); slowest > 2*time.Second || len(waits) < 100 {
 		t.Errorf("%d accounts were inserted meanwhile, the slowest in %s", len(waits), slowest)
 	}
-	for _, want := range []string{"a migration waits for others", fmt.Sprintf("schema=%d of=%d", newestSchema, scratchSchema), "migrated the database", "schema=99"} {
+	for _, want := range []string{"a migration waits for others",
+		fmt.Sprintf("schema=%d of=%d", newestSchema, scratchSchema), "migrated the database", "schema=99"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("%q is missing in the log:\n%s", want, log)
 		}

@@ -40,15 +40,16 @@ func (s *Store) SaveOffers(ctx context.Context, o card.SupplierOffers) error {
 	return err
 }
 
-// KeepOffers implements issue.OfferStore. A supplier without a row gets one, because it is known to offer nothing.
+// KeepOffers implements issue.OfferStore. A supplier without a row gets one,
+// because it is known to offer nothing.
 func (s *Store) KeepOffers(ctx context.Context, supplier string, priority int) error {
 	_, err := s.exec(ctx, s.w, "keep offers", `INSERT INTO offers (supplier, priority, offers, at) VALUES (?, ?, '[]', 0)
 		ON CONFLICT (supplier) DO UPDATE SET priority = excluded.priority`, supplier, priority)
 	return err
 }
 
-// PromisedUSD implements issue.OfferStore. Open cards are found by account, in an index of kinds of cards; paid ones by
-// the indexes of waiting intents.
+// PromisedUSD implements issue.OfferStore. Open cards are found by account, in
+// an index of kinds of cards; paid ones by the indexes of waiting intents.
 func (s *Store) PromisedUSD(ctx context.Context, least, most card.USD) (card.USD, error) {
 	const part = ` AND c.usd_cents BETWEEN ? AND ?
 		AND c.uuid NOT IN (SELECT q.card_uuid FROM stock q WHERE q.state = 'reserved' AND q.card_uuid IS NOT NULL)`
@@ -81,19 +82,22 @@ func (s *Store) Offers(ctx context.Context) ([]card.SupplierOffers, error) {
 		Offers   string `db:"offers"`
 		Age      int64  `db:"age"`
 	}
-	err := s.list(ctx, s.r, &found, "select offers", "SELECT supplier, priority, offers, "+s.dialect.now+" - at AS age FROM offers")
+	err := s.list(ctx, s.r, &found, "select offers",
+		"SELECT supplier, priority, offers, "+s.dialect.now+" - at AS age FROM offers")
 	if err != nil {
 		return nil, err
 	}
 	all := make([]card.SupplierOffers, len(found))
 	for i, f := range found {
-		all[i] = card.SupplierOffers{Supplier: f.Supplier, Priority: f.Priority, Age: time.Duration(min(f.Age, 1e9)) * time.Millisecond}
+		all[i] = card.SupplierOffers{Supplier: f.Supplier, Priority: f.Priority,
+			Age: time.Duration(min(f.Age, 1e9)) * time.Millisecond}
 		var stored []storedOffer
 		if err := json.Unmarshal([]byte(f.Offers), &stored); err != nil {
 			return nil, fmt.Errorf("offers of %s: %w", f.Supplier, err)
 		}
 		for _, x := range stored {
-			o := card.Offer{Min: card.USD(x.Min), Max: card.USD(x.Max), Left: card.Unlimited, Life: time.Duration(x.Life) * time.Millisecond,
+			o := card.Offer{Min: card.USD(x.Min), Max: card.USD(x.Max), Left: card.Unlimited,
+				Life:  time.Duration(x.Life) * time.Millisecond,
 				Total: card.USD(x.Total)}
 			if x.Left != nil {
 				o.Left = *x.Left

@@ -11,10 +11,13 @@ import (
 	"github.com/lib/pq"
 )
 
-// often is a runner of statements that are run again and again with the same texts. Every session of PostgreSQL keeps them prepared, which
-// saves parsing, most of the planning, and the round trip in which lib/pq prepares any other statement with arguments.
+// often is a runner of statements that are run again and again with the same
+// texts. Every session of PostgreSQL keeps them prepared, which saves parsing,
+// most of the planning, and the round trip in which lib/pq prepares any other
+// statement with arguments.
 //
-// The server may plan such a statement once for all values. So it is for statements that search by indexes, whatever the values are.
+// The server may plan such a statement once for all values. So it is for
+// statements that search by indexes, whatever the values are.
 type often struct{ runner }
 
 // ExecContext implements runner.
@@ -37,7 +40,8 @@ func (o often) QueryxContext(ctx context.Context, query string, args ...any) (*s
 	return o.runner.QueryxContext(keeping(ctx, longestKept), query, args...)
 }
 
-// fixed is a statement that is run often, and whose plan is good for all values, however long they are.
+// fixed is a statement that is run often, and whose plan is good for all
+// values, however long they are.
 type fixed struct {
 	on    runner
 	query string // with the parameters of on
@@ -58,14 +62,17 @@ func (f fixed) list(ctx context.Context, dest any, args ...any) error {
 const (
 	mostKept    = 100     // statements that a session keeps prepared
 	longestKept = 4 << 10 // bytes of the lists of values of often; for longer ones, a plan of their own is worth making
-	// A statement is prepared anew after firstUses, then after twice as many, and so on up to mostUses. The server plans one for good after
-	// five times, perhaps to read the whole of a table that is small then but is not any more.
+	// A statement is prepared anew after firstUses, then after twice as many,
+	// and so on up to mostUses. The server plans one for good after five times,
+	// perhaps to read the whole of a table that is small then but is not any
+	// more.
 	firstUses, mostUses = 100, 12_800
 )
 
 type keepingKey struct{}
 
-// keeping returns a context in which sessions keep a statement prepared if its values are no longer than so many bytes.
+// keeping returns a context in which sessions keep a statement prepared if its
+// values are no longer than so many bytes.
 func keeping(ctx context.Context, longest int) context.Context {
 	return context.WithValue(ctx, keepingKey{}, longest)
 }
@@ -119,8 +126,8 @@ func (s *session) keep(ctx context.Context, query string) (*keptStatement, error
 	return st, nil
 }
 
-// makeRoom takes one out of those that are kept, and returns it, if there are as many as may be. It is any one: those that are used often are
-// soon back.
+// makeRoom takes one out of those that are kept, and returns it, if there are
+// as many as may be. It is any one: those that are used often are soon back.
 func makeRoom[K comparable, V any](kept map[K]V, most int) (taken V, full bool) {
 	if len(kept) >= most {
 		for key, value := range kept {
@@ -138,7 +145,8 @@ func (s *session) forget(query string) error {
 	return st.Close()
 }
 
-// changed gives up a statement that the server can't run as it prepared it: the types of its columns are others since.
+// changed gives up a statement that the server can't run as it prepared it: the
+// types of its columns are others since.
 func (s *session) changed(query string, err error) {
 	var e *pq.Error
 	if errors.As(err, &e) && e.Code == featureNotSupported {

@@ -19,14 +19,16 @@ func openSession(t *testing.T, url string) *store.Store {
 	return s
 }
 
-// onSession runs f in a transaction of an actor on PostgreSQL, always on the same session.
+// onSession runs f in a transaction of an actor on PostgreSQL, always on the
+// same session.
 func onSession(t *testing.T, url string) func(f func(*store.Tx) error) error {
 	t.Helper()
 	s := openSession(t, url)
 	return func(f func(*store.Tx) error) error { return s.Do(t.Context(), f) }
 }
 
-// plans returns how many statements with a part of a text the session keeps prepared, and how often these were planned, or a plan used again.
+// plans returns how many statements with a part of a text the session keeps
+// prepared, and how often these were planned, or a plan used again.
 func plans(t *testing.T, tx *store.Tx, text string) (statements, uses int) {
 	t.Helper()
 	var rows []struct {
@@ -77,14 +79,18 @@ func TestOften_ASessionKeepsSoMany(t *testing.T) {
 	}))
 }
 
-// A table may be small when a statement is planned for all values, and large when it is run for many of them.
+// A table may be small when a statement is planned for all values, and large
+// when it is run for many of them.
 func TestOften_AStatementForManyValuesIsPlannedForThem(t *testing.T) {
 	t.Parallel()
 	check(t, onSession(t, databases.Postgres(t))(func(tx *store.Tx) error {
 		for _, some := range []int{store.LongestKept - 2, store.LongestKept - 1} {
 			var got []int
-			check(t, tx.Select(t.Context(), &got, fmt.Sprintf("SELECT length(CAST(? AS TEXT)) + CAST(? AS INTEGER) AS bytes%d", some), strings.Repeat("x", some), "22"))
-			if n, _ := plans(t, tx, fmt.Sprint("AS bytes", some)); len(got) != 1 || got[0] != some+22 || (n == 1) != (some+2 <= store.LongestKept) {
+			check(t, tx.Select(t.Context(), &got,
+				fmt.Sprintf("SELECT length(CAST(? AS TEXT)) + CAST(? AS INTEGER) AS bytes%d", some), strings.Repeat("x", some),
+				"22"))
+			if n, _ := plans(t, tx, fmt.Sprint("AS bytes", some)); len(got) != 1 || got[0] != some+22 ||
+				(n == 1) != (some+2 <= store.LongestKept) {
 				t.Errorf("%d bytes: got %d, and %d statements are kept", some+2, got, n)
 			}
 		}

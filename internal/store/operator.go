@@ -11,10 +11,12 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// isLost is the condition that a card's money left the chain after the card was issued or the money refunded.
+// isLost is the condition that a card's money left the chain after the card was
+// issued or the money refunded.
 const isLost = "c.credit_lost > c.credit_written_off"
 
-// inSnapshot runs f in a transaction in which everything is read as of one moment. f must not write.
+// inSnapshot runs f in a transaction in which everything is read as of one
+// moment. f must not write.
 func (s *Store) inSnapshot(ctx context.Context, f func(*tx) error) error {
 	t, err := s.r.BeginTxx(ctx, &sql.TxOptions{Isolation: s.dialect.snapshot, ReadOnly: true})
 	if err != nil {
@@ -24,8 +26,8 @@ func (s *Store) inSnapshot(ctx context.Context, f func(*tx) error) error {
 	return f(&tx{s: s, t: t})
 }
 
-// Record returns everything that is stored about a card but its credentials, as of one moment. The error is card.ErrNoRow if there is
-// no such card.
+// Record returns everything that is stored about a card but its credentials, as
+// of one moment. The error is card.ErrNoRow if there is no such card.
 func (s *Store) Record(ctx context.Context, id uuid.UUID) (operator.Record, error) {
 	var r operator.Record
 	err := s.inSnapshot(ctx, func(t *tx) error {
@@ -41,12 +43,14 @@ func (s *Store) Record(ctx context.Context, id uuid.UUID) (operator.Record, erro
 		}
 		r = operator.Record{Card: cards[0], Credentials: cards[0].Sealed != nil}
 		r.Card.Sealed = nil
-		if err := s.get(ctx, t.t, &r.Account, "select account", "SELECT name FROM accounts WHERE id = ?", r.Card.AccountID); err != nil {
+		if err := s.get(ctx, t.t, &r.Account, "select account", "SELECT name FROM accounts WHERE id = ?",
+			r.Card.AccountID); err != nil {
 			return err
 		}
-		r.Transfers, err = s.transfers(ctx, t.t, selectTransfers+" t WHERE t.currency = ? AND t.address = ? AND "+notAttributed+
-			" UNION ALL SELECT t.currency, t.txid, t.output, t.address, t.amount, t.height, t.locked, t.counted, t.first_seen_at FROM transfers t JOIN "+
-			attributionOf+" WHERE a.card_uuid = ? ORDER BY first_seen_at, txid", r.Card.Coin.Code, r.Card.Address, id)
+		r.Transfers, err = s.transfers(ctx, t.t,
+			selectTransfers+" t WHERE t.currency = ? AND t.address = ? AND "+notAttributed+
+				" UNION ALL SELECT t.currency, t.txid, t.output, t.address, t.amount, t.height, t.locked, t.counted, t.first_seen_at FROM transfers t JOIN "+
+				attributionOf+" WHERE a.card_uuid = ? ORDER BY first_seen_at, txid", r.Card.Coin.Code, r.Card.Address, id)
 		if err != nil {
 			return err
 		}
@@ -84,8 +88,9 @@ func (t *tx) Intent(ctx context.Context, id uuid.UUID) (*operator.IntentRecord, 
 		return nil, err
 	}
 	f := found[0]
-	r := &operator.IntentRecord{State: f.State, Supplier: f.Supplier, Reference: f.Reference, Answer: f.Answer, Attempts: f.Attempts,
-		DueAt: fromMillis(f.DueAt), Reason: f.Reason, Declines: f.Declines}
+	r := &operator.IntentRecord{State: f.State, Supplier: f.Supplier, Reference: f.Reference, Answer: f.Answer,
+		Attempts: f.Attempts,
+		DueAt:    fromMillis(f.DueAt), Reason: f.Reason, Declines: f.Declines}
 	if f.FirstAskedAt != nil {
 		at := fromMillis(*f.FirstAskedAt)
 		r.FirstAskedAt = &at
@@ -117,7 +122,8 @@ func (t *tx) Resolutions(ctx context.Context, id uuid.UUID) ([]operator.Resoluti
 		id, operator.Attribute, id, operator.Purge, id)
 	all := make([]operator.Resolution, len(found))
 	for i, f := range found {
-		all[i] = operator.Resolution{ID: f.ID, CardUUID: id, Kind: f.Kind, Amount: card.Amount(f.Amount), TxID: f.TxID, Note: f.Note, Operator: f.Operator, CreatedAt: fromMillis(f.CreatedAt)}
+		all[i] = operator.Resolution{ID: f.ID, CardUUID: id, Kind: f.Kind, Amount: card.Amount(f.Amount), TxID: f.TxID,
+			Note: f.Note, Operator: f.Operator, CreatedAt: fromMillis(f.CreatedAt)}
 	}
 	return all, err
 }
@@ -128,25 +134,29 @@ func (t *tx) events(ctx context.Context, id uuid.UUID) ([]card.Event, error) {
 
 // Told implements operator.Tx.
 func (t *tx) Told(ctx context.Context, id uuid.UUID, kind card.EventType) (told bool, err error) {
-	err = t.s.get(ctx, t.t, &told, "look for event", "SELECT EXISTS (SELECT 1 FROM events WHERE card_uuid = ? AND type = ?)", id, kind)
+	err = t.s.get(ctx, t.t, &told, "look for event",
+		"SELECT EXISTS (SELECT 1 FROM events WHERE card_uuid = ? AND type = ?)", id, kind)
 	return told, err
 }
 
 // InsertResolution implements operator.Tx.
 func (t *tx) InsertResolution(ctx context.Context, r operator.Resolution, c *card.Card) error {
-	_, err := t.s.exec(ctx, t.t, "insert resolution", "INSERT INTO resolutions (id, card_uuid, kind, amount, txid, note, operator, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+	_, err := t.s.exec(ctx, t.t, "insert resolution",
+		"INSERT INTO resolutions (id, card_uuid, kind, amount, txid, note, operator, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
 		r.ID, r.CardUUID, r.Kind, int64(r.Amount), nullString(r.TxID), r.Note, r.Operator, r.CreatedAt.UnixMilli())
 	if err != nil {
 		return err
 	}
-	_, err = t.s.exec(ctx, t.t, "update card", "UPDATE cards SET accepted = ?, refunded = ?, written_off = ?, settled = ? WHERE uuid = ?",
+	_, err = t.s.exec(ctx, t.t, "update card",
+		"UPDATE cards SET accepted = ?, refunded = ?, written_off = ?, settled = ? WHERE uuid = ?",
 		int64(c.Accepted), int64(c.Refunded), int64(c.WrittenOff), int64(c.Settled), c.UUID)
 	return err
 }
 
 // SealedCards implements operator.Store.
 func (s *Store) SealedCards(ctx context.Context, from uuid.UUID, n int) ([]operator.SealedCard, error) {
-	// Without the first condition, PostgreSQL would read all credentials before those.
+	// Without the first condition, PostgreSQL would read all credentials before
+	// those.
 	return s.sealedCards(ctx, "AND s.card_uuid >= ?", "c.uuid >= ?", "LIMIT ?", from, from, n)
 }
 
@@ -167,7 +177,8 @@ func (s *Store) sealedCards(ctx context.Context, on, where, limit string, args .
 		WHERE `+where+" AND (s.card_uuid IS NOT NULL OR c.refund_address IS NOT NULL) ORDER BY c.uuid "+limit, args...)
 	cards := make([]operator.SealedCard, len(found))
 	for i := range found {
-		cards[i] = operator.SealedCard{UUID: found[i].UUID, AccountID: found[i].AccountID, RefundAddress: found[i].RefundAddress}
+		cards[i] = operator.SealedCard{UUID: found[i].UUID, AccountID: found[i].AccountID,
+			RefundAddress: found[i].RefundAddress}
 		if found[i].CardNumber != nil {
 			cards[i].Sealed = found[i].sealed()
 		}

@@ -40,7 +40,8 @@ func assess(t *testing.T, s *store.Store, c *card.Card, a card.Assessment) {
 	})
 }
 
-// An earlier release stored that the price is due again once the money was given back.
+// An earlier release stored that the price is due again once the money was
+// given back.
 func TestCard_NothingIsDueAfterARefundThatAnEarlierReleaseStored(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := open(t, url)
@@ -48,9 +49,11 @@ func TestCard_NothingIsDueAfterARefundThatAnEarlierReleaseStored(t *testing.T) {
 		if now, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID); err != nil || now.Credit.Due != c.Amount {
 			t.Errorf("due %d, %v", now.Credit.Due, err)
 		}
-		_, err := rig.OpenSQL(t, url).Exec("UPDATE cards SET payment_state = 'expired', received = 5, refunded = 5, credit_refunded = 5, credit_due = amount")
+		_, err := rig.OpenSQL(t,
+			url).Exec("UPDATE cards SET payment_state = 'expired', received = 5, refunded = 5, credit_refunded = 5, credit_due = amount")
 		check(t, err)
-		if now, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID); err != nil || now.Credit != (card.Credit{Refunded: 5}) {
+		if now, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID); err != nil ||
+			now.Credit != (card.Credit{Refunded: 5}) {
 			t.Errorf("credits %+v, %v", now.Credit, err)
 		}
 	})
@@ -71,7 +74,9 @@ func TestFindCards_ThoseThatNeedAnOperator(t *testing.T) {
 		settled := *cards[3]
 		settled.WrittenOff = 6
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
-			return tx.InsertResolution(ctx, operator.Resolution{ID: uuid.New(), CardUUID: settled.UUID, Kind: operator.WriteOff, Amount: 6, Note: "n", Operator: "o", CreatedAt: epoch}, &settled)
+			return tx.InsertResolution(ctx,
+				operator.Resolution{ID: uuid.New(), CardUUID: settled.UUID, Kind: operator.WriteOff, Amount: 6, Note: "n",
+					Operator: "o", CreatedAt: epoch}, &settled)
 		})
 		assess(t, s, cards[3], card.Assessment{State: card.Reversed, Settled: 9, Received: 3}) // as a decision is followed by
 		assess(t, s, cards[4], card.Assessment{State: card.Paid, Received: 9, Settled: 9})
@@ -83,10 +88,11 @@ func TestFindCards_ThoseThatNeedAnOperator(t *testing.T) {
 			search operator.Search
 			want   []*card.Card
 		}{
-			"all":               {operator.Search{Limit: 3}, []*card.Card{cards[5], cards[4], cards[3]}},
-			"attention":         {operator.Search{NeedsOperator: true, Limit: 9}, []*card.Card{cards[1], cards[2], cards[4]}},
-			"state":             {operator.Search{State: card.Late, Limit: 9}, []*card.Card{cards[1]}},
-			"account":           {operator.Search{AccountID: account, State: card.Unpaid, Limit: 9}, []*card.Card{cards[5], cards[0]}},
+			"all":       {operator.Search{Limit: 3}, []*card.Card{cards[5], cards[4], cards[3]}},
+			"attention": {operator.Search{NeedsOperator: true, Limit: 9}, []*card.Card{cards[1], cards[2], cards[4]}},
+			"state":     {operator.Search{State: card.Late, Limit: 9}, []*card.Card{cards[1]}},
+			"account": {operator.Search{AccountID: account, State: card.Unpaid, Limit: 9},
+				[]*card.Card{cards[5], cards[0]}},
 			"another account's": {operator.Search{AccountID: uuid.New(), Limit: 9}, nil},
 		} {
 			found, err := s.FindCards(ctx, tt.search)
@@ -118,8 +124,10 @@ func TestRecord_HoldsEverythingButTheCredentials(t *testing.T) {
 		generate(t, s, c.UUID)
 		decided := *c
 		decided.Refunded = 4
-		resolution := operator.Resolution{ID: uuid.New(), CardUUID: c.UUID, Kind: operator.Refund, Amount: 4, Note: "too much", Operator: "alice", CreatedAt: epoch}
-		event := card.Event{ID: uuid.New(), AccountID: account, Type: card.EventGenerated, CardUUID: c.UUID, Status: card.Generated, State: card.Paid, CreatedAt: epoch}
+		resolution := operator.Resolution{ID: uuid.New(), CardUUID: c.UUID, Kind: operator.Refund, Amount: 4,
+			Note: "too much", Operator: "alice", CreatedAt: epoch}
+		event := card.Event{ID: uuid.New(), AccountID: account, Type: card.EventGenerated, CardUUID: c.UUID,
+			Status: card.Generated, State: card.Paid, CreatedAt: epoch}
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			if err := tx.InsertResolution(ctx, resolution, &decided); err != nil {
 				return err
@@ -129,7 +137,8 @@ func TestRecord_HoldsEverythingButTheCredentials(t *testing.T) {
 		r, err := s.Record(t.Context(), c.UUID)
 		check(t, err)
 		event.Seq = 1
-		if r.Card.Sealed != nil || r.Card.Refunded != 4 || len(r.Transfers) != 1 || r.Transfers[0].Amount != 7 || r.Intent == nil || r.Intent.State != "done" {
+		if r.Card.Sealed != nil || r.Card.Refunded != 4 || len(r.Transfers) != 1 || r.Transfers[0].Amount != 7 ||
+			r.Intent == nil || r.Intent.State != "done" {
 			t.Errorf("%+v", r)
 		}
 		if diff := cmp.Diff([]operator.Resolution{resolution}, r.Resolutions); diff != "" {
@@ -156,9 +165,12 @@ func TestBooks_AddUp(t *testing.T) {
 			t.Errorf("of nothing: %+v", books)
 		}
 		price := newCard(account).Amount
-		open, late, made, lost := insertCard(t, s, newCard(account)), insertCard(t, s, newCard(account)), insertCard(t, s, newCard(account)), insertCard(t, s, newCard(account))
-		arrive(t, s, card.Transfer{Address: open.Address, Amount: price + 5}, card.Transfer{Address: late.Address, Amount: 20}, card.Transfer{Address: late.Address, Amount: 3},
-			card.Transfer{Address: made.Address, Amount: price + 11, Height: 2}, card.Transfer{Address: lost.Address, Amount: 6}, card.Transfer{Address: "elsewhere", Amount: 1 << 61},
+		open, late, made, lost := insertCard(t, s, newCard(account)), insertCard(t, s, newCard(account)),
+			insertCard(t, s, newCard(account)), insertCard(t, s, newCard(account))
+		arrive(t, s, card.Transfer{Address: open.Address, Amount: price + 5},
+			card.Transfer{Address: late.Address, Amount: 20}, card.Transfer{Address: late.Address, Amount: 3},
+			card.Transfer{Address: made.Address, Amount: price + 11, Height: 2},
+			card.Transfer{Address: lost.Address, Amount: 6}, card.Transfer{Address: "elsewhere", Amount: 1 << 61},
 			card.Transfer{Address: "elsewhere", Amount: 1 << 61})
 		generate(t, s, made.UUID)
 		generate(t, s, lost.UUID)
@@ -167,13 +179,17 @@ func TestBooks_AddUp(t *testing.T) {
 		assess(t, s, made, card.Assessment{State: card.Paid, Received: price + 11, Settled: price})
 		assess(t, s, lost, card.Assessment{State: card.Reversed, Received: 6, Settled: price})
 		books = readBooks(t, s)
-		want := operator.CoinBooks{Currency: "monero", Counted: card.TotalOf(2*price + 5 + 23 + 11 + 6 + 1<<62), Unattributed: card.TotalOf(1 << 62),
-			Made: card.TotalOf(price + 6), Open: card.TotalOf(price + 5), Held: card.TotalOf(23), Surplus: card.TotalOf(11), Lost: card.TotalOf(price - 6),
+		want := operator.CoinBooks{Currency: "monero", Counted: card.TotalOf(2*price + 5 + 23 + 11 + 6 + 1<<62),
+			Unattributed: card.TotalOf(1 << 62),
+			Made:         card.TotalOf(price + 6), Open: card.TotalOf(price + 5), Held: card.TotalOf(23),
+			Surplus:     card.TotalOf(11),
+			Lost:        card.TotalOf(price - 6),
 			Unconfirmed: card.TotalOf(price + 5 + 23 + 6 + 1<<62), SoldCents: card.TotalOf(30100), Paid: 2, Issued: 2, Late: 1}
 		if diff := cmp.Diff([]operator.CoinBooks{want}, books.Coins); diff != "" {
 			t.Error(diff)
 		}
-		if got := books.Coins[0].Credited().Add(books.Coins[0].Surplus, books.Coins[0].Unattributed); !got.Equal(books.Coins[0].Counted) {
+		if got := books.Coins[0].Credited().Add(books.Coins[0].Surplus,
+			books.Coins[0].Unattributed); !got.Equal(books.Coins[0].Counted) {
 			t.Errorf("%s is not %s", got, books.Coins[0].Counted)
 		}
 		if len(books.Doubts) != 0 || len(books.Waiting) == 0 || books.Waiting[len(books.Waiting)-1].CardUUID != lost.UUID {
@@ -182,7 +198,8 @@ func TestBooks_AddUp(t *testing.T) {
 	})
 }
 
-// A feed that was reset has gaps, of which the events that were forgotten may be the reason.
+// A feed that was reset has gaps, of which the events that were forgotten may
+// be the reason.
 func TestBooks_NumbersOfEventsJumpOnlyWhereTheFeedWasReset(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := open(t, url)
@@ -205,7 +222,8 @@ func TestBooks_NumbersOfEventsJumpOnlyWhereTheFeedWasReset(t *testing.T) {
 		_, err = rig.OpenSQL(t, url).Exec("DELETE FROM events WHERE seq = (SELECT last_seq - 1 FROM accounts)")
 		check(t, err)
 		books = readBooks(t, s)
-		if want := []operator.Doubt{{ID: c.AccountID, Text: "the account's events have gaps"}}; !slices.Equal(books.Doubts, want) {
+		if want := []operator.Doubt{{ID: c.AccountID, Text: "the account's events have gaps"}}; !slices.Equal(books.Doubts,
+			want) {
 			t.Errorf("with one event gone, doubts: %+v", books.Doubts)
 		}
 	})
@@ -219,10 +237,12 @@ func TestRescan_IsAskedForOnceAndEnds(t *testing.T) {
 		_, err := s.PoolState(ctx, "monero")
 		wantError(t, err, card.ErrNoRow)
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
-			if err := tx.InsertAddresses(ctx, []settle.Address{{Currency: "monero", Address: "a", Position: 1}}, time.Time{}); err != nil {
+			if err := tx.InsertAddresses(ctx, []settle.Address{{Currency: "monero", Address: "a", Position: 1}},
+				time.Time{}); err != nil {
 				return err
 			}
-			return tx.SaveCursor(ctx, "monero", settle.Cursor{Fingerprint: "f", Tip: card.Tip{Height: 5, Hash: "h", Time: epoch}})
+			return tx.SaveCursor(ctx, "monero",
+				settle.Cursor{Fingerprint: "f", Tip: card.Tip{Height: 5, Hash: "h", Time: epoch}})
 		})
 		attest(t, s)
 		if state, err := s.PoolState(ctx, "monero"); err != nil || state.CheckedAgo < 0 || state.CheckedAgo > time.Minute {

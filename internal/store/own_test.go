@@ -66,8 +66,10 @@ func TestCards_ClientsReadTheirOwnDataUnchanged(t *testing.T) {
 			check(t, err)
 			keyed, err := s.CardByIdempotencyKey(t.Context(), owner, c.IdempotencyKey)
 			check(t, err)
-			for how, got := range map[string]*card.Card{"one": one, "keyed": keyed, "listed": listed[i], "filtered": filtered[i]} {
-				if diff := cmp.Diff(text(c.Reference), text(got.Reference)); diff != "" || got.Metadata.Reveal() != c.Metadata.Reveal() {
+			for how, got := range map[string]*card.Card{"one": one, "keyed": keyed, "listed": listed[i],
+				"filtered": filtered[i]} {
+				if diff := cmp.Diff(text(c.Reference), text(got.Reference)); diff != "" ||
+					got.Metadata.Reveal() != c.Metadata.Reveal() {
 					t.Errorf("%s: reference %s; metadata %.99q, want %.99q", how, diff, got.Metadata.Reveal(), c.Metadata.Reveal())
 				}
 			}
@@ -101,9 +103,11 @@ func TestEvents_HaveTheReferenceOfTheirCard(t *testing.T) {
 		insertEvents(t, s, newEvent(named, card.EventDetected), newEvent(nameless, card.EventDetected))
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			e := newEvent(named, card.EventUnderpaid)
-			return tx.SaveVerdicts(ctx, []card.Verdict{{Card: named, Assessment: card.Assessment{State: card.Underpaid}, Event: &e}})
+			return tx.SaveVerdicts(ctx,
+				[]card.Verdict{{Card: named, Assessment: card.Assessment{State: card.Underpaid}, Event: &e}})
 		})
-		insertEvents(t, s, card.Event{ID: uuid.Must(uuid.NewV7()), AccountID: owner, Type: card.EventFeedReset, Since: epoch, CreatedAt: epoch})
+		insertEvents(t, s,
+			card.Event{ID: uuid.Must(uuid.NewV7()), AccountID: owner, Type: card.EventFeedReset, Since: epoch, CreatedAt: epoch})
 		want := []string{"order <4711>", "", "order <4711>", ""}
 		events, err := s.Events(t.Context(), owner, 0, 9)
 		check(t, err)
@@ -127,7 +131,8 @@ func TestEvents_HaveTheReferenceOfTheirCard(t *testing.T) {
 		for _, e := range record.Events {
 			told = append(told, e.Reference.Reveal())
 		}
-		if diff := cmp.Diff([][]string{want, want, want, {want[0], want[2]}}, [][]string{fed, sent, shown, told}); diff != "" {
+		if diff := cmp.Diff([][]string{want, want, want, {want[0], want[2]}},
+			[][]string{fed, sent, shown, told}); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -135,7 +140,8 @@ func TestEvents_HaveTheReferenceOfTheirCard(t *testing.T) {
 
 // Every combination of conditions, in pages, against a plain search.
 func TestCards_ConditionsCombine(t *testing.T) {
-	coins := append(chain.Currencies(), card.Currency{Code: "pebble", Name: "Pebble", Decimals: 2, Confirmations: 3, BlockTime: time.Minute})
+	coins := append(chain.Currencies(),
+		card.Currency{Code: "pebble", Name: "Pebble", Decimals: 2, Confirmations: 3, BlockTime: time.Minute})
 	onEach(t, func(t *testing.T, url string) {
 		s, err := store.Open(t.Context(), url, 4, coins)
 		check(t, err)
@@ -162,8 +168,10 @@ func TestCards_ConditionsCombine(t *testing.T) {
 			}
 			var want, got []uuid.UUID
 			for _, c := range slices.Backward(all) {
-				if c.AccountID == f.AccountID && (f.Status == "" || c.Status == f.Status) && (f.State == "" || c.State == f.State) &&
-					(f.Currency == "" || c.Coin.Code == f.Currency) && (f.Reference == "" || c.Reference != nil && *c.Reference == f.Reference) &&
+				if c.AccountID == f.AccountID && (f.Status == "" || c.Status == f.Status) &&
+					(f.State == "" || c.State == f.State) &&
+					(f.Currency == "" || c.Coin.Code == f.Currency) &&
+					(f.Reference == "" || c.Reference != nil && *c.Reference == f.Reference) &&
 					!c.CreatedAt.Before(f.CreatedAfter) && (f.CreatedBefore.IsZero() || c.CreatedAt.Before(f.CreatedBefore)) {
 					want = append(want, c.UUID)
 				}
@@ -186,8 +194,10 @@ func TestCards_ConditionsCombine(t *testing.T) {
 
 func pick[T any](random *rand.Rand, from ...T) T { return from[random.IntN(len(from))] }
 
-// cardsToFilter stores cards of two accounts, several of a millisecond, and returns them oldest first.
-func cardsToFilter(t *testing.T, s *store.Store, url string, random *rand.Rand, coins []card.Currency) (all []*card.Card) {
+// cardsToFilter stores cards of two accounts, several of a millisecond, and
+// returns them oldest first.
+func cardsToFilter(t *testing.T, s *store.Store, url string, random *rand.Rand,
+	coins []card.Currency) (all []*card.Card) {
 	t.Helper()
 	owners := []uuid.UUID{newAccount(t, s), newAccount(t, s)}
 	db := rig.OpenSQL(t, url)
@@ -209,7 +219,8 @@ func cardsToFilter(t *testing.T, s *store.Store, url string, random *rand.Rand, 
 			canceledAt = new(int64)
 			*canceledAt = c.CreatedAt.UnixMilli()
 		}
-		_, err := db.Exec("UPDATE cards SET status = $1, payment_state = $2, canceled_at = $3 WHERE uuid = $4", c.Status, stored, canceledAt, c.UUID)
+		_, err := db.Exec("UPDATE cards SET status = $1, payment_state = $2, canceled_at = $3 WHERE uuid = $4", c.Status,
+			stored, canceledAt, c.UUID)
 		check(t, err)
 		all = append(all, c)
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// wantPanics calls f for each card at the same time. Every call must return the error of a panic.
+// wantPanics calls f for each card at the same time. Every call must return the
+// error of a panic.
 func wantPanics(t *testing.T, cards []*card.Card, f func(context.Context, *card.Card) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -29,7 +30,8 @@ func wantPanics(t *testing.T, cards []*card.Card, f func(context.Context, *card.
 	all.Wait()
 }
 
-// A shared statement runs in its own goroutine. If it panics, every caller gets an error, and later cards are stored.
+// A shared statement runs in its own goroutine. If it panics, every caller gets
+// an error, and later cards are stored.
 func TestInsertCard_SharedStatementPanics_NoCallerWaits(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account := newAccount(t, s)
@@ -52,7 +54,9 @@ func TestCardByUUID_SharedStatementPanics_NoCallerWaits(t *testing.T) {
 		account := newAccount(t, s)
 		c := insertCard(t, s, newCard(account))
 		mend := store.BreakStatements(s)
-		wantPanics(t, []*card.Card{c, c, c}, func(_ context.Context, c *card.Card) error { return store.ReadTogether(s, account, c.UUID) })
+		wantPanics(t, []*card.Card{c, c, c}, func(_ context.Context, c *card.Card) error {
+			return store.ReadTogether(s, account, c.UUID)
+		})
 		mend()
 		_, err := s.CardByUUID(t.Context(), account, c.UUID)
 		check(t, err)

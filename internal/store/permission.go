@@ -36,7 +36,8 @@ func checkAccess(databaseURL string) error {
 		return nil
 	}
 	directory := filepath.Dir(path)
-	for _, p := range []struct{ path, what string }{{directory, "the directory of the database"}, {path, "the database file"}} {
+	for _, p := range []struct{ path, what string }{
+		{directory, "the directory of the database"}, {path, "the database file"}} {
 		if err := access(p.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return denied(p.path, p.what, err)
 		}
@@ -49,22 +50,25 @@ func denied(path, what string, err error) *PermissionError {
 	info, statErr := os.Stat(path)
 	switch {
 	case !errors.Is(err, fs.ErrPermission):
-		return &PermissionError{fmt.Errorf("%s %s can't be written: %w", what, path, err), "mount the file system so that it can be written, or choose another path with --database-url"}
+		return &PermissionError{fmt.Errorf("%s %s can't be written: %w", what, path, err),
+			"mount the file system so that it can be written, or choose another path with --database-url"}
 	case statErr != nil:
 		return &PermissionError{fmt.Errorf("no permission to read and write %s %s: %w", what, path, err), hint}
 	}
-	return &PermissionError{fmt.Errorf("no permission to read and write %s %s (%s): it belongs to %s, and this process runs as %s: %w",
-		what, path, info.Mode(), owner(info), self(), err), hint}
+	return &PermissionError{
+		fmt.Errorf("no permission to read and write %s %s (%s): it belongs to %s, and this process runs as %s: %w",
+			what, path, info.Mode(), owner(info), self(), err), hint}
 }
 
-// deniedByServer returns a *PermissionError if PostgreSQL denied access, and nil
-// otherwise.
+// deniedByServer returns a *PermissionError if PostgreSQL denied access, and
+// nil otherwise.
 func deniedByServer(err error) *PermissionError {
 	var e *pq.Error
 	const denied, noSchema = "42501", "3F000" // a role that may use no schema has none to create tables in
 	if !errors.As(err, &e) || e.Code != denied && e.Code != noSchema {
 		return nil
 	}
-	return &PermissionError{err, "the role of --database-url lacks rights: make it the owner of the database with 'ALTER DATABASE ... OWNER TO ...', or grant it all on " +
-		"the schema and its tables"}
+	return &PermissionError{err,
+		"the role of --database-url lacks rights: make it the owner of the database with 'ALTER DATABASE ... OWNER TO ...', or grant it all on " +
+			"the schema and its tables"}
 }

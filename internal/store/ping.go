@@ -12,19 +12,22 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Codes of the errors of statements that need a server that can be written to, in a session with one that can't.
+// Codes of the errors of statements that need a server that can be written to,
+// in a session with one that can't.
 const (
 	readOnlyTransaction = "25006"
 	wrongState          = "55000" // a standby says so when it is asked for its place in the log of transactions
 	featureNotSupported = "0A000" // among others, of a standby that is to begin a transaction that may write
 )
 
-// cannotWrite reports whether an error means that the session can't write, and another one is to be tried.
+// cannotWrite reports whether an error means that the session can't write, and
+// another one is to be tried.
 func cannotWrite(e *pq.Error) bool { return e.Code == readOnlyTransaction || e.Code == wrongState }
 
 var errReadOnly = errors.New("the session is read only")
 
-// Ping returns an error if the database does not answer, or can't be written to. On PostgreSQL it is a card.Unready that says why.
+// Ping returns an error if the database does not answer, or can't be written
+// to. On PostgreSQL it is a card.Unready that says why.
 func (s *Store) Ping(ctx context.Context) error {
 	if s.pg == nil {
 		return s.fail("ping", s.r.PingContext(ctx))
@@ -65,7 +68,9 @@ func WhyUnready(err error) string {
 	switch text := err.Error(); {
 	case errors.Is(err, ErrPoolMode), errors.Is(err, ErrPoolParameters):
 		return "wrong mode of the connection pooler"
-	case errors.Is(err, errReadOnly), strings.Contains(text, "session is read-only"), strings.Contains(text, "in hot standby mode"): // of lib/pq
+	// of lib/pq
+	case errors.Is(err, errReadOnly), strings.Contains(text, "session is read-only"),
+		strings.Contains(text, "in hot standby mode"):
 		return "read only"
 	case e == nil:
 	case cannotWrite(e):

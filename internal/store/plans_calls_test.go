@@ -24,7 +24,8 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// calls calls every exported method of a store and of its transactions, on a database that fillPlans has filled with n cards.
+// calls calls every exported method of a store and of its transactions, on a
+// database that fillPlans has filled with n cards.
 type calls struct {
 	t     *testing.T
 	s     *store.Store
@@ -40,7 +41,8 @@ type calls struct {
 	claim *webhook.Claim
 }
 
-// do calls f, which calls a method of the store. The method may be named with what it is asked for, after a space.
+// do calls f, which calls a method of the store. The method may be named with
+// what it is asked for, after a space.
 func (c *calls) do(method string, f func(ctx context.Context) error) {
 	c.t.Helper()
 	c.begin(method)
@@ -175,7 +177,9 @@ func (c *calls) sealed() {
 					return err
 				})
 				if len(rows) > 0 {
-					c.do("ReplaceSealed "+set.Name, func(ctx context.Context) error { return first(s.ReplaceSealed(ctx, set.Name, rows, rows)) })
+					c.do("ReplaceSealed "+set.Name, func(ctx context.Context) error {
+						return first(s.ReplaceSealed(ctx, set.Name, rows, rows))
+					})
 				}
 			}
 		}
@@ -206,7 +210,9 @@ func (c *calls) retention() {
 		account uuid.UUID
 	}{{"even", even}, {"odd", odd}, {"old", old}, {"own", c.own}} {
 		for range 2 { // also once there is a feed.reset
-			c.do("PruneEvents "+of.name, func(ctx context.Context) error { return first(s.PruneEvents(ctx, of.account, time.Hour, page)) })
+			c.do("PruneEvents "+of.name, func(ctx context.Context) error {
+				return first(s.PruneEvents(ctx, of.account, time.Hour, page))
+			})
 		}
 		after := uuid.Nil
 		for range 3 {
@@ -218,18 +224,27 @@ func (c *calls) retention() {
 	}
 	c.do("ReleaseRetention", func(ctx context.Context) error { return s.ReleaseRetention(ctx, "x") })
 	c.do("RetiredCards", func(ctx context.Context) error {
-		return first(s.RetiredCards(ctx, []card.Transfer{{Currency: "monero", Address: "address 3"}, {Currency: "monero", Address: "nobody 9"}}))
+		return first(
+			s.RetiredCards(ctx,
+				[]card.Transfer{{Currency: "monero", Address: "address 3"}, {Currency: "monero", Address: "nobody 9"}}))
 	})
 }
 
 func (c *calls) rates() {
 	s, usd := c.s, card.Decimal{Units: 150_00000000, Scale: card.RateScale}
 	c.do("InsertAcceptedRates", func(ctx context.Context) error {
-		return s.InsertAcceptedRates(ctx, []card.AcceptedRate{{ID: uuid.Must(uuid.NewV7()), Currency: "monero", USD: usd, Source: "x", At: time.Now(), By: "x"}}, time.Hour)
+		return s.InsertAcceptedRates(ctx,
+			[]card.AcceptedRate{
+				{ID: uuid.Must(uuid.NewV7()), Currency: "monero", USD: usd, Source: "x", At: time.Now(), By: "x"}}, time.Hour)
 	})
-	c.do("AcceptedRates", func(ctx context.Context) error { return first(s.AcceptedRates(ctx, []string{"monero"}, time.Hour)) })
+	c.do("AcceptedRates", func(ctx context.Context) error {
+		return first(s.AcceptedRates(ctx, []string{"monero"}, time.Hour))
+	})
 	c.do("SaveParkedRates", func(ctx context.Context) error {
-		return s.SaveParkedRates(ctx, "x", []card.ParkedRate{{Currency: "monero", USD: usd, Source: "x", Why: "x", Since: time.Now(), Until: time.Now().Add(time.Minute), By: "x"}})
+		return s.SaveParkedRates(ctx, "x",
+			[]card.ParkedRate{
+				{Currency: "monero", USD: usd, Source: "x", Why: "x", Since: time.Now(), Until: time.Now().Add(time.Minute),
+					By: "x"}})
 	})
 	c.do("ParkedRates", func(ctx context.Context) error { return first(s.ParkedRates(ctx)) })
 	c.do("SaveUsage", func(ctx context.Context) error { return s.SaveUsage(ctx, "x", "[]") })
@@ -244,7 +259,9 @@ func (c *calls) stock() {
 	c.do("ImportStock", func(ctx context.Context) error {
 		return s.ImportStock(ctx, func(add func([]card.StockItem) error) error { return add([]card.StockItem{item}) })
 	})
-	c.do("KnownNumbers", func(ctx context.Context) error { return first(s.KnownNumbers(ctx, [][]byte{[]byte("9"), []byte("x")})) })
+	c.do("KnownNumbers", func(ctx context.Context) error {
+		return first(s.KnownNumbers(ctx, [][]byte{[]byte("9"), []byte("x")}))
+	})
 	c.do("InsertCardReserving", func(ctx context.Context) error {
 		return first(s.InsertCardReserving(ctx, ordered, 1000_00, shelf, time.Hour))
 	})
@@ -260,7 +277,9 @@ func (c *calls) stock() {
 	c.do("TidyStock", s.TidyStock)
 	c.do("StockCounts", func(ctx context.Context) error { return first(s.StockCounts(ctx)) })
 	c.do("HoldStock", func(ctx context.Context) error { return first(s.HoldStock(ctx, "another")) })
-	c.do("ReleaseStock", func(ctx context.Context) error { return first(s.ReleaseStock(ctx, "another", []uuid.UUID{uuid.New()})) })
+	c.do("ReleaseStock", func(ctx context.Context) error {
+		return first(s.ReleaseStock(ctx, "another", []uuid.UUID{uuid.New()}))
+	})
 	c.do("DoubtfulStock", func(ctx context.Context) error { return first(s.DoubtfulStock(ctx)) })
 	c.do("SaveOffers", func(ctx context.Context) error {
 		return s.SaveOffers(ctx, card.SupplierOffers{Supplier: shelf, Offers: []card.Offer{{Min: 1, Max: 1, Left: 1}}})
@@ -275,7 +294,8 @@ func (c *calls) addresses() {
 	s := c.s
 	c.tx("CheckedPool", func(ctx context.Context, tx *store.Tx) error { return tx.CheckedPool(ctx, "monero") })
 	c.tx("InsertAddresses", func(ctx context.Context, tx *store.Tx) error {
-		return tx.InsertAddresses(ctx, []settle.Address{{Currency: "monero", Address: "another", Position: int64(c.n) + 1}}, epoch)
+		return tx.InsertAddresses(ctx, []settle.Address{{Currency: "monero", Address: "another", Position: int64(c.n) + 1}},
+			epoch)
 	})
 	c.do("AddressPool", func(ctx context.Context) error { return first(s.AddressPool(ctx, "monero")) })
 	c.do("PoolState", func(ctx context.Context) error { return first(s.PoolState(ctx, "monero")) })
@@ -352,7 +372,8 @@ func (c *calls) cards() {
 	})
 }
 
-// lists calls what lists things, with every filter, so that the newest cards match and so that they do not.
+// lists calls what lists things, with every filter, so that the newest cards
+// match and so that they do not.
 func (c *calls) lists() {
 	s := c.s
 	for name, account := range map[string]uuid.UUID{"even": even, "odd": odd, "old": old, "own": c.own} {
@@ -371,7 +392,8 @@ func (c *calls) lists() {
 		for _, state := range []card.PaymentState{"", card.Unpaid, card.Expired, card.Canceled, card.Paid, card.Late} {
 			for which, attention := range map[string]bool{"": false, " attention": true} {
 				c.do("FindCards "+name+" "+string(state)+which, func(ctx context.Context) error {
-					found, err := s.FindCards(ctx, operator.Search{AccountID: account, State: state, NeedsOperator: attention, Limit: page})
+					found, err := s.FindCards(ctx,
+						operator.Search{AccountID: account, State: state, NeedsOperator: attention, Limit: page})
 					if err == nil && attention && name == "all" && state == "" && len(found) < page {
 						c.t.Errorf("%d cards need an operator", len(found))
 					}
@@ -389,7 +411,8 @@ func (c *calls) lists() {
 	})
 	c.do("Strays", func(ctx context.Context) error { return first(s.Strays(ctx, page)) })
 	for name, hook := range map[string]uuid.UUID{"even": evenHook, "odd": oddHook} {
-		for _, state := range []webhook.DeliveryState{"", webhook.DeliveryPending, webhook.DeliveryFailed, webhook.DeliveryDelivered} {
+		for _, state := range []webhook.DeliveryState{"", webhook.DeliveryPending, webhook.DeliveryFailed,
+			webhook.DeliveryDelivered} {
 			for where, before := range map[string]int64{"": 0, " further": int64(c.n/2 - c.n/20)} {
 				c.do("Deliveries "+name+" "+string(state)+where, func(ctx context.Context) error {
 					return first(s.Deliveries(ctx, hook, webhook.DeliveryFilter{State: state, Before: before, Limit: page}))
@@ -409,7 +432,8 @@ func (c *calls) transfers() {
 	})
 	c.tx("Tip", func(ctx context.Context, tx *store.Tx) error { return first(tx.Tip(ctx, "monero")) })
 	c.tx("TransfersIn", func(ctx context.Context, tx *store.Tx) error {
-		return first(tx.TransfersIn(ctx, "monero", int64(c.n/10)-1, []settle.Blocks{{First: 5, Last: 5}, {First: 9, Last: 12}}))
+		return first(
+			tx.TransfersIn(ctx, "monero", int64(c.n/10)-1, []settle.Blocks{{First: 5, Last: 5}, {First: 9, Last: 12}}))
 	})
 	c.tx("TransfersOf", func(ctx context.Context, tx *store.Tx) error {
 		return first(tx.TransfersOf(ctx, "monero", []string{"stray 5", "stray 6", "of nobody"}))
@@ -421,17 +445,22 @@ func (c *calls) transfers() {
 		return first(tx.TransfersTo(ctx, "monero", []string{c.card.Address, "address 9", "nobody 9"}))
 	})
 	c.tx("UpsertTransfers", func(ctx context.Context, tx *store.Tx) error {
-		return tx.UpsertTransfers(ctx, []card.Transfer{newTransfer("own", 0, c.card.Address, 1), newTransfer("own", 1, "nobody", 1), newTransfer("stray 5", 0, "nobody 5", 1)})
+		return tx.UpsertTransfers(ctx,
+			[]card.Transfer{newTransfer("own", 0, c.card.Address, 1), newTransfer("own", 1, "nobody", 1),
+				newTransfer("stray 5", 0, "nobody 5", 1)})
 	})
 	c.tx("LockCards", func(ctx context.Context, tx *store.Tx) error {
-		return first(tx.LockCards(ctx, "monero", []string{c.card.Address, "address 9", "nobody 9"}, card.Tip{Height: int64(c.n / 10), Time: time.UnixMilli(0)}))
+		return first(
+			tx.LockCards(ctx, "monero", []string{c.card.Address, "address 9", "nobody 9"},
+				card.Tip{Height: int64(c.n / 10), Time: time.UnixMilli(0)}))
 	})
 	c.tx("LockCardsByUUID", func(ctx context.Context, tx *store.Tx) error {
 		return first(tx.LockCardsByUUID(ctx, []uuid.UUID{c.card.UUID, numbered(cardKind, 7)}))
 	})
 	c.tx("SaveVerdicts", func(ctx context.Context, tx *store.Tx) error {
 		e := newEvent(c.card, card.EventDetected)
-		return tx.SaveVerdicts(ctx, []card.Verdict{{Card: c.card, Assessment: card.Assessment{State: card.Paid}, Issue: true, Event: &e}})
+		return tx.SaveVerdicts(ctx,
+			[]card.Verdict{{Card: c.card, Assessment: card.Assessment{State: card.Paid}, Issue: true, Event: &e}})
 	})
 }
 
@@ -460,20 +489,26 @@ func (c *calls) intents() {
 	c.tx("SaveIssued", func(ctx context.Context, tx *store.Tx) error {
 		return tx.SaveIssued(ctx, []issue.IssuedCard{issued(claimed[1], uuid.NewString())})
 	})
-	c.tx("ReopenIntent", func(ctx context.Context, tx *store.Tx) error { return tx.ReopenIntent(ctx, claimed[0].CardUUID) })
+	c.tx("ReopenIntent", func(ctx context.Context, tx *store.Tx) error {
+		return tx.ReopenIntent(ctx, claimed[0].CardUUID)
+	})
 	c.tx("Intent", func(ctx context.Context, tx *store.Tx) error { return first(tx.Intent(ctx, claimed[0].CardUUID)) })
 }
 
 func (c *calls) decisions() {
-	c.do("OperatorTx", func(ctx context.Context) error { return c.s.OperatorTx(ctx, func(operator.Tx) error { return nil }) })
+	c.do("OperatorTx", func(ctx context.Context) error {
+		return c.s.OperatorTx(ctx, func(operator.Tx) error { return nil })
+	})
 	c.tx("LockChain", func(ctx context.Context, tx *store.Tx) error { return tx.LockChain(ctx, "monero") })
 	c.tx("Arrival", func(ctx context.Context, tx *store.Tx) error {
 		return first(tx.Arrival(ctx, operator.TransferID{Currency: "monero", TxID: "own", Output: 1}))
 	})
-	another, resolution := c.newCard(), operator.Resolution{ID: uuid.Must(uuid.NewV7()), CardUUID: c.card.UUID, Kind: operator.Retry}
+	another, resolution := c.newCard(),
+		operator.Resolution{ID: uuid.Must(uuid.NewV7()), CardUUID: c.card.UUID, Kind: operator.Retry}
 	c.tx("InsertCard", func(ctx context.Context, tx *store.Tx) error { return tx.InsertCard(ctx, another) })
 	c.tx("InsertAttributions", func(ctx context.Context, tx *store.Tx) error {
-		return tx.InsertAttributions(ctx, []operator.Attribution{newAttribution(newTransfer("own", 1, "nobody", 1), uuid.Nil)})
+		return tx.InsertAttributions(ctx,
+			[]operator.Attribution{newAttribution(newTransfer("own", 1, "nobody", 1), uuid.Nil)})
 	})
 	c.tx("Resolutions", func(ctx context.Context, tx *store.Tx) error {
 		return first(tx.Resolutions(ctx, numbered(cardKind, 8)))
@@ -481,19 +516,25 @@ func (c *calls) decisions() {
 	c.tx("Told", func(ctx context.Context, tx *store.Tx) error {
 		return first(tx.Told(ctx, numbered(cardKind, 8), card.EventDetected))
 	})
-	c.tx("InsertResolution", func(ctx context.Context, tx *store.Tx) error { return tx.InsertResolution(ctx, resolution, c.card) })
+	c.tx("InsertResolution", func(ctx context.Context, tx *store.Tx) error {
+		return tx.InsertResolution(ctx, resolution, c.card)
+	})
 }
 
 func (c *calls) events() {
 	s := c.s
 	c.do("Events", func(ctx context.Context) error { return first(s.Events(ctx, even, int64(c.n/4), page)) })
-	c.do("CardEvents", func(ctx context.Context) error { return first(s.CardEvents(ctx, even, numbered(cardKind, 8), 0, page)) })
+	c.do("CardEvents", func(ctx context.Context) error {
+		return first(s.CardEvents(ctx, even, numbered(cardKind, 8), 0, page))
+	})
 	c.do("LastSeqs", func(ctx context.Context) error { return first(s.LastSeqs(ctx, []uuid.UUID{even, c.own})) })
 	c.do("LastSeqsOfCards", func(ctx context.Context) error {
 		return first(s.LastSeqsOfCards(ctx, []uuid.UUID{numbered(cardKind, 7), numbered(cardKind, 8)}))
 	})
 	c.do("LastSeq", func(ctx context.Context) error { return first(s.LastSeq(ctx, even)) })
-	c.do("SeqBefore", func(ctx context.Context) error { return first(s.SeqBefore(ctx, even, time.Now().Add(-25*time.Hour))) })
+	c.do("SeqBefore", func(ctx context.Context) error {
+		return first(s.SeqBefore(ctx, even, time.Now().Add(-25*time.Hour)))
+	})
 	c.tx("InsertEvents", func(ctx context.Context, tx *store.Tx) error {
 		e := newEvent(c.card, card.EventDetected)
 		e.AccountID = even
@@ -533,7 +574,9 @@ func (c *calls) webhooks() {
 	c.do("ReleaseWebhook", func(ctx context.Context) error { return s.ReleaseWebhook(ctx, c.claim) })
 	due, err := s.DueDeliveries(c.t.Context(), evenHook, now, page)
 	check(c.t, err)
-	c.tx("SaveDeliveries", func(ctx context.Context, tx *store.Tx) error { return tx.SaveDeliveries(ctx, evenHook, due, due) })
+	c.tx("SaveDeliveries", func(ctx context.Context, tx *store.Tx) error {
+		return tx.SaveDeliveries(ctx, evenHook, due, due)
+	})
 	c.tx("Redeliver", func(ctx context.Context, tx *store.Tx) error {
 		return tx.Redeliver(ctx, even, evenHook, numbered(eventKind, 8), now)
 	})
@@ -547,7 +590,9 @@ func (c *calls) webhooks() {
 		return err
 	})
 	c.do("DeleteDeliveries", func(ctx context.Context) error { return first(s.DeleteDeliveries(ctx, evenHook, page)) })
-	c.do("PruneDeliveries", func(ctx context.Context) error { return first(s.PruneDeliveries(ctx, now.Add(-24*time.Hour), page)) })
+	c.do("PruneDeliveries", func(ctx context.Context) error {
+		return first(s.PruneDeliveries(ctx, now.Add(-24*time.Hour), page))
+	})
 	c.do("DeleteWebhook", func(ctx context.Context) error { return s.DeleteWebhook(ctx, c.own, own.ID) })
 }
 
@@ -563,7 +608,8 @@ func (c *calls) simulated() {
 	})
 	c.do("SimulatedMine", func(ctx context.Context) error { return s.SimulatedMine(ctx, "monero", 1) })
 	c.do("SimulatedScan", func(ctx context.Context) error {
-		_, _, _, err := s.SimulatedScan(ctx, "monero", height-page, []settle.Blocks{{First: 5, Last: 5}, {First: 9, Last: 12}})
+		_, _, _, err := s.SimulatedScan(ctx, "monero", height-page,
+			[]settle.Blocks{{First: 5, Last: 5}, {First: 9, Last: 12}})
 		return err
 	})
 	c.do("SimulatedReorg", func(ctx context.Context) error { return s.SimulatedReorg(ctx, "monero", page, false) })
@@ -586,7 +632,10 @@ func (c *calls) others() {
 	c.do("LeaseAwaited", func(ctx context.Context) error { return first(s.LeaseAwaited(ctx, c.lease)) })
 	c.do("ReleaseLease", func(ctx context.Context) error { return s.ReleaseLease(ctx, c.lease) })
 	c.do("LogTo", func(context.Context) error { s.LogTo(slog.New(slog.DiscardHandler)); return nil })
-	c.do("ReportDamage", func(ctx context.Context) error { s.ReportDamage(ctx, "x", uuid.New(), errors.New("x")); return nil })
+	c.do("ReportDamage", func(ctx context.Context) error {
+		s.ReportDamage(ctx, "x", uuid.New(), errors.New("x"))
+		return nil
+	})
 	c.do("Schema", func(context.Context) error { _ = s.Schema(); return nil })
 	c.do("SingleWriter", func(context.Context) error { _ = s.SingleWriter(); return nil })
 	c.do("Trust", func(context.Context) error { s.Trust(s); return nil })
@@ -605,6 +654,8 @@ func (c *calls) books() {
 			books, err = s.ReadBooks(ctx, read.full, nobody)
 			return err
 		})
-		c.do(strings.Replace(read.name, "Read", "Keep", 1), func(ctx context.Context) error { return s.KeepBooks(ctx, books) })
+		c.do(strings.Replace(read.name, "Read", "Keep", 1), func(ctx context.Context) error {
+			return s.KeepBooks(ctx, books)
+		})
 	}
 }

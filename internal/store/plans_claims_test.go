@@ -14,8 +14,10 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// A claim reads as many intents as the accounts take turns among, however many are due, and what becomes of them is stored without reading others;
-// also if they have become due at once and statistics know of none. SQLite reads them all, but has few.
+// A claim reads as many intents as the accounts take turns among, however many
+// are due, and what becomes of them is stored without reading others; also if
+// they have become due at once and statistics know of none. SQLite reads them
+// all, but has few.
 func TestPlans_AClaimDoesNotReadAllThatIsDue(t *testing.T) {
 	t.Parallel()
 	const due, window, batch = 20_000, 2048, 16
@@ -65,8 +67,8 @@ func TestPlans_AClaimDoesNotReadAllThatIsDue(t *testing.T) {
 	}
 }
 
-// When a receiver fails, far more becomes due than statistics know of, at the worst of times to read all of it every second, or to store what
-// came of some.
+// When a receiver fails, far more becomes due than statistics know of, at the
+// worst of times to read all of it every second, or to store what came of some.
 func TestPlans_AClaimOfWebhooksDoesNotReadAllThatIsDue(t *testing.T) {
 	t.Parallel()
 	url := databases.Postgres(t)
@@ -75,9 +77,12 @@ func TestPlans_AClaimOfWebhooksDoesNotReadAllThatIsDue(t *testing.T) {
 	db := rig.OpenSQL(t, url)
 	execPlans(t, db, "UPDATE deliveries SET state = 'delivered', due_at = NULL")
 	execPlans(t, db, "VACUUM ANALYZE")
-	execPlans(t, db, "UPDATE deliveries SET state = 'pending', due_at = 0 WHERE seq <= "+fmt.Sprint(cards/4)) // of two webhooks
+	// of two webhooks
+	execPlans(t, db, "UPDATE deliveries SET state = 'pending', due_at = 0 WHERE seq <= "+fmt.Sprint(cards/4))
 	m := measure(t, url, cards, func(c *calls) {
-		c.do("ClaimWebhooks", func(ctx context.Context) error { return first(c.s.ClaimWebhooks(ctx, time.Now(), 1, time.Hour)) })
+		c.do("ClaimWebhooks", func(ctx context.Context) error {
+			return first(c.s.ClaimWebhooks(ctx, time.Now(), 1, time.Hour))
+		})
 		c.begin("") // so few events are quicker read in full
 		due, err := c.s.DueDeliveries(t.Context(), evenHook, time.Now(), page)
 		check(t, err)
@@ -85,7 +90,9 @@ func TestPlans_AClaimOfWebhooksDoesNotReadAllThatIsDue(t *testing.T) {
 		for i := range done {
 			done[i].State, done[i].DueAt = webhook.DeliveryDelivered, time.Time{}
 		}
-		c.tx("SaveDeliveries", func(ctx context.Context, tx *store.Tx) error { return tx.SaveDeliveries(ctx, evenHook, due, done) })
+		c.tx("SaveDeliveries", func(ctx context.Context, tx *store.Tx) error {
+			return tx.SaveDeliveries(ctx, evenHook, due, done)
+		})
 		if len(due) != page {
 			t.Errorf("%d deliveries are due", len(due))
 		}

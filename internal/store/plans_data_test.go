@@ -12,17 +12,21 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// The accounts of the many cards, by the parity of a card's number. In each, the newer half of the cards is unlike the older half, so that
-// a walk from either end passes half of them before it finds one that matches.
+// The accounts of the many cards, by the parity of a card's number. In each,
+// the newer half of the cards is unlike the older half, so that a walk from
+// either end passes half of them before it finds one that matches.
 var (
-	even     = numbered("acc0", 0) // an old card has expired, a new one is issued; deliveries have arrived, and failed since
+	// an old card has expired, a new one is issued; deliveries have arrived,
+	// and failed since
+	even     = numbered("acc0", 0)
 	odd      = numbered("acc0", 1) // the other way round
 	old      = numbered("acc0", 2) // has the oldest cards of all
 	evenHook = numbered("4001", 0)
 	oddHook  = numbered("4001", 1)
 )
 
-// numbered returns the uuid of the thing with a number. Each is a second younger than the one before, long ago.
+// numbered returns the uuid of the thing with a number. Each is a second
+// younger than the one before, long ago.
 func numbered(kind string, i int) uuid.UUID {
 	return uuid.MustParse(fmt.Sprintf("%08x-%04x-7000-%s-%012x", i*1000>>16, i*1000&0xffff, kind, i))
 }
@@ -33,30 +37,44 @@ const (
 	eventKind = "8001"
 )
 
-// fillPlans fills a database with n cards and everything that belongs to them, and has its statistics collected.
+// fillPlans fills a database with n cards and everything that belongs to them,
+// and has its statistics collected.
 func fillPlans(t testing.TB, url string, n int) {
 	t.Helper()
 	db := rig.OpenSQL(t, url)
 	db.SetMaxOpenConns(1)
 	lite := strings.HasPrefix(url, "sqlite:")
-	hex, uuidType, blob, bytes, nothing := "lpad(to_hex(%s), %d, '0')", "UUID", "BYTEA", "convert_to(CAST(i AS TEXT), 'UTF8')", "CAST('' AS BYTEA)"
+	hex, uuidType, blob, bytes, nothing := "lpad(to_hex(%s), %d, '0')", "UUID", "BYTEA",
+		"convert_to(CAST(i AS TEXT), 'UTF8')", "CAST('' AS BYTEA)"
 	sealed := `CAST(CASE WHEN i <= {n} / 2 THEN '\x0100000001' ELSE '\x0100000002' END AS BYTEA) || `
 	if lite {
-		hex, uuidType, blob, bytes, nothing = "printf('%%0%[2]dx', %[1]s)", "TEXT", "BLOB", "CAST(CAST(i AS TEXT) AS BLOB)", "CAST('' AS BLOB)"
+		hex, uuidType, blob, bytes, nothing = "printf('%%0%[2]dx', %[1]s)", "TEXT", "BLOB", "CAST(CAST(i AS TEXT) AS BLOB)",
+			"CAST('' AS BLOB)"
 		sealed = "CASE WHEN i <= {n} / 2 THEN x'0100000001' ELSE x'0100000002' END || "
 	}
 	id := func(kind string) string {
 		digits := func(of string, n int) string { return fmt.Sprintf(hex, of, n) }
-		return "CAST(" + digits("CAST(i AS BIGINT) * 1000 >> 16", 8) + " || '-' || " + digits("CAST(i AS BIGINT) * 1000 & 65535", 4) + " || '-7000-" + kind + "-' || " + digits("i", 12) + " AS " + uuidType + ")"
+		return "CAST(" + digits("CAST(i AS BIGINT) * 1000 >> 16", 8) + " || '-' || " +
+			digits("CAST(i AS BIGINT) * 1000 & 65535", 4) + " || '-7000-" + kind + "-' || " + digits("i", 12) + " AS " +
+			uuidType + ")"
 	}
-	replace := strings.NewReplacer("{n}", fmt.Sprint(n), "{card}", id(cardKind), "{event}", id(eventKind), "{resolution}", id("8002"), "{attribution}", id("8003"), "{token}", id("8004"),
+	replace := strings.NewReplacer("{n}", fmt.Sprint(n), "{card}", id(cardKind), "{event}", id(eventKind), "{resolution}",
+		id("8002"), "{attribution}", id("8003"), "{token}", id("8004"),
 		"{even}", "CAST('"+even.String()+"' AS "+uuidType+")", "{odd}", "CAST('"+odd.String()+"' AS "+uuidType+")",
-		"{evenHook}", "CAST('"+evenHook.String()+"' AS "+uuidType+")", "{oddHook}", "CAST('"+oddHook.String()+"' AS "+uuidType+")",
+		"{evenHook}", "CAST('"+evenHook.String()+"' AS "+uuidType+")", "{oddHook}",
+		"CAST('"+oddHook.String()+"' AS "+uuidType+")",
 		"{sealed}", "CAST("+strings.ReplaceAll(sealed, "{n}", fmt.Sprint(n))+bytes+" AS "+blob+")",
-		"{bytes}", bytes, "{nothing}", nothing, "{at}", fmt.Sprintf("(%d + i * CAST(1000 AS BIGINT))", time.Now().Add(-time.Duration(n)*time.Second-72*time.Hour).UnixMilli()),
-		"{account}", "CASE WHEN i <= {n} / 8 THEN {old} WHEN i % 2 = 0 THEN {even} ELSE {odd} END", "{old}", "CAST('"+old.String()+"' AS "+uuidType+")", "{sold}", "((i > {n} / 2) = (i % 2 = 0))", "{parked}", "(i > {n} / 2 AND i % ({n} / 40) < 2)", "{lost}", "({issued} AND i % ({n} / 20) < 2)", "{late}", "(i % ({n} / 80) < 2)", "{pending}", "(i % ({n} / 50) < 2)",
-		"{attributed}", "CASE WHEN i > 30 AND i <= {n} / 4 AND i % 2 = 1 THEN 1000 ELSE 0 END", "{unwiped}", "(i > {n} - 110)", "{issued}", "({sold} AND NOT {parked} AND i <= {n} - 20)")
-	before, after := []string{"SET session_replication_role = replica", "SET synchronous_commit = off"}, []string{"VACUUM ANALYZE"}
+		"{bytes}", bytes, "{nothing}", nothing, "{at}",
+		fmt.Sprintf("(%d + i * CAST(1000 AS BIGINT))",
+			time.Now().Add(-time.Duration(n)*time.Second-72*time.Hour).UnixMilli()),
+		"{account}", "CASE WHEN i <= {n} / 8 THEN {old} WHEN i % 2 = 0 THEN {even} ELSE {odd} END", "{old}",
+		"CAST('"+old.String()+"' AS "+uuidType+")", "{sold}", "((i > {n} / 2) = (i % 2 = 0))", "{parked}",
+		"(i > {n} / 2 AND i % ({n} / 40) < 2)", "{lost}", "({issued} AND i % ({n} / 20) < 2)", "{late}",
+		"(i % ({n} / 80) < 2)", "{pending}", "(i % ({n} / 50) < 2)",
+		"{attributed}", "CASE WHEN i > 30 AND i <= {n} / 4 AND i % 2 = 1 THEN 1000 ELSE 0 END", "{unwiped}",
+		"(i > {n} - 110)", "{issued}", "({sold} AND NOT {parked} AND i <= {n} - 20)")
+	before, after := []string{"SET session_replication_role = replica", "SET synchronous_commit = off"},
+		[]string{"VACUUM ANALYZE"}
 	if lite {
 		before, after = []string{"PRAGMA synchronous = OFF"}, []string{"ANALYZE"}
 	}
@@ -87,7 +105,8 @@ func fillRows(t testing.TB, db *sql.DB, n int, replace *strings.Replacer) {
 			if of, rest, part := strings.Cut(values, " OF "); part {
 				limit, values = of, rest
 			}
-			statement = into + " WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " + limit + ") " + values
+			statement = into + " WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " + limit + ") " +
+				values
 		}
 		execPlans(t, db, statement)
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// filters calls Cards with everything that filters combine to, so that many cards match, few, or none.
+// filters calls Cards with everything that filters combine to, so that many
+// cards match, few, or none.
 func (c *calls) filters() {
 	for name, account := range map[string]uuid.UUID{"even": even, "odd": odd} {
 		for _, status := range []card.Status{"", card.AwaitingPayment, card.Generated} {
@@ -22,7 +23,8 @@ func (c *calls) filters() {
 				for _, currency := range []string{"", "monero", "none"} {
 					for _, reference := range []card.Secret{"", "shop", card.Secret(fmt.Sprintf("order %d", c.n/8*4+2)), "nothing"} {
 						for where, filter := range c.places() {
-							filter.AccountID, filter.Status, filter.State, filter.Currency, filter.Reference = account, status, state, currency, reference
+							filter.AccountID, filter.Status, filter.State, filter.Currency, filter.Reference = account, status, state,
+								currency, reference
 							what := fmt.Sprintf("Filtered %s %q %q %q %q%s", name, status, state, currency, reference.Reveal(), where)
 							c.do(what, func(ctx context.Context) error { return first(c.s.Cards(ctx, filter)) })
 						}
@@ -37,15 +39,17 @@ func (c *calls) filters() {
 func (c *calls) places() map[string]order.Filter {
 	at := func(i int) time.Time { return card.TimeOf(numbered(cardKind, i)) }
 	return map[string]order.Filter{
-		"":            {Limit: page},
-		" further":    {Limit: page, Before: numbered(cardKind, c.n-c.n/10)},
-		" of a time":  {Limit: page, CreatedAfter: at(c.n - c.n/8), CreatedBefore: at(c.n - c.n/10)},
-		" of no time": {Limit: page, CreatedAfter: at(c.n - c.n/10), CreatedBefore: at(c.n - c.n/10), Before: numbered(cardKind, c.n-c.n/10)},
+		"":           {Limit: page},
+		" further":   {Limit: page, Before: numbered(cardKind, c.n-c.n/10)},
+		" of a time": {Limit: page, CreatedAfter: at(c.n - c.n/8), CreatedBefore: at(c.n - c.n/10)},
+		" of no time": {Limit: page, CreatedAfter: at(c.n - c.n/10), CreatedBefore: at(c.n - c.n/10),
+			Before: numbered(cardKind, c.n-c.n/10)},
 	}
 }
 
-// PostgreSQL collects no statistics of a table with fewer than fifty rows by itself, and takes it for one of ten pages. An account with most
-// of all cards has it expect few cards beyond any.
+// PostgreSQL collects no statistics of a table with fewer than fifty rows by
+// itself, and takes it for one of ten pages. An account with most of all cards
+// has it expect few cards beyond any.
 func TestPlans_APageIsAPageWhateverIsKnownOfSmallTables(t *testing.T) {
 	t.Parallel()
 	databases.Each(t, func(t *testing.T, url string) {

@@ -10,12 +10,15 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-var plansAt = flag.String("plans-at", "", "explain the store's statements on the PostgreSQL database at this URL; it is filled first if it is empty, and stays")
+var plansAt = flag.String("plans-at", "",
+	"explain the store's statements on the PostgreSQL database at this URL; it is filled first if it is empty, and stays")
 
-// manyCards is from where on indexes are made after the rows: rows are then inserted several times as fast.
+// manyCards is from where on indexes are made after the rows: rows are then
+// inserted several times as fast.
 const manyCards = 1_000_000
 
-// atURL returns whether the database that a flag names is empty, and so is to be filled.
+// atURL returns whether the database that a flag names is empty, and so is to
+// be filled.
 func atURL(t *testing.T, url string) (empty bool) {
 	t.Helper()
 	_, err := store.Migrate(t.Context(), url)
@@ -24,7 +27,8 @@ func atURL(t *testing.T, url string) (empty bool) {
 	return empty
 }
 
-// withoutIndexes drops the indexes of all tables, apart from those of keys, while f fills them.
+// withoutIndexes drops the indexes of all tables, apart from those of keys,
+// while f fills them.
 func withoutIndexes(t testing.TB, db *sql.DB, f func()) {
 	t.Helper()
 	var all [][2]string
@@ -47,7 +51,8 @@ func withoutIndexes(t testing.TB, db *sql.DB, f func()) {
 	}
 }
 
-// printSizes prints how many bytes the tables and indexes of a database have for each card.
+// printSizes prints how many bytes the tables and indexes of a database have
+// for each card.
 func printSizes(t *testing.T, url string, n int) {
 	t.Helper()
 	found, err := rig.OpenSQL(t, url).Query(`SELECT c.relname, COALESCE(t.relname, ''), pg_relation_size(c.oid) FROM pg_class c

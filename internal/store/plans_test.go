@@ -25,7 +25,8 @@ import (
 
 var plansOf = flag.Int("plans", 0, "explain the store's statements with so many cards, and print what they cost")
 
-// No statement may read more than this, however many cards there are. The tests ask for pages of ten.
+// No statement may read more than this, however many cards there are. The tests
+// ask for pages of ten.
 const (
 	mostRows      = 300 // that PostgreSQL finds in tables and indexes, also those that it then leaves out
 	mostPages     = 500 // of PostgreSQL's that are looked at, also those in memory
@@ -91,7 +92,9 @@ func (m *meter) dear() (dear []measured) {
 		mostPages = mostLitePages
 	}
 	for _, s := range m.all {
-		if *plansOf > 0 && strings.HasPrefix(s.method, "SealedBy ") { // with millions of rows a page of those to encrypt anew has more of them
+		// with millions of rows a page of those to encrypt anew has more of
+		// them
+		if *plansOf > 0 && strings.HasPrefix(s.method, "SealedBy ") {
 			continue
 		}
 		if (s.rows > mostRows || s.pages > mostPages) && mayRead[s.method] == "" {
@@ -103,15 +106,19 @@ func (m *meter) dear() (dear []measured) {
 }
 
 func (s measured) String() string {
-	return fmt.Sprintf("%-34s %7d rows %7d pages %9.2f ms  %.100s\n      %s", s.method, s.rows, s.pages, float64(s.took.Microseconds())/1000, s.query,
+	return fmt.Sprintf("%-34s %7d rows %7d pages %9.2f ms  %.100s\n      %s", s.method, s.rows, s.pages,
+		float64(s.took.Microseconds())/1000, s.query,
 		strings.ReplaceAll(s.plan, "\n", "\n      "))
 }
 
-// measure has f call methods of a store of the database at url, which has n cards.
+// measure has f call methods of a store of the database at url, which has n
+// cards.
 func measure(t *testing.T, url string, n int, f func(*calls)) *meter {
 	t.Helper()
 	m := &meter{lite: strings.HasPrefix(url, "sqlite:"), all: map[string]measured{}}
-	s, err := store.OpenThrough(t.Context(), url, 8, chain.Currencies(), func(c driver.Connector) driver.Connector { return metered{c, m} })
+	s, err := store.OpenThrough(t.Context(), url, 8, chain.Currencies(), func(c driver.Connector) driver.Connector {
+		return metered{c, m}
+	})
 	check(t, err)
 	defer func() { _ = s.Close() }()
 	f(&calls{t: t, s: s, n: n, begin: m.begin, own: newAccount(t, s)})
@@ -153,7 +160,8 @@ func TestPlans_NoStatementReadsATableInFull(t *testing.T) {
 		fillPlans(t, url, n)
 		filled := time.Now()
 		m := measure(t, url, n, (*calls).all)
-		t.Logf("%d cards: filled within %s, measured within %s", n, filled.Sub(start).Round(time.Millisecond), time.Since(filled).Round(time.Millisecond))
+		t.Logf("%d cards: filled within %s, measured within %s", n, filled.Sub(start).Round(time.Millisecond),
+			time.Since(filled).Round(time.Millisecond))
 		for _, s := range m.dear() {
 			t.Errorf("reads too much: %s", s)
 		}
@@ -174,10 +182,13 @@ func noticed(t *testing.T, url string, n int) {
 	t.Helper()
 	db := rig.OpenSQL(t, url)
 	for _, missing := range []struct{ index, method string }{
-		{"cards_kinds", "FindCards "}, {"cards_losses", "FindCards all  attention"}, {"intents_waiting", "FindCards all  attention"},
-		{"transfers_unattributed", "Unattributed"}, {"transfers_stray", "Strays"}, {"deliveries_delivered", "Deliveries "}, {"transfers_seen", "ReadBooks"},
+		{"cards_kinds", "FindCards "}, {"cards_losses", "FindCards all  attention"},
+		{"intents_waiting", "FindCards all  attention"},
+		{"transfers_unattributed", "Unattributed"}, {"transfers_stray", "Strays"}, {"deliveries_delivered", "Deliveries "},
+		{"transfers_seen", "ReadBooks"},
 		{"cards_kinds", "Filtered "}, {"cards_reference_kind", "Filtered "},
-		{"credentials_key", "SealedBy credentials"}, {"cards_key", "SealedBy refund address"}, {"stock_key", "SealedBy stock"}, {"credentials_issued", "PurgeCredentials"},
+		{"credentials_key", "SealedBy credentials"}, {"cards_key", "SealedBy refund address"},
+		{"stock_key", "SealedBy stock"}, {"credentials_issued", "PurgeCredentials"},
 	} {
 		if strings.HasPrefix(missing.index, "credentials_") && strings.HasPrefix(url, "sqlite:") {
 			continue // the ciphertexts here are so short that the whole table has few pages
@@ -206,11 +217,13 @@ func noticed(t *testing.T, url string, n int) {
 	}
 }
 
-// everyMethod fails the test if a method of the store was not called, or named one that is not there.
+// everyMethod fails the test if a method of the store was not called, or named
+// one that is not there.
 func everyMethod(t *testing.T, m *meter) {
 	t.Helper()
 	missing := map[string]bool{}
-	for prefix, of := range map[string]reflect.Type{"": reflect.TypeFor[*store.Store](), "tx.": reflect.TypeFor[*store.Tx]()} {
+	for prefix, of := range map[string]reflect.Type{"": reflect.TypeFor[*store.Store](),
+		"tx.": reflect.TypeFor[*store.Tx]()} {
 		for i := range of.NumMethod() {
 			missing[prefix+of.Method(i).Name] = true
 		}
@@ -222,7 +235,10 @@ func everyMethod(t *testing.T, m *meter) {
 	for name := range missing {
 		t.Errorf("method %s was not called: add it to calls", name)
 	}
-	if n := len(slices.DeleteFunc(slices.Collect(maps.Keys(m.all)), func(key string) bool { return !strings.Contains(key, forAllValues) })); n < 20 && !m.lite {
+	if n := len(
+		slices.DeleteFunc(slices.Collect(maps.Keys(m.all)), func(key string) bool {
+			return !strings.Contains(key, forAllValues)
+		})); n < 20 && !m.lite {
 		t.Errorf("only %d statements were explained that run often", n)
 	}
 }
@@ -304,7 +320,8 @@ func (r meteredRows) Close() error {
 	return r.Rows.Close()
 }
 
-// start explains a statement that is about to run, and returns a function to call when it is done.
+// start explains a statement that is about to run, and returns a function to
+// call when it is done.
 func (c *meteredConn) start(ctx context.Context, query string, args []driver.NamedValue) (end func()) {
 	s := measured{query: strings.Join(strings.Fields(query), " ")}
 	verb, _, _ := strings.Cut(s.query, " ")
@@ -371,7 +388,8 @@ func (c *meteredConn) texts(ctx context.Context, query string, args []driver.Nam
 	}
 }
 
-// explain runs a statement on PostgreSQL, and rolls it back; with a plan for all values, or for its own.
+// explain runs a statement on PostgreSQL, and rolls it back; with a plan for
+// all values, or for its own.
 func (c *meteredConn) explain(s *measured, query string, args []driver.NamedValue, forAll bool) error {
 	ctx := context.Background() // of a statement that does not run often
 	begin, rollBack := "BEGIN", "ROLLBACK"
@@ -382,7 +400,8 @@ func (c *meteredConn) explain(s *measured, query string, args []driver.NamedValu
 		return err
 	}
 	if forAll {
-		if _, err := c.rawConn.ExecContext(ctx, "SET LOCAL plan_cache_mode = force_generic_plan; PREPARE plans AS "+query, nil); err != nil {
+		if _, err := c.rawConn.ExecContext(ctx, "SET LOCAL plan_cache_mode = force_generic_plan; PREPARE plans AS "+query,
+			nil); err != nil {
 			return err
 		}
 		query, args = "EXECUTE plans("+literals(args)+")", nil
@@ -446,7 +465,8 @@ type node struct {
 	Plans     []node
 }
 
-// read returns how many rows the node and those below it found in tables and indexes.
+// read returns how many rows the node and those below it found in tables and
+// indexes.
 func (n node) read() (rows int) {
 	if n.Table != "" && strings.Contains(n.Type, "Scan") || n.Type == "Bitmap Index Scan" {
 		rows = int((n.Rows + n.Filtered + n.Rechecked) * n.Loops)
@@ -458,7 +478,8 @@ func (n node) read() (rows int) {
 }
 
 func (n node) text(depth int) string {
-	text := fmt.Sprintf("%s%s %s %s: %g of %g rows, %g times", strings.Repeat("  ", depth), n.Type, n.Table, n.Index, n.Rows, n.Rows+n.Filtered+n.Rechecked, n.Loops)
+	text := fmt.Sprintf("%s%s %s %s: %g of %g rows, %g times", strings.Repeat("  ", depth), n.Type, n.Table, n.Index,
+		n.Rows, n.Rows+n.Filtered+n.Rechecked, n.Loops)
 	for _, below := range n.Plans {
 		text += "\n" + below.text(depth+1)
 	}

@@ -13,12 +13,15 @@ import (
 	"github.com/lib/pq"
 )
 
-// ErrPoolMode means that a pooler such as PgBouncer stands before PostgreSQL, and does not give each connection a session of its own.
-// Statements that are prepared in one session would be executed in another, which may have prepared something else by that name.
+// ErrPoolMode means that a pooler such as PgBouncer stands before PostgreSQL,
+// and does not give each connection a session of its own. Statements that are
+// prepared in one session would be executed in another, which may have prepared
+// something else by that name.
 var ErrPoolMode = errors.New("a connection pooler shares sessions among clients; " +
 	"cardmint needs pool_mode = session, with any version of PgBouncer (not transaction or statement), or no pooler")
 
-// ErrPoolParameters means that PgBouncer refuses the parameters that sessions start with.
+// ErrPoolParameters means that PgBouncer refuses the parameters that sessions
+// start with.
 var ErrPoolParameters = errors.New("PgBouncer refuses to pass on settings of the session; " +
 	"add these to its ignore_startup_parameters: " + startupParameters())
 
@@ -47,8 +50,9 @@ func poolError(err error) error {
 // longestLook limits the search for a pooler.
 const longestLook = 5 * time.Second
 
-// meetPooler finds out whether a pooler stands before the server: it swallows startup parameters, so that sessions must set them
-// themselves. The error is ErrPoolMode if the pooler shares sessions among its clients.
+// meetPooler finds out whether a pooler stands before the server: it swallows
+// startup parameters, so that sessions must set them themselves. The error is
+// ErrPoolMode if the pooler shares sessions among its clients.
 func (s *Store) meetPooler(ctx context.Context) error {
 	if s.pg == nil {
 		return nil
@@ -56,12 +60,14 @@ func (s *Store) meetPooler(ctx context.Context) error {
 	var names, want []string
 	for _, name := range []string{"client_min_messages", "idle_in_transaction_session_timeout", "statement_timeout"} {
 		value := s.pg.runtime[name]
-		if value == "warning" || value != "" && strings.Trim(value, "0123456789") == "" { // the server shows "60s" in another unit
+		// the server shows "60s" in another unit
+		if value == "warning" || value != "" && strings.Trim(value, "0123456789") == "" {
 			names, want = append(names, pq.QuoteLiteral(name)), append(want, value)
 		}
 	}
 	var got string
-	err := s.get(ctx, s.r, &got, "look for a pooler", "SELECT string_agg(setting, ' ' ORDER BY name) FROM pg_settings WHERE name IN ("+strings.Join(names, ", ")+")")
+	err := s.get(ctx, s.r, &got, "look for a pooler",
+		"SELECT string_agg(setting, ' ' ORDER BY name) FROM pg_settings WHERE name IN ("+strings.Join(names, ", ")+")")
 	if err != nil || got == strings.Join(want, " ") {
 		return err
 	}
@@ -78,9 +84,11 @@ func (s *Store) meetPooler(ctx context.Context) error {
 	return nil
 }
 
-// ownSessions returns ErrPoolMode if a connection is given the session of another, which is idle. A pooler that shares sessions gives
-// away the one that was used last, unless another client is faster: hence several attempts. If there is no second connection to be had,
-// the first one has its session for itself.
+// ownSessions returns ErrPoolMode if a connection is given the session of
+// another, which is idle. A pooler that shares sessions gives away the one that
+// was used last, unless another client is faster: hence several attempts. If
+// there is no second connection to be had, the first one has its session for
+// itself.
 func (s *Store) ownSessions(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, longestLook)
 	defer cancel()

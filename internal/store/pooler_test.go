@@ -48,14 +48,16 @@ func TestPgBouncer_OtherModesAreRefusedWhateverElseGoesOn(t *testing.T) {
 			wantError(t, err, store.ErrPoolMode)
 		}
 		// Also where the URL sets the settings.
-		_, err := store.Open(t.Context(), url+"&statement_timeout=60s&idle_in_transaction_session_timeout=60s", 4, chain.Currencies())
+		_, err := store.Open(t.Context(), url+"&statement_timeout=60s&idle_in_transaction_session_timeout=60s", 4,
+			chain.Currencies())
 		wantError(t, err, store.ErrPoolMode)
 	}
 }
 
 func TestPgBouncer_ParametersThatItRefusesAreNamed(t *testing.T) {
 	t.Parallel()
-	_, err := store.Open(t.Context(), rig.PgBouncer(t, databases.Postgres(t), "pool_mode = session"), 4, chain.Currencies())
+	_, err := store.Open(t.Context(), rig.PgBouncer(t, databases.Postgres(t), "pool_mode = session"), 4,
+		chain.Currencies())
 	wantError(t, err, store.ErrPoolParameters)
 	wantError(t, err, card.ErrUnavailable)
 }

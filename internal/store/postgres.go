@@ -16,27 +16,36 @@ import (
 )
 
 const (
-	longestIdleInTx = longestTx + 5*time.Second // between two statements of a transaction; only a dead process takes that long
-	connectTimeout  = 10 * time.Second          // to connect
-	hostTimeout     = 3 * time.Second           // to connect to one of several hosts: the next may be well
-	longestSession  = 30 * time.Minute          // some settings of a server, a role or a database are in force in new sessions only
+	// between two statements of a transaction; only a dead process takes that
+	// long
+	longestIdleInTx = longestTx + 5*time.Second
+	connectTimeout  = 10 * time.Second // to connect
+	hostTimeout     = 3 * time.Second  // to connect to one of several hosts: the next may be well
+	// some settings of a server, a role or a database are in force in new
+	// sessions only
+	longestSession = 30 * time.Minute
 )
 
-// errParameters replaces errors of lib/pq, which quote what they could not parse: that may be part of the password.
+// errParameters replaces errors of lib/pq, which quote what they could not
+// parse: that may be part of the password.
 var errParameters = errors.New("database url: its parameters can't be read")
 
-// IsServer reports whether a database is on a server, which may not be there yet.
+// IsServer reports whether a database is on a server, which may not be there
+// yet.
 func IsServer(databaseURL string) bool {
 	scheme, _, _ := strings.Cut(databaseURL, ":")
 	return scheme == "postgres" || scheme == "postgresql"
 }
 
-// openPostgres opens a PostgreSQL database. No statement may take more than longest. Parameters in the URL override the settings below.
+// openPostgres opens a PostgreSQL database. No statement may take more than
+// longest. Parameters in the URL override the settings below.
 //
-// Neither side waits for ever for a silent peer. By default, a process that is stopped or cut off would keep its locks for two hours.
-// With these settings the server probes a silent connection after 15 s, and ends its session. In the other direction, lib/pq can only
-// ask the server to cancel a statement. Without deadlines on the connection, a call to a silent server would never return, whatever its
-// context.
+// Neither side waits for ever for a silent peer. By default, a process that is
+// stopped or cut off would keep its locks for two hours. With these settings
+// the server probes a silent connection after 15 s, and ends its session. In
+// the other direction, lib/pq can only ask the server to cancel a statement.
+// Without deadlines on the connection, a call to a silent server would never
+// return, whatever its context.
 func openPostgres(databaseURL string, conns int, longest time.Duration) (*Store, error) {
 	cfg, err := postgresConfig(databaseURL)
 	if err != nil {
@@ -66,10 +75,12 @@ func openPostgres(databaseURL string, conns int, longest time.Duration) (*Store,
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxLifetime(longestSession)
 	writing := max(1, conns-max(1, conns/8))
-	return &Store{w: db, r: db, dialect: postgres, pg: all, writers: make(chan struct{}, writing), inserts: queue[insertion]{most: min(writing, insertsAtOnce), fewest: insertsTogether}}, nil
+	return &Store{w: db, r: db, dialect: postgres, pg: all, writers: make(chan struct{}, writing),
+		inserts: queue[insertion]{most: min(writing, insertsAtOnce), fewest: insertsTogether}}, nil
 }
 
-// postgresConfig returns what lib/pq reads from a URL, the environment and a service file.
+// postgresConfig returns what lib/pq reads from a URL, the environment and a
+// service file.
 func postgresConfig(databaseURL string) (pq.Config, error) {
 	databaseURL = splitHosts(databaseURL)
 	if _, err := url.Parse(databaseURL); err != nil {
@@ -82,8 +93,10 @@ func postgresConfig(databaseURL string) (pq.Config, error) {
 	return cfg.Clone(), nil // allocates Runtime, even if the URL has no parameters
 }
 
-// UnverifiedHosts returns the hosts that a database may be reached at by TCP without a check of the server's certificate: names or
-// addresses. It decides from what lib/pq parsed, not from the text of the URL. A SQLite database has none.
+// UnverifiedHosts returns the hosts that a database may be reached at by TCP
+// without a check of the server's certificate: names or addresses. It decides
+// from what lib/pq parsed, not from the text of the URL. A SQLite database has
+// none.
 func UnverifiedHosts(databaseURL string) ([]string, error) {
 	if !IsServer(databaseURL) {
 		return nil, nil
@@ -107,7 +120,8 @@ func UnverifiedHosts(databaseURL string) ([]string, error) {
 
 type setting struct{ name, value string }
 
-// sessionSettings returns what sessions are started with unless the URL says otherwise.
+// sessionSettings returns what sessions are started with unless the URL says
+// otherwise.
 func sessionSettings(longest time.Duration) []setting {
 	return []setting{
 		{"statement_timeout", strconv.FormatInt(longest.Milliseconds(), 10)},
@@ -119,7 +133,8 @@ func sessionSettings(longest time.Duration) []setting {
 	}
 }
 
-// splitHosts rewrites a URL with several hosts, postgres://h1:p1,h2:p2/db, as lib/pq takes it: postgres:///db?host=h1,h2&port=p1,p2.
+// splitHosts rewrites a URL with several hosts, postgres://h1:p1,h2:p2/db, as
+// lib/pq takes it: postgres:///db?host=h1,h2&port=p1,p2.
 func splitHosts(databaseURL string) string {
 	scheme, rest, _ := strings.Cut(databaseURL, "://")
 	end := strings.IndexAny(rest, "/?#")

@@ -11,7 +11,8 @@ import (
 	"github.com/cardmint/cardmint/internal/custody"
 )
 
-// PurgeCredentials implements custody.Store. Programs of before do not store when they issued a card; its event has that.
+// PurgeCredentials implements custody.Store. Programs of before do not store
+// when they issued a card; its event has that.
 func (s *Store) PurgeCredentials(ctx context.Context, age time.Duration, n int) (purged, dated int64, err error) {
 	now := s.dialect.now
 	dated, err = s.exec(ctx, s.w, "date credentials", `UPDATE credentials SET issued_at = COALESCE((SELECT MIN(e.created_at) FROM events e
@@ -22,7 +23,8 @@ func (s *Store) PurgeCredentials(ctx context.Context, age time.Duration, n int) 
 	}
 	err = s.inTx(ctx, func(t *tx) error {
 		var ids []uuid.UUID
-		err := s.list(ctx, t.t, &ids, "select old credentials", "SELECT card_uuid FROM credentials WHERE issued_at <= (SELECT "+now+") - ? ORDER BY issued_at, card_uuid LIMIT ?",
+		err := s.list(ctx, t.t, &ids, "select old credentials",
+			"SELECT card_uuid FROM credentials WHERE issued_at <= (SELECT "+now+") - ? ORDER BY issued_at, card_uuid LIMIT ?",
 			age.Milliseconds(), n)
 		if err != nil || len(ids) == 0 {
 			return err
@@ -33,11 +35,13 @@ func (s *Store) PurgeCredentials(ctx context.Context, age time.Duration, n int) 
 	return purged, dated, err
 }
 
-// purge deletes credentials, and what the stock still has of them, and returns how many cards had some. A card that has none is left as it
-// is: what was lost must not look as if it had been deleted on purpose. Cards are locked before, in the order of their uuids, as everybody
-// does.
+// purge deletes credentials, and what the stock still has of them, and returns
+// how many cards had some. A card that has none is left as it is: what was lost
+// must not look as if it had been deleted on purpose. Cards are locked before,
+// in the order of their uuids, as everybody does.
 func (t *tx) purge(ctx context.Context, ids []uuid.UUID) (int64, error) {
-	query, args, err := sqlx.In("SELECT uuid FROM cards WHERE uuid IN (?) AND status = ? ORDER BY uuid"+t.s.dialect.forUpdate, ids, card.Generated)
+	query, args, err := sqlx.In("SELECT uuid FROM cards WHERE uuid IN (?) AND status = ? ORDER BY uuid"+
+		t.s.dialect.forUpdate, ids, card.Generated)
 	if err != nil {
 		return 0, err
 	}
@@ -53,7 +57,9 @@ func (t *tx) purge(ctx context.Context, ids []uuid.UUID) (int64, error) {
 		return 0, err
 	}
 	for _, then := range []struct{ what, query string }{
-		{"update cards", "UPDATE cards SET credentials_purged_at = " + t.s.dialect.now + " WHERE uuid IN (?) AND credentials_purged_at IS NULL"},
+		{"update cards",
+			"UPDATE cards SET credentials_purged_at = " + t.s.dialect.now +
+				" WHERE uuid IN (?) AND credentials_purged_at IS NULL"},
 		{"wipe stock", wipeStock + " WHERE id IN (" + unwipedStock + " AND q.card_uuid IN (?))"},
 	} {
 		query, args, err := sqlx.In(then.query, purged)
@@ -71,7 +77,8 @@ func (t *tx) purge(ctx context.Context, ids []uuid.UUID) (int64, error) {
 func (s *Store) PurgeCard(ctx context.Context, p custody.Purge) (purged bool, err error) {
 	err = s.inTx(ctx, func(t *tx) error {
 		var status card.Status
-		if err := s.get(ctx, t.t, &status, "lock card", "SELECT status FROM cards WHERE uuid = ?"+s.dialect.forUpdate, p.CardUUID); err != nil {
+		if err := s.get(ctx, t.t, &status, "lock card", "SELECT status FROM cards WHERE uuid = ?"+s.dialect.forUpdate,
+			p.CardUUID); err != nil {
 			return err
 		}
 		if status != card.Generated {
@@ -81,7 +88,8 @@ func (s *Store) PurgeCard(ctx context.Context, p custody.Purge) (purged bool, er
 		if purged = n > 0; err != nil || !purged {
 			return err
 		}
-		_, err = s.exec(ctx, t.t, "insert purge", "INSERT INTO purges (id, card_uuid, note, operator, created_at) VALUES (?, ?, ?, ?, "+s.dialect.now+")",
+		_, err = s.exec(ctx, t.t, "insert purge",
+			"INSERT INTO purges (id, card_uuid, note, operator, created_at) VALUES (?, ?, ?, ?, "+s.dialect.now+")",
 			p.ID, p.CardUUID, p.Note, p.Operator)
 		return err
 	})

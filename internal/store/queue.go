@@ -6,8 +6,10 @@ import (
 	"time"
 )
 
-// queue lets what is asked of the database at the same time share statements. Nobody waits for others to come: while no statement runs, or
-// only some that take long, whoever comes has one of its own at once. Those that come meanwhile go together into the next.
+// queue lets what is asked of the database at the same time share statements.
+// Nobody waits for others to come: while no statement runs, or only some that
+// take long, whoever comes has one of its own at once. Those that come
+// meanwhile go together into the next.
 type queue[T any] struct {
 	most   int           // statements at once
 	quick  time.Duration // statements that have run for less have no other beside them
@@ -19,7 +21,8 @@ type queue[T any] struct {
 	sent    int // elements in the statements that run
 }
 
-// slot is where statements of a queue run, one after another, until nothing waits.
+// slot is where statements of a queue run, one after another, until nothing
+// waits.
 type slot struct {
 	began time.Time // the last of them
 }
@@ -27,7 +30,8 @@ type slot struct {
 // mostTogether is how many elements share a statement at most.
 const mostTogether = 256
 
-// begin returns the slot for a statement for e alone, after which the caller must call next; nil if e waits.
+// begin returns the slot for a statement for e alone, after which the caller
+// must call next; nil if e waits.
 func (q *queue[T]) begin(e *T) *slot {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -40,7 +44,8 @@ func (q *queue[T]) begin(e *T) *slot {
 	return mine
 }
 
-// add has e wait, and returns a slot in which the caller must empty the queue, beginning with next; nil if others do.
+// add has e wait, and returns a slot in which the caller must empty the queue,
+// beginning with next; nil if others do.
 func (q *queue[T]) add(e *T) *slot {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -68,7 +73,8 @@ func (q *queue[T]) remove(e *T) bool {
 	return len(q.waiting) < n
 }
 
-// next returns the elements for one statement, after one with so many; none if nothing waits, which gives the slot back.
+// next returns the elements for one statement, after one with so many; none if
+// nothing waits, which gives the slot back.
 func (q *queue[T]) next(mine *slot, before int) []*T {
 	q.mu.Lock()
 	defer q.mu.Unlock()

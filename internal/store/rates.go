@@ -10,9 +10,11 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Times of rates are stored by the clock of the database, which all processes share, and returned by the clock of this process.
+// Times of rates are stored by the clock of the database, which all processes
+// share, and returned by the clock of this process.
 
-// newerRate is whether there is a newer accepted rate of the same currency than r.
+// newerRate is whether there is a newer accepted rate of the same currency than
+// r.
 const newerRate = "EXISTS (SELECT 1 FROM accepted_rates n WHERE n.currency = r.currency AND (n.accepted_at, n.id) > (r.accepted_at, r.id))"
 
 type acceptedRateRow struct {
@@ -25,9 +27,11 @@ type acceptedRateRow struct {
 	Age      int64     `db:"age"`
 }
 
-// AcceptedRates returns the rates of currencies that were accepted within the last so long, and the last one of each currency however old
-// it is, oldest first.
-func (s *Store) AcceptedRates(ctx context.Context, currencies []string, within time.Duration) ([]card.AcceptedRate, error) {
+// AcceptedRates returns the rates of currencies that were accepted within the
+// last so long, and the last one of each currency however old it is, oldest
+// first.
+func (s *Store) AcceptedRates(ctx context.Context, currencies []string, within time.Duration) ([]card.AcceptedRate,
+	error) {
 	now := s.dialect.now
 	query, args, err := sqlx.In(`SELECT r.id, r.currency, r.usd, r.source, r.accepted_by, COALESCE(r.note, '') AS note, `+now+` - r.accepted_at AS age
 		FROM accepted_rates r WHERE r.currency IN (?) AND (r.accepted_at >= `+now+` - ? OR NOT `+newerRate+`) ORDER BY r.accepted_at, r.id`,
@@ -42,13 +46,15 @@ func (s *Store) AcceptedRates(ctx context.Context, currencies []string, within t
 	read := time.Now()
 	all := make([]card.AcceptedRate, len(found))
 	for i, r := range found {
-		all[i] = card.AcceptedRate{ID: r.ID, Currency: r.Currency, USD: usdPerCoin(r.USD), Source: r.Source, At: ago(read, r.Age), By: r.By, Note: r.Note}
+		all[i] = card.AcceptedRate{ID: r.ID, Currency: r.Currency, USD: usdPerCoin(r.USD), Source: r.Source,
+			At: ago(read, r.Age), By: r.By, Note: r.Note}
 	}
 	return all, nil
 }
 
-// InsertAcceptedRates stores accepted rates. Of their currencies it deletes what is older than keep, except the last one of each and those
-// that operators accepted. Calling it again with the same rates changes nothing.
+// InsertAcceptedRates stores accepted rates. Of their currencies it deletes
+// what is older than keep, except the last one of each and those that operators
+// accepted. Calling it again with the same rates changes nothing.
 func (s *Store) InsertAcceptedRates(ctx context.Context, rates []card.AcceptedRate, keep time.Duration) error {
 	if len(rates) == 0 {
 		return nil
@@ -59,16 +65,20 @@ func (s *Store) InsertAcceptedRates(ctx context.Context, rates []card.AcceptedRa
 		var args []any
 		for _, r := range some {
 			currencies = append(currencies, r.Currency)
-			args = append(args, r.ID, r.Currency, r.USD.Units, r.Source, max(begun.Sub(r.At), 0).Milliseconds(), r.By, nullString(r.Note))
+			args = append(args, r.ID, r.Currency, r.USD.Units, r.Source, max(begun.Sub(r.At), 0).Milliseconds(), r.By,
+				nullString(r.Note))
 		}
-		_, err := s.exec(ctx, s.w, "insert accepted rates", "INSERT INTO accepted_rates (id, currency, usd, source, accepted_at, accepted_by, note) VALUES "+
-			rows("(?, ?, ?, ?, "+now+" - ?, ?, ?)", len(some))+" ON CONFLICT (id) DO NOTHING", args...)
+		_, err := s.exec(ctx, s.w, "insert accepted rates",
+			"INSERT INTO accepted_rates (id, currency, usd, source, accepted_at, accepted_by, note) VALUES "+
+				rows("(?, ?, ?, ?, "+now+" - ?, ?, ?)", len(some))+" ON CONFLICT (id) DO NOTHING", args...)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	query, args, err := sqlx.In("DELETE FROM accepted_rates AS r WHERE r.currency IN (?) AND r.note IS NULL AND r.accepted_at < "+now+" - ? AND "+newerRate,
+	query, args, err := sqlx.In(
+		"DELETE FROM accepted_rates AS r WHERE r.currency IN (?) AND r.note IS NULL AND r.accepted_at < "+now+" - ? AND "+
+			newerRate,
 		currencies, keep.Milliseconds())
 	if err != nil {
 		return err
@@ -87,16 +97,19 @@ type parkedRateRow struct {
 	Left     int64  `db:"left_ms"`
 }
 
-// ParkedRates returns the rates that wait for an operator, as processes see them, last seen first.
+// ParkedRates returns the rates that wait for an operator, as processes see
+// them, last seen first.
 func (s *Store) ParkedRates(ctx context.Context) ([]card.ParkedRate, error) {
 	now := s.dialect.now
 	var found []parkedRateRow
-	err := s.list(ctx, s.r, &found, "select parked rates", "SELECT currency, process, usd, source, reason, "+now+" - since AS age, valid_until - "+now+
-		" AS left_ms FROM parked_rates WHERE valid_until >= "+now+" ORDER BY valid_until DESC, currency, process")
+	err := s.list(ctx, s.r, &found, "select parked rates",
+		"SELECT currency, process, usd, source, reason, "+now+" - since AS age, valid_until - "+now+
+			" AS left_ms FROM parked_rates WHERE valid_until >= "+now+" ORDER BY valid_until DESC, currency, process")
 	read := time.Now()
 	all := make([]card.ParkedRate, len(found))
 	for i, r := range found {
-		all[i] = card.ParkedRate{Currency: r.Currency, USD: usdPerCoin(r.USD), Source: r.Source, Why: r.Reason, Since: ago(read, r.Age), Until: ago(read, -r.Left), By: r.Process}
+		all[i] = card.ParkedRate{Currency: r.Currency, USD: usdPerCoin(r.USD), Source: r.Source, Why: r.Reason,
+			Since: ago(read, r.Age), Until: ago(read, -r.Left), By: r.Process}
 	}
 	return all, err
 }
@@ -105,20 +118,25 @@ func (s *Store) ParkedRates(ctx context.Context) ([]card.ParkedRate, error) {
 func (s *Store) SaveParkedRates(ctx context.Context, process string, rates []card.ParkedRate) error {
 	now, begun := s.dialect.now, time.Now()
 	return s.inTx(ctx, func(t *tx) error {
-		if _, err := s.exec(ctx, t.t, "delete parked rates", "DELETE FROM parked_rates WHERE process = ? OR valid_until < "+now, process); err != nil {
+		if _, err := s.exec(ctx, t.t, "delete parked rates",
+			"DELETE FROM parked_rates WHERE process = ? OR valid_until < "+now, process); err != nil {
 			return err
 		}
-		return insertAll(ctx, t, "insert parked rates", "parked_rates (currency, process, usd, source, reason, since, valid_until)",
+		return insertAll(ctx, t, "insert parked rates",
+			"parked_rates (currency, process, usd, source, reason, since, valid_until)",
 			[]string{"TEXT", "TEXT", "BIGINT", "TEXT", "TEXT", "BIGINT", "BIGINT"},
-			"column1, column2, column3, column4, column5, "+now+" - column6, "+now+" + column7", "", rates, func(r card.ParkedRate) []any {
-				return []any{r.Currency, process, r.USD.Units, r.Source, r.Why, max(begun.Sub(r.Since), 0).Milliseconds(), max(r.Until.Sub(begun), 0).Milliseconds()}
+			"column1, column2, column3, column4, column5, "+now+" - column6, "+now+" + column7", "", rates,
+			func(r card.ParkedRate) []any {
+				return []any{r.Currency, process, r.USD.Units, r.Source, r.Why, max(begun.Sub(r.Since), 0).Milliseconds(),
+					max(r.Until.Sub(begun), 0).Milliseconds()}
 			})
 	})
 }
 
 func usdPerCoin(units int64) card.Decimal { return card.Decimal{Units: units, Scale: card.RateScale} }
 
-// ago returns the time so many milliseconds before now, without the reading of a clock that does not survive a restart.
+// ago returns the time so many milliseconds before now, without the reading of
+// a clock that does not survive a restart.
 func ago(now time.Time, ms int64) time.Time {
 	return now.Add(-time.Duration(ms) * time.Millisecond).UTC().Round(0)
 }

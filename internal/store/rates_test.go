@@ -13,9 +13,11 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// acceptedRate returns a rate that was accepted a while ago. With a note, an operator did it.
+// acceptedRate returns a rate that was accepted a while ago. With a note, an
+// operator did it.
 func acceptedRate(currency string, usd int64, ago time.Duration, note string) card.AcceptedRate {
-	return card.AcceptedRate{ID: uuid.Must(uuid.NewV7()), Currency: currency, USD: card.Decimal{Units: usd, Scale: card.RateScale}, Source: "median a=1",
+	return card.AcceptedRate{ID: uuid.Must(uuid.NewV7()), Currency: currency,
+		USD: card.Decimal{Units: usd, Scale: card.RateScale}, Source: "median a=1",
 		At: time.Now().Add(-ago), By: "host/1", Note: note}
 }
 
@@ -25,7 +27,8 @@ var nearly = cmpopts.EquateApproxTime(3 * time.Second)
 func TestAcceptedRates_TheLastHourAndTheLastOfEachCurrency(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()
-		old, decided, recent, newest := acceptedRate("monero", 1, 3*time.Hour, ""), acceptedRate("monero", 2, 2*time.Hour, "I looked"),
+		old, decided, recent, newest := acceptedRate("monero", 1, 3*time.Hour, ""),
+			acceptedRate("monero", 2, 2*time.Hour, "I looked"),
 			acceptedRate("monero", 3, 50*time.Minute, ""), acceptedRate("monero", 4, time.Minute, "")
 		alone, other := acceptedRate("litecoin", 5, 240*time.Hour, ""), acceptedRate("bitcoin", 6, 0, "")
 		want := func(want []card.AcceptedRate, currencies ...string) {
@@ -58,7 +61,8 @@ func TestAcceptedRates_TheLastHourAndTheLastOfEachCurrency(t *testing.T) {
 	})
 }
 
-// What is newest is told by one clock, whatever those of the processes say: a time in the future counts as now.
+// What is newest is told by one clock, whatever those of the processes say: a
+// time in the future counts as now.
 func TestAcceptedRates_ATimeInTheFutureIsNotNewerThanNow(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		ahead := acceptedRate("monero", 1, -24*time.Hour, "")
@@ -75,7 +79,8 @@ func TestParkedRates_EachProcessReplacesItsOwn(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()
 		parked := func(process string, usd int64, left time.Duration) card.ParkedRate {
-			return card.ParkedRate{Currency: "monero", USD: card.Decimal{Units: usd, Scale: card.RateScale}, Source: "median a=1", Why: "too far",
+			return card.ParkedRate{Currency: "monero", USD: card.Decimal{Units: usd, Scale: card.RateScale},
+				Source: "median a=1", Why: "too far",
 				Since: time.Now().Add(-time.Hour), Until: time.Now().Add(left), By: process}
 		}
 		want := func(want ...card.ParkedRate) {

@@ -11,8 +11,10 @@ import (
 	"github.com/cardmint/cardmint/internal/panics"
 )
 
-// reads has single rows of cards read. Reads that are asked for at the same time share statements (queue), so that many clients that poll cost
-// the database little. A statement begins after all that share it were asked for: none of them sees anything older than it would alone.
+// reads has single rows of cards read. Reads that are asked for at the same
+// time share statements (queue), so that many clients that poll cost the
+// database little. A statement begins after all that share it were asked for:
+// none of them sees anything older than it would alone.
 type reads[R oneRow] struct {
 	one  fixed // selects a card by its account and uuid
 	many fixed // selects cards by uuids; none where nothing is gained by it
@@ -21,13 +23,17 @@ type reads[R oneRow] struct {
 }
 
 const (
-	readsAtOnce  = 2                      // statements of a kind
-	quickRead    = 5 * time.Millisecond   // what a second statement has beside a quick one, the next would have, for much less
+	readsAtOnce = 2 // statements of a kind
+	// what a second statement has beside a quick one, the next would have, for
+	// much less
+	quickRead    = 5 * time.Millisecond
 	readPatience = 100 * time.Millisecond // so long only those statements take that are stuck
 )
 
-// cardReader reads cards. PostgreSQL takes as long to set up what only few cards need, such as their transfers, as for all else. So a card is
-// read alone first, and once more, with everything, if something has happened to it. From then on it is read with everything at once.
+// cardReader reads cards. PostgreSQL takes as long to set up what only few
+// cards need, such as their transfers, as for all else. So a card is read alone
+// first, and once more, with everything, if something has happened to it. From
+// then on it is read with everything at once.
 type cardReader[R oneRow] struct {
 	alone, whole reads[R]
 
@@ -80,7 +86,8 @@ type cardKey struct {
 
 func (k cardKey) key() cardKey { return k }
 
-// query sets what the cards are selected by: a statement without its conditions.
+// query sets what the cards are selected by: a statement without its
+// conditions.
 func (r *reads[R]) query(s *Store, query string) {
 	r.one = fixed{s.r, s.r.Rebind(query + " WHERE c.account_id = ? AND c.uuid = ?")}
 	if s.dialect.arrays {
@@ -97,8 +104,9 @@ type read[R oneRow] struct {
 	err  error
 }
 
-// get reads a card, perhaps with others. The error is sql.ErrNoRows if there is none. What the row points to must not be changed: several may
-// have asked for the same card.
+// get reads a card, perhaps with others. The error is sql.ErrNoRows if there is
+// none. What the row points to must not be changed: several may have asked for
+// the same card.
 func (r *reads[R]) get(ctx context.Context, key cardKey) (R, error) {
 	this := &read[R]{of: key}
 	if r.many.query == "" {

@@ -34,7 +34,8 @@ func received(t *testing.T, s *store.Store, c *card.Card, units card.Amount) {
 		if err := tx.UpsertTransfers(ctx, []card.Transfer{newTransfer(uuid.NewString(), 0, c.Address, units)}); err != nil {
 			return err
 		}
-		return tx.SaveVerdicts(ctx, []card.Verdict{{Card: c, Assessment: card.Assessment{State: card.Confirming, Received: units}}})
+		return tx.SaveVerdicts(ctx,
+			[]card.Verdict{{Card: c, Assessment: card.Assessment{State: card.Confirming, Received: units}}})
 	})
 }
 
@@ -81,14 +82,16 @@ func TestCardByUUID_TogetherAsAlone(t *testing.T) {
 	reads.Wait()
 	for i, r := range all {
 		alone, err := s.CardByUUID(t.Context(), r.account, r.id)
-		if diff := cmp.Diff(alone, r.card); diff != "" || (err == nil) != (r.err == nil) || errors.Is(err, card.ErrNoRow) != errors.Is(r.err, card.ErrNoRow) {
+		if diff := cmp.Diff(alone, r.card); diff != "" || (err == nil) != (r.err == nil) ||
+			errors.Is(err, card.ErrNoRow) != errors.Is(r.err, card.ErrNoRow) {
 			t.Errorf("reading %d: error %v, alone %v; %s", i, r.err, err, diff)
 		}
 		if r.account == other && !errors.Is(r.err, card.ErrNoRow) {
 			t.Errorf("reading %d: another account's card: error %v", i, r.err)
 		}
 		tag, err := s.CardTag(t.Context(), r.account, r.id)
-		if tag != r.tag || errors.Is(err, card.ErrNoRow) != errors.Is(r.tagErr, card.ErrNoRow) || r.card != nil && r.tag != r.card.Tag {
+		if tag != r.tag || errors.Is(err, card.ErrNoRow) != errors.Is(r.tagErr, card.ErrNoRow) || r.card != nil &&
+			r.tag != r.card.Tag {
 			t.Errorf("reading %d: tag %q, error %v; alone %q, error %v", i, r.tag, r.tagErr, tag, err)
 		}
 	}
@@ -123,7 +126,8 @@ func TestCardByUUID_WhoGivesUpLeavesTheOthersAlone(t *testing.T) {
 	check(t, <-second)
 }
 
-// slow makes connections that return what they have found of single cards only when told to.
+// slow makes connections that return what they have found of single cards only
+// when told to.
 type slow struct {
 	driver.Connector
 	found   chan struct{}
@@ -169,7 +173,8 @@ func (c slowConn) CheckNamedValue(v *driver.NamedValue) error {
 	return c.rawConn.(driver.NamedValueChecker).CheckNamedValue(v)
 }
 
-// A statement that was sent before a change is of no use to whoever asks after it, however many wait.
+// A statement that was sent before a change is of no use to whoever asks after
+// it, however many wait.
 func TestCardByUUID_NobodySharesAStatementThatWasSentBefore(t *testing.T) {
 	other, url := onPostgres(t)
 	c := insertCard(t, other, newCard(newAccount(t, other)))
@@ -238,7 +243,8 @@ func TestCardByUUID_WaitsOnlySoLongForTheStatementsOfOthers(t *testing.T) {
 	stuck.Wait()
 }
 
-// While one statement takes long, as through a connection that is stuck or to a database that is far away, others have one beside it.
+// While one statement takes long, as through a connection that is stuck or to a
+// database that is far away, others have one beside it.
 func TestCardByUUID_NobodyWaitsForOneStatementThatTakesLong(t *testing.T) {
 	_, url := onPostgres(t)
 	s, wire := openSlow(t, url)
@@ -308,7 +314,8 @@ func TestCardByUUID_RemembersSoManyCards(t *testing.T) {
 	}
 }
 
-// Planning the statement that reads whole cards takes five times as long as running it.
+// Planning the statement that reads whole cards takes five times as long as
+// running it.
 func TestCardByUUID_StatementsThatAreSharedArePlannedOnce(t *testing.T) {
 	t.Parallel()
 	s := openSession(t, databases.Postgres(t))
@@ -323,7 +330,8 @@ func TestCardByUUID_StatementsThatAreSharedArePlannedOnce(t *testing.T) {
 			Custom    int    `db:"custom_plans"`
 			Generic   int    `db:"generic_plans"`
 		}
-		check(t, tx.Select(t.Context(), &rows, "SELECT statement, custom_plans, generic_plans FROM pg_prepared_statements WHERE statement LIKE '%FROM cards c%ANY%'"))
+		check(t, tx.Select(t.Context(), &rows,
+			"SELECT statement, custom_plans, generic_plans FROM pg_prepared_statements WHERE statement LIKE '%FROM cards c%ANY%'"))
 		for _, row := range rows {
 			if row.Custom > 5 || row.Generic == 0 { // PostgreSQL plans a statement five times before it plans for all values
 				t.Errorf("planned %d times for its values, %d times not: %.60s", row.Custom, row.Generic, row.Statement)

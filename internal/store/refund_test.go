@@ -14,7 +14,8 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// However a card is read, it says where the customer wants money back, and what was given back last.
+// However a card is read, it says where the customer wants money back, and what
+// was given back last.
 func TestCards_EveryReadHasTheRefund(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		type refund struct {
@@ -41,7 +42,8 @@ func TestCards_EveryReadHasTheRefund(t *testing.T) {
 			record, err := s.Record(t.Context(), c.UUID)
 			check(t, err)
 			for i, got := range []*card.Card{one, keyed, listed[1], some[0], record.Card} {
-				if diff := cmp.Diff(want, refund{string(got.SealedRefundAddress), got.Refunded, got.RefundTxID, got.RefundedAt}); diff != "" {
+				if diff := cmp.Diff(want,
+					refund{string(got.SealedRefundAddress), got.Refunded, got.RefundTxID, got.RefundedAt}); diff != "" {
 					t.Errorf("read %d: %s", i, diff)
 				}
 			}
@@ -55,8 +57,9 @@ func TestCards_EveryReadHasTheRefund(t *testing.T) {
 				if kind == operator.Refund {
 					c.Refunded += amount
 				}
-				return tx.InsertResolution(context.WithoutCancel(t.Context()), operator.Resolution{ID: uuid.Must(uuid.NewV7()), CardUUID: c.UUID, Kind: kind,
-					Amount: amount, TxID: txid, Note: "x", Operator: "x", CreatedAt: at}, c)
+				return tx.InsertResolution(context.WithoutCancel(t.Context()),
+					operator.Resolution{ID: uuid.Must(uuid.NewV7()), CardUUID: c.UUID, Kind: kind,
+						Amount: amount, TxID: txid, Note: "x", Operator: "x", CreatedAt: at}, c)
 			}))
 		}
 		first, second := epoch.Add(time.Hour).UTC(), epoch.Add(2*time.Hour).UTC()

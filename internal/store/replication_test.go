@@ -26,7 +26,8 @@ func replicated(t *testing.T) (primary, standby *rig.Cluster) {
 	return primary, standby
 }
 
-// waiting waits until n sessions wait for the standby, and then does something to them.
+// waiting waits until n sessions wait for the standby, and then does something
+// to them.
 func waiting(t *testing.T, c *rig.Cluster, n int, do string) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -43,7 +44,8 @@ func waiting(t *testing.T, c *rig.Cluster, n int, do string) {
 	}
 }
 
-// A commit that nobody may rely on is none that is acknowledged: the primary has it, and the standby that takes over has not.
+// A commit that nobody may rely on is none that is acknowledged: the primary
+// has it, and the standby that takes over has not.
 func TestReplication_WhatIsAcknowledgedSurvivesTheFailover(t *testing.T) {
 	t.Parallel()
 	primary, standby := replicated(t)
@@ -57,7 +59,8 @@ func TestReplication_WhatIsAcknowledgedSurvivesTheFailover(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() {
 			ended <- s.Do(context.WithoutCancel(t.Context()), func(tx *store.Tx) error {
-				return tx.UpsertTransfers(t.Context(), []card.Transfer{{Currency: "monero", TxID: "t", Address: "a", Amount: 1, FirstSeenAt: epoch}})
+				return tx.UpsertTransfers(t.Context(),
+					[]card.Transfer{{Currency: "monero", TxID: "t", Address: "a", Amount: 1, FirstSeenAt: epoch}})
 			})
 		}()
 		waiting(t, primary, 1, "pg_cancel_backend")
@@ -68,7 +71,8 @@ func TestReplication_WhatIsAcknowledgedSurvivesTheFailover(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		err := s.Do(ctx, func(tx *store.Tx) error {
-			return tx.UpsertTransfers(ctx, []card.Transfer{{Currency: "monero", TxID: "u", Address: "a", Amount: 1, FirstSeenAt: epoch}})
+			return tx.UpsertTransfers(ctx,
+				[]card.Transfer{{Currency: "monero", TxID: "u", Address: "a", Amount: 1, FirstSeenAt: epoch}})
 		})
 		wantError(t, err, card.ErrUnavailable)
 		if took := time.Since(start); took > 5*time.Second {
@@ -112,8 +116,10 @@ func TestReplication_WhatIsAcknowledgedSurvivesTheFailover(t *testing.T) {
 	}
 }
 
-// insertAll cuts off the standby and inserts cards, whose waits are ended in several ways. It returns the cards that the primary has.
-func insertAll(t *testing.T, s *store.Store, owner uuid.UUID, primary, standby *rig.Cluster, acknowledged *[]uuid.UUID) (unclear []uuid.UUID) {
+// insertAll cuts off the standby and inserts cards, whose waits are ended in
+// several ways. It returns the cards that the primary has.
+func insertAll(t *testing.T, s *store.Store, owner uuid.UUID, primary, standby *rig.Cluster,
+	acknowledged *[]uuid.UUID) (unclear []uuid.UUID) {
 	t.Helper()
 	standby.Stop() // a frozen one would find what was sent to it when it is thawed
 	var mu sync.Mutex
@@ -162,7 +168,8 @@ func insertAll(t *testing.T, s *store.Store, owner uuid.UUID, primary, standby *
 	return slices.Clip(unclear)
 }
 
-// Commits that wait for a standby must not take the connections of those that read.
+// Commits that wait for a standby must not take the connections of those that
+// read.
 func TestReplication_ReadersDoNotWaitForWriters(t *testing.T) {
 	t.Parallel()
 	primary, standby := replicated(t)
@@ -201,7 +208,8 @@ func TestReplication_ReadersDoNotWaitForWriters(t *testing.T) {
 	check(t, s.AwaitReplication(t.Context()))
 }
 
-// Statements that are not prepared, and roles without privileges, can wait as well; and it costs one round trip.
+// Statements that are not prepared, and roles without privileges, can wait as
+// well; and it costs one round trip.
 func TestAwaitReplication_CostsOneRoundTrip(t *testing.T) {
 	primary, _ := replicated(t)
 	primary.Exec(t, "CREATE ROLE shop LOGIN")

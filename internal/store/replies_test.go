@@ -18,7 +18,8 @@ import (
 )
 
 func newReply(account uuid.UUID, key string) webhook.Reply {
-	return webhook.Reply{ID: uuid.Must(uuid.NewV7()), AccountID: account, Key: key, RequestHash: []byte("hash"), Sealed: []byte("sealed"), CreatedAt: epoch}
+	return webhook.Reply{ID: uuid.Must(uuid.NewV7()), AccountID: account, Key: key, RequestHash: []byte("hash"),
+		Sealed: []byte("sealed"), CreatedAt: epoch}
 }
 
 func findReply(ctx context.Context, s *store.Store, account uuid.UUID, key string) (r webhook.Reply, err error) {
@@ -46,7 +47,8 @@ func TestReply_BelongsToAnAccountAndHasOneKey(t *testing.T) {
 			_, err := findReply(ctx, s, of.account, of.key)
 			wantError(t, err, card.ErrNoRow)
 		}
-		wantError(t, s.Do(ctx, func(tx *store.Tx) error { return tx.InsertReply(ctx, newReply(owner, "k")) }), card.ErrDuplicate)
+		wantError(t, s.Do(ctx, func(tx *store.Tx) error { return tx.InsertReply(ctx, newReply(owner, "k")) }),
+			card.ErrDuplicate)
 	})
 }
 
@@ -118,7 +120,9 @@ func TestIdempotencyKeys_KeyOfACard_IsRefusedToAReply(t *testing.T) {
 		c := newCard(newAccount(t, s))
 		c.IdempotencyKey, c.RequestHash = "k", []byte("order")
 		insertCard(t, s, c)
-		wantError(t, s.Do(t.Context(), func(tx *store.Tx) error { return tx.InsertReply(t.Context(), newReply(c.AccountID, "k")) }), card.ErrDuplicate)
+		wantError(t,
+			s.Do(t.Context(), func(tx *store.Tx) error { return tx.InsertReply(t.Context(), newReply(c.AccountID, "k")) }),
+			card.ErrDuplicate)
 		other := newAccount(t, s)
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.InsertReply(ctx, newReply(other, "k")) })
 	})
@@ -155,7 +159,8 @@ func waitForLock(t *testing.T, url string, stop func() bool) {
 	}
 	beside := rig.OpenSQL(t, url)
 	for waits := false; !waits && !stop(); {
-		check(t, beside.QueryRow("SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')").Scan(&waits))
+		check(t, beside.QueryRow(
+			"SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')").Scan(&waits))
 	}
 }
 
@@ -191,10 +196,12 @@ func TestMigrate_IdempotencyKeys_AreThoseOfCardsAndReplies(t *testing.T) {
 		}
 		blob := map[bool]string{true: "x'00'", false: "'\\x00'"}[strings.HasPrefix(url, "sqlite:")]
 		addReply := func(key string) error {
-			return exec("INSERT INTO replies (id, account_id, idempotency_key, request_hash, reply, created_at) VALUES ('%s', '%s', '%s', %s, %s, 0)",
+			return exec(
+				"INSERT INTO replies (id, account_id, idempotency_key, request_hash, reply, created_at) VALUES ('%s', '%s', '%s', %s, %s, 0)",
 				uuid.Must(uuid.NewV7()), owner, key, blob, blob)
 		}
-		for _, err := range []error{addCard("'card'"), addCard("'both'"), addCard("NULL"), addReply("reply"), addReply("both")} {
+		for _, err := range []error{addCard("'card'"), addCard("'both'"), addCard("NULL"), addReply("reply"),
+			addReply("both")} {
 			check(t, err)
 		}
 		migrate(t, url)

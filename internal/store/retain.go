@@ -12,7 +12,8 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// retentionLease is the name of the lease of who deletes what was kept for long enough.
+// retentionLease is the name of the lease of who deletes what was kept for long
+// enough.
 const retentionLease = "retention"
 
 // HoldRetention implements retain.Store.
@@ -27,7 +28,8 @@ func (s *Store) HoldRetention(ctx context.Context, holder string, ttl time.Durat
 
 // ReleaseRetention implements retain.Store.
 func (s *Store) ReleaseRetention(ctx context.Context, holder string) error {
-	_, err := s.exec(ctx, s.w, "release lease", "UPDATE leases SET expires_at = 0 WHERE name = ? AND holder = ?", retentionLease, holder)
+	_, err := s.exec(ctx, s.w, "release lease", "UPDATE leases SET expires_at = 0 WHERE name = ? AND holder = ?",
+		retentionLease, holder)
 	return err
 }
 
@@ -47,7 +49,9 @@ type oldEvent struct {
 // PruneEvents implements retain.Store.
 func (s *Store) PruneEvents(ctx context.Context, account uuid.UUID, age time.Duration, n int) (int, error) {
 	var oldest []oldEvent
-	err := s.list(ctx, s.r, &oldest, "select oldest events", "SELECT seq, type, created_at <= (SELECT "+s.dialect.now+") - ? AS old FROM events WHERE account_id = ? ORDER BY seq LIMIT ?",
+	err := s.list(ctx, s.r, &oldest, "select oldest events",
+		"SELECT seq, type, created_at <= (SELECT "+s.dialect.now+
+			") - ? AS old FROM events WHERE account_id = ? ORDER BY seq LIMIT ?",
 		age.Milliseconds(), account, n)
 	if err != nil {
 		return 0, err
@@ -67,23 +71,27 @@ func (s *Store) PruneEvents(ctx context.Context, account uuid.UUID, age time.Dur
 	return pruned, err
 }
 
-// nothingToPrune reports whether events at the start of a feed are at most the feed.reset that was left there before.
+// nothingToPrune reports whether events at the start of a feed are at most the
+// feed.reset that was left there before.
 func nothingToPrune(es []oldEvent) bool {
 	return len(es) == 0 || len(es) == 1 && es[0].Type == card.EventFeedReset
 }
 
-// pruneEvents deletes the events at the start of a feed, up to the first that has a pending delivery.
+// pruneEvents deletes the events at the start of a feed, up to the first that
+// has a pending delivery.
 func (t *tx) pruneEvents(ctx context.Context, account uuid.UUID, es []oldEvent) (int, error) {
 	// Whoever makes a delivery pending again holds the lock of its webhook.
 	var webhooks []uuid.UUID
-	err := t.s.list(ctx, t.t, &webhooks, "lock webhooks", "SELECT id FROM webhooks WHERE account_id = ? ORDER BY id"+t.s.dialect.forUpdate, account)
+	err := t.s.list(ctx, t.t, &webhooks, "lock webhooks",
+		"SELECT id FROM webhooks WHERE account_id = ? ORDER BY id"+t.s.dialect.forUpdate, account)
 	if err != nil {
 		return 0, err
 	}
 	for _, w := range webhooks {
 		var pending []int64
 		err := t.s.list(ctx, t.t, &pending, "look for pending deliveries",
-			"SELECT seq FROM deliveries WHERE webhook_id = ? AND seq <= ? AND due_at IS NOT NULL ORDER BY seq LIMIT 1", w, es[len(es)-1].Seq)
+			"SELECT seq FROM deliveries WHERE webhook_id = ? AND seq <= ? AND due_at IS NOT NULL ORDER BY seq LIMIT 1", w,
+			es[len(es)-1].Seq)
 		if err != nil {
 			return 0, err
 		}
@@ -96,7 +104,8 @@ func (t *tx) pruneEvents(ctx context.Context, account uuid.UUID, es []oldEvent) 
 	}
 	last := es[len(es)-1].Seq
 	for _, w := range webhooks {
-		if _, err := t.s.exec(ctx, t.t, "delete deliveries", "DELETE FROM deliveries WHERE webhook_id = ? AND seq <= ?", w, last); err != nil {
+		if _, err := t.s.exec(ctx, t.t, "delete deliveries", "DELETE FROM deliveries WHERE webhook_id = ? AND seq <= ?", w,
+			last); err != nil {
 			return 0, err
 		}
 	}
@@ -112,11 +121,14 @@ func (t *tx) pruneEvents(ctx context.Context, account uuid.UUID, es []oldEvent) 
 	})
 }
 
-// unnoted runs f, and then deletes what the triggers of the books have noted of rows with these ids. A column of the notes names them. What
-// others note meanwhile stays: they can't change the same rows before this transaction ends.
+// unnoted runs f, and then deletes what the triggers of the books have noted of
+// rows with these ids. A column of the notes names them. What others note
+// meanwhile stays: they can't change the same rows before this transaction
+// ends.
 func (t *tx) unnoted(ctx context.Context, column string, ids []uuid.UUID, f func() error) error {
 	var newest int64
-	if err := t.s.get(ctx, t.t, &newest, "select newest note", "SELECT COALESCE(MAX(id), 0) FROM books_notes"); err != nil {
+	if err := t.s.get(ctx, t.t, &newest, "select newest note",
+		"SELECT COALESCE(MAX(id), 0) FROM books_notes"); err != nil {
 		return err
 	}
 	if err := f(); err != nil {
@@ -132,7 +144,8 @@ func (t *tx) unnoted(ctx context.Context, column string, ids []uuid.UUID, f func
 	})
 }
 
-// isOrderAlone is the condition that nothing but its order is left of card c. Scalar subqueries, as in isStray.
+// isOrderAlone is the condition that nothing but its order is left of card c.
+// Scalar subqueries, as in isStray.
 const isOrderAlone = `c.status = 'awaiting_payment' AND c.payment_state = 'expired' AND c.received = 0 AND c.settled = 0 AND c.accepted = 0 AND c.refunded = 0
 	AND c.written_off = 0 AND c.credit_paid = 0 AND c.credit_held = 0 AND c.credit_surplus = 0 AND c.credit_refunded = 0 AND c.credit_lost = 0
 	AND (SELECT t.txid FROM transfers t WHERE t.currency = c.currency AND t.address = c.address LIMIT 1) IS NULL
@@ -144,9 +157,12 @@ const isOrderAlone = `c.status = 'awaiting_payment' AND c.payment_state = 'expir
 	AND (SELECT e.seq FROM events e WHERE e.card_uuid = c.uuid LIMIT 1) IS NULL`
 
 // RetireCards implements retain.Store.
-func (s *Store) RetireCards(ctx context.Context, account uuid.UUID, currency string, age time.Duration, after uuid.UUID, n int) (int64, uuid.UUID, error) {
+func (s *Store) RetireCards(ctx context.Context, account uuid.UUID, currency string, age time.Duration,
+	after uuid.UUID, n int) (int64, uuid.UUID, error) {
 	var until int64
-	err := s.get(ctx, s.r, &until, "select age", "SELECT CASE WHEN k.time < x.now THEN k.time ELSE x.now END - ? FROM chains k, (SELECT "+s.dialect.now+" AS now) x WHERE k.currency = ?",
+	err := s.get(ctx, s.r, &until, "select age",
+		"SELECT CASE WHEN k.time < x.now THEN k.time ELSE x.now END - ? FROM chains k, (SELECT "+s.dialect.now+
+			" AS now) x WHERE k.currency = ?",
 		age.Milliseconds(), currency)
 	if errors.Is(err, card.ErrNoRow) {
 		return 0, uuid.Nil, nil // nobody has watched the chain yet
@@ -169,11 +185,15 @@ func (s *Store) RetireCards(ctx context.Context, account uuid.UUID, currency str
 	return retired, last, err
 }
 
-// oldExpired returns those of the next n expired cards that can be retired, as far as can be seen without a lock, and the last of the n;
-// uuid.Nil if there are fewer.
-func (s *Store) oldExpired(ctx context.Context, account uuid.UUID, currency string, until int64, after uuid.UUID, n int) (old []uuid.UUID, last uuid.UUID, err error) {
+// oldExpired returns those of the next n expired cards that can be retired, as
+// far as can be seen without a lock, and the last of the n; uuid.Nil if there
+// are fewer.
+func (s *Store) oldExpired(ctx context.Context, account uuid.UUID, currency string, until int64, after uuid.UUID,
+	n int) (old []uuid.UUID, last uuid.UUID, err error) {
 	end := card.FirstUUID(fromMillis(until))
-	kind := part{equal: []equal{{"c.account_id", account}, {"c.status", card.AwaitingPayment}, {"c.payment_state", card.Expired}, {"c.currency", currency}},
+	kind := part{
+		equal: []equal{{"c.account_id", account}, {"c.status", card.AwaitingPayment}, {"c.payment_state", card.Expired},
+			{"c.currency", currency}},
 		where: " AND c.uuid < ?", args: []any{end}}
 	query, args := kind.sql(s.dialect, "SELECT c.uuid FROM cards c", false, after, n)
 	var all []uuid.UUID
@@ -184,7 +204,8 @@ func (s *Store) oldExpired(ctx context.Context, account uuid.UUID, currency stri
 		last = all[n-1]
 	}
 	err = inBatches(all, func(some []uuid.UUID) error {
-		query, args, err := sqlx.In("SELECT c.uuid FROM cards c WHERE c.uuid IN (?) AND c.expires_at <= ? AND "+isOrderAlone+" ORDER BY c.uuid", some, until)
+		query, args, err := sqlx.In("SELECT c.uuid FROM cards c WHERE c.uuid IN (?) AND c.expires_at <= ? AND "+isOrderAlone+
+			" ORDER BY c.uuid", some, until)
 		if err != nil {
 			return err
 		}
@@ -196,8 +217,9 @@ func (s *Store) oldExpired(ctx context.Context, account uuid.UUID, currency stri
 	return old, last, err
 }
 
-// neverReserved returns those of the cards for which no item of a stock is reserved or held. There are few suppliers, and for each an index
-// has the cards.
+// neverReserved returns those of the cards for which no item of a stock is
+// reserved or held. There are few suppliers, and for each an index has the
+// cards.
 func (s *Store) neverReserved(ctx context.Context, ids []uuid.UUID) (free []uuid.UUID, err error) {
 	reserved := map[uuid.UUID]bool{}
 	err = inBatches(ids, func(some []uuid.UUID) error {
@@ -233,13 +255,15 @@ type retiredRow struct {
 	ExpiresAt int64     `db:"expires_at"`
 }
 
-// retire deletes those of the cards that it may, and keeps their addresses. With the chain locked, no pass stores a transfer meanwhile: it
-// would find the card, and leave the transfer to it.
+// retire deletes those of the cards that it may, and keeps their addresses.
+// With the chain locked, no pass stores a transfer meanwhile: it would find the
+// card, and leave the transfer to it.
 func (t *tx) retire(ctx context.Context, currency string, ids []uuid.UUID) (retired int64, err error) {
 	if err := t.LockChain(ctx, currency); err != nil {
 		return 0, err
 	}
-	query, args, err := sqlx.In("SELECT uuid FROM cards WHERE uuid IN (?) ORDER BY uuid"+t.s.dialect.forUpdate, ids) // as everybody does
+	// as everybody does
+	query, args, err := sqlx.In("SELECT uuid FROM cards WHERE uuid IN (?) ORDER BY uuid"+t.s.dialect.forUpdate, ids)
 	if err != nil {
 		return 0, err
 	}
@@ -270,26 +294,31 @@ func (t *tx) retireSome(ctx context.Context, ids []uuid.UUID) (int64, error) {
 	if err := t.s.list(ctx, t.t, &gone, "delete cards", query, args...); err != nil {
 		return 0, err
 	}
-	err = insertAll(ctx, t, "insert retired addresses", "retired_addresses (currency, address, card_uuid, account_id, usd_cents, amount, expires_at, retired_at)",
-		[]string{"TEXT", "TEXT", t.s.dialect.uuidType, t.s.dialect.uuidType, "BIGINT", "BIGINT", "BIGINT"}, "v.*, "+t.s.dialect.now, "ON CONFLICT DO NOTHING", gone, func(r retiredRow) []any {
+	err = insertAll(ctx, t, "insert retired addresses",
+		"retired_addresses (currency, address, card_uuid, account_id, usd_cents, amount, expires_at, retired_at)",
+		[]string{"TEXT", "TEXT", t.s.dialect.uuidType, t.s.dialect.uuidType, "BIGINT", "BIGINT", "BIGINT"},
+		"v.*, "+t.s.dialect.now, "ON CONFLICT DO NOTHING", gone, func(r retiredRow) []any {
 			return []any{r.Currency, r.Address, r.UUID, r.AccountID, r.USDCents, r.Amount, r.ExpiresAt}
 		})
 	return int64(len(gone)), err
 }
 
-// noteRetired has the books read the days of deleted cards again. Of a day none of whose cards is left nothing is kept: the books would take
-// it for lost. A reading that has seen those cards is not kept either, or it would keep them.
+// noteRetired has the books read the days of deleted cards again. Of a day none
+// of whose cards is left nothing is kept: the books would take it for lost. A
+// reading that has seen those cards is not kept either, or it would keep them.
 func (t *tx) noteRetired(ctx context.Context, ids []uuid.UUID) error {
 	days := map[int64]uuid.UUID{}
 	for _, id := range ids {
 		days[dayOfCard(id)] = id
 	}
 	for day, id := range days {
-		if _, err := t.s.exec(ctx, t.t, "note deleted cards", "INSERT INTO books_notes (card_uuid) VALUES (?)", id); err != nil {
+		if _, err := t.s.exec(ctx, t.t, "note deleted cards", "INSERT INTO books_notes (card_uuid) VALUES (?)",
+			id); err != nil {
 			return err
 		}
 		var left []uuid.UUID
-		err := t.s.list(ctx, t.t, &left, "look for cards", "SELECT uuid FROM cards WHERE uuid >= ? AND uuid < ? ORDER BY uuid LIMIT 1", firstOf(day), firstOf(day+1))
+		err := t.s.list(ctx, t.t, &left, "look for cards",
+			"SELECT uuid FROM cards WHERE uuid >= ? AND uuid < ? ORDER BY uuid LIMIT 1", firstOf(day), firstOf(day+1))
 		if err != nil {
 			return err
 		}
@@ -299,14 +328,16 @@ func (t *tx) noteRetired(ctx context.Context, ids []uuid.UUID) error {
 		if _, err := t.s.exec(ctx, t.t, "outdate readings", "UPDATE books SET version = version + 1"); err != nil {
 			return err
 		}
-		if _, err := t.s.exec(ctx, t.t, "forget kept day", "DELETE FROM books_days WHERE part = ? AND day = ?", ofCards, day); err != nil {
+		if _, err := t.s.exec(ctx, t.t, "forget kept day", "DELETE FROM books_days WHERE part = ? AND day = ?", ofCards,
+			day); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// RetiredCards returns what is known of the deleted cards that transfers were sent to, by currency and address.
+// RetiredCards returns what is known of the deleted cards that transfers were
+// sent to, by currency and address.
 func (s *Store) RetiredCards(ctx context.Context, ts []card.Transfer) (map[[2]string]operator.RetiredCard, error) {
 	all := map[[2]string]operator.RetiredCard{}
 	return all, inBatches(ts, func(some []card.Transfer) error {
@@ -323,7 +354,8 @@ func (s *Store) RetiredCards(ctx context.Context, ts []card.Transfer) (map[[2]st
 		err := s.list(ctx, s.r, &found, "select retired addresses", `SELECT r.card_uuid AS uuid, r.account_id, a.name AS account, r.currency, r.address, r.usd_cents, r.amount, r.expires_at, r.retired_at
 			FROM `+table+` JOIN retired_addresses r ON r.currency = v.column1 AND r.address = v.column2 JOIN accounts a ON a.id = r.account_id`, args...)
 		for _, f := range found {
-			all[[2]string{f.Currency, f.Address}] = operator.RetiredCard{UUID: f.UUID, Account: f.Account, USD: card.USD(f.USDCents), Amount: card.Amount(f.Amount),
+			all[[2]string{f.Currency, f.Address}] = operator.RetiredCard{UUID: f.UUID, Account: f.Account,
+				USD: card.USD(f.USDCents), Amount: card.Amount(f.Amount),
 				ExpiredAt: fromMillis(f.ExpiresAt), DeletedAt: fromMillis(f.RetiredAt)}
 		}
 		return err

@@ -25,7 +25,8 @@ const (
 	hoursOld = 200
 )
 
-// feed describes an account's events, as a reader sees them that begins after a number.
+// feed describes an account's events, as a reader sees them that begins after a
+// number.
 func feed(t testing.TB, s *store.Store, account uuid.UUID, after int64) (all []string) {
 	t.Helper()
 	es, err := s.Events(t.Context(), account, after, 1000)
@@ -36,7 +37,8 @@ func feed(t testing.TB, s *store.Store, account uuid.UUID, after int64) (all []s
 	return all
 }
 
-// prune prunes in pages of n until nothing is left to prune, and returns how often something was.
+// prune prunes in pages of n until nothing is left to prune, and returns how
+// often something was.
 func prune(t testing.TB, s *store.Store, account uuid.UUID, n int) (times int) {
 	t.Helper()
 	for {
@@ -95,7 +97,8 @@ func TestPruneEvents_ReadersThatAreOlderGetAReset(t *testing.T) {
 	})
 }
 
-// The feed of an account of which nothing has happened for long begins with the reset, and ends with it.
+// The feed of an account of which nothing has happened for long begins with the
+// reset, and ends with it.
 func TestPruneEvents_AllOfThem(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		b := newOldBooks(t, url)
@@ -122,7 +125,8 @@ func TestPruneEvents_PendingDeliveriesKeepTheirEvent(t *testing.T) {
 		oldFeed(t, b)
 		b.exec("UPDATE deliveries SET state = 'delivered', due_at = NULL WHERE seq <> 4")
 		prune(t, b.Store, b.account, 100)
-		want := []string{"3 feed.reset", "4 payment.detected", "5 payment.detected", "6 payment.detected", "7 payment.detected", "8 payment.detected"}
+		want := []string{"3 feed.reset", "4 payment.detected", "5 payment.detected", "6 payment.detected",
+			"7 payment.detected", "8 payment.detected"}
 		if diff := cmp.Diff(want, feed(t, b.Store, b.account, 0)); diff != "" {
 			t.Error(diff)
 		}
@@ -139,7 +143,8 @@ func TestPruneEvents_PendingDeliveriesKeepTheirEvent(t *testing.T) {
 	})
 }
 
-// retirable makes an expired card that is old, at an address, and returns its uuid.
+// retirable makes an expired card that is old, at an address, and returns its
+// uuid.
 func (b *oldBooks) retirable(address string) string {
 	b.t.Helper()
 	id := b.card(hoursOld, address)
@@ -149,7 +154,8 @@ func (b *oldBooks) retirable(address string) string {
 
 func (b *oldBooks) watched() {
 	b.t.Helper()
-	b.exec("INSERT INTO chains (currency, fingerprint, height, hash, time) VALUES ('monero', 'x', 9, 'x', ?)", b.now.UnixMilli())
+	b.exec("INSERT INTO chains (currency, fingerprint, height, hash, time) VALUES ('monero', 'x', 9, 'x', ?)",
+		b.now.UnixMilli())
 }
 
 // retire retires in pages of n, and returns how many cards it deleted.
@@ -189,17 +195,25 @@ func TestRetireCards_DeletesOnlyWhatNobodyPaidFor(t *testing.T) {
 		b := newOldBooks(t, url)
 		b.watched()
 		free, canceled := b.retirable("free"), b.retirable("canceled")
-		b.exec("UPDATE cards SET canceled_at = 1, idempotency_key = 'a key', request_hash = ? WHERE uuid = ?", []byte("hash"), canceled)
+		b.exec("UPDATE cards SET canceled_at = 1, idempotency_key = 'a key', request_hash = ? WHERE uuid = ?",
+			[]byte("hash"), canceled)
 		kept := map[string]string{}
 		for name, statement := range map[string]string{
-			"unpaid": "UPDATE cards SET payment_state = 'unpaid' WHERE uuid = ?", "late": "UPDATE cards SET payment_state = 'late' WHERE uuid = ?",
-			"issued": "UPDATE cards SET status = 'generated' WHERE uuid = ?", "received": "UPDATE cards SET received = 1 WHERE uuid = ?",
-			"refunded": "UPDATE cards SET refunded = 1 WHERE uuid = ?", "accepted": "UPDATE cards SET accepted = 1 WHERE uuid = ?",
-			"of another coin": "UPDATE cards SET currency = 'litecoin' WHERE uuid = ?", "long quote": "UPDATE cards SET expires_at = 9000000000000 WHERE uuid = ?",
-			"intent":     "INSERT INTO intents (card_uuid, state, due_at) VALUES (?, 'parked', 0)",
-			"resolution": "INSERT INTO resolutions (id, card_uuid, kind, amount, note, operator, created_at) VALUES ('" + uuid.NewString() + "', ?, 'retry', 0, '', '', 0)",
-			"purge":      "INSERT INTO purges (id, card_uuid, note, operator, created_at) VALUES ('" + uuid.NewString() + "', ?, '', '', 0)",
-			"event": "INSERT INTO events (account_id, seq, id, type, card_uuid, created_at) VALUES ('" + b.account.String() + "', 1, '" + uuid.NewString() +
+			"unpaid":          "UPDATE cards SET payment_state = 'unpaid' WHERE uuid = ?",
+			"late":            "UPDATE cards SET payment_state = 'late' WHERE uuid = ?",
+			"issued":          "UPDATE cards SET status = 'generated' WHERE uuid = ?",
+			"received":        "UPDATE cards SET received = 1 WHERE uuid = ?",
+			"refunded":        "UPDATE cards SET refunded = 1 WHERE uuid = ?",
+			"accepted":        "UPDATE cards SET accepted = 1 WHERE uuid = ?",
+			"of another coin": "UPDATE cards SET currency = 'litecoin' WHERE uuid = ?",
+			"long quote":      "UPDATE cards SET expires_at = 9000000000000 WHERE uuid = ?",
+			"intent":          "INSERT INTO intents (card_uuid, state, due_at) VALUES (?, 'parked', 0)",
+			"resolution": "INSERT INTO resolutions (id, card_uuid, kind, amount, note, operator, created_at) VALUES ('" +
+				uuid.NewString() + "', ?, 'retry', 0, '', '', 0)",
+			"purge": "INSERT INTO purges (id, card_uuid, note, operator, created_at) VALUES ('" + uuid.NewString() +
+				"', ?, '', '', 0)",
+			"event": "INSERT INTO events (account_id, seq, id, type, card_uuid, created_at) VALUES ('" + b.account.String() +
+				"', 1, '" + uuid.NewString() +
 				"', 'payment.expired', ?, 0)",
 			"stock": "INSERT INTO stock (id, supplier, usd_cents, state, expires_at, card_uuid, imported_at, number_hash) VALUES ('" + uuid.NewString() +
 				"', 'shelf', 100, 'held', 0, ?, 0, 'x')",
@@ -209,7 +223,8 @@ func TestRetireCards_DeletesOnlyWhatNobodyPaidFor(t *testing.T) {
 		} {
 			kept[name] = b.retirable(name)
 			if strings.HasPrefix(url, "sqlite:") {
-				statement = strings.NewReplacer("'x', 'x', 'x', 'x', 'x'", "x'00', x'00', x'00', x'00', x'00'", "0, 'x')", "0, x'00')").Replace(statement)
+				statement = strings.NewReplacer("'x', 'x', 'x', 'x', 'x'", "x'00', x'00', x'00', x'00', x'00'", "0, 'x')",
+					"0, x'00')").Replace(statement)
 			}
 			b.exec(statement, kept[name])
 		}
@@ -228,7 +243,8 @@ func TestRetireCards_DeletesOnlyWhatNobodyPaidFor(t *testing.T) {
 				t.Errorf("deleted one: %s", name)
 			}
 		}
-		if slices.Contains(left, free) || slices.Contains(left, canceled) || !slices.Contains(left, young) || len(left) != len(kept)+1 {
+		if slices.Contains(left, free) || slices.Contains(left, canceled) || !slices.Contains(left, young) ||
+			len(left) != len(kept)+1 {
 			t.Errorf("%d are left", len(left))
 		}
 		if used, err := b.CardByIdempotencyKey(t.Context(), b.account, "a key"); err == nil {
@@ -257,7 +273,8 @@ func TestRetireCards_GoesByTheNewestBlock(t *testing.T) {
 	})
 }
 
-// The address of a deleted card was given away: it is never given to another one, and money that still comes is found.
+// The address of a deleted card was given away: it is never given to another
+// one, and money that still comes is found.
 func TestRetireCards_AddressesStayKnown(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		b := newOldBooks(t, url)
@@ -272,7 +289,9 @@ func TestRetireCards_AddressesStayKnown(t *testing.T) {
 			t.Errorf("the address was given away again: %v, %v", inserted, err)
 		}
 		late := newTransfer("late", 0, "free", 7)
-		inTx(t, b.Store, func(ctx context.Context, tx *store.Tx) error { return tx.UpsertTransfers(ctx, []card.Transfer{late}) })
+		inTx(t, b.Store, func(ctx context.Context, tx *store.Tx) error {
+			return tx.UpsertTransfers(ctx, []card.Transfer{late})
+		})
 		found, err := b.Unattributed(t.Context(), 10)
 		check(t, err)
 		if len(found) != 1 || found[0].TxID != "late" {
@@ -281,7 +300,8 @@ func TestRetireCards_AddressesStayKnown(t *testing.T) {
 		known, err := b.RetiredCards(t.Context(), append(found, newTransfer("x", 0, "unknown", 1)))
 		check(t, err)
 		one := known[[2]string{"monero", "free"}]
-		if len(known) != 1 || one.UUID.String() != id || !strings.HasPrefix(one.Account, "account ") || one.USD != 1_00 || one.Amount != 1000 ||
+		if len(known) != 1 || one.UUID.String() != id || !strings.HasPrefix(one.Account, "account ") || one.USD != 1_00 ||
+			one.Amount != 1000 ||
 			time.Since(one.DeletedAt) > time.Hour || one.ExpiredAt.UnixMilli() != 0 {
 			t.Errorf("known: %+v", known)
 		}
@@ -289,7 +309,8 @@ func TestRetireCards_AddressesStayKnown(t *testing.T) {
 	})
 }
 
-// While a pass stores a transfer to a card's address, the card is not deleted: the pass has found it, so that nobody would look for the money.
+// While a pass stores a transfer to a card's address, the card is not deleted:
+// the pass has found it, so that nobody would look for the money.
 func TestRetireCards_APassHasJustStoredATransfer(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		b := newOldBooks(t, url)
@@ -312,9 +333,11 @@ func TestRetireCards_APassHasJustStoredATransfer(t *testing.T) {
 				}
 				done <- n
 			}()
-			for deadline := time.Now().Add(10 * time.Second); !strings.HasPrefix(url, "sqlite:") && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(10 * time.Second); !strings.HasPrefix(url, "sqlite:") &&
+				time.Now().Before(deadline); {
 				var waits bool // SQLite lets nobody else write anyway
-				check(t, b.db.QueryRow("SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')").Scan(&waits))
+				check(t, b.db.QueryRow(
+					"SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')").Scan(&waits))
 				if waits {
 					return nil
 				}
@@ -331,8 +354,9 @@ func TestRetireCards_APassHasJustStoredATransfer(t *testing.T) {
 	})
 }
 
-// Whatever has happened before and happens in between: what is deleted is what nobody paid for, and neither the books nor the lists say
-// anything else than before.
+// Whatever has happened before and happens in between: what is deleted is what
+// nobody paid for, and neither the books nor the lists say anything else than
+// before.
 func TestRetireCards_BooksAndListsStayRight(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		seeds, steps := 4, 40
@@ -351,7 +375,8 @@ func TestRetireCards_BooksAndListsStayRight(t *testing.T) {
 					b.change(r)
 				}
 				b.card(r.IntN(24*12), fmt.Sprint("fresh ", seed, step))
-				b.exec("UPDATE cards SET payment_state = 'expired' WHERE payment_state = 'unpaid' AND address LIKE ?", fmt.Sprint("%", r.IntN(4)))
+				b.exec("UPDATE cards SET payment_state = 'expired' WHERE payment_state = 'unpaid' AND address LIKE ?",
+					fmt.Sprint("%", r.IntN(4)))
 				if r.IntN(3) == 0 {
 					readBooks(t, b.Store) // so that days are kept, also without what changed since
 				}
@@ -363,7 +388,8 @@ func TestRetireCards_BooksAndListsStayRight(t *testing.T) {
 					t.Fatalf("seed %d, step %d: deleted %d", seed, step, n)
 				}
 			}
-			for _, table := range []string{"attributions", "resolutions", "credentials", "intents", "events", "transfers", "cards", "books_days", "books_doubts", "books_notes"} {
+			for _, table := range []string{"attributions", "resolutions", "credentials", "intents", "events", "transfers",
+				"cards", "books_days", "books_doubts", "books_notes"} {
 				b.exec("DELETE FROM " + table)
 			}
 			b.exec("UPDATE books SET kept_until = 0")
@@ -374,8 +400,10 @@ func TestRetireCards_BooksAndListsStayRight(t *testing.T) {
 	})
 }
 
-// retireAll retires what it can, and fails the test unless that is what nobody paid for, and is all that the books and lists miss. Between
-// reading the books before and after, it keeps one reading, perhaps of before the cards were deleted.
+// retireAll retires what it can, and fails the test unless that is what nobody
+// paid for, and is all that the books and lists miss. Between reading the books
+// before and after, it keeps one reading, perhaps of before the cards were
+// deleted.
 func (b *oldBooks) retireAll(r *rand.Rand) int64 {
 	b.t.Helper()
 	unpaid := b.texts(`SELECT CAST(c.uuid AS TEXT) FROM cards c WHERE c.status = 'awaiting_payment' AND c.payment_state = 'expired' AND c.currency = 'monero'

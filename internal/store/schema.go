@@ -10,19 +10,23 @@ import (
 	"strings"
 )
 
-// ErrNewerSchema means that the database has been migrated by a newer version of this program, in a way that this one can't use.
+// ErrNewerSchema means that the database has been migrated by a newer version
+// of this program, in a way that this one can't use.
 var ErrNewerSchema = errors.New("the database has a newer schema than this program can use")
 
-// ErrOlderSchema means that the database must be migrated before this program can use it.
+// ErrOlderSchema means that the database must be migrated before this program
+// can use it.
 var ErrOlderSchema = errors.New("the database has an older schema than this program needs")
 
 // ErrNoSchema means that the database is empty, or belongs to something else.
 var ErrNoSchema = errors.New("the database has no schema of cardmint")
 
-// firstCompatible is the first version of the schema that tells which older programs can use it.
+// firstCompatible is the first version of the schema that tells which older
+// programs can use it.
 const firstCompatible = 6
 
-// Schema compares the schema of a database with the one that this program was made for.
+// Schema compares the schema of a database with the one that this program was
+// made for.
 type Schema struct {
 	Version int64 // that of the last migration that was applied; 0 if there is no schema
 	Oldest  int64 // a program that knows this version of the schema, or a newer one, can use the database
@@ -42,14 +46,16 @@ func (s Schema) Usable() error {
 	return nil
 }
 
-// Newer reports whether a newer version of this program has migrated the database.
+// Newer reports whether a newer version of this program has migrated the
+// database.
 func (s Schema) Newer() bool { return s.Version > s.Program }
 
 // Schema returns the schema as it was when the store was opened.
 func (s *Store) Schema() Schema { return s.schema }
 
-// readSchema reads what is recorded about the schema. files are the migrations that this program knows. It changes nothing, unlike goose,
-// which creates its table when it is asked for the version.
+// readSchema reads what is recorded about the schema. files are the migrations
+// that this program knows. It changes nothing, unlike goose, which creates its
+// table when it is asked for the version.
 func (s *Store) readSchema(ctx context.Context, files fs.FS) (Schema, error) {
 	program, err := newest(files)
 	schema := Schema{Program: program}
@@ -57,10 +63,12 @@ func (s *Store) readSchema(ctx context.Context, files fs.FS) (Schema, error) {
 		return schema, err
 	}
 	var exists bool
-	if err := s.get(ctx, s.w, &exists, "look for the schema", s.dialect.hasTable, "goose_db_version"); err != nil || !exists {
+	if err := s.get(ctx, s.w, &exists, "look for the schema", s.dialect.hasTable, "goose_db_version"); err != nil ||
+		!exists {
 		return schema, err
 	}
-	if err := s.get(ctx, s.w, &schema.Version, "read schema version", "SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version"); err != nil {
+	if err := s.get(ctx, s.w, &schema.Version, "read schema version",
+		"SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version"); err != nil {
 		return schema, err
 	}
 	schema.Oldest = schema.Version
@@ -70,7 +78,8 @@ func (s *Store) readSchema(ctx context.Context, files fs.FS) (Schema, error) {
 	return schema, err
 }
 
-// checkSchema returns an error if this program can't use the database. It creates no file.
+// checkSchema returns an error if this program can't use the database. It
+// creates no file.
 func (s *Store) checkSchema(ctx context.Context, databaseURL string) error {
 	if err := checkAccess(databaseURL); err != nil {
 		return err

@@ -86,14 +86,16 @@ func TestMigrate_SeveralProcessesAtOnce(t *testing.T) {
 }
 
 func TestOpen_BadURLs(t *testing.T) {
-	for _, url := range []string{"", "sqlite:", "mysql://x", "cardmint.db", "sqlite:" + filepath.Join(t.TempDir(), "no", "such", "x.db")} {
+	for _, url := range []string{"", "sqlite:", "mysql://x", "cardmint.db",
+		"sqlite:" + filepath.Join(t.TempDir(), "no", "such", "x.db")} {
 		if _, err := store.Open(t.Context(), url, 2, chain.Currencies()); err == nil {
 			t.Errorf("%q: no error", url)
 		}
 	}
 }
 
-// TestHotPaths_CostOneRoundTrip counts, on the wire, how often PostgreSQL answers that it is ready for the next query.
+// TestHotPaths_CostOneRoundTrip counts, on the wire, how often PostgreSQL
+// answers that it is ready for the next query.
 func TestHotPaths_CostOneRoundTrip(t *testing.T) {
 	proxy := startCountingProxy(t, databases.Postgres(t))
 	s, err := store.Open(t.Context(), proxy.url, 1, chain.Currencies())
@@ -147,7 +149,8 @@ func startCountingProxy(t *testing.T, target string) *countingProxy {
 	return p
 }
 
-// startProxy has pass connect every client with the database at the URL target, and returns its own URL.
+// startProxy has pass connect every client with the database at the URL target,
+// and returns its own URL.
 func startProxy(t *testing.T, target string, pass func(client, server net.Conn)) string {
 	t.Helper()
 	host := target[strings.Index(target, "@")+1 : strings.LastIndex(target, "/")]
@@ -171,7 +174,8 @@ func startProxy(t *testing.T, target string, pass func(client, server net.Conn))
 	return strings.Replace(target, host, l.Addr().String(), 1)
 }
 
-// count passes on the server's messages, each of which is a type, a length and that many bytes.
+// count passes on the server's messages, each of which is a type, a length and
+// that many bytes.
 func (p *countingProxy) count(client, server net.Conn) {
 	defer func() { _ = client.Close() }()
 	head := make([]byte, 5)
@@ -207,7 +211,8 @@ func migrateTo(t *testing.T, url string, version int64) (*goose.Provider, *sql.D
 	return p, beside
 }
 
-// What the migration credits is what the rule would, for whatever an older version stored.
+// What the migration credits is what the rule would, for whatever an older
+// version stored.
 func TestMigrate_CreditsOldCardsByTheRule(t *testing.T) {
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		_, beside := migrateTo(t, url, 3)
@@ -215,12 +220,16 @@ func TestMigrate_CreditsOldCardsByTheRule(t *testing.T) {
 		_, err := beside.Exec(fmt.Sprintf("INSERT INTO accounts (id, name, created_at) VALUES ('%s', 'a', 0)", owner))
 		check(t, err)
 		r := rand.New(rand.NewPCG(3, 4))
-		states := []card.PaymentState{card.Unpaid, card.Detected, card.Underpaid, card.Confirming, card.Paid, card.Late, card.Expired, card.Reversed}
+		states := []card.PaymentState{card.Unpaid, card.Detected, card.Underpaid, card.Confirming, card.Paid, card.Late,
+			card.Expired, card.Reversed}
 		var rows []string
 		for i := range 800 {
 			some := func() int { return r.IntN(3) * r.IntN(200) }
-			rows = append(rows, fmt.Sprintf("('%s', '%s', 0, 1, 'monero', %d, 'a%d', 1, 0, 's', 0, 1, '%s', '%s', %d, %d, %d, %d, %d)", uuid.Must(uuid.NewV7()), owner,
-				1+r.IntN(200), i, []card.Status{card.AwaitingPayment, card.Generated}[r.IntN(2)], states[i%len(states)], some(), some(), some(), some(), some()))
+			rows = append(rows,
+				fmt.Sprintf("('%s', '%s', 0, 1, 'monero', %d, 'a%d', 1, 0, 's', 0, 1, '%s', '%s', %d, %d, %d, %d, %d)",
+					uuid.Must(uuid.NewV7()), owner,
+					1+r.IntN(200), i, []card.Status{card.AwaitingPayment, card.Generated}[r.IntN(2)], states[i%len(states)], some(),
+					some(), some(), some(), some()))
 		}
 		_, err = beside.Exec(`INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate, rate_at, rate_source, expires_at,
 			confirmations_required, status, payment_state, received, settled, accepted, refunded, written_off) VALUES ` + strings.Join(rows, ", "))
@@ -239,7 +248,8 @@ func TestMigrate_CreditsOldCardsByTheRule(t *testing.T) {
 	})
 }
 
-// A service that is updated keeps its events with their numbers, also when it has to go back.
+// A service that is updated keeps its events with their numbers, also when it
+// has to go back.
 func TestMigrate_ToWebhooksAndBackKeepsEvents(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: migrates databases to and fro")
@@ -277,7 +287,9 @@ func TestMigrate_ToWebhooksAndBackKeepsEvents(t *testing.T) {
 		s := open(t, url)
 		kept(s)
 		w := insertWebhook(t, s, newWebhook(c.AccountID))
-		insertEvents(t, s, card.Event{ID: uuid.Must(uuid.NewV7()), AccountID: c.AccountID, Type: card.EventWebhookDisabled, WebhookID: uuid.New(), CreatedAt: epoch})
+		insertEvents(t, s,
+			card.Event{ID: uuid.Must(uuid.NewV7()), AccountID: c.AccountID, Type: card.EventWebhookDisabled,
+				WebhookID: uuid.New(), CreatedAt: epoch})
 		wantDeliveries(t, s, w.ID, "3 pending")
 		check(t, s.Close())
 		_, err := p.DownTo(ctx, 2)

@@ -12,30 +12,39 @@ import (
 	"github.com/cardmint/cardmint/internal/custody"
 )
 
-// sealedSet is where a kind of encrypted data is kept: columns that are always sealed together, with one key.
+// sealedSet is where a kind of encrypted data is kept: columns that are always
+// sealed together, with one key.
 type sealedSet struct {
 	custody.Set
 	table, id string
-	account   string // an expression for the account that it is bound to, in the terms of the table x; "" if it is bound to none
-	columns   []string
+	// an expression for the account that it is bound to, in the terms of the
+	// table x; "" if it is bound to none
+	account string
+	columns []string
 }
 
-var credentialColumns = []string{"card_number", "expiration_date", "security_code", "url", "url_password"} // and the names of the fields
+// and the names of the fields
+var credentialColumns = []string{"card_number", "expiration_date", "security_code", "url", "url_password"}
 
-// sealedSets is everything that a vault has sealed. What is missing here becomes unreadable when its key is retired. A new set needs an index
-// on SUBSTR(first column, 1, 5) and the id.
+// sealedSets is everything that a vault has sealed. What is missing here
+// becomes unreadable when its key is retired. A new set needs an index on
+// SUBSTR(first column, 1, 5) and the id.
 var sealedSets = []sealedSet{
 	{custody.Set{Name: "credentials", Fields: credentialColumns},
 		"credentials", "card_uuid", "(SELECT c.account_id FROM cards c WHERE c.uuid = x.card_uuid)", credentialColumns},
-	{custody.Set{Name: "refund address", Fields: []string{card.RefundAddressField}}, "cards", "uuid", "x.account_id", []string{"refund_address"}},
+	{custody.Set{Name: "refund address", Fields: []string{card.RefundAddressField}}, "cards", "uuid", "x.account_id",
+		[]string{"refund_address"}},
 	{custody.Set{Name: "stock", Fields: credentialColumns}, "stock", "id", "", credentialColumns}, // until it is wiped
-	{custody.Set{Name: "webhook secret", Fields: []string{"webhook_secret"}}, "webhooks", "id", "x.account_id", []string{"secret"}},
-	{custody.Set{Name: "previous webhook secret", Fields: []string{"webhook_secret"}}, "webhooks", "id", "x.account_id", []string{"old_secret"}},
+	{custody.Set{Name: "webhook secret", Fields: []string{"webhook_secret"}}, "webhooks", "id", "x.account_id",
+		[]string{"secret"}},
+	{custody.Set{Name: "previous webhook secret", Fields: []string{"webhook_secret"}}, "webhooks", "id", "x.account_id",
+		[]string{"old_secret"}},
 	{custody.Set{Name: "reply", Fields: []string{"reply"}}, "replies", "id", "x.account_id", []string{"reply"}},
 	{custody.Set{Name: "token", Fields: []string{account.SealField}}, "tokens", "id", "x.account_id", []string{"seal"}},
 }
 
-// prefixOf is an expression for what names the key of a ciphertext: card.KeyID.Prefix.
+// prefixOf is an expression for what names the key of a ciphertext:
+// card.KeyID.Prefix.
 func prefixOf(column string) string { return "SUBSTR(" + column + ", 1, 5)" }
 
 // SealedSets implements custody.Store.
@@ -56,8 +65,10 @@ func setNamed(name string) (sealedSet, error) {
 	return sealedSet{}, fmt.Errorf("nothing is sealed as %q", name)
 }
 
-// SealedBy implements custody.Store. It goes by the first column, in the order of its index (lists.go).
-func (s *Store) SealedBy(ctx context.Context, set string, key card.KeyID, after uuid.UUID, n int) ([]custody.Row, error) {
+// SealedBy implements custody.Store. It goes by the first column, in the order
+// of its index (lists.go).
+func (s *Store) SealedBy(ctx context.Context, set string, key card.KeyID, after uuid.UUID, n int) ([]custody.Row,
+	error) {
 	x, err := setNamed(set)
 	if err != nil {
 		return nil, err
@@ -66,8 +77,10 @@ func (s *Store) SealedBy(ctx context.Context, set string, key card.KeyID, after 
 	if account == "" {
 		account = "NULL"
 	}
-	query := "SELECT x." + x.id + ", " + account + ", x." + strings.Join(x.columns, ", x.") + " FROM " + x.table + " x WHERE x." + x.columns[0] +
-		" IS NOT NULL AND " + by + " >= ? AND " + by + " <= ? AND (" + by + ", x." + x.id + ") > (?, ?) ORDER BY " + by + ", x." + x.id + " LIMIT ?"
+	query := "SELECT x." + x.id + ", " + account + ", x." + strings.Join(x.columns, ", x.") + " FROM " + x.table +
+		" x WHERE x." + x.columns[0] +
+		" IS NOT NULL AND " + by + " >= ? AND " + by + " <= ? AND (" + by + ", x." + x.id + ") > (?, ?) ORDER BY " + by +
+		", x." + x.id + " LIMIT ?"
 	found, err := s.r.QueryxContext(ctx, s.r.Rebind(query), key.Prefix(), key.Prefix(), key.Prefix(), after, n)
 	if err != nil {
 		return nil, s.fail("select sealed rows", err)
@@ -89,8 +102,10 @@ func (s *Store) SealedBy(ctx context.Context, set string, key card.KeyID, after 
 	return all, s.fail("select sealed rows", found.Err())
 }
 
-// ReplaceSealed implements custody.Store. It locks the rows before, in the order of their ids, as everybody does who needs several cards.
-func (s *Store) ReplaceSealed(ctx context.Context, set string, before, after []custody.Row) (replaced int64, err error) {
+// ReplaceSealed implements custody.Store. It locks the rows before, in the
+// order of their ids, as everybody does who needs several cards.
+func (s *Store) ReplaceSealed(ctx context.Context, set string, before, after []custody.Row) (replaced int64,
+	err error) {
 	x, err := setNamed(set)
 	if err != nil {
 		return 0, err
@@ -116,8 +131,9 @@ func (s *Store) ReplaceSealed(ctx context.Context, set string, before, after []c
 		n := int64(0)
 		err := s.inTx(ctx, func(t *tx) error {
 			var locked []uuid.UUID
-			err := s.list(ctx, t.t, &locked, "lock sealed rows", "SELECT "+x.id+" FROM "+x.table+" WHERE "+x.id+" IN ("+rows("?", len(ids))+") ORDER BY "+x.id+
-				s.dialect.forUpdate, ids...)
+			err := s.list(ctx, t.t, &locked, "lock sealed rows",
+				"SELECT "+x.id+" FROM "+x.table+" WHERE "+x.id+" IN ("+rows("?", len(ids))+") ORDER BY "+x.id+
+					s.dialect.forUpdate, ids...)
 			if err != nil {
 				return err
 			}
@@ -141,7 +157,8 @@ func (s *Store) CountSealed(ctx context.Context) (map[card.KeyID]int64, error) {
 			Prefix []byte `db:"prefix"`
 			N      int64  `db:"n"`
 		}
-		err := s.list(ctx, s.r, &found, "count sealed rows", "SELECT "+by+" AS prefix, COUNT(*) AS n FROM "+set.table+" WHERE "+set.columns[0]+" IS NOT NULL GROUP BY "+by)
+		err := s.list(ctx, s.r, &found, "count sealed rows",
+			"SELECT "+by+" AS prefix, COUNT(*) AS n FROM "+set.table+" WHERE "+set.columns[0]+" IS NOT NULL GROUP BY "+by)
 		if err != nil {
 			return nil, err
 		}
@@ -155,7 +172,8 @@ func (s *Store) CountSealed(ctx context.Context) (map[card.KeyID]int64, error) {
 }
 
 // UsersOf implements custody.Store.
-func (s *Store) UsersOf(ctx context.Context, set string, key card.KeyID, after uuid.UUID, n int) (users int64, last uuid.UUID, looked int, err error) {
+func (s *Store) UsersOf(ctx context.Context, set string, key card.KeyID, after uuid.UUID, n int) (users int64,
+	last uuid.UUID, looked int, err error) {
 	x, err := setNamed(set)
 	if err != nil {
 		return 0, after, 0, err
@@ -168,8 +186,9 @@ func (s *Store) UsersOf(ctx context.Context, set string, key card.KeyID, after u
 		ID   uuid.UUID `db:"id"`
 		Uses int64     `db:"uses"`
 	}
-	err = s.list(ctx, s.r, &found, "look at sealed rows", "SELECT x."+x.id+" AS id, CASE WHEN "+strings.Join(conditions, " OR ")+" THEN 1 ELSE 0 END AS uses FROM "+
-		x.table+" x WHERE x."+x.id+" > ? ORDER BY x."+x.id+" LIMIT ?", append(args, after, n)...)
+	err = s.list(ctx, s.r, &found, "look at sealed rows",
+		"SELECT x."+x.id+" AS id, CASE WHEN "+strings.Join(conditions, " OR ")+" THEN 1 ELSE 0 END AS uses FROM "+
+			x.table+" x WHERE x."+x.id+" > ? ORDER BY x."+x.id+" LIMIT ?", append(args, after, n)...)
 	last = after
 	for _, f := range found {
 		users, last = users+f.Uses, f.ID

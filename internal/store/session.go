@@ -13,16 +13,20 @@ import (
 	"github.com/lib/pq"
 )
 
-// errUnreplicated means that a transaction was committed, but perhaps on this server alone: whoever waited for the standby did not wait to
-// the end. lib/pq takes that for success.
+// errUnreplicated means that a transaction was committed, but perhaps on this
+// server alone: whoever waited for the standby did not wait to the end. lib/pq
+// takes that for success.
 var errUnreplicated = errors.New("committed, but perhaps not replicated")
 
-// errConnect marks errors of connecting: whatever the reason, the database can't be reached.
+// errConnect marks errors of connecting: whatever the reason, the database
+// can't be reached.
 var errConnect = errors.New("connect")
 
-// interpret has statements interpreted. PostgreSQL compiles those that it expects to take long, such as one that inserts a thousand cards of
-// accounts with many open ones, and compiling takes longer than running any of ours. As a startup parameter, it would stop at every PgBouncer
-// that was not told of it.
+// interpret has statements interpreted. PostgreSQL compiles those that it
+// expects to take long, such as one that inserts a thousand cards of accounts
+// with many open ones, and compiling takes longer than running any of ours. As
+// a startup parameter, it would stop at every PgBouncer that was not told of
+// it.
 const interpret = "SET SESSION jit = off;"
 
 // sessions makes the connections of a pool. It implements driver.Connector.
@@ -67,8 +71,10 @@ func (all *sessions) Connect(ctx context.Context) (driver.Conn, error) {
 	return s, nil
 }
 
-// opened notes a session that was made. Those on older timelines are given up, also those that wait for an answer: a leader that was cut off
-// or suspended would otherwise keep them waiting for a minute, and what waits for them in turn.
+// opened notes a session that was made. Those on older timelines are given up,
+// also those that wait for an answer: a leader that was cut off or suspended
+// would otherwise keep them waiting for a minute, and what waits for them in
+// turn.
 func (all *sessions) opened(s *session) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -89,7 +95,8 @@ func (all *sessions) closed(s *session) {
 	delete(all.open, s)
 }
 
-// distrust gives up all sessions that were made before. A session that can't write may stay so when the cause has gone.
+// distrust gives up all sessions that were made before. A session that can't
+// write may stay so when the cause has gone.
 func (all *sessions) distrust() { all.generation.Add(1) }
 
 // conn is what lib/pq's connections implement.
@@ -105,7 +112,8 @@ type conn interface {
 	driver.Validator
 }
 
-// session is a connection that notices what lib/pq does not tell: a commit that may not be replicated, and a session that can't write.
+// session is a connection that notices what lib/pq does not tell: a commit that
+// may not be replicated, and a session that can't write.
 type session struct {
 	conn
 	wire         *wire
@@ -116,7 +124,8 @@ type session struct {
 	kept         map[string]*keptStatement // prepared, by text
 }
 
-// notice hears the server's warnings. Their texts may be in any language, and a proxy may leave out the routine.
+// notice hears the server's warnings. Their texts may be in any language, and a
+// proxy may leave out the routine.
 func (s *session) notice(n *pq.Error) {
 	if n.Routine == "SyncRepWaitForLSN" || strings.Contains(n.Message, "synchronous replication") {
 		s.unreplicated = true
@@ -126,10 +135,12 @@ func (s *session) notice(n *pq.Error) {
 // callerKey is the key of the context of a caller that a statement outlives.
 type callerKey struct{}
 
-// start starts a statement. It returns an error if the caller has gone before anything was sent.
+// start starts a statement. It returns an error if the caller has gone before
+// anything was sent.
 func (s *session) start(ctx context.Context) (release func(), err error) {
 	s.unreplicated = false
-	if caller, ok := ctx.Value(callerKey{}).(context.Context); ok { // ctx ends after so long that the server's silence is no other limit
+	// ctx ends after so long that the server's silence is no other limit
+	if caller, ok := ctx.Value(callerKey{}).(context.Context); ok {
 		return func() {}, caller.Err()
 	}
 	return s.wire.limit(ctx), nil
@@ -196,7 +207,8 @@ func (s *session) query(ctx context.Context, f func() (driver.Rows, error)) (dri
 	return &result{Rows: found, s: s, release: release}, nil
 }
 
-// Close implements driver.Conn. It waits for nobody: a server that is frozen does not even read that the session ends.
+// Close implements driver.Conn. It waits for nobody: a server that is frozen
+// does not even read that the session ends.
 func (s *session) Close() error {
 	s.all.closed(s)
 	_ = s.wire.SetDeadline(time.Now().Add(goodbye))
@@ -209,7 +221,8 @@ func (s *session) Ping(ctx context.Context) error {
 	return s.conn.Ping(ctx)
 }
 
-// BeginTx implements driver.ConnBeginTx. The transaction may outlive its caller, but BEGIN does not.
+// BeginTx implements driver.ConnBeginTx. The transaction may outlive its
+// caller, but BEGIN does not.
 func (s *session) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	release, err := s.start(ctx)
 	if err != nil {
@@ -247,7 +260,8 @@ func (t *transaction) Commit() error {
 	return t.s.end(t.Tx.Commit())
 }
 
-// Rollback implements driver.Tx. It does not outlive the caller: a connection that is given up is rolled back as well.
+// Rollback implements driver.Tx. It does not outlive the caller: a connection
+// that is given up is rolled back as well.
 func (t *transaction) Rollback() error {
 	defer t.release()
 	defer t.s.wire.limit(t.caller)()
@@ -260,7 +274,8 @@ type preparedStmt interface {
 	driver.StmtQueryContext
 }
 
-// result is what a query found. The server tells of its commit after the last row.
+// result is what a query found. The server tells of its commit after the last
+// row.
 type result struct {
 	driver.Rows
 	s       *session

@@ -15,7 +15,8 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// within fails the test if f takes longer than it may. f gets a context without a deadline, as worker loops have it.
+// within fails the test if f takes longer than it may. f gets a context without
+// a deadline, as worker loops have it.
 func within(t *testing.T, longest time.Duration, f func(ctx context.Context) error) error {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -29,8 +30,9 @@ func within(t *testing.T, longest time.Duration, f func(ctx context.Context) err
 	}
 }
 
-// stopIn has the process of s stop for good, as it were, in a transaction that did f. The transaction is told to go on by resume, and
-// returns what came of it.
+// stopIn has the process of s stop for good, as it were, in a transaction that
+// did f. The transaction is told to go on by resume, and returns what came of
+// it.
 func stopIn(t *testing.T, s *store.Store, f func(ctx context.Context, tx *store.Tx) error) (resume func() error) {
 	t.Helper()
 	stopped, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -121,7 +123,8 @@ func TestOpen_SessionsEndWhenTheirProcessIsGone(t *testing.T) {
 	}
 }
 
-// impatient opens a database by way of a proxy that can silence it, with a second for each statement.
+// impatient opens a database by way of a proxy that can silence it, with a
+// second for each statement.
 func impatient(t *testing.T) (*store.Store, *silencer) {
 	t.Helper()
 	p := startSilencer(t, databases.Postgres(t))
@@ -218,14 +221,16 @@ func TestOpen_ServerThatSaysNothing(t *testing.T) {
 	check(t, err)
 	defer func() { _ = l.Close() }()
 	err = within(t, 20*time.Second, func(ctx context.Context) error {
-		_, err := store.Open(ctx, "postgres://x@"+l.Addr().String()+"/x?sslmode=disable&connect_timeout=1", 1, chain.Currencies())
+		_, err := store.Open(ctx, "postgres://x@"+l.Addr().String()+"/x?sslmode=disable&connect_timeout=1", 1,
+			chain.Currencies())
 		return err
 	})
 	wantError(t, err, card.ErrUnavailable)
 }
 
-// silencer passes connections on to a server, until it silences those that there are: they stay open and take what they are sent, but
-// nothing comes through. New ones work.
+// silencer passes connections on to a server, until it silences those that
+// there are: they stay open and take what they are sent, but nothing comes
+// through. New ones work.
 type silencer struct {
 	url string
 	mu  sync.Mutex

@@ -9,23 +9,27 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// The simulated chain is kept in the same database, so that it survives a restart and all replicas see the same one.
+// The simulated chain is kept in the same database, so that it survives a
+// restart and all replicas see the same one.
 
 const genesisHeight = 1
 
-// simulatedChain inserts the chain's row if there is none, and locks it until the transaction ends. It returns the chain's height.
+// simulatedChain inserts the chain's row if there is none, and locks it until
+// the transaction ends. It returns the chain's height.
 func (t *tx) simulatedChain(ctx context.Context, currency string) (height int64, err error) {
 	_, err = t.s.exec(ctx, t.t, "start simulated chain",
 		"INSERT INTO simulated_chains (currency, height, reorgs, next_index) VALUES (?, ?, 0, 1) ON CONFLICT (currency) DO NOTHING", currency, genesisHeight)
 	if err != nil {
 		return 0, err
 	}
-	err = t.s.get(ctx, t.t, &height, "lock simulated chain", "SELECT height FROM simulated_chains WHERE currency = ?"+t.s.dialect.forUpdate, currency)
+	err = t.s.get(ctx, t.t, &height, "lock simulated chain",
+		"SELECT height FROM simulated_chains WHERE currency = ?"+t.s.dialect.forUpdate, currency)
 	return height, err
 }
 
 // SimulatedScan implements chain.Ledger. It reads everything as of one moment.
-func (s *Store) SimulatedScan(ctx context.Context, currency string, since int64, again []settle.Blocks) (height, reorgs int64, ts []card.Transfer, err error) {
+func (s *Store) SimulatedScan(ctx context.Context, currency string, since int64, again []settle.Blocks) (height,
+	reorgs int64, ts []card.Transfer, err error) {
 	var found []struct {
 		transferRow
 		Tip    int64 `db:"tip"`
@@ -50,8 +54,10 @@ func (s *Store) SimulatedScan(ctx context.Context, currency string, since int64,
 	return found[0].Tip, found[0].Reorgs, ts, nil
 }
 
-// SimulatedPay implements chain.Ledger. With 0 confirmations the transfer stays in the mempool.
-func (s *Store) SimulatedPay(ctx context.Context, currency, txid, address string, amount, most card.Amount, confirmations int, at time.Time) (int64, error) {
+// SimulatedPay implements chain.Ledger. With 0 confirmations the transfer stays
+// in the mempool.
+func (s *Store) SimulatedPay(ctx context.Context, currency, txid, address string, amount, most card.Amount,
+	confirmations int, at time.Time) (int64, error) {
 	var height int64
 	err := s.inTx(ctx, func(t *tx) (err error) {
 		if height, err = t.simulatedChain(ctx, currency); err != nil {
@@ -71,7 +77,9 @@ func (s *Store) SimulatedPay(ctx context.Context, currency, txid, address string
 		if confirmations == 0 {
 			return nil
 		}
-		mined, err := s.exec(ctx, t.t, "mine simulated transfers", "UPDATE simulated_transfers SET height = ? WHERE currency = ? AND address = ? AND height = 0", height+1, currency, address)
+		mined, err := s.exec(ctx, t.t, "mine simulated transfers",
+			"UPDATE simulated_transfers SET height = ? WHERE currency = ? AND address = ? AND height = 0", height+1, currency,
+			address)
 		if err != nil {
 			return err
 		}
@@ -79,7 +87,8 @@ func (s *Store) SimulatedPay(ctx context.Context, currency, txid, address string
 			height++
 		}
 		var newest int64
-		err = s.get(ctx, t.t, &newest, "select simulated transfers", "SELECT COALESCE(MAX(height), 0) FROM simulated_transfers WHERE currency = ? AND address = ?", currency, address)
+		err = s.get(ctx, t.t, &newest, "select simulated transfers",
+			"SELECT COALESCE(MAX(height), 0) FROM simulated_transfers WHERE currency = ? AND address = ?", currency, address)
 		if err != nil {
 			return err
 		}
@@ -92,19 +101,23 @@ func (s *Store) SimulatedPay(ctx context.Context, currency, txid, address string
 }
 
 // SimulatedTransfer implements chain.Ledger.
-func (s *Store) SimulatedTransfer(ctx context.Context, currency, txid string) (address string, amount card.Amount, err error) {
+func (s *Store) SimulatedTransfer(ctx context.Context, currency, txid string) (address string, amount card.Amount,
+	err error) {
 	var row struct {
 		Address string `db:"address"`
 		Amount  int64  `db:"amount"`
 	}
-	err = s.get(ctx, s.r, &row, "select simulated transfer", "SELECT address, amount FROM simulated_transfers WHERE currency = ? AND txid = ?", currency, txid)
+	err = s.get(ctx, s.r, &row, "select simulated transfer",
+		"SELECT address, amount FROM simulated_transfers WHERE currency = ? AND txid = ?", currency, txid)
 	return row.Address, card.Amount(row.Amount), err
 }
 
-// simulatedRoom returns a *card.TooMuchError if an address would hold more than most with amount.
+// simulatedRoom returns a *card.TooMuchError if an address would hold more than
+// most with amount.
 func (t *tx) simulatedRoom(ctx context.Context, currency, address string, amount, most card.Amount) error {
 	var held []int64
-	err := t.s.list(ctx, t.t, &held, "select simulated transfers", "SELECT amount FROM simulated_transfers WHERE currency = ? AND address = ?", currency, address)
+	err := t.s.list(ctx, t.t, &held, "select simulated transfers",
+		"SELECT amount FROM simulated_transfers WHERE currency = ? AND address = ?", currency, address)
 	if err != nil {
 		return err
 	}
@@ -129,8 +142,8 @@ func (s *Store) SimulatedMine(ctx context.Context, currency string, n int) error
 	})
 }
 
-// SimulatedReorg replaces the newest depth blocks with depth+1 empty ones. Their transfers return to the mempool, or are deleted if drop
-// is set.
+// SimulatedReorg replaces the newest depth blocks with depth+1 empty ones.
+// Their transfers return to the mempool, or are deleted if drop is set.
 func (s *Store) SimulatedReorg(ctx context.Context, currency string, depth int, drop bool) error {
 	return s.inTx(ctx, func(t *tx) error {
 		height, err := t.simulatedChain(ctx, currency)
@@ -144,10 +157,12 @@ func (s *Store) SimulatedReorg(ctx context.Context, currency string, depth int, 
 		if drop {
 			change = "DELETE FROM simulated_transfers"
 		}
-		if _, err := s.exec(ctx, t.t, "reorganise", change+" WHERE currency = ? AND height > ?", currency, height-int64(depth)); err != nil {
+		if _, err := s.exec(ctx, t.t, "reorganise", change+" WHERE currency = ? AND height > ?", currency,
+			height-int64(depth)); err != nil {
 			return err
 		}
-		_, err = s.exec(ctx, t.t, "reorganise", "UPDATE simulated_chains SET height = height + 1, reorgs = reorgs + 1 WHERE currency = ?", currency)
+		_, err = s.exec(ctx, t.t, "reorganise",
+			"UPDATE simulated_chains SET height = height + 1, reorgs = reorgs + 1 WHERE currency = ?", currency)
 		return err
 	})
 }
@@ -158,12 +173,15 @@ func (s *Store) SimulatedAddresses(ctx context.Context, currency string, n int) 
 		if _, err := t.simulatedChain(ctx, currency); err != nil {
 			return err
 		}
-		return s.get(ctx, t.t, &first, "reserve simulated addresses", "UPDATE simulated_chains SET next_index = next_index + ? WHERE currency = ? RETURNING next_index - ?", n, currency, n)
+		return s.get(ctx, t.t, &first, "reserve simulated addresses",
+			"UPDATE simulated_chains SET next_index = next_index + ? WHERE currency = ? RETURNING next_index - ?", n, currency,
+			n)
 	})
 	return first, err
 }
 
 func (t *tx) setSimulatedHeight(ctx context.Context, currency string, height int64) error {
-	_, err := t.s.exec(ctx, t.t, "grow simulated chain", "UPDATE simulated_chains SET height = ? WHERE currency = ?", height, currency)
+	_, err := t.s.exec(ctx, t.t, "grow simulated chain", "UPDATE simulated_chains SET height = ? WHERE currency = ?",
+		height, currency)
 	return err
 }

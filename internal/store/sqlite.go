@@ -45,8 +45,9 @@ func sqlitePool(path, params string) (*sqlx.DB, error) {
 	return sqlx.NewDb(sql.OpenDB(compiling{connector}), "sqlite"), nil
 }
 
-// compiling makes connections that compile a statement once, not each time it is run: compiling takes longer than running most of them.
-// It implements driver.Connector.
+// compiling makes connections that compile a statement once, not each time it
+// is run: compiling takes longer than running most of them. It implements
+// driver.Connector.
 type compiling struct{ driver.Connector }
 
 // Connect implements driver.Connector.
@@ -71,17 +72,21 @@ type liteConn interface {
 }
 
 const (
-	mostCompiled    = 128     // statements that a connection keeps
-	longestCompiled = 4 << 10 // bytes of such a statement; longer ones are those of batches, of which no two have as many rows
+	mostCompiled = 128 // statements that a connection keeps
+	// bytes of such a statement; longer ones are those of batches, of which no
+	// two have as many rows
+	longestCompiled = 4 << 10
 )
 
-// compiled is a connection that keeps statements. Package database/sql calls it from one goroutine at a time.
+// compiled is a connection that keeps statements. Package database/sql calls it
+// from one goroutine at a time.
 type compiled struct {
 	liteConn
 	idle map[string]preparedStmt // those that nobody is using, by text
 }
 
-// keeps reports whether a statement is kept. Pragmas are not: some take effect when they are compiled.
+// keeps reports whether a statement is kept. Pragmas are not: some take effect
+// when they are compiled.
 func keeps(query string) bool {
 	if len(query) > longestCompiled {
 		return false
@@ -107,8 +112,9 @@ func (c *compiled) take(ctx context.Context, query string) (preparedStmt, error)
 	return st.(preparedStmt), nil
 }
 
-// forAnyLimit returns a statement with its limits as expressions. SQLite plans for the value of a limit that is a parameter alone, and
-// therefore compiles such a statement again whenever it is bound.
+// forAnyLimit returns a statement with its limits as expressions. SQLite plans
+// for the value of a limit that is a parameter alone, and therefore compiles
+// such a statement again whenever it is bound.
 func forAnyLimit(query string) string { return strings.ReplaceAll(query, "LIMIT ?", "LIMIT +?") }
 
 func (c *compiled) give(query string, st preparedStmt) {
@@ -152,7 +158,8 @@ func (c *compiled) QueryContext(ctx context.Context, query string, args []driver
 	return &compiledRows{Rows: found, give: func() { c.give(query, st) }}, nil
 }
 
-// Close implements driver.Conn. SQLite keeps a connection open until its statements are closed.
+// Close implements driver.Conn. SQLite keeps a connection open until its
+// statements are closed.
 func (c *compiled) Close() error {
 	for _, st := range c.idle {
 		_ = st.Close()
@@ -161,7 +168,8 @@ func (c *compiled) Close() error {
 	return c.liteConn.Close()
 }
 
-// compiledRows is what a kept statement found. The statement is in use until it is closed.
+// compiledRows is what a kept statement found. The statement is in use until it
+// is closed.
 type compiledRows struct {
 	driver.Rows
 	give func()

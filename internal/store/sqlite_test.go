@@ -143,7 +143,8 @@ func TestClose_EndsKeptStatements(t *testing.T) {
 	}
 }
 
-// SQLite compiles a statement again if what it planned for has changed. Then it needs memory again for all its parts.
+// SQLite compiles a statement again if what it planned for has changed. Then it
+// needs memory again for all its parts.
 func TestCompiled_AStatementIsCompiledOnceForAllValues(t *testing.T) {
 	t.Parallel()
 	for name, query := range map[string]string{

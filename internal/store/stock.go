@@ -32,18 +32,22 @@ type stockRow struct {
 }
 
 func (r *stockRow) item() card.StockItem {
-	item := card.StockItem{ID: r.ID, Supplier: r.Supplier, USD: card.USD(r.USDCents), State: r.State, ExpiresAt: fromMillis(r.ExpiresAt), NumberHash: r.NumberHash}
+	item := card.StockItem{ID: r.ID, Supplier: r.Supplier, USD: card.USD(r.USDCents), State: r.State,
+		ExpiresAt: fromMillis(r.ExpiresAt), NumberHash: r.NumberHash}
 	if r.CardNumber != nil {
-		item.Sealed = &card.Sealed{CardNumber: r.CardNumber, ExpirationDate: r.ExpirationDate, SecurityCode: r.SecurityCode, URL: r.URL, URLPassword: r.URLPassword}
+		item.Sealed = &card.Sealed{CardNumber: r.CardNumber, ExpirationDate: r.ExpirationDate, SecurityCode: r.SecurityCode,
+			URL: r.URL, URLPassword: r.URLPassword}
 	}
 	return item
 }
 
-// freeItem selects the item q of a supplier's stock that is to go next: of an amount, and good for longer than until a time.
+// freeItem selects the item q of a supplier's stock that is to go next: of an
+// amount, and good for longer than until a time.
 const freeItem = "SELECT q.id FROM stock q WHERE q.supplier = ? AND q.usd_cents = ? AND q.state = 'free' AND q.expires_at > ? ORDER BY q.expires_at, q.id LIMIT 1"
 
-// reserveCard returns insertCard with an item that is reserved for the card, as one statement. It tells whether there was an item, and
-// whether both were stored. and is a further condition, as of insertCard.
+// reserveCard returns insertCard with an item that is reserved for the card, as
+// one statement. It tells whether there was an item, and whether both were
+// stored. and is a further condition, as of insertCard.
 func (d dialect) reserveCard(limited bool, and string) string {
 	return `WITH item AS MATERIALIZED (` + freeItem + d.skipLocked + `),
 		made AS (` + d.insertCard(limited, " AND EXISTS (SELECT 1 FROM item)"+and) + ` RETURNING uuid, expires_at),
@@ -52,14 +56,17 @@ func (d dialect) reserveCard(limited bool, and string) string {
 		SELECT (SELECT COUNT(*) FROM item) > 0 AS found, (SELECT COUNT(*) FROM reserved) > 0 AS done`
 }
 
-// InsertCardReserving implements order.Store. It is one round trip, as InsertCard. SQLite, which is no round trip away, can't change two
-// tables in one statement.
-func (s *Store) InsertCardReserving(ctx context.Context, c *card.Card, limit card.USD, supplier string, life time.Duration) (bool, error) {
+// InsertCardReserving implements order.Store. It is one round trip, as
+// InsertCard. SQLite, which is no round trip away, can't change two tables in
+// one statement.
+func (s *Store) InsertCardReserving(ctx context.Context, c *card.Card, limit card.USD, supplier string,
+	life time.Duration) (bool, error) {
 	inserted, err := unlessTaken(s.insertReserving(ctx, c, limit, supplier, life))
 	return s.unlessOwn(ctx, c, inserted, err)
 }
 
-func (s *Store) insertReserving(ctx context.Context, c *card.Card, limit card.USD, supplier string, life time.Duration) (bool, error) {
+func (s *Store) insertReserving(ctx context.Context, c *card.Card, limit card.USD, supplier string,
+	life time.Duration) (bool, error) {
 	args, err := insertArgs(ctx, c, limit)
 	if err != nil {
 		return false, err
@@ -90,7 +97,8 @@ func (s *Store) insertReserving(ctx context.Context, c *card.Card, limit card.US
 	return row.Done, nil
 }
 
-func (s *Store) reserveInTx(ctx context.Context, c *card.Card, wanted []any, insert string, args []any) (inserted bool, err error) {
+func (s *Store) reserveInTx(ctx context.Context, c *card.Card, wanted []any, insert string, args []any) (inserted bool,
+	err error) {
 	err = s.inTx(ctx, func(t *tx) error {
 		var id uuid.UUID
 		err := s.get(ctx, t.t, &id, "select stock", freeItem, wanted...)
@@ -104,7 +112,8 @@ func (s *Store) reserveInTx(ctx context.Context, c *card.Card, wanted []any, ins
 		if inserted = n == 1; err != nil || !inserted {
 			return err
 		}
-		_, err = s.exec(ctx, t.t, "reserve stock", "UPDATE stock SET state = 'reserved', card_uuid = ?, reserved_until = ? WHERE id = ?",
+		_, err = s.exec(ctx, t.t, "reserve stock",
+			"UPDATE stock SET state = 'reserved', card_uuid = ?, reserved_until = ? WHERE id = ?",
 			c.UUID, c.ExpiresAt.UnixMilli(), id)
 		return err
 	})
@@ -120,9 +129,11 @@ func (s *Store) StockItem(ctx context.Context, supplier string, id uuid.UUID) (c
 
 const selectItem = "SELECT " + stockColumns + " FROM stock WHERE supplier = ? AND card_uuid = ?"
 
-// TakeStock implements supplier.Store. Two calls at once for the same card may both find that it has no item yet: one of them then breaks
-// the rule that a card has one.
-func (s *Store) TakeStock(ctx context.Context, supplier string, id uuid.UUID, usd card.USD, after time.Time) (card.StockItem, error) {
+// TakeStock implements supplier.Store. Two calls at once for the same card may
+// both find that it has no item yet: one of them then breaks the rule that a
+// card has one.
+func (s *Store) TakeStock(ctx context.Context, supplier string, id uuid.UUID, usd card.USD,
+	after time.Time) (card.StockItem, error) {
 	item, err := s.takeStock(ctx, supplier, id, usd, after)
 	if errors.Is(err, card.ErrDuplicate) {
 		return s.takeStock(ctx, supplier, id, usd, after)
@@ -130,7 +141,8 @@ func (s *Store) TakeStock(ctx context.Context, supplier string, id uuid.UUID, us
 	return item, err
 }
 
-func (s *Store) takeStock(ctx context.Context, supplier string, id uuid.UUID, usd card.USD, after time.Time) (item card.StockItem, err error) {
+func (s *Store) takeStock(ctx context.Context, supplier string, id uuid.UUID, usd card.USD,
+	after time.Time) (item card.StockItem, err error) {
 	err = s.inTx(ctx, func(t *tx) error {
 		if err := t.attested(ctx); err != nil {
 			return err
@@ -151,7 +163,8 @@ func (s *Store) takeStock(ctx context.Context, supplier string, id uuid.UUID, us
 		default:
 			return t.issueStock(ctx, &item, id, "?", row.ID)
 		}
-		// What is held may have been given out to this very card, in a time that the database forgot.
+		// What is held may have been given out to this very card, in a time
+		// that the database forgot.
 		if held, err := t.hasStock(ctx, "state = 'held'", supplier, int64(usd)); err != nil || held {
 			return cmp.Or(err, card.ErrStockHeld)
 		}
@@ -160,7 +173,8 @@ func (s *Store) takeStock(ctx context.Context, supplier string, id uuid.UUID, us
 			return err
 		}
 		item = card.StockItem{}
-		// One that another transaction has locked may be free again, or be this card's by an attempt whose commit is late.
+		// One that another transaction has locked may be free again, or be this
+		// card's by an attempt whose commit is late.
 		locked, err := t.hasStock(ctx, "state = 'free' AND expires_at > ?", supplier, int64(usd), after.UnixMilli())
 		if err == nil && locked {
 			err = card.ErrUnavailable
@@ -173,9 +187,11 @@ func (s *Store) takeStock(ctx context.Context, supplier string, id uuid.UUID, us
 	return item, err
 }
 
-// hasStock reports whether a supplier has items of an amount that meet a condition, whoever has locked them.
+// hasStock reports whether a supplier has items of an amount that meet a
+// condition, whoever has locked them.
 func (t *tx) hasStock(ctx context.Context, condition string, args ...any) (yes bool, err error) {
-	err = t.s.get(ctx, t.t, &yes, "look for stock", "SELECT EXISTS (SELECT 1 FROM stock WHERE supplier = ? AND usd_cents = ? AND "+condition+")", args...)
+	err = t.s.get(ctx, t.t, &yes, "look for stock",
+		"SELECT EXISTS (SELECT 1 FROM stock WHERE supplier = ? AND usd_cents = ? AND "+condition+")", args...)
 	return yes, err
 }
 
@@ -184,14 +200,16 @@ const freeStock = "UPDATE stock SET state = 'free', card_uuid = NULL, reserved_u
 // issueStock issues the item that a query selects to a card.
 func (t *tx) issueStock(ctx context.Context, item *card.StockItem, id uuid.UUID, query string, args ...any) error {
 	var row stockRow
-	err := t.s.get(ctx, t.t, &row, "issue stock", "UPDATE stock SET state = 'issued', card_uuid = ? WHERE id = ("+query+") RETURNING "+stockColumns,
+	err := t.s.get(ctx, t.t, &row, "issue stock",
+		"UPDATE stock SET state = 'issued', card_uuid = ? WHERE id = ("+query+") RETURNING "+stockColumns,
 		append([]any{id}, args...)...)
 	*item = row.item()
 	return err
 }
 
-// attested returns an error if the store insists that somebody attests that the database is as it was, and nobody does. An item that is
-// free in a database that went back may have been given out.
+// attested returns an error if the store insists that somebody attests that the
+// database is as it was, and nobody does. An item that is free in a database
+// that went back may have been given out.
 func (t *tx) attested(ctx context.Context) error {
 	if !t.s.insist.Load() {
 		return nil
@@ -212,12 +230,15 @@ func (t *tx) attested(ctx context.Context) error {
 
 // CancelStock implements supplier.Store.
 func (s *Store) CancelStock(ctx context.Context, supplier string, id uuid.UUID) error {
-	_, err := s.exec(ctx, s.w, "free stock", freeStock+" WHERE supplier = ? AND card_uuid = ? AND state = 'reserved'", supplier, id)
+	_, err := s.exec(ctx, s.w, "free stock", freeStock+" WHERE supplier = ? AND card_uuid = ? AND state = 'reserved'",
+		supplier, id)
 	return err
 }
 
-// TidyStock implements supplier.Store. The item of a card that is late is free too: an operator who accepts the payment later finds
-// another one, or none. PostgreSQL believes that most items which were issued are not wiped, and would read all intents for a join.
+// TidyStock implements supplier.Store. The item of a card that is late is free
+// too: an operator who accepts the payment later finds another one, or none.
+// PostgreSQL believes that most items which were issued are not wiped, and
+// would read all intents for a join.
 func (s *Store) TidyStock(ctx context.Context) error {
 	now := "(SELECT " + s.dialect.now + ")"
 	_, err := s.exec(ctx, s.w, "free stock", freeStock+` WHERE id IN (SELECT q.id FROM stock q JOIN cards c ON c.uuid = q.card_uuid
@@ -229,18 +250,21 @@ func (s *Store) TidyStock(ctx context.Context) error {
 	return err
 }
 
-// wipeStock deletes the credentials of items. The hash of the card number stays, so that nobody imports it again.
+// wipeStock deletes the credentials of items. The hash of the card number
+// stays, so that nobody imports it again.
 const wipeStock = "UPDATE stock SET card_number = NULL, expiration_date = NULL, security_code = NULL, url = NULL, url_password = NULL"
 
-// unwipedStock selects the items q that still have the credentials of the cards which were made of them. The item of a card that another
-// supplier made is none of these.
+// unwipedStock selects the items q that still have the credentials of the cards
+// which were made of them. The item of a card that another supplier made is
+// none of these.
 const unwipedStock = `SELECT q.id FROM stock q WHERE q.state = 'issued' AND q.card_number IS NOT NULL
 	AND (SELECT i.state FROM intents i WHERE i.card_uuid = q.card_uuid AND i.card_number_hash = q.number_hash) = 'done'`
 
 // holdStock has every item that is not issued wait for an operator.
 const holdStock = "UPDATE stock SET state = 'held' WHERE state IN ('free', 'reserved')"
 
-// HoldStock has the items of a supplier wait for ReleaseStock, as a stale epoch does, and returns how many.
+// HoldStock has the items of a supplier wait for ReleaseStock, as a stale epoch
+// does, and returns how many.
 func (s *Store) HoldStock(ctx context.Context, supplier string) (int64, error) {
 	return s.exec(ctx, s.w, "hold stock", holdStock+" AND supplier = ?", supplier)
 }
@@ -251,7 +275,8 @@ func (s *Store) FreeStock(ctx context.Context, supplier string, after time.Time)
 		Cents int64 `db:"cents"`
 		Items int64 `db:"items"`
 	}
-	// From one amount to the next by the index, so that the items that were issued are not looked at.
+	// From one amount to the next by the index, so that the items that were
+	// issued are not looked at.
 	err := s.list(ctx, s.r, &found, "count stock", `WITH RECURSIVE a (cents) AS (
 			SELECT MIN(usd_cents) FROM stock WHERE supplier = ?
 			UNION ALL SELECT (SELECT MIN(s.usd_cents) FROM stock s WHERE s.supplier = ? AND s.usd_cents > a.cents) FROM a WHERE a.cents IS NOT NULL)
@@ -264,7 +289,8 @@ func (s *Store) FreeStock(ctx context.Context, supplier string, after time.Time)
 	return offers, err
 }
 
-// StockCounts counts the items of all stocks, by supplier, amount, state and expiry.
+// StockCounts counts the items of all stocks, by supplier, amount, state and
+// expiry.
 func (s *Store) StockCounts(ctx context.Context) ([]card.StockCount, error) {
 	var found []struct {
 		stockRow
@@ -274,7 +300,8 @@ func (s *Store) StockCounts(ctx context.Context) ([]card.StockCount, error) {
 		GROUP BY supplier, usd_cents, state, expires_at ORDER BY supplier, usd_cents, state, expires_at`)
 	counts := make([]card.StockCount, len(found))
 	for i, f := range found {
-		counts[i] = card.StockCount{Supplier: f.Supplier, USD: card.USD(f.USDCents), State: f.State, ExpiresAt: fromMillis(f.ExpiresAt), Items: f.Items}
+		counts[i] = card.StockCount{Supplier: f.Supplier, USD: card.USD(f.USDCents), State: f.State,
+			ExpiresAt: fromMillis(f.ExpiresAt), Items: f.Items}
 	}
 	return counts, err
 }
@@ -297,8 +324,9 @@ func (s *Store) KnownNumbers(ctx context.Context, hashes [][]byte) (known [][]by
 	return known, err
 }
 
-// ImportStock implements supplier.Shelf. An import may take long, and sealed its items before anybody can see them. Therefore their keys are
-// looked at last, so that they are locked for the commit alone.
+// ImportStock implements supplier.Shelf. An import may take long, and sealed
+// its items before anybody can see them. Therefore their keys are looked at
+// last, so that they are locked for the commit alone.
 func (s *Store) ImportStock(ctx context.Context, f func(add func([]card.StockItem) error) error) error {
 	return s.inTx(ctx, func(t *tx) error {
 		keys := map[card.KeyID]bool{}
@@ -327,9 +355,11 @@ func (t *tx) insertStock(ctx context.Context, items []card.StockItem) error {
 	values := make([][]any, len(items))
 	for i, item := range items {
 		x := item.Sealed
-		values[i] = []any{item.ID, item.Supplier, int64(item.USD), item.ExpiresAt.UnixMilli(), item.NumberHash, x.CardNumber, x.ExpirationDate, x.SecurityCode, x.URL, x.URLPassword}
+		values[i] = []any{item.ID, item.Supplier, int64(item.USD), item.ExpiresAt.UnixMilli(), item.NumberHash, x.CardNumber,
+			x.ExpirationDate, x.SecurityCode, x.URL, x.URLPassword}
 	}
-	table, args := d.table(values, d.uuidType, "TEXT", "BIGINT", "BIGINT", d.bytes, d.bytes, d.bytes, d.bytes, d.bytes, d.bytes)
+	table, args := d.table(values, d.uuidType, "TEXT", "BIGINT", "BIGINT", d.bytes, d.bytes, d.bytes, d.bytes, d.bytes,
+		d.bytes)
 	_, err := t.s.exec(ctx, t.t, "insert stock", `INSERT INTO stock (id, supplier, usd_cents, expires_at, number_hash, card_number, expiration_date, security_code,
 		url, url_password, imported_at) SELECT v.column1, v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, v.column10, `+d.now+
 		" FROM "+table, args...)

@@ -58,7 +58,9 @@ func TestDoubtfulStock_HasWhatACardNeverGot(t *testing.T) {
 		for i, hash := range [][]byte{items[0].NumberHash, []byte("made by another supplier")} {
 			made := issued(claimed[i], "x")
 			made.NumberHash = hash
-			check(t, s.IssueTx(t.Context(), func(tx issue.Tx) error { return tx.SaveIssued(t.Context(), []issue.IssuedCard{made}) }))
+			check(t, s.IssueTx(t.Context(), func(tx issue.Tx) error {
+				return tx.SaveIssued(t.Context(), []issue.IssuedCard{made})
+			}))
 		}
 		wantDoubtful(t, s, items[1].ID)
 		parked := claimed[2]
@@ -71,7 +73,8 @@ func TestDoubtfulStock_HasWhatACardNeverGot(t *testing.T) {
 		}
 		_, err = s.HoldStock(t.Context(), shelf)
 		check(t, err)
-		if held := wantDoubtful(t, s, items[1].ID, items[2].ID, all[3].ID); held[2].CardUUID != uuid.Nil || held[2].State != card.StockHeld {
+		if held := wantDoubtful(t, s, items[1].ID, items[2].ID, all[3].ID); held[2].CardUUID != uuid.Nil ||
+			held[2].State != card.StockHeld {
 			t.Errorf("%+v", held[2])
 		}
 	})

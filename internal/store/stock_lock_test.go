@@ -15,7 +15,9 @@ func TestTakeStock_AnItemThatSomebodyLooksAtIsNotOutOfStock(t *testing.T) {
 	url := databases.Postgres(t) // SQLite has one writer
 	s := open(t, url)
 	stockUp(t, s, 1)
-	other, err := rig.OpenSQL(t, url).Begin() // an order that is about to be refused: its key is taken, or too much is open
+	// an order that is about to be refused: its key is taken, or too much is
+	// open
+	other, err := rig.OpenSQL(t, url).Begin()
 	check(t, err)
 	_, err = other.Exec("SELECT id FROM stock WHERE state = 'free' FOR NO KEY UPDATE")
 	check(t, err)

@@ -23,11 +23,14 @@ const shelf = "shelf"
 
 func newItem(usd card.USD, expires time.Time) card.StockItem {
 	id := uuid.Must(uuid.NewV7())
-	return card.StockItem{ID: id, Supplier: shelf, USD: usd, State: card.StockFree, ExpiresAt: expires.UTC(), NumberHash: []byte(id.String()),
-		Sealed: &card.Sealed{CardNumber: []byte("1"), ExpirationDate: []byte("2"), SecurityCode: []byte("3"), URL: []byte("4"), URLPassword: []byte("5")}}
+	return card.StockItem{ID: id, Supplier: shelf, USD: usd, State: card.StockFree, ExpiresAt: expires.UTC(),
+		NumberHash: []byte(id.String()),
+		Sealed: &card.Sealed{CardNumber: []byte("1"), ExpirationDate: []byte("2"), SecurityCode: []byte("3"),
+			URL: []byte("4"), URLPassword: []byte("5")}}
 }
 
-// stockUp puts n items of 150.50 dollars in stock, each of which expires a month later than the one before.
+// stockUp puts n items of 150.50 dollars in stock, each of which expires a
+// month later than the one before.
 func stockUp(t testing.TB, s *store.Store, n int) []card.StockItem {
 	t.Helper()
 	items := make([]card.StockItem, n)
@@ -53,7 +56,8 @@ func reserve(t testing.TB, s *store.Store, c *card.Card) *card.Card {
 	return c
 }
 
-// wantStock fails the test unless so many items are free, reserved, issued and held.
+// wantStock fails the test unless so many items are free, reserved, issued and
+// held.
 func wantStock(t testing.TB, s *store.Store, free, reserved, issued, held int64) {
 	t.Helper()
 	counts, err := s.StockCounts(t.Context())
@@ -62,7 +66,8 @@ func wantStock(t testing.TB, s *store.Store, free, reserved, issued, held int64)
 	for _, n := range counts {
 		got[n.State] += n.Items
 	}
-	want := map[card.StockState]int64{card.StockFree: free, card.StockReserved: reserved, card.StockIssued: issued, card.StockHeld: held}
+	want := map[card.StockState]int64{card.StockFree: free, card.StockReserved: reserved, card.StockIssued: issued,
+		card.StockHeld: held}
 	for state, n := range want {
 		if got[state] != n {
 			t.Errorf("%d items are %s, want %d", got[state], state, n)
@@ -230,11 +235,13 @@ func TestCancelStock_FreesWhatIsNotIssued(t *testing.T) {
 	})
 }
 
-// An item stays reserved while its card may be paid, also after the quote has expired, and no longer.
+// An item stays reserved while its card may be paid, also after the quote has
+// expired, and no longer.
 func TestTidyStock_FreesWhatWaitsForNothing(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		owner := newAccount(t, s)
-		states := []card.PaymentState{card.Unpaid, card.Detected, card.Underpaid, card.Confirming, card.Paid, card.Expired, card.Late}
+		states := []card.PaymentState{card.Unpaid, card.Detected, card.Underpaid, card.Confirming, card.Paid, card.Expired,
+			card.Late}
 		stockUp(t, s, len(states)+1)
 		var cards []*card.Card
 		var as []card.Assessment
@@ -284,7 +291,9 @@ func TestTidyStock_WipesWhatIsStoredElsewhere(t *testing.T) {
 			if intent.CardUUID == ids[0] {
 				made := issued(intent, "x")
 				made.NumberHash = first.NumberHash
-				check(t, s.IssueTx(t.Context(), func(tx issue.Tx) error { return tx.SaveIssued(t.Context(), []issue.IssuedCard{made}) }))
+				check(t, s.IssueTx(t.Context(), func(tx issue.Tx) error {
+					return tx.SaveIssued(t.Context(), []issue.IssuedCard{made})
+				}))
 			}
 		}
 		check(t, s.TidyStock(t.Context()))
@@ -298,7 +307,8 @@ func TestTidyStock_WipesWhatIsStoredElsewhere(t *testing.T) {
 	})
 }
 
-// Nobody tidies the stock of a supplier that is no longer configured: a purge leaves no copy there.
+// Nobody tidies the stock of a supplier that is no longer configured: a purge
+// leaves no copy there.
 func TestPurgeCard_WipesTheStock(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		stockUp(t, s, 2)
@@ -312,10 +322,13 @@ func TestPurgeCard_WipesTheStock(t *testing.T) {
 			if i == 0 { // the other was made by another supplier, so that its item is still good
 				made.NumberHash = item.NumberHash
 			}
-			check(t, s.IssueTx(t.Context(), func(tx issue.Tx) error { return tx.SaveIssued(t.Context(), []issue.IssuedCard{made}) }))
+			check(t, s.IssueTx(t.Context(), func(tx issue.Tx) error {
+				return tx.SaveIssued(t.Context(), []issue.IssuedCard{made})
+			}))
 		}
 		for i, intent := range claimed {
-			purged, err := s.PurgeCard(t.Context(), custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: intent.CardUUID, Note: "why", Operator: "who"})
+			purged, err := s.PurgeCard(t.Context(),
+				custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: intent.CardUUID, Note: "why", Operator: "who"})
 			check(t, err)
 			item, err := s.StockItem(t.Context(), shelf, intent.CardUUID)
 			check(t, err)
@@ -326,7 +339,8 @@ func TestPurgeCard_WipesTheStock(t *testing.T) {
 	})
 }
 
-// What is free or reserved in a database that went back may have been given out: nothing of it is sold before an operator says so.
+// What is free or reserved in a database that went back may have been given
+// out: nothing of it is sold before an operator says so.
 func TestBeginEpoch_AStaleOneHoldsTheStock(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		stockUp(t, s, 3)
@@ -346,7 +360,8 @@ func TestBeginEpoch_AStaleOneHoldsTheStock(t *testing.T) {
 		wantError(t, err, card.ErrOutOfStock)
 		_, err = s.TakeStock(t.Context(), shelf, uuid.New(), 150_50, epoch)
 		wantError(t, err, card.ErrStockHeld)
-		if item, err := s.TakeStock(t.Context(), shelf, reserved.UUID, 150_50, epoch); err != nil || item.State != card.StockHeld {
+		if item, err := s.TakeStock(t.Context(), shelf, reserved.UUID, 150_50, epoch); err != nil ||
+			item.State != card.StockHeld {
 			t.Errorf("item %s, error %v", item.State, err)
 		}
 		importStock(t, s, newItem(150_50, epoch.AddDate(1, 0, 0)))
@@ -364,13 +379,15 @@ func TestBeginEpoch_AStaleOneHoldsTheStock(t *testing.T) {
 		if n, err := s.ReleaseStock(t.Context(), shelf, nil); err != nil || n != 3 {
 			t.Errorf("%d released, error %v", n, err)
 		}
-		if item, err := s.TakeStock(t.Context(), shelf, reserved.UUID, 150_50, epoch); err != nil || item.State != card.StockIssued {
+		if item, err := s.TakeStock(t.Context(), shelf, reserved.UUID, 150_50, epoch); err != nil ||
+			item.State != card.StockIssued {
 			t.Errorf("item %s, error %v", item.State, err)
 		}
 	})
 }
 
-// While nobody attests that the database is as it was, nothing in stock is given out.
+// While nobody attests that the database is as it was, nothing in stock is
+// given out.
 func TestTakeStock_InsistsOnAnEpoch(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		stockUp(t, s, 1)
@@ -393,7 +410,8 @@ func TestFreeStock_CountsWhatLastsByAmount(t *testing.T) {
 		reserve(t, s, newCard(newAccount(t, s)))
 		got, err := s.FreeStock(t.Context(), shelf, items[1].ExpiresAt)
 		check(t, err)
-		want := []card.Offer{{Min: 50_00, Max: 50_00, Left: 1}, {Min: 100_00, Max: 100_00}, {Min: 150_50, Max: 150_50, Left: 1}}
+		want := []card.Offer{{Min: 50_00, Max: 50_00, Left: 1}, {Min: 100_00, Max: 100_00},
+			{Min: 150_50, Max: 150_50, Left: 1}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
@@ -428,7 +446,9 @@ func TestKnownNumbers_InStockOrEverIssued(t *testing.T) {
 		claimed, err := s.ClaimIntents(t.Context(), claimOf("sandbox"), 1, time.Hour)
 		check(t, err)
 		made := issued(claimed[0], "given out")
-		check(t, s.IssueTx(t.Context(), func(tx issue.Tx) error { return tx.SaveIssued(t.Context(), []issue.IssuedCard{made}) }))
+		check(t, s.IssueTx(t.Context(), func(tx issue.Tx) error {
+			return tx.SaveIssued(t.Context(), []issue.IssuedCard{made})
+		}))
 		var many [][]byte
 		for range 1200 {
 			many = append(many, []byte(uuid.NewString()))
@@ -448,14 +468,17 @@ func TestOffers_AreReplacedKeptAndDeleted(t *testing.T) {
 		if all, err := s.Offers(ctx); err != nil || len(all) != 0 {
 			t.Fatalf("%v, error %v", all, err)
 		}
-		one := card.SupplierOffers{Supplier: "one", Priority: 1, Offers: []card.Offer{{Min: 50_00, Max: 50_00, Left: 3, Life: time.Hour}, {Min: 60_00, Max: 70_00, Left: card.Unlimited}}}
+		one := card.SupplierOffers{Supplier: "one", Priority: 1,
+			Offers: []card.Offer{{Min: 50_00, Max: 50_00, Left: 3, Life: time.Hour},
+				{Min: 60_00, Max: 70_00, Left: card.Unlimited}}}
 		check(t, s.SaveOffers(ctx, one))
 		check(t, s.SaveOffers(ctx, card.SupplierOffers{Supplier: "two", Priority: 0}))
 		check(t, s.KeepOffers(ctx, "one", 2))
 		check(t, s.KeepOffers(ctx, "three", 1))
 		all, err := s.Offers(ctx)
 		check(t, err)
-		if len(all) != 3 || all[0].Supplier != "two" || all[1].Supplier != "three" || all[1].Age < card.OfferLasts || all[2].Age > time.Minute {
+		if len(all) != 3 || all[0].Supplier != "two" || all[1].Supplier != "three" || all[1].Age < card.OfferLasts ||
+			all[2].Age > time.Minute {
 			t.Fatalf("%+v", all)
 		}
 		if diff := cmp.Diff(one.Offers, all[2].Offers); diff != "" {

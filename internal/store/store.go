@@ -1,8 +1,11 @@
-// Package store keeps cards in an SQL database: one set of statements for PostgreSQL (lib/pq) and SQLite.
+// Package store keeps cards in an SQL database: one set of statements for
+// PostgreSQL (lib/pq) and SQLite.
 //
-// It may import package card and the actors whose ports it implements. Times are stored as Unix milliseconds and amounts as
-// integers of atomic units. After a crash a transaction has happened as a whole or not at all; running a statement outside of
-// transactions twice is harmless. No type or error of a driver leaves the package.
+// It may import package card and the actors whose ports it implements. Times
+// are stored as Unix milliseconds and amounts as integers of atomic units.
+// After a crash a transaction has happened as a whole or not at all; running a
+// statement outside of transactions twice is harmless. No type or error of a
+// driver leaves the package.
 package store
 
 import (
@@ -50,7 +53,8 @@ type Store struct {
 	witness *witness
 	file    string      // identifies the file of SQLite, and the machine since its last boot; "" if they are not known
 	insist  atomic.Bool // see Insist
-	// historySQL is the expression of history, once it is known which one the database allows.
+	// historySQL is the expression of history, once it is known which one the
+	// database allows.
 	historySQL atomic.Pointer[string]
 }
 
@@ -65,15 +69,18 @@ var (
 	_ webhook.Store  = (*Store)(nil)
 )
 
-// Open opens the database at databaseURL, "sqlite:PATH" or "postgres://...", with at most conns connections. coins are the currencies that
-// its cards may have. Open does not migrate: the error is ErrNoSchema, ErrOlderSchema or ErrNewerSchema if this program can't use the
-// schema that it finds. A statement is prepared when a connection first uses it; after that it costs one round trip. The caller must close
-// the store.
+// Open opens the database at databaseURL, "sqlite:PATH" or "postgres://...",
+// with at most conns connections. coins are the currencies that its cards may
+// have. Open does not migrate: the error is ErrNoSchema, ErrOlderSchema or
+// ErrNewerSchema if this program can't use the schema that it finds. A
+// statement is prepared when a connection first uses it; after that it costs
+// one round trip. The caller must close the store.
 func Open(ctx context.Context, databaseURL string, conns int, coins []card.Currency) (*Store, error) {
 	return open(ctx, databaseURL, conns, longestTx, coins)
 }
 
-func open(ctx context.Context, databaseURL string, conns int, longest time.Duration, coins []card.Currency) (*Store, error) {
+func open(ctx context.Context, databaseURL string, conns int, longest time.Duration, coins []card.Currency) (*Store,
+	error) {
 	s, err := connect(databaseURL, conns, longest)
 	if err != nil {
 		return nil, err
@@ -117,7 +124,8 @@ func connect(databaseURL string, conns int, longest time.Duration) (*Store, erro
 	case "postgres", "postgresql":
 		return openPostgres(databaseURL, conns, longest)
 	}
-	return nil, errors.New("database url: must be sqlite:PATH or postgres://...") // never quote the URL: it may contain a password
+	// never quote the URL: it may contain a password
+	return nil, errors.New("database url: must be sqlite:PATH or postgres://...")
 }
 
 // Close closes every connection.
@@ -128,7 +136,8 @@ func (s *Store) Close() error {
 	return s.w.Close()
 }
 
-// heat sets hot. The texts of its statements are long, so that they are made once.
+// heat sets hot. The texts of its statements are long, so that they are made
+// once.
 func (s *Store) heat() {
 	read := func(query string) fixed { return fixed{s.r, s.r.Rebind(query)} }
 	write := func(query string) fixed { return fixed{s.w, s.w.Rebind(query)} }
@@ -140,13 +149,15 @@ func (s *Store) heat() {
 	const byKey = " WHERE c.account_id = ? AND c.idempotency_key = ?"
 	s.hot.cardByKey.alone, s.hot.cardByKey.whole = read(selectCardAlone+byKey), read(whole+byKey)
 	s.hot.tokenByHash = read(selectTokens + " WHERE t.hash = ?")
-	s.hot.insertRefundable = limitable{write(s.dialect.insertCard(false, notOwn)), write(s.dialect.insertCard(true, notOwn))}
+	s.hot.insertRefundable = limitable{write(s.dialect.insertCard(false, notOwn)),
+		write(s.dialect.insertCard(true, notOwn))}
 	s.hot.insertCard = limitable{write(s.dialect.insertCard(false, "")), write(s.dialect.insertCard(true, ""))}
 	if s.dialect.arrays {
 		cards := s.dialect.queued()
 		s.hot.insertCards = limitable{write(s.dialect.insertCards(false, cards)), write(s.dialect.insertCards(true, cards))}
 		s.hot.reserveCard = limitable{write(s.dialect.reserveCard(false, "")), write(s.dialect.reserveCard(true, ""))}
-		s.hot.reserveRefundable = limitable{write(s.dialect.reserveCard(false, notOwn)), write(s.dialect.reserveCard(true, notOwn))}
+		s.hot.reserveRefundable = limitable{write(s.dialect.reserveCard(false, notOwn)),
+			write(s.dialect.reserveCard(true, notOwn))}
 	}
 }
 
@@ -179,7 +190,8 @@ func (s *Store) WebhookTx(ctx context.Context, f func(webhook.Tx) error) error {
 	})
 }
 
-// mostAttempts limits how often a transaction is run that the database could not serialise.
+// mostAttempts limits how often a transaction is run that the database could
+// not serialise.
 const mostAttempts = 5
 
 // LongestWrite implements custody.Store.
@@ -198,8 +210,10 @@ func (s *Store) inTx(ctx context.Context, f func(*tx) error) error {
 // longestTx limits a transaction, whatever it waits for.
 const longestTx = time.Minute
 
-// longestClaim limits the statements that acquire a lease, claim intents or webhooks, or take addresses; after that they return
-// card.ErrUnavailable. They take milliseconds unless another process has locked the rows. Callers try again later: others wait for them.
+// longestClaim limits the statements that acquire a lease, claim intents or
+// webhooks, or take addresses; after that they return card.ErrUnavailable. They
+// take milliseconds unless another process has locked the rows. Callers try
+// again later: others wait for them.
 const longestClaim = 5 * time.Second
 
 func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
@@ -212,7 +226,8 @@ func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
 		done()
 		return s.fail("begin", err)
 	}
-	// The transaction does not end with ctx: if a cancelled context cut off COMMIT, nobody would know whether it happened.
+	// The transaction does not end with ctx: if a cancelled context cut off
+	// COMMIT, nobody would know whether it happened.
 	committing, cancel := outliving(ctx)
 	end := func() {
 		cancel()
@@ -286,9 +301,10 @@ func (s *Store) list(ctx context.Context, on runner, dest any, operation, query 
 	return s.fail(operation, on.SelectContext(ctx, dest, on.Rebind(query), args...))
 }
 
-// manyOf is like list, for up to most rows of a struct without embedded pointers. It finds the fields once, which sqlx.Select does for each
-// row.
-func manyOf[T any](ctx context.Context, s *Store, on runner, most int, operation, query string, args ...any) ([]T, error) {
+// manyOf is like list, for up to most rows of a struct without embedded
+// pointers. It finds the fields once, which sqlx.Select does for each row.
+func manyOf[T any](ctx context.Context, s *Store, on runner, most int, operation, query string, args ...any) ([]T,
+	error) {
 	rows, err := on.QueryxContext(ctx, on.Rebind(query), args...)
 	if err != nil {
 		return nil, s.fail(operation, err)
@@ -318,7 +334,8 @@ func manyOf[T any](ctx context.Context, s *Store, on runner, most int, operation
 	return all, s.fail(operation, rows.Err())
 }
 
-// batch is the most rows that one statement handles. Both databases allow more parameters than that needs.
+// batch is the most rows that one statement handles. Both databases allow more
+// parameters than that needs.
 const batch = 500
 
 // rows returns n copies of a group of placeholders, for VALUES.
@@ -326,7 +343,8 @@ func rows(group string, n int) string {
 	return strings.TrimSuffix(strings.Repeat(group+", ", n), ", ")
 }
 
-// inBatches splits all into parts that fit one statement, and calls f with each.
+// inBatches splits all into parts that fit one statement, and calls f with
+// each.
 func inBatches[T any](all []T, f func([]T) error) error {
 	for len(all) > 0 {
 		n := min(batch, len(all))
@@ -338,16 +356,20 @@ func inBatches[T any](all []T, f func([]T) error) error {
 	return nil
 }
 
-// insertAll inserts a row for each element of all, batch by batch. into is the table and its columns, types are those of values, which are
-// column1, column2 and so on in selected; "" selects them as they are. onConflict is the statement's ON CONFLICT clause, or "".
-func insertAll[T any](ctx context.Context, t *tx, operation, into string, types []string, selected, onConflict string, all []T, values func(T) []any) error {
+// insertAll inserts a row for each element of all, batch by batch. into is the
+// table and its columns, types are those of values, which are column1, column2
+// and so on in selected; "" selects them as they are. onConflict is the
+// statement's ON CONFLICT clause, or "".
+func insertAll[T any](ctx context.Context, t *tx, operation, into string, types []string, selected, onConflict string,
+	all []T, values func(T) []any) error {
 	return inBatches(all, func(some []T) error {
 		rows := make([][]any, len(some))
 		for i, one := range some {
 			rows[i] = values(one)
 		}
 		table, args := t.s.dialect.table(rows, types...)
-		_, err := t.s.exec(ctx, t.t, operation, "INSERT INTO "+into+" SELECT "+cmp.Or(selected, "*")+" FROM "+table+" WHERE TRUE "+onConflict, args...)
+		_, err := t.s.exec(ctx, t.t, operation,
+			"INSERT INTO "+into+" SELECT "+cmp.Or(selected, "*")+" FROM "+table+" WHERE TRUE "+onConflict, args...)
 		return err
 	})
 }
@@ -361,5 +383,6 @@ func nullSecret(s *card.Secret) sql.NullString {
 
 func nullString(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
 
-// SingleWriter reports whether only one connection of a process can write, so that a second pool would only get in its way.
+// SingleWriter reports whether only one connection of a process can write, so
+// that a second pool would only get in its way.
 func (s *Store) SingleWriter() bool { return s.w != s.r }

@@ -22,7 +22,8 @@ var databases = rig.Databases{Migrate: func(url string) error {
 	return err
 }}
 
-// onEach runs a test on every database, each time on one with the schema and nothing in it.
+// onEach runs a test on every database, each time on one with the schema and
+// nothing in it.
 func onEach(t *testing.T, f func(t *testing.T, url string)) {
 	t.Helper()
 	t.Parallel()
@@ -64,8 +65,10 @@ func newAccount(t testing.TB, s *store.Store) uuid.UUID {
 
 func newCard(account uuid.UUID) *card.Card {
 	return &card.Card{
-		UUID: uuid.Must(uuid.NewV7()), AccountID: account, CreatedAt: epoch, USD: 150_50, Coin: chain.Currencies()[0], Amount: 1_003333333334,
-		Address: "address " + uuid.NewString(), Rate: card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: 8}, At: epoch, Source: "fixed"},
+		UUID: uuid.Must(uuid.NewV7()), AccountID: account, CreatedAt: epoch, USD: 150_50, Coin: chain.Currencies()[0],
+		Amount:    1_003333333334,
+		Address:   "address " + uuid.NewString(),
+		Rate:      card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: 8}, At: epoch, Source: "fixed"},
 		ExpiresAt: epoch.Add(time.Hour), ConfirmationsRequired: 10, Status: card.AwaitingPayment, State: card.Unpaid,
 	}
 }

@@ -13,16 +13,21 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// A tag changes whenever that changes of which a client sees something in a card. It costs much less than the card: the database returns one
-// text of what it is made of. A column of cards that may change, and that a client sees something of, must be in changing.
+// A tag changes whenever that changes of which a client sees something in a
+// card. It costs much less than the card: the database returns one text of what
+// it is made of. A column of cards that may change, and that a client sees
+// something of, must be in changing.
 
-// changing is an expression for that part of card c, without its transfers, that may change. The tip matters only where something has arrived.
-const changing = changingBefore + `CASE WHEN c.received > 0 OR c.height > 0 THEN COALESCE((SELECT k.height FROM chains k WHERE k.currency = c.currency), 0) ELSE 0 END` +
+// changing is an expression for that part of card c, without its transfers,
+// that may change. The tip matters only where something has arrived.
+const changing = changingBefore +
+	`CASE WHEN c.received > 0 OR c.height > 0 THEN COALESCE((SELECT k.height FROM chains k WHERE k.currency = c.currency), 0) ELSE 0 END` +
 	changingAfter + `,
 	CASE WHEN c.status = 'generated' AND (SELECT s.card_uuid FROM credentials s WHERE s.card_uuid = c.uuid) IS NOT NULL THEN 1 ELSE 0 END,
 	CASE WHEN c.refunded > 0 THEN COALESCE(` + refundedAt + `, 0) ELSE 0 END, CASE WHEN c.refunded > 0 THEN COALESCE(` + refundTxID + `, '') ELSE '' END, CASE WHEN c.payment_state = 'paid' THEN ` + refused + " ELSE 0 END)"
 
-// changingAlone is what changing is of a card to which nothing has happened (cardReader).
+// changingAlone is what changing is of a card to which nothing has happened
+// (cardReader).
 const changingAlone = changingBefore + "0" + changingAfter + ", 0, 0, '', 0)"
 
 const (
@@ -51,11 +56,13 @@ func changingOf(c *card.Card) []byte {
 	if c.Refused && c.State == card.Paid {
 		refused = 1
 	}
-	return fmt.Appendf(nil, "%s %s %s %d %d %d %d %d %d %d %d %d %d %d %s %d", c.UUID, c.Status, storedState(c.State), c.Received, c.Settled, c.Height, tip, c.Accepted, c.Refunded,
+	return fmt.Appendf(nil, "%s %s %s %d %d %d %d %d %d %d %d %d %d %d %s %d", c.UUID, c.Status, storedState(c.State),
+		c.Received, c.Settled, c.Height, tip, c.Accepted, c.Refunded,
 		c.WrittenOff, canceledAt, purgedAt, made, refundedAt, c.RefundTxID, refused)
 }
 
-// tag returns the tag of a card from what it is made of: changing, and the transfers as the database returns them, if they are shown.
+// tag returns the tag of a card from what it is made of: changing, and the
+// transfers as the database returns them, if they are shown.
 func tag(changing, transfers []byte) string {
 	sum := sha256.Sum256(slices.Concat(changing, []byte{0}, transfers))
 	return base64.RawURLEncoding.EncodeToString(sum[:15])
@@ -80,8 +87,8 @@ func (d dialect) selectWholeTag() string {
 	return selectTag + changing + " AS changing, " + d.transfersOfCard() + " AS transfers FROM cards c"
 }
 
-// CardTag implements order.Tags. It is one round trip, which it may share with others, and two for the first time that
-// something has happened to the card.
+// CardTag implements order.Tags. It is one round trip, which it may share with
+// others, and two for the first time that something has happened to the card.
 func (s *Store) CardTag(ctx context.Context, account, id uuid.UUID) (string, error) {
 	row, err := s.hot.cardTag.get(ctx, cardKey{account, id})
 	if err != nil {

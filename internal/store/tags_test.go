@@ -12,14 +12,19 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// Columns of cards that never change once the card is there, or of which no client sees anything.
+// Columns of cards that never change once the card is there, or of which no
+// client sees anything.
 var untagged = map[string]string{
-	"account_id": "constant", "created_at": "constant", "usd_cents": "constant", "currency": "constant", "amount": "constant", "address": "constant",
-	"rate": "constant", "rate_at": "constant", "rate_source": "constant", "expires_at": "constant", "confirmations_required": "constant",
-	"idempotency_key": "constant", "request_hash": "constant", "refund_address": "constant, but for the key that encrypts it",
-	"reference": "constant", "metadata": "constant", "trace_parent": "constant",
-	"ready_height": "not seen", "credit_paid": "not seen", "credit_held": "not seen", "credit_surplus": "not seen", "credit_refunded": "not seen",
-	"credit_lost": "not seen", "credit_written_off": "not seen", "credit_due": "computed anew from the others",
+	"account_id": "constant", "created_at": "constant", "usd_cents": "constant", "currency": "constant",
+	"amount": "constant", "address": "constant",
+	"rate": "constant", "rate_at": "constant", "rate_source": "constant", "expires_at": "constant",
+	"confirmations_required": "constant",
+	"idempotency_key":        "constant", "request_hash": "constant",
+	"refund_address": "constant, but for the key that encrypts it",
+	"reference":      "constant", "metadata": "constant", "trace_parent": "constant",
+	"ready_height": "not seen", "credit_paid": "not seen", "credit_held": "not seen", "credit_surplus": "not seen",
+	"credit_refunded": "not seen",
+	"credit_lost":     "not seen", "credit_written_off": "not seen", "credit_due": "computed anew from the others",
 }
 
 // Whoever adds a column to cards decides whether a client sees its changes.
@@ -61,7 +66,8 @@ func TestTags_AreThoseOfTheCards(t *testing.T) {
 			_, err = s.CardTag(t.Context(), newAccount(t, s), c.UUID)
 			wantError(t, err, card.ErrNoRow)
 		}
-		for _, filter := range []order.Filter{{AccountID: account, Limit: 9}, {AccountID: account, Limit: 2, Status: card.AwaitingPayment},
+		for _, filter := range []order.Filter{{AccountID: account, Limit: 9},
+			{AccountID: account, Limit: 2, Status: card.AwaitingPayment},
 			{AccountID: account, Limit: 9, Status: card.Generated}, {AccountID: uuid.New(), Limit: 9}} {
 			filter.Tagged = true
 			cards, err := s.Cards(t.Context(), filter)

@@ -15,7 +15,8 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// The old primary is back, and does not know yet that another one was promoted. What was acknowledged since must not seem to be lost.
+// The old primary is back, and does not know yet that another one was promoted.
+// What was acknowledged since must not seem to be lost.
 func TestSeveralHosts_TheOldPrimaryIsNotAskedAgain(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)
@@ -46,7 +47,8 @@ func TestSeveralHosts_TheOldPrimaryIsNotAskedAgain(t *testing.T) {
 	heals(t, func() error { _, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID); return err })
 }
 
-// A primary that is silent commits nothing and refuses nothing. What waits for it must not hold up what another one can do.
+// A primary that is silent commits nothing and refuses nothing. What waits for
+// it must not hold up what another one can do.
 func TestSeveralHosts_WhatWaitsForTheOldPrimaryIsGivenUp(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)
@@ -93,7 +95,8 @@ func TestSeveralHosts_WhatWaitsForTheOldPrimaryIsGivenUp(t *testing.T) {
 	}
 }
 
-// A pooler or a proxy may still lead to a server that was a primary a moment ago.
+// A pooler or a proxy may still lead to a server that was a primary a moment
+// ago.
 func TestStandby_TransactionsAreToBeTriedAgain(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)

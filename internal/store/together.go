@@ -14,7 +14,8 @@ import (
 	"github.com/cardmint/cardmint/internal/panics"
 )
 
-// Cards that are inserted at the same time share statements (queue), so that one commit stores many.
+// Cards that are inserted at the same time share statements (queue), so that
+// one commit stores many.
 const (
 	insertsAtOnce   = 2 // one is written to the disk while the next is run; with more, each would have fewer cards
 	insertsTogether = 3 // cards that are worth a statement for several, which takes as long as two and a half for one
@@ -35,7 +36,8 @@ type inserted struct {
 	err    error
 }
 
-// InsertCard implements order.Store. It is one round trip, which it may share with others. Once the statement is sent, it does not end with ctx
+// InsertCard implements order.Store. It is one round trip, which it may share
+// with others. Once the statement is sent, it does not end with ctx
 // (outliving).
 func (s *Store) InsertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
 	args, err := insertArgs(ctx, c, limit)
@@ -110,7 +112,8 @@ func (s *Store) insertOrFail(some []*insertion) {
 	}
 }
 
-// insertTogether inserts cards by one statement. If the database refuses it because of a card, each has a statement of its own.
+// insertTogether inserts cards by one statement. If the database refuses it
+// because of a card, each has a statement of its own.
 func (s *Store) insertTogether(some []*insertion) {
 	if len(some) == 1 {
 		stored, err := s.insertOne(some[0])
@@ -148,9 +151,11 @@ func (s *Store) insertOne(i *insertion) (bool, error) {
 
 // insertShared inserts cards by one statement, and returns which were stored.
 func (s *Store) insertShared(some []*insertion) (map[uuid.UUID]bool, error) {
-	// Statements that insert the same keys in the same order don't wait for each other in a circle.
+	// Statements that insert the same keys in the same order don't wait for
+	// each other in a circle.
 	slices.SortStableFunc(some, func(a, b *insertion) int {
-		return cmp.Or(bytes.Compare(a.card.AccountID[:], b.card.AccountID[:]), strings.Compare(a.card.IdempotencyKey, b.card.IdempotencyKey))
+		return cmp.Or(bytes.Compare(a.card.AccountID[:], b.card.AccountID[:]),
+			strings.Compare(a.card.IdempotencyKey, b.card.IdempotencyKey))
 	})
 	values := make([][]any, len(some))
 	columns := len(s.dialect.cardTypes())

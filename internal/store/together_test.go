@@ -25,7 +25,8 @@ type attempt struct {
 }
 
 // together has cards wait for a statement, so that they share it.
-func together(t *testing.T, s *store.Store, ctx context.Context, all []attempt) (stored []bool, errs []error, wait func()) {
+func together(t *testing.T, s *store.Store, ctx context.Context, all []attempt) (stored []bool, errs []error,
+	wait func()) {
 	t.Helper()
 	release, err := store.HoldWrites(t.Context(), s)
 	check(t, err)
@@ -43,7 +44,8 @@ func together(t *testing.T, s *store.Store, ctx context.Context, all []attempt) 
 	})
 }
 
-// Whatever shares its statement with other cards is stored, left out or refused as it would be alone.
+// Whatever shares its statement with other cards is stored, left out or refused
+// as it would be alone.
 func TestInsertCard_TogetherAsAlone(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account, other := newAccount(t, s), newAccount(t, s)
@@ -114,7 +116,8 @@ func TestInsertCard_TogetherWithOneThatIsRefused(t *testing.T) {
 	})
 }
 
-// What can be seen to be wrong with a card does not wait for a statement, which others may share.
+// What can be seen to be wrong with a card does not wait for a statement, which
+// others may share.
 func TestInsertCard_WithARateThatCanNotBeStored(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		release, err := store.HoldWrites(t.Context(), s)
@@ -128,14 +131,16 @@ func TestInsertCard_WithARateThatCanNotBeStored(t *testing.T) {
 	})
 }
 
-// Cards of one statement count toward the limit of their account one after the other.
+// Cards of one statement count toward the limit of their account one after the
+// other.
 func TestInsertCard_TogetherOnlyWhileSoMuchIsOpen(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account, other := newAccount(t, s), newAccount(t, s)
 		insertCard(t, s, newCard(account))
 		var all []attempt
 		for range 20 {
-			all = append(all, attempt{card: newCard(account), limit: 5 * 150_50}, attempt{card: newCard(other), limit: 100 * 150_50}, attempt{card: newCard(other)})
+			all = append(all, attempt{card: newCard(account), limit: 5 * 150_50},
+				attempt{card: newCard(other), limit: 100 * 150_50}, attempt{card: newCard(other)})
 		}
 		stored, errs, wait := together(t, s, t.Context(), all)
 		wait()

@@ -18,9 +18,11 @@ const scopesSchema = 20
 // ifScoped is the condition that there is a token with less than all scopes.
 const ifScoped = " AND EXISTS (SELECT 1 FROM tokens WHERE scopes IS NOT NULL)"
 
-// demandScopes has programs that know no scopes refuse the database, on a condition.
+// demandScopes has programs that know no scopes refuse the database, on a
+// condition.
 func (s *Store) demandScopes(ctx context.Context, on runner, condition string) error {
-	_, err := s.exec(ctx, on, "raise schema compatibility", "UPDATE schema_compatibility SET oldest = ? WHERE oldest < ?"+condition, scopesSchema, scopesSchema)
+	_, err := s.exec(ctx, on, "raise schema compatibility",
+		"UPDATE schema_compatibility SET oldest = ? WHERE oldest < ?"+condition, scopesSchema, scopesSchema)
 	return err
 }
 
@@ -33,7 +35,8 @@ const ifSealed = " AND EXISTS (SELECT 1 FROM tokens WHERE seal IS NOT NULL)"
 // demandSeals makes programs that know no seals refuse the database, on a
 // condition.
 func (s *Store) demandSeals(ctx context.Context, on runner, condition string) error {
-	_, err := s.exec(ctx, on, "raise schema compatibility", "UPDATE schema_compatibility SET oldest = ? WHERE oldest < ?"+condition, sealsSchema, sealsSchema)
+	_, err := s.exec(ctx, on, "raise schema compatibility",
+		"UPDATE schema_compatibility SET oldest = ? WHERE oldest < ?"+condition, sealsSchema, sealsSchema)
 	return err
 }
 
@@ -73,7 +76,8 @@ func (s *Store) TokenByID(ctx context.Context, id uuid.UUID) (account.Token, err
 	return row.token(), nil
 }
 
-// RotateToken implements account.Store. Running it twice is harmless: it is the same successor.
+// RotateToken implements account.Store. Running it twice is harmless: it is the
+// same successor.
 func (s *Store) RotateToken(ctx context.Context, old, successor account.Token, now time.Time) error {
 	return s.inTx(ctx, func(x *tx) error {
 		n, err := s.exec(ctx, x.t, "rotate token", `UPDATE tokens SET replaced_by = ?, expires_at = ?, seal = ?
@@ -93,8 +97,10 @@ func (s *Store) RotateToken(ctx context.Context, old, successor account.Token, n
 // and that the seal covers. So the row is what was sealed, also if another
 // process has rotated the token just now.
 func (s *Store) RevokeToken(ctx context.Context, t account.Token) error {
-	n, err := s.exec(ctx, s.w, "revoke token", "UPDATE tokens SET revoked_at = ?, expires_at = ?, replaced_by = ?, seal = ? WHERE id = ?",
-		nullMillis(t.RevokedAt), nullMillis(t.ExpiresAt), uuid.NullUUID{UUID: t.ReplacedBy, Valid: t.ReplacedBy != uuid.Nil}, t.Seal, t.ID)
+	n, err := s.exec(ctx, s.w, "revoke token",
+		"UPDATE tokens SET revoked_at = ?, expires_at = ?, replaced_by = ?, seal = ? WHERE id = ?",
+		nullMillis(t.RevokedAt), nullMillis(t.ExpiresAt), uuid.NullUUID{UUID: t.ReplacedBy, Valid: t.ReplacedBy != uuid.Nil},
+		t.Seal, t.ID)
 	if err == nil && n == 0 {
 		return card.ErrNoRow
 	}
@@ -104,7 +110,8 @@ func (s *Store) RevokeToken(ctx context.Context, t account.Token) error {
 // SealTokens implements account.Store.
 func (s *Store) SealTokens(ctx context.Context, all []account.Token, before, after string) error {
 	return s.inTx(ctx, func(x *tx) error {
-		n, err := s.exec(ctx, x.t, "replace key check", "UPDATE settings SET value = ? WHERE name = 'key_check' AND value = ?", after, before)
+		n, err := s.exec(ctx, x.t, "replace key check",
+			"UPDATE settings SET value = ? WHERE name = 'key_check' AND value = ?", after, before)
 		if err == nil && n == 0 {
 			err = card.ErrNoRow
 		}
@@ -112,7 +119,8 @@ func (s *Store) SealTokens(ctx context.Context, all []account.Token, before, aft
 			return err
 		}
 		for _, t := range all {
-			if _, err := s.exec(ctx, x.t, "seal token", "UPDATE tokens SET seal = ? WHERE id = ? AND seal IS NULL", t.Seal, t.ID); err != nil {
+			if _, err := s.exec(ctx, x.t, "seal token", "UPDATE tokens SET seal = ? WHERE id = ? AND seal IS NULL", t.Seal,
+				t.ID); err != nil {
 				return err
 			}
 		}
@@ -120,8 +128,8 @@ func (s *Store) SealTokens(ctx context.Context, all []account.Token, before, aft
 	})
 }
 
-// SaveUses implements account.Store. Rows are written in order, so that processes that write the same ones do not wait for each other in
-// a circle.
+// SaveUses implements account.Store. Rows are written in order, so that
+// processes that write the same ones do not wait for each other in a circle.
 func (s *Store) SaveUses(ctx context.Context, uses map[uuid.UUID]time.Time) error {
 	type use struct {
 		token uuid.UUID
@@ -137,13 +145,16 @@ func (s *Store) SaveUses(ctx context.Context, uses map[uuid.UUID]time.Time) erro
 		for _, u := range some {
 			args = append(args, u.token, u.at.UnixMilli())
 		}
-		_, err := s.exec(ctx, s.w, "save uses of tokens", "INSERT INTO token_uses (token_id, used_at) VALUES "+rows("(?, ?)", len(some))+
-			" ON CONFLICT (token_id) DO UPDATE SET used_at = excluded.used_at WHERE token_uses.used_at < excluded.used_at", args...)
+		_, err := s.exec(ctx, s.w, "save uses of tokens",
+			"INSERT INTO token_uses (token_id, used_at) VALUES "+rows("(?, ?)", len(some))+
+				" ON CONFLICT (token_id) DO UPDATE SET used_at = excluded.used_at WHERE token_uses.used_at < excluded.used_at",
+			args...)
 		return err
 	})
 }
 
-// TokenUses returns when tokens were used last, as far as processes have saved it.
+// TokenUses returns when tokens were used last, as far as processes have saved
+// it.
 func (s *Store) TokenUses(ctx context.Context) (map[uuid.UUID]time.Time, error) {
 	var found []struct {
 		Token uuid.UUID `db:"token_id"`

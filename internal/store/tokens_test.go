@@ -26,7 +26,8 @@ func TestTokens_ScopesAreStored(t *testing.T) {
 		a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "a", CreatedAt: epoch}
 		check(t, s.InsertAccount(ctx, a))
 		each := account.ScopesOf(account.KnownScopes()...)
-		for _, scopes := range []account.Scopes{account.AllScopes, each, account.ScopesOf(account.EventsRead, account.CardsRead), 0} {
+		for _, scopes := range []account.Scopes{account.AllScopes, each,
+			account.ScopesOf(account.EventsRead, account.CardsRead), 0} {
 			want := newToken(a.ID, scopes)
 			for range 2 { // a second time it is a no-op
 				check(t, s.InsertToken(ctx, want))
@@ -77,7 +78,8 @@ func TestRotateToken(t *testing.T) {
 			}
 			got, err = s.TokenByHash(ctx, successor.Hash)
 			check(t, err)
-			if got.ID != successor.ID || got.Scopes != successor.Scopes || got.ReplacedBy != uuid.Nil || string(got.Seal) != "begins" {
+			if got.ID != successor.ID || got.Scopes != successor.Scopes || got.ReplacedBy != uuid.Nil ||
+				string(got.Seal) != "begins" {
 				t.Errorf("%s: %+v", name, got)
 			}
 			wantError(t, rotate(old, newToken(owner, account.AllScopes)), card.ErrNoRow)
@@ -121,7 +123,8 @@ func TestSaveUses_TheLatestStays(t *testing.T) {
 	})
 }
 
-// A program that knows no scopes would let a token with few of them do everything.
+// A program that knows no scopes would let a token with few of them do
+// everything.
 func TestInsertToken_ProgramsWithoutScopesStayOutOnceThereIsOne(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := open(t, url)
@@ -183,14 +186,17 @@ func TestInsertToken_Sealed_EarlierVersionsRefused(t *testing.T) {
 	})
 }
 
-// Tokens of before have all scopes, and stay so when a program of before writes one.
+// Tokens of before have all scopes, and stay so when a program of before writes
+// one.
 func TestMigrate_OldTokensHaveAllScopes(t *testing.T) {
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		_, beside := migrateTo(t, url, newestScopes-1)
 		owner := uuid.Must(uuid.NewV7())
 		old := func() account.Token {
 			token := newToken(owner, account.AllScopes)
-			_, err := beside.Exec(fmt.Sprintf("INSERT INTO tokens (id, account_id, name, hash, created_at) VALUES ('%s', '%s', 'n', $1, %d)", token.ID, owner, epoch.UnixMilli()), token.Hash)
+			_, err := beside.Exec(
+				fmt.Sprintf("INSERT INTO tokens (id, account_id, name, hash, created_at) VALUES ('%s', '%s', 'n', $1, %d)",
+					token.ID, owner, epoch.UnixMilli()), token.Hash)
 			check(t, err)
 			return token
 		}

@@ -21,17 +21,20 @@ type transferRow struct {
 }
 
 func (r *transferRow) transfer() card.Transfer {
-	return card.Transfer{Currency: r.Currency, TxID: r.TxID, Output: r.Output, Address: r.Address, Amount: card.Amount(r.Amount),
+	return card.Transfer{Currency: r.Currency, TxID: r.TxID, Output: r.Output, Address: r.Address,
+		Amount: card.Amount(r.Amount),
 		Height: r.Height, Locked: r.Locked, Counted: r.Counted, FirstSeenAt: fromMillis(r.FirstSeenAt)}
 }
 
 const selectTransfers = "SELECT currency, txid, output, address, amount, height, locked, counted, first_seen_at FROM transfers"
 
 // TransfersIn implements settle.Tx.
-func (t *tx) TransfersIn(ctx context.Context, currency string, since int64, again []settle.Blocks) ([]card.Transfer, error) {
+func (t *tx) TransfersIn(ctx context.Context, currency string, since int64, again []settle.Blocks) ([]card.Transfer,
+	error) {
 	// With OR, SQLite would read all transfers.
 	query, args := selectTransfers+" WHERE currency = ? AND counted AND height = 0", []any{currency}
-	query, args = query+" UNION ALL "+selectTransfers+" WHERE currency = ? AND counted AND height > ?", append(args, currency, max(0, since))
+	query, args = query+" UNION ALL "+selectTransfers+" WHERE currency = ? AND counted AND height > ?",
+		append(args, currency, max(0, since))
 	for _, b := range again {
 		query += " UNION ALL " + selectTransfers + " WHERE currency = ? AND counted AND height BETWEEN ? AND ?"
 		args = append(args, currency, max(1, b.First), min(b.Last, since))
@@ -44,7 +47,8 @@ func (t *tx) TransfersOf(ctx context.Context, currency string, txids []string) (
 	var all []card.Transfer
 	err := inBatches(txids, func(some []string) error {
 		these, args := in(t.s.dialect, "txid", "TEXT", some)
-		found, err := t.transfers(ctx, selectTransfers+" WHERE currency = ? AND "+these+" AND counted", append([]any{currency}, args...)...)
+		found, err := t.transfers(ctx, selectTransfers+" WHERE currency = ? AND "+these+" AND counted",
+			append([]any{currency}, args...)...)
 		all = append(all, found...)
 		return err
 	})
@@ -55,14 +59,18 @@ func (t *tx) TransfersOf(ctx context.Context, currency string, txids []string) (
 func (t *tx) TransfersTo(ctx context.Context, currency string, addresses []string) ([]card.Transfer, error) {
 	var all []card.Transfer
 	err := inBatches(addresses, func(some []string) error {
-		// SQLite takes CROSS JOIN as the order in which to search, and would begin with all attributions.
+		// SQLite takes CROSS JOIN as the order in which to search, and would
+		// begin with all attributions.
 		const attributed = `cards c CROSS JOIN attributions a CROSS JOIN transfers t`
 		to, args := in(t.s.dialect, "t.address", "TEXT", some)
 		of, _ := in(t.s.dialect, "c.address", "TEXT", some)
 		args = append([]any{currency}, args...)
-		found, err := t.transfers(ctx, "SELECT t.currency, t.txid, t.output, t.address, t.amount, t.height, t.locked, t.counted, t.first_seen_at FROM transfers t WHERE t.currency = ? AND t.counted AND "+to+" AND "+notAttributed+
-			" UNION ALL SELECT t.currency, t.txid, t.output, c.address, t.amount, t.height, t.locked, t.counted, t.first_seen_at FROM "+attributed+
-			" WHERE c.currency = ? AND "+of+" AND a.card_uuid = c.uuid AND t.currency = a.currency AND t.txid = a.txid AND t.output = a.output AND t.counted", append(args, args...)...)
+		found, err := t.transfers(ctx,
+			"SELECT t.currency, t.txid, t.output, t.address, t.amount, t.height, t.locked, t.counted, t.first_seen_at FROM transfers t WHERE t.currency = ? AND t.counted AND "+to+" AND "+notAttributed+
+				" UNION ALL SELECT t.currency, t.txid, t.output, c.address, t.amount, t.height, t.locked, t.counted, t.first_seen_at FROM "+attributed+
+				" WHERE c.currency = ? AND "+of+
+				" AND a.card_uuid = c.uuid AND t.currency = a.currency AND t.txid = a.txid AND t.output = a.output AND t.counted",
+			append(args, args...)...)
 		all = append(all, found...)
 		return err
 	})
@@ -85,21 +93,25 @@ func (s *Store) transfers(ctx context.Context, on runner, query string, args ...
 	return ts, nil
 }
 
-// UpsertTransfers implements settle.Tx. A transfer that is already stored keeps the time at which it was first seen.
+// UpsertTransfers implements settle.Tx. A transfer that is already stored keeps
+// the time at which it was first seen.
 func (t *tx) UpsertTransfers(ctx context.Context, ts []card.Transfer) error {
 	return inBatches(ts, func(some []card.Transfer) error {
 		values := make([][]any, len(some))
 		for i, x := range some {
-			values[i] = []any{x.Currency, x.TxID, x.Output, x.Address, int64(x.Amount), x.Height, x.Locked, x.Counted, x.FirstSeenAt.UnixMilli()}
+			values[i] = []any{x.Currency, x.TxID, x.Output, x.Address, int64(x.Amount), x.Height, x.Locked, x.Counted,
+				x.FirstSeenAt.UnixMilli()}
 		}
-		table, args := t.s.dialect.table(values, "TEXT", "TEXT", "BIGINT", "TEXT", "BIGINT", "BIGINT", "BOOLEAN", "BOOLEAN", "BIGINT")
+		table, args := t.s.dialect.table(values, "TEXT", "TEXT", "BIGINT", "TEXT", "BIGINT", "BIGINT", "BOOLEAN", "BOOLEAN",
+			"BIGINT")
 		_, err := t.s.exec(ctx, t.t, "upsert transfers", upsertTransfers(table), args...)
 		return err
 	})
 }
 
-// upsertTransfers returns a statement that stores transfers from a table. What it stores of attributions and cards narrows searches:
-// whoever searches looks again (isStray), for both may be inserted later.
+// upsertTransfers returns a statement that stores transfers from a table. What
+// it stores of attributions and cards narrows searches: whoever searches looks
+// again (isStray), for both may be inserted later.
 func upsertTransfers(table string) string {
 	return `INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at, attributed)
 		SELECT v.column1, v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, CASE
@@ -135,7 +147,8 @@ func (s *Store) Cursor(ctx context.Context, coin card.Currency) (settle.Cursor, 
 	if errors.Is(err, card.ErrNoRow) {
 		return settle.Cursor{Newest: settle.NoPosition}, nil
 	}
-	return settle.Cursor{Fingerprint: row.Fingerprint, LowestLocked: row.LowestLocked, Rescan: row.Rescan, Believe: row.Believe, Newest: row.Newest, Conflict: row.Conflict, Restored: row.Restored,
+	return settle.Cursor{Fingerprint: row.Fingerprint, LowestLocked: row.LowestLocked, Rescan: row.Rescan,
+		Believe: row.Believe, Newest: row.Newest, Conflict: row.Conflict, Restored: row.Restored,
 		Tip:  card.Tip{Height: row.Height, Hash: row.Hash, Time: fromMillis(row.Time)},
 		Deep: card.Tip{Height: row.DeepHeight, Hash: row.DeepHash}}, err
 }

@@ -171,7 +171,8 @@ func TestReleaseWebhook_OldHolderCannotReleaseTheNewOnes(t *testing.T) {
 	})
 }
 
-// A webhook that always has something to be sent must not keep the others waiting.
+// A webhook that always has something to be sent must not keep the others
+// waiting.
 func TestClaimWebhooks_LongestNotServedFirst(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := open(t, url)
@@ -201,7 +202,8 @@ func TestSaveWebhookState_LostClaimCannotWrite(t *testing.T) {
 		zombie := claimOne(t, s, expiredAtOnce)
 		owner := claimOne(t, s, time.Hour)
 		since := epoch.Add(-time.Hour)
-		gone := webhook.State{Failures: 9, FailingSince: &since, PausedUntil: epoch.Add(time.Hour), DisabledReason: webhook.DisabledGone}
+		gone := webhook.State{Failures: 9, FailingSince: &since, PausedUntil: epoch.Add(time.Hour),
+			DisabledReason: webhook.DisabledGone}
 		wantError(t, saveState(s, zombie, gone), card.ErrFenced)
 		got, err := s.WebhookByID(ctx, w.AccountID, w.ID)
 		check(t, err)
@@ -214,7 +216,8 @@ func TestSaveWebhookState_LostClaimCannotWrite(t *testing.T) {
 	})
 }
 
-// A sender that knows an older address or secret, or not that the webhook was mended, must not note anything.
+// A sender that knows an older address or secret, or not that the webhook was
+// mended, must not note anything.
 func TestSaveWebhookState_ChangedWebhookCannotBeWritten(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		w := dueWebhook(t, s)

@@ -35,8 +35,10 @@ type webhookRow struct {
 
 func (r *webhookRow) webhook() *webhook.Webhook {
 	w := &webhook.Webhook{ID: r.ID, AccountID: r.AccountID, URL: r.URL, Description: r.Description, Enabled: r.Enabled,
-		DisabledReason: webhook.DisabledReason(r.DisabledReason.String), DisabledAt: fromNullMillis(r.DisabledAt), FailingSince: fromNullMillis(r.FailingSince),
-		CreatedAt: fromMillis(r.CreatedAt), Version: r.Version, Sealed: r.Secret, SealedOld: r.OldSecret, OldUntil: fromNullMillis(r.OldUntil)}
+		DisabledReason: webhook.DisabledReason(r.DisabledReason.String), DisabledAt: fromNullMillis(r.DisabledAt),
+		FailingSince: fromNullMillis(r.FailingSince),
+		CreatedAt:    fromMillis(r.CreatedAt), Version: r.Version, Sealed: r.Secret, SealedOld: r.OldSecret,
+		OldUntil: fromNullMillis(r.OldUntil)}
 	for _, kind := range strings.Fields(r.Types) {
 		w.Types = append(w.Types, card.EventType(kind))
 	}
@@ -83,7 +85,8 @@ func (t *tx) LockWebhook(ctx context.Context, account, id uuid.UUID) (*webhook.W
 
 func (s *Store) webhook(ctx context.Context, on runner, lock string, account, id uuid.UUID) (*webhook.Webhook, error) {
 	var row webhookRow
-	if err := s.get(ctx, on, &row, "select webhook", "SELECT "+webhookColumns+" FROM webhooks WHERE account_id = ? AND id = ?"+lock, account, id); err != nil {
+	if err := s.get(ctx, on, &row, "select webhook",
+		"SELECT "+webhookColumns+" FROM webhooks WHERE account_id = ? AND id = ?"+lock, account, id); err != nil {
 		return nil, err
 	}
 	return row.webhook(), nil
@@ -92,7 +95,8 @@ func (s *Store) webhook(ctx context.Context, on runner, lock string, account, id
 // Webhooks implements webhook.Store.
 func (s *Store) Webhooks(ctx context.Context, account uuid.UUID) ([]*webhook.Webhook, error) {
 	var found []webhookRow
-	err := s.list(ctx, s.r, &found, "select webhooks", "SELECT "+webhookColumns+" FROM webhooks WHERE account_id = ? ORDER BY id", account)
+	err := s.list(ctx, s.r, &found, "select webhooks",
+		"SELECT "+webhookColumns+" FROM webhooks WHERE account_id = ? ORDER BY id", account)
 	all := make([]*webhook.Webhook, len(found))
 	for i := range found {
 		all[i] = found[i].webhook()
@@ -106,7 +110,8 @@ func (t *tx) SaveWebhook(ctx context.Context, w *webhook.Webhook) error {
 		enabled = ?, disabled_reason = ?, disabled_at = ?, failing_since = ?, failures = CASE WHEN version = ? THEN failures ELSE 0 END,
 		paused_until = CASE WHEN version = ? THEN paused_until ELSE 0 END, version = ? WHERE id = ?`,
 		w.URL, w.Description, joinTypes(w.Types), w.Sealed, w.SealedOld, nullMillis(w.OldUntil), w.Enabled,
-		nullString(string(w.DisabledReason)), nullMillis(w.DisabledAt), nullMillis(w.FailingSince), w.Version, w.Version, w.Version, w.ID)
+		nullString(string(w.DisabledReason)), nullMillis(w.DisabledAt), nullMillis(w.FailingSince), w.Version, w.Version,
+		w.Version, w.ID)
 	return err
 }
 
@@ -116,8 +121,10 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id uuid.UUID) error 
 	return err
 }
 
-// ClaimWebhooks implements webhook.Outbox. Each claim increments the fence. A claim whose reply is lost expires after its ttl. Whether something
-// is due is no EXISTS, which PostgreSQL may make a join: of all that is due, if it believes that to be little.
+// ClaimWebhooks implements webhook.Outbox. Each claim increments the fence. A
+// claim whose reply is lost expires after its ttl. Whether something is due is
+// no EXISTS, which PostgreSQL may make a join: of all that is due, if it
+// believes that to be little.
 func (s *Store) ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl time.Duration) ([]*webhook.Claim, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
 	defer cancel()
@@ -139,18 +146,23 @@ func (s *Store) ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl tim
 	return claims, err
 }
 
-// ReleaseWebhook implements webhook.Outbox. It sets claimed_until to the present: ClaimWebhooks orders by it, to serve first who was
-// served longest ago.
+// ReleaseWebhook implements webhook.Outbox. It sets claimed_until to the
+// present: ClaimWebhooks orders by it, to serve first who was served longest
+// ago.
 func (s *Store) ReleaseWebhook(ctx context.Context, c *webhook.Claim) error {
-	_, err := s.exec(ctx, s.w, "release webhook", "UPDATE webhooks SET claimed_until = "+s.dialect.now+" WHERE id = ? AND fence = ?", c.Webhook.ID, c.Fence)
+	_, err := s.exec(ctx, s.w, "release webhook",
+		"UPDATE webhooks SET claimed_until = "+s.dialect.now+" WHERE id = ? AND fence = ?", c.Webhook.ID, c.Fence)
 	return err
 }
 
 // SaveWebhookState implements webhook.Tx.
-func (t *tx) SaveWebhookState(ctx context.Context, c *webhook.Claim, state webhook.State, now time.Time, ttl time.Duration) error {
-	set, args := "", []any{state.Failures, nullMillis(state.FailingSince), state.PausedUntil.UnixMilli(), ttl.Milliseconds()}
+func (t *tx) SaveWebhookState(ctx context.Context, c *webhook.Claim, state webhook.State, now time.Time,
+	ttl time.Duration) error {
+	set, args := "",
+		[]any{state.Failures, nullMillis(state.FailingSince), state.PausedUntil.UnixMilli(), ttl.Milliseconds()}
 	if state.DisabledReason != "" {
-		set, args = ", enabled = FALSE, disabled_reason = ?, disabled_at = ?", append(args, state.DisabledReason, now.UnixMilli())
+		set, args = ", enabled = FALSE, disabled_reason = ?, disabled_at = ?",
+			append(args, state.DisabledReason, now.UnixMilli())
 	}
 	n, err := t.s.exec(ctx, t.t, "update webhook", `UPDATE webhooks SET failures = ?, failing_since = ?, paused_until = ?,
 		claimed_until = `+t.s.dialect.now+` + ?`+set+` WHERE id = ? AND fence = ? AND version = ? AND enabled`, append(args, c.Webhook.ID, c.Fence, c.Webhook.Version)...)
@@ -163,7 +175,8 @@ func (t *tx) SaveWebhookState(ctx context.Context, c *webhook.Claim, state webho
 // CheckClaim implements webhook.Tx.
 func (t *tx) CheckClaim(ctx context.Context, c *webhook.Claim) error {
 	var fence int64
-	err := t.s.get(ctx, t.t, &fence, "check claim", "SELECT fence FROM webhooks WHERE id = ? AND fence = ?"+t.s.dialect.forUpdate, c.Webhook.ID, c.Fence)
+	err := t.s.get(ctx, t.t, &fence, "check claim",
+		"SELECT fence FROM webhooks WHERE id = ? AND fence = ?"+t.s.dialect.forUpdate, c.Webhook.ID, c.Fence)
 	if errors.Is(err, card.ErrNoRow) {
 		return card.ErrFenced
 	}

@@ -15,7 +15,8 @@ import (
 )
 
 func newWebhook(account uuid.UUID, types ...card.EventType) *webhook.Webhook {
-	return &webhook.Webhook{ID: uuid.Must(uuid.NewV7()), AccountID: account, URL: "https://shop.example.com/hooks", Types: types, Enabled: true,
+	return &webhook.Webhook{ID: uuid.Must(uuid.NewV7()), AccountID: account, URL: "https://shop.example.com/hooks",
+		Types: types, Enabled: true,
 		CreatedAt: epoch, Version: 3, Sealed: []byte("sealed")}
 }
 
@@ -74,7 +75,8 @@ func TestInsertWebhook_TheSameIDTwiceIsRefused(t *testing.T) {
 		w := insertWebhook(t, s, newWebhook(newAccount(t, s)))
 		again := newWebhook(newAccount(t, s))
 		again.ID, again.URL = w.ID, "https://other.example.com/"
-		wantError(t, s.Do(t.Context(), func(tx *store.Tx) error { return tx.InsertWebhook(t.Context(), again) }), card.ErrDuplicate)
+		wantError(t, s.Do(t.Context(), func(tx *store.Tx) error { return tx.InsertWebhook(t.Context(), again) }),
+			card.ErrDuplicate)
 		got, err := s.WebhookByID(t.Context(), w.AccountID, w.ID)
 		check(t, err)
 		if diff := cmp.Diff(w, got); diff != "" {
@@ -97,7 +99,8 @@ func TestCountWebhooks_OnlyTheAccountsOwn(t *testing.T) {
 			})
 			insertWebhook(t, s, newWebhook(account))
 		}
-		wantError(t, s.Do(t.Context(), func(tx *store.Tx) error { return tx.LockAccount(t.Context(), uuid.New()) }), card.ErrNoRow)
+		wantError(t, s.Do(t.Context(), func(tx *store.Tx) error { return tx.LockAccount(t.Context(), uuid.New()) }),
+			card.ErrNoRow)
 	})
 }
 
@@ -166,12 +169,14 @@ func TestWebhook_OfAnotherAccountIsNotFound(t *testing.T) {
 		ctx, account, other := t.Context(), newAccount(t, s), newAccount(t, s)
 		w := insertWebhook(t, s, newWebhook(account))
 		for name, who := range map[string][2]uuid.UUID{
-			"of another account": {other, w.ID}, "of nobody": {uuid.New(), w.ID}, "unknown": {account, uuid.New()}, "zero": {uuid.Nil, uuid.Nil},
+			"of another account": {other, w.ID}, "of nobody": {uuid.New(), w.ID}, "unknown": {account, uuid.New()},
+			"zero": {uuid.Nil, uuid.Nil},
 		} {
 			t.Run(name, func(t *testing.T) {
 				_, err := s.WebhookByID(ctx, who[0], who[1])
 				wantError(t, err, card.ErrNoRow)
-				wantError(t, s.Do(ctx, func(tx *store.Tx) error { _, err := tx.LockWebhook(ctx, who[0], who[1]); return err }), card.ErrNoRow)
+				wantError(t, s.Do(ctx, func(tx *store.Tx) error { _, err := tx.LockWebhook(ctx, who[0], who[1]); return err }),
+					card.ErrNoRow)
 				check(t, s.DeleteWebhook(ctx, who[0], who[1])) // which does nothing
 			})
 		}

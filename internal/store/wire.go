@@ -7,14 +7,17 @@ import (
 	"time"
 )
 
-// grace is how long a statement may still take when its caller has gone. Then its connection is given up. A server that is well ends a
-// cancelled statement within milliseconds.
+// grace is how long a statement may still take when its caller has gone. Then
+// its connection is given up. A server that is well ends a cancelled statement
+// within milliseconds.
 const grace = 1500 * time.Millisecond
 
-// goodbye is how long it may take to tell a server that a session ends. Nobody waits for an answer.
+// goodbye is how long it may take to tell a server that a session ends. Nobody
+// waits for an answer.
 const goodbye = 100 * time.Millisecond
 
-// dialer makes connections that do not wait for the other side longer than silence.
+// dialer makes connections that do not wait for the other side longer than
+// silence.
 type dialer struct{ silence time.Duration }
 
 // dialing is an attempt to connect, on behalf of ctx. It ends with release.
@@ -38,8 +41,9 @@ func (d *dialing) end() {
 	}
 }
 
-// DialContext implements pq.DialerContext. Without a dialing in ctx, lib/pq connects to cancel a statement. The caller of the statement
-// waits for that, and so it gets no longer than grace.
+// DialContext implements pq.DialerContext. Without a dialing in ctx, lib/pq
+// connects to cancel a statement. The caller of the statement waits for that,
+// and so it gets no longer than grace.
 func (d dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	attempt, _ := ctx.Value(dialingKey{}).(*dialing)
 	if attempt == nil {
@@ -47,7 +51,8 @@ func (d dialer) DialContext(ctx context.Context, network, address string) (net.C
 		ctx, cancel = context.WithTimeout(ctx, grace)
 		defer cancel()
 	}
-	c, err := (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}).
+	c, err := (&net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}).
 		DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
@@ -73,7 +78,8 @@ func (d dialer) DialTimeout(network, address string, timeout time.Duration) (net
 	return d.DialContext(ctx, network, address)
 }
 
-// wire is a connection on which every read and write has a deadline. It may be idle in between for any time.
+// wire is a connection on which every read and write has a deadline. It may be
+// idle in between for any time.
 type wire struct {
 	net.Conn
 	silence time.Duration
@@ -83,8 +89,9 @@ type wire struct {
 	end   time.Time // the deadline since a caller has gone
 }
 
-// limit gives up the connection a moment after ctx has ended, unless release is called before. lib/pq asks the server to cancel the
-// statement; but then it waits until the server answers, and a server that is frozen never does.
+// limit gives up the connection a moment after ctx has ended, unless release is
+// called before. lib/pq asks the server to cancel the statement; but then it
+// waits until the server answers, and a server that is frozen never does.
 func (w *wire) limit(ctx context.Context) (release func()) {
 	if ctx.Done() == nil {
 		return func() {}

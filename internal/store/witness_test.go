@@ -2,8 +2,10 @@ package store_test
 
 import "testing"
 
-// An API that looks at the mark while the worker of its process makes the next one may have its answer later. That is no database that went
-// back: an epoch would end, feeds would be reset, and the stock held, only because the machine is busy.
+// An API that looks at the mark while the worker of its process makes the next
+// one may have its answer later. That is no database that went back: an epoch
+// would end, feeds would be reset, and the stock held, only because the machine
+// is busy.
 func TestAcquireLease_TheEpochGoesOnWhileOthersOfTheProcessLook(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		worker, api := open(t, url), open(t, url)

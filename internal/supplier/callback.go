@@ -13,9 +13,12 @@ const largestCallback = 4 << 10
 // CallbackPath returns where a supplier of this name sends its callbacks to.
 func CallbackPath(name string) string { return "/supplier/" + name + "/callback" }
 
-// NewCallback returns a handler for the callbacks of suppliers by POST to CallbackPath, whatever path it is mounted at. It answers 204 to
-// a callback that is signed with one of the secrets within five minutes of now, after it has called wake with the key of the intent. A
-// callback is only a hint: it may come twice, before the answer that it is about, or for a key that nobody knows. wake must not block.
+// NewCallback returns a handler for the callbacks of suppliers by POST to
+// CallbackPath, whatever path it is mounted at. It answers 204 to a callback
+// that is signed with one of the secrets within five minutes of now, after it
+// has called wake with the key of the intent. A callback is only a hint: it may
+// come twice, before the answer that it is about, or for a key that nobody
+// knows. wake must not block.
 //
 // Nothing is remembered: repeating a callback only causes another look-up.
 func NewCallback(secrets Secrets, wake func(key string), now func() time.Time) http.Handler {
@@ -31,14 +34,17 @@ func NewCallback(secrets Secrets, wake func(key string), now func() time.Time) h
 			return
 		}
 		if err := secrets.VerifyMessage(r.Header, body, now()); err != nil {
-			writeProblem(w, http.StatusUnauthorized, ProblemCodeUnauthorized, strings.ToUpper(err.Error()[:1])+err.Error()[1:]+".")
+			writeProblem(w, http.StatusUnauthorized, ProblemCodeUnauthorized,
+				strings.ToUpper(err.Error()[:1])+err.Error()[1:]+".")
 			return
 		}
 		var callback struct {
 			Key string `json:"key"`
 		}
-		if _, err := object(body, &callback, "key"); err != nil || len(callback.Key) > longestKey || !wireKey.MatchString(callback.Key) {
-			writeProblem(w, http.StatusBadRequest, ProblemCodeMalformed, "The body must be a JSON object with the key of a request.")
+		if _, err := object(body, &callback, "key"); err != nil || len(callback.Key) > longestKey ||
+			!wireKey.MatchString(callback.Key) {
+			writeProblem(w, http.StatusBadRequest, ProblemCodeMalformed,
+				"The body must be a JSON object with the key of a request.")
 			return
 		}
 		wake(intentKey(callback.Key))
@@ -49,5 +55,6 @@ func NewCallback(secrets Secrets, wake func(key string), now func() time.Time) h
 func writeProblem(w http.ResponseWriter, status int, code ProblemCode, detail string) {
 	w.Header().Set("Content-Type", problemType)
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(Problem{Type: "about:blank", Title: http.StatusText(status), Status: int32(status), Code: code, Detail: detail})
+	_ = json.NewEncoder(w).Encode(
+		Problem{Type: "about:blank", Title: http.StatusText(status), Status: int32(status), Code: code, Detail: detail})
 }

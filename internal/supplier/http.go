@@ -35,27 +35,36 @@ const (
 	notTold         = -1 // nanoseconds: the supplier was not asked yet how long it keeps keys
 )
 
-// HTTPConfig says how to reach a supplier that keeps the contract openapi/supplier.yaml.
+// HTTPConfig says how to reach a supplier that keeps the contract
+// openapi/supplier.yaml.
 type HTTPConfig struct {
-	// Name is what intents, logs and the path of callbacks call the supplier: lower-case letters, digits and hyphens, 32 at most. It
-	// never changes. Required.
+	// Name is what intents, logs and the path of callbacks call the supplier:
+	// lower-case letters, digits and hyphens, 32 at most. It never changes.
+	// Required.
 	Name string
-	// URL is the supplier's address, with a path if it has one. It must begin with https://, and may be in a private network. Required.
+	// URL is the supplier's address, with a path if it has one. It must begin
+	// with https://, and may be in a private network. Required.
 	URL string
-	// Secret signs requests, and verifies callbacks: whsec_ and the base64 of 24 to 64 bytes. Required.
+	// Secret signs requests, and verifies callbacks: whsec_ and the base64 of
+	// 24 to 64 bytes. Required.
 	Secret card.Secret
-	// PreviousSecret does so too, until the supplier has the new one. Defaults to none.
+	// PreviousSecret does so too, until the supplier has the new one. Defaults
+	// to none.
 	PreviousSecret card.Secret
-	// KeyRetention is for how long the supplier keeps keys. If the supplier says that it is shorter, it is. Defaults to for good.
+	// KeyRetention is for how long the supplier keeps keys. If the supplier
+	// says that it is shorter, it is. Defaults to for good.
 	KeyRetention time.Duration
 	// Timeout is for one request and its answer. Defaults to 10 s.
 	Timeout time.Duration
-	// CAFile has the certificates, in PEM, of the authorities to trust instead of the system's. Defaults to the system's.
+	// CAFile has the certificates, in PEM, of the authorities to trust instead
+	// of the system's. Defaults to the system's.
 	CAFile string
-	// Mode is card.TestMode or card.LiveMode. Every request for a card carries it, and a supplier of the other mode is sent none.
-	// Defaults to card.LiveMode.
+	// Mode is card.TestMode or card.LiveMode. Every request for a card carries
+	// it, and a supplier of the other mode is sent none. Defaults to
+	// card.LiveMode.
 	Mode string
-	// ValidFor is for how long cards are wished to be valid at least. Defaults to no wish.
+	// ValidFor is for how long cards are wished to be valid at least. Defaults
+	// to no wish.
 	ValidFor time.Duration
 	// Insecure allows http://. For tests and development only.
 	Insecure bool
@@ -63,9 +72,10 @@ type HTTPConfig struct {
 	Now func() time.Time
 }
 
-// HTTP asks a supplier for cards over HTTP. It follows no redirects, uses no proxy and keeps no cookies. Whatever the contract does not
-// describe is an error, after which the card may have been made; *issue.BusyError means that it was not. No error has a text in it that the
-// supplier sent.
+// HTTP asks a supplier for cards over HTTP. It follows no redirects, uses no
+// proxy and keeps no cookies. Whatever the contract does not describe is an
+// error, after which the card may have been made; *issue.BusyError means that
+// it was not. No error has a text in it that the supplier sent.
 type HTTP struct {
 	name      string
 	base      string
@@ -75,7 +85,9 @@ type HTTP struct {
 	retention time.Duration
 	mode      Mode
 	stated    atomic.Pointer[Mode] // the mode in the last offers; nil before any were read
-	told      atomic.Int64         // the key retention in the last offers, in nanoseconds; 0 if keys are kept forever, notTold before any were read
+	// the key retention in the last offers, in nanoseconds; 0 if keys are kept
+	// forever, notTold before any were read
+	told      atomic.Int64
 	transport *http.Transport
 	now       func() time.Time
 }
@@ -88,15 +100,18 @@ var (
 	wireKey      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*(\.[1-9][0-9]*)?$`)
 )
 
-// NewHTTP returns a supplier. It connects to nobody. Errors do not show secrets.
+// NewHTTP returns a supplier. It connects to nobody. Errors do not show
+// secrets.
 func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	if !supplierName.MatchString(cfg.Name) || cfg.Name == sandboxName {
 		return nil, fmt.Errorf("name: must be lower-case letters, digits and hyphens, 32 at most, and not %s", sandboxName)
 	}
 	base, err := url.Parse(cfg.URL)
 	switch {
-	case err != nil || base.Host == "" || base.Opaque != "" || base.User != nil || base.RawQuery != "" || base.ForceQuery || strings.Contains(cfg.URL, "#"):
-		return nil, errors.New("url: must be an address such as https://cards.example.net/v1, without user, query and fragment")
+	case err != nil || base.Host == "" || base.Opaque != "" || base.User != nil || base.RawQuery != "" ||
+		base.ForceQuery || strings.Contains(cfg.URL, "#"):
+		return nil, errors.New(
+			"url: must be an address such as https://cards.example.net/v1, without user, query and fragment")
 	case base.Scheme != "https" && !(cfg.Insecure && base.Scheme == "http"):
 		return nil, errors.New("url: must begin with https://")
 	case cfg.Mode != "" && cfg.Mode != card.TestMode && cfg.Mode != card.LiveMode:
@@ -112,8 +127,9 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &HTTP{name: cfg.Name, base: strings.TrimRight(base.String(), "/"), secrets: secrets, timeout: cmp.Or(cfg.Timeout, defaultTimeout),
-		mode: Mode(cmp.Or(cfg.Mode, card.LiveMode)), validFor: cfg.ValidFor, retention: cfg.KeyRetention, now: cfg.Now}
+	s := &HTTP{name: cfg.Name, base: strings.TrimRight(base.String(), "/"), secrets: secrets,
+		timeout: cmp.Or(cfg.Timeout, defaultTimeout),
+		mode:    Mode(cmp.Or(cfg.Mode, card.LiveMode)), validFor: cfg.ValidFor, retention: cfg.KeyRetention, now: cfg.Now}
 	s.told.Store(notTold)
 	if s.now == nil {
 		s.now = time.Now
@@ -159,7 +175,8 @@ func (s *HTTP) Name() string { return s.name }
 // Secrets returns those of the supplier, for NewCallback.
 func (s *HTTP) Secrets() Secrets { return s.secrets }
 
-// KeyRetention implements issue.Supplier. It is the shorter one of what is configured and what the supplier said last to Offers.
+// KeyRetention implements issue.Supplier. It is the shorter one of what is
+// configured and what the supplier said last to Offers.
 func (s *HTTP) KeyRetention() time.Duration {
 	told := time.Duration(s.told.Load())
 	if told == 0 || told == notTold || s.retention != 0 && s.retention < told {
@@ -192,13 +209,15 @@ func (s *HTTP) Lookup(ctx context.Context, r issue.Request) (issue.Answer, error
 	return s.ask(ctx, r, opGetCard, nil)
 }
 
-// Cancel withdraws a request if that is still possible, and returns what became of it: Declined if no card was made and none will be.
+// Cancel withdraws a request if that is still possible, and returns what became
+// of it: Declined if no card was made and none will be.
 func (s *HTTP) Cancel(ctx context.Context, r issue.Request) (issue.Answer, error) {
 	return s.ask(ctx, r, opCancelCard, nil)
 }
 
-// checkMode returns an error if the supplier is of the other mode, or if this is test mode and the supplier has not yet stated its mode.
-// In live mode the supplier checks the mode of the request itself.
+// checkMode returns an error if the supplier is of the other mode, or if this
+// is test mode and the supplier has not yet stated its mode. In live mode the
+// supplier checks the mode of the request itself.
 func (s *HTTP) checkMode(ctx context.Context) error {
 	if s.stated.Load() == nil && s.mode == ModeTest {
 		if _, err := s.Offers(ctx); err != nil && s.stated.Load() == nil {
@@ -211,7 +230,8 @@ func (s *HTTP) checkMode(ctx context.Context) error {
 	return nil
 }
 
-// mismatch returns how the mode in the last offers differs from ours; "" if it does not, or none were read.
+// mismatch returns how the mode in the last offers differs from ours; "" if it
+// does not, or none were read.
 func (s *HTTP) mismatch() string {
 	stated := s.stated.Load()
 	switch {
@@ -223,7 +243,8 @@ func (s *HTTP) mismatch() string {
 	return "the supplier's cards are not real: they are for test mode only"
 }
 
-// Offers returns what can be had at the moment. It is an error if the supplier is of the other mode.
+// Offers returns what can be had at the moment. It is an error if the supplier
+// is of the other mode.
 func (s *HTTP) Offers(ctx context.Context) ([]card.Offer, error) {
 	r, err := s.call(ctx, opListOffers(), nil)
 	if err != nil {
@@ -245,7 +266,8 @@ func (s *HTTP) Offers(ctx context.Context) ([]card.Offer, error) {
 type operation struct{ method, path string }
 
 // ask sends a request about a card. Only a look-up answers Unknown.
-func (s *HTTP) ask(ctx context.Context, r issue.Request, op func(key string) operation, body []byte) (issue.Answer, error) {
+func (s *HTTP) ask(ctx context.Context, r issue.Request, op func(key string) operation, body []byte) (issue.Answer,
+	error) {
 	key, err := keyOf(r)
 	if err != nil {
 		return issue.Answer{}, err
@@ -266,8 +288,9 @@ func (s *HTTP) ask(ctx context.Context, r issue.Request, op func(key string) ope
 	return reply.answer(key)
 }
 
-// keyOf returns the key of a request, as the supplier knows it. An answer to a key is final, so that a request that was declined is made
-// with another one: the number after the point counts how often it was.
+// keyOf returns the key of a request, as the supplier knows it. An answer to a
+// key is final, so that a request that was declined is made with another one:
+// the number after the point counts how often it was.
 func keyOf(r issue.Request) (string, error) {
 	key := r.Key
 	if r.Declines > 0 {
@@ -319,7 +342,8 @@ func (s *HTTP) call(ctx context.Context, op operation, body []byte) (reply, erro
 	return r, nil
 }
 
-// cause returns why there is no answer. The texts are fixed, because those of the standard library quote what the other side sent.
+// cause returns why there is no answer. The texts are fixed, because those of
+// the standard library quote what the other side sent.
 func (s *HTTP) cause(ctx context.Context, err error) error {
 	var timeout interface{ Timeout() bool }
 	_, isDial := errors.AsType[*net.OpError](err)

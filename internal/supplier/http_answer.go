@@ -27,7 +27,8 @@ const (
 	mostOffers  = 100
 )
 
-// The texts of errors are fixed: what a supplier sends may be a card number, wherever it stands.
+// The texts of errors are fixed: what a supplier sends may be a card number,
+// wherever it stands.
 var (
 	errNotJSON   = errors.New("the answer is not what the contract says: not one JSON object, or a field is there twice")
 	errMissing   = errors.New("the answer is not what the contract says: a required field is missing or has another type")
@@ -45,8 +46,10 @@ type reply struct {
 	body   []byte
 }
 
-// object reads one JSON object into v. It returns the fields by name, or an error unless every required one is there and not null. Unlike
-// encoding/json alone it refuses invalid UTF-8, repeated fields and those that differ in case only: programs disagree about which counts.
+// object reads one JSON object into v. It returns the fields by name, or an
+// error unless every required one is there and not null. Unlike encoding/json
+// alone it refuses invalid UTF-8, repeated fields and those that differ in case
+// only: programs disagree about which counts.
 func object(text []byte, v any, required ...string) (map[string]json.RawMessage, error) {
 	if !utf8.Valid(text) {
 		return nil, errNotJSON
@@ -96,10 +99,12 @@ func (r reply) has(status int, contentType string) bool {
 	return r.status == status && err == nil && media == contentType
 }
 
-// fault returns the error of a reply that is no answer: *issue.BusyError if nothing was taken, otherwise it is unclear what was.
+// fault returns the error of a reply that is no answer: *issue.BusyError if
+// nothing was taken, otherwise it is unclear what was.
 func (r reply) fault() error {
 	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
-		// With nine digits at most, so that it can't overflow. A date is not what the contract says.
+		// With nine digits at most, so that it can't overflow. A date is not
+		// what the contract says.
 		if after := r.header.Get("Retry-After"); len(after) <= 9 {
 			if seconds, err := strconv.ParseUint(after, 10, 31); err == nil {
 				return &issue.BusyError{After: time.Duration(seconds) * time.Second}
@@ -115,8 +120,8 @@ func (r reply) fault() error {
 	return fmt.Errorf("HTTP status %d", r.status)
 }
 
-// isProblem reports whether the reply is a problem of the contract. A reply with the same status may come from a proxy that does not know
-// the supplier.
+// isProblem reports whether the reply is a problem of the contract. A reply
+// with the same status may come from a proxy that does not know the supplier.
 func (r reply) isProblem(status int, code ProblemCode) bool {
 	var p Problem
 	if !r.has(status, problemType) {
@@ -126,7 +131,8 @@ func (r reply) isProblem(status int, code ProblemCode) bool {
 	return err == nil && p.Code == code
 }
 
-// answer reads what a supplier says of the request with a key. After an error the card may have been made.
+// answer reads what a supplier says of the request with a key. After an error
+// the card may have been made.
 func (r reply) answer(key string) (issue.Answer, error) {
 	if !r.has(http.StatusOK, jsonType) {
 		return issue.Answer{}, r.fault()
@@ -137,7 +143,10 @@ func (r reply) answer(key string) (issue.Answer, error) {
 		return issue.Answer{}, err
 	}
 	has := func(names ...string) bool {
-		return !slices.ContainsFunc(names, func(name string) bool { value, there := fields[name]; return !there || string(value) == "null" })
+		return !slices.ContainsFunc(names, func(name string) bool {
+			value, there := fields[name]
+			return !there || string(value) == "null"
+		})
 	}
 	switch {
 	case a.Status == AnswerStatusIssued && !has("reference", "usd_amount", "currency", "credentials"),
@@ -155,7 +164,8 @@ func (r reply) answer(key string) (issue.Answer, error) {
 		if !known {
 			return issue.Answer{}, errNoReason
 		}
-		return issue.Answer{Outcome: issue.Declined, Reference: harmless(a.Reference), Reason: reason, Temporary: a.Temporary}, nil
+		return issue.Answer{Outcome: issue.Declined, Reference: harmless(a.Reference), Reason: reason,
+			Temporary: a.Temporary}, nil
 	}
 	return issue.Answer{}, errNoStatus
 }
@@ -163,7 +173,8 @@ func (r reply) answer(key string) (issue.Answer, error) {
 // issued returns the card, with its flaw if it must not be given out.
 func (a Answer) issued(key string) (issue.Answer, error) {
 	var c CardCredentials
-	if _, err := object(a.Credentials, &c, "card_number", "expiration_date", "security_code", "url", "url_password"); err != nil {
+	if _, err := object(a.Credentials, &c, "card_number", "expiration_date", "security_code", "url",
+		"url_password"); err != nil {
 		return issue.Answer{}, err
 	}
 	usd, err := card.ParseUSD(a.USDAmount)
@@ -178,7 +189,8 @@ func (a Answer) issued(key string) (issue.Answer, error) {
 	}
 	return issue.Answer{
 		Outcome: issue.Issued, Reference: harmless(a.Reference), USD: usd, Flaw: flaw,
-		Credentials: card.Credentials{CardNumber: c.CardNumber, ExpirationDate: c.ExpirationDate, SecurityCode: c.SecurityCode, URL: c.URL, URLPassword: c.URLPassword},
+		Credentials: card.Credentials{CardNumber: c.CardNumber, ExpirationDate: c.ExpirationDate,
+			SecurityCode: c.SecurityCode, URL: c.URL, URLPassword: c.URLPassword},
 	}, nil
 }
 
@@ -195,7 +207,8 @@ var reasons = map[DeclineReason]string{
 
 var numbers = regexp.MustCompile(`\d(?:[ -]?\d){11,}`)
 
-// harmless returns a reference, or "" if a card number may be in it. It is stored and shown; the key identifies the request too.
+// harmless returns a reference, or "" if a card number may be in it. It is
+// stored and shown; the key identifies the request too.
 func harmless(reference string) string {
 	if numbers.MatchString(reference) {
 		for _, found := range numbers.FindAllString(reference, -1) {
@@ -212,8 +225,9 @@ func harmless(reference string) string {
 	return reference
 }
 
-// offers reads the offers, for how long keys are kept (0 is forever), and the supplier's mode. A supplier that does not state its mode is
-// taken to make real cards.
+// offers reads the offers, for how long keys are kept (0 is forever), and the
+// supplier's mode. A supplier that does not state its mode is taken to make
+// real cards.
 func (r reply) offers() ([]card.Offer, time.Duration, Mode, error) {
 	if !r.has(http.StatusOK, jsonType) {
 		return nil, 0, "", r.fault()

@@ -24,7 +24,8 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier"
 )
 
-// Hazard: a redirect would take the signature, and what is asked for, to somebody else.
+// Hazard: a redirect would take the signature, and what is asked for, to
+// somebody else.
 func TestHTTP_NoRedirectIsFollowed(t *testing.T) {
 	var reached atomic.Int32
 	other := start(t, func(w http.ResponseWriter, r *http.Request) { reached.Add(1); says(issuedBody)(w, r) })
@@ -53,12 +54,14 @@ func TestHTTP_NoRedirectIsFollowed(t *testing.T) {
 // Hazard: whoever is between us must not become the supplier.
 func TestHTTP_OnlyATrustedCertificateIsTalkedTo(t *testing.T) {
 	var requests atomic.Int32
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { requests.Add(1); says(pendingBody)(w, r) }))
+	server := httptest.NewUnstartedServer(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { requests.Add(1); says(pendingBody)(w, r) }))
 	server.Config.ErrorLog = quiet
 	server.StartTLS()
 	defer server.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	trusting := func(c *supplier.HTTPConfig) { c.CAFile, c.Insecure = ca, false }
@@ -75,10 +78,13 @@ func TestHTTP_OnlyATrustedCertificateIsTalkedTo(t *testing.T) {
 		s    *supplier.HTTP
 		want string
 	}{
-		"self-signed":           {connect(t, server.URL), "the certificate is not signed by an authority that is trusted"},
-		"for another host":      {connect(t, strings.Replace(server.URL, "127.0.0.1", "localhost", 1), trusting), "the certificate is not for the supplier's host"},
-		"TLS 1.1":               {connect(t, old.URL, trusting), "the TLS handshake failed"},
-		"no TLS":                {connect(t, strings.Replace(start(t, server.Config.Handler.ServeHTTP), "http:", "https:", 1), trusting), "the TLS handshake failed"},
+		"self-signed": {connect(t, server.URL), "the certificate is not signed by an authority that is trusted"},
+		"for another host": {connect(t, strings.Replace(server.URL, "127.0.0.1", "localhost", 1), trusting),
+			"the certificate is not for the supplier's host"},
+		"TLS 1.1": {connect(t, old.URL, trusting), "the TLS handshake failed"},
+		"no TLS": {
+			connect(t, strings.Replace(start(t, server.Config.Handler.ServeHTTP), "http:", "https:", 1), trusting),
+			"the TLS handshake failed"},
 		"a name that is nobody": {connect(t, "https://supplier.invalid", trusting), ""}, // that depends on who resolves it
 		"nobody there":          {connect(t, "https://127.0.0.1:1", trusting), "the connection was refused, or broke off"},
 	} {
@@ -131,7 +137,9 @@ func TestHTTP_GivesUpInTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	s := connect(t, "https://"+listener.Addr().String(), func(c *supplier.HTTPConfig) { c.Timeout = 100 * time.Millisecond })
+	s := connect(t, "https://"+listener.Addr().String(), func(c *supplier.HTTPConfig) {
+		c.Timeout = 100 * time.Millisecond
+	})
 	if _, err := s.Submit(t.Context(), asked); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
@@ -144,7 +152,8 @@ func TestHTTP_Offers(t *testing.T) {
 		t.Errorf("%s, %s", s.Name(), s.KeyRetention())
 	}
 	offers, err := s.Offers(t.Context())
-	want := []card.Offer{{Min: 50_00, Max: 750_00, Left: card.Unlimited}, {Min: 100_00, Max: 100_00}, {Min: 25_50, Max: 30_00, Left: 7}}
+	want := []card.Offer{{Min: 50_00, Max: 750_00, Left: card.Unlimited}, {Min: 100_00, Max: 100_00},
+		{Min: 25_50, Max: 30_00, Left: 7}}
 	if diff := gocmp.Diff(want, offers); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
@@ -156,27 +165,35 @@ func TestHTTP_Offers(t *testing.T) {
 		configured time.Duration
 		want       time.Duration // -1 for an error
 	}{
-		"for good":                 {`{"offers":[],"key_retention_seconds":null}`, 0, 0},
-		"for good, it says":        {`{"offers":[],"key_retention_seconds":null}`, time.Hour, time.Hour},
-		"longer than it is said":   {`{"offers":[],"key_retention_seconds":7200}`, time.Hour, time.Hour},
-		"only the supplier":        {`{"offers":[],"key_retention_seconds":7200}`, 0, 2 * time.Hour},
-		"longer than time":         {`{"offers":[],"key_retention_seconds":9223372036854775807}`, time.Hour, time.Hour},
-		"no retention":             {`{"offers":[]}`, 0, -1},
-		"a retention of nothing":   {`{"offers":[],"key_retention_seconds":0}`, 0, -1},
-		"a negative one":           {`{"offers":[],"key_retention_seconds":-1}`, 0, -1},
-		"a retention of a second":  {`{"offers":[],"key_retention_seconds":1}`, 0, time.Second},
-		"a fraction":               {`{"offers":[],"key_retention_seconds":1.5}`, 0, -1},
-		"no offers":                {`{"key_retention_seconds":null}`, 0, -1},
-		"null offers":              {`{"offers":null,"key_retention_seconds":null}`, 0, -1},
-		"null for an offer":        {`{"offers":[null],"key_retention_seconds":null}`, 0, -1},
-		"left is not said":         {`{"offers":[{"min_usd":"50","max_usd":"50"}],"key_retention_seconds":null}`, 0, -1},
-		"fewer than none are left": {`{"offers":[{"min_usd":"50","max_usd":"50","left":-1}],"key_retention_seconds":null}`, 0, -1},
-		"no least":                 {`{"offers":[{"max_usd":"50","left":1}],"key_retention_seconds":null}`, 0, -1},
-		"least above most":         {`{"offers":[{"min_usd":"51","max_usd":"50","left":1}],"key_retention_seconds":null}`, 0, -1},
-		"an odd amount":            {`{"offers":[{"min_usd":"5e1","max_usd":"50","left":1}],"key_retention_seconds":null}`, 0, -1},
-		"as many as may be":        {`{"offers":[` + strings.TrimSuffix(strings.Repeat(`{"min_usd":"50","max_usd":"50","left":1},`, 100), ",") + `],"key_retention_seconds":60}`, 0, time.Minute},
-		"one too many":             {`{"offers":[` + strings.TrimSuffix(strings.Repeat(`{"min_usd":"50","max_usd":"50","left":1},`, 101), ",") + `],"key_retention_seconds":60}`, 0, -1},
-		"too many":                 {`{"offers":[` + strings.TrimSuffix(strings.Repeat(`{},`, 101), ",") + `],"key_retention_seconds":null}`, 0, -1},
+		"for good":                {`{"offers":[],"key_retention_seconds":null}`, 0, 0},
+		"for good, it says":       {`{"offers":[],"key_retention_seconds":null}`, time.Hour, time.Hour},
+		"longer than it is said":  {`{"offers":[],"key_retention_seconds":7200}`, time.Hour, time.Hour},
+		"only the supplier":       {`{"offers":[],"key_retention_seconds":7200}`, 0, 2 * time.Hour},
+		"longer than time":        {`{"offers":[],"key_retention_seconds":9223372036854775807}`, time.Hour, time.Hour},
+		"no retention":            {`{"offers":[]}`, 0, -1},
+		"a retention of nothing":  {`{"offers":[],"key_retention_seconds":0}`, 0, -1},
+		"a negative one":          {`{"offers":[],"key_retention_seconds":-1}`, 0, -1},
+		"a retention of a second": {`{"offers":[],"key_retention_seconds":1}`, 0, time.Second},
+		"a fraction":              {`{"offers":[],"key_retention_seconds":1.5}`, 0, -1},
+		"no offers":               {`{"key_retention_seconds":null}`, 0, -1},
+		"null offers":             {`{"offers":null,"key_retention_seconds":null}`, 0, -1},
+		"null for an offer":       {`{"offers":[null],"key_retention_seconds":null}`, 0, -1},
+		"left is not said":        {`{"offers":[{"min_usd":"50","max_usd":"50"}],"key_retention_seconds":null}`, 0, -1},
+		"fewer than none are left": {`{"offers":[{"min_usd":"50","max_usd":"50","left":-1}],"key_retention_seconds":null}`,
+			0, -1},
+		"no least": {`{"offers":[{"max_usd":"50","left":1}],"key_retention_seconds":null}`, 0, -1},
+		"least above most": {`{"offers":[{"min_usd":"51","max_usd":"50","left":1}],"key_retention_seconds":null}`, 0,
+			-1},
+		"an odd amount": {`{"offers":[{"min_usd":"5e1","max_usd":"50","left":1}],"key_retention_seconds":null}`,
+			0, -1},
+		"as many as may be": {`{"offers":[` +
+			strings.TrimSuffix(strings.Repeat(`{"min_usd":"50","max_usd":"50","left":1},`, 100), ",") +
+			`],"key_retention_seconds":60}`, 0, time.Minute},
+		"one too many": {`{"offers":[` +
+			strings.TrimSuffix(strings.Repeat(`{"min_usd":"50","max_usd":"50","left":1},`, 101), ",") +
+			`],"key_retention_seconds":60}`, 0, -1},
+		"too many": {`{"offers":[` + strings.TrimSuffix(strings.Repeat(`{},`, 101), ",") +
+			`],"key_retention_seconds":null}`, 0, -1},
 	} {
 		s := connect(t, start(t, says(tt.body)), func(c *supplier.HTTPConfig) { c.KeyRetention = tt.configured })
 		_, err := s.Offers(t.Context())
@@ -225,9 +242,11 @@ func TestHTTP_BadConfigurationIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzHTTP_Answers: whatever is said, only what the contract describes is an answer.
+// FuzzHTTP_Answers: whatever is said, only what the contract describes is an
+// answer.
 func FuzzHTTP_Answers(f *testing.F) {
-	for _, body := range []string{issuedBody, pendingBody, declinedBody, unknownBody, `{"key":"x","status":"declined","KEY":1}`, "", "null", "[]"} {
+	for _, body := range []string{issuedBody, pendingBody, declinedBody, unknownBody,
+		`{"key":"x","status":"declined","KEY":1}`, "", "null", "[]"} {
 		f.Add(200, "application/json", body)
 		f.Add(404, problem, body)
 	}
@@ -248,7 +267,8 @@ func FuzzHTTP_Answers(f *testing.F) {
 		switch {
 		case err != nil && a != (issue.Answer{}), err == nil && code != 200:
 			t.Fatalf("%s, %v", a.Outcome, err)
-		case err == nil && a.Outcome == issue.Declined && (!strings.Contains(text, "declined") && !strings.Contains(text, `\u`) || a.Reason == ""):
+		case err == nil && a.Outcome == issue.Declined &&
+			(!strings.Contains(text, "declined") && !strings.Contains(text, `\u`) || a.Reason == ""):
 			t.Fatalf("declined by %q", text)
 		case err == nil && a.Outcome == issue.Issued && a.Flaw == "" && a.USD <= 0, err == nil && a.Outcome == issue.Unknown:
 			t.Fatalf("%s worth %d", a.Outcome, a.USD)

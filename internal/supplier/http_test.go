@@ -30,7 +30,9 @@ var asked = issue.Request{Key: vectorKey, USD: 150_50}
 // connect returns the adapter for a supplier at url.
 func connect(t testing.TB, url string, change ...func(*supplier.HTTPConfig)) *supplier.HTTP {
 	t.Helper()
-	cfg := supplier.HTTPConfig{Name: "acme", URL: url, Secret: secret, Insecure: true, Now: func() time.Time { return vectorTime }}
+	cfg := supplier.HTTPConfig{Name: "acme", URL: url, Secret: secret, Insecure: true, Now: func() time.Time {
+		return vectorTime
+	}}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -79,12 +81,15 @@ func raw(text string) http.HandlerFunc {
 }
 
 const (
-	issuedBody   = `{"key":"` + vectorKey + `","status":"issued","reference":"ord_1","usd_amount":"150.50","currency":"USD","credentials":` + credentials + `}`
-	credentials  = `{"card_number":"` + canary + `","expiration_date":"11/29","security_code":"123","url":"https://cards.example/1","url_password":"p"}`
+	issuedBody = `{"key":"` + vectorKey +
+		`","status":"issued","reference":"ord_1","usd_amount":"150.50","currency":"USD","credentials":` + credentials + `}`
+	credentials = `{"card_number":"` + canary +
+		`","expiration_date":"11/29","security_code":"123","url":"https://cards.example/1","url_password":"p"}`
 	pendingBody  = `{"key":"` + vectorKey + `","status":"pending","reference":"ord_1"}`
 	declinedBody = `{"key":"` + vectorKey + `","status":"declined","reason":"out_of_stock","temporary":true}`
-	unknownBody  = `{"type":"about:blank","title":"Unknown key","status":404,"code":"unknown_key","detail":"` + canary + `"}`
-	problem      = "application/problem+json"
+	unknownBody  = `{"type":"about:blank","title":"Unknown key","status":404,"code":"unknown_key","detail":"` + canary +
+		`"}`
+	problem = "application/problem+json"
 )
 
 // but returns a body with one thing changed.
@@ -101,19 +106,31 @@ func TestHTTP_AnswersAreReadAsTheContractSays(t *testing.T) {
 		says http.HandlerFunc
 		want issue.Answer
 	}{
-		"issued": {says(issuedBody), issue.Answer{Outcome: issue.Issued, Reference: "ord_1", USD: 150_50, Credentials: card.Credentials{CardNumber: canary,
-			ExpirationDate: "11/29", SecurityCode: "123", URL: "https://cards.example/1", URLPassword: "p"}}},
-		"pending":                      {says(pendingBody), issue.Answer{Outcome: issue.Pending, Reference: "ord_1"}},
-		"declined":                     {says(declinedBody), issue.Answer{Outcome: issue.Declined, Reason: "out of stock", Temporary: true}},
-		"with a type of its own":       {gives(200, "application/json; charset=utf-8", pendingBody), issue.Answer{Outcome: issue.Pending, Reference: "ord_1"}},
-		"with fields of the future":    {but(t, pendingBody, `"key"`, `"x":[{"a":1,"a":2}],"Key2":null,"key"`), issue.Answer{Outcome: issue.Pending, Reference: "ord_1"}},
-		"a number as reference":        {but(t, pendingBody, "ord_1", "no 4242-4242 4242 4242"), issue.Answer{Outcome: issue.Pending}},
-		"a number within a reference":  {but(t, pendingBody, "ord_1", "1234242424242424242"), issue.Answer{Outcome: issue.Pending}},
-		"a short number":               {but(t, pendingBody, "ord_1", "42424242424"+card.LuhnDigit("42424242424")), issue.Answer{Outcome: issue.Pending}},
-		"a number after another":       {but(t, pendingBody, "ord_1", "111111111111/4242424242424242"), issue.Answer{Outcome: issue.Pending}},
-		"other digits as a reference":  {but(t, pendingBody, "ord_1", "111111111111"), issue.Answer{Outcome: issue.Pending, Reference: "111111111111"}},
-		"as long as it may be":         {says(pendingBody + strings.Repeat(" ", 64<<10-len(pendingBody))), issue.Answer{Outcome: issue.Pending, Reference: "ord_1"}},
-		"with spaces and a line break": {says(" " + pendingBody + "\n"), issue.Answer{Outcome: issue.Pending, Reference: "ord_1"}},
+		"issued": {says(issuedBody),
+			issue.Answer{Outcome: issue.Issued, Reference: "ord_1", USD: 150_50,
+				Credentials: card.Credentials{CardNumber: canary,
+					ExpirationDate: "11/29", SecurityCode: "123", URL: "https://cards.example/1", URLPassword: "p"}}},
+		"pending": {says(pendingBody), issue.Answer{Outcome: issue.Pending, Reference: "ord_1"}},
+		"declined": {says(declinedBody),
+			issue.Answer{Outcome: issue.Declined, Reason: "out of stock", Temporary: true}},
+		"with a type of its own": {gives(200, "application/json; charset=utf-8", pendingBody),
+			issue.Answer{Outcome: issue.Pending, Reference: "ord_1"}},
+		"with fields of the future": {but(t, pendingBody, `"key"`, `"x":[{"a":1,"a":2}],"Key2":null,"key"`),
+			issue.Answer{Outcome: issue.Pending, Reference: "ord_1"}},
+		"a number as reference": {but(t, pendingBody, "ord_1", "no 4242-4242 4242 4242"),
+			issue.Answer{Outcome: issue.Pending}},
+		"a number within a reference": {but(t, pendingBody, "ord_1", "1234242424242424242"),
+			issue.Answer{Outcome: issue.Pending}},
+		"a short number": {but(t, pendingBody, "ord_1", "42424242424"+card.LuhnDigit("42424242424")),
+			issue.Answer{Outcome: issue.Pending}},
+		"a number after another": {but(t, pendingBody, "ord_1", "111111111111/4242424242424242"),
+			issue.Answer{Outcome: issue.Pending}},
+		"other digits as a reference": {but(t, pendingBody, "ord_1", "111111111111"),
+			issue.Answer{Outcome: issue.Pending, Reference: "111111111111"}},
+		"as long as it may be": {says(pendingBody + strings.Repeat(" ", 64<<10-len(pendingBody))),
+			issue.Answer{Outcome: issue.Pending, Reference: "ord_1"}},
+		"with spaces and a line break": {says(" " + pendingBody + "\n"),
+			issue.Answer{Outcome: issue.Pending, Reference: "ord_1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := connect(t, start(t, tt.says))
@@ -124,7 +141,8 @@ func TestHTTP_AnswersAreReadAsTheContractSays(t *testing.T) {
 			}
 		})
 	}
-	for _, reason := range []string{"out_of_stock", "insufficient_funds", "amount_not_available", "limit_reached", "compliance", "canceled", "other"} {
+	for _, reason := range []string{"out_of_stock", "insufficient_funds", "amount_not_available", "limit_reached",
+		"compliance", "canceled", "other"} {
 		a, err := connect(t, start(t, but(t, declinedBody, "out_of_stock", reason))).Submit(t.Context(), asked)
 		if err != nil || a.Outcome != issue.Declined || a.Reason == "" {
 			t.Errorf("%s: %+v, %v", reason, a, err)
@@ -145,34 +163,37 @@ func TestHTTP_AnswersAreReadAsTheContractSays(t *testing.T) {
 	}
 }
 
-// hostile are answers that leave it open whether a card was made, or that have a card which nobody may get.
+// hostile are answers that leave it open whether a card was made, or that have
+// a card which nobody may get.
 func hostile(t *testing.T) map[string]http.HandlerFunc {
 	all := map[string]http.HandlerFunc{
-		"nothing at all":             says(""),
-		"a body cut off":             says(issuedBody[:len(issuedBody)-1]),
-		"half a body":                raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n" + issuedBody[:100]),
-		"HTML":                       gives(200, "text/html", "<html>"+canary),
-		"HTML that says JSON":        says("<html>" + canary),
-		"no type":                    gives(200, "", issuedBody),
-		"a problem as the answer":    gives(200, problem, declinedBody),
-		"an array":                   says("[" + issuedBody + "]"),
-		"null":                       says("null"),
-		"a number":                   says(canary),
-		"two objects":                says(declinedBody + pendingBody),
-		"something after it":         says(declinedBody + "x"),
-		"a byte order mark":          says("\uFEFF" + declinedBody),
-		"invalid UTF-8":              but(t, declinedBody, "out_of_stock", "out_of_stock\xff"),
-		"two statuses":               but(t, declinedBody, `"key"`, `"status":"issued","key"`),
-		"two statuses, one STATUS":   but(t, declinedBody, `"key"`, `"STATUS":"issued","key"`),
-		"a status that is Status":    but(t, declinedBody, `"status"`, `"Status"`),
-		"no key":                     but(t, declinedBody, `"key"`, `"kei"`),
-		"null for a key":             but(t, declinedBody, `"`+vectorKey+`"`, "null"),
-		"no status":                  but(t, declinedBody, `"status"`, `"state"`),
-		"another status":             but(t, declinedBody, `"declined"`, `"refused"`),
-		"a status in capitals":       but(t, declinedBody, `"declined"`, `"DECLINED"`),
-		"a number as status":         but(t, declinedBody, `"declined"`, "3"),
-		"too many fields":            says("{" + strings.Repeat(`"x":1,`, 1)[1:] + manyFields() + declinedBody[1:]),
-		"deep nesting":               but(t, declinedBody, `"key"`, `"x":`+strings.Repeat("[", 20000)+strings.Repeat("]", 20000)+`,"key"`),
+		"nothing at all": says(""),
+		"a body cut off": says(issuedBody[:len(issuedBody)-1]),
+		"half a body": raw(
+			"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n" + issuedBody[:100]),
+		"HTML":                     gives(200, "text/html", "<html>"+canary),
+		"HTML that says JSON":      says("<html>" + canary),
+		"no type":                  gives(200, "", issuedBody),
+		"a problem as the answer":  gives(200, problem, declinedBody),
+		"an array":                 says("[" + issuedBody + "]"),
+		"null":                     says("null"),
+		"a number":                 says(canary),
+		"two objects":              says(declinedBody + pendingBody),
+		"something after it":       says(declinedBody + "x"),
+		"a byte order mark":        says("\uFEFF" + declinedBody),
+		"invalid UTF-8":            but(t, declinedBody, "out_of_stock", "out_of_stock\xff"),
+		"two statuses":             but(t, declinedBody, `"key"`, `"status":"issued","key"`),
+		"two statuses, one STATUS": but(t, declinedBody, `"key"`, `"STATUS":"issued","key"`),
+		"a status that is Status":  but(t, declinedBody, `"status"`, `"Status"`),
+		"no key":                   but(t, declinedBody, `"key"`, `"kei"`),
+		"null for a key":           but(t, declinedBody, `"`+vectorKey+`"`, "null"),
+		"no status":                but(t, declinedBody, `"status"`, `"state"`),
+		"another status":           but(t, declinedBody, `"declined"`, `"refused"`),
+		"a status in capitals":     but(t, declinedBody, `"declined"`, `"DECLINED"`),
+		"a number as status":       but(t, declinedBody, `"declined"`, "3"),
+		"too many fields":          says("{" + strings.Repeat(`"x":1,`, 1)[1:] + manyFields() + declinedBody[1:]),
+		"deep nesting": but(t, declinedBody, `"key"`,
+			`"x":`+strings.Repeat("[", 20000)+strings.Repeat("]", 20000)+`,"key"`),
 		"a decline of another key":   but(t, declinedBody, "1d88", "1d89"),
 		"a decline without a reason": but(t, declinedBody, `"reason"`, `"cause"`),
 		"a decline for no reason":    but(t, declinedBody, `"out_of_stock"`, `""`),
@@ -220,22 +241,24 @@ func hostile(t *testing.T) map[string]http.HandlerFunc {
 		"not HTTP":                   raw(canary + "\r\n\r\n"),
 		"a status that is none":      raw("HTTP/1.1 " + canary + " OK\r\n\r\n"),
 		"cut before the answer":      raw(""),
-		"another protocol":           raw("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n" + declinedBody),
-		"404 of a proxy":             gives(404, "text/html", canary),
-		"404 as JSON":                gives(404, "application/json", unknownBody),
-		"404 with another code":      gives(404, problem, strings.Replace(unknownBody, "unknown_key", "not_found", 1)),
-		"404 with two codes":         gives(404, problem, strings.Replace(unknownBody, `"code"`, `"code":"x","code"`, 1)),
-		"404 cut off":                gives(404, problem, unknownBody[:len(unknownBody)-1]),
-		"404 with nothing":           gives(404, problem, ""),
-		"429, not saying when":       gives(429, problem, declinedBody),
-		"503, not saying when":       gives(503, problem, declinedBody),
-		"503, saying soon":           gives(503, problem, "", "Retry-After", "soon"),
-		"503, saying a date":         gives(503, problem, "", "Retry-After", "Wed, 21 Oct 2026 07:28:00 GMT"),
-		"503, saying a minute ago":   gives(503, problem, "", "Retry-After", "-60"),
-		"503, saying never":          gives(503, problem, "", "Retry-After", "9999999999"),
-		"500, saying when":           gives(500, problem, "", "Retry-After", "1"),
+		"another protocol": raw("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n" +
+			declinedBody),
+		"404 of a proxy":           gives(404, "text/html", canary),
+		"404 as JSON":              gives(404, "application/json", unknownBody),
+		"404 with another code":    gives(404, problem, strings.Replace(unknownBody, "unknown_key", "not_found", 1)),
+		"404 with two codes":       gives(404, problem, strings.Replace(unknownBody, `"code"`, `"code":"x","code"`, 1)),
+		"404 cut off":              gives(404, problem, unknownBody[:len(unknownBody)-1]),
+		"404 with nothing":         gives(404, problem, ""),
+		"429, not saying when":     gives(429, problem, declinedBody),
+		"503, not saying when":     gives(503, problem, declinedBody),
+		"503, saying soon":         gives(503, problem, "", "Retry-After", "soon"),
+		"503, saying a date":       gives(503, problem, "", "Retry-After", "Wed, 21 Oct 2026 07:28:00 GMT"),
+		"503, saying a minute ago": gives(503, problem, "", "Retry-After", "-60"),
+		"503, saying never":        gives(503, problem, "", "Retry-After", "9999999999"),
+		"500, saying when":         gives(500, problem, "", "Retry-After", "1"),
 	}
-	for _, status := range []int{201, 202, 203, 204, 206, 226, 300, 301, 302, 303, 304, 305, 307, 308, 400, 401, 402, 403, 405, 408, 409, 410, 422, 451, 500, 502, 504, 599} {
+	for _, status := range []int{201, 202, 203, 204, 206, 226, 300, 301, 302, 303, 304, 305, 307, 308, 400, 401, 402, 403,
+		405, 408, 409, 410, 422, 451, 500, 502, 504, 599} {
 		all[fmt.Sprintf("a decline with status %d", status)] = gives(status, "application/json", declinedBody)
 	}
 	return all
@@ -259,7 +282,8 @@ func endless(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// Whatever a supplier says that the contract does not have is neither a refusal, after which money is given back, nor a card.
+// Whatever a supplier says that the contract does not have is neither a
+// refusal, after which money is given back, nor a card.
 func TestHTTP_HostileAnswersAreNeitherADeclineNorACard(t *testing.T) {
 	n := 0
 	for name, answers := range hostile(t) {
@@ -269,7 +293,8 @@ func TestHTTP_HostileAnswersAreNeitherADeclineNorACard(t *testing.T) {
 			s := connect(t, start(t, answers))
 			for what, f := range map[string]call{"submit": s.Submit, "look up": s.Lookup, "cancel": s.Cancel} {
 				a, err := f(t.Context(), asked)
-				delivered := err == nil && a.Outcome == issue.Issued && a.Flaw == "" && (a.USD == 0 || a.USD == asked.USD) && // 0: it is not said
+				// 0: it is not said
+				delivered := err == nil && a.Outcome == issue.Issued && a.Flaw == "" && (a.USD == 0 || a.USD == asked.USD) &&
 					a.Credentials.Flaw(vectorTime) == ""
 				switch {
 				case err != nil && a != (issue.Answer{}):
@@ -293,20 +318,23 @@ func TestHTTP_HostileAnswersAreNeitherADeclineNorACard(t *testing.T) {
 	}
 }
 
-// wantHarmless fails if anything that may be a card number or a secret is in a text.
+// wantHarmless fails if anything that may be a card number or a secret is in a
+// text.
 func wantHarmless(t *testing.T, err error, texts ...string) {
 	t.Helper()
 	if err != nil {
 		texts = append(texts, err.Error(), fmt.Sprintf("%+v %#v", err, err))
 	}
 	for _, text := range texts {
-		if regexp.MustCompile(`\d([ -]?\d){11,}`).MatchString(text) || strings.Contains(text, secret.Reveal()[6:]) || strings.Contains(text, "whsec_") {
+		if regexp.MustCompile(`\d([ -]?\d){11,}`).MatchString(text) || strings.Contains(text, secret.Reveal()[6:]) ||
+			strings.Contains(text, "whsec_") {
 			t.Errorf("it shows too much: %s", text)
 		}
 	}
 }
 
-// What an operator reads tells a supplier that is in trouble from an address that is wrong.
+// What an operator reads tells a supplier that is in trouble from an address
+// that is wrong.
 func TestHTTP_ErrorsSayWhatWasAnswered(t *testing.T) {
 	for want, answers := range map[string]http.HandlerFunc{
 		"HTTP status 200 with another type of content than the contract says": gives(200, "text/html", pendingBody),
@@ -381,7 +409,9 @@ func TestHTTP_RequestsAreSignedAndSayWhatTheContractSays(t *testing.T) {
 		got = append(got, sent{r.Method, r.RequestURI, string(body), r.Header.Get("Content-Type")})
 		gives(404, problem, unknownBody)(w, r)
 	})
-	s := connect(t, url+"/v1/", func(c *supplier.HTTPConfig) { c.PreviousSecret, c.ValidFor = otherSecret, 700*24*time.Hour })
+	s := connect(t, url+"/v1/", func(c *supplier.HTTPConfig) {
+		c.PreviousSecret, c.ValidFor = otherSecret, 700*24*time.Hour
+	})
 	again := asked
 	again.Declines = 2
 	_, _ = s.Submit(t.Context(), asked)

@@ -1,7 +1,8 @@
 // Package supplier makes cards, or asks others to.
 //
-// It may import packages card and issue, and implements issue.Supplier: the same key always yields the same card. It stores nothing: after
-// a crash the caller looks up what became of its requests.
+// It may import packages card and issue, and implements issue.Supplier: the
+// same key always yields the same card. It stores nothing: after a crash the
+// caller looks up what became of its requests.
 package supplier
 
 import (
@@ -20,7 +21,8 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-// Behaviour is how the sandbox answers, so that whoever integrates sees every way in which a card can be issued, or not.
+// Behaviour is how the sandbox answers, so that whoever integrates sees every
+// way in which a card can be issued, or not.
 type Behaviour string
 
 // The behaviours.
@@ -37,9 +39,11 @@ const (
 	delay    = 3 * time.Second // of a card, if Delayed
 )
 
-// Sandbox makes cards that are well formed but can never be real. Their numbers begin with 99: major industry identifier 9
-// with a country code from 900 to 999 (ISO/IEC 7812-1), which ISO 3166-1 leaves to users and gives to no country.
-// It keeps no state: everything is derived from the key, so that every request for it yields the same card on any replica.
+// Sandbox makes cards that are well formed but can never be real. Their numbers
+// begin with 99: major industry identifier 9 with a country code from 900 to
+// 999 (ISO/IEC 7812-1), which ISO 3166-1 leaves to users and gives to no
+// country. It keeps no state: everything is derived from the key, so that every
+// request for it yields the same card on any replica.
 type Sandbox struct {
 	name      string
 	behaviour Behaviour
@@ -78,7 +82,8 @@ func (s *Sandbox) Submit(ctx context.Context, r issue.Request) (issue.Answer, er
 	return s.answer(ctx, r)
 }
 
-// Lookup implements issue.Supplier. The sandbox knows every key; only of a pending card it must be told since when.
+// Lookup implements issue.Supplier. The sandbox knows every key; only of a
+// pending card it must be told since when.
 func (s *Sandbox) Lookup(ctx context.Context, r issue.Request) (issue.Answer, error) {
 	if s.behaviour == Delayed {
 		switch submitted, known := submittedAt(r.Reference); {
@@ -120,10 +125,12 @@ func submittedAt(reference string) (time.Time, bool) {
 	return time.UnixMilli(ms), ours && err == nil
 }
 
-// SandboxCard returns the card that belongs to a key. At the time now it is good for three years.
+// SandboxCard returns the card that belongs to a key. At the time now it is
+// good for three years.
 //
-// Months from the key, counted from a fixed year, would expire; counted from now they differ between attempts by at most what the calendar
-// moved, and the first attempt that is stored is the one that counts.
+// Months from the key, counted from a fixed year, would expire; counted from
+// now they differ between attempts by at most what the calendar moved, and the
+// first attempt that is stored is the one that counts.
 func SandboxCard(key string, now time.Time) card.Credentials {
 	body := fmt.Sprintf("99%013d", number(key, "number")%1e13)
 	return card.Credentials{

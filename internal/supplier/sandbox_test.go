@@ -58,16 +58,19 @@ func TestSandbox_CardsAreWellFormedAndNeverReal(t *testing.T) {
 		if !regexp.MustCompile(`^\d{3}$`).MatchString(c.SecurityCode.Reveal()) {
 			t.Errorf("code %s", c.SecurityCode.Reveal())
 		}
-		if !regexp.MustCompile(`^https://sandbox\.invalid/cards/[a-z2-7]{16}$`).MatchString(c.URL.Reveal()) || len(c.URLPassword) != 16 {
+		if !regexp.MustCompile(`^https://sandbox\.invalid/cards/[a-z2-7]{16}$`).MatchString(c.URL.Reveal()) ||
+			len(c.URLPassword) != 16 {
 			t.Errorf("url %s", c.URL.Reveal())
 		}
 	}
 }
 
-// Every version gives the same cards, so that an update between two attempts changes none.
+// Every version gives the same cards, so that an update between two attempts
+// changes none.
 func TestSandbox_TheSameKeyYieldsTheSameCardInEveryVersion(t *testing.T) {
 	const key = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
-	want := card.Credentials{CardNumber: "9975762542954000", ExpirationDate: "11/29", SecurityCode: "633", URL: "https://sandbox.invalid/cards/2n4cu6l2vfjng6bo", URLPassword: "etzwxas2vxkvvpbo"}
+	want := card.Credentials{CardNumber: "9975762542954000", ExpirationDate: "11/29", SecurityCode: "633",
+		URL: "https://sandbox.invalid/cards/2n4cu6l2vfjng6bo", URLPassword: "etzwxas2vxkvvpbo"}
 	for _, b := range []supplier.Behaviour{supplier.Prompt, supplier.Slow, supplier.Delayed, supplier.Ambiguous} {
 		t.Run(string(b), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -76,7 +79,8 @@ func TestSandbox_TheSameKeyYieldsTheSameCardInEveryVersion(t *testing.T) {
 					a, err := f(t.Context(), issue.Request{Key: key, Reference: "sandbox-0", USD: 50_00})
 					if err == nil && a.Outcome == issue.Issued && a.Credentials != want {
 						c := a.Credentials
-						t.Errorf("%s %s %s %s %s", c.CardNumber.Reveal(), c.ExpirationDate.Reveal(), c.SecurityCode.Reveal(), c.URL.Reveal(), c.URLPassword.Reveal())
+						t.Errorf("%s %s %s %s %s", c.CardNumber.Reveal(), c.ExpirationDate.Reveal(), c.SecurityCode.Reveal(),
+							c.URL.Reveal(), c.URLPassword.Reveal())
 					}
 				}
 			})

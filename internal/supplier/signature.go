@@ -34,10 +34,12 @@ var (
 	errTime      = errors.New("the time of the signature is more than five minutes away")
 )
 
-// Secrets sign, and verify, what goes between cardmint and a supplier. Several are in use while one is replaced by another.
+// Secrets sign, and verify, what goes between cardmint and a supplier. Several
+// are in use while one is replaced by another.
 type Secrets struct{ keys [][]byte }
 
-// ParseSecrets reads secrets, the newest first. Empty ones are left out; one at least must be there. The error does not show them.
+// ParseSecrets reads secrets, the newest first. Empty ones are left out; one at
+// least must be there. The error does not show them.
 func ParseSecrets(texts ...card.Secret) (Secrets, error) {
 	var s Secrets
 	for _, text := range texts {
@@ -57,13 +59,16 @@ func ParseSecrets(texts ...card.Secret) (Secrets, error) {
 	return s, nil
 }
 
-// SignRequest returns the headers that prove the origin of a request. target is the path and the query as they are sent.
+// SignRequest returns the headers that prove the origin of a request. target is
+// the path and the query as they are sent.
 func (s Secrets) SignRequest(method, target string, at time.Time, body []byte) http.Header {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
-	return http.Header{TimestampHeader: {timestamp}, SignatureHeader: {s.sign(method, "\n", target, "\n", timestamp, "\n", string(body))}}
+	return http.Header{TimestampHeader: {timestamp},
+		SignatureHeader: {s.sign(method, "\n", target, "\n", timestamp, "\n", string(body))}}
 }
 
-// VerifyRequest returns an error unless a request was signed with one of the secrets, within five minutes of now.
+// VerifyRequest returns an error unless a request was signed with one of the
+// secrets, within five minutes of now.
 func (s Secrets) VerifyRequest(method, target string, header http.Header, body []byte, now time.Time) error {
 	timestamp := header.Get(TimestampHeader)
 	if err := near(timestamp, now); err != nil {
@@ -72,13 +77,16 @@ func (s Secrets) VerifyRequest(method, target string, header http.Header, body [
 	return s.verify(header.Get(SignatureHeader), method, "\n", target, "\n", timestamp, "\n", string(body))
 }
 
-// SignMessage returns the headers of a callback, by the rules of Standard Webhooks.
+// SignMessage returns the headers of a callback, by the rules of Standard
+// Webhooks.
 func (s Secrets) SignMessage(id string, at time.Time, body []byte) http.Header {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
-	return http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {timestamp}, "Webhook-Signature": {s.sign(id, ".", timestamp, ".", string(body))}}
+	return http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {timestamp},
+		"Webhook-Signature": {s.sign(id, ".", timestamp, ".", string(body))}}
 }
 
-// VerifyMessage returns an error unless a callback was signed with one of the secrets, within five minutes of now.
+// VerifyMessage returns an error unless a callback was signed with one of the
+// secrets, within five minutes of now.
 func (s Secrets) VerifyMessage(header http.Header, body []byte, now time.Time) error {
 	id, timestamp := header.Get("Webhook-Id"), header.Get("Webhook-Timestamp")
 	if id == "" {
@@ -99,7 +107,8 @@ func (s Secrets) sign(parts ...string) string {
 	return strings.Join(signatures, " ")
 }
 
-// verify returns an error unless one of the signatures is that of the parts with one of the secrets.
+// verify returns an error unless one of the signatures is that of the parts
+// with one of the secrets.
 func (s Secrets) verify(signatures string, parts ...string) error {
 	given := strings.Fields(signatures)
 	for _, text := range given[:min(len(given), mostSignatures)] {

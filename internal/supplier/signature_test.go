@@ -57,7 +57,8 @@ func TestContract_ItsExamplesMatchItsSchemas(t *testing.T) {
 	if err := validate(text); err != nil {
 		t.Fatal(err)
 	}
-	for _, broken := range [][2]string{{"status: issued\n", "status: shipped\n"}, {"usd_amount: '150.50'\n", "usd_amount: 150.50\n"},
+	for _, broken := range [][2]string{{"status: issued\n", "status: shipped\n"},
+		{"usd_amount: '150.50'\n", "usd_amount: 150.50\n"},
 		{"example: 11/29", "example: 2029-11"}, {"reason: out_of_stock, temporary", "reason: sold_out, temporary"}} {
 		if !strings.Contains(text, broken[0]) || validate(strings.Replace(text, broken[0], broken[1], 1)) == nil {
 			t.Errorf("%q instead of %q is not noticed", broken[1], broken[0])
@@ -72,7 +73,8 @@ func TestSignature_TheVectorsOfTheContract(t *testing.T) {
 		t.Error("the secret or the time is not that of the document")
 	}
 	for target, header := range map[string]http.Header{
-		"`/v1/cards/" + vectorKey + "`":      s.SignRequest("PUT", "/v1/cards/"+vectorKey, vectorTime, []byte(`{"usd_amount":"150.50","currency":"USD"}`)),
+		"`/v1/cards/" + vectorKey +
+			"`": s.SignRequest("PUT", "/v1/cards/"+vectorKey, vectorTime, []byte(`{"usd_amount":"150.50","currency":"USD"}`)),
 		"`/v1/offers`":                       s.SignRequest("GET", "/v1/offers", vectorTime, nil),
 		"`{\"key\":\"" + vectorKey + "\"}`,": s.SignMessage("cb_01J9Z7Q4", vectorTime, []byte(`{"key":"`+vectorKey+`"}`)),
 	} {
@@ -96,28 +98,43 @@ func TestSignature_OnlyTheRequestThatWasSignedIsGenuine(t *testing.T) {
 		now            time.Time
 		genuine        bool
 	}{
-		"as it was signed":       {"PUT", "/v1/cards/k?x=1", good, `{"a":1}`, vectorTime, true},
-		"five minutes later":     {"PUT", "/v1/cards/k?x=1", good, `{"a":1}`, vectorTime.Add(5 * time.Minute), true},
-		"five minutes earlier":   {"PUT", "/v1/cards/k?x=1", good, `{"a":1}`, vectorTime.Add(-5 * time.Minute), true},
-		"too late":               {"PUT", "/v1/cards/k?x=1", good, `{"a":1}`, vectorTime.Add(5*time.Minute + time.Second), false},
-		"too early":              {"PUT", "/v1/cards/k?x=1", good, `{"a":1}`, vectorTime.Add(-5*time.Minute - time.Second), false},
-		"another method":         {"POST", "/v1/cards/k?x=1", good, `{"a":1}`, vectorTime, false},
-		"another path":           {"PUT", "/v1/cards/l?x=1", good, `{"a":1}`, vectorTime, false},
-		"another query":          {"PUT", "/v1/cards/k?x=2", good, `{"a":1}`, vectorTime, false},
-		"another body":           {"PUT", "/v1/cards/k?x=1", good, `{"a":2}`, vectorTime, false},
-		"no body":                {"PUT", "/v1/cards/k?x=1", good, ``, vectorTime, false},
-		"another time":           {"PUT", "/v1/cards/k?x=1", with(supplier.TimestampHeader, "1795186001"), `{"a":1}`, vectorTime, false},
-		"no time":                {"PUT", "/v1/cards/k?x=1", with(supplier.TimestampHeader, ""), `{"a":1}`, vectorTime, false},
-		"an odd time":            {"PUT", "/v1/cards/k?x=1", with(supplier.TimestampHeader, "1795186000.0"), `{"a":1}`, vectorTime, false},
-		"an absurd time":         {"PUT", "/v1/cards/k?x=1", with(supplier.TimestampHeader, "9223372036854775807"), `{"a":1}`, vectorTime, false},
-		"no signature":           {"PUT", "/v1/cards/k?x=1", with(supplier.SignatureHeader, ""), `{"a":1}`, vectorTime, false},
-		"another version":        {"PUT", "/v1/cards/k?x=1", with(supplier.SignatureHeader, "v2"+signature[2:]), `{"a":1}`, vectorTime, false},
-		"an empty signature":     {"PUT", "/v1/cards/k?x=1", with(supplier.SignatureHeader, "v1,"), `{"a":1}`, vectorTime, false},
-		"half a signature":       {"PUT", "/v1/cards/k?x=1", with(supplier.SignatureHeader, signature[:23]), `{"a":1}`, vectorTime, false},
-		"after a wrong one":      {"PUT", "/v1/cards/k?x=1", with(supplier.SignatureHeader, "v1,AAAA "+signature), `{"a":1}`, vectorTime, true},
-		"after many wrong ones":  {"PUT", "/v1/cards/k?x=1", with(supplier.SignatureHeader, strings.Repeat("v1,AAAA ", 8)+signature), `{"a":1}`, vectorTime, false},
-		"by somebody else":       {"PUT", "/v1/cards/k?x=1", secrets(t, otherSecret).SignRequest("PUT", "/v1/cards/k?x=1", vectorTime, body), `{"a":1}`, vectorTime, false},
-		"by both, the other 1st": {"PUT", "/v1/cards/k?x=1", secrets(t, otherSecret, secret).SignRequest("PUT", "/v1/cards/k?x=1", vectorTime, body), `{"a":1}`, vectorTime, true},
+		"as it was signed":     {"PUT", "/v1/cards/k?x=1", good, `{"a":1}`, vectorTime, true},
+		"five minutes later":   {"PUT", "/v1/cards/k?x=1", good, `{"a":1}`, vectorTime.Add(5 * time.Minute), true},
+		"five minutes earlier": {"PUT", "/v1/cards/k?x=1", good, `{"a":1}`, vectorTime.Add(-5 * time.Minute), true},
+		"too late": {"PUT", "/v1/cards/k?x=1", good, `{"a":1}`, vectorTime.Add(5*time.Minute + time.Second),
+			false},
+		"too early": {"PUT", "/v1/cards/k?x=1", good, `{"a":1}`, vectorTime.Add(-5*time.Minute - time.Second),
+			false},
+		"another method": {"POST", "/v1/cards/k?x=1", good, `{"a":1}`, vectorTime, false},
+		"another path":   {"PUT", "/v1/cards/l?x=1", good, `{"a":1}`, vectorTime, false},
+		"another query":  {"PUT", "/v1/cards/k?x=2", good, `{"a":1}`, vectorTime, false},
+		"another body":   {"PUT", "/v1/cards/k?x=1", good, `{"a":2}`, vectorTime, false},
+		"no body":        {"PUT", "/v1/cards/k?x=1", good, ``, vectorTime, false},
+		"another time": {"PUT", "/v1/cards/k?x=1", with(supplier.TimestampHeader, "1795186001"), `{"a":1}`,
+			vectorTime, false},
+		"no time": {"PUT", "/v1/cards/k?x=1", with(supplier.TimestampHeader, ""), `{"a":1}`, vectorTime,
+			false},
+		"an odd time": {"PUT", "/v1/cards/k?x=1", with(supplier.TimestampHeader, "1795186000.0"), `{"a":1}`,
+			vectorTime, false},
+		"an absurd time": {"PUT", "/v1/cards/k?x=1", with(supplier.TimestampHeader, "9223372036854775807"),
+			`{"a":1}`, vectorTime, false},
+		"no signature": {"PUT", "/v1/cards/k?x=1", with(supplier.SignatureHeader, ""), `{"a":1}`, vectorTime,
+			false},
+		"another version": {"PUT", "/v1/cards/k?x=1", with(supplier.SignatureHeader, "v2"+signature[2:]), `{"a":1}`,
+			vectorTime, false},
+		"an empty signature": {"PUT", "/v1/cards/k?x=1", with(supplier.SignatureHeader, "v1,"), `{"a":1}`, vectorTime,
+			false},
+		"half a signature": {"PUT", "/v1/cards/k?x=1", with(supplier.SignatureHeader, signature[:23]), `{"a":1}`,
+			vectorTime, false},
+		"after a wrong one": {"PUT", "/v1/cards/k?x=1", with(supplier.SignatureHeader, "v1,AAAA "+signature), `{"a":1}`,
+			vectorTime, true},
+		"after many wrong ones": {"PUT", "/v1/cards/k?x=1",
+			with(supplier.SignatureHeader, strings.Repeat("v1,AAAA ", 8)+signature), `{"a":1}`, vectorTime, false},
+		"by somebody else": {"PUT", "/v1/cards/k?x=1",
+			secrets(t, otherSecret).SignRequest("PUT", "/v1/cards/k?x=1", vectorTime, body), `{"a":1}`, vectorTime, false},
+		"by both, the other 1st": {"PUT", "/v1/cards/k?x=1",
+			secrets(t, otherSecret, secret).SignRequest("PUT", "/v1/cards/k?x=1", vectorTime, body), `{"a":1}`, vectorTime,
+			true},
 	} {
 		if err := s.VerifyRequest(tt.method, tt.target, tt.header, []byte(tt.body), tt.now); (err == nil) != tt.genuine {
 			t.Errorf("%s: %v", name, err)
@@ -126,7 +143,9 @@ func TestSignature_OnlyTheRequestThatWasSignedIsGenuine(t *testing.T) {
 	if err := secrets(t, otherSecret, secret).VerifyRequest("PUT", "/v1/cards/k?x=1", good, body, vectorTime); err != nil {
 		t.Errorf("with the secret before: %v", err)
 	}
-	if s.VerifyMessage(http.Header{"Webhook-Id": {"PUT\n/x"}, "Webhook-Timestamp": good[supplier.TimestampHeader], "Webhook-Signature": good[supplier.SignatureHeader]}, body, vectorTime) == nil {
+	if s.VerifyMessage(
+		http.Header{"Webhook-Id": {"PUT\n/x"}, "Webhook-Timestamp": good[supplier.TimestampHeader],
+			"Webhook-Signature": good[supplier.SignatureHeader]}, body, vectorTime) == nil {
 		t.Error("a request passes for a callback")
 	}
 }
@@ -162,9 +181,11 @@ func TestSignature_SecretsOf24To64Bytes(t *testing.T) {
 }
 
 func TestSignature_BadSecretsAreRefusedAndNotShown(t *testing.T) {
-	for _, texts := range [][]card.Secret{{}, {""}, {"whsec_"}, {"MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, {"whsec_not base64"}, {"whsec_c2hvcnQ="}, {secret, "whsec_canary"},
+	for _, texts := range [][]card.Secret{{}, {""}, {"whsec_"}, {"MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"},
+		{"whsec_not base64"}, {"whsec_c2hvcnQ="}, {secret, "whsec_canary"},
 		{card.Secret("whsec_" + strings.Repeat("AAAA", 22))}} {
-		if _, err := supplier.ParseSecrets(texts...); err == nil || strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), "not base64") {
+		if _, err := supplier.ParseSecrets(texts...); err == nil || strings.Contains(err.Error(), "canary") ||
+			strings.Contains(err.Error(), "not base64") {
 			t.Errorf("%d secrets: %v", len(texts), err)
 		}
 	}

@@ -13,36 +13,48 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-// StockStore keeps cards that were bought ahead. Each card of ours gets at most one item of a supplier, for ever.
+// StockStore keeps cards that were bought ahead. Each card of ours gets at most
+// one item of a supplier, for ever.
 type StockStore interface {
-	// TakeStock returns the item that was issued to a card, or issues one: the item that is reserved for the card, else the first to expire
-	// of those that are free and of the amount. What it issues can be used until later than after. An item that is held is returned as it
-	// is. The error is card.ErrOutOfStock if there is none, and card.ErrStockHeld if a card without one may have been given one that is held.
+	// TakeStock returns the item that was issued to a card, or issues one: the
+	// item that is reserved for the card, else the first to expire of those
+	// that are free and of the amount. What it issues can be used until later
+	// than after. An item that is held is returned as it is. The error is
+	// card.ErrOutOfStock if there is none, and card.ErrStockHeld if a card
+	// without one may have been given one that is held.
 	TakeStock(ctx context.Context, supplier string, id uuid.UUID, usd card.USD, after time.Time) (card.StockItem, error)
-	// StockItem returns the item that is reserved for a card or was issued to it. The error is card.ErrNoRow if there is none.
+	// StockItem returns the item that is reserved for a card or was issued to
+	// it. The error is card.ErrNoRow if there is none.
 	StockItem(ctx context.Context, supplier string, id uuid.UUID) (card.StockItem, error)
-	// CancelStock makes the item that is reserved for a card free; a no-op if there is none.
+	// CancelStock makes the item that is reserved for a card free; a no-op if
+	// there is none.
 	CancelStock(ctx context.Context, supplier string, id uuid.UUID) error
-	// FreeStock returns every amount that was ever in stock, ascending, with how many items are free that can be used until later than after.
+	// FreeStock returns every amount that was ever in stock, ascending, with
+	// how many items are free that can be used until later than after.
 	FreeStock(ctx context.Context, supplier string, after time.Time) ([]card.Offer, error)
-	// TidyStock frees what is reserved for cards that no longer wait for a payment, and wipes the credentials of items once those of the
-	// card are stored.
+	// TidyStock frees what is reserved for cards that no longer wait for a
+	// payment, and wipes the credentials of items once those of the card are
+	// stored.
 	TidyStock(ctx context.Context) error
 }
 
 // StockVault decrypts what is in stock.
 type StockVault interface {
-	// OpenCredentials returns an error if a field was changed, or belongs to another item or field.
+	// OpenCredentials returns an error if a field was changed, or belongs to
+	// another item or field.
 	OpenCredentials(id, account uuid.UUID, sealed card.Sealed) (card.Credentials, error)
 }
 
 // StockConfig configures a stock.
 type StockConfig struct {
-	// MinValidity is for how long a card must still be good when it is given out. Defaults to 0.
+	// MinValidity is for how long a card must still be good when it is given
+	// out. Defaults to 0.
 	MinValidity time.Duration
-	// QuoteTTL is how long an order may wait for its payment. A card that is reserved must be good for as much longer. Defaults to an hour.
+	// QuoteTTL is how long an order may wait for its payment. A card that is
+	// reserved must be good for as much longer. Defaults to an hour.
 	QuoteTTL time.Duration
-	// LowStock is the number of items of an amount below which the log has a warning. Defaults to 0: none.
+	// LowStock is the number of items of an amount below which the log has a
+	// warning. Defaults to 0: none.
 	LowStock int64
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
@@ -67,8 +79,8 @@ func (c *StockConfig) Validate() error {
 	return nil
 }
 
-// Stock gives out cards that were bought ahead, and are kept encrypted in our own database. It is safe for concurrent use, also by several
-// processes.
+// Stock gives out cards that were bought ahead, and are kept encrypted in our
+// own database. It is safe for concurrent use, also by several processes.
 type Stock struct {
 	name  string
 	store StockStore
@@ -79,7 +91,8 @@ type Stock struct {
 
 var _ issue.Supplier = (*Stock)(nil)
 
-// NewStock returns a supplier of cards in stock. It returns an error if cfg is not valid.
+// NewStock returns a supplier of cards in stock. It returns an error if cfg is
+// not valid.
 func NewStock(name string, store StockStore, vault StockVault, cfg StockConfig) (*Stock, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -90,7 +103,8 @@ func NewStock(name string, store StockStore, vault StockVault, cfg StockConfig) 
 // Name implements issue.Supplier.
 func (s *Stock) Name() string { return s.name }
 
-// KeyRetention implements issue.Supplier: which card got which item stays known for ever.
+// KeyRetention implements issue.Supplier: which card got which item stays known
+// for ever.
 func (s *Stock) KeyRetention() time.Duration { return 0 }
 
 // Submit implements issue.Supplier. The key is the uuid of the card.
@@ -121,7 +135,8 @@ func (s *Stock) Lookup(ctx context.Context, r issue.Request) (issue.Answer, erro
 	return s.answer(item)
 }
 
-// Cancel makes sure that no item stays reserved for a request. If one was issued, it returns that.
+// Cancel makes sure that no item stays reserved for a request. If one was
+// issued, it returns that.
 func (s *Stock) Cancel(ctx context.Context, r issue.Request) (issue.Answer, error) {
 	item, err := s.find(ctx, r)
 	switch {
@@ -154,7 +169,8 @@ func (s *Stock) answer(item card.StockItem) (issue.Answer, error) {
 		return issue.Answer{Outcome: issue.Issued, USD: item.USD,
 			Flaw: "the item of this card may have been given out before the database went back in time: find out, then retry or refund"}, nil
 	case item.Sealed == nil:
-		return issue.Answer{Outcome: issue.Issued, USD: item.USD, Flaw: "the item of this card was given out before, and its credentials are no longer in stock"}, nil
+		return issue.Answer{Outcome: issue.Issued, USD: item.USD,
+			Flaw: "the item of this card was given out before, and its credentials are no longer in stock"}, nil
 	}
 	credentials, err := s.vault.OpenCredentials(item.ID, uuid.Nil, *item.Sealed)
 	if err != nil {
@@ -163,7 +179,8 @@ func (s *Stock) answer(item card.StockItem) (issue.Answer, error) {
 	return issue.Answer{Outcome: issue.Issued, Reference: item.ID.String(), Credentials: credentials, USD: item.USD}, nil
 }
 
-// Offers returns each amount that was ever in stock, with the number of items that outlast a quote; 0 if it is sold out.
+// Offers returns each amount that was ever in stock, with the number of items
+// that outlast a quote; 0 if it is sold out.
 func (s *Stock) Offers(ctx context.Context) ([]card.Offer, error) {
 	life := s.cfg.MinValidity + s.cfg.QuoteTTL
 	offers, err := s.store.FreeStock(ctx, s.name, s.cfg.Now().Add(life))
@@ -173,8 +190,9 @@ func (s *Stock) Offers(ctx context.Context) ([]card.Offer, error) {
 	return offers, err
 }
 
-// Tick frees and wipes what is no longer needed, and tells the log, once, when an amount gets low and when it is no longer. Call it every few
-// seconds, but never twice at the same time.
+// Tick frees and wipes what is no longer needed, and tells the log, once, when
+// an amount gets low and when it is no longer. Call it every few seconds, but
+// never twice at the same time.
 func (s *Stock) Tick(ctx context.Context) error {
 	if err := s.store.TidyStock(ctx); err != nil {
 		return err
@@ -189,7 +207,8 @@ func (s *Stock) Tick(ctx context.Context) error {
 	for _, o := range all {
 		switch low := o.Left < s.cfg.LowStock; {
 		case low && !s.low[o.Min]:
-			s.cfg.Log.WarnContext(ctx, "stock is low: import cards", "supplier", s.name, "usd", o.Min, "left", o.Left, "limit", s.cfg.LowStock)
+			s.cfg.Log.WarnContext(ctx, "stock is low: import cards", "supplier", s.name, "usd", o.Min, "left", o.Left, "limit",
+				s.cfg.LowStock)
 		case !low && s.low[o.Min]:
 			s.cfg.Log.InfoContext(ctx, "stock is no longer low", "supplier", s.name, "usd", o.Min, "left", o.Left)
 		}

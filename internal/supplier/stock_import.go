@@ -17,11 +17,14 @@ import (
 
 // Shelf is where imported cards are put.
 type Shelf interface {
-	// KnownNumbers returns those of the keyed hashes that belong to a card that is in stock, or that was ever issued by whatever supplier.
+	// KnownNumbers returns those of the keyed hashes that belong to a card that
+	// is in stock, or that was ever issued by whatever supplier.
 	KnownNumbers(ctx context.Context, hashes [][]byte) ([][]byte, error)
-	// ImportStock runs f in a transaction, with a function that adds items. f may run again if the transaction failed to serialise. The
-	// error is card.ErrDuplicate if a number is in stock already, and card.ErrRetiredKey if an item was encrypted with a key that was
-	// retired, be it meanwhile. Then nothing is imported.
+	// ImportStock runs f in a transaction, with a function that adds items. f
+	// may run again if the transaction failed to serialise. The error is
+	// card.ErrDuplicate if a number is in stock already, and card.ErrRetiredKey
+	// if an item was encrypted with a key that was retired, be it meanwhile.
+	// Then nothing is imported.
 	ImportStock(ctx context.Context, f func(add func([]card.StockItem) error) error) error
 }
 
@@ -29,11 +32,13 @@ type Shelf interface {
 type SealingVault interface {
 	// SealCredentials encrypts each field on its own, tied to an id.
 	SealCredentials(id, account uuid.UUID, c card.Credentials) (card.Sealed, error)
-	// Digest returns a keyed hash; label keeps hashes for different purposes apart.
+	// Digest returns a keyed hash; label keeps hashes for different purposes
+	// apart.
 	Digest(label string, data []byte) ([]byte, error)
 }
 
-// Import is an import of cards from a CSV file. Its file is read twice: to check every line, and to store them all or none.
+// Import is an import of cards from a CSV file. Its file is read twice: to
+// check every line, and to store them all or none.
 type Import struct {
 	Shelf    Shelf
 	Vault    SealingVault
@@ -42,7 +47,8 @@ type Import struct {
 	Now      time.Time
 	// Soon is until when a card must be good so that it is given out.
 	Soon time.Time
-	// Wrong is called with each line that can't be imported, and why. The text quotes nothing of the line.
+	// Wrong is called with each line that can't be imported, and why. The text
+	// quotes nothing of the line.
 	Wrong func(line int, why string)
 	// Progress is called now and then with how many lines were read.
 	Progress func(lines int)
@@ -70,7 +76,8 @@ type line struct {
 	hash        []byte
 }
 
-// Check reads the file to its end, and calls Wrong with every line that can't be imported. An error means that it could not be checked.
+// Check reads the file to its end, and calls Wrong with every line that can't
+// be imported. An error means that it could not be checked.
 func (i Import) Check(ctx context.Context, file io.Reader) (Summary, error) {
 	s := Summary{Cards: map[card.USD]int{}, hashes: map[[32]byte]int{}}
 	wrong := func(number int, why string) {
@@ -112,7 +119,8 @@ func (i Import) Check(ctx context.Context, file io.Reader) (Summary, error) {
 	return s, err
 }
 
-// Store imports every line of a file that Check found nothing wrong with, or none.
+// Store imports every line of a file that Check found nothing wrong with, or
+// none.
 func (i Import) Store(ctx context.Context, file io.ReadSeeker) (imported int, err error) {
 	err = i.Shelf.ImportStock(ctx, func(add func([]card.StockItem) error) error {
 		imported = 0
@@ -128,7 +136,8 @@ func (i Import) Store(ctx context.Context, file io.ReadSeeker) (imported int, er
 				if err != nil {
 					return err
 				}
-				items[n] = card.StockItem{ID: id, Supplier: i.Supplier, USD: l.usd, ExpiresAt: expiryOf(l.credentials), NumberHash: l.hash, Sealed: &sealed}
+				items[n] = card.StockItem{ID: id, Supplier: i.Supplier, USD: l.usd, ExpiresAt: expiryOf(l.credentials),
+					NumberHash: l.hash, Sealed: &sealed}
 			}
 			imported += len(items)
 			return add(items)
@@ -193,7 +202,9 @@ func columnsOf(r *csv.Reader) ([]int, error) {
 	header, err := r.Read()
 	columns := make([]int, len(StockFields))
 	for n, field := range StockFields {
-		columns[n] = slices.IndexFunc(header, func(h string) bool { return strings.TrimSpace(strings.TrimPrefix(h, "\ufeff")) == field })
+		columns[n] = slices.IndexFunc(header, func(h string) bool {
+			return strings.TrimSpace(strings.TrimPrefix(h, "\ufeff")) == field
+		})
 		if columns[n] < 0 {
 			err = errors.New("no header")
 		}
@@ -217,8 +228,9 @@ func (i Import) parse(record []string, columns []int) (line, string) {
 	if usd < i.Min || usd > i.Max {
 		return line{}, fmt.Sprintf("its usd_amount must be between %s and %s", i.Min, i.Max)
 	}
-	c := card.Credentials{CardNumber: card.Secret(field(1)), ExpirationDate: card.Secret(field(2)), SecurityCode: card.Secret(field(3)),
-		URL: card.Secret(field(4)), URLPassword: card.Secret(field(5))}
+	c := card.Credentials{CardNumber: card.Secret(field(1)), ExpirationDate: card.Secret(field(2)),
+		SecurityCode: card.Secret(field(3)),
+		URL:          card.Secret(field(4)), URLPassword: card.Secret(field(5))}
 	if flaw := c.Flaw(i.Now); flaw != "" {
 		return line{}, strings.Replace(flaw, "the supplier gave", "it has", 1)
 	}

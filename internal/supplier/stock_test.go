@@ -24,7 +24,8 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-// shelf is a stock with what belongs to it. The test sets its time, and reads its log.
+// shelf is a stock with what belongs to it. The test sets its time, and reads
+// its log.
 type shelf struct {
 	*supplier.Stock
 	t   *testing.T
@@ -35,7 +36,8 @@ type shelf struct {
 	log bytes.Buffer
 }
 
-// onShelf runs a test on every database. The stock gives out nothing that expires within 40 days.
+// onShelf runs a test on every database. The stock gives out nothing that
+// expires within 40 days.
 func onShelf(t *testing.T, f func(t *testing.T, s *shelf)) {
 	t.Helper()
 	t.Parallel()
@@ -79,7 +81,8 @@ func row(usd string, n int, expires string) string {
 // importing returns an import, and what it finds wrong.
 func (s *shelf) importing() (i supplier.Import, wrong *[]string) {
 	wrong = new([]string)
-	return supplier.Import{Shelf: s.db, Vault: s.v, Supplier: "shelf", Min: card.MinUSD, Max: card.MaxUSD, Now: s.now, Soon: s.now.Add(960 * time.Hour),
+	return supplier.Import{Shelf: s.db, Vault: s.v, Supplier: "shelf", Min: card.MinUSD, Max: card.MaxUSD, Now: s.now,
+		Soon:     s.now.Add(960 * time.Hour),
 		Wrong:    func(line int, why string) { *wrong = append(*wrong, fmt.Sprintf("%d: %s", line, why)) },
 		Progress: func(int) {}}, wrong
 }
@@ -107,9 +110,11 @@ func TestStock_GivesOutWhatWasImported(t *testing.T) {
 		r := request(100_00)
 		want(t, s.Lookup, r, issue.Unknown)
 		first := want(t, s.Submit, r, issue.Issued)
-		wanted := card.Credentials{CardNumber: card.Secret(number(1)), ExpirationDate: "11/27", SecurityCode: "123", URL: "https://cards.example/1", URLPassword: "secret1"}
+		wanted := card.Credentials{CardNumber: card.Secret(number(1)), ExpirationDate: "11/27", SecurityCode: "123",
+			URL: "https://cards.example/1", URLPassword: "secret1"}
 		if first.Credentials != wanted || first.USD != 100_00 || first.Reference == "" {
-			t.Errorf("the first to expire that lasts long enough is not given out first: of %s US dollars, expires %s", first.USD, first.Credentials.ExpirationDate.Reveal())
+			t.Errorf("the first to expire that lasts long enough is not given out first: of %s US dollars, expires %s",
+				first.USD, first.Credentials.ExpirationDate.Reveal())
 		}
 		for _, again := range []call{s.Submit, s.Lookup, s.Cancel} {
 			if diff := cmp.Diff(first, want(t, again, r, issue.Issued)); diff != "" {
@@ -140,7 +145,8 @@ func TestStock_CancelsWhatIsNotIssued(t *testing.T) {
 	})
 }
 
-// Only what was given out is a card's. Unknown has it asked for again, which after a fault would be too early to say.
+// Only what was given out is a card's. Unknown has it asked for again, which
+// after a fault would be too early to say.
 func TestStock_LooksUpWhatWasGivenOut(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
 		s.shelve(row("100", 1, "11/27"))
@@ -169,7 +175,8 @@ func (brokenStore) StockItem(context.Context, string, uuid.UUID) (card.StockItem
 	return card.StockItem{}, errBroken
 }
 
-// Whatever was wiped is not given out a second time, and nothing else in its place.
+// Whatever was wiped is not given out a second time, and nothing else in its
+// place.
 func TestStock_AWipedItemIsNotReplaced(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
 		s.shelve(row("100", 1, "11/27"), row("100", 2, "11/27"))
@@ -190,7 +197,8 @@ func TestStock_AWipedItemIsNotReplaced(t *testing.T) {
 // wipedStore is a store whose items are wiped.
 type wipedStore struct{ *store.Store }
 
-func (w wipedStore) TakeStock(ctx context.Context, supplier string, id uuid.UUID, usd card.USD, after time.Time) (card.StockItem, error) {
+func (w wipedStore) TakeStock(ctx context.Context, supplier string, id uuid.UUID, usd card.USD,
+	after time.Time) (card.StockItem, error) {
 	item, err := w.Store.TakeStock(ctx, supplier, id, usd, after)
 	item.Sealed = nil
 	return item, err
@@ -207,12 +215,16 @@ func TestStock_OffersWhatOutlastsAQuote(t *testing.T) {
 		s.shelve(row("100", 1, "11/27"), row("100", 2, "11/27"), row("50", 3, "12/26"))
 		offers, err := s.Offers(t.Context())
 		need(t, err)
-		if diff := cmp.Diff([]card.Offer{{Min: 50_00, Max: 50_00, Life: 961 * time.Hour}, {Min: 100_00, Max: 100_00, Left: 2, Life: 961 * time.Hour}}, offers); diff != "" {
+		if diff := cmp.Diff(
+			[]card.Offer{{Min: 50_00, Max: 50_00, Life: 961 * time.Hour},
+				{Min: 100_00, Max: 100_00, Left: 2, Life: 961 * time.Hour}}, offers); diff != "" {
 			t.Error(diff)
 		}
-		// The cards expire as December begins. What can still be given out may be too short for a quote.
+		// The cards expire as December begins. What can still be given out may
+		// be too short for a quote.
 		s.now = time.Date(2027, 12, 1, 0, 0, 0, 0, time.UTC).Add(-961 * time.Hour)
-		if offers, err := s.Offers(t.Context()); err != nil || len(offers) != 2 || offers[1].Left != 0 || offers[1].Has(100_00) {
+		if offers, err := s.Offers(t.Context()); err != nil || len(offers) != 2 || offers[1].Left != 0 ||
+			offers[1].Has(100_00) {
 			t.Errorf("%v, error %v", offers, err)
 		}
 		want(t, s.Submit, request(100_00), issue.Issued)
@@ -241,7 +253,8 @@ func TestStock_TellsTheLogOnceThatItIsLow(t *testing.T) {
 		tick("")
 		s.shelve(row("100", 3, "11/27"), row("100", 4, "11/27"))
 		tick(`msg="stock is no longer low" supplier=shelf usd=100 left=2`)
-		// They expire as December begins, and are sold no more once one could expire before it is paid for and used.
+		// They expire as December begins, and are sold no more once one could
+		// expire before it is paid for and used.
 		s.now = time.Date(2027, 12, 1, 0, 0, 0, 0, time.UTC).Add(-961 * time.Hour)
 		tick(`level=WARN msg="stock is low: import cards" supplier=shelf usd=100 left=0 limit=2`)
 	})
@@ -286,7 +299,8 @@ func TestImport_NamesEveryBadLineAndQuotesNothing(t *testing.T) {
 	})
 }
 
-// Whoever imports cards learns how many of them are about to expire, and may use the amounts at both ends.
+// Whoever imports cards learns how many of them are about to expire, and may
+// use the amounts at both ends.
 func TestImport_CountsWhatExpiresSoon(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
 		i, wrong := s.importing()
@@ -294,7 +308,8 @@ func TestImport_CountsWhatExpiresSoon(t *testing.T) {
 		found, err := i.Check(t.Context(), strings.NewReader(file))
 		need(t, err)
 		if found.Soon != 2 || found.Cards[50_00] != 1 || found.Cards[750_00] != 2 || len(*wrong) > 0 {
-			t.Errorf("%d expire soon, want 2; of 50 US dollars %d, of 750 %d; wrong: %q", found.Soon, found.Cards[50_00], found.Cards[750_00], *wrong)
+			t.Errorf("%d expire soon, want 2; of 50 US dollars %d, of 750 %d; wrong: %q", found.Soon, found.Cards[50_00],
+				found.Cards[750_00], *wrong)
 		}
 	})
 }
@@ -314,14 +329,17 @@ func TestImport_TellsHowFarItIsEveryTenThousandLines(t *testing.T) {
 
 func TestImport_NeedsItsHeader(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
-		for _, file := range []string{"", row("100", 1, "11/27"), "usd_amount,card_number\n", strings.Replace(header, "url,", "link,", 1), "extra," + header} {
+		for _, file := range []string{"", row("100", 1, "11/27"), "usd_amount,card_number\n",
+			strings.Replace(header, "url,", "link,", 1), "extra," + header} {
 			i, _ := s.importing()
-			if _, err := i.Check(t.Context(), strings.NewReader(file)); err == nil || !strings.HasPrefix(err.Error(), "line 1: ") || strings.Contains(err.Error(), number(1)) {
+			if _, err := i.Check(t.Context(), strings.NewReader(file)); err == nil ||
+				!strings.HasPrefix(err.Error(), "line 1: ") || strings.Contains(err.Error(), number(1)) {
 				t.Errorf("%q: %v", file, err)
 			}
 		}
 		i, wrong := s.importing()
-		if found, err := i.Check(t.Context(), strings.NewReader("\ufeff"+header+row("100", 1, "11/27"))); err != nil || found.Cards[100_00] != 1 {
+		if found, err := i.Check(t.Context(), strings.NewReader("\ufeff"+header+row("100", 1, "11/27"))); err != nil ||
+			found.Cards[100_00] != 1 {
 			t.Errorf("%v, %q", err, *wrong)
 		}
 	})
@@ -337,7 +355,8 @@ func TestImport_AllOrNothing(t *testing.T) {
 		if _, err := i.Store(t.Context(), strings.NewReader(header+strings.Join(lines, "")+"bad\n")); err == nil {
 			t.Error("a file that changed was imported")
 		}
-		if _, err := i.Store(t.Context(), strings.NewReader(header+strings.Join(lines, "")+lines[7])); !errors.Is(err, card.ErrDuplicate) {
+		if _, err := i.Store(t.Context(), strings.NewReader(header+strings.Join(lines, "")+lines[7])); !errors.Is(err,
+			card.ErrDuplicate) {
 			t.Error(err)
 		}
 		if counts, err := s.db.StockCounts(t.Context()); err != nil || len(counts) > 0 {
@@ -350,7 +369,8 @@ func TestImport_AllOrNothing(t *testing.T) {
 	})
 }
 
-// A card was given an item; then the database goes back to where that item was free. Declined would have another supplier make a second card.
+// A card was given an item; then the database goes back to where that item was
+// free. Declined would have another supplier make a second card.
 func TestStock_WhileItIsHeldItDeclinesNothing(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
 		s.shelve(row("100", 1, "11/27"))

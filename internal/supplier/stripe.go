@@ -21,7 +21,8 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-// What a card says of the order it was made for. It is how a card is found once Stripe has forgotten the key.
+// What a card says of the order it was made for. It is how a card is found once
+// Stripe has forgotten the key.
 const (
 	stripeKey     = "cardmint_key"       // of the request
 	stripeUSD     = "cardmint_usd_cents" // that were asked for
@@ -29,15 +30,18 @@ const (
 )
 
 const (
-	// Stripe keeps a key for at least 24 hours. An hour less, because the database's clock, by which it is measured, may be set meanwhile.
+	// Stripe keeps a key for at least 24 hours. An hour less, because the
+	// database's clock, by which it is measured, may be set meanwhile.
 	stripeRetention = 23 * time.Hour
 	stripeSkew      = time.Hour // by which the clock that dated an order may be ahead of Stripe's
 	stripePage      = 100       // cards on a page: the most that Stripe gives
 	stripePages     = 50        // that are read to find a card
 )
 
-// Stripe makes virtual cards by Stripe Issuing. A card belongs to the operator's cardholder, and its value is a spending limit for all time.
-// It keeps no state. After a crash a card is found by what it says of its order, so that no order gets a second one.
+// Stripe makes virtual cards by Stripe Issuing. A card belongs to the
+// operator's cardholder, and its value is a spending limit for all time. It
+// keeps no state. After a crash a card is found by what it says of its order,
+// so that no order gets a second one.
 type Stripe struct {
 	cfg     StripeConfig
 	page    *url.URL
@@ -67,8 +71,9 @@ func (s *Stripe) KeyRetention() time.Duration { return stripeRetention }
 // Live reports whether cards are real: the key is not one for testing.
 func (s *Stripe) Live() bool { return strings.HasPrefix(s.cfg.Key.Reveal(), "rk_live_") }
 
-// Submit implements issue.Supplier. Of an order so old that Stripe may have forgotten its key it looks for the card first: the database
-// may not know that it was asked for, because it was restored.
+// Submit implements issue.Supplier. Of an order so old that Stripe may have
+// forgotten its key it looks for the card first: the database may not know that
+// it was asked for, because it was restored.
 func (s *Stripe) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
 	if ordered, known := orderedAt(r.Key); !known || s.cfg.Now().Sub(ordered) >= stripeRetention {
 		if found, err := s.Lookup(ctx, r); err != nil || found.Outcome != issue.Unknown {
@@ -89,7 +94,8 @@ func (s *Stripe) Submit(ctx context.Context, r issue.Request) (issue.Answer, err
 	if created.Object != "issuing.card" || !stripeCard.MatchString(created.ID) {
 		return issue.Answer{}, errors.New("stripe: create a card: the answer is no card")
 	}
-	// The answer has neither number nor code. It may also be as old as the key, so that only the card itself tells what became of it.
+	// The answer has neither number nor code. It may also be as old as the key,
+	// so that only the card itself tells what became of it.
 	c, err := s.retrieve(ctx, created.ID, "number", "cvc")
 	if err != nil { // the card is there, and its id must not be lost
 		return issue.Answer{Outcome: issue.Pending, Reference: created.ID}, nil
@@ -106,8 +112,9 @@ func (s *Stripe) Lookup(ctx context.Context, r issue.Request) (issue.Answer, err
 	return s.judge(r, c), nil
 }
 
-// Cancel closes a card for good. Declined means that it is closed, also by an earlier call; Unknown that Stripe has no such card. After an
-// error it may be closed or not: repeat the call.
+// Cancel closes a card for good. Declined means that it is closed, also by an
+// earlier call; Unknown that Stripe has no such card. After an error it may be
+// closed or not: repeat the call.
 func (s *Stripe) Cancel(ctx context.Context, r issue.Request) (issue.Answer, error) {
 	c, err := s.find(ctx, r)
 	if c == nil || err != nil {
@@ -129,17 +136,21 @@ func (s *Stripe) Cancel(ctx context.Context, r issue.Request) (issue.Answer, err
 	return canceled(c), nil
 }
 
-// Offers returns what cards can be had for: up to the Issuing balance in US dollars together, if the cardholder is active. Stripe sets
-// nothing aside for a card, so that the balance also has to last for the issued cards that are not used up yet.
+// Offers returns what cards can be had for: up to the Issuing balance in US
+// dollars together, if the cardholder is active. Stripe sets nothing aside for
+// a card, so that the balance also has to last for the issued cards that are
+// not used up yet.
 func (s *Stripe) Offers(ctx context.Context) ([]card.Offer, error) {
 	holder, balance := &stripe.IssuingCardholder{}, &stripe.Balance{}
-	if err := s.call(ctx, http.MethodGet, "/v1/issuing/cardholders/"+url.PathEscape(s.cfg.Cardholder), &stripe.IssuingCardholderRetrieveParams{}, holder); err != nil {
+	if err := s.call(ctx, http.MethodGet, "/v1/issuing/cardholders/"+url.PathEscape(s.cfg.Cardholder),
+		&stripe.IssuingCardholderRetrieveParams{}, holder); err != nil {
 		return nil, fmt.Errorf("stripe: cardholder: %w", plainStripe(ctx, err))
 	}
 	if holder.ID != s.cfg.Cardholder || holder.Status == "" {
 		return nil, errors.New("stripe: cardholder: the answer is no cardholder")
 	}
-	if holder.Status != stripe.IssuingCardholderStatusActive || holder.Requirements != nil && holder.Requirements.DisabledReason != "" {
+	if holder.Status != stripe.IssuingCardholderStatusActive || holder.Requirements != nil &&
+		holder.Requirements.DisabledReason != "" {
 		return nil, nil
 	}
 	if err := s.call(ctx, http.MethodGet, "/v1/balance", &stripe.BalanceRetrieveParams{}, balance); err != nil {
@@ -157,8 +168,9 @@ func (s *Stripe) Offers(ctx context.Context) ([]card.Offer, error) {
 	return nil, nil
 }
 
-// order returns what is sent for a card. Stripe compares it with what it was sent before by the same key: whoever changes it has the cards
-// that are being asked for during the update end with an error, and left to the operator.
+// order returns what is sent for a card. Stripe compares it with what it was
+// sent before by the same key: whoever changes it has the cards that are being
+// asked for during the update end with an error, and left to the operator.
 func (s *Stripe) order(r issue.Request) *stripe.IssuingCardCreateParams {
 	attempt := strconv.Itoa(r.Declines)
 	params := &stripe.IssuingCardCreateParams{
@@ -166,10 +178,11 @@ func (s *Stripe) order(r issue.Request) *stripe.IssuingCardCreateParams {
 		Currency:   stripe.String(string(stripe.CurrencyUSD)),
 		Type:       stripe.String(string(stripe.IssuingCardTypeVirtual)),
 		Status:     stripe.String(string(stripe.IssuingCardStatusActive)),
-		SpendingControls: &stripe.IssuingCardCreateSpendingControlsParams{SpendingLimits: []*stripe.IssuingCardCreateSpendingControlsSpendingLimitParams{{
-			Amount:   stripe.Int64(int64(r.USD)),
-			Interval: stripe.String(string(stripe.IssuingCardSpendingControlsSpendingLimitIntervalAllTime)),
-		}}},
+		SpendingControls: &stripe.IssuingCardCreateSpendingControlsParams{
+			SpendingLimits: []*stripe.IssuingCardCreateSpendingControlsSpendingLimitParams{{
+				Amount:   stripe.Int64(int64(r.USD)),
+				Interval: stripe.String(string(stripe.IssuingCardSpendingControlsSpendingLimitIntervalAllTime)),
+			}}},
 		Metadata: map[string]string{stripeKey: r.Key, stripeUSD: strconv.FormatInt(int64(r.USD), 10), stripeAttempt: attempt},
 	}
 	params.SetIdempotencyKey("cardmint-" + r.Key + "-" + attempt)
@@ -181,7 +194,8 @@ var (
 	stripeCardholder = regexp.MustCompile(`^ich_[A-Za-z0-9]{1,100}$`)
 )
 
-// find returns the card of a request, with the fields that expand names; nil if Stripe has none. What is not known for sure is an error.
+// find returns the card of a request, with the fields that expand names; nil if
+// Stripe has none. What is not known for sure is an error.
 func (s *Stripe) find(ctx context.Context, r issue.Request, expand ...string) (*stripe.IssuingCard, error) {
 	if stripeCard.MatchString(r.Reference) {
 		c, err := s.retrieve(ctx, r.Reference, expand...)
@@ -199,28 +213,33 @@ func (s *Stripe) find(ctx context.Context, r issue.Request, expand ...string) (*
 	return s.retrieve(ctx, id, expand...)
 }
 
-// isCardOf reports whether a card is the one of a request. A card that was canceled after an earlier attempt is not: another one was asked for.
+// isCardOf reports whether a card is the one of a request. A card that was
+// canceled after an earlier attempt is not: another one was asked for.
 func isCardOf(r issue.Request, c *stripe.IssuingCard) bool {
 	return c.Metadata[stripeKey] == r.Key &&
 		(c.Status != stripe.IssuingCardStatusCanceled || c.Metadata[stripeAttempt] == strconv.Itoa(r.Declines))
 }
 
-// search returns the id of a request's card, or "". Stripe does not search cards by what they say, so all are read that are not older than
-// the order. Stripe lists the newest first: what is made meanwhile moves no card from one page to the next unread.
+// search returns the id of a request's card, or "". Stripe does not search
+// cards by what they say, so all are read that are not older than the order.
+// Stripe lists the newest first: what is made meanwhile moves no card from one
+// page to the next unread.
 func (s *Stripe) search(ctx context.Context, r issue.Request) (string, error) {
 	query := url.Values{"cardholder": {s.cfg.Cardholder}, "limit": {strconv.Itoa(stripePage)}}
 	if ordered, known := orderedAt(r.Key); known {
 		query.Set("created[gte]", strconv.FormatInt(ordered.Add(-stripeSkew).Unix(), 10))
 	}
 	for range stripePages {
-		// stripe-go's own list takes an answer without has_more for the end, and panics if a card is null.
+		// stripe-go's own list takes an answer without has_more for the end,
+		// and panics if a card is null.
 		var list struct {
 			stripe.APIResource
 			Object  string                `json:"object"`
 			Data    []*stripe.IssuingCard `json:"data"`
 			HasMore *bool                 `json:"has_more"`
 		}
-		err := s.backend.CallRaw(http.MethodGet, stripeCards, s.cfg.Key.Reveal(), []byte(query.Encode()), &stripe.Params{Context: ctx}, &list)
+		err := s.backend.CallRaw(http.MethodGet, stripeCards, s.cfg.Key.Reveal(), []byte(query.Encode()),
+			&stripe.Params{Context: ctx}, &list)
 		switch {
 		case err != nil:
 			return "", fmt.Errorf("stripe: list cards: %w", plainStripe(ctx, err))
@@ -246,7 +265,8 @@ func (s *Stripe) search(ctx context.Context, r issue.Request) (string, error) {
 	return "", fmt.Errorf("stripe: list cards: more than %d were made since the order", stripePage*stripePages)
 }
 
-// retrieve returns a card. One that Stripe does not have is an error: it had it before.
+// retrieve returns a card. One that Stripe does not have is an error: it had it
+// before.
 func (s *Stripe) retrieve(ctx context.Context, id string, expand ...string) (*stripe.IssuingCard, error) {
 	params := &stripe.IssuingCardRetrieveParams{}
 	for _, field := range expand {
@@ -301,7 +321,8 @@ func worth(c *stripe.IssuingCard) (card.USD, bool) {
 		return 0, false
 	}
 	limit := c.SpendingControls.SpendingLimits[0]
-	only := limit != nil && limit.Amount > 0 && len(limit.Categories) == 0 && limit.Interval == stripe.IssuingCardSpendingControlsSpendingLimitIntervalAllTime
+	only := limit != nil && limit.Amount > 0 && len(limit.Categories) == 0 &&
+		limit.Interval == stripe.IssuingCardSpendingControlsSpendingLimitIntervalAllTime
 	if !only {
 		return 0, false
 	}
@@ -322,15 +343,18 @@ func (s *Stripe) credentials(c *stripe.IssuingCard) card.Credentials {
 	}
 }
 
-// password returns the password of a card's page. The page computes it too, from the id that is the end of its address, so that it needs
-// to be told of no card: the first 16 bytes of HMAC-SHA256 of "cardmint stripe page " and the id, in Base32, lower case, without padding.
+// password returns the password of a card's page. The page computes it too,
+// from the id that is the end of its address, so that it needs to be told of no
+// card: the first 16 bytes of HMAC-SHA256 of "cardmint stripe page " and the
+// id, in Base32, lower case, without padding.
 func (s *Stripe) password(id string) string {
 	h := hmac.New(sha256.New, []byte(s.cfg.PageSecret.Reveal()))
 	h.Write([]byte("cardmint stripe page " + id))
 	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(h.Sum(nil)[:16]))
 }
 
-// orderedAt returns when an order was made, before which its card can't have been. Keys are the order's UUID, which begins with the time.
+// orderedAt returns when an order was made, before which its card can't have
+// been. Keys are the order's UUID, which begins with the time.
 func orderedAt(key string) (time.Time, bool) {
 	id, err := uuid.Parse(key)
 	if err != nil || id.Version() != 7 {

@@ -27,20 +27,25 @@ import (
 
 // StripeConfig configures a Stripe.
 type StripeConfig struct {
-	// Name is the supplier's name, which is stored with every card that is asked for: one for each account of Stripe and for testing.
-	// Defaults to "stripe".
+	// Name is the supplier's name, which is stored with every card that is
+	// asked for: one for each account of Stripe and for testing. Defaults to
+	// "stripe".
 	Name string
-	// Key is a restricted API key, rk_live_... or rk_test_..., or a secret key for testing. There is no default.
+	// Key is a restricted API key, rk_live_... or rk_test_..., or a secret key
+	// for testing. There is no default.
 	Key card.Secret
 	// Cardholder owns the cards: ich_... There is no default.
 	Cardholder string
 	// URL is where Stripe's API is. It must be https. Defaults to Stripe's own.
 	URL string
-	// Insecure also allows a URL that is http, on a loopback address, for tests.
+	// Insecure also allows a URL that is http, on a loopback address, for
+	// tests.
 	Insecure bool
-	// Page is the https address of the operator's page that shows a card. The card's id is added to its path. There is no default.
+	// Page is the https address of the operator's page that shows a card. The
+	// card's id is added to its path. There is no default.
 	Page string
-	// PageSecret is what the passwords of the page are derived from: at least 32 bytes that the page knows too. There is no default.
+	// PageSecret is what the passwords of the page are derived from: at least
+	// 32 bytes that the page knows too. There is no default.
 	PageSecret card.Secret
 	// Now is the time. Defaults to time.Now.
 	Now func() time.Time
@@ -56,7 +61,8 @@ func (c *StripeConfig) Validate() error {
 	}
 	switch key := c.Key.Reveal(); {
 	case strings.HasPrefix(key, "sk_live_"):
-		return errors.New("the API key must be a restricted one, rk_live_...: a secret key may do everything with the account")
+		return errors.New(
+			"the API key must be a restricted one, rk_live_...: a secret key may do everything with the account")
 	case !stripeAPIKey.MatchString(key):
 		return errors.New("the API key must begin with rk_live_ or rk_test_")
 	case !stripeCardholder.MatchString(c.Cardholder):
@@ -64,7 +70,8 @@ func (c *StripeConfig) Validate() error {
 	case len(c.PageSecret) < 32:
 		return errors.New("the secret of the page must have at least 32 bytes")
 	}
-	if page, err := url.Parse(c.Page); err != nil || page.Scheme != "https" || page.Host == "" || page.User != nil || page.RawQuery != "" || page.Fragment != "" {
+	if page, err := url.Parse(c.Page); err != nil || page.Scheme != "https" || page.Host == "" || page.User != nil ||
+		page.RawQuery != "" || page.Fragment != "" {
 		return errors.New("the page must be an https address without user, query and fragment")
 	}
 	api, err := url.Parse(c.URL)
@@ -90,8 +97,8 @@ const (
 	stripeAgentInfo      = "X-Stripe-Client-User-Agent"
 )
 
-// newStripeBackend returns what asks Stripe once and prints nothing. It uses no proxy, follows no redirects, and shares nothing with others
-// of the process.
+// newStripeBackend returns what asks Stripe once and prints nothing. It uses no
+// proxy, follows no redirects, and shares nothing with others of the process.
 func newStripeBackend(api string) stripe.Backend {
 	return stripe.GetBackendWithConfig(stripe.APIBackend, &stripe.BackendConfig{
 		HTTPClient:        &http.Client{Transport: stripeWire{newStripeTransport()}, Timeout: stripeTimeout},
@@ -105,9 +112,11 @@ func newStripeBackend(api string) stripe.Backend {
 // stripeCards is where Stripe's cards are.
 const stripeCards = "/v1/issuing/cards"
 
-// call sends a request of stripe-go's, and reads the answer. The methods of stripe.Client do the same, but with them all that Stripe sells
-// would be linked into the program.
-func (s *Stripe) call(ctx context.Context, method, path string, params stripe.ParamsContainer, answer stripe.LastResponseSetter) error {
+// call sends a request of stripe-go's, and reads the answer. The methods of
+// stripe.Client do the same, but with them all that Stripe sells would be
+// linked into the program.
+func (s *Stripe) call(ctx context.Context, method, path string, params stripe.ParamsContainer,
+	answer stripe.LastResponseSetter) error {
 	params.GetParams().Context = ctx
 	return s.backend.Call(method, path, s.cfg.Key.Reveal(), params, answer)
 }
@@ -125,9 +134,11 @@ func newStripeTransport() *http.Transport {
 	}
 }
 
-// stripeWire lets nothing but a response with status 200 through. Anything else becomes a refusal, without what Stripe wrote.
+// stripeWire lets nothing but a response with status 200 through. Anything else
+// becomes a refusal, without what Stripe wrote.
 //
-// net/http repeats a request whose connection breaks before the response. That does no harm: it has the same key.
+// net/http repeats a request whose connection breaks before the response. That
+// does no harm: it has the same key.
 type stripeWire struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -159,7 +170,8 @@ func (w stripeWire) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, r
 }
 
-// refusal is a response with another status than 200. Its text has no words of Stripe's but those of its vocabulary.
+// refusal is a response with another status than 200. Its text has no words of
+// Stripe's but those of its vocabulary.
 type refusal struct {
 	status  int
 	after   time.Duration
@@ -184,32 +196,41 @@ func (r *refusal) words() string {
 	return text
 }
 
-// stripeWord matches names of Stripe's, and of its parameters. They have no digits but an index, so that no number passes for one.
+// stripeWord matches names of Stripe's, and of its parameters. They have no
+// digits but an index, so that no number passes for one.
 var stripeWord = regexp.MustCompile(`^[a-z_]{1,60}(\[([a-z_]{1,60}|\d)\]){0,4}$`)
 
-// rejected reports whether an error says that no card was made, neither by this request nor by an earlier one with the same key.
+// rejected reports whether an error says that no card was made, neither by this
+// request nor by an earlier one with the same key.
 //
-// Status 400 and 402 are the answers to the request itself, or to the one that had the same key. Others may come before Stripe looks at
-// the key, so that they say nothing of an earlier request. A key that was used for something else (idempotency_error) had made a card.
+// Status 400 and 402 are the answers to the request itself, or to the one that
+// had the same key. Others may come before Stripe looks at the key, so that
+// they say nothing of an earlier request. A key that was used for something
+// else (idempotency_error) had made a card.
 func rejected(err error) (r *refusal, is bool) {
 	r, is = errors.AsType[*refusal](err)
 	return r, is && (r.status == http.StatusBadRequest && r.kind == stripe.ErrorTypeInvalidRequest ||
-		r.status == http.StatusPaymentRequired && (r.kind == stripe.ErrorTypeCard || r.kind == stripe.ErrorTypeInvalidRequest))
+		r.status == http.StatusPaymentRequired &&
+			(r.kind == stripe.ErrorTypeCard || r.kind == stripe.ErrorTypeInvalidRequest))
 }
 
-// declines reports whether a rejected request was declined because of this card, and whether a later request may succeed. Anything else is
-// wrong with the account, the cardholder or the configuration: it concerns every card, and an operator can correct it.
+// declines reports whether a rejected request was declined because of this
+// card, and whether a later request may succeed. Anything else is wrong with
+// the account, the cardholder or the configuration: it concerns every card, and
+// an operator can correct it.
 func (r *refusal) declines() (is, temporary bool) {
 	switch {
 	case r.code == stripe.ErrorCodeBalanceInsufficient, r.decline == stripe.DeclineCodeInsufficientFunds:
 		return true, true
-	case r.kind == stripe.ErrorTypeCard, r.code == stripe.ErrorCodeAmountTooLarge, r.code == stripe.ErrorCodeAmountTooSmall:
+	case r.kind == stripe.ErrorTypeCard, r.code == stripe.ErrorCodeAmountTooLarge,
+		r.code == stripe.ErrorCodeAmountTooSmall:
 		return true, false
 	}
 	return false, false
 }
 
-// plainStripe returns why a call failed, without anything that Stripe sent, which may have card numbers, and without addresses.
+// plainStripe returns why a call failed, without anything that Stripe sent,
+// which may have card numbers, and without addresses.
 func plainStripe(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -226,7 +247,8 @@ func plainStripe(ctx context.Context, err error) error {
 		return fmt.Errorf("no answer within %s", stripeTimeout)
 	case isType[*net.DNSError](err):
 		return errors.New("the name can't be resolved")
-	case isType[*tls.CertificateVerificationError](err), isType[x509.UnknownAuthorityError](err), isType[x509.HostnameError](err):
+	case isType[*tls.CertificateVerificationError](err), isType[x509.UnknownAuthorityError](err),
+		isType[x509.HostnameError](err):
 		return errors.New("the certificate is not to be trusted")
 	case isType[*net.OpError](err):
 		return errors.New("the connection failed")

@@ -25,8 +25,9 @@ const (
 	stripeCanary = "4242424242424242" // in everything that Stripe writes in its own words
 )
 
-// fakeStripe is Stripe Issuing as its documentation has it: the answer to a key is kept for 24 hours, also if it is an error, and
-// forgotten then. It fails when it is told to.
+// fakeStripe is Stripe Issuing as its documentation has it: the answer to a key
+// is kept for 24 hours, also if it is an error, and forgotten then. It fails
+// when it is told to.
 type fakeStripe struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -64,7 +65,8 @@ type savedAnswer struct {
 
 func newFakeStripe(t *testing.T) *fakeStripe {
 	f := &fakeStripe{saved: map[string]savedAnswer{}, faults: map[string][]string{},
-		holder:  `{"id":"` + holder + `","object":"issuing.cardholder","status":"active","requirements":{"disabled_reason":null,"past_due":[]}}`,
+		holder: `{"id":"` + holder +
+			`","object":"issuing.cardholder","status":"active","requirements":{"disabled_reason":null,"past_due":[]}}`,
 		balance: `{"object":"balance","available":[{"amount":1,"currency":"usd"}],"issuing":{"available":[{"amount":5,"currency":"eur"},{"amount":123456,"currency":"usd"}]}}`}
 	f.Server = httptest.NewServer(f)
 	f.Config.SetKeepAlivesEnabled(false) // so that net/http repeats nothing
@@ -169,7 +171,8 @@ func (f *fakeStripe) calls() []string {
 func (f *fakeStripe) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	operation := map[string]string{"POST /v1/issuing/cards": "create", "GET /v1/issuing/cards": "list", "GET /v1/balance": "balance",
+	operation := map[string]string{"POST /v1/issuing/cards": "create", "GET /v1/issuing/cards": "list",
+		"GET /v1/balance":                       "balance",
 		"GET /v1/issuing/cardholders/" + holder: "holder"}[r.Method+" "+r.URL.Path]
 	if strings.HasPrefix(r.URL.Path, "/v1/issuing/cards/ic_") {
 		operation = map[string]string{"GET": "retrieve", "POST": "update"}[r.Method]
@@ -212,19 +215,25 @@ var refusals = map[string]struct {
 	status int
 	body   string
 }{
-	"unread":        {},
-	"busy":          {429, `{"error":{"type":"invalid_request_error","code":"rate_limit","message":"` + stripeCanary + `"}}`},
+	"unread": {},
+	"busy": {429,
+		`{"error":{"type":"invalid_request_error","code":"rate_limit","message":"` + stripeCanary + `"}}`},
 	"busy, no JSON": {429, stripeCanary},
-	"locked":        {429, `{"error":{"type":"invalid_request_error","code":"lock_timeout","message":"` + stripeCanary + `"}}`},
-	"in use":        {409, `{"error":{"type":"idempotency_error","code":"idempotency_key_in_use","message":"` + stripeCanary + `"}}`},
-	"wrong key":     {401, `{"error":{"type":"invalid_request_error","message":"Invalid API Key provided: rk_test_` + stripeCanary + `"}}`},
-	"no right":      {403, `{"error":{"type":"invalid_request_error","code":"` + stripeCanary + `","message":"` + stripeCanary + `"}}`},
-	"missing":       {404, `{"error":{"type":"invalid_request_error","code":"resource_missing","param":"id","message":"` + stripeCanary + `"}}`},
-	"down":          {503, stripeCanary},
-	"moved":         {302, `{"object":"issuing.card","id":"ic_1"}`},
-	"no content":    {204, ``},
-	"proxy's 400":   {400, `<html>` + stripeCanary},
-	"proxy's 402":   {402, `{"error":"` + stripeCanary + `"}`},
+	"locked": {429,
+		`{"error":{"type":"invalid_request_error","code":"lock_timeout","message":"` + stripeCanary + `"}}`},
+	"in use": {409,
+		`{"error":{"type":"idempotency_error","code":"idempotency_key_in_use","message":"` + stripeCanary + `"}}`},
+	"wrong key": {401,
+		`{"error":{"type":"invalid_request_error","message":"Invalid API Key provided: rk_test_` + stripeCanary + `"}}`},
+	"no right": {403,
+		`{"error":{"type":"invalid_request_error","code":"` + stripeCanary + `","message":"` + stripeCanary + `"}}`},
+	"missing": {404,
+		`{"error":{"type":"invalid_request_error","code":"resource_missing","param":"id","message":"` + stripeCanary + `"}}`},
+	"down":        {503, stripeCanary},
+	"moved":       {302, `{"object":"issuing.card","id":"ic_1"}`},
+	"no content":  {204, ``},
+	"proxy's 400": {400, `<html>` + stripeCanary},
+	"proxy's 402": {402, `{"error":"` + stripeCanary + `"}`},
 }
 
 // errors are answers to the request itself, which are kept with the key.
@@ -232,14 +241,24 @@ var keptErrors = map[string]struct {
 	status int
 	body   string
 }{
-	"invalid":      {400, `{"error":{"type":"invalid_request_error","code":"parameter_missing","param":"spending_controls[spending_limits][0][amount]","message":"` + stripeCanary + `"}}`},
-	"no code":      {400, `{"error":{"type":"invalid_request_error","code":"` + stripeCanary + `","param":"` + stripeCanary + `","message":"` + stripeCanary + `"}}`},
-	"too large":    {400, `{"error":{"type":"invalid_request_error","code":"amount_too_large","message":"` + stripeCanary + `"}}`},
-	"no holder":    {400, `{"error":{"type":"invalid_request_error","code":"cardholder_phone_number_required","param":"cardholder","message":"` + stripeCanary + `"}}`},
-	"unavailable":  {402, `{"error":{"type":"invalid_request_error","message":"` + stripeCanary + `"}}`},
-	"declined":     {402, `{"error":{"type":"card_error","code":"card_declined","decline_code":"do_not_honor","message":"` + stripeCanary + `"}}`},
-	"no funds":     {402, `{"error":{"type":"card_error","code":"card_declined","decline_code":"insufficient_funds","message":"` + stripeCanary + `"}}`},
-	"no balance":   {400, `{"error":{"type":"invalid_request_error","code":"balance_insufficient","message":"` + stripeCanary + `"}}`},
+	"invalid": {400,
+		`{"error":{"type":"invalid_request_error","code":"parameter_missing","param":"spending_controls[spending_limits][0][amount]","message":"` + stripeCanary + `"}}`},
+	"no code": {400,
+		`{"error":{"type":"invalid_request_error","code":"` + stripeCanary + `","param":"` + stripeCanary + `","message":"` +
+			stripeCanary + `"}}`},
+	"too large": {400,
+		`{"error":{"type":"invalid_request_error","code":"amount_too_large","message":"` + stripeCanary + `"}}`},
+	"no holder": {400,
+		`{"error":{"type":"invalid_request_error","code":"cardholder_phone_number_required","param":"cardholder","message":"` + stripeCanary + `"}}`},
+	"unavailable": {402, `{"error":{"type":"invalid_request_error","message":"` + stripeCanary + `"}}`},
+	"declined": {402,
+		`{"error":{"type":"card_error","code":"card_declined","decline_code":"do_not_honor","message":"` + stripeCanary +
+			`"}}`},
+	"no funds": {402,
+		`{"error":{"type":"card_error","code":"card_declined","decline_code":"insufficient_funds","message":"` +
+			stripeCanary + `"}}`},
+	"no balance": {400,
+		`{"error":{"type":"invalid_request_error","code":"balance_insufficient","message":"` + stripeCanary + `"}}`},
 	"failed":       {500, `{"error":{"type":"api_error","message":"` + stripeCanary + `"}}`},
 	"made, failed": {500, `{"error":{"type":"api_error","message":"` + stripeCanary + `"}}`},
 }
@@ -262,7 +281,9 @@ func (f *fakeStripe) answer(w http.ResponseWriter, operation, fault string, r *h
 	case "holder":
 		return 200, []byte(f.holder)
 	}
-	i := slices.IndexFunc(f.cards, func(c fakeCard) bool { return c.id() == strings.TrimPrefix(r.URL.Path, "/v1/issuing/cards/") })
+	i := slices.IndexFunc(f.cards, func(c fakeCard) bool {
+		return c.id() == strings.TrimPrefix(r.URL.Path, "/v1/issuing/cards/")
+	})
 	switch {
 	case i < 0:
 		return refusals["missing"].status, []byte(refusals["missing"].body)
@@ -315,10 +336,16 @@ func (f *fakeStripe) make(form url.Values) fakeCard {
 		}
 	}
 	body := fmt.Sprintf("99%013d", 7919*f.made)
-	c := fakeCard{"object": "issuing.card", "id": fmt.Sprintf("ic_1Fake%d", f.made), "created": f.now().Unix(), "currency": form.Get("currency"), "cardholder": map[string]any{"id": form.Get("cardholder"), "object": "issuing.cardholder"},
-		"type": form.Get("type"), "status": form.Get("status"), "exp_month": 3, "exp_year": time.Now().Year() + 3, "metadata": metadata,
-		"number": body + card.LuhnDigit(body), "cvc": fmt.Sprintf("%03d", f.made%1000), "latest_fraud_warning": nil,
-		"spending_controls": map[string]any{"spending_limits": []map[string]any{{"amount": cents, "interval": form.Get("spending_controls[spending_limits][0][interval]"), "categories": []string{}}}, "spending_limits_currency": "usd"}}
+	c := fakeCard{"object": "issuing.card", "id": fmt.Sprintf("ic_1Fake%d", f.made), "created": f.now().Unix(),
+		"currency":   form.Get("currency"),
+		"cardholder": map[string]any{"id": form.Get("cardholder"), "object": "issuing.cardholder"},
+		"type":       form.Get("type"), "status": form.Get("status"), "exp_month": 3, "exp_year": time.Now().Year() + 3,
+		"metadata": metadata,
+		"number":   body + card.LuhnDigit(body), "cvc": fmt.Sprintf("%03d", f.made%1000), "latest_fraud_warning": nil,
+		"spending_controls": map[string]any{
+			"spending_limits": []map[string]any{
+				{"amount": cents, "interval": form.Get("spending_controls[spending_limits][0][interval]"),
+					"categories": []string{}}}, "spending_limits_currency": "usd"}}
 	f.cards = append(f.cards, c)
 	return c
 }

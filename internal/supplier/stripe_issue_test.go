@@ -66,8 +66,9 @@ func inShop(t *testing.T, f func(s *shop)) {
 		a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: time.Now()}
 		s.check(s.db.InsertAccount(t.Context(), a))
 		s.account, s.supplier = a.ID, s.stripe.supplier(t)
-		s.issuer, err = issue.New(s.db, s.vault, issue.Wake{}, slog.New(slog.NewTextHandler(&s.log, nil)), issue.Config{Routes: issue.Only(s.supplier),
-			Now: func() time.Time { return time.Now().Add(time.Duration(s.waited.Load())) }})
+		s.issuer, err = issue.New(s.db, s.vault, issue.Wake{}, slog.New(slog.NewTextHandler(&s.log, nil)),
+			issue.Config{Routes: issue.Only(s.supplier),
+				Now: func() time.Time { return time.Now().Add(time.Duration(s.waited.Load())) }})
 		s.check(err)
 		f(s)
 		for _, c := range s.stripe.all() {
@@ -91,8 +92,10 @@ func (s *shop) check(err error) {
 // order returns an order that is paid.
 func (s *shop) order() *card.Card {
 	s.Helper()
-	c := &card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: s.account, CreatedAt: time.Now(), USD: 150_50, Coin: chain.Currencies()[0], Amount: 1e12,
-		Address: uuid.NewString(), Rate: card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: card.RateScale}, At: time.Now(), Source: "fixed"},
+	c := &card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: s.account, CreatedAt: time.Now(), USD: 150_50,
+		Coin: chain.Currencies()[0], Amount: 1e12,
+		Address:   uuid.NewString(),
+		Rate:      card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: card.RateScale}, At: time.Now(), Source: "fixed"},
 		ExpiresAt: time.Now().Add(time.Hour), ConfirmationsRequired: 10}
 	_, err := s.db.InsertCard(s.Context(), c, 0)
 	s.check(err)
@@ -103,7 +106,8 @@ func (s *shop) order() *card.Card {
 	return c
 }
 
-// issue makes an attempt for everything that is open, however long it was to wait, and returns for how many cards.
+// issue makes an attempt for everything that is open, however long it was to
+// wait, and returns for how many cards.
 func (s *shop) issue() int {
 	s.Helper()
 	s.exec("UPDATE intents SET due_at = 0")
@@ -126,11 +130,14 @@ func (s *shop) pass(d time.Duration) {
 	s.exec(fmt.Sprintf("UPDATE intents SET first_asked_at = first_asked_at - %d", d.Milliseconds()))
 }
 
-// die claims what is open, as a process that dies after it has asked Stripe, or before.
+// die claims what is open, as a process that dies after it has asked Stripe, or
+// before.
 func (s *shop) die(asked bool) {
 	s.Helper()
 	s.exec("UPDATE intents SET due_at = 0")
-	intents, err := s.db.ClaimIntents(s.Context(), issue.Claim{Supplier: s.supplier.Name(), Shares: []issue.Share{{Supplier: s.supplier.Name(), Min: card.MinUSD, Max: card.MaxUSD}}}, 16, time.Minute)
+	intents, err := s.db.ClaimIntents(s.Context(),
+		issue.Claim{Supplier: s.supplier.Name(),
+			Shares: []issue.Share{{Supplier: s.supplier.Name(), Min: card.MinUSD, Max: card.MaxUSD}}}, 16, time.Minute)
 	s.check(err)
 	for _, i := range intents {
 		if asked && !i.Asked {
@@ -146,7 +153,8 @@ func (s *shop) record(c *card.Card) operator.IntentRecord {
 	return *record.Intent
 }
 
-// wantCard compares the card that an order got with the one that Stripe made, which is the only one.
+// wantCard compares the card that an order got with the one that Stripe made,
+// which is the only one.
 func (s *shop) wantCard(c *card.Card) {
 	s.Helper()
 	made := s.stripe.of(c.UUID.String())
@@ -158,7 +166,8 @@ func (s *shop) wantCard(c *card.Card) {
 	s.check(err)
 	got, err := s.vault.OpenCredentials(c.UUID, c.AccountID, *stored.Sealed)
 	s.check(err)
-	if got.CardNumber.Reveal() != made[0]["number"] || got.SecurityCode.Reveal() != made[0]["cvc"] || made[0].limit()["amount"] != 150_50 {
+	if got.CardNumber.Reveal() != made[0]["number"] || got.SecurityCode.Reveal() != made[0]["cvc"] ||
+		made[0].limit()["amount"] != 150_50 {
 		s.Error("the card that is stored is another")
 	}
 }
@@ -178,7 +187,8 @@ func TestStripe_APaidOrderGetsItsCard(t *testing.T) {
 	})
 }
 
-// Each fault by itself, seen through to its end: a day later the key is forgotten, and the card is still found.
+// Each fault by itself, seen through to its end: a day later the key is
+// forgotten, and the card is still found.
 func TestStripe_WhateverBreaksAnOrderGetsOneCard(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fail   map[string][]string
@@ -187,22 +197,32 @@ func TestStripe_WhateverBreaksAnOrderGetsOneCard(t *testing.T) {
 		reason string
 		made   int
 	}{
-		"the answer was lost":                 {map[string][]string{"create": {"cut"}}, 0, issue.StateDone, "", 1},
-		"the answer was lost for a day":       {map[string][]string{"create": {"cut"}}, 25 * time.Hour, issue.StateDone, "", 1},
-		"half an answer":                      {map[string][]string{"create": {"half"}}, 25 * time.Hour, issue.StateDone, "", 1},
-		"500 although it was made":            {map[string][]string{"create": {"made, failed"}}, 0, issue.StateDone, "", 1},
-		"500 although it was made, for a day": {map[string][]string{"create": {"made, failed"}}, 25 * time.Hour, issue.StateDone, "", 1},
-		"it can't be read":                    {map[string][]string{"retrieve": {"failed"}}, 0, issue.StateDone, "", 1},
-		"it can't be read for a day":          {map[string][]string{"retrieve": {"cut"}}, 25 * time.Hour, issue.StateDone, "", 1},
-		"never asked":                         {map[string][]string{"create": {"unread"}}, 0, issue.StateDone, "", 1},
-		"never asked, for a day":              {map[string][]string{"create": {"unread"}}, 25 * time.Hour, issue.StateParked, "the supplier does not know the request, and may have forgotten it: ask the supplier, then retry or refund", 0},
-		"another is asking":                   {map[string][]string{"create": {"in use"}}, 0, issue.StateDone, "", 1},
-		"too many requests":                   {map[string][]string{"create": {"busy"}}, 0, issue.StateDone, "", 1},
-		"the key was revoked for an hour":     {map[string][]string{"create": {"wrong key"}}, time.Hour, issue.StateDone, "", 1},
-		"declined":                            {map[string][]string{"create": {"declined"}}, 0, issue.StateRefundDue, "Stripe declined, card_error, code card_declined, decline code do_not_honor", 0},
-		"the list can't be read":              {map[string][]string{"create": {"cut"}, "list": {"down"}}, 0, issue.StateOpen, "the supplier gave no clear answer", 1},
-		"the list can't be read, for a day":   {map[string][]string{"create": {"cut"}, "list": {"no end"}}, 25 * time.Hour, issue.StateOpen, "the supplier gave no clear answer", 1},
-		"500 is the answer for a day":         {map[string][]string{"create": {"failed"}}, 22 * time.Hour, issue.StateOpen, "the supplier gave no clear answer", 0},
+		"the answer was lost": {map[string][]string{"create": {"cut"}}, 0, issue.StateDone, "", 1},
+		"the answer was lost for a day": {map[string][]string{"create": {"cut"}}, 25 * time.Hour, issue.StateDone, "",
+			1},
+		"half an answer": {map[string][]string{"create": {"half"}}, 25 * time.Hour, issue.StateDone, "",
+			1},
+		"500 although it was made": {map[string][]string{"create": {"made, failed"}}, 0, issue.StateDone, "", 1},
+		"500 although it was made, for a day": {map[string][]string{"create": {"made, failed"}}, 25 * time.Hour,
+			issue.StateDone, "", 1},
+		"it can't be read": {map[string][]string{"retrieve": {"failed"}}, 0, issue.StateDone, "", 1},
+		"it can't be read for a day": {map[string][]string{"retrieve": {"cut"}}, 25 * time.Hour, issue.StateDone,
+			"", 1},
+		"never asked": {map[string][]string{"create": {"unread"}}, 0, issue.StateDone, "", 1},
+		"never asked, for a day": {map[string][]string{"create": {"unread"}}, 25 * time.Hour, issue.StateParked,
+			"the supplier does not know the request, and may have forgotten it: ask the supplier, then retry or refund", 0},
+		"another is asking": {map[string][]string{"create": {"in use"}}, 0, issue.StateDone, "", 1},
+		"too many requests": {map[string][]string{"create": {"busy"}}, 0, issue.StateDone, "", 1},
+		"the key was revoked for an hour": {map[string][]string{"create": {"wrong key"}}, time.Hour, issue.StateDone, "",
+			1},
+		"declined": {map[string][]string{"create": {"declined"}}, 0, issue.StateRefundDue,
+			"Stripe declined, card_error, code card_declined, decline code do_not_honor", 0},
+		"the list can't be read": {map[string][]string{"create": {"cut"}, "list": {"down"}}, 0, issue.StateOpen,
+			"the supplier gave no clear answer", 1},
+		"the list can't be read, for a day": {map[string][]string{"create": {"cut"}, "list": {"no end"}}, 25 * time.Hour,
+			issue.StateOpen, "the supplier gave no clear answer", 1},
+		"500 is the answer for a day": {map[string][]string{"create": {"failed"}}, 22 * time.Hour, issue.StateOpen,
+			"the supplier gave no clear answer", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inShop(t, func(s *shop) {
@@ -214,7 +234,8 @@ func TestStripe_WhateverBreaksAnOrderGetsOneCard(t *testing.T) {
 				s.pass(tt.until)
 				s.issue()
 				i := s.record(c)
-				if made := s.stripe.of(c.UUID.String()); i.State != string(tt.state) || i.Reason != tt.reason || len(made) != tt.made || s.stripe.total() != tt.made {
+				if made := s.stripe.of(c.UUID.String()); i.State != string(tt.state) || i.Reason != tt.reason ||
+					len(made) != tt.made || s.stripe.total() != tt.made {
 					s.Errorf("issuing is %s, %q; Stripe made %d", i.State, i.Reason, s.stripe.total())
 				}
 				for range 3 {
@@ -233,10 +254,18 @@ func TestStripe_WhateverBreaksAnOrderGetsOneCard(t *testing.T) {
 
 func TestStripe_ACardThatIsNotAsOrderedIsLeftToTheOperator(t *testing.T) {
 	for reason, change := range map[string]func(fakeCard){
-		"the supplier gave a card of 150.49 US dollars, not 150.50":                        func(c fakeCard) { c.limit()["amount"] = 150_49 },
-		"the card at Stripe is not in US dollars":                                          func(c fakeCard) { c["currency"] = "eur" },
-		"the card is not active at Stripe: activate it there, then retry":                  func(c fakeCard) { c["status"] = "inactive" },
-		"the supplier gave a card that is expired, or whose expiration date can't be read": func(c fakeCard) { c["exp_year"] = 1999 },
+		"the supplier gave a card of 150.49 US dollars, not 150.50": func(c fakeCard) {
+			c.limit()["amount"] = 150_49
+		},
+		"the card at Stripe is not in US dollars": func(c fakeCard) {
+			c["currency"] = "eur"
+		},
+		"the card is not active at Stripe: activate it there, then retry": func(c fakeCard) {
+			c["status"] = "inactive"
+		},
+		"the supplier gave a card that is expired, or whose expiration date can't be read": func(c fakeCard) {
+			c["exp_year"] = 1999
+		},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			inShop(t, func(s *shop) {
@@ -258,13 +287,15 @@ func TestStripe_ACardThatIsNotAsOrderedIsLeftToTheOperator(t *testing.T) {
 	}
 }
 
-// Everything may break at any time, in any order, and processes die, while days pass. What Stripe made is counted at Stripe.
+// Everything may break at any time, in any order, and processes die, while days
+// pass. What Stripe made is counted at Stripe.
 func TestStripe_NoOrderGetsTwoCardsInAnyHistory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: lives through a long history")
 	}
 	faults := map[string][]string{
-		"create":   {"cut", "half", "garbage", "empty", "failed", "made, failed", "unread", "busy", "locked", "in use", "wrong key", "down", "moved", "proxy's 400"},
+		"create": {"cut", "half", "garbage", "empty", "failed", "made, failed", "unread", "busy", "locked", "in use",
+			"wrong key", "down", "moved", "proxy's 400"},
 		"retrieve": {"cut", "busy", "wrong key", "down", "garbage", "empty"},
 		"list":     {"cut", "half", "busy", "wrong key", "down", "empty", "stuck", "no end", "no list", "null"},
 	}

@@ -18,7 +18,9 @@ func (f *fakeStripe) many(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for range n {
-		c := f.make(map[string][]string{"spending_controls[spending_limits][0][amount]": {"5000"}, "metadata[cardmint_key]": {"another"}, "status": {"active"}})
+		c := f.make(
+			map[string][]string{"spending_controls[spending_limits][0][amount]": {"5000"},
+				"metadata[cardmint_key]": {"another"}, "status": {"active"}})
 		c["latest_fraud_warning"] = nil
 	}
 }
@@ -64,7 +66,8 @@ func TestStripe_AListThatWasNotReadInFullProvesNothing(t *testing.T) {
 	r := ordered()
 	f.many(150)
 	want(t, s.Lookup, r, issue.Unknown)
-	for _, fault := range []string{"busy", "wrong key", "no right", "missing", "failed", "down", "cut", "half", "garbage", "empty", "null", "a text", "stuck", "no end", "no card", "other things", "no list", "moved"} {
+	for _, fault := range []string{"busy", "wrong key", "no right", "missing", "failed", "down", "cut", "half", "garbage",
+		"empty", "null", "a text", "stuck", "no end", "no card", "other things", "no list", "moved"} {
 		for _, faults := range [][]string{{fault}, {"", fault}} { // on the first page, or on the second
 			f.fail("list", faults...)
 			if fault == "failed" {
@@ -80,14 +83,17 @@ func TestStripe_AListThatWasNotReadInFullProvesNothing(t *testing.T) {
 		}
 	}
 	f.many(5000)
-	if a, err := s.Lookup(t.Context(), r); err == nil || err.Error() != "stripe: list cards: more than 5000 were made since the order" {
+	if a, err := s.Lookup(t.Context(), r); err == nil ||
+		err.Error() != "stripe: list cards: more than 5000 were made since the order" {
 		t.Errorf("%s, %v", a.Outcome, err)
 	}
 }
 
-// Whoever restores a database forgets what was asked for since. The key is the same, but Stripe may have forgotten it.
+// Whoever restores a database forgets what was asked for since. The key is the
+// same, but Stripe may have forgotten it.
 func TestStripe_AnOldOrderThatSeemsNewGetsNoSecondCard(t *testing.T) {
-	for _, later := range []time.Duration{0, time.Hour, 23*time.Hour + time.Minute, 24 * time.Hour, 25 * time.Hour, 1000 * time.Hour} {
+	for _, later := range []time.Duration{0, time.Hour, 23*time.Hour + time.Minute, 24 * time.Hour, 25 * time.Hour,
+		1000 * time.Hour} {
 		f := newFakeStripe(t)
 		s := f.supplier(t)
 		r := ordered()
@@ -148,7 +154,8 @@ func TestStripe_ACardOfAnotherAccountIsNotUnknown(t *testing.T) {
 	f := newFakeStripe(t)
 	r := ordered()
 	r.Reference = "ic_1Elsewhere"
-	if a, err := f.supplier(t).Lookup(t.Context(), r); err == nil || err.Error() != "stripe: retrieve the card: HTTP status 404, invalid_request_error, code resource_missing, parameter id" {
+	if a, err := f.supplier(t).Lookup(t.Context(), r); err == nil ||
+		err.Error() != "stripe: retrieve the card: HTTP status 404, invalid_request_error, code resource_missing, parameter id" {
 		t.Errorf("%s, %v", a.Outcome, err)
 	}
 	for _, odd := range []string{"ic_1/../../balance", "sandbox-1", "ic_"} { // is not sent
@@ -199,17 +206,22 @@ func TestStripe_Offers(t *testing.T) {
 		want            []card.Offer
 		err             string
 	}{
-		"all of the balance":        {active, balance, []card.Offer{{Min: 1, Max: 750_00, Left: card.Unlimited, Total: 750_00}}, ""},
-		"no requirements":           {`{"id":"` + holder + `","status":"active"}`, balance, []card.Offer{{Min: 1, Max: 750_00, Left: card.Unlimited, Total: 750_00}}, ""},
+		"all of the balance": {active, balance,
+			[]card.Offer{{Min: 1, Max: 750_00, Left: card.Unlimited, Total: 750_00}}, ""},
+		"no requirements": {`{"id":"` + holder + `","status":"active"}`, balance,
+			[]card.Offer{{Min: 1, Max: 750_00, Left: card.Unlimited, Total: 750_00}}, ""},
 		"an inactive cardholder":    {strings.Replace(active, `"active"`, `"inactive"`, 1), balance, nil, ""},
 		"a blocked cardholder":      {strings.Replace(active, `"active"`, `"blocked"`, 1), balance, nil, ""},
 		"one who must prove things": {strings.Replace(active, "null", `"requirements.past_due"`, 1), balance, nil, ""},
-		"another cardholder":        {`{"id":"ich_2","status":"active"}`, balance, nil, "stripe: cardholder: the answer is no cardholder"},
-		"nobody":                    {`{}`, balance, nil, "stripe: cardholder: the answer is no cardholder"},
-		"no money":                  {active, strings.Replace(balance, "75000", "0", 1), nil, ""},
-		"debts":                     {active, strings.Replace(balance, "75000", "-1", 1), nil, ""},
-		"no dollars":                {active, strings.Replace(balance, `75000,"currency":"usd"`, `75000,"currency":"gbp"`, 1), nil, ""},
-		"no Issuing":                {active, `{"object":"balance"}`, nil, "stripe: balance: the answer has no Issuing balance"},
+		"another cardholder": {`{"id":"ich_2","status":"active"}`, balance, nil,
+			"stripe: cardholder: the answer is no cardholder"},
+		"nobody":   {`{}`, balance, nil, "stripe: cardholder: the answer is no cardholder"},
+		"no money": {active, strings.Replace(balance, "75000", "0", 1), nil, ""},
+		"debts":    {active, strings.Replace(balance, "75000", "-1", 1), nil, ""},
+		"no dollars": {active,
+			strings.Replace(balance, `75000,"currency":"usd"`, `75000,"currency":"gbp"`, 1), nil, ""},
+		"no Issuing": {active, `{"object":"balance"}`, nil,
+			"stripe: balance: the answer has no Issuing balance"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakeStripe(t)

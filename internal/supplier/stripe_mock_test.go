@@ -21,7 +21,8 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier"
 )
 
-// stripe-mock checks requests against Stripe's own specification, and answers with examples: every card is the same, with no number.
+// stripe-mock checks requests against Stripe's own specification, and answers
+// with examples: every card is the same, with no number.
 func TestStripe_RequestsAreAsStripeSpecifiesThem(t *testing.T) {
 	mock, err := url.Parse(startStripeMock(t))
 	if err != nil {
@@ -43,7 +44,9 @@ func TestStripe_RequestsAreAsStripeSpecifiesThem(t *testing.T) {
 	}
 	front := httptest.NewServer(proxy)
 	defer front.Close()
-	s, err := supplier.NewStripe(supplier.StripeConfig{Key: "rk_test_123", Cardholder: holder, URL: front.URL, Insecure: true, Page: "https://cards.example", PageSecret: pageSecret})
+	s, err := supplier.NewStripe(
+		supplier.StripeConfig{Key: "rk_test_123", Cardholder: holder, URL: front.URL, Insecure: true,
+			Page: "https://cards.example", PageSecret: pageSecret})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +80,8 @@ func claim(text []byte, key string) ([]byte, error) {
 	return json.Marshal(c)
 }
 
-// startStripeMock starts stripe-mock on ports of its choice and returns its address.
+// startStripeMock starts stripe-mock on ports of its choice and returns its
+// address.
 func startStripeMock(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {

@@ -37,8 +37,10 @@ func TestStripe_OrdersAVirtualCardThatIsWorthItsLimit(t *testing.T) {
 	}
 	if diff := cmp.Diff(url.Values{
 		"cardholder": {holder}, "currency": {"usd"}, "type": {"virtual"}, "status": {"active"},
-		"spending_controls[spending_limits][0][amount]": {"15050"}, "spending_controls[spending_limits][0][interval]": {"all_time"},
-		"metadata[cardmint_key]": {r.Key}, "metadata[cardmint_usd_cents]": {"15050"}, "metadata[cardmint_attempt]": {"0"},
+		"spending_controls[spending_limits][0][amount]":   {"15050"},
+		"spending_controls[spending_limits][0][interval]": {"all_time"},
+		"metadata[cardmint_key]":                          {r.Key}, "metadata[cardmint_usd_cents]": {"15050"},
+		"metadata[cardmint_attempt]": {"0"},
 	}, f.form); diff != "" {
 		t.Errorf("the order: %s", diff)
 	}
@@ -49,8 +51,10 @@ func TestStripe_OrdersAVirtualCardThatIsWorthItsLimit(t *testing.T) {
 		t.Errorf("the answer: %s", diff)
 	}
 	password := got.URLPassword.Reveal()
-	if flaw := got.Flaw(time.Now()); flaw != "" || got.CardNumber.Reveal() != c["number"] || got.SecurityCode.Reveal() != c["cvc"] || len(password) != 26 ||
-		got.ExpirationDate.Reveal() != "03/"+strconv.Itoa(time.Now().Year() + 3)[2:] || got.URL.Reveal() != "https://cards.example/show/"+c.id() {
+	if flaw := got.Flaw(time.Now()); flaw != "" || got.CardNumber.Reveal() != c["number"] ||
+		got.SecurityCode.Reveal() != c["cvc"] || len(password) != 26 ||
+		got.ExpirationDate.Reveal() != "03/"+strconv.Itoa(time.Now().Year() + 3)[2:] ||
+		got.URL.Reveal() != "https://cards.example/show/"+c.id() {
 		t.Errorf("the credentials: %s %s", flaw, got.URL.Reveal())
 	}
 	if found := want(t, s.Lookup, r, issue.Issued); found.Credentials != got || found.Reference != c.id() {
@@ -61,10 +65,12 @@ func TestStripe_OrdersAVirtualCardThatIsWorthItsLimit(t *testing.T) {
 	}
 }
 
-// The operator's page computes the password too, so that it is the same in every version.
+// The operator's page computes the password too, so that it is the same in
+// every version.
 func TestStripe_ThePasswordOfAPageNeverChanges(t *testing.T) {
 	f := newFakeStripe(t)
-	if a := want(t, f.supplier(t).Submit, ordered(), issue.Issued); a.Reference != "ic_1Fake1" || a.Credentials.URLPassword.Reveal() != "oy2foy6myh4pdu2oibi5cj52rq" {
+	if a := want(t, f.supplier(t).Submit, ordered(), issue.Issued); a.Reference != "ic_1Fake1" ||
+		a.Credentials.URLPassword.Reveal() != "oy2foy6myh4pdu2oibi5cj52rq" {
 		t.Errorf("%s has %s", a.Reference, a.Credentials.URLPassword.Reveal())
 	}
 }
@@ -79,8 +85,10 @@ func TestStripe_AsksOnceAndTellsNothingOfItself(t *testing.T) {
 		want(t, s.Lookup, r, issue.Unknown)
 	}
 	h := f.last.Header
-	if diff := cmp.Diff(http.Header{"Authorization": {"Bearer rk_test_123"}, "Content-Type": {"application/x-www-form-urlencoded"}, "User-Agent": {"cardmint"}, "Stripe-Version": h["Stripe-Version"],
-		"Accept-Encoding": {"gzip"}}, h); diff != "" || h.Get("Stripe-Version") == "" {
+	if diff := cmp.Diff(
+		http.Header{"Authorization": {"Bearer rk_test_123"}, "Content-Type": {"application/x-www-form-urlencoded"},
+			"User-Agent": {"cardmint"}, "Stripe-Version": h["Stripe-Version"],
+			"Accept-Encoding": {"gzip"}}, h); diff != "" || h.Get("Stripe-Version") == "" {
 		t.Errorf("headers: %s", diff)
 	}
 	f.calls()
@@ -91,7 +99,8 @@ func TestStripe_AsksOnceAndTellsNothingOfItself(t *testing.T) {
 			t.Errorf("%s: %v, after %v", fault, err, calls)
 		}
 	}
-	// net/http repeats what has a key and was sent on a connection that had been in use. It has the same key.
+	// net/http repeats what has a key and was sent on a connection that had
+	// been in use. It has the same key.
 	r = ordered()
 	f.fail("create", "cut")
 	want(t, s.Submit, r, issue.Issued)
@@ -108,13 +117,16 @@ func TestStripe_AnswersToAnOrder(t *testing.T) {
 		err       string
 		made      bool
 	}{
-		"invalid":       {waits: "Stripe refuses requests: HTTP status 400, invalid_request_error, code parameter_missing, parameter spending_controls[spending_limits][0][amount]"},
-		"no code":       {waits: "Stripe refuses requests: HTTP status 400, invalid_request_error"},
-		"no holder":     {waits: "Stripe refuses requests: HTTP status 400, invalid_request_error, code cardholder_phone_number_required, parameter cardholder"},
-		"unavailable":   {waits: "Stripe refuses requests: HTTP status 402, invalid_request_error"},
-		"too large":     {reason: "Stripe declined, invalid_request_error, code amount_too_large"},
-		"declined":      {reason: "Stripe declined, card_error, code card_declined, decline code do_not_honor"},
-		"no funds":      {reason: "Stripe declined, card_error, code card_declined, decline code insufficient_funds", temporary: true},
+		"invalid": {
+			waits: "Stripe refuses requests: HTTP status 400, invalid_request_error, code parameter_missing, parameter spending_controls[spending_limits][0][amount]"},
+		"no code": {waits: "Stripe refuses requests: HTTP status 400, invalid_request_error"},
+		"no holder": {
+			waits: "Stripe refuses requests: HTTP status 400, invalid_request_error, code cardholder_phone_number_required, parameter cardholder"},
+		"unavailable": {waits: "Stripe refuses requests: HTTP status 402, invalid_request_error"},
+		"too large":   {reason: "Stripe declined, invalid_request_error, code amount_too_large"},
+		"declined":    {reason: "Stripe declined, card_error, code card_declined, decline code do_not_honor"},
+		"no funds": {reason: "Stripe declined, card_error, code card_declined, decline code insufficient_funds",
+			temporary: true},
 		"no balance":    {reason: "Stripe declined, invalid_request_error, code balance_insufficient", temporary: true},
 		"busy":          {err: "the supplier is busy"},
 		"busy, no JSON": {err: "the supplier is busy"},
@@ -147,7 +159,8 @@ func TestStripe_AnswersToAnOrder(t *testing.T) {
 			for range 2 { // the answer to a key is the same for a day; one that was not carried out is given again
 				a, err := s.Submit(t.Context(), r)
 				if tt.reason != "" {
-					if diff := cmp.Diff(issue.Answer{Outcome: issue.Declined, Reason: tt.reason, Temporary: tt.temporary}, a); diff != "" || err != nil {
+					if diff := cmp.Diff(issue.Answer{Outcome: issue.Declined, Reason: tt.reason, Temporary: tt.temporary},
+						a); diff != "" || err != nil {
 						t.Errorf("%v %s", err, diff)
 					}
 					continue
@@ -168,7 +181,8 @@ func TestStripe_AnswersToAnOrder(t *testing.T) {
 				}
 			}
 			found, err := s.Lookup(t.Context(), r)
-			if cards := f.of(r.Key); err != nil || (found.Outcome == issue.Issued) != tt.made || (len(cards) == 1) != tt.made || len(cards) > 1 {
+			if cards := f.of(r.Key); err != nil || (found.Outcome == issue.Issued) != tt.made || (len(cards) == 1) != tt.made ||
+				len(cards) > 1 {
 				t.Errorf("found %s, %v, of %d", found.Outcome, err, len(cards))
 			}
 			r.Declines++ // after a clear answer another key is used
@@ -179,19 +193,22 @@ func TestStripe_AnswersToAnOrder(t *testing.T) {
 	}
 }
 
-// A key that was used for another order of cards made a card: which one is not clear.
+// A key that was used for another order of cards made a card: which one is not
+// clear.
 func TestStripe_AKeyThatWasUsedForSomethingElseIsNotClear(t *testing.T) {
 	f := newFakeStripe(t)
 	s := f.supplier(t)
 	r, _ := f.submitted(t, s, ordered())
 	r.USD++
-	if a, err := s.Submit(t.Context(), r); err == nil || !strings.HasSuffix(err.Error(), "HTTP status 400, idempotency_error") {
+	if a, err := s.Submit(t.Context(), r); err == nil ||
+		!strings.HasSuffix(err.Error(), "HTTP status 400, idempotency_error") {
 		t.Errorf("%s, %v", a.Outcome, err)
 	}
 }
 
 func TestStripe_ACardThatCantBeReadIsNotLost(t *testing.T) {
-	for _, fault := range []string{"busy", "wrong key", "missing", "failed", "cut", "half", "garbage", "empty", "null", "a text"} {
+	for _, fault := range []string{"busy", "wrong key", "missing", "failed", "cut", "half", "garbage", "empty", "null",
+		"a text"} {
 		f := newFakeStripe(t)
 		s := f.supplier(t)
 		r := ordered()
@@ -221,31 +238,46 @@ func TestStripe_JudgesTheCardAsItIs(t *testing.T) {
 		change func(c fakeCard)
 		want   issue.Answer // without reference and credentials
 	}{
-		"as ordered":     {func(fakeCard) {}, issue.Answer{Outcome: issue.Issued, USD: 150_50}},
-		"another's":      {func(c fakeCard) { c["metadata"] = map[string]string{"cardmint_key": "x"} }, issue.Answer{Outcome: issue.Issued, Flaw: "the card at Stripe belongs to another order"}},
-		"canceled":       {func(c fakeCard) { c["status"] = "canceled" }, issue.Answer{Outcome: issue.Declined, Reason: "the card was canceled at Stripe"}},
-		"inactive":       {func(c fakeCard) { c["status"] = "inactive" }, issue.Answer{Outcome: issue.Issued, Flaw: "the card is not active at Stripe: activate it there, then retry"}},
-		"no status":      {func(c fakeCard) { delete(c, "status") }, issue.Answer{Outcome: issue.Issued, Flaw: "the card is not active at Stripe: activate it there, then retry"}},
-		"physical":       {func(c fakeCard) { c["type"] = "physical" }, issue.Answer{Outcome: issue.Issued, Flaw: "the card at Stripe is not virtual"}},
-		"euros":          {func(c fakeCard) { c["currency"] = "eur" }, issue.Answer{Outcome: issue.Issued, Flaw: "the card at Stripe is not in US dollars"}},
-		"another limit":  {func(c fakeCard) { c.limit()["amount"] = 150_49 }, issue.Answer{Outcome: issue.Issued, USD: 150_49}},
-		"no limit":       {func(c fakeCard) { limits(c) }, issue.Answer{Outcome: issue.Issued, Flaw: otherLimits}},
-		"no controls":    {func(c fakeCard) { c["spending_controls"] = nil }, issue.Answer{Outcome: issue.Issued, Flaw: otherLimits}},
-		"no amount":      {func(c fakeCard) { delete(c.limit(), "amount") }, issue.Answer{Outcome: issue.Issued, Flaw: otherLimits}},
-		"a daily limit":  {func(c fakeCard) { c.limit()["interval"] = "daily" }, issue.Answer{Outcome: issue.Issued, Flaw: otherLimits}},
-		"for some shops": {func(c fakeCard) { c.limit()["categories"] = []string{"bakeries"} }, issue.Answer{Outcome: issue.Issued, Flaw: otherLimits}},
-		"two limits":     {func(c fakeCard) { limits(c, c.limit(), c.limit()) }, issue.Answer{Outcome: issue.Issued, Flaw: otherLimits}},
+		"as ordered": {func(fakeCard) {}, issue.Answer{Outcome: issue.Issued, USD: 150_50}},
+		"another's": {func(c fakeCard) { c["metadata"] = map[string]string{"cardmint_key": "x"} }, issue.Answer{
+			Outcome: issue.Issued, Flaw: "the card at Stripe belongs to another order"}},
+		"canceled": {func(c fakeCard) { c["status"] = "canceled" }, issue.Answer{
+			Outcome: issue.Declined, Reason: "the card was canceled at Stripe"}},
+		"inactive": {func(c fakeCard) { c["status"] = "inactive" }, issue.Answer{
+			Outcome: issue.Issued, Flaw: "the card is not active at Stripe: activate it there, then retry"}},
+		"no status": {func(c fakeCard) { delete(c, "status") }, issue.Answer{
+			Outcome: issue.Issued, Flaw: "the card is not active at Stripe: activate it there, then retry"}},
+		"physical": {func(c fakeCard) { c["type"] = "physical" }, issue.Answer{
+			Outcome: issue.Issued, Flaw: "the card at Stripe is not virtual"}},
+		"euros": {func(c fakeCard) { c["currency"] = "eur" }, issue.Answer{
+			Outcome: issue.Issued, Flaw: "the card at Stripe is not in US dollars"}},
+		"another limit": {func(c fakeCard) { c.limit()["amount"] = 150_49 }, issue.Answer{
+			Outcome: issue.Issued, USD: 150_49}},
+		"no limit": {func(c fakeCard) { limits(c) }, issue.Answer{Outcome: issue.Issued, Flaw: otherLimits}},
+		"no controls": {func(c fakeCard) { c["spending_controls"] = nil }, issue.Answer{
+			Outcome: issue.Issued, Flaw: otherLimits}},
+		"no amount": {func(c fakeCard) { delete(c.limit(), "amount") }, issue.Answer{
+			Outcome: issue.Issued, Flaw: otherLimits}},
+		"a daily limit": {func(c fakeCard) { c.limit()["interval"] = "daily" }, issue.Answer{
+			Outcome: issue.Issued, Flaw: otherLimits}},
+		"for some shops": {func(c fakeCard) { c.limit()["categories"] = []string{"bakeries"} }, issue.Answer{
+			Outcome: issue.Issued, Flaw: otherLimits}},
+		"two limits": {func(c fakeCard) { limits(c, c.limit(), c.limit()) }, issue.Answer{
+			Outcome: issue.Issued, Flaw: otherLimits}},
 		"known to others": {func(c fakeCard) { c["latest_fraud_warning"] = map[string]any{"type": "card_testing_exposure"} },
 			issue.Answer{Outcome: issue.Issued, Flaw: "Stripe warns that the card's details are known to others"}},
-		"no number": {func(c fakeCard) { delete(c, "number") }, issue.Answer{Outcome: issue.Issued, Flaw: "Stripe left out the card's number or security code: the API key may not read them"}},
-		"no code":   {func(c fakeCard) { c["cvc"] = "" }, issue.Answer{Outcome: issue.Issued, Flaw: "Stripe left out the card's number or security code: the API key may not read them"}},
+		"no number": {func(c fakeCard) { delete(c, "number") }, issue.Answer{
+			Outcome: issue.Issued, Flaw: "Stripe left out the card's number or security code: the API key may not read them"}},
+		"no code": {func(c fakeCard) { c["cvc"] = "" }, issue.Answer{
+			Outcome: issue.Issued, Flaw: "Stripe left out the card's number or security code: the API key may not read them"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakeStripe(t)
 			s := f.supplier(t)
 			r, c := f.submitted(t, s, ordered())
 			tt.change(c)
-			for call, ask := range map[string]call{"submitted": s.Submit, "looked up": s.Lookup} { // the answer that is kept is the old one
+			// the answer that is kept is the old one
+			for call, ask := range map[string]call{"submitted": s.Submit, "looked up": s.Lookup} {
 				a, err := ask(t.Context(), r)
 				if err != nil || a.Reference != c.id() || (a.Credentials == card.Credentials{}) != (a.USD == 0) {
 					t.Errorf("%s: %v, reference %s", call, err, a.Reference)
@@ -318,7 +350,8 @@ func TestStripe_NothingThatStripeWritesIsToldOrPrinted(t *testing.T) {
 				if _, kept := keptErrors[fault]; err == nil && a.Outcome != issue.Declined && !(kept && operation != "create") {
 					t.Errorf("%s, %s: no error, %s", operation, fault, a.Outcome)
 				}
-				if text := a.Reason + a.Flaw; strings.Contains(text, stripeCanary) || err != nil && strings.Contains(err.Error(), stripeCanary) {
+				if text := a.Reason + a.Flaw; strings.Contains(text, stripeCanary) || err != nil &&
+					strings.Contains(err.Error(), stripeCanary) {
 					t.Errorf("%s, %s: %v, %s", operation, fault, err, text)
 				}
 			}
@@ -335,11 +368,14 @@ func TestStripe_TrustsNoOtherServer(t *testing.T) {
 	other.Config.ErrorLog = log.New(io.Discard, "", 0)
 	other.StartTLS()
 	defer other.Close()
-	s, err := supplier.NewStripe(supplier.StripeConfig{Key: "rk_live_1", Cardholder: holder, URL: other.URL, Page: "https://cards.example", PageSecret: pageSecret})
+	s, err := supplier.NewStripe(
+		supplier.StripeConfig{Key: "rk_live_1", Cardholder: holder, URL: other.URL, Page: "https://cards.example",
+			PageSecret: pageSecret})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Submit(t.Context(), ordered()); err == nil || err.Error() != "stripe: create a card: the certificate is not to be trusted" || asked > 0 {
+	if _, err := s.Submit(t.Context(), ordered()); err == nil ||
+		err.Error() != "stripe: create a card: the certificate is not to be trusted" || asked > 0 {
 		t.Errorf("%v, asked %d times", err, asked)
 	}
 	if !s.Live() {
@@ -357,7 +393,8 @@ func TestStripe_SaysWhyItHasNoAnswer(t *testing.T) {
 		t.Errorf("%s, %v", a.Outcome, err)
 	}
 	f.Close()
-	if a, err := s.Submit(t.Context(), ordered()); err == nil || err.Error() != "stripe: create a card: the connection failed" {
+	if a, err := s.Submit(t.Context(), ordered()); err == nil ||
+		err.Error() != "stripe: create a card: the connection failed" {
 		t.Errorf("%s, %v", a.Outcome, err)
 	}
 }
@@ -367,25 +404,54 @@ func TestStripeConfig_IsChecked(t *testing.T) {
 		change func(*supplier.StripeConfig)
 		want   string
 	}{
-		"fine":           {func(*supplier.StripeConfig) {}, ""},
-		"loopback":       {func(c *supplier.StripeConfig) { c.URL, c.Insecure = "http://[::1]:1", true }, ""},
-		"no key":         {func(c *supplier.StripeConfig) { c.Key = "" }, "stripe: the API key must begin with rk_live_ or rk_test_"},
-		"a line break":   {func(c *supplier.StripeConfig) { c.Key += "\n" }, "stripe: the API key must begin with rk_live_ or rk_test_"},
-		"a secret key":   {func(c *supplier.StripeConfig) { c.Key = "sk_live_1" }, "stripe: the API key must be a restricted one, rk_live_...: a secret key may do everything with the account"},
-		"no cardholder":  {func(c *supplier.StripeConfig) { c.Cardholder = "" }, "stripe: the cardholder must be an id such as ich_1MsKAB2eZvKYlo2C3eZ2BdvK"},
-		"a path":         {func(c *supplier.StripeConfig) { c.Cardholder = "ich_1/../x" }, "stripe: the cardholder must be an id such as ich_1MsKAB2eZvKYlo2C3eZ2BdvK"},
-		"32 bytes":       {func(c *supplier.StripeConfig) { c.PageSecret = "12345678901234567890123456789012" }, ""},
-		"a short secret": {func(c *supplier.StripeConfig) { c.PageSecret = "1234567890123456789012345678901" }, "stripe: the secret of the page must have at least 32 bytes"},
-		"an http page":   {func(c *supplier.StripeConfig) { c.Page = "http://cards.example" }, "stripe: the page must be an https address without user, query and fragment"},
-		"a query":        {func(c *supplier.StripeConfig) { c.Page = "https://cards.example?a=b" }, "stripe: the page must be an https address without user, query and fragment"},
-		"no page":        {func(c *supplier.StripeConfig) { c.Page = "" }, "stripe: the page must be an https address without user, query and fragment"},
-		"http":           {func(c *supplier.StripeConfig) { c.URL = "http://127.0.0.1" }, "stripe: the address of the API must begin with https://"},
-		"not loopback":   {func(c *supplier.StripeConfig) { c.URL, c.Insecure = "http://192.0.2.1", true }, "stripe: the address of the API must begin with https://"},
-		"a name":         {func(c *supplier.StripeConfig) { c.URL, c.Insecure = "http://localhost", true }, "stripe: the address of the API must begin with https://"},
-		"a user":         {func(c *supplier.StripeConfig) { c.URL = "https://u:p@api.stripe.com" }, "stripe: the address of the API must have no user, query or fragment"},
-		"no address":     {func(c *supplier.StripeConfig) { c.URL = "https://" }, "stripe: the address of the API must have no user, query or fragment"},
+		"fine":     {func(*supplier.StripeConfig) {}, ""},
+		"loopback": {func(c *supplier.StripeConfig) { c.URL, c.Insecure = "http://[::1]:1", true }, ""},
+		"no key": {func(c *supplier.StripeConfig) {
+			c.Key = ""
+		}, "stripe: the API key must begin with rk_live_ or rk_test_"},
+		"a line break": {func(c *supplier.StripeConfig) {
+			c.Key += "\n"
+		}, "stripe: the API key must begin with rk_live_ or rk_test_"},
+		"a secret key": {func(c *supplier.StripeConfig) {
+			c.Key = "sk_live_1"
+		}, "stripe: the API key must be a restricted one, rk_live_...: a secret key may do everything with the account"},
+		"no cardholder": {func(c *supplier.StripeConfig) {
+			c.Cardholder = ""
+		}, "stripe: the cardholder must be an id such as ich_1MsKAB2eZvKYlo2C3eZ2BdvK"},
+		"a path": {func(c *supplier.StripeConfig) {
+			c.Cardholder = "ich_1/../x"
+		}, "stripe: the cardholder must be an id such as ich_1MsKAB2eZvKYlo2C3eZ2BdvK"},
+		"32 bytes": {func(c *supplier.StripeConfig) { c.PageSecret = "12345678901234567890123456789012" }, ""},
+		"a short secret": {func(c *supplier.StripeConfig) {
+			c.PageSecret = "1234567890123456789012345678901"
+		}, "stripe: the secret of the page must have at least 32 bytes"},
+		"an http page": {func(c *supplier.StripeConfig) {
+			c.Page = "http://cards.example"
+		}, "stripe: the page must be an https address without user, query and fragment"},
+		"a query": {func(c *supplier.StripeConfig) {
+			c.Page = "https://cards.example?a=b"
+		}, "stripe: the page must be an https address without user, query and fragment"},
+		"no page": {func(c *supplier.StripeConfig) {
+			c.Page = ""
+		}, "stripe: the page must be an https address without user, query and fragment"},
+		"http": {func(c *supplier.StripeConfig) {
+			c.URL = "http://127.0.0.1"
+		}, "stripe: the address of the API must begin with https://"},
+		"not loopback": {func(c *supplier.StripeConfig) {
+			c.URL, c.Insecure = "http://192.0.2.1", true
+		}, "stripe: the address of the API must begin with https://"},
+		"a name": {func(c *supplier.StripeConfig) {
+			c.URL, c.Insecure = "http://localhost", true
+		}, "stripe: the address of the API must begin with https://"},
+		"a user": {func(c *supplier.StripeConfig) {
+			c.URL = "https://u:p@api.stripe.com"
+		}, "stripe: the address of the API must have no user, query or fragment"},
+		"no address": {func(c *supplier.StripeConfig) {
+			c.URL = "https://"
+		}, "stripe: the address of the API must have no user, query or fragment"},
 	} {
-		c := supplier.StripeConfig{Key: "rk_live_1", Cardholder: holder, Page: "https://cards.example/show", PageSecret: pageSecret}
+		c := supplier.StripeConfig{Key: "rk_live_1", Cardholder: holder, Page: "https://cards.example/show",
+			PageSecret: pageSecret}
 		tt.change(&c)
 		got := ""
 		if _, err := supplier.NewStripe(c); err != nil {

@@ -1,12 +1,17 @@
-// Package trace says what a card goes through, in spans of OpenTelemetry: from the request that orders it to the webhook that tells of it.
+// Package trace says what a card goes through, in spans of OpenTelemetry: from
+// the request that orders it to the webhook that tells of it.
 //
-// It imports none of our packages, and of OpenTelemetry only the API: what a span needs to be collected and sent is in package otlp. A nil
-// *Tracer starts no spans and a nil *Span takes none of what it is told, without any cost, so that callers need not ask whether traces are
-// on. No span has the text of an error, because such a text may name an address.
+// It imports none of our packages, and of OpenTelemetry only the API: what a
+// span needs to be collected and sent is in package otlp. A nil *Tracer starts
+// no spans and a nil *Span takes none of what it is told, without any cost, so
+// that callers need not ask whether traces are on. No span has the text of an
+// error, because such a text may name an address.
 //
-// Between a request and the work that follows from it lie minutes and other processes. So the trace of a request is stored with the card
-// that it ordered, and work on one card continues that trace as a child of the request: it has one cause, which began it. Work on many
-// cards, as a pass is, has a trace of its own, which the spans of the cards link to.
+// Between a request and the work that follows from it lie minutes and other
+// processes. So the trace of a request is stored with the card that it ordered,
+// and work on one card continues that trace as a child of the request: it has
+// one cause, which began it. Work on many cards, as a pass is, has a trace of
+// its own, which the spans of the cards link to.
 package trace
 
 import (
@@ -21,12 +26,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// header is the one of https://www.w3.org/TR/trace-context that is used. What a tracestate has in it is anybody's, and is passed on to nobody.
+// header is the one of https://www.w3.org/TR/trace-context that is used. What a
+// tracestate has in it is anybody's, and is passed on to nobody.
 const header = "Traceparent"
 
 // Cards remembers the traces of cards.
 type Cards interface {
-	// TraceParents returns the traceparents that are stored with cards, as Parent returned them. It leaves out cards without one.
+	// TraceParents returns the traceparents that are stored with cards, as
+	// Parent returned them. It leaves out cards without one.
 	TraceParents(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]string, error)
 }
 
@@ -50,8 +57,9 @@ func (t *Tracer) With(cards Cards) *Tracer {
 // Span is something that takes time.
 type Span struct{ span trace.Span }
 
-// Serve starts the span of a request. A valid traceparent that came with the request is its parent, so that a client sees what its request
-// led to; nothing else depends on it.
+// Serve starts the span of a request. A valid traceparent that came with the
+// request is its parent, so that a client sees what its request led to; nothing
+// else depends on it.
 func (t *Tracer) Serve(ctx context.Context, operation, traceparent string) (context.Context, *Span) {
 	if t == nil {
 		return ctx, nil
@@ -67,7 +75,8 @@ func (t *Tracer) Call(ctx context.Context, name string) (context.Context, *Span)
 	return t.start(ctx, name, trace.SpanKindClient)
 }
 
-// Passed returns the span, with a trace of its own, of work on many cards that began before.
+// Passed returns the span, with a trace of its own, of work on many cards that
+// began before.
 func (t *Tracer) Passed(ctx context.Context, name string, began time.Time) *Span {
 	if t == nil {
 		return nil
@@ -79,7 +88,8 @@ func (t *Tracer) Passed(ctx context.Context, name string, began time.Time) *Span
 // Causes are the traces of cards.
 type Causes map[uuid.UUID]string
 
-// Causes returns the traces of cards, for Work. If they can't be read, their work has traces of its own.
+// Causes returns the traces of cards, for Work. If they can't be read, their
+// work has traces of its own.
 func (t *Tracer) Causes(ctx context.Context, ids []uuid.UUID) Causes {
 	if t == nil || t.cards == nil || len(ids) == 0 {
 		return nil
@@ -91,8 +101,10 @@ func (t *Tracer) Causes(ctx context.Context, ids []uuid.UUID) Causes {
 	return found
 }
 
-// Work starts the span of work on one card, in the card's trace. It links to where the work was found; nil for nowhere.
-func (t *Tracer) Work(ctx context.Context, of Causes, card uuid.UUID, name string, found *Span) (context.Context, *Span) {
+// Work starts the span of work on one card, in the card's trace. It links to
+// where the work was found; nil for nowhere.
+func (t *Tracer) Work(ctx context.Context, of Causes, card uuid.UUID, name string, found *Span) (context.Context,
+	*Span) {
 	return t.work(ctx, of, card, name, found, trace.SpanKindConsumer)
 }
 
@@ -101,7 +113,8 @@ func (t *Tracer) Send(ctx context.Context, of Causes, card uuid.UUID, name strin
 	return t.work(ctx, of, card, name, nil, trace.SpanKindClient)
 }
 
-func (t *Tracer) work(ctx context.Context, of Causes, card uuid.UUID, name string, found *Span, kind trace.SpanKind) (context.Context, *Span) {
+func (t *Tracer) work(ctx context.Context, of Causes, card uuid.UUID, name string, found *Span,
+	kind trace.SpanKind) (context.Context, *Span) {
 	if t == nil {
 		return ctx, nil
 	}
@@ -116,7 +129,8 @@ func (t *Tracer) work(ctx context.Context, of Causes, card uuid.UUID, name strin
 	return ctx, s
 }
 
-func (t *Tracer) start(ctx context.Context, name string, kind trace.SpanKind, options ...trace.SpanStartOption) (context.Context, *Span) {
+func (t *Tracer) start(ctx context.Context, name string, kind trace.SpanKind,
+	options ...trace.SpanStartOption) (context.Context, *Span) {
 	ctx, s := t.spans.Start(ctx, name, append(options, trace.WithSpanKind(kind))...)
 	return ctx, &Span{s}
 }
@@ -128,7 +142,8 @@ func (s *Span) Card(id uuid.UUID) {
 	}
 }
 
-// Text adds an attribute, which must be one of few words: never what somebody else wrote.
+// Text adds an attribute, which must be one of few words: never what somebody
+// else wrote.
 func (s *Span) Text(key, value string) {
 	if s != nil {
 		s.span.SetAttributes(attribute.String(key, value))
@@ -182,7 +197,8 @@ func Parent(ctx context.Context) string {
 	return h.Get(header)
 }
 
-// Inject adds a traceparent to the headers of a request that ctx sends. It does nothing while traces are off.
+// Inject adds a traceparent to the headers of a request that ctx sends. It does
+// nothing while traces are off.
 func Inject(ctx context.Context, h http.Header) {
 	in := trace.SpanContextFromContext(ctx)
 	if !in.IsValid() {
@@ -200,7 +216,8 @@ func Incoming(h http.Header) string {
 	return ""
 }
 
-// parse returns ctx within the remote span that traceparent names, or in none if it is not valid.
+// parse returns ctx within the remote span that traceparent names, or in none
+// if it is not valid.
 func parse(ctx context.Context, traceparent string) context.Context {
 	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{})
 	if traceparent == "" {

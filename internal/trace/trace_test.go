@@ -78,12 +78,14 @@ func TestServe_HonoursOnlyAValidParent(t *testing.T) {
 			ctx, span := tracer.Serve(t.Context(), "getCard", trace.Incoming(tt.header))
 			span.End()
 			s := spans.Ended()[0]
-			if joined := s.SpanContext().TraceID().String() == parent[3:35]; joined != tt.joins || s.Parent().IsValid() != tt.joins {
+			if joined := s.SpanContext().TraceID().String() == parent[3:35]; joined != tt.joins ||
+				s.Parent().IsValid() != tt.joins {
 				t.Errorf("the trace is %s, the parent %v", s.SpanContext().TraceID(), s.Parent())
 			}
 			h := http.Header{}
 			trace.Inject(ctx, h)
-			if len(h) != 1 || h.Get("Traceparent") != trace.Parent(ctx) || len(trace.Parent(ctx)) != 55 || s.SpanContext().TraceState().Len() > 0 {
+			if len(h) != 1 || h.Get("Traceparent") != trace.Parent(ctx) || len(trace.Parent(ctx)) != 55 ||
+				s.SpanContext().TraceState().Len() > 0 {
 				t.Errorf("what goes on is %v", h)
 			}
 		})
@@ -102,7 +104,8 @@ func (p *parents) TraceParents(context.Context, []uuid.UUID) (map[uuid.UUID]stri
 	return p.found, p.err
 }
 
-// Work on a card continues the trace of the request that ordered it. If that can't be found out, it has a trace of its own: work goes on.
+// Work on a card continues the trace of the request that ordered it. If that
+// can't be found out, it has a trace of its own: work goes on.
 func TestWork_ContinuesTheTraceOfItsCard(t *testing.T) {
 	card := uuid.New()
 	known := map[uuid.UUID]string{card: parent}
@@ -130,13 +133,15 @@ func TestWork_ContinuesTheTraceOfItsCard(t *testing.T) {
 		_, alone := tracer.Send(t.Context(), nil, tt.card, "send")
 		alone.End()
 		s := spans.Ended()
-		if joined := s[0].SpanContext().TraceID().String() == parent[3:35]; joined != tt.joins || len(s[0].Links()) != 1 || len(s[1].Links()) != 0 {
+		if joined := s[0].SpanContext().TraceID().String() == parent[3:35]; joined != tt.joins || len(s[0].Links()) != 1 ||
+			len(s[1].Links()) != 0 {
 			t.Errorf("%s: joins %t, want %t; links to %v and %v", name, joined, tt.joins, s[0].Links(), s[1].Links())
 		}
 		if tt.cards != nil && tt.cards.asked != tt.asked {
 			t.Errorf("%s: asked %d times, want %d", name, tt.cards.asked, tt.asked)
 		}
-		if said := len(s[0].Attributes()) == 1 && s[0].Attributes()[0].Value.AsString() == tt.card.String(); said != (tt.card != uuid.Nil) {
+		if said := len(s[0].Attributes()) == 1 &&
+			s[0].Attributes()[0].Value.AsString() == tt.card.String(); said != (tt.card != uuid.Nil) {
 			t.Errorf("%s: attributes %v", name, s[0].Attributes())
 		}
 	}
@@ -144,7 +149,8 @@ func TestWork_ContinuesTheTraceOfItsCard(t *testing.T) {
 
 func BenchmarkEverything(b *testing.B) {
 	ctx, h, cards := b.Context(), http.Header{"Traceparent": {parent}}, []uuid.UUID{uuid.New()}
-	for name, sampler := range map[string]sdk.Sampler{"off": nil, "not sampled": sdk.NeverSample(), "on": sdk.AlwaysSample()} {
+	for name, sampler := range map[string]sdk.Sampler{"off": nil, "not sampled": sdk.NeverSample(),
+		"on": sdk.AlwaysSample()} {
 		b.Run(name, func(b *testing.B) {
 			var t *trace.Tracer
 			if sampler != nil {

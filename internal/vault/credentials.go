@@ -8,7 +8,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// credentialFields pairs each field with its name, which is part of the ciphertext's associated data.
+// credentialFields pairs each field with its name, which is part of the
+// ciphertext's associated data.
 func credentialFields(c *card.Credentials, sealed *card.Sealed) []struct {
 	name  string
 	plain *card.Secret
@@ -27,7 +28,9 @@ func credentialFields(c *card.Credentials, sealed *card.Sealed) []struct {
 	}
 }
 
-// SealCredentials encrypts each field separately, all with one key. It fails as Seal does. Each ciphertext is bound to the card, its account and the field's name.
+// SealCredentials encrypts each field separately, all with one key. It fails as
+// Seal does. Each ciphertext is bound to the card, its account and the field's
+// name.
 func (v *Vault) SealCredentials(id, account uuid.UUID, c card.Credentials) (card.Sealed, error) {
 	k, err := v.current()
 	if err != nil {
@@ -44,7 +47,8 @@ func (v *Vault) SealCredentials(id, account uuid.UUID, c card.Credentials) (card
 	return sealed, nil
 }
 
-// OpenCredentials decrypts what SealCredentials returned. It returns an error if a field was changed, or belongs to another card or field.
+// OpenCredentials decrypts what SealCredentials returned. It returns an error
+// if a field was changed, or belongs to another card or field.
 func (v *Vault) OpenCredentials(id, account uuid.UUID, sealed card.Sealed) (card.Credentials, error) {
 	var c card.Credentials
 	for _, f := range credentialFields(&c, &sealed) {
@@ -57,7 +61,8 @@ func (v *Vault) OpenCredentials(id, account uuid.UUID, sealed card.Sealed) (card
 	return c, nil
 }
 
-// MaskCredentials decrypts no more than what card.MaskCredentials shows: the card number only where its last four digits are not stored.
+// MaskCredentials decrypts no more than what card.MaskCredentials shows: the
+// card number only where its last four digits are not stored.
 func (v *Vault) MaskCredentials(id, account uuid.UUID, sealed card.Sealed) (card.Credentials, error) {
 	open := func(field string, ciphertext []byte) (card.Secret, error) {
 		plain, err := v.Open(id, account, field, ciphertext)

@@ -27,7 +27,8 @@ var (
 	ErrInUse     = errors.New("another command is changing the key file, or was interrupted")
 )
 
-// Create writes new keys to a file that only its owner may read. It never overwrites a file: the error is then ErrExists.
+// Create writes new keys to a file that only its owner may read. It never
+// overwrites a file: the error is then ErrExists.
 func Create(path string) error {
 	encryption, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
 	if err != nil {
@@ -58,7 +59,8 @@ func Create(path string) error {
 	return nil
 }
 
-// AddKey adds a new encryption key to a key file, which is not used to encrypt until PromoteKey says so.
+// AddKey adds a new encryption key to a key file, which is not used to encrypt
+// until PromoteKey says so.
 func AddKey(path string) (card.KeyID, error) {
 	var added card.KeyID
 	err := change(path, func(file *keyFile, m *keyset.Manager) error {
@@ -76,7 +78,8 @@ func AddKey(path string) (card.KeyID, error) {
 	return added, err
 }
 
-// PromoteKey makes a key of a key file the one that encrypts. The error is ErrNoKey if the file does not have it.
+// PromoteKey makes a key of a key file the one that encrypts. The error is
+// ErrNoKey if the file does not have it.
 func PromoteKey(path string, id card.KeyID) error {
 	return change(path, func(_ *keyFile, m *keyset.Manager) error {
 		if m.SetPrimary(uint32(id)) != nil {
@@ -86,8 +89,9 @@ func PromoteKey(path string, id card.KeyID) error {
 	})
 }
 
-// RetireKey removes a key from a key file. What it encrypted can't be decrypted any more. The error is ErrIsPrimary if new data is encrypted
-// with it, and ErrNoKey if the file does not have it.
+// RetireKey removes a key from a key file. What it encrypted can't be decrypted
+// any more. The error is ErrIsPrimary if new data is encrypted with it, and
+// ErrNoKey if the file does not have it.
 func RetireKey(path string, id card.KeyID) error {
 	return change(path, func(file *keyFile, m *keyset.Manager) error {
 		handle, err := m.Handle()
@@ -105,7 +109,8 @@ func RetireKey(path string, id card.KeyID) error {
 	})
 }
 
-// change replaces a key file by a changed one, at once: another process, or one that starts after a crash, reads the one or the other.
+// change replaces a key file by a changed one, at once: another process, or one
+// that starts after a crash, reads the one or the other.
 func change(path string, f func(*keyFile, *keyset.Manager) error) error {
 	path, err := filepath.EvalSymlinks(path) // or a rename would replace the link
 	if err != nil {
@@ -159,7 +164,8 @@ func changed(path string, f func(*keyFile, *keyset.Manager) error) ([]byte, erro
 	return file.with(encryption)
 }
 
-// fill writes a new file and closes it. Keys must be on the disk before anything is encrypted with them.
+// fill writes a new file and closes it. Keys must be on the disk before
+// anything is encrypted with them.
 func fill(f *os.File, text []byte) error {
 	_, err := f.Write(text)
 	return errors.Join(err, f.Sync(), f.Close())
@@ -174,7 +180,8 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// readFile reads a key file, and returns it with its text. The error is ErrPermissions if others than its owner may read it.
+// readFile reads a key file, and returns it with its text. The error is
+// ErrPermissions if others than its owner may read it.
 func readFile(path string) (file keyFile, text []byte, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -187,7 +194,8 @@ func readFile(path string) (file keyFile, text []byte, err error) {
 		return file, nil, fmt.Errorf("read key file: %w", err)
 	}
 	if json.Unmarshal(text, &file) != nil {
-		return file, nil, fmt.Errorf("key file %s: not made by keys create", path) // without the cause, which could quote a key
+		// without the cause, which could quote a key
+		return file, nil, fmt.Errorf("key file %s: not made by keys create", path)
 	}
 	return file, text, nil
 }
@@ -203,7 +211,8 @@ func (f keyFile) with(encryption *keyset.Handle) (text []byte, err error) {
 
 func writeKeyset(handle *keyset.Handle) (json.RawMessage, error) {
 	var text bytes.Buffer
-	// Not encrypted: the file itself is the secret. A key management service would wrap the keysets here.
+	// Not encrypted: the file itself is the secret. A key management service
+	// would wrap the keysets here.
 	if err := insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&text)); err != nil {
 		return nil, fmt.Errorf("make keys: %w", err)
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-// An operator who is root changes the keys of a service that is not, which must still be able to read them.
+// An operator who is root changes the keys of a service that is not, which must
+// still be able to read them.
 func TestChange_KeepsTheOwner(t *testing.T) {
 	_, path := newVault(t)
 	owner := os.Getuid()

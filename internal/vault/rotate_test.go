@@ -64,7 +64,8 @@ func TestRotation_FromOneKeyToTheNext(t *testing.T) {
 	added, err := vault.AddKey(path)
 	check(t, err)
 	check(t, v.Reread())
-	if keys := v.Keys(); keys.Primary != first || !slices.Equal(keys.IDs, []card.KeyID{first, added}) || keys.Created[added].IsZero() || keys.Created[first].IsZero() {
+	if keys := v.Keys(); keys.Primary != first || !slices.Equal(keys.IDs, []card.KeyID{first, added}) ||
+		keys.Created[added].IsZero() || keys.Created[first].IsZero() {
 		t.Fatalf("%+v after %s was added to %s", keys, added, first)
 	}
 	if key := keyOf(t, seal()); key != first {
@@ -91,7 +92,8 @@ func TestRotation_FromOneKeyToTheNext(t *testing.T) {
 	check(t, v.Reread())
 	opens(newer)
 	opens(resealed[0])
-	// A row that is rolled back to what it was before its key was retired fails closed.
+	// A row that is rolled back to what it was before its key was retired fails
+	// closed.
 	if _, err := v.Open(id, id, "f", older); !errors.Is(err, card.ErrUnavailable) {
 		t.Errorf("opened what a retired key sealed: %v", err)
 	}
@@ -102,8 +104,9 @@ func TestRotation_FromOneKeyToTheNext(t *testing.T) {
 	}
 }
 
-// A process may meet what another one encrypted with a key that this one has not read yet: it reads the file at once. As long as the file
-// does not have it, the answer is to come again, not that the data is damaged.
+// A process may meet what another one encrypted with a key that this one has
+// not read yet: it reads the file at once. As long as the file does not have
+// it, the answer is to come again, not that the data is damaged.
 func TestOpen_AKeyThatComesLater(t *testing.T) { synctest.Test(t, testKeyThatComesLater) }
 
 func testKeyThatComesLater(t *testing.T) {
@@ -159,8 +162,9 @@ func testKeyThatComesLater(t *testing.T) {
 	}
 }
 
-// Whoever has the other key files is asked for every key that a ciphertext names and this file does not have. Damaged ciphertexts, which may
-// name any, fill no memory: after a thousand it begins anew.
+// Whoever has the other key files is asked for every key that a ciphertext
+// names and this file does not have. Damaged ciphertexts, which may name any,
+// fill no memory: after a thousand it begins anew.
 func TestStrangers_AllOfAThousandAreKept(t *testing.T) {
 	v, _ := newVault(t)
 	id, met := uuid.New(), 0
@@ -188,10 +192,12 @@ func TestReread_AFileThatCantBeUsedChangesNothing(t *testing.T) {
 	sealed, err := v.Seal(id, id, "f", "text")
 	check(t, err)
 	for name, f := range map[string]func() error{
-		"gone":           func() error { return os.Remove(path) },
-		"empty":          func() error { return os.WriteFile(path, nil, 0o600) },
-		"cut off":        func() error { return os.WriteFile(path, good[:len(good)/2], 0o600) },
-		"canary":         func() error { return os.WriteFile(path, []byte(`{"encryption":"canary","hashing":"canary"}`), 0o600) },
+		"gone":    func() error { return os.Remove(path) },
+		"empty":   func() error { return os.WriteFile(path, nil, 0o600) },
+		"cut off": func() error { return os.WriteFile(path, good[:len(good)/2], 0o600) },
+		"canary": func() error {
+			return os.WriteFile(path, []byte(`{"encryption":"canary","hashing":"canary"}`), 0o600)
+		},
 		"other hashing":  func() error { return os.WriteFile(path, foreign, 0o600) },
 		"read by others": func() error { return errors.Join(os.WriteFile(path, good, 0o600), os.Chmod(path, 0o640)) },
 	} {
@@ -210,7 +216,8 @@ func TestReread_AFileThatCantBeUsedChangesNothing(t *testing.T) {
 	}
 }
 
-// A command that is killed leaves the file as it was, or as it should be, and never a part of it.
+// A command that is killed leaves the file as it was, or as it should be, and
+// never a part of it.
 func TestChange_AnInterruptedOneIsNoticedAndHarmless(t *testing.T) {
 	_, path := newVault(t)
 	before, err := os.ReadFile(path)
@@ -249,7 +256,8 @@ func TestChange_FollowsALink(t *testing.T) {
 	}
 }
 
-// Versions without rotation have written files that do not say when a key was made.
+// Versions without rotation have written files that do not say when a key was
+// made.
 func TestOpen_AFileOfBefore(t *testing.T) {
 	_, path := newVault(t)
 	var file map[string]json.RawMessage
@@ -272,7 +280,8 @@ func TestOpen_AFileOfBefore(t *testing.T) {
 func TestSealCredentials_AllFieldsByOneKey(t *testing.T) {
 	v, _ := newVault(t)
 	id, account := uuid.New(), uuid.New()
-	plain := card.Credentials{CardNumber: "9912345678901232", ExpirationDate: "11/29", SecurityCode: "123", URL: "https://x.invalid", URLPassword: "p"}
+	plain := card.Credentials{CardNumber: "9912345678901232", ExpirationDate: "11/29", SecurityCode: "123",
+		URL: "https://x.invalid", URLPassword: "p"}
 	sealed, err := v.SealCredentials(id, account, plain)
 	check(t, err)
 	all := [][]byte{sealed.CardNumber, sealed.ExpirationDate, sealed.SecurityCode, sealed.URL, sealed.URLPassword}
@@ -285,8 +294,10 @@ func TestSealCredentials_AllFieldsByOneKey(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 
-	want := card.Credentials{Masked: true, CardNumber: "************1232", ExpirationDate: "11/29", SecurityCode: "***", URL: "https://x.invalid", URLPassword: "********"}
-	masked, err := v.MaskCredentials(id, account, card.Sealed{ExpirationDate: sealed.ExpirationDate, URL: sealed.URL, LastFour: sealed.LastFour})
+	want := card.Credentials{Masked: true, CardNumber: "************1232", ExpirationDate: "11/29", SecurityCode: "***",
+		URL: "https://x.invalid", URLPassword: "********"}
+	masked, err := v.MaskCredentials(id, account,
+		card.Sealed{ExpirationDate: sealed.ExpirationDate, URL: sealed.URL, LastFour: sealed.LastFour})
 	if err != nil || masked != want { // without what it must not decrypt
 		t.Errorf("masked %q, %v", masked.CardNumber.Reveal(), err)
 	}
@@ -301,7 +312,8 @@ func TestSealCredentials_AllFieldsByOneKey(t *testing.T) {
 	}
 }
 
-// Tink chooses nonces at random; a million of 96 bits repeat with a probability of 10^-17.
+// Tink chooses nonces at random; a million of 96 bits repeat with a probability
+// of 10^-17.
 func TestSeal_NoNonceTwice(t *testing.T) {
 	v, _ := newVault(t)
 	id, seen := uuid.New(), make(map[string]bool, 100_000)
@@ -316,7 +328,8 @@ func TestSeal_NoNonceTwice(t *testing.T) {
 	}
 }
 
-// A process that was stopped for a while may go on before its loops do. It must not encrypt with a key that may have been retired meanwhile.
+// A process that was stopped for a while may go on before its loops do. It must
+// not encrypt with a key that may have been retired meanwhile.
 func TestSeal_AfterAWhileTheFileIsReadFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, path := newVault(t)

@@ -1,9 +1,13 @@
 // Package vault encrypts card credentials at rest and makes keyed hashes.
 //
-// It may import package card and the actors whose Vault it implements. Keys are Tink keysets in one file: AES256-GCM for encryption,
-// HMAC-SHA256 as a pseudorandom function for hashes. Losing the file means losing the credentials of every card. The hashing key never
-// changes: hashes can't be computed again from what is stored, so with another key no token would be recognised, and a card number could be
-// given out twice. A change of the file replaces it as a whole, so that after a crash it is the old one or the new one.
+// It may import package card and the actors whose Vault it implements. Keys are
+// Tink keysets in one file: AES256-GCM for encryption, HMAC-SHA256 as a
+// pseudorandom function for hashes. Losing the file means losing the
+// credentials of every card. The hashing key never changes: hashes can't be
+// computed again from what is stored, so with another key no token would be
+// recognised, and a card number could be given out twice. A change of the file
+// replaces it as a whole, so that after a crash it is the old one or the new
+// one.
 //
 // What is encrypted, each value bound to its row and its account:
 //
@@ -37,8 +41,8 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// Vault encrypts, decrypts and hashes with the keys of one file. It follows changes of the file's encryption keys. It is safe for concurrent
-// use.
+// Vault encrypts, decrypts and hashes with the keys of one file. It follows
+// changes of the file's encryption keys. It is safe for concurrent use.
 type Vault struct {
 	path    string
 	keys    atomic.Pointer[keys]
@@ -47,8 +51,10 @@ type Vault struct {
 	retired atomic.Pointer[[]card.KeyID]
 	fileErr atomic.Pointer[error] // of the last reading of the file; nil if that succeeded
 
-	mu        sync.Mutex
-	strangers map[card.KeyID]bool // keys that a ciphertext named and the file does not have; true if there is no such key anywhere
+	mu sync.Mutex
+	// keys that a ciphertext named and the file does not have; true if there is
+	// no such key anywhere
+	strangers map[card.KeyID]bool
 }
 
 // keys are the keys of the file as it was once.
@@ -68,7 +74,8 @@ var (
 	_ webhook.Vault = (*Vault)(nil)
 )
 
-// keyFile is the content of a key file: two Tink keysets in Tink's JSON format, and when encryption keys were made.
+// keyFile is the content of a key file: two Tink keysets in Tink's JSON format,
+// and when encryption keys were made.
 type keyFile struct {
 	Encryption json.RawMessage          `json:"encryption"`
 	Hashing    json.RawMessage          `json:"hashing"`
@@ -83,7 +90,8 @@ var (
 	errOtherHashing = errors.New("it has other hashing keys")
 )
 
-// Open reads a key file. The error is ErrPermissions if others than its owner may read it.
+// Open reads a key file. The error is ErrPermissions if others than its owner
+// may read it.
 func Open(path string) (*Vault, error) {
 	k, err := readKeys(path)
 	if err != nil {
@@ -122,7 +130,8 @@ func readKeys(path string) (*keys, error) {
 	return k, nil
 }
 
-// Reread reads the key file again. If that fails, or the file has other hashing keys, the keys of before stay in use.
+// Reread reads the key file again. If that fails, or the file has other hashing
+// keys, the keys of before stay in use.
 func (v *Vault) Reread() error {
 	v.reading.Lock()
 	defer v.reading.Unlock()
@@ -138,11 +147,12 @@ func (v *Vault) FileError() error {
 	return nil
 }
 
-// rereadAtMost is how often the key file is read for a key that is known not to be there. One answer may have thousands of its ciphertexts.
+// rereadAtMost is how often the key file is read for a key that is known not to
+// be there. One answer may have thousands of its ciphertexts.
 const rereadAtMost = time.Second
 
-// rereadFor reads the key file again for a key that is not in use, unless it was read for that key before and was read just now. The loop
-// tells of errors.
+// rereadFor reads the key file again for a key that is not in use, unless it
+// was read for that key before and was read just now. The loop tells of errors.
 func (v *Vault) rereadFor(key card.KeyID) {
 	v.mu.Lock()
 	_, met := v.strangers[key]
@@ -177,12 +187,14 @@ func (v *Vault) reread() (err error) {
 	return nil
 }
 
-// rereadAfter is how old the keys may be by which something is encrypted. A loop reads the file more often. But a process that was stopped
-// for a while must not go on with a key that was retired meanwhile.
+// rereadAfter is how old the keys may be by which something is encrypted. A
+// loop reads the file more often. But a process that was stopped for a while
+// must not go on with a key that was retired meanwhile.
 const rereadAfter = 5 * time.Second
 
-// current returns the keys to encrypt with. The error is card.ErrUnavailable if the primary key was retired: what it encrypts now could not be
-// read anywhere else, nor here once the file is replaced.
+// current returns the keys to encrypt with. The error is card.ErrUnavailable if
+// the primary key was retired: what it encrypts now could not be read anywhere
+// else, nor here once the file is replaced.
 func (v *Vault) current() (*keys, error) {
 	if age := time.Now().UnixNano() - v.looked.Load(); age > int64(rereadAfter) || age < 0 {
 		_ = v.Reread() // the loop tells of errors
@@ -200,8 +212,9 @@ func (v *Vault) Retired(all []card.KeyID) { v.retired.Store(&all) }
 // Keys implements custody.Vault.
 func (v *Vault) Keys() custody.Keys { return v.keys.Load().Keys }
 
-// Seal implements webhook.Vault and order.Vault. The ciphertext is bound to id, account and field. The error is card.ErrUnavailable if the
-// primary key was retired.
+// Seal implements webhook.Vault and order.Vault. The ciphertext is bound to id,
+// account and field. The error is card.ErrUnavailable if the primary key was
+// retired.
 func (v *Vault) Seal(id, account uuid.UUID, field string, plaintext card.Secret) ([]byte, error) {
 	k, err := v.current()
 	if err != nil {
@@ -218,16 +231,19 @@ func (k *keys) seal(id, account uuid.UUID, field string, plaintext card.Secret) 
 	return ciphertext, nil
 }
 
-// Open implements webhook.Vault and order.Vault. If the ciphertext names a key that is not in use here, Open reads the key file again: at
-// once for a key that it meets for the first time, and once a second at most for others. If the file does not have the key either, the error
-// is card.ErrUnavailable, until NoSuchKeys says that there is none.
+// Open implements webhook.Vault and order.Vault. If the ciphertext names a key
+// that is not in use here, Open reads the key file again: at once for a key
+// that it meets for the first time, and once a second at most for others. If
+// the file does not have the key either, the error is card.ErrUnavailable,
+// until NoSuchKeys says that there is none.
 func (v *Vault) Open(id, account uuid.UUID, field string, ciphertext []byte) (card.Secret, error) {
 	k := v.keys.Load()
 	key, named := card.KeyOf(ciphertext)
 	if named && !k.Has(key) {
 		v.rereadFor(key)
 		if k = v.keys.Load(); !k.Has(key) && v.meet(key) {
-			return "", card.ErrUnavailable.Because(fmt.Errorf("open %s of %s: the key file does not have its key %s", field, id, key))
+			return "", card.ErrUnavailable.Because(
+				fmt.Errorf("open %s of %s: the key file does not have its key %s", field, id, key))
 		}
 	}
 	plaintext, err := k.aead.Decrypt(ciphertext, associatedData(id, account, field))
@@ -256,10 +272,12 @@ func (v *Vault) Reseal(id, account uuid.UUID, fields []string, ciphertexts [][]b
 	return resealed, nil
 }
 
-// mostStrangers limits how many keys are remembered that ciphertexts named and nobody here has. Damaged ones may name any.
+// mostStrangers limits how many keys are remembered that ciphertexts named and
+// nobody here has. Damaged ones may name any.
 const mostStrangers = 1000
 
-// meet notes a key that a ciphertext named, and reports whether somebody may have it.
+// meet notes a key that a ciphertext named, and reports whether somebody may
+// have it.
 func (v *Vault) meet(key card.KeyID) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -304,7 +322,8 @@ func (v *Vault) Digest(label string, data []byte) ([]byte, error) {
 	return digest, nil
 }
 
-// associatedData binds a ciphertext to its place, so that it can't be decrypted anywhere else.
+// associatedData binds a ciphertext to its place, so that it can't be decrypted
+// anywhere else.
 func associatedData(id, account uuid.UUID, field string) []byte {
 	return []byte("cardmint/1/" + account.String() + "/" + id.String() + "/" + field)
 }

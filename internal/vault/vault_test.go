@@ -65,12 +65,14 @@ func TestSeal_OpensOnlyWhereItBelongs(t *testing.T) {
 	}
 }
 
-// A vault holds the secrets of cards and of webhooks: an error must not send an operator to look for a card that does not exist.
+// A vault holds the secrets of cards and of webhooks: an error must not send an
+// operator to look for a card that does not exist.
 func TestOpen_ErrorsNameWhatCantBeOpened(t *testing.T) {
 	v, _ := newVault(t)
 	id, account := uuid.New(), uuid.New()
 	_, err := v.Open(id, account, "webhook_secret", []byte("damaged"))
-	if err == nil || strings.Contains(err.Error(), "card") || !strings.HasPrefix(err.Error(), "open webhook_secret of "+id.String()+":") {
+	if err == nil || strings.Contains(err.Error(), "card") ||
+		!strings.HasPrefix(err.Error(), "open webhook_secret of "+id.String()+":") {
 		t.Errorf("a secret of a webhook: %v", err)
 	}
 	_, err = v.OpenCredentials(id, account, card.Sealed{CardNumber: []byte("damaged")})
@@ -107,7 +109,8 @@ func TestDigest_DependsOnKeysAndLabel(t *testing.T) {
 	if digest(same, "token", "x") != base {
 		t.Error("not the same in another process")
 	}
-	for name, d := range map[string]string{"other keys": digest(other, "token", "x"), "other label": digest(v, "card number", "x"), "other data": digest(v, "token", "y")} {
+	for name, d := range map[string]string{"other keys": digest(other, "token", "x"),
+		"other label": digest(v, "card number", "x"), "other data": digest(v, "token", "y")} {
 		if d == base {
 			t.Errorf("%s: the same digest", name)
 		}
@@ -128,7 +131,8 @@ func TestCreate_NeverOverwritesAndIsPrivate(t *testing.T) {
 }
 
 func TestOpen_ErrorsDoNotQuoteTheFile(t *testing.T) {
-	for _, text := range []string{"", "canary", `{"encryption":"canary","hashing":"canary"}`, `{"encryption":{"key":[{"keyData":{"value":"canary"}}]}}`} {
+	for _, text := range []string{"", "canary", `{"encryption":"canary","hashing":"canary"}`,
+		`{"encryption":{"key":[{"keyData":{"value":"canary"}}]}}`} {
 		path := filepath.Join(t.TempDir(), "x.keys")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

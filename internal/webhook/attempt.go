@@ -20,11 +20,13 @@ const (
 
 // Claim is the right to send to a webhook. One process has it at a time.
 type Claim struct {
-	Webhook  *Webhook
-	Secrets  []card.Secret // the newest first
-	Failures int           // consecutive rounds of attempts that found the receiver down or rejecting, and none that was accepted
-	Fence    int64         // of the claim; the store refuses writes with an older one
-	Over     bool          // the turn is over: the webhook was disabled or paused
+	Webhook *Webhook
+	Secrets []card.Secret // the newest first
+	// consecutive rounds of attempts that found the receiver down or rejecting,
+	// and none that was accepted
+	Failures int
+	Fence    int64 // of the claim; the store refuses writes with an older one
+	Over     bool  // the turn is over: the webhook was disabled or paused
 }
 
 // State is what a sender stores about a webhook.
@@ -35,7 +37,8 @@ type State struct {
 	DisabledReason DisabledReason // "" if the webhook stays enabled
 }
 
-// after returns the state of the webhook after a round. round has the deliveries in the order in which their last attempts ended.
+// after returns the state of the webhook after a round. round has the
+// deliveries in the order in which their last attempts ended.
 func (c Claim) after(round []Delivery, now time.Time) State {
 	s := State{FailingSince: c.Webhook.FailingSince, PausedUntil: AtOnce()}
 	down, well, rejected, usedUp := false, false, len(round) > 0, false
@@ -61,7 +64,8 @@ func (c Claim) after(round []Delivery, now time.Time) State {
 	if s.Failures >= patience {
 		s.PausedUntil = now.Add(min(time.Second<<min(s.Failures-patience, 10), longestPause))
 	}
-	// Only once an event has used up its attempts: after a long time without events, one failure says little.
+	// Only once an event has used up its attempts: after a long time without
+	// events, one failure says little.
 	if usedUp && s.FailingSince != nil && now.Sub(*s.FailingSince) > failingAtMost && s.DisabledReason == "" {
 		s.DisabledReason = DisabledFailing
 	}
@@ -74,7 +78,8 @@ type tried struct {
 	Attempt  Attempt
 }
 
-// claimWebhooks claims up to n webhooks that have due deliveries, those with the fewest failures first.
+// claimWebhooks claims up to n webhooks that have due deliveries, those with
+// the fewest failures first.
 func (s *Sender) claimWebhooks(ctx context.Context, n int) ([]*Claim, error) {
 	claims, err := s.store.ClaimWebhooks(ctx, s.cfg.Now(), n, s.ttl())
 	if err != nil {
@@ -86,7 +91,9 @@ func (s *Sender) claimWebhooks(ctx context.Context, n int) ([]*Claim, error) {
 		if c.Secrets, err = secrets(s.vault, c.Webhook, s.cfg.Now()); err != nil {
 			failed = append(failed, err) // it is tried again when the claim expires
 			if errors.Is(err, card.ErrUnavailable) {
-				failed = append(failed, s.store.ReleaseWebhook(ctx, c)) // its key may be there at any moment, here or in another process
+				// its key may be there at any moment, here or in another
+				// process
+				failed = append(failed, s.store.ReleaseWebhook(ctx, c))
 			}
 			continue
 		}
@@ -95,9 +102,10 @@ func (s *Sender) claimWebhooks(ctx context.Context, n int) ([]*Claim, error) {
 	return good, errors.Join(failed...)
 }
 
-// dueDeliveries returns up to n deliveries to attempt now, the longest due first. If the receiver is down, every other round retries the
-// oldest event that is due for a retry. Otherwise new events would take all attempts, no event would ever use up its ten, and the webhook
-// would never be disabled.
+// dueDeliveries returns up to n deliveries to attempt now, the longest due
+// first. If the receiver is down, every other round retries the oldest event
+// that is due for a retry. Otherwise new events would take all attempts, no
+// event would ever use up its ten, and the webhook would never be disabled.
 func (s *Sender) dueDeliveries(ctx context.Context, c *Claim, n int) ([]Delivery, error) {
 	if c.Failures%2 == 1 {
 		if due, err := s.store.DueRetries(ctx, c.Webhook.ID, s.cfg.Now(), n); err != nil || len(due) > 0 {
@@ -107,12 +115,15 @@ func (s *Sender) dueDeliveries(ctx context.Context, c *Claim, n int) ([]Delivery
 	return s.store.DueDeliveries(ctx, c.Webhook.ID, s.cfg.Now(), n)
 }
 
-// saveAttempts stores a round of attempts, given in the order in which they ended, with the webhook's new state, and prolongs the claim.
-// A delivery that a client asked to repeat meanwhile stays due.
+// saveAttempts stores a round of attempts, given in the order in which they
+// ended, with the webhook's new state, and prolongs the claim. A delivery that
+// a client asked to repeat meanwhile stays due.
 //
-// The error is card.ErrFenced if the claim was lost, or the webhook changed or was deleted. The attempts are then made again, to the
-// webhook as it is now. But if it only changed, successful attempts are stored and not repeated. After card.ErrUnavailable the caller may
-// call saveAttempts again: nothing is counted twice, and no event is inserted twice.
+// The error is card.ErrFenced if the claim was lost, or the webhook changed or
+// was deleted. The attempts are then made again, to the webhook as it is now.
+// But if it only changed, successful attempts are stored and not repeated.
+// After card.ErrUnavailable the caller may call saveAttempts again: nothing is
+// counted twice, and no event is inserted twice.
 func (s *Sender) saveAttempts(ctx context.Context, c *Claim, tried []tried) error {
 	now := s.cfg.Now()
 	before, after := make([]Delivery, len(tried)), make([]Delivery, len(tried))
@@ -128,7 +139,10 @@ func (s *Sender) saveAttempts(ctx context.Context, c *Claim, tried []tried) erro
 			return err
 		}
 		id := uuid.Must(uuid.NewV7())
-		return tx.InsertEvents(ctx, []card.Event{{ID: id, AccountID: c.Webhook.AccountID, Type: card.EventWebhookDisabled, WebhookID: c.Webhook.ID, CreatedAt: card.TimeOf(id)}})
+		return tx.InsertEvents(ctx,
+			[]card.Event{
+				{ID: id, AccountID: c.Webhook.AccountID, Type: card.EventWebhookDisabled, WebhookID: c.Webhook.ID,
+					CreatedAt: card.TimeOf(id)}})
 	})
 	if errors.Is(err, card.ErrFenced) {
 		err = s.saveDelivered(ctx, c, before, after)
@@ -139,14 +153,16 @@ func (s *Sender) saveAttempts(ctx context.Context, c *Claim, tried []tried) erro
 	c.Failures, c.Webhook.FailingSince = state.Failures, state.FailingSince
 	c.Over = state.DisabledReason != "" || state.PausedUntil.After(now)
 	if state.DisabledReason != "" {
-		s.log.WarnContext(ctx, "webhook is disabled", "webhook", c.Webhook.ID, "account", c.Webhook.AccountID, "reason", state.DisabledReason)
+		s.log.WarnContext(ctx, "webhook is disabled", "webhook", c.Webhook.ID, "account", c.Webhook.AccountID, "reason",
+			state.DisabledReason)
 		s.wake()
 	}
 	return nil
 }
 
-// saveDelivered stores the successful deliveries after the webhook changed, unless the claim was lost too. On success it returns
-// card.ErrFenced, for the caller to pass on.
+// saveDelivered stores the successful deliveries after the webhook changed,
+// unless the claim was lost too. On success it returns card.ErrFenced, for the
+// caller to pass on.
 func (s *Sender) saveDelivered(ctx context.Context, c *Claim, before, after []Delivery) error {
 	var was, is []Delivery
 	for i, d := range after {
@@ -166,7 +182,8 @@ func (s *Sender) saveDelivered(ctx context.Context, c *Claim, before, after []De
 	return err
 }
 
-// Prune deletes deliveries that are not pending and older than Config.Retention, and replies that are older than repliesLast. It is the Tick
+// Prune deletes deliveries that are not pending and older than
+// Config.Retention, and replies that are older than repliesLast. It is the Tick
 // of its own loop.
 func (s *Sender) Prune(ctx context.Context) error {
 	now := s.cfg.Now()

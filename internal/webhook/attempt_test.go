@@ -32,7 +32,8 @@ func (openVault) Open(_, _ uuid.UUID, _ string, sealed []byte) (card.Secret, err
 	return card.Secret(sealed), nil
 }
 
-// sending is a service whose time a test moves, and an account with a webhook under test and another one that is told of it.
+// sending is a service whose time a test moves, and an account with a webhook
+// under test and another one that is told of it.
 type sending struct {
 	*webhook.Service
 	sender *webhook.Sender
@@ -54,7 +55,9 @@ func newSending(t *testing.T, s *store.Store) *sending {
 	t.Cleanup(poster.Close)
 	x.Service, err = webhook.New(s, openVault{}, poster, func() {}, cfg)
 	check(t, err)
-	x.sender, err = webhook.NewSender(s, openVault{}, poster, func() { x.wakes++ }, slog.New(slog.NewTextHandler(x.log, nil)), cfg)
+	x.sender, err = webhook.NewSender(s, openVault{}, poster, func() {
+		x.wakes++
+	}, slog.New(slog.NewTextHandler(x.log, nil)), cfg)
 	check(t, err)
 	x.card = insertCard(t, s, newAccount(t, s))
 	x.hook = insertWebhook(t, s, newWebhook(x.card.AccountID, card.EventDetected))
@@ -157,14 +160,17 @@ func TestSaveAttempts_LeavesADeadReceiverInPeaceForLongerAndLonger(t *testing.T)
 		if c.Failures != 2 || c.Over || !c.Webhook.FailingSince.Equal(x.now) {
 			t.Errorf("after two more: %d failures, over: %t, failing since %v", c.Failures, c.Over, c.Webhook.FailingSince)
 		}
-		if got := scalar[int64](t, url, fmt.Sprintf("SELECT paused_until FROM webhooks WHERE id = '%s'", x.hook.ID)); got != 0 {
+		if got := scalar[int64](t, url,
+			fmt.Sprintf("SELECT paused_until FROM webhooks WHERE id = '%s'", x.hook.ID)); got != 0 {
 			t.Errorf("paused until %d", got)
 		}
 	})
 }
 
-// Attempts are made at the same time: that one receiver has a bad moment with all of them is one failure, and one success shows that it is
-// there. So does an answer that is a verdict on an event, unless it was down for another. That nothing at the URL takes events is a failure.
+// Attempts are made at the same time: that one receiver has a bad moment with
+// all of them is one failure, and one success shows that it is there. So does
+// an answer that is a verdict on an event, unless it was down for another. That
+// nothing at the URL takes events is a failure.
 func TestSaveAttempts_ARoundIsOneFailureUnlessOneWentWell(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		for _, tt := range []struct {
@@ -173,8 +179,10 @@ func TestSaveAttempts_ARoundIsOneFailureUnlessOneWentWell(t *testing.T) {
 			over     bool
 			failing  bool
 		}{
-			{[][]int{{500, 500, 500, 500, 200}}, 0, false, false}, {[][]int{{200, 500, 500}}, 0, false, true}, {[][]int{{0, 301, 404, 500}}, 1, false, true},
-			{[][]int{{500, 200, 500, 500, 500}, {500}, {500, 500}}, 2, false, true}, {[][]int{{500}, {500}, {500}}, 3, true, true},
+			{[][]int{{500, 500, 500, 500, 200}}, 0, false, false}, {[][]int{{200, 500, 500}}, 0, false, true},
+			{[][]int{{0, 301, 404, 500}}, 1, false, true},
+			{[][]int{{500, 200, 500, 500, 500}, {500}, {500, 500}}, 2, false, true},
+			{[][]int{{500}, {500}, {500}}, 3, true, true},
 			{[][]int{{500}, {500}, {500, 200}}, 0, false, false}, {[][]int{{400}, {404, 422}, {301, 400}}, 0, false, true},
 			{[][]int{{404}, {403, 301}, {401, 405, 404}}, 3, true, true}, {[][]int{{404}, {404}, {404, 200}}, 0, false, false},
 			{[][]int{{500}, {503}, {404}}, 3, true, true}, {[][]int{{408}, {429}, {404, 0}}, 3, true, true},
@@ -196,7 +204,8 @@ func TestSaveAttempts_ARoundIsOneFailureUnlessOneWentWell(t *testing.T) {
 	})
 }
 
-// Only the last attempt at an event is proof: a webhook that seldom has any would else be disabled by the first failure after a silence.
+// Only the last attempt at an event is proof: a webhook that seldom has any
+// would else be disabled by the first failure after a silence.
 func TestSaveAttempts_FiveDaysWithoutASuccessDisableWhenAnEventIsUsedUp(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		const days = 24 * time.Hour
@@ -243,7 +252,8 @@ func rawRelease(s *store.Store, w *webhook.Webhook) error {
 	return errors.Join(errs...)
 }
 
-// told fails the test unless the account was told n times that the webhook was disabled, and the webhook itself never.
+// told fails the test unless the account was told n times that the webhook was
+// disabled, and the webhook itself never.
 func (x *sending) told(t testing.TB, n int) {
 	t.Helper()
 	ds := deliveries(t, x.store, x.other.ID)
@@ -251,7 +261,8 @@ func (x *sending) told(t testing.TB, n int) {
 		t.Errorf("the account was told %d times that a webhook is disabled, want %d", len(ds), n)
 	}
 	for _, d := range ds {
-		if e := d.Event; e.Type != card.EventWebhookDisabled || e.WebhookID != x.hook.ID || e.CardUUID != uuid.Nil || d.State != webhook.DeliveryPending {
+		if e := d.Event; e.Type != card.EventWebhookDisabled || e.WebhookID != x.hook.ID || e.CardUUID != uuid.Nil ||
+			d.State != webhook.DeliveryPending {
 			t.Errorf("%s %+v", d.State, e)
 		}
 	}
@@ -262,7 +273,8 @@ func (x *sending) told(t testing.TB, n int) {
 	}
 }
 
-// The reason is shown to the client. That its receiver asked for it says more than that nothing has arrived for days.
+// The reason is shown to the client. That its receiver asked for it says more
+// than that nothing has arrived for days.
 func TestSaveAttempts_GoneIsTheReasonAlsoAfterFiveDays(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
@@ -284,7 +296,8 @@ func TestSaveAttempts_GoneDisablesAtOnceAndTheRestWaits(t *testing.T) {
 		x.happen(t, 4)
 		c := x.claim(t)
 		x.save(t, c, x.tried(t, c, 200, 410, 410)) // two at the same moment, and one that was not sent yet
-		if text := x.log.String(); x.wakes != 1 || strings.Count(text, "webhook is disabled") != 1 || !strings.Contains(text, "reason=gone") {
+		if text := x.log.String(); x.wakes != 1 || strings.Count(text, "webhook is disabled") != 1 ||
+			!strings.Contains(text, "reason=gone") {
 			t.Errorf("it woke the sender %d times to tell the others; logged: %s", x.wakes, text)
 		}
 		w := x.read(t)
@@ -309,7 +322,8 @@ func TestSaveAttempts_GoneDisablesAtOnceAndTheRestWaits(t *testing.T) {
 	})
 }
 
-// While a receiver is down, every second probe is a retry. Otherwise new events would take all of them.
+// While a receiver is down, every second probe is a retry. Otherwise new events
+// would take all of them.
 func TestDueDeliveries_EverySecondProbeIsARetry(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
@@ -352,7 +366,8 @@ func TestSaveAttempts_ProlongsTheClaim(t *testing.T) {
 	})
 }
 
-// A sender that does not know whether its attempts were stored stores them again.
+// A sender that does not know whether its attempts were stored stores them
+// again.
 func TestSaveAttempts_RepeatedAfterALostReplyTellsNothingTwice(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		for _, last := range []int{500, 410} {
@@ -377,7 +392,8 @@ func TestSaveAttempts_RepeatedAfterALostReplyTellsNothingTwice(t *testing.T) {
 	})
 }
 
-// A process that was away for longer than its claim must not write over what the next one did; what it sent is then sent twice.
+// A process that was away for longer than its claim must not write over what
+// the next one did; what it sent is then sent twice.
 func TestSaveAttempts_LostClaimSavesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()
@@ -400,8 +416,9 @@ func TestSaveAttempts_LostClaimSavesNothing(t *testing.T) {
 	})
 }
 
-// What was sent while the client changed the webhook went to the old address, or was signed with the old secret, or has failed for a reason
-// that is gone. It is sent again, unless it has arrived.
+// What was sent while the client changed the webhook went to the old address,
+// or was signed with the old secret, or has failed for a reason that is gone.
+// It is sent again, unless it has arrived.
 func TestSaveAttempts_OnlyWhatArrivedAfterTheClientChangedTheWebhook(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		for name, change := range map[string]func(t *testing.T, x *sending){
@@ -461,7 +478,8 @@ func TestSaveAttempts_AfterTheClientChangedWhatDoesNotMatter(t *testing.T) {
 		x.happen(t, 2)
 		c := x.claim(t)
 		tried := x.tried(t, c, 500, 200)
-		x.change(t, webhook.Request{Description: ptr("d"), URL: &x.hook.URL, Enabled: ptr(true), Types: &[]card.EventType{card.EventLate}})
+		x.change(t, webhook.Request{Description: ptr("d"), URL: &x.hook.URL, Enabled: ptr(true),
+			Types: &[]card.EventType{card.EventLate}})
 		x.save(t, c, tried)
 		wantDeliveries(t, s, x.hook.ID, "2 delivered", "1 pending")
 		if w := x.read(t); w.Description != "d" || !slices.Equal(w.Types, []card.EventType{card.EventLate}) {

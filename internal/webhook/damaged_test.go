@@ -15,7 +15,8 @@ func (s *shop) exec(statement string, args ...any) {
 	check(s.t, err)
 }
 
-// An event is sent whatever the row says of earlier attempts, and the others are too.
+// An event is sent whatever the row says of earlier attempts, and the others
+// are too.
 func TestSender_DamagedAttemptsHoldUpNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		r := newReceiver(t, nil)
@@ -30,7 +31,8 @@ func TestSender_DamagedAttemptsHoldUpNothing(t *testing.T) {
 		if n := len(r.all()); n != len(es) {
 			t.Errorf("%d of %d events were sent", n, len(es))
 		}
-		ds, _, err = s.webhooks.ListDeliveries(t.Context(), s.account, w.ID, webhook.DeliveryFilter{State: webhook.DeliveryDelivered, Limit: 20})
+		ds, _, err = s.webhooks.ListDeliveries(t.Context(), s.account, w.ID,
+			webhook.DeliveryFilter{State: webhook.DeliveryDelivered, Limit: 20})
 		check(t, err)
 		for _, d := range ds {
 			if len(d.Attempts) != 1 || d.Attempts[0].Status != 200 {
@@ -43,7 +45,8 @@ func TestSender_DamagedAttemptsHoldUpNothing(t *testing.T) {
 	})
 }
 
-// A webhook whose secret can't be decrypted holds up no other, and what is said of it is not about a card.
+// A webhook whose secret can't be decrypted holds up no other, and what is said
+// of it is not about a card.
 func TestSender_ADamagedSecretHoldsUpNoOtherWebhook(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		r, broken := newReceiver(t, nil), newReceiver(t, nil)
@@ -53,7 +56,8 @@ func TestSender_ADamagedSecretHoldsUpNoOtherWebhook(t *testing.T) {
 		s.happen(3)
 		err := s.sender.Tick(t.Context())
 		check(t, s.sender.Close(t.Context()))
-		if err == nil || !strings.HasPrefix(err.Error(), "open secret of webhook "+bad.ID.String()) || strings.Contains(err.Error(), "card") || strings.Contains(err.Error(), "canary") {
+		if err == nil || !strings.HasPrefix(err.Error(), "open secret of webhook "+bad.ID.String()) ||
+			strings.Contains(err.Error(), "card") || strings.Contains(err.Error(), "canary") {
 			t.Errorf("error %v", err)
 		}
 		if n := len(r.all()); n != 3 {
@@ -71,7 +75,8 @@ func TestSender_ADamagedSecretHoldsUpNoOtherWebhook(t *testing.T) {
 	})
 }
 
-// A secret whose key this process lacks is no damaged one: another process may have the key, or this one in a second.
+// A secret whose key this process lacks is no damaged one: another process may
+// have the key, or this one in a second.
 func TestSender_ASecretOfAMissingKeyIsNotKeptFromOthers(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		r := newReceiver(t, nil)

@@ -40,20 +40,24 @@ type Attempt struct {
 	Answer     string        // the beginning of the response's body
 	Error      string        // why there was no response, for the integrator
 	RetryAfter time.Duration // the pause that the receiver asks for
-	Postponed  time.Duration // if positive, nothing was sent, and the next try must wait: the destination's limit is reached
+	// if positive, nothing was sent, and the next try must wait: the
+	// destination's limit is reached
+	Postponed time.Duration
 }
 
 // OK reports whether the receiver accepted the event.
 func (a Attempt) OK() bool { return a.Status/100 == 2 }
 
-// Down reports whether the receiver is down or overloaded, so that other attempts would fail too. Any other failure concerns only this
-// event.
+// Down reports whether the receiver is down or overloaded, so that other
+// attempts would fail too. Any other failure concerns only this event.
 func (a Attempt) Down() bool {
-	return a.Status == 0 || a.Status == http.StatusRequestTimeout || a.Status == http.StatusTooManyRequests || a.Status/100 == 5
+	return a.Status == 0 || a.Status == http.StatusRequestTimeout || a.Status == http.StatusTooManyRequests ||
+		a.Status/100 == 5
 }
 
-// Rejected reports whether the answer is about the URL rather than the event: nothing there takes events. A single one may still be about
-// the event, as a receiver may answer 404 for a card that it does not know.
+// Rejected reports whether the answer is about the URL rather than the event:
+// nothing there takes events. A single one may still be about the event, as a
+// receiver may answer 404 for a card that it does not know.
 func (a Attempt) Rejected() bool {
 	switch a.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed:
@@ -70,14 +74,17 @@ const (
 	maxRetryAfter = 24 * time.Hour
 )
 
-// deliverySchedule returns the waits between attempts, from the Standard Webhooks specification: ten attempts over three days.
+// deliverySchedule returns the waits between attempts, from the Standard
+// Webhooks specification: ten attempts over three days.
 func deliverySchedule() []time.Duration {
-	return []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour,
+	return []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
+		10 * time.Hour, 14 * time.Hour,
 		20 * time.Hour, 24 * time.Hour}
 }
 
-// After returns the delivery after attempt a. Impossible Tries count as none or all. chance, from 0 to below 1, makes the wait for the next attempt up to a fifth shorter or
-// longer.
+// After returns the delivery after attempt a. Impossible Tries count as none or
+// all. chance, from 0 to below 1, makes the wait for the next attempt up to a
+// fifth shorter or longer.
 func (d Delivery) After(a Attempt, now time.Time, chance float64) Delivery {
 	d.Attempts = append(d.Attempts[max(0, len(d.Attempts)-keptAttempts+1):len(d.Attempts):len(d.Attempts)], a)
 	d.DueAt = time.Time{}
@@ -103,8 +110,10 @@ type DeliveryFilter struct {
 	Limit  int
 }
 
-// ListDeliveries returns the deliveries to a webhook that match, newest event first, at most filter.Limit, and whether there are more.
-func (s *Service) ListDeliveries(ctx context.Context, account, webhook uuid.UUID, filter DeliveryFilter) ([]Delivery, bool, error) {
+// ListDeliveries returns the deliveries to a webhook that match, newest event
+// first, at most filter.Limit, and whether there are more.
+func (s *Service) ListDeliveries(ctx context.Context, account, webhook uuid.UUID, filter DeliveryFilter) ([]Delivery,
+	bool, error) {
 	if _, err := s.GetWebhook(ctx, account, webhook); err != nil {
 		return nil, false, err
 	}
@@ -117,8 +126,9 @@ func (s *Service) ListDeliveries(ctx context.Context, account, webhook uuid.UUID
 	return ds[:min(limit, len(ds))], len(ds) > limit, nil
 }
 
-// Redeliver has an event sent to a webhook again, whatever became of its delivery. The error is card.ErrNotFound if there is no such
-// delivery, and card.ErrWebhookDisabled if the webhook is disabled.
+// Redeliver has an event sent to a webhook again, whatever became of its
+// delivery. The error is card.ErrNotFound if there is no such delivery, and
+// card.ErrWebhookDisabled if the webhook is disabled.
 func (s *Service) Redeliver(ctx context.Context, account, webhook, event uuid.UUID) error {
 	err := s.store.WebhookTx(ctx, func(tx Tx) error {
 		w, replayed, err := s.lockOnce(ctx, tx, account, webhook, &struct{}{})
@@ -132,7 +142,8 @@ func (s *Service) Redeliver(ctx context.Context, account, webhook, event uuid.UU
 		}
 		err = tx.Redeliver(ctx, account, webhook, event, s.cfg.Now())
 		if errors.Is(err, card.ErrNoRow) {
-			return card.ErrNotFound.Saying("This webhook has no delivery of an event with this id. Perhaps its types do not include the event's, or it is too old.")
+			return card.ErrNotFound.Saying(
+				"This webhook has no delivery of an event with this id. Perhaps its types do not include the event's, or it is too old.")
 		}
 		if err != nil {
 			return err
@@ -145,9 +156,11 @@ func (s *Service) Redeliver(ctx context.Context, account, webhook, event uuid.UU
 	return err
 }
 
-// RecoverWebhook has all events since the given time sent to a webhook that it has not received: their delivery failed or waits for its
-// next attempt, or there is none because the webhook was disabled or did not exist yet. It goes back as far as deliveries are kept. It
-// returns the number of events. The error is card.ErrWebhookDisabled if the webhook is disabled.
+// RecoverWebhook has all events since the given time sent to a webhook that it
+// has not received: their delivery failed or waits for its next attempt, or
+// there is none because the webhook was disabled or did not exist yet. It goes
+// back as far as deliveries are kept. It returns the number of events. The
+// error is card.ErrWebhookDisabled if the webhook is disabled.
 func (s *Service) RecoverWebhook(ctx context.Context, account, webhook uuid.UUID, since time.Time) (int64, error) {
 	var count int64
 	if replayed, err := s.earlier(ctx, &count); replayed || err != nil {
@@ -195,13 +208,16 @@ func (s *Service) enabledWebhook(ctx context.Context, account, id uuid.UUID) err
 	return err
 }
 
-// clockSkew is how much earlier the time of an event may be than that of its predecessor, if another process's clock made that.
+// clockSkew is how much earlier the time of an event may be than that of its
+// predecessor, if another process's clock made that.
 const clockSkew = time.Minute
 
-// perStatement is the most deliveries that one statement deletes or has sent again, so that it does not hold many locks for long.
+// perStatement is the most deliveries that one statement deletes or has sent
+// again, so that it does not hold many locks for long.
 const perStatement = 1000
 
-// inParts calls f until it returns less than n. f must process up to n items, and return how many it did.
+// inParts calls f until it returns less than n. f must process up to n items,
+// and return how many it did.
 func inParts(f func(n int) (int64, error)) error {
 	for {
 		n, err := f(perStatement)

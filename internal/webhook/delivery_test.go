@@ -13,7 +13,8 @@ import (
 )
 
 // The waits that the contract promises between the ten attempts.
-var waits = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour,
+var waits = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
+	10 * time.Hour, 14 * time.Hour,
 	20 * time.Hour, 24 * time.Hour}
 
 // about is how exactly a wait is known, which is a fraction of its length.
@@ -35,7 +36,8 @@ func TestDelivery_AfterEachFailureWaitsByTheSchedule(t *testing.T) {
 				t.Errorf("chance %v, after attempt %d: waits %v, want %v", tt.chance, i+1, got, want)
 			}
 			if d.State != webhook.DeliveryPending || d.Tries != i+1 || len(d.Attempts) != i+1 {
-				t.Errorf("chance %v, after attempt %d: %s, %d tries, %d attempts", tt.chance, i+1, d.State, d.Tries, len(d.Attempts))
+				t.Errorf("chance %v, after attempt %d: %s, %d tries, %d attempts", tt.chance, i+1, d.State, d.Tries,
+					len(d.Attempts))
 			}
 			now = d.DueAt
 		}
@@ -102,13 +104,18 @@ func TestDelivery_AfterRetryAfter(t *testing.T) {
 	}
 }
 
-// Only 2xx means that the receiver has the event. A redirect is not followed, so it has delivered nothing.
+// Only 2xx means that the receiver has the event. A redirect is not followed,
+// so it has delivered nothing.
 func TestDelivery_AfterAnAnswerIsDeliveredOnlyWith2xx(t *testing.T) {
 	for status, want := range map[int]webhook.DeliveryState{
-		200: webhook.DeliveryDelivered, 201: webhook.DeliveryDelivered, 202: webhook.DeliveryDelivered, 204: webhook.DeliveryDelivered, 299: webhook.DeliveryDelivered,
-		0: webhook.DeliveryPending, 100: webhook.DeliveryPending, 199: webhook.DeliveryPending, 300: webhook.DeliveryPending, 301: webhook.DeliveryPending,
-		304: webhook.DeliveryPending, 307: webhook.DeliveryPending, 400: webhook.DeliveryPending, 401: webhook.DeliveryPending, 404: webhook.DeliveryPending,
-		410: webhook.DeliveryPending, 429: webhook.DeliveryPending, 500: webhook.DeliveryPending, 503: webhook.DeliveryPending, 2000: webhook.DeliveryPending,
+		200: webhook.DeliveryDelivered, 201: webhook.DeliveryDelivered, 202: webhook.DeliveryDelivered,
+		204: webhook.DeliveryDelivered, 299: webhook.DeliveryDelivered,
+		0: webhook.DeliveryPending, 100: webhook.DeliveryPending, 199: webhook.DeliveryPending, 300: webhook.DeliveryPending,
+		301: webhook.DeliveryPending,
+		304: webhook.DeliveryPending, 307: webhook.DeliveryPending, 400: webhook.DeliveryPending,
+		401: webhook.DeliveryPending, 404: webhook.DeliveryPending,
+		410: webhook.DeliveryPending, 429: webhook.DeliveryPending, 500: webhook.DeliveryPending,
+		503: webhook.DeliveryPending, 2000: webhook.DeliveryPending,
 	} {
 		for _, tries := range []int{0, 4, 9} {
 			d := pending()
@@ -151,7 +158,8 @@ func TestDelivery_AfterManyRedeliveriesKeepsTheLastTwentyAttempts(t *testing.T) 
 	}
 }
 
-// Two attempts at the same delivery, by a process that lost its claim and the one that has it, must not write into each other's list.
+// Two attempts at the same delivery, by a process that lost its claim and the
+// one that has it, must not write into each other's list.
 func TestDelivery_AfterLeavesWhatItIsMadeOfAlone(t *testing.T) {
 	for _, n := range []int{0, 1, 19, 20, 25} {
 		before := make([]webhook.Attempt, n, n+50) // with room, in which append would write

@@ -64,7 +64,8 @@ type endpoint struct {
 }
 
 func newDestinations() *destinations {
-	return &destinations{rate: defaultRate, addresses: map[netip.Prefix]*destination{}, endpoints: map[endpointKey]*endpoint{}}
+	return &destinations{rate: defaultRate, addresses: map[netip.Prefix]*destination{},
+		endpoints: map[endpointKey]*endpoint{}}
 }
 
 func limiter(perSecond, burst float64) *rate.Limiter {
@@ -87,7 +88,8 @@ func (d *destinations) admit(key endpointKey, address netip.Addr) time.Duration 
 	d.sweep(now)
 	to, known := d.addresses[network]
 	if !known {
-		to = &destination{unproven: limiter(unprovenRate, unprovenBurst*unprovenRate), proven: limiter(provenAccounts*d.rate, provenAccounts*d.rate),
+		to = &destination{unproven: limiter(unprovenRate, unprovenBurst*unprovenRate),
+			proven:   limiter(provenAccounts*d.rate, provenAccounts*d.rate),
 			accounts: map[uuid.UUID]*accountLimits{}}
 		d.addresses[network] = to
 	}
@@ -103,7 +105,8 @@ func (d *destinations) admit(key endpointKey, address netip.Addr) time.Duration 
 	return reserve(now, own.unproven, to.unproven)
 }
 
-// reserve takes a token from each limiter, or none and returns how long to wait.
+// reserve takes a token from each limiter, or none and returns how long to
+// wait.
 func reserve(now time.Time, limiters ...*rate.Limiter) time.Duration {
 	var taken []*rate.Reservation
 	for _, l := range limiters {

@@ -40,7 +40,8 @@ func TestSender_AReceiverThatFailsIsLeftInPeaceForAWhile(t *testing.T) {
 	})
 }
 
-// A receiver that has accepted an event, but does not like one type of event, whatever it answers to it, is sent all the others at once.
+// A receiver that has accepted an event, but does not like one type of event,
+// whatever it answers to it, is sent all the others at once.
 func TestSender_AVerdictOnOneEventKeepsNoOtherWaiting(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		var taken, refused atomic.Int32
@@ -106,7 +107,8 @@ func TestSender_UsedUpAttemptsAreVisibleAndSentAgainByRequestWithTheSameId(t *te
 		w, _ := s.register(r.URL)
 		e := s.happen(1)[0]
 		s.pass()
-		for _, wait := range []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour,
+		for _, wait := range []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour,
+			5 * time.Hour, 10 * time.Hour,
 			14 * time.Hour, 20 * time.Hour, 24 * time.Hour} {
 			s.later(wait * 79 / 100)
 			s.pass() // too soon
@@ -142,7 +144,8 @@ func TestSender_GoneDisablesAndTheOthersAreTold(t *testing.T) {
 			t.Errorf("webhook %+v", now)
 		}
 		got := other.all()
-		if len(got) != 1 || !strings.Contains(got[0].Body, `"type":"webhook.disabled"`) || !strings.Contains(got[0].Body, w.ID.String()) || strings.Contains(got[0].Body, "card_uuid") {
+		if len(got) != 1 || !strings.Contains(got[0].Body, `"type":"webhook.disabled"`) ||
+			!strings.Contains(got[0].Body, w.ID.String()) || strings.Contains(got[0].Body, "card_uuid") {
 			t.Errorf("the other got %+v", got)
 		}
 		s.happen(2)
@@ -205,7 +208,8 @@ func TestSender_FiveDaysWithoutSuccessDisable(t *testing.T) {
 	})
 }
 
-// New events must not take all the probes: the oldest one uses up its ten attempts by its schedule, however many come after it.
+// New events must not take all the probes: the oldest one uses up its ten
+// attempts by its schedule, however many come after it.
 func TestSender_ADeadReceiverIsDisabledHoweverManyEventsCome(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: sends for a week")

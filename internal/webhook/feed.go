@@ -17,8 +17,9 @@ type EventFilter struct {
 	Limit    int       // the most events
 }
 
-// ListEvents returns the account's events that match, in the order of Seq, and whether there are more. It costs one round trip to the store,
-// or two if there is nothing new.
+// ListEvents returns the account's events that match, in the order of Seq, and
+// whether there are more. It costs one round trip to the store, or two if there
+// is nothing new.
 func (s *Service) ListEvents(ctx context.Context, account uuid.UUID, filter EventFilter) ([]card.Event, bool, error) {
 	after, limit := filter.After, filter.Limit
 	es, err := s.eventsOf(ctx, account, filter)
@@ -31,7 +32,11 @@ func (s *Service) ListEvents(ctx context.Context, account uuid.UUID, filter Even
 			return nil, false, err
 		}
 		if after > newest {
-			return nil, false, card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "query/after", Detail: fmt.Sprintf("is greater than the seq of the newest event, %d: begin again from an event that you are sure of", newest)})
+			return nil, false,
+				card.ErrInvalidRequest.WithFields(
+					card.FieldError{Pointer: "query/after",
+						Detail: fmt.Sprintf(
+							"is greater than the seq of the newest event, %d: begin again from an event that you are sure of", newest)})
 		}
 	}
 	more := len(es) > limit

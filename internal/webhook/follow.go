@@ -11,13 +11,15 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Topic is what somebody waits for: the events of an account, or of one of its cards.
+// Topic is what somebody waits for: the events of an account, or of one of its
+// cards.
 type Topic struct {
 	AccountID uuid.UUID
 	CardUUID  uuid.UUID // the zero UUID for all events of the account
 }
 
-// waiter is a request that waits for an event of a topic whose Seq is greater than after.
+// waiter is a request that waits for an event of a topic whose Seq is greater
+// than after.
 type waiter struct {
 	topic  Topic
 	after  int64
@@ -53,17 +55,20 @@ func (ws *waiters) waiting() []*waiter {
 	return slices.Collect(maps.Keys(ws.all))
 }
 
-// AwaitEvents returns a channel that is closed once there are events that ListEvents would return. It holds no connection of the store, and
-// learns of events by Tick. The caller must call stop.
+// AwaitEvents returns a channel that is closed once there are events that
+// ListEvents would return. It holds no connection of the store, and learns of
+// events by Tick. The caller must call stop.
 func (s *Service) AwaitEvents(account uuid.UUID, filter EventFilter) (found <-chan struct{}, stop func()) {
 	w := &waiter{topic: Topic{account, filter.CardUUID}, after: filter.After, found: make(chan struct{})}
 	s.waiting.add(w)
 	return w.found, func() { s.waiting.remove(w) }
 }
 
-// Tick looks for the events that others wait for. It costs one round trip to the store for all of them, a second one if some wait for a
-// card whose account has new events, and none if nobody waits. Whoever commits events should cause a Tick soon; calling it once a second
-// finds those of other processes. It must not be called again before it has returned.
+// Tick looks for the events that others wait for. It costs one round trip to
+// the store for all of them, a second one if some wait for a card whose account
+// has new events, and none if nobody waits. Whoever commits events should cause
+// a Tick soon; calling it once a second finds those of other processes. It must
+// not be called again before it has returned.
 func (s *Service) Tick(ctx context.Context) error {
 	waiting := s.waiting.waiting()
 	accounts := map[uuid.UUID]bool{}

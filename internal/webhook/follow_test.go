@@ -34,7 +34,8 @@ func (w waiting) over() bool {
 	}
 }
 
-// tick has the service look for events once, which must take these calls of the store.
+// tick has the service look for events once, which must take these calls of the
+// store.
 func (s *shop) tick(calls ...string) {
 	s.t.Helper()
 	s.took()
@@ -76,11 +77,13 @@ func TestAwaitEvents_EndsWithTheFirstNewEvent(t *testing.T) {
 	})
 }
 
-// One that follows a card is not woken by the events of others, and looks for its card only when the account has new events.
+// One that follows a card is not woken by the events of others, and looks for
+// its card only when the account has new events.
 func TestAwaitEvents_OfOneCard(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		other := insertCard(t, s.store, s.account)
-		mine, others := s.wait(s.account, webhook.EventFilter{CardUUID: s.card.UUID}), s.wait(s.account, webhook.EventFilter{CardUUID: other.UUID})
+		mine, others := s.wait(s.account, webhook.EventFilter{CardUUID: s.card.UUID}),
+			s.wait(s.account, webhook.EventFilter{CardUUID: other.UUID})
 		foreign := s.wait(newAccount(t, s.store), webhook.EventFilter{CardUUID: s.card.UUID})
 		s.tick("last of 2 accounts")
 		s.happen(1)
@@ -96,11 +99,13 @@ func TestAwaitEvents_OfOneCard(t *testing.T) {
 		s.tick("last of 2 accounts", "last of 2 cards")
 		s.wantOver("the next", again, true)
 		s.wantOver("another card", others, false)
-		es, more, err := s.webhooks.ListEvents(t.Context(), s.account, webhook.EventFilter{CardUUID: s.card.UUID, After: 1, Limit: 9})
+		es, more, err := s.webhooks.ListEvents(t.Context(), s.account,
+			webhook.EventFilter{CardUUID: s.card.UUID, After: 1, Limit: 9})
 		if err != nil || more || len(es) != 1 || es[0].Seq != 2 {
 			t.Errorf("events %v, more: %t, error: %v", es, more, err)
 		}
-		_, _, err = s.webhooks.ListEvents(t.Context(), s.account, webhook.EventFilter{CardUUID: s.card.UUID, After: 3, Limit: 9})
+		_, _, err = s.webhooks.ListEvents(t.Context(), s.account,
+			webhook.EventFilter{CardUUID: s.card.UUID, After: 3, Limit: 9})
 		wantError(t, err, card.ErrInvalidRequest)
 	})
 }
@@ -118,7 +123,8 @@ func TestListEvents_OfOneCardInPages(t *testing.T) {
 			{1, 2, []int64{2, 3}, false},
 			{2, 2, []int64{3}, false},
 		} {
-			es, more, err := s.webhooks.ListEvents(t.Context(), s.account, webhook.EventFilter{CardUUID: s.card.UUID, After: tt.after, Limit: tt.limit})
+			es, more, err := s.webhooks.ListEvents(t.Context(), s.account,
+				webhook.EventFilter{CardUUID: s.card.UUID, After: tt.after, Limit: tt.limit})
 			check(t, err)
 			var got []int64
 			for _, e := range es {
@@ -131,7 +137,8 @@ func TestListEvents_OfOneCardInPages(t *testing.T) {
 	})
 }
 
-// The numbers jump ahead when a database has gone back. Who waits learns of it, whatever it had seen before.
+// The numbers jump ahead when a database has gone back. Who waits learns of it,
+// whatever it had seen before.
 func TestAwaitEvents_SeesTheFeedReset(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		ahead := s.wait(s.account, webhook.EventFilter{After: 1000})

@@ -25,7 +25,8 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-// shop is an account with a card, the service and a sender, and a clock that the test moves.
+// shop is an account with a card, the service and a sender, and a clock that
+// the test moves.
 type shop struct {
 	t        *testing.T
 	url      string
@@ -86,7 +87,8 @@ func (s *shop) open() {
 	s.cfg.Now = s.clock
 	s.webhooks, err = webhook.New(unreliable{s.store, s}, s.vault, poster, func() {}, s.cfg)
 	check(s.t, err)
-	s.sender, err = webhook.NewSender(unreliable{s.store, s}, s.vault, poster, s.wake, slog.New(slog.NewTextHandler(s.log, nil)), s.cfg)
+	s.sender, err = webhook.NewSender(unreliable{s.store, s}, s.vault, poster, s.wake,
+		slog.New(slog.NewTextHandler(s.log, nil)), s.cfg)
 	check(s.t, err)
 	sender := s.sender
 	s.t.Cleanup(func() { _ = sender.Close(context.Background()) })
@@ -95,7 +97,8 @@ func (s *shop) open() {
 // replica is another process on the same database.
 func (s *shop) replica() *shop {
 	s.t.Helper()
-	other := &shop{t: s.t, url: s.url, vault: s.vault, log: s.log, now: s.clock(), cfg: s.cfg, wake: s.wake, account: s.account, card: s.card}
+	other := &shop{t: s.t, url: s.url, vault: s.vault, log: s.log, now: s.clock(), cfg: s.cfg, wake: s.wake,
+		account: s.account, card: s.card}
 	other.open()
 	return other
 }
@@ -209,7 +212,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, _ := io.ReadAll(req.Body)
 	r.mu.Lock()
 	n := len(r.got)
-	r.got = append(r.got, received{req.Header.Get("webhook-id"), req.Header.Get("webhook-timestamp"), req.Header.Get("webhook-signature"), string(body), req.Header})
+	r.got = append(r.got,
+		received{req.Header.Get("webhook-id"), req.Header.Get("webhook-timestamp"), req.Header.Get("webhook-signature"),
+			string(body), req.Header})
 	r.mu.Unlock()
 	if r.answer != nil {
 		w.WriteHeader(r.answer(n))
@@ -222,7 +227,8 @@ func (r *receiver) all() []received {
 	return append([]received(nil), r.got...)
 }
 
-// signedBy reports whether the official library takes the request for one signed by the secret.
+// signedBy reports whether the official library takes the request for one
+// signed by the secret.
 func (r received) signedBy(t *testing.T, secret card.Secret) bool {
 	t.Helper()
 	key, err := standardwebhooks.NewWebhook(secret.Reveal())

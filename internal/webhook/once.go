@@ -15,7 +15,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// repliesLast is how long a reply is kept, and so how long its idempotency key is recognised.
+// repliesLast is how long a reply is kept, and so how long its idempotency key
+// is recognised.
 const repliesLast = 48 * time.Hour
 
 // replyField names a reply where it is encrypted.
@@ -45,17 +46,22 @@ type Reply struct {
 	CreatedAt   time.Time
 }
 
-// Once returns the service for one request with an idempotency key. Of its methods, CreateWebhook, RotateWebhookSecret and Redeliver store the
-// key in the transaction that does what was asked. TestWebhook and RecoverWebhook store it afterwards: if the process dies in between, they
-// do it again when they are asked again. The error is card.ErrKeyReused if the account has used the key for another request.
+// Once returns the service for one request with an idempotency key. Of its
+// methods, CreateWebhook, RotateWebhookSecret and Redeliver store the key in
+// the transaction that does what was asked. TestWebhook and RecoverWebhook
+// store it afterwards: if the process dies in between, they do it again when
+// they are asked again. The error is card.ErrKeyReused if the account has used
+// the key for another request.
 func (s *Service) Once(o *Once) *Service {
 	keyed := *s
 	keyed.once = o
 	return &keyed
 }
 
-// replay reads the reply to the same request into reply, and reports whether there is one. The caller must have locked the account, so that
-// the same request does not happen twice at the same time. Orders do not lock it: they may still take the key before keep.
+// replay reads the reply to the same request into reply, and reports whether
+// there is one. The caller must have locked the account, so that the same
+// request does not happen twice at the same time. Orders do not lock it: they
+// may still take the key before keep.
 func (s *Service) replay(ctx context.Context, tx Tx, reply any) (bool, error) {
 	earlier, err := tx.Reply(ctx, s.once.AccountID, s.once.Key)
 	if errors.Is(err, card.ErrNoRow) {
@@ -87,7 +93,8 @@ func (s *Service) keep(ctx context.Context, tx Tx, reply any) error {
 	if err != nil {
 		return err
 	}
-	r := Reply{ID: uuid.Must(uuid.NewV7()), AccountID: s.once.AccountID, Key: s.once.Key, RequestHash: s.once.hash(), CreatedAt: s.cfg.Now()}
+	r := Reply{ID: uuid.Must(uuid.NewV7()), AccountID: s.once.AccountID, Key: s.once.Key, RequestHash: s.once.hash(),
+		CreatedAt: s.cfg.Now()}
 	if r.Sealed, err = s.vault.Seal(r.ID, r.AccountID, replyField, card.Secret(text)); err != nil {
 		return fmt.Errorf("seal reply: %w", err)
 	}
@@ -98,9 +105,11 @@ func (s *Service) keep(ctx context.Context, tx Tx, reply any) error {
 	return err
 }
 
-// lockOnce locks a webhook and, if the request has a key, its account. It reports whether the same request was answered before; then reply is
-// set, and the webhook may be gone.
-func (s *Service) lockOnce(ctx context.Context, tx Tx, account, id uuid.UUID, reply any) (w *Webhook, replayed bool, err error) {
+// lockOnce locks a webhook and, if the request has a key, its account. It
+// reports whether the same request was answered before; then reply is set, and
+// the webhook may be gone.
+func (s *Service) lockOnce(ctx context.Context, tx Tx, account, id uuid.UUID, reply any) (w *Webhook, replayed bool,
+	err error) {
 	w, err = tx.LockWebhook(ctx, account, id)
 	if s.once == nil || err != nil && !errors.Is(err, card.ErrNoRow) {
 		return w, false, err
@@ -114,7 +123,8 @@ func (s *Service) lockOnce(ctx context.Context, tx Tx, account, id uuid.UUID, re
 	return w, false, err
 }
 
-// earlier is replay in a transaction of its own. It returns false if the request has no key.
+// earlier is replay in a transaction of its own. It returns false if the
+// request has no key.
 func (s *Service) earlier(ctx context.Context, reply any) (replayed bool, err error) {
 	if s.once == nil {
 		return false, nil
@@ -129,8 +139,9 @@ func (s *Service) earlier(ctx context.Context, reply any) (replayed bool, err er
 	return replayed, err
 }
 
-// keepFirst stores the reply to a request that was done, if it has a key. If the same request was answered at the same time, it reads that
-// reply into reply instead.
+// keepFirst stores the reply to a request that was done, if it has a key. If
+// the same request was answered at the same time, it reads that reply into
+// reply instead.
 func (s *Service) keepFirst(ctx context.Context, reply any) error {
 	if s.once == nil {
 		return nil

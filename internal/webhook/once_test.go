@@ -19,7 +19,8 @@ func (s *shop) once(operation string) (*webhook.Service, *webhook.Once) {
 	return s.webhooks.Once(o), o
 }
 
-// It failed; it failed but had happened. Either way a repetition leaves one webhook, with the secret that the repetition tells.
+// It failed; it failed but had happened. Either way a repetition leaves one
+// webhook, with the secret that the repetition tells.
 func TestOnce_AWebhookWhoseReplyWasLost(t *testing.T) {
 	lost := errors.New("the connection is gone")
 	for name, around := range map[string]func(func() error) error{
@@ -58,7 +59,8 @@ func TestOnce_AWebhookWhoseReplyWasLost(t *testing.T) {
 	}
 }
 
-// A rotation whose reply was lost is not another rotation: the secret that the receiver knows still signs.
+// A rotation whose reply was lost is not another rotation: the secret that the
+// receiver knows still signs.
 func TestOnce_ARotationWhoseReplyWasLost(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		lost := errors.New("the connection is gone")
@@ -81,14 +83,16 @@ func TestOnce_ARotationWhoseReplyWasLost(t *testing.T) {
 		now, err := s.webhooks.GetWebhook(t.Context(), s.account, w.ID)
 		check(t, err)
 		for sealed, want := range map[*[]byte]card.Secret{&now.Sealed: second, &now.SealedOld: first} {
-			if got, err := s.vault.Open(w.ID, s.account, "webhook_secret", *sealed); err != nil || got.Reveal() != want.Reveal() {
+			if got, err := s.vault.Open(w.ID, s.account, "webhook_secret", *sealed); err != nil ||
+				got.Reveal() != want.Reveal() {
 				t.Errorf("another secret signs: %v", err)
 			}
 		}
 	})
 }
 
-// A delivery that was sent again is not sent a third time, whatever became of the first reply.
+// A delivery that was sent again is not sent a third time, whatever became of
+// the first reply.
 func TestOnce_ARedeliveryWhoseReplyWasLost(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		w, _ := s.register("https://shop.example.com/hooks")
@@ -147,8 +151,8 @@ func TestPrune_KeepsReplies(t *testing.T) {
 	})
 }
 
-// An order takes the key while a request is between its look for the key and its
-// commit. It is about PostgreSQL only: SQLite has one writer.
+// An order takes the key while a request is between its look for the key and
+// its commit. It is about PostgreSQL only: SQLite has one writer.
 func TestOnce_KeyTakenByAnOrderMeanwhile_IsRefused(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, databases.Postgres(t))

@@ -60,7 +60,8 @@ func TestSender_TurnPanics_OtherWebhooksGoOn(t *testing.T) {
 		s.wantStates(well.ID, webhook.DeliveryDelivered)
 		s.wantStates(broken.ID, webhook.DeliveryPending)
 		text := s.log.String()
-		if strings.Count(text, "sending to a webhook") != 1 || !strings.Contains(text, broken.ID.String()) || strings.Contains(text, "canary") {
+		if strings.Count(text, "sending to a webhook") != 1 || !strings.Contains(text, broken.ID.String()) ||
+			strings.Contains(text, "canary") {
 			t.Errorf("logged:\n%s", text)
 		}
 	})

@@ -9,26 +9,32 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Store keeps webhooks, events and deliveries. Running any of its methods twice is harmless. The error is card.ErrNoRow if a row does
-// not exist, and card.ErrUnavailable if the database can't be reached.
+// Store keeps webhooks, events and deliveries. Running any of its methods twice
+// is harmless. The error is card.ErrNoRow if a row does not exist, and
+// card.ErrUnavailable if the database can't be reached.
 type Store interface {
-	// WebhookTx runs f in a transaction. It runs f again if the transaction failed to serialise, so f must have no other effects. If the
-	// reply to COMMIT is lost, WebhookTx returns an error although the transaction may have been committed: look up by its keys what f
-	// wrote.
+	// WebhookTx runs f in a transaction. It runs f again if the transaction
+	// failed to serialise, so f must have no other effects. If the reply to
+	// COMMIT is lost, WebhookTx returns an error although the transaction may
+	// have been committed: look up by its keys what f wrote.
 	WebhookTx(ctx context.Context, f func(Tx) error) error
 
 	Feed
-	// SeqBefore returns the Seq of the account's last event before since; 0 if there is none.
+	// SeqBefore returns the Seq of the account's last event before since; 0 if
+	// there is none.
 	SeqBefore(ctx context.Context, account uuid.UUID, since time.Time) (int64, error)
 
 	WebhookByID(ctx context.Context, account, id uuid.UUID) (*Webhook, error)
 	// Webhooks returns an account's webhooks, oldest first.
 	Webhooks(ctx context.Context, account uuid.UUID) ([]*Webhook, error)
-	// DeleteWebhook deletes a webhook and its remaining deliveries; a no-op if there is no such webhook.
+	// DeleteWebhook deletes a webhook and its remaining deliveries; a no-op if
+	// there is no such webhook.
 	DeleteWebhook(ctx context.Context, account, id uuid.UUID) error
-	// DeleteDeliveries deletes up to n deliveries to a webhook, and returns how many it deleted.
+	// DeleteDeliveries deletes up to n deliveries to a webhook, and returns how
+	// many it deleted.
 	DeleteDeliveries(ctx context.Context, webhook uuid.UUID, n int) (int64, error)
-	// Deliveries returns the deliveries that match, newest event first, at most filter.Limit.
+	// Deliveries returns the deliveries that match, newest event first, at most
+	// filter.Limit.
 	Deliveries(ctx context.Context, webhook uuid.UUID, filter DeliveryFilter) ([]Delivery, error)
 }
 
@@ -37,82 +43,103 @@ type Outbox interface {
 	// WebhookTx is that of Store.
 	WebhookTx(ctx context.Context, f func(Tx) error) error
 
-	// ClaimWebhooks claims up to n enabled webhooks that have a delivery due at now, and are neither paused nor claimed. Each claim lasts
-	// for ttl by the database's clock. Webhooks with the fewest failures come first, among these the one served longest ago. Secrets is
-	// not set.
+	// ClaimWebhooks claims up to n enabled webhooks that have a delivery due at
+	// now, and are neither paused nor claimed. Each claim lasts for ttl by the
+	// database's clock. Webhooks with the fewest failures come first, among
+	// these the one served longest ago. Secrets is not set.
 	ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl time.Duration) ([]*Claim, error)
 	// ReleaseWebhook ends a claim, unless it was lost.
 	ReleaseWebhook(ctx context.Context, c *Claim) error
-	// DueDeliveries returns up to n deliveries that are due at now, those due first before the others.
+	// DueDeliveries returns up to n deliveries that are due at now, those due
+	// first before the others.
 	DueDeliveries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]Delivery, error)
-	// DueRetries is like DueDeliveries, but leaves out deliveries that are due AtOnce, and returns the oldest event first.
+	// DueRetries is like DueDeliveries, but leaves out deliveries that are due
+	// AtOnce, and returns the oldest event first.
 	DueRetries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]Delivery, error)
-	// PruneDeliveries deletes up to n deliveries that are not pending and whose event happened before the given time. It returns how many
-	// it deleted.
+	// PruneDeliveries deletes up to n deliveries that are not pending and whose
+	// event happened before the given time. It returns how many it deleted.
 	PruneDeliveries(ctx context.Context, before time.Time, n int) (int64, error)
-	// PruneReplies deletes up to n replies that were made before the given time, and returns how many it deleted.
+	// PruneReplies deletes up to n replies that were made before the given
+	// time, and returns how many it deleted.
 	PruneReplies(ctx context.Context, before time.Time, n int) (int64, error)
 }
 
 // Feed has the events of accounts.
 type Feed interface {
-	// Events returns an account's events whose Seq is greater than after, in the order of Seq, at most limit.
+	// Events returns an account's events whose Seq is greater than after, in
+	// the order of Seq, at most limit.
 	Events(ctx context.Context, account uuid.UUID, after int64, limit int) ([]card.Event, error)
 	// CardEvents is like Events, but returns only the events of one card.
 	CardEvents(ctx context.Context, account, card uuid.UUID, after int64, limit int) ([]card.Event, error)
 	// LastSeq returns the Seq of an account's newest event; 0 if there is none.
 	LastSeq(ctx context.Context, account uuid.UUID) (int64, error)
-	// LastSeqs returns the Seq of each account's newest event. It locks nothing.
+	// LastSeqs returns the Seq of each account's newest event. It locks
+	// nothing.
 	LastSeqs(ctx context.Context, accounts []uuid.UUID) (map[uuid.UUID]int64, error)
-	// LastSeqsOfCards returns the Seq of the newest event of each of the cards that has one.
+	// LastSeqsOfCards returns the Seq of the newest event of each of the cards
+	// that has one.
 	LastSeqsOfCards(ctx context.Context, cards []uuid.UUID) (map[Topic]int64, error)
 }
 
-// Tx is one transaction. Callers must lock rows in the order webhooks, accounts.
+// Tx is one transaction. Callers must lock rows in the order webhooks,
+// accounts.
 type Tx interface {
-	// InsertEvents stores events, assigns their Seq, and adds a delivery, due AtOnce, for each enabled webhook that wants them.
+	// InsertEvents stores events, assigns their Seq, and adds a delivery, due
+	// AtOnce, for each enabled webhook that wants them.
 	InsertEvents(ctx context.Context, es []card.Event) error
 
-	// LockAccount locks the account until the transaction ends, so that no other transaction can insert events or webhooks of it: events
-	// that are committed later go to the webhooks as this transaction leaves them.
+	// LockAccount locks the account until the transaction ends, so that no
+	// other transaction can insert events or webhooks of it: events that are
+	// committed later go to the webhooks as this transaction leaves them.
 	LockAccount(ctx context.Context, account uuid.UUID) error
 	CountWebhooks(ctx context.Context, account uuid.UUID) (int, error)
 	InsertWebhook(ctx context.Context, w *Webhook) error
 	// LockWebhook locks and returns a webhook.
 	LockWebhook(ctx context.Context, account, id uuid.UUID) (*Webhook, error)
-	// SaveWebhook stores a webhook. If its Version is new, the state that a sender stored is reset.
+	// SaveWebhook stores a webhook. If its Version is new, the state that a
+	// sender stored is reset.
 	SaveWebhook(ctx context.Context, w *Webhook) error
-	// SaveWebhookState stores a sender's state of a webhook, and prolongs the claim. The error is card.ErrFenced if the claim was lost, or
-	// the webhook has another Version, is disabled or was deleted.
+	// SaveWebhookState stores a sender's state of a webhook, and prolongs the
+	// claim. The error is card.ErrFenced if the claim was lost, or the webhook
+	// has another Version, is disabled or was deleted.
 	SaveWebhookState(ctx context.Context, c *Claim, s State, now time.Time, ttl time.Duration) error
-	// CheckClaim returns card.ErrFenced if the claim was lost or the webhook was deleted. Otherwise nobody else gets the claim before the
-	// transaction ends.
+	// CheckClaim returns card.ErrFenced if the claim was lost or the webhook
+	// was deleted. Otherwise nobody else gets the claim before the transaction
+	// ends.
 	CheckClaim(ctx context.Context, c *Claim) error
-	// SaveDeliveries stores deliveries with their attempts. It skips those whose stored DueAt is no longer that of before.
+	// SaveDeliveries stores deliveries with their attempts. It skips those
+	// whose stored DueAt is no longer that of before.
 	SaveDeliveries(ctx context.Context, webhook uuid.UUID, before, after []Delivery) error
-	// Redeliver makes a delivery due at now, and starts its schedule again. The caller must have locked the webhook.
+	// Redeliver makes a delivery due at now, and starts its schedule again. The
+	// caller must have locked the webhook.
 	Redeliver(ctx context.Context, account, webhook, event uuid.UUID, now time.Time) error
-	// Reply returns what was replied to the request with an account's idempotency key. If that request ordered a card, only its hash is set.
+	// Reply returns what was replied to the request with an account's
+	// idempotency key. If that request ordered a card, only its hash is set.
 	Reply(ctx context.Context, account uuid.UUID, key string) (Reply, error)
 	// InsertReply stores a reply. The error is card.ErrDuplicate if the account
 	// has used the key for any request.
 	InsertReply(ctx context.Context, r Reply) error
-	// RecoverDeliveries reads up to n events that follow the Seq after and did not happen before since. It makes a delivery due at now for
-	// each event that the webhook wants and that has no delivery, or one that failed or is due later. It returns the number of these
-	// deliveries, and the Seq of the last event it read, or after if there was none.
-	RecoverDeliveries(ctx context.Context, account, webhook uuid.UUID, since time.Time, after int64, n int, now time.Time) (due, last int64, err error)
+	// RecoverDeliveries reads up to n events that follow the Seq after and did
+	// not happen before since. It makes a delivery due at now for each event
+	// that the webhook wants and that has no delivery, or one that failed or is
+	// due later. It returns the number of these deliveries, and the Seq of the
+	// last event it read, or after if there was none.
+	RecoverDeliveries(ctx context.Context, account, webhook uuid.UUID, since time.Time, after int64, n int,
+		now time.Time) (due, last int64, err error)
 }
 
 // Vault encrypts secrets.
 type Vault interface {
 	Seal(id uuid.UUID, account uuid.UUID, field string, plaintext card.Secret) ([]byte, error)
-	// Open returns an error if the ciphertext was changed, or belongs to another webhook or field.
+	// Open returns an error if the ciphertext was changed, or belongs to
+	// another webhook or field.
 	Open(id uuid.UUID, account uuid.UUID, field string, ciphertext []byte) (card.Secret, error)
 }
 
 // Poster sends to webhooks.
 type Poster interface {
-	// CheckURL returns an error if a URL is not allowed. The text completes a sentence that begins with "url".
+	// CheckURL returns an error if a URL is not allowed. The text completes a
+	// sentence that begins with "url".
 	CheckURL(url string) error
 	// Post sends an event once, signed with each of the secrets.
 	Post(ctx context.Context, url string, secrets []card.Secret, e card.Event) Attempt

@@ -15,10 +15,12 @@ import (
 
 // HTTPPoster is a Poster that uses the guarded HTTP client.
 type HTTPPoster struct {
-	// Header is sent with every request, beside what proves its origin, which it can't replace. Defaults to none. It must not be changed
-	// while requests are sent.
+	// Header is sent with every request, beside what proves its origin, which
+	// it can't replace. Defaults to none. It must not be changed while requests
+	// are sent.
 	Header http.Header
-	// Unlimited switches the limits of destinations off, for a receiver of the process's own operator. Defaults to false.
+	// Unlimited switches the limits of destinations off, for a receiver of the
+	// process's own operator. Defaults to false.
 	Unlimited bool
 
 	client       *outbound.Client
@@ -26,7 +28,8 @@ type HTTPPoster struct {
 	now          func() time.Time
 }
 
-// NewHTTPPoster returns a poster for the URLs that guard allows. The caller must close it.
+// NewHTTPPoster returns a poster for the URLs that guard allows. The caller
+// must close it.
 func NewHTTPPoster(guard outbound.Guard) *HTTPPoster {
 	return &HTTPPoster{client: outbound.NewClient(guard), destinations: newDestinations(), now: time.Now}
 }
@@ -77,7 +80,8 @@ func (p *HTTPPoster) post(ctx context.Context, to receiver, e card.Event) Attemp
 	if answer.Postponed > 0 {
 		return Attempt{At: at, Error: answer.Reason, Postponed: answer.Postponed}
 	}
-	attempt := Attempt{At: at, Took: answer.Took, Status: answer.Status, Answer: answer.Body, Error: answer.Reason, RetryAfter: answer.RetryAfter}
+	attempt := Attempt{At: at, Took: answer.Took, Status: answer.Status, Answer: answer.Body, Error: answer.Reason,
+		RetryAfter: answer.RetryAfter}
 	p.destinations.report(to.endpoint, answer.Address, attempt)
 	return attempt
 }

@@ -24,7 +24,8 @@ func TestHTTPPoster_AHeaderCantReplaceWhatProvesTheOrigin(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	h := <-got
-	if h.Get("Webhook-Id") != e.ID.String() || h.Get("Content-Type") != "application/json" || len(h.Values("X-Tenant")) != 2 {
+	if h.Get("Webhook-Id") != e.ID.String() || h.Get("Content-Type") != "application/json" ||
+		len(h.Values("X-Tenant")) != 2 {
 		t.Errorf("%v", h)
 	}
 }

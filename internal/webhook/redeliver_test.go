@@ -13,7 +13,8 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// What is asked for while an attempt is under way is not undone by that attempt's failure.
+// What is asked for while an attempt is under way is not undone by that
+// attempt's failure.
 func TestRedeliver_WhileTheLastAttemptIsUnderWay(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
@@ -62,7 +63,8 @@ func TestRecoverWebhook_GoesBackAsFarAsDeliveriesAreKept(t *testing.T) {
 func TestRecoverWebhook_ReachesBackPastSkewedClocks(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
-		// The clock of the process that made the third event is 50 seconds behind.
+		// The clock of the process that made the third event is 50 seconds
+		// behind.
 		for _, at := range []time.Duration{-2 * time.Minute, 0, -50 * time.Second, 10 * time.Second} {
 			e := newEvent(x.card, card.EventDetected)
 			e.CreatedAt = epoch.Add(at)
@@ -158,7 +160,8 @@ func TestListEvents_InPages(t *testing.T) {
 	})
 }
 
-// After a backup is restored, a reader may be ahead of the feed. An empty page would make it skip the events that come next.
+// After a backup is restored, a reader may be ahead of the feed. An empty page
+// would make it skip the events that come next.
 func TestListEvents_AfterASeqThatWasNeverGiven(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)

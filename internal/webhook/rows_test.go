@@ -56,8 +56,10 @@ func newAccount(t testing.TB, s *store.Store) uuid.UUID {
 func insertCard(t testing.TB, s *store.Store, account uuid.UUID) *card.Card {
 	t.Helper()
 	c := &card.Card{
-		UUID: uuid.Must(uuid.NewV7()), AccountID: account, CreatedAt: epoch, USD: 150_50, Coin: chain.Currencies()[0], Amount: 1_003333333334,
-		Address: "address " + uuid.NewString(), Rate: card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: 8}, At: epoch, Source: "fixed"},
+		UUID: uuid.Must(uuid.NewV7()), AccountID: account, CreatedAt: epoch, USD: 150_50, Coin: chain.Currencies()[0],
+		Amount:    1_003333333334,
+		Address:   "address " + uuid.NewString(),
+		Rate:      card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: 8}, At: epoch, Source: "fixed"},
 		ExpiresAt: epoch.Add(time.Hour), ConfirmationsRequired: 10, Status: card.AwaitingPayment, State: card.Unpaid,
 	}
 	if inserted, err := s.InsertCard(t.Context(), c, 0); err != nil || !inserted {
@@ -67,7 +69,8 @@ func insertCard(t testing.TB, s *store.Store, account uuid.UUID) *card.Card {
 }
 
 func newWebhook(account uuid.UUID, types ...card.EventType) *webhook.Webhook {
-	return &webhook.Webhook{ID: uuid.Must(uuid.NewV7()), AccountID: account, URL: "https://shop.example.com/hooks", Types: types, Enabled: true,
+	return &webhook.Webhook{ID: uuid.Must(uuid.NewV7()), AccountID: account, URL: "https://shop.example.com/hooks",
+		Types: types, Enabled: true,
 		CreatedAt: epoch, Version: 3, Sealed: []byte("sealed")}
 }
 
@@ -78,7 +81,8 @@ func insertWebhook(t testing.TB, s *store.Store, w *webhook.Webhook) *webhook.We
 }
 
 func newEvent(c *card.Card, kind card.EventType) card.Event {
-	return card.Event{ID: uuid.Must(uuid.NewV7()), AccountID: c.AccountID, Type: kind, CardUUID: c.UUID, Status: card.AwaitingPayment, State: card.Detected,
+	return card.Event{ID: uuid.Must(uuid.NewV7()), AccountID: c.AccountID, Type: kind, CardUUID: c.UUID,
+		Status: card.AwaitingPayment, State: card.Detected,
 		CreatedAt: epoch}
 }
 
@@ -105,7 +109,8 @@ func deliveries(t testing.TB, s *store.Store, id uuid.UUID) []webhook.Delivery {
 	return all
 }
 
-// wantDeliveries fails the test unless the webhook has these, each written as its event's number and its state, newest first.
+// wantDeliveries fails the test unless the webhook has these, each written as
+// its event's number and its state, newest first.
 func wantDeliveries(t testing.TB, s *store.Store, id uuid.UUID, want ...string) {
 	t.Helper()
 	var got []string

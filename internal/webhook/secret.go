@@ -32,7 +32,8 @@ func (s *Service) newSecret(w *Webhook) (card.Secret, error) {
 	return secret, nil
 }
 
-// secrets returns the secrets that sign requests to a webhook at the time now, the newest first.
+// secrets returns the secrets that sign requests to a webhook at the time now,
+// the newest first.
 func secrets(vault Vault, w *Webhook, now time.Time) ([]card.Secret, error) {
 	sealed := [][]byte{w.Sealed}
 	if w.OldUntil != nil && now.Before(*w.OldUntil) {

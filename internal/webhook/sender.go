@@ -15,15 +15,20 @@ import (
 )
 
 const (
-	widest       = 8                      // the most requests to one webhook at the same time
-	largestBatch = 500                    // the most deliveries that are stored together
-	longestBatch = 250 * time.Millisecond // a batch starts no attempt after that; changes to the webhook take effect with the next batch
-	longestTurn  = 10 * time.Second       // after which waiting webhooks get their turn
-	spare        = 10 * time.Second       // the end of a claim, in which nothing is stored: another process may claim the webhook next
+	widest       = 8   // the most requests to one webhook at the same time
+	largestBatch = 500 // the most deliveries that are stored together
+	// a batch starts no attempt after that; changes to the webhook take effect
+	// with the next batch
+	longestBatch = 250 * time.Millisecond
+	longestTurn  = 10 * time.Second // after which waiting webhooks get their turn
+	// the end of a claim, in which nothing is stored: another process may claim
+	// the webhook next
+	spare = 10 * time.Second
 )
 
-// Sender sends due deliveries. Each webhook has its own turn, so that a slow receiver delays no other: Tick starts turns and does not wait
-// for them. Any number of processes may send; a webhook is claimed by one at a time.
+// Sender sends due deliveries. Each webhook has its own turn, so that a slow
+// receiver delays no other: Tick starts turns and does not wait for them. Any
+// number of processes may send; a webhook is claimed by one at a time.
 type Sender struct {
 	store  Outbox
 	vault  Vault
@@ -35,22 +40,27 @@ type Sender struct {
 	free   chan struct{} // holds a token for each running turn
 }
 
-// NewSender returns a sender. The caller must close it. wake must cause a Tick soon.
-func NewSender(store Outbox, vault Vault, poster *HTTPPoster, wake func(), log *slog.Logger, cfg Config) (*Sender, error) {
+// NewSender returns a sender. The caller must close it. wake must cause a Tick
+// soon.
+func NewSender(store Outbox, vault Vault, poster *HTTPPoster, wake func(), log *slog.Logger, cfg Config) (*Sender,
+	error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	if poster != nil {
 		poster.destinations.setRate(cfg.Rate)
 	}
-	return &Sender{store: store, vault: vault, poster: poster, wake: wake, log: log, cfg: cfg, free: make(chan struct{}, cfg.AtOnce)}, nil
+	return &Sender{store: store, vault: vault, poster: poster, wake: wake, log: log, cfg: cfg,
+		free: make(chan struct{}, cfg.AtOnce)}, nil
 }
 
-// ttl is how long a claim lasts without being prolonged. It is long enough to make a round of attempts and store it, even if the database
-// can't be reached for a moment.
+// ttl is how long a claim lasts without being prolonged. It is long enough to
+// make a round of attempts and store it, even if the database can't be reached
+// for a moment.
 func (s *Sender) ttl() time.Duration { return 2*s.poster.client.Timeout() + 30*time.Second }
 
-// Tick starts a turn for every webhook that has due deliveries, as far as there are free places.
+// Tick starts a turn for every webhook that has due deliveries, as far as there
+// are free places.
 func (s *Sender) Tick(ctx context.Context) error {
 	for ctx.Err() == nil {
 		places := cap(s.free) - len(s.free)
@@ -79,8 +89,9 @@ func (s *Sender) Tick(ctx context.Context) error {
 	return nil
 }
 
-// Close waits until the running attempts have ended and are stored, or until ctx ends. Before calling it, the caller must end the context
-// of the last Tick, and call Tick no more.
+// Close waits until the running attempts have ended and are stored, or until
+// ctx ends. Before calling it, the caller must end the context of the last
+// Tick, and call Tick no more.
 func (s *Sender) Close(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
@@ -95,7 +106,8 @@ func (s *Sender) Close(ctx context.Context) error {
 	}
 }
 
-// turn sends the due deliveries of one webhook until none is left, the webhook is paused or disabled, or longestTurn has passed.
+// turn sends the due deliveries of one webhook until none is left, the webhook
+// is paused or disabled, or longestTurn has passed.
 func (s *Sender) turn(ctx context.Context, c *Claim) {
 	// Attempts that have begun are finished and stored even if ctx ends.
 	working := context.WithoutCancel(ctx)
@@ -134,7 +146,9 @@ func (s *Sender) turn(ctx context.Context, c *Claim) {
 		return nil
 	}()
 	switch {
-	case errors.Is(err, card.ErrFenced): // the webhook changed or was deleted, or the claim was lost; then releasing is a no-op
+	// the webhook changed or was deleted, or the claim was lost; then releasing
+	// is a no-op
+	case errors.Is(err, card.ErrFenced):
 	case err != nil:
 		s.log.ErrorContext(ctx, "sending to a webhook", "webhook", c.Webhook.ID, "error", err)
 		return // not released: the webhook is tried again when the claim expires
@@ -144,8 +158,9 @@ func (s *Sender) turn(ctx context.Context, c *Claim) {
 	}
 }
 
-// save stores attempts. If the database can't be reached, it keeps trying until the given time, because attempts that are not stored are
-// made again. Storing them twice is harmless.
+// save stores attempts. If the database can't be reached, it keeps trying until
+// the given time, because attempts that are not stored are made again. Storing
+// them twice is harmless.
 func (s *Sender) save(ctx context.Context, c *Claim, done []tried, until time.Time) error {
 	const first, longest = 100 * time.Millisecond, 2 * time.Second
 	for wait := first; ; wait = min(2*wait, longest) {
@@ -155,16 +170,20 @@ func (s *Sender) save(ctx context.Context, c *Claim, done []tried, until time.Ti
 			continue
 		}
 		if err == nil && wait > first {
-			s.log.WarnContext(ctx, "attempts at a webhook were stored late: the database was out of reach", "webhook", c.Webhook.ID, "attempts", len(done))
+			s.log.WarnContext(ctx, "attempts at a webhook were stored late: the database was out of reach", "webhook",
+				c.Webhook.ID, "attempts", len(done))
 		}
 		return err
 	}
 }
 
-// attempt attempts deliveries in the order of due, several at a time unless the receiver was down in the last round. It starts no more
-// attempts once one finds the receiver down or gone, or after longestBatch. It returns the attempts in the order in which they ended. If an
-// attempt was postponed, wait is the time until the destination may get another one.
-func (s *Sender) attempt(ctx, working context.Context, c *Claim, due []Delivery, limit *rate.Limiter) (done []tried, wait time.Duration) {
+// attempt attempts deliveries in the order of due, several at a time unless the
+// receiver was down in the last round. It starts no more attempts once one
+// finds the receiver down or gone, or after longestBatch. It returns the
+// attempts in the order in which they ended. If an attempt was postponed, wait
+// is the time until the destination may get another one.
+func (s *Sender) attempt(ctx, working context.Context, c *Claim, due []Delivery, limit *rate.Limiter) (done []tried,
+	wait time.Duration) {
 	var (
 		mu    sync.Mutex
 		next  int

@@ -47,7 +47,8 @@ func TestSender_SendsWhatHappenedToACard(t *testing.T) {
 				t.Errorf("type %q", kind)
 			}
 		}
-		want := fmt.Sprintf(`{"type":"card.generated","timestamp":"%s","seq":2,"card_uuid":"%s","status":"generated","payment_state":"paid"}`,
+		want := fmt.Sprintf(
+			`{"type":"card.generated","timestamp":"%s","seq":2,"card_uuid":"%s","status":"generated","payment_state":"paid"}`,
 			es[1].CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z"), s.card.UUID)
 		if got[1].Body != want {
 			t.Errorf("body %s\nwant %s", got[1].Body, want)
@@ -84,7 +85,8 @@ func TestSender_EveryAttemptHasTheSameIdAndBodyAndAFreshTimestamp(t *testing.T) 
 		s.pass()
 		d := s.wantStates(w.ID, webhook.DeliveryDelivered)[0]
 		got := r.all()
-		if len(got) != 3 || len(d.Attempts) != 3 || d.Attempts[0].Status != 500 || d.Attempts[1].Status != 302 || d.Attempts[2].Status != 200 {
+		if len(got) != 3 || len(d.Attempts) != 3 || d.Attempts[0].Status != 500 || d.Attempts[1].Status != 302 ||
+			d.Attempts[2].Status != 200 {
 			t.Fatalf("received %d, attempts %+v", len(got), d.Attempts)
 		}
 		for i, x := range got {
@@ -122,7 +124,8 @@ func TestSender_OldAndNewSecretSignForADay(t *testing.T) {
 		if len(got) != 2 || strings.Count(got[0].Signature, "v1,") != 2 || strings.Count(got[1].Signature, "v1,") != 1 {
 			t.Fatalf("received %+v", got)
 		}
-		if !got[0].signedBy(t, first) || !got[0].signedBy(t, second) || got[1].signedBy(t, first) || !got[1].signedBy(t, second) {
+		if !got[0].signedBy(t, first) || !got[0].signedBy(t, second) || got[1].signedBy(t, first) ||
+			!got[1].signedBy(t, second) {
 			t.Error("not signed by the right secrets")
 		}
 	})
@@ -211,7 +214,8 @@ func TestSender_DeletedOrDisabledInTheMiddleOfAnAttempt(t *testing.T) {
 	})
 }
 
-// Little is sent after the client changed the webhook, and what was taken before it is stored.
+// Little is sent after the client changed the webhook, and what was taken
+// before it is stored.
 func TestSender_AChangeTakesEffectSoonAndWhatArrivedIsNotSentAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		takes time.Duration
@@ -365,7 +369,8 @@ func TestSender_AClaimThatWasLostWritesNothing(t *testing.T) {
 		due, err := s.sender.DueDeliveries(t.Context(), claims[0], 10)
 		check(t, err)
 		s.pass()
-		err = s.sender.SaveAttempts(t.Context(), claims[0], []webhook.Tried{{Delivery: due[0], Attempt: webhook.Attempt{Status: 500}}})
+		err = s.sender.SaveAttempts(t.Context(), claims[0],
+			[]webhook.Tried{{Delivery: due[0], Attempt: webhook.Attempt{Status: 500}}})
 		if !errors.Is(err, card.ErrFenced) {
 			t.Errorf("the write of the one who lost the claim: %v", err)
 		}

@@ -77,7 +77,8 @@ func TestClaimWebhooks_SecretThatCannotBeOpenedIsReported(t *testing.T) {
 		insertWebhook(t, s, broken)
 		x.happen(t, 1)
 		all, err := x.sender.Claims(t.Context(), 9)
-		if err == nil || !strings.Contains(err.Error(), broken.ID.String()) || len(all) != 1 || all[0].Webhook.ID != x.hook.ID {
+		if err == nil || !strings.Contains(err.Error(), broken.ID.String()) || len(all) != 1 ||
+			all[0].Webhook.ID != x.hook.ID {
 			t.Errorf("claimed %v, error %v", all, err)
 		}
 	})
@@ -90,7 +91,8 @@ func TestClaimWebhooks_SignsWithTheOldSecretForADay(t *testing.T) {
 		x.happen(t, 1)
 		_, fresh, err := x.RotateWebhookSecret(ctx, x.card.AccountID, x.hook.ID)
 		check(t, err)
-		for after, want := range map[time.Duration][]card.Secret{0: {fresh, "sealed"}, 24*time.Hour - 1: {fresh, "sealed"}, 24 * time.Hour: {fresh}} {
+		for after, want := range map[time.Duration][]card.Secret{0: {fresh, "sealed"}, 24*time.Hour - 1: {fresh, "sealed"},
+			24 * time.Hour: {fresh}} {
 			x.now = epoch.Add(after)
 			c := x.claim(t)
 			check(t, x.store.ReleaseWebhook(ctx, c))
@@ -124,7 +126,8 @@ func TestPruneDeliveries_KeepsThirtyDaysAndWhatIsPending(t *testing.T) {
 	})
 }
 
-// awaitLock returns when a transaction on PostgreSQL waits for another, or done is closed.
+// awaitLock returns when a transaction on PostgreSQL waits for another, or done
+// is closed.
 func awaitLock(t testing.TB, url string, done <-chan struct{}) {
 	t.Helper()
 	beside := rig.OpenSQL(t, url)
@@ -133,13 +136,15 @@ func awaitLock(t testing.TB, url string, done <-chan struct{}) {
 		case <-done:
 			return
 		default:
-			check(t, beside.QueryRow("SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&waits))
+			check(t, beside.QueryRow(
+				"SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(
+				&waits))
 		}
 	}
 }
 
-// insertBeside inserts an event while another transaction has done something already and then commits. It is about
-// PostgreSQL only: SQLite has one writer.
+// insertBeside inserts an event while another transaction has done something
+// already and then commits. It is about PostgreSQL only: SQLite has one writer.
 func (x *sending) insertBeside(t *testing.T, url string, statements ...string) {
 	t.Helper()
 	other, err := rig.OpenSQL(t, url).Begin()
@@ -164,7 +169,8 @@ func (x *sending) insertBeside(t *testing.T, url string, statements ...string) {
 	}
 }
 
-// The payment of a card must not fail because its owner deletes a webhook at that moment.
+// The payment of a card must not fail because its owner deletes a webhook at
+// that moment.
 func TestInsertEvents_WhileAWebhookIsDeleted(t *testing.T) {
 	t.Parallel()
 	url := databases.Postgres(t)

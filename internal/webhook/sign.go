@@ -12,7 +12,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Sign returns the headers that prove the origin of body, with a signature by each of the secrets.
+// Sign returns the headers that prove the origin of body, with a signature by
+// each of the secrets.
 func Sign(id string, at time.Time, body []byte, secrets []card.Secret) (http.Header, error) {
 	by, err := newSigner(secrets)
 	if err != nil {
@@ -43,7 +44,8 @@ func (keys signer) sign(id string, at time.Time, body []byte) (http.Header, erro
 			return nil, fmt.Errorf("sign: %w", err)
 		}
 	}
-	// The keys are in net/http's canonical form. http.Header.Set would have to convert each.
+	// The keys are in net/http's canonical form. http.Header.Set would have to
+	// convert each.
 	return http.Header{
 		"Webhook-Id":        {id},
 		"Webhook-Timestamp": {strconv.FormatInt(at.Unix(), 10)},

@@ -28,7 +28,8 @@ const (
 func TestSign_TheVectorOfTheSpecification(t *testing.T) {
 	header, err := webhook.Sign(vectorID, time.Unix(vectorTime, 0), []byte(vectorBody), []card.Secret{vectorSecret})
 	check(t, err)
-	want := http.Header{"Webhook-Id": {vectorID}, "Webhook-Timestamp": {"1614265330"}, "Webhook-Signature": {vectorSignature}}
+	want := http.Header{"Webhook-Id": {vectorID}, "Webhook-Timestamp": {"1614265330"},
+		"Webhook-Signature": {vectorSignature}}
 	if diff := cmp.Diff(want, header); diff != "" {
 		t.Error(diff)
 	}
@@ -41,7 +42,8 @@ func TestSign_ABadSecretIsAnErrorThatDoesNotShowIt(t *testing.T) {
 	}
 }
 
-// verifiers have the official libraries verify a request: they answer the payload, or an error if it is not genuine.
+// verifiers have the official libraries verify a request: they answer the
+// payload, or an error if it is not genuine.
 func verifiers(t *testing.T) map[string]func(secret card.Secret, r received) ([]byte, error) {
 	t.Helper()
 	program := func(name string) string {
@@ -57,12 +59,14 @@ func verifiers(t *testing.T) map[string]func(secret card.Secret, r received) ([]
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("npm ci: %v: %s", err, out)
 	}
-	module, err := exec.Command(program("go"), "list", "-m", "-f", "{{.Dir}}", "github.com/standard-webhooks/standard-webhooks/libraries").Output()
+	module, err := exec.Command(program("go"), "list", "-m", "-f", "{{.Dir}}",
+		"github.com/standard-webhooks/standard-webhooks/libraries").Output()
 	check(t, err)
 	run := func(cmd *exec.Cmd, dir string, env ...string) func(card.Secret, received) ([]byte, error) {
 		return func(secret card.Secret, r received) ([]byte, error) {
 			input, err := json.Marshal(map[string]any{"secret": secret.Reveal(), "payload": r.Body,
-				"headers": map[string]string{"webhook-id": r.ID, "webhook-timestamp": r.Timestamp, "webhook-signature": r.Signature}})
+				"headers": map[string]string{"webhook-id": r.ID, "webhook-timestamp": r.Timestamp,
+					"webhook-signature": r.Signature}})
 			check(t, err)
 			again := exec.Command(cmd.Path, cmd.Args[1:]...)
 			again.Dir, again.Stdin, again.Env = dir, strings.NewReader(string(input)), append(os.Environ(), env...)
@@ -95,7 +99,8 @@ func TestPoster_TheOfficialLibrariesVerifyWhatIsSent(t *testing.T) {
 			for _, secret := range []card.Secret{first, second} {
 				out, err := verify(secret, got)
 				var want, is map[string]any
-				if err != nil || json.Unmarshal([]byte(got.Body), &want) != nil || json.Unmarshal(out, &is) != nil || !cmp.Equal(want, is) {
+				if err != nil || json.Unmarshal([]byte(got.Body), &want) != nil || json.Unmarshal(out, &is) != nil ||
+					!cmp.Equal(want, is) {
 					t.Errorf("%s: verified as %s, error %v", name, out, err)
 				}
 			}

@@ -20,8 +20,9 @@ func (s *Sender) causes(ctx context.Context, due []Delivery) trace.Causes {
 	return s.cfg.Tracer.Causes(ctx, ids)
 }
 
-// observed makes an attempt, and reports it to Config.Observe unless it was postponed. A panic is a failed attempt, so that it is repeated on schedule, and only
-// ten times.
+// observed makes an attempt, and reports it to Config.Observe unless it was
+// postponed. A panic is a failed attempt, so that it is repeated on schedule,
+// and only ten times.
 func (s *Sender) observed(ctx context.Context, to receiver, e card.Event, causes trace.Causes) (a Attempt) {
 	err := panics.Call(func() error {
 		a = s.post(ctx, to, e, causes)
@@ -40,7 +41,8 @@ func (s *Sender) observed(ctx context.Context, to receiver, e card.Event, causes
 	return a
 }
 
-// post makes an attempt, within a span in the trace of the card that the event is about.
+// post makes an attempt, within a span in the trace of the card that the event
+// is about.
 func (s *Sender) post(ctx context.Context, to receiver, e card.Event, causes trace.Causes) Attempt {
 	ctx, span := s.cfg.Tracer.Send(ctx, causes, e.CardUUID, "deliver webhook")
 	a := s.poster.post(ctx, to, e)

@@ -16,7 +16,8 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// attempted returns when the first attempt at each delivery to a webhook was made, counted from start, in order.
+// attempted returns when the first attempt at each delivery to a webhook was
+// made, counted from start, in order.
 func (s *shop) attempted(id uuid.UUID, start time.Time) []time.Duration {
 	s.t.Helper()
 	var all []time.Duration
@@ -65,8 +66,9 @@ func TestSender_AReceiverThatComesBackIsNotOverrun(t *testing.T) {
 	}
 }
 
-// Deliveries are sent and stored in batches: large ones while the receiver is well, to be fast, and small ones when it fails, so that few
-// of them have to be sent again after a change or a crash.
+// Deliveries are sent and stored in batches: large ones while the receiver is
+// well, to be fast, and small ones when it fails, so that few of them have to
+// be sent again after a change or a crash.
 func TestSender_BatchesGrowWhileTheReceiverIsWellAndShrinkWhenItFails(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -93,7 +95,9 @@ func TestSender_BatchesGrowWhileTheReceiverIsWellAndShrinkWhenItFails(t *testing
 				s.register(r.URL)
 				s.happen(tt.events)
 				s.pass()
-				calls := slices.DeleteFunc(s.took(), func(c string) bool { return !strings.HasPrefix(c, "due") && !strings.HasPrefix(c, "retries") })
+				calls := slices.DeleteFunc(s.took(), func(c string) bool {
+					return !strings.HasPrefix(c, "due") && !strings.HasPrefix(c, "retries")
+				})
 				if diff := cmp.Diff(strings.Split(tt.want, ", "), calls); diff != "" {
 					t.Error(diff)
 				}
@@ -136,7 +140,8 @@ func TestSender_ADownReceiverIsTriedByOneRequestAtATime(t *testing.T) {
 	})
 }
 
-// A receiver that has much to catch up on gives way to others after ten seconds.
+// A receiver that has much to catch up on gives way to others after ten
+// seconds.
 func TestSender_ATurnEndsAfterTenSeconds(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(t *testing.T, s *shop, r *receiver) {
@@ -167,7 +172,8 @@ func TestSender_ATurnEndsAfterTenSeconds(t *testing.T) {
 	})
 }
 
-// What the client changes takes effect with the next batch, so a batch must not last long. It begins nothing after a quarter of a second.
+// What the client changes takes effect with the next batch, so a batch must not
+// last long. It begins nothing after a quarter of a second.
 func TestSender_ABatchEndsSoonHoweverSlowlyItGoes(t *testing.T) {
 	t.Parallel()
 	answer := func(n int) int {
@@ -189,14 +195,16 @@ func TestSender_ABatchEndsSoonHoweverSlowlyItGoes(t *testing.T) {
 			return do()
 		}
 		s.pass()
-		// Four at once, one after a quarter of a second, and one that was begun by then; the next batches go eight abreast.
+		// Four at once, one after a quarter of a second, and one that was begun
+		// by then; the next batches go eight abreast.
 		if !slices.Equal(stored, []int{6, 14, 20}) {
 			t.Errorf("stored after %v requests", stored)
 		}
 	})
 }
 
-// A database that restarts must cost neither what was sent meanwhile nor the rest of the claim.
+// A database that restarts must cost neither what was sent meanwhile nor the
+// rest of the claim.
 func TestSender_WhatWasSentIsStoredWhenTheDatabaseIsBack(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(t *testing.T, s *shop, r *receiver) {
@@ -232,7 +240,8 @@ func TestSender_WhatWasSentIsStoredWhenTheDatabaseIsBack(t *testing.T) {
 	})
 }
 
-// Near the end of a claim nothing is stored any more, since another process may have the webhook next.
+// Near the end of a claim nothing is stored any more, since another process may
+// have the webhook next.
 func TestSender_StopsStoringTenSecondsBeforeItsClaimEnds(t *testing.T) {
 	t.Parallel()
 	const safe = 2*timeout + 30*time.Second - 10*time.Second // of a claim
@@ -268,13 +277,15 @@ func TestSender_StopsStoringTenSecondsBeforeItsClaimEnds(t *testing.T) {
 					return errStore
 				}
 				s.pass()
-				if n := times - tt.fails + 1; first != tt.begun || n != tt.tries || last >= tt.from+safe || last < tt.from+safe-2*time.Second {
+				if n := times - tt.fails + 1; first != tt.begun || n != tt.tries || last >= tt.from+safe ||
+					last < tt.from+safe-2*time.Second {
 					t.Errorf("tried %d times, from %v to %v", n, first, last)
 				}
 				if slices.Contains(s.took(), "release") {
 					t.Error("the claim was released: another process would send everything again at once")
 				}
-				if text := s.log.String(); !strings.Contains(text, `level=ERROR msg="sending to a webhook"`) || strings.Contains(text, "stored late") {
+				if text := s.log.String(); !strings.Contains(text, `level=ERROR msg="sending to a webhook"`) ||
+					strings.Contains(text, "stored late") {
 					t.Errorf("logged: %s", text)
 				}
 			})
@@ -358,7 +369,8 @@ func TestSender_WhatWasBegunIsStoredWhenTheProcessEnds(t *testing.T) {
 	})
 }
 
-// holdTurns makes every turn wait until the test sends a value or ends. The turn then finds nothing due.
+// holdTurns makes every turn wait until the test sends a value or ends. The
+// turn then finds nothing due.
 func (s *shop) holdTurns(t *testing.T) (end chan struct{}) {
 	end = make(chan struct{})
 	s.due = func(uuid.UUID) ([]webhook.Delivery, error) {

@@ -17,8 +17,10 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// inBubble runs a test on SQLite in a synctest bubble. The receiver is outside of it: the bubble's clock stands still while a request is under
-// way. The receiver closes every connection, because waiting at an idle one would stop the clock for good.
+// inBubble runs a test on SQLite in a synctest bubble. The receiver is outside
+// of it: the bubble's clock stands still while a request is under way. The
+// receiver closes every connection, because waiting at an idle one would stop
+// the clock for good.
 func inBubble(t *testing.T, answer func(n int) int, f func(t *testing.T, s *shop, r *receiver)) {
 	t.Helper()
 	r, url := startReceiver(t, answer, false), databases.SQLite(t)
@@ -29,7 +31,8 @@ func inBubble(t *testing.T, answer func(n int) int, f func(t *testing.T, s *shop
 	})
 }
 
-// unreliable is a real store that notes what the sender calls, and fails where a test tells it to.
+// unreliable is a real store that notes what the sender calls, and fails where
+// a test tells it to.
 type unreliable struct {
 	*store.Store
 	s *shop
@@ -55,7 +58,8 @@ func (u unreliable) WebhookTx(ctx context.Context, f func(webhook.Tx) error) err
 	return u.s.around(do)
 }
 
-func (u unreliable) ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl time.Duration) ([]*webhook.Claim, error) {
+func (u unreliable) ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl time.Duration) ([]*webhook.Claim,
+	error) {
 	u.s.called("claim %d for %v", n, ttl)
 	if err := u.failure("ClaimWebhooks"); err != nil {
 		return nil, err
@@ -104,7 +108,8 @@ func (u unreliable) DeleteDeliveries(ctx context.Context, id uuid.UUID, n int) (
 	return u.Store.DeleteDeliveries(ctx, id, n)
 }
 
-func (u unreliable) Deliveries(ctx context.Context, id uuid.UUID, filter webhook.DeliveryFilter) ([]webhook.Delivery, error) {
+func (u unreliable) Deliveries(ctx context.Context, id uuid.UUID, filter webhook.DeliveryFilter) ([]webhook.Delivery,
+	error) {
 	if err := u.failure("Deliveries"); err != nil {
 		return nil, err
 	}
@@ -139,7 +144,8 @@ func (u unreliable) LastSeq(ctx context.Context, account uuid.UUID) (int64, erro
 	return u.Store.LastSeq(ctx, account)
 }
 
-func (u unreliable) CardEvents(ctx context.Context, account, id uuid.UUID, after int64, limit int) ([]card.Event, error) {
+func (u unreliable) CardEvents(ctx context.Context, account, id uuid.UUID, after int64, limit int) ([]card.Event,
+	error) {
 	if err := u.failure("CardEvents"); err != nil {
 		return nil, err
 	}

@@ -1,7 +1,10 @@
-// Package webhook tells clients what happened to their cards: webhooks, the deliveries of events to them, and the same events as a feed.
+// Package webhook tells clients what happened to their cards: webhooks, the
+// deliveries of events to them, and the same events as a feed.
 //
-// It may import packages card, limit, outbound, failpoint and trace. Each delivery is a row that is committed together with its event. An attempt
-// that a crash interrupts is repeated when the claim of the dead process expires. So every event arrives at least once, and perhaps more often.
+// It may import packages card, limit, outbound, failpoint and trace. Each
+// delivery is a row that is committed together with its event. An attempt that
+// a crash interrupts is repeated when the claim of the dead process expires. So
+// every event arrives at least once, and perhaps more often.
 package webhook
 
 import (
@@ -29,7 +32,9 @@ type Webhook struct {
 	FailingSince   *time.Time // time of the first failed attempt since the last success; nil if there is none
 	CreatedAt      time.Time
 
-	Version   int64      // grows with every change that affects senders; the store refuses a sender's state of an older version
+	// grows with every change that affects senders; the store refuses a
+	// sender's state of an older version
+	Version   int64
 	Sealed    []byte     // the secret, encrypted
 	SealedOld []byte     // the previous secret, encrypted, if there was one
 	OldUntil  *time.Time // until when the previous secret signs too
@@ -44,7 +49,8 @@ const (
 	DisabledFailing   DisabledReason = "failing" // no attempt succeeded for failingAtMost
 )
 
-// Request has a client's settings of a webhook. A nil field keeps its value, or is empty in a new webhook.
+// Request has a client's settings of a webhook. A nil field keeps its value, or
+// is empty in a new webhook.
 type Request struct {
 	URL         *string
 	Description *string
@@ -61,14 +67,18 @@ const (
 
 // Config configures webhooks and their sender.
 type Config struct {
-	// Retention is how long deliveries are kept. Defaults to 30 days; at least 7 days.
+	// Retention is how long deliveries are kept. Defaults to 30 days; at least
+	// 7 days.
 	Retention time.Duration
-	// Rate limits the attempts per second at one webhook, so that a receiver that was down is not overrun. It also limits
-	// the attempts of an account at one network address. Defaults to 200.
+	// Rate limits the attempts per second at one webhook, so that a receiver
+	// that was down is not overrun. It also limits the attempts of an account
+	// at one network address. Defaults to 200.
 	Rate float64
-	// AtOnce limits how many webhooks have their turn at the same time. Defaults to 512.
+	// AtOnce limits how many webhooks have their turn at the same time.
+	// Defaults to 512.
 	AtOnce int
-	// Observe is told of each attempt. It must be safe for concurrent use, and quick. Defaults to nobody.
+	// Observe is told of each attempt. It must be safe for concurrent use, and
+	// quick. Defaults to nobody.
 	Observe func(Attempt)
 	// Tracer starts a span for each attempt. Defaults to none.
 	Tracer *trace.Tracer
@@ -102,7 +112,8 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Service manages the webhooks of accounts, and lists their events. It is safe for concurrent use.
+// Service manages the webhooks of accounts, and lists their events. It is safe
+// for concurrent use.
 type Service struct {
 	store   Store
 	vault   Vault
@@ -114,18 +125,21 @@ type Service struct {
 	once    *Once // nil unless the request has an idempotency key
 }
 
-// New returns a service. poster may be nil; then no webhook can be registered. wake is called when there are events to send. New returns
-// an error if cfg is not valid.
+// New returns a service. poster may be nil; then no webhook can be registered.
+// wake is called when there are events to send. New returns an error if cfg is
+// not valid.
 func New(store Store, vault Vault, poster Poster, wake func(), cfg Config) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Service{store: store, vault: vault, poster: poster, wake: wake, cfg: cfg, testing: limit.NewShares(examplesAtOnce, examplesPerAccount), waiting: &waiters{}}, nil
+	return &Service{store: store, vault: vault, poster: poster, wake: wake, cfg: cfg,
+		testing: limit.NewShares(examplesAtOnce, examplesPerAccount), waiting: &waiters{}}, nil
 }
 
 var errNoPoster = errors.New("this process sends to no webhooks")
 
-// CheckWebhook returns what is wrong with the URL of a webhook; nil if it is valid, or if there is no poster to ask.
+// CheckWebhook returns what is wrong with the URL of a webhook; nil if it is
+// valid, or if there is no poster to ask.
 func (s *Service) CheckWebhook(url string) []card.FieldError {
 	if s.poster == nil {
 		return nil
@@ -136,8 +150,9 @@ func (s *Service) CheckWebhook(url string) []card.FieldError {
 	return nil
 }
 
-// CreateWebhook registers a webhook, and returns it with its secret, which can't be read again. The error is card.ErrTooManyWebhooks if
-// the account has maxWebhooks, and card.ErrInvalidRequest if the URL is not allowed.
+// CreateWebhook registers a webhook, and returns it with its secret, which
+// can't be read again. The error is card.ErrTooManyWebhooks if the account has
+// maxWebhooks, and card.ErrInvalidRequest if the URL is not allowed.
 func (s *Service) CreateWebhook(ctx context.Context, account uuid.UUID, r Request) (*Webhook, card.Secret, error) {
 	if s.poster == nil {
 		return nil, "", card.ErrUnavailable.Because(errNoPoster)
@@ -208,7 +223,8 @@ func (s *Service) change(w *Webhook, r Request) error {
 	return nil
 }
 
-// noWebhook turns card.ErrNoRow into card.ErrNotFound, with a message for the client. Other errors stay as they are.
+// noWebhook turns card.ErrNoRow into card.ErrNotFound, with a message for the
+// client. Other errors stay as they are.
 func noWebhook(err error) error {
 	if errors.Is(err, card.ErrNoRow) {
 		return card.ErrNotFound.Saying("Your account has no webhook with this id.")
@@ -216,7 +232,8 @@ func noWebhook(err error) error {
 	return err
 }
 
-// GetWebhook returns a webhook of the account. The error is card.ErrNotFound if the account has no such webhook.
+// GetWebhook returns a webhook of the account. The error is card.ErrNotFound if
+// the account has no such webhook.
 func (s *Service) GetWebhook(ctx context.Context, account, id uuid.UUID) (*Webhook, error) {
 	w, err := s.store.WebhookByID(ctx, account, id)
 	return w, noWebhook(err)
@@ -227,7 +244,8 @@ func (s *Service) ListWebhooks(ctx context.Context, account uuid.UUID) ([]*Webho
 	return s.store.Webhooks(ctx, account)
 }
 
-// UpdateWebhook changes a webhook, and returns it. While a webhook is disabled its pending deliveries wait.
+// UpdateWebhook changes a webhook, and returns it. While a webhook is disabled
+// its pending deliveries wait.
 func (s *Service) UpdateWebhook(ctx context.Context, account, id uuid.UUID, r Request) (*Webhook, error) {
 	var w *Webhook
 	err := s.store.WebhookTx(ctx, func(tx Tx) (err error) {
@@ -261,8 +279,8 @@ func (s *Service) DeleteWebhook(ctx context.Context, account, id uuid.UUID) erro
 	return s.store.DeleteWebhook(ctx, account, id)
 }
 
-// RotateWebhookSecret gives a webhook a new secret, and returns it; it can't be read again. The previous secret signs too for
-// secretOverlap.
+// RotateWebhookSecret gives a webhook a new secret, and returns it; it can't be
+// read again. The previous secret signs too for secretOverlap.
 func (s *Service) RotateWebhookSecret(ctx context.Context, account, id uuid.UUID) (*Webhook, card.Secret, error) {
 	var w *Webhook
 	var secret card.Secret
@@ -292,15 +310,17 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, account, id uuid.UUID
 	return w, secret, nil
 }
 
-// postponed is the refusal of an example, because too much has been sent to the address already.
+// postponed is the refusal of an example, because too much has been sent to the
+// address already.
 func postponed(a Attempt) error {
-	err := card.ErrUnavailable.Saying("Too many requests have been sent to the address of this webhook. Try again in a few seconds.")
+	err := card.ErrUnavailable.Saying(
+		"Too many requests have been sent to the address of this webhook. Try again in a few seconds.")
 	err.RetryAfter = max(a.Postponed, time.Second)
 	return err
 }
 
-// TestWebhook sends an example event to a webhook, and returns the attempt. The error is card.ErrUnavailable while too many examples
-// are being sent.
+// TestWebhook sends an example event to a webhook, and returns the attempt. The
+// error is card.ErrUnavailable while too many examples are being sent.
 func (s *Service) TestWebhook(ctx context.Context, account, id uuid.UUID, kind card.EventType) (Attempt, error) {
 	if s.poster == nil {
 		return Attempt{}, card.ErrUnavailable.Because(errNoPoster)
@@ -321,7 +341,8 @@ func (s *Service) TestWebhook(ctx context.Context, account, id uuid.UUID, kind c
 		return Attempt{}, card.ErrUnavailable.Saying("Other examples are being sent. Try again when they have been answered.")
 	}
 	defer s.testing.Release(account)
-	reply = s.poster.Post(ctx, w.URL, secrets, card.ExampleEvent(uuid.Must(uuid.NewV7()), account, uuid.Must(uuid.NewV7()), kind))
+	reply = s.poster.Post(ctx, w.URL, secrets,
+		card.ExampleEvent(uuid.Must(uuid.NewV7()), account, uuid.Must(uuid.NewV7()), kind))
 	if reply.Postponed > 0 {
 		return Attempt{}, postponed(reply)
 	}

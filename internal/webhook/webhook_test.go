@@ -62,11 +62,13 @@ func wantSaying(t testing.TB, err error, text string) {
 	}
 }
 
-// wantField fails the test unless a client is told what is wrong with one field.
+// wantField fails the test unless a client is told what is wrong with one
+// field.
 func wantField(t testing.TB, err error, pointer, detail string) {
 	t.Helper()
 	var public *card.Error
-	if !errors.As(err, &public) || len(public.Fields) != 1 || public.Fields[0].Pointer != pointer || !strings.Contains(public.Fields[0].Detail, detail) {
+	if !errors.As(err, &public) || len(public.Fields) != 1 || public.Fields[0].Pointer != pointer ||
+		!strings.Contains(public.Fields[0].Detail, detail) {
 		t.Errorf("error %v does not say %q of %s alone", err, detail, pointer)
 	}
 }
@@ -89,21 +91,26 @@ func TestNew_ConfigThatCannotWork(t *testing.T) {
 		}
 	}
 	cfg := webhook.Config{Retention: week, Rate: 1, AtOnce: 1, Now: s.clock}
-	if err := cfg.Validate(); err != nil || cfg.Retention != week || cfg.Rate != 1 || cfg.AtOnce != 1 || !cfg.Now().Equal(s.now) {
+	if err := cfg.Validate(); err != nil || cfg.Retention != week || cfg.Rate != 1 || cfg.AtOnce != 1 ||
+		!cfg.Now().Equal(s.now) {
 		t.Errorf("what was set became %+v, error %v", cfg, err)
 	}
 	var unset webhook.Config
-	if err := unset.Validate(); err != nil || unset.Retention != 30*24*time.Hour || unset.Rate != 200 || unset.AtOnce != 512 || unset.Now == nil {
+	if err := unset.Validate(); err != nil || unset.Retention != 30*24*time.Hour || unset.Rate != 200 ||
+		unset.AtOnce != 512 || unset.Now == nil {
 		t.Errorf("defaults %+v, error %v", unset, err)
 	}
 }
 
 func TestCreateWebhook_IsStoredAsAskedForAndItsSecretSealed(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
-		url, description, types := "https://shop.example.com/hooks", "of the shop", []card.EventType{card.EventLate, card.EventExpired}
-		w, secret, err := s.webhooks.CreateWebhook(t.Context(), s.account, webhook.Request{URL: &url, Description: &description, Types: &types})
+		url, description, types := "https://shop.example.com/hooks", "of the shop",
+			[]card.EventType{card.EventLate, card.EventExpired}
+		w, secret, err := s.webhooks.CreateWebhook(t.Context(), s.account,
+			webhook.Request{URL: &url, Description: &description, Types: &types})
 		check(t, err)
-		want := &webhook.Webhook{ID: w.ID, AccountID: s.account, URL: url, Description: description, Types: types, Enabled: true, CreatedAt: card.TimeOf(w.ID),
+		want := &webhook.Webhook{ID: w.ID, AccountID: s.account, URL: url, Description: description, Types: types,
+			Enabled: true, CreatedAt: card.TimeOf(w.ID),
 			Version: w.Version, Sealed: w.Sealed}
 		if diff := cmp.Diff(want, w); diff != "" {
 			t.Error(diff)
@@ -112,10 +119,12 @@ func TestCreateWebhook_IsStoredAsAskedForAndItsSecretSealed(t *testing.T) {
 			t.Error(diff)
 		}
 		text, is := strings.CutPrefix(secret.Reveal(), "whsec_")
-		if raw, err := base64.StdEncoding.DecodeString(text); !is || err != nil || len(raw) != 32 || strings.Contains(string(w.Sealed), text) {
+		if raw, err := base64.StdEncoding.DecodeString(text); !is || err != nil || len(raw) != 32 ||
+			strings.Contains(string(w.Sealed), text) {
 			t.Errorf("secret %s, sealed %q", secret.Reveal(), w.Sealed)
 		}
-		if opened, err := s.vault.Open(w.ID, s.account, "webhook_secret", w.Sealed); err != nil || opened.Reveal() != secret.Reveal() {
+		if opened, err := s.vault.Open(w.ID, s.account, "webhook_secret", w.Sealed); err != nil ||
+			opened.Reveal() != secret.Reveal() {
 			t.Errorf("opened %s, error %v", opened.Reveal(), err)
 		}
 		if _, again := s.register(url); again.Reveal() == secret.Reveal() {
@@ -134,7 +143,8 @@ func TestWebhook_AddressThatIsNotAllowedIsRefused(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
 		for _, url := range []string{"http://shop.example.com/", "https://127.0.0.1/", "nonsense"} {
-			if wrong := x.CheckWebhook(url); len(wrong) != 1 || wrong[0].Pointer != "/url" || !strings.HasPrefix(wrong[0].Detail, "must ") {
+			if wrong := x.CheckWebhook(url); len(wrong) != 1 || wrong[0].Pointer != "/url" ||
+				!strings.HasPrefix(wrong[0].Detail, "must ") {
 				t.Errorf("%s: %+v", url, wrong)
 			}
 			_, _, err := x.CreateWebhook(t.Context(), x.card.AccountID, webhook.Request{URL: &url})
@@ -146,13 +156,15 @@ func TestWebhook_AddressThatIsNotAllowedIsRefused(t *testing.T) {
 		if wrong := x.CheckWebhook("https://shop.example.com/hooks"); wrong != nil {
 			t.Errorf("%+v", wrong)
 		}
-		if all, err := x.ListWebhooks(t.Context(), x.card.AccountID); err != nil || len(all) != 2 || x.read(t).URL != x.hook.URL || !x.read(t).Enabled {
+		if all, err := x.ListWebhooks(t.Context(), x.card.AccountID); err != nil || len(all) != 2 ||
+			x.read(t).URL != x.hook.URL || !x.read(t).Enabled {
 			t.Errorf("%d webhooks, %+v, error %v", len(all), x.read(t), err)
 		}
 	})
 }
 
-// If a version were used twice, a sender could store what it learned about an address or a secret that is no longer in use.
+// If a version were used twice, a sender could store what it learned about an
+// address or a secret that is no longer in use.
 func TestUpdateWebhook_TheVersionOnlyGrows(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
@@ -182,16 +194,19 @@ func TestUpdateWebhook_TheVersionOnlyGrows(t *testing.T) {
 			tt.change()
 			after := x.read(t)
 			if after.Version-before.Version != tt.by || (after.FailingSince != nil) != tt.failing {
-				t.Errorf("%s: version %d became %d, want %d more; failing since %v", tt.name, before.Version, after.Version, tt.by, after.FailingSince)
+				t.Errorf("%s: version %d became %d, want %d more; failing since %v", tt.name, before.Version, after.Version, tt.by,
+					after.FailingSince)
 			}
-			if disabled := after.DisabledReason == webhook.DisabledByRequest && after.DisabledAt != nil; disabled == after.Enabled {
+			if disabled := after.DisabledReason == webhook.DisabledByRequest &&
+				after.DisabledAt != nil; disabled == after.Enabled {
 				t.Errorf("%s: %+v", tt.name, after)
 			}
 		}
 	})
 }
 
-// claimAfterFailure returns a claim of the webhook under test that has noted a failure.
+// claimAfterFailure returns a claim of the webhook under test that has noted a
+// failure.
 func (x *sending) claimAfterFailure(t testing.TB) *webhook.Claim {
 	t.Helper()
 	x.happen(t, 1)
@@ -294,9 +309,11 @@ func TestService_AStoreThatFailsIsReported(t *testing.T) {
 		"delete": func() error { return s.webhooks.DeleteWebhook(ctx, s.account, w.ID) },
 	}
 	for _, tt := range []struct{ operation, method string }{
-		{"create", "WebhookTx"}, {"get", "WebhookByID"}, {"update", "WebhookTx"}, {"rotate", "WebhookTx"}, {"test", "WebhookByID"},
+		{"create", "WebhookTx"}, {"get", "WebhookByID"}, {"update", "WebhookTx"}, {"rotate", "WebhookTx"},
+		{"test", "WebhookByID"},
 		{"list deliveries", "WebhookByID"}, {"list deliveries", "Deliveries"}, {"redeliver", "WebhookTx"},
-		{"recover", "WebhookByID"}, {"recover", "SeqBefore"}, {"recover", "WebhookTx"}, {"list events", "Events"}, {"list events", "LastSeq"},
+		{"recover", "WebhookByID"}, {"recover", "SeqBefore"}, {"recover", "WebhookTx"}, {"list events", "Events"},
+		{"list events", "LastSeq"},
 		{"prune", "PruneDeliveries"}, {"prune", "PruneReplies"}, {"delete", "WebhookTx"}, {"delete", "DeleteDeliveries"},
 	} {
 		s.fails = tt.method
@@ -304,12 +321,15 @@ func TestService_AStoreThatFailsIsReported(t *testing.T) {
 			t.Errorf("%s when %s fails: %v", tt.operation, tt.method, err)
 		}
 	}
-	// A reader that begins can't be ahead of the feed, which need not be asked for its end.
+	// A reader that begins can't be ahead of the feed, which need not be asked
+	// for its end.
 	s.fails = "LastSeq"
-	if es, more, err := s.webhooks.ListEvents(ctx, newAccount(t, s.store), webhook.EventFilter{Limit: 1}); err != nil || len(es) != 0 || more {
+	if es, more, err := s.webhooks.ListEvents(ctx, newAccount(t, s.store), webhook.EventFilter{Limit: 1}); err != nil ||
+		len(es) != 0 || more {
 		t.Errorf("%d events, error %v", len(es), err)
 	}
-	// A deletion that failed halfway has disabled the webhook, and can be repeated.
+	// A deletion that failed halfway has disabled the webhook, and can be
+	// repeated.
 	s.fails = ""
 	if now := s.webhook(w.ID); now.Enabled {
 		t.Errorf("%+v", now)
@@ -352,12 +372,14 @@ func TestTestWebhook_SendsAnExampleSignedWithBothSecrets(t *testing.T) {
 	_, second, err := s.webhooks.RotateWebhookSecret(t.Context(), s.account, w.ID)
 	check(t, err)
 	off := false
-	_, err = s.webhooks.UpdateWebhook(t.Context(), s.account, w.ID, webhook.Request{Enabled: &off}) // an example can be sent before it is enabled again
+	// an example can be sent before it is enabled again
+	_, err = s.webhooks.UpdateWebhook(t.Context(), s.account, w.ID, webhook.Request{Enabled: &off})
 	check(t, err)
 	want := webhook.Attempt{At: epoch, Status: 418, Answer: "a teapot"}
 	var sent []card.Event
 	service := s.service(s.vault, scripted{func(url string, secrets []card.Secret, e card.Event) webhook.Attempt {
-		if url != w.URL || len(secrets) != 2 || secrets[0].Reveal() != second.Reveal() || secrets[1].Reveal() != first.Reveal() {
+		if url != w.URL || len(secrets) != 2 || secrets[0].Reveal() != second.Reveal() ||
+			secrets[1].Reveal() != first.Reveal() {
 			t.Errorf("sent to %s, signed with %d secrets", url, len(secrets))
 		}
 		sent = append(sent, e)
@@ -369,15 +391,18 @@ func TestTestWebhook_SendsAnExampleSignedWithBothSecrets(t *testing.T) {
 			t.Errorf("%s, error %v", diff, err)
 		}
 	}
-	if e := sent[0]; e.Type != card.EventGenerated || e.AccountID != s.account || e.CardUUID == uuid.Nil || e.CardUUID == s.card.UUID || e.ID == sent[1].ID {
+	if e := sent[0]; e.Type != card.EventGenerated || e.AccountID != s.account || e.CardUUID == uuid.Nil ||
+		e.CardUUID == s.card.UUID || e.ID == sent[1].ID {
 		t.Errorf("sent %+v", sent)
 	}
-	if es, _, err := s.webhooks.ListEvents(t.Context(), s.account, webhook.EventFilter{Limit: 9}); err != nil || len(es) != 0 {
+	if es, _, err := s.webhooks.ListEvents(t.Context(), s.account, webhook.EventFilter{Limit: 9}); err != nil ||
+		len(es) != 0 {
 		t.Errorf("%d events are stored, error %v", len(es), err)
 	}
 }
 
-// Without a limit, a customer could use examples to flood somebody else's server.
+// Without a limit, a customer could use examples to flood somebody else's
+// server.
 func TestTestWebhook_TwoAtOnceForAnAccount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -385,7 +410,8 @@ func TestTestWebhook_TwoAtOnceForAnAccount(t *testing.T) {
 		w, _ := s.register("https://shop.example.com/hooks")
 		other := insertWebhook(t, s.store, newWebhook(newAccount(t, s.store)))
 		answers := make(chan webhook.Attempt)
-		service := s.service(openVault{}, scripted{func(string, []card.Secret, card.Event) webhook.Attempt { return <-answers }}, func() {})
+		service := s.service(openVault{},
+			scripted{func(string, []card.Secret, card.Event) webhook.Attempt { return <-answers }}, func() {})
 		ended := make(chan error)
 		begin := func(w *webhook.Webhook) {
 			go func() {

@@ -24,8 +24,9 @@ type loaded struct {
 
 // load reads the package in dir.
 func load(dir string) (*loaded, error) {
-	all, err := packages.Load(&packages.Config{Dir: dir, Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes |
-		packages.NeedTypesInfo | packages.NeedImports | packages.NeedExportFile}, ".")
+	all, err := packages.Load(
+		&packages.Config{Dir: dir, Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes |
+			packages.NeedTypesInfo | packages.NeedImports | packages.NeedExportFile}, ".")
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +67,8 @@ func (p *loaded) check(text []byte) (*types.Package, error) {
 	return config.Check(p.PkgPath, fset, []*ast.File{file}, nil)
 }
 
-// stub is a package's source without comments, function bodies, functions that are not exported, and the values of variables.
+// stub is a package's source without comments, function bodies, functions that
+// are not exported, and the values of variables.
 func stub(p *loaded) ([]byte, error) {
 	var body bytes.Buffer
 	used := map[string]bool{}
@@ -92,7 +94,8 @@ func stub(p *loaded) ([]byte, error) {
 				return true
 			})
 			// Without positions nothing is known of comments and blank lines.
-			if err := (&printer.Config{Mode: printer.UseSpaces | printer.TabIndent, Tabwidth: 8}).Fprint(&body, p.Fset, kept); err != nil {
+			if err := (&printer.Config{Mode: printer.UseSpaces | printer.TabIndent, Tabwidth: 8}).Fprint(&body, p.Fset,
+				kept); err != nil {
 				return nil, err
 			}
 			body.WriteString("\n\n")

@@ -1,11 +1,13 @@
-// Command apidiff compares what package client exports with what its last release exported, and fails where a program that was written
-// for the release would no longer compile.
+// Command apidiff compares what package client exports with what its last
+// release exported, and fails where a program that was written for the release
+// would no longer compile.
 //
 //	go run . ../../client          # compare with client/api.txt
 //	go run . -write ../../client   # with a release: write what is exported now
 //
-// The file is the package's source without comments and function bodies: text that can be read and compared, which types are checked from
-// as they were then.
+// The file is the package's source without comments and function bodies: text
+// that can be read and compared, which types are checked from as they were
+// then.
 package main
 
 import (
@@ -58,7 +60,8 @@ func main() {
 	}
 }
 
-// compare returns what of the released API is not there any more, or not as it was.
+// compare returns what of the released API is not there any more, or not as it
+// was.
 func compare(released []byte, now *loaded) (string, error) {
 	before, err := now.check(released)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package browser looks at the pages that the service serves as a reader does: in Chromium, by keyboard too, on wide and narrow screens.
+// Package browser looks at the pages that the service serves as a reader does:
+// in Chromium, by keyboard too, on wide and narrow screens.
 package browser
 
 import (
@@ -49,7 +50,8 @@ func start(dir string) (stop func(), err error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build: %w\n%s", err, out)
 	}
-	dev := exec.Command(program, "dev", "--listen", "127.0.0.1:0", "--database-url", "sqlite:"+filepath.Join(dir, "x.db"), "--keys", filepath.Join(dir, "x.keys"))
+	dev := exec.Command(program, "dev", "--listen", "127.0.0.1:0", "--database-url", "sqlite:"+filepath.Join(dir, "x.db"),
+		"--keys", filepath.Join(dir, "x.keys"))
 	out, err := dev.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -67,7 +69,8 @@ func start(dir string) (stop func(), err error) {
 	return nil, fmt.Errorf("the service has not said where its pages are: %w", dev.Wait())
 }
 
-// tab is a page in a browser. Whatever it logs or asks of others fails its test.
+// tab is a page in a browser. Whatever it logs or asks of others fails its
+// test.
 type tab struct {
 	*testing.T
 	ctx context.Context
@@ -126,11 +129,13 @@ func (x *tab) need(err error) {
 	}
 }
 
-// show opens a page on a screen of some width, in light or dark colours, and waits until it is complete.
+// show opens a page on a screen of some width, in light or dark colours, and
+// waits until it is complete.
 func (x *tab) show(path string, width int64, scheme string) {
 	x.Helper()
 	x.need(chromedp.Do(x.ctx, chromedp.EmulateViewport(width, 900)))
-	_, err := chromedp.Call(x.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+	_, err := chromedp.Call(x.ctx, emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 	x.need(err)
 	x.need(chromedp.Do(x.ctx, chromedp.Navigate("about:blank"), chromedp.Navigate(service+path)))
 	if strings.HasPrefix(path, "/docs/reference") {
@@ -148,7 +153,8 @@ func eval[T any](x *tab, expression string) T {
 	return value
 }
 
-// await waits until an expression is true. While one page replaces another, there is for a moment none to ask.
+// await waits until an expression is true. While one page replaces another,
+// there is for a moment none to ask.
 func (x *tab) await(expression string) {
 	x.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; {
@@ -204,7 +210,8 @@ var rules = sync.OnceValues(func() (string, error) {
 	return string(script), err
 })
 
-// accessible fails the test unless the page keeps the rules of WCAG 2.2, levels A and AA, as far as a program can tell.
+// accessible fails the test unless the page keeps the rules of WCAG 2.2, levels
+// A and AA, as far as a program can tell.
 func (x *tab) accessible(what string) {
 	x.Helper()
 	script, err := rules()

@@ -53,8 +53,12 @@ func TestReference_IsReadableWhenUnfolded(t *testing.T) {
 		for _, scheme := range []string{"light", "dark"} {
 			what := fmt.Sprintf("unfolded-%d-%s", width, scheme)
 			x.show("/docs/reference", width, scheme)
-			eval[bool](x, fmt.Sprintf(unfold, `["operations-Cards-createCard", "operations-Cards-listCards", "operations-Webhooks-createWebhook", "operations-Sandbox-simulatePayment"]`))
-			if text := eval[string](x, `document.getElementById("operations-Webhooks-createWebhook").textContent`); !strings.Contains(text, "webhook-signature") {
+			eval[bool](x,
+				fmt.Sprintf(unfold,
+					`["operations-Cards-createCard", "operations-Cards-listCards", "operations-Webhooks-createWebhook", "operations-Sandbox-simulatePayment"]`))
+			if text := eval[string](x,
+				`document.getElementById("operations-Webhooks-createWebhook").textContent`); !strings.Contains(text,
+				"webhook-signature") {
 				t.Error("the callback of createWebhook is not shown")
 			}
 			x.fits(what)
@@ -115,7 +119,8 @@ func TestReference_ACardIsCreatedByKeyboardAlone(t *testing.T) {
 	x.shoot("created-320-light")
 }
 
-// mark numbers what a mouse can do something with, and returns how much that is.
+// mark numbers what a mouse can do something with, and returns how much that
+// is.
 const mark = `(() => {
 	const seen = (e) => e.getClientRects().length > 0 && getComputedStyle(e).visibility === "visible";
 	const mouse = [...document.querySelectorAll("body *")].filter(e => seen(e) && !e.disabled && (
@@ -158,7 +163,8 @@ func TestPages_AreReachedByKeyboard(t *testing.T) {
 		}
 		for i := range n {
 			if !reached[fmt.Sprint(i)] {
-				t.Errorf("%s: no Tab leads to %s", page, eval[string](x, fmt.Sprintf(`document.querySelector("[data-stop='%d']").outerHTML.slice(0, 200)`, i)))
+				t.Errorf("%s: no Tab leads to %s", page,
+					eval[string](x, fmt.Sprintf(`document.querySelector("[data-stop='%d']").outerHTML.slice(0, 200)`, i)))
 			}
 		}
 	}

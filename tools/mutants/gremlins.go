@@ -25,8 +25,9 @@ type found struct {
 	}
 }
 
-// copyTree copies what git keeps, or would, to a temporary directory. Gremlins copies the whole tree for each of its workers,
-// and would take along whatever else lies in it.
+// copyTree copies what git keeps, or would, to a temporary directory. Gremlins
+// copies the whole tree for each of its workers, and would take along whatever
+// else lies in it.
 func copyTree() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "mutants"); err != nil {
 		return "", err
@@ -54,10 +55,11 @@ func copyTree() (dir string, err error) {
 	return dir, nil
 }
 
-// unleash has gremlins find the mutants of a package of the tree, and which of them its tests reach. It tries those, and returns all.
+// unleash has gremlins find the mutants of a package of the tree, and which of
+// them its tests reach. It tries those, and returns all.
 //
-// Gremlins itself would compile and link a test binary for each mutant, and run all tests. It passes no flags to them, but they obey
-// GOFLAGS.
+// Gremlins itself would compile and link a test binary for each mutant, and run
+// all tests. It passes no flags to them, but they obey GOFLAGS.
 func unleash(tree, pkg string) ([]mutant, error) {
 	output := filepath.Join(tree, "gremlins.json")
 	defer func() { _ = os.Remove(output) }()

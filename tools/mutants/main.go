@@ -1,9 +1,11 @@
-// Command mutants breaks packages on purpose, by gremlins, and fails if their own tests notice too little of it, or a mutant lives that
-// nobody has judged.
+// Command mutants breaks packages on purpose, by gremlins, and fails if their
+// own tests notice too little of it, or a mutant lives that nobody has judged.
 //
-// Each package is tested alone and with -short, so that no server is started. Mutants that lived are compared with
-// survivors.txt, the list of those that may. Not counted are mutants that do not compile, which gremlins takes for killed,
-// those outside of functions, which it takes for not covered, and those of generated files.
+// Each package is tested alone and with -short, so that no server is started.
+// Mutants that lived are compared with survivors.txt, the list of those that
+// may. Not counted are mutants that do not compile, which gremlins takes for
+// killed, those outside of functions, which it takes for not covered, and those
+// of generated files.
 package main
 
 import (
@@ -134,7 +136,8 @@ func report(tallies []tally, verbose bool) bool {
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(table, "package\tkilled\ttimed out\tlived\tlisted\tnot covered\tcoverage\tefficacy\t")
 	for _, t := range tallies {
-		_, _ = fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%.1f %%\t%.1f %%\t\n", t.pkg, t.killed, t.timedOut, t.lived, t.listed, len(t.uncovered), t.coverage, t.efficacy)
+		_, _ = fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%.1f %%\t%.1f %%\t\n", t.pkg, t.killed, t.timedOut, t.lived,
+			t.listed, len(t.uncovered), t.coverage, t.efficacy)
 	}
 	_ = table.Flush()
 	for _, t := range tallies {
@@ -166,7 +169,8 @@ func (t tally) faults() (all []string) {
 		all = append(all, fmt.Sprintf("the tests reach %.1f %% of the mutants, want %.0f %%", t.coverage, minCoverage))
 	}
 	if t.efficacy < minEfficacy {
-		all = append(all, fmt.Sprintf("%.1f %% of those that are reached are killed or listed, want %.0f %%", t.efficacy, minEfficacy))
+		all = append(all,
+			fmt.Sprintf("%.1f %% of those that are reached are killed or listed, want %.0f %%", t.efficacy, minEfficacy))
 	}
 	if n := len(t.survivors); n > 0 {
 		all = append(all, fmt.Sprintf("%d lived that are not listed", n))

@@ -59,7 +59,8 @@ func number(mutants []mutant) {
 
 // changes is what gremlins' kinds of mutation make of an operator.
 var changes = map[string]map[token.Token]token.Token{
-	"ARITHMETIC_BASE":       {token.ADD: token.SUB, token.SUB: token.ADD, token.MUL: token.QUO, token.QUO: token.MUL, token.REM: token.MUL},
+	"ARITHMETIC_BASE": {token.ADD: token.SUB, token.SUB: token.ADD, token.MUL: token.QUO, token.QUO: token.MUL,
+		token.REM: token.MUL},
 	"CONDITIONALS_BOUNDARY": {token.GEQ: token.GTR, token.GTR: token.GEQ, token.LEQ: token.LSS, token.LSS: token.LEQ},
 	"CONDITIONALS_NEGATION": {token.EQL: token.NEQ, token.NEQ: token.EQL, token.GEQ: token.LSS, token.LSS: token.GEQ,
 		token.GTR: token.LEQ, token.LEQ: token.GTR},
@@ -113,11 +114,14 @@ func load(tree, pkg string) (*code, error) {
 			c.files[path.Join(pkg, name)], c.name = file, file.Name.Name
 		}
 	}
-	c.importer = importer.ForCompiler(c.fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	c.importer = importer.ForCompiler(c.fset, "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(exports[path])
+	})
 	return c, nil
 }
 
-// describe names a mutant, and reports whether it counts: it is in a function, and compiles.
+// describe names a mutant, and reports whether it counts: it is in a function,
+// and compiles.
 func (c *code) describe(m *mutant, kind string) (counts bool, err error) {
 	file := c.files[m.file]
 	if file == nil {
@@ -153,7 +157,8 @@ func (c *code) describe(m *mutant, kind string) (counts bool, err error) {
 	return false, nil
 }
 
-// operator returns the node of a function whose operator stands at a place, and the operator.
+// operator returns the node of a function whose operator stands at a place, and
+// the operator.
 func (c *code) operator(f *ast.FuncDecl, line, column int) (at ast.Node, op *token.Token) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		var tok *token.Token
@@ -174,8 +179,8 @@ func (c *code) operator(f *ast.FuncDecl, line, column int) (at ast.Node, op *tok
 	return at, op
 }
 
-// inCase reports whether a node stands in the expressions of a case, which Go's profiles of coverage leave out: gremlins takes them for not
-// covered.
+// inCase reports whether a node stands in the expressions of a case, which Go's
+// profiles of coverage leave out: gremlins takes them for not covered.
 func (c *code) inCase(f *ast.FuncDecl, node ast.Node) bool {
 	in := false
 	ast.Inspect(f, func(n ast.Node) bool {

@@ -86,7 +86,8 @@ func Twice(a int) bool { return a == 1 || !(a == 1) }
 }
 
 func TestCount_ListedSurvivorsAreFine(t *testing.T) {
-	may, err := parseSurvivors("# comment\n\na/x.go F: i > 0 => i >= 0 -- i is never 0\na/x.go G: i++ => i-- -- gone\nb/x.go F: i++ => i-- -- elsewhere\n")
+	may, err := parseSurvivors(
+		"# comment\n\na/x.go F: i > 0 => i >= 0 -- i is never 0\na/x.go G: i++ => i-- -- gone\nb/x.go F: i++ => i-- -- elsewhere\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,9 +108,11 @@ func TestFaults_OneUnlistedSurvivorIsOneTooMany(t *testing.T) {
 		tally tally
 		want  []string
 	}{
-		"all is well":         {tally{coverage: 80, efficacy: 95, lived: 1, listed: 1}, nil},
-		"one is not listed":   {tally{coverage: 100, efficacy: 99, lived: 2, listed: 1, survivors: make([]mutant, 1)}, []string{"1 lived that are not listed"}},
-		"too little is tried": {tally{coverage: 79.9, efficacy: 100}, []string{"the tests reach 79.9 % of the mutants, want 80 %"}},
+		"all is well": {tally{coverage: 80, efficacy: 95, lived: 1, listed: 1}, nil},
+		"one is not listed": {tally{coverage: 100, efficacy: 99, lived: 2, listed: 1, survivors: make([]mutant, 1)},
+			[]string{"1 lived that are not listed"}},
+		"too little is tried": {tally{coverage: 79.9, efficacy: 100},
+			[]string{"the tests reach 79.9 % of the mutants, want 80 %"}},
 		"too much lives": {tally{coverage: 100, efficacy: 50, lived: 1, survivors: make([]mutant, 1)},
 			[]string{"50.0 % of those that are reached are killed or listed, want 95 %", "1 lived that are not listed"}},
 	} {
@@ -120,14 +123,16 @@ func TestFaults_OneUnlistedSurvivorIsOneTooMany(t *testing.T) {
 }
 
 func TestParseSurvivors_NeedsAReasonForEach(t *testing.T) {
-	for _, text := range []string{"a/x.go F: i++ => i--\n", "a/x.go F: i++ => i-- -- \n", "a/x.go F: i++ => i-- -- x\na/x.go F: i++ => i-- -- y\n"} {
+	for _, text := range []string{"a/x.go F: i++ => i--\n", "a/x.go F: i++ => i-- -- \n",
+		"a/x.go F: i++ => i-- -- x\na/x.go F: i++ => i-- -- y\n"} {
 		if _, err := parseSurvivors(text); err == nil {
 			t.Errorf("%q: no error", text)
 		}
 	}
 }
 
-// Go's profile of coverage has nothing for the expressions of a case, so they are broken here.
+// Go's profile of coverage has nothing for the expressions of a case, so they
+// are broken here.
 func TestDescribe_BreaksTheExpressionsOfACase(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: compiles tests")

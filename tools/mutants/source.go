@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// source is a file to which mutants are added. Each is a copy of its function, which calls it while the mutant is awake.
+// source is a file to which mutants are added. Each is a copy of its function,
+// which calls it while the mutant is awake.
 type source struct {
 	text      string
 	functions map[*ast.FuncDecl][]*mutant
@@ -42,8 +43,8 @@ func (s *source) broken(c *code) string {
 // copyName is the name of a copy of a function.
 func copyName(number int) string { return fmt.Sprintf("mutants%d", number) }
 
-// callOf returns the statements that call a copy of a function and return, with %s for the copy's name. Parameters that have no names get
-// some.
+// callOf returns the statements that call a copy of a function and return, with
+// %s for the copy's name. Parameters that have no names get some.
 func callOf(c *code, f *ast.FuncDecl, inserts map[int]string) string {
 	call := "%s"
 	if f.Recv != nil {

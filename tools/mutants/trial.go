@@ -21,7 +21,8 @@ import (
 	"time"
 )
 
-// trial is a test binary in which every mutant of a package sleeps. A variable of the environment wakes one of them.
+// trial is a test binary in which every mutant of a package sleeps. A variable
+// of the environment wakes one of them.
 type trial struct {
 	binary, dir string // dir is the package's
 	tests       []test // in the order of their time
@@ -44,8 +45,8 @@ type test struct {
 	entered map[int]bool // the functions with mutants that it calls, by number
 }
 
-// tryAll breaks the package by each mutant that is to be tried, and stores what became of it. Tests have patience, and ten times as long as
-// without mutants.
+// tryAll breaks the package by each mutant that is to be tried, and stores what
+// became of it. Tests have patience, and ten times as long as without mutants.
 func (c *code) tryAll(mutants []mutant, patience time.Duration) error {
 	dir, err := os.MkdirTemp("", "mutants-trial")
 	if err != nil {
@@ -78,8 +79,9 @@ func (c *code) tryAll(mutants []mutant, patience time.Duration) error {
 	return nil
 }
 
-// awake is the file that is added to the package. A function asks which of its mutants is awake. Where the environment names a file, the
-// functions that were called are noted there.
+// awake is the file that is added to the package. A function asks which of its
+// mutants is awake. Where the environment names a file, the functions that were
+// called are noted there.
 const awake = `package %s
 
 import (
@@ -108,7 +110,8 @@ func mutantsOf(function int) int {
 }
 `
 
-// build compiles the tests with a copy of each function for each of its mutants.
+// build compiles the tests with a copy of each function for each of its
+// mutants.
 func (c *code) build(dir, binary string, mutants []mutant) error {
 	changed := map[string]*source{} // by path from the root of the module
 	for i := range mutants {
@@ -136,7 +139,8 @@ func (c *code) build(dir, binary string, mutants []mutant) error {
 	if err := errors.Join(err, marshalErr, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600)); err != nil {
 		return err
 	}
-	build := exec.Command("go", "test", "-c", "-o", binary, "-vet=off", "-ldflags=-w", "-overlay", filepath.Join(dir, "overlay.json"), ".")
+	build := exec.Command("go", "test", "-c", "-o", binary, "-vet=off", "-ldflags=-w", "-overlay",
+		filepath.Join(dir, "overlay.json"), ".")
 	build.Dir = c.dir
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build: %w\n%s", err, out)
@@ -144,7 +148,8 @@ func (c *code) build(dir, binary string, mutants []mutant) error {
 	return nil
 }
 
-// watch runs each test alone, and notes which functions it calls. Tests that fail by themselves are left out.
+// watch runs each test alone, and notes which functions it calls. Tests that
+// fail by themselves are left out.
 func (t *trial) watch(dir string) error {
 	list := exec.Command(t.binary, "-test.list", ".")
 	list.Dir = t.dir
@@ -181,11 +186,13 @@ func (t *trial) watch(dir string) error {
 	return nil
 }
 
-// atOnce is how many tests one process runs. More of them would start fewer processes, but those that are parallel all run to their end.
+// atOnce is how many tests one process runs. More of them would start fewer
+// processes, but those that are parallel all run to their end.
 const atOnce = 6
 
-// try wakes a mutant, and returns gremlins' word for what becomes of it. Of the tests that call its function, those are first that noticed
-// most of its mutants, and then the quickest.
+// try wakes a mutant, and returns gremlins' word for what becomes of it. Of the
+// tests that call its function, those are first that noticed most of its
+// mutants, and then the quickest.
 func (t *trial) try(m *mutant) string {
 	var tests []test
 	for _, x := range t.tests {
@@ -212,7 +219,8 @@ func (t *trial) try(m *mutant) string {
 
 var failed = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
 
-// run runs tests with variables in their environment, and returns which one failed first.
+// run runs tests with variables in their environment, and returns which one
+// failed first.
 func (t *trial) run(tests []test, env ...string) (status, by string) {
 	var names []string
 	limit := t.patience
@@ -222,8 +230,10 @@ func (t *trial) run(tests []test, env ...string) (status, by string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	run := exec.CommandContext(ctx, t.binary, "-test.short", "-test.failfast", "-test.run", "^("+strings.Join(names, "|")+")$")
-	run.Dir, run.Env, run.WaitDelay = t.dir, append(os.Environ(), env...), time.Second // its children may hold the output open
+	run := exec.CommandContext(ctx, t.binary, "-test.short", "-test.failfast", "-test.run",
+		"^("+strings.Join(names, "|")+")$")
+	// its children may hold the output open
+	run.Dir, run.Env, run.WaitDelay = t.dir, append(os.Environ(), env...), time.Second
 	out, err := run.CombinedOutput()
 	switch first := failed.FindSubmatch(out); {
 	case ctx.Err() != nil:

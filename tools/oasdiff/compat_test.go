@@ -1,4 +1,5 @@
-// Package oasdiff_test proves that 'make compat' and 'make compat-prose' can fail.
+// Package oasdiff_test proves that 'make compat' and 'make compat-prose' can
+// fail.
 package oasdiff_test
 
 import (
@@ -17,19 +18,35 @@ func TestCompat_FailsWhereClientsBreak(t *testing.T) {
 		change func(*openapi3.T)
 		found  string
 	}{
-		"operation removed":         {func(d *openapi3.T) { d.Paths.Find("/api/cards").Get = nil }, "api-removed-without-deprecation"},
-		"operation renamed":         {func(d *openapi3.T) { d.Paths.Find("/api/cards").Get.OperationID = "cards" }, "api-operation-id-removed"},
-		"answered property removed": {func(d *openapi3.T) { remove(d, "Card", "payment") }, "response-required-property-removed"},
-		"answered property null":    {func(d *openapi3.T) { property(d, "Payment", "amount").Nullable = true }, "response-property-became-nullable"},
-		"answered type":             {func(d *openapi3.T) { property(d, "Payment", "amount").Type = &openapi3.Types{"number"} }, "response-property-type-changed"},
+		"operation removed": {func(d *openapi3.T) {
+			d.Paths.Find("/api/cards").Get = nil
+		}, "api-removed-without-deprecation"},
+		"operation renamed": {func(d *openapi3.T) {
+			d.Paths.Find("/api/cards").Get.OperationID = "cards"
+		}, "api-operation-id-removed"},
+		"answered property removed": {func(d *openapi3.T) {
+			remove(d, "Card", "payment")
+		}, "response-required-property-removed"},
+		"answered property null": {func(d *openapi3.T) {
+			property(d, "Payment", "amount").Nullable = true
+		}, "response-property-became-nullable"},
+		"answered type": {func(d *openapi3.T) {
+			property(d, "Payment", "amount").Type = &openapi3.Types{"number"}
+		}, "response-property-type-changed"},
 		"another state of payments": {func(d *openapi3.T) { grow(d, "PaymentState") }, "response-property-enum-value-added"},
 		"another answered value":    {func(d *openapi3.T) { grow(d, "CardStatus") }, "response-property-enum-value-added"},
 		"header removed": {func(d *openapi3.T) {
 			delete(d.Paths.Find("/api/cards").Post.Responses.Status(201).Value.Headers, "Location")
 		}, "optional-response-header-removed"},
-		"requested property needed":  {func(d *openapi3.T) { need(d, "SimulatePaymentRequest", "amount") }, "request-property-became-required"},
-		"requested property removed": {func(d *openapi3.T) { remove(d, "SimulatePaymentRequest", "amount") }, "request-property-removed"},
-		"event property removed":     {func(d *openapi3.T) { remove(d, "EventPayload", "seq") }, "response-required-property-removed"},
+		"requested property needed": {func(d *openapi3.T) {
+			need(d, "SimulatePaymentRequest", "amount")
+		}, "request-property-became-required"},
+		"requested property removed": {func(d *openapi3.T) {
+			remove(d, "SimulatePaymentRequest", "amount")
+		}, "request-property-removed"},
+		"event property removed": {func(d *openapi3.T) {
+			remove(d, "EventPayload", "seq")
+		}, "response-required-property-removed"},
 		"event header removed": {func(d *openapi3.T) {
 			for _, sent := range d.Paths.Find("/api/webhooks").Post.Callbacks["event"].Value.Map() {
 				sent.Post.Parameters = sent.Post.Parameters[1:]
@@ -49,7 +66,8 @@ func TestCompat_PassesWhatClientsAllow(t *testing.T) {
 	out, err := run(t, "compat", func(d *openapi3.T) {
 		d.Info.Description = "another"
 		d.Components.Schemas["Card"].Value.Properties["colour"] = openapi3.NewSchemaRef("", openapi3.NewStringSchema())
-		d.Components.Schemas["CreateCardRequest"].Value.Properties["colour"] = openapi3.NewSchemaRef("", openapi3.NewStringSchema())
+		d.Components.Schemas["CreateCardRequest"].Value.Properties["colour"] = openapi3.NewSchemaRef("",
+			openapi3.NewStringSchema())
 		grow(d, "EventType")
 	})
 	if err != nil {

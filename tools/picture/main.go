@@ -1,4 +1,5 @@
-// Picture draws what the README shows: the way of a payment, and what the service is built with, which it reads from the repository.
+// Picture draws what the README shows: the way of a payment, and what the
+// service is built with, which it reads from the repository.
 //
 //	go run ./tools/picture
 package main
@@ -29,25 +30,31 @@ type drawing struct{ strings.Builder }
 
 const boxWidth, boxHeight = 124, 40
 
-// box draws a part, with the middle of its upper edge at x, y. Ours are told from others'.
+// box draws a part, with the middle of its upper edge at x, y. Ours are told
+// from others'.
 func (d *drawing) box(x, y int, ours bool, text string) {
 	class := "box"
 	if ours {
 		class += " ours"
 	}
-	fmt.Fprintf(d, `<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="7"/>`, class, x-boxWidth/2, y, boxWidth, boxHeight)
+	fmt.Fprintf(d, `<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="7"/>`, class, x-boxWidth/2, y, boxWidth,
+		boxHeight)
 	fmt.Fprintf(d, `<text class="text" x="%d" y="%d">%s</text>`+"\n", x, y+25, html.EscapeString(text))
 }
 
-// arrow draws a line along points, and its tip at the last one, which is reached horizontally or vertically.
+// arrow draws a line along points, and its tip at the last one, which is
+// reached horizontally or vertically.
 func (d *drawing) arrow(points ...[2]int) {
 	path := ""
 	for i, p := range points {
 		path += fmt.Sprintf("%c%d %d", "ML"[min(i, 1)], p[0], p[1])
 	}
 	end, from := points[len(points)-1], points[len(points)-2]
-	turn := map[[2]int]int{{1, 0}: 0, {0, 1}: 90, {-1, 0}: 180, {0, -1}: 270}[[2]int{sign(end[0] - from[0]), sign(end[1] - from[1])}]
-	fmt.Fprintf(d, `<path class="line" d="%s"/><path class="tip" d="M0 0l-9-5v10z" transform="translate(%d %d) rotate(%d)"/>`+"\n", path, end[0], end[1], turn)
+	turn := map[[2]int]int{{1, 0}: 0, {0, 1}: 90, {-1, 0}: 180,
+		{0, -1}: 270}[[2]int{sign(end[0] - from[0]), sign(end[1] - from[1])}]
+	fmt.Fprintf(d,
+		`<path class="line" d="%s"/><path class="tip" d="M0 0l-9-5v10z" transform="translate(%d %d) rotate(%d)"/>`+"\n",
+		path, end[0], end[1], turn)
 }
 
 func sign(n int) int { return min(1, max(-1, n)) }
@@ -60,8 +67,9 @@ func (d *drawing) note(x, y int, text string) {
 // way draws how an order becomes a card.
 func way() string {
 	var d drawing
-	fmt.Fprintf(&d, head, 860, 262, "A shop orders a card and shows the amount and the address to the payer, whose payment the watcher finds on "+
-		"the blockchain. The issuer has a supplier make the card, and the shop learns of it by a webhook.")
+	fmt.Fprintf(&d, head, 860, 262,
+		"A shop orders a card and shows the amount and the address to the payer, whose payment the watcher finds on "+
+			"the blockchain. The issuer has a supplier make the card, and the shop learns of it by a webhook.")
 	const shop, api, watcher, issuer, top, bottom = 82, 330, 560, 780, 40, 190
 	d.box(shop, top, false, "your shop")
 	d.box(api, top, true, "API")
@@ -116,8 +124,10 @@ func badges() string {
 	x := 0
 	for _, f := range facts {
 		name, value := (len(f[0])+1)*letter, (len(f[1])+2)*letter
-		fmt.Fprintf(&d, `<rect class="box" x="%d.5" y="0.5" width="%d" height="22" rx="5"/><text class="text" font-size="12" x="%d" y="16">%s</text>`, x, name+value-1, x+name/2+2, html.EscapeString(f[0]))
-		fmt.Fprintf(&d, `<rect class="box ours" x="%d.5" y="0.5" width="%d" height="22" rx="5"/><text class="text" font-size="12" x="%d" y="16">%s</text>`+"\n", x+name, value-1, x+name+value/2, html.EscapeString(f[1]))
+		fmt.Fprintf(&d,
+			`<rect class="box" x="%d.5" y="0.5" width="%d" height="22" rx="5"/><text class="text" font-size="12" x="%d" y="16">%s</text>`, x, name+value-1, x+name/2+2, html.EscapeString(f[0]))
+		fmt.Fprintf(&d,
+			`<rect class="box ours" x="%d.5" y="0.5" width="%d" height="22" rx="5"/><text class="text" font-size="12" x="%d" y="16">%s</text>`+"\n", x+name, value-1, x+name+value/2, html.EscapeString(f[1]))
 		x += name + value + gap
 	}
 	d.WriteString("</svg>\n")

@@ -36,7 +36,8 @@ func TestLibrary_AReplacedModuleIsWhatReplacesIt(t *testing.T) {
 	if got := library(ours, "v1.2.3").PackageURL; got != "pkg:golang/example.com/client@v1.2.3" {
 		t.Error(got)
 	}
-	fork := &debug.Module{Path: "example.com/a", Version: "v1.0.0", Replace: &debug.Module{Path: "example.com/b", Version: "v1.1.0"}}
+	fork := &debug.Module{Path: "example.com/a", Version: "v1.0.0",
+		Replace: &debug.Module{Path: "example.com/b", Version: "v1.1.0"}}
 	if got := library(fork, "v1.2.3").PackageURL; got != "pkg:golang/example.com/b@v1.1.0" {
 		t.Error(got)
 	}

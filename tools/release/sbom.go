@@ -9,8 +9,9 @@ import (
 	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// materials lists what the linker says it has linked into a program: every module with its version and its checksum as in go.sum, and the
-// standard library. It holds no time and no random number, so that it can be made again.
+// materials lists what the linker says it has linked into a program: every
+// module with its version and its checksum as in go.sum, and the standard
+// library. It holds no time and no random number, so that it can be made again.
 func materials(w io.Writer, program, version string) error {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
@@ -23,7 +24,8 @@ func materials(w io.Writer, program, version string) error {
 		settings = append(settings, cyclonedx.Property{Name: "go:build:" + s.Key, Value: s.Value})
 	}
 	main.Properties = &settings
-	components := []cyclonedx.Component{component(cyclonedx.ComponentTypeLibrary, "std", strings.TrimPrefix(info.GoVersion, "go"))}
+	components := []cyclonedx.Component{
+		component(cyclonedx.ComponentTypeLibrary, "std", strings.TrimPrefix(info.GoVersion, "go"))}
 	for _, m := range info.Deps {
 		components = append(components, library(m, version))
 	}
@@ -38,7 +40,8 @@ func materials(w io.Writer, program, version string) error {
 	return cyclonedx.NewBOMEncoder(w, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
 }
 
-// library describes a module. One that is replaced by a folder of this repository is of the same version as the program.
+// library describes a module. One that is replaced by a folder of this
+// repository is of the same version as the program.
 func library(m *debug.Module, version string) cyclonedx.Component {
 	if r := m.Replace; r != nil && strings.HasPrefix(r.Path, ".") {
 		return component(cyclonedx.ComponentTypeLibrary, m.Path, version)

@@ -15,17 +15,19 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// Each attempt of a call is a span, below the span of whoever calls, and its traceparent is sent along.
+// Each attempt of a call is a span, below the span of whoever calls, and its
+// traceparent is sent along.
 func Example() {
 	spans := tracetest.NewInMemoryExporter()
 	tracing := trace.NewTracerProvider(trace.WithSyncer(spans))
 
-	c, err := client.New(service().URL, "cm_test_token", client.WithMiddleware(func(next http.RoundTripper) http.RoundTripper {
-		return otelhttp.NewTransport(next,
-			otelhttp.WithTracerProvider(tracing),
-			otelhttp.WithPropagators(propagation.TraceContext{}),
-			otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return r.Method + " " + r.URL.Path }))
-	}))
+	c, err := client.New(service().URL, "cm_test_token",
+		client.WithMiddleware(func(next http.RoundTripper) http.RoundTripper {
+			return otelhttp.NewTransport(next,
+				otelhttp.WithTracerProvider(tracing),
+				otelhttp.WithPropagators(propagation.TraceContext{}),
+				otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return r.Method + " " + r.URL.Path }))
+		}))
 	if err != nil {
 		log.Fatal(err)
 	}

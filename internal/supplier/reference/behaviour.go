@@ -12,7 +12,8 @@ import (
 // Behaviour is a way in which the server is not a prompt and honest supplier.
 type Behaviour string
 
-// The behaviours. Those above the line concern every request, those below it what a request asks for.
+// The behaviours. Those above the line concern every request, those below it
+// what a request asks for.
 const (
 	Slow        Behaviour = "slow"         // answers only after Config.Slowness
 	RateLimited Behaviour = "rate-limited" // answers 429 and does nothing
@@ -32,18 +33,21 @@ const (
 
 // Behaviours returns all of them.
 func Behaviours() []Behaviour {
-	return []Behaviour{Slow, RateLimited, Maintenance, Ambiguous, Pending, OutOfStock, Declining, DuplicateNumber, WrongAmount, WrongCurrency,
+	return []Behaviour{Slow, RateLimited, Maintenance, Ambiguous, Pending, OutOfStock, Declining, DuplicateNumber,
+		WrongAmount, WrongCurrency,
 		WrongKey, BadNumber, Expired}
 }
 
-// Rule says when the server behaves in a certain way: Next times if that is more than 0, otherwise with a Probability from 0 to 1.
+// Rule says when the server behaves in a certain way: Next times if that is
+// more than 0, otherwise with a Probability from 0 to 1.
 type Rule struct {
 	Behaviour   Behaviour
 	Probability float64
 	Next        int
 }
 
-// ParseRule reads "slow" (always), "slow=0.25" (with that probability) or "slow=3x" (the next three times).
+// ParseRule reads "slow" (always), "slow=0.25" (with that probability) or
+// "slow=3x" (the next three times).
 func ParseRule(text string) (Rule, error) {
 	name, when, given := strings.Cut(text, "=")
 	r := Rule{Behaviour: Behaviour(name), Probability: 1}
@@ -74,7 +78,8 @@ func (r Rule) String() string {
 	return string(r.Behaviour) + "=" + strconv.FormatFloat(r.Probability, 'g', -1, 64)
 }
 
-// rules are those in force. The same seed and the same order of requests make the same draws.
+// rules are those in force. The same seed and the same order of requests make
+// the same draws.
 type rules struct {
 	mu   sync.Mutex
 	all  []Rule

@@ -17,10 +17,13 @@ import (
 var _ StrictServerInterface = (*Server)(nil)
 
 var (
-	errMalformedKey = &fault{http.StatusBadRequest, ProblemCodeMalformed, "The key must be 1 to 64 letters, digits, hyphens, underscores and points."}
-	errMalformed    = &fault{http.StatusBadRequest, ProblemCodeMalformed, "usd_amount must be a decimal number, currency USD, and valid_until a month as YYYY-MM."}
-	errWrongMode    = &fault{http.StatusForbidden, ProblemCodeWrongMode, "This supplier's cards are not real: it takes requests of test mode only."}
-	errConflict     = &fault{http.StatusConflict, ProblemCodeKeyConflict, "The key was sent before with another amount."}
+	errMalformedKey = &fault{http.StatusBadRequest, ProblemCodeMalformed,
+		"The key must be 1 to 64 letters, digits, hyphens, underscores and points."}
+	errMalformed = &fault{http.StatusBadRequest, ProblemCodeMalformed,
+		"usd_amount must be a decimal number, currency USD, and valid_until a month as YYYY-MM."}
+	errWrongMode = &fault{http.StatusForbidden, ProblemCodeWrongMode,
+		"This supplier's cards are not real: it takes requests of test mode only."}
+	errConflict = &fault{http.StatusConflict, ProblemCodeKeyConflict, "The key was sent before with another amount."}
 )
 
 var (
@@ -34,7 +37,8 @@ func (s *Server) RequestCard(gc context.Context, in RequestCardRequestObject) (R
 		return nil, errMalformedKey
 	}
 	usd, err := card.ParseUSD(in.Body.USDAmount)
-	if err != nil || in.Body.Currency != CurrencyUSD || in.Body.ValidUntil != nil && !months.MatchString(*in.Body.ValidUntil) {
+	if err != nil || in.Body.Currency != CurrencyUSD || in.Body.ValidUntil != nil &&
+		!months.MatchString(*in.Body.ValidUntil) {
 		return nil, errMalformed
 	}
 	if in.Body.Mode != ModeTest {
@@ -144,7 +148,8 @@ func (s *Server) ListOffers(gc context.Context, _ ListOffersRequestObject) (List
 	return ListOffers200JSONResponse(list), err
 }
 
-// requestContext returns the request's own. A gin.Context must not be kept by drivers.
+// requestContext returns the request's own. A gin.Context must not be kept by
+// drivers.
 func requestContext(ctx context.Context) context.Context {
 	if c, ours := ctx.(*gin.Context); ours {
 		return c.Request.Context()

@@ -15,7 +15,8 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 )
 
-// contract is the published document. Its copy here knows no fields but those it lists, so that nobody says more.
+// contract is the published document. Its copy here knows no fields but those
+// it lists, so that nobody says more.
 var contract = sync.OnceValue(func() *openapi3.T {
 	doc, err := openapi3.NewLoader().LoadFromFile("../../../openapi/supplier.yaml")
 	if err != nil {
@@ -45,9 +46,10 @@ func checked(t *testing.T, next http.Handler) http.Handler {
 		next.ServeHTTP(recorder, r)
 		answer := recorder.Body.Bytes()
 		if !strings.Contains(string(answer), `"EUR"`) { // it was told to
-			err := openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{RequestValidationInput: sentIn,
-				Status: recorder.Code, Header: recorder.Header(), Body: io.NopCloser(bytes.NewReader(answer)),
-				Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true}})
+			err := openapi3filter.ValidateResponse(context.Background(),
+				&openapi3filter.ResponseValidationInput{RequestValidationInput: sentIn,
+					Status: recorder.Code, Header: recorder.Header(), Body: io.NopCloser(bytes.NewReader(answer)),
+					Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true}})
 			if err != nil {
 				t.Errorf("%s %s answered %d against the contract: %v\n%s", r.Method, r.URL, recorder.Code, err, answer)
 			}
@@ -72,5 +74,6 @@ func findRoute(t *testing.T, r *http.Request) (*routers.Route, map[string]string
 	if item == nil || item.GetOperation(r.Method) == nil {
 		t.Fatalf("the contract does not have %s %s", r.Method, r.URL)
 	}
-	return &routers.Route{Spec: contract(), Path: path, PathItem: item, Method: r.Method, Operation: item.GetOperation(r.Method)}, params
+	return &routers.Route{Spec: contract(), Path: path, PathItem: item, Method: r.Method,
+		Operation: item.GetOperation(r.Method)}, params
 }

@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// Control returns a handler that tells a server how to behave, for tests that have it in another process. It must be reachable on this
-// machine only.
+// Control returns a handler that tells a server how to behave, for tests that
+// have it in another process. It must be reachable on this machine only.
 //
 //	PUT /behaviour ["slow=0.25", "ambiguous=1x"] replaces the rules.
 //	GET /behaviour answers them, without those that are used up.
@@ -23,7 +23,8 @@ func (s *Server) Control() http.Handler {
 	mux.HandleFunc("PUT /behaviour", func(w http.ResponseWriter, r *http.Request) {
 		var texts []string
 		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&texts); err != nil {
-			writeFault(w, &fault{http.StatusBadRequest, ProblemCodeMalformed, `Send a list of rules, such as ["slow=0.25", "ambiguous=1x"].`})
+			writeFault(w,
+				&fault{http.StatusBadRequest, ProblemCodeMalformed, `Send a list of rules, such as ["slow=0.25", "ambiguous=1x"].`})
 			return
 		}
 		var rules []Rule

@@ -88,8 +88,10 @@ func newSide(t *testing.T, change ...func(*reference.Config)) *side {
 	t.Helper()
 	secrets, err := supplier.ParseSecrets(secret)
 	check(t, err)
-	s := &side{t: t, clock: &clock{now: time.Now().Truncate(time.Millisecond)}, log: &lines{}, file: filepath.Join(t.TempDir(), "supplier.db")}
-	cfg := reference.Config{File: s.file, Secrets: secrets, Now: s.clock.Now, Log: slog.New(slog.NewTextHandler(s.log, nil)), Slowness: time.Second}
+	s := &side{t: t, clock: &clock{now: time.Now().Truncate(time.Millisecond)}, log: &lines{},
+		file: filepath.Join(t.TempDir(), "supplier.db")}
+	cfg := reference.Config{File: s.file, Secrets: secrets, Now: s.clock.Now,
+		Log: slog.New(slog.NewTextHandler(s.log, nil)), Slowness: time.Second}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -99,7 +101,8 @@ func newSide(t *testing.T, change ...func(*reference.Config)) *side {
 	listener := httptest.NewServer(checked(t, s.server))
 	t.Cleanup(listener.Close)
 	s.url = listener.URL
-	s.http, err = supplier.NewHTTP(supplier.HTTPConfig{Name: "acme", URL: s.url, Secret: secret, Mode: card.TestMode, Insecure: true, Now: s.clock.Now})
+	s.http, err = supplier.NewHTTP(
+		supplier.HTTPConfig{Name: "acme", URL: s.url, Secret: secret, Mode: card.TestMode, Insecure: true, Now: s.clock.Now})
 	check(t, err)
 	t.Cleanup(s.http.Close)
 	return s
@@ -148,7 +151,8 @@ type room struct {
 	account uuid.UUID
 }
 
-// onEach runs a test on every database. In the end no key has two cards, and no log has a number.
+// onEach runs a test on every database. In the end no key has two cards, and no
+// log has a number.
 func onEach(t *testing.T, f func(t *testing.T, r *room), change ...func(*reference.Config)) {
 	t.Helper()
 	t.Parallel()
@@ -161,7 +165,8 @@ func onEach(t *testing.T, f func(t *testing.T, r *room), change ...func(*referen
 		check(t, err)
 		t.Cleanup(func() { _ = db.Close() })
 		r := &room{side: newSide(t, change...), db: db, url: url, vault: v}
-		r.issuer, err = issue.New(db, v, issue.Wake{}, slog.New(slog.NewTextHandler(r.log, nil)), issue.Config{Routes: issue.Only(r.http), Now: r.clock.Now})
+		r.issuer, err = issue.New(db, v, issue.Wake{}, slog.New(slog.NewTextHandler(r.log, nil)),
+			issue.Config{Routes: issue.Only(r.http), Now: r.clock.Now})
 		check(t, err)
 		a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: r.clock.Now()}
 		check(t, db.InsertAccount(t.Context(), a))
@@ -174,8 +179,11 @@ func onEach(t *testing.T, f func(t *testing.T, r *room), change ...func(*referen
 // paid returns a card whose payment is confirmed.
 func (r *room) paid() *card.Card {
 	r.t.Helper()
-	c := &card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: r.account, CreatedAt: r.clock.Now(), USD: 150_50, Coin: chain.Currencies()[0], Amount: 1e12,
-		Address: uuid.NewString(), Rate: card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: card.RateScale}, At: r.clock.Now(), Source: "fixed"},
+	c := &card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: r.account, CreatedAt: r.clock.Now(), USD: 150_50,
+		Coin: chain.Currencies()[0], Amount: 1e12,
+		Address: uuid.NewString(),
+		Rate: card.Rate{USD: card.Decimal{Units: 150_00000000, Scale: card.RateScale}, At: r.clock.Now(),
+			Source: "fixed"},
 		ExpiresAt: r.clock.Now().Add(time.Hour), ConfirmationsRequired: 10}
 	_, err := r.db.InsertCard(r.t.Context(), c, 0)
 	check(r.t, err)
@@ -195,10 +203,12 @@ func (r *room) issue() {
 	check(r.t, err)
 }
 
-// backdate moves when requests were first made into the past, by the clock of the database.
+// backdate moves when requests were first made into the past, by the clock of
+// the database.
 func (r *room) backdate(by time.Duration) {
 	r.t.Helper()
-	_, err := rig.OpenSQL(r.t, r.url).Exec(fmt.Sprintf("UPDATE intents SET first_asked_at = first_asked_at - %d", by.Milliseconds()))
+	_, err := rig.OpenSQL(r.t,
+		r.url).Exec(fmt.Sprintf("UPDATE intents SET first_asked_at = first_asked_at - %d", by.Milliseconds()))
 	check(r.t, err)
 }
 
@@ -209,7 +219,8 @@ func (r *room) want(c *card.Card, state issue.State, answer string) operator.Int
 	check(r.t, err)
 	i := *record.Intent
 	if i.State != string(state) || i.Answer != answer || record.Credentials != (state == issue.StateDone) {
-		r.t.Errorf("issuing is %s, last answer %q, %q, credentials %t; want %s, %q", i.State, i.Answer, i.Reason, record.Credentials, state, answer)
+		r.t.Errorf("issuing is %s, last answer %q, %q, credentials %t; want %s, %q", i.State, i.Answer, i.Reason,
+			record.Credentials, state, answer)
 	}
 	return i
 }

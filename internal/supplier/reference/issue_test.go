@@ -40,11 +40,14 @@ func TestIssue_AnAmbiguousSupplierMakesOneCard(t *testing.T) {
 // Hazard: nobody waits for the answer any more.
 func TestIssue_ASlowSupplierMakesOneCard(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
-		hurried, err := supplier.NewHTTP(supplier.HTTPConfig{Name: "acme", URL: r.side.url, Secret: secret, Mode: card.TestMode, Insecure: true, Now: r.clock.Now, Timeout: 50 * time.Millisecond})
+		hurried, err := supplier.NewHTTP(
+			supplier.HTTPConfig{Name: "acme", URL: r.side.url, Secret: secret, Mode: card.TestMode, Insecure: true,
+				Now: r.clock.Now, Timeout: 50 * time.Millisecond})
 		check(t, err)
 		r.behave("slow=1x")
 		c := r.paid()
-		issuer, err := issue.New(r.db, r.vault, issue.Wake{}, slog.New(slog.NewTextHandler(r.log, nil)), issue.Config{Routes: issue.Only(hurried), Now: r.clock.Now})
+		issuer, err := issue.New(r.db, r.vault, issue.Wake{}, slog.New(slog.NewTextHandler(r.log, nil)),
+			issue.Config{Routes: issue.Only(hurried), Now: r.clock.Now})
 		check(t, err)
 		_, err = issuer.IssueDue(t.Context())
 		check(t, err)
@@ -129,7 +132,8 @@ func TestIssue_ABusySupplierIsAskedAgain(t *testing.T) {
 				r.clock.pass(time.Second) // as it asked for
 				r.issue()
 				r.wantLedger("")
-				if record, err := r.db.Record(t.Context(), c.UUID); err != nil || record.Intent.State != string(issue.StateOpen) || record.Credentials {
+				if record, err := r.db.Record(t.Context(), c.UUID); err != nil || record.Intent.State != string(issue.StateOpen) ||
+					record.Credentials {
 					t.Errorf("%+v, %v", record.Intent, err)
 				}
 				r.clock.pass(time.Second)
@@ -159,7 +163,8 @@ func TestIssue_AForgetfulSupplierIsNotAskedAgain(t *testing.T) {
 	}, func(c *reference.Config) { c.ForgetAfter = time.Minute })
 }
 
-// Hazard: everything at once. No key ever has two cards, and every card that was made is the one that was given out.
+// Hazard: everything at once. No key ever has two cards, and every card that
+// was made is the one that was given out.
 func TestIssue_InTheEndEveryKeyHasOneCard(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		r.behave("ambiguous=0.4", "pending=0.3", "rate-limited=0.2", "maintenance=0.2")

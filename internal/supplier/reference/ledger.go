@@ -80,7 +80,8 @@ func dsn(file, params string) string {
 	return "file:" + (&url.URL{Path: file}).EscapedPath() + "?_pragma=busy_timeout(5000)&" + params
 }
 
-// ReadLedger reads the ledger in a file, also while a server uses it. Card numbers are masked.
+// ReadLedger reads the ledger in a file, also while a server uses it. Card
+// numbers are masked.
 func ReadLedger(ctx context.Context, file string) ([]Entry, error) {
 	if _, err := os.Stat(file); err != nil {
 		return nil, err
@@ -154,14 +155,16 @@ func (b book) enter(what string, r request, detail string) error {
 	if what == Made {
 		number = r.number
 	}
-	_, err := b.Exec("INSERT INTO ledger (at, what, key, usd, number, detail) VALUES (?, ?, ?, ?, ?, ?)", b.now.UnixMilli(), what, r.key, r.usd, number, detail)
+	_, err := b.Exec("INSERT INTO ledger (at, what, key, usd, number, detail) VALUES (?, ?, ?, ?, ?, ?)",
+		b.now.UnixMilli(), what, r.key, r.usd, number, detail)
 	return err
 }
 
 const columns = "key, usd, state, reason, temporary, asked_at, due_at, calls_left, serial, number"
 
 func (b book) save(r request) error {
-	_, err := b.Exec("INSERT OR REPLACE INTO requests ("+columns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", r.key, r.usd, r.state, r.reason, r.temporary,
+	_, err := b.Exec("INSERT OR REPLACE INTO requests ("+columns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", r.key, r.usd,
+		r.state, r.reason, r.temporary,
 		r.askedAt.UnixMilli(), r.dueAt.UnixMilli(), r.callsLeft, r.serial, r.number)
 	return err
 }
@@ -173,7 +176,8 @@ func scan(row interface{ Scan(...any) error }) (r request, err error) {
 	return r, err
 }
 
-// find returns a request as it is now, or errUnknownKey. What is older than forgetAfter is forgotten, and what is due is made.
+// find returns a request as it is now, or errUnknownKey. What is older than
+// forgetAfter is forgotten, and what is due is made.
 func (b book) find(key string, forgetAfter time.Duration) (request, error) {
 	r, err := scan(b.QueryRow("SELECT "+columns+" FROM requests WHERE key = ?", key))
 	switch {
@@ -195,7 +199,8 @@ func (b book) find(key string, forgetAfter time.Duration) (request, error) {
 	return r, nil
 }
 
-// make makes the card of a request, with another number than its own unless that is "".
+// make makes the card of a request, with another number than its own unless
+// that is "".
 func (b book) make(r request, number string) (request, error) {
 	r.state, r.number = AnswerStatusIssued, number
 	if number == "" {
@@ -206,7 +211,8 @@ func (b book) make(r request, number string) (request, error) {
 
 // uncalled returns the keys whose card is due, and is to be told.
 func (b book) uncalled() (keys []string, err error) {
-	rows, err := b.Query("SELECT key FROM requests WHERE calls_left > 0 AND due_at <= ? ORDER BY due_at LIMIT 100", b.now.UnixMilli())
+	rows, err := b.Query("SELECT key FROM requests WHERE calls_left > 0 AND due_at <= ? ORDER BY due_at LIMIT 100",
+		b.now.UnixMilli())
 	if err != nil {
 		return nil, err
 	}
@@ -221,15 +227,18 @@ func (b book) uncalled() (keys []string, err error) {
 	return keys, rows.Err()
 }
 
-// count returns how many entries there are of cards that were made for a key, or for amounts in a range.
+// count returns how many entries there are of cards that were made for a key,
+// or for amounts in a range.
 func (b book) count(where string, args ...any) (n int, err error) {
 	err = b.QueryRow("SELECT COUNT(*) FROM ledger WHERE what = '"+Made+"' AND "+where, args...).Scan(&n)
 	return n, err
 }
 
-// latest returns the number and the key of the card that was made last for another key, or "".
+// latest returns the number and the key of the card that was made last for
+// another key, or "".
 func (b book) latest(key string) (number, other string, err error) {
-	err = b.QueryRow("SELECT number, key FROM ledger WHERE what = ? AND key <> ? ORDER BY id DESC LIMIT 1", Made, key).Scan(&number, &other)
+	err = b.QueryRow("SELECT number, key FROM ledger WHERE what = ? AND key <> ? ORDER BY id DESC LIMIT 1", Made,
+		key).Scan(&number, &other)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}

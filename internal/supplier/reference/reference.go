@@ -1,8 +1,11 @@
-// Package reference is a supplier of cards that are not real, for development and tests: the other side of package supplier's HTTP. It keeps
-// the contract openapi/supplier.yaml, unless it is told to break it.
+// Package reference is a supplier of cards that are not real, for development
+// and tests: the other side of package supplier's HTTP. It keeps the contract
+// openapi/supplier.yaml, unless it is told to break it.
 //
-// It may import packages card and supplier. Requests and cards are in a file of SQLite, each change in one transaction with its entry in an
-// append-only ledger: after a crash the same key still yields the same card, and the ledger has every card that was ever made.
+// It may import packages card and supplier. Requests and cards are in a file of
+// SQLite, each change in one transaction with its entry in an append-only
+// ledger: after a crash the same key still yields the same card, and the ledger
+// has every card that was ever made.
 package reference
 
 import (
@@ -36,9 +39,11 @@ const (
 
 // Config configures a server.
 type Config struct {
-	File        string           // of SQLite; it is made if it is not there. Required.
-	Secrets     supplier.Secrets // verify requests, and sign callbacks. Required.
-	Offers      []card.Offer     // Left is counted from the beginning of the file. Defaults to 50 to 750 dollars, uncounted.
+	File    string           // of SQLite; it is made if it is not there. Required.
+	Secrets supplier.Secrets // verify requests, and sign callbacks. Required.
+	// Left is counted from the beginning of the file. Defaults to 50 to 750
+	// dollars, uncounted.
+	Offers      []card.Offer
 	Rules       []Rule           // Defaults to none.
 	Seed        uint64           // of what is drawn
 	Slowness    time.Duration    // of answers, if Slow. Defaults to 2 s.
@@ -78,7 +83,9 @@ func Open(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, db: db, rules: &rules{all: cfg.Rules, dice: rand.New(rand.NewPCG(cfg.Seed, 0))},
-		poster: &http.Client{Timeout: callbackTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+		poster: &http.Client{Timeout: callbackTimeout, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		}}}
 	gin.SetMode(gin.ReleaseMode)
 	s.engine = gin.New()
 	s.engine.NoRoute(func(c *gin.Context) {
@@ -86,7 +93,8 @@ func Open(cfg Config) (*Server, error) {
 	})
 	RegisterHandlers(s.engine.Group("", s.verify, s.hinder), NewStrictHandlerWithOptions(s, nil, StrictGinServerOptions{
 		RequestErrorHandlerFunc: func(c *gin.Context, _ error) {
-			writeFault(c.Writer, &fault{http.StatusBadRequest, ProblemCodeMalformed, "The body is not the JSON that the contract asks for."})
+			writeFault(c.Writer,
+				&fault{http.StatusBadRequest, ProblemCodeMalformed, "The body is not the JSON that the contract asks for."})
 		},
 		HandlerErrorFunc:         s.fail,
 		ResponseErrorHandlerFunc: s.fail,
@@ -121,7 +129,9 @@ func (f *fault) Error() string { return f.detail }
 func writeFault(w http.ResponseWriter, f *fault) {
 	w.Header().Set("Content-Type", problemType)
 	w.WriteHeader(f.status)
-	_ = json.NewEncoder(w).Encode(Problem{Type: "about:blank", Title: http.StatusText(f.status), Status: int32(f.status), Code: f.code, Detail: f.detail})
+	_ = json.NewEncoder(w).Encode(
+		Problem{Type: "about:blank", Title: http.StatusText(f.status), Status: int32(f.status), Code: f.code,
+			Detail: f.detail})
 }
 
 func (s *Server) fail(c *gin.Context, err error) {
@@ -141,8 +151,10 @@ func (s *Server) verify(c *gin.Context) {
 		c.Abort()
 		return
 	}
-	if err := s.cfg.Secrets.VerifyRequest(c.Request.Method, c.Request.RequestURI, c.Request.Header, body, s.cfg.Now()); err != nil {
-		writeFault(c.Writer, &fault{http.StatusUnauthorized, ProblemCodeUnauthorized, strings.ToUpper(err.Error()[:1]) + err.Error()[1:] + "."})
+	if err := s.cfg.Secrets.VerifyRequest(c.Request.Method, c.Request.RequestURI, c.Request.Header, body,
+		s.cfg.Now()); err != nil {
+		writeFault(c.Writer,
+			&fault{http.StatusUnauthorized, ProblemCodeUnauthorized, strings.ToUpper(err.Error()[:1]) + err.Error()[1:] + "."})
 		c.Abort()
 		return
 	}
@@ -160,9 +172,11 @@ func (s *Server) hinder(c *gin.Context) {
 	var f *fault
 	switch {
 	case s.rules.draw(RateLimited):
-		f = &fault{http.StatusTooManyRequests, ProblemCodeTooManyRequests, "Nothing was done: the server was told to be rate limited."}
+		f = &fault{http.StatusTooManyRequests, ProblemCodeTooManyRequests,
+			"Nothing was done: the server was told to be rate limited."}
 	case s.rules.draw(Maintenance):
-		f = &fault{http.StatusServiceUnavailable, ProblemCodeUnavailable, "Nothing was done: the server was told to be maintained."}
+		f = &fault{http.StatusServiceUnavailable, ProblemCodeUnavailable,
+			"Nothing was done: the server was told to be maintained."}
 	default:
 		return
 	}
@@ -171,7 +185,8 @@ func (s *Server) hinder(c *gin.Context) {
 	c.Abort()
 }
 
-// Tick sends the callbacks of pending cards that are made by now. It is called again and again.
+// Tick sends the callbacks of pending cards that are made by now. It is called
+// again and again.
 func (s *Server) Tick(ctx context.Context) error {
 	var due []string
 	err := s.write(ctx, func(b book) (err error) {

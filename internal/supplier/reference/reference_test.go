@@ -58,7 +58,8 @@ func TestServer_TheSameKeyIsTheSameCard(t *testing.T) {
 	s := newSide(t)
 	s.lookup(asked, issue.Unknown)
 	first := s.submit(asked, issue.Issued)
-	if first != s.submit(asked, issue.Issued) || first != s.lookup(asked, issue.Issued) || flaw(first, s.clock.Now()) != "" {
+	if first != s.submit(asked, issue.Issued) || first != s.lookup(asked, issue.Issued) ||
+		flaw(first, s.clock.Now()) != "" {
 		t.Errorf("another card, or one that is flawed: %s", flaw(first, s.clock.Now()))
 	}
 	if first.Reference != "ref_k_1" { // the first of its key
@@ -67,7 +68,8 @@ func TestServer_TheSameKeyIsTheSameCard(t *testing.T) {
 	if a, err := s.http.Submit(t.Context(), issue.Request{Key: "k", USD: 101_00}); err == nil { // a conflict
 		t.Errorf("%s", a.Outcome)
 	}
-	if other := s.submit(issue.Request{Key: "k", USD: 100_00, Declines: 1}, issue.Issued); other.Credentials == first.Credentials {
+	if other := s.submit(issue.Request{Key: "k", USD: 100_00, Declines: 1},
+		issue.Issued); other.Credentials == first.Credentials {
 		t.Error("another key, and the same card")
 	}
 	s.wantLedger("k", "looked up", "asked", "made", "asked", "looked up", "asked", "made")
@@ -87,7 +89,8 @@ func TestServer_RequestsAtOnceMakeOneCard(t *testing.T) {
 }
 
 func TestServer_EachBehaviourIsSeenThroughTheAdapter(t *testing.T) {
-	for how, flawed := range map[string]bool{"wrong-amount": true, "wrong-currency": true, "wrong-key": true, "bad-number": true, "expired": true, "slow": false} {
+	for how, flawed := range map[string]bool{"wrong-amount": true, "wrong-currency": true, "wrong-key": true,
+		"bad-number": true, "expired": true, "slow": false} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			s := newSide(t, func(c *reference.Config) { c.Slowness = time.Millisecond })
@@ -139,7 +142,8 @@ func TestServer_DeclinesAreFinalForTheirKey(t *testing.T) {
 	if a := s.submit(issue.Request{Key: "l", USD: 100_00}, issue.Declined); a.Temporary {
 		t.Error("temporary")
 	}
-	if a := s.submit(issue.Request{Key: "m", USD: 99_00}, issue.Declined); a.Temporary || !strings.Contains(a.Reason, "amount") {
+	if a := s.submit(issue.Request{Key: "m", USD: 99_00}, issue.Declined); a.Temporary ||
+		!strings.Contains(a.Reason, "amount") {
 		t.Errorf("%+v", a)
 	}
 	offers := func(left int64) {
@@ -188,7 +192,8 @@ func TestServer_CancelStopsWhatIsNotMade(t *testing.T) {
 	s.wantLedger("late", "asked", "made", "cancel", "looked up")
 }
 
-// Hazard: a key that the supplier has forgotten makes a second card. The ledger shows it.
+// Hazard: a key that the supplier has forgotten makes a second card. The ledger
+// shows it.
 func TestServer_AForgottenKeyMakesASecondCard(t *testing.T) {
 	s := newSide(t, func(c *reference.Config) { c.ForgetAfter = time.Hour })
 	first := s.submit(asked, issue.Issued)
@@ -196,7 +201,8 @@ func TestServer_AForgottenKeyMakesASecondCard(t *testing.T) {
 	s.lookup(asked, issue.Issued)
 	s.clock.pass(time.Second)
 	s.lookup(asked, issue.Unknown)
-	if second := s.submit(asked, issue.Issued); second.Credentials.CardNumber == first.Credentials.CardNumber || second != s.lookup(asked, issue.Issued) {
+	if second := s.submit(asked, issue.Issued); second.Credentials.CardNumber == first.Credentials.CardNumber ||
+		second != s.lookup(asked, issue.Issued) {
 		t.Error("the same card")
 	}
 	s.wantLedger("k", "asked", "made", "looked up", "forgot", "looked up", "asked", "made", "looked up")
@@ -208,7 +214,9 @@ func TestServer_TellsOfPendingCards(t *testing.T) {
 	var now func() time.Time
 	secrets, err := supplier.ParseSecrets(secret)
 	check(t, err)
-	genuine := supplier.NewCallback(secrets, func(key string) { woken = append(woken, key) }, func() time.Time { return now() })
+	genuine := supplier.NewCallback(secrets, func(key string) { woken = append(woken, key) }, func() time.Time {
+		return now()
+	})
 	refuse := 1
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
@@ -238,7 +246,8 @@ func TestServer_TellsOfPendingCards(t *testing.T) {
 	tick("l") // the other one is refused
 	tick("l", "k")
 	tick("l", "k")
-	if log := s.log.text(); strings.Count(log, "callback") != 1 || !strings.Contains(log, `msg="callback refused" key=k.3 status=500`) {
+	if log := s.log.text(); strings.Count(log, "callback") != 1 ||
+		!strings.Contains(log, `msg="callback refused" key=k.3 status=500`) {
 		t.Errorf("the log says %s", log)
 	}
 	s.lookup(issue.Request{Key: "k", USD: 100_00, Declines: 3}, issue.Issued)
@@ -252,7 +261,8 @@ func TestServer_OnlySignedRequestsPass(t *testing.T) {
 			c.Now = func() time.Time { return s.clock.Now().Add(-6 * time.Minute) }
 		},
 	} {
-		cfg := supplier.HTTPConfig{Name: "acme", URL: s.url, Secret: secret, Mode: card.TestMode, Insecure: true, Now: s.clock.Now}
+		cfg := supplier.HTTPConfig{Name: "acme", URL: s.url, Secret: secret, Mode: card.TestMode, Insecure: true,
+			Now: s.clock.Now}
 		change(&cfg)
 		other, err := supplier.NewHTTP(cfg)
 		check(t, err)
@@ -268,9 +278,12 @@ func TestServer_MalformedRequestsAreRefused(t *testing.T) {
 	secrets, err := supplier.ParseSecrets(secret)
 	check(t, err)
 	for _, r := range [][3]string{
-		{"PUT", "/cards/k", ""}, {"PUT", "/cards/k", "{}"}, {"PUT", "/cards/k", `{"usd_amount":"1e2","currency":"USD"}`}, {"PUT", "/cards/k", `{"usd_amount":100,"currency":"USD"}`},
-		{"PUT", "/cards/k", `{"usd_amount":"100","currency":"EUR"}`}, {"PUT", "/cards/k", `{"usd_amount":"100","currency":"USD","valid_until":"2028-13"}`},
-		{"PUT", "/cards/%20", `{"usd_amount":"100","currency":"USD"}`}, {"GET", "/cards/%20", ""}, {"POST", "/cards/" + strings.Repeat("k", 65) + "/cancel", ""},
+		{"PUT", "/cards/k", ""}, {"PUT", "/cards/k", "{}"}, {"PUT", "/cards/k", `{"usd_amount":"1e2","currency":"USD"}`},
+		{"PUT", "/cards/k", `{"usd_amount":100,"currency":"USD"}`},
+		{"PUT", "/cards/k", `{"usd_amount":"100","currency":"EUR"}`},
+		{"PUT", "/cards/k", `{"usd_amount":"100","currency":"USD","valid_until":"2028-13"}`},
+		{"PUT", "/cards/%20", `{"usd_amount":"100","currency":"USD"}`}, {"GET", "/cards/%20", ""},
+		{"POST", "/cards/" + strings.Repeat("k", 65) + "/cancel", ""},
 		{"PUT", "/cards/k", `{"x":"` + strings.Repeat("x", 20<<10) + `"}`},
 	} {
 		req := httptest.NewRequest(r[0], r[1], strings.NewReader(r[2]))
@@ -284,16 +297,18 @@ func TestServer_MalformedRequestsAreRefused(t *testing.T) {
 	s.wantLedger("")
 }
 
-// A live cardmint gets no card of this server, whether it has read the offers or
-// not.
+// A live cardmint gets no card of this server, whether it has read the offers
+// or not.
 func TestServer_RequestOfLiveMode_IsRefused(t *testing.T) {
 	s := newSide(t)
-	live, err := supplier.NewHTTP(supplier.HTTPConfig{Name: "acme", URL: s.url, Secret: secret, Mode: card.LiveMode, Insecure: true, Now: s.clock.Now})
+	live, err := supplier.NewHTTP(
+		supplier.HTTPConfig{Name: "acme", URL: s.url, Secret: secret, Mode: card.LiveMode, Insecure: true, Now: s.clock.Now})
 	check(t, err)
 	t.Cleanup(live.Close)
 	for _, want := range []string{"refuses requests of this mode", "cards are not real"} {
 		var busy *issue.BusyError
-		if a, err := live.Submit(t.Context(), issue.Request{Key: "k", USD: 100_00}); !errors.As(err, &busy) || !strings.Contains(err.Error(), want) {
+		if a, err := live.Submit(t.Context(), issue.Request{Key: "k", USD: 100_00}); !errors.As(err, &busy) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s, %v; want %q", a.Outcome, err, want)
 		}
 		if _, err := live.Offers(t.Context()); err == nil {
@@ -309,7 +324,8 @@ func TestLedger_CantBeChanged(t *testing.T) {
 	db, err := sql.Open("sqlite", "file:"+s.file)
 	check(t, err)
 	defer func() { _ = db.Close() }()
-	for _, query := range []string{"UPDATE ledger SET key = 'x'", "DELETE FROM ledger", "DELETE FROM ledger WHERE id = 2"} {
+	for _, query := range []string{"UPDATE ledger SET key = 'x'", "DELETE FROM ledger",
+		"DELETE FROM ledger WHERE id = 2"} {
 		if _, err := db.Exec(query); err == nil {
 			t.Errorf("%s worked", query)
 		}
@@ -329,7 +345,8 @@ func TestRule_TextsAndBack(t *testing.T) {
 	if r, err := reference.ParseRule("slow=1"); err != nil || r.String() != "slow" {
 		t.Errorf("always: %s, %v", r, err)
 	}
-	for _, text := range []string{"", "fast", "slow=", "slow=x", "slow=0x", "slow=-1x", "slow=1.5", "slow=-0.1", "slow=NaN", "Slow"} {
+	for _, text := range []string{"", "fast", "slow=", "slow=x", "slow=0x", "slow=-1x", "slow=1.5", "slow=-0.1",
+		"slow=NaN", "Slow"} {
 		if r, err := reference.ParseRule(text); err == nil {
 			t.Errorf("%s: %s", text, r)
 		}
@@ -348,7 +365,9 @@ func TestServer_SlowTakesTwoSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secrets, err := supplier.ParseSecrets(secret)
 		check(t, err)
-		s, err := reference.Open(reference.Config{File: filepath.Join(t.TempDir(), "supplier.db"), Secrets: secrets, Rules: []reference.Rule{{Behaviour: reference.Slow, Probability: 1}}})
+		s, err := reference.Open(
+			reference.Config{File: filepath.Join(t.TempDir(), "supplier.db"), Secrets: secrets,
+				Rules: []reference.Rule{{Behaviour: reference.Slow, Probability: 1}}})
 		check(t, err)
 		defer func() { check(t, s.Close()) }()
 		began, r, w := time.Now(), httptest.NewRequest("GET", "/offers", nil), httptest.NewRecorder()
@@ -373,7 +392,8 @@ func TestServer_TheSameSeedBehavesTheSame(t *testing.T) {
 		}
 		return all
 	}
-	if one, other := outcomes(1), outcomes(1); one != other || !strings.Contains(one, "i") || !strings.Contains(one, "d") || one == outcomes(2) {
+	if one, other := outcomes(1), outcomes(1); one != other || !strings.Contains(one, "i") ||
+		!strings.Contains(one, "d") || one == outcomes(2) {
 		t.Errorf("%s, then %s", one, other)
 	}
 }

@@ -1,8 +1,10 @@
-// Command view prints an OpenAPI document, as JSON, in the form in which oasdiff can tell whether clients break.
+// Command view prints an OpenAPI document, as JSON, in the form in which
+// oasdiff can tell whether clients break.
 //
-// Oasdiff does not check callbacks. Each becomes an operation that answers what a receiver is sent: to whoever reads
-// them, the two are the same. Enumerations that the contract allows to grow lose their values, and others those that
-// no client meets unless it asks for them.
+// Oasdiff does not check callbacks. Each becomes an operation that answers what
+// a receiver is sent: to whoever reads them, the two are the same. Enumerations
+// that the contract allows to grow lose their values, and others those that no
+// client meets unless it asks for them.
 package main
 
 import (
@@ -14,10 +16,12 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// growing names the enumerations whose descriptions tell clients to expect more values.
+// growing names the enumerations whose descriptions tell clients to expect more
+// values.
 var growing = []string{"EventType", "ProblemCode"}
 
-// asked names the values of other enumerations that a response has only once the client has used an operation that is as new as they are.
+// asked names the values of other enumerations that a response has only once
+// the client has used an operation that is as new as they are.
 var asked = map[string][]string{
 	"PaymentState": {"canceled"}, // cancelCard
 }
@@ -60,7 +64,8 @@ func main() {
 	}
 }
 
-// answering returns an operation whose response has the headers and the body of a callback's request.
+// answering returns an operation whose response has the headers and the body of
+// a callback's request.
 func answering(receive *openapi3.Operation) *openapi3.Operation {
 	response := openapi3.NewResponse().WithDescription("What the receiver is sent.")
 	if receive.RequestBody != nil {
