@@ -56,8 +56,8 @@ simulate: ## Live through SEEDS random histories of payments beside an oracle; a
 
 # One test binary has all mutants of a package. PACKAGES="-v internal/card" also names those that no test reaches. Survivors that may live
 # are listed in tools/mutants/survivors.txt, with the reason.
-PACKAGES ?= internal/card internal/order internal/settle internal/issue internal/operator internal/account internal/webhook internal/custody internal/limit \
-            internal/rate internal/vault internal/supplier internal/supplier/reference internal/metrics internal/outbound internal/retain internal/trace
+PACKAGES ?= internal/card internal/order internal/settle internal/issue internal/operator internal/account internal/webhook internal/keys internal/limit \
+            internal/rate internal/vault internal/supplier internal/supplier/reference internal/metrics internal/outbound internal/retention internal/trace
 mutants: ## Break PACKAGES on purpose: fails if their own tests, which start no servers, let too much pass
 	@tools/in-memory 2 go run ./tools/mutants $(PACKAGES)
 

@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/client"
-	"github.com/cardmint/cardmint/internal/custody"
+	"github.com/cardmint/cardmint/internal/keys"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/vault"
@@ -156,7 +156,7 @@ func TestCards_PurgedOnesSaySo(t *testing.T) {
 		token := d.token(t)
 		id := d.issued(t, token)
 		purged, err := d.store.PurgeCard(t.Context(),
-			custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: id, Note: "n", Operator: "o"})
+			keys.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: id, Note: "n", Operator: "o"})
 		if need(t, err); !purged {
 			t.Fatal("not purged")
 		}

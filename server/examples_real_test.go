@@ -11,7 +11,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/custody"
+	"github.com/cardmint/cardmint/internal/keys"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/webhook"
@@ -72,7 +72,7 @@ func (r reality) cards(t *testing.T, d *deployment) {
 	r["CardMasked"] = bodyOf[any](t,
 		d.send(t, http.MethodGet, "/api/cards/"+generated, masking, "").want(t, http.StatusOK))
 	_, err := d.store.PurgeCard(t.Context(),
-		custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: uuid.MustParse(generated), Note: "n", Operator: "o"})
+		keys.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: uuid.MustParse(generated), Note: "n", Operator: "o"})
 	need(t, err)
 	read("CardPurged", generated)
 

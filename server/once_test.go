@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/custody"
+	"github.com/cardmint/cardmint/internal/keys"
 	"github.com/cardmint/cardmint/internal/vault"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
@@ -183,8 +183,8 @@ func TestIdempotency_OfWebhooksAfterTheKeysWereRotated(t *testing.T) {
 		need(t, d.store.PromoteKey(t.Context(), fresh))
 		now, err := vault.Open(d.keys)
 		need(t, err)
-		need(t, custody.NewRotator(d.store, now, slog.New(slog.DiscardHandler)).Tick(t.Context()))
-		if users, err := custody.Users(t.Context(), d.store, old); err != nil || users != 0 {
+		need(t, keys.NewRotator(d.store, now, slog.New(slog.DiscardHandler)).Tick(t.Context()))
+		if users, err := keys.Users(t.Context(), d.store, old); err != nil || users != 0 {
 			t.Fatalf("the old key has sealed %d rows: %v", users, err)
 		}
 		need(t, vault.RetireKey(d.keys, old))
@@ -198,9 +198,9 @@ func TestIdempotency_KeysOfWebhooksAreKeptForADay(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{clock: &clock{}, poster: &receiver{answer: webhook.Attempt{Status: 200}}})
 	token := d.token(t)
-	keys, err := vault.Open(d.keys)
+	opened, err := vault.Open(d.keys)
 	need(t, err)
-	sender, err := webhook.NewSender(d.store, keys, nil, func() {}, slog.New(slog.DiscardHandler), webhook.Config{
+	sender, err := webhook.NewSender(d.store, opened, nil, func() {}, slog.New(slog.DiscardHandler), webhook.Config{
 		Now: d.clock.now})
 	need(t, err)
 	first := d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "k").want(t, http.StatusCreated)

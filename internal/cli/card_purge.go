@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/custody"
+	"github.com/cardmint/cardmint/internal/keys"
 )
 
 type cardPurgeCommand struct {
@@ -52,7 +52,7 @@ func (c cardPurgeCommand) Run(ctx context.Context, g *globals) error {
 			return say(false, true,
 				fmt.Sprintf("nothing to do: the credentials of card %s were purged at %s\n", id, day(r.Card.CredentialsPurgedAt)))
 		case r.Card.Status != card.Generated:
-			return hint(custody.ErrNotIssued, "what the card waits for is shown by: %s", command("card", "show", id.String()))
+			return hint(keys.ErrNotIssued, "what the card waits for is shown by: %s", command("card", "show", id.String()))
 		case !r.Credentials:
 			return say(false, true,
 				fmt.Sprintf("nothing to do: card %s has no credentials, although they were never purged\n", id))
@@ -64,7 +64,7 @@ func (c cardPurgeCommand) Run(ctx context.Context, g *globals) error {
 					command("card", "purge", id.String(), "--note", c.Note, "--operator", who, "--yes")))
 		}
 		purged, err := o.db.PurgeCard(ctx,
-			custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: id, Note: c.Note, Operator: who})
+			keys.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: id, Note: c.Note, Operator: who})
 		switch {
 		case err != nil:
 			return err

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/custody"
+	"github.com/cardmint/cardmint/internal/keys"
 	"github.com/cardmint/cardmint/internal/vault"
 	"github.com/cardmint/cardmint/server"
 )
@@ -90,8 +90,8 @@ func (c keysPromoteCommand) Run(ctx context.Context, g *globals) error {
 		if !o.vault.Keys().Has(id) {
 			return g.cantChangeKeys(vault.ErrNoKey)
 		}
-		err := custody.Promote(ctx, o.db, id, c.Force)
-		if errors.Is(err, custody.ErrNotEverywhere) {
+		err := keys.Promote(ctx, o.db, id, c.Force)
+		if errors.Is(err, keys.ErrNotEverywhere) {
 			return hint(err,
 				"copy the key file to their hosts; they read it within seconds, as 'cardmint keys list' shows. --force does it nevertheless")
 		}
@@ -126,22 +126,22 @@ func (c keysRetireCommand) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	return g.office(ctx, func(o office) error {
-		switch keys := o.vault.Keys(); {
-		case !keys.Has(id):
+		switch have := o.vault.Keys(); {
+		case !have.Has(id):
 			return g.cantChangeKeys(vault.ErrNoKey)
-		case keys.Primary == id:
+		case have.Primary == id:
 			return g.cantChangeKeys(vault.ErrIsPrimary)
 		case o.db.Schema().Newer():
 			return hint(errors.New("a newer version may have encrypted what this one does not know"),
 				"retire the key with the newest version of cardmint that has used this database")
 		}
-		err := custody.Retire(ctx, o.db, id)
+		err := keys.Retire(ctx, o.db, id)
 		switch {
-		case errors.Is(err, custody.ErrStillPrimary):
+		case errors.Is(err, keys.ErrStillPrimary):
 			return hint(err, "copy the key file to the host of that process, which reads it within seconds")
-		case errors.Is(err, custody.ErrTooSoon):
-			return hint(err, "run this command again in %d minutes at the latest", custody.SettleTime(o.db)/time.Minute)
-		case errors.Is(err, custody.ErrStillUsed):
+		case errors.Is(err, keys.ErrTooSoon):
+			return hint(err, "run this command again in %d minutes at the latest", keys.SettleTime(o.db)/time.Minute)
+		case errors.Is(err, keys.ErrStillUsed):
 			return hint(err,
 				"wait until a worker has re-encrypted them, as 'cardmint keys list' shows. If it does not go on, the log of the worker names "+
 					"the rows that can't be decrypted: mend them by a backup, 'card purge' such a card, 'token revoke' such a token, or delete such a webhook")
@@ -168,16 +168,16 @@ func (keysListCommand) Help() string {
 // Run lists the keys.
 func (c keysListCommand) Run(ctx context.Context, g *globals) error {
 	return g.officeDespite(ctx, card.ErrRetiredKey, func(o office) error {
-		keys, holders, err := custody.Report(ctx, o.db, o.vault.Keys())
+		reports, holders, err := keys.Report(ctx, o.db, o.vault.Keys())
 		if err != nil {
 			return err
 		}
 		if c.JSON {
-			return writeJSON(g, newKeysJSON(keys, holders))
+			return writeJSON(g, newKeysJSON(reports, holders))
 		}
 		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "KEY\tCREATED\tSTATE\tROWS\tPROCESSES")
-		for _, k := range keys {
+		for _, k := range reports {
 			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d of %d\n", k.ID, day(k.Created), keyState(k), k.Rows, k.Holders, len(holders))
 		}
 		if len(holders) > 0 {
@@ -194,12 +194,12 @@ func (c keysListCommand) Run(ctx context.Context, g *globals) error {
 		if err := table.Flush(); err != nil {
 			return err
 		}
-		return nextForKeys(g, keys, len(holders))
+		return nextForKeys(g, reports, len(holders))
 	})
 }
 
 // keyState says what a key is used for.
-func keyState(k custody.KeyReport) string {
+func keyState(k keys.KeyReport) string {
 	switch {
 	case k.RetiredAt != nil && k.Rows == 0:
 		return "retired"
@@ -220,9 +220,9 @@ func keyState(k custody.KeyReport) string {
 }
 
 // nextForKeys says what to do next about a rotation that is under way.
-func nextForKeys(g *globals, keys []custody.KeyReport, processes int) error {
-	at := slices.IndexFunc(keys, func(k custody.KeyReport) bool { return k.Promoted })
-	for i, k := range keys {
+func nextForKeys(g *globals, reports []keys.KeyReport, processes int) error {
+	at := slices.IndexFunc(reports, func(k keys.KeyReport) bool { return k.Promoted })
+	for i, k := range reports {
 		text := ""
 		switch {
 		case !k.Here || k.Primary || k.Promoted:
@@ -270,10 +270,10 @@ const (
 	purgeEvery  = time.Minute
 )
 
-// addCustody adds the loops that look after keys and what they encrypt.
+// addKeys adds the loops that look after keys and what they encrypt.
 // Containers may have the same host name and process id.
-func (g *globals) addCustody(w *wired, v *vault.Vault, dbs stores, p plan) error {
-	reporter := custody.NewReporter(dbs.api, v, fmt.Sprintf("%s#%06x", processName(), rand.Uint32N(1<<24)), g.log, nil)
+func (g *globals) addKeys(w *wired, v *vault.Vault, dbs stores, p plan) error {
+	reporter := keys.NewReporter(dbs.api, v, fmt.Sprintf("%s#%06x", processName(), rand.Uint32N(1<<24)), g.log, nil)
 	p.meter.KeyFile(v.FileError() == nil)
 	tick := func(ctx context.Context) error {
 		err := reporter.Tick(ctx)
@@ -292,9 +292,9 @@ func (g *globals) addCustody(w *wired, v *vault.Vault, dbs stores, p plan) error
 	if !p.worker {
 		return nil
 	}
-	rotator := custody.NewRotator(dbs.worker, v, g.log)
+	rotator := keys.NewRotator(dbs.worker, v, g.log)
 	w.add(loop{name: "rotate", every: rotateEvery, tick: rotator.Tick})
-	purger, err := custody.NewPurger(dbs.worker, p.credentials.Retention, g.log)
+	purger, err := keys.NewPurger(dbs.worker, p.credentials.Retention, g.log)
 	if err != nil {
 		return err
 	}

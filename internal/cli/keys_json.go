@@ -3,7 +3,7 @@ package cli
 import (
 	"time"
 
-	"github.com/cardmint/cardmint/internal/custody"
+	"github.com/cardmint/cardmint/internal/keys"
 )
 
 // keysJSON is what and who needs which key, for programs.
@@ -33,9 +33,9 @@ type processJSON struct {
 	SeenAgo int64    `json:"seen_seconds_ago"`
 }
 
-func newKeysJSON(keys []custody.KeyReport, holders []custody.Holder) keysJSON {
+func newKeysJSON(reports []keys.KeyReport, holders []keys.Holder) keysJSON {
 	all := keysJSON{Keys: []keyJSON{}, Processes: []processJSON{}}
-	for _, k := range keys {
+	for _, k := range reports {
 		all.Keys = append(all.Keys,
 			keyJSON{k.ID.String(), maybe(k.Created), keyState(k), k.Here, k.Primary, k.Promoted, maybe(k.RetiredAt), k.Rows,
 				k.Holders})

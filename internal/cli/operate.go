@@ -11,7 +11,7 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
-	"github.com/cardmint/cardmint/internal/custody"
+	"github.com/cardmint/cardmint/internal/keys"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/store"
@@ -156,7 +156,7 @@ func (g *globals) officeDespite(ctx context.Context, tolerated error, f func(off
 	if err := accounts.CheckKeys(ctx); err != nil {
 		return err
 	}
-	if err := custody.CheckKeys(ctx, db, v); err != nil && !errors.Is(err, tolerated) {
+	if err := keys.CheckKeys(ctx, db, v); err != nil && !errors.Is(err, tolerated) {
 		return err
 	}
 	rates, err := rate.NewFixed(nil, time.Now)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/chain"
-	"github.com/cardmint/cardmint/internal/retain"
+	"github.com/cardmint/cardmint/internal/retention"
 )
 
 // retainEvery is how often a worker looks for what was kept for long enough.
@@ -18,8 +18,8 @@ type retentionFlags struct {
 	Events  time.Duration `name:"retain-events" env:"CARDMINT_RETAIN_EVENTS" default:"2160h" placeholder:"DURATION" help:"Delete events so long after they happened, a day after their deliveries at the earliest; 0 to keep them for good (${default}). Readers of the feed that are older get feed.reset. The same for all workers."`
 }
 
-func (f retentionFlags) policy(deliveries time.Duration) retain.Policy {
-	return retain.Policy{Expired: f.Expired, Events: f.Events, Deliveries: deliveries}
+func (f retentionFlags) policy(deliveries time.Duration) retention.Policy {
+	return retention.Policy{Expired: f.Expired, Events: f.Events, Deliveries: deliveries}
 }
 
 func (f retentionFlags) check() error {
@@ -29,12 +29,12 @@ func (f retentionFlags) check() error {
 
 // addRetention adds the loop that deletes what was kept for long enough.
 func (g *globals) addRetention(w *wired, dbs stores, p plan) error {
-	cfg := retain.Config{Policy: p.retention.policy(p.webhooks.Retention),
+	cfg := retention.Config{Policy: p.retention.policy(p.webhooks.Retention),
 		Holder: fmt.Sprintf("%s#%06x", processName(), rand.Uint32N(1<<24))}
 	for _, coin := range chain.Currencies() {
 		cfg.Currencies = append(cfg.Currencies, coin.Code)
 	}
-	keeper, err := retain.New(dbs.worker, g.log.With("loop", "retain"), cfg)
+	keeper, err := retention.New(dbs.worker, g.log.With("loop", "retain"), cfg)
 	if err != nil {
 		return err
 	}

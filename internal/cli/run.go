@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cardmint/cardmint/internal/account"
-	"github.com/cardmint/cardmint/internal/custody"
 	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/keys"
 	"github.com/cardmint/cardmint/internal/metrics"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/outbound"
@@ -256,10 +256,10 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 	if w.accounts, err = g.openAccounts(ctx, v, dbs, p); err != nil {
 		return nil, err
 	}
-	if err := custody.CheckKeys(ctx, dbs.api, v); err != nil {
+	if err := keys.CheckKeys(ctx, dbs.api, v); err != nil {
 		return nil, err
 	}
-	if err := g.addCustody(w, v, dbs, p); err != nil {
+	if err := g.addKeys(w, v, dbs, p); err != nil {
 		return nil, err
 	}
 	sending, told, passes := make(wake, 1), make(wake, 1), make(wakes, len(chains))

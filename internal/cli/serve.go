@@ -7,7 +7,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
-	"github.com/cardmint/cardmint/internal/custody"
+	"github.com/cardmint/cardmint/internal/keys"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/store"
 )
@@ -67,7 +67,7 @@ func (c serveCommand) check(mode string) error {
 	if c.Reconcile < 0 {
 		return hint(errors.New("--reconcile-every: out of bounds"), "it takes a duration such as 1h, or 0")
 	}
-	if err := custody.CheckRetention(c.Credentials.Retention); err != nil {
+	if err := keys.CheckRetention(c.Credentials.Retention); err != nil {
 		return hint(err, "--credentials-retention takes a duration such as 720h, or 0")
 	}
 	if err := c.Retention.check(); err != nil {

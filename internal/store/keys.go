@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/custody"
+	"github.com/cardmint/cardmint/internal/keys"
 )
 
 // forgetHolders is after how long a process is forgotten that did not say that
 // it has ended.
 const forgetHolders = 24 * time.Hour
 
-// SaveHolder implements custody.Store.
-func (s *Store) SaveHolder(ctx context.Context, h custody.Holder) error {
+// SaveHolder implements keys.Store.
+func (s *Store) SaveHolder(ctx context.Context, h keys.Holder) error {
 	now, names := s.dialect.now, make([]string, len(h.Keys.IDs))
 	return s.inTx(ctx, func(t *tx) error {
 		for i, id := range h.Keys.IDs {
@@ -39,14 +39,14 @@ func (s *Store) SaveHolder(ctx context.Context, h custody.Holder) error {
 	})
 }
 
-// DeleteHolder implements custody.Store.
+// DeleteHolder implements keys.Store.
 func (s *Store) DeleteHolder(ctx context.Context, process string) error {
 	_, err := s.exec(ctx, s.w, "delete key holder", "DELETE FROM key_holders WHERE process = ?", process)
 	return err
 }
 
-// Holders implements custody.Store.
-func (s *Store) Holders(ctx context.Context, within time.Duration) ([]custody.Holder, error) {
+// Holders implements keys.Store.
+func (s *Store) Holders(ctx context.Context, within time.Duration) ([]keys.Holder, error) {
 	var found []struct {
 		Process string `db:"process"`
 		Keys    string `db:"key_ids"`
@@ -59,9 +59,9 @@ func (s *Store) Holders(ctx context.Context, within time.Duration) ([]custody.Ho
 		"SELECT process, key_ids, primary_key, "+now+" - seen_at AS ago, "+now+
 			" - primary_since AS since FROM key_holders WHERE seen_at > "+now+
 			" - ? ORDER BY process", within.Milliseconds())
-	all := make([]custody.Holder, len(found))
+	all := make([]keys.Holder, len(found))
 	for i, f := range found {
-		all[i] = custody.Holder{Process: f.Process, Keys: custody.Keys{Primary: card.KeyID(f.Primary)},
+		all[i] = keys.Holder{Process: f.Process, Keys: keys.Keys{Primary: card.KeyID(f.Primary)},
 			SeenAgo:    time.Duration(f.Ago) * time.Millisecond,
 			PrimaryFor: time.Duration(f.Since) * time.Millisecond}
 		for _, text := range strings.Fields(f.Keys) {
@@ -73,8 +73,8 @@ func (s *Store) Holders(ctx context.Context, within time.Duration) ([]custody.Ho
 	return all, err
 }
 
-// KnownKeys implements custody.Store.
-func (s *Store) KnownKeys(ctx context.Context) ([]custody.KnownKey, error) {
+// KnownKeys implements keys.Store.
+func (s *Store) KnownKeys(ctx context.Context) ([]keys.KnownKey, error) {
 	var found []struct {
 		ID         int64  `db:"id"`
 		Since      int64  `db:"known_since"`
@@ -83,15 +83,15 @@ func (s *Store) KnownKeys(ctx context.Context) ([]custody.KnownKey, error) {
 	}
 	err := s.list(ctx, s.r, &found, "select keys",
 		"SELECT id, known_since, promoted_at, retired_at FROM encryption_keys ORDER BY known_since, id")
-	all := make([]custody.KnownKey, len(found))
+	all := make([]keys.KnownKey, len(found))
 	for i, f := range found {
-		all[i] = custody.KnownKey{ID: card.KeyID(f.ID), Since: fromMillis(f.Since), PromotedAt: fromNullMillis(f.PromotedAt),
+		all[i] = keys.KnownKey{ID: card.KeyID(f.ID), Since: fromMillis(f.Since), PromotedAt: fromNullMillis(f.PromotedAt),
 			RetiredAt: fromNullMillis(f.RetiredAt)}
 	}
 	return all, err
 }
 
-// PromoteKey implements custody.Store. Two promotions within a millisecond keep
+// PromoteKey implements keys.Store. Two promotions within a millisecond keep
 // their order.
 func (s *Store) PromoteKey(ctx context.Context, id card.KeyID) error {
 	now := s.dialect.now
@@ -103,7 +103,7 @@ func (s *Store) PromoteKey(ctx context.Context, id card.KeyID) error {
 	return err
 }
 
-// MarkRetired implements custody.Store. A key that is not known yet is
+// MarkRetired implements keys.Store. A key that is not known yet is
 // inserted, so that an import that knows it waits, or is waited for.
 func (s *Store) MarkRetired(ctx context.Context, id card.KeyID, retired bool) error {
 	now := s.dialect.now

@@ -15,8 +15,8 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
-	"github.com/cardmint/cardmint/internal/custody"
 	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/keys"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/settle"
@@ -91,7 +91,7 @@ func (c *calls) methods() {
 	c.simulated()
 	c.rates()
 	c.stock()
-	c.custody()
+	c.keys()
 	c.retention()
 	c.others()
 }
@@ -149,16 +149,16 @@ func (c *calls) leases() {
 	c.do("ResetFeeds", func(ctx context.Context) error { return s.ResetFeeds(ctx, c.lease, epoch) })
 }
 
-func (c *calls) custody() {
+func (c *calls) keys() {
 	s := c.s
-	holder := custody.Holder{Process: "x", Keys: custody.Keys{IDs: []card.KeyID{1, 2}, Primary: 2}}
+	holder := keys.Holder{Process: "x", Keys: keys.Keys{IDs: []card.KeyID{1, 2}, Primary: 2}}
 	c.do("SaveHolder", func(ctx context.Context) error { return s.SaveHolder(ctx, holder) })
 	c.do("Holders", func(ctx context.Context) error { return first(s.Holders(ctx, time.Minute)) })
 	c.do("DeleteHolder", func(ctx context.Context) error { return s.DeleteHolder(ctx, "x") })
 	c.do("PromoteKey", func(ctx context.Context) error { return s.PromoteKey(ctx, 2) })
 	c.do("MarkRetired", func(ctx context.Context) error { return s.MarkRetired(ctx, 1, true) })
 	c.do("KnownKeys", func(ctx context.Context) error { return first(s.KnownKeys(ctx)) })
-	purge := custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: numbered(cardKind, 3), Note: "n", Operator: "o"}
+	purge := keys.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: numbered(cardKind, 3), Note: "n", Operator: "o"}
 	c.do("PurgeCard", func(ctx context.Context) error { return first(s.PurgeCard(ctx, purge)) })
 	c.sealed()
 }
@@ -171,7 +171,7 @@ func (c *calls) sealed() {
 	for _, set := range s.SealedSets() {
 		for _, key := range []card.KeyID{1, 2, 3} { // of the older half, of the newer half, and of nothing
 			for _, after := range []uuid.UUID{uuid.Nil, numbered(cardKind, c.n/4)} {
-				var rows []custody.Row
+				var rows []keys.Row
 				c.do("SealedBy "+set.Name, func(ctx context.Context) (err error) {
 					rows, err = s.SealedBy(ctx, set.Name, key, after, page)
 					return err

@@ -8,10 +8,10 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/custody"
+	"github.com/cardmint/cardmint/internal/keys"
 )
 
-// PurgeCredentials implements custody.Store. Programs of before do not store
+// PurgeCredentials implements keys.Store. Programs of before do not store
 // when they issued a card; its event has that.
 func (s *Store) PurgeCredentials(ctx context.Context, age time.Duration, n int) (purged, dated int64, err error) {
 	now := s.dialect.now
@@ -73,8 +73,8 @@ func (t *tx) purge(ctx context.Context, ids []uuid.UUID) (int64, error) {
 	return int64(len(purged)), nil
 }
 
-// PurgeCard implements custody.Store.
-func (s *Store) PurgeCard(ctx context.Context, p custody.Purge) (purged bool, err error) {
+// PurgeCard implements keys.Store.
+func (s *Store) PurgeCard(ctx context.Context, p keys.Purge) (purged bool, err error) {
 	err = s.inTx(ctx, func(t *tx) error {
 		var status card.Status
 		if err := s.get(ctx, t.t, &status, "lock card", "SELECT status FROM cards WHERE uuid = ?"+s.dialect.forUpdate,
@@ -82,7 +82,7 @@ func (s *Store) PurgeCard(ctx context.Context, p custody.Purge) (purged bool, er
 			return err
 		}
 		if status != card.Generated {
-			return custody.ErrNotIssued
+			return keys.ErrNotIssued
 		}
 		n, err := t.purge(ctx, []uuid.UUID{p.CardUUID})
 		if purged = n > 0; err != nil || !purged {

@@ -16,7 +16,7 @@ import (
 // enough.
 const retentionLease = "retention"
 
-// HoldRetention implements retain.Store.
+// HoldRetention implements retention.Store.
 func (s *Store) HoldRetention(ctx context.Context, holder string, ttl time.Duration) (bool, error) {
 	now := s.dialect.now
 	n, err := s.exec(ctx, s.w, "hold lease", `INSERT INTO leases (name, holder, fence, expires_at) VALUES (?, ?, 1, `+now+` + ?)
@@ -26,14 +26,14 @@ func (s *Store) HoldRetention(ctx context.Context, holder string, ttl time.Durat
 	return n > 0, err
 }
 
-// ReleaseRetention implements retain.Store.
+// ReleaseRetention implements retention.Store.
 func (s *Store) ReleaseRetention(ctx context.Context, holder string) error {
 	_, err := s.exec(ctx, s.w, "release lease", "UPDATE leases SET expires_at = 0 WHERE name = ? AND holder = ?",
 		retentionLease, holder)
 	return err
 }
 
-// AccountIDs implements retain.Store.
+// AccountIDs implements retention.Store.
 func (s *Store) AccountIDs(ctx context.Context) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
 	return ids, s.list(ctx, s.r, &ids, "select accounts", "SELECT id FROM accounts ORDER BY id")
@@ -46,7 +46,7 @@ type oldEvent struct {
 	Old  bool           `db:"old"`
 }
 
-// PruneEvents implements retain.Store.
+// PruneEvents implements retention.Store.
 func (s *Store) PruneEvents(ctx context.Context, account uuid.UUID, age time.Duration, n int) (int, error) {
 	var oldest []oldEvent
 	err := s.list(ctx, s.r, &oldest, "select oldest events",
@@ -156,7 +156,7 @@ const isOrderAlone = `c.status = 'awaiting_payment' AND c.payment_state = 'expir
 	AND (SELECT p.id FROM purges p WHERE p.card_uuid = c.uuid) IS NULL
 	AND (SELECT e.seq FROM events e WHERE e.card_uuid = c.uuid LIMIT 1) IS NULL`
 
-// RetireCards implements retain.Store.
+// RetireCards implements retention.Store.
 func (s *Store) RetireCards(ctx context.Context, account uuid.UUID, currency string, age time.Duration,
 	after uuid.UUID, n int) (int64, uuid.UUID, error) {
 	var until int64

@@ -9,13 +9,13 @@ import (
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/custody"
+	"github.com/cardmint/cardmint/internal/keys"
 )
 
 // sealedSet is where a kind of encrypted data is kept: columns that are always
 // sealed together, with one key.
 type sealedSet struct {
-	custody.Set
+	keys.Set
 	table, id string
 	// an expression for the account that it is bound to, in the terms of the
 	// table x; "" if it is bound to none
@@ -30,26 +30,26 @@ var credentialColumns = []string{"card_number", "expiration_date", "security_cod
 // becomes unreadable when its key is retired. A new set needs an index on
 // SUBSTR(first column, 1, 5) and the id.
 var sealedSets = []sealedSet{
-	{custody.Set{Name: "credentials", Fields: credentialColumns},
+	{keys.Set{Name: "credentials", Fields: credentialColumns},
 		"credentials", "card_uuid", "(SELECT c.account_id FROM cards c WHERE c.uuid = x.card_uuid)", credentialColumns},
-	{custody.Set{Name: "refund address", Fields: []string{card.RefundAddressField}}, "cards", "uuid", "x.account_id",
+	{keys.Set{Name: "refund address", Fields: []string{card.RefundAddressField}}, "cards", "uuid", "x.account_id",
 		[]string{"refund_address"}},
-	{custody.Set{Name: "stock", Fields: credentialColumns}, "stock", "id", "", credentialColumns}, // until it is wiped
-	{custody.Set{Name: "webhook secret", Fields: []string{"webhook_secret"}}, "webhooks", "id", "x.account_id",
+	{keys.Set{Name: "stock", Fields: credentialColumns}, "stock", "id", "", credentialColumns}, // until it is wiped
+	{keys.Set{Name: "webhook secret", Fields: []string{"webhook_secret"}}, "webhooks", "id", "x.account_id",
 		[]string{"secret"}},
-	{custody.Set{Name: "previous webhook secret", Fields: []string{"webhook_secret"}}, "webhooks", "id", "x.account_id",
+	{keys.Set{Name: "previous webhook secret", Fields: []string{"webhook_secret"}}, "webhooks", "id", "x.account_id",
 		[]string{"old_secret"}},
-	{custody.Set{Name: "reply", Fields: []string{"reply"}}, "replies", "id", "x.account_id", []string{"reply"}},
-	{custody.Set{Name: "token", Fields: []string{account.SealField}}, "tokens", "id", "x.account_id", []string{"seal"}},
+	{keys.Set{Name: "reply", Fields: []string{"reply"}}, "replies", "id", "x.account_id", []string{"reply"}},
+	{keys.Set{Name: "token", Fields: []string{account.SealField}}, "tokens", "id", "x.account_id", []string{"seal"}},
 }
 
 // prefixOf is an expression for what names the key of a ciphertext:
 // card.KeyID.Prefix.
 func prefixOf(column string) string { return "SUBSTR(" + column + ", 1, 5)" }
 
-// SealedSets implements custody.Store.
-func (s *Store) SealedSets() []custody.Set {
-	sets := make([]custody.Set, len(sealedSets))
+// SealedSets implements keys.Store.
+func (s *Store) SealedSets() []keys.Set {
+	sets := make([]keys.Set, len(sealedSets))
 	for i, set := range sealedSets {
 		sets[i] = set.Set
 	}
@@ -65,9 +65,9 @@ func setNamed(name string) (sealedSet, error) {
 	return sealedSet{}, fmt.Errorf("nothing is sealed as %q", name)
 }
 
-// SealedBy implements custody.Store. It goes by the first column, in the order
+// SealedBy implements keys.Store. It goes by the first column, in the order
 // of its index (lists.go).
-func (s *Store) SealedBy(ctx context.Context, set string, key card.KeyID, after uuid.UUID, n int) ([]custody.Row,
+func (s *Store) SealedBy(ctx context.Context, set string, key card.KeyID, after uuid.UUID, n int) ([]keys.Row,
 	error) {
 	x, err := setNamed(set)
 	if err != nil {
@@ -86,9 +86,9 @@ func (s *Store) SealedBy(ctx context.Context, set string, key card.KeyID, after 
 		return nil, s.fail("select sealed rows", err)
 	}
 	defer func() { _ = found.Close() }()
-	var all []custody.Row
+	var all []keys.Row
 	for found.Next() {
-		row, of := custody.Row{Sealed: make([][]byte, len(x.columns))}, uuid.NullUUID{}
+		row, of := keys.Row{Sealed: make([][]byte, len(x.columns))}, uuid.NullUUID{}
 		dest := []any{&row.ID, &of}
 		for i := range row.Sealed {
 			dest = append(dest, &row.Sealed[i])
@@ -102,9 +102,9 @@ func (s *Store) SealedBy(ctx context.Context, set string, key card.KeyID, after 
 	return all, s.fail("select sealed rows", found.Err())
 }
 
-// ReplaceSealed implements custody.Store. It locks the rows before, in the
+// ReplaceSealed implements keys.Store. It locks the rows before, in the
 // order of their ids, as everybody does who needs several cards.
-func (s *Store) ReplaceSealed(ctx context.Context, set string, before, after []custody.Row) (replaced int64,
+func (s *Store) ReplaceSealed(ctx context.Context, set string, before, after []keys.Row) (replaced int64,
 	err error) {
 	x, err := setNamed(set)
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *Store) ReplaceSealed(ctx context.Context, set string, before, after []c
 	return replaced, err
 }
 
-// CountSealed implements custody.Store.
+// CountSealed implements keys.Store.
 func (s *Store) CountSealed(ctx context.Context) (map[card.KeyID]int64, error) {
 	all := map[card.KeyID]int64{}
 	for _, set := range sealedSets {
@@ -171,7 +171,7 @@ func (s *Store) CountSealed(ctx context.Context) (map[card.KeyID]int64, error) {
 	return all, nil
 }
 
-// UsersOf implements custody.Store.
+// UsersOf implements keys.Store.
 func (s *Store) UsersOf(ctx context.Context, set string, key card.KeyID, after uuid.UUID, n int) (users int64,
 	last uuid.UUID, looked int, err error) {
 	x, err := setNamed(set)

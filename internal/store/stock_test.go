@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/custody"
 	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/keys"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 )
@@ -328,7 +328,7 @@ func TestPurgeCard_WipesTheStock(t *testing.T) {
 		}
 		for i, intent := range claimed {
 			purged, err := s.PurgeCard(t.Context(),
-				custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: intent.CardUUID, Note: "why", Operator: "who"})
+				keys.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: intent.CardUUID, Note: "why", Operator: "who"})
 			check(t, err)
 			item, err := s.StockItem(t.Context(), shelf, intent.CardUUID)
 			check(t, err)

@@ -24,8 +24,8 @@ import (
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/custody"
 	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/keys"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/settle"
@@ -60,7 +60,7 @@ type Store struct {
 
 var (
 	_ account.Store  = (*Store)(nil)
-	_ custody.Store  = (*Store)(nil)
+	_ keys.Store     = (*Store)(nil)
 	_ issue.Store    = (*Store)(nil)
 	_ operator.Store = (*Store)(nil)
 	_ order.Store    = (*Store)(nil)
@@ -194,7 +194,7 @@ func (s *Store) WebhookTx(ctx context.Context, f func(webhook.Tx) error) error {
 // not serialise.
 const mostAttempts = 5
 
-// LongestWrite implements custody.Store.
+// LongestWrite implements keys.Store.
 func (s *Store) LongestWrite() time.Duration { return mostAttempts * longestTx }
 
 func (s *Store) inTx(ctx context.Context, f func(*tx) error) error {

@@ -17,7 +17,7 @@ import (
 	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/custody"
+	"github.com/cardmint/cardmint/internal/keys"
 )
 
 // Errors of changes of a key file that callers distinguish.
@@ -224,9 +224,9 @@ func readKeyset(text json.RawMessage) (*keyset.Handle, error) {
 }
 
 // keysOf names the keys of a keyset that can be used.
-func keysOf(handle *keyset.Handle, created map[card.KeyID]time.Time) custody.Keys {
+func keysOf(handle *keyset.Handle, created map[card.KeyID]time.Time) keys.Keys {
 	info := handle.KeysetInfo()
-	k := custody.Keys{Primary: card.KeyID(info.GetPrimaryKeyId()), Created: created}
+	k := keys.Keys{Primary: card.KeyID(info.GetPrimaryKeyId()), Created: created}
 	for _, one := range info.GetKeyInfo() {
 		if one.GetStatus() == tinkpb.KeyStatusType_ENABLED {
 			k.IDs = append(k.IDs, card.KeyID(one.GetKeyId()))

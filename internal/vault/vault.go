@@ -35,8 +35,8 @@ import (
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/custody"
 	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/keys"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
@@ -45,7 +45,7 @@ import (
 // changes of the file's encryption keys. It is safe for concurrent use.
 type Vault struct {
 	path    string
-	keys    atomic.Pointer[keys]
+	keys    atomic.Pointer[keySet]
 	reading sync.Mutex
 	looked  atomic.Int64 // when the file was last read, in Unix nanoseconds
 	retired atomic.Pointer[[]card.KeyID]
@@ -58,17 +58,17 @@ type Vault struct {
 }
 
 // keys are the keys of the file as it was once.
-type keys struct {
+type keySet struct {
 	text  [sha256.Size]byte // of the file
 	aead  tink.AEAD
 	prf   *prf.Set
 	check []byte // differs with the hashing keys
-	custody.Keys
+	keys.Keys
 }
 
 var (
 	_ account.Vault = (*Vault)(nil)
-	_ custody.Vault = (*Vault)(nil)
+	_ keys.Vault    = (*Vault)(nil)
 	_ issue.Vault   = (*Vault)(nil)
 	_ order.Vault   = (*Vault)(nil)
 	_ webhook.Vault = (*Vault)(nil)
@@ -104,7 +104,7 @@ func Open(path string) (*Vault, error) {
 	return v, nil
 }
 
-func readKeys(path string) (*keys, error) {
+func readKeys(path string) (*keySet, error) {
 	file, text, err := readFile(path)
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func readKeys(path string) (*keys, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key file %s: hashing keys can't be read", path)
 	}
-	k := &keys{text: sha256.Sum256(text), Keys: keysOf(encryption, file.Created)}
+	k := &keySet{text: sha256.Sum256(text), Keys: keysOf(encryption, file.Created)}
 	if k.aead, err = aead.New(encryption); err != nil {
 		return nil, fmt.Errorf("key file %s: encryption keys: %w", path, err)
 	}
@@ -195,7 +195,7 @@ const rereadAfter = 5 * time.Second
 // current returns the keys to encrypt with. The error is card.ErrUnavailable if
 // the primary key was retired: what it encrypts now could not be read anywhere
 // else, nor here once the file is replaced.
-func (v *Vault) current() (*keys, error) {
+func (v *Vault) current() (*keySet, error) {
 	if age := time.Now().UnixNano() - v.looked.Load(); age > int64(rereadAfter) || age < 0 {
 		_ = v.Reread() // the loop tells of errors
 	}
@@ -206,11 +206,11 @@ func (v *Vault) current() (*keys, error) {
 	return k, nil
 }
 
-// Retired implements custody.Vault.
+// Retired implements keys.Vault.
 func (v *Vault) Retired(all []card.KeyID) { v.retired.Store(&all) }
 
-// Keys implements custody.Vault.
-func (v *Vault) Keys() custody.Keys { return v.keys.Load().Keys }
+// Keys implements keys.Vault.
+func (v *Vault) Keys() keys.Keys { return v.keys.Load().Keys }
 
 // Seal implements webhook.Vault and order.Vault. The ciphertext is bound to id,
 // account and field. The error is card.ErrUnavailable if the primary key was
@@ -223,7 +223,7 @@ func (v *Vault) Seal(id, account uuid.UUID, field string, plaintext card.Secret)
 	return k.seal(id, account, field, plaintext)
 }
 
-func (k *keys) seal(id, account uuid.UUID, field string, plaintext card.Secret) ([]byte, error) {
+func (k *keySet) seal(id, account uuid.UUID, field string, plaintext card.Secret) ([]byte, error) {
 	ciphertext, err := k.aead.Encrypt([]byte(plaintext.Reveal()), associatedData(id, account, field))
 	if err != nil {
 		return nil, fmt.Errorf("seal %s: %w", field, err)
@@ -253,7 +253,7 @@ func (v *Vault) Open(id, account uuid.UUID, field string, ciphertext []byte) (ca
 	return card.Secret(plaintext), nil
 }
 
-// Reseal implements custody.Vault.
+// Reseal implements keys.Vault.
 func (v *Vault) Reseal(id, account uuid.UUID, fields []string, ciphertexts [][]byte) ([][]byte, error) {
 	k, err := v.current()
 	if err != nil {
@@ -291,7 +291,7 @@ func (v *Vault) meet(key card.KeyID) bool {
 	return !nobodys
 }
 
-// Strangers implements custody.Vault.
+// Strangers implements keys.Vault.
 func (v *Vault) Strangers() []card.KeyID {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -304,7 +304,7 @@ func (v *Vault) Strangers() []card.KeyID {
 	return open
 }
 
-// NoSuchKeys implements custody.Vault.
+// NoSuchKeys implements keys.Vault.
 func (v *Vault) NoSuchKeys(all []card.KeyID) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

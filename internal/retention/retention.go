@@ -1,10 +1,10 @@
-// Package retain deletes what was kept for long enough: events by their age,
+// Package retention deletes what was kept for long enough: events by their age,
 // and cards that nobody paid for.
 //
 // It may import package card only. Everything is deleted in pages, each of
 // which is one commit: after a crash the next Tick finds what is left. Nothing
 // that ever had to do with money is deleted.
-package retain
+package retention
 
 import (
 	"context"

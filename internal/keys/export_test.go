@@ -1,4 +1,4 @@
-package custody
+package keys
 
 // InPagesOf has a rotator replace so many rows at once.
 func (r *Rotator) InPagesOf(n int) *Rotator {

@@ -1,4 +1,4 @@
-package custody_test
+package keys_test
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/custody"
+	"github.com/cardmint/cardmint/internal/keys"
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
@@ -23,8 +23,8 @@ func TestPromote_OnlyOnceEveryProcessHasTheKey(t *testing.T) {
 		added, err := vault.AddKey(s.path)
 		check(t, err)
 		check(t, ours.Tick(t.Context()))
-		err = custody.Promote(t.Context(), s.db, added, false)
-		wantError(t, err, custody.ErrNotEverywhere)
+		err = keys.Promote(t.Context(), s.db, added, false)
+		wantError(t, err, keys.ErrNotEverywhere)
 		if !strings.HasSuffix(err.Error(), ": b/2") {
 			t.Errorf("%v", err)
 		}
@@ -32,33 +32,33 @@ func TestPromote_OnlyOnceEveryProcessHasTheKey(t *testing.T) {
 			t.Errorf("promoted all the same: %+v, %v", known, err)
 		}
 		check(t, theirs.Tick(t.Context()))
-		check(t, custody.Promote(t.Context(), s.db, added, false))
+		check(t, keys.Promote(t.Context(), s.db, added, false))
 		check(t, vault.PromoteKey(s.path, added))
 
 		// The other one still encrypts with the old key until it has read the
 		// file again.
 		old := other.vault.Keys().Primary
 		check(t, ours.Tick(t.Context()))
-		err = custody.Retire(t.Context(), s.db, old)
-		wantError(t, err, custody.ErrStillPrimary)
+		err = keys.Retire(t.Context(), s.db, old)
+		wantError(t, err, keys.ErrStillPrimary)
 		if !strings.HasSuffix(err.Error(), ": b/2") {
 			t.Errorf("%v", err)
 		}
-		wantError(t, custody.Retire(t.Context(), s.db, added), custody.ErrStillPrimary)
+		wantError(t, keys.Retire(t.Context(), s.db, added), keys.ErrStillPrimary)
 		check(t, theirs.Close(t.Context())) // or until it has ended
-		wantError(t, custody.Retire(t.Context(), s.db, old), custody.ErrTooSoon)
+		wantError(t, keys.Retire(t.Context(), s.db, old), keys.ErrTooSoon)
 		// five transactions that take as long as they may, but no more
 		s.exec("UPDATE key_holders SET primary_since = primary_since - 300000")
 		check(t, ours.Tick(t.Context()))
-		err = custody.Retire(t.Context(), s.db, old)
-		wantError(t, err, custody.ErrTooSoon)
+		err = keys.Retire(t.Context(), s.db, old)
+		wantError(t, err, keys.ErrTooSoon)
 		if want := fmt.Sprintf("for less than %d minutes",
-			int(custody.SettleTime(s.db).Minutes())); !strings.HasSuffix(err.Error(), want) {
+			int(keys.SettleTime(s.db).Minutes())); !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 		s.exec("UPDATE key_holders SET primary_since = primary_since - 60000")
 		check(t, ours.Tick(t.Context()))
-		check(t, custody.Retire(t.Context(), s.db, old))
+		check(t, keys.Retire(t.Context(), s.db, old))
 	})
 }
 
@@ -67,10 +67,10 @@ func TestPromote_AProcessThatDiedIsNotWaitedForForEver(t *testing.T) {
 		check(t, s.reporter("dead/1", nil).Tick(t.Context()))
 		added, err := vault.AddKey(s.path)
 		check(t, err)
-		wantError(t, custody.Promote(t.Context(), s.db, added, false), custody.ErrNotEverywhere)
-		check(t, custody.Promote(t.Context(), s.db, added, true))
+		wantError(t, keys.Promote(t.Context(), s.db, added, false), keys.ErrNotEverywhere)
+		check(t, keys.Promote(t.Context(), s.db, added, true))
 		s.exec("UPDATE key_holders SET seen_at = seen_at - 31000")
-		check(t, custody.Promote(t.Context(), s.db, added, false))
+		check(t, keys.Promote(t.Context(), s.db, added, false))
 		s.exec("UPDATE key_holders SET seen_at = seen_at - 86400000")
 		check(t, s.reporter("new/1", nil).Tick(t.Context()))
 		if all, err := s.db.Holders(t.Context(), 1000*time.Hour); err != nil || len(all) != 1 || all[0].Process != "new/1" {
@@ -159,8 +159,8 @@ func TestReporter_TellsAMissingKeyFromADamagedRow(t *testing.T) {
 			wantError(t, reporter.Tick(t.Context()), card.ErrMissingKey)
 		}
 		wantError(t, read(behind, 1), card.ErrUnavailable)
-		wantError(t, custody.CheckKeys(t.Context(), behind.db, behind.vault), card.ErrMissingKey)
-		check(t, custody.CheckKeys(t.Context(), s.db, s.vault))
+		wantError(t, keys.CheckKeys(t.Context(), behind.db, behind.vault), card.ErrMissingKey)
+		check(t, keys.CheckKeys(t.Context(), s.db, s.vault))
 		text, err = os.ReadFile(s.path)
 		check(t, err)
 		check(t, os.WriteFile(stale, text, 0o600))
@@ -173,7 +173,7 @@ func TestReport_OfEveryKeyAndProcess(t *testing.T) {
 	onEach(t, func(t *testing.T, s *safe) {
 		s.issue(3)
 		check(t, s.reporter("a/1", nil).Tick(t.Context()))
-		all, holders, err := custody.Report(t.Context(), s.db, s.vault.Keys())
+		all, holders, err := keys.Report(t.Context(), s.db, s.vault.Keys())
 		check(t, err)
 		if len(all) != 1 || !all[0].Primary || !all[0].Promoted || all[0].Rows != 3 || all[0].Holders != 1 ||
 			len(holders) != 1 || holders[0].Process != "a/1" {
@@ -181,10 +181,10 @@ func TestReport_OfEveryKeyAndProcess(t *testing.T) {
 		}
 		old, key := s.promote()
 		s.issue(1)
-		all, _, err = custody.Report(t.Context(), s.db, s.vault.Keys())
+		all, _, err = keys.Report(t.Context(), s.db, s.vault.Keys())
 		check(t, err)
-		at := func(id card.KeyID) custody.KeyReport {
-			i := slices.IndexFunc(all, func(k custody.KeyReport) bool { return k.ID == id })
+		at := func(id card.KeyID) keys.KeyReport {
+			i := slices.IndexFunc(all, func(k keys.KeyReport) bool { return k.ID == id })
 			if i < 0 {
 				t.Fatalf("%s is not in %+v", id, all)
 			}
@@ -199,7 +199,7 @@ func TestReport_OfEveryKeyAndProcess(t *testing.T) {
 		if k, made := at(key), s.vault.Keys().Created[key]; k.Created == nil || !k.Created.Equal(made) {
 			t.Errorf("new %+v, made at %v", k, made)
 		}
-		all, _, err = custody.Report(t.Context(), s.db, custody.Keys{}) // of a host without a key file
+		all, _, err = keys.Report(t.Context(), s.db, keys.Keys{}) // of a host without a key file
 		check(t, err)
 		known, err := s.db.KnownKeys(t.Context())
 		check(t, err)
@@ -215,7 +215,7 @@ func TestReport_OfEveryKeyAndProcess(t *testing.T) {
 func TestRetire_NotTheKeyThatWasPromotedLast(t *testing.T) {
 	onEach(t, func(t *testing.T, s *safe) {
 		_, key := s.promote()
-		wantError(t, custody.Retire(t.Context(), s.db, key), custody.ErrStillPrimary)
+		wantError(t, keys.Retire(t.Context(), s.db, key), keys.ErrStillPrimary)
 	})
 }
 
@@ -231,7 +231,7 @@ func TestRetire_DuringAnImport(t *testing.T) {
 			if err := add(items[:1]); err != nil {
 				return err
 			}
-			go func() { retired <- custody.Retire(t.Context(), s.db, old) }()
+			go func() { retired <- keys.Retire(t.Context(), s.db, old) }()
 			if !s.db.SingleWriter() { // otherwise it waits for this transaction
 				err := <-retired
 				retired <- err
@@ -240,7 +240,7 @@ func TestRetire_DuringAnImport(t *testing.T) {
 		})
 		if err := <-retired; s.db.SingleWriter() {
 			check(t, imported)
-			wantError(t, err, custody.ErrStillUsed)
+			wantError(t, err, keys.ErrStillUsed)
 			known, err := s.db.KnownKeys(t.Context())
 			check(t, err)
 			for _, k := range known {
@@ -249,7 +249,7 @@ func TestRetire_DuringAnImport(t *testing.T) {
 				}
 			}
 			check(t, s.rotator().Tick(t.Context()))
-			check(t, custody.Retire(t.Context(), s.db, old))
+			check(t, keys.Retire(t.Context(), s.db, old))
 		} else {
 			check(t, err)
 			wantError(t, imported, card.ErrRetiredKey)
@@ -277,11 +277,11 @@ func TestRetire_AHostThatComesBackDoesNotEncrypt(t *testing.T) {
 		stale := s.path + ".stale"
 		check(t, os.WriteFile(stale, text, 0o600))
 		old := s.vault.Keys().Primary
-		check(t, custody.Promote(t.Context(), s.db, added, false))
+		check(t, keys.Promote(t.Context(), s.db, added, false))
 		check(t, vault.PromoteKey(s.path, added))
 		check(t, s.vault.Reread())
 		check(t, s.rotator().Tick(t.Context()))
-		check(t, custody.Retire(t.Context(), s.db, old))
+		check(t, keys.Retire(t.Context(), s.db, old))
 		check(t, vault.RetireKey(s.path, old))
 
 		open := func() {
@@ -290,7 +290,7 @@ func TestRetire_AHostThatComesBackDoesNotEncrypt(t *testing.T) {
 			check(t, err)
 		}
 		open()
-		wantError(t, custody.CheckKeys(t.Context(), behind.db, behind.vault), card.ErrRetiredKey)
+		wantError(t, keys.CheckKeys(t.Context(), behind.db, behind.vault), card.ErrRetiredKey)
 		open() // as if it had started before
 		sealed, err := behind.vault.Seal(ids[0], s.account, "f", "x")
 		check(t, err)

@@ -1,4 +1,4 @@
-package custody
+package keys
 
 import (
 	"context"

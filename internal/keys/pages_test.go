@@ -1,4 +1,4 @@
-package custody_test
+package keys_test
 
 import (
 	"context"
@@ -10,15 +10,15 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/custody"
+	"github.com/cardmint/cardmint/internal/keys"
 )
 
 // paged is a store that is asked page by page. It answers each call with what
 // is next.
 type paged struct {
-	custody.Store // nil
-	pages         []page
-	calls         int
+	keys.Store // nil
+	pages      []page
+	calls      int
 }
 
 type page struct {
@@ -37,7 +37,7 @@ func (p *paged) next(after uuid.UUID) (now page, last uuid.UUID, err error) {
 	return now, uuid.UUID{15: byte(p.calls)}, now.err
 }
 
-func (p *paged) SealedSets() []custody.Set { return []custody.Set{{Name: "credentials"}} }
+func (p *paged) SealedSets() []keys.Set { return []keys.Set{{Name: "credentials"}} }
 
 func (p *paged) UsersOf(_ context.Context, _ string, _ card.KeyID, after uuid.UUID, _ int) (users int64,
 	last uuid.UUID, looked int, err error) {
@@ -63,12 +63,12 @@ func TestUsers_LooksAtEveryPage(t *testing.T) {
 		"two pages and a last": {[]page{{1, 5000, nil}, {0, 5000, nil}, {3, 1, nil}}, 4},
 	} {
 		s := &paged{pages: tt.pages}
-		if n, err := custody.Users(t.Context(), s, 1); err != nil || n != tt.want || s.calls != len(tt.pages) {
+		if n, err := keys.Users(t.Context(), s, 1); err != nil || n != tt.want || s.calls != len(tt.pages) {
 			t.Errorf("%s: %d, %v after %d calls", name, n, err, s.calls)
 		}
 	}
 	s := &paged{pages: []page{{1, 5000, nil}, {err: errBroken}}}
-	if _, err := custody.Users(t.Context(), s, 1); !errors.Is(err, errBroken) {
+	if _, err := keys.Users(t.Context(), s, 1); !errors.Is(err, errBroken) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -86,7 +86,7 @@ func TestPurger_GoesOnUntilNothingIsLeft(t *testing.T) {
 		"an error at the end": {{500, 500, nil}, {3, 3, errBroken}},
 	} {
 		s := &paged{pages: pages}
-		purger, err := custody.NewPurger(s, time.Hour, slog.New(slog.DiscardHandler))
+		purger, err := keys.NewPurger(s, time.Hour, slog.New(slog.DiscardHandler))
 		check(t, err)
 		if err := purger.Tick(t.Context()); !errors.Is(err, pages[len(pages)-1].err) || s.calls != len(pages) {
 			t.Errorf("%s: error %v after %d calls", name, err, s.calls)

@@ -1,10 +1,10 @@
-// Package custody looks after what is kept encrypted: it keeps track of who has
+// Package keys looks after what is kept encrypted: it keeps track of who has
 // which keys, re-encrypts what older keys sealed, and purges credentials whose
 // time is over.
 //
 // It may import package card only. Everything is done in pages, each of which
 // is one commit: after a crash the next Tick finds what is left.
-package custody
+package keys
 
 import (
 	"context"

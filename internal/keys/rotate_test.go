@@ -1,4 +1,4 @@
-package custody_test
+package keys_test
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/custody"
+	"github.com/cardmint/cardmint/internal/keys"
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
@@ -46,7 +46,7 @@ func TestRotator_ReplacesEverythingThatAnOlderKeySealed(t *testing.T) {
 		if text := s.log.String(); text != "" {
 			t.Errorf("there was nothing to do, logged:\n%s", text)
 		}
-		check(t, custody.Retire(t.Context(), s.db, old))
+		check(t, keys.Retire(t.Context(), s.db, old))
 		check(t, vault.RetireKey(s.path, old))
 		check(t, s.vault.Reread())
 		s.wantReadable(append(ids, later...))
@@ -71,7 +71,7 @@ func TestRotator_Token_SealedAgain(t *testing.T) {
 		if n := s.users(old); n != 0 {
 			t.Errorf("%d rows of the old key", n)
 		}
-		check(t, custody.Retire(ctx, s.db, old))
+		check(t, keys.Retire(ctx, s.db, old))
 		check(t, vault.RetireKey(s.path, old))
 		check(t, s.vault.Reread())
 		who, err := accounts.Authenticate(ctx, text.Reveal())
@@ -96,12 +96,12 @@ func TestRotator_KilledMidway(t *testing.T) {
 			onEach(t, func(t *testing.T, s *safe) {
 				ids, other := s.issue(8), s.beside()
 				old, key := s.promote()
-				dying := custody.NewRotator(&faulty{Store: s.db, pages: 1, late: late}, s.vault, s.logger()).InPagesOf(3)
+				dying := keys.NewRotator(&faulty{Store: s.db, pages: 1, late: late}, s.vault, s.logger()).InPagesOf(3)
 				wantError(t, dying.Tick(t.Context()), card.ErrUnavailable)
 				if n := s.users(key); n != map[bool]int64{false: 3, true: 6}[late] {
 					t.Errorf("%d rows were replaced", n)
 				}
-				wantError(t, custody.Retire(t.Context(), s.db, old), custody.ErrStillUsed)
+				wantError(t, keys.Retire(t.Context(), s.db, old), keys.ErrStillUsed)
 				s.wantReadable(ids)
 				other.wantReadable(ids) // which has not read the key file since
 				check(t, other.vault.Reread())
@@ -128,7 +128,7 @@ func TestRotator_WhatChangedMeanwhileIsNotReplaced(t *testing.T) {
 				s.exec("UPDATE webhooks SET secret = $1", sealed)
 			}
 		}
-		check(t, custody.NewRotator(&faulty{Store: s.db, pages: 9, meet: meet}, s.vault, s.logger()).Tick(t.Context()))
+		check(t, keys.NewRotator(&faulty{Store: s.db, pages: 9, meet: meet}, s.vault, s.logger()).Tick(t.Context()))
 		stored, err := s.db.WebhookByID(t.Context(), s.account, w.ID)
 		check(t, err)
 		if got, err := s.vault.Open(w.ID, s.account, "webhook_secret", stored.Sealed); err != nil ||
@@ -141,7 +141,7 @@ func TestRotator_WhatChangedMeanwhileIsNotReplaced(t *testing.T) {
 
 		rows, err := s.db.SealedBy(t.Context(), "webhook secret", key, uuid.Nil, 9)
 		check(t, err)
-		stale := []custody.Row{{ID: rows[0].ID, AccountID: rows[0].AccountID, Sealed: [][]byte{[]byte("what it was")}}}
+		stale := []keys.Row{{ID: rows[0].ID, AccountID: rows[0].AccountID, Sealed: [][]byte{[]byte("what it was")}}}
 		if n, err := s.db.ReplaceSealed(t.Context(), "webhook secret", stale, rows); err != nil || n != 0 {
 			t.Errorf("replaced %d, %v", n, err)
 		}
@@ -160,14 +160,14 @@ func TestRotator_OneThatCantBeDecryptedStopsNoOther(t *testing.T) {
 			t.Errorf("%d rows are left", n)
 		}
 		s.wantReadable(append(ids[:1:1], ids[2:]...))
-		err := custody.Retire(t.Context(), s.db, old)
-		wantError(t, err, custody.ErrStillUsed)
+		err := keys.Retire(t.Context(), s.db, old)
+		wantError(t, err, keys.ErrStillUsed)
 		purged, err := s.db.PurgeCard(t.Context(),
-			custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: ids[1], Note: "damaged", Operator: "o"})
+			keys.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: ids[1], Note: "damaged", Operator: "o"})
 		if check(t, err); !purged {
 			t.Error("not purged")
 		}
-		check(t, custody.Retire(t.Context(), s.db, old))
+		check(t, keys.Retire(t.Context(), s.db, old))
 	})
 }
 
@@ -181,10 +181,10 @@ func TestRetire_LooksAtEveryField(t *testing.T) {
 		check(t, err)
 		s.exec("UPDATE credentials SET card_number = $1 WHERE card_uuid = $2", sealed.CardNumber, ids[0])
 		check(t, s.rotator().Tick(t.Context()))
-		if n, err := custody.Users(t.Context(), s.db, old); err != nil || n != 1 {
+		if n, err := keys.Users(t.Context(), s.db, old); err != nil || n != 1 {
 			t.Errorf("%d users, %v", n, err)
 		}
-		wantError(t, custody.Retire(t.Context(), s.db, old), custody.ErrStillUsed)
+		wantError(t, keys.Retire(t.Context(), s.db, old), keys.ErrStillUsed)
 	})
 }
 
@@ -199,9 +199,9 @@ func TestRotator_WithAnotherPrimaryKeyItDoesNothing(t *testing.T) {
 		other.vault, err = vault.Open(s.path + ".copy")
 		check(t, err)
 		old, key := s.promote()
-		wantError(t, other.rotator().Tick(t.Context()), custody.ErrOtherPrimary)
+		wantError(t, other.rotator().Tick(t.Context()), keys.ErrOtherPrimary)
 		check(t, s.rotator().Tick(t.Context()))
-		wantError(t, other.rotator().Tick(t.Context()), custody.ErrOtherPrimary)
+		wantError(t, other.rotator().Tick(t.Context()), keys.ErrOtherPrimary)
 		if n, all := s.users(old), s.users(key); n != 0 || all != 2 {
 			t.Errorf("%d rows of the old key, %d of the new one", n, all)
 		}
@@ -247,15 +247,15 @@ func TestRotator_WhileCardsAreIssuedAndRead(t *testing.T) {
 				s.wantReadable(issued())
 				// The other process may still encrypt with the old key. Nothing
 				// says so here, for it reports nothing.
-				left, err := custody.Users(t.Context(), s.db, old)
+				left, err := keys.Users(t.Context(), s.db, old)
 				check(t, err)
 				if other.vault.Keys().Primary != old && left == 0 {
 					break
 				}
 				_ = other.vault.Reread()
 			}
-			err := custody.Retire(t.Context(), s.db, old)
-			if errors.Is(err, custody.ErrStillUsed) { // sealed before, stored since
+			err := keys.Retire(t.Context(), s.db, old)
+			if errors.Is(err, keys.ErrStillUsed) { // sealed before, stored since
 				continue
 			}
 			check(t, err)
@@ -317,7 +317,7 @@ func TestRotator_ReplacesStockAndRefundAddresses(t *testing.T) {
 		if n, all := s.users(old), s.users(key); n != 0 || all != 10 {
 			t.Errorf("%d rows of the old key, %d of the new one", n, all)
 		}
-		check(t, custody.Retire(t.Context(), s.db, old))
+		check(t, keys.Retire(t.Context(), s.db, old))
 		check(t, vault.RetireKey(s.path, old))
 		check(t, s.vault.Reread())
 		s.wantReadable(ids)

@@ -1,4 +1,4 @@
-package retain_test
+package retention_test
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"github.com/cardmint/cardmint/internal/retain"
+	"github.com/cardmint/cardmint/internal/retention"
 )
 
 const day = 24 * time.Hour
@@ -67,14 +67,14 @@ func TestKeeper(t *testing.T) {
 	some := func() *shelf {
 		return &shelf{held: true, events: map[uuid.UUID]int{{1}: 450}, cards: map[uuid.UUID]int{{2}: 300}}
 	}
-	both := retain.Policy{Expired: 365 * day, Events: 90 * day, Deliveries: 30 * day}
+	both := retention.Policy{Expired: 365 * day, Events: 90 * day, Deliveries: 30 * day}
 	lost := some()
 	lost.holds = 2
 	failing := some()
 	failing.err = errors.New("away")
 	for name, test := range map[string]struct {
 		store  *shelf
-		policy retain.Policy
+		policy retention.Policy
 		want   []string
 		err    error
 	}{
@@ -82,20 +82,20 @@ func TestKeeper(t *testing.T) {
 			[]string{"events of 1, 2160h0m0s: 200", "events of 1, 2160h0m0s: 200", "events of 1, 2160h0m0s: 50",
 				"monero cards of 1 after 0, 8760h0m0s: 0", "events of 2, 2160h0m0s: 0", "monero cards of 2 after 0, 8760h0m0s: 200",
 				"monero cards of 2 after 1, 8760h0m0s: 100"}, nil},
-		"cards alone": {some(), retain.Policy{Expired: 7 * day}, []string{"monero cards of 1 after 0, 168h0m0s: 0",
+		"cards alone": {some(), retention.Policy{Expired: 7 * day}, []string{"monero cards of 1 after 0, 168h0m0s: 0",
 			"monero cards of 2 after 0, 168h0m0s: 200", "monero cards of 2 after 1, 168h0m0s: 100"}, nil},
-		"events as long as their deliveries": {some(), retain.Policy{Events: 7 * day, Deliveries: 30 * day},
+		"events as long as their deliveries": {some(), retention.Policy{Events: 7 * day, Deliveries: 30 * day},
 			[]string{"events of 1, 744h0m0s: 200",
 				"events of 1, 744h0m0s: 200", "events of 1, 744h0m0s: 50", "events of 2, 744h0m0s: 0"}, nil},
-		"nothing":                             {some(), retain.Policy{Deliveries: 30 * day}, nil, nil},
+		"nothing":                             {some(), retention.Policy{Deliveries: 30 * day}, nil, nil},
 		"another process deletes":             {&shelf{}, both, nil, nil},
 		"another process has begun meanwhile": {lost, both, []string{"events of 1, 2160h0m0s: 200"}, nil},
 		"the database is away":                {failing, both, []string{"events of 1, 2160h0m0s: 200"}, failing.err},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			keeper, err := retain.New(test.store, slog.New(slog.NewTextHandler(&log, nil)),
-				retain.Config{Policy: test.policy, Currencies: []string{"monero"},
+			keeper, err := retention.New(test.store, slog.New(slog.NewTextHandler(&log, nil)),
+				retention.Config{Policy: test.policy, Currencies: []string{"monero"},
 					Holder: "x", Pause: func(context.Context, time.Duration) {}})
 			if err != nil {
 				t.Fatal(err)
@@ -126,8 +126,8 @@ func TestKeeper_LogsWhatItDeleted(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		s := &shelf{held: true, events: map[uuid.UUID]int{{1}: tt.events}, cards: map[uuid.UUID]int{{2}: tt.cards}}
-		keeper, err := retain.New(s, slog.New(slog.NewTextHandler(&log, nil)),
-			retain.Config{Policy: retain.Policy{Expired: 365 * day, Events: 90 * day}, Currencies: []string{"monero"}})
+		keeper, err := retention.New(s, slog.New(slog.NewTextHandler(&log, nil)),
+			retention.Config{Policy: retention.Policy{Expired: 365 * day, Events: 90 * day}, Currencies: []string{"monero"}})
 		if err == nil {
 			err = keeper.Tick(t.Context())
 		}
@@ -151,13 +151,13 @@ func TestKeeper_LeavesTheDatabaseToOthersMostOfTheTime(t *testing.T) {
 	for name, own := range map[string]bool{"by its own timer": false, "by a timer of the test": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cfg := retain.Config{Policy: retain.Policy{Events: 90 * day}}
+				cfg := retention.Config{Policy: retention.Policy{Events: 90 * day}}
 				var paused []time.Duration
 				if own {
 					cfg.Pause = func(_ context.Context, length time.Duration) { paused = append(paused, length) }
 				}
 				began := time.Now()
-				keeper, err := retain.New(slowShelf{&shelf{held: true, events: map[uuid.UUID]int{{1}: 450}}},
+				keeper, err := retention.New(slowShelf{&shelf{held: true, events: map[uuid.UUID]int{{1}: 450}}},
 					slog.New(slog.DiscardHandler), cfg)
 				if err == nil {
 					err = keeper.Tick(t.Context())
@@ -182,7 +182,7 @@ func TestKeeper_LeavesTheDatabaseToOthersMostOfTheTime(t *testing.T) {
 }
 
 func TestPolicy_RefusesASlipOfTheFinger(t *testing.T) {
-	for policy, good := range map[retain.Policy]bool{
+	for policy, good := range map[retention.Policy]bool{
 		{}:                               true,
 		{Expired: 7 * day}:               true,
 		{Events: 7 * day}:                true,
@@ -190,7 +190,7 @@ func TestPolicy_RefusesASlipOfTheFinger(t *testing.T) {
 		{Events: time.Hour}:              false,
 		{Expired: 365 * day, Events: -1}: false,
 	} {
-		if _, err := retain.New(&shelf{}, slog.Default(), retain.Config{Policy: policy}); (err == nil) != good {
+		if _, err := retention.New(&shelf{}, slog.Default(), retention.Config{Policy: policy}); (err == nil) != good {
 			t.Errorf("%+v: %v", policy, err)
 		}
 	}

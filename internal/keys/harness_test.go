@@ -1,4 +1,4 @@
-package custody_test
+package keys_test
 
 import (
 	"bytes"
@@ -16,8 +16,8 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
-	"github.com/cardmint/cardmint/internal/custody"
 	"github.com/cardmint/cardmint/internal/issue"
+	"github.com/cardmint/cardmint/internal/keys"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
@@ -80,12 +80,12 @@ func (s *safe) beside() *safe {
 
 func (s *safe) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s.log, nil)) }
 
-func (s *safe) rotator() *custody.Rotator {
-	return custody.NewRotator(s.db, s.vault, s.logger()).InPagesOf(3)
+func (s *safe) rotator() *keys.Rotator {
+	return keys.NewRotator(s.db, s.vault, s.logger()).InPagesOf(3)
 }
 
-func (s *safe) reporter(name string, now func() time.Time) *custody.Reporter {
-	return custody.NewReporter(s.db, s.vault, name, s.logger(), now)
+func (s *safe) reporter(name string, now func() time.Time) *keys.Reporter {
+	return keys.NewReporter(s.db, s.vault, name, s.logger(), now)
 }
 
 // issue issues cards, and returns them.
@@ -205,7 +205,7 @@ func (s *safe) wantReadable(ids []uuid.UUID) {
 // users returns how many rows each key has sealed, by a scan of all of them.
 func (s *safe) users(key card.KeyID) int64 {
 	s.t.Helper()
-	n, err := custody.Users(s.t.Context(), s.db, key)
+	n, err := keys.Users(s.t.Context(), s.db, key)
 	check(s.t, err)
 	counted, err := s.db.CountSealed(s.t.Context())
 	check(s.t, err)
@@ -222,7 +222,7 @@ func (s *safe) promote() (old, key card.KeyID) {
 	old = s.vault.Keys().Primary
 	key, err := vault.AddKey(s.path)
 	check(s.t, err)
-	check(s.t, custody.Promote(s.t.Context(), s.db, key, true))
+	check(s.t, keys.Promote(s.t.Context(), s.db, key, true))
 	check(s.t, vault.PromoteKey(s.path, key))
 	check(s.t, s.vault.Reread())
 	return old, key
@@ -244,7 +244,7 @@ type faulty struct {
 
 var errBroken = card.ErrUnavailable.Because(errors.New("killed"))
 
-func (f *faulty) ReplaceSealed(ctx context.Context, set string, before, after []custody.Row) (int64, error) {
+func (f *faulty) ReplaceSealed(ctx context.Context, set string, before, after []keys.Row) (int64, error) {
 	if f.meet != nil {
 		f.meet()
 	}

@@ -1,4 +1,4 @@
-package custody_test
+package keys_test
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/custody"
+	"github.com/cardmint/cardmint/internal/keys"
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
@@ -36,12 +36,12 @@ func (s *safe) wantPurged(ids []uuid.UUID, want ...bool) {
 func TestPurger_DeletesWhatIsOldEnough(t *testing.T) {
 	onEach(t, func(t *testing.T, s *safe) {
 		ids := s.issue(3)
-		purger, err := custody.NewPurger(s.db, time.Hour, s.logger())
+		purger, err := keys.NewPurger(s.db, time.Hour, s.logger())
 		check(t, err)
 		s.exec("UPDATE credentials SET issued_at = issued_at - 3600000 WHERE card_uuid = $1", ids[0])
 		s.exec("UPDATE credentials SET issued_at = NULL WHERE card_uuid <> $1", ids[0]) // by a program of before
 		s.exec("UPDATE events SET created_at = created_at - 7200000 WHERE card_uuid = $1", ids[1])
-		never, err := custody.NewPurger(s.db, 0, s.logger())
+		never, err := keys.NewPurger(s.db, 0, s.logger())
 		check(t, err)
 		check(t, never.Tick(t.Context()))
 		s.wantPurged(ids, false, false, false)
@@ -93,7 +93,7 @@ func TestPurger_ManyByTwoWorkers(t *testing.T) {
 func TestPurgeCard_OnceAndOnlyOfAnIssuedCard(t *testing.T) {
 	onEach(t, func(t *testing.T, s *safe) {
 		ids := s.issue(2)
-		purge := custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: ids[0], Note: "why", Operator: "who"}
+		purge := keys.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: ids[0], Note: "why", Operator: "who"}
 		for i, want := range []bool{true, false} {
 			if purged, err := s.db.PurgeCard(t.Context(), purge); err != nil || purged != want {
 				t.Errorf("time %d: %v, %v", i, purged, err)
@@ -109,7 +109,7 @@ func TestPurgeCard_OnceAndOnlyOfAnIssuedCard(t *testing.T) {
 		s.exec("UPDATE cards SET status = 'awaiting_payment' WHERE uuid = $1", ids[1])
 		purge.CardUUID = ids[1]
 		_, err = s.db.PurgeCard(t.Context(), purge)
-		wantError(t, err, custody.ErrNotIssued)
+		wantError(t, err, keys.ErrNotIssued)
 		purge.CardUUID = uuid.New()
 		_, err = s.db.PurgeCard(t.Context(), purge)
 		wantError(t, err, card.ErrNoRow)
@@ -123,7 +123,7 @@ func TestPurgeCard_HidesNoLostCredentials(t *testing.T) {
 		id := s.issue(1)[0]
 		s.exec("DELETE FROM credentials WHERE card_uuid = $1", id)
 		if purged, err := s.db.PurgeCard(t.Context(),
-			custody.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: id, Note: "why", Operator: "who"}); err != nil || purged {
+			keys.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: id, Note: "why", Operator: "who"}); err != nil || purged {
 			t.Errorf("%v, %v", purged, err)
 		}
 		c, err := s.db.CardByUUID(t.Context(), s.account, id)
@@ -138,7 +138,7 @@ func TestCheckRetention_NotWithinTheHour(t *testing.T) {
 	t.Parallel()
 	for retention, ok := range map[time.Duration]bool{0: true, time.Hour: true, 720 * time.Hour: true,
 		time.Hour - 1: false, -time.Hour: false} {
-		if err := custody.CheckRetention(retention); (err == nil) != ok {
+		if err := keys.CheckRetention(retention); (err == nil) != ok {
 			t.Errorf("%v: %v", retention, err)
 		}
 	}
