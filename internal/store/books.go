@@ -2,8 +2,11 @@ package store
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/big"
 	"slices"
 	"strconv"
@@ -200,4 +203,314 @@ func (r *reading) others() []uuid.UUID {
 		return nil
 	}
 	return slices.Collect(maps.Keys(r.notes.cards))
+}
+
+// The parts of the books.
+const (
+	ofCards     = "cards"
+	ofTransfers = "transfers"
+)
+
+// dayID is a day of a part, dayOf a day of a currency in it. Days are those of
+// UTC, counted from 1970.
+type (
+	dayID struct {
+		part string
+		day  int64
+	}
+	dayOf struct {
+		dayID
+		currency string
+	}
+)
+
+func (d dayID) String() string { return time.Unix(d.day*86400, 0).UTC().Format(time.DateOnly) }
+
+// daySums is what the rows of a day and a currency add up to.
+type daySums struct {
+	rows    int64
+	sums    []card.Total // as totalsOf has them
+	doubted bool         // not to be believed
+}
+
+func (s daySums) text() string {
+	texts := make([]string, len(s.sums))
+	for i, total := range s.sums {
+		texts[i] = total.String()
+	}
+	return strings.Join(texts, " ")
+}
+
+// equal compares rows and sums.
+func (s daySums) equal(other daySums) bool {
+	return s.rows == other.rows && slices.EqualFunc(s.sums, other.sums, card.Total.Equal)
+}
+
+// coinSums is the books of a coin before numbers of cards are numbers.
+type coinSums struct {
+	operator.CoinBooks
+	paid, issued, late card.Total
+}
+
+// totalsOf returns where the sums of a part belong, in the order in which they
+// are stored. A kept day with more or fewer is not believed.
+func totalsOf(part string, b *coinSums) []*card.Total {
+	if part == ofTransfers {
+		return []*card.Total{&b.Counted, &b.Unattributed, &b.Returned, &b.Lost}
+	}
+	return []*card.Total{&b.Made, &b.Open, &b.Held, &b.Surplus, &b.Refunded, &b.Lost, &b.WrittenOff, &b.paid, &b.issued,
+		&b.late, &b.SoldCents}
+}
+
+// sumsOf returns the columns that add up a part, in the order of totalsOf.
+func sumsOf(part string) string {
+	const one = "CAST(1 AS BIGINT)"
+	columns := []string{sumOf("c.credit_paid", "c.status = 'generated'"),
+		sumOf("c.credit_paid", "c.status <> 'generated'"), sumOf("c.credit_held", "TRUE"),
+		sumOf("c.credit_surplus", "TRUE"), sumOf("c.credit_refunded", "TRUE"), sumOf("c.credit_lost", "TRUE"),
+		sumOf("c.credit_written_off", "TRUE"),
+		sumOf(one, "c.payment_state IN ('paid', 'reversed')"), sumOf(one, "c.status = 'generated'"),
+		sumOf(one, "c.payment_state = 'late'"), sumOf("c.usd_cents", "c.status = 'generated'")}
+	if part == ofTransfers {
+		// Scalar subqueries, as in isStray.
+		const refunded = "(SELECT a.kind FROM attributions a WHERE a.currency = t.currency AND a.txid = t.txid AND a.output = t.output) = 'refund'"
+		columns = []string{sumOf("t.amount", "t.counted"),
+			sumOf("t.amount", "t.counted AND "+isStray+" AND NOT "+isAttributed), sumOf("t.amount", "t.counted AND "+refunded),
+			sumOf("t.amount", "NOT t.counted AND "+refunded)}
+	}
+	return strings.Join(columns, " || ' ' || ")
+}
+
+const dayLasts = int64(24 * time.Hour / time.Millisecond)
+
+// dayAt returns the day of a time in Unix milliseconds.
+func dayAt(ms int64) int64 {
+	if ms < 0 {
+		return 0 // where there is nothing to be kept apart
+	}
+	return ms / dayLasts
+}
+
+// dayOfCard returns the day of a card. A uuid of version 7 begins with the
+// milliseconds; any other has some day, too.
+func dayOfCard(id uuid.UUID) int64 { return dayAt(int64(binary.BigEndian.Uint64(id[:8]) >> 16)) }
+
+// firstOf returns the least uuid that a card of a day can have.
+func firstOf(day int64) (id uuid.UUID) {
+	ms := day * dayLasts
+	if ms >= 1<<48 {
+		return uuid.Max
+	}
+	binary.BigEndian.PutUint64(id[:8], uint64(ms)<<16)
+	return id
+}
+
+// readKept reads the kept sums.
+func (r *reading) readKept(ctx context.Context) error {
+	r.kept = map[dayOf]daySums{}
+	for at := (dayOf{}); ; {
+		var found []struct {
+			Part     string `db:"part"`
+			Day      int64  `db:"day"`
+			Currency string `db:"currency"`
+			Rows     int64  `db:"rows"`
+			Sums     string `db:"sums"`
+			Doubted  bool   `db:"doubted"`
+		}
+		err := r.list(ctx, &found, "select kept books", `SELECT part, day, currency, rows, sums, doubted FROM books_days
+			WHERE (part, day, currency) > (?, ?, ?) ORDER BY part, day, currency LIMIT ?`, at.part, at.day, at.currency, booksPage)
+		if err != nil {
+			return err
+		}
+		for _, f := range found {
+			at = dayOf{dayID{f.Part, f.Day}, f.Currency}
+			sums := daySums{rows: f.Rows, doubted: f.Doubted}
+			for _, text := range strings.Fields(f.Sums) {
+				total, err := card.ParseTotal(text)
+				if err != nil {
+					sums.doubted = true
+				}
+				sums.sums = append(sums.sums, total)
+			}
+			if len(sums.sums) != len(totalsOf(at.part, &coinSums{})) {
+				sums.doubted = true
+			}
+			r.kept[at] = sums
+			if sums.doubted {
+				r.readAgain(at.dayID)
+			}
+		}
+		if len(found) < booksPage {
+			return nil
+		}
+	}
+}
+
+// readAgain has a day read that is not read anyway.
+func (r *reading) readAgain(d dayID) {
+	if d.day < r.from {
+		r.again[d] = true
+	}
+}
+
+// readDays reads the days that are to be read. Cards come first: they may have
+// taken the addresses of transfers of other days.
+func (r *reading) readDays(ctx context.Context) error {
+	for _, p := range []struct {
+		part string
+		day  func(context.Context, int64) error
+		next func(context.Context, int64) (int64, error)
+	}{{ofCards, r.readCards, r.nextCards}, {ofTransfers, r.readTransfers, r.nextTransfers}} {
+		days := []int64{}
+		for d := range r.again {
+			if d.part == p.part {
+				days = append(days, d.day)
+			}
+		}
+		slices.Sort(days)
+		for _, day := range days {
+			if err := p.day(ctx, day); err != nil {
+				return err
+			}
+		}
+		for day := r.from; ; day++ {
+			var err error
+			if day, err = p.next(ctx, day); errors.Is(err, card.ErrNoRow) {
+				break
+			} else if err != nil {
+				return err
+			}
+			if err := p.day(ctx, day); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// nextCards returns the first day with cards, from a day on. The error is
+// card.ErrNoRow if there is none.
+func (r *reading) nextCards(ctx context.Context, from int64) (int64, error) {
+	var first uuid.UUID
+	err := r.get(ctx, &first, "select first card", "SELECT uuid FROM cards WHERE uuid >= ? ORDER BY uuid LIMIT 1",
+		firstOf(from))
+	return dayOfCard(first), err
+}
+
+// nextTransfers is nextCards for transfers.
+func (r *reading) nextTransfers(ctx context.Context, from int64) (int64, error) {
+	var first int64
+	err := r.get(ctx, &first, "select first transfer",
+		"SELECT first_seen_at FROM transfers WHERE first_seen_at >= ? ORDER BY first_seen_at LIMIT 1", seenFrom(from))
+	return dayAt(first), err
+}
+
+// seenFrom returns when the first transfer of a day may have been seen.
+func seenFrom(day int64) int64 {
+	if day == 0 {
+		return math.MinInt64
+	}
+	return day * dayLasts
+}
+
+// readCards reads the cards of a day.
+func (r *reading) readCards(ctx context.Context, day int64) error {
+	const within = " c.uuid >= ? AND c.uuid < ? "
+	for from, end := firstOf(day), firstOf(day+1); from != end; {
+		next := end
+		err := r.get(ctx, &next, "select piece of cards",
+			"SELECT uuid FROM cards c WHERE"+within+"ORDER BY uuid LIMIT 1 OFFSET ?", from, end, booksPage)
+		if err != nil && !errors.Is(err, card.ErrNoRow) {
+			return err
+		}
+		n, err := r.addUp(ctx, dayID{ofCards, day}, "cards c WHERE"+within, from, next)
+		if err != nil {
+			return err
+		}
+		if day >= r.from { // of other days, only the cards that changed are doubted
+			if err := r.doubtPiece(ctx, day, from, next); err != nil {
+				return err
+			}
+		}
+		r.read.Cards += n
+		r.tell(day)
+		from = next
+	}
+	return nil
+}
+
+// seen is where a transfer stands in the order of transfers.
+type seen struct {
+	At       int64  `db:"first_seen_at"`
+	Currency string `db:"currency"`
+	TxID     string `db:"txid"`
+	Output   int64  `db:"output"`
+}
+
+// readTransfers reads the transfers of a day.
+func (r *reading) readTransfers(ctx context.Context, day int64) error {
+	const key = "(t.first_seen_at, t.currency, t.txid, t.output)"
+	const within = " t.first_seen_at >= ? AND t.first_seen_at <= ? AND " + key + " >= (?, ?, ?, ?) AND " + key +
+		" < (?, ?, ?, ?) "
+	for from, end := (seen{At: seenFrom(day), Output: math.MinInt64}),
+		(seen{At: seenFrom(day + 1), Output: math.MinInt64}); from != end; {
+		args := func(to seen) []any {
+			return []any{from.At, to.At, from.At, from.Currency, from.TxID, from.Output, to.At, to.Currency, to.TxID, to.Output}
+		}
+		next := end
+		err := r.get(ctx, &next, "select piece of transfers",
+			"SELECT first_seen_at, currency, txid, output FROM transfers t WHERE"+within+
+				"ORDER BY first_seen_at, currency, txid, output LIMIT 1 OFFSET ?", append(args(end), booksPage)...)
+		if err != nil && !errors.Is(err, card.ErrNoRow) {
+			return err
+		}
+		n, err := r.addUp(ctx, dayID{ofTransfers, day}, "transfers t WHERE"+within, args(next)...)
+		if err != nil {
+			return err
+		}
+		if day >= r.from && !r.full { // nothing was noted of what is young, and their cards may be older
+			if err := r.noteOwners(ctx, "transfers t WHERE"+within, args(next)...); err != nil {
+				return err
+			}
+		}
+		r.read.Transfers += n
+		r.tell(day)
+		from = next
+	}
+	return nil
+}
+
+// addUp adds a piece to the sums of a day, and returns how many rows it has.
+func (r *reading) addUp(ctx context.Context, d dayID, from string, args ...any) (n int64, err error) {
+	var found []struct {
+		Currency string `db:"currency"`
+		Rows     int64  `db:"n"`
+		Sums     string `db:"sums"`
+	}
+	err = r.list(ctx, &found, "add up "+d.part,
+		"SELECT currency, COUNT(*) AS n, "+sumsOf(d.part)+" AS sums FROM "+from+"GROUP BY currency", args...)
+	if err != nil {
+		return 0, err
+	}
+	for _, f := range found {
+		sums, err := totals(f.Sums)
+		if err != nil {
+			return 0, fmt.Errorf("add up %s: %w", d.part, err)
+		}
+		of := dayOf{d, f.Currency}
+		so, before := r.found[of]
+		if before {
+			for i := range sums {
+				sums[i] = sums[i].Add(so.sums[i])
+			}
+		}
+		r.found[of] = daySums{rows: so.rows + f.Rows, sums: sums}
+		n += f.Rows
+	}
+	return n, nil
+}
+
+func (r *reading) tell(day int64) {
+	r.read.Day = time.UnixMilli(day * dayLasts).UTC()
+	r.progress(r.read)
 }

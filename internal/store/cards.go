@@ -16,21 +16,21 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// mostTransfers is how many transfers are read with a card.
-const mostTransfers = 100
+// maxTransfers is how many transfers are read with a card.
+const maxTransfers = 100
 
-// selectCardAlone selects what cards has of a card, and its chain's tip.
-const selectCardAlone = "SELECT " + cardsAlone + tipSelected + ownSelected + ", (" + happened +
-	") AS happened FROM cards c" + joinedToChain
+// selectBaseCard selects what cards has of a card, and its chain's tip.
+const selectBaseCard = "SELECT " + baseColumns + tipColumn + clientDataColumns + ", (" + hasActivity +
+	") AS has_activity FROM cards c" + joinChain
 
-// happened is an expression for whether something has happened to card c since
+// hasActivity is an expression for whether something has happened to card c since
 // its order that is not in cards.
-const happened = "c.status <> 'awaiting_payment' OR c.payment_state = 'paid' OR c.received > 0 OR c.height > 0 OR c.refunded > 0"
+const hasActivity = "c.status <> 'awaiting_payment' OR c.payment_state = 'paid' OR c.received > 0 OR c.height > 0 OR c.refunded > 0"
 
-// selectWholeCard is selectCards with the client's own data and the transfers
+// selectFullCard is selectCards with the client's own data and the transfers
 // of the card.
-func (d dialect) selectWholeCard() string {
-	return "SELECT " + cardsSelected + ownSelected + ", " + d.transfersOfCard() + " AS transfers " + fromCards
+func (d dialect) selectFullCard() string {
+	return "SELECT " + fullColumns + clientDataColumns + ", " + d.transfersOfCard() + " AS transfers " + fromCards
 }
 
 // transfersOfCard is an expression for the transfers that count toward card c,
@@ -40,27 +40,27 @@ func (d dialect) transfersOfCard() string {
 	return `CASE WHEN c.received > 0 THEN (SELECT ` + d.jsonRows + `(x.n, x.txid, x.amount, x.height, CASE WHEN x.locked THEN 1 ELSE 0 END, x.first_seen_at))
 		FROM (SELECT COUNT(*) OVER () AS n, y.* FROM (SELECT ` + columns + "WHERE t.currency = c.currency AND t.address = c.address AND t.counted AND " + notAttributed +
 		" UNION ALL SELECT " + columns + "JOIN " + attributionOf + ` WHERE a.card_uuid = c.uuid AND t.counted) y
-			ORDER BY y.amount DESC, y.txid, y.output LIMIT ` + strconv.Itoa(mostTransfers) + ") x) END"
+			ORDER BY y.amount DESC, y.txid, y.output LIMIT ` + strconv.Itoa(maxTransfers) + ") x) END"
 }
 
-const selectCards = "SELECT " + cardsSelected + " " + fromCards
+const selectCards = "SELECT " + fullColumns + " " + fromCards
 
-// ownSelected is the client's own data. It can be long: only what is for
+// clientDataColumns is the client's own data. It can be long: only what is for
 // clients selects it, one card or a page of them.
-const ownSelected = ", c.reference, c.metadata "
+const clientDataColumns = ", c.reference, c.metadata "
 
-// cardsListed is what cards has of a card that its client sees.
-const cardsListed = ` c.uuid, c.account_id, c.created_at, c.usd_cents, c.currency, c.amount, c.address, c.rate, c.expires_at, c.confirmations_required,
+// listedColumns is what cards has of a card that its client sees.
+const listedColumns = ` c.uuid, c.account_id, c.created_at, c.usd_cents, c.currency, c.amount, c.address, c.rate, c.expires_at, c.confirmations_required,
 	c.status, c.payment_state, c.received, c.settled, c.height, c.accepted, c.refunded, c.written_off, c.canceled_at, c.refund_address, c.credentials_purged_at`
 
-const cardsAlone = cardsListed + `, c.rate_at, c.rate_source, COALESCE(c.idempotency_key, '') AS idempotency_key, c.request_hash,
+const baseColumns = listedColumns + `, c.rate_at, c.rate_source, COALESCE(c.idempotency_key, '') AS idempotency_key, c.request_hash,
 	c.credit_paid, c.credit_held, c.credit_surplus, c.credit_refunded, c.credit_lost, c.credit_written_off`
 
-const cardsSelected = cardsAlone + cardsElsewhere
+const fullColumns = baseColumns + joinedColumns
 
-const tipSelected = ", COALESCE(k.height, 0) AS tip_height"
+const tipColumn = ", COALESCE(k.height, 0) AS tip_height"
 
-const cardsElsewhere = tipSelected + `,
+const joinedColumns = tipColumn + `,
 	CASE WHEN c.refunded > 0 THEN ` + refundedAt + ` END AS refunded_at,
 	CASE WHEN c.refunded > 0 THEN ` + refundTxID + ` END AS refund_txid,
 	` + refused + ` AS refused,
@@ -76,11 +76,11 @@ const (
 	refundTxID = "(SELECT r.txid FROM resolutions r WHERE r.card_uuid = c.uuid AND r.kind = 'refund' ORDER BY r.id DESC LIMIT 1)"
 )
 
-const fromCards = "FROM cards c" + joinedToCards
+const fromCards = "FROM cards c" + joinCards
 
-const joinedToChain = " LEFT JOIN chains k ON k.currency = c.currency"
+const joinChain = " LEFT JOIN chains k ON k.currency = c.currency"
 
-const joinedToCards = joinedToChain + ` LEFT JOIN credentials s ON s.card_uuid = c.uuid`
+const joinCards = joinChain + ` LEFT JOIN credentials s ON s.card_uuid = c.uuid`
 
 type cardRow struct {
 	UUID                  uuid.UUID         `db:"uuid"`
@@ -186,12 +186,12 @@ func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 // oneCardRow is a card as its client sees it.
 type oneCardRow struct {
 	cardRow
-	Happened  bool   `db:"happened"`
-	Transfers []byte `db:"transfers"`
+	HasActivity bool   `db:"has_activity"`
+	Transfers   []byte `db:"transfers"`
 }
 
 func (r oneCardRow) key() cardKey      { return cardKey{r.AccountID, r.UUID} }
-func (r oneCardRow) hasHappened() bool { return r.Happened }
+func (r oneCardRow) hasActivity() bool { return r.HasActivity }
 
 // CardByUUID implements order.Store. It is one round trip, which it may share
 // with others, and two for the first time that something has happened to the
@@ -205,7 +205,7 @@ func (s *Store) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Ca
 func (s *Store) CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key string) (*card.Card, error) {
 	var row oneCardRow
 	err := s.hot.cardByKey.alone.get(ctx, &row, account, key)
-	if err == nil && row.Happened {
+	if err == nil && row.HasActivity {
 		err = s.hot.cardByKey.whole.get(ctx, &row, account, key)
 	}
 	return s.oneCard(&row, err)
@@ -224,7 +224,7 @@ func (s *Store) oneCard(row *oneCardRow, err error) (*card.Card, error) {
 		return nil, s.fail("select card", err)
 	}
 	transfers.addTo(c)
-	c.Tag = tag(changingOf(c), row.Transfers)
+	c.Tag = tag(visibleState(c), row.Transfers)
 	return c, nil
 }
 
@@ -289,9 +289,9 @@ func (s *Store) cardsByUUID(ctx context.Context, on runner, ids []uuid.UUID) (ca
 	return cards, damaged, err
 }
 
-// mostDue limits how many cards one transaction assesses only because of the
+// maxDue limits how many cards one transaction assesses only because of the
 // new tip.
-const mostDue = 10000
+const maxDue = 10000
 
 // LockCards implements settle.Tx. A damaged card is due again with the next
 // block, to be assessed as soon as its row is mended.
@@ -308,7 +308,7 @@ func (t *tx) LockCards(ctx context.Context, currency string, addresses []string,
 	} {
 		var ids []uuid.UUID
 		query := "SELECT uuid FROM cards WHERE currency = ? AND " + due.condition + " LIMIT ?"
-		if err := t.s.list(ctx, t.t, &ids, "select due cards", query, currency, due.arg, mostDue); err != nil {
+		if err := t.s.list(ctx, t.t, &ids, "select due cards", query, currency, due.arg, maxDue); err != nil {
 			return nil, err
 		}
 		for _, id := range ids {

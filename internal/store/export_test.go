@@ -190,7 +190,7 @@ func Arrays(s *Store) bool { return s.dialect.arrays }
 func BreakStatements(s *Store) (mend func()) {
 	writer, inserts, insert, reads := s.w, s.hot.insertCards, s.hot.insertCard, s.hot.cardByUUID.alone.many
 	s.w = nil // SQLite's shared INSERT is not prepared
-	s.hot.insertCards, s.hot.insertCard, s.hot.cardByUUID.alone.many = limitable{}, limitable{}, fixed{}
+	s.hot.insertCards, s.hot.insertCard, s.hot.cardByUUID.alone.many = withQuota{}, withQuota{}, fixed{}
 	return func() {
 		s.w, s.hot.insertCards, s.hot.insertCard, s.hot.cardByUUID.alone.many = writer, inserts, insert, reads
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// limitable is a statement without and with a limit of what an account may have
+// withQuota is a statement without and with a limit of what an account may have
 // open. If the limit were a parameter alone, PostgreSQL would plan the
 // statement for its value anew each time, which costs more than the rest.
-type limitable struct{ unlimited, limited fixed }
+type withQuota struct{ unlimited, limited fixed }
 
-func (l limitable) to(limit card.USD) fixed {
+func (l withQuota) to(limit card.USD) fixed {
 	if limit > 0 {
 		return l.limited
 	}
@@ -34,64 +34,64 @@ func (d dialect) insertCard(limited bool, and string) string {
 	WHERE NOT EXISTS (SELECT 1 FROM transfers t WHERE t.currency = ? AND t.address = ?)
 	AND NOT EXISTS (SELECT 1 FROM retired_addresses o WHERE o.currency = ? AND o.address = ?)
 	AND NOT EXISTS (SELECT 1 FROM idempotency_keys k WHERE k.account_id = CAST(? AS ` + d.uuidType + `) AND k.idempotency_key = CAST(? AS TEXT))
-	` + only(limited, " AND "+openUSD("CAST(? AS "+d.uuidType+")")+" + CAST(? AS BIGINT) <= CAST(? AS BIGINT)") + and + keyTaken
+	` + when(limited, " AND "+openUSD("CAST(? AS "+d.uuidType+")")+" + CAST(? AS BIGINT) <= CAST(? AS BIGINT)") + and + onKeyConflict
 }
 
-// keyTaken leaves out cards whose idempotency key was taken by another card
+// onKeyConflict leaves out cards whose idempotency key was taken by another card
 // during the statement. If another request took it, the trigger of
 // idempotency_keys fails the statement with a duplicate key. Without the
 // columns, PostgreSQL would look for a conflict in every index before each
 // insert, which takes a seventh of the statement. Every program that the schema
 // allows needs this index.
-const keyTaken = " ON CONFLICT (account_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
+const onKeyConflict = " ON CONFLICT (account_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
 
-// unlessTaken returns what became of a card; that its uuid, address or
+// ignoreDuplicate returns what became of a card; that its uuid, address or
 // idempotency key is taken is no error.
-func unlessTaken(inserted bool, err error) (bool, error) {
+func ignoreDuplicate(inserted bool, err error) (bool, error) {
 	if errors.Is(err, card.ErrDuplicate) {
 		return false, nil
 	}
 	return inserted, err
 }
 
-// insertArgs returns the parameters of insertCard.
-func insertArgs(ctx context.Context, c *card.Card, limit card.USD) ([]any, error) {
+// insertCardArgs returns the parameters of insertCard.
+func insertCardArgs(ctx context.Context, c *card.Card, limit card.USD) ([]any, error) {
 	args, err := cardValues(ctx, c)
 	args = append(args, c.Coin.Code, c.Address, c.Coin.Code, c.Address, c.AccountID, nullString(c.IdempotencyKey))
 	if limit > 0 {
 		args = append(args, c.AccountID, int64(c.USD), int64(limit))
 	}
 	if c.RefundAddress != "" {
-		args = append(args, ownArgs(c)...)
+		args = append(args, serviceAddressArgs(c)...)
 	}
 	return args, err
 }
 
-// isOwn is a condition for an address that is one of the service's own: of its
+// isServiceAddress is a condition for an address that is one of the service's own: of its
 // pool, of a card, or the wallet's primary address, which ends the fingerprint
-// of the chain. Its parameters are ownArgs.
-const isOwn = `(EXISTS (SELECT 1 FROM addresses w WHERE w.currency = ? AND w.address = CAST(? AS TEXT))
+// of the chain. Its parameters are serviceAddressArgs.
+const isServiceAddress = `(EXISTS (SELECT 1 FROM addresses w WHERE w.currency = ? AND w.address = CAST(? AS TEXT))
 	OR EXISTS (SELECT 1 FROM cards w WHERE w.currency = ? AND w.address = CAST(? AS TEXT))
 	OR EXISTS (SELECT 1 FROM chains w WHERE w.currency = ? AND w.fingerprint LIKE '% ' || CAST(? AS TEXT)))`
 
-// notOwn is a further condition for insertCard: that the card's refund address
+// exceptServiceAddress is a further condition for insertCard: that the card's refund address
 // is not one of the service's own.
-const notOwn = " AND NOT " + isOwn
+const exceptServiceAddress = " AND NOT " + isServiceAddress
 
-func ownArgs(c *card.Card) []any {
+func serviceAddressArgs(c *card.Card) []any {
 	coin, address := c.Coin.Code, c.RefundAddress.Reveal()
 	return []any{coin, address, coin, address, coin, address}
 }
 
-// unlessOwn returns the result of an insertion. The error is card.ErrOwnAddress
+// checkServiceAddress returns the result of an insertion. The error is card.ErrOwnAddress
 // if the card was not stored because its refund address is one of the service's
 // own.
-func (s *Store) unlessOwn(ctx context.Context, c *card.Card, inserted bool, err error) (bool, error) {
+func (s *Store) checkServiceAddress(ctx context.Context, c *card.Card, inserted bool, err error) (bool, error) {
 	if inserted || err != nil || c.RefundAddress == "" {
 		return inserted, err
 	}
 	var own bool
-	if err := s.get(ctx, s.r, &own, "look for a refund address", "SELECT "+isOwn, ownArgs(c)...); err != nil {
+	if err := s.get(ctx, s.r, &own, "look for a refund address", "SELECT "+isServiceAddress, serviceAddressArgs(c)...); err != nil {
 		return false, err
 	}
 	if own {
@@ -112,27 +112,27 @@ func (d dialect) insertCards(limited bool, table string) string {
 	}
 	limit, number := "v.column"+strconv.Itoa(len(columns)+1), "v.column"+strconv.Itoa(len(columns)+2)
 	return "INSERT INTO cards (" + cardColumns + ") SELECT " + strings.Join(columns, ", ") + `
-	FROM (SELECT v.*` + only(limited, ", SUM(column4) OVER (PARTITION BY column2 ORDER BY "+number+") AS usd_cents") + " FROM " + table + `) AS v
+	FROM (SELECT v.*` + when(limited, ", SUM(column4) OVER (PARTITION BY column2 ORDER BY "+number+") AS usd_cents") + " FROM " + table + `) AS v
 	WHERE (SELECT 1 FROM transfers t WHERE t.currency = v.column5 AND t.address = v.column7 LIMIT 1) IS NULL
 	AND (SELECT 1 FROM retired_addresses o WHERE o.currency = v.column5 AND o.address = v.column7) IS NULL
 	AND (SELECT 1 FROM idempotency_keys k WHERE k.account_id = v.column2 AND k.idempotency_key = v.column13) IS NULL
-	` + only(limited, "AND CASE WHEN "+limit+" = 0 THEN TRUE ELSE "+openUSD("v.column2")+" + v.usd_cents <= "+limit+" END") + `
-	ORDER BY ` + number + keyTaken + ` RETURNING uuid`
+	` + when(limited, "AND CASE WHEN "+limit+" = 0 THEN TRUE ELSE "+openUSD("v.column2")+" + v.usd_cents <= "+limit+" END") + `
+	ORDER BY ` + number + onKeyConflict + ` RETURNING uuid`
 }
 
-// queuedTypes returns the types of the table of insertCards.
-func (d dialect) queuedTypes() []string { return append(d.cardTypes(), "BIGINT", "BIGINT") }
+// batchTypes returns the types of the table of insertCards.
+func (d dialect) batchTypes() []string { return append(d.cardTypes(), "BIGINT", "BIGINT") }
 
-// queued returns the table of insertCards where its parameters are arrays.
+// batchTable returns the table of insertCards where its parameters are arrays.
 // PostgreSQL takes it for one of a thousand rows, whatever the arrays have. If
 // it knew better, it would plan the statement for these arrays anew each time,
 // which takes longer than to run it for eight cards.
-func (d dialect) queued() string {
-	call, names := unnest(d.queuedTypes())
+func (d dialect) batchTable() string {
+	call, names := unnest(d.batchTypes())
 	return "ROWS FROM (" + call + ", generate_subscripts(CAST('{}' AS INTEGER[]), 1)) AS v (" + names + ")"
 }
 
-func only(wanted bool, sql string) string {
+func when(wanted bool, sql string) string {
 	if wanted {
 		return sql
 	}

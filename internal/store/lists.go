@@ -105,7 +105,7 @@ func (s *Store) cards(ctx context.Context, on runner, operation, columns string,
 	var cards []*card.Card
 	for {
 		n := limit - len(cards)
-		query, args := page(s.dialect, columns, joinedToCards, parts, newestFirst, beyond, n)
+		query, args := page(s.dialect, columns, joinCards, parts, newestFirst, beyond, n)
 		found, err := manyOf[cardRow](ctx, s, on, n, operation, query, args...)
 		if err != nil {
 			return nil, err
@@ -138,12 +138,12 @@ func (s *Store) Cards(ctx context.Context, filter order.Filter) ([]*card.Card, e
 		return nil, nil
 	}
 	on, parts := s.pagesOf(filter)
-	cards, err := s.cards(ctx, on, "select cards", cardsListed+cardsElsewhere+ownSelected, parts, true, beyond,
+	cards, err := s.cards(ctx, on, "select cards", listedColumns+joinedColumns+clientDataColumns, parts, true, beyond,
 		filter.Limit)
-	cards = sinceAfter(cards, filter, func(c *card.Card) uuid.UUID { return c.UUID })
+	cards = dropTooOld(cards, filter, func(c *card.Card) uuid.UUID { return c.UUID })
 	if filter.Tagged {
 		for _, c := range cards {
-			c.Tag = tag(changingOf(c), nil)
+			c.Tag = tag(visibleState(c), nil)
 		}
 	}
 	return cards, err
@@ -162,10 +162,10 @@ func begin(filter order.Filter) (beyond uuid.UUID, none bool) {
 	return before, before == uuid.Nil
 }
 
-// sinceAfter returns those of the newest cards that were not created too early.
+// dropTooOld returns those of the newest cards that were not created too early.
 // Where the list ends is found in the page: PostgreSQL would not see it in an
 // index that it walks backwards.
-func sinceAfter[T any](cards []T, filter order.Filter, id func(T) uuid.UUID) []T {
+func dropTooOld[T any](cards []T, filter order.Filter, id func(T) uuid.UUID) []T {
 	if filter.CreatedAfter.IsZero() {
 		return cards
 	}
@@ -187,7 +187,7 @@ func (s *Store) thatMatch(filter order.Filter) []part {
 	}
 	switch {
 	case filter.State == card.Canceled:
-		return []part{canceledOnes(filter, of)}
+		return []part{canceledRange(filter, of)}
 	case filter.Status == "" && filter.State == "" && filter.Currency == "" && filter.Reference == "":
 		return []part{{equal: of}}
 	}
@@ -218,11 +218,11 @@ func (s *Store) ofKinds(of []equal, status card.Status, state card.PaymentState,
 	return parts
 }
 
-// canceledOnes returns the cards that match a filter for canceled ones, and
+// canceledRange returns the cards that match a filter for canceled ones, and
 // begin with columns of which an index has them. COALESCE keeps PostgreSQL from
 // using an index of the other conditions, which would have the many cards that
 // expired.
-func canceledOnes(filter order.Filter, of []equal) part {
+func canceledRange(filter order.Filter, of []equal) part {
 	p := part{equal: of, where: " AND c.canceled_at IS NOT NULL AND COALESCE(c.payment_state, '') = ?",
 		args: []any{storedState(card.Canceled)}}
 	if filter.Status != "" {
@@ -246,7 +246,7 @@ func one[T comparable](wanted T, all ...T) []T {
 // FindCards returns the cards that match, newest first, or oldest first if
 // search.NeedsOperator is set; at most search.Limit.
 func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.Card, error) {
-	const operation, columns = "find cards", cardsSelected + ownSelected
+	const operation, columns = "find cards", fullColumns + clientDataColumns
 	switch {
 	case search.NeedsOperator:
 		return s.cards(ctx, s.r, operation, columns, s.needOperator(search), false, uuid.Nil, search.Limit)

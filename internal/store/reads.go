@@ -48,7 +48,7 @@ func (r *cardReader[R]) get(ctx context.Context, key cardKey) (R, error) {
 		return r.whole.get(ctx, key)
 	}
 	row, err := r.alone.get(ctx, key)
-	if err == nil && row.hasHappened() {
+	if err == nil && row.hasActivity() {
 		r.remember(key)
 		row, err = r.whole.get(ctx, key)
 	}
@@ -75,7 +75,7 @@ func (r *cardReader[R]) remember(key cardKey) {
 // oneRow is what is read of a card.
 type oneRow interface {
 	key() cardKey
-	hasHappened() bool // more than the card alone has
+	hasActivity() bool // more than the card alone has
 }
 
 // cardKey is how a client names a card: another account's is none of its own.

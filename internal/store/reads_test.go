@@ -162,7 +162,7 @@ type slowConn struct {
 
 func (c slowConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	rows, err := c.rawConn.QueryContext(ctx, query, args)
-	if strings.Contains(query, "AS happened") {
+	if strings.Contains(query, "AS has_activity") {
 		c.s.found <- struct{}{}
 		<-c.s.returns
 	}
@@ -279,7 +279,7 @@ func TestCardByUUID_ACardToWhichSomethingHasHappenedIsReadAtOnce(t *testing.T) {
 	}
 	alone := func() (uses int) {
 		check(t, s.Do(t.Context(), func(tx *store.Tx) error {
-			_, uses = plans(t, tx, "AS happened")
+			_, uses = plans(t, tx, "AS has_activity")
 			return nil
 		}))
 		return uses

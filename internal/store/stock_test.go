@@ -14,6 +14,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/keys"
+	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 )
@@ -489,4 +490,111 @@ func TestOffers_AreReplacedKeptAndDeleted(t *testing.T) {
 			t.Errorf("%+v, error %v", all, err)
 		}
 	})
+}
+
+// wantDoubtful fails the test unless these items are doubtful, in this order.
+func wantDoubtful(t *testing.T, s *store.Store, want ...uuid.UUID) []card.DoubtfulItem {
+	t.Helper()
+	found, err := s.DoubtfulStock(t.Context())
+	check(t, err)
+	var got []uuid.UUID
+	for _, item := range found {
+		got = append(got, item.ID)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	return found
+}
+
+func TestReleaseStock_LeavesOutWhatWasGivenOut(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		items := stockUp(t, s, 3)
+		wantDoubtful(t, s)
+		_, err := s.HoldStock(t.Context(), shelf)
+		check(t, err)
+		wantDoubtful(t, s, items[0].ID, items[1].ID, items[2].ID)
+		if n, err := s.ReleaseStock(t.Context(), shelf, []uuid.UUID{items[0].ID, items[2].ID}); err != nil || n != 1 {
+			t.Errorf("%d released, error %v", n, err)
+		}
+		wantStock(t, s, 1, 0, 0, 2)
+		wantDoubtful(t, s, items[0].ID, items[2].ID)
+	})
+}
+
+func TestDoubtfulStock_HasWhatACardNeverGot(t *testing.T) {
+	conform(t, func(t *testing.T, s *store.Store) {
+		all := stockUp(t, s, 4)
+		payCards(t, s, 3)
+		claimed, err := s.ClaimIntents(t.Context(), claimOf(shelf), 3, time.Hour)
+		check(t, err)
+		var items []card.StockItem
+		for _, intent := range claimed {
+			item, err := s.TakeStock(t.Context(), shelf, intent.CardUUID, 150_50, epoch)
+			check(t, err)
+			items = append(items, item)
+		}
+		wantDoubtful(t, s) // they are on their way
+		for i, hash := range [][]byte{items[0].NumberHash, []byte("made by another supplier")} {
+			made := issued(claimed[i], "x")
+			made.NumberHash = hash
+			check(t, s.IssueTx(t.Context(), func(tx issue.Tx) error {
+				return tx.SaveIssued(t.Context(), []issue.IssuedCard{made})
+			}))
+		}
+		wantDoubtful(t, s, items[1].ID)
+		parked := claimed[2]
+		parked.State = issue.StateParked
+		check(t, s.SaveIntents(t.Context(), []issue.Intent{parked}))
+		for i, item := range wantDoubtful(t, s, items[1].ID, items[2].ID) {
+			if item.CardUUID != claimed[i+1].CardUUID || item.State != card.StockIssued || item.Sealed == nil {
+				t.Errorf("%+v", item)
+			}
+		}
+		_, err = s.HoldStock(t.Context(), shelf)
+		check(t, err)
+		if held := wantDoubtful(t, s, items[1].ID, items[2].ID, all[3].ID); held[2].CardUUID != uuid.Nil ||
+			held[2].State != card.StockHeld {
+			t.Errorf("%+v", held[2])
+		}
+	})
+}
+
+func TestTakeStock_AnItemThatSomebodyLooksAtIsNotOutOfStock(t *testing.T) {
+	t.Parallel()
+	url := databases.Postgres(t) // SQLite has one writer
+	s := open(t, url)
+	stockUp(t, s, 1)
+	// an order that is about to be refused: its key is taken, or too much is
+	// open
+	other, err := rig.OpenSQL(t, url).Begin()
+	check(t, err)
+	_, err = other.Exec("SELECT id FROM stock WHERE state = 'free' FOR NO KEY UPDATE")
+	check(t, err)
+	_, err = s.TakeStock(t.Context(), shelf, uuid.New(), 150_50, epoch)
+	if errors.Is(err, card.ErrOutOfStock) {
+		t.Error("an item is free, and the supplier clearly declines:", err)
+	}
+	check(t, other.Rollback())
+	_, err = s.TakeStock(t.Context(), shelf, uuid.New(), 150_50, epoch)
+	check(t, err)
+	wantStock(t, s, 0, 0, 1, 0)
+}
+
+// The item is taken by an attempt whose COMMIT takes longer than the attempt.
+func TestTakeStock_AnItemTakenLateIsNotLost(t *testing.T) {
+	t.Parallel()
+	url := databases.Postgres(t) // SQLite has one writer
+	s := open(t, url)
+	stockUp(t, s, 1)
+	id := uuid.New()
+	first, err := rig.OpenSQL(t, url).Begin()
+	check(t, err)
+	_, err = first.Exec("UPDATE stock SET state = 'issued', card_uuid = $1 WHERE state = 'free'", id)
+	check(t, err)
+	_, err = s.TakeStock(t.Context(), shelf, id, 150_50, epoch)
+	check(t, first.Commit())
+	if errors.Is(err, card.ErrOutOfStock) {
+		t.Error("clearly declined, and issued nevertheless")
+	}
 }

@@ -42,8 +42,8 @@ type Store struct {
 	pg      *sessions                // nil on SQLite
 	writers chan struct{}            // has an element for each connection that writes; nil for no limit
 	hot     struct {
-		insertCard, insertCards, reserveCard limitable
-		insertRefundable, reserveRefundable  limitable // of cards with a refund address
+		insertCard, insertCards, reserveCard withQuota
+		insertRefundable, reserveRefundable  withQuota // of cards with a refund address
 		cardByUUID                           cardReader[oneCardRow]
 		cardTag                              cardReader[tagRow]
 		cardByKey                            struct{ alone, whole fixed }
@@ -141,23 +141,23 @@ func (s *Store) Close() error {
 func (s *Store) heat() {
 	read := func(query string) fixed { return fixed{s.r, s.r.Rebind(query)} }
 	write := func(query string) fixed { return fixed{s.w, s.w.Rebind(query)} }
-	whole := s.dialect.selectWholeCard()
-	s.hot.cardByUUID.alone.query(s, selectCardAlone)
+	whole := s.dialect.selectFullCard()
+	s.hot.cardByUUID.alone.query(s, selectBaseCard)
 	s.hot.cardByUUID.whole.query(s, whole)
-	s.hot.cardTag.alone.query(s, selectTagAlone)
-	s.hot.cardTag.whole.query(s, s.dialect.selectWholeTag())
+	s.hot.cardTag.alone.query(s, selectBaseTag)
+	s.hot.cardTag.whole.query(s, s.dialect.selectFullTag())
 	const byKey = " WHERE c.account_id = ? AND c.idempotency_key = ?"
-	s.hot.cardByKey.alone, s.hot.cardByKey.whole = read(selectCardAlone+byKey), read(whole+byKey)
+	s.hot.cardByKey.alone, s.hot.cardByKey.whole = read(selectBaseCard+byKey), read(whole+byKey)
 	s.hot.tokenByHash = read(selectTokens + " WHERE t.hash = ?")
-	s.hot.insertRefundable = limitable{write(s.dialect.insertCard(false, notOwn)),
-		write(s.dialect.insertCard(true, notOwn))}
-	s.hot.insertCard = limitable{write(s.dialect.insertCard(false, "")), write(s.dialect.insertCard(true, ""))}
+	s.hot.insertRefundable = withQuota{write(s.dialect.insertCard(false, exceptServiceAddress)),
+		write(s.dialect.insertCard(true, exceptServiceAddress))}
+	s.hot.insertCard = withQuota{write(s.dialect.insertCard(false, "")), write(s.dialect.insertCard(true, ""))}
 	if s.dialect.arrays {
-		cards := s.dialect.queued()
-		s.hot.insertCards = limitable{write(s.dialect.insertCards(false, cards)), write(s.dialect.insertCards(true, cards))}
-		s.hot.reserveCard = limitable{write(s.dialect.reserveCard(false, "")), write(s.dialect.reserveCard(true, ""))}
-		s.hot.reserveRefundable = limitable{write(s.dialect.reserveCard(false, notOwn)),
-			write(s.dialect.reserveCard(true, notOwn))}
+		cards := s.dialect.batchTable()
+		s.hot.insertCards = withQuota{write(s.dialect.insertCards(false, cards)), write(s.dialect.insertCards(true, cards))}
+		s.hot.reserveCard = withQuota{write(s.dialect.reserveCard(false, "")), write(s.dialect.reserveCard(true, ""))}
+		s.hot.reserveRefundable = withQuota{write(s.dialect.reserveCard(false, exceptServiceAddress)),
+			write(s.dialect.reserveCard(true, exceptServiceAddress))}
 	}
 }
 

@@ -40,21 +40,21 @@ type inserted struct {
 // with others. Once the statement is sent, it does not end with ctx
 // (outliving).
 func (s *Store) InsertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
-	args, err := insertArgs(ctx, c, limit)
+	args, err := insertCardArgs(ctx, c, limit)
 	if err != nil {
 		return false, err
 	}
 	i := &insertion{ctx: ctx, card: c, limit: limit, args: args, done: make(chan inserted, 1)}
 	if c.RefundAddress != "" {
-		inserted, err := unlessTaken(s.insertAlone(i))
-		return s.unlessOwn(ctx, c, inserted, err)
+		inserted, err := ignoreDuplicate(s.insertAlone(i))
+		return s.checkServiceAddress(ctx, c, inserted, err)
 	}
 	if mine := s.inserts.add(i); mine != nil {
 		go s.insertQueued(mine)
 	}
 	select {
 	case is := <-i.done:
-		return unlessTaken(is.stored, s.fail("insert card", is.err))
+		return ignoreDuplicate(is.stored, s.fail("insert card", is.err))
 	case <-ctx.Done():
 		if s.inserts.remove(i) {
 			return false, s.fail("insert card", ctx.Err())
@@ -166,7 +166,7 @@ func (s *Store) insertShared(some []*insertion) (map[uuid.UUID]bool, error) {
 	}
 	ctx, cancel := outliving(context.Background())
 	defer cancel()
-	types := s.dialect.queuedTypes()
+	types := s.dialect.batchTypes()
 	var ids []uuid.UUID
 	var err error
 	if s.dialect.arrays {

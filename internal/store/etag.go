@@ -20,23 +20,23 @@ import (
 
 // changing is an expression for that part of card c, without its transfers,
 // that may change. The tip matters only where something has arrived.
-const changing = changingBefore +
+const changing = stateBefore +
 	`CASE WHEN c.received > 0 OR c.height > 0 THEN COALESCE((SELECT k.height FROM chains k WHERE k.currency = c.currency), 0) ELSE 0 END` +
-	changingAfter + `,
+	stateAfter + `,
 	CASE WHEN c.status = 'generated' AND (SELECT s.card_uuid FROM credentials s WHERE s.card_uuid = c.uuid) IS NOT NULL THEN 1 ELSE 0 END,
 	CASE WHEN c.refunded > 0 THEN COALESCE(` + refundedAt + `, 0) ELSE 0 END, CASE WHEN c.refunded > 0 THEN COALESCE(` + refundTxID + `, '') ELSE '' END, CASE WHEN c.payment_state = 'paid' THEN ` + refused + " ELSE 0 END)"
 
-// changingAlone is what changing is of a card to which nothing has happened
+// baseState is what changing is of a card to which nothing has happened
 // (cardReader).
-const changingAlone = changingBefore + "0" + changingAfter + ", 0, 0, '', 0)"
+const baseState = stateBefore + "0" + stateAfter + ", 0, 0, '', 0)"
 
 const (
-	changingBefore = "concat_ws(' ', c.uuid, c.status, c.payment_state, c.received, c.settled, c.height, "
-	changingAfter  = ", c.accepted, c.refunded, c.written_off, COALESCE(c.canceled_at, 0), COALESCE(c.credentials_purged_at, 0)"
+	stateBefore = "concat_ws(' ', c.uuid, c.status, c.payment_state, c.received, c.settled, c.height, "
+	stateAfter  = ", c.accepted, c.refunded, c.written_off, COALESCE(c.canceled_at, 0), COALESCE(c.credentials_purged_at, 0)"
 )
 
-// changingOf returns what changing is of a card that was read.
-func changingOf(c *card.Card) []byte {
+// visibleState returns what changing is of a card that was read.
+func visibleState(c *card.Card) []byte {
 	var tip, canceledAt, purgedAt, refundedAt, made, refused int64
 	if c.Received > 0 || c.Height > 0 {
 		tip = c.TipHeight
@@ -71,20 +71,20 @@ func tag(changing, transfers []byte) string {
 // tagRow is what the tag of a card is made of.
 type tagRow struct {
 	cardKey
-	Changing  []byte `db:"changing"`
-	Happened  bool   `db:"happened"`
-	Transfers []byte `db:"transfers"`
+	Changing    []byte `db:"changing"`
+	HasActivity bool   `db:"has_activity"`
+	Transfers   []byte `db:"transfers"`
 }
 
-func (r tagRow) hasHappened() bool { return r.Happened }
+func (r tagRow) hasActivity() bool { return r.HasActivity }
 
 const (
-	selectTag      = "SELECT c.account_id, c.uuid, "
-	selectTagAlone = selectTag + changingAlone + " AS changing, " + happened + " AS happened FROM cards c"
+	tagKey        = "SELECT c.account_id, c.uuid, "
+	selectBaseTag = tagKey + baseState + " AS changing, " + hasActivity + " AS has_activity FROM cards c"
 )
 
-func (d dialect) selectWholeTag() string {
-	return selectTag + changing + " AS changing, " + d.transfersOfCard() + " AS transfers FROM cards c"
+func (d dialect) selectFullTag() string {
+	return tagKey + changing + " AS changing, " + d.transfersOfCard() + " AS transfers FROM cards c"
 }
 
 // CardTag implements order.Tags. It is one round trip, which it may share with
@@ -107,7 +107,7 @@ func (s *Store) PageTags(ctx context.Context, filter order.Filter) ([]string, er
 	query, args := page(s.dialect, changing, "", parts, true, beyond, filter.Limit)
 	var found [][]byte
 	err := s.list(ctx, on, &found, "select tags of cards", query, args...)
-	found = sinceAfter(found, filter, func(x []byte) uuid.UUID { return uuid.Must(uuid.ParseBytes(x[:36])) })
+	found = dropTooOld(found, filter, func(x []byte) uuid.UUID { return uuid.Must(uuid.ParseBytes(x[:36])) })
 	tags := make([]string, len(found))
 	for i, x := range found {
 		tags[i] = tag(x, nil)
