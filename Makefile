@@ -12,7 +12,7 @@ OASDIFF    := go tool -modfile=tools/oasdiff/go.mod oasdiff
 RACE        = $(if $(CI),$(shell command -v gcc >/dev/null && echo "-race -gcflags=modernc.org/...=-race=false"))
 TEST_FLAGS ?=
 # go test starts packages in the order it is given. These wait for real servers, or for time to pass, most of the time.
-LONGEST     = ./internal/settle ./internal/cli ./internal/store ./internal/chain ./server
+LONGEST     = ./internal/settle ./internal/acceptance ./internal/store ./internal/chain ./server
 # A test's program is linked each time, which is quicker without tables for debuggers, and without C.
 LINK        = $(if $(RACE),,CGO_ENABLED=0) GOFLAGS="$$GOFLAGS -ldflags=-s"
 # The client is a module of its own, which ./... leaves out.
@@ -28,7 +28,7 @@ build: ## Build bin/cardmint
 # Tests wait more than they work, so that more run at once than there are cores. Each process has one core, so that its threads wait for no
 # other. Processes are short, and end before they need to collect much garbage. Left to 'make test' are the tests of the command line, which
 # start the program, and those of what only tests use: linking a package's tests takes half a second to two.
-QUICK       = ./server ./internal/settle ./internal/store ./internal $(patsubst %/,./%,$(filter-out internal/cli/ internal/failpoint/ internal/rig/,$(wildcard internal/*/)))
+QUICK       = ./server ./internal/settle ./internal/store ./internal $(patsubst %/,./%,$(filter-out internal/acceptance/ internal/cli/ internal/failpoint/ internal/rig/,$(wildcard internal/*/)))
 quick: ## Run every test that needs no server, no process and no patience, on SQLite in memory, within 20 seconds
 	@$(LINK) GOGC=800 tools/in-memory 1 go test -short -vet=off -p 4 -parallel 4 -cpu 1 $(QUICK) $(CLIENT)
 
@@ -62,12 +62,12 @@ mutants: ## Break PACKAGES on purpose: fails if their own tests, which start no 
 	@tools/in-memory 2 go run ./tools/mutants $(PACKAGES)
 
 e2e: deps ## Run the end-to-end tests alone: real monerod, wallet and PostgreSQL, through the Go client
-	go test -count=1 -v -timeout 15m -run TestE2E ./internal/cli
+	go test -count=1 -v -timeout 15m -run TestE2E ./internal/acceptance
 
 ROUNDS ?= 1
 AGE    ?= 8s
 drill: deps ## Restore backups up to AGE old and promote standbys, ROUNDS times; use one wallet twice, freeze, cut off and upgrade databases; and slices of chaos
-	tools/in-memory 4 $(GOTESTSUM) --format standard-verbose $(call rerun,1) --packages=./internal/cli -- -tags=nomsgpack,drill -count=1 -vet=off -timeout 3h \
+	tools/in-memory 4 $(GOTESTSUM) --format standard-verbose $(call rerun,1) --packages=./internal/acceptance -- -tags=nomsgpack,drill -count=1 -vet=off -timeout 3h \
 	  -run 'TestDrill|TestChaos$$|TestFailpoints$$|TestUpgrade_|TestServe_(WaitsForADatabase|AFrozenDatabase|AcknowledgedCards|PgBouncer)' \
 	  -args -drill-rounds $(ROUNDS) -drill-age $(AGE)
 	tools/in-memory 2 go test -count=1 -v -vet=off -run 'TestIllServer_|TestReplication_|TestMigrate_OthersWork' ./internal/store
@@ -77,31 +77,31 @@ CHAOS ?= 10m
 KILLS ?= 50
 chaos: deps ## Have processes, connections, databases and suppliers fail at random for CHAOS: nothing acknowledged may be lost or happen twice
 ifeq ($(FAILPOINTS),all)
-	tools/in-memory 2 go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 24h -run 'TestFailpoints$$' ./internal/cli -failpoint-kills $(KILLS)
+	tools/in-memory 2 go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 24h -run 'TestFailpoints$$' ./internal/acceptance -failpoint-kills $(KILLS)
 else
-	go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 24h -run 'TestChaos$$' ./internal/cli -chaos $(CHAOS) $(TEST_FLAGS)
+	go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 24h -run 'TestChaos$$' ./internal/acceptance -chaos $(CHAOS) $(TEST_FLAGS)
 endif
 
 SOAK ?= 12m
 soak: deps ## Sell cards for a day of a clock that runs 120 times as fast: fail if memory, goroutines, descriptors, tables or indexes grow without bound. SOAK=2m is a slice
-	tools/in-memory 4 go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 24h -run TestSoak ./internal/cli -soak $(SOAK)
+	tools/in-memory 4 go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 24h -run TestSoak ./internal/acceptance -soak $(SOAK)
 
 ha: deps ## Set up three PostgreSQL under Patroni as documented, fail the leader in every way, ROUNDS times, and restore a backup; as root
 	@tools/deps ha
 	tools/in-memory 1 go test -tags=nomsgpack,drill -count=1 -v -vet=off -run TestMachine_ ./internal/rig
-	tools/in-memory 4 go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 6h -run TestHA_ ./internal/cli -ha-rounds $(ROUNDS)
+	tools/in-memory 4 go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 6h -run TestHA_ ./internal/acceptance -ha-rounds $(ROUNDS)
 
 bench: deps ## Measure, each figure side by side with its limit
-	go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 20m ./internal/cli
+	go test -run '^$$' -bench . -benchtime 1x -count 1 -timeout 20m ./internal/acceptance
 	go test -run '^$$' -bench Flood -benchtime 1x -count 1 ./server
 
 OVERLOAD ?= 1m
 overload: deps ## Order up to four times as many cards as can be created, after 200 a second for OVERLOAD: what is refused, and how long the others take
-	go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 1h -run TestFigures_Overload ./internal/cli -overload $(OVERLOAD)
+	go test -tags=nomsgpack,drill -count=1 -v -vet=off -timeout 1h -run TestFigures_Overload ./internal/acceptance -overload $(OVERLOAD)
 
 alarms: deps ## Provoke every alarm with a real service, PostgreSQL and Monero, and see it fire and clear in Debian's Prometheus
 	@tools/deps alarms
-	tools/in-memory 2 go test -tags=nomsgpack,alarms -count=1 -v -vet=off -timeout 15m -run TestAlarms ./internal/cli
+	tools/in-memory 2 go test -tags=nomsgpack,alarms -count=1 -v -vet=off -timeout 15m -run TestAlarms ./internal/acceptance
 
 CARDS ?= 2000000
 plans: deps ## Explain every statement of the store with CARDS cards, on SQLite and PostgreSQL: what it reads, and how long it takes

@@ -1,0 +1,262 @@
+//go:build alarms
+
+package acceptance_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+const (
+	ruleFile = "../../docs/operate/alarms.rules.yaml"
+	// A minute of the file's "for" is a second here. Expressions, and the
+	// durations in them, are those of the file.
+	hurry = 60
+)
+
+// prometheus is Debian's, with the rules as they are shipped. It remembers what
+// was done to cause an alarm, and when that was seen.
+type prometheus struct {
+	*rig.Process
+	url, dir string
+	provoked map[string]*provoked
+}
+
+// provoked is an alarm that was caused on purpose.
+type provoked struct {
+	how                            string
+	caused, fired, mended, cleared time.Time
+}
+
+// alert is an alarm as Prometheus tells of it.
+type alert struct {
+	Labels, Annotations map[string]string
+	State               string
+}
+
+// startPrometheus starts a server that scrapes nothing yet.
+func startPrometheus(t *testing.T) *prometheus {
+	t.Helper()
+	program := rig.Need(t, "prometheus", "prometheus")
+	p := &prometheus{dir: t.TempDir(), url: fmt.Sprintf("http://127.0.0.1:%d", rig.FreePort(t)),
+		provoked: map[string]*provoked{}}
+	p.target(t, "cardmint")
+	p.target(t, "node")
+	p.write(t, "alarms.rules.yaml", hurried(t))
+	p.write(t, "prometheus.yml", `global: {scrape_interval: 3s, scrape_timeout: 3s, evaluation_interval: 1s}
+rule_files: [alarms.rules.yaml]
+scrape_configs:
+  - {job_name: cardmint, file_sd_configs: [{files: [cardmint.json], refresh_interval: 1s}]}
+  - {job_name: node, file_sd_configs: [{files: [node.json], refresh_interval: 1s}]}
+`)
+	cmd := exec.Command(program, "--config.file="+filepath.Join(p.dir, "prometheus.yml"),
+		"--storage.tsdb.path="+filepath.Join(p.dir, "data"),
+		"--web.listen-address="+strings.TrimPrefix(p.url, "http://"), "--web.enable-admin-api", "--log.level=warn")
+	p.Process = rig.Start(t, cmd)
+	p.Ready(t, 30*time.Second, func() error {
+		res, err := http.Get(p.url + "/-/ready")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = res.Body.Close() }()
+		if res.StatusCode != http.StatusOK {
+			return fmt.Errorf("ready: %s", res.Status)
+		}
+		return nil
+	})
+	return p
+}
+
+// hurried returns the rules with every "for" shortened.
+func hurried(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(ruleFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile(`(?m)^(        for: )(\S+)$`).ReplaceAllStringFunc(string(text), func(line string) string {
+		before, length, _ := strings.Cut(line, "for: ")
+		d, err := time.ParseDuration(length)
+		if err != nil {
+			t.Fatalf("%s: %v", strings.TrimSpace(line), err)
+		}
+		return before + "for: " + strconv.Itoa(int((d / hurry).Milliseconds())) + "ms"
+	})
+}
+
+func (p *prometheus) write(t *testing.T, name, text string) {
+	t.Helper()
+	path := filepath.Join(p.dir, name)
+	err := os.WriteFile(path+".new", []byte(text), 0o600)
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// target has Prometheus scrape these addresses, and no others, as a job.
+func (p *prometheus) target(t *testing.T, job string, addresses ...string) {
+	t.Helper()
+	text, err := json.Marshal([]map[string][]string{{"targets": append([]string{}, addresses...)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.write(t, job+".json", string(text))
+}
+
+// call calls the HTTP API, and reads what it answers into result.
+func (p *prometheus) call(t *testing.T, path string, query url.Values, result any) {
+	t.Helper()
+	res, err := http.PostForm(p.url+path, query)
+	if err == nil && query == nil {
+		_ = res.Body.Close()
+		res, err = http.Get(p.url + path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode/100 != 2 {
+		t.Fatalf("%s: %s, %v: %s", path, res.Status, err, text)
+	}
+	if result == nil {
+		return
+	}
+	var answer struct{ Data json.RawMessage }
+	if err := json.Unmarshal(text, &answer); err == nil {
+		err = json.Unmarshal(answer.Data, result)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v: %s", path, err, text)
+	}
+}
+
+// forget deletes what is known of a series before a moment, as if so much time
+// had passed that no rule looks at it.
+func (p *prometheus) forget(t *testing.T, series string, before time.Time) {
+	t.Helper()
+	p.call(t, "/api/v1/admin/tsdb/delete_series",
+		url.Values{"match[]": {series}, "end": {strconv.FormatInt(before.Unix(), 10)}}, nil)
+}
+
+// now returns the alarms that fire or are about to.
+func (p *prometheus) now(t *testing.T) map[string]alert {
+	t.Helper()
+	var answer struct{ Alerts []alert }
+	p.call(t, "/api/v1/alerts", nil, &answer)
+	all := map[string]alert{}
+	for _, a := range answer.Alerts {
+		name := a.Labels["alertname"]
+		if old, there := all[name]; !there || old.State != "firing" {
+			all[name] = a
+		}
+	}
+	return all
+}
+
+// note writes down what is seen now of the alarms that were provoked.
+func (p *prometheus) note(t *testing.T) {
+	t.Helper()
+	all := p.now(t)
+	for name, x := range p.provoked {
+		a, there := all[name]
+		switch {
+		case x.fired.IsZero() && a.State == "firing":
+			x.fired = time.Now()
+			for _, text := range []string{a.Annotations["summary"], a.Annotations["description"]} {
+				if text == "" || strings.Contains(text, "<error") || strings.Contains(text, "<no value>") {
+					t.Errorf("%s says %q", name, text)
+				}
+			}
+			t.Logf("%s: %s", name, a.Annotations["description"])
+		case !x.mended.IsZero() && x.cleared.IsZero() && !there:
+			x.cleared = time.Now()
+		}
+	}
+}
+
+// until notes until a condition holds for all of the alarms.
+func (p *prometheus) until(t *testing.T, what string, holds func(*provoked) bool, names []string) {
+	t.Helper()
+	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(250 * time.Millisecond) {
+		p.note(t)
+		i := slices.IndexFunc(names, func(name string) bool { return !holds(p.provoked[name]) })
+		if i < 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s does not %s; there are %v", names[i], what, p.now(t))
+		}
+	}
+}
+
+// provoke causes alarms, none of which there may be yet.
+func (p *prometheus) provoke(t *testing.T, how string, cause func(), names ...string) {
+	t.Helper()
+	for name := range p.now(t) {
+		if slices.Contains(names, name) {
+			t.Fatalf("%s is there before it is provoked: %v", name, p.now(t)[name])
+		}
+	}
+	for _, name := range names {
+		p.provoked[name] = &provoked{how: how, caused: time.Now()}
+	}
+	cause()
+}
+
+// fire waits until alarms fire.
+func (p *prometheus) fire(t *testing.T, names ...string) {
+	t.Helper()
+	p.until(t, "fire", func(x *provoked) bool { return !x.fired.IsZero() }, names)
+}
+
+// mend removes the cause of alarms, which must fire.
+func (p *prometheus) mend(t *testing.T, mend func(), names ...string) {
+	t.Helper()
+	p.fire(t, names...)
+	for _, name := range names {
+		p.provoked[name].mended = time.Now()
+	}
+	mend()
+}
+
+// clear waits until alarms that were mended are gone.
+func (p *prometheus) clear(t *testing.T, names ...string) {
+	t.Helper()
+	p.until(t, "clear", func(x *provoked) bool { return !x.cleared.IsZero() }, names)
+}
+
+// quiet waits until there is no alarm, whether it fires or is about to, but
+// these.
+func (p *prometheus) quiet(t *testing.T, but ...string) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(250 * time.Millisecond) {
+		all := p.now(t)
+		for _, name := range but {
+			delete(all, name)
+		}
+		if len(all) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("alarms although nothing is wrong: %v", all)
+		}
+	}
+}

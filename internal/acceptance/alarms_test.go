@@ -1,0 +1,178 @@
+//go:build alarms
+
+package acceptance_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+// TestAlarms_Rules has promtool check the rules, and what is known to be true
+// of them.
+func TestAlarms_Rules(t *testing.T) {
+	t.Parallel()
+	promtool := rig.Need(t, "promtool", "prometheus")
+	for _, args := range [][]string{{"check", "rules", "--lint=all", "--lint-fatal", ruleFile},
+		{"test", "rules", "testdata/alarms.test.yaml"}} {
+		if out, err := exec.Command(promtool, args...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %v: %v\n%s", args, err, out)
+		}
+	}
+}
+
+// TestAlarms_TheConfigurationOfThePageIsOne has promtool check what the page
+// shows, with the rules beside it.
+func TestAlarms_TheConfigurationOfThePageIsOne(t *testing.T) {
+	t.Parallel()
+	promtool, dir := rig.Need(t, "promtool", "prometheus"), t.TempDir()
+	page, err := os.ReadFile("../../docs/operate/alarms.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	config, _, _ := strings.Cut(rest, "```")
+	rules, err := os.ReadFile(ruleFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"prometheus.yml": config, "alarms.rules.yaml": string(rules)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := exec.Command(promtool, "check", "config", filepath.Join(dir, "prometheus.yml")).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "rules found") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestAlarms_AreProvoked causes every alarm of the shipped rules by what it is
+// meant for, sees it fire in Prometheus, removes the cause and sees it clear.
+func TestAlarms_AreProvoked(t *testing.T) {
+	t.Parallel()
+	var all sync.Map
+	t.Run("all", func(t *testing.T) {
+		for name, run := range map[string]func(*testing.T) *prometheus{"service": provokeService, "chain": provokeChain} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				for name, x := range run(t).provoked {
+					all.Store(name, x)
+				}
+			})
+		}
+	})
+	text, err := os.ReadFile(ruleFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "\nALARM\tPROVOKED BY\tFIRED AFTER\tCLEARED AFTER")
+	for line := range strings.Lines(string(text)) {
+		name, is := strings.CutPrefix(strings.TrimSpace(line), "- alert: ")
+		if !is {
+			continue
+		}
+		x, there := all.Load(name)
+		if !there {
+			t.Errorf("%s was not provoked", name)
+			continue
+		}
+		p := x.(*provoked)
+		if p.fired.IsZero() || p.cleared.IsZero() {
+			t.Errorf("%s did not fire and clear", name)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%.1f s\t%.1f s\n", name, p.how, p.fired.Sub(p.caused).Seconds(),
+			p.cleared.Sub(p.mended).Seconds())
+	}
+	_ = table.Flush()
+}
+
+// troubled is a service of an API and a worker, with all that it depends on,
+// any of which can be made to fail.
+type troubled struct {
+	t       *testing.T
+	watch   *prometheus
+	cluster *rig.Cluster
+	program *program
+	token   string
+
+	api, worker             *server
+	startWorker             func(args ...string)
+	apiMetrics, workMetrics string // addresses
+	node                    *rig.Process
+	nodeMetrics             string
+	supplier                *rig.Process
+	supplierAddress         string
+	suppliers, ledger       string   // files
+	rules                   []string // how the supplier behaves; none for well
+	gecko, kraken           atomic.Value
+	skew                    atomic.Int64  // nanoseconds that the clocks of both sources are ahead
+	hang                    chan struct{} // closed when the receiver of webhooks answers
+}
+
+func provokeService(t *testing.T) *prometheus {
+	s := newTroubled(t)
+	// Shares of requests come first, while there are few: it takes as many good
+	// ones to clear them.
+	for _, provoke := range []func(){
+		s.provokeRates, s.provokeDatabase, s.provokeSupplier, s.provokeMoney, s.provokeToken, s.askDashboard,
+		s.provokeProcesses} {
+		s.watch.quiet(t, "CardmintPoolSaturated") // which takes a minute to clear
+		provoke()
+	}
+	s.watch.clear(t, "CardmintPoolSaturated")
+	s.watch.forget(t, "cardmint_epoch", time.Now()) // a worker that was away may have begun one
+	s.watch.quiet(t)
+	return s.watch
+}
+
+func newTroubled(t *testing.T) *troubled {
+	t.Helper()
+	s := &troubled{t: t, watch: startPrometheus(t), cluster: rig.NewCluster(t), hang: make(chan struct{})}
+	s.program = newProgram(t, s.cluster.URL("postgres"))
+	s.token = s.program.account(t)
+	s.gecko.Store("150.5")
+	s.kraken.Store("149.5")
+	dir := t.TempDir()
+	s.supplierAddress, s.ledger = fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t)), filepath.Join(dir, "supplier.db")
+	s.suppliers = writeSuppliers(t, dir, "http://"+s.supplierAddress)
+	file, err := os.OpenFile(s.suppliers, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = file.WriteString(
+			"max_usd = \"200\"\n[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nmin_usd = \"500\"\nmax_usd = \"500\"\nlow_stock = 2\n")
+		_ = file.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.startSupplier()
+	s.shelve(1, 3)
+	s.apiMetrics, s.workMetrics = fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t)),
+		fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t))
+	sources := []string{"serve", "--simulated", "--suppliers", s.suppliers, "--rate-sources", "coingecko,kraken",
+		"--rate-url", "coingecko=" + s.skewed(coingecko(t, &s.gecko)),
+		"--rate-url", "kraken=" + s.skewed(kraken(t, &s.kraken)), "--rate-every", "500ms", "--rate-max-age", "5s",
+		"--webhook-insecure", "--webhook-timeout", "10s",
+		"--limit-token", "off", "--limit-account", "off", "--limit-create", "off"}
+	s.program.env = append(s.program.env, "CARDMINT_RECONCILE_EVERY=5s")
+	s.startWorker = func(args ...string) {
+		s.worker = s.program.serve(t,
+			append(append(slices.Clone(sources), "--role", "worker", "--metrics-listen", s.workMetrics), args...)...)
+	}
+	s.startWorker()
+	s.api = s.program.serve(t, append(slices.Clone(sources), "--role", "api", "--metrics-listen", s.apiMetrics)...)
+	s.startNode()
+	s.scrapeAll()
+	return s
+}

@@ -1,0 +1,37 @@
+package acceptance_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Operators' deeds leave a line of one shape on standard error, and none of
+// why.
+func TestAudit_OfCommands(t *testing.T) {
+	t.Parallel()
+	patience(t)
+	p := newProgram(t, "")
+	p.env = append(p.env, "CARDMINT_LOG_LEVEL=error") // which does not hold here
+	audited := func(want string, args ...string) string {
+		t.Helper()
+		stdout, stderr, code := p.run(args...)
+		if code != 0 || !regexp.MustCompile(`(?m) level=INFO msg=audit action=`+want+`$`).MatchString(stderr) {
+			t.Errorf("%v: exit code %d; want %s in\n%s", args, code, want, stderr)
+		}
+		if strings.Contains(stderr, strings.TrimSpace(stdout)) {
+			t.Errorf("%v: what it printed is in the log too", args)
+		}
+		return strings.TrimSpace(stdout)
+	}
+	const id, by = `[0-9a-f]{8}-[0-9a-f-]{27}`, ` actor=operator:\S+ `
+	p.must(t, "keys", "create")
+	p.must(t, "migrate")
+	audited("account_created"+by+"account="+id, "account", "create", "shop")
+	audited("token_created"+by+"token="+id+" account="+id+" scopes=cards:read", "token", "create", "shop", "--scopes",
+		"cards:read")
+	first := regexp.MustCompile(id).FindString(p.must(t, "token", "list"))
+	audited("token_rotated"+by+"token="+id+" replaced="+first+" account="+id, "token", "rotate", first)
+	audited("token_revoked"+by+"token="+first, "token", "revoke", first)
+	audited(`key_added`+by+`key=[0-9a-f]{8}`, "keys", "add")
+}

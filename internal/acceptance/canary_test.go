@@ -1,0 +1,303 @@
+//go:build drill
+
+package acceptance_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/shopspring/decimal"
+
+	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/supplier"
+	"github.com/cardmint/cardmint/internal/supplier/reference"
+)
+
+// TestDrill_NoSecretLeaves issues cards, from a stock and from a supplier, and
+// has everything told of them that anybody can be told, at the chattiest. Then
+// it searches all that was written and said, the database's own files and logs
+// among them, for the cards' numbers and passwords and the secrets of the
+// service. In the end it plants a number to see that the search would find one.
+func TestDrill_NoSecretLeaves(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: needs PostgreSQL")
+	}
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		newCanary(t, "sqlite:"+filepath.Join(dir, "x.db"), dir).search()
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		cluster := rig.NewCluster(t, "log_min_duration_statement=0", "log_parameter_max_length=-1",
+			"log_parameter_max_length_on_error=-1",
+			"log_statement=all", "logging_collector=on")
+		newCanary(t, cluster.URL("postgres"), cluster.Files()).search()
+	})
+}
+
+// canary is a service with secrets, and what it wrote and said.
+type canary struct {
+	t       *testing.T
+	url     string // of its database
+	files   []string
+	secrets map[string]string // what must be nowhere, by what it is
+
+	mu sync.Mutex
+	// responses other than those that must show credentials, requests to
+	// webhooks, and what commands printed
+	said bytes.Buffer
+}
+
+func newCanary(t *testing.T, url, files string) *canary {
+	t.Helper()
+	c := &canary{t: t, url: url, files: []string{files},
+		secrets: map[string]string{"supplier's secret": supplierSecret.Reveal()}}
+	p := newProgram(t, url)
+	p.env = append(p.env, "CARDMINT_LOG_LEVEL=debug", "GOTRACEBACK=crash")
+	token := p.account(t)
+	c.secrets["token"] = token
+
+	s := p.serve(t, simulated("--webhook-insecure", "--suppliers", c.suppliers(p))...)
+	c.sell(newClient(t, s.url, token))
+	c.provoke(s.url, token)
+	c.orderWithOwnData(s.url, token)
+	c.ask(p)
+	c.say(s.scrape(t))
+	s.Signal(t, syscall.SIGABRT) // with all its stacks in the log
+	s.Wait(t, time.Minute)
+	if strings.Contains(s.Output(), ownData) {
+		t.Error("the client's own data is in the log")
+	}
+	c.said.WriteString(s.Output())
+	return c
+}
+
+// ownData is what a client stores with a card. It is in the database and in
+// what clients read, and nowhere else.
+const ownData = "nobody-else-is-to-read-this"
+
+// orderWithOwnData has a card ordered, paid, searched for and refused with data
+// of the client's own.
+func (c *canary) orderWithOwnData(url, token string) {
+	t := c.t
+	t.Helper()
+	const own = `"currency":"monero","reference":"` + ownData + `","metadata":{"` + ownData + `":"` + ownData + `"`
+	_, made := c.call(url, token, [3]string{"POST", "/api/cards", `{"usd_amount":100,` + own + `}}`})
+	var one struct{ UUID string }
+	if err := json.Unmarshal(made, &one); err != nil {
+		t.Fatal(err)
+	}
+	for _, request := range [][3]string{
+		{"POST", "/api/sandbox/cards/" + one.UUID + "/payments", "{}"},
+		{"GET", "/api/cards?reference=" + ownData, ""},
+		{"GET", "/api/events?after=1", ""},
+		{"GET", "/api/cards?reference=" + ownData + "&limit=0", ""},
+		{"POST", "/api/cards", `{"usd_amount":49,` + own + `}}`},
+		{"POST", "/api/cards", `{"usd_amount":100,` + own + `,"a":1}}`},
+	} {
+		status, body := c.call(url, token, request)
+		if shown := bytes.Contains(body, []byte(ownData)); shown != (status < 400) {
+			t.Errorf("%s %s: %d %s", request[0], request[1], status, body)
+		}
+	}
+}
+
+// call sends a request of a method, a path and a body, and returns the status
+// and the body of the response.
+func (c *canary) call(url, token string, request [3]string) (int, []byte) {
+	c.t.Helper()
+	req, err := http.NewRequestWithContext(c.t.Context(), request[0], url+request[1], strings.NewReader(request[2]))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return res.StatusCode, body
+}
+
+// suppliers opens a supplier and fills a stock, and returns the file that names
+// them.
+func (c *canary) suppliers(p *program) string {
+	t := c.t
+	t.Helper()
+	stock, numbers := writeStock(t, 2)
+	for number, rest := range numbers {
+		c.secrets["number in stock"], c.secrets["password in stock"] = number, rest[strings.LastIndex(rest, ",")+1:]
+	}
+	dir := filepath.Dir(stock)
+	secrets, err := supplier.ParseSecrets(supplierSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := reference.Open(
+		reference.Config{File: filepath.Join(dir, "supplier.db"), Secrets: secrets, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = made.Close() })
+	asked := httptest.NewServer(made)
+	t.Cleanup(asked.Close)
+	file := writeSuppliers(t, dir, asked.URL)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = append(text, "\n[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\npriority = -1\n"...)
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.say(p.must(t, "stock", "import", stock, "--supplier", "shelf", "--suppliers", file))
+	c.say(p.must(t, "stock", "import", stock, "--supplier", "shelf", "--suppliers", file, "--yes"))
+	// it has them already
+	_, refused, _ := p.run("stock", "import", stock, "--supplier", "shelf", "--suppliers", file, "--yes")
+	c.say(refused)
+	return file
+}
+
+func (c *canary) say(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.said.WriteString(text + "\n")
+}
+
+// sell has cards ordered, paid and issued, and takes note of what is secret of
+// them.
+func (c *canary) sell(shop *client.Client) {
+	t := c.t
+	t.Helper()
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		c.say(fmt.Sprint(r.Header, string(body)))
+	}))
+	t.Cleanup(receiver.Close)
+	hook, err := shop.CreateWebhook(t.Context(), client.CreateWebhookRequest{URL: receiver.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.secrets["webhook's secret"] = hook.Secret.Reveal()
+	for i, usd := range []int64{100, 150, 100, 151} {
+		order := client.CreateCardRequest{USDAmount: decimal.NewFromInt(usd), Currency: "monero"}
+		card, err := shop.CreateCard(t.Context(), order, client.WithIdempotencyKey(fmt.Sprint("order-", i)))
+		if err == nil {
+			_, err = shop.SimulatePayment(t.Context(), card.UUID, client.SimulatePaymentRequest{})
+		}
+		if err == nil {
+			card, err = shop.WaitForCard(t.Context(), card.UUID)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.secrets[fmt.Sprint("number of card ", i)] = card.Credentials.CardNumber
+		c.secrets[fmt.Sprint("password of card ", i)] = card.Credentials.URLPassword
+	}
+}
+
+// provoke sends requests that have card numbers where they do not belong.
+func (c *canary) provoke(url, token string) {
+	number := c.secrets["number of card 0"]
+	for _, request := range [][3]string{
+		{"POST", "/api/cards", `{"usd_amount":"150","currency":"monero","` + number + `":1}`},
+		{"POST", "/api/cards", `{"` + number + `":1,"` + number + `":2}`},
+		{"POST", "/api/cards",
+			`{"usd_amount":"` + number + `","currency":"` + number + `","refund_address":"` + number + `"}`},
+		{"POST", "/api/webhooks", `{"url":"https://shop.example/","` + number + `":[]}`},
+		{"POST", "/api/webhooks", `{"url":"ftp://` + number + `"}`},
+		{"GET", "/api/cards/" + number, ""},
+		{"GET", "/api/cards?status=" + number + "&cursor=" + number, ""},
+		{"GET", "/" + number + "?" + number + "=" + number, ""},
+	} {
+		status, body := c.call(url, token, request)
+		if status < 400 && !strings.HasPrefix(request[1], "/api/webhooks") {
+			c.t.Errorf("%s %s: %d", request[0], request[1], status)
+		}
+		if status >= 400 {
+			c.say(string(body))
+		}
+	}
+}
+
+// ask has commands print what they know.
+func (c *canary) ask(p *program) {
+	c.t.Helper()
+	backup := filepath.Join(c.t.TempDir(), "backup")
+	c.files = append(c.files, filepath.Dir(backup))
+	for _, args := range [][]string{{"backup", backup}, {"card", "list"}, {"transfers"}, {"token", "list"},
+		{"reconcile", "--json"}, {"reconcile", "--full"}} {
+		stdout, stderr, _ := p.run(args...)
+		c.say(stdout + stderr)
+	}
+	if _, err := os.Stat(backup); err != nil {
+		c.t.Error(err)
+	}
+}
+
+// search looks for every secret, and then for one that it has planted.
+func (c *canary) search() {
+	t := c.t
+	t.Helper()
+	for what, secret := range c.secrets {
+		if len(secret) < 8 {
+			t.Errorf("%s has only %d characters", what, len(secret))
+		}
+		if strings.Contains(c.said.String(), secret) {
+			t.Errorf("the %s was said", what)
+		}
+		for _, path := range c.find(secret) {
+			t.Errorf("the %s is in %s", what, path)
+		}
+	}
+	t.Logf("%d secrets are nowhere in %d bytes that were said, and in the files", len(c.secrets), c.said.Len())
+
+	leak := "9900000000000004"
+	db := rig.OpenSQL(t, c.url)
+	if _, err := db.Exec("INSERT INTO settings (name, value) VALUES ('leak', '" + leak + "')"); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.find(leak)) == 0 {
+		t.Error("the search does not find a number that is there")
+	}
+}
+
+// find returns the files that have a text in them.
+func (c *canary) find(text string) (found []string) {
+	c.t.Helper()
+	for _, dir := range c.files {
+		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || !entry.Type().IsRegular() {
+				return nil // a file that the server has just deleted
+			}
+			content, err := os.ReadFile(path)
+			if err == nil && bytes.Contains(content, []byte(text)) {
+				found = append(found, path)
+			}
+			return nil
+		})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return found
+}

@@ -1,0 +1,261 @@
+//go:build drill
+
+package acceptance_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/shopspring/decimal"
+
+	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+// judge compares what the service has in the end with what it told.
+func (c *chaos) judge() {
+	t, s := c.t, c.shop
+	t.Helper()
+	ledger := c.ledger()
+	// those that wait because the supplier was ill
+	c.database().Exec(t, "UPDATE intents SET due_at = 0 WHERE state IN ('open', 'pending')")
+	cards := c.listed(ledger)
+	issued := c.judgeCards(cards, ledger)
+	c.judgeSupplier(cards, issued, ledger)
+	c.judgeEvents(issued)
+	wantOutput(t, c.program.reconcile(t), fmt.Sprintf("%d issued, %d paid", len(issued), len(issued)))
+	epochs := c.database().Value(t, "SELECT count(*) FROM epochs")
+	t.Logf("%d cards, %d of them issued; %d events, %d of them feed.reset, %d forgotten; %s epochs", len(s.orders),
+		len(issued),
+		len(s.meaning), s.resets, s.forgotten, epochs)
+}
+
+// listed returns the account's cards, once all that are paid are issued.
+func (c *chaos) listed(ledger ledger) map[uuid.UUID]*client.Card {
+	c.t.Helper()
+	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		cards := map[uuid.UUID]*client.Card{}
+		waiting := 0
+		for card, err := range newClient(c.t, c.replicas[0].url, c.shop.token).ListCards(c.t.Context(),
+			client.ListCardsOptions{}) {
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			if cards[card.UUID] != nil {
+				c.t.Errorf("card %s is listed twice", card.UUID)
+			}
+			cards[card.UUID] = card
+		}
+		for _, card := range cards {
+			if ledger.pays(card) && card.Status != client.CardStatusGenerated {
+				waiting++
+			}
+		}
+		if waiting == 0 {
+			return cards
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("%d paid cards are not issued", waiting)
+		}
+	}
+}
+
+// judgeCards returns the issued cards.
+func (c *chaos) judgeCards(cards map[uuid.UUID]*client.Card, ledger ledger) map[uuid.UUID]*client.Card {
+	t := c.t
+	t.Helper()
+	addresses, numbers := map[string]string{}, map[string]string{}
+	issued := map[uuid.UUID]*client.Card{}
+	for _, b := range c.shop.orders {
+		card := cards[b.card.UUID]
+		if card == nil {
+			t.Errorf("%s was acknowledged, and is lost: card %s", b.key, b.card.UUID)
+			continue
+		}
+		c.shop.see(b, card)
+		if other := addresses[card.Payment.Address]; other != "" {
+			t.Errorf("%s and %s have the same address", b.key, other)
+		}
+		addresses[card.Payment.Address] = b.key
+		c.judgePayments(b, card, ledger)
+		if card.Status == client.CardStatusGenerated {
+			issued[card.UUID] = card
+			if other := numbers[card.Credentials.CardNumber]; other != "" || card.Credentials.CardNumber == "" {
+				t.Errorf("%s has the number of %s", b.key, other)
+			}
+			numbers[card.Credentials.CardNumber] = b.key
+		}
+	}
+	if len(cards) != len(c.shop.orders) {
+		t.Errorf("%d orders made %d cards", len(c.shop.orders), len(cards))
+	}
+	return issued
+}
+
+// judgePayments compares what the shop paid for a card, what arrived, and what
+// was credited.
+func (c *chaos) judgePayments(b *bought, card *client.Card, ledger ledger) {
+	c.t.Helper()
+	arrived := ledger[card.Payment.Address]
+	for amount := range arrived {
+		if b.paid[coins(amount).String()] == nil {
+			c.t.Errorf("%s: nobody paid %s", b.key, coins(amount))
+		}
+	}
+	for text, p := range b.paid {
+		n := arrived[decimal.RequireFromString(text).Mul(piconero).IntPart()]
+		if n < p.acknowledged || n > p.acknowledged+p.unclear {
+			c.t.Errorf("%s: the payment of %s was acknowledged %d times, was unclear %d times, and arrived %d times", b.key,
+				text,
+				p.acknowledged, p.unclear, n)
+		}
+	}
+	if sum := ledger.sum(card); !card.Payment.AmountReceived.Equal(sum) {
+		c.t.Errorf("%s received %s, and was credited %s", b.key, sum, card.Payment.AmountReceived)
+	}
+	if (card.Status == client.CardStatusGenerated) != ledger.pays(card) {
+		c.t.Errorf("%s is %s after payments of %v", b.key, card.Status, b.amounts)
+	}
+}
+
+// ledger is how often an address was sent an amount, in piconero, on the
+// simulated chain.
+type ledger map[string]map[int64]int
+
+func coins(amount int64) decimal.Decimal { return decimal.New(amount, -12) }
+
+func (l ledger) sum(card *client.Card) decimal.Decimal {
+	sum := decimal.Zero
+	for amount, n := range l[card.Payment.Address] {
+		sum = sum.Add(coins(amount * int64(n)))
+	}
+	return sum
+}
+
+func (l ledger) pays(card *client.Card) bool {
+	return l.sum(card).GreaterThanOrEqual(card.Payment.Amount)
+}
+
+// ledger reads the simulated chain, or says what was paid on the real one.
+func (c *chaos) ledger() ledger {
+	c.t.Helper()
+	if c.nodes != nil {
+		return c.nodes.sent
+	}
+	rows, err := rig.OpenSQL(c.t,
+		c.database().URL("postgres")).Query("SELECT address, amount, count(*) FROM simulated_transfers GROUP BY 1, 2")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	sent := ledger{}
+	for rows.Next() {
+		var address string
+		var amount int64
+		var n int
+		if err := rows.Scan(&address, &amount, &n); err != nil {
+			c.t.Fatal(err)
+		}
+		if sent[address] == nil {
+			sent[address] = map[int64]int{}
+		}
+		sent[address][amount] = n
+	}
+	if err := rows.Err(); err != nil {
+		c.t.Fatal(err)
+	}
+	return sent
+}
+
+// judgeEvents reads the feed from its beginning, and waits until the webhook
+// was told all of it.
+func (c *chaos) judgeEvents(issued map[uuid.UUID]*client.Card) {
+	t, s := c.t, c.shop
+	t.Helper()
+	feed := map[int64]*client.Event{}
+	generated := map[uuid.UUID]int{}
+	last := int64(0)
+	for e, err := range newClient(t, c.replicas[0].url, s.token).Events(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Type == client.EventTypeFeedReset {
+			s.resets++
+		} else if e.Seq != last+1 {
+			t.Errorf("the feed has event %d after %d", e.Seq, last)
+		}
+		last = e.Seq
+		feed[e.Seq] = e
+		s.means(e, "feed in the end")
+		if e.Type == client.EventTypeCardGenerated {
+			generated[e.CardUUID]++
+		}
+	}
+	c.awaitWebhook(feed)
+	c.judgeForgotten(feed)
+	for id := range issued {
+		if generated[id] != 1 {
+			t.Errorf("card %s has %d events of being issued", id, generated[id])
+		}
+	}
+	if len(generated) != len(issued) {
+		t.Errorf("%d cards are issued, and %d have an event of it", len(issued), len(generated))
+	}
+}
+
+// judgeForgotten looks at events that were told and are not in the feed. A
+// primary that comes back after a crash shows what no standby had yet; if it
+// fails for good at once, that is forgotten. Then the next event is a reset.
+func (c *chaos) judgeForgotten(feed map[int64]*client.Event) {
+	t, s := c.t, c.shop
+	t.Helper()
+	numbers := slices.Sorted(maps.Keys(feed))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for seq, e := range s.meaning {
+		if feed[seq] != nil {
+			continue
+		}
+		s.forgotten++
+		i, _ := slices.BinarySearch(numbers, seq)
+		if i == len(numbers) || feed[numbers[i]].Type != client.EventTypeFeedReset {
+			t.Errorf("event %d, %s of card %s, was told, and is not in the feed, which was not reset", seq, e.Type, e.CardUUID)
+		}
+	}
+}
+
+// awaitWebhook waits until the webhook was told every event. Attempts that the
+// service will repeat within minutes or hours are due at once.
+func (c *chaos) awaitWebhook(feed map[int64]*client.Event) {
+	t, s := c.t, c.shop
+	t.Helper()
+	patience := 45 * time.Second // the claims of a process that was killed end within 34 s
+	if *chaosFor == 0 {
+		patience = 3 * time.Second
+	}
+	start := time.Now()
+	for ; ; time.Sleep(500 * time.Millisecond) {
+		missing := 0
+		s.mu.Lock()
+		for _, e := range feed {
+			if s.told[e.ID] == 0 {
+				missing++
+			}
+		}
+		s.mu.Unlock()
+		if missing == 0 {
+			return
+		}
+		if time.Since(start) > patience {
+			c.database().Exec(t, "UPDATE deliveries SET due_at = 1 WHERE due_at > 0")
+			c.database().Exec(t, "UPDATE webhooks SET claimed_until = 0, paused_until = 0")
+		}
+		if time.Since(start) > patience+30*time.Second {
+			t.Errorf("%d of %d events did not come by the webhook", missing, len(feed))
+			return
+		}
+	}
+}

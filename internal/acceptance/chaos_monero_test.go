@@ -1,0 +1,107 @@
+//go:build drill
+
+package acceptance_test
+
+import (
+	"flag"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/shopspring/decimal"
+
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+var chaosMonero = flag.Bool("chaos-monero", false,
+	"have TestChaos use a real monerod and monero-wallet-rpc, which fail too")
+
+// chaosConfirmations is how many confirmations payments need there: more than a
+// reorganisation is deep.
+const chaosConfirmations = 4
+
+// nodes are a real monerod and two wallets, with a miner. Payments, blocks and
+// faults of the node wait for each other, so that whoever paid knows whether it
+// did.
+type nodes struct {
+	t   *testing.T
+	net *rig.MoneroNet
+
+	mu   sync.Mutex
+	sent ledger // what the shop has paid
+}
+
+func newNodes(t *testing.T) *nodes {
+	t.Helper()
+	n := &nodes{t: t, net: rig.Monero(t), sent: ledger{}}
+	stop := make(chan struct{})
+	var mining sync.WaitGroup
+	mining.Go(func() {
+		for again := time.NewTicker(time.Second); ; {
+			select {
+			case <-stop:
+				return
+			case <-again.C:
+				n.mu.Lock()
+				n.net.Mine(t, 1)
+				n.mu.Unlock()
+			}
+		}
+	})
+	t.Cleanup(func() {
+		close(stop)
+		mining.Wait()
+	})
+	return n
+}
+
+// flags are those of a service that watches the node.
+func (n *nodes) flags() []string {
+	return []string{"serve", "--rate", "monero=150", "--address-pool", "100", "--monero-daemon-url", n.net.DaemonURL,
+		"--monero-wallet-url", n.net.WalletURL,
+		"--monero-confirmations", "4"}
+}
+
+// pay pays, unless the wallet has nothing to spend at the moment.
+func (n *nodes) pay(address string, amount decimal.Decimal) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	piconeros := amount.Mul(piconero).IntPart()
+	if err := n.net.TryPay(n.t, address, piconeros); err != nil {
+		return false
+	}
+	if n.sent[address] == nil {
+		n.sent[address] = map[int64]int{}
+	}
+	n.sent[address][piconeros]++
+	return true
+}
+
+// chainFault picks a fault of the node, or of the wallet that the service uses.
+func (c *chaos) chainFault() fault {
+	n := c.nodes
+	return []fault{
+		{"wallet killed", theChain, c.between(0, 4*time.Second), func() { n.net.Wallet.Kill() }, func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.net.Wallet.Start(c.t)
+		}},
+		{"wallet suspended", theChain, c.between(time.Second, 10*time.Second), func() {
+			n.net.Wallet.Signal(c.t, syscall.SIGSTOP)
+		}, n.net.Wallet.Thaw},
+		{"node suspended", theChain, c.between(time.Second, 8*time.Second), func() {
+			n.mu.Lock()
+			n.net.Daemon.Freeze(c.t)
+		}, func() {
+			n.net.Daemon.Thaw()
+			n.mu.Unlock()
+		}},
+		{"reorganisation", theChain, 0, func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			depth := 1 + c.chance.IntN(chaosConfirmations-1)
+			n.net.Reorg(c.t, depth, depth+1, false)
+		}, func() {}},
+	}[c.chance.IntN(4)]
+}

@@ -1,0 +1,429 @@
+//go:build drill
+
+package acceptance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/shopspring/decimal"
+
+	"github.com/cardmint/cardmint/client"
+)
+
+// shop buys cards for as long as faults happen, and remembers what it was told.
+type shop struct {
+	t       *testing.T
+	clients []*client.Client // of the replicas
+	nodes   *nodes           // what it pays by; nil if the chain is simulated
+	token   string
+	secret  client.Secret
+
+	buyers, others sync.WaitGroup
+	closing        chan struct{} // no more orders
+	stop           context.CancelFunc
+	stopped        <-chan struct{}
+
+	mu       sync.Mutex
+	chance   *rand.Rand
+	turn     int // of the replicas
+	orders   []*bought
+	sold     chan time.Time // when orders that were acknowledged were sent
+	answers  map[string]int
+	requests int
+	meaning  map[int64]*client.Event // of numbers, in the feed and in webhooks
+	told     map[uuid.UUID]int       // by the webhook
+
+	resets, forgotten int // events
+}
+
+// bought is what the shop knows of an order. Only its buyer writes what stands
+// above the lock.
+type bought struct {
+	key     string
+	usd     int64
+	amounts []decimal.Decimal // in coins, what it is paid by; none if it never is
+
+	mu    sync.Mutex
+	card  *client.Card        // as it was created; nil until the order is acknowledged
+	paid  map[string]*payment // by amount
+	shown *client.Credentials
+}
+
+// payment counts the requests for one payment.
+type payment struct{ acknowledged, unclear int }
+
+// openShop registers a webhook, follows the feed, and starts to buy.
+func openShop(t *testing.T, urls []string, token string, seed uint64, pays *nodes) *shop {
+	t.Helper()
+	s := &shop{t: t, token: token, nodes: pays, chance: rand.New(rand.NewPCG(seed, 1)), closing: make(chan struct{}),
+		sold:    make(chan time.Time),
+		answers: map[string]int{}, meaning: map[int64]*client.Event{}, told: map[uuid.UUID]int{}}
+	for _, url := range urls {
+		c, err := client.New(url, token, client.WithRetry(1, 0), client.WithAttemptTimeout(6*time.Second),
+			client.WithHTTPClient(&http.Client{Transport: &counting{shop: s, next: &http.Transport{}}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.clients = append(s.clients, c)
+	}
+	receiver := httptest.NewServer(http.HandlerFunc(s.receive))
+	t.Cleanup(receiver.Close)
+	made, err := s.clients[0].CreateWebhook(t.Context(), client.CreateWebhookRequest{URL: receiver.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.secret = made.Secret
+	ctx, stop := context.WithCancel(t.Context())
+	s.stop, s.stopped = stop, ctx.Done()
+	t.Cleanup(func() {
+		stop()
+		s.buyers.Wait()
+		s.others.Wait()
+	})
+	for range 4 {
+		s.buyers.Go(func() { s.buy(ctx) })
+	}
+	for range 2 {
+		s.others.Go(func() { s.look(ctx) })
+	}
+	s.others.Go(func() { s.follow(ctx) })
+	return s
+}
+
+// counting counts answers.
+type counting struct {
+	shop *shop
+	next http.RoundTripper
+}
+
+func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := c.next.RoundTrip(r)
+	answer := "none"
+	if err == nil {
+		answer = fmt.Sprint(res.StatusCode)
+	}
+	c.shop.mu.Lock()
+	defer c.shop.mu.Unlock()
+	c.shop.requests++
+	c.shop.answers[answer]++
+	return res, err
+}
+
+// any returns the client whose turn it is.
+func (s *shop) any() *client.Client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn++
+	return s.clients[s.turn%len(s.clients)]
+}
+
+func (s *shop) intN(n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.chance.IntN(n)
+}
+
+// wait waits a random time up to the given one. It reports whether there is
+// more to do.
+func (s *shop) wait(ctx context.Context, most time.Duration) bool {
+	select {
+	case <-time.After(time.Duration(s.intN(int(most)))):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// failed reports whether a request is to be sent again. A refusal that no fault
+// explains ends the test.
+func (s *shop) failed(ctx context.Context, err error, what string) bool {
+	if refusal, refused := errors.AsType[*client.Error](err); refused &&
+		refusal.Status != http.StatusServiceUnavailable && ctx.Err() == nil {
+		s.t.Errorf("%s: %v", what, err)
+		s.stop()
+	}
+	return err != nil
+}
+
+// buy orders cards and pays for most of them, until the shop closes.
+func (s *shop) buy(ctx context.Context) {
+	for s.wait(ctx, 1200*time.Millisecond) {
+		select {
+		case <-s.closing:
+			return
+		default:
+		}
+		b := s.newOrder()
+		if !s.order(ctx, b) {
+			return
+		}
+		for i, amount := range b.amounts {
+			if !s.pay(ctx, b, amount, decimal.Sum(decimal.Zero, b.amounts[:i+1]...)) {
+				return
+			}
+		}
+	}
+}
+
+func (s *shop) newOrder() *bought {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := &bought{key: fmt.Sprintf("order-%d", len(s.orders)), usd: 50 + s.chance.Int64N(700), paid: map[string]*payment{}}
+	s.orders = append(s.orders, b)
+	return b
+}
+
+// order repeats an order until it is acknowledged, and sometimes once more. It
+// returns false if ctx ends before.
+func (s *shop) order(ctx context.Context, b *bought) bool {
+	repeated := s.intN(5) == 0
+	for {
+		start := time.Now()
+		card, err := s.any().CreateCard(ctx,
+			client.CreateCardRequest{USDAmount: decimal.NewFromInt(b.usd), Currency: "monero"}, client.WithIdempotencyKey(b.key))
+		if s.failed(ctx, err, b.key) {
+			if !s.wait(ctx, 600*time.Millisecond) {
+				return false
+			}
+			continue
+		}
+		s.acknowledge(b, card, start)
+		if !repeated {
+			break
+		}
+		repeated = false
+	}
+	amount := b.card.Payment.Amount
+	switch third := amount.DivRound(decimal.NewFromInt(3), 12); s.intN(5) {
+	case 0: // is never paid
+	case 1:
+		b.amounts = []decimal.Decimal{third, amount.Sub(third)}
+	default:
+		b.amounts = []decimal.Decimal{amount}
+	}
+	return true
+}
+
+// acknowledge remembers the answer to an order.
+func (s *shop) acknowledge(b *bought, card *client.Card, asked time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.card == nil {
+		b.card = card
+	} else if diff := cmp.Diff(b.card, card); diff != "" {
+		s.t.Errorf("%s was answered in two ways: %s", b.key, diff)
+	}
+	select {
+	case s.sold <- asked:
+	default: // nobody waits for it
+	}
+}
+
+// awaitSale returns how long it takes until an order that is sent from now on
+// is acknowledged.
+func (s *shop) awaitSale(t *testing.T) time.Duration {
+	t.Helper()
+	start := time.Now()
+	limit := time.After(90 * time.Second)
+	for {
+		select {
+		case asked := <-s.sold:
+			if asked.After(start) {
+				return time.Since(start)
+			}
+		case <-s.stopped:
+			return 0
+		case <-limit:
+			t.Fatal("no card can be bought, 90 s after all faults have ended")
+		}
+	}
+}
+
+// pay pays until the payment is acknowledged, or has arrived, so that the card
+// has total. It returns false if ctx ends before.
+func (s *shop) pay(ctx context.Context, b *bought, amount, total decimal.Decimal) bool {
+	p := &payment{}
+	b.mu.Lock()
+	b.paid[amount.String()] = p
+	b.mu.Unlock()
+	if s.nodes != nil {
+		for !s.nodes.pay(b.card.Payment.Address, amount) {
+			if !s.wait(ctx, time.Second) {
+				return false
+			}
+		}
+		p.acknowledged++
+		return true
+	}
+	for {
+		card, err := s.any().SimulatePayment(ctx, b.card.UUID, client.SimulatePaymentRequest{Amount: &amount})
+		if !s.failed(ctx, err, "pay for an acknowledged card") {
+			p.acknowledged++
+			s.see(b, card)
+			return true
+		}
+		p.unclear++
+		for range 6 { // it may have arrived all the same
+			if !s.wait(ctx, time.Second) {
+				return false
+			}
+			if card, err := s.any().GetCard(ctx, b.card.UUID); !s.failed(ctx, err, "read an acknowledged card") {
+				s.see(b, card)
+				if card.Payment.AmountReceived.GreaterThanOrEqual(total) {
+					return true
+				}
+			}
+		}
+	}
+}
+
+// look reads cards.
+func (s *shop) look(ctx context.Context) {
+	for s.wait(ctx, 400*time.Millisecond) {
+		s.mu.Lock()
+		n := len(s.orders)
+		s.mu.Unlock()
+		if n == 0 {
+			continue
+		}
+		i := s.intN(n)
+		if s.intN(2) == 0 { // one of the last
+			i = max(0, n-1-s.intN(10))
+		}
+		s.mu.Lock()
+		b := s.orders[i]
+		s.mu.Unlock()
+		if id, made := b.id(); made {
+			if card, err := s.any().GetCard(ctx, id); !s.failed(ctx, err, "read an acknowledged card, "+id.String()) {
+				s.see(b, card)
+			}
+		}
+	}
+}
+
+func (b *bought) id() (uuid.UUID, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.card == nil {
+		return uuid.Nil, false
+	}
+	return b.card.UUID, true
+}
+
+// see compares a card with what was seen of it before.
+func (s *shop) see(b *bought, card *client.Card) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if card.UUID != b.card.UUID || card.Payment.Address != b.card.Payment.Address ||
+		!card.Payment.Amount.Equal(b.card.Payment.Amount) {
+		s.t.Errorf("%s is another card: %v, was %v", b.key, card, b.card)
+	}
+	if card.Status == client.CardStatusGenerated && b.shown == nil {
+		b.shown = &card.Credentials
+	}
+	// An answer that was on its way when the card was issued may come after one
+	// that shows it.
+	if card.Status == client.CardStatusGenerated && *b.shown != card.Credentials {
+		s.t.Errorf("%s has other credentials than before", b.key)
+	}
+}
+
+// receive takes the webhook's events.
+func (s *shop) receive(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	e, err := client.ParseWebhook(body, r.Header, s.secret)
+	if err != nil {
+		if r.Context().Err() == nil && len(body) == int(r.ContentLength) {
+			s.t.Errorf("webhook: %v", err)
+		}
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	s.means(e, "webhook")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told[e.ID]++
+}
+
+// means has a number mean an event for ever.
+func (s *shop) means(e *client.Event, from string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.meaning[e.Seq]; known == nil {
+		s.meaning[e.Seq] = e
+	} else if diff := cmp.Diff(known, e); diff != "" {
+		s.t.Errorf("event %d has two meanings, the other one from the %s: %s", e.Seq, from, diff)
+	}
+}
+
+// follow reads the feed as the contract says.
+func (s *shop) follow(ctx context.Context) {
+	for last := int64(0); s.wait(ctx, time.Second); {
+		for e, err := range s.any().Events(ctx, last) {
+			if refusal, refused := errors.AsType[*client.Error](err); refused &&
+				refusal.Code == client.ProblemCodeInvalidRequest {
+				break // the service has forgotten the event, and is about to reset the feed
+			}
+			if s.failed(ctx, err, "feed") {
+				break
+			}
+			if e.Seq != last+1 && (e.Type != client.EventTypeFeedReset || e.Seq <= last) {
+				s.t.Errorf("event %d, %s, came after %d", e.Seq, e.Type, last)
+			}
+			last = e.Seq
+			s.means(e, "feed")
+		}
+	}
+}
+
+// finish waits until all orders are acknowledged and paid.
+func (s *shop) finish(t *testing.T) {
+	t.Helper()
+	close(s.closing)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.buyers.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(90 * time.Second):
+		t.Fatal("orders are not finished 90 s after all faults have ended")
+	}
+	s.stop()
+	s.others.Wait()
+}
+
+func (s *shop) report(t *testing.T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	failed := 0
+	for answer, n := range s.answers {
+		if answer >= "500" && answer < "600" {
+			failed += n
+		}
+	}
+	t.Logf("%d orders; %d requests: %.1f %% were answered with 5xx, %.1f %% had no answer; answers by status: %v",
+		len(s.orders), s.requests,
+		100*float64(failed)/float64(s.requests), 100*float64(s.answers["none"])/float64(s.requests), sorted(s.answers))
+}
+
+func sorted(counts map[string]int) (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		list = append(list, fmt.Sprintf("%s: %d", name, counts[name]))
+	}
+	return list
+}

@@ -1,0 +1,155 @@
+//go:build drill
+
+package acceptance_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/supplier/reference"
+)
+
+// makes is the supplier of the cards, a process with a ledger of its own.
+type makes struct {
+	*rig.Process
+	url, control, ledger string
+	config               string // the file that names it
+	log                  string
+}
+
+// openSupplier starts the supplier, and writes the file that names it.
+func (c *chaos) openSupplier() {
+	c.t.Helper()
+	dir := c.t.TempDir()
+	c.supplier = &makes{url: fmt.Sprintf("127.0.0.1:%d", rig.FreePort(c.t)),
+		control: fmt.Sprintf("127.0.0.1:%d", rig.FreePort(c.t)),
+		ledger:  filepath.Join(dir, "supplier.db"), log: filepath.Join(c.t.ArtifactDir(), "supplier.log")}
+	c.supplier.config = writeSuppliers(c.t, dir, "http://"+c.supplier.url)
+	c.startSupplier()
+}
+
+// startSupplier starts the supplier, and does not wait for it.
+func (c *chaos) startSupplier() {
+	c.t.Helper()
+	s := c.supplier
+	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	cmd := exec.Command(c.program.path, "supplier", "serve", "--listen", s.url, "--control", s.control, "--file",
+		s.ledger, "--slowness", "3s",
+		"--pending-for", "2s", "--callback-url", c.replicas[0].url+"/supplier/acme/callback")
+	cmd.Env = append(c.program.env, "CARDMINT_SUPPLIER_SECRET="+supplierSecret.Reveal())
+	cmd.Stdout, cmd.Stderr = log, log
+	s.Process = rig.Start(c.t, cmd)
+}
+
+// behave tells the supplier how to behave. One that is down behaves well when
+// it is started.
+func (c *chaos) behave(rules ...string) error {
+	body, err := json.Marshal(append([]string{}, rules...))
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequest(http.MethodPut, "http://"+c.supplier.control+"/behaviour", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	res, err := (&http.Client{Timeout: 5 * time.Second}).Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusNoContent {
+		return errors.New(res.Status)
+	}
+	return nil
+}
+
+// supplierFault picks a fault of the supplier.
+func (c *chaos) supplierFault() fault {
+	s := c.supplier
+	ill := func(rules ...string) fault {
+		return fault{"supplier " + strings.Join(rules, " "), theSupplier, c.between(time.Second, 8*time.Second),
+			func() { _ = c.behave(rules...) }, func() { _ = c.behave() }}
+	}
+	return []fault{
+		{"supplier killed", theSupplier, c.between(0, 5*time.Second), func() { s.Kill() }, c.startSupplier},
+		{"supplier suspended", theSupplier, c.between(time.Second, 20*time.Second), func() {
+			s.Signal(c.t, syscall.SIGSTOP)
+		}, func() { s.Signal(c.t, syscall.SIGCONT) }},
+		ill("ambiguous=0.7"),
+		ill("pending"),
+		ill("slow=0.5", "ambiguous=0.5"),
+		ill("out-of-stock=0.5"),
+		ill("rate-limited=0.5", "maintenance=0.3"),
+	}[c.chance.IntN(7)]
+}
+
+// networkFault loses connections to the databases.
+func (c *chaos) networkFault() fault {
+	if c.chance.IntN(2) == 0 {
+		return fault{"connections cut", theNetwork, c.between(time.Second, 6*time.Second), func() {
+			for range 20 {
+				c.lines[c.chance.IntN(2)].Cut()
+				c.sleep(0, 100*time.Millisecond)
+			}
+		}, func() {}}
+	}
+	line := c.lines[c.chance.IntN(2)]
+	return fault{"database out of reach", theNetwork, c.between(time.Second, 6*time.Second), line.Down, line.Up}
+}
+
+// judgeSupplier compares the supplier's ledger with the cards: one card was
+// made for each that is issued, none for another, and nothing was asked for
+// that is not paid.
+func (c *chaos) judgeSupplier(cards, issued map[uuid.UUID]*client.Card, ledger ledger) {
+	c.t.Helper()
+	entries, err := reference.ReadLedger(c.t.Context(), c.supplier.ledger)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	made, counts := map[uuid.UUID]int{}, map[string]int{}
+	for _, e := range entries {
+		counts[e.What]++
+		text, _, _ := strings.Cut(e.Key, ".")
+		id, err := uuid.Parse(text)
+		if err != nil || cards[id] == nil {
+			c.t.Errorf("the supplier was asked for %s, which is no card", e.Key)
+			continue
+		}
+		switch e.What {
+		case reference.Asked:
+			if !ledger.pays(cards[id]) {
+				c.t.Errorf("the supplier was asked for card %s, which is not paid", id)
+			}
+		case reference.Made:
+			made[id]++
+		}
+	}
+	for id := range issued {
+		if made[id] != 1 {
+			c.t.Errorf("card %s is issued, and the supplier made it %d times", id, made[id])
+		}
+	}
+	for id, n := range made {
+		if issued[id] == nil {
+			c.t.Errorf("card %s is not issued, and the supplier made it %d times", id, n)
+		}
+	}
+	c.t.Logf("the supplier's ledger: %v", counts)
+}

@@ -1,0 +1,370 @@
+//go:build drill
+
+package acceptance_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+var (
+	chaosFor  = flag.Duration("chaos", 0, "have TestChaos cause faults for so long; 0 for about fifteen seconds")
+	chaosSeed = flag.Uint64("chaos-seed", 0, "have TestChaos cause the faults of this seed; 0 for any")
+)
+
+// TestChaos runs three replicas on a primary with a synchronous standby, and a
+// supplier as a process of its own. A shop orders, pays and reads cards, a
+// webhook and a reader of the feed take events, while processes, connections,
+// databases and the supplier fail at random. In the end nothing that was
+// acknowledged may be lost, nothing may have happened twice, and the supplier's
+// ledger has a card for each that is issued and for no other.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("left out by -short: causes faults for fifteen seconds")
+	}
+	seed, length := *chaosSeed, *chaosFor
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	if length == 0 {
+		length = 15 * time.Second
+	}
+	t.Logf("go test -run TestChaos ./internal/cli -chaos %s -chaos-seed %d", length, seed)
+	c := newChaos(t, seed)
+	for end := time.Now().Add(length); time.Now().Before(end) && !t.Failed(); {
+		c.round()
+	}
+	c.heal()
+	c.shop.finish(t)
+	if !t.Failed() {
+		c.judge()
+	}
+	c.report()
+}
+
+const replicas = 3
+
+// What a fault may meet, besides a replica by its number.
+const (
+	thePrimary = replicas + iota
+	theStandby
+	theSupplier
+	theNetwork
+	theChain // only if it is real
+)
+
+// chaos is everything that may fail, and who causes it.
+type chaos struct {
+	t                *testing.T
+	chance           *rand.Rand
+	program          *program
+	primary, standby *rig.Cluster
+	elsewhere        database     // instead of them, if others run it
+	lines            [2]*rig.Line // to the databases
+	supplier         *makes
+	nodes            *nodes // nil if the chain is simulated
+	replicas         [replicas]*replica
+	shop             *shop
+
+	began  time.Time
+	counts map[string]int           // of faults, by kind
+	pauses map[string]time.Duration // the longest from the end of faults to the next card, by their kinds
+}
+
+// database is what the judge asks.
+type database interface {
+	Exec(tb testing.TB, statement string, args ...any)
+	Value(tb testing.TB, query string, args ...any) string
+	URL(database string) string
+}
+
+func (c *chaos) database() database {
+	if c.elsewhere != nil {
+		return c.elsewhere
+	}
+	return c.primary
+}
+
+// replica is a process at an address that it keeps.
+type replica struct {
+	*rig.Process
+	args []string
+	url  string
+	log  string // a file
+}
+
+func newChaos(t *testing.T, seed uint64) *chaos {
+	c := &chaos{t: t, chance: rand.New(rand.NewPCG(seed, 0)), counts: map[string]int{}, pauses: map[string]time.Duration{}}
+	c.primary = rig.NewCluster(t)
+	c.primary.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = '*'") // which the copy inherits
+	c.standby = c.primary.Standby(t, "standby")
+	c.primary.Exec(t, "SELECT pg_reload_conf()")
+	c.lines = [2]*rig.Line{rig.NewLine(t, c.primary.Host()), rig.NewLine(t, c.standby.Host())}
+	c.program = newProgram(t,
+		fmt.Sprintf("postgres://postgres@%s,%s/postgres?sslmode=disable", c.lines[0].Host(), c.lines[1].Host()))
+	token := c.program.account(t)
+	var urls []string
+	for i := range c.replicas {
+		c.replicas[i] = &replica{url: fmt.Sprintf("http://127.0.0.1:%d", rig.FreePort(t))}
+	}
+	c.openSupplier()
+	serve := simulated()
+	if *chaosMonero {
+		c.nodes = newNodes(t)
+		serve = c.nodes.flags()
+	}
+	for i := range c.replicas {
+		address := strings.TrimPrefix(c.replicas[i].url, "http://")
+		role := "all"
+		if i == replicas-1 {
+			role = "api"
+		}
+		c.replicas[i] = &replica{url: "http://" + address,
+			log: filepath.Join(t.ArtifactDir(), fmt.Sprintf("replica-%d.log", i)),
+			args: append(slices.Clone(serve), "--role", role, "--listen", address, "--webhook-insecure", "--webhook-timeout",
+				"2s", "--suppliers", c.supplier.config)}
+		c.start(i)
+		urls = append(urls, c.replicas[i].url)
+	}
+	t.Cleanup(c.explain)
+	c.heal()
+	c.began = time.Now()
+	c.shop = openShop(t, urls, token, seed, c.nodes)
+	return c
+}
+
+// start starts a replica, and does not wait for it.
+func (c *chaos) start(i int) {
+	c.t.Helper()
+	r := c.replicas[i]
+	log, err := os.OpenFile(r.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	cmd := exec.Command(c.program.path, r.args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = c.program.env, log, log
+	r.Process = rig.Start(c.t, cmd)
+}
+
+// explain logs what replicas complained of, if the test has failed.
+func (c *chaos) explain() {
+	if !c.t.Failed() {
+		return
+	}
+	for i, r := range c.replicas {
+		text, _ := os.ReadFile(r.log)
+		lines := slices.DeleteFunc(strings.Split(string(text), "\n"), func(s string) bool {
+			return strings.Contains(s, "level=INFO msg=request")
+		})
+		c.t.Logf("the last lines of replica %d:\n%s", i, strings.Join(lines[max(0, len(lines)-60):], "\n"))
+	}
+}
+
+// fault is something that fails, and is mended.
+type fault struct {
+	kind       string
+	target     int
+	lasts      time.Duration
+	begin, end func()
+}
+
+// pick picks a fault, or several that can overlap.
+func (c *chaos) pick() (faults []fault) {
+	if c.chance.IntN(12) == 0 {
+		return []fault{c.powerCut()}
+	}
+	n := 1
+	for n < 4 && c.chance.IntN(2) == 0 {
+		n++
+	}
+	targets := int(theChain)
+	if c.nodes != nil {
+		targets++
+	}
+	which := c.chance.Perm(targets)
+	if c.chance.IntN(3) == 0 { // it has the most ways to fail
+		i := slices.Index(which, thePrimary)
+		which[0], which[i] = which[i], which[0]
+	}
+	for _, target := range which[:n] {
+		faults = append(faults, c.fault(target))
+	}
+	// A standby that is down can't be promoted.
+	if slices.ContainsFunc(faults, func(f fault) bool { return strings.HasPrefix(f.kind, "promotion") }) {
+		faults = slices.DeleteFunc(faults, func(f fault) bool { return f.target == theStandby })
+	}
+	return faults
+}
+
+// round causes faults, and mends them.
+func (c *chaos) round() {
+	faults := c.pick()
+	var kinds []string
+	ends := map[int]time.Time{}
+	for _, f := range faults {
+		c.t.Logf("%6.1f s: %s (%d) for %s", time.Since(c.began).Seconds(), f.kind, f.target, f.lasts.Round(time.Millisecond))
+		c.counts[f.kind]++
+		kinds = append(kinds, f.kind)
+		f.begin()
+		ends[f.target] = time.Now().Add(f.lasts)
+		c.sleep(0, time.Second)
+	}
+	slices.SortFunc(faults, func(a, b fault) int { return ends[a.target].Compare(ends[b.target]) })
+	for _, f := range faults {
+		time.Sleep(time.Until(ends[f.target]))
+		f.end()
+	}
+	if c.chance.IntN(4) > 0 { // otherwise the next ones come before it has recovered
+		slices.Sort(kinds)
+		all := strings.Join(kinds, " + ")
+		c.pauses[all] = max(c.pauses[all], c.shop.awaitSale(c.t))
+	}
+	c.sleep(0, 2*time.Second)
+}
+
+// between returns a random duration; short ones are likelier.
+func (c *chaos) between(least, most time.Duration) time.Duration {
+	x := c.chance.Float64()
+	return least + time.Duration(x*x*float64(most-least))
+}
+
+func (c *chaos) sleep(least, most time.Duration) { time.Sleep(c.between(least, most)) }
+
+// fault picks a fault of a target.
+func (c *chaos) fault(target int) fault {
+	switch target {
+	case thePrimary:
+		return c.primaryFault()
+	case theStandby:
+		return fault{"standby down", target, c.between(0, 6*time.Second), func() { c.standby.Stop() }, func() {
+			c.standby.Start(c.t)
+		}}
+	case theSupplier:
+		return c.supplierFault()
+	case theNetwork:
+		return c.networkFault()
+	case theChain:
+		return c.chainFault()
+	}
+	r := c.replicas[target]
+	restart := func() { c.start(target) }
+	return []fault{
+		{"replica killed", target, c.between(0, 4*time.Second), func() { r.Kill() }, restart},
+		{"replica suspended", target, c.between(time.Second, 15*time.Second), func() {
+			r.Signal(c.t, syscall.SIGSTOP)
+		}, func() { r.Signal(c.t, syscall.SIGCONT) }},
+		{"replica terminated", target, c.between(0, 4*time.Second), func() { r.Signal(c.t, syscall.SIGTERM) }, func() {
+			r.Wait(c.t, 30*time.Second)
+			restart()
+		}},
+	}[c.chance.IntN(3)]
+}
+
+func (c *chaos) primaryFault() fault {
+	setting := func(statement string) func() {
+		return func() {
+			c.primary.Exec(c.t, statement)
+			c.primary.Exec(c.t, "SELECT pg_reload_conf()")
+		}
+	}
+	return []fault{
+		{"primary crashed", thePrimary, c.between(0, 5*time.Second), func() { c.primary.Stop() }, func() {
+			c.primary.Start(c.t)
+		}},
+		{"primary frozen", thePrimary, c.between(time.Second, 8*time.Second), func() { c.primary.Freeze() }, func() {
+			c.primary.Thaw()
+		}},
+		{"primary read-only", thePrimary, c.between(time.Second, 8*time.Second),
+			setting("ALTER SYSTEM SET default_transaction_read_only = on"),
+			setting("ALTER SYSTEM RESET default_transaction_read_only")},
+		{"promotion", thePrimary, c.between(0, 4*time.Second), func() { c.primary.Stop() }, c.promote},
+		{"promotion of a standby that was cut off", thePrimary, c.between(0, 3*time.Second), func() {
+			c.standby.Stop()
+			c.sleep(0, 10*time.Second)
+			if c.chance.IntN(2) == 0 { // it then shows what no standby has
+				c.primary.Stop()
+				c.primary.Start(c.t)
+				c.sleep(0, 10*time.Second)
+			}
+			c.primary.Stop()
+			c.standby.Start(c.t)
+		}, c.promote},
+	}[c.chance.IntN(5)]
+}
+
+// powerCut ends everything at once.
+func (c *chaos) powerCut() fault {
+	return fault{"power cut", thePrimary, c.between(0, 2*time.Second), func() {
+		for _, r := range c.replicas {
+			r.Kill()
+		}
+		c.primary.Stop()
+		c.standby.Stop()
+	}, func() {
+		for i := range c.replicas {
+			c.start(i)
+		}
+		c.primary.Start(c.t)
+		c.standby.Start(c.t)
+	}}
+}
+
+// promote has the standby take over, and the failed primary become its standby.
+func (c *chaos) promote() {
+	c.primary, c.standby = c.standby, c.primary
+	c.primary.Promote(c.t)
+	c.standby.Follow(c.t, c.primary, "standby")
+}
+
+// heal waits until all replicas are well.
+func (c *chaos) heal() {
+	for _, r := range c.replicas {
+		r.Ready(c.t, time.Minute, func() error {
+			res, err := http.Get(r.url + "/readyz")
+			if err != nil {
+				return err
+			}
+			defer func() { _ = res.Body.Close() }()
+			if res.StatusCode != http.StatusOK {
+				return errors.New(res.Status)
+			}
+			return nil
+		})
+	}
+}
+
+// report logs figures.
+func (c *chaos) report() {
+	for _, kind := range slices.Sorted(maps.Keys(c.counts)) {
+		c.t.Logf("%4d x %s", c.counts[kind], kind)
+	}
+	longest, after := time.Duration(0), ""
+	for kinds, took := range c.pauses {
+		if took > longest {
+			longest, after = took, kinds
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(c.counts)) {
+		if took, alone := c.pauses[kind]; alone {
+			c.t.Logf("the next card was bought at most %4.1f s after the end of: %s, alone", took.Seconds(), kind)
+		}
+	}
+	c.t.Logf("the next card was bought at most %4.1f s after the end of any faults: %s", longest.Seconds(), after)
+	c.shop.report(c.t)
+}

@@ -1,0 +1,304 @@
+package acceptance_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+// ask sends a request and returns the status and the body. It fails the test if
+// there is no answer within 20 seconds.
+func ask(t *testing.T, method, url, token, key string) (int, string) {
+	t.Helper()
+	body := ""
+	if method == http.MethodPost {
+		body = `{"usd_amount": "150", "currency": "monero"}`
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, url, bytes.NewReader([]byte(body)))
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		r.Header.Set("Idempotency-Key", key)
+	}
+	c := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := c.Do(r)
+	if err != nil {
+		t.Errorf("no answer: %v", err)
+		return 0, ""
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Errorf("half an answer: %v", err)
+	}
+	if res.StatusCode == http.StatusServiceUnavailable && res.Header.Get("Retry-After") == "" {
+		t.Errorf("does not ask to try again: %s", text)
+	}
+	return res.StatusCode, string(text)
+}
+
+// becomes waits until a path answers with a status.
+func becomes(t *testing.T, url string, status int, limit time.Duration) string {
+	t.Helper()
+	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+		got, body := ask(t, http.MethodGet, url, "", "")
+		if got == status {
+			return body
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %d %s, want %d", url, got, body, status)
+		}
+	}
+}
+
+func simulated(more ...string) []string {
+	return append([]string{"serve", "--simulated", "--rate", "monero=150", "--address-pool", "100"}, more...)
+}
+
+func TestServe_WaitsForADatabaseThatIsNotThereYet(t *testing.T) {
+	t.Parallel()
+	c := rig.NewCluster(t)
+	p := newProgram(t, c.URL("postgres"))
+	token := p.account(t)
+	c.Stop()
+	cmd := exec.Command(p.path, simulated("--role", "all", "--database-wait", "50s")...)
+	cmd.Env = p.env
+	s := &server{Process: rig.Start(t, cmd)}
+	s.Ready(t, 10*time.Second, func() error {
+		found := urlLine.FindStringSubmatch(s.Output())
+		if found == nil {
+			return fmt.Errorf("no address printed yet")
+		}
+		s.url = found[1]
+		return nil
+	})
+	if !strings.Contains(s.Output(), "waiting for the database") {
+		t.Errorf("it does not say what it waits for: %s", s.Output())
+	}
+	becomes(t, s.url+"/livez", http.StatusOK, 0)
+	if body := becomes(t, s.url+"/readyz", http.StatusServiceUnavailable, 0); !strings.Contains(body,
+		`"reasons":{"database":"does not answer"}`) {
+		t.Error(body)
+	}
+	if status, body := ask(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusServiceUnavailable {
+		t.Errorf("%d %s", status, body)
+	}
+	c.Start(t)
+	becomes(t, s.url+"/readyz", http.StatusOK, 10*time.Second)
+	if status, body := ask(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusCreated {
+		t.Errorf("%d %s", status, body)
+	}
+	name := c.Value(t, "SELECT DISTINCT application_name FROM pg_stat_activity WHERE application_name LIKE 'cardmint%'")
+	if !regexp.MustCompile(`^cardmint all \S+$`).MatchString(name) {
+		t.Errorf("sessions are called %q", name)
+	}
+	s.stop(t)
+}
+
+func TestServe_ToldToEndWhileItWaits(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t, "postgres://127.0.0.1:1/x?sslmode=disable")
+	p.must(t, "keys", "create")
+	cmd := exec.Command(p.path, simulated()...)
+	cmd.Env = p.env
+	s := &server{Process: rig.Start(t, cmd)}
+	s.awaitOutput(t, 10*time.Second, "waiting for the database")
+	s.stop(t)
+	if strings.Contains(s.Output(), "cardmint: ") {
+		t.Error(s.Output())
+	}
+}
+
+// TestServe_AFrozenDatabase has every request answered in time, a database that
+// heals be used again, and nothing else be left.
+func TestServe_AFrozenDatabase(t *testing.T) {
+	t.Parallel()
+	c := rig.NewCluster(t)
+	p := newProgram(t, c.URL("postgres"))
+	token := p.account(t)
+	s := p.serve(t, simulated()...)
+	_, made := ask(t, http.MethodPost, s.url+"/api/cards", token, "key")
+	var card struct{ UUID uuid.UUID }
+	if err := json.Unmarshal([]byte(made), &card); err != nil {
+		t.Fatal(err)
+	}
+	c.Freeze()
+	var all sync.WaitGroup
+	for i := range 8 {
+		for _, x := range []struct{ method, path, key string }{
+			{http.MethodPost, "/api/cards", ""}, {http.MethodPost, "/api/cards", "key"},
+			{http.MethodPost, "/api/cards", fmt.Sprint(i)},
+			{http.MethodGet, "/api/cards", ""}, {http.MethodGet, "/api/cards?limit=5", ""},
+			{http.MethodGet, "/api/cards/" + card.UUID.String(), ""},
+			{http.MethodGet, "/api/events", ""}, {http.MethodGet, "/readyz", ""},
+		} {
+			all.Go(func() {
+				status, body := ask(t, x.method, s.url+x.path, token, x.key)
+				// more than four such lists
+				tooMany := status == http.StatusTooManyRequests && x.method == http.MethodGet && x.path == "/api/cards"
+				if status != http.StatusServiceUnavailable && !tooMany {
+					t.Errorf("%s %s: %d %s", x.method, x.path, status, body)
+				}
+			})
+		}
+	}
+	all.Wait()
+	c.Thaw()
+	thawed := time.Now()
+	becomes(t, s.url+"/readyz", http.StatusOK, 6*time.Second)
+	for { // readiness may be a moment ahead of the first address
+		status, body := ask(t, http.MethodPost, s.url+"/api/cards", token, "")
+		if status == http.StatusCreated {
+			break
+		}
+		if status != http.StatusServiceUnavailable || time.Since(thawed) > 10*time.Second {
+			t.Fatalf("%s after the thaw: %d %s", time.Since(thawed), status, body)
+		}
+	}
+	for range 20 {
+		if status, body := ask(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusCreated {
+			t.Errorf("%d %s", status, body)
+		}
+	}
+	s.stop(t)
+}
+
+// A process that is told to end finishes what it has accepted and gives back
+// what it holds, but not for longer than those who started it wait.
+func TestServe_AFrozenDatabaseDelaysNoEnd(t *testing.T) {
+	t.Parallel()
+	c := rig.NewCluster(t)
+	p := newProgram(t, c.URL("postgres"))
+	token := p.account(t)
+	s := p.serve(t, simulated()...)
+	becomes(t, s.url+"/readyz", http.StatusOK, 10*time.Second)
+	c.Freeze()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if status, body := ask(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusServiceUnavailable {
+				t.Errorf("%d %s", status, body)
+			}
+		})
+	}
+	time.Sleep(time.Second) // they have been accepted
+	told := time.Now()
+	s.stop(t)
+	t.Logf("it took %.1f s", time.Since(told).Seconds())
+	all.Wait()
+}
+
+// TestServe_AcknowledgedCardsSurviveAFailover cuts off the standby for longer
+// than a request may take, while clients keep trying, and then has it take
+// over.
+func TestServe_AcknowledgedCardsSurviveAFailover(t *testing.T) {
+	t.Parallel()
+	primary := rig.NewCluster(t)
+	standby := primary.Standby(t, "second")
+	primary.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = '*'")
+	primary.Exec(t, "SELECT pg_reload_conf()")
+	p := newProgram(t, primary.URL("postgres"))
+	token := p.account(t)
+	s := p.serve(t, simulated()...)
+	var mu sync.Mutex
+	acknowledged := map[uuid.UUID]bool{}
+	var shop sync.WaitGroup
+	order := func(key string) (again bool) {
+		status, body := ask(t, http.MethodPost, s.url+"/api/cards", token, key)
+		var card struct{ UUID uuid.UUID }
+		switch err := json.Unmarshal([]byte(body), &card); {
+		case status == http.StatusCreated && err == nil:
+			mu.Lock()
+			acknowledged[card.UUID] = true
+			mu.Unlock()
+		case status != http.StatusServiceUnavailable && status != 0:
+			t.Errorf("%d %s", status, body)
+			return false
+		}
+		return true
+	}
+	for i := range 10 {
+		order(fmt.Sprintf("before-%d", i))
+	}
+	standby.Stop()
+	cut := time.Now()
+	for i := range 6 {
+		shop.Go(func() {
+			for time.Since(cut) < 30*time.Second && order(fmt.Sprintf("during-%d", i)) { // the same key, again and again
+			}
+		})
+	}
+	time.Sleep(5 * time.Second)
+	if status, body := ask(t, http.MethodGet, s.url+"/api/cards?limit=1", token, ""); status != http.StatusOK {
+		t.Errorf("reading needs no standby: %d %s", status, body)
+	}
+	// An operator ends the waits: the rows show, and yet may not be
+	// acknowledged.
+	time.Sleep(15 * time.Second)
+	primary.Exec(t, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+	shop.Wait()
+	unclear := primary.Value(t, "SELECT count(*) FROM cards")
+	primary.Stop()
+	standby.Start(t)
+	standby.Promote(t)
+	lost := 0
+	for id := range acknowledged {
+		if standby.Value(t, "SELECT count(*) FROM cards WHERE uuid = $1", id) != "1" {
+			lost++
+		}
+	}
+	t.Logf("%d cards acknowledged, %s on the primary, %d lost", len(acknowledged), unclear, lost)
+	if lost > 0 || len(acknowledged) != 10 {
+		t.Errorf("%d of %d acknowledged cards are lost", lost, len(acknowledged))
+	}
+}
+
+// A pooler in a mode that can't work is no database that may come: that ends
+// the start at once.
+func TestServe_PgBouncerInTransactionModeIsRefused(t *testing.T) {
+	t.Parallel()
+	direct := rig.Postgres(t)
+	p := newProgram(t,
+		rig.PgBouncer(t, direct, "pool_mode = transaction",
+			"ignore_startup_parameters = extra_float_digits, client_min_messages, "+
+				"statement_timeout, idle_in_transaction_session_timeout, tcp_keepalives_idle, tcp_keepalives_interval, tcp_keepalives_count, tcp_user_timeout"))
+	p.must(t, "keys", "create")
+	_, stderr, code := p.run(simulated()...)
+	if code != 1 || !strings.Contains(stderr, "pool_mode = session") ||
+		!strings.Contains(stderr, "hint: change pgbouncer.ini") || strings.Contains(stderr, "password") {
+		t.Errorf("exit code %d, printed %s", code, stderr)
+	}
+	_, stderr, code = p.run(append(simulated(), "--database-url", rig.PgBouncer(t, direct, "pool_mode = session"))...)
+	if code != 1 || !strings.Contains(stderr, "ignore_startup_parameters: client_min_messages") ||
+		!strings.Contains(stderr, "hint: change pgbouncer.ini") {
+		t.Errorf("exit code %d, printed %s", code, stderr)
+	}
+}
+
+func TestServe_TheURLNamesTheSessions(t *testing.T) {
+	t.Parallel()
+	c := rig.NewCluster(t)
+	p := newProgram(t, c.URL("postgres")+"&application_name=shop")
+	p.account(t)
+	s := p.serve(t, simulated("--role", "worker")...)
+	if n := c.Value(t, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'shop'"); n == "0" {
+		t.Error("no session is called shop")
+	}
+	s.stop(t)
+}

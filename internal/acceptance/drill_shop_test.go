@@ -1,0 +1,265 @@
+//go:build drill
+
+package acceptance_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/shopspring/decimal"
+
+	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+// Drills have a database go back in time, exist twice or be away, with the
+// binary, real PostgreSQL and real Monero.
+var (
+	drillRounds = flag.Int("drill-rounds", 1, "repeat each drill so often")
+	drillLeast  = flag.Duration("drill-least", time.Second, "restore backups at least so old")
+	drillAge    = flag.Duration("drill-age", 8*time.Second, "restore backups at most so old")
+	drillSeed   = flag.Uint64("drill-seed", 0, "choose by this seed; 0 for one from the clock")
+)
+
+// drill is a service under load, and what its customers were told.
+type drill struct {
+	t       *testing.T
+	random  *rand.Rand
+	net     *rig.MoneroNet
+	wallet  *rig.MoneroWallet
+	program *program
+	token   string
+	servers []*server
+	sold    map[string]uuid.UUID // cards by their addresses, whatever the database knows of them
+	seqs    map[int64]uuid.UUID  // events by their numbers
+}
+
+// newDrill makes a wallet for the drill alone.
+func newDrill(t *testing.T, databaseURL string) *drill {
+	t.Helper()
+	seed := *drillSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("-drill-seed %d", seed)
+	d := &drill{t: t, random: rand.New(rand.NewPCG(seed, 0)), net: rig.Monero(t), sold: map[string]uuid.UUID{},
+		seqs: map[int64]uuid.UUID{}}
+	d.wallet = d.net.NewWallet(t, "", "")
+	d.program = newProgram(t, databaseURL)
+	d.program.env = append(d.program.env, "CARDMINT_RATE=monero=150", "CARDMINT_WEBHOOK_INSECURE=true",
+		"CARDMINT_MONERO_CONFIRMATIONS=2",
+		"CARDMINT_ADDRESS_POOL=50", "CARDMINT_MONERO_DAEMON_URL="+d.net.DaemonURL, "CARDMINT_MONERO_WALLET_URL="+d.wallet.URL)
+	d.token = d.program.account(t)
+	return d
+}
+
+// age returns how old a backup is to be: as likely 1 to 2 s as 5 to 10 min.
+func (d *drill) age() time.Duration {
+	least, most := drillLeast.Seconds(), drillAge.Seconds()
+	return time.Duration(least * math.Pow(most/least, d.random.Float64()) * float64(time.Second))
+}
+
+// start starts processes with these roles, and returns once all are ready.
+func (d *drill) start(roles ...string) {
+	d.t.Helper()
+	d.servers = nil
+	for _, role := range roles {
+		d.servers = append(d.servers, d.program.serve(d.t, "serve", "--role", role))
+	}
+}
+
+// crash kills processes.
+func (d *drill) crash() {
+	for _, s := range d.servers {
+		s.Kill()
+	}
+	d.servers = nil
+}
+
+// order asks the servers in turn for a card. It returns nil if none could be
+// sold.
+func (d *drill) order(s *server) *client.Card {
+	d.t.Helper()
+	c, err := client.New(s.url, d.token, client.WithRetry(1, time.Minute))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(d.t.Context(), 25*time.Second)
+	defer cancel()
+	card, err := c.CreateCard(ctx,
+		client.CreateCardRequest{USDAmount: decimal.RequireFromString("150"), Currency: "monero"})
+	var refused *client.Error
+	if err != nil && (!errors.As(err, &refused) || refused.Status == http.StatusServiceUnavailable) {
+		return nil
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if other, twice := d.sold[card.Payment.Address]; twice {
+		d.t.Errorf("address %s was handed out to %s and to %s", card.Payment.Address, other, card.UUID)
+	}
+	d.sold[card.Payment.Address] = card.UUID
+	return card
+}
+
+// sell sells n cards, however long it takes, and returns them.
+func (d *drill) sell(n int) []*client.Card {
+	d.t.Helper()
+	var cards []*client.Card
+	for deadline := time.Now().Add(3 * time.Minute); len(cards) < n; {
+		if c := d.order(d.servers[len(cards)%len(d.servers)]); c != nil {
+			cards = append(cards, c)
+			continue
+		}
+		if time.Now().After(deadline) {
+			d.t.Fatalf("only %d of %d cards were sold", len(cards), n)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return cards
+}
+
+// sellFor sells cards for a time, and returns them.
+func (d *drill) sellFor(long time.Duration) []*client.Card {
+	d.t.Helper()
+	var cards []*client.Card
+	for until := time.Now().Add(long); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+		if c := d.order(d.servers[d.random.IntN(len(d.servers))]); c != nil {
+			cards = append(cards, c)
+		}
+	}
+	return cards
+}
+
+// pay pays for a card that the database may have forgotten.
+func (d *drill) pay(c *client.Card) (txID string) {
+	d.t.Helper()
+	txID = d.net.Pay(d.t, c.Payment.Address, c.Payment.Amount.Mul(piconero).IntPart())
+	d.net.Confirm(d.t, txID, 2)
+	return txID
+}
+
+// follow reads the feed, and fails if a number has two meanings, or if it jumps
+// without a reset.
+func (d *drill) follow() {
+	d.t.Helper()
+	last, resets := int64(0), 0
+	for e, err := range newClient(d.t, d.servers[0].url, d.token).Events(d.t.Context(), 0) {
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		if e.Type == client.EventTypeFeedReset {
+			resets++
+		} else if e.Seq != last+1 {
+			d.t.Errorf("event %d follows %d", e.Seq, last)
+		}
+		if id, known := d.seqs[e.Seq]; known && id != e.ID {
+			d.t.Errorf("event %d is %s, and was %s", e.Seq, e.ID, id)
+		}
+		d.seqs[e.Seq], last = e.ID, e.Seq
+	}
+}
+
+// lists waits until the operator's list of money that belongs to no card has
+// the transactions.
+func (d *drill) lists(txIDs ...string) {
+	d.t.Helper()
+	var list string
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(500 * time.Millisecond) {
+		list = d.program.must(d.t, "transfers", "--unattributed")
+		missing := 0
+		for _, id := range txIDs {
+			if !strings.Contains(list, id) {
+				missing++
+			}
+		}
+		if missing == 0 {
+			return
+		}
+	}
+	d.t.Errorf("payments %v are not all listed:\n%s", txIDs, list)
+}
+
+// generated waits until a card is issued.
+func (d *drill) generated(c *client.Card) {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
+	defer cancel()
+	if _, err := newClient(d.t, d.servers[0].url, d.token).WaitForCard(ctx, c.UUID); err != nil {
+		d.t.Errorf("card %s: %v", c.UUID, err)
+	}
+}
+
+// agrees compares the books.
+func (d *drill) agrees() {
+	d.t.Helper()
+	d.program.reconcile(d.t)
+}
+
+// readiness returns what a process says of itself.
+func readiness(t *testing.T, s *server) (status int, body string) {
+	t.Helper()
+	response, err := http.Get(s.url + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// keeper saves and restores a database as operators do who don't know this
+// program.
+type keeper struct {
+	url     string
+	save    func(t *testing.T, p *program, to string)
+	restore func(t *testing.T, from string)
+}
+
+// keepers returns a keeper for each database.
+func keepers(t *testing.T) map[string]func(t *testing.T) keeper {
+	t.Helper()
+	backup := func(t *testing.T, p *program, to string) { p.must(t, "backup", to) }
+	return map[string]func(t *testing.T) keeper{
+		"sqlite": func(t *testing.T) keeper {
+			path := filepath.Join(t.TempDir(), "x.db")
+			return keeper{"sqlite:" + path, backup, func(t *testing.T, from string) {
+				content, err := os.ReadFile(from)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = os.Remove(path+"-wal"), os.Remove(path+"-shm")
+				if err := os.WriteFile(path, content, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}}
+		},
+		"postgres": func(t *testing.T) keeper {
+			c := rig.NewCluster(t)
+			c.Exec(t, "CREATE DATABASE cardmint")
+			url := c.URL("cardmint")
+			return keeper{url, backup, func(t *testing.T, from string) {
+				c.Exec(t, "DROP DATABASE cardmint WITH (FORCE)")
+				c.Exec(t, "CREATE DATABASE cardmint")
+				if out, err := exec.Command("pg_restore", "--no-owner", "--dbname", url, from).CombinedOutput(); err != nil {
+					t.Fatalf("pg_restore: %v\n%s", err, out)
+				}
+			}}
+		},
+	}
+}

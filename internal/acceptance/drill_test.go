@@ -1,0 +1,289 @@
+//go:build drill
+
+package acceptance_test
+
+import (
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+// TestDrill_Restore restores backups of random ages, with or without the
+// wallet's files of the same moment, while customers order. No address is
+// handed out twice, no number of an event has two meanings, and the payments of
+// forgotten orders are listed.
+func TestDrill_Restore(t *testing.T) {
+	for name, open := range keepers(t) {
+		t.Run(name, func(t *testing.T) {
+			k := open(t)
+			d := newDrill(t, k.url)
+			d.start("all")
+			for round := range *drillRounds * 2 {
+				d.sell(5)
+				file := filepath.Join(t.TempDir(), "backup")
+				k.save(t, d.program, file)
+				wallet := d.wallet.Save(t)
+				age := d.age()
+				lost := d.sellFor(age)
+				var paid []string
+				if len(lost) > 0 {
+					paid = append(paid, d.pay(lost[len(lost)-1]))
+					d.generated(lost[len(lost)-1]) // its events will be forgotten too
+				}
+				d.follow()
+				d.crash()
+				k.restore(t, file)
+				if both := round%2 == 0; both {
+					d.wallet.Restore(t, wallet)
+				}
+				d.start("all")
+				d.sell(min(len(lost), 500) + 70) // more would take as long as they took
+				d.lists(paid...)
+				d.follow()
+				t.Logf("round %d: %s old, %d orders forgotten, %d addresses in all", round, age.Round(time.Millisecond), len(lost),
+					len(d.sold))
+			}
+			card := d.sell(1)[0]
+			d.pay(card)
+			d.generated(card)
+			d.agrees()
+		})
+	}
+}
+
+// TestDrill_TheWorkerIsDead restores a dump below APIs that live, while no
+// worker does. They sell no address that may be in use.
+func TestDrill_TheWorkerIsDead(t *testing.T) {
+	k := keepers(t)["postgres"](t)
+	d := newDrill(t, k.url)
+	d.start("worker", "api", "api")
+	worker := d.servers[0]
+	d.servers = d.servers[1:]
+	d.sell(10)
+	file := filepath.Join(t.TempDir(), "backup")
+	k.save(t, d.program, file)
+	d.sell(60)
+	worker.Kill()
+	lost := d.sellFor(5 * time.Second) // from memory
+	for _, s := range d.servers {
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+			if status, body := readiness(t, s); status == http.StatusServiceUnavailable && strings.Contains(body, "monero") {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("an API is ready although nobody watches")
+			}
+		}
+	}
+	k.restore(t, file)
+	blind := d.sellFor(5 * time.Second)
+	t.Logf("%d orders without a worker, %d after the restore", len(lost), len(blind))
+	apis := d.servers
+	d.start("worker")
+	d.servers = append(apis, d.servers...)[:2]
+	d.sell(100)
+	d.agrees()
+}
+
+// TestDrill_ColdStart kills the only worker and starts it again: what that
+// costs, and how long it takes to sell a card.
+func TestDrill_ColdStart(t *testing.T) {
+	k := keepers(t)["postgres"](t)
+	d := newDrill(t, k.url)
+	d.start("all")
+	d.sell(20)
+	db := rig.OpenSQL(t, k.url)
+	next := func() (position int64) {
+		t.Helper()
+		if err := db.QueryRow("SELECT next_position FROM address_pools").Scan(&position); err != nil {
+			t.Fatal(err)
+		}
+		return position
+	}
+	for range 2 {
+		before := next()
+		d.crash()
+		started := time.Now()
+		d.start("all")
+		d.sell(1)
+		took, cost := time.Since(started), next()-before
+		t.Logf("the first card %s after the start, at the cost of %d addresses", took.Round(time.Millisecond), cost)
+		if cost > 400 {
+			t.Errorf("%d addresses", cost)
+		}
+		if took > 10*time.Second { // five on a machine that has nothing else to do
+			t.Errorf("the first card was sold after %s", took)
+		}
+	}
+}
+
+// standbyOf makes a standby, and returns what cuts it off from its primary.
+func standbyOf(t *testing.T, primary *rig.Cluster) (standby *rig.Cluster, cut func()) {
+	t.Helper()
+	standby = primary.Standby(t, "second")
+	return standby, func() {
+		standby.Exec(t, "ALTER SYSTEM SET primary_conninfo = ''")
+		standby.Exec(t, "SELECT pg_reload_conf()")
+		for deadline := time.Now().Add(10 * time.Second); standby.Value(t,
+			"SELECT count(*) FROM pg_stat_wal_receiver") != "0"; time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("the standby still receives")
+			}
+		}
+	}
+}
+
+// TestDrill_Promotion promotes a standby that lags behind. The processes live
+// on, and connect to it.
+func TestDrill_Promotion(t *testing.T) {
+	for round := range *drillRounds {
+		t.Run(fmt.Sprint(round), promote)
+	}
+}
+
+func promote(t *testing.T) {
+	t.Helper()
+	primary := rig.NewCluster(t)
+	standby, cut := standbyOf(t, primary)
+	d := newDrill(t, fmt.Sprintf("postgres://postgres@%s,%s/postgres?sslmode=disable", primary.Host(), standby.Host()))
+	d.start("all", "api", "api")
+	d.sell(20)
+	time.Sleep(time.Second)
+	cut()
+	age := d.age()
+	lost := d.sellFor(age)
+	var paid []string
+	if len(lost) > 0 {
+		paid = append(paid, d.pay(lost[len(lost)-1]))
+		d.generated(lost[len(lost)-1])
+	}
+	d.follow()
+	primary.Stop()
+	standby.Promote(t)
+	started := time.Now()
+	d.sell(1)
+	t.Logf("%s behind, %d orders forgotten, the next one sold after %s", age.Round(time.Millisecond), len(lost),
+		time.Since(started).Round(time.Millisecond))
+	d.sell(min(len(lost), 500) + 60)
+	d.program.env = append(d.program.env, "CARDMINT_DATABASE_URL="+standby.URL("postgres"))
+	d.lists(paid...)
+	d.follow()
+	card := d.sell(1)[0]
+	d.pay(card)
+	d.generated(card)
+	d.agrees()
+}
+
+// TestDrill_TwoDatabases promotes a standby while the old primary lives on with
+// a worker of its own, and both with the same wallet. Both stop, until an
+// operator claims the wallet for one of them.
+func TestDrill_TwoDatabases(t *testing.T) {
+	primary := rig.NewCluster(t)
+	standby, _ := standbyOf(t, primary)
+	d := newDrill(t, primary.URL("postgres"))
+	d.start("all")
+	old := d.servers[0]
+	both := d.sell(10)
+	time.Sleep(time.Second)
+	standby.Promote(t)
+	other := &program{path: d.program.path,
+		env: append(append([]string{}, d.program.env...), "CARDMINT_DATABASE_URL="+standby.URL("postgres"))}
+	cmd := exec.Command(other.path, "serve")
+	cmd.Env = other.env
+	late := &server{Process: rig.Start(t, cmd)}
+	stopped := func(s *server) {
+		t.Helper()
+		late := time.Now().Add(30 * time.Second)
+		for ; ; time.Sleep(100 * time.Millisecond) {
+			if s.url == "" {
+				if found := urlLine.FindStringSubmatch(s.Output()); found != nil {
+					s.url = found[1] + found[2]
+				}
+			} else if status, body := readiness(t, s); status == http.StatusServiceUnavailable &&
+				strings.Contains(body, "wallet claim") {
+				return
+			}
+			if time.Now().After(late) {
+				t.Fatalf("it does not say that another database uses the wallet:\n%s", s.Output())
+			}
+		}
+	}
+	started := time.Now()
+	stopped(old)
+	stopped(late)
+	t.Logf("both stopped %s after the second one was started", time.Since(started).Round(time.Millisecond))
+	d.net.Confirm(t, d.net.Pay(t, both[0].Payment.Address, both[0].Payment.Amount.Mul(piconero).IntPart()), 4)
+	time.Sleep(3 * time.Second)
+	for _, s := range []*server{old, late} {
+		if c, err := newClient(t, s.url, d.token).GetCard(t.Context(), both[0].UUID); err != nil ||
+			c.Status != client.CardStatusAwaitingPayment {
+			t.Errorf("issued meanwhile: %+v, %v", c, err)
+		}
+		if c := d.order(s); c != nil && s == late {
+			t.Errorf("sold %s meanwhile", c.UUID)
+		}
+	}
+	wantOutput(t, other.must(t, "wallet", "claim"), "another database", "--yes")
+	wantOutput(t, other.must(t, "wallet", "claim", "--yes"), "claimed")
+	d.program, d.servers = other, []*server{late}
+	d.generated(both[0])
+	d.sell(60)
+	stopped(old)
+	if c, err := newClient(t, old.url, d.token).GetCard(t.Context(), both[0].UUID); err != nil ||
+		c.Status != client.CardStatusAwaitingPayment {
+		t.Errorf("issued in both: %+v, %v", c, err)
+	}
+	d.follow()
+	d.agrees()
+	old.Signal(t, syscall.SIGTERM)
+}
+
+// TestDrill_AWorkerDies ends the worker that watches, with a payment on its
+// way, by SIGKILL and by SIGTERM. The one that stood by takes over, in the same
+// epoch.
+func TestDrill_AWorkerDies(t *testing.T) {
+	k := keepers(t)["postgres"](t)
+	d := newDrill(t, k.url)
+	d.start("worker", "all")
+	first, second := d.servers[0], d.servers[1]
+	d.servers = d.servers[1:]
+	db := rig.OpenSQL(t, k.url)
+	epoch := func() (n int64) {
+		t.Helper()
+		if err := db.QueryRow("SELECT epoch FROM leases WHERE epoch IS NOT NULL").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	d.sell(5)
+	for _, how := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		before := epoch()
+		time.Sleep(3 * time.Second) // for the second one to see the marks
+		card := d.sell(1)[0]
+		txID := d.net.Pay(t, card.Payment.Address, card.Payment.Amount.Mul(piconero).IntPart())
+		first.Signal(t, how)
+		ended := time.Now()
+		d.net.Confirm(t, txID, 2)
+		d.generated(card)
+		took := time.Since(ended)
+		t.Logf("%s: the card was issued %s later", how, took.Round(time.Millisecond))
+		if took > 15*time.Second { // ten on a machine that has nothing else to do
+			t.Errorf("the card was issued %s after the worker had ended", took)
+		}
+		if now := epoch(); now != before {
+			t.Errorf("epoch %d became %d", before, now)
+		}
+		if how == syscall.SIGKILL { // the second one watches now, and the next one stands by
+			first = second
+			d.start("all")
+		}
+	}
+}

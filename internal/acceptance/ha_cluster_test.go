@@ -1,0 +1,340 @@
+//go:build linux && drill
+
+package acceptance_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+// haPage is a page of the documentation whose commands the drills run.
+const haPage = "operate/high-availability.md"
+
+// haCluster is three database machines under Patroni, and one for what runs
+// beside cardmint, set up as the documentation says.
+type haCluster struct {
+	t       *testing.T
+	network *rig.Network
+	files   string // the directory with the files, as operators have it
+	nodes   []*rig.Machine
+	app     *rig.Machine
+	ports   map[string]int // by the documented ones, of the machine that is shared with other programs
+	patroni *http.Client
+	ran     map[string]bool // headings whose commands were run
+}
+
+// commands returns the commands below a heading of a page.
+func commands(t *testing.T, page, heading string) string {
+	t.Helper()
+	block := headed(t, page)[heading]
+	if block == "" {
+		t.Fatalf("%s: there are no commands below %q", page, heading)
+	}
+	return block
+}
+
+// headed returns the commands of a page by their headings. There may be one
+// block below each.
+func headed(t *testing.T, page string) map[string]string {
+	t.Helper()
+	blocks := map[string]string{}
+	for heading, all := range headedBlocks(t, page) {
+		if blocks[heading] = all[0]; len(all) > 1 {
+			t.Errorf("%s: there are %d blocks of commands below %q", page, len(all), heading)
+		}
+	}
+	return blocks
+}
+
+// allRan fails if the drill has left commands of a page out.
+func (h *haCluster) allRan(page string) {
+	h.t.Helper()
+	for heading := range headed(h.t, page) {
+		if !h.ran[heading] {
+			h.t.Errorf("%s: nobody ran the commands below %q", page, heading)
+		}
+	}
+}
+
+// systemctl starts what the units of the packages start, for machines without
+// systemd.
+const systemctl = `#!/bin/bash
+unit() { sed -n "s/^$1=//p" "/lib/systemd/system/$name.service"; }
+start() {
+  set -a
+  while read -r line; do eval "export ${line//%H/$(hostname)}"; done < <(unit Environment)
+  while read -r file; do file=${file//%p/$name} file=${file#-}; [ ! -e "$file" ] || . "$file"; done < <(unit EnvironmentFile)
+  user=$(unit User) user=${user:-root}
+  HOME=$(getent passwd "$user" | cut -d: -f6)
+  eval "exec setsid setpriv --reuid=$user --regid=$user --init-groups $(unit ExecStart)" >>"/var/log/$name.out" 2>&1 </dev/null &
+  echo $! >"/run/$name.started"
+}
+stop() {
+  [ -e "/run/$name.started" ] || return 0
+  read -r pid <"/run/$name.started"
+  kill "$pid" 2>/dev/null
+  while [ -d "/proc/$pid" ]; do sleep 0.1; done
+  rm "/run/$name.started"
+}
+cd /
+what=$1 now=
+shift
+for name; do
+  [ "$name" != --now ] || { now=yes; continue; }
+  case $what in
+  enable) [ -z "$now" ] || start ;;
+  disable) [ -z "$now" ] || stop ;;
+  restart) stop; start ;;
+  *) "$what" ;;
+  esac
+done
+`
+
+// newHACluster sets a cluster up by the commands of the documentation.
+func newHACluster(t *testing.T) *haCluster {
+	t.Helper()
+	for program, debianPackage := range map[string]string{"patroni": "patroni", "etcd": "etcd-server",
+		"haproxy": "haproxy", "pgbackrest": "pgbackrest"} {
+		rig.Need(t, program, debianPackage)
+	}
+	h := &haCluster{t: t, network: rig.NewNetwork(t), files: t.TempDir(), ran: map[string]bool{},
+		ports: map[string]int{"5000": rig.FreePort(t), "6432": rig.FreePort(t)}}
+	h.copyFiles()
+	for i := range 3 {
+		h.nodes = append(h.nodes, h.network.Machine(t, fmt.Sprintf("db%d", i+1), 11+i))
+	}
+	h.app = h.network.Machine(t, "app1", 0)
+	t.Cleanup(h.explain) // before the machines end
+	h.follow(h.nodes[0], haPage, "Certificates and passwords")
+	for _, m := range h.nodes {
+		h.follow(m, haPage, "The database machines", "NAME=db1 ADDRESS=10.0.0.11",
+			fmt.Sprintf("NAME=%s ADDRESS=%s", m.Name, m.Address))
+	}
+	authority, err := os.ReadFile(filepath.Join(h.files, "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	h.patroni = &http.Client{Timeout: time.Second,
+		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	h.whole(40 * time.Second)
+	h.follow(h.leader(), haPage, "The database")
+	h.follow(h.app, haPage, "HAProxy")
+	// HAProxy takes all servers to be the leader until it has checked them, and
+	// then cuts the connections to the others.
+	db := rig.OpenSQL(t, h.documentedURL())
+	db.SetMaxIdleConns(0)
+	for deadline, led := time.Now().Add(time.Minute), 0; led < 2*len(h.nodes); time.Sleep(100 * time.Millisecond) {
+		var standby bool
+		err := db.QueryRow("SELECT pg_is_in_recovery()").Scan(&standby)
+		if led++; err != nil || standby {
+			led = 0
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("HAProxy leads not only to the leader: ", err)
+		}
+	}
+	return h
+}
+
+// copyFiles copies the documented files, with the addresses and ports that are
+// free here.
+func (h *haCluster) copyFiles() {
+	h.t.Helper()
+	found, err := filepath.Glob("../../docs/operate/ha/*")
+	if err != nil || len(found) == 0 {
+		h.t.Fatal("no files", err)
+	}
+	for _, from := range found {
+		text, err := os.ReadFile(from)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		h.write(filepath.Base(from), h.here(string(text)), 0o644)
+	}
+	h.write("systemctl", systemctl, 0o755)
+}
+
+func (h *haCluster) write(name, text string, mode os.FileMode) {
+	h.t.Helper()
+	if err := os.WriteFile(filepath.Join(h.files, name), []byte(text), mode); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// here replaces the documented addresses and ports by those that are free here.
+func (h *haCluster) here(text string) string {
+	text = strings.ReplaceAll(text, "10.0.0.", h.network.Prefix())
+	for documented, free := range h.ports {
+		for _, before := range []string{"127.0.0.1:", "port=", "port = "} {
+			text = strings.ReplaceAll(text, before+documented, before+fmt.Sprint(free))
+		}
+	}
+	return text
+}
+
+// prelude stands in for what machines lack, or have already. Their /tmp is
+// shared, where pgBackRest would keep its locks.
+const prelude = "PATH=$PWD:$PATH\napt-get() { :; }\nexport PGBACKREST_LOCK_PATH=/run/lock\n"
+
+// follow runs the first commands below a heading of a page on a machine, where
+// all packages are installed already, and returns what they printed. Of
+// changes, pairs of old and new, each old text must be in the commands.
+func (h *haCluster) follow(m *rig.Machine, page, heading string, changes ...string) string {
+	h.t.Helper()
+	return m.RunIn(h.t, h.files, h.script(page, heading, changes...))
+}
+
+func (h *haCluster) script(page, heading string, changes ...string) string {
+	h.t.Helper()
+	script := commands(h.t, page, heading)
+	h.ran[heading] = true
+	for i := 0; i < len(changes); i += 2 {
+		if !strings.Contains(script, changes[i]) {
+			h.t.Fatalf("%s: %q is not below %q", page, changes[i], heading)
+		}
+		script = strings.Replace(script, changes[i], changes[i+1], 1)
+	}
+	return prelude + h.here(script)
+}
+
+// member is a machine of the cluster as Patroni has it.
+type member struct {
+	Name, Role, State string
+	Timeline          int
+}
+
+// members asks the machines in turn, but those left out, for what Patroni knows
+// of all of them.
+func (h *haCluster) members(leaveOut ...*rig.Machine) (members []member, err error) {
+	err = errors.New("nobody was asked")
+	for _, m := range h.nodes {
+		if len(leaveOut) > 0 && m == leaveOut[0] {
+			continue
+		}
+		if members, err = h.membersBy(m); err == nil {
+			return members, nil
+		}
+	}
+	return nil, err
+}
+
+// membersBy returns what Patroni on one machine knows of all of them. That may
+// be old if the machine was cut off a moment ago.
+func (h *haCluster) membersBy(m *rig.Machine) ([]member, error) {
+	res, err := h.patroni.Get("https://" + m.Address + ":8008/cluster")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	var cluster struct{ Members []member }
+	err = json.NewDecoder(res.Body).Decode(&cluster)
+	return cluster.Members, err
+}
+
+// named returns the machine with a role, as the others have it, or nil.
+func (h *haCluster) named(role string, leaveOut ...*rig.Machine) *rig.Machine {
+	members, _ := h.members(leaveOut...)
+	for i, m := range members {
+		if m.Role == role && m.State != "stopped" {
+			for _, machine := range h.nodes {
+				if machine.Name == members[i].Name {
+					return machine
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (h *haCluster) leader() *rig.Machine {
+	h.t.Helper()
+	m := h.named("leader")
+	if m == nil {
+		h.t.Fatal("the cluster has no leader")
+	}
+	return m
+}
+
+// whole waits until all three take part, one of them as a synchronous standby,
+// and agree on that. It returns how long that took.
+func (h *haCluster) whole(limit time.Duration) time.Duration {
+	h.t.Helper()
+	started := time.Now()
+	for ; ; time.Sleep(100 * time.Millisecond) {
+		leaders, timelines := map[string]bool{}, map[int]bool{}
+		var wrong error
+		for _, by := range h.nodes {
+			members, err := h.membersBy(by)
+			roles := map[string]int{}
+			for _, m := range members {
+				if m.State == "running" || m.State == "streaming" {
+					roles[m.Role]++
+					timelines[m.Timeline] = true
+					if m.Role == "leader" {
+						leaders[m.Name] = true
+					}
+				}
+			}
+			if err != nil || len(members) != 3 || roles["leader"] != 1 || roles["sync_standby"] != 1 || roles["replica"] != 1 {
+				wrong = fmt.Errorf("%s knows of %+v, error %v", by.Name, members, err)
+			}
+		}
+		if wrong == nil && len(leaders) == 1 && len(timelines) == 1 {
+			return time.Since(started)
+		}
+		if time.Since(started) > limit {
+			h.t.Fatalf("the cluster is not whole after %s: leaders %v, timelines %v, %v", limit, leaders, timelines, wrong)
+		}
+	}
+}
+
+// url returns another database URL, with hosts and parameters.
+func (h *haCluster) url(hosts, parameters string) string {
+	h.t.Helper()
+	password, err := os.ReadFile(filepath.Join(h.files, "cardmint.password"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return fmt.Sprintf("postgres://cardmint:%s@%s/cardmint?sslrootcert=%s&%s", strings.TrimSpace(string(password)), hosts,
+		filepath.Join(h.files, "ca.crt"), parameters)
+}
+
+// documentedURL returns the database URL that the documentation recommends.
+func (h *haCluster) documentedURL() string {
+	h.t.Helper()
+	line := h.follow(h.app, haPage, "cardmint")
+	url := strings.Trim(strings.TrimPrefix(line, "CARDMINT_DATABASE_URL="), "\"")
+	// which is on the machine only
+	return strings.Replace(url, "/etc/haproxy/database-ca.crt", filepath.Join(h.files, "ca.crt"), 1)
+}
+
+// explain keeps what the machines printed, and logs the end of it if the test
+// has failed.
+func (h *haCluster) explain() {
+	for _, m := range append(h.nodes, h.app) {
+		for _, name := range []string{"etcd", "patroni", "haproxy", "pgbouncer"} {
+			text, err := os.ReadFile(m.Path("/var/log/" + name + ".out"))
+			if err != nil {
+				continue
+			}
+			_ = os.WriteFile(filepath.Join(h.t.ArtifactDir(), m.Name+"-"+name+".log"), text, 0o644)
+			if h.t.Failed() {
+				lines := strings.Split(string(text), "\n")
+				h.t.Logf("the last lines of %s on %s:\n%s", name, m.Name, strings.Join(lines[max(0, len(lines)-40):], "\n"))
+			}
+		}
+	}
+}

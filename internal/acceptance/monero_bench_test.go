@@ -1,0 +1,78 @@
+package acceptance_test
+
+import (
+	"flag"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/settle"
+)
+
+var payments = flag.Int("payments", 450, "how many payments BenchmarkMoneroPass makes, 15 in a transaction")
+
+// BenchmarkMoneroPass compares a pass over a real wallet that has received few
+// payments with one that has received many: the wallet walks all of them, we
+// should not.
+func BenchmarkMoneroPass(b *testing.B) {
+	net := rig.Monero(b)
+	url := "sqlite:" + filepath.Join(b.TempDir(), "x.db")
+	// One address is enough: making more is not what is measured.
+	s := newBenchOn(b, url, 1)
+	for _, table := range []string{"chains", "addresses", "address_pools"} { // of the simulated chain
+		_, err := rig.OpenSQL(b, url).Exec("DELETE FROM " + table)
+		must(b, err)
+	}
+	monero, err := chain.NewMonero(chain.MoneroConfig{DaemonURL: net.DaemonURL, WalletURL: net.WalletURL, MaxTipAge: -1})
+	must(b, err)
+	must(b, s.watcher.Close(b.Context()))
+	var whole, scans [2]time.Duration
+	measure := func(i int) {
+		const passes = 10
+		w, err := settle.New(s.store, s.rates, monero, quietWake(), slog.New(slog.DiscardHandler),
+			settle.Config{FillBatch: 1})
+		must(b, err)
+		must(b, w.Tick(b.Context()))
+		cursor, err := s.store.Cursor(b.Context(), chain.Currencies()[0])
+		must(b, err)
+		for range passes {
+			net.Mine(b, 1)
+			start := time.Now()
+			must(b, w.Tick(b.Context()))
+			whole[i] += time.Since(start) / passes
+			start = time.Now()
+			_, err := monero.Scan(b.Context(), settle.Query{Since: cursor.Tip.Height, Newest: settle.NoPosition})
+			must(b, err)
+			scans[i] += time.Since(start) / passes
+		}
+		must(b, w.Close(b.Context()))
+	}
+	measure(0)
+	var outputs []rig.MoneroOutput
+	for range 15 {
+		made, err := monero.NewAddresses(b.Context(), settle.NoPosition, 1)
+		must(b, err)
+		outputs = append(outputs, rig.MoneroOutput{Address: made[0].Address, Amount: 1_000_000_000})
+	}
+	start := time.Now()
+	for paid := 0; paid < *payments; {
+		for range 30 { // then the payer's change is to be mined before it can be spent
+			net.PayMany(b, outputs...)
+			if paid += len(outputs); paid >= *payments {
+				break
+			}
+		}
+		net.Mine(b, 12)
+		b.Logf("%d of %d payments, %s", paid, *payments, time.Since(start).Round(time.Second))
+	}
+	net.Mine(b, 150) // the payments lie below what is read again
+	measure(1)
+	b.ReportMetric(float64(whole[0].Microseconds())/1000, "ms/new-wallet")
+	b.ReportMetric(float64(whole[1].Microseconds())/1000, "ms/many-payments")
+	b.ReportMetric(float64(scans[1].Microseconds())/1000, "ms/of-it-node-and-wallet")
+	b.ReportMetric(float64(*payments), "payments")
+	b.ReportMetric(0, "ns/op")
+}

@@ -1,0 +1,343 @@
+//go:build drill
+
+package acceptance_test
+
+import (
+	"bufio"
+	"cmp"
+	"database/sql"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/shopspring/decimal"
+
+	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+var overloadFor = flag.Duration("overload", time.Minute,
+	"how long TestFigures_Overload creates 200 cards a second; its other measurements take a sixth of that each")
+
+const (
+	calm      = 200 // cards created a second
+	poolAhead = 100_000
+
+	connectionsToAll = 1024 // as a proxy has, say
+	detections       = 40
+	paymentGap       = 250 * time.Millisecond
+)
+
+// TestFigures_Overload measures the real program on PostgreSQL, on one machine
+// with the database and the clients, and prints the table of
+// docs/operate/overload.md. Failed is what is answered in any other way than
+// created, or refused before it was begun.
+func TestFigures_Overload(t *testing.T) {
+	m := startMeasured(t, "all")
+	short := *overloadFor / 6
+	fmt.Printf("\n| Cards ordered | Created a second | Refused a second | Failed | Median | 99 of 100 within |\n|---|---|---|---|---|---|\n")
+	m.offer(fmt.Sprintf("%d a second for %s", calm, *overloadFor), calm, *overloadFor)
+	capacity := m.capacity(short)
+	fmt.Printf("| by 64 clients, each as soon as the last is created: the capacity | %.0f | | | | |\n", capacity)
+	for _, times := range []float64{1, 2, 4} {
+		m.offer(fmt.Sprintf("%.0f times the capacity", times), times*capacity, short)
+	}
+	fmt.Printf("\n| Beside cards ordered | From the payment in a block to the card: median | 9 of 10 within | longest |\n|---|---|---|---|\n")
+	m.detect("none", 0)
+	m.detect(fmt.Sprint(calm, " a second"), calm)
+	m.detect(fmt.Sprint(10*calm, " a second"), 10*calm)
+	m.detect("4 times the capacity", 4*capacity)
+	m.s.stop(t)
+	m = startMeasured(t, "worker", "api")
+	m.detect("4 times the capacity, with the worker in a process of its own", 4*capacity)
+	m.s.stop(t)
+}
+
+// measured is the program at work, and clients of it.
+type measured struct {
+	t     *testing.T
+	s     *server
+	db    *sql.DB
+	token string
+	order []byte // a request
+	lines []*line
+
+	metrics string // where they are
+}
+
+// startMeasured starts a process for each role. The last one serves the API,
+// the first one has the metrics that tell of addresses.
+func startMeasured(t *testing.T, roles ...string) *measured {
+	t.Helper()
+	url := rig.Postgres(t)
+	p := newProgram(t, url)
+	m := &measured{t: t, token: p.account(t), db: rig.OpenSQL(t, url),
+		metrics: fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t))}
+	metrics := m.metrics
+	for _, role := range roles {
+		m.s = p.serve(t, "serve", "--role", role, "--simulated", "--rate", "monero=152.52", "--coins", "monero",
+			"--address-pool", strconv.Itoa(poolAhead), "--reconcile-every", "0",
+			"--limit-token", "off", "--limit-account", "off", "--limit-create", "off", "--metrics-listen", metrics)
+		metrics = "127.0.0.1:0"
+	}
+	const body = `{"usd_amount": "150.50", "currency": "monero"}`
+	m.order = fmt.Appendf(nil,
+		"POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", m.token, len(body), body)
+	for range connectionsToAll {
+		m.lines = append(m.lines, &line{m: m})
+	}
+	return m
+}
+
+// ready waits until there are as many addresses as there are to be, and hangs
+// up, for a connection that is idle for two minutes is closed.
+func (m *measured) ready() {
+	m.t.Helper()
+	for _, l := range m.lines {
+		if l.conn != nil {
+			_ = l.conn.Close()
+			l.conn = nil
+		}
+	}
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) {
+		res, err := http.Get("http://" + m.metrics + "/metrics") // its address is in the log, which gets long
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		text, err := io.ReadAll(res.Body)
+		if _ = res.Body.Close(); err != nil {
+			m.t.Fatal(err)
+		}
+		free, _ := strconv.ParseFloat(metric(string(text), `cardmint_addresses_free{coin="monero"}`), 64)
+		if free >= poolAhead-1000 {
+			return
+		}
+		if time.Now().After(end) {
+			m.t.Fatalf("only %.0f addresses are free", free)
+		}
+	}
+}
+
+// line is a connection of a client that costs little, because it shares the
+// machine with what is measured.
+type line struct {
+	m    *measured
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+// notBegun is what create returns for a card that was refused before it was
+// begun.
+const notBegun = -1
+
+// create orders a card, and returns the status of the answer, or notBegun. It
+// fails the test if there is no answer.
+func (l *line) create() (status int) {
+	status, err := l.ask()
+	if err != nil {
+		l.m.t.Error(err)
+		l.conn = nil
+	}
+	return status
+}
+
+func (l *line) ask() (status int, err error) {
+	if l.conn == nil {
+		if l.conn, err = net.Dial("tcp", strings.TrimPrefix(l.m.s.url, "http://")); err != nil {
+			return 0, err
+		}
+		l.in = bufio.NewReader(l.conn)
+	}
+	if _, err := l.conn.Write(l.m.order); err != nil {
+		return 0, err
+	}
+	status, length, closes := 0, 0, false
+	for {
+		head, err := l.in.ReadSlice('\n')
+		if err != nil {
+			return 0, err
+		}
+		switch text := strings.TrimSpace(string(head)); {
+		case status == 0:
+			_, _ = fmt.Sscanf(text, "HTTP/1.1 %d", &status)
+			continue
+		case text != "":
+			if rest, found := strings.CutPrefix(text, "Content-Length: "); found {
+				length, _ = strconv.Atoi(rest)
+			}
+			closes = closes || text == "Connection: close"
+			continue
+		}
+		break
+	}
+	body := make([]byte, length)
+	if _, err := io.ReadFull(l.in, body); err != nil {
+		return 0, err
+	}
+	if closes {
+		_ = l.conn.Close()
+		l.conn = nil
+	}
+	if status == http.StatusServiceUnavailable && strings.Contains(string(body), "has not begun") {
+		return notBegun, nil
+	}
+	if status != http.StatusCreated {
+		l.m.t.Logf("%s", body)
+	}
+	return status, nil
+}
+
+// capacity returns how many cards are created a second for clients of whom each
+// waits for its answer.
+func (m *measured) capacity(d time.Duration) float64 {
+	m.ready()
+	var created atomic.Int64
+	var clients sync.WaitGroup
+	start := time.Now()
+	for _, l := range m.lines[:64] {
+		clients.Go(func() {
+			for time.Since(start) < d {
+				if l.create() == http.StatusCreated {
+					created.Add(1)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	return float64(created.Load()) / time.Since(start).Seconds()
+}
+
+// outcome is what became of requests.
+type outcome struct {
+	created []time.Duration // how long they took
+	refused int
+	failed  int
+	took    time.Duration // all of it
+}
+
+// load orders so many cards a second until it is told to stop, whether those
+// before have been answered or not, by as many lines as there are.
+func (m *measured) load(perSecond float64, stop <-chan struct{}) (o outcome) {
+	due := make(chan struct{}, len(m.lines))
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, l := range m.lines {
+		all.Go(func() {
+			for range due {
+				sent := time.Now()
+				status := l.create()
+				took := time.Since(sent)
+				mu.Lock()
+				switch status {
+				case http.StatusCreated:
+					o.created = append(o.created, took)
+				case notBegun:
+					o.refused++
+				default:
+					o.failed++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	start := time.Now()
+	for n := 0; ; {
+		select {
+		case <-stop:
+			o.took = time.Since(start)
+			close(due)
+			all.Wait()
+			return o
+		default:
+		}
+		for until := int(time.Since(start).Seconds() * perSecond); n < until; n++ {
+			due <- struct{}{}
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// offer has cards ordered for a time, and prints how that went.
+func (m *measured) offer(name string, perSecond float64, d time.Duration) {
+	m.ready()
+	stop := make(chan struct{})
+	time.AfterFunc(d, func() { close(stop) })
+	o := m.load(perSecond, stop)
+	fmt.Printf("| %s | %.0f | %.0f | %d | %s | %s |\n", name, float64(len(o.created))/o.took.Seconds(),
+		float64(o.refused)/o.took.Seconds(), o.failed,
+		part(o.created, 0.5), part(o.created, 0.99))
+}
+
+// part returns within how long a part of all were done, in milliseconds.
+func part(all []time.Duration, of float64) string {
+	if len(all) == 0 {
+		return "none"
+	}
+	slices.SortFunc(all, cmp.Compare)
+	return fmt.Sprintf("%.1f ms", float64(all[int(float64(len(all)-1)*of)].Microseconds())/1000)
+}
+
+// detect pays for cards beside so many orders a second, and prints how long it
+// took until they were issued.
+func (m *measured) detect(name string, perSecond float64) {
+	m.ready()
+	shop := newClient(m.t, m.s.url, m.token)
+	var cards []uuid.UUID
+	for range detections {
+		c, err := shop.CreateCard(m.t.Context(),
+			client.CreateCardRequest{USDAmount: decimal.NewFromInt(100), Currency: "monero"})
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		cards = append(cards, c.UUID)
+	}
+	stop := make(chan struct{})
+	var orders sync.WaitGroup
+	if perSecond > 0 {
+		orders.Go(func() { m.load(perSecond, stop) })
+	}
+	took := make([]time.Duration, detections)
+	var all sync.WaitGroup
+	for i, id := range cards {
+		all.Go(func() { took[i] = m.pay(id) })
+		time.Sleep(paymentGap)
+	}
+	all.Wait()
+	close(stop)
+	orders.Wait()
+	fmt.Printf("| %s | %s | %s | %s |\n", name, part(took, 0.5), part(took, 0.9), part(took, 1))
+}
+
+// pay has a payment be in a block that has its confirmations, and returns how
+// long it took until its card was issued.
+func (m *measured) pay(id uuid.UUID) time.Duration {
+	paid := time.Now()
+	_, err := m.db.Exec(`WITH mined AS (UPDATE simulated_chains SET height = height + 20 WHERE currency = 'monero' RETURNING height)
+		INSERT INTO simulated_transfers (currency, txid, address, amount, height, seen_at) SELECT 'monero', $1, address, amount, mined.height - 15, $2 FROM cards, mined WHERE uuid = $3`,
+		strings.ReplaceAll(id.String(), "-", "")+strings.ReplaceAll(uuid.NewString(), "-", ""), paid.UnixMilli(), id)
+	if err != nil {
+		m.t.Error(err)
+		return 0
+	}
+	for ; ; time.Sleep(5 * time.Millisecond) {
+		var status string
+		if err := m.db.QueryRow("SELECT status FROM cards WHERE uuid = $1", id).Scan(&status); err != nil ||
+			time.Since(paid) > time.Minute {
+			m.t.Errorf("the card is %q after %s: %v", status, time.Since(paid), err)
+			return time.Since(paid)
+		}
+		if status == "generated" {
+			return time.Since(paid)
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package acceptance_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/shopspring/decimal"
+
+	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/vault"
+)
+
+// flood is requests that are sent at the same time.
+type flood struct {
+	all    sync.WaitGroup
+	mu     sync.Mutex
+	status map[string]int // how often a method was answered with a status
+}
+
+// send sends n requests at the same time.
+func (f *flood) send(t *testing.T, n int, method, url, token, body string) {
+	for range n {
+		f.all.Go(func() {
+			r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			r.Header.Set("Authorization", "Bearer "+token)
+			res, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.Copy(io.Discard, res.Body)
+			_ = res.Body.Close()
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.status[fmt.Sprint(method, " ", res.StatusCode)]++
+		})
+	}
+}
+
+// A flood has taken every place and every connection of the API, none of which
+// comes free. The worker has its own: a payment is seen and its card issued
+// meanwhile.
+func TestOverload_AFloodedAPIHindersNeitherWatcherNorIssuer(t *testing.T) {
+	patience(t)
+	t.Parallel()
+	url := rig.Postgres(t)
+	p := newProgram(t, url)
+	token := p.account(t)
+	others := p.tokens(t, 16) // as many as the API has connections
+	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150", "--coins", "monero", "--address-pool", "1000",
+		"--reconcile-every", "0")
+	shop := newClient(t, s.url, token)
+	ordered, err := shop.CreateCard(t.Context(),
+		client.CreateCardRequest{USDAmount: decimal.NewFromInt(100), Currency: "monero"})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := shop.GetCard(t.Context(), ordered.UUID); err != nil { // so that its token is known for a while
+		t.Fatal(err)
+	}
+
+	// What only the API uses is locked: looking up a token that is not known
+	// yet keeps a connection, until there is none left.
+	db := rig.OpenSQL(t, url)
+	lock, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Rollback() }()
+	if _, err := lock.Exec("LOCK TABLE tokens IN ACCESS EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	f := &flood{status: map[string]int{}}
+	for _, other := range others {
+		f.send(t, 1, http.MethodGet, s.url+"/api/currencies", other, "")
+	}
+	held := func() (connections int) {
+		if err := db.QueryRow("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'tokens'::regclass").Scan(
+			&connections); err != nil {
+			t.Fatal(err)
+		}
+		return connections
+	}
+	for end := time.Now().Add(10 * time.Second); held() < len(others); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("lookups have taken %d of the API's %d connections", held(), len(others))
+		}
+	}
+	f.send(t, 600, http.MethodPost, s.url+"/api/cards", token, `{"usd_amount":100,"currency":"monero"}`)
+	f.send(t, 600, http.MethodGet, s.url+"/api/cards/"+ordered.UUID.String(), token, "")
+	f.send(t, 100, http.MethodPatch, s.url+"/api/webhooks/"+ordered.UUID.String(), token, `{"description":"none"}`)
+	for _, kind := range []string{"create", "read", "manage"} {
+		s.awaitShed(t, kind, "authenticate") // if the token is to be looked up again
+	}
+
+	if _, err := db.Exec(
+		"INSERT INTO simulated_transfers (currency, txid, address, amount, height, seen_at) SELECT 'monero', $1, address, amount, h.height + 1, $2 FROM cards, simulated_chains h WHERE uuid = $3",
+		strings.Repeat("ab", 32), time.Now().UnixMilli(), ordered.UUID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec("UPDATE simulated_chains SET height = height + 20"); err != nil {
+		t.Fatal(err)
+	}
+	// less than the 17 seconds after which requests give up
+	for end := time.Now().Add(12 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		var status string
+		if err := db.QueryRow("SELECT status FROM cards WHERE uuid = $1", ordered.UUID).Scan(&status); err != nil {
+			t.Fatal(err)
+		}
+		if status == "generated" {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the card is %s", status)
+		}
+	}
+	if n := held(); n != len(others) {
+		t.Errorf("%d connections of the API are taken: it was not flooded all the time", n)
+	}
+	res, err := http.Get(s.url + "/livez")
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Errorf("livez: %v, %v", res, err)
+	}
+	if err := lock.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	f.all.Wait()
+	var cards int
+	if err := db.QueryRow("SELECT count(*) FROM cards").Scan(&cards); err != nil {
+		t.Fatal(err)
+	}
+	// Whoever had a place has a card; whoever had none was told so.
+	if n := f.status["POST 201"]; n == 0 || n != cards-1 || n+f.status["POST 503"] != 600 {
+		t.Errorf("%d cards, beside %v", cards, f.status)
+	}
+	if f.status["GET 503"] == 0 || f.status["GET 200"]+f.status["GET 503"] != 600+len(others) ||
+		f.status["PATCH 404"]+f.status["PATCH 503"] != 100 {
+		t.Errorf("answered: %v", f.status)
+	}
+}
+
+// tokens makes tokens of the account, quicker than the command does.
+func (p *program) tokens(t *testing.T, n int) (all []string) {
+	t.Helper()
+	v, err := vault.Open(p.setting("CARDMINT_KEYS"))
+	must(t, err)
+	db, err := store.Open(t.Context(), p.setting("CARDMINT_DATABASE_URL"), 1, chain.Currencies())
+	must(t, err)
+	defer func() { _ = db.Close() }()
+	accounts, err := account.New(db, v, account.Config{Mode: card.TestMode})
+	must(t, err)
+	for i := range n {
+		_, text, err := accounts.CreateToken(t.Context(), "shop",
+			account.TokenRequest{Name: fmt.Sprint("flood ", i), Scopes: account.AllScopes})
+		must(t, err)
+		all = append(all, text.Reveal())
+	}
+	return all
+}
+
+// awaitShed waits until requests of one of the kinds were refused because all
+// its places are taken.
+func (s *server) awaitShed(t *testing.T, kinds ...string) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		scraped := s.scrape(t)
+		for _, kind := range kinds {
+			if metric(scraped, `cardmint_requests_shed_total{kind="`+kind+`"}`) != "0" {
+				return
+			}
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no request of the kinds %v was refused", kinds)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package acceptance_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+// install has the host run another version of the program.
+func (h *host) install(path string) {
+	h.Helper()
+	link := filepath.Join(h.dir, "bin", programName)
+	must(h, os.Remove(link))
+	must(h, os.Symlink(path, link))
+}
+
+func (h *host) upgrade() {
+	const up, back, seal = "What to do", "Going back", "Sealing the tokens of earlier releases"
+	now, err := os.Readlink(filepath.Join(h.dir, "bin", programName))
+	must(h, err)
+	release := buildPrevious(h.T)
+	h.open() // migrates the database: until there is a release, migrations may still be corrected
+	h.service().withoutSeals(h)
+	h.install(release)
+	if out, code := h.shell("systemctl restart cardmint"); code != 0 {
+		h.Fatal(out)
+	}
+	card := sellCard(h.T, h.shop())
+	h.install(now) // until there is a release, the previous one may know no backup
+	wantOutput(h.T, h.run(up), "wrote ")
+	h.run(up)
+	h.ready()
+	h.until(`"status":"ready"`, up)
+	if got, err := h.shop().GetCard(h.Context(), card.UUID); err != nil || got.Credentials != card.Credentials {
+		h.Errorf("%+v, %v", got, err)
+	}
+	wantOutput(h.T, h.run(up), "everything agrees")
+
+	h.install(release)
+	h.run(back)
+	h.ready()
+	sellCard(h.T, h.shop())
+	wantOutput(h.T, h.run(back), "everything agrees")
+
+	h.install(now)
+	if out, code := h.shell("systemctl restart cardmint"); code != 0 {
+		h.Fatal(out)
+	}
+	h.ready()
+	h.run(seal)
+	wantOutput(h.T, h.run(seal), "action=tokens_sealed")
+	h.until(`"status":"ready"`, seal)
+	sellCard(h.T, h.shop())
+}
+
+// postgresql makes a server of the rig a unit, and the one that the user
+// postgres asks.
+func (h *host) postgresql(c *rig.Cluster) {
+	h.Helper()
+	host, port, _ := strings.Cut(c.Host(), ":")
+	h.env = append(h.env, "PGHOST="+host, "PGPORT="+port, "PGUSER=postgres")
+	h.unit("postgresql", c.Process, func() *rig.Process {
+		c.Start(h)
+		return c.Process
+	})
+	h.stops["postgresql"] = c.Stop // a fast shutdown, as Debian's
+}
+
+func (h *host) failover() {
+	const steps = "With one standby, by hand"
+	primary := rig.NewCluster(h)
+	standby := primary.Standby(h, "second")
+	h.postgresql(primary)
+	h.set("CARDMINT_DATABASE_URL", "postgres://postgres@"+primary.Host()+","+standby.Host()+"/postgres?sslmode=disable")
+	h.open()
+	card := sellCard(h.T, h.shop())
+	for deadline := time.Now().Add(longest); primary.Value(h,
+		"SELECT count(*) FROM pg_stat_replication WHERE replay_lsn = pg_current_wal_lsn()") == "0"; time.Sleep(
+		20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			h.Fatal("the standby does not follow")
+		}
+	}
+	h.run(steps)
+	h.stands("database")
+	h.postgresql(standby)
+	wantOutput(h.T, h.run(steps), "t")
+	h.run(steps)
+	h.ready()
+	h.epochs(2)
+	h.run(steps)
+	wantOutput(h.T, h.run(steps), "no transfer waits", "everything agrees")
+	h.until(`"status":"ready"`, steps)
+	if got, err := h.shop().GetCard(h.Context(), card.UUID); err != nil || got.Credentials != card.Credentials {
+		h.Errorf("%+v, %v", got, err)
+	}
+	sellCard(h.T, h.shop())
+}
+
+func (h *host) diskFull() {
+	const before, steps = "Before it happens", "What to do"
+	disk := filepath.Join(h.dir, "var/lib/cardmint")
+	small := exec.Command("mount", "-t", "tmpfs", "-o", "size=16m,mode=700", "disk", disk).Run() == nil
+	if small {
+		h.Cleanup(func() { _ = exec.Command("umount", "-l", disk).Run() })
+	} else {
+		h.Log("no file system can be mounted here: the commands are run, but no disk is full")
+	}
+	postgres := rig.NewCluster(h)
+	postgres.Exec(h, "SELECT pg_create_physical_replication_slot('gone', true)")
+	h.postgresql(postgres)
+	h.open()
+	h.run(before, "1G", "8M")
+	if small {
+		h.fill(filepath.Join(disk, "backup"))
+		h.logged("disk is full")
+	}
+	wantOutput(h.T, h.run(steps), disk)
+	h.run(steps)
+	h.run(steps)
+	wantOutput(h.T, h.run(steps), "gone|f|")
+	h.run(steps, "SLOT", "gone")
+	h.run(steps)
+	postgres.Stop()
+	h.run(steps)
+	h.ready()
+	c := h.order(50)
+	h.pay(c, "1")
+	h.await(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
+	wantOutput(h.T, h.until(`"status":"ready"`, steps), "everything agrees")
+}
+
+// fill fills a disk with a file, and orders until none is taken.
+func (h *host) fill(path string) {
+	h.Helper()
+	_ = exec.Command("dd", "if=/dev/zero", "of="+path, "bs=4096").Run()
+	for deadline := time.Now().Add(longest); time.Now().Before(deadline); {
+		if out, _ := h.shell(`curl -s -o /dev/null -w '%{http_code}' -H 'Authorization: Bearer ` + h.token +
+			`' -H 'Content-Type: application/json' --data '{"usd_amount":50,"currency":"monero"}' http://127.0.0.1:8080/api/cards`); out == "503" {
+			return
+		}
+	}
+	h.Fatal("orders are taken though the disk is full")
+}

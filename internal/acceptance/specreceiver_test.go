@@ -1,0 +1,424 @@
+package acceptance_test
+
+// This file is written from the published document openapi/openapi.yaml alone:
+// it plays a shop that knows the service by that document and nothing else, and
+// receives its webhooks with the standard library.
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var (
+	specToken    = regexp.MustCompile(`(?m)^token: (\S+)$`)
+	specTimeForm = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$`)
+	specUUID7    = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+)
+
+// specObject is a JSON object as it came.
+type specObject = map[string]any
+
+// specDelivery is the document's Delivery.
+type specDelivery struct {
+	Event         specObject   `json:"event"`
+	State         string       `json:"state"`
+	Attempts      []specObject `json:"attempts"`
+	NextAttemptAt any          `json:"next_attempt_at"`
+}
+
+// specService is the HTTP client: the service's address and a token of the
+// account.
+type specService struct{ base, token string }
+
+// call makes one request, which must be answered with the status, and decodes
+// the answer into out unless that is nil.
+func (s specService) call(t *testing.T, method, path, body string, status int, out any) http.Header {
+	t.Helper()
+	request, _ := http.NewRequestWithContext(t.Context(), method, s.base+path, strings.NewReader(body))
+	request.Header.Set("Authorization", "Bearer "+s.token)
+	if body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	response, err := (&http.Client{Timeout: 10 * time.Second}).Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	raw, err := io.ReadAll(response.Body)
+	if out != nil {
+		err = errors.Join(err, json.Unmarshal(raw, out))
+	}
+	if err != nil || response.StatusCode != status {
+		t.Fatalf("%s %s %s: status %d, want %d (%v): %s", method, path, body, response.StatusCode, status, err, raw)
+	}
+	h := response.Header
+	if h.Get("X-Request-Id") == "" || out != nil && status < 300 && h.Get("Cache-Control") != "no-store" {
+		t.Errorf("%s %s: the headers are %v", method, path, h)
+	}
+	return h
+}
+
+// refused makes a request that must be refused with this status and code.
+func (s specService) refused(t *testing.T, method, path string, status int, code string) {
+	t.Helper()
+	var problem specObject
+	h := s.call(t, method, path, "", status, &problem)
+	if problem["code"] != code || problem["request_id"] != h.Get("X-Request-Id") ||
+		h.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("%s %s: refused as %v, want the code %s", method, path, problem, code)
+	}
+}
+
+// events lists the account's events, and checks what holds of each.
+func (s specService) events(t *testing.T) (all []specObject) {
+	t.Helper()
+	s.call(t, "GET", "/api/events", "", http.StatusOK, &all)
+	for i, event := range all {
+		specTime(t, event["timestamp"])
+		ofWebhook := event["type"] == "webhook.disabled"
+		if specSeq(event) != i+1 || (event["webhook_id"] != nil) != ofWebhook || (event["card_uuid"] == nil) != ofWebhook ||
+			event["credentials"] != nil {
+			t.Errorf("event %d is %v", i+1, event)
+		}
+	}
+	return all
+}
+
+// pay pays for a card, for a new one if it is "", and returns it.
+func (s specService) pay(t *testing.T, card, body string) string {
+	t.Helper()
+	if card == "" {
+		var created specObject
+		s.call(t, "POST", "/api/cards", `{"usd_amount":"100","currency":"monero"}`, http.StatusCreated, &created)
+		card = fmt.Sprint(created["uuid"])
+	}
+	s.call(t, "POST", "/api/sandbox/cards/"+card+"/payments", body, http.StatusOK, nil)
+	return card
+}
+
+// register registers a receiver, checks all that the document says of the
+// answer, and returns the webhook's path.
+func (s specService) register(t *testing.T, r *specReceiver, asked specObject) (hook string) {
+	t.Helper()
+	asked["url"] = r.url
+	body, _ := json.Marshal(asked)
+	var answer struct {
+		Webhook specObject
+		Secret  string
+	}
+	hook = s.call(t, "POST", "/api/webhooks", string(body), http.StatusCreated, &answer).Get("Location")
+	maps.Copy(asked, specObject{"id": strings.TrimPrefix(hook, "/api/webhooks/"), "enabled": true,
+		"disabled_reason": nil, "disabled_at": nil, "failing_since": nil, "created_at": answer.Webhook["created_at"]})
+	var read specObject
+	s.call(t, "GET", hook, "", http.StatusOK, &read)
+	if !reflect.DeepEqual(answer.Webhook, asked) || !reflect.DeepEqual(read, asked) ||
+		!specUUID7.MatchString(fmt.Sprint(asked["id"])) ||
+		time.Since(specTime(t, asked["created_at"])).Abs() > time.Minute {
+		t.Errorf("registered as %v, read as %v, want %v, now", answer.Webhook, read, asked)
+	}
+	encoded, found := strings.CutPrefix(answer.Secret, "whsec_")
+	if key, err := base64.StdEncoding.DecodeString(encoded); !found || err != nil || len(key) != 32 {
+		t.Errorf("the secret is %q", answer.Secret)
+	}
+	r.with(func() { r.secret = answer.Secret })
+	return hook
+}
+
+// attempted waits until the newest delivery has n attempts, of which the last
+// was answered with the status. If it failed, the next one must come between
+// the least and the most delay, else none.
+func (s specService) attempted(t *testing.T, hook string, n, status int, least, most time.Duration) (event string) {
+	t.Helper()
+	var all []specDelivery
+	awaitSpec(t, fmt.Sprintf("attempt %d of the newest delivery", n), func() bool {
+		all = nil
+		s.call(t, "GET", hook+"/deliveries?limit=1", "", http.StatusOK, &all)
+		return len(all) == 1 && len(all[0].Attempts) == n
+	})
+	d, last, state := all[0], all[0].Attempts[n-1], "delivered"
+	if at := specTime(t, last["at"]); most > 0 {
+		state = "pending"
+		if next := specTime(t, d.NextAttemptAt); next.Before(at.Add(least)) || next.After(time.Now().Add(most)) {
+			t.Errorf("the next attempt is at %v, %v after the last", next, next.Sub(at))
+		}
+	}
+	if d.State != state || last["status"] != float64(status) || last["error"] != nil ||
+		(d.NextAttemptAt == nil) != (most == 0) {
+		t.Errorf("after %d attempts and the status %d the delivery is %v", n, status, d)
+	}
+	return fmt.Sprint(d.Event["id"])
+}
+
+// specRequest is one request of the service to a receiver.
+type specRequest struct {
+	id, timestamp string
+	signatures    []string
+	body          []byte
+}
+
+// verify checks a request as the document describes it.
+func (r specRequest) verify(secret string, now time.Time) error {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	seconds, err2 := strconv.ParseInt(r.timestamp, 10, 64)
+	if err = errors.Join(err, err2); err != nil || now.Sub(time.Unix(seconds, 0)).Abs() > 5*time.Minute {
+		return fmt.Errorf("the timestamp %q is not within five minutes of %d (%w)", r.timestamp, now.Unix(), err)
+	}
+	mac := hmac.New(sha256.New, key)
+	_, _ = fmt.Fprintf(mac, "%s.%s.%s", r.id, r.timestamp, r.body)
+	for _, signature := range r.signatures {
+		encoded, found := strings.CutPrefix(signature, "v1,")
+		if got, err := base64.StdEncoding.DecodeString(encoded); found && err == nil && hmac.Equal(got, mac.Sum(nil)) {
+			return nil
+		}
+	}
+	return errors.New("no signature is right")
+}
+
+// specReceiver is the shop's end of a webhook.
+type specReceiver struct {
+	t   *testing.T
+	url string
+
+	mu     sync.Mutex
+	secret string
+	answer http.HandlerFunc      // to the next request, instead of 204
+	count  int                   // of all requests
+	last   specRequest           // of all requests
+	events map[string]specObject // by webhook-id, what was answered with 204, but for examples
+}
+
+func newSpecReceiver(t *testing.T) *specReceiver {
+	r := &specReceiver{t: t, events: map[string]specObject{}}
+	server := httptest.NewServer(r)
+	t.Cleanup(server.Close)
+	r.url = server.URL + "/hooks/cardmint"
+	return r
+}
+
+func (r *specReceiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	body, err := io.ReadAll(request.Body)
+	h := request.Header
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count++
+	r.last = specRequest{h.Get("webhook-id"), h.Get("webhook-timestamp"), strings.Split(h.Get("webhook-signature"), " "),
+		body}
+	var event specObject
+	err = errors.Join(err, r.last.verify(r.secret, time.Now()), json.Unmarshal(body, &event))
+	if err != nil || request.Method != http.MethodPost || h.Get("Content-Type") != "application/json" ||
+		len(r.last.id) > 64 {
+		r.t.Errorf("a bad request: %v\n%s %v\n%s", err, request.Method, h, body)
+		http.Error(w, "bad request", http.StatusBadRequest)
+		return
+	}
+	if answer := r.answer; answer != nil {
+		r.answer = nil
+		answer(w, request)
+		return
+	}
+	if event["id"] = r.last.id; specSeq(event) != 0 {
+		r.events[r.last.id] = event
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// with does what it is given while no request is dealt with.
+func (r *specReceiver) with(do func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	do()
+}
+
+// fail answers the next request with this status.
+func (r *specReceiver) fail(status int, retryAfter ...string) {
+	r.with(func() {
+		r.answer = func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Retry-After"] = retryAfter
+			http.Error(w, "not now", status)
+		}
+	})
+}
+
+// awaitEvents waits until the receiver has as many events as are wanted, and
+// compares them field by field.
+func (r *specReceiver) awaitEvents(t *testing.T, want []specObject) {
+	t.Helper()
+	var got []specObject
+	awaitSpec(t, fmt.Sprintf("the receiver to have %d events", len(want)), func() bool {
+		r.with(func() { got = slices.Collect(maps.Values(r.events)) })
+		return len(got) >= len(want)
+	})
+	slices.SortFunc(got, func(a, b specObject) int { return specSeq(a) - specSeq(b) })
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("received %v\nlisted   %v", got, want)
+	}
+}
+
+func specSeq(event specObject) int {
+	seq, _ := event["seq"].(float64)
+	return int(seq)
+}
+
+func specTime(t *testing.T, value any) time.Time {
+	t.Helper()
+	at, err := time.Parse(time.RFC3339Nano, fmt.Sprint(value))
+	if err != nil || !specTimeForm.MatchString(fmt.Sprint(value)) {
+		t.Errorf("%v is not a time as the document describes it", value)
+	}
+	return at
+}
+
+// awaitSpec waits until done, at most ten seconds.
+func awaitSpec(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited ten seconds for %s", what)
+		}
+	}
+}
+
+func TestReceiver_BuiltFromThePublishedSpecAlone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: waits for attempts at real intervals, which takes 6 s")
+	}
+	t.Parallel()
+	dev := newProgram(t, "").serve(t, "dev")
+	awaitSpec(t, "the token", func() bool { return specToken.MatchString(dev.Output()) })
+	s := specService{dev.url, specToken.FindStringSubmatch(dev.Output())[1]}
+	shop, other := newSpecReceiver(t), newSpecReceiver(t)
+	hook := s.register(t, shop, specObject{"description": "shop", "types": []any{}})
+	otherHook := s.register(t, other, specObject{"description": "", "types": []any{"webhook.disabled"}})
+
+	// A card, paid for: what is received is what is listed.
+	s.pay(t, s.pay(t, "", `{"confirmations":0}`), "")
+	events := s.events(t)
+	if len(events) != 2 || events[0]["type"] != "payment.detected" || events[1]["type"] != "card.generated" {
+		t.Fatalf("the events are %v", events)
+	}
+	shop.awaitEvents(t, events)
+
+	// An example leaves no trace. What is forged or stale is refused.
+	example := func() (request specRequest, payload specObject) {
+		var attempt specObject
+		s.call(t, "POST", hook+"/test", `{"type":"payment.late"}`, http.StatusOK, &attempt)
+		shop.with(func() { request = shop.last })
+		_ = json.Unmarshal(request.body, &payload)
+		if attempt["status"] != 204.0 || attempt["error"] != nil || payload["seq"] != 0.0 ||
+			payload["type"] != "payment.late" {
+			t.Errorf("the example %v was answered %v", payload, attempt)
+		}
+		return request, payload
+	}
+	request, payload := example()
+	s.refused(t, "GET", fmt.Sprint("/api/cards/", payload["card_uuid"]), http.StatusNotFound, "not_found")
+	var deliveries []specDelivery
+	s.call(t, "GET", hook+"/deliveries", "", http.StatusOK, &deliveries)
+	if len(s.events(t)) != 2 || len(deliveries) != 2 {
+		t.Error("the example is among the events or the deliveries")
+	}
+	stale := request.verify(shop.secret, time.Now().Add(6*time.Minute))
+	if request.body = append(request.body, ' '); stale == nil || request.verify(shop.secret, time.Now()) == nil {
+		t.Error("the receiver takes a forged or a stale request")
+	}
+
+	// A new secret: for a day there are two signatures, each right by one of
+	// the secrets.
+	var rotated struct{ Secret string }
+	s.call(t, "POST", hook+"/rotate-secret", "", http.StatusOK, &rotated)
+	before := shop.secret
+	shop.with(func() { shop.secret = rotated.Secret })
+	request, _ = example()
+	right := map[string]int{}
+	for _, signature := range request.signatures {
+		one := specRequest{request.id, request.timestamp, []string{signature}, request.body}
+		right[fmt.Sprint(one.verify(before, time.Now()) == nil, one.verify(rotated.Secret, time.Now()) == nil)]++
+	}
+	if !reflect.DeepEqual(right, map[string]int{"true false": 1, "false true": 1}) {
+		t.Errorf("signatures %v, right by the old and by the new secret: %v", request.signatures, right)
+	}
+
+	// The receiver fails, then asks for more than the day that is the most,
+	// then takes the event, twice.
+	shop.fail(http.StatusInternalServerError)
+	card := s.pay(t, "", `{"confirmations":0}`)
+	event := s.attempted(t, hook, 1, http.StatusInternalServerError, 4*time.Second, 6*time.Second)
+	shop.fail(http.StatusServiceUnavailable, "999999")
+	s.call(t, "POST", hook+"/deliveries/"+event+"/redeliver", "", http.StatusAccepted, nil)
+	s.attempted(t, hook, 2, http.StatusServiceUnavailable, 24*time.Hour, 24*time.Hour)
+	for _, attempt := range []int{3, 4} {
+		s.call(t, "POST", hook+"/deliveries/"+event+"/redeliver", "", http.StatusAccepted, nil)
+		if again := s.attempted(t, hook, attempt, http.StatusNoContent, 0, 0); again != event {
+			t.Errorf("event %s is delivered, want %s", again, event)
+		}
+	}
+	shop.awaitEvents(t, s.events(t))
+
+	// It answers 410: the webhook is disabled, which the other one is told, and
+	// takes examples only.
+	shop.fail(http.StatusGone)
+	s.pay(t, card, "")
+	s.attempted(t, hook, 1, http.StatusGone, 4*time.Second, 6*time.Second)
+	var webhook, told specObject
+	awaitSpec(t, "the event webhook.disabled", func() bool {
+		events = s.events(t)
+		told = events[len(events)-1]
+		return told["type"] == "webhook.disabled"
+	})
+	s.call(t, "GET", hook, "", http.StatusOK, &webhook)
+	if webhook["enabled"] != false || webhook["disabled_reason"] != "gone" || told["webhook_id"] != webhook["id"] {
+		t.Errorf("after 410 the webhook is %v, the newest event %v", webhook, told)
+	}
+	other.awaitEvents(t, []specObject{told})
+	// The event that was refused may be of the same millisecond. It waits
+	// already.
+	recovery := hook + "/recover?since=" +
+		specTime(t, webhook["disabled_at"]).Add(time.Millisecond).Format(time.RFC3339Nano)
+	s.refused(t, "POST", recovery, http.StatusUnprocessableEntity, "webhook_disabled")
+	example()
+
+	// It is enabled again: what waited is sent, and what it missed meanwhile as
+	// soon as it is asked for.
+	s.pay(t, "", "")
+	known := s.events(t)
+	s.call(t, "PATCH", hook, `{"enabled":true}`, http.StatusOK, &webhook)
+	if webhook["enabled"] != true || webhook["disabled_reason"] != nil || webhook["disabled_at"] != nil {
+		t.Errorf("enabled as %v", webhook)
+	}
+	for _, count := range []int{len(known) - len(events), 0} {
+		var recovered specObject
+		if s.call(t, "POST", recovery, "", http.StatusAccepted, &recovered); recovered["count"] != float64(count) {
+			t.Errorf("%v are recovered, want %d", recovered, count)
+		}
+	}
+	shop.awaitEvents(t, slices.DeleteFunc(slices.Clone(known), func(e specObject) bool { return e["webhook_id"] != nil }))
+
+	// It is deleted: what happens then is sent to the other one only, which is
+	// to have all types now.
+	s.call(t, "DELETE", hook, "", http.StatusNoContent, nil)
+	s.refused(t, "GET", hook, http.StatusNotFound, "not_found")
+	s.call(t, "PATCH", otherHook, `{"types":[]}`, http.StatusOK, nil)
+	var sent int
+	shop.with(func() { sent = shop.count })
+	s.pay(t, "", "")
+	other.awaitEvents(t, append([]specObject{told}, s.events(t)[len(known):]...))
+	if shop.with(func() { sent = shop.count - sent }); sent > 0 {
+		t.Errorf("%d requests came to a deleted webhook", sent)
+	}
+}

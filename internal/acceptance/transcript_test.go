@@ -1,0 +1,186 @@
+package acceptance_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/rig"
+)
+
+// commandLine is a command that a command prints for the operator to run.
+var commandLine = regexp.MustCompile(`(?m)^ +cardmint (.+)$`)
+
+var word = regexp.MustCompile(`'[^']*'|\S+`)
+
+// printed returns the arguments of the commands that a text tells to run.
+func printed(t *testing.T, text string) (all [][]string) {
+	t.Helper()
+	for _, line := range commandLine.FindAllStringSubmatch(text, -1) {
+		var args []string
+		for _, w := range word.FindAllString(line[1], -1) {
+			args = append(args, strings.Trim(w, "'"))
+		}
+		all = append(all, args)
+	}
+	if len(all) == 0 {
+		t.Fatalf("no command is printed:\n%s", text)
+	}
+	return all
+}
+
+// auditLine is the one line on standard error that is for whoever keeps the
+// audit.
+var auditLine = regexp.MustCompile(`(?m)^time=\S+ level=INFO msg=audit action=[^\n]*\n`)
+
+// transcript is an operator at work, who knows nothing but what the commands
+// print.
+type transcript struct {
+	t    *testing.T
+	p    *program
+	text strings.Builder
+}
+
+// run runs a command and returns everything that it prints.
+func (x *transcript) run(args ...string) string {
+	x.t.Helper()
+	stdout, stderr, code := x.p.run(args...)
+	shown := slices.Clone(args)
+	for i, a := range args {
+		if strings.Contains(a, " ") {
+			shown[i] = "'" + a + "'"
+		}
+	}
+	fmt.Fprintf(&x.text, "\n$ cardmint %s\n%s%s", strings.Join(shown, " "), stdout, stderr)
+	if code != 0 {
+		x.t.Errorf("%v: exit code %d\n%s", args, code, x.text.String())
+	}
+	if people := auditLine.ReplaceAllString(stderr, ""); strings.Contains(people, "level=") ||
+		strings.Contains(stdout, "000000000") {
+		x.t.Errorf("%v prints what is for machines:\n%s%s", args, stdout, stderr)
+	}
+	return stdout + stderr
+}
+
+// follow runs the one of the printed commands that has the words, with the note
+// filled in.
+func (x *transcript) follow(said, note string, words ...string) string {
+	x.t.Helper()
+	for _, args := range printed(x.t, said) {
+		if i := slices.IndexFunc(words, func(w string) bool { return !slices.Contains(args, w) }); i >= 0 {
+			continue
+		}
+		if i := slices.Index(args, "..."); i >= 0 {
+			args[i] = note
+		}
+		return x.run(args...)
+	}
+	x.t.Fatalf("no command with %v is printed:\n%s", words, x.text.String())
+	return ""
+}
+
+// settles is how the operator decides of each card, by its uuid.
+type settles map[uuid.UUID]string
+
+// An operator who reads nothing but what the commands print settles whatever
+// waits: each output holds the next command.
+func TestCLI_AnOperatorFollowsWhatTheCommandsPrint(t *testing.T) {
+	patience(t)
+	t.Parallel()
+	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
+	p := newProgram(t, url)
+	token := p.account(t)
+	flags := []string{"serve", "--simulated", "--rate", "monero=150"}
+	s := p.serve(t, append(flags, "--sandbox-supplier", "declining")...)
+	declined, parked := s.order(t, token, "1"), s.order(t, token, "1")
+	s.stop(t)
+	db := rig.OpenSQL(t, url)
+	if _, err := db.Exec(
+		"UPDATE intents SET state = 'parked', reason = 'it answered with no card number' WHERE card_uuid = ?",
+		parked.UUID.String()); err != nil {
+		t.Fatal(err)
+	}
+	s = p.serve(t, flags...)
+	late, back, reversed := s.order(t, token, "0.9"), s.order(t, token, "0.25"), s.order(t, token, "1")
+	for _, statement := range []string{
+		// as if it were later
+		"UPDATE cards SET expires_at = created_at WHERE uuid IN ('" + late.UUID.String() + "', '" + back.UUID.String() + "')",
+		"DELETE FROM simulated_transfers WHERE address = '" + reversed.Payment.Address + "'",
+		"UPDATE simulated_chains SET reorgs = reorgs + 1, height = height + 1",
+	} {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stray(t, p, db, "5c1f7a", 2e12)
+	x := &transcript{t: t, p: p}
+	defer func() { t.Log(x.text.String()) }()
+	how := settles{late.UUID: "accept", back.UUID: "refund", reversed.UUID: "write-off", declined.UUID: "retry",
+		parked.UUID: "refund"}
+	s.await(t, token,
+		map[uuid.UUID]client.PaymentState{late.UUID: client.PaymentStateLate, back.UUID: client.PaymentStateLate,
+			reversed.UUID: client.PaymentStateReversed})
+
+	said := x.run("card", "list", "--attention")
+	wantOutput(t, p.must(t, "card", "show", parked.UUID.String()),
+		"an operator to decide: the card could not be issued: it answered with no card number")
+	wantOutput(t, p.must(t, "card", "show", declined.UUID.String()), "an operator to decide: its refund is due since 2",
+		": no supplier makes the card: the sandbox declines")
+	for range len(how) {
+		said = x.follow(said, "", "card", "show") // of the first
+		id := regexp.MustCompile(`card +(\S+) of account`).FindStringSubmatch(said)[1]
+		wantOutput(t, said, "waits for", "an operator to decide: ")
+		said = x.follow(said, "as agreed with the customer", "card", "resolve", how[uuid.MustParse(id)])
+		wantOutput(t, said, "would ", "Nothing was changed.", "To do it:")
+		said = x.follow(said, "", "--yes")
+		wantOutput(t, said, "recorded: ")
+		said = x.follow(said, "", "card", "list", "--attention")
+	}
+	wantOutput(t, said, "no card waits for an operator", "Money came to addresses of no card.")
+	said = x.follow(said, "", "transfers", "--unattributed")
+	said = x.follow(said, "nobody knows whose it is", "--refunded")
+	said = x.follow(said, "", "--yes")
+	wantOutput(t, said, "Now send exactly 2 monero")
+	wantOutput(t, x.follow(said, "", "transfers", "--unattributed"), "no transfer waits for an operator")
+	s.await(t, token,
+		map[uuid.UUID]client.PaymentState{late.UUID: client.PaymentStatePaid, declined.UUID: client.PaymentStatePaid,
+			back.UUID: client.PaymentStateExpired})
+	wantOutput(t, x.run("reconcile"), "everything agrees")
+	if list := x.run("card", "list", "--attention"); strings.Contains(list, "monero") {
+		t.Errorf("still waits:\n%s", list)
+	}
+	for id, status := range map[uuid.UUID]client.CardStatus{late.UUID: client.CardStatusGenerated,
+		declined.UUID: client.CardStatusGenerated,
+		back.UUID:     client.CardStatusAwaitingPayment, parked.UUID: client.CardStatusAwaitingPayment} {
+		c, err := newClient(t, s.url, token).GetCard(t.Context(), id)
+		if err != nil || c.Status != status || !c.Payment.AmountDue.IsZero() ||
+			(c.Payment.URI == "") != (status != client.CardStatusGenerated) {
+			t.Errorf("%+v, %v", c, err)
+		}
+	}
+}
+
+// await waits until payments are in these states, and those of them that are
+// paid are issued.
+func (s *server) await(t *testing.T, token string, want map[uuid.UUID]client.PaymentState) {
+	t.Helper()
+	c := newClient(t, s.url, token)
+	for end := time.Now().Add(30 * time.Second); len(want) > 0; time.Sleep(50 * time.Millisecond) {
+		for id, state := range want {
+			got, err := c.GetCard(t.Context(), id)
+			if err == nil && got.Payment.State == state &&
+				(state != client.PaymentStatePaid || got.Status == client.CardStatusGenerated) {
+				delete(want, id)
+			} else if time.Now().After(end) {
+				t.Fatalf("%+v, %v; want %s", got, err, state)
+			}
+		}
+	}
+}
