@@ -88,8 +88,8 @@ type Store interface {
 	// Setting returns the value stored under name. If there is none, it stores
 	// proposed first.
 	Setting(ctx context.Context, name, proposed string) (string, error)
-	// ReportDamage reports a damaged row to the operator, once.
-	ReportDamage(ctx context.Context, what string, id uuid.UUID, err error)
+	// ReportCorrupt reports a damaged row to the operator, once.
+	ReportCorrupt(ctx context.Context, what string, id uuid.UUID, err error)
 }
 
 // Vault hashes secrets that the database must not contain, and seals rows that

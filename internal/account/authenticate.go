@@ -102,7 +102,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Identity, err
 		s.tokens.entries.Delete(key)
 		s.unknown.add(key, now)
 		s.cfg.Changed()
-		s.store.ReportDamage(ctx, "token", found.ID, err)
+		s.store.ReportCorrupt(ctx, "token", found.ID, err)
 		return Identity{}, card.ErrUnauthorized
 	}
 	if err != nil {

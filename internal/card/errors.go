@@ -216,9 +216,9 @@ var (
 	ErrNoRow = errors.New("there is no such row")
 	// ErrDuplicate means that a row with this key exists already.
 	ErrDuplicate = errors.New("duplicate")
-	// ErrDamaged means that a row can't be decoded: it was changed by hand, or
+	// ErrCorrupt means that a row can't be decoded: it was changed by hand, or
 	// a newer version wrote it.
-	ErrDamaged = errors.New("its row can't be decoded")
+	ErrCorrupt = errors.New("its row can't be decoded")
 	// ErrWrongKeys means that the key file is not the one the database was
 	// first used with.
 	ErrWrongKeys = errors.New("the key file is not the one that this database was first used with")

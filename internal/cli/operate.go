@@ -35,7 +35,7 @@ func explain(err error) error {
 	case errors.Is(err, store.ErrLocked):
 		return hint(err,
 			"nothing is lost: run it again when the long transactions have ended; PostgreSQL lists them in pg_stat_activity")
-	case errors.Is(err, card.ErrDamaged):
+	case errors.Is(err, card.ErrCorrupt):
 		return hint(err,
 			"run the newest version of cardmint that has used this database; if that is this one, mend the row, by a backup perhaps")
 	case errors.Is(err, card.ErrWrongKeys):

@@ -203,18 +203,18 @@ func (g *globals) openStores(ctx context.Context, worker bool) (dbs stores, err 
 		return dbs, err
 	}
 	dbs.worker, dbs.sender = dbs.api, dbs.api
-	dbs.api.Insist()
+	dbs.api.RequireAttestation()
 	if !worker || dbs.api.SingleWriter() {
 		if worker {
-			err = dbs.api.Doubt(ctx)
+			err = dbs.api.InvalidateEpochs(ctx)
 		}
 		return dbs, err
 	}
 	if dbs.worker, err = g.openStore(ctx, workerConns); err == nil {
-		dbs.api.Trust(dbs.worker)
-		dbs.worker.Insist()
+		dbs.api.ShareDetector(dbs.worker)
+		dbs.worker.RequireAttestation()
 		if dbs.sender, err = g.openStore(ctx, senderConns); err == nil {
-			dbs.sender.Insist()
+			dbs.sender.RequireAttestation()
 		}
 	}
 	if err != nil {

@@ -53,7 +53,7 @@ type Claim struct {
 // Tx is what happens within one transaction.
 type Tx interface {
 	// LockCardsByUUID returns those of the cards that exist, locked, by uuid.
-	// It fails with card.ErrDamaged if one can't be decoded.
+	// It fails with card.ErrCorrupt if one can't be decoded.
 	LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error)
 	// SaveIssued ends the intents and stores the credentials. It fails with
 	// card.ErrFenced if a claim was lost, with card.ErrDuplicate if another

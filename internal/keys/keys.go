@@ -109,9 +109,9 @@ type Store interface {
 	// the last id; looked is less than n at the end of the set.
 	UsersOf(ctx context.Context, set string, key card.KeyID, after uuid.UUID, n int) (users int64, last uuid.UUID,
 		looked int, err error)
-	// ReportDamage has an operator told, once, of a thing that can't be
+	// ReportCorrupt has an operator told, once, of a thing that can't be
 	// decrypted.
-	ReportDamage(ctx context.Context, what string, id uuid.UUID, err error)
+	ReportCorrupt(ctx context.Context, what string, id uuid.UUID, err error)
 
 	// PurgeCredentials deletes the credentials of up to n cards that were
 	// issued at least age ago, and returns how many it deleted or looked at.

@@ -109,7 +109,7 @@ func (r *Rotator) rotate(ctx context.Context, set Set, key card.KeyID) (replaced
 			case errors.Is(err, card.ErrUnavailable):
 				return replaced, err
 			case err != nil:
-				r.store.ReportDamage(ctx, set.Name, row.ID, err)
+				r.store.ReportCorrupt(ctx, set.Name, row.ID, err)
 				continue
 			}
 			before, now = append(before, row), append(now, Row{row.ID, row.AccountID, sealed})

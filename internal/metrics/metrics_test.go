@@ -25,29 +25,29 @@ import (
 
 var at = time.Date(2026, 11, 20, 14, 46, 0, 0, time.UTC)
 
-// database is a store whose figures can't be read while err is set.
+// database is a store whose statistics can't be read while err is set.
 type database struct {
 	err   error
 	reads int
 	takes func()
 }
 
-func (d *database) Figures(ctx context.Context) (operator.Figures, error) {
+func (d *database) Stats(ctx context.Context) (operator.Stats, error) {
 	d.reads++
 	if _, limited := ctx.Deadline(); !limited {
-		return operator.Figures{}, errors.New("the reading has no deadline")
+		return operator.Stats{}, errors.New("the reading has no deadline")
 	}
 	if d.takes != nil {
 		d.takes()
 	}
 	monero := card.Currency{Code: "monero", Decimals: 12}
-	return operator.Figures{
-		Coins: []operator.CoinFigures{
+	return operator.Stats{
+		Coins: []operator.CoinStats{
 			{Coin: monero, FreeAddresses: 200, Epoch: 1, Unattributed: card.TotalOf(1_500000000000),
 				Held: card.TotalOf(250000000000), HeldCards: 1, ReversedCards: 2}},
 		Intents: map[string]int64{"open": 2, "parked": 0}, OldestIntent: 1500 * time.Millisecond, OpenQuotes: 150_50,
 		OpenCards: 1,
-		Backlog:   3, OldestDelivery: time.Minute, Stock: []operator.StockFigures{{Supplier: "shelf", USD: 100_00, Left: 7}},
+		Backlog:   3, OldestDelivery: time.Minute, Stock: []operator.StockStats{{Supplier: "shelf", USD: 100_00, Left: 7}},
 	}, d.err
 }
 

@@ -20,7 +20,7 @@ const (
 
 // Store has the state of the whole service.
 type Store interface {
-	Figures(ctx context.Context) (operator.Figures, error)
+	Stats(ctx context.Context) (operator.Stats, error)
 }
 
 // state exports what a database says about itself.
@@ -30,7 +30,7 @@ type state struct {
 	errors prometheus.Counter // exported here, so that a scrape that fails shows it
 
 	mu    sync.Mutex // scrapes at the same time wait for one reading
-	last  *operator.Figures
+	last  *operator.Stats
 	until time.Time // for which last is good
 
 	free, epoch, unattributed, held, heldCards, reversedCards *prometheus.Desc
@@ -91,7 +91,7 @@ func (s *state) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. If the database can't be read in
 // time, nothing of it is exported.
 func (s *state) Collect(to chan<- prometheus.Metric) {
-	f, at := s.figures()
+	f, at := s.stats()
 	s.errors.Collect(to)
 	if f == nil {
 		return
@@ -124,8 +124,8 @@ func (s *state) Collect(to chan<- prometheus.Metric) {
 	gauge(s.figuresTimestamp, unix(at))
 }
 
-// figures returns the state, or nil if it can't be read.
-func (s *state) figures() (*operator.Figures, time.Time) {
+// stats returns the state, or nil if it can't be read.
+func (s *state) stats() (*operator.Stats, time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	started := s.now()
@@ -137,7 +137,7 @@ func (s *state) figures() (*operator.Figures, time.Time) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), longestReading)
 	defer cancel()
-	f, err := s.store.Figures(ctx)
+	f, err := s.store.Stats(ctx)
 	ended := s.now()
 	s.last, s.at, s.until = &f, started, ended.Add(max(figuresLast, restFactor*ended.Sub(started)))
 	if err != nil {

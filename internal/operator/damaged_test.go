@@ -44,7 +44,7 @@ func TestReconcile_NamesTheCardThatCantBeDecoded(t *testing.T) {
 		}
 		_, err = s.desk.ResolveCard(t.Context(),
 			operator.Decision{CardUUID: bad.UUID, Kind: operator.Accept, Note: "n", Operator: "o"})
-		if !errors.Is(err, card.ErrDamaged) || errors.Is(err, card.ErrNoRow) {
+		if !errors.Is(err, card.ErrCorrupt) || errors.Is(err, card.ErrNoRow) {
 			t.Errorf("resolving it: %v", err)
 		}
 

@@ -60,7 +60,7 @@ type Tx interface {
 	LockChain(ctx context.Context, currency string) error
 
 	// LockCardsByUUID returns those of the cards that exist, locked, by uuid.
-	// It fails with card.ErrDamaged if one can't be decoded.
+	// It fails with card.ErrCorrupt if one can't be decoded.
 	LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error)
 	// Tip returns the newest block that was applied; the zero Tip before the
 	// first time.

@@ -81,7 +81,7 @@ type Store interface {
 	// they are asked. It is empty if that was never stored.
 	Offers(ctx context.Context) ([]card.SupplierOffers, error)
 	// CardByUUID and CardByIdempotencyKey return one card. The error is
-	// card.ErrDamaged if it can't be decoded.
+	// card.ErrCorrupt if it can't be decoded.
 	CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error)
 	// AwaitReplication returns once everything that the store has shown before
 	// is as durable as what InsertCard acknowledges. A row whose insertion was
@@ -95,9 +95,9 @@ type Store interface {
 	// most filter.Limit. If it returns fewer, there are no more.
 	Cards(ctx context.Context, filter Filter) ([]*card.Card, error)
 	Tags
-	// ReportDamage has an operator told, once, of a thing that can't be decoded
+	// ReportCorrupt has an operator told, once, of a thing that can't be decoded
 	// or decrypted, and is left out of lists.
-	ReportDamage(ctx context.Context, what string, id uuid.UUID, err error)
+	ReportCorrupt(ctx context.Context, what string, id uuid.UUID, err error)
 	// Standing returns an account's standing. Without open it does not compute
 	// OpenUSD, which is then 0.
 	Standing(ctx context.Context, account uuid.UUID, open bool) (Standing, error)

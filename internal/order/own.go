@@ -112,7 +112,7 @@ var errMetadata = errors.New("the metadata is no JSON")
 // hide the card, which its customer has paid for.
 func (s *Service) readMetadata(ctx context.Context, c *card.Card) {
 	if c.Metadata != "" && !json.Valid([]byte(c.Metadata.Reveal())) {
-		s.store.ReportDamage(ctx, "metadata", c.UUID, errMetadata)
+		s.store.ReportCorrupt(ctx, "metadata", c.UUID, errMetadata)
 		c.Metadata = ""
 	}
 }

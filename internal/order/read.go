@@ -82,7 +82,7 @@ func (s *Service) openRefundAddress(ctx context.Context, c *card.Card) error {
 	}
 	address, err := s.vault.Open(c.UUID, c.AccountID, card.RefundAddressField, c.SealedRefundAddress)
 	if err != nil && !errors.Is(err, card.ErrUnavailable) {
-		s.store.ReportDamage(ctx, card.RefundAddressField, c.UUID, err)
+		s.store.ReportCorrupt(ctx, card.RefundAddressField, c.UUID, err)
 		return nil
 	}
 	c.RefundAddress = address
@@ -190,7 +190,7 @@ func (s *Service) show(ctx context.Context, page []*card.Card, f func(*card.Card
 			return shown, err
 		}
 		if err != nil {
-			s.store.ReportDamage(ctx, "card", c.UUID, err)
+			s.store.ReportCorrupt(ctx, "card", c.UUID, err)
 			continue
 		}
 		if err := f(c); err != nil {

@@ -130,7 +130,7 @@ func (r *restarts) restart(life *mortal) {
 	check(r.t, r.store.Close())
 	r.branch = openBranchAt(r.t, r.url, r.purse, r.account)
 	if r.store.SingleWriter() {
-		check(r.t, r.store.Doubt(r.t.Context()))
+		check(r.t, r.store.InvalidateEpochs(r.t.Context()))
 	}
 	if life != nil {
 		r.watch(mortalStore{r.store, life}, mortalPurse{r.purse, life}, nobody())

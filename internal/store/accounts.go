@@ -124,7 +124,7 @@ func (s *Store) Tokens(ctx context.Context) ([]account.Token, error) {
 // TokenByHash implements account.Store. It is one round trip.
 func (s *Store) TokenByHash(ctx context.Context, hash []byte) (account.Token, error) {
 	var row tokenRow
-	if err := s.hot.tokenByHash.get(ctx, &row, hash); err != nil {
+	if err := s.statements.tokenByHash.get(ctx, &row, hash); err != nil {
 		return account.Token{}, s.fail("select token", err)
 	}
 	return row.token(), nil

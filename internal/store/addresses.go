@@ -26,10 +26,10 @@ func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]st
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
 	defer cancel()
 	lease := settle.LeaseName(currency)
-	seen := s.witness.recall(lease)
+	seen := s.rollbacks.last(lease)
 	if !seen.moving {
 		var err error
-		if _, seen, err = s.look(ctx, lease); errors.Is(err, card.ErrNoRow) || err == nil && !seen.moving {
+		if _, seen, err = s.observeMark(ctx, lease); errors.Is(err, card.ErrNoRow) || err == nil && !seen.moving {
 			return nil, nil
 		} else if err != nil {
 			return nil, err
@@ -44,7 +44,7 @@ func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]st
 		addresses = nil
 		var next int64
 		now := s.dialect.now
-		t.t = often{t.t}
+		t.t = prepared{t.t}
 		err := s.get(ctx, t.t, &next, "lock address pool",
 			"SELECT next_position FROM address_pools WHERE currency = ? AND checked_at > "+
 				now+" - "+checkLasts+
@@ -95,7 +95,7 @@ func (s *Store) AddressPool(ctx context.Context, currency string) (settle.Pool, 
 		PacedUntil int64          `db:"paced_until"`
 		LastEpoch  int64          `db:"last_epoch"`
 	}
-	err := s.get(ctx, often{s.r}, &row, "count addresses", `SELECT a.position, a.address, p.next_position, p.paced_until,
+	err := s.get(ctx, prepared{s.r}, &row, "count addresses", `SELECT a.position, a.address, p.next_position, p.paced_until,
 		(SELECT COALESCE(MAX(e.epoch), 0) FROM epochs e WHERE e.currency = p.currency) AS last_epoch
 		FROM address_pools p LEFT JOIN addresses a ON a.currency = p.currency
 			AND a.position = (SELECT MAX(b.position) FROM addresses b WHERE b.currency = p.currency)
@@ -141,11 +141,11 @@ func (s *Store) PoolState(ctx context.Context, currency string) (order.PoolState
 		CheckedAt int64          `db:"checked_at"`
 		Conflict  sql.NullString `db:"conflict"`
 	}
-	if err := s.get(ctx, often{s.r}, &row, "select address pool",
+	if err := s.get(ctx, prepared{s.r}, &row, "select address pool",
 		"SELECT checked_at, conflict FROM address_pools WHERE currency = ?", currency); err != nil {
 		return order.PoolState{}, err
 	}
-	mark, known, err := s.look(ctx, settle.LeaseName(currency))
+	mark, known, err := s.observeMark(ctx, settle.LeaseName(currency))
 	if err != nil {
 		return order.PoolState{}, err
 	}

@@ -49,13 +49,13 @@ func doubtsOfCard() []doubtOfCard {
 		{"it is issued, but its intent is not done", "c.status = 'generated' AND COALESCE(" + intent + ", '') <> 'done'"},
 		{"its intent is done, but it is not issued", "c.status <> 'generated' AND " + intent + " = 'done'"},
 		{"it is paid, but has no intent", "c.payment_state = 'paid' AND " + intent + " IS NULL"},
-		{card.ErrDamaged.Error() + ": one of its numbers is impossible", hasImpossibleNumber()},
+		{card.ErrCorrupt.Error() + ": one of its numbers is impossible", hasImpossibleNumber()},
 	}
 }
 
 type doubtOfCard struct{ text, condition string }
 
-const damagedCardDoubt = ": this version does not know its currency or its payment's state"
+const corruptCardText = ": this version does not know its currency or its payment's state"
 
 // doubts are the discrepancies that were found.
 type doubts struct {
@@ -96,7 +96,7 @@ func (d *doubts) all() (all []operator.Doubt) {
 	for _, of := range doubtsOfCard() {
 		add(of.text)
 	}
-	add(card.ErrDamaged.Error() + damagedCardDoubt)
+	add(card.ErrCorrupt.Error() + corruptCardText)
 	return append(all, d.others...)
 }
 
@@ -150,7 +150,7 @@ func (r *reading) doubt(ctx context.Context, early string, bound []any, where st
 	}
 	columns = append(columns, fmt.Sprintf("CASE WHEN %s THEN '%d ' ELSE '' END", damaged, len(all)),
 		"CASE WHEN "+early+" THEN '"+earlier+" ' ELSE '' END")
-	all = append(all, doubtOfCard{text: card.ErrDamaged.Error() + damagedCardDoubt})
+	all = append(all, doubtOfCard{text: card.ErrCorrupt.Error() + corruptCardText})
 	var doubted []struct {
 		UUID  uuid.UUID `db:"uuid"`
 		Kinds string    `db:"kinds"`

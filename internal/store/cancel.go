@@ -45,7 +45,7 @@ const freeCanceled = freeStock +
 // (outlive).
 func (s *Store) CancelCard(ctx context.Context, e card.Event) (canceled bool, err error) {
 	err = s.inTx(ctx, func(t *tx) error {
-		t.insist = s.insist.Load()
+		t.requireAttestation = s.requireAttestation.Load()
 		n, err := s.exec(ctx, t.t, "cancel card", cancelCard, e.CreatedAt.UnixMilli(), e.CardUUID, e.AccountID)
 		if canceled = n == 1; err != nil || !canceled {
 			return err

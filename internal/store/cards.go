@@ -197,16 +197,16 @@ func (r oneCardRow) hasActivity() bool { return r.HasActivity }
 // with others, and two for the first time that something has happened to the
 // card.
 func (s *Store) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
-	row, err := s.hot.cardByUUID.get(ctx, cardKey{account, id})
+	row, err := s.statements.cardByUUID.get(ctx, cardKey{account, id})
 	return s.oneCard(&row, err)
 }
 
 // CardByIdempotencyKey implements order.Store.
 func (s *Store) CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key string) (*card.Card, error) {
 	var row oneCardRow
-	err := s.hot.cardByKey.alone.get(ctx, &row, account, key)
+	err := s.statements.cardByKey.base.get(ctx, &row, account, key)
 	if err == nil && row.HasActivity {
-		err = s.hot.cardByKey.whole.get(ctx, &row, account, key)
+		err = s.statements.cardByKey.full.get(ctx, &row, account, key)
 	}
 	return s.oneCard(&row, err)
 }
@@ -217,7 +217,7 @@ func (s *Store) oneCard(row *oneCardRow, err error) (*card.Card, error) {
 	}
 	c, err := s.card(&row.cardRow)
 	if err != nil {
-		return nil, damagedCard{row.UUID, err}
+		return nil, corruptCard{row.UUID, err}
 	}
 	var transfers transferList
 	if err := transfers.scan(row.Transfers); err != nil {
@@ -274,7 +274,7 @@ func (s *Store) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card,
 }
 
 func (s *Store) cardsByUUID(ctx context.Context, on runner, ids []uuid.UUID) (cards []*card.Card,
-	damaged []damagedCard, err error) {
+	damaged []corruptCard, err error) {
 	err = inBatches(ids, func(some []uuid.UUID) error {
 		these, args := in(s.dialect, "c.uuid", s.dialect.uuidType, some)
 		found, err := manyOf[cardRow](ctx, s, on, len(some), "select cards", selectCards+" WHERE "+these+" ORDER BY c.uuid",
@@ -339,7 +339,7 @@ func (t *tx) LockCards(ctx context.Context, currency string, addresses []string,
 		return cards, err
 	}
 	t.s.leaveOut(ctx, damaged)
-	return cards, inBatches(damaged, func(some []damagedCard) error {
+	return cards, inBatches(damaged, func(some []corruptCard) error {
 		ids := make([]uuid.UUID, len(some))
 		for i, d := range some {
 			ids[i] = d.id
@@ -354,7 +354,7 @@ func (t *tx) LockCards(ctx context.Context, currency string, addresses []string,
 }
 
 // LockCardsByUUID implements issue.Tx and operator.Tx. The error is
-// card.ErrDamaged if one of the cards is damaged.
+// card.ErrCorrupt if one of the cards is damaged.
 func (t *tx) LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
 	set := make(map[uuid.UUID]bool, len(ids))
 	for _, id := range ids {
@@ -369,7 +369,7 @@ func (t *tx) LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card
 
 // lockCards locks cards in the order of ids, which must be sorted, so that two
 // transactions never deadlock.
-func (t *tx) lockCards(ctx context.Context, ids []uuid.UUID) ([]*card.Card, []damagedCard, error) {
+func (t *tx) lockCards(ctx context.Context, ids []uuid.UUID) ([]*card.Card, []corruptCard, error) {
 	if t.s.dialect.forUpdate != "" {
 		err := inBatches(ids, func(some []uuid.UUID) error {
 			these, args := in(t.s.dialect, "uuid", t.s.dialect.uuidType, some)

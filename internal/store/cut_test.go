@@ -60,8 +60,8 @@ func TestCuts_NoMethodDoesAnythingTwice(t *testing.T) {
 const cutCards = 2000
 
 // withoutDatabase are the methods that ask the database nothing.
-var withoutDatabase = map[string]bool{"LogTo": true, "LongestWrite": true, "ReportDamage": true, "Schema": true,
-	"SealedSets": true, "SingleWriter": true, "Trust": true, "Insist": true, "Close": true, "Pools": true}
+var withoutDatabase = map[string]bool{"LogTo": true, "LongestWrite": true, "ReportCorrupt": true, "Schema": true,
+	"SealedSets": true, "SingleWriter": true, "ShareDetector": true, "RequireAttestation": true, "Close": true, "Pools": true}
 
 // deleteSome are the methods that delete the oldest rows, up to a number: a
 // second call deletes more of them, which is harmless.

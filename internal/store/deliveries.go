@@ -56,10 +56,10 @@ const mostTries = 1000
 func (s *Store) delivery(ctx context.Context, r *deliveryRow) webhook.Delivery {
 	stored, err := storedAttempts(r.Attempts)
 	if err != nil {
-		s.ReportDamage(ctx, "event", r.ID, errAttempts)
+		s.ReportCorrupt(ctx, "event", r.ID, errAttempts)
 	}
 	if err := checkDelivery(r.DueAt, r.Tries); err != nil {
-		s.ReportDamage(ctx, "event", r.ID, err)
+		s.ReportCorrupt(ctx, "event", r.ID, err)
 		if errors.Is(err, errTries) {
 			r.Tries = 0
 		}
@@ -125,7 +125,7 @@ func (s *Store) deliveries(ctx context.Context, found []deliveryRow, err error) 
 // DueDeliveries implements webhook.Outbox.
 func (s *Store) DueDeliveries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]webhook.Delivery,
 	error) {
-	found, err := manyOf[deliveryRow](ctx, s, often{s.r}, n, "select due deliveries",
+	found, err := manyOf[deliveryRow](ctx, s, prepared{s.r}, n, "select due deliveries",
 		selectDeliveries("AND d.due_at <= ?", "d.due_at, d.seq"), webhook, now.UnixMilli(), n)
 	return s.deliveries(ctx, found, err)
 }

@@ -90,7 +90,7 @@ func (d dialect) selectFullTag() string {
 // CardTag implements order.Tags. It is one round trip, which it may share with
 // others, and two for the first time that something has happened to the card.
 func (s *Store) CardTag(ctx context.Context, account, id uuid.UUID) (string, error) {
-	row, err := s.hot.cardTag.get(ctx, cardKey{account, id})
+	row, err := s.statements.cardTag.get(ctx, cardKey{account, id})
 	if err != nil {
 		return "", s.fail("select tag of card", err)
 	}

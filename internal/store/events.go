@@ -36,7 +36,7 @@ func (t *tx) InsertEvents(ctx context.Context, es []card.Event) error {
 
 func (t *tx) insertEventsOf(ctx context.Context, account uuid.UUID, es []card.Event) error {
 	attested := "TRUE"
-	if t.insist {
+	if t.requireAttestation {
 		var err error
 		if attested, err = t.s.attested(ctx); err != nil {
 			return err
@@ -45,7 +45,7 @@ func (t *tx) insertEventsOf(ctx context.Context, account uuid.UUID, es []card.Ev
 	var last int64
 	err := t.s.get(ctx, t.t, &last, "next event",
 		"UPDATE accounts SET last_seq = last_seq + ? WHERE id = ? AND "+attested+" RETURNING last_seq", len(es), account)
-	if t.insist && errors.Is(err, card.ErrNoRow) {
+	if t.requireAttestation && errors.Is(err, card.ErrNoRow) {
 		return card.ErrUnavailable.Because(errNotAttested)
 	}
 	if err != nil {

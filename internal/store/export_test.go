@@ -39,7 +39,7 @@ type Tx = tx
 // Do runs f in a transaction of an actor.
 func (s *Store) Do(ctx context.Context, f func(*Tx) error) error {
 	return s.inTx(ctx, func(t *Tx) error {
-		t.t = often{t.t}
+		t.t = prepared{t.t}
 		return f(t)
 	})
 }
@@ -136,8 +136,8 @@ type sharing interface {
 }
 
 func (s *Store) sharing() []sharing {
-	cards, tags := &s.hot.cardByUUID, &s.hot.cardTag
-	return []sharing{&cards.alone, &cards.whole, &tags.alone, &tags.whole}
+	cards, tags := &s.statements.cardByUUID, &s.statements.cardTag
+	return []sharing{&cards.base, &cards.full, &tags.base, &tags.full}
 }
 
 // HoldReads has those who read single cards wait, with all patience, until
@@ -188,11 +188,11 @@ func Arrays(s *Store) bool { return s.dialect.arrays }
 // BreakStatements makes the shared statements panic. The returned function
 // restores them.
 func BreakStatements(s *Store) (mend func()) {
-	writer, inserts, insert, reads := s.w, s.hot.insertCards, s.hot.insertCard, s.hot.cardByUUID.alone.many
+	writer, inserts, insert, reads := s.w, s.statements.insertCards, s.statements.insertCard, s.statements.cardByUUID.base.many
 	s.w = nil // SQLite's shared INSERT is not prepared
-	s.hot.insertCards, s.hot.insertCard, s.hot.cardByUUID.alone.many = withQuota{}, withQuota{}, fixed{}
+	s.statements.insertCards, s.statements.insertCard, s.statements.cardByUUID.base.many = withQuota{}, withQuota{}, statement{}
 	return func() {
-		s.w, s.hot.insertCards, s.hot.insertCard, s.hot.cardByUUID.alone.many = writer, inserts, insert, reads
+		s.w, s.statements.insertCards, s.statements.insertCard, s.statements.cardByUUID.base.many = writer, inserts, insert, reads
 	}
 }
 
@@ -224,8 +224,8 @@ const MostRemembered = mostRemembered
 // Remember notes of a card that something has happened to it, and returns for
 // how many that is known.
 func Remember(s *Store, account, id uuid.UUID) int {
-	s.hot.cardByUUID.remember(cardKey{account, id})
-	return len(s.hot.cardByUUID.happened)
+	s.statements.cardByUUID.remember(cardKey{account, id})
+	return len(s.statements.cardByUUID.active)
 }
 
 // ReadsAtOnce is how many statements of a kind read single cards, the second

@@ -14,9 +14,9 @@ import (
 // withQuota is a statement without and with a limit of what an account may have
 // open. If the limit were a parameter alone, PostgreSQL would plan the
 // statement for its value anew each time, which costs more than the rest.
-type withQuota struct{ unlimited, limited fixed }
+type withQuota struct{ unlimited, limited statement }
 
-func (l withQuota) to(limit card.USD) fixed {
+func (l withQuota) to(limit card.USD) statement {
 	if limit > 0 {
 		return l.limited
 	}

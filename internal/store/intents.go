@@ -68,7 +68,7 @@ func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl 
 	ctx, cancel := context.WithTimeout(ctx, longestClaim)
 	defer cancel()
 	attested := "TRUE"
-	if s.insist.Load() {
+	if s.requireAttestation.Load() {
 		var err error
 		if attested, err = s.attested(ctx); err != nil {
 			return nil, err

@@ -22,18 +22,18 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 	if err != nil {
 		return settle.Lease{}, err
 	}
-	known, now := s.witness.recall(name), s.dialect.now
+	known, now := s.rollbacks.last(name), s.dialect.now
 	epoch := known.Epoch
 	if !known.moving { // one look proves nothing
 		epoch = 0
 	}
 	goesOn := "leases.epoch = ? AND leases.mark >= ? AND ? = " + database
 	var row struct {
-		sighting
+		observation
 		Fence  int64  `db:"fence"`
 		Server string `db:"server"`
 	}
-	err = s.get(ctx, often{s.w}, &row, "acquire lease", `INSERT INTO leases (name, holder, fence, expires_at, mark)
+	err = s.get(ctx, prepared{s.w}, &row, "acquire lease", `INSERT INTO leases (name, holder, fence, expires_at, mark)
 		VALUES (?, ?, 1, `+now+` + ?, 1)
 		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at,
 			fence = leases.fence + CASE WHEN leases.holder = excluded.holder THEN 0 ELSE 1 END, mark = leases.mark + 1,
@@ -45,7 +45,7 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 		name, holder, ttl.Milliseconds(), epoch, known.Mark, known.Database, epoch, known.Mark, known.Database, epoch,
 		known.Mark, known.Database)
 	if errors.Is(err, card.ErrNoRow) {
-		_, _, err = s.look(ctx, name) // whoever stands by can go on with the epoch only if it has seen the newest marks
+		_, _, err = s.observeMark(ctx, name) // whoever stands by can go on with the epoch only if it has seen the newest marks
 		if err == nil || errors.Is(err, card.ErrNoRow) {
 			err = card.ErrFenced
 		}
@@ -54,8 +54,8 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 	if err != nil {
 		return settle.Lease{}, err
 	}
-	s.witness.note(name, row.sighting, known, true)
-	l := lease(name, holder, row.Fence, row.sighting, known)
+	s.rollbacks.observe(name, row.observation, known, true)
+	l := lease(name, holder, row.Fence, row.observation, known)
 	l.Server, l.Serving = row.Server, row.Server != ""
 	if !l.Serving {
 		l.Server = s.file
@@ -65,7 +65,7 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 
 // lease returns a lease of which a row was just written. known is what was
 // remembered before.
-func lease(name, holder string, fence int64, row sighting, known memory) settle.Lease {
+func lease(name, holder string, fence int64, row observation, known lastObservation) settle.Lease {
 	l := settle.Lease{Name: name, Holder: holder, Fence: fence, Epoch: row.Epoch, Now: fromMillis(row.Now)}
 	if row.MarkedAt > 0 {
 		l.MarkedAt = fromMillis(row.MarkedAt)
@@ -83,8 +83,8 @@ func (s *Store) BeginEpoch(ctx context.Context, l settle.Lease, e settle.Epoch) 
 	if err != nil {
 		return l, err
 	}
-	before := s.witness.recall(l.Name)
-	var row sighting
+	before := s.rollbacks.last(l.Name)
+	var row observation
 	err = s.inTx(ctx, func(t *tx) error {
 		if err := t.CheckLease(ctx, l); err != nil {
 			return err
@@ -120,8 +120,8 @@ func (s *Store) BeginEpoch(ctx context.Context, l settle.Lease, e settle.Epoch) 
 	if err != nil {
 		return l, err
 	}
-	s.witness.note(l.Name, row, before, true)
-	begun := lease(l.Name, l.Holder, l.Fence, row, memory{})
+	s.rollbacks.observe(l.Name, row, before, true)
+	begun := lease(l.Name, l.Holder, l.Fence, row, lastObservation{})
 	begun.Server, begun.Serving = l.Server, l.Serving
 	return begun, nil
 }

@@ -436,7 +436,7 @@ func TestInsist_NothingIsIssuedOrNumberedUnlessSomebodyAttests(t *testing.T) {
 		s := open(t, url)
 		addAddresses(t, s, 0, 1)
 		c := payCards(t, s, 1)[0]
-		s.Insist()
+		s.RequireAttestation()
 		works := func(want bool) {
 			t.Helper()
 			claimed, err := s.ClaimIntents(t.Context(), claimOf("sandbox"), 1, 0)
@@ -464,7 +464,7 @@ func TestInsist_NothingIsIssuedOrNumberedUnlessSomebodyAttests(t *testing.T) {
 		works(true)
 		change("UPDATE leases SET history = 'another'")
 		works(false)
-		check(t, s.Doubt(t.Context()))
+		check(t, s.InvalidateEpochs(t.Context()))
 		works(false)
 	})
 }

@@ -125,7 +125,7 @@ func (s *Store) cards(ctx context.Context, on runner, operation, columns string,
 func (s *Store) pagesOf(filter order.Filter) (runner, []part) {
 	parts := s.thatMatch(filter)
 	if len(parts) == 1 && len(parts[0].equal) == 1 { // all cards of an account, which have hundreds of pages
-		return often{s.r}, parts
+		return prepared{s.r}, parts
 	}
 	return s.r, parts
 }

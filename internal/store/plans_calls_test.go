@@ -128,7 +128,7 @@ func (c *calls) accounts() {
 
 func (c *calls) leases() {
 	s := c.s
-	c.do("Doubt", s.Doubt)
+	c.do("InvalidateEpochs", s.InvalidateEpochs)
 	c.do("AcquireLease", func(ctx context.Context) (err error) {
 		c.lease, err = s.AcquireLease(ctx, settle.LeaseName("monero"), "watcher", time.Hour)
 		return err
@@ -622,7 +622,7 @@ func (c *calls) others() {
 	c.do("ClaimWallet", func(ctx context.Context) error { return s.ClaimWallet(ctx, "monero") })
 	c.do("MarkRestored", func(ctx context.Context) error { return s.MarkRestored(ctx, epoch) })
 	c.do("Ping", s.Ping)
-	c.do("Figures", func(ctx context.Context) error { return first(s.Figures(ctx)) })
+	c.do("Stats", func(ctx context.Context) error { return first(s.Stats(ctx)) })
 	c.do("Pools", func(context.Context) error { _ = s.Pools(); return nil })
 	if !c.withoutBooks {
 		c.books()
@@ -632,14 +632,14 @@ func (c *calls) others() {
 	c.do("LeaseAwaited", func(ctx context.Context) error { return first(s.LeaseAwaited(ctx, c.lease)) })
 	c.do("ReleaseLease", func(ctx context.Context) error { return s.ReleaseLease(ctx, c.lease) })
 	c.do("LogTo", func(context.Context) error { s.LogTo(slog.New(slog.DiscardHandler)); return nil })
-	c.do("ReportDamage", func(ctx context.Context) error {
-		s.ReportDamage(ctx, "x", uuid.New(), errors.New("x"))
+	c.do("ReportCorrupt", func(ctx context.Context) error {
+		s.ReportCorrupt(ctx, "x", uuid.New(), errors.New("x"))
 		return nil
 	})
 	c.do("Schema", func(context.Context) error { _ = s.Schema(); return nil })
 	c.do("SingleWriter", func(context.Context) error { _ = s.SingleWriter(); return nil })
-	c.do("Trust", func(context.Context) error { s.Trust(s); return nil })
-	c.do("Insist", func(context.Context) error { s.Insist(); return nil })
+	c.do("ShareDetector", func(context.Context) error { s.ShareDetector(s); return nil })
+	c.do("RequireAttestation", func(context.Context) error { s.RequireAttestation(); return nil })
 	c.do("Close", func(context.Context) error { return s.Close() })
 }
 

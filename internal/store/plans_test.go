@@ -43,7 +43,7 @@ var mayRead = map[string]string{
 	"DoubtfulStock":                         "looks through the stock, when an operator asks",
 	"HoldStock":                             "holds the stock of a supplier, when an operator says so",
 	"PromisedUSD":                           "adds up all that is open or waits, by indexes that have nothing else",
-	"Figures":                               "adds up all that is open or waits, by indexes that have nothing else",
+	"Stats":                                 "adds up all that is open or waits, by indexes that have nothing else",
 	"CountSealed":                           "counts everything that is encrypted, for an operator",
 	"Confirmations of a coin without cards": "looks at the newest 10,000 cards",
 }

@@ -50,7 +50,7 @@ func (all *sessions) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errConnect, err)
 	}
-	s := &session{conn: c.(conn), wire: attempt.wire, all: all, generation: generation, kept: map[string]*keptStatement{}}
+	s := &session{conn: c.(conn), network: attempt.conn, all: all, generation: generation, kept: map[string]*keptStatement{}}
 	pq.SetNoticeHandler(c, s.notice)
 	settings := interpret
 	if others := all.settings.Load(); others != nil {
@@ -84,7 +84,7 @@ func (all *sessions) opened(s *session) {
 	all.open[s] = struct{}{}
 	for other := range all.open {
 		if 0 < other.timeline && other.timeline < s.timeline {
-			_ = other.wire.SetDeadline(time.Now())
+			_ = other.network.SetDeadline(time.Now())
 		}
 	}
 }
@@ -116,7 +116,7 @@ type conn interface {
 // may not be replicated, and a session that can't write.
 type session struct {
 	conn
-	wire         *wire
+	network      *deadlineConn
 	all          *sessions
 	generation   int64
 	timeline     int64                     // of its server; 0 if that is not known
@@ -143,7 +143,7 @@ func (s *session) start(ctx context.Context) (release func(), err error) {
 	if caller, ok := ctx.Value(callerKey{}).(context.Context); ok {
 		return func() {}, caller.Err()
 	}
-	return s.wire.limit(ctx), nil
+	return s.network.limit(ctx), nil
 }
 
 // end returns what came of a statement.
@@ -211,13 +211,13 @@ func (s *session) query(ctx context.Context, f func() (driver.Rows, error)) (dri
 // does not even read that the session ends.
 func (s *session) Close() error {
 	s.all.closed(s)
-	_ = s.wire.SetDeadline(time.Now().Add(goodbye))
+	_ = s.network.SetDeadline(time.Now().Add(goodbye))
 	return s.conn.Close()
 }
 
 // Ping implements driver.Pinger.
 func (s *session) Ping(ctx context.Context) error {
-	defer s.wire.limit(ctx)()
+	defer s.network.limit(ctx)()
 	return s.conn.Ping(ctx)
 }
 
@@ -232,7 +232,7 @@ func (s *session) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx
 	if !ok {
 		caller = ctx
 	}
-	defer s.wire.limit(caller)()
+	defer s.network.limit(caller)()
 	t, err := s.conn.BeginTx(ctx, opts)
 	if err != nil {
 		release()
@@ -264,7 +264,7 @@ func (t *transaction) Commit() error {
 // that is given up is rolled back as well.
 func (t *transaction) Rollback() error {
 	defer t.release()
-	defer t.s.wire.limit(t.caller)()
+	defer t.s.network.limit(t.caller)()
 	return t.s.end(t.Tx.Rollback())
 }
 

@@ -71,9 +71,9 @@ func (s *Store) insertReserving(ctx context.Context, c *card.Card, limit card.US
 	if err != nil {
 		return false, err
 	}
-	statement, and := s.hot.reserveCard, ""
+	statement, and := s.statements.reserveCard, ""
 	if c.RefundAddress != "" {
-		statement, and = s.hot.reserveRefundable, exceptServiceAddress
+		statement, and = s.statements.reserveRefundable, exceptServiceAddress
 	}
 	wanted := []any{supplier, int64(c.USD), c.CreatedAt.Add(life).UnixMilli()}
 	if !s.dialect.arrays {
@@ -211,7 +211,7 @@ func (t *tx) issueStock(ctx context.Context, item *card.StockItem, id uuid.UUID,
 // database is as it was, and nobody does. An item that is free in a database
 // that went back may have been given out.
 func (t *tx) attested(ctx context.Context) error {
-	if !t.s.insist.Load() {
+	if !t.s.requireAttestation.Load() {
 		return nil
 	}
 	condition, err := t.s.attested(ctx)

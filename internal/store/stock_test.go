@@ -392,7 +392,7 @@ func TestBeginEpoch_AStaleOneHoldsTheStock(t *testing.T) {
 func TestTakeStock_InsistsOnAnEpoch(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		stockUp(t, s, 1)
-		s.Insist()
+		s.RequireAttestation()
 		_, err := s.TakeStock(t.Context(), shelf, uuid.New(), 150_50, epoch)
 		wantError(t, err, card.ErrUnavailable)
 		l, err := s.AcquireLease(t.Context(), settle.LeaseName("monero"), "watcher", time.Hour)

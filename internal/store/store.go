@@ -34,25 +34,25 @@ import (
 
 // Store is an open database. It implements the Store of every actor.
 type Store struct {
-	w, r    *sqlx.DB // the same pool on PostgreSQL; on SQLite, one connection that writes and several that read
-	damage  damage
-	dialect dialect
-	schema  Schema
-	coins   map[string]card.Currency // the currencies that cards may have, by code
-	pg      *sessions                // nil on SQLite
-	writers chan struct{}            // has an element for each connection that writes; nil for no limit
-	hot     struct {
+	w, r       *sqlx.DB // the same pool on PostgreSQL; on SQLite, one connection that writes and several that read
+	corrupt    corruptRows
+	dialect    dialect
+	schema     Schema
+	coins      map[string]card.Currency // the currencies that cards may have, by code
+	pg         *sessions                // nil on SQLite
+	writers    chan struct{}            // has an element for each connection that writes; nil for no limit
+	statements struct {
 		insertCard, insertCards, reserveCard withQuota
 		insertRefundable, reserveRefundable  withQuota // of cards with a refund address
 		cardByUUID                           cardReader[oneCardRow]
 		cardTag                              cardReader[tagRow]
-		cardByKey                            struct{ alone, whole fixed }
-		tokenByHash                          fixed
+		cardByKey                            struct{ base, full statement }
+		tokenByHash                          statement
 	}
-	inserts queue[insertion]
-	witness *witness
-	file    string      // identifies the file of SQLite, and the machine since its last boot; "" if they are not known
-	insist  atomic.Bool // see Insist
+	inserts            queue[insertion]
+	rollbacks          *rollbackDetector
+	file               string      // identifies the file of SQLite, and the machine since its last boot; "" if they are not known
+	requireAttestation atomic.Bool // see RequireAttestation
 	// historySQL is the expression of history, once it is known which one the
 	// database allows.
 	historySQL atomic.Pointer[string]
@@ -94,7 +94,7 @@ func open(ctx context.Context, databaseURL string, conns int, longest time.Durat
 
 // ready checks that statements can be run.
 func (s *Store) ready(ctx context.Context, databaseURL string, coins []card.Currency) error {
-	s.witness = &witness{}
+	s.rollbacks = &rollbackDetector{}
 	if path, ok := strings.CutPrefix(databaseURL, "sqlite:"); ok {
 		s.file = identifyFile(path)
 	}
@@ -108,7 +108,7 @@ func (s *Store) ready(ctx context.Context, databaseURL string, coins []card.Curr
 	if err := s.checkSchema(ctx, databaseURL); err != nil {
 		return err
 	}
-	s.heat()
+	s.buildStatements()
 	return nil
 }
 
@@ -136,27 +136,27 @@ func (s *Store) Close() error {
 	return s.w.Close()
 }
 
-// heat sets hot. The texts of its statements are long, so that they are made
+// buildStatements builds the statements. The texts of its statements are long, so that they are made
 // once.
-func (s *Store) heat() {
-	read := func(query string) fixed { return fixed{s.r, s.r.Rebind(query)} }
-	write := func(query string) fixed { return fixed{s.w, s.w.Rebind(query)} }
-	whole := s.dialect.selectFullCard()
-	s.hot.cardByUUID.alone.query(s, selectBaseCard)
-	s.hot.cardByUUID.whole.query(s, whole)
-	s.hot.cardTag.alone.query(s, selectBaseTag)
-	s.hot.cardTag.whole.query(s, s.dialect.selectFullTag())
+func (s *Store) buildStatements() {
+	read := func(query string) statement { return statement{s.r, s.r.Rebind(query)} }
+	write := func(query string) statement { return statement{s.w, s.w.Rebind(query)} }
+	full := s.dialect.selectFullCard()
+	s.statements.cardByUUID.base.query(s, selectBaseCard)
+	s.statements.cardByUUID.full.query(s, full)
+	s.statements.cardTag.base.query(s, selectBaseTag)
+	s.statements.cardTag.full.query(s, s.dialect.selectFullTag())
 	const byKey = " WHERE c.account_id = ? AND c.idempotency_key = ?"
-	s.hot.cardByKey.alone, s.hot.cardByKey.whole = read(selectBaseCard+byKey), read(whole+byKey)
-	s.hot.tokenByHash = read(selectTokens + " WHERE t.hash = ?")
-	s.hot.insertRefundable = withQuota{write(s.dialect.insertCard(false, exceptServiceAddress)),
+	s.statements.cardByKey.base, s.statements.cardByKey.full = read(selectBaseCard+byKey), read(full+byKey)
+	s.statements.tokenByHash = read(selectTokens + " WHERE t.hash = ?")
+	s.statements.insertRefundable = withQuota{write(s.dialect.insertCard(false, exceptServiceAddress)),
 		write(s.dialect.insertCard(true, exceptServiceAddress))}
-	s.hot.insertCard = withQuota{write(s.dialect.insertCard(false, "")), write(s.dialect.insertCard(true, ""))}
+	s.statements.insertCard = withQuota{write(s.dialect.insertCard(false, "")), write(s.dialect.insertCard(true, ""))}
 	if s.dialect.arrays {
 		cards := s.dialect.batchTable()
-		s.hot.insertCards = withQuota{write(s.dialect.insertCards(false, cards)), write(s.dialect.insertCards(true, cards))}
-		s.hot.reserveCard = withQuota{write(s.dialect.reserveCard(false, "")), write(s.dialect.reserveCard(true, ""))}
-		s.hot.reserveRefundable = withQuota{write(s.dialect.reserveCard(false, exceptServiceAddress)),
+		s.statements.insertCards = withQuota{write(s.dialect.insertCards(false, cards)), write(s.dialect.insertCards(true, cards))}
+		s.statements.reserveCard = withQuota{write(s.dialect.reserveCard(false, "")), write(s.dialect.reserveCard(true, ""))}
+		s.statements.reserveRefundable = withQuota{write(s.dialect.reserveCard(false, exceptServiceAddress)),
 			write(s.dialect.reserveCard(true, exceptServiceAddress))}
 	}
 }
@@ -164,7 +164,7 @@ func (s *Store) heat() {
 // SettleTx implements settle.Store.
 func (s *Store) SettleTx(ctx context.Context, f func(settle.Tx) error) error {
 	return s.inTx(ctx, func(t *tx) error {
-		t.t = often{t.t}
+		t.t = prepared{t.t}
 		return f(t)
 	})
 }
@@ -177,7 +177,7 @@ func (s *Store) OperatorTx(ctx context.Context, f func(operator.Tx) error) error
 // IssueTx implements issue.Store.
 func (s *Store) IssueTx(ctx context.Context, f func(issue.Tx) error) error {
 	return s.inTx(ctx, func(t *tx) error {
-		t.t, t.insist = often{t.t}, s.insist.Load()
+		t.t, t.requireAttestation = prepared{t.t}, s.requireAttestation.Load()
 		return f(t)
 	})
 }
@@ -185,7 +185,7 @@ func (s *Store) IssueTx(ctx context.Context, f func(issue.Tx) error) error {
 // WebhookTx implements webhook.Store and webhook.Outbox.
 func (s *Store) WebhookTx(ctx context.Context, f func(webhook.Tx) error) error {
 	return s.inTx(ctx, func(t *tx) error {
-		t.t, t.insist = often{t.t}, s.insist.Load()
+		t.t, t.requireAttestation = prepared{t.t}, s.requireAttestation.Load()
 		return f(t)
 	})
 }
@@ -261,9 +261,9 @@ func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
 
 // tx implements the Tx of every actor.
 type tx struct {
-	s      *Store
-	t      runner
-	insist bool // see Insist
+	s                  *Store
+	t                  runner
+	requireAttestation bool // see RequireAttestation
 }
 
 var (

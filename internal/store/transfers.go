@@ -137,7 +137,7 @@ func (s *Store) Cursor(ctx context.Context, coin card.Currency) (settle.Cursor, 
 		Restored     bool   `db:"restored"`
 		Newest       int64  `db:"newest"`
 	}
-	err := s.get(ctx, often{s.r}, &row, "select cursor", `SELECT fingerprint, height, hash, time, deep_height, deep_hash, (SELECT COALESCE(MIN(t.height), 0) FROM transfers t
+	err := s.get(ctx, prepared{s.r}, &row, "select cursor", `SELECT fingerprint, height, hash, time, deep_height, deep_hash, (SELECT COALESCE(MIN(t.height), 0) FROM transfers t
 		WHERE t.currency = chains.currency AND t.counted AND t.locked AND t.height > 0 AND t.height > chains.height - ?) AS lowest_locked,
 		COALESCE(p.rescan, '') AS rescan, COALESCE(p.rescan_believed, FALSE) AS believe, COALESCE(p.conflict, '') AS conflict,
 		EXISTS (SELECT 1 FROM settings s WHERE s.name = 'restored_at' AND CAST(s.value AS BIGINT) >

@@ -9,7 +9,7 @@ import "testing"
 func TestAcquireLease_TheEpochGoesOnWhileOthersOfTheProcessLook(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		worker, api := open(t, url), open(t, url)
-		api.Trust(worker)
+		api.ShareDetector(worker)
 		addAddresses(t, worker, 0, 3)
 		epoch := mark(t, worker).Epoch
 		ended, looked := make(chan struct{}), make(chan error, 4)

@@ -20,9 +20,9 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// damages are ways to damage a card's row. Each has the text that no log and no
+// corruptions are ways to damage a card's row. Each has the text that no log and no
 // error may show.
-var damages = map[string]string{
+var corruptions = map[string]string{
 	"currency": "UPDATE cards SET currency = 'canary' WHERE uuid = $1",
 	"state":    "UPDATE cards SET payment_state = 'canary' WHERE uuid = $1",
 }
@@ -30,7 +30,7 @@ var damages = map[string]string{
 // damaged runs a test on every database, for every way to damage a card.
 func damaged(t *testing.T, f func(t *testing.T, d *wreck)) {
 	t.Helper()
-	for name, statement := range damages {
+	for name, statement := range corruptions {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, url string) {
 				f(t, newWreck(t, url, statement))
@@ -63,7 +63,7 @@ func (d *wreck) exec(statement string, args ...any) {
 	check(d.t, err)
 }
 
-// cards inserts n cards, and damages some of them.
+// cards inserts n cards, and corruptions some of them.
 func (d *wreck) cards(n int, damaged ...int) []*card.Card {
 	d.t.Helper()
 	cards := make([]*card.Card, n)
@@ -105,11 +105,11 @@ func wantCards(t *testing.T, got []*card.Card, want ...*card.Card) {
 	}
 }
 
-// wantDamaged fails the test unless an error says that a card is damaged,
+// wantCorrupt fails the test unless an error says that a card is damaged,
 // without saying what is in its row.
-func wantDamaged(t *testing.T, err error, c *card.Card) {
+func wantCorrupt(t *testing.T, err error, c *card.Card) {
 	t.Helper()
-	if !errors.Is(err, card.ErrDamaged) || !strings.Contains(err.Error(), c.UUID.String()) ||
+	if !errors.Is(err, card.ErrCorrupt) || !strings.Contains(err.Error(), c.UUID.String()) ||
 		strings.Contains(err.Error(), "canary") {
 		t.Errorf("error %v", err)
 	}
@@ -130,7 +130,7 @@ func TestCards_ADamagedRowHidesNoOther(t *testing.T) {
 		d.reported(cards[6], cards[4], cards[2], cards[1])
 
 		_, err = d.CardByUUID(t.Context(), d.account, cards[1].UUID)
-		wantDamaged(t, err, cards[1])
+		wantCorrupt(t, err, cards[1])
 	})
 }
 
@@ -147,7 +147,7 @@ func TestFindCards_ADamagedRowHidesNoOther(t *testing.T) {
 		d.reported(cards[2])
 
 		_, err = d.Record(t.Context(), cards[2].UUID)
-		wantDamaged(t, err, cards[2])
+		wantCorrupt(t, err, cards[2])
 	})
 }
 
@@ -172,7 +172,7 @@ func TestLockCardsByUUID_ADamagedRowIsNotPassedOver(t *testing.T) {
 			_, err := tx.LockCardsByUUID(t.Context(), []uuid.UUID{cards[0].UUID, cards[1].UUID})
 			return err
 		})
-		wantDamaged(t, err, cards[1])
+		wantCorrupt(t, err, cards[1])
 	})
 }
 
@@ -180,7 +180,7 @@ func TestLockCardsByUUID_ADamagedRowIsNotPassedOver(t *testing.T) {
 // block, so that it is assessed once its row is mended.
 func TestLockCards_ADamagedRowIsPutOff(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
-		d := newWreck(t, url, damages["state"]) // a card of another currency is of no concern
+		d := newWreck(t, url, corruptions["state"]) // a card of another currency is of no concern
 		cards := d.cards(2, 0)
 		lock := func(height int64, addresses []string, want ...*card.Card) {
 			t.Helper()
@@ -247,7 +247,7 @@ func TestBooks_NameTheDamagedRows(t *testing.T) {
 
 // However many rows are damaged, remembering which were reported takes little
 // memory.
-func TestReportDamage_OnceForEach(t *testing.T) {
+func TestReportCorrupt_OnceForEach(t *testing.T) {
 	var log bytes.Buffer
 	s := open(t, databases.SQLite(t))
 	s.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
@@ -257,7 +257,7 @@ func TestReportDamage_OnceForEach(t *testing.T) {
 	}
 	for range 3 {
 		for _, id := range ids {
-			s.ReportDamage(t.Context(), "card", id, errors.New("its number is cracked"))
+			s.ReportCorrupt(t.Context(), "card", id, errors.New("its number is cracked"))
 		}
 	}
 	for _, id := range ids {

@@ -11,57 +11,57 @@ import (
 	"github.com/lib/pq"
 )
 
-// often is a runner of statements that are run again and again with the same
+// prepared is a runner of statements that are run again and again with the same
 // texts. Every session of PostgreSQL keeps them prepared, which saves parsing,
 // most of the planning, and the round trip in which lib/pq prepares any other
 // statement with arguments.
 //
 // The server may plan such a statement once for all values. So it is for
 // statements that search by indexes, whatever the values are.
-type often struct{ runner }
+type prepared struct{ runner }
 
 // ExecContext implements runner.
-func (o often) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	return o.runner.ExecContext(keeping(ctx, longestKept), query, args...)
+func (p prepared) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return p.runner.ExecContext(keeping(ctx, longestKept), query, args...)
 }
 
 // SelectContext implements runner.
-func (o often) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
-	return o.runner.SelectContext(keeping(ctx, longestKept), dest, query, args...)
+func (p prepared) SelectContext(ctx context.Context, dest any, query string, args ...any) error {
+	return p.runner.SelectContext(keeping(ctx, longestKept), dest, query, args...)
 }
 
 // GetContext implements runner.
-func (o often) GetContext(ctx context.Context, dest any, query string, args ...any) error {
-	return o.runner.GetContext(keeping(ctx, longestKept), dest, query, args...)
+func (p prepared) GetContext(ctx context.Context, dest any, query string, args ...any) error {
+	return p.runner.GetContext(keeping(ctx, longestKept), dest, query, args...)
 }
 
 // QueryxContext implements runner.
-func (o often) QueryxContext(ctx context.Context, query string, args ...any) (*sqlx.Rows, error) {
-	return o.runner.QueryxContext(keeping(ctx, longestKept), query, args...)
+func (p prepared) QueryxContext(ctx context.Context, query string, args ...any) (*sqlx.Rows, error) {
+	return p.runner.QueryxContext(keeping(ctx, longestKept), query, args...)
 }
 
-// fixed is a statement that is run often, and whose plan is good for all
+// statement is a statement that is run often, and whose plan is good for all
 // values, however long they are.
-type fixed struct {
+type statement struct {
 	on    runner
 	query string // with the parameters of on
 }
 
-func (f fixed) exec(ctx context.Context, args ...any) (sql.Result, error) {
-	return f.on.ExecContext(keeping(ctx, math.MaxInt), f.query, args...)
+func (s statement) exec(ctx context.Context, args ...any) (sql.Result, error) {
+	return s.on.ExecContext(keeping(ctx, math.MaxInt), s.query, args...)
 }
 
-func (f fixed) get(ctx context.Context, dest any, args ...any) error {
-	return f.on.GetContext(keeping(ctx, math.MaxInt), dest, f.query, args...)
+func (s statement) get(ctx context.Context, dest any, args ...any) error {
+	return s.on.GetContext(keeping(ctx, math.MaxInt), dest, s.query, args...)
 }
 
-func (f fixed) list(ctx context.Context, dest any, args ...any) error {
-	return f.on.SelectContext(keeping(ctx, math.MaxInt), dest, f.query, args...)
+func (s statement) list(ctx context.Context, dest any, args ...any) error {
+	return s.on.SelectContext(keeping(ctx, math.MaxInt), dest, s.query, args...)
 }
 
 const (
 	mostKept    = 100     // statements that a session keeps prepared
-	longestKept = 4 << 10 // bytes of the lists of values of often; for longer ones, a plan of their own is worth making
+	longestKept = 4 << 10 // bytes of the lists of values of prepared; for longer ones, a plan of their own is worth making
 	// A statement is prepared anew after firstUses, then after twice as many,
 	// and so on up to mostUses. The server plans one for good after five times,
 	// perhaps to read the whole of a table that is small then but is not any

@@ -19,18 +19,18 @@ func (s *Store) Pools() map[string]sql.DBStats {
 	return map[string]sql.DBStats{"all": s.w.Stats()}
 }
 
-// Figures returns what the database says about itself, as of one moment. It
+// Stats returns what the database says about itself, as of one moment. It
 // reads what is open and waits, each by an index that has nothing else, and
 // never what is done.
-func (s *Store) Figures(ctx context.Context) (operator.Figures, error) {
-	var f operator.Figures
+func (s *Store) Stats(ctx context.Context) (operator.Stats, error) {
+	var f operator.Stats
 	offers, err := s.Offers(ctx)
 	if err != nil {
 		return f, err
 	}
 	err = s.inSnapshot(ctx, func(t *tx) error {
-		for _, read := range []func(context.Context, *operator.Figures) error{
-			t.coinFigures, t.moneyFigures, t.intentFigures, t.quoteFigures, t.deliveryFigures} {
+		for _, read := range []func(context.Context, *operator.Stats) error{
+			t.coinStats, t.moneyStats, t.intentStats, t.quoteStats, t.deliveryStats} {
 			if err := read(ctx, &f); err != nil {
 				return err
 			}
@@ -40,14 +40,14 @@ func (s *Store) Figures(ctx context.Context) (operator.Figures, error) {
 	for _, of := range offers {
 		for _, o := range of.Offers {
 			if o.Life > 0 && o.Left != card.Unlimited { // orders reserve what is in stock
-				f.Stock = append(f.Stock, operator.StockFigures{Supplier: of.Supplier, USD: o.Min, Left: o.Left})
+				f.Stock = append(f.Stock, operator.StockStats{Supplier: of.Supplier, USD: o.Min, Left: o.Left})
 			}
 		}
 	}
 	return f, err
 }
 
-func (t *tx) coinFigures(ctx context.Context, f *operator.Figures) error {
+func (t *tx) coinStats(ctx context.Context, f *operator.Stats) error {
 	var found []struct {
 		Currency string `db:"currency"`
 		Free     int64  `db:"free"`
@@ -59,38 +59,38 @@ func (t *tx) coinFigures(ctx context.Context, f *operator.Figures) error {
 		FROM address_pools p ORDER BY p.currency`)
 	for _, x := range found {
 		if coin, known := t.s.coins[x.Currency]; known {
-			f.Coins = append(f.Coins, operator.CoinFigures{Coin: coin, FreeAddresses: max(0, x.Free), Epoch: x.Epoch})
+			f.Coins = append(f.Coins, operator.CoinStats{Coin: coin, FreeAddresses: max(0, x.Free), Epoch: x.Epoch})
 		}
 	}
 	return err
 }
 
-// moneyFigures adds up the money that an operator has to decide about.
-func (t *tx) moneyFigures(ctx context.Context, f *operator.Figures) error {
+// moneyStats adds up the money that an operator has to decide about.
+func (t *tx) moneyStats(ctx context.Context, f *operator.Stats) error {
 	type row struct {
 		Currency string `db:"currency"`
 		Sum      string `db:"sum"`
 		Rows     int64  `db:"n"`
 	}
-	coins := map[string]*operator.CoinFigures{}
+	coins := map[string]*operator.CoinStats{}
 	for i := range f.Coins {
 		coins[f.Coins[i].Coin.Code] = &f.Coins[i]
 	}
 	for _, of := range []struct {
 		query string
-		to    func(*operator.CoinFigures, card.Total, int64)
+		to    func(*operator.CoinStats, card.Total, int64)
 	}{
 		{"SELECT t.currency, " + sumOf("t.amount", "TRUE") +
 			" AS sum, COUNT(*) AS n FROM transfers t WHERE t.counted AND NOT t.attributed AND " + isStray +
-			" AND NOT " + isAttributed + " GROUP BY t.currency", func(c *operator.CoinFigures, sum card.Total, _ int64) {
+			" AND NOT " + isAttributed + " GROUP BY t.currency", func(c *operator.CoinStats, sum card.Total, _ int64) {
 			c.Unattributed = sum
 		}},
 		{"SELECT c.currency, " + sumOf("c.credit_held", "TRUE") +
 			" AS sum, COUNT(*) AS n FROM cards c WHERE c.payment_state = 'late' GROUP BY c.currency",
-			func(c *operator.CoinFigures, sum card.Total, n int64) { c.Held, c.HeldCards = sum, n }},
+			func(c *operator.CoinStats, sum card.Total, n int64) { c.Held, c.HeldCards = sum, n }},
 		{"SELECT c.currency, " + sumOf("c.credit_lost", "TRUE") + " AS sum, COUNT(*) AS n FROM cards c WHERE " + isLost +
 			" GROUP BY c.currency",
-			func(c *operator.CoinFigures, _ card.Total, n int64) { c.ReversedCards = n }},
+			func(c *operator.CoinStats, _ card.Total, n int64) { c.ReversedCards = n }},
 	} {
 		var found []row
 		if err := t.s.list(ctx, t.t, &found, "add up what waits", of.query); err != nil {
@@ -109,7 +109,7 @@ func (t *tx) moneyFigures(ctx context.Context, f *operator.Figures) error {
 	return nil
 }
 
-func (t *tx) intentFigures(ctx context.Context, f *operator.Figures) error {
+func (t *tx) intentStats(ctx context.Context, f *operator.Stats) error {
 	var found []struct {
 		State string `db:"state"`
 		Rows  int64  `db:"n"`
@@ -128,9 +128,9 @@ func (t *tx) intentFigures(ctx context.Context, f *operator.Figures) error {
 	return err
 }
 
-// quoteFigures adds up by account: in that order there is an index with the
+// quoteStats adds up by account: in that order there is an index with the
 // amounts, so that no card is looked at.
-func (t *tx) quoteFigures(ctx context.Context, f *operator.Figures) error {
+func (t *tx) quoteStats(ctx context.Context, f *operator.Stats) error {
 	var row struct {
 		Cents int64 `db:"cents"`
 		Rows  int64 `db:"n"`
@@ -141,9 +141,9 @@ func (t *tx) quoteFigures(ctx context.Context, f *operator.Figures) error {
 	return err
 }
 
-// deliveryFigures counts deliveries. One that was never attempted is due since
+// deliveryStats counts deliveries. One that was never attempted is due since
 // its event happened.
-func (t *tx) deliveryFigures(ctx context.Context, f *operator.Figures) error {
+func (t *tx) deliveryStats(ctx context.Context, f *operator.Stats) error {
 	var row struct {
 		Backlog int64         `db:"backlog"`
 		Oldest  sql.NullInt64 `db:"oldest"`

@@ -13,8 +13,8 @@ var errNoHistory = errors.New("the database does not say when it was started")
 // believes a database only as far as it has seen it move on: its store
 // remembers the newest mark of each lease, and which server it was read from.
 
-// sighting is what was seen of a lease's row.
-type sighting struct {
+// observation is what was seen of a lease's row.
+type observation struct {
 	Epoch    int64  `db:"epoch"` // 0 while nobody attests
 	Mark     int64  `db:"mark"`
 	MarkedAt int64  `db:"marked_at"`
@@ -23,25 +23,25 @@ type sighting struct {
 	History  string `db:"history"`  // the same, when an epoch was last attested to
 }
 
-// witness remembers sightings, by the name of the lease.
-type witness struct {
+// rollbackDetector remembers sightings, by the name of the lease.
+type rollbackDetector struct {
 	mu   sync.Mutex
-	seen map[string]memory
+	seen map[string]lastObservation
 }
 
-// memory is the newest sighting, by epoch and mark.
-type memory struct {
-	sighting
+// lastObservation is the newest observation, by epoch and mark.
+type lastObservation struct {
+	observation
 	moving bool      // the mark was seen to grow on this database, or this process made it grow
 	back   bool      // an older mark was seen after it
-	at     time.Time // of the sighting, by the clock of this process
+	at     time.Time // of the observation, by the clock of this process
 }
 
-// recall returns what is remembered of a lease.
-func (w *witness) recall(lease string) memory {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	m := w.seen[lease]
+// last returns what is remembered of a lease.
+func (d *rollbackDetector) last(lease string) lastObservation {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m := d.seen[lease]
 	m.moving = m.moving && !m.outdated()
 	return m
 }
@@ -51,56 +51,56 @@ func (w *witness) recall(lease string) memory {
 const clockLeeway = 5 * time.Second
 
 // outdated reports whether the clock on the wall and the one that only runs
-// disagree about the time since the sighting: a machine that was suspended, or
-// reset to a snapshot with all its memory, takes the past for the present.
-func (m memory) outdated() bool {
+// disagree about the time since the observation: a machine that was suspended, or
+// reset to a snapshot with all its lastObservation, takes the past for the present.
+func (m lastObservation) outdated() bool {
 	return m.Epoch > 0 && (time.Now().Round(0).Sub(m.at.Round(0))-time.Since(m.at)).Abs() > clockLeeway
 }
 
-// olderThan reports whether a sighting is of an earlier time than another one.
-func (s sighting) olderThan(other sighting) bool {
+// olderThan reports whether an observation is of an earlier time than another one.
+func (s observation) olderThan(other observation) bool {
 	if s.Epoch == 0 || s.Epoch == other.Epoch {
 		return s.Mark < other.Mark
 	}
 	return s.Epoch < other.Epoch
 }
 
-// note remembers a sighting. before is what was remembered when the database
+// observe remembers an observation. before is what was remembered when the database
 // was asked: what others of this process have seen since may be newer, and
 // proves nothing. own means that this process made the mark, knowing the one
 // before.
-func (w *witness) note(lease string, s sighting, before memory, own bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.seen == nil {
-		w.seen = map[string]memory{}
+func (d *rollbackDetector) observe(lease string, s observation, before lastObservation, own bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.seen == nil {
+		d.seen = map[string]lastObservation{}
 	}
-	m := w.seen[lease]
+	m := d.seen[lease]
 	switch {
-	case s.olderThan(m.sighting) && !s.olderThan(before.sighting):
+	case s.olderThan(m.observation) && !s.olderThan(before.observation):
 		return
 	case s.Epoch == 0:
 		m.moving = false
-	case s.olderThan(m.sighting):
+	case s.olderThan(m.observation):
 		m.moving, m.back = false, true
 	case own:
-		m = memory{sighting: s, moving: true, at: time.Now()}
+		m = lastObservation{observation: s, moving: true, at: time.Now()}
 	case s.Epoch > m.Epoch, s.Database != m.Database, m.outdated():
-		m = memory{sighting: s, at: time.Now()}
+		m = lastObservation{observation: s, at: time.Now()}
 	case s.Mark > m.Mark:
-		m = memory{sighting: s, moving: true, at: time.Now()}
+		m = lastObservation{observation: s, moving: true, at: time.Now()}
 	}
-	w.seen[lease] = m
+	d.seen[lease] = m
 }
 
-// Trust has s believe what other has seen, and the other way round. Both must
+// ShareDetector has s believe what other has seen, and the other way round. Both must
 // be of one process, which can't be older than itself.
-func (s *Store) Trust(other *Store) { s.witness = other.witness }
+func (s *Store) ShareDetector(other *Store) { s.rollbacks = other.rollbacks }
 
-// Insist has cards issued and events numbered only while somebody attests that
+// RequireAttestation has cards issued and events numbered only while somebody attests that
 // the database is as it was: after a restore, the next numbers may have been
 // used. What operators decide is not affected.
-func (s *Store) Insist() { s.insist.Store(true) }
+func (s *Store) RequireAttestation() { s.requireAttestation.Store(true) }
 
 var errNotAttested = errors.New("nobody attests that the database is as it was")
 
@@ -113,29 +113,29 @@ func (s *Store) attested(ctx context.Context) (string, error) {
 		" AND l.history = " + database + ")", err
 }
 
-// Doubt ends all epochs. A process that starts on SQLite calls it: the file may
+// InvalidateEpochs ends all epochs. A process that starts on SQLite calls it: the file may
 // have been put back a moment ago, and nothing in it tells.
-func (s *Store) Doubt(ctx context.Context) error {
-	_, err := s.exec(ctx, s.w, "doubt epochs", "UPDATE leases SET epoch = NULL")
+func (s *Store) InvalidateEpochs(ctx context.Context) error {
+	_, err := s.exec(ctx, s.w, "invalidate epochs", "UPDATE leases SET epoch = NULL")
 	return err
 }
 
-// look reads the row of a lease, and returns it with what is remembered now.
+// observeMark reads the row of a lease, and returns it with what is remembered now.
 // The error is card.ErrNoRow if there is none.
-func (s *Store) look(ctx context.Context, lease string) (seen sighting, known memory, err error) {
+func (s *Store) observeMark(ctx context.Context, lease string) (seen observation, known lastObservation, err error) {
 	database, err := s.history(ctx)
 	if err != nil {
 		return seen, known, err
 	}
-	before := s.witness.recall(lease)
-	err = s.get(ctx, often{s.w}, &seen, "read mark",
+	before := s.rollbacks.last(lease)
+	err = s.get(ctx, prepared{s.w}, &seen, "read mark",
 		"SELECT COALESCE(epoch, 0) AS epoch, mark, marked_at, history, "+s.dialect.now+" AS now, "+database+
 			" AS database FROM leases WHERE name = ?", lease)
 	if err != nil {
 		return seen, known, err
 	}
-	s.witness.note(lease, seen, before, false)
-	return seen, s.witness.recall(lease), nil
+	s.rollbacks.observe(lease, seen, before, false)
+	return seen, s.rollbacks.last(lease), nil
 }
 
 // history returns an expression that names the server and the history that it

@@ -6,10 +6,10 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Figures are what a database says about itself at one moment, for monitoring.
+// Stats are what a database says about itself at one moment, for monitoring.
 // Nothing in them names a card, an account or an address.
-type Figures struct {
-	Coins []CoinFigures
+type Stats struct {
+	Coins []CoinStats
 	// Intents counts the intents to issue a card that are not done, by state;
 	// each state is there.
 	Intents map[string]int64
@@ -27,11 +27,11 @@ type Figures struct {
 	// been due. 0 if none is due.
 	OldestDelivery time.Duration
 	// Stock is what is left of the suppliers that give out cards from a stock.
-	Stock []StockFigures
+	Stock []StockStats
 }
 
-// CoinFigures are the figures of one coin.
-type CoinFigures struct {
+// CoinStats are the statistics of one coin.
+type CoinStats struct {
 	Coin          card.Currency
 	FreeAddresses int64
 	Epoch         int64      // 0 while nobody attests to one
@@ -41,8 +41,8 @@ type CoinFigures struct {
 	ReversedCards int64 // issued or refunded, and their money left the chain
 }
 
-// StockFigures are how many cards of one amount a supplier has left.
-type StockFigures struct {
+// StockStats are how many cards of one amount a supplier has left.
+type StockStats struct {
 	Supplier string
 	USD      card.USD
 	Left     int64

@@ -23,15 +23,15 @@ type dialer struct{ silence time.Duration }
 // dialing is an attempt to connect, on behalf of ctx. It ends with release.
 type dialing struct {
 	ctx     context.Context
-	wire    *wire
+	conn    *deadlineConn
 	release func()
 }
 
 type dialingKey struct{}
 
-func (d *dialing) dialed(w *wire) {
+func (d *dialing) dialed(w *deadlineConn) {
 	d.end() // of the host before
-	d.wire, d.release = w, w.limit(d.ctx)
+	d.conn, d.release = w, w.limit(d.ctx)
 }
 
 func (d *dialing) end() {
@@ -57,7 +57,7 @@ func (d dialer) DialContext(ctx context.Context, network, address string) (net.C
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{Conn: c, silence: d.silence}
+	w := &deadlineConn{Conn: c, silence: d.silence}
 	if attempt == nil {
 		w.end = time.Now().Add(grace)
 	} else {
@@ -78,9 +78,9 @@ func (d dialer) DialTimeout(network, address string, timeout time.Duration) (net
 	return d.DialContext(ctx, network, address)
 }
 
-// wire is a connection on which every read and write has a deadline. It may be
+// deadlineConn is a connection on which every read and write has a deadline. It may be
 // idle in between for any time.
-type wire struct {
+type deadlineConn struct {
 	net.Conn
 	silence time.Duration
 
@@ -92,7 +92,7 @@ type wire struct {
 // limit gives up the connection a moment after ctx has ended, unless release is
 // called before. lib/pq asks the server to cancel the statement; but then it
 // waits until the server answers, and a server that is frozen never does.
-func (w *wire) limit(ctx context.Context) (release func()) {
+func (w *deadlineConn) limit(ctx context.Context) (release func()) {
 	if ctx.Done() == nil {
 		return func() {}
 	}
@@ -116,14 +116,14 @@ func (w *wire) limit(ctx context.Context) (release func()) {
 }
 
 // SetDeadline sets a deadline for all that follows.
-func (w *wire) SetDeadline(t time.Time) error {
+func (w *deadlineConn) SetDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.until = t
 	return w.Conn.SetDeadline(w.deadline())
 }
 
-func (w *wire) deadline() time.Time {
+func (w *deadlineConn) deadline() time.Time {
 	t := time.Now().Add(w.silence)
 	for _, other := range []time.Time{w.until, w.end} {
 		if !other.IsZero() && other.Before(t) {
@@ -133,21 +133,21 @@ func (w *wire) deadline() time.Time {
 	return t
 }
 
-func (w *wire) Read(b []byte) (int, error) {
+func (w *deadlineConn) Read(b []byte) (int, error) {
 	if err := w.hurry(w.SetReadDeadline); err != nil {
 		return 0, err
 	}
 	return w.Conn.Read(b)
 }
 
-func (w *wire) Write(b []byte) (int, error) {
+func (w *deadlineConn) Write(b []byte) (int, error) {
 	if err := w.hurry(w.SetWriteDeadline); err != nil {
 		return 0, err
 	}
 	return w.Conn.Write(b)
 }
 
-func (w *wire) hurry(set func(time.Time) error) error {
+func (w *deadlineConn) hurry(set func(time.Time) error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return set(w.deadline())

@@ -65,7 +65,7 @@ func TestCardByUUID_TogetherAsAlone(t *testing.T) {
 		}
 	}
 	ill := insertCard(t, s, newCard(account))
-	_, err := rig.OpenSQL(t, url).Exec(damages["state"], ill.UUID)
+	_, err := rig.OpenSQL(t, url).Exec(corruptions["state"], ill.UUID)
 	check(t, err)
 	add(account, ill.UUID)
 
@@ -95,7 +95,7 @@ func TestCardByUUID_TogetherAsAlone(t *testing.T) {
 			t.Errorf("reading %d: tag %q, error %v; alone %q, error %v", i, r.tag, r.tagErr, tag, err)
 		}
 	}
-	wantDamaged(t, all[len(all)-1].err, ill)
+	wantCorrupt(t, all[len(all)-1].err, ill)
 }
 
 func TestCardByUUID_WhoGivesUpLeavesTheOthersAlone(t *testing.T) {

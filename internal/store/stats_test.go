@@ -15,9 +15,9 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-func figures(t *testing.T, s *store.Store) operator.Figures {
+func figures(t *testing.T, s *store.Store) operator.Stats {
 	t.Helper()
-	f, err := s.Figures(t.Context())
+	f, err := s.Stats(t.Context())
 	check(t, err)
 	return f
 }
@@ -26,7 +26,7 @@ func figures(t *testing.T, s *store.Store) operator.Figures {
 // test may take.
 func aged(age, minimum time.Duration) bool { return age >= minimum && age < minimum+10*time.Minute }
 
-func TestFigures_AreWhatIsOpenAndWaits(t *testing.T) {
+func TestStats_AreWhatIsOpenAndWaits(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s, db := open(t, url), rig.OpenSQL(t, url)
 		exec := func(statement string, args ...any) {
@@ -34,7 +34,7 @@ func TestFigures_AreWhatIsOpenAndWaits(t *testing.T) {
 			_, err := db.Exec(statement, args...)
 			check(t, err)
 		}
-		empty := operator.Figures{Intents: map[string]int64{"open": 0, "pending": 0, "parked": 0, "refund_due": 0}}
+		empty := operator.Stats{Intents: map[string]int64{"open": 0, "pending": 0, "parked": 0, "refund_due": 0}}
 		if diff := cmp.Diff(empty, figures(t, s)); diff != "" {
 			t.Errorf("of an empty database: %s", diff)
 		}
@@ -89,16 +89,16 @@ func TestFigures_AreWhatIsOpenAndWaits(t *testing.T) {
 		insertEvents(t, s, newEvent(c, card.EventDetected), newEvent(c, card.EventDetected))
 
 		got := figures(t, s)
-		want := operator.Figures{
-			Coins: []operator.CoinFigures{
+		want := operator.Stats{
+			Coins: []operator.CoinStats{
 				{Coin: c.Coin, FreeAddresses: free, Epoch: l.Now.UnixMilli(), Unattributed: card.TotalOf(11000),
 					Held: card.TotalOf(1_000000000007), HeldCards: 2}},
 			Intents: map[string]int64{"open": 1, "pending": 1, "parked": 1, "refund_due": 1}, OpenQuotes: 3 * 150_50,
 			OpenCards: 3, Backlog: 2,
-			Stock: []operator.StockFigures{{Supplier: "shelf", USD: 100_00, Left: 3}, {Supplier: "shelf", USD: 150_00, Left: 0}},
+			Stock: []operator.StockStats{{Supplier: "shelf", USD: 100_00, Left: 3}, {Supplier: "shelf", USD: 150_00, Left: 0}},
 		}
 		if diff := cmp.Diff(want, got,
-			cmpopts.IgnoreFields(operator.Figures{}, "OldestIntent", "OldestDelivery")); diff != "" {
+			cmpopts.IgnoreFields(operator.Stats{}, "OldestIntent", "OldestDelivery")); diff != "" {
 			t.Error(diff)
 		}
 		if !aged(got.OldestIntent, 2*time.Hour-time.Second) {
@@ -119,7 +119,7 @@ func TestFigures_AreWhatIsOpenAndWaits(t *testing.T) {
 	})
 }
 
-func TestFigures_AddressesAreFreeFromTheNextOne(t *testing.T) {
+func TestStats_AddressesAreFreeFromTheNextOne(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			return tx.InsertAddresses(ctx,

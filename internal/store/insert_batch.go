@@ -137,9 +137,9 @@ func (s *Store) insertTogether(some []*insertion) {
 func (s *Store) insertOne(i *insertion) (bool, error) {
 	ctx, cancel := outliving(i.ctx)
 	defer cancel()
-	statement := s.hot.insertCard
+	statement := s.statements.insertCard
 	if i.card.RefundAddress != "" {
-		statement = s.hot.insertRefundable
+		statement = s.statements.insertRefundable
 	}
 	result, err := statement.to(i.limit).exec(ctx, i.args...)
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *Store) insertShared(some []*insertion) (map[uuid.UUID]bool, error) {
 	var ids []uuid.UUID
 	var err error
 	if s.dialect.arrays {
-		err = s.hot.insertCards.to(limit).list(ctx, &ids, arrays(values, len(types))...)
+		err = s.statements.insertCards.to(limit).list(ctx, &ids, arrays(values, len(types))...)
 	} else {
 		table, args := s.dialect.table(values, types...)
 		err = s.w.SelectContext(ctx, &ids, s.w.Rebind(s.dialect.insertCards(limit > 0, table)), args...)

@@ -16,8 +16,8 @@ import (
 // database little. A statement begins after all that share it were asked for:
 // none of them sees anything older than it would alone.
 type reads[R oneRow] struct {
-	one  fixed // selects a card by its account and uuid
-	many fixed // selects cards by uuids; none where nothing is gained by it
+	one  statement // selects a card by its account and uuid
+	many statement // selects cards by uuids; none where nothing is gained by it
 	queue[read[R]]
 	patience time.Duration // for the statements of others
 }
@@ -35,22 +35,22 @@ const (
 // first, and once more, with everything, if something has happened to it. From
 // then on it is read with everything at once.
 type cardReader[R oneRow] struct {
-	alone, whole reads[R]
+	base, full reads[R]
 
-	mu       sync.Mutex
-	happened map[cardKey]struct{} // cards to which something has happened: mostRemembered of them
+	mu     sync.Mutex
+	active map[cardKey]struct{} // cards to which something has happened: mostRemembered of them
 }
 
 const mostRemembered = 4096
 
 func (r *cardReader[R]) get(ctx context.Context, key cardKey) (R, error) {
 	if r.remembers(key) {
-		return r.whole.get(ctx, key)
+		return r.full.get(ctx, key)
 	}
-	row, err := r.alone.get(ctx, key)
+	row, err := r.base.get(ctx, key)
 	if err == nil && row.hasActivity() {
 		r.remember(key)
-		row, err = r.whole.get(ctx, key)
+		row, err = r.full.get(ctx, key)
 	}
 	return row, err
 }
@@ -58,18 +58,18 @@ func (r *cardReader[R]) get(ctx context.Context, key cardKey) (R, error) {
 func (r *cardReader[R]) remembers(key cardKey) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, found := r.happened[key]
+	_, found := r.active[key]
 	return found
 }
 
 func (r *cardReader[R]) remember(key cardKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.happened == nil {
-		r.happened = map[cardKey]struct{}{}
+	if r.active == nil {
+		r.active = map[cardKey]struct{}{}
 	}
-	makeRoom(r.happened, mostRemembered)
-	r.happened[key] = struct{}{}
+	makeRoom(r.active, mostRemembered)
+	r.active[key] = struct{}{}
 }
 
 // oneRow is what is read of a card.
@@ -89,9 +89,9 @@ func (k cardKey) key() cardKey { return k }
 // query sets what the cards are selected by: a statement without its
 // conditions.
 func (r *reads[R]) query(s *Store, query string) {
-	r.one = fixed{s.r, s.r.Rebind(query + " WHERE c.account_id = ? AND c.uuid = ?")}
+	r.one = statement{s.r, s.r.Rebind(query + " WHERE c.account_id = ? AND c.uuid = ?")}
 	if s.dialect.arrays {
-		r.many = fixed{s.r, s.r.Rebind(query + " WHERE c.uuid" + inSomeArray(s.dialect.uuidType))}
+		r.many = statement{s.r, s.r.Rebind(query + " WHERE c.uuid" + inSomeArray(s.dialect.uuidType))}
 	}
 	r.most, r.quick, r.patience = readsAtOnce, quickRead, readPatience
 }

@@ -17,15 +17,15 @@ import (
 // rows, and reported to the operator; only who asks for it alone gets an error.
 // No row is ever quoted.
 
-// damage reports damaged rows, each once. Its zero value is ready for use.
-type damage struct {
+// corruptRows reports damaged rows, each once. Its zero value is ready for use.
+type corruptRows struct {
 	mu       sync.Mutex
 	log      *slog.Logger // slog.Default() if it is nil
-	reported map[damagedThing]bool
+	reported map[corruptThing]bool
 }
 
-// damagedThing is a row, or a part of one that can be read without.
-type damagedThing struct {
+// corruptThing is a row, or a part of one that can be read without.
+type corruptThing struct {
 	what string
 	id   uuid.UUID
 }
@@ -36,23 +36,23 @@ const mostReported = 10_000
 
 // LogTo sets where damaged rows are reported. Defaults to slog.Default().
 func (s *Store) LogTo(log *slog.Logger) {
-	s.damage.mu.Lock()
-	defer s.damage.mu.Unlock()
-	s.damage.log = log
+	s.corrupt.mu.Lock()
+	defer s.corrupt.mu.Unlock()
+	s.corrupt.log = log
 }
 
-// ReportDamage implements order.Store. what is the name of the thing whose row
+// ReportCorrupt implements order.Store. what is the name of the thing whose row
 // is damaged, and id is its own.
-func (s *Store) ReportDamage(ctx context.Context, what string, id uuid.UUID, err error) {
-	d := &s.damage
+func (s *Store) ReportCorrupt(ctx context.Context, what string, id uuid.UUID, err error) {
+	d := &s.corrupt
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	thing := damagedThing{what, id}
+	thing := corruptThing{what, id}
 	if d.reported[thing] {
 		return
 	}
 	if d.reported == nil || len(d.reported) == mostReported {
-		d.reported = map[damagedThing]bool{}
+		d.reported = map[corruptThing]bool{}
 	}
 	d.reported[thing] = true
 	log := d.log
@@ -68,25 +68,25 @@ var (
 	errUnknownState    = errors.New("this version does not know the state of its payment")
 )
 
-// damagedCard is a card whose row is damaged.
-type damagedCard struct {
+// corruptCard is a card whose row is damaged.
+type corruptCard struct {
 	id  uuid.UUID
 	err error // why
 }
 
-func (d damagedCard) Error() string {
-	return fmt.Sprintf("card %s: %s: %s", d.id, card.ErrDamaged, d.err)
+func (d corruptCard) Error() string {
+	return fmt.Sprintf("card %s: %s: %s", d.id, card.ErrCorrupt, d.err)
 }
 
-func (d damagedCard) Unwrap() []error { return []error{card.ErrDamaged, d.err} }
+func (d corruptCard) Unwrap() []error { return []error{card.ErrCorrupt, d.err} }
 
 // decode returns the cards in rows, and separately those that are damaged.
-func (s *Store) decode(rows []cardRow) (cards []*card.Card, damaged []damagedCard) {
+func (s *Store) decode(rows []cardRow) (cards []*card.Card, damaged []corruptCard) {
 	cards = make([]*card.Card, 0, len(rows))
 	for i := range rows {
 		c, err := s.card(&rows[i])
 		if err != nil {
-			damaged = append(damaged, damagedCard{rows[i].UUID, err})
+			damaged = append(damaged, corruptCard{rows[i].UUID, err})
 			continue
 		}
 		cards = append(cards, c)
@@ -95,8 +95,8 @@ func (s *Store) decode(rows []cardRow) (cards []*card.Card, damaged []damagedCar
 }
 
 // leaveOut reports damaged cards.
-func (s *Store) leaveOut(ctx context.Context, damaged []damagedCard) {
+func (s *Store) leaveOut(ctx context.Context, damaged []corruptCard) {
 	for _, d := range damaged {
-		s.ReportDamage(ctx, "card", d.id, d.err)
+		s.ReportCorrupt(ctx, "card", d.id, d.err)
 	}
 }
