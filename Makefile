@@ -12,7 +12,7 @@ OASDIFF    := go tool -modfile=tools/oasdiff/go.mod oasdiff
 RACE        = $(if $(CI),$(shell command -v gcc >/dev/null && echo "-race -gcflags=modernc.org/...=-race=false"))
 TEST_FLAGS ?=
 # go test starts packages in the order it is given. These wait for real servers, or for time to pass, most of the time.
-LONGEST     = ./internal/settle ./internal/acceptance ./internal/store ./internal/chain ./server
+LONGEST     = ./internal/settle ./internal/acceptance ./internal/store ./internal/chain/monero ./server
 # A test's program is linked each time, which is quicker without tables for debuggers, and without C.
 LINK        = $(if $(RACE),,CGO_ENABLED=0) GOFLAGS="$$GOFLAGS -ldflags=-s"
 # The client is a module of its own, which ./... leaves out.
@@ -44,7 +44,7 @@ test: deps ## Run every test, on SQLite, PostgreSQL and a private Monero network
 
 test-old-monero: ## Run the tests of the Monero adapter, of reorganisations and of locked money on the system's Monero, not on the current one
 	MONERO=system $(MAKE) deps
-	MONERO=system tools/in-memory 4 go test -count=1 -vet=off -timeout 15m -run 'TestMonero_|TestWatcher_Monero(Reorg|Locked)' ./internal/chain ./internal/settle
+	MONERO=system tools/in-memory 4 go test -count=1 -vet=off -timeout 15m -run 'TestMonero_|TestWatcher_Monero(Reorg|Locked)' ./internal/chain/monero ./internal/settle
 
 SEEDS ?= 100000
 CORES := $(shell nproc)

@@ -28,7 +28,8 @@ var allowed = map[string][]string{
 	"server": {"internal/account", "internal/card", "internal/limit", "internal/order", "internal/webhook",
 		"openapi"},
 	"cmd/cardmint": {"internal/cli"},
-	"client/clienttest": {"client", "internal/account", "internal/chain", "internal/issue", "internal/order",
+	"client/clienttest": {"client", "internal/account", "internal/chain", "internal/chain/simulated", "internal/issue",
+		"internal/order",
 		"internal/outbound", "internal/rate", "internal/settle",
 		"internal/store", "internal/supplier", "internal/vault", "internal/webhook", "server"},
 
@@ -52,8 +53,16 @@ var allowed = map[string][]string{
 	"internal/settle":    {"internal/card"},
 	"internal/webhook":   {"internal/card", "internal/limit", "internal/outbound"},
 
-	"internal/chain": {"internal/card", "internal/settle"},
-	"internal/rate":  {"internal/card", "internal/order"},
+	// The registry of coins imports the package of each protocol. These share
+	// driver, which they implement, and rpc.
+	"internal/chain":           {"internal/card", "internal/chain/driver", "internal/chain/monero", "internal/chain/utxo"},
+	"internal/chain/driver":    {"internal/card", "internal/settle"},
+	"internal/chain/monero":    {"internal/card", "internal/chain/driver", "internal/chain/rpc", "internal/settle"},
+	"internal/chain/rpc":       {"internal/card"},
+	"internal/chain/simulated": {"internal/card", "internal/settle"},
+	"internal/chain/utxo":      {"internal/card", "internal/chain/driver"},
+
+	"internal/rate": {"internal/card", "internal/order"},
 	"internal/store": {"internal/account", "internal/card", "internal/issue", "internal/keys", "internal/operator",
 		"internal/order", "internal/settle", "internal/webhook"},
 	"internal/supplier": {"internal/card", "internal/issue"},
@@ -64,7 +73,8 @@ var allowed = map[string][]string{
 	"internal/vault": {"internal/account", "internal/card", "internal/issue", "internal/keys",
 		"internal/order", "internal/webhook"},
 
-	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/clock",
+	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/chain/driver",
+		"internal/chain/simulated", "internal/clock",
 		"internal/docs", "internal/issue", "internal/keys", "internal/limit", "internal/metrics", "internal/operator",
 		"internal/order",
 		"internal/otlp", "internal/outbound", "internal/rate", "internal/retention", "internal/settle", "internal/store",

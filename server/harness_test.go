@@ -22,6 +22,7 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/simulated"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/limit"
 	"github.com/cardmint/cardmint/internal/order"
@@ -120,9 +121,9 @@ func deploy(t testing.TB, s setup) *deployment {
 	db, err := store.Open(ctx, s.database, 8, chain.Currencies())
 	need(t, err)
 	coin := chain.Currencies()[0]
-	simulated := chain.NewSimulated(coin, db, s.clock.now)
+	sim := simulated.New(coin, db, s.clock.now)
 	if s.sandbox == nil {
-		s.sandbox = map[string]order.Sandbox{coin.Code: simulated}
+		s.sandbox = map[string]order.Sandbox{coin.Code: sim}
 	}
 	d := &deployment{setup: s, store: db, log: &logBuffer{}}
 	t.Cleanup(d.stop)
@@ -132,7 +133,7 @@ func deploy(t testing.TB, s setup) *deployment {
 		requests = s.wrap(db)
 	}
 	cfg := order.Config{Currencies: []card.Currency{coin}, Now: s.clock.now,
-		CheckAddress: map[string]func(address, ours string) error{coin.Code: chain.Coins()[0].CheckSimulated}}
+		CheckAddress: map[string]func(address, ours string) error{coin.Code: simulated.CheckAddress(chain.Coins()[0].CheckAddress)}}
 	if s.limits != nil {
 		s.limits(&cfg)
 	}
@@ -140,7 +141,7 @@ func deploy(t testing.TB, s setup) *deployment {
 	need(t, err)
 	need(t, d.accounts.CheckKeys(ctx))
 	quiet := slog.New(slog.DiscardHandler)
-	d.watcher, err = settle.New(db, s.rates, simulated,
+	d.watcher, err = settle.New(db, s.rates, sim,
 		settle.Wake{Pass: func() {}, Orders: func() {}, Issuer: func() {}, Sender: func() {}}, quiet,
 		settle.Config{PoolSize: s.pool, FillBatch: s.pool, LeaseTTL: time.Minute, Now: s.clock.now})
 	need(t, err)

@@ -35,6 +35,7 @@ import (
 	"github.com/cardmint/cardmint/client"
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/simulated"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/outbound"
@@ -113,9 +114,9 @@ func (s *Service) wire(db *store.Store, keys *vault.Vault, config *server.Config
 	s.need(err)
 	sandbox := map[string]order.Sandbox{}
 	for _, coin := range coins {
-		simulated := chain.NewSimulated(coin, db, s.Now)
-		sandbox[coin.Code] = simulated
-		watcher, err := settle.New(db, rates, simulated,
+		sim := simulated.New(coin, db, s.Now)
+		sandbox[coin.Code] = sim
+		watcher, err := settle.New(db, rates, sim,
 			settle.Wake{Pass: func() {}, Orders: func() {}, Issuer: func() {}, Sender: func() {}}, log,
 			settle.Config{PoolSize: pool, FillBatch: pool, LeaseTTL: time.Minute, Now: s.Now})
 		s.need(err)
@@ -129,7 +130,7 @@ func (s *Service) wire(db *store.Store, keys *vault.Vault, config *server.Config
 	s.need(err)
 	checks := map[string]func(address, ours string) error{}
 	for _, coin := range chain.Coins() {
-		checks[coin.Code] = coin.CheckSimulated
+		checks[coin.Code] = simulated.CheckAddress(coin.CheckAddress)
 	}
 	config.Orders, err = order.New(db, keys, rates, sandbox, s.work,
 		order.Config{Currencies: coins, CheckAddress: checks, Now: s.Now})

@@ -22,6 +22,7 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/simulated"
 	"github.com/cardmint/cardmint/internal/cli"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/order"
@@ -54,7 +55,7 @@ type bench struct {
 	handler http.Handler
 	account uuid.UUID
 	token   string
-	chain   *chain.Simulated
+	chain   *simulated.Chain
 	watcher *settle.Watcher
 	issuer  *issue.Issuer
 	rates   order.Rates
@@ -93,7 +94,7 @@ func newBenchOn(b testing.TB, url string, pool int) *bench {
 	must(b, err)
 	_, token, err := accounts.CreateToken(ctx, "shop", account.TokenRequest{Name: "bench", Scopes: account.AllScopes})
 	must(b, err)
-	sim := chain.NewSimulated(chain.Currencies()[0], s, time.Now)
+	sim := simulated.New(chain.Currencies()[0], s, time.Now)
 	issuer, err := issue.New(s, v, issue.Wake{}, quiet,
 		issue.Config{Routes: issue.Only(supplier.NewSandbox("sandbox", supplier.Prompt, time.Now))})
 	must(b, err)
@@ -157,7 +158,7 @@ func (s *bench) bare(b *testing.B, url string) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	// Addresses like those of the service: of the same length and in no order,
 	// for they are in an index.
-	made, err := chain.NewSimulated(card.Currency{Code: "bare"}, s.store, time.Now).NewAddresses(b.Context(),
+	made, err := simulated.New(card.Currency{Code: "bare"}, s.store, time.Now).NewAddresses(b.Context(),
 		settle.NoPosition, 2*pool)
 	must(b, err)
 	db := rig.OpenSQL(b, url)

@@ -72,7 +72,7 @@ func newCanary(t *testing.T, url, files string) *canary {
 	token := p.account(t)
 	c.secrets["token"] = token
 
-	s := p.serve(t, simulated("--webhook-insecure", "--suppliers", c.suppliers(p))...)
+	s := p.serve(t, serveSimulated("--webhook-insecure", "--suppliers", c.suppliers(p))...)
 	c.sell(newClient(t, s.url, token))
 	c.provoke(s.url, token)
 	c.orderWithOwnData(s.url, token)

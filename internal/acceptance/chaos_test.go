@@ -123,7 +123,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 		c.replicas[i] = &replica{url: fmt.Sprintf("http://127.0.0.1:%d", rig.FreePort(t))}
 	}
 	c.openSupplier()
-	serve := simulated()
+	serve := serveSimulated()
 	if *chaosMonero {
 		c.nodes = newNodes(t)
 		serve = c.nodes.flags()

@@ -67,7 +67,7 @@ func becomes(t *testing.T, url string, status int, limit time.Duration) string {
 	}
 }
 
-func simulated(more ...string) []string {
+func serveSimulated(more ...string) []string {
 	return append([]string{"serve", "--simulated", "--rate", "monero=150", "--address-pool", "100"}, more...)
 }
 
@@ -77,7 +77,7 @@ func TestServe_WaitsForADatabaseThatIsNotThereYet(t *testing.T) {
 	p := newProgram(t, c.URL("postgres"))
 	token := p.account(t)
 	c.Stop()
-	cmd := exec.Command(p.path, simulated("--role", "all", "--database-wait", "50s")...)
+	cmd := exec.Command(p.path, serveSimulated("--role", "all", "--database-wait", "50s")...)
 	cmd.Env = p.env
 	s := &server{Process: rig.Start(t, cmd)}
 	s.Ready(t, 10*time.Second, func() error {
@@ -115,7 +115,7 @@ func TestServe_ToldToEndWhileItWaits(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, "postgres://127.0.0.1:1/x?sslmode=disable")
 	p.must(t, "keys", "create")
-	cmd := exec.Command(p.path, simulated()...)
+	cmd := exec.Command(p.path, serveSimulated()...)
 	cmd.Env = p.env
 	s := &server{Process: rig.Start(t, cmd)}
 	s.awaitOutput(t, 10*time.Second, "waiting for the database")
@@ -132,7 +132,7 @@ func TestServe_AFrozenDatabase(t *testing.T) {
 	c := rig.NewCluster(t)
 	p := newProgram(t, c.URL("postgres"))
 	token := p.account(t)
-	s := p.serve(t, simulated()...)
+	s := p.serve(t, serveSimulated()...)
 	_, made := ask(t, http.MethodPost, s.url+"/api/cards", token, "key")
 	var card struct{ UUID uuid.UUID }
 	if err := json.Unmarshal([]byte(made), &card); err != nil {
@@ -186,7 +186,7 @@ func TestServe_AFrozenDatabaseDelaysNoEnd(t *testing.T) {
 	c := rig.NewCluster(t)
 	p := newProgram(t, c.URL("postgres"))
 	token := p.account(t)
-	s := p.serve(t, simulated()...)
+	s := p.serve(t, serveSimulated()...)
 	becomes(t, s.url+"/readyz", http.StatusOK, 10*time.Second)
 	c.Freeze()
 	var all sync.WaitGroup
@@ -215,7 +215,7 @@ func TestServe_AcknowledgedCardsSurviveAFailover(t *testing.T) {
 	primary.Exec(t, "SELECT pg_reload_conf()")
 	p := newProgram(t, primary.URL("postgres"))
 	token := p.account(t)
-	s := p.serve(t, simulated()...)
+	s := p.serve(t, serveSimulated()...)
 	var mu sync.Mutex
 	acknowledged := map[uuid.UUID]bool{}
 	var shop sync.WaitGroup
@@ -279,12 +279,12 @@ func TestServe_PgBouncerInTransactionModeIsRefused(t *testing.T) {
 			"ignore_startup_parameters = extra_float_digits, client_min_messages, "+
 				"statement_timeout, idle_in_transaction_session_timeout, tcp_keepalives_idle, tcp_keepalives_interval, tcp_keepalives_count, tcp_user_timeout"))
 	p.must(t, "keys", "create")
-	_, stderr, code := p.run(simulated()...)
+	_, stderr, code := p.run(serveSimulated()...)
 	if code != 1 || !strings.Contains(stderr, "pool_mode = session") ||
 		!strings.Contains(stderr, "hint: change pgbouncer.ini") || strings.Contains(stderr, "password") {
 		t.Errorf("exit code %d, printed %s", code, stderr)
 	}
-	_, stderr, code = p.run(append(simulated(), "--database-url", rig.PgBouncer(t, direct, "pool_mode = session"))...)
+	_, stderr, code = p.run(append(serveSimulated(), "--database-url", rig.PgBouncer(t, direct, "pool_mode = session"))...)
 	if code != 1 || !strings.Contains(stderr, "ignore_startup_parameters: client_min_messages") ||
 		!strings.Contains(stderr, "hint: change pgbouncer.ini") {
 		t.Errorf("exit code %d, printed %s", code, stderr)
@@ -296,7 +296,7 @@ func TestServe_TheURLNamesTheSessions(t *testing.T) {
 	c := rig.NewCluster(t)
 	p := newProgram(t, c.URL("postgres")+"&application_name=shop")
 	p.account(t)
-	s := p.serve(t, simulated("--role", "worker")...)
+	s := p.serve(t, serveSimulated("--role", "worker")...)
 	if n := c.Value(t, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'shop'"); n == "0" {
 		t.Error("no session is called shop")
 	}

@@ -88,10 +88,10 @@ func newFailing(t *testing.T, point failpoint.Name) *failing {
 	asked := httptest.NewServer(f.supplier)
 	t.Cleanup(asked.Close)
 	suppliers := writeSuppliers(t, dir, asked.URL)
-	f.worker = simulated("--role", "worker", "--suppliers", suppliers, "--webhook-insecure", "--listen", "127.0.0.1:0")
+	f.worker = serveSimulated("--role", "worker", "--suppliers", suppliers, "--webhook-insecure", "--listen", "127.0.0.1:0")
 
 	token := f.program.account(t)
-	f.api = f.program.serve(t, simulated("--role", "all", "--suppliers", suppliers, "--webhook-insecure")...)
+	f.api = f.program.serve(t, serveSimulated("--role", "all", "--suppliers", suppliers, "--webhook-insecure")...)
 	first := newClient(t, f.api.url, token)
 	for range *failpointKills {
 		c, err := first.CreateCard(t.Context(),
@@ -112,7 +112,7 @@ func newFailing(t *testing.T, point failpoint.Name) *failing {
 	}
 	f.api.stop(t)
 	// It is not ready: nobody has marked addresses for it that it may hand out.
-	f.api = f.program.starts(t, simulated("--role", "api", "--webhook-insecure", "--max-blind", "24h")...)
+	f.api = f.program.starts(t, serveSimulated("--role", "api", "--webhook-insecure", "--max-blind", "24h")...)
 	f.client = newClient(t, f.api.url, token)
 	return f
 }

@@ -25,7 +25,7 @@ func TestDev_SupplierOfRealCards_NoCardIsRequested(t *testing.T) {
 		args []string
 	}{
 		"mode not stated": {``, []string{"dev"}},
-		"live":            {`,"mode":"live"`, simulated()},
+		"live":            {`,"mode":"live"`, serveSimulated()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -89,7 +89,7 @@ func TestServe_StockInTheWrongMode_IsRefused(t *testing.T) {
 		args  []string
 		want  string
 	}{
-		"simulated": {"", simulated(), "test mode: the cards of supplier \"shelf\" are real"},
+		"simulated": {"", serveSimulated(), "test mode: the cards of supplier \"shelf\" are real"},
 		"dev":       {"", []string{"dev"}, "test mode: the cards of supplier \"shelf\" are real"},
 		"import":    {"", []string{"stock", "list"}, "test mode: the cards of supplier \"shelf\" are real"},
 		"test in live": {"test = true\n", []string{"serve", "--mode", "live"},

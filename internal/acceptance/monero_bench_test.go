@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/monero"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/settle"
 )
@@ -26,13 +27,13 @@ func BenchmarkMoneroPass(b *testing.B) {
 		_, err := rig.OpenSQL(b, url).Exec("DELETE FROM " + table)
 		must(b, err)
 	}
-	monero, err := chain.NewMonero(chain.MoneroConfig{DaemonURL: net.DaemonURL, WalletURL: net.WalletURL, MaxTipAge: -1})
+	node, err := monero.New(monero.Config{DaemonURL: net.DaemonURL, WalletURL: net.WalletURL, MaxTipAge: -1})
 	must(b, err)
 	must(b, s.watcher.Close(b.Context()))
 	var whole, scans [2]time.Duration
 	measure := func(i int) {
 		const passes = 10
-		w, err := settle.New(s.store, s.rates, monero, quietWake(), slog.New(slog.DiscardHandler),
+		w, err := settle.New(s.store, s.rates, node, quietWake(), slog.New(slog.DiscardHandler),
 			settle.Config{FillBatch: 1})
 		must(b, err)
 		must(b, w.Tick(b.Context()))
@@ -44,7 +45,7 @@ func BenchmarkMoneroPass(b *testing.B) {
 			must(b, w.Tick(b.Context()))
 			whole[i] += time.Since(start) / passes
 			start = time.Now()
-			_, err := monero.Scan(b.Context(), settle.Query{Since: cursor.Tip.Height, Newest: settle.NoPosition})
+			_, err := node.Scan(b.Context(), settle.Query{Since: cursor.Tip.Height, Newest: settle.NoPosition})
 			must(b, err)
 			scans[i] += time.Since(start) / passes
 		}
@@ -53,7 +54,7 @@ func BenchmarkMoneroPass(b *testing.B) {
 	measure(0)
 	var outputs []rig.MoneroOutput
 	for range 15 {
-		made, err := monero.NewAddresses(b.Context(), settle.NoPosition, 1)
+		made, err := node.NewAddresses(b.Context(), settle.NoPosition, 1)
 		must(b, err)
 		outputs = append(outputs, rig.MoneroOutput{Address: made[0].Address, Amount: 1_000_000_000})
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/cardmint/cardmint/client"
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/simulated"
 	"github.com/cardmint/cardmint/internal/cli"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/order"
@@ -137,7 +138,7 @@ func (s *soak) wire(v *vault.Vault, accounts *account.Service, log *slog.Logger)
 	t, coin := s.t, chain.Currencies()[0]
 	fixed, err := rates.NewFixed(map[string]string{coin.Code: "150"}, s.now)
 	must(t, err)
-	simulated := chain.NewSimulated(coin, s.db, s.now)
+	sim := simulated.New(coin, s.db, s.now)
 	passes := make(chan struct{}, 1)
 	wake := func() {
 		select {
@@ -145,7 +146,7 @@ func (s *soak) wire(v *vault.Vault, accounts *account.Service, log *slog.Logger)
 		default:
 		}
 	}
-	watcher, err := settle.New(s.db, fixed, simulated,
+	watcher, err := settle.New(s.db, fixed, sim,
 		settle.Wake{Pass: wake, Orders: func() {}, Issuer: func() {}, Sender: func() {}}, log,
 		settle.Config{PoolSize: 1000, FillBatch: 500, LeaseTTL: time.Hour, Now: s.now})
 	must(t, err)
@@ -154,7 +155,7 @@ func (s *soak) wire(v *vault.Vault, accounts *account.Service, log *slog.Logger)
 	must(t, err)
 	offers, err := issue.NewOffers(s.db, routes, 0)
 	must(t, err)
-	orders, err := order.New(s.db, v, fixed, map[string]order.Sandbox{coin.Code: simulated}, wake,
+	orders, err := order.New(s.db, v, fixed, map[string]order.Sandbox{coin.Code: sim}, wake,
 		order.Config{Currencies: chain.Currencies()[:1], Now: s.now, Log: log})
 	must(t, err)
 	poster := webhook.NewHTTPPoster(outbound.Guard{Insecure: true, Timeout: 5 * time.Second})

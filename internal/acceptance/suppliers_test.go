@@ -60,7 +60,7 @@ func TestSupplierCancel_TakesARequestBack(t *testing.T) {
 	file := writeSuppliers(t, dir, asked.URL)
 	p := newProgram(t, "")
 	token := p.account(t)
-	s := p.serve(t, simulated("--suppliers", file)...)
+	s := p.serve(t, serveSimulated("--suppliers", file)...)
 	id := s.order(t, token, "1").UUID.String()
 	await := func(command []string, want string) {
 		t.Helper()

@@ -189,8 +189,8 @@ func TestTraces_OneFromTheRequestToTheWebhook(t *testing.T) {
 		},
 		"api and worker": func(t *testing.T, x *traced) (api, worker *server, token string) {
 			token = x.program.account(t)
-			worker = x.program.serve(t, simulated("--role", "worker", "--suppliers", x.supplierConfig, "--webhook-insecure")...)
-			return x.program.serve(t, simulated("--role", "api", "--webhook-insecure")...), worker, token
+			worker = x.program.serve(t, serveSimulated("--role", "worker", "--suppliers", x.supplierConfig, "--webhook-insecure")...)
+			return x.program.serve(t, serveSimulated("--role", "api", "--webhook-insecure")...), worker, token
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -314,7 +314,7 @@ func TestTraces_OffOrIntoTheVoid(t *testing.T) {
 			x := newTraced(t, "")
 			x.program.env = append(x.program.env, more...)
 			token := x.program.account(t)
-			s := x.program.serve(t, simulated("--suppliers", x.supplierConfig, "--webhook-insecure")...)
+			s := x.program.serve(t, serveSimulated("--suppliers", x.supplierConfig, "--webhook-insecure")...)
 			card, post, _ := x.sell(s, token)
 			s.stop(t)
 			on := name == "void"
@@ -344,7 +344,7 @@ func TestTraces_AnEndpointThatCanNotBeIsRefused(t *testing.T) {
 		"http://SECRET@127.0.0.1:4318": "", "http://127.0.0.1:4317": "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"} {
 		q := *p
 		q.env = append(slices.Clone(p.env), env)
-		_, stderr, code := q.run(simulated("--otlp-endpoint", endpoint)...)
+		_, stderr, code := q.run(serveSimulated("--otlp-endpoint", endpoint)...)
 		if code != 1 || !strings.Contains(stderr, "hint: ") || strings.Contains(stderr, "SECRET") {
 			t.Errorf("%s %s: exit code %d\n%s", endpoint, env, code, stderr)
 		}

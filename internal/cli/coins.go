@@ -12,6 +12,8 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/driver"
+	"github.com/cardmint/cardmint/internal/chain/simulated"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/store"
 )
@@ -19,7 +21,7 @@ import (
 // coinFlags are the flags of every coin, in the order of the registry.
 type coinFlags struct {
 	Enabled  []string     `name:"coins" env:"CARDMINT_COINS" default:"${default_coin}" placeholder:"COIN" help:"Coins that cards can be paid with, out of: ${coins} (${default})."`
-	Settings kong.Plugins `embed:""` // of chain.Settings
+	Settings kong.Plugins `embed:""` // of driver.Settings
 }
 
 func newCoinFlags() coinFlags {
@@ -46,8 +48,8 @@ func coinVars() kong.Vars {
 
 // enabled is a coin that is used, with its settings.
 type enabled struct {
-	chain.Coin
-	settings chain.Settings
+	driver.Coin
+	settings driver.Settings
 }
 
 // enabled returns the coins that are used, with the confirmations that the
@@ -57,7 +59,7 @@ func (f coinFlags) enabled() ([]enabled, error) {
 	for i, c := range chain.Coins() {
 		for _, code := range f.Enabled {
 			if code == c.Code {
-				settings := f.Settings[i].(chain.Settings)
+				settings := f.Settings[i].(driver.Settings)
 				c.Confirmations = settings.RequiredConfirmations()
 				all = append(all, enabled{c, settings})
 				break
@@ -85,13 +87,13 @@ func currencies(coins []enabled) []card.Currency {
 
 // addressChecks returns the functions that check customers' addresses, by
 // currency.
-func addressChecks(coins []card.Currency, simulated bool) map[string]func(address, ours string) error {
+func addressChecks(coins []card.Currency, sandbox bool) map[string]func(address, ours string) error {
 	checks := map[string]func(address, ours string) error{}
 	for _, c := range coins {
 		coin, _ := chain.ByCode(c.Code)
 		checks[c.Code] = coin.CheckAddress
-		if simulated {
-			checks[c.Code] = coin.CheckSimulated
+		if sandbox {
+			checks[c.Code] = simulated.CheckAddress(coin.CheckAddress)
 		}
 	}
 	return checks
@@ -102,7 +104,7 @@ func addressChecks(coins []card.Currency, simulated bool) map[string]func(addres
 // is no error: the watcher keeps trying, and readiness says so.
 func nodes(ctx context.Context, log *slog.Logger, coins []enabled) ([]watched, func(), error) {
 	var all []watched
-	var open []chain.Node
+	var open []driver.Node
 	end := func() {
 		for _, n := range open {
 			n.Close()
@@ -117,12 +119,12 @@ func nodes(ctx context.Context, log *slog.Logger, coins []enabled) ([]watched, f
 		open = append(open, n)
 		report, err := n.Check(ctx)
 		for _, row := range report {
-			if row.Name == chain.Warning {
+			if row.Name == driver.Warning {
 				log.Warn(row.Text, "currency", c.Code)
 			}
 		}
 		switch {
-		case errors.Is(err, chain.ErrUnfit):
+		case errors.Is(err, driver.ErrUnfit):
 			end()
 			return nil, nil, err
 		case err != nil:
@@ -133,13 +135,13 @@ func nodes(ctx context.Context, log *slog.Logger, coins []enabled) ([]watched, f
 	return all, end, nil
 }
 
-// simulated returns a function that makes the simulated chains of currencies.
-func simulated(coins []card.Currency) func(*store.Store) ([]watched, map[string]order.Sandbox, error) {
+// simulatedChains returns a function that makes the simulated chains of currencies.
+func simulatedChains(coins []card.Currency) func(*store.Store) ([]watched, map[string]order.Sandbox, error) {
 	return func(db *store.Store) ([]watched, map[string]order.Sandbox, error) {
 		var all []watched
 		sandbox := map[string]order.Sandbox{}
 		for _, coin := range coins {
-			c := chain.NewSimulated(coin, db, time.Now)
+			c := simulated.New(coin, db, time.Now)
 			all, sandbox[coin.Code] = append(all, watched{chain: c, every: time.Second, fillBatch: devPool}), c
 		}
 		return all, sandbox, nil

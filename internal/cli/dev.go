@@ -68,7 +68,7 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	return g.run(ctx, v, plan{
-		listener: listener, metrics: metering, api: true, worker: true, rates: rates, chains: simulated(coins),
+		listener: listener, metrics: metering, api: true, worker: true, rates: rates, chains: simulatedChains(coins),
 		simulated: true,
 		webhooks:  webhookFlags{Insecure: true, Unlimited: true, Timeout: 15 * time.Second, Retention: defaultRetention},
 		suppliers: made, tracing: c.Tracing, limits: limitFlags(c.Limits),

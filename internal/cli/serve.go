@@ -122,7 +122,7 @@ func (c serveCommand) Run(ctx context.Context, g *globals) error {
 	}
 	switch {
 	case c.Simulated:
-		p.chains, p.simulated = simulated(currencies(coins)), true
+		p.chains, p.simulated = simulatedChains(currencies(coins)), true
 	case !p.worker:
 		p.chains = func(*store.Store) ([]watched, map[string]order.Sandbox, error) { return nil, nil, nil }
 	default:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/driver"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 )
@@ -77,7 +78,7 @@ func (c walletCheckCommand) Run(ctx context.Context, g *globals) error {
 		for _, one := range all {
 			for _, row := range one.Report {
 				text := row.Text
-				if row.Name == chain.Warning {
+				if row.Name == driver.Warning {
 					text = g.paint(g.stdout, yellow, text)
 				}
 				fmt.Fprintf(table, "%s\t%s\n", row.Name, text)
@@ -171,7 +172,7 @@ func isSimulated(cursor settle.Cursor) bool {
 }
 
 // urlFlags returns the flags with the addresses of node and wallet.
-func urlFlags(s chain.Settings) []string {
+func urlFlags(s driver.Settings) []string {
 	var flags []string
 	for _, name := range slices.Sorted(maps.Keys(s.URLs())) {
 		flags = append(flags, "--"+name)
@@ -276,7 +277,7 @@ func (c walletClaimCommand) Run(ctx context.Context, g *globals) error {
 	})
 }
 
-func claimWallet(ctx context.Context, g *globals, o office, coin chain.Coin) error {
+func claimWallet(ctx context.Context, g *globals, o office, coin driver.Coin) error {
 	err := o.db.ClaimWallet(ctx, coin.Code)
 	if errors.Is(err, card.ErrNoRow) {
 		return hint(fmt.Errorf("%q has no wallet yet", coin.Code), "start a worker first: cardmint serve")

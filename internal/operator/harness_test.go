@@ -17,6 +17,7 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/simulated"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/order"
@@ -51,7 +52,7 @@ type shop struct {
 	vault    *vault.Vault
 	store    *store.Store
 	direct   *sql.DB // past the store
-	chain    *chain.Simulated
+	chain    *simulated.Chain
 	watcher  *settle.Watcher
 	orders   *order.Service
 	rates    *dial
@@ -90,7 +91,7 @@ func open(t *testing.T, url string) *shop {
 	a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: s.now}
 	check(t, s.store.InsertAccount(t.Context(), a))
 	s.account = a.ID
-	s.chain = chain.NewSimulated(coins[0], s.store, s.clock)
+	s.chain = simulated.New(coins[0], s.store, s.clock)
 	s.watcher, err = settle.New(s.store, s.rates, s.chain,
 		settle.Wake{Pass: nobody, Orders: nobody, Issuer: nobody, Sender: nobody}, quiet,
 		settle.Config{PoolSize: 40, FillBatch: 40, LeaseTTL: time.Hour, Now: s.clock})

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/simulated"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/settle"
 )
@@ -29,13 +29,13 @@ func (s *counter) watch() *settle.Watcher {
 	return w
 }
 
-func (s *counter) simulated() *chain.Simulated {
-	return chain.NewSimulated(monero, s.db, func() time.Time { return s.now })
+func (s *counter) simulated() *simulated.Chain {
+	return simulated.New(monero, s.db, func() time.Time { return s.now })
 }
 
-// simulated has a simulated chain of monero, and a watcher that looks as soon
+// onSimulated has a simulated chain of monero, and a watcher that looks as soon
 // as it is woken.
-func simulated() setup {
+func onSimulated() setup {
 	var watcher *settle.Watcher
 	return setup{
 		sandbox: func(s *counter) map[string]order.Sandbox {
@@ -53,7 +53,7 @@ func simulated() setup {
 func onSandbox(t *testing.T, f func(t *testing.T, s *counter)) {
 	t.Helper()
 	t.Parallel()
-	databases.Each(t, func(t *testing.T, url string) { f(t, open(t, url, simulated())) })
+	databases.Each(t, func(t *testing.T, url string) { f(t, open(t, url, onSimulated())) })
 }
 
 func TestSimulatePayment_PaysWhatIsDue(t *testing.T) {

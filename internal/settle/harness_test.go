@@ -16,6 +16,7 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/simulated"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/order"
@@ -40,7 +41,7 @@ type shop struct {
 	issuer   *issue.Issuer
 	orders   *order.Service
 	desk     *operator.Service
-	chain    *chain.Simulated
+	chain    *simulated.Chain
 	watcher  *settle.Watcher
 	account  uuid.UUID
 	now      time.Time
@@ -95,7 +96,7 @@ func (s *shop) start() {
 	s.store, err = store.Open(s.t.Context(), s.url, 4, chain.Currencies())
 	check(s.t, err)
 	s.t.Cleanup(func() { _ = s.store.Close() })
-	s.chain = chain.NewSimulated(chain.Currencies()[0], s.store, s.clock)
+	s.chain = simulated.New(chain.Currencies()[0], s.store, s.clock)
 	s.orders, err = order.New(s.store, s.vault, s.rates, nil, func() {}, order.Config{
 		Currencies: chain.Currencies(), Now: s.clock})
 	check(s.t, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/monero"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rig"
@@ -30,8 +31,8 @@ type till struct {
 	net     *rig.MoneroNet
 	node    *rig.Proxy // what stands before the node
 	wallet  *rig.Proxy // and before the wallet
-	chain   *chain.Monero
-	config  chain.MoneroConfig
+	chain   *monero.Chain
+	config  monero.Config
 	policy  order.Config
 	pool    int
 	batch   int           // addresses made in one pass at most; 0 for the default
@@ -82,7 +83,7 @@ func newTill(t *testing.T, url string, changes ...func(*till)) *till {
 	// monerod takes 25 connections from one machine, and only a proxy ends
 	// those that nobody needs any more.
 	s.node, s.wallet = rig.NewProxy(t, s.net.DaemonURL), rig.NewProxy(t, s.net.WalletURL)
-	s.config = chain.MoneroConfig{DaemonURL: s.node.URL, WalletURL: s.wallet.URL}
+	s.config = monero.Config{DaemonURL: s.node.URL, WalletURL: s.wallet.URL}
 	s.policy, s.pool, s.compare = order.Config{Currencies: chain.Currencies()}, 24, -1
 	for _, change := range changes {
 		change(s)
@@ -120,7 +121,7 @@ func (s *till) restart() {
 		check(s.t, s.watcher.Close(s.t.Context()))
 	}
 	var err error
-	s.chain, err = chain.NewMonero(s.config)
+	s.chain, err = monero.New(s.config)
 	check(s.t, err)
 	s.t.Cleanup(s.chain.Close)
 	s.watcher, err = settle.New(s.store, s.rates, s.chain, nobody(), quiet,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/monero"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/settle"
@@ -33,13 +34,13 @@ type mint struct {
 	rescans int
 }
 
-func newMint(t *testing.T, s *shop) (*mint, *chain.Monero) {
+func newMint(t *testing.T, s *shop) (*mint, *monero.Chain) {
 	t.Helper()
 	m := &mint{t: t, now: s.now.Unix(), blocks: 100, made: []string{rig.MoneroAddress(18, 0, 0)}}
 	server := httptest.NewServer(m)
 	t.Cleanup(server.Close)
-	wallet, err := chain.NewMonero(
-		chain.MoneroConfig{Coin: pebble, DaemonURL: server.URL, WalletURL: server.URL, Now: s.clock})
+	wallet, err := monero.New(
+		monero.Config{Coin: pebble, DaemonURL: server.URL, WalletURL: server.URL, Now: s.clock})
 	check(t, err)
 	t.Cleanup(wallet.Close)
 	return m, wallet

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/monero"
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
@@ -18,7 +18,7 @@ var manyAddresses = flag.Int("addresses", 300,
 func TestWatcher_MoneroAWalletThatCanSpendIsRefused(t *testing.T) {
 	s := newTill(t, "sqlite:"+t.TempDir()+"/x.db", fewConfirmations, func(s *till) { s.wallet.Target(s.net.Payer.URL) })
 	for range 2 {
-		s.refuses(chain.ErrSpendKey)
+		s.refuses(monero.ErrSpendKey)
 	}
 	s.wantNoAddress()
 	if n := s.wallet.Calls("create_address") + s.wallet.Calls("get_transfers"); n != 0 {

@@ -27,7 +27,7 @@ func (t *tx) simulatedChain(ctx context.Context, currency string) (height int64,
 	return height, err
 }
 
-// SimulatedScan implements chain.Ledger. It reads everything as of one moment.
+// SimulatedScan implements simulated.Ledger. It reads everything as of one moment.
 func (s *Store) SimulatedScan(ctx context.Context, currency string, since int64, again []settle.Blocks) (height,
 	reorgs int64, ts []card.Transfer, err error) {
 	var found []struct {
@@ -54,7 +54,7 @@ func (s *Store) SimulatedScan(ctx context.Context, currency string, since int64,
 	return found[0].Tip, found[0].Reorgs, ts, nil
 }
 
-// SimulatedPay implements chain.Ledger. With 0 confirmations the transfer stays
+// SimulatedPay implements simulated.Ledger. With 0 confirmations the transfer stays
 // in the mempool.
 func (s *Store) SimulatedPay(ctx context.Context, currency, txid, address string, amount, most card.Amount,
 	confirmations int, at time.Time) (int64, error) {
@@ -100,7 +100,7 @@ func (s *Store) SimulatedPay(ctx context.Context, currency, txid, address string
 	return height, err
 }
 
-// SimulatedTransfer implements chain.Ledger.
+// SimulatedTransfer implements simulated.Ledger.
 func (s *Store) SimulatedTransfer(ctx context.Context, currency, txid string) (address string, amount card.Amount,
 	err error) {
 	var row struct {
@@ -167,7 +167,7 @@ func (s *Store) SimulatedReorg(ctx context.Context, currency string, depth int, 
 	})
 }
 
-// SimulatedAddresses implements chain.Ledger.
+// SimulatedAddresses implements simulated.Ledger.
 func (s *Store) SimulatedAddresses(ctx context.Context, currency string, n int) (first int64, err error) {
 	err = s.inTx(ctx, func(t *tx) error {
 		if _, err := t.simulatedChain(ctx, currency); err != nil {

@@ -1,4 +1,9 @@
-package chain
+// Package monero watches Monero through monerod and a view-only
+// monero-wallet-rpc.
+//
+// It may import packages card, settle, chain/driver and chain/rpc. It turns what
+// a node says into a settle.View, and keeps nothing that a crash could lose.
+package monero
 
 import (
 	"context"
@@ -9,12 +14,13 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain/rpc"
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// MoneroConfig says where the node and the wallet are. The wallet must be
+// Config says where the node and the wallet are. The wallet must be
 // view-only, and open.
-type MoneroConfig struct {
+type Config struct {
 	// Coin is the currency. Defaults to the registry's.
 	Coin card.Currency
 	// WalletURL is the address of monero-wallet-rpc. Defaults to
@@ -56,9 +62,9 @@ type MoneroConfig struct {
 
 // Validate fills in the defaults, and returns an error that lists every invalid
 // field. The error never contains a password.
-func (c *MoneroConfig) Validate() error {
+func (c *Config) Validate() error {
 	if c.Coin.Code == "" {
-		c.Coin = monero().Currency
+		c.Coin = Coin().Currency
 	}
 	if c.WalletURL == "" {
 		c.WalletURL = "http://127.0.0.1:18083"
@@ -82,8 +88,8 @@ func (c *MoneroConfig) Validate() error {
 		c.Now = time.Now
 	}
 	wrong := []error{
-		checkEndpoint("wallet URL", c.WalletURL, c.WalletUser, c.WalletPassword),
-		checkEndpoint("daemon URL", c.DaemonURL, c.DaemonUser, c.DaemonPassword),
+		rpc.CheckEndpoint("wallet URL", c.WalletURL, c.WalletUser, c.WalletPassword),
+		rpc.CheckEndpoint("daemon URL", c.DaemonURL, c.DaemonUser, c.DaemonPassword),
 	}
 	if c.WalletFile == "" && c.WalletFilePassword != "" {
 		wrong = append(wrong, errors.New("wallet file: has a password but no name"))
@@ -97,13 +103,13 @@ func (c *MoneroConfig) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// Monero reads incoming transfers from monerod and a view-only
+// Chain reads incoming transfers from monerod and a view-only
 // monero-wallet-rpc. It implements settle.Chain. It asks for everything in
 // every pass, so that a restart loses nothing.
-type Monero struct {
-	config MoneroConfig
-	wallet *rpc
-	daemon *rpc
+type Chain struct {
+	config Config
+	wallet *rpc.Client
+	daemon *rpc.Client
 	// scanned is the primary address of the wallet that the last Scan read.
 	scanned atomic.Pointer[string]
 	beat    atomic.Pointer[settle.Beacon] // what the wallet carries that its file must not have
@@ -112,29 +118,32 @@ type Monero struct {
 	longest int64 // the longest response to such a call, in bytes
 }
 
-// NewMonero returns the adapter. It makes no calls yet. It returns an error if
+// New returns the adapter. It makes no calls yet. It returns an error if
 // config is not valid.
-func NewMonero(config MoneroConfig) (*Monero, error) {
+func New(config Config) (*Chain, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("monero: %w", err)
 	}
-	return &Monero{
+	return &Chain{
 		config: config,
-		wallet: newRPC(config.WalletURL, config.WalletUser, config.WalletPassword),
-		daemon: newRPC(config.DaemonURL, config.DaemonUser, config.DaemonPassword), stretch: stretchOfBlocks,
+		wallet: rpc.New(endpoint(config.WalletURL), config.WalletUser, config.WalletPassword),
+		daemon: rpc.New(endpoint(config.DaemonURL), config.DaemonUser, config.DaemonPassword), stretch: stretchOfBlocks,
 		longest: largeAnswer,
 	}, nil
 }
 
+// endpoint returns the address of the JSON-RPC methods of node or wallet.
+func endpoint(base string) string { return strings.TrimSuffix(base, "/") + "/json_rpc" }
+
 // Close closes idle connections to node and wallet. monerod accepts only 25
 // from one machine.
-func (m *Monero) Close() {
-	m.wallet.transport.CloseIdleConnections()
-	m.daemon.transport.CloseIdleConnections()
+func (m *Chain) Close() {
+	m.wallet.Close()
+	m.daemon.Close()
 }
 
 // Currency implements settle.Chain.
-func (m *Monero) Currency() card.Currency { return m.config.Coin }
+func (m *Chain) Currency() card.Currency { return m.config.Coin }
 
 // Scan implements settle.Chain. A wallet with a spend key is never used: every
 // pass fails with ErrSpendKey and card.ErrWrongChain. If the wallet is for
@@ -151,12 +160,12 @@ func (m *Monero) Currency() card.Currency { return m.config.Coin }
 // accounts, and coinbases. Locked means that the sender's unlock time is still
 // ahead; the 10 blocks for which no output can be spent are not a lock. Mempool
 // entries that the node has seen spent twice are left out.
-func (m *Monero) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
+func (m *Chain) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	return again(func() (settle.View, error) { return m.scan(ctx, q) })
 }
 
 // scan scans the chain, and once more if a block arrived during the first scan.
-func (m *Monero) scan(ctx context.Context, q settle.Query) (settle.View, error) {
+func (m *Chain) scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	var tip card.Tip
 	view, err := m.scanAt(ctx, q, &tip)
 	if tip.Hash == "" || !errors.Is(err, card.ErrChainNotReady) || errors.Is(err, errOpened) {
@@ -170,7 +179,7 @@ func (m *Monero) scan(ctx context.Context, q settle.Query) (settle.View, error) 
 }
 
 // scanAt scans the chain up to the node's top block, and sets top to it.
-func (m *Monero) scanAt(ctx context.Context, q settle.Query, top *card.Tip) (settle.View, error) {
+func (m *Chain) scanAt(ctx context.Context, q settle.Query, top *card.Tip) (settle.View, error) {
 	network, wallet, err := m.identify(ctx)
 	if err != nil {
 		return settle.View{}, err
@@ -223,8 +232,8 @@ func (m *Monero) scanAt(ctx context.Context, q settle.Query, top *card.Tip) (set
 	return view, nil
 }
 
-// Identify implements Node.
-func (m *Monero) Identify(ctx context.Context) (string, error) {
+// Identify implements driver.Node.
+func (m *Chain) Identify(ctx context.Context) (string, error) {
 	return again(func() (string, error) {
 		network, wallet, err := m.identify(ctx)
 		if err != nil {
@@ -238,7 +247,7 @@ func (m *Monero) Identify(ctx context.Context) (string, error) {
 // wallet's primary address, if the node is ready and the wallet fits. The name
 // is needed because a regtest chain (fakechain) has the genesis block and the
 // addresses of mainnet.
-func (m *Monero) identify(ctx context.Context) (network, wallet string, err error) {
+func (m *Chain) identify(ctx context.Context) (network, wallet string, err error) {
 	info, err := m.daemonInfo(ctx)
 	if err != nil {
 		return "", "", err
@@ -255,7 +264,7 @@ func (m *Monero) identify(ctx context.Context) (network, wallet string, err erro
 
 // fresh returns card.ErrChainNotReady if tip, the node's newest block, is older
 // than MaxTipAge.
-func (m *Monero) fresh(tip card.Tip) error {
+func (m *Chain) fresh(tip card.Tip) error {
 	age := m.config.Now().Sub(tip.Time)
 	if m.config.MaxTipAge < 0 || age <= m.config.MaxTipAge {
 		return nil
@@ -274,7 +283,7 @@ const deepestReorg = 100
 
 // deep returns the block whose replacement the wallet can't follow, if tip is
 // new; otherwise the zero Tip.
-func (m *Monero) deep(ctx context.Context, known []card.Tip, tip card.Tip) (card.Tip, error) {
+func (m *Chain) deep(ctx context.Context, known []card.Tip, tip card.Tip) (card.Tip, error) {
 	if tip.Height <= deepestReorg || len(known) > 0 && known[0].Hash == tip.Hash {
 		return card.Tip{}, nil
 	}
@@ -283,7 +292,7 @@ func (m *Monero) deep(ctx context.Context, known []card.Tip, tip card.Tip) (card
 
 // kept returns the height of the first tip in known that is part of the chain
 // up to tip; 0 if none is.
-func (m *Monero) kept(ctx context.Context, known []card.Tip, tip card.Tip) (int64, error) {
+func (m *Chain) kept(ctx context.Context, known []card.Tip, tip card.Tip) (int64, error) {
 	for _, k := range known {
 		if k.Hash == tip.Hash {
 			return k.Height, nil
@@ -307,7 +316,7 @@ func (m *Monero) kept(ctx context.Context, known []card.Tip, tip card.Tip) (int6
 
 // stillOpen returns card.ErrChainNotReady if the primary address is no longer
 // wallet.
-func (m *Monero) stillOpen(ctx context.Context, wallet string) error {
+func (m *Chain) stillOpen(ctx context.Context, wallet string) error {
 	now, err := m.primaryAddress(ctx)
 	if err != nil {
 		return err
@@ -322,7 +331,7 @@ func (m *Monero) stillOpen(ctx context.Context, wallet string) error {
 // blocks up to tip. A wallet that is ahead shows transfers and confirmations of
 // blocks that the node has dropped. The error is card.ErrWalletLost if the
 // wallet is behind because it can't follow.
-func (m *Monero) walletAt(ctx context.Context, known []card.Tip, tip card.Tip) error {
+func (m *Chain) walletAt(ctx context.Context, known []card.Tip, tip card.Tip) error {
 	const apart = card.Unready("node and wallet are at different blocks")
 	height, err := m.walletHeight(ctx)
 	switch {
@@ -346,7 +355,7 @@ func (m *Monero) walletAt(ctx context.Context, known []card.Tip, tip card.Tip) e
 
 // followed returns card.ErrWalletLost if the chain lacks a tip in known that is
 // as far back as the wallet can follow a reorganisation.
-func (m *Monero) followed(ctx context.Context, known []card.Tip, tip card.Tip) error {
+func (m *Chain) followed(ctx context.Context, known []card.Tip, tip card.Tip) error {
 	kept, err := m.kept(ctx, known, tip)
 	if err != nil {
 		return err
@@ -364,7 +373,7 @@ func (m *Monero) followed(ctx context.Context, known []card.Tip, tip card.Tip) e
 var errMoved = fmt.Errorf("%w: top block changed", card.ErrChainNotReady)
 
 // stillAt returns errMoved if the node's top block is no longer tip.
-func (m *Monero) stillAt(ctx context.Context, tip card.Tip) error {
+func (m *Chain) stillAt(ctx context.Context, tip card.Tip) error {
 	now, err := m.topBlock(ctx)
 	if err != nil {
 		return err
@@ -378,12 +387,12 @@ func (m *Monero) stillAt(ctx context.Context, tip card.Tip) error {
 // Holds implements settle.Chain (get_address). The error is card.ErrWrongChain
 // if the wallet has another address in newest's position, or is not the wallet
 // that the last Scan read.
-func (m *Monero) Holds(ctx context.Context, newest settle.Address) error {
+func (m *Chain) Holds(ctx context.Context, newest settle.Address) error {
 	_, err := again(func() (struct{}, error) { return struct{}{}, m.holds(ctx, newest) })
 	return err
 }
 
-func (m *Monero) holds(ctx context.Context, newest settle.Address) error {
+func (m *Chain) holds(ctx context.Context, newest settle.Address) error {
 	if err := m.asScanned(ctx); err != nil { // first, because a different wallet has not lost its addresses
 		return err
 	}
@@ -402,7 +411,7 @@ func (m *Monero) holds(ctx context.Context, newest settle.Address) error {
 
 // asScanned returns card.ErrWrongChain if the wallet is not the one that the
 // last Scan read.
-func (m *Monero) asScanned(ctx context.Context) error {
+func (m *Chain) asScanned(ctx context.Context) error {
 	wallet, err := m.primaryAddress(ctx)
 	if err != nil {
 		return err

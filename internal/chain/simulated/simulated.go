@@ -1,8 +1,8 @@
-// Package chain talks to the nodes and wallets of coins, one file per coin.
+// Package simulated is a chain without coins, for the sandbox and for tests.
 //
-// It may import packages card, order and settle. It turns what a node says into
-// a settle.View, and keeps nothing that a crash could lose.
-package chain
+// It may import packages card and settle, and implements order.Sandbox. The
+// chain is a table of the store, so that a crash loses nothing.
+package simulated
 
 import (
 	"context"
@@ -16,10 +16,10 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// Simulated is a chain without coins, for the sandbox and for tests: anybody
+// Chain is a chain without coins, for the sandbox and for tests: anybody
 // can pay for their own orders with Pay. It implements settle.Chain and
 // order.Sandbox.
-type Simulated struct {
+type Chain struct {
 	coin     card.Currency
 	currency string // its code
 	ledger   Ledger
@@ -47,17 +47,17 @@ type Ledger interface {
 	SimulatedAddresses(ctx context.Context, currency string, n int) (int64, error)
 }
 
-// NewSimulated returns the simulated chain of a currency.
-func NewSimulated(coin card.Currency, ledger Ledger, now func() time.Time) *Simulated {
-	return &Simulated{coin: coin, currency: coin.Code, ledger: ledger, now: now}
+// New returns the simulated chain of a currency.
+func New(coin card.Currency, ledger Ledger, now func() time.Time) *Chain {
+	return &Chain{coin: coin, currency: coin.Code, ledger: ledger, now: now}
 }
 
 // Currency implements settle.Chain.
-func (s *Simulated) Currency() card.Currency { return s.coin }
+func (s *Chain) Currency() card.Currency { return s.coin }
 
 // Scan implements settle.Chain. The newest block always has the current time. A
 // reorganisation replaces every block.
-func (s *Simulated) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
+func (s *Chain) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	for i := 0; ; i++ {
 		kept := int64(0)
 		if i < len(q.Known) {
@@ -81,24 +81,24 @@ func blockHash(reorgs, height int64) string { return fmt.Sprintf("simulated-%d-%
 // NewAddresses implements settle.Chain. The addresses have the length and
 // alphabet of stagenet subaddresses but wrong checksums, so that no wallet pays
 // to one by mistake.
-func (s *Simulated) NewAddresses(ctx context.Context, _ int64, n int) ([]settle.Address, error) {
+func (s *Chain) NewAddresses(ctx context.Context, _ int64, n int) ([]settle.Address, error) {
 	first, err := s.ledger.SimulatedAddresses(ctx, s.currency, n)
 	if err != nil {
 		return nil, fmt.Errorf("new simulated addresses: %w", err)
 	}
 	addresses := make([]settle.Address, n)
 	for i := range addresses {
-		addresses[i] = settle.Address{Currency: s.currency, Address: simulatedAddress(), Position: first + int64(i)}
+		addresses[i] = settle.Address{Currency: s.currency, Address: newAddress(), Position: first + int64(i)}
 	}
 	return addresses, nil
 }
 
 // Reserve implements settle.Chain. The ledger makes addresses when they are
 // asked for, and none twice.
-func (s *Simulated) Reserve(context.Context, int64, int) (bool, error) { return true, nil }
+func (s *Chain) Reserve(context.Context, int64, int) (bool, error) { return true, nil }
 
 // Holds implements settle.Chain.
-func (s *Simulated) Holds(ctx context.Context, newest settle.Address) error {
+func (s *Chain) Holds(ctx context.Context, newest settle.Address) error {
 	next, err := s.ledger.SimulatedAddresses(ctx, s.currency, 0)
 	if err != nil {
 		return fmt.Errorf("next simulated address: %w", err)
@@ -110,18 +110,18 @@ func (s *Simulated) Holds(ctx context.Context, newest settle.Address) error {
 }
 
 // Beacon implements settle.Chain. The ledger is kept in the database itself.
-func (s *Simulated) Beacon(context.Context) (settle.Beacon, error) { return settle.Beacon{}, nil }
+func (s *Chain) Beacon(context.Context) (settle.Beacon, error) { return settle.Beacon{}, nil }
 
 // SetBeacon implements settle.Chain.
-func (s *Simulated) SetBeacon(context.Context, settle.Beacon, bool) error { return nil }
+func (s *Chain) SetBeacon(context.Context, settle.Beacon, bool) error { return nil }
 
 // Recover implements settle.Chain. The wallet is the ledger, which loses
 // nothing.
-func (s *Simulated) Recover(context.Context, string, *settle.Address, func(string)) error { return nil }
+func (s *Chain) Recover(context.Context, string, *settle.Address, func(string)) error { return nil }
 
 const base58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
-func simulatedAddress() string {
+func newAddress() string {
 	random := make([]byte, 94)
 	_, _ = rand.Read(random) // never fails (crypto/rand)
 	for i, b := range random {
@@ -130,25 +130,36 @@ func simulatedAddress() string {
 	return "7" + string(random)
 }
 
-// isSimulated reports whether simulatedAddress can have made an address.
+// CheckAddress returns a driver.Coin's CheckAddress for a simulated chain: it
+// also accepts the addresses that such a chain makes, and those of any network.
+func CheckAddress(check func(address, ours string) error) func(address, ours string) error {
+	return func(address, _ string) error {
+		if isSimulated(address) {
+			return nil
+		}
+		return check(address, "")
+	}
+}
+
+// isSimulated reports whether newAddress can have made an address.
 func isSimulated(address string) bool {
 	return len(address) == 95 && address[0] == '7' && strings.Trim(address, base58) == ""
 }
 
 // Pay is PayAs with a new transaction.
-func (s *Simulated) Pay(ctx context.Context, address string, amount card.Amount, confirmations int) (card.Tip, error) {
+func (s *Chain) Pay(ctx context.Context, address string, amount card.Amount, confirmations int) (card.Tip, error) {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // never fails (crypto/rand)
 	return s.PayAs(ctx, hex.EncodeToString(random), address, amount, confirmations)
 }
 
 // Sent implements order.Sandbox.
-func (s *Simulated) Sent(ctx context.Context, txid string) (address string, amount card.Amount, err error) {
+func (s *Chain) Sent(ctx context.Context, txid string) (address string, amount card.Amount, err error) {
 	return s.ledger.SimulatedTransfer(ctx, s.currency, txid)
 }
 
 // PayAs implements order.Sandbox.
-func (s *Simulated) PayAs(ctx context.Context, txid, address string, amount card.Amount, confirmations int) (card.Tip,
+func (s *Chain) PayAs(ctx context.Context, txid, address string, amount card.Amount, confirmations int) (card.Tip,
 	error) {
 	height, err := s.ledger.SimulatedPay(ctx, s.currency, txid, address, amount, s.coin.Most(), confirmations, s.now())
 	if err != nil {

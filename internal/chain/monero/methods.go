@@ -1,4 +1,4 @@
-package chain
+package monero
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain/rpc"
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
@@ -69,7 +70,7 @@ func (i daemonInfo) ready() error {
 	reason, cause := "", card.Unready(daemonName+": not ready")
 	switch {
 	case i.Status != "OK":
-		reason = fmt.Sprintf("node answers with status %q", excerpt([]byte(i.Status)))
+		reason = fmt.Sprintf("node answers with status %q", rpc.Excerpt(i.Status))
 	case i.Untrusted:
 		reason = "node answers for a bootstrap daemon; run monerod without --bootstrap-daemon-address"
 	case i.Offline && i.Network != "fakechain":
@@ -82,7 +83,7 @@ func (i daemonInfo) ready() error {
 	return cause.Because(fmt.Errorf("get info: %w: %s", card.ErrChainNotReady, reason))
 }
 
-func (m *Monero) daemonInfo(ctx context.Context) (daemonInfo, error) {
+func (m *Chain) daemonInfo(ctx context.Context) (daemonInfo, error) {
 	var info daemonInfo
 	if err := m.askDaemon(ctx, "get_info", struct{}{}, &info); err != nil {
 		return daemonInfo{}, err
@@ -94,7 +95,7 @@ func (m *Monero) daemonInfo(ctx context.Context) (daemonInfo, error) {
 	case info.Height < 1 || info.Height > maxHeight:
 		return daemonInfo{}, refuse("get info", "height is %d", info.Height)
 	case !slices.Contains([]string{"mainnet", "testnet", "stagenet", "fakechain"}, info.Network):
-		return daemonInfo{}, refuse("get info", "nettype is %q", excerpt([]byte(info.Network)))
+		return daemonInfo{}, refuse("get info", "nettype is %q", rpc.Excerpt(info.Network))
 	}
 	return info, nil
 }
@@ -102,7 +103,7 @@ func (m *Monero) daemonInfo(ctx context.Context) (daemonInfo, error) {
 // refuse returns a card.ErrWrongAnswer that says what is wrong in the answer of
 // a method.
 func refuse(method, format string, args ...any) error {
-	return fmt.Errorf("%s: %w", method, wrongAnswer(fmt.Errorf(format, args...)))
+	return fmt.Errorf("%s: %w", method, rpc.WrongAnswer(fmt.Errorf(format, args...)))
 }
 
 // header is the result of get_last_block_header and get_block_header_by_height.
@@ -118,23 +119,23 @@ type header struct {
 
 // blockHeader asks for a block. The error is card.ErrChainNotReady if the node
 // can't be trusted now.
-func (m *Monero) blockHeader(ctx context.Context, method string, params any) (card.Tip, error) {
+func (m *Chain) blockHeader(ctx context.Context, method string, params any) (card.Tip, error) {
 	var h header
 	if err := m.askDaemon(ctx, method, params, &h); err != nil {
 		return card.Tip{}, err
 	}
-	b, name := h.BlockHeader, methodName(method)
+	b, name := h.BlockHeader, rpc.MethodName(method)
 	switch {
 	case h.Status != "OK":
 		return card.Tip{}, fmt.Errorf("%s: %w: node answers with status %q", name, card.ErrChainNotReady,
-			excerpt([]byte(h.Status)))
+			rpc.Excerpt(h.Status))
 	case h.Untrusted:
 		return card.Tip{}, fmt.Errorf("%s: %w: node answers for a bootstrap daemon", name, card.ErrChainNotReady)
 	case !isHash(b.Hash):
-		return card.Tip{}, refuse(name, "block_header.hash is %q", excerpt([]byte(b.Hash)))
+		return card.Tip{}, refuse(name, "block_header.hash is %q", rpc.Excerpt(b.Hash))
 	case b.Height < 0 || b.Height > maxHeight:
 		return card.Tip{}, refuse(name, "block_header.height is %d", b.Height)
-	case b.Timestamp < moneroBegan && b.Height > 0, b.Timestamp < 0, b.Timestamp > m.config.Now().Add(clockLeeway).Unix():
+	case b.Timestamp < firstBlockTime && b.Height > 0, b.Timestamp < 0, b.Timestamp > m.config.Now().Add(clockLeeway).Unix():
 		return card.Tip{}, refuse(name, "block_header.timestamp is %d, and this machine's clock shows %d", b.Timestamp,
 			m.config.Now().Unix())
 	}
@@ -143,18 +144,18 @@ func (m *Monero) blockHeader(ctx context.Context, method string, params any) (ca
 
 // What can't be exceeded.
 const (
-	moneroBegan = 1397800000     // Unix time before Monero's first block
-	maxHeight   = 500_000_000    // CRYPTONOTE_MAX_BLOCK_NUMBER; an unlock time is a height if it is below
-	clockLeeway = 24 * time.Hour // by which the time of a block or a wallet may be ahead of ours
+	firstBlockTime = 1397800000     // Unix time before Monero's first block
+	maxHeight      = 500_000_000    // CRYPTONOTE_MAX_BLOCK_NUMBER; an unlock time is a height if it is below
+	clockLeeway    = 24 * time.Hour // by which the time of a block or a wallet may be ahead of ours
 )
 
-func (m *Monero) topBlock(ctx context.Context) (card.Tip, error) {
+func (m *Chain) topBlock(ctx context.Context) (card.Tip, error) {
 	return m.blockHeader(ctx, "get_last_block_header", struct{}{})
 }
 
 // block returns the block that is now at a height. The error has
 // codeTooBigHeight if there is none.
-func (m *Monero) block(ctx context.Context, height int64) (card.Tip, error) {
+func (m *Chain) block(ctx context.Context, height int64) (card.Tip, error) {
 	b, err := m.blockHeader(ctx, "get_block_header_by_height", map[string]any{"height": height})
 	if err == nil && b.Height != height {
 		return card.Tip{}, refuse("get block header by height", "block_header.height is %d, though %d was asked for",
@@ -163,7 +164,7 @@ func (m *Monero) block(ctx context.Context, height int64) (card.Tip, error) {
 	return b, err
 }
 
-func (m *Monero) genesis(ctx context.Context) (hash string, err error) {
+func (m *Chain) genesis(ctx context.Context) (hash string, err error) {
 	first, err := m.block(ctx, 0)
 	return first.Hash, err
 }
@@ -172,12 +173,12 @@ func (m *Monero) genesis(ctx context.Context) (hash string, err error) {
 // 100 blocks, which the wallet can't follow, the error is card.ErrWalletLost;
 // but monero-wallet-rpc 0.18.0 reports success, and only the heights show that
 // it stayed on the old chain.
-func (m *Monero) refresh(ctx context.Context) error {
+func (m *Chain) refresh(ctx context.Context) error {
 	var ignored struct{}
-	return m.askWallet(ctx, rpcLimit{m.config.RefreshTimeout, smallAnswer}, "refresh", struct{}{}, &ignored)
+	return m.askWallet(ctx, rpc.Limit{Time: m.config.RefreshTimeout, Bytes: smallAnswer}, "refresh", struct{}{}, &ignored)
 }
 
-func (m *Monero) walletHeight(ctx context.Context) (int64, error) {
+func (m *Chain) walletHeight(ctx context.Context) (int64, error) {
 	var answer struct {
 		Height int64 `json:"height"` // number of blocks
 	}
@@ -192,7 +193,7 @@ func (m *Monero) walletHeight(ctx context.Context) (int64, error) {
 
 // primaryAddress returns subaddress 0 of account 0, which identifies the
 // wallet.
-func (m *Monero) primaryAddress(ctx context.Context) (string, error) {
+func (m *Chain) primaryAddress(ctx context.Context) (string, error) {
 	all, err := m.addressesAt(ctx, 0, []int64{0})
 	if err != nil {
 		return "", err
@@ -202,7 +203,7 @@ func (m *Monero) primaryAddress(ctx context.Context) (string, error) {
 
 // subaddress returns a subaddress of account 0, or "" if the wallet has none at
 // the index.
-func (m *Monero) subaddress(ctx context.Context, index int64) (string, error) {
+func (m *Chain) subaddress(ctx context.Context, index int64) (string, error) {
 	all, err := m.addressesAt(ctx, 0, []int64{index})
 	switch {
 	case hasCode(err, codeAddressIndex):
@@ -215,7 +216,7 @@ func (m *Monero) subaddress(ctx context.Context, index int64) (string, error) {
 
 // addressesAt returns the addresses of an account at the indices. The error has
 // codeAddressIndex if the wallet lacks one.
-func (m *Monero) addressesAt(ctx context.Context, account int64, indices []int64) ([]string, error) {
+func (m *Chain) addressesAt(ctx context.Context, account int64, indices []int64) ([]string, error) {
 	var answer struct {
 		Address   string `json:"address"` // the account's
 		Addresses []struct {
@@ -253,7 +254,7 @@ func (m *Monero) addressesAt(ctx context.Context, account int64, indices []int64
 
 // incoming returns what all accounts received in the blocks of v up to tip, and
 // in the mempool.
-func (m *Monero) incoming(ctx context.Context, v settle.View, tip int64) ([]transferEntry, error) {
+func (m *Chain) incoming(ctx context.Context, v settle.View, tip int64) ([]transferEntry, error) {
 	var all []transferEntry
 	for _, b := range v.Again {
 		some, err := m.inParts(ctx, b.First-1, b.Last, false)
@@ -272,7 +273,7 @@ func (m *Monero) incoming(ctx context.Context, v settle.View, tip int64) ([]tran
 // part that is too much for one response is halved, unless it has few blocks:
 // then the wallet hangs or its response is endless, and another call would only
 // take as long again.
-func (m *Monero) inParts(ctx context.Context, from, last int64, pool bool) ([]transferEntry, error) {
+func (m *Chain) inParts(ctx context.Context, from, last int64, pool bool) ([]transferEntry, error) {
 	var all []transferEntry
 	for stretch := m.stretch; ; {
 		stretch = min(stretch, max(1, last-from)) // no more than is left, so that halving it helps
@@ -298,7 +299,7 @@ func (m *Monero) inParts(ctx context.Context, from, last int64, pool bool) ([]tr
 // received returns what all accounts received above the height from up to to.
 // If newest is set, these are the newest blocks, however many there are
 // meanwhile, and the mempool is read, too.
-func (m *Monero) received(ctx context.Context, from, to int64, newest bool) ([]transferEntry, error) {
+func (m *Chain) received(ctx context.Context, from, to int64, newest bool) ([]transferEntry, error) {
 	var answer struct {
 		In   []transferEntry `json:"in,omitempty"`
 		Pool []transferEntry `json:"pool,omitempty"`
@@ -315,14 +316,14 @@ func (m *Monero) received(ctx context.Context, from, to int64, newest bool) ([]t
 	for i, e := range answer.In {
 		switch {
 		case e.Type != "in" && e.Type != "block":
-			return nil, refuse("get transfers", "in[%d].type is %q", i, excerpt([]byte(e.Type)))
+			return nil, refuse("get transfers", "in[%d].type is %q", i, rpc.Excerpt(e.Type))
 		case e.Height <= from || e.Height > to:
 			return nil, refuse("get transfers", "in[%d].height is %d, though blocks from %d were asked for", i, e.Height, from+1)
 		}
 	}
 	for i, e := range answer.Pool {
 		if e.Type != "pool" {
-			return nil, refuse("get transfers", "pool[%d].type is %q", i, excerpt([]byte(e.Type)))
+			return nil, refuse("get transfers", "pool[%d].type is %q", i, rpc.Excerpt(e.Type))
 		}
 	}
 	return append(answer.In, answer.Pool...), nil
@@ -331,12 +332,12 @@ func (m *Monero) received(ctx context.Context, from, to int64, newest bool) ([]t
 // tooMuch reports whether the wallet may have failed because the blocks have
 // too many transfers for one response.
 func tooMuch(ctx context.Context, err error) bool {
-	return errors.Is(err, errTooLong) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+	return errors.Is(err, rpc.ErrTooLong) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 }
 
 // createAddresses makes 1 to maxAddressesPerCall subaddresses of account 0.
 // They follow each other.
-func (m *Monero) createAddresses(ctx context.Context, n int) ([]settle.Address, error) {
+func (m *Chain) createAddresses(ctx context.Context, n int) ([]settle.Address, error) {
 	var answer struct {
 		Addresses []string `json:"addresses"`
 		Indices   []int64  `json:"address_indices"`
@@ -372,7 +373,7 @@ func (m *Monero) createAddresses(ctx context.Context, n int) ([]settle.Address, 
 
 // store makes the wallet write its file. A wallet that is killed before forgets
 // the subaddresses it made.
-func (m *Monero) store(ctx context.Context) error {
+func (m *Chain) store(ctx context.Context) error {
 	if b := m.beat.Load(); b != nil { // the file must say that it is one
 		return m.writeBeacon(ctx, *b, true)
 	}
@@ -380,11 +381,11 @@ func (m *Monero) store(ctx context.Context) error {
 	return m.askWallet(ctx, m.small(), "store", struct{}{}, &ignored)
 }
 
-func (m *Monero) small() rpcLimit { return rpcLimit{m.config.Timeout, smallAnswer} }
-func (m *Monero) large() rpcLimit { return rpcLimit{m.config.Timeout, m.longest} }
+func (m *Chain) small() rpc.Limit { return rpc.Limit{Time: m.config.Timeout, Bytes: smallAnswer} }
+func (m *Chain) large() rpc.Limit { return rpc.Limit{Time: m.config.Timeout, Bytes: m.longest} }
 
-func (m *Monero) askDaemon(ctx context.Context, method string, params, result any) error {
-	err := withCause(daemonName, m.daemon.call(ctx, m.small(), method, params, result))
+func (m *Chain) askDaemon(ctx context.Context, method string, params, result any) error {
+	err := withCause(daemonName, m.daemon.Call(ctx, m.small(), method, params, result))
 	if hasCode(err, codeCoreBusy) {
 		return fmt.Errorf("%w: node is still synchronising: %w", card.ErrChainNotReady, err)
 	}
@@ -394,8 +395,8 @@ func (m *Monero) askDaemon(ctx context.Context, method string, params, result an
 	return nil
 }
 
-func (m *Monero) askWallet(ctx context.Context, limit rpcLimit, method string, params, result any) error {
-	err := withCause(walletName, m.wallet.call(ctx, limit, method, params, result))
+func (m *Chain) askWallet(ctx context.Context, limit rpc.Limit, method string, params, result any) error {
+	err := withCause(walletName, m.wallet.Call(ctx, limit, method, params, result))
 	if hasCode(err, codeNotOpen) && m.config.WalletFile != "" {
 		if err := m.open(ctx); err != nil {
 			return err
@@ -434,7 +435,7 @@ func walletFailure(ctx context.Context, err error) error {
 }
 
 func hasCode(err error, code int) bool {
-	failure, ok := errors.AsType[*rpcError](err)
+	failure, ok := errors.AsType[*rpc.Error](err)
 	return ok && failure.Code == code
 }
 

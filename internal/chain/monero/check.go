@@ -1,4 +1,4 @@
-package chain
+package monero
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain/rpc"
 )
 
 // ErrSpendKey means that a wallet can spend what it receives. The service
@@ -17,8 +18,8 @@ import (
 // take the money.
 var ErrSpendKey = errors.New("the wallet holds a spend key; the service needs a view-only wallet")
 
-// MoneroReport is what Check finds.
-type MoneroReport struct {
+// Report is what Check finds.
+type Report struct {
 	Network            string // mainnet, testnet, stagenet or fakechain (regtest)
 	Fork               int64  // number of the network's latest hard fork
 	DaemonVersion      string
@@ -38,12 +39,12 @@ type MoneroReport struct {
 // the node, and card.ErrChainNotReady if no wallet is open; the report then has
 // whatever was found before the error. It is not an error if node or wallet is
 // still synchronising.
-func (m *Monero) Check(ctx context.Context) (MoneroReport, error) {
-	return again(func() (MoneroReport, error) { return m.check(ctx) })
+func (m *Chain) Check(ctx context.Context) (Report, error) {
+	return again(func() (Report, error) { return m.check(ctx) })
 }
 
-func (m *Monero) check(ctx context.Context) (MoneroReport, error) {
-	var r MoneroReport
+func (m *Chain) check(ctx context.Context) (Report, error) {
+	var r Report
 	info, err := m.daemonInfo(ctx)
 	if err != nil {
 		return r, err
@@ -79,7 +80,7 @@ func (m *Monero) check(ctx context.Context) (MoneroReport, error) {
 // checkWallet is the part of Check that a pass needs. Unlike Check, it costs
 // the same however many addresses the wallet has. It returns the primary
 // address.
-func (m *Monero) checkWallet(ctx context.Context, info daemonInfo) (primary string, err error) {
+func (m *Chain) checkWallet(ctx context.Context, info daemonInfo) (primary string, err error) {
 	if primary, err = m.primaryAddress(ctx); err != nil {
 		return "", err
 	}
@@ -117,7 +118,7 @@ func sameNetwork(primary, network string) error {
 // sign an empty transaction: a wallet without the key refuses because it is
 // watch-only. Asking for the key itself (query_key) would transfer it to this
 // process.
-func (m *Monero) viewOnly(ctx context.Context) (bool, error) {
+func (m *Chain) viewOnly(ctx context.Context) (bool, error) {
 	var ignored struct{}
 	err := m.askWallet(ctx, m.small(), "sign_transfer", map[string]any{"unsigned_txset": ""}, &ignored)
 	switch {
@@ -175,7 +176,7 @@ func older(version, than string) bool {
 	return slices.Compare(is[:], want[:]) < 0
 }
 
-func (m *Monero) walletVersion(ctx context.Context) (walletRPC, error) {
+func (m *Chain) walletVersion(ctx context.Context) (walletRPC, error) {
 	var answer struct {
 		Version walletRPC `json:"version"`
 	}
@@ -185,7 +186,7 @@ func (m *Monero) walletVersion(ctx context.Context) (walletRPC, error) {
 
 // fork returns the number of the hard fork whose rules the node's chain
 // follows.
-func (m *Monero) fork(ctx context.Context) (int64, error) {
+func (m *Chain) fork(ctx context.Context) (int64, error) {
 	var answer struct {
 		Version int64 `json:"version"`
 	}
@@ -195,7 +196,7 @@ func (m *Monero) fork(ctx context.Context) (int64, error) {
 
 // addresses returns the primary address and the number of subaddresses of
 // account 0.
-func (m *Monero) addresses(ctx context.Context) (primary string, n int, err error) {
+func (m *Chain) addresses(ctx context.Context) (primary string, n int, err error) {
 	var answer struct {
 		Address   string `json:"address"`
 		Addresses []struct {
@@ -216,8 +217,8 @@ func (m *Monero) addresses(ctx context.Context) (primary string, n int, err erro
 	return answer.Address, len(answer.Addresses), nil
 }
 
-// Balance implements Node (get_balance).
-func (m *Monero) Balance(ctx context.Context) (card.Total, error) {
+// Balance implements driver.Node (get_balance).
+func (m *Chain) Balance(ctx context.Context) (card.Total, error) {
 	return again(func() (card.Total, error) {
 		var answer struct {
 			Balance json.Number `json:"balance"`
@@ -228,7 +229,7 @@ func (m *Monero) Balance(ctx context.Context) (card.Total, error) {
 		}
 		balance, err := card.ParseTotal(answer.Balance.String())
 		if err != nil || strings.HasPrefix(balance.String(), "-") {
-			return card.Total{}, refuse("get balance", "balance is %q", excerpt([]byte(answer.Balance)))
+			return card.Total{}, refuse("get balance", "balance is %q", rpc.Excerpt(answer.Balance.String()))
 		}
 		return balance, nil
 	})

@@ -1,4 +1,4 @@
-package chain_test
+package monero_test
 
 import (
 	"context"
@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/monero"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
 // proxied returns the adapter of a wallet and the node, each behind a proxy.
-func proxied(t *testing.T, net *rig.MoneroNet, walletURL string, config chain.MoneroConfig) (m *chain.Monero, wallet,
+func proxied(t *testing.T, net *rig.MoneroNet, walletURL string, config monero.Config) (m *monero.Chain, wallet,
 	daemon *rig.Proxy) {
 	t.Helper()
 	wallet, daemon = rig.NewProxy(t, walletURL), rig.NewProxy(t, net.DaemonURL)
@@ -39,7 +39,7 @@ func notReady(t *testing.T, err error, says ...string) {
 
 func TestMonero_KeptUntilABlockIsReplaced(t *testing.T) {
 	net := rig.Monero(t)
-	m, _, daemon := proxied(t, net, net.WalletURL, chain.MoneroConfig{})
+	m, _, daemon := proxied(t, net, net.WalletURL, monero.Config{})
 	kept := func(known ...card.Tip) int64 {
 		t.Helper()
 		view, err := m.Scan(t.Context(), settle.Query{Known: known, Newest: settle.NoPosition})
@@ -91,7 +91,7 @@ func TestMonero_KeptUntilABlockIsReplaced(t *testing.T) {
 
 func TestMonero_ReorgDuringPass(t *testing.T) {
 	net := rig.Monero(t)
-	m, wallet, _ := proxied(t, net, net.WalletURL, chain.MoneroConfig{})
+	m, wallet, _ := proxied(t, net, net.WalletURL, monero.Config{})
 	net.Mine(t, 3)
 	last := scan(t, m, 0).Tip
 	for name, reorganise := range map[string]func(){
@@ -124,7 +124,7 @@ func TestMonero_StaleTipOfANodeThatIsCutOff(t *testing.T) {
 	net := rig.Monero(t)
 	later := func(age, limit time.Duration) error {
 		now := func() time.Time { return time.Now().Add(age) }
-		m := newMonero(t, chain.MoneroConfig{WalletURL: net.WalletURL, DaemonURL: net.DaemonURL, MaxTipAge: limit, Now: now})
+		m := newMonero(t, monero.Config{WalletURL: net.WalletURL, DaemonURL: net.DaemonURL, MaxTipAge: limit, Now: now})
 		_, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
 		return err
 	}
@@ -143,31 +143,31 @@ func TestMonero_StaleTipOfANodeThatIsCutOff(t *testing.T) {
 
 func TestMonero_ClosedWalletIsOpened(t *testing.T) {
 	net := rig.Monero(t)
-	m := newMonero(t, chain.MoneroConfig{WalletURL: net.WalletURL, DaemonURL: net.DaemonURL, WalletFile: "wallet"})
+	m := newMonero(t, monero.Config{WalletURL: net.WalletURL, DaemonURL: net.DaemonURL, WalletFile: "wallet"})
 	want := scan(t, m, 0)
 	net.Wallet.Close(t)
 	got := scan(t, m, 0)
 	if got.Fingerprint != want.Fingerprint || got.Tip != want.Tip || len(got.Transfers) != len(want.Transfers) {
 		t.Errorf("got %d transfers at %+v, want %d at %+v", len(got.Transfers), got.Tip, len(want.Transfers), want.Tip)
 	}
-	for name, do := range map[string]func(context.Context, *chain.Monero) error{
-		"scan": func(ctx context.Context, m *chain.Monero) error {
+	for name, do := range map[string]func(context.Context, *monero.Chain) error{
+		"scan": func(ctx context.Context, m *monero.Chain) error {
 			_, err := m.Scan(ctx, settle.Query{Newest: settle.NoPosition})
 			return err
 		},
-		"new addresses": func(ctx context.Context, m *chain.Monero) error {
+		"new addresses": func(ctx context.Context, m *monero.Chain) error {
 			_, err := m.NewAddresses(ctx, settle.NoPosition, 1)
 			return err
 		},
-		"ahead": func(ctx context.Context, m *chain.Monero) error {
+		"ahead": func(ctx context.Context, m *monero.Chain) error {
 			err := m.Holds(ctx, settle.Address{Address: primary})
 			return err
 		},
-		"check":   func(ctx context.Context, m *chain.Monero) error { _, err := m.Check(ctx); return err },
-		"recover": func(ctx context.Context, m *chain.Monero) error { return m.Recover(ctx, "", nil, func(string) {}) },
+		"check":   func(ctx context.Context, m *monero.Chain) error { _, err := m.Check(ctx); return err },
+		"recover": func(ctx context.Context, m *monero.Chain) error { return m.Recover(ctx, "", nil, func(string) {}) },
 	} {
 		const closed = `"error":{"code":-13,"message":"No wallet file"}`
-		s, m := newScriptWith(t, chain.MoneroConfig{WalletFile: "wallet"})
+		s, m := newScriptWith(t, monero.Config{WalletFile: "wallet"})
 		s.set("open_wallet", `{}`)
 		s.set("rescan_blockchain", `{}`)
 		s.set("get_address", closed, "")
@@ -182,7 +182,7 @@ func TestMonero_ClosedWalletIsOpened(t *testing.T) {
 func TestMonero_WalletThatCannotBeOpened(t *testing.T) {
 	net := rig.Monero(t)
 	net.Wallet.Close(t)
-	for name, config := range map[string]chain.MoneroConfig{
+	for name, config := range map[string]monero.Config{
 		"no such wallet": {WalletFile: "wallte"},
 		"wrong password": {WalletFile: "wallet", WalletFilePassword: "hunter2"},
 	} {
@@ -194,7 +194,7 @@ func TestMonero_WalletThatCannotBeOpened(t *testing.T) {
 		}
 	}
 	t.Run("started with --wallet-file", func(t *testing.T) {
-		s, m := newScriptWith(t, chain.MoneroConfig{WalletFile: "wallet"})
+		s, m := newScriptWith(t, monero.Config{WalletFile: "wallet"})
 		s.set("get_address", `"error":{"code":-13,"message":"No wallet file"}`)
 		s.set("open_wallet", `"error":{"code":-23,"message":"No wallet dir configured"}`)
 		_, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
@@ -205,7 +205,7 @@ func TestMonero_WalletThatCannotBeOpened(t *testing.T) {
 func TestMonero_WalletKilledDuringPass(t *testing.T) {
 	net := rig.Monero(t)
 	wallet := net.NewWallet(t, "", "")
-	m, proxy, _ := proxied(t, net, wallet.URL, chain.MoneroConfig{WalletFile: "wallet"})
+	m, proxy, _ := proxied(t, net, wallet.URL, monero.Config{WalletFile: "wallet"})
 	address, start := newAddress(t, m), net.Height(t)
 	txID := net.Pay(t, address.Address, xmr)
 	net.Confirm(t, txID, 1)
@@ -226,7 +226,7 @@ func TestMonero_WalletKilledDuringPass(t *testing.T) {
 func TestMonero_WalletKilledWhileItReads(t *testing.T) {
 	net := rig.Monero(t)
 	wallet := net.NewWallet(t, "", "")
-	m := newMonero(t, chain.MoneroConfig{WalletURL: wallet.URL, DaemonURL: net.DaemonURL, WalletFile: "wallet"})
+	m := newMonero(t, monero.Config{WalletURL: wallet.URL, DaemonURL: net.DaemonURL, WalletFile: "wallet"})
 	address, start := newAddress(t, m), net.Height(t)
 	txID := net.Pay(t, address.Address, xmr)
 	net.Confirm(t, txID, 20)
@@ -270,7 +270,7 @@ func TestMonero_WalletOfOtherKeys(t *testing.T) {
 
 func TestMonero_WalletSwappedDuringPass(t *testing.T) {
 	net := rig.Monero(t)
-	m, wallet, _ := proxied(t, net, net.WalletURL, chain.MoneroConfig{})
+	m, wallet, _ := proxied(t, net, net.WalletURL, monero.Config{})
 	wallet.Before("get_transfers", func() { net.Wallet.OpenOther(t) })
 	_, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
 	notReady(t, err, "another wallet was opened")
@@ -280,14 +280,14 @@ func TestMonero_WalletSwappedDuringPass(t *testing.T) {
 
 func TestMonero_NodeOfAnotherNetwork(t *testing.T) {
 	net := rig.Monero(t)
-	m, _, daemon := proxied(t, net, net.WalletURL, chain.MoneroConfig{})
+	m, _, daemon := proxied(t, net, net.WalletURL, monero.Config{})
 	other := rig.Stagenet(t)
-	fresh := func() *chain.Monero {
-		return newMonero(t, chain.MoneroConfig{WalletURL: net.WalletURL, DaemonURL: daemon.URL})
+	fresh := func() *monero.Chain {
+		return newMonero(t, monero.Config{WalletURL: net.WalletURL, DaemonURL: daemon.URL})
 	}
 	want := scan(t, m, 0).Fingerprint
 	daemon.Target(other.URL)
-	for name, m := range map[string]*chain.Monero{"in the middle": m, "at the start": fresh()} {
+	for name, m := range map[string]*monero.Chain{"in the middle": m, "at the start": fresh()} {
 		if view, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); !errors.Is(err, card.ErrWrongChain) {
 			t.Errorf("%s: got %+v, %v; want ErrWrongChain", name, view, err)
 		}
@@ -301,7 +301,7 @@ func TestMonero_NodeOfAnotherNetwork(t *testing.T) {
 func TestMonero_BrokenAnswersAreBoundedAndPass(t *testing.T) {
 	net := rig.Monero(t)
 	const limit = 500 * time.Millisecond
-	m, wallet, daemon := proxied(t, net, net.WalletURL, chain.MoneroConfig{Timeout: limit, RefreshTimeout: limit})
+	m, wallet, daemon := proxied(t, net, net.WalletURL, monero.Config{Timeout: limit, RefreshTimeout: limit})
 	scan(t, m, 0)
 	for name, fault := range map[string]rig.Fault{"hang": rig.Hang, "reset": rig.Reset, "lost answer": rig.LoseAnswer,
 		"error": rig.RPCError, "truncated": rig.TruncatedJSON, "HTML": rig.HTML, "endless": rig.EndlessBody,

@@ -1,4 +1,4 @@
-package chain
+package monero
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain/rpc"
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
@@ -16,11 +17,11 @@ import (
 // harmless. The error is card.ErrWalletLost if the wallet lacks the address at
 // after, and card.ErrWrongChain if another wallet was opened since the last
 // Scan.
-func (m *Monero) NewAddresses(ctx context.Context, after int64, n int) ([]settle.Address, error) {
+func (m *Chain) NewAddresses(ctx context.Context, after int64, n int) ([]settle.Address, error) {
 	return again(func() ([]settle.Address, error) { return m.newAddresses(ctx, after, n) })
 }
 
-func (m *Monero) newAddresses(ctx context.Context, after int64, n int) ([]settle.Address, error) {
+func (m *Chain) newAddresses(ctx context.Context, after int64, n int) ([]settle.Address, error) {
 	if n <= 0 {
 		return nil, nil
 	}
@@ -69,7 +70,7 @@ func firstDifference(made, all []settle.Address) int {
 }
 
 // makeAddresses makes n addresses and has the wallet write them to its file.
-func (m *Monero) makeAddresses(ctx context.Context, n int) ([]settle.Address, error) {
+func (m *Chain) makeAddresses(ctx context.Context, n int) ([]settle.Address, error) {
 	made := make([]settle.Address, 0, n)
 	for len(made) < n {
 		batch, err := m.createAddresses(ctx, min(n-len(made), maxAddressesPerCall))
@@ -82,13 +83,13 @@ func (m *Monero) makeAddresses(ctx context.Context, n int) ([]settle.Address, er
 }
 
 // Reserve implements settle.Chain.
-func (m *Monero) Reserve(ctx context.Context, upTo int64, n int) (bool, error) {
+func (m *Chain) Reserve(ctx context.Context, upTo int64, n int) (bool, error) {
 	return again(func() (bool, error) { return m.reserve(ctx, settle.NoPosition, upTo, n) })
 }
 
 // reserve makes up to n addresses, or a few more, towards upTo. The error is
 // card.ErrWalletLost if the wallet lacks the one at after.
-func (m *Monero) reserve(ctx context.Context, after, upTo int64, n int) (bool, error) {
+func (m *Chain) reserve(ctx context.Context, after, upTo int64, n int) (bool, error) {
 	have, err := m.subaddress(ctx, upTo)
 	if err != nil || have != "" {
 		return err == nil, err
@@ -115,7 +116,7 @@ func (m *Monero) reserve(ctx context.Context, after, upTo int64, n int) (bool, e
 
 // subaddresses returns the subaddresses of account 0 at these indices
 // (get_address). The wallet must have made them.
-func (m *Monero) subaddresses(ctx context.Context, indices []int64) ([]settle.Address, error) {
+func (m *Chain) subaddresses(ctx context.Context, indices []int64) ([]settle.Address, error) {
 	addresses, err := m.addressesAt(ctx, 0, indices)
 	if err != nil {
 		return nil, err
@@ -143,11 +144,11 @@ type beacon struct {
 }
 
 // Beacon implements settle.Chain (get_attribute).
-func (m *Monero) Beacon(ctx context.Context) (settle.Beacon, error) {
+func (m *Chain) Beacon(ctx context.Context) (settle.Beacon, error) {
 	return again(func() (settle.Beacon, error) { return m.readBeacon(ctx) })
 }
 
-func (m *Monero) readBeacon(ctx context.Context) (settle.Beacon, error) {
+func (m *Chain) readBeacon(ctx context.Context) (settle.Beacon, error) {
 	var answer struct {
 		Value string `json:"value"`
 	}
@@ -159,7 +160,7 @@ func (m *Monero) readBeacon(ctx context.Context) (settle.Beacon, error) {
 		return settle.Beacon{}, err
 	}
 	var b beacon
-	if err := decode([]byte(answer.Value), &b); err != nil {
+	if err := rpc.Decode([]byte(answer.Value), &b); err != nil {
 		return settle.Beacon{}, fmt.Errorf("get attribute: value of %q is not what this program wrote: %w", beaconKey, err)
 	}
 	if b.Epoch <= 0 || b.Position < settle.NoPosition {
@@ -173,14 +174,14 @@ func (m *Monero) readBeacon(ctx context.Context) (settle.Beacon, error) {
 }
 
 // SetBeacon implements settle.Chain (set_attribute, store).
-func (m *Monero) SetBeacon(ctx context.Context, b settle.Beacon, durable bool) error {
+func (m *Chain) SetBeacon(ctx context.Context, b settle.Beacon, durable bool) error {
 	_, err := again(func() (struct{}, error) { return struct{}{}, m.writeBeacon(ctx, b, durable) })
 	return err
 }
 
 // writeBeacon sets the attribute. The file gets it with Stored set. After that
 // the wallet's memory gets it without, which a restart of the wallet undoes.
-func (m *Monero) writeBeacon(ctx context.Context, b settle.Beacon, durable bool) error {
+func (m *Chain) writeBeacon(ctx context.Context, b settle.Beacon, durable bool) error {
 	if durable {
 		if err := m.setAttribute(ctx, b, true); err != nil {
 			return err
@@ -197,7 +198,7 @@ func (m *Monero) writeBeacon(ctx context.Context, b settle.Beacon, durable bool)
 	return nil
 }
 
-func (m *Monero) setAttribute(ctx context.Context, b settle.Beacon, stored bool) error {
+func (m *Chain) setAttribute(ctx context.Context, b settle.Beacon, stored bool) error {
 	text, err := json.Marshal(
 		beacon{Epoch: b.Epoch, Position: b.Position, PacedUntil: b.PacedUntil.UnixMilli(), MarkedAt: b.MarkedAt.UnixMilli(),
 			Stored: stored, Server: b.Server, Conflict: b.Conflict, Claimed: b.Claimed})

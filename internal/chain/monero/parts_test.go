@@ -1,4 +1,4 @@
-package chain_test
+package monero_test
 
 import (
 	"bytes"
@@ -14,16 +14,16 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/monero"
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
 // busy plays a wallet at block tip that received a payment in every block. It
 // answers for the blocks first to last unless it hangs; asked counts how often
 // it was to.
-func busy(t *testing.T, tip int64, hangs func(first, last int64) bool) (m *chain.Monero, asked func() int) {
+func busy(t *testing.T, tip int64, hangs func(first, last int64) bool) (m *monero.Chain, asked func() int) {
 	t.Helper()
-	var config chain.MoneroConfig
+	var config monero.Config
 	if testing.Short() {
 		// tests wait until it is over, and machines that run them with -short
 		// are not that slow

@@ -1,4 +1,4 @@
-package chain_test
+package rpc_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/rpc"
 )
 
 // reply has fields of every type that answers have.
@@ -33,7 +33,7 @@ func TestDecode(t *testing.T) {
 	const whole = `{"text":"a\u0062c","truth":true,"number":-7,"large":18446744073709551615,"small":4294967295,"inner":{"n":1},` +
 		`"list":[{"n":2},{"n":3,"more":[{}]}],"raw":[1, {}],"failed":null,"N":5,"more":{"n":1e400}}`
 	var got reply
-	if err := chain.Decode([]byte(whole), &got); err != nil {
+	if err := rpc.Decode([]byte(whole), &got); err != nil {
 		t.Fatal(err)
 	}
 	want := reply{"abc", true, -7, 1<<64 - 1, 1<<32 - 1, inner{1}, []inner{{2}, {3}}, json.RawMessage("[1, {}]"), nil}
@@ -70,7 +70,7 @@ func TestDecode(t *testing.T) {
 		{whole, whole + "x", "something follows"},
 		{`"failed":null`, `"failed":nil`, "invalid character"},
 	} {
-		err := chain.Decode([]byte(strings.Replace(whole, tt.old, tt.new, 1)), new(reply))
+		err := rpc.Decode([]byte(strings.Replace(whole, tt.old, tt.new, 1)), new(reply))
 		if !errors.Is(err, card.ErrWrongAnswer) || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s in place of %s: error %v, want %q", tt.new, tt.old, err, tt.says)
 		}
@@ -83,7 +83,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(`{"text":"","truth":true,"number":1,"large":2,"small":3,"inner":{"n":4},"list":[{"n":5}],"failed":{"n":6}}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		var got, want reply
-		if chain.Decode([]byte(text), &got) != nil || !json.Valid([]byte(text)) {
+		if rpc.Decode([]byte(text), &got) != nil || !json.Valid([]byte(text)) {
 			return
 		}
 		var keys map[string]json.RawMessage

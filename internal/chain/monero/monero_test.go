@@ -1,4 +1,4 @@
-package chain_test
+package monero_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/monero"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/settle"
 )
@@ -22,15 +22,15 @@ const xmr = 1_000_000_000_000 // piconero
 func TestMain(m *testing.M) { rig.Main(m) }
 
 // merchant returns the network and the adapter of its merchant's wallet.
-func merchant(t *testing.T) (*rig.MoneroNet, *chain.Monero) {
+func merchant(t *testing.T) (*rig.MoneroNet, *monero.Chain) {
 	t.Helper()
 	net := rig.Monero(t)
-	return net, newMonero(t, chain.MoneroConfig{WalletURL: net.WalletURL, DaemonURL: net.DaemonURL})
+	return net, newMonero(t, monero.Config{WalletURL: net.WalletURL, DaemonURL: net.DaemonURL})
 }
 
-func newMonero(t testing.TB, config chain.MoneroConfig) *chain.Monero {
+func newMonero(t testing.TB, config monero.Config) *monero.Chain {
 	t.Helper()
-	m, err := chain.NewMonero(config)
+	m, err := monero.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func newMonero(t testing.TB, config chain.MoneroConfig) *chain.Monero {
 	return m
 }
 
-func scan(t *testing.T, m *chain.Monero, since int64) settle.View {
+func scan(t *testing.T, m *monero.Chain, since int64) settle.View {
 	t.Helper()
 	view, err := m.Scan(t.Context(), settle.Query{Since: since, Newest: settle.NoPosition})
 	if err != nil {
@@ -47,7 +47,7 @@ func scan(t *testing.T, m *chain.Monero, since int64) settle.View {
 	return view
 }
 
-func newAddress(t *testing.T, m *chain.Monero) settle.Address {
+func newAddress(t *testing.T, m *monero.Chain) settle.Address {
 	t.Helper()
 	as, err := m.NewAddresses(t.Context(), settle.NoPosition, 1)
 	if err != nil {
@@ -325,7 +325,7 @@ func TestMonero_LockedTransferWithConfirmations(t *testing.T) {
 func TestMonero_AddressesSurviveKilledWallet(t *testing.T) {
 	net := rig.Monero(t)
 	wallet := net.NewWallet(t, "", "")
-	m := newMonero(t, chain.MoneroConfig{WalletURL: wallet.URL, DaemonURL: net.DaemonURL})
+	m := newMonero(t, monero.Config{WalletURL: wallet.URL, DaemonURL: net.DaemonURL})
 	first, err := m.NewAddresses(t.Context(), settle.NoPosition, 70) // more than one call may make
 	if err != nil {
 		t.Fatal(err)
@@ -355,7 +355,7 @@ func TestMonero_AddressesSurviveKilledWallet(t *testing.T) {
 func TestMonero_LoginSurvivesWalletRestart(t *testing.T) {
 	net := rig.Monero(t)
 	wallet := net.NewWallet(t, "merchant", "correct-horse")
-	config := chain.MoneroConfig{WalletURL: wallet.URL, WalletUser: "merchant", WalletPassword: "correct-horse",
+	config := monero.Config{WalletURL: wallet.URL, WalletUser: "merchant", WalletPassword: "correct-horse",
 		DaemonURL: net.DaemonURL}
 	m := newMonero(t, config)
 	scan(t, m, 0)
@@ -394,7 +394,7 @@ func TestMonero_CheckReports(t *testing.T) {
 		t.Fatal(err)
 	}
 	height := net.Height(t)
-	want := chain.MoneroReport{Network: "fakechain", Fork: 16, DaemonVersion: got.DaemonVersion, DaemonHeight: height,
+	want := monero.Report{Network: "fakechain", Fork: 16, DaemonVersion: got.DaemonVersion, DaemonHeight: height,
 		DaemonTime:         got.DaemonTime,
 		DaemonSynchronized: true, WalletVersion: got.WalletVersion, WalletHeight: height, PrimaryAddress: net.Address,
 		ViewOnly:     true,
@@ -415,9 +415,9 @@ func TestMonero_CheckReports(t *testing.T) {
 
 func TestMonero_RefusesWalletWithSpendKey(t *testing.T) {
 	net := rig.Monero(t)
-	m := newMonero(t, chain.MoneroConfig{WalletURL: net.Payer.URL, DaemonURL: net.DaemonURL})
+	m := newMonero(t, monero.Config{WalletURL: net.Payer.URL, DaemonURL: net.DaemonURL})
 	report, err := m.Check(t.Context())
-	if !errors.Is(err, chain.ErrSpendKey) || report.ViewOnly || report.PrimaryAddress == "" {
+	if !errors.Is(err, monero.ErrSpendKey) || report.ViewOnly || report.PrimaryAddress == "" {
 		t.Errorf("got %+v, %v", report, err)
 	}
 }
@@ -445,7 +445,7 @@ func TestMonero_FrozenNode(t *testing.T) {
 	net := rig.Monero(t)
 	const limit = 300 * time.Millisecond
 	m := newMonero(t,
-		chain.MoneroConfig{WalletURL: net.WalletURL, DaemonURL: net.DaemonURL, Timeout: limit, RefreshTimeout: limit})
+		monero.Config{WalletURL: net.WalletURL, DaemonURL: net.DaemonURL, Timeout: limit, RefreshTimeout: limit})
 	recovers := func() error { _, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); return err }
 	net.Daemon.Ready(t, 10*time.Second, recovers)
 	net.Daemon.Freeze(t)

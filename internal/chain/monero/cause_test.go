@@ -1,4 +1,4 @@
-package chain_test
+package monero_test
 
 import (
 	"errors"
@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/monero"
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
 // wantCause fails unless a scan fails with this card.Unready.
-func wantCause(t *testing.T, m *chain.Monero, want card.Unready) {
+func wantCause(t *testing.T, m *monero.Chain, want card.Unready) {
 	t.Helper()
 	_, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
 	if got, _ := errors.AsType[card.Unready](err); got != want {
@@ -82,7 +82,7 @@ func TestMonero_Scan_NamesCauseOfConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			wantCause(t,
-				newMonero(t, chain.MoneroConfig{DaemonURL: tt.url, WalletURL: closed, Timeout: 300 * time.Millisecond}), tt.want)
+				newMonero(t, monero.Config{DaemonURL: tt.url, WalletURL: closed, Timeout: 300 * time.Millisecond}), tt.want)
 		})
 	}
 }

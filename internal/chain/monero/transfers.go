@@ -1,4 +1,4 @@
-package chain
+package monero
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain/rpc"
 )
 
 // transferEntry is one entry of get_transfers: what one transaction pays to one
@@ -46,7 +47,7 @@ const (
 // transfers validates entries and converts them to transfers, one for each
 // transaction and subaddress. The error is card.ErrWrongAnswer if one entry
 // contradicts itself, another one or the tip.
-func (m *Monero) transfers(entries []transferEntry, tip card.Tip) ([]card.Transfer, error) {
+func (m *Chain) transfers(entries []transferEntry, tip card.Tip) ([]card.Transfer, error) {
 	type key struct {
 		txID   string
 		output int64
@@ -107,7 +108,7 @@ func (e transferEntry) repeats(known *card.Transfer, t card.Transfer) error {
 
 func (e transferEntry) refuse(field, format string, args ...any) error {
 	return fmt.Errorf("get transfers: %w",
-		wrongAnswer(fmt.Errorf("%s of %s %w", field, e.TxID, fmt.Errorf(format, args...))))
+		rpc.WrongAnswer(fmt.Errorf("%s of %s %w", field, e.TxID, fmt.Errorf(format, args...))))
 }
 
 // check returns an error if an entry can't be right.
@@ -115,7 +116,7 @@ func (e transferEntry) check(now time.Time, tip card.Tip) error {
 	mined := e.Type != "pool"
 	switch {
 	case !isHash(e.TxID):
-		return refuse("get transfers", "txid is %q", excerpt([]byte(e.TxID)))
+		return refuse("get transfers", "txid is %q", rpc.Excerpt(e.TxID))
 	case e.Subaddress.Major > maxAccount:
 		return e.refuse("subaddr_index", "is of account %d", e.Subaddress.Major)
 	case mined && e.Height <= 0, !mined && e.Height != 0:
@@ -125,7 +126,7 @@ func (e transferEntry) check(now time.Time, tip card.Tip) error {
 			tip.Height)
 	case mined && e.Confirmations != tip.Height+1-e.Height, !mined && e.Confirmations != 0:
 		return e.refuse("confirmations", "is %d, though its height is %d of %d", e.Confirmations, e.Height, tip.Height)
-	case e.Timestamp < moneroBegan, e.Timestamp > now.Add(clockLeeway).Unix():
+	case e.Timestamp < firstBlockTime, e.Timestamp > now.Add(clockLeeway).Unix():
 		return e.refuse("timestamp", "is %d", e.Timestamp)
 	}
 	if err := checkAddressAt(e.Address, "", int64(e.Subaddress.Major), int64(e.Subaddress.Minor)); err != nil {
@@ -216,7 +217,7 @@ const (
 // confirmAddresses compares the entries' addresses with what the wallet says
 // that it has at their indices: the address decides which card is credited. The
 // wallet is asked once for each.
-func (m *Monero) confirmAddresses(ctx context.Context, wallet string, entries []transferEntry) error {
+func (m *Chain) confirmAddresses(ctx context.Context, wallet string, entries []transferEntry) error {
 	m.ours.Lock()
 	defer m.ours.Unlock()
 	if m.ours.wallet != wallet || m.ours.addresses == nil || len(m.ours.addresses) > maxRemembered {
@@ -261,7 +262,7 @@ func (m *Monero) confirmAddresses(ctx context.Context, wallet string, entries []
 	return nil
 }
 
-func (m *Monero) learnAddresses(ctx context.Context, account uint32, indices []int64) error {
+func (m *Chain) learnAddresses(ctx context.Context, account uint32, indices []int64) error {
 	all, err := m.addressesAt(ctx, int64(account), indices)
 	if err != nil {
 		return err

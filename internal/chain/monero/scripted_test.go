@@ -1,4 +1,4 @@
-package chain_test
+package monero_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/monero"
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
@@ -285,7 +285,7 @@ func TestMonero_BadTransport(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, m := newScriptWith(t, chain.MoneroConfig{Timeout: time.Second})
+			s, m := newScriptWith(t, monero.Config{Timeout: time.Second})
 			s.raw = func(w http.ResponseWriter, r *http.Request) {
 				// so that the server notices when the client goes
 				_, _ = http.MaxBytesReader(w, r.Body, 1<<20).Read(make([]byte, 4096))
@@ -324,8 +324,8 @@ func TestMonero_CheckRefuses(t *testing.T) {
 		method, answer string
 		is             error
 	}{
-		"signs":          {"sign_transfer", `{}`, chain.ErrSpendKey},
-		"could sign":     {"sign_transfer", `"error":{"code":-39,"message":"cannot load unsigned_txset"}`, chain.ErrSpendKey},
+		"signs":          {"sign_transfer", `{}`, monero.ErrSpendKey},
+		"could sign":     {"sign_transfer", `"error":{"code":-39,"message":"cannot load unsigned_txset"}`, monero.ErrSpendKey},
 		"can't tell":     {"sign_transfer", `"error":{"code":-7,"message":"Command unavailable in restricted mode."}`, nil},
 		"testnet wallet": {"get_address", addressesOf(address(testnet, 0, 0), 0, []int64{0}), card.ErrWrongChain},
 		"stagenet node":  {"get_info", info(map[string]any{"nettype": "stagenet"}), card.ErrWrongChain},
@@ -348,7 +348,7 @@ func TestMonero_WalletThatCanSpendIsOpenedLater_EveryPassFails(t *testing.T) {
 	}
 	s.set("sign_transfer", `"error":{"code":-39,"message":"cannot load unsigned_txset"}`)
 	for range 2 {
-		if _, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); !errors.Is(err, chain.ErrSpendKey) ||
+		if _, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); !errors.Is(err, monero.ErrSpendKey) ||
 			!errors.Is(err, card.ErrWrongChain) {
 			t.Errorf("error %v", err)
 		}
@@ -357,29 +357,29 @@ func TestMonero_WalletThatCanSpendIsOpenedLater_EveryPassFails(t *testing.T) {
 
 func TestMoneroConfig_Validate(t *testing.T) {
 	for name, tc := range map[string]struct {
-		config chain.MoneroConfig
+		config monero.Config
 		says   string
 	}{
-		"defaults": {chain.MoneroConfig{}, ""},
+		"defaults": {monero.Config{}, ""},
 		"path and login": {
-			chain.MoneroConfig{WalletURL: "https://node.example/wallet/", WalletUser: "u", WalletPassword: "p"}, ""},
-		"no scheme":           {chain.MoneroConfig{WalletURL: "127.0.0.1:18083"}, "wallet URL"},
-		"other scheme":        {chain.MoneroConfig{DaemonURL: "tcp://127.0.0.1:18081"}, "daemon URL"},
-		"no host":             {chain.MoneroConfig{DaemonURL: "http://:18081"}, "daemon URL"},
-		"login in address":    {chain.MoneroConfig{DaemonURL: "http://u:hunter2@127.0.0.1:18081"}, "must not hold a login"},
-		"unreadable address":  {chain.MoneroConfig{DaemonURL: "http://u:hunter2@127.0.0.1:port"}, "daemon URL"},
-		"query":               {chain.MoneroConfig{WalletURL: "http://127.0.0.1:18083/?a"}, "wallet URL"},
-		"user alone":          {chain.MoneroConfig{WalletUser: "u"}, "both a user and a password"},
-		"password alone":      {chain.MoneroConfig{DaemonPassword: "hunter2"}, "both a user and a password"},
-		"negative time limit": {chain.MoneroConfig{Timeout: -1}, "timeouts"},
-		"no limit to look":    {chain.MoneroConfig{RescanTimeout: -1}, "timeouts"},
-		"any age of the tip":  {chain.MoneroConfig{MaxTipAge: -1}, ""},
-		"wallet to open":      {chain.MoneroConfig{WalletFile: "wallet", WalletFilePassword: "p"}, ""},
-		"path of a wallet":    {chain.MoneroConfig{WalletFile: "../wallet"}, "wallet file"},
-		"wallet without name": {chain.MoneroConfig{WalletFilePassword: "hunter2"}, "wallet file"},
+			monero.Config{WalletURL: "https://node.example/wallet/", WalletUser: "u", WalletPassword: "p"}, ""},
+		"no scheme":           {monero.Config{WalletURL: "127.0.0.1:18083"}, "wallet URL"},
+		"other scheme":        {monero.Config{DaemonURL: "tcp://127.0.0.1:18081"}, "daemon URL"},
+		"no host":             {monero.Config{DaemonURL: "http://:18081"}, "daemon URL"},
+		"login in address":    {monero.Config{DaemonURL: "http://u:hunter2@127.0.0.1:18081"}, "must not hold a login"},
+		"unreadable address":  {monero.Config{DaemonURL: "http://u:hunter2@127.0.0.1:port"}, "daemon URL"},
+		"query":               {monero.Config{WalletURL: "http://127.0.0.1:18083/?a"}, "wallet URL"},
+		"user alone":          {monero.Config{WalletUser: "u"}, "both a user and a password"},
+		"password alone":      {monero.Config{DaemonPassword: "hunter2"}, "both a user and a password"},
+		"negative time limit": {monero.Config{Timeout: -1}, "timeouts"},
+		"no limit to look":    {monero.Config{RescanTimeout: -1}, "timeouts"},
+		"any age of the tip":  {monero.Config{MaxTipAge: -1}, ""},
+		"wallet to open":      {monero.Config{WalletFile: "wallet", WalletFilePassword: "p"}, ""},
+		"path of a wallet":    {monero.Config{WalletFile: "../wallet"}, "wallet file"},
+		"wallet without name": {monero.Config{WalletFilePassword: "hunter2"}, "wallet file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := chain.NewMonero(tc.config)
+			_, err := monero.New(tc.config)
 			if (err == nil) != (tc.says == "") ||
 				(err != nil && (!strings.Contains(err.Error(), tc.says) || strings.Contains(err.Error(), "hunter2"))) {
 				t.Errorf("got %v, want %q", err, tc.says)

@@ -1,4 +1,8 @@
-package chain
+// Package rpc is the JSON-RPC client of the coins' nodes and wallets. Its
+// decoder treats a missing field as an error, never as zero.
+//
+// It may import package card.
+package rpc
 
 import (
 	"bytes"
@@ -22,19 +26,19 @@ import (
 
 // Errors of a JSON-RPC endpoint.
 var (
-	errLogin    = errors.New("login refused (HTTP status 401): check the configured user and password")
+	ErrLogin    = errors.New("login refused (HTTP status 401): check the configured user and password")
 	errNoResult = errors.New("answer has neither result nor error")
 	errNotAsked = errors.New("answer belongs to another request")
-	errTooLong  = errors.New("answer is longer")
+	ErrTooLong  = errors.New("answer is longer")
 )
 
-// rpc speaks JSON-RPC 2.0 over HTTP to one endpoint. Source:
+// Client speaks JSON-RPC 2.0 over HTTP to one endpoint. Source:
 // https://www.jsonrpc.org/specification.
 //
 // It follows no redirects, uses no proxy, and reads no more than the call's
 // limit. Call only methods that may run twice: a request whose connection is
 // lost before the response is sent again.
-type rpc struct {
+type Client struct {
 	url       string
 	client    *http.Client
 	transport *http.Transport // the client's, below the login
@@ -45,19 +49,19 @@ type rpc struct {
 	sent atomic.Int64 // requests, by which they are numbered
 }
 
-// rpcLimit limits one call.
-type rpcLimit struct {
-	time  time.Duration
-	bytes int64 // of the response
+// Limit limits one call.
+type Limit struct {
+	Time  time.Duration
+	Bytes int64 // of the response
 }
 
-// rpcError is a failure that the endpoint itself reported.
-type rpcError struct {
+// Error is a failure that the endpoint itself reported.
+type Error struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
 }
 
-func (e *rpcError) Error() string {
+func (e *Error) Error() string {
 	const longest = 200
 	message := e.Message
 	if len(message) > longest {
@@ -66,9 +70,9 @@ func (e *rpcError) Error() string {
 	return fmt.Sprintf("error %d: %q", e.Code, message)
 }
 
-// newRPC returns a client for base + "/json_rpc". With a user, it uses HTTP
-// digest authentication.
-func newRPC(base, user string, password card.Secret) *rpc {
+// New returns a client for an endpoint. With a user, it uses HTTP digest
+// authentication.
+func New(endpoint, user string, password card.Secret) *Client {
 	transport := &http.Transport{
 		DialContext:        (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 		IdleConnTimeout:    90 * time.Second,
@@ -78,8 +82,8 @@ func newRPC(base, user string, password card.Secret) *rpc {
 	if user != "" {
 		login = &digest.Transport{Username: user, Password: password.Reveal(), Transport: transport}
 	}
-	return &rpc{
-		url: strings.TrimSuffix(base, "/") + "/json_rpc",
+	return &Client{
+		url: endpoint,
 		client: &http.Client{
 			Transport:     login,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -89,46 +93,49 @@ func newRPC(base, user string, password card.Secret) *rpc {
 	}
 }
 
-// call calls a method and stores its result in the value that result points to,
-// which must have all its fields; see decode. Errors name the method. The error
-// is an *rpcError if the endpoint reported it, context.DeadlineExceeded if the
-// time ran out, errTooLong if the response exceeds the limit, and
+// Close closes idle connections.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
+
+// Call calls a method and stores its result in the value that result points to,
+// which must have all its fields; see Decode. Errors name the method. The error
+// is an *Error if the endpoint reported it, context.DeadlineExceeded if the
+// time ran out, ErrTooLong if the response exceeds the limit, and
 // card.ErrWrongAnswer if the response is not what the method promises.
-func (c *rpc) call(ctx context.Context, limit rpcLimit, method string, params, result any) error {
+func (c *Client) Call(ctx context.Context, limit Limit, method string, params, result any) error {
 	if err := c.exchange(ctx, limit, method, params, result); err != nil {
-		return fmt.Errorf("%s: %w", methodName(method), err)
+		return fmt.Errorf("%s: %w", MethodName(method), err)
 	}
 	return nil
 }
 
-// methodName is how errors call a method.
-func methodName(method string) string { return strings.ReplaceAll(method, "_", " ") }
+// MethodName is how errors call a method.
+func MethodName(method string) string { return strings.ReplaceAll(method, "_", " ") }
 
-func (c *rpc) exchange(ctx context.Context, limit rpcLimit, method string, params, result any) error {
+func (c *Client) exchange(ctx context.Context, limit Limit, method string, params, result any) error {
 	id := strconv.FormatInt(c.sent.Add(1), 10)
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit.time,
-		fmt.Errorf("no answer within %s: %w", limit.time, context.DeadlineExceeded))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit.Time,
+		fmt.Errorf("no answer within %s: %w", limit.Time, context.DeadlineExceeded))
 	defer cancel()
-	status, answer, err := c.post(ctx, limit.bytes, body)
+	status, answer, err := c.post(ctx, limit.Bytes, body)
 	if err != nil {
 		return err
 	}
 	var envelope struct {
 		ID     json.RawMessage `json:"id,omitempty"`
 		Result json.RawMessage `json:"result,omitempty"`
-		Error  *rpcError       `json:"error,omitempty"`
+		Error  *Error          `json:"error,omitempty"`
 	}
-	err = decode(answer, &envelope)
+	err = Decode(answer, &envelope)
 	ours := string(envelope.ID) == strconv.Quote(id)
 	switch {
 	case status == http.StatusUnauthorized:
-		return errLogin
+		return ErrLogin
 	case err == nil && envelope.Error != nil && !ours: // its code must not decide anything
-		return wrongAnswer(fmt.Errorf("%w: %s", errNotAsked, envelope.Error))
+		return WrongAnswer(fmt.Errorf("%w: %s", errNotAsked, envelope.Error))
 	case err == nil && envelope.Error != nil:
 		return envelope.Error
 	case status != http.StatusOK:
@@ -136,14 +143,14 @@ func (c *rpc) exchange(ctx context.Context, limit rpcLimit, method string, param
 	case err != nil:
 		return fmt.Errorf("answer of %s is not JSON-RPC: %w", c.url, err)
 	case envelope.Result == nil:
-		return wrongAnswer(errNoResult)
+		return WrongAnswer(errNoResult)
 	case !ours:
-		return wrongAnswer(errNotAsked)
+		return WrongAnswer(errNotAsked)
 	}
-	return decode(envelope.Result, result)
+	return Decode(envelope.Result, result)
 }
 
-func (c *rpc) post(ctx context.Context, limit int64, body []byte) (status int, answer []byte, err error) {
+func (c *Client) post(ctx context.Context, limit int64, body []byte) (status int, answer []byte, err error) {
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
@@ -166,14 +173,14 @@ func (c *rpc) post(ctx context.Context, limit int64, body []byte) (status int, a
 		return 0, nil, fmt.Errorf("read answer: %w", err)
 	}
 	if int64(len(answer)) > limit {
-		return 0, nil, fmt.Errorf("%w than %d bytes", errTooLong, limit)
+		return 0, nil, fmt.Errorf("%w than %d bytes", ErrTooLong, limit)
 	}
 	return res.StatusCode, answer, nil
 }
 
-// checkEndpoint returns an error if the address or the login of an endpoint is
+// CheckEndpoint returns an error if the address or the login of an endpoint is
 // not valid. name is the setting's name.
-func checkEndpoint(name, address, user string, password card.Secret) error {
+func CheckEndpoint(name, address, user string, password card.Secret) error {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil: // not shown: it quotes the address, which may contain a password

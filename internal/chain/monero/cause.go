@@ -1,4 +1,4 @@
-package chain
+package monero
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain/rpc"
 )
 
 // The programs that an operator can restart.
@@ -26,8 +27,8 @@ func withCause(program string, err error) error {
 		return err
 	}
 	cause := transportCause(err)
-	if failure, ok := errors.AsType[*rpcError](err); ok {
-		cause = failure.cause()
+	if failure, ok := errors.AsType[*rpc.Error](err); ok {
+		cause = replyCause(failure)
 	}
 	if cause == "" {
 		return err
@@ -42,11 +43,11 @@ func transportCause(err error) string {
 	var name *net.DNSError
 	var network net.Error
 	switch {
-	case errors.Is(err, errLogin):
+	case errors.Is(err, rpc.ErrLogin):
 		return "login refused"
 	case errors.Is(err, card.ErrWrongAnswer):
 		return "wrong answer"
-	case errors.Is(err, errTooLong):
+	case errors.Is(err, rpc.ErrTooLong):
 		return "answer too long"
 	case errors.As(err, &certificate):
 		return "certificate not valid"
@@ -64,9 +65,9 @@ func transportCause(err error) string {
 	return ""
 }
 
-// cause returns what an operator has to know about an error that monerod or
+// replyCause returns what an operator has to know about an error that monerod or
 // monero-wallet-rpc reported.
-func (e *rpcError) cause() string {
+func replyCause(e *rpc.Error) string {
 	switch {
 	case strings.Contains(e.Message, "hard fork version"):
 		return "hard fork mismatch"

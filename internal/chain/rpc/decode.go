@@ -1,4 +1,4 @@
-package chain
+package rpc
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// decode stores the JSON value text in what result points to, field by field.
+// Decode stores the JSON value text in what result points to, field by field.
 // What encoding/json takes for zero is an error here: every field of result's
 // type must be there, once, under exactly its name, and neither be null nor
 // have another type. Fields of the answer that the type lacks are skipped.
@@ -24,7 +24,7 @@ import (
 //
 // The error names the field, as in "in[3].amount is missing", and is
 // card.ErrWrongAnswer.
-func decode(text []byte, result any) error {
+func Decode(text []byte, result any) error {
 	d := decoder{Decoder: json.NewDecoder(bytes.NewReader(text))}
 	d.UseNumber() // or a misplaced one could be too large for the error that it is
 	err := d.value(reflect.ValueOf(result).Elem())
@@ -33,11 +33,11 @@ func decode(text []byte, result any) error {
 			err = errors.New("something follows the answer")
 		}
 	}
-	return wrongAnswer(err)
+	return WrongAnswer(err)
 }
 
-// wrongAnswer makes an error match card.ErrWrongAnswer, too; nil stays nil.
-func wrongAnswer(err error) error {
+// WrongAnswer makes an error match card.ErrWrongAnswer, too; nil stays nil.
+func WrongAnswer(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (d *decoder) value(v reflect.Value) error {
 		return inner.value(v.Elem())
 	}
 	if !setScalar(v, d.text) {
-		return &fieldError{what: fmt.Sprintf("is %s, not a value of type %s", excerpt(d.text), v.Type())}
+		return &fieldError{what: fmt.Sprintf("is %s, not a value of type %s", Excerpt(string(d.text)), v.Type())}
 	}
 	return nil
 }
@@ -222,11 +222,11 @@ func (d *decoder) opening(want json.Delim, otherwise string) error {
 	return nil
 }
 
-// excerpt shortens what an error quotes.
-func excerpt(text []byte) string {
+// Excerpt shortens what an error quotes.
+func Excerpt(text string) string {
 	const longest = 40
 	if len(text) > longest {
-		return string(text[:longest]) + "..."
+		return text[:longest] + "..."
 	}
-	return string(text)
+	return text
 }

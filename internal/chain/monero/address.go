@@ -1,4 +1,4 @@
-package chain
+package monero
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/crypto/sha3"
+
+	"github.com/cardmint/cardmint/internal/chain/rpc"
 )
 
 // An address is a byte that says network and kind, two public keys of 32 bytes,
@@ -47,7 +49,7 @@ var (
 func parseAddress(address string) (addressKind, error) {
 	kind, err := addressKindOf(address)
 	if err != nil || kind.payment {
-		return addressKind{}, fmt.Errorf("is no address: %q", excerpt([]byte(address)))
+		return addressKind{}, fmt.Errorf("is no address: %q", rpc.Excerpt(address))
 	}
 	return kind, nil
 }
@@ -73,10 +75,10 @@ func addressKindOf(address string) (addressKind, error) {
 	return kind, nil
 }
 
-// checkMoneroAddress implements Coin.CheckAddress. Integrated addresses are
+// checkAddress implements driver.Coin.CheckAddress. Integrated addresses are
 // accepted too: exchanges still give them to their customers, and wallets pay
 // to one as to any other.
-func checkMoneroAddress(address, ours string) error {
+func checkAddress(address, ours string) error {
 	kind, err := addressKindOf(address)
 	if network := networkOf(ours); err == nil && network != "" && kind.network != network {
 		err = fmt.Errorf("is an address of Monero's %s, and payments here are made on its %s", kind.network, network)
@@ -84,13 +86,15 @@ func checkMoneroAddress(address, ours string) error {
 	return err
 }
 
-// checkMoneroTxID implements Coin.CheckTxID.
-func checkMoneroTxID(txid string) error {
+// checkTxID implements driver.Coin.CheckTxID.
+func checkTxID(txid string) error {
 	if len(txid) != 64 || strings.Trim(txid, "0123456789abcdef") != "" {
 		return errors.New("is not the id of a transaction of Monero: that has 64 hexadecimal digits")
 	}
 	return nil
 }
+
+const base58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 // decodeBase58 decodes Monero's base58: each 8 bytes are 11 digits, and what is
 // left over has as many as it needs.

@@ -1,4 +1,4 @@
-package chain_test
+package monero_test
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/monero"
 )
 
 // Logins and the wallet's password are read only from files that are private to
@@ -24,7 +24,7 @@ func TestMoneroSettings_SecretThatOthersCanRead_IsRefused(t *testing.T) {
 			if err := os.Chmod(file, mode); err != nil {
 				t.Fatal(err)
 			}
-			settings := chain.Coins()[0].Settings()
+			settings := monero.Coin().Settings()
 			parser, err := kong.New(settings)
 			if err != nil {
 				t.Fatal(err)

@@ -1,4 +1,4 @@
-package chain
+package monero
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain/rpc"
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
@@ -31,17 +32,17 @@ func again[T any](f func() (T, error)) (T, error) {
 
 // open opens the configured wallet (open_wallet). If another wallet is open,
 // that is stored first. The error says how to fix what failed.
-func (m *Monero) open(ctx context.Context) error {
+func (m *Chain) open(ctx context.Context) error {
 	name := m.config.WalletFile
 	var ignored struct{}
 	params := map[string]any{"filename": name, "password": m.config.WalletFilePassword.Reveal()}
-	err := m.wallet.call(ctx, rpcLimit{m.config.RefreshTimeout, smallAnswer}, "open_wallet", params, &ignored)
-	if _, reported := errors.AsType[*rpcError](err); reported {
+	err := m.wallet.Call(ctx, rpc.Limit{Time: m.config.RefreshTimeout, Bytes: smallAnswer}, "open_wallet", params, &ignored)
+	if _, reported := errors.AsType[*rpc.Error](err); reported {
 		err = card.Unready(walletName + ": wallet can't be opened").Because(err)
 	} else {
 		err = withCause(walletName, err)
 	}
-	failure, ok := errors.AsType[*rpcError](err)
+	failure, ok := errors.AsType[*rpc.Error](err)
 	switch {
 	case !ok:
 		return walletFailure(ctx, err)
@@ -65,12 +66,12 @@ func (m *Monero) open(ctx context.Context) error {
 // incomplete. So a caller that has not seen Recover succeed must call it again.
 // During the rescan the wallet answers no other call, even if the caller is
 // gone.
-func (m *Monero) Recover(ctx context.Context, fingerprint string, newest *settle.Address, progress func(string)) error {
+func (m *Chain) Recover(ctx context.Context, fingerprint string, newest *settle.Address, progress func(string)) error {
 	_, err := again(func() (struct{}, error) { return struct{}{}, m.recover(ctx, fingerprint, newest, progress) })
 	return err
 }
 
-func (m *Monero) recover(ctx context.Context, fingerprint string, newest *settle.Address, progress func(string)) error {
+func (m *Chain) recover(ctx context.Context, fingerprint string, newest *settle.Address, progress func(string)) error {
 	network, wallet, err := m.identify(ctx)
 	if err != nil {
 		return err
@@ -92,7 +93,7 @@ func (m *Monero) recover(ctx context.Context, fingerprint string, newest *settle
 
 // remake makes the addresses up to newest that the wallet lacks, and has the
 // wallet store them.
-func (m *Monero) remake(ctx context.Context, newest settle.Address, progress func(string)) error {
+func (m *Chain) remake(ctx context.Context, newest settle.Address, progress func(string)) error {
 	have, err := m.subaddress(ctx, newest.Position)
 	if err != nil {
 		return err
@@ -118,8 +119,8 @@ func (m *Monero) remake(ctx context.Context, newest settle.Address, progress fun
 
 // rescan has the wallet forget its payments, and scan the whole chain for them
 // again. It keeps its addresses.
-func (m *Monero) rescan(ctx context.Context) error {
+func (m *Chain) rescan(ctx context.Context) error {
 	var ignored struct{}
-	return m.askWallet(ctx, rpcLimit{m.config.RescanTimeout, smallAnswer}, "rescan_blockchain",
+	return m.askWallet(ctx, rpc.Limit{Time: m.config.RescanTimeout, Bytes: smallAnswer}, "rescan_blockchain",
 		map[string]any{"hard": false}, &ignored)
 }

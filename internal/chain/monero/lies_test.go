@@ -1,4 +1,4 @@
-package chain_test
+package monero_test
 
 import (
 	"context"
@@ -12,35 +12,35 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/monero"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
 // doings are what the adapter is asked to do.
-var doings = map[string]func(ctx context.Context, m *chain.Monero) (any, error){
-	"scan": func(ctx context.Context, m *chain.Monero) (any, error) {
+var doings = map[string]func(ctx context.Context, m *monero.Chain) (any, error){
+	"scan": func(ctx context.Context, m *monero.Chain) (any, error) {
 		return m.Scan(ctx, settle.Query{Known: []card.Tip{{Height: 95, Hash: hash("e")}}, Since: 80, Newest: 5})
 	},
-	"first addresses": func(ctx context.Context, m *chain.Monero) (any, error) {
+	"first addresses": func(ctx context.Context, m *monero.Chain) (any, error) {
 		return m.NewAddresses(ctx, settle.NoPosition, 2)
 	},
-	"new addresses": func(ctx context.Context, m *chain.Monero) (any, error) { return m.NewAddresses(ctx, 5, 2) },
-	"holds": func(ctx context.Context, m *chain.Monero) (any, error) {
+	"new addresses": func(ctx context.Context, m *monero.Chain) (any, error) { return m.NewAddresses(ctx, 5, 2) },
+	"holds": func(ctx context.Context, m *monero.Chain) (any, error) {
 		return nil, m.Holds(ctx, settle.Address{Currency: "monero", Address: sub(5), Position: 5})
 	},
-	"reserve":      func(ctx context.Context, m *chain.Monero) (any, error) { return m.Reserve(ctx, 5, 2) },
-	"reserve more": func(ctx context.Context, m *chain.Monero) (any, error) { return m.Reserve(ctx, 6, 2) },
-	"beacon":       func(ctx context.Context, m *chain.Monero) (any, error) { return m.Beacon(ctx) },
-	"check":        func(ctx context.Context, m *chain.Monero) (any, error) { return m.Check(ctx) },
-	"recover": func(ctx context.Context, m *chain.Monero) (any, error) {
+	"reserve":      func(ctx context.Context, m *monero.Chain) (any, error) { return m.Reserve(ctx, 5, 2) },
+	"reserve more": func(ctx context.Context, m *monero.Chain) (any, error) { return m.Reserve(ctx, 6, 2) },
+	"beacon":       func(ctx context.Context, m *monero.Chain) (any, error) { return m.Beacon(ctx) },
+	"check":        func(ctx context.Context, m *monero.Chain) (any, error) { return m.Check(ctx) },
+	"recover": func(ctx context.Context, m *monero.Chain) (any, error) {
 		return nil, m.Recover(ctx, "", &settle.Address{Currency: "monero", Address: sub(5), Position: 5}, func(string) {})
 	},
 }
 
 // honest returns a wallet with three payments: in a block, in a block and
 // locked, and in the mempool.
-func honest(t *testing.T) (*script, *chain.Monero) {
+func honest(t *testing.T) (*script, *monero.Chain) {
 	t.Helper()
 	s, m := newScript(t)
 	transfers := fmt.Sprintf(`{"in":[%s,%s],"pool":[%s]}`,

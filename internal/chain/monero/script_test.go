@@ -1,4 +1,4 @@
-package chain_test
+package monero_test
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/monero"
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
@@ -43,12 +43,12 @@ type script struct {
 func hash(digit string) string { return strings.Repeat(digit, 64) }
 
 // newScript plays a node and a wallet at block 100 that hold nothing.
-func newScript(t testing.TB) (*script, *chain.Monero) {
+func newScript(t testing.TB) (*script, *monero.Chain) {
 	t.Helper()
-	return newScriptWith(t, chain.MoneroConfig{})
+	return newScriptWith(t, monero.Config{})
 }
 
-func newScriptWith(t testing.TB, config chain.MoneroConfig) (*script, *chain.Monero) {
+func newScriptWith(t testing.TB, config monero.Config) (*script, *monero.Chain) {
 	t.Helper()
 	s := &script{wallet: primary, answers: map[string][]string{
 		"get_info":              {info(nil)},

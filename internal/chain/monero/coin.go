@@ -1,4 +1,4 @@
-package chain
+package monero
 
 import (
 	"context"
@@ -9,33 +9,34 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/chain/driver"
 )
 
-// monero describes Monero. Its 18.4 million coins, and more every year, do not
+// Coin describes Monero. Its 18.4 million coins, and more every year, do not
 // fit an Amount, so it has no Supply. Its payment URI is specified at
 // https://docs.getmonero.org/, "Payment request URI".
-func monero() Coin {
-	return Coin{
+func Coin() driver.Coin {
+	return driver.Coin{
 		Currency: card.Currency{Code: "monero", Name: "Monero", Decimals: 12, Confirmations: 10, BlockTime: 2 * time.Minute,
 			AmountKey: "tx_amount"},
 		Markets:  map[string]string{"bitfinex": "tXMRUSD", "coingecko": "monero", "kraken": "XXMRZUSD"},
 		Example:  "--monero-daemon-url http://127.0.0.1:18081 --monero-wallet-url http://127.0.0.1:18083",
 		Every:    2 * time.Second,
-		Settings: func() Settings { return new(moneroSettings) },
+		Settings: func() driver.Settings { return new(settings) },
 
-		CheckAddress: checkMoneroAddress,
-		CheckTxID:    checkMoneroTxID,
+		CheckAddress: checkAddress,
+		CheckTxID:    checkTxID,
 	}
 }
 
-// moneroSettings implements Settings.
-type moneroSettings struct {
-	Flags moneroFlags `embed:"" prefix:"monero-" envprefix:"CARDMINT_MONERO_"`
+// settings implements driver.Settings.
+type settings struct {
+	Flags flags `embed:"" prefix:"monero-" envprefix:"CARDMINT_MONERO_"`
 }
 
-// moneroFlags say where node and wallet are. Logins are read from files, so
+// flags say where node and wallet are. Logins are read from files, so
 // that no password appears in a list of processes.
-type moneroFlags struct {
+type flags struct {
 	DaemonURL     string        `name:"daemon-url" env:"DAEMON_URL" default:"http://127.0.0.1:18081" placeholder:"URL" help:"monerod's RPC (${default})."`
 	DaemonLogin   string        `name:"daemon-login" env:"DAEMON_LOGIN" placeholder:"FILE" help:"A file with USER:PASSWORD for it, if it was started with --rpc-login."`
 	WalletURL     string        `name:"wallet-url" env:"WALLET_URL" default:"http://127.0.0.1:18083" placeholder:"URL" help:"monero-wallet-rpc with a view-only wallet open (${default})."`
@@ -46,18 +47,18 @@ type moneroFlags struct {
 	Confirmations int           `env:"CONFIRMATIONS" default:"10" placeholder:"N" help:"Confirmations that a payment needs (${default})."`
 }
 
-// RequiredConfirmations implements Settings.
-func (s *moneroSettings) RequiredConfirmations() int { return s.Flags.Confirmations }
+// RequiredConfirmations implements driver.Settings.
+func (s *settings) RequiredConfirmations() int { return s.Flags.Confirmations }
 
-// URLs implements Settings.
-func (s *moneroSettings) URLs() map[string]string {
+// URLs implements driver.Settings.
+func (s *settings) URLs() map[string]string {
 	return map[string]string{"monero-daemon-url": s.Flags.DaemonURL, "monero-wallet-url": s.Flags.WalletURL}
 }
 
-// Open implements Settings.
-func (s *moneroSettings) Open() (Node, error) {
+// Open implements driver.Settings.
+func (s *settings) Open() (driver.Node, error) {
 	f := s.Flags
-	config := MoneroConfig{Coin: monero().Currency, DaemonURL: f.DaemonURL, WalletURL: f.WalletURL,
+	config := Config{Coin: Coin().Currency, DaemonURL: f.DaemonURL, WalletURL: f.WalletURL,
 		WalletFile: f.WalletFile, MaxTipAge: f.MaxTipAge}
 	config.Coin.Confirmations = f.Confirmations
 	var err error
@@ -70,16 +71,16 @@ func (s *moneroSettings) Open() (Node, error) {
 	if f.WalletPass != "" {
 		text, err := readSecret(f.WalletPass)
 		if err != nil {
-			return nil, withHint(fmt.Errorf("read wallet password: %w", err),
+			return nil, driver.WithHint(fmt.Errorf("read wallet password: %w", err),
 				"--monero-wallet-password takes a file with the password in one line, which only its owner may read: chmod 600")
 		}
 		config.WalletFilePassword = card.Secret(strings.TrimRight(string(text), "\r\n"))
 	}
-	m, err := NewMonero(config)
+	m, err := New(config)
 	if err != nil {
-		return nil, withHint(err, "--monero-daemon-url and --monero-wallet-url take addresses such as http://127.0.0.1:18081")
+		return nil, driver.WithHint(err, "--monero-daemon-url and --monero-wallet-url take addresses such as http://127.0.0.1:18081")
 	}
-	return moneroNode{m}, nil
+	return node{m}, nil
 }
 
 // readSecret reads a file that only its owner may read.
@@ -103,59 +104,59 @@ func readLogin(path string) (user string, password card.Secret, err error) {
 	const help = "the file must have one line, USER:PASSWORD, as given to --rpc-login, and only its owner may read it: chmod 600"
 	text, err := readSecret(path)
 	if err != nil {
-		return "", "", withHint(fmt.Errorf("read login: %w", err), help)
+		return "", "", driver.WithHint(fmt.Errorf("read login: %w", err), help)
 	}
 	user, secret, ok := strings.Cut(strings.TrimSpace(string(text)), ":")
 	if !ok || user == "" || secret == "" {
-		return "", "", withHint(fmt.Errorf("login file %s: not USER:PASSWORD", path), help)
+		return "", "", driver.WithHint(fmt.Errorf("login file %s: not USER:PASSWORD", path), help)
 	}
 	return user, card.Secret(secret), nil
 }
 
-// moneroNode is a Monero whose Check reports to an operator. It implements
-// Node.
-type moneroNode struct{ *Monero }
+// node is a Chain whose Check reports to an operator. It implements
+// driver.Node.
+type node struct{ *Chain }
 
-// Check implements Node.
-func (n moneroNode) Check(ctx context.Context) (Report, error) {
-	r, err := n.Monero.Check(ctx)
+// Check implements driver.Node.
+func (n node) Check(ctx context.Context) (driver.Report, error) {
+	r, err := n.Chain.Check(ctx)
 	switch {
 	case errors.Is(err, ErrSpendKey):
-		err = withHint(unfit{err},
+		err = driver.WithHint(driver.Unfit(err),
 			"make a view-only wallet of its address and view key, with generate_from_keys, and keep the spend key off this machine")
 	case errors.Is(err, card.ErrWrongChain):
-		err = withHint(unfit{err}, "let --monero-daemon-url and --monero-wallet-url point to the same network")
+		err = driver.WithHint(driver.Unfit(err), "let --monero-daemon-url and --monero-wallet-url point to the same network")
 	case errors.Is(err, card.ErrWrongAnswer):
-		err = withHint(err,
+		err = driver.WithHint(err,
 			"let --monero-daemon-url and --monero-wallet-url point to monerod and monero-wallet-rpc, of version 0.18 or later, with nothing in between that changes their answers")
 	case err != nil:
-		err = withHint(err,
+		err = driver.WithHint(err,
 			"start monerod, and monero-wallet-rpc with the view-only wallet open, and check --monero-daemon-url, --monero-wallet-url and the logins")
 	case !r.DaemonSynchronized:
-		err = withHint(errors.New("the node is not synchronised"), "wait until monerod has caught up with the network")
+		err = driver.WithHint(errors.New("the node is not synchronised"), "wait until monerod has caught up with the network")
 	}
 	return r.rows(), err
 }
 
-func (r MoneroReport) rows() Report {
+func (r Report) rows() driver.Report {
 	if r.Network == "" {
 		return nil
 	}
 	yesNo := map[bool]string{true: "yes", false: "no"}
-	rows := Report{
+	rows := driver.Report{
 		{"network", r.Network},
 		{"node", fmt.Sprintf("version %s, block %d of %s, synchronised: %s", r.DaemonVersion, r.DaemonHeight,
 			r.DaemonTime.UTC().Format(time.RFC3339), yesNo[r.DaemonSynchronized])},
 	}
 	if r.PrimaryAddress != "" {
-		rows = append(rows, Report{
+		rows = append(rows, driver.Report{
 			{"wallet", fmt.Sprintf("%s, block %d, view-only: %s", r.WalletVersion, r.WalletHeight, yesNo[r.ViewOnly])},
 			{"address", r.PrimaryAddress},
 			{"subaddresses", fmt.Sprint(r.Subaddresses)},
 		}...)
 	}
 	for _, w := range r.Warnings {
-		rows = append(rows, Report{{Warning, w}}...)
+		rows = append(rows, driver.Report{{driver.Warning, w}}...)
 	}
 	return rows
 }

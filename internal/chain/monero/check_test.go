@@ -1,4 +1,4 @@
-package chain_test
+package monero_test
 
 import (
 	"strings"

@@ -1,4 +1,4 @@
-package chain_test
+package monero_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/monero"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/settle"
 )
@@ -19,11 +19,11 @@ import (
 // n addresses it has made. Its keys are those of all wallets of the network: it
 // has seen first what other tests paid to addresses that they made, since it
 // goes on behind these.
-func ownWallet(t *testing.T, net *rig.MoneroNet, n int) (*rig.MoneroWallet, *chain.Monero, []settle.Address) {
+func ownWallet(t *testing.T, net *rig.MoneroNet, n int) (*rig.MoneroWallet, *monero.Chain, []settle.Address) {
 	t.Helper()
 	wallet := net.NewWallet(t, "", "")
 	wallet.Call(t, "refresh", nil, nil)
-	m := newMonero(t, chain.MoneroConfig{WalletURL: wallet.URL, DaemonURL: net.DaemonURL, WalletFile: "wallet"})
+	m := newMonero(t, monero.Config{WalletURL: wallet.URL, DaemonURL: net.DaemonURL, WalletFile: "wallet"})
 	made, err := m.NewAddresses(t.Context(), settle.NoPosition, n)
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestMonero_RecoverKilledHalfWay(t *testing.T) {
 	newest, start := made[farAhead-1], net.Height(t)
 	txID := net.Pay(t, newest.Address, xmr)
 	net.Confirm(t, txID, 1)
-	m, proxy, _ := proxied(t, net, wallet.URL, chain.MoneroConfig{WalletFile: "wallet"})
+	m, proxy, _ := proxied(t, net, wallet.URL, monero.Config{WalletFile: "wallet"})
 	wallet.Kill()
 	wallet.DeleteCache(t)
 	wallet.Launch(t)
@@ -151,7 +151,7 @@ func TestMonero_RecoverKilledHalfWay(t *testing.T) {
 func TestMonero_AddressesMayHaveGaps(t *testing.T) {
 	net := rig.Monero(t)
 	wallet, _, made := ownWallet(t, net, 1)
-	m, proxy, _ := proxied(t, net, wallet.URL, chain.MoneroConfig{WalletFile: "wallet"})
+	m, proxy, _ := proxied(t, net, wallet.URL, monero.Config{WalletFile: "wallet"})
 	proxy.Before("create_address", func() {
 		proxy.Before("create_address", func() {
 			wallet.Call(t, "create_address", map[string]any{"account_index": 0, "count": 5}, nil)
@@ -183,10 +183,10 @@ func TestMonero_RecoverLooksAlsoWithoutAddresses(t *testing.T) {
 
 func TestMonero_RecoverRefusesAWalletOfOtherKeys(t *testing.T) {
 	net, own := merchant(t)
-	m, proxy, daemon := proxied(t, net, net.WalletURL, chain.MoneroConfig{})
+	m, proxy, daemon := proxied(t, net, net.WalletURL, monero.Config{})
 	older, newest := newAddress(t, own), newAddress(t, own)
 	scan(t, own, 0)
-	refuses := func(name string, m *chain.Monero, newest settle.Address, want error) {
+	refuses := func(name string, m *monero.Chain, newest settle.Address, want error) {
 		t.Helper()
 		if err := m.Recover(t.Context(), "", &newest, func(string) {}); !errors.Is(err, want) {
 			t.Errorf("%s: got %v, want %v", name, err, want)
@@ -199,7 +199,7 @@ func TestMonero_RecoverRefusesAWalletOfOtherKeys(t *testing.T) {
 	refuses("other keys than scanned", own, newest, card.ErrWrongChain)
 	net.Wallet.Open(t)
 	proxy.Target(net.Payer.URL)
-	refuses("spend key", m, newest, chain.ErrSpendKey)
+	refuses("spend key", m, newest, monero.ErrSpendKey)
 	proxy.Target(net.WalletURL)
 	daemon.Target(rig.Stagenet(t).URL)
 	refuses("other network", m, newest, card.ErrWrongChain)
@@ -210,7 +210,7 @@ func TestMonero_RecoverRefusesAWalletOfOtherKeys(t *testing.T) {
 
 func TestMonero_RecoverIsGivenUp(t *testing.T) {
 	net := rig.Monero(t)
-	m, wallet, _ := proxied(t, net, net.WalletURL, chain.MoneroConfig{RescanTimeout: 200 * time.Millisecond})
+	m, wallet, _ := proxied(t, net, net.WalletURL, monero.Config{RescanTimeout: 200 * time.Millisecond})
 	wallet.Break(rig.Hang, "rescan_blockchain")
 	notReady(t, m.Recover(t.Context(), "", nil, func(string) {}), "rescan blockchain", "no answer within 200ms")
 
