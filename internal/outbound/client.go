@@ -16,8 +16,8 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,170 +26,142 @@ import (
 )
 
 const (
-	longestAnswer  = 1 << 10  // bytes that are kept of a response
-	largestAnswer  = 64 << 10 // bytes that are read of it, so that the connection can be used again
-	largestHeaders = 32 << 10
+	maxKeptBytes     = 1 << 10  // of a response's body
+	maxBodyBytes     = 64 << 10 // beyond which the connection is closed
+	maxHeaderBytes   = 32 << 10
+	maxIdle          = 512 // connections
+	maxIdlePerTarget = 8   // scheme, host and port
+	maxIdleTime      = 30 * time.Second
 )
 
 const notHTTP = "the answer is not HTTP"
 
 // Client calls URLs that customers choose. It connects to no address that its
-// Guard refuses, follows no redirects, uses no proxy and keeps no cookies. It
+// Guard rejects, follows no redirects, uses no proxy and keeps no cookies. It
 // is safe for concurrent use.
 type Client struct {
-	guard Guard
-	tls   *tls.Config
-	idle  pool
+	guard     Guard
+	transport *http.Transport
 }
 
 // NewClient returns a client for the URLs that g allows. The caller must close
 // it.
 func NewClient(g Guard) *Client {
 	g.Timeout = cmp.Or(g.Timeout, 15*time.Second)
-	return &Client{guard: g,
-		tls: &tls.Config{RootCAs: g.RootCAs, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}}
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	return &Client{guard: g, transport: &http.Transport{
+		Proxy:                  nil, // a proxy would connect to any address
+		DialContext:            g.dialer().DialContext,
+		TLSClientConfig:        &tls.Config{RootCAs: g.RootCAs, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    g.Timeout, // net/http continues to connect after the attempt has ended
+		Protocols:              &protocols,
+		DisableCompression:     true, // a small body could expand without limit
+		MaxIdleConns:           maxIdle,
+		MaxIdleConnsPerHost:    maxIdlePerTarget,
+		IdleConnTimeout:        maxIdleTime,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+	}}
 }
 
 // Timeout returns how long an attempt may take.
 func (c *Client) Timeout() time.Duration { return c.guard.Timeout }
 
-// CheckURL is Guard.CheckURL of the client's guard.
+// CheckURL calls the CheckURL method of the client's guard.
 func (c *Client) CheckURL(url string) error { return c.guard.CheckURL(url) }
 
-// Close closes idle connections, and those of attempts that are under way once
-// they have ended.
-func (c *Client) Close() { c.idle.close() }
+// Close closes idle connections. It does not interrupt attempts.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// Target is a URL that the Guard of a client has checked. Whoever posts often
-// to one URL has it checked once.
-type Target struct {
-	// Admit decides whether a request may be sent to an address now. It returns
-	// how long to wait; 0 if it may. It is called before a connection is made
-	// or used again, perhaps from several goroutines at the same time. Nil
-	// admits every request.
+// Request is a POST request.
+type Request struct {
+	URL    string
+	Header http.Header // names in canonical form
+	Body   []byte      // the caller must not change it afterwards
+	// Admit decides whether a connection to an address may be made now. It
+	// returns 0, or how long to wait. It may be called for several addresses of
+	// the host concurrently, and not at all if a connection is reused. Defaults
+	// to always.
 	Admit func(netip.Addr) time.Duration
-
-	url     *url.URL
-	address string // host and port
-	key     string // the same for all targets that share connections
-	refused string // why nothing is sent there; "" if it is
 }
 
-// Target returns the target of a URL. If the guard does not allow the URL,
-// every answer from the target says so.
-func (c *Client) Target(raw string) Target {
-	u, err := c.guard.parse(raw)
-	if err != nil {
-		return Target{refused: "the url " + err.Error()}
-	}
-	address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme]))
-	return Target{url: u, address: address, key: u.Scheme + "://" + address}
-}
-
-// Host returns the scheme, host and port of a target; "" if the URL is not
-// allowed.
-func (t Target) Host() string { return t.key }
-
-// Answer is the result of one attempt.
-type Answer struct {
+// Result is the result of one attempt.
+type Result struct {
 	Took   time.Duration
 	Status int // HTTP status; 0 if there was no response
-	// up to 1,024 bytes of the response's body, as valid UTF-8 without control
-	// characters except \n and \t
+	// Body has up to 1,024 bytes of the response's body, as valid UTF-8 without
+	// control characters except \n and \t.
 	Body string
-	// from Retry-After (seconds or HTTP date, RFC 9110 section 10.2.3); never
-	// negative; 0 if absent or invalid
+	// RetryAfter is the value of Retry-After (seconds or HTTP date, RFC 9110
+	// section 10.2.3). It is never negative, and 0 if absent or invalid.
 	RetryAfter time.Duration
-	Postponed  time.Duration // if positive, nothing was sent: the wait that Target.Admit returned
-	Address    netip.Addr    // of the receiver; not valid if there was no connection
+	Postponed  time.Duration // the wait that Admit returned, if nothing was sent because of it; otherwise 0
+	Address    netip.Addr    // of the receiver; invalid if there was no connection
 	Reason     string        // why there was no response, for the integrator; "" if there was one
 }
 
-// admit is Admit, or admits every request.
-func (t Target) admit(a netip.Addr) time.Duration {
-	if t.Admit == nil {
-		return 0
-	}
-	return t.Admit(a)
-}
-
-// postponed means that Admit wants a request to be sent later.
-type postponed time.Duration
-
-func (p postponed) Error() string { return "too many requests to the address" }
-
-// Post sends body, unchanged, once. A status counts as a response even if the
-// rest never arrives. If ctx is cancelled, Reason says so. The names of header
-// must be in their canonical form. body should have a few KiB: it is sent
-// before the response is read.
-func (c *Client) Post(ctx context.Context, to Target, header http.Header, body []byte) Answer {
+// Post sends a request once. A status counts as a response even if the rest
+// never arrives. If ctx is canceled, Reason says so.
+func (c *Client) Post(ctx context.Context, r Request) Result {
 	start := time.Now()
-	answer := c.post(ctx, to, header, body)
-	answer.Took = time.Since(start)
-	return answer
+	result := c.post(ctx, r)
+	result.Took = time.Since(start)
+	return result
 }
 
-func (c *Client) post(ctx context.Context, to Target, header http.Header, body []byte) Answer {
-	if to.refused != "" {
-		return Answer{Reason: to.refused}
+func (c *Client) post(ctx context.Context, r Request) Result {
+	if err := c.CheckURL(r.URL); err != nil {
+		return Result{Reason: "the url " + err.Error()}
 	}
-	if ctx.Err() != nil {
-		return Answer{Reason: c.reason(ctx, ctx.Err(), false)}
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "", bytes.NewReader(body))
+	var address netip.Addr
+	attempt, cancel := context.WithTimeout(withAdmit(ctx, r.Admit), c.guard.Timeout)
+	defer cancel()
+	attempt = httptrace.WithClientTrace(attempt, &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) { address = remoteAddress(info.Conn) },
+	})
+	req, err := http.NewRequestWithContext(attempt, http.MethodPost, r.URL, bytes.NewReader(r.Body))
 	if err != nil {
-		return Answer{Reason: c.reason(ctx, err, false)}
+		return Result{Reason: c.reason(ctx, err, false)}
 	}
-	req.URL, req.Host = to.url, to.url.Host
-	maps.Copy(req.Header, header)
-	if _, has := header["User-Agent"]; !has {
+	maps.Copy(req.Header, r.Header)
+	if _, has := req.Header["User-Agent"]; !has {
 		req.Header["User-Agent"] = []string{"cardmint-webhooks"}
 	}
-	conn, err := c.connect(ctx, to, time.Now().Add(c.guard.Timeout))
-	if later, is := errors.AsType[postponed](err); is {
-		return Answer{Postponed: time.Duration(later), Reason: later.Error()}
+	res, err := c.transport.RoundTrip(req) // an http.Client would follow redirects
+	if wait, is := errors.AsType[postponed](err); is {
+		return Result{Postponed: time.Duration(wait), Reason: wait.Error()}
 	}
 	if err != nil {
-		return Answer{Reason: c.reason(ctx, err, false)}
+		return Result{Address: address, Reason: c.reason(ctx, err, address.IsValid())}
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	res, err := conn.exchange(req)
-	if err != nil {
-		stop()
-		_ = conn.Close()
-		return Answer{Address: conn.address, Reason: c.reason(ctx, err, true)}
-	}
-	answer, whole := read(res)
-	answer.Address = conn.address
-	if stop() && whole && !res.Close && conn.in.Buffered() == 0 {
-		c.idle.put(to.key, conn)
-	} else {
-		_ = conn.Close()
-	}
-	return answer
+	defer func() { _ = res.Body.Close() }()
+	result := read(res)
+	result.Address = address
+	return result
 }
 
-// read returns the answer in a response, and whether it has read all of the
-// response.
-func read(res *http.Response) (answer Answer, whole bool) {
-	if res.StatusCode < 100 {
-		return Answer{Reason: notHTTP}, false
-	}
-	answer = Answer{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After"), time.Now())}
-	if res.StatusCode == http.StatusSwitchingProtocols {
-		return answer, false // what follows is another protocol
-	}
-	if res.ContentLength == 0 {
-		return answer, true
-	}
-	// Closing the body would read all of it, however long it is.
-	beginning, err := io.ReadAll(io.LimitReader(res.Body, longestAnswer))
-	answer.Body = plain(beginning)
+// remoteAddress returns the address of the other side of a connection.
+func remoteAddress(c net.Conn) netip.Addr {
+	to, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {
-		return answer, false
+		return netip.Addr{}
 	}
-	n, err := io.Copy(io.Discard, io.LimitReader(res.Body, largestAnswer-longestAnswer+1)) // one byte more, to reach EOF
-	return answer, err == nil && n <= largestAnswer-longestAnswer
+	return to.Addr().Unmap()
+}
+
+func read(res *http.Response) Result {
+	if res.StatusCode < 100 {
+		return Result{Reason: notHTTP}
+	}
+	result := Result{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After"), time.Now())}
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		return result // the body is the connection itself, which has no deadline
+	}
+	kept, _ := io.ReadAll(io.LimitReader(res.Body, maxKeptBytes))
+	result.Body = plain(kept)
+	// A connection is reused only if its response was read up to EOF.
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxBodyBytes-maxKeptBytes+1))
+	return result
 }
 
 // reason returns why there was no response. The texts are fixed, because errors
@@ -214,11 +186,12 @@ func (c *Client) reason(ctx context.Context, err error, connected bool) string {
 	if text := tlsReason(err); text != "" {
 		return "TLS: " + text
 	}
-	switch {
+	switch text := err.Error(); { // two of these errors have no exported value
 	case is[*net.OpError](err) && connected, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
-		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
+		strings.Contains(text, "server closed idle connection"):
 		return "the connection broke off"
-	case errors.Is(err, errLongHeaders):
+	case strings.Contains(text, "response headers exceeded"):
 		return "the headers of the answer are too long"
 	case connected:
 		return notHTTP

@@ -31,7 +31,7 @@ import (
 // soon is a deadline for what is to miss it.
 const soon = 100 * time.Millisecond
 
-var noTime = cmpopts.IgnoreFields(Answer{}, "Took", "Address")
+var noTime = cmpopts.IgnoreFields(Result{}, "Took", "Address")
 
 // startRaw starts a receiver that says to each connection what it likes, and
 // returns its host and port.
@@ -104,11 +104,11 @@ func TestPost_SendsByteForByte(t *testing.T) {
 		_, _ = io.WriteString(w, "fine\n\tso")
 	}, &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}})
 	client := newClient(t, Guard{Insecure: true, RootCAs: pool})
-	header := http.Header{"Content-Type": {"application/json"}, "Webhook-Id": {"evt_1"}, "X-Line": {"b\r\nX-Forged: d"}}
+	header := http.Header{"Content-Type": {"application/json"}, "Webhook-Id": {"evt_1"}}
 	sent := header.Clone()
 
-	answer := client.Post(t.Context(), client.Target(server.URL+"/hooks?shop=1"), header, body)
-	if diff := cmp.Diff(Answer{Status: 200, Body: "fine\n\tso"}, answer, noTime); diff != "" {
+	answer := client.Post(t.Context(), Request{URL: server.URL + "/hooks?shop=1", Header: header, Body: body})
+	if diff := cmp.Diff(Result{Status: 200, Body: "fine\n\tso"}, answer, noTime); diff != "" {
 		t.Fatalf("answer (-want +got):\n%s", diff)
 	}
 	if answer.Took <= 0 {
@@ -121,7 +121,7 @@ func TestPost_SendsByteForByte(t *testing.T) {
 		got.TLS.Version < tls.VersionTLS12 {
 		t.Errorf("got %s %s %s by TLS %x", got.Method, got.RequestURI, got.Proto, got.TLS.Version)
 	}
-	want := http.Header{"Content-Type": {"application/json"}, "Webhook-Id": {"evt_1"}, "X-Line": {"b  X-Forged: d"},
+	want := http.Header{"Content-Type": {"application/json"}, "Webhook-Id": {"evt_1"},
 		"User-Agent": {"cardmint-webhooks"}, "Content-Length": {strconv.Itoa(len(body))}}
 	if diff := cmp.Diff(want, got.Header); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
@@ -129,9 +129,18 @@ func TestPost_SendsByteForByte(t *testing.T) {
 	if diff := cmp.Diff(sent, header); diff != "" {
 		t.Errorf("Post has changed the caller's headers:\n%s", diff)
 	}
-	client.Post(t.Context(), client.Target(server.URL), http.Header{"User-Agent": {"other"}}, nil)
+	client.Post(t.Context(), Request{URL: server.URL, Header: http.Header{"User-Agent": {"other"}}})
 	if got.UserAgent() != "other" || got.ContentLength != 0 {
 		t.Errorf("User-Agent %q, Content-Length %d", got.UserAgent(), got.ContentLength)
+	}
+}
+
+func TestPost_LineBreakInHeader_SendsNothing(t *testing.T) {
+	server := startServer(t, func(http.ResponseWriter, *http.Request) {})
+	client := newClient(t, Guard{Insecure: true})
+	got := client.Post(t.Context(), Request{URL: server.URL, Header: http.Header{"A": {"b\r\nC: d"}}})
+	if got.Status != 0 || server.accepted.Load() != 0 {
+		t.Errorf("got %+v and %d connections", got, server.accepted.Load())
 	}
 }
 
@@ -142,7 +151,7 @@ func TestPost_ChecksTheURL(t *testing.T) {
 		server.URL:               "the url must begin with https://",
 		"https://127.0.0.1:8443": "the url must have a public address: not one that is loopback, private, local or otherwise special",
 	} {
-		if diff := cmp.Diff(Answer{Reason: want}, client.Post(t.Context(), client.Target(url), nil, nil),
+		if diff := cmp.Diff(Result{Reason: want}, client.Post(t.Context(), Request{URL: url}),
 			noTime); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", url, diff)
 		}
@@ -168,7 +177,7 @@ func TestPost_UsesNoProxyOfTheEnvironment(t *testing.T) {
 	for _, receiver := range []*server{startServer(t, fine),
 		startServer(t, fine, &tls.Config{Certificates: []tls.Certificate{certificate}})} {
 		url := strings.Replace(receiver.URL, "127.0.0.1", "shop.example.com", 1)
-		if got := client.Post(t.Context(), client.Target(url), nil, nil); got.Status != 200 || receiver.accepted.Load() != 1 {
+		if got := client.Post(t.Context(), Request{URL: url}); got.Status != 200 || receiver.accepted.Load() != 1 {
 			t.Errorf("%s: got %+v and %d connections", url, got, receiver.accepted.Load())
 		}
 	}
@@ -191,7 +200,7 @@ func TestPost_FollowsNoRedirects(t *testing.T) {
 	client := newClient(t, Guard{Insecure: true})
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		status.Store(int32(code))
-		if diff := cmp.Diff(Answer{Status: code}, client.Post(t.Context(), client.Target(server.URL), nil, []byte("x")),
+		if diff := cmp.Diff(Result{Status: code}, client.Post(t.Context(), Request{URL: server.URL, Body: []byte("x")}),
 			noTime); diff != "" {
 			t.Errorf("%d (-want +got):\n%s", code, diff)
 		}
@@ -215,7 +224,7 @@ func TestPost_KeepsConnections(t *testing.T) {
 		{1, 1, 2},
 	} {
 		length.Store(step.length)
-		got := client.Post(t.Context(), client.Target(server.URL), nil, nil)
+		got := client.Post(t.Context(), Request{URL: server.URL})
 		if got.Status != 200 || len(got.Body) != int(step.kept) || server.accepted.Load() != step.connections {
 			t.Errorf("answer of %d bytes: got %d, %q, %d bytes of it, %d connections, want %d", step.length, got.Status,
 				got.Reason, len(got.Body),
@@ -241,8 +250,8 @@ func TestPost_SendsOnce(t *testing.T) {
 		}
 	})
 	client := newClient(t, Guard{Insecure: true})
-	for _, want := range []Answer{{Status: 204}, {Reason: "the connection broke off"}} {
-		if diff := cmp.Diff(want, client.Post(t.Context(), client.Target("http://"+address), nil, []byte("x")),
+	for _, want := range []Result{{Status: 204}, {Reason: "the connection broke off"}} {
+		if diff := cmp.Diff(want, client.Post(t.Context(), Request{URL: "http://" + address, Body: []byte("x")}),
 			noTime); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -300,8 +309,8 @@ func TestPost_SaysWhyThereWasNoAnswer(t *testing.T) {
 				guard.Timeout = soon
 			}
 			client := newClient(t, guard)
-			got := client.Post(t.Context(), client.Target("http://"+startRaw(t, test.talk)), nil, []byte("x"))
-			if diff := cmp.Diff(Answer{Reason: test.want}, got, noTime); diff != "" {
+			got := client.Post(t.Context(), Request{URL: "http://" + startRaw(t, test.talk), Body: []byte("x")})
+			if diff := cmp.Diff(Result{Reason: test.want}, got, noTime); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -326,7 +335,7 @@ func TestPost_SaysWhyThereWasNoConnection(t *testing.T) {
 		{t.Context(), "http://shop.example.com", "the name of the host can't be resolved"},
 		{given, "http://" + listener.Addr().String(), "the attempt was given up before an answer came"},
 	} {
-		if diff := cmp.Diff(Answer{Reason: test.want}, client.Post(test.ctx, client.Target(test.url), nil, nil),
+		if diff := cmp.Diff(Result{Reason: test.want}, client.Post(test.ctx, Request{URL: test.url}),
 			noTime); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.url, diff)
 		}
@@ -399,7 +408,7 @@ func TestPost_SaysWhatIsWrongWithTLS(t *testing.T) {
 				url = startServer(t, func(http.ResponseWriter, *http.Request) {}, settings).URL
 			}
 			client := newClient(t, guard)
-			got := client.Post(t.Context(), client.Target(url), nil, []byte("x"))
+			got := client.Post(t.Context(), Request{URL: url, Body: []byte("x")})
 			if got.Reason != test.want || (got.Status == 0) != (test.want != "") {
 				t.Errorf("got %d, %q, want %q", got.Status, got.Reason, test.want)
 			}
@@ -426,22 +435,22 @@ func TestPost_KeepsTheStatusOfUnfinishedAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		timeout time.Duration
 		talk    func(net.Conn)
-		want    Answer
+		want    Result
 	}{
-		"endless": {0, say(endless, "HTTP/1.1 200 OK\r\n\r\n"), Answer{Status: 200, Body: strings.Repeat("x", 1024)}},
+		"endless": {0, say(endless, "HTTP/1.1 200 OK\r\n\r\n"), Result{Status: 200, Body: strings.Repeat("x", 1024)}},
 		"breaks": {0, say(func(net.Conn) {}, "HTTP/1.1 500 Oh\r\nContent-Length: 9\r\n\r\nhalf"),
-			Answer{Status: 500, Body: "half"}},
+			Result{Status: 500, Body: "half"}},
 		"slow": {time.Second, say(func(c net.Conn) { wait(c) }, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"),
-			Answer{Status: 200, Body: "half"}},
+			Result{Status: 200, Body: "half"}},
 		"switches": {0, say(func(c net.Conn) { wait(c) }, "HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: ws\r\n\r\n"),
-			Answer{Status: 101}},
+			Result{Status: 101}},
 		"hints": {0, say(func(net.Conn) {}, "HTTP/1.1 103 Hints\r\n\r\nHTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"),
-			Answer{Status: 410}},
+			Result{Status: 410}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client := newClient(t, Guard{Insecure: true, Timeout: test.timeout})
-			got := client.Post(t.Context(), client.Target("http://"+startRaw(t, test.talk)), nil, []byte("x"))
+			got := client.Post(t.Context(), Request{URL: "http://" + startRaw(t, test.talk), Body: []byte("x")})
 			if diff := cmp.Diff(test.want, got, noTime); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -469,7 +478,7 @@ func TestPost_CleansTheAnswer(t *testing.T) {
 		strings.Repeat("\x00", 1024) + "not shown": "",
 	} {
 		body.Store(&raw)
-		got := client.Post(t.Context(), client.Target(server.URL), nil, nil)
+		got := client.Post(t.Context(), Request{URL: server.URL})
 		if got.Body != want || !utf8.ValidString(got.Body) {
 			t.Errorf("%q became %q, want %q", raw, got.Body, want)
 		}
@@ -513,44 +522,197 @@ func TestPost_ReadsRetryAfter(t *testing.T) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
 	client := newClient(t, Guard{Insecure: true})
-	got := client.Post(t.Context(), client.Target(server.URL), nil, nil)
-	if diff := cmp.Diff(Answer{Status: 503, RetryAfter: 2 * time.Minute}, got, noTime); diff != "" {
+	got := client.Post(t.Context(), Request{URL: server.URL})
+	if diff := cmp.Diff(Result{Status: 503, RetryAfter: 2 * time.Minute}, got, noTime); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-func TestPost_NotAdmitted_SendsNothingAndKeepsTheConnection(t *testing.T) {
-	var requests, connections atomic.Int32
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+// answering returns a receiver that reads a request, says what it is told to,
+// and goes on, on one connection. It counts connections.
+func answering(connections *atomic.Int32, say string, then func(net.Conn) (more bool)) func(net.Conn) {
+	return func(conn net.Conn) {
+		connections.Add(1)
+		for in := bufio.NewReader(conn); ; {
+			r, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			wait(r.Body)
+			if _, err := io.WriteString(conn, say); err != nil || !then(conn) {
+				return
+			}
+		}
+	}
+}
+
+func TestPost_KeepsAConnectionOnlyIfNothingIsLeftOnIt(t *testing.T) {
+	more := func(net.Conn) bool { return true }
+	for name, test := range map[string]struct {
+		say         string
+		then        func(net.Conn) bool
+		connections int32 // for three requests
+	}{
+		"no body":  {"HTTP/1.1 204 No Content\r\n\r\n", more, 1},
+		"a length": {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine", more, 1},
+		"chunks":   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nfine\r\n0\r\n\r\n", more, 1},
+		"chunks and a trailer": {
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: A\r\n\r\n4\r\nfine\r\n0\r\nA: b\r\n\r\n", more, 1},
+		"hints":                {"HTTP/1.1 103 Hints\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", more, 1},
+		"wants it closed":      {"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n", more, 3},
+		"HTTP/1.0":             {"HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\nfine", more, 3},
+		"until the end":        {"HTTP/1.1 200 OK\r\n\r\nfine", func(net.Conn) bool { return false }, 3},
+		"hangs up unasked":     {"HTTP/1.1 204 No Content\r\n\r\n", func(net.Conn) bool { return false }, 3},
+		"more than its length": {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfineHTTP/1.1 410 Gone\r\n\r\n", more, 3},
+		"a body of no content": {"HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 410 Gone\r\n\r\n", more, 3},
+		"speaks unasked": {"HTTP/1.1 204 No Content\r\n\r\n", func(conn net.Conn) bool {
+			time.Sleep(10 * time.Millisecond)
+			_, _ = io.WriteString(conn, "HTTP/1.1 410 Gone\r\n\r\n")
+			return true
+		}, 3},
+		"half a chunk": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\nfine", func(net.Conn) bool {
+			return false
+		}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var connections atomic.Int32
+			address := startRaw(t, answering(&connections, test.say, test.then))
+			client := newClient(t, Guard{Insecure: true}) // closed before the receiver waits for the end of its connections
+			for range 3 {
+				if got := client.Post(t.Context(), Request{URL: "http://" + address, Body: []byte("x")}); got.Status/100 != 2 {
+					t.Errorf("got %+v", got)
+				}
+				time.Sleep(50 * time.Millisecond) // for what the receiver does next
+			}
+			if n := connections.Load(); n != test.connections {
+				t.Errorf("%d connections, want %d", n, test.connections)
+			}
+		})
+	}
+}
+
+func TestPost_KeepsConnectionsWithTLS(t *testing.T) {
+	certificate, pool := certify(t, nil)
+	server := startServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "fine") },
+		&tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}})
+	client := newClient(t, Guard{Insecure: true, RootCAs: pool})
+	for range 5 {
+		if got := client.Post(t.Context(), Request{URL: server.URL, Body: []byte("x")}); got.Status != 200 || got.Body != "fine" {
+			t.Errorf("got %+v", got)
+		}
+	}
+	if n := server.accepted.Load(); n != 1 {
+		t.Errorf("%d connections, want 1", n)
+	}
+}
+
+// net/http hides why the body could not be written.
+func TestPost_SaysWhyALongBodyDidNotArrive(t *testing.T) {
+	for want, talk := range map[string]func(net.Conn){
+		"no answer within 100ms": func(net.Conn) { time.Sleep(3 * soon) },
+		"the connection broke off": func(conn net.Conn) {
+			_, _ = io.ReadFull(conn, make([]byte, 100))
+			_ = conn.(*net.TCPConn).SetLinger(0)
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			guard := Guard{Insecure: true}
+			if strings.HasPrefix(want, "no answer") {
+				guard.Timeout = soon
+			}
+			address := startRaw(t, talk)
+			client := newClient(t, guard)
+			got := client.Post(t.Context(), Request{URL: "http://" + address, Body: make([]byte, 16<<20)})
+			if diff := cmp.Diff(Result{Reason: want}, got, noTime); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPost_ReadsWhatIsSaidBeforeAllIsRead(t *testing.T) {
+	address := startRaw(t, func(conn net.Conn) {
+		_, _ = io.WriteString(conn, "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+		_ = conn.(*net.TCPConn).CloseWrite()
+		wait(conn)
+	})
+	client := newClient(t, Guard{Insecure: true})
+	got := client.Post(t.Context(), Request{URL: "http://" + address, Body: make([]byte, 32<<10)})
+	if diff := cmp.Diff(Result{Status: 413}, got, noTime); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPost_IsGivenUpAtOnce(t *testing.T) {
+	gone := make(chan struct{})
+	client := newClient(t, Guard{Insecure: true})
+	ctx, cancel := context.WithCancel(t.Context())
+	address := startRaw(t, func(conn net.Conn) {
+		_, _ = http.ReadRequest(bufio.NewReader(conn))
+		cancel()
+		wait(conn)
+		close(gone)
+	})
+	got := client.Post(ctx, Request{URL: "http://" + address})
+	if diff := cmp.Diff(Result{Reason: "the attempt was given up before an answer came"}, got, noTime); diff != "" ||
+		got.Took > 5*time.Second {
+		t.Errorf("after %s (-want +got):\n%s", got.Took, diff)
+	}
+	<-gone // the connection is closed, not kept
+}
+
+func TestPost_ManyConcurrent_KeepsFewConnections(t *testing.T) {
+	const many = 3 * maxIdlePerTarget
+	var all, answered sync.WaitGroup
+	all.Add(many)
+	var open atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		all.Done()
+		all.Wait()
+	}))
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			connections.Add(1)
+		switch state {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed:
+			open.Add(-1)
 		}
 	}
 	server.Start()
 	t.Cleanup(server.Close)
-	client := NewClient(Guard{Insecure: true})
-	t.Cleanup(client.Close)
-	wait := time.Second
-	var asked []netip.Addr
-	to := client.Target(server.URL)
-	to.Admit = func(a netip.Addr) time.Duration {
-		asked = append(asked, a)
-		return wait
+	client := newClient(t, Guard{Insecure: true})
+	for range many {
+		answered.Go(func() { client.Post(t.Context(), Request{URL: server.URL}) })
 	}
-	for i, want := range []time.Duration{time.Second, 0, 0, time.Second, 0} {
-		wait = want
-		got := client.Post(t.Context(), to, nil, []byte("x"))
-		if got.Postponed != want || (got.Status == 200) != (want == 0) || got.Address.IsValid() != (want == 0) {
-			t.Errorf("%d: %+v", i, got)
+	answered.Wait()
+	for deadline := time.Now().Add(5 * time.Second); open.Load() != maxIdlePerTarget; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections are open, want %d", open.Load(), maxIdlePerTarget)
 		}
 	}
-	if requests.Load() != 3 || connections.Load() != 1 {
-		t.Errorf("%d requests over %d connections, want 3 over 1", requests.Load(), connections.Load())
-	}
-	for _, a := range asked {
-		if a != netip.MustParseAddr("127.0.0.1") {
-			t.Errorf("asked about %s", a)
+}
+
+func TestPost_NotAdmitted_DoesNotConnect(t *testing.T) {
+	server := startServer(t, func(http.ResponseWriter, *http.Request) {})
+	client := newClient(t, Guard{Insecure: true})
+	for i, wait := range []time.Duration{time.Second, 0} {
+		var asked []netip.Addr
+		got := client.Post(t.Context(), Request{URL: server.URL, Body: []byte("x"),
+			Admit: func(a netip.Addr) time.Duration {
+				asked = append(asked, a)
+				return wait
+			}})
+		admitted := wait == 0
+		if got.Postponed != wait || (got.Status == 200) != admitted || got.Address.IsValid() != admitted {
+			t.Errorf("got %+v", got)
+		}
+		if diff := cmp.Diff([]netip.Addr{netip.MustParseAddr("127.0.0.1")}, asked, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+			t.Errorf("Admit was called for (-want +got):\n%s", diff)
+		}
+		if n := server.accepted.Load(); int(n) != i {
+			t.Errorf("%d connections, want %d", n, i)
 		}
 	}
 }

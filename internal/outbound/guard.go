@@ -180,18 +180,35 @@ func public(address netip.Addr) bool {
 	return true
 }
 
-// dialer returns the only dialer of the client. It checks each address at the
-// moment of connecting, whatever the name resolved to before, and calls admit
-// for each public one.
-func (g Guard) dialer(admit func(netip.Addr) time.Duration) *net.Dialer {
+// postponed is the wait that Request.Admit returned.
+type postponed time.Duration
+
+func (p postponed) Error() string { return "too many requests to the address" }
+
+type admitKey struct{}
+
+// withAdmit passes Request.Admit to the dialer. net/http calls the dialer, and
+// forwards only the context.
+func withAdmit(ctx context.Context, admit func(netip.Addr) time.Duration) context.Context {
+	if admit == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, admitKey{}, admit)
+}
+
+// dialer returns the client's only dialer. It checks each address when it
+// connects, regardless of what the name resolved to before.
+func (g Guard) dialer() *net.Dialer {
 	return &net.Dialer{Timeout: g.Timeout, Resolver: g.Resolver,
-		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		ControlContext: func(ctx context.Context, _, address string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)
 			if !g.Insecure && (err != nil || !public(to.Addr())) {
 				return errNotPublic
 			}
-			if wait := admit(to.Addr()); wait > 0 {
-				return postponed(wait)
+			if admit, is := ctx.Value(admitKey{}).(func(netip.Addr) time.Duration); is {
+				if wait := admit(to.Addr().Unmap()); wait > 0 {
+					return postponed(wait)
+				}
 			}
 			return nil
 		}}

@@ -199,13 +199,13 @@ var special = []string{
 }
 
 func TestGuard_RefusesSpecialAddresses(t *testing.T) {
-	control := Guard{}.dialer(Target{}.admit).ControlContext
+	control := Guard{}.dialer().ControlContext
 	for _, address := range special {
 		to := netip.AddrPortFrom(netip.MustParseAddr(address), 443).String()
 		if err := control(t.Context(), "tcp", to, nil); !errors.Is(err, errNotPublic) {
 			t.Errorf("connecting to %s: %v, want %v", to, err, errNotPublic)
 		}
-		if err := (Guard{Insecure: true}).dialer(Target{}.admit).ControlContext(t.Context(), "tcp", to, nil); err != nil {
+		if err := (Guard{Insecure: true}).dialer().ControlContext(t.Context(), "tcp", to, nil); err != nil {
 			t.Errorf("insecure: connecting to %s: %v", to, err)
 		}
 	}
@@ -227,7 +227,7 @@ func TestGuard_AllowsPublicAddresses(t *testing.T) {
 		"3ffe:ffff::1",
 	} {
 		to := netip.AddrPortFrom(netip.MustParseAddr(address), 8443).String()
-		if err := (Guard{}).dialer(Target{}.admit).ControlContext(t.Context(), "tcp", to, nil); err != nil {
+		if err := (Guard{}).dialer().ControlContext(t.Context(), "tcp", to, nil); err != nil {
 			t.Errorf("connecting to %s: %v", to, err)
 		}
 	}
@@ -339,8 +339,7 @@ func TestGuard_RefusesReboundNames(t *testing.T) {
 		{"169.254.169.254", "fd00:ec2::254"},
 	} {
 		names.say(rebound...)
-		if got := client.Post(t.Context(), client.Target("https://shop.example.com:"+port+"/"), nil,
-			nil); got.Reason != notPublic || got.Status != 0 {
+		if got := client.Post(t.Context(), Request{URL: "https://shop.example.com:" + port + "/"}); got.Reason != notPublic || got.Status != 0 {
 			t.Errorf("name has %v: got %+v", rebound, got)
 		}
 	}
@@ -351,8 +350,7 @@ func TestGuard_RefusesReboundNames(t *testing.T) {
 	// The same way does lead there for those who are allowed to.
 	names.say("127.0.0.1")
 	insecure := newClient(t, Guard{Insecure: true, Resolver: resolver})
-	if got := insecure.Post(t.Context(), insecure.Target("http://shop.example.com:"+port+"/"), nil,
-		nil); got.Status != 200 || server.accepted.Load() != 1 {
+	if got := insecure.Post(t.Context(), Request{URL: "http://shop.example.com:" + port + "/"}); got.Status != 200 || server.accepted.Load() != 1 {
 		t.Errorf("insecure: got %+v and %d connections", got, server.accepted.Load())
 	}
 }
@@ -360,7 +358,7 @@ func TestGuard_RefusesReboundNames(t *testing.T) {
 // A public address among the answers opens no way to the others.
 func TestGuard_JudgesEachAddressOfAName(t *testing.T) {
 	_, resolver := nameServer(t, "10.0.0.1", "93.184.216.34", "127.0.0.1", "169.254.169.254")
-	dialer := Guard{Resolver: resolver}.dialer(Target{}.admit)
+	dialer := Guard{Resolver: resolver}.dialer()
 	judge := dialer.ControlContext
 	var mu sync.Mutex
 	got := map[string]bool{}

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"net/netip"
+	"net/url"
 	"sync"
 	"time"
 
@@ -56,10 +57,20 @@ type endpointKey struct {
 	host    string
 }
 
-// endpoint lists the addresses that have accepted events for an endpoint.
+// endpointOf returns the endpoint of a URL, which may be invalid.
+func endpointOf(account uuid.UUID, raw string) endpointKey {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return endpointKey{account: account}
+	}
+	return endpointKey{account, u.Scheme + "://" + u.Host}
+}
+
+// endpoint is the state of an endpoint.
 type endpoint struct {
-	proven map[netip.Prefix]bool
-	failed int // consecutive attempts that found nothing there
+	last   netip.Addr            // the address of the last connection; invalid if there was none
+	proven map[netip.Prefix]bool // the addresses that have accepted events
+	failed int                   // consecutive attempts that found nothing there
 	usedAt time.Time
 }
 
@@ -79,11 +90,28 @@ func (d *destinations) setRate(perSecond float64) {
 	d.rate = perSecond
 }
 
+// admitLast counts a request to the address to which the endpoint's last one
+// went: it probably uses the same connection. It returns that address, which is
+// invalid if none is known, and how long to wait if the request would be one too
+// many.
+func (d *destinations) admitLast(key endpointKey) (last netip.Addr, wait time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e := d.endpoints[key]; e != nil && e.last.IsValid() {
+		return e.last, d.admitLocked(key, e.last)
+	}
+	return netip.Addr{}, 0
+}
+
 // admit counts a request to an address. If it would be one too many, it counts
 // nothing and returns how long to wait before the next try.
 func (d *destinations) admit(key endpointKey, address netip.Addr) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.admitLocked(key, address)
+}
+
+func (d *destinations) admitLocked(key endpointKey, address netip.Addr) time.Duration {
 	now, network := time.Now(), limit.Network(address)
 	d.sweep(now)
 	to, known := d.addresses[network]
@@ -129,13 +157,13 @@ func (d *destinations) report(key endpointKey, address netip.Addr, a Attempt) {
 	defer d.mu.Unlock()
 	e := d.endpoints[key]
 	if e == nil {
-		if !a.OK() {
+		if !address.IsValid() {
 			return
 		}
 		e = &endpoint{proven: map[netip.Prefix]bool{}}
 		d.endpoints[key] = e
 	}
-	e.usedAt = time.Now()
+	e.last, e.usedAt = address, time.Now()
 	if !a.Down() && !a.Rejected() {
 		e.failed = 0
 	} else if e.failed++; e.failed >= trustedFailures {

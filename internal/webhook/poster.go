@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/outbound"
 	"github.com/cardmint/cardmint/internal/trace"
@@ -42,46 +40,38 @@ func (p *HTTPPoster) CheckURL(url string) error { return p.client.CheckURL(url) 
 
 // Post implements Poster.
 func (p *HTTPPoster) Post(ctx context.Context, url string, secrets []card.Secret, e card.Event) Attempt {
-	return p.post(ctx, p.receiver(e.AccountID, url, secrets), e)
-}
-
-// receiver is where events are sent, and how they are signed.
-type receiver struct {
-	target   outbound.Target
-	endpoint endpointKey
-	signer   signer
-	err      error // why nothing can be signed
-}
-
-func (p *HTTPPoster) receiver(account uuid.UUID, url string, secrets []card.Secret) receiver {
-	by, err := newSigner(secrets)
-	to := p.client.Target(url)
-	key := endpointKey{account, to.Host()}
-	if !p.Unlimited {
-		to.Admit = func(address netip.Addr) time.Duration { return p.destinations.admit(key, address) }
-	}
-	return receiver{to, key, by, err}
-}
-
-func (p *HTTPPoster) post(ctx context.Context, to receiver, e card.Event) Attempt {
 	at, body := p.now(), e.Payload()
-	header, err := to.signer.sign(e.ID.String(), at, body)
-	if to.err != nil || err != nil {
+	header, err := Sign(e.ID.String(), at, body, secrets)
+	if err != nil {
 		return Attempt{At: at, Error: "the request could not be signed"}
 	}
 	header["Content-Type"] = []string{"application/json"}
 	for name, values := range p.Header {
-		if _, ours := header[name]; !ours {
+		if _, reserved := header[name]; !reserved {
 			header[name] = values
 		}
 	}
 	trace.Inject(ctx, header)
-	answer := p.client.Post(ctx, to.target, header, body)
-	if answer.Postponed > 0 {
-		return Attempt{At: at, Error: answer.Reason, Postponed: answer.Postponed}
+	key := endpointOf(e.AccountID, url)
+	request := outbound.Request{URL: url, Header: header, Body: body}
+	if !p.Unlimited {
+		last, wait := p.destinations.admitLast(key)
+		if wait > 0 {
+			return Attempt{At: at, Postponed: wait}
+		}
+		request.Admit = func(address netip.Addr) time.Duration {
+			if address == last {
+				return 0 // already counted
+			}
+			return p.destinations.admit(key, address)
+		}
 	}
-	attempt := Attempt{At: at, Took: answer.Took, Status: answer.Status, Answer: answer.Body, Error: answer.Reason,
-		RetryAfter: answer.RetryAfter}
-	p.destinations.report(to.endpoint, answer.Address, attempt)
+	result := p.client.Post(ctx, request)
+	if result.Postponed > 0 {
+		return Attempt{At: at, Postponed: result.Postponed}
+	}
+	attempt := Attempt{At: at, Took: result.Took, Status: result.Status, Answer: result.Body, Error: result.Reason,
+		RetryAfter: result.RetryAfter}
+	p.destinations.report(key, result.Address, attempt)
 	return attempt
 }

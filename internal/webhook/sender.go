@@ -190,7 +190,7 @@ func (s *Sender) attempt(ctx, working context.Context, c *Claim, due []Delivery,
 		stop  bool
 		group sync.WaitGroup
 	)
-	to, causes := s.poster.receiver(c.Webhook.AccountID, c.Webhook.URL, c.Secrets), s.causes(working, due)
+	causes := s.causes(working, due)
 	began := time.Now()
 	width := min(widest, len(due))
 	if c.Failures > 0 {
@@ -213,7 +213,7 @@ func (s *Sender) attempt(ctx, working context.Context, c *Claim, due []Delivery,
 					return
 				}
 				failpoint.Hit(failpoint.Delivering)
-				a := s.observed(working, to, d.Event, causes)
+				a := s.observed(working, c, d.Event, causes)
 				mu.Lock()
 				if a.Postponed > 0 {
 					stop, wait = true, max(wait, a.Postponed)

@@ -23,9 +23,9 @@ func (s *Sender) causes(ctx context.Context, due []Delivery) trace.Causes {
 // observed makes an attempt, and reports it to Config.Observe unless it was
 // postponed. A panic is a failed attempt, so that it is repeated on schedule,
 // and only ten times.
-func (s *Sender) observed(ctx context.Context, to receiver, e card.Event, causes trace.Causes) (a Attempt) {
+func (s *Sender) observed(ctx context.Context, c *Claim, e card.Event, causes trace.Causes) (a Attempt) {
 	err := panics.Call(func() error {
-		a = s.post(ctx, to, e, causes)
+		a = s.post(ctx, c, e, causes)
 		failpoint.Hit(failpoint.Delivered)
 		if a.Postponed == 0 {
 			s.cfg.Observe(a)
@@ -43,9 +43,9 @@ func (s *Sender) observed(ctx context.Context, to receiver, e card.Event, causes
 
 // post makes an attempt, within a span in the trace of the card that the event
 // is about.
-func (s *Sender) post(ctx context.Context, to receiver, e card.Event, causes trace.Causes) Attempt {
+func (s *Sender) post(ctx context.Context, c *Claim, e card.Event, causes trace.Causes) Attempt {
 	ctx, span := s.cfg.Tracer.Send(ctx, causes, e.CardUUID, "deliver webhook")
-	a := s.poster.post(ctx, to, e)
+	a := s.poster.Post(ctx, c.Webhook.URL, c.Secrets, e)
 	span.Text("cardmint.event", string(e.Type))
 	if a.Status != 0 {
 		span.Number("http.response.status_code", int64(a.Status))
