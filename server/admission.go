@@ -16,64 +16,64 @@ import (
 // as many, which is more than there are connections, so that none is idle while
 // a response is written. Nobody sends many of the others, or should.
 const (
-	createPlaces  = 256
-	readPlaces    = 256
-	managePlaces  = 32
-	knownPlaces   = 256
-	unknownPlaces = 64
+	createSlots  = 256
+	readSlots    = 256
+	manageSlots  = 32
+	knownSlots   = 256
+	unknownSlots = 64
 )
 
-// One account has up to three quarters of the places of a kind at work.
-func shareOf(places int) int { return places * 3 / 4 }
+// One account has up to three quarters of the slots of a kind at work.
+func maxShare(slots int) int { return slots * 3 / 4 }
 
 // Bulk requests change many rows and take seconds. Each account runs one at a
-// time, and a second one waits for up to bulkPatience. They keep apart from the
+// time, and a second one waits for up to bulkWait. They keep apart from the
 // other requests that manage, which take milliseconds.
 const (
-	bulkPlaces   = 4
-	bulkShare    = 1
-	bulkPatience = 5 * time.Second
+	bulkSlots = 4
+	bulkShare = 1
+	bulkWait  = 5 * time.Second
 )
 
 // gates keep kinds of requests apart, so that too many of one leave room for
 // the others.
 type gates struct {
-	meter                      Meter
+	metrics                    Metrics
 	create, read, manage, bulk *gate
 	// Tokens that this process has seen to be good are looked up again every
 	// few seconds. Anybody can make up any number of others.
 	known, unknown *gate
 }
 
-func newGates(meter Meter) *gates {
-	g := &gates{meter: meter,
-		create: newGate("create", createPlaces, shareOf(createPlaces)),
-		read:   newGate("read", readPlaces, shareOf(readPlaces)),
-		manage: newGate("manage", managePlaces, shareOf(managePlaces)),
-		bulk:   newGate("bulk", bulkPlaces, bulkShare),
+func newGates(metrics Metrics) *gates {
+	g := &gates{metrics: metrics,
+		create: newGate("create", createSlots, maxShare(createSlots)),
+		read:   newGate("read", readSlots, maxShare(readSlots)),
+		manage: newGate("manage", manageSlots, maxShare(manageSlots)),
+		bulk:   newGate("bulk", bulkSlots, bulkShare),
 		// Accounts are not known yet, so that there are no shares.
-		known:   newGate("authenticate", knownPlaces, knownPlaces),
-		unknown: newGate("authenticate", unknownPlaces, unknownPlaces)}
-	g.bulk.patience = bulkPatience
+		known:   newGate("authenticate", knownSlots, knownSlots),
+		unknown: newGate("authenticate", unknownSlots, unknownSlots)}
+	g.bulk.maxWait = bulkWait
 	return g
 }
 
-// enter takes a place at a gate, which the caller must give back by leave. The
+// acquire takes a place at a gate, which the caller must give back by release. The
 // error is card.ErrUnavailable, or card.ErrQuotaExceeded if the account's own
 // bulk request is in the way. The account is uuid.Nil before it is known.
-func (g *gates) enter(ctx context.Context, through *gate, account uuid.UUID) error {
-	if through.enter(ctx, account) {
+func (g *gates) acquire(ctx context.Context, through *gate, account uuid.UUID) error {
+	if through.acquire(ctx, account) {
 		return nil
 	}
 	if through == g.bulk && through.working.UsedUp(account) {
-		return noPlace(bulkOfAccount)
+		return quotaExceeded(bulkQuota)
 	}
-	g.meter.Shed(through.kind)
+	g.metrics.Shed(through.kind)
 	return overloaded()
 }
 
-// bulkOfAccount is what an account may run of bulk requests.
-var bulkOfAccount = bound{card.Quota{Name: "bulk-of-account", Limit: bulkShare},
+// bulkQuota is what an account may run of bulk requests.
+var bulkQuota = boundedQuota{card.Quota{Name: "bulk-of-account", Limit: bulkShare},
 	"Your account already deletes a webhook or recovers its events. Only one such request runs at a time. Try again in a few seconds."}
 
 // overloaded is the refusal of a request that was not begun. Its time varies,
@@ -94,17 +94,17 @@ func (g *gates) admit(next StrictHandlerFunc, operation string) StrictHandlerFun
 			return next(c, request)
 		}
 		who, _ := identity(c)
-		if err := g.enter(c.Request.Context(), through, who.AccountID); err != nil {
+		if err := g.acquire(c.Request.Context(), through, who.AccountID); err != nil {
 			return nil, err
 		}
-		defer through.leave(who.AccountID)
+		defer through.release(who.AccountID)
 		return next(c, request)
 	}
 }
 
 // of returns the gate of a request; nil for one that needs no database, or
 // waits for something else than it and is counted there: lists without pages
-// and streams of events (places), receivers of webhooks, and payments of a
+// and streams of events (slots), receivers of webhooks, and payments of a
 // sandbox.
 func (g *gates) of(operation string, request any) *gate {
 	switch operation {

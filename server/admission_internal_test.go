@@ -10,7 +10,7 @@ import (
 // Every operation has a place of its kind, or is one of those that were found
 // to need none. A new operation is not forgotten.
 func TestGates_EveryOperationHasOne(t *testing.T) {
-	g := newGates(unmetered{})
+	g := newGates(noMetrics{})
 	want := map[string]*gate{
 		"createCard": g.create,
 		"getCard":    g.read, "revealCard": g.read, "listWebhooks": g.read, "getWebhook": g.read, "listDeliveries": g.read,

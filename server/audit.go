@@ -19,8 +19,8 @@ type disclosure struct {
 	cards          int
 }
 
-// discloses returns the disclosure of a response to a request.
-func discloses(gc context.Context) disclosure {
+// newDisclosure returns the disclosure of a response to a request.
+func newDisclosure(gc context.Context) disclosure {
 	who, _ := identity(gc)
 	return disclosure{reveals: who.Scopes.Has(account.CredentialsReveal)}
 }
@@ -47,9 +47,9 @@ func (d *disclosure) show(c *card.Card) bool {
 	return true
 }
 
-// auditBegun leaves a line before the first credentials of a list are sent. The
+// auditStarted leaves a line before the first credentials of a list are sent. The
 // line of audit follows when the list has ended.
-func (a *api) auditBegun(gc context.Context, operation string, d disclosure) {
+func (a *api) auditStarted(gc context.Context, operation string, d disclosure) {
 	a.audited(gc, "credentials_shown", operation, slog.String("list", "begun"), slog.String("newest", d.newest.String()))
 }
 
@@ -83,7 +83,7 @@ func (a *api) audited(gc context.Context, action, operation string, attrs ...slo
 
 // auditedCard converts a card that is the whole response, and audits that.
 func (a *api) auditedCard(gc context.Context, operation string, c *card.Card) Card {
-	d := discloses(gc)
+	d := newDisclosure(gc)
 	d.show(c)
 	a.audit(gc, operation, d)
 	return wireCard(c)

@@ -28,9 +28,9 @@ func authenticate(cfg Config, gates *gates, problems problemWriter) gin.HandlerF
 			through = gates.unknown
 		}
 		if through == gates.unknown {
-			if wait, hold := limits.Blocked(from); wait > 0 {
-				cfg.Meter.Refuse(limit.Address.String())
-				refuseAddress(c, limits, wait, hold, problems)
+			if wait, delay := limits.Blocked(from); wait > 0 {
+				cfg.Metrics.Limited(limit.Address.String())
+				refuseAddress(c, limits, wait, delay, problems)
 				return
 			}
 		}
@@ -49,17 +49,17 @@ func authenticate(cfg Config, gates *gates, problems problemWriter) gin.HandlerF
 			return
 		}
 		c.Set(identityKey, who)
-		c.Set(stillKey, func(ctx context.Context) error { return still(ctx, accounts, token) })
+		c.Set(checkTokenKey, func(ctx context.Context) error { return checkToken(ctx, accounts, token) })
 	}
 }
 
 // authenticate authenticates a token, for which a gate must have room.
 func (g *gates) authenticate(ctx context.Context, accounts *account.Service, token string,
 	through *gate) (account.Identity, error) {
-	if err := g.enter(ctx, through, uuid.Nil); err != nil {
+	if err := g.acquire(ctx, through, uuid.Nil); err != nil {
 		return account.Identity{}, err
 	}
-	defer through.leave(uuid.Nil)
+	defer through.release(uuid.Nil)
 	return accounts.Authenticate(ctx, token)
 }
 
@@ -83,11 +83,11 @@ func bearer(r *http.Request) (string, error) {
 var errNoToken = card.ErrUnauthorized.Saying(
 	`The token is missing. Send "Authorization: Bearer <API_TOKEN>" with a token of your account.`)
 
-// still returns an error if a token is no longer good, or if that can't be
+// checkToken returns an error if a token is no longer good, or if that can't be
 // found out in time. It takes no longer than half a second, so that whoever
 // asks as often keeps the promise that a revoked token is of no use after five.
-func still(ctx context.Context, accounts *account.Service, token string) error {
-	ctx, cancel := context.WithTimeout(ctx, stillEvery)
+func checkToken(ctx context.Context, accounts *account.Service, token string) error {
+	ctx, cancel := context.WithTimeout(ctx, tokenCheckInterval)
 	defer cancel()
 	_, err := accounts.Authenticate(ctx, token)
 	// it was this request's turn to ask the store; what the others go by may be

@@ -25,8 +25,8 @@ import (
 type api struct {
 	orders    *order.Service
 	webhooks  *webhook.Service
-	lists     *places
-	waits     *places
+	lists     *concurrency
+	waits     *concurrency
 	gates     *gates
 	log       *slog.Logger
 	auditLog  *slog.Logger
@@ -165,13 +165,13 @@ func (a *api) ListCards(gc context.Context, r ListCardsRequestObject) (ListCards
 		who, _ := identity(gc)
 		return cardStream{
 			openEnded: open, beginning: ctx,
-			begin: func() (func(), error) { return a.lists.begin(who) },
+			begin: func() (func(), error) { return a.lists.acquire(who) },
 			each: func(ctx context.Context, f func(*card.Card) error) error {
-				d := discloses(gc)
+				d := newDisclosure(gc)
 				defer func() { a.audit(gc, "listCards", d) }() // also if the list is cut off
 				return a.orders.ListCards(ctx, filter, func(c *card.Card) error {
 					if d.show(c) && d.cards == 1 {
-						a.auditBegun(gc, "listCards", d) // a process that is killed leaves no other line
+						a.auditStarted(gc, "listCards", d) // a process that is killed leaves no other line
 					}
 					return f(c)
 				})
@@ -196,21 +196,21 @@ func (a *api) ListCards(gc context.Context, r ListCardsRequestObject) (ListCards
 }
 
 func (a *api) page(ctx, gc context.Context, filter order.Filter) (ListCardsResponseObject, error) {
-	d := discloses(gc)
+	d := newDisclosure(gc)
 	limit := filter.Limit - 1
 	cards, tagged := make([]Card, 0, limit), make([]*card.Card, 0, limit+1)
 	more, long := false, 0
 	err := a.orders.ListCards(ctx, filter, func(c *card.Card) error {
 		tagged = append(tagged, c)
 		if more = len(cards) == limit || long > maxPageMetadata; more {
-			return errPageIsFull
+			return errPageFull
 		}
 		d.show(c)
 		cards = append(cards, wireCard(c))
 		long += len(c.Metadata)
 		return nil
 	})
-	if err != nil && !errors.Is(err, errPageIsFull) {
+	if err != nil && !errors.Is(err, errPageFull) {
 		return nil, err
 	}
 	a.audit(gc, "listCards", d)
@@ -259,12 +259,12 @@ func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 		return err
 	}
 	defer end()
-	ctx, watch := watchToken(s.ctx, w, s.still)
+	ctx, watch := watchToken(s.ctx, w, s.checkToken)
 	defer func() { _ = watch.end(nil) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	begun := context.AfterFunc(s.beginning, cancel)
-	out := bufio.NewWriterSize(newPacedWriter(w, watch.extend), listBuffer)
+	out := bufio.NewWriterSize(newMinRateWriter(w, watch.extend), listBuffer)
 	var one bytes.Buffer
 	encoder := json.NewEncoder(&one)
 	separator := byte('[')
@@ -287,7 +287,7 @@ func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 		_, err := one.WriteTo(out)
 		return err
 	})
-	err = watch.why(err)
+	err = watch.cause(err)
 	if late := s.beginning.Err(); err != nil && separator == '[' && errors.Is(late, context.DeadlineExceeded) {
 		return card.ErrUnavailable.Because(err) // which the store takes for a caller that has gone
 	}

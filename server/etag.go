@@ -26,7 +26,7 @@ func etagPrefix() string {
 // for what the response says, not for its bytes. What a token may not see is
 // part of it.
 func (a *api) etag(gc context.Context, tag string) *string {
-	if !discloses(gc).reveals {
+	if !newDisclosure(gc).reveals {
 		tag += "m"
 	}
 	return ptr(`W/"` + a.etags + tag + `"`)

@@ -19,7 +19,7 @@ const pageSize = 100
 // ListEvents implements listEvents.
 func (a *api) ListEvents(gc context.Context, r ListEventsRequestObject) (ListEventsResponseObject, error) {
 	limit := int(deref(r.Params.Limit, pageSize))
-	f, err := a.follow(gc,
+	f, err := a.newFeed(gc,
 		webhook.EventFilter{After: deref(r.Params.After, 0), Limit: limit, CardUUID: deref(r.Params.Card, uuid.Nil)})
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func (a *api) ListEvents(gc context.Context, r ListEventsRequestObject) (ListEve
 	if last := r.Params.LastEventID; last != nil {
 		f.filter.After, f.after = *last, "header/Last-Event-ID"
 	}
-	if wantsStream(f.request.Header.Values("Accept")) {
+	if prefersStream(f.request.Header.Values("Accept")) {
 		return eventStream{f, a.heartbeat}, nil
 	}
 	es, more, err := f.first(a.gates)

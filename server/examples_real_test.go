@@ -132,10 +132,10 @@ func (r reality) market(t *testing.T, d *deployment) {
 	read(d, "OffersUncounted", "/api/offers", token)
 	need(t, d.store.SaveOffers(t.Context(), card.SupplierOffers{Supplier: "sandbox", Offers: []card.Offer{
 		{Min: 50_00, Max: 50_00, Left: 3, Life: time.Hour}, {Min: 100_00, Max: 200_00, Left: card.Unlimited}}}))
-	need(t, d.orders.FollowOffers(t.Context()))
+	need(t, d.orders.RefreshOffers(t.Context()))
 	read(d, "Offers", "/api/offers", token)
 	need(t, d.store.SaveOffers(t.Context(), card.SupplierOffers{Supplier: "sandbox"}))
-	need(t, d.orders.FollowOffers(t.Context()))
+	need(t, d.orders.RefreshOffers(t.Context()))
 	read(d, "OffersNone", "/api/offers", token)
 }
 

@@ -15,8 +15,8 @@ import (
 // before its last card. A page is in memory as a whole.
 const maxPageMetadata = 1 << 20
 
-// errPageIsFull ends the reading of a page.
-var errPageIsFull = errors.New("the page is full")
+// errPageFull ends the reading of a page.
+var errPageFull = errors.New("the page is full")
 
 // cardFilter returns the filter that the parameters of listCards describe.
 func cardFilter(account uuid.UUID, p ListCardsParams) order.Filter {

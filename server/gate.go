@@ -11,14 +11,14 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// A request that finds all places taken waits for one, in a line that is a few
-// times as long as there are places. While nobody has waited for long, it waits
+// A request that finds all slots taken waits for one, in a line that is a few
+// times as long as there are slots. While nobody has waited for long, it waits
 // as long as a burst may last; once there has been a line for that long, only
 // as long as scheduling takes.
 const (
-	burstPatience    = 100 * time.Millisecond
-	standingPatience = 10 * time.Millisecond
-	linePerPlace     = 4
+	burstWait     = 100 * time.Millisecond
+	overloadWait  = 10 * time.Millisecond
+	queuedPerSlot = 4
 )
 
 // gate lets only so many requests work at the same time, and refuses early what
@@ -32,7 +32,7 @@ const (
 // takes about as long whatever else comes. The line in front of it absorbs
 // bursts and is short, by the rule of controlled delay that CoDel has for
 // packets: a line that does not go away within the time of a burst is no burst,
-// and longer waiting would not help anybody. The number of places is all there
+// and longer waiting would not help anybody. The number of slots is all there
 // is to choose; nothing is measured that an idle service, a slow statement or a
 // cold start could mislead.
 //
@@ -42,120 +42,120 @@ const (
 // others waiting for no more than the next place.
 //
 // An account that has nothing at work does not even wait for that: no account
-// takes more than its share of the places, and the last one is kept for an
+// takes more than its share of the slots, and the last one is kept for an
 // account that has none (limit.Shares).
 type gate struct {
-	kind     string
-	places   int // at work
-	working  *limit.Shares
-	patience time.Duration // for a burst
+	kind    string
+	slots   int // at work
+	working *limit.Shares
+	maxWait time.Duration // for a burst
 
-	mu       sync.Mutex
-	line     []*waiting
-	inLine   map[uuid.UUID]int // requests in line, by account
-	standing time.Time         // since when there has been a line
+	mu          sync.Mutex
+	queue       []*waiter
+	queued      map[uuid.UUID]int // requests in line, by account
+	queuedSince time.Time         // since when there has been a line
 }
 
-// waiting is a request in line.
-type waiting struct {
-	account uuid.UUID
-	told    chan bool // whether it is let in
+// waiter is a queued request.
+type waiter struct {
+	account  uuid.UUID
+	admitted chan bool // whether it is let in
 }
 
-// newGate returns a gate. One account takes up to each of its places.
-func newGate(kind string, places, each int) *gate {
-	return &gate{kind: kind, places: places, working: limit.NewShares(places, each), patience: burstPatience,
-		inLine: map[uuid.UUID]int{}}
+// newGate returns a gate. One account takes up to each of its slots.
+func newGate(kind string, slots, each int) *gate {
+	return &gate{kind: kind, slots: slots, working: limit.NewShares(slots, each), maxWait: burstWait,
+		queued: map[uuid.UUID]int{}}
 }
 
-// enter takes a place for a request of an account, which the caller must give
-// back by leave. It returns false if there was none in time, or if ctx ended
+// acquire takes a place for a request of an account, which the caller must give
+// back by release. It returns false if there was none in time, or if ctx ended
 // before.
-func (g *gate) enter(ctx context.Context, account uuid.UUID) bool {
+func (g *gate) acquire(ctx context.Context, account uuid.UUID) bool {
 	g.mu.Lock()
 	if g.working.Acquire(account) { // then no request in line could have had the place
 		g.mu.Unlock()
 		return true
 	}
-	if len(g.line) >= linePerPlace*g.places && !g.displace(account) {
+	if len(g.queue) >= queuedPerSlot*g.slots && !g.evict(account) {
 		g.mu.Unlock()
 		return false
 	}
-	now, patience := time.Now(), g.patience
-	if len(g.line) == 0 {
-		g.standing = now
-	} else if now.Sub(g.standing) >= g.patience {
-		patience = standingPatience
+	now, maxWait := time.Now(), g.maxWait
+	if len(g.queue) == 0 {
+		g.queuedSince = now
+	} else if now.Sub(g.queuedSince) >= g.maxWait {
+		maxWait = overloadWait
 	}
-	w := &waiting{account, make(chan bool, 1)}
-	g.line = append(g.line, w)
-	g.inLine[account]++
+	w := &waiter{account, make(chan bool, 1)}
+	g.queue = append(g.queue, w)
+	g.queued[account]++
 	g.mu.Unlock()
-	return g.await(ctx, w, patience)
+	return g.await(ctx, w, maxWait)
 }
 
 // await waits in line.
-func (g *gate) await(ctx context.Context, w *waiting, patience time.Duration) bool {
-	over := time.NewTimer(patience)
+func (g *gate) await(ctx context.Context, w *waiter, maxWait time.Duration) bool {
+	over := time.NewTimer(maxWait)
 	defer over.Stop()
 	select {
-	case in := <-w.told:
+	case in := <-w.admitted:
 		return in
 	case <-over.C:
 	case <-ctx.Done():
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i := slices.Index(g.line, w)
+	i := slices.Index(g.queue, w)
 	if i < 0 { // told at the last moment
-		return <-w.told
+		return <-w.admitted
 	}
 	g.remove(i)
 	return false
 }
 
-// leave releases the place of an account. If a request in line may have it, the
+// release releases the place of an account. If a request in line may have it, the
 // place is passed on.
-func (g *gate) leave(account uuid.UUID) {
+func (g *gate) release(account uuid.UUID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.working.Release(account)
-	for len(g.line) > 0 {
+	for len(g.queue) > 0 {
 		next := 0
-		for i, w := range g.line {
-			if g.working.Held(w.account) < g.working.Held(g.line[next].account) {
+		for i, w := range g.queue {
+			if g.working.Held(w.account) < g.working.Held(g.queue[next].account) {
 				next = i
 			}
 		}
-		if !g.working.Acquire(g.line[next].account) {
+		if !g.working.Acquire(g.queue[next].account) {
 			return
 		}
-		g.remove(next).told <- true
+		g.remove(next).admitted <- true
 	}
 }
 
-// displace refuses a request in line to make room for one of an account, and
+// evict refuses a request in line to make room for one of an account, and
 // reports whether there was one to refuse.
-func (g *gate) displace(account uuid.UUID) bool {
+func (g *gate) evict(account uuid.UUID) bool {
 	last := 0
-	for i, w := range g.line {
-		if g.inLine[w.account] >= g.inLine[g.line[last].account] {
+	for i, w := range g.queue {
+		if g.queued[w.account] >= g.queued[g.queue[last].account] {
 			last = i
 		}
 	}
-	if g.inLine[g.line[last].account] <= g.inLine[account]+1 {
+	if g.queued[g.queue[last].account] <= g.queued[account]+1 {
 		return false
 	}
-	g.remove(last).told <- false
+	g.remove(last).admitted <- false
 	return true
 }
 
 // remove takes a request out of the line.
-func (g *gate) remove(i int) *waiting {
-	w := g.line[i]
-	g.line = slices.Delete(g.line, i, i+1)
-	if g.inLine[w.account]--; g.inLine[w.account] == 0 {
-		delete(g.inLine, w.account)
+func (g *gate) remove(i int) *waiter {
+	w := g.queue[i]
+	g.queue = slices.Delete(g.queue, i, i+1)
+	if g.queued[w.account]--; g.queued[w.account] == 0 {
+		delete(g.queued, w.account)
 	}
 	return w
 }

@@ -23,8 +23,8 @@ type crowd struct {
 	refused map[int]time.Duration
 }
 
-func newCrowd(t *testing.T, places int) *crowd {
-	return &crowd{t: t, gate: newGate("test", places, places), refused: map[int]time.Duration{}}
+func newCrowd(t *testing.T, slots int) *crowd {
+	return &crowd{t: t, gate: newGate("test", slots, slots), refused: map[int]time.Duration{}}
 }
 
 // come has a request of somebody's come, and returns when it works, waits or
@@ -35,7 +35,7 @@ func (c *crowd) come(ctx context.Context, who int) { c.comeOf(ctx, loud, who) }
 func (c *crowd) comeOf(ctx context.Context, account uuid.UUID, who int) {
 	go func() {
 		came := time.Now()
-		in := c.gate.enter(ctx, account)
+		in := c.gate.acquire(ctx, account)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if in {
@@ -72,18 +72,18 @@ func TestGate_LetsInAsManyAsHavePlacesAndTheOthersInTheirOrder(t *testing.T) {
 		for who := range 4 {
 			c.come(t.Context(), who)
 		}
-		c.want("two places", 0, 1)
-		c.gate.leave(loud)
+		c.want("two slots", 0, 1)
+		c.gate.release(loud)
 		c.want("after one has left", 0, 1, 2)
 		c.come(t.Context(), 4)
-		c.gate.leave(loud)
+		c.gate.release(loud)
 		c.want("who came later comes later", 0, 1, 2, 3)
-		c.gate.leave(loud)
-		c.gate.leave(loud)
-		c.gate.leave(loud)
+		c.gate.release(loud)
+		c.gate.release(loud)
+		c.gate.release(loud)
 		c.want("the last", 0, 1, 2, 3, 4)
-		if c.gate.working.Taken() != 0 || len(c.gate.line) != 0 {
-			t.Errorf("%d places are taken, %d wait", c.gate.working.Taken(), len(c.gate.line))
+		if c.gate.working.Taken() != 0 || len(c.gate.queue) != 0 {
+			t.Errorf("%d slots are taken, %d wait", c.gate.working.Taken(), len(c.gate.queue))
 		}
 	})
 }
@@ -103,11 +103,11 @@ func TestGate_AFloodOfOneAccountKeepsOthersWaitingForNoMoreThanAPlace(t *testing
 		}
 		c.comeOf(t.Context(), quiet, 24)
 		c.wantRefused(24, 0) // whose account has as many in line as the other
-		c.gate.leave(loud)
+		c.gate.release(loud)
 		c.want("the other account", 0, 1, 20)
-		c.gate.leave(loud)
+		c.gate.release(loud)
 		c.want("the account that has none at work any more", 0, 1, 20, 2)
-		c.gate.leave(quiet)
+		c.gate.release(quiet)
 		c.want("likewise", 0, 1, 20, 2, 21)
 	})
 }
@@ -125,11 +125,11 @@ func TestGate_ShareUsedUp_OtherAccountsEnterAtOnce(t *testing.T) {
 		c.want("the other account", 0, 1, 10)
 		c.comeOf(t.Context(), uuid.UUID{3}, 20)
 		c.want("the reserved place", 0, 1, 10, 20)
-		c.gate.leave(loud)
+		c.gate.release(loud)
 		c.want("no account that has none at work waits", 0, 1, 10, 20)
-		c.gate.leave(loud)
+		c.gate.release(loud)
 		c.want("the last place is reserved again", 0, 1, 10, 20, 2)
-		c.gate.leave(uuid.UUID{3})
+		c.gate.release(uuid.UUID{3})
 		c.want("a place that is not reserved", 0, 1, 10, 20, 2, 3)
 	})
 }
@@ -146,10 +146,10 @@ func TestGate_TheLineIsShort(t *testing.T) {
 			c.wantRefused(who, 0)
 		}
 		c.want("the others", 0, 1)
-		time.Sleep(burstPatience)
+		time.Sleep(burstWait)
 		synctest.Wait()
-		c.wantRefused(2, burstPatience)
-		c.wantRefused(9, burstPatience)
+		c.wantRefused(2, burstWait)
+		c.wantRefused(9, burstWait)
 	})
 }
 
@@ -161,21 +161,21 @@ func TestGate_AStandingLineWaitsShorter(t *testing.T) {
 		c.come(t.Context(), 0)
 		c.come(t.Context(), 1)
 		c.come(t.Context(), 2)
-		time.Sleep(burstPatience - time.Millisecond)
+		time.Sleep(burstWait - time.Millisecond)
 		c.come(t.Context(), 3) // before the line has stood for so long
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		c.wantRefused(2, burstPatience)
+		c.wantRefused(2, burstWait)
 		c.come(t.Context(), 4)
-		time.Sleep(standingPatience)
+		time.Sleep(overloadWait)
 		synctest.Wait()
-		c.wantRefused(4, standingPatience)
-		time.Sleep(burstPatience)
+		c.wantRefused(4, overloadWait)
+		time.Sleep(burstWait)
 		synctest.Wait()
-		c.wantRefused(3, burstPatience)
+		c.wantRefused(3, burstWait)
 		c.come(t.Context(), 5) // there is no line any more
-		time.Sleep(burstPatience - time.Millisecond)
-		c.gate.leave(loud)
+		time.Sleep(burstWait - time.Millisecond)
+		c.gate.release(loud)
 		c.want("a new burst", 0, 1, 5)
 	})
 }
@@ -191,13 +191,13 @@ func TestGate_WhoHasGoneHoldsNoPlace(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		c.wantRefused(2, 0)
-		c.gate.leave(loud)
+		c.gate.release(loud)
 		c.want("the next", 0, 1, 3)
-		c.gate.leave(loud)
-		c.gate.leave(loud)
+		c.gate.release(loud)
+		c.gate.release(loud)
 		c.come(t.Context(), 4)
 		c.come(t.Context(), 5)
-		c.want("the places are free again", 0, 1, 3, 4, 5)
+		c.want("the slots are free again", 0, 1, 3, 4, 5)
 	})
 }
 
@@ -210,17 +210,17 @@ func TestGate_NoPlaceIsLost(t *testing.T) {
 		all.Go(func() {
 			for range 200 {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Microsecond)
-				if g.enter(ctx, loud) {
+				if g.acquire(ctx, loud) {
 					time.Sleep(time.Microsecond)
-					g.leave(loud)
+					g.release(loud)
 				}
 				cancel()
 			}
 		})
 	}
 	all.Wait()
-	if g.working.Taken() != 0 || len(g.line) != 0 || len(g.inLine) != 0 {
-		t.Errorf("%d places are taken, %d wait, of %v", g.working.Taken(), len(g.line), g.inLine)
+	if g.working.Taken() != 0 || len(g.queue) != 0 || len(g.queued) != 0 {
+		t.Errorf("%d slots are taken, %d wait, of %v", g.working.Taken(), len(g.queue), g.queued)
 	}
 }
 
@@ -229,8 +229,8 @@ func BenchmarkGate(b *testing.B) {
 	g := newGate("test", 4, 4)
 	b.ReportAllocs()
 	for b.Loop() {
-		if g.enter(b.Context(), loud) {
-			g.leave(loud)
+		if g.acquire(b.Context(), loud) {
+			g.release(loud)
 		}
 	}
 }

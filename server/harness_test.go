@@ -69,7 +69,7 @@ type setup struct {
 	requests   *limit.Config // Defaults to limits of which every response tells, and that no test reaches.
 	proxies    []netip.Prefix
 	heartbeat  time.Duration
-	meter      server.Meter
+	meter      server.Metrics
 }
 
 // deployment is a running service. All its parts are the real ones; it moves on
@@ -170,7 +170,7 @@ func deploy(t testing.TB, s setup) *deployment {
 		counting.Now = s.clock.now
 	}
 	d.requests = limit.New(db, counting)
-	config := server.Config{Meter: s.meter, Orders: d.orders, Accounts: d.accounts, Webhooks: d.webhooks,
+	config := server.Config{Metrics: s.meter, Orders: d.orders, Accounts: d.accounts, Webhooks: d.webhooks,
 		Log: slog.New(slog.NewJSONHandler(d.log, nil)), Checks: checksOf(s.checks),
 		Limits: d.requests, Proxies: s.proxies, Heartbeat: s.heartbeat,
 		Origins: s.origins, PublicURL: s.publicURL, Docs: s.docs}
@@ -187,7 +187,7 @@ func deploy(t testing.TB, s setup) *deployment {
 func checksOf(byName map[string]func(context.Context) error) []server.Check {
 	var all []server.Check
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		all = append(all, server.Check{Name: name, Ask: byName[name]})
+		all = append(all, server.Check{Name: name, Run: byName[name]})
 	}
 	return all
 }

@@ -6,12 +6,12 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// alsoHead registers HEAD wherever GET is registered (RFC 9110, section 9.3.2).
+// headRouter registers HEAD wherever GET is registered (RFC 9110, section 9.3.2).
 // The same handlers run, and net/http drops the body.
-type alsoHead struct{ gin.IRouter }
+type headRouter struct{ gin.IRouter }
 
 // GET registers handlers for GET and HEAD.
-func (r alsoHead) GET(path string, handlers ...gin.HandlerFunc) gin.IRoutes {
+func (r headRouter) GET(path string, handlers ...gin.HandlerFunc) gin.IRoutes {
 	r.IRouter.HEAD(path, handlers...)
 	return r.IRouter.GET(path, handlers...)
 }

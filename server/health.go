@@ -21,9 +21,9 @@ type Check struct {
 	// Warning means that the process stays ready while the check fails.
 	// Readiness then names the check and its reason under warnings.
 	Warning bool
-	// Ask returns an error if the check fails. Its reason is shown to anybody
+	// Run returns an error if the check fails. Its reason is shown to anybody
 	// if it is a card.Unready.
-	Ask func(context.Context) error
+	Run func(context.Context) error
 }
 
 // health serves liveness, which depends on nothing else, and readiness. Anybody
@@ -31,7 +31,7 @@ type Check struct {
 // for all who ask at the same time.
 type health struct {
 	checks []Check
-	looks  singleflight.Group
+	probes singleflight.Group
 }
 
 const (
@@ -51,7 +51,7 @@ type readiness struct {
 }
 
 func (h *health) ready(c *gin.Context) {
-	found, _, _ := h.looks.Do("", func() (any, error) { return h.look(context.WithoutCancel(c.Request.Context())), nil })
+	found, _, _ := h.probes.Do("", func() (any, error) { return h.probe(context.WithoutCancel(c.Request.Context())), nil })
 	is, status := found.(readiness), http.StatusOK
 	if !is.ready {
 		status = http.StatusServiceUnavailable
@@ -60,17 +60,17 @@ func (h *health) ready(c *gin.Context) {
 	c.JSON(status, is.response)
 }
 
-// look lists the checks that fail. It gives a reason only if anybody may see it
+// probe lists the checks that fail. It gives a reason only if anybody may see it
 // (card.Unready); the rest is in the operator's log. The process is ready as
 // long as one coin is: only orders to pay with the others are refused.
-func (h *health) look(ctx context.Context) readiness {
+func (h *health) probe(ctx context.Context) readiness {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	failing, reasons, warnings := []string{}, map[string]string{}, map[string]string{}
 	coins := map[string]bool{} // whether all checks of a coin succeed
 	ready := true
 	for _, check := range h.checks {
-		err := check.Ask(ctx)
+		err := check.Run(ctx)
 		if check.Warning {
 			if why, ok := errors.AsType[card.Unready](err); ok {
 				warnings[check.Name] = string(why)

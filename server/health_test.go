@@ -88,9 +88,9 @@ func TestReadyz_IsReadyWhileOneCoinIsWell(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			handler, err := server.New(
 				server.Config{
-					Checks: []server.Check{{Name: "database", Ask: x.database}, {Name: "rates monero", Coin: "monero", Ask: x.rates},
-						{Name: "watch monero", Coin: "monero", Ask: x.watch},
-						{Name: "watch litecoin", Coin: "litecoin", Ask: x.another}}})
+					Checks: []server.Check{{Name: "database", Run: x.database}, {Name: "rates monero", Coin: "monero", Run: x.rates},
+						{Name: "watch monero", Coin: "monero", Run: x.watch},
+						{Name: "watch litecoin", Coin: "litecoin", Run: x.another}}})
 			need(t, err)
 			a := (&deployment{handler: handler}).serve(t, http.MethodGet, "/readyz", "", "").want(t, x.status)
 			equal(t, "body", a.body, x.body)
@@ -104,7 +104,7 @@ func TestReadyz_DoesNotWaitForACheckThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		handler, err := server.New(server.Config{Checks: []server.Check{
-			{Name: "hangs", Ask: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
+			{Name: "hangs", Run: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
 		}})
 		need(t, err)
 		d, start := &deployment{handler: handler}, time.Now()
@@ -121,7 +121,7 @@ func TestReadyz_ChecksOnceForAllWhoAsk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		handler, err := server.New(server.Config{Checks: []server.Check{{Name: "slow", Ask: func(context.Context) error {
+		handler, err := server.New(server.Config{Checks: []server.Check{{Name: "slow", Run: func(context.Context) error {
 			asked++
 			time.Sleep(time.Second)
 			return card.Unready("slow")

@@ -18,13 +18,13 @@ const maxBody = 64 << 10
 // The keys of the values in a gin.Context. They are strings because
 // Context.Value finds only those.
 const (
-	requestIDKey = "cardmint.request_id"
-	identityKey  = "cardmint.identity"
-	unlimitedKey = "cardmint.unlimited" // the context without a deadline
-	checkedKey   = "cardmint.checked"   // the order that the domain read from the body
-	stillKey     = "cardmint.still"     // the function that asks whether the token is still good
-	heldKey      = "cardmint.held"      // how long the response was kept back
-	explainedKey = "cardmint.explained" // whether the cause of the problem has a line in the log
+	requestIDKey  = "cardmint.request_id"
+	identityKey   = "cardmint.identity"
+	unlimitedKey  = "cardmint.unlimited"   // the context without a deadline
+	checkedKey    = "cardmint.checked"     // the order that the domain read from the body
+	checkTokenKey = "cardmint.check_token" // the function that asks whether the token is still good
+	delayedKey    = "cardmint.held"        // how long the response was kept back
+	explainedKey  = "cardmint.explained"   // whether the cause of the problem has a line in the log
 )
 
 const harmless = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
@@ -72,7 +72,7 @@ func accessLog(log *slog.Logger) gin.HandlerFunc {
 				slog.Int("bytes", max(0, c.Writer.Size())),
 				slog.Duration("took", worked(c, start)),
 			}
-			if held := c.GetDuration(heldKey); held > 0 {
+			if held := c.GetDuration(delayedKey); held > 0 {
 				fields = append(fields, slog.Duration("held", held))
 			}
 			if gone {

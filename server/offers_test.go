@@ -22,7 +22,7 @@ func TestCreateCard_OnlyWhatIsOffered(t *testing.T) {
 	offers := []card.Offer{{Min: 50_50, Max: 50_50, Left: 3, Life: time.Hour},
 		{Min: 100_00, Max: 200_00, Left: card.Unlimited}, {Min: 300_00, Max: 300_00}}
 	need(t, d.store.SaveOffers(t.Context(), card.SupplierOffers{Supplier: "sandbox", Offers: offers}))
-	need(t, d.orders.FollowOffers(t.Context()))
+	need(t, d.orders.RefreshOffers(t.Context()))
 	listed, err := c.ListOffers(t.Context())
 	need(t, err)
 	equal(t, "offers", len(listed), 2)

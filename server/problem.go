@@ -76,8 +76,8 @@ func newProblemWriter(log *slog.Logger, publicURL string) problemWriter {
 }
 
 const (
-	causeAgain = time.Minute // between two lines of the log with the same cause
-	mostCauses = 100         // that are remembered
+	causeInterval = time.Minute // between two lines of the log with the same cause
+	maxCauses     = 100         // that are remembered
 )
 
 // causes are the reasons why requests were answered with 503. Each concerns
@@ -101,10 +101,10 @@ func (c *causes) due(err *card.Error, now time.Time) bool {
 	}, err.Cause.Error())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if at, logged := c.loggedAt[cause]; logged && now.Sub(at) < causeAgain {
+	if at, logged := c.loggedAt[cause]; logged && now.Sub(at) < causeInterval {
 		return false
 	}
-	if len(c.loggedAt) >= mostCauses {
+	if len(c.loggedAt) >= maxCauses {
 		clear(c.loggedAt)
 	}
 	c.loggedAt[cause] = now
@@ -156,7 +156,7 @@ func (p problemWriter) write(c *gin.Context, err error) {
 	if q := known.Quota; q != nil {
 		addQuota(c.Writer.Header(), q)
 	}
-	if c.Request.ContentLength != 0 && leavesBody(known) {
+	if c.Request.ContentLength != 0 && skipsBody(known) {
 		c.Header("Connection", "close") // or net/http would read the rest of the body before it responds
 	}
 	var text bytes.Buffer
@@ -168,9 +168,9 @@ func (p problemWriter) write(c *gin.Context, err error) {
 	c.Data(code, "application/problem+json", text.Bytes())
 }
 
-// mostErrors is how many things a problem names at most, so that a response
+// maxErrors is how many things a problem names at most, so that a response
 // does not grow with what is wrong.
-const mostErrors = 100
+const maxErrors = 100
 
 // list names what is wrong with the request in a problem. If that is too much,
 // fields that the contract does not have are left out first: a program can make
@@ -180,11 +180,11 @@ func (p *Problem) list(wrong []card.FieldError) {
 	if len(wrong) == 1 {
 		p.Detail = `1 thing is wrong with the request. See "errors".`
 	}
-	if omitted := len(wrong) - mostErrors; omitted > 0 {
-		unknown := func(f card.FieldError) bool { return f.Detail == isUnknown }
+	if omitted := len(wrong) - maxErrors; omitted > 0 {
+		unknown := func(f card.FieldError) bool { return f.Detail == detailUnknown }
 		known := func(f card.FieldError) bool { return !unknown(f) }
 		wrong = append(slices.DeleteFunc(slices.Clone(wrong), unknown),
-			slices.DeleteFunc(slices.Clone(wrong), known)...)[:mostErrors]
+			slices.DeleteFunc(slices.Clone(wrong), known)...)[:maxErrors]
 		p.ErrorsOmitted = new(int64(omitted))
 	}
 	fields := make([]FieldError, len(wrong))
@@ -196,9 +196,9 @@ func (p *Problem) list(wrong []card.FieldError) {
 	p.Errors = &fields
 }
 
-// leavesBody reports whether a request may be refused with err before its body
+// skipsBody reports whether a request may be refused with err before its body
 // was read.
-func leavesBody(err *card.Error) bool {
+func skipsBody(err *card.Error) bool {
 	switch err.Kind {
 	case card.Unauthorized, card.NotFound, card.MethodNotAllowed, card.UnsupportedMedia, card.TooLarge, card.Timeout:
 		return true

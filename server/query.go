@@ -28,15 +28,15 @@ func unknownParameters(query string, declared openapi3.Parameters) (wrong []card
 		if declared.GetByInAndName(openapi3.ParameterInQuery, name) == nil {
 			wrong = append(wrong,
 				card.FieldError{Pointer: "query/" + name,
-					Detail: "is not a query parameter of this operation" + instead(name, declared)})
+					Detail: "is not a query parameter of this operation" + suggestion(name, declared)})
 		}
 	}
 	return wrong
 }
 
-// instead returns the end of a sentence that says which query parameter may
+// suggestion returns the end of a sentence that says which query parameter may
 // have been meant, or which there are.
-func instead(name string, declared openapi3.Parameters) string {
+func suggestion(name string, declared openapi3.Parameters) string {
 	const longest = 64 // of a name that is compared
 	var known []string
 	nearest, least := "", len(name)/3+1

@@ -11,18 +11,18 @@ import (
 	"github.com/cardmint/cardmint/internal/panics"
 )
 
-// stillEvery is how often a long response checks whether its token is still
+// tokenCheckInterval is how often a long response checks whether its token is still
 // good. The authenticator answers from memory for up to four seconds, so that a
 // revoked token ends the response within five.
-const stillEvery = 500 * time.Millisecond
+const tokenCheckInterval = 500 * time.Millisecond
 
 // tokenWatch cuts a response off once its token is no longer good, also while
 // its client does not read.
 type tokenWatch struct {
-	still   func(context.Context) error
-	control *http.ResponseController
-	conn    lingerer // nil if it is not known
-	cancel  context.CancelCauseFunc
+	checkToken func(context.Context) error
+	control    *http.ResponseController
+	conn       lingerer // nil if it is not known
+	cancel     context.CancelCauseFunc
 
 	mu      sync.Mutex
 	writing bool // a part of the response is being written, and the rest must not follow
@@ -36,10 +36,10 @@ type lingerer interface{ SetLinger(sec int) error }
 
 // watchToken starts a watch, which the caller must end. The context is canceled
 // when the response is cut off.
-func watchToken(ctx context.Context, w http.ResponseWriter, still func(context.Context) error) (context.Context,
+func watchToken(ctx context.Context, w http.ResponseWriter, check func(context.Context) error) (context.Context,
 	*tokenWatch) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	t := &tokenWatch{still: still, control: http.NewResponseController(w), cancel: cancel}
+	t := &tokenWatch{checkToken: check, control: http.NewResponseController(w), cancel: cancel}
 	t.conn, _ = ctx.Value(connKey{}).(lingerer)
 	go t.run(ctx)
 	return ctx, t
@@ -61,7 +61,7 @@ func (t *tokenWatch) run(ctx context.Context) {
 // check returns why the token is no longer valid, or nil once ctx ends: the
 // response has ended, or its client is gone.
 func (t *tokenWatch) check(ctx context.Context) error {
-	again := time.NewTicker(stillEvery)
+	again := time.NewTicker(tokenCheckInterval)
 	defer again.Stop()
 	for {
 		select {
@@ -69,7 +69,7 @@ func (t *tokenWatch) check(ctx context.Context) error {
 			return nil
 		case <-again.C:
 		}
-		err := t.still(ctx)
+		err := t.checkToken(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -116,8 +116,8 @@ func (t *tokenWatch) written() {
 	t.writing = false
 }
 
-// why returns why the response was cut off, or else err.
-func (t *tokenWatch) why(err error) error {
+// cause returns why the response was cut off, or else err.
+func (t *tokenWatch) cause(err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.err != nil {
@@ -132,18 +132,18 @@ func (t *tokenWatch) end(err error) error {
 	t.mu.Lock()
 	t.ended = true
 	t.mu.Unlock()
-	return t.why(err)
+	return t.cause(err)
 }
 
 // openEnded is a request whose response takes as long as its client reads or
 // waits.
 type openEnded struct {
-	ctx   context.Context // without the deadline of other requests
-	still func(context.Context) error
+	ctx        context.Context // without the deadline of other requests
+	checkToken func(context.Context) error
 }
 
 func openEndedOf(gc context.Context) (openEnded, error) {
-	still, known := gc.Value(stillKey).(func(context.Context) error)
+	check, known := gc.Value(checkTokenKey).(func(context.Context) error)
 	ctx, unlimited := gc.Value(unlimitedKey).(context.Context)
 	switch {
 	case !known:
@@ -151,16 +151,16 @@ func openEndedOf(gc context.Context) (openEnded, error) {
 	case !unlimited:
 		return openEnded{}, errNoDeadline
 	}
-	return openEnded{ctx, still}, nil
+	return openEnded{ctx, check}, nil
 }
 
 // visit writes a page. Reading it from the database may have taken long, and
 // its client may take long to read it.
 func (o openEnded) visit(w http.ResponseWriter, visit func(http.ResponseWriter) error) error {
-	if err := o.still(o.ctx); err != nil {
+	if err := o.checkToken(o.ctx); err != nil {
 		return err
 	}
-	_, watch := watchToken(o.ctx, w, o.still)
+	_, watch := watchToken(o.ctx, w, o.checkToken)
 	_ = watch.extend(writeTimeout)
 	return watch.end(visit(w))
 }

@@ -55,8 +55,8 @@ type Config struct {
 	// the type of a problem leads there. Defaults to unknown: the type leads to
 	// the project's README.
 	PublicURL string
-	// Meter is told of requests. Defaults to none.
-	Meter Meter
+	// Metrics is told of requests. Defaults to none.
+	Metrics Metrics
 	// Tracer starts the spans of requests. Defaults to none.
 	Tracer *trace.Tracer
 }
@@ -74,8 +74,8 @@ func (c *Config) setDefaults() {
 	if c.Heartbeat == 0 {
 		c.Heartbeat = 15 * time.Second
 	}
-	if c.Meter == nil {
-		c.Meter = unmetered{}
+	if c.Metrics == nil {
+		c.Metrics = noMetrics{}
 	}
 }
 
@@ -108,10 +108,10 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	engine.Use(
 		accessLog(cfg.Log),
-		meterRequests(cfg.Meter, spec),
+		recordMetrics(cfg.Metrics, spec),
 		problems.recovery,
 	)
-	(&health{checks: cfg.Checks}).register(alsoHead{engine})
+	(&health{checks: cfg.Checks}).register(headRouter{engine})
 	for path, callback := range cfg.Callbacks {
 		engine.POST(path, gin.WrapH(http.MaxBytesHandler(callback, maxBody)))
 	}
@@ -121,13 +121,13 @@ func New(cfg Config) (http.Handler, error) {
 	if len(cfg.Origins) > 0 {
 		engine.Use(newCORS(cfg.Origins, spec).handle)
 	}
-	spec.register(alsoHead{engine})
-	cfg.registerDocs(alsoHead{engine})
+	spec.register(headRouter{engine})
+	cfg.registerDocs(headRouter{engine})
 	a := &api{orders: cfg.Orders, webhooks: cfg.Webhooks, lists: newLists(), waits: newWaits(), log: cfg.Log,
 		auditLog: cfg.Audit, heartbeat: cfg.Heartbeat,
-		tags: cfg.Orders.Tagger(), etags: etagPrefix(), gates: newGates(cfg.Meter)}
+		tags: cfg.Orders.Tagger(), etags: etagPrefix(), gates: newGates(cfg.Metrics)}
 	RegisterHandlersWithOptions(
-		alsoHead{engine.Group("",
+		headRouter{engine.Group("",
 			noStore,
 			deadline,
 			authenticate(cfg, a.gates, problems),
@@ -167,17 +167,17 @@ const (
 	maxHeader     = 32 << 10
 )
 
-// endingKey is the key of the channel, in the context of a request, that is
+// shutdownKey is the key of the channel, in the context of a request, that is
 // closed when the server begins to end.
-type endingKey struct{}
+type shutdownKey struct{}
 
 // connKey is the key of the connection in the context of a request.
 type connKey struct{}
 
-// ending returns a channel that is closed when the server begins to end: who
+// shutdown returns a channel that is closed when the server begins to end: who
 // waits for nothing but time must then stop waiting.
-func ending(ctx context.Context) <-chan struct{} {
-	begun, _ := ctx.Value(endingKey{}).(<-chan struct{})
+func shutdown(ctx context.Context) <-chan struct{} {
+	begun, _ := ctx.Value(shutdownKey{}).(<-chan struct{})
 	return begun
 }
 
@@ -193,7 +193,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		BaseContext: func(net.Listener) context.Context {
-			return context.WithValue(context.Background(), endingKey{}, ctx.Done())
+			return context.WithValue(context.Background(), shutdownKey{}, ctx.Done())
 		},
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/cardmint/cardmint/openapi"
 )
 
-// spec is the contract, in the forms in which it is served and in which
+// spec is the contract, in the patternDetails in which it is served and in which
 // requests are validated.
 type spec struct {
 	json       []byte

@@ -95,7 +95,7 @@ func stages(b *testing.B, limits *limit.Limiter, gates *gates) (handlers []gin.H
 		b.Fatal(err)
 	}
 	problems := newProblemWriter(slog.New(slog.DiscardHandler), "")
-	cfg := Config{Accounts: accounts, Limits: limits, Meter: unmetered{}}
+	cfg := Config{Accounts: accounts, Limits: limits, Metrics: noMetrics{}}
 	handlers = []gin.HandlerFunc{authenticate(cfg, gates, problems), limitRequests(cfg, s, problems),
 		s.authorize(problems),
 		s.validate(&api{orders: orders}, problems)}
@@ -114,7 +114,7 @@ func BenchmarkStages(b *testing.B) {
 		for n, name := range []string{"bare", "authenticate", "limits", "authorize", "validate", "admit"} {
 			b.Run(r.name+"/"+name, func(b *testing.B) {
 				most := limit.Policy{Quota: 1_000_000, Window: time.Second}
-				gates := newGates(unmetered{})
+				gates := newGates(noMetrics{})
 				handlers, f, token := stages(b,
 					limit.New(nil, limit.Config{Token: most, Account: most, Create: most, Address: most}), gates)
 				var inner []StrictMiddlewareFunc
@@ -129,7 +129,7 @@ func BenchmarkStages(b *testing.B) {
 		b.Run(r.name+"/refused", func(b *testing.B) {
 			none := limit.Policy{Quota: 1, Window: 24 * time.Hour}
 			handlers, f, token := stages(b,
-				limit.New(nil, limit.Config{Token: none, Account: none, Create: none, Address: none}), newGates(unmetered{}))
+				limit.New(nil, limit.Config{Token: none, Account: none, Create: none, Address: none}), newGates(noMetrics{}))
 			engine := newEngine()
 			RegisterHandlers(engine.Group("", handlers...), NewStrictHandler(f, nil))
 			run(b, engine, r.method, r.target, r.body, token, http.StatusTooManyRequests)

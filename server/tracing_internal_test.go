@@ -21,7 +21,7 @@ func BenchmarkTracing(b *testing.B) {
 		sampler sdk.Sampler
 	}{{"off", nil}, {"not sampled", sdk.NeverSample()}, {"on", sdk.AlwaysSample()}} {
 		b.Run(tt.name, func(b *testing.B) {
-			handlers, f, token := stages(b, limit.New(nil, limit.Config{}), newGates(unmetered{}))
+			handlers, f, token := stages(b, limit.New(nil, limit.Config{}), newGates(noMetrics{}))
 			engine := newEngine()
 			engine.Use(requestID)
 			if tt.sampler != nil {

@@ -29,9 +29,9 @@ func (s *spec) validate(a *api, problems problemWriter) gin.HandlerFunc {
 			return
 		}
 		joinHeader(c.Request.Header, ifNoneMatch) // the one list among the headers of the contract
-		wrong := merge(s.validation.wrongParameters(c, route), a.checkQuery(c, route.Operation.OperationID))
+		wrong := merge(s.validation.parameterErrors(c, route), a.checkQuery(c, route.Operation.OperationID))
 		if body != nil {
-			wrong = append(wrong, s.validation.wrongBody(body.value, route.Operation.RequestBody.Value)...)
+			wrong = append(wrong, s.validation.bodyErrors(body.value, route.Operation.RequestBody.Value)...)
 			if object, ok := body.value.(map[string]any); ok {
 				wrong = merge(wrong, a.check(c, route.Operation.OperationID, object))
 			}
@@ -158,7 +158,7 @@ func merge(schema, domain []card.FieldError) []card.FieldError {
 		switch {
 		case i < 0:
 			schema = append(schema, d)
-		case schema[i].Detail != isMissing:
+		case schema[i].Detail != detailMissing:
 			schema[i] = d
 		}
 	}

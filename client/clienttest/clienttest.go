@@ -144,7 +144,7 @@ func (s *Service) wire(db *store.Store, keys *vault.Vault, config *server.Config
 	s.t.Cleanup(func() { _ = sender.Close(context.Background()) })
 	config.Webhooks, err = webhook.New(db, keys, poster, func() {}, webhooks)
 	s.need(err)
-	s.ticks = append(s.ticks, issuer.Tick, offers.Tick, config.Orders.FollowOffers, sender.Tick)
+	s.ticks = append(s.ticks, issuer.Tick, offers.Tick, config.Orders.RefreshOffers, sender.Tick)
 }
 
 // token returns a token of a new account.

@@ -173,7 +173,7 @@ func (s *soak) wire(v *vault.Vault, accounts *account.Service, log *slog.Logger)
 	ctx, stop := context.WithCancel(context.Background())
 	var loops sync.WaitGroup
 	for _, tick := range []func(context.Context) error{
-		watcher.Tick, issuer.Tick, offers.Tick, orders.Prepare, orders.FollowOffers, sender.Tick, sender.Prune,
+		watcher.Tick, issuer.Tick, offers.Tick, orders.Prepare, orders.RefreshOffers, sender.Tick, sender.Prune,
 		webhooks.Tick, accounts.SaveUses} {
 		loops.Go(func() {
 			again := time.NewTicker(50 * time.Millisecond)

@@ -28,8 +28,8 @@ type front struct {
 func (g *globals) newFront(publicURL string) *front {
 	f := &front{}
 	f.wait(card.Unready("starting"))
-	f.serve(server.NewWaiting(g.log,
-		server.Check{Name: "database", Ask: func(context.Context) error { return *f.why.Load() }}, publicURL))
+	f.serve(server.NewStartupHandler(g.log,
+		server.Check{Name: "database", Run: func(context.Context) error { return *f.why.Load() }}, publicURL))
 	return f
 }
 

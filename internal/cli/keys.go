@@ -281,7 +281,7 @@ func (g *globals) addKeys(w *wired, v *vault.Vault, dbs stores, p plan) error {
 		return err
 	}
 	w.config.Checks = append(w.config.Checks,
-		server.Check{Name: "key file", Warning: true, Ask: func(context.Context) error {
+		server.Check{Name: "key file", Warning: true, Run: func(context.Context) error {
 			if err := v.FileError(); err != nil {
 				return fmt.Errorf("%w: %w", card.Unready("lost or damaged: restore its copy before a restart"), err)
 			}

@@ -27,7 +27,7 @@ func (w *wired) addRates(ctx context.Context, p plan, book rate.Book) {
 		close: p.live.Follow, grace: closeGrace})
 	w.add(ratesLoop(p.live, p.ratesEvery, news.up))
 	for _, coin := range p.orders.Currencies {
-		check := server.Check{Name: "rates", Coin: coin.Code, Ask: func(context.Context) error {
+		check := server.Check{Name: "rates", Coin: coin.Code, Run: func(context.Context) error {
 			return freshRate(p.live, coin.Code)
 		}}
 		if len(p.orders.Currencies) > 1 { // where there is one coin, alerts know the short name

@@ -249,8 +249,8 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 		return nil, err
 	}
 	w := &wired{offered: make(wake, 1), stocked: make(wake, 1),
-		config: server.Config{Log: g.log, Audit: g.audit, Meter: p.meter, Tracer: p.tracer,
-			Checks: []server.Check{{Name: "database", Ask: dbs.api.Ping}}}}
+		config: server.Config{Log: g.log, Audit: g.audit, Metrics: p.meter, Tracer: p.tracer,
+			Checks: []server.Check{{Name: "database", Run: dbs.api.Ping}}}}
 	addMetrics(dbs, p)
 	w.addClock(p.clock, dbs.api)
 	if w.accounts, err = g.openAccounts(ctx, v, dbs, p); err != nil {
@@ -290,14 +290,14 @@ func (g *globals) wire(ctx context.Context, v *vault.Vault, dbs stores, poster *
 		w.addLimits(dbs.api, p.limits)
 		w.add(loop{name: "addresses", every: prepareEvery, woken: w.stocked, tick: orders.Prepare})
 		w.add(loop{name: "feed", every: feedEvery, longest: feedEvery, woken: told, tick: webhooks.Tick})
-		_ = orders.FollowOffers(ctx) // so that the first order can reserve; the loop tells of errors
-		w.add(loop{name: "follow offers", every: followEvery, woken: w.offered, tick: orders.FollowOffers})
+		_ = orders.RefreshOffers(ctx) // so that the first order can reserve; the loop tells of errors
+		w.add(loop{name: "follow offers", every: followEvery, woken: w.offered, tick: orders.RefreshOffers})
 		for _, coin := range p.orders.Currencies {
 			w.config.Checks = append(w.config.Checks, server.Check{Name: "addresses " + coin.Code, Coin: coin.Code,
-				Ask: func(context.Context) error { return orders.Stocked(coin.Code) }})
+				Run: func(context.Context) error { return orders.Stocked(coin.Code) }})
 			if !p.worker { // which knows for itself
 				w.config.Checks = append(w.config.Checks, server.Check{Name: "watch " + coin.Code, Coin: coin.Code,
-					Ask: func(context.Context) error { return orders.Health(coin.Code) }})
+					Run: func(context.Context) error { return orders.Health(coin.Code) }})
 			}
 		}
 	}
@@ -414,7 +414,7 @@ func (w *wired) addOffers(db *store.Store, makers []maker, routes issue.Routes) 
 func (w *wired) add(l loop) {
 	w.loops = append(w.loops, l)
 	if l.health != nil {
-		w.config.Checks = append(w.config.Checks, server.Check{Name: l.name, Coin: l.coin, Ask: l.health})
+		w.config.Checks = append(w.config.Checks, server.Check{Name: l.name, Coin: l.coin, Run: l.health})
 	}
 }
 
@@ -425,7 +425,7 @@ func awaitReady(ctx context.Context, checks []server.Check) {
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
 	for _, check := range checks {
-		for check.Ask(ctx) != nil {
+		for check.Run(ctx) != nil {
 			select {
 			case <-again.C:
 			case <-ctx.Done():

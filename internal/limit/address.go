@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	mostAddresses = 10_000 // that are counted apart
-	sweepEvery    = time.Second
+	maxAddresses = 10_000 // that are counted apart
+	sweepEvery   = time.Second
 )
 
 // failures counts failures to authenticate by address. Anybody can have any
-// number of addresses, so those that come when mostAddresses are counted share
+// number of addresses, so those that come when maxAddresses are counted share
 // one bucket.
 type failures struct {
 	policy  Policy
@@ -23,8 +23,8 @@ type failures struct {
 
 // client is a bucket of failures.
 type client struct {
-	fullAt time.Duration
-	paced  paced // refusals
+	fullAt   time.Duration
+	refusals refusalDelay
 }
 
 // Network returns what counts as one client: an IPv4 address, or an IPv6
@@ -46,7 +46,7 @@ func Network(a netip.Addr) netip.Prefix {
 // Blocked returns how long a client must wait before it may try to authenticate
 // with a token that is not known to be good, and how long to keep that answer
 // back. 0 means that it may do so now.
-func (l *Limiter) Blocked(from netip.Prefix) (wait, hold time.Duration) {
+func (l *Limiter) Blocked(from netip.Prefix) (wait, delay time.Duration) {
 	f := &l.failures
 	if !f.policy.On() {
 		return 0, 0
@@ -60,10 +60,10 @@ func (l *Limiter) Blocked(from netip.Prefix) (wait, hold time.Duration) {
 	place := f.place(from, now)
 	c := f.clients[place]
 	if wait = f.policy.wait(c.fullAt - now); wait > 0 {
-		hold = c.paced.hold(now)
+		delay = c.refusals.next(now)
 		f.clients[place] = c
 	}
-	return wait, hold
+	return wait, delay
 }
 
 // Fail counts a failure to authenticate. Requests that are authenticated at the
@@ -88,7 +88,7 @@ func (l *Limiter) Fail(from netip.Prefix) {
 // place returns where a client is counted. When all places are taken, it first
 // drops those that are full again.
 func (f *failures) place(from netip.Prefix, now time.Duration) netip.Prefix {
-	if _, known := f.clients[from]; known || len(f.clients) < mostAddresses {
+	if _, known := f.clients[from]; known || len(f.clients) < maxAddresses {
 		return from
 	}
 	if now-f.sweptAt >= sweepEvery {
@@ -98,7 +98,7 @@ func (f *failures) place(from netip.Prefix, now time.Duration) netip.Prefix {
 				delete(f.clients, a)
 			}
 		}
-		if len(f.clients) < mostAddresses {
+		if len(f.clients) < maxAddresses {
 			return from
 		}
 	}

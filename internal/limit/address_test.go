@@ -85,10 +85,10 @@ func TestFail_AFloodOfAddressesIsHeldInBoundedMemory(t *testing.T) {
 			l.Fail(numbered(i))
 		}
 	}
-	if n := l.Addresses(); n > limit.MostAddresses+1 {
+	if n := l.Addresses(); n > limit.MaxAddresses+1 {
 		t.Errorf("%d addresses are kept", n)
 	}
-	if passed > limit.MostAddresses+5 {
+	if passed > limit.MaxAddresses+5 {
 		t.Errorf("%d attempts passed", passed)
 	}
 	c.advance(2 * time.Minute)

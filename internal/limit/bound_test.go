@@ -28,7 +28,7 @@ func TestFail_PlacesAreMadeFreeOnceASecond(t *testing.T) {
 			t.Fatalf("%d addresses are kept, want %d", got, n)
 		}
 	}
-	const half = limit.MostAddresses / 2
+	const half = limit.MaxAddresses / 2
 	fail(half) // full again after a second
 	c.advance(500 * time.Millisecond)
 	fail(half)
@@ -38,7 +38,7 @@ func TestFail_PlacesAreMadeFreeOnceASecond(t *testing.T) {
 	fail(half - 1)
 	c.advance(500 * time.Millisecond)
 	fail(1) // the second half could be dropped, but it is too soon
-	want(limit.MostAddresses + 1)
+	want(limit.MaxAddresses + 1)
 	c.advance(500 * time.Millisecond)
 	fail(1)
 	want(2) // the last, and the place that is shared
@@ -49,16 +49,16 @@ func TestFail_PlacesAreMadeFreeOnceASecond(t *testing.T) {
 func TestFail_PlacesOfOnesOwn(t *testing.T) {
 	c := newClock()
 	l := limit.New(nil, limit.Config{Address: policy(t, "2/min"), Now: c.now})
-	for i := range limit.MostAddresses {
+	for i := range limit.MaxAddresses {
 		l.Fail(numbered(i))
 	}
 	c.advance(29 * time.Second)
-	l.Fail(numbered(limit.MostAddresses)) // no place is free
-	l.Fail(numbered(limit.MostAddresses + 1))
-	if n := l.Addresses(); n != limit.MostAddresses+1 {
+	l.Fail(numbered(limit.MaxAddresses)) // no place is free
+	l.Fail(numbered(limit.MaxAddresses + 1))
+	if n := l.Addresses(); n != limit.MaxAddresses+1 {
 		t.Errorf("%d addresses are kept", n)
 	}
-	if wait := blocked(l, numbered(limit.MostAddresses+2)); wait != 30*time.Second {
+	if wait := blocked(l, numbered(limit.MaxAddresses+2)); wait != 30*time.Second {
 		t.Errorf("who shares a place is blocked for %v", wait)
 	}
 	c.advance(time.Second) // all but the shared one are full
@@ -111,7 +111,7 @@ func TestTick_TellsOfWhatIsBusy(t *testing.T) {
 func TestTick_ToldBucketsTakeNoPlace(t *testing.T) {
 	f := newFleet(t, 2, limit.Config{Token: policy(t, "600/min")})
 	passed(f.all[0], who, who, false, 300)
-	for range limit.MostShared + 1 {
+	for range limit.MaxShared + 1 {
 		f.tick(t)
 	}
 	other := uuid.New()

@@ -1,7 +1,7 @@
 package limit
 
-// MostAddresses is how many addresses are counted apart.
-const MostAddresses = mostAddresses
+// MaxAddresses is how many addresses are counted apart.
+const MaxAddresses = maxAddresses
 
 // Addresses returns how many addresses are counted.
 func (l *Limiter) Addresses() int { return len(l.failures.clients) }
@@ -9,5 +9,5 @@ func (l *Limiter) Addresses() int { return len(l.failures.clients) }
 // Buckets returns how many buckets there are.
 func (l *Limiter) Buckets() int { return len(l.buckets) }
 
-// MostShared is how many buckets a process tells others of.
-const MostShared = mostShared
+// MaxShared is how many buckets a process tells others of.
+const MaxShared = maxShared

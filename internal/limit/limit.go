@@ -47,7 +47,7 @@ type Limiter struct {
 	now        func() time.Time
 	start      time.Time
 	failures   failures
-	exchange   exchange
+	peers      peers
 	mu         sync.Mutex
 	buckets    map[key]*bucket
 	lastBucket uint64 // the number of the newest bucket
@@ -63,11 +63,11 @@ type key struct {
 // a request moves that time on by what it takes to refill one, and is refused
 // if it would be more than a window away.
 type bucket struct {
-	number uint64        // of this bucket, in this process
-	fullAt time.Duration // since the limiter's start
-	used   int64         // requests since the last Tick
-	paced  paced         // refusals
-	shared int64         // requests that others are told of, in total; 0 if they are not
+	number   uint64        // of this bucket, in this process
+	fullAt   time.Duration // since the limiter's start
+	used     int64         // requests since the last Tick
+	refusals refusalDelay
+	shared   int64 // requests that others are told of, in total; 0 if they are not
 }
 
 // New returns a limiter. Only Tick uses the store.
@@ -78,7 +78,7 @@ func New(store Store, cfg Config) *Limiter {
 	return &Limiter{
 		policies: [kinds]Policy{cfg.Token, cfg.Account, cfg.Create}, now: cfg.Now, start: cfg.Now(),
 		buckets:  map[key]*bucket{},
-		failures: failures{policy: cfg.Address}, exchange: exchange{store: store, process: cfg.Process},
+		failures: failures{policy: cfg.Address}, peers: peers{store: store, process: cfg.Process},
 	}
 }
 
@@ -90,33 +90,33 @@ func (l *Limiter) Policy(kind Kind) Policy {
 	return l.policies[kind]
 }
 
-// Standing is how one limit stands after a request.
-type Standing struct {
-	Kind  Kind
-	Left  int64         // requests that may follow at once
-	Again time.Duration // until there is more left
+// Status is how one limit stands after a request.
+type Status struct {
+	Kind      Kind
+	Remaining int64         // requests that may follow at once
+	Reset     time.Duration // until there is more left
 }
 
-// Verdict says whether a request may go on.
-type Verdict struct {
+// Decision says whether a request may go on.
+type Decision struct {
 	// Wait is how long to wait before the request is repeated. 0 means that it
 	// may go on.
 	Wait time.Duration
 	// Refused is the kind of the limit that the wait is for.
 	Refused Kind
-	// Hold is how long to keep the refusal back.
-	Hold      time.Duration
-	standings [kinds]Standing
-	n         int
+	// Delay is how long to keep the refusal back.
+	Delay    time.Duration
+	statuses [kinds]Status
+	n        int
 }
 
-// Standings returns how the limits stand that apply to the request.
-func (v *Verdict) Standings() []Standing { return v.standings[:v.n] }
+// Statuses returns how the limits stand that apply to the request.
+func (v *Decision) Statuses() []Status { return v.statuses[:v.n] }
 
 // Take counts a request. It is counted against each limit that applies, or
 // against none if one of them refuses it.
-func (l *Limiter) Take(token, account uuid.UUID, creates bool) Verdict {
-	var v Verdict
+func (l *Limiter) Take(token, account uuid.UUID, creates bool) Decision {
+	var v Decision
 	apply := [kinds]bool{l.policies[Token].On(), l.policies[Account].On(), creates && l.policies[Create].On()}
 	ids := [kinds]uuid.UUID{token, account, account}
 	var found [kinds]*bucket
@@ -134,7 +134,7 @@ func (l *Limiter) Take(token, account uuid.UUID, creates bool) Verdict {
 		}
 	}
 	if v.Wait > 0 {
-		v.Hold = found[v.Refused].paced.hold(now)
+		v.Delay = found[v.Refused].refusals.next(now)
 	}
 	for kind, b := range found {
 		if b == nil {
@@ -146,7 +146,7 @@ func (l *Limiter) Take(token, account uuid.UUID, creates bool) Verdict {
 			b.used++
 		}
 		missing := b.fullAt - now
-		v.standings[v.n] = Standing{Kind: Kind(kind), Left: p.left(missing), Again: p.again(missing)}
+		v.statuses[v.n] = Status{Kind: Kind(kind), Remaining: p.remaining(missing), Reset: p.reset(missing)}
 		v.n++
 	}
 	return v

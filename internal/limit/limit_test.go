@@ -97,30 +97,30 @@ func TestTake_SaysHowTheLimitsStand(t *testing.T) {
 	l := limit.New(nil,
 		limit.Config{Token: policy(t, "4/s"), Account: policy(t, "5/10s"), Create: policy(t, "2/min"), Now: c.now})
 	one, two, account := uuid.New(), uuid.New(), uuid.New()
-	want := func(token uuid.UUID, creates bool, wait time.Duration, standings ...limit.Standing) {
+	want := func(token uuid.UUID, creates bool, wait time.Duration, statuses ...limit.Status) {
 		t.Helper()
 		v := l.Take(token, account, creates)
 		if v.Wait != wait {
 			t.Errorf("wait %v, want %v", v.Wait, wait)
 		}
-		if diff := cmp.Diff(standings, v.Standings()); diff != "" {
+		if diff := cmp.Diff(statuses, v.Statuses()); diff != "" {
 			t.Error(diff)
 		}
 	}
 	const token, all, create = limit.Token, limit.Account, limit.Create
 	ms := time.Millisecond
-	want(one, false, 0, limit.Standing{token, 3, 250 * ms}, limit.Standing{all, 4, 2 * time.Second})
-	want(one, true, 0, limit.Standing{token, 2, 250 * ms}, limit.Standing{all, 3, 2 * time.Second},
-		limit.Standing{create, 1, 30 * time.Second})
+	want(one, false, 0, limit.Status{token, 3, 250 * ms}, limit.Status{all, 4, 2 * time.Second})
+	want(one, true, 0, limit.Status{token, 2, 250 * ms}, limit.Status{all, 3, 2 * time.Second},
+		limit.Status{create, 1, 30 * time.Second})
 	c.advance(100 * ms)
-	want(two, true, 0, limit.Standing{token, 3, 250 * ms}, limit.Standing{all, 2, 1900 * ms},
-		limit.Standing{create, 0, 29900 * ms})
+	want(two, true, 0, limit.Status{token, 3, 250 * ms}, limit.Status{all, 2, 1900 * ms},
+		limit.Status{create, 0, 29900 * ms})
 	// Refused: counted nowhere.
-	want(two, true, 29900*ms, limit.Standing{token, 3, 250 * ms}, limit.Standing{all, 2, 1900 * ms},
-		limit.Standing{create, 0, 29900 * ms})
-	want(two, false, 0, limit.Standing{token, 2, 250 * ms}, limit.Standing{all, 1, 1900 * ms})
-	want(one, false, 0, limit.Standing{token, 1, 150 * ms}, limit.Standing{all, 0, 1900 * ms})
-	want(one, false, 1900*ms, limit.Standing{token, 1, 150 * ms}, limit.Standing{all, 0, 1900 * ms})
+	want(two, true, 29900*ms, limit.Status{token, 3, 250 * ms}, limit.Status{all, 2, 1900 * ms},
+		limit.Status{create, 0, 29900 * ms})
+	want(two, false, 0, limit.Status{token, 2, 250 * ms}, limit.Status{all, 1, 1900 * ms})
+	want(one, false, 0, limit.Status{token, 1, 150 * ms}, limit.Status{all, 0, 1900 * ms})
+	want(one, false, 1900*ms, limit.Status{token, 1, 150 * ms}, limit.Status{all, 0, 1900 * ms})
 }
 
 func TestTake_ATokenOverItsLimitCostsOthersNothing(t *testing.T) {
@@ -144,12 +144,12 @@ func TestTake_WhatIsOffLimitsNothing(t *testing.T) {
 	if got := passed(l, uuid.New(), uuid.New(), true, 10_000); got != 10_000 {
 		t.Errorf("%d", got)
 	}
-	if v := l.Take(uuid.New(), uuid.New(), true); len(v.Standings()) != 0 {
-		t.Errorf("%+v", v.Standings())
+	if v := l.Take(uuid.New(), uuid.New(), true); len(v.Statuses()) != 0 {
+		t.Errorf("%+v", v.Statuses())
 	}
 	l = limit.New(nil, limit.Config{Create: policy(t, "1/s"), Now: c.now})
-	if v := l.Take(uuid.New(), uuid.New(), false); len(v.Standings()) != 0 {
-		t.Errorf("%+v", v.Standings())
+	if v := l.Take(uuid.New(), uuid.New(), false); len(v.Statuses()) != 0 {
+		t.Errorf("%+v", v.Statuses())
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 // Bounds of a policy. Windows are whole seconds, because headers name them in
 // seconds.
 const (
-	mostQuota     = 1_000_000
-	longestWindow = 24 * time.Hour
+	maxQuota  = 1_000_000
+	maxWindow = 24 * time.Hour
 )
 
 // Policy lets Quota requests pass in each Window: as many at once, and after
@@ -52,11 +52,11 @@ func (p *Policy) UnmarshalText(text []byte) error {
 	if window == 0 && err == nil {
 		window, err = time.ParseDuration(per)
 	}
-	if err != nil || quota < 1 || quota > mostQuota || window < time.Second || window > longestWindow ||
+	if err != nil || quota < 1 || quota > maxQuota || window < time.Second || window > maxWindow ||
 		window%time.Second != 0 {
 		return fmt.Errorf(
 			"%q is not a limit such as 100/s, 600/min or 1000/10s, nor off; at most %d requests, in 1 second to 24 hours", s,
-			mostQuota)
+			maxQuota)
 	}
 	*p = Policy{Quota: quota, Window: window}
 	return nil
@@ -74,13 +74,13 @@ func (p Policy) wait(missing time.Duration) time.Duration {
 	return max(0, max(0, missing)+p.interval()-p.size())
 }
 
-// left returns how many requests such a bucket admits at once.
-func (p Policy) left(missing time.Duration) int64 {
+// remaining returns how many requests such a bucket admits at once.
+func (p Policy) remaining(missing time.Duration) int64 {
 	return int64(max(0, p.size()-max(0, missing)) / p.interval())
 }
 
-// again returns when such a bucket admits more.
-func (p Policy) again(missing time.Duration) time.Duration {
+// reset returns when such a bucket admits more.
+func (p Policy) reset(missing time.Duration) time.Duration {
 	if missing <= 0 {
 		return 0
 	}

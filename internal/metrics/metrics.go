@@ -214,11 +214,11 @@ func (m *Metrics) Handler(log *slog.Logger) http.Handler {
 	return mux
 }
 
-// Begin implements server.Meter.
-func (m *Metrics) Begin() { m.inFlight.Inc() }
+// Started implements server.Metrics.
+func (m *Metrics) Started() { m.inFlight.Inc() }
 
-// End implements server.Meter.
-func (m *Metrics) End(operation string, status int, took time.Duration) {
+// Ended implements server.Metrics.
+func (m *Metrics) Ended(operation string, status int, took time.Duration) {
 	text := none
 	if status >= 100 && status < len(m.statuses) {
 		text = m.statuses[status]
@@ -228,10 +228,10 @@ func (m *Metrics) End(operation string, status int, took time.Duration) {
 	m.duration.WithLabelValues(operation).Observe(took.Seconds())
 }
 
-// Refuse implements server.Meter.
-func (m *Metrics) Refuse(limit string) { m.refused.WithLabelValues(limit).Inc() }
+// Limited implements server.Metrics.
+func (m *Metrics) Limited(limit string) { m.refused.WithLabelValues(limit).Inc() }
 
-// Shed implements server.Meter.
+// Shed implements server.Metrics.
 func (m *Metrics) Shed(kind string) { m.shed.WithLabelValues(kind).Inc() }
 
 // TokenChanged counts a token that was refused because its row was changed

@@ -66,9 +66,9 @@ func filled(t testing.TB, db *database, now func() time.Time) *Metrics {
 			{Coin: "monero", USD: usd(150_00000000), At: at, Median: usd(150_00000000),
 				Quotes: []Quote{{"kraken", usd(153_00000000), at}}, Agreeing: 1, Quorum: 2}}
 	})
-	m.Begin()
-	m.End("createCard", 201, 3*time.Millisecond)
-	m.Refuse("token")
+	m.Started()
+	m.Ended("createCard", 201, 3*time.Millisecond)
+	m.Limited("token")
 	m.Shed("create")
 	m.TokenChanged()
 	m.Pass("monero", at,
@@ -311,8 +311,8 @@ func TestDocs_ListEveryMetric(t *testing.T) {
 
 // meterOnce is what a request costs.
 func meterOnce(m *Metrics) {
-	m.Begin()
-	m.End("getCard", 200, 3*time.Millisecond)
+	m.Started()
+	m.Ended("getCard", 200, 3*time.Millisecond)
 }
 
 func TestEnd_CostsNoMoreThanTwoAllocations(t *testing.T) {
@@ -335,8 +335,8 @@ func TestEnd_OnlyAStatusOfHTTPIsALabel(t *testing.T) {
 	for status, want := range map[int]string{-1: none, 0: none, 99: none, 100: "100", 404: "404", 599: "599", 600: none,
 		1000: none} {
 		m := New("v1")
-		m.Begin()
-		m.End("getCard", status, time.Millisecond)
+		m.Started()
+		m.Ended("getCard", status, time.Millisecond)
 		if n := testutil.ToFloat64(m.requests.WithLabelValues("getCard", want)); n != 1 {
 			t.Errorf("status %d: %v requests with the label %q, want 1", status, n, want)
 		}

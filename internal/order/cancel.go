@@ -25,7 +25,7 @@ func (s *Service) CancelCard(ctx context.Context, account, id uuid.UUID) (*card.
 		return nil, err
 	}
 	if canceled {
-		s.forgetStanding(account)
+		s.forgetExposure(account)
 	}
 	c, err := s.GetCard(ctx, account, id)
 	if err != nil || canceled {

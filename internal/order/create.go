@@ -38,11 +38,11 @@ type Order struct {
 	metadata  card.Secret
 }
 
-// hash returns the same hash for orders that ask for the same. What an order
+// requestHash returns the same hash for orders that ask for the same. What an order
 // leaves out does not change it, so that the hashes of earlier releases stay
 // right. Addresses are public on some chains: only a keyed hash of one goes in,
 // so that nobody can try them all.
-func (s *Service) hash(o Order) ([]byte, error) {
+func (s *Service) requestHash(o Order) ([]byte, error) {
 	text := fmt.Appendf(nil, "createCard/1\x00%d\x00%s", o.usd, o.coin.Code)
 	if o.refundTo != "" {
 		digest, err := s.vault.Digest("refund address", []byte(o.refundTo.Reveal()))
@@ -51,7 +51,7 @@ func (s *Service) hash(o Order) ([]byte, error) {
 		}
 		text = fmt.Appendf(text, "\x00refund_address\x00%x", digest)
 	}
-	text, err := appendOwn(text, o)
+	text, err := appendClientData(text, o)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (s *Service) Check(r Request) (o Order, wrong []card.FieldError) {
 	} else if err := s.checkRefundAddress(r); err != nil {
 		wrong = append(wrong, card.FieldError{Pointer: "/refund_address", Detail: err.Error()})
 	}
-	if wrong = append(wrong, checkOwn(r)...); len(wrong) > 0 {
+	if wrong = append(wrong, checkClientData(r)...); len(wrong) > 0 {
 		return Order{}, wrong
 	}
 	return Order{usd: usd, coin: s.cfg.Currencies[i], refundTo: card.Secret(r.RefundAddress),
@@ -108,13 +108,13 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, ke
 	if o.usd == 0 {
 		return nil, false, errors.New("create card: the order was not checked")
 	}
-	c, err := s.insertCard(ctx, account, o, key)
+	c, err := s.quoteAndStore(ctx, account, o, key)
 	if key == "" || err == nil {
 		return c, false, err
 	}
 	if !slices.ContainsFunc(
 		[]error{errKeyTaken, card.ErrNoRate, card.ErrNoAddress, card.ErrAccountFrozen, card.ErrQuotaExceeded,
-			card.ErrNoAmount, card.ErrInvalidRequest, errOldOffers}, func(e error) bool { return errors.Is(err, e) }) {
+			card.ErrNoAmount, card.ErrInvalidRequest, errStaleOffers}, func(e error) bool { return errors.Is(err, e) }) {
 		return nil, false, err
 	}
 	// If this is a replay, it does not matter that there is no rate, address,
@@ -126,7 +126,7 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, ke
 	if lookup != nil {
 		return nil, false, lookup
 	}
-	hash, err := s.hash(o)
+	hash, err := s.requestHash(o)
 	if err != nil {
 		return nil, false, err
 	}
@@ -143,14 +143,14 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, ke
 	return earlier.AsCreated(), true, nil
 }
 
-// insertCard quotes an order and stores the card. The error is errKeyTaken if
+// quoteAndStore quotes an order and stores the card. The error is errKeyTaken if
 // the idempotency key is taken.
-func (s *Service) insertCard(ctx context.Context, account uuid.UUID, o Order, key string) (c *card.Card, err error) {
-	leave, err := s.enter(ctx, account, o.usd)
+func (s *Service) quoteAndStore(ctx context.Context, account uuid.UUID, o Order, key string) (c *card.Card, err error) {
+	release, err := s.reserve(ctx, account, o.usd)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { leave(c != nil) }()
+	defer func() { release(c != nil) }()
 	rate, err := s.rates.Rate(o.coin.Code)
 	if err != nil {
 		return nil, err
@@ -213,7 +213,7 @@ func (s *Service) seal(c *card.Card, o Order) (err error) {
 		}
 	}
 	if c.IdempotencyKey != "" {
-		c.RequestHash, err = s.hash(o)
+		c.RequestHash, err = s.requestHash(o)
 	}
 	return err
 }

@@ -298,11 +298,11 @@ func (s *spy) Cards(ctx context.Context, filter order.Filter) ([]*card.Card, err
 	return s.Store.Cards(ctx, filter)
 }
 
-func (s *spy) Standing(ctx context.Context, account uuid.UUID, open bool) (order.Standing, error) {
-	if err := s.note(fmt.Sprintf("Standing %t", open)); err != nil {
-		return order.Standing{}, err
+func (s *spy) Exposure(ctx context.Context, account uuid.UUID, open bool) (order.Exposure, error) {
+	if err := s.note(fmt.Sprintf("Exposure %t", open)); err != nil {
+		return order.Exposure{}, err
 	}
-	return s.Store.Standing(ctx, account, open)
+	return s.Store.Exposure(ctx, account, open)
 }
 
 func (s *spy) TakeAddresses(ctx context.Context, currency string, n int) ([]string, error) {

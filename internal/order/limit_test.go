@@ -35,7 +35,7 @@ func (s *counter) burst(n int, services ...*order.Service) int {
 	}
 	close(start)
 	all.Wait()
-	open, err := s.db.Standing(s.t.Context(), s.account, true)
+	open, err := s.db.Exposure(s.t.Context(), s.account, true)
 	check(s.t, err)
 	if open.OpenUSD != card.USD(sold.Load()*50_00) {
 		s.t.Errorf("%d cards were sold, and %s dollars are open", sold.Load(), open.OpenUSD)
@@ -53,12 +53,12 @@ func TestCreateCard_AFirstBurstDoesNotOverrunTheLimit(t *testing.T) {
 		}
 		reads := 0
 		for _, call := range s.spy.asked() {
-			if call == "Standing true" {
+			if call == "Exposure true" {
 				reads++
 			}
 		}
 		if reads != 1 {
-			t.Errorf("the standing was read %d times", reads)
+			t.Errorf("the exposure was read %d times", reads)
 		}
 	})
 }
@@ -108,7 +108,7 @@ func TestCreateCard_WhatAnotherReplicaSoldCountsAtOnce(t *testing.T) {
 			refusal.Quota.Left != 50 {
 			t.Fatalf("%+v", refusal)
 		}
-		s.asked("InsertCard", "CardByUUID", "Standing true")
+		s.asked("InsertCard", "CardByUUID", "Exposure true")
 		s.refused("100", "", card.ErrQuotaExceeded)
 		s.asked() // it is known now
 		s.create("50", "key")

@@ -14,33 +14,33 @@ import (
 type offers struct {
 	all    []card.SupplierOffers
 	merged []card.Offer
-	old    bool      // all offers are withdrawn, because no supplier has answered for too long
+	stale  bool      // all offers are withdrawn, because no supplier has answered for too long
 	readAt time.Time // the ages of the offers count from here
 }
 
-var errOldOffers = errors.New("no worker has learned for a long time what can be had of suppliers")
+var errStaleOffers = errors.New("no worker has learned for a long time what can be had of suppliers")
 
-// anything is sold while no worker has ever stored an offer: the one that runs
+// anyAmount is sold while no worker has ever stored an offer: the one that runs
 // may be older than offers.
-func anything() []card.Offer {
+func anyAmount() []card.Offer {
 	return []card.Offer{{Min: card.MinUSD, Max: card.MaxUSD, Left: card.Unlimited}}
 }
 
-// FollowOffers reads from the store what can be had now. Call it every few
+// RefreshOffers reads from the store what can be had now. Call it every few
 // seconds.
-func (s *Service) FollowOffers(ctx context.Context) error {
+func (s *Service) RefreshOffers(ctx context.Context) error {
 	all, err := s.store.Offers(ctx)
 	if err != nil {
-		s.offers.CompareAndSwap(nil, &offers{old: true}) // not known is not everything
+		s.offers.CompareAndSwap(nil, &offers{stale: true}) // not known is not everything
 		return err
 	}
-	now := &offers{all: all, old: true, readAt: s.cfg.Now()}
+	now := &offers{all: all, stale: true, readAt: s.cfg.Now()}
 	var together []card.Offer
 	for i, o := range all {
 		if o.Age > card.OfferLasts {
 			all[i].Offers = nil
 		} else {
-			now.old = false
+			now.stale = false
 		}
 		together = append(together, all[i].Offers...)
 	}
@@ -57,7 +57,7 @@ func (s *Service) FollowOffers(ctx context.Context) error {
 func (s *Service) ListOffers() []card.Offer {
 	now := s.offers.Load()
 	if now == nil {
-		return anything()
+		return anyAmount()
 	}
 	return now.merged
 }
@@ -78,8 +78,8 @@ func (s *Service) sources(usd card.USD) ([]source, error) {
 	if now == nil {
 		return []source{{}}, nil
 	}
-	if now.old {
-		return nil, card.ErrUnavailable.Because(errOldOffers)
+	if now.stale {
+		return nil, card.ErrUnavailable.Because(errStaleOffers)
 	}
 	var from []source
 	for _, of := range now.all {

@@ -30,7 +30,7 @@ func (s *spy) InsertCardReserving(ctx context.Context, c *card.Card, limit card.
 func (s *counter) offer(supplier string, priority int, offers ...card.Offer) {
 	s.t.Helper()
 	check(s.t, s.db.SaveOffers(s.t.Context(), card.SupplierOffers{Supplier: supplier, Priority: priority, Offers: offers}))
-	check(s.t, s.orders.FollowOffers(s.t.Context()))
+	check(s.t, s.orders.RefreshOffers(s.t.Context()))
 }
 
 // shelve puts n items into the stock of a supplier, and offers them.
@@ -50,7 +50,7 @@ var everything = []card.Offer{{Min: card.MinUSD, Max: card.MaxUSD, Left: card.Un
 
 func TestListOffers_EverythingUntilAWorkerSaysWhatThereIs(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
-		check(t, s.orders.FollowOffers(t.Context()))
+		check(t, s.orders.RefreshOffers(t.Context()))
 		if diff := cmp.Diff(everything, s.orders.ListOffers()); diff != "" {
 			t.Error(diff)
 		}
@@ -102,17 +102,17 @@ func TestListOffers_OldOnesAreWithdrawn(t *testing.T) {
 		s.stock("monero", 9)
 		s.offer("one", 0, card.Offer{Min: 50_00, Max: 60_00, Left: card.Unlimited})
 		s.exec("UPDATE offers SET at = at - $1", (card.OfferLasts - time.Minute).Milliseconds())
-		check(t, s.orders.FollowOffers(t.Context()))
+		check(t, s.orders.RefreshOffers(t.Context()))
 		s.create("51", "key")
 		s.offer("two", 0, card.Offer{Min: 70_00, Max: 70_00, Left: card.Unlimited})
 		s.exec("UPDATE offers SET at = at - 120000")
-		check(t, s.orders.FollowOffers(t.Context()))
+		check(t, s.orders.RefreshOffers(t.Context()))
 		s.refused("51", "", card.ErrNoAmount)
 		s.create("70", "")
 
 		// When nobody answers any more, it is not the client who is wrong.
 		s.exec("UPDATE offers SET at = 0")
-		check(t, s.orders.FollowOffers(t.Context()))
+		check(t, s.orders.RefreshOffers(t.Context()))
 		if offers := s.orders.ListOffers(); len(offers) > 0 {
 			t.Error(offers)
 		}
@@ -133,7 +133,7 @@ func TestCreateCard_TotalOfASupplier_OrdersCountAgainstIt(t *testing.T) {
 		s.offer("stripe", 0, offer)
 		s.create("400", "key")
 		s.refused("400", "", card.ErrNoAmount)
-		check(t, s.orders.FollowOffers(t.Context())) // the same offers, read again
+		check(t, s.orders.RefreshOffers(t.Context())) // the same offers, read again
 		s.refused("350.01", "", card.ErrNoAmount)
 		if _, replay, err := s.try("400", "key"); err != nil || !replay {
 			t.Errorf("replay: %t, %v", replay, err)
@@ -190,7 +190,7 @@ func TestListOffers_AStoreOutOfReachChangesNothing(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.offer("one", 0, card.Offer{Min: 100_00, Max: 100_00, Left: 1})
 		s.spy.fail("Offers", errBroken)
-		if err := s.orders.FollowOffers(t.Context()); !errors.Is(err, errBroken) {
+		if err := s.orders.RefreshOffers(t.Context()); !errors.Is(err, errBroken) {
 			t.Error(err)
 		}
 		if offers := s.orders.ListOffers(); len(offers) != 1 {
@@ -267,7 +267,7 @@ func TestCreateCard_TheLimitHoldsForReservations(t *testing.T) {
 		s.shelve("first", 0, 3, 100_00)
 		other := s.replica(s.db, setup{config: func(c *order.Config) { c.MaxOpenUSD = 150_00 }})
 		s.create("100", "")
-		check(t, other.FollowOffers(t.Context()))
+		check(t, other.RefreshOffers(t.Context()))
 		_, _, err := other.CreateCard(t.Context(), s.account, s.check("100", "monero"), "")
 		if !errors.Is(err, card.ErrQuotaExceeded) {
 			t.Error(err)

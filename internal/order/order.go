@@ -35,8 +35,8 @@ type Filter struct {
 	Tagged bool      // also set Card.Tag
 }
 
-// Standing is what decides whether an account may order another card.
-type Standing struct {
+// Exposure is what decides whether an account may order another card.
+type Exposure struct {
 	OpenUSD  card.USD // the total of orders that are not paid in full: quotes that the account may still choose to pay
 	Reversed bool     // an issued card is reversed, and no operator has settled that
 }
@@ -98,9 +98,9 @@ type Store interface {
 	// ReportCorrupt has an operator told, once, of a thing that can't be decoded
 	// or decrypted, and is left out of lists.
 	ReportCorrupt(ctx context.Context, what string, id uuid.UUID, err error)
-	// Standing returns an account's standing. Without open it does not compute
+	// Exposure returns an account's exposure. Without open it does not compute
 	// OpenUSD, which is then 0.
-	Standing(ctx context.Context, account uuid.UUID, open bool) (Standing, error)
+	Exposure(ctx context.Context, account uuid.UUID, open bool) (Exposure, error)
 
 	// TakeAddresses takes up to n addresses from a currency's address pool. No
 	// address is ever taken twice, whatever happened to the database. It
@@ -170,7 +170,7 @@ type Service struct {
 	wake      func()
 	cfg       Config
 	pools     map[string]*addressPool
-	standings standings
+	exposures exposures
 	sales     sales
 	offers    atomic.Pointer[offers] // nil while none are known
 }

@@ -42,12 +42,12 @@ type addressPool struct {
 	blind   bool          // passes over the chain have failed for too long: a payment might not be seen
 	epoch   int64         // in which the addresses were taken
 	health  error         // why orders can't go on for long; nil if they can
-	looks   int           // in a row that found that reason
+	checks  int           // consecutive checks that found that reason
 }
 
-// follow forgets the addresses if they were taken in another epoch, or from a
+// observe forgets the addresses if they were taken in another epoch, or from a
 // database that has gone back since.
-func (p *addressPool) follow(s PoolState) {
+func (p *addressPool) observe(s PoolState) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.epoch > 0 && p.epoch != s.Epoch || s.WentBack {
@@ -201,15 +201,15 @@ func (s *Service) prepare(ctx context.Context, currency string) error {
 	pool := s.pools[currency]
 	state, err := s.store.PoolState(ctx, currency)
 	if errors.Is(err, card.ErrNoRow) {
-		s.note(ctx, currency, card.Unready("nobody has watched "+currency+" yet"))
+		s.recordHealth(ctx, currency, card.Unready("nobody has watched "+currency+" yet"))
 		return nil // no addresses either
 	}
 	if err != nil {
 		return err
 	}
-	pool.follow(state)
+	pool.observe(state)
 	pool.setBlind(state.Conflict || max(state.CheckedAgo, state.MarkedAgo) > s.cfg.MaxBlind)
-	s.note(ctx, currency, state.trouble(currency))
+	s.recordHealth(ctx, currency, state.trouble(currency))
 	return s.fillMemory(ctx, currency)
 }
 
@@ -227,26 +227,26 @@ func (p PoolState) trouble(currency string) error {
 	return nil
 }
 
-// settledLooks is how many looks in a row must find the same trouble before it
+// settledChecks is how many looks in a row must find the same trouble before it
 // is logged: a process that starts with its worker finds the marks of the last
 // one.
-const settledLooks = 3
+const settledChecks = 3
 
-// note records why orders can't go on for long, and logs it when that changes.
-func (s *Service) note(ctx context.Context, currency string, why error) {
+// recordHealth records why orders can't go on for long, and logs it when that changes.
+func (s *Service) recordHealth(ctx context.Context, currency string, why error) {
 	pool := s.pools[currency]
 	pool.mu.Lock()
 	defer pool.mu.Unlock()
 	if why != nil && pool.health != nil && why.Error() == pool.health.Error() {
-		pool.looks++
+		pool.checks++
 	} else {
-		if why == nil && pool.looks >= settledLooks {
+		if why == nil && pool.checks >= settledChecks {
 			s.cfg.Log.InfoContext(ctx, "orders are taken without a limit of time again", "currency", currency, "after",
 				pool.health)
 		}
-		pool.looks = 1
+		pool.checks = 1
 	}
-	if why != nil && pool.looks == settledLooks {
+	if why != nil && pool.checks == settledChecks {
 		s.cfg.Log.WarnContext(ctx, "orders are taken for a limited time only", "currency", currency, "reason", why, "limit",
 			s.cfg.MaxBlind)
 	}

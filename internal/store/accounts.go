@@ -90,9 +90,9 @@ func (s *Store) Accounts(ctx context.Context) ([]account.Account, error) {
 	return accounts, err
 }
 
-// Standing implements order.Store. COALESCE leaves the databases the index of
+// Exposure implements order.Store. COALESCE leaves the databases the index of
 // the few cards that lost money alone.
-func (s *Store) Standing(ctx context.Context, account uuid.UUID, open bool) (order.Standing, error) {
+func (s *Store) Exposure(ctx context.Context, account uuid.UUID, open bool) (order.Exposure, error) {
 	var row struct {
 		Open     int64 `db:"open"`
 		Reversed bool  `db:"reversed"`
@@ -102,10 +102,10 @@ func (s *Store) Standing(ctx context.Context, account uuid.UUID, open bool) (ord
 		sum = "CAST(" + openUSD("?") + " AS BIGINT)"
 		args = append(args, account)
 	}
-	err := s.get(ctx, s.r, &row, "select standing",
+	err := s.get(ctx, s.r, &row, "select exposure",
 		"SELECT "+sum+
 			" AS open, EXISTS (SELECT 1 FROM cards c WHERE COALESCE(c.account_id, c.account_id) = ? AND COALESCE(c.payment_state, '') = 'reversed' AND "+isLost+") AS reversed", args...)
-	return order.Standing{OpenUSD: card.USD(row.Open), Reversed: row.Reversed}, err
+	return order.Exposure{OpenUSD: card.USD(row.Open), Reversed: row.Reversed}, err
 }
 
 // Tokens implements account.Store.

@@ -89,10 +89,10 @@ func TestCancelCard_OnceAndAllOfIt(t *testing.T) {
 			t.Error(diff)
 		}
 		wantDeliveries(t, s, hook.ID, "1 pending")
-		standing, err := s.Standing(t.Context(), owner, true)
+		exposure, err := s.Exposure(t.Context(), owner, true)
 		check(t, err)
-		if standing.OpenUSD != other.USD {
-			t.Errorf("%s are open", standing.OpenUSD)
+		if exposure.OpenUSD != other.USD {
+			t.Errorf("%s are open", exposure.OpenUSD)
 		}
 	})
 }

@@ -108,10 +108,10 @@ func TestFindCards_ThoseThatNeedAnOperator(t *testing.T) {
 				t.Errorf("%s: %s", name, diff)
 			}
 		}
-		standing, err := s.Standing(ctx, account, true)
+		exposure, err := s.Exposure(ctx, account, true)
 		check(t, err)
-		if want := (order.Standing{OpenUSD: 2 * 150_50, Reversed: true}); standing != want {
-			t.Errorf("standing %+v, want %+v", standing, want)
+		if want := (order.Exposure{OpenUSD: 2 * 150_50, Reversed: true}); exposure != want {
+			t.Errorf("exposure %+v, want %+v", exposure, want)
 		}
 	})
 }

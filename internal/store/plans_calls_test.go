@@ -123,7 +123,7 @@ func (c *calls) accounts() {
 		return s.SealTokens(ctx, []account.Token{token}, check, "after")
 	})
 	c.do("Setting", func(ctx context.Context) error { return first(s.Setting(ctx, "a setting", "x")) })
-	c.do("Standing", func(ctx context.Context) error { return first(s.Standing(ctx, even, true)) })
+	c.do("Exposure", func(ctx context.Context) error { return first(s.Exposure(ctx, even, true)) })
 }
 
 func (c *calls) leases() {

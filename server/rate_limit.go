@@ -30,9 +30,9 @@ func limitRequests(cfg Config, s *spec, problems problemWriter) gin.HandlerFunc 
 	return func(c *gin.Context) {
 		who, _ := identity(c)
 		creates := s.route(c).Operation.OperationID == "createCard"
-		verdict := limits.Take(who.TokenID, who.AccountID, creates)
-		standings := verdict.Standings()
-		if len(standings) == 0 {
+		decision := limits.Take(who.TokenID, who.AccountID, creates)
+		statuses := decision.Statuses()
+		if len(statuses) == 0 {
 			return
 		}
 		header := c.Writer.Header()
@@ -41,55 +41,55 @@ func limitRequests(cfg Config, s *spec, problems problemWriter) gin.HandlerFunc 
 		}
 		var room [128]byte
 		text := room[:0]
-		for i, is := range standings {
+		for i, is := range statuses {
 			if i > 0 {
 				text = append(text, ", "...)
 			}
-			text = appendStanding(text, is)
+			text = appendStatus(text, is)
 		}
 		header[rateLimitField] = []string{string(text)}
-		if verdict.Wait > 0 {
-			cfg.Meter.Refuse(verdict.Refused.String())
-			holdBack(c, verdict.Hold)
-			problems.write(c, tooMany(limits, verdict.Refused, verdict.Wait))
+		if decision.Wait > 0 {
+			cfg.Metrics.Limited(decision.Refused.String())
+			delayRefusal(c, decision.Delay)
+			problems.write(c, tooMany(limits, decision.Refused, decision.Wait))
 		}
 	}
 }
 
 // refuseAddress refuses a request of an address that failed to authenticate too
 // often.
-func refuseAddress(c *gin.Context, limits *limit.Limiter, wait, hold time.Duration, problems problemWriter) {
-	holdBack(c, hold)
+func refuseAddress(c *gin.Context, limits *limit.Limiter, wait, delay time.Duration, problems problemWriter) {
+	delayRefusal(c, delay)
 	header := c.Writer.Header()
 	header[policyField] = policies(limits, limit.Address)
-	header[rateLimitField] = []string{string(appendStanding(nil, limit.Standing{Kind: limit.Address, Again: wait}))}
+	header[rateLimitField] = []string{string(appendStatus(nil, limit.Status{Kind: limit.Address, Reset: wait}))}
 	if c.Request.ContentLength != 0 {
 		c.Header("Connection", "close") // as after 401: net/http reads nothing more of somebody who is not known
 	}
 	problems.write(c, tooMany(limits, limit.Address, wait))
 }
 
-// holdBack keeps a refusal back for a while, unless its client is gone or the
+// delayRefusal keeps a refusal back for a while, unless its client is gone or the
 // server ends.
-func holdBack(c *gin.Context, hold time.Duration) {
-	if hold == 0 {
+func delayRefusal(c *gin.Context, delay time.Duration) {
+	if delay == 0 {
 		return
 	}
-	start, over := time.Now(), time.NewTimer(hold)
+	start, over := time.Now(), time.NewTimer(delay)
 	defer over.Stop()
 	ctx := c.Request.Context()
 	select {
 	case <-over.C:
 	case <-ctx.Done():
-	case <-ending(ctx):
+	case <-shutdown(ctx):
 	}
-	c.Set(heldKey, time.Since(start))
+	c.Set(delayedKey, time.Since(start))
 }
 
 // worked returns how long a request has taken that began at start, without what
-// holdBack waited.
+// delayRefusal waited.
 func worked(c *gin.Context, start time.Time) time.Duration {
-	return time.Since(start) - c.GetDuration(heldKey)
+	return time.Since(start) - c.GetDuration(delayedKey)
 }
 
 // tooMany is the refusal of a request that is one too many.
@@ -120,14 +120,14 @@ func policies(limits *limit.Limiter, kinds ...limit.Kind) []string {
 	return []string{text}
 }
 
-// appendStanding appends the member of RateLimit for a limit.
-func appendStanding(text []byte, is limit.Standing) []byte {
+// appendStatus appends the member of RateLimit for a limit.
+func appendStatus(text []byte, is limit.Status) []byte {
 	text = append(text, '"')
 	text = append(text, is.Kind.String()...)
 	text = append(text, `";r=`...)
-	text = strconv.AppendInt(text, is.Left, 10)
+	text = strconv.AppendInt(text, is.Remaining, 10)
 	text = append(text, ";t="...)
-	return strconv.AppendInt(text, seconds(is.Again), 10)
+	return strconv.AppendInt(text, seconds(is.Reset), 10)
 }
 
 // seconds returns a time in whole seconds, rounded up and at least 1.

@@ -25,8 +25,8 @@ const (
 // errNUL is of a text that PostgreSQL can't store.
 var errNUL = errors.New("must not contain the character U+0000")
 
-// checkOwn returns everything that is wrong with the client's own data.
-func checkOwn(r Request) (wrong []card.FieldError) {
+// checkClientData returns everything that is wrong with the client's own data.
+func checkClientData(r Request) (wrong []card.FieldError) {
 	if r.Reference != nil {
 		if err := errors.Join(checkLength(*r.Reference, 0, maxReference), checkNUL(*r.Reference)); err != nil {
 			wrong = append(wrong, card.FieldError{Pointer: "/reference", Detail: inOneLine(err)})
@@ -85,10 +85,10 @@ func metadataText(metadata map[string]string) card.Secret {
 	return card.Secret(text)
 }
 
-// appendOwn appends to what is hashed of an order what the client stores with
+// appendClientData appends to what is hashed of an order what the client stores with
 // it, unless that is nothing. It is unambiguous, because no text contains
 // U+0000, and the same for metadata in any order and however JSON writes it.
-func appendOwn(text []byte, o Order) ([]byte, error) {
+func appendClientData(text []byte, o Order) ([]byte, error) {
 	if o.reference != nil {
 		text = fmt.Appendf(text, "\x00reference\x00%s", o.reference.Reveal())
 	}

@@ -26,10 +26,10 @@ type Store interface {
 }
 
 const (
-	mostShared = 1000 // buckets that a process tells others of
-	saveEvery  = 10 * time.Second
-	liveFor    = time.Minute // after it has saved
-	busy       = 10          // others are told of a bucket once a tenth of its rate, or of its quota, is used
+	maxShared   = 1000 // buckets that a process tells others of
+	saveEvery   = 10 * time.Second
+	liveFor     = time.Minute // after it has saved
+	busyDivisor = 10          // others are told of a bucket once a tenth of its rate, or of its quota, is used
 )
 
 // usage is what a process let pass of one bucket. Totals, not differences: what
@@ -41,18 +41,18 @@ type usage struct {
 	Used   int64     `json:"used"`
 }
 
-// exchange is what Tick remembers. Only Tick and Close use it.
-type exchange struct {
+// peers is the state of Tick. Only Tick and Close use it.
+type peers struct {
 	store   Store
 	process string
 	tickAt  time.Duration
 	saved   string // the text in the store; empty if there is none
 	savedAt time.Duration
-	known   map[string]told // by process; nil before the first Tick
+	known   map[string]report // by process; nil before the first Tick
 }
 
-// told is what another process told last.
-type told struct {
+// report is what another process told last.
+type report struct {
 	text string
 	used map[key]usage
 }
@@ -62,11 +62,11 @@ type told struct {
 // It costs one query, and one more if there was anything to tell. Idle buckets
 // are dropped.
 func (l *Limiter) Tick(ctx context.Context) error {
-	text, err := l.report()
+	text, err := l.collect()
 	if err != nil {
 		return err
 	}
-	x := &l.exchange
+	x := &l.peers
 	now := l.clock()
 	switch {
 	case text == "" && (x.saved != "" || x.known == nil):
@@ -83,14 +83,14 @@ func (l *Limiter) Tick(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ask for requests: %w", err)
 	}
-	known := make(map[string]told, len(all))
+	known := make(map[string]report, len(all))
 	for process, text := range all {
 		before := x.known[process]
 		if text == before.text {
 			known[process] = before
 			continue
 		}
-		known[process] = told{text, l.count(text, before.used, x.known != nil)}
+		known[process] = report{text, l.apply(text, before.used, x.known != nil)}
 	}
 	x.known = known
 	return nil
@@ -98,16 +98,16 @@ func (l *Limiter) Tick(ctx context.Context) error {
 
 // Close deletes what this process has told.
 func (l *Limiter) Close(ctx context.Context) error {
-	return l.exchange.store.DeleteUsage(ctx, l.exchange.process)
+	return l.peers.store.DeleteUsage(ctx, l.peers.process)
 }
 
-// report drops idle buckets, and returns the usage of those that others should
+// collect drops idle buckets, and returns the usage of those that others should
 // know of, or "" if there are none.
-func (l *Limiter) report() (string, error) {
+func (l *Limiter) collect() (string, error) {
 	l.mu.Lock()
 	now := l.clock()
-	since := now - l.exchange.tickAt
-	l.exchange.tickAt = now
+	since := now - l.peers.tickAt
+	l.peers.tickAt = now
 	var all []usage
 	for k, b := range l.buckets {
 		p := l.policies[k.kind]
@@ -118,8 +118,8 @@ func (l *Limiter) report() (string, error) {
 			delete(l.buckets, k)
 			continue
 		}
-		isBusy := time.Duration(b.used)*p.interval()*busy > since || b.used > 0 && (b.fullAt-now)*busy > p.Window
-		if b.shared == 0 && isBusy && l.shared < mostShared {
+		isBusy := time.Duration(b.used)*p.interval()*busyDivisor > since || b.used > 0 && (b.fullAt-now)*busyDivisor > p.Window
+		if b.shared == 0 && isBusy && l.shared < maxShared {
 			l.shared++
 			b.shared = b.used
 		} else if b.shared > 0 {
@@ -140,11 +140,11 @@ func (l *Limiter) report() (string, error) {
 	return string(text), err
 }
 
-// count counts what another process has let pass since it told of before, and
+// apply counts what another process has let pass since it told of before, and
 // returns what it told. Of a bucket that is new it counts all, at most twice
 // the quota; but nothing if charge is false, because nobody knows when that
 // was.
-func (l *Limiter) count(text string, before map[key]usage, charge bool) map[key]usage {
+func (l *Limiter) apply(text string, before map[key]usage, charge bool) map[key]usage {
 	var all []usage
 	if json.Unmarshal([]byte(text), &all) != nil {
 		return nil // of another version
@@ -153,7 +153,7 @@ func (l *Limiter) count(text string, before map[key]usage, charge bool) map[key]
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock()
-	for _, u := range all[:min(len(all), mostShared)] {
+	for _, u := range all[:min(len(all), maxShared)] {
 		kind := kindOf(u.Kind)
 		if kind < 0 || !l.policies[kind].On() {
 			continue

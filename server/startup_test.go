@@ -13,8 +13,8 @@ import (
 func TestWaiting_LivesAndAsksToComeAgain(t *testing.T) {
 	t.Parallel()
 	d := &deployment{
-		handler: server.NewWaiting(slog.New(slog.DiscardHandler),
-			server.Check{Name: "database", Ask: func(context.Context) error {
+		handler: server.NewStartupHandler(slog.New(slog.DiscardHandler),
+			server.Check{Name: "database", Run: func(context.Context) error {
 				return card.Unready("database missing")
 			}}, "")}
 	equal(t, "body", d.serve(t, http.MethodGet, "/livez", "", "").want(t, http.StatusOK).body, `{"status":"ok"}`)

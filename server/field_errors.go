@@ -21,13 +21,13 @@ import (
 // What is said of a field that is missing, and of one that the contract does
 // not have.
 const (
-	isMissing = "is missing"
-	isUnknown = "is not a field of this request"
+	detailMissing = "is missing"
+	detailUnknown = "is not a field of this request"
 )
 
-// forms is what is said of a text that does not match a pattern of the
+// patternDetails is what is said of a text that does not match a pattern of the
 // contract. A test holds that it has every one.
-var forms = map[string]string{
+var patternDetails = map[string]string{
 	`^[!-~]+$`:                       "must have only visible ASCII characters, and no spaces",
 	`^[^\x00]*$`:                     "must not have the character NUL",
 	`^[0-9]{1,9}(\.[0-9]{1,2}0*)?$`:  "must be an amount of US dollars such as 150 or 99.99",
@@ -55,15 +55,15 @@ func newValidation() validation {
 	}
 }
 
-// wrongBody returns every violation of the schema in a body.
-func (v validation) wrongBody(value any, declared *openapi3.RequestBody) []card.FieldError {
+// bodyErrors returns every violation of the schema in a body.
+func (v validation) bodyErrors(value any, declared *openapi3.RequestBody) []card.FieldError {
 	schema := declared.Content.Get("application/json").Schema.Value
-	return faults("", schema.VisitJSON(value, v.body...))
+	return fieldErrors("", schema.VisitJSON(value, v.body...))
 }
 
-// wrongParameters returns every violation of the contract in path, query and
+// parameterErrors returns every violation of the contract in path, query and
 // headers.
-func (v validation) wrongParameters(c *gin.Context, route *routers.Route) []card.FieldError {
+func (v validation) parameterErrors(c *gin.Context, route *routers.Route) []card.FieldError {
 	unknown := unknownParameters(c.Request.URL.RawQuery, route.Operation.Parameters)
 	sent, repeated := sentParameters(c, route.Operation.Parameters)
 	if !sent {
@@ -73,7 +73,7 @@ func (v validation) wrongParameters(c *gin.Context, route *routers.Route) []card
 	for _, p := range c.Params {
 		params[p.Key] = p.Value
 	}
-	wrong := faults("", openapi3filter.ValidateRequest(c, &openapi3filter.RequestValidationInput{
+	wrong := fieldErrors("", openapi3filter.ValidateRequest(c, &openapi3filter.RequestValidationInput{
 		Request: c.Request, PathParams: params, Route: route, Options: v.parameters,
 	}))
 	return slices.Concat(wrong, repeated, unknown)
@@ -98,16 +98,16 @@ func sentParameters(c *gin.Context, declared openapi3.Parameters) (sent bool, re
 	return sent, repeated
 }
 
-// faults flattens the validator's error. It uses only the reasons, because the
+// fieldErrors flattens the validator's error. It uses only the reasons, because the
 // full texts quote values.
-func faults(place string, err error) []card.FieldError {
-	switch e := err.(type) { //nolint:errorlint // faults walks the tree itself, level by level
+func fieldErrors(place string, err error) []card.FieldError {
+	switch e := err.(type) { //nolint:errorlint // fieldErrors walks the tree itself, level by level
 	case nil:
 		return nil
 	case openapi3.MultiError:
 		var all []card.FieldError
 		for _, one := range e {
-			all = append(all, faults(place, one)...)
+			all = append(all, fieldErrors(place, one)...)
 		}
 		return all
 	case *openapi3filter.RequestError:
@@ -115,31 +115,31 @@ func faults(place string, err error) []card.FieldError {
 			place = e.Parameter.In + "/" + e.Parameter.Name
 		}
 		if errors.Is(e.Err, openapi3filter.ErrInvalidRequired) {
-			return []card.FieldError{{Pointer: place, Detail: isMissing}}
+			return []card.FieldError{{Pointer: place, Detail: detailMissing}}
 		}
 		if e.Err != nil {
-			return faults(place, e.Err)
+			return fieldErrors(place, e.Err)
 		}
 	case *openapi3.SchemaError:
-		return []card.FieldError{schemaFault(place, e)}
+		return []card.FieldError{schemaError(place, e)}
 	case *openapi3filter.ParseError:
 		return []card.FieldError{{Pointer: place, Detail: "does not have the right type"}}
 	}
 	return []card.FieldError{{Pointer: place, Detail: "is not valid"}}
 }
 
-func schemaFault(place string, e *openapi3.SchemaError) card.FieldError {
+func schemaError(place string, e *openapi3.SchemaError) card.FieldError {
 	path := e.JSONPointer()
 	detail := card.Redact(e.Reason) // the validator's text
 	switch e.SchemaField {
 	case "required":
-		detail = isMissing
+		detail = detailMissing
 	case "properties", "additionalProperties":
 		quoted := strings.TrimSuffix(strings.TrimPrefix(e.Reason, "property "), " is unsupported")
 		if name, err := strconv.Unquote(quoted); err == nil {
 			path = append(path, name)
 		}
-		detail = isUnknown
+		detail = detailUnknown
 	case "nullable":
 		detail = "must not be null: send a value, or leave it out"
 	case "type":
@@ -148,11 +148,11 @@ func schemaFault(place string, e *openapi3.SchemaError) card.FieldError {
 				"boolean": "true or false",
 				"object":  "an object", "array": "an array"}[e.Schema.Type.Slice()[0]]
 	case "minLength", "maxLength":
-		detail = "must have " + between(float64(e.Schema.MinLength), floating(e.Schema.MaxLength)) + " characters"
+		detail = "must have " + between(float64(e.Schema.MinLength), floatBound(e.Schema.MaxLength)) + " characters"
 	case "minimum", "maximum":
 		detail = "must be " + between(deref(e.Schema.Min, math.Inf(-1)), deref(e.Schema.Max, math.Inf(1)))
 	case "pattern":
-		detail = forms[e.Schema.Pattern]
+		detail = patternDetails[e.Schema.Pattern]
 	case "format":
 		if e.Schema.Format == "uuid" {
 			detail = "must be a UUID"
@@ -178,8 +178,8 @@ func between(least, most float64) string {
 	return fmt.Sprintf("%.0f to %.0f", least, most)
 }
 
-// floating returns a bound that may be missing.
-func floating(most *uint64) float64 {
+// floatBound returns a bound that may be missing.
+func floatBound(most *uint64) float64 {
 	if most == nil {
 		return math.Inf(1)
 	}

@@ -35,7 +35,7 @@ func (c *slowClient) Write(b []byte) (int, error) {
 
 // sendTo sends buffers of a list, and returns the time it took and the error.
 func sendTo(c *slowClient, buffers int) (time.Duration, error) {
-	w, began := newPacedWriter(c, c.extend), time.Now()
+	w, began := newMinRateWriter(c, c.extend), time.Now()
 	for range buffers {
 		if _, err := w.Write(make([]byte, listBuffer)); err != nil {
 			return time.Since(began), err
@@ -46,7 +46,7 @@ func sendTo(c *slowClient, buffers int) (time.Duration, error) {
 
 func TestPacedWriter_ClientAtLeastThroughput_GetsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &slowClient{perSecond: leastThroughput, stall: writeTimeout - listBuffer*time.Second/leastThroughput}
+		c := &slowClient{perSecond: minThroughput, stall: writeTimeout - listBuffer*time.Second/minThroughput}
 		if took, err := sendTo(c, 1000); err != nil {
 			t.Errorf("cut off after %s: %v", took, err)
 		}
@@ -54,7 +54,7 @@ func TestPacedWriter_ClientAtLeastThroughput_GetsAll(t *testing.T) {
 }
 
 func TestPacedWriter_ClientBelowLeastThroughput_IsCutOff(t *testing.T) {
-	for _, perSecond := range []int{1, 1 << 10, leastThroughput / 2} {
+	for _, perSecond := range []int{1, 1 << 10, minThroughput / 2} {
 		synctest.Test(t, func(t *testing.T) {
 			took, err := sendTo(&slowClient{perSecond: perSecond}, 1000)
 			if !errors.Is(err, os.ErrDeadlineExceeded) || took > 2*writeTimeout {
@@ -67,13 +67,13 @@ func TestPacedWriter_ClientBelowLeastThroughput_IsCutOff(t *testing.T) {
 func TestPacedWriter_FastClient_SavesNoTimeForLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &slowClient{perSecond: 100 << 20}
-		w := newPacedWriter(c, c.extend)
+		w := newMinRateWriter(c, c.extend)
 		for range 1000 {
 			if _, err := w.Write(make([]byte, listBuffer)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		c.perSecond = leastThroughput / 2
+		c.perSecond = minThroughput / 2
 		began := time.Now()
 		for err := error(nil); err == nil; {
 			_, err = w.Write(make([]byte, listBuffer))

@@ -9,14 +9,14 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// NewWaiting returns a handler for a process that can't serve yet. It lives,
+// NewStartupHandler returns a handler for a process that can't serve yet. It lives,
 // and is not ready because of check. All other requests are told to come again.
 // publicURL is as in Config.
-func NewWaiting(log *slog.Logger, check Check, publicURL string) http.Handler {
+func NewStartupHandler(log *slog.Logger, check Check, publicURL string) http.Handler {
 	engine := newEngine()
 	problems := newProblemWriter(log, publicURL)
 	engine.Use(requestID, accessLog(log), problems.recovery)
-	(&health{checks: []Check{check}}).register(alsoHead{engine})
+	(&health{checks: []Check{check}}).register(headRouter{engine})
 	engine.NoRoute(func(c *gin.Context) { problems.write(c, card.ErrUnavailable) })
 	return http.MaxBytesHandler(engine, maxBody)
 }

@@ -145,7 +145,7 @@ func TestTick_AClientThatMovesOnTakesItsDebtAlong(t *testing.T) {
 		t.Errorf("%d passed elsewhere", got)
 	}
 	v := f.all[1].Take(who, who, false)
-	if s := v.Standings(); len(s) != 1 || s[0].Left != 0 || v.Wait != 100*time.Millisecond {
+	if s := v.Statuses(); len(s) != 1 || s[0].Remaining != 0 || v.Wait != 100*time.Millisecond {
 		t.Errorf("%+v", v)
 	}
 	other := uuid.New()
@@ -162,7 +162,7 @@ func TestTick_CountsOnceWhateverFails(t *testing.T) {
 	f.tick(t)
 	f.tick(t)
 	f.tick(t)
-	left := func() int64 { v := f.all[1].Take(who, who, false); return v.Standings()[0].Left }
+	left := func() int64 { v := f.all[1].Take(who, who, false); return v.Statuses()[0].Remaining }
 	if got := left(); got != 499 {
 		t.Errorf("%d left", got)
 	}
@@ -191,12 +191,12 @@ func TestTick_AProcessThatStartsCountsFromThenOn(t *testing.T) {
 	young := limit.New(f.store, limit.Config{Token: policy(t, "600/min"), Process: "young", Now: f.now})
 	f.all = append(f.all, young)
 	f.tick(t)
-	if v := young.Take(who, who, false); v.Standings()[0].Left != 599 {
+	if v := young.Take(who, who, false); v.Statuses()[0].Remaining != 599 {
 		t.Errorf("%+v", v)
 	}
 	passed(f.all[0], who, who, false, 100)
 	f.tick(t)
-	if v := young.Take(who, who, false); v.Standings()[0].Left != 498 {
+	if v := young.Take(who, who, false); v.Statuses()[0].Remaining != 498 {
 		t.Errorf("%+v", v)
 	}
 }
@@ -240,10 +240,10 @@ func TestTick_ManyBusyTokensAreHeldInBoundedMemory(t *testing.T) {
 			passed(f.all[0], id, id, false, 10)
 		}
 		f.tick(t)
-		if n := strings.Count(f.store.text["0"], `"id"`); n != limit.MostShared {
+		if n := strings.Count(f.store.text["0"], `"id"`); n != limit.MaxShared {
 			t.Errorf("%d are told of", n)
 		}
-		if n := f.all[1].Buckets(); n != limit.MostShared {
+		if n := f.all[1].Buckets(); n != limit.MaxShared {
 			t.Errorf("%d buckets", n)
 		}
 		f.advance(time.Second) // which fills them again

@@ -28,75 +28,75 @@ const (
 	waitsAtOnce     = 500 // of all accounts, in this process
 )
 
-// bound is how much there may be of something, and what a client is told who
+// boundedQuota is how much there may be of something, and what a client is told who
 // wants more.
-type bound struct {
+type boundedQuota struct {
 	card.Quota
 	message string
 }
 
-// places counts requests that take as long as their client wants. There may be
+// slots counts requests that take as long as their client wants. There may be
 // only so many at the same time.
-type places struct {
-	ofToken, ofAccount, ofAll bound
+type concurrency struct {
+	ofToken, ofAccount, ofAll boundedQuota
 
 	shares  *limit.Shares // of accounts
 	mu      sync.Mutex
 	byToken map[uuid.UUID]int64
 }
 
-// newLists returns the places for lists without pages.
-func newLists() *places {
-	return newPlaces(
-		bound{card.Quota{Name: "lists-of-token", Limit: listsPerToken},
+// newLists returns the slots for lists without pages.
+func newLists() *concurrency {
+	return newConcurrency(
+		boundedQuota{card.Quota{Name: "lists-of-token", Limit: listsPerToken},
 			fmt.Sprintf(`Your token has %d lists without "limit" being sent, `+
 				`which is as many as it may have. Read one to its end, or read pages with "limit".`, listsPerToken)},
-		bound{card.Quota{Name: "lists-of-account", Limit: listsPerAccount},
+		boundedQuota{card.Quota{Name: "lists-of-account", Limit: listsPerAccount},
 			fmt.Sprintf(`Your account has %d lists without "limit" being sent, `+
 				`which is as many as it may have. Read one to its end, or read pages with "limit".`, listsPerAccount)},
-		bound{card.Quota{Name: "lists", Limit: listsAtOnce},
+		boundedQuota{card.Quota{Name: "lists", Limit: listsAtOnce},
 			`The service is sending as many lists without "limit" as it can. ` +
 				`Try again in a few seconds, or read pages with "limit".`})
 }
 
-// newWaits returns the places for requests that wait for events.
-func newWaits() *places {
-	return newPlaces(
-		bound{card.Quota{Name: "waits-of-token", Limit: waitsPerToken},
+// newWaits returns the slots for requests that wait for events.
+func newWaits() *concurrency {
+	return newConcurrency(
+		boundedQuota{card.Quota{Name: "waits-of-token", Limit: waitsPerToken},
 			fmt.Sprintf(`Your token has %d requests that wait for events, `+
 				`which is as many as it may have. Wait for the events of all cards with one of them, or ask without "wait".`,
 				waitsPerToken)},
-		bound{card.Quota{Name: "waits-of-account", Limit: waitsPerAccount},
+		boundedQuota{card.Quota{Name: "waits-of-account", Limit: waitsPerAccount},
 			fmt.Sprintf(`Your account has %d requests that wait for events, `+
 				`which is as many as it may have. Wait for the events of all cards with one of them, or ask without "wait".`,
 				waitsPerAccount)},
-		bound{card.Quota{Name: "waits", Limit: waitsAtOnce}, `As many requests wait for events as the service allows. ` +
+		boundedQuota{card.Quota{Name: "waits", Limit: waitsAtOnce}, `As many requests wait for events as the service allows. ` +
 			`Try again in a few seconds, or ask without "wait".`})
 }
 
-func newPlaces(ofToken, ofAccount, ofAll bound) *places {
-	return &places{ofToken: ofToken, ofAccount: ofAccount, ofAll: ofAll,
+func newConcurrency(ofToken, ofAccount, ofAll boundedQuota) *concurrency {
+	return &concurrency{ofToken: ofToken, ofAccount: ofAccount, ofAll: ofAll,
 		shares: limit.NewShares(int(ofAll.Limit), int(ofAccount.Limit)), byToken: map[uuid.UUID]int64{}}
 }
 
-// begin takes a place, which the caller must give back by end. The error is
+// acquire acquires a slot, which the caller must release. The error is
 // card.ErrQuotaExceeded if there is none.
-func (p *places) begin(who account.Identity) (end func(), err error) {
+func (p *concurrency) acquire(who account.Identity) (release func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.byToken[who.TokenID] == p.ofToken.Limit:
-		return nil, noPlace(p.ofToken)
+		return nil, quotaExceeded(p.ofToken)
 	case p.shares.UsedUp(who.AccountID):
-		return nil, noPlace(p.ofAccount)
+		return nil, quotaExceeded(p.ofAccount)
 	case !p.shares.Acquire(who.AccountID):
-		return nil, noPlace(p.ofAll)
+		return nil, quotaExceeded(p.ofAll)
 	}
 	p.byToken[who.TokenID]++
-	return func() { p.end(who) }, nil
+	return func() { p.release(who) }, nil
 }
 
-func (p *places) end(who account.Identity) {
+func (p *concurrency) release(who account.Identity) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.shares.Release(who.AccountID)
@@ -105,7 +105,7 @@ func (p *places) end(who account.Identity) {
 	}
 }
 
-func noPlace(b bound) error {
+func quotaExceeded(b boundedQuota) error {
 	err := card.ErrQuotaExceeded.Saying(b.message).WithQuota(b.Quota)
 	err.RetryAfter = 5 * time.Second
 	return err

@@ -21,51 +21,51 @@ func TestHold_ManyRefusalsAreKeptBack(t *testing.T) {
 			if v.Wait == 0 {
 				t.Fatal("not refused")
 			}
-			return v.Hold
+			return v.Delay
 		},
 		"an address": func(t *testing.T, l *limit.Limiter) time.Duration {
-			wait, hold := l.Blocked(bad)
+			wait, delay := l.Blocked(bad)
 			if wait == 0 {
 				t.Fatal("not refused")
 			}
-			return hold
+			return delay
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClock()
 			l := limit.New(nil, limit.Config{Token: policy(t, "1/h"), Address: policy(t, "1/h"), Now: c.now})
-			if v := l.Take(token, account, false); v.Wait != 0 || v.Hold != 0 {
+			if v := l.Take(token, account, false); v.Wait != 0 || v.Delay != 0 {
 				t.Fatalf("%+v", v)
 			}
 			l.Fail(bad)
 			for n := range 100 {
-				if hold := refused(t, l); hold != 0 {
-					t.Fatalf("refusal %d was kept back for %s", n, hold)
+				if delay := refused(t, l); delay != 0 {
+					t.Fatalf("refusal %d was kept back for %s", n, delay)
 				}
 			}
 			for n := range 100 {
-				if hold, want := refused(t, l), time.Duration(n+1)*10*time.Millisecond; hold != want {
-					t.Fatalf("refusal %d was kept back for %s, want %s", n, hold, want)
+				if delay, want := refused(t, l), time.Duration(n+1)*10*time.Millisecond; delay != want {
+					t.Fatalf("refusal %d was kept back for %s, want %s", n, delay, want)
 				}
 			}
 			for range 10_000 {
-				if hold := refused(t, l); hold != time.Second {
-					t.Fatalf("kept back for %s, want 1s", hold)
+				if delay := refused(t, l); delay != time.Second {
+					t.Fatalf("kept back for %s, want 1s", delay)
 				}
 			}
 			c.advance(time.Second)
-			if hold := refused(t, l); hold != 10*time.Millisecond {
-				t.Errorf("a second later one was kept back for %s", hold)
+			if delay := refused(t, l); delay != 10*time.Millisecond {
+				t.Errorf("a second later one was kept back for %s", delay)
 			}
 			c.advance(2 * time.Second)
-			if hold := refused(t, l); hold != 0 {
-				t.Errorf("the first one after a pause was kept back for %s", hold)
+			if delay := refused(t, l); delay != 0 {
+				t.Errorf("the first one after a pause was kept back for %s", delay)
 			}
-			if v := l.Take(good, uuid.New(), false); v.Wait != 0 || v.Hold != 0 {
+			if v := l.Take(good, uuid.New(), false); v.Wait != 0 || v.Delay != 0 {
 				t.Errorf("of another: %+v", v)
 			}
-			if wait, hold := l.Blocked(netip.MustParsePrefix("203.0.113.8/32")); wait != 0 || hold != 0 {
-				t.Errorf("another address: %s, %s", wait, hold)
+			if wait, delay := l.Blocked(netip.MustParsePrefix("203.0.113.8/32")); wait != 0 || delay != 0 {
+				t.Errorf("another address: %s, %s", wait, delay)
 			}
 		})
 	}
@@ -80,7 +80,7 @@ func TestHold_TokensOfAnAccountAreRefusedTogether(t *testing.T) {
 	for range 100 {
 		l.Take(uuid.New(), account, false)
 	}
-	if v := l.Take(uuid.New(), account, false); v.Refused != limit.Account || v.Hold != 10*time.Millisecond {
+	if v := l.Take(uuid.New(), account, false); v.Refused != limit.Account || v.Delay != 10*time.Millisecond {
 		t.Errorf("%+v", v)
 	}
 }

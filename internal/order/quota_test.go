@@ -74,14 +74,14 @@ func TestCreateCard_AStandingIsBelievedForFiveSeconds(t *testing.T) {
 	onEach(t, limited(500_00), func(t *testing.T, s *counter) {
 		s.ready()
 		s.create("500", "")
-		s.asked("Standing true", "InsertCard")
+		s.asked("Exposure true", "InsertCard")
 		s.exec("UPDATE cards SET payment_state = 'paid'")
 		s.now = s.now.Add(5*time.Second - 1)
 		s.refused("50", "", card.ErrQuotaExceeded)
 		s.asked()
 		s.now = s.now.Add(1)
 		s.create("500", "")
-		s.asked("Standing true", "InsertCard")
+		s.asked("Exposure true", "InsertCard")
 	})
 }
 
@@ -92,9 +92,9 @@ func TestCreateCard_AnAccountIsFrozenOnlyWhereThatIsDecided(t *testing.T) {
 		asked  []string
 		want   error
 	}{
-		"frozen":             {true, 0, []string{"Standing false"}, card.ErrAccountFrozen},
-		"frozen and limited": {true, 750_00, []string{"Standing true"}, card.ErrAccountFrozen},
-		"limited":            {false, 750_00, []string{"Standing true", "InsertCard"}, nil},
+		"frozen":             {true, 0, []string{"Exposure false"}, card.ErrAccountFrozen},
+		"frozen and limited": {true, 750_00, []string{"Exposure true"}, card.ErrAccountFrozen},
+		"limited":            {false, 750_00, []string{"Exposure true", "InsertCard"}, nil},
 		"neither":            {false, 0, []string{"InsertCard"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestCreateCard_FrozenWithoutALimitCountsNothing(t *testing.T) {
 		for range 3 {
 			s.create("750", "")
 		}
-		s.asked("Standing false", "InsertCard", "InsertCard", "InsertCard")
+		s.asked("Exposure false", "InsertCard", "InsertCard", "InsertCard")
 	})
 }
 
@@ -167,7 +167,7 @@ func TestCreateCard_WhatIsNotSoldIsNotOpen(t *testing.T) {
 	})
 }
 
-// A standing that was read while a card was being sold may include it, so that
+// An exposure that was read while a card was being stored may include it, so that
 // it is not added once more.
 func TestCreateCard_WhatIsSoldIsNotAddedToANewStanding(t *testing.T) {
 	t.Parallel()
@@ -180,11 +180,11 @@ func TestCreateCard_WhatIsSoldIsNotAddedToANewStanding(t *testing.T) {
 			s.spy.inserted = nil
 			s.now = s.now.Add(5 * time.Second)
 			second.Go(func() { s.create("200", "") })
-			synctest.Wait() // it has read the standing, and waits for its turn
+			synctest.Wait() // it has read the exposure, and waits for its turn
 		}
 		s.create("300", "")
 		second.Wait()
-		s.asked("Standing true", "InsertCard", "Standing true", "InsertCard")
+		s.asked("Exposure true", "InsertCard", "Exposure true", "InsertCard")
 		s.refused("50", "", card.ErrQuotaExceeded)
 		s.asked()
 	})
@@ -193,22 +193,22 @@ func TestCreateCard_WhatIsSoldIsNotAddedToANewStanding(t *testing.T) {
 func TestCreateCard_AStandingThatIsNotKnownSellsNothing(t *testing.T) {
 	onEach(t, limited(500_00), func(t *testing.T, s *counter) {
 		s.ready()
-		s.spy.fail("Standing true", errBroken)
+		s.spy.fail("Exposure true", errBroken)
 		for range 2 { // each asks again
-			if err := s.refused("50", "key", errBroken); text(err) != "standing: broken pipe" {
+			if err := s.refused("50", "key", errBroken); text(err) != "read exposure: broken pipe" {
 				t.Error(err)
 			}
-			s.asked("Standing true")
+			s.asked("Exposure true")
 		}
 		s.spy.before = nil
 		s.create("500", "")
 		s.now = s.now.Add(5 * time.Second)
-		s.spy.fail("Standing true", errBroken)
+		s.spy.fail("Exposure true", errBroken)
 		s.refused("50", "", errBroken)
 		s.spy.before = nil
 		s.spy.asked()
 		s.refused("50", "", card.ErrQuotaExceeded)
-		s.asked("Standing true")
+		s.asked("Exposure true")
 	})
 }
 
@@ -224,7 +224,7 @@ func TestCreateCard_AStandingIsAskedForByOneOfMany(t *testing.T) {
 		s.spy.asked()
 		held := make(chan struct{})
 		s.spy.before = func(call string) error {
-			if call == "Standing true" {
+			if call == "Exposure true" {
 				<-held
 			}
 			return nil
@@ -232,7 +232,7 @@ func TestCreateCard_AStandingIsAskedForByOneOfMany(t *testing.T) {
 		var first sync.WaitGroup
 		first.Go(func() { s.create("100", "") })
 		synctest.Wait()
-		s.asked("Standing true")
+		s.asked("Exposure true")
 		s.create("100", "")
 		s.asked("InsertCard")
 		close(held)

@@ -48,13 +48,13 @@ func TestLimits_WhoGoesOnIsRefusedSlowly(t *testing.T) {
 	}
 }
 
-// heldMeter is a meter that keeps how long refusals took.
-type heldMeter struct {
+// durationRecorder is a meter that keeps how long refusals took.
+type durationRecorder struct {
 	tally
 	took []time.Duration
 }
 
-func (m *heldMeter) End(operation string, status int, took time.Duration) {
+func (m *durationRecorder) Ended(operation string, status int, took time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.took = append(m.took, took)
@@ -74,7 +74,7 @@ func (d *deployment) exhaust(t *testing.T) (token string) {
 
 func TestLimits_TheTimeThatARefusalIsKeptBackIsNotTheServices(t *testing.T) {
 	t.Parallel()
-	m := &heldMeter{}
+	m := &durationRecorder{}
 	d := deploy(t, setup{meter: m, requests: &limit.Config{Account: perMinute(1), Now: (&manual{}).now}})
 	token := d.exhaust(t)
 	start := time.Now()

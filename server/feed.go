@@ -22,14 +22,14 @@ import (
 // streamPage is how many events a stream has in memory.
 const streamPage = 100
 
-// errEnding means that the server is ending.
-var errEnding = errors.New("the server is ending")
+// errShutdown means that the server is ending.
+var errShutdown = errors.New("the server is ending")
 
-// follower is a request that waits for events. It holds no connection of the
+// feed is a request that waits for events. It holds no connection of the
 // store while it waits.
-type follower struct {
+type feed struct {
 	webhooks *webhook.Service
-	waits    *places
+	waits    *concurrency
 	request  *http.Request // without a deadline
 	who      account.Identity
 	filter   webhook.EventFilter
@@ -37,7 +37,7 @@ type follower struct {
 	openEnded
 }
 
-func (a *api) follow(gc context.Context, filter webhook.EventFilter) (*follower, error) {
+func (a *api) newFeed(gc context.Context, filter webhook.EventFilter) (*feed, error) {
 	c, ours := gc.(*gin.Context)
 	who, known := identity(gc)
 	if !ours || !known {
@@ -47,15 +47,15 @@ func (a *api) follow(gc context.Context, filter webhook.EventFilter) (*follower,
 	if err != nil {
 		return nil, err
 	}
-	return &follower{webhooks: a.webhooks, waits: a.waits, request: c.Request.WithContext(open.ctx), who: who,
+	return &feed{webhooks: a.webhooks, waits: a.waits, request: c.Request.WithContext(open.ctx), who: who,
 		filter: filter, after: "query/after", openEnded: open}, nil
 }
 
 // head reports whether only the header is asked for, which waits for nothing.
-func (f *follower) head() bool { return f.request.Method == http.MethodHead }
+func (f *feed) head() bool { return f.request.Method == http.MethodHead }
 
 // read returns the next events, and whether there are more.
-func (f *follower) read() ([]card.Event, bool, error) {
+func (f *feed) read() ([]card.Event, bool, error) {
 	ctx, cancel := context.WithTimeout(f.request.Context(), requestTimeout)
 	defer cancel()
 	es, more, err := f.webhooks.ListEvents(ctx, f.who.AccountID, f.filter)
@@ -67,27 +67,27 @@ func (f *follower) read() ([]card.Event, bool, error) {
 
 // first returns the events that there are already. Until then the request is
 // one that reads, like others.
-func (f *follower) first(gates *gates) ([]card.Event, bool, error) {
-	if err := gates.enter(f.request.Context(), gates.read, f.who.AccountID); err != nil {
+func (f *feed) first(gates *gates) ([]card.Event, bool, error) {
+	if err := gates.acquire(f.request.Context(), gates.read, f.who.AccountID); err != nil {
 		return nil, false, err
 	}
-	defer gates.read.leave(f.who.AccountID)
+	defer gates.read.release(f.who.AccountID)
 	return f.read()
 }
 
 // watch ends the request's context with its token.
-func (f *follower) watch(w http.ResponseWriter) *tokenWatch {
-	ctx, watch := watchToken(f.request.Context(), w, f.still)
+func (f *feed) watch(w http.ResponseWriter) *tokenWatch {
+	ctx, watch := watchToken(f.request.Context(), w, f.checkToken)
 	f.request = f.request.WithContext(ctx)
 	return watch
 }
 
-// mayGoOn returns an error if the request must end: its client has gone, the
+// err returns an error if the request must end: its client has gone, the
 // server is ending, or its token is no longer good.
-func (f *follower) mayGoOn() error {
+func (f *feed) err() error {
 	select {
-	case <-ending(f.request.Context()):
-		return errEnding
+	case <-shutdown(f.request.Context()):
+		return errShutdown
 	case <-f.request.Context().Done():
 		return context.Cause(f.request.Context())
 	default:
@@ -96,36 +96,36 @@ func (f *follower) mayGoOn() error {
 }
 
 // await waits until there are events, and returns true; or until so much time
-// has passed. The errors are those of mayGoOn.
-func (f *follower) await(longest time.Duration) (bool, error) {
+// has passed. The errors are those of err.
+func (f *feed) await(longest time.Duration) (bool, error) {
 	found, stop := f.webhooks.AwaitEvents(f.who.AccountID, f.filter)
 	defer stop()
 	over := time.NewTimer(longest)
 	defer over.Stop()
 	select {
 	case <-found:
-		return true, f.mayGoOn()
+		return true, f.err()
 	case <-over.C:
-	case <-ending(f.request.Context()):
+	case <-shutdown(f.request.Context()):
 	case <-f.request.Context().Done():
 	}
-	return false, f.mayGoOn()
+	return false, f.err()
 }
 
 // poll waits for events, and returns what there is after so much time. It
 // returns nothing if the server is ending.
-func (f *follower) poll(w http.ResponseWriter, longest time.Duration) (es []card.Event, more bool, err error) {
-	end, err := f.waits.begin(f.who)
+func (f *feed) poll(w http.ResponseWriter, longest time.Duration) (es []card.Event, more bool, err error) {
+	end, err := f.waits.acquire(f.who)
 	if err != nil {
 		return nil, false, err
 	}
 	defer end()
-	unhurried(w, longest+requestTimeout)
+	extendDeadline(w, longest+requestTimeout)
 	watch := f.watch(w)
 	defer func() { err = watch.end(err) }()
 	for until := time.Now().Add(longest); ; {
 		_, err := f.await(time.Until(until))
-		if errors.Is(err, errEnding) {
+		if errors.Is(err, errShutdown) {
 			return nil, false, nil
 		}
 		if err != nil {
@@ -138,15 +138,15 @@ func (f *follower) poll(w http.ResponseWriter, longest time.Duration) (es []card
 	}
 }
 
-// unhurried gives a response so much more time than others have.
-func unhurried(w http.ResponseWriter, more time.Duration) {
+// extendDeadline gives a response so much more time than others have.
+func extendDeadline(w http.ResponseWriter, more time.Duration) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(more + writeTimeout))
 }
 
 // eventStream writes events as they happen, until its client has gone. It has a
 // page of them in memory.
 type eventStream struct {
-	*follower
+	*feed
 	heartbeat time.Duration
 }
 
@@ -154,7 +154,7 @@ type eventStream struct {
 // byte becomes a problem document; later ones end the stream, after which a
 // client connects again and goes on after the last event that it has seen.
 func (s eventStream) VisitListEventsResponse(w http.ResponseWriter) error {
-	end, err := s.waits.begin(s.who)
+	end, err := s.waits.acquire(s.who)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (s eventStream) VisitListEventsResponse(w http.ResponseWriter) error {
 	defer func() { _ = watch.end(nil) }()
 	s.filter.Limit = streamPage
 	es, more, err := s.read()
-	if err = watch.why(err); err != nil {
+	if err = watch.cause(err); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -182,7 +182,7 @@ func (s eventStream) VisitListEventsResponse(w http.ResponseWriter) error {
 		}
 	}
 	err = watch.end(err)
-	if errors.Is(err, errEnding) || errors.Is(err, card.ErrUnauthorized) {
+	if errors.Is(err, errShutdown) || errors.Is(err, card.ErrUnauthorized) {
 		return nil
 	}
 	return err
@@ -190,10 +190,10 @@ func (s eventStream) VisitListEventsResponse(w http.ResponseWriter) error {
 
 func (s eventStream) sendAll(w http.ResponseWriter, watch *tokenWatch, es []card.Event) error {
 	for _, e := range es {
-		if err := s.mayGoOn(); err != nil {
+		if err := s.err(); err != nil {
 			return err
 		}
-		if err := send(w, watch, sentEvent(e)); err != nil {
+		if err := send(w, watch, formatEvent(e)); err != nil {
 			return err
 		}
 		s.filter.After = e.Seq
@@ -226,8 +226,8 @@ func send(w http.ResponseWriter, watch *tokenWatch, text []byte) error {
 	return http.NewResponseController(w).Flush()
 }
 
-// sentEvent returns an event in the form of server-sent events.
-func sentEvent(e card.Event) []byte {
+// formatEvent returns an event in the form of server-sent events.
+func formatEvent(e card.Event) []byte {
 	data, err := json.Marshal(wireEvent(e))
 	if err != nil {
 		panic(err) // can't happen: it has only strings and a number
@@ -237,9 +237,9 @@ func sentEvent(e card.Event) []byte {
 	return text.Bytes()
 }
 
-// wantsStream reports whether a client would rather have server-sent events
+// prefersStream reports whether a client would rather have server-sent events
 // than JSON. It must ask for them by name.
-func wantsStream(accept []string) bool {
+func prefersStream(accept []string) bool {
 	var stream, list float64
 	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
 		media, params, err := mime.ParseMediaType(part)

@@ -20,13 +20,13 @@ type tally struct {
 	sheds  []string
 }
 
-func (m *tally) Begin() {
+func (m *tally) Started() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.begun++
 }
 
-func (m *tally) End(operation string, status int, took time.Duration) {
+func (m *tally) Ended(operation string, status int, took time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if took < 0 {
@@ -35,7 +35,7 @@ func (m *tally) End(operation string, status int, took time.Duration) {
 	m.ended = append(m.ended, fmt.Sprint(operation, " ", status))
 }
 
-func (m *tally) Refuse(limit string) {
+func (m *tally) Limited(limit string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.refuse = append(m.refuse, limit)

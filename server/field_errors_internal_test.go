@@ -19,7 +19,7 @@ func TestFault_EveryPatternOfTheContractIsSaidInWords(t *testing.T) {
 		t.Fatalf("only %d patterns were found", len(patterns))
 	}
 	for _, p := range patterns {
-		if forms[p[1]] == "" {
+		if patternDetails[p[1]] == "" {
 			t.Errorf("%s has no words", p[1])
 		}
 	}
@@ -33,7 +33,7 @@ func TestFault_AKeyWithASpaceIsExplained(t *testing.T) {
 	c, _ := gin.CreateTestContext(httptest.NewRecorder())
 	c.Request = httptest.NewRequest(http.MethodPost, "/api/cards", nil)
 	c.Request.Header.Set("Idempotency-Key", "order 4711")
-	faults := s.validation.wrongParameters(c, s.routes[http.MethodPost]["/api/cards"])
+	faults := s.validation.parameterErrors(c, s.routes[http.MethodPost]["/api/cards"])
 	want := card.FieldError{Pointer: "header/Idempotency-Key",
 		Detail: "must have only visible ASCII characters, and no spaces"}
 	if len(faults) != 1 || faults[0] != want {

@@ -18,12 +18,12 @@ func TestHoldBack_EndsWithTheClientOrTheServer(t *testing.T) {
 	close(over)
 	for name, ctx := range map[string]context.Context{
 		"the client is gone": gone,
-		"the server ends":    context.WithValue(t.Context(), endingKey{}, (<-chan struct{})(over)),
+		"the server ends":    context.WithValue(t.Context(), shutdownKey{}, (<-chan struct{})(over)),
 	} {
 		c, _ := gin.CreateTestContext(httptest.NewRecorder())
 		c.Request = httptest.NewRequestWithContext(ctx, "GET", "/", nil)
 		start := time.Now()
-		holdBack(c, time.Hour) // or the test never ends
+		delayRefusal(c, time.Hour) // or the test never ends
 		if worked(c, start) < 0 {
 			t.Errorf("%s: kept back longer than it took", name)
 		}
