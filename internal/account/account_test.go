@@ -10,13 +10,14 @@ import (
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/rig/vaulttest"
 )
 
 func TestCheckKeys_OtherKeysAreNoticed(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	check(t, d.CheckKeys(t.Context())) // the first keys are the right ones
-	other := d.with(t, newVault(t), "")
+	other := d.with(t, vaulttest.New(t), "")
 	wantError(t, other.CheckKeys(t.Context()), card.ErrWrongKeys)
 	wantError(t, other.CheckKeys(t.Context()), card.ErrWrongKeys)
 	check(t, d.CheckKeys(t.Context()))
@@ -171,7 +172,7 @@ func TestDevToken_IsTheSameAtEachStart(t *testing.T) {
 		t.Fatalf("tokens %+v", all)
 	}
 	d.accepts(t, all[0], first.Reveal(), 1)
-	other, err := d.with(t, newVault(t), "").DevToken(t.Context())
+	other, err := d.with(t, vaulttest.New(t), "").DevToken(t.Context())
 	check(t, err)
 	if other.Reveal() == first.Reveal() {
 		t.Error("other keys make the same token")

@@ -10,6 +10,7 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/rig/vaulttest"
 )
 
 func TestAuthenticate_LooksUpOnceInTwoSeconds(t *testing.T) {
@@ -239,7 +240,7 @@ func TestCreateToken_TheHashIsKeyed(t *testing.T) {
 	if plain := sha256.Sum256([]byte(text)); string(token.Hash) != string(want) || string(token.Hash) == string(plain[:]) {
 		t.Errorf("hash %x", token.Hash)
 	}
-	if _, err := d.with(t, newVault(t), "").Authenticate(t.Context(), text); !errors.Is(err, card.ErrUnauthorized) {
+	if _, err := d.with(t, vaulttest.New(t), "").Authenticate(t.Context(), text); !errors.Is(err, card.ErrUnauthorized) {
 		t.Errorf("with other keys: %v", err)
 	}
 }

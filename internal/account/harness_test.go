@@ -3,7 +3,6 @@ package account_test
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,18 +11,15 @@ import (
 
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/chain"
-	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/rig/storetest"
+	"github.com/cardmint/cardmint/internal/rig/vaulttest"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
 var epoch = time.Date(2024, 11, 20, 14, 46, 0, 120e6, time.UTC)
 
-var databases = rig.Databases{Migrate: func(url string) error {
-	_, err := store.Migrate(context.Background(), url)
-	return err
-}}
+var databases = storetest.Databases
 
 // desk is a Service with a real store, a real vault and a clock that the test
 // moves.
@@ -38,13 +34,10 @@ type desk struct {
 // newDesk returns a desk with the account "shop".
 func newDesk(t *testing.T) *desk {
 	t.Helper()
-	d := &desk{url: databases.SQLite(t), vault: newVault(t), now: epoch}
-	opened, err := store.Open(t.Context(), d.url, 4, chain.Currencies())
-	check(t, err)
-	t.Cleanup(func() { _ = opened.Close() })
-	d.store = &watched{Store: opened}
+	d := &desk{url: databases.SQLite(t), vault: vaulttest.New(t), now: epoch}
+	d.store = &watched{Store: storetest.Open(t, d.url)}
 	d.Service = d.with(t, d.vault, "")
-	_, err = d.CreateAccount(t.Context(), "shop")
+	_, err := d.CreateAccount(t.Context(), "shop")
 	check(t, err)
 	return d
 }
@@ -213,15 +206,6 @@ func (f failingVault) Seal(id, account uuid.UUID, field string, plaintext card.S
 		return nil, errVault
 	}
 	return f.Vault.Seal(id, account, field, plaintext)
-}
-
-func newVault(t *testing.T) *vault.Vault {
-	t.Helper()
-	keys := filepath.Join(t.TempDir(), "x.keys")
-	check(t, vault.Create(keys))
-	v, err := vault.Open(keys)
-	check(t, err)
-	return v
 }
 
 func check(t testing.TB, err error) {

@@ -2,11 +2,9 @@ package issue_test
 
 import (
 	"bytes"
-	"context"
 	"database/sql"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,6 +18,8 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/rig/storetest"
+	"github.com/cardmint/cardmint/internal/rig/vaulttest"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/vault"
@@ -27,10 +27,7 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-var databases = rig.Databases{Migrate: func(url string) error {
-	_, err := store.Migrate(context.Background(), url)
-	return err
-}}
+var databases = storetest.Databases
 
 // room is a process that issues cards. The test controls its supplier and its
 // clock, and stands between it and its store.
@@ -55,8 +52,7 @@ type room struct {
 // without the payment.
 func onEach(t *testing.T, f func(t *testing.T, r *room)) {
 	t.Helper()
-	t.Parallel()
-	databases.Each(t, func(t *testing.T, url string) {
+	storetest.Each(t, func(t *testing.T, url string) {
 		r := newRoom(t, url)
 		f(t, r)
 		r.audit()
@@ -65,14 +61,7 @@ func onEach(t *testing.T, f func(t *testing.T, r *room)) {
 
 func newRoom(t *testing.T, url string) *room {
 	t.Helper()
-	keys := filepath.Join(t.TempDir(), "x.keys")
-	check(t, vault.Create(keys))
-	v, err := vault.Open(keys)
-	check(t, err)
-	db, err := store.Open(t.Context(), url, 4, chain.Currencies())
-	check(t, err)
-	t.Cleanup(func() { _ = db.Close() })
-	r := &room{t: t, db: db, beside: rig.OpenSQL(t, url), url: url, vault: v, clock: &clock{now: time.Now()},
+	r := &room{t: t, db: storetest.Open(t, url), beside: rig.OpenSQL(t, url), url: url, vault: vaulttest.New(t), clock: &clock{now: time.Now()},
 		log: &lines{}}
 	r.press = &press{name: "press", cards: map[string]card.Credentials{}}
 	r.start()

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -20,6 +19,8 @@ import (
 	"github.com/cardmint/cardmint/internal/keys"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/rig/storetest"
+	"github.com/cardmint/cardmint/internal/rig/vaulttest"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/vault"
 	"github.com/cardmint/cardmint/internal/webhook"
@@ -27,10 +28,7 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-var databases = rig.Databases{Migrate: func(url string) error {
-	_, err := store.Migrate(context.Background(), url)
-	return err
-}}
+var databases = storetest.Databases
 
 // safe is a process that keeps sealed data: a store, a key file and the vault
 // that has read it.
@@ -47,11 +45,8 @@ type safe struct {
 
 func onEach(t *testing.T, f func(t *testing.T, s *safe)) {
 	t.Helper()
-	t.Parallel()
-	databases.Each(t, func(t *testing.T, url string) {
-		path := filepath.Join(t.TempDir(), "x.keys")
-		check(t, vault.Create(path))
-		s := open(t, url, path)
+	storetest.Each(t, func(t *testing.T, url string) {
+		s := open(t, url, vaulttest.Create(t))
 		s.account = uuid.Must(uuid.NewV7())
 		check(t, s.db.InsertAccount(t.Context(), account.Account{ID: s.account, Name: "shop", CreatedAt: time.Now()}))
 		f(t, s)
@@ -60,14 +55,11 @@ func onEach(t *testing.T, f func(t *testing.T, s *safe)) {
 
 func open(t *testing.T, url, path string) *safe {
 	t.Helper()
-	s := &safe{t: t, url: url, direct: rig.OpenSQL(t, url), path: path, log: &bytes.Buffer{}}
-	var err error
-	s.vault, err = vault.Open(path)
+	v, err := vault.Open(path)
 	check(t, err)
-	s.db, err = store.Open(t.Context(), url, 4, chain.Currencies())
-	check(t, err)
+	s := &safe{t: t, url: url, db: storetest.Open(t, url), direct: rig.OpenSQL(t, url), path: path, vault: v,
+		log: &bytes.Buffer{}}
 	s.db.LogTo(slog.New(slog.DiscardHandler))
-	t.Cleanup(func() { _ = s.db.Close() })
 	return s
 }
 

@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -23,6 +22,8 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/rig/storetest"
+	"github.com/cardmint/cardmint/internal/rig/vaulttest"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/supplier"
@@ -40,10 +41,7 @@ const (
 	declined = string(operator.WaitingRefundDue)
 )
 
-var databases = rig.Databases{Migrate: func(url string) error {
-	_, err := store.Migrate(context.Background(), url)
-	return err
-}}
+var databases = storetest.Databases
 
 // shop is a service with a simulated chain, an operator's desk, and time, rate
 // and supplier in the hands of the test.
@@ -68,8 +66,7 @@ type shop struct {
 // onEach runs a test on every database. In the end the books must agree.
 func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 	t.Helper()
-	t.Parallel()
-	databases.Each(t, func(t *testing.T, url string) {
+	storetest.Each(t, func(t *testing.T, url string) {
 		s := open(t, url)
 		f(t, s)
 		s.reconcile()
@@ -80,27 +77,21 @@ func open(t *testing.T, url string) *shop {
 	t.Helper()
 	s := &shop{t: t, direct: rig.OpenSQL(t, url), rates: &dial{usd: "150"}, now: time.Now()}
 	coins, quiet, nobody := chain.Currencies(), slog.New(slog.DiscardHandler), func() {}
-	keys := filepath.Join(t.TempDir(), "x.keys")
-	check(t, vault.Create(keys))
-	v, err := vault.Open(keys)
-	check(t, err)
-	s.vault = v
-	s.store, err = store.Open(t.Context(), url, 4, coins)
-	check(t, err)
-	t.Cleanup(func() { _ = s.store.Close() })
+	s.vault, s.store = vaulttest.New(t), storetest.Open(t, url)
 	a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: s.now}
 	check(t, s.store.InsertAccount(t.Context(), a))
 	s.account = a.ID
 	s.chain = simulated.New(coins[0], s.store, s.clock)
+	var err error
 	s.watcher, err = settle.New(s.store, s.rates, s.chain,
 		settle.Wake{Pass: nobody, Orders: nobody, Issuer: nobody, Sender: nobody}, quiet,
 		settle.Config{PoolSize: 40, FillBatch: 40, LeaseTTL: time.Hour, Now: s.clock})
 	check(t, err)
-	s.orders, err = order.New(s.store, v, s.rates, nil, nobody, order.Config{Currencies: coins, Now: s.clock})
+	s.orders, err = order.New(s.store, s.vault, s.rates, nil, nobody, order.Config{Currencies: coins, Now: s.clock})
 	check(t, err)
 	s.supplier = &scripted{Sandbox: supplier.NewSandbox("sandbox", supplier.Prompt, s.clock), attempts: map[string]int{},
 		issued: map[string]bool{}}
-	s.issuer, err = issue.New(s.store, v, issue.Wake{Sender: nobody}, quiet,
+	s.issuer, err = issue.New(s.store, s.vault, issue.Wake{Sender: nobody}, quiet,
 		issue.Config{Routes: issue.Only(s.supplier), Now: s.clock})
 	check(t, err)
 	s.desk = operator.New(s.store, s.rates,

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +17,8 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/rig/storetest"
+	"github.com/cardmint/cardmint/internal/rig/vaulttest"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/vault"
@@ -27,10 +28,7 @@ func TestMain(m *testing.M) { rig.Main(m) }
 
 const coin card.Amount = 1_000000000000 // what a card of 150 dollars costs at the rate of 150
 
-var databases = rig.Databases{Migrate: func(url string) error {
-	_, err := store.Migrate(context.Background(), url)
-	return err
-}}
+var databases = storetest.Databases
 
 var (
 	monero = chain.Currencies()[0]
@@ -65,8 +63,7 @@ type setup struct {
 // onEach runs a test on every database.
 func onEach(t *testing.T, with setup, f func(t *testing.T, s *counter)) {
 	t.Helper()
-	t.Parallel()
-	databases.Each(t, func(t *testing.T, url string) { f(t, open(t, url, with)) })
+	storetest.Each(t, func(t *testing.T, url string) { f(t, open(t, url, with)) })
 }
 
 // open opens a counter that has no addresses yet.
@@ -74,11 +71,8 @@ func open(t *testing.T, url string, with setup) *counter {
 	t.Helper()
 	s := &counter{t: t, url: url, direct: rig.OpenSQL(t, url),
 		rates: &dial{usd: map[string]string{"monero": "150", "pebble": "3"}}, now: time.Now()}
-	keys := filepath.Join(t.TempDir(), "x.keys")
-	check(t, vault.Create(keys))
+	s.vault = vaulttest.New(t)
 	var err error
-	s.vault, err = vault.Open(keys)
-	check(t, err)
 	s.db, err = store.Open(t.Context(), url, 4, []card.Currency{monero, pebble})
 	check(t, err)
 	t.Cleanup(func() { _ = s.db.Close() })

@@ -14,6 +14,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain/simulated"
 	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/rig/storetest"
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
@@ -52,8 +53,7 @@ func onSimulated() setup {
 // onSandbox runs a test on every database, with a simulated chain.
 func onSandbox(t *testing.T, f func(t *testing.T, s *counter)) {
 	t.Helper()
-	t.Parallel()
-	databases.Each(t, func(t *testing.T, url string) { f(t, open(t, url, onSimulated())) })
+	storetest.Each(t, func(t *testing.T, url string) { f(t, open(t, url, onSimulated())) })
 }
 
 func TestSimulatePayment_PaysWhatIsDue(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +21,8 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rate"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/rig/storetest"
+	"github.com/cardmint/cardmint/internal/rig/vaulttest"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/supplier"
@@ -50,20 +51,13 @@ type shop struct {
 	doubts   []string // what the books may doubt when the test ends
 }
 
-var databases = rig.Databases{Migrate: func(url string) error {
-	_, err := store.Migrate(context.Background(), url)
-	return err
-}}
+var databases = storetest.Databases
 
 // onEach runs a test on every database.
 func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 	t.Helper()
-	t.Parallel()
-	databases.Each(t, func(t *testing.T, url string) {
-		keys := filepath.Join(t.TempDir(), "x.keys")
-		check(t, vault.Create(keys))
-		v, err := vault.Open(keys)
-		check(t, err)
+	storetest.Each(t, func(t *testing.T, url string) {
+		v := vaulttest.New(t)
 		first := &shop{t: t, url: url, vault: v, rates: &dial{usd: "150"}, now: time.Now()}
 		first.supplier = &scripted{Sandbox: supplier.NewSandbox("sandbox", supplier.Prompt, first.clock),
 			asked: map[string]int{}}

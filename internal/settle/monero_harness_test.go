@@ -17,10 +17,10 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/rig/vaulttest"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/supplier"
-	"github.com/cardmint/cardmint/internal/vault"
 )
 
 // till is a shop whose chain is real: a node and a view-only wallet. The tests
@@ -73,10 +73,7 @@ func fewConfirmations(s *till) { s.policy.Currencies[0].Confirmations = few }
 // its books are reconciled.
 func newTill(t *testing.T, url string, changes ...func(*till)) *till {
 	t.Helper()
-	keys := filepath.Join(t.TempDir(), "x.keys")
-	check(t, vault.Create(keys))
-	v, err := vault.Open(keys)
-	check(t, err)
+	v := vaulttest.New(t)
 	s := &till{shop: &shop{t: t, url: url, vault: v, rates: &dial{usd: "150"}}, net: rig.Monero(t)}
 	s.net.DropMempool(t)
 	s.supplier = &scripted{Sandbox: supplier.NewSandbox("sandbox", supplier.Prompt, time.Now), asked: map[string]int{}}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/rig/storetest"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 )
@@ -89,8 +90,7 @@ type restarts struct {
 
 func onEachRestart(t *testing.T, f func(t *testing.T, r *restarts)) {
 	t.Helper()
-	t.Parallel()
-	databases.Each(t, func(t *testing.T, url string) {
+	storetest.Each(t, func(t *testing.T, url string) {
 		r := &restarts{branch: openBranchAt(t, url, &purse{made: 1}, uuid.Nil), url: url, sold: map[string]bool{}}
 		r.account = insertAccount(t, r.store)
 		r.pass()

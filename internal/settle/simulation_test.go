@@ -17,8 +17,8 @@ import (
 
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/rig/vaulttest"
 	"github.com/cardmint/cardmint/internal/store"
-	"github.com/cardmint/cardmint/internal/vault"
 )
 
 var (
@@ -174,11 +174,8 @@ func simulate(t *testing.T, workers int, numbers []uint64, newURL func(worker in
 
 func openDatabase(t *testing.T, url string) *database {
 	t.Helper()
-	keys := filepath.Join(t.TempDir(), "x.keys")
-	check(t, vault.Create(keys))
-	v, err := vault.Open(keys)
-	check(t, err)
-	_, err = store.Migrate(t.Context(), url)
+	v := vaulttest.New(t)
+	_, err := store.Migrate(t.Context(), url)
 	check(t, err)
 	s, err := store.Open(t.Context(), url, 2, chain.Currencies())
 	check(t, err)

@@ -12,22 +12,19 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/rig/storetest"
 	"github.com/cardmint/cardmint/internal/store"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-var databases = rig.Databases{Migrate: func(url string) error {
-	_, err := store.Migrate(context.Background(), url)
-	return err
-}}
+var databases = storetest.Databases
 
 // onEach runs a test on every database, each time on one with the schema and
 // nothing in it.
 func onEach(t *testing.T, f func(t *testing.T, url string)) {
 	t.Helper()
-	t.Parallel()
-	databases.Each(t, f)
+	storetest.Each(t, f)
 }
 
 // conform runs a test on every database with a store that is open.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,9 +15,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/rig/storetest"
+	"github.com/cardmint/cardmint/internal/rig/vaulttest"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/vault"
@@ -40,17 +40,9 @@ type shelf struct {
 // expires within 40 days.
 func onShelf(t *testing.T, f func(t *testing.T, s *shelf)) {
 	t.Helper()
-	t.Parallel()
-	databases.Each(t, func(t *testing.T, url string) {
-		s := &shelf{t: t, url: url, now: november}
-		keys := filepath.Join(t.TempDir(), "x.keys")
-		need(t, vault.Create(keys))
+	storetest.Each(t, func(t *testing.T, url string) {
+		s := &shelf{t: t, url: url, db: storetest.Open(t, url), v: vaulttest.New(t), now: november}
 		var err error
-		s.v, err = vault.Open(keys)
-		need(t, err)
-		s.db, err = store.Open(t.Context(), url, 4, chain.Currencies())
-		need(t, err)
-		t.Cleanup(func() { _ = s.db.Close() })
 		s.Stock, err = supplier.NewStock("shelf", s.db, s.v, supplier.StockConfig{MinValidity: 960 * time.Hour, LowStock: 2,
 			Now: func() time.Time { return s.now }, Log: slog.New(slog.NewTextHandler(&s.log, nil))})
 		need(t, err)

@@ -2,12 +2,10 @@ package supplier_test
 
 import (
 	"bytes"
-	"context"
 	"database/sql"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,6 +19,8 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/rig/storetest"
+	"github.com/cardmint/cardmint/internal/rig/vaulttest"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/supplier"
@@ -29,10 +29,7 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-var databases = rig.Databases{Migrate: func(url string) error {
-	_, err := store.Migrate(context.Background(), url)
-	return err
-}}
+var databases = storetest.Databases
 
 // shop has paid orders, and a Stripe to order their cards from.
 type shop struct {
@@ -51,21 +48,13 @@ type shop struct {
 // inShop runs a test on every database. In the end no card's number was logged.
 func inShop(t *testing.T, f func(s *shop)) {
 	t.Helper()
-	t.Parallel()
-	databases.Each(t, func(t *testing.T, url string) {
-		keys := filepath.Join(t.TempDir(), "x.keys")
-		s := &shop{T: t, stripe: newFakeStripe(t)}
-		s.check(vault.Create(keys))
-		var err error
-		s.vault, err = vault.Open(keys)
-		s.check(err)
-		s.db, err = store.Open(t.Context(), url, 4, chain.Currencies())
-		s.check(err)
-		t.Cleanup(func() { _ = s.db.Close() })
-		s.beside = rig.OpenSQL(t, url)
+	storetest.Each(t, func(t *testing.T, url string) {
+		s := &shop{T: t, stripe: newFakeStripe(t), db: storetest.Open(t, url), beside: rig.OpenSQL(t, url),
+			vault: vaulttest.New(t)}
 		a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: time.Now()}
 		s.check(s.db.InsertAccount(t.Context(), a))
 		s.account, s.supplier = a.ID, s.stripe.supplier(t)
+		var err error
 		s.issuer, err = issue.New(s.db, s.vault, issue.Wake{}, slog.New(slog.NewTextHandler(&s.log, nil)),
 			issue.Config{Routes: issue.Only(s.supplier),
 				Now: func() time.Time { return time.Now().Add(time.Duration(s.waited.Load())) }})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/outbound"
+	"github.com/cardmint/cardmint/internal/rig/storetest"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
@@ -127,7 +128,7 @@ func (x *sending) read(t testing.TB) *webhook.Webhook {
 }
 
 func TestSaveAttempts_LeavesADeadReceiverInPeaceForLongerAndLonger(t *testing.T) {
-	onEachURL(t, func(t *testing.T, url string) {
+	storetest.Each(t, func(t *testing.T, url string) {
 		s := open(t, url)
 		x := newSending(t, s)
 		x.happen(t, 50)

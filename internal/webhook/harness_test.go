@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +17,8 @@ import (
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/outbound"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/rig/storetest"
+	"github.com/cardmint/cardmint/internal/rig/vaulttest"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/vault"
 	"github.com/cardmint/cardmint/internal/webhook"
@@ -57,15 +58,12 @@ const timeout = 2 * time.Second // of an attempt
 // onEach runs a test on every database.
 func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 	t.Helper()
-	onEachURL(t, func(t *testing.T, url string) { f(t, newShop(t, url)) })
+	storetest.Each(t, func(t *testing.T, url string) { f(t, newShop(t, url)) })
 }
 
 func newShop(t *testing.T, url string) *shop {
 	t.Helper()
-	keys := filepath.Join(t.TempDir(), "x.keys")
-	check(t, vault.Create(keys))
-	v, err := vault.Open(keys)
-	check(t, err)
+	v := vaulttest.New(t)
 	s := &shop{t: t, url: url, vault: v, log: &log{}, now: time.Now(), wake: func() {}}
 	s.open()
 	s.account = newAccount(t, s.store)

@@ -1,7 +1,6 @@
 package webhook_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -14,28 +13,19 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/rig/storetest"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 var epoch = time.Date(2024, 11, 20, 14, 46, 0, 120e6, time.UTC)
 
-var databases = rig.Databases{Migrate: func(url string) error {
-	_, err := store.Migrate(context.Background(), url)
-	return err
-}}
-
-// onEachURL runs a test on every database, each time on an empty one.
-func onEachURL(t *testing.T, f func(t *testing.T, url string)) {
-	t.Helper()
-	t.Parallel()
-	databases.Each(t, f)
-}
+var databases = storetest.Databases
 
 // onEachStore runs a test on every database with a store that is open.
 func onEachStore(t *testing.T, f func(t *testing.T, s *store.Store)) {
 	t.Helper()
-	onEachURL(t, func(t *testing.T, url string) { f(t, open(t, url)) })
+	storetest.Each(t, func(t *testing.T, url string) { f(t, open(t, url)) })
 }
 
 func open(t testing.TB, url string) *store.Store {

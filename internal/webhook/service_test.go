@@ -11,12 +11,13 @@ import (
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/rig/storetest"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
 func TestDeleteWebhook_WithMoreDeliveriesThanOneStatementDeletes(t *testing.T) {
-	onEachURL(t, func(t *testing.T, url string) {
+	storetest.Each(t, func(t *testing.T, url string) {
 		s := open(t, url)
 		x := newSending(t, s)
 		es := make([]card.Event, 2000)

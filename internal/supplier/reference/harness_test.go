@@ -21,6 +21,8 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/rig"
+	"github.com/cardmint/cardmint/internal/rig/storetest"
+	"github.com/cardmint/cardmint/internal/rig/vaulttest"
 	"github.com/cardmint/cardmint/internal/settle"
 	"github.com/cardmint/cardmint/internal/store"
 	"github.com/cardmint/cardmint/internal/supplier"
@@ -30,10 +32,7 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-var databases = rig.Databases{Migrate: func(url string) error {
-	_, err := store.Migrate(context.Background(), url)
-	return err
-}}
+var databases = storetest.Databases
 
 const secret = card.Secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 
@@ -155,16 +154,10 @@ type room struct {
 // log has a number.
 func onEach(t *testing.T, f func(t *testing.T, r *room), change ...func(*reference.Config)) {
 	t.Helper()
-	t.Parallel()
-	databases.Each(t, func(t *testing.T, url string) {
-		keys := filepath.Join(t.TempDir(), "x.keys")
-		check(t, vault.Create(keys))
-		v, err := vault.Open(keys)
-		check(t, err)
-		db, err := store.Open(t.Context(), url, 4, chain.Currencies())
-		check(t, err)
-		t.Cleanup(func() { _ = db.Close() })
+	storetest.Each(t, func(t *testing.T, url string) {
+		db, v := storetest.Open(t, url), vaulttest.New(t)
 		r := &room{side: newSide(t, change...), db: db, url: url, vault: v}
+		var err error
 		r.issuer, err = issue.New(db, v, issue.Wake{}, slog.New(slog.NewTextHandler(r.log, nil)),
 			issue.Config{Routes: issue.Only(r.http), Now: r.clock.Now})
 		check(t, err)
