@@ -383,7 +383,7 @@ func (g *globals) wireIssuers(w *wired, v *vault.Vault, dbs stores, p plan, issu
 		if calls, ok := makers[i].(interface{ Secrets() supplier.Secrets }); ok {
 			w.config.Callbacks[supplier.CallbackPath(r.Supplier.Name())] = supplier.NewCallback(calls.Secrets(),
 				func(key string) {
-					issuer.Hasten(key)
+					issuer.Expedite(key)
 					issuing[i].up()
 				}, time.Now)
 		}

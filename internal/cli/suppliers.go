@@ -385,7 +385,7 @@ func (s suppliers) open(needs supplierNeeds) ([]maker, issue.Routes, error) {
 				"docs/suppliers.md says what a supplier of kind %s needs", e.Kind)
 		}
 		makers = append(makers, m)
-		routes = append(routes, issue.Route{Supplier: m, Min: e.min, Max: e.max, AtOnce: e.AtOnce, PerSecond: e.PerSecond})
+		routes = append(routes, issue.Route{Supplier: m, Min: e.min, Max: e.max, Concurrency: e.AtOnce, PerSecond: e.PerSecond})
 	}
 	return makers, routes, nil
 }

@@ -108,7 +108,7 @@ behaviour = "declining"
 	}
 	var got []route
 	for _, r := range routes {
-		got = append(got, route{r.Supplier.Name(), r.Min, r.Max, r.AtOnce, r.PerSecond})
+		got = append(got, route{r.Supplier.Name(), r.Min, r.Max, r.Concurrency, r.PerSecond})
 	}
 	want := []route{{"first", 50_00, 750_00, 0, 0}, {"second", 100_50, 750_00, 3, 2.5}, {"third", 50_00, 100_00, 0, 0},
 		{"last", 50_00, 750_00, 0, 0}}

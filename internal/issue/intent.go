@@ -56,11 +56,11 @@ const (
 	longestWait = 10 * time.Minute // between two attempts
 )
 
-// mostDeclines is far more often than suppliers decline any card.
-const mostDeclines = 1_000_000
+// maxDeclines is far more often than suppliers decline any card.
+const maxDeclines = 1_000_000
 
-// later returns the intent with a time for the next attempt.
-func (i Intent) later(reason string) Intent {
+// retryLater returns the intent with a time for the next attempt.
+func (i Intent) retryLater(reason string) Intent {
 	i.Reason, i.Wait = reason, backoff(firstRetry, i.Attempts)
 	if i.State == StatePending {
 		i.Wait = backoff(firstPoll, i.Attempts)
@@ -68,17 +68,17 @@ func (i Intent) later(reason string) Intent {
 	return i
 }
 
-// unasked takes back what the claim committed, if nobody was asked in this
+// withoutRequest takes back what the claim committed, if nobody was asked in this
 // attempt nor before.
-func (i Intent) unasked() Intent {
+func (i Intent) withoutRequest() Intent {
 	if !i.Asked {
 		i.FirstAskedAt = time.Time{}
 	}
 	return i
 }
 
-// answered returns the intent with an answer noted.
-func (i Intent) answered(a Answer) Intent {
+// withAnswer returns the intent with an answer noted.
+func (i Intent) withAnswer(a Answer) Intent {
 	// A card that was declined is asked for again because an operator said so.
 	// That stays known until there is a clear answer.
 	if !i.Asked || i.Answer != Declined || a.Outcome != Unknown {
@@ -91,17 +91,17 @@ func (i Intent) answered(a Answer) Intent {
 	return i
 }
 
-// to returns the intent as it is to be asked of another supplier, at once.
-func (i Intent) to(supplier string) Intent {
+// routedTo returns the intent as it is to be asked of another supplier, at once.
+func (i Intent) routedTo(supplier string) Intent {
 	i.State, i.Supplier, i.Reference, i.FirstAskedAt, i.Asked, i.Answer, i.Wait = StateOpen, supplier, "", time.Time{},
 		false, Unknown, 0
 	return i
 }
 
-// startOver returns the intent as it is to be asked of whichever supplier is
+// unrouted returns the intent as it is to be asked of whichever supplier is
 // the first then.
-func (i Intent) startOver() Intent {
-	i = i.to("")
+func (i Intent) unrouted() Intent {
+	i = i.routedTo("")
 	i.Refusals = nil
 	return i
 }

@@ -26,14 +26,14 @@ import (
 )
 
 const (
-	issueAtOnce  = 16               // cards that the supplier is asked for at the same time; the smallest batch
-	issueBatch   = 512              // the largest: cards that are claimed at once, and stored together
-	issueQuick   = time.Second      // a full batch that was asked for and stored in less is followed by a larger one
-	issueTimeout = 15 * time.Second // for the answers of one attempt
-	issueAsking  = 3 * time.Second  // after this no further card of the batch is asked for
-	issueGrace   = 20 * time.Second // for a batch to end, also when the process is asked to
-	issueClaim   = 8 * time.Second  // after the death of this process another one goes on
-	issueProlong = 2 * time.Second  // between two prolongations of a claim
+	minBatch       = 16               // cards that the supplier is asked for at the same time; the smallest batch
+	maxBatch       = 512              // the largest: cards that are claimed at once, and stored together
+	fastBatch      = time.Second      // a full batch that was asked for and stored in less is followed by a larger one
+	requestTimeout = 15 * time.Second // for the answers of one attempt
+	requestWindow  = 3 * time.Second  // after this no further card of the batch is asked for
+	batchTimeout   = 20 * time.Second // for a batch to end, also when the process is asked to
+	claimTTL       = 8 * time.Second  // after the death of this process another one goes on
+	renewInterval  = 2 * time.Second  // between two prolongations of a claim
 )
 
 // Config configures an issuer.
@@ -76,11 +76,11 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("two suppliers have the name %q", name)
 		}
 		names[name] = true
-		if r.Min > r.Max || r.AtOnce < 0 || r.PerSecond < 0 {
+		if r.Min > r.Max || r.Concurrency < 0 || r.PerSecond < 0 {
 			return fmt.Errorf("supplier %s: amounts must not end before they begin, and limits must not be negative", name)
 		}
-		if r.AtOnce == 0 {
-			c.Routes[i].AtOnce = issueAtOnce
+		if r.Concurrency == 0 {
+			c.Routes[i].Concurrency = minBatch
 		}
 	}
 	return nil
@@ -89,17 +89,17 @@ func (c *Config) Validate() error {
 // Issuer issues paid cards by one supplier. It is safe for concurrent use, also
 // by several processes.
 type Issuer struct {
-	store    Store
-	vault    Vault
-	supplier Supplier
-	route    Route
-	wake     Wake
-	log      *slog.Logger
-	cfg      Config
-	now      func() time.Time
-	pace     *pace
-	batch    atomic.Int32 // cards of the next batch
-	hastened hastened
+	store     Store
+	vault     Vault
+	supplier  Supplier
+	route     Route
+	wake      Wake
+	log       *slog.Logger
+	cfg       Config
+	now       func() time.Time
+	throttle  *throttle
+	batch     atomic.Int32 // cards of the next batch
+	expedited expedited
 }
 
 // Wake tells other loops that there is work for them. A nil field is not
@@ -122,14 +122,14 @@ func New(store Store, vault Vault, wake Wake, log *slog.Logger, cfg Config) (*Is
 		}
 	}
 	return &Issuer{store: store, vault: vault, supplier: route.Supplier, route: route, wake: wake, log: log, cfg: cfg,
-		now:  cfg.Now,
-		pace: newPace(route.PerSecond)}, nil
+		now:      cfg.Now,
+		throttle: newThrottle(route.PerSecond)}, nil
 }
 
 // Tick issues every card that is due. If there is much to do, the next batch is
 // asked for while one is stored.
 func (s *Issuer) Tick(ctx context.Context) error {
-	if err := s.hasten(ctx); err != nil {
+	if err := s.expedite(ctx); err != nil {
 		return err
 	}
 	stored, storing := make(chan error, 1), false
@@ -139,7 +139,7 @@ func (s *Issuer) Tick(ctx context.Context) error {
 		if storing {
 			err, storing = errors.Join(err, <-stored), false
 		}
-		if err == nil && b.cards > issueAtOnce {
+		if err == nil && b.cards > minBatch {
 			storing = true
 			go func() { stored <- panics.Call(b.store) }()
 			continue
@@ -175,19 +175,19 @@ type batch struct {
 func (s *Issuer) askDue(ctx context.Context) (batch, error) {
 	nothing := func() error { return nil }
 	started := s.now()
-	size := s.pace.most(int(max(issueAtOnce, s.batch.Load())), started)
+	size := s.throttle.allowance(int(max(minBatch, s.batch.Load())), started)
 	if size == 0 {
 		return batch{store: nothing}, nil
 	}
-	intents, err := s.store.ClaimIntents(ctx, Claim{s.supplier.Name(), s.cfg.Routes.shares()}, size, issueClaim)
+	intents, err := s.store.ClaimIntents(ctx, Claim{s.supplier.Name(), s.cfg.Routes.shares()}, size, claimTTL)
 	if err != nil || len(intents) == 0 {
 		return batch{store: nothing}, err
 	}
 	failpoint.Hit(failpoint.Claimed)
-	s.pace.take(len(intents), started)
+	s.throttle.consume(len(intents), started)
 	// What was claimed is finished, so that it need not wait for the claim to
 	// run out.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueGrace)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	release := s.holdClaims(ctx, intents)
 	ids := make([]uuid.UUID, len(intents))
 	for i, intent := range intents {
@@ -197,7 +197,7 @@ func (s *Issuer) askDue(ctx context.Context) (batch, error) {
 	if err != nil {
 		release()
 		cancel()
-		s.batch.Store(issueAtOnce)
+		s.batch.Store(minBatch)
 		return batch{cards: len(intents), store: nothing}, fmt.Errorf("issue: %w", err)
 	}
 	issued, rest, failed := s.tryAll(ctx, intents, cards, s.cfg.Tracer.Causes(ctx, ids))
@@ -209,9 +209,9 @@ func (s *Issuer) askDue(ctx context.Context) (batch, error) {
 		storing := s.now()
 		unstored, err := s.storeIssued(ctx, issued)
 		err = errors.Join(failed, err, s.saveAll(ctx, append(rest, unstored...)))
-		next := issueAtOnce
-		if err == nil && len(intents) == size && asked+s.now().Sub(storing) < issueQuick {
-			next = min(2*size, issueBatch)
+		next := minBatch
+		if err == nil && len(intents) == size && asked+s.now().Sub(storing) < fastBatch {
+			next = min(2*size, maxBatch)
 		}
 		s.batch.Store(int32(next))
 		return err
@@ -225,7 +225,7 @@ func (s *Issuer) holdClaims(ctx context.Context, intents []Intent) (release func
 	ctx, cancel := context.WithCancel(ctx)
 	var prolonging sync.WaitGroup
 	prolonging.Go(func() {
-		again := time.NewTicker(issueProlong)
+		again := time.NewTicker(renewInterval)
 		defer again.Stop()
 		for {
 			select {
@@ -233,7 +233,7 @@ func (s *Issuer) holdClaims(ctx context.Context, intents []Intent) (release func
 				return
 			case <-again.C:
 			}
-			err := panics.Call(func() error { return s.store.ProlongIntents(ctx, intents, issueClaim) })
+			err := panics.Call(func() error { return s.store.ProlongIntents(ctx, intents, claimTTL) })
 			if err != nil && ctx.Err() == nil {
 				s.log.WarnContext(ctx, "prolong claims", "error", err, panics.Stack(err))
 			}
@@ -264,14 +264,14 @@ func (s *Issuer) tryAll(ctx context.Context, intents []Intent, cards []*card.Car
 	}
 	tried := make([]*attempt, len(intents))
 	var group errgroup.Group
-	group.SetLimit(s.route.AtOnce)
+	group.SetLimit(s.route.Concurrency)
 	started := s.now()
 	for i, intent := range intents {
 		group.Go(func() error {
-			a, err := attempt{intent: intent.unasked()}, error(nil)
-			if wait := s.pace.wait(s.now()); wait > 0 {
+			a, err := attempt{intent: intent.withoutRequest()}, error(nil)
+			if wait := s.throttle.remaining(s.now()); wait > 0 {
 				a.intent.Reason, a.intent.Wait = "the supplier is busy or does not answer", wait
-			} else if s.now().Sub(started) > issueAsking {
+			} else if s.now().Sub(started) > requestWindow {
 				a.intent.Reason = "the supplier is slow" // due again at once
 			} else {
 				a, err = s.traced(ctx, intent, byID[intent.CardUUID], causes)
@@ -304,24 +304,24 @@ const (
 func (s *Issuer) try(ctx context.Context, intent Intent, c *card.Card) (attempt, error) {
 	switch {
 	case c == nil: // the store reports it; it may be another version's, so that the intent is not parked
-		return attempt{intent: intent.unasked().later(undecodable)}, nil
+		return attempt{intent: intent.withoutRequest().retryLater(undecodable)}, nil
 	case c.State != card.Paid:
-		return attempt{intent: intent.unasked().later(unpaidAgain)}, nil
+		return attempt{intent: intent.withoutRequest().retryLater(unpaidAgain)}, nil
 	// another process gave it to that one meanwhile
 	case intent.Supplier != s.supplier.Name() && s.cfg.Routes.have(intent.Supplier):
-		return attempt{intent: intent.unasked()}, nil
+		return attempt{intent: intent.withoutRequest()}, nil
 	case intent.Supplier != s.supplier.Name():
 		return s.park(ctx, intent,
 			fmt.Sprintf(
 				"supplier %s was asked and may have made the card, but it is configured no more: configure it again and retry",
 				intent.Supplier)), nil
-	case intent.Declines < 0 || intent.Declines > mostDeclines: // the supplier's key depends on it
-		return s.park(ctx, intent.unasked(), "how often suppliers declined it is impossible: restore its row, then retry"),
+	case intent.Declines < 0 || intent.Declines > maxDeclines: // the supplier's key depends on it
+		return s.park(ctx, intent.withoutRequest(), "how often suppliers declined it is impossible: restore its row, then retry"),
 			nil
 	case !intent.Asked && !s.route.makes(c.USD):
 		return s.outOfRange(ctx, intent, c), nil
 	}
-	asking, cancel := context.WithTimeout(ctx, issueTimeout)
+	asking, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	answer, err := s.ask(asking, intent, c.USD)
 	s.observePace(ctx, err)
@@ -331,20 +331,20 @@ func (s *Issuer) try(ctx context.Context, intent Intent, c *card.Card) (attempt,
 		intent.FirstAskedAt = time.Time{} // an operator who retries has asked the supplier: then it is submitted
 		return s.park(ctx, intent, err.Error()), nil
 	case errors.As(err, &busy):
-		a := attempt{intent: intent.unasked().later(busy.Error())}
-		a.intent.Wait = max(a.intent.Wait, s.pace.wait(s.now()))
+		a := attempt{intent: intent.withoutRequest().retryLater(busy.Error())}
+		a.intent.Wait = max(a.intent.Wait, s.throttle.remaining(s.now()))
 		return a, nil
 	case err != nil:
 		s.log.WarnContext(ctx, "the supplier gave no clear answer", "card", c.UUID, "attempt", intent.Attempts, "error",
 			clean(err.Error()))
-		return attempt{intent: intent.answered(Answer{}).later("the supplier gave no clear answer")}, nil
+		return attempt{intent: intent.withAnswer(Answer{}).retryLater("the supplier gave no clear answer")}, nil
 	}
 	failpoint.Hit(failpoint.Answered)
-	intent = intent.answered(answer)
+	intent = intent.withAnswer(answer)
 	switch answer.Outcome {
 	case Pending:
 		intent.State = StatePending
-		return attempt{intent: intent.later("")}, nil
+		return attempt{intent: intent.retryLater("")}, nil
 	case Declined:
 		return s.declined(ctx, intent, c, answer), nil
 	}
@@ -385,7 +385,7 @@ func (s *Issuer) ask(ctx context.Context, intent Intent, usd card.USD) (Answer, 
 // attempt ends. It does not if the time of the first submission is impossible.
 func (s *Issuer) keepsKey(intent Intent) bool {
 	retention, age := s.supplier.KeyRetention(), intent.ClaimedAt.Sub(intent.FirstAskedAt)
-	return retention == 0 || age >= 0 && age < retention-issueGrace
+	return retention == 0 || age >= 0 && age < retention-batchTimeout
 }
 
 // receive takes a card that was issued, unless it is flawed.
@@ -449,7 +449,7 @@ func (s *Issuer) storeIssued(ctx context.Context, cards []attempt) ([]Intent, er
 	intent := cards[0].intent
 	switch {
 	case errors.Is(err, errUnpaidAgain): // it is looked up once the money is back
-		return []Intent{intent.later(unpaidAgain)}, nil
+		return []Intent{intent.retryLater(unpaidAgain)}, nil
 	case errors.Is(err, card.ErrDuplicate):
 		return []Intent{s.park(ctx, intent, "the supplier gave a card that another order has already").intent}, nil
 	case errors.Is(err, card.ErrFenced):

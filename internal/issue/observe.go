@@ -54,10 +54,10 @@ func (s *Issuer) observed(name string, call func(context.Context, Request) (Answ
 // observePace takes note of how a request ended, and tells when the supplier is
 // left alone, and when it no longer is.
 func (s *Issuer) observePace(ctx context.Context, err error) {
-	pauses, resumes := s.pace.answered(err, s.now())
+	pauses, resumes := s.throttle.record(err, s.now())
 	if pauses {
 		s.log.WarnContext(ctx, "supplier is left alone: it is busy or does not answer", "supplier", s.supplier.Name(),
-			"wait", s.pace.wait(s.now()),
+			"wait", s.throttle.remaining(s.now()),
 			"error", clean(err.Error()))
 	}
 	if resumes {

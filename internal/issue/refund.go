@@ -22,28 +22,28 @@ func (s *Issuer) declined(ctx context.Context, intent Intent, c *card.Card, answ
 	if next != "" {
 		s.log.WarnContext(ctx, "the supplier declined: asking the next one", "card", c.UUID, "reason", intent.Reason, "next",
 			next)
-		return attempt{intent: intent.to(next)}
+		return attempt{intent: intent.routedTo(next)}
 	}
-	return s.nobodyMakes(ctx, intent, c, anyTemporary(intent.Refusals))
+	return s.retryOrRefund(ctx, intent, c, anyTemporary(intent.Refusals))
 }
 
 // outOfRange has another supplier asked for a card whose amount this one is not
 // asked for. If none is left, the card waits: operators may change that.
 func (s *Issuer) outOfRange(ctx context.Context, intent Intent, c *card.Card) attempt {
-	intent = intent.unasked()
+	intent = intent.withoutRequest()
 	if next := s.cfg.Routes.next(c.USD, intent.Refusals); next != "" {
-		return attempt{intent: intent.to(next)}
+		return attempt{intent: intent.routedTo(next)}
 	}
 	intent.Reason = fmt.Sprintf("no supplier makes cards of %s US dollars", c.USD)
-	return s.nobodyMakes(ctx, intent, c, true)
+	return s.retryOrRefund(ctx, intent, c, true)
 }
 
-// nobodyMakes has a card wait while a supplier may make it later, but no longer
+// retryOrRefund has a card wait while a supplier may make it later, but no longer
 // than the operator's patience: then its refund is due.
-func (s *Issuer) nobodyMakes(ctx context.Context, intent Intent, c *card.Card, later bool) attempt {
+func (s *Issuer) retryOrRefund(ctx context.Context, intent Intent, c *card.Card, later bool) attempt {
 	if later && intent.ClaimedAt.Sub(intent.OpenedAt) < s.cfg.Patience {
 		s.log.WarnContext(ctx, "no supplier can make the card now", "card", c.UUID, "reason", intent.Reason)
-		return attempt{intent: intent.startOver().later(intent.Reason)}
+		return attempt{intent: intent.unrouted().retryLater(intent.Reason)}
 	}
 	intent.State = StateRefundDue
 	return attempt{card: c, intent: intent}
@@ -82,7 +82,7 @@ func (s *Issuer) refundDue(ctx context.Context, intent Intent) error {
 		}
 		paid = len(now) == 1 && now[0].State == card.Paid
 		if !paid { // it is asked for again once the money is back
-			return tx.SaveIntents(ctx, []Intent{intent.reopened().later(unpaidAgain)})
+			return tx.SaveIntents(ctx, []Intent{intent.reopened().retryLater(unpaidAgain)})
 		}
 		if err := tx.SaveIntents(ctx, []Intent{intent}); err != nil {
 			return err

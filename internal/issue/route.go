@@ -9,10 +9,10 @@ import (
 
 // Route says which cards a supplier is asked for.
 type Route struct {
-	Supplier  Supplier
-	Min, Max  card.USD // inclusive
-	AtOnce    int      // requests at the same time; 0 for 16
-	PerSecond float64  // cards that one process asks for; 0 for no limit
+	Supplier    Supplier
+	Min, Max    card.USD // inclusive
+	Concurrency int      // requests at the same time; 0 for 16
+	PerSecond   float64  // cards that one process asks for; 0 for no limit
 }
 
 func (r Route) makes(usd card.USD) bool { return r.Min <= usd && usd <= r.Max }

@@ -28,9 +28,9 @@ type Store interface {
 	// ProlongIntents prolongs claims that were not lost, so that they end ttl
 	// from now.
 	ProlongIntents(ctx context.Context, intents []Intent, ttl time.Duration) error
-	// HastenIntents has the pending intents of a supplier that are among those
+	// ExpediteIntents has the pending intents of a supplier that are among those
 	// of the cards due now.
-	HastenIntents(ctx context.Context, supplier string, cards []uuid.UUID) error
+	ExpediteIntents(ctx context.Context, supplier string, cards []uuid.UUID) error
 	// CardsByUUID returns cards of whatever account, by uuid. It leaves out
 	// those whose rows can't be decoded, and reports them.
 	CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error)

@@ -150,17 +150,17 @@ func (s *Store) ProlongIntents(ctx context.Context, intents []issue.Intent, ttl 
 	})
 }
 
-// HastenIntents implements issue.Store. One that is claimed may be claimed
+// ExpediteIntents implements issue.Store. One that is claimed may be claimed
 // again: it is looked up twice then, and stored once. For its CASE see
 // stillOpen.
-func (s *Store) HastenIntents(ctx context.Context, supplier string, cards []uuid.UUID) error {
+func (s *Store) ExpediteIntents(ctx context.Context, supplier string, cards []uuid.UUID) error {
 	return inBatches(cards, func(some []uuid.UUID) error {
 		query, args, err := sqlx.In("UPDATE intents SET due_at = "+s.dialect.now+
 			" WHERE card_uuid IN (?) AND supplier = ? AND CASE state WHEN 'pending' THEN TRUE ELSE FALSE END", some, supplier)
 		if err != nil {
 			return err
 		}
-		_, err = s.exec(ctx, s.w, "hasten intents", query, args...)
+		_, err = s.exec(ctx, s.w, "expedite intents", query, args...)
 		return err
 	})
 }

@@ -475,8 +475,8 @@ func (c *calls) intents() {
 		return err
 	})
 	c.do("ProlongIntents", func(ctx context.Context) error { return s.ProlongIntents(ctx, claimed, time.Hour) })
-	c.do("HastenIntents", func(ctx context.Context) error {
-		return s.HastenIntents(ctx, "sandbox", []uuid.UUID{claimed[0].CardUUID})
+	c.do("ExpediteIntents", func(ctx context.Context) error {
+		return s.ExpediteIntents(ctx, "sandbox", []uuid.UUID{claimed[0].CardUUID})
 	})
 	claimed[0].State = "parked"
 	c.do("SaveIntents", func(ctx context.Context) error { return s.SaveIntents(ctx, claimed[:1]) })

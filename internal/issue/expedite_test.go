@@ -12,14 +12,14 @@ import (
 
 // A supplier that says that there is news has a pending request looked up at
 // once, and nothing else.
-func TestHasten_APendingRequestIsLookedUpAtOnce(t *testing.T) {
+func TestExpedite_APendingRequestIsLookedUpAtOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
 		c, other := r.paid(), r.paid()
 		r.press.submit = pending
 		r.issue(2)
 		r.wantCalls("submit", "submit")
 		for _, key := range []string{"no key of ours", uuid.NewString(), c.UUID.String()} {
-			r.issuer.Hasten(key)
+			r.issuer.Expedite(key)
 		}
 		r.press.lookup = r.press.make
 		check(t, r.issuer.Tick(t.Context()))

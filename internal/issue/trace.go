@@ -24,7 +24,7 @@ func (s *Issuer) traced(ctx context.Context, intent Intent, c *card.Card, causes
 	if _, panicked := errors.AsType[*panics.Error](err); panicked {
 		s.log.ErrorContext(ctx, "issuing a card", "card", intent.CardUUID, "attempt", intent.Attempts, "error", err,
 			panics.Stack(err))
-		a, err = attempt{intent: intent.answered(Answer{}).later("an internal error, see the log")}, nil
+		a, err = attempt{intent: intent.withAnswer(Answer{}).retryLater("an internal error, see the log")}, nil
 	}
 	switch {
 	case err != nil:

@@ -17,7 +17,7 @@ func TestPace_ABusySupplierIsLeftAloneForAsLongAsItSays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, r *room) {
-				r.with = func(c *issue.Config) { c.Routes[0].AtOnce = 1 }
+				r.with = func(c *issue.Config) { c.Routes[0].Concurrency = 1 }
 				r.start()
 				cards := r.manyPaid(5)
 				r.press.submit = these(issue.Answer{}, &issue.BusyError{After: tt.says})
@@ -131,7 +131,7 @@ func TestPace_ASilentSupplierIsLeftAloneAndProbed(t *testing.T) {
 // A clear answer, whatever it is, shows that a supplier is well.
 func TestPace_AnyClearAnswerIsASignOfLife(t *testing.T) {
 	onEach(t, func(t *testing.T, r *room) {
-		r.with = func(c *issue.Config) { c.Routes[0].AtOnce = 1 }
+		r.with = func(c *issue.Config) { c.Routes[0].Concurrency = 1 }
 		r.start()
 		n := 0
 		r.press.submit = func(context.Context, issue.Request) (issue.Answer, error) {
