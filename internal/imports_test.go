@@ -33,6 +33,7 @@ var allowed = map[string][]string{
 		"internal/outbound", "internal/rate", "internal/settle",
 		"internal/store", "internal/supplier", "internal/vault", "internal/webhook", "server"},
 
+	"internal/batch":         {},
 	"internal/card":          {},
 	"internal/clock":         {},
 	"internal/docs":          {},
@@ -65,7 +66,7 @@ var allowed = map[string][]string{
 	"internal/chain/utxo":      {"internal/card", "internal/chain/driver"},
 
 	"internal/rate": {"internal/card", "internal/order"},
-	"internal/store": {"internal/account", "internal/card", "internal/issue", "internal/keys", "internal/operator",
+	"internal/store": {"internal/account", "internal/batch", "internal/card", "internal/issue", "internal/keys", "internal/operator",
 		"internal/order", "internal/settle", "internal/webhook"},
 	"internal/supplier": {"internal/card", "internal/issue"},
 	// The reference server is no adapter: it is the other side of one, and

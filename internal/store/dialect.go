@@ -18,6 +18,7 @@ import (
 	modernc "modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 
+	"github.com/cardmint/cardmint/internal/batch"
 	"github.com/cardmint/cardmint/internal/card"
 )
 
@@ -270,6 +271,7 @@ func (s *Store) fail(operation string, err error) error {
 	case pool != nil:
 		return card.ErrUnavailable.Because(fmt.Errorf("%w: %w", pool, wrapped))
 	case class == outOfReach, class == notSerialised, errors.Is(err, errUnreplicated), errors.Is(err, errUnknown),
+		errors.Is(err, batch.ErrOutcomeUnknown),
 		errors.Is(err, errConnect),
 		errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone),
 		errors.As(err, &network), errors.Is(err, context.DeadlineExceeded),

@@ -152,7 +152,7 @@ func (s *Store) CardEvents(ctx context.Context, account, id uuid.UUID, after int
 		id, account, after, limit)
 }
 
-// LastSeqs implements webhook.Feed. It is one round trip for up to batch
+// LastSeqs implements webhook.Feed. It is one round trip for up to maxRows
 // accounts.
 func (s *Store) LastSeqs(ctx context.Context, accounts []uuid.UUID) (map[uuid.UUID]int64, error) {
 	newest := make(map[uuid.UUID]int64, len(accounts))
@@ -174,7 +174,7 @@ func (s *Store) LastSeqs(ctx context.Context, accounts []uuid.UUID) (map[uuid.UU
 	return newest, err
 }
 
-// LastSeqsOfCards implements webhook.Feed. It is one round trip for up to batch
+// LastSeqsOfCards implements webhook.Feed. It is one round trip for up to maxRows
 // cards.
 func (s *Store) LastSeqsOfCards(ctx context.Context, cards []uuid.UUID) (map[webhook.Topic]int64, error) {
 	newest := make(map[webhook.Topic]int64, len(cards))

@@ -15,6 +15,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	modernc "modernc.org/sqlite"
 
+	"github.com/cardmint/cardmint/internal/batch"
 	"github.com/cardmint/cardmint/internal/card"
 )
 
@@ -120,74 +121,68 @@ func HoldWrites(ctx context.Context, s *Store) (release func(), err error) {
 }
 
 // Queued returns how many cards wait to be inserted.
-func Queued(s *Store) int {
-	s.inserts.mu.Lock()
-	defer s.inserts.mu.Unlock()
-	return s.inserts.sent + len(s.inserts.waiting)
+func Queued(s *Store) int { return s.inserts.Pending() }
+
+// anyQuery is a cardQuery of any row type.
+type anyQuery interface {
+	hold(release <-chan struct{})
+	waitForever()
+	pending() int
+	readAll(account uuid.UUID, ids []uuid.UUID) error
 }
 
-// sharing is reads of any row.
-type sharing interface {
-	hold()
-	neverImpatient()
-	waits() int
-	release()
-	readTogether(account uuid.UUID, ids []uuid.UUID) error
+func (s *Store) cardQueries() []anyQuery {
+	cards, tags := s.statements.cardByUUID, s.statements.cardTag
+	return []anyQuery{cards.base, cards.full, tags.base, tags.full}
 }
 
-func (s *Store) sharing() []sharing {
-	cards, tags := &s.statements.cardByUUID, &s.statements.cardTag
-	return []sharing{&cards.base, &cards.full, &tags.base, &tags.full}
-}
-
-// HoldReads has those who read single cards wait, with all patience, until
-// release is called. waiting returns how many do.
+// HoldReads makes all reads of single cards wait until release is called.
+// waiting returns how many do.
 func HoldReads(s *Store) (waiting func() int, release func()) {
-	for _, r := range s.sharing() {
-		r.hold()
+	released := make(chan struct{})
+	for _, q := range s.cardQueries() {
+		q.hold(released)
 	}
 	waiting = func() (n int) {
-		for _, r := range s.sharing() {
-			n += r.waits()
+		for _, q := range s.cardQueries() {
+			n += q.pending()
 		}
 		return n
 	}
-	return waiting, func() {
-		for _, r := range s.sharing() {
-			r.release()
-		}
+	return waiting, func() { close(released) }
+}
+
+func (q *cardQuery[R]) hold(release <-chan struct{}) {
+	cfg := q.batching()
+	cfg.MaxWait = 0
+	cfg.Acquire = func() func() {
+		<-release
+		return func() {}
+	}
+	q.reads = batch.New(cfg)
+}
+
+// WaitForever removes the limit of how long a read waits for a worker.
+func WaitForever(s *Store) {
+	for _, q := range s.cardQueries() {
+		q.waitForever()
 	}
 }
 
-func (r *reads[R]) hold() {
-	r.neverImpatient()
-	r.quick = 0
-	for range readsAtOnce {
-		r.begin(nil)
-	}
+func (q *cardQuery[R]) waitForever() {
+	cfg := q.batching()
+	cfg.MaxWait = 0
+	q.reads = batch.New(cfg)
 }
 
-func (r *reads[R]) release() {
-	r.mu.Lock()
-	held := slices.Clone(r.slots)
-	r.mu.Unlock()
-	for _, one := range held {
-		r.proceed(one)
-	}
-}
-
-func (r *reads[R]) waits() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.waiting)
-}
+func (q *cardQuery[R]) pending() int { return q.reads.Pending() }
 
 // Arrays reports whether the database takes arrays.
 func Arrays(s *Store) bool { return s.dialect.arrays }
 
 // BreakStatements makes the shared statements panic. The returned function
 // restores them.
-func BreakStatements(s *Store) (mend func()) {
+func BreakStatements(s *Store) (restore func()) {
 	writer, inserts, insert, reads := s.w, s.statements.insertCards, s.statements.insertCard, s.statements.cardByUUID.base.many
 	s.w = nil // SQLite's shared INSERT is not prepared
 	s.statements.insertCards, s.statements.insertCard, s.statements.cardByUUID.base.many = withQuota{}, withQuota{}, statement{}
@@ -196,54 +191,42 @@ func BreakStatements(s *Store) (mend func()) {
 	}
 }
 
-// ReadTogether reads cards, and their tags, each by one statement for all of
-// them.
+// ReadTogether reads cards, and their tags, with one statement each.
 func ReadTogether(s *Store, account uuid.UUID, ids ...uuid.UUID) (err error) {
-	for _, r := range s.sharing() {
-		err = errors.Join(err, r.readTogether(account, ids))
+	for _, q := range s.cardQueries() {
+		err = errors.Join(err, q.readAll(account, ids))
 	}
 	return err
 }
 
-func (r *reads[R]) readTogether(account uuid.UUID, ids []uuid.UUID) (err error) {
-	some := make([]*read[R], len(ids))
+func (q *cardQuery[R]) readAll(account uuid.UUID, ids []uuid.UUID) error {
+	keys := make([]cardKey, len(ids))
 	for i, id := range ids {
-		some[i] = &read[R]{of: cardKey{account, id}, done: make(chan struct{})}
+		keys[i] = cardKey{account, id}
 	}
-	r.together(some)
-	for _, this := range some {
-		err = errors.Join(err, this.err)
+	rows, err := q.readMany(keys)
+	if err == nil && slices.Contains(rows, nil) {
+		err = sql.ErrNoRows
 	}
 	return err
 }
 
-// MostRemembered is for how many cards is known that something has happened to
-// them.
-const MostRemembered = mostRemembered
+// MaxActive is the number of cards with activity that are remembered.
+const MaxActive = maxActive
 
-// Remember notes of a card that something has happened to it, and returns for
-// how many that is known.
-func Remember(s *Store, account, id uuid.UUID) int {
-	s.statements.cardByUUID.remember(cardKey{account, id})
+// SetActive remembers that a card has activity, and returns the number of such
+// cards.
+func SetActive(s *Store, account, id uuid.UUID) int {
+	s.statements.cardByUUID.setActive(cardKey{account, id})
 	return len(s.statements.cardByUUID.active)
 }
 
-// ReadsAtOnce is how many statements of a kind read single cards, the second
-// once the first has run for QuickRead.
+// ReadWorkers is the number of workers of a query. The second one starts once
+// the first has run for SlowRead.
 const (
-	ReadsAtOnce = readsAtOnce
-	QuickRead   = quickRead
+	ReadWorkers = readWorkers
+	SlowRead    = slowRead
 )
-
-// NeverImpatient has those who read single cards wait for the statements of
-// others however long they take.
-func NeverImpatient(s *Store) {
-	for _, r := range s.sharing() {
-		r.neverImpatient()
-	}
-}
-
-func (r *reads[R]) neverImpatient() { r.patience = time.Hour }
 
 // KeepsPrepared reports whether a session keeps a statement prepared.
 var KeepsPrepared = keepsPrepared

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func wantPanics(t *testing.T, cards []*card.Card, f func(context.Context, *card.
 func TestInsertCard_SharedStatementPanics_NoCallerWaits(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account := newAccount(t, s)
-		mend := store.BreakStatements(s)
+		restore := store.BreakStatements(s)
 		cards := make([]*card.Card, 20)
 		for i := range cards {
 			cards[i] = newCard(account)
@@ -44,21 +45,28 @@ func TestInsertCard_SharedStatementPanics_NoCallerWaits(t *testing.T) {
 			_, err := s.InsertCard(ctx, c, 0)
 			return err
 		})
-		mend()
+		restore()
 		insertCard(t, s, newCard(account))
 	})
 }
 
 func TestCardByUUID_SharedStatementPanics_NoCallerWaits(t *testing.T) {
-	conform(t, func(t *testing.T, s *store.Store) {
-		account := newAccount(t, s)
-		c := insertCard(t, s, newCard(account))
-		mend := store.BreakStatements(s)
-		wantPanics(t, []*card.Card{c, c, c}, func(_ context.Context, c *card.Card) error {
-			return store.ReadTogether(s, account, c.UUID)
-		})
-		mend()
-		_, err := s.CardByUUID(t.Context(), account, c.UUID)
-		check(t, err)
+	s, _ := onPostgres(t)
+	account := newAccount(t, s)
+	c := insertCard(t, s, newCard(account))
+	restore := store.BreakStatements(s)
+	waiting, release := store.HoldReads(s)
+	go func() {
+		for waiting() < 3 {
+			runtime.Gosched()
+		}
+		release()
+	}()
+	wantPanics(t, []*card.Card{c, c, c}, func(ctx context.Context, c *card.Card) error {
+		_, err := s.CardByUUID(ctx, account, c.UUID)
+		return err
 	})
+	restore()
+	_, err := s.CardByUUID(t.Context(), account, c.UUID)
+	check(t, err)
 }

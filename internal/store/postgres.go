@@ -75,8 +75,7 @@ func openPostgres(databaseURL string, conns int, longest time.Duration) (*Store,
 	db.SetMaxIdleConns(conns)
 	db.SetConnMaxLifetime(longestSession)
 	writing := max(1, conns-max(1, conns/8))
-	return &Store{w: db, r: db, dialect: postgres, pg: all, writers: make(chan struct{}, writing),
-		inserts: queue[insertion]{most: min(writing, insertsAtOnce), fewest: insertsTogether}}, nil
+	return &Store{w: db, r: db, dialect: postgres, pg: all, writers: make(chan struct{}, writing)}, nil
 }
 
 // postgresConfig returns what lib/pq reads from a URL, the environment and a

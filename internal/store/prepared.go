@@ -111,7 +111,7 @@ func (s *session) keep(ctx context.Context, query string) (*keptStatement, error
 			return nil, err
 		}
 	default:
-		if other, full := makeRoom(s.kept, mostKept); full {
+		if other, full := evict(s.kept, mostKept); full {
 			if err := other.Close(); err != nil {
 				return nil, err
 			}
@@ -126,16 +126,17 @@ func (s *session) keep(ctx context.Context, query string) (*keptStatement, error
 	return st, nil
 }
 
-// makeRoom takes one out of those that are kept, and returns it, if there are
-// as many as may be. It is any one: those that are used often are soon back.
-func makeRoom[K comparable, V any](kept map[K]V, most int) (taken V, full bool) {
-	if len(kept) >= most {
-		for key, value := range kept {
-			delete(kept, key)
+// evict makes room in a cache that may have up to size entries. It removes any
+// one if there are as many, and returns its value: those that are used often
+// soon come back.
+func evict[K comparable, V any](cache map[K]V, size int) (evicted V, full bool) {
+	if len(cache) >= size {
+		for key, value := range cache {
+			delete(cache, key)
 			return value, true
 		}
 	}
-	return taken, false
+	return evicted, false
 }
 
 // forget gives up a statement, on the server as well.

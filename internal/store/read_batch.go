@@ -3,82 +3,27 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/cardmint/cardmint/internal/panics"
+	"github.com/cardmint/cardmint/internal/batch"
 )
 
-// reads has single rows of cards read. Reads that are asked for at the same
-// time share statements (queue), so that many clients that poll cost the
-// database little. A statement begins after all that share it were asked for:
-// none of them sees anything older than it would alone.
-type reads[R oneRow] struct {
-	one  statement // selects a card by its account and uuid
-	many statement // selects cards by uuids; none where nothing is gained by it
-	queue[read[R]]
-	patience time.Duration // for the statements of others
-}
-
+// Concurrent reads of single cards share SELECT statements on PostgreSQL, so
+// that many polling clients cost the database little. A statement starts after
+// the last call that shares it, so no caller reads a row that is older than its
+// call.
 const (
-	readsAtOnce = 2 // statements of a kind
-	// what a second statement has beside a quick one, the next would have, for
-	// much less
-	quickRead    = 5 * time.Millisecond
-	readPatience = 100 * time.Millisecond // so long only those statements take that are stuck
+	readWorkers = 2
+	slowRead    = 5 * time.Millisecond   // start a second query only while the first is slow
+	maxReadWait = 100 * time.Millisecond // only a stuck connection takes longer
+	maxActive   = 4096                   // cards with activity that a cardReader remembers
 )
 
-// cardReader reads cards. PostgreSQL takes as long to set up what only few
-// cards need, such as their transfers, as for all else. So a card is read alone
-// first, and once more, with everything, if something has happened to it. From
-// then on it is read with everything at once.
-type cardReader[R oneRow] struct {
-	base, full reads[R]
-
-	mu     sync.Mutex
-	active map[cardKey]struct{} // cards to which something has happened: mostRemembered of them
-}
-
-const mostRemembered = 4096
-
-func (r *cardReader[R]) get(ctx context.Context, key cardKey) (R, error) {
-	if r.remembers(key) {
-		return r.full.get(ctx, key)
-	}
-	row, err := r.base.get(ctx, key)
-	if err == nil && row.hasActivity() {
-		r.remember(key)
-		row, err = r.full.get(ctx, key)
-	}
-	return row, err
-}
-
-func (r *cardReader[R]) remembers(key cardKey) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, found := r.active[key]
-	return found
-}
-
-func (r *cardReader[R]) remember(key cardKey) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.active == nil {
-		r.active = map[cardKey]struct{}{}
-	}
-	makeRoom(r.active, mostRemembered)
-	r.active[key] = struct{}{}
-}
-
-// oneRow is what is read of a card.
-type oneRow interface {
-	key() cardKey
-	hasActivity() bool // more than the card alone has
-}
-
-// cardKey is how a client names a card: another account's is none of its own.
+// cardKey identifies a card to the client that owns it.
 type cardKey struct {
 	AccountID uuid.UUID `db:"account_id"`
 	UUID      uuid.UUID `db:"uuid"`
@@ -86,94 +31,121 @@ type cardKey struct {
 
 func (k cardKey) key() cardKey { return k }
 
-// query sets what the cards are selected by: a statement without its
-// conditions.
-func (r *reads[R]) query(s *Store, query string) {
-	r.one = statement{s.r, s.r.Rebind(query + " WHERE c.account_id = ? AND c.uuid = ?")}
-	if s.dialect.arrays {
-		r.many = statement{s.r, s.r.Rebind(query + " WHERE c.uuid" + inSomeArray(s.dialect.uuidType))}
-	}
-	r.most, r.quick, r.patience = readsAtOnce, quickRead, readPatience
+// keyedRow is a row of one card.
+type keyedRow interface {
+	key() cardKey
+	hasActivity() bool // the full query returns more than the base query
 }
 
-// read is a card that is to be read.
-type read[R oneRow] struct {
-	of   cardKey
-	done chan struct{} // closed when row and err are set
-	row  R
-	err  error
+// cardReader reads single cards. The base query selects only the table cards;
+// the full query adds the transfers and all else that few cards have, which
+// doubles its cost on PostgreSQL. A card is read with the base query until that
+// shows activity, and with the full query from then on.
+type cardReader[R keyedRow] struct {
+	base, full *cardQuery[R]
+
+	mu     sync.Mutex
+	active map[cardKey]struct{} // up to maxActive cards that are known to have activity
 }
 
-// get reads a card, perhaps with others. The error is sql.ErrNoRows if there is
-// none. What the row points to must not be changed: several may have asked for
-// the same card.
-func (r *reads[R]) get(ctx context.Context, key cardKey) (R, error) {
-	this := &read[R]{of: key}
-	if r.many.query == "" {
-		err := r.one.get(ctx, &this.row, key.AccountID, key.UUID)
-		return this.row, err
-	}
-	this.done = make(chan struct{})
-	if mine := r.begin(this); mine != nil {
-		defer r.proceed(mine)
-		err := r.one.get(ctx, &this.row, key.AccountID, key.UUID)
-		return this.row, err
-	}
-	impatient := time.NewTimer(r.patience)
-	defer impatient.Stop()
-	select {
-	case <-this.done:
-		return this.row, this.err
-	case <-impatient.C:
-	case <-ctx.Done():
-	}
-	r.remove(this)
-	var row R // this.row may still be written
-	err := r.one.get(ctx, &row, key.AccountID, key.UUID)
-	return row, err
+func newCardReader[R keyedRow](s *Store, base, full string) *cardReader[R] {
+	return &cardReader[R]{base: newCardQuery[R](s, base), full: newCardQuery[R](s, full), active: map[cardKey]struct{}{}}
 }
 
-// proceed has those read that waited while one was read.
-func (r *reads[R]) proceed(mine *slot) {
-	some := r.next(mine, 1)
-	if len(some) == 0 {
-		return
+// get reads a card. The error is sql.ErrNoRows if the account has no such card.
+// Concurrent callers share what the row points to: do not modify it.
+func (r *cardReader[R]) get(ctx context.Context, key cardKey) (R, error) {
+	if r.isActive(key) {
+		return r.full.get(ctx, key)
 	}
-	go func() {
-		for len(some) > 0 {
-			r.together(some)
-			some = r.next(mine, len(some))
-		}
-	}()
+	row, err := r.base.get(ctx, key)
+	if err != nil || !row.hasActivity() {
+		return row, err
+	}
+	r.setActive(key)
+	return r.full.get(ctx, key)
 }
 
-// together reads cards by one statement.
-func (r *reads[R]) together(some []*read[R]) {
+func (r *cardReader[R]) isActive(key cardKey) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, active := r.active[key]
+	return active
+}
+
+func (r *cardReader[R]) setActive(key cardKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	evict(r.active, maxActive)
+	r.active[key] = struct{}{}
+}
+
+// cardQuery is a query for single cards.
+type cardQuery[R keyedRow] struct {
+	one   statement // by account and UUID
+	many  statement // by UUIDs
+	reads *batch.Batcher[cardKey, *R]
+}
+
+// newCardQuery returns a query from a SELECT without a WHERE clause.
+func newCardQuery[R keyedRow](s *Store, query string) *cardQuery[R] {
+	q := &cardQuery[R]{one: statement{s.r, s.r.Rebind(query + " WHERE c.account_id = ? AND c.uuid = ?")}}
+	if s.dialect.arrays { // otherwise there are no round trips that could be shared
+		q.many = statement{s.r, s.r.Rebind(query + " WHERE c.uuid" + inSomeArray(s.dialect.uuidType))}
+		q.reads = batch.New(q.batching())
+	}
+	return q
+}
+
+func (q *cardQuery[R]) batching() batch.Config[cardKey, *R] {
+	return batch.Config[cardKey, *R]{
+		One: q.readOne, Many: q.readMany, Workers: readWorkers, SlowAfter: slowRead, MaxWait: maxReadWait,
+	}
+}
+
+func (q *cardQuery[R]) get(ctx context.Context, key cardKey) (row R, err error) {
+	read := q.readOne
+	if q.reads != nil {
+		read = q.reads.Do
+	}
+	found, err := read(ctx, key)
+	switch {
+	case errors.Is(err, batch.ErrOutcomeUnknown):
+		return row, ctx.Err() // a read has no effects that could be unknown
+	case err != nil:
+		return row, err
+	case found == nil:
+		return row, sql.ErrNoRows
+	}
+	return *found, nil
+}
+
+func (q *cardQuery[R]) readOne(ctx context.Context, key cardKey) (*R, error) {
+	var row R
+	err := q.one.get(ctx, &row, key.AccountID, key.UUID)
+	return &row, err
+}
+
+// readMany reads cards with one statement. It returns nil for a card that the
+// account does not have.
+func (q *cardQuery[R]) readMany(keys []cardKey) ([]*R, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), longestTx)
 	defer cancel()
-	ids := make([]uuid.UUID, 0, len(some))
-	wanted := make(map[cardKey][]*read[R], len(some))
-	for _, this := range some {
-		if wanted[this.of] == nil {
-			ids = append(ids, this.of.UUID)
-		}
-		wanted[this.of] = append(wanted[this.of], this)
-		this.err = sql.ErrNoRows
+	ids := make([]uuid.UUID, len(keys))
+	for i, key := range keys {
+		ids[i] = key.UUID
 	}
-	err := panics.Call(func() error { // otherwise its callers would wait forever
-		var rows []R
-		err := r.many.list(ctx, &rows, arrayOf(ids))
-		for _, row := range rows {
-			for _, this := range wanted[row.key()] {
-				this.row, this.err = row, nil
-			}
-		}
-		return err
-	})
-	for _, this := range some {
-		if err != nil {
-			this.err = err
-		}
-		close(this.done)
+	var rows []R
+	if err := q.many.list(ctx, &rows, arrayOf(ids)); err != nil {
+		return nil, err
 	}
+	byKey := make(map[cardKey]*R, len(rows))
+	for i, row := range rows {
+		byKey[row.key()] = &rows[i]
+	}
+	found := make([]*R, len(keys))
+	for i, key := range keys {
+		found[i] = byKey[key] // a card of another account has another key
+	}
+	return found, nil
 }

@@ -192,10 +192,10 @@ func TestCardByUUID_NobodySharesAStatementThatWasSentBefore(t *testing.T) {
 		return answers
 	}
 	var before, after []<-chan answer
-	for range store.ReadsAtOnce {
+	for range store.ReadWorkers {
 		before = append(before, read())
 		<-wire.found
-		time.Sleep(2 * store.QuickRead)
+		time.Sleep(2 * store.SlowRead)
 	}
 	go func() {
 		for range wire.found { // whoever is impatient has a statement of its own
@@ -225,10 +225,10 @@ func TestCardByUUID_WaitsOnlySoLongForTheStatementsOfOthers(t *testing.T) {
 	s, wire := openSlow(t, url)
 	c := insertCard(t, s, newCard(newAccount(t, s)))
 	var stuck sync.WaitGroup
-	for range store.ReadsAtOnce {
+	for range store.ReadWorkers {
 		stuck.Go(func() { _, _ = s.CardByUUID(t.Context(), c.AccountID, c.UUID) })
 		<-wire.found
-		time.Sleep(2 * store.QuickRead)
+		time.Sleep(2 * store.SlowRead)
 	}
 	read := make(chan error, 1)
 	go func() {
@@ -248,13 +248,13 @@ func TestCardByUUID_WaitsOnlySoLongForTheStatementsOfOthers(t *testing.T) {
 func TestCardByUUID_NobodyWaitsForOneStatementThatTakesLong(t *testing.T) {
 	_, url := onPostgres(t)
 	s, wire := openSlow(t, url)
-	store.NeverImpatient(s)
+	store.WaitForever(s)
 	c := insertCard(t, s, newCard(newAccount(t, s)))
 	var reads sync.WaitGroup
 	read := func() { reads.Go(func() { _, _ = s.CardByUUID(t.Context(), c.AccountID, c.UUID) }) }
 	read()
 	<-wire.found
-	time.Sleep(2 * store.QuickRead)
+	time.Sleep(2 * store.SlowRead)
 	read()
 	<-wire.found
 	wire.returns <- struct{}{}
@@ -307,8 +307,8 @@ func TestCardByUUID_ACardToWhichSomethingHasHappenedIsReadAtOnce(t *testing.T) {
 func TestCardByUUID_RemembersSoManyCards(t *testing.T) {
 	t.Parallel()
 	s, account := open(t, databases.SQLite(t)), uuid.New()
-	for i := range 2 * store.MostRemembered {
-		if n := store.Remember(s, account, uuid.New()); n != min(i+1, store.MostRemembered) {
+	for i := range 2 * store.MaxActive {
+		if n := store.SetActive(s, account, uuid.New()); n != min(i+1, store.MaxActive) {
 			t.Fatalf("%d cards are remembered after %d", n, i+1)
 		}
 	}

@@ -24,7 +24,7 @@ func openSQLite(path string, conns int) (*Store, error) {
 	}
 	r.SetMaxOpenConns(conns)
 	r.SetMaxIdleConns(conns)
-	return &Store{w: w, r: r, dialect: sqlite, inserts: queue[insertion]{most: 1, fewest: insertsTogether}}, nil
+	return &Store{w: w, r: r, dialect: sqlite}, nil
 }
 
 const (
@@ -122,7 +122,7 @@ func (c *compiled) give(query string, st preparedStmt) {
 		_ = st.Close()
 		return
 	}
-	if other, full := makeRoom(c.idle, mostCompiled); full {
+	if other, full := evict(c.idle, mostCompiled); full {
 		_ = other.Close()
 	}
 	c.idle[query] = st

@@ -23,6 +23,7 @@ import (
 	"github.com/jmoiron/sqlx/reflectx"
 
 	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/batch"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/keys"
@@ -44,12 +45,12 @@ type Store struct {
 	statements struct {
 		insertCard, insertCards, reserveCard withQuota
 		insertRefundable, reserveRefundable  withQuota // of cards with a refund address
-		cardByUUID                           cardReader[oneCardRow]
-		cardTag                              cardReader[tagRow]
+		cardByUUID                           *cardReader[oneCardRow]
+		cardTag                              *cardReader[tagRow]
 		cardByKey                            struct{ base, full statement }
 		tokenByHash                          statement
 	}
-	inserts            queue[insertion]
+	inserts            *batch.Batcher[insertion, bool]
 	rollbacks          *rollbackDetector
 	file               string      // identifies the file of SQLite, and the machine since its last boot; "" if they are not known
 	requireAttestation atomic.Bool // see RequireAttestation
@@ -109,6 +110,7 @@ func (s *Store) ready(ctx context.Context, databaseURL string, coins []card.Curr
 		return err
 	}
 	s.buildStatements()
+	s.inserts = s.newInsertBatcher()
 	return nil
 }
 
@@ -142,10 +144,8 @@ func (s *Store) buildStatements() {
 	read := func(query string) statement { return statement{s.r, s.r.Rebind(query)} }
 	write := func(query string) statement { return statement{s.w, s.w.Rebind(query)} }
 	full := s.dialect.selectFullCard()
-	s.statements.cardByUUID.base.query(s, selectBaseCard)
-	s.statements.cardByUUID.full.query(s, full)
-	s.statements.cardTag.base.query(s, selectBaseTag)
-	s.statements.cardTag.full.query(s, s.dialect.selectFullTag())
+	s.statements.cardByUUID = newCardReader[oneCardRow](s, selectBaseCard, full)
+	s.statements.cardTag = newCardReader[tagRow](s, selectBaseTag, s.dialect.selectFullTag())
 	const byKey = " WHERE c.account_id = ? AND c.idempotency_key = ?"
 	s.statements.cardByKey.base, s.statements.cardByKey.full = read(selectBaseCard+byKey), read(full+byKey)
 	s.statements.tokenByHash = read(selectTokens + " WHERE t.hash = ?")
@@ -323,7 +323,7 @@ func manyOf[T any](ctx context.Context, s *Store, on runner, most int, operation
 		}
 		fields[i] = reflectx.FieldByIndexes(into, path).Addr().Interface()
 	}
-	all := make([]T, 0, min(most, batch))
+	all := make([]T, 0, min(most, maxRows))
 	for rows.Next() {
 		row = empty // a Scanner may leave its field unchanged for NULL
 		if err := rows.Scan(fields...); err != nil {
@@ -334,9 +334,9 @@ func manyOf[T any](ctx context.Context, s *Store, on runner, most int, operation
 	return all, s.fail(operation, rows.Err())
 }
 
-// batch is the most rows that one statement handles. Both databases allow more
+// maxRows is the most rows that one statement handles. Both databases allow more
 // parameters than that needs.
-const batch = 500
+const maxRows = 500
 
 // rows returns n copies of a group of placeholders, for VALUES.
 func rows(group string, n int) string {
@@ -347,7 +347,7 @@ func rows(group string, n int) string {
 // each.
 func inBatches[T any](all []T, f func([]T) error) error {
 	for len(all) > 0 {
-		n := min(batch, len(all))
+		n := min(maxRows, len(all))
 		if err := f(all[:n]); err != nil {
 			return err
 		}
