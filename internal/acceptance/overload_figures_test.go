@@ -59,7 +59,7 @@ func TestFigures_Overload(t *testing.T) {
 	m.detect("4 times the capacity", 4*capacity)
 	m.s.stop(t)
 	m = startMeasured(t, "worker", "api")
-	m.detect("4 times the capacity, with the worker in a process of its own", 4*capacity)
+	m.detect("4 times the capacity, with the worker in a separate process", 4*capacity)
 	m.s.stop(t)
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The page about growth names every unique key of the schema that lacks the
+// The page about sharding names every unique key of the schema that lacks the
 // account, so that whoever adds one says what becomes of it where accounts are
 // spread over several databases.
 func TestSchema_UniqueKeysWithoutTheAccountAreWrittenDown(t *testing.T) {
@@ -20,7 +20,7 @@ func TestSchema_UniqueKeysWithoutTheAccountAreWrittenDown(t *testing.T) {
 		CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY AS k (attribute, place) JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attribute
 		WHERE i.indisunique AND c.relnamespace = 'public'::regnamespace AND c.relname NOT LIKE 'goose%'
 		GROUP BY c.relname, i.indexrelid HAVING COUNT(CASE WHEN a.attname = 'account_id' THEN 1 END) = 0`)
-	page, err := os.ReadFile("../../docs/operate/growth.md")
+	page, err := os.ReadFile("../../docs/design/sharding.md")
 	check(t, err)
 	_, table, found := strings.Cut(string(page), "<!-- keys without the account -->\n")
 	if !found {
