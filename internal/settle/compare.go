@@ -20,10 +20,10 @@ type round struct {
 	locked int64     // and the older ones with locked transfers up to this
 }
 
-// query returns what a pass asks the chain, and the round once that is applied.
+// nextQuery returns what a pass asks the chain, and the round once that is applied.
 // A pass reads what may have changed since the last one; what a wallet forgot
 // below that, and that a lock ended, is found by comparing.
-func (w *Watcher) query(ctx context.Context, cursor Cursor) (Query, round, error) {
+func (w *Watcher) nextQuery(ctx context.Context, cursor Cursor) (Query, round, error) {
 	if cursor.Tip.Hash != "" && (len(w.known) == 0 || w.known[0].Hash != cursor.Tip.Hash) {
 		w.known = []card.Tip{cursor.Tip} // another process has moved the cursor
 		if cursor.Deep.Hash != "" {
@@ -38,18 +38,18 @@ func (w *Watcher) query(ctx context.Context, cursor Cursor) (Query, round, error
 		q.Since = 0
 		return q, everything, nil
 	case w.cfg.CompareEvery < 0, w.round.at.IsZero():
-		q.Since = w.lowest(cursor)
+		q.Since = w.lowestReread(cursor)
 		return q, everything, nil
 	case now.Sub(w.round.at) < w.cfg.CompareEvery:
 		return q, w.round, nil
 	}
-	next, err := w.slice(ctx, cursor, &q)
+	next, err := w.nextSlice(ctx, cursor, &q)
 	next.at = now
 	return q, next, err
 }
 
-// lowest returns the height above which everything is that is compared.
-func (w *Watcher) lowest(cursor Cursor) int64 {
+// lowestReread returns the height above which everything is that is compared.
+func (w *Watcher) lowestReread(cursor Cursor) int64 {
 	since := cursor.Tip.Height - w.cfg.Reread
 	if cursor.LowestLocked > 0 { // a locked transfer must be read again until it is unlocked
 		since = min(since, cursor.LowestLocked-1)
@@ -57,10 +57,10 @@ func (w *Watcher) lowest(cursor Cursor) int64 {
 	return max(0, since)
 }
 
-// slice adds the blocks whose turn it is to a query, and returns the round once
+// nextSlice adds the blocks whose turn it is to a query, and returns the round once
 // they are compared. Another process may have moved the cursor since this one
 // compared, by any number of blocks.
-func (w *Watcher) slice(ctx context.Context, cursor Cursor, q *Query) (round, error) {
+func (w *Watcher) nextSlice(ctx context.Context, cursor Cursor, q *Query) (round, error) {
 	tip := cursor.Tip.Height
 	below := max(0, tip-w.cfg.Reread)
 	from := max(w.round.blocks, below)

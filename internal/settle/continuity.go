@@ -14,9 +14,9 @@ import (
 // database has: the database was restored, or another one uses the wallet.
 var ErrDatabaseBehind = errors.New("the wallet knows a later state than this database")
 
-// behindLasts is how long a wallet may be ahead of its database. A worker
+// behindTimeout is how long a wallet may be ahead of its database. A worker
 // stores a new state in the wallet first.
-const behindLasts = 10 * time.Second
+const behindTimeout = 10 * time.Second
 
 // Wallet is the part of a node and its wallet that CompareWallet reads.
 type Wallet interface {
@@ -50,11 +50,11 @@ func (c Comparison) IsNew() bool { return c.Cursor.Fingerprint == "" }
 func CompareWallet(ctx context.Context, w Wallet, db WalletRecord, coin card.Currency) (Comparison, error) {
 	for start := time.Now(); ; {
 		c, err := compareWallet(ctx, w, db, coin)
-		if !errors.Is(err, ErrDatabaseBehind) || time.Since(start) >= behindLasts {
+		if !errors.Is(err, ErrDatabaseBehind) || time.Since(start) >= behindTimeout {
 			return c, err
 		}
 		select {
-		case <-time.After(behindLasts / 20):
+		case <-time.After(behindTimeout / 20):
 		case <-ctx.Done():
 			return c, ctx.Err()
 		}

@@ -20,7 +20,7 @@ import (
 // start of the next one, if that is to continue the epoch.
 const longestPause = time.Minute
 
-// proves reports whether the holder of a new lease l may continue the last
+// provesContinuity reports whether the holder of a new lease l may continue the last
 // epoch: the database has lost nothing since a worker attested to it. pause is
 // the time between the last mark and the acquisition of the lease. Marks alone
 // can't prove that, because orders are committed between two marks, and for
@@ -46,26 +46,26 @@ const longestPause = time.Minute
 // pass. Neither is a reason for a new epoch. No address depends on this proof:
 // an epoch that continues also skips every address that may have been handed
 // out.
-func (b Beacon) proves(pool Pool, l Lease, pause time.Duration) bool {
+func (b Beacon) provesContinuity(pool Pool, l Lease, pause time.Duration) bool {
 	return b.Epoch > 0 && b.Epoch == pool.LastEpoch &&
 		l.Server != "" && b.Server == l.Server && (l.Serving || !b.Stored) &&
 		!b.MarkedAt.After(l.MarkedAt) && pause <= longestPause
 }
 
-// beginning is an epoch that is about to begin, while the wallet makes the
+// pendingEpoch is an epoch that is about to begin, while the wallet makes the
 // addresses that it skips.
-type beginning struct {
-	target int64         // the newest address that may have been handed out
-	from   int64         // the newest that is known
-	back   bool          // the database went back
-	reset  bool          // it did, or may have
-	proven bool          // it did not: the last epoch continues
-	stale  bool          // it did, or another one has the newest state
-	lacked bool          // the wallet had not made the target yet
-	lost   time.Duration // at most; since the newest mark
-	since  time.Time
-	reason string
-	told   time.Time
+type pendingEpoch struct {
+	target    int64         // the newest address that may have been handed out
+	from      int64         // the newest that is known
+	back      bool          // the database went back
+	reset     bool          // it did, or may have
+	continued bool          // it did not: the last epoch continues
+	stale     bool          // it did, or another one has the newest state
+	lacked    bool          // the wallet had not made the target yet
+	lost      time.Duration // at most; since the newest mark
+	since     time.Time
+	reason    string
+	loggedAt  time.Time
 }
 
 // dbNow returns the time by the database's clock.
@@ -80,12 +80,12 @@ func (c Cursor) shared() error {
 	return fmt.Errorf("%w: %s", card.ErrWalletShared, c.Conflict)
 }
 
-// attend looks at the beacon. It returns card.ErrWalletShared if another
+// checkBeacon looks at the beacon. It returns card.ErrWalletShared if another
 // database uses the wallet, and card.ErrFenced if another process of this one
 // does.
-func (w *Watcher) attend(ctx context.Context, cursor Cursor) error {
+func (w *Watcher) checkBeacon(ctx context.Context, cursor Cursor) error {
 	if w.cfg.Beacon {
-		held, release := w.hold(ctx)
+		held, release := w.holdLease(ctx)
 		b, err := w.chain.Beacon(held)
 		if err := release(err); err != nil {
 			return fmt.Errorf("read beacon: %w", err)
@@ -97,7 +97,7 @@ func (w *Watcher) attend(ctx context.Context, cursor Cursor) error {
 	case cursor.Conflict == Claimed: // the pass ends with a new epoch
 		return nil
 	case cursor.Conflict != "":
-		return errors.Join(cursor.shared(), w.insist(ctx))
+		return errors.Join(cursor.shared(), w.publishConflict(ctx))
 	case mine == 0 && !b.Conflict, mine > 0 && b.Epoch <= mine && !b.Conflict:
 		return nil
 	}
@@ -105,7 +105,7 @@ func (w *Watcher) attend(ctx context.Context, cursor Cursor) error {
 	if err := w.keepLease(ctx); err != nil { // another process of this database has taken over
 		return err
 	}
-	if err := w.insist(ctx); err != nil {
+	if err := w.publishConflict(ctx); err != nil {
 		return err
 	}
 	why := fmt.Sprintf("the wallet carries epoch %d of another database; this one is in %d", b.Epoch, mine)
@@ -118,10 +118,10 @@ func (w *Watcher) attend(ctx context.Context, cursor Cursor) error {
 	return fmt.Errorf("%w: %s", card.ErrWalletShared, why)
 }
 
-// insist has the wallet carry that there is a conflict, if it carries the epoch
+// publishConflict has the wallet carry that there is a conflict, if it carries the epoch
 // of another database that may not know it. The other one writes it too, and
 // may write over it: so it is repeated in each pass.
-func (w *Watcher) insist(ctx context.Context) error {
+func (w *Watcher) publishConflict(ctx context.Context) error {
 	pool, err := w.store.AddressPool(ctx, w.currency)
 	if err != nil {
 		return err
@@ -134,9 +134,9 @@ func (w *Watcher) insist(ctx context.Context) error {
 	return w.setBeacon(ctx, b, true)
 }
 
-// light has the wallet carry the present state. A durable beacon says which
+// publishBeacon has the wallet carry the present state. A durable beacon says which
 // addresses may have been handed out.
-func (w *Watcher) light(ctx context.Context, pool Pool, last int64) error {
+func (w *Watcher) publishBeacon(ctx context.Context, pool Pool, last int64) error {
 	if !w.cfg.Beacon {
 		return nil
 	}
@@ -146,7 +146,7 @@ func (w *Watcher) light(ctx context.Context, pool Pool, last int64) error {
 }
 
 func (w *Watcher) setBeacon(ctx context.Context, b Beacon, durable bool) error {
-	held, release := w.hold(ctx)
+	held, release := w.holdLease(ctx)
 	b.Claimed = b.Claimed || w.beacon.Claimed && w.beacon.Epoch == b.Epoch
 	if err := release(w.chain.SetBeacon(held, b, durable)); err != nil {
 		return fmt.Errorf("set beacon: %w", err)
@@ -155,8 +155,8 @@ func (w *Watcher) setBeacon(ctx context.Context, b Beacon, durable bool) error {
 	return nil
 }
 
-// beat has the wallet carry the time of the last mark, for as long as it runs.
-func (w *Watcher) beat(ctx context.Context) error {
+// refreshBeacon has the wallet carry the time of the last mark, for as long as it runs.
+func (w *Watcher) refreshBeacon(ctx context.Context) error {
 	if !w.cfg.Beacon {
 		return nil
 	}
@@ -172,10 +172,10 @@ func (w *Watcher) beat(ctx context.Context) error {
 	return w.setBeacon(ctx, b, durable)
 }
 
-// leaveBeacon makes the wallet remember the last mark before the lease is
+// refreshBeaconAtExit makes the wallet remember the last mark before the lease is
 // released, where the next worker depends on that. The pass may have been
 // canceled after the wallet wrote its file.
-func (w *Watcher) leaveBeacon(ctx context.Context) {
+func (w *Watcher) refreshBeaconAtExit(ctx context.Context) {
 	l := w.lease
 	if !w.cfg.Beacon || l.Epoch == 0 || l.Serving {
 		return
@@ -202,10 +202,10 @@ func (w *Watcher) resetFeeds(ctx context.Context, cursor Cursor) error {
 	if err != nil {
 		return err
 	}
-	if p := w.beginning; p == nil || p.proven && !w.proven(pool, cursor) {
-		w.beginning = w.plan(pool, cursor)
+	if p := w.pending; p == nil || p.continued && !w.continues(pool, cursor) {
+		w.pending = w.planEpoch(pool, cursor)
 	}
-	if p := w.beginning; p.reset && !p.since.IsZero() {
+	if p := w.pending; p.reset && !p.since.IsZero() {
 		if err := w.store.ResetFeeds(ctx, *w.lease, p.since); err != nil {
 			return fmt.Errorf("reset feeds: %w", err)
 		}
@@ -221,7 +221,7 @@ func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 	if err != nil {
 		return err
 	}
-	p := w.beginning
+	p := w.pending
 	if p == nil { // the lease was lost and won during the pass
 		w.wake.Pass()
 		return nil
@@ -233,13 +233,13 @@ func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 		}
 		p.lacked = !has
 	}
-	reached, err := w.skip(ctx, p)
+	reached, err := w.skipAddresses(ctx, p)
 	if err != nil || !reached {
 		return err
 	}
 	now := w.dbNow()
 	number, markedAt := max(now.UnixMilli(), pool.LastEpoch+1, w.beacon.Epoch+1), now
-	if p.proven {
+	if p.continued {
 		number, markedAt = pool.LastEpoch, w.lease.MarkedAt // no later than the database's, should this process end now
 	}
 	paced := pool.PacedUntil
@@ -254,7 +254,7 @@ func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 		}
 	}
 	e := Epoch{Currency: w.currency, Number: number, First: p.target + 1, PacedUntil: paced, Stale: p.stale,
-		Reason: p.reason, Continued: p.proven}
+		Reason: p.reason, Continued: p.continued}
 	if w.cfg.Beacon {
 		e.Quiet = w.cfg.Quiet
 	}
@@ -263,7 +263,7 @@ func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 		return fmt.Errorf("begin epoch: %w", err)
 	}
 	event := "epoch began"
-	if p.proven {
+	if p.continued {
 		event = "epoch continued"
 	}
 	w.log.InfoContext(ctx, event, "currency", w.currency, "epoch", number, "reason", p.reason, "skipped", p.target-p.from)
@@ -272,19 +272,19 @@ func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 			"cards may have been given out that the database does not know of: whatever is in stock is held until 'cardmint stock release'",
 			"currency", w.currency, "reason", p.reason)
 	}
-	w.lease, w.leasedAt, w.beginning = &l, w.cfg.Now(), nil
-	if err := w.lookBack(ctx, p); err != nil {
+	w.lease, w.leasedAt, w.pending = &l, w.cfg.Now(), nil
+	if err := w.requestRescan(ctx, p); err != nil {
 		return err
 	}
 	return w.fillPool(ctx)
 }
 
-// lookBack has the wallet rescan its chain if it may have read blocks before it
+// requestRescan has the wallet rescan its chain if it may have read blocks before it
 // made addresses again that these pay to: if it was put back together with the
 // database. Nothing may show that. But a wallet that ran until some minutes ago
 // has the addresses of ten minutes ahead, unless it was about to make them.
 // After a longer time without a worker, it lacks addresses in any case.
-func (w *Watcher) lookBack(ctx context.Context, p *beginning) error {
+func (w *Watcher) requestRescan(ctx context.Context, p *pendingEpoch) error {
 	switch {
 	case !p.lacked:
 		return nil
@@ -301,17 +301,17 @@ func (w *Watcher) lookBack(ctx context.Context, p *beginning) error {
 	return nil
 }
 
-// proven reports whether the last epoch continues.
-func (w *Watcher) proven(pool Pool, cursor Cursor) bool {
+// continues reports whether the last epoch continues.
+func (w *Watcher) continues(pool Pool, cursor Cursor) bool {
 	return w.cfg.Beacon && cursor.Conflict == "" && !cursor.Restored && !w.lease.WentBack &&
-		w.beacon.proves(pool, *w.lease, w.wonAt.Sub(w.lease.MarkedAt))
+		w.beacon.provesContinuity(pool, *w.lease, w.wonAt.Sub(w.lease.MarkedAt))
 }
 
-// plan decides which addresses an epoch skips, and whether the database went
+// planEpoch decides which addresses an epoch skips, and whether the database went
 // back.
-func (w *Watcher) plan(pool Pool, cursor Cursor) *beginning {
+func (w *Watcher) planEpoch(pool Pool, cursor Cursor) *pendingEpoch {
 	b, l := w.beacon, w.lease
-	p := &beginning{from: max(pool.last(), b.Position), since: l.MarkedAt,
+	p := &pendingEpoch{from: max(pool.last(), b.Position), since: l.MarkedAt,
 		reason: "the watcher started, or the one before it ended"}
 	if b.Epoch == 0 {
 		p.from = pool.last()
@@ -334,8 +334,8 @@ func (w *Watcher) plan(pool Pool, cursor Cursor) *beginning {
 		p.reset, p.stale = true, true
 	case l.WentBack:
 		p.reason, p.reset, p.back, p.stale = "the database went back, or another one took its place", true, true, true
-	case w.proven(pool, cursor):
-		p.reason, p.proven = "the worker started, and nothing was lost since the one before it ended", true
+	case w.continues(pool, cursor):
+		p.reason, p.continued = "the worker started, and nothing was lost since the one before it ended", true
 	case b.Epoch > pool.LastEpoch, b.Epoch == pool.LastEpoch && b.Epoch > 0 &&
 		(b.MarkedAt.After(l.MarkedAt) || b.Position > pool.last()):
 		p.reason, p.reset, p.stale = "the wallet knows a later time than the database", true, true
@@ -347,9 +347,9 @@ func (w *Watcher) plan(pool Pool, cursor Cursor) *beginning {
 	return p
 }
 
-// skip has the wallet make the addresses up to the target, some in each pass.
+// skipAddresses has the wallet make the addresses up to the target, some in each pass.
 // It reports whether it has them all.
-func (w *Watcher) skip(ctx context.Context, p *beginning) (bool, error) {
+func (w *Watcher) skipAddresses(ctx context.Context, p *pendingEpoch) (bool, error) {
 	if p.target == p.from {
 		return true, nil
 	}
@@ -360,8 +360,8 @@ func (w *Watcher) skip(ctx context.Context, p *beginning) (bool, error) {
 	if reached {
 		return true, nil
 	}
-	if now := w.cfg.Now(); now.Sub(p.told) > 10*time.Second {
-		p.told = now
+	if now := w.cfg.Now(); now.Sub(p.loggedAt) > 10*time.Second {
+		p.loggedAt = now
 		w.log.InfoContext(ctx,
 			"the wallet makes addresses that may have been handed out before; no cards are sold meanwhile", "currency",
 			w.currency,

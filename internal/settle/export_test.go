@@ -22,5 +22,5 @@ func (p Pace) Since(until, then, now time.Time) int64 { return p.since(until, th
 
 // Proves is proves.
 func (b Beacon) Proves(pool Pool, l Lease, pause time.Duration) bool {
-	return b.proves(pool, l, pause)
+	return b.provesContinuity(pool, l, pause)
 }

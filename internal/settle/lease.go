@@ -27,7 +27,7 @@ func (w *Watcher) keepLease(ctx context.Context) error {
 		return err
 	}
 	if w.lease != nil && w.lease.Fence != l.Fence {
-		w.lost(ctx) // another process had it in between: what this one read before must not be applied
+		w.dropLease(ctx) // another process had it in between: what this one read before must not be applied
 		return card.ErrFenced
 	}
 	if w.lease == nil {
@@ -38,7 +38,7 @@ func (w *Watcher) keepLease(ctx context.Context) error {
 	return nil
 }
 
-// hold prolongs the lease while the chain is being read. However long a wallet
+// holdLease prolongs the lease while the chain is being read. However long a wallet
 // takes, no other process takes over, starts again and makes the answer
 // worthless. Callers read the chain with held, which is cancelled if another
 // process gets the lease all the same. They must call release with the chain's
@@ -48,11 +48,11 @@ func (w *Watcher) keepLease(ctx context.Context) error {
 // chain would keep the lease from the others for ever. Calls to the database
 // have none: a process whose connection hangs must lose the lease. So a lease
 // is not prolonged during transactions.
-func (w *Watcher) hold(ctx context.Context) (held context.Context, release func(error) error) {
+func (w *Watcher) holdLease(ctx context.Context) (held context.Context, release func(error) error) {
 	name, fence := w.lease.Name, w.lease.Fence
 	held, cancel := context.WithCancelCause(ctx)
-	var prolonging sync.WaitGroup
-	prolonging.Go(func() {
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
 		again := time.NewTicker(min(time.Second, w.cfg.LeaseTTL/4))
 		defer again.Stop()
 		for {
@@ -76,7 +76,7 @@ func (w *Watcher) hold(ctx context.Context) (held context.Context, release func(
 	})
 	return held, func(err error) error {
 		cancel(nil) // a no-op if the lease was lost
-		prolonging.Wait()
+		renewing.Wait()
 		if errors.Is(context.Cause(held), card.ErrFenced) {
 			return card.ErrFenced
 		}
@@ -84,11 +84,11 @@ func (w *Watcher) hold(ctx context.Context) (held context.Context, release func(
 	}
 }
 
-// lost forgets the lease, and what only its holder knows.
-func (w *Watcher) lost(ctx context.Context) {
+// dropLease forgets the lease, and what only its holder knows.
+func (w *Watcher) dropLease(ctx context.Context) {
 	if w.lease != nil {
 		w.log.WarnContext(ctx, "lease lost: this process no longer watches the chain", "currency", w.currency, "fence",
 			w.lease.Fence)
 	}
-	w.lease, w.beginning = nil, nil
+	w.lease, w.pending = nil, nil
 }

@@ -21,21 +21,21 @@ func (w *Watcher) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	view, round, err := w.look(ctx, cursor)
+	view, round, err := w.scan(ctx, cursor)
 	if err != nil {
 		return errors.Join(cursor.shared(), err)
 	}
-	if err := w.attend(ctx, cursor); err != nil {
+	if err := w.checkBeacon(ctx, cursor); err != nil {
 		return err
 	}
 	if err := w.resetFeeds(ctx, cursor); err != nil { // before events get numbers
 		return err
 	}
-	checking := w.cfg.Now().Sub(w.poolAt) >= checkPoolEvery
+	checkPool := w.cfg.Now().Sub(w.poolAt) >= checkPoolEvery
 	// Compare before applying anything: a wallet that lost addresses does not
 	// show the payments to them. A wallet that is not ours has other addresses
 	// anyway; apply refuses it.
-	if ours := cursor.Fingerprint == "" || cursor.Fingerprint == view.Fingerprint; checking && ours {
+	if rightWallet := cursor.Fingerprint == "" || cursor.Fingerprint == view.Fingerprint; checkPool && rightWallet {
 		if err := w.compareWallet(ctx); err != nil {
 			return err
 		}
@@ -47,14 +47,14 @@ func (w *Watcher) pass(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("apply view: %w", err)
 	}
-	w.remember(view)
+	w.rememberTips(view)
 	w.round = round
 	w.seen.Applied, w.seen.Tip, w.seen.Transfers = true, view.Tip, applied.transfers
 	if cursor.Fingerprint != "" {
 		w.seen.Behind = view.Tip.Height - cursor.Tip.Height
 	}
 	w.report(ctx, view, applied)
-	if checking {
+	if checkPool {
 		if err := w.trustPool(ctx); err != nil {
 			return err
 		}
@@ -62,29 +62,29 @@ func (w *Watcher) pass(ctx context.Context) error {
 	if w.lease.Epoch == 0 || cursor.Conflict == Claimed {
 		return w.beginEpoch(ctx, cursor)
 	}
-	if err := w.beat(ctx); err != nil {
+	if err := w.refreshBeacon(ctx); err != nil {
 		return err
 	}
 	return w.fillPool(ctx)
 }
 
-// look returns what the chain shows, after a rescan if one was requested, and
+// scan returns what the chain shows, after a rescan if one was requested, and
 // the round once that is applied.
-func (w *Watcher) look(ctx context.Context, cursor Cursor) (View, round, error) {
-	if err := w.mend(ctx, cursor); err != nil {
+func (w *Watcher) scan(ctx context.Context, cursor Cursor) (View, round, error) {
+	if err := w.rescanWallet(ctx, cursor); err != nil {
 		return View{}, round{}, err
 	}
-	query, next, err := w.query(ctx, cursor)
+	query, next, err := w.nextQuery(ctx, cursor)
 	if err != nil {
 		return View{}, round{}, err
 	}
-	view, err := w.read(ctx, cursor, query)
+	view, err := w.readView(ctx, cursor, query)
 	return view, next, err
 }
 
-// read returns what the chain shows.
-func (w *Watcher) read(ctx context.Context, cursor Cursor, query Query) (View, error) {
-	held, release := w.hold(ctx)
+// readView returns what the chain shows.
+func (w *Watcher) readView(ctx context.Context, cursor Cursor, query Query) (View, error) {
+	held, release := w.holdLease(ctx)
 	view, err := w.chain.Scan(held, query)
 	if err := release(err); err != nil {
 		return View{}, err
@@ -96,9 +96,9 @@ func (w *Watcher) read(ctx context.Context, cursor Cursor, query Query) (View, e
 	return view, nil
 }
 
-// remember keeps the tips of the last Reread blocks that are part of the chain.
+// rememberTips keeps the tips of the last Reread blocks that are part of the chain.
 // They show how deep the next reorganisation is.
-func (w *Watcher) remember(v View) {
+func (w *Watcher) rememberTips(v View) {
 	if len(w.known) > 0 && w.known[0].Hash == v.Tip.Hash {
 		return
 	}
@@ -121,7 +121,7 @@ type applied struct {
 	unattributed int            // those of them that are counted, and toward no card
 	cards        int            // assessed
 	paid         int            // cards to issue
-	news         []card.Verdict // of which operators are told
+	transitions  []card.Verdict // of which operators are told
 }
 
 // apply makes the stored transfers equal to the view, assesses the cards that
@@ -142,7 +142,7 @@ func (w *Watcher) apply(ctx context.Context, cursor Cursor, v View) (applied, er
 		return applied{}, fmt.Errorf("%w: its height is %d, but %d was applied", card.ErrChainNotReady, v.Tip.Height,
 			cursor.Tip.Height)
 	}
-	if err := w.possible(v); err != nil {
+	if err := w.checkAmounts(v); err != nil {
 		return applied{}, err
 	}
 	// A miner's clock may be ahead, which must not expire cards, or behind,
@@ -179,9 +179,9 @@ func (w *Watcher) apply(ctx context.Context, cursor Cursor, v View) (applied, er
 	return done, err
 }
 
-// possible returns card.ErrImpossible if a view shows more coins at one address
+// checkAmounts returns card.ErrImpossible if a view shows more coins at one address
 // than there can be: nothing that it shows is believed then.
-func (w *Watcher) possible(v View) error {
+func (w *Watcher) checkAmounts(v View) error {
 	byAddress := make(map[string][]card.Transfer, len(v.Transfers))
 	for _, t := range v.Transfers {
 		t.Counted = true
@@ -211,26 +211,26 @@ func applyTransfers(ctx context.Context, tx Tx, currency string, cursor Cursor, 
 		return nil, err
 	}
 	var changed []card.Transfer
-	twice := make(map[transferKey]bool, len(v.Transfers))
+	seen := make(map[transferKey]bool, len(v.Transfers))
 	for _, t := range v.Transfers {
 		t.Counted = true
 		if t.FirstSeenAt.Before(cursor.Tip.Time) {
 			t.FirstSeenAt = cursor.Tip.Time
 		}
 		key := keyOf(t)
-		if twice[key] {
+		if seen[key] {
 			return nil, fmt.Errorf("transfer %s/%d appears twice in one view", t.TxID, t.Output)
 		}
-		twice[key] = true
+		seen[key] = true
 		old, known := read[key]
 		delete(read, key)
 		if !known {
-			if old, known = unread[key]; known && lingers(old, t) {
+			if old, known = unread[key]; known && lingersInMempool(old, t) {
 				continue
 			}
 		}
 		if known && !cursor.Believe {
-			if err := contradiction(old, t, cursor, v); err != nil {
+			if err := validateTransfer(old, t, cursor, v); err != nil {
 				return nil, err
 			}
 		}
@@ -346,7 +346,7 @@ func (w *Watcher) assess(ctx context.Context, tx Tx, tip card.Tip, changed []car
 			done.paid++
 		}
 		if v.Card.State != v.Assessment.State || v.Event != nil {
-			done.news = append(done.news, v)
+			done.transitions = append(done.transitions, v)
 		}
 	}
 	done.cards = len(cards)
@@ -380,7 +380,7 @@ func (w *Watcher) report(ctx context.Context, view View, done applied) {
 	if done.unattributed > 0 {
 		w.log.WarnContext(ctx, "money came to addresses of no card", "currency", w.currency, "transfers", done.unattributed)
 	}
-	w.tell(ctx, done)
+	w.logTransitions(ctx, done)
 	if done.cards > 0 {
 		w.wake.Sender()
 	}

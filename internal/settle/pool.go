@@ -16,7 +16,7 @@ func (w *Watcher) compareWallet(ctx context.Context) error {
 	if err != nil || pool.Newest == nil {
 		return err
 	}
-	held, release := w.hold(ctx)
+	held, release := w.holdLease(ctx)
 	err = release(w.chain.Holds(held, *pool.Newest))
 	if errors.Is(err, card.ErrWalletLost) {
 		w.recoveredAt = time.Time{} // to rescan, it made its addresses again: it has lost them since
@@ -61,7 +61,7 @@ func (w *Watcher) fillPool(ctx context.Context) error {
 		return w.makeRunway(ctx, pool)
 	}
 	after := pool.last()
-	held, release := w.hold(ctx)
+	held, release := w.holdLease(ctx)
 	fresh, err := w.chain.NewAddresses(held, after, n)
 	if err := release(err); err != nil {
 		return fmt.Errorf("make addresses: %w", err)
@@ -72,7 +72,7 @@ func (w *Watcher) fillPool(ctx context.Context) error {
 		}
 	}
 	pool.PacedUntil = w.pace.after(pool.PacedUntil, now, n)
-	if err := w.light(ctx, pool, fresh[n-1].Position); err != nil {
+	if err := w.publishBeacon(ctx, pool, fresh[n-1].Position); err != nil {
 		return err
 	}
 	err = w.store.SettleTx(ctx, func(tx Tx) error {
@@ -96,7 +96,7 @@ func (w *Watcher) fillPool(ctx context.Context) error {
 // reserve has the wallet make up to n addresses until it has the one at upTo,
 // and reports whether it has.
 func (w *Watcher) reserve(ctx context.Context, upTo int64, n int) (bool, error) {
-	held, release := w.hold(ctx)
+	held, release := w.holdLease(ctx)
 	reached, err := w.chain.Reserve(held, upTo, n)
 	return reached, release(err)
 }

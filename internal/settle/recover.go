@@ -17,9 +17,9 @@ const Asked = "an operator asked for it"
 // help and nobody asks.
 const recoverEvery = time.Hour
 
-// mend has the wallet rescan its chain if a rescan was requested, and keeps the
+// rescanWallet has the wallet rescan its chain if a rescan was requested, and keeps the
 // lease meanwhile. The pass then applies what the wallet shows.
-func (w *Watcher) mend(ctx context.Context, cursor Cursor) error {
+func (w *Watcher) rescanWallet(ctx context.Context, cursor Cursor) error {
 	if cursor.Rescan == "" {
 		w.recoveredAt = time.Time{} // the last rescan helped: the next one need not wait
 		return nil
@@ -42,7 +42,7 @@ func (w *Watcher) mend(ctx context.Context, cursor Cursor) error {
 	}
 	progress := func(text string) {
 		w.log.InfoContext(ctx, "wallet is recovering", "currency", w.currency, "progress", text)
-		w.note(fmt.Errorf("%w: it has been recovering since %s: %s", card.ErrWalletLost, started.UTC().Format(time.RFC3339),
+		w.setHealth(fmt.Errorf("%w: it has been recovering since %s: %s", card.ErrWalletLost, started.UTC().Format(time.RFC3339),
 			text))
 		record(text)
 	}
@@ -51,7 +51,7 @@ func (w *Watcher) mend(ctx context.Context, cursor Cursor) error {
 	}
 	// If another process gets the lease, this call is cancelled. The wallet
 	// itself carries on, whether or not anybody waits for it.
-	held, release := w.hold(ctx)
+	held, release := w.holdLease(ctx)
 	if err := release(w.chain.Recover(held, cursor.Fingerprint, pool.Newest, progress)); err != nil {
 		return err
 	}

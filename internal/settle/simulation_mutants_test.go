@@ -102,8 +102,8 @@ func TestSimulation_CatchesBrokenRules(t *testing.T) {
 		{"each slice is the first", "compare.go", "if from >= tip {", "if from >= 0 {"},
 		{"the end of a long lock is not seen in a slice", "compare.go", "Blocks{h, h})", "Blocks{h, h - 1})"},
 		{"replaced blocks are not read", "chain.go", "v.Since = min(q.Since, kept)", "v.Since = max(q.Since, kept)"},
-		{"what the mempool still lists is not in a block", "pass.go", "known && lingers(old, t)",
-			"known && lingers(t, t) && old.Height == 0"},
+		{"what the mempool still lists is not in a block", "pass.go", "known && lingersInMempool(old, t)",
+			"known && lingersInMempool(t, t) && old.Height == 0"},
 	}
 	for _, m := range mutants {
 		if source, err := os.ReadFile(m.file); err != nil || strings.Count(string(source), m.from) != 1 {

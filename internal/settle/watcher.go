@@ -139,11 +139,11 @@ type Watcher struct {
 	yieldedAt    time.Time // when this process last released the lease for a waiting process
 	awaitedAt    time.Time // when this process last recorded that it waits for the lease
 	pace         pace
-	beacon       Beacon     // as this pass read it
-	beginning    *beginning // nil unless an epoch is about to begin
-	runwayAt     int64      // the newest address for which the wallet has made its runway
-	poolAt       time.Time  // when wallet and address pool were last compared
-	known        []card.Tip // applied tips that are still part of the chain, newest first
+	beacon       Beacon        // as this pass read it
+	pending      *pendingEpoch // nil unless an epoch is about to begin
+	runwayAt     int64         // the newest address for which the wallet has made its runway
+	poolAt       time.Time     // when wallet and address pool were last compared
+	known        []card.Tip    // applied tips that are still part of the chain, newest first
 	round        round
 	seen         Report // of the pass that runs, or the last one
 	// recoveredAt is when the wallet last rescanned its chain, for a reason
@@ -170,7 +170,7 @@ func New(store Store, rates Rates, chain Chain, wake Wake, log *slog.Logger, cfg
 	w := &Watcher{store: store, rates: rates, chain: chain, coin: coin, currency: coin.Code, wake: wake, log: log,
 		cfg:  cfg,
 		pace: pace{cfg.AddressRate, cfg.FillBatch}, runwayAt: NoPosition}
-	w.note(errors.New("no pass has ended yet"))
+	w.setHealth(errors.New("no pass has ended yet"))
 	return w, nil
 }
 
@@ -184,22 +184,22 @@ func (w *Watcher) Tick(ctx context.Context) error {
 	w.seen, w.began = Report{}, time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // a pass that panics may hold the lease
-	standby, err := w.leads(ctx)
+	standby, err := w.leadOrStandBy(ctx)
 	if err == nil && !standby {
 		err = panics.Call(func() error { return w.pass(ctx) })
 	}
 	if standby || errors.Is(err, card.ErrFenced) {
-		w.lost(ctx)
+		w.dropLease(ctx)
 	}
 	if err != nil {
-		err = w.react(ctx, err)
+		err = w.handleError(ctx, err)
 	}
-	w.makeRoom(ctx, err)
+	w.yieldLease(ctx, err)
 	if cause := causeOf(err); cause != "" {
 		err = cause.Because(err)
 		w.seen.Cause = string(cause)
 	}
-	w.note(err)
+	w.setHealth(err)
 	w.seen.Err, w.seen.Leads, w.seen.Took = err, w.lease != nil, w.cfg.Now().Sub(started)
 	w.cfg.Observe(w.seen)
 	if err != nil {
@@ -222,7 +222,7 @@ func (w *Watcher) Mark(ctx context.Context) error {
 	err := w.keepLease(ctx)
 	switch {
 	case errors.Is(err, card.ErrFenced):
-		w.lost(ctx)
+		w.dropLease(ctx)
 		return nil
 	case err == nil && stoodBy:
 		w.wake.Pass()
@@ -230,8 +230,8 @@ func (w *Watcher) Mark(ctx context.Context) error {
 	return err
 }
 
-// react takes the measures that an error calls for, and returns it.
-func (w *Watcher) react(ctx context.Context, err error) error {
+// handleError takes the measures that an error calls for, and returns it.
+func (w *Watcher) handleError(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, card.ErrWrongChain):
 		// The wallet may be anybody's: until it is the right one again, no
@@ -250,9 +250,9 @@ func (w *Watcher) react(ctx context.Context, err error) error {
 	return err
 }
 
-// leads acquires the lease, or prolongs it. It reports whether this process
+// leadOrStandBy acquires the lease, or prolongs it. It reports whether this process
 // stands by because another one has it.
-func (w *Watcher) leads(ctx context.Context) (standby bool, err error) {
+func (w *Watcher) leadOrStandBy(ctx context.Context) (standby bool, err error) {
 	if w.yielded() {
 		return true, nil
 	}
@@ -291,9 +291,9 @@ func (w *Watcher) yielded() bool {
 	return w.lease == nil && !w.yieldedAt.IsZero() && w.cfg.Now().Sub(w.yieldedAt) < yieldFor
 }
 
-// makeRoom releases the lease once passes have failed for LeaseTTL, if another
+// yieldLease releases the lease once passes have failed for LeaseTTL, if another
 // process waits for it: that one may reach the node, or have the right wallet.
-func (w *Watcher) makeRoom(ctx context.Context, err error) {
+func (w *Watcher) yieldLease(ctx context.Context, err error) {
 	now := w.cfg.Now()
 	if err == nil {
 		w.failingSince = time.Time{}
@@ -314,7 +314,7 @@ func (w *Watcher) makeRoom(ctx context.Context, err error) {
 	awaited, err := w.store.LeaseAwaited(ctx, *w.lease)
 	switch {
 	case err != nil: // without the database, the lease has expired
-		w.lost(ctx)
+		w.dropLease(ctx)
 		return
 	case !awaited:
 		return
@@ -323,12 +323,12 @@ func (w *Watcher) makeRoom(ctx context.Context, err error) {
 	if err := w.store.ReleaseLease(ctx, *w.lease); err != nil {
 		w.log.WarnContext(ctx, "release lease", "error", err)
 	}
-	w.lost(ctx)
+	w.dropLease(ctx)
 	w.yieldedAt = now
 }
 
-// note records how a Tick ended, for Health.
-func (w *Watcher) note(err error) {
+// setHealth records how a Tick ended, for Health.
+func (w *Watcher) setHealth(err error) {
 	w.health.Lock()
 	defer w.health.Unlock()
 	w.health.err, w.health.at = err, w.cfg.Now()
@@ -383,7 +383,7 @@ func (w *Watcher) Close(ctx context.Context) error {
 		return nil
 	}
 	l := *w.lease
-	w.leaveBeacon(ctx)
+	w.refreshBeaconAtExit(ctx)
 	w.lease = nil
 	w.log.InfoContext(ctx, "lease given back", "currency", w.currency, "fence", l.Fence)
 	return w.store.ReleaseLease(ctx, l)

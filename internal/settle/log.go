@@ -9,11 +9,11 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// tell says of each card that changed what became of its payment, in the log
+// logTransitions says of each card that changed what became of its payment, in the log
 // and in the trace of the card. A pass without changes leaves no span: one in a
 // second would be found nowhere between them.
-func (w *Watcher) tell(ctx context.Context, done applied) {
-	if done.transfers == 0 && len(done.news) == 0 {
+func (w *Watcher) logTransitions(ctx context.Context, done applied) {
+	if done.transfers == 0 && len(done.transitions) == 0 {
 		return
 	}
 	pass := w.cfg.Tracer.Passed(ctx, "pass "+w.currency, w.began)
@@ -21,29 +21,29 @@ func (w *Watcher) tell(ctx context.Context, done applied) {
 	pass.Number("cardmint.cards", int64(done.cards))
 	defer pass.End()
 	var paid []uuid.UUID
-	for _, v := range done.news {
+	for _, v := range done.transitions {
 		if v.Assessment.State == card.Paid {
 			paid = append(paid, v.Card.UUID)
 		}
 	}
 	causes := w.cfg.Tracer.Causes(ctx, paid)
-	for _, v := range done.news {
+	for _, v := range done.transitions {
 		in := ctx
 		if v.Assessment.State == card.Paid {
 			within, span := w.cfg.Tracer.Work(ctx, causes, v.Card.UUID, "payment confirmed", pass)
 			in = within
 			span.End()
 		}
-		if level, news := newsOf(v); news != "" {
+		if level, news := transitionText(v); news != "" {
 			w.log.LogAttrs(in, level, news, slog.String("card", v.Card.UUID.String()), slog.String("currency", w.currency),
 				slog.String("state", string(v.Assessment.State)), slog.String("before", string(v.Card.State)))
 		}
 	}
 }
 
-// newsOf returns what operators are told of a card whose payment is in another
+// transitionText returns what operators are told of a card whose payment is in another
 // state than before, or "".
-func newsOf(v card.Verdict) (slog.Level, string) {
+func transitionText(v card.Verdict) (slog.Level, string) {
 	switch {
 	case v.Alarm():
 		return slog.LevelError, "payment needs an operator"

@@ -6,7 +6,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// contradiction returns card.ErrWalletLost if old, a stored transfer, can't
+// validateTransfer returns card.ErrWalletLost if old, a stored transfer, can't
 // have become what the chain shows now.
 //
 // A transaction pays to the same address whatever block it is in. In a block
@@ -16,7 +16,7 @@ import (
 // can't be right is not a change but a wallet that is damaged. A rescan may
 // mend it, so that the error is the same as for a transfer that vanished, and
 // so is the operator's way out if a rescan does not help.
-func contradiction(old, now card.Transfer, cursor Cursor, v View) error {
+func validateTransfer(old, now card.Transfer, cursor Cursor, v View) error {
 	final := old.Height > 0 && old.Height <= v.Kept
 	grew := now.Amount > old.Amount && v.Kept >= cursor.Tip.Height
 	what := ""
@@ -41,7 +41,9 @@ func contradiction(old, now card.Transfer, cursor Cursor, v View) error {
 		what)
 }
 
-// lingers reports whether the mempool shows a transfer only because it still
+// lingersInMempool reports whether the mempool shows a transfer only because it still
 // lists what a block has taken. old is from a block that was not read: whether
 // it is still there is found by comparing that block.
-func lingers(old, now card.Transfer) bool { return now.Height == 0 && old.Address == now.Address }
+func lingersInMempool(old, now card.Transfer) bool {
+	return now.Height == 0 && old.Address == now.Address
+}
