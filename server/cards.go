@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -39,7 +40,6 @@ var _ StrictServerInterface = (*api)(nil)
 
 var (
 	errNoIdentity = errors.New("handler reached without authentication")
-	errNotChecked = errors.New("handler reached without validation")
 	errNoDeadline = errors.New("handler reached without a deadline")
 )
 
@@ -62,15 +62,15 @@ func (a *api) CreateCard(gc context.Context, r CreateCardRequestObject) (CreateC
 	if err != nil {
 		return nil, err
 	}
-	idempotencyKey, err := idempotencyKey(r.Params.IdempotencyKey)
+	o, errs := a.orders.Check(orderRequest(*r.Body))
+	if len(errs) > 0 {
+		return nil, card.ErrInvalidRequest.WithFields(errs...)
+	}
+	key, err := idempotencyKey(r.Params.IdempotencyKey)
 	if err != nil {
 		return nil, err
 	}
-	checked, ok := gc.Value(checkedKey).(order.Order)
-	if !ok {
-		return nil, errNotChecked
-	}
-	c, replayed, err := a.orders.CreateCard(ctx, owner, checked, idempotencyKey)
+	c, replayed, err := a.orders.CreateCard(ctx, owner, o, key)
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +87,23 @@ func (a *api) CreateCard(gc context.Context, r CreateCardRequestObject) (CreateC
 		Credentials: w.Credentials, RefundAddress: w.RefundAddress,
 		Refund: w.Refund, Reference: w.Reference, Metadata: w.Metadata,
 	}}, nil
+}
+
+// orderRequest converts the body of createCard. usd_amount is a string or a
+// number, which is read exactly.
+func orderRequest(body CreateCardRequest) order.Request {
+	usd := string(body.USDAmount)
+	if strings.HasPrefix(usd, `"`) {
+		usd = ""
+		_ = json.Unmarshal(body.USDAmount, &usd) // is valid JSON
+	}
+	return order.Request{
+		USDAmount:     usd,
+		Currency:      body.Currency,
+		RefundAddress: deref(body.RefundAddress, ""),
+		Reference:     body.Reference,
+		Metadata:      deref(body.Metadata, nil),
+	}
 }
 
 // idempotencyKey returns the key in the header, or "". It removes the quotes of
@@ -152,6 +169,9 @@ func (a *api) ListCards(gc context.Context, r ListCardsRequestObject) (ListCards
 		return nil, err
 	}
 	filter := cardFilter(owner, r.Params)
+	if errs := a.orders.CheckFilter(filter); len(errs) > 0 {
+		return nil, card.ErrInvalidRequest.WithFields(errs...)
+	}
 	if r.Params.Cursor != nil {
 		if filter.Before, err = parseCursor(*r.Params.Cursor); err != nil {
 			return nil, err

@@ -21,7 +21,6 @@ const (
 	requestIDKey  = "cardmint.request_id"
 	identityKey   = "cardmint.identity"
 	unlimitedKey  = "cardmint.unlimited"   // the context without a deadline
-	checkedKey    = "cardmint.checked"     // the order that the domain read from the body
 	checkTokenKey = "cardmint.check_token" // the function that asks whether the token is still good
 	delayedKey    = "cardmint.held"        // how long the response was kept back
 	explainedKey  = "cardmint.explained"   // whether the cause of the problem has a line in the log

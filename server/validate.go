@@ -18,8 +18,8 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// validate refuses requests that violate the contract. The response lists
-// everything that is wrong.
+// validate rejects requests that violate the contract. The response lists all
+// their errors.
 func (s *spec) validate(a *api, problems problemWriter) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		route := s.route(c)
@@ -29,16 +29,14 @@ func (s *spec) validate(a *api, problems problemWriter) gin.HandlerFunc {
 			return
 		}
 		joinHeader(c.Request.Header, ifNoneMatch) // the one list among the headers of the contract
-		wrong := merge(s.validation.parameterErrors(c, route), a.checkQuery(c, route.Operation.OperationID))
+		errs := s.validation.parameterErrors(c, route)
 		if body != nil {
-			wrong = append(wrong, s.validation.bodyErrors(body.value, route.Operation.RequestBody.Value)...)
-			if object, ok := body.value.(map[string]any); ok {
-				wrong = merge(wrong, a.check(c, route.Operation.OperationID, object))
-			}
+			errs = append(errs, s.validation.bodyErrors(body.value, route.Operation.RequestBody.Value)...)
 			c.Request.Body = body
 		}
-		if len(wrong) > 0 {
-			problems.write(c, card.ErrInvalidRequest.WithFields(wrong...))
+		if len(errs) > 0 {
+			errs = merge(errs, a.domainErrors(c, route.Operation.OperationID, body))
+			problems.write(c, card.ErrInvalidRequest.WithFields(errs...))
 		}
 	}
 }
@@ -94,64 +92,46 @@ func readBody(r *http.Request, declared *openapi3.RequestBodyRef) (*parsedBody, 
 	return &parsedBody{value}, nil
 }
 
-// check has the domain check a body, so that a client learns at once of
-// everything that is wrong. It leaves the order that the domain read in c, for
-// the handler. The body's fields may have any type.
-func (a *api) check(c *gin.Context, operation string, body map[string]any) []card.FieldError {
+// domainErrors returns the errors that the actors find in a request that
+// violates the contract, so that one response lists all of them. The actors
+// check a valid request when its handler calls them. body is nil if there is
+// none.
+func (a *api) domainErrors(c *gin.Context, operation string, body *parsedBody) []card.FieldError {
 	switch operation {
+	case "listCards":
+		return a.orders.CheckFilter(order.Filter{Currency: c.Query("currency"), Reference: card.Secret(c.Query("reference"))})
 	case "createCard":
-		usd, _ := body["usd_amount"].(string)
-		if number, ok := body["usd_amount"].(json.Number); ok {
-			usd = number.String()
+		if request, ok := bindValid[CreateCardRequest](body); ok {
+			_, errs := a.orders.Check(orderRequest(request))
+			return errs
 		}
-		currency, _ := body["currency"].(string)
-		refundTo, _ := body["refund_address"].(string)
-		o, wrong := a.orders.Check(
-			order.Request{USDAmount: usd, Currency: currency, RefundAddress: refundTo, Reference: reference(body),
-				Metadata: metadata(body)})
-		c.Set(checkedKey, o)
-		return wrong
 	case "createWebhook", "updateWebhook":
-		if url, ok := body["url"].(string); ok {
-			return a.webhooks.CheckWebhook(url)
+		if request, ok := bindValid[UpdateWebhookRequest](body); ok && request.URL != nil {
+			return a.webhooks.CheckWebhook(*request.URL)
 		}
 	}
 	return nil
 }
 
-// reference returns the reference in a body, or nil.
-func reference(body map[string]any) *string {
-	if text, ok := body["reference"].(string); ok {
-		return &text
+// bindValid binds the fields of an object that have the type that the contract
+// requires. It returns false if the body is not an object.
+func bindValid[T any](body *parsedBody) (request T, ok bool) {
+	if body == nil {
+		return request, false
 	}
-	return nil
+	if _, ok = body.value.(map[string]any); !ok {
+		return request, false
+	}
+	text, err := json.Marshal(body.value)
+	if err != nil {
+		return request, false
+	}
+	_ = json.Unmarshal(text, &request) // after a *json.UnmarshalTypeError, it has skipped only that field
+	return request, true
 }
 
-// metadata returns the metadata in a body, or nil. The schema refuses values
-// that are no strings; here they are empty.
-func metadata(body map[string]any) map[string]string {
-	object, ok := body["metadata"].(map[string]any)
-	if !ok {
-		return nil
-	}
-	pairs := make(map[string]string, len(object))
-	for key, value := range object {
-		pairs[key], _ = value.(string)
-	}
-	return pairs
-}
-
-// checkQuery has the domain check a query.
-func (a *api) checkQuery(c *gin.Context, operation string) []card.FieldError {
-	if operation != "listCards" || c.Request.URL.RawQuery == "" {
-		return nil
-	}
-	return a.orders.CheckFilter(order.Filter{Currency: c.Query("currency"), Reference: card.Secret(c.Query("reference"))})
-}
-
-// merge adds what the domain finds wrong to what the schema finds. If both name
-// the same place, the domain's text is the better one, unless the value is
-// missing.
+// merge adds the errors of the domain to those of the schema. If both concern the
+// same field, the domain's text is more helpful, unless the field is missing.
 func merge(schema, domain []card.FieldError) []card.FieldError {
 	for _, d := range domain {
 		i := slices.IndexFunc(schema, func(f card.FieldError) bool { return f.Pointer == d.Pointer })

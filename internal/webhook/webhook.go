@@ -159,9 +159,10 @@ func (s *Service) CreateWebhook(ctx context.Context, account uuid.UUID, r Reques
 	}
 	id := uuid.Must(uuid.NewV7())
 	w := &Webhook{ID: id, AccountID: account, Enabled: true, CreatedAt: card.TimeOf(id)}
-	if err := s.change(w, r); err != nil {
+	if err := s.validate(r); err != nil {
 		return nil, "", err
 	}
+	s.change(w, r)
 	secret, err := s.newSecret(w)
 	if err != nil {
 		return nil, "", err
@@ -192,16 +193,22 @@ func (s *Service) CreateWebhook(ctx context.Context, account uuid.UUID, r Reques
 	return w, secret, nil
 }
 
-// change applies r to w.
-func (s *Service) change(w *Webhook, r Request) error {
-	if r.URL != nil {
-		if wrong := s.CheckWebhook(*r.URL); len(wrong) > 0 {
-			return card.ErrInvalidRequest.WithFields(wrong...)
-		}
-		if w.URL != *r.URL {
-			w.URL, w.FailingSince = *r.URL, nil
-			w.Version++
-		}
+// validate returns card.ErrInvalidRequest if the URL is not allowed.
+func (s *Service) validate(r Request) error {
+	if r.URL == nil {
+		return nil
+	}
+	if errs := s.CheckWebhook(*r.URL); len(errs) > 0 {
+		return card.ErrInvalidRequest.WithFields(errs...)
+	}
+	return nil
+}
+
+// change applies r, which is valid, to w.
+func (s *Service) change(w *Webhook, r Request) {
+	if r.URL != nil && w.URL != *r.URL {
+		w.URL, w.FailingSince = *r.URL, nil
+		w.Version++
 	}
 	if r.Description != nil {
 		w.Description = *r.Description
@@ -210,17 +217,16 @@ func (s *Service) change(w *Webhook, r Request) error {
 		w.Types = *r.Types
 	}
 	if r.Enabled == nil || *r.Enabled == w.Enabled {
-		return nil
+		return
 	}
 	w.Enabled, w.DisabledReason, w.DisabledAt = *r.Enabled, "", nil
 	w.Version++
 	if w.Enabled {
 		w.FailingSince = nil
-		return nil
+		return
 	}
 	now := s.cfg.Now()
 	w.DisabledReason, w.DisabledAt = DisabledByRequest, &now
-	return nil
 }
 
 // noWebhook turns card.ErrNoRow into card.ErrNotFound, with a message for the
@@ -245,16 +251,18 @@ func (s *Service) ListWebhooks(ctx context.Context, account uuid.UUID) ([]*Webho
 }
 
 // UpdateWebhook changes a webhook, and returns it. While a webhook is disabled
-// its pending deliveries wait.
+// its pending deliveries wait. The error is card.ErrInvalidRequest if the URL
+// is not allowed.
 func (s *Service) UpdateWebhook(ctx context.Context, account, id uuid.UUID, r Request) (*Webhook, error) {
+	if err := s.validate(r); err != nil {
+		return nil, err
+	}
 	var w *Webhook
 	err := s.store.WebhookTx(ctx, func(tx Tx) (err error) {
 		if w, err = tx.LockWebhook(ctx, account, id); err != nil {
 			return err
 		}
-		if err := s.change(w, r); err != nil {
-			return err
-		}
+		s.change(w, r)
 		if err := tx.LockAccount(ctx, account); err != nil {
 			return err
 		}
