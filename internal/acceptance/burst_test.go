@@ -124,7 +124,7 @@ func burst(t *testing.T, url, uuidOf string) {
 		t.Errorf("%d orders are open, want %d", open, orders-paid)
 	}
 	books, err := operator.New(s.store, s.rates, slog.New(slog.DiscardHandler)).Reconcile(ctx, operator.Audit{})
-	if must(t, err); len(books.Doubts) > 0 || books.Coins[0].Issued != paid {
+	if must(t, err); len(books.Discrepancies) > 0 || books.Coins[0].Issued != paid {
 		t.Errorf("the books: %s", strings.TrimSpace(fmt.Sprintf("%+v", books)))
 	}
 }

@@ -63,7 +63,7 @@ func catchUp(b *testing.B) (settled, made time.Duration) {
 	made = time.Since(start)
 	books, err := operator.New(s.store, s.rates, slog.New(slog.DiscardHandler)).Reconcile(ctx, operator.Audit{})
 	must(b, err)
-	if len(books.Doubts) > 0 || books.Coins[0].Issued != outage {
+	if len(books.Discrepancies) > 0 || books.Coins[0].Issued != outage {
 		b.Fatalf("the books: %+v", books)
 	}
 	return settled, made

@@ -89,9 +89,9 @@ func (b *bookkeeper) tick(ctx context.Context) error {
 		b.due = b.now().Add(min(b.every, booksSettle))
 		return err
 	}
-	b.meter.Books(len(books.Doubts), books.AsOf)
-	if len(books.Doubts) > 0 { // waiting cards and money have their own alarms
-		b.log.ErrorContext(ctx, "the books do not agree: run 'cardmint reconcile'", "doubts", len(books.Doubts))
+	b.meter.Books(len(books.Discrepancies), books.AsOf)
+	if len(books.Discrepancies) > 0 { // waiting cards and money have their own alarms
+		b.log.ErrorContext(ctx, "the books do not agree: run 'cardmint reconcile'", "doubts", len(books.Discrepancies))
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 type readers struct {
 	now    time.Time
 	reads  int
-	doubts []operator.Doubt
+	doubts []operator.Discrepancy
 	err    error
 	*bookkeeper
 }
@@ -28,7 +28,7 @@ func newBookkeeper(every time.Duration) *readers {
 		now:     func() time.Time { return r.now },
 		leading: map[string]bool{}, reconcile: func(context.Context) (operator.Books, error) {
 			r.reads++
-			return operator.Books{AsOf: r.now, Doubts: r.doubts}, r.err
+			return operator.Books{AsOf: r.now, Discrepancies: r.doubts}, r.err
 		}}
 	return r
 }
@@ -62,7 +62,7 @@ func TestBookkeeper_ReadsWhileItWatchesAChain(t *testing.T) {
 	r.note("bitcoin", false)
 	r.after(t, 0, 0, "")
 	r.after(t, booksSettle, 1, "0")
-	r.doubts = []operator.Doubt{{Text: "odd"}}
+	r.doubts = []operator.Discrepancy{{Text: "odd"}}
 	r.after(t, time.Hour-time.Second, 1, "0")
 	r.after(t, time.Second, 2, "1")
 	r.note("monero", false)
@@ -78,6 +78,6 @@ func TestBookkeeper_WhatCannotBeReadIsTriedAgainSoon(t *testing.T) {
 	if err := r.tick(t.Context()); !errors.Is(err, r.err) || r.doubted() != "0" {
 		t.Errorf("error %v, doubts %q", err, r.doubted())
 	}
-	r.err, r.doubts = nil, []operator.Doubt{{}, {}}
+	r.err, r.doubts = nil, []operator.Discrepancy{{}, {}}
 	r.after(t, booksSettle, 3, "2")
 }

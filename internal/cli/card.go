@@ -85,7 +85,7 @@ func (c cardListCommand) Run(ctx context.Context, g *globals) error {
 // attention returns why a card waits for an operator, since when, and what its
 // money is worth.
 func (o office) attention(ctx context.Context, c *card.Card) (*attention, error) {
-	r, err := o.db.Record(ctx, c.UUID)
+	r, err := o.db.CardDetail(ctx, c.UUID)
 	if err != nil {
 		return nil, err
 	}

@@ -140,7 +140,7 @@ type decisionJSON struct {
 	Note      string       `json:"note"`
 }
 
-func newRecordJSON(r operator.Record, x operator.Explanation, now time.Time) (recordJSON, error) {
+func newRecordJSON(r operator.CardDetail, x operator.Explanation, now time.Time) (recordJSON, error) {
 	c := r.Card
 	j := recordJSON{cardJSON: newCardJSON(c, r.Account), Waits: x.Wait, Explanation: waits(r, x, now),
 		Choices: []choiceJSON{},

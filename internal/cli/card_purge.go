@@ -40,7 +40,7 @@ func (c cardPurgeCommand) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	return g.office(ctx, func(o office) error {
-		r, err := o.db.Record(ctx, id)
+		r, err := o.db.CardDetail(ctx, id)
 		if err != nil {
 			return noCard(err, id)
 		}

@@ -65,7 +65,7 @@ func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 		return hint(errors.New("--txid is only for refund"), "it names the transaction by which you gave money back")
 	}
 	return g.office(ctx, func(o office) error {
-		r, err := o.db.Record(ctx, id)
+		r, err := o.db.CardDetail(ctx, id)
 		if err != nil {
 			return noCard(err, id)
 		}
@@ -80,12 +80,12 @@ func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return cantResolve(err, id)
 		}
-		if !done.Nothing && c.Yes {
+		if !done.Unchanged && c.Yes {
 			g.audited(ctx, "card_resolved", who, about("card", id), slog.String("decision", string(kind)),
 				slog.String("before", string(done.Card.State)),
 				slog.String("after", string(done.After)))
 		}
-		if r, err = o.db.Record(ctx, id); err != nil {
+		if r, err = o.db.CardDetail(ctx, id); err != nil {
 			return err
 		}
 		x, err := o.explained(ctx, r)
@@ -129,7 +129,7 @@ func (c cardResolveCommand) transaction(of card.Currency) (string, error) {
 
 // say prints what was done or would be, what the card waits for, and what is to
 // be done next.
-func (c cardResolveCommand) say(g *globals, done operator.Resolved, r operator.Record, x operator.Explanation) {
+func (c cardResolveCommand) say(g *globals, done operator.Resolved, r operator.CardDetail, x operator.Explanation) {
 	now, kind, amount := r.Card, done.Resolution.Kind, done.Resolution.Amount
 	what := map[operator.ResolutionKind]string{
 		operator.Accept:   fmt.Sprintf("accept %s as enough for a card of %s USD", coins(now, amount), now.USD),
@@ -137,14 +137,14 @@ func (c cardResolveCommand) say(g *globals, done operator.Resolved, r operator.R
 		operator.WriteOff: fmt.Sprintf("write %s off as lost", coins(now, amount)),
 		operator.Retry:    "ask the supplier again",
 	}[kind]
-	if done.Noted != nil {
+	if done.ExistingRefund != nil {
 		what = fmt.Sprintf("note that transaction %s gave back the %s of %s", done.Resolution.TxID,
-			coins(now, done.Noted.Amount), day(&done.Noted.CreatedAt))
+			coins(now, done.ExistingRefund.Amount), day(&done.ExistingRefund.CreatedAt))
 	}
 	switch {
-	case done.Nothing && done.Noted != nil:
+	case done.Unchanged && done.ExistingRefund != nil:
 		fmt.Fprintf(g.stdout, "nothing left to do: the refund of card %s has this transaction already\n", now.UUID)
-	case done.Nothing:
+	case done.Unchanged:
 		fmt.Fprintf(g.stdout, "nothing left to do: card %s is %s, payment %s\n", now.UUID, done.Card.Status, done.Card.State)
 	case c.Yes:
 		fmt.Fprintf(g.stdout, "recorded: %s%s; payment was %s, is %s\n", what, besides(now, kind, done.LeftOut),
@@ -163,7 +163,7 @@ func (c cardResolveCommand) say(g *globals, done operator.Resolved, r operator.R
 		}
 	}
 	switch {
-	case done.Nothing:
+	case done.Unchanged:
 		fmt.Fprintf(g.stdout, "\nSee it with:\n  %s\n", command("card", "show", now.UUID.String()))
 	case c.Yes:
 		fmt.Fprintf(g.stdout, "\n%s\n", after(now, done))
@@ -183,8 +183,8 @@ func (c cardResolveCommand) again(now *card.Card, done operator.Resolved) string
 		args = append(args, "--txid", done.Resolution.TxID)
 	}
 	switch {
-	case done.Noted != nil:
-		args = append(args, "--amount", now.Coin.Decimal(done.Noted.Amount).String())
+	case done.ExistingRefund != nil:
+		args = append(args, "--amount", now.Coin.Decimal(done.ExistingRefund.Amount).String())
 	case done.Resolution.Kind != operator.Retry:
 		args = append(args, "--amount", now.Coin.Decimal(done.Resolution.Amount).String())
 	}
@@ -239,11 +239,11 @@ func cantResolve(err error, id uuid.UUID) error {
 		return hint(err,
 			"only its sender knows until when; ask the customer to pay with money that is not locked. The end of a lock of more than a "+
 				"week is noticed only by: cardmint wallet rescan")
-	case errors.Is(err, operator.ErrBeingMade):
+	case errors.Is(err, operator.ErrBeingIssued):
 		return hint(err,
 			"the supplier may issue it at any moment: when it is asked again is shown by: %s. Once it is issued, a surplus can be given "+
 				"back; if the supplier declines it, all of its money", show)
-	case errors.Is(err, operator.ErrMade):
+	case errors.Is(err, operator.ErrIssued):
 		return hint(err,
 			"nothing is left to accept: of a card that is issued, 'refund' gives back the surplus and 'write-off' bears a loss")
 	case errors.Is(err, operator.ErrNothingLost):

@@ -32,7 +32,7 @@ func (c cardShowCommand) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	return g.office(ctx, func(o office) error {
-		r, err := o.db.Record(ctx, id)
+		r, err := o.db.CardDetail(ctx, id)
 		if err != nil {
 			return noCard(err, id)
 		}
@@ -90,7 +90,7 @@ func (c cardShowCommand) showRefundAddress(ctx context.Context, g *globals, of *
 	})
 }
 
-func showCard(table io.Writer, r operator.Record, x operator.Explanation) {
+func showCard(table io.Writer, r operator.CardDetail, x operator.Explanation) {
 	c := r.Card
 	amount := func(a card.Amount) string { return c.Coin.Decimal(a).String() }
 	row := func(name, format string, args ...any) { fmt.Fprintf(table, name+"\t"+format+"\n", args...) }
@@ -163,7 +163,7 @@ func showRefusals(row func(name, format string, args ...any), i *operator.Intent
 const mostShown = 20
 
 // showTransfers shows the largest transfers, first seen first.
-func (c cardShowCommand) showTransfers(table io.Writer, r operator.Record) {
+func (c cardShowCommand) showTransfers(table io.Writer, r operator.CardDetail) {
 	shown := r.Transfers
 	if len(shown) == 0 {
 		return
@@ -185,7 +185,7 @@ func (c cardShowCommand) showTransfers(table io.Writer, r operator.Record) {
 	}
 }
 
-func showHistory(table io.Writer, r operator.Record) {
+func showHistory(table io.Writer, r operator.CardDetail) {
 	c := r.Card
 	if len(r.Resolutions) > 0 {
 		fmt.Fprintln(table, "\nDECISION\tAMOUNT\tWHEN\tOPERATOR\tTRANSACTION\tNOTE")

@@ -31,10 +31,10 @@ type resolvedJSON struct {
 
 func (c cardResolveCommand) outcome(done operator.Resolved, now *card.Card, x operator.Explanation) resolvedJSON {
 	amount := done.Resolution.Amount
-	if done.Noted != nil {
-		amount = done.Noted.Amount
+	if done.ExistingRefund != nil {
+		amount = done.ExistingRefund.Amount
 	}
-	return resolvedJSON{outcomeJSON: outcomeJSON{c.Yes && !done.Nothing, done.Nothing}, Card: now.UUID,
+	return resolvedJSON{outcomeJSON: outcomeJSON{c.Yes && !done.Unchanged, done.Unchanged}, Card: now.UUID,
 		Decision: done.Resolution.Kind, Currency: now.Coin.Code,
 		Amount: now.Coin.Decimal(amount), Locked: now.Coin.Decimal(done.Locked),
 		Unconfirmed: now.Coin.Decimal(done.Unconfirmed), TxID: done.Resolution.TxID,
@@ -55,10 +55,10 @@ type attributedJSON struct {
 }
 
 func (c transfersAttributeCommand) outcome(d operator.AttributionDecision, done operator.Attributed) attributedJSON {
-	j := attributedJSON{outcomeJSON: outcomeJSON{c.Yes && !done.Nothing, done.Nothing}, TxID: d.TxID, Output: d.Output,
+	j := attributedJSON{outcomeJSON: outcomeJSON{c.Yes && !done.Unchanged, done.Unchanged}, TxID: d.TxID, Output: d.Output,
 		Decision: d.Kind, Currency: d.Coin.Code,
 		Amount: d.Coin.Decimal(done.Amount), After: done.After}
-	if done.Card != nil && (d.Kind != operator.ToNewCard || c.Yes || done.Nothing) {
+	if done.Card != nil && (d.Kind != operator.ToNewCard || c.Yes || done.Unchanged) {
 		j.Card = &done.Card.UUID
 	}
 	return j

@@ -109,7 +109,7 @@ func (d *demo) await(ctx context.Context, id uuid.UUID, want card.PaymentState) 
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
 	for {
-		r, err := d.db.Record(ctx, id) // the log would name every request to the API
+		r, err := d.db.CardDetail(ctx, id) // the log would name every request to the API
 		if err == nil && r.Card.State == want && (want != card.Paid || r.Card.Status == card.Generated) {
 			return r.Card, nil
 		}
@@ -149,7 +149,7 @@ func (d *demo) late(ctx context.Context) (uuid.UUID, error) {
 // old stores a copy of the unpaid card that was ordered long ago, which the API
 // can't do.
 func (d *demo) old(ctx context.Context) (id uuid.UUID, err error) {
-	r, err := d.db.Record(ctx, d.unpaid)
+	r, err := d.db.CardDetail(ctx, d.unpaid)
 	if err != nil {
 		return id, err
 	}

@@ -16,7 +16,7 @@ import (
 // explained returns what a card waits for, by the rate of its coin that was
 // accepted last. Rates that the service was given with --rate are not kept:
 // then the rate of the card's quote has to do.
-func (o office) explained(ctx context.Context, r operator.Record) (operator.Explanation, error) {
+func (o office) explained(ctx context.Context, r operator.CardDetail) (operator.Explanation, error) {
 	rate := r.Card.Rate
 	rate.Source = "its quote"
 	accepted, err := o.db.AcceptedRates(ctx, []string{r.Card.Coin.Code}, 0)
@@ -31,7 +31,7 @@ func (o office) explained(ctx context.Context, r operator.Record) (operator.Expl
 func coins(c *card.Card, a card.Amount) string { return c.Coin.Decimal(a).String() + " " + c.Coin.Code }
 
 // waits says what a card waits for and why, a line each.
-func waits(r operator.Record, x operator.Explanation, now time.Time) []string {
+func waits(r operator.CardDetail, x operator.Explanation, now time.Time) []string {
 	c := r.Card
 	switch x.Wait {
 	case operator.ForMoney:
@@ -106,7 +106,7 @@ func asked(i *operator.IntentRecord, now time.Time) string {
 }
 
 // why says in a few words why a card waits for an operator.
-func why(r operator.Record, x operator.Explanation) string {
+func why(r operator.CardDetail, x operator.Explanation) string {
 	c := r.Card
 	switch {
 	case x.Wait == operator.ForUnlock:
@@ -126,7 +126,7 @@ func why(r operator.Record, x operator.Explanation) string {
 }
 
 // decidable says why an operator must decide.
-func decidable(r operator.Record, x operator.Explanation) string {
+func decidable(r operator.CardDetail, x operator.Explanation) string {
 	switch {
 	case x.Lost > 0 && r.Card.Status == card.Generated:
 		return coins(r.Card, x.Lost) + " left the chain after the card was issued, and may come back"

@@ -75,8 +75,8 @@ func (c reconcileCommand) Run(ctx context.Context, g *globals) error {
 		switch {
 		case err != nil:
 			return err
-		case len(books.Doubts) > 0:
-			return hint(fmt.Errorf("%d doubts, or more: 20 of a kind are shown", len(books.Doubts)),
+		case len(books.Discrepancies) > 0:
+			return hint(fmt.Errorf("%d doubts, or more: 20 of a kind are shown", len(books.Discrepancies)),
 				"change nothing by hand; keep a copy with 'cardmint backup FILE', look at each card with 'cardmint card show UUID', and see docs/operate/alarms.md#cardmintdiscrepancy")
 		case !c.JSON:
 			fmt.Fprintf(g.stdout, "everything agrees (%s)\n", time.Since(started).Round(time.Millisecond))
@@ -195,7 +195,7 @@ func printBooks(g *globals, to io.Writer, books operator.Books, wallets map[stri
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	for _, d := range books.Doubts {
+	for _, d := range books.Discrepancies {
 		who := ""
 		if d.ID != uuid.Nil {
 			who = d.ID.String() + ": "
@@ -279,7 +279,7 @@ type jsonWaiting struct {
 }
 
 func newJSONBooks(books operator.Books, wallets map[string]walletBalance, full bool) jsonBooks {
-	j := jsonBooks{AsOf: instant{books.AsOf}, Full: full, Agrees: len(books.Doubts) == 0, Coins: []jsonCoin{},
+	j := jsonBooks{AsOf: instant{books.AsOf}, Full: full, Agrees: len(books.Discrepancies) == 0, Coins: []jsonCoin{},
 		Doubts: []jsonDoubt{}, Waiting: []jsonWaiting{}}
 	for _, b := range books.Coins {
 		in := func(a card.Total) string { return coinsOf(b.Currency, a) }
@@ -295,7 +295,7 @@ func newJSONBooks(books operator.Books, wallets map[string]walletBalance, full b
 		}
 		j.Coins = append(j.Coins, coin)
 	}
-	for _, d := range books.Doubts {
+	for _, d := range books.Discrepancies {
 		doubt := jsonDoubt{Text: d.Text}
 		if d.ID != uuid.Nil {
 			doubt.ID = &d.ID

@@ -54,7 +54,7 @@ func (c supplierCancelCommand) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	return g.office(ctx, func(o office) error {
-		record, err := o.db.Record(ctx, id)
+		record, err := o.db.CardDetail(ctx, id)
 		if err != nil {
 			return noCard(err, id)
 		}

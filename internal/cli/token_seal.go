@@ -76,7 +76,7 @@ func withTokens(ctx context.Context, accounts *account.Service, books operator.B
 		if errors.Is(t.Err, card.ErrUnavailable) {
 			text = "the token's seal can't be checked: the key file does not have the key"
 		}
-		books.Doubts = append(books.Doubts, operator.Doubt{ID: t.ID, Text: text})
+		books.Discrepancies = append(books.Discrepancies, operator.Discrepancy{ID: t.ID, Text: text})
 	}
 	return books, nil
 }

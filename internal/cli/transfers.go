@@ -196,7 +196,7 @@ func (c transfersAttributeCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return c.cantAttribute(err, d)
 		}
-		if !done.Nothing && c.Yes {
+		if !done.Unchanged && c.Yes {
 			g.audited(ctx, "transfer_attributed", d.Operator, attributed(d, done)...)
 		}
 		if c.JSON {
@@ -273,7 +273,7 @@ func (c transfersAttributeCommand) lookUp(ctx context.Context, o office, d *oper
 			strings.Join(outputs, ", "))
 	}
 	if of := found[0].CardUUID; of != uuid.Nil && found[0].Attribution == nil {
-		return hint(fmt.Errorf("%w: %s", operator.ErrOfCard, of),
+		return hint(fmt.Errorf("%w: %s", operator.ErrCardAddress, of),
 			"it counts already, and nothing is to be decided about it. What its card waits for is shown by: %s",
 			command("card", "show", of.String()))
 	}
@@ -318,10 +318,10 @@ func (c transfersAttributeCommand) say(g *globals, d operator.AttributionDecisio
 		what = fmt.Sprintf("make a card of %s USD for %s %s, at %s USD each", d.USD, amount, d.Coin.Code, done.Card.Rate.USD)
 	}
 	switch {
-	case done.Nothing && done.Card != nil:
+	case done.Unchanged && done.Card != nil:
 		fmt.Fprintf(g.stdout, "nothing left to do: the transfer counts toward card %s, which is %s, payment %s\n",
 			done.Card.UUID, done.Card.Status, done.Card.State)
-	case done.Nothing:
+	case done.Unchanged:
 		fmt.Fprintln(g.stdout, "nothing left to do: the transfer is recorded as given back")
 	case !c.Yes:
 		if d.Kind == operator.ToCard {
@@ -381,12 +381,12 @@ func (c transfersAttributeCommand) cantAttribute(err error, d operator.Attributi
 	case errors.Is(err, operator.ErrAttributed):
 		return hint(err,
 			"it was decided for good, and nothing is left to decide about it. Who decided, when and why is shown by: cardmint transfers --all")
-	case errors.Is(err, operator.ErrGone):
+	case errors.Is(err, operator.ErrLeftChain):
 		return hint(err,
 			"nothing is to be decided about it, unless it comes back: then it is listed by: cardmint transfers --unattributed")
-	case errors.Is(err, operator.ErrMade), errors.Is(err, operator.ErrPaid):
+	case errors.Is(err, operator.ErrIssued), errors.Is(err, operator.ErrPaid):
 		return hint(err, "make another card of it with --new, or give it back and record that with --refunded")
-	case errors.Is(err, operator.ErrAnotherCoin), errors.Is(err, operator.ErrNoPrice), errors.Is(err, operator.ErrTooMuch):
+	case errors.Is(err, operator.ErrAnotherCoin), errors.Is(err, operator.ErrNoPrice), errors.Is(err, operator.ErrTooManyCoins):
 		return hint(err, "name another card, make one with --new, or give the money back and record that with --refunded")
 	}
 	return noCard(err, d.CardUUID)

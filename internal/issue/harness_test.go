@@ -170,7 +170,7 @@ func (r *room) fails(n int, want error) {
 // want compares how far the issuing of a card is, and what the last answer was.
 func (r *room) want(c *card.Card, state issue.State, answer, reason string) operator.IntentRecord {
 	r.t.Helper()
-	record, err := r.db.Record(r.t.Context(), c.UUID)
+	record, err := r.db.CardDetail(r.t.Context(), c.UUID)
 	check(r.t, err)
 	i := *record.Intent
 	if i.State != string(state) || i.Answer != answer || i.Reason != reason {
@@ -202,7 +202,7 @@ func (r *room) wantCard(c *card.Card) {
 // wantWait compares when the next attempt is due.
 func (r *room) wantWait(c *card.Card, least, most time.Duration) {
 	r.t.Helper()
-	record, err := r.db.Record(r.t.Context(), c.UUID)
+	record, err := r.db.CardDetail(r.t.Context(), c.UUID)
 	check(r.t, err)
 	const slack = 5 * time.Second // between two clocks, and for a slow machine
 	if wait := time.Until(record.Intent.DueAt); wait < least-slack || wait > most+time.Millisecond {
@@ -256,7 +256,7 @@ var errFault = errors.New("connection reset by peer")
 // reason returns why a card is not issued yet.
 func (r *room) reason(c *card.Card) string {
 	r.t.Helper()
-	record, err := r.db.Record(r.t.Context(), c.UUID)
+	record, err := r.db.CardDetail(r.t.Context(), c.UUID)
 	check(r.t, err)
 	return record.Intent.Reason
 }

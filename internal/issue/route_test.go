@@ -157,7 +157,7 @@ func TestRoute_AnotherSupplierIsAskedOnlyAfterAClearRefusal(t *testing.T) {
 					if want := "abc"[:last+1]; m.asked(c) != want {
 						t.Errorf("%v: asked %q, want %q", answers, m.asked(c), want)
 					}
-					record, err := m.db.Record(t.Context(), c.UUID)
+					record, err := m.db.CardDetail(t.Context(), c.UUID)
 					check(t, err)
 					want := map[int]issue.State{issues: issue.StateDone, isPending: issue.StatePending,
 						declines: issue.StateRefundDue, declinesForNow: issue.StateOpen,

@@ -26,7 +26,7 @@ func (s *safe) wantPurged(ids []uuid.UUID, want ...bool) {
 	}
 	books, err := s.db.ReadBooks(s.t.Context(), true, func(operator.Progress) {})
 	check(s.t, err)
-	for _, d := range books.Doubts {
+	for _, d := range books.Discrepancies {
 		if strings.Contains(d.Text, "credentials") {
 			s.t.Errorf("doubt: %s", d.Text)
 		}
@@ -100,7 +100,7 @@ func TestPurgeCard_OnceAndOnlyOfAnIssuedCard(t *testing.T) {
 			}
 		}
 		s.wantPurged(ids, true, false)
-		r, err := s.db.Record(t.Context(), ids[0])
+		r, err := s.db.CardDetail(t.Context(), ids[0])
 		check(t, err)
 		if len(r.Resolutions) != 1 || r.Resolutions[0].Kind != "purge" || r.Resolutions[0].Note != "why" ||
 			r.Resolutions[0].Operator != "who" || r.Credentials {

@@ -29,10 +29,10 @@ type AttributionDecision struct {
 
 // Attributed is what AttributeTransfer did, or with DryRun would do.
 type Attributed struct {
-	Amount  card.Amount       // that was attributed
-	Card    *card.Card        // as it was before; a new one as it was created; nil with GiveBack
-	After   card.PaymentState // of the card
-	Nothing bool              // the same was decided before
+	Amount    card.Amount       // that was attributed
+	Card      *card.Card        // as it was before; a new one as it was created; nil with GiveBack
+	After     card.PaymentState // of the card
+	Unchanged bool              // the same was decided before
 }
 
 // AttributeTransfer settles a transfer to an address of no card, such as one
@@ -54,7 +54,7 @@ func (s *Service) AttributeTransfer(ctx context.Context, d AttributionDecision) 
 	if err != nil {
 		return Attributed{}, fmt.Errorf("attribute transfer: %w", err)
 	}
-	if !done.Nothing && !d.DryRun {
+	if !done.Unchanged && !d.DryRun {
 		attributes := []any{"transaction", d.TxID, "output", d.Output, "decision", d.Kind, "amount",
 			coins(d.Coin, done.Amount), "operator", d.Operator}
 		if done.Card != nil {
@@ -96,11 +96,11 @@ func (s *Service) attribute(ctx context.Context, tx Tx, d AttributionDecision, n
 	case err != nil:
 		return Attributed{}, err
 	case found.Attribution != nil:
-		return again(ctx, tx, d, found.Attribution)
+		return repeated(ctx, tx, d, found.Attribution)
 	case found.CardUUID != uuid.Nil:
-		return Attributed{}, fmt.Errorf("%w: %s", ErrOfCard, found.CardUUID)
+		return Attributed{}, fmt.Errorf("%w: %s", ErrCardAddress, found.CardUUID)
 	case !found.Counted:
-		return Attributed{}, ErrGone
+		return Attributed{}, ErrLeftChain
 	}
 	to, err := d.destination(ctx, tx, found.Transfer, newCard)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Service) attribute(ctx context.Context, tx Tx, d AttributionDecision, n
 		return Attributed{}, ErrNotConfirmed
 	}
 	if d.Coin.CheckSum(to.counted) != nil {
-		return Attributed{}, ErrTooMuch
+		return Attributed{}, ErrTooManyCoins
 	}
 	amount := sum(to.transfers)
 	if d.Amount != nil && *d.Amount != amount {
@@ -141,10 +141,10 @@ func (s *Service) attribute(ctx context.Context, tx Tx, d AttributionDecision, n
 	return done, tx.SaveVerdicts(ctx, verdicts)
 }
 
-// again returns what was done when the same was decided before. The error is
+// repeated returns what was done when the same was decided before. The error is
 // ErrAttributed if it was something else.
-func again(ctx context.Context, tx Tx, d AttributionDecision, earlier *Attribution) (Attributed, error) {
-	done := Attributed{Amount: earlier.Amount, Nothing: true}
+func repeated(ctx context.Context, tx Tx, d AttributionDecision, earlier *Attribution) (Attributed, error) {
+	done := Attributed{Amount: earlier.Amount, Unchanged: true}
 	if earlier.Kind == GiveBack {
 		if d.Kind != GiveBack {
 			return Attributed{}, fmt.Errorf("%w: its money was given back", ErrAttributed)
@@ -189,7 +189,7 @@ func (d AttributionDecision) destination(ctx context.Context, tx Tx, t card.Tran
 		case c.Coin.Code != d.Coin.Code:
 			return destination{}, fmt.Errorf("%w: %s", ErrAnotherCoin, c.Coin.Code)
 		case c.Status == card.Generated:
-			return destination{}, ErrMade
+			return destination{}, ErrIssued
 		case c.State == card.Paid:
 			return destination{}, ErrPaid
 		}
@@ -202,19 +202,19 @@ func (d AttributionDecision) destination(ctx context.Context, tx Tx, t card.Tran
 			return destination{}, err
 		}
 		if d.Coin.CheckSum(all) != nil {
-			return destination{}, ErrTooMuch
+			return destination{}, ErrTooManyCoins
 		}
-		c, err := d.forgotten(newCard, t.Address, all)
+		c, err := d.recreate(newCard, t.Address, all)
 		return destination{transfers: all, confirmations: d.Coin.Confirmations, card: c, counted: all}, err
 	default:
 		return destination{transfers: []card.Transfer{t}, confirmations: d.Coin.Confirmations}, nil
 	}
 }
 
-// forgotten returns a card for what came to an address. What came is its price,
+// recreate returns a card for what came to an address. What came is its price,
 // and its quote ends when it is created: it is for money that is there, not for
 // more of it.
-func (d AttributionDecision) forgotten(id uuid.UUID, address string, transfers []card.Transfer) (*card.Card, error) {
+func (d AttributionDecision) recreate(id uuid.UUID, address string, transfers []card.Transfer) (*card.Card, error) {
 	amount, created := sum(transfers), card.TimeOf(id)
 	rate, err := impliedRate(d.Coin, d.USD, amount)
 	if err != nil {

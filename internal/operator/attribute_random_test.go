@@ -48,7 +48,7 @@ func TestAttribute_TheBooksAgreeAfterAnyHistory(t *testing.T) {
 				}
 				books, err := s.desk.Reconcile(t.Context(), operator.Audit{})
 				check(t, err)
-				s.doubts = undecided(books)
+				s.discrepancies = undecided(books)
 				t.Logf("%d attributed, %+v", h.attributed, books.Coins)
 			})
 		})
@@ -92,7 +92,7 @@ func (h *history) step() {
 	a.do()
 	books, err := h.desk.Reconcile(h.t.Context(), operator.Audit{})
 	check(h.t, err)
-	for _, d := range books.Doubts {
+	for _, d := range books.Discrepancies {
 		h.t.Errorf("after a step %q: %s %s", a.name, d.ID, d.Text)
 	}
 	for _, kind := range undecided(books) {
@@ -126,10 +126,10 @@ func (h *history) attributeAny() {
 		d = h.toNew(a)
 	}
 	done, err := h.desk.AttributeTransfer(h.t.Context(), d)
-	allowed := []error{operator.ErrNotConfirmed, operator.ErrGone, operator.ErrAttributed, operator.ErrMade,
+	allowed := []error{operator.ErrNotConfirmed, operator.ErrLeftChain, operator.ErrAttributed, operator.ErrIssued,
 		operator.ErrPaid}
 	switch {
-	case err == nil && !done.Nothing:
+	case err == nil && !done.Unchanged:
 		h.attributed++
 		h.told[len(h.told)-1] = fmt.Sprintf("attribution (%s, %s)", d.Kind, done.After)
 		if d.Kind == operator.ToNewCard {

@@ -88,27 +88,27 @@ func TestAttribute_ToACardThatIsThenIssuedOnce(t *testing.T) {
 		d := s.toCard(a, c)
 		d.DryRun = true
 		if done := s.attribute(d); done.Amount != coin || done.Card.State != card.Unpaid || done.After != card.Paid ||
-			done.Nothing {
+			done.Unchanged {
 			t.Errorf("%+v", done)
 		}
 		s.settle()
 		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0) // only asked
 		d.DryRun = false
 		if done := s.attribute(d); done.Amount != coin || done.Card.State != card.Unpaid || done.After != card.Paid ||
-			done.Nothing {
+			done.Unchanged {
 			t.Errorf("%+v", done)
 		}
 		s.wantUnattributed(0)
 		s.wantBooks(ledger{Counted: coin, Open: coin, Paid: 1})
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin, 10)
-		if done := s.attribute(d); !done.Nothing || done.After != card.Paid {
+		if done := s.attribute(d); !done.Unchanged || done.After != card.Paid {
 			t.Errorf("attributed twice: %+v", done)
 		}
 		s.settle()
 		s.wantIssued(1)
 		s.wantBooks(ledger{Counted: coin, Made: coin, Paid: 1, Issued: 1})
-		record, err := s.store.Record(t.Context(), c.UUID)
+		record, err := s.store.CardDetail(t.Context(), c.UUID)
 		check(t, err)
 		if len(record.Transfers) != 1 || record.Transfers[0].TxID != a.TxID || len(record.Events) != 2 {
 			t.Errorf("%+v", record)
@@ -194,7 +194,7 @@ func TestAttribute_MoneyThatLeavesTheChainIsNotCountedAnyMore(t *testing.T) {
 		s.want(waiting, card.AwaitingPayment, card.Unpaid, 0, 0)
 		s.want(issued, card.Generated, card.Reversed, 0, 0)
 		s.wantIssued(1)
-		s.doubts = []string{lost}
+		s.discrepancies = []string{lost}
 		s.reconcile()
 		s.wantBooks(ledger{Lost: coin, Paid: 1, Issued: 1})
 		if _, err := s.desk.AttributeTransfer(t.Context(), s.toCard(a, s.order())); !errors.Is(err, operator.ErrAttributed) {
@@ -231,7 +231,7 @@ func TestAttribute_AForgottenCardIsCreatedAgain(t *testing.T) {
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin*3/4, 10)
 		for _, part := range parts {
-			if done := s.attribute(s.toNew(part)); !done.Nothing || done.Card.UUID != c.UUID {
+			if done := s.attribute(s.toNew(part)); !done.Unchanged || done.Card.UUID != c.UUID {
 				t.Errorf("created twice: %+v", done)
 			}
 		}
@@ -240,7 +240,7 @@ func TestAttribute_AForgottenCardIsCreatedAgain(t *testing.T) {
 		s.want(c, card.Generated, card.Paid, coin*3/4+5, 20)
 		s.wantIssued(1)
 		s.wantBooks(ledger{Counted: coin*3/4 + 5, Made: coin * 3 / 4, Surplus: 5, Paid: 1, Issued: 1})
-		record, err := s.store.Record(t.Context(), c.UUID)
+		record, err := s.store.CardDetail(t.Context(), c.UUID)
 		check(t, err)
 		if len(record.Resolutions) != 2 || len(record.Transfers) != 3 || len(record.Events) != 2 ||
 			record.Events[0].Type != card.EventDetected {
@@ -249,7 +249,7 @@ func TestAttribute_AForgottenCardIsCreatedAgain(t *testing.T) {
 		check(t, s.store.SimulatedReorg(t.Context(), "monero", 30, true))
 		s.settle()
 		s.want(c, card.Generated, card.Reversed, 0, 0)
-		s.doubts = []string{lost}
+		s.discrepancies = []string{lost}
 	})
 }
 
@@ -289,12 +289,12 @@ func TestAttribute_WhatWasGivenBackIsAFigureOfItsOwn(t *testing.T) {
 		s.mine(30)
 		a := s.stray(coin, 10)
 		d := s.about(a, operator.GiveBack)
-		if done := s.attribute(d); done.Amount != coin || done.Card != nil || done.Nothing {
+		if done := s.attribute(d); done.Amount != coin || done.Card != nil || done.Unchanged {
 			t.Errorf("%+v", done)
 		}
 		s.wantUnattributed(0)
 		s.wantBooks(ledger{Counted: coin, Returned: coin})
-		if done := s.attribute(d); !done.Nothing {
+		if done := s.attribute(d); !done.Unchanged {
 			t.Errorf("given back twice: %+v", done)
 		}
 		for _, other := range []operator.AttributionDecision{s.toCard(a, s.order()), s.toNew(a)} {
@@ -328,7 +328,7 @@ func TestAttribute_WhatCantBeDecidedIsRefused(t *testing.T) {
 		s.exec("INSERT INTO chains (currency, fingerprint, height, hash, time) VALUES ('bitcoin', 'f', 100, 'h', 0)")
 		bitcoin := s.toCard(operator.Arrival{Transfer: card.Transfer{TxID: "b"}}, open)
 		bitcoin.Coin.Code = "bitcoin"
-		record, err := s.store.Record(t.Context(), made.UUID)
+		record, err := s.store.CardDetail(t.Context(), made.UUID)
 		check(t, err)
 		with := func(d operator.AttributionDecision,
 			change func(*operator.AttributionDecision)) operator.AttributionDecision {
@@ -349,11 +349,11 @@ func TestAttribute_WhatCantBeDecidedIsRefused(t *testing.T) {
 			"shallow, back":  {s.about(shallow, operator.GiveBack), operator.ErrNotConfirmed},
 			"in the mempool": {s.toCard(pool, open), operator.ErrNotConfirmed},
 			"locked":         {s.about(locked, operator.GiveBack), operator.ErrNotConfirmed},
-			"gone":           {s.toNew(gone), operator.ErrGone},
+			"gone":           {s.toNew(gone), operator.ErrLeftChain},
 			"paid":           {s.toCard(good, paid), operator.ErrPaid},
-			"made":           {s.toCard(good, made), operator.ErrMade},
+			"made":           {s.toCard(good, made), operator.ErrIssued},
 			"of a card": {s.about(operator.Arrival{Transfer: record.Transfers[0]}, operator.GiveBack),
-				operator.ErrOfCard},
+				operator.ErrCardAddress},
 			"of another coin": {bitcoin, operator.ErrAnotherCoin},
 			"too small":       {s.toNew(tiny), operator.ErrNoPrice},
 			"of nothing":      {s.toNew(nothing), operator.ErrNoPrice},
@@ -453,7 +453,7 @@ func TestAttribute_TwoOperatorsAtOnce(t *testing.T) {
 			for _, d := range decisions {
 				go func() {
 					done, err := s.desk.AttributeTransfer(context.WithoutCancel(t.Context()), d)
-					if err == nil && !done.Nothing {
+					if err == nil && !done.Unchanged {
 						err = errFirst
 					}
 					results <- err
@@ -510,7 +510,7 @@ func TestAttribute_WaitsForThePassThatTakesTheTransferAway(t *testing.T) {
 			}
 			return nil
 		}))
-		if err := <-result; !errors.Is(err, operator.ErrGone) {
+		if err := <-result; !errors.Is(err, operator.ErrLeftChain) {
 			t.Errorf("%v", err)
 		}
 		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)

@@ -56,17 +56,17 @@ var (
 	ErrNoTransfer = errors.New("there is no such transfer")
 	// ErrAttributed means that something else was decided of a transfer before.
 	ErrAttributed = errors.New("something else was decided of the transfer before")
-	// ErrOfCard means that a transfer came to the address of a card.
-	ErrOfCard = errors.New("the transfer came to the address of a card")
-	// ErrGone means that a transfer is no longer in the chain.
-	ErrGone = errors.New("the transfer left the chain")
+	// ErrCardAddress means that a transfer came to the address of a card.
+	ErrCardAddress = errors.New("the transfer came to the address of a card")
+	// ErrLeftChain means that a transfer is no longer in the chain.
+	ErrLeftChain = errors.New("the transfer left the chain")
 	// ErrAnotherCoin means that a card is to be paid with another coin.
 	ErrAnotherCoin = errors.New("the card is to be paid with another coin")
 	// ErrPaid means that a card is paid already.
 	ErrPaid = errors.New("the card is paid already")
 	// ErrNoPrice means that an amount can't be the price of a card.
 	ErrNoPrice = errors.New("the amount is too small to be the price of a card")
-	// ErrTooMuch means that a card would have received more coins than there
+	// ErrTooManyCoins means that a card would have received more coins than there
 	// are.
-	ErrTooMuch = errors.New("with it, the card would have received more coins than there are")
+	ErrTooManyCoins = errors.New("with it, the card would have received more coins than there are")
 )

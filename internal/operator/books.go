@@ -16,9 +16,9 @@ import (
 type Books struct {
 	AsOf  time.Time   // by the database's clock
 	Coins []CoinBooks // by currency
-	// Doubts are what should not be, by card, account, webhook or day, at most
+	// Discrepancies are what should not be, by card, account, webhook or day, at most
 	// some of each kind. Without any, the books are right.
-	Doubts []Doubt
+	Discrepancies []Discrepancy
 	// Waiting is what agrees, but waits for an operator, at most some of each
 	// kind.
 	Waiting []Waiting
@@ -51,8 +51,8 @@ type CoinBooks struct {
 // Credited returns what the cards hold of what was received.
 func (b CoinBooks) Credited() card.Total { return b.Made.Add(b.Open, b.Held, b.Refunded) }
 
-// Doubt is something that should not be.
-type Doubt struct {
+// Discrepancy is something that should not be.
+type Discrepancy struct {
 	ID   uuid.UUID // of a card, an account or a webhook; zero for a day or a currency
 	Text string
 }
@@ -107,8 +107,8 @@ type Reading struct {
 	// and Others before.
 	From   uuid.UUID
 	Others []uuid.UUID
-	// Doubted are the cards that are to be read again next time.
-	Doubted []uuid.UUID
+	// Recheck are the cards that are to be read again next time.
+	Recheck []uuid.UUID
 	// State is what the store needs to keep the reading.
 	State any
 }
@@ -122,7 +122,7 @@ type Audit struct {
 }
 
 // Reconcile adds up everything that was received and issued, and says what does
-// not agree: no doubts mean that for each currency what was counted on the
+// not agree: no discrepancies mean that for each currency what was counted on the
 // chain is what was credited to cards, is surplus, came to no card's address or
 // was given back of that, and that the cards which were made are those that
 // were paid. It reads what changed since the last time and believes the kept
@@ -137,21 +137,21 @@ func (s *Service) Reconcile(ctx context.Context, a Audit) (Books, error) {
 		return Books{}, fmt.Errorf("reconcile: %w", err)
 	}
 	b := r.Books
-	b.Doubts = slices.Clone(b.Doubts)
+	b.Discrepancies = slices.Clone(b.Discrepancies)
 	for _, c := range b.Coins {
 		if is := c.Credited().Add(c.Surplus, c.Unattributed, c.Returned); !is.Equal(c.Counted) {
-			b.Doubts = append(b.Doubts,
-				Doubt{Text: fmt.Sprintf("%s: %s were counted, but %s credited, %s surplus, %s unattributed and %s returned make %s",
+			b.Discrepancies = append(b.Discrepancies,
+				Discrepancy{Text: fmt.Sprintf("%s: %s were counted, but %s credited, %s surplus, %s unattributed and %s returned make %s",
 					c.Currency, c.Counted, c.Credited(), c.Surplus, c.Unattributed, c.Returned, is)})
 		}
 	}
 	if a.Vault != nil {
-		doubts, damaged, err := s.checkSealed(ctx, a.Vault, r)
+		discrepancies, damaged, err := s.checkSealed(ctx, a.Vault, r)
 		if err != nil {
 			return Books{}, err
 		}
-		r.Doubted = append(r.Doubted, damaged...)
-		b.Doubts = append(b.Doubts, doubts...)
+		r.Recheck = append(r.Recheck, damaged...)
+		b.Discrepancies = append(b.Discrepancies, discrepancies...)
 	}
 	if err := s.store.KeepBooks(ctx, r); err != nil {
 		s.log.WarnContext(ctx, "the books were read, but can't be kept", "error", err)
@@ -167,13 +167,13 @@ const (
 // checkSealed decrypts what is encrypted of the cards that were read. It
 // returns what can't be, at most some, and all cards that this is of: none is
 // forgotten before it was said.
-func (s *Service) checkSealed(ctx context.Context, vault Vault, r Reading) (doubts []Doubt, damaged []uuid.UUID,
+func (s *Service) checkSealed(ctx context.Context, vault Vault, r Reading) (discrepancies []Discrepancy, damaged []uuid.UUID,
 	err error) {
 	check := func(page []SealedCard) {
 		for _, c := range page {
-			if found := c.doubts(vault); len(found) > 0 {
+			if found := c.discrepancies(vault); len(found) > 0 {
 				damaged = append(damaged, c.UUID)
-				doubts = append(doubts, found[:min(len(found), someDamaged-len(doubts))]...)
+				discrepancies = append(discrepancies, found[:min(len(found), someDamaged-len(discrepancies))]...)
 			}
 		}
 	}
@@ -190,20 +190,20 @@ func (s *Service) checkSealed(ctx context.Context, vault Vault, r Reading) (doub
 			return nil, nil, fmt.Errorf("check what is encrypted: %w", err)
 		}
 		if check(page); len(page) < checkedAtOnce {
-			return doubts, damaged, nil
+			return discrepancies, damaged, nil
 		}
 		from = After(page[len(page)-1].UUID)
 	}
 }
 
-// doubts says what of a card can't be decrypted.
-func (c SealedCard) doubts(vault Vault) (all []Doubt) {
+// discrepancies says what of a card can't be decrypted.
+func (c SealedCard) discrepancies(vault Vault) (all []Discrepancy) {
 	add := func(what string, err error) {
 		switch {
 		case errors.Is(err, card.ErrUnavailable):
-			all = append(all, Doubt{ID: c.UUID, Text: what + " can't be decrypted: the key file does not have the key"})
+			all = append(all, Discrepancy{ID: c.UUID, Text: what + " can't be decrypted: the key file does not have the key"})
 		case err != nil:
-			all = append(all, Doubt{ID: c.UUID, Text: what + " can't be decrypted"})
+			all = append(all, Discrepancy{ID: c.UUID, Text: what + " can't be decrypted"})
 		}
 	}
 	if c.Sealed != nil {

@@ -53,7 +53,7 @@ func TestReconcile_SaysWhatDoesNotAddUp(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.pots()
 		s.exec("UPDATE cards SET credit_paid = credit_paid + 1 WHERE credit_paid = 1")
-		s.doubts = []string{
+		s.discrepancies = []string{
 			"its credits do not add up to its received amount",
 			"monero: 1000000011111 were counted, but 1000000000112 credited, 1000 surplus, 10000 unattributed and 0 returned make 1000000011112",
 		}

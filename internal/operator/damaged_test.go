@@ -34,10 +34,10 @@ func TestReconcile_NamesTheCardThatCantBeDecoded(t *testing.T) {
 			"its row can't be decoded: this version does not know its currency or its payment's state",
 			"monero: 2000000000000 were counted, but 1000000000000 credited, 0 surplus, 0 unattributed and 0 returned make 1000000000000",
 		}
-		if len(books.Doubts) != len(want) {
-			t.Fatalf("doubts %+v", books.Doubts)
+		if len(books.Discrepancies) != len(want) {
+			t.Fatalf("discrepancies %+v", books.Discrepancies)
 		}
-		for i, d := range books.Doubts {
+		for i, d := range books.Discrepancies {
 			if d.Text != want[i] || i < 2 && d.ID != bad.UUID {
 				t.Errorf("doubt %+v, want %q", d, want[i])
 			}
@@ -65,23 +65,23 @@ func TestReconcile_NamesTheCardsThatCantBeDecrypted(t *testing.T) {
 		}
 		s.settle()
 		s.wantIssued(3)
-		wantDoubts := func(want ...operator.Doubt) {
+		wantDiscrepancies := func(want ...operator.Discrepancy) {
 			t.Helper()
 			for _, full := range []bool{false, true} {
 				books, err := s.desk.Reconcile(t.Context(), operator.Audit{Full: full, Vault: s.vault})
 				check(t, err)
-				if diff := cmp.Diff(want, books.Doubts, cmpopts.EquateEmpty()); diff != "" {
+				if diff := cmp.Diff(want, books.Discrepancies, cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("full %v: %s", full, diff)
 				}
 			}
 		}
 		wantDamaged := func(want ...uuid.UUID) {
 			t.Helper()
-			var doubts []operator.Doubt
+			var discrepancies []operator.Discrepancy
 			for _, id := range want {
-				doubts = append(doubts, operator.Doubt{ID: id, Text: "its credentials can't be decrypted"})
+				discrepancies = append(discrepancies, operator.Discrepancy{ID: id, Text: "its credentials can't be decrypted"})
 			}
-			wantDoubts(doubts...)
+			wantDiscrepancies(discrepancies...)
 		}
 		wantDamaged()
 		s.exec("UPDATE credentials SET url = $1 WHERE card_uuid = $2", []byte("canary"), cards[1].UUID)
@@ -89,7 +89,7 @@ func TestReconcile_NamesTheCardsThatCantBeDecrypted(t *testing.T) {
 		wantDamaged(cards[1].UUID) // it is looked at again
 		stranger := append((s.vault.Keys().Primary ^ 1).Prefix(), "sealed"...)
 		s.exec("UPDATE credentials SET url = $1 WHERE card_uuid = $2", stranger, cards[1].UUID)
-		wantDoubts(operator.Doubt{ID: cards[1].UUID,
+		wantDiscrepancies(operator.Discrepancy{ID: cards[1].UUID,
 			Text: "its credentials can't be decrypted: the key file does not have the key"})
 		s.exec("UPDATE credentials SET url = $1", []byte("canary"))
 		wantDamaged(cards[0].UUID, cards[1].UUID, cards[2].UUID)
@@ -112,8 +112,8 @@ func TestReconcile_ForgetsNoneOfManyDamagedCards(t *testing.T) {
 		f := &faulty{Store: s.store}
 		books, err := operator.New(f, s.rates, nil).Reconcile(t.Context(), operator.Audit{Vault: s.vault})
 		check(t, err)
-		if len(books.Doubts) != 20 || len(f.kept.Doubted) != n {
-			t.Errorf("%d doubts, %d cards to be read again", len(books.Doubts), len(f.kept.Doubted))
+		if len(books.Discrepancies) != 20 || len(f.kept.Recheck) != n {
+			t.Errorf("%d discrepancies, %d cards to be read again", len(books.Discrepancies), len(f.kept.Recheck))
 		}
 	})
 }
@@ -152,9 +152,9 @@ func TestReconcile_TriesEveryEncryptedCard(t *testing.T) {
 			}
 			books, err := operator.New(on, s.rates, nil).Reconcile(t.Context(), operator.Audit{Vault: s.vault})
 			check(t, err)
-			if len(books.Doubts) != min(n, 1) || len(on.kept.Doubted) != min(n, 1) {
-				t.Errorf("of %d cards, %d are said to be damaged and %d read again, want %d", n, len(books.Doubts),
-					len(on.kept.Doubted), min(n, 1))
+			if len(books.Discrepancies) != min(n, 1) || len(on.kept.Recheck) != min(n, 1) {
+				t.Errorf("of %d cards, %d are said to be damaged and %d read again, want %d", n, len(books.Discrepancies),
+					len(on.kept.Recheck), min(n, 1))
 			}
 		}
 	})
@@ -171,8 +171,8 @@ func TestReconcile_NamesTheCardsWhoseRefundAddressCantBeDecrypted(t *testing.T) 
 		s.order() // which names none
 		books, err := s.desk.Reconcile(t.Context(), operator.Audit{Full: true, Vault: s.vault})
 		check(t, err)
-		if diff := cmp.Diff([]operator.Doubt{{ID: bad.UUID, Text: "its refund address can't be decrypted"}},
-			books.Doubts); diff != "" {
+		if diff := cmp.Diff([]operator.Discrepancy{{ID: bad.UUID, Text: "its refund address can't be decrypted"}},
+			books.Discrepancies); diff != "" {
 			t.Error(diff)
 		}
 	})

@@ -25,7 +25,7 @@ func (s *shop) refused(c *card.Card, kind operator.ResolutionKind, want error) {
 // it should lead to.
 func (s *shop) decided(c *card.Card, kind operator.ResolutionKind, amount card.Amount, after card.PaymentState) {
 	s.t.Helper()
-	if done := s.resolve(c, kind); done.Nothing || done.Resolution.Amount != amount || done.After != after {
+	if done := s.resolve(c, kind); done.Unchanged || done.Resolution.Amount != amount || done.After != after {
 		s.t.Errorf("%s: %+v, want %d and %s", kind, done, amount, after)
 	}
 }
@@ -33,7 +33,7 @@ func (s *shop) decided(c *card.Card, kind operator.ResolutionKind, amount card.A
 // nothing asks for a decision where nothing is left to decide.
 func (s *shop) nothing(c *card.Card, kind operator.ResolutionKind) {
 	s.t.Helper()
-	if done := s.resolve(c, kind); !done.Nothing {
+	if done := s.resolve(c, kind); !done.Unchanged {
 		s.t.Errorf("%s: %+v, want nothing to do", kind, done)
 	}
 }
@@ -116,7 +116,7 @@ func TestResolve_MoneyOfACardThatNobodyWasAskedForIsGivenBack(t *testing.T) {
 		s.pay(c, coin/2, 10)
 		s.tick()
 		s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
-		s.refused(c, operator.Refund, operator.ErrBeingMade)
+		s.refused(c, operator.Refund, operator.ErrBeingIssued)
 		check(t, s.store.SimulatedReorg(t.Context(), "monero", 10, true))
 		s.now = s.now.Add(3 * time.Hour)
 		s.mine(10)
@@ -218,7 +218,7 @@ func TestResolve_EveryDecisionIsLoggedOnce(t *testing.T) {
 // wantEvents compares what the account was told of a card.
 func (s *shop) wantEvents(c *card.Card, want ...card.EventType) {
 	s.t.Helper()
-	record, err := s.store.Record(s.t.Context(), c.UUID)
+	record, err := s.store.CardDetail(s.t.Context(), c.UUID)
 	check(s.t, err)
 	var got []card.EventType
 	for _, e := range record.Events {
@@ -275,7 +275,7 @@ func TestResolve_WhatHappenedIsToldInFull(t *testing.T) {
 		if diff := cmp.Diff(before, done.Card); diff != "" {
 			t.Errorf("the card as it was: %s", diff)
 		}
-		record, err := s.store.Record(t.Context(), c.UUID)
+		record, err := s.store.CardDetail(t.Context(), c.UUID)
 		check(t, err)
 		if diff := cmp.Diff([]operator.Resolution{done.Resolution}, record.Resolutions); diff != "" {
 			t.Errorf("kept: %s", diff)

@@ -60,9 +60,9 @@ type LeftOut struct {
 // Explain says what a card waits for, and what can be decided of it. today is
 // the current rate, or the last one that is known; the zero Rate means that
 // none is. It is pure.
-func Explain(r Record, today card.Rate) Explanation {
+func Explain(r CardDetail, today card.Rate) Explanation {
 	c := r.Card
-	on := ground{tip: card.Tip{Height: c.TipHeight}, intent: r.Intent, transfers: r.Transfers}
+	ev := evidence{tip: card.Tip{Height: c.TipHeight}, intent: r.Intent, transfers: r.Transfers}
 	x := Explanation{Wait: ForNothing, Lost: c.Credit.Lost - c.Credit.WrittenOff}
 	kept := c.Received - c.Refunded
 	switch {
@@ -77,14 +77,14 @@ func Explain(r Record, today card.Rate) Explanation {
 			x.Until = r.Intent.DueAt
 		}
 	case c.State == card.Detected || c.State == card.Confirming:
-		x.Transfers = card.Awaited(c, r.Transfers, on.tip)
+		x.Transfers = card.Awaited(c, r.Transfers, ev.tip)
 		x.Wait = waitFor(x.Transfers)
 	case c.State == card.Underpaid, c.State == card.Unpaid && c.Refunded == 0:
 		x.Wait, x.Missing, x.Until = ForMoney, c.Amount-max(0, kept), c.ExpiresAt
 	}
 	x.Since = since(r, x)
 	x.Worth = worth(c, kept, today, x.Wait)
-	x.Choices = choices(c, on, today)
+	x.Choices = choices(c, ev, today)
 	return x
 }
 
@@ -102,7 +102,7 @@ func waitFor(transfers []card.Transfer) Wait {
 }
 
 // since returns since when a card waits for an operator, or for an unlock.
-func since(r Record, x Explanation) time.Time {
+func since(r CardDetail, x Explanation) time.Time {
 	switch {
 	case x.Wait == ForUnlock:
 		first := x.Transfers[0].FirstSeenAt
@@ -115,20 +115,20 @@ func since(r Record, x Explanation) time.Time {
 	case x.Wait != ForDecision:
 		return time.Time{}
 	case x.Lost > 0:
-		return told(r.Events, card.EventReversed)
+		return lastEvent(r.Events, card.EventReversed)
 	case r.Card.State == card.Late:
-		return told(r.Events, card.EventLate)
+		return lastEvent(r.Events, card.EventLate)
 	case r.Intent.refundDue():
-		return told(r.Events, card.EventRefundDue)
+		return lastEvent(r.Events, card.EventRefundDue)
 	case r.Intent.OpenedAt != nil:
 		return *r.Intent.OpenedAt
 	}
 	return time.Time{}
 }
 
-// told returns when an account was last told of a kind of event; zero if it was
+// lastEvent returns when an account was last told of a kind of event; zero if it was
 // not.
-func told(events []card.Event, kind card.EventType) (at time.Time) {
+func lastEvent(events []card.Event, kind card.EventType) (at time.Time) {
 	for _, e := range events {
 		if e.Type == kind {
 			at = e.CreatedAt
@@ -154,14 +154,14 @@ func worth(c *card.Card, kept card.Amount, today card.Rate, wait Wait) *Worth {
 }
 
 // choices returns what ResolveCard would do now.
-func choices(c *card.Card, on ground, today card.Rate) (all []Choice) {
+func choices(c *card.Card, ev evidence, today card.Rate) (all []Choice) {
 	for _, kind := range []ResolutionKind{Accept, Retry, Refund, WriteOff} {
 		decided := *c
-		amount, nothing, err := decide(&decided, kind, on)
+		amount, nothing, err := decide(&decided, kind, ev)
 		if err != nil || nothing {
 			continue
 		}
-		choice := Choice{Kind: kind, Amount: amount, LeftOut: leftOut(c, kind, amount, on)}
+		choice := Choice{Kind: kind, Amount: amount, LeftOut: leftOut(c, kind, amount, ev)}
 		if kind == Retry {
 			amount = c.Received - c.Refunded
 		}
@@ -174,9 +174,9 @@ func choices(c *card.Card, on ground, today card.Rate) (all []Choice) {
 }
 
 // leftOut returns what a decision about an amount leaves out.
-func leftOut(c *card.Card, kind ResolutionKind, amount card.Amount, on ground) LeftOut {
+func leftOut(c *card.Card, kind ResolutionKind, amount card.Amount, ev evidence) LeftOut {
 	var locked card.Amount
-	for _, t := range on.transfers {
+	for _, t := range ev.transfers {
 		if t.Counted && t.Locked {
 			locked += t.Amount
 		}

@@ -131,7 +131,7 @@ func TestExplain_WhatACardWaitsForAndWhatCanBeDecided(t *testing.T) {
 			Decimals: 2}, 150_00, 100, 10, 109, quote
 		c.Credit = card.CreditOf(&c)
 		if diff := cmp.Diff(tt.want,
-			operator.Explain(operator.Record{Card: &c, Transfers: tt.in, Intent: tt.intent}, tt.rate),
+			operator.Explain(operator.CardDetail{Card: &c, Transfers: tt.in, Intent: tt.intent}, tt.rate),
 			cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
@@ -157,7 +157,7 @@ func TestExplain_SinceWhenARefundIsDue(t *testing.T) {
 	} {
 		c := card.Card{State: card.Paid, Received: 100, Settled: 100, Amount: 100, USD: 150_00,
 			Coin: card.Currency{Code: "monero", Decimals: 2}}
-		record := operator.Record{Card: &c, Intent: &operator.IntentRecord{State: tt.intent}, Events: tt.events}
+		record := operator.CardDetail{Card: &c, Intent: &operator.IntentRecord{State: tt.intent}, Events: tt.events}
 		if x := operator.Explain(record, card.Rate{}); x.Wait != operator.ForDecision || !x.Since.Equal(tt.want) {
 			t.Errorf("%s: waits for %s since %s, want %s", name, x.Wait, x.Since, tt.want)
 		}
@@ -184,7 +184,7 @@ func TestResolve_SaysWhatADecisionLeavesOut(t *testing.T) {
 				t.Errorf("%s: %+v, %v", kind, done, err)
 			}
 		}
-		record, err := s.store.Record(t.Context(), c.UUID)
+		record, err := s.store.CardDetail(t.Context(), c.UUID)
 		check(t, err)
 		x := operator.Explain(record, card.Rate{})
 		if len(x.Choices) != 2 || x.Choices[0].Amount != coin*7/8 || x.Choices[1].LeftOut.Unconfirmed != coin*3/8 {

@@ -111,8 +111,8 @@ func (f faultyTx) SaveVerdicts(ctx context.Context, vs []card.Verdict) error {
 	return errors.Join(f.Tx.SaveVerdicts(ctx, vs), f.fail("verdicts"))
 }
 
-func (f faultyTx) Told(ctx context.Context, id uuid.UUID, kind card.EventType) (bool, error) {
-	told, err := f.Tx.Told(ctx, id, kind)
+func (f faultyTx) HasEvent(ctx context.Context, id uuid.UUID, kind card.EventType) (bool, error) {
+	told, err := f.Tx.HasEvent(ctx, id, kind)
 	return told, errors.Join(err, f.fail("told"))
 }
 
@@ -147,7 +147,7 @@ func TestResolve_WhateverFailsNothingIsDecided(t *testing.T) {
 		s.settle()
 		s.supplier.fault = nil
 		late := s.late(coin / 2)
-		s.doubts = []string{declined}
+		s.discrepancies = []string{declined}
 		for _, tt := range []struct {
 			call string
 			kind operator.ResolutionKind
@@ -162,14 +162,14 @@ func TestResolve_WhateverFailsNothingIsDecided(t *testing.T) {
 			{"verdicts", operator.Accept, late},
 			{"reopen", operator.Retry, refused},
 		} {
-			before, err := s.store.Record(t.Context(), tt.card.UUID)
+			before, err := s.store.CardDetail(t.Context(), tt.card.UUID)
 			check(t, err)
 			done, err := s.at(&faulty{call: tt.call}).ResolveCard(t.Context(),
 				operator.Decision{CardUUID: tt.card.UUID, Kind: tt.kind, Note: "x", Operator: "x"})
 			if diff := cmp.Diff(operator.Resolved{}, done); diff != "" || !errors.Is(err, errBroken) {
 				t.Errorf("%s: %v, %s", tt.call, err, diff)
 			}
-			after, err := s.store.Record(t.Context(), tt.card.UUID)
+			after, err := s.store.CardDetail(t.Context(), tt.card.UUID)
 			check(t, err)
 			if diff := cmp.Diff(before, after, cmpopts.IgnoreFields(operator.Books{}, "AsOf")); diff != "" {
 				t.Errorf("%s changed %s", tt.call, diff)
@@ -199,7 +199,7 @@ func TestResolve_ATransactionThatRunsAgainDecidesOnce(t *testing.T) {
 		c := s.late(coin / 2)
 		refund := operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Note: "x", Operator: "x"}
 		done, err := s.at(&faulty{twice: true}).ResolveCard(t.Context(), refund)
-		if err != nil || done.Nothing || done.Resolution.Amount != coin/2 || done.Card.Refunded != 0 ||
+		if err != nil || done.Unchanged || done.Resolution.Amount != coin/2 || done.Card.Refunded != 0 ||
 			done.After != card.Expired {
 			t.Errorf("%+v, %v", done, err)
 		}
@@ -261,7 +261,7 @@ func TestAttribute_ADecisionWhoseReplyIsLostIsNotDecidedAgain(t *testing.T) {
 				card.ErrUnavailable) {
 				t.Errorf("%v", err)
 			}
-			if done := s.attribute(d); !done.Nothing {
+			if done := s.attribute(d); !done.Unchanged {
 				t.Errorf("%+v", done)
 			}
 		}
@@ -274,7 +274,7 @@ func TestAttribute_ADecisionWhoseReplyIsLostIsNotDecidedAgain(t *testing.T) {
 func TestAttribute_ATransactionThatRunsAgainDecidesOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		done, err := s.at(&faulty{twice: true}).AttributeTransfer(t.Context(), s.toNew(s.stray(coin, 10)))
-		if err != nil || done.Nothing || done.Amount != coin || done.After != card.Paid {
+		if err != nil || done.Unchanged || done.Amount != coin || done.After != card.Paid {
 			t.Errorf("%+v, %v", done, err)
 		}
 		s.settle()

@@ -46,21 +46,21 @@ var databases = storetest.Databases
 // shop is a service with a simulated chain, an operator's desk, and time, rate
 // and supplier in the hands of the test.
 type shop struct {
-	t        *testing.T
-	vault    *vault.Vault
-	store    *store.Store
-	direct   *sql.DB // past the store
-	chain    *simulated.Chain
-	watcher  *settle.Watcher
-	orders   *order.Service
-	rates    *dial
-	supplier *scripted
-	issuer   *issue.Issuer
-	desk     *operator.Service
-	log      bytes.Buffer // the desk's
-	account  uuid.UUID
-	now      time.Time
-	doubts   []string // what the books may doubt when the test ends
+	t             *testing.T
+	vault         *vault.Vault
+	store         *store.Store
+	direct        *sql.DB // past the store
+	chain         *simulated.Chain
+	watcher       *settle.Watcher
+	orders        *order.Service
+	rates         *dial
+	supplier      *scripted
+	issuer        *issue.Issuer
+	desk          *operator.Service
+	log           bytes.Buffer // the desk's
+	account       uuid.UUID
+	now           time.Time
+	discrepancies []string // what the books may doubt when the test ends
 }
 
 // onEach runs a test on every database. In the end the books must agree.
@@ -181,13 +181,13 @@ func (s *shop) reconcile() {
 	s.t.Helper()
 	books, err := s.desk.Reconcile(context.Background(), operator.Audit{})
 	check(s.t, err)
-	var doubts []string
-	for _, d := range books.Doubts {
-		doubts = append(doubts, d.Text)
+	var discrepancies []string
+	for _, d := range books.Discrepancies {
+		discrepancies = append(discrepancies, d.Text)
 	}
-	doubts = append(doubts, undecided(books)...)
-	if diff := cmp.Diff(s.doubts, doubts); diff != "" {
-		s.t.Errorf("doubts: %s\n%+v", diff, books)
+	discrepancies = append(discrepancies, undecided(books)...)
+	if diff := cmp.Diff(s.discrepancies, discrepancies); diff != "" {
+		s.t.Errorf("discrepancies: %s\n%+v", diff, books)
 	}
 }
 

@@ -76,8 +76,8 @@ type Tx interface {
 	// Intent returns how far the issuing of a card is; nil if it was not
 	// decided.
 	Intent(ctx context.Context, id uuid.UUID) (*IntentRecord, error)
-	// Told reports whether the account was told of a kind of event of a card.
-	Told(ctx context.Context, id uuid.UUID, kind card.EventType) (bool, error)
+	// HasEvent reports whether the account was told of a kind of event of a card.
+	HasEvent(ctx context.Context, id uuid.UUID, kind card.EventType) (bool, error)
 	// Resolutions returns what operators decided of a card, oldest first.
 	Resolutions(ctx context.Context, id uuid.UUID) ([]Resolution, error)
 	// InsertResolution stores what an operator decided, and the decided amounts

@@ -40,8 +40,8 @@ func TestResolve_ARefundGetsItsTransactionAfterwards(t *testing.T) {
 		if _, err := s.sent(c, firstTx, &wrong, false); !errors.Is(err, operator.ErrAnotherAmount) {
 			t.Errorf("error %v", err)
 		}
-		if done, err := s.sent(c, firstTx, nil, true); err != nil || done.Noted == nil || done.Noted.Amount != right ||
-			done.Nothing {
+		if done, err := s.sent(c, firstTx, nil, true); err != nil || done.ExistingRefund == nil || done.ExistingRefund.Amount != right ||
+			done.Unchanged {
 			t.Errorf("%+v, %v", done, err)
 		}
 		s.wantRefund(c, right, "")
@@ -51,13 +51,13 @@ func TestResolve_ARefundGetsItsTransactionAfterwards(t *testing.T) {
 			t.Errorf("%+v", done)
 		}
 		s.wantRefund(c, right, firstTx)
-		if done, err := s.sent(c, firstTx, &wrong, false); err != nil || !done.Nothing {
+		if done, err := s.sent(c, firstTx, &wrong, false); err != nil || !done.Unchanged {
 			t.Errorf("again: %+v, %v", done, err)
 		}
 		_, err = s.sent(c, secondTx, &right, false) // the first was a slip
 		check(t, err)
 		s.wantRefund(c, right, secondTx)
-		record, err := s.store.Record(t.Context(), c.UUID)
+		record, err := s.store.CardDetail(t.Context(), c.UUID)
 		check(t, err)
 		var txids []string
 		for _, r := range record.Resolutions {
@@ -77,16 +77,16 @@ func TestResolve_ATransactionIsThatOfTheRefundThatHasNone(t *testing.T) {
 		s.tick()
 		done, err := s.sent(c, firstTx, nil, false)
 		check(t, err)
-		if done.Noted == nil || done.Noted.Amount != coin/2 {
+		if done.ExistingRefund == nil || done.ExistingRefund.Amount != coin/2 {
 			t.Errorf("%+v", done)
 		}
 		s.wantRefund(c, coin/2, firstTx)
-		if done, err = s.sent(c, firstTx, nil, false); err != nil || !done.Nothing {
+		if done, err = s.sent(c, firstTx, nil, false); err != nil || !done.Unchanged {
 			t.Errorf("again: %+v, %v", done, err)
 		}
 		done, err = s.sent(c, secondTx, nil, false) // of what is still to be given back
 		check(t, err)
-		if done.Noted != nil || done.Resolution.Amount != coin/4 {
+		if done.ExistingRefund != nil || done.Resolution.Amount != coin/4 {
 			t.Errorf("%+v", done)
 		}
 		s.wantRefund(c, coin*3/4, secondTx)
@@ -105,8 +105,8 @@ func TestResolve_ATransactionIsThatOfOneRefund(t *testing.T) {
 		check(t, err)
 		wantNothing := func() {
 			t.Helper()
-			if done, err := s.sent(c, firstTx, nil, false); err != nil || !done.Nothing || done.Noted == nil ||
-				done.Noted.Amount != coin/2 {
+			if done, err := s.sent(c, firstTx, nil, false); err != nil || !done.Unchanged || done.ExistingRefund == nil ||
+				done.ExistingRefund.Amount != coin/2 {
 				t.Errorf("%+v, %v", done, err)
 			}
 			s.wantRefund(c, coin*3/4, secondTx)
@@ -115,7 +115,7 @@ func TestResolve_ATransactionIsThatOfOneRefund(t *testing.T) {
 		s.pay(c, coin/8, 10)
 		s.tick()
 		wantNothing()
-		record, err := s.store.Record(t.Context(), c.UUID)
+		record, err := s.store.CardDetail(t.Context(), c.UUID)
 		check(t, err)
 		if len(record.Resolutions) != 2 {
 			t.Errorf("%+v", record.Resolutions)
@@ -132,7 +132,7 @@ func TestResolve_OnlyARefundHasATransaction(t *testing.T) {
 				t.Errorf("%s: no error", kind)
 			}
 		}
-		if done, err := s.sent(c, firstTx, nil, false); err != nil || done.Resolution.Amount != coin/2 || done.Noted != nil {
+		if done, err := s.sent(c, firstTx, nil, false); err != nil || done.Resolution.Amount != coin/2 || done.ExistingRefund != nil {
 			t.Errorf("%+v, %v", done, err) // it was sent before it was recorded
 		}
 		s.wantRefund(c, coin/2, firstTx)
@@ -148,7 +148,7 @@ func TestResolve_ARefundThatWasDueIsNeverIssued(t *testing.T) {
 		s.settle()
 		s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
 		s.wantEvents(c, card.EventDetected, card.EventRefundDue)
-		record, err := s.store.Record(t.Context(), c.UUID)
+		record, err := s.store.CardDetail(t.Context(), c.UUID)
 		check(t, err)
 		x := operator.Explain(record, card.Rate{USD: card.Decimal{Units: 120_00000000, Scale: card.RateScale}})
 		if x.Wait != operator.ForDecision || x.Since.IsZero() || x.Worth == nil || x.Worth.USD != 120_00 ||

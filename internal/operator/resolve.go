@@ -23,11 +23,11 @@ type Decision struct {
 
 // Resolved is what ResolveCard did, or with DryRun would do.
 type Resolved struct {
-	Resolution Resolution
-	Card       *card.Card // as it was before
-	After      card.PaymentState
-	Nothing    bool        // there was nothing to do
-	Noted      *Resolution // Refund: it was recorded before, and only its transaction is noted; nil otherwise
+	Resolution     Resolution
+	Card           *card.Card // as it was before
+	After          card.PaymentState
+	Unchanged      bool        // there was nothing to do
+	ExistingRefund *Resolution // Refund: it was recorded before, and only its transaction is added; nil otherwise
 	LeftOut
 }
 
@@ -54,25 +54,25 @@ func (s *Service) ResolveCard(ctx context.Context, d Decision) (Resolved, error)
 		if len(found) == 0 {
 			return card.ErrNoRow
 		}
-		on, err := s.ground(ctx, tx, found[0])
+		ev, err := s.evidence(ctx, tx, found[0])
 		if err != nil {
 			return err
 		}
-		noted, named, err := sentBy(ctx, tx, d, found[0], on)
+		refund, named, err := findRefund(ctx, tx, d, found[0], ev)
 		switch {
 		case err != nil:
 			return err
-		case noted != nil:
-			done, err = note(ctx, tx, d, r, found[0], noted, named)
+		case refund != nil:
+			done, err = nameRefundTx(ctx, tx, d, r, found[0], refund, named)
 		default:
-			done, err = s.resolve(ctx, tx, d, r, found[0], on)
+			done, err = s.resolve(ctx, tx, d, r, found[0], ev)
 		}
 		return err
 	})
 	if err != nil {
 		return Resolved{}, fmt.Errorf("resolve card: %w", err)
 	}
-	if !done.Nothing && !d.DryRun {
+	if !done.Unchanged && !d.DryRun {
 		s.log.DebugContext(ctx, "operator resolved a card", "card", d.CardUUID, "decision", d.Kind, "amount",
 			coins(done.Card.Coin, done.Resolution.Amount),
 			"operator", d.Operator, "before", done.Card.State, "after", done.After)
@@ -82,9 +82,9 @@ func (s *Service) ResolveCard(ctx context.Context, d Decision) (Resolved, error)
 
 // resolve decides something of a card.
 func (s *Service) resolve(ctx context.Context, tx Tx, d Decision, r Resolution, before *card.Card,
-	on ground) (Resolved, error) {
+	ev evidence) (Resolved, error) {
 	c := *before
-	amount, nothing, err := decide(&c, d.Kind, on)
+	amount, nothing, err := decide(&c, d.Kind, ev)
 	if err != nil {
 		return Resolved{}, err
 	}
@@ -92,8 +92,8 @@ func (s *Service) resolve(ctx context.Context, tx Tx, d Decision, r Resolution, 
 		return Resolved{}, anotherAmount(c.Coin, amount, *d.Amount)
 	}
 	r.Amount = amount
-	done := Resolved{Resolution: r, Card: before, After: c.State, Nothing: nothing,
-		LeftOut: leftOut(before, d.Kind, amount, on)}
+	done := Resolved{Resolution: r, Card: before, After: c.State, Unchanged: nothing,
+		LeftOut: leftOut(before, d.Kind, amount, ev)}
 	if nothing || d.DryRun {
 		return done, nil
 	}
@@ -103,7 +103,7 @@ func (s *Service) resolve(ctx context.Context, tx Tx, d Decision, r Resolution, 
 	if d.Kind == Retry {
 		return done, tx.ReopenIntent(ctx, c.UUID)
 	}
-	v, err := s.judge(ctx, tx, &c, on)
+	v, err := s.judge(ctx, tx, &c, ev)
 	if err != nil {
 		return Resolved{}, err
 	}
@@ -111,12 +111,12 @@ func (s *Service) resolve(ctx context.Context, tx Tx, d Decision, r Resolution, 
 	return done, tx.SaveVerdicts(ctx, []card.Verdict{v})
 }
 
-// sentBy returns the refund, recorded before, that the transaction of a
+// findRefund returns the refund, recorded before, that the transaction of a
 // decision belongs to, and whether it was named already: the one for which it
 // was named, or else the last one, if that has no transaction or if nothing
 // else is to be given back. It returns nil for a refund that is yet to be
 // recorded.
-func sentBy(ctx context.Context, tx Tx, d Decision, c *card.Card, on ground) (last *Resolution, named bool, err error) {
+func findRefund(ctx context.Context, tx Tx, d Decision, c *card.Card, ev evidence) (last *Resolution, named bool, err error) {
 	if d.TxID == "" || c.Refunded == 0 {
 		return nil, false, nil
 	}
@@ -132,20 +132,20 @@ func sentBy(ctx context.Context, tx Tx, d Decision, c *card.Card, on ground) (la
 	}
 	if !named && c.RefundTxID != "" {
 		decided := *c
-		if _, nothing, err := decide(&decided, Refund, on); err == nil && !nothing {
+		if _, nothing, err := decide(&decided, Refund, ev); err == nil && !nothing {
 			return nil, false, nil
 		}
 	}
 	return last, named, nil
 }
 
-// note names the transaction of a refund that was recorded before, unless it
+// nameRefundTx names the transaction of a refund that was recorded before, unless it
 // was named already.
-func note(ctx context.Context, tx Tx, d Decision, r Resolution, c *card.Card, refund *Resolution,
+func nameRefundTx(ctx context.Context, tx Tx, d Decision, r Resolution, c *card.Card, refund *Resolution,
 	named bool) (Resolved, error) {
-	done := Resolved{Resolution: r, Card: c, After: c.State, Noted: refund, Nothing: named}
+	done := Resolved{Resolution: r, Card: c, After: c.State, ExistingRefund: refund, Unchanged: named}
 	switch {
-	case done.Nothing:
+	case done.Unchanged:
 		return done, nil
 	case d.Amount != nil && *d.Amount != refund.Amount:
 		return Resolved{}, anotherAmount(c.Coin, refund.Amount, *d.Amount)
@@ -166,27 +166,27 @@ func coins(coin card.Currency, a card.Amount) string {
 
 // judge assesses a card that something was decided of. A decision brings no
 // money: the account is told of a payment only if it never was.
-func (s *Service) judge(ctx context.Context, tx Tx, c *card.Card, on ground) (card.Verdict, error) {
+func (s *Service) judge(ctx context.Context, tx Tx, c *card.Card, ev evidence) (card.Verdict, error) {
 	today, _ := s.rates.Rate(c.Coin.Code) // without one, late money waits
-	v := card.Judge(c, on.transfers, on.tip, today, uuid.Must(uuid.NewV7()))
+	v := card.Judge(c, ev.transfers, ev.tip, today, uuid.Must(uuid.NewV7()))
 	if v.Event == nil || v.Event.Type != card.EventDetected {
 		return v, nil
 	}
-	told, err := tx.Told(ctx, c.UUID, card.EventDetected)
+	told, err := tx.HasEvent(ctx, c.UUID, card.EventDetected)
 	if told {
 		v.Event = nil
 	}
 	return v, err
 }
 
-// ground is what a decision depends on beside the card.
-type ground struct {
+// evidence is what a decision depends on beside the card.
+type evidence struct {
 	tip       card.Tip
 	intent    *IntentRecord
 	transfers []card.Transfer // that are counted
 }
 
-func (s *Service) ground(ctx context.Context, tx Tx, c *card.Card) (g ground, err error) {
+func (s *Service) evidence(ctx context.Context, tx Tx, c *card.Card) (g evidence, err error) {
 	if g.tip, err = tx.Tip(ctx, c.Coin.Code); err != nil {
 		return g, err
 	}
@@ -199,15 +199,15 @@ func (s *Service) ground(ctx context.Context, tx Tx, c *card.Card) (g ground, er
 
 // decide makes the decided amounts of a card follow from a decision. It returns
 // the amount it is about, and whether nothing is left to decide.
-func decide(c *card.Card, kind ResolutionKind, on ground) (amount card.Amount, nothing bool, err error) {
+func decide(c *card.Card, kind ResolutionKind, ev evidence) (amount card.Amount, nothing bool, err error) {
 	kept := c.Received - c.Refunded
-	unlocked, firm := card.Unlocked(c, on.transfers), card.Firm(c, on.transfers, on.tip)
-	parked := on.intent.waits() // or declined: both are the operator's to decide
+	unlocked, firm := card.Unlocked(c, ev.transfers), card.Firm(c, ev.transfers, ev.tip)
+	parked := ev.intent.waits() // or declined: both are the operator's to decide
 	switch kind {
 	case Accept:
 		switch {
 		case c.Status == card.Generated:
-			return 0, false, ErrMade
+			return 0, false, ErrIssued
 		case c.State == card.Paid || (c.Accepted > 0 && unlocked >= c.Accepted):
 			return 0, true, nil
 		case kept <= 0:
@@ -223,8 +223,8 @@ func decide(c *card.Card, kind ResolutionKind, on ground) (amount card.Amount, n
 		case c.Status == card.Generated:
 			amount = c.Credit.Surplus
 			firm -= c.Settled
-		case on.intent != nil && !parked && (c.State == card.Paid || on.intent.Attempts > 0):
-			return 0, false, ErrBeingMade
+		case ev.intent != nil && !parked && (c.State == card.Paid || ev.intent.Attempts > 0):
+			return 0, false, ErrBeingIssued
 		case c.Received == 0:
 			return 0, false, ErrNothingReceived
 		}
@@ -248,7 +248,7 @@ func decide(c *card.Card, kind ResolutionKind, on ground) (amount card.Amount, n
 		return amount, amount == 0, nil
 	case Retry:
 		switch {
-		case on.intent == nil:
+		case ev.intent == nil:
 			return 0, false, ErrNotParked
 		case parked && c.State != card.Paid:
 			return 0, false, nothingLeft(c)

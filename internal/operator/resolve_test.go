@@ -28,17 +28,17 @@ func TestResolve_LateMoneyIsAcceptedOnce(t *testing.T) {
 		s.settle()
 		s.want(c, card.AwaitingPayment, card.Late, coin, 10) // only asked
 		done := s.resolve(c, operator.Accept)
-		if done.Nothing || done.After != card.Paid || done.Resolution.Amount != coin {
+		if done.Unchanged || done.After != card.Paid || done.Resolution.Amount != coin {
 			t.Errorf("%+v", done)
 		}
-		if again := s.resolve(c, operator.Accept); !again.Nothing {
+		if again := s.resolve(c, operator.Accept); !again.Unchanged {
 			t.Errorf("accepted twice: %+v", again)
 		}
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin, 10)
 		s.wantIssued(1)
 		s.wantBooks(ledger{Counted: coin, Made: coin, Paid: 1, Issued: 1})
-		record, err := s.store.Record(t.Context(), c.UUID)
+		record, err := s.store.CardDetail(t.Context(), c.UUID)
 		check(t, err)
 		if len(record.Resolutions) != 1 || record.Resolutions[0].Operator != "alice" ||
 			record.Resolutions[0].Note != "as agreed" {
@@ -59,7 +59,7 @@ func TestResolve_TooLittleIsRefundedAndThenPaidAgain(t *testing.T) {
 		if done := s.resolve(c, operator.Refund); done.After != card.Expired || done.Resolution.Amount != coin/2 {
 			t.Errorf("%+v", done)
 		}
-		if again := s.resolve(c, operator.Refund); !again.Nothing {
+		if again := s.resolve(c, operator.Refund); !again.Unchanged {
 			t.Errorf("refunded twice: %+v", again)
 		}
 		s.wantBooks(ledger{Counted: coin / 2, Refunded: coin / 2})
@@ -96,12 +96,12 @@ func TestResolve_ALossIsWrittenOff(t *testing.T) {
 		check(t, s.store.SimulatedReorg(t.Context(), "monero", 10, true))
 		s.settle()
 		s.want(c, card.Generated, card.Reversed, 0, 0)
-		s.doubts = []string{lost}
+		s.discrepancies = []string{lost}
 		s.reconcile()
 		if done := s.resolve(c, operator.WriteOff); done.Resolution.Amount != coin || done.After != card.Reversed {
 			t.Errorf("%+v", done)
 		}
-		s.doubts = nil
+		s.discrepancies = nil
 		s.wantBooks(ledger{Lost: coin, WrittenOff: coin, Paid: 1, Issued: 1})
 		s.pay(c, coin/2, 10) // after all
 		s.settle()
@@ -122,7 +122,7 @@ func TestResolve_ADeclinedCardIsTriedAgainOrRefunded(t *testing.T) {
 		s.pay(again, coin, 10)
 		s.pay(back, coin, 10)
 		s.settle()
-		s.doubts = []string{declined, declined}
+		s.discrepancies = []string{declined, declined}
 		s.reconcile()
 		found, err := s.store.FindCards(t.Context(), operator.Search{NeedsOperator: true, Limit: 10})
 		check(t, err)
@@ -137,7 +137,7 @@ func TestResolve_ADeclinedCardIsTriedAgainOrRefunded(t *testing.T) {
 			t.Errorf("%+v", done)
 		}
 		s.settle()
-		s.doubts = nil
+		s.discrepancies = nil
 		s.want(again, card.Generated, card.Paid, coin, 20)
 		s.wantIssued(1)
 	})
@@ -152,17 +152,17 @@ func TestResolve_AParkedCardIsTriedAgainOrRefunded(t *testing.T) {
 		s.pay(again, coin, 10)
 		s.pay(back, coin, 10)
 		s.settle()
-		s.doubts = []string{parked, parked}
+		s.discrepancies = []string{parked, parked}
 		s.reconcile()
 		s.supplier.fault = nil
-		if done := s.resolve(again, operator.Retry); done.Nothing || done.After != card.Paid {
+		if done := s.resolve(again, operator.Retry); done.Unchanged || done.After != card.Paid {
 			t.Errorf("%+v", done)
 		}
 		if done := s.resolve(back, operator.Refund); done.Resolution.Amount != coin {
 			t.Errorf("%+v", done)
 		}
 		s.again()
-		s.doubts = nil
+		s.discrepancies = nil
 		s.want(again, card.Generated, card.Paid, coin, 20)
 		s.wantBooks(ledger{Counted: 2 * coin, Made: coin, Refunded: coin, Paid: 1, Issued: 1})
 	})
@@ -186,8 +186,8 @@ func TestResolve_WhatCantBeDecidedIsRefused(t *testing.T) {
 			{"nothing to refund", c.UUID, operator.Refund, operator.ErrNothingReceived},
 			{"nothing to write off", c.UUID, operator.WriteOff, operator.ErrNothingLost},
 			{"nothing to retry", c.UUID, operator.Retry, operator.ErrNotParked},
-			{"being made", paid.UUID, operator.Refund, operator.ErrBeingMade},
-			{"made", made.UUID, operator.Accept, operator.ErrMade},
+			{"being made", paid.UUID, operator.Refund, operator.ErrBeingIssued},
+			{"made", made.UUID, operator.Accept, operator.ErrIssued},
 		} {
 			_, err := s.desk.ResolveCard(t.Context(),
 				operator.Decision{CardUUID: tt.card, Kind: tt.kind, Note: "x", Operator: "x"})
@@ -227,12 +227,12 @@ func TestReconcile_FindsWhatDoesNotAgree(t *testing.T) {
 				books, err := s.desk.Reconcile(t.Context(), operator.Audit{})
 				check(t, err)
 				found := false
-				for _, d := range books.Doubts {
+				for _, d := range books.Discrepancies {
 					found = found || d.Text == want
-					s.doubts = append(s.doubts, d.Text)
+					s.discrepancies = append(s.discrepancies, d.Text)
 				}
 				if !found {
-					t.Errorf("found %q", s.doubts)
+					t.Errorf("found %q", s.discrepancies)
 				}
 			})
 		})
@@ -259,8 +259,8 @@ func TestReconcile_CardsThatWaitForAnOperator_AreNotDoubted(t *testing.T) {
 				}
 				books, err := s.desk.Reconcile(t.Context(), operator.Audit{})
 				check(t, err)
-				s.doubts = []string{string(kind)}
-				if len(books.Doubts) != 0 || len(books.Waiting) != 1 {
+				s.discrepancies = []string{string(kind)}
+				if len(books.Discrepancies) != 0 || len(books.Waiting) != 1 {
 					t.Fatalf("%+v", books)
 				}
 				if w := books.Waiting[0]; w.Kind != kind || w.CardUUID != c.UUID || w.Amount != coin || w.Currency != "monero" {
@@ -338,10 +338,10 @@ func TestResolve_MoneyThatLeavesTheChainAfterItWasGivenBackIsSeen(t *testing.T) 
 		if len(found) == 0 || found[0].UUID != c.UUID {
 			t.Errorf("%d cards need an operator", len(found))
 		}
-		s.doubts = []string{lost}
+		s.discrepancies = []string{lost}
 		s.reconcile()
 		s.resolve(c, operator.WriteOff)
-		s.doubts = nil
+		s.discrepancies = nil
 	})
 }
 
@@ -401,7 +401,7 @@ func TestResolve_LateMoneyThatWasFoundEnoughStaysEnough(t *testing.T) {
 		s.want(c, card.AwaitingPayment, card.Paid, coin+1, 10) // one unit delays nothing
 		if _, err := s.desk.ResolveCard(t.Context(),
 			operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Note: "x", Operator: "x"}); !errors.Is(err,
-			operator.ErrBeingMade) {
+			operator.ErrBeingIssued) {
 			t.Errorf("the supplier may have made it: %v", err)
 		}
 		s.pay(c, 0, 10)

@@ -56,7 +56,7 @@ func (c *watched) again() (n int64) {
 // forget hides the transaction that paid for a card.
 func (c *watched) forget(s *shop, x *card.Card) {
 	s.t.Helper()
-	record, err := s.store.Record(s.t.Context(), x.UUID)
+	record, err := s.store.CardDetail(s.t.Context(), x.UUID)
 	check(s.t, err)
 	c.hidden = record.Transfers[0].TxID
 }
@@ -299,7 +299,7 @@ func TestWatcher_WhatTheMempoolStillListsStaysConfirmed(t *testing.T) {
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin, 10)
 		check(t, s.watcher.Close(t.Context()))
-		record, err := s.store.Record(t.Context(), c.UUID)
+		record, err := s.store.CardDetail(t.Context(), c.UUID)
 		check(t, err)
 		chain := &watched{Chain: s.chain}
 		w := s.watch(chain, settle.Config{CompareEvery: sliceEvery})

@@ -210,7 +210,7 @@ func (s *shop) reconcile() {
 	books, err := s.desk.Reconcile(context.Background(), operator.Audit{})
 	check(s.t, err)
 	var doubts []string
-	for _, d := range books.Doubts {
+	for _, d := range books.Discrepancies {
 		doubts = append(doubts, d.Text)
 	}
 	doubts = append(doubts, undecided(books)...)

@@ -262,7 +262,7 @@ func (s *till) unattributed() map[string]card.Amount {
 // wantEvents compares what the account was told of a card.
 func (s *till) wantEvents(c *card.Card, want ...card.EventType) {
 	s.t.Helper()
-	record, err := s.store.Record(s.t.Context(), c.UUID)
+	record, err := s.store.CardDetail(s.t.Context(), c.UUID)
 	check(s.t, err)
 	var got []card.EventType
 	for _, e := range record.Events {
@@ -275,11 +275,11 @@ func (s *till) wantEvents(c *card.Card, want ...card.EventType) {
 
 // facts is what is stored of cards, transfers and events, without how high the
 // chain is.
-func (s *till) facts(cards ...*card.Card) []operator.Record {
+func (s *till) facts(cards ...*card.Card) []operator.CardDetail {
 	s.t.Helper()
-	var all []operator.Record
+	var all []operator.CardDetail
 	for _, c := range cards {
-		r, err := s.store.Record(s.t.Context(), c.UUID)
+		r, err := s.store.CardDetail(s.t.Context(), c.UUID)
 		check(s.t, err)
 		r.Card.TipHeight = 0
 		all = append(all, r)
@@ -288,7 +288,7 @@ func (s *till) facts(cards ...*card.Card) []operator.Record {
 }
 
 // unchanged compares with facts from before.
-func (s *till) unchanged(before []operator.Record) {
+func (s *till) unchanged(before []operator.CardDetail) {
 	s.t.Helper()
 	ids := make([]*card.Card, len(before))
 	for i, r := range before {

@@ -240,10 +240,10 @@ func TestWatcher_MoneroALieIssuesNothingAndReversesNothing(t *testing.T) {
 		if n := issue(); n != 9 {
 			t.Fatalf("issued %d cards", n)
 		}
-		facts := func() []operator.Record {
-			var all []operator.Record
+		facts := func() []operator.CardDetail {
+			var all []operator.CardDetail
 			for _, c := range append(cards[:1:1], rest...) {
-				r, err := s.store.Record(t.Context(), c.UUID)
+				r, err := s.store.CardDetail(t.Context(), c.UUID)
 				check(t, err)
 				all = append(all, r)
 			}

@@ -108,7 +108,7 @@ func (h *history) checkEnd() {
 		if x.decisions == 0 {
 			continue
 		}
-		record, err := h.db.store.Record(h.ctx, x.id)
+		record, err := h.db.store.CardDetail(h.ctx, x.id)
 		if h.need("record", err); len(record.Resolutions) != x.decisions {
 			h.fail("%d decisions on card %d are kept, must be %d", len(record.Resolutions), x.index, x.decisions)
 		}

@@ -338,7 +338,7 @@ func (h *history) waits(x *sale) string {
 	if !x.refused {
 		return ""
 	}
-	record, err := h.db.store.Record(h.ctx, x.id)
+	record, err := h.db.store.CardDetail(h.ctx, x.id)
 	h.need("record", err)
 	if err != nil || record.Intent == nil || record.Intent.State != "parked" && record.Intent.State != "refund_due" {
 		return ""

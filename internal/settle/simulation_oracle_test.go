@@ -427,8 +427,8 @@ func (o *oracle) checkBooks(b operator.Books, waits []string) {
 		o.fail("there are books of %d coins", len(b.Coins))
 	}
 	var found, demanded []string
-	if len(b.Doubts) > 0 {
-		o.fail("the books doubt %+v", b.Doubts)
+	if len(b.Discrepancies) > 0 {
+		o.fail("the books doubt %+v", b.Discrepancies)
 	}
 	for _, w := range b.Waiting {
 		if w.Kind != operator.WaitingUnattributed && w.Kind != operator.WaitingLate {

@@ -478,7 +478,7 @@ func (h *history) resolve(x *sale, kind operator.ResolutionKind) {
 	done, err := h.active.desk.ResolveCard(h.ctx,
 		operator.Decision{CardUUID: x.id, Kind: kind, Note: "because", Operator: "olga"})
 	h.note("operator: %s of card %d, %d%s", kind, x.index, done.Resolution.Amount, h.failed(err))
-	if did := err == nil && !done.Nothing; did != may || did && done.Resolution.Amount != amount &&
+	if did := err == nil && !done.Unchanged; did != may || did && done.Resolution.Amount != amount &&
 		kind != operator.Retry {
 		h.fail("%s of card %d, which is %s and keeps %d: %t of %d (%v), must be %t of %d", kind, x.index, x.state, kept, did,
 			done.Resolution.Amount, err, may, amount)

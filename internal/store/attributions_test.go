@@ -119,7 +119,7 @@ func TestAttributions_CountTowardTheirCardsAndNowhereElse(t *testing.T) {
 		if len(in) != 2 || in[0].Output != 0 || in[1].Output != 1 {
 			t.Errorf("%+v", in)
 		}
-		r, err := s.Record(ctx, two.UUID)
+		r, err := s.CardDetail(ctx, two.UUID)
 		check(t, err)
 		if diff := cmp.Diff([]card.Transfer{moved, gone}, r.Transfers); diff != "" {
 			t.Error(diff)

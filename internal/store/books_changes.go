@@ -99,7 +99,7 @@ func (r *reading) noteOwners(ctx context.Context, from string, args ...any) erro
 // KeepBooks implements operator.Store.
 func (s *Store) KeepBooks(ctx context.Context, read operator.Reading) error {
 	r, ok := read.State.(*reading)
-	if !ok || len(read.Doubted) > mostDoubted {
+	if !ok || len(read.Recheck) > mostDoubted {
 		return nil
 	}
 	kept := int64(0)
@@ -116,7 +116,7 @@ func (s *Store) KeepBooks(ctx context.Context, read operator.Reading) error {
 			return err
 		}
 		if err := insertAll(ctx, t, "keep doubts", "books_doubts (card_uuid)", []string{s.dialect.uuidType}, "",
-			"ON CONFLICT DO NOTHING", read.Doubted,
+			"ON CONFLICT DO NOTHING", read.Recheck,
 			func(id uuid.UUID) []any { return []any{id} }); err != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ const corruptCardText = ": this version does not know its currency or its paymen
 // doubts are the discrepancies that were found.
 type doubts struct {
 	cards  map[string]map[uuid.UUID]bool // by text
-	others []operator.Doubt
+	others []operator.Discrepancy
 }
 
 func newDoubts() doubts { return doubts{cards: map[string]map[uuid.UUID]bool{}} }
@@ -86,11 +86,11 @@ func sorted(ids map[uuid.UUID]bool) []uuid.UUID {
 }
 
 // all returns the discrepancies, at most some of each kind.
-func (d *doubts) all() (all []operator.Doubt) {
+func (d *doubts) all() (all []operator.Discrepancy) {
 	add := func(text string) {
 		ids := sorted(d.cards[text])
 		for _, id := range ids[:min(len(ids), someDoubts)] {
-			all = append(all, operator.Doubt{ID: id, Text: text})
+			all = append(all, operator.Discrepancy{ID: id, Text: text})
 		}
 	}
 	for _, of := range doubtsOfCard() {
@@ -212,7 +212,7 @@ func (r *reading) doubtDays(context.Context) error {
 
 func (r *reading) doubtDay(d dayID, text string) {
 	r.wrong[d] = true
-	r.doubts.others = append(r.doubts.others, operator.Doubt{Text: text})
+	r.doubts.others = append(r.doubts.others, operator.Discrepancy{Text: text})
 }
 
 // doubtedBefore reports whether a day was not believed anyway.
@@ -250,7 +250,7 @@ func (r *reading) doubtIntents(ctx context.Context) error {
 		WHERE i.state IN ('open', 'pending') AND i.due_at > (SELECT `+r.t.s.dialect.now+`) + ? AND c.payment_state = 'paid'
 		ORDER BY i.due_at, i.card_uuid LIMIT ?`, mostDueMillis, someDoubts)
 	for _, id := range ids {
-		r.doubts.others = append(r.doubts.others, operator.Doubt{ID: id,
+		r.doubts.others = append(r.doubts.others, operator.Discrepancy{ID: id,
 			Text: "it is paid, but the next attempt to issue it is due in more than an hour: its intent's due_at is impossible"})
 	}
 	return err
@@ -290,7 +290,7 @@ func (r *reading) doubtFeeds(ctx context.Context) error {
 			}
 			if (gap || f.LastSeq != f.Newest) && doubted < someDoubts {
 				doubted++
-				r.doubts.others = append(r.doubts.others, operator.Doubt{ID: f.AccountID, Text: "the account's events have gaps"})
+				r.doubts.others = append(r.doubts.others, operator.Discrepancy{ID: f.AccountID, Text: "the account's events have gaps"})
 			}
 		}
 		if len(found) < booksPage {
@@ -356,7 +356,7 @@ func (r *reading) doubtDeliveries(ctx context.Context) error {
 			if err != nil && doubted < someDoubts {
 				doubted++
 				r.doubts.others = append(r.doubts.others,
-					operator.Doubt{ID: f.WebhookID,
+					operator.Discrepancy{ID: f.WebhookID,
 						Text: fmt.Sprintf("the attempts to deliver its event %s can't be decoded", f.EventID.UUID)})
 			}
 		}

@@ -71,7 +71,7 @@ func TestBooks_SumsOfAnySizeAreExact(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(round), 1))
 			exec("DELETE FROM transfers")
 			var all, stray, held, refunded, lost []int64
-			var doubtful []operator.Doubt
+			var doubtful []operator.Discrepancy
 			for i, c := range cards {
 				received, own := new(big.Int), []int64(nil)
 				for range r.IntN(4) {
@@ -89,10 +89,10 @@ func TestBooks_SumsOfAnySizeAreExact(t *testing.T) {
 					k = [3]int64{stored, 0, 0}
 				}
 				if !received.IsInt64() {
-					doubtful = append(doubtful, operator.Doubt{ID: c.UUID, Text: "its received amount does not match its transfers"})
+					doubtful = append(doubtful, operator.Discrepancy{ID: c.UUID, Text: "its received amount does not match its transfers"})
 				}
 				if new(big.Int).Add(big.NewInt(k[0]), big.NewInt(k[1])).Cmp(big.NewInt(stored)) != 0 {
-					doubtful = append(doubtful, operator.Doubt{ID: c.UUID, Text: "its credits do not add up to its received amount"})
+					doubtful = append(doubtful, operator.Discrepancy{ID: c.UUID, Text: "its credits do not add up to its received amount"})
 				}
 				held, refunded, lost = append(held, k[0]), append(refunded, k[1]), append(lost, k[2])
 				exec("UPDATE cards SET received = ?, credit_held = ?, credit_refunded = ?, credit_lost = ?, payment_state = 'late' WHERE uuid = ?", stored, k[0], k[1], k[2], c.UUID.String())
@@ -114,13 +114,13 @@ func TestBooks_SumsOfAnySizeAreExact(t *testing.T) {
 }
 
 // wantDoubtsOf compares the doubts about the sums of cards.
-func wantDoubtsOf(t *testing.T, books operator.Books, want []operator.Doubt) {
+func wantDoubtsOf(t *testing.T, books operator.Books, want []operator.Discrepancy) {
 	t.Helper()
-	got := slices.DeleteFunc(slices.Clone(books.Doubts), func(d operator.Doubt) bool {
+	got := slices.DeleteFunc(slices.Clone(books.Discrepancies), func(d operator.Discrepancy) bool {
 		return d.Text != "its received amount does not match its transfers" &&
 			d.Text != "its credits do not add up to its received amount"
 	})
-	byText := func(a, b operator.Doubt) int {
+	byText := func(a, b operator.Discrepancy) int {
 		return stdcmp.Or(strings.Compare(a.Text, b.Text), bytes.Compare(a.ID[:], b.ID[:]))
 	}
 	slices.SortFunc(got, byText)
@@ -144,9 +144,9 @@ func TestBooks_ACardWhoseSumWrappedAroundIsDoubted(t *testing.T) {
 		assess(t, s, c, card.Assessment{State: card.Underpaid, Received: card.Amount(sum)})
 		books := readBooks(t, s)
 		wantSum(t, "counted", books.Coins[0].Counted, slices.Repeat([]int64{million}, 10)...)
-		if !slices.Contains(books.Doubts,
-			operator.Doubt{ID: c.UUID, Text: "its received amount does not match its transfers"}) {
-			t.Errorf("doubts: %+v", books.Doubts)
+		if !slices.Contains(books.Discrepancies,
+			operator.Discrepancy{ID: c.UUID, Text: "its received amount does not match its transfers"}) {
+			t.Errorf("doubts: %+v", books.Discrepancies)
 		}
 	})
 }
@@ -219,7 +219,7 @@ func (b *oldBooks) transfer(hours int, address string, amount int64) string {
 func (b *oldBooks) wantDoubts(books operator.Books, want ...string) {
 	b.t.Helper()
 	var got []string
-	for _, d := range books.Doubts {
+	for _, d := range books.Discrepancies {
 		got = append(got, d.Text)
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
@@ -391,10 +391,10 @@ func TestBooks_AFullReadingDoubtsADayThatChangedUnnoticed(t *testing.T) {
 			b.wantDoubts(r.Books)
 		}
 		got, full := counted(true)
-		if got != "15" || len(full.Doubts) != 1 ||
-			!strings.Contains(full.Doubts[0].Text,
+		if got != "15" || len(full.Discrepancies) != 1 ||
+			!strings.Contains(full.Discrepancies[0].Text,
 				"1 transfers of monero were kept, which add up to (10 10 0 0), but there are 2, which add up to (15 15 0 0)") {
-			t.Errorf("a full reading says %s, %+v", got, full.Doubts)
+			t.Errorf("a full reading says %s, %+v", got, full.Discrepancies)
 		}
 		check(t, b.KeepBooks(t.Context(), full))
 		if got, r := counted(false); got != "15" {
@@ -504,8 +504,8 @@ func TestBooks_AreReadInPieces(t *testing.T) {
 		read, err := b.ReadBooks(t.Context(), true, nobody)
 		check(t, err)
 		if c := read.Coins[0]; c.Counted.String() != fmt.Sprint(n*(n+1)/2) || c.Open.String() != c.Counted.String() ||
-			len(read.Doubts) > 0 {
-			t.Errorf("%+v, %+v", c, read.Doubts)
+			len(read.Discrepancies) > 0 {
+			t.Errorf("%+v, %+v", c, read.Discrepancies)
 		}
 		check(t, b.KeepBooks(t.Context(), read))
 		b.exec(fmt.Sprintf(

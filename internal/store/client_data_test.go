@@ -116,7 +116,7 @@ func TestEvents_HaveTheReferenceOfTheirCard(t *testing.T) {
 		listed, err := s.Deliveries(t.Context(), hook.ID, webhook.DeliveryFilter{Limit: 9})
 		check(t, err)
 		slices.Reverse(listed)
-		record, err := s.Record(t.Context(), named.UUID)
+		record, err := s.CardDetail(t.Context(), named.UUID)
 		check(t, err)
 		var fed, sent, shown, told []string
 		for _, e := range events {

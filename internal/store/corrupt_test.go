@@ -146,7 +146,7 @@ func TestFindCards_ADamagedRowHidesNoOther(t *testing.T) {
 		wantCards(t, got, cards[0], cards[1], cards[3])
 		d.reported(cards[2])
 
-		_, err = d.Record(t.Context(), cards[2].UUID)
+		_, err = d.CardDetail(t.Context(), cards[2].UUID)
 		wantCorrupt(t, err, cards[2])
 	})
 }
@@ -227,8 +227,8 @@ func TestDeliveries_DamagedAttemptsAreNone(t *testing.T) {
 			t.Errorf("logged:\n%s", text)
 		}
 		books := readBooks(t, d.Store)
-		if want := (operator.Doubt{ID: w.ID, Text: fmt.Sprintf("the attempts to deliver its event %s can't be decoded", es[0].ID)}); !slices.Contains(books.Doubts, want) {
-			t.Errorf("doubts %+v, want %+v", books.Doubts, want)
+		if want := (operator.Discrepancy{ID: w.ID, Text: fmt.Sprintf("the attempts to deliver its event %s can't be decoded", es[0].ID)}); !slices.Contains(books.Discrepancies, want) {
+			t.Errorf("doubts %+v, want %+v", books.Discrepancies, want)
 		}
 	})
 }
@@ -237,10 +237,10 @@ func TestBooks_NameTheDamagedRows(t *testing.T) {
 	damaged(t, func(t *testing.T, d *wreck) {
 		cards := d.cards(3, 1)
 		books := readBooks(t, d.Store)
-		want := operator.Doubt{ID: cards[1].UUID,
+		want := operator.Discrepancy{ID: cards[1].UUID,
 			Text: "its row can't be decoded: this version does not know its currency or its payment's state"}
-		if len(books.Doubts) != 1 || books.Doubts[0] != want {
-			t.Errorf("doubts %+v, want %+v", books.Doubts, want)
+		if len(books.Discrepancies) != 1 || books.Discrepancies[0] != want {
+			t.Errorf("doubts %+v, want %+v", books.Discrepancies, want)
 		}
 	})
 }

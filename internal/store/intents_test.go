@@ -117,7 +117,7 @@ func TestClaimIntents_CommitsWhomToAskWithWhichKeySinceWhen(t *testing.T) {
 			time.Since(first.ClaimedAt).Abs() > time.Minute {
 			t.Errorf("asked first at %s, claimed at %s", first.FirstAskedAt, first.ClaimedAt)
 		}
-		r, err := s.Record(t.Context(), id)
+		r, err := s.CardDetail(t.Context(), id)
 		check(t, err)
 		if r.Intent.Supplier != "a" || r.Intent.FirstAskedAt == nil || !r.Intent.FirstAskedAt.Equal(first.FirstAskedAt) ||
 			r.Intent.Answer != "" {
@@ -155,7 +155,7 @@ func TestSaveIntents_TheNextClaimKnowsTheAnswer(t *testing.T) {
 				`why, {"not"}?`
 			check(t, s.SaveIntents(t.Context(), []issue.Intent{i}))
 			check(t, s.SaveIntents(t.Context(), []issue.Intent{i})) // a statement whose reply was lost
-			r, err := s.Record(t.Context(), id)
+			r, err := s.CardDetail(t.Context(), id)
 			check(t, err)
 			if r.Intent.Answer != outcome.String() || r.Intent.Reference != i.Reference || r.Intent.Reason != i.Reason ||
 				r.Intent.State != "pending" {
@@ -193,7 +193,7 @@ func TestSaveIntents_ComesBackAfterItsWait(t *testing.T) {
 		if len(again) != 1 || again[0].CardUUID != claims[0].CardUUID {
 			t.Errorf("claimed %+v", again)
 		}
-		r, err := s.Record(t.Context(), claims[1].CardUUID)
+		r, err := s.CardDetail(t.Context(), claims[1].CardUUID)
 		check(t, err)
 		if off := r.Intent.DueAt.Sub(claims[1].ClaimedAt) - time.Hour; off < 0 || off > time.Minute {
 			t.Errorf("due %s from the hour", off)
@@ -240,7 +240,7 @@ func TestSaveIntents_LostClaimCannotWrite(t *testing.T) {
 		check(t, save(owners[2]))
 		check(t, s.SaveIntents(ctx, zombies))
 		for i, want := range []string{"open", "parked", "done"} {
-			r, err := s.Record(ctx, owners[i].CardUUID)
+			r, err := s.CardDetail(ctx, owners[i].CardUUID)
 			check(t, err)
 			if r.Intent.State != want {
 				t.Errorf("intent %d is %s, want %s", i, r.Intent.State, want)
@@ -265,7 +265,7 @@ func TestSaveIssued_APendingCardKeepsItsReference(t *testing.T) {
 		check(t, s.SaveIntents(ctx, []issue.Intent{i}))
 		i = claimDue(t, s, "a", time.Hour)[0]
 		check(t, s.Do(ctx, func(tx *store.Tx) error { return tx.SaveIssued(ctx, []issue.IssuedCard{issued(i, "number")}) }))
-		r, err := s.Record(ctx, id)
+		r, err := s.CardDetail(ctx, id)
 		check(t, err)
 		r.Intent.DueAt, r.Intent.FirstAskedAt, r.Intent.OpenedAt = time.Time{}, nil, nil
 		if diff := cmp.Diff(
@@ -289,7 +289,7 @@ func TestSaveIssued_TheSameCardNumberTwiceIsRefused(t *testing.T) {
 		}
 		check(t, finish(claims[0]))
 		wantError(t, finish(claims[1]), card.ErrDuplicate)
-		r, err := s.Record(ctx, claims[1].CardUUID)
+		r, err := s.CardDetail(ctx, claims[1].CardUUID)
 		check(t, err)
 		if r.Intent.State != "open" || r.Credentials {
 			t.Errorf("%+v", r)
@@ -404,7 +404,7 @@ func TestMigrate_ToSuppliersAndBackKeepsIntents(t *testing.T) {
 			{State: "done", Supplier: "sandbox", Answer: "issued", FirstAskedAt: asked(10000), DueAt: *asked(10000),
 				Attempts: 1},
 		} {
-			r, err := s.Record(ctx, ids[i])
+			r, err := s.CardDetail(ctx, ids[i])
 			check(t, err)
 			if diff := cmp.Diff(&want, r.Intent); diff != "" {
 				t.Errorf("%d: %s", i, diff)
@@ -442,7 +442,7 @@ func TestMigrate_ToSuppliersAndBackKeepsIntents(t *testing.T) {
 		}
 		migrate(t, url) // and forward again
 		s = open(t, url)
-		r, err := s.Record(ctx, ids[0])
+		r, err := s.CardDetail(ctx, ids[0])
 		check(t, err)
 		if r.Intent.State != "parked" || r.Intent.Answer != "declined" {
 			t.Errorf("%+v", r.Intent)

@@ -26,10 +26,10 @@ func (s *Store) inSnapshot(ctx context.Context, f func(*tx) error) error {
 	return f(&tx{s: s, t: t})
 }
 
-// Record returns everything that is stored about a card but its credentials, as
+// CardDetail returns everything that is stored about a card but its credentials, as
 // of one moment. The error is card.ErrNoRow if there is no such card.
-func (s *Store) Record(ctx context.Context, id uuid.UUID) (operator.Record, error) {
-	var r operator.Record
+func (s *Store) CardDetail(ctx context.Context, id uuid.UUID) (operator.CardDetail, error) {
+	var r operator.CardDetail
 	err := s.inSnapshot(ctx, func(t *tx) error {
 		cards, damaged, err := s.cardsByUUID(ctx, t.t, []uuid.UUID{id})
 		if err != nil {
@@ -41,7 +41,7 @@ func (s *Store) Record(ctx context.Context, id uuid.UUID) (operator.Record, erro
 		if len(cards) == 0 {
 			return card.ErrNoRow
 		}
-		r = operator.Record{Card: cards[0], Credentials: cards[0].Sealed != nil}
+		r = operator.CardDetail{Card: cards[0], Credentials: cards[0].Sealed != nil}
 		r.Card.Sealed = nil
 		if err := s.get(ctx, t.t, &r.Account, "select account", "SELECT name FROM accounts WHERE id = ?",
 			r.Card.AccountID); err != nil {
@@ -132,8 +132,8 @@ func (t *tx) events(ctx context.Context, id uuid.UUID) ([]card.Event, error) {
 	return t.s.events(ctx, t.t, "select events of card", "WHERE card_uuid = ? ORDER BY seq", id)
 }
 
-// Told implements operator.Tx.
-func (t *tx) Told(ctx context.Context, id uuid.UUID, kind card.EventType) (told bool, err error) {
+// HasEvent implements operator.Tx.
+func (t *tx) HasEvent(ctx context.Context, id uuid.UUID, kind card.EventType) (told bool, err error) {
 	err = t.s.get(ctx, t.t, &told, "look for event",
 		"SELECT EXISTS (SELECT 1 FROM events WHERE card_uuid = ? AND type = ?)", id, kind)
 	return told, err

@@ -134,7 +134,7 @@ func TestRecord_HoldsEverythingButTheCredentials(t *testing.T) {
 			}
 			return tx.InsertEvents(ctx, []card.Event{event})
 		})
-		r, err := s.Record(t.Context(), c.UUID)
+		r, err := s.CardDetail(t.Context(), c.UUID)
 		check(t, err)
 		event.Seq = 1
 		if r.Card.Sealed != nil || r.Card.Refunded != 4 || len(r.Transfers) != 1 || r.Transfers[0].Amount != 7 ||
@@ -147,7 +147,7 @@ func TestRecord_HoldsEverythingButTheCredentials(t *testing.T) {
 		if diff := cmp.Diff([]card.Event{event}, r.Events); diff != "" {
 			t.Error(diff)
 		}
-		_, err = s.Record(t.Context(), uuid.New())
+		_, err = s.CardDetail(t.Context(), uuid.New())
 		wantError(t, err, card.ErrNoRow)
 		foreign, err := s.Unattributed(t.Context(), 9)
 		check(t, err)
@@ -161,7 +161,7 @@ func TestBooks_AddUp(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account := newAccount(t, s)
 		books := readBooks(t, s)
-		if len(books.Coins) != 0 || len(books.Doubts) != 0 {
+		if len(books.Coins) != 0 || len(books.Discrepancies) != 0 {
 			t.Errorf("of nothing: %+v", books)
 		}
 		price := newCard(account).Amount
@@ -192,8 +192,8 @@ func TestBooks_AddUp(t *testing.T) {
 			books.Coins[0].Unattributed); !got.Equal(books.Coins[0].Counted) {
 			t.Errorf("%s is not %s", got, books.Coins[0].Counted)
 		}
-		if len(books.Doubts) != 0 || len(books.Waiting) == 0 || books.Waiting[len(books.Waiting)-1].CardUUID != lost.UUID {
-			t.Errorf("doubts: %+v, waiting: %+v", books.Doubts, books.Waiting)
+		if len(books.Discrepancies) != 0 || len(books.Waiting) == 0 || books.Waiting[len(books.Waiting)-1].CardUUID != lost.UUID {
+			t.Errorf("doubts: %+v, waiting: %+v", books.Discrepancies, books.Waiting)
 		}
 	})
 }
@@ -216,15 +216,15 @@ func TestBooks_NumbersOfEventsJumpOnlyWhereTheFeedWasReset(t *testing.T) {
 			t.Errorf("events %v", got)
 		}
 		books := readBooks(t, s)
-		if len(books.Doubts) != 0 {
-			t.Errorf("doubts: %+v", books.Doubts)
+		if len(books.Discrepancies) != 0 {
+			t.Errorf("doubts: %+v", books.Discrepancies)
 		}
 		_, err = rig.OpenSQL(t, url).Exec("DELETE FROM events WHERE seq = (SELECT last_seq - 1 FROM accounts)")
 		check(t, err)
 		books = readBooks(t, s)
-		if want := []operator.Doubt{{ID: c.AccountID, Text: "the account's events have gaps"}}; !slices.Equal(books.Doubts,
+		if want := []operator.Discrepancy{{ID: c.AccountID, Text: "the account's events have gaps"}}; !slices.Equal(books.Discrepancies,
 			want) {
-			t.Errorf("with one event gone, doubts: %+v", books.Doubts)
+			t.Errorf("with one event gone, doubts: %+v", books.Discrepancies)
 		}
 	})
 }

@@ -356,7 +356,7 @@ func (c *calls) cards() {
 		return first(s.CardsByUUID(ctx, []uuid.UUID{c.card.UUID, numbered(cardKind, 7)}))
 	})
 	c.do("AwaitReplication", s.AwaitReplication)
-	c.do("Record", func(ctx context.Context) error { return first(s.Record(ctx, numbered(cardKind, 8))) })
+	c.do("CardDetail", func(ctx context.Context) error { return first(s.CardDetail(ctx, numbered(cardKind, 8))) })
 	c.do("Confirmations", func(ctx context.Context) error { return first(s.Confirmations(ctx, chain.Currencies()[0])) })
 	c.do("Confirmations of a coin without cards", func(ctx context.Context) error {
 		return first(s.Confirmations(ctx, card.Currency{Code: "new"}))
@@ -513,8 +513,8 @@ func (c *calls) decisions() {
 	c.tx("Resolutions", func(ctx context.Context, tx *store.Tx) error {
 		return first(tx.Resolutions(ctx, numbered(cardKind, 8)))
 	})
-	c.tx("Told", func(ctx context.Context, tx *store.Tx) error {
-		return first(tx.Told(ctx, numbered(cardKind, 8), card.EventDetected))
+	c.tx("HasEvent", func(ctx context.Context, tx *store.Tx) error {
+		return first(tx.HasEvent(ctx, numbered(cardKind, 8), card.EventDetected))
 	})
 	c.tx("InsertResolution", func(ctx context.Context, tx *store.Tx) error {
 		return tx.InsertResolution(ctx, resolution, c.card)

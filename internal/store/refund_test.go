@@ -39,7 +39,7 @@ func TestCards_EveryReadHasTheRefund(t *testing.T) {
 			check(t, err)
 			some, err := s.CardsByUUID(t.Context(), []uuid.UUID{c.UUID})
 			check(t, err)
-			record, err := s.Record(t.Context(), c.UUID)
+			record, err := s.CardDetail(t.Context(), c.UUID)
 			check(t, err)
 			for i, got := range []*card.Card{one, keyed, listed[1], some[0], record.Card} {
 				if diff := cmp.Diff(want,

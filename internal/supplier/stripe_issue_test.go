@@ -137,7 +137,7 @@ func (s *shop) die(asked bool) {
 
 func (s *shop) record(c *card.Card) operator.IntentRecord {
 	s.Helper()
-	record, err := s.db.Record(s.Context(), c.UUID)
+	record, err := s.db.CardDetail(s.Context(), c.UUID)
 	s.check(err)
 	return *record.Intent
 }

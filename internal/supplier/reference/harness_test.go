@@ -208,7 +208,7 @@ func (r *room) backdate(by time.Duration) {
 // want compares how far the issuing of a card is, and what the last answer was.
 func (r *room) want(c *card.Card, state issue.State, answer string) operator.IntentRecord {
 	r.t.Helper()
-	record, err := r.db.Record(r.t.Context(), c.UUID)
+	record, err := r.db.CardDetail(r.t.Context(), c.UUID)
 	check(r.t, err)
 	i := *record.Intent
 	if i.State != string(state) || i.Answer != answer || record.Credentials != (state == issue.StateDone) {

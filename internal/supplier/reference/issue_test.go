@@ -132,7 +132,7 @@ func TestIssue_ABusySupplierIsAskedAgain(t *testing.T) {
 				r.clock.pass(time.Second) // as it asked for
 				r.issue()
 				r.wantLedger("")
-				if record, err := r.db.Record(t.Context(), c.UUID); err != nil || record.Intent.State != string(issue.StateOpen) ||
+				if record, err := r.db.CardDetail(t.Context(), c.UUID); err != nil || record.Intent.State != string(issue.StateOpen) ||
 					record.Credentials {
 					t.Errorf("%+v, %v", record.Intent, err)
 				}
@@ -177,7 +177,7 @@ func TestIssue_InTheEndEveryKeyHasOneCard(t *testing.T) {
 			r.clock.pass(time.Second)
 		}
 		for id := range ids {
-			record, err := r.db.Record(t.Context(), id)
+			record, err := r.db.CardDetail(t.Context(), id)
 			check(t, err)
 			if record.Intent.State != string(issue.StateDone) {
 				t.Errorf("%s: %s %s %s", id, record.Intent.State, record.Intent.Answer, record.Intent.Reason)

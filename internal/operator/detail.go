@@ -17,8 +17,8 @@ type Search struct {
 	Limit         int
 }
 
-// Record is everything that is kept of a card but its credentials.
-type Record struct {
+// CardDetail is everything that is kept of a card but its credentials.
+type CardDetail struct {
 	Card        *card.Card
 	Account     string // name
 	Transfers   []card.Transfer
@@ -26,6 +26,17 @@ type Record struct {
 	Credentials bool          // whether any are kept
 	Resolutions []Resolution
 	Events      []card.Event
+}
+
+// RetiredCard is what is known of a card that was deleted because nobody paid
+// for it. Money that still comes to its address is unattributed.
+type RetiredCard struct {
+	UUID      uuid.UUID
+	Account   string
+	USD       card.USD
+	Amount    card.Amount // that was asked for
+	ExpiredAt time.Time   // when its quote was over
+	DeletedAt time.Time
 }
 
 // IntentRecord is how far the issuing of a card is.
@@ -100,17 +111,17 @@ var (
 	// ErrAnotherAmount means that a decision is not about the amount that the
 	// operator thinks.
 	ErrAnotherAmount = errors.New("the amount is another by now")
-	// ErrBeingMade means that the supplier may have made a card: its money
+	// ErrBeingIssued means that the supplier may have made a card: its money
 	// can't be given back.
-	ErrBeingMade = errors.New("the card is being issued")
+	ErrBeingIssued = errors.New("the card is being issued")
 	// ErrNotConfirmed means that money may still leave the chain, or can't be
 	// spent yet: it is not to be given back.
 	ErrNotConfirmed = errors.New("what was received is not confirmed, or is locked")
 	// ErrLocked means that nothing was received but money that can't be spent
 	// yet, by the will of its sender.
 	ErrLocked = errors.New("what was received is locked by its sender")
-	// ErrMade means that a card is made already.
-	ErrMade = errors.New("the card is made already")
+	// ErrIssued means that a card is made already.
+	ErrIssued = errors.New("the card is made already")
 	// ErrNothingLost means that no money of a card has left the chain after it
 	// was made or given back.
 	ErrNothingLost = errors.New("no money was lost with the card")
