@@ -67,7 +67,7 @@ func TestLogs_MessagesAreThoseOfTheCode(t *testing.T) {
 	for _, text := range sources(t) {
 		all.WriteString(text)
 	}
-	_, messages, _ := strings.Cut(page(t, "docs/operate/logs.md"), "\n## What became of a card\n")
+	_, messages, _ := strings.Cut(page(t, "docs/operate/logs.md"), "\n## Cards\n")
 	messages, _, _ = strings.Cut(messages, "\n## Audit\n")
 	n := 0
 	for _, row := range table(t, messages, "`") {
