@@ -228,16 +228,14 @@ const (
 	SlowRead    = slowRead
 )
 
-// KeepsPrepared reports whether a session keeps a statement prepared.
-var KeepsPrepared = keepsPrepared
+// Prepares reports whether sessions prepare a statement.
+var Prepares = prepares
 
-// What a session keeps of statements that run often.
-const (
-	MostKept    = mostKept
-	FirstUses   = firstUses
-	MostUses    = mostUses
-	LongestKept = longestKept
-)
+// MaxPrepared is how many statements a session keeps prepared.
+const MaxPrepared = maxPrepared
+
+// SetStatementLifetime sets for how long sessions keep statements prepared.
+func SetStatementLifetime(s *Store, d time.Duration) { s.pg.statementLifetime = d }
 
 // Select runs a query of a transaction.
 func (t *tx) Select(ctx context.Context, dest any, query string, args ...any) error {

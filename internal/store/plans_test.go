@@ -330,7 +330,7 @@ func (c *meteredConn) start(ctx context.Context, query string, args []driver.Nam
 	}
 	if !c.m.lite {
 		for _, forAll := range []bool{false, true} { // the server may keep one plan for all values of what runs often
-			if forAll && !store.KeepsPrepared(ctx, args) {
+			if forAll && !store.Prepares(ctx, args) {
 				break
 			}
 			if err := c.explain(&s, query, args, forAll); err != nil {

@@ -69,7 +69,7 @@ func openPostgres(databaseURL string, conns int, longest time.Duration) (*Store,
 		return nil, errParameters
 	}
 	connector.Dialer(dialer{silence: longest + longest/4}) // by then the server should have ended the statement itself
-	all := &sessions{Connector: connector, runtime: cfg.Runtime}
+	all := &sessions{Connector: connector, runtime: cfg.Runtime, statementLifetime: statementLifetime}
 	db := sqlx.NewDb(sql.OpenDB(all), "postgres")
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)

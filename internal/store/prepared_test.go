@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/rig"
@@ -41,64 +42,48 @@ func plans(t *testing.T, tx *store.Tx, text string) (statements, uses int) {
 	return rows[0].Statements, rows[0].Uses
 }
 
-func TestOften_AStatementIsPreparedAnewAfterSoManyUses(t *testing.T) {
+// A plan may have been made while a table was small.
+func TestPrepared_AfterItsLifetime_IsPlannedAgain(t *testing.T) {
 	t.Parallel()
-	check(t, onSession(t, databases.Postgres(t))(func(tx *store.Tx) error {
-		want, most := 0, store.FirstUses
-		for i := range 2*store.MostUses + 2 {
+	s := openSession(t, databases.Postgres(t))
+	wantUses := func(lifetime time.Duration, want int) {
+		t.Helper()
+		store.SetStatementLifetime(s, lifetime)
+		check(t, s.Do(t.Context(), func(tx *store.Tx) error {
 			var got []int
-			check(t, tx.Select(t.Context(), &got, "SELECT CAST(? AS INTEGER) + 1 AS more", i))
-			if len(got) != 1 || got[0] != i+1 {
-				t.Errorf("got %v, want %d", got, i+1)
-			}
-			if want++; want > most {
-				want, most = 1, min(2*most, store.MostUses)
-			}
-			if i%50 > 1 && want != 1 {
-				continue
+			check(t, tx.Select(t.Context(), &got, "SELECT CAST(? AS INTEGER) + 1 AS more", want))
+			if len(got) != 1 || got[0] != want+1 {
+				t.Errorf("got %v, want %d", got, want+1)
 			}
 			if n, uses := plans(t, tx, "AS more"); n != 1 || uses != want {
-				t.Errorf("after %d uses: %d statements prepared, with %d uses, want %d", i+1, n, uses, want)
+				t.Errorf("%d statements prepared, with %d uses, want %d", n, uses, want)
 			}
-		}
-		return nil
-	}))
+			return nil
+		}))
+	}
+	for uses := range 10 {
+		wantUses(time.Hour, uses+1)
+	}
+	for range 3 {
+		wantUses(0, 1)
+	}
 }
 
-func TestOften_ASessionKeepsSoMany(t *testing.T) {
+func TestPrepared_ManyStatements_SessionKeepsSome(t *testing.T) {
 	t.Parallel()
 	check(t, onSession(t, databases.Postgres(t))(func(tx *store.Tx) error {
 		var nothing []int
-		for i := range 2 * store.MostKept {
+		for i := range 2 * store.MaxPrepared {
 			check(t, tx.Select(t.Context(), &nothing, fmt.Sprintf("SELECT CAST(? AS INTEGER) AS kept%d", i), i))
 		}
-		if n, _ := plans(t, tx, "AS kept"); n != store.MostKept {
-			t.Errorf("%d statements are prepared, want %d", n, store.MostKept)
+		if n, _ := plans(t, tx, "AS kept"); n != store.MaxPrepared {
+			t.Errorf("%d statements are prepared, want %d", n, store.MaxPrepared)
 		}
 		return nil
 	}))
 }
 
-// A table may be small when a statement is planned for all values, and large
-// when it is run for many of them.
-func TestOften_AStatementForManyValuesIsPlannedForThem(t *testing.T) {
-	t.Parallel()
-	check(t, onSession(t, databases.Postgres(t))(func(tx *store.Tx) error {
-		for _, some := range []int{store.LongestKept - 2, store.LongestKept - 1} {
-			var got []int
-			check(t, tx.Select(t.Context(), &got,
-				fmt.Sprintf("SELECT length(CAST(? AS TEXT)) + CAST(? AS INTEGER) AS bytes%d", some), strings.Repeat("x", some),
-				"22"))
-			if n, _ := plans(t, tx, fmt.Sprint("AS bytes", some)); len(got) != 1 || got[0] != some+22 ||
-				(n == 1) != (some+2 <= store.LongestKept) {
-				t.Errorf("%d bytes: got %d, and %d statements are kept", some+2, got, n)
-			}
-		}
-		return nil
-	}))
-}
-
-func TestOften_ATypeThatAnotherChangedIsSeenTheSecondTime(t *testing.T) {
+func TestPrepared_ColumnTypeChanged_FailsOnce(t *testing.T) {
 	t.Parallel()
 	url := databases.Postgres(t)
 	other := rig.OpenSQL(t, url)

@@ -89,9 +89,9 @@ type cardQuery[R keyedRow] struct {
 
 // newCardQuery returns a query from a SELECT without a WHERE clause.
 func newCardQuery[R keyedRow](s *Store, query string) *cardQuery[R] {
-	q := &cardQuery[R]{one: statement{s.r, s.r.Rebind(query + " WHERE c.account_id = ? AND c.uuid = ?")}}
+	q := &cardQuery[R]{one: newStatement(s.r, query+" WHERE c.account_id = ? AND c.uuid = ?")}
 	if s.dialect.arrays { // otherwise there are no round trips that could be shared
-		q.many = statement{s.r, s.r.Rebind(query + " WHERE c.uuid" + inSomeArray(s.dialect.uuidType))}
+		q.many = newStatement(s.r, query+" WHERE c.uuid"+inSomeArray(s.dialect.uuidType))
 		q.reads = batch.New(q.batching())
 	}
 	return q

@@ -37,6 +37,8 @@ type sessions struct {
 	generation atomic.Int64           // sessions of earlier generations are given up
 	timelines  timelines
 
+	statementLifetime time.Duration // of a prepared statement
+
 	mu   sync.Mutex
 	open map[*session]struct{}
 }
@@ -50,7 +52,7 @@ func (all *sessions) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errConnect, err)
 	}
-	s := &session{conn: c.(conn), network: attempt.conn, all: all, generation: generation, kept: map[string]*keptStatement{}}
+	s := &session{conn: c.(conn), network: attempt.conn, all: all, generation: generation, prepared: map[string]cachedStmt{}}
 	pq.SetNoticeHandler(c, s.notice)
 	settings := interpret
 	if others := all.settings.Load(); others != nil {
@@ -119,9 +121,9 @@ type session struct {
 	network      *deadlineConn
 	all          *sessions
 	generation   int64
-	timeline     int64                     // of its server; 0 if that is not known
-	unreplicated bool                      // the server said so during the statement
-	kept         map[string]*keptStatement // prepared, by text
+	timeline     int64                 // of its server; 0 if that is not known
+	unreplicated bool                  // the server said so during the statement
+	prepared     map[string]cachedStmt // by text
 }
 
 // notice hears the server's warnings. Their texts may be in any language, and a
@@ -178,8 +180,8 @@ func (s *session) ExecContext(ctx context.Context, query string, args []driver.N
 	}
 	defer release()
 	exec := s.conn.ExecContext
-	if keepsPrepared(ctx, args) {
-		exec = s.execKept
+	if prepares(ctx, args) {
+		exec = s.execPrepared
 	}
 	result, err := exec(ctx, query, args)
 	return result, s.end(err)
@@ -188,8 +190,8 @@ func (s *session) ExecContext(ctx context.Context, query string, args []driver.N
 // QueryContext implements driver.QueryerContext.
 func (s *session) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	run := s.conn.QueryContext
-	if keepsPrepared(ctx, args) {
-		run = s.queryKept
+	if prepares(ctx, args) {
+		run = s.queryPrepared
 	}
 	return s.query(ctx, func() (driver.Rows, error) { return run(ctx, query, args) })
 }
@@ -266,12 +268,6 @@ func (t *transaction) Rollback() error {
 	defer t.release()
 	defer t.s.network.limit(t.caller)()
 	return t.s.end(t.Tx.Rollback())
-}
-
-type preparedStmt interface {
-	driver.Stmt
-	driver.StmtExecContext
-	driver.StmtQueryContext
 }
 
 // result is what a query found. The server tells of its commit after the last

@@ -141,8 +141,8 @@ func (s *Store) Close() error {
 // buildStatements builds the statements. The texts of its statements are long, so that they are made
 // once.
 func (s *Store) buildStatements() {
-	read := func(query string) statement { return statement{s.r, s.r.Rebind(query)} }
-	write := func(query string) statement { return statement{s.w, s.w.Rebind(query)} }
+	read := func(query string) statement { return newStatement(s.r, query) }
+	write := func(query string) statement { return newStatement(s.w, query) }
 	full := s.dialect.selectFullCard()
 	s.statements.cardByUUID = newCardReader[oneCardRow](s, selectBaseCard, full)
 	s.statements.cardTag = newCardReader[tagRow](s, selectBaseTag, s.dialect.selectFullTag())
