@@ -76,14 +76,14 @@ func New(version string) *Metrics {
 	m.addIssuing()
 	m.addBooks()
 	m.ahead = m.gauge("cardmint_clock_ahead_seconds",
-		"By how much this machine's clock is ahead of another one; negative if it is behind. A block's time may be two hours off.", "other")
+		"This machine's clock minus another one. A block's time may be two hours off.", "other")
 	m.wrong = m.gauge("cardmint_clock_wrong",
-		"1 if other clocks show that this machine's clock is wrong by minutes, 0 otherwise.")
+		"1 if this machine's clock is minutes off from other clocks, 0 otherwise.")
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "cardmint_panics_total",
-		Help: "Panics from which the process has recovered. Each is a fault of cardmint, or a row that it can't work with."},
+		Help: "Recovered panics. Each is a bug in cardmint, or an unusable row."},
 		func() float64 { return float64(panics.Recovered()) }))
 	build := m.gauge("cardmint_build_info",
-		"Always 1. The labels say which version of cardmint runs, and with which version of Go it was built.", "version",
+		"Always 1. The labels are the versions of cardmint and of the Go that built it.", "version",
 		"go_version")
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -92,70 +92,73 @@ func New(version string) *Metrics {
 
 func (m *Metrics) addRequests() {
 	m.requests = m.counter("cardmint_requests_total",
-		"Requests of the API, by operation of the contract and status of the response. None is whatever is no operation.",
+		"API requests by operationId and status. The operation none means that no operation matched.",
 		"operation", "status")
 	m.inFlight = m.gauge("cardmint_requests_in_flight",
-		"Requests that are being answered, streams of events among them.").WithLabelValues()
+		"Requests in progress, including event streams.").WithLabelValues()
 	m.duration = m.histogram("cardmint_request_duration_seconds",
-		"How long requests took, by operation. A stream of events, or a request that waits for one, takes as long as it waits; for what is refused, the time that the refusal was kept back does not count.", quick(), "operation")
+		"Request duration by operation. Event streams and long polls include waiting; refusals exclude their delay.",
+		quick(), "operation")
 	m.refused = m.counter("cardmint_requests_refused_total",
-		"Requests that a limit refused, by kind of limit: token, account, create or address.", "limit")
+		"Requests refused by a limit: token, account, create or address.", "limit")
 	for _, kind := range []string{"token", "account", "create", "address"} {
 		m.refused.WithLabelValues(kind)
 	}
 	m.shed = m.counter("cardmint_requests_shed_total",
-		"Requests that were refused before they were begun, because too many of their kind were under way: create, read, manage, bulk or authenticate.", "kind")
+		"Requests refused because too many of their kind were in progress: create, read, manage, bulk or authenticate.",
+		"kind")
 	for _, kind := range []string{"create", "read", "manage", "authenticate"} {
 		m.shed.WithLabelValues(kind)
 	}
 	m.changed = m.counter("cardmint_tokens_changed_total",
-		"Lookups of tokens that were refused because their row in the database was changed without the keys.").WithLabelValues()
+		"Token lookups refused because the row was changed without the keys.").WithLabelValues()
 }
 
 func (m *Metrics) addChains() {
 	m.leading = m.gauge("cardmint_chain_leading", "1 if this process watches the chain, 0 if it stands by.", "coin")
 	m.trouble = m.gauge("cardmint_chain_trouble",
-		"1 while passes over the chain fail; the label names the cause. Absent otherwise.", "coin", "cause")
+		"1 while passes over the chain fail, with the cause as label. Absent otherwise.", "coin", "cause")
 	m.passes = m.counter("cardmint_chain_passes_total", "Passes over the chain, by outcome: ok or failed.", "coin",
 		"outcome")
 	m.pass = m.histogram("cardmint_chain_pass_duration_seconds",
-		"How long passes over the chain took, whether they failed or not.", slow(), "coin")
+		"Duration of passes over the chain, failed ones included.", slow(), "coin")
 	m.lastPass = m.gauge("cardmint_chain_last_good_pass_timestamp_seconds",
-		"When the last pass of this process ended that did not fail.", "coin")
+		"End of this process's last successful pass.", "coin")
 	m.tip = m.gauge("cardmint_chain_tip_timestamp_seconds",
-		"The time of the newest block that was applied, by its miner. Its age is the lag in seconds.", "coin")
-	m.height = m.gauge("cardmint_chain_height_blocks", "The height of the newest block that was applied.", "coin")
+		"Time of the newest applied block, by its miner. Its age is the lag in seconds.", "coin")
+	m.height = m.gauge("cardmint_chain_height_blocks", "Height of the newest applied block.", "coin")
 	m.behind = m.gauge("cardmint_chain_lag_blocks",
-		"Blocks that the last applied pass found new: so far behind was the database.", "coin")
-	m.transfers = m.counter("cardmint_chain_transfers_total", "Transfers that passes found new, changed or gone.", "coin")
+		"New blocks in the last applied pass: how far behind the database was.", "coin")
+	m.transfers = m.counter("cardmint_chain_transfers_total", "New, changed and vanished transfers found by passes.",
+		"coin")
 }
 
 func (m *Metrics) addIssuing() {
 	m.calls = m.counter("cardmint_supplier_calls_total",
-		"Calls of a supplier, by call (submit or lookup) and outcome: issued, pending, declined, unknown, busy, or error if there was no clear answer.", "supplier", "call", "outcome")
-	m.call = m.histogram("cardmint_supplier_call_duration_seconds", "How long calls of a supplier took.", quick(),
+		"Supplier calls by call (submit or lookup) and outcome: issued, pending, declined, unknown, busy, or error for unclear answers.", "supplier", "call", "outcome")
+	m.call = m.histogram("cardmint_supplier_call_duration_seconds", "Duration of supplier calls.", quick(),
 		"supplier", "call")
 	m.issued = m.histogram("cardmint_issue_duration_seconds",
-		"How long it took from the pass that found a payment confirmed until its card was issued. By the clocks of the database and of this process.", slow()).
+		"Time from the pass that found a payment confirmed until its card was issued, by the clocks of the database and this process.", slow()).
 		WithLabelValues().(prometheus.Histogram)
 	m.attempts = m.counter("cardmint_webhook_attempts_total",
-		"Attempts to deliver an event, by outcome: delivered, refused (an answer other than 2xx), overloaded (408, 429 or 5xx), gone (410) or unreachable (no answer).", "outcome")
+		"Attempts to deliver an event, by outcome: delivered, refused (not 2xx), overloaded (408, 429 or 5xx), gone (410) or unreachable (no answer).", "outcome")
 	for _, outcome := range []string{"delivered", "refused", "overloaded", "gone", "unreachable"} {
 		m.attempts.WithLabelValues(outcome)
 	}
-	m.attempt = m.histogram("cardmint_webhook_attempt_duration_seconds", "How long attempts to deliver an event took.",
+	m.attempt = m.histogram("cardmint_webhook_attempt_duration_seconds", "Duration of attempts to deliver an event.",
 		quick()).WithLabelValues().(prometheus.Histogram)
 }
 
 func (m *Metrics) addBooks() {
 	m.lowStock = m.gauge("cardmint_stock_low_cards",
-		"Below how many cards of an amount the stock of a supplier is low, as configured.", "supplier")
+		"Configured number of cards per amount below which a supplier's stock is low.", "supplier")
 	m.keyFile = m.gauge("cardmint_key_file_usable",
-		"1 if the key file of this process was usable when it was last read, otherwise 0: it is lost or damaged, and the process can't be started again.")
+		"1 if this process's key file was usable when last read. 0 if it is lost or damaged: the process can't be restarted.")
 	m.doubts = m.gauge("cardmint_reconcile_doubts",
-		"Doubts that the last reading of the books has found, at most 20 of a kind. Absent unless this process reads them.")
+		"Doubts in the last reading of the books, at most 20 of a kind. Absent unless this process reads them.")
 	m.booksAt = m.gauge("cardmint_reconcile_timestamp_seconds",
-		"Of which moment that reading was, by the database's clock. Absent likewise.")
+		"Time of the last reading of the books, by the database's clock. Absent unless this process reads them.")
 }
 
 // collect registers a collector. The registry runs collectors in its own

@@ -21,11 +21,11 @@ type pools struct {
 func (m *Metrics) WatchPools(read func() map[string]sql.DBStats) {
 	describe := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, []string{"pool"}, nil) }
 	m.collect(&pools{read,
-		describe("cardmint_db_connections_max", "The most connections that a pool may have. Absent if there is no limit."),
-		describe("cardmint_db_connections_open", "Connections that a pool has."),
-		describe("cardmint_db_connections_in_use", "Those of them that are in use."),
-		describe("cardmint_db_waits_total", "How often somebody had to wait for a connection of a pool."),
-		describe("cardmint_db_wait_seconds_total", "How long they waited, all together."),
+		describe("cardmint_db_connections_max", "Maximum connections of a pool. Absent without a limit."),
+		describe("cardmint_db_connections_open", "Open connections of a pool."),
+		describe("cardmint_db_connections_in_use", "Connections of a pool that are in use."),
+		describe("cardmint_db_waits_total", "Waits for a connection of a pool."),
+		describe("cardmint_db_wait_seconds_total", "Total time spent waiting for a connection of a pool."),
 	})
 }
 
@@ -81,16 +81,17 @@ func (m *Metrics) WatchRates(read func() []Rate) {
 	}
 	m.collect(&rates{read,
 		describe("cardmint_rate_dollars",
-			"US dollars for one coin that this process quotes, before the markup. Absent if there is no fresh rate."),
-		describe("cardmint_rate_timestamp_seconds", "When that rate was taken, by its sources. Absent likewise."),
+			"US dollars per coin quoted by this process, before the markup. Absent without a fresh rate."),
+		describe("cardmint_rate_timestamp_seconds", "Time of the quoted rate, by its sources. Absent without a fresh rate."),
 		describe("cardmint_rate_sources_agreeing",
-			"How many sources this process heard last whose answers are still good and agree."),
-		describe("cardmint_rate_quorum_sources", "How many must agree."),
+			"Sources with usable, agreeing answers at this process."),
+		describe("cardmint_rate_quorum_sources", "Sources that must agree."),
 		describe("cardmint_rate_source_dollars",
-			"US dollars for one coin that a source answered last. Absent if it gave no quote.", "source"),
-		describe("cardmint_rate_source_timestamp_seconds", "When that was, by the source. Absent likewise.", "source"),
+			"US dollars per coin in a source's last answer. Absent without a quote.", "source"),
+		describe("cardmint_rate_source_timestamp_seconds",
+			"Time of a source's last quote, by the source. Absent without a quote.", "source"),
 		describe("cardmint_rate_source_spread_ratio",
-			"How far that is from the median of the usable quotes, as a part of it: 0.01 is 1 percent above. Absent likewise.",
+			"Relative distance of a source's quote from the median of usable quotes: 0.01 is 1 percent above. Absent without a quote.",
 			"source"),
 	})
 }
