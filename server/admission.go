@@ -79,7 +79,7 @@ var bulkQuota = boundedQuota{card.Quota{Name: "bulk-of-account", Limit: bulkShar
 // overloaded is the refusal of a request that was not begun. Its time varies,
 // so that those who are refused together do not come again together.
 func overloaded() error {
-	err := card.ErrUnavailable.Saying(
+	err := card.ErrUnavailable.WithMessage(
 		`The service has more requests than it can answer in time, and has not begun with yours. Try again when the time in "Retry-After" is over.`)
 	err.RetryAfter = time.Second + rand.N(4*time.Second)
 	return err

@@ -71,7 +71,7 @@ func bearer(r *http.Request) (string, error) {
 		return "", errNoToken
 	case 1:
 	default: // a proxy in front of the service may have looked at the other one
-		return "", card.ErrUnauthorized.Saying(`There is more than one "Authorization" header. Send it once.`)
+		return "", card.ErrUnauthorized.WithMessage(`There is more than one "Authorization" header. Send it once.`)
 	}
 	scheme, token, _ := strings.Cut(sent[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
@@ -80,7 +80,7 @@ func bearer(r *http.Request) (string, error) {
 	return token, nil
 }
 
-var errNoToken = card.ErrUnauthorized.Saying(
+var errNoToken = card.ErrUnauthorized.WithMessage(
 	`The token is missing. Send "Authorization: Bearer <API_TOKEN>" with a token of your account.`)
 
 // checkToken returns an error if a token is no longer good, or if that can't be

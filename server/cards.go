@@ -309,7 +309,7 @@ func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 	})
 	err = watch.cause(err)
 	if late := s.beginning.Err(); err != nil && separator == '[' && errors.Is(late, context.DeadlineExceeded) {
-		return card.ErrUnavailable.Because(err) // which the store takes for a caller that has gone
+		return card.ErrUnavailable.WithCause(err) // which the store takes for a caller that has gone
 	}
 	if err != nil {
 		return err

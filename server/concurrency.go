@@ -106,7 +106,7 @@ func (p *concurrency) release(who account.Identity) {
 }
 
 func quotaExceeded(b boundedQuota) error {
-	err := card.ErrQuotaExceeded.Saying(b.message).WithQuota(b.Quota)
+	err := card.ErrQuotaExceeded.WithMessage(b.message).WithQuota(b.Quota)
 	err.RetryAfter = 5 * time.Second
 	return err
 }

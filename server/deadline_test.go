@@ -31,7 +31,7 @@ func TestRequest_IsGivenUpAfterAWhile(t *testing.T) {
 			Store: s,
 			cardByUUID: func(ctx context.Context, _ uuid.UUID) (*card.Card, error) {
 				note(ctx)
-				return nil, fmt.Errorf("select card: %w", card.ErrUnavailable.Because(context.DeadlineExceeded))
+				return nil, fmt.Errorf("select card: %w", card.ErrUnavailable.WithCause(context.DeadlineExceeded))
 			},
 			cards: func(ctx context.Context, _ order.Filter) ([]*card.Card, error) {
 				note(ctx)

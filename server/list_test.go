@@ -179,7 +179,7 @@ func TestListCards_FailureInTheMiddleIsNeverTakenForTheWholeList(t *testing.T) {
 	}})
 	token := d.token(t)
 	template = many(t, d, token)
-	breaks := func() error { return card.ErrUnavailable.Because(errors.New("connection reset")) }
+	breaks := func() error { return card.ErrUnavailable.WithCause(errors.New("connection reset")) }
 	for name, x := range map[string]struct {
 		pages  int
 		end    func() error

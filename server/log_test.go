@@ -171,7 +171,7 @@ func TestLog_HasOneLineForEachRequestAndNoSecrets(t *testing.T) {
 type stale struct{ asked atomic.Int64 }
 
 func (s *stale) Rate(string) (card.Rate, error) {
-	return card.Rate{}, card.ErrNoRate.Because(fmt.Errorf("the last one is %ds old", s.asked.Add(1)))
+	return card.Rate{}, card.ErrNoRate.WithCause(fmt.Errorf("the last one is %ds old", s.asked.Add(1)))
 }
 
 // A cause that concerns every order is logged once, not for each order.

@@ -119,7 +119,7 @@ func (p problemWriter) write(c *gin.Context, err error) {
 	c.Abort()
 	var known *card.Error
 	if !errors.As(err, &known) {
-		known = card.ErrInternal.Because(err)
+		known = card.ErrInternal.WithCause(err)
 	}
 	c.Set(explainedKey, known.Cause != nil)
 	if known.Cause != nil && !errors.Is(c.Request.Context().Err(), context.Canceled) && p.causes.due(known, time.Now()) {

@@ -51,7 +51,7 @@ func (t *tokenWatch) run(ctx context.Context) {
 	err := panics.Call(func() error { return t.check(ctx) })
 	var panicked *panics.Error
 	if errors.As(err, &panicked) {
-		err = card.ErrInternal.Because(err)
+		err = card.ErrInternal.WithCause(err)
 	}
 	if err != nil {
 		t.cut(err)

@@ -112,7 +112,7 @@ func TestRevocation_BeforeFirstCard_Refused(t *testing.T) {
 		return hooked{Store: s, cards: func(ctx context.Context, _ order.Filter) ([]*card.Card, error) {
 			close(reading)
 			<-ctx.Done()
-			return nil, card.ErrUnavailable.Because(ctx.Err())
+			return nil, card.ErrUnavailable.WithCause(ctx.Err())
 		}}
 	}})
 	id, token := d.tokenOf(t, d.account(t), 0)

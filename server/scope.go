@@ -30,7 +30,7 @@ func (s *spec) authorize(problems problemWriter) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		scope := s.scopes[s.route(c)]
 		if who, _ := identity(c); scope != noScope && !who.Scopes.Has(scope) {
-			problems.write(c, card.ErrScope.Needing(string(scope)))
+			problems.write(c, card.ErrScope.WithScope(string(scope)))
 		}
 	}
 }

@@ -80,14 +80,14 @@ func readBody(r *http.Request, declared *openapi3.RequestBodyRef) (*parsedBody, 
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, card.ErrRequestTimeout
 	case err != nil:
-		return nil, card.ErrMalformedJSON.Saying("The body broke off.")
+		return nil, card.ErrMalformedJSON.WithMessage("The body broke off.")
 	}
 	if len(text) == 0 && !declared.Value.Required { // chunked, but without a chunk
 		return nil, nil
 	}
 	value, fault := strictJSON(text)
 	if fault != "" {
-		return nil, card.ErrMalformedJSON.Saying(fault)
+		return nil, card.ErrMalformedJSON.WithMessage(fault)
 	}
 	return &parsedBody{value}, nil
 }

@@ -110,7 +110,7 @@ type watched struct {
 	unknown  bool   // whether it knows no token
 }
 
-var errStore = card.ErrUnavailable.Because(errors.New("the database restarts"))
+var errStore = card.ErrUnavailable.WithCause(errors.New("the database restarts"))
 
 func (w *watched) failure(method string) error {
 	if w.fails == method {

@@ -70,15 +70,15 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Code == e.Code
 }
 
-// Because returns a copy of e with a cause for the log.
-func (e *Error) Because(cause error) *Error {
+// WithCause returns a copy of e with a cause for the log.
+func (e *Error) WithCause(cause error) *Error {
 	c := *e
 	c.Cause = cause
 	return &c
 }
 
-// Saying returns a copy of e with another message.
-func (e *Error) Saying(message string) *Error {
+// WithMessage returns a copy of e with another message.
+func (e *Error) WithMessage(message string) *Error {
 	c := *e
 	c.Message = message
 	return &c
@@ -91,8 +91,8 @@ func (e *Error) WithQuota(q Quota) *Error {
 	return &c
 }
 
-// Needing returns a copy of e that names the scope that the token lacks.
-func (e *Error) Needing(scope string) *Error {
+// WithScope returns a copy of e that names the scope that the token lacks.
+func (e *Error) WithScope(scope string) *Error {
 	c := *e
 	c.Scope = scope
 	c.Message = fmt.Sprintf(
@@ -181,9 +181,9 @@ type Unready string
 
 func (u Unready) Error() string { return string(u) }
 
-// Because returns err with u as its reason. Its text is err's. It returns nil
+// Wrap returns err with u as its reason. Its text is err's. It returns nil
 // if err is nil.
-func (u Unready) Because(err error) error {
+func (u Unready) Wrap(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -192,10 +192,10 @@ func (u Unready) Because(err error) error {
 
 type unreadyError struct {
 	error
-	why Unready
+	reason Unready
 }
 
-func (e *unreadyError) Unwrap() []error { return []error{e.why, e.error} }
+func (e *unreadyError) Unwrap() []error { return []error{e.reason, e.error} }
 
 // Failures inside the service.
 var (

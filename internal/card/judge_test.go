@@ -158,13 +158,13 @@ func TestTimeOf_IsTheTimeInTheID(t *testing.T) {
 
 func TestError_SaysWhatAClientMaySeeAndKeepsTheCause(t *testing.T) {
 	cause := errors.New("dial 10.0.0.1")
-	e := card.ErrUnavailable.Because(cause).Saying("Try later.").WithFields(card.FieldError{Pointer: "/x"}).WithQuota(
+	e := card.ErrUnavailable.WithCause(cause).WithMessage("Try later.").WithFields(card.FieldError{Pointer: "/x"}).WithQuota(
 		card.Quota{Limit: 3})
 	if !errors.Is(e, card.ErrUnavailable) || !errors.Is(e, cause) || errors.Is(e, card.ErrNotFound) ||
 		errors.Is(e, errors.New("x")) {
 		t.Error("it is not what it is")
 	}
-	if e.Error() != "unavailable: dial 10.0.0.1" || card.ErrNotFound.Saying("No card.").Error() != "not_found: No card." {
+	if e.Error() != "unavailable: dial 10.0.0.1" || card.ErrNotFound.WithMessage("No card.").Error() != "not_found: No card." {
 		t.Errorf("%q", e.Error())
 	}
 	if e.Message != "Try later." || len(e.Fields) != 1 || e.Quota.Limit != 3 || e.Kind != card.Unavailable ||

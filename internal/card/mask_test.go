@@ -34,7 +34,7 @@ func TestCredentials_MaskedTheyOnlyTellCardsApart(t *testing.T) {
 }
 
 func TestErrScope_NamesTheScope(t *testing.T) {
-	e := card.ErrScope.Needing("cards:read")
+	e := card.ErrScope.WithScope("cards:read")
 	if e.Scope != "cards:read" ||
 		e.Message != `This operation needs the scope "cards:read", which your token does not have. Use a token that has it, or ask the operator for one.` {
 		t.Errorf("%q: %s", e.Scope, e.Message)

@@ -37,7 +37,7 @@ func (u USD) String() string {
 func (u USD) MarshalText() ([]byte, error) {
 	b := strconv.AppendInt(make([]byte, 0, len("750.00")), int64(u/100), 10)
 	if cents := int(u % 100); cents != 0 {
-		b = append(b, '.', digit(cents/10), digit(cents))
+		b = append(b, '.', lastDigit(cents/10), lastDigit(cents))
 	}
 	return b, nil
 }
@@ -140,7 +140,7 @@ func (c Currency) Price(usd USD, rate Rate) (Amount, error) {
 	if remainder.Sign() > 0 {
 		quotient.Add(quotient, big.NewInt(1))
 	}
-	if !quotient.IsInt64() || Amount(quotient.Int64()) > c.Most() {
+	if !quotient.IsInt64() || Amount(quotient.Int64()) > c.MaxAmount() {
 		return 0, fmt.Errorf("price: %s US dollars at rate %s do not fit the currency", usd, rate.USD)
 	}
 	return Amount(quotient.Int64()), nil

@@ -24,9 +24,9 @@ const Unlimited int64 = -1
 // Has reports whether a card of an amount can be had.
 func (o Offer) Has(usd USD) bool { return o.Min <= usd && usd <= o.Max && o.Left != 0 }
 
-// OfferLasts is how long the offers of a supplier that no longer answers are
+// OfferTTL is how long the offers of a supplier that no longer answers are
 // believed.
-const OfferLasts = 15 * time.Minute
+const OfferTTL = 15 * time.Minute
 
 // SupplierOffers is what can be had of one supplier.
 type SupplierOffers struct {
@@ -36,8 +36,8 @@ type SupplierOffers struct {
 	Offers   []Offer
 }
 
-// Clip returns the part of offers that is between two amounts, both included.
-func Clip(offers []Offer, least, most USD) []Offer {
+// ClipOffers returns the part of offers that is between two amounts, both included.
+func ClipOffers(offers []Offer, least, most USD) []Offer {
 	var clipped []Offer
 	for _, o := range offers {
 		o.Min, o.Max = max(o.Min, least), min(o.Max, most)
@@ -48,9 +48,9 @@ func Clip(offers []Offer, least, most USD) []Offer {
 	return clipped
 }
 
-// Merge returns what can be had of several offers together: ascending, without
+// MergeOffers returns what can be had of several offers together: ascending, without
 // overlaps, each with how many cards of any one of its amounts are left.
-func Merge(offers []Offer) []Offer {
+func MergeOffers(offers []Offer) []Offer {
 	var edges []USD // where an offer begins, or the first amount beyond its end
 	for _, o := range offers {
 		edges = append(edges, o.Min, o.Max+1)
@@ -82,8 +82,8 @@ func Merge(offers []Offer) []Offer {
 	return merged
 }
 
-// ByPriority sorts offers in the order in which suppliers are asked.
-func ByPriority(all []SupplierOffers) {
+// SortByPriority sorts offers in the order in which suppliers are asked.
+func SortByPriority(all []SupplierOffers) {
 	slices.SortFunc(all, func(a, b SupplierOffers) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Supplier, b.Supplier))
 	})

@@ -27,7 +27,7 @@ func TestMerge_AddsUpWhatOverlaps(t *testing.T) {
 			[]card.Offer{{Min: 10, Max: 30, Left: all}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, card.Merge(test.offers)); diff != "" {
+			if diff := cmp.Diff(test.want, card.MergeOffers(test.offers)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -37,7 +37,7 @@ func TestMerge_AddsUpWhatOverlaps(t *testing.T) {
 func TestClip_LeavesOutWhatIsBeyond(t *testing.T) {
 	offers := []card.Offer{{Min: 1, Max: 100, Left: 1}, {Min: 10, Max: 10, Left: 2}, {Min: 60, Max: 70, Left: 3}}
 	want := []card.Offer{{Min: 10, Max: 50, Left: 1}, {Min: 10, Max: 10, Left: 2}}
-	if diff := cmp.Diff(want, card.Clip(offers, 10, 50)); diff != "" {
+	if diff := cmp.Diff(want, card.ClipOffers(offers, 10, 50)); diff != "" {
 		t.Error(diff)
 	}
 }

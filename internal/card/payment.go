@@ -79,8 +79,8 @@ type Assessment struct {
 // A generated card is never taken back: it is Paid, or Reversed once its money
 // left the chain.
 func Assess(c *Card, transfers []Transfer, tip Tip, today Rate) Assessment {
-	all := add(c, transfers, func(Transfer) bool { return true })
-	firm := add(c, transfers, func(t Transfer) bool { return c.firm(t, tip) })
+	all := sumOf(c, transfers, func(Transfer) bool { return true })
+	firm := sumOf(c, transfers, func(t Transfer) bool { return c.firm(t, tip) })
 	a := Assessment{Received: all.kept + c.Refunded, Settled: c.Settled}
 	expired := c.canceled() || c.Refunded > 0 || !tip.Time.Before(c.ExpiresAt) // no more money is asked for
 	// what the card needs of it, once it is Paid
@@ -117,11 +117,11 @@ func Assess(c *Card, transfers []Transfer, tip Tip, today Rate) Assessment {
 	}
 	after := *c
 	after.State, after.Received, after.Settled = a.State, a.Received, a.Settled
-	a.Height = awaited(&after, transfers)
+	a.Height = awaitedHeight(&after, transfers)
 	if a.State == Confirming && a.Height == 0 {
 		a.State, after.State = Detected, Detected
 	}
-	a.ReadyHeight = ready(&after, transfers, tip, all.late() && firm.kept > 0 && today.USD.Units == 0)
+	a.ReadyHeight = nextReadyHeight(&after, transfers, tip, all.late() && firm.kept > 0 && today.USD.Units == 0)
 	a.Credit = CreditOf(&after)
 	return a
 }
@@ -134,7 +134,7 @@ type sum struct {
 
 func (s sum) late() bool { return s.inTime < s.kept }
 
-func add(c *Card, transfers []Transfer, which func(Transfer) bool) sum {
+func sumOf(c *Card, transfers []Transfer, which func(Transfer) bool) sum {
 	s := sum{-c.Refunded, -c.Refunded}
 	for _, t := range transfers {
 		if !t.Counted || !which(t) {
@@ -189,10 +189,10 @@ func (c *Card) price(s sum, worth Amount) Amount {
 	return max(c.Amount, c.Accepted)
 }
 
-// awaited returns the block of the transfer that a card waits for, or waited
+// awaitedHeight returns the block of the transfer that a card waits for, or waited
 // for: the newest of those that it needs. It returns 0 if that is in the
 // mempool.
-func awaited(c *Card, transfers []Transfer) (height int64) {
+func awaitedHeight(c *Card, transfers []Transfer) (height int64) {
 	for _, t := range needed(c, transfers) {
 		if t.Height == 0 {
 			return 0
@@ -238,10 +238,10 @@ func Awaited(c *Card, transfers []Transfer, tip Tip) []Transfer {
 	return slices.DeleteFunc(needed(c, transfers), func(t Transfer) bool { return c.firm(t, tip) })
 }
 
-// ready returns the tip at which the next transfer of a card that is not paid
+// nextReadyHeight returns the tip at which the next transfer of a card that is not paid
 // yet becomes firm. A card that waits for a rate looks again with the next
 // block.
-func ready(c *Card, transfers []Transfer, tip Tip, forRate bool) (height int64) {
+func nextReadyHeight(c *Card, transfers []Transfer, tip Tip, forRate bool) (height int64) {
 	if !slices.Contains([]PaymentState{Detected, Confirming, Late}, c.State) {
 		return 0
 	}
@@ -259,13 +259,13 @@ func ready(c *Card, transfers []Transfer, tip Tip, forRate bool) (height int64) 
 // Firm returns what a card has received in transfers that have their
 // confirmations and can be spent, without what was given back.
 func Firm(c *Card, transfers []Transfer, tip Tip) Amount {
-	return add(c, transfers, func(t Transfer) bool { return c.firm(t, tip) }).kept
+	return sumOf(c, transfers, func(t Transfer) bool { return c.firm(t, tip) }).kept
 }
 
 // Unlocked returns what a card has received, without what is locked by its
 // senders and what was given back.
 func Unlocked(c *Card, transfers []Transfer) Amount {
-	return add(c, transfers, func(t Transfer) bool { return !t.Locked }).kept
+	return sumOf(c, transfers, func(t Transfer) bool { return !t.Locked }).kept
 }
 
 // Confirmed reports whether everything that was received for a card has its

@@ -37,9 +37,9 @@ type StockCount struct {
 	Items     int64
 }
 
-// DoubtfulItem is an item that an operator has to look into: it is held, or was
+// UnresolvedItem is an item that an operator has to look into: it is held, or was
 // issued to a card which never got it.
-type DoubtfulItem struct {
+type UnresolvedItem struct {
 	StockItem
 	CardUUID uuid.UUID // that it is reserved for or was issued to; zero for none
 }

@@ -8,23 +8,23 @@ import (
 	"strconv"
 )
 
-// mostAmount bounds the amounts that are believed: two of them can be added
+// maxAmount bounds the amounts that are believed: two of them can be added
 // without a thought for the size of an integer.
-const mostAmount Amount = math.MaxInt64 / 2
+const maxAmount Amount = math.MaxInt64 / 2
 
-// Most returns the most that one address of the coin can hold: all coins there
+// MaxAmount returns the most that one address of the coin can hold: all coins there
 // are, or as much as is believed of any coin.
-func (c Currency) Most() Amount {
+func (c Currency) MaxAmount() Amount {
 	if c.Supply > 0 {
-		return min(c.Supply, mostAmount)
+		return min(c.Supply, maxAmount)
 	}
-	return mostAmount
+	return maxAmount
 }
 
-// CheckSum returns ErrImpossible if counted transfers come to more than one
+// CheckTotal returns ErrImpossible if counted transfers come to more than one
 // address of the coin can hold.
-func (c Currency) CheckSum(ts []Transfer) error {
-	left := c.Most()
+func (c Currency) CheckTotal(ts []Transfer) error {
+	left := c.MaxAmount()
 	for _, t := range ts {
 		if !t.Counted {
 			continue
@@ -85,8 +85,8 @@ func (t Total) big() *big.Int {
 	return t.n
 }
 
-// Coins returns a total in whole coins, as Decimal.String writes them.
-func (c Currency) Coins(t Total) string { return decimal(t.String(), c.Decimals) }
+// FormatTotal returns a total in whole coins, as Decimal.String writes them.
+func (c Currency) FormatTotal(t Total) string { return decimal(t.String(), c.Decimals) }
 
 // decimal returns an integer divided by ten to the power of scale, without
 // trailing zeros.

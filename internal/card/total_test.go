@@ -37,7 +37,7 @@ func TestCoins_WritesWholeCoins(t *testing.T) {
 		"-1.5": card.TotalOf(-1_500000000000), "12": card.TotalOf(12_000000000000),
 		"27670116.110564327421": card.TotalOf(math.MaxInt64, math.MaxInt64, math.MaxInt64),
 	} {
-		if got := monero().Coins(total); got != want {
+		if got := monero().FormatTotal(total); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
@@ -45,15 +45,15 @@ func TestCoins_WritesWholeCoins(t *testing.T) {
 
 func TestMost_OfOneAddressFitsAnAmountTwice(t *testing.T) {
 	coin := monero()
-	if got := coin.Most(); got != math.MaxInt64/2 {
+	if got := coin.MaxAmount(); got != math.MaxInt64/2 {
 		t.Errorf("without a supply: %d", got)
 	}
 	coin.Supply = 21_000_000_00000000
-	if got := coin.Most(); got != coin.Supply {
+	if got := coin.MaxAmount(); got != coin.Supply {
 		t.Errorf("with one: %d", got)
 	}
 	coin.Supply = math.MaxInt64
-	if got := coin.Most(); got != math.MaxInt64/2 {
+	if got := coin.MaxAmount(); got != math.MaxInt64/2 {
 		t.Errorf("with all: %d", got)
 	}
 }
@@ -68,12 +68,12 @@ func TestCheckSum_OfCountedTransfers(t *testing.T) {
 		return append(ts, card.Transfer{Amount: math.MaxInt64})
 	}
 	for _, ts := range [][]card.Transfer{of(), of(10), of(4, 6, 0)} {
-		if err := coin.CheckSum(ts); err != nil {
+		if err := coin.CheckTotal(ts); err != nil {
 			t.Errorf("%v: %v", ts, err)
 		}
 	}
 	for _, ts := range [][]card.Transfer{of(11), of(4, 7), of(math.MaxInt64, math.MaxInt64, 4), of(-1, 5)} {
-		if err := coin.CheckSum(ts); !errors.Is(err, card.ErrImpossible) || !errors.Is(err, card.ErrChainNotReady) {
+		if err := coin.CheckTotal(ts); !errors.Is(err, card.ErrImpossible) || !errors.Is(err, card.ErrChainNotReady) {
 			t.Errorf("%v: %v", ts, err)
 		}
 	}

@@ -39,7 +39,7 @@ func TestLoop_WokenWhileItFails_KeepsItsPause(t *testing.T) {
 		log := runFor(t,
 			loop{name: "watch", every: 2 * time.Second, longest: 2 * time.Second, tick: func(context.Context) error {
 				ticks++
-				return card.Unready("monerod: connection lost").Because(fmt.Errorf("read 127.0.0.1:%d: reset", 40000+ticks))
+				return card.Unready("monerod: connection lost").Wrap(fmt.Errorf("read 127.0.0.1:%d: reset", 40000+ticks))
 			}}, 5*time.Minute)
 		if most := 5*60/2*10/9 + 1; ticks > most || ticks < 5*60/2*9/11 {
 			t.Errorf("%d ticks, want up to %d", ticks, most)

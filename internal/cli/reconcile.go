@@ -104,7 +104,7 @@ func tellEvery(pause time.Duration, to io.Writer) func(operator.Progress) {
 // coinsOf writes a total in whole coins.
 func coinsOf(currency string, a card.Total) string {
 	coin, _ := chain.ByCode(currency)
-	return coin.Coins(a)
+	return coin.FormatTotal(a)
 }
 
 // walletBalance is the balance of a coin's wallet, or the reason why it is not
@@ -161,7 +161,7 @@ func readWallet(ctx context.Context, coin enabled, cursor settle.Cursor) (w wall
 }
 
 // dollarsOf writes a total of US cents as dollars.
-func dollarsOf(cents card.Total) string { return card.Currency{Decimals: 2}.Coins(cents) }
+func dollarsOf(cents card.Total) string { return card.Currency{Decimals: 2}.FormatTotal(cents) }
 
 func printBooks(g *globals, to io.Writer, books operator.Books, wallets map[string]walletBalance) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)

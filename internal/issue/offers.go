@@ -58,7 +58,7 @@ func NewOffers(store OfferStore, routes Routes, index int) (*Offers, error) {
 
 // Tick asks the supplier, and stores that part of its offers which it is asked
 // for. If it fails, what it offered last is withdrawn once it is older than
-// card.OfferLasts.
+// card.OfferTTL.
 func (o *Offers) Tick(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, offersTimeout)
 	defer cancel()
@@ -71,7 +71,7 @@ func (o *Offers) Tick(ctx context.Context) error {
 	} else {
 		r := o.routes[o.index]
 		err = o.store.SaveOffers(ctx,
-			card.SupplierOffers{Supplier: o.supplier.Name(), Priority: o.index, Offers: card.Clip(offers, r.Min, r.Max)})
+			card.SupplierOffers{Supplier: o.supplier.Name(), Priority: o.index, Offers: card.ClipOffers(offers, r.Min, r.Max)})
 	}
 	return errors.Join(err, o.forget(ctx))
 }

@@ -175,7 +175,7 @@ func TestIssue_ManyCardsByTwoProcessesAreSubmittedOnce(t *testing.T) {
 
 // Each access to the store fails, as a pair: it did not happen, and it did.
 func TestIssue_TheStoreFails(t *testing.T) {
-	unavailable := card.ErrUnavailable.Because(errFault)
+	unavailable := card.ErrUnavailable.WithCause(errFault)
 	for name, tt := range map[string]struct {
 		breaks    func(*disk)
 		worked    int

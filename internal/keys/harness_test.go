@@ -234,7 +234,7 @@ type faulty struct {
 	meet  func()
 }
 
-var errBroken = card.ErrUnavailable.Because(errors.New("killed"))
+var errBroken = card.ErrUnavailable.WithCause(errors.New("killed"))
 
 func (f *faulty) ReplaceSealed(ctx context.Context, set string, before, after []keys.Row) (int64, error) {
 	if f.meet != nil {

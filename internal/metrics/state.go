@@ -149,7 +149,7 @@ func (s *state) stats() (*operator.Stats, time.Time) {
 
 // coins returns an amount in whole coins, as near as the format of metrics has
 // it.
-func coins(c card.Currency, t card.Total) float64 { return number(c.Coins(t)) }
+func coins(c card.Currency, t card.Total) float64 { return number(c.FormatTotal(t)) }
 
 // number returns a decimal number, as near as the format of metrics has it.
 func number(decimal string) float64 {

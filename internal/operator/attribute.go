@@ -113,7 +113,7 @@ func (s *Service) attribute(ctx context.Context, tx Tx, d AttributionDecision, n
 	if !card.Confirmed(&card.Card{ConfirmationsRequired: to.confirmations}, to.transfers, tip) {
 		return Attributed{}, ErrNotConfirmed
 	}
-	if d.Coin.CheckSum(to.counted) != nil {
+	if d.Coin.CheckTotal(to.counted) != nil {
 		return Attributed{}, ErrTooManyCoins
 	}
 	amount := sum(to.transfers)
@@ -201,7 +201,7 @@ func (d AttributionDecision) destination(ctx context.Context, tx Tx, t card.Tran
 		if err != nil {
 			return destination{}, err
 		}
-		if d.Coin.CheckSum(all) != nil {
+		if d.Coin.CheckTotal(all) != nil {
 			return destination{}, ErrTooManyCoins
 		}
 		c, err := d.recreate(newCard, t.Address, all)

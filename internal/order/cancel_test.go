@@ -53,7 +53,7 @@ func TestCancelCard_TriedAgain(t *testing.T) {
 				s.stock("monero", 4)
 				c, _, err := s.try("150", "")
 				check(t, err)
-				lost := card.ErrUnavailable.Because(errors.New("the connection is gone"))
+				lost := card.ErrUnavailable.WithCause(errors.New("the connection is gone"))
 				if happened {
 					s.spy.canceled = func() error { return lost }
 				} else {

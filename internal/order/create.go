@@ -157,7 +157,7 @@ func (s *Service) quoteAndStore(ctx context.Context, account uuid.UUID, o Order,
 	}
 	amount, err := o.coin.Price(o.usd, rate)
 	if err != nil {
-		return nil, card.ErrNoRate.Because(err)
+		return nil, card.ErrNoRate.WithCause(err)
 	}
 	from, err := s.sources(o.usd)
 	if err != nil {

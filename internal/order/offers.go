@@ -37,14 +37,14 @@ func (s *Service) RefreshOffers(ctx context.Context) error {
 	now := &offers{all: all, stale: true, readAt: s.cfg.Now()}
 	var together []card.Offer
 	for i, o := range all {
-		if o.Age > card.OfferLasts {
+		if o.Age > card.OfferTTL {
 			all[i].Offers = nil
 		} else {
 			now.stale = false
 		}
 		together = append(together, all[i].Offers...)
 	}
-	now.merged = card.Merge(card.Clip(together, card.MinUSD, card.MaxUSD))
+	now.merged = card.MergeOffers(card.ClipOffers(together, card.MinUSD, card.MaxUSD))
 	if len(all) == 0 && !s.cfg.NeedOffers {
 		now = nil
 	}
@@ -79,7 +79,7 @@ func (s *Service) sources(usd card.USD) ([]source, error) {
 		return []source{{}}, nil
 	}
 	if now.stale {
-		return nil, card.ErrUnavailable.Because(errStaleOffers)
+		return nil, card.ErrUnavailable.WithCause(errStaleOffers)
 	}
 	var from []source
 	for _, of := range now.all {
@@ -119,14 +119,14 @@ func (s *Service) noAmount(usd card.USD) error {
 		}
 	}
 	if len(texts) == 0 {
-		return card.ErrNoAmount.Saying("No card of " + usd.String() +
+		return card.ErrNoAmount.WithMessage("No card of " + usd.String() +
 			" US dollars can be had right now, nor any other. Try again later.")
 	}
 	more := ""
 	if len(texts) > shownOffers {
 		texts, more = texts[:shownOffers], ", and more"
 	}
-	return card.ErrNoAmount.Saying("No card of " + usd.String() +
+	return card.ErrNoAmount.WithMessage("No card of " + usd.String() +
 		" US dollars can be had right now. There are cards of " + strings.Join(texts, ", ") + more +
 		` US dollars. "GET /api/offers" lists them all.`)
 }

@@ -101,7 +101,7 @@ func TestListOffers_OldOnesAreWithdrawn(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 9)
 		s.offer("one", 0, card.Offer{Min: 50_00, Max: 60_00, Left: card.Unlimited})
-		s.exec("UPDATE offers SET at = at - $1", (card.OfferLasts - time.Minute).Milliseconds())
+		s.exec("UPDATE offers SET at = at - $1", (card.OfferTTL - time.Minute).Milliseconds())
 		check(t, s.orders.RefreshOffers(t.Context()))
 		s.create("51", "key")
 		s.offer("two", 0, card.Offer{Min: 70_00, Max: 70_00, Left: card.Unlimited})

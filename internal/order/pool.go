@@ -160,7 +160,7 @@ func (s *Service) fillMemory(ctx context.Context, currency string) error {
 	case pool.filling <- struct{}{}:
 		defer func() { <-pool.filling }()
 	case <-ctx.Done():
-		return card.ErrUnavailable.Because(ctx.Err())
+		return card.ErrUnavailable.WithCause(ctx.Err())
 	}
 	n := pool.wants(s.cfg.Now())
 	if n == 0 {

@@ -37,7 +37,7 @@ func (e *exposureEntry) acquireTurn(ctx context.Context) (release func(), err er
 	case e.turn <- struct{}{}:
 		return func() { <-e.turn }, nil
 	case <-ctx.Done():
-		return nil, card.ErrUnavailable.Because(ctx.Err())
+		return nil, card.ErrUnavailable.WithCause(ctx.Err())
 	}
 }
 
@@ -108,7 +108,7 @@ func (s *Service) checkQuota(e Exposure, usd card.USD) error {
 	if s.cfg.MaxOpenUSD == 0 || usd <= left {
 		return nil
 	}
-	return card.ErrQuotaExceeded.Saying(
+	return card.ErrQuotaExceeded.WithMessage(
 		fmt.Sprintf("Cards worth %s US dollars wait for their payment; your account may have %s open. "+
 			"Pay some of them, or try again when they have expired.", e.OpenUSD, s.cfg.MaxOpenUSD)).
 		WithQuota(card.Quota{Name: "open-usd", Limit: int64(s.cfg.MaxOpenUSD / 100), Left: int64(max(0, left) / 100)})

@@ -24,7 +24,7 @@ func (s *Service) RevealCard(ctx context.Context, account, id uuid.UUID) (*card.
 	return s.getCard(ctx, account, id, revealing)
 }
 
-var errNoCard = card.ErrNotFound.Saying("Your account has no card with this uuid.")
+var errNoCard = card.ErrNotFound.WithMessage("Your account has no card with this uuid.")
 
 func (s *Service) getCard(ctx context.Context, account, id uuid.UUID, why purpose) (*card.Card, error) {
 	c, err := s.store.CardByUUID(ctx, account, id)

@@ -32,7 +32,7 @@ func (s *sales) begin(usd, total card.USD, made, now time.Time) *sale {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = slices.DeleteFunc(s.all, func(x *sale) bool { // offers that do not include it are no longer valid
-		return !x.soldAt.IsZero() && now.Sub(x.soldAt) > card.OfferLasts+offersDelay
+		return !x.soldAt.IsZero() && now.Sub(x.soldAt) > card.OfferTTL+offersDelay
 	})
 	for _, x := range s.all {
 		if x.soldAt.IsZero() || x.soldAt.After(made.Add(-offersDelay)) {

@@ -32,7 +32,7 @@ type SimulatedPayment struct {
 // amount.
 func (s *Service) SimulatePayment(ctx context.Context, account, id uuid.UUID, p SimulatedPayment) (*card.Card, error) {
 	if len(s.sandbox) == 0 {
-		return nil, card.ErrNotFound.Saying("This service runs no simulated chain: pay with real coins.")
+		return nil, card.ErrNotFound.WithMessage("This service runs no simulated chain: pay with real coins.")
 	}
 	c, err := s.GetCard(ctx, account, id)
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *Service) SimulatePayment(ctx context.Context, account, id uuid.UUID, p 
 	}
 	sandbox, simulated := s.sandbox[c.Coin.Code]
 	if !simulated {
-		return nil, card.ErrNotFound.Saying("This card's currency has no simulated chain: pay with real coins.")
+		return nil, card.ErrNotFound.WithMessage("This card's currency has no simulated chain: pay with real coins.")
 	}
 	amount, confirmations := c.Credit.Due, c.ConfirmationsRequired
 	if p.Amount != nil {
@@ -67,7 +67,7 @@ func (s *Service) SimulatePayment(ctx context.Context, account, id uuid.UUID, p 
 	if tooMuch := (*card.TooMuchError)(nil); errors.As(err, &tooMuch) {
 		detail := "must be at most " + c.Coin.Decimal(tooMuch.Most).String() +
 			": more coins than there are can't come to one address"
-		return nil, card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "/amount", Detail: detail}).Because(err)
+		return nil, card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "/amount", Detail: detail}).WithCause(err)
 	}
 	if err != nil {
 		return nil, err

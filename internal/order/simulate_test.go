@@ -110,11 +110,11 @@ func TestSimulatePayment_WhatCantBePaidIsRefused(t *testing.T) {
 			"too much": {s.account, c.UUID, card.Decimal{Units: 1 << 40},
 				card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "/amount", Detail: "is too large"})},
 			"no card": {s.account, uuid.New(), card.Decimal{Units: 1},
-				card.ErrNotFound.Saying("Your account has no card with this uuid.")},
+				card.ErrNotFound.WithMessage("Your account has no card with this uuid.")},
 			"another account's": {s.newAccount(), c.UUID, card.Decimal{Units: 1},
-				card.ErrNotFound.Saying("Your account has no card with this uuid.")},
+				card.ErrNotFound.WithMessage("Your account has no card with this uuid.")},
 			"a currency with none": {s.account, other.UUID, card.Decimal{Units: 1},
-				card.ErrNotFound.Saying("This card's currency has no simulated chain: pay with real coins.")},
+				card.ErrNotFound.WithMessage("This card's currency has no simulated chain: pay with real coins.")},
 		} {
 			got, err := s.orders.SimulatePayment(t.Context(), tt.account, tt.card, order.SimulatedPayment{Amount: &tt.amount})
 			var refusal *card.Error
@@ -340,7 +340,7 @@ func TestSimulatePayment_MoreThanAllCoinsAreRefused(t *testing.T) {
 		refused("611686.018427387908", "611686.018427387907")
 		got, err := pay("611686.018427387907")
 		check(t, err)
-		if got.Received != monero.Most() {
+		if got.Received != monero.MaxAmount() {
 			t.Errorf("received %d", got.Received)
 		}
 		refused("0.000000000001", "0")

@@ -300,7 +300,7 @@ func (l *Live) ask(ctx context.Context, s Source) (map[string]Quote, error) {
 func (l *Live) Rate(currency string) (card.Rate, error) {
 	rate, err := l.rate(currency)
 	if err != nil {
-		return card.Rate{}, card.ErrNoRate.Because(err)
+		return card.Rate{}, card.ErrNoRate.WithCause(err)
 	}
 	return rate, nil
 }

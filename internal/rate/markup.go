@@ -38,7 +38,7 @@ func (m markup) Rate(currency string) (card.Rate, error) {
 	units := new(big.Int).Mul(big.NewInt(rate.USD.Units), whole)
 	rate.USD.Units = units.Quo(units, whole.Add(whole, big.NewInt(m.percent.Units))).Int64()
 	if rate.USD.Units <= 0 {
-		return card.Rate{}, card.ErrNoRate.Because(errors.New("nothing is left of the rate after the markup"))
+		return card.Rate{}, card.ErrNoRate.WithCause(errors.New("nothing is left of the rate after the markup"))
 	}
 	rate.Source += " markup=" + m.percent.String() + "%"
 	return rate, nil

@@ -14,7 +14,7 @@ func TestWatcher_MoreCoinsThanThereAreChangeNothing(t *testing.T) {
 		w := s.watch(&walled{derived: derived{q}}, settle.Config{FillBatch: 200, Reread: 5})
 		check(t, w.Tick(t.Context()))
 		c, other := s.orderPebbles(), s.orderPebbles()
-		most := pebble.Most()
+		most := pebble.MaxAmount()
 		refused := func() {
 			t.Helper()
 			if err := w.Tick(t.Context()); !errors.Is(err, card.ErrImpossible) {

@@ -188,7 +188,7 @@ func (w *Watcher) checkAmounts(v View) error {
 		byAddress[t.Address] = append(byAddress[t.Address], t)
 	}
 	for address, ts := range byAddress {
-		if err := w.coin.CheckSum(ts); err != nil {
+		if err := w.coin.CheckTotal(ts); err != nil {
 			return fmt.Errorf("%w: %s", err, address)
 		}
 	}
@@ -337,7 +337,7 @@ func (w *Watcher) assess(ctx context.Context, tx Tx, tip card.Tip, changed []car
 	today, _ := w.rates.Rate(w.currency) // without one, late money waits
 	verdicts := make([]card.Verdict, len(cards))
 	for i, c := range cards {
-		if err := w.coin.CheckSum(byAddress[c.Address]); err != nil { // with what earlier views showed, or was attributed
+		if err := w.coin.CheckTotal(byAddress[c.Address]); err != nil { // with what earlier views showed, or was attributed
 			return fmt.Errorf("%w: card %s", err, c.UUID)
 		}
 		v := w.judge(ctx, c, byAddress[c.Address], tip, today)

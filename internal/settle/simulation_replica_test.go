@@ -152,7 +152,7 @@ func (d *disk) IssueTx(ctx context.Context, f func(issue.Tx) error) error {
 func (d *disk) around(transaction func() error) error {
 	if d.before {
 		d.before = false
-		return card.ErrUnavailable.Because(errScripted)
+		return card.ErrUnavailable.WithCause(errScripted)
 	}
 	if err := transaction(); err != nil {
 		return err
@@ -166,7 +166,7 @@ func (d *disk) around(transaction func() error) error {
 	}
 	if d.after {
 		d.after = false
-		return card.ErrUnavailable.Because(errScripted)
+		return card.ErrUnavailable.WithCause(errScripted)
 	}
 	return nil
 }

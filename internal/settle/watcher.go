@@ -196,7 +196,7 @@ func (w *Watcher) Tick(ctx context.Context) error {
 	}
 	w.yieldLease(ctx, err)
 	if cause := causeOf(err); cause != "" {
-		err = cause.Because(err)
+		err = cause.Wrap(err)
 		w.seen.Cause = string(cause)
 	}
 	w.setHealth(err)

@@ -79,11 +79,11 @@ func TestWatcher_Report_NamesCause(t *testing.T) {
 			want string
 		}{
 			{errFault, ""},
-			{card.Unready("monerod: connection refused").Because(errFault), "monerod: connection refused"},
+			{card.Unready("monerod: connection refused").Wrap(errFault), "monerod: connection refused"},
 			{card.ErrWrongChain, "node or wallet is not the one that this database belongs to"},
-			{card.Unready("monerod: connection refused").Because(card.ErrWrongChain),
+			{card.Unready("monerod: connection refused").Wrap(card.ErrWrongChain),
 				"node or wallet is not the one that this database belongs to"},
-			{card.ErrUnavailable.Because(errFault), "the database can't be reached"},
+			{card.ErrUnavailable.WithCause(errFault), "the database can't be reached"},
 		} {
 			var seen settle.Report
 			w := s.watch(s.failing(tt.err), settle.Config{Observe: func(r settle.Report) { seen = r }})

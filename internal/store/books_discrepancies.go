@@ -391,7 +391,7 @@ func waitingCards(now time.Time) []waitingQuery {
 		{operator.WaitingReversed, `SELECT c.uuid, c.currency, c.credit_lost - c.credit_written_off AS amount,
 			(SELECT MAX(e.created_at) FROM events e WHERE e.card_uuid = c.uuid AND e.type = 'payment.reversed') AS since FROM cards c WHERE ` + isLost +
 			// others are damaged, and doubted
-			" AND c.credit_lost <= ? AND c.credit_written_off >= 0", []any{int64(card.Currency{}.Most())}},
+			" AND c.credit_lost <= ? AND c.credit_written_off >= 0", []any{int64(card.Currency{}.MaxAmount())}},
 	}
 }
 

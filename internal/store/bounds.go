@@ -31,7 +31,7 @@ type number struct {
 // numbers returns the integers of a card. Columns that were not selected are 0,
 // which is within the bounds.
 func (r *cardRow) numbers() [21]number {
-	most := int64(card.Currency{}.Most())
+	most := int64(card.Currency{}.MaxAmount())
 	value := func(ms *int64) int64 {
 		if ms == nil {
 			return 0

@@ -25,7 +25,7 @@ import (
 func TestInsertCard_ReadsBackExactly(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		c := newCard(newAccount(t, s))
-		c.Amount = c.Coin.Most()
+		c.Amount = c.Coin.MaxAmount()
 		c.Credit.Due = c.Amount
 		c.IdempotencyKey, c.RequestHash = `"~!'\ key`, []byte{0, 1, 255}
 		insertCard(t, s, c)

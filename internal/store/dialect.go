@@ -269,14 +269,14 @@ func (s *Store) fail(operation string, err error) error {
 	case denied != nil:
 		return fmt.Errorf("%s: %w", operation, denied)
 	case pool != nil:
-		return card.ErrUnavailable.Because(fmt.Errorf("%w: %w", pool, wrapped))
+		return card.ErrUnavailable.WithCause(fmt.Errorf("%w: %w", pool, wrapped))
 	case class == outOfReach, class == notSerialised, errors.Is(err, errUnreplicated), errors.Is(err, errUnknown),
 		errors.Is(err, batch.ErrOutcomeUnknown),
 		errors.Is(err, errConnect),
 		errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone),
 		errors.As(err, &network), errors.Is(err, context.DeadlineExceeded),
 		strings.Contains(err.Error(), "sql: database is closed"):
-		return card.ErrUnavailable.Because(wrapped)
+		return card.ErrUnavailable.WithCause(wrapped)
 	}
 	return wrapped
 }

@@ -46,7 +46,7 @@ func (t *tx) insertEventsOf(ctx context.Context, account uuid.UUID, es []card.Ev
 	err := t.s.get(ctx, t.t, &last, "next event",
 		"UPDATE accounts SET last_seq = last_seq + ? WHERE id = ? AND "+attested+" RETURNING last_seq", len(es), account)
 	if t.requireAttestation && errors.Is(err, card.ErrNoRow) {
-		return card.ErrUnavailable.Because(errNotAttested)
+		return card.ErrUnavailable.WithCause(errNotAttested)
 	}
 	if err != nil {
 		return err

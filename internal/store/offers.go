@@ -105,6 +105,6 @@ func (s *Store) Offers(ctx context.Context) ([]card.SupplierOffers, error) {
 			all[i].Offers = append(all[i].Offers, o)
 		}
 	}
-	card.ByPriority(all)
+	card.SortByPriority(all)
 	return all, nil
 }

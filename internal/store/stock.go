@@ -223,7 +223,7 @@ func (t *tx) attested(ctx context.Context) error {
 		return err
 	}
 	if !yes {
-		return card.ErrUnavailable.Because(errNotAttested)
+		return card.ErrUnavailable.WithCause(errNotAttested)
 	}
 	return nil
 }
@@ -374,7 +374,7 @@ const neverReceived = `CASE WHEN q.state = 'issued' AND q.card_number IS NOT NUL
 // DoubtfulStock returns the items of all stocks that an operator has to look
 // into: those that are held, and those that were issued to a card which never
 // got them. They are sorted by supplier, amount and expiry.
-func (s *Store) DoubtfulStock(ctx context.Context) ([]card.DoubtfulItem, error) {
+func (s *Store) DoubtfulStock(ctx context.Context) ([]card.UnresolvedItem, error) {
 	var found []struct {
 		stockRow
 		CardUUID uuid.NullUUID `db:"card_uuid"`
@@ -382,9 +382,9 @@ func (s *Store) DoubtfulStock(ctx context.Context) ([]card.DoubtfulItem, error) 
 	err := s.list(ctx, s.r, &found, "look for doubtful stock",
 		"SELECT "+stockColumns+", card_uuid FROM stock q WHERE q.state = 'held' OR "+neverReceived+
 			" = 1 ORDER BY supplier, usd_cents, expires_at, id")
-	items := make([]card.DoubtfulItem, len(found))
+	items := make([]card.UnresolvedItem, len(found))
 	for i := range found {
-		items[i] = card.DoubtfulItem{StockItem: found[i].item(), CardUUID: found[i].CardUUID.UUID}
+		items[i] = card.UnresolvedItem{StockItem: found[i].item(), CardUUID: found[i].CardUUID.UUID}
 	}
 	return items, err
 }

@@ -478,7 +478,7 @@ func TestOffers_AreReplacedKeptAndDeleted(t *testing.T) {
 		check(t, s.KeepOffers(ctx, "three", 1))
 		all, err := s.Offers(ctx)
 		check(t, err)
-		if len(all) != 3 || all[0].Supplier != "two" || all[1].Supplier != "three" || all[1].Age < card.OfferLasts ||
+		if len(all) != 3 || all[0].Supplier != "two" || all[1].Supplier != "three" || all[1].Age < card.OfferTTL ||
 			all[2].Age > time.Minute {
 			t.Fatalf("%+v", all)
 		}
@@ -493,7 +493,7 @@ func TestOffers_AreReplacedKeptAndDeleted(t *testing.T) {
 }
 
 // wantDoubtful fails the test unless these items are doubtful, in this order.
-func wantDoubtful(t *testing.T, s *store.Store, want ...uuid.UUID) []card.DoubtfulItem {
+func wantDoubtful(t *testing.T, s *store.Store, want ...uuid.UUID) []card.UnresolvedItem {
 	t.Helper()
 	found, err := s.DoubtfulStock(t.Context())
 	check(t, err)

@@ -201,7 +201,7 @@ func (v *Vault) current() (*keySet, error) {
 	}
 	k := v.keys.Load()
 	if slices.Contains(*v.retired.Load(), k.Primary) {
-		return nil, card.ErrUnavailable.Because(fmt.Errorf("%w: %s", card.ErrRetiredKey, k.Primary))
+		return nil, card.ErrUnavailable.WithCause(fmt.Errorf("%w: %s", card.ErrRetiredKey, k.Primary))
 	}
 	return k, nil
 }
@@ -242,7 +242,7 @@ func (v *Vault) Open(id, account uuid.UUID, field string, ciphertext []byte) (ca
 	if named && !k.Has(key) {
 		v.rereadFor(key)
 		if k = v.keys.Load(); !k.Has(key) && v.meet(key) {
-			return "", card.ErrUnavailable.Because(
+			return "", card.ErrUnavailable.WithCause(
 				fmt.Errorf("open %s of %s: the key file does not have its key %s", field, id, key))
 		}
 	}

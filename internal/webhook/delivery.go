@@ -142,7 +142,7 @@ func (s *Service) Redeliver(ctx context.Context, account, webhook, event uuid.UU
 		}
 		err = tx.Redeliver(ctx, account, webhook, event, s.cfg.Now())
 		if errors.Is(err, card.ErrNoRow) {
-			return card.ErrNotFound.Saying(
+			return card.ErrNotFound.WithMessage(
 				"This webhook has no delivery of an event with this id. Perhaps its types do not include the event's, or it is too old.")
 		}
 		if err != nil {

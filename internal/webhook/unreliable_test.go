@@ -38,7 +38,7 @@ type unreliable struct {
 	s *shop
 }
 
-var errStore = card.ErrUnavailable.Because(errors.New("the database restarts"))
+var errStore = card.ErrUnavailable.WithCause(errors.New("the database restarts"))
 
 func (u unreliable) failure(method string) error {
 	if u.s.fails == method {

@@ -155,7 +155,7 @@ func (s *Service) CheckWebhook(url string) []card.FieldError {
 // maxWebhooks, and card.ErrInvalidRequest if the URL is not allowed.
 func (s *Service) CreateWebhook(ctx context.Context, account uuid.UUID, r Request) (*Webhook, card.Secret, error) {
 	if s.poster == nil {
-		return nil, "", card.ErrUnavailable.Because(errNoPoster)
+		return nil, "", card.ErrUnavailable.WithCause(errNoPoster)
 	}
 	id := uuid.Must(uuid.NewV7())
 	w := &Webhook{ID: id, AccountID: account, Enabled: true, CreatedAt: card.TimeOf(id)}
@@ -233,7 +233,7 @@ func (s *Service) change(w *Webhook, r Request) {
 // client. Other errors stay as they are.
 func noWebhook(err error) error {
 	if errors.Is(err, card.ErrNoRow) {
-		return card.ErrNotFound.Saying("Your account has no webhook with this id.")
+		return card.ErrNotFound.WithMessage("Your account has no webhook with this id.")
 	}
 	return err
 }
@@ -321,7 +321,7 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, account, id uuid.UUID
 // postponed is the refusal of an example, because too much has been sent to the
 // address already.
 func postponed(a Attempt) error {
-	err := card.ErrUnavailable.Saying(
+	err := card.ErrUnavailable.WithMessage(
 		"Too many requests have been sent to the address of this webhook. Try again in a few seconds.")
 	err.RetryAfter = max(a.Postponed, time.Second)
 	return err
@@ -331,7 +331,7 @@ func postponed(a Attempt) error {
 // error is card.ErrUnavailable while too many examples are being sent.
 func (s *Service) TestWebhook(ctx context.Context, account, id uuid.UUID, kind card.EventType) (Attempt, error) {
 	if s.poster == nil {
-		return Attempt{}, card.ErrUnavailable.Because(errNoPoster)
+		return Attempt{}, card.ErrUnavailable.WithCause(errNoPoster)
 	}
 	var reply Attempt
 	if replayed, err := s.earlier(ctx, &reply); replayed || err != nil {
@@ -346,7 +346,7 @@ func (s *Service) TestWebhook(ctx context.Context, account, id uuid.UUID, kind c
 		return Attempt{}, err
 	}
 	if !s.testing.Acquire(account) {
-		return Attempt{}, card.ErrUnavailable.Saying("Other examples are being sent. Try again when they have been answered.")
+		return Attempt{}, card.ErrUnavailable.WithMessage("Other examples are being sent. Try again when they have been answered.")
 	}
 	defer s.testing.Release(account)
 	reply = s.poster.Post(ctx, w.URL, secrets,

@@ -33,7 +33,7 @@ func withCause(program string, err error) error {
 	if cause == "" {
 		return err
 	}
-	return card.Unready(program + ": " + cause).Because(err)
+	return card.Unready(program + ": " + cause).Wrap(err)
 }
 
 // transportCause returns why a program could not be reached, or gave no answer

@@ -98,7 +98,7 @@ func (m *Chain) checkWallet(ctx context.Context, info daemonInfo) (primary strin
 // fitting returns why a wallet must not be used.
 func fitting(viewOnly bool, primary, network string) error {
 	if !viewOnly {
-		return card.Unready("the wallet can spend: only a view-only wallet may be used").Because(
+		return card.Unready("the wallet can spend: only a view-only wallet may be used").Wrap(
 			fmt.Errorf("check wallet: %w", ErrSpendKey))
 	}
 	return sameNetwork(primary, network)

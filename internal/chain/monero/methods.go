@@ -80,7 +80,7 @@ func (i daemonInfo) ready() error {
 	default:
 		return nil
 	}
-	return cause.Because(fmt.Errorf("get info: %w: %s", card.ErrChainNotReady, reason))
+	return cause.Wrap(fmt.Errorf("get info: %w: %s", card.ErrChainNotReady, reason))
 }
 
 func (m *Chain) daemonInfo(ctx context.Context) (daemonInfo, error) {

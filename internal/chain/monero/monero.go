@@ -270,7 +270,7 @@ func (m *Chain) fresh(tip card.Tip) error {
 		return nil
 	}
 	return card.Unready(daemonName +
-		": newest block too old").Because(fmt.Errorf("%w: the node's newest block, %d, is %d minutes old: the node "+
+		": newest block too old").Wrap(fmt.Errorf("%w: the node's newest block, %d, is %d minutes old: the node "+
 		"is cut off from the network, or this machine's clock is wrong", card.ErrChainNotReady, tip.Height,
 		int64(age.Round(time.Minute)/time.Minute)))
 }
@@ -338,14 +338,14 @@ func (m *Chain) walletAt(ctx context.Context, known []card.Tip, tip card.Tip) er
 	case err != nil:
 		return err
 	case height > tip.Height:
-		return apart.Because(
+		return apart.Wrap(
 			fmt.Errorf("%w: wallet is at block %d, node only at %d: the node dropped blocks, or wallet and node use different nodes",
 				card.ErrChainNotReady, height, tip.Height))
 	case height < tip.Height:
 		if err := m.followed(ctx, known, tip); err != nil {
 			return err
 		}
-		return apart.Because(
+		return apart.Wrap(
 			fmt.Errorf("%w: wallet is at block %d, node at %d: if this persists, wallet and node use different nodes, or the chain "+
 				"reorganised deeper than the wallet can follow (100 blocks; run 'cardmint wallet rescan')", card.ErrChainNotReady,
 				height, tip.Height))

@@ -38,7 +38,7 @@ func (m *Chain) open(ctx context.Context) error {
 	params := map[string]any{"filename": name, "password": m.config.WalletFilePassword.Reveal()}
 	err := m.wallet.Call(ctx, rpc.Limit{Time: m.config.RefreshTimeout, Bytes: smallAnswer}, "open_wallet", params, &ignored)
 	if _, reported := errors.AsType[*rpc.Error](err); reported {
-		err = card.Unready(walletName + ": wallet can't be opened").Because(err)
+		err = card.Unready(walletName + ": wallet can't be opened").Wrap(err)
 	} else {
 		err = withCause(walletName, err)
 	}
