@@ -15,7 +15,7 @@ import (
 
 func TestCheckKeys_OtherKeysAreNoticed(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	check(t, d.CheckKeys(t.Context())) // the first keys are the right ones
 	other := d.with(t, vaulttest.New(t), "")
 	wantError(t, other.CheckKeys(t.Context()), card.ErrWrongKeys)
@@ -25,7 +25,7 @@ func TestCheckKeys_OtherKeysAreNoticed(t *testing.T) {
 
 func TestCheckKeys_AFailureIsNotMistakenForWrongKeys(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	wantError(t, d.with(t, failingVault{d.vault, "key check"}, "").CheckKeys(t.Context()), errVault)
 	d.store.fails = "Setting"
 	wantError(t, d.CheckKeys(t.Context()), card.ErrUnavailable)
@@ -35,7 +35,7 @@ func TestCheckKeys_AFailureIsNotMistakenForWrongKeys(t *testing.T) {
 
 func TestCreateAccount_NamesWithinTheBounds(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	for _, name := range []string{"a", "two words", strings.Repeat("a", 100), strings.Repeat("ü", 100)} {
 		made, err := d.CreateAccount(t.Context(), name)
 		check(t, err)
@@ -63,7 +63,7 @@ func TestCreateAccount_NamesWithinTheBounds(t *testing.T) {
 
 func TestCreateAccount_NameThatIsTaken(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	_, err := d.CreateAccount(t.Context(), "shop")
 	wantError(t, err, card.ErrDuplicate)
 	d.store.fails = "InsertAccount"
@@ -73,7 +73,7 @@ func TestCreateAccount_NameThatIsTaken(t *testing.T) {
 
 func TestCreateToken_IsStoredWithoutItsText(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	made, text := d.token(t, 90*time.Minute)
 	owner, err := d.store.AccountByName(t.Context(), "shop")
 	check(t, err)
@@ -99,7 +99,7 @@ func TestCreateToken_IsStoredWithoutItsText(t *testing.T) {
 // A lifetime that was computed wrong must not give a token that lives for ever.
 func TestCreateToken_ANegativeTTLIsNotForEver(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	for _, ttl := range []time.Duration{-1, -720 * time.Hour} {
 		if token, text, err := d.CreateToken(t.Context(), "shop",
 			account.TokenRequest{Scopes: account.AllScopes, TTL: ttl}); err == nil || text != "" {
@@ -114,7 +114,7 @@ func TestCreateToken_ANegativeTTLIsNotForEver(t *testing.T) {
 // A token that the caller never got must not exist.
 func TestCreateToken_AFailureStoresNothing(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	create := func(s *account.Service, of string, want error) {
 		t.Helper()
 		_, _, err := s.CreateToken(t.Context(), of, account.TokenRequest{Scopes: account.AllScopes})
@@ -139,7 +139,7 @@ func TestCreateToken_AFailureStoresNothing(t *testing.T) {
 
 func TestRevokeToken_AgainKeepsTheEarlierTime(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	token, _ := d.token(t, 0)
 	d.now = epoch.Add(time.Minute)
 	check(t, d.RevokeToken(t.Context(), token.ID))
@@ -158,7 +158,7 @@ func TestRevokeToken_AgainKeepsTheEarlierTime(t *testing.T) {
 
 func TestDevToken_IsTheSameAtEachStart(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	first, err := d.DevToken(t.Context())
 	check(t, err)
 	again, err := d.with(t, d.vault, "").DevToken(t.Context()) // of the next process
@@ -181,7 +181,7 @@ func TestDevToken_IsTheSameAtEachStart(t *testing.T) {
 
 func TestDevToken_UsesTheAccountThatExists(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	made, err := d.CreateAccount(t.Context(), "dev")
 	check(t, err)
 	text, err := d.DevToken(t.Context())
@@ -194,7 +194,7 @@ func TestDevToken_UsesTheAccountThatExists(t *testing.T) {
 
 func TestDevToken_AFailureIsMendedAtTheNextStart(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	for _, method := range []string{"AccountByName", "InsertAccount", "TokenByHash", "InsertToken"} {
 		d.store.fails = method
 		_, err := d.DevToken(t.Context())

@@ -15,7 +15,7 @@ import (
 
 func TestAuthenticate_LooksUpOnceInTwoSeconds(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	token, text := d.token(t, 0)
 	d.accepts(t, token, text, 1)
 	d.accepts(t, token, text, 0)
@@ -34,7 +34,7 @@ func TestAuthenticate_LooksUpOnceInTwoSeconds(t *testing.T) {
 
 func TestAuthenticate_TokensAreRememberedApart(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	one, oneText := d.token(t, 0)
 	two, twoText := d.token(t, 0)
 	d.accepts(t, one, oneText, 1)
@@ -49,7 +49,7 @@ func TestAuthenticate_TokensAreRememberedApart(t *testing.T) {
 
 func TestRecognizes_WhatWasGoodWhenItWasLastLookedUp(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	token, text := d.token(t, time.Hour)
 	is := func(want bool) {
 		t.Helper()
@@ -82,7 +82,7 @@ func TestAuthenticate_OneRefreshAtATime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newDesk(t)
+				d := newFixture(t)
 				token, text := d.token(t, 0)
 				d.accepts(t, token, text, 1)
 				d.now = epoch.Add(age)
@@ -110,7 +110,7 @@ func TestAuthenticate_OneRefreshAtATime(t *testing.T) {
 func TestAuthenticate_RevokedIsRefusedAfterFourSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		token, text := d.token(t, 0)
 		d.accepts(t, token, text, 1)
 		check(t, d.RevokeToken(t.Context(), token.ID))
@@ -144,7 +144,7 @@ func TestAuthenticate_RevokedIsRefusedAfterFourSeconds(t *testing.T) {
 
 func TestAuthenticate_RevokedIsRefusedAfterTwoSecondsWhenTheStoreAnswers(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	token, text := d.token(t, 0)
 	d.accepts(t, token, text, 1)
 	check(t, d.RevokeToken(t.Context(), token.ID))
@@ -156,7 +156,7 @@ func TestAuthenticate_RevokedIsRefusedAfterTwoSecondsWhenTheStoreAnswers(t *test
 // been read before the token was revoked.
 func TestAuthenticate_ALateAnswerIsAsOldAsItsQuestion(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	token, text := d.token(t, 0)
 	d.store.lookup = func() { d.now = epoch.Add(10 * time.Second) } // the lookup takes that long
 	d.accepts(t, token, text, 1)
@@ -167,7 +167,7 @@ func TestAuthenticate_ALateAnswerIsAsOldAsItsQuestion(t *testing.T) {
 // A client that keeps using a revoked token costs no more than any other.
 func TestAuthenticate_ARevokedTokenIsRememberedToo(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	token, text := d.token(t, 0)
 	check(t, d.RevokeToken(t.Context(), token.ID))
 	d.refuses(t, text, 1)
@@ -180,7 +180,7 @@ func TestAuthenticate_ARevokedTokenIsRememberedToo(t *testing.T) {
 // seconds. One that is created meanwhile is known after them.
 func TestAuthenticate_AnUnknownTokenIsRememberedForThreeSeconds(t *testing.T) {
 	t.Parallel()
-	d, other := newDesk(t), newDesk(t)
+	d, other := newFixture(t), newFixture(t)
 	token, text := other.token(t, 0)
 	_, another := other.token(t, 0)
 	d.refuses(t, text, 1)
@@ -208,7 +208,7 @@ func TestAuthenticate_AnUnknownTokenIsRememberedForThreeSeconds(t *testing.T) {
 // been created before a late answer.
 func TestAuthenticate_ALateRefusalIsAsOldAsItsQuestion(t *testing.T) {
 	t.Parallel()
-	d, other := newDesk(t), newDesk(t)
+	d, other := newFixture(t), newFixture(t)
 	_, text := other.token(t, 0)
 	d.store.lookup = func() { d.now = d.now.Add(3 * time.Second) }
 	d.refuses(t, text, 1)
@@ -219,7 +219,7 @@ func TestAuthenticate_ALateRefusalIsAsOldAsItsQuestion(t *testing.T) {
 // service remembers the newest, and no more.
 func TestAuthenticate_UnknownTokensTakeBoundedMemory(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.store.unknown = true // the real one would take long
 	for n := range int64(15_000) {
 		d.refuses(t, account.MadeUp(n), 1)
@@ -233,7 +233,7 @@ func TestAuthenticate_UnknownTokensTakeBoundedMemory(t *testing.T) {
 // to check guesses against it.
 func TestCreateToken_TheHashIsKeyed(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	token, text := d.token(t, 0)
 	want, err := d.vault.Digest("token", []byte(text))
 	check(t, err)
@@ -247,7 +247,7 @@ func TestCreateToken_TheHashIsKeyed(t *testing.T) {
 
 func TestAuthenticate_ATokenWhoseRowIsGoneIsForgotten(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	token, text := d.token(t, 0)
 	d.accepts(t, token, text, 1)
 	_, err := rig.OpenSQL(t, d.url).Exec("DELETE FROM tokens")
@@ -262,7 +262,7 @@ func TestAuthenticate_ATokenWhoseRowIsGoneIsForgotten(t *testing.T) {
 
 func TestAuthenticate_ExpiredExactlyAtTheInstant(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	token, text := d.token(t, time.Second)
 	d.accepts(t, token, text, 1)
 	d.now = epoch.Add(time.Second - 1)
@@ -280,7 +280,7 @@ func TestAuthenticate_ExpiredExactlyAtTheInstant(t *testing.T) {
 
 func TestAuthenticate_ATokenWithoutATTLDoesNotExpire(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	token, text := d.token(t, 0)
 	if token.ExpiresAt != nil {
 		t.Errorf("expires at %v", token.ExpiresAt)
@@ -293,7 +293,7 @@ func TestAuthenticate_ATokenWithoutATTLDoesNotExpire(t *testing.T) {
 // up.
 func TestAuthenticate_AStoreThatFailsIsNoRefusal(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	token, text := d.token(t, 0)
 	fails := func() {
 		t.Helper()
@@ -322,7 +322,7 @@ func TestAuthenticate_AStoreThatFailsIsNoRefusal(t *testing.T) {
 
 func TestAuthenticate_AVaultThatFailsIsNoRefusal(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	_, text := d.token(t, 0)
 	who, err := d.with(t, failingVault{d.vault, "token"}, "").Authenticate(t.Context(), text)
 	if who != (account.Identity{}) || !errors.Is(err, errVault) || errors.Is(err, card.ErrUnauthorized) {
@@ -337,7 +337,7 @@ func TestAuthenticate_AVaultThatFailsIsNoRefusal(t *testing.T) {
 func TestAuthenticate_UsesTheRealClockByDefault(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		var err error
 		d.Service, err = account.New(d.store, d.vault, account.Config{})
 		check(t, err)

@@ -21,21 +21,21 @@ var epoch = time.Date(2024, 11, 20, 14, 46, 0, 120e6, time.UTC)
 
 var databases = storetest.Databases
 
-// desk is a Service with a real store, a real vault and a clock that the test
+// fixture is a Service with a real store, a real vault and a clock that the test
 // moves.
-type desk struct {
+type fixture struct {
 	*account.Service
-	store *watched
+	store *countingStore
 	vault *vault.Vault
 	url   string // of the database
 	now   time.Time
 }
 
-// newDesk returns a desk with the account "shop".
-func newDesk(t *testing.T) *desk {
+// newFixture returns a fixture with the account "shop".
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	d := &desk{url: databases.SQLite(t), vault: vaulttest.New(t), now: epoch}
-	d.store = &watched{Store: storetest.Open(t, d.url)}
+	d := &fixture{url: databases.SQLite(t), vault: vaulttest.New(t), now: epoch}
+	d.store = &countingStore{Store: storetest.Open(t, d.url)}
 	d.Service = d.with(t, d.vault, "")
 	_, err := d.CreateAccount(t.Context(), "shop")
 	check(t, err)
@@ -43,7 +43,7 @@ func newDesk(t *testing.T) *desk {
 }
 
 // with returns another service on the same store, with the same clock.
-func (d *desk) with(t *testing.T, v account.Vault, mode string) *account.Service {
+func (d *fixture) with(t *testing.T, v account.Vault, mode string) *account.Service {
 	t.Helper()
 	s, err := account.New(d.store, v, account.Config{Mode: mode, Now: func() time.Time { return d.now }})
 	check(t, err)
@@ -52,7 +52,7 @@ func (d *desk) with(t *testing.T, v account.Vault, mode string) *account.Service
 
 // configured returns another service on the same store, with the same keys and
 // clock.
-func (d *desk) configured(t *testing.T, cfg account.Config) *account.Service {
+func (d *fixture) configured(t *testing.T, cfg account.Config) *account.Service {
 	t.Helper()
 	cfg.Now = func() time.Time { return d.now }
 	s, err := account.New(d.store, d.vault, cfg)
@@ -61,7 +61,7 @@ func (d *desk) configured(t *testing.T, cfg account.Config) *account.Service {
 }
 
 // token creates a token of the account "shop".
-func (d *desk) token(t *testing.T, ttl time.Duration) (account.Token, string) {
+func (d *fixture) token(t *testing.T, ttl time.Duration) (account.Token, string) {
 	t.Helper()
 	token, text, err := d.CreateToken(t.Context(), "shop",
 		account.TokenRequest{Name: "checkout", Scopes: account.AllScopes, TTL: ttl})
@@ -71,7 +71,7 @@ func (d *desk) token(t *testing.T, ttl time.Duration) (account.Token, string) {
 
 // accepts fails the test unless the token is accepted, after exactly this many
 // lookups in the store.
-func (d *desk) accepts(t *testing.T, token account.Token, text string, lookups int64) {
+func (d *fixture) accepts(t *testing.T, token account.Token, text string, lookups int64) {
 	t.Helper()
 	before := d.store.lookups.Load()
 	who, err := d.Authenticate(t.Context(), text)
@@ -86,7 +86,7 @@ func (d *desk) accepts(t *testing.T, token account.Token, text string, lookups i
 
 // refuses fails the test unless the token is refused, after exactly this many
 // lookups in the store.
-func (d *desk) refuses(t *testing.T, text string, lookups int64) {
+func (d *fixture) refuses(t *testing.T, text string, lookups int64) {
 	t.Helper()
 	before := d.store.lookups.Load()
 	who, err := d.Authenticate(t.Context(), text)
@@ -98,9 +98,9 @@ func (d *desk) refuses(t *testing.T, text string, lookups int64) {
 	}
 }
 
-// watched is the real store. It counts lookups of tokens, and fails where a
+// countingStore is the real store. It counts lookups of tokens, and fails where a
 // test tells it to.
-type watched struct {
+type countingStore struct {
 	*store.Store
 	lookups  atomic.Int64
 	saves    atomic.Int64
@@ -112,35 +112,35 @@ type watched struct {
 
 var errStore = card.ErrUnavailable.WithCause(errors.New("the database restarts"))
 
-func (w *watched) failure(method string) error {
+func (w *countingStore) failure(method string) error {
 	if w.fails == method {
 		return errStore
 	}
 	return nil
 }
 
-func (w *watched) InsertAccount(ctx context.Context, a account.Account) error {
+func (w *countingStore) InsertAccount(ctx context.Context, a account.Account) error {
 	if err := w.failure("InsertAccount"); err != nil {
 		return err
 	}
 	return w.Store.InsertAccount(ctx, a)
 }
 
-func (w *watched) AccountByName(ctx context.Context, name string) (account.Account, error) {
+func (w *countingStore) AccountByName(ctx context.Context, name string) (account.Account, error) {
 	if err := w.failure("AccountByName"); err != nil {
 		return account.Account{}, err
 	}
 	return w.Store.AccountByName(ctx, name)
 }
 
-func (w *watched) InsertToken(ctx context.Context, t account.Token) error {
+func (w *countingStore) InsertToken(ctx context.Context, t account.Token) error {
 	if err := w.failure("InsertToken"); err != nil {
 		return err
 	}
 	return w.Store.InsertToken(ctx, t)
 }
 
-func (w *watched) TokenByHash(ctx context.Context, hash []byte) (account.Token, error) {
+func (w *countingStore) TokenByHash(ctx context.Context, hash []byte) (account.Token, error) {
 	w.lookups.Add(1)
 	if w.lookup != nil {
 		w.lookup()
@@ -154,14 +154,14 @@ func (w *watched) TokenByHash(ctx context.Context, hash []byte) (account.Token, 
 	return w.Store.TokenByHash(ctx, hash)
 }
 
-func (w *watched) RevokeToken(ctx context.Context, t account.Token) error {
+func (w *countingStore) RevokeToken(ctx context.Context, t account.Token) error {
 	if err := w.failure("RevokeToken"); err != nil {
 		return err
 	}
 	return w.Store.RevokeToken(ctx, t)
 }
 
-func (w *watched) RotateToken(ctx context.Context, old, successor account.Token, now time.Time) error {
+func (w *countingStore) RotateToken(ctx context.Context, old, successor account.Token, now time.Time) error {
 	if w.rotating != nil {
 		w.rotating()
 	}
@@ -171,7 +171,7 @@ func (w *watched) RotateToken(ctx context.Context, old, successor account.Token,
 	return w.Store.RotateToken(ctx, old, successor, now)
 }
 
-func (w *watched) SaveUses(ctx context.Context, uses map[uuid.UUID]time.Time) error {
+func (w *countingStore) SaveUses(ctx context.Context, uses map[uuid.UUID]time.Time) error {
 	w.saves.Add(1)
 	if err := w.failure("SaveUses"); err != nil {
 		return err
@@ -179,7 +179,7 @@ func (w *watched) SaveUses(ctx context.Context, uses map[uuid.UUID]time.Time) er
 	return w.Store.SaveUses(ctx, uses)
 }
 
-func (w *watched) Setting(ctx context.Context, name, proposed string) (string, error) {
+func (w *countingStore) Setting(ctx context.Context, name, proposed string) (string, error) {
 	if err := w.failure("Setting"); err != nil {
 		return "", err
 	}

@@ -15,7 +15,7 @@ import (
 
 // narrow creates a token of the account "shop" that may only read, and lives
 // for ttl.
-func (d *desk) narrow(t *testing.T, ttl time.Duration) (account.Token, string) {
+func (d *fixture) narrow(t *testing.T, ttl time.Duration) (account.Token, string) {
 	t.Helper()
 	token, text, err := d.CreateToken(t.Context(), "shop",
 		account.TokenRequest{Name: "books", Scopes: account.ScopesOf(account.CardsRead, account.EventsRead), TTL: ttl})
@@ -25,7 +25,7 @@ func (d *desk) narrow(t *testing.T, ttl time.Duration) (account.Token, string) {
 
 func TestRotateToken_BothAreValidUntilTheOverlapHasPassed(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	old, oldText := d.narrow(t, 90*24*time.Hour)
 	d.now = epoch.Add(80 * 24 * time.Hour)
 	rotated := d.now
@@ -59,7 +59,7 @@ func TestRotateToken_BothAreValidUntilTheOverlapHasPassed(t *testing.T) {
 // A process that remembers the old token learns of its end within seconds.
 func TestRotateToken_WithoutAnOverlapIsInForceWithinFiveSeconds(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	old, text := d.token(t, 0)
 	d.accepts(t, old, text, 1)
 	_, err := d.RotateToken(t.Context(), old.ID, 0)
@@ -71,7 +71,7 @@ func TestRotateToken_WithoutAnOverlapIsInForceWithinFiveSeconds(t *testing.T) {
 // A rotation must not give a token more time than it had.
 func TestRotateToken_TheOldOneNeverLivesLonger(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	old, text := d.token(t, time.Hour)
 	r, err := d.RotateToken(t.Context(), old.ID, 24*time.Hour)
 	check(t, err)
@@ -84,7 +84,7 @@ func TestRotateToken_TheOldOneNeverLivesLonger(t *testing.T) {
 
 func TestRotateToken_OfOneThatDoesNotExpire(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	old, _ := d.token(t, 0)
 	r, err := d.RotateToken(t.Context(), old.ID, time.Hour)
 	check(t, err)
@@ -102,7 +102,7 @@ func TestRotateToken_OfOneThatDoesNotExpire(t *testing.T) {
 
 func TestRotateToken_WhatCanNotBeRotated(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	rotate := func(id uuid.UUID) error {
 		t.Helper()
 		r, err := d.RotateToken(t.Context(), id, time.Hour)
@@ -137,7 +137,7 @@ func TestRotateToken_WhatCanNotBeRotated(t *testing.T) {
 // would be of no use, and the old one would end all the same.
 func TestRotateToken_KeepsTheMode(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	test, live := d.with(t, d.vault, card.TestMode), d.with(t, d.vault, card.LiveMode)
 	for made, rotating := range map[*account.Service]*account.Service{live: test, test: live} {
 		old, first, err := made.CreateToken(t.Context(), "shop", account.TokenRequest{Scopes: account.AllScopes})
@@ -161,7 +161,7 @@ func TestRotateToken_KeepsTheMode(t *testing.T) {
 // of it.
 func TestRotateToken_TwoAtOnceMakeOne(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	old, _ := d.token(t, 0)
 	var quicker account.Rotation
 	d.store.rotating = func() {
@@ -189,7 +189,7 @@ func TestRotateToken_TwoAtOnceMakeOne(t *testing.T) {
 
 func TestRotateToken_AFailureChangesNothing(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	old, text := d.token(t, 0)
 	d.store.fails = "RotateToken"
 	_, err := d.RotateToken(t.Context(), old.ID, 0)
@@ -207,7 +207,7 @@ func TestRotateToken_AFailureChangesNothing(t *testing.T) {
 
 func TestCreateToken_ExpiresWhenItIsToldTo(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	end := epoch.Add(time.Hour)
 	token, text, err := d.CreateToken(t.Context(), "shop",
 		account.TokenRequest{Scopes: account.ScopesOf(account.CardsCreate), ExpiresAt: &end})

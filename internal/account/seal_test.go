@@ -14,7 +14,7 @@ import (
 )
 
 // exec changes the database without the keys.
-func (d *desk) exec(t *testing.T, statement string, args ...any) {
+func (d *fixture) exec(t *testing.T, statement string, args ...any) {
 	t.Helper()
 	done, err := rig.OpenSQL(t, d.url).Exec(statement, args...)
 	check(t, err)
@@ -25,7 +25,7 @@ func (d *desk) exec(t *testing.T, statement string, args ...any) {
 
 // wantChanged fails the test unless exactly these tokens are said to be
 // changed.
-func (d *desk) wantChanged(t *testing.T, ids ...uuid.UUID) {
+func (d *fixture) wantChanged(t *testing.T, ids ...uuid.UUID) {
 	t.Helper()
 	found, err := d.ChangedTokens(t.Context())
 	check(t, err)
@@ -66,7 +66,7 @@ func TestAuthenticate_RowChangedWithoutKeys_Refused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d, changed := newDesk(t), 0
+			d, changed := newFixture(t), 0
 			d.Service = d.configured(t, account.Config{Changed: func() { changed++ }})
 			_, err := d.CreateAccount(t.Context(), "victim")
 			check(t, err)
@@ -105,7 +105,7 @@ func TestAuthenticate_RowChangedWithoutKeys_Refused(t *testing.T) {
 
 func TestAuthenticate_EndUndoneWithoutKeys_Refused(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	revoked, text := d.token(t, 0)
 	rotated, text2 := d.token(t, 0)
 	check(t, d.RevokeToken(t.Context(), revoked.ID))
@@ -122,7 +122,7 @@ func TestAuthenticate_EndUndoneWithoutKeys_Refused(t *testing.T) {
 // revocation by the program puts its row in order.
 func TestRevokeToken_AfterRevocationInDatabase(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	token, text := d.token(t, 0)
 	d.exec(t, "UPDATE tokens SET revoked_at = 1 WHERE id = $1", token.ID)
 	d.refuses(t, text, 1)
@@ -133,7 +133,7 @@ func TestRevokeToken_AfterRevocationInDatabase(t *testing.T) {
 }
 
 // before replaces what a version without seals would have stored otherwise.
-func (d *desk) before(t *testing.T) {
+func (d *fixture) before(t *testing.T) {
 	t.Helper()
 	digest, err := d.vault.Digest("key check", nil)
 	check(t, err)
@@ -147,7 +147,7 @@ func (d *desk) before(t *testing.T) {
 
 func TestSealTokens_DatabaseOfEarlierVersion(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.before(t)
 	live := d.with(t, d.vault, card.LiveMode)
 	check(t, live.CheckKeys(t.Context()))
@@ -195,7 +195,7 @@ func TestSealTokens_MarkerReset_SealsNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newFixture(t)
 			d.before(t)
 			token, text := d.narrow(t, 0)
 			_, err := d.SealTokens(t.Context())
@@ -216,7 +216,7 @@ func TestSealTokens_MarkerReset_SealsNothing(t *testing.T) {
 // A process that has seen one seal accepts no row without.
 func TestAuthenticate_NoSealBesideOthers_Refused(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.before(t)
 	one, oneText := d.token(t, 0)
 	_, twoText := d.token(t, 0)
@@ -231,7 +231,7 @@ func TestAuthenticate_NoSealBesideOthers_Refused(t *testing.T) {
 // token is not valid.
 func TestAuthenticate_SealUnderMissingKey_Unavailable(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	token, text := d.token(t, 0)
 	d.exec(t, "UPDATE tokens SET seal = $1 WHERE id = $2", append(card.KeyID(7).Prefix(), make([]byte, 40)...), token.ID)
 	_, err := d.Authenticate(t.Context(), text)

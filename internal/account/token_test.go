@@ -22,7 +22,7 @@ func (s seedVault) Digest(string, []byte) ([]byte, error) { return s.seed, nil }
 // invalidate every token in use.
 func TestToken_TextAndChecksumAreThoseOfTokensInUse(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	for _, tt := range []struct{ seed, test, live string }{
 		{"0000000000000000000000000000000000000000", "cm_test_0000000000000000000000000003o7gbQ",
 			"cm_live_0000000000000000000000000001YkmWe"},
@@ -55,7 +55,7 @@ func TestToken_TextAndChecksumAreThoseOfTokensInUse(t *testing.T) {
 
 func TestCreateToken_EveryTextIsNewAndWellFormed(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	seen, leading := map[string]bool{}, map[byte]bool{}
 	for range 50 {
@@ -75,7 +75,7 @@ func TestCreateToken_EveryTextIsNewAndWellFormed(t *testing.T) {
 // Nonsense must not load the database.
 func TestAuthenticate_MalformedIsRefusedWithoutAskingTheStore(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	_, text := d.token(t, 0)
 	for name, malformed := range map[string]string{
 		"empty":                                  "",
@@ -98,7 +98,7 @@ func TestAuthenticate_MalformedIsRefusedWithoutAskingTheStore(t *testing.T) {
 
 func TestAuthenticate_MistypedIsRefusedWithoutAskingTheStore(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	token, text := d.token(t, 0)
 	for i := range text {
 		wrong := []byte(text)
@@ -122,7 +122,7 @@ func TestAuthenticate_MistypedIsRefusedWithoutAskingTheStore(t *testing.T) {
 // with the same keys.
 func TestAuthenticate_TokenOfTheOtherModeIsRefused(t *testing.T) {
 	t.Parallel()
-	test := newDesk(t)
+	test := newFixture(t)
 	live := *test
 	live.Service = test.with(t, test.vault, card.LiveMode)
 	testToken, testText := test.token(t, 0)
@@ -138,7 +138,7 @@ func TestAuthenticate_TokenOfTheOtherModeIsRefused(t *testing.T) {
 
 func TestNew_ModeIsTestUnlessItIsLive(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	for mode, want := range map[string]string{"": "cm_test_", card.TestMode: "cm_test_", card.LiveMode: "cm_live_"} {
 		_, text, err := d.with(t, d.vault, mode).CreateToken(t.Context(), "shop",
 			account.TokenRequest{Scopes: account.AllScopes})

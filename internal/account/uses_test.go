@@ -13,7 +13,7 @@ import (
 )
 
 // used fails the test unless these are the uses that are stored.
-func (d *desk) used(t *testing.T, want map[uuid.UUID]time.Time) {
+func (d *fixture) used(t *testing.T, want map[uuid.UUID]time.Time) {
 	t.Helper()
 	got, err := d.store.TokenUses(t.Context())
 	check(t, err)
@@ -25,7 +25,7 @@ func (d *desk) used(t *testing.T, want map[uuid.UUID]time.Time) {
 // However many requests there are, the store is told once a minute.
 func TestSaveUses_OneWriteForAllRequests(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	busy, busyText := d.token(t, 0)
 	quiet, quietText := d.token(t, 0)
 	d.token(t, 0) // which nobody uses
@@ -48,7 +48,7 @@ func TestSaveUses_OneWriteForAllRequests(t *testing.T) {
 
 func TestSaveUses_ARefusalIsNoUse(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	token, text := d.token(t, time.Hour)
 	d.accepts(t, token, text, 1)
 	d.now = epoch.Add(time.Hour)
@@ -63,7 +63,7 @@ func TestSaveUses_ARefusalIsNoUse(t *testing.T) {
 
 func TestSaveUses_WhatCouldNotBeStoredIsKept(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	one, oneText := d.token(t, 0)
 	two, twoText := d.token(t, 0)
 	d.accepts(t, one, oneText, 1)
@@ -82,7 +82,7 @@ func TestSaveUses_WhatCouldNotBeStoredIsKept(t *testing.T) {
 // last.
 func TestSaveUses_TheLatestOfSeveralProcessesCounts(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	token, text := d.token(t, 0)
 	other := d.with(t, d.vault, "")
 	_, err := other.Authenticate(t.Context(), text)
@@ -97,7 +97,7 @@ func TestSaveUses_TheLatestOfSeveralProcessesCounts(t *testing.T) {
 // Requests go on while uses are saved, and none is lost.
 func TestSaveUses_WhileRequestsComeIn(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	token, text := d.token(t, 0)
 	var requests, saves sync.WaitGroup
 	done := make(chan struct{})

@@ -14,10 +14,10 @@ import (
 )
 
 func TestIssue_ARetryOfAForgottenRequestBuysNoSecondCard(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
-		m := r.market(2, 0)
-		a, b := m.presses[0], m.presses[1]
-		a.submit = these(issue.Answer{Outcome: issue.Declined, Reason: "none"}, nil)
+	onEach(t, func(t *testing.T, r *fixture) {
+		m := r.withSuppliers(2, 0)
+		a, b := m.suppliers[0], m.suppliers[1]
+		a.submit = answering(issue.Answer{Outcome: issue.Declined, Reason: "none"}, nil)
 		b.retention = 24 * time.Hour
 		bought := 0
 		b.submit = func(context.Context, issue.Request) (issue.Answer, error) {
@@ -45,12 +45,12 @@ func TestIssue_ARetryOfAForgottenRequestBuysNoSecondCard(t *testing.T) {
 }
 
 func TestIssue_ARetryAsksNobodyForAnAmountThatItDoesNotMake(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
-		m := r.market(2, 0)
-		a, b := m.presses[0], m.presses[1]
+	onEach(t, func(t *testing.T, r *fixture) {
+		m := r.withSuppliers(2, 0)
+		a, b := m.suppliers[0], m.suppliers[1]
 		m.routes[0].Max = 100_00
 		m.restart()
-		b.submit = these(issue.Answer{Outcome: issue.Declined, Reason: "none"}, nil)
+		b.submit = answering(issue.Answer{Outcome: issue.Declined, Reason: "none"}, nil)
 		c := r.paid() // 150.50
 		m.work()
 		m.routes = m.routes[:1]
@@ -64,19 +64,19 @@ func TestIssue_ARetryAsksNobodyForAnAmountThatItDoesNotMake(t *testing.T) {
 }
 
 type watched struct {
-	shop
+	offeringSupplier
 	before func()
 }
 
 func (w *watched) Offers(ctx context.Context) ([]card.Offer, error) {
 	w.before()
-	return w.shop.Offers(ctx)
+	return w.offeringSupplier.Offers(ctx)
 }
 
 func TestOffers_ThereAreAlwaysSomeWhileSuppliersChange(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		check(t, r.db.SaveOffers(t.Context(), card.SupplierOffers{Supplier: "old"}))
-		s := &watched{shop: shop{press: press{name: "new"}}}
+		s := &watched{offeringSupplier: offeringSupplier{fakeSupplier: fakeSupplier{name: "new"}}}
 		s.before = func() {
 			all, err := r.db.Offers(t.Context())
 			check(t, err)
@@ -90,23 +90,24 @@ func TestOffers_ThereAreAlwaysSomeWhileSuppliersChange(t *testing.T) {
 	})
 }
 
-// racing returns what PostgreSQL returns if the supplier of an intent changes
-// between the snapshot of a claim and its lock.
-type racing struct{ *disk }
+// racingStore returns what PostgreSQL returns if the supplier of an intent
+// changes between the snapshot of a claim and its lock.
+type racingStore struct{ *faultyStore }
 
-func (s racing) ClaimIntents(ctx context.Context, c issue.Claim, n int, ttl time.Duration) ([]issue.Intent, error) {
+func (s racingStore) ClaimIntents(ctx context.Context, c issue.Claim, n int, ttl time.Duration) ([]issue.Intent,
+	error) {
 	c.Supplier = "b"
-	return s.disk.ClaimIntents(ctx, c, n, ttl)
+	return s.faultyStore.ClaimIntents(ctx, c, n, ttl)
 }
 
 func TestIssue_AnIntentOfAnotherSupplierIsNotParked(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
-		m := r.market(2, 0)
-		m.presses[0].submit = these(issue.Answer{Outcome: issue.Declined, Reason: "none"}, nil)
+	onEach(t, func(t *testing.T, r *fixture) {
+		m := r.withSuppliers(2, 0)
+		m.suppliers[0].submit = answering(issue.Answer{Outcome: issue.Declined, Reason: "none"}, nil)
 		c := r.paid()
 		_, err := m.issuers[0].IssueDue(t.Context()) // now b is to be asked
 		check(t, err)
-		late, err := issue.New(racing{r.disk}, r.disk, issue.Wake{}, slog.New(slog.NewTextHandler(io.Discard, nil)),
+		late, err := issue.New(racingStore{r.store}, r.store, issue.Wake{}, slog.New(slog.NewTextHandler(io.Discard, nil)),
 			issue.Config{Routes: m.routes})
 		check(t, err)
 		_, err = late.IssueDue(t.Context())

@@ -22,30 +22,30 @@ const (
 )
 
 var (
-	unknown  = these(issue.Answer{}, nil)
-	pending  = these(issue.Answer{Outcome: issue.Pending, Reference: "r1"}, nil)
-	declined = these(issue.Answer{Outcome: issue.Declined, Reason: "out of stock"}, nil)
+	unknown  = answering(issue.Answer{}, nil)
+	pending  = answering(issue.Answer{Outcome: issue.Pending, Reference: "r1"}, nil)
+	declined = answering(issue.Answer{Outcome: issue.Declined, Reason: "out of stock"}, nil)
 	// what comes with an error is nothing
-	hangs = these(issue.Answer{Outcome: issue.Issued, Credentials: card.Credentials{CardNumber: "1"}}, errFault)
-	odd   = these(issue.Answer{Outcome: 9}, nil)
+	hangs = answering(issue.Answer{Outcome: issue.Issued, Credentials: card.Credentials{CardNumber: "1"}}, errFault)
+	odd   = answering(issue.Answer{Outcome: 9}, nil)
 )
 
 func TestIssue_APaidCardIsSubmittedOnceAndStored(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
-		r.press.submit = after(func() { // whom it asks, with which key and since when is committed by now
+		r.supplier.submit = after(func() { // whom it asks, with which key and since when is committed by now
 			i := r.want(c, issue.StateOpen, "", "")
 			if i.Supplier != "press" || i.FirstAskedAt == nil || r.count("intents WHERE key = '"+c.UUID.String()+"'") != 1 {
 				t.Errorf("before the call: %+v", i)
 			}
 			r.wantWait(c, 8*time.Second, 8*time.Second) // as long as the claim, unless it is prolonged
-		}, r.press.make)
+		}, r.supplier.make)
 		r.issue(1)
 		r.wantCard(c)
 		r.wantCalls("submit")
 		var hash []byte // by which the same number is known in every version
-		check(t, r.beside.QueryRow("SELECT card_number_hash FROM intents").Scan(&hash))
-		want, err := r.vault.Digest("card number", []byte(r.press.cards[c.UUID.String()].CardNumber.Reveal()))
+		check(t, r.direct.QueryRow("SELECT card_number_hash FROM intents").Scan(&hash))
+		want, err := r.vault.Digest("card number", []byte(r.supplier.cards[c.UUID.String()].CardNumber.Reveal()))
 		if check(t, err); !bytes.Equal(hash, want) {
 			t.Error("the hash of the number is another")
 		}
@@ -59,7 +59,7 @@ func TestIssue_APaidCardIsSubmittedOnceAndStored(t *testing.T) {
 
 func TestIssue_WhatIsNoCardIsTriedAgainOrLeftToAnOperator(t *testing.T) {
 	for name, tt := range map[string]struct {
-		says           says
+		submit         handler
 		state          issue.State
 		answer, reason string
 		least, most    time.Duration
@@ -71,9 +71,9 @@ func TestIssue_WhatIsNoCardIsTriedAgainOrLeftToAnOperator(t *testing.T) {
 		"no outcome": {odd, issue.StateOpen, "unknown", unclear, 500 * time.Millisecond, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, r *room) {
+			onEach(t, func(t *testing.T, r *fixture) {
 				c := r.paid()
-				r.press.submit = tt.says
+				r.supplier.submit = tt.submit
 				r.issue(1)
 				r.want(c, tt.state, tt.answer, tt.reason)
 				r.wantCalls("submit")
@@ -91,10 +91,10 @@ func TestIssue_WhatIsNoCardIsTriedAgainOrLeftToAnOperator(t *testing.T) {
 // Whatever the first answer was, the second attempt looks up, and submits only
 // what the supplier does not know.
 func TestIssue_WhatWasAskedForIsLookedUpFirst(t *testing.T) {
-	firsts := map[string]says{"pending": pending, "unknown": unknown, "an error": hangs}
+	firsts := map[string]handler{"pending": pending, "unknown": unknown, "an error": hangs}
 	for name, tt := range map[string]struct {
-		lookup says // nil: as the ledger has it
-		made   bool // although there was no answer
+		lookup handler // nil: as the ledger has it
+		made   bool    // although there was no answer
 		calls  []string
 		state  issue.State
 		answer string
@@ -107,26 +107,26 @@ func TestIssue_WhatWasAskedForIsLookedUpFirst(t *testing.T) {
 			reason: "out of stock"},
 		"does not answer": {lookup: hangs, calls: []string{"look up"}, answer: "unknown", reason: unclear},
 		"makes no sense":  {lookup: odd, calls: []string{"look up"}, answer: "unknown", reason: unclear},
-		"made a bad card": {lookup: these(issue.Answer{Outcome: issue.Issued}, nil), calls: []string{"look up"},
+		"made a bad card": {lookup: answering(issue.Answer{Outcome: issue.Issued}, nil), calls: []string{"look up"},
 			state: issue.StateParked, answer: "issued", reason: "the supplier gave a card number that is not well formed"},
-		"has another name": {made: true, lookup: these(issue.Answer{Outcome: issue.Pending, Reference: "r2"}, nil),
+		"has another name": {made: true, lookup: answering(issue.Answer{Outcome: issue.Pending, Reference: "r2"}, nil),
 			calls: []string{"look up"}, state: issue.StatePending, answer: "pending"},
-		"forgot its number": {made: true, lookup: these(issue.Answer{Outcome: issue.Pending}, nil),
+		"forgot its number": {made: true, lookup: answering(issue.Answer{Outcome: issue.Pending}, nil),
 			calls: []string{"look up"}, state: issue.StatePending, answer: "pending"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, r *room) {
-				for first, says := range firsts {
+			onEach(t, func(t *testing.T, r *fixture) {
+				for first, answer := range firsts {
 					c := r.paid()
-					r.press.submit, r.press.lookup = says, nil
+					r.supplier.submit, r.supplier.lookup = answer, nil
 					if tt.made {
-						_, _ = r.press.make(t.Context(), issue.Request{Key: c.UUID.String(), USD: c.USD})
+						_, _ = r.supplier.make(t.Context(), issue.Request{Key: c.UUID.String(), USD: c.USD})
 					}
 					r.issue(1)
 					r.wantCalls("submit")
 					r.start() // it also holds for another process
 					r.due()
-					r.press.submit, r.press.lookup = nil, tt.lookup
+					r.supplier.submit, r.supplier.lookup = nil, tt.lookup
 					r.issue(1)
 					state, calls, reference := tt.state, append([]string(nil), tt.calls...), ""
 					if state == "" { // as it was
@@ -160,7 +160,7 @@ func TestIssue_WhatWasAskedForIsLookedUpFirst(t *testing.T) {
 }
 
 func TestIssue_AProcessThatDiedMayHaveAsked(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
 		_, err := r.db.ClaimIntents(t.Context(), of("press"), 1, time.Minute) // and then it died
 		check(t, err)
@@ -176,7 +176,7 @@ func TestIssue_SubmitsAgainOnlyWhileTheSupplierKeepsTheKey(t *testing.T) {
 	const grace = 20 * time.Second // that an attempt may take
 	for name, tt := range map[string]struct {
 		retention, asked time.Duration
-		lookup           says
+		lookup           handler
 		want             issue.State
 	}{
 		"for ever":             {0, 1000 * time.Hour, nil, issue.StateDone},
@@ -188,14 +188,14 @@ func TestIssue_SubmitsAgainOnlyWhileTheSupplierKeepsTheKey(t *testing.T) {
 		"over, but it failed":  {24 * time.Hour, 25 * time.Hour, hangs, issue.StateOpen},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, r *room) {
+			onEach(t, func(t *testing.T, r *fixture) {
 				c := r.paid()
-				r.press.submit, r.press.retention = hangs, tt.retention
+				r.supplier.submit, r.supplier.retention = hangs, tt.retention
 				r.issue(1)
 				r.wantCalls("submit") // the first time anyhow
 				r.due()
-				r.press.submit, r.press.lookup = nil, tt.lookup
-				r.disk.claims = func(claimed []issue.Intent, _ int, _ time.Duration) []issue.Intent {
+				r.supplier.submit, r.supplier.lookup = nil, tt.lookup
+				r.store.claims = func(claimed []issue.Intent, _ int, _ time.Duration) []issue.Intent {
 					claimed[0].FirstAskedAt = claimed[0].ClaimedAt.Add(-tt.asked)
 					return claimed
 				}
@@ -213,7 +213,7 @@ func TestIssue_SubmitsAgainOnlyWhileTheSupplierKeepsTheKey(t *testing.T) {
 				default:
 					r.wantCalls("look up")
 					r.want(c, issue.StateParked, "unknown", forgot)
-					r.disk.claims = nil
+					r.store.claims = nil
 					r.retry(c) // the operator knows that there is no card
 					if tt.retention > grace {
 						r.issue(1)
@@ -227,9 +227,9 @@ func TestIssue_SubmitsAgainOnlyWhileTheSupplierKeepsTheKey(t *testing.T) {
 }
 
 func TestIssue_WhatWasDeclinedIsSubmittedAgainWhenAnOperatorRetries(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
-		r.press.submit, r.press.lookup = declined, declined
+		r.supplier.submit, r.supplier.lookup = declined, declined
 		r.issue(1)
 		r.due()
 		r.issue(0)
@@ -241,18 +241,18 @@ func TestIssue_WhatWasDeclinedIsSubmittedAgainWhenAnOperatorRetries(t *testing.T
 		// The decline is the old one until there is another answer, however
 		// often that takes.
 		r.retry(c)
-		for _, says := range []says{hangs, unknown, odd} {
-			r.press.submit = says
+		for _, answer := range []handler{hangs, unknown, odd} {
+			r.supplier.submit = answer
 			r.issue(1)
 			r.wantCalls("look up", "submit")
 			r.want(c, issue.StateOpen, "declined", unclear)
 			r.due()
 		}
-		r.press.lookup = hangs
+		r.supplier.lookup = hangs
 		r.issue(1)
 		r.wantCalls("look up")
 		r.due()
-		r.press.submit, r.press.lookup = pending, declined
+		r.supplier.submit, r.supplier.lookup = pending, declined
 		r.issue(1)
 		r.wantCalls("look up", "submit")
 		r.want(c, issue.StatePending, "pending", "")
@@ -261,7 +261,7 @@ func TestIssue_WhatWasDeclinedIsSubmittedAgainWhenAnOperatorRetries(t *testing.T
 		r.wantCalls("look up r1")
 		r.want(c, issue.StateRefundDue, "declined", "out of stock")
 		r.retry(c)
-		r.press.submit = nil
+		r.supplier.submit = nil
 		r.issue(1)
 		r.wantCalls("look up", "submit")
 		r.wantCard(c)
@@ -269,20 +269,20 @@ func TestIssue_WhatWasDeclinedIsSubmittedAgainWhenAnOperatorRetries(t *testing.T
 }
 
 func TestIssue_ARetryOfAFlawedCardIsNoSecondCard(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
-		made, err := r.press.make(t.Context(), issue.Request{Key: c.UUID.String(), USD: c.USD})
+		made, err := r.supplier.make(t.Context(), issue.Request{Key: c.UUID.String(), USD: c.USD})
 		check(t, err)
 		flawed := made
 		flawed.Credentials.ExpirationDate = "01/20"
-		r.press.submit = these(flawed, nil)
+		r.supplier.submit = answering(flawed, nil)
 		r.issue(1)
 		r.want(c, issue.StateParked, "issued", noDate)
-		r.press.lookup = these(flawed, nil)
+		r.supplier.lookup = answering(flawed, nil)
 		r.retry(c)
 		r.issue(1)
 		r.want(c, issue.StateParked, "issued", noDate)
-		r.press.lookup = these(made, nil) // the supplier mended it
+		r.supplier.lookup = answering(made, nil) // the supplier mended it
 		r.retry(c)
 		r.issue(1)
 		r.wantCalls("submit", "look up", "look up")
@@ -291,9 +291,9 @@ func TestIssue_ARetryOfAFlawedCardIsNoSecondCard(t *testing.T) {
 }
 
 func TestIssue_AnotherSupplierIsNotAskedForWhatOneMayHaveMade(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		unclear, refused := r.paid(), r.paid()
-		r.press.submit = func(_ context.Context, q issue.Request) (issue.Answer, error) {
+		r.supplier.submit = func(_ context.Context, q issue.Request) (issue.Answer, error) {
 			if q.Key == refused.UUID.String() {
 				return issue.Answer{Outcome: issue.Declined, Reference: "theirs"}, nil
 			}
@@ -301,7 +301,7 @@ func TestIssue_AnotherSupplierIsNotAskedForWhatOneMayHaveMade(t *testing.T) {
 		}
 		r.issue(2)
 		r.wantCalls("submit", "submit")
-		r.press.name, r.press.submit = "another press", nil
+		r.supplier.name, r.supplier.submit = "another press", nil
 		r.due()
 		r.issue(1)
 		r.want(unclear, issue.StateParked, "unknown", gone)
@@ -313,7 +313,7 @@ func TestIssue_AnotherSupplierIsNotAskedForWhatOneMayHaveMade(t *testing.T) {
 		r.issue(1)
 		r.wantCalls("look up", "submit")
 		r.wantCard(refused)
-		r.press.name = "press"
+		r.supplier.name = "press"
 		r.retry(unclear)
 		r.issue(1)
 		r.wantCalls("look up", "submit")
@@ -334,10 +334,10 @@ func TestIssue_FlawedCardsAreNotGivenOut(t *testing.T) {
 		"no password for it": func(c *card.Credentials) { c.URLPassword = "" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, r *room) {
+			onEach(t, func(t *testing.T, r *fixture) {
 				c, good := r.paid(), r.paid()
-				r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
-					a, err := r.press.make(ctx, q)
+				r.supplier.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+					a, err := r.supplier.make(ctx, q)
 					if q.Key == c.UUID.String() {
 						flaw(&a.Credentials)
 					}
@@ -357,7 +357,7 @@ func TestIssue_FlawedCardsAreNotGivenOut(t *testing.T) {
 
 // The date of a card is compared with the clock of the process.
 func TestIssue_ACardThatExpiredMeanwhileIsFlawed(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
 		r.clock.pass(3 * 365 * 24 * time.Hour)
 		r.issue(1)
@@ -384,9 +384,9 @@ func TestIssue_ASuppliersTextsAreCleaned(t *testing.T) {
 		"x" + strings.Repeat("ü", 100): "x" + strings.Repeat("ü", 99),
 	} {
 		t.Run(fmt.Sprintf("%.20q", given), func(t *testing.T) {
-			onEach(t, func(t *testing.T, r *room) {
+			onEach(t, func(t *testing.T, r *fixture) {
 				c := r.paid()
-				r.press.submit = these(issue.Answer{Outcome: issue.Declined, Reason: given}, nil)
+				r.supplier.submit = answering(issue.Answer{Outcome: issue.Declined, Reason: given}, nil)
 				r.issue(1)
 				r.want(c, issue.StateRefundDue, "declined", kept)
 			})
@@ -406,12 +406,12 @@ func TestIssue_AReferenceThatCantBeKeptIsIgnored(t *testing.T) {
 		"":                       "r1",
 	} {
 		t.Run(fmt.Sprintf("%.20q", given), func(t *testing.T) {
-			onEach(t, func(t *testing.T, r *room) {
+			onEach(t, func(t *testing.T, r *fixture) {
 				c := r.paid()
-				r.press.submit = pending
+				r.supplier.submit = pending
 				r.issue(1)
 				r.due()
-				r.press.lookup = these(issue.Answer{Outcome: issue.Pending, Reference: given}, nil)
+				r.supplier.lookup = answering(issue.Answer{Outcome: issue.Pending, Reference: given}, nil)
 				r.issue(1)
 				if i := r.want(c, issue.StatePending, "pending", ""); i.Reference != kept {
 					t.Errorf("reference %q, want %q", i.Reference, kept)
@@ -422,11 +422,11 @@ func TestIssue_AReferenceThatCantBeKeptIsIgnored(t *testing.T) {
 }
 
 func TestIssue_TheLogNamesNoCardNumber(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
 		number := cardOf(c.UUID).CardNumber.Reveal()
-		r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
-			_, err := r.press.make(ctx, q)
+		r.supplier.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+			_, err := r.supplier.make(ctx, q)
 			check(t, err)
 			return issue.Answer{}, fmt.Errorf("can't decode {\"pan\": \"%s\"}\x1b[2J", number)
 		}
@@ -443,16 +443,16 @@ func TestIssue_TheLogNamesNoCardNumber(t *testing.T) {
 
 func TestIssue_WhatNeedsAnOperatorIsAnErrorInTheLog(t *testing.T) {
 	for name, tt := range map[string]struct {
-		says says
-		want string
+		answer handler
+		want   string
 	}{
 		"declined": {declined, "out of stock"},
-		"flawed":   {these(issue.Answer{Outcome: issue.Issued}, nil), "card number that is not well formed"},
+		"flawed":   {answering(issue.Answer{Outcome: issue.Issued}, nil), "card number that is not well formed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, r *room) {
+			onEach(t, func(t *testing.T, r *fixture) {
 				c := r.paid()
-				r.press.submit = tt.says
+				r.supplier.submit = tt.answer
 				r.issue(1)
 				for _, want := range []string{"level=ERROR", "card needs an operator", c.UUID.String(), tt.want} {
 					if log := string(r.log.bytes()); !strings.Contains(log, want) {

@@ -18,10 +18,10 @@ import (
 
 // A batch is small, unless there is much to do and the supplier is quick.
 func TestIssue_BatchesGrowWhileTheyAreFullAndQuick(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		var full bool
 		var takes time.Duration
-		r.disk.claims = func(_ []issue.Intent, n int, _ time.Duration) []issue.Intent {
+		r.store.claims = func(_ []issue.Intent, n int, _ time.Duration) []issue.Intent {
 			r.clock.pass(takes)
 			if !full {
 				n--
@@ -48,7 +48,7 @@ func TestIssue_BatchesGrowWhileTheyAreFullAndQuick(t *testing.T) {
 				n--
 			}
 			r.issue(n)
-			if got := r.disk.claimedCounts[len(r.disk.claimedCounts)-1]; got != step.size {
+			if got := r.store.claimedCounts[len(r.store.claimedCounts)-1]; got != step.size {
 				t.Errorf("claimed %d, want %d", got, step.size)
 			}
 		}
@@ -57,19 +57,19 @@ func TestIssue_BatchesGrowWhileTheyAreFullAndQuick(t *testing.T) {
 }
 
 // grow has the next batch take n cards more than the smallest.
-func (r *room) grow() {
+func (r *fixture) grow() {
 	r.t.Helper()
 	r.manyPaid(16)
 	r.issue(16)
-	r.press.calls = nil
+	r.supplier.calls = nil
 }
 
 func TestIssue_CardsAreStoredTogether(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		r.grow()
 		r.manyPaid(20)
 		r.issue(20)
-		if diff := cmp.Diff([]int{16, 20}, r.disk.commitsOf); diff != "" {
+		if diff := cmp.Diff([]int{16, 20}, r.store.commitsOf); diff != "" {
 			t.Error(diff)
 		}
 		if r.woken.Load() != 2 {
@@ -80,17 +80,17 @@ func TestIssue_CardsAreStoredTogether(t *testing.T) {
 
 // overlap has the second batch stored only once a card of the third one is
 // asked for, of which asked is told.
-func (r *room) overlap(asked func()) {
+func (r *fixture) overlap(asked func()) {
 	var submitted, committed atomic.Int32
 	next := make(chan struct{})
-	r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+	r.supplier.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
 		if submitted.Add(1) == 16+32+1 {
 			asked()
 			close(next)
 		}
-		return r.press.make(ctx, q)
+		return r.supplier.make(ctx, q)
 	}
-	r.disk.commits = func(_ context.Context, commit func() error) error {
+	r.store.commits = func(_ context.Context, commit func() error) error {
 		if committed.Add(1) == 2 {
 			select {
 			case <-next:
@@ -104,7 +104,7 @@ func (r *room) overlap(asked func()) {
 
 // While a batch is stored the next one is asked for, if there is much to do.
 func TestTick_AsksForTheNextBatchWhileOneIsStored(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		cards := r.manyPaid(16 + 32 + 5)
 		r.overlap(func() {})
 		check(t, r.issuer.Tick(t.Context()))
@@ -116,16 +116,16 @@ func TestTick_AsksForTheNextBatchWhileOneIsStored(t *testing.T) {
 
 // A batch that takes long to store, or fails, is followed by the smallest.
 func TestIssue_ABatchThatIsStoredSlowlyIsFollowedByASmallOne(t *testing.T) {
-	for name, breaks := range map[string]func(*room) error{
-		"slow": func(r *room) error { r.clock.pass(time.Second); return nil }, "failing": func(*room) error {
+	for name, breaks := range map[string]func(*fixture) error{
+		"slow": func(r *fixture) error { r.clock.pass(time.Second); return nil }, "failing": func(*fixture) error {
 			return errFault
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, r *room) {
+			onEach(t, func(t *testing.T, r *fixture) {
 				r.grow()
 				r.manyPaid(32)
-				r.disk.commits = func(_ context.Context, commit func() error) error {
+				r.store.commits = func(_ context.Context, commit func() error) error {
 					if err := breaks(r); err != nil {
 						return err
 					}
@@ -135,7 +135,7 @@ func TestIssue_ABatchThatIsStoredSlowlyIsFollowedByASmallOne(t *testing.T) {
 				r.manyPaid(20)
 				r.due()
 				_, err := r.issuer.IssueDue(t.Context())
-				if got := r.disk.claimedCounts[1:]; !slices.Equal(got, []int{32, 16}) {
+				if got := r.store.claimedCounts[1:]; !slices.Equal(got, []int{32, 16}) {
 					t.Errorf("claimed %d, error %v", got, err)
 				}
 			})
@@ -146,7 +146,7 @@ func TestIssue_ABatchThatIsStoredSlowlyIsFollowedByASmallOne(t *testing.T) {
 // What was claimed is stored when the process is asked to end meanwhile, also
 // the batch that waits for another to be stored.
 func TestTick_AnEndingProcessStoresBothBatches(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		r.manyPaid(16 + 32 + 32 + 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -162,10 +162,10 @@ func TestTick_AnEndingProcessStoresBothBatches(t *testing.T) {
 
 // Batches that could not be stored end the tick, and are found again.
 func TestTick_ABatchThatIsNotStoredIsAnError(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		cards := r.manyPaid(16 + 32 + 64 + 100)
 		committed := 0
-		r.disk.commits = func(_ context.Context, commit func() error) error {
+		r.store.commits = func(_ context.Context, commit func() error) error {
 			if committed++; committed > 1 {
 				return errFault
 			}
@@ -177,7 +177,7 @@ func TestTick_ABatchThatIsNotStoredIsAnError(t *testing.T) {
 		if n := r.count("cards WHERE status = 'generated'"); n != 16 {
 			t.Errorf("%d cards are generated", n)
 		}
-		r.disk.commits = nil
+		r.store.commits = nil
 		r.due()
 		check(t, r.issuer.Tick(t.Context()))
 		for _, c := range cards {
@@ -189,13 +189,13 @@ func TestTick_ABatchThatIsNotStoredIsAnError(t *testing.T) {
 func TestIssue_SixteenCardsAreAskedForAtOnceAndNoneAfterThreeSeconds(t *testing.T) {
 	for took, asked := range map[time.Duration]int{3 * time.Second: 32, 3*time.Second + 1: 16} {
 		t.Run(took.String(), func(t *testing.T) {
-			onEach(t, func(t *testing.T, r *room) {
+			onEach(t, func(t *testing.T, r *fixture) {
 				r.grow()
 				cards := r.manyPaid(32)
 				var mu sync.Mutex
 				var once sync.Once
 				now, most, arrived := 0, 0, make(chan struct{})
-				r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+				r.supplier.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
 					mu.Lock()
 					now++
 					if most = max(most, now); now == 16 {
@@ -215,20 +215,20 @@ func TestIssue_SixteenCardsAreAskedForAtOnceAndNoneAfterThreeSeconds(t *testing.
 					mu.Lock()
 					now--
 					mu.Unlock()
-					return r.press.make(ctx, q)
+					return r.supplier.make(ctx, q)
 				}
 				r.issue(32)
-				if most != 16 || len(r.press.calls) != asked {
-					t.Errorf("%d at once, %d in all", most, len(r.press.calls))
+				if most != 16 || len(r.supplier.calls) != asked {
+					t.Errorf("%d at once, %d in all", most, len(r.supplier.calls))
 				}
 				left := 32 - asked
 				if n := r.count(
 					"intents WHERE state = 'open' AND reason = 'the supplier is slow' AND first_asked_at IS NULL AND answer IS NULL"); n != left {
 					t.Errorf("%d are left, want %d", n, left)
 				}
-				r.press.calls, r.press.submit = nil, nil
+				r.supplier.calls, r.supplier.submit = nil, nil
 				check(t, r.issuer.Tick(t.Context())) // they are due at once, and nobody needs to look them up
-				if n := len(slices.DeleteFunc(r.press.calls, func(call string) bool { return call != "submit" })); n != left {
+				if n := len(slices.DeleteFunc(r.supplier.calls, func(call string) bool { return call != "submit" })); n != left {
 					t.Errorf("%d were submitted then, want %d", n, left)
 				}
 				for _, c := range cards {
@@ -242,12 +242,12 @@ func TestIssue_SixteenCardsAreAskedForAtOnceAndNoneAfterThreeSeconds(t *testing.
 // What was claimed is finished within a grace, also when the process is asked
 // to end.
 func TestIssue_AnEndingProcessFinishesWhatItClaimed(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		c, failing := r.paid(), r.paid()
 		ctx, cancel := context.WithCancel(t.Context())
 		started := time.Now()
 		var answer, store time.Time
-		r.press.submit = func(asking context.Context, q issue.Request) (issue.Answer, error) {
+		r.supplier.submit = func(asking context.Context, q issue.Request) (issue.Answer, error) {
 			cancel()
 			if asking.Err() != nil {
 				t.Error("the call was cut off")
@@ -256,9 +256,9 @@ func TestIssue_AnEndingProcessFinishesWhatItClaimed(t *testing.T) {
 				return issue.Answer{}, errFault
 			}
 			answer, _ = asking.Deadline()
-			return r.press.make(asking, q)
+			return r.supplier.make(asking, q)
 		}
-		r.disk.commits = func(storing context.Context, commit func() error) error {
+		r.store.commits = func(storing context.Context, commit func() error) error {
 			store, _ = storing.Deadline()
 			return commit()
 		}
@@ -280,9 +280,9 @@ func TestIssue_AnEndingProcessFinishesWhatItClaimed(t *testing.T) {
 
 // An answer that comes too late is none.
 func TestIssue_AHangingSupplierIsGivenUp(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
-		r.press.submit = func(ctx context.Context, _ issue.Request) (issue.Answer, error) {
+		r.supplier.submit = func(ctx context.Context, _ issue.Request) (issue.Answer, error) {
 			return issue.Answer{}, context.DeadlineExceeded
 		}
 		r.issue(1)
@@ -294,9 +294,9 @@ func TestIssue_AHangingSupplierIsGivenUp(t *testing.T) {
 // for all.
 func TestIssue_WaitsGrow(t *testing.T) {
 	for name, tt := range map[string]struct {
-		says  says
-		state string
-		most  map[int]time.Duration // the longest after so many attempts
+		answer handler
+		state  string
+		most   map[int]time.Duration // the longest after so many attempts
 	}{
 		"after no clear answer": {unknown, "open",
 			map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 10: 512 * time.Second,
@@ -308,18 +308,18 @@ func TestIssue_WaitsGrow(t *testing.T) {
 			map[int]time.Duration{1: 4 * time.Second, 3: 16 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, r *room) {
-				r.press.submit, r.press.lookup = tt.says, tt.says
+			onEach(t, func(t *testing.T, r *fixture) {
+				r.supplier.submit, r.supplier.lookup = tt.answer, tt.answer
 				for attempts, most := range tt.most {
 					cards := r.manyPaid(16)
 					r.start() // does not know yet that the supplier is ill
 
 					// not those before
 					r.exec(fmt.Sprintf("UPDATE intents SET attempts = %d, state = '%s' WHERE state <> 'parked'", attempts-1, tt.state))
-					r.disk.waits = nil
+					r.store.waits = nil
 					r.issue(16)
-					slices.Sort(r.disk.waits)
-					least, longest := r.disk.waits[0], r.disk.waits[15]
+					slices.Sort(r.store.waits)
+					least, longest := r.store.waits[0], r.store.waits[15]
 					if least < most/2 || longest > most || longest-least < most/20 {
 						t.Errorf("after %d attempts waits from %s to %s, want %s to %s", attempts, least, longest, most/2, most)
 					}
@@ -332,9 +332,9 @@ func TestIssue_WaitsGrow(t *testing.T) {
 }
 
 func TestIssue_AClaimOutlivesItsProcessByLessThanTenSeconds(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		r.paid()
-		r.disk.claims = func(claimed []issue.Intent, _ int, ttl time.Duration) []issue.Intent {
+		r.store.claims = func(claimed []issue.Intent, _ int, ttl time.Duration) []issue.Intent {
 			if ttl != 8*time.Second {
 				t.Errorf("claimed for %s", ttl)
 			}
@@ -345,12 +345,12 @@ func TestIssue_AClaimOutlivesItsProcessByLessThanTenSeconds(t *testing.T) {
 }
 
 func TestIssue_AClaimIsProlongedWhileTheSupplierIsAsked(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
-		r.press.submit = after(func() {
+		r.supplier.submit = after(func() {
 			time.Sleep(3 * time.Second)
 			r.wantWait(c, 6*time.Second, 8*time.Second) // 5 if it were not
-		}, r.press.make)
+		}, r.supplier.make)
 		r.issue(1)
 		r.wantCard(c)
 	})

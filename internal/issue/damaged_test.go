@@ -10,7 +10,7 @@ import (
 // A paid card whose row can't be decoded holds up no other. It is asked for
 // once its row is mended.
 func TestIssue_ADamagedCardWaitsAndHoldsUpNoOther(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		cards := r.manyPaid(3)
 		r.exec("UPDATE cards SET currency = 'canary' WHERE uuid = '" + cards[0].UUID.String() + "'")
 		for range 3 {
@@ -19,7 +19,7 @@ func TestIssue_ADamagedCardWaitsAndHoldsUpNoOther(t *testing.T) {
 			r.wantCard(cards[2])
 			var state, reason string
 			var wait, attempts int64
-			check(t, r.beside.QueryRow("SELECT state, reason, due_at, attempts FROM intents WHERE card_uuid = $1",
+			check(t, r.direct.QueryRow("SELECT state, reason, due_at, attempts FROM intents WHERE card_uuid = $1",
 				cards[0].UUID).Scan(&state, &reason, &wait, &attempts))
 			if state != "open" || reason != "the card's row can't be decoded" || time.Until(time.UnixMilli(wait)) > time.Minute {
 				t.Errorf("issuing is %s, %q, due at %s", state, reason, time.UnixMilli(wait))
@@ -29,7 +29,7 @@ func TestIssue_ADamagedCardWaitsAndHoldsUpNoOther(t *testing.T) {
 			cards = append(cards[:1], r.manyPaid(2)...)
 		}
 		r.exec("UPDATE cards SET currency = 'monero'")
-		r.press.calls = nil
+		r.supplier.calls = nil
 		r.issue(3)
 		r.want(cards[0], issue.StateDone, "issued", "")
 		r.wantCard(cards[0])

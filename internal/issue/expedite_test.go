@@ -13,15 +13,15 @@ import (
 // A supplier that says that there is news has a pending request looked up at
 // once, and nothing else.
 func TestExpedite_APendingRequestIsLookedUpAtOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		c, other := r.paid(), r.paid()
-		r.press.submit = pending
+		r.supplier.submit = pending
 		r.issue(2)
 		r.wantCalls("submit", "submit")
 		for _, key := range []string{"no key of ours", uuid.NewString(), c.UUID.String()} {
 			r.issuer.Expedite(key)
 		}
-		r.press.lookup = r.press.make
+		r.supplier.lookup = r.supplier.make
 		check(t, r.issuer.Tick(t.Context()))
 		r.wantCard(c)
 		r.want(other, issue.StatePending, "pending", "")
@@ -29,7 +29,7 @@ func TestExpedite_APendingRequestIsLookedUpAtOnce(t *testing.T) {
 }
 
 func TestConfig_ARouteMayBeOfOneAmount(t *testing.T) {
-	one, none := issue.Only(&press{name: "press"}), issue.Only(&press{name: "press"})
+	one, none := issue.Only(&fakeSupplier{name: "press"}), issue.Only(&fakeSupplier{name: "press"})
 	one[0].Min, one[0].Max = 100_00, 100_00
 	none[0].Min, none[0].Max = 100_01, 100_00
 	if err := (&issue.Config{Routes: one}).Validate(); err != nil {
@@ -42,7 +42,7 @@ func TestConfig_ARouteMayBeOfOneAmount(t *testing.T) {
 
 func TestConfig_TheIndexIsOfARoute(t *testing.T) {
 	for index, ok := range map[int]bool{-1: false, 0: true, 1: false} {
-		cfg := issue.Config{Routes: issue.Only(&press{name: "press"}), Index: index}
+		cfg := issue.Config{Routes: issue.Only(&fakeSupplier{name: "press"}), Index: index}
 		if err := cfg.Validate(); (err == nil) != ok {
 			t.Errorf("index %d: %v", index, err)
 		}
@@ -52,10 +52,10 @@ func TestConfig_TheIndexIsOfARoute(t *testing.T) {
 // A supplier that names the amount of its card must have made one of what was
 // paid.
 func TestIssue_ACardOfAnotherAmountIsLeftToAnOperator(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		for _, usd := range []card.USD{150_50, 150_49} {
-			r.press.submit = func(ctx context.Context, request issue.Request) (issue.Answer, error) {
-				answer, err := r.press.make(ctx, request)
+			r.supplier.submit = func(ctx context.Context, request issue.Request) (issue.Answer, error) {
+				answer, err := r.supplier.make(ctx, request)
 				answer.USD = usd
 				return answer, err
 			}
@@ -71,9 +71,9 @@ func TestIssue_ACardOfAnotherAmountIsLeftToAnOperator(t *testing.T) {
 
 // Who leaves a card to the next supplier wakes those who ask that one.
 func TestRoute_TheNextSupplierIsAskedAtOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
-		m := r.market(2, 0)
-		m.presses[0].submit = declined
+	onEach(t, func(t *testing.T, r *fixture) {
+		m := r.withSuppliers(2, 0)
+		m.suppliers[0].submit = declined
 		c := m.paid()
 		if n := r.wokenIssuers.Load(); n != 0 {
 			t.Fatalf("woken %d times before", n)

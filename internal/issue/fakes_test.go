@@ -35,34 +35,34 @@ func (c *clock) pass(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// lines is a log.
-type lines struct {
+// logBuffer is a log.
+type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (l *lines) Write(p []byte) (int, error) {
+func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
 }
 
-func (l *lines) bytes() []byte {
+func (l *logBuffer) bytes() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return bytes.Clone(l.b.Bytes())
 }
 
-// says is an answer of the supplier.
-type says func(ctx context.Context, r issue.Request) (issue.Answer, error)
+// handler answers a request.
+type handler func(ctx context.Context, r issue.Request) (issue.Answer, error)
 
-// press is a supplier with a ledger. It issues what is submitted and knows what
-// it issued, unless the test says otherwise.
-type press struct {
+// fakeSupplier is a supplier with a ledger. It issues what is submitted and
+// knows what it issued, unless the test says otherwise.
+type fakeSupplier struct {
 	name           string
 	retention      time.Duration
 	any            bool // it makes cards of whatever amount
-	submit, lookup says
+	submit, lookup handler
 
 	mu    sync.Mutex
 	cards map[string]card.Credentials // the ledger, by key
@@ -70,10 +70,10 @@ type press struct {
 	keys  []string // of all calls
 }
 
-func (p *press) Name() string                { return p.name }
-func (p *press) KeyRetention() time.Duration { return p.retention }
+func (p *fakeSupplier) Name() string                { return p.name }
+func (p *fakeSupplier) KeyRetention() time.Duration { return p.retention }
 
-func (p *press) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
+func (p *fakeSupplier) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
 	p.called("submit", r)
 	if p.submit != nil {
 		return p.submit(ctx, r)
@@ -81,7 +81,7 @@ func (p *press) Submit(ctx context.Context, r issue.Request) (issue.Answer, erro
 	return p.make(ctx, r)
 }
 
-func (p *press) Lookup(ctx context.Context, r issue.Request) (issue.Answer, error) {
+func (p *fakeSupplier) Lookup(ctx context.Context, r issue.Request) (issue.Answer, error) {
 	p.called("look up", r)
 	if p.lookup != nil {
 		return p.lookup(ctx, r)
@@ -94,7 +94,7 @@ func (p *press) Lookup(ctx context.Context, r issue.Request) (issue.Answer, erro
 	return issue.Answer{}, nil
 }
 
-func (p *press) called(what string, r issue.Request) {
+func (p *fakeSupplier) called(what string, r issue.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r.Reference != "" {
@@ -105,7 +105,7 @@ func (p *press) called(what string, r issue.Request) {
 
 // asks returns how often it was asked for a card: to make it, or what became of
 // it.
-func (p *press) asks(c *card.Card) (n int) {
+func (p *fakeSupplier) asks(c *card.Card) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, key := range p.keys {
@@ -117,7 +117,7 @@ func (p *press) asks(c *card.Card) (n int) {
 }
 
 // make says that the card is issued. The same key always yields the same card.
-func (p *press) make(_ context.Context, r issue.Request) (issue.Answer, error) {
+func (p *fakeSupplier) make(_ context.Context, r issue.Request) (issue.Answer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c, made := p.cards[r.Key]
@@ -129,7 +129,7 @@ func (p *press) make(_ context.Context, r issue.Request) (issue.Answer, error) {
 }
 
 // secrets returns what must be nowhere.
-func (p *press) secrets() (all []string) {
+func (p *fakeSupplier) secrets() (all []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.cards {
@@ -145,21 +145,21 @@ func cardOf(id uuid.UUID) card.Credentials {
 		SecurityCode:   "123", URL: "https://cards.invalid/x", URLPassword: card.Secret("password of " + id.String())}
 }
 
-// these returns what gives the same answer every time.
-func these(a issue.Answer, err error) says {
+// answering returns a handler that always gives the same answer.
+func answering(a issue.Answer, err error) handler {
 	return func(context.Context, issue.Request) (issue.Answer, error) { return a, err }
 }
 
 // after has something happen before an answer.
-func after(happens func(), then says) says {
+func after(happens func(), then handler) handler {
 	return func(ctx context.Context, r issue.Request) (issue.Answer, error) {
 		happens()
 		return then(ctx, r)
 	}
 }
 
-// disk is the store and the vault, with faults.
-type disk struct {
+// faultyStore is the store and the vault, with faults.
+type faultyStore struct {
 	*store.Store
 	vault *vault.Vault
 
@@ -178,7 +178,8 @@ type disk struct {
 	claimedCounts []int
 }
 
-func (d *disk) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl time.Duration) ([]issue.Intent, error) {
+func (d *faultyStore) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl time.Duration) ([]issue.Intent,
+	error) {
 	d.claimedCounts = append(d.claimedCounts, n)
 	if d.claimFails != nil {
 		return nil, d.claimFails
@@ -191,7 +192,7 @@ func (d *disk) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl t
 	return intents, err
 }
 
-func (d *disk) ProlongIntents(ctx context.Context, intents []issue.Intent, ttl time.Duration) error {
+func (d *faultyStore) ProlongIntents(ctx context.Context, intents []issue.Intent, ttl time.Duration) error {
 	d.prolonged = append(d.prolonged, len(intents))
 	if d.prolongFails != nil {
 		return d.prolongFails
@@ -199,7 +200,7 @@ func (d *disk) ProlongIntents(ctx context.Context, intents []issue.Intent, ttl t
 	return d.Store.ProlongIntents(ctx, intents, ttl)
 }
 
-func (d *disk) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
+func (d *faultyStore) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
 	if d.reading != nil {
 		if err := d.reading(); err != nil {
 			return nil, err
@@ -208,7 +209,7 @@ func (d *disk) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, 
 	return d.Store.CardsByUUID(ctx, ids)
 }
 
-func (d *disk) IssueTx(ctx context.Context, f func(issue.Tx) error) error {
+func (d *faultyStore) IssueTx(ctx context.Context, f func(issue.Tx) error) error {
 	commit := func() error {
 		return d.Store.IssueTx(ctx, func(tx issue.Tx) error { return f(&counting{tx, d}) })
 	}
@@ -221,7 +222,7 @@ func (d *disk) IssueTx(ctx context.Context, f func(issue.Tx) error) error {
 // counting counts how many cards are stored together.
 type counting struct {
 	issue.Tx
-	d *disk
+	d *faultyStore
 }
 
 func (c *counting) SaveIssued(ctx context.Context, cards []issue.IssuedCard) error {
@@ -237,8 +238,8 @@ func (c *counting) SaveIntents(ctx context.Context, intents []issue.Intent) erro
 	return c.Tx.SaveIntents(ctx, intents)
 }
 
-// lengthen lengthens waits if the disk is patient.
-func (d *disk) lengthen(intents []issue.Intent) {
+// lengthen lengthens waits if the store is patient.
+func (d *faultyStore) lengthen(intents []issue.Intent) {
 	for n := range intents {
 		if d.patient && intents[n].Wait > 0 {
 			intents[n].Wait = time.Hour
@@ -246,7 +247,7 @@ func (d *disk) lengthen(intents []issue.Intent) {
 	}
 }
 
-func (d *disk) SaveIntents(ctx context.Context, intents []issue.Intent) error {
+func (d *faultyStore) SaveIntents(ctx context.Context, intents []issue.Intent) error {
 	if d.saveFails != nil {
 		return d.saveFails
 	}
@@ -257,14 +258,14 @@ func (d *disk) SaveIntents(ctx context.Context, intents []issue.Intent) error {
 	return d.Store.SaveIntents(ctx, intents)
 }
 
-func (d *disk) SealCredentials(id, account uuid.UUID, c card.Credentials) (card.Sealed, error) {
+func (d *faultyStore) SealCredentials(id, account uuid.UUID, c card.Credentials) (card.Sealed, error) {
 	if d.sealFails != nil {
 		return card.Sealed{}, d.sealFails
 	}
 	return d.vault.SealCredentials(id, account, c)
 }
 
-func (d *disk) Digest(label string, data []byte) ([]byte, error) {
+func (d *faultyStore) Digest(label string, data []byte) ([]byte, error) {
 	if d.digestFails != nil {
 		return nil, d.digestFails
 	}

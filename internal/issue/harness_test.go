@@ -29,19 +29,19 @@ func TestMain(m *testing.M) { rig.Main(m) }
 
 var databases = storetest.Databases
 
-// room is a process that issues cards. The test controls its supplier and its
-// clock, and stands between it and its store.
-type room struct {
+// fixture is a process that issues cards. The test controls its supplier and
+// its clock, and stands between it and its store.
+type fixture struct {
 	t            *testing.T
 	db           *store.Store
-	beside       *sql.DB
+	direct       *sql.DB
 	url          string
 	vault        *vault.Vault
-	press        *press
-	disk         *disk
+	supplier     *fakeSupplier
+	store        *faultyStore
 	issuer       *issue.Issuer
 	clock        *clock
-	log          *lines
+	log          *logBuffer
 	account      uuid.UUID
 	woken        atomic.Int32
 	wokenIssuers atomic.Int32
@@ -50,26 +50,27 @@ type room struct {
 
 // onEach runs a test on every database. In the end no card was issued twice, or
 // without the payment.
-func onEach(t *testing.T, f func(t *testing.T, r *room)) {
+func onEach(t *testing.T, f func(t *testing.T, r *fixture)) {
 	t.Helper()
 	storetest.Each(t, func(t *testing.T, url string) {
-		r := newRoom(t, url)
+		r := newFixture(t, url)
 		f(t, r)
 		r.audit()
 	})
 }
 
-func newRoom(t *testing.T, url string) *room {
+func newFixture(t *testing.T, url string) *fixture {
 	t.Helper()
-	r := &room{t: t, db: storetest.Open(t, url), beside: rig.OpenSQL(t, url), url: url, vault: vaulttest.New(t), clock: &clock{now: time.Now()},
-		log: &lines{}}
-	r.press = &press{name: "press", cards: map[string]card.Credentials{}}
+	r := &fixture{t: t, db: storetest.Open(t, url), direct: rig.OpenSQL(t, url), url: url, vault: vaulttest.New(t),
+		clock: &clock{now: time.Now()},
+		log:   &logBuffer{}}
+	r.supplier = &fakeSupplier{name: "press", cards: map[string]card.Credentials{}}
 	r.start()
 	r.account = r.newAccount("shop")
 	return r
 }
 
-func (r *room) newAccount(name string) uuid.UUID {
+func (r *fixture) newAccount(name string) uuid.UUID {
 	r.t.Helper()
 	a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: name, CreatedAt: r.clock.Now()}
 	check(r.t, r.db.InsertAccount(r.t.Context(), a))
@@ -77,19 +78,19 @@ func (r *room) newAccount(name string) uuid.UUID {
 }
 
 // start begins a process, as after a crash of the one before.
-func (r *room) start() {
-	r.disk = &disk{Store: r.db, vault: r.vault}
+func (r *fixture) start() {
+	r.store = &faultyStore{Store: r.db, vault: r.vault}
 	r.issuer = r.issuerOf(0)
 }
 
 // issuerOf returns an issuer of the process, by the index of its route.
-func (r *room) issuerOf(index int) *issue.Issuer {
+func (r *fixture) issuerOf(index int) *issue.Issuer {
 	r.t.Helper()
-	cfg := issue.Config{Routes: issue.Only(r.press), Index: index, Now: r.clock.Now}
+	cfg := issue.Config{Routes: issue.Only(r.supplier), Index: index, Now: r.clock.Now}
 	if r.with != nil {
 		r.with(&cfg)
 	}
-	i, err := issue.New(r.disk, r.disk,
+	i, err := issue.New(r.store, r.store,
 		issue.Wake{Sender: func() { r.woken.Add(1) }, Issuers: func() { r.wokenIssuers.Add(1) }},
 		slog.New(slog.NewTextHandler(r.log, nil)), cfg)
 	check(r.t, err)
@@ -97,13 +98,13 @@ func (r *room) issuerOf(index int) *issue.Issuer {
 }
 
 // paid returns a card whose payment is confirmed.
-func (r *room) paid() *card.Card {
+func (r *fixture) paid() *card.Card {
 	r.t.Helper()
 	return r.paidBy(r.account, 150_50)
 }
 
 // paidBy returns an account's card whose payment is confirmed.
-func (r *room) paidBy(account uuid.UUID, usd card.USD) *card.Card {
+func (r *fixture) paidBy(account uuid.UUID, usd card.USD) *card.Card {
 	r.t.Helper()
 	c := &card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: account, CreatedAt: r.clock.Now(), USD: usd,
 		Coin: chain.Currencies()[0], Amount: 1e12,
@@ -117,7 +118,7 @@ func (r *room) paidBy(account uuid.UUID, usd card.USD) *card.Card {
 	return c
 }
 
-func (r *room) manyPaid(n int) []*card.Card {
+func (r *fixture) manyPaid(n int) []*card.Card {
 	r.t.Helper()
 	cards := make([]*card.Card, n)
 	for i := range cards {
@@ -127,7 +128,7 @@ func (r *room) manyPaid(n int) []*card.Card {
 }
 
 // assess stores a new state of a card's payment.
-func (r *room) assess(c *card.Card, state card.PaymentState) {
+func (r *fixture) assess(c *card.Card, state card.PaymentState) {
 	r.t.Helper()
 	check(r.t, r.db.SettleTx(r.t.Context(), func(tx settle.Tx) error {
 		a := card.Assessment{State: state, Received: c.Amount, Settled: c.Amount}
@@ -136,7 +137,7 @@ func (r *room) assess(c *card.Card, state card.PaymentState) {
 }
 
 // retry is an operator's decision.
-func (r *room) retry(c *card.Card) {
+func (r *fixture) retry(c *card.Card) {
 	r.t.Helper()
 	check(r.t, r.db.OperatorTx(r.t.Context(), func(tx operator.Tx) error {
 		return tx.ReopenIntent(r.t.Context(), c.UUID)
@@ -144,23 +145,23 @@ func (r *room) retry(c *card.Card) {
 }
 
 // exec changes the database behind everybody's back.
-func (r *room) exec(query string) {
+func (r *fixture) exec(query string) {
 	r.t.Helper()
-	_, err := r.beside.Exec(query)
+	_, err := r.direct.Exec(query)
 	check(r.t, err)
 }
 
 // due lets all the time pass that intents wait.
-func (r *room) due() { r.exec("UPDATE intents SET due_at = 0") }
+func (r *fixture) due() { r.exec("UPDATE intents SET due_at = 0") }
 
 // issue makes one round, which must work on n cards.
-func (r *room) issue(n int) {
+func (r *fixture) issue(n int) {
 	r.t.Helper()
 	r.fails(n, nil)
 }
 
 // fails makes one round, which must work on n cards and end with an error.
-func (r *room) fails(n int, want error) {
+func (r *fixture) fails(n int, want error) {
 	r.t.Helper()
 	if got, err := r.issuer.IssueDue(r.t.Context()); got != n || !errors.Is(err, want) {
 		r.t.Errorf("worked on %d cards, error %v; want %d, %v", got, err, n, want)
@@ -168,7 +169,7 @@ func (r *room) fails(n int, want error) {
 }
 
 // want compares how far the issuing of a card is, and what the last answer was.
-func (r *room) want(c *card.Card, state issue.State, answer, reason string) operator.IntentRecord {
+func (r *fixture) want(c *card.Card, state issue.State, answer, reason string) operator.IntentRecord {
 	r.t.Helper()
 	record, err := r.db.CardDetail(r.t.Context(), c.UUID)
 	check(r.t, err)
@@ -184,7 +185,7 @@ func (r *room) want(c *card.Card, state issue.State, answer, reason string) oper
 
 // wantCard compares the credentials that are stored with those that the
 // supplier made.
-func (r *room) wantCard(c *card.Card) {
+func (r *fixture) wantCard(c *card.Card) {
 	r.t.Helper()
 	r.want(c, issue.StateDone, "issued", "")
 	stored, err := r.db.CardByUUID(r.t.Context(), c.AccountID, c.UUID)
@@ -194,13 +195,13 @@ func (r *room) wantCard(c *card.Card) {
 	}
 	got, err := r.vault.OpenCredentials(c.UUID, c.AccountID, *stored.Sealed)
 	check(r.t, err)
-	if made := r.press.cards[c.UUID.String()]; got != made || made.CardNumber == "" {
+	if made := r.supplier.cards[c.UUID.String()]; got != made || made.CardNumber == "" {
 		r.t.Errorf("the card that is stored is not the one that was made")
 	}
 }
 
 // wantWait compares when the next attempt is due.
-func (r *room) wantWait(c *card.Card, least, most time.Duration) {
+func (r *fixture) wantWait(c *card.Card, least, most time.Duration) {
 	r.t.Helper()
 	record, err := r.db.CardDetail(r.t.Context(), c.UUID)
 	check(r.t, err)
@@ -211,23 +212,23 @@ func (r *room) wantWait(c *card.Card, least, most time.Duration) {
 }
 
 // wantCalls compares what the supplier was asked since the last time.
-func (r *room) wantCalls(want ...string) {
+func (r *fixture) wantCalls(want ...string) {
 	r.t.Helper()
-	if diff := cmp.Diff(want, r.press.calls); diff != "" {
+	if diff := cmp.Diff(want, r.supplier.calls); diff != "" {
 		r.t.Errorf("calls: %s", diff)
 	}
-	r.press.calls = nil
+	r.supplier.calls = nil
 }
 
 // count returns what a query counts.
-func (r *room) count(query string) (n int) {
+func (r *fixture) count(query string) (n int) {
 	r.t.Helper()
-	check(r.t, r.beside.QueryRow("SELECT COUNT(*) FROM "+query).Scan(&n))
+	check(r.t, r.direct.QueryRow("SELECT COUNT(*) FROM "+query).Scan(&n))
 	return n
 }
 
 // audit compares what was issued with what was told and kept.
-func (r *room) audit() {
+func (r *fixture) audit() {
 	r.t.Helper()
 	cards := r.count("cards WHERE status = 'generated'")
 	for _, also := range []string{"credentials", "intents WHERE state = 'done' AND card_number_hash IS NOT NULL",
@@ -237,7 +238,7 @@ func (r *room) audit() {
 			r.t.Errorf("%d cards are generated, but there are %d %s", cards, n, also)
 		}
 	}
-	for _, text := range r.press.secrets() {
+	for _, text := range r.supplier.secrets() {
 		if bytes.Contains(r.log.bytes(), []byte(text)) {
 			r.t.Errorf("%s is in the log", text)
 		}
@@ -254,7 +255,7 @@ func check(t *testing.T, err error) {
 var errFault = errors.New("connection reset by peer")
 
 // reason returns why a card is not issued yet.
-func (r *room) reason(c *card.Card) string {
+func (r *fixture) reason(c *card.Card) string {
 	r.t.Helper()
 	record, err := r.db.CardDetail(r.t.Context(), c.UUID)
 	check(r.t, err)

@@ -11,7 +11,7 @@ import (
 )
 
 func TestObserve_ToldOfCallsAndCards(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		var mu sync.Mutex
 		var calls []string
 		var took []time.Duration
@@ -26,10 +26,10 @@ func TestObserve_ToldOfCallsAndCards(t *testing.T) {
 			}
 		}
 		r.start()
-		name := r.press.Name()
+		name := r.supplier.Name()
 		c := r.paid()
-		for _, answers := range []says{these(issue.Answer{}, errFault), nil} {
-			r.press.submit = answers
+		for _, answers := range []handler{answering(issue.Answer{}, errFault), nil} {
+			r.supplier.submit = answers
 			r.due()
 			r.issue(1)
 		}
@@ -43,7 +43,7 @@ func TestObserve_ToldOfCallsAndCards(t *testing.T) {
 		}
 		calls = nil
 		r.paid()
-		r.press.submit = these(issue.Answer{}, &issue.BusyError{})
+		r.supplier.submit = answering(issue.Answer{}, &issue.BusyError{})
 		r.issue(1)
 		if want := []string{name + " submit busy"}; !slices.Equal(calls, want) || len(took) != 1 {
 			t.Errorf("calls %q, want %q; %d cards issued", calls, want, len(took))

@@ -13,18 +13,19 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-// shop is a supplier that says what can be had of it.
-type shop struct {
-	press
+// offeringSupplier is a supplier with offers.
+type offeringSupplier struct {
+	fakeSupplier
 	offers []card.Offer
 	err    error
 }
 
-func (s *shop) Offers(context.Context) ([]card.Offer, error) { return s.offers, s.err }
+func (s *offeringSupplier) Offers(context.Context) ([]card.Offer, error) { return s.offers, s.err }
 
 func TestOffers_AreClippedToTheSuppliersAmounts(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
-		one, two := &shop{press: press{name: "one"}}, &shop{press: press{name: "two"}}
+	onEach(t, func(t *testing.T, r *fixture) {
+		one, two := &offeringSupplier{fakeSupplier: fakeSupplier{name: "one"}},
+			&offeringSupplier{fakeSupplier: fakeSupplier{name: "two"}}
 		routes := issue.Routes{{Supplier: one, Min: 60_00, Max: 100_00}, {Supplier: two, Min: 50_00, Max: 750_00}}
 		one.offers = []card.Offer{{Min: 10_00, Max: 900_00, Left: card.Unlimited}, {Min: 50_00, Max: 50_00, Left: 1}}
 		two.offers = []card.Offer{{Min: 50_00, Max: 50_00, Left: 2}}
@@ -51,7 +52,7 @@ func TestOffers_AreClippedToTheSuppliersAmounts(t *testing.T) {
 		}
 
 		// One that fails keeps what it offered, and it ages.
-		_, err := r.beside.Exec("UPDATE offers SET at = at - 60000")
+		_, err := r.direct.Exec("UPDATE offers SET at = at - 60000")
 		check(t, err)
 		one.err = errors.New("busy with 4111 1111 1111 1111")
 		if err := all[0].Tick(t.Context()); err == nil || err.Error() != "offers: busy with [number]" {
@@ -71,8 +72,8 @@ func TestOffers_AreClippedToTheSuppliersAmounts(t *testing.T) {
 // Cards that are ordered and not issued are taken out of a balance before it is
 // offered.
 func TestOffers_TotalOfASupplier_PromisedCardsAreTakenOut(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
-		s := &shop{press: press{name: "one"}}
+	onEach(t, func(t *testing.T, r *fixture) {
+		s := &offeringSupplier{fakeSupplier: fakeSupplier{name: "one"}}
 		o, err := issue.NewOffers(r.db, issue.Only(s), 0)
 		check(t, err)
 		offered := func(total card.USD) []card.Offer {
@@ -122,7 +123,7 @@ func TestOffers_TotalOfASupplier_PromisedCardsAreTakenOut(t *testing.T) {
 }
 
 func TestNewOffers_OnlyOfASupplierThatMakesThem(t *testing.T) {
-	if _, err := issue.NewOffers(nil, issue.Only(&press{name: "press"}), 0); err == nil {
+	if _, err := issue.NewOffers(nil, issue.Only(&fakeSupplier{name: "press"}), 0); err == nil {
 		t.Error("no error")
 	}
 }

@@ -14,17 +14,17 @@ import (
 // An attempt that panics may have reached the supplier: it is looked up later.
 // The other cards of the batch are issued.
 func TestIssueDue_SupplierPanics_OtherCardsAreIssued(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		cards := r.manyPaid(4)
 		poison := cards[1]
-		r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+		r.supplier.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
 			if q.Key == poison.UUID.String() {
-				if _, err := r.press.make(ctx, q); err != nil {
+				if _, err := r.supplier.make(ctx, q); err != nil {
 					return issue.Answer{}, err
 				}
 				panic("canary 4111 1111 1111 1111")
 			}
-			return r.press.make(ctx, q)
+			return r.supplier.make(ctx, q)
 		}
 		r.issue(4)
 		for i, c := range cards {
@@ -39,7 +39,7 @@ func TestIssueDue_SupplierPanics_OtherCardsAreIssued(t *testing.T) {
 		r.due()
 		r.issue(1)
 		r.wantCard(poison)
-		if n := r.press.asks(poison); n != 2 {
+		if n := r.supplier.asks(poison); n != 2 {
 			t.Errorf("the supplier was asked %d times, want a request and a look-up", n)
 		}
 		text := string(r.log.bytes())
@@ -54,23 +54,23 @@ func TestIssueDue_SupplierPanics_OtherCardsAreIssued(t *testing.T) {
 // An intent whose number of attempts is impossible backs off as any other, and
 // keeps no other from being claimed.
 func TestIssueDue_ImpossibleAttempts_CardIsIssuedLater(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		for _, column := range []string{"attempts", "fence"} {
 			for _, n := range []int64{-10, -1, 1 << 31, 1 << 62, math.MaxInt64, math.MinInt64} {
 				damaged, well := r.paid(), r.paid()
 				// PostgreSQL rejects numbers of more than 32 bits; the intent
 				// then stays as it was.
-				_, _ = r.beside.Exec(fmt.Sprintf("UPDATE intents SET %s = $1 WHERE card_uuid = $2", column), n, damaged.UUID)
-				r.press.submit = func(_ context.Context, q issue.Request) (issue.Answer, error) {
+				_, _ = r.direct.Exec(fmt.Sprintf("UPDATE intents SET %s = $1 WHERE card_uuid = $2", column), n, damaged.UUID)
+				r.supplier.submit = func(_ context.Context, q issue.Request) (issue.Answer, error) {
 					return issue.Answer{Outcome: issue.Pending}, nil
 				}
 				r.issue(2)
 				r.want(damaged, issue.StatePending, "pending", "")
-				r.press.submit = nil
-				r.press.lookup = r.press.make
+				r.supplier.submit = nil
+				r.supplier.lookup = r.supplier.make
 				r.due()
 				r.issue(2)
-				r.press.lookup = nil
+				r.supplier.lookup = nil
 				r.wantCard(damaged)
 				r.wantCard(well)
 			}
@@ -81,17 +81,17 @@ func TestIssueDue_ImpossibleAttempts_CardIsIssuedLater(t *testing.T) {
 // Suppliers forget keys. If the time of a key's first use is unknown, the key
 // must not be used again.
 func TestIssueDue_ImpossibleFirstAsked_IsNotSubmittedAgain(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
-		r.press.retention = 24 * time.Hour
+	onEach(t, func(t *testing.T, r *fixture) {
+		r.supplier.retention = 24 * time.Hour
 		r.start()
 		for _, at := range []int64{-10, 0, 1 << 62, math.MaxInt64, math.MinInt64} {
 			c := r.paid()
-			r.press.submit = func(context.Context, issue.Request) (issue.Answer, error) {
+			r.supplier.submit = func(context.Context, issue.Request) (issue.Answer, error) {
 				return issue.Answer{}, context.DeadlineExceeded
 			}
 			r.issue(1)
-			r.press.submit = nil
-			_, err := r.beside.Exec("UPDATE intents SET first_asked_at = $1, due_at = 0 WHERE card_uuid = $2", at, c.UUID)
+			r.supplier.submit = nil
+			_, err := r.direct.Exec("UPDATE intents SET first_asked_at = $1, due_at = 0 WHERE card_uuid = $2", at, c.UUID)
 			check(t, err)
 			r.issue(1)
 			r.want(c, issue.StateParked, "unknown",
@@ -104,15 +104,15 @@ func TestIssueDue_ImpossibleFirstAsked_IsNotSubmittedAgain(t *testing.T) {
 // The key of a request depends on how often suppliers declined. If that number
 // is impossible, the key is unknown.
 func TestIssueDue_ImpossibleDeclines_IsParked(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		for _, n := range []int64{-10, -1, math.MaxInt32, math.MaxInt64, math.MinInt64} {
 			c := r.paid()
-			if _, err := r.beside.Exec("UPDATE intents SET declines = $1 WHERE card_uuid = $2", n, c.UUID); err != nil {
+			if _, err := r.direct.Exec("UPDATE intents SET declines = $1 WHERE card_uuid = $2", n, c.UUID); err != nil {
 				continue // PostgreSQL's integers have 32 bits
 			}
 			r.issue(1)
 			r.want(c, issue.StateParked, "", "how often suppliers declined it is impossible: restore its row, then retry")
-			if n := r.press.asks(c); n != 0 {
+			if n := r.supplier.asks(c); n != 0 {
 				t.Errorf("the supplier was asked %d times", n)
 			}
 		}

@@ -12,12 +12,14 @@ import (
 // What becomes of cards when the suppliers that a process knows change.
 
 func TestRoute_ASupplierThatIsConfiguredNoMore(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
-		m := r.market(3, 0)
-		a, b := m.presses[0], m.presses[1]
+	onEach(t, func(t *testing.T, r *fixture) {
+		m := r.withSuppliers(3, 0)
+		a, b := m.suppliers[0], m.suppliers[1]
 		silent := func(context.Context, issue.Request) (issue.Answer, error) { return issue.Answer{}, errFault }
 		isBusy := func(context.Context, issue.Request) (issue.Answer, error) { return issue.Answer{}, &issue.BusyError{} }
-		asked := func(sayA, sayB says) *card.Card { // one after the other: a busy supplier is left alone, and the others wait
+		// one after the other: a busy supplier is left alone, and the others
+		// wait
+		asked := func(sayA, sayB handler) *card.Card {
 			a.submit, b.submit = sayA, sayB
 			c := m.paid()
 			m.work()
@@ -59,9 +61,9 @@ func TestRoute_ASupplierThatIsConfiguredNoMore(t *testing.T) {
 // While programs with different suppliers run side by side, a card is left to
 // those that know its supplier.
 func TestRoute_AProcessThatDoesNotKnowTheSupplierYet(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
-		m := r.market(2, 0)
-		a, b := m.presses[0], m.presses[1]
+	onEach(t, func(t *testing.T, r *fixture) {
+		m := r.withSuppliers(2, 0)
+		a, b := m.suppliers[0], m.suppliers[1]
 		a.submit = declined
 		b.submit = func(context.Context, issue.Request) (issue.Answer, error) { return issue.Answer{}, errFault }
 		c := m.paid()

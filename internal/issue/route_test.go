@@ -15,30 +15,32 @@ import (
 
 const outOfStock = "out of stock"
 
-// market is a process with several suppliers, each with a ledger and an issuer
-// of its own.
-type market struct {
-	*room
-	presses  []*press
-	routes   issue.Routes
-	patience time.Duration
-	issuers  []*issue.Issuer
+// routeFixture is a process with several suppliers, each with a ledger and an
+// issuer of its own.
+type routeFixture struct {
+	*fixture
+	suppliers []*fakeSupplier
+	routes    issue.Routes
+	patience  time.Duration
+	issuers   []*issue.Issuer
 }
 
-// market opens one with n suppliers, "a", "b" and so on, that make every card.
-func (r *room) market(n int, patience time.Duration) *market {
+// withSuppliers returns a process with n suppliers, "a", "b" and so on, that
+// make every card.
+func (r *fixture) withSuppliers(n int, patience time.Duration) *routeFixture {
 	r.t.Helper()
-	m := &market{room: r, patience: patience}
+	m := &routeFixture{fixture: r, patience: patience}
 	for i := range n {
-		m.presses = append(m.presses, &press{name: string(rune('a' + i)), any: true, cards: map[string]card.Credentials{}})
-		m.routes = append(m.routes, issue.Route{Supplier: m.presses[i], Min: card.MinUSD, Max: card.MaxUSD})
+		m.suppliers = append(m.suppliers,
+			&fakeSupplier{name: string(rune('a' + i)), any: true, cards: map[string]card.Credentials{}})
+		m.routes = append(m.routes, issue.Route{Supplier: m.suppliers[i], Min: card.MinUSD, Max: card.MaxUSD})
 	}
 	m.restart()
 	return m
 }
 
 // restart begins a process with the suppliers in m.routes.
-func (m *market) restart() {
+func (m *routeFixture) restart() {
 	m.t.Helper()
 	m.issuers = nil
 	m.with = func(c *issue.Config) { c.Routes, c.Patience = m.routes, m.patience }
@@ -49,7 +51,7 @@ func (m *market) restart() {
 }
 
 // work has every issuer work until there is nothing due.
-func (m *market) work() {
+func (m *routeFixture) work() {
 	m.t.Helper()
 	for again := true; again; {
 		again = false
@@ -63,8 +65,8 @@ func (m *market) work() {
 
 // asked returns the names of the suppliers that were asked for a card, in the
 // order of the routes of the test.
-func (m *market) asked(c *card.Card) (names string) {
-	for _, p := range m.presses {
+func (m *routeFixture) asked(c *card.Card) (names string) {
+	for _, p := range m.suppliers {
 		if p.asks(c) > 0 {
 			names += p.name
 		}
@@ -73,8 +75,8 @@ func (m *market) asked(c *card.Card) (names string) {
 }
 
 // made returns the names of the suppliers that made a card.
-func (m *market) made(c *card.Card) (names string) {
-	for _, p := range m.presses {
+func (m *routeFixture) made(c *card.Card) (names string) {
+	for _, p := range m.suppliers {
 		if _, made := p.cards[c.UUID.String()]; made {
 			names += p.name
 		}
@@ -83,7 +85,7 @@ func (m *market) made(c *card.Card) (names string) {
 }
 
 // wantRefundsDue compares how often accounts were told that a refund is due.
-func (m *market) wantRefundsDue(n int) {
+func (m *routeFixture) wantRefundsDue(n int) {
 	m.t.Helper()
 	if got := m.count("events WHERE type = 'card.refund_due'"); got != n {
 		m.t.Errorf("%d refunds are due, want %d", got, n)
@@ -91,7 +93,7 @@ func (m *market) wantRefundsDue(n int) {
 }
 
 // age has time pass since suppliers were first asked for cards.
-func (r *room) age(d time.Duration) {
+func (r *fixture) age(d time.Duration) {
 	r.exec(fmt.Sprintf("UPDATE intents SET opened_at = opened_at - %d", d.Milliseconds()))
 }
 
@@ -113,29 +115,29 @@ func TestRoute_AnotherSupplierIsAskedOnlyAfterAClearRefusal(t *testing.T) {
 			if testing.Short() && n == 3 {
 				t.Skip("left out by -short: issues hundreds of cards")
 			}
-			onEach(t, func(t *testing.T, r *room) {
-				m := r.market(n, time.Hour)
-				m.disk.patient = true // or all that were silent would come again in a row, and their supplier be taken for ill
+			onEach(t, func(t *testing.T, r *fixture) {
+				m := r.withSuppliers(n, time.Hour)
+				m.store.patient = true // or all that were silent would come again in a row, and their supplier be taken for ill
 				combinations := 1
 				for range n {
 					combinations *= kinds
 				}
 				cards := m.manyPaid(combinations)
-				says := map[string][]int{}
+				scripts := map[string][]int{}
 				for x, c := range cards {
 					for range n { // the first supplier's answers alternate most, so that it is not taken for ill
-						says[c.UUID.String()], x = append(says[c.UUID.String()], x%kinds), x/kinds
+						scripts[c.UUID.String()], x = append(scripts[c.UUID.String()], x%kinds), x/kinds
 					}
 				}
-				for i, p := range m.presses {
+				for i, p := range m.suppliers {
 					p.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
-						switch says[q.Key][i] {
+						switch scripts[q.Key][i] {
 						case issues:
 							return p.make(ctx, q)
 						case isPending:
 							return issue.Answer{Outcome: issue.Pending, Reference: "r"}, nil
 						case declines, declinesForNow:
-							return issue.Answer{Outcome: issue.Declined, Reason: outOfStock, Temporary: says[q.Key][i] == declinesForNow},
+							return issue.Answer{Outcome: issue.Declined, Reason: outOfStock, Temporary: scripts[q.Key][i] == declinesForNow},
 								nil
 						case isSilentButMadeIt:
 							_, _ = p.make(ctx, q)
@@ -150,7 +152,7 @@ func TestRoute_AnotherSupplierIsAskedOnlyAfterAClearRefusal(t *testing.T) {
 				m.work()
 				refunds := 0
 				for _, c := range cards {
-					answers, last := says[c.UUID.String()], 0
+					answers, last := scripts[c.UUID.String()], 0
 					for last < n-1 && (answers[last] == declines || answers[last] == declinesForNow) {
 						last++
 					}
@@ -173,7 +175,7 @@ func TestRoute_AnotherSupplierIsAskedOnlyAfterAClearRefusal(t *testing.T) {
 					}
 				}
 				m.wantRefundsDue(refunds)
-				for _, p := range m.presses { // all of them are well again
+				for _, p := range m.suppliers { // all of them are well again
 					p.submit, p.lookup = nil, nil
 				}
 				for range 3 {
@@ -182,7 +184,7 @@ func TestRoute_AnotherSupplierIsAskedOnlyAfterAClearRefusal(t *testing.T) {
 					m.work()
 				}
 				for _, c := range cards {
-					answers := says[c.UUID.String()]
+					answers := scripts[c.UUID.String()]
 					last := slices.IndexFunc(answers, func(kind int) bool { return kind != declines && kind != declinesForNow })
 					want := ""
 					switch {
@@ -201,10 +203,10 @@ func TestRoute_AnotherSupplierIsAskedOnlyAfterAClearRefusal(t *testing.T) {
 }
 
 func TestRoute_ATemporaryRefusalIsWaitedForWithPatience(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
-		m := r.market(2, time.Hour)
-		for i, p := range m.presses {
-			p.submit = these(issue.Answer{Outcome: issue.Declined, Reason: outOfStock, Temporary: i == 0}, nil)
+	onEach(t, func(t *testing.T, r *fixture) {
+		m := r.withSuppliers(2, time.Hour)
+		for i, p := range m.suppliers {
+			p.submit = answering(issue.Answer{Outcome: issue.Declined, Reason: outOfStock, Temporary: i == 0}, nil)
 		}
 		c := m.paid()
 		m.work()
@@ -217,7 +219,7 @@ func TestRoute_ATemporaryRefusalIsWaitedForWithPatience(t *testing.T) {
 			time.Since(*i.OpenedAt) < 59*time.Minute {
 			t.Errorf("asked since %v", i.OpenedAt)
 		}
-		if a, b := m.presses[0].asks(c), m.presses[1].asks(c); a != 2 || b != 2 {
+		if a, b := m.suppliers[0].asks(c), m.suppliers[1].asks(c); a != 2 || b != 2 {
 			t.Errorf("asked %d and %d times", a, b)
 		}
 		m.wantRefundsDue(0)
@@ -238,7 +240,7 @@ func TestRoute_ATemporaryRefusalIsWaitedForWithPatience(t *testing.T) {
 		m.retry(c) // which begins anew
 		m.work()
 		m.want(c, issue.StateOpen, "", "a: out of stock; b: out of stock")
-		m.presses[0].submit = nil
+		m.suppliers[0].submit = nil
 		m.due()
 		m.work()
 		m.want(c, issue.StateDone, "issued", "")
@@ -247,8 +249,8 @@ func TestRoute_ATemporaryRefusalIsWaitedForWithPatience(t *testing.T) {
 }
 
 func TestRoute_WhoIsAskedFirstFollowsOrderAndAmount(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
-		m := r.market(3, 0)
+	onEach(t, func(t *testing.T, r *fixture) {
+		m := r.withSuppliers(3, 0)
 		m.routes[0].Max, m.routes[1].Min, m.routes[1].Max = 100_00, 100_00, 200_00
 		m.restart()
 		for usd, want := range map[card.USD]string{50_00: "a", 100_00: "a", 100_01: "b", 200_00: "b", 200_01: "c",
@@ -259,7 +261,7 @@ func TestRoute_WhoIsAskedFirstFollowsOrderAndAmount(t *testing.T) {
 				t.Errorf("%s dollars: asked %q, made by %q, want %q", usd, m.asked(c), m.made(c), want)
 			}
 		}
-		for _, p := range m.presses[:2] {
+		for _, p := range m.suppliers[:2] {
 			p.submit = declined
 		}
 		for usd, want := range map[card.USD]string{50_00: "ac", 100_00: "abc", 150_00: "bc", 300_00: "c"} {
@@ -273,9 +275,9 @@ func TestRoute_WhoIsAskedFirstFollowsOrderAndAmount(t *testing.T) {
 }
 
 func TestRoute_AnAmountThatNobodyMakesWaitsWithPatience(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		const nobody = "no supplier makes cards of 300 US dollars"
-		m := r.market(2, time.Hour)
+		m := r.withSuppliers(2, time.Hour)
 		m.routes[0].Max, m.routes[1].Max = 100_00, 200_00
 		m.restart()
 		c := m.paidBy(m.account, 300_00)
@@ -305,19 +307,19 @@ func TestRoute_AnAmountThatNobodyMakesWaitsWithPatience(t *testing.T) {
 // What a supplier refused is not asked of it again for an amount that it no
 // longer makes.
 func TestRoute_ARetryKeepsToTheAmounts(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
-		m := r.market(1, 0)
-		m.presses[0].submit, m.presses[0].lookup = declined, declined
+	onEach(t, func(t *testing.T, r *fixture) {
+		m := r.withSuppliers(1, 0)
+		m.suppliers[0].submit, m.suppliers[0].lookup = declined, declined
 		c := m.paidBy(m.account, 300_00)
 		m.work()
 		m.want(c, issue.StateRefundDue, "declined", outOfStock)
 		m.routes[0].Max = 200_00
 		m.restart()
 		m.retry(c)
-		m.presses[0].calls = nil
+		m.suppliers[0].calls = nil
 		m.work()
 		m.want(c, issue.StateRefundDue, "declined", outOfStock)
-		if diff := cmp.Diff([]string{"look up"}, m.presses[0].calls); diff != "" {
+		if diff := cmp.Diff([]string{"look up"}, m.suppliers[0].calls); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -326,10 +328,10 @@ func TestRoute_ARetryKeepsToTheAmounts(t *testing.T) {
 // Suppliers are told how often the card was refused before, so that those which
 // repeat their answer to a key can be given another one.
 func TestRoute_SuppliersAreToldOfEarlierRefusals(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
-		m := r.market(2, 0)
+	onEach(t, func(t *testing.T, r *fixture) {
+		m := r.withSuppliers(2, 0)
 		var told []int
-		for _, p := range m.presses {
+		for _, p := range m.suppliers {
 			p.submit = func(_ context.Context, q issue.Request) (issue.Answer, error) {
 				told = append(told, q.Declines)
 				return issue.Answer{Outcome: issue.Declined, Reason: outOfStock}, nil
@@ -350,14 +352,14 @@ func TestRoute_SuppliersAreToldOfEarlierRefusals(t *testing.T) {
 // A process that dies between a refusal and its record: the refusal is found
 // again, and the next supplier is asked once.
 func TestRoute_ARefusalThatIsNotRecordedIsLookedUp(t *testing.T) {
-	for name, lookup := range map[string]says{"and remembered": declined, "and forgotten": nil} {
+	for name, lookup := range map[string]handler{"and remembered": declined, "and forgotten": nil} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, r *room) {
-				m := r.market(2, 0)
-				a, b := m.presses[0], m.presses[1]
+			onEach(t, func(t *testing.T, r *fixture) {
+				m := r.withSuppliers(2, 0)
+				a, b := m.suppliers[0], m.suppliers[1]
 				a.submit, a.lookup = declined, lookup
 				c := m.paid()
-				m.disk.saveFails = card.ErrUnavailable
+				m.store.saveFails = card.ErrUnavailable
 				if _, err := m.issuers[0].IssueDue(t.Context()); err == nil {
 					t.Error("no error")
 				}
@@ -382,9 +384,9 @@ func TestRoute_ARefusalThatIsNotRecordedIsLookedUp(t *testing.T) {
 // No refund is due of money that is not there: the account is not told, and the
 // suppliers are asked once it is back.
 func TestRoute_ARefundIsNotDueWhileThePaymentIsAway(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
-		m := r.market(1, 0)
-		p := m.presses[0]
+	onEach(t, func(t *testing.T, r *fixture) {
+		m := r.withSuppliers(1, 0)
+		p := m.suppliers[0]
 		c := m.paid()
 		p.submit = after(func() { m.assess(c, card.Unpaid) }, declined)
 		p.lookup = declined
@@ -411,7 +413,7 @@ func TestRoute_ARefundIsNotDueWhileThePaymentIsAway(t *testing.T) {
 // A supplier is never asked for a card whose payment left the chain after the
 // card was claimed: neither to make it nor what became of it.
 func TestIssue_NobodyIsAskedForACardWhosePaymentLeft(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		cards := r.manyPaid(12)
 		left := func(c *card.Card) bool { return slices.Index(cards, c)%2 == 0 }
 		leave := func() error {
@@ -423,19 +425,19 @@ func TestIssue_NobodyIsAskedForACardWhosePaymentLeft(t *testing.T) {
 			return nil
 		}
 		for round := range 2 { // first they are submitted, then they are looked up
-			r.press.submit, r.press.lookup = pending, pending
-			r.disk.reading = leave
+			r.supplier.submit, r.supplier.lookup = pending, pending
+			r.store.reading = leave
 			r.issue(12)
 			for _, c := range cards {
 				want := round + 1
 				if left(c) {
 					want = round // from the time when it was paid
 				}
-				if n := r.press.asks(c); n != want {
+				if n := r.supplier.asks(c); n != want {
 					t.Errorf("round %d: asked %d times for a card of which the payment left: %t; want %d", round, n, left(c), want)
 				}
 			}
-			r.disk.reading = nil
+			r.store.reading = nil
 			for _, c := range cards {
 				r.assess(c, card.Paid)
 			}
@@ -449,7 +451,7 @@ func TestIssue_NobodyIsAskedForACardWhosePaymentLeft(t *testing.T) {
 }
 
 func TestIssue_AccountsTakeTurns(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		other := r.newAccount("another shop")
 		many := 1000
 		if testing.Short() {

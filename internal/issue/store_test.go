@@ -11,13 +11,13 @@ import (
 )
 
 func TestIssue_MoneyThatLeavesWhileTheSupplierIsAskedKeepsTheCardBack(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		c, other := r.paid(), r.paid()
-		r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+		r.supplier.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
 			if q.Key == c.UUID.String() {
 				r.assess(c, card.Unpaid)
 			}
-			return r.press.make(ctx, q)
+			return r.supplier.make(ctx, q)
 		}
 		r.issue(2)
 		r.want(c, issue.StateOpen, "issued", unpaid)
@@ -29,37 +29,37 @@ func TestIssue_MoneyThatLeavesWhileTheSupplierIsAskedKeepsTheCardBack(t *testing
 		r.issue(1)
 		r.wantCalls("look up")
 		r.wantCard(c)
-		if len(r.press.cards) != 2 {
-			t.Errorf("%d cards were made", len(r.press.cards))
+		if len(r.supplier.cards) != 2 {
+			t.Errorf("%d cards were made", len(r.supplier.cards))
 		}
 	})
 }
 
 func TestIssue_MoneyThatLeavesBeforeTheSupplierIsAskedKeepsItFromBeingAsked(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
-		r.disk.reading = func() error { r.assess(c, card.Unpaid); return nil }
+		r.store.reading = func() error { r.assess(c, card.Unpaid); return nil }
 		r.issue(1)
 		r.wantCalls()
 		if i := r.want(c, issue.StateOpen, "", unpaid); i.FirstAskedAt != nil {
 			t.Errorf("asked at %s", i.FirstAskedAt)
 		}
 		r.wantWait(c, 500*time.Millisecond, time.Second)
-		r.disk.reading = nil
+		r.store.reading = nil
 		r.assess(c, card.Paid)
 		r.due()
-		r.press.submit = pending
+		r.supplier.submit = pending
 		r.issue(1)
 		r.wantCalls("submit")
 		first := r.want(c, issue.StatePending, "pending", "").FirstAskedAt
-		r.disk.reading = func() error { r.assess(c, card.Unpaid); return nil }
+		r.store.reading = func() error { r.assess(c, card.Unpaid); return nil }
 		r.due()
 		r.issue(1) // this time it was asked before
 		if i := r.want(c, issue.StatePending, "pending", unpaid); i.FirstAskedAt == nil || !i.FirstAskedAt.Equal(*first) ||
 			i.Reference != "r1" {
 			t.Errorf("%+v", i)
 		}
-		r.disk.reading, r.press.submit, r.press.lookup = nil, nil, r.press.make
+		r.store.reading, r.supplier.submit, r.supplier.lookup = nil, nil, r.supplier.make
 		r.assess(c, card.Paid)
 		r.due()
 		r.issue(1)
@@ -69,15 +69,15 @@ func TestIssue_MoneyThatLeavesBeforeTheSupplierIsAskedKeepsItFromBeingAsked(t *t
 }
 
 func TestIssue_ANumberThatAnotherOrderHasIsNotGivenOut(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		first := r.paid()
 		r.issue(1)
 		second, third := r.paid(), r.paid()
-		r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+		r.supplier.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
 			if q.Key == second.UUID.String() {
 				q.Key = first.UUID.String()
 			}
-			return r.press.make(ctx, q)
+			return r.supplier.make(ctx, q)
 		}
 		r.issue(2)
 		r.want(second, issue.StateParked, "issued", notAlone)
@@ -90,7 +90,7 @@ func TestIssue_ANumberThatAnotherOrderHasIsNotGivenOut(t *testing.T) {
 		if r.woken.Load() != 2 {
 			t.Errorf("woken %d times", r.woken.Load())
 		}
-		r.press.submit = nil
+		r.supplier.submit = nil
 		r.retry(second)
 		r.issue(1) // the supplier knows nothing of it
 		r.wantCard(second)
@@ -98,25 +98,26 @@ func TestIssue_ANumberThatAnotherOrderHasIsNotGivenOut(t *testing.T) {
 }
 
 func TestIssue_WhoLostItsClaimStoresNothing(t *testing.T) {
-	for name, says := range map[string]says{"issued": nil, "pending": pending, "declined": declined, "unknown": unknown,
-		"flawed": these(issue.Answer{Outcome: issue.Issued}, nil)} {
+	for name, answer := range map[string]handler{"issued": nil, "pending": pending, "declined": declined,
+		"unknown": unknown,
+		"flawed":  answering(issue.Answer{Outcome: issue.Issued}, nil)} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, r *room) {
+			onEach(t, func(t *testing.T, r *fixture) {
 				lost, kept := r.paid(), r.paid()
-				r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+				r.supplier.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
 					if q.Key != lost.UUID.String() {
-						return r.press.make(ctx, q)
+						return r.supplier.make(ctx, q)
 					}
 					r.exec("UPDATE intents SET fence = fence + 1 WHERE card_uuid = '" + q.Key + "'") // another process took over
-					if says != nil {
-						return says(ctx, q)
+					if answer != nil {
+						return answer(ctx, q)
 					}
-					return r.press.make(ctx, q)
+					return r.supplier.make(ctx, q)
 				}
 				r.issue(2)
 				r.want(lost, issue.StateOpen, "", "")
 				r.wantCard(kept)
-				if log := string(r.log.bytes()); says == nil &&
+				if log := string(r.log.bytes()); answer == nil &&
 					!strings.Contains(log, "another process has issued the card, or took it over") {
 					t.Errorf("logged %s", log)
 				}
@@ -126,35 +127,35 @@ func TestIssue_WhoLostItsClaimStoresNothing(t *testing.T) {
 }
 
 func TestIssue_TwoProcessesThatAskForTheSameCardIssueOne(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		c, slow := r.paid(), r.issuer
 		r.start() // the quick one
 		first := true
-		r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+		r.supplier.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
 			if first {
 				first = false
 				r.due()    // the first was stopped for longer than its claim
 				r.issue(1) // and the other issues the card meanwhile
 			}
-			return r.press.make(ctx, q)
+			return r.supplier.make(ctx, q)
 		}
 		if n, err := slow.IssueDue(t.Context()); n != 1 || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}
 		r.wantCalls("submit", "look up", "submit")
 		r.wantCard(c)
-		if r.woken.Load() != 1 || len(r.press.cards) != 1 {
-			t.Errorf("woken %d times for %d cards", r.woken.Load(), len(r.press.cards))
+		if r.woken.Load() != 1 || len(r.supplier.cards) != 1 {
+			t.Errorf("woken %d times for %d cards", r.woken.Load(), len(r.supplier.cards))
 		}
 	})
 }
 
 func TestIssue_ManyCardsByTwoProcessesAreSubmittedOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		cards, one := r.manyPaid(40), r.issuer
-		disk := r.disk
+		before := r.store
 		r.start()
-		if disk == r.disk {
+		if before == r.store {
 			t.Fatal("there is only one process")
 		}
 		done := make(chan error, 2)
@@ -167,8 +168,8 @@ func TestIssue_ManyCardsByTwoProcessesAreSubmittedOnce(t *testing.T) {
 		for _, c := range cards {
 			r.wantCard(c)
 		}
-		if len(r.press.calls) != len(cards) {
-			t.Errorf("%d calls", len(r.press.calls))
+		if len(r.supplier.calls) != len(cards) {
+			t.Errorf("%d calls", len(r.supplier.calls))
 		}
 	})
 }
@@ -177,21 +178,21 @@ func TestIssue_ManyCardsByTwoProcessesAreSubmittedOnce(t *testing.T) {
 func TestIssue_TheStoreFails(t *testing.T) {
 	unavailable := card.ErrUnavailable.WithCause(errFault)
 	for name, tt := range map[string]struct {
-		breaks    func(*disk)
+		breaks    func(*faultyStore)
 		worked    int
 		then      []string // what is asked of the supplier in all
 		generated bool     // although there was an error
 	}{
-		"claiming": {func(d *disk) { d.claimFails = unavailable }, 0, []string{"submit"}, false},
-		"claiming, which happened": {func(d *disk) {
+		"claiming": {func(d *faultyStore) { d.claimFails = unavailable }, 0, []string{"submit"}, false},
+		"claiming, which happened": {func(d *faultyStore) {
 			d.claims = func([]issue.Intent, int, time.Duration) []issue.Intent { return nil }
 		}, 0, []string{"look up", "submit"}, false},
-		"reading": {func(d *disk) { d.reading = func() error { return unavailable } }, 1, []string{
+		"reading": {func(d *faultyStore) { d.reading = func() error { return unavailable } }, 1, []string{
 			"look up", "submit"}, false},
-		"storing": {func(d *disk) {
+		"storing": {func(d *faultyStore) {
 			d.commits = func(context.Context, func() error) error { return unavailable }
 		}, 1, []string{"submit", "look up"}, false},
-		"storing, which happened": {func(d *disk) {
+		"storing, which happened": {func(d *faultyStore) {
 			d.commits = func(_ context.Context, commit func() error) error {
 				if err := commit(); err != nil {
 					return err
@@ -199,13 +200,13 @@ func TestIssue_TheStoreFails(t *testing.T) {
 				return unavailable
 			}
 		}, 1, []string{"submit"}, true},
-		"encrypting": {func(d *disk) { d.sealFails = unavailable }, 1, []string{"submit", "look up"}, false},
-		"hashing":    {func(d *disk) { d.digestFails = unavailable }, 1, []string{"submit", "look up"}, false},
+		"encrypting": {func(d *faultyStore) { d.sealFails = unavailable }, 1, []string{"submit", "look up"}, false},
+		"hashing":    {func(d *faultyStore) { d.digestFails = unavailable }, 1, []string{"submit", "look up"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, r *room) {
+			onEach(t, func(t *testing.T, r *fixture) {
 				c := r.paid()
-				tt.breaks(r.disk)
+				tt.breaks(r.store)
 				want := error(card.ErrUnavailable)
 				if name == "claiming, which happened" {
 					want = nil
@@ -219,8 +220,8 @@ func TestIssue_TheStoreFails(t *testing.T) {
 				check(t, r.issuer.Tick(t.Context()))
 				r.wantCalls(tt.then...)
 				r.wantCard(c)
-				if len(r.press.cards) != 1 {
-					t.Errorf("%d cards were made", len(r.press.cards))
+				if len(r.supplier.cards) != 1 {
+					t.Errorf("%d cards were made", len(r.supplier.cards))
 				}
 			})
 		})
@@ -228,20 +229,20 @@ func TestIssue_TheStoreFails(t *testing.T) {
 }
 
 func TestIssue_AnAnswerThatCantBeSavedIsLookedUp(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		c, good := r.paid(), r.paid()
-		r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+		r.supplier.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
 			if q.Key == c.UUID.String() {
 				return issue.Answer{Outcome: issue.Declined, Reason: "out of stock"}, nil
 			}
-			return r.press.make(ctx, q)
+			return r.supplier.make(ctx, q)
 		}
-		r.press.lookup = declined
-		r.disk.saveFails = card.ErrUnavailable
+		r.supplier.lookup = declined
+		r.store.saveFails = card.ErrUnavailable
 		r.fails(2, card.ErrUnavailable)
 		r.wantCard(good)
 		r.want(c, issue.StateOpen, "", "")
-		r.disk.saveFails = nil
+		r.store.saveFails = nil
 		r.due()
 		r.issue(1)
 		r.wantCalls("submit", "submit", "look up")
@@ -251,14 +252,14 @@ func TestIssue_AnAnswerThatCantBeSavedIsLookedUp(t *testing.T) {
 
 // What can't be encrypted keeps nobody else back.
 func TestIssue_OneThatFailsKeepsNoOtherBack(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		cards := r.manyPaid(5)
 		bad := cards[2].UUID.String()
-		r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+		r.supplier.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
 			if q.Key == bad {
 				r.assess(cards[2], card.Unpaid)
 			}
-			return r.press.make(ctx, q)
+			return r.supplier.make(ctx, q)
 		}
 		r.issue(5)
 		for i, c := range cards {
@@ -272,13 +273,13 @@ func TestIssue_OneThatFailsKeepsNoOtherBack(t *testing.T) {
 }
 
 func TestTick_IssuesWhateverIsDue(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		cards := r.manyPaid(40)
 		check(t, r.issuer.Tick(t.Context()))
 		for _, c := range cards {
 			r.wantCard(c)
 		}
-		r.disk.claimFails = card.ErrUnavailable
+		r.store.claimFails = card.ErrUnavailable
 		if err := r.issuer.Tick(t.Context()); err == nil {
 			t.Error("no error")
 		}

@@ -9,18 +9,18 @@ import (
 )
 
 func TestPace_ABusySupplierIsLeftAloneForAsLongAsItSays(t *testing.T) {
-	for name, tt := range map[string]struct{ says, waits time.Duration }{
+	for name, tt := range map[string]struct{ answer, waits time.Duration }{
 		"a minute":       {time.Minute, time.Minute},
 		"does not say":   {0, 5 * time.Second},
 		"hardly a while": {time.Millisecond, time.Second},
 		"for ever":       {24 * time.Hour, 10 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, r *room) {
+			onEach(t, func(t *testing.T, r *fixture) {
 				r.with = func(c *issue.Config) { c.Routes[0].Concurrency = 1 }
 				r.start()
 				cards := r.manyPaid(5)
-				r.press.submit = these(issue.Answer{}, &issue.BusyError{After: tt.says})
+				r.supplier.submit = answering(issue.Answer{}, &issue.BusyError{After: tt.answer})
 				r.issue(5)
 				r.wantCalls("submit") // the others are not asked for
 				for _, c := range cards {
@@ -29,7 +29,7 @@ func TestPace_ABusySupplierIsLeftAloneForAsLongAsItSays(t *testing.T) {
 					}
 					r.wantWait(c, tt.waits, tt.waits+time.Second)
 				}
-				r.press.submit = nil
+				r.supplier.submit = nil
 				r.due()
 				r.clock.pass(tt.waits - 1)
 				r.issue(0)
@@ -46,22 +46,22 @@ func TestPace_ABusySupplierIsLeftAloneForAsLongAsItSays(t *testing.T) {
 // What a supplier was asked for before it was busy is looked up; that it is
 // busy says nothing about it.
 func TestPace_ABusySupplierKeepsWhatItWasAskedFor(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
-		r.press.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
-			_, _ = r.press.make(ctx, q)
+		r.supplier.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
+			_, _ = r.supplier.make(ctx, q)
 			return issue.Answer{}, errFault
 		}
 		r.issue(1)
 		first := r.want(c, issue.StateOpen, "unknown", unclear).FirstAskedAt
-		r.press.lookup = these(issue.Answer{}, &issue.BusyError{})
+		r.supplier.lookup = answering(issue.Answer{}, &issue.BusyError{})
 		r.due()
 		r.issue(1)
 		if i := r.want(c, issue.StateOpen, "unknown", "the supplier is busy"); i.FirstAskedAt == nil ||
 			!i.FirstAskedAt.Equal(*first) {
 			t.Errorf("asked since %v, want %s", i.FirstAskedAt, first)
 		}
-		r.press.lookup = nil
+		r.supplier.lookup = nil
 		r.clock.pass(time.Minute)
 		r.due()
 		r.issue(1)
@@ -72,28 +72,28 @@ func TestPace_ABusySupplierKeepsWhatItWasAskedFor(t *testing.T) {
 
 // A supplier that is busy is not ill, however often it says so.
 func TestPace_BusyIsNotSilent(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		r.manyPaid(2)
-		r.press.submit = these(issue.Answer{}, &issue.BusyError{After: time.Second})
+		r.supplier.submit = answering(issue.Answer{}, &issue.BusyError{After: time.Second})
 		for range 40 {
 			r.issue(2)
 			r.clock.pass(time.Second)
 			r.due()
 		}
-		r.press.submit = nil
+		r.supplier.submit = nil
 		r.issue(2) // not one, to see whether it is well again
 	})
 }
 
 func TestPace_ASilentSupplierIsLeftAloneAndProbed(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		cards := r.manyPaid(64)
-		r.press.submit, r.press.lookup = hangs, hangs
+		r.supplier.submit, r.supplier.lookup = hangs, hangs
 		r.issue(16)
 		r.issue(32) // the second batch is larger, and breaks off
-		r.press.mu.Lock()
-		asked := len(r.press.calls)
-		r.press.mu.Unlock()
+		r.supplier.mu.Lock()
+		asked := len(r.supplier.calls)
+		r.supplier.mu.Unlock()
 		if asked < 32 || asked > 32+16 {
 			t.Errorf("asked %d times", asked)
 		}
@@ -102,18 +102,18 @@ func TestPace_ASilentSupplierIsLeftAloneAndProbed(t *testing.T) {
 		// Those that were under way when the pause began do not make it longer.
 		for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second,
 			16 * time.Second, 32 * time.Second, time.Minute, time.Minute} {
-			r.press.calls = nil
+			r.supplier.calls = nil
 			r.clock.pass(pause - 1)
 			r.issue(0)
 			r.clock.pass(1)
 			r.issue(1)
-			if len(r.press.calls) != 1 {
-				t.Errorf("after %s: asked %d times", pause, len(r.press.calls))
+			if len(r.supplier.calls) != 1 {
+				t.Errorf("after %s: asked %d times", pause, len(r.supplier.calls))
 			}
 			r.due()
 			r.issue(0)
 		}
-		r.press.submit, r.press.lookup = nil, nil
+		r.supplier.submit, r.supplier.lookup = nil, nil
 		r.clock.pass(time.Minute)
 		r.issue(1)
 		for range 10 { // it is well again
@@ -130,11 +130,11 @@ func TestPace_ASilentSupplierIsLeftAloneAndProbed(t *testing.T) {
 
 // A clear answer, whatever it is, shows that a supplier is well.
 func TestPace_AnyClearAnswerIsASignOfLife(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		r.with = func(c *issue.Config) { c.Routes[0].Concurrency = 1 }
 		r.start()
 		n := 0
-		r.press.submit = func(context.Context, issue.Request) (issue.Answer, error) {
+		r.supplier.submit = func(context.Context, issue.Request) (issue.Answer, error) {
 			if n++; n%31 == 0 {
 				return issue.Answer{Outcome: issue.Declined, Reason: outOfStock}, nil
 			}
@@ -152,7 +152,7 @@ func TestPace_AnyClearAnswerIsASignOfLife(t *testing.T) {
 }
 
 func TestPace_ASupplierIsAskedForSoManyCardsASecond(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+	onEach(t, func(t *testing.T, r *fixture) {
 		r.with = func(c *issue.Config) { c.Routes[0].PerSecond = 2.5 }
 		r.start()
 		r.manyPaid(12)
@@ -166,8 +166,8 @@ func TestPace_ASupplierIsAskedForSoManyCardsASecond(t *testing.T) {
 		r.issue(3)
 		r.clock.pass(800 * time.Millisecond)
 		r.issue(2)
-		if len(r.press.calls) != 9 {
-			t.Errorf("asked %d times", len(r.press.calls))
+		if len(r.supplier.calls) != 9 {
+			t.Errorf("asked %d times", len(r.supplier.calls))
 		}
 	})
 }

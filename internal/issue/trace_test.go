@@ -21,10 +21,10 @@ import (
 // A span that failed is what an operator looks for: nobody else gets the
 // customer the card, or the supplier gave no clear answer.
 func TestIssue_SpansSayWhatCameOfAnAttempt(t *testing.T) {
-	flawed := these(issue.Answer{Outcome: issue.Issued, Credentials: card.Credentials{CardNumber: "1"}}, nil)
+	flawed := answering(issue.Answer{Outcome: issue.Issued, Credentials: card.Credentials{CardNumber: "1"}}, nil)
 	for name, tt := range map[string]struct {
-		submit says
-		breaks func(*disk)
+		submit handler
+		breaks func(*faultyStore)
 		want   []string
 	}{
 		"issued":   {want: []string{"supplier submit: issued", "issue card: issued"}},
@@ -32,21 +32,23 @@ func TestIssue_SpansSayWhatCameOfAnAttempt(t *testing.T) {
 		"unclear":  {submit: hangs, want: []string{"supplier submit: error, failed", "issue card: open"}},
 		"declined": {submit: declined, want: []string{"supplier submit: declined", "issue card: refund_due, failed"}},
 		"parked":   {submit: flawed, want: []string{"supplier submit: issued", "issue card: parked, failed"}},
-		"not sealed": {breaks: func(d *disk) { d.sealFails = errFault }, want: []string{
+		"not sealed": {breaks: func(d *faultyStore) { d.sealFails = errFault }, want: []string{
 			"supplier submit: issued", "issue card: , failed"}},
-		"not stored": {breaks: func(d *disk) { d.commits = func(context.Context, func() error) error { return errFault } },
+		"not stored": {breaks: func(d *faultyStore) {
+			d.commits = func(context.Context, func() error) error { return errFault }
+		},
 			want: []string{"supplier submit: issued", "issue card: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, r *room) {
+			onEach(t, func(t *testing.T, r *fixture) {
 				ended := tracetest.NewSpanRecorder()
 				r.with = func(c *issue.Config) {
 					c.Tracer = trace.New(sdk.NewTracerProvider(sdk.WithSpanProcessor(ended)).Tracer("test"), nil)
 				}
 				r.start()
 				r.paid()
-				if r.press.submit = tt.submit; tt.breaks != nil {
-					tt.breaks(r.disk)
+				if r.supplier.submit = tt.submit; tt.breaks != nil {
+					tt.breaks(r.store)
 				}
 				if _, err := r.issuer.IssueDue(t.Context()); (err != nil) != (tt.breaks != nil) {
 					t.Error(err)
@@ -91,17 +93,17 @@ func TestIssue_OnlyAClaimThatCanNotBeProlongedIsLogged(t *testing.T) {
 			t.Parallel()
 			url := databases.SQLite(t)
 			synctest.Test(t, func(t *testing.T) {
-				r := newRoom(t, url)
-				r.disk.prolongFails = tt.fails
+				r := newFixture(t, url)
+				r.store.prolongFails = tt.fails
 				c := r.paid()
-				r.press.submit = after(func() { time.Sleep(5 * time.Second) }, r.press.make)
+				r.supplier.submit = after(func() { time.Sleep(5 * time.Second) }, r.supplier.make)
 				r.issue(1)
 				r.wantCard(c)
 				if n := strings.Count(string(r.log.bytes()), "prolong claims"); n != tt.want {
 					t.Errorf("%d lines, want %d", n, tt.want)
 				}
-				if want := []int{1, 1}; !slices.Equal(r.disk.prolonged, want) {
-					t.Errorf("prolonged %v claims, want %v", r.disk.prolonged, want)
+				if want := []int{1, 1}; !slices.Equal(r.store.prolonged, want) {
+					t.Errorf("prolonged %v claims, want %v", r.store.prolonged, want)
 				}
 			})
 		})

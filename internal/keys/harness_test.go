@@ -30,9 +30,9 @@ func TestMain(m *testing.M) { rig.Main(m) }
 
 var databases = storetest.Databases
 
-// safe is a process that keeps sealed data: a store, a key file and the vault
+// fixture is a process that keeps sealed data: a store, a key file and the vault
 // that has read it.
-type safe struct {
+type fixture struct {
 	t       *testing.T
 	url     string
 	db      *store.Store
@@ -43,7 +43,7 @@ type safe struct {
 	log     *bytes.Buffer
 }
 
-func onEach(t *testing.T, f func(t *testing.T, s *safe)) {
+func onEach(t *testing.T, f func(t *testing.T, s *fixture)) {
 	t.Helper()
 	storetest.Each(t, func(t *testing.T, url string) {
 		s := open(t, url, vaulttest.Create(t))
@@ -53,35 +53,35 @@ func onEach(t *testing.T, f func(t *testing.T, s *safe)) {
 	})
 }
 
-func open(t *testing.T, url, path string) *safe {
+func open(t *testing.T, url, path string) *fixture {
 	t.Helper()
 	v, err := vault.Open(path)
 	check(t, err)
-	s := &safe{t: t, url: url, db: storetest.Open(t, url), direct: rig.OpenSQL(t, url), path: path, vault: v,
+	s := &fixture{t: t, url: url, db: storetest.Open(t, url), direct: rig.OpenSQL(t, url), path: path, vault: v,
 		log: &bytes.Buffer{}}
 	s.db.LogTo(slog.New(slog.DiscardHandler))
 	return s
 }
 
-// beside returns another process with the same database and the same key file.
-func (s *safe) beside() *safe {
+// secondProcess returns another process with the same database and the same key file.
+func (s *fixture) secondProcess() *fixture {
 	other := open(s.t, s.url, s.path)
 	other.account = s.account
 	return other
 }
 
-func (s *safe) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s.log, nil)) }
+func (s *fixture) logger() *slog.Logger { return slog.New(slog.NewTextHandler(s.log, nil)) }
 
-func (s *safe) rotator() *keys.Rotator {
+func (s *fixture) rotator() *keys.Rotator {
 	return keys.NewRotator(s.db, s.vault, s.logger()).InPagesOf(3)
 }
 
-func (s *safe) reporter(name string, now func() time.Time) *keys.Reporter {
+func (s *fixture) reporter(name string, now func() time.Time) *keys.Reporter {
 	return keys.NewReporter(s.db, s.vault, name, s.logger(), now)
 }
 
 // issue issues cards, and returns them.
-func (s *safe) issue(n int) []uuid.UUID {
+func (s *fixture) issue(n int) []uuid.UUID {
 	s.t.Helper()
 	ids := make([]uuid.UUID, n)
 	for i := range ids {
@@ -97,7 +97,7 @@ func plainOf(id uuid.UUID) card.Credentials {
 		URL: card.Secret("https://x.invalid/" + id.String()), URLPassword: "p"}
 }
 
-func (s *safe) issueOne() (uuid.UUID, error) {
+func (s *fixture) issueOne() (uuid.UUID, error) {
 	ctx, c := context.Background(),
 		&card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: s.account, CreatedAt: time.Now(), USD: 150_00,
 			Coin: chain.Currencies()[0], Amount: 1,
@@ -133,7 +133,7 @@ func (s *safe) issueOne() (uuid.UUID, error) {
 }
 
 // items seals cards that can be put in stock.
-func (s *safe) items(n int) []card.StockItem {
+func (s *fixture) items(n int) []card.StockItem {
 	s.t.Helper()
 	items := make([]card.StockItem, n)
 	for i := range items {
@@ -147,7 +147,7 @@ func (s *safe) items(n int) []card.StockItem {
 }
 
 // stock puts cards in stock, and returns the ids of the items.
-func (s *safe) stock(n int) []uuid.UUID {
+func (s *fixture) stock(n int) []uuid.UUID {
 	s.t.Helper()
 	ids, items := make([]uuid.UUID, n), s.items(n)
 	for i, item := range items {
@@ -158,7 +158,7 @@ func (s *safe) stock(n int) []uuid.UUID {
 }
 
 // refundAddress has a card's order name an address to give money back to.
-func (s *safe) refundAddress(id uuid.UUID) {
+func (s *fixture) refundAddress(id uuid.UUID) {
 	s.t.Helper()
 	sealed, err := s.vault.Seal(id, s.account, card.RefundAddressField, card.Secret("address "+id.String()))
 	check(s.t, err)
@@ -166,7 +166,7 @@ func (s *safe) refundAddress(id uuid.UUID) {
 }
 
 // hook registers a webhook with a previous secret.
-func (s *safe) hook() *webhook.Webhook {
+func (s *fixture) hook() *webhook.Webhook {
 	s.t.Helper()
 	w := &webhook.Webhook{ID: uuid.Must(uuid.NewV7()), AccountID: s.account, URL: "https://x.invalid", Enabled: true,
 		CreatedAt: time.Now()}
@@ -183,7 +183,7 @@ func (s *safe) hook() *webhook.Webhook {
 
 // wantReadable fails the test unless every one of the cards can be read here,
 // whole and masked.
-func (s *safe) wantReadable(ids []uuid.UUID) {
+func (s *fixture) wantReadable(ids []uuid.UUID) {
 	s.t.Helper()
 	for _, id := range ids {
 		c, err := s.db.CardByUUID(s.t.Context(), s.account, id)
@@ -195,7 +195,7 @@ func (s *safe) wantReadable(ids []uuid.UUID) {
 }
 
 // users returns how many rows each key has sealed, by a scan of all of them.
-func (s *safe) users(key card.KeyID) int64 {
+func (s *fixture) users(key card.KeyID) int64 {
 	s.t.Helper()
 	n, err := keys.Users(s.t.Context(), s.db, key)
 	check(s.t, err)
@@ -209,7 +209,7 @@ func (s *safe) users(key card.KeyID) int64 {
 
 // add adds a key to the key file, promotes it, and returns it with the one
 // before.
-func (s *safe) promote() (old, key card.KeyID) {
+func (s *fixture) promote() (old, key card.KeyID) {
 	s.t.Helper()
 	old = s.vault.Keys().Primary
 	key, err := vault.AddKey(s.path)
@@ -220,14 +220,14 @@ func (s *safe) promote() (old, key card.KeyID) {
 	return old, key
 }
 
-func (s *safe) exec(statement string, args ...any) {
+func (s *fixture) exec(statement string, args ...any) {
 	s.t.Helper()
 	_, err := s.direct.Exec(statement, args...)
 	check(s.t, err)
 }
 
-// faulty is a store that fails to replace rows, before or after it did.
-type faulty struct {
+// faultyStore is a store that fails to replace rows, before or after it did.
+type faultyStore struct {
 	*store.Store
 	pages int  // that succeed before
 	late  bool // the page is replaced all the same
@@ -236,7 +236,7 @@ type faulty struct {
 
 var errBroken = card.ErrUnavailable.WithCause(errors.New("killed"))
 
-func (f *faulty) ReplaceSealed(ctx context.Context, set string, before, after []keys.Row) (int64, error) {
+func (f *faultyStore) ReplaceSealed(ctx context.Context, set string, before, after []keys.Row) (int64, error) {
 	if f.meet != nil {
 		f.meet()
 	}

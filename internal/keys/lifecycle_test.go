@@ -15,8 +15,8 @@ import (
 )
 
 func TestPromote_OnlyOnceEveryProcessHasTheKey(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
-		other := s.beside()
+	onEach(t, func(t *testing.T, s *fixture) {
+		other := s.secondProcess()
 		ours, theirs := s.reporter("a/1", nil), other.reporter("b/2", nil)
 		check(t, ours.Tick(t.Context()))
 		check(t, theirs.Tick(t.Context()))
@@ -63,7 +63,7 @@ func TestPromote_OnlyOnceEveryProcessHasTheKey(t *testing.T) {
 }
 
 func TestPromote_AProcessThatDiedIsNotWaitedForForEver(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		check(t, s.reporter("dead/1", nil).Tick(t.Context()))
 		added, err := vault.AddKey(s.path)
 		check(t, err)
@@ -80,7 +80,7 @@ func TestPromote_AProcessThatDiedIsNotWaitedForForEver(t *testing.T) {
 }
 
 func TestReporter_SaysWhatChangedAtOnceAndTheRestFromTimeToTime(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		now := time.Now()
 		r := s.reporter("a/1", func() time.Time { return now })
 		told := func() int64 {
@@ -123,9 +123,9 @@ func TestReporter_SaysWhatChangedAtOnceAndTheRestFromTimeToTime(t *testing.T) {
 // Whether the key of a ciphertext is missing here, or a bit of the ciphertext
 // has flipped, shows in the keys that anybody ever had.
 func TestReporter_TellsAMissingKeyFromADamagedRow(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		ids := s.issue(2)
-		behind := s.beside()
+		behind := s.secondProcess()
 		text, err := os.ReadFile(s.path)
 		check(t, err)
 		stale := s.path + ".stale"
@@ -139,7 +139,7 @@ func TestReporter_TellsAMissingKeyFromADamagedRow(t *testing.T) {
 		check(t, err)
 		s.exec("UPDATE credentials SET url = $1 WHERE card_uuid = $2", append(flipped.Prefix(), c.Sealed.URL[5:]...), ids[0])
 
-		read := func(s *safe, i int) error {
+		read := func(s *fixture, i int) error {
 			t.Helper()
 			c, err := s.db.CardByUUID(t.Context(), s.account, ids[i])
 			check(t, err)
@@ -170,7 +170,7 @@ func TestReporter_TellsAMissingKeyFromADamagedRow(t *testing.T) {
 }
 
 func TestReport_OfEveryKeyAndProcess(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.issue(3)
 		check(t, s.reporter("a/1", nil).Tick(t.Context()))
 		all, holders, err := keys.Report(t.Context(), s.db, s.vault.Keys())
@@ -213,7 +213,7 @@ func TestReport_OfEveryKeyAndProcess(t *testing.T) {
 
 // Nothing was encrypted with it yet, and no process has said that it does.
 func TestRetire_NotTheKeyThatWasPromotedLast(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		_, key := s.promote()
 		wantError(t, keys.Retire(t.Context(), s.db, key), keys.ErrStillPrimary)
 	})
@@ -222,7 +222,7 @@ func TestRetire_NotTheKeyThatWasPromotedLast(t *testing.T) {
 // An import that is not committed yet is invisible to whoever counts what a key
 // has sealed.
 func TestRetire_DuringAnImport(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		old := s.vault.Keys().Primary
 		items := s.items(2)
 		s.promote()
@@ -267,8 +267,8 @@ func TestRetire_DuringAnImport(t *testing.T) {
 // A host that was down during a rotation comes back with a file that has both
 // keys, but encrypts with the one that was retired meanwhile.
 func TestRetire_AHostThatComesBackDoesNotEncrypt(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
-		behind := s.beside()
+	onEach(t, func(t *testing.T, s *fixture) {
+		behind := s.secondProcess()
 		ids := s.issue(1)
 		added, err := vault.AddKey(s.path)
 		check(t, err)

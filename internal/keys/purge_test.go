@@ -14,7 +14,7 @@ import (
 
 // wantPurged fails the test unless exactly these of the cards have lost their
 // credentials.
-func (s *safe) wantPurged(ids []uuid.UUID, want ...bool) {
+func (s *fixture) wantPurged(ids []uuid.UUID, want ...bool) {
 	s.t.Helper()
 	for i, id := range ids {
 		c, err := s.db.CardByUUID(s.t.Context(), s.account, id)
@@ -34,7 +34,7 @@ func (s *safe) wantPurged(ids []uuid.UUID, want ...bool) {
 }
 
 func TestPurger_DeletesWhatIsOldEnough(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		ids := s.issue(3)
 		purger, err := keys.NewPurger(s.db, time.Hour, s.logger())
 		check(t, err)
@@ -64,12 +64,12 @@ func TestPurger_DeletesWhatIsOldEnough(t *testing.T) {
 
 // More than a page, by two workers at the same time.
 func TestPurger_ManyByTwoWorkers(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		ids := s.issue(20)
 		s.exec("UPDATE credentials SET issued_at = issued_at - 3600000")
-		other := s.beside()
+		other := s.secondProcess()
 		failed := make(chan error, 2)
-		for _, x := range []*safe{s, other} {
+		for _, x := range []*fixture{s, other} {
 			go func() {
 				var err error
 				for range 20 {
@@ -91,7 +91,7 @@ func TestPurger_ManyByTwoWorkers(t *testing.T) {
 }
 
 func TestPurgeCard_OnceAndOnlyOfAnIssuedCard(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		ids := s.issue(2)
 		purge := keys.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: ids[0], Note: "why", Operator: "who"}
 		for i, want := range []bool{true, false} {
@@ -119,7 +119,7 @@ func TestPurgeCard_OnceAndOnlyOfAnIssuedCard(t *testing.T) {
 // Credentials that were lost are what the books doubt: a purge that deletes
 // nothing must not say that it did.
 func TestPurgeCard_HidesNoLostCredentials(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		id := s.issue(1)[0]
 		s.exec("DELETE FROM credentials WHERE card_uuid = $1", id)
 		if purged, err := s.db.PurgeCard(t.Context(),

@@ -17,7 +17,7 @@ import (
 )
 
 func TestRotator_ReplacesEverythingThatAnOlderKeySealed(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		ids, w := s.issue(7), s.hook()
 		check(t, s.rotator().Tick(t.Context())) // nothing was promoted
 		old, key := s.promote()
@@ -56,7 +56,7 @@ func TestRotator_ReplacesEverythingThatAnOlderKeySealed(t *testing.T) {
 // A token outlives the key that sealed its row. Whoever has kept the row from
 // before can't undo a revocation with it once the key is retired.
 func TestRotator_Token_SealedAgain(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		ctx := t.Context()
 		var now time.Duration
 		accounts, err := account.New(s.db, s.vault, account.Config{Now: func() time.Time { return time.Now().Add(now) }})
@@ -93,10 +93,10 @@ func TestRotator_Token_SealedAgain(t *testing.T) {
 func TestRotator_KilledMidway(t *testing.T) {
 	for name, late := range map[string]bool{"before the page": false, "after the page": true} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, s *safe) {
-				ids, other := s.issue(8), s.beside()
+			onEach(t, func(t *testing.T, s *fixture) {
+				ids, other := s.issue(8), s.secondProcess()
 				old, key := s.promote()
-				dying := keys.NewRotator(&faulty{Store: s.db, pages: 1, late: late}, s.vault, s.logger()).InPagesOf(3)
+				dying := keys.NewRotator(&faultyStore{Store: s.db, pages: 1, late: late}, s.vault, s.logger()).InPagesOf(3)
 				wantError(t, dying.Tick(t.Context()), card.ErrUnavailable)
 				if n := s.users(key); n != map[bool]int64{false: 3, true: 6}[late] {
 					t.Errorf("%d rows were replaced", n)
@@ -116,7 +116,7 @@ func TestRotator_KilledMidway(t *testing.T) {
 }
 
 func TestRotator_WhatChangedMeanwhileIsNotReplaced(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		w := s.hook()
 		old, key := s.promote()
 		var now []byte
@@ -128,7 +128,7 @@ func TestRotator_WhatChangedMeanwhileIsNotReplaced(t *testing.T) {
 				s.exec("UPDATE webhooks SET secret = $1", sealed)
 			}
 		}
-		check(t, keys.NewRotator(&faulty{Store: s.db, pages: 9, meet: meet}, s.vault, s.logger()).Tick(t.Context()))
+		check(t, keys.NewRotator(&faultyStore{Store: s.db, pages: 9, meet: meet}, s.vault, s.logger()).Tick(t.Context()))
 		stored, err := s.db.WebhookByID(t.Context(), s.account, w.ID)
 		check(t, err)
 		if got, err := s.vault.Open(w.ID, s.account, "webhook_secret", stored.Sealed); err != nil ||
@@ -149,7 +149,7 @@ func TestRotator_WhatChangedMeanwhileIsNotReplaced(t *testing.T) {
 }
 
 func TestRotator_OneThatCantBeDecryptedStopsNoOther(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		ids := s.issue(7)
 		s.exec("UPDATE credentials SET url = $1 WHERE card_uuid = $2",
 			append(s.vault.Keys().Primary.Prefix(), make([]byte, 40)...), ids[1])
@@ -174,7 +174,7 @@ func TestRotator_OneThatCantBeDecryptedStopsNoOther(t *testing.T) {
 // Only the first field is found by an index. A row of which another field has
 // the key counts all the same before a key is retired.
 func TestRetire_LooksAtEveryField(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		ids := s.issue(2)
 		old, _ := s.promote()
 		sealed, err := s.vault.SealCredentials(ids[0], s.account, plainOf(ids[0]))
@@ -190,9 +190,9 @@ func TestRetire_LooksAtEveryField(t *testing.T) {
 
 // Two hosts with different key files would undo each other's work for ever.
 func TestRotator_WithAnotherPrimaryKeyItDoesNothing(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.issue(2)
-		other := s.beside()
+		other := s.secondProcess()
 		text, err := os.ReadFile(s.path)
 		check(t, err)
 		check(t, os.WriteFile(s.path+".copy", text, 0o600)) // another host's, which nobody replaces
@@ -215,8 +215,8 @@ func TestRotator_WithAnotherPrimaryKeyItDoesNothing(t *testing.T) {
 // Rotations follow each other while another process issues cards, and both read
 // them.
 func TestRotator_WhileCardsAreIssuedAndRead(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
-		other := s.beside()
+	onEach(t, func(t *testing.T, s *fixture) {
+		other := s.secondProcess()
 		ids := s.issue(5)
 		var mu sync.Mutex
 		var issuing sync.WaitGroup
@@ -274,7 +274,7 @@ func TestRotator_WhileCardsAreIssuedAndRead(t *testing.T) {
 // What the associated data binds can't be moved. What it can't tell is which of
 // two values of the same field is the newer one.
 func TestSealed_MovedOrRolledBack(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		ids := s.issue(2)
 		read := func(i int) error {
 			c, err := s.db.CardByUUID(t.Context(), s.account, ids[i])
@@ -304,7 +304,7 @@ func TestSealed_MovedOrRolledBack(t *testing.T) {
 // What is in stock is re-encrypted until it is wiped, and an address to give
 // money back to as long as its card.
 func TestRotator_ReplacesStockAndRefundAddresses(t *testing.T) {
-	onEach(t, func(t *testing.T, s *safe) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		ids, stock := s.issue(4), s.stock(5)
 		s.refundAddress(ids[1])
 		s.refundAddress(ids[2])

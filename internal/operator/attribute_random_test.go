@@ -13,9 +13,9 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// history is a shop to which anything may happen, in any order.
+// history is a fixture to which anything may happen, in any order.
 type history struct {
-	*shop
+	*fixture
 	random *rand.Rand
 	cards  []*card.Card
 	told   []string // what happened
@@ -32,8 +32,8 @@ func TestAttribute_TheBooksAgreeAfterAnyHistory(t *testing.T) {
 	}
 	for seed := range histories {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			onEach(t, func(t *testing.T, s *shop) {
-				h := &history{shop: s, random: rand.New(rand.NewPCG(uint64(seed), 8))}
+			onEach(t, func(t *testing.T, s *fixture) {
+				h := &history{fixture: s, random: rand.New(rand.NewPCG(uint64(seed), 8))}
 				h.mine(40)
 				for range steps {
 					h.step()
@@ -46,7 +46,7 @@ func TestAttribute_TheBooksAgreeAfterAnyHistory(t *testing.T) {
 						t.Errorf("the supplier was asked %d times for %s", n, key)
 					}
 				}
-				books, err := s.desk.Reconcile(t.Context(), operator.Audit{})
+				books, err := s.service.Reconcile(t.Context(), operator.Audit{})
 				check(t, err)
 				s.discrepancies = undecided(books)
 				t.Logf("%d attributed, %+v", h.attributed, books.Coins)
@@ -79,7 +79,7 @@ func (h *history) step() {
 		{"decision", func() {
 			kinds := []operator.ResolutionKind{operator.Accept, operator.Refund, operator.WriteOff, operator.Retry}
 			h.onCard(func(c *card.Card) {
-				_, _ = h.desk.ResolveCard(h.t.Context(),
+				_, _ = h.service.ResolveCard(h.t.Context(),
 					operator.Decision{CardUUID: c.UUID, Kind: kinds[h.random.IntN(4)], Note: "x", Operator: "x"})
 			})
 		}},
@@ -90,7 +90,7 @@ func (h *history) step() {
 		return // there is no quote
 	}
 	a.do()
-	books, err := h.desk.Reconcile(h.t.Context(), operator.Audit{})
+	books, err := h.service.Reconcile(h.t.Context(), operator.Audit{})
 	check(h.t, err)
 	for _, d := range books.Discrepancies {
 		h.t.Errorf("after a step %q: %s %s", a.name, d.ID, d.Text)
@@ -125,7 +125,7 @@ func (h *history) attributeAny() {
 	case 2:
 		d = h.toNew(a)
 	}
-	done, err := h.desk.AttributeTransfer(h.t.Context(), d)
+	done, err := h.service.AttributeTransfer(h.t.Context(), d)
 	allowed := []error{operator.ErrNotConfirmed, operator.ErrLeftChain, operator.ErrAttributed, operator.ErrIssued,
 		operator.ErrPaid}
 	switch {

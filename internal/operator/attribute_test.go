@@ -18,14 +18,14 @@ import (
 
 // forget has the database forget a card that nothing happened to, as one that
 // was restored does.
-func (s *shop) forget(c *card.Card) {
+func (s *fixture) forget(c *card.Card) {
 	s.t.Helper()
 	s.exec("DELETE FROM cards WHERE uuid = '" + c.UUID.String() + "'")
 }
 
 // stray pays to the address of a card that was forgotten, and returns what
 // arrived there.
-func (s *shop) stray(amount card.Amount, confirmations int) operator.Arrival {
+func (s *fixture) stray(amount card.Amount, confirmations int) operator.Arrival {
 	s.t.Helper()
 	c := s.order()
 	s.forget(c)
@@ -35,7 +35,7 @@ func (s *shop) stray(amount card.Amount, confirmations int) operator.Arrival {
 }
 
 // arrived returns what came to an address, last seen first.
-func (s *shop) arrived(address string) (found []operator.Arrival) {
+func (s *fixture) arrived(address string) (found []operator.Arrival) {
 	s.t.Helper()
 	all, err := s.store.Strays(s.t.Context(), 1000)
 	check(s.t, err)
@@ -48,31 +48,31 @@ func (s *shop) arrived(address string) (found []operator.Arrival) {
 }
 
 // about returns a decision about a transfer.
-func (s *shop) about(a operator.Arrival, kind operator.AttributionKind) operator.AttributionDecision {
+func (s *fixture) about(a operator.Arrival, kind operator.AttributionKind) operator.AttributionDecision {
 	return operator.AttributionDecision{Coin: chain.Currencies()[0], TxID: a.TxID, Output: a.Output, Kind: kind,
 		Note: "the backup was old", Operator: "alice"}
 }
 
-func (s *shop) attribute(d operator.AttributionDecision) operator.Attributed {
+func (s *fixture) attribute(d operator.AttributionDecision) operator.Attributed {
 	s.t.Helper()
-	done, err := s.desk.AttributeTransfer(s.t.Context(), d)
+	done, err := s.service.AttributeTransfer(s.t.Context(), d)
 	check(s.t, err)
 	return done
 }
 
-func (s *shop) toCard(a operator.Arrival, c *card.Card) operator.AttributionDecision {
+func (s *fixture) toCard(a operator.Arrival, c *card.Card) operator.AttributionDecision {
 	d := s.about(a, operator.ToCard)
 	d.CardUUID = c.UUID
 	return d
 }
 
-func (s *shop) toNew(a operator.Arrival) operator.AttributionDecision {
+func (s *fixture) toNew(a operator.Arrival) operator.AttributionDecision {
 	d := s.about(a, operator.ToNewCard)
 	d.AccountID, d.USD = s.account, 150_00
 	return d
 }
 
-func (s *shop) wantUnattributed(n int) {
+func (s *fixture) wantUnattributed(n int) {
 	s.t.Helper()
 	found, err := s.store.Unattributed(s.t.Context(), 100)
 	check(s.t, err)
@@ -82,7 +82,7 @@ func (s *shop) wantUnattributed(n int) {
 }
 
 func TestAttribute_ToACardThatIsThenIssuedOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		a, c := s.stray(coin, 10), s.order()
 		s.wantBooks(ledger{Counted: coin, Unattributed: coin})
 		d := s.toCard(a, c)
@@ -129,7 +129,7 @@ func TestAttribute_ToACardThatIsThenIssuedOnce(t *testing.T) {
 }
 
 func TestAttribute_CompletesWhatACardReceived(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin/2, 10)
 		first, second := s.stray(coin/4, 10), s.stray(coin/4+7, 10)
@@ -151,7 +151,7 @@ func TestAttribute_CompletesWhatACardReceived(t *testing.T) {
 // Money that was first seen when the quote had expired buys the card only at
 // today's rate.
 func TestAttribute_LateMoneyIsLate(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		enough, little := s.order(), s.order()
 		s.now = s.now.Add(3 * time.Hour)
 		s.mine(1)
@@ -176,7 +176,7 @@ func TestAttribute_LateMoneyIsLate(t *testing.T) {
 }
 
 func TestAttribute_MoneyThatLeavesTheChainIsNotCountedAnyMore(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		a, waiting, issued := s.stray(coin, 10), s.order(), s.order()
 		b := s.stray(coin, 10)
@@ -197,14 +197,14 @@ func TestAttribute_MoneyThatLeavesTheChainIsNotCountedAnyMore(t *testing.T) {
 		s.discrepancies = []string{lost}
 		s.reconcile()
 		s.wantBooks(ledger{Lost: coin, Paid: 1, Issued: 1})
-		if _, err := s.desk.AttributeTransfer(t.Context(), s.toCard(a, s.order())); !errors.Is(err, operator.ErrAttributed) {
+		if _, err := s.service.AttributeTransfer(t.Context(), s.toCard(a, s.order())); !errors.Is(err, operator.ErrAttributed) {
 			t.Errorf("what left the chain was attributed again: %v", err)
 		}
 	})
 }
 
 func TestAttribute_AForgottenCardIsCreatedAgain(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		forgotten := s.order()
 		s.forget(forgotten)
 		s.exec("DELETE FROM addresses WHERE address = '" + forgotten.Address + "'")
@@ -254,7 +254,7 @@ func TestAttribute_AForgottenCardIsCreatedAgain(t *testing.T) {
 }
 
 func TestAttribute_WhatBelongsElsewhereIsNoPartOfAForgottenCard(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		forgotten, c := s.order(), s.order()
 		s.forget(forgotten)
 		for _, amount := range []card.Amount{coin, 10, 100} {
@@ -285,7 +285,7 @@ func TestAttribute_WhatBelongsElsewhereIsNoPartOfAForgottenCard(t *testing.T) {
 }
 
 func TestAttribute_WhatWasGivenBackIsAFigureOfItsOwn(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		a := s.stray(coin, 10)
 		d := s.about(a, operator.GiveBack)
@@ -298,7 +298,7 @@ func TestAttribute_WhatWasGivenBackIsAFigureOfItsOwn(t *testing.T) {
 			t.Errorf("given back twice: %+v", done)
 		}
 		for _, other := range []operator.AttributionDecision{s.toCard(a, s.order()), s.toNew(a)} {
-			if _, err := s.desk.AttributeTransfer(t.Context(), other); !errors.Is(err, operator.ErrAttributed) {
+			if _, err := s.service.AttributeTransfer(t.Context(), other); !errors.Is(err, operator.ErrAttributed) {
 				t.Errorf("%s: %v", other.Kind, err)
 			}
 		}
@@ -309,7 +309,7 @@ func TestAttribute_WhatWasGivenBackIsAFigureOfItsOwn(t *testing.T) {
 }
 
 func TestAttribute_WhatCantBeDecidedIsRefused(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		paid, made, open := s.order(), s.order(), s.order()
 		s.pay(made, coin, 10)
 		s.settle()
@@ -373,7 +373,7 @@ func TestAttribute_WhatCantBeDecidedIsRefused(t *testing.T) {
 				if tt.d.DryRun = dry; dry && name == "of nobody" {
 					continue
 				}
-				done, err := s.desk.AttributeTransfer(t.Context(), tt.d)
+				done, err := s.service.AttributeTransfer(t.Context(), tt.d)
 				if err == nil || tt.want != nil && !errors.Is(err, tt.want) {
 					t.Errorf("%s: %v", name, err)
 				}
@@ -390,7 +390,7 @@ func TestAttribute_WhatCantBeDecidedIsRefused(t *testing.T) {
 
 // An operator may choose what a client may: the balances at both ends, too.
 func TestAttribute_ToANewCardOfTheLeastAndTheMostUSD(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		for _, usd := range []card.USD{card.MinUSD, card.MaxUSD} {
 			d := s.toNew(s.stray(coin, 10))
 			d.USD = usd
@@ -403,7 +403,7 @@ func TestAttribute_ToANewCardOfTheLeastAndTheMostUSD(t *testing.T) {
 }
 
 func TestAttribute_OnlyForTheAmountThatTheOperatorSaw(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		forgotten := s.order()
 		s.forget(forgotten)
 		s.pay(forgotten, coin/2, 10)
@@ -413,7 +413,7 @@ func TestAttribute_OnlyForTheAmountThatTheOperatorSaw(t *testing.T) {
 		d.Amount = &saw
 		s.pay(forgotten, coin/2, 10) // meanwhile
 		s.tick()
-		if _, err := s.desk.AttributeTransfer(t.Context(), d); !errors.Is(err, operator.ErrAnotherAmount) {
+		if _, err := s.service.AttributeTransfer(t.Context(), d); !errors.Is(err, operator.ErrAnotherAmount) {
 			t.Errorf("%v", err)
 		}
 		s.wantUnattributed(2)
@@ -428,7 +428,7 @@ func TestAttribute_OnlyForTheAmountThatTheOperatorSaw(t *testing.T) {
 
 // Whoever pays again by the clock of another machine has paid in time.
 func TestAttribute_ANewCardIsPaidWhateverTheClockSays(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		a := s.stray(coin, 10)
 		s.exec("UPDATE transfers SET first_seen_at = first_seen_at + 86400000")
 		s.rates.usd = "1"
@@ -444,7 +444,7 @@ func TestAttribute_ANewCardIsPaidWhateverTheClockSays(t *testing.T) {
 var errFirst = errors.New("no error: it was the first")
 
 func TestAttribute_TwoOperatorsAtOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		for range 5 {
 			a, one, two := s.stray(coin, 10), s.order(), s.order()
 			decisions := []operator.AttributionDecision{s.toCard(a, one), s.toCard(a, two), s.toNew(a),
@@ -452,7 +452,7 @@ func TestAttribute_TwoOperatorsAtOnce(t *testing.T) {
 			results := make(chan error, len(decisions))
 			for _, d := range decisions {
 				go func() {
-					done, err := s.desk.AttributeTransfer(context.WithoutCancel(t.Context()), d)
+					done, err := s.service.AttributeTransfer(context.WithoutCancel(t.Context()), d)
 					if err == nil && !done.Unchanged {
 						err = errFirst
 					}
@@ -480,7 +480,7 @@ func TestAttribute_TwoOperatorsAtOnce(t *testing.T) {
 // A pass that takes a transfer away, and has not committed that yet, must not
 // be overlooked.
 func TestAttribute_WaitsForThePassThatTakesTheTransferAway(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		a, c := s.stray(coin, 10), s.order()
 		check(t, s.watcher.Close(t.Context())) // another process watches now
 		l, err := s.store.AcquireLease(t.Context(), settle.LeaseName("monero"), "worker", time.Minute)
@@ -499,7 +499,7 @@ func TestAttribute_WaitsForThePassThatTakesTheTransferAway(t *testing.T) {
 				t.Errorf("%v, %v", cards, err)
 			}
 			go func() {
-				_, err := s.desk.AttributeTransfer(context.WithoutCancel(t.Context()), s.toCard(a, c))
+				_, err := s.service.AttributeTransfer(context.WithoutCancel(t.Context()), s.toCard(a, c))
 				result <- err
 			}()
 			select {

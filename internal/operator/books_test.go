@@ -17,7 +17,7 @@ import (
 
 // pots has money in every pot of the books at once, in amounts that can't be
 // mistaken for each other, and returns what the books should say.
-func (s *shop) pots() ledger {
+func (s *fixture) pots() ledger {
 	s.t.Helper()
 	c, short, late, back := s.order(), s.order(), s.order(), s.order()
 	s.pay(c, coin+1000, 10)
@@ -41,7 +41,7 @@ func (s *shop) pots() ledger {
 }
 
 func TestReconcile_MoneyInEveryPotAddsUp(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		books := s.pots().books()
 		if got, want := books.Credited(), card.TotalOf(coin+111); !got.Equal(want) {
 			t.Errorf("credited %s, want %s", got, want)
@@ -50,7 +50,7 @@ func TestReconcile_MoneyInEveryPotAddsUp(t *testing.T) {
 }
 
 func TestReconcile_SaysWhatDoesNotAddUp(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.pots()
 		s.exec("UPDATE cards SET credit_paid = credit_paid + 1 WHERE credit_paid = 1")
 		s.discrepancies = []string{
@@ -61,8 +61,8 @@ func TestReconcile_SaysWhatDoesNotAddUp(t *testing.T) {
 }
 
 func TestReconcile_BooksThatCantBeReadAreNoBooks(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
-		broken := operator.New(&faulty{Store: s.store, books: errBroken}, s.rates, nil)
+	onEach(t, func(t *testing.T, s *fixture) {
+		broken := operator.New(&faultyStore{Store: s.store, books: errBroken}, s.rates, nil)
 		books, err := broken.Reconcile(t.Context(), operator.Audit{})
 		if diff := cmp.Diff(operator.Books{}, books); diff != "" || !errors.Is(err, errBroken) {
 			t.Errorf("%s, %v", diff, err)
@@ -71,10 +71,10 @@ func TestReconcile_BooksThatCantBeReadAreNoBooks(t *testing.T) {
 }
 
 func TestReconcile_BooksThatCantBeKeptAreBooks(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		want := s.pots()
 		var log bytes.Buffer
-		broken := operator.New(&faulty{Store: s.store, keep: errBroken}, s.rates, slog.New(slog.NewTextHandler(&log, nil)))
+		broken := operator.New(&faultyStore{Store: s.store, keep: errBroken}, s.rates, slog.New(slog.NewTextHandler(&log, nil)))
 		books, err := broken.Reconcile(t.Context(), operator.Audit{})
 		check(t, err)
 		if diff := cmp.Diff([]operator.CoinBooks{want.books()}, books.Coins); diff != "" ||

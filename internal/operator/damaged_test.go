@@ -19,7 +19,7 @@ import (
 // From the payment to the credentials, a card that can't be decoded is in
 // nobody's way, and the operator is told which it is.
 func TestReconcile_NamesTheCardThatCantBeDecoded(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		bad, good := s.order(), s.order()
 		s.exec("UPDATE cards SET payment_state = 'canary' WHERE uuid = $1", bad.UUID)
 		s.pay(bad, coin, 10)
@@ -27,7 +27,7 @@ func TestReconcile_NamesTheCardThatCantBeDecoded(t *testing.T) {
 		s.settle()
 		s.settle()
 		s.wantIssued(1)
-		books, err := s.desk.Reconcile(t.Context(), operator.Audit{})
+		books, err := s.service.Reconcile(t.Context(), operator.Audit{})
 		check(t, err)
 		want := []string{
 			"its received amount does not match its transfers",
@@ -42,7 +42,7 @@ func TestReconcile_NamesTheCardThatCantBeDecoded(t *testing.T) {
 				t.Errorf("doubt %+v, want %q", d, want[i])
 			}
 		}
-		_, err = s.desk.ResolveCard(t.Context(),
+		_, err = s.service.ResolveCard(t.Context(),
 			operator.Decision{CardUUID: bad.UUID, Kind: operator.Accept, Note: "n", Operator: "o"})
 		if !errors.Is(err, card.ErrCorrupt) || errors.Is(err, card.ErrNoRow) {
 			t.Errorf("resolving it: %v", err)
@@ -56,7 +56,7 @@ func TestReconcile_NamesTheCardThatCantBeDecoded(t *testing.T) {
 }
 
 func TestReconcile_NamesTheCardsThatCantBeDecrypted(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		var cards []*card.Card
 		for range 3 {
 			c := s.order()
@@ -68,7 +68,7 @@ func TestReconcile_NamesTheCardsThatCantBeDecrypted(t *testing.T) {
 		wantDiscrepancies := func(want ...operator.Discrepancy) {
 			t.Helper()
 			for _, full := range []bool{false, true} {
-				books, err := s.desk.Reconcile(t.Context(), operator.Audit{Full: full, Vault: s.vault})
+				books, err := s.service.Reconcile(t.Context(), operator.Audit{Full: full, Vault: s.vault})
 				check(t, err)
 				if diff := cmp.Diff(want, books.Discrepancies, cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("full %v: %s", full, diff)
@@ -93,7 +93,7 @@ func TestReconcile_NamesTheCardsThatCantBeDecrypted(t *testing.T) {
 			Text: "its credentials can't be decrypted: the key file does not have the key"})
 		s.exec("UPDATE credentials SET url = $1", []byte("canary"))
 		wantDamaged(cards[0].UUID, cards[1].UUID, cards[2].UUID)
-		broken := operator.New(&faulty{Store: s.store, sealed: errBroken}, s.rates, nil)
+		broken := operator.New(&faultyStore{Store: s.store, sealed: errBroken}, s.rates, nil)
 		if _, err := broken.Reconcile(t.Context(), operator.Audit{Full: true, Vault: s.vault}); !errors.Is(err, errBroken) ||
 			!strings.HasPrefix(err.Error(), "check what is encrypted: ") {
 			t.Errorf("%v", err)
@@ -103,13 +103,13 @@ func TestReconcile_NamesTheCardsThatCantBeDecrypted(t *testing.T) {
 
 // What is not said, for there is too much of it, is read again next time.
 func TestReconcile_ForgetsNoneOfManyDamagedCards(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		const n = 23
 		for range n {
 			s.order()
 		}
 		s.exec("UPDATE cards SET refund_address = $1", []byte("canary"))
-		f := &faulty{Store: s.store}
+		f := &faultyStore{Store: s.store}
 		books, err := operator.New(f, s.rates, nil).Reconcile(t.Context(), operator.Audit{Vault: s.vault})
 		check(t, err)
 		if len(books.Discrepancies) != 20 || len(f.kept.Recheck) != n {
@@ -120,7 +120,7 @@ func TestReconcile_ForgetsNoneOfManyDamagedCards(t *testing.T) {
 
 // sealed is a store with encrypted cards of its own.
 type sealed struct {
-	faulty
+	faultyStore
 	cards []operator.SealedCard // by uuid
 }
 
@@ -140,9 +140,9 @@ func (s *sealed) KeepBooks(_ context.Context, r operator.Reading) error {
 // Every encrypted card is tried, however many are read at once, and only what
 // is damaged is read again next time.
 func TestReconcile_TriesEveryEncryptedCard(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		for _, n := range []int{0, 1, 499, 500, 501, 1000, 1001} {
-			on := &sealed{faulty: faulty{Store: s.store}}
+			on := &sealed{faultyStore: faultyStore{Store: s.store}}
 			for i := range n {
 				c := operator.SealedCard{UUID: uuid.UUID{14: byte(i >> 8), 15: byte(i)}, AccountID: s.account}
 				on.cards = append(on.cards, c)
@@ -161,7 +161,7 @@ func TestReconcile_TriesEveryEncryptedCard(t *testing.T) {
 }
 
 func TestReconcile_NamesTheCardsWhoseRefundAddressCantBeDecrypted(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		good, bad := s.order(), s.order()
 		for _, c := range []*card.Card{good, bad} {
 			sealed, err := s.vault.Seal(good.UUID, good.AccountID, card.RefundAddressField, "an address")
@@ -169,7 +169,7 @@ func TestReconcile_NamesTheCardsWhoseRefundAddressCantBeDecrypted(t *testing.T) 
 			s.exec("UPDATE cards SET refund_address = $1 WHERE uuid = $2", sealed, c.UUID) // that of one belongs to the other
 		}
 		s.order() // which names none
-		books, err := s.desk.Reconcile(t.Context(), operator.Audit{Full: true, Vault: s.vault})
+		books, err := s.service.Reconcile(t.Context(), operator.Audit{Full: true, Vault: s.vault})
 		check(t, err)
 		if diff := cmp.Diff([]operator.Discrepancy{{ID: bad.UUID, Text: "its refund address can't be decrypted"}},
 			books.Discrepancies); diff != "" {

@@ -13,9 +13,9 @@ import (
 )
 
 // refused asks for a decision that can't be made now.
-func (s *shop) refused(c *card.Card, kind operator.ResolutionKind, want error) {
+func (s *fixture) refused(c *card.Card, kind operator.ResolutionKind, want error) {
 	s.t.Helper()
-	_, err := s.desk.ResolveCard(s.t.Context(), operator.Decision{CardUUID: c.UUID, Kind: kind, Note: "x", Operator: "x"})
+	_, err := s.service.ResolveCard(s.t.Context(), operator.Decision{CardUUID: c.UUID, Kind: kind, Note: "x", Operator: "x"})
 	if !errors.Is(err, want) {
 		s.t.Errorf("%s: %v, want %v", kind, err, want)
 	}
@@ -23,7 +23,7 @@ func (s *shop) refused(c *card.Card, kind operator.ResolutionKind, want error) {
 
 // decided compares a decision with the amount it should be about and the state
 // it should lead to.
-func (s *shop) decided(c *card.Card, kind operator.ResolutionKind, amount card.Amount, after card.PaymentState) {
+func (s *fixture) decided(c *card.Card, kind operator.ResolutionKind, amount card.Amount, after card.PaymentState) {
 	s.t.Helper()
 	if done := s.resolve(c, kind); done.Unchanged || done.Resolution.Amount != amount || done.After != after {
 		s.t.Errorf("%s: %+v, want %d and %s", kind, done, amount, after)
@@ -31,7 +31,7 @@ func (s *shop) decided(c *card.Card, kind operator.ResolutionKind, amount card.A
 }
 
 // nothing asks for a decision where nothing is left to decide.
-func (s *shop) nothing(c *card.Card, kind operator.ResolutionKind) {
+func (s *fixture) nothing(c *card.Card, kind operator.ResolutionKind) {
 	s.t.Helper()
 	if done := s.resolve(c, kind); !done.Unchanged {
 		s.t.Errorf("%s: %+v, want nothing to do", kind, done)
@@ -39,7 +39,7 @@ func (s *shop) nothing(c *card.Card, kind operator.ResolutionKind) {
 }
 
 // late returns a card whose payment of so much came too late to be worth it.
-func (s *shop) late(amount card.Amount) *card.Card {
+func (s *fixture) late(amount card.Amount) *card.Card {
 	s.t.Helper()
 	c := s.order()
 	s.now = s.now.Add(3 * time.Hour)
@@ -51,7 +51,7 @@ func (s *shop) late(amount card.Amount) *card.Card {
 }
 
 func TestResolve_AcceptedBeforeItIsConfirmedIsAcceptedOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		c := s.order()
 		s.pay(c, coin/2, 5)
@@ -71,7 +71,7 @@ func TestResolve_AcceptedBeforeItIsConfirmedIsAcceptedOnce(t *testing.T) {
 }
 
 func TestResolve_WhatThePaymentIsEnoughForNeedsNoDecision(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 10)
 		s.tick()
@@ -85,7 +85,7 @@ func TestResolve_WhatThePaymentIsEnoughForNeedsNoDecision(t *testing.T) {
 }
 
 func TestResolve_MoreThanThePriceIsAcceptedAsThePrice(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(3 * coin)
 		s.decided(c, operator.Accept, coin, card.Paid)
 		s.settle()
@@ -94,7 +94,7 @@ func TestResolve_MoreThanThePriceIsAcceptedAsThePrice(t *testing.T) {
 }
 
 func TestResolve_WhatWasGivenBackIsNotAccepted(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
 		s.decided(c, operator.Refund, coin/2, card.Expired)
 		s.refused(c, operator.Accept, operator.ErrRefunded)
@@ -109,7 +109,7 @@ func TestResolve_WhatWasGivenBackIsNotAccepted(t *testing.T) {
 // The making of the card was decided, but nobody was asked for it yet: its
 // money may be given back once the payment is not enough any more.
 func TestResolve_MoneyOfACardThatNobodyWasAskedForIsGivenBack(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		c := s.order()
 		s.pay(c, coin/2, 5)
@@ -129,7 +129,7 @@ func TestResolve_MoneyOfACardThatNobodyWasAskedForIsGivenBack(t *testing.T) {
 }
 
 func TestResolve_AParkedCardWhoseMoneyIsGoneIsNotTriedAgain(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		c := s.order()
 		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }
@@ -144,7 +144,7 @@ func TestResolve_AParkedCardWhoseMoneyIsGoneIsNotTriedAgain(t *testing.T) {
 }
 
 func TestResolve_EachLossIsWrittenOffOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		c := s.order()
 		s.pay(c, coin/4, 10)
@@ -167,7 +167,7 @@ func TestResolve_EachLossIsWrittenOffOnce(t *testing.T) {
 // A loss that was written off and came back is no loss any more, though the
 // card was never made.
 func TestResolve_ALossThatCameBackLeavesNothingToWriteOff(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		c := s.late(coin / 2)
 		s.decided(c, operator.Refund, coin/2, card.Expired)
@@ -182,7 +182,7 @@ func TestResolve_ALossThatCameBackLeavesNothingToWriteOff(t *testing.T) {
 }
 
 func TestResolve_WithoutARateLateMoneyWaits(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
 		s.resolve(c, operator.Refund)
 		s.rates.usd = ""
@@ -194,10 +194,10 @@ func TestResolve_WithoutARateLateMoneyWaits(t *testing.T) {
 }
 
 func TestResolve_EveryDecisionIsLoggedOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin)
 		try := operator.Decision{CardUUID: c.UUID, Kind: operator.Accept, Note: "only asked", Operator: "bob", DryRun: true}
-		if _, err := s.desk.ResolveCard(t.Context(), try); err != nil {
+		if _, err := s.service.ResolveCard(t.Context(), try); err != nil {
 			t.Fatal(err)
 		}
 		s.refused(c, operator.Retry, operator.ErrNotParked)
@@ -216,7 +216,7 @@ func TestResolve_EveryDecisionIsLoggedOnce(t *testing.T) {
 }
 
 // wantEvents compares what the account was told of a card.
-func (s *shop) wantEvents(c *card.Card, want ...card.EventType) {
+func (s *fixture) wantEvents(c *card.Card, want ...card.EventType) {
 	s.t.Helper()
 	record, err := s.store.CardDetail(s.t.Context(), c.UUID)
 	check(s.t, err)
@@ -232,7 +232,7 @@ func (s *shop) wantEvents(c *card.Card, want ...card.EventType) {
 // A decision brings no money: of a payment that was told of before, the account
 // hears no second time.
 func TestResolve_ADecisionTellsOfNoPaymentTwice(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		told := s.order()
 		s.now = s.now.Add(3 * time.Hour)
@@ -265,7 +265,7 @@ func TestResolve_ADecisionTellsOfNoPaymentTwice(t *testing.T) {
 }
 
 func TestResolve_WhatHappenedIsToldInFull(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin)
 		before, err := s.orders.GetCard(t.Context(), s.account, c.UUID)
 		check(t, err)

@@ -167,7 +167,7 @@ func TestExplain_SinceWhenARefundIsDue(t *testing.T) {
 // What can be decided is what ResolveCard does: it says the same amounts, and
 // what they leave out.
 func TestResolve_SaysWhatADecisionLeavesOut(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
 		s.pay(c, coin/4, 5)
 		s.pay(c, coin/8, 0)
@@ -178,7 +178,7 @@ func TestResolve_SaysWhatADecisionLeavesOut(t *testing.T) {
 			operator.Refund: {Resolution: operator.Resolution{Amount: coin / 2},
 				LeftOut: operator.LeftOut{Unconfirmed: coin * 3 / 8}},
 		} {
-			done, err := s.desk.ResolveCard(t.Context(),
+			done, err := s.service.ResolveCard(t.Context(),
 				operator.Decision{CardUUID: c.UUID, Kind: kind, Note: "x", Operator: "x", DryRun: true})
 			if err != nil || done.Resolution.Amount != want.Resolution.Amount || done.LeftOut != want.LeftOut {
 				t.Errorf("%s: %+v, %v", kind, done, err)

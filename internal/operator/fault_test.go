@@ -16,8 +16,8 @@ import (
 
 var errBroken = errors.New("broken pipe")
 
-// faulty is a store that fails where a test wants it to.
-type faulty struct {
+// faultyStore is a store that fails where a test wants it to.
+type faultyStore struct {
 	operator.Store
 	books  error  // instead of the books
 	keep   error  // instead of keeping them
@@ -31,14 +31,14 @@ type faulty struct {
 
 var errAgain = errors.New("could not serialise")
 
-func (f *faulty) ReadBooks(ctx context.Context, full bool, progress func(operator.Progress)) (operator.Reading, error) {
+func (f *faultyStore) ReadBooks(ctx context.Context, full bool, progress func(operator.Progress)) (operator.Reading, error) {
 	if f.books != nil {
 		return operator.Reading{Books: operator.Books{Coins: []operator.CoinBooks{{Currency: "half"}}}}, f.books
 	}
 	return f.Store.ReadBooks(ctx, full, progress)
 }
 
-func (f *faulty) KeepBooks(ctx context.Context, r operator.Reading) error {
+func (f *faultyStore) KeepBooks(ctx context.Context, r operator.Reading) error {
 	if f.keep != nil {
 		return f.keep
 	}
@@ -46,14 +46,14 @@ func (f *faulty) KeepBooks(ctx context.Context, r operator.Reading) error {
 	return f.Store.KeepBooks(ctx, r)
 }
 
-func (f *faulty) SealedCards(ctx context.Context, after uuid.UUID, n int) ([]operator.SealedCard, error) {
+func (f *faultyStore) SealedCards(ctx context.Context, after uuid.UUID, n int) ([]operator.SealedCard, error) {
 	if f.sealed != nil {
 		return nil, f.sealed
 	}
 	return f.Store.SealedCards(ctx, after, n)
 }
 
-func (f *faulty) OperatorTx(ctx context.Context, do func(operator.Tx) error) error {
+func (f *faultyStore) OperatorTx(ctx context.Context, do func(operator.Tx) error) error {
 	if f.twice {
 		err := f.Store.OperatorTx(ctx, func(tx operator.Tx) error { return errors.Join(do(tx), errAgain) })
 		if !errors.Is(err, errAgain) {
@@ -133,14 +133,14 @@ func (f faultyTx) InsertAttributions(ctx context.Context, as []operator.Attribut
 	return errors.Join(f.Tx.InsertAttributions(ctx, as), f.fail("attributions"))
 }
 
-// at returns a desk on a store with faults.
-func (s *shop) at(f *faulty) *operator.Service {
+// at returns a service on a store with faults.
+func (s *fixture) at(f *faultyStore) *operator.Service {
 	f.Store = s.store
 	return operator.New(f, s.rates, slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 }
 
 func TestResolve_WhateverFailsNothingIsDecided(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		refused := s.order()
 		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }
 		s.pay(refused, coin, 10)
@@ -164,7 +164,7 @@ func TestResolve_WhateverFailsNothingIsDecided(t *testing.T) {
 		} {
 			before, err := s.store.CardDetail(t.Context(), tt.card.UUID)
 			check(t, err)
-			done, err := s.at(&faulty{call: tt.call}).ResolveCard(t.Context(),
+			done, err := s.at(&faultyStore{call: tt.call}).ResolveCard(t.Context(),
 				operator.Decision{CardUUID: tt.card.UUID, Kind: tt.kind, Note: "x", Operator: "x"})
 			if diff := cmp.Diff(operator.Resolved{}, done); diff != "" || !errors.Is(err, errBroken) {
 				t.Errorf("%s: %v, %s", tt.call, err, diff)
@@ -182,10 +182,10 @@ func TestResolve_WhateverFailsNothingIsDecided(t *testing.T) {
 }
 
 func TestResolve_ADecisionWhoseReplyIsLostIsNotDecidedAgain(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
 		refund := operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Note: "x", Operator: "x"}
-		if _, err := s.at(&faulty{lost: card.ErrUnavailable}).ResolveCard(t.Context(), refund); !errors.Is(err,
+		if _, err := s.at(&faultyStore{lost: card.ErrUnavailable}).ResolveCard(t.Context(), refund); !errors.Is(err,
 			card.ErrUnavailable) {
 			t.Errorf("%v", err)
 		}
@@ -195,10 +195,10 @@ func TestResolve_ADecisionWhoseReplyIsLostIsNotDecidedAgain(t *testing.T) {
 }
 
 func TestResolve_ATransactionThatRunsAgainDecidesOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
 		refund := operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Note: "x", Operator: "x"}
-		done, err := s.at(&faulty{twice: true}).ResolveCard(t.Context(), refund)
+		done, err := s.at(&faultyStore{twice: true}).ResolveCard(t.Context(), refund)
 		if err != nil || done.Unchanged || done.Resolution.Amount != coin/2 || done.Card.Refunded != 0 ||
 			done.After != card.Expired {
 			t.Errorf("%+v, %v", done, err)
@@ -208,7 +208,7 @@ func TestResolve_ATransactionThatRunsAgainDecidesOnce(t *testing.T) {
 }
 
 func TestAttribute_WhateverFailsNothingIsDecided(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c, taken := s.order(), s.order()
 		a, earlier := s.stray(coin, 10), s.stray(5, 10)
 		s.attribute(s.toCard(earlier, taken))
@@ -232,7 +232,7 @@ func TestAttribute_WhateverFailsNothingIsDecided(t *testing.T) {
 			{"verdicts", s.toCard(a, c)},
 			{"verdicts", s.toNew(a)},
 		} {
-			done, err := s.at(&faulty{call: tt.call}).AttributeTransfer(t.Context(), tt.d)
+			done, err := s.at(&faultyStore{call: tt.call}).AttributeTransfer(t.Context(), tt.d)
 			if diff := cmp.Diff(operator.Attributed{}, done); diff != "" || !errors.Is(err, errBroken) {
 				t.Errorf("%s, %s: %v, %s", tt.call, tt.d.Kind, err, diff)
 			}
@@ -253,11 +253,11 @@ func TestAttribute_WhateverFailsNothingIsDecided(t *testing.T) {
 }
 
 func TestAttribute_ADecisionWhoseReplyIsLostIsNotDecidedAgain(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		for _, d := range []operator.AttributionDecision{s.toCard(s.stray(coin, 10), c), s.toNew(s.stray(coin, 10)),
 			s.about(s.stray(coin, 10), operator.GiveBack)} {
-			if _, err := s.at(&faulty{lost: card.ErrUnavailable}).AttributeTransfer(t.Context(), d); !errors.Is(err,
+			if _, err := s.at(&faultyStore{lost: card.ErrUnavailable}).AttributeTransfer(t.Context(), d); !errors.Is(err,
 				card.ErrUnavailable) {
 				t.Errorf("%v", err)
 			}
@@ -272,8 +272,8 @@ func TestAttribute_ADecisionWhoseReplyIsLostIsNotDecidedAgain(t *testing.T) {
 }
 
 func TestAttribute_ATransactionThatRunsAgainDecidesOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
-		done, err := s.at(&faulty{twice: true}).AttributeTransfer(t.Context(), s.toNew(s.stray(coin, 10)))
+	onEach(t, func(t *testing.T, s *fixture) {
+		done, err := s.at(&faultyStore{twice: true}).AttributeTransfer(t.Context(), s.toNew(s.stray(coin, 10)))
 		if err != nil || done.Unchanged || done.Amount != coin || done.After != card.Paid {
 			t.Errorf("%+v, %v", done, err)
 		}

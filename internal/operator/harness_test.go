@@ -43,9 +43,9 @@ const (
 
 var databases = storetest.Databases
 
-// shop is a service with a simulated chain, an operator's desk, and time, rate
+// fixture is a service with a simulated chain, and time, rate
 // and supplier in the hands of the test.
-type shop struct {
+type fixture struct {
 	t             *testing.T
 	vault         *vault.Vault
 	store         *store.Store
@@ -53,18 +53,18 @@ type shop struct {
 	chain         *simulated.Chain
 	watcher       *settle.Watcher
 	orders        *order.Service
-	rates         *dial
-	supplier      *scripted
+	rates         *fakeRates
+	supplier      *fakeSupplier
 	issuer        *issue.Issuer
-	desk          *operator.Service
-	log           bytes.Buffer // the desk's
+	service       *operator.Service
+	log           bytes.Buffer // of the service
 	account       uuid.UUID
 	now           time.Time
 	discrepancies []string // what the books may doubt when the test ends
 }
 
 // onEach runs a test on every database. In the end the books must agree.
-func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
+func onEach(t *testing.T, f func(t *testing.T, s *fixture)) {
 	t.Helper()
 	storetest.Each(t, func(t *testing.T, url string) {
 		s := open(t, url)
@@ -73,9 +73,9 @@ func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 	})
 }
 
-func open(t *testing.T, url string) *shop {
+func open(t *testing.T, url string) *fixture {
 	t.Helper()
-	s := &shop{t: t, direct: rig.OpenSQL(t, url), rates: &dial{usd: "150"}, now: time.Now()}
+	s := &fixture{t: t, direct: rig.OpenSQL(t, url), rates: &fakeRates{usd: "150"}, now: time.Now()}
 	coins, quiet, nobody := chain.Currencies(), slog.New(slog.DiscardHandler), func() {}
 	s.vault, s.store = vaulttest.New(t), storetest.Open(t, url)
 	a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: s.now}
@@ -89,21 +89,21 @@ func open(t *testing.T, url string) *shop {
 	check(t, err)
 	s.orders, err = order.New(s.store, s.vault, s.rates, nil, nobody, order.Config{Currencies: coins, Now: s.clock})
 	check(t, err)
-	s.supplier = &scripted{Sandbox: supplier.NewSandbox("sandbox", supplier.Prompt, s.clock), attempts: map[string]int{},
+	s.supplier = &fakeSupplier{Sandbox: supplier.NewSandbox("sandbox", supplier.Prompt, s.clock), attempts: map[string]int{},
 		issued: map[string]bool{}}
 	s.issuer, err = issue.New(s.store, s.vault, issue.Wake{Sender: nobody}, quiet,
 		issue.Config{Routes: issue.Only(s.supplier), Now: s.clock})
 	check(t, err)
-	s.desk = operator.New(s.store, s.rates,
+	s.service = operator.New(s.store, s.rates,
 		slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	s.tick() // makes addresses
 	return s
 }
 
-func (s *shop) clock() time.Time { return s.now }
+func (s *fixture) clock() time.Time { return s.now }
 
 // order asks for a card of 150 dollars.
-func (s *shop) order() *card.Card {
+func (s *fixture) order() *card.Card {
 	s.t.Helper()
 	o, wrong := s.orders.Check(order.Request{USDAmount: "150", Currency: "monero"})
 	if len(wrong) > 0 {
@@ -114,45 +114,45 @@ func (s *shop) order() *card.Card {
 	return c
 }
 
-func (s *shop) pay(c *card.Card, amount card.Amount, confirmations int) {
+func (s *fixture) pay(c *card.Card, amount card.Amount, confirmations int) {
 	s.t.Helper()
 	_, err := s.chain.Pay(s.t.Context(), c.Address, amount, confirmations)
 	check(s.t, err)
 }
 
-func (s *shop) mine(n int) {
+func (s *fixture) mine(n int) {
 	s.t.Helper()
 	check(s.t, s.store.SimulatedMine(s.t.Context(), "monero", n))
 }
 
-func (s *shop) tick() {
+func (s *fixture) tick() {
 	s.t.Helper()
 	check(s.t, s.watcher.Tick(s.t.Context()))
 }
 
 // settle has everything done that is due.
-func (s *shop) settle() {
+func (s *fixture) settle() {
 	s.t.Helper()
 	s.tick()
 	check(s.t, s.issuer.Tick(s.t.Context()))
 }
 
 // again has the supplier asked again at once for what was deferred.
-func (s *shop) again() {
+func (s *fixture) again() {
 	s.t.Helper()
 	s.exec("UPDATE intents SET due_at = 0")
 	check(s.t, s.issuer.Tick(s.t.Context()))
 }
 
 // exec changes the database behind everybody's back.
-func (s *shop) exec(statement string, args ...any) {
+func (s *fixture) exec(statement string, args ...any) {
 	s.t.Helper()
 	_, err := s.direct.Exec(statement, args...)
 	check(s.t, err)
 }
 
 // want reads the card again and compares.
-func (s *shop) want(c *card.Card, status card.Status, state card.PaymentState, received card.Amount,
+func (s *fixture) want(c *card.Card, status card.Status, state card.PaymentState, received card.Amount,
 	confirmations int64) {
 	s.t.Helper()
 	got, err := s.orders.GetCard(s.t.Context(), s.account, c.UUID)
@@ -168,7 +168,7 @@ func (s *shop) want(c *card.Card, status card.Status, state card.PaymentState, r
 
 // wantIssued compares how many cards the supplier made with how many it should
 // have.
-func (s *shop) wantIssued(n int) {
+func (s *fixture) wantIssued(n int) {
 	s.t.Helper()
 	if got := len(s.supplier.issued); got != n {
 		s.t.Errorf("the supplier made %d cards, want %d", got, n)
@@ -177,9 +177,9 @@ func (s *shop) wantIssued(n int) {
 
 // reconcile is the last assertion of every test: the books doubt nothing but
 // what the test expects.
-func (s *shop) reconcile() {
+func (s *fixture) reconcile() {
 	s.t.Helper()
-	books, err := s.desk.Reconcile(context.Background(), operator.Audit{})
+	books, err := s.service.Reconcile(context.Background(), operator.Audit{})
 	check(s.t, err)
 	var discrepancies []string
 	for _, d := range books.Discrepancies {
@@ -221,27 +221,27 @@ func (l ledger) books() operator.CoinBooks {
 }
 
 // wantBooks compares the books of monero.
-func (s *shop) wantBooks(want ledger) {
+func (s *fixture) wantBooks(want ledger) {
 	s.t.Helper()
-	books, err := s.desk.Reconcile(s.t.Context(), operator.Audit{})
+	books, err := s.service.Reconcile(s.t.Context(), operator.Audit{})
 	check(s.t, err)
 	if diff := cmp.Diff([]operator.CoinBooks{want.books()}, books.Coins); diff != "" {
 		s.t.Error(diff)
 	}
 }
 
-func (s *shop) resolve(c *card.Card, kind operator.ResolutionKind) operator.Resolved {
+func (s *fixture) resolve(c *card.Card, kind operator.ResolutionKind) operator.Resolved {
 	s.t.Helper()
-	done, err := s.desk.ResolveCard(s.t.Context(),
+	done, err := s.service.ResolveCard(s.t.Context(),
 		operator.Decision{CardUUID: c.UUID, Kind: kind, Note: "as agreed", Operator: "alice"})
 	check(s.t, err)
 	return done
 }
 
-// dial is a rate that a test turns.
-type dial struct{ usd string }
+// fakeRates is a rate that a test turns.
+type fakeRates struct{ usd string }
 
-func (d *dial) Rate(currency string) (card.Rate, error) {
+func (d *fakeRates) Rate(currency string) (card.Rate, error) {
 	if d.usd == "" {
 		return card.Rate{}, card.ErrNoRate
 	}
@@ -252,8 +252,8 @@ func (d *dial) Rate(currency string) (card.Rate, error) {
 	return f.Rate(currency)
 }
 
-// scripted is the sandbox's supplier with faults, and a ledger of what it made.
-type scripted struct {
+// fakeSupplier is the sandbox's supplier with faults, and a ledger of what it made.
+type fakeSupplier struct {
 	*supplier.Sandbox
 	// fault, if set, says what becomes of an attempt: the card is made all the
 	// same unless it returns errDeclined.
@@ -266,7 +266,7 @@ type scripted struct {
 
 var errDeclined = errors.New("declined")
 
-func (s *scripted) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
+func (s *fakeSupplier) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
 	a, err := s.Sandbox.Submit(ctx, r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,7 +281,7 @@ func (s *scripted) Submit(ctx context.Context, r issue.Request) (issue.Answer, e
 	return a, err
 }
 
-func (s *scripted) Lookup(ctx context.Context, r issue.Request) (issue.Answer, error) {
+func (s *fakeSupplier) Lookup(ctx context.Context, r issue.Request) (issue.Answer, error) {
 	s.mu.Lock()
 	made := s.issued[r.Key]
 	s.mu.Unlock()

@@ -13,15 +13,15 @@ import (
 var firstTx, secondTx = strings.Repeat("1", 64), strings.Repeat("2", 64)
 
 // sent decides of a refund with a transaction.
-func (s *shop) sent(c *card.Card, txid string, amount *card.Amount, dryRun bool) (operator.Resolved, error) {
+func (s *fixture) sent(c *card.Card, txid string, amount *card.Amount, dryRun bool) (operator.Resolved, error) {
 	s.t.Helper()
-	return s.desk.ResolveCard(s.t.Context(),
+	return s.service.ResolveCard(s.t.Context(),
 		operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Amount: amount, TxID: txid, Note: "sent", Operator: "ann",
 			DryRun: dryRun})
 }
 
 // wantRefund compares what a card's account sees of refunds.
-func (s *shop) wantRefund(c *card.Card, amount card.Amount, txid string) {
+func (s *fixture) wantRefund(c *card.Card, amount card.Amount, txid string) {
 	s.t.Helper()
 	got, err := s.store.CardByUUID(s.t.Context(), s.account, c.UUID)
 	check(s.t, err)
@@ -31,7 +31,7 @@ func (s *shop) wantRefund(c *card.Card, amount card.Amount, txid string) {
 }
 
 func TestResolve_ARefundGetsItsTransactionAfterwards(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
 		s.wantRefund(c, 0, "")
 		s.resolve(c, operator.Refund)
@@ -70,7 +70,7 @@ func TestResolve_ARefundGetsItsTransactionAfterwards(t *testing.T) {
 }
 
 func TestResolve_ATransactionIsThatOfTheRefundThatHasNone(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
 		s.resolve(c, operator.Refund)
 		s.pay(c, coin/4, 10)
@@ -95,7 +95,7 @@ func TestResolve_ATransactionIsThatOfTheRefundThatHasNone(t *testing.T) {
 
 // A transaction gives money back once, however often it is named.
 func TestResolve_ATransactionIsThatOfOneRefund(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
 		_, err := s.sent(c, firstTx, nil, false)
 		check(t, err)
@@ -124,10 +124,10 @@ func TestResolve_ATransactionIsThatOfOneRefund(t *testing.T) {
 }
 
 func TestResolve_OnlyARefundHasATransaction(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
 		for _, kind := range []operator.ResolutionKind{operator.Accept, operator.Retry, operator.WriteOff} {
-			if _, err := s.desk.ResolveCard(t.Context(),
+			if _, err := s.service.ResolveCard(t.Context(),
 				operator.Decision{CardUUID: c.UUID, Kind: kind, TxID: firstTx, Note: "x", Operator: "x"}); err == nil {
 				t.Errorf("%s: no error", kind)
 			}
@@ -141,7 +141,7 @@ func TestResolve_OnlyARefundHasATransaction(t *testing.T) {
 
 // What was given back buys no card, whatever is paid again or retried.
 func TestResolve_ARefundThatWasDueIsNeverIssued(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }
 		c := s.order()
 		s.pay(c, coin, 10)
@@ -176,7 +176,7 @@ func TestResolve_ARefundThatWasDueIsNeverIssued(t *testing.T) {
 // money. If money arrives nevertheless, each change of the amount due has an
 // event.
 func TestResolve_RefundDuringTheQuote_AsksForNoMoney(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }
 		c := s.order()
 		s.pay(c, coin, 10)
@@ -219,7 +219,7 @@ func TestResolve_RefundDuringTheQuote_AsksForNoMoney(t *testing.T) {
 // A reorganization undoes the payment, and the money returns: the refund is due
 // again, and has its event again.
 func TestResolve_RefundDueAfterAReorg_IsToldAgain(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }
 		s.mine(30)
 		c := s.order()

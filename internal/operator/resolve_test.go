@@ -12,7 +12,7 @@ import (
 )
 
 func TestResolve_LateMoneyIsAcceptedOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.now = s.now.Add(3 * time.Hour)
 		s.rates.usd = "100"
@@ -22,7 +22,7 @@ func TestResolve_LateMoneyIsAcceptedOnce(t *testing.T) {
 		s.wantBooks(ledger{Counted: coin, Held: coin, Late: 1})
 		asked := operator.Decision{CardUUID: c.UUID, Kind: operator.Accept, Note: "a regular", Operator: "alice",
 			DryRun: true}
-		if _, err := s.desk.ResolveCard(t.Context(), asked); err != nil {
+		if _, err := s.service.ResolveCard(t.Context(), asked); err != nil {
 			t.Fatal(err)
 		}
 		s.settle()
@@ -48,7 +48,7 @@ func TestResolve_LateMoneyIsAcceptedOnce(t *testing.T) {
 }
 
 func TestResolve_TooLittleIsRefundedAndThenPaidAgain(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin/2, 10)
 		s.settle()
@@ -75,7 +75,7 @@ func TestResolve_TooLittleIsRefundedAndThenPaidAgain(t *testing.T) {
 }
 
 func TestResolve_SurplusIsRefunded(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, 3*coin, 10)
 		s.settle()
@@ -89,7 +89,7 @@ func TestResolve_SurplusIsRefunded(t *testing.T) {
 }
 
 func TestResolve_ALossIsWrittenOff(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 10)
 		s.settle()
@@ -116,7 +116,7 @@ func TestResolve_ALossIsWrittenOff(t *testing.T) {
 }
 
 func TestResolve_ADeclinedCardIsTriedAgainOrRefunded(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		again, back := s.order(), s.order()
 		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }
 		s.pay(again, coin, 10)
@@ -146,7 +146,7 @@ func TestResolve_ADeclinedCardIsTriedAgainOrRefunded(t *testing.T) {
 // A card that the supplier may have made all the same is parked, and left to
 // the operator as one that it declined is.
 func TestResolve_AParkedCardIsTriedAgainOrRefunded(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		again, back := s.order(), s.order()
 		s.supplier.fault = func(_ int, c *card.Credentials) error { c.SecurityCode = "x"; return nil }
 		s.pay(again, coin, 10)
@@ -169,7 +169,7 @@ func TestResolve_AParkedCardIsTriedAgainOrRefunded(t *testing.T) {
 }
 
 func TestResolve_WhatCantBeDecidedIsRefused(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c, paid, made := s.order(), s.order(), s.order()
 		s.pay(made, coin, 10)
 		s.settle()
@@ -189,7 +189,7 @@ func TestResolve_WhatCantBeDecidedIsRefused(t *testing.T) {
 			{"being made", paid.UUID, operator.Refund, operator.ErrBeingIssued},
 			{"made", made.UUID, operator.Accept, operator.ErrIssued},
 		} {
-			_, err := s.desk.ResolveCard(t.Context(),
+			_, err := s.service.ResolveCard(t.Context(),
 				operator.Decision{CardUUID: tt.card, Kind: tt.kind, Note: "x", Operator: "x"})
 			if !errors.Is(err, tt.want) {
 				t.Errorf("%s: %v", tt.name, err)
@@ -198,7 +198,7 @@ func TestResolve_WhatCantBeDecidedIsRefused(t *testing.T) {
 		for _, d := range []operator.Decision{{CardUUID: c.UUID, Kind: operator.Accept, Operator: "x"},
 			{CardUUID: c.UUID, Kind: operator.Accept, Note: "x"},
 			{CardUUID: made.UUID, Kind: "burn", Note: "x", Operator: "x"}} {
-			if _, err := s.desk.ResolveCard(t.Context(), d); err == nil {
+			if _, err := s.service.ResolveCard(t.Context(), d); err == nil {
 				t.Errorf("%+v was taken", d)
 			}
 		}
@@ -217,14 +217,14 @@ func TestReconcile_FindsWhatDoesNotAgree(t *testing.T) {
 		"it is paid, but has no intent":                      "DELETE FROM intents",
 	} {
 		t.Run(want, func(t *testing.T) {
-			onEach(t, func(t *testing.T, s *shop) {
+			onEach(t, func(t *testing.T, s *fixture) {
 				c := s.order()
 				s.pay(c, coin, 10)
 				s.settle()
 				s.reconcile()
 				_, err := s.direct.Exec(wreck)
 				check(t, err)
-				books, err := s.desk.Reconcile(t.Context(), operator.Audit{})
+				books, err := s.service.Reconcile(t.Context(), operator.Audit{})
 				check(t, err)
 				found := false
 				for _, d := range books.Discrepancies {
@@ -249,7 +249,7 @@ func TestReconcile_CardsThatWaitForAnOperator_AreNotDoubted(t *testing.T) {
 			"UPDATE cards SET received = 0, credit_paid = 0, credit_lost = amount, payment_state = 'reversed'"},
 	} {
 		t.Run(string(kind), func(t *testing.T) {
-			onEach(t, func(t *testing.T, s *shop) {
+			onEach(t, func(t *testing.T, s *fixture) {
 				c := s.order()
 				s.pay(c, coin, 10)
 				s.settle()
@@ -257,7 +257,7 @@ func TestReconcile_CardsThatWaitForAnOperator_AreNotDoubted(t *testing.T) {
 					_, err := s.direct.Exec(change)
 					check(t, err)
 				}
-				books, err := s.desk.Reconcile(t.Context(), operator.Audit{})
+				books, err := s.service.Reconcile(t.Context(), operator.Audit{})
 				check(t, err)
 				s.discrepancies = []string{string(kind)}
 				if len(books.Discrepancies) != 0 || len(books.Waiting) != 1 {
@@ -272,7 +272,7 @@ func TestReconcile_CardsThatWaitForAnOperator_AreNotDoubted(t *testing.T) {
 }
 
 func TestResolve_OnlyWhatIsConfirmedIsGivenBack(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin/2, 0)
 		s.settle()
@@ -281,12 +281,12 @@ func TestResolve_OnlyWhatIsConfirmedIsGivenBack(t *testing.T) {
 		s.settle()
 		s.want(c, card.AwaitingPayment, card.Late, coin/2, 0)
 		refund := operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Note: "x", Operator: "x"}
-		if _, err := s.desk.ResolveCard(t.Context(), refund); !errors.Is(err, operator.ErrNotConfirmed) {
+		if _, err := s.service.ResolveCard(t.Context(), refund); !errors.Is(err, operator.ErrNotConfirmed) {
 			t.Errorf("in the mempool: %v", err)
 		}
 		s.pay(c, 0, 9)
 		s.settle()
-		if _, err := s.desk.ResolveCard(t.Context(), refund); !errors.Is(err, operator.ErrNotConfirmed) {
+		if _, err := s.service.ResolveCard(t.Context(), refund); !errors.Is(err, operator.ErrNotConfirmed) {
 			t.Errorf("not deep enough: %v", err)
 		}
 		s.mine(1)
@@ -296,7 +296,7 @@ func TestResolve_OnlyWhatIsConfirmedIsGivenBack(t *testing.T) {
 }
 
 func TestResolve_OnlyForTheAmountThatTheOperatorSaw(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.now = s.now.Add(3 * time.Hour)
 		s.rates.usd = "10"
@@ -306,12 +306,12 @@ func TestResolve_OnlyForTheAmountThatTheOperatorSaw(t *testing.T) {
 		s.pay(c, coin/4, 10) // meanwhile
 		s.settle()
 		decision := operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Amount: &saw, Note: "x", Operator: "x"}
-		if _, err := s.desk.ResolveCard(t.Context(), decision); !errors.Is(err, operator.ErrAnotherAmount) {
+		if _, err := s.service.ResolveCard(t.Context(), decision); !errors.Is(err, operator.ErrAnotherAmount) {
 			t.Errorf("%v", err)
 		}
 		s.wantBooks(ledger{Counted: coin * 3 / 4, Held: coin * 3 / 4, Late: 1})
 		saw = coin * 3 / 4
-		if done, err := s.desk.ResolveCard(t.Context(), decision); err != nil || done.After != card.Expired {
+		if done, err := s.service.ResolveCard(t.Context(), decision); err != nil || done.After != card.Expired {
 			t.Errorf("%+v, %v", done, err)
 		}
 		s.wantBooks(ledger{Counted: coin * 3 / 4, Refunded: coin * 3 / 4})
@@ -319,7 +319,7 @@ func TestResolve_OnlyForTheAmountThatTheOperatorSaw(t *testing.T) {
 }
 
 func TestResolve_MoneyThatLeavesTheChainAfterItWasGivenBackIsSeen(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		c, other := s.order(), s.order()
 		s.pay(c, coin/2, 10)
@@ -346,7 +346,7 @@ func TestResolve_MoneyThatLeavesTheChainAfterItWasGivenBackIsSeen(t *testing.T) 
 }
 
 func TestResolve_WhatWasAcceptedAndGivenBackIsNotEnoughAgain(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin/2, 0)
 		s.settle()
@@ -369,7 +369,7 @@ func TestResolve_WhatWasAcceptedAndGivenBackIsNotEnoughAgain(t *testing.T) {
 }
 
 func TestResolve_ALossOfACardWhoseSurplusWasGivenBackIsWrittenOffWhole(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, 2*coin, 10)
 		s.settle()
@@ -384,7 +384,7 @@ func TestResolve_ALossOfACardWhoseSurplusWasGivenBackIsWrittenOffWhole(t *testin
 }
 
 func TestResolve_LateMoneyThatWasFoundEnoughStaysEnough(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.now = s.now.Add(3 * time.Hour)
 		s.pay(c, coin, 10)
@@ -399,7 +399,7 @@ func TestResolve_LateMoneyThatWasFoundEnoughStaysEnough(t *testing.T) {
 		s.pay(c, 1, 0)
 		s.tick()
 		s.want(c, card.AwaitingPayment, card.Paid, coin+1, 10) // one unit delays nothing
-		if _, err := s.desk.ResolveCard(t.Context(),
+		if _, err := s.service.ResolveCard(t.Context(),
 			operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Note: "x", Operator: "x"}); !errors.Is(err,
 			operator.ErrBeingIssued) {
 			t.Errorf("the supplier may have made it: %v", err)

@@ -19,9 +19,9 @@ import (
 
 const day = 24 * time.Hour
 
-// shelf is a store that counts: so many events and cards of each account are
+// fakeStore is a store that counts: so many events and cards of each account are
 // old.
-type shelf struct {
+type fakeStore struct {
 	held          bool
 	holds         int // until another process has the lease; 0 for never
 	events, cards map[uuid.UUID]int
@@ -29,30 +29,30 @@ type shelf struct {
 	err           error
 }
 
-func (s *shelf) HoldRetention(context.Context, string, time.Duration) (bool, error) {
+func (s *fakeStore) HoldRetention(context.Context, string, time.Duration) (bool, error) {
 	if s.holds--; s.holds == 0 {
 		s.held = false
 	}
 	return s.held, nil
 }
 
-func (s *shelf) ReleaseRetention(context.Context, string) error {
+func (s *fakeStore) ReleaseRetention(context.Context, string) error {
 	s.held = false
 	return nil
 }
 
-func (s *shelf) AccountIDs(context.Context) ([]uuid.UUID, error) {
+func (s *fakeStore) AccountIDs(context.Context) ([]uuid.UUID, error) {
 	return []uuid.UUID{{1}, {2}}, nil
 }
 
-func (s *shelf) PruneEvents(_ context.Context, account uuid.UUID, age time.Duration, n int) (int, error) {
+func (s *fakeStore) PruneEvents(_ context.Context, account uuid.UUID, age time.Duration, n int) (int, error) {
 	n = min(n, s.events[account])
 	s.events[account] -= n
 	s.did = append(s.did, fmt.Sprintf("events of %d, %s: %d", account[0], age, n))
 	return n, s.err
 }
 
-func (s *shelf) RetireCards(_ context.Context, account uuid.UUID, currency string, age time.Duration, after uuid.UUID,
+func (s *fakeStore) RetireCards(_ context.Context, account uuid.UUID, currency string, age time.Duration, after uuid.UUID,
 	n int) (int64, uuid.UUID, error) {
 	had := s.cards[account]
 	s.cards[account] -= min(n, had)
@@ -64,8 +64,8 @@ func (s *shelf) RetireCards(_ context.Context, account uuid.UUID, currency strin
 }
 
 func TestKeeper(t *testing.T) {
-	some := func() *shelf {
-		return &shelf{held: true, events: map[uuid.UUID]int{{1}: 450}, cards: map[uuid.UUID]int{{2}: 300}}
+	some := func() *fakeStore {
+		return &fakeStore{held: true, events: map[uuid.UUID]int{{1}: 450}, cards: map[uuid.UUID]int{{2}: 300}}
 	}
 	both := retention.Policy{Expired: 365 * day, Events: 90 * day, Deliveries: 30 * day}
 	lost := some()
@@ -73,7 +73,7 @@ func TestKeeper(t *testing.T) {
 	failing := some()
 	failing.err = errors.New("away")
 	for name, test := range map[string]struct {
-		store  *shelf
+		store  *fakeStore
 		policy retention.Policy
 		want   []string
 		err    error
@@ -88,7 +88,7 @@ func TestKeeper(t *testing.T) {
 			[]string{"events of 1, 744h0m0s: 200",
 				"events of 1, 744h0m0s: 200", "events of 1, 744h0m0s: 50", "events of 2, 744h0m0s: 0"}, nil},
 		"nothing":                             {some(), retention.Policy{Deliveries: 30 * day}, nil, nil},
-		"another process deletes":             {&shelf{}, both, nil, nil},
+		"another process deletes":             {&fakeStore{}, both, nil, nil},
 		"another process has begun meanwhile": {lost, both, []string{"events of 1, 2160h0m0s: 200"}, nil},
 		"the database is away":                {failing, both, []string{"events of 1, 2160h0m0s: 200"}, failing.err},
 	} {
@@ -125,7 +125,7 @@ func TestKeeper_LogsWhatItDeleted(t *testing.T) {
 		"cards only":  {0, 2, "events=0 expired_cards=2"},
 	} {
 		var log bytes.Buffer
-		s := &shelf{held: true, events: map[uuid.UUID]int{{1}: tt.events}, cards: map[uuid.UUID]int{{2}: tt.cards}}
+		s := &fakeStore{held: true, events: map[uuid.UUID]int{{1}: tt.events}, cards: map[uuid.UUID]int{{2}: tt.cards}}
 		keeper, err := retention.New(s, slog.New(slog.NewTextHandler(&log, nil)),
 			retention.Config{Policy: retention.Policy{Expired: 365 * day, Events: 90 * day}, Currencies: []string{"monero"}})
 		if err == nil {
@@ -137,12 +137,12 @@ func TestKeeper_LogsWhatItDeleted(t *testing.T) {
 	}
 }
 
-// slowShelf is a store that takes its time to delete.
-type slowShelf struct{ *shelf }
+// slowStore is a store that takes its time to delete.
+type slowStore struct{ *fakeStore }
 
-func (s slowShelf) PruneEvents(ctx context.Context, account uuid.UUID, age time.Duration, n int) (int, error) {
+func (s slowStore) PruneEvents(ctx context.Context, account uuid.UUID, age time.Duration, n int) (int, error) {
 	time.Sleep(10 * time.Millisecond)
-	return s.shelf.PruneEvents(ctx, account, age, n)
+	return s.fakeStore.PruneEvents(ctx, account, age, n)
 }
 
 // Requests come first: the database has nine times as long for them as for what
@@ -157,7 +157,7 @@ func TestKeeper_LeavesTheDatabaseToOthersMostOfTheTime(t *testing.T) {
 					cfg.Pause = func(_ context.Context, length time.Duration) { paused = append(paused, length) }
 				}
 				began := time.Now()
-				keeper, err := retention.New(slowShelf{&shelf{held: true, events: map[uuid.UUID]int{{1}: 450}}},
+				keeper, err := retention.New(slowStore{&fakeStore{held: true, events: map[uuid.UUID]int{{1}: 450}}},
 					slog.New(slog.DiscardHandler), cfg)
 				if err == nil {
 					err = keeper.Tick(t.Context())
@@ -190,7 +190,7 @@ func TestPolicy_RefusesASlipOfTheFinger(t *testing.T) {
 		{Events: time.Hour}:              false,
 		{Expired: 365 * day, Events: -1}: false,
 	} {
-		if _, err := retention.New(&shelf{}, slog.Default(), retention.Config{Policy: policy}); (err == nil) != good {
+		if _, err := retention.New(&fakeStore{}, slog.Default(), retention.Config{Policy: policy}); (err == nil) != good {
 			t.Errorf("%+v: %v", policy, err)
 		}
 	}
