@@ -376,12 +376,12 @@ type waitingQuery struct {
 
 // waitingCards returns the queries of the cards that wait. Each reads an index
 // that contains only such cards.
-func waitingCards(now time.Time) []waitingQuery {
+func (d dialect) waitingCards(now time.Time) []waitingQuery {
 	const ofIntents = `SELECT i.card_uuid AS uuid, c.currency, c.credit_paid AS amount, i.decided_at AS since FROM intents i JOIN cards c ON c.uuid = i.card_uuid
 		WHERE c.payment_state = 'paid' AND `
 	return []waitingQuery{
 		{operator.WaitingLate, `SELECT x.uuid, x.currency, x.amount, x.since FROM (SELECT c.uuid, c.currency, c.credit_held AS amount,
-			(SELECT MAX(e.created_at) FROM events e WHERE e.card_uuid = c.uuid AND e.type = 'payment.late') AS since FROM cards c WHERE c.payment_state = 'late') x
+			(SELECT MAX(e.created_at) FROM events e WHERE e.card_uuid = c.uuid AND e.type = 'payment.late') AS since FROM cards c`+d.by("cards_late")+` WHERE c.payment_state = 'late') x
 			WHERE x.since IS NULL OR x.since <= ?`, []any{now.Add(-operator.LateLasts).UnixMilli()}},
 		{operator.WaitingUnissued,
 			ofIntents + "i.state IN ('open', 'pending') AND (i.attempts >= ? OR i.decided_at IS NULL OR i.decided_at <= ?)",
@@ -408,7 +408,7 @@ func (r *reading) readWaiting(ctx context.Context) error {
 			operator.Waiting{Kind: operator.WaitingUnattributed, Currency: x.Currency, TxID: x.TxID, Output: x.Output,
 				Amount: x.Amount, Since: x.FirstSeenAt})
 	}
-	for _, q := range waitingCards(r.now) {
+	for _, q := range r.t.s.dialect.waitingCards(r.now) {
 		var found []struct {
 			UUID     uuid.UUID     `db:"uuid"`
 			Currency string        `db:"currency"`

@@ -39,7 +39,6 @@ type dialect struct {
 	// more parenthesis, follow
 	jsonRows string
 	arrays   bool // whether one parameter can be a whole column of values
-	samples  bool // whether the planner takes rows in any order to be a random sample (part.sql)
 	classify func(error) class
 	// an expression that names the server since its start and the table leases;
 	// the empty text without a server
@@ -173,7 +172,6 @@ var postgres = dialect{
 	hasTable:   "SELECT to_regclass(?) IS NOT NULL",
 	jsonRows:   "json_agg(json_build_array",
 	arrays:     true,
-	samples:    true,
 	server:     "pg_relation_filepath('leases') || '/' || CAST(EXTRACT(EPOCH FROM pg_postmaster_start_time()) AS TEXT)",
 	skipLocked: " FOR NO KEY UPDATE OF q SKIP LOCKED",
 	awaitReplication: `SELECT CASE WHEN current_setting('synchronous_standby_names') <> ''

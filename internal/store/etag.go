@@ -99,15 +99,9 @@ func (s *Store) CardTag(ctx context.Context, account, id uuid.UUID) (string, err
 
 // PageTags implements order.Tags. It is one round trip.
 func (s *Store) PageTags(ctx context.Context, filter order.Filter) ([]string, error) {
-	beyond, none := begin(filter)
-	if none {
-		return nil, nil
-	}
-	on, parts := s.pagesOf(filter)
-	query, args := page(s.dialect, changing, "", parts, true, beyond, filter.Limit)
+	query, args := cardPage(changing, "", filter)
 	var found [][]byte
-	err := s.list(ctx, on, &found, "select tags of cards", query, args...)
-	found = dropTooOld(found, filter, func(x []byte) uuid.UUID { return uuid.Must(uuid.ParseBytes(x[:36])) })
+	err := s.list(ctx, s.pageRunner(filter), &found, "select tags of cards", query, args...)
 	tags := make([]string, len(found))
 	for i, x := range found {
 		tags[i] = tag(x, nil)

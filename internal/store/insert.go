@@ -139,11 +139,10 @@ func when(wanted bool, sql string) string {
 	return ""
 }
 
-// openUSD is an expression for what the open cards of an account add up to. An
-// index of kinds of cards has them, so that it names every status.
+// openUSD is an expression for the sum of an account's open cards.
 func openUSD(account string) string {
 	return "(SELECT COALESCE(SUM(" + countedUSD("o.usd_cents") + "), 0) FROM cards o WHERE o.account_id = " + account +
-		" AND o.status IN ('awaiting_payment', 'generated') AND o.payment_state IN ('unpaid', 'underpaid'))"
+		" AND o.payment_state IN ('unpaid', 'underpaid'))"
 }
 
 // cardColumns are the columns of a new card.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -190,14 +191,11 @@ func (s *Store) RetireCards(ctx context.Context, account uuid.UUID, currency str
 // are fewer.
 func (s *Store) oldExpired(ctx context.Context, account uuid.UUID, currency string, until int64, after uuid.UUID,
 	n int) (old []uuid.UUID, last uuid.UUID, err error) {
-	end := card.FirstUUID(fromMillis(until))
-	kind := part{
-		equal: []equal{{"c.account_id", account}, {"c.status", card.AwaitingPayment}, {"c.payment_state", card.Expired},
-			{"c.currency", currency}},
-		where: " AND c.uuid < ?", args: []any{end}}
-	query, args := kind.sql(s.dialect, "SELECT c.uuid FROM cards c", false, after, n)
 	var all []uuid.UUID
-	if err := s.list(ctx, s.r, &all, "select expired cards", query, args...); err != nil || len(all) == 0 {
+	if err := s.list(ctx, s.r, &all, "select expired cards",
+		`SELECT uuid FROM cards WHERE account_id = ? AND payment_state = 'expired' AND status = 'awaiting_payment' AND currency = ?
+			AND uuid > ? AND uuid < ? ORDER BY uuid NULLS FIRST LIMIT `+strconv.Itoa(n),
+		account, currency, after, card.FirstUUID(fromMillis(until))); err != nil || len(all) == 0 {
 		return nil, uuid.Nil, err
 	}
 	if len(all) == n {

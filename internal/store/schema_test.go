@@ -66,7 +66,7 @@ func TestMigrate_BothDialectsHaveTheSameTables(t *testing.T) {
 }
 
 // newestSchema is the number of the last migration.
-const newestSchema = 29
+const newestSchema = 30
 
 func TestMigrate_SeveralProcessesAtOnce(t *testing.T) {
 	if testing.Short() {

@@ -128,15 +128,13 @@ func (t *tx) intentStats(ctx context.Context, f *operator.Stats) error {
 	return err
 }
 
-// quoteStats adds up by account: in that order there is an index with the
-// amounts, so that no card is looked at.
 func (t *tx) quoteStats(ctx context.Context, f *operator.Stats) error {
 	var row struct {
 		Cents int64 `db:"cents"`
 		Rows  int64 `db:"n"`
 	}
-	err := t.s.get(ctx, t.t, &row, "add up quotes", `SELECT CAST(COALESCE(SUM(x.cents), 0) AS BIGINT) AS cents, CAST(COALESCE(SUM(x.n), 0) AS BIGINT) AS n
-		FROM (SELECT SUM(`+countedUSD("usd_cents")+`) AS cents, COUNT(*) AS n FROM cards WHERE payment_state IN ('unpaid', 'underpaid') GROUP BY account_id) x`)
+	err := t.s.get(ctx, t.t, &row, "add up quotes", "SELECT CAST(COALESCE(SUM("+countedUSD("usd_cents")+
+		"), 0) AS BIGINT) AS cents, COUNT(*) AS n FROM cards WHERE payment_state IN ('unpaid', 'underpaid')")
 	f.OpenQuotes, f.OpenCards = card.USD(row.Cents), row.Rows
 	return err
 }
