@@ -381,7 +381,7 @@ func (d dialect) waitingCards(now time.Time) []waitingQuery {
 		WHERE c.payment_state = 'paid' AND `
 	return []waitingQuery{
 		{operator.WaitingLate, `SELECT x.uuid, x.currency, x.amount, x.since FROM (SELECT c.uuid, c.currency, c.credit_held AS amount,
-			(SELECT MAX(e.created_at) FROM events e WHERE e.card_uuid = c.uuid AND e.type = 'payment.late') AS since FROM cards c`+d.by("cards_late")+` WHERE c.payment_state = 'late') x
+			(SELECT MAX(e.created_at) FROM events e WHERE e.card_uuid = c.uuid AND e.type = 'payment.late') AS since FROM cards c` + d.by("cards_late") + ` WHERE c.payment_state = 'late') x
 			WHERE x.since IS NULL OR x.since <= ?`, []any{now.Add(-operator.LateLasts).UnixMilli()}},
 		{operator.WaitingUnissued,
 			ofIntents + "i.state IN ('open', 'pending') AND (i.attempts >= ? OR i.decided_at IS NULL OR i.decided_at <= ?)",
