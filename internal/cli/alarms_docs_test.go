@@ -82,7 +82,7 @@ func TestAlarms_AreCompleteAndHaveASection(t *testing.T) {
 		if link := runbookURL.FindStringSubmatch(r.runbook); link == nil || link[1] != strings.ToLower(r.name) {
 			t.Errorf("%s leads to %s", r.name, r.runbook)
 		}
-		for _, part := range []string{"**Means:** ", "**Costs:** ", "```sh\n", "**Mend:** ", "**Over:** "} {
+		for _, part := range []string{"**Means:** ", "**Costs:** ", "```sh\n", "**Fix:** ", "**Over:** "} {
 			if !strings.Contains(sections[r.name], part) {
 				t.Errorf("the section of %s lacks %q", r.name, part)
 			}
