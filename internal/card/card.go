@@ -1,9 +1,9 @@
-// Package card is the domain: cards, payments, and the rules by which one leads
+// Package card is the domain: cards, payments, and the rules that lead from one
 // to the other.
 //
-// It imports none of ours. It has no clock and does no I/O: what it decides
-// follows from facts that others read, and commit with the decision, so that
-// after a crash the same facts lead to the same decision.
+// It imports none of ours. It has no clock and does no I/O: its decisions
+// follow from facts that others read, and that they commit together with the
+// decision. After a crash, the same facts lead to the same decision.
 package card
 
 import (
@@ -22,7 +22,7 @@ const (
 	LiveMode = "live"
 )
 
-// Status is the status of a card, as the contract fixes it.
+// Status is the status of a card, as the contract defines it.
 type Status string
 
 const (
@@ -30,79 +30,78 @@ const (
 	Generated       Status = "generated"
 )
 
-// Card is a card that was asked for, from the request to the credentials.
+// Card is a card from the request to the credentials.
 type Card struct {
-	// What the request and the quote fixed.
+	// Fixed by the request and the quote.
 	UUID                  uuid.UUID // version 7: its time is CreatedAt
 	AccountID             uuid.UUID
 	CreatedAt             time.Time
 	USD                   USD
 	Coin                  Currency
-	Amount                Amount // to be paid
-	Address               string // where to, this card's alone
+	Amount                Amount // the price
+	Address               string // the payment address, of this card alone
 	Rate                  Rate
 	ExpiresAt             time.Time // of the quote
 	ConfirmationsRequired int
-	IdempotencyKey        string // "" if the request had none
-	RequestHash           []byte // fingerprint of the request, if it had a key
+	IdempotencyKey        string // "" if the request had none // "" without a key
+	RequestHash           []byte // fingerprint of a request with a key
 
-	// What happened since.
+	// Changed since.
 	Status    Status
 	State     PaymentState
 	Received  Amount // sum of the counted transfers
 	Settled   Amount // see Assessment.Settled
-	Credit    Credit // as it was assessed last
+	Credit    Credit // as last assessed
 	Height    int64  // see Assessment.Height
 	TipHeight int64  // of the chain, when the card was read
 	Sealed    *Sealed
 
-	// Refused says that no supplier makes the card: an operator has them asked
-	// again, or gives the money back.
+	// Refused is set when no supplier makes the card. An operator requests it
+	// again or refunds the payment.
 	Refused bool
 
-	// RefundAddress is where the customer wants money back; "" if the order
-	// named no address. It is set only where Service has opened
-	// SealedRefundAddress.
+	// RefundAddress is the customer's address for refunds; "" if the order has
+	// none. It is set only where Service has opened SealedRefundAddress.
 	RefundAddress       Secret
 	SealedRefundAddress []byte
 
-	// Reference and Metadata are the client's own data. They are stored and
-	// returned unchanged, never interpreted and never logged, and do not change
-	// after the card is created. They are set only where clients read cards.
+	// Reference and Metadata are the client's own data: stored and returned
+	// unchanged, never interpreted, never logged. They are set only where
+	// clients read cards.
 	Reference *Secret // nil if the order had none
 	Metadata  Secret  // a JSON object of strings; "" if the order had none
 
-	CanceledAt time.Time // when the client canceled the card, which ended its quote; zero if it did not
+	CanceledAt time.Time // when the client canceled the card, which ended its quote; zero if not canceled
 
-	// Transfers are those that are counted, first seen first, but only the
-	// largest if there are many; Omitted is how many of them are left out. They
-	// are set only where one card is read.
+	// Transfers are the counted transfers, first seen first. If there are many,
+	// only the largest are listed, and Omitted is the number of the others.
+	// They are set only where one card is read.
 	Transfers []Transfer
 	Omitted   int64
 
-	// What operators decided (ResolveCard).
-	Accepted   Amount    // so much is enough, whatever was asked for; 0 if nothing was decided
-	Refunded   Amount    // was given back
-	RefundedAt time.Time // the last time; zero if nothing was
-	RefundTxID string    // of the last refund's transaction; "" if the operator named none
-	WrittenOff Amount    // of a generated card, is missing and will not be waited for
+	// Decided by operators (ResolveCard).
+	Accepted   Amount    // enough for the card, regardless of its price; 0 if nothing was decided
+	Refunded   Amount    // total of all refunds
+	RefundedAt time.Time // time of the last refund; zero without one
+	RefundTxID string    // of the last refund's transaction; "" if the operator named none // of the last refund; "" if the operator gave none
+	WrittenOff Amount    // the part of a generated card's loss that is not waited for
 
-	// CredentialsPurgedAt is when the credentials were deleted for good; nil if
-	// they were not.
+	// CredentialsPurgedAt is when the credentials were deleted permanently; nil
+	// if they were not.
 	CredentialsPurgedAt *time.Time
 
-	// Tag changes with everything that a client sees of the card, its Transfers
-	// included where they are set. It is set only where one card is read, or
-	// where it was asked for.
+	// Tag changes with everything a client sees of the card, including
+	// Transfers where they are set. It is set only where one card is read, and
+	// in the answer to its request.
 	Tag string
 
-	// Credentials are set only where Service has opened Sealed, once the card
-	// is generated.
+	// Credentials are set only where Service has opened Sealed of a generated
+	// card.
 	Credentials *Credentials
 }
 
-// FirstUUID returns the least of the UUIDs version 7 whose time is t or later.
-// It is the zero UUID for a time before 1970.
+// FirstUUID returns the smallest version 7 UUID with time t or later. It is the
+// zero UUID for a time before 1970.
 func FirstUUID(t time.Time) (id uuid.UUID) {
 	ms := t.UnixMilli()
 	if t.After(time.UnixMilli(ms)) {
@@ -116,7 +115,7 @@ func FirstUUID(t time.Time) (id uuid.UUID) {
 	return id
 }
 
-// TimeOf returns the time in a UUID version 7, in UTC and with millisecond
+// TimeOf returns the time in a version 7 UUID, in UTC and with millisecond
 // precision.
 func TimeOf(id uuid.UUID) time.Time { return time.Unix(id.Time().UnixTime()).UTC() }
 
@@ -124,9 +123,9 @@ func TimeOf(id uuid.UUID) time.Time { return time.Unix(id.Time().UnixTime()).UTC
 // for.
 func (c *Card) Confirmations() int64 { return confirmations(c.Height, c.TipHeight) }
 
-// PaymentURI returns the instruction to pay for the card. It is "" once the
-// client canceled the card, or an operator gave money back before it was
-// issued, so that nobody is invited to pay.
+// PaymentURI returns the payment instruction for wallets. It is "" after the
+// card was canceled, or refunded before it was issued, so that no client offers
+// it for payment.
 func (c *Card) PaymentURI() string {
 	if (c.Refunded > 0 || c.canceled()) && c.Status != Generated {
 		return ""
@@ -134,7 +133,8 @@ func (c *Card) PaymentURI() string {
 	return c.Coin.PaymentURI(c.Address, c.Amount)
 }
 
-// confirmations returns those of a block; 0 for the mempool.
+// confirmations returns the confirmations of a block at height; 0 for the
+// mempool.
 func confirmations(height, tip int64) int64 {
 	if height == 0 {
 		return 0
@@ -142,8 +142,8 @@ func confirmations(height, tip int64) int64 {
 	return max(0, tip-height+1)
 }
 
-// AsCreated returns the card as it was in the answer to the request that made
-// it: unpaid, without credentials.
+// AsCreated returns the card as in the response to its request: unpaid, without
+// credentials.
 func (c *Card) AsCreated() *Card {
 	created := *c
 	created.Status, created.State = AwaitingPayment, Unpaid
@@ -156,24 +156,25 @@ func (c *Card) AsCreated() *Card {
 	return &created
 }
 
-// RefundAddressField names the refund address where it is encrypted.
+// RefundAddressField names the refund address in the associated data of its
+// encryption.
 const RefundAddressField = "refund_address"
 
-// Mask returns the first and last six characters of an address, by which its
-// owner recognises it. It returns "" for "".
+// Mask returns the first and last six characters of an address, enough for its
+// owner to recognize it. It returns "" for "".
 func Mask(address Secret) string {
 	const shown = 6
 	text := address.Reveal()
 	switch {
 	case text == "":
 		return ""
-	case len(text) < 4*shown: // is no address of any coin
+	case len(text) < 4*shown: // not an address of any coin
 		return "..."
 	}
 	return text[:shown] + "..." + text[len(text)-shown:]
 }
 
-// Secret is a text that no log, no JSON and no format verb shows.
+// Secret is a text that logs, JSON and format verbs never show.
 type Secret string
 
 const redacted = "[redacted]"
@@ -186,9 +187,9 @@ func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 // Reveal returns the text.
 func (s Secret) Reveal() string { return string(s) }
 
-// Credentials are what is needed to use a card.
+// Credentials are the data needed to use a card.
 type Credentials struct {
-	Masked         bool   // CardNumber, SecurityCode and URLPassword are only hinted at (MaskCredentials)
+	Masked         bool   // see MaskCredentials
 	CardNumber     Secret // digits
 	ExpirationDate Secret // MM/YY
 	SecurityCode   Secret // digits
@@ -196,9 +197,9 @@ type Credentials struct {
 	URLPassword    Secret
 }
 
-// Sealed are a card's credentials, each field encrypted on its own.
+// Sealed holds a card's credentials, each field encrypted separately.
 type Sealed struct {
 	CardNumber, ExpirationDate, SecurityCode, URL, URLPassword []byte
 
-	LastFour string // digits of the card number, in the clear; "" if they are not known
+	LastFour string // digits of the card number, in the clear; "" if they are not known // digits of the card number, in plain text; "" if unknown
 }

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Flaw returns why a card with these credentials must not be given out, or "".
+// Flaw returns the reason why a card with these credentials must not be issued,
+// or "".
 func (c Credentials) Flaw(now time.Time) string {
 	number := c.CardNumber.Reveal()
 	if len(number) < 12 || len(number) > 19 || strings.Trim(number, "0123456789") != "" ||
@@ -29,20 +30,20 @@ func (c Credentials) Flaw(now time.Time) string {
 	return ""
 }
 
-// LastFour returns the last four characters of a card number, which may be
-// stored and shown (PCI DSS, requirement 3.4).
+// LastFour returns the last four characters of a card number, which PCI DSS
+// (requirement 3.4) permits to store and show.
 func LastFour(number Secret) string { return string(number[max(0, len(number)-4):]) }
 
-// MaskCredentials returns credentials that only tell cards apart: of the card
-// number the last four digits, and of security code and password nothing, not
-// even the length.
+// MaskCredentials returns credentials that only distinguish cards: the last
+// four digits of the card number, and nothing of security code and password,
+// not even their length.
 func MaskCredentials(lastFour string, expirationDate, url Secret) Credentials {
 	return Credentials{Masked: true, CardNumber: Secret("************" + lastFour), ExpirationDate: expirationDate,
 		SecurityCode: "***", URL: url,
 		URLPassword: "********"}
 }
 
-// Mask returns the credentials masked, as MaskCredentials does.
+// Mask returns c as masked by MaskCredentials.
 func (c Credentials) Mask() Credentials {
 	if c.Masked {
 		return c

@@ -1,24 +1,23 @@
 package card
 
-// Credit says what became of the money that a card received. Paid, Held,
-// Surplus and Refunded make up what was received; Lost is beside it. It is
-// computed with each assessment and stored with it, and whoever asks for one of
-// these amounts reads what was stored.
+// Credit divides the money that a card received into Paid, Held, Surplus and
+// Refunded. Lost is counted separately. Credit is computed and stored with each
+// assessment; readers use the stored amounts and never compute their own.
 type Credit struct {
 	Paid       Amount // credited toward the price
-	Held       Amount // late or too little: an operator decides what becomes of it
-	Surplus    Amount // beyond the price, once the payment was found paid
-	Refunded   Amount // given back, of what is still there
-	Lost       Amount // the card was issued or money was given back for it, and it is no longer in the chain
-	WrittenOff Amount // of Lost, what the operator bears
-	Due        Amount // still to be paid: nothing once the card is issued or canceled, or money was given back
+	Held       Amount // late or too little; an operator decides
+	Surplus    Amount // above the price of a paid card
+	Refunded   Amount // the part that is still in the chain
+	Lost       Amount // missing from the chain, although the card was issued or the money refunded
+	WrittenOff Amount // the part of Lost that the operator bears
+	Due        Amount // still to be paid; 0 once the card is issued, canceled or refunded
 }
 
-// CreditOf computes the credit of a card from its state, what it received, what
-// it was settled for and what operators decided.
+// CreditOf computes a card's credit from its state, receipts, settled price and
+// the operators' decisions.
 func CreditOf(c *Card) Credit {
 	kept := c.Received - c.Refunded
-	// what was given back may have left the chain since
+	// A refunded payment may have left the chain since.
 	k := Credit{Refunded: min(c.Received, c.Refunded), Lost: max(0, -kept)}
 	kept = max(0, kept)
 	price := c.Amount
@@ -43,9 +42,9 @@ func CreditOf(c *Card) Credit {
 	return k
 }
 
-// RefundDue returns how much of the money of a card is to be given back, the
-// surplus included, because the card is paid for but no supplier makes it; 0
-// for any other card. Of money that is late it is not decided yet.
+// RefundDue returns the amount to refund, surplus included, of a paid card that
+// no supplier makes; 0 for any other card. Late money is not due: an operator
+// decides about it.
 func (c *Card) RefundDue() Amount {
 	if !c.Refused || c.Status == Generated || c.State != Paid {
 		return 0
@@ -53,10 +52,9 @@ func (c *Card) RefundDue() Amount {
 	return max(0, c.Received-c.Refunded)
 }
 
-// due returns what is still to be paid for a card that lacks so much. Nothing
-// is due for a card that is issued, nor once the client canceled it or an
-// operator gave money back: the customer is to pay no more. Who pays all the
-// same gets the card.
+// due returns the amount still to be paid for a card that lacks an amount.
+// Nothing is due for a card that is issued, canceled or refunded: the customer
+// should not pay more. A customer who pays nevertheless gets the card.
 func due(c *Card, lacks Amount) Amount {
 	if c.Status == Generated || c.Refunded > 0 || c.canceled() {
 		return 0

@@ -1,7 +1,7 @@
 package card
 
-// Distance returns how many bytes must be inserted, deleted or replaced to turn
-// a into b (Levenshtein), to suggest what was meant.
+// Distance returns the Levenshtein distance of a and b in bytes, for
+// suggestions after typing errors.
 func Distance(a, b string) int {
 	row := make([]int, len(b)+1) // the distances from the beginning of a to each beginning of b
 	for j := range row {

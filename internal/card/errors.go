@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Kind says what sort of failure an Error is. The zero Kind is Internal, so
-// that an unknown error can never reach a client as its own fault.
+// Kind classifies an Error. The zero Kind is Internal, so that an unknown error
+// can never blame the client.
 type Kind int
 
 const (
@@ -26,29 +26,28 @@ const (
 	Conflict
 )
 
-// Error is a failure that a client may see: a stable code and a message that
-// says how to mend it. It holds no internal text; the cause, if any, is for the
-// log.
+// Error is a failure that clients may see: a stable code and a message with the
+// remedy. It contains no internal text; the cause, if any, is for the log.
 type Error struct {
 	Kind       Kind
 	Code       string
 	Title      string
 	Message    string
-	Fields     []FieldError  // with Invalid: everything that is wrong
-	RetryAfter time.Duration // with Unavailable and LimitReached: when to try again
+	Fields     []FieldError  // with Invalid: every invalid part
+	RetryAfter time.Duration // with Unavailable and LimitReached
 	Quota      *Quota        // with LimitReached
-	Scope      string        // with ErrScope: what the token lacks
-	Cause      error         // never shown
+	Scope      string        // with ErrScope: the missing scope
+	Cause      error         // for the log only
 }
 
-// Quota is a limit that a request ran into.
+// Quota is a limit that a request exceeded.
 type Quota struct {
 	Name  string
 	Limit int64
 	Left  int64
 }
 
-// FieldError is one thing that is wrong with a request.
+// FieldError is an invalid part of a request.
 type FieldError struct {
 	Pointer string // JSON pointer into the body, or query/NAME, path/NAME, header/NAME
 	Detail  string
@@ -63,7 +62,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Is reports whether target is the same public failure, whatever its message
+// Is reports whether target is the same public failure, regardless of message
 // and cause.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
@@ -84,14 +83,14 @@ func (e *Error) WithMessage(message string) *Error {
 	return &c
 }
 
-// WithQuota returns a copy of e that says how much of what is allowed.
+// WithQuota returns a copy of e with the exceeded quota.
 func (e *Error) WithQuota(q Quota) *Error {
 	c := *e
 	c.Quota = &q
 	return &c
 }
 
-// WithScope returns a copy of e that names the scope that the token lacks.
+// WithScope returns a copy of e for a token that lacks the scope.
 func (e *Error) WithScope(scope string) *Error {
 	c := *e
 	c.Scope = scope
@@ -100,15 +99,14 @@ func (e *Error) WithScope(scope string) *Error {
 	return &c
 }
 
-// WithFields returns a copy of e that names everything that is wrong.
+// WithFields returns a copy of e that lists every invalid part.
 func (e *Error) WithFields(fields ...FieldError) *Error {
 	c := *e
 	c.Fields = fields
 	return &c
 }
 
-// The failures a client can see. Their codes are the ones that the published
-// contract enumerates.
+// The failures that clients can see, with the codes of the published contract.
 var (
 	ErrInternal = &Error{Kind: Internal, Code: "internal", Title: "Internal error",
 		Message: "The service failed. Try again, or ask its operator with this request id."}
@@ -158,8 +156,8 @@ var (
 		RetryAfter: 5 * time.Second}
 )
 
-// PublicErrors returns every failure a client can see; the contract's codes are
-// tested against it.
+// PublicErrors returns every failure that clients can see. A test compares
+// their codes with the contract.
 func PublicErrors() []*Error {
 	return []*Error{
 		ErrInternal, ErrMalformedJSON, ErrUnauthorized, ErrScope, ErrNotFound, ErrMethodNotAllowed, ErrRequestTimeout,
@@ -169,20 +167,19 @@ func PublicErrors() []*Error {
 	}
 }
 
-// TooMuchError is the refusal of a payment that would bring an address more
-// coins than there are.
+// TooMuchError rejects a payment that would bring an address more coins than
+// exist.
 type TooMuchError struct{ Most Amount } // that can still be paid
 
 func (e *TooMuchError) Error() string { return fmt.Sprintf("at most %d more can be paid", e.Most) }
 
-// Unready says why the service can't work now, in words that may be shown to
-// anybody.
+// Unready is a reason why the service cannot work now, in public words.
 type Unready string
 
 func (u Unready) Error() string { return string(u) }
 
-// Wrap returns err with u as its reason. Its text is err's. It returns nil
-// if err is nil.
+// Wrap returns err with u as its reason and with an unchanged text; nil if err
+// is nil.
 func (u Unready) Wrap(err error) error {
 	if err == nil {
 		return nil
@@ -199,51 +196,49 @@ func (e *unreadyError) Unwrap() []error { return []error{e.reason, e.error} }
 
 // Failures inside the service.
 var (
-	// ErrFenced means that a lease was lost to another process: stop, touch
-	// nothing.
+	// ErrFenced means that another process has the lease: stop without changes.
 	ErrFenced = errors.New("lease lost to another process")
 	// ErrWalletShared means that another database uses the wallet.
 	ErrWalletShared = errors.New("another database uses the wallet")
 	// ErrOwnAddress means that a refund address is one of the service's own.
 	ErrOwnAddress = errors.New("the refund address is one of the service's own")
-	// ErrOutOfStock means that no card of an amount is left in a stock.
+	// ErrOutOfStock means that the stock has no card of an amount.
 	ErrOutOfStock = errors.New("out of stock")
-	// ErrStockHeld means that it is not known whether a card was given
-	// something of a stock before the database went back in time.
+	// ErrStockHeld means that cards in stock may have been given out before the
+	// database went back in time.
 	ErrStockHeld = errors.New("the stock is held because the database went back in time: cardmint stock release")
-	// ErrNoRow means that the store has no such row. Whether that is a public
-	// ErrNotFound is for an actor to decide.
+	// ErrNoRow means that the store has no such row. An actor decides whether
+	// that is a public ErrNotFound.
 	ErrNoRow = errors.New("there is no such row")
-	// ErrDuplicate means that a row with this key exists already.
+	// ErrDuplicate means that the key of a row is taken.
 	ErrDuplicate = errors.New("duplicate")
-	// ErrCorrupt means that a row can't be decoded: it was changed by hand, or
-	// a newer version wrote it.
+	// ErrCorrupt means that a row cannot be decoded: it was changed manually,
+	// or written by a newer version.
 	ErrCorrupt = errors.New("its row can't be decoded")
-	// ErrWrongKeys means that the key file is not the one the database was
-	// first used with.
+	// ErrWrongKeys means that the database was first used with another key
+	// file.
 	ErrWrongKeys = errors.New("the key file is not the one that this database was first used with")
-	// ErrMissingKey means that the key file lacks a key that the database is
-	// encrypted with.
+	// ErrMissingKey means that the key file lacks a key which encrypts data of
+	// the database.
 	ErrMissingKey = errors.New("the key file lacks a key that this database is encrypted with")
-	// ErrRetiredKey means that the key file encrypts with a key that was
-	// retired.
+	// ErrRetiredKey means that the primary key of the key file was retired.
 	ErrRetiredKey = errors.New("the key file encrypts with a key that was retired")
-	// ErrWrongChain means that a node or wallet is not the one the stored data
-	// belongs to.
+	// ErrWrongChain means that the stored data belongs to another node or
+	// wallet.
 	ErrWrongChain = errors.New("not the chain or wallet this database belongs to")
-	// ErrChainNotReady means that a chain can't be trusted at the moment:
-	// syncing, stale, or node and wallet disagree.
+	// ErrChainNotReady means that a chain cannot be trusted at the moment: it
+	// is syncing or stale, or node and wallet disagree.
 	ErrChainNotReady = errors.New("chain is not ready")
-	// ErrWalletLost means that a wallet no longer knows what it knew: addresses
-	// it made, or transfers that are still in the chain, or what these came to.
-	// It is a case of ErrChainNotReady.
+	// ErrWalletLost means that a wallet lost data: addresses that it made,
+	// transfers that are still in the chain, or their amounts. It is a case of
+	// ErrChainNotReady.
 	ErrWalletLost = fmt.Errorf("%w: the wallet lost what it knew", ErrChainNotReady)
-	// ErrWrongAnswer means that an answer of a node or wallet lacks something,
-	// or can't be right. Nothing is concluded from such an answer. It is a case
-	// of ErrChainNotReady.
+	// ErrWrongAnswer means that a response of node or wallet is incomplete or
+	// cannot be right. It must not decide anything. It is a case of
+	// ErrChainNotReady.
 	ErrWrongAnswer = fmt.Errorf("%w: an answer can't be believed", ErrChainNotReady)
-	// ErrImpossible means that more came to an address, or toward a card, than
-	// all coins there are. It is a case of ErrChainNotReady.
+	// ErrImpossible means that an address or a card received more coins than
+	// exist. It is a case of ErrChainNotReady.
 	ErrImpossible = fmt.Errorf("%w: more coins came to one address than there are", ErrChainNotReady)
 
 	errKeyTaken = errors.New("idempotency key has a card")

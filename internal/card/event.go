@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// EventType names what an account is told.
+// EventType is the type of an event.
 type EventType string
 
 const (
@@ -25,29 +25,29 @@ const (
 	EventFeedReset       EventType = "feed.reset"
 )
 
-// EventTypes returns all of them; the contract's are tested against it.
+// EventTypes returns all types. A test compares them with the contract.
 func EventTypes() []EventType {
 	return []EventType{EventGenerated, EventRefundDue, EventDetected, EventUnderpaid, EventLate, EventExpired,
 		EventCanceled, EventReversed, EventRestored, EventWebhookDisabled, EventFeedReset}
 }
 
-// Event is what an account is told.
+// Event is a notification to an account.
 type Event struct {
 	ID        uuid.UUID
 	AccountID uuid.UUID
 	Seq       int64 // without gaps, in the order of commits, per account
 	Type      EventType
-	CardUUID  uuid.UUID // the zero UUID if it is not about a card, and then the next two are empty
+	CardUUID  uuid.UUID // zero if the event is not about a card; then Status and State are empty
 	Status    Status
 	State     PaymentState
-	Reference Secret    // of the card; "" if it has none. The store adds it where events are read
+	Reference Secret    // of the card; "" if it has none. The store adds it where events are read // of the card; "" if it has none. The store sets it where events are read
 	WebhookID uuid.UUID // with EventWebhookDisabled
 	Since     time.Time // with EventFeedReset: events since then may have been lost
 	CreatedAt time.Time
 }
 
-// AppendTime appends a time as the contract writes it (RFC 3339): in UTC, and
-// always with three fractional digits.
+// AppendTime appends a time in the contract's form: RFC 3339 in UTC, always
+// with three fractional digits.
 func AppendTime(b []byte, t time.Time) []byte {
 	t = t.UTC()
 	b = slices.Grow(b, len("2006-01-02T15:04:05.000Z"))
@@ -56,11 +56,10 @@ func AppendTime(b []byte, t time.Time) []byte {
 	return append(b[:len(b)-1], '.', lastDigit(ms/100), lastDigit(ms/10), lastDigit(ms), 'Z')
 }
 
-// lastDigit returns the last decimal digit of a number.
+// lastDigit returns the last decimal digit of n.
 func lastDigit(n int) byte { return '0' + byte(n%10) }
 
-// Payload is the body that webhooks are sent: the same bytes whenever it is
-// called.
+// Payload returns the body of webhooks, the same bytes on every call.
 func (e Event) Payload() []byte {
 	body := struct {
 		Type      EventType    `json:"type"`
@@ -80,20 +79,20 @@ func (e Event) Payload() []byte {
 	}
 	text, err := json.Marshal(body)
 	if err != nil {
-		panic(err) // strings and a number only: can't happen
+		panic(err) // impossible: strings and a number only
 	}
 	return text
 }
 
-// NewEvent returns an event about a card. Its id is a UUID version 7, and it
-// happened at the id's time.
+// NewEvent returns an event about a card. Its id is a version 7 UUID, whose
+// time is the event's.
 func NewEvent(id uuid.UUID, c *Card, kind EventType, status Status, state PaymentState) Event {
 	return Event{ID: id, AccountID: c.AccountID, Type: kind, CardUUID: c.UUID, Status: status, State: state,
 		CreatedAt: TimeOf(id)}
 }
 
-// ExampleEvent returns an event of a type that never happened, about a card or
-// a webhook that does not exist. id is a UUID version 7.
+// ExampleEvent returns an event for tests of webhooks, about a card or a
+// webhook that does not exist. id is a version 7 UUID.
 func ExampleEvent(id, account, about uuid.UUID, kind EventType) Event {
 	e := Event{ID: id, AccountID: account, Type: kind, CreatedAt: TimeOf(id)}
 	switch kind {

@@ -9,17 +9,17 @@ import (
 // KeyID names an encryption key. It is not secret.
 type KeyID uint32
 
-// keyPrefix is the first byte of what Tink encrypts. The key's id follows, in
+// keyPrefix is the first byte of a Tink ciphertext. The key's id follows, in
 // big-endian order.
 const keyPrefix = 0x01
 
-// Prefix returns what every ciphertext of the key begins with.
+// Prefix returns the first bytes of every ciphertext of the key.
 func (k KeyID) Prefix() []byte { return binary.BigEndian.AppendUint32([]byte{keyPrefix}, uint32(k)) }
 
 // String returns eight hexadecimal digits.
 func (k KeyID) String() string { return fmt.Sprintf("%08x", uint32(k)) }
 
-// ParseKeyID reads what String returns.
+// ParseKeyID parses the form that String returns.
 func ParseKeyID(text string) (KeyID, error) {
 	n, err := strconv.ParseUint(text, 16, 32)
 	if err != nil || len(text) != 8 {
@@ -28,8 +28,7 @@ func ParseKeyID(text string) (KeyID, error) {
 	return KeyID(n), nil
 }
 
-// KeyOf returns the key that a ciphertext names. It returns false if it names
-// none.
+// KeyOf returns the key that a ciphertext names; false if it names none.
 func KeyOf(ciphertext []byte) (KeyID, bool) {
 	if len(ciphertext) < 5 || ciphertext[0] != keyPrefix {
 		return 0, false

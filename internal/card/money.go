@@ -19,21 +19,21 @@ const (
 	MaxUSD USD = 750_00
 )
 
-// ParseUSD reads a plain decimal number with at most two decimals: no sign, no
+// ParseUSD parses a plain decimal number with at most two decimals: no sign, no
 // exponent, no spaces. Trailing zeros do not count as decimals.
 func ParseUSD(s string) (USD, error) {
 	n, err := parseUnits(s, 2)
 	return USD(n), err
 }
 
-// String returns whole dollars without decimals ("150"), anything else with two
-// ("150.50").
+// String returns whole dollars without decimals ("150") and other amounts with
+// two ("150.50").
 func (u USD) String() string {
 	text, _ := u.MarshalText()
 	return string(text)
 }
 
-// MarshalText writes the string form.
+// MarshalText returns the text of String.
 func (u USD) MarshalText() ([]byte, error) {
 	b := strconv.AppendInt(make([]byte, 0, len("750.00")), int64(u/100), 10)
 	if cents := int(u % 100); cents != 0 {
@@ -52,35 +52,36 @@ type Decimal struct {
 	Scale int
 }
 
-// ParseDecimal reads a plain decimal number with at most scale decimals: no
+// ParseDecimal parses a plain decimal number with at most scale decimals: no
 // sign, no exponent, no spaces. Trailing zeros do not count as decimals.
 func ParseDecimal(s string, scale int) (Decimal, error) {
 	n, err := parseUnits(s, scale)
 	return Decimal{n, scale}, err
 }
 
-// MarshalText writes the number as String does; in JSON it is a string.
+// MarshalText returns the text of String, so that the number is a string in
+// JSON.
 func (d Decimal) MarshalText() ([]byte, error) { return d.append(), nil }
 
-// UnmarshalText reads what ParseDecimal reads; Scale is the number of decimals,
-// without trailing zeros.
+// UnmarshalText parses the form of ParseDecimal. Scale becomes the number of
+// decimals without trailing zeros.
 func (d *Decimal) UnmarshalText(text []byte) (err error) {
 	_, fraction, _ := strings.Cut(string(text), ".")
 	*d, err = ParseDecimal(string(text), len(strings.TrimRight(fraction, "0")))
 	return err
 }
 
-// Rescale returns the same number with another scale. It fails if decimals
-// would be lost or the number grows too big.
+// Rescale returns the number with another scale. It fails if that loses
+// decimals or does not fit.
 func (d Decimal) Rescale(scale int) (Decimal, error) {
 	return ParseDecimal(d.String(), scale)
 }
 
-// Rate is what one whole coin is worth in US dollars.
+// Rate is the price of one whole coin in US dollars.
 type Rate struct {
 	USD    Decimal   // Scale is RateScale
-	At     time.Time // when it was taken
-	Source string    // who said so
+	At     time.Time // when the source was read
+	Source string    // rate source
 }
 
 // RateScale is the number of decimals of a rate.
@@ -88,47 +89,45 @@ const RateScale = 8
 
 // Currency is a coin that cards can be paid with.
 type Currency struct {
-	Code          string // what the API calls it
+	Code          string // its name in the API
 	Name          string
 	Decimals      int           // of the coin
-	Supply        Amount        // all coins there will ever be; 0 if that does not fit an Amount
-	Confirmations int           // that a payment needs
-	BlockTime     time.Duration // between two blocks, on average
-	AmountKey     string        // what the coin's payment URI calls the amount
+	Supply        Amount        // all coins that can ever exist; 0 if that does not fit an Amount
+	Confirmations int           // required for a payment
+	BlockTime     time.Duration // mean time between blocks
+	AmountKey     string        // the amount's name in payment URIs
 }
 
-// How far back a chain may change, and how long a lock is waited for. Blocks
-// are counted by these times, whatever the coin's block time.
+// The deepest reorganization, and the longest wait for a lock. Both are times,
+// so that they do not depend on the coin's block time.
 const (
 	reorgHorizon = 4 * time.Hour
 	lockHorizon  = 10_000 * time.Minute
 )
 
-// ReorgHorizonBlocks is how many of the newest blocks are read again and again.
-// A reorganisation that is deeper is not noticed.
+// ReorgHorizonBlocks returns how many of the newest blocks are reread. A deeper
+// reorganization goes unnoticed.
 func (c Currency) ReorgHorizonBlocks() int64 { return int64(reorgHorizon / c.BlockTime) }
 
-// MaxConfirmations is the most that may be required: half of the blocks that
-// are read again.
+// MaxConfirmations returns the highest permitted number of confirmations: half
+// of the blocks that are reread.
 func (c Currency) MaxConfirmations() int { return int(c.ReorgHorizonBlocks() / 2) }
 
-// LockHorizonBlocks is for how many blocks a locked transfer is read again and
-// again. That one which is locked for longer was unlocked is noticed when the
-// wallet rescans its chain.
+// LockHorizonBlocks returns for how many blocks a locked transfer is reread.
+// The end of a longer lock is noticed when the wallet rescans its chain.
 func (c Currency) LockHorizonBlocks() int64 { return int64(lockHorizon / c.BlockTime) }
 
-// Decimal returns an amount of the coin in whole coins.
+// Decimal returns an amount in whole coins.
 func (c Currency) Decimal(a Amount) Decimal { return Decimal{int64(a), c.Decimals} }
 
-// PaymentURI returns the instruction to pay amount to address in the form the
-// coin's wallets read.
+// PaymentURI returns the instruction to pay amount to address, for wallets.
 func (c Currency) PaymentURI(address string, amount Amount) string {
 	return c.Code + ":" + address + "?" + c.AmountKey + "=" + c.Decimal(amount).String()
 }
 
-// Price returns what usd costs at rate, rounded up to one atomic unit, so that
-// the amount is never worth less than usd. It fails if the rate is not positive
-// or the amount does not fit.
+// Price returns the price of usd at rate, rounded up to one atomic unit, so
+// that the amount is never worth less than usd. It fails if the rate is not
+// positive or the amount does not fit.
 func (c Currency) Price(usd USD, rate Rate) (Amount, error) {
 	if rate.USD.Units <= 0 || usd <= 0 {
 		return 0, errors.New("price: rate and amount must be positive")
@@ -146,8 +145,8 @@ func (c Currency) Price(usd USD, rate Rate) (Amount, error) {
 	return Amount(quotient.Int64()), nil
 }
 
-// Worth returns what amount is worth at rate, rounded down to a cent. It is 0
-// if no rate is known, and the most that USD can hold if it is more.
+// Worth returns the value of amount at rate, rounded down to a cent. It is 0 if
+// the rate is unknown, and saturates at the largest USD.
 func (c Currency) Worth(amount Amount, rate Rate) USD {
 	if amount <= 0 || rate.USD.Units <= 0 {
 		return 0
@@ -168,8 +167,8 @@ func (c Currency) Covers(amount Amount, usd USD, rate Rate) bool {
 
 func pow10(n int) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil) }
 
-// parseUnits reads digits with at most scale decimals, not counting trailing
-// zeros, into an integer of 10^-scale.
+// parseUnits parses digits with at most scale decimals, not counting trailing
+// zeros, as an integer of 10^-scale.
 func parseUnits(s string, scale int) (int64, error) {
 	whole, fraction, point := strings.Cut(s, ".")
 	if whole == "" || (point && fraction == "") || strings.Trim(whole+fraction, "0123456789") != "" {

@@ -6,37 +6,35 @@ import (
 	"time"
 )
 
-// Offer is an amount, or a range of amounts, that cards can be had for at the
-// moment.
+// Offer is an amount, or a range of amounts, for which cards are available now.
 type Offer struct {
 	Min, Max USD   // inclusive; equal for one amount
-	Left     int64 // cards that are left; Unlimited if nobody counts them
-	Total    USD   // what all cards of the offer may add up to, such as a balance that pays for them; 0 for no limit
-	// Life is set where cards are in a stock of our own: each order reserves
-	// one that can be used for at least so long. 0 where orders reserve
-	// nothing.
+	Left     int64 // remaining cards; Unlimited if they are not counted
+	Total    USD   // limit for the sum of all cards, such as a prepaid balance; 0 for no limit
+	// Life is set for cards in our own stock: each order reserves one that
+	// stays valid for at least Life. It is 0 if orders reserve nothing.
 	Life time.Duration
 }
 
 // Unlimited is the Left of an offer that does not run out.
 const Unlimited int64 = -1
 
-// Has reports whether a card of an amount can be had.
+// Has reports whether a card of the amount is available.
 func (o Offer) Has(usd USD) bool { return o.Min <= usd && usd <= o.Max && o.Left != 0 }
 
-// OfferTTL is how long the offers of a supplier that no longer answers are
-// believed.
+// OfferTTL is how long a supplier's last offers stay valid while it does not
+// respond.
 const OfferTTL = 15 * time.Minute
 
-// SupplierOffers is what can be had of one supplier.
+// SupplierOffers are the offers of one supplier.
 type SupplierOffers struct {
 	Supplier string
-	Priority int           // its place in the order in which suppliers are asked
-	Age      time.Duration // since the supplier answered
+	Priority int           // its place in the order of suppliers
+	Age      time.Duration // since the supplier's response
 	Offers   []Offer
 }
 
-// ClipOffers returns the part of offers that is between two amounts, both included.
+// ClipOffers returns the part of offers from least to most, both included.
 func ClipOffers(offers []Offer, least, most USD) []Offer {
 	var clipped []Offer
 	for _, o := range offers {
@@ -48,10 +46,10 @@ func ClipOffers(offers []Offer, least, most USD) []Offer {
 	return clipped
 }
 
-// MergeOffers returns what can be had of several offers together: ascending, without
-// overlaps, each with how many cards of any one of its amounts are left.
+// MergeOffers combines offers into ascending ranges without overlaps. Left is
+// the number of cards available for any one amount of the range.
 func MergeOffers(offers []Offer) []Offer {
-	var edges []USD // where an offer begins, or the first amount beyond its end
+	var edges []USD // first amounts of offers, and the amounts after their ends
 	for _, o := range offers {
 		edges = append(edges, o.Min, o.Max+1)
 	}
@@ -82,7 +80,7 @@ func MergeOffers(offers []Offer) []Offer {
 	return merged
 }
 
-// SortByPriority sorts offers in the order in which suppliers are asked.
+// SortByPriority sorts offers by the order of their suppliers.
 func SortByPriority(all []SupplierOffers) {
 	slices.SortFunc(all, func(a, b SupplierOffers) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Supplier, b.Supplier))

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// PaymentState says how far a card's payment is. The contract describes each
+// PaymentState is the state of a card's payment. The contract describes each
 // value.
 type PaymentState string
 
@@ -24,66 +24,66 @@ const (
 	Reversed   PaymentState = "reversed"
 )
 
-// PaymentStates returns every state that a payment can have.
+// PaymentStates returns every payment state.
 func PaymentStates() []PaymentState {
 	return []PaymentState{Unpaid, Detected, Underpaid, Confirming, Paid, Late, Expired, Canceled, Reversed}
 }
 
-// Transfer is a fact about the chain: an amount that arrived at one of our
-// addresses. A transfer that left the chain stays stored, but is no longer
-// Counted.
+// Transfer is an amount that arrived at one of our addresses. A transfer that
+// left the chain stays stored, but is no longer Counted.
 type Transfer struct {
 	Currency    string
 	TxID        string
-	Output      int64 // tells apart what one transaction pays us
+	Output      int64 // distinguishes the outputs that one transaction pays us
 	Address     string
 	Amount      Amount
 	Height      int64 // of its block; 0 in the mempool
-	Locked      bool  // can't be spent yet, by the sender's will
+	Locked      bool  // unspendable for now, at the sender's choice
 	FirstSeenAt time.Time
 	Counted     bool
 }
 
-// Confirmations returns how many blocks confirm the transfer, with its own; 0
-// in the mempool.
+// Confirmations returns the number of blocks that confirm the transfer, its own
+// included; 0 in the mempool.
 func (t Transfer) Confirmations(tip int64) int64 { return confirmations(t.Height, tip) }
 
 // Tip is the newest block of a chain.
 type Tip struct {
 	Height int64
 	Hash   string
-	Time   time.Time // as the block says
+	Time   time.Time // according to the block
 }
 
-// Assessment is what Assess finds: how far a payment is, and when to look at it
-// again.
+// Assessment is the result of Assess.
 type Assessment struct {
 	State    PaymentState
 	Received Amount // sum of the counted transfers
-	// what the payment was found Paid with, and must keep: the price, or what
-	// late money had to be worth, or what was accepted; 0 before
+	// The amount with which the payment became Paid, and which must remain: the
+	// price, the price at the rate for late money, or the accepted amount. 0
+	// before.
 	Settled     Amount
-	Height      int64  // block of the transfer that the card waits for; 0 if there is none, or it is in the mempool
-	Credit      Credit // what it credits
-	ReadyHeight int64  // tip at which the card must be assessed again without a new fact; 0 if never
+	Height      int64 // block of the transfer that the card waits for; 0 if there is none, or it is in the mempool
+	Credit      Credit
+	ReadyHeight int64 // when the tip reaches it, the card is assessed again even without a new fact; 0 if never
 }
 
-// Assess decides how far the payment of a card is. It is pure: the same card,
-// counted transfers, tip and rate give the same answer, however often and in
-// whatever order they arrived. today is the current rate, needed only for money
-// first seen after the quote ended; the zero Rate means that none is known.
+// Assess decides the state of a card's payment. It is pure: the same card,
+// counted transfers, tip and rate give the same result, however often and in
+// whatever order the transfers arrived. today is the current rate, which only
+// money needs that was first seen after the quote ended; the zero Rate is an
+// unknown one.
 //
-// Only firm transfers pay: those that have their confirmations and can be
-// spent. The others never delay a card that the firm ones pay for.
+// Only firm transfers pay: they have their confirmations and can be spent.
+// Other transfers never delay a card that the firm ones pay for.
 //
-// A generated card is never taken back: it is Paid, or Reversed once its money
+// A generated card is never revoked: it is Paid, or Reversed once its money
 // left the chain.
 func Assess(c *Card, transfers []Transfer, tip Tip, today Rate) Assessment {
 	all := sumOf(c, transfers, func(Transfer) bool { return true })
 	firm := sumOf(c, transfers, func(t Transfer) bool { return c.firm(t, tip) })
 	a := Assessment{Received: all.kept + c.Refunded, Settled: c.Settled}
-	expired := c.canceled() || c.Refunded > 0 || !tip.Time.Before(c.ExpiresAt) // no more money is asked for
-	// what the card needs of it, once it is Paid
+	expired := c.canceled() || c.Refunded > 0 || !tip.Time.Before(c.ExpiresAt) // no more money is expected
+	// The transfers that pay, and the price at today's rate if that decided.
 	pays, worth := firm, Amount(0)
 	switch {
 	case c.Status == Generated && all.kept < c.Settled:
@@ -100,20 +100,20 @@ func Assess(c *Card, transfers []Transfer, tip Tip, today Rate) Assessment {
 		a.State = Paid
 	case firm.late() && c.Coin.Covers(firm.kept, c.USD, today):
 		a.State = Paid
-		worth, _ = c.Coin.Price(c.USD, today) // or the fall of the rate would be given back as a surplus
+		worth, _ = c.Coin.Price(c.USD, today) // without it, a fall of the rate would become a surplus
 	case c.enough(all):
 		a.State = Confirming
 	case !all.late() && expired:
-		a.State = Late // too little, and its time is over
+		a.State = Late // too little, and its time has passed
 	case !all.late():
 		a.State = Underpaid
 	case firm.kept <= 0 || today.USD.Units == 0 || c.Coin.Covers(all.kept, c.USD, today):
-		a.State = Confirming // nothing moves toward issuing, or toward an operator, while its worth is unknown
+		a.State = Confirming // unknown worth never moves toward issuing, nor toward an operator
 	default:
 		a.State = Late
 	}
 	if a.State == Paid && (a.Settled == 0 || pays.kept < a.Settled) {
-		a.Settled = min(pays.kept, c.price(pays, worth)) // a generated card is Reversed then
+		a.Settled = min(pays.kept, c.price(pays, worth)) // a generated card with less is Reversed
 	}
 	after := *c
 	after.State, after.Received, after.Settled = a.State, a.Received, a.Settled
@@ -126,10 +126,10 @@ func Assess(c *Card, transfers []Transfer, tip Tip, today Rate) Assessment {
 	return a
 }
 
-// sum is what some transfers to a card come to, without what was given back.
+// sum adds up transfers to a card, less its refunds.
 type sum struct {
 	kept   Amount
-	inTime Amount // of it, what was first seen before the quote ended
+	inTime Amount // the part first seen before the quote ended
 }
 
 func (s sum) late() bool { return s.inTime < s.kept }
@@ -151,9 +151,8 @@ func sumOf(c *Card, transfers []Transfer, which func(Transfer) bool) sum {
 // canceled reports whether the client canceled the card.
 func (c *Card) canceled() bool { return !c.CanceledAt.IsZero() }
 
-// quoteEnd returns when the quote ends: when it expires, or when the client
-// canceled the card, if that was before. Money that is first seen later is
-// late.
+// quoteEnd returns when the quote expires, or when the client canceled the card
+// before that. Money first seen later is late.
 func (c *Card) quoteEnd() time.Time {
 	if c.canceled() && c.CanceledAt.Before(c.ExpiresAt) {
 		return c.CanceledAt
@@ -166,19 +165,18 @@ func (c *Card) firm(t Transfer, tip Tip) bool {
 	return t.Height > 0 && tip.Height >= c.readyAt(t) && !t.Locked
 }
 
-// readyAt returns the tip at which a transfer that is in a block has its
-// confirmations.
+// readyAt returns the tip at which a mined transfer has its confirmations.
 func (c *Card) readyAt(t Transfer) int64 { return t.Height + int64(c.ConfirmationsRequired) - 1 }
 
-// enough reports whether no rate is needed to say that the price was paid. What
-// was found enough once stays so, as long as it is there: the card may be being
-// made.
+// enough reports whether s pays the price without the need of a rate. An amount
+// that was enough once stays enough while it is in the chain, because the card
+// may already be on order.
 func (c *Card) enough(s sum) bool {
 	return s.inTime >= c.Amount || c.Accepted > 0 && s.kept >= c.Accepted || c.Settled > 0 && s.kept >= c.Settled
 }
 
-// price returns what a card that is paid by s takes of it; the rest is a
-// surplus. worth is the price at today's rate, if s was judged by it.
+// price returns the part of s that a card costs; the rest is a surplus. worth
+// is the price at today's rate, if that decided.
 func (c *Card) price(s sum, worth Amount) Amount {
 	switch {
 	case s.inTime >= c.Amount:
@@ -189,9 +187,8 @@ func (c *Card) price(s sum, worth Amount) Amount {
 	return max(c.Amount, c.Accepted)
 }
 
-// awaitedHeight returns the block of the transfer that a card waits for, or waited
-// for: the newest of those that it needs. It returns 0 if that is in the
-// mempool.
+// awaitedHeight returns the block of the transfer that a card waits, or waited,
+// for: the newest of those it needs. It returns 0 if that is in the mempool.
 func awaitedHeight(c *Card, transfers []Transfer) (height int64) {
 	for _, t := range needed(c, transfers) {
 		if t.Height == 0 {
@@ -202,9 +199,9 @@ func awaitedHeight(c *Card, transfers []Transfer) (height int64) {
 	return height
 }
 
-// needed returns the transfers with the most confirmations that reach what a
-// card needs; all of them if they do not. Those that their senders have locked
-// come last.
+// needed returns the transfers with the most confirmations that add up to the
+// amount a card needs; all transfers if they do not. Locked transfers come
+// last.
 func needed(c *Card, transfers []Transfer) []Transfer {
 	need := c.Refunded + c.Amount
 	switch {
@@ -221,7 +218,7 @@ func needed(c *Card, transfers []Transfer) []Transfer {
 		case b.Locked && !a.Locked:
 			return -1
 		}
-		return cmp.Compare(uint64(a.Height-1), uint64(b.Height-1)) // 0, the mempool, comes after all blocks
+		return cmp.Compare(uint64(a.Height-1), uint64(b.Height-1)) // sorts 0, the mempool, after all blocks
 	})
 	for i, t := range byAge {
 		if need <= 0 {
@@ -233,13 +230,13 @@ func needed(c *Card, transfers []Transfer) []Transfer {
 }
 
 // Awaited returns the transfers that a card needs and that are not firm: they
-// lack confirmations, or their senders have locked them.
+// lack confirmations or are locked.
 func Awaited(c *Card, transfers []Transfer, tip Tip) []Transfer {
 	return slices.DeleteFunc(needed(c, transfers), func(t Transfer) bool { return c.firm(t, tip) })
 }
 
-// nextReadyHeight returns the tip at which the next transfer of a card that is not paid
-// yet becomes firm. A card that waits for a rate looks again with the next
+// nextReadyHeight returns the tip at which the next transfer of an unpaid card
+// becomes firm. A card that waits for a rate is assessed again with the next
 // block.
 func nextReadyHeight(c *Card, transfers []Transfer, tip Tip, forRate bool) (height int64) {
 	if !slices.Contains([]PaymentState{Detected, Confirming, Late}, c.State) {
@@ -256,43 +253,41 @@ func nextReadyHeight(c *Card, transfers []Transfer, tip Tip, forRate bool) (heig
 	return height
 }
 
-// Firm returns what a card has received in transfers that have their
-// confirmations and can be spent, without what was given back.
+// Firm returns the amount of a card's firm transfers, less its refunds.
 func Firm(c *Card, transfers []Transfer, tip Tip) Amount {
 	return sumOf(c, transfers, func(t Transfer) bool { return c.firm(t, tip) }).kept
 }
 
-// Unlocked returns what a card has received, without what is locked by its
-// senders and what was given back.
+// Unlocked returns the amount of a card's transfers that are not locked, less
+// its refunds.
 func Unlocked(c *Card, transfers []Transfer) Amount {
 	return sumOf(c, transfers, func(t Transfer) bool { return !t.Locked }).kept
 }
 
-// Confirmed reports whether everything that was received for a card has its
-// confirmations and can be spent.
+// Confirmed reports whether a card has transfers and all of them are firm.
 func Confirmed(c *Card, transfers []Transfer, tip Tip) bool {
 	counted := func(t Transfer) bool { return t.Counted }
 	return slices.ContainsFunc(transfers, counted) &&
 		!slices.ContainsFunc(transfers, func(t Transfer) bool { return t.Counted && !c.firm(t, tip) })
 }
 
-// Verdict is what Judge finds of a card, and what follows from it. All of it is
-// stored together.
+// Verdict is a card's assessment with its consequences. All of it is stored in
+// one transaction.
 type Verdict struct {
-	Card       *Card // as it was before
+	Card       *Card // before the assessment
 	Assessment Assessment
-	Issue      bool   // the card is paid and is to be issued
-	Event      *Event // what the account is told; nil for nothing
+	Issue      bool   // the card is paid and must be issued
+	Event      *Event // for the account; nil for none
 }
 
-// Alarm reports whether an operator must look at the card from now on.
+// Alarm reports whether the verdict makes the card one that needs an operator.
 func (v Verdict) Alarm() bool {
 	return v.Event != nil &&
 		(v.Assessment.State == Late || v.Assessment.State == Reversed || v.Event.Type == EventRefundDue)
 }
 
-// Judge assesses a card, as Assess does, and says what follows. The event, if
-// there is one, gets the id, a UUID version 7, and its time.
+// Judge assesses a card and derives the consequences. Its event, if any, gets
+// the given id, a version 7 UUID, and the id's time.
 func Judge(c *Card, transfers []Transfer, tip Tip, today Rate, eventID uuid.UUID) Verdict {
 	a := Assess(c, transfers, tip, today)
 	v := Verdict{Card: c, Assessment: a, Issue: a.State == Paid && c.Status == AwaitingPayment}
@@ -300,7 +295,7 @@ func Judge(c *Card, transfers []Transfer, tip Tip, today Rate, eventID uuid.UUID
 	after.State, after.Received = a.State, a.Received
 	kind := TransitionEvent(c.State, a.State)
 	if due := after.RefundDue(); due > 0 && due != c.RefundDue() {
-		kind = EventRefundDue // instead of EventDetected
+		kind = EventRefundDue // replaces EventDetected
 	}
 	if kind != "" {
 		e := NewEvent(eventID, c, kind, c.Status, a.State)
@@ -309,7 +304,7 @@ func Judge(c *Card, transfers []Transfer, tip Tip, today Rate, eventID uuid.UUID
 	return v
 }
 
-// TransitionEvent returns the event that a change of state calls for, or "".
+// TransitionEvent returns the event for a change of state, or "".
 func TransitionEvent(from, to PaymentState) EventType {
 	if from == to {
 		return ""
@@ -319,7 +314,7 @@ func TransitionEvent(from, to PaymentState) EventType {
 	case Detected, Confirming, Paid:
 		switch {
 		case from == Reversed:
-			return EventRestored // the card is generated, so that it is Paid
+			return EventRestored // only a generated card, which is Paid, gets here
 		case slices.Contains(seen, from):
 			return ""
 		}

@@ -6,27 +6,27 @@ import (
 	"github.com/google/uuid"
 )
 
-// AcceptedRate is a rate that was believed. Nothing is quoted from it: it is
-// what later rates are compared with.
+// AcceptedRate is the reference that later rates are compared with. Quotes do
+// not use it.
 type AcceptedRate struct {
 	ID       uuid.UUID
 	Currency string
 	USD      Decimal   // Scale is RateScale
-	Source   string    // who said so
-	At       time.Time // when it was accepted
-	By       string    // the process, or the operator
-	Note     string    // why an operator accepted it; "" if a process did, by the rules
+	Source   string    // rate source
+	At       time.Time // time of acceptance
+	By       string    // process or operator
+	Note     string    // why an operator accepted it; "" if a process did, by the rules // the operator's reason; "" for a process
 }
 
-// ParkedRate is a rate that a process may not accept by itself. No card of that
-// currency is sold until an operator accepts it, or the sources go back to what
-// was accepted before.
+// ParkedRate is a rate that a process may not accept by itself. Cards of the
+// currency are not sold until an operator accepts it, or until the sources
+// return to the accepted rate.
 type ParkedRate struct {
 	Currency string
 	USD      Decimal // Scale is RateScale
-	Source   string  // who says so
+	Source   string  // rate source
 	Why      string
-	Since    time.Time // since when rates of the currency are parked
-	Until    time.Time // when the process will have forgotten it, unless it is said again
-	By       string    // the process
+	Since    time.Time // since when the currency's rate is parked
+	Until    time.Time // when the process forgets it, unless a source repeats it
+	By       string
 }

@@ -6,15 +6,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// StockState says what became of a card that was bought ahead.
+// StockState is the state of a card that was bought ahead.
 type StockState string
 
-// The states.
 const (
 	StockFree     StockState = "free"
-	StockReserved StockState = "reserved" // for an order that may still be paid
-	StockIssued   StockState = "issued"   // given out, for good
-	StockHeld     StockState = "held"     // the database went back in time: the card may have been given out
+	StockReserved StockState = "reserved" // for an order that can still be paid
+	StockIssued   StockState = "issued"   // given out permanently
+	StockHeld     StockState = "held"     // possibly given out before the database went back in time
 )
 
 // StockItem is a card that was bought ahead.
@@ -23,12 +22,12 @@ type StockItem struct {
 	Supplier   string
 	USD        USD
 	State      StockState
-	ExpiresAt  time.Time // the end of the month that is on the card
+	ExpiresAt  time.Time // end of the month printed on the card
 	NumberHash []byte    // keyed
-	Sealed     *Sealed   // tied to ID; nil once the credentials of the card that it was issued to are stored
+	Sealed     *Sealed   // encrypted for ID; nil once the card it was issued to has stored credentials
 }
 
-// StockCount counts the items of a stock that are alike.
+// StockCount counts items of a stock that are alike.
 type StockCount struct {
 	Supplier  string
 	USD       USD
@@ -37,9 +36,9 @@ type StockCount struct {
 	Items     int64
 }
 
-// UnresolvedItem is an item that an operator has to look into: it is held, or was
-// issued to a card which never got it.
+// UnresolvedItem is an item that needs an operator: it is held, or was issued
+// to a card that never received it.
 type UnresolvedItem struct {
 	StockItem
-	CardUUID uuid.UUID // that it is reserved for or was issued to; zero for none
+	CardUUID uuid.UUID // of the card it is reserved for or was issued to; zero for none
 }

@@ -8,12 +8,12 @@ import (
 	"strconv"
 )
 
-// maxAmount bounds the amounts that are believed: two of them can be added
-// without a thought for the size of an integer.
+// maxAmount bounds all amounts, so that two of them can be added without
+// overflow.
 const maxAmount Amount = math.MaxInt64 / 2
 
-// MaxAmount returns the most that one address of the coin can hold: all coins there
-// are, or as much as is believed of any coin.
+// MaxAmount returns the most that one address of the coin can hold: the coin's
+// supply, but no more than maxAmount.
 func (c Currency) MaxAmount() Amount {
 	if c.Supply > 0 {
 		return min(c.Supply, maxAmount)
@@ -21,8 +21,8 @@ func (c Currency) MaxAmount() Amount {
 	return maxAmount
 }
 
-// CheckTotal returns ErrImpossible if counted transfers come to more than one
-// address of the coin can hold.
+// CheckTotal returns ErrImpossible if counted transfers add up to more than one
+// address can hold.
 func (c Currency) CheckTotal(ts []Transfer) error {
 	left := c.MaxAmount()
 	for _, t := range ts {
@@ -37,8 +37,8 @@ func (c Currency) CheckTotal(ts []Transfer) error {
 	return nil
 }
 
-// Total is a sum of amounts, exact whatever its size. The zero Total is 0.
-// Totals don't change.
+// Total is an exact sum of amounts of any size. The zero Total is 0. A Total is
+// immutable.
 type Total struct{ n *big.Int } // nil for 0
 
 // TotalOf returns the sum of amounts.
@@ -50,7 +50,7 @@ func TotalOf(as ...Amount) Total {
 	return Total{n}
 }
 
-// ParseTotal reads what String writes.
+// ParseTotal parses the form that String returns.
 func ParseTotal(s string) (Total, error) {
 	n, ok := new(big.Int).SetString(s, 10)
 	if !ok {
@@ -71,13 +71,13 @@ func (t Total) Add(others ...Total) Total {
 // Sub returns t - u.
 func (t Total) Sub(u Total) Total { return Total{new(big.Int).Sub(t.big(), u.big())} }
 
-// Equal reports whether both are the same number.
+// Equal reports whether t and u are equal.
 func (t Total) Equal(u Total) bool { return t.big().Cmp(u.big()) == 0 }
 
 // String returns the number of atomic units.
 func (t Total) String() string { return t.big().String() }
 
-// big returns the number, which the caller must not change.
+// big returns the number. The caller must not change it.
 func (t Total) big() *big.Int {
 	if t.n == nil {
 		return new(big.Int)
@@ -85,10 +85,10 @@ func (t Total) big() *big.Int {
 	return t.n
 }
 
-// FormatTotal returns a total in whole coins, as Decimal.String writes them.
+// FormatTotal returns a total in whole coins, in the form of Decimal.String.
 func (c Currency) FormatTotal(t Total) string { return decimal(t.String(), c.Decimals) }
 
-// decimal returns an integer divided by ten to the power of scale, without
+// decimal formats an integer divided by ten to the power of scale, without
 // trailing zeros.
 func decimal(integer string, scale int) string {
 	return string(appendDecimal(nil, []byte(integer), scale))
