@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"os"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/otlp"
@@ -20,7 +19,7 @@ type tracingFlags struct {
 // openTracing returns the tracer of a process, or nil for none, and what ends
 // it.
 func (g *globals) openTracing(ctx context.Context, p plan) (t *trace.Tracer, end func(), err error) {
-	cfg := otlp.Config{Endpoint: p.tracing.Endpoint, Version: version(), Role: p.role(), Getenv: os.Getenv, Log: g.log}
+	cfg := otlp.Config{Endpoint: p.tracing.Endpoint, Version: version(), Role: p.role(), Log: g.log}
 	if !cfg.On() {
 		return nil, func() {}, nil
 	}
