@@ -34,7 +34,7 @@ build: ## Build bin/cardmint
 
 # Left to `make test` are the tests that start the program, and those of packages
 # that only tests use. Each process has one core, because several run at once.
-QUICK  = $(shell go list ./server ./internal/... | grep -vE '/internal/(acceptance|cli|failpoint|rig)$$')
+QUICK  = $(shell go list ./server ./internal/... | grep -vE '/internal/(acceptance|failpoint|rig)$$')
 quick: ## Run the tests that need no server and no program, in about 20 seconds
 	@$(LINK) GOGC=800 tools/in-memory 1 go test -short -vet=off -p 4 -parallel 4 -cpu 1 $(QUICK) $(CLIENT)
 

@@ -19,7 +19,7 @@ const module = "github.com/cardmint/cardmint/"
 // implements or calls; outbound imports none of ours and serves whoever calls
 // strangers; docs imports the root package for its guides; failpoint, panics
 // and trace import none of ours and may be imported by every package; only otlp
-// imports more of OpenTelemetry than trace does; only cli imports adapters, and
+// imports more of OpenTelemetry than trace does; only app and cli import adapters, and
 // client/clienttest, which is a module of its own, for tests.
 var allowed = map[string][]string{
 	"":        {},
@@ -76,12 +76,15 @@ var allowed = map[string][]string{
 	"internal/vault": {"internal/account", "internal/card", "internal/issue", "internal/keys",
 		"internal/order", "internal/webhook"},
 
-	"internal/cli": {"client", "internal/account", "internal/card", "internal/chain", "internal/chain/driver",
-		"internal/chain/simulated", "internal/clock",
-		"internal/docs", "internal/issue", "internal/keys", "internal/limit", "internal/metrics", "internal/operator",
-		"internal/order",
-		"internal/otlp", "internal/outbound", "internal/rate", "internal/retention", "internal/settle", "internal/store",
-		"internal/supplier", "internal/supplier/reference", "internal/vault", "internal/webhook", "server"},
+	"internal/app": {"internal/account", "internal/card", "internal/chain", "internal/chain/driver",
+		"internal/chain/simulated", "internal/clock", "internal/docs", "internal/issue", "internal/keys", "internal/limit",
+		"internal/metrics", "internal/operator", "internal/order", "internal/otlp", "internal/outbound", "internal/rate",
+		"internal/retention", "internal/settle", "internal/store", "internal/supplier", "internal/vault",
+		"internal/webhook", "server"},
+	"internal/cli": {"client", "internal/account", "internal/app", "internal/card", "internal/chain",
+		"internal/chain/driver", "internal/issue", "internal/keys", "internal/limit", "internal/operator",
+		"internal/outbound", "internal/rate", "internal/settle", "internal/store", "internal/supplier",
+		"internal/supplier/reference", "internal/vault", "internal/webhook", "server"},
 }
 
 func TestImports_FollowTheRule(t *testing.T) {

@@ -20,10 +20,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/chain/simulated"
-	"github.com/cardmint/cardmint/internal/cli"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/rate"
@@ -69,7 +69,7 @@ func newBench(b *testing.B) *bench {
 
 func newBenchOn(b testing.TB, url string, pool int) *bench {
 	b.Helper()
-	cli.Tune() // as a process that serves does
+	app.Tune() // as a process that serves does
 	ctx := b.Context()
 	keys := filepath.Join(b.TempDir(), "x.keys")
 	must(b, vault.Create(keys))

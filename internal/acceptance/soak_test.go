@@ -27,9 +27,9 @@ import (
 
 	"github.com/cardmint/cardmint/client"
 	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/chain/simulated"
-	"github.com/cardmint/cardmint/internal/cli"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/outbound"
@@ -106,7 +106,7 @@ func TestSoak(t *testing.T) {
 }
 
 func newSoak(t *testing.T) *soak {
-	cli.Tune()
+	app.Tune()
 	s := &soak{t: t, began: time.Now()}
 	database := rig.Postgres(t)
 	keys := filepath.Join(t.TempDir(), "x.keys")

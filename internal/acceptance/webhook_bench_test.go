@@ -18,9 +18,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
-	"github.com/cardmint/cardmint/internal/cli"
 	"github.com/cardmint/cardmint/internal/outbound"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
@@ -39,7 +39,7 @@ type mailing struct {
 
 func newMailing(b *testing.B, cfg webhook.Config) *mailing {
 	b.Helper()
-	cli.Tune()
+	app.Tune()
 	ctx, cancel := context.WithCancel(b.Context())
 	keys := filepath.Join(b.TempDir(), "x.keys")
 	must(b, vault.Create(keys))

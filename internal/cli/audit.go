@@ -16,7 +16,7 @@ func (g *globals) audited(ctx context.Context, action, who string, attrs ...slog
 			who = "?"
 		}
 	}
-	g.audit.LogAttrs(ctx, slog.LevelInfo, "audit",
+	g.Audit.LogAttrs(ctx, slog.LevelInfo, "audit",
 		append([]slog.Attr{slog.String("action", action), slog.String("actor", "operator:"+oneLine(who))}, attrs...)...)
 }
 

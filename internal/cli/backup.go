@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/store"
 )
 
@@ -36,7 +37,7 @@ type backupJSON struct {
 
 // Run writes a backup.
 func (c backupCommand) Run(ctx context.Context, g *globals) error {
-	if err := g.checkDatabase(); err != nil {
+	if err := g.CheckDatabase(); err != nil {
 		return err
 	}
 	contents, size, err := store.Backup(ctx, g.DatabaseURL, c.File, g.progress)
@@ -68,7 +69,7 @@ Examples:
 
 // Run restores a backup.
 func (c restoreCommand) Run(ctx context.Context, g *globals) error {
-	if err := g.checkDatabase(); err != nil {
+	if err := g.CheckDatabase(); err != nil {
 		return err
 	}
 	r, err := store.Restore(ctx, g.DatabaseURL, c.File, c.Replace, time.Now(), g.progress)
@@ -88,7 +89,7 @@ func (c restoreCommand) Run(ctx context.Context, g *globals) error {
 		"Newest entry: %s. This database knows nothing of what happened later: cards that were ordered, addresses that were given away, payments, refunds, issued cards.\n",
 		moment(r.Newest))
 	if err := r.Schema.Usable(); err != nil {
-		fmt.Fprintf(g.stdout, "Before this version of cardmint can use it: %v\n", explain(err).(*hinted).hint)
+		fmt.Fprintf(g.stdout, "Before this version of cardmint can use it: %v\n", app.Hint(app.Explain(err)))
 	}
 	return nil
 }
@@ -99,23 +100,23 @@ func explainBackup(err error) error {
 	var missing *store.MissingTool
 	switch {
 	case errors.As(err, &missing) && missing.Name == "pg_dump":
-		return hint(err,
+		return app.WithHint(err,
 			"install PostgreSQL's client programs (Debian: postgresql-client), or run where they are, with the password in PGPASSWORD or PGPASSFILE: %s", missing.Command)
 	case errors.As(err, &missing):
-		return hint(err, "install PostgreSQL's client programs (Debian: postgresql-client)")
+		return app.WithHint(err, "install PostgreSQL's client programs (Debian: postgresql-client)")
 	case errors.Is(err, store.ErrFileExists):
-		return hint(err, "choose another name; no file is overwritten")
+		return app.WithHint(err, "choose another name; no file is overwritten")
 	case errors.Is(err, store.ErrNotEmpty):
-		return hint(err,
+		return app.WithHint(err,
 			"name another database with --database-url, or replace this one: stop everything that uses it, and add --replace")
 	case errors.Is(err, store.ErrInUse):
-		return hint(err, "stop every cardmint that uses it, and other programs that have it open, such as connection poolers")
+		return app.WithHint(err, "stop every cardmint that uses it, and other programs that have it open, such as connection poolers")
 	case errors.Is(err, store.ErrOtherTables):
-		return hint(err, "create an empty database, restore into that, and point --database-url to it")
+		return app.WithHint(err, "create an empty database, restore into that, and point --database-url to it")
 	case errors.Is(err, store.ErrNoBackup):
-		return hint(err, "restore takes what 'cardmint backup' wrote, of the same kind of database as --database-url names")
+		return app.WithHint(err, "restore takes what 'cardmint backup' wrote, of the same kind of database as --database-url names")
 	}
-	return explainDatabase(err)
+	return app.ExplainDatabase(err)
 }
 
 func count(n int64, noun string) string {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/operator"
 )
@@ -53,7 +54,7 @@ func (c cardListCommand) Run(ctx context.Context, g *globals) error {
 			}
 		}
 		if c.Account != "" && search.AccountID == uuid.Nil {
-			return hint(fmt.Errorf("there is no account %q", c.Account), "leave --account out to see the cards of all accounts")
+			return app.WithHint(fmt.Errorf("there is no account %q", c.Account), "leave --account out to see the cards of all accounts")
 		}
 		cards, err := o.db.FindCards(ctx, search)
 		if err != nil {
@@ -153,7 +154,7 @@ func next(ctx context.Context, g *globals, o office, waiting []*card.Card) error
 
 func atLeastOne(limit int) error {
 	if limit < 1 {
-		return hint(fmt.Errorf("--limit %d shows nothing", limit), "it takes 1 or more")
+		return app.WithHint(fmt.Errorf("--limit %d shows nothing", limit), "it takes 1 or more")
 	}
 	return nil
 }
@@ -185,14 +186,14 @@ func oneLine(s string) string {
 // returns an error if the note does not say why.
 func decider(note, operator string) (string, error) {
 	if strings.TrimSpace(note) == "" {
-		return "", hint(errors.New("the note is empty"), `say why: --note "..."`)
+		return "", app.WithHint(errors.New("the note is empty"), `say why: --note "..."`)
 	}
 	if operator != "" {
 		return operator, nil
 	}
 	me, err := user.Current()
 	if err != nil {
-		return "", hint(errors.New("the user of this machine has no name"), "say who decides with --operator")
+		return "", app.WithHint(errors.New("the user of this machine has no name"), "say who decides with --operator")
 	}
 	return me.Username, nil
 }
@@ -200,14 +201,14 @@ func decider(note, operator string) (string, error) {
 func cardID(text string) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)
 	if err != nil {
-		return uuid.Nil, hint(fmt.Errorf("%q is not the uuid of a card", text), "see the uuids with: cardmint card list")
+		return uuid.Nil, app.WithHint(fmt.Errorf("%q is not the uuid of a card", text), "see the uuids with: cardmint card list")
 	}
 	return id, nil
 }
 
 func noCard(err error, id uuid.UUID) error {
 	if errors.Is(err, card.ErrNoRow) {
-		return hint(fmt.Errorf("there is no card %s", id), "see the uuids with: cardmint card list")
+		return app.WithHint(fmt.Errorf("there is no card %s", id), "see the uuids with: cardmint card list")
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/keys"
 )
@@ -52,7 +53,7 @@ func (c cardPurgeCommand) Run(ctx context.Context, g *globals) error {
 			return say(false, true,
 				fmt.Sprintf("nothing to do: the credentials of card %s were purged at %s\n", id, day(r.Card.CredentialsPurgedAt)))
 		case r.Card.Status != card.Generated:
-			return hint(keys.ErrNotIssued, "what the card waits for is shown by: %s", command("card", "show", id.String()))
+			return app.WithHint(keys.ErrNotIssued, "what the card waits for is shown by: %s", command("card", "show", id.String()))
 		case !r.Credentials:
 			return say(false, true,
 				fmt.Sprintf("nothing to do: card %s has no credentials, although they were never purged\n", id))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/operator"
@@ -59,10 +60,10 @@ func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 	}
 	kind := operator.ResolutionKind(strings.ReplaceAll(c.Decision, "-", "_"))
 	if c.Yes && c.Amount == "" && kind != operator.Retry {
-		return hint(errors.New("--yes needs --amount"), "run the command without --yes first: it says the amount")
+		return app.WithHint(errors.New("--yes needs --amount"), "run the command without --yes first: it says the amount")
 	}
 	if c.TxID != "" && kind != operator.Refund {
-		return hint(errors.New("--txid is only for refund"), "it names the transaction by which you gave money back")
+		return app.WithHint(errors.New("--txid is only for refund"), "it names the transaction by which you gave money back")
 	}
 	return g.office(ctx, func(o office) error {
 		r, err := o.db.CardDetail(ctx, id)
@@ -107,7 +108,7 @@ func (c cardResolveCommand) amount(coin card.Currency) (*card.Amount, error) {
 	}
 	amount, err := card.ParseDecimal(c.Amount, coin.Decimals)
 	if err != nil {
-		return nil, hint(fmt.Errorf("--amount: %q %w", c.Amount, err),
+		return nil, app.WithHint(fmt.Errorf("--amount: %q %w", c.Amount, err),
 			"it takes whole coins, as the command without --yes says them")
 	}
 	units := card.Amount(amount.Units)
@@ -122,7 +123,7 @@ func (c cardResolveCommand) transaction(of card.Currency) (string, error) {
 		return "", nil
 	}
 	if err := coin.CheckTxID(txid); err != nil {
-		return "", hint(fmt.Errorf("--txid %w", err), "your wallet shows it once it has sent the money")
+		return "", app.WithHint(fmt.Errorf("--txid %w", err), "your wallet shows it once it has sent the money")
 	}
 	return txid, nil
 }
@@ -230,33 +231,33 @@ func cantResolve(err error, id uuid.UUID) error {
 	show := command("card", "show", id.String())
 	switch {
 	case errors.Is(err, operator.ErrAnotherAmount):
-		return hint(err, "something arrived or left since: see what with '%s', which says what can be decided now", show)
+		return app.WithHint(err, "something arrived or left since: see what with '%s', which says what can be decided now", show)
 	case errors.Is(err, operator.ErrNotConfirmed):
-		return hint(err,
+		return app.WithHint(err,
 			"what is not confirmed, or is locked, may never be yours to give back. How many confirmations are missing, or which transfer "+
 				"is locked, is shown by: %s. Run this command again when they are there", show)
 	case errors.Is(err, operator.ErrLocked):
-		return hint(err,
+		return app.WithHint(err,
 			"only its sender knows until when; ask the customer to pay with money that is not locked. The end of a lock of more than a "+
 				"week is noticed only by: cardmint wallet rescan")
 	case errors.Is(err, operator.ErrBeingIssued):
-		return hint(err,
+		return app.WithHint(err,
 			"the supplier may issue it at any moment: when it is asked again is shown by: %s. Once it is issued, a surplus can be given "+
 				"back; if the supplier declines it, all of its money", show)
 	case errors.Is(err, operator.ErrIssued):
-		return hint(err,
+		return app.WithHint(err,
 			"nothing is left to accept: of a card that is issued, 'refund' gives back the surplus and 'write-off' bears a loss")
 	case errors.Is(err, operator.ErrNothingLost):
-		return hint(err, "nothing is to be written off; what can be decided of the card is shown by: %s", show)
+		return app.WithHint(err, "nothing is to be written off; what can be decided of the card is shown by: %s", show)
 	case errors.Is(err, operator.ErrNotParked):
-		return hint(err,
+		return app.WithHint(err,
 			"nothing is to be retried: only a card that the supplier declined or got wrong is; what this one waits for is shown by: %s", show)
 	case errors.Is(err, operator.ErrRefunded):
-		return hint(err,
+		return app.WithHint(err,
 			"the card can't be issued for that money any more. See the refund with: %s. Once you have sent it, name its transaction: %s", show,
 			command("card", "resolve", id.String(), "refund", "--note", "...", "--txid", "..."))
 	case errors.Is(err, operator.ErrNothingReceived):
-		return hint(err,
+		return app.WithHint(err,
 			"nothing is to be decided before something arrives. If the customer says that it was paid, look for it with: cardmint transfers --unattributed")
 	}
 	return noCard(err, id)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/operator"
 )
@@ -71,13 +72,13 @@ func (o office) refundAddress(c *card.Card) (card.Secret, error) {
 		return "", nil
 	}
 	address, err := o.vault.Open(c.UUID, c.AccountID, card.RefundAddressField, c.SealedRefundAddress)
-	return address, hint(err, "the key file is not the one that the service uses, or the row was changed")
+	return address, app.WithHint(err, "the key file is not the one that the service uses, or the row was changed")
 }
 
 // showRefundAddress prints an address in full, once the log says who reads it.
 func (c cardShowCommand) showRefundAddress(ctx context.Context, g *globals, of *card.Card, address card.Secret) error {
 	if address == "" {
-		return hint(fmt.Errorf("the order of card %s named no refund address", of.UUID),
+		return app.WithHint(fmt.Errorf("the order of card %s named no refund address", of.UUID),
 			"ask the customer where the money is to be sent")
 	}
 	who, err := decider("reads", "")

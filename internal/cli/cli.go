@@ -1,8 +1,7 @@
-// Package cli is the command line: flags, configuration, and the only place
-// where the packages are wired together.
+// Package cli is the command line: commands, their output and their help.
+// Package app runs what serves.
 //
-// It may import every package. A command ends whatever it started. What a
-// killed process leaves behind, leases and claims, expires by itself.
+// It may import every package. A command stops everything that it started.
 package cli
 
 import (
@@ -11,29 +10,22 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"strings"
-	"sync"
 
 	"github.com/alecthomas/kong"
 
-	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/app"
 )
 
 // globals are the flags of every command.
 type globals struct {
-	DatabaseURL     string `name:"database-url" env:"CARDMINT_DATABASE_URL" default:"sqlite:cardmint.db" placeholder:"URL" help:"Where cards are kept: sqlite:PATH or postgres://USER@HOST/NAME (${default})."`
-	Keys            string `env:"CARDMINT_KEYS" default:"cardmint.keys" placeholder:"FILE" help:"The key file that credentials are encrypted with, made by 'keys create' (${default})."`
-	Mode            string `env:"CARDMINT_MODE" default:"test" enum:"test,live" placeholder:"MODE" help:"Test or live. It is part of every token, so that a token for tests is never taken for a real one (${default})."`
-	AllowUnverified bool   `name:"allow-unverified-database" env:"CARDMINT_ALLOW_UNVERIFIED_DATABASE" help:"In live mode, connect to a PostgreSQL on another machine without checking its certificate. Anyone between the two can then read and change everything that is stored: tokens, payment addresses, refunds. Only for a network that nobody else can reach."`
-	LogFormat       string `name:"log-format" env:"CARDMINT_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"Format of the log on standard error: text or json (${default})."`
-	LogLevel        string `name:"log-level" env:"CARDMINT_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"Lowest level to log: debug, info, warn or error (${default})."`
-	Color           string `default:"auto" enum:"auto,always,never" placeholder:"WHEN" help:"Colors: auto (on a terminal, unless NO_COLOR is set), always or never (${default})."`
+	app.Deployment
+
+	LogFormat string `name:"log-format" env:"CARDMINT_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"Format of the log on standard error: text or json (${default})."`
+	LogLevel  string `name:"log-level" env:"CARDMINT_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" help:"Lowest level to log: debug, info, warn or error (${default})."`
+	Color     string `default:"auto" enum:"auto,always,never" placeholder:"WHEN" help:"Colors: auto (on a terminal, unless NO_COLOR is set), always or never (${default})."`
 
 	stdout, stderr io.Writer
-	log            *slog.Logger
-	audit          *slog.Logger // of who reads secrets and where the service is, whatever the level of the log
-	newer          sync.Once    // tells of a newer schema
 }
 
 type commands struct {
@@ -106,27 +98,8 @@ type commands struct {
 // newCommands returns the commands with the flags of every coin.
 func newCommands() *commands {
 	c := &commands{}
-	c.Serve.Coins, c.Wallet.Check.Coins, c.Reconcile.Coins = newCoinFlags(), newCoinFlags(), newCoinFlags()
+	c.Serve.CoinFlags, c.Wallet.Check.Coins, c.Reconcile.Coins = newCoinFlags(), newCoinFlags(), newCoinFlags()
 	return c
-}
-
-// hinted is an error of a command with what to do about it.
-type hinted struct {
-	err  error
-	hint string
-}
-
-func (h *hinted) Error() string { return h.err.Error() }
-func (h *hinted) Unwrap() error { return h.err }
-
-// Hint returns what to do.
-func (h *hinted) Hint() string { return h.hint }
-
-func hint(err error, format string, args ...any) error {
-	if err == nil {
-		return nil
-	}
-	return &hinted{err, fmt.Sprintf(format, args...)}
 }
 
 // Main runs the command that args name and returns the exit code: 0, 1 if it
@@ -157,27 +130,29 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exit
 	}
 	if err != nil {
-		return c.report(2, hint(err, "run 'cardmint%s --help' to see what it takes", commandOf(err)))
+		return c.report(2, app.WithHint(err, "run 'cardmint%s --help' to see what it takes", commandOf(err)))
 	}
 	return c.run(parsed)
 }
 
 // run runs the command that was parsed, and returns the exit code.
 func (c *commands) run(parsed *kong.Context) int {
-	c.log, c.audit = c.loggers()
-	slog.SetDefault(c.log)
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.LogLevel)) // one of the flag's values
+	c.Log, c.Audit = app.NewLoggers(c.stderr, c.LogFormat, level)
+	slog.SetDefault(c.Log)
 	slog.SetLogLoggerLevel(slog.LevelDebug) // net/http logs there what receivers of webhooks send unasked
 	role, _, _ := strings.Cut(parsed.Command(), " ")
 	if role == "serve" {
 		role = c.Serve.Role
 	}
-	c.DatabaseURL = named(c.DatabaseURL, role)
+	c.NameSessions(role)
 	if err := parsed.Run(&c.globals); err != nil {
 		code := 1
 		if errors.Is(err, errWaiting) {
 			code = codeWaiting
 		}
-		return c.report(code, explain(err))
+		return c.report(code, app.Explain(err))
 	}
 	return 0
 }
@@ -197,23 +172,8 @@ func commandOf(err error) string {
 // report prints why a command failed and what to do, and returns the exit code.
 func (g *globals) report(code int, err error) int {
 	fmt.Fprintf(g.stderr, "%s %v\n", g.paint(g.stderr, red, "cardmint:"), err)
-	var h interface{ Hint() string }
-	if errors.As(err, &h) {
-		fmt.Fprintf(g.stderr, "%s %s\n", g.paint(g.stderr, yellow, "hint:"), h.Hint())
+	if hint := app.Hint(err); hint != "" {
+		fmt.Fprintf(g.stderr, "%s %s\n", g.paint(g.stderr, yellow, "hint:"), hint)
 	}
 	return code
-}
-
-// named adds the name of a process to a database's URL, so that the server
-// shows whose a session is. An application_name in the URL or in PGAPPNAME
-// wins.
-func named(databaseURL, role string) string {
-	if !store.IsServer(databaseURL) {
-		return databaseURL
-	}
-	separator := "?"
-	if strings.Contains(databaseURL, "?") {
-		separator = "&"
-	}
-	return databaseURL + separator + "fallback_application_name=" + url.QueryEscape("cardmint "+role+" "+version())
 }

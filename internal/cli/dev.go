@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,16 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
-	"github.com/cardmint/cardmint/internal/order"
+	"github.com/cardmint/cardmint/internal/limit"
 	"github.com/cardmint/cardmint/internal/rate"
-	"github.com/cardmint/cardmint/internal/vault"
 )
-
-// devPool is how many addresses are kept ahead. Simulated ones cost nothing.
-const devPool = 1000
 
 type devCommand struct {
 	Listen  string `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address to listen on (${default})."`
@@ -29,9 +26,9 @@ type devCommand struct {
 	Demo    bool   `name:"seed-demo" help:"Make a card in every state that a payment can be in. Does nothing if the database has cards already."`
 	Open    bool   `help:"Open the documentation of the API in a browser, when standard output is a terminal."`
 
-	Limits   devLimitFlags `embed:""`
-	Supplier supplierFlags `embed:""`
-	Tracing  tracingFlags  `embed:""`
+	Limits   devLimitFlags      `embed:""`
+	Supplier app.SupplierConfig `embed:""`
+	Tracing  app.TracingConfig  `embed:""`
 }
 
 func (devCommand) Help() string {
@@ -41,67 +38,54 @@ func (devCommand) Help() string {
 // Run runs the sandbox until ctx ends.
 func (c devCommand) Run(ctx context.Context, g *globals) error {
 	if !strings.HasPrefix(g.DatabaseURL, "sqlite:") || g.Mode != card.TestMode {
-		return hint(errors.New("dev works on SQLite, in test mode"), "for PostgreSQL use: cardmint serve --simulated")
+		return app.WithHint(errors.New("dev works on SQLite, in test mode"), "for PostgreSQL use: cardmint serve --simulated")
 	}
-	coins, worth := chain.Currencies(), map[string]string{}
-	for _, coin := range coins {
-		worth[coin.Code] = c.Rate
+	var coins []app.Coin
+	worth := map[string]string{}
+	for _, coin := range chain.Coins() {
+		coins, worth[coin.Code] = append(coins, app.Coin{Coin: coin}), c.Rate
 	}
-	rates, err := rate.NewFixed(worth, time.Now)
-	if err != nil {
-		return hint(err, "--rate takes US dollars for one coin, for example 152.52")
+	if _, err := rate.NewFixed(worth, time.Now); err != nil {
+		return app.WithHint(err, "--rate takes US dollars for one coin, for example 152.52")
 	}
-	made, err := c.Supplier.read(g.Mode)
-	if err != nil {
-		return err
-	}
-	listener, metering, err := g.listenAll(c.Listen, c.Metrics)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = listener.Close() }()
-	if err := vault.Create(g.Keys); err != nil && !errors.Is(err, vault.ErrExists) {
-		return hint(err, "choose a directory that can be written with --keys")
-	}
-	v, err := g.openVault(ctx)
-	if err != nil {
-		return err
-	}
-	return g.run(ctx, v, plan{
-		listener: listener, metrics: metering, api: true, worker: true, rates: rates, chains: simulatedChains(coins),
-		simulated: true,
-		webhooks:  webhookFlags{Insecure: true, Unlimited: true, Timeout: 15 * time.Second, Retention: defaultRetention},
-		suppliers: made, tracing: c.Tracing, limits: limitFlags(c.Limits),
-		web: webFlags{PublicURL: "http://" + listener.Addr().String()},
-		token: func(ctx context.Context, accounts *account.Service) (card.Secret, error) {
-			return accounts.DevToken(ctx)
-		},
-		orders:    order.Config{Currencies: coins, CheckAddress: addressChecks(coins, true)},
-		addresses: addressFlags{Pool: devPool},
-		started:   func(ctx context.Context, r running) error { return c.welcome(ctx, g, r, coins[0]) },
-	})
+	return app.Run(ctx, &g.Deployment, app.Config{Listen: c.Listen, Metrics: c.Metrics, Role: app.RoleAll,
+		Simulated: true, Rates: app.RateConfig{Rate: worth, Markup: "0"}, MaxBlind: 15 * time.Minute,
+		Addresses: app.AddressConfig{Pool: app.SimulatedPool}, Limits: app.LimitConfig(c.Limits), Supplier: c.Supplier,
+		Webhooks: app.WebhookConfig{Insecure: true, Timeout: 15 * time.Second, Retention: 30 * 24 * time.Hour},
+		Tracing:  c.Tracing, Coins: coins, Dev: true,
+		Started: func(ctx context.Context, r app.Running) error { return c.welcome(ctx, g, r, coins[0].Currency) }})
+}
+
+// devLimitFlags are the same for trying things out: there are no limits unless
+// they are asked for.
+type devLimitFlags struct {
+	Token   limit.Policy   `name:"limit-token" env:"CARDMINT_LIMIT_TOKEN" default:"off" placeholder:"LIMIT" help:"How many requests a token may send, for example 1000/10s (${default})."`
+	Account limit.Policy   `name:"limit-account" env:"CARDMINT_LIMIT_ACCOUNT" default:"off" placeholder:"LIMIT" help:"How many requests all tokens of an account may send (${default})."`
+	Create  limit.Policy   `name:"limit-create" env:"CARDMINT_LIMIT_CREATE" default:"off" placeholder:"LIMIT" help:"How many cards an account may create (${default})."`
+	Address limit.Policy   `name:"limit-address" env:"CARDMINT_LIMIT_ADDRESS" default:"off" placeholder:"LIMIT" help:"How many requests without a valid token an address may send (${default})."`
+	Proxies []netip.Prefix `name:"trusted-proxies" env:"CARDMINT_TRUSTED_PROXIES" placeholder:"CIDR" help:"Networks of reverse proxies whose X-Forwarded-For says where requests come from."`
 }
 
 // welcome prints what to do with the service that runs, after the cards of the
 // demonstration are there.
-func (c devCommand) welcome(ctx context.Context, g *globals, r running, coin card.Currency) error {
-	token, err := r.accounts.DevToken(ctx)
+func (c devCommand) welcome(ctx context.Context, g *globals, r app.Running, coin card.Currency) error {
+	token, err := r.Accounts.DevToken(ctx)
 	if err != nil {
 		return err
 	}
 	if c.Demo {
 		if err := c.seedDemo(ctx, g, r, token, coin); err != nil {
-			return hint(fmt.Errorf("--seed-demo: %w", err),
+			return app.WithHint(fmt.Errorf("--seed-demo: %w", err),
 				"try it with a database of its own: cardmint dev --seed-demo --database-url sqlite:/tmp/demo.db --keys /tmp/demo.keys")
 		}
 	}
 	program, where := self()
-	if _, err := fmt.Fprintf(g.stdout, welcome, r.url, token.Reveal(), coin.Code, program, where); err != nil {
+	if _, err := fmt.Fprintf(g.stdout, welcome, r.URL, token.Reveal(), coin.Code, program, where); err != nil {
 		return err
 	}
 	if c.Open && isTerminal(g.stdout) {
-		if err := browse(ctx, r.url+"/docs"); err != nil {
-			fmt.Fprintf(g.stderr, "no browser could be opened (%v): open %s/docs yourself\n", err, r.url)
+		if err := browse(ctx, r.URL+"/docs"); err != nil {
+			fmt.Fprintf(g.stderr, "no browser could be opened (%v): open %s/docs yourself\n", err, r.URL)
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/shopspring/decimal"
 
 	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/store"
@@ -30,8 +31,8 @@ const (
 )
 
 // seedDemo makes a card in every state, unless there are cards.
-func (c devCommand) seedDemo(ctx context.Context, g *globals, r running, token card.Secret, coin card.Currency) error {
-	cards, err := r.db.FindCards(ctx, operator.Search{Limit: 1})
+func (c devCommand) seedDemo(ctx context.Context, g *globals, r app.Running, token card.Secret, coin card.Currency) error {
+	cards, err := r.Store.FindCards(ctx, operator.Search{Limit: 1})
 	if err != nil {
 		return err
 	}
@@ -39,11 +40,11 @@ func (c devCommand) seedDemo(ctx context.Context, g *globals, r running, token c
 		fmt.Fprintln(g.stderr, "the database has cards already: none was made for the demonstration")
 		return nil
 	}
-	api, err := client.New(r.url, token.Reveal())
+	api, err := client.New(r.URL, token.Reveal())
 	if err != nil {
 		return err
 	}
-	d := &demo{api: api, db: r.db, coin: coin}
+	d := &demo{api: api, db: r.Store, coin: coin}
 	required := coin.Confirmations
 	text := "cards of the demonstration:\n"
 	// Each payment extends the chain: those that are to have few confirmations

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/cardmint/cardmint/internal/app"
 )
 
 type helpCommand struct {
@@ -78,8 +80,8 @@ type versionFlag bool
 
 // BeforeReset implements kong's hook, which comes before anything that may be
 // missing is complained about.
-func (versionFlag) BeforeReset(app *kong.Kong) error {
-	_, err := fmt.Fprintln(app.Stdout, "cardmint", version())
-	app.Exit(0)
+func (versionFlag) BeforeReset(parser *kong.Kong) error {
+	_, err := fmt.Fprintln(parser.Stdout, "cardmint", app.Version())
+	parser.Exit(0)
 	return err
 }

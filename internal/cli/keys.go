@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/keys"
 	"github.com/cardmint/cardmint/internal/vault"
-	"github.com/cardmint/cardmint/server"
 )
 
 type keysCreateCommand struct{}
@@ -27,7 +26,7 @@ func (keysCreateCommand) Help() string {
 // Run creates a key file.
 func (keysCreateCommand) Run(g *globals) error {
 	if err := vault.Create(g.Keys); err != nil {
-		return hint(err, "choose another file with --keys; an existing one is never overwritten")
+		return app.WithHint(err, "choose another file with --keys; an existing one is never overwritten")
 	}
 	fmt.Fprintf(g.stdout, "made %s; keep a copy in a safe place, apart from the database\n", g.Keys)
 	return nil
@@ -92,7 +91,7 @@ func (c keysPromoteCommand) Run(ctx context.Context, g *globals) error {
 		}
 		err := keys.Promote(ctx, o.db, id, c.Force)
 		if errors.Is(err, keys.ErrNotEverywhere) {
-			return hint(err,
+			return app.WithHint(err,
 				"copy the key file to their hosts; they read it within seconds, as 'cardmint keys list' shows. --force does it nevertheless")
 		}
 		if err != nil {
@@ -103,7 +102,7 @@ func (c keysPromoteCommand) Run(ctx context.Context, g *globals) error {
 		}
 		g.audited(ctx, "key_promoted", "", about("key", id), slog.Bool("force", c.Force))
 		if c.Force {
-			g.log.Warn("processes that lack the key answer with 503 what they can't decrypt", "key", id.String())
+			g.Log.Warn("processes that lack the key answer with 503 what they can't decrypt", "key", id.String())
 		}
 		fmt.Fprintf(g.stdout, "key %s encrypts from now on; workers re-encrypt what other keys have encrypted\n", id)
 		fmt.Fprintf(g.stdout, "copy %s to every host, and follow the progress with: cardmint keys list\n", g.Keys)
@@ -132,17 +131,17 @@ func (c keysRetireCommand) Run(ctx context.Context, g *globals) error {
 		case have.Primary == id:
 			return g.cantChangeKeys(vault.ErrIsPrimary)
 		case o.db.Schema().Newer():
-			return hint(errors.New("a newer version may have encrypted what this one does not know"),
+			return app.WithHint(errors.New("a newer version may have encrypted what this one does not know"),
 				"retire the key with the newest version of cardmint that has used this database")
 		}
 		err := keys.Retire(ctx, o.db, id)
 		switch {
 		case errors.Is(err, keys.ErrStillPrimary):
-			return hint(err, "copy the key file to the host of that process, which reads it within seconds")
+			return app.WithHint(err, "copy the key file to the host of that process, which reads it within seconds")
 		case errors.Is(err, keys.ErrTooSoon):
-			return hint(err, "run this command again in %d minutes at the latest", keys.SettleTime(o.db)/time.Minute)
+			return app.WithHint(err, "run this command again in %d minutes at the latest", keys.SettleTime(o.db)/time.Minute)
 		case errors.Is(err, keys.ErrStillUsed):
-			return hint(err,
+			return app.WithHint(err,
 				"wait until a worker has re-encrypted them, as 'cardmint keys list' shows. If it does not go on, the log of the worker names "+
 					"the rows that can't be decrypted: mend them by a backup, 'card purge' such a card, 'token revoke' such a token, or delete such a webhook")
 		case err != nil:
@@ -244,60 +243,22 @@ func nextForKeys(g *globals, reports []keys.KeyReport, processes int) error {
 
 func keyID(text string) (card.KeyID, error) {
 	id, err := card.ParseKeyID(text)
-	return id, hint(err, "see the ids with: cardmint keys list")
+	return id, app.WithHint(err, "see the ids with: cardmint keys list")
 }
 
 // cantChangeKeys adds a hint to an error of a change of the key file.
 func (g *globals) cantChangeKeys(err error) error {
 	switch {
 	case errors.Is(err, vault.ErrPermissions):
-		return explain(err)
+		return app.Explain(err)
 	case errors.Is(err, vault.ErrInUse):
-		return hint(err, "wait for the other command to end; if none runs, delete that file and run this one again")
+		return app.WithHint(err, "wait for the other command to end; if none runs, delete that file and run this one again")
 	case errors.Is(err, vault.ErrNoKey):
-		return hint(err, "see the keys with: cardmint keys list; or copy the newest key file to --keys")
+		return app.WithHint(err, "see the keys with: cardmint keys list; or copy the newest key file to --keys")
 	case errors.Is(err, vault.ErrIsPrimary):
-		return hint(err,
+		return app.WithHint(err,
 			"new data is encrypted with it: add and promote another key first, as 'cardmint keys add --help' says")
 	}
-	return hint(err,
+	return app.WithHint(err,
 		"--keys must name a key file of your own in a directory that you can write to; if there is none: cardmint keys create")
-}
-
-const (
-	keysEvery   = 2 * time.Second
-	rotateEvery = 5 * time.Second
-	purgeEvery  = time.Minute
-)
-
-// addKeys adds the loops that look after keys and what they encrypt.
-// Containers may have the same host name and process id.
-func (g *globals) addKeys(w *wired, v *vault.Vault, dbs stores, p plan) error {
-	reporter := keys.NewReporter(dbs.api, v, fmt.Sprintf("%s#%06x", processName(), rand.Uint32N(1<<24)), g.log, nil)
-	p.meter.KeyFile(v.FileError() == nil)
-	tick := func(ctx context.Context) error {
-		err := reporter.Tick(ctx)
-		p.meter.KeyFile(v.FileError() == nil)
-		return err
-	}
-	w.config.Checks = append(w.config.Checks,
-		server.Check{Name: "key file", Warning: true, Run: func(context.Context) error {
-			if err := v.FileError(); err != nil {
-				return fmt.Errorf("%w: %w", card.Unready("lost or damaged: restore its copy before a restart"), err)
-			}
-			return nil
-		}})
-	w.add(loop{name: "keys", every: keysEvery, longest: keysEvery, tick: tick, close: reporter.Close, grace: closeGrace,
-		last: true})
-	if !p.worker {
-		return nil
-	}
-	rotator := keys.NewRotator(dbs.worker, v, g.log)
-	w.add(loop{name: "rotate", every: rotateEvery, tick: rotator.Tick})
-	purger, err := keys.NewPurger(dbs.worker, p.credentials.Retention, g.log)
-	if err != nil {
-		return err
-	}
-	w.add(loop{name: "purge", every: purgeEvery, tick: purger.Tick})
-	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/client"
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
@@ -47,11 +48,11 @@ func (c *listenCommand) Run(ctx context.Context, g *globals) error {
 	}
 	api, err := client.New(withScheme(c.URL), c.Token)
 	if err != nil {
-		return hint(err,
+		return app.WithHint(err,
 			"--url takes an address such as https://cards.example.com, and CARDMINT_TOKEN a token of the account")
 	}
 	if c.Every <= 0 {
-		return hint(errors.New("--every: must be more than 0"), "for example --every 1s")
+		return app.WithHint(errors.New("--every: must be more than 0"), "for example --every 1s")
 	}
 	if c.ForwardTo = withScheme(c.ForwardTo); c.ForwardTo != "" {
 		if err := c.open(c.notes(g), c.ForwardTo, c.Token); err != nil {
@@ -137,7 +138,7 @@ func (c *listenCommand) follow(ctx context.Context, api *client.Client, after in
 }
 
 func explainListen(err error) error {
-	return hint(err,
+	return app.WithHint(err,
 		"check --url, and that CARDMINT_TOKEN is a token of the account that is neither expired nor revoked, and has the scope events:read")
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-
-	"github.com/cardmint/cardmint/internal/store"
 )
 
 type migrateCommand struct {
@@ -23,23 +21,11 @@ func (migrateCommand) Help() string {
 // Run migrates.
 func (c migrateCommand) Run(ctx context.Context, g *globals) error {
 	fmt.Fprintln(g.stderr, "bringing the schema up to date ...")
-	schema, err := g.migrate(ctx)
+	schema, err := g.Migrate(ctx)
 	if err != nil {
 		return err
 	}
 	return c.write(g, schemaJSON{schema.Version}, func(w io.Writer) {
 		fmt.Fprintf(w, "schema version %d\n", schema.Version)
 	})
-}
-
-// migrate brings the schema of the database up to date.
-func (g *globals) migrate(ctx context.Context) (store.Schema, error) {
-	if err := g.checkDatabase(); err != nil {
-		return store.Schema{}, err
-	}
-	schema, err := store.Migration{Log: g.log}.Run(ctx, g.DatabaseURL)
-	if err != nil {
-		return schema, explainDatabase(err)
-	}
-	return schema, nil
 }

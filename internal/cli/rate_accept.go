@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/rate"
@@ -40,15 +41,15 @@ func (c rateAcceptCommand) Run(ctx context.Context, g *globals) (err error) {
 		return err
 	}
 	if _, known := chain.Markets()[c.Coin]; !known {
-		return hint(fmt.Errorf("%q is not the code of a currency", c.Coin), "it is one of: %s", coinVars()["coins"])
+		return app.WithHint(fmt.Errorf("%q is not the code of a currency", c.Coin), "it is one of: %s", coinVars()["coins"])
 	}
 	if c.Yes && c.USD == "" {
-		return hint(errors.New("--yes needs --usd"), "run the command without --yes first: it says the rate")
+		return app.WithHint(errors.New("--yes needs --usd"), "run the command without --yes first: it says the rate")
 	}
 	var usd card.Decimal
 	if c.USD != "" {
 		if usd, err = card.ParseDecimal(c.USD, card.RateScale); err != nil {
-			return hint(fmt.Errorf("--usd: %q %w", c.USD, err),
+			return app.WithHint(fmt.Errorf("--usd: %q %w", c.USD, err),
 				"it takes US dollars for one coin, as the command without --yes says them")
 		}
 	}
@@ -76,7 +77,7 @@ func (c rateAcceptCommand) decide(ctx context.Context, g *globals, o office, sto
 			day(&last.At))
 		return nil
 	case len(waiting) == 0:
-		return hint(fmt.Errorf("no rate of %s waits for an operator", c.Coin),
+		return app.WithHint(fmt.Errorf("no rate of %s waits for an operator", c.Coin),
 			"only processes that serve can tell: one reports it when its sources have said the same a few times; see: cardmint rate show %s", c.Coin)
 	case c.USD == "":
 		for _, p := range waiting {
@@ -91,7 +92,7 @@ func (c rateAcceptCommand) decide(ctx context.Context, g *globals, o office, sto
 			said[i] = p.USD.String()
 		}
 		slices.Sort(said)
-		return hint(
+		return app.WithHint(
 			fmt.Errorf("the sources do not say %s USD for %s, but %s", usd, c.Coin, strings.Join(slices.Compact(said), " or ")),
 			"the market has moved on, or it is another rate: run the command without --yes again")
 	case !c.Yes:

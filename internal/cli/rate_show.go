@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/rate"
@@ -18,8 +19,8 @@ import (
 type rateShowCommand struct {
 	output `embed:""`
 
-	Coins []string  `arg:"" optional:"" default:"${default_coin}" help:"Codes of currencies (${default})."`
-	Flags liveFlags `embed:""`
+	Coins []string           `arg:"" optional:"" default:"${default_coin}" help:"Codes of currencies (${default})."`
+	Flags app.LiveRateConfig `embed:""`
 }
 
 func (rateShowCommand) Help() string {
@@ -78,7 +79,7 @@ func (c rateShowCommand) known(live *rate.Live, known *ratesBefore) []coinRateJS
 
 // Run asks the sources.
 func (c rateShowCommand) Run(ctx context.Context, g *globals) error {
-	live, err := c.Flags.open(g.log, c.Coins)
+	live, err := c.Flags.Open(g.Log, c.Coins)
 	if err != nil {
 		return err
 	}
@@ -86,7 +87,7 @@ func (c rateShowCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		fmt.Fprintln(g.stderr, "what was accepted before can't be read, so that rates are compared with nothing:", err)
 	}
-	live.UseBook(known, processName())
+	live.UseBook(known, app.ProcessName())
 	fmt.Fprintln(g.stderr, "asking", strings.Join(live.Sources(), ", "), "...")
 	failed := errors.Join(live.Follow(ctx), live.Tick(ctx))
 	advice := "leave a source out with --rate-sources, or move a bound: cardmint rate show --help"
@@ -98,7 +99,7 @@ func (c rateShowCommand) Run(ctx context.Context, g *globals) error {
 	if err := c.write(g, c.known(live, known), func(table io.Writer) { c.print(table, live, known) }); err != nil {
 		return err
 	}
-	return hint(failed, "%s", advice)
+	return app.WithHint(failed, "%s", advice)
 }
 
 func (c rateShowCommand) print(table io.Writer, live *rate.Live, known *ratesBefore) {
@@ -129,7 +130,7 @@ type ratesBefore struct {
 func (g *globals) ratesBefore(ctx context.Context, currencies []string) (*ratesBefore, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	db, err := g.openStore(ctx, 1)
+	db, err := g.OpenStore(ctx, 1)
 	if err != nil {
 		return &ratesBefore{}, err
 	}

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/outbound"
 	"github.com/cardmint/cardmint/internal/webhook"
@@ -46,7 +47,7 @@ func (r *receiver) open(out io.Writer, address, token string) error {
 	r.poster = webhook.NewHTTPPoster(outbound.Guard{Insecure: true, Timeout: receiverTimeout})
 	r.poster.Unlimited = true
 	if err := r.poster.CheckURL(address); err != nil {
-		return hint(fmt.Errorf("the receiver's address %w", err), "give one such as localhost:3000/hook")
+		return app.WithHint(fmt.Errorf("the receiver's address %w", err), "give one such as localhost:3000/hook")
 	}
 	r.poster.Header = http.Header{}
 	for _, line := range r.Header {
@@ -54,10 +55,10 @@ func (r *receiver) open(out io.Writer, address, token string) error {
 		name, value = http.CanonicalHeaderKey(strings.TrimSpace(name)), strings.TrimSpace(value)
 		switch {
 		case !found || !headerName.MatchString(name) || value != oneLine(value):
-			return hint(errors.New("--header can't be used"),
+			return app.WithHint(errors.New("--header can't be used"),
 				"it takes a name, a colon and a value, for example --header 'X-Tenant: shop'")
 		case slices.Contains(reserved, name):
-			return hint(fmt.Errorf("--header: %s is part of every request already", name),
+			return app.WithHint(fmt.Errorf("--header: %s is part of every request already", name),
 				"leave it out, or choose another name")
 		}
 		r.poster.Header.Add(name, value)
@@ -84,7 +85,7 @@ func (r *receiver) choose(token string) (made bool, err error) {
 		r.secret = card.Secret("whsec_" + base64.StdEncoding.EncodeToString(raw))
 	}
 	if _, err := webhook.Sign("", time.Now(), nil, []card.Secret{r.secret}); err != nil {
-		return made, hint(errors.New("--secret can't be used"),
+		return made, app.WithHint(errors.New("--secret can't be used"),
 			"it is whsec_ and then base64, as createWebhook answers it; leave it out to have one made")
 	}
 	return made, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/operator"
@@ -57,9 +58,8 @@ func (c reconcileCommand) Run(ctx context.Context, g *globals) error {
 	return g.office(ctx, func(o office) error {
 		started := time.Now()
 		fmt.Fprintln(g.stderr, "adding up ...")
-		books, err := o.operator.Reconcile(ctx,
+		books, err := app.Reconcile(ctx, o.operator, o.accounts,
 			operator.Audit{Full: c.Full, Vault: o.vault, Progress: tellEvery(5*time.Second, g.stderr)})
-		books, err = withTokens(ctx, o.accounts, books, err)
 		if err != nil {
 			return err
 		}
@@ -76,13 +76,13 @@ func (c reconcileCommand) Run(ctx context.Context, g *globals) error {
 		case err != nil:
 			return err
 		case len(books.Discrepancies) > 0:
-			return hint(fmt.Errorf("%d doubts, or more: 20 of a kind are shown", len(books.Discrepancies)),
+			return app.WithHint(fmt.Errorf("%d doubts, or more: 20 of a kind are shown", len(books.Discrepancies)),
 				"change nothing by hand; keep a copy with 'cardmint backup FILE', look at each card with 'cardmint card show UUID', and see docs/operate/alarms.md#cardmintdiscrepancy")
 		case !c.JSON:
 			fmt.Fprintf(g.stdout, "everything agrees (%s)\n", time.Since(started).Round(time.Millisecond))
 		}
 		if len(books.Waiting) > 0 {
-			return hint(errWaiting,
+			return app.WithHint(errWaiting,
 				"decide with the commands that these name: cardmint card list --attention; cardmint transfers --unattributed")
 		}
 		return nil
@@ -142,10 +142,10 @@ func (c reconcileCommand) readWallets(ctx context.Context, o office, books opera
 	return wallets, nil
 }
 
-func readWallet(ctx context.Context, coin enabled, cursor settle.Cursor) (w walletBalance) {
+func readWallet(ctx context.Context, coin app.Coin, cursor settle.Cursor) (w walletBalance) {
 	ctx, cancel := context.WithTimeout(ctx, walletTimeout)
 	defer cancel()
-	n, err := coin.settings.Open()
+	n, err := coin.Settings.Open()
 	if err != nil {
 		return walletBalance{err: err}
 	}

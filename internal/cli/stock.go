@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/supplier"
 )
@@ -23,14 +24,14 @@ type stockFlags struct {
 }
 
 // stocks returns the suppliers that have a stock, by name.
-func (f stockFlags) stocks(g *globals) (map[string]supplierEntry, error) {
-	all, err := supplierFlags{File: f.File}.read(g.Mode)
+func (f stockFlags) stocks(g *globals) (map[string]app.SupplierEntry, error) {
+	all, err := app.SupplierConfig{File: f.File}.Read(g.Mode)
 	if err != nil {
 		return nil, err
 	}
-	stocks := map[string]supplierEntry{}
-	for _, e := range all.entries {
-		if e.Kind == stockKind {
+	stocks := map[string]app.SupplierEntry{}
+	for _, e := range all.Entries {
+		if e.Kind == app.StockKind {
 			stocks[e.Name] = e
 		}
 	}
@@ -38,14 +39,14 @@ func (f stockFlags) stocks(g *globals) (map[string]supplierEntry, error) {
 }
 
 // stock returns the entry of the supplier with a name.
-func (f stockFlags) stock(g *globals, name string) (supplierEntry, error) {
+func (f stockFlags) stock(g *globals, name string) (app.SupplierEntry, error) {
 	stocks, err := f.stocks(g)
 	if err != nil {
-		return supplierEntry{}, err
+		return app.SupplierEntry{}, err
 	}
 	e, known := stocks[name]
 	if !known {
-		return e, hint(fmt.Errorf("--supplier: %s names no supplier %q of kind %s", f.File, name, stockKind),
+		return e, app.WithHint(fmt.Errorf("--supplier: %s names no supplier %q of kind %s", f.File, name, app.StockKind),
 			"those that it names: %s",
 			cmp.Or(strings.Join(slices.Sorted(maps.Keys(stocks)), ", "), "none"))
 	}
@@ -94,7 +95,7 @@ func (c stockImportCommand) Run(ctx context.Context, g *globals) error {
 	}
 	file, err := os.Open(c.File)
 	if err != nil {
-		return hint(err, "name a file that can be read")
+		return app.WithHint(err, "name a file that can be read")
 	}
 	defer func() { _ = file.Close() }()
 	info, err := file.Stat()
@@ -102,13 +103,13 @@ func (c stockImportCommand) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return hint(fmt.Errorf("%s can be read by others than its owner", c.File),
+		return app.WithHint(fmt.Errorf("%s can be read by others than its owner", c.File),
 			"take the rights away from others: chmod 600 %s", c.File)
 	}
 	return g.office(ctx, func(o office) error {
 		now := time.Now()
-		i := supplier.Import{Shelf: o.db, Vault: o.vault, Supplier: e.Name, Min: e.min, Max: e.max, Now: now,
-			Soon:     now.Add(e.minValidity),
+		i := supplier.Import{Shelf: o.db, Vault: o.vault, Supplier: e.Name, Min: e.Min, Max: e.Max, Now: now,
+			Soon:     now.Add(e.MinDuration),
 			Wrong:    func(line int, why string) { fmt.Fprintf(g.stderr, "line %d: %s\n", line, why) },
 			Progress: func(lines int) { fmt.Fprintf(g.stderr, "%d lines\n", lines) }}
 		return c.run(ctx, g, i, file)
@@ -119,10 +120,10 @@ func (c stockImportCommand) run(ctx context.Context, g *globals, i supplier.Impo
 	fmt.Fprintln(g.stderr, "checking", c.File)
 	found, err := i.Check(ctx, file)
 	if err != nil {
-		return hint(err, "nothing was imported; cardmint stock import --help says what is in the file")
+		return app.WithHint(err, "nothing was imported; cardmint stock import --help says what is in the file")
 	}
 	if found.Wrong > 0 {
-		return hint(fmt.Errorf("nothing was imported: lines that are wrong: %d", found.Wrong),
+		return app.WithHint(fmt.Errorf("nothing was imported: lines that are wrong: %d", found.Wrong),
 			"mend them or take them out, and run it again")
 	}
 	data := importJSON{Supplier: i.Supplier, Soon: int(found.Soon), Amounts: []amountJSON{}}
@@ -144,7 +145,7 @@ func (c stockImportCommand) run(ctx context.Context, g *globals, i supplier.Impo
 	fmt.Fprintln(g.stderr, "importing")
 	imported, err := i.Store(ctx, file)
 	if errors.Is(err, card.ErrDuplicate) {
-		return hint(errors.New("nothing was imported: another import had one of these cards meanwhile"),
+		return app.WithHint(errors.New("nothing was imported: another import had one of these cards meanwhile"),
 			"run it again without --yes to see which")
 	}
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
+
+	"github.com/cardmint/cardmint/internal/app"
 )
 
 type stockHoldCommand struct {
@@ -92,7 +94,7 @@ func (c stockReleaseCommand) Run(ctx context.Context, g *globals) error {
 		}
 		for _, id := range c.Except {
 			if !slices.ContainsFunc(data.Held, func(i itemJSON) bool { return i.Item == id }) {
-				return hint(fmt.Errorf("--except: %s is no item of %s that is held", id, e.Name),
+				return app.WithHint(fmt.Errorf("--except: %s is no item of %s that is held", id, e.Name),
 					"see the items with: cardmint stock release --supplier %s", e.Name)
 			}
 		}

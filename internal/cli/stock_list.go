@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 )
 
@@ -90,7 +91,7 @@ func (c stockListCommand) Run(ctx context.Context, g *globals) error {
 			}
 		}
 		if low > 0 {
-			return hint(fmt.Errorf("amounts of which little is left: %d", low), "import cards with: cardmint stock import")
+			return app.WithHint(fmt.Errorf("amounts of which little is left: %d", low), "import cards with: cardmint stock import")
 		}
 		return nil
 	})
@@ -114,7 +115,7 @@ func printStock(g *globals, table io.Writer, data stockJSON) {
 }
 
 // stockLines adds up counts, which must be sorted by supplier and amount.
-func stockLines(counts []card.StockCount, stocks map[string]supplierEntry, now time.Time) []stockLine {
+func stockLines(counts []card.StockCount, stocks map[string]app.SupplierEntry, now time.Time) []stockLine {
 	lines := []stockLine{}
 	for _, n := range counts {
 		if len(lines) == 0 || lines[len(lines)-1].Supplier != n.Supplier || lines[len(lines)-1].USDAmount != n.USD {
@@ -130,7 +131,7 @@ func stockLines(counts []card.StockCount, stocks map[string]supplierEntry, now t
 			l.Expired += n.Items
 		case n.State == card.StockHeld:
 			l.Held += n.Items
-		case !n.ExpiresAt.After(now.Add(stocks[n.Supplier].minValidity)):
+		case !n.ExpiresAt.After(now.Add(stocks[n.Supplier].MinDuration)):
 			l.Soon += n.Items
 		default:
 			l.Free += n.Items
@@ -163,7 +164,7 @@ func (o office) doubtfulStock(ctx context.Context, supplier string) (never, held
 		if item.Sealed != nil {
 			shown, err := o.vault.MaskCredentials(item.ID, uuid.Nil, *item.Sealed)
 			if err != nil {
-				return nil, nil, hint(fmt.Errorf("item %s can't be decrypted: %w", item.ID, err),
+				return nil, nil, app.WithHint(fmt.Errorf("item %s can't be decrypted: %w", item.ID, err),
 					"the key file is not the one that the service uses, or the row was changed")
 			}
 			one.Number = optional(shown.CardNumber.Reveal())

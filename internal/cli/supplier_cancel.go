@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/issue"
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/supplier"
@@ -49,7 +50,7 @@ func (c supplierCancelCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	all, err := supplierFlags{File: c.File}.read(g.Mode)
+	all, err := app.SupplierConfig{File: c.File}.Read(g.Mode)
 	if err != nil {
 		return err
 	}
@@ -60,10 +61,10 @@ func (c supplierCancelCommand) Run(ctx context.Context, g *globals) error {
 		}
 		i := record.Intent
 		if i == nil || i.Supplier == "" || i.Answer == "" && i.FirstAskedAt == nil {
-			return hint(fmt.Errorf("no supplier was asked for card %s", id),
+			return app.WithHint(fmt.Errorf("no supplier was asked for card %s", id),
 				"there is nothing to cancel; see it with: cardmint card show %s", id)
 		}
-		asked, err := all.canceler(supplierNeeds{mode: g.Mode, db: o.db, vault: o.vault, log: g.log}, i)
+		asked, err := openCanceler(all, app.SupplierOptions{Mode: g.Mode, Store: o.db, Vault: o.vault, Log: g.Log}, i)
 		if err != nil {
 			return err
 		}
@@ -80,7 +81,7 @@ func (c supplierCancelCommand) Run(ctx context.Context, g *globals) error {
 		answer, err := asked.Cancel(asking,
 			issue.Request{Key: id.String(), Reference: i.Reference, USD: record.Card.USD, Declines: i.Declines})
 		if err != nil {
-			return hint(fmt.Errorf("%s gave no clear answer: %w", i.Supplier, err),
+			return app.WithHint(fmt.Errorf("%s gave no clear answer: %w", i.Supplier, err),
 				"it may have canceled the request or not: run the command again")
 		}
 		return c.write(g, canceledJSON{id, i.Supplier, true, fmt.Sprint(answer.Outcome)}, func(w io.Writer) {
@@ -90,21 +91,21 @@ func (c supplierCancelCommand) Run(ctx context.Context, g *globals) error {
 }
 
 // canceler opens the supplier of an intent.
-func (s suppliers) canceler(needs supplierNeeds, i *operator.IntentRecord) (canceler, error) {
-	makers, _, err := s.open(needs)
+func openCanceler(suppliers app.Suppliers, opts app.SupplierOptions, i *operator.IntentRecord) (canceler, error) {
+	opened, _, err := suppliers.Open(opts)
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range makers {
+	for _, m := range opened {
 		if m.Name() != i.Supplier {
 			continue
 		}
 		if c, can := m.(canceler); can {
 			return c, nil
 		}
-		return nil, hint(errors.New("supplier "+i.Supplier+" can't cancel a request"), "its cards are not real")
+		return nil, app.WithHint(errors.New("supplier "+i.Supplier+" can't cancel a request"), "its cards are not real")
 	}
-	return nil, hint(errors.New("the file has no supplier "+i.Supplier), "name the file that it was asked by")
+	return nil, app.WithHint(errors.New("the file has no supplier "+i.Supplier), "name the file that it was asked by")
 }
 
 // wouldCancel says what it means to cancel the request for a card.

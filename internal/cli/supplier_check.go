@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 )
 
@@ -46,20 +47,20 @@ type offerJSON struct {
 
 // Run asks every supplier what can be had.
 func (c supplierCheckCommand) Run(ctx context.Context, g *globals) error {
-	all, err := supplierFlags{File: c.File}.read(g.Mode)
+	all, err := app.SupplierConfig{File: c.File}.Read(g.Mode)
 	if err != nil {
 		return err
 	}
-	return g.withNeeds(ctx, all, func(needs supplierNeeds) error {
-		makers, _, err := all.open(needs)
+	return g.withSupplierOptions(ctx, all, func(opts app.SupplierOptions) error {
+		opened, _, err := all.Open(opts)
 		if err != nil {
 			return err
 		}
 		failed, texts, found := 0, []string{}, []supplierJSON{}
-		for i, e := range all.entries {
-			one := supplierJSON{Name: e.Name, Kind: e.Kind, MinUSD: e.min, MaxUSD: e.max, Usable: true, Offers: []offerJSON{}}
+		for i, e := range all.Entries {
+			one := supplierJSON{Name: e.Name, Kind: e.Kind, MinUSD: e.Min, MaxUSD: e.Max, Usable: true, Offers: []offerJSON{}}
 			asking, cancel := context.WithTimeout(ctx, supplierCheckTime)
-			offers, err := makers[i].Offers(asking)
+			offers, err := opened[i].Offers(asking)
 			cancel()
 			text := offersText(offers)
 			if err != nil {
@@ -86,21 +87,21 @@ func (c supplierCheckCommand) Run(ctx context.Context, g *globals) error {
 			return err
 		}
 		if failed > 0 {
-			return hint(errors.New("suppliers that can't be used: "+strconv.Itoa(failed)),
+			return app.WithHint(errors.New("suppliers that can't be used: "+strconv.Itoa(failed)),
 				"cards wait for such a supplier, or are asked of the next one if it clearly declines")
 		}
 		return nil
 	})
 }
 
-// withNeeds calls f with what suppliers need of a process. The database is
+// withSupplierOptions calls f with what suppliers need of a process. The database is
 // opened only for those that keep cards there.
-func (g *globals) withNeeds(ctx context.Context, all suppliers, f func(supplierNeeds) error) error {
-	if !slices.ContainsFunc(all.entries, func(e supplierEntry) bool { return e.Kind == stockKind }) {
-		return f(supplierNeeds{mode: g.Mode, log: g.log})
+func (g *globals) withSupplierOptions(ctx context.Context, all app.Suppliers, f func(app.SupplierOptions) error) error {
+	if !slices.ContainsFunc(all.Entries, func(e app.SupplierEntry) bool { return e.Kind == app.StockKind }) {
+		return f(app.SupplierOptions{Mode: g.Mode, Log: g.Log})
 	}
 	return g.office(ctx, func(o office) error {
-		return f(supplierNeeds{mode: g.Mode, db: o.db, vault: o.vault, log: g.log})
+		return f(app.SupplierOptions{Mode: g.Mode, Store: o.db, Vault: o.vault, Log: g.Log})
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/supplier"
 	"github.com/cardmint/cardmint/internal/supplier/reference"
@@ -69,15 +70,15 @@ func (c supplierServeCommand) config(g *globals) (cfg reference.Config, made car
 	}
 	secrets, err := supplier.ParseSecrets(secret)
 	if err != nil {
-		return cfg, "", hint(fmt.Errorf("--secret: %w", err), "leave it out to have one made")
+		return cfg, "", app.WithHint(fmt.Errorf("--secret: %w", err), "leave it out to have one made")
 	}
 	cfg = reference.Config{File: c.File, Secrets: secrets, Seed: c.Seed, Slowness: c.Slowness, PendingFor: c.PendingFor,
 		ForgetAfter: c.ForgetAfter,
-		CallbackURL: c.CallbackURL, Log: g.log}
+		CallbackURL: c.CallbackURL, Log: g.Log}
 	for _, text := range c.Be {
 		rule, err := reference.ParseRule(text)
 		if err != nil {
-			return cfg, "", hint(fmt.Errorf("--be: %w", err),
+			return cfg, "", app.WithHint(fmt.Errorf("--be: %w", err),
 				"for example --be slow, --be slow=0.25 or --be slow=3x; 'supplier serve --help' lists the behaviours")
 		}
 		cfg.Rules = append(cfg.Rules, rule)
@@ -85,18 +86,18 @@ func (c supplierServeCommand) config(g *globals) (cfg reference.Config, made car
 	for _, text := range c.Offer {
 		offer, err := parseOffer(text)
 		if err != nil {
-			return cfg, "", hint(fmt.Errorf("--offer: %q %w", text, err),
+			return cfg, "", app.WithHint(fmt.Errorf("--offer: %q %w", text, err),
 				"for example --offer 100, --offer 50-200 or --offer 100=5")
 		}
 		cfg.Offers = append(cfg.Offers, offer)
 	}
 	if c.Slowness < 0 || c.PendingFor < 0 || c.ForgetAfter < 0 {
-		return cfg, "", hint(errors.New("a duration is negative"),
+		return cfg, "", app.WithHint(errors.New("a duration is negative"),
 			"--slowness, --pending-for and --forget-after take durations such as 3s")
 	}
 	if to, err := url.Parse(c.CallbackURL); c.CallbackURL != "" &&
 		(err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https") {
-		return cfg, "", hint(errors.New("--callback-url is not an address"),
+		return cfg, "", app.WithHint(errors.New("--callback-url is not an address"),
 			"it is something like http://127.0.0.1:8080/supplier/acme/callback")
 	}
 	return cfg, made, nil
@@ -134,7 +135,7 @@ func (c supplierServeCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	listener, err := listen(c.Listen)
+	listener, err := app.Listen(c.Listen)
 	if err != nil {
 		return err
 	}
@@ -148,7 +149,7 @@ func (c supplierServeCommand) Run(ctx context.Context, g *globals) error {
 	}
 	s, err := reference.Open(cfg)
 	if err != nil {
-		return hint(err, "--file takes a file of this command, in a directory that can be written to")
+		return app.WithHint(err, "--file takes a file of this command, in a directory that can be written to")
 	}
 	defer func() { _ = s.Close() }()
 	fmt.Fprintf(g.stdout, "supplier: http://%s\n", listener.Addr())
@@ -156,14 +157,14 @@ func (c supplierServeCommand) Run(ctx context.Context, g *globals) error {
 		fmt.Fprintf(g.stdout, "secret: %s\n", made.Reveal())
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return server.Serve(ctx, listener, s, g.log, shutdownGrace) })
+	group.Go(func() error { return server.Serve(ctx, listener, s, g.Log, app.ShutdownGrace) })
 	if control != nil {
 		fmt.Fprintf(g.stdout, "control: http://%s\n", control.Addr())
-		group.Go(func() error { return server.Serve(ctx, control, s.Control(), g.log, shutdownGrace) })
+		group.Go(func() error { return server.Serve(ctx, control, s.Control(), g.Log, app.ShutdownGrace) })
 	}
 	if c.CallbackURL != "" {
 		group.Go(func() error {
-			loop{name: "callbacks", every: callbackEvery, tick: s.Tick}.run(ctx, g.log)
+			app.Repeat(ctx, g.Log, "callbacks", callbackEvery, s.Tick)
 			return nil
 		})
 	}
@@ -178,10 +179,10 @@ func (c supplierServeCommand) listenControl() (net.Listener, error) {
 	const example = "it takes an address on this machine, such as 127.0.0.1:8091"
 	host, _, err := net.SplitHostPort(c.Control)
 	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
-		return nil, hint(errors.New("--control: must be a loopback address and a port"), example)
+		return nil, app.WithHint(errors.New("--control: must be a loopback address and a port"), example)
 	}
 	listener, err := net.Listen("tcp", c.Control)
-	return listener, hint(err, example)
+	return listener, app.WithHint(err, example)
 }
 
 type supplierLedgerCommand struct {
@@ -214,10 +215,10 @@ type ledgerJSON struct {
 func (c supplierLedgerCommand) Run(ctx context.Context, g *globals) error {
 	all, err := reference.ReadLedger(ctx, c.File)
 	if errors.Is(err, fs.ErrNotExist) {
-		return hint(fmt.Errorf("%s is not there", c.File), "name the --file of 'cardmint supplier serve'")
+		return app.WithHint(fmt.Errorf("%s is not there", c.File), "name the --file of 'cardmint supplier serve'")
 	}
 	if err != nil {
-		return hint(err, "name the --file of 'cardmint supplier serve'")
+		return app.WithHint(err, "name the --file of 'cardmint supplier serve'")
 	}
 	entries, keys, cards := []ledgerJSON{}, map[string]bool{}, 0
 	for _, e := range all {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/account"
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 )
 
@@ -104,14 +105,14 @@ func explainRotation(id uuid.UUID, err error) error {
 	var rotated *account.RotatedError
 	switch {
 	case errors.Is(err, card.ErrNoRow):
-		return hint(fmt.Errorf("there is no token %s", id), "see the ids with: cardmint token list")
+		return app.WithHint(fmt.Errorf("there is no token %s", id), "see the ids with: cardmint token list")
 	case errors.Is(err, account.ErrTokenChanged):
-		return hint(fmt.Errorf("the row of token %s was changed without the keys, so that it is refused", id),
+		return app.WithHint(fmt.Errorf("the row of token %s was changed without the keys, so that it is refused", id),
 			"revoke it, and make a new one with: cardmint token create")
 	case errors.Is(err, account.ErrTokenEnded):
-		return hint(fmt.Errorf("token %s is revoked or has expired", id), "make a new one with: cardmint token create")
+		return app.WithHint(fmt.Errorf("token %s is revoked or has expired", id), "make a new one with: cardmint token create")
 	case errors.As(err, &rotated):
-		return hint(fmt.Errorf("token %s was rotated before", id),
+		return app.WithHint(fmt.Errorf("token %s was rotated before", id),
 			"rotate the token that replaces it: cardmint token rotate %s", rotated.To)
 	}
 	return err
@@ -121,7 +122,7 @@ func explainRotation(id uuid.UUID, err error) error {
 func tokenID(text string) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)
 	if err != nil {
-		return uuid.Nil, hint(fmt.Errorf("%q is not the id of a token", text), "see the ids with: cardmint token list")
+		return uuid.Nil, app.WithHint(fmt.Errorf("%q is not the id of a token", text), "see the ids with: cardmint token list")
 	}
 	return id, nil
 }

@@ -9,8 +9,7 @@ import (
 	"strings"
 
 	"github.com/cardmint/cardmint/internal/account"
-	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/app"
 )
 
 type tokenSealCommand struct {
@@ -35,7 +34,7 @@ func (c tokenSealCommand) Run(ctx context.Context, g *globals) error {
 		}
 		sealed, err := o.accounts.SealTokens(ctx)
 		if errors.Is(err, account.ErrSealed) {
-			return hint(err,
+			return app.WithHint(err,
 				"there is nothing to do; a token without a seal was changed in the database: revoke it, and make a new one")
 		}
 		if err != nil {
@@ -55,28 +54,4 @@ func (c tokenSealCommand) Run(ctx context.Context, g *globals) error {
 			}
 		})
 	})
-}
-
-// someChanged limits how many changed tokens are listed.
-const someChanged = 20
-
-// withTokens adds a doubt for each token whose row was changed without the
-// keys.
-func withTokens(ctx context.Context, accounts *account.Service, books operator.Books, err error) (operator.Books,
-	error) {
-	if err != nil {
-		return books, err
-	}
-	changed, err := accounts.ChangedTokens(ctx)
-	if err != nil {
-		return books, err
-	}
-	for _, t := range changed[:min(len(changed), someChanged)] {
-		text := "the token's row was changed without the keys, and it is refused: revoke it"
-		if errors.Is(t.Err, card.ErrUnavailable) {
-			text = "the token's seal can't be checked: the key file does not have the key"
-		}
-		books.Discrepancies = append(books.Discrepancies, operator.Discrepancy{ID: t.ID, Text: text})
-	}
-	return books, nil
 }

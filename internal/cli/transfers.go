@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/operator"
@@ -232,19 +233,19 @@ func (c transfersAttributeCommand) decision() (d operator.AttributionDecision, e
 	case c.New:
 		d.Kind = operator.ToNewCard
 		if c.Account == "" || c.USD == "" {
-			return d, hint(errors.New("--new needs --account and --usd"),
+			return d, app.WithHint(errors.New("--new needs --account and --usd"),
 				"say whose card it is and what it is worth, for example: --account shop --usd 150")
 		}
 		if d.USD, err = card.ParseUSD(c.USD); err != nil || d.USD < card.MinUSD || d.USD > card.MaxUSD {
-			return d, hint(fmt.Errorf("--usd: %q is not the balance of a card", c.USD),
+			return d, app.WithHint(fmt.Errorf("--usd: %q is not the balance of a card", c.USD),
 				"it takes from %s to %s US dollars, such as 150 or 150.50", card.MinUSD, card.MaxUSD)
 		}
 	}
 	if !c.New && (c.Account != "" || c.USD != "") {
-		return d, hint(errors.New("--account and --usd are for a new card"), "leave them out, or use --new")
+		return d, app.WithHint(errors.New("--account and --usd are for a new card"), "leave them out, or use --new")
 	}
 	if c.Yes && c.Amount == "" {
-		return d, hint(errors.New("--yes needs --amount"), "run the command without --yes first: it says the amount")
+		return d, app.WithHint(errors.New("--yes needs --amount"), "run the command without --yes first: it says the amount")
 	}
 	return d, nil
 }
@@ -264,16 +265,16 @@ func (c transfersAttributeCommand) lookUp(ctx context.Context, o office, d *oper
 	}
 	switch {
 	case len(outputs) > 0 && len(found) == 0:
-		return hint(fmt.Errorf("the transaction has no output %d to this wallet", *c.Output),
+		return app.WithHint(fmt.Errorf("the transaction has no output %d to this wallet", *c.Output),
 			"say which with --output, of: %s", strings.Join(outputs, ", "))
 	case len(found) == 0:
 		return c.cantAttribute(operator.ErrNoTransfer, *d)
 	case len(found) > 1:
-		return hint(errors.New("the transaction has several outputs to this wallet"), "say which with --output, of: %s",
+		return app.WithHint(errors.New("the transaction has several outputs to this wallet"), "say which with --output, of: %s",
 			strings.Join(outputs, ", "))
 	}
 	if of := found[0].CardUUID; of != uuid.Nil && found[0].Attribution == nil {
-		return hint(fmt.Errorf("%w: %s", operator.ErrCardAddress, of),
+		return app.WithHint(fmt.Errorf("%w: %s", operator.ErrCardAddress, of),
 			"it counts already, and nothing is to be decided about it. What its card waits for is shown by: %s",
 			command("card", "show", of.String()))
 	}
@@ -286,7 +287,7 @@ func (c transfersAttributeCommand) lookUp(ctx context.Context, o office, d *oper
 	if c.Amount != "" {
 		amount, err := card.ParseDecimal(c.Amount, d.Coin.Decimals)
 		if err != nil {
-			return hint(fmt.Errorf("--amount: %q %w", c.Amount, err),
+			return app.WithHint(fmt.Errorf("--amount: %q %w", c.Amount, err),
 				"it takes whole coins, as the command without --yes says them")
 		}
 		units := card.Amount(amount.Units)
@@ -302,7 +303,7 @@ func (c transfersAttributeCommand) lookUp(ctx context.Context, o office, d *oper
 		}
 	}
 	if err == nil && d.AccountID == uuid.Nil {
-		return hint(fmt.Errorf("there is no account %q", c.Account), "make it with: cardmint account create %q", c.Account)
+		return app.WithHint(fmt.Errorf("there is no account %q", c.Account), "make it with: cardmint account create %q", c.Account)
 	}
 	return err
 }
@@ -369,25 +370,25 @@ func (c transfersAttributeCommand) again(d operator.AttributionDecision, amount 
 func (c transfersAttributeCommand) cantAttribute(err error, d operator.AttributionDecision) error {
 	switch {
 	case errors.Is(err, operator.ErrNoTransfer):
-		return hint(fmt.Errorf("no transaction %q came to this wallet", c.TxID),
+		return app.WithHint(fmt.Errorf("no transaction %q came to this wallet", c.TxID),
 			"copy the transaction from the list: cardmint transfers --all")
 	case errors.Is(err, operator.ErrAnotherAmount):
-		return hint(err,
+		return app.WithHint(err,
 			"something arrived since, or it is another transfer: run the command without --amount and --yes, which says the amount")
 	case errors.Is(err, operator.ErrNotConfirmed):
-		return hint(err,
+		return app.WithHint(err,
 			"wait until everything at the address has its confirmations (%d) and is not locked, then run this again. In which blocks it is, and "+
 				"what is locked, is shown by: cardmint transfers --unattributed. The end of a lock of more than a week is noticed only by: cardmint wallet rescan", d.Coin.Confirmations)
 	case errors.Is(err, operator.ErrAttributed):
-		return hint(err,
+		return app.WithHint(err,
 			"it was decided for good, and nothing is left to decide about it. Who decided, when and why is shown by: cardmint transfers --all")
 	case errors.Is(err, operator.ErrLeftChain):
-		return hint(err,
+		return app.WithHint(err,
 			"nothing is to be decided about it, unless it comes back: then it is listed by: cardmint transfers --unattributed")
 	case errors.Is(err, operator.ErrIssued), errors.Is(err, operator.ErrPaid):
-		return hint(err, "make another card of it with --new, or give it back and record that with --refunded")
+		return app.WithHint(err, "make another card of it with --new, or give it back and record that with --refunded")
 	case errors.Is(err, operator.ErrAnotherCoin), errors.Is(err, operator.ErrNoPrice), errors.Is(err, operator.ErrTooManyCoins):
-		return hint(err, "name another card, make one with --new, or give the money back and record that with --refunded")
+		return app.WithHint(err, "name another card, make one with --new, or give the money back and record that with --refunded")
 	}
 	return noCard(err, d.CardUUID)
 }

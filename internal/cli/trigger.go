@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 )
 
@@ -55,7 +56,7 @@ func (c *triggerCommand) Run(ctx context.Context, g *globals) error {
 		printAttempt(g.stdout, a)
 	}
 	if !a.OK() {
-		return hint(errors.New("the receiver did not take the event"),
+		return app.WithHint(errors.New("the receiver did not take the event"),
 			"it has to answer 2xx within %s; start it, or name another with --to", receiverTimeout)
 	}
 	return nil
@@ -87,11 +88,11 @@ func set(e *card.Event, values map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		change, known := fields[name]
 		if !known {
-			return hint(fmt.Errorf("--set: %s has no field %q that can be set", e.Type, name), "it has: %s",
+			return app.WithHint(fmt.Errorf("--set: %s has no field %q that can be set", e.Type, name), "it has: %s",
 				strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
 		}
 		if err := change(values[name]); err != nil {
-			return hint(fmt.Errorf("--set %s=%s: %w", name, values[name], err),
+			return app.WithHint(fmt.Errorf("--set %s=%s: %w", name, values[name], err),
 				"openapi/openapi.yaml says what an event holds; its example is: cardmint trigger %s", e.Type)
 		}
 	}

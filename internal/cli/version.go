@@ -4,12 +4,9 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"runtime/debug"
-)
 
-// release is the version that 'make release' has the linker write, which a
-// package says however its sources were fetched.
-var release string
+	"github.com/cardmint/cardmint/internal/app"
+)
 
 type versionCommand struct {
 	output `embed:""`
@@ -26,19 +23,7 @@ func (versionCommand) Help() string {
 
 // Run prints the version.
 func (c versionCommand) Run(g *globals) error {
-	return c.write(g, versionJSON{version(), runtime.Version()}, func(w io.Writer) {
-		fmt.Fprintln(w, "cardmint", version())
+	return c.write(g, versionJSON{app.Version(), runtime.Version()}, func(w io.Writer) {
+		fmt.Fprintln(w, "cardmint", app.Version())
 	})
-}
-
-// version returns the version of the release, else the module's, which go
-// install sets.
-func version() string {
-	if release != "" {
-		return release
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return "unknown"
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/chain/driver"
@@ -59,7 +60,7 @@ func (c walletCheckCommand) Run(ctx context.Context, g *globals) error {
 	var db *store.Store
 	var missing error
 	if !c.WalletOnly {
-		if db, missing = g.openStore(ctx, 1); missing == nil {
+		if db, missing = g.OpenStore(ctx, 1); missing == nil {
 			defer func() { _ = db.Close() }()
 		}
 	}
@@ -90,9 +91,9 @@ func (c walletCheckCommand) Run(ctx context.Context, g *globals) error {
 
 // checkWallet checks node and wallet of a coin, and compares them with db. If
 // db is nil, missing is the reason, or nil if the wallet alone is checked.
-func checkWallet(ctx context.Context, g *globals, coin enabled, db *store.Store, missing error) (walletJSON, error) {
+func checkWallet(ctx context.Context, g *globals, coin app.Coin, db *store.Store, missing error) (walletJSON, error) {
 	one := walletJSON{Currency: coin.Code, Report: []rowJSON{}}
-	n, err := coin.settings.Open()
+	n, err := coin.Settings.Open()
 	if err != nil {
 		return one, err
 	}
@@ -113,7 +114,7 @@ func checkWallet(ctx context.Context, g *globals, coin enabled, db *store.Store,
 		return one, err
 	case missing != nil:
 		note("not compared")
-		return one, hint(fmt.Errorf("node and wallet were not compared with a database: %w", missing),
+		return one, app.WithHint(fmt.Errorf("node and wallet were not compared with a database: %w", missing),
 			"run it with the service's --database-url, after 'cardmint migrate'; or with --wallet-only on a machine without the database")
 	case db == nil:
 		note("not compared, because of --wallet-only")
@@ -143,27 +144,27 @@ func isMismatch(err error) bool {
 }
 
 // explainMismatch adds the next step to an error of CompareWallet.
-func explainMismatch(err error, coin enabled, c settle.Comparison) error {
+func explainMismatch(err error, coin app.Coin, c settle.Comparison) error {
 	const docs = "docs/operate/"
 	switch {
 	case errors.Is(err, card.ErrWrongChain) && isSimulated(c.Cursor):
-		return hint(err,
+		return app.WithHint(err,
 			"this database was used with --simulated: let --database-url name a new database, and run 'cardmint migrate'")
 	case errors.Is(err, card.ErrWrongChain):
-		return hint(err,
+		return app.WithHint(err,
 			"a database belongs to its wallet for good: point %s to that wallet, or --database-url to the database of this one",
-			strings.Join(urlFlags(coin.settings), " and "))
+			strings.Join(urlFlags(coin.Settings), " and "))
 	case errors.Is(err, card.ErrWalletLost):
-		return hint(err, "a worker that runs makes the addresses again; to wait for it, run: %s; see %swallet-lost.md",
+		return app.WithHint(err, "a worker that runs makes the addresses again; to wait for it, run: %s; see %swallet-lost.md",
 			command("wallet", "rescan", coin.Code), docs)
 	case errors.Is(err, card.ErrWalletShared):
-		return hint(err, "stop the other service, then run: %s; see %ssplit-brain.md", command("wallet", "claim", coin.Code),
+		return app.WithHint(err, "stop the other service, then run: %s; see %ssplit-brain.md", command("wallet", "claim", coin.Code),
 			docs)
 	case errors.Is(err, settle.ErrDatabaseBehind):
-		return hint(err,
+		return app.WithHint(err,
 			"if this database was restored, start its worker, which begins a new epoch, and check again; otherwise another database uses the wallet: see %ssplit-brain.md", docs)
 	}
-	return explain(err)
+	return app.Explain(err)
 }
 
 // isSimulated reports whether a database was used with a simulated chain.
@@ -198,12 +199,12 @@ Examples:
 func (c walletRescanCommand) Run(ctx context.Context, g *globals) error {
 	coin, known := chain.ByCode(c.Currency)
 	if !known {
-		return hint(fmt.Errorf("%q is not the code of a currency", c.Currency), "it is one of: %s", coinVars()["coins"])
+		return app.WithHint(fmt.Errorf("%q is not the code of a currency", c.Currency), "it is one of: %s", coinVars()["coins"])
 	}
 	return g.office(ctx, func(o office) error {
 		err := o.db.AskForRescan(ctx, c.Currency, c.Believe)
 		if errors.Is(err, card.ErrNoRow) {
-			return hint(fmt.Errorf("%q has no wallet yet", c.Currency), "start a worker first: cardmint serve")
+			return app.WithHint(fmt.Errorf("%q has no wallet yet", c.Currency), "start a worker first: cardmint serve")
 		}
 		if err != nil {
 			return err
@@ -231,7 +232,7 @@ func (c walletRescanCommand) Run(ctx context.Context, g *globals) error {
 			select {
 			case <-every.C:
 			case <-waiting.Done():
-				return hint(errors.New("it is not done yet"), "a worker must run ('cardmint serve'); its log shows the progress")
+				return app.WithHint(errors.New("it is not done yet"), "a worker must run ('cardmint serve'); its log shows the progress")
 			}
 		}
 		return nil
@@ -255,7 +256,7 @@ Examples:
 func (c walletClaimCommand) Run(ctx context.Context, g *globals) error {
 	coin, known := chain.ByCode(c.Currency)
 	if !known {
-		return hint(fmt.Errorf("%q is not the code of a currency", c.Currency), "it is one of: %s", coinVars()["coins"])
+		return app.WithHint(fmt.Errorf("%q is not the code of a currency", c.Currency), "it is one of: %s", coinVars()["coins"])
 	}
 	return g.office(ctx, func(o office) error {
 		if c.Yes {
@@ -280,7 +281,7 @@ func (c walletClaimCommand) Run(ctx context.Context, g *globals) error {
 func claimWallet(ctx context.Context, g *globals, o office, coin driver.Coin) error {
 	err := o.db.ClaimWallet(ctx, coin.Code)
 	if errors.Is(err, card.ErrNoRow) {
-		return hint(fmt.Errorf("%q has no wallet yet", coin.Code), "start a worker first: cardmint serve")
+		return app.WithHint(fmt.Errorf("%q has no wallet yet", coin.Code), "start a worker first: cardmint serve")
 	}
 	if err != nil {
 		return err

@@ -1,0 +1,81 @@
+package app
+
+import (
+	"context"
+	"io"
+	"log/slog"
+
+	"github.com/cardmint/cardmint/internal/trace"
+)
+
+// NewLoggers returns the log and the audit log of w. Format is "text" or "json".
+// The level does not apply to the audit log. The two share a lock, so that their
+// lines do not mix.
+func NewLoggers(w io.Writer, format string, level slog.Level) (log, audit *slog.Logger) {
+	options := &slog.HandlerOptions{Level: min(level, slog.LevelInfo)}
+	var all slog.Handler = slog.NewTextHandler(w, options)
+	if format == "json" {
+		options.ReplaceAttr = withUnit
+		all = slog.NewJSONHandler(w, options)
+	}
+	all = contextual{all}
+	return slog.New(atLeast{all, level}), slog.New(all)
+}
+
+// atLeast is a handler of what has a level or a higher one.
+type atLeast struct {
+	slog.Handler
+	level slog.Level
+}
+
+func (h atLeast) Enabled(_ context.Context, level slog.Level) bool { return level >= h.level }
+
+func (h atLeast) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return atLeast{h.Handler.WithAttrs(attrs), h.level}
+}
+
+func (h atLeast) WithGroup(name string) slog.Handler {
+	return atLeast{h.Handler.WithGroup(name), h.level}
+}
+
+// withUnit writes durations as the text format does, such as 1.5s. The JSON
+// format would write nanoseconds, without saying so.
+func withUnit(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
+}
+
+type loopKey struct{}
+
+// inLoop returns ctx as it is within a loop.
+func inLoop(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, loopKey{}, name)
+}
+
+// contextual is a handler that adds which loop a line is from, and which trace,
+// as far as its context says so. Who writes the line need know neither: a store
+// serves many loops.
+type contextual struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (h contextual) Handle(ctx context.Context, line slog.Record) error {
+	if loop, is := ctx.Value(loopKey{}).(string); is {
+		line = line.Clone()
+		line.AddAttrs(slog.String("loop", loop))
+	}
+	if id := trace.ID(ctx); id != "" {
+		line = line.Clone()
+		line.AddAttrs(slog.String("trace_id", id))
+	}
+	return h.Handler.Handle(ctx, line)
+}
+
+func (h contextual) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return contextual{h.Handler.WithAttrs(attrs)}
+}
+
+func (h contextual) WithGroup(name string) slog.Handler {
+	return contextual{h.Handler.WithGroup(name)}
+}
