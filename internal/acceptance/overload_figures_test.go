@@ -40,7 +40,7 @@ const (
 
 // TestFigures_Overload measures the real program on PostgreSQL, on one machine
 // with the database and the clients, and prints the table of
-// docs/operate/overload.md. Failed is what is answered in any other way than
+// docs/design/measurements.md. Failed is what is answered in any other way than
 // created, or refused before it was begun.
 func TestFigures_Overload(t *testing.T) {
 	m := startMeasured(t, "all")

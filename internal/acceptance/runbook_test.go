@@ -46,7 +46,6 @@ var runbook = map[string]func(*host){
 var ranElsewhere = map[string]string{
 	"high-availability.md": "make ha: TestHA_Failover",
 	"backup-pgbackrest.md": "make ha: TestHA_Restore",
-	"growth.md":            "make plans, which is what its only command does",
 	"install.md":           "make install-check",
 	"reverse-proxy.md":     "make install-check",
 }
