@@ -7,13 +7,12 @@ import (
 )
 
 const (
-	maxAddresses = 10_000 // that are counted apart
-	sweepEvery   = time.Second
+	maxAddresses  = 10_000 // addresses with a bucket of their own
+	sweepInterval = time.Second
 )
 
-// failures counts failures to authenticate by address. Anybody can have any
-// number of addresses, so those that come when maxAddresses are counted share
-// one bucket.
+// failures counts failed authentications by address. A client can have any
+// number of addresses, so the addresses beyond maxAddresses share one bucket.
 type failures struct {
 	policy  Policy
 	mu      sync.Mutex
@@ -21,15 +20,12 @@ type failures struct {
 	sweptAt time.Duration
 }
 
-// client is a bucket of failures.
-type client struct {
-	fullAt   time.Duration
-	refusals refusalDelay
-}
+// client has the buckets of an address.
+type client struct{ failed, refused bucket }
 
-// Network returns what counts as one client: an IPv4 address, or an IPv6
-// network of 64 bits, which is what one customer of a provider has at least.
-// All addresses that are not valid count as one.
+// Network returns the network that counts as one client: an IPv4 address, or an
+// IPv6 network of 64 bits, the smallest that providers assign to a customer.
+// All invalid addresses count as one.
 func Network(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := 64
@@ -43,9 +39,9 @@ func Network(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// Blocked returns how long a client must wait before it may try to authenticate
-// with a token that is not known to be good, and how long to keep that answer
-// back. 0 means that it may do so now.
+// Blocked returns how long a client must wait before it may authenticate with a
+// token that is not known to be valid, and how long to delay the refusal. A wait
+// of 0 means that it may authenticate now.
 func (l *Limiter) Blocked(from netip.Prefix) (wait, delay time.Duration) {
 	f := &l.failures
 	if !f.policy.On() {
@@ -57,17 +53,17 @@ func (l *Limiter) Blocked(from netip.Prefix) (wait, delay time.Duration) {
 		return 0, 0
 	}
 	now := l.clock()
-	place := f.place(from, now)
-	c := f.clients[place]
-	if wait = f.policy.wait(c.fullAt - now); wait > 0 {
-		delay = c.refusals.next(now)
-		f.clients[place] = c
+	key := f.key(from, now)
+	c := f.clients[key]
+	if wait = c.failed.wait(f.policy, now); wait > 0 {
+		delay = c.refused.refuse(now)
+		f.clients[key] = c
 	}
 	return wait, delay
 }
 
-// Fail counts a failure to authenticate. Requests that are authenticated at the
-// same time can fail beyond the limit, and wait for it.
+// Fail counts a failed authentication. Concurrent requests can fail beyond the
+// limit; they prolong the wait, up to two windows.
 func (l *Limiter) Fail(from netip.Prefix) {
 	f := &l.failures
 	if !f.policy.On() {
@@ -79,22 +75,23 @@ func (l *Limiter) Fail(from netip.Prefix) {
 	if f.clients == nil {
 		f.clients = map[netip.Prefix]client{}
 	}
-	place := f.place(from, now)
-	c := f.clients[place]
-	c.fullAt = min(max(c.fullAt, now)+f.policy.interval(), now+2*f.policy.Window)
-	f.clients[place] = c
+	key := f.key(from, now)
+	c := f.clients[key]
+	c.failed.charge(f.policy, 1, now)
+	c.failed = min(c.failed, bucket(now+2*f.policy.Window))
+	f.clients[key] = c
 }
 
-// place returns where a client is counted. When all places are taken, it first
-// drops those that are full again.
-func (f *failures) place(from netip.Prefix, now time.Duration) netip.Prefix {
+// key returns the key of an address in clients: the address, or the zero Prefix
+// if there are maxAddresses others. It first drops buckets that are full again.
+func (f *failures) key(from netip.Prefix, now time.Duration) netip.Prefix {
 	if _, known := f.clients[from]; known || len(f.clients) < maxAddresses {
 		return from
 	}
-	if now-f.sweptAt >= sweepEvery {
+	if now-f.sweptAt >= sweepInterval {
 		f.sweptAt = now
 		for a, c := range f.clients {
-			if c.fullAt <= now {
+			if c.failed.missing(now) == 0 {
 				delete(f.clients, a)
 			}
 		}

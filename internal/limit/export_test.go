@@ -1,13 +1,13 @@
 package limit
 
-// MaxAddresses is how many addresses are counted apart.
+// MaxAddresses is how many addresses have a bucket of their own.
 const MaxAddresses = maxAddresses
 
-// Addresses returns how many addresses are counted.
+// Addresses returns how many buckets addresses have.
 func (l *Limiter) Addresses() int { return len(l.failures.clients) }
 
-// Buckets returns how many buckets there are.
-func (l *Limiter) Buckets() int { return len(l.buckets) }
+// Counters returns how many counters there are.
+func (l *Limiter) Counters() int { return len(l.counters) }
 
-// MaxShared is how many buckets a process tells others of.
+// MaxShared is how many counters a process reports.
 const MaxShared = maxShared

@@ -1,9 +1,9 @@
 // Package limit limits how many requests tokens and accounts may make, and how
 // often an address may fail to authenticate.
 //
-// It imports none of ours. Requests are counted in memory, in token buckets;
-// buckets that are full again are dropped. Processes tell each other through
-// the store, about once a second, how much they let pass. A crash loses the
+// It imports no other package of this module. Requests are counted in memory, in
+// token buckets; full buckets are dropped. About once a second, processes
+// exchange through the store how many requests they admitted. A crash loses the
 // counts of its process, nothing else.
 package limit
 
@@ -23,7 +23,7 @@ const (
 	Account             // requests of all tokens of an account
 	Create              // cards that an account creates
 	Address             // failures of an address to authenticate
-	kinds   = 3         // of requests that are authenticated
+	kinds   = 3         // kinds that Take counts
 )
 
 // String returns the name of the limit, in headers and in the store.
@@ -34,8 +34,8 @@ type Config struct {
 	Token, Account, Create Policy
 	// Address is for failures to authenticate.
 	Address Policy
-	// Process names this process among those that share a database. It is
-	// different at each start.
+	// Process names this process among those that share a database. It must
+	// change at each start.
 	Process string
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
@@ -43,15 +43,15 @@ type Config struct {
 
 // Limiter counts requests. It is safe for concurrent use.
 type Limiter struct {
-	policies   [kinds]Policy
-	now        func() time.Time
-	start      time.Time
-	failures   failures
-	peers      peers
-	mu         sync.Mutex
-	buckets    map[key]*bucket
-	lastBucket uint64 // the number of the newest bucket
-	shared     int    // buckets that others are told of
+	policies    [kinds]Policy
+	now         func() time.Time
+	start       time.Time
+	failures    failures
+	peers       peers
+	mu          sync.Mutex
+	counters    map[key]*counter
+	lastCounter uint64 // number of the newest counter
+	shared      int    // counters that are reported to other processes
 }
 
 type key struct {
@@ -59,25 +59,23 @@ type key struct {
 	id   uuid.UUID
 }
 
-// bucket is a token bucket, kept as the time at which it is full again (GCRA):
-// a request moves that time on by what it takes to refill one, and is refused
-// if it would be more than a window away.
-type bucket struct {
-	number   uint64        // of this bucket, in this process
-	fullAt   time.Duration // since the limiter's start
-	used     int64         // requests since the last Tick
-	refusals refusalDelay
-	shared   int64 // requests that others are told of, in total; 0 if they are not
+// counter counts the requests of one token or account.
+type counter struct {
+	bucket
+	number  uint64 // unique in this process
+	used    int64  // requests since the last Tick
+	shared  int64  // total that other processes know of; 0 if the counter is not reported
+	refused bucket
 }
 
-// New returns a limiter. Only Tick uses the store.
+// New returns a limiter. Only Tick and Close use the store.
 func New(store Store, cfg Config) *Limiter {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
 	return &Limiter{
 		policies: [kinds]Policy{cfg.Token, cfg.Account, cfg.Create}, now: cfg.Now, start: cfg.Now(),
-		buckets:  map[key]*bucket{},
+		counters: map[key]*counter{},
 		failures: failures{policy: cfg.Address}, peers: peers{store: store, process: cfg.Process},
 	}
 }
@@ -90,36 +88,36 @@ func (l *Limiter) Policy(kind Kind) Policy {
 	return l.policies[kind]
 }
 
-// Status is how one limit stands after a request.
+// Status is the state of one limit after a request.
 type Status struct {
 	Kind      Kind
-	Remaining int64         // requests that may follow at once
-	Reset     time.Duration // until there is more left
+	Remaining int64         // requests that are admitted now
+	Reset     time.Duration // until Remaining grows
 }
 
-// Decision says whether a request may go on.
+// Decision is whether a request is admitted.
 type Decision struct {
 	// Wait is how long to wait before the request is repeated. 0 means that it
-	// may go on.
+	// is admitted.
 	Wait time.Duration
 	// Refused is the kind of the limit that the wait is for.
 	Refused Kind
-	// Delay is how long to keep the refusal back.
+	// Delay is how long to delay the refusal.
 	Delay    time.Duration
 	statuses [kinds]Status
 	n        int
 }
 
-// Statuses returns how the limits stand that apply to the request.
-func (v *Decision) Statuses() []Status { return v.statuses[:v.n] }
+// Statuses returns the state of each limit that applies to the request.
+func (d *Decision) Statuses() []Status { return d.statuses[:d.n] }
 
-// Take counts a request. It is counted against each limit that applies, or
-// against none if one of them refuses it.
+// Take counts a request. It is charged to each limit that applies, or to none if
+// one of them refuses it.
 func (l *Limiter) Take(token, account uuid.UUID, creates bool) Decision {
-	var v Decision
+	var d Decision
 	apply := [kinds]bool{l.policies[Token].On(), l.policies[Account].On(), creates && l.policies[Create].On()}
 	ids := [kinds]uuid.UUID{token, account, account}
-	var found [kinds]*bucket
+	var found [kinds]*counter
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock()
@@ -127,42 +125,40 @@ func (l *Limiter) Take(token, account uuid.UUID, creates bool) Decision {
 		if !apply[kind] {
 			continue
 		}
-		b := l.bucket(key{kind, ids[kind]})
-		found[kind] = b
-		if wait := l.policies[kind].wait(b.fullAt - now); wait > v.Wait {
-			v.Wait, v.Refused = wait, kind
+		c := l.counter(key{kind, ids[kind]})
+		found[kind] = c
+		if wait := c.wait(l.policies[kind], now); wait > d.Wait {
+			d.Wait, d.Refused = wait, kind
 		}
 	}
-	if v.Wait > 0 {
-		v.Delay = found[v.Refused].refusals.next(now)
+	if d.Wait > 0 {
+		d.Delay = found[d.Refused].refused.refuse(now)
 	}
-	for kind, b := range found {
-		if b == nil {
+	for kind, c := range found {
+		if c == nil {
 			continue
 		}
 		p := l.policies[kind]
-		if v.Wait == 0 {
-			b.fullAt = max(b.fullAt, now) + p.interval()
-			b.used++
+		if d.Wait == 0 {
+			c.charge(p, 1, now)
+			c.used++
 		}
-		missing := b.fullAt - now
-		v.statuses[v.n] = Status{Kind: Kind(kind), Remaining: p.remaining(missing), Reset: p.reset(missing)}
-		v.n++
+		d.statuses[d.n] = Status{Kind: Kind(kind), Remaining: c.remaining(p, now), Reset: c.reset(p, now)}
+		d.n++
 	}
-	return v
+	return d
 }
 
-// bucket returns a bucket, which is new and full if there was none.
-func (l *Limiter) bucket(k key) *bucket {
-	b := l.buckets[k]
-	if b == nil {
-		l.lastBucket++
-		b = &bucket{number: l.lastBucket}
-		l.buckets[k] = b
+// counter returns a counter. A new one has a full bucket.
+func (l *Limiter) counter(k key) *counter {
+	c := l.counters[k]
+	if c == nil {
+		l.lastCounter++
+		c = &counter{number: l.lastCounter}
+		l.counters[k] = c
 	}
-	return b
+	return c
 }
 
-// clock returns the time since the start. It does not jump when the clock on
-// the wall is set.
+// clock returns the time since the start. It is monotonic.
 func (l *Limiter) clock() time.Duration { return l.now().Sub(l.start) }

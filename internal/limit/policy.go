@@ -7,21 +7,20 @@ import (
 	"time"
 )
 
-// Bounds of a policy. Windows are whole seconds, because headers name them in
-// seconds.
+// Bounds of a policy. Windows are whole seconds because the headers are.
 const (
 	maxQuota  = 1_000_000
 	maxWindow = 24 * time.Hour
 )
 
-// Policy lets Quota requests pass in each Window: as many at once, and after
-// that one in each Quota-th part of the window. The zero value limits nothing.
+// Policy admits Quota requests per Window: a burst of Quota, then one request per
+// Window/Quota. The zero value is no limit.
 type Policy struct {
 	Quota  int64
 	Window time.Duration
 }
 
-// On reports whether the policy limits anything.
+// On reports whether there is a limit.
 func (p Policy) On() bool { return p.Quota > 0 }
 
 // String returns the policy in the form that UnmarshalText reads.
@@ -62,30 +61,8 @@ func (p *Policy) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// interval is how long it takes to refill one request.
+// interval is how long a bucket takes to refill one token.
 func (p Policy) interval() time.Duration { return p.Window / time.Duration(p.Quota) }
 
-// size is how long it takes to refill a bucket: the window, but for rounding.
+// size is how long an empty bucket takes to refill: the window, but for rounding.
 func (p Policy) size() time.Duration { return p.interval() * time.Duration(p.Quota) }
-
-// wait returns how long a bucket refuses requests that is full again after
-// missing. 0 means that it admits one.
-func (p Policy) wait(missing time.Duration) time.Duration {
-	return max(0, max(0, missing)+p.interval()-p.size())
-}
-
-// remaining returns how many requests such a bucket admits at once.
-func (p Policy) remaining(missing time.Duration) int64 {
-	return int64(max(0, p.size()-max(0, missing)) / p.interval())
-}
-
-// reset returns when such a bucket admits more.
-func (p Policy) reset(missing time.Duration) time.Duration {
-	if missing <= 0 {
-		return 0
-	}
-	if wait := p.wait(missing); wait > 0 {
-		return wait
-	}
-	return (missing-1)%p.interval() + 1
-}

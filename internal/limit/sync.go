@@ -11,34 +11,34 @@ import (
 	"github.com/google/uuid"
 )
 
-// Store is where processes tell each other what they let pass. Running any of
-// its methods twice is harmless.
+// Store is where processes exchange how many requests they admitted. Running any
+// of its methods twice is harmless.
 type Store interface {
-	// SaveUsage stores what a process let pass, in the place of what it stored
-	// before.
+	// SaveUsage stores the usage of a process, and replaces its previous one.
 	SaveUsage(ctx context.Context, process, usage string) error
-	// DeleteUsage deletes that, and what processes left behind that were not
-	// heard of for an hour.
+	// DeleteUsage deletes the usage of a process, and of all processes that
+	// have not stored any for an hour.
 	DeleteUsage(ctx context.Context, process string) error
-	// UsageOfOthers returns what the other processes stored within the last so
-	// long, by process.
-	UsageOfOthers(ctx context.Context, process string, within time.Duration) (map[string]string, error)
+	// UsageOfOthers returns the usage that the other processes stored within d,
+	// by process.
+	UsageOfOthers(ctx context.Context, process string, d time.Duration) (map[string]string, error)
 }
 
 const (
-	maxShared   = 1000 // buckets that a process tells others of
-	saveEvery   = 10 * time.Second
-	liveFor     = time.Minute // after it has saved
-	busyDivisor = 10          // others are told of a bucket once a tenth of its rate, or of its quota, is used
+	maxShared    = 1000 // counters that a process reports
+	saveInterval = 10 * time.Second
+	usageTTL     = time.Minute // since the usage was saved
+	// A counter is reported once it uses a busyDivisor-th of its rate or quota.
+	busyDivisor = 10
 )
 
-// usage is what a process let pass of one bucket. Totals, not differences: what
-// is read twice or not at all does no harm.
+// usage is how many requests a process admitted by one counter. It is a total: a
+// usage that is read twice or never does no harm.
 type usage struct {
-	Kind   string    `json:"kind"`
-	ID     uuid.UUID `json:"id"`
-	Bucket uint64    `json:"bucket"`
-	Used   int64     `json:"used"`
+	Kind    string    `json:"kind"`
+	ID      uuid.UUID `json:"id"`
+	Counter uint64    `json:"bucket"`
+	Used    int64     `json:"used"`
 }
 
 // peers is the state of Tick. Only Tick and Close use it.
@@ -51,16 +51,15 @@ type peers struct {
 	known   map[string]report // by process; nil before the first Tick
 }
 
-// report is what another process told last.
+// report is the last usage of another process.
 type report struct {
 	text string
 	used map[key]usage
 }
 
-// Tick tells the other processes what this one has let pass, and counts what
-// they have let pass. It is to be called about once a second, by one goroutine.
-// It costs one query, and one more if there was anything to tell. Idle buckets
-// are dropped.
+// Tick reports the requests of this process to the others, and counts theirs.
+// Call it about once a second, from one goroutine. It runs one query, and one
+// more if the report changed. It drops idle counters.
 func (l *Limiter) Tick(ctx context.Context) error {
 	text, err := l.collect()
 	if err != nil {
@@ -71,17 +70,17 @@ func (l *Limiter) Tick(ctx context.Context) error {
 	switch {
 	case text == "" && (x.saved != "" || x.known == nil):
 		err = x.store.DeleteUsage(ctx, x.process)
-	case text != x.saved || text != "" && now-x.savedAt >= saveEvery:
+	case text != x.saved || text != "" && now-x.savedAt >= saveInterval:
 		err = x.store.SaveUsage(ctx, x.process, text)
 		x.savedAt = now
 	}
 	if err != nil {
-		return fmt.Errorf("tell of requests: %w", err)
+		return fmt.Errorf("save usage: %w", err)
 	}
 	x.saved = text
-	all, err := x.store.UsageOfOthers(ctx, x.process, liveFor)
+	all, err := x.store.UsageOfOthers(ctx, x.process, usageTTL)
 	if err != nil {
-		return fmt.Errorf("ask for requests: %w", err)
+		return fmt.Errorf("read usage: %w", err)
 	}
 	known := make(map[string]report, len(all))
 	for process, text := range all {
@@ -96,54 +95,54 @@ func (l *Limiter) Tick(ctx context.Context) error {
 	return nil
 }
 
-// Close deletes what this process has told.
+// Close deletes the report of this process.
 func (l *Limiter) Close(ctx context.Context) error {
 	return l.peers.store.DeleteUsage(ctx, l.peers.process)
 }
 
-// collect drops idle buckets, and returns the usage of those that others should
-// know of, or "" if there are none.
+// collect drops idle counters, and returns the usage of the busy ones, or "" if
+// there are none.
 func (l *Limiter) collect() (string, error) {
 	l.mu.Lock()
 	now := l.clock()
 	since := now - l.peers.tickAt
 	l.peers.tickAt = now
 	var all []usage
-	for k, b := range l.buckets {
+	for k, c := range l.counters {
 		p := l.policies[k.kind]
-		if b.used == 0 && b.fullAt <= now {
-			if b.shared > 0 {
+		missing := c.missing(now)
+		if c.used == 0 && missing == 0 {
+			if c.shared > 0 {
 				l.shared--
 			}
-			delete(l.buckets, k)
+			delete(l.counters, k)
 			continue
 		}
-		isBusy := time.Duration(b.used)*p.interval()*busyDivisor > since || b.used > 0 && (b.fullAt-now)*busyDivisor > p.Window
-		if b.shared == 0 && isBusy && l.shared < maxShared {
+		busy := time.Duration(c.used)*p.interval()*busyDivisor > since || c.used > 0 && missing*busyDivisor > p.Window
+		if c.shared == 0 && busy && l.shared < maxShared {
 			l.shared++
-			b.shared = b.used
-		} else if b.shared > 0 {
-			b.shared += b.used
+			c.shared = c.used
+		} else if c.shared > 0 {
+			c.shared += c.used
 		}
-		b.used = 0
-		if b.shared > 0 {
-			all = append(all, usage{k.kind.String(), k.id, b.number, b.shared})
+		c.used = 0
+		if c.shared > 0 {
+			all = append(all, usage{k.kind.String(), k.id, c.number, c.shared})
 		}
 	}
 	l.mu.Unlock()
 	if len(all) == 0 {
 		return "", nil
 	}
-	// so that what did not change reads the same
-	slices.SortFunc(all, func(a, b usage) int { return cmp.Compare(a.Bucket, b.Bucket) })
+	// in a stable order, so that an unchanged report is the same text
+	slices.SortFunc(all, func(a, b usage) int { return cmp.Compare(a.Counter, b.Counter) })
 	text, err := json.Marshal(all)
 	return string(text), err
 }
 
-// apply counts what another process has let pass since it told of before, and
-// returns what it told. Of a bucket that is new it counts all, at most twice
-// the quota; but nothing if charge is false, because nobody knows when that
-// was.
+// apply charges what another process has admitted since its previous report, and
+// returns its usage. A counter that is new is charged in full, up to twice the
+// quota; but not at all if charge is false, because the requests may be old.
 func (l *Limiter) apply(text string, before map[key]usage, charge bool) map[key]usage {
 	var all []usage
 	if json.Unmarshal([]byte(text), &all) != nil {
@@ -161,20 +160,18 @@ func (l *Limiter) apply(text string, before map[key]usage, charge bool) map[key]
 		k := key{kind, u.ID}
 		used[k] = u
 		n := u.Used
-		if known := before[k]; known.Bucket == u.Bucket {
+		if known := before[k]; known.Counter == u.Counter {
 			n -= known.Used
 		}
 		p := l.policies[kind]
-		if n = min(n, 2*p.Quota); n <= 0 || !charge {
-			continue
+		if n = min(n, 2*p.Quota); n > 0 && charge {
+			l.counter(k).charge(p, n, now)
 		}
-		b := l.bucket(k)
-		b.fullAt = max(b.fullAt, now) + time.Duration(n)*p.interval()
 	}
 	return used
 }
 
-// kindOf returns the kind of that name, or -1.
+// kindOf returns the kind with a name, or -1.
 func kindOf(name string) Kind {
 	for kind := range Kind(kinds) {
 		if kind.String() == name {

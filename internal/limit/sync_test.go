@@ -224,7 +224,7 @@ func TestTick_CostsOneQueryUnlessThereIsSomethingToTell(t *testing.T) {
 	f.advance(time.Minute)
 	want("delete read")
 	want("read")
-	if n := f.all[0].Buckets(); n != 0 {
+	if n := f.all[0].Counters(); n != 0 {
 		t.Errorf("%d buckets are left", n)
 	}
 	if err := f.all[0].Close(t.Context()); err != nil || len(f.store.text) != 0 {
@@ -243,12 +243,12 @@ func TestTick_ManyBusyTokensAreHeldInBoundedMemory(t *testing.T) {
 		if n := strings.Count(f.store.text["0"], `"id"`); n != limit.MaxShared {
 			t.Errorf("%d are told of", n)
 		}
-		if n := f.all[1].Buckets(); n != limit.MaxShared {
+		if n := f.all[1].Counters(); n != limit.MaxShared {
 			t.Errorf("%d buckets", n)
 		}
 		f.advance(time.Second) // which fills them again
 		f.tick(t)
-		if a, b := f.all[0].Buckets(), f.all[1].Buckets(); a != 0 || b != 0 {
+		if a, b := f.all[0].Counters(), f.all[1].Counters(); a != 0 || b != 0 {
 			t.Errorf("%d and %d buckets are left", a, b)
 		}
 	}
