@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	maxAddresses  = 10_000 // addresses with a bucket of their own
+	maxAddresses  = 10_000 // addresses that are counted separately
 	sweepInterval = time.Second
 )
 
@@ -82,8 +82,8 @@ func (l *Limiter) Fail(from netip.Prefix) {
 	f.clients[key] = c
 }
 
-// key returns the key of an address in clients: the address, or the zero Prefix
-// if there are maxAddresses others. It first drops buckets that are full again.
+// key returns the key of an address in clients: the address itself, or the zero
+// Prefix once clients has maxAddresses. It first drops full buckets.
 func (f *failures) key(from netip.Prefix, now time.Duration) netip.Prefix {
 	if _, known := f.clients[from]; known || len(f.clients) < maxAddresses {
 		return from

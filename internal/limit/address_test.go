@@ -9,7 +9,7 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-func TestNetwork_IsWhatOneCustomerHas(t *testing.T) {
+func TestNetwork_IPv6_ReturnsNetworkOf64Bits(t *testing.T) {
 	for address, want := range map[string]string{
 		"192.0.2.1":                "192.0.2.1/32",
 		"::ffff:192.0.2.1":         "192.0.2.1/32",
@@ -27,7 +27,7 @@ func TestNetwork_IsWhatOneCustomerHas(t *testing.T) {
 	}
 }
 
-func TestFail_BlocksAnAddressAndNoOther(t *testing.T) {
+func TestFail_BeyondLimit_BlocksOnlyThatAddress(t *testing.T) {
 	c := newClock()
 	l := limit.New(nil, limit.Config{Address: policy(t, "3/min"), Now: c.now})
 	bad, good := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
@@ -43,7 +43,7 @@ func TestFail_BlocksAnAddressAndNoOther(t *testing.T) {
 	if wait := blocked(l, good); wait != 0 {
 		t.Errorf("another is blocked for %v", wait)
 	}
-	for range 1000 { // that were on their way
+	for range 1000 { // concurrent requests
 		l.Fail(bad)
 	}
 	if wait := blocked(l, bad); wait > 80*time.Second {
@@ -55,7 +55,7 @@ func TestFail_BlocksAnAddressAndNoOther(t *testing.T) {
 	}
 }
 
-func TestFail_OffBlocksNobody(t *testing.T) {
+func TestFail_PolicyOff_BlocksNothing(t *testing.T) {
 	l := limit.New(nil, limit.Config{Now: newClock().now})
 	for range 1000 {
 		l.Fail(netip.Prefix{})
@@ -65,7 +65,7 @@ func TestFail_OffBlocksNobody(t *testing.T) {
 	}
 }
 
-// numbered returns one of many networks.
+// numbered returns the i-th of many networks.
 func numbered(i int) netip.Prefix {
 	var a [16]byte
 	a[0] = 0x20
@@ -73,9 +73,9 @@ func numbered(i int) netip.Prefix {
 	return limit.Network(netip.AddrFrom16(a))
 }
 
-// Who has more addresses than can be counted shares the last place with
-// everybody who comes later.
-func TestFail_AFloodOfAddressesIsHeldInBoundedMemory(t *testing.T) {
+// A client with more addresses than maxAddresses shares the last bucket with all
+// later addresses.
+func TestFail_ManyAddresses_MemoryIsBounded(t *testing.T) {
 	c := newClock()
 	l := limit.New(nil, limit.Config{Address: policy(t, "5/min"), Now: c.now})
 	passed := 0
@@ -102,7 +102,7 @@ func TestFail_AFloodOfAddressesIsHeldInBoundedMemory(t *testing.T) {
 	}
 }
 
-// blocked returns how long a client is told to wait.
+// blocked returns how long a client must wait.
 func blocked(l *limit.Limiter, from netip.Prefix) time.Duration {
 	wait, _ := l.Blocked(from)
 	return wait

@@ -10,9 +10,8 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// Places are made free once a second at most: looking through all of them for
-// each address of a flood would take longer than the flood.
-func TestFail_PlacesAreMadeFreeOnceASecond(t *testing.T) {
+// A sweep for each address of a flood would take longer than the flood.
+func TestFail_FullMap_SweepsOncePerSecond(t *testing.T) {
 	c := newClock()
 	l := limit.New(nil, limit.Config{Address: policy(t, "60/min"), Now: c.now})
 	next := 0
@@ -41,25 +40,25 @@ func TestFail_PlacesAreMadeFreeOnceASecond(t *testing.T) {
 	want(limit.MaxAddresses + 1)
 	c.advance(500 * time.Millisecond)
 	fail(1)
-	want(2) // the last, and the place that is shared
+	want(2) // the last one, and the shared bucket
 }
 
-// Whoever comes when places were made free has one of his own, and nobody has
-// if none was.
-func TestFail_PlacesOfOnesOwn(t *testing.T) {
+// An address that arrives after a sweep gets a bucket of its own only if the
+// sweep dropped one.
+func TestFail_AfterSweep_NewAddressGetsItsOwnBucket(t *testing.T) {
 	c := newClock()
 	l := limit.New(nil, limit.Config{Address: policy(t, "2/min"), Now: c.now})
 	for i := range limit.MaxAddresses {
 		l.Fail(numbered(i))
 	}
 	c.advance(29 * time.Second)
-	l.Fail(numbered(limit.MaxAddresses)) // no place is free
+	l.Fail(numbered(limit.MaxAddresses)) // the map is full
 	l.Fail(numbered(limit.MaxAddresses + 1))
 	if n := l.Addresses(); n != limit.MaxAddresses+1 {
 		t.Errorf("%d addresses are kept", n)
 	}
 	if wait := blocked(l, numbered(limit.MaxAddresses+2)); wait != 30*time.Second {
-		t.Errorf("who shares a place is blocked for %v", wait)
+		t.Errorf("a client of the shared bucket is blocked for %v", wait)
 	}
 	c.advance(time.Second) // all but the shared one are full
 	late := numbered(1_000_000)
@@ -73,9 +72,8 @@ func TestFail_PlacesOfOnesOwn(t *testing.T) {
 	}
 }
 
-// Others are told of a bucket once more than a tenth of its rate is used, or of
-// its quota.
-func TestTick_TellsOfWhatIsBusy(t *testing.T) {
+// A counter is reported once it uses more than a tenth of its rate or quota.
+func TestTick_BusyCounter_IsReported(t *testing.T) {
 	f := newFleet(t, 2, limit.Config{Token: policy(t, "600/min")})
 	told := func() bool {
 		f.store.text = nil
@@ -93,7 +91,7 @@ func TestTick_TellsOfWhatIsBusy(t *testing.T) {
 	if !told() {
 		t.Error("two requests a second are more than a tenth of the rate")
 	}
-	other := uuid.New() // almost all of whose requests come to another process
+	other := uuid.New() // sends almost all requests to another process
 	passed(f.all[0], other, other, false, 300)
 	f.tick(t)
 	f.advance(2 * time.Minute)
@@ -106,9 +104,8 @@ func TestTick_TellsOfWhatIsBusy(t *testing.T) {
 	}
 }
 
-// What others used of buckets takes no place among those that a process tells
-// of.
-func TestTick_ToldBucketsTakeNoPlace(t *testing.T) {
+// Counters that only peers use do not count toward MaxShared.
+func TestTick_CountersOfPeers_DoNotCountAsShared(t *testing.T) {
 	f := newFleet(t, 2, limit.Config{Token: policy(t, "600/min")})
 	passed(f.all[0], who, who, false, 300)
 	for range limit.MaxShared + 1 {
@@ -118,12 +115,12 @@ func TestTick_ToldBucketsTakeNoPlace(t *testing.T) {
 	passed(f.all[1], other, other, false, 300)
 	f.tick(t)
 	if f.store.text["1"] == "" {
-		t.Error("no place is left")
+		t.Error("no counter is left")
 	}
 }
 
-// A kind that another version has is no kind of this one.
-func TestTick_AnUnknownKindCountsNowhere(t *testing.T) {
+// Another version may have more kinds of limits.
+func TestTick_UnknownKind_IsIgnored(t *testing.T) {
 	everything := policy(t, "10/s")
 	f := newFleet(t, 1, limit.Config{Token: everything, Account: everything, Create: everything})
 	f.store.text = map[string]string{"x": `[{"kind":"planet","id":"` + who.String() + `","bucket":1,"used":5}]`}

@@ -1,6 +1,6 @@
 package limit
 
-// MaxAddresses is how many addresses have a bucket of their own.
+// MaxAddresses is how many addresses are counted separately.
 const MaxAddresses = maxAddresses
 
 // Addresses returns how many buckets addresses have.

@@ -34,7 +34,7 @@ type Config struct {
 	Token, Account, Create Policy
 	// Address is for failures to authenticate.
 	Address Policy
-	// Process names this process among those that share a database. It must
+	// Process identifies this process among the replicas of a database. It must
 	// change at each start.
 	Process string
 	// Now is the clock. Defaults to time.Now.

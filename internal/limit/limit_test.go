@@ -10,7 +10,7 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// clock is a clock that only a test moves.
+// clock is a manual clock.
 type clock struct{ t time.Time }
 
 func newClock() *clock                   { return &clock{time.Date(2026, 11, 20, 14, 46, 0, 0, time.UTC)} }
@@ -25,7 +25,7 @@ func policy(t testing.TB, text string) (p limit.Policy) {
 	return p
 }
 
-// passed returns how many of n requests pass.
+// passed returns how many of n requests are admitted.
 func passed(l *limit.Limiter, token, account uuid.UUID, creates bool, n int) (passed int) {
 	for range n {
 		if v := l.Take(token, account, creates); v.Wait == 0 {
@@ -35,7 +35,7 @@ func passed(l *limit.Limiter, token, account uuid.UUID, creates bool, n int) (pa
 	return passed
 }
 
-func TestPolicy_Forms(t *testing.T) {
+func TestPolicy_UnmarshalText(t *testing.T) {
 	for text, want := range map[string]limit.Policy{
 		"off": {}, "0": {},
 		"20/s":       {Quota: 20, Window: time.Second},
@@ -64,7 +64,7 @@ func TestPolicy_Forms(t *testing.T) {
 	}
 }
 
-func TestTake_AWholeQuotaAtOnceAndThenAtItsRate(t *testing.T) {
+func TestTake_AdmitsBurstThenRate(t *testing.T) {
 	c := newClock()
 	for _, text := range []string{"20/s", "3/s", "700000/s", "7/min", "1/h"} {
 		p := policy(t, text)
@@ -79,7 +79,7 @@ func TestTake_AWholeQuotaAtOnceAndThenAtItsRate(t *testing.T) {
 		}
 		c.advance(v.Wait - 1)
 		if l.Take(token, account, false).Wait != 1 {
-			t.Errorf("%s: a request passes before it was told to come back", text)
+			t.Errorf("%s: a request is admitted before Wait is over", text)
 		}
 		c.advance(1)
 		if got := passed(l, token, account, false, 2); got != 1 {
@@ -92,7 +92,7 @@ func TestTake_AWholeQuotaAtOnceAndThenAtItsRate(t *testing.T) {
 	}
 }
 
-func TestTake_SaysHowTheLimitsStand(t *testing.T) {
+func TestTake_ReturnsStatusOfEachLimit(t *testing.T) {
 	c := newClock()
 	l := limit.New(nil,
 		limit.Config{Token: policy(t, "4/s"), Account: policy(t, "5/10s"), Create: policy(t, "2/min"), Now: c.now})
@@ -115,7 +115,7 @@ func TestTake_SaysHowTheLimitsStand(t *testing.T) {
 	c.advance(100 * ms)
 	want(two, true, 0, limit.Status{token, 3, 250 * ms}, limit.Status{all, 2, 1900 * ms},
 		limit.Status{create, 0, 29900 * ms})
-	// Refused: counted nowhere.
+	// Refused, so charged to no limit.
 	want(two, true, 29900*ms, limit.Status{token, 3, 250 * ms}, limit.Status{all, 2, 1900 * ms},
 		limit.Status{create, 0, 29900 * ms})
 	want(two, false, 0, limit.Status{token, 2, 250 * ms}, limit.Status{all, 1, 1900 * ms})
@@ -123,7 +123,7 @@ func TestTake_SaysHowTheLimitsStand(t *testing.T) {
 	want(one, false, 1900*ms, limit.Status{token, 1, 150 * ms}, limit.Status{all, 0, 1900 * ms})
 }
 
-func TestTake_ATokenOverItsLimitCostsOthersNothing(t *testing.T) {
+func TestTake_TokenOverItsLimit_ChargesNoOtherLimit(t *testing.T) {
 	c := newClock()
 	l := limit.New(nil, limit.Config{Token: policy(t, "10/s"), Account: policy(t, "15/s"), Now: c.now})
 	loud, quiet, stranger, account := uuid.New(), uuid.New(), uuid.New(), uuid.New()
@@ -138,7 +138,7 @@ func TestTake_ATokenOverItsLimitCostsOthersNothing(t *testing.T) {
 	}
 }
 
-func TestTake_WhatIsOffLimitsNothing(t *testing.T) {
+func TestTake_PolicyOff_LimitsNothing(t *testing.T) {
 	c := newClock()
 	l := limit.New(nil, limit.Config{Now: c.now})
 	if got := passed(l, uuid.New(), uuid.New(), true, 10_000); got != 10_000 {
@@ -153,9 +153,9 @@ func TestTake_WhatIsOffLimitsNothing(t *testing.T) {
 	}
 }
 
-// A clock on the wall that is set must not lock anybody out. What time.Now
-// returns has a clock that only runs.
-func TestTake_GoesByAClockThatOnlyRuns(t *testing.T) {
+// A step of the wall clock must not lock clients out. Differences of time.Now use
+// the monotonic clock.
+func TestTake_UsesMonotonicClock(t *testing.T) {
 	start := time.Now()
 	now := start
 	l := limit.New(nil, limit.Config{Token: policy(t, "1/s"), Now: func() time.Time { return now }})

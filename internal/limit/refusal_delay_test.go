@@ -10,9 +10,9 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// Whoever goes on after the hundredth refusal of a second is answered a hundred
-// times a second, and for that waits up to a second each time.
-func TestHold_ManyRefusalsAreKeptBack(t *testing.T) {
+// After 100 refusals in a second, a client gets 100 responses per second, each
+// delayed by up to a second.
+func TestTake_ManyRefusals_AreDelayed(t *testing.T) {
 	bad, good := netip.MustParsePrefix("203.0.113.7/32"), uuid.New()
 	token, account := uuid.New(), uuid.New()
 	for name, refused := range map[string]func(t *testing.T, l *limit.Limiter) time.Duration{
@@ -40,26 +40,26 @@ func TestHold_ManyRefusalsAreKeptBack(t *testing.T) {
 			l.Fail(bad)
 			for n := range 100 {
 				if delay := refused(t, l); delay != 0 {
-					t.Fatalf("refusal %d was kept back for %s", n, delay)
+					t.Fatalf("refusal %d was delayed by %s", n, delay)
 				}
 			}
 			for n := range 100 {
 				if delay, want := refused(t, l), time.Duration(n+1)*10*time.Millisecond; delay != want {
-					t.Fatalf("refusal %d was kept back for %s, want %s", n, delay, want)
+					t.Fatalf("refusal %d was delayed by %s, want %s", n, delay, want)
 				}
 			}
 			for range 10_000 {
 				if delay := refused(t, l); delay != time.Second {
-					t.Fatalf("kept back for %s, want 1s", delay)
+					t.Fatalf("delayed by %s, want 1s", delay)
 				}
 			}
 			c.advance(time.Second)
 			if delay := refused(t, l); delay != 10*time.Millisecond {
-				t.Errorf("a second later one was kept back for %s", delay)
+				t.Errorf("a second later one was delayed by %s", delay)
 			}
 			c.advance(2 * time.Second)
 			if delay := refused(t, l); delay != 0 {
-				t.Errorf("the first one after a pause was kept back for %s", delay)
+				t.Errorf("the first one after a pause was delayed by %s", delay)
 			}
 			if v := l.Take(good, uuid.New(), false); v.Wait != 0 || v.Delay != 0 {
 				t.Errorf("of another: %+v", v)
@@ -71,9 +71,9 @@ func TestHold_ManyRefusalsAreKeptBack(t *testing.T) {
 	}
 }
 
-// What is refused by the account's limit is counted there, whichever token it
-// came with.
-func TestHold_TokensOfAnAccountAreRefusedTogether(t *testing.T) {
+// Refusals by the account's limit share one delay, whichever token sent the
+// request.
+func TestTake_RefusedByAccount_DelayIsShared(t *testing.T) {
 	account := uuid.New()
 	l := limit.New(nil, limit.Config{Token: policy(t, "100/h"), Account: policy(t, "1/h"), Now: newClock().now})
 	l.Take(uuid.New(), account, false)

@@ -17,8 +17,8 @@ type Shares struct {
 	held  map[uuid.UUID]int
 }
 
-// NewShares returns slots; one account may hold up to each. If each is all of
-// them, no slot is reserved.
+// NewShares returns free slots. One account may hold up to each of them. If one
+// account may hold all slots, no slot is reserved.
 func NewShares(slots, each int) *Shares {
 	s := &Shares{slots: slots, each: each, held: map[uuid.UUID]int{}}
 	if each < slots {
@@ -27,8 +27,8 @@ func NewShares(slots, each int) *Shares {
 	return s
 }
 
-// Acquire takes a slot for an account, which the caller must release. It
-// returns false if there is none for it.
+// Acquire acquires a slot for an account; the caller must release it. It
+// returns false if no slot is free for the account.
 func (s *Shares) Acquire(account uuid.UUID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +41,7 @@ func (s *Shares) Acquire(account uuid.UUID) bool {
 	return true
 }
 
-// Release returns a slot that the account holds.
+// Release releases a slot that the account holds.
 func (s *Shares) Release(account uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,10 +58,10 @@ func (s *Shares) Held(account uuid.UUID) int {
 	return s.held[account]
 }
 
-// UsedUp reports whether an account holds all of its share.
+// UsedUp reports whether an account holds its whole share.
 func (s *Shares) UsedUp(account uuid.UUID) bool { return s.Held(account) >= s.each }
 
-// Taken returns the number of slots that are taken.
+// Taken returns the number of acquired slots.
 func (s *Shares) Taken() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 
 var errStore = errors.New("the store is away")
 
-// memory is a store of what processes tell each other.
+// memory is a Store in memory.
 type memory struct {
 	text  map[string]string
 	calls []string
@@ -59,7 +59,7 @@ func (m *memory) UsageOfOthers(_ context.Context, process string, _ time.Duratio
 	return all, nil
 }
 
-// fleet is several processes with one store.
+// fleet is several processes that share a store.
 type fleet struct {
 	*clock
 	store *memory
@@ -86,8 +86,8 @@ func (f *fleet) tick(t testing.TB) {
 	}
 }
 
-// flood sends n requests a second to each of some processes, for so many
-// seconds, and returns how many passed.
+// flood sends n requests per second to each of some processes for a number of
+// seconds, and returns how many were admitted.
 func (f *fleet) flood(t testing.TB, seconds, n int, to ...int) (total int) {
 	t.Helper()
 	for range seconds {
@@ -104,16 +104,16 @@ func (f *fleet) flood(t testing.TB, seconds, n int, to ...int) (total int) {
 
 var who = uuid.MustParse("019aa1c9-f868-7cef-8e4e-9b1c97fb1d88")
 
-// Whoever gets all the traffic gets the whole limit.
-func TestTick_OneOfThreeGetsTheWholeLimit(t *testing.T) {
+// A process that receives all requests admits the whole limit.
+func TestTick_OneBusyProcess_AdmitsWholeLimit(t *testing.T) {
 	f := newFleet(t, 3, limit.Config{Token: policy(t, "100/s")})
 	if got := f.flood(t, 60, 1000, 1); got < 6000 || got > 6100 {
 		t.Errorf("%d requests passed in a minute", got)
 	}
 }
 
-// What they let pass before they know of each other is taken off afterwards.
-func TestTick_ThreeThatAreFloodedKeepTheLimitOverTime(t *testing.T) {
+// Requests admitted before the first exchange are charged afterwards.
+func TestTick_ThreeBusyProcesses_KeepLimitOverTime(t *testing.T) {
 	for _, window := range []string{"100/s", "1000/10s"} {
 		p := policy(t, window)
 		f := newFleet(t, 3, limit.Config{Token: p})
@@ -127,15 +127,15 @@ func TestTick_ThreeThatAreFloodedKeepTheLimitOverTime(t *testing.T) {
 	}
 }
 
-// A little in each process is too much in all of them.
-func TestTick_EvenTrafficThatIsSmallInEachCountsInAll(t *testing.T) {
+// Little traffic in each process can exceed the limit in total.
+func TestTick_EvenTraffic_IsCountedInTotal(t *testing.T) {
 	f := newFleet(t, 3, limit.Config{Token: policy(t, "1000/10s")})
 	if got := f.flood(t, 120, 100, 0, 1, 2); got > 120*100+3*1000+200 {
 		t.Errorf("%d requests passed in two minutes", got)
 	}
 }
 
-func TestTick_AClientThatMovesOnTakesItsDebtAlong(t *testing.T) {
+func TestTick_ClientChangesProcess_KeepsItsDebt(t *testing.T) {
 	f := newFleet(t, 2, limit.Config{Token: policy(t, "600/min")})
 	if got := passed(f.all[0], who, who, false, 1000); got != 600 {
 		t.Fatalf("%d passed", got)
@@ -154,9 +154,9 @@ func TestTick_AClientThatMovesOnTakesItsDebtAlong(t *testing.T) {
 	}
 }
 
-// What is read twice is counted once, and what could not be read is counted
-// later.
-func TestTick_CountsOnceWhateverFails(t *testing.T) {
+// Usage that is read twice is charged once; usage that could not be read is
+// charged later.
+func TestTick_StoreFails_CountsOnce(t *testing.T) {
 	f := newFleet(t, 2, limit.Config{Token: policy(t, "600/min")})
 	passed(f.all[0], who, who, false, 100)
 	f.tick(t)
@@ -183,8 +183,8 @@ func TestTick_CountsOnceWhateverFails(t *testing.T) {
 	}
 }
 
-// What was told before a process started may be old.
-func TestTick_AProcessThatStartsCountsFromThenOn(t *testing.T) {
+// Usage from before a process started may be old.
+func TestTick_NewProcess_IgnoresEarlierUsage(t *testing.T) {
 	f := newFleet(t, 1, limit.Config{Token: policy(t, "600/min")})
 	passed(f.all[0], who, who, false, 300)
 	f.tick(t)
@@ -201,7 +201,7 @@ func TestTick_AProcessThatStartsCountsFromThenOn(t *testing.T) {
 	}
 }
 
-func TestTick_CostsOneQueryUnlessThereIsSomethingToTell(t *testing.T) {
+func TestTick_Unchanged_RunsOneQuery(t *testing.T) {
 	f := newFleet(t, 1, limit.Config{Token: policy(t, "600/min")})
 	want := func(calls string) {
 		t.Helper()
@@ -214,13 +214,13 @@ func TestTick_CostsOneQueryUnlessThereIsSomethingToTell(t *testing.T) {
 	}
 	want("read")
 	passed(f.all[0], who, who, false, 1)
-	want("read") // hardly anything
+	want("read") // not busy
 	passed(f.all[0], who, who, false, 300)
 	want("save read")
 	for range 9 {
 		want("read")
 	}
-	want("save read") // or it would be taken for dead
+	want("save read") // a report expires after a minute
 	f.advance(time.Minute)
 	want("delete read")
 	want("read")
@@ -232,7 +232,7 @@ func TestTick_CostsOneQueryUnlessThereIsSomethingToTell(t *testing.T) {
 	}
 }
 
-func TestTick_ManyBusyTokensAreHeldInBoundedMemory(t *testing.T) {
+func TestTick_ManyBusyTokens_MemoryIsBounded(t *testing.T) {
 	f := newFleet(t, 2, limit.Config{Token: policy(t, "10/s")})
 	for range 2 {
 		for range 5000 {
@@ -241,12 +241,12 @@ func TestTick_ManyBusyTokensAreHeldInBoundedMemory(t *testing.T) {
 		}
 		f.tick(t)
 		if n := strings.Count(f.store.text["0"], `"id"`); n != limit.MaxShared {
-			t.Errorf("%d are told of", n)
+			t.Errorf("%d counters are reported", n)
 		}
 		if n := f.all[1].Counters(); n != limit.MaxShared {
 			t.Errorf("%d buckets", n)
 		}
-		f.advance(time.Second) // which fills them again
+		f.advance(time.Second) // refills the buckets
 		f.tick(t)
 		if a, b := f.all[0].Counters(), f.all[1].Counters(); a != 0 || b != 0 {
 			t.Errorf("%d and %d buckets are left", a, b)
@@ -255,13 +255,12 @@ func TestTick_ManyBusyTokensAreHeldInBoundedMemory(t *testing.T) {
 	passed(f.all[0], who, who, false, 10)
 	f.tick(t)
 	if passed(f.all[1], who, who, false, 1) != 0 {
-		t.Error("there is no place to tell of others")
+		t.Error("no other counter is reported")
 	}
 }
 
-// Whatever is in the store: it is ignored, or costs one client at most twice
-// its quota.
-func TestTick_NonsenseInTheStore(t *testing.T) {
+// Malformed usage is ignored, or charged with at most twice a client's quota.
+func TestTick_MalformedUsage_IsIgnored(t *testing.T) {
 	f := newFleet(t, 1, limit.Config{Token: policy(t, "10/s")})
 	for i, text := range []string{"", "x", "{}", "null", "[{}]", `[{"kind":"address"}]`,
 		`[{"kind":"account","id":"` + who.String() + `","used":5}]`,
