@@ -196,6 +196,8 @@ func pointer(path []string) string {
 	return b.String()
 }
 
+var errNotUUID = errors.New("must be a UUID")
+
 type uuidFormat struct{}
 
 // Validate accepts only the form with 36 characters of RFC 9562, not the others
