@@ -11,52 +11,43 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// unknownParameters returns an error for each name in a query that an operation
-// does not have. To leave out a filter that is misspelled would answer another
-// question than the one that was asked.
-func unknownParameters(query string, declared openapi3.Parameters) (wrong []card.FieldError) {
+// unknownParameters returns an error for each name in a query that is not a
+// parameter of the operation. Without a misspelled filter, the response would
+// answer a different question.
+func unknownParameters(query string, declared openapi3.Parameters) (errs []card.FieldError) {
 	if query == "" {
 		return nil
 	}
 	sent, err := url.ParseQuery(query)
 	if err != nil {
-		wrong = append(wrong,
-			card.FieldError{Pointer: "query",
-				Detail: `is not well-formed: percent-encode "%", "&", "+" and ";" in names and values`})
+		errs = append(errs, card.FieldError{
+			Pointer: "query",
+			Detail:  `is not well-formed: percent-encode "%", "&", "+" and ";" in names and values`,
+		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(sent)) {
 		if declared.GetByInAndName(openapi3.ParameterInQuery, name) == nil {
-			wrong = append(wrong,
-				card.FieldError{Pointer: "query/" + name,
-					Detail: "is not a query parameter of this operation" + suggestion(name, declared)})
+			detail := "is not a query parameter of this operation" + suggestion(name, declared)
+			errs = append(errs, card.FieldError{Pointer: "query/" + name, Detail: detail})
 		}
 	}
-	return wrong
+	return errs
 }
 
-// suggestion returns the end of a sentence that says which query parameter may
-// have been meant, or which there are.
+// suggestion returns the end of a sentence: the query parameter that may be
+// meant, or all of them.
 func suggestion(name string, declared openapi3.Parameters) string {
-	const longest = 64 // of a name that is compared
 	var known []string
-	nearest, least := "", len(name)/3+1
 	for _, p := range declared {
-		if p.Value.In != openapi3.ParameterInQuery {
-			continue
-		}
-		known = append(known, p.Value.Name)
-		if len(name) > longest {
-			continue
-		}
-		if n := card.Distance(strings.ToLower(name), p.Value.Name); n < least {
-			nearest, least = p.Value.Name, n
+		if p.Value.In == openapi3.ParameterInQuery {
+			known = append(known, p.Value.Name)
 		}
 	}
-	switch {
-	case nearest != "":
-		return `: did you mean "` + nearest + `"?`
-	case known == nil:
+	if len(known) == 0 {
 		return ", which has none"
+	}
+	if nearest := card.Nearest(name, known); nearest != "" {
+		return `: did you mean "` + nearest + `"?`
 	}
 	return ", which has: " + strings.Join(known, ", ")
 }

@@ -2,7 +2,6 @@ package account
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -85,10 +84,10 @@ func ReadScopes(text string) Scopes {
 	return ScopesOf(scopes...)
 }
 
-// UnknownScopeError is the refusal of a scope that there is not.
+// UnknownScopeError is returned for a scope that does not exist.
 type UnknownScopeError struct {
 	Name string
-	Near Scope // that may be meant; "" if none is like it
+	Near Scope // the scope that may be meant; "" if none is similar
 }
 
 func (e *UnknownScopeError) Error() string {
@@ -109,21 +108,9 @@ func ParseScopes(text string) (Scopes, error) {
 	for name := range strings.SplitSeq(text, ",") {
 		scope := Scope(strings.TrimSpace(name))
 		if !scope.Known() {
-			return 0, &UnknownScopeError{string(scope), nearest(string(scope))}
+			return 0, &UnknownScopeError{string(scope), card.Nearest(string(scope), KnownScopes())}
 		}
 		scopes = append(scopes, scope)
 	}
 	return ScopesOf(scopes...), nil
-}
-
-// nearest returns the scope that a name is most like, unless more than half of
-// it would have to change.
-func nearest(name string) (near Scope) {
-	least := math.MaxInt
-	for _, s := range KnownScopes() {
-		if d := card.Distance(name, string(s)); d <= least && 2*d <= len(s) {
-			near, least = s, d
-		}
-	}
-	return near
 }
