@@ -17,7 +17,7 @@ const (
 	forgot   = "the supplier does not know the request, and may have forgotten it: ask the supplier, then retry or refund"
 	unpaid   = "the payment is no longer confirmed"
 	noDate   = "the supplier gave a card that is expired, or whose expiration date can't be read"
-	gone     = "supplier press was asked and may have made the card, but it is configured no more: configure it again and retry"
+	gone     = "supplier press may have issued the card, but was removed from the configuration: add it again and retry"
 	notAlone = "the supplier gave a card that another order has already"
 )
 

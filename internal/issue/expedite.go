@@ -10,19 +10,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// maxExpedited limits what callers can have this process remember. Cards beyond
-// that are looked up when their time has come.
+// maxExpedited limits the memory that callers can use. Cards beyond it are
+// looked up when they are due.
 const maxExpedited = 4096
 
-// expedited are the cards of which the supplier says that there is news.
+// expedited holds the cards for which the supplier announced an answer.
 type expedited struct {
 	mu    sync.Mutex
 	cards map[uuid.UUID]bool
 }
 
-// Expedite has the next Tick look a pending request up, whatever its time. key is
-// the request's. It does not block, and it is only a hint: a key that nobody
-// knows does nothing.
+// Expedite makes the next Tick look up the pending request with this key, even
+// if it is not due. It does not block. It is a hint: unknown keys are ignored.
 func (s *Issuer) Expedite(key string) {
 	id, err := uuid.Parse(key)
 	if err != nil {
@@ -38,7 +37,7 @@ func (s *Issuer) Expedite(key string) {
 	}
 }
 
-// expedite stores which cards are due.
+// expedite stores that the expedited cards are due.
 func (s *Issuer) expedite(ctx context.Context) error {
 	s.expedited.mu.Lock()
 	cards := s.expedited.cards
@@ -51,7 +50,7 @@ func (s *Issuer) expedite(ctx context.Context) error {
 		for id := range cards {
 			s.Expedite(id.String())
 		}
-		return fmt.Errorf("expedite: %w", err)
+		return fmt.Errorf("expedite intents: %w", err)
 	}
 	return nil
 }

@@ -1,9 +1,9 @@
-// Package issue leads from a paid card to its credentials.
+// Package issue requests the credentials of paid cards from suppliers.
 //
 // It may import packages card, failpoint and trace. The intent to issue a card
-// is committed before the supplier is asked. After a crash the next Tick looks
-// up what became of the request before it asks again, and it asks with the same
-// key. Credentials, status and event are one commit.
+// is committed before the first request to a supplier. After a crash the next
+// Tick looks the request up before it submits it again, with the same key.
+// Credentials, status and event are one commit.
 package issue
 
 import (
@@ -26,13 +26,13 @@ import (
 )
 
 const (
-	minBatch       = 16               // cards that the supplier is asked for at the same time; the smallest batch
-	maxBatch       = 512              // the largest: cards that are claimed at once, and stored together
-	fastBatch      = time.Second      // a full batch that was asked for and stored in less is followed by a larger one
-	requestTimeout = 15 * time.Second // for the answers of one attempt
-	requestWindow  = 3 * time.Second  // after this no further card of the batch is asked for
-	batchTimeout   = 20 * time.Second // for a batch to end, also when the process is asked to
-	claimTTL       = 8 * time.Second  // after the death of this process another one goes on
+	minBatch       = 16               // cards in the smallest batch; default of Route.Concurrency
+	maxBatch       = 512              // cards in the largest batch, which are claimed and stored together
+	fastBatch      = time.Second      // a full batch that takes less is followed by one of twice the size
+	requestTimeout = 15 * time.Second // for all requests of one attempt
+	requestWindow  = 3 * time.Second  // a batch sends no new request after this
+	batchTimeout   = 20 * time.Second // for a whole batch, also during shutdown
+	claimTTL       = 8 * time.Second  // until another process takes over after a crash
 	renewInterval  = 2 * time.Second  // between two prolongations of a claim
 )
 
@@ -40,18 +40,18 @@ const (
 type Config struct {
 	// Routes are the suppliers of all issuers. At least one is required.
 	Routes Routes
-	// Index is that of the route whose supplier this issuer asks. Each supplier
-	// has an issuer of its own, so that none waits for another.
+	// Index is the index of this issuer's route. Each supplier has its own
+	// issuer, so that none waits for another.
 	Index int
-	// Patience is how long a paid card waits for suppliers that can't make it
-	// now but may be able to later, since they were first asked, and for an
-	// amount that no supplier makes. After that its refund is due. Defaults to
-	// none: a refusal of the last supplier is final.
+	// Patience is how long, after its first claim, a paid card is retried while
+	// its suppliers decline for now, or while no route covers its amount. After
+	// that its refund is due. Defaults to 0: a refusal by the last supplier is
+	// final.
 	Patience time.Duration
-	// Observe is told what happens. Defaults to nobody.
+	// Observe reports requests and issued cards. Defaults to no reports.
 	Observe Observe
-	// Tracer starts a span for each attempt to issue a card, and for each call
-	// of the supplier. Defaults to none.
+	// Tracer starts a span for each attempt to issue a card, and for each
+	// request to the supplier. Defaults to none.
 	Tracer *trace.Tracer
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
@@ -86,8 +86,8 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Issuer issues paid cards by one supplier. It is safe for concurrent use, also
-// by several processes.
+// Issuer issues paid cards from one supplier. It is safe for concurrent use,
+// also by several processes.
 type Issuer struct {
 	store     Store
 	vault     Vault
@@ -102,11 +102,10 @@ type Issuer struct {
 	expedited expedited
 }
 
-// Wake tells other loops that there is work for them. A nil field is not
-// called.
+// Wake wakes other loops that have work. A nil field is not called.
 type Wake struct {
-	Issuers func() // a card is to be asked of another supplier
-	Sender  func() // there are events to send
+	Issuers func() // a card was routed to another supplier
+	Sender  func() // events were stored
 }
 
 // New returns an issuer. It returns an error if cfg is not valid.
@@ -126,15 +125,15 @@ func New(store Store, vault Vault, wake Wake, log *slog.Logger, cfg Config) (*Is
 		throttle: newThrottle(route.PerSecond)}, nil
 }
 
-// Tick issues every card that is due. If there is much to do, the next batch is
-// asked for while one is stored.
+// Tick issues every card that is due. If a batch is large, the next one is
+// requested while it is stored.
 func (s *Issuer) Tick(ctx context.Context) error {
 	if err := s.expedite(ctx); err != nil {
 		return err
 	}
 	stored, storing := make(chan error, 1), false
 	for {
-		b, err := s.askDue(ctx)
+		b, err := s.requestDue(ctx)
 		last := b.cards == 0 && !storing
 		if storing {
 			err, storing = errors.Join(err, <-stored), false
@@ -150,29 +149,28 @@ func (s *Issuer) Tick(ctx context.Context) error {
 	}
 }
 
-// IssueDue tries to issue cards whose payment is confirmed, up to a batch, and
-// returns how many it worked on. Several processes may call it at once: each
-// intent is claimed by one, and whoever lost a claim can't write any more. It
-// claims what its supplier is to be asked for; the first issuer also claims
-// what no supplier makes any more. It claims nothing while the supplier is to
-// be left alone.
+// IssueDue attempts to issue one batch of paid cards, and returns how many it
+// claimed. Several processes may call it at the same time: an intent is claimed
+// by one of them, and writes with a lost claim are rejected. The first issuer
+// also claims cards that no route covers. Nothing is claimed while requests are
+// paused.
 //
-// Cards of a batch wait for each other, so a batch is small, unless there is
-// much to do and the supplier is quick.
+// The cards of a batch wait for each other. It is therefore small, and grows
+// only while batches are full and the supplier is fast.
 func (s *Issuer) IssueDue(ctx context.Context) (int, error) {
-	b, err := s.askDue(ctx)
+	b, err := s.requestDue(ctx)
 	return b.cards, errors.Join(err, b.store())
 }
 
-// batch is what a supplier was asked for at once.
+// batch is a set of cards that were claimed together.
 type batch struct {
 	cards int
-	store func() error // stores what came of it
+	store func() error // stores the results of the requests
 }
 
-// askDue claims cards and asks for them. Their claims are held until their
-// storing begins.
-func (s *Issuer) askDue(ctx context.Context) (batch, error) {
+// requestDue claims a batch and sends its requests. The claims are prolonged
+// until batch.store is called.
+func (s *Issuer) requestDue(ctx context.Context) (batch, error) {
 	nothing := func() error { return nil }
 	started := s.now()
 	size := s.throttle.allowance(int(max(minBatch, s.batch.Load())), started)
@@ -185,8 +183,8 @@ func (s *Issuer) askDue(ctx context.Context) (batch, error) {
 	}
 	failpoint.Hit(failpoint.Claimed)
 	s.throttle.consume(len(intents), started)
-	// What was claimed is finished, so that it need not wait for the claim to
-	// run out.
+	// A shutdown does not interrupt claimed cards: otherwise they would wait
+	// for their claims to expire.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	release := s.holdClaims(ctx, intents)
 	ids := make([]uuid.UUID, len(intents))
@@ -218,9 +216,9 @@ func (s *Issuer) askDue(ctx context.Context) (batch, error) {
 	}}, nil
 }
 
-// holdClaims prolongs claims until the returned function is called. A process
-// that dies or stops holds them no longer, and another one goes on within
-// seconds. What a process writes whose claims were lost is refused.
+// holdClaims prolongs claims until the returned function is called. If the
+// process stops or hangs, they expire within seconds, another process takes the
+// cards over, and writes with the lost claims are rejected.
 func (s *Issuer) holdClaims(ctx context.Context, intents []Intent) (release func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var prolonging sync.WaitGroup
@@ -235,7 +233,7 @@ func (s *Issuer) holdClaims(ctx context.Context, intents []Intent) (release func
 			}
 			err := panics.Call(func() error { return s.store.ProlongIntents(ctx, intents, claimTTL) })
 			if err != nil && ctx.Err() == nil {
-				s.log.WarnContext(ctx, "prolong claims", "error", err, panics.Stack(err))
+				s.log.WarnContext(ctx, "claims not prolonged", "error", err, panics.Stack(err))
 			}
 		}
 	})
@@ -245,16 +243,15 @@ func (s *Issuer) holdClaims(ctx context.Context, intents []Intent) (release func
 	}
 }
 
-// attempt is what came of asking for a card: the card, or the intent as it is
-// to be saved.
+// attempt is the result of one attempt: an issued card, or an intent to save.
 type attempt struct {
 	card   *card.Card
-	issued *IssuedCard // nil if there is no card to store
+	issued *IssuedCard // nil if no card was issued
 	intent Intent
-	span   *trace.Span // which ends when the card is stored; nil if it has ended
+	span   *trace.Span // ends when the card is stored; nil if it has ended
 }
 
-// tryAll asks for the cards. It returns those that were issued, and the intents
+// tryAll requests all cards. It returns those that were issued, and the intents
 // of the others.
 func (s *Issuer) tryAll(ctx context.Context, intents []Intent, cards []*card.Card,
 	causes trace.Causes) (issued []attempt, rest []Intent, err error) {
@@ -285,7 +282,7 @@ func (s *Issuer) tryAll(ctx context.Context, intents []Intent, cards []*card.Car
 	err = group.Wait()
 	for _, a := range tried {
 		switch {
-		case a == nil: // its claim runs out
+		case a == nil: // failed: retried when its claim expires
 		case a.issued != nil:
 			issued = append(issued, *a)
 		default:
@@ -300,35 +297,36 @@ const (
 	undecodable = "the card's row can't be decoded"
 )
 
-// try asks for one card.
+// try makes one attempt to issue a card.
 func (s *Issuer) try(ctx context.Context, intent Intent, c *card.Card) (attempt, error) {
 	switch {
-	case c == nil: // the store reports it; it may be another version's, so that the intent is not parked
+	case c == nil: // reported by the store; not parked, because a newer version may be able to decode it
 		return attempt{intent: intent.withoutRequest().retryLater(undecodable)}, nil
 	case c.State != card.Paid:
 		return attempt{intent: intent.withoutRequest().retryLater(unpaidAgain)}, nil
-	// another process gave it to that one meanwhile
-	case intent.Supplier != s.supplier.Name() && s.cfg.Routes.have(intent.Supplier):
+	// another process has just routed it to that supplier
+	case intent.Supplier != s.supplier.Name() && s.cfg.Routes.contain(intent.Supplier):
 		return attempt{intent: intent.withoutRequest()}, nil
 	case intent.Supplier != s.supplier.Name():
 		return s.park(ctx, intent,
 			fmt.Sprintf(
-				"supplier %s was asked and may have made the card, but it is configured no more: configure it again and retry",
+				"supplier %s may have issued the card, but was removed from the configuration: add it again and retry",
 				intent.Supplier)), nil
-	case intent.Declines < 0 || intent.Declines > maxDeclines: // the supplier's key depends on it
-		return s.park(ctx, intent.withoutRequest(), "how often suppliers declined it is impossible: restore its row, then retry"),
+	case intent.Declines < 0 || intent.Declines > maxDeclines: // the supplier's key contains this number
+		return s.park(ctx, intent.withoutRequest(),
+				"the stored number of refusals is impossible: restore the row, then retry"),
 			nil
-	case !intent.Asked && !s.route.makes(c.USD):
+	case !intent.Asked && !s.route.covers(c.USD):
 		return s.outOfRange(ctx, intent, c), nil
 	}
 	asking, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	answer, err := s.ask(asking, intent, c.USD)
-	s.observePace(ctx, err)
+	s.recordResult(ctx, err)
 	var busy *BusyError
 	switch {
 	case errors.Is(err, errForgotten):
-		intent.FirstAskedAt = time.Time{} // an operator who retries has asked the supplier: then it is submitted
+		intent.FirstAskedAt = time.Time{} // an operator who retries has asked the supplier, so a retry submits
 		return s.park(ctx, intent, err.Error()), nil
 	case errors.As(err, &busy):
 		a := attempt{intent: intent.withoutRequest().retryLater(busy.Error())}
@@ -354,8 +352,8 @@ func (s *Issuer) try(ctx context.Context, intent Intent, c *card.Card) (attempt,
 var errForgotten = errors.New(
 	"the supplier does not know the request, and may have forgotten it: ask the supplier, then retry or refund")
 
-// ask looks up what was submitted before, and submits what the supplier does
-// not know. Without an error the answer is clear.
+// ask looks up an earlier request, and submits the request if there is none.
+// Without an error the answer is clear.
 func (s *Issuer) ask(ctx context.Context, intent Intent, usd card.USD) (Answer, error) {
 	request := Request{Key: intent.Key, Reference: intent.Reference, USD: usd, Declines: intent.Declines}
 	if intent.Asked {
@@ -365,10 +363,10 @@ func (s *Issuer) ask(ctx context.Context, intent Intent, usd card.USD) (Answer, 
 			return Answer{}, fmt.Errorf("look up: %w", err)
 		case found.Outcome == Unknown && !s.keepsKey(intent):
 			return Answer{}, errForgotten
-		case found.Outcome == Unknown && !s.route.makes(usd): // it was never asked for such a card, or is to be no longer
+		case found.Outcome == Unknown && !s.route.covers(usd): // the route has changed
 			return Answer{Outcome: Declined, Reason: fmt.Sprintf("is not asked for cards of %s US dollars", usd)}, nil
-		// an operator saw that, and retries
-		case found.Outcome == Declined && intent.Answer == Declined && s.route.makes(usd):
+		// an operator has seen this refusal, and retries
+		case found.Outcome == Declined && intent.Answer == Declined && s.route.covers(usd):
 		case found.Outcome != Unknown:
 			return found.clear()
 		}
@@ -381,14 +379,15 @@ func (s *Issuer) ask(ctx context.Context, intent Intent, usd card.USD) (Answer, 
 	return answer.clear()
 }
 
-// keepsKey reports whether the supplier still knows the intent's key when this
-// attempt ends. It does not if the time of the first submission is impossible.
+// keepsKey reports whether the supplier will still know the intent's key at the
+// end of this attempt. A first request in the future is impossible and counts
+// as forgotten.
 func (s *Issuer) keepsKey(intent Intent) bool {
 	retention, age := s.supplier.KeyRetention(), intent.ClaimedAt.Sub(intent.FirstAskedAt)
 	return retention == 0 || age >= 0 && age < retention-batchTimeout
 }
 
-// receive takes a card that was issued, unless it is flawed.
+// receive seals the credentials of an issued card, or parks a flawed card.
 func (s *Issuer) receive(ctx context.Context, intent Intent, c *card.Card, answer Answer) (attempt, error) {
 	credentials := answer.Credentials
 	flaw := clean(answer.Flaw)
@@ -413,8 +412,7 @@ func (s *Issuer) receive(ctx context.Context, intent Intent, c *card.Card, answe
 	return attempt{card: c, issued: &IssuedCard{Intent: intent, Sealed: sealed, NumberHash: number}, intent: intent}, nil
 }
 
-// park leaves a card to an operator: it stays paid, and no further attempt is
-// made.
+// park stops all attempts until an operator decides. The card stays paid.
 func (s *Issuer) park(ctx context.Context, intent Intent, reason string) attempt {
 	s.log.ErrorContext(ctx, "card needs an operator", "card", intent.CardUUID, "reason", reason)
 	intent.State, intent.Reason = StateParked, reason
@@ -423,9 +421,9 @@ func (s *Issuer) park(ctx context.Context, intent Intent, reason string) attempt
 
 var errUnpaidAgain = errors.New(unpaidAgain)
 
-// storeIssued stores cards together, or each alone if that fails, so that one
-// can't keep the others back. It returns the intents of those that can't be
-// stored.
+// storeIssued stores cards in one commit, or in one commit each if that fails,
+// so that one bad card can't block the others. It returns the intents of cards
+// that can't be stored.
 func (s *Issuer) storeIssued(ctx context.Context, cards []attempt) ([]Intent, error) {
 	if len(cards) == 0 {
 		return nil, nil
@@ -448,7 +446,7 @@ func (s *Issuer) storeIssued(ctx context.Context, cards []attempt) ([]Intent, er
 	}
 	intent := cards[0].intent
 	switch {
-	case errors.Is(err, errUnpaidAgain): // it is looked up once the money is back
+	case errors.Is(err, errUnpaidAgain): // looked up again once it is paid
 		return []Intent{intent.retryLater(unpaidAgain)}, nil
 	case errors.Is(err, card.ErrDuplicate):
 		return []Intent{s.park(ctx, intent, "the supplier gave a card that another order has already").intent}, nil

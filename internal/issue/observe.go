@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Observe is told what happens, for monitoring. Its functions must be safe for
-// concurrent use, and quick. A nil one is not called.
+// Observe reports events to metrics. Its functions must be fast and safe for
+// concurrent use. A nil function is not called.
 type Observe struct {
-	// Call is told of each call of a supplier: "submit" or "lookup", and what
-	// the supplier answered: an Outcome, "busy" if it took no request, or
-	// "error" if there was no clear answer.
+	// Call reports a request to a supplier: "submit" or "lookup". Its outcome
+	// is an Outcome, "busy" for a BusyError, or "error" if the answer was
+	// unclear.
 	Call func(supplier, call, outcome string, took time.Duration)
-	// Issued is told of each card that was issued how long that took since its
-	// payment was found to be confirmed.
+	// Issued reports an issued card, and the time since its payment was
+	// confirmed.
 	Issued func(took time.Duration)
 }
 
@@ -28,7 +28,7 @@ func (o *Observe) fill() {
 	}
 }
 
-// observed returns a call of the supplier that is observed.
+// observed returns call with a span and a report to Observe.Call.
 func (s *Issuer) observed(name string, call func(context.Context, Request) (Answer, error)) func(context.Context,
 	Request) (Answer, error) {
 	return func(ctx context.Context, r Request) (Answer, error) {
@@ -51,22 +51,22 @@ func (s *Issuer) observed(name string, call func(context.Context, Request) (Answ
 	}
 }
 
-// observePace takes note of how a request ended, and tells when the supplier is
-// left alone, and when it no longer is.
-func (s *Issuer) observePace(ctx context.Context, err error) {
+// recordResult updates the throttle with the result of a request, and logs the
+// beginning and the end of a pause.
+func (s *Issuer) recordResult(ctx context.Context, err error) {
 	pauses, resumes := s.throttle.record(err, s.now())
 	if pauses {
-		s.log.WarnContext(ctx, "supplier is left alone: it is busy or does not answer", "supplier", s.supplier.Name(),
+		s.log.WarnContext(ctx, "requests to supplier paused: it is busy or does not answer", "supplier", s.supplier.Name(),
 			"wait", s.throttle.remaining(s.now()),
 			"error", clean(err.Error()))
 	}
 	if resumes {
-		s.log.InfoContext(ctx, "supplier is asked again", "supplier", s.supplier.Name())
+		s.log.InfoContext(ctx, "requests to supplier resumed", "supplier", s.supplier.Name())
 	}
 }
 
-// observeIssued tells of cards that were issued. Of one that was decided on by
-// a version which did not note the time, nothing is known.
+// observeIssued logs and reports issued cards, and ends their spans. DecidedAt
+// is zero in intents that an old version created.
 func (s *Issuer) observeIssued(ctx context.Context, cards []attempt) {
 	now := s.now()
 	for _, a := range cards {

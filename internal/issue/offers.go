@@ -10,35 +10,33 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Offering is a supplier that also says what can be had of it, without making
-// anything.
+// Offering is a supplier that can list the cards it sells.
 type Offering interface {
 	Supplier
 	Offers(ctx context.Context) ([]card.Offer, error)
 }
 
-// OfferStore keeps what can be had of suppliers. Every method is harmless when
-// it runs twice.
+// OfferStore stores the offers of suppliers. Every method is harmless when it
+// runs twice.
 type OfferStore interface {
-	// SaveOffers replaces the offers of a supplier, which has just made them.
-	// Their Age is not stored.
+	// SaveOffers replaces the offers of a supplier. Their age starts at 0;
+	// their Age is not stored.
 	SaveOffers(ctx context.Context, o card.SupplierOffers) error
-	// PromisedUSD returns the sum of the cards between two amounts, both
-	// included, that may still be paid, or are paid and not issued. It leaves
-	// out cards with a reserved item of a stock, and cards whose refund is due.
+	// PromisedUSD returns the sum of the cards from least to most that may
+	// still be paid, or are paid and not issued. It excludes cards with a
+	// reserved stock item, and cards whose refund is due.
 	PromisedUSD(ctx context.Context, least, most card.USD) (card.USD, error)
-	// KeepOffers leaves the offers of a supplier as they are, and lets them
-	// age.
+	// KeepOffers keeps the offers of a supplier, and lets them age.
 	KeepOffers(ctx context.Context, supplier string, priority int) error
-	// DeleteOffers deletes the offers of all suppliers except those that are
-	// named. At least one must be.
+	// DeleteOffers deletes the offers of all suppliers except the named ones.
+	// At least one must be named.
 	DeleteOffers(ctx context.Context, except []string) error
 }
 
-// offersTimeout is for one supplier to say what can be had of it.
+// offersTimeout limits a request for offers.
 const offersTimeout = 15 * time.Second
 
-// Offers keeps what can be had of one supplier.
+// Offers refreshes the stored offers of one supplier.
 type Offers struct {
 	store    OfferStore
 	supplier Offering
@@ -46,19 +44,19 @@ type Offers struct {
 	index    int
 }
 
-// NewOffers returns what keeps the offers of the supplier of the route with an
-// index. It returns an error if that supplier makes none.
+// NewOffers returns the Offers of the supplier of routes[index]. It returns an
+// error if that supplier is not an Offering.
 func NewOffers(store OfferStore, routes Routes, index int) (*Offers, error) {
 	s, ok := routes[index].Supplier.(Offering)
 	if !ok {
-		return nil, fmt.Errorf("supplier %s does not say what can be had", routes[index].Supplier.Name())
+		return nil, fmt.Errorf("supplier %s has no offers", routes[index].Supplier.Name())
 	}
 	return &Offers{store, s, routes, index}, nil
 }
 
-// Tick asks the supplier, and stores that part of its offers which it is asked
-// for. If it fails, what it offered last is withdrawn once it is older than
-// card.OfferTTL.
+// Tick requests the supplier's offers, and stores the part of them that its
+// route covers. If the request fails, the stored offers stay until they are
+// older than card.OfferTTL.
 func (o *Offers) Tick(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, offersTimeout)
 	defer cancel()
@@ -73,11 +71,10 @@ func (o *Offers) Tick(ctx context.Context) error {
 		err = o.store.SaveOffers(ctx,
 			card.SupplierOffers{Supplier: o.supplier.Name(), Priority: o.index, Offers: card.ClipOffers(offers, r.Min, r.Max)})
 	}
-	return errors.Join(err, o.forget(ctx))
+	return errors.Join(err, o.deleteRemoved(ctx))
 }
 
-// withoutPromised takes what is promised already out of the offers that have a
-// total.
+// withoutPromised subtracts promised cards from the offers that have a total.
 func (o *Offers) withoutPromised(ctx context.Context, offers []card.Offer) ([]card.Offer, error) {
 	if !slices.ContainsFunc(offers, func(x card.Offer) bool { return x.Total > 0 }) {
 		return offers, nil
@@ -100,9 +97,10 @@ func (o *Offers) withoutPromised(ctx context.Context, offers []card.Offer) ([]ca
 	return left, nil
 }
 
-// forget deletes the offers of suppliers that there are no more, once there are
-// others: without any, everything is sold.
-func (o *Offers) forget(ctx context.Context) error {
+// deleteRemoved deletes the offers of suppliers that are no longer configured.
+// It runs after the current offers are stored: without any offers, every amount
+// is sold.
+func (o *Offers) deleteRemoved(ctx context.Context) error {
 	var names []string
 	for _, r := range o.routes {
 		names = append(names, r.Supplier.Name())

@@ -43,7 +43,7 @@ func TestIssueDue_SupplierPanics_OtherCardsAreIssued(t *testing.T) {
 			t.Errorf("the supplier was asked %d times, want a request and a look-up", n)
 		}
 		text := string(r.log.bytes())
-		if strings.Count(text, "msg=\"issuing a card\"") != 1 || !strings.Contains(text, poison.UUID.String()) ||
+		if strings.Count(text, "msg=\"attempt to issue a card panicked\"") != 1 || !strings.Contains(text, poison.UUID.String()) ||
 			!strings.Contains(text, "panic_test.go:") ||
 			strings.Contains(text, "canary") || strings.Contains(text, "4111") {
 			t.Errorf("logged:\n%s", text)
@@ -111,7 +111,7 @@ func TestIssueDue_ImpossibleDeclines_IsParked(t *testing.T) {
 				continue // PostgreSQL's integers have 32 bits
 			}
 			r.issue(1)
-			r.want(c, issue.StateParked, "", "how often suppliers declined it is impossible: restore its row, then retry")
+			r.want(c, issue.StateParked, "", "the stored number of refusals is impossible: restore the row, then retry")
 			if n := r.supplier.asks(c); n != 0 {
 				t.Errorf("the supplier was asked %d times", n)
 			}

@@ -11,24 +11,24 @@ import (
 	"github.com/cardmint/cardmint/internal/failpoint"
 )
 
-// declined has the next supplier asked. If none is left, the card waits for one
-// that may be able to make it later, but no longer than the operator's
-// patience: then its refund is due.
+// declined routes the card to the next supplier. If there is none, it retries
+// or marks the refund due.
 func (s *Issuer) declined(ctx context.Context, intent Intent, c *card.Card, answer Answer) attempt {
 	intent.Declines++
 	intent.Refusals = append(intent.Refusals, Refusal{intent.Supplier, clean(answer.Reason), answer.Temporary})
 	intent.Reason = reasons(intent.Refusals)
 	next := s.cfg.Routes.next(c.USD, intent.Refusals)
 	if next != "" {
-		s.log.WarnContext(ctx, "the supplier declined: asking the next one", "card", c.UUID, "reason", intent.Reason, "next",
+		s.log.WarnContext(ctx, "supplier declined, card routed to the next one", "card", c.UUID, "reason", intent.Reason,
+			"next",
 			next)
 		return attempt{intent: intent.routedTo(next)}
 	}
 	return s.retryOrRefund(ctx, intent, c, anyTemporary(intent.Refusals))
 }
 
-// outOfRange has another supplier asked for a card whose amount this one is not
-// asked for. If none is left, the card waits: operators may change that.
+// outOfRange routes a card whose amount this supplier's route does not cover to
+// another one. If there is none, it retries: an operator may change the routes.
 func (s *Issuer) outOfRange(ctx context.Context, intent Intent, c *card.Card) attempt {
 	intent = intent.withoutRequest()
 	if next := s.cfg.Routes.next(c.USD, intent.Refusals); next != "" {
@@ -38,19 +38,19 @@ func (s *Issuer) outOfRange(ctx context.Context, intent Intent, c *card.Card) at
 	return s.retryOrRefund(ctx, intent, c, true)
 }
 
-// retryOrRefund has a card wait while a supplier may make it later, but no longer
-// than the operator's patience: then its refund is due.
-func (s *Issuer) retryOrRefund(ctx context.Context, intent Intent, c *card.Card, later bool) attempt {
-	if later && intent.ClaimedAt.Sub(intent.OpenedAt) < s.cfg.Patience {
-		s.log.WarnContext(ctx, "no supplier can make the card now", "card", c.UUID, "reason", intent.Reason)
+// retryOrRefund retries while mayChange is set, until Config.Patience has
+// passed. Then it marks the refund due.
+func (s *Issuer) retryOrRefund(ctx context.Context, intent Intent, c *card.Card, mayChange bool) attempt {
+	if mayChange && intent.ClaimedAt.Sub(intent.OpenedAt) < s.cfg.Patience {
+		s.log.WarnContext(ctx, "no supplier can issue the card now", "card", c.UUID, "reason", intent.Reason)
 		return attempt{intent: intent.unrouted().retryLater(intent.Reason)}
 	}
 	intent.State = StateRefundDue
 	return attempt{card: c, intent: intent}
 }
 
-// saveAll stores what became of intents whose card is not issued. Each refund
-// that is due is a transaction with the event that tells of it.
+// saveAll stores intents whose card was not issued. Each refund that became due
+// is a transaction of its own, with its event.
 func (s *Issuer) saveAll(ctx context.Context, intents []Intent) error {
 	var failed []error
 	var others []Intent
@@ -72,7 +72,7 @@ func (s *Issuer) saveAll(ctx context.Context, intents []Intent) error {
 	return errors.Join(failed...)
 }
 
-// refundDue stores that no supplier makes a card, and tells the account.
+// refundDue stores that the refund of a card is due, with the event.
 func (s *Issuer) refundDue(ctx context.Context, intent Intent) error {
 	paid := false
 	err := s.store.IssueTx(ctx, func(tx Tx) error {
@@ -81,7 +81,7 @@ func (s *Issuer) refundDue(ctx context.Context, intent Intent) error {
 			return err
 		}
 		paid = len(now) == 1 && now[0].State == card.Paid
-		if !paid { // it is asked for again once the money is back
+		if !paid { // requested again once it is paid
 			return tx.SaveIntents(ctx, []Intent{intent.reopened().retryLater(unpaidAgain)})
 		}
 		if err := tx.SaveIntents(ctx, []Intent{intent}); err != nil {

@@ -7,30 +7,30 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Route says which cards a supplier is asked for.
+// Route is the part of all cards that is requested from a supplier.
 type Route struct {
 	Supplier    Supplier
 	Min, Max    card.USD // inclusive
 	Concurrency int      // requests at the same time; 0 for 16
-	PerSecond   float64  // cards that one process asks for; 0 for no limit
+	PerSecond   float64  // cards that each process requests; 0 for no limit
 }
 
-func (r Route) makes(usd card.USD) bool { return r.Min <= usd && usd <= r.Max }
+func (r Route) covers(usd card.USD) bool { return r.Min <= usd && usd <= r.Max }
 
-// Routes are suppliers with different names, in the order in which they are
-// asked. Another one is asked only after those before it clearly declined, so
-// that no card is ever asked of two suppliers that might both make it.
+// Routes are suppliers with different names, by priority. A request goes to the
+// next one only after those before it clearly declined, so that two suppliers
+// never issue the same card.
 type Routes []Route
 
-// Only returns routes with one supplier, which makes every card.
+// Only returns routes with one supplier for every card.
 func Only(s Supplier) Routes { return Routes{{Supplier: s, Min: card.MinUSD, Max: card.MaxUSD}} }
 
-// have reports whether there is a supplier of that name.
-func (r Routes) have(supplier string) bool {
+// contain reports whether there is a supplier with that name.
+func (r Routes) contain(supplier string) bool {
 	return slices.ContainsFunc(r, func(x Route) bool { return x.Supplier.Name() == supplier })
 }
 
-// Share is an amount of cards that a supplier is asked for.
+// Share is a route as the store sees it.
 type Share struct {
 	Supplier string
 	Min, Max card.USD // inclusive
@@ -44,18 +44,18 @@ func (r Routes) shares() []Share {
 	return shares
 }
 
-// Refusal is a supplier's clear answer that it makes no card.
+// Refusal is a supplier's clear refusal to issue a card.
 type Refusal struct {
 	Supplier  string `json:"supplier"`
 	Reason    string `json:"reason"`
 	Temporary bool   `json:"temporary,omitempty"` // a later request may succeed
 }
 
-// next returns the supplier to ask for a card of an amount; "" if all of them
-// refused, or none makes such cards.
+// next returns the first supplier that covers an amount and has not refused; ""
+// if there is none.
 func (r Routes) next(usd card.USD, refused []Refusal) string {
 	for _, x := range r {
-		if x.makes(usd) && !refusedBy(x.Supplier.Name(), refused) {
+		if x.covers(usd) && !refusedBy(x.Supplier.Name(), refused) {
 			return x.Supplier.Name()
 		}
 	}
@@ -66,7 +66,7 @@ func refusedBy(supplier string, refused []Refusal) bool {
 	return slices.ContainsFunc(refused, func(f Refusal) bool { return f.Supplier == supplier })
 }
 
-// reasons returns why no card could be had, for operators.
+// reasons returns the refusals as text for operators.
 func reasons(refused []Refusal) string {
 	if len(refused) == 1 {
 		return refused[0].Reason

@@ -9,67 +9,68 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Store keeps intents. Every method outside Tx is harmless when it runs twice.
-// A store out of reach is card.ErrUnavailable.
+// Store stores intents. Every method outside Tx is harmless when it runs twice.
+// The error is card.ErrUnavailable if the database can't be reached.
 type Store interface {
-	// IssueTx runs f in a transaction; f may run again if the transaction
-	// failed to serialise, so it must do nothing else. A lost reply to COMMIT
-	// is an error although the transaction may have happened: what f writes is
-	// found by its keys.
+	// IssueTx runs f in a transaction. f may run again after a serialization
+	// failure, so it must have no other effect. After an error the transaction
+	// may still have been committed, if the reply to COMMIT was lost: look its
+	// rows up by their keys.
 	IssueTx(ctx context.Context, f func(Tx) error) error
 
-	// ClaimIntents hands out up to n intents, open or pending, that are the
-	// claim's supplier's, whose card is paid and whose time has come, each for
-	// ttl, and takes the accounts in turn. The claim commits key and supplier,
-	// and the time if nobody was asked before. An intent that was asked for
-	// before keeps its supplier. It gives up with card.ErrUnavailable if it has
-	// to wait for more than seconds.
+	// ClaimIntents claims up to n open or pending intents of the claim's
+	// supplier for ttl. Their cards are paid, they are due, and the accounts
+	// take turns. The claim commits key and supplier, and FirstAskedAt if no
+	// request was sent before. An intent with an earlier request keeps its
+	// supplier. The error is card.ErrUnavailable if a lock takes more than
+	// seconds.
 	ClaimIntents(ctx context.Context, claim Claim, n int, ttl time.Duration) ([]Intent, error)
-	// ProlongIntents prolongs claims that were not lost, so that they end ttl
-	// from now.
+	// ProlongIntents extends claims that were not lost to ttl from now.
 	ProlongIntents(ctx context.Context, intents []Intent, ttl time.Duration) error
-	// ExpediteIntents has the pending intents of a supplier that are among those
-	// of the cards due now.
+	// ExpediteIntents makes the pending intents of these cards at a supplier
+	// due now.
 	ExpediteIntents(ctx context.Context, supplier string, cards []uuid.UUID) error
-	// CardsByUUID returns cards of whatever account, by uuid. It leaves out
-	// those whose rows can't be decoded, and reports them.
+	// CardsByUUID returns cards of any account, by uuid. It omits rows that
+	// can't be decoded, and reports them.
 	CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error)
-	// SaveIntents stores what became of intents whose card is not issued. One
-	// whose claim was lost is left as it is.
+	// SaveIntents stores intents whose card was not issued. It skips those
+	// whose claim was lost.
 	SaveIntents(ctx context.Context, intents []Intent) error
 }
 
-// Claim says which intents are a supplier's: those that have it already; those
-// that have none yet, and whose amount is in one of its shares and in no share
-// before that. The first supplier's are also those whose amount is in no share,
-// and those that have a supplier without a share: if it may have been asked,
-// only once they have been due for a while, in which a process that knows it
-// would have claimed them.
+// Claim selects the intents of a supplier:
+//   - intents that already have this supplier
+//   - intents without a supplier, if the first share that covers their amount
+//     is this supplier's
+//   - for the first supplier: intents whose amount no share covers
+//   - for the first supplier: intents whose supplier has no share. If it may
+//     have received a request, they must have been due for a while, so that a
+//     process that still knows the supplier could have claimed them.
 type Claim struct {
 	Supplier string
-	Shares   []Share // of all suppliers, in the order in which they are asked; at least one
+	Shares   []Share // of all suppliers, by priority; at least one
 }
 
-// Tx is what happens within one transaction.
+// Tx is a transaction.
 type Tx interface {
-	// LockCardsByUUID returns those of the cards that exist, locked, by uuid.
-	// It fails with card.ErrCorrupt if one can't be decoded.
+	// LockCardsByUUID locks and returns the cards that exist, by uuid. The
+	// error is card.ErrCorrupt if one can't be decoded.
 	LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error)
-	// SaveIssued ends the intents and stores the credentials. It fails with
-	// card.ErrFenced if a claim was lost, with card.ErrDuplicate if another
-	// card has the same number.
+	// SaveIssued completes the intents and stores the credentials. The error is
+	// card.ErrFenced if a claim was lost, and card.ErrDuplicate if another card
+	// has the same number.
 	SaveIssued(ctx context.Context, cards []IssuedCard) error
-	// SaveIntents stores what became of intents whose card is not issued. It
-	// fails with card.ErrFenced if a claim was lost.
+	// SaveIntents stores intents whose card was not issued. The error is
+	// card.ErrFenced if a claim was lost.
 	SaveIntents(ctx context.Context, intents []Intent) error
-	// InsertEvents gives the events their Seq, and makes a delivery to each
-	// enabled webhook that wants them.
+	// InsertEvents sets the Seq of the events, and inserts a delivery for each
+	// enabled webhook that subscribes to them.
 	InsertEvents(ctx context.Context, es []card.Event) error
 }
 
-// Vault encrypts what must not be read from a database.
+// Vault encrypts credentials.
 type Vault interface {
-	// SealCredentials encrypts each field on its own, tied to the card.
+	// SealCredentials encrypts each field separately, bound to the card.
 	SealCredentials(id, account uuid.UUID, c card.Credentials) (card.Sealed, error)
 	// Digest returns a keyed hash; label keeps hashes for different purposes
 	// apart.

@@ -12,59 +12,54 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Supplier makes cards. The same key always yields the same card, however often
-// it is submitted, for as long as KeyRetention says. It is safe for concurrent
-// use.
+// Supplier issues cards. Repeated requests with the same key yield the same
+// card within KeyRetention. It is safe for concurrent use.
 type Supplier interface {
 	// Name is stored with every intent. It never changes.
 	Name() string
-	// KeyRetention returns for how long after the first Submit the same key
-	// surely yields the same card; 0 means for ever.
+	// KeyRetention returns how long after the first Submit the same key is
+	// guaranteed to yield the same card; 0 means forever.
 	KeyRetention() time.Duration
-	// Submit asks for a card. After an error, and after Unknown, the card may
-	// have been made.
+	// Submit requests a card. After an error, and after Unknown, the card may
+	// have been issued.
 	Submit(ctx context.Context, r Request) (Answer, error)
-	// Lookup returns what became of a request. Unknown means that the supplier
-	// does not know the request. After an error nothing is known.
+	// Lookup returns the supplier's answer to an earlier request. Unknown means
+	// that the supplier does not know the request. An error means nothing.
 	Lookup(ctx context.Context, r Request) (Answer, error)
 }
 
 // Request identifies a card to a supplier.
 type Request struct {
 	Key       string // ours, the same in every attempt
-	Reference string // the supplier's; "" if it gave none
+	Reference string // the supplier's; "" if it sent none
 	USD       card.USD
-	// Declines counts how often suppliers clearly declined to make this card.
-	// It grows only after such an answer, so that a supplier which answers a
-	// repeated key with its earlier refusal can be given a key that has the
-	// number in it.
+	// Declines counts clear refusals by any supplier. A supplier that answers a
+	// repeated key with its earlier refusal can be sent a key that contains
+	// this number.
 	Declines int
 }
 
-// Answer is what a supplier says of a request.
+// Answer is a supplier's answer to a request.
 type Answer struct {
 	Outcome     Outcome
 	Reference   string           // of the supplier; may be ""
 	Credentials card.Credentials // if Issued
-	USD         card.USD         // if Issued: what the card is worth; 0 if the supplier does not say
-	// if Issued: why the card must not be given out, for example another
-	// currency; "" if nothing is wrong
-	Flaw      string
-	Reason    string // if Declined: the same text for the same cause. It is shown to operators.
-	Temporary bool   // if Declined: a later request may succeed, for example once there is new stock
+	USD         card.USD         // if Issued: face value; 0 if the answer does not contain it
+	Flaw        string           // if Issued: why the card is unusable, such as another currency; "" if it is fine
+	Reason      string           // if Declined: the same text for the same cause, shown to operators
+	Temporary   bool             // if Declined: a later request may succeed, for example once there is new stock
 }
 
-// BusyError means that a supplier took no request, and wants none for a while:
-// it answered 429, or is being maintained.
+// BusyError means that a supplier rejected a request unread and wants no others
+// for a while: it answered 429, or is under maintenance.
 type BusyError struct {
-	After time.Duration // until it may be asked again; 0 if it did not say
-	Cause string        // why nothing was taken. Defaults to "the supplier is busy".
+	After time.Duration // until the next request; 0 if unknown
+	Cause string        // Defaults to "the supplier is busy".
 }
 
 func (e *BusyError) Error() string { return cmp.Or(e.Cause, "the supplier is busy") }
 
-// clear returns the answer, or an error if it leaves open whether a card was
-// made.
+// clear returns the answer, or an error if its outcome is Unknown or invalid.
 func (a Answer) clear() (Answer, error) {
 	switch a.Outcome {
 	case Issued, Pending, Declined:
@@ -73,15 +68,15 @@ func (a Answer) clear() (Answer, error) {
 	return Answer{}, fmt.Errorf("the answer is %s", a.Outcome)
 }
 
-// Outcome is what became of a request. The zero Outcome is Unknown.
+// Outcome is the outcome of a request. The zero Outcome is Unknown.
 type Outcome int
 
 // The outcomes.
 const (
 	Unknown  Outcome = iota
-	Issued           // the answer has the credentials
+	Issued           // the answer contains the credentials
 	Pending          // the card will be issued or declined later
-	Declined         // no card was made, and none will be unless it is submitted again
+	Declined         // no card was issued, and none will be unless it is submitted again
 )
 
 func (o Outcome) String() string {
@@ -98,11 +93,11 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("Outcome(%d)", int(o))
 }
 
-// maxTextBytes is how much is kept of a text that a supplier chose.
+// maxTextBytes limits texts from suppliers.
 const maxTextBytes = 200
 
-// clean makes a supplier's text fit to be stored, logged and shown. Whatever
-// may be a card number is left out.
+// clean returns a supplier's text, safe to store, log and show: anything that
+// may be a card number is redacted.
 func clean(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -114,8 +109,8 @@ func clean(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxTextBytes)], "")
 }
 
-// storable reports whether a supplier's reference can be kept. One that can't
-// is ignored: the key identifies the request too.
+// storable reports whether a supplier's reference can be stored. Others are
+// ignored: the key identifies the request too.
 func storable(reference string) bool {
 	return reference != "" && len(reference) <= maxTextBytes && utf8.ValidString(reference) &&
 		strings.IndexFunc(reference, unicode.IsControl) < 0

@@ -9,9 +9,9 @@ import (
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// traced is try within a span in the trace of the card. The span ends here,
-// unless there is a card to store. After a panic the supplier may have been
-// asked: the answer is unclear.
+// traced calls try in a span of the card's trace, which ends here unless there
+// is a card to store. A panic counts as an unclear answer, because the request
+// may have been sent.
 func (s *Issuer) traced(ctx context.Context, intent Intent, c *card.Card, causes trace.Causes) (attempt, error) {
 	ctx, span := s.cfg.Tracer.Work(ctx, causes, intent.CardUUID, "issue card", nil)
 	span.Text("cardmint.supplier", s.supplier.Name())
@@ -22,7 +22,8 @@ func (s *Issuer) traced(ctx context.Context, intent Intent, c *card.Card, causes
 		return err
 	})
 	if _, panicked := errors.AsType[*panics.Error](err); panicked {
-		s.log.ErrorContext(ctx, "issuing a card", "card", intent.CardUUID, "attempt", intent.Attempts, "error", err,
+		s.log.ErrorContext(ctx, "attempt to issue a card panicked", "card", intent.CardUUID, "attempt", intent.Attempts,
+			"error", err,
 			panics.Stack(err))
 		a, err = attempt{intent: intent.withAnswer(Answer{}).retryLater("an internal error, see the log")}, nil
 	}
@@ -42,15 +43,14 @@ func (s *Issuer) traced(ctx context.Context, intent Intent, c *card.Card, causes
 	return a, err
 }
 
-// endAll ends the spans of cards that were to be stored; those that were have
-// ended.
+// endAll ends the spans of cards that were not stored; the others have ended.
 func endAll(cards []attempt) {
 	for _, a := range cards {
 		a.span.End()
 	}
 }
 
-// endCall ends the span of a call of the supplier.
+// endCall ends the span of a request to the supplier.
 func endCall(span *trace.Span, outcome string) {
 	span.Text("cardmint.outcome", outcome)
 	if outcome == "error" {

@@ -99,7 +99,7 @@ func TestIssue_OnlyAClaimThatCanNotBeProlongedIsLogged(t *testing.T) {
 				r.supplier.submit = after(func() { time.Sleep(5 * time.Second) }, r.supplier.make)
 				r.issue(1)
 				r.wantCard(c)
-				if n := strings.Count(string(r.log.bytes()), "prolong claims"); n != tt.want {
+				if n := strings.Count(string(r.log.bytes()), "claims not prolonged"); n != tt.want {
 					t.Errorf("%d lines, want %d", n, tt.want)
 				}
 				if want := []int{1, 1}; !slices.Equal(r.store.prolonged, want) {
