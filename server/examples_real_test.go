@@ -194,7 +194,7 @@ func (h *hooks) disabled(t *testing.T, reason webhook.DisabledReason) {
 	since := now.Add(-time.Hour)
 	need(t, h.store.WebhookTx(t.Context(), func(tx webhook.Tx) error {
 		return tx.SaveWebhookState(t.Context(), claims[0],
-			webhook.State{FailingSince: &since, PausedUntil: webhook.AtOnce(), DisabledReason: reason}, now, time.Hour)
+			webhook.State{FailingSince: &since, PausedUntil: webhook.Immediately(), DisabledReason: reason}, now, time.Hour)
 	}))
 	need(t, h.store.ReleaseWebhook(t.Context(), claims[0]))
 }

@@ -228,7 +228,7 @@ func wireDelivery(d webhook.Delivery) Delivery {
 	}
 	switch {
 	case d.State != webhook.DeliveryPending:
-	case d.DueAt.Equal(webhook.AtOnce()):
+	case d.DueAt.Equal(webhook.Immediately()):
 		wire.NextAttemptAt = wireTime(&d.Event.CreatedAt)
 	default:
 		wire.NextAttemptAt = wireTime(&d.DueAt)

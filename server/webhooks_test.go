@@ -134,7 +134,7 @@ func (h *hooks) settle(t testing.TB, statuses ...int) {
 	id := claims[0].Webhook.ID
 	due, err := h.store.DueDeliveries(ctx, id, now, len(statuses))
 	need(t, err)
-	state := webhook.State{FailingSince: claims[0].Webhook.FailingSince, PausedUntil: webhook.AtOnce()}
+	state := webhook.State{FailingSince: claims[0].Webhook.FailingSince, PausedUntil: webhook.Immediately()}
 	after := make([]webhook.Delivery, len(statuses))
 	for i, status := range statuses {
 		a := webhook.Attempt{At: now, Took: 84 * time.Millisecond, Status: status, Answer: "an \"answer\" <b>"}

@@ -329,7 +329,7 @@ func (m *Metrics) Attempt(a webhook.Attempt) {
 		outcome = "gone"
 	case a.Status == 0:
 		outcome = "unreachable"
-	case a.Down():
+	case a.Unreachable():
 		outcome = "overloaded"
 	}
 	m.attempts.WithLabelValues(outcome).Inc()

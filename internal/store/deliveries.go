@@ -159,7 +159,7 @@ func (s *Store) Deliveries(ctx context.Context, id uuid.UUID, filter webhook.Del
 	all, err := s.deliveries(ctx, found, err)
 	for i := range all {
 		if errors.Is(checkDelivery(found[i].DueAt, 0), errDue) {
-			all[i].DueAt = webhook.AtOnce() // clients can't be told an impossible time
+			all[i].DueAt = webhook.Immediately() // clients can't be told an impossible time
 		}
 	}
 	return all, err

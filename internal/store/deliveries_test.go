@@ -53,7 +53,7 @@ func TestDueDeliveries_LongestDueFirst(t *testing.T) {
 		// No clock decides when a new delivery is due: the one here is years
 		// behind that of the event.
 		if due, err := s.DueDeliveries(ctx, other.ID, time.UnixMilli(0), 9); err != nil || len(due) != 6 ||
-			!due[0].DueAt.Equal(webhook.AtOnce()) {
+			!due[0].DueAt.Equal(webhook.Immediately()) {
 			t.Errorf("%d new deliveries, error %v", len(due), err)
 		}
 	})
@@ -102,7 +102,7 @@ func TestSaveDeliveries_WhatCameOfThemComesBack(t *testing.T) {
 		later := epoch.Add(5*time.Minute + time.Millisecond)
 		want := []webhook.Delivery{
 			// not saved
-			{Event: events[4], State: webhook.DeliveryPending, DueAt: webhook.AtOnce(), Attempts: []webhook.Attempt{}},
+			{Event: events[4], State: webhook.DeliveryPending, DueAt: webhook.Immediately(), Attempts: []webhook.Attempt{}},
 			{Event: events[3], State: webhook.DeliveryPending, DueAt: later, Tries: 3, Attempts: []webhook.Attempt{
 				{At: epoch, Took: 15 * time.Second, Error: "no connection within 15 s: \"dial\" 'x' \\ ? $1 🎉"},
 				{At: epoch.Add(time.Second), Took: time.Millisecond, Status: 500,
@@ -300,7 +300,7 @@ func TestRecoverDeliveries_OnlyWhatWasMissedSince(t *testing.T) {
 		wantDeliveries(t, s, w.ID, "10 pending", "9 pending", "8 pending", "7 pending", "6 pending", "5 delivered",
 			"4 pending", "3 pending")
 		ds := deliveries(t, s, w.ID)
-		for i, want := range map[int]time.Time{0: now, 1: now, 2: webhook.AtOnce(), 3: now, 4: now, 6: now, 7: now} {
+		for i, want := range map[int]time.Time{0: now, 1: now, 2: webhook.Immediately(), 3: now, 4: now, 6: now, 7: now} {
 			if !ds[i].DueAt.Equal(want) || ds[i].Tries != 0 {
 				t.Errorf("%d is due %v, want %v", ds[i].Event.Seq, ds[i].DueAt, want)
 			}

@@ -569,7 +569,7 @@ func (c *calls) webhooks() {
 	})
 	c.tx("CheckClaim", func(ctx context.Context, tx *store.Tx) error { return tx.CheckClaim(ctx, c.claim) })
 	c.tx("SaveWebhookState", func(ctx context.Context, tx *store.Tx) error {
-		return tx.SaveWebhookState(ctx, c.claim, webhook.State{PausedUntil: webhook.AtOnce()}, now, time.Hour)
+		return tx.SaveWebhookState(ctx, c.claim, webhook.State{PausedUntil: webhook.Immediately()}, now, time.Hour)
 	})
 	c.do("ReleaseWebhook", func(ctx context.Context) error { return s.ReleaseWebhook(ctx, c.claim) })
 	due, err := s.DueDeliveries(c.t.Context(), evenHook, now, page)

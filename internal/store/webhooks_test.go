@@ -455,7 +455,7 @@ func TestSaveWebhookState_ProlongsTheClaimAndIsKept(t *testing.T) {
 		w := dueWebhook(t, s)
 		c := claimOne(t, s, expiredAtOnce)
 		since := epoch.Add(-time.Hour)
-		check(t, saveState(s, c, webhook.State{Failures: 7, FailingSince: &since, PausedUntil: webhook.AtOnce()}))
+		check(t, saveState(s, c, webhook.State{Failures: 7, FailingSince: &since, PausedUntil: webhook.Immediately()}))
 		if got := claim(t, s, 9, time.Hour); len(got) != 0 {
 			t.Error("the claim was not prolonged")
 		}
@@ -465,7 +465,7 @@ func TestSaveWebhookState_ProlongsTheClaimAndIsKept(t *testing.T) {
 		if diff := cmp.Diff(&webhook.Claim{Webhook: w, Failures: 7, Fence: c.Fence + 1}, next); diff != "" {
 			t.Error(diff)
 		}
-		check(t, saveState(s, next, webhook.State{PausedUntil: webhook.AtOnce()}))
+		check(t, saveState(s, next, webhook.State{PausedUntil: webhook.Immediately()}))
 		got, err := s.WebhookByID(t.Context(), w.AccountID, w.ID)
 		check(t, err)
 		if got.FailingSince != nil {

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	failingAtMost = 5 * 24 * time.Hour
-	patience      = 3           // consecutive rounds with the receiver down or rejecting, until the webhook is paused
-	longestPause  = time.Minute // of a webhook whose receiver is down or rejects everything
+	disableAfter = 5 * 24 * time.Hour
+	pauseAfter   = 3           // consecutive rounds with the receiver down or rejecting, until the webhook is paused
+	maxPause     = time.Minute // of a webhook whose receiver is down or rejects everything
 )
 
 // Claim is the right to send to a webhook. One process has it at a time.
@@ -26,25 +26,25 @@ type Claim struct {
 	// and none that was accepted
 	Failures int
 	Fence    int64 // of the claim; the store refuses writes with an older one
-	Over     bool  // the turn is over: the webhook was disabled or paused
+	Ended    bool  // the turn is over: the webhook was disabled or paused
 }
 
 // State is what a sender stores about a webhook.
 type State struct {
 	Failures       int
 	FailingSince   *time.Time
-	PausedUntil    time.Time      // nothing is sent before; AtOnce for no pause
+	PausedUntil    time.Time      // nothing is sent before; Immediately for no pause
 	DisabledReason DisabledReason // "" if the webhook stays enabled
 }
 
 // after returns the state of the webhook after a round. round has the
 // deliveries in the order in which their last attempts ended.
 func (c Claim) after(round []Delivery, now time.Time) State {
-	s := State{FailingSince: c.Webhook.FailingSince, PausedUntil: AtOnce()}
+	s := State{FailingSince: c.Webhook.FailingSince, PausedUntil: Immediately()}
 	down, well, rejected, usedUp := false, false, len(round) > 0, false
 	for _, d := range round {
 		a := d.Attempts[len(d.Attempts)-1]
-		down = down || a.Down()
+		down = down || a.Unreachable()
 		rejected = rejected && a.Rejected()
 		usedUp = usedUp || d.State == DeliveryFailed
 		if a.OK() {
@@ -61,19 +61,19 @@ func (c Claim) after(round []Delivery, now time.Time) State {
 	if (down || rejected) && !well {
 		s.Failures = c.Failures + 1
 	}
-	if s.Failures >= patience {
-		s.PausedUntil = now.Add(min(time.Second<<min(s.Failures-patience, 10), longestPause))
+	if s.Failures >= pauseAfter {
+		s.PausedUntil = now.Add(min(time.Second<<min(s.Failures-pauseAfter, 10), maxPause))
 	}
 	// Only once an event has used up its attempts: after a long time without
 	// events, one failure says little.
-	if usedUp && s.FailingSince != nil && now.Sub(*s.FailingSince) > failingAtMost && s.DisabledReason == "" {
+	if usedUp && s.FailingSince != nil && now.Sub(*s.FailingSince) > disableAfter && s.DisabledReason == "" {
 		s.DisabledReason = DisabledFailing
 	}
 	return s
 }
 
-// tried is a delivery with the attempt that was just made.
-type tried struct {
+// attempted is a delivery with the attempt that was just made.
+type attempted struct {
 	Delivery Delivery
 	Attempt  Attempt
 }
@@ -89,7 +89,7 @@ func (s *Sender) claimWebhooks(ctx context.Context, n int) ([]*Claim, error) {
 	var failed []error
 	for _, c := range claims {
 		if c.Secrets, err = secrets(s.vault, c.Webhook, s.cfg.Now()); err != nil {
-			failed = append(failed, err) // it is tried again when the claim expires
+			failed = append(failed, err) // it is attempted again when the claim expires
 			if errors.Is(err, card.ErrUnavailable) {
 				// its key may be there at any moment, here or in another
 				// process
@@ -124,10 +124,10 @@ func (s *Sender) dueDeliveries(ctx context.Context, c *Claim, n int) ([]Delivery
 // But if it only changed, successful attempts are stored and not repeated.
 // After card.ErrUnavailable the caller may call saveAttempts again: nothing is
 // counted twice, and no event is inserted twice.
-func (s *Sender) saveAttempts(ctx context.Context, c *Claim, tried []tried) error {
+func (s *Sender) saveAttempts(ctx context.Context, c *Claim, attempted []attempted) error {
 	now := s.cfg.Now()
-	before, after := make([]Delivery, len(tried)), make([]Delivery, len(tried))
-	for i, t := range tried {
+	before, after := make([]Delivery, len(attempted)), make([]Delivery, len(attempted))
+	for i, t := range attempted {
 		before[i], after[i] = t.Delivery, t.Delivery.After(t.Attempt, now, rand.Float64())
 	}
 	state := c.after(after, now)
@@ -151,7 +151,7 @@ func (s *Sender) saveAttempts(ctx context.Context, c *Claim, tried []tried) erro
 		return fmt.Errorf("save attempts: %w", err)
 	}
 	c.Failures, c.Webhook.FailingSince = state.Failures, state.FailingSince
-	c.Over = state.DisabledReason != "" || state.PausedUntil.After(now)
+	c.Ended = state.DisabledReason != "" || state.PausedUntil.After(now)
 	if state.DisabledReason != "" {
 		s.log.WarnContext(ctx, "webhook is disabled", "webhook", c.Webhook.ID, "account", c.Webhook.AccountID, "reason",
 			state.DisabledReason)
@@ -188,6 +188,6 @@ func (s *Sender) saveDelivered(ctx context.Context, c *Claim, before, after []De
 func (s *Sender) Prune(ctx context.Context) error {
 	now := s.cfg.Now()
 	return errors.Join(
-		inParts(func(n int) (int64, error) { return s.store.PruneDeliveries(ctx, now.Add(-s.cfg.Retention), n) }),
-		inParts(func(n int) (int64, error) { return s.store.PruneReplies(ctx, now.Add(-repliesLast), n) }))
+		inBatches(func(n int) (int64, error) { return s.store.PruneDeliveries(ctx, now.Add(-s.cfg.Retention), n) }),
+		inBatches(func(n int) (int64, error) { return s.store.PruneReplies(ctx, now.Add(-repliesLast), n) }))
 }

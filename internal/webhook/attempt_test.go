@@ -105,19 +105,19 @@ func (x *sending) due(t testing.TB, c *webhook.Claim) []webhook.Delivery {
 	return ds
 }
 
-// tried pairs what is due with answers.
-func (x *sending) tried(t testing.TB, c *webhook.Claim, statuses ...int) (all []webhook.Tried) {
+// attempted pairs what is due with answers.
+func (x *sending) attempted(t testing.TB, c *webhook.Claim, statuses ...int) (all []webhook.Attempted) {
 	t.Helper()
 	due := x.due(t, c)
 	for i, status := range statuses {
-		all = append(all, webhook.Tried{Delivery: due[i], Attempt: webhook.Attempt{At: x.now, Status: status}})
+		all = append(all, webhook.Attempted{Delivery: due[i], Attempt: webhook.Attempt{At: x.now, Status: status}})
 	}
 	return all
 }
 
-func (x *sending) save(t testing.TB, c *webhook.Claim, tried []webhook.Tried) {
+func (x *sending) save(t testing.TB, c *webhook.Claim, attempted []webhook.Attempted) {
 	t.Helper()
-	check(t, x.sender.SaveAttempts(t.Context(), c, tried))
+	check(t, x.sender.SaveAttempts(t.Context(), c, attempted))
 }
 
 func (x *sending) read(t testing.TB) *webhook.Webhook {
@@ -134,13 +134,13 @@ func TestSaveAttempts_LeavesADeadReceiverInPeaceForLongerAndLonger(t *testing.T)
 		x.happen(t, 50)
 		for i, want := range []time.Duration{0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60, 60, 60, 60, 60, 60, 60} {
 			c := x.claim(t)
-			if c.Failures != i || c.Over {
-				t.Fatalf("claimed with %d failures, over: %t", c.Failures, c.Over)
+			if c.Failures != i || c.Ended {
+				t.Fatalf("claimed with %d failures, over: %t", c.Failures, c.Ended)
 			}
-			x.save(t, c, x.tried(t, c, 500))
+			x.save(t, c, x.attempted(t, c, 500))
 			want *= time.Second
-			if c.Failures != i+1 || c.Over != (want > 0) || !c.Webhook.FailingSince.Equal(epoch) {
-				t.Errorf("after failure %d: %d, over: %t, failing since %v", i+1, c.Failures, c.Over, c.Webhook.FailingSince)
+			if c.Failures != i+1 || c.Ended != (want > 0) || !c.Webhook.FailingSince.Equal(epoch) {
+				t.Errorf("after failure %d: %d, over: %t, failing since %v", i+1, c.Failures, c.Ended, c.Webhook.FailingSince)
 			}
 			check(t, x.store.ReleaseWebhook(t.Context(), c))
 			if want > 0 {
@@ -152,14 +152,14 @@ func TestSaveAttempts_LeavesADeadReceiverInPeaceForLongerAndLonger(t *testing.T)
 			}
 		}
 		c := x.claim(t)
-		x.save(t, c, x.tried(t, c, 204))
-		if c.Failures != 0 || c.Over || c.Webhook.FailingSince != nil {
-			t.Errorf("after a success: %d failures, over: %t, failing since %v", c.Failures, c.Over, c.Webhook.FailingSince)
+		x.save(t, c, x.attempted(t, c, 204))
+		if c.Failures != 0 || c.Ended || c.Webhook.FailingSince != nil {
+			t.Errorf("after a success: %d failures, over: %t, failing since %v", c.Failures, c.Ended, c.Webhook.FailingSince)
 		}
-		x.save(t, c, x.tried(t, c, 500, 500))
-		x.save(t, c, x.tried(t, c, 500))
-		if c.Failures != 2 || c.Over || !c.Webhook.FailingSince.Equal(x.now) {
-			t.Errorf("after two more: %d failures, over: %t, failing since %v", c.Failures, c.Over, c.Webhook.FailingSince)
+		x.save(t, c, x.attempted(t, c, 500, 500))
+		x.save(t, c, x.attempted(t, c, 500))
+		if c.Failures != 2 || c.Ended || !c.Webhook.FailingSince.Equal(x.now) {
+			t.Errorf("after two more: %d failures, over: %t, failing since %v", c.Failures, c.Ended, c.Webhook.FailingSince)
 		}
 		if got := scalar[int64](t, url,
 			fmt.Sprintf("SELECT paused_until FROM webhooks WHERE id = '%s'", x.hook.ID)); got != 0 {
@@ -192,13 +192,13 @@ func TestSaveAttempts_ARoundIsOneFailureUnlessOneWentWell(t *testing.T) {
 			x.happen(t, 9)
 			c := x.claim(t)
 			for _, statuses := range tt.rounds {
-				x.save(t, c, x.tried(t, c, statuses...))
+				x.save(t, c, x.attempted(t, c, statuses...))
 			}
 			if text := x.log.String(); x.wakes > 0 || text != "" {
 				t.Errorf("%v: it woke the sender %d times; logged: %s", tt.rounds, x.wakes, text)
 			}
-			if c.Failures != tt.failures || c.Over != tt.over || (x.read(t).FailingSince != nil) != tt.failing {
-				t.Errorf("%v: %d failures, over: %t, failing since %v", tt.rounds, c.Failures, c.Over, x.read(t).FailingSince)
+			if c.Failures != tt.failures || c.Ended != tt.over || (x.read(t).FailingSince != nil) != tt.failing {
+				t.Errorf("%v: %d failures, over: %t, failing since %v", tt.rounds, c.Failures, c.Ended, x.read(t).FailingSince)
 			}
 			check(t, x.store.ReleaseWebhook(t.Context(), c))
 		}
@@ -217,11 +217,11 @@ func TestSaveAttempts_FiveDaysWithoutASuccessDisableWhenAnEventIsUsedUp(t *testi
 			x.now = epoch.Add(after)
 			check(t, rawRelease(s, x.hook))
 			c := x.claim(t)
-			tried := x.tried(t, c, status)
+			attempted := x.attempted(t, c, status)
 			if last {
-				tried[0].Delivery.Tries = 9
+				attempted[0].Delivery.Tries = 9
 			}
-			x.save(t, c, tried)
+			x.save(t, c, attempted)
 			return c
 		}
 		attempt(0, 500, false)
@@ -237,8 +237,8 @@ func TestSaveAttempts_FiveDaysWithoutASuccessDisableWhenAnEventIsUsedUp(t *testi
 		}
 		c := attempt(9*days+time.Hour+3*time.Minute, 500, true)
 		w := x.read(t)
-		if !c.Over || w.Enabled || w.DisabledReason != webhook.DisabledFailing || !w.DisabledAt.Equal(x.now) {
-			t.Errorf("after more than five days: over: %t, %+v", c.Over, w)
+		if !c.Ended || w.Enabled || w.DisabledReason != webhook.DisabledFailing || !w.DisabledAt.Equal(x.now) {
+			t.Errorf("after more than five days: over: %t, %+v", c.Ended, w)
 		}
 		x.told(t, 1)
 	})
@@ -281,9 +281,9 @@ func TestSaveAttempts_GoneIsTheReasonAlsoAfterFiveDays(t *testing.T) {
 		x := newSending(t, s)
 		c := x.claimAfterFailure(t)
 		x.now = x.now.Add(6 * 24 * time.Hour)
-		tried := x.tried(t, c, 410)
-		tried[0].Delivery.Tries = 9
-		x.save(t, c, tried)
+		attempted := x.attempted(t, c, 410)
+		attempted[0].Delivery.Tries = 9
+		x.save(t, c, attempted)
 		if w := x.read(t); w.Enabled || w.DisabledReason != webhook.DisabledGone {
 			t.Errorf("%+v", w)
 		}
@@ -296,14 +296,14 @@ func TestSaveAttempts_GoneDisablesAtOnceAndTheRestWaits(t *testing.T) {
 		x := newSending(t, s)
 		x.happen(t, 4)
 		c := x.claim(t)
-		x.save(t, c, x.tried(t, c, 200, 410, 410)) // two at the same moment, and one that was not sent yet
+		x.save(t, c, x.attempted(t, c, 200, 410, 410)) // two at the same moment, and one that was not sent yet
 		if text := x.log.String(); x.wakes != 1 || strings.Count(text, "webhook is disabled") != 1 ||
 			!strings.Contains(text, "reason=gone") {
 			t.Errorf("it woke the sender %d times to tell the others; logged: %s", x.wakes, text)
 		}
 		w := x.read(t)
-		if !c.Over || w.Enabled || w.DisabledReason != webhook.DisabledGone || !w.DisabledAt.Equal(x.now) {
-			t.Errorf("over: %t, %+v", c.Over, w)
+		if !c.Ended || w.Enabled || w.DisabledReason != webhook.DisabledGone || !w.DisabledAt.Equal(x.now) {
+			t.Errorf("over: %t, %+v", c.Ended, w)
 		}
 		x.told(t, 1)
 		check(t, x.store.ReleaseWebhook(t.Context(), c))
@@ -318,7 +318,7 @@ func TestSaveAttempts_GoneDisablesAtOnceAndTheRestWaits(t *testing.T) {
 		}
 		x.change(t, webhook.Request{Enabled: ptr(true)})
 		c = x.claim(t)
-		x.save(t, c, x.tried(t, c, 200, 200, 200))
+		x.save(t, c, x.attempted(t, c, 200, 200, 200))
 		wantDeliveries(t, s, x.hook.ID, "4 delivered", "3 delivered", "2 delivered", "1 delivered")
 	})
 }
@@ -343,7 +343,7 @@ func TestDueDeliveries_EverySecondProbeIsARetry(t *testing.T) {
 				t.Errorf("after %d failures: events %v, want %v", failures, got, seqs)
 			}
 		}
-		x.save(t, c, x.tried(t, c, 500, 500))
+		x.save(t, c, x.attempted(t, c, 500, 500))
 		want(1, 9, 3, 4) // no retry is due yet
 		x.now = x.now.Add(7 * time.Second)
 		want(0, 2, 3, 4)
@@ -360,7 +360,7 @@ func TestSaveAttempts_ProlongsTheClaim(t *testing.T) {
 		x.happen(t, 2)
 		all, err := s.ClaimWebhooks(t.Context(), x.now, 9, 0) // they have ended already
 		check(t, err)
-		x.save(t, all[0], x.tried(t, all[0], 200))
+		x.save(t, all[0], x.attempted(t, all[0], 200))
 		if again, err := x.sender.Claims(t.Context(), 9); err != nil || len(again) != 0 {
 			t.Errorf("%d claimed by another, error %v", len(again), err)
 		}
@@ -377,11 +377,11 @@ func TestSaveAttempts_RepeatedAfterALostReplyTellsNothingTwice(t *testing.T) {
 			c := x.claim(t)
 			hook := *c.Webhook
 			unaware := &webhook.Claim{Webhook: &hook, Failures: c.Failures, Fence: c.Fence}
-			tried := x.tried(t, c, 200, 503, last)
-			x.save(t, c, tried)
+			attempted := x.attempted(t, c, 200, 503, last)
+			x.save(t, c, attempted)
 			want := deliveries(t, s, x.hook.ID)
 			x.now = x.now.Add(time.Second)
-			err := x.sender.SaveAttempts(t.Context(), unaware, tried)
+			err := x.sender.SaveAttempts(t.Context(), unaware, attempted)
 			if last == 500 && (err != nil || unaware.Failures != c.Failures) || last == 410 && !errors.Is(err, card.ErrFenced) {
 				t.Errorf("%d: %d failures, error %v", last, unaware.Failures, err)
 			}
@@ -401,16 +401,16 @@ func TestSaveAttempts_LostClaimSavesNothing(t *testing.T) {
 		x := newSending(t, s)
 		x.happen(t, 2)
 		zombie := x.claim(t)
-		late := x.tried(t, zombie, 410, 200)
+		late := x.attempted(t, zombie, 410, 200)
 		check(t, x.store.ReleaseWebhook(ctx, zombie))
 		owner := x.claim(t)
 		wantError(t, x.sender.SaveAttempts(ctx, zombie, late), card.ErrFenced)
 		wantDeliveries(t, s, x.hook.ID, "2 pending", "1 pending")
-		x.save(t, owner, x.tried(t, owner, 200))
+		x.save(t, owner, x.attempted(t, owner, 200))
 		if w := x.read(t); !w.Enabled {
 			t.Errorf("%+v", w)
 		}
-		rest := x.tried(t, owner, 200)
+		rest := x.attempted(t, owner, 200)
 		check(t, x.DeleteWebhook(ctx, x.card.AccountID, x.hook.ID))
 		wantError(t, x.sender.SaveAttempts(ctx, owner, rest), card.ErrFenced)
 		x.told(t, 0)
@@ -441,16 +441,16 @@ func TestSaveAttempts_OnlyWhatArrivedAfterTheClientChangedTheWebhook(t *testing.
 				x := newSending(t, s)
 				x.happen(t, 3)
 				c := x.claim(t)
-				x.save(t, c, x.tried(t, c, 500))
+				x.save(t, c, x.attempted(t, c, 500))
 				x.now = x.now.Add(6 * 24 * time.Hour)
-				tried := x.tried(t, c, 410, 200, 500)
-				tried[2].Delivery.Tries = 9
+				attempted := x.attempted(t, c, 410, 200, 500)
+				attempted[2].Delivery.Tries = 9
 				change(t, x)
 				var before *webhook.Webhook
 				if name != "deleted" {
 					before = x.read(t)
 				}
-				wantError(t, x.sender.SaveAttempts(t.Context(), c, tried), card.ErrFenced)
+				wantError(t, x.sender.SaveAttempts(t.Context(), c, attempted), card.ErrFenced)
 				x.told(t, 0)
 				if name == "deleted" {
 					wantDeliveries(t, s, x.hook.ID)
@@ -478,10 +478,10 @@ func TestSaveAttempts_AfterTheClientChangedWhatDoesNotMatter(t *testing.T) {
 		x := newSending(t, s)
 		x.happen(t, 2)
 		c := x.claim(t)
-		tried := x.tried(t, c, 500, 200)
+		attempted := x.attempted(t, c, 500, 200)
 		x.change(t, webhook.Request{Description: ptr("d"), URL: &x.hook.URL, Enabled: ptr(true),
 			Types: &[]card.EventType{card.EventLate}})
-		x.save(t, c, tried)
+		x.save(t, c, attempted)
 		wantDeliveries(t, s, x.hook.ID, "2 delivered", "1 pending")
 		if w := x.read(t); w.Description != "d" || !slices.Equal(w.Types, []card.EventType{card.EventLate}) {
 			t.Errorf("%+v", w)

@@ -17,11 +17,11 @@ type Delivery struct {
 	State    DeliveryState
 	Tries    int       // attempts since the schedule was last started; Attempts may also have older ones
 	Attempts []Attempt // the last keptAttempts, oldest first
-	DueAt    time.Time // time of the next attempt, while pending; AtOnce before the first
+	DueAt    time.Time // time of the next attempt, while pending; Immediately before the first
 }
 
-// AtOnce returns the time of a delivery that is due whatever the clock shows.
-func AtOnce() time.Time { return time.UnixMilli(0).UTC() }
+// Immediately returns the time of a delivery that is due whatever the clock shows.
+func Immediately() time.Time { return time.UnixMilli(0).UTC() }
 
 // DeliveryState is the state of a delivery.
 type DeliveryState string
@@ -48,9 +48,9 @@ type Attempt struct {
 // OK reports whether the receiver accepted the event.
 func (a Attempt) OK() bool { return a.Status/100 == 2 }
 
-// Down reports whether the receiver is down or overloaded, so that other
+// Unreachable reports whether the receiver is down or overloaded, so that other
 // attempts would fail too. Any other failure concerns only this event.
-func (a Attempt) Down() bool {
+func (a Attempt) Unreachable() bool {
 	return a.Status == 0 || a.Status == http.StatusRequestTimeout || a.Status == http.StatusTooManyRequests ||
 		a.Status/100 == 5
 }
@@ -190,7 +190,7 @@ func (s *Service) recover(ctx context.Context, account, webhook uuid.UUID, since
 	for {
 		var n, last int64
 		err := s.store.WebhookTx(ctx, func(tx Tx) (err error) {
-			n, last, err = tx.RecoverDeliveries(ctx, account, webhook, since, after, perStatement, now)
+			n, last, err = tx.RecoverDeliveries(ctx, account, webhook, since, after, maxPerStatement, now)
 			return err
 		})
 		if err != nil || last == after {
@@ -212,16 +212,16 @@ func (s *Service) enabledWebhook(ctx context.Context, account, id uuid.UUID) err
 // predecessor, if another process's clock made that.
 const clockSkew = time.Minute
 
-// perStatement is the most deliveries that one statement deletes or has sent
+// maxPerStatement is the most deliveries that one statement deletes or has sent
 // again, so that it does not hold many locks for long.
-const perStatement = 1000
+const maxPerStatement = 1000
 
-// inParts calls f until it returns less than n. f must process up to n items,
+// inBatches calls f until it returns less than n. f must process up to n items,
 // and return how many it did.
-func inParts(f func(n int) (int64, error)) error {
+func inBatches(f func(n int) (int64, error)) error {
 	for {
-		n, err := f(perStatement)
-		if err != nil || n < perStatement {
+		n, err := f(maxPerStatement)
+		if err != nil || n < maxPerStatement {
 			return err
 		}
 	}

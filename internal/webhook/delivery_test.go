@@ -51,20 +51,20 @@ func TestDelivery_AfterEachFailureWaitsByTheSchedule(t *testing.T) {
 func TestDelivery_AfterAThousandFailuresAtOnceTheyComeBackSpread(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for try, wait := range waits {
-		low, width := time.Duration(0.8*float64(wait)), time.Duration(0.4*float64(wait))
+		low, concurrency := time.Duration(0.8*float64(wait)), time.Duration(0.4*float64(wait))
 		var tenths [10]int
 		for range 1000 {
 			d := pending()
 			d.Tries = try
 			got := d.After(failure(503), epoch, random.Float64()).DueAt.Sub(epoch)
-			if got < low-about || got >= low+width+about {
-				t.Fatalf("waits %v, want from %v to %v", got, low, low+width)
+			if got < low-about || got >= low+concurrency+about {
+				t.Fatalf("waits %v, want from %v to %v", got, low, low+concurrency)
 			}
-			tenths[min(9, max(0, int(10*(got-low)/width)))]++
+			tenths[min(9, max(0, int(10*(got-low)/concurrency)))]++
 		}
 		for i, n := range tenths {
 			if n < 50 || n > 200 {
-				t.Errorf("after attempt %d: %d of 1000 wait for tenth %d of %v", try+1, n, i, width)
+				t.Errorf("after attempt %d: %d of 1000 wait for tenth %d of %v", try+1, n, i, concurrency)
 			}
 		}
 	}
@@ -137,7 +137,7 @@ func TestDelivery_AfterAnAnswerIsDeliveredOnlyWith2xx(t *testing.T) {
 func TestAttempt_DownIsWhatWouldHappenToOtherEventsToo(t *testing.T) {
 	for status := range 1000 {
 		want := status == 0 || status == 408 || status == 429 || status >= 500 && status < 600
-		if got := failure(status).Down(); got != want {
+		if got := failure(status).Unreachable(); got != want {
 			t.Errorf("%d: %t", status, got)
 		}
 	}

@@ -24,10 +24,10 @@ const (
 const (
 	// provenAccounts is how many accounts may send to one address at full speed
 	// at the same time. Each has Config.Rate.
-	provenAccounts  = 5
-	trustedFailures = 20 // consecutive attempts that find nothing there
-	mostTrusted     = 16 // addresses of one URL
-	forgetAfter     = 10 * time.Minute
+	provenAccounts = 5
+	maxFailures    = 20 // consecutive attempts that find nothing there
+	maxProven      = 16 // addresses of one URL
+	forgetAfter    = 10 * time.Minute
 )
 
 // destinations limits the requests of all accounts to one network address,
@@ -164,13 +164,13 @@ func (d *destinations) report(key endpointKey, address netip.Addr, a Attempt) {
 		d.endpoints[key] = e
 	}
 	e.last, e.usedAt = address, time.Now()
-	if !a.Down() && !a.Rejected() {
+	if !a.Unreachable() && !a.Rejected() {
 		e.failed = 0
-	} else if e.failed++; e.failed >= trustedFailures {
+	} else if e.failed++; e.failed >= maxFailures {
 		clear(e.proven)
 	}
 	if a.OK() {
-		if len(e.proven) == mostTrusted {
+		if len(e.proven) == maxProven {
 			clear(e.proven)
 		}
 		e.proven[limit.Network(address)] = true

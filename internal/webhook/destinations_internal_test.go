@@ -90,9 +90,9 @@ func TestDestinations_Proof_HoldsForTheAddressThatGaveIt(t *testing.T) {
 				d.report(key, shopAddress, Attempt{Status: 404})
 			}
 		}
-		reject(trustedFailures - 1)
+		reject(maxFailures - 1)
 		d.report(key, shopAddress, Attempt{Status: 422}) // an answer to the event
-		reject(trustedFailures - 1)
+		reject(maxFailures - 1)
 		if n := admitted(key, shopAddress); n != defaultRate {
 			t.Errorf("%d requests were admitted after rejections with an answer to an event in between", n)
 		}

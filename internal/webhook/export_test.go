@@ -26,8 +26,8 @@ func (p *HTTPPoster) Exhaust(account uuid.UUID, address netip.Addr) {
 	own.Allow()
 }
 
-// Tried is a delivery and the attempt that was just made at it.
-type Tried = tried
+// Attempted is a delivery and the attempt that was just made at it.
+type Attempted = attempted
 
 // Claims returns up to n webhooks that have something due.
 func (s *Sender) Claims(ctx context.Context, n int) ([]*Claim, error) { return s.claimWebhooks(ctx, n) }
@@ -38,6 +38,6 @@ func (s *Sender) DueDeliveries(ctx context.Context, c *Claim, n int) ([]Delivery
 }
 
 // SaveAttempts stores a round of attempts.
-func (s *Sender) SaveAttempts(ctx context.Context, c *Claim, all []Tried) error {
+func (s *Sender) SaveAttempts(ctx context.Context, c *Claim, all []Attempted) error {
 	return s.saveAttempts(ctx, c, all)
 }

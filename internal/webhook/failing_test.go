@@ -235,7 +235,7 @@ func TestSender_ADeadReceiverIsDisabledHoweverManyEventsCome(t *testing.T) {
 			t.Errorf("its attempts took %s", took)
 		}
 		if n := len(ds); ds[n/4].Tries == 0 {
-			t.Error("new events were not tried")
+			t.Error("new events were not attempted")
 		}
 	})
 }

@@ -21,10 +21,10 @@ type Topic struct {
 // waiter is a request that waits for an event of a topic whose Seq is greater
 // than after.
 type waiter struct {
-	topic  Topic
-	after  int64
-	looked int64 // the Seq up to which the account's events were seen not to be of the card
-	found  chan struct{}
+	topic   Topic
+	after   int64
+	checked int64 // the Seq up to which the account's events were seen not to be of the card
+	found   chan struct{}
 }
 
 // waiters are all that wait in this process. Its zero value is ready for use.
@@ -84,7 +84,7 @@ func (s *Service) Tick(ctx context.Context) error {
 	}
 	cards := map[uuid.UUID]bool{}
 	for _, w := range waiting {
-		if w.topic.CardUUID != uuid.Nil && newest[w.topic.AccountID] > max(w.after, w.looked) {
+		if w.topic.CardUUID != uuid.Nil && newest[w.topic.AccountID] > max(w.after, w.checked) {
 			cards[w.topic.CardUUID] = true
 		}
 	}
@@ -97,7 +97,7 @@ func (s *Service) Tick(ctx context.Context) error {
 	for _, w := range waiting {
 		last := newest[w.topic.AccountID]
 		if w.topic.CardUUID != uuid.Nil {
-			w.looked, last = last, ofCards[w.topic]
+			w.checked, last = last, ofCards[w.topic]
 		}
 		if last > w.after {
 			s.waiting.remove(w)

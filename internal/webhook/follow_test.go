@@ -60,7 +60,7 @@ func TestAwaitEvents_EndsWithTheFirstNewEvent(t *testing.T) {
 		s.tick("last of 2 accounts")
 		s.wantOver("without an event", first, false)
 		s.happen(1)
-		s.wantOver("before anybody looked", first, false)
+		s.wantOver("before anybody checked", first, false)
 		s.tick("last of 2 accounts")
 		s.wantOver("the first", first, true)
 		s.wantOver("who waits beside it", another, true)

@@ -54,7 +54,7 @@ type Outbox interface {
 	// first before the others.
 	DueDeliveries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]Delivery, error)
 	// DueRetries is like DueDeliveries, but leaves out deliveries that are due
-	// AtOnce, and returns the oldest event first.
+	// Immediately, and returns the oldest event first.
 	DueRetries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]Delivery, error)
 	// PruneDeliveries deletes up to n deliveries that are not pending and whose
 	// event happened before the given time. It returns how many it deleted.
@@ -85,7 +85,7 @@ type Feed interface {
 // accounts.
 type Tx interface {
 	// InsertEvents stores events, assigns their Seq, and adds a delivery, due
-	// AtOnce, for each enabled webhook that wants them.
+	// Immediately, for each enabled webhook that wants them.
 	InsertEvents(ctx context.Context, es []card.Event) error
 
 	// LockAccount locks the account until the transaction ends, so that no

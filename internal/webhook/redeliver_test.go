@@ -20,13 +20,13 @@ func TestRedeliver_WhileTheLastAttemptIsUnderWay(t *testing.T) {
 		x := newSending(t, s)
 		x.happen(t, 2)
 		c := x.claim(t)
-		tried := x.tried(t, c, 500, 500)
-		for i := range tried {
-			tried[i].Delivery.Tries = 9
+		attempted := x.attempted(t, c, 500, 500)
+		for i := range attempted {
+			attempted[i].Delivery.Tries = 9
 		}
 		x.now = x.now.Add(time.Second)
-		check(t, x.Redeliver(t.Context(), x.card.AccountID, x.hook.ID, tried[0].Delivery.Event.ID))
-		x.save(t, c, tried)
+		check(t, x.Redeliver(t.Context(), x.card.AccountID, x.hook.ID, attempted[0].Delivery.Event.ID))
+		x.save(t, c, attempted)
 		wantDeliveries(t, s, x.hook.ID, "2 failed", "1 pending")
 	})
 }
@@ -103,7 +103,7 @@ func TestListDeliveries_InPages(t *testing.T) {
 		x := newSending(t, s)
 		x.happen(t, 5)
 		c := x.claim(t)
-		x.save(t, c, x.tried(t, c, 200, 500, 200))
+		x.save(t, c, x.attempted(t, c, 200, 500, 200))
 		for _, tt := range []struct {
 			filter webhook.DeliveryFilter
 			want   []int64

@@ -15,29 +15,29 @@ import (
 )
 
 const (
-	widest       = 8   // the most requests to one webhook at the same time
-	largestBatch = 500 // the most deliveries that are stored together
+	maxConcurrency = 8   // the most requests to one webhook at the same time
+	maxBatch       = 500 // the most deliveries that are stored together
 	// a batch starts no attempt after that; changes to the webhook take effect
 	// with the next batch
-	longestBatch = 250 * time.Millisecond
-	longestTurn  = 10 * time.Second // after which waiting webhooks get their turn
+	maxBatchTime = 250 * time.Millisecond
+	maxClaimTime = 10 * time.Second // after which waiting webhooks get their turn
 	// the end of a claim, in which nothing is stored: another process may claim
 	// the webhook next
-	spare = 10 * time.Second
+	saveMargin = 10 * time.Second
 )
 
 // Sender sends due deliveries. Each webhook has its own turn, so that a slow
 // receiver delays no other: Tick starts turns and does not wait for them. Any
 // number of processes may send; a webhook is claimed by one at a time.
 type Sender struct {
-	store  Outbox
-	vault  Vault
-	poster *HTTPPoster
-	wake   func()
-	log    *slog.Logger
-	cfg    Config
-	turns  sync.WaitGroup
-	free   chan struct{} // holds a token for each running turn
+	store   Outbox
+	vault   Vault
+	poster  *HTTPPoster
+	wake    func()
+	log     *slog.Logger
+	cfg     Config
+	running sync.WaitGroup
+	slots   chan struct{} // holds a token for each running turn
 }
 
 // NewSender returns a sender. The caller must close it. wake must cause a Tick
@@ -51,7 +51,7 @@ func NewSender(store Outbox, vault Vault, poster *HTTPPoster, wake func(), log *
 		poster.destinations.setRate(cfg.Rate)
 	}
 	return &Sender{store: store, vault: vault, poster: poster, wake: wake, log: log, cfg: cfg,
-		free: make(chan struct{}, cfg.AtOnce)}, nil
+		slots: make(chan struct{}, cfg.Concurrency)}, nil
 }
 
 // ttl is how long a claim lasts without being prolonged. It is long enough to
@@ -63,22 +63,22 @@ func (s *Sender) ttl() time.Duration { return 2*s.poster.client.Timeout() + 30*t
 // are free places.
 func (s *Sender) Tick(ctx context.Context) error {
 	for ctx.Err() == nil {
-		places := cap(s.free) - len(s.free)
+		places := cap(s.slots) - len(s.slots)
 		if places == 0 {
 			return nil // a turn calls wake when it ends
 		}
 		n := min(places, 64)
 		claims, err := s.claimWebhooks(ctx, n)
 		for _, c := range claims {
-			s.free <- struct{}{}
-			s.turns.Add(1)
+			s.slots <- struct{}{}
+			s.running.Add(1)
 			go func() {
-				defer s.turns.Done()
-				err := panics.Call(func() error { s.turn(ctx, c); return nil })
-				if err != nil { // not released: the webhook is tried again when the claim expires
+				defer s.running.Done()
+				err := panics.Call(func() error { s.deliverTo(ctx, c); return nil })
+				if err != nil { // not released: the webhook is attempted again when the claim expires
 					s.log.ErrorContext(ctx, "sending to a webhook", "webhook", c.Webhook.ID, "error", err, panics.Stack(err))
 				}
-				<-s.free
+				<-s.slots
 				s.wake()
 			}()
 		}
@@ -95,7 +95,7 @@ func (s *Sender) Tick(ctx context.Context) error {
 func (s *Sender) Close(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
-		s.turns.Wait()
+		s.running.Wait()
 		close(ended)
 	}()
 	select {
@@ -106,23 +106,23 @@ func (s *Sender) Close(ctx context.Context) error {
 	}
 }
 
-// turn sends the due deliveries of one webhook until none is left, the webhook
-// is paused or disabled, or longestTurn has passed.
-func (s *Sender) turn(ctx context.Context, c *Claim) {
+// deliverTo sends the due deliveries of one webhook until none is left, the webhook
+// is paused or disabled, or maxClaimTime has passed.
+func (s *Sender) deliverTo(ctx context.Context, c *Claim) {
 	// Attempts that have begun are finished and stored even if ctx ends.
 	working := context.WithoutCancel(ctx)
 	limit := rate.NewLimiter(rate.Limit(s.cfg.Rate), int(max(1, s.cfg.Rate)))
 	err := func() error {
-		most := min(max(widest, int(s.cfg.Rate*longestBatch.Seconds())), largestBatch)
-		batch, began := widest, time.Now()
-		until := began.Add(s.ttl() - spare)
-		for ctx.Err() == nil && !c.Over && time.Since(began) < longestTurn {
+		most := min(max(maxConcurrency, int(s.cfg.Rate*maxBatchTime.Seconds())), maxBatch)
+		batch, began := maxConcurrency, time.Now()
+		until := began.Add(s.ttl() - saveMargin)
+		for ctx.Err() == nil && !c.Ended && time.Since(began) < maxClaimTime {
 			due, err := s.dueDeliveries(working, c, batch)
 			if err != nil || len(due) == 0 {
 				return err
 			}
 			started := time.Now()
-			done, wait := s.attempt(ctx, working, c, due, limit)
+			done, wait := s.attemptBatch(ctx, working, c, due, limit)
 			took := time.Since(started)
 			switch {
 			case len(done) > 0: // what was postponed is due again
@@ -135,11 +135,11 @@ func (s *Sender) turn(ctx context.Context, c *Claim) {
 			if err := s.save(working, c, done, until); err != nil {
 				return err
 			}
-			until = saving.Add(s.ttl() - spare)
+			until = saving.Add(s.ttl() - saveMargin)
 			switch {
 			case len(done) < len(due):
-				batch = max(batch/2, widest)
-			case len(done) == batch && took < longestBatch:
+				batch = max(batch/2, maxConcurrency)
+			case len(done) == batch && took < maxBatchTime:
 				batch = min(4*batch, most)
 			}
 		}
@@ -151,7 +151,7 @@ func (s *Sender) turn(ctx context.Context, c *Claim) {
 	case errors.Is(err, card.ErrFenced):
 	case err != nil:
 		s.log.ErrorContext(ctx, "sending to a webhook", "webhook", c.Webhook.ID, "error", err)
-		return // not released: the webhook is tried again when the claim expires
+		return // not released: the webhook is attempted again when the claim expires
 	}
 	if err := s.store.ReleaseWebhook(working, c); err != nil {
 		s.log.WarnContext(ctx, "releasing a webhook", "webhook", c.Webhook.ID, "error", err)
@@ -161,7 +161,7 @@ func (s *Sender) turn(ctx context.Context, c *Claim) {
 // save stores attempts. If the database can't be reached, it keeps trying until
 // the given time, because attempts that are not stored are made again. Storing
 // them twice is harmless.
-func (s *Sender) save(ctx context.Context, c *Claim, done []tried, until time.Time) error {
+func (s *Sender) save(ctx context.Context, c *Claim, done []attempted, until time.Time) error {
 	const first, longest = 100 * time.Millisecond, 2 * time.Second
 	for wait := first; ; wait = min(2*wait, longest) {
 		err := s.saveAttempts(ctx, c, done)
@@ -177,12 +177,12 @@ func (s *Sender) save(ctx context.Context, c *Claim, done []tried, until time.Ti
 	}
 }
 
-// attempt attempts deliveries in the order of due, several at a time unless the
+// attemptBatch attempts deliveries in the order of due, several at a time unless the
 // receiver was down in the last round. It starts no more attempts once one
-// finds the receiver down or gone, or after longestBatch. It returns the
+// finds the receiver down or gone, or after maxBatchTime. It returns the
 // attempts in the order in which they ended. If an attempt was postponed, wait
 // is the time until the destination may get another one.
-func (s *Sender) attempt(ctx, working context.Context, c *Claim, due []Delivery, limit *rate.Limiter) (done []tried,
+func (s *Sender) attemptBatch(ctx, working context.Context, c *Claim, due []Delivery, limit *rate.Limiter) (done []attempted,
 	wait time.Duration) {
 	var (
 		mu    sync.Mutex
@@ -190,22 +190,22 @@ func (s *Sender) attempt(ctx, working context.Context, c *Claim, due []Delivery,
 		stop  bool
 		group sync.WaitGroup
 	)
-	causes := s.causes(working, due)
+	causes := s.traceParents(working, due)
 	began := time.Now()
-	width := min(widest, len(due))
+	concurrency := min(maxConcurrency, len(due))
 	if c.Failures > 0 {
-		width = 1
+		concurrency = 1
 	}
 	take := func() (Delivery, bool) {
 		mu.Lock()
 		defer mu.Unlock()
-		if stop || next == len(due) || ctx.Err() != nil || next > 0 && time.Since(began) > longestBatch {
+		if stop || next == len(due) || ctx.Err() != nil || next > 0 && time.Since(began) > maxBatchTime {
 			return Delivery{}, false
 		}
 		next++
 		return due[next-1], true
 	}
-	for range width {
+	for range concurrency {
 		group.Go(func() {
 			for {
 				d, more := take()
@@ -213,13 +213,13 @@ func (s *Sender) attempt(ctx, working context.Context, c *Claim, due []Delivery,
 					return
 				}
 				failpoint.Hit(failpoint.Delivering)
-				a := s.observed(working, c, d.Event, causes)
+				a := s.attempt(working, c, d.Event, causes)
 				mu.Lock()
 				if a.Postponed > 0 {
 					stop, wait = true, max(wait, a.Postponed)
 				} else {
-					done = append(done, tried{d, a})
-					stop = stop || a.Down() || a.Gone() || c.Failures > 0 && a.Rejected()
+					done = append(done, attempted{d, a})
+					stop = stop || a.Unreachable() || a.Gone() || c.Failures > 0 && a.Rejected()
 				}
 				mu.Unlock()
 			}

@@ -370,7 +370,7 @@ func TestSender_AClaimThatWasLostWritesNothing(t *testing.T) {
 		check(t, err)
 		s.pass()
 		err = s.sender.SaveAttempts(t.Context(), claims[0],
-			[]webhook.Tried{{Delivery: due[0], Attempt: webhook.Attempt{Status: 500}}})
+			[]webhook.Attempted{{Delivery: due[0], Attempt: webhook.Attempt{Status: 500}}})
 		if !errors.Is(err, card.ErrFenced) {
 			t.Errorf("the write of the one who lost the claim: %v", err)
 		}

@@ -111,11 +111,11 @@ func TestPruneDeliveries_KeepsThirtyDaysAndWhatIsPending(t *testing.T) {
 		c := x.claim(t)
 		due, err := x.sender.DueDeliveries(t.Context(), c, 2099)
 		check(t, err)
-		var tried []webhook.Tried
+		var attempted []webhook.Attempted
 		for _, d := range due {
-			tried = append(tried, webhook.Tried{Delivery: d, Attempt: webhook.Attempt{At: x.now, Status: 200}})
+			attempted = append(attempted, webhook.Attempted{Delivery: d, Attempt: webhook.Attempt{At: x.now, Status: 200}})
 		}
-		x.save(t, c, tried)
+		x.save(t, c, attempted)
 		x.now = epoch.AddDate(0, 0, 30)
 		check(t, x.sender.Prune(t.Context()))
 		if n := len(deliveries(t, s, x.hook.ID)); n != 2100 {

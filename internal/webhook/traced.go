@@ -11,8 +11,8 @@ import (
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// causes returns the traces of the cards that deliveries are about.
-func (s *Sender) causes(ctx context.Context, due []Delivery) trace.Causes {
+// traceParents returns the traces of the cards that deliveries are about.
+func (s *Sender) traceParents(ctx context.Context, due []Delivery) trace.Causes {
 	ids := make([]uuid.UUID, len(due)) // the zero UUID, of no card, has none
 	for i, d := range due {
 		ids[i] = d.Event.CardUUID
@@ -20,10 +20,10 @@ func (s *Sender) causes(ctx context.Context, due []Delivery) trace.Causes {
 	return s.cfg.Tracer.Causes(ctx, ids)
 }
 
-// observed makes an attempt, and reports it to Config.Observe unless it was
+// attempt makes an attempt, and reports it to Config.Observe unless it was
 // postponed. A panic is a failed attempt, so that it is repeated on schedule,
 // and only ten times.
-func (s *Sender) observed(ctx context.Context, c *Claim, e card.Event, causes trace.Causes) (a Attempt) {
+func (s *Sender) attempt(ctx context.Context, c *Claim, e card.Event, causes trace.Causes) (a Attempt) {
 	err := panics.Call(func() error {
 		a = s.post(ctx, c, e, causes)
 		failpoint.Hit(failpoint.Delivered)

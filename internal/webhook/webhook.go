@@ -46,7 +46,7 @@ type DisabledReason string
 const (
 	DisabledByRequest DisabledReason = "request"
 	DisabledGone      DisabledReason = "gone"    // the receiver responded with status 410
-	DisabledFailing   DisabledReason = "failing" // no attempt succeeded for failingAtMost
+	DisabledFailing   DisabledReason = "failing" // no attempt succeeded for disableAfter
 )
 
 // Request has a client's settings of a webhook. A nil field keeps its value, or
@@ -74,9 +74,9 @@ type Config struct {
 	// that was down is not overrun. It also limits the attempts of an account
 	// at one network address. Defaults to 200.
 	Rate float64
-	// AtOnce limits how many webhooks have their turn at the same time.
+	// Concurrency limits how many webhooks have their turn at the same time.
 	// Defaults to 512.
-	AtOnce int
+	Concurrency int
 	// Observe is told of each attempt. It must be safe for concurrent use, and
 	// quick. Defaults to nobody.
 	Observe func(Attempt)
@@ -94,8 +94,8 @@ func (c *Config) Validate() error {
 	if c.Rate == 0 {
 		c.Rate = defaultRate
 	}
-	if c.AtOnce == 0 {
-		c.AtOnce = 512
+	if c.Concurrency == 0 {
+		c.Concurrency = 512
 	}
 	if c.Observe == nil {
 		c.Observe = func(Attempt) {}
@@ -106,7 +106,7 @@ func (c *Config) Validate() error {
 	switch {
 	case c.Retention < 7*24*time.Hour:
 		return errors.New("deliveries must be kept for 7 days at least")
-	case c.Rate < 0 || c.AtOnce < 0:
+	case c.Rate < 0 || c.Concurrency < 0:
 		return errors.New("the rate and the number of webhooks at once must be positive")
 	}
 	return nil
@@ -281,7 +281,7 @@ func (s *Service) DeleteWebhook(ctx context.Context, account, id uuid.UUID) erro
 	if _, err := s.UpdateWebhook(ctx, account, id, Request{Enabled: &off}); err != nil {
 		return err // once disabled, the webhook gets no more requests and no more deliveries
 	}
-	if err := inParts(func(n int) (int64, error) { return s.store.DeleteDeliveries(ctx, id, n) }); err != nil {
+	if err := inBatches(func(n int) (int64, error) { return s.store.DeleteDeliveries(ctx, id, n) }); err != nil {
 		return err
 	}
 	return s.store.DeleteWebhook(ctx, account, id)

@@ -81,7 +81,7 @@ func TestNew_ConfigThatCannotWork(t *testing.T) {
 		"deliveries kept for less than a week": {Retention: week - 1},
 		"negative retention":                   {Retention: -week},
 		"negative rate":                        {Rate: -1},
-		"negative number at once":              {AtOnce: -1},
+		"negative number at once":              {Concurrency: -1},
 	} {
 		if _, err := webhook.New(s.store, s.vault, nil, func() {}, cfg); err == nil {
 			t.Errorf("%s: a service is made", name)
@@ -90,14 +90,14 @@ func TestNew_ConfigThatCannotWork(t *testing.T) {
 			t.Errorf("%s: a sender is made", name)
 		}
 	}
-	cfg := webhook.Config{Retention: week, Rate: 1, AtOnce: 1, Now: s.clock}
-	if err := cfg.Validate(); err != nil || cfg.Retention != week || cfg.Rate != 1 || cfg.AtOnce != 1 ||
+	cfg := webhook.Config{Retention: week, Rate: 1, Concurrency: 1, Now: s.clock}
+	if err := cfg.Validate(); err != nil || cfg.Retention != week || cfg.Rate != 1 || cfg.Concurrency != 1 ||
 		!cfg.Now().Equal(s.now) {
 		t.Errorf("what was set became %+v, error %v", cfg, err)
 	}
 	var unset webhook.Config
 	if err := unset.Validate(); err != nil || unset.Retention != 30*24*time.Hour || unset.Rate != 200 ||
-		unset.AtOnce != 512 || unset.Now == nil {
+		unset.Concurrency != 512 || unset.Now == nil {
 		t.Errorf("defaults %+v, error %v", unset, err)
 	}
 }
@@ -211,7 +211,7 @@ func (x *sending) claimAfterFailure(t testing.TB) *webhook.Claim {
 	t.Helper()
 	x.happen(t, 1)
 	c := x.claim(t)
-	x.save(t, c, x.tried(t, c, 500))
+	x.save(t, c, x.attempted(t, c, 500))
 	return c
 }
 

@@ -279,7 +279,7 @@ func TestSender_StopsStoringTenSecondsBeforeItsClaimEnds(t *testing.T) {
 				s.pass()
 				if n := times - tt.fails + 1; first != tt.begun || n != tt.tries || last >= tt.from+safe ||
 					last < tt.from+safe-2*time.Second {
-					t.Errorf("tried %d times, from %v to %v", n, first, last)
+					t.Errorf("attempted %d times, from %v to %v", n, first, last)
 				}
 				if slices.Contains(s.took(), "release") {
 					t.Error("the claim was released: another process would send everything again at once")
@@ -412,7 +412,7 @@ func (s *shop) claims() string {
 func TestTick_ClaimsOnlyWhatItCanSendToNow(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(t *testing.T, s *shop, _ *receiver) {
-		s.cfg.AtOnce = 2
+		s.cfg.Concurrency = 2
 		s.open()
 		s.hooks(5)
 		end := s.holdTurns(t)
@@ -444,7 +444,7 @@ func TestTick_StartsATurnForEachWebhookHoweverManyThereAre(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, nil, func(t *testing.T, s *shop, _ *receiver) {
-				s.cfg.AtOnce = tt.atOnce
+				s.cfg.Concurrency = tt.atOnce
 				s.open()
 				s.hooks(tt.hooks)
 				s.holdTurns(t)
