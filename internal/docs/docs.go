@@ -90,9 +90,6 @@ func New(token string, tags map[string]string) (http.Handler, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read documentation: %w", err)
 		}
-		if g.slug == "changelog" {
-			text = []byte(byReader(string(text)))
-		}
 		p, err := render(text, operations)
 		if err != nil {
 			return nil, fmt.Errorf("render %s: %w", g.file, err)
