@@ -12,7 +12,6 @@ TYPESCRIPT := client/typescript
 CONTRACTS  := ../../openapi/openapi.yaml ../../openapi/supplier.yaml
 OAPI_LINT  := tools/openapi-lint
 GOTESTSUM  := go tool -modfile=tools/gotestsum/go.mod gotestsum
-OASDIFF    := go tool -modfile=tools/oasdiff/go.mod oasdiff
 GOLANGCI   := go tool -modfile=tools/golangci-lint/go.mod golangci-lint
 VULNCHECK  := go tool -modfile=tools/govulncheck/go.mod govulncheck
 NPM_CI     := npm ci --no-audit --no-fund --loglevel error
@@ -202,10 +201,6 @@ fresh:
 test-old-monero:
 	MONERO=system $(MAKE) deps
 	MONERO=system tools/in-memory 4 go test -count=1 -vet=off -timeout 15m -run 'TestMonero_|TestWatcher_Monero(Reorg|Locked)' ./internal/chain/monero ./internal/settle
-
-# Fails if the contract differs from the released one in more than prose.
-compat-prose:
-	$(OASDIFF) diff --fail-on-diff --exclude-elements description,examples,summary,title openapi/released.yaml openapi/openapi.yaml
 
 # With a release of the client: keep what it exports.
 api-release:
