@@ -89,7 +89,7 @@ type Card struct {
 	// and filled in once it is `generated`. Printed by fmt they stay hidden; marshalled as JSON they are written out.
 	Credentials Credentials `json:"credentials"`
 
-	// CredentialsPurgedAt When the service deleted the card's credentials for good, UTC. Absent if it did not. The card stays `generated`, and its
+	// CredentialsPurgedAt When the service permanently deleted the card's credentials, UTC. Absent if it did not. The card stays `generated`, and its
 	// credentials are null.
 	//
 	//
@@ -109,7 +109,7 @@ type Card struct {
 	// Example: order-4711
 	Reference string `json:"reference,omitempty"`
 
-	// Refund What the operator gave back of what was paid for a card. Null if nothing was.
+	// Refund The operator's refund. Null if there was none.
 	Refund *Refund `json:"refund"`
 
 	// RefundAddress The first and last six characters of the RefundAddress that the card was created with. Empty if there was none.
@@ -147,14 +147,14 @@ type CardStatus string
 //
 // Example: {"currency":"monero","usd_amount":"150.50"}
 type CreateCardRequest struct {
-	// Currency The code of the cryptocurrency to pay for the card with, one of those that `listCurrencies` lists.
+	// Currency The code of the cryptocurrency to pay with, from `listCurrencies`.
 	//
 	// Example: monero
 	Currency string `json:"currency"`
 
-	// Metadata Data of your own about the card: up to 20 pairs of a key of 1 to 40 characters and a text of up to 500 characters, without U+0000.
-	// Every response with the card has it, unchanged but for the order of the keys. The service does not interpret it, and its log does
-	// not have it.
+	// Metadata Your own data about the card: up to 20 pairs of a key of 1 to 40 characters and a text of up to 500
+	// characters, without U+0000. Every response with the card returns it unchanged, except for the order of
+	// keys. The service neither interprets nor logs it.
 	//
 	//
 	// Example: {"campaign":"winter","customer":"c-1208"}
@@ -212,7 +212,7 @@ type Credentials struct {
 	// Example: 9912345678901232
 	CardNumber string `json:"card_number"`
 
-	// ExpirationDate The last month in which the card is valid, MM/YY.
+	// ExpirationDate The last month that the card is valid, MM/YY.
 	//
 	// Example: 11/29
 	ExpirationDate string `json:"expiration_date"`
@@ -273,8 +273,8 @@ type Delivery struct {
 	// Attempts The last 20 attempts, oldest first.
 	Attempts []DeliveryAttempt `json:"attempts"`
 
-	// Event An event, as the service also sends it to webhooks; `id` is their `webhook-id`. `status` and `payment_state` are those of the card at
-	// the time of the event; both are absent if the event is not about a card.
+	// Event An event, as the service also sends it to webhooks; `id` is their `webhook-id`. `status` and `payment_state`
+	// show the card at the time of the event; both are absent if the event is not about a card.
 	Event Event `json:"event"`
 
 	// NextAttemptAt The earliest time of the next attempt, UTC, if the webhook is enabled. Null unless the delivery is pending.
@@ -283,7 +283,8 @@ type Delivery struct {
 	NextAttemptAt *time.Time `json:"next_attempt_at"`
 
 	// State How far the delivery is:
-	// - `pending`: the service will send the event, or send it again, at `next_attempt_at`, or once the webhook is enabled if that is later.
+	// - `pending`: the service will send the event, or send it again, at `next_attempt_at`, or once the webhook is enabled if that is
+	//   later.
 	// - `delivered`: the receiver has responded with `2xx`.
 	// - `failed`: the attempts are used up. The service sends the event again if you ask for it.
 	//
@@ -323,15 +324,16 @@ type DeliveryAttempt struct {
 }
 
 // DeliveryState How far the delivery is:
-// - `pending`: the service will send the event, or send it again, at `next_attempt_at`, or once the webhook is enabled if that is later.
-// - `delivered`: the receiver has responded with `2xx`.
-// - `failed`: the attempts are used up. The service sends the event again if you ask for it.
+//   - `pending`: the service will send the event, or send it again, at `next_attempt_at`, or once the webhook is enabled if that is
+//     later.
+//   - `delivered`: the receiver has responded with `2xx`.
+//   - `failed`: the attempts are used up. The service sends the event again if you ask for it.
 //
 // Example: delivered
 type DeliveryState string
 
-// Event An event, as the service also sends it to webhooks; `id` is their `webhook-id`. `status` and `payment_state` are those of the card at
-// the time of the event; both are absent if the event is not about a card.
+// Event An event, as the service also sends it to webhooks; `id` is their `webhook-id`. `status` and `payment_state`
+// show the card at the time of the event; both are absent if the event is not about a card.
 type Event struct {
 	// CardUUID The card. The zero UUID if the event is not about a card.
 	//
@@ -348,7 +350,8 @@ type Event struct {
 	// - `detected`: enough has arrived, but a transfer that it takes is not in a block yet.
 	// - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
 	// - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
-	// - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
+	// - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes
+	//   nothing.
 	// - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
 	//   the operator. A card ends when it is canceled or refunded, if that is before `expires_at`.
 	// - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
@@ -398,13 +401,15 @@ type Event struct {
 	// - `payment.expired`: nothing arrived in time.
 	// - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
-	// - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is `paid`.
+	// - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is
+	//   `paid`.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
-	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
+	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost,
+	//   cards
 	//   and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
 	//   not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
 	//
-	// More types may be added: ignore those that you do not know.
+	// More types may be added: ignore unknown ones.
 	//
 	//
 	// Example: card.generated
@@ -427,20 +432,22 @@ type Event struct {
 //   - `payment.expired`: nothing arrived in time.
 //   - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 //   - `payment.reversed`: the payment of an issued card left its blockchain.
-//   - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is `paid`.
+//   - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is
+//     `paid`.
 //   - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
-//   - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
+//   - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost,
+//     cards
 //     and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
 //     not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
 //
-// More types may be added: ignore those that you do not know.
+// More types may be added: ignore unknown ones.
 //
 // Example: card.generated
 type EventType string
 
 // FieldError One thing that is wrong with the request.
 type FieldError struct {
-	// Detail What is wrong, and what would be right.
+	// Detail The problem, and a valid alternative.
 	//
 	// Example: must be between 50 and 750
 	Detail string `json:"detail"`
@@ -455,7 +462,7 @@ type FieldError struct {
 
 // Offer An amount, or a range of amounts, that cards can be ordered for.
 type Offer struct {
-	// Left How many cards of any one of these amounts are left. Null if nobody counts them.
+	// Left How many cards of each of these amounts are left. Null if the number is not limited.
 	//
 	// Example: 12
 	Left *int64 `json:"left"`
@@ -483,8 +490,10 @@ type Payment struct {
 	// Example: 0.983456789012
 	Amount decimal.Decimal `json:"amount"`
 
-	// AmountDue What you still have to send, in coins: while the card is `unpaid` or `underpaid`. Once it is `expired` or `late`, it is what was lacking at
-	// the price of the order. Send nothing then: the price is no longer locked, and the operator decides about what has arrived. `0` once
+	// AmountDue What you still have to send, in coins: while the card is `unpaid` or `underpaid`. Once it is `expired` or `late`, it is what
+	// was lacking at
+	// the price of the order. Send nothing then: the price is no longer locked, and the operator decides about what has arrived. `0`
+	// once
 	// enough has arrived, once the card is issued or canceled, and once the operator refunded money.
 	//
 	//
@@ -527,8 +536,9 @@ type Payment struct {
 	// Example: 152.52
 	Rate decimal.Decimal `json:"rate"`
 
-	// RefundDue How much the operator is to give back, because the card is paid for but no supplier makes it. Zero otherwise: also once the operator has
-	// the card made after all, or has refunded the money, which Refund shows; and while the money is late, of which nothing is decided yet.
+	// RefundDue The refund that is due, because the card is paid for but no supplier can issue it. Zero otherwise: also after
+	// the card was issued after all, after the refund (see Refund), and while the payment is late and not decided
+	// yet.
 	//
 	//
 	// Example: 0.983456789012
@@ -539,7 +549,8 @@ type Payment struct {
 	// - `detected`: enough has arrived, but a transfer that it takes is not in a block yet.
 	// - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
 	// - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
-	// - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
+	// - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes
+	//   nothing.
 	// - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
 	//   the operator. A card ends when it is canceled or refunded, if that is before `expires_at`.
 	// - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
@@ -559,9 +570,12 @@ type Payment struct {
 	// Example: 17
 	TransfersOmitted int64 `json:"transfers_omitted,omitempty"`
 
-	// URI The payment instruction as a URI, for wallets and QR codes. It is for the first payment of a card that is `unpaid`; go by `state`, which
-	// alone says whether to pay. In every other state, also once the card is `expired` or `late`, it still names `address` and `amount` as they
-	// were ordered: money that comes then is judged at the rate of that day. Empty if the card was canceled, or the operator refunded money
+	// URI The payment instruction as a URI, for wallets and QR codes. It is for the first payment of a card that is `unpaid`; go by
+	// `state`, which
+	// alone says whether to pay. In every other state, also once the card is `expired` or `late`, it still names `address` and
+	// `amount` as they
+	// were ordered: money that comes then is judged at the rate of that day. Empty if the card was canceled, or the operator
+	// refunded money
 	// before it was issued: do not pay any more.
 	//
 	//
@@ -574,7 +588,8 @@ type Payment struct {
 //   - `detected`: enough has arrived, but a transfer that it takes is not in a block yet.
 //   - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
 //   - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
-//   - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
+//   - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes
+//     nothing.
 //   - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
 //     the operator. A card ends when it is canceled or refunded, if that is before `expires_at`.
 //   - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
@@ -584,20 +599,21 @@ type Payment struct {
 // Example: unpaid
 type PaymentState string
 
-// ProblemCode What went wrong, for programs. The codes are stable. There may be more of them later: go by the status where you do not know the code.
+// ProblemCode What went wrong, for programs. The codes are stable. There may be more of them later: go by the status where you do not know the
+// code.
 //
 // Example: invalid_request
 type ProblemCode string
 
 // Recovery What `recoverWebhook` sends.
 type Recovery struct {
-	// Count How many events the service sends. If you repeat the request, it counts only those that the previous one left.
+	// Count How many events the service will send. A repeated request counts only events that the previous one left out.
 	//
 	// Example: 12
 	Count int64 `json:"count"`
 }
 
-// Refund What the operator gave back of what was paid for a card. Null if nothing was.
+// Refund The operator's refund. Null if there was none.
 type Refund struct {
 	// Amount All of it, in coins.
 	//
@@ -619,7 +635,8 @@ type Refund struct {
 //
 // Example: {"amount":"0.5","confirmations":10}
 type SimulatePaymentRequest struct {
-	// Amount How much to send, in coins. It defaults to the amount due, and may have as many decimals as the coin. Trailing zeros do not count.
+	// Amount How much to send, in coins. It defaults to the amount due, and may have as many decimals as the coin. Trailing zeros do not
+	// count.
 	//
 	//
 	// Example: 0.5
@@ -647,13 +664,15 @@ type TestWebhookRequest struct {
 	// - `payment.expired`: nothing arrived in time.
 	// - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
-	// - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is `paid`.
+	// - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is
+	//   `paid`.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
-	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
+	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost,
+	//   cards
 	//   and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
 	//   not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
 	//
-	// More types may be added: ignore those that you do not know.
+	// More types may be added: ignore unknown ones.
 	//
 	//
 	// Example: card.generated
@@ -750,7 +769,8 @@ type Webhook struct {
 	// Example: true
 	Enabled bool `json:"enabled"`
 
-	// FailingSince When the current run of failed attempts began, UTC. Null if the last attempt succeeded, or if there was none since the webhook was
+	// FailingSince When the current run of failed attempts began, UTC. Null if the last attempt succeeded, or if there was none since the webhook
+	// was
 	// enabled or got another `url`.
 	//
 	//
@@ -762,7 +782,7 @@ type Webhook struct {
 	// Example: 019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17
 	ID uuid.UUID `json:"id"`
 
-	// Types The types of events that the service sends. Empty for all, including those that will be added.
+	// Types The event types to send. Empty for all types, including future ones.
 	//
 	// Example: ["card.generated"]
 	Types []EventType `json:"types"`

@@ -1,4 +1,4 @@
-// Package openapi holds the published contract. It imports none of ours.
+// Package openapi holds the published contract. It imports no other package of cardmint.
 package openapi
 
 import _ "embed"

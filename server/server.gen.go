@@ -254,7 +254,7 @@ type Card struct {
 	// `************1232`, and `security_code` and `url_password` are nothing but asterisks.
 	Credentials Credentials `json:"credentials"`
 
-	// CredentialsPurgedAt When the service deleted the card's credentials for good, UTC. Absent if it did not. The card stays `generated`, and its
+	// CredentialsPurgedAt When the service permanently deleted the card's credentials, UTC. Absent if it did not. The card stays `generated`, and its
 	// credentials are null.
 	//
 	//
@@ -266,7 +266,7 @@ type Card struct {
 	// Example: 4AdUnd...684Rge
 	RefundAddress *string `json:"refund_address"`
 
-	// Refund What the operator gave back of what was paid for a card. Null if nothing was.
+	// Refund The operator's refund. Null if there was none.
 	Refund *Refund `json:"refund"`
 
 	// Reference The `reference` that the card was created with, unchanged. Absent if there was none.
@@ -291,14 +291,14 @@ type CardStatus string
 //
 // Example: {"currency":"monero","usd_amount":"150.50"}
 type CreateCardRequest struct {
-	// Currency The code of the cryptocurrency to pay for the card with, one of those that `listCurrencies` lists.
+	// Currency The code of the cryptocurrency to pay with, from `listCurrencies`.
 	//
 	// Example: monero
 	Currency string `json:"currency"`
 
-	// Metadata Data of your own about the card: up to 20 pairs of a key of 1 to 40 characters and a text of up to 500 characters, without U+0000.
-	// Every response with the card has it, unchanged but for the order of the keys. The service does not interpret it, and its log does
-	// not have it.
+	// Metadata Your own data about the card: up to 20 pairs of a key of 1 to 40 characters and a text of up to 500
+	// characters, without U+0000. Every response with the card returns it unchanged, except for the order of
+	// keys. The service neither interprets nor logs it.
 	//
 	//
 	// Example: {"campaign":"winter","customer":"c-1208"}
@@ -392,7 +392,7 @@ type CreatedCard struct {
 	// Example: 4AdUnd...684Rge
 	RefundAddress *string `json:"refund_address"`
 
-	// Refund What the operator gave back of what was paid for a card. Null if nothing was.
+	// Refund The operator's refund. Null if there was none.
 	Refund *Refund `json:"refund"`
 
 	// Reference The `reference` that the card was created with, unchanged. Absent if there was none.
@@ -419,7 +419,7 @@ type Credentials struct {
 	// Example: 9912345678901232
 	CardNumber *string `json:"card_number"`
 
-	// ExpirationDate The last month in which the card is valid, MM/YY.
+	// ExpirationDate The last month that the card is valid, MM/YY.
 	//
 	// Example: 11/29
 	ExpirationDate *string `json:"expiration_date"`
@@ -477,12 +477,13 @@ type Currency struct {
 
 // Delivery The delivery of one event to one webhook.
 type Delivery struct {
-	// Event An event, as the service also sends it to webhooks; `id` is their `webhook-id`. `status` and `payment_state` are those of the card at
-	// the time of the event; both are absent if the event is not about a card.
+	// Event An event, as the service also sends it to webhooks; `id` is their `webhook-id`. `status` and `payment_state`
+	// show the card at the time of the event; both are absent if the event is not about a card.
 	Event Event `json:"event"`
 
 	// State How far the delivery is:
-	// - `pending`: the service will send the event, or send it again, at `next_attempt_at`, or once the webhook is enabled if that is later.
+	// - `pending`: the service will send the event, or send it again, at `next_attempt_at`, or once the webhook is enabled if that is
+	//   later.
 	// - `delivered`: the receiver has responded with `2xx`.
 	// - `failed`: the attempts are used up. The service sends the event again if you ask for it.
 	//
@@ -530,15 +531,16 @@ type DeliveryAttempt struct {
 }
 
 // DeliveryState How far the delivery is:
-// - `pending`: the service will send the event, or send it again, at `next_attempt_at`, or once the webhook is enabled if that is later.
-// - `delivered`: the receiver has responded with `2xx`.
-// - `failed`: the attempts are used up. The service sends the event again if you ask for it.
+//   - `pending`: the service will send the event, or send it again, at `next_attempt_at`, or once the webhook is enabled if that is
+//     later.
+//   - `delivered`: the receiver has responded with `2xx`.
+//   - `failed`: the attempts are used up. The service sends the event again if you ask for it.
 //
 // Example: delivered
 type DeliveryState string
 
-// Event An event, as the service also sends it to webhooks; `id` is their `webhook-id`. `status` and `payment_state` are those of the card at
-// the time of the event; both are absent if the event is not about a card.
+// Event An event, as the service also sends it to webhooks; `id` is their `webhook-id`. `status` and `payment_state`
+// show the card at the time of the event; both are absent if the event is not about a card.
 type Event struct {
 	// ID Identifies the event.
 	//
@@ -556,13 +558,15 @@ type Event struct {
 	// - `payment.expired`: nothing arrived in time.
 	// - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
-	// - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is `paid`.
+	// - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is
+	//   `paid`.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
-	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
+	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost,
+	//   cards
 	//   and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
 	//   not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
 	//
-	// More types may be added: ignore those that you do not know.
+	// More types may be added: ignore unknown ones.
 	//
 	//
 	// Example: card.generated
@@ -573,7 +577,7 @@ type Event struct {
 	// Example: 2026-11-20T15:06:00.120Z
 	Timestamp Time `json:"timestamp"`
 
-	// Seq The event's place among the account's events, counted from 1. It is one more than that of the event before, except for `feed.reset`, before which the numbers jump ahead.
+	// Seq The event's number among the account's events, from 1. Numbers have no gaps, except that they jump ahead before `feed.reset`.
 	//
 	// Example: 42
 	Seq int64 `json:"seq"`
@@ -601,7 +605,8 @@ type Event struct {
 	// - `detected`: enough has arrived, but a transfer that it takes is not in a block yet.
 	// - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
 	// - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
-	// - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
+	// - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes
+	//   nothing.
 	// - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
 	//   the operator. A card ends when it is canceled or refunded, if that is before `expires_at`.
 	// - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
@@ -634,13 +639,15 @@ type Event struct {
 //   - `payment.expired`: nothing arrived in time.
 //   - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 //   - `payment.reversed`: the payment of an issued card left its blockchain.
-//   - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is `paid`.
+//   - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is
+//     `paid`.
 //   - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
-//   - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
+//   - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost,
+//     cards
 //     and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
 //     not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
 //
-// More types may be added: ignore those that you do not know.
+// More types may be added: ignore unknown ones.
 //
 // Example: card.generated
 type EventType string
@@ -654,7 +661,7 @@ type FieldError struct {
 	// Example: /usd_amount
 	Pointer string `json:"pointer"`
 
-	// Detail What is wrong, and what would be right.
+	// Detail The problem, and a valid alternative.
 	//
 	// Example: must be between 50 and 750
 	Detail string `json:"detail"`
@@ -672,7 +679,7 @@ type Offer struct {
 	// Example: 100
 	MaxUSD card.USD `json:"max_usd"`
 
-	// Left How many cards of any one of these amounts are left. Null if nobody counts them.
+	// Left How many cards of each of these amounts are left. Null if the number is not limited.
 	//
 	// Example: 12
 	Left *int64 `json:"left"`
@@ -700,7 +707,8 @@ type Payment struct {
 	// - `detected`: enough has arrived, but a transfer that it takes is not in a block yet.
 	// - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
 	// - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
-	// - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
+	// - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes
+	//   nothing.
 	// - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
 	//   the operator. A card ends when it is canceled or refunded, if that is before `expires_at`.
 	// - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
@@ -718,9 +726,12 @@ type Payment struct {
 	// Example: 2026-11-20T15:46:00.120Z
 	ExpiresAt Time `json:"expires_at"`
 
-	// URI The payment instruction as a URI, for wallets and QR codes. It is for the first payment of a card that is `unpaid`; go by `state`, which
-	// alone says whether to pay. In every other state, also once the card is `expired` or `late`, it still names `address` and `amount` as they
-	// were ordered: money that comes then is judged at the rate of that day. Empty if the card was canceled, or the operator refunded money
+	// URI The payment instruction as a URI, for wallets and QR codes. It is for the first payment of a card that is `unpaid`; go by
+	// `state`, which
+	// alone says whether to pay. In every other state, also once the card is `expired` or `late`, it still names `address` and
+	// `amount` as they
+	// were ordered: money that comes then is judged at the rate of that day. Empty if the card was canceled, or the operator
+	// refunded money
 	// before it was issued: do not pay any more.
 	//
 	//
@@ -734,8 +745,10 @@ type Payment struct {
 	// Example: 0
 	AmountReceived card.Decimal `json:"amount_received"`
 
-	// AmountDue What you still have to send, in coins: while the card is `unpaid` or `underpaid`. Once it is `expired` or `late`, it is what was lacking at
-	// the price of the order. Send nothing then: the price is no longer locked, and the operator decides about what has arrived. `0` once
+	// AmountDue What you still have to send, in coins: while the card is `unpaid` or `underpaid`. Once it is `expired` or `late`, it is what
+	// was lacking at
+	// the price of the order. Send nothing then: the price is no longer locked, and the operator decides about what has arrived. `0`
+	// once
 	// enough has arrived, once the card is issued or canceled, and once the operator refunded money.
 	//
 	//
@@ -768,9 +781,9 @@ type Payment struct {
 	// Example: 17
 	TransfersOmitted *int64 `json:"transfers_omitted,omitempty"`
 
-	// RefundDue How much the operator is to give back, in coins: all that the card holds, because it is paid for but no supplier makes it. The event
-	// `card.refund_due` tells of it. Absent otherwise: also once the operator has the card made after all, or has refunded the money, which
-	// `refund` shows; and while the money is `late`, of which nothing is decided yet.
+	// RefundDue The refund that is due, in coins: everything the card holds, because it is paid for but no supplier can
+	// issue it. The event `card.refund_due` reports it. Absent otherwise: also after the card was issued after
+	// all, after the refund (see `refund`), and while the payment is `late` and not decided yet.
 	//
 	//
 	// Example: 0.983456789012
@@ -782,7 +795,8 @@ type Payment struct {
 //   - `detected`: enough has arrived, but a transfer that it takes is not in a block yet.
 //   - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
 //   - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
-//   - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
+//   - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes
+//     nothing.
 //   - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
 //     the operator. A card ends when it is canceled or refunded, if that is before `expires_at`.
 //   - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
@@ -794,7 +808,8 @@ type PaymentState string
 
 // Problem An error, in the form that RFC 9457 defines.
 type Problem struct {
-	// Type Identifies the kind of problem; as stable as `code`. It leads to the explanation of the code: to `/docs/errors` of the service if
+	// Type Identifies the kind of problem; as stable as `code`. It leads to the explanation of the code: to `/docs/errors` of the service
+	// if
 	// the operator has told it its address.
 	//
 	//
@@ -811,12 +826,13 @@ type Problem struct {
 	// Example: 422
 	Status int32 `json:"status"`
 
-	// Detail What is wrong this time, and how to fix it.
+	// Detail This occurrence of the problem, and how to fix it.
 	//
 	// Example: 1 thing is wrong with the request. See "errors".
 	Detail string `json:"detail"`
 
-	// Code What went wrong, for programs. The codes are stable. There may be more of them later: go by the status where you do not know the code.
+	// Code What went wrong, for programs. The codes are stable. There may be more of them later: go by the status where you do not know the
+	// code.
 	//
 	//
 	// Example: invalid_request
@@ -836,20 +852,21 @@ type Problem struct {
 	ErrorsOmitted *int64 `json:"errors_omitted,omitempty"`
 }
 
-// ProblemCode What went wrong, for programs. The codes are stable. There may be more of them later: go by the status where you do not know the code.
+// ProblemCode What went wrong, for programs. The codes are stable. There may be more of them later: go by the status where you do not know the
+// code.
 //
 // Example: invalid_request
 type ProblemCode string
 
 // Recovery What `recoverWebhook` sends.
 type Recovery struct {
-	// Count How many events the service sends. If you repeat the request, it counts only those that the previous one left.
+	// Count How many events the service will send. A repeated request counts only events that the previous one left out.
 	//
 	// Example: 12
 	Count int64 `json:"count"`
 }
 
-// Refund What the operator gave back of what was paid for a card. Null if nothing was.
+// Refund The operator's refund. Null if there was none.
 type Refund struct {
 	// Amount All of it, in coins.
 	//
@@ -873,7 +890,8 @@ type Refund struct {
 //
 // Example: {"amount":"0.5","confirmations":10}
 type SimulatePaymentRequest struct {
-	// Amount How much to send, in coins. It defaults to the amount due, and may have as many decimals as the coin. Trailing zeros do not count.
+	// Amount How much to send, in coins. It defaults to the amount due, and may have as many decimals as the coin. Trailing zeros do not
+	// count.
 	//
 	//
 	// Example: 0.5
@@ -901,13 +919,15 @@ type TestWebhookRequest struct {
 	// - `payment.expired`: nothing arrived in time.
 	// - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
-	// - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is `paid`.
+	// - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is
+	//   `paid`.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
-	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
+	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost,
+	//   cards
 	//   and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
 	//   not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
 	//
-	// More types may be added: ignore those that you do not know.
+	// More types may be added: ignore unknown ones.
 	//
 	//
 	// Example: card.generated
@@ -992,7 +1012,7 @@ type Webhook struct {
 	// Example: order service
 	Description string `json:"description"`
 
-	// Types The types of events that the service sends. Empty for all, including those that will be added.
+	// Types The event types to send. Empty for all types, including future ones.
 	//
 	// Example: ["card.generated"]
 	Types []EventType `json:"types"`
@@ -1018,7 +1038,8 @@ type Webhook struct {
 	// Example: 2026-11-25T15:06:00.120Z
 	DisabledAt *Time `json:"disabled_at"`
 
-	// FailingSince When the current run of failed attempts began, UTC. Null if the last attempt succeeded, or if there was none since the webhook was
+	// FailingSince When the current run of failed attempts began, UTC. Null if the last attempt succeeded, or if there was none since the webhook
+	// was
 	// enabled or got another `url`.
 	//
 	//
@@ -1138,8 +1159,8 @@ type ListCardsParams struct {
 	// Cursor Where the page starts, taken from the `Link` header of the previous page. It is opaque: follow the link, do not construct one.
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// IfNoneMatch The `ETag` of a response that you have. If nothing of what it showed has changed, the service responds with `304` and without a body.
-	// That costs less, and does not count as showing credentials. A list without `limit` is always sent.
+	// IfNoneMatch The `ETag` of a stored response. If nothing in it has changed, the service responds with `304` and without a
+	// body. That costs less, and does not count as showing credentials. A list without `limit` is always sent.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
@@ -1147,15 +1168,17 @@ type ListCardsParams struct {
 type CreateCardParams struct {
 	// IdempotencyKey Makes the call safe to repeat. Choose 1 to 255 visible ASCII characters; a key in double quotes means the same as the bare key.
 	// If the same key comes with the same request, the service sends the first response again, byte for byte, with
-	// `Idempotency-Replayed: true`: the card as it was then. Read it with `getCard` before you ask anybody to pay. If the key comes with
-	// another request, the service refuses that request with `422`. A request that failed does not use up its key. Keys belong to the account.
+	// `Idempotency-Replayed: true`: the card as it was then. Read it with `getCard` before you ask anybody to pay. If the key comes
+	// with
+	// another request, the service refuses that request with `422`. A request that failed does not use up its key. Keys belong to
+	// the account.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // GetCardParams defines parameters for GetCard.
 type GetCardParams struct {
-	// IfNoneMatch The `ETag` of a response that you have. If nothing of what it showed has changed, the service responds with `304` and without a body.
-	// That costs less, and does not count as showing credentials. A list without `limit` is always sent.
+	// IfNoneMatch The `ETag` of a stored response. If nothing in it has changed, the service responds with `304` and without a
+	// body. That costs less, and does not count as showing credentials. A list without `limit` is always sent.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
@@ -1192,14 +1215,17 @@ type ListEventsParams struct {
 
 // SimulatePaymentParams defines parameters for SimulatePayment.
 type SimulatePaymentParams struct {
-	// IdempotencyKey Makes the call safe to repeat: a repeated call with the same key sends no second transfer, and responds with the card as it is by
-	// then. If the key comes with another card or another `amount`, the service refuses the request with `422`. Keys belong to the account.
+	// IdempotencyKey Makes the call safe to repeat: a repeated call with the same key sends no second transfer, and responds with the card as it is
+	// by
+	// then. If the key comes with another card or another `amount`, the service refuses the request with `422`. Keys belong to the
+	// account.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // CreateWebhookParams defines parameters for CreateWebhook.
 type CreateWebhookParams struct {
-	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
+	// for
 	// another operation was used for another request.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
@@ -1218,7 +1244,8 @@ type ListDeliveriesParams struct {
 
 // RedeliverParams defines parameters for Redeliver.
 type RedeliverParams struct {
-	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
+	// for
 	// another operation was used for another request.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
@@ -1228,21 +1255,24 @@ type RecoverWebhookParams struct {
 	// Since Sends only events that happened at this time or later, UTC.
 	Since Time `form:"since" json:"since"`
 
-	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
+	// for
 	// another operation was used for another request.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
 type RotateWebhookSecretParams struct {
-	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
+	// for
 	// another operation was used for another request.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // TestWebhookParams defines parameters for TestWebhook.
 type TestWebhookParams struct {
-	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
+	// for
 	// another operation was used for another request.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }

@@ -14,8 +14,8 @@ export interface paths {
         /**
          * List cards
          * @description Lists the account's cards, newest first. Without `limit`, the service streams the whole list as one array.
-         *     With `limit`, it sends one page; the `Link` header leads to the next one as long as there is one.
-         *     The list has the cards that fulfil every condition in the query. A page can be shorter than `limit` if its cards have much `metadata`.
+         *     With `limit`, it sends one page; if there is another, the `Link` header leads to it.
+         *     The list has the cards that match every filter in the query. A page can be shorter than `limit` if its cards have much `metadata`.
          *     A token may have four lists without `limit` sent at the same time, and an account eight. The service cuts off a client that stops
          *     reading, or that reads less than 16 KiB per second on average for half a minute. It also cuts off a list whose token is revoked or
          *     expires: the connection breaks off before the end of the array.
@@ -90,7 +90,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel a card
-         * @description Ends a card that holds no money: `payment.state` becomes `canceled`, and the event `payment.canceled` says so. The card no longer
+         * @description Ends a card that holds no money: `payment.state` becomes `canceled`, and the event `payment.canceled` is sent. The card no longer
          *     counts toward what the account may have open, and what was reserved for it can be sold again.
          *
          *     Repeating it is harmless. A card that is `canceled` or `expired` and holds no money stays as it is, and the service responds with it.
@@ -116,7 +116,7 @@ export interface paths {
         };
         /**
          * List currencies
-         * @description Lists the cryptocurrencies that a card can be paid with here, and what they are worth now.
+         * @description Lists the cryptocurrencies that this service accepts, with their current rates.
          */
         get: operations["listCurrencies"];
         put?: never;
@@ -162,9 +162,9 @@ export interface paths {
          *     `after` it: you then miss nothing, whatever happened to your webhooks. Do not keep one that a webhook brought: an earlier event may
          *     still be on its way. The service refuses a `seq` that it has not assigned yet.
          *
-         *     Events are kept for as long as the operator says, 90 days unless it was changed. The newest of those that are no longer kept becomes
-         *     `feed.reset`, with its `seq`: if you ask for what came after an event that is older, or from the start, it is the first in the
-         *     response. Look at your cards then, and go on with what follows.
+         *     The operator decides how long events are kept; the default is 90 days. The newest deleted event is replaced by
+         *     `feed.reset` with the same `seq`. If you ask for the events after an older one, or from the start,
+         *     `feed.reset` is the first in the response. Read your cards again, then continue with the events that follow.
          *
          *     No `seq` is ever assigned to two events. When the operator had to restore an older state, or the service fails over and can't know
          *     whether the newest events were lost, the numbers jump ahead once. The first event after the jump is `feed.reset`; its `since` says
@@ -246,9 +246,9 @@ export interface paths {
         head?: never;
         /**
          * Change a webhook
-         * @description Changes the fields that the request holds and leaves the others. `enabled: false` stops the sending. `enabled: true` resumes it, for
-         *     whatever reason the webhook was disabled: the service sends each waiting event at its `next_attempt_at`. To send all of them now, and
-         *     what happened in the meantime, call `recoverWebhook`. If you change `url`, waiting events are sent to the new one. Requests that are
+         * @description Changes the fields that the request holds and leaves the others. `enabled: false` stops the sending. `enabled:
+         *     true` resumes it, regardless of why the webhook was disabled: the service sends each pending event at its
+         *     `next_attempt_at`. To send all of them now, including later events, call `recoverWebhook`. If you change `url`, waiting events are sent to the new one. Requests that are
          *     under way, or about to be sent within a quarter second, may still arrive as if the webhook had not changed.
          */
         patch: operations["updateWebhook"];
@@ -311,7 +311,7 @@ export interface paths {
         };
         /**
          * List deliveries
-         * @description Lists what the service has sent to the webhook or will send, newest event first, with the attempts and what the receiver responded.
+         * @description Lists the events that the service has sent to the webhook or will send, newest first, with all attempts and responses.
          *     Deliveries are kept for 30 days unless the operator has chosen otherwise; the events themselves for longer.
          */
         get: operations["listDeliveries"];
@@ -334,7 +334,7 @@ export interface paths {
         put?: never;
         /**
          * Send one event again
-         * @description Sends the event again as soon as possible, whatever came of earlier attempts. The `webhook-id` stays the same. If the attempt fails,
+         * @description Sends the event again as soon as possible, regardless of earlier attempts. The `webhook-id` stays the same. If the attempt fails,
          *     the event gets all the attempts of a new delivery. The webhook must be enabled. An event that was never meant for this webhook has no
          *     delivery: see `recoverWebhook`.
          */
@@ -360,8 +360,8 @@ export interface paths {
          *     - Every event whose delivery has failed, because its attempts are used up, or waits for its next attempt.
          *     - Every event that was never due for delivery, because it happened while the webhook was disabled or before it was registered.
          *
-         *     The service does not send events that the webhook's `types` leave out, or events about this webhook itself. It goes back as far as
-         *     deliveries are kept. You must enable a disabled webhook first.
+         *     The service does not send events that the webhook's `types` leave out, or events about this webhook itself. It
+         *     reaches back to the oldest stored delivery. You must enable a disabled webhook first.
          *
          *     An account runs one `recoverWebhook` or `deleteWebhook` at a time. Others wait for a few seconds, and are then refused with `429`. If the
          *     request fails, repeat it: it continues with the events that are left.
@@ -478,9 +478,9 @@ export interface components {
             amount_due: string;
             /**
              * Format: decimal
-             * @description How much the operator is to give back, in coins: all that the card holds, because it is paid for but no supplier makes it. The event
-             *     `card.refund_due` tells of it. Absent otherwise: also once the operator has the card made after all, or has refunded the money, which
-             *     `refund` shows; and while the money is `late`, of which nothing is decided yet.
+             * @description The refund that is due, in coins: everything the card holds, because it is paid for but no supplier can
+             *     issue it. The event `card.refund_due` reports it. Absent otherwise: also after the card was issued after
+             *     all, after the refund (see `refund`), and while the payment is `late` and not decided yet.
              * @example 0.983456789012
              */
             refund_due?: string;
@@ -569,7 +569,7 @@ export interface components {
              */
             card_number: string | null;
             /**
-             * @description The last month in which the card is valid, MM/YY.
+             * @description The last month that the card is valid, MM/YY.
              * @example 11/29
              */
             expiration_date: string | null;
@@ -614,7 +614,7 @@ export interface components {
             credentials: components["schemas"]["Credentials"];
             /**
              * Format: date-time
-             * @description When the service deleted the card's credentials for good, UTC. Absent if it did not. The card stays `generated`, and its
+             * @description When the service permanently deleted the card's credentials, UTC. Absent if it did not. The card stays `generated`, and its
              *     credentials are null.
              * @example 2026-12-20T14:57:00.000Z
              */
@@ -686,7 +686,7 @@ export interface components {
                 [key: string]: string;
             };
         };
-        /** @description What the operator gave back of what was paid for a card. Null if nothing was. */
+        /** @description The operator's refund. Null if there was none. */
         Refund: {
             /**
              * Format: decimal
@@ -722,7 +722,7 @@ export interface components {
              */
             usd_amount: string | number;
             /**
-             * @description The code of the cryptocurrency to pay for the card with, one of those that `listCurrencies` lists.
+             * @description The code of the cryptocurrency to pay with, from `listCurrencies`.
              * @example monero
              */
             currency: string;
@@ -741,9 +741,9 @@ export interface components {
              */
             reference?: string;
             /**
-             * @description Data of your own about the card: up to 20 pairs of a key of 1 to 40 characters and a text of up to 500 characters, without U+0000.
-             *     Every response with the card has it, unchanged but for the order of the keys. The service does not interpret it, and its log does
-             *     not have it.
+             * @description Your own data about the card: up to 20 pairs of a key of 1 to 40 characters and a text of up to 500
+             *     characters, without U+0000. Every response with the card returns it unchanged, except for the order of
+             *     keys. The service neither interprets nor logs it.
              * @example {
              *       "customer": "c-1208",
              *       "campaign": "winter"
@@ -828,7 +828,7 @@ export interface components {
             max_usd: string;
             /**
              * Format: int64
-             * @description How many cards of any one of these amounts are left. Null if nobody counts them.
+             * @description How many cards of each of these amounts are left. Null if the number is not limited.
              * @example 12
              */
             left: number | null;
@@ -851,14 +851,14 @@ export interface components {
          *       and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
          *       not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
          *
-         *     More types may be added: ignore those that you do not know.
+         *     More types may be added: ignore unknown ones.
          * @example card.generated
          * @enum {string}
          */
         EventType: "card.generated" | "card.refund_due" | "payment.detected" | "payment.underpaid" | "payment.late" | "payment.expired" | "payment.canceled" | "payment.reversed" | "payment.restored" | "webhook.disabled" | "feed.reset";
         /**
-         * @description The body of a webhook request. It holds no credentials; read the card to get them. `status` and `payment_state` are those of the card
-         *     at the time of the event; both are absent if the event is not about a card.
+         * @description The body of a webhook request. It holds no credentials; read the card to get them. `status` and
+         *     `payment_state` show the card at the time of the event; both are absent if the event is not about a card.
          */
         EventPayload: {
             type: components["schemas"]["EventType"];
@@ -870,7 +870,7 @@ export interface components {
             timestamp: string;
             /**
              * Format: int64
-             * @description The event's place among the account's events, counted from 1. It is one more than that of the event before, except for `feed.reset`, before which the numbers jump ahead. 0 in examples.
+             * @description The event's number among the account's events, from 1. Numbers have no gaps, except that they jump ahead before `feed.reset`. 0 in test events.
              * @example 42
              */
             seq: number;
@@ -901,8 +901,8 @@ export interface components {
             since?: string;
         };
         /**
-         * @description An event, as the service also sends it to webhooks; `id` is their `webhook-id`. `status` and `payment_state` are those of the card at
-         *     the time of the event; both are absent if the event is not about a card.
+         * @description An event, as the service also sends it to webhooks; `id` is their `webhook-id`. `status` and `payment_state`
+         *     show the card at the time of the event; both are absent if the event is not about a card.
          */
         Event: {
             /**
@@ -920,7 +920,7 @@ export interface components {
             timestamp: string;
             /**
              * Format: int64
-             * @description The event's place among the account's events, counted from 1. It is one more than that of the event before, except for `feed.reset`, before which the numbers jump ahead.
+             * @description The event's number among the account's events, from 1. Numbers have no gaps, except that they jump ahead before `feed.reset`.
              * @example 42
              */
             seq: number;
@@ -969,7 +969,7 @@ export interface components {
              */
             description: string;
             /**
-             * @description The types of events that the service sends. Empty for all, including those that will be added.
+             * @description The event types to send. Empty for all types, including future ones.
              * @example [
              *       "card.generated"
              *     ]
@@ -1146,7 +1146,7 @@ export interface components {
         Recovery: {
             /**
              * Format: int64
-             * @description How many events the service sends. If you repeat the request, it counts only those that the previous one left.
+             * @description How many events the service will send. A repeated request counts only events that the previous one left out.
              * @example 12
              */
             count: number;
@@ -1166,7 +1166,7 @@ export interface components {
              */
             pointer: string;
             /**
-             * @description What is wrong, and what would be right.
+             * @description The problem, and a valid alternative.
              * @example must be between 50 and 750
              */
             detail: string;
@@ -1192,7 +1192,7 @@ export interface components {
              */
             status: number;
             /**
-             * @description What is wrong this time, and how to fix it.
+             * @description This occurrence of the problem, and how to fix it.
              * @example 1 thing is wrong with the request. See "errors".
              */
             detail: string;
@@ -1286,8 +1286,8 @@ export interface components {
             };
         };
         /**
-         * @description The token does not have the scope that the operation needs, its `x-scope` (`insufficient_scope`). Use a token that has it, or ask the
-         *     operator for one.
+         * @description The token does not have the scope that the operation needs, its `x-scope` (`insufficient_scope`). Use a token
+         *     with this scope, or ask the operator for one.
          */
         InsufficientScope: {
             headers: {
@@ -1688,8 +1688,8 @@ export interface components {
          */
         HarmlessIdempotencyKey: string;
         /**
-         * @description The `ETag` of a response that you have. If nothing of what it showed has changed, the service responds with `304` and without a body.
-         *     That costs less, and does not count as showing credentials. A list without `limit` is always sent.
+         * @description The `ETag` of a stored response. If nothing in it has changed, the service responds with `304` and without a
+         *     body. That costs less, and does not count as showing credentials. A list without `limit` is always sent.
          * @example W/"fEhRfBykx6W6vpL6Lm2KbsmUmIL5"
          */
         "If-None-Match": string;
@@ -1803,8 +1803,8 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description The `ETag` of a response that you have. If nothing of what it showed has changed, the service responds with `304` and without a body.
-                 *     That costs less, and does not count as showing credentials. A list without `limit` is always sent.
+                 * @description The `ETag` of a stored response. If nothing in it has changed, the service responds with `304` and without a
+                 *     body. That costs less, and does not count as showing credentials. A list without `limit` is always sent.
                  * @example W/"fEhRfBykx6W6vpL6Lm2KbsmUmIL5"
                  */
                 "If-None-Match"?: components["parameters"]["If-None-Match"];
@@ -1908,8 +1908,8 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description The `ETag` of a response that you have. If nothing of what it showed has changed, the service responds with `304` and without a body.
-                 *     That costs less, and does not count as showing credentials. A list without `limit` is always sent.
+                 * @description The `ETag` of a stored response. If nothing in it has changed, the service responds with `304` and without a
+                 *     body. That costs less, and does not count as showing credentials. A list without `limit` is always sent.
                  * @example W/"fEhRfBykx6W6vpL6Lm2KbsmUmIL5"
                  */
                 "If-None-Match"?: components["parameters"]["If-None-Match"];
@@ -2413,7 +2413,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The attempt and its outcome, whatever that was. */
+            /** @description The attempt and its outcome. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["X-Request-Id"];
@@ -2516,7 +2516,7 @@ export interface operations {
                  */
                 webhook_id: components["parameters"]["WebhookID"];
                 /**
-                 * @description The event's `id`, which is also that of the delivery.
+                 * @description The event's `id`, which is also the delivery's.
                  * @example 019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11
                  */
                 event_id: string;

@@ -140,7 +140,7 @@ func (e ProblemCode) Valid() bool {
 
 // AmountRange An amount, or a range of amounts.
 type AmountRange struct {
-	// Left How many cards are left; `null` if nobody counts them.
+	// Left How many cards are left; `null` if the number is not limited.
 	//
 	// Example: 12
 	Left *int64 `json:"left"`
@@ -152,15 +152,15 @@ type AmountRange struct {
 	MinUSD USDAmount `json:"min_usd"`
 }
 
-// Answer What became of a request. Which fields there are depends on `status`; ignore fields that you do not know.
+// Answer The result of a request. `status` decides which fields are present; ignore unknown fields.
 type Answer struct {
 	// Key The key of the request, repeated.
 	//
 	// Example: 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
 	Key string `json:"key"`
 
-	// Status `issued`: the card is made, and the answer has it. `pending`: it will be issued or declined later. `declined`: no card was made, and
-	// none will be for this key.
+	// Status `issued`: the answer has the card. `pending`: it will be issued or declined later. `declined`: no card was
+	// issued, and none will be for this key.
 	//
 	//
 	// Example: issued
@@ -173,16 +173,16 @@ type Answer struct {
 	// Example: ord_8412
 	Reference *string `json:"reference,omitempty"`
 
-	// USDAmount What the card is worth, in US dollars. Required if `issued`.
+	// USDAmount The card's value, in US dollars. Required if `issued`.
 	USDAmount *USDAmount `json:"usd_amount,omitempty"`
 
 	// Currency The currency of the card. Required if `issued`.
 	Currency *Currency `json:"currency,omitempty"`
 
-	// Credentials What is needed to use the card. Required if `issued`.
+	// Credentials The card's credentials. Required if `issued`.
 	Credentials *CardCredentials `json:"credentials,omitempty"`
 
-	// Reason Why no card was made. Required if `declined`.
+	// Reason Why no card was issued. Required if `declined`.
 	Reason *DeclineReason `json:"reason,omitempty"`
 
 	// Temporary Whether the same request, with another key, may succeed later. Required if `declined`.
@@ -191,20 +191,20 @@ type Answer struct {
 	Temporary *bool `json:"temporary,omitempty"`
 }
 
-// AnswerStatus `issued`: the card is made, and the answer has it. `pending`: it will be issued or declined later. `declined`: no card was made, and
-// none will be for this key.
+// AnswerStatus `issued`: the answer has the card. `pending`: it will be issued or declined later. `declined`: no card was
+// issued, and none will be for this key.
 //
 // Example: issued
 type AnswerStatus string
 
-// CardCredentials What is needed to use a card.
+// CardCredentials The credentials of a card.
 type CardCredentials struct {
 	// CardNumber The number of the card, digits only, with its check digit.
 	//
 	// Example: 9975762542954000
 	CardNumber string `json:"card_number"`
 
-	// ExpirationDate The month at whose end the card expires, as `MM/YY`.
+	// ExpirationDate The last month that the card is valid, as `MM/YY`.
 	//
 	// Example: 11/29
 	ExpirationDate string `json:"expiration_date"`
@@ -227,7 +227,7 @@ type CardCredentials struct {
 
 // CardRequest The card that is wanted.
 type CardRequest struct {
-	// Currency The only currency there is. It is in the request and in the answer for misunderstandings to be noticed.
+	// Currency The only currency there is. Request and answer name it so that a mismatch is noticed.
 	//
 	// Example: USD
 	Currency Currency `json:"currency"`
@@ -243,21 +243,21 @@ type CardRequest struct {
 	// Example: 150.50
 	USDAmount USDAmount `json:"usd_amount"`
 
-	// ValidUntil A wish: the month, as `YYYY-MM`, until whose end the card should be valid at least. Make the card even if it can't be fulfilled.
-	// It is not part of what a key stands for: it may differ when the request is repeated.
+	// ValidUntil The month, as `YYYY-MM`, through which the card should be valid. It is a preference: issue the card even
+	// if you can't fulfill it. It is not bound to the key: it may differ when the request is repeated.
 	//
 	//
 	// Example: 2028-11
 	ValidUntil *string `json:"valid_until,omitempty"`
 }
 
-// Currency The only currency there is. It is in the request and in the answer for misunderstandings to be noticed.
+// Currency The only currency there is. Request and answer name it so that a mismatch is noticed.
 //
 // Example: USD
 type Currency string
 
 // DeclineReason `out_of_stock`: there is no such card at the moment. `insufficient_funds`: the operator's balance with the supplier is too small.
-// `amount_not_available`: cards of this amount are not sold. `limit_reached`: so many cards may not be had in this time. `compliance`:
+// `amount_not_available`: cards of this amount are not sold. `limit_reached`: a limit on cards in a period is reached. `compliance`:
 // a rule forbids this card. `canceled`: the request was canceled. `other`: anything else.
 //
 // Example: out_of_stock
@@ -268,16 +268,16 @@ type DeclineReason string
 // Example: live
 type Mode string
 
-// Offers What can be had at the moment.
+// Offers The amounts that are available now.
 type Offers struct {
-	// KeyRetentionSeconds For how long after its first request a key is kept; `null` for good. Thirty days are a good minimum: a payment may have to wait
-	// that long for an operator.
+	// KeyRetentionSeconds How long a key is kept after its first request; `null` for permanently. Keep keys for thirty days or
+	// longer: a payment may wait that long for an operator.
 	//
 	//
 	// Example: 7776000
 	KeyRetentionSeconds *int64 `json:"key_retention_seconds"`
 
-	// Mode Whether the cards are real. Required if they are not. Without it, cardmint takes the cards for real.
+	// Mode Whether the cards are real. Required if they are not. Without it, cardmint assumes that they are.
 	Mode *Mode `json:"mode,omitempty"`
 
 	// Offers Amounts, and ranges of amounts. If an amount is in several, any of them will do.
@@ -301,18 +301,18 @@ type Problem struct {
 	// Example: 404
 	Status int32 `json:"status"`
 
-	// Code The kind of problem. cardmint acts on `unknown_key` and `wrong_mode`; the others are for people.
+	// Code The kind of problem. cardmint acts on `unknown_key` and `wrong_mode`; all other codes are for people.
 	//
 	// Example: unknown_key
 	Code ProblemCode `json:"code"`
 
-	// Detail What is wrong this time, for people.
+	// Detail This occurrence of the problem, for people.
 	//
 	// Example: No request has this key.
 	Detail string `json:"detail"`
 }
 
-// ProblemCode The kind of problem. cardmint acts on `unknown_key` and `wrong_mode`; the others are for people.
+// ProblemCode The kind of problem. cardmint acts on `unknown_key` and `wrong_mode`; all other codes are for people.
 //
 // Example: unknown_key
 type ProblemCode string
@@ -348,7 +348,7 @@ type ServerInterface interface {
 	// GetCard Look a request up
 	// (GET /cards/{key})
 	GetCard(c *gin.Context, key Key)
-	// RequestCard Ask for a card
+	// RequestCard Request a card
 	// (PUT /cards/{key})
 	RequestCard(c *gin.Context, key Key)
 	// CancelCard Cancel a request
@@ -962,7 +962,7 @@ type StrictServerInterface interface {
 	// GetCard Look a request up
 	// (GET /cards/{key})
 	GetCard(ctx context.Context, request GetCardRequestObject) (GetCardResponseObject, error)
-	// RequestCard Ask for a card
+	// RequestCard Request a card
 	// (PUT /cards/{key})
 	RequestCard(ctx context.Context, request RequestCardRequestObject) (RequestCardResponseObject, error)
 	// CancelCard Cancel a request
