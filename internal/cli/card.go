@@ -40,8 +40,8 @@ func (c cardListCommand) Run(ctx context.Context, g *globals) error {
 	if err := atLeastOne(c.Limit); err != nil {
 		return err
 	}
-	return g.office(ctx, func(o office) error {
-		accounts, err := o.db.Accounts(ctx)
+	return g.withAdmin(ctx, func(admin adminContext) error {
+		accounts, err := admin.db.Accounts(ctx)
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (c cardListCommand) Run(ctx context.Context, g *globals) error {
 		if c.Account != "" && search.AccountID == uuid.Nil {
 			return app.WithHint(fmt.Errorf("there is no account %q", c.Account), "leave --account out to see the cards of all accounts")
 		}
-		cards, err := o.db.FindCards(ctx, search)
+		cards, err := admin.db.FindCards(ctx, search)
 		if err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func (c cardListCommand) Run(ctx context.Context, g *globals) error {
 		for _, one := range cards {
 			j := listedJSON{cardJSON: newCardJSON(one, names[one.AccountID])}
 			if c.Attention {
-				if j.attention, err = o.attention(ctx, one); errors.Is(err, card.ErrNoRow) {
+				if j.attention, err = admin.attention(ctx, one); errors.Is(err, card.ErrNoRow) {
 					continue // deleted since it was listed
 				} else if err != nil {
 					return err
@@ -79,18 +79,18 @@ func (c cardListCommand) Run(ctx context.Context, g *globals) error {
 		if err := c.write(g, all, func(table io.Writer) { printAttention(g, table, all) }); err != nil {
 			return err
 		}
-		return next(ctx, g, o, cards)
+		return next(ctx, g, admin, cards)
 	})
 }
 
 // attention returns why a card waits for an operator, since when, and what its
 // money is worth.
-func (o office) attention(ctx context.Context, c *card.Card) (*attention, error) {
-	r, err := o.db.CardDetail(ctx, c.UUID)
+func (admin adminContext) attention(ctx context.Context, c *card.Card) (*attention, error) {
+	r, err := admin.db.CardDetail(ctx, c.UUID)
 	if err != nil {
 		return nil, err
 	}
-	x, err := o.explained(ctx, r)
+	x, err := admin.explained(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -137,14 +137,14 @@ func printCards(g *globals, table io.Writer, cards []*card.Card, names map[uuid.
 
 // next prints what an operator does after the list of what waits for one. The
 // list itself is on standard output.
-func next(ctx context.Context, g *globals, o office, waiting []*card.Card) error {
+func next(ctx context.Context, g *globals, admin adminContext, waiting []*card.Card) error {
 	if len(waiting) == 0 {
 		fmt.Fprintln(g.stderr, "no card waits for an operator")
 	} else {
 		fmt.Fprintf(g.stderr, "\nSee what the first one waits for, and what you can decide:\n  %s\n",
 			command("card", "show", waiting[0].UUID.String()))
 	}
-	strays, err := o.db.Unattributed(ctx, 1)
+	strays, err := admin.db.Unattributed(ctx, 1)
 	if len(strays) > 0 {
 		fmt.Fprintf(g.stderr, "\nMoney came to addresses of no card. See it with:\n  %s\n",
 			command("transfers", "--unattributed"))

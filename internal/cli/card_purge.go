@@ -40,8 +40,8 @@ func (c cardPurgeCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	return g.office(ctx, func(o office) error {
-		r, err := o.db.CardDetail(ctx, id)
+	return g.withAdmin(ctx, func(admin adminContext) error {
+		r, err := admin.db.CardDetail(ctx, id)
 		if err != nil {
 			return noCard(err, id)
 		}
@@ -64,7 +64,7 @@ func (c cardPurgeCommand) Run(ctx context.Context, g *globals) error {
 					id, oneLine(r.Account), r.Card.USD,
 					command("card", "purge", id.String(), "--note", c.Note, "--operator", who, "--yes")))
 		}
-		purged, err := o.db.PurgeCard(ctx,
+		purged, err := admin.db.PurgeCard(ctx,
 			keys.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: id, Note: c.Note, Operator: who})
 		switch {
 		case err != nil:

@@ -65,8 +65,8 @@ func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 	if c.TxID != "" && kind != operator.Refund {
 		return app.WithHint(errors.New("--txid is only for refund"), "it names the transaction by which you gave money back")
 	}
-	return g.office(ctx, func(o office) error {
-		r, err := o.db.CardDetail(ctx, id)
+	return g.withAdmin(ctx, func(admin adminContext) error {
+		r, err := admin.db.CardDetail(ctx, id)
 		if err != nil {
 			return noCard(err, id)
 		}
@@ -77,7 +77,7 @@ func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 		if decision.TxID, err = c.transaction(r.Card.Coin); err != nil {
 			return err
 		}
-		done, err := o.operator.ResolveCard(ctx, decision)
+		done, err := admin.operator.ResolveCard(ctx, decision)
 		if err != nil {
 			return cantResolve(err, id)
 		}
@@ -86,10 +86,10 @@ func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 				slog.String("before", string(done.Card.State)),
 				slog.String("after", string(done.After)))
 		}
-		if r, err = o.db.CardDetail(ctx, id); err != nil {
+		if r, err = admin.db.CardDetail(ctx, id); err != nil {
 			return err
 		}
-		x, err := o.explained(ctx, r)
+		x, err := admin.explained(ctx, r)
 		if err != nil {
 			return err
 		}

@@ -32,19 +32,19 @@ func (c cardShowCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	return g.office(ctx, func(o office) error {
-		r, err := o.db.CardDetail(ctx, id)
+	return g.withAdmin(ctx, func(admin adminContext) error {
+		r, err := admin.db.CardDetail(ctx, id)
 		if err != nil {
 			return noCard(err, id)
 		}
-		refundTo, err := o.refundAddress(r.Card)
+		refundTo, err := admin.refundAddress(r.Card)
 		if err != nil && (c.To || errors.Is(err, card.ErrUnavailable)) {
 			return err
 		}
 		if c.To {
 			return c.showRefundAddress(ctx, g, r.Card, refundTo)
 		}
-		x, err := o.explained(ctx, r)
+		x, err := admin.explained(ctx, r)
 		if err != nil {
 			return err
 		}
@@ -67,11 +67,11 @@ func (c cardShowCommand) Run(ctx context.Context, g *globals) error {
 
 // refundAddress returns where the customer wants money back; "" if the order
 // named no address.
-func (o office) refundAddress(c *card.Card) (card.Secret, error) {
+func (admin adminContext) refundAddress(c *card.Card) (card.Secret, error) {
 	if c.SealedRefundAddress == nil {
 		return "", nil
 	}
-	address, err := o.vault.Open(c.UUID, c.AccountID, card.RefundAddressField, c.SealedRefundAddress)
+	address, err := admin.vault.Open(c.UUID, c.AccountID, card.RefundAddressField, c.SealedRefundAddress)
 	return address, app.WithHint(err, "the key file is not the one that the service uses, or the row was changed")
 }
 

@@ -16,10 +16,10 @@ import (
 // explained returns what a card waits for, by the rate of its coin that was
 // accepted last. Rates that the service was given with --rate are not kept:
 // then the rate of the card's quote has to do.
-func (o office) explained(ctx context.Context, r operator.CardDetail) (operator.Explanation, error) {
+func (admin adminContext) explained(ctx context.Context, r operator.CardDetail) (operator.Explanation, error) {
 	rate := r.Card.Rate
 	rate.Source = "its quote"
-	accepted, err := o.db.AcceptedRates(ctx, []string{r.Card.Coin.Code}, 0)
+	accepted, err := admin.db.AcceptedRates(ctx, []string{r.Card.Coin.Code}, 0)
 	if len(accepted) > 0 {
 		last := accepted[len(accepted)-1]
 		rate = card.Rate{USD: last.USD, At: last.At, Source: last.Source}

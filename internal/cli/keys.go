@@ -85,11 +85,11 @@ func (c keysPromoteCommand) Run(ctx context.Context, g *globals) error {
 		return err
 	}
 	// A file whose primary key was retired may be all that is left.
-	return g.officeDespite(ctx, card.ErrRetiredKey, func(o office) error {
-		if !o.vault.Keys().Has(id) {
+	return g.withAdminTolerating(ctx, card.ErrRetiredKey, func(admin adminContext) error {
+		if !admin.vault.Keys().Has(id) {
 			return g.cantChangeKeys(vault.ErrNoKey)
 		}
-		err := keys.Promote(ctx, o.db, id, c.Force)
+		err := keys.Promote(ctx, admin.db, id, c.Force)
 		if errors.Is(err, keys.ErrNotEverywhere) {
 			return app.WithHint(err,
 				"copy the key file to their hosts; they read it within seconds, as 'cardmint keys list' shows. --force does it nevertheless")
@@ -124,22 +124,22 @@ func (c keysRetireCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	return g.office(ctx, func(o office) error {
-		switch have := o.vault.Keys(); {
+	return g.withAdmin(ctx, func(admin adminContext) error {
+		switch have := admin.vault.Keys(); {
 		case !have.Has(id):
 			return g.cantChangeKeys(vault.ErrNoKey)
 		case have.Primary == id:
 			return g.cantChangeKeys(vault.ErrIsPrimary)
-		case o.db.Schema().Newer():
+		case admin.db.Schema().Newer():
 			return app.WithHint(errors.New("a newer version may have encrypted what this one does not know"),
 				"retire the key with the newest version of cardmint that has used this database")
 		}
-		err := keys.Retire(ctx, o.db, id)
+		err := keys.Retire(ctx, admin.db, id)
 		switch {
 		case errors.Is(err, keys.ErrStillPrimary):
 			return app.WithHint(err, "copy the key file to the host of that process, which reads it within seconds")
 		case errors.Is(err, keys.ErrTooSoon):
-			return app.WithHint(err, "run this command again in %d minutes at the latest", keys.SettleTime(o.db)/time.Minute)
+			return app.WithHint(err, "run this command again in %d minutes at the latest", keys.SettleTime(admin.db)/time.Minute)
 		case errors.Is(err, keys.ErrStillUsed):
 			return app.WithHint(err,
 				"wait until a worker has re-encrypted them, as 'cardmint keys list' shows. If it does not go on, the log of the worker names "+
@@ -166,8 +166,8 @@ func (keysListCommand) Help() string {
 
 // Run lists the keys.
 func (c keysListCommand) Run(ctx context.Context, g *globals) error {
-	return g.officeDespite(ctx, card.ErrRetiredKey, func(o office) error {
-		reports, holders, err := keys.Report(ctx, o.db, o.vault.Keys())
+	return g.withAdminTolerating(ctx, card.ErrRetiredKey, func(admin adminContext) error {
+		reports, holders, err := keys.Report(ctx, admin.db, admin.vault.Keys())
 		if err != nil {
 			return err
 		}
@@ -261,4 +261,49 @@ func (g *globals) cantChangeKeys(err error) error {
 	}
 	return app.WithHint(err,
 		"--keys must name a key file of your own in a directory that you can write to; if there is none: cardmint keys create")
+}
+
+// keysJSON is what and who needs which key, for programs.
+type keysJSON struct {
+	Keys      []keyJSON     `json:"keys"`
+	Processes []processJSON `json:"processes"`
+}
+
+// keyJSON is a key. Rows and processes are numbers of those that need it, and
+// that have it.
+type keyJSON struct {
+	Key       string  `json:"key"`
+	CreatedAt instant `json:"created_at"`
+	State     string  `json:"state"`
+	Here      bool    `json:"here"`
+	Primary   bool    `json:"primary"`
+	Promoted  bool    `json:"promoted"`
+	RetiredAt instant `json:"retired_at"`
+	Rows      int64   `json:"rows"`
+	Processes int     `json:"holders"`
+}
+
+type processJSON struct {
+	Process string   `json:"process"`
+	Primary string   `json:"primary_key"`
+	Keys    []string `json:"held_keys"`
+	SeenAgo int64    `json:"seen_seconds_ago"`
+}
+
+func newKeysJSON(reports []keys.KeyReport, holders []keys.Holder) keysJSON {
+	all := keysJSON{Keys: []keyJSON{}, Processes: []processJSON{}}
+	for _, k := range reports {
+		all.Keys = append(all.Keys,
+			keyJSON{k.ID.String(), maybe(k.Created), keyState(k), k.Here, k.Primary, k.Promoted, maybe(k.RetiredAt), k.Rows,
+				k.Holders})
+	}
+	for _, h := range holders {
+		one := processJSON{Process: h.Process, Primary: h.Keys.Primary.String(), Keys: []string{},
+			SeenAgo: int64(h.SeenAgo / time.Second)}
+		for _, id := range h.Keys.IDs {
+			one.Keys = append(one.Keys, id.String())
+		}
+		all.Processes = append(all.Processes, one)
+	}
+	return all
 }

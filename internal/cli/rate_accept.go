@@ -53,20 +53,20 @@ func (c rateAcceptCommand) Run(ctx context.Context, g *globals) (err error) {
 				"it takes US dollars for one coin, as the command without --yes says them")
 		}
 	}
-	return g.office(ctx, func(o office) error {
+	return g.withAdmin(ctx, func(admin adminContext) error {
 		var stored ratesBefore
-		if stored.accepted, err = o.db.AcceptedRates(ctx, []string{c.Coin}, time.Hour); err != nil {
+		if stored.accepted, err = admin.db.AcceptedRates(ctx, []string{c.Coin}, time.Hour); err != nil {
 			return err
 		}
-		if stored.parked, err = o.db.ParkedRates(ctx); err != nil {
+		if stored.parked, err = admin.db.ParkedRates(ctx); err != nil {
 			return err
 		}
-		return c.decide(ctx, g, o, stored, usd)
+		return c.decide(ctx, g, admin, stored, usd)
 	})
 }
 
 // decide accepts usd, if it is among what waits.
-func (c rateAcceptCommand) decide(ctx context.Context, g *globals, o office, stored ratesBefore,
+func (c rateAcceptCommand) decide(ctx context.Context, g *globals, admin adminContext, stored ratesBefore,
 	usd card.Decimal) error {
 	last, _ := stored.last(c.Coin)
 	waiting := stored.waiting(c.Coin)
@@ -99,7 +99,7 @@ func (c rateAcceptCommand) decide(ctx context.Context, g *globals, o office, sto
 		fmt.Fprintf(g.stdout, "would accept %s USD for %s. Nothing was changed. To do it, add: --yes\n", usd, c.Coin)
 		return nil
 	}
-	err := o.db.InsertAcceptedRates(ctx,
+	err := admin.db.InsertAcceptedRates(ctx,
 		[]card.AcceptedRate{{ID: uuid.Must(uuid.NewV7()), Currency: c.Coin, USD: usd, Source: chosen.Source, At: time.Now(),
 			By: c.Operator, Note: c.Note}}, time.Hour)
 	if err == nil {

@@ -55,15 +55,15 @@ Examples:
 
 // Run adds up.
 func (c reconcileCommand) Run(ctx context.Context, g *globals) error {
-	return g.office(ctx, func(o office) error {
+	return g.withAdmin(ctx, func(admin adminContext) error {
 		started := time.Now()
 		fmt.Fprintln(g.stderr, "adding up ...")
-		books, err := app.Reconcile(ctx, o.operator, o.accounts,
-			operator.Audit{Full: c.Full, Vault: o.vault, Progress: tellEvery(5*time.Second, g.stderr)})
+		books, err := app.Reconcile(ctx, admin.operator, admin.accounts,
+			operator.Audit{Full: c.Full, Vault: admin.vault, Progress: tellEvery(5*time.Second, g.stderr)})
 		if err != nil {
 			return err
 		}
-		wallets, err := c.readWallets(ctx, o, books)
+		wallets, err := c.readWallets(ctx, admin, books)
 		if err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ const walletTimeout = 10 * time.Second
 
 // readWallets reads the balances of the wallets of the coins in books. A
 // simulated chain has no wallet.
-func (c reconcileCommand) readWallets(ctx context.Context, o office, books operator.Books) (map[string]walletBalance,
+func (c reconcileCommand) readWallets(ctx context.Context, admin adminContext, books operator.Books) (map[string]walletBalance,
 	error) {
 	coins, err := c.Coins.enabled()
 	if err != nil {
@@ -131,7 +131,7 @@ func (c reconcileCommand) readWallets(ctx context.Context, o office, books opera
 		if !slices.ContainsFunc(books.Coins, func(b operator.CoinBooks) bool { return b.Currency == coin.Code }) {
 			continue
 		}
-		cursor, err := o.db.Cursor(ctx, coin.Currency)
+		cursor, err := admin.db.Cursor(ctx, coin.Currency)
 		if err != nil {
 			return nil, err
 		}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/supplier"
@@ -106,9 +108,9 @@ func (c stockImportCommand) Run(ctx context.Context, g *globals) error {
 		return app.WithHint(fmt.Errorf("%s can be read by others than its owner", c.File),
 			"take the rights away from others: chmod 600 %s", c.File)
 	}
-	return g.office(ctx, func(o office) error {
+	return g.withAdmin(ctx, func(admin adminContext) error {
 		now := time.Now()
-		i := supplier.Import{Shelf: o.db, Vault: o.vault, Supplier: e.Name, Min: e.Min, Max: e.Max, Now: now,
+		i := supplier.Import{Shelf: admin.db, Vault: admin.vault, Supplier: e.Name, Min: e.Min, Max: e.Max, Now: now,
 			Soon:     now.Add(e.MinDuration),
 			Wrong:    func(line int, why string) { fmt.Fprintf(g.stderr, "line %d: %s\n", line, why) },
 			Progress: func(lines int) { fmt.Fprintf(g.stderr, "%d lines\n", lines) }}
@@ -170,4 +172,299 @@ func printImport(g *globals, found importJSON) error {
 		_, err = fmt.Fprintf(g.stdout, "%d of them expire too soon to be given out\n", found.Soon)
 	}
 	return err
+}
+
+type stockListCommand struct {
+	output `embed:""`
+
+	Low       int64      `placeholder:"N" default:"-1" help:"Mark amounts of which fewer than N are free (low_stock of the supplier)."`
+	Held      bool       `help:"Name every item that is held too, as 'stock release --except' takes it."`
+	Suppliers stockFlags `embed:""`
+}
+
+func (stockListCommand) Help() string {
+	return `FREE can be sold. SOON is free, but expires too soon to be given out; EXPIRED has expired. HELD waits for "cardmint stock release", because the database went back in time. Below that, every item is named that was issued to a card which never got it: the card was parked, is to be refunded, or was made by another supplier. The exit code is 1 if an amount is low.
+
+Examples:
+  cardmint stock list --suppliers suppliers.toml
+  cardmint stock list --suppliers suppliers.toml --held
+  cardmint stock list --suppliers suppliers.toml --low 20` + jsonHelp(stockJSON{})
+}
+
+// stockLine is what is in stock of a supplier and an amount.
+type stockLine struct {
+	Supplier  string   `json:"supplier"`
+	USDAmount card.USD `json:"usd_amount"`
+	Free      int64    `json:"free"`
+	Reserved  int64    `json:"reserved"`
+	Issued    int64    `json:"issued"`
+	Held      int64    `json:"held"`
+	Soon      int64    `json:"expire_soon"`
+	Expired   int64    `json:"expired"`
+	Low       bool     `json:"low"`
+	Known     bool     `json:"in_file"` // the file of suppliers names the supplier
+}
+
+// stockJSON is what is in stock, for programs.
+type stockJSON struct {
+	Amounts       []stockLine `json:"amounts"`
+	NeverReceived []itemJSON  `json:"never_received"`
+	Held          []itemJSON  `json:"held_items"`
+}
+
+// Run prints what is in stock.
+func (c stockListCommand) Run(ctx context.Context, g *globals) error {
+	stocks, err := c.Suppliers.stocks(g)
+	if err != nil {
+		return err
+	}
+	return g.withAdmin(ctx, func(admin adminContext) error {
+		counts, err := admin.db.StockCounts(ctx)
+		if err != nil {
+			return err
+		}
+		data := stockJSON{Amounts: stockLines(counts, stocks, time.Now())}
+		low := 0
+		for i := range data.Amounts {
+			l := &data.Amounts[i]
+			limit := c.Low
+			if limit < 0 {
+				limit = stocks[l.Supplier].LowStock
+			}
+			_, l.Known = stocks[l.Supplier]
+			if l.Low = l.Known && l.Free < limit; l.Low {
+				low++
+			}
+		}
+		if data.NeverReceived, data.Held, err = admin.doubtfulStock(ctx, ""); err != nil {
+			return err
+		}
+		if !c.Held {
+			data.Held = []itemJSON{}
+		}
+		if err := c.write(g, data, func(table io.Writer) { printStock(g, table, data) }); err != nil {
+			return err
+		}
+		for _, name := range slices.Sorted(maps.Keys(stocks)) {
+			if !slices.ContainsFunc(data.Amounts, func(l stockLine) bool { return l.Supplier == name }) {
+				fmt.Fprintf(g.stderr, "nothing was ever in the stock of %s; import cards with: cardmint stock import\n", name)
+			}
+		}
+		if low > 0 {
+			return app.WithHint(fmt.Errorf("amounts of which little is left: %d", low), "import cards with: cardmint stock import")
+		}
+		return nil
+	})
+}
+
+func printStock(g *globals, table io.Writer, data stockJSON) {
+	fmt.Fprintln(table, "SUPPLIER\tUSD\tFREE\tRESERVED\tISSUED\tHELD\tSOON\tEXPIRED\t")
+	for _, l := range data.Amounts {
+		mark := ""
+		switch {
+		case !l.Known:
+			mark = "not in the file"
+		case l.Low:
+			mark = g.paint(g.stdout, red, "LOW")
+		}
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", l.Supplier, l.USDAmount, l.Free, l.Reserved, l.Issued,
+			l.Held, l.Soon, l.Expired, mark)
+	}
+	printItems(table, "NEVER RECEIVED", data.NeverReceived)
+	printItems(table, "HELD", data.Held)
+}
+
+// stockLines adds up counts, which must be sorted by supplier and amount.
+func stockLines(counts []card.StockCount, stocks map[string]app.SupplierEntry, now time.Time) []stockLine {
+	lines := []stockLine{}
+	for _, n := range counts {
+		if len(lines) == 0 || lines[len(lines)-1].Supplier != n.Supplier || lines[len(lines)-1].USDAmount != n.USD {
+			lines = append(lines, stockLine{Supplier: n.Supplier, USDAmount: n.USD})
+		}
+		l := &lines[len(lines)-1]
+		switch {
+		case n.State == card.StockIssued:
+			l.Issued += n.Items
+		case n.State == card.StockReserved:
+			l.Reserved += n.Items
+		case !n.ExpiresAt.After(now):
+			l.Expired += n.Items
+		case n.State == card.StockHeld:
+			l.Held += n.Items
+		case !n.ExpiresAt.After(now.Add(stocks[n.Supplier].MinDuration)):
+			l.Soon += n.Items
+		default:
+			l.Free += n.Items
+		}
+	}
+	return lines
+}
+
+// itemJSON is an item that an operator has to look into, for programs. Only the
+// last four digits of its number are shown.
+type itemJSON struct {
+	Item      uuid.UUID  `json:"item"`
+	Supplier  string     `json:"supplier"`
+	USDAmount card.USD   `json:"usd_amount"`
+	ExpiresAt instant    `json:"expires_at"`
+	Number    optional   `json:"number"`
+	Card      *uuid.UUID `json:"card"`
+}
+
+// doubtfulStock returns the items that were issued to cards which never got
+// them, and those that are held: of one supplier, or of all.
+func (admin adminContext) doubtfulStock(ctx context.Context, supplier string) (never, held []itemJSON, err error) {
+	found, err := admin.db.DoubtfulStock(ctx)
+	never, held = []itemJSON{}, []itemJSON{}
+	for _, item := range found {
+		if supplier != "" && item.Supplier != supplier {
+			continue
+		}
+		one := itemJSON{Item: item.ID, Supplier: item.Supplier, USDAmount: item.USD, ExpiresAt: instant{item.ExpiresAt}}
+		if item.Sealed != nil {
+			shown, err := admin.vault.MaskCredentials(item.ID, uuid.Nil, *item.Sealed)
+			if err != nil {
+				return nil, nil, app.WithHint(fmt.Errorf("item %s can't be decrypted: %w", item.ID, err),
+					"the key file is not the one that the service uses, or the row was changed")
+			}
+			one.Number = optional(shown.CardNumber.Reveal())
+		}
+		if item.CardUUID != uuid.Nil {
+			one.Card = &item.CardUUID
+		}
+		if item.State == card.StockHeld {
+			held = append(held, one)
+		} else {
+			never = append(never, one)
+		}
+	}
+	return never, held, err
+}
+
+// printItems prints items, if there are any.
+func printItems(table io.Writer, title string, items []itemJSON) {
+	if len(items) == 0 {
+		return
+	}
+	fmt.Fprintf(table, "\n%s\tSUPPLIER\tUSD\tEXPIRES\tNUMBER\tCARD\n", title)
+	for _, item := range items {
+		of := "-"
+		if item.Card != nil {
+			of = item.Card.String()
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", item.Item, item.Supplier, item.USDAmount, day(&item.ExpiresAt.Time),
+			orDash(string(item.Number)), of)
+	}
+}
+
+type stockHoldCommand struct {
+	output `embed:""`
+
+	Supplier  string     `required:"" placeholder:"NAME" help:"The supplier whose stock it is."`
+	Suppliers stockFlags `embed:""`
+}
+
+func (stockHoldCommand) Help() string {
+	return `Nothing that is in stock now is sold or given out until "cardmint stock release". The service does this by itself when it notices that the database went back in time. It can't notice if database and wallet were put back together, by a snapshot of the whole machine for example: then run this before you start it. It also names the items that were issued to a card which never got them: they are not sold again by themselves.
+
+Example:
+  cardmint stock hold --supplier shelf --suppliers suppliers.toml` + jsonHelp(holdJSON{})
+}
+
+// holdJSON is what was held, or released, or would be.
+type holdJSON struct {
+	Supplier      string     `json:"supplier"`
+	Changed       int64      `json:"changed"`
+	Held          []itemJSON `json:"held_items"`
+	NeverReceived []itemJSON `json:"never_received"`
+}
+
+// now reads what is held by now.
+func (j *holdJSON) now(ctx context.Context, admin adminContext) (err error) {
+	j.NeverReceived, j.Held, err = admin.doubtfulStock(ctx, j.Supplier)
+	return err
+}
+
+// Run holds what is in stock.
+func (c stockHoldCommand) Run(ctx context.Context, g *globals) error {
+	e, err := c.Suppliers.stock(g, c.Supplier)
+	if err != nil {
+		return err
+	}
+	return g.withAdmin(ctx, func(admin adminContext) error {
+		data := holdJSON{Supplier: e.Name}
+		var err error
+		if data.Changed, err = admin.db.HoldStock(ctx, e.Name); err != nil {
+			return err
+		}
+		g.audited(ctx, "stock_held", "", slog.String("supplier", e.Name), slog.Int64("cards", data.Changed))
+		if err := data.now(ctx, admin); err != nil {
+			return err
+		}
+		return c.write(g, data, func(w io.Writer) {
+			fmt.Fprintf(w, "holding %d more cards\n", data.Changed)
+			printItems(w, "NEVER RECEIVED", data.NeverReceived)
+		})
+	})
+}
+
+type stockReleaseCommand struct {
+	output `embed:""`
+
+	Supplier string      `required:"" placeholder:"NAME" help:"The supplier whose stock it is."`
+	Except   []uuid.UUID `placeholder:"ITEM,..." help:"Items that stay held, because they were given out. May be repeated."`
+	Yes      bool        `help:"Release it. Otherwise the command only says what it would do."`
+
+	Suppliers stockFlags `embed:""`
+}
+
+func (stockReleaseCommand) Help() string {
+	return `When a database has gone back in time, by a restored backup for example, cards that are free in it may have been given out since. So nothing is given out that was in stock then, until an operator releases it. First find out from your records, or from the supplier, that no card was given out in the time that was lost. Without --yes, the command names every item that is held, with the end of its card number: leave those out by --except that were. They stay held. What is imported later is not held.
+
+Examples:
+  cardmint stock release --supplier shelf --suppliers suppliers.toml
+  cardmint stock release --supplier shelf --suppliers suppliers.toml --except 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --yes` + jsonHelp(holdJSON{})
+}
+
+// Run releases the items that are held.
+func (c stockReleaseCommand) Run(ctx context.Context, g *globals) error {
+	e, err := c.Suppliers.stock(g, c.Supplier)
+	if err != nil {
+		return err
+	}
+	return g.withAdmin(ctx, func(admin adminContext) error {
+		data := holdJSON{Supplier: e.Name}
+		if err := data.now(ctx, admin); err != nil {
+			return err
+		}
+		for _, id := range c.Except {
+			if !slices.ContainsFunc(data.Held, func(i itemJSON) bool { return i.Item == id }) {
+				return app.WithHint(fmt.Errorf("--except: %s is no item of %s that is held", id, e.Name),
+					"see the items with: cardmint stock release --supplier %s", e.Name)
+			}
+		}
+		if !c.Yes {
+			released := slices.DeleteFunc(slices.Clone(data.Held), func(i itemJSON) bool {
+				return slices.Contains(c.Except, i.Item)
+			})
+			return c.write(g, data, func(w io.Writer) {
+				fmt.Fprintf(w,
+					"would release %d cards. Nothing was changed. If none of them was given out, run it again with --yes.\n",
+					len(released))
+				printItems(w, "HELD", data.Held)
+			})
+		}
+		var err error
+		if data.Changed, err = admin.db.ReleaseStock(ctx, e.Name, c.Except); err != nil {
+			return err
+		}
+		g.audited(ctx, "stock_released", "", slog.String("supplier", e.Name), slog.Int64("cards", data.Changed))
+		if err := data.now(ctx, admin); err != nil {
+			return err
+		}
+		return c.write(g, data, func(w io.Writer) {
+			fmt.Fprintf(w, "released %d cards\n", data.Changed)
+			printItems(w, "HELD", data.Held)
+		})
+	})
 }

@@ -54,8 +54,8 @@ func (c supplierCancelCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	return g.office(ctx, func(o office) error {
-		record, err := o.db.CardDetail(ctx, id)
+	return g.withAdmin(ctx, func(admin adminContext) error {
+		record, err := admin.db.CardDetail(ctx, id)
 		if err != nil {
 			return noCard(err, id)
 		}
@@ -64,7 +64,7 @@ func (c supplierCancelCommand) Run(ctx context.Context, g *globals) error {
 			return app.WithHint(fmt.Errorf("no supplier was asked for card %s", id),
 				"there is nothing to cancel; see it with: cardmint card show %s", id)
 		}
-		asked, err := openCanceler(all, app.SupplierOptions{Mode: g.Mode, Store: o.db, Vault: o.vault, Log: g.Log}, i)
+		asked, err := openCanceler(all, app.SupplierOptions{Mode: g.Mode, Store: admin.db, Vault: admin.vault, Log: g.Log}, i)
 		if err != nil {
 			return err
 		}

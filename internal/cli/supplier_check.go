@@ -100,8 +100,8 @@ func (g *globals) withSupplierOptions(ctx context.Context, all app.Suppliers, f 
 	if !slices.ContainsFunc(all.Entries, func(e app.SupplierEntry) bool { return e.Kind == app.StockKind }) {
 		return f(app.SupplierOptions{Mode: g.Mode, Log: g.Log})
 	}
-	return g.office(ctx, func(o office) error {
-		return f(app.SupplierOptions{Mode: g.Mode, Store: o.db, Vault: o.vault, Log: g.Log})
+	return g.withAdmin(ctx, func(admin adminContext) error {
+		return f(app.SupplierOptions{Mode: g.Mode, Store: admin.db, Vault: admin.vault, Log: g.Log})
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -86,8 +87,8 @@ func (c tokenRotateCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	return g.office(ctx, func(o office) error {
-		r, err := o.accounts.RotateToken(ctx, id, time.Duration(c.Overlap))
+	return g.withAdmin(ctx, func(admin adminContext) error {
+		r, err := admin.accounts.RotateToken(ctx, id, time.Duration(c.Overlap))
 		if err != nil {
 			return explainRotation(id, err)
 		}
@@ -125,4 +126,194 @@ func tokenID(text string) (uuid.UUID, error) {
 		return uuid.Nil, app.WithHint(fmt.Errorf("%q is not the id of a token", text), "see the ids with: cardmint token list")
 	}
 	return id, nil
+}
+
+type tokenCreateCommand struct {
+	output    `embed:""`
+	Account   string    `arg:"" help:"The account's name."`
+	Name      string    `default:"" help:"What the token is for; shown in the list."`
+	Scopes    scopes    `default:"all" placeholder:"SCOPES" help:"What it may do, with commas between: cards:read, cards:create, credentials:reveal, webhooks:manage, events:read, or all, also what later versions add (${default})."`
+	ExpiresIn *lifespan `aliases:"ttl" xor:"expiry" placeholder:"DURATION" help:"How long it is valid, for example 90d or 720h. Without it, it is valid until it is revoked."`
+	ExpiresAt *deadline `xor:"expiry" placeholder:"TIME" help:"When it expires instead, for example 2027-01-31 (at its beginning, UTC) or 2027-01-31T18:00:00Z."`
+}
+
+func (tokenCreateCommand) Help() string {
+	return "The token alone is printed on standard output. It is stored only as a keyed hash and can't be shown again.\n\nA token without credentials:reveal sees credentials masked wherever cards are shown. Replace every process of versions that know no scopes before you create a token with less than all: they would let it do everything, and no longer start once there is one.\n\nExamples:\n  cardmint token create shop\n  cardmint token create shop --name checkout --scopes cards:create --expires-in 90d\n  cardmint token create shop --name books --scopes cards:read,events:read --expires-at 2027-01-31" + jsonHelp(createdTokenJSON{})
+}
+
+// Run creates a token and prints it.
+func (c tokenCreateCommand) Run(ctx context.Context, g *globals) error {
+	r := account.TokenRequest{Name: c.Name, Scopes: account.Scopes(c.Scopes), ExpiresAt: (*time.Time)(c.ExpiresAt)}
+	if c.ExpiresIn != nil {
+		if r.TTL = time.Duration(*c.ExpiresIn); r.TTL == 0 { // which stands for ever
+			return app.WithHint(errors.New("the token would have expired already"),
+				"leave out --expires-in for a token that is valid until it is revoked")
+		}
+	}
+	return g.withAdmin(ctx, func(admin adminContext) error {
+		made, text, err := admin.accounts.CreateToken(ctx, c.Account, r)
+		if errors.Is(err, card.ErrNoRow) {
+			return app.WithHint(fmt.Errorf("there is no account %q", c.Account), "make it with: cardmint account create %q", c.Account)
+		}
+		if err != nil {
+			return err
+		}
+		g.audited(ctx, "token_created", "", about("token", made.ID), about("account", made.AccountID),
+			about("scopes", made.Scopes))
+		return c.write(g, createdTokenJSON{newTokenJSON(made, nil), text.Reveal()}, func(w io.Writer) {
+			fmt.Fprintln(w, text.Reveal())
+		})
+	})
+}
+
+type tokenListCommand struct {
+	output `embed:""`
+}
+
+func (tokenListCommand) Help() string {
+	return "USED is when a token was used last, by any process, to within about a minute.\n\nExample:\n  cardmint token list" + jsonHelp([]tokenJSON{})
+}
+
+// Run lists the tokens.
+func (c tokenListCommand) Run(ctx context.Context, g *globals) error {
+	return g.withAdmin(ctx, func(admin adminContext) error {
+		tokens, err := admin.db.Tokens(ctx)
+		if err != nil {
+			return err
+		}
+		uses, err := admin.db.TokenUses(ctx)
+		if err != nil {
+			return err
+		}
+		all := []tokenJSON{}
+		for _, t := range tokens {
+			all = append(all, newTokenJSON(t, uses))
+		}
+		return c.write(g, all, func(table io.Writer) {
+			fmt.Fprintln(table,
+				strings.Join([]string{"ID", "ACCOUNT", "NAME", "SCOPES", "CREATED", "USED", "EXPIRES", "REVOKED"}, "\t"))
+			for _, t := range tokens {
+				used := "never"
+				if at, known := uses[t.ID]; known {
+					used = day(&at)
+				}
+				fmt.Fprintln(table,
+					strings.Join(
+						[]string{t.ID.String(), oneLine(t.Account), orDash(oneLine(t.Name)), t.Scopes.String(), day(&t.CreatedAt), used,
+							day(t.ExpiresAt), day(t.RevokedAt)}, "\t"))
+			}
+		})
+	})
+}
+
+type tokenRevokeCommand struct {
+	ID string `arg:"" help:"The token's id, from 'token list'."`
+}
+
+func (tokenRevokeCommand) Help() string {
+	return "Within five seconds the token is refused everywhere. Revoking it again changes nothing.\n\nExample:\n  cardmint token revoke 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
+}
+
+// Run revokes a token.
+func (c tokenRevokeCommand) Run(ctx context.Context, g *globals) error {
+	id, err := tokenID(c.ID)
+	if err != nil {
+		return err
+	}
+	return g.withAdmin(ctx, func(admin adminContext) error {
+		err := admin.accounts.RevokeToken(ctx, id)
+		if errors.Is(err, card.ErrNoRow) {
+			return app.WithHint(fmt.Errorf("there is no token %s", id), "see the ids with: cardmint token list")
+		}
+		if err != nil {
+			return err
+		}
+		g.audited(ctx, "token_revoked", "", about("token", id))
+		fmt.Fprintf(g.stdout, "revoked %s; refused everywhere within 5 seconds\n", id)
+		return nil
+	})
+}
+
+type accountJSON struct {
+	ID        uuid.UUID `json:"id"`
+	Name      string    `json:"name"`
+	CreatedAt instant   `json:"created_at"`
+}
+
+// tokenJSON is a token for programs, without its text.
+type tokenJSON struct {
+	ID        uuid.UUID `json:"id"`
+	Account   string    `json:"account"`
+	Name      string    `json:"name"`
+	Scopes    []string  `json:"scopes"`
+	CreatedAt instant   `json:"created_at"`
+	UsedAt    instant   `json:"used_at"` // null if it never was
+	ExpiresAt instant   `json:"expires_at"`
+	RevokedAt instant   `json:"revoked_at"`
+}
+
+// createdTokenJSON is a token with its text, which is shown once.
+type createdTokenJSON struct {
+	tokenJSON
+	Token string `json:"token"`
+}
+
+// rotatedTokenJSON is a token that replaces another one.
+type rotatedTokenJSON struct {
+	createdTokenJSON
+	Replaces replacedTokenJSON `json:"replaces"`
+}
+
+type replacedTokenJSON struct {
+	ID        uuid.UUID `json:"id"`
+	ExpiresAt instant   `json:"expires_at"`
+}
+
+func newTokenJSON(t account.Token, uses map[uuid.UUID]time.Time) tokenJSON {
+	return tokenJSON{t.ID, t.Account, t.Name, t.Scopes.Names(), instant{t.CreatedAt}, instant{uses[t.ID]},
+		maybe(t.ExpiresAt), maybe(t.RevokedAt)}
+}
+
+type tokenSealCommand struct {
+	output `embed:""`
+}
+
+func (tokenSealCommand) Help() string {
+	return `A token's row is sealed with the keys: a row that somebody changes in the database is refused. Earlier versions stored tokens without seals. This command seals those, once, and prints them. It vouches for the rows as they are: look at 'cardmint token list' before.
+
+Replace every process of earlier versions first. They refuse the database afterwards. A new database needs no such command.
+
+Example:
+  cardmint token seal` + jsonHelp([]tokenJSON{})
+}
+
+// Run seals the tokens of earlier versions.
+func (c tokenSealCommand) Run(ctx context.Context, g *globals) error {
+	return g.withAdmin(ctx, func(admin adminContext) error {
+		uses, err := admin.db.TokenUses(ctx)
+		if err != nil {
+			return err
+		}
+		sealed, err := admin.accounts.SealTokens(ctx)
+		if errors.Is(err, account.ErrSealed) {
+			return app.WithHint(err,
+				"there is nothing to do; a token without a seal was changed in the database: revoke it, and make a new one")
+		}
+		if err != nil {
+			return err
+		}
+		g.audited(ctx, "tokens_sealed", "", slog.Int("tokens", len(sealed)))
+		all := []tokenJSON{}
+		for _, t := range sealed {
+			all = append(all, newTokenJSON(t, uses))
+		}
+		return c.write(g, all, func(table io.Writer) {
+			fmt.Fprintln(table, strings.Join([]string{"SEALED", "ACCOUNT", "NAME", "SCOPES", "EXPIRES", "REVOKED"}, "\t"))
+			for _, t := range sealed {
+				fmt.Fprintln(table,
+					strings.Join(
+						[]string{t.ID.String(), t.Account, orDash(t.Name), t.Scopes.String(), day(t.ExpiresAt), day(t.RevokedAt)}, "\t"))
+			}
+		})
+	})
 }

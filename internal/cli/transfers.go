@@ -15,6 +15,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/operator"
+	"github.com/cardmint/cardmint/internal/store"
 )
 
 type transfersListCommand struct {
@@ -71,23 +72,23 @@ func (c transfersListCommand) Run(ctx context.Context, g *globals) error {
 	if err := atLeastOne(limit); err != nil {
 		return err
 	}
-	return g.office(ctx, func(o office) error {
+	return g.withAdmin(ctx, func(admin adminContext) error {
 		var found []operator.Arrival
 		var err error
 		if c.Unattributed {
 			var unattributed []card.Transfer
-			unattributed, err = o.db.Unattributed(ctx, limit+1)
+			unattributed, err = admin.db.Unattributed(ctx, limit+1)
 			for _, t := range unattributed {
 				found = append(found, operator.Arrival{Transfer: t})
 			}
 		} else {
-			found, err = o.db.Strays(ctx, limit+1)
+			found, err = admin.db.Strays(ctx, limit+1)
 		}
 		if err != nil {
 			return err
 		}
 		found = upTo(g, limit, found)
-		deleted, err := deletedAt(ctx, o.db, found)
+		deleted, err := deletedAt(ctx, admin.db, found)
 		if err != nil {
 			return err
 		}
@@ -189,11 +190,11 @@ func (c transfersAttributeCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	return g.office(ctx, func(o office) error {
-		if err := c.lookUp(ctx, o, &d); err != nil {
+	return g.withAdmin(ctx, func(admin adminContext) error {
+		if err := c.lookUp(ctx, admin, &d); err != nil {
 			return err
 		}
-		done, err := o.operator.AttributeTransfer(ctx, d)
+		done, err := admin.operator.AttributeTransfer(ctx, d)
 		if err != nil {
 			return c.cantAttribute(err, d)
 		}
@@ -251,8 +252,8 @@ func (c transfersAttributeCommand) decision() (d operator.AttributionDecision, e
 }
 
 // lookUp adds to a decision what only the database knows.
-func (c transfersAttributeCommand) lookUp(ctx context.Context, o office, d *operator.AttributionDecision) error {
-	found, err := o.db.ArrivalsIn(ctx, c.TxID)
+func (c transfersAttributeCommand) lookUp(ctx context.Context, admin adminContext, d *operator.AttributionDecision) error {
+	found, err := admin.db.ArrivalsIn(ctx, c.TxID)
 	if err != nil {
 		return err
 	}
@@ -281,7 +282,7 @@ func (c transfersAttributeCommand) lookUp(ctx context.Context, o office, d *oper
 	d.Output = found[0].Output
 	coin, _ := chain.ByCode(found[0].Currency)
 	d.Coin = coin.Currency
-	if d.Coin.Confirmations, err = o.db.Confirmations(ctx, d.Coin); err != nil {
+	if d.Coin.Confirmations, err = admin.db.Confirmations(ctx, d.Coin); err != nil {
 		return err
 	}
 	if c.Amount != "" {
@@ -296,7 +297,7 @@ func (c transfersAttributeCommand) lookUp(ctx context.Context, o office, d *oper
 	if d.Kind != operator.ToNewCard {
 		return nil
 	}
-	accounts, err := o.db.Accounts(ctx)
+	accounts, err := admin.db.Accounts(ctx)
 	for _, a := range accounts {
 		if a.Name == c.Account {
 			d.AccountID = a.ID
@@ -391,4 +392,47 @@ func (c transfersAttributeCommand) cantAttribute(err error, d operator.Attributi
 		return app.WithHint(err, "name another card, make one with --new, or give the money back and record that with --refunded")
 	}
 	return noCard(err, d.CardUUID)
+}
+
+// deletedCards are the cards that were deleted because nobody paid, by currency
+// and address.
+type deletedCards map[[2]string]operator.RetiredCard
+
+// deletedAt returns the deleted cards whose addresses transfers came to.
+func deletedAt(ctx context.Context, db *store.Store, found []operator.Arrival) (deletedCards, error) {
+	transfers := make([]card.Transfer, len(found))
+	for i, a := range found {
+		transfers[i] = a.Transfer
+	}
+	return db.RetiredCards(ctx, transfers)
+}
+
+// deletedCardJSON is what is known of a deleted card for programs.
+type deletedCardJSON struct {
+	UUID      uuid.UUID    `json:"uuid"`
+	Account   string       `json:"account"`
+	USDAmount card.USD     `json:"usd_amount"`
+	Amount    card.Decimal `json:"amount"`
+	ExpiredAt instant      `json:"expired_at"`
+	DeletedAt instant      `json:"deleted_at"`
+}
+
+func (all deletedCards) json(t card.Transfer, coin card.Currency) *deletedCardJSON {
+	c, known := all[[2]string{t.Currency, t.Address}]
+	if !known {
+		return nil
+	}
+	return &deletedCardJSON{UUID: c.UUID, Account: c.Account, USDAmount: c.USD, Amount: coin.Decimal(c.Amount),
+		ExpiredAt: instant{c.ExpiredAt}, DeletedAt: instant{c.DeletedAt}}
+}
+
+// text says whose address a transfer came to; nothing if it is that of no card
+// that was deleted.
+func (all deletedCards) text(t card.Transfer) string {
+	c, known := all[[2]string{t.Currency, t.Address}]
+	if !known {
+		return ""
+	}
+	return fmt.Sprintf("for card %s of %s, %s USD, which expired %s and was deleted", c.UUID, oneLine(c.Account), c.USD,
+		day(&c.ExpiredAt))
 }

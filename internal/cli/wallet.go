@@ -201,8 +201,8 @@ func (c walletRescanCommand) Run(ctx context.Context, g *globals) error {
 	if !known {
 		return app.WithHint(fmt.Errorf("%q is not the code of a currency", c.Currency), "it is one of: %s", coinVars()["coins"])
 	}
-	return g.office(ctx, func(o office) error {
-		err := o.db.AskForRescan(ctx, c.Currency, c.Believe)
+	return g.withAdmin(ctx, func(admin adminContext) error {
+		err := admin.db.AskForRescan(ctx, c.Currency, c.Believe)
 		if errors.Is(err, card.ErrNoRow) {
 			return app.WithHint(fmt.Errorf("%q has no wallet yet", c.Currency), "start a worker first: cardmint serve")
 		}
@@ -217,7 +217,7 @@ func (c walletRescanCommand) Run(ctx context.Context, g *globals) error {
 		defer every.Stop()
 		said := settle.Asked
 		for c.Wait > 0 {
-			cursor, err := o.db.Cursor(ctx, coin.Currency)
+			cursor, err := admin.db.Cursor(ctx, coin.Currency)
 			if err != nil {
 				return err
 			}
@@ -258,11 +258,11 @@ func (c walletClaimCommand) Run(ctx context.Context, g *globals) error {
 	if !known {
 		return app.WithHint(fmt.Errorf("%q is not the code of a currency", c.Currency), "it is one of: %s", coinVars()["coins"])
 	}
-	return g.office(ctx, func(o office) error {
+	return g.withAdmin(ctx, func(admin adminContext) error {
 		if c.Yes {
-			return claimWallet(ctx, g, o, coin)
+			return claimWallet(ctx, g, admin, coin)
 		}
-		cursor, err := o.db.Cursor(ctx, coin.Currency)
+		cursor, err := admin.db.Cursor(ctx, coin.Currency)
 		if err != nil {
 			return err
 		}
@@ -278,8 +278,8 @@ func (c walletClaimCommand) Run(ctx context.Context, g *globals) error {
 	})
 }
 
-func claimWallet(ctx context.Context, g *globals, o office, coin driver.Coin) error {
-	err := o.db.ClaimWallet(ctx, coin.Code)
+func claimWallet(ctx context.Context, g *globals, admin adminContext, coin driver.Coin) error {
+	err := admin.db.ClaimWallet(ctx, coin.Code)
 	if errors.Is(err, card.ErrNoRow) {
 		return app.WithHint(fmt.Errorf("%q has no wallet yet", coin.Code), "start a worker first: cardmint serve")
 	}
