@@ -67,8 +67,10 @@ var allowed = map[string][]string{
 
 	"internal/rate": {"internal/card", "internal/order"},
 	"internal/store": {"internal/account", "internal/batch", "internal/card", "internal/issue", "internal/keys", "internal/operator",
-		"internal/order", "internal/settle", "internal/webhook"},
-	"internal/supplier": {"internal/card", "internal/issue"},
+		"internal/order", "internal/settle", "internal/store/postgres", "internal/store/sqlite", "internal/webhook"},
+	"internal/store/postgres": {},
+	"internal/store/sqlite":   {},
+	"internal/supplier":       {"internal/card", "internal/issue"},
 	// The reference server is no adapter: it is the other side of one, and
 	// shares its signatures and its cards.
 	"internal/supplier/reference": {"internal/card", "internal/supplier"},

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+
+	"github.com/cardmint/cardmint/internal/store/postgres"
 )
 
 // dump has pg_dump write an archive of a database into a file, and pg_restore
@@ -126,7 +128,7 @@ var ours = []string{"application_name", "channel_binding", "client_encoding", "c
 func libpq(databaseURL string) (client, error) {
 	u, err := url.Parse(databaseURL)
 	if err != nil {
-		return client{}, errParameters
+		return client{}, postgres.ErrParameters
 	}
 	given := u.Query()
 	password, has := u.User.Password()

@@ -4,30 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/jmoiron/sqlx"
+	"github.com/cardmint/cardmint/internal/store/sqlite"
 )
 
 // besides are the suffixes of the files that belong to an SQLite database. What
 // was committed last may be in -wal alone.
 var besides = [...]string{"", "-wal", "-shm", "-journal"}
 
-// openFile opens an SQLite database that exists, and leaves its journal mode as
-// it is: unless another process uses it, no file appears beside it that would
-// stay. The mode is that of an SQLite URI: ro or rw.
+// openFile opens an SQLite database that exists (sqlite.OpenFile).
 func openFile(path, mode string) (*Store, error) {
-	db, err := sqlx.Open("sqlite",
-		"file:"+(&url.URL{Path: path}).EscapedPath()+"?mode="+mode+"&_pragma=busy_timeout(5000)&_pragma=synchronous(FULL)")
+	db, err := sqlite.OpenFile(path, mode)
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(1)
-	return &Store{w: db, r: db, dialect: sqlite}, nil
+	return &Store{w: db, r: db, dialect: sqliteDialect}, nil
 }
 
 // copySQLite copies the database at path into an empty file: all that is

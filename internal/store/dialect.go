@@ -13,13 +13,12 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
-	modernc "modernc.org/sqlite"
-	lib "modernc.org/sqlite/lib"
 
 	"github.com/cardmint/cardmint/internal/batch"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/store/postgres"
+	"github.com/cardmint/cardmint/internal/store/sqlite"
 )
 
 // dialect is everything in which the two databases differ.
@@ -39,10 +38,14 @@ type dialect struct {
 	// more parenthesis, follow
 	jsonRows string
 	arrays   bool // whether one parameter can be a whole column of values
-	classify func(error) class
 	// an expression that names the server since its start and the table leases;
 	// the empty text without a server
 	server string
+
+	isDuplicate   func(error) bool // a unique index was violated
+	isRetryable   func(error) bool // the whole transaction may run again
+	isUnavailable func(error) bool // the state of the database is the cause
+	isBadRow      func(error) bool // a value of a row is the cause
 
 	awaitReplication string // waits until what was committed before is as durable as commits are; "" if it always is
 }
@@ -152,16 +155,7 @@ func element(value any) sql.NullString {
 	return sql.NullString{String: fmt.Sprint(value), Valid: true}
 }
 
-type class int
-
-const (
-	otherError class = iota
-	duplicateKey
-	notSerialised // the whole transaction may run again
-	outOfReach
-)
-
-var postgres = dialect{
+var postgresDialect = dialect{
 	name:       "postgres",
 	now:        "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
 	uuidType:   "UUID",
@@ -176,78 +170,27 @@ var postgres = dialect{
 	skipLocked: " FOR NO KEY UPDATE OF q SKIP LOCKED",
 	awaitReplication: `SELECT CASE WHEN current_setting('synchronous_standby_names') <> ''
 		THEN CAST(pg_logical_emit_message(true, 'cardmint', '') AS TEXT) END`,
-	classify: func(err error) class {
-		var e *pq.Error
-		if !errors.As(err, &e) {
-			return otherError
-		}
-		switch {
-		case e.Code == "23505":
-			return duplicateKey
-		case e.Code == "40001", e.Code == "40P01", e.Code == "55P03":
-			return notSerialised
-		case e.Code.Class() == "08", e.Code.Class() == "53", e.Code.Class() == "57":
-			return outOfReach // connection lost, out of resources, shutting down, or cancelled
-		case e.Code == "25P03", e.Code == "25P04":
-			return outOfReach // the transaction was idle, or ran, for too long, and the server ended it
-		case cannotWrite(e):
-			return outOfReach
-		}
-		return otherError
-	},
+	isDuplicate:   postgres.IsDuplicate,
+	isRetryable:   postgres.IsRetryable,
+	isUnavailable: postgres.IsUnavailable,
+	isBadRow:      postgres.IsBadRow,
 }
 
 // SQLite has one writer at a time, so its transactions lock everything and need
 // no row locks.
-var sqlite = dialect{
-	name:     "sqlite",
-	now:      "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
-	uuidType: "TEXT",
-	hasTable: "SELECT COUNT(*) > 0 FROM sqlite_master WHERE type = 'table' AND name = ?",
-	bytes:    "BLOB",
-	server:   "''",
-	jsonRows: "json_group_array(json_array",
-	classify: func(err error) class {
-		var e *modernc.Error
-		if !errors.As(err, &e) {
-			return otherError
-		}
-		switch e.Code() {
-		case lib.SQLITE_CONSTRAINT_UNIQUE, lib.SQLITE_CONSTRAINT_PRIMARYKEY:
-			return duplicateKey
-		}
-		switch e.Code() & 0xff {
-		case lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_FULL, lib.SQLITE_IOERR, lib.SQLITE_CANTOPEN, lib.SQLITE_READONLY:
-			return outOfReach
-		}
-		return otherError
-	},
+var sqliteDialect = dialect{
+	name:          "sqlite",
+	now:           "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+	uuidType:      "TEXT",
+	hasTable:      "SELECT COUNT(*) > 0 FROM sqlite_master WHERE type = 'table' AND name = ?",
+	bytes:         "BLOB",
+	server:        "''",
+	jsonRows:      "json_group_array(json_array",
+	isDuplicate:   sqlite.IsDuplicate,
+	isRetryable:   func(error) bool { return false },
+	isUnavailable: sqlite.IsUnavailable,
+	isBadRow:      sqlite.IsBadRow,
 }
-
-func init() {
-	sqlx.BindDriver("sqlite", sqlx.QUESTION) // sqlx does not know the name of modernc's driver
-}
-
-// badRow reports whether a statement failed because of the values of a row.
-func (d dialect) badRow(err error) bool {
-	var e *pq.Error
-	var lite *modernc.Error
-	switch {
-	case errors.As(err, &e):
-		return e.Code.Class() == "22" || e.Code.Class() == "23" // data exception, integrity constraint violation
-	case errors.As(err, &lite):
-		return lite.Code()&0xff == lib.SQLITE_CONSTRAINT || lite.Code()&0xff == lib.SQLITE_MISMATCH
-	}
-	return false
-}
-
-// forbidden reports whether a function does not exist, or may not be called.
-func (d dialect) forbidden(err error) bool {
-	var e *pq.Error
-	return errors.As(err, &e) && (e.Code == "42501" || e.Code == "42883" || e.Code == featureNotSupported)
-}
-
-func (d dialect) retryable(err error) bool { return d.classify(err) == notSerialised }
 
 // fail converts a driver's error into one of package card where there is one,
 // with the original as the cause for the log.
@@ -260,17 +203,16 @@ func (s *Store) fail(operation string, err error) error {
 	}
 	wrapped := fmt.Errorf("%s: %w", operation, err)
 	var network net.Error
-	pool, denied := poolError(err), deniedByServer(err)
-	switch class := s.dialect.classify(err); {
-	case class == duplicateKey:
+	pool, denied := postgres.PoolError(err), deniedByServer(err)
+	switch {
+	case s.dialect.isDuplicate(err):
 		return fmt.Errorf("%w: %w", card.ErrDuplicate, wrapped)
 	case denied != nil:
 		return fmt.Errorf("%s: %w", operation, denied)
 	case pool != nil:
 		return card.ErrUnavailable.WithCause(fmt.Errorf("%w: %w", pool, wrapped))
-	case class == outOfReach, class == notSerialised, errors.Is(err, errUnreplicated), errors.Is(err, errUnknown),
+	case s.dialect.isUnavailable(err), s.dialect.isRetryable(err), errors.Is(err, errUnknown),
 		errors.Is(err, batch.ErrOutcomeUnknown),
-		errors.Is(err, errConnect),
 		errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone),
 		errors.As(err, &network), errors.Is(err, context.DeadlineExceeded),
 		strings.Contains(err.Error(), "sql: database is closed"):
@@ -282,7 +224,7 @@ func (s *Store) fail(operation string, err error) error {
 // by has SQLite search a table by an index, where its planner would rather walk
 // another one in the order that it needs. PostgreSQL chooses well by itself.
 func (d dialect) by(index string) string {
-	if d.name == sqlite.name {
+	if d.name == sqliteDialect.name {
 		return " INDEXED BY " + index
 	}
 	return ""

@@ -7,13 +7,14 @@ import (
 	"fmt"
 
 	"github.com/cardmint/cardmint/internal/panics"
+	"github.com/cardmint/cardmint/internal/store/postgres"
 )
 
 // What is acknowledged is durable: with synchronous replication, a standby has
 // it. PostgreSQL commits on the primary first and waits for the standby
 // afterwards. A wait that is cancelled can't undo the commit, and so the server
 // only warns (session.notice). Therefore no caller cuts off a commit (outlive),
-// a commit with that warning has an unknown outcome (errUnreplicated), and a
+// a commit with that warning has an unknown outcome (postgres.ErrUnreplicated), and a
 // row that an earlier attempt may have left behind is acknowledged only after a
 // commit of our own (AwaitReplication).
 
@@ -44,7 +45,7 @@ func (s *Store) outlive(ctx context.Context, f func(context.Context) error) erro
 
 // outliving returns a context that does not end with ctx, but after longestTx.
 func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithValue(context.WithoutCancel(ctx), callerKey{}, ctx), longestTx)
+	return context.WithTimeout(postgres.WithCaller(context.WithoutCancel(ctx), ctx), longestTx)
 }
 
 // writing waits until one more connection may write. Commits may wait for a

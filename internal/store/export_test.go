@@ -8,15 +8,14 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
-	modernc "modernc.org/sqlite"
 
 	"github.com/cardmint/cardmint/internal/batch"
 	"github.com/cardmint/cardmint/internal/card"
+	"github.com/cardmint/cardmint/internal/store/sqlite"
 )
 
 // OpenImpatient opens a database that has its schema as Open does, but with
@@ -45,27 +44,6 @@ func (s *Store) Do(ctx context.Context, f func(*Tx) error) error {
 	})
 }
 
-// MostCompiled is how many statements a connection of SQLite keeps.
-const MostCompiled = mostCompiled
-
-// Writer returns the connection that writes.
-func Writer(ctx context.Context, s *Store) (*sql.Conn, error) { return s.w.Conn(ctx) }
-
-// Status implements modernc.DBStatus.
-func (c *compiled) Status(op modernc.DBStatusOp, reset bool) (current, high int, err error) {
-	return c.liteConn.(modernc.DBStatus).Status(op, reset)
-}
-
-// Compiled returns the statements that a connection of SQLite keeps, by text.
-func Compiled(t *testing.T, c *sql.Conn) map[string]preparedStmt {
-	t.Helper()
-	var kept map[string]preparedStmt
-	if err := c.Raw(func(conn any) error { kept = conn.(*compiled).idle; return nil }); err != nil {
-		t.Fatal(err)
-	}
-	return kept
-}
-
 // With returns a migration that knows other files than this program.
 func (m Migration) With(files fs.FS) Migration {
 	m.files = files
@@ -84,12 +62,12 @@ func OpenThrough(ctx context.Context, databaseURL string, conns int, coins []car
 		for _, pool := range []struct {
 			db     **sqlx.DB
 			params string
-		}{{&s.w, toWrite}, {&s.r, toRead}} {
-			connector, err := modernc.NewConnector(sqliteDSN(path, pool.params))
+		}{{&s.w, sqlite.ReadWrite}, {&s.r, sqlite.ReadOnly}} {
+			connector, err := sqlite.NewConnector(path, pool.params)
 			if err != nil {
 				return nil, err
 			}
-			*pool.db = sqlx.NewDb(sql.OpenDB(wrap(compiling{connector})), "sqlite")
+			*pool.db = sqlx.NewDb(sql.OpenDB(wrap(connector)), "sqlite")
 			(*pool.db).SetMaxOpenConns(1)
 		}
 	} else {
@@ -228,14 +206,8 @@ const (
 	SlowRead    = slowRead
 )
 
-// Prepares reports whether sessions prepare a statement.
-var Prepares = prepares
-
-// MaxPrepared is how many statements a session keeps prepared.
-const MaxPrepared = maxPrepared
-
 // SetStatementLifetime sets for how long sessions keep statements prepared.
-func SetStatementLifetime(s *Store, d time.Duration) { s.pg.statementLifetime = d }
+func SetStatementLifetime(s *Store, d time.Duration) { s.pg.StatementLifetime = d }
 
 // Select runs a query of a transaction.
 func (t *tx) Select(ctx context.Context, dest any, query string, args ...any) error {

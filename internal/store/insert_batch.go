@@ -34,7 +34,7 @@ func (s *Store) newInsertBatcher() *batch.Batcher[insertion, bool] {
 	return batch.New(batch.Config[insertion, bool]{
 		One:      s.insertOne,
 		Many:     s.insertMany,
-		BadItem:  s.dialect.badRow,
+		BadItem:  s.dialect.isBadRow,
 		Workers:  min(cap(s.writers), insertWorkers), // 1 on SQLite
 		MinItems: minInsertBatch,
 		Acquire: func() (release func()) {

@@ -79,7 +79,7 @@ func (m Migration) Run(ctx context.Context, databaseURL string) (Schema, error) 
 		return Schema{}, err
 	}
 	defer func() { _ = s.Close() }()
-	if err := s.meetPooler(ctx); err != nil { // the lock of migrations needs a session of its own
+	if err := s.checkPooler(ctx); err != nil { // the lock of migrations needs a session of its own
 		return Schema{}, err
 	}
 	if m.files == nil {
@@ -87,7 +87,7 @@ func (m Migration) Run(ctx context.Context, databaseURL string) (Schema, error) 
 			return Schema{}, err
 		}
 	}
-	if s.dialect.name == sqlite.name {
+	if s.dialect.name == sqliteDialect.name {
 		return m.migrate(ctx, s)
 	}
 	// Most starts have nothing to migrate, and need not have the patience of a
@@ -160,14 +160,14 @@ func (m Migration) migrate(ctx context.Context, s *Store) (Schema, error) {
 // PostgreSQL an advisory lock makes other processes that migrate wait. SQLite
 // has none: there they fail, in many ways, until the one that works is done.
 func (s *Store) tryAgain(attempt int, err error) bool {
-	if s.dialect.name == sqlite.name {
+	if s.dialect.name == sqliteDialect.name {
 		return attempt < 20
 	}
-	return s.dialect.retryable(err)
+	return s.dialect.isRetryable(err)
 }
 
 func (s *Store) pause(attempt int) time.Duration {
-	if s.dialect.name == sqlite.name {
+	if s.dialect.name == sqliteDialect.name {
 		return 100 * time.Millisecond
 	}
 	pause := firstPause
@@ -178,7 +178,7 @@ func (s *Store) pause(attempt int) time.Duration {
 }
 
 func (m Migration) provider(s *Store, until time.Time) (*goose.Provider, error) {
-	if s.dialect.name == sqlite.name {
+	if s.dialect.name == sqliteDialect.name {
 		return goose.NewProvider(goose.DialectSQLite3, s.w.DB, m.files)
 	}
 	return goose.NewProvider(goose.DialectPostgres, s.w.DB, m.files,

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/lib/pq"
+	"github.com/cardmint/cardmint/internal/store/postgres"
 )
 
 // PermissionError means that this process may not use the database. Waiting
@@ -63,9 +63,7 @@ func denied(path, what string, err error) *PermissionError {
 // deniedByServer returns a *PermissionError if PostgreSQL denied access, and
 // nil otherwise.
 func deniedByServer(err error) *PermissionError {
-	var e *pq.Error
-	const denied, noSchema = "42501", "3F000" // a role that may use no schema has none to create tables in
-	if !errors.As(err, &e) || e.Code != denied && e.Code != noSchema {
+	if !postgres.IsDenied(err) {
 		return nil
 	}
 	return &PermissionError{err,

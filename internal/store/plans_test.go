@@ -21,6 +21,7 @@ import (
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/store/postgres"
 )
 
 var plansOf = flag.Int("plans", 0, "explain the store's statements with so many cards, and print what they cost")
@@ -351,7 +352,7 @@ func (c *meteredConn) start(ctx context.Context, query string, args []driver.Nam
 	}
 	if !c.m.lite {
 		for _, forAll := range []bool{false, true} { // the server may keep one plan for all values of what runs often
-			if forAll && !store.Prepares(ctx, args) {
+			if forAll && !postgres.Prepares(ctx, args) {
 				break
 			}
 			if err := c.explain(&s, query, args, forAll); err != nil {

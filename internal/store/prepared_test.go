@@ -9,6 +9,7 @@ import (
 	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
+	"github.com/cardmint/cardmint/internal/store/postgres"
 )
 
 // openSession opens a database with one session, which is always the same.
@@ -73,11 +74,11 @@ func TestPrepared_ManyStatements_SessionKeepsSome(t *testing.T) {
 	t.Parallel()
 	check(t, onSession(t, databases.Postgres(t))(func(tx *store.Tx) error {
 		var nothing []int
-		for i := range 2 * store.MaxPrepared {
+		for i := range 2 * postgres.MaxPrepared {
 			check(t, tx.Select(t.Context(), &nothing, fmt.Sprintf("SELECT CAST(? AS INTEGER) AS kept%d", i), i))
 		}
-		if n, _ := plans(t, tx, "AS kept"); n != store.MaxPrepared {
-			t.Errorf("%d statements are prepared, want %d", n, store.MaxPrepared)
+		if n, _ := plans(t, tx, "AS kept"); n != postgres.MaxPrepared {
+			t.Errorf("%d statements are prepared, want %d", n, postgres.MaxPrepared)
 		}
 		return nil
 	}))

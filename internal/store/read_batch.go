@@ -76,7 +76,12 @@ func (r *cardReader[R]) isActive(key cardKey) bool {
 func (r *cardReader[R]) setActive(key cardKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	evict(r.active, maxActive)
+	if len(r.active) >= maxActive {
+		for other := range r.active { // it is read twice once more
+			delete(r.active, other)
+			break
+		}
+	}
 	r.active[key] = struct{}{}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/cardmint/cardmint/internal/store/postgres"
 )
 
 var errNoHistory = errors.New("the database does not say when it was started")
@@ -144,7 +146,7 @@ func (s *Store) observeMark(ctx context.Context, lease string) (seen observation
 // of the server stands for it, so that every restart counts as another history.
 // On SQLite a file has nothing of that kind.
 func (s *Store) history(ctx context.Context) (string, error) {
-	if s.dialect.name != postgres.name {
+	if s.dialect.name != postgresDialect.name {
 		return "''", nil
 	}
 	if known := s.historySQL.Load(); known != nil {
@@ -161,7 +163,7 @@ func (s *Store) history(ctx context.Context) (string, error) {
 			s.historySQL.Store(&expression)
 			return expression, nil
 		}
-		if !s.dialect.forbidden(err) {
+		if !postgres.IsForbidden(err) {
 			return "", err
 		}
 	}

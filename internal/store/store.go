@@ -30,6 +30,8 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 	"github.com/cardmint/cardmint/internal/order"
 	"github.com/cardmint/cardmint/internal/settle"
+	"github.com/cardmint/cardmint/internal/store/postgres"
+	"github.com/cardmint/cardmint/internal/store/sqlite"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
@@ -40,7 +42,7 @@ type Store struct {
 	dialect    dialect
 	schema     Schema
 	coins      map[string]card.Currency // the currencies that cards may have, by code
-	pg         *sessions                // nil on SQLite
+	pg         *postgres.Connector      // nil on SQLite
 	writers    chan struct{}            // has an element for each connection that writes; nil for no limit
 	statements struct {
 		insertCard, insertCards, reserveCard withQuota
@@ -103,7 +105,7 @@ func (s *Store) ready(ctx context.Context, databaseURL string, coins []card.Curr
 	for _, c := range coins {
 		s.coins[c.Code] = c
 	}
-	if err := s.meetPooler(ctx); err != nil {
+	if err := s.checkPooler(ctx); err != nil {
 		return err
 	}
 	if err := s.checkSchema(ctx, databaseURL); err != nil {
@@ -114,20 +116,66 @@ func (s *Store) ready(ctx context.Context, databaseURL string, coins []card.Curr
 	return nil
 }
 
-// connect opens a database. No statement may take more than longest.
-func connect(databaseURL string, conns int, longest time.Duration) (*Store, error) {
+// connect opens a database. No statement may take more than timeout.
+func connect(databaseURL string, conns int, timeout time.Duration) (*Store, error) {
 	scheme, rest, _ := strings.Cut(databaseURL, ":")
 	switch scheme {
 	case "sqlite":
 		if rest == "" {
 			return nil, errors.New("database url: sqlite: names no file")
 		}
-		return openSQLite(rest, conns)
+		w, r, err := sqlite.Open(rest, conns)
+		if err != nil {
+			return nil, fmt.Errorf("open %s: %w", rest, err)
+		}
+		return &Store{w: w, r: r, dialect: sqliteDialect}, nil
 	case "postgres", "postgresql":
-		return openPostgres(databaseURL, conns, longest)
+		pg, err := postgres.NewConnector(databaseURL, timeout)
+		if err != nil {
+			return nil, err
+		}
+		db := pg.Open(conns)
+		writers := max(1, conns-max(1, conns/8)) // leaves connections to readers while commits wait for a standby
+		return &Store{w: db, r: db, dialect: postgresDialect, pg: pg, writers: make(chan struct{}, writers)}, nil
 	}
 	// never quote the URL: it may contain a password
 	return nil, errors.New("database url: must be sqlite:PATH or postgres://...")
+}
+
+// IsServer reports whether a database is on a server, which may not be
+// reachable yet.
+func IsServer(databaseURL string) bool {
+	scheme, _, _ := strings.Cut(databaseURL, ":")
+	return scheme == "postgres" || scheme == "postgresql"
+}
+
+// UnverifiedHosts returns the hosts, by name or address, that a database is
+// reached at by TCP without verifying the server's certificate. A SQLite
+// database has none.
+func UnverifiedHosts(databaseURL string) ([]string, error) {
+	if !IsServer(databaseURL) {
+		return nil, nil
+	}
+	return postgres.UnverifiedHosts(databaseURL)
+}
+
+// Errors that only a change to a pooler's configuration ends.
+var (
+	ErrPoolMode       = postgres.ErrPoolMode
+	ErrPoolParameters = postgres.ErrPoolParameters
+)
+
+// checkPooler returns ErrPoolMode if a pooler shares sessions among its
+// clients.
+func (s *Store) checkPooler(ctx context.Context) error {
+	if s.pg == nil {
+		return nil
+	}
+	err := s.pg.CheckPooler(ctx, s.r)
+	if errors.Is(err, ErrPoolMode) {
+		return ErrPoolMode
+	}
+	return s.fail("check for a pooler", err)
 }
 
 // Close closes every connection.
@@ -200,7 +248,7 @@ func (s *Store) LongestWrite() time.Duration { return mostAttempts * longestTx }
 func (s *Store) inTx(ctx context.Context, f func(*tx) error) error {
 	var err error
 	for range mostAttempts { // repeat the whole transaction if the database could not serialise it
-		if err = s.tryTx(ctx, f); err == nil || !s.dialect.retryable(err) {
+		if err = s.tryTx(ctx, f); err == nil || !s.dialect.isRetryable(err) {
 			break
 		}
 	}

@@ -3,6 +3,8 @@ package store_test
 import (
 	"context"
 	"errors"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,5 +107,22 @@ func wantError(t testing.TB, got, want error) {
 	t.Helper()
 	if !errors.Is(got, want) {
 		t.Fatalf("got error %v, want %v", got, want)
+	}
+}
+
+// SQLite deletes the log when the last connection is really closed.
+func TestClose_SQLite_ClosesCachedStatements(t *testing.T) {
+	t.Parallel()
+	url := databases.SQLite(t)
+	s := open(t, url)
+	owner := newAccount(t, s)
+	_, err := s.CardByUUID(t.Context(), owner, insertCard(t, s, newCard(owner)).UUID)
+	check(t, err)
+	log := strings.TrimPrefix(url, "sqlite:") + "-wal"
+	_, err = os.Stat(log)
+	check(t, err)
+	check(t, s.Close())
+	if _, err := os.Stat(log); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the log is still there: %v", err)
 	}
 }

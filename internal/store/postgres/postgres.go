@@ -1,7 +1,13 @@
-package store
+// Package postgres connects to PostgreSQL with lib/pq: it opens sessions, keeps
+// their statements prepared, detects poolers and classifies errors.
+//
+// It imports none of ours and knows no table. A session never waits forever for
+// a server, and reports a commit that may not be replicated.
+package postgres
 
 import (
 	"cmp"
+	"context"
 	"database/sql"
 	"errors"
 	"net"
@@ -16,42 +22,29 @@ import (
 )
 
 const (
-	// between two statements of a transaction; only a dead process takes that
-	// long
-	longestIdleInTx = longestTx + 5*time.Second
-	connectTimeout  = 10 * time.Second // to connect
-	hostTimeout     = 3 * time.Second  // to connect to one of several hosts: the next may be well
-	// some settings of a server, a role or a database are in force in new
-	// sessions only
-	longestSession = 30 * time.Minute
+	idleInTxTimeout    = 65 * time.Second // only a dead process takes that long between two statements
+	connectTimeout     = 10 * time.Second
+	hostConnectTimeout = 3 * time.Second // with several hosts: the next one may be healthy
+	// Some settings of a server, a role or a database apply to new sessions
+	// only.
+	maxSessionAge = 30 * time.Minute
 )
 
-// errParameters replaces errors of lib/pq, which quote what they could not
-// parse: that may be part of the password.
-var errParameters = errors.New("database url: its parameters can't be read")
-
-// IsServer reports whether a database is on a server, which may not be there
-// yet.
-func IsServer(databaseURL string) bool {
-	scheme, _, _ := strings.Cut(databaseURL, ":")
-	return scheme == "postgres" || scheme == "postgresql"
-}
-
-// openPostgres opens a PostgreSQL database. No statement may take more than
-// longest. Parameters in the URL override the settings below.
+// NewConnector returns a connector for a database URL. No statement may take
+// more than timeout. Parameters in the URL override the settings below.
 //
-// Neither side waits for ever for a silent peer. By default, a process that is
+// Neither side waits forever for a silent peer. By default, a process that is
 // stopped or cut off would keep its locks for two hours. With these settings
 // the server probes a silent connection after 15 s, and ends its session. In
 // the other direction, lib/pq can only ask the server to cancel a statement.
 // Without deadlines on the connection, a call to a silent server would never
 // return, whatever its context.
-func openPostgres(databaseURL string, conns int, longest time.Duration) (*Store, error) {
-	cfg, err := postgresConfig(databaseURL)
+func NewConnector(databaseURL string, timeout time.Duration) (*Connector, error) {
+	cfg, err := parse(databaseURL)
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range sessionSettings(longest) {
+	for _, p := range sessionSettings(timeout) {
 		if _, given := cfg.Runtime[p.name]; !given && !strings.Contains(cfg.Options, p.name) {
 			cfg.Runtime[p.name] = p.value
 		}
@@ -61,46 +54,67 @@ func openPostgres(databaseURL string, conns int, longest time.Duration) (*Store,
 		if cfg.TargetSessionAttrs == "" {
 			cfg.TargetSessionAttrs = pq.TargetSessionAttrsReadWrite
 		}
-		cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, hostTimeout)
+		cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, hostConnectTimeout)
 	}
 	cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, connectTimeout)
 	connector, err := pq.NewConnectorConfig(cfg)
 	if err != nil {
-		return nil, errParameters
+		return nil, ErrParameters
 	}
-	connector.Dialer(dialer{silence: longest + longest/4}) // by then the server should have ended the statement itself
-	all := &sessions{Connector: connector, runtime: cfg.Runtime, statementLifetime: statementLifetime}
-	db := sqlx.NewDb(sql.OpenDB(all), "postgres")
-	db.SetMaxOpenConns(conns)
-	db.SetMaxIdleConns(conns)
-	db.SetConnMaxLifetime(longestSession)
-	writing := max(1, conns-max(1, conns/8))
-	return &Store{w: db, r: db, dialect: postgres, pg: all, writers: make(chan struct{}, writing)}, nil
+	connector.Dialer(dialer{timeout + timeout/4}) // by then the server should have ended the statement itself
+	return &Connector{Connector: connector, runtime: cfg.Runtime, StatementLifetime: statementLifetime}, nil
 }
 
-// postgresConfig returns what lib/pq reads from a URL, the environment and a
-// service file.
-func postgresConfig(databaseURL string) (pq.Config, error) {
+// Open returns a pool of up to conns sessions.
+func (c *Connector) Open(conns int) *sqlx.DB {
+	db := sqlx.NewDb(sql.OpenDB(c), "postgres")
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	db.SetConnMaxLifetime(maxSessionAge)
+	return db
+}
+
+// Ping returns an error if the pool of the connector does not answer, or can't
+// be written to. WhyUnready explains it.
+func (c *Connector) Ping(ctx context.Context, db *sqlx.DB) error {
+	err := checkWritable(ctx, db)
+	if errors.Is(err, errReadOnly) {
+		c.replaceSessions()
+		err = checkWritable(ctx, db) // that session may be older than the server's recovery
+	}
+	return err
+}
+
+func checkWritable(ctx context.Context, db *sqlx.DB) error {
+	var readOnly string
+	if err := db.GetContext(ctx, &readOnly, "SHOW transaction_read_only"); err != nil { // is on in a standby too
+		return err
+	}
+	if readOnly == "on" {
+		return errReadOnly
+	}
+	return nil
+}
+
+// parse returns the configuration that lib/pq reads from a URL, the environment
+// and a service file.
+func parse(databaseURL string) (pq.Config, error) {
 	databaseURL = splitHosts(databaseURL)
 	if _, err := url.Parse(databaseURL); err != nil {
 		return pq.Config{}, errors.New("database url: can't be read; percent-encode the special characters of the password")
 	}
 	cfg, err := pq.NewConfig(databaseURL)
 	if err != nil {
-		return pq.Config{}, errParameters
+		return pq.Config{}, ErrParameters
 	}
 	return cfg.Clone(), nil // allocates Runtime, even if the URL has no parameters
 }
 
-// UnverifiedHosts returns the hosts that a database may be reached at by TCP
-// without a check of the server's certificate: names or addresses. It decides
-// from what lib/pq parsed, not from the text of the URL. A SQLite database has
-// none.
+// UnverifiedHosts returns the hosts, by name or address, that are reached by TCP
+// without verifying the server's certificate. It depends on the configuration
+// that lib/pq has parsed, not on the text of the URL.
 func UnverifiedHosts(databaseURL string) ([]string, error) {
-	if !IsServer(databaseURL) {
-		return nil, nil
-	}
-	cfg, err := postgresConfig(databaseURL)
+	cfg, err := parse(databaseURL)
 	if err != nil || cfg.SSLMode == pq.SSLModeVerifyCA || cfg.SSLMode == pq.SSLModeVerifyFull {
 		return nil, err
 	}
@@ -119,12 +133,11 @@ func UnverifiedHosts(databaseURL string) ([]string, error) {
 
 type setting struct{ name, value string }
 
-// sessionSettings returns what sessions are started with unless the URL says
-// otherwise.
-func sessionSettings(longest time.Duration) []setting {
+// sessionSettings returns the default startup parameters of a session.
+func sessionSettings(timeout time.Duration) []setting {
 	return []setting{
-		{"statement_timeout", strconv.FormatInt(longest.Milliseconds(), 10)},
-		{"idle_in_transaction_session_timeout", strconv.FormatInt(longestIdleInTx.Milliseconds(), 10)},
+		{"statement_timeout", strconv.FormatInt(timeout.Milliseconds(), 10)},
+		{"idle_in_transaction_session_timeout", strconv.FormatInt(idleInTxTimeout.Milliseconds(), 10)},
 		{"tcp_keepalives_idle", "15"},    // s
 		{"tcp_keepalives_interval", "5"}, // s
 		{"tcp_keepalives_count", "3"},
@@ -132,8 +145,8 @@ func sessionSettings(longest time.Duration) []setting {
 	}
 }
 
-// splitHosts rewrites a URL with several hosts, postgres://h1:p1,h2:p2/db, as
-// lib/pq takes it: postgres:///db?host=h1,h2&port=p1,p2.
+// splitHosts rewrites a URL with several hosts, postgres://h1:p1,h2:p2/db, into
+// the form that lib/pq supports: postgres:///db?host=h1,h2&port=p1,p2.
 func splitHosts(databaseURL string) string {
 	scheme, rest, _ := strings.Cut(databaseURL, "://")
 	end := strings.IndexAny(rest, "/?#")
