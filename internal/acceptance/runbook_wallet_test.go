@@ -107,7 +107,7 @@ func (h *host) epochs(n int) {
 }
 
 func (h *host) restore() {
-	const before, restoring, forgotten = "Before it happens", "Restoring", "What was forgotten"
+	const before, restoring, forgotten = "Before it happens", "Restoring", "What was lost"
 	h.stock(5)
 	net, _ := h.openMonero()
 	if out, code := h.shell(
