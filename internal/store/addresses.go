@@ -23,7 +23,7 @@ var (
 // unless this process has seen on this database, in this history, that somebody
 // attests to the epoch.
 func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, longestClaim)
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
 	lease := settle.LeaseName(currency)
 	seen := s.rollbacks.last(lease)

@@ -170,7 +170,7 @@ func (t *tx) InsertAttributions(ctx context.Context, as []operator.Attribution) 
 	if err != nil {
 		return err
 	}
-	err = inBatches(as, func(some []operator.Attribution) error {
+	err = inChunks(as, func(some []operator.Attribution) error {
 		values := make([][]any, len(some))
 		for i, a := range some {
 			values[i] = []any{a.Currency, a.TxID, a.Output}

@@ -54,7 +54,7 @@ type Contents struct {
 // contents are those of the copy, or of a PostgreSQL database when the copy
 // began.
 func Backup(ctx context.Context, databaseURL, file string, progress func(string)) (Contents, int64, error) {
-	s, err := connect(databaseURL, 1, longestMigration)
+	s, err := connect(databaseURL, 1, migrationTimeout)
 	if err != nil {
 		return Contents{}, 0, err
 	}
@@ -108,7 +108,7 @@ func Restore(ctx context.Context, databaseURL, file string, replace bool, at tim
 	if _, err := os.Stat(file); err != nil {
 		return Restored{}, err
 	}
-	s, err := connect(databaseURL, 1, longestMigration)
+	s, err := connect(databaseURL, 1, migrationTimeout)
 	if err != nil {
 		return Restored{}, err
 	}

@@ -169,7 +169,7 @@ func (t *tx) keepDays(ctx context.Context, r *reading) error {
 
 // deleteAll deletes rows by their keys.
 func (s *Store) deleteAll(ctx context.Context, on runner, table, column string, keys []any) error {
-	return inBatches(keys, func(some []any) error {
+	return inChunks(keys, func(some []any) error {
 		_, err := s.exec(ctx, on, "delete from "+table,
 			"DELETE FROM "+table+" WHERE "+column+" IN ("+rows("?", len(some))+")", some...)
 		return err

@@ -128,7 +128,7 @@ func (r *reading) doubtPiece(ctx context.Context, day int64, from, end uuid.UUID
 
 // doubtCards looks at the cards of earlier days that changed or were doubted.
 func (r *reading) doubtCards(ctx context.Context) error {
-	return inBatches(sorted(r.notes.cards), func(some []uuid.UUID) error {
+	return inChunks(sorted(r.notes.cards), func(some []uuid.UUID) error {
 		_, err := r.doubt(ctx, "FALSE", nil, "c.uuid IN ("+rows("?", len(some))+")", anyOf(some)...)
 		return err
 	})
@@ -248,7 +248,7 @@ func (r *reading) doubtIntents(ctx context.Context) error {
 	var ids []uuid.UUID
 	err := r.list(ctx, &ids, "look for impossible intents", `SELECT c.uuid FROM intents i JOIN cards c ON c.uuid = i.card_uuid
 		WHERE i.state IN ('open', 'pending') AND i.due_at > (SELECT `+r.t.s.dialect.now+`) + ? AND c.payment_state = 'paid'
-		ORDER BY i.due_at, i.card_uuid LIMIT ?`, mostDueMillis, someDoubts)
+		ORDER BY i.due_at, i.card_uuid LIMIT ?`, maxDueMillis, someDoubts)
 	for _, id := range ids {
 		r.doubts.others = append(r.doubts.others, operator.Discrepancy{ID: id,
 			Text: "it is paid, but the next attempt to issue it is due in more than an hour: its intent's due_at is impossible"})
@@ -337,9 +337,9 @@ func (r *reading) doubtDeliveries(ctx context.Context) error {
 			Attempts  string        `db:"attempts"`
 			EventID   uuid.NullUUID `db:"event_id"`
 		}
-		args := []any{mostTries, mostMillis, booksPage}
+		args := []any{mostTries, maxMillis, booksPage}
 		if r.full {
-			args = []any{mostTries, mostMillis, webhook, seq, booksPage}
+			args = []any{mostTries, maxMillis, webhook, seq, booksPage}
 		}
 		err := r.list(ctx, &found, "look for damaged deliveries", `SELECT d.webhook_id, d.seq, d.due_at, d.tries, d.attempts,
 			CASE WHEN d.attempts <> '[]' OR d.tries NOT BETWEEN 0 AND ? OR d.due_at NOT BETWEEN 0 AND ? THEN (SELECT e.id FROM events e WHERE e.account_id = d.account_id AND e.seq = d.seq) END AS event_id

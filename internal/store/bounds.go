@@ -12,13 +12,13 @@ import (
 // They are wider than anything that is sold, and narrow enough that sums do not
 // overflow: money that comes from an overflow must not pay for a card.
 const (
-	mostUSD     = int64(1_000_000_00)        // cents, of one card
-	leastMillis = int64(-62_135_596_800_000) // the beginning of the year 1
-	mostMillis  = int64(253_402_300_799_999) // the end of the year 9999; JSON has no later time
-	mostBlocks  = int64(math.MaxInt32)       // that confirm a payment
+	maxUSD    = int64(1_000_000_00)        // cents, of one card
+	minMillis = int64(-62_135_596_800_000) // the beginning of the year 1
+	maxMillis = int64(253_402_300_799_999) // the end of the year 9999; JSON has no later time
+	maxBlocks = int64(math.MaxInt32)       // that confirm a payment
 	// until the next attempt to issue a card; attempts are at most minutes
 	// apart
-	mostDueMillis = int64(3_600_000)
+	maxDueMillis = int64(3_600_000)
 )
 
 // number is an integer of a row, with its bounds.
@@ -39,27 +39,27 @@ func (r *cardRow) numbers() [21]number {
 		return *ms
 	}
 	return [21]number{
-		{"created_at", r.CreatedAt, leastMillis, mostMillis},
-		{"usd_cents", r.USDCents, 1, mostUSD},
+		{"created_at", r.CreatedAt, minMillis, maxMillis},
+		{"usd_cents", r.USDCents, 1, maxUSD},
 		{"amount", r.Amount, 1, most},
 		{"rate", r.Rate, 0, math.MaxInt64},
-		{"rate_at", r.RateAt, leastMillis, mostMillis},
-		{"expires_at", r.ExpiresAt, leastMillis, mostMillis},
-		{"confirmations_required", int64(r.ConfirmationsRequired), 1, mostBlocks},
+		{"rate_at", r.RateAt, minMillis, maxMillis},
+		{"expires_at", r.ExpiresAt, minMillis, maxMillis},
+		{"confirmations_required", int64(r.ConfirmationsRequired), 1, maxBlocks},
 		{"received", r.Received, 0, most},
 		{"settled", r.Settled, 0, most},
 		{"height", r.Height, 0, most},
 		{"accepted", r.Accepted, 0, most},
 		{"refunded", r.Refunded, 0, most},
 		{"written_off", r.WrittenOff, 0, most},
-		{"canceled_at", value(r.CanceledAt), leastMillis, mostMillis},
+		{"canceled_at", value(r.CanceledAt), minMillis, maxMillis},
 		{"credit_paid", r.CreditPaid, 0, most},
 		{"credit_held", r.CreditHeld, 0, most},
 		{"credit_surplus", r.CreditSurplus, 0, most},
 		{"credit_refunded", r.CreditRefunded, 0, most},
 		{"credit_lost", r.CreditLost, 0, math.MaxInt64},
 		{"credit_written_off", r.CreditWrittenOff, 0, math.MaxInt64},
-		{"credentials_purged_at", value(r.PurgedAt), leastMillis, mostMillis},
+		{"credentials_purged_at", value(r.PurgedAt), minMillis, maxMillis},
 	}
 }
 
@@ -86,5 +86,5 @@ func hasImpossibleNumber() string {
 // countedUSD is an expression for the cents of a card, NULL if they are
 // impossible, so that sums of them do not overflow.
 func countedUSD(column string) string {
-	return fmt.Sprintf("CASE WHEN %s BETWEEN 1 AND %d THEN %[1]s END", column, mostUSD)
+	return fmt.Sprintf("CASE WHEN %s BETWEEN 1 AND %d THEN %[1]s END", column, maxUSD)
 }

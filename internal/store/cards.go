@@ -275,9 +275,9 @@ func (s *Store) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card,
 
 func (s *Store) cardsByUUID(ctx context.Context, on runner, ids []uuid.UUID) (cards []*card.Card,
 	damaged []corruptCard, err error) {
-	err = inBatches(ids, func(some []uuid.UUID) error {
+	err = inChunks(ids, func(some []uuid.UUID) error {
 		these, args := in(s.dialect, "c.uuid", s.dialect.uuidType, some)
-		found, err := manyOf[cardRow](ctx, s, on, len(some), "select cards", selectCards+" WHERE "+these+" ORDER BY c.uuid",
+		found, err := selectMany[cardRow](ctx, s, on, len(some), "select cards", selectCards+" WHERE "+these+" ORDER BY c.uuid",
 			args...)
 		if err != nil {
 			return err
@@ -315,7 +315,7 @@ func (t *tx) LockCards(ctx context.Context, currency string, addresses []string,
 			found[id] = true
 		}
 	}
-	err := inBatches(addresses, func(some []string) error {
+	err := inChunks(addresses, func(some []string) error {
 		var ids []uuid.UUID
 		of, args := in(t.s.dialect, "address", "TEXT", some)
 		to, _ := in(t.s.dialect, "t.address", "TEXT", some)
@@ -339,7 +339,7 @@ func (t *tx) LockCards(ctx context.Context, currency string, addresses []string,
 		return cards, err
 	}
 	t.s.leaveOut(ctx, damaged)
-	return cards, inBatches(damaged, func(some []corruptCard) error {
+	return cards, inChunks(damaged, func(some []corruptCard) error {
 		ids := make([]uuid.UUID, len(some))
 		for i, d := range some {
 			ids[i] = d.id
@@ -371,7 +371,7 @@ func (t *tx) LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card
 // transactions never deadlock.
 func (t *tx) lockCards(ctx context.Context, ids []uuid.UUID) ([]*card.Card, []corruptCard, error) {
 	if t.s.dialect.forUpdate != "" {
-		err := inBatches(ids, func(some []uuid.UUID) error {
+		err := inChunks(ids, func(some []uuid.UUID) error {
 			these, args := in(t.s.dialect, "uuid", t.s.dialect.uuidType, some)
 			var locked []uuid.UUID
 			return t.s.list(ctx, t.t, &locked, "lock cards",
@@ -406,7 +406,7 @@ func (t *tx) SaveVerdicts(ctx context.Context, vs []card.Verdict) error {
 			events = append(events, *v.Event)
 		}
 	}
-	err := inBatches(values, func(some [][]any) error {
+	err := inChunks(values, func(some [][]any) error {
 		types := append([]string{t.s.dialect.uuidType, "TEXT"}, slices.Repeat([]string{"BIGINT"}, 11)...)
 		table, args := t.s.dialect.table(some, types...)
 		_, err := t.s.exec(ctx, t.t, "update cards", `UPDATE cards SET payment_state = v.column2, received = v.column3,

@@ -30,9 +30,9 @@ type corruptThing struct {
 	id   uuid.UUID
 }
 
-// mostReported limits how many reported rows are remembered. Beyond that, some
+// maxReported limits how many reported rows are remembered. Beyond that, some
 // are reported again.
-const mostReported = 10_000
+const maxReported = 10_000
 
 // LogTo sets where damaged rows are reported. Defaults to slog.Default().
 func (s *Store) LogTo(log *slog.Logger) {
@@ -51,7 +51,7 @@ func (s *Store) ReportCorrupt(ctx context.Context, what string, id uuid.UUID, er
 	if d.reported[thing] {
 		return
 	}
-	if d.reported == nil || len(d.reported) == mostReported {
+	if d.reported == nil || len(d.reported) == maxReported {
 		d.reported = map[corruptThing]bool{}
 	}
 	d.reported[thing] = true

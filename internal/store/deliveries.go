@@ -42,7 +42,7 @@ func checkDelivery(dueAt *int64, tries int64) error {
 	switch {
 	case tries < 0 || tries > mostTries:
 		return errTries
-	case dueAt != nil && (*dueAt < 0 || *dueAt > mostMillis):
+	case dueAt != nil && (*dueAt < 0 || *dueAt > maxMillis):
 		return errDue
 	}
 	return nil
@@ -125,7 +125,7 @@ func (s *Store) deliveries(ctx context.Context, found []deliveryRow, err error) 
 // DueDeliveries implements webhook.Outbox.
 func (s *Store) DueDeliveries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]webhook.Delivery,
 	error) {
-	found, err := manyOf[deliveryRow](ctx, s, prepared{s.r}, n, "select due deliveries",
+	found, err := selectMany[deliveryRow](ctx, s, prepared{s.r}, n, "select due deliveries",
 		selectDeliveries("AND d.due_at <= ?", "d.due_at, d.seq"), webhook, now.UnixMilli(), n)
 	return s.deliveries(ctx, found, err)
 }
@@ -194,7 +194,7 @@ func (t *tx) SaveDeliveries(ctx context.Context, id uuid.UUID, before, after []w
 // due_at. A delivery with another due_at is skipped: somebody else has changed
 // it.
 func (t *tx) saveDeliveries(ctx context.Context, webhook uuid.UUID, now string, values [][]any, types ...string) error {
-	return inBatches(values, func(some [][]any) error {
+	return inChunks(values, func(some [][]any) error {
 		table, args := t.s.dialect.table(some, types...)
 		_, err := t.s.exec(ctx, t.t, "update deliveries",
 			`UPDATE deliveries SET attempts = v.column3, (state, tries, due_at) = (`+now+`) FROM `+table+

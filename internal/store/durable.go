@@ -23,7 +23,7 @@ var errUnknown = errors.New("the outcome is unknown")
 
 // outlive runs f, which commits, and returns its error. When ctx ends first, it
 // returns an error at once, and f goes on in the background until its own
-// context ends, after longestTx. f is not called if ctx ends before it had a
+// context ends, after txTimeout. f is not called if ctx ends before it had a
 // connection.
 func (s *Store) outlive(ctx context.Context, f func(context.Context) error) error {
 	if s.SingleWriter() {
@@ -43,9 +43,9 @@ func (s *Store) outlive(ctx context.Context, f func(context.Context) error) erro
 	}
 }
 
-// outliving returns a context that does not end with ctx, but after longestTx.
+// outliving returns a context that does not end with ctx, but after txTimeout.
 func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(postgres.WithCaller(context.WithoutCancel(ctx), ctx), longestTx)
+	return context.WithTimeout(postgres.WithCaller(context.WithoutCancel(ctx), ctx), txTimeout)
 }
 
 // writing waits until one more connection may write. Commits may wait for a

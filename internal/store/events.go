@@ -156,7 +156,7 @@ func (s *Store) CardEvents(ctx context.Context, account, id uuid.UUID, after int
 // accounts.
 func (s *Store) LastSeqs(ctx context.Context, accounts []uuid.UUID) (map[uuid.UUID]int64, error) {
 	newest := make(map[uuid.UUID]int64, len(accounts))
-	err := inBatches(accounts, func(some []uuid.UUID) error {
+	err := inChunks(accounts, func(some []uuid.UUID) error {
 		query, args, err := sqlx.In("SELECT id, last_seq FROM accounts WHERE id IN (?)", some)
 		if err != nil {
 			return err
@@ -178,7 +178,7 @@ func (s *Store) LastSeqs(ctx context.Context, accounts []uuid.UUID) (map[uuid.UU
 // cards.
 func (s *Store) LastSeqsOfCards(ctx context.Context, cards []uuid.UUID) (map[webhook.Topic]int64, error) {
 	newest := make(map[webhook.Topic]int64, len(cards))
-	err := inBatches(cards, func(some []uuid.UUID) error {
+	err := inChunks(cards, func(some []uuid.UUID) error {
 		query, args, err := sqlx.In(
 			"SELECT account_id, card_uuid, MAX(seq) AS seq FROM events WHERE card_uuid IN (?) GROUP BY account_id, card_uuid",
 			some)

@@ -18,9 +18,9 @@ import (
 	"github.com/cardmint/cardmint/internal/store/sqlite"
 )
 
-// OpenImpatient opens a database that has its schema as Open does, but with
+// OpenWithTimeout opens a database that has its schema as Open does, but with
 // other bounds of a statement.
-func OpenImpatient(ctx context.Context, databaseURL string, conns int, longest time.Duration,
+func OpenWithTimeout(ctx context.Context, databaseURL string, conns int, longest time.Duration,
 	coins []card.Currency) (*Store, error) {
 	return open(ctx, databaseURL, conns, longest, coins)
 }
@@ -54,7 +54,7 @@ func (m Migration) With(files fs.FS) Migration {
 // wrap.
 func OpenThrough(ctx context.Context, databaseURL string, conns int, coins []card.Currency,
 	wrap func(driver.Connector) driver.Connector) (*Store, error) {
-	s, err := connect(databaseURL, conns, longestMigration)
+	s, err := connect(databaseURL, conns, migrationTimeout)
 	if err != nil {
 		return nil, err
 	}

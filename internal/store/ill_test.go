@@ -261,7 +261,7 @@ func TestSeveralHosts_TheURLHasTheLastWord(t *testing.T) {
 		"postgres://postgres@/postgres?sslmode=disable&target_session_attrs=standby&host=127.0.0.1,127.0.0.1&port=" +
 			strings.TrimPrefix(primary.Host(), "127.0.0.1:") + "," + strings.TrimPrefix(standby.Host(), "127.0.0.1:"),
 	} {
-		s, err := store.OpenImpatient(t.Context(), url, 2, time.Minute, chain.Currencies())
+		s, err := store.OpenWithTimeout(t.Context(), url, 2, time.Minute, chain.Currencies())
 		check(t, err)
 		wantUnready(t, s.Ping(t.Context()), "read only")
 		check(t, s.Close())
@@ -274,7 +274,7 @@ func TestStandby_IsUnavailableForOrders(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)
 	owner := newAccount(t, openNew(t, primary.URL("postgres")))
-	s, err := store.OpenImpatient(t.Context(), primary.Standby(t, "second").URL("postgres"), 2, time.Minute,
+	s, err := store.OpenWithTimeout(t.Context(), primary.Standby(t, "second").URL("postgres"), 2, time.Minute,
 		chain.Currencies())
 	check(t, err)
 	defer func() { check(t, s.Close()) }()

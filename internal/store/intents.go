@@ -65,7 +65,7 @@ type claimRow struct {
 // reply is lost ends with its ttl. The statement succeeds whatever an intent's
 // numbers are: otherwise one bad intent would block all claims.
 func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl time.Duration) ([]issue.Intent, error) {
-	ctx, cancel := context.WithTimeout(ctx, longestClaim)
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
 	attested := "TRUE"
 	if s.requireAttestation.Load() {
@@ -137,7 +137,7 @@ func sharesOf(claim issue.Claim, now string) (known string, names []any, supplie
 
 // ProlongIntents implements issue.Store.
 func (s *Store) ProlongIntents(ctx context.Context, intents []issue.Intent, ttl time.Duration) error {
-	return inBatches(intents, func(some []issue.Intent) error {
+	return inChunks(intents, func(some []issue.Intent) error {
 		values := make([][]any, len(some))
 		for i, n := range some {
 			values[i] = []any{n.CardUUID, n.Fence}
@@ -154,7 +154,7 @@ func (s *Store) ProlongIntents(ctx context.Context, intents []issue.Intent, ttl 
 // again: it is looked up twice then, and stored once. For its CASE see
 // stillOpen.
 func (s *Store) ExpediteIntents(ctx context.Context, supplier string, cards []uuid.UUID) error {
-	return inBatches(cards, func(some []uuid.UUID) error {
+	return inChunks(cards, func(some []uuid.UUID) error {
 		query, args, err := sqlx.In("UPDATE intents SET due_at = "+s.dialect.now+
 			" WHERE card_uuid IN (?) AND supplier = ? AND CASE state WHEN 'pending' THEN TRUE ELSE FALSE END", some, supplier)
 		if err != nil {
@@ -192,7 +192,7 @@ func (t *tx) SaveIntents(ctx context.Context, intents []issue.Intent) error {
 
 // saveIntents returns how many of the claims were not lost.
 func (s *Store) saveIntents(ctx context.Context, on runner, intents []issue.Intent) (saved int64, err error) {
-	err = inBatches(intents, func(some []issue.Intent) error {
+	err = inChunks(intents, func(some []issue.Intent) error {
 		values := make([][]any, len(some))
 		for i, n := range some {
 			asked, answer, refusals := any(nil), any(nil), any(nil)
@@ -235,7 +235,7 @@ func orNull(text string) any {
 // SaveIssued implements issue.Tx.
 func (t *tx) SaveIssued(ctx context.Context, cards []issue.IssuedCard) error {
 	finished := int64(0)
-	err := inBatches(cards, func(some []issue.IssuedCard) error {
+	err := inChunks(cards, func(some []issue.IssuedCard) error {
 		values := make([][]any, len(some))
 		for i, c := range some {
 			values[i] = []any{c.Intent.CardUUID, c.Intent.Fence, c.NumberHash, orNull(c.Intent.Reference)}
@@ -265,7 +265,7 @@ func (t *tx) SaveIssued(ctx context.Context, cards []issue.IssuedCard) error {
 	if err != nil {
 		return err
 	}
-	return inBatches(cards, func(some []issue.IssuedCard) error {
+	return inChunks(cards, func(some []issue.IssuedCard) error {
 		ids := make([]uuid.UUID, len(some))
 		for i, c := range some {
 			ids[i] = c.Intent.CardUUID

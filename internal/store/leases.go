@@ -16,7 +16,7 @@ import (
 // not older than the newest mark that this process has seen, in the same
 // history of the database.
 func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (settle.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, longestClaim)
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
 	database, err := s.history(ctx)
 	if err != nil {

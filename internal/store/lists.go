@@ -96,7 +96,7 @@ func (s *Store) readPage(ctx context.Context, on runner, operation string, limit
 	for beyond := uuid.Nil; ; {
 		n := limit - len(cards)
 		text, args := query(n, beyond)
-		found, err := manyOf[cardRow](ctx, s, on, n, operation, text, args...)
+		found, err := selectMany[cardRow](ctx, s, on, n, operation, text, args...)
 		if err != nil {
 			return nil, err
 		}

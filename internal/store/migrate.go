@@ -21,17 +21,17 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
-// longestMigration limits one statement of a migration. Building an index of a
+// migrationTimeout limits one statement of a migration. Building an index of a
 // large table takes long.
-const longestMigration = 24 * time.Hour
+const migrationTimeout = 24 * time.Hour
 
 // While a statement of a migration waits for a table, every later statement of
 // others waits behind it, readers too. So it does not wait for long, and the
 // pause before the next attempt lets the others through.
 const (
-	lockTimeout  = "1s"
-	firstPause   = 2 * time.Second
-	longestPause = 15 * time.Second
+	lockTimeout = "1s"
+	minPause    = 2 * time.Second
+	maxPause    = 15 * time.Second
 )
 
 // ErrLocked means that others kept the tables that a migration changes, or kept
@@ -74,7 +74,7 @@ func (m Migration) Run(ctx context.Context, databaseURL string) (Schema, error) 
 	if err := createSQLite(databaseURL); err != nil {
 		return Schema{}, err
 	}
-	s, err := connect(databaseURL, 2, longestTx)
+	s, err := connect(databaseURL, 2, txTimeout)
 	if err != nil {
 		return Schema{}, err
 	}
@@ -95,7 +95,7 @@ func (m Migration) Run(ctx context.Context, databaseURL string) (Schema, error) 
 	if schema, err := s.readSchema(ctx, m.files); err != nil || schema.Version >= schema.Program {
 		return schema, cmp.Or(err, schema.Usable())
 	}
-	patient, err := connect(databaseURL, 2, longestMigration)
+	patient, err := connect(databaseURL, 2, migrationTimeout)
 	if err != nil {
 		return Schema{}, err
 	}
@@ -170,9 +170,9 @@ func (s *Store) pause(attempt int) time.Duration {
 	if s.dialect.name == sqliteDialect.name {
 		return 100 * time.Millisecond
 	}
-	pause := firstPause
+	pause := minPause
 	for range attempt - 1 {
-		pause = min(pause*3/2, longestPause)
+		pause = min(pause*3/2, maxPause)
 	}
 	return pause
 }

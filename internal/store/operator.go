@@ -162,7 +162,7 @@ func (s *Store) SealedCards(ctx context.Context, from uuid.UUID, n int) ([]opera
 
 // SealedCardsOf implements operator.Store.
 func (s *Store) SealedCardsOf(ctx context.Context, ids []uuid.UUID) (all []operator.SealedCard, err error) {
-	err = inBatches(ids, func(some []uuid.UUID) error {
+	err = inChunks(ids, func(some []uuid.UUID) error {
 		found, err := s.sealedCards(ctx, "", "c.uuid IN ("+rows("?", len(some))+")", "", anyOf(some)...)
 		all = append(all, found...)
 		return err

@@ -61,7 +61,7 @@ func (s *Store) InsertAcceptedRates(ctx context.Context, rates []card.AcceptedRa
 	}
 	now, begun := s.dialect.now, time.Now()
 	var currencies []string
-	err := inBatches(rates, func(some []card.AcceptedRate) error {
+	err := inChunks(rates, func(some []card.AcceptedRate) error {
 		var args []any
 		for _, r := range some {
 			currencies = append(currencies, r.Currency)

@@ -134,7 +134,7 @@ func (q *cardQuery[R]) readOne(ctx context.Context, key cardKey) (*R, error) {
 // readMany reads cards with one statement. It returns nil for a card that the
 // account does not have.
 func (q *cardQuery[R]) readMany(keys []cardKey) ([]*R, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), longestTx)
+	ctx, cancel := context.WithTimeout(context.Background(), txTimeout)
 	defer cancel()
 	ids := make([]uuid.UUID, len(keys))
 	for i, key := range keys {

@@ -135,7 +135,7 @@ func (t *tx) unnoted(ctx context.Context, column string, ids []uuid.UUID, f func
 	if err := f(); err != nil {
 		return err
 	}
-	return inBatches(ids, func(some []uuid.UUID) error {
+	return inChunks(ids, func(some []uuid.UUID) error {
 		query, args, err := sqlx.In("DELETE FROM books_notes WHERE id > ? AND "+column+" IN (?)", newest, some)
 		if err != nil {
 			return err
@@ -201,7 +201,7 @@ func (s *Store) oldExpired(ctx context.Context, account uuid.UUID, currency stri
 	if len(all) == n {
 		last = all[n-1]
 	}
-	err = inBatches(all, func(some []uuid.UUID) error {
+	err = inChunks(all, func(some []uuid.UUID) error {
 		query, args, err := sqlx.In("SELECT c.uuid FROM cards c WHERE c.uuid IN (?) AND c.expires_at <= ? AND "+isOrderAlone+
 			" ORDER BY c.uuid", some, until)
 		if err != nil {
@@ -220,7 +220,7 @@ func (s *Store) oldExpired(ctx context.Context, account uuid.UUID, currency stri
 // cards.
 func (s *Store) neverReserved(ctx context.Context, ids []uuid.UUID) (free []uuid.UUID, err error) {
 	reserved := map[uuid.UUID]bool{}
-	err = inBatches(ids, func(some []uuid.UUID) error {
+	err = inChunks(ids, func(some []uuid.UUID) error {
 		query, args, err := sqlx.In(`WITH RECURSIVE of (supplier) AS (SELECT MIN(supplier) FROM stock
 			UNION ALL SELECT (SELECT MIN(q.supplier) FROM stock q WHERE q.supplier > of.supplier) FROM of WHERE of.supplier IS NOT NULL)
 			SELECT q.card_uuid FROM of JOIN stock q ON q.supplier = of.supplier WHERE q.card_uuid IN (?)`, some)
@@ -270,7 +270,7 @@ func (t *tx) retire(ctx context.Context, currency string, ids []uuid.UUID) (reti
 		return 0, err
 	}
 	err = t.unnoted(ctx, "card_uuid", ids, func() error {
-		return inBatches(ids, func(some []uuid.UUID) error {
+		return inChunks(ids, func(some []uuid.UUID) error {
 			n, err := t.retireSome(ctx, some)
 			retired += n
 			return err
@@ -338,7 +338,7 @@ func (t *tx) noteRetired(ctx context.Context, ids []uuid.UUID) error {
 // sent to, by currency and address.
 func (s *Store) RetiredCards(ctx context.Context, ts []card.Transfer) (map[[2]string]operator.RetiredCard, error) {
 	all := map[[2]string]operator.RetiredCard{}
-	return all, inBatches(ts, func(some []card.Transfer) error {
+	return all, inChunks(ts, func(some []card.Transfer) error {
 		values := make([][]any, len(some))
 		for i, x := range some {
 			values[i] = []any{x.Currency, x.Address}

@@ -123,7 +123,7 @@ func (s *Store) ReplaceSealed(ctx context.Context, set string, before, after []k
 			values[i] = append(values[i], row.Sealed[j], after[i].Sealed[j])
 		}
 	}
-	err = inBatches(values, func(some [][]any) error {
+	err = inChunks(values, func(some [][]any) error {
 		ids := make([]any, len(some))
 		for i, row := range some {
 			ids[i] = row[0]

@@ -128,7 +128,7 @@ func TestOpen_SessionsEndWhenTheirProcessIsGone(t *testing.T) {
 func impatient(t *testing.T) (*store.Store, *silencer) {
 	t.Helper()
 	p := startSilencer(t, databases.Postgres(t))
-	s, err := store.OpenImpatient(t.Context(), p.url, 1, time.Second, chain.Currencies())
+	s, err := store.OpenWithTimeout(t.Context(), p.url, 1, time.Second, chain.Currencies())
 	check(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s, p

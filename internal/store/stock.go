@@ -308,7 +308,7 @@ func (s *Store) StockCounts(ctx context.Context) ([]card.StockCount, error) {
 
 // KnownNumbers implements supplier.Shelf.
 func (s *Store) KnownNumbers(ctx context.Context, hashes [][]byte) (known [][]byte, err error) {
-	err = inBatches(hashes, func(some [][]byte) error {
+	err = inChunks(hashes, func(some [][]byte) error {
 		query, args, err := sqlx.In(`SELECT number_hash FROM stock WHERE number_hash IN (?)
 			UNION SELECT card_number_hash FROM intents WHERE card_number_hash IN (?)`, some, some)
 		if err != nil {
@@ -336,7 +336,7 @@ func (s *Store) ImportStock(ctx context.Context, f func(add func([]card.StockIte
 					keys[key] = true
 				}
 			}
-			return inBatches(items, func(some []card.StockItem) error { return t.insertStock(ctx, some) })
+			return inChunks(items, func(some []card.StockItem) error { return t.insertStock(ctx, some) })
 		})
 		if err != nil {
 			return err

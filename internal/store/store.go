@@ -79,7 +79,7 @@ var (
 // statement is prepared when a connection first uses it; after that it costs
 // one round trip. The caller must close the store.
 func Open(ctx context.Context, databaseURL string, conns int, coins []card.Currency) (*Store, error) {
-	return open(ctx, databaseURL, conns, longestTx, coins)
+	return open(ctx, databaseURL, conns, txTimeout, coins)
 }
 
 func open(ctx context.Context, databaseURL string, conns int, longest time.Duration, coins []card.Currency) (*Store,
@@ -238,16 +238,16 @@ func (s *Store) WebhookTx(ctx context.Context, f func(webhook.Tx) error) error {
 	})
 }
 
-// mostAttempts limits how often a transaction is run that the database could
+// maxAttempts limits how often a transaction is run that the database could
 // not serialise.
-const mostAttempts = 5
+const maxAttempts = 5
 
 // LongestWrite implements keys.Store.
-func (s *Store) LongestWrite() time.Duration { return mostAttempts * longestTx }
+func (s *Store) LongestWrite() time.Duration { return maxAttempts * txTimeout }
 
 func (s *Store) inTx(ctx context.Context, f func(*tx) error) error {
 	var err error
-	for range mostAttempts { // repeat the whole transaction if the database could not serialise it
+	for range maxAttempts { // repeat the whole transaction if the database could not serialise it
 		if err = s.tryTx(ctx, f); err == nil || !s.dialect.isRetryable(err) {
 			break
 		}
@@ -255,14 +255,14 @@ func (s *Store) inTx(ctx context.Context, f func(*tx) error) error {
 	return err
 }
 
-// longestTx limits a transaction, whatever it waits for.
-const longestTx = time.Minute
+// txTimeout limits a transaction, whatever it waits for.
+const txTimeout = time.Minute
 
-// longestClaim limits the statements that acquire a lease, claim intents or
+// claimTimeout limits the statements that acquire a lease, claim intents or
 // webhooks, or take addresses; after that they return card.ErrUnavailable. They
 // take milliseconds unless another process has locked the rows. Callers try
 // again later: others wait for them.
-const longestClaim = 5 * time.Second
+const claimTimeout = 5 * time.Second
 
 func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
 	done, err := s.writing(ctx)
@@ -349,9 +349,9 @@ func (s *Store) list(ctx context.Context, on runner, dest any, operation, query 
 	return s.fail(operation, on.SelectContext(ctx, dest, on.Rebind(query), args...))
 }
 
-// manyOf is like list, for up to most rows of a struct without embedded
+// selectMany is like list, for up to most rows of a struct without embedded
 // pointers. It finds the fields once, which sqlx.Select does for each row.
-func manyOf[T any](ctx context.Context, s *Store, on runner, most int, operation, query string, args ...any) ([]T,
+func selectMany[T any](ctx context.Context, s *Store, on runner, most int, operation, query string, args ...any) ([]T,
 	error) {
 	rows, err := on.QueryxContext(ctx, on.Rebind(query), args...)
 	if err != nil {
@@ -391,9 +391,9 @@ func rows(group string, n int) string {
 	return strings.TrimSuffix(strings.Repeat(group+", ", n), ", ")
 }
 
-// inBatches splits all into parts that fit one statement, and calls f with
+// inChunks splits all into parts that fit one statement, and calls f with
 // each.
-func inBatches[T any](all []T, f func([]T) error) error {
+func inChunks[T any](all []T, f func([]T) error) error {
 	for len(all) > 0 {
 		n := min(maxRows, len(all))
 		if err := f(all[:n]); err != nil {
@@ -410,7 +410,7 @@ func inBatches[T any](all []T, f func([]T) error) error {
 // statement's ON CONFLICT clause, or "".
 func insertAll[T any](ctx context.Context, t *tx, operation, into string, types []string, selected, onConflict string,
 	all []T, values func(T) []any) error {
-	return inBatches(all, func(some []T) error {
+	return inChunks(all, func(some []T) error {
 		rows := make([][]any, len(some))
 		for i, one := range some {
 			rows[i] = values(one)

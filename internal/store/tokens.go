@@ -140,7 +140,7 @@ func (s *Store) SaveUses(ctx context.Context, uses map[uuid.UUID]time.Time) erro
 		all = append(all, use{token, at})
 	}
 	slices.SortFunc(all, func(a, b use) int { return bytes.Compare(a.token[:], b.token[:]) })
-	return inBatches(all, func(some []use) error {
+	return inChunks(all, func(some []use) error {
 		var args []any
 		for _, u := range some {
 			args = append(args, u.token, u.at.UnixMilli())

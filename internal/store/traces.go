@@ -10,7 +10,7 @@ import (
 // TraceParents implements trace.Cards.
 func (s *Store) TraceParents(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]string, error) {
 	parents := map[uuid.UUID]string{}
-	err := inBatches(ids, func(some []uuid.UUID) error {
+	err := inChunks(ids, func(some []uuid.UUID) error {
 		query, args, err := sqlx.In("SELECT uuid, trace_parent FROM cards WHERE uuid IN (?) AND trace_parent IS NOT NULL",
 			some)
 		if err != nil {

@@ -45,7 +45,7 @@ func (t *tx) TransfersIn(ctx context.Context, currency string, since int64, agai
 // TransfersOf implements settle.Tx.
 func (t *tx) TransfersOf(ctx context.Context, currency string, txids []string) ([]card.Transfer, error) {
 	var all []card.Transfer
-	err := inBatches(txids, func(some []string) error {
+	err := inChunks(txids, func(some []string) error {
 		these, args := in(t.s.dialect, "txid", "TEXT", some)
 		found, err := t.transfers(ctx, selectTransfers+" WHERE currency = ? AND "+these+" AND counted",
 			append([]any{currency}, args...)...)
@@ -58,7 +58,7 @@ func (t *tx) TransfersOf(ctx context.Context, currency string, txids []string) (
 // TransfersTo implements settle.Tx and operator.Tx.
 func (t *tx) TransfersTo(ctx context.Context, currency string, addresses []string) ([]card.Transfer, error) {
 	var all []card.Transfer
-	err := inBatches(addresses, func(some []string) error {
+	err := inChunks(addresses, func(some []string) error {
 		// SQLite takes CROSS JOIN as the order in which to search, and would
 		// begin with all attributions.
 		const attributed = `cards c CROSS JOIN attributions a CROSS JOIN transfers t`
@@ -96,7 +96,7 @@ func (s *Store) transfers(ctx context.Context, on runner, query string, args ...
 // UpsertTransfers implements settle.Tx. A transfer that is already stored keeps
 // the time at which it was first seen.
 func (t *tx) UpsertTransfers(ctx context.Context, ts []card.Transfer) error {
-	return inBatches(ts, func(some []card.Transfer) error {
+	return inChunks(ts, func(some []card.Transfer) error {
 		values := make([][]any, len(some))
 		for i, x := range some {
 			values[i] = []any{x.Currency, x.TxID, x.Output, x.Address, int64(x.Amount), x.Height, x.Locked, x.Counted,

@@ -126,7 +126,7 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id uuid.UUID) error 
 // no EXISTS, which PostgreSQL may make a join: of all that is due, if it
 // believes that to be little.
 func (s *Store) ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl time.Duration) ([]*webhook.Claim, error) {
-	ctx, cancel := context.WithTimeout(ctx, longestClaim)
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
 	var found []struct {
 		webhookRow
