@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	disableAfter = 5 * 24 * time.Hour
-	pauseAfter   = 3           // consecutive rounds with the receiver down or rejecting, until the webhook is paused
-	maxPause     = time.Minute // of a webhook whose receiver is down or rejects everything
+	disableAfter = 5 * 24 * time.Hour // without a successful attempt
+	pauseAfter   = 3                  // failed batches in a row
+	maxPause     = time.Minute
 )
 
-// Claim is the right to send to a webhook. One process has it at a time.
+// Claim is the right to send to a webhook. One process holds it at a time.
 type Claim struct {
 	Webhook *Webhook
-	Secrets []card.Secret // the newest first
-	// consecutive rounds of attempts that found the receiver down or rejecting,
-	// and none that was accepted
+	Secrets []card.Secret // newest first
+	// Failures counts consecutive batches in which no event was accepted, and
+	// the receiver was unreachable or rejected everything.
 	Failures int
-	Fence    int64 // of the claim; the store refuses writes with an older one
-	Ended    bool  // the turn is over: the webhook was disabled or paused
+	Fence    int64 // the store rejects writes with an older one
+	Ended    bool  // the webhook was disabled or paused
 }
 
 // State is what a sender stores about a webhook.
@@ -37,18 +37,18 @@ type State struct {
 	DisabledReason DisabledReason // "" if the webhook stays enabled
 }
 
-// after returns the state of the webhook after a round. round has the
-// deliveries in the order in which their last attempts ended.
-func (c Claim) after(round []Delivery, now time.Time) State {
+// after returns the state of the webhook after a batch of deliveries, given in
+// the order in which their last attempts ended.
+func (c Claim) after(batch []Delivery, now time.Time) State {
 	s := State{FailingSince: c.Webhook.FailingSince, PausedUntil: Immediately()}
-	down, well, rejected, usedUp := false, false, len(round) > 0, false
-	for _, d := range round {
+	unreachable, accepted, rejected, exhausted := false, false, len(batch) > 0, false
+	for _, d := range batch {
 		a := d.Attempts[len(d.Attempts)-1]
-		down = down || a.Unreachable()
+		unreachable = unreachable || a.Unreachable()
 		rejected = rejected && a.Rejected()
-		usedUp = usedUp || d.State == DeliveryFailed
+		exhausted = exhausted || d.State == DeliveryFailed
 		if a.OK() {
-			well, s.FailingSince = true, nil
+			accepted, s.FailingSince = true, nil
 			continue
 		}
 		if s.FailingSince == nil {
@@ -58,21 +58,21 @@ func (c Claim) after(round []Delivery, now time.Time) State {
 			s.DisabledReason = DisabledGone
 		}
 	}
-	if (down || rejected) && !well {
+	if (unreachable || rejected) && !accepted {
 		s.Failures = c.Failures + 1
 	}
 	if s.Failures >= pauseAfter {
 		s.PausedUntil = now.Add(min(time.Second<<min(s.Failures-pauseAfter, 10), maxPause))
 	}
-	// Only once an event has used up its attempts: after a long time without
-	// events, one failure says little.
-	if usedUp && s.FailingSince != nil && now.Sub(*s.FailingSince) > disableAfter && s.DisabledReason == "" {
+	// An event must have exhausted its attempts: after a long time without
+	// events, a single failure proves nothing.
+	if exhausted && s.FailingSince != nil && now.Sub(*s.FailingSince) > disableAfter && s.DisabledReason == "" {
 		s.DisabledReason = DisabledFailing
 	}
 	return s
 }
 
-// attempted is a delivery with the attempt that was just made.
+// attempted is a delivery with its newest attempt.
 type attempted struct {
 	Delivery Delivery
 	Attempt  Attempt
@@ -89,10 +89,10 @@ func (s *Sender) claimWebhooks(ctx context.Context, n int) ([]*Claim, error) {
 	var failed []error
 	for _, c := range claims {
 		if c.Secrets, err = secrets(s.vault, c.Webhook, s.cfg.Now()); err != nil {
-			failed = append(failed, err) // it is attempted again when the claim expires
+			failed = append(failed, err) // the claim expires, and the webhook is claimed again
 			if errors.Is(err, card.ErrUnavailable) {
-				// its key may be there at any moment, here or in another
-				// process
+				// The key may become available at any moment, here or in
+				// another process.
 				failed = append(failed, s.store.ReleaseWebhook(ctx, c))
 			}
 			continue
@@ -102,10 +102,10 @@ func (s *Sender) claimWebhooks(ctx context.Context, n int) ([]*Claim, error) {
 	return good, errors.Join(failed...)
 }
 
-// dueDeliveries returns up to n deliveries to attempt now, the longest due
-// first. If the receiver is down, every other round retries the oldest event
-// that is due for a retry. Otherwise new events would take all attempts, no
-// event would ever use up its ten, and the webhook would never be disabled.
+// dueDeliveries returns up to n due deliveries, the longest due first. If the
+// receiver fails, every other batch consists of retries. Otherwise new events
+// would take all attempts, no event would ever exhaust its ten, and the webhook
+// would never be disabled.
 func (s *Sender) dueDeliveries(ctx context.Context, c *Claim, n int) ([]Delivery, error) {
 	if c.Failures%2 == 1 {
 		if due, err := s.store.DueRetries(ctx, c.Webhook.ID, s.cfg.Now(), n); err != nil || len(due) > 0 {
@@ -115,15 +115,14 @@ func (s *Sender) dueDeliveries(ctx context.Context, c *Claim, n int) ([]Delivery
 	return s.store.DueDeliveries(ctx, c.Webhook.ID, s.cfg.Now(), n)
 }
 
-// saveAttempts stores a round of attempts, given in the order in which they
-// ended, with the webhook's new state, and prolongs the claim. A delivery that
-// a client asked to repeat meanwhile stays due.
+// saveAttempts stores a batch of attempts, given in the order in which they
+// ended, with the webhook's new state, and renews the claim. A delivery stays
+// due if a client requested it again during the attempt.
 //
-// The error is card.ErrFenced if the claim was lost, or the webhook changed or
-// was deleted. The attempts are then made again, to the webhook as it is now.
-// But if it only changed, successful attempts are stored and not repeated.
-// After card.ErrUnavailable the caller may call saveAttempts again: nothing is
-// counted twice, and no event is inserted twice.
+// The error is card.ErrFenced if the claim was lost, or the webhook was changed
+// or deleted. The attempts are then repeated. If the webhook was only changed,
+// successful attempts are stored and not repeated. After card.ErrUnavailable
+// the caller may retry: nothing is counted or inserted twice.
 func (s *Sender) saveAttempts(ctx context.Context, c *Claim, attempted []attempted) error {
 	now := s.cfg.Now()
 	before, after := make([]Delivery, len(attempted)), make([]Delivery, len(attempted))
@@ -160,9 +159,8 @@ func (s *Sender) saveAttempts(ctx context.Context, c *Claim, attempted []attempt
 	return nil
 }
 
-// saveDelivered stores the successful deliveries after the webhook changed,
-// unless the claim was lost too. On success it returns card.ErrFenced, for the
-// caller to pass on.
+// saveDelivered stores successful deliveries to a changed webhook, unless the
+// claim was lost. On success it returns card.ErrFenced.
 func (s *Sender) saveDelivered(ctx context.Context, c *Claim, before, after []Delivery) error {
 	var was, is []Delivery
 	for i, d := range after {
@@ -183,8 +181,7 @@ func (s *Sender) saveDelivered(ctx context.Context, c *Claim, before, after []De
 }
 
 // Prune deletes deliveries that are not pending and older than
-// Config.Retention, and replies that are older than repliesLast. It is the Tick
-// of its own loop.
+// Config.Retention, and replies older than repliesLast. Call it in a loop.
 func (s *Sender) Prune(ctx context.Context) error {
 	now := s.cfg.Now()
 	return errors.Join(

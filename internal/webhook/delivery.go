@@ -11,16 +11,16 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Delivery is an event and what became of sending it to one webhook.
+// Delivery is an event on its way to one webhook.
 type Delivery struct {
 	Event    card.Event
 	State    DeliveryState
-	Tries    int       // attempts since the schedule was last started; Attempts may also have older ones
+	Tries    int       // attempts since the schedule started; Attempts may contain older ones
 	Attempts []Attempt // the last keptAttempts, oldest first
 	DueAt    time.Time // time of the next attempt, while pending; Immediately before the first
 }
 
-// Immediately returns the time of a delivery that is due whatever the clock shows.
+// Immediately returns a time at which a delivery is due by any clock.
 func Immediately() time.Time { return time.UnixMilli(0).UTC() }
 
 // DeliveryState is the state of a delivery.
@@ -29,7 +29,7 @@ type DeliveryState string
 const (
 	DeliveryPending   DeliveryState = "pending"
 	DeliveryDelivered DeliveryState = "delivered"
-	DeliveryFailed    DeliveryState = "failed" // not attempted any more
+	DeliveryFailed    DeliveryState = "failed" // all attempts failed
 )
 
 // Attempt is one request to a webhook, and its result.
@@ -37,11 +37,11 @@ type Attempt struct {
 	At         time.Time
 	Took       time.Duration
 	Status     int           // HTTP status; 0 if there was no response
-	Answer     string        // the beginning of the response's body
+	Answer     string        // beginning of the response's body
 	Error      string        // why there was no response, for the integrator
-	RetryAfter time.Duration // the pause that the receiver asks for
-	// if positive, nothing was sent, and the next try must wait: the
-	// destination's limit is reached
+	RetryAfter time.Duration // requested by the receiver
+	// Postponed is how long the next attempt must wait, if nothing was sent
+	// because the destination's limit is reached. Otherwise 0.
 	Postponed time.Duration
 }
 
@@ -49,15 +49,15 @@ type Attempt struct {
 func (a Attempt) OK() bool { return a.Status/100 == 2 }
 
 // Unreachable reports whether the receiver is down or overloaded, so that other
-// attempts would fail too. Any other failure concerns only this event.
+// attempts would fail too.
 func (a Attempt) Unreachable() bool {
 	return a.Status == 0 || a.Status == http.StatusRequestTimeout || a.Status == http.StatusTooManyRequests ||
 		a.Status/100 == 5
 }
 
-// Rejected reports whether the answer is about the URL rather than the event:
-// nothing there takes events. A single one may still be about the event, as a
-// receiver may answer 404 for a card that it does not know.
+// Rejected reports whether the answer seems to concern the URL, not the event.
+// A single one may still concern the event: a receiver may answer 404 for an
+// unknown card.
 func (a Attempt) Rejected() bool {
 	switch a.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed:
@@ -66,7 +66,7 @@ func (a Attempt) Rejected() bool {
 	return a.Gone() || a.Status/100 == 3
 }
 
-// Gone reports whether the receiver wants no more events.
+// Gone reports whether the receiver wants no more events at all.
 func (a Attempt) Gone() bool { return a.Status == http.StatusGone }
 
 const (
@@ -82,9 +82,9 @@ func deliverySchedule() []time.Duration {
 		20 * time.Hour, 24 * time.Hour}
 }
 
-// After returns the delivery after attempt a. Impossible Tries count as none or
-// all. chance, from 0 to below 1, makes the wait for the next attempt up to a
-// fifth shorter or longer.
+// After returns the delivery after attempt a. A negative Tries counts as 0, and
+// one beyond the schedule as its end. chance, in [0, 1), makes the wait for the
+// next attempt up to a fifth shorter or longer.
 func (d Delivery) After(a Attempt, now time.Time, chance float64) Delivery {
 	d.Attempts = append(d.Attempts[max(0, len(d.Attempts)-keptAttempts+1):len(d.Attempts):len(d.Attempts)], a)
 	d.DueAt = time.Time{}
@@ -110,8 +110,8 @@ type DeliveryFilter struct {
 	Limit  int
 }
 
-// ListDeliveries returns the deliveries to a webhook that match, newest event
-// first, at most filter.Limit, and whether there are more.
+// ListDeliveries returns the matching deliveries to a webhook, newest event
+// first, and whether there are more than filter.Limit.
 func (s *Service) ListDeliveries(ctx context.Context, account, webhook uuid.UUID, filter DeliveryFilter) ([]Delivery,
 	bool, error) {
 	if _, err := s.GetWebhook(ctx, account, webhook); err != nil {
@@ -126,8 +126,8 @@ func (s *Service) ListDeliveries(ctx context.Context, account, webhook uuid.UUID
 	return ds[:min(limit, len(ds))], len(ds) > limit, nil
 }
 
-// Redeliver has an event sent to a webhook again, whatever became of its
-// delivery. The error is card.ErrNotFound if there is no such delivery, and
+// Redeliver sends an event to a webhook again, even if it was delivered. The
+// error is card.ErrNotFound if there is no such delivery, and
 // card.ErrWebhookDisabled if the webhook is disabled.
 func (s *Service) Redeliver(ctx context.Context, account, webhook, event uuid.UUID) error {
 	err := s.store.WebhookTx(ctx, func(tx Tx) error {
@@ -156,11 +156,11 @@ func (s *Service) Redeliver(ctx context.Context, account, webhook, event uuid.UU
 	return err
 }
 
-// RecoverWebhook has all events since the given time sent to a webhook that it
-// has not received: their delivery failed or waits for its next attempt, or
-// there is none because the webhook was disabled or did not exist yet. It goes
-// back as far as deliveries are kept. It returns the number of events. The
-// error is card.ErrWebhookDisabled if the webhook is disabled.
+// RecoverWebhook sends a webhook all events since the given time that it has
+// not received: their delivery failed or waits for a retry, or there is none
+// because the webhook was disabled or did not exist. Events older than
+// Config.Retention are excluded. RecoverWebhook returns the number of events.
+// The error is card.ErrWebhookDisabled if the webhook is disabled.
 func (s *Service) RecoverWebhook(ctx context.Context, account, webhook uuid.UUID, since time.Time) (int64, error) {
 	var count int64
 	if replayed, err := s.earlier(ctx, &count); replayed || err != nil {
@@ -179,7 +179,7 @@ func (s *Service) recover(ctx context.Context, account, webhook uuid.UUID, since
 	}
 	now := s.cfg.Now()
 	if kept := now.Add(-s.cfg.Retention); since.Before(kept) {
-		since = kept // nobody knows whether older events were delivered
+		since = kept // older deliveries are deleted, even successful ones
 	}
 	after, err := s.store.SeqBefore(ctx, account, since.Add(-clockSkew))
 	if err != nil {
@@ -208,16 +208,16 @@ func (s *Service) enabledWebhook(ctx context.Context, account, id uuid.UUID) err
 	return err
 }
 
-// clockSkew is how much earlier the time of an event may be than that of its
-// predecessor, if another process's clock made that.
+// clockSkew is how much earlier an event may seem than its predecessor, if
+// their processes' clocks differ.
 const clockSkew = time.Minute
 
-// maxPerStatement is the most deliveries that one statement deletes or has sent
-// again, so that it does not hold many locks for long.
+// maxPerStatement is the most deliveries that one statement changes, so that it
+// does not hold many locks for long.
 const maxPerStatement = 1000
 
-// inBatches calls f until it returns less than n. f must process up to n items,
-// and return how many it did.
+// inBatches calls f until it returns less than n. f processes up to n items,
+// and returns their number.
 func inBatches(f func(n int) (int64, error)) error {
 	for {
 		n, err := f(maxPerStatement)

@@ -12,21 +12,20 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// How many requests per second go to one network address while nothing there
-// has accepted an event, which could be a stranger that an account wants
-// flooded. Each account has a share.
+// Limits for a network address that has accepted no event: accounts could
+// otherwise flood a stranger.
 const (
-	unprovenRate  = 20
-	unprovenShare = 5
-	unprovenBurst = 4 // seconds
+	unprovenRate  = 20 // requests per second
+	unprovenShare = 5  // of these for one account
+	unprovenBurst = 4  // seconds
 )
 
 const (
-	// provenAccounts is how many accounts may send to one address at full speed
-	// at the same time. Each has Config.Rate.
+	// provenAccounts is how many accounts may send to one address at
+	// Config.Rate each.
 	provenAccounts = 5
-	maxFailures    = 20 // consecutive attempts that find nothing there
-	maxProven      = 16 // addresses of one URL
+	maxFailures    = 20 // in a row, after which an endpoint is unproven again
+	maxProven      = 16 // addresses of an endpoint
 	forgetAfter    = 10 * time.Minute
 )
 
@@ -36,13 +35,13 @@ const (
 // It is safe for concurrent use.
 type destinations struct {
 	mu        sync.Mutex
-	rate      float64 // of an account at a proven endpoint
+	rate      float64 // requests per second of an account at a proven endpoint
 	addresses map[netip.Prefix]*destination
 	endpoints map[endpointKey]*endpoint
 	sweptAt   time.Time
 }
 
-// destination has the limits of one address.
+// destination contains the limits of one address.
 type destination struct {
 	unproven, proven *rate.Limiter // of all accounts
 	accounts         map[uuid.UUID]*accountLimits
@@ -70,7 +69,7 @@ func endpointOf(account uuid.UUID, raw string) endpointKey {
 type endpoint struct {
 	last   netip.Addr            // the address of the last connection; invalid if there was none
 	proven map[netip.Prefix]bool // the addresses that have accepted events
-	failed int                   // consecutive attempts that found nothing there
+	failed int                   // consecutive attempts that were rejected or unanswered
 	usedAt time.Time
 }
 
@@ -90,10 +89,9 @@ func (d *destinations) setRate(perSecond float64) {
 	d.rate = perSecond
 }
 
-// admitLast counts a request to the address to which the endpoint's last one
-// went: it probably uses the same connection. It returns that address, which is
-// invalid if none is known, and how long to wait if the request would be one too
-// many.
+// admitLast counts a request to the address of the endpoint's last connection,
+// which the next request probably uses again. It returns this address, which is
+// invalid if there is none, and how long to wait if the limit is reached.
 func (d *destinations) admitLast(key endpointKey) (last netip.Addr, wait time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,8 +101,8 @@ func (d *destinations) admitLast(key endpointKey) (last netip.Addr, wait time.Du
 	return netip.Addr{}, 0
 }
 
-// admit counts a request to an address. If it would be one too many, it counts
-// nothing and returns how long to wait before the next try.
+// admit counts a request to an address. If the limit is reached, it counts
+// nothing, and returns how long to wait.
 func (d *destinations) admit(key endpointKey, address netip.Addr) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -177,8 +175,8 @@ func (d *destinations) report(key endpointKey, address netip.Addr, a Attempt) {
 	}
 }
 
-// sweep drops, once a minute, entries that were not used for long: their
-// limiters are full again.
+// sweep deletes entries that were not used for forgetAfter, once a minute.
+// Their limiters have recovered all tokens.
 func (d *destinations) sweep(now time.Time) {
 	if now.Sub(d.sweptAt) < time.Minute {
 		return

@@ -10,16 +10,16 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// EventFilter chooses events of an account.
+// EventFilter selects events of an account.
 type EventFilter struct {
 	CardUUID uuid.UUID // only events of this card; the zero UUID for all events
 	After    int64     // only events whose Seq is greater
-	Limit    int       // the most events
+	Limit    int
 }
 
-// ListEvents returns the account's events that match, in the order of Seq, and
-// whether there are more. It costs one round trip to the store, or two if there
-// is nothing new.
+// ListEvents returns the account's matching events in the order of Seq, and
+// whether there are more than filter.Limit. It costs one query, or two if there
+// are no events.
 func (s *Service) ListEvents(ctx context.Context, account uuid.UUID, filter EventFilter) ([]card.Event, bool, error) {
 	after, limit := filter.After, filter.Limit
 	es, err := s.eventsOf(ctx, account, filter)

@@ -11,8 +11,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Topic is what somebody waits for: the events of an account, or of one of its
-// cards.
+// Topic selects the events of an account, or of one of its cards.
 type Topic struct {
 	AccountID uuid.UUID
 	CardUUID  uuid.UUID // the zero UUID for all events of the account
@@ -23,11 +22,12 @@ type Topic struct {
 type waiter struct {
 	topic   Topic
 	after   int64
-	checked int64 // the Seq up to which the account's events were seen not to be of the card
+	checked int64 // no event of the account up to this Seq concerns the card
 	found   chan struct{}
 }
 
-// waiters are all that wait in this process. Its zero value is ready for use.
+// waiters are the waiting requests of this process. The zero value is ready for
+// use.
 type waiters struct {
 	mu  sync.Mutex
 	all map[*waiter]bool
@@ -48,27 +48,26 @@ func (ws *waiters) remove(w *waiter) {
 	delete(ws.all, w)
 }
 
-// waiting returns all that wait now.
+// waiting returns the current waiters.
 func (ws *waiters) waiting() []*waiter {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	return slices.Collect(maps.Keys(ws.all))
 }
 
-// AwaitEvents returns a channel that is closed once there are events that
-// ListEvents would return. It holds no connection of the store, and learns of
-// events by Tick. The caller must call stop.
+// AwaitEvents returns a channel that Tick closes once there are events that
+// ListEvents would return. It holds no database connection. The caller must
+// call stop.
 func (s *Service) AwaitEvents(account uuid.UUID, filter EventFilter) (found <-chan struct{}, stop func()) {
 	w := &waiter{topic: Topic{account, filter.CardUUID}, after: filter.After, found: make(chan struct{})}
 	s.waiting.add(w)
 	return w.found, func() { s.waiting.remove(w) }
 }
 
-// Tick looks for the events that others wait for. It costs one round trip to
-// the store for all of them, a second one if some wait for a card whose account
-// has new events, and none if nobody waits. Whoever commits events should cause
-// a Tick soon; calling it once a second finds those of other processes. It must
-// not be called again before it has returned.
+// Tick looks for the events that requests wait for. It costs one query for all
+// of them, a second one if some wait for a card whose account has new events,
+// and none without waiting requests. Call it soon after events were committed,
+// and once a second for the events of other processes, but not concurrently.
 func (s *Service) Tick(ctx context.Context) error {
 	waiting := s.waiting.waiting()
 	accounts := map[uuid.UUID]bool{}
@@ -107,7 +106,7 @@ func (s *Service) Tick(ctx context.Context) error {
 	return nil
 }
 
-// eventsOf returns one event more than filter.Limit, if there is one.
+// eventsOf returns up to filter.Limit+1 events.
 func (s *Service) eventsOf(ctx context.Context, account uuid.UUID, filter EventFilter) ([]card.Event, error) {
 	if filter.CardUUID != uuid.Nil {
 		return s.store.CardEvents(ctx, account, filter.CardUUID, filter.After, filter.Limit+1)

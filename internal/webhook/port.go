@@ -14,9 +14,9 @@ import (
 // card.ErrUnavailable if the database can't be reached.
 type Store interface {
 	// WebhookTx runs f in a transaction. It runs f again if the transaction
-	// failed to serialise, so f must have no other effects. If the reply to
+	// failed to serialize, so f must have no other effects. If the reply to
 	// COMMIT is lost, WebhookTx returns an error although the transaction may
-	// have been committed: look up by its keys what f wrote.
+	// have been committed: look up the rows of f by their keys.
 	WebhookTx(ctx context.Context, f func(Tx) error) error
 
 	Feed
@@ -38,20 +38,21 @@ type Store interface {
 	Deliveries(ctx context.Context, webhook uuid.UUID, filter DeliveryFilter) ([]Delivery, error)
 }
 
-// Outbox keeps what a sender sends. What is said of Store holds for it, too.
+// Outbox stores the deliveries for a Sender. Its methods have the guarantees of
+// Store.
 type Outbox interface {
-	// WebhookTx is that of Store.
+	// WebhookTx is like WebhookTx of Store.
 	WebhookTx(ctx context.Context, f func(Tx) error) error
 
 	// ClaimWebhooks claims up to n enabled webhooks that have a delivery due at
-	// now, and are neither paused nor claimed. Each claim lasts for ttl by the
-	// database's clock. Webhooks with the fewest failures come first, among
-	// these the one served longest ago. Secrets is not set.
+	// now, and are neither paused nor claimed. A claim lasts for ttl by the
+	// database's clock. Webhooks with fewer failures come first, then those
+	// served longest ago. Secrets is not set.
 	ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl time.Duration) ([]*Claim, error)
 	// ReleaseWebhook ends a claim, unless it was lost.
 	ReleaseWebhook(ctx context.Context, c *Claim) error
-	// DueDeliveries returns up to n deliveries that are due at now, those due
-	// first before the others.
+	// DueDeliveries returns up to n deliveries that are due at now, the longest
+	// due first.
 	DueDeliveries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]Delivery, error)
 	// DueRetries is like DueDeliveries, but leaves out deliveries that are due
 	// Immediately, and returns the oldest event first.
@@ -59,12 +60,12 @@ type Outbox interface {
 	// PruneDeliveries deletes up to n deliveries that are not pending and whose
 	// event happened before the given time. It returns how many it deleted.
 	PruneDeliveries(ctx context.Context, before time.Time, n int) (int64, error)
-	// PruneReplies deletes up to n replies that were made before the given
-	// time, and returns how many it deleted.
+	// PruneReplies deletes up to n replies from before the given time, and
+	// returns how many it deleted.
 	PruneReplies(ctx context.Context, before time.Time, n int) (int64, error)
 }
 
-// Feed has the events of accounts.
+// Feed reads the events of accounts.
 type Feed interface {
 	// Events returns an account's events whose Seq is greater than after, in
 	// the order of Seq, at most limit.
@@ -88,29 +89,28 @@ type Tx interface {
 	// Immediately, for each enabled webhook that wants them.
 	InsertEvents(ctx context.Context, es []card.Event) error
 
-	// LockAccount locks the account until the transaction ends, so that no
-	// other transaction can insert events or webhooks of it: events that are
-	// committed later go to the webhooks as this transaction leaves them.
+	// LockAccount locks the account until the transaction ends. No other
+	// transaction can insert its events or webhooks, so later events are
+	// delivered to the webhooks as this transaction leaves them.
 	LockAccount(ctx context.Context, account uuid.UUID) error
 	CountWebhooks(ctx context.Context, account uuid.UUID) (int, error)
 	InsertWebhook(ctx context.Context, w *Webhook) error
 	// LockWebhook locks and returns a webhook.
 	LockWebhook(ctx context.Context, account, id uuid.UUID) (*Webhook, error)
-	// SaveWebhook stores a webhook. If its Version is new, the state that a
-	// sender stored is reset.
+	// SaveWebhook stores a webhook. A new Version resets the sender's state.
 	SaveWebhook(ctx context.Context, w *Webhook) error
-	// SaveWebhookState stores a sender's state of a webhook, and prolongs the
+	// SaveWebhookState stores a sender's state of a webhook, and renews the
 	// claim. The error is card.ErrFenced if the claim was lost, or the webhook
 	// has another Version, is disabled or was deleted.
 	SaveWebhookState(ctx context.Context, c *Claim, s State, now time.Time, ttl time.Duration) error
 	// CheckClaim returns card.ErrFenced if the claim was lost or the webhook
-	// was deleted. Otherwise nobody else gets the claim before the transaction
-	// ends.
+	// was deleted. Otherwise the webhook can't be claimed again before the
+	// transaction ends.
 	CheckClaim(ctx context.Context, c *Claim) error
 	// SaveDeliveries stores deliveries with their attempts. It skips those
-	// whose stored DueAt is no longer that of before.
+	// whose stored DueAt differs from before.
 	SaveDeliveries(ctx context.Context, webhook uuid.UUID, before, after []Delivery) error
-	// Redeliver makes a delivery due at now, and starts its schedule again. The
+	// Redeliver makes a delivery due at now, and restarts its schedule. The
 	// caller must have locked the webhook.
 	Redeliver(ctx context.Context, account, webhook, event uuid.UUID, now time.Time) error
 	// Reply returns what was replied to the request with an account's
@@ -120,10 +120,10 @@ type Tx interface {
 	// has used the key for any request.
 	InsertReply(ctx context.Context, r Reply) error
 	// RecoverDeliveries reads up to n events that follow the Seq after and did
-	// not happen before since. It makes a delivery due at now for each event
-	// that the webhook wants and that has no delivery, or one that failed or is
-	// due later. It returns the number of these deliveries, and the Seq of the
-	// last event it read, or after if there was none.
+	// not happen before since. If the webhook wants an event, and its delivery
+	// is missing, failed or due later, the delivery becomes due at now.
+	// RecoverDeliveries returns the number of these deliveries, and the Seq of
+	// the last event it read, or after if there was none.
 	RecoverDeliveries(ctx context.Context, account, webhook uuid.UUID, since time.Time, after int64, n int,
 		now time.Time) (due, last int64, err error)
 }

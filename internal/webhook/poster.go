@@ -11,14 +11,15 @@ import (
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// HTTPPoster is a Poster that uses the guarded HTTP client.
+// HTTPPoster is a Poster that uses the guarded HTTP client. It is safe for
+// concurrent use.
 type HTTPPoster struct {
-	// Header is sent with every request, beside what proves its origin, which
-	// it can't replace. Defaults to none. It must not be changed while requests
-	// are sent.
+	// Header is sent with every request. It can't replace the headers that
+	// Sign returns. Defaults to none. It must not change while requests are
+	// being sent.
 	Header http.Header
-	// Unlimited switches the limits of destinations off, for a receiver of the
-	// process's own operator. Defaults to false.
+	// Unlimited disables the limits per destination, for receivers of the
+	// operator. Defaults to false.
 	Unlimited bool
 
 	client       *outbound.Client

@@ -15,20 +15,22 @@ import (
 )
 
 const (
-	maxConcurrency = 8   // the most requests to one webhook at the same time
-	maxBatch       = 500 // the most deliveries that are stored together
-	// a batch starts no attempt after that; changes to the webhook take effect
-	// with the next batch
+	maxConcurrency = 8   // requests to one webhook
+	maxBatch       = 500 // deliveries that are stored together
+	// maxBatchTime is when a batch stops starting attempts. Changes to the
+	// webhook take effect in the next batch.
 	maxBatchTime = 250 * time.Millisecond
-	maxClaimTime = 10 * time.Second // after which waiting webhooks get their turn
-	// the end of a claim, in which nothing is stored: another process may claim
-	// the webhook next
+	// maxClaimTime is when the sender releases a webhook, so that waiting ones
+	// get its slot.
+	maxClaimTime = 10 * time.Second
+	// saveMargin is the last part of a claim, during which nothing is stored:
+	// another process may claim the webhook next.
 	saveMargin = 10 * time.Second
 )
 
-// Sender sends due deliveries. Each webhook has its own turn, so that a slow
-// receiver delays no other: Tick starts turns and does not wait for them. Any
-// number of processes may send; a webhook is claimed by one at a time.
+// Sender sends due deliveries. It serves each webhook in a goroutine of its
+// own, so that a slow receiver delays no other. Several processes may send at
+// the same time; a webhook is claimed by one of them.
 type Sender struct {
 	store   Outbox
 	vault   Vault
@@ -37,7 +39,7 @@ type Sender struct {
 	log     *slog.Logger
 	cfg     Config
 	running sync.WaitGroup
-	slots   chan struct{} // holds a token for each running turn
+	slots   chan struct{} // holds a token for each claimed webhook
 }
 
 // NewSender returns a sender. The caller must close it. wake must cause a Tick
@@ -54,33 +56,31 @@ func NewSender(store Outbox, vault Vault, poster *HTTPPoster, wake func(), log *
 		slots: make(chan struct{}, cfg.Concurrency)}, nil
 }
 
-// ttl is how long a claim lasts without being prolonged. It is long enough to
-// make a round of attempts and store it, even if the database can't be reached
-// for a moment.
+// ttl is how long a claim lasts unless it is renewed: long enough for a batch
+// of attempts and for storing it, even if the database is unreachable for a
+// moment.
 func (s *Sender) ttl() time.Duration { return 2*s.poster.client.Timeout() + 30*time.Second }
 
-// Tick starts a turn for every webhook that has due deliveries, as far as there
-// are free places.
+// Tick claims webhooks that have due deliveries, as many as there are free
+// slots, and starts to serve them. It does not wait for the deliveries.
 func (s *Sender) Tick(ctx context.Context) error {
 	for ctx.Err() == nil {
-		places := cap(s.slots) - len(s.slots)
-		if places == 0 {
-			return nil // a turn calls wake when it ends
+		free := cap(s.slots) - len(s.slots)
+		if free == 0 {
+			return nil // a claim that ends calls wake
 		}
-		n := min(places, 64)
+		n := min(free, 64)
 		claims, err := s.claimWebhooks(ctx, n)
 		for _, c := range claims {
 			s.slots <- struct{}{}
-			s.running.Add(1)
-			go func() {
-				defer s.running.Done()
+			s.running.Go(func() {
 				err := panics.Call(func() error { s.deliverTo(ctx, c); return nil })
-				if err != nil { // not released: the webhook is attempted again when the claim expires
+				if err != nil { // not released: the claim expires, and the webhook is claimed again
 					s.log.ErrorContext(ctx, "sending to a webhook", "webhook", c.Webhook.ID, "error", err, panics.Stack(err))
 				}
 				<-s.slots
 				s.wake()
-			}()
+			})
 		}
 		if err != nil || len(claims) < n {
 			return err
@@ -89,9 +89,8 @@ func (s *Sender) Tick(ctx context.Context) error {
 	return nil
 }
 
-// Close waits until the running attempts have ended and are stored, or until
-// ctx ends. Before calling it, the caller must end the context of the last
-// Tick, and call Tick no more.
+// Close waits until all running attempts are stored, or until ctx ends. The
+// caller must first end the context of the last Tick, and not call Tick again.
 func (s *Sender) Close(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
@@ -106,61 +105,62 @@ func (s *Sender) Close(ctx context.Context) error {
 	}
 }
 
-// deliverTo sends the due deliveries of one webhook until none is left, the webhook
-// is paused or disabled, or maxClaimTime has passed.
+// deliverTo sends the due deliveries of a webhook, and releases its claim.
 func (s *Sender) deliverTo(ctx context.Context, c *Claim) {
 	// Attempts that have begun are finished and stored even if ctx ends.
 	working := context.WithoutCancel(ctx)
-	limit := rate.NewLimiter(rate.Limit(s.cfg.Rate), int(max(1, s.cfg.Rate)))
-	err := func() error {
-		most := min(max(maxConcurrency, int(s.cfg.Rate*maxBatchTime.Seconds())), maxBatch)
-		batch, began := maxConcurrency, time.Now()
-		until := began.Add(s.ttl() - saveMargin)
-		for ctx.Err() == nil && !c.Ended && time.Since(began) < maxClaimTime {
-			due, err := s.dueDeliveries(working, c, batch)
-			if err != nil || len(due) == 0 {
-				return err
-			}
-			started := time.Now()
-			done, wait := s.attemptBatch(ctx, working, c, due, limit)
-			took := time.Since(started)
-			switch {
-			case len(done) > 0: // what was postponed is due again
-			case wait > 0 && pause(ctx, min(wait, time.Second)):
-				continue
-			default:
-				return nil
-			}
-			saving := time.Now()
-			if err := s.save(working, c, done, until); err != nil {
-				return err
-			}
-			until = saving.Add(s.ttl() - saveMargin)
-			switch {
-			case len(done) < len(due):
-				batch = max(batch/2, maxConcurrency)
-			case len(done) == batch && took < maxBatchTime:
-				batch = min(4*batch, most)
-			}
-		}
-		return nil
-	}()
-	switch {
-	// the webhook changed or was deleted, or the claim was lost; then releasing
-	// is a no-op
-	case errors.Is(err, card.ErrFenced):
-	case err != nil:
+	err := s.deliverDue(ctx, working, c)
+	// If the webhook was changed or deleted, or the claim was lost, saving
+	// fails with card.ErrFenced. Releasing a lost claim is a no-op.
+	if err != nil && !errors.Is(err, card.ErrFenced) {
 		s.log.ErrorContext(ctx, "sending to a webhook", "webhook", c.Webhook.ID, "error", err)
-		return // not released: the webhook is attempted again when the claim expires
+		return // not released: the claim expires, and the webhook is claimed again
 	}
 	if err := s.store.ReleaseWebhook(working, c); err != nil {
 		s.log.WarnContext(ctx, "releasing a webhook", "webhook", c.Webhook.ID, "error", err)
 	}
 }
 
-// save stores attempts. If the database can't be reached, it keeps trying until
-// the given time, because attempts that are not stored are made again. Storing
-// them twice is harmless.
+// deliverDue sends batches of deliveries until none is due, the webhook is
+// paused or disabled, or maxClaimTime has passed. Batches grow while the
+// receiver accepts them quickly.
+func (s *Sender) deliverDue(ctx, working context.Context, c *Claim) error {
+	limit := rate.NewLimiter(rate.Limit(s.cfg.Rate), int(max(1, s.cfg.Rate)))
+	most := min(max(maxConcurrency, int(s.cfg.Rate*maxBatchTime.Seconds())), maxBatch)
+	size, began := maxConcurrency, time.Now()
+	until := began.Add(s.ttl() - saveMargin)
+	for ctx.Err() == nil && !c.Ended && time.Since(began) < maxClaimTime {
+		due, err := s.dueDeliveries(working, c, size)
+		if err != nil || len(due) == 0 {
+			return err
+		}
+		started := time.Now()
+		done, wait := s.attemptBatch(ctx, working, c, due, limit)
+		took := time.Since(started)
+		if len(done) == 0 {
+			if wait > 0 && sleep(ctx, min(wait, time.Second)) {
+				continue
+			}
+			return nil
+		}
+		saving := time.Now()
+		if err := s.save(working, c, done, until); err != nil {
+			return err
+		}
+		until = saving.Add(s.ttl() - saveMargin)
+		switch {
+		case len(done) < len(due):
+			size = max(size/2, maxConcurrency)
+		case len(done) == size && took < maxBatchTime:
+			size = min(4*size, most)
+		}
+	}
+	return nil
+}
+
+// save stores attempts. If the database is unreachable, it retries until the
+// given time, because attempts that are not stored are repeated. Storing them
+// twice is harmless.
 func (s *Sender) save(ctx context.Context, c *Claim, done []attempted, until time.Time) error {
 	const first, longest = 100 * time.Millisecond, 2 * time.Second
 	for wait := first; ; wait = min(2*wait, longest) {
@@ -177,25 +177,20 @@ func (s *Sender) save(ctx context.Context, c *Claim, done []attempted, until tim
 	}
 }
 
-// attemptBatch attempts deliveries in the order of due, several at a time unless the
-// receiver was down in the last round. It starts no more attempts once one
-// finds the receiver down or gone, or after maxBatchTime. It returns the
-// attempts in the order in which they ended. If an attempt was postponed, wait
-// is the time until the destination may get another one.
-func (s *Sender) attemptBatch(ctx, working context.Context, c *Claim, due []Delivery, limit *rate.Limiter) (done []attempted,
-	wait time.Duration) {
+// attemptBatch attempts deliveries in the given order: several concurrently, or
+// one at a time if the receiver failed in the last batch. It starts no more
+// attempts after maxBatchTime, or once the receiver is unreachable or gone. It
+// returns the attempts in the order in which they ended. If an attempt was
+// postponed, wait is the time until the destination accepts the next one.
+func (s *Sender) attemptBatch(ctx, working context.Context, c *Claim, due []Delivery, limit *rate.Limiter) (
+	done []attempted, wait time.Duration) {
 	var (
 		mu    sync.Mutex
 		next  int
 		stop  bool
 		group sync.WaitGroup
 	)
-	causes := s.traceParents(working, due)
-	began := time.Now()
-	concurrency := min(maxConcurrency, len(due))
-	if c.Failures > 0 {
-		concurrency = 1
-	}
+	parents, began := s.traceParents(working, due), time.Now()
 	take := func() (Delivery, bool) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -205,6 +200,10 @@ func (s *Sender) attemptBatch(ctx, working context.Context, c *Claim, due []Deli
 		next++
 		return due[next-1], true
 	}
+	concurrency := min(maxConcurrency, len(due))
+	if c.Failures > 0 {
+		concurrency = 1
+	}
 	for range concurrency {
 		group.Go(func() {
 			for {
@@ -213,7 +212,7 @@ func (s *Sender) attemptBatch(ctx, working context.Context, c *Claim, due []Deli
 					return
 				}
 				failpoint.Hit(failpoint.Delivering)
-				a := s.attempt(working, c, d.Event, causes)
+				a := s.attempt(working, c, d.Event, parents)
 				mu.Lock()
 				if a.Postponed > 0 {
 					stop, wait = true, max(wait, a.Postponed)
@@ -229,8 +228,8 @@ func (s *Sender) attemptBatch(ctx, working context.Context, c *Claim, due []Deli
 	return done, wait
 }
 
-// pause waits, and returns false if ctx ends before.
-func pause(ctx context.Context, d time.Duration) bool {
+// sleep waits, and returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

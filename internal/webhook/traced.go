@@ -11,21 +11,21 @@ import (
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// traceParents returns the traces of the cards that deliveries are about.
+// traceParents returns the stored traces of the deliveries' cards.
 func (s *Sender) traceParents(ctx context.Context, due []Delivery) trace.Causes {
-	ids := make([]uuid.UUID, len(due)) // the zero UUID, of no card, has none
+	ids := make([]uuid.UUID, len(due)) // the zero UUID, for events of no card, has no trace
 	for i, d := range due {
 		ids[i] = d.Event.CardUUID
 	}
 	return s.cfg.Tracer.Causes(ctx, ids)
 }
 
-// attempt makes an attempt, and reports it to Config.Observe unless it was
-// postponed. A panic is a failed attempt, so that it is repeated on schedule,
-// and only ten times.
-func (s *Sender) attempt(ctx context.Context, c *Claim, e card.Event, causes trace.Causes) (a Attempt) {
+// attempt sends an event once, and passes the attempt to Config.Observe unless
+// it was postponed. A panic counts as a failed attempt, so that it is retried
+// on schedule, and only ten times.
+func (s *Sender) attempt(ctx context.Context, c *Claim, e card.Event, parents trace.Causes) (a Attempt) {
 	err := panics.Call(func() error {
-		a = s.post(ctx, c, e, causes)
+		a = s.post(ctx, c, e, parents)
 		failpoint.Hit(failpoint.Delivered)
 		if a.Postponed == 0 {
 			s.cfg.Observe(a)
@@ -41,10 +41,9 @@ func (s *Sender) attempt(ctx context.Context, c *Claim, e card.Event, causes tra
 	return a
 }
 
-// post makes an attempt, within a span in the trace of the card that the event
-// is about.
-func (s *Sender) post(ctx context.Context, c *Claim, e card.Event, causes trace.Causes) Attempt {
-	ctx, span := s.cfg.Tracer.Send(ctx, causes, e.CardUUID, "deliver webhook")
+// post sends an event within a span in the trace of the event's card.
+func (s *Sender) post(ctx context.Context, c *Claim, e card.Event, parents trace.Causes) Attempt {
+	ctx, span := s.cfg.Tracer.Send(ctx, parents, e.CardUUID, "deliver webhook")
 	a := s.poster.Post(ctx, c.Webhook.URL, c.Secrets, e)
 	span.Text("cardmint.event", string(e.Type))
 	if a.Status != 0 {

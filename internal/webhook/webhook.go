@@ -1,10 +1,10 @@
-// Package webhook tells clients what happened to their cards: webhooks, the
-// deliveries of events to them, and the same events as a feed.
+// Package webhook delivers events about cards to clients, by webhooks and as a
+// feed.
 //
 // It may import packages card, limit, outbound, failpoint and trace. Each
-// delivery is a row that is committed together with its event. An attempt that
-// a crash interrupts is repeated when the claim of the dead process expires. So
-// every event arrives at least once, and perhaps more often.
+// delivery is a row that is committed together with its event. If a process
+// crashes during an attempt, another one repeats the attempt when the claim
+// expires. So every event arrives at least once, and may arrive repeatedly.
 package webhook
 
 import (
@@ -19,28 +19,28 @@ import (
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// Webhook is a URL to which an account's events are sent.
+// Webhook is a URL that receives an account's events.
 type Webhook struct {
 	ID             uuid.UUID
 	AccountID      uuid.UUID
 	URL            string
 	Description    string
-	Types          []card.EventType // the types of events to send; empty for all
+	Types          []card.EventType // empty for all types
 	Enabled        bool
 	DisabledReason DisabledReason // "" while it is enabled
 	DisabledAt     *time.Time
-	FailingSince   *time.Time // time of the first failed attempt since the last success; nil if there is none
+	FailingSince   *time.Time // first failed attempt since the last success; nil if there is none
 	CreatedAt      time.Time
 
-	// grows with every change that affects senders; the store refuses a
-	// sender's state of an older version
+	// Version increases with every change that affects senders. The store
+	// rejects a sender's state of an older version.
 	Version   int64
 	Sealed    []byte     // the secret, encrypted
 	SealedOld []byte     // the previous secret, encrypted, if there was one
-	OldUntil  *time.Time // until when the previous secret signs too
+	OldUntil  *time.Time // when the previous secret stops signing
 }
 
-// DisabledReason says why nothing is sent to a webhook.
+// DisabledReason is why nothing is sent to a webhook.
 type DisabledReason string
 
 const (
@@ -49,8 +49,8 @@ const (
 	DisabledFailing   DisabledReason = "failing" // no attempt succeeded for disableAfter
 )
 
-// Request has a client's settings of a webhook. A nil field keeps its value, or
-// is empty in a new webhook.
+// Request contains a client's settings of a webhook. A nil field keeps its
+// value, or is empty in a new webhook.
 type Request struct {
 	URL         *string
 	Description *string
@@ -59,10 +59,10 @@ type Request struct {
 }
 
 const (
-	maxWebhooks        = 16  // per account
-	examplesAtOnce     = 128 // examples that TestWebhook sends at the same time
-	examplesPerAccount = 2
-	defaultRate        = 200
+	maxWebhooks           = 16  // per account
+	maxExamples           = 128 // that TestWebhook sends concurrently
+	maxExamplesPerAccount = 2
+	defaultRate           = 200
 )
 
 // Config configures webhooks and their sender.
@@ -70,15 +70,15 @@ type Config struct {
 	// Retention is how long deliveries are kept. Defaults to 30 days; at least
 	// 7 days.
 	Retention time.Duration
-	// Rate limits the attempts per second at one webhook, so that a receiver
-	// that was down is not overrun. It also limits the attempts of an account
+	// Rate is the most attempts per second at one webhook, so that a receiver
+	// is not overrun after an outage. It also limits the attempts of an account
 	// at one network address. Defaults to 200.
 	Rate float64
-	// Concurrency limits how many webhooks have their turn at the same time.
+	// Concurrency is the most webhooks that a sender serves concurrently.
 	// Defaults to 512.
 	Concurrency int
-	// Observe is told of each attempt. It must be safe for concurrent use, and
-	// quick. Defaults to nobody.
+	// Observe is called with each attempt. It must be safe for concurrent use,
+	// and quick. Defaults to a no-op.
 	Observe func(Attempt)
 	// Tracer starts a span for each attempt. Defaults to none.
 	Tracer *trace.Tracer
@@ -133,7 +133,7 @@ func New(store Store, vault Vault, poster Poster, wake func(), cfg Config) (*Ser
 		return nil, err
 	}
 	return &Service{store: store, vault: vault, poster: poster, wake: wake, cfg: cfg,
-		testing: limit.NewShares(examplesAtOnce, examplesPerAccount), waiting: &waiters{}}, nil
+		testing: limit.NewShares(maxExamples, maxExamplesPerAccount), waiting: &waiters{}}, nil
 }
 
 var errNoPoster = errors.New("this process sends to no webhooks")
@@ -346,7 +346,8 @@ func (s *Service) TestWebhook(ctx context.Context, account, id uuid.UUID, kind c
 		return Attempt{}, err
 	}
 	if !s.testing.Acquire(account) {
-		return Attempt{}, card.ErrUnavailable.WithMessage("Other examples are being sent. Try again when they have been answered.")
+		return Attempt{},
+			card.ErrUnavailable.WithMessage("Other examples are being sent. Try again when they have been answered.")
 	}
 	defer s.testing.Release(account)
 	reply = s.poster.Post(ctx, w.URL, secrets,
