@@ -84,7 +84,7 @@ func TestCLI_AnOperatorSettlesAPaymentThatIsTooLittle(t *testing.T) {
 	if stdout, stderr, code := p.run(decide...); code == 0 {
 		wantOutput(t, stdout, "nothing left to do")
 	} else { // it was issued meanwhile
-		wantOutput(t, stderr, "the card is made already")
+		wantOutput(t, stderr, "the card is already issued")
 	}
 	card, err := newClient(t, s.url, token).WaitForCard(t.Context(), short.UUID)
 	if err != nil {

@@ -104,9 +104,9 @@ func TestCLI_AnOperatorSettlesWhatARestoredDatabaseForgot(t *testing.T) {
 		"refunded", "alice", "ticket 4711")
 	wantOutput(t, p.must(t, "reconcile"), "everything agrees", "2 issued, 2 paid", "returned")
 	for want, args := range map[string][]string{
-		"something else was decided of the transfer before: it counts toward card " +
+		"another decision about the transfer was made before: it counts toward card " +
 			waiting.UUID.String(): {forCard, "--refunded"},
-		"something else was decided of the transfer before: its money was given back": {back, "--new",
+		"another decision about the transfer was made before: its money was given back": {back, "--new",
 			"--account", "shop", "--usd", "50"},
 		"the transaction has no output 7 to this wallet": {back,
 			"--refunded", "--output", "7"},

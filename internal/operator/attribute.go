@@ -12,35 +12,36 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// AttributionDecision is what AttributeTransfer is asked to do.
+// AttributionDecision is the input of AttributeTransfer.
 type AttributionDecision struct {
-	Coin      card.Currency // its Confirmations are what a transfer needs, but for one that counts toward an existing card
+	Coin      card.Currency // its Confirmations are required, unless the money counts toward an existing card
 	TxID      string
 	Output    int64
 	Kind      AttributionKind
 	CardUUID  uuid.UUID    // with ToCard
 	AccountID uuid.UUID    // with ToNewCard
 	USD       card.USD     // with ToNewCard
-	Amount    *card.Amount // what the operator thinks it is about; nil for whatever it is
-	Note      string       // why; for those who ask later
-	Operator  string       // who
-	DryRun    bool         // only say what would happen
+	Amount    *card.Amount // expected amount; nil for any
+	Note      string       // the reason
+	Operator  string       // name
+	DryRun    bool         // change nothing
 }
 
-// Attributed is what AttributeTransfer did, or with DryRun would do.
+// Attributed is the result of AttributeTransfer, or with DryRun the result it
+// would have.
 type Attributed struct {
 	Amount    card.Amount       // that was attributed
-	Card      *card.Card        // as it was before; a new one as it was created; nil with GiveBack
+	Card      *card.Card        // before the decision, or as created; nil with GiveBack
 	After     card.PaymentState // of the card
-	Unchanged bool              // the same was decided before
+	Unchanged bool              // the same decision exists already
 }
 
-// AttributeTransfer settles a transfer to an address of no card, such as one
-// for an order that a restored database has forgotten: it counts toward a card,
-// or the forgotten card is created again, or the money is given back. Only
-// money that is confirmed and can be spent is attributed. From then on the card
-// is assessed with it by the ordinary rules, also when it leaves the chain.
-// Deciding the same again does nothing.
+// AttributeTransfer decides about a transfer to an address without a card, such
+// as one for an order that is missing from a restored database: the transfer
+// counts toward a card, or the missing card is created again, or the money is
+// given back. Only confirmed, spendable money is attributed. After that the
+// ordinary rules apply to the card, also if the transfer leaves the chain.
+// Repeating a decision changes nothing.
 func (s *Service) AttributeTransfer(ctx context.Context, d AttributionDecision) (Attributed, error) {
 	if err := d.check(); err != nil {
 		return Attributed{}, fmt.Errorf("attribute transfer: %w", err)
@@ -77,12 +78,12 @@ func (d AttributionDecision) check() error {
 	return nil
 }
 
-// destination is where the money of transfers goes.
+// destination is the target of transfers.
 type destination struct {
-	transfers     []card.Transfer // that are attributed
+	transfers     []card.Transfer // to attribute
 	confirmations int             // that they need
 	card          *card.Card      // nil if the money is given back
-	counted       []card.Transfer // everything that counts toward the card then
+	counted       []card.Transfer // all transfers of the card afterwards
 }
 
 func (s *Service) attribute(ctx context.Context, tx Tx, d AttributionDecision, newCard uuid.UUID) (Attributed, error) {
@@ -123,7 +124,7 @@ func (s *Service) attribute(ctx context.Context, tx Tx, d AttributionDecision, n
 	done := Attributed{Amount: amount, Card: to.card}
 	var verdicts []card.Verdict
 	if to.card != nil {
-		today, _ := s.rates.Rate(d.Coin.Code) // without one, late money waits
+		today, _ := s.rates.Rate(d.Coin.Code) // without a rate, late money waits
 		v := card.Judge(to.card, to.counted, tip, today, uuid.Must(uuid.NewV7()))
 		done.After, verdicts = v.Assessment.State, []card.Verdict{v}
 	}
@@ -141,8 +142,8 @@ func (s *Service) attribute(ctx context.Context, tx Tx, d AttributionDecision, n
 	return done, tx.SaveVerdicts(ctx, verdicts)
 }
 
-// repeated returns what was done when the same was decided before. The error is
-// ErrAttributed if it was something else.
+// repeated returns the result of the earlier decision if d is the same. The
+// error is ErrAttributed otherwise.
 func repeated(ctx context.Context, tx Tx, d AttributionDecision, earlier *Attribution) (Attributed, error) {
 	done := Attributed{Amount: earlier.Amount, Unchanged: true}
 	if earlier.Kind == GiveBack {
@@ -172,7 +173,7 @@ func repeated(ctx context.Context, tx Tx, d AttributionDecision, earlier *Attrib
 	return done, nil
 }
 
-// destination finds out where the money of a transfer goes.
+// destination returns the target of a transfer.
 func (d AttributionDecision) destination(ctx context.Context, tx Tx, t card.Transfer, newCard uuid.UUID) (destination,
 	error) {
 	switch d.Kind {
@@ -211,9 +212,8 @@ func (d AttributionDecision) destination(ctx context.Context, tx Tx, t card.Tran
 	}
 }
 
-// recreate returns a card for what came to an address. What came is its price,
-// and its quote ends when it is created: it is for money that is there, not for
-// more of it.
+// recreate returns a card for the money at an address. The money is its price,
+// and its quote ends when it is created, because it expects no further payment.
 func (d AttributionDecision) recreate(id uuid.UUID, address string, transfers []card.Transfer) (*card.Card, error) {
 	amount, created := sum(transfers), card.TimeOf(id)
 	rate, err := impliedRate(d.Coin, d.USD, amount)
@@ -222,7 +222,7 @@ func (d AttributionDecision) recreate(id uuid.UUID, address string, transfers []
 	}
 	expires := created
 	for _, t := range transfers {
-		if !t.FirstSeenAt.Before(expires) { // by the clock of another machine
+		if !t.FirstSeenAt.Before(expires) { // the clocks of two machines differ
 			expires = t.FirstSeenAt.Add(time.Millisecond)
 		}
 	}
@@ -249,7 +249,7 @@ func impliedRate(coin card.Currency, usd card.USD, amount card.Amount) (card.Dec
 	return card.Decimal{Units: units.Int64(), Scale: card.RateScale}, nil
 }
 
-// attributions returns what is kept of a decision.
+// attributions returns the rows of a decision.
 func (d AttributionDecision) attributions(to destination) []Attribution {
 	all := make([]Attribution, len(to.transfers))
 	for i, t := range to.transfers {

@@ -12,57 +12,56 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Books is everything added up, as of one moment.
+// Books are the sums over all cards and transfers in one snapshot.
 type Books struct {
 	AsOf  time.Time   // by the database's clock
 	Coins []CoinBooks // by currency
-	// Discrepancies are what should not be, by card, account, webhook or day, at most
-	// some of each kind. Without any, the books are right.
+	// Discrepancies are contradictions, by card, account, webhook or day,
+	// limited per kind. Without any, the books are right.
 	Discrepancies []Discrepancy
-	// Waiting is what agrees, but waits for an operator, at most some of each
-	// kind.
+	// Waiting lists the items that need an operator, limited per kind.
 	Waiting []Waiting
 }
 
-// CoinBooks adds up one currency. What cards hold is taken from the cards, what
-// was counted from the transfers: that both agree is what is to be shown. The
-// sums are exact, whatever their size.
+// CoinBooks are the sums of one currency. Credits are summed over cards, and
+// Counted over transfers: reconciliation compares the two. The sums are exact
+// at any size.
 type CoinBooks struct {
 	Currency     string
-	Counted      card.Total // of all transfers that are in the chain or the mempool
-	Unattributed card.Total // of these, to addresses of no card
-	Returned     card.Total // likewise, and given back by operators
-	Unconfirmed  card.Total // the part of Counted in the mempool
+	Counted      card.Total // all transfers in the chain or the mempool
+	Unattributed card.Total // part of Counted: sent to addresses without a card
+	Returned     card.Total // part of Counted: sent to such addresses, and given back by operators
+	Unconfirmed  card.Total // part of Counted: in the mempool
 
-	Made       card.Total // credited to cards that are made
-	Open       card.Total // credited to cards that wait, for more money, confirmations or the supplier
-	Held       card.Total // of late payments, for an operator to settle
-	Surplus    card.Total // beyond what a card was asked for
+	Made       card.Total // credited to issued cards
+	Open       card.Total // credited to cards that wait for more money, confirmations or the supplier
+	Held       card.Total // late payments, which need an operator
+	Surplus    card.Total // above the price of a card
 	Refunded   card.Total // given back by operators
-	Lost       card.Total // credited to cards that are made, or given back, and no longer in the chain
-	WrittenOff card.Total // of that, what operators bear
+	Lost       card.Total // credited to issued cards, or given back, and no longer in the chain
+	WrittenOff card.Total // part of Lost that operators have written off
 	SoldCents  card.Total // face value of the issued cards, in US cents
 
 	Paid   int64 // cards whose payment was confirmed
-	Issued int64 // cards that are made
-	Late   int64 // cards that wait for an operator because their money is late or too little
+	Issued int64 // issued cards
+	Late   int64 // cards that need an operator because their money is late or too little
 }
 
-// Credited returns what the cards hold of what was received.
+// Credited returns the sum of all credits to cards.
 func (b CoinBooks) Credited() card.Total { return b.Made.Add(b.Open, b.Held, b.Refunded) }
 
-// Discrepancy is something that should not be.
+// Discrepancy is a contradiction in the books.
 type Discrepancy struct {
 	ID   uuid.UUID // of a card, an account or a webhook; zero for a day or a currency
 	Text string
 }
 
-// WaitingKind is what kind of thing waits.
+// WaitingKind is the kind of an item that needs an operator.
 type WaitingKind string
 
-// Kinds of things that wait.
+// The kinds of items that need an operator.
 const (
-	WaitingUnattributed WaitingKind = "unattributed" // money to an address of no card, of which nothing was decided
+	WaitingUnattributed WaitingKind = "unattributed" // undecided money at an address without a card
 	// a card whose money has been late, or too little, for longer than
 	// LateLasts
 	WaitingLate WaitingKind = "late"
@@ -76,58 +75,57 @@ const (
 	WaitingReversed  WaitingKind = "reversed"   // an issued or refunded card whose money left the chain
 )
 
-// A late payment and an open intent wait once they reach these limits.
+// A late payment or an open intent needs an operator beyond these limits.
 const (
 	LateLasts     = 24 * time.Hour
 	UnissuedLasts = time.Hour
 	ManyAttempts  = 10
 )
 
-// Waiting is something that waits.
+// Waiting is an item that needs an operator.
 type Waiting struct {
 	Kind     WaitingKind
 	Currency string
-	Amount   card.Amount // that was received and waits
-	Since    time.Time   // zero if it is not known
-	CardUUID uuid.UUID   // of all kinds but WaitingUnattributed
-	TxID     string      // of WaitingUnattributed
-	Output   int64       // likewise
+	Amount   card.Amount // received
+	Since    time.Time   // zero if unknown
+	CardUUID uuid.UUID   // except with WaitingUnattributed
+	TxID     string      // with WaitingUnattributed
+	Output   int64       // with WaitingUnattributed
 }
 
-// Progress is how far a reading of the books is.
+// Progress is the progress of a reading.
 type Progress struct {
-	Day              time.Time // that was read last
-	Cards, Transfers int64     // that were read
+	Day              time.Time // the last one read
+	Cards, Transfers int64     // read so far
 }
 
-// Reading is what a store reads of its books.
+// Reading is a store's reading of its books.
 type Reading struct {
 	Books
-	// From is the least uuid of the cards that were read: all from there on,
-	// and Others before.
+	// From and Others are the cards that were read: all from the uuid From on,
+	// and Others before it.
 	From   uuid.UUID
 	Others []uuid.UUID
-	// Recheck are the cards that are to be read again next time.
+	// Recheck are the cards that the next reading must read again.
 	Recheck []uuid.UUID
-	// State is what the store needs to keep the reading.
+	// State is for the store's KeepBooks.
 	State any
 }
 
-// Audit is how books are to be reconciled. The zero Audit reads what changed,
-// and decrypts nothing.
+// Audit configures a reconciliation. The zero Audit reads changes only, and
+// decrypts nothing.
 type Audit struct {
-	Full     bool           // read everything, and compare it with what was kept
-	Vault    Vault          // decrypts what is encrypted of the cards that are read; nil for nothing
-	Progress func(Progress) // is told now and then; nil for nobody
+	Full     bool           // read everything, and compare it with the stored sums
+	Vault    Vault          // checks the encrypted fields of the cards that are read; nil for no check
+	Progress func(Progress) // called now and then; nil for no calls
 }
 
-// Reconcile adds up everything that was received and issued, and says what does
-// not agree: no discrepancies mean that for each currency what was counted on the
-// chain is what was credited to cards, is surplus, came to no card's address or
-// was given back of that, and that the cards which were made are those that
-// were paid. It reads what changed since the last time and believes the kept
-// sums of the rest, unless the audit is a full one. That the reading can't be
-// kept is logged: the next one costs more.
+// Reconcile sums up all money received and all cards issued. It returns no
+// discrepancies if for each currency the transfers on the chain equal the
+// credits of cards, the surplus, the unattributed money and the returned money,
+// and if exactly the paid cards were issued. Unless the audit is full, it reads
+// the changes since the last reading and trusts the stored sums. A failure to
+// store the reading is logged: the next one costs more.
 func (s *Service) Reconcile(ctx context.Context, a Audit) (Books, error) {
 	if a.Progress == nil {
 		a.Progress = func(Progress) {}
@@ -141,8 +139,9 @@ func (s *Service) Reconcile(ctx context.Context, a Audit) (Books, error) {
 	for _, c := range b.Coins {
 		if is := c.Credited().Add(c.Surplus, c.Unattributed, c.Returned); !is.Equal(c.Counted) {
 			b.Discrepancies = append(b.Discrepancies,
-				Discrepancy{Text: fmt.Sprintf("%s: %s were counted, but %s credited, %s surplus, %s unattributed and %s returned make %s",
-					c.Currency, c.Counted, c.Credited(), c.Surplus, c.Unattributed, c.Returned, is)})
+				Discrepancy{
+					Text: fmt.Sprintf("%s: %s were counted, but %s credited, %s surplus, %s unattributed and %s returned make %s",
+						c.Currency, c.Counted, c.Credited(), c.Surplus, c.Unattributed, c.Returned, is)})
 		}
 	}
 	if a.Vault != nil {
@@ -154,30 +153,31 @@ func (s *Service) Reconcile(ctx context.Context, a Audit) (Books, error) {
 		b.Discrepancies = append(b.Discrepancies, discrepancies...)
 	}
 	if err := s.store.KeepBooks(ctx, r); err != nil {
-		s.log.WarnContext(ctx, "the books were read, but can't be kept", "error", err)
+		s.log.WarnContext(ctx, "books were read, but not stored", "error", err)
 	}
 	return b, nil
 }
 
 const (
-	checkedAtOnce = 500 // cards that are read together
-	someDamaged   = 20  // how many are said to be damaged at most
+	sealedPage = 500 // cards decrypted together
+	maxDamaged = 20  // discrepancies of this kind in one report
 )
 
-// checkSealed decrypts what is encrypted of the cards that were read. It
-// returns what can't be, at most some, and all cards that this is of: none is
-// forgotten before it was said.
-func (s *Service) checkSealed(ctx context.Context, vault Vault, r Reading) (discrepancies []Discrepancy, damaged []uuid.UUID,
+// checkSealed decrypts the encrypted fields of the cards that were read. It
+// returns up to maxDamaged discrepancies, and all damaged cards: those that
+// were not reported are read again.
+func (s *Service) checkSealed(ctx context.Context, vault Vault, r Reading) (discrepancies []Discrepancy,
+	damaged []uuid.UUID,
 	err error) {
 	check := func(page []SealedCard) {
 		for _, c := range page {
 			if found := c.discrepancies(vault); len(found) > 0 {
 				damaged = append(damaged, c.UUID)
-				discrepancies = append(discrepancies, found[:min(len(found), someDamaged-len(discrepancies))]...)
+				discrepancies = append(discrepancies, found[:min(len(found), maxDamaged-len(discrepancies))]...)
 			}
 		}
 	}
-	for some := range slices.Chunk(r.Others, checkedAtOnce) {
+	for some := range slices.Chunk(r.Others, sealedPage) {
 		page, err := s.store.SealedCardsOf(ctx, some)
 		if err != nil {
 			return nil, nil, fmt.Errorf("check what is encrypted: %w", err)
@@ -185,18 +185,18 @@ func (s *Service) checkSealed(ctx context.Context, vault Vault, r Reading) (disc
 		check(page)
 	}
 	for from := r.From; ; {
-		page, err := s.store.SealedCards(ctx, from, checkedAtOnce)
+		page, err := s.store.SealedCards(ctx, from, sealedPage)
 		if err != nil {
 			return nil, nil, fmt.Errorf("check what is encrypted: %w", err)
 		}
-		if check(page); len(page) < checkedAtOnce {
+		if check(page); len(page) < sealedPage {
 			return discrepancies, damaged, nil
 		}
 		from = After(page[len(page)-1].UUID)
 	}
 }
 
-// discrepancies says what of a card can't be decrypted.
+// discrepancies returns the fields of a card that can't be decrypted.
 func (c SealedCard) discrepancies(vault Vault) (all []Discrepancy) {
 	add := func(what string, err error) {
 		switch {
@@ -217,7 +217,7 @@ func (c SealedCard) discrepancies(vault Vault) (all []Discrepancy) {
 	return all
 }
 
-// After returns the next uuid in the order of uuids.
+// After returns the smallest uuid greater than id.
 func After(id uuid.UUID) uuid.UUID {
 	for i := len(id) - 1; i >= 0; i-- {
 		if id[i]++; id[i] != 0 {

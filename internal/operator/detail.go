@@ -13,123 +13,121 @@ import (
 type Search struct {
 	AccountID     uuid.UUID         // zero for all
 	State         card.PaymentState // "" for all
-	NeedsOperator bool              // only cards that wait for ResolveCard
+	NeedsOperator bool              // only cards that need ResolveCard
 	Limit         int
 }
 
-// CardDetail is everything that is kept of a card but its credentials.
+// CardDetail is everything stored about a card except its credentials.
 type CardDetail struct {
 	Card        *card.Card
 	Account     string // name
 	Transfers   []card.Transfer
 	Intent      *IntentRecord // nil before the payment was confirmed
-	Credentials bool          // whether any are kept
+	Credentials bool          // whether any are stored
 	Resolutions []Resolution
 	Events      []card.Event
 }
 
-// RetiredCard is what is known of a card that was deleted because nobody paid
-// for it. Money that still comes to its address is unattributed.
+// RetiredCard is the remainder of an unpaid card that was deleted. Money that
+// still arrives at its address is unattributed.
 type RetiredCard struct {
 	UUID      uuid.UUID
 	Account   string
 	USD       card.USD
-	Amount    card.Amount // that was asked for
-	ExpiredAt time.Time   // when its quote was over
+	Amount    card.Amount // its price
+	ExpiredAt time.Time   // end of its quote
 	DeletedAt time.Time
 }
 
-// IntentRecord is how far the issuing of a card is.
+// IntentRecord is the intent to issue a card.
 type IntentRecord struct {
 	State        string // open, pending, parked, done or refund_due
-	Supplier     string // "" if nobody was asked
-	Reference    string // the supplier's; "" if it gave none
+	Supplier     string // "" if no request was sent
+	Reference    string // the supplier's; "" if it sent none
 	FirstAskedAt *time.Time
-	Answer       string // the supplier's last: issued, pending, declined or unknown; "" if nobody was asked
+	Answer       string // the supplier's last: issued, pending, declined or unknown; "" if no request was sent
 	Attempts     int
 	DueAt        time.Time  // of the next attempt, while it is open or pending
 	Reason       string     // why the card is not issued yet
-	OpenedAt     *time.Time // since when the suppliers are asked; nil if none was
-	Refusals     []Refusal  // by suppliers, in their order, since they are asked
-	Declines     int        // how often a supplier refused, ever: a part of what the supplier knows the request by
+	OpenedAt     *time.Time // first claim, or first claim after a retry; nil if there was none
+	Refusals     []Refusal  // since OpenedAt, in order
+	Declines     int        // by any supplier, never reset; part of the request's key at some suppliers
 }
 
-// Refusal is a supplier's answer that it makes no card.
+// Refusal is a supplier's refusal to issue a card.
 type Refusal struct {
 	Supplier  string `json:"supplier"`
 	Reason    string `json:"reason"`
-	Temporary bool   `json:"temporary"` // it may make one later
+	Temporary bool   `json:"temporary"` // it may issue one later
 }
 
-// waits reports whether the issuing of a card is left to an operator: it is
-// parked, or the supplier declined.
+// waits reports whether the intent needs an operator: it is parked, or its
+// refund is due.
 func (r *IntentRecord) waits() bool {
 	return r != nil && (r.State == "parked" || r.State == "refund_due")
 }
 
-// refundDue reports whether no supplier makes a card.
+// refundDue reports whether no supplier issues the card.
 func (r *IntentRecord) refundDue() bool { return r != nil && r.State == "refund_due" }
 
-// ResolutionKind says what an operator decided of a card.
+// ResolutionKind is the kind of a decision about a card.
 type ResolutionKind string
 
-// The decisions. Where nothing is left to decide, none of them does anything.
+// The decisions. A decision has no effect if nothing is left to decide.
 const (
-	// Accept lets what was received be enough: the card is made once that is
-	// confirmed.
+	// Accept makes the received money the card's price: the card is issued once
+	// the money is confirmed.
 	Accept ResolutionKind = "accept"
-	// Refund says that the operator gives the money back; once the card is
-	// made, the surplus. It is to be decided before anything is sent: from then
-	// on the money makes no card. A refund of 0 only names the transaction of
+	// Refund records that the operator gives the money back, or the surplus of
+	// an issued card. Decide it before sending the money: after it, the money
+	// no longer pays for the card. A refund of 0 only adds the transaction of
 	// the refund before it.
 	Refund ResolutionKind = "refund"
-	// WriteOff says that the operator bears the loss of money that left the
-	// chain after the card was made, or after it was given back.
+	// WriteOff records the loss of money that left the chain after the card was
+	// issued, or after the money was given back.
 	WriteOff ResolutionKind = "write_off"
-	// Retry has the supplier asked again, with the same key, for a card that is
-	// parked, and every supplier for one whose refund is due.
+	// Retry requests a parked card again from the same supplier with the same
+	// key, and a card whose refund is due from every supplier.
 	Retry ResolutionKind = "retry"
 	// Attribute is an Attribution to the card, among the card's resolutions.
 	Attribute ResolutionKind = "attribute"
-	// Purge deleted the card's credentials for good, before their time.
+	// Purge records that the card's credentials were deleted early.
 	Purge ResolutionKind = "purge"
 )
 
-// Resolution is a decision, as it is kept for good.
+// Resolution is a stored decision. It is never deleted.
 type Resolution struct {
 	ID        uuid.UUID
 	CardUUID  uuid.UUID
 	Kind      ResolutionKind
 	Amount    card.Amount // accepted, refunded, written off or attributed; 0 with Retry and Purge
-	TxID      string      // of a refund; "" if the operator named none
+	TxID      string      // of a refund; "" if unknown
 	Note      string
 	Operator  string
 	CreatedAt time.Time
 }
 
 var (
-	// ErrAnotherAmount means that a decision is not about the amount that the
-	// operator thinks.
-	ErrAnotherAmount = errors.New("the amount is another by now")
-	// ErrBeingIssued means that the supplier may have made a card: its money
-	// can't be given back.
+	// ErrAnotherAmount means that the amount differs from the one the operator
+	// expects.
+	ErrAnotherAmount = errors.New("the amount has changed")
+	// ErrBeingIssued means that the supplier may have issued the card: its
+	// money can't be given back.
 	ErrBeingIssued = errors.New("the card is being issued")
 	// ErrNotConfirmed means that money may still leave the chain, or can't be
-	// spent yet: it is not to be given back.
-	ErrNotConfirmed = errors.New("what was received is not confirmed, or is locked")
-	// ErrLocked means that nothing was received but money that can't be spent
-	// yet, by the will of its sender.
-	ErrLocked = errors.New("what was received is locked by its sender")
-	// ErrIssued means that a card is made already.
-	ErrIssued = errors.New("the card is made already")
-	// ErrNothingLost means that no money of a card has left the chain after it
-	// was made or given back.
+	// spent yet: it must not be given back.
+	ErrNotConfirmed = errors.New("the received money is not confirmed, or is locked")
+	// ErrLocked means that all received money is still locked by its sender.
+	ErrLocked = errors.New("the received money is locked by its sender")
+	// ErrIssued means that a card is already issued.
+	ErrIssued = errors.New("the card is already issued")
+	// ErrNothingLost means that no money left the chain after the card was
+	// issued or the money was given back.
 	ErrNothingLost = errors.New("no money was lost with the card")
-	// ErrNothingReceived means that there is no money to decide on.
+	// ErrNothingReceived means that there is no money to decide about.
 	ErrNothingReceived = errors.New("nothing was received for the card")
-	// ErrRefunded means that the money was given back, so that it buys no card.
+	// ErrRefunded means that the money was given back.
 	ErrRefunded = errors.New("its money was refunded")
-	// ErrNotParked means that the issuing of a card does not wait for an
-	// operator.
+	// ErrNotParked means that the card is not waiting for an operator.
 	ErrNotParked = errors.New("the card is neither declined nor parked")
 )

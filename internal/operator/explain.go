@@ -6,60 +6,57 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Wait is what a card waits for.
+// Wait is the reason why a card is not issued yet.
 type Wait string
 
-// What a card can wait for.
+// The reasons.
 const (
-	ForNothing       Wait = "nothing"       // it is issued, or nothing is expected any more
-	ForMoney         Wait = "money"         // more of it, from the customer
+	ForNothing       Wait = "nothing"       // it is issued, or nothing more is expected
+	ForMoney         Wait = "money"         // the customer has to send more
 	ForConfirmations Wait = "confirmations" // of transfers
-	ForUnlock        Wait = "unlock"        // the senders of transfers have locked them
-	ForRate          Wait = "rate"          // what late money is worth today is not known
-	ForSupplier      Wait = "supplier"      // it is paid, and is being issued
-	ForDecision      Wait = "decision"      // of an operator: its money is late or lost, or it can't be issued
+	ForUnlock        Wait = "unlock"        // transfers are locked by their senders
+	ForRate          Wait = "rate"          // the current worth of late money is unknown
+	ForSupplier      Wait = "supplier"      // it is paid, and being issued
+	ForDecision      Wait = "decision"      // an operator must decide: its money is late or lost, or it can't be issued
 )
 
-// Explanation says what a card waits for and why, and what an operator can
-// decide.
+// Explanation describes why a card waits, and the decisions that an operator
+// can make.
 type Explanation struct {
 	Wait      Wait
-	Since     time.Time       // ForDecision and ForUnlock; zero if it is not known
+	Since     time.Time       // ForDecision and ForUnlock; zero if unknown
 	Until     time.Time       // ForMoney: the end of the quote; ForSupplier: the next attempt
-	Missing   card.Amount     // ForMoney: how much more
-	Transfers []card.Transfer // ForConfirmations and ForUnlock: those that it needs and that can't pay yet
-	// left the chain after the card was issued or the money was given back, and
-	// is not written off
-	Lost    card.Amount
-	Worth   *Worth   // what was received is worth today; nil if nothing depends on it, or if no rate is known
-	Choices []Choice // what can be decided now
+	Missing   card.Amount     // ForMoney: the rest of the price
+	Transfers []card.Transfer // ForConfirmations and ForUnlock: transfers that it needs and that can't pay yet
+	Lost      card.Amount     // left the chain after issue or refund, and is not written off
+	Worth     *Worth          // current worth of its money; nil if irrelevant or unknown
+	Choices   []Choice        // possible decisions
 }
 
-// Worth says what the money of a card is worth.
+// Worth is the current worth of a card's money.
 type Worth struct {
 	Rate    card.Rate
-	USD     card.USD    // what was received and not given back
-	Short   card.USD    // that it lacks to the card's balance; 0 if it lacks nothing
-	Missing card.Amount // that would make up for it
+	USD     card.USD    // of the money received and not given back
+	Short   card.USD    // shortfall to the card's balance; 0 for none
+	Missing card.Amount // the shortfall in coins
 }
 
-// Choice is a decision that an operator can take now.
+// Choice is a decision that an operator can make now.
 type Choice struct {
 	Kind   ResolutionKind
-	Amount card.Amount // it is about; 0 with Retry
+	Amount card.Amount // accepted, refunded or written off; 0 with Retry
 	LeftOut
-	Cost card.USD // Accept and Retry: what the card's balance exceeds the worth of the money by; 0 if no rate is known
+	Cost card.USD // Accept and Retry: the card's balance minus the worth of the money; 0 if unknown
 }
 
-// LeftOut is what a decision leaves out of the money that it could be about.
+// LeftOut is the part of a card's money that a decision does not cover.
 type LeftOut struct {
 	Locked      card.Amount // by the senders
 	Unconfirmed card.Amount // Refund: may still leave the chain
 }
 
-// Explain says what a card waits for, and what can be decided of it. today is
-// the current rate, or the last one that is known; the zero Rate means that
-// none is. It is pure.
+// Explain returns why a card waits, and the possible decisions. today is the
+// current or the last known rate; zero if unknown. It is a pure function.
 func Explain(r CardDetail, today card.Rate) Explanation {
 	c := r.Card
 	ev := evidence{tip: card.Tip{Height: c.TipHeight}, intent: r.Intent, transfers: r.Transfers}
@@ -88,7 +85,7 @@ func Explain(r CardDetail, today card.Rate) Explanation {
 	return x
 }
 
-// waitFor returns what a card waits for that needs so many transfers more.
+// waitFor returns the reason why a card waits for transfers.
 func waitFor(transfers []card.Transfer) Wait {
 	if len(transfers) == 0 {
 		return ForRate
@@ -101,7 +98,7 @@ func waitFor(transfers []card.Transfer) Wait {
 	return ForUnlock
 }
 
-// since returns since when a card waits for an operator, or for an unlock.
+// since returns when a card began to wait for an operator or an unlock.
 func since(r CardDetail, x Explanation) time.Time {
 	switch {
 	case x.Wait == ForUnlock:
@@ -126,8 +123,8 @@ func since(r CardDetail, x Explanation) time.Time {
 	return time.Time{}
 }
 
-// lastEvent returns when an account was last told of a kind of event; zero if it was
-// not.
+// lastEvent returns the time of the last event of a type; zero if there is
+// none.
 func lastEvent(events []card.Event, kind card.EventType) (at time.Time) {
 	for _, e := range events {
 		if e.Type == kind {
@@ -137,9 +134,8 @@ func lastEvent(events []card.Event, kind card.EventType) (at time.Time) {
 	return at
 }
 
-// worth returns what the money of a card is worth today. That of a paid card
-// matters only to an operator who may have it issued or give the money back;
-// nothing is missing then.
+// worth returns the current worth of a card's money. For a paid card it is only
+// relevant to an operator who can retry or refund; nothing is missing then.
 func worth(c *card.Card, kept card.Amount, today card.Rate, wait Wait) *Worth {
 	price, err := c.Coin.Price(c.USD, today)
 	paid := c.State == card.Paid
@@ -153,7 +149,7 @@ func worth(c *card.Card, kept card.Amount, today card.Rate, wait Wait) *Worth {
 	return &Worth{Rate: today, USD: is, Short: max(0, c.USD-is), Missing: max(0, price-kept)}
 }
 
-// choices returns what ResolveCard would do now.
+// choices returns the decisions that ResolveCard would accept now.
 func choices(c *card.Card, ev evidence, today card.Rate) (all []Choice) {
 	for _, kind := range []ResolutionKind{Accept, Retry, Refund, WriteOff} {
 		decided := *c
@@ -173,7 +169,7 @@ func choices(c *card.Card, ev evidence, today card.Rate) (all []Choice) {
 	return all
 }
 
-// leftOut returns what a decision about an amount leaves out.
+// leftOut returns the money that a decision about amount does not cover.
 func leftOut(c *card.Card, kind ResolutionKind, amount card.Amount, ev evidence) LeftOut {
 	var locked card.Amount
 	for _, t := range ev.transfers {

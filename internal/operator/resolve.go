@@ -10,31 +10,32 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Decision is what ResolveCard is asked to do.
+// Decision is the input of ResolveCard.
 type Decision struct {
 	CardUUID uuid.UUID
 	Kind     ResolutionKind
-	Amount   *card.Amount // what the operator thinks it is about; nil for whatever it is
+	Amount   *card.Amount // expected amount; nil for any
 	TxID     string       // Refund: the transaction that gives the money back, if it was sent; the caller checks it
-	Note     string       // why; for those who ask later
-	Operator string       // who
-	DryRun   bool         // only say what would happen
+	Note     string       // the reason
+	Operator string       // name
+	DryRun   bool         // change nothing
 }
 
-// Resolved is what ResolveCard did, or with DryRun would do.
+// Resolved is the result of ResolveCard, or with DryRun the result it would
+// have.
 type Resolved struct {
 	Resolution     Resolution
-	Card           *card.Card // as it was before
+	Card           *card.Card // before the decision
 	After          card.PaymentState
-	Unchanged      bool        // there was nothing to do
-	ExistingRefund *Resolution // Refund: it was recorded before, and only its transaction is added; nil otherwise
+	Unchanged      bool        // nothing was left to decide
+	ExistingRefund *Resolution // the earlier refund to which the transaction was added; nil otherwise
 	LeftOut
 }
 
-// ResolveCard settles what the rules leave to an operator: a payment that is
-// late or too little, a card whose money left the chain, a surplus, a card that
-// the supplier declined. Every decision is kept, and told to the account as the
-// change of state that follows.
+// ResolveCard decides what the rules leave to an operator: a late or
+// insufficient payment, a card whose money left the chain, a surplus, a card
+// that suppliers declined. Every decision is stored. The account receives the
+// event of the state change that follows.
 func (s *Service) ResolveCard(ctx context.Context, d Decision) (Resolved, error) {
 	switch {
 	case d.Note == "" || d.Operator == "":
@@ -80,7 +81,7 @@ func (s *Service) ResolveCard(ctx context.Context, d Decision) (Resolved, error)
 	return done, nil
 }
 
-// resolve decides something of a card.
+// resolve applies a decision to a card.
 func (s *Service) resolve(ctx context.Context, tx Tx, d Decision, r Resolution, before *card.Card,
 	ev evidence) (Resolved, error) {
 	c := *before
@@ -111,12 +112,12 @@ func (s *Service) resolve(ctx context.Context, tx Tx, d Decision, r Resolution, 
 	return done, tx.SaveVerdicts(ctx, []card.Verdict{v})
 }
 
-// findRefund returns the refund, recorded before, that the transaction of a
-// decision belongs to, and whether it was named already: the one for which it
-// was named, or else the last one, if that has no transaction or if nothing
-// else is to be given back. It returns nil for a refund that is yet to be
-// recorded.
-func findRefund(ctx context.Context, tx Tx, d Decision, c *card.Card, ev evidence) (last *Resolution, named bool, err error) {
+// findRefund returns the earlier refund that the decision's transaction belongs
+// to, and whether the transaction is already recorded. If it is not, that is
+// the last refund, provided that it has no transaction yet or that nothing is
+// left to give back. It returns nil if the decision is a new refund.
+func findRefund(ctx context.Context, tx Tx, d Decision, c *card.Card, ev evidence) (last *Resolution, named bool,
+	err error) {
 	if d.TxID == "" || c.Refunded == 0 {
 		return nil, false, nil
 	}
@@ -139,8 +140,8 @@ func findRefund(ctx context.Context, tx Tx, d Decision, c *card.Card, ev evidenc
 	return last, named, nil
 }
 
-// nameRefundTx names the transaction of a refund that was recorded before, unless it
-// was named already.
+// nameRefundTx adds the transaction to an earlier refund, unless it is already
+// recorded.
 func nameRefundTx(ctx context.Context, tx Tx, d Decision, r Resolution, c *card.Card, refund *Resolution,
 	named bool) (Resolved, error) {
 	done := Resolved{Resolution: r, Card: c, After: c.State, ExistingRefund: refund, Unchanged: named}
@@ -159,15 +160,15 @@ func anotherAmount(coin card.Currency, is, said card.Amount) error {
 	return fmt.Errorf("%w: %s, not %s", ErrAnotherAmount, coin.Decimal(is), coin.Decimal(said))
 }
 
-// coins returns an amount for people.
+// coins returns an amount with its currency, for logs.
 func coins(coin card.Currency, a card.Amount) string {
 	return coin.Decimal(a).String() + " " + coin.Code
 }
 
-// judge assesses a card that something was decided of. A decision brings no
-// money: the account is told of a payment only if it never was.
+// judge assesses a card after a decision. A decision brings no money: it sends
+// the event of a payment only if that was never sent.
 func (s *Service) judge(ctx context.Context, tx Tx, c *card.Card, ev evidence) (card.Verdict, error) {
-	today, _ := s.rates.Rate(c.Coin.Code) // without one, late money waits
+	today, _ := s.rates.Rate(c.Coin.Code) // without a rate, late money waits
 	v := card.Judge(c, ev.transfers, ev.tip, today, uuid.Must(uuid.NewV7()))
 	if v.Event == nil || v.Event.Type != card.EventDetected {
 		return v, nil
@@ -179,11 +180,11 @@ func (s *Service) judge(ctx context.Context, tx Tx, c *card.Card, ev evidence) (
 	return v, err
 }
 
-// evidence is what a decision depends on beside the card.
+// evidence is the state besides the card that a decision depends on.
 type evidence struct {
 	tip       card.Tip
 	intent    *IntentRecord
-	transfers []card.Transfer // that are counted
+	transfers []card.Transfer // counted ones
 }
 
 func (s *Service) evidence(ctx context.Context, tx Tx, c *card.Card) (g evidence, err error) {
@@ -197,12 +198,12 @@ func (s *Service) evidence(ctx context.Context, tx Tx, c *card.Card) (g evidence
 	return g, err
 }
 
-// decide makes the decided amounts of a card follow from a decision. It returns
-// the amount it is about, and whether nothing is left to decide.
+// decide applies a decision to the decided amounts of a card. It returns the
+// amount of the decision, and whether nothing was left to decide.
 func decide(c *card.Card, kind ResolutionKind, ev evidence) (amount card.Amount, nothing bool, err error) {
 	kept := c.Received - c.Refunded
 	unlocked, firm := card.Unlocked(c, ev.transfers), card.Firm(c, ev.transfers, ev.tip)
-	parked := ev.intent.waits() // or declined: both are the operator's to decide
+	waits := ev.intent.waits()
 	switch kind {
 	case Accept:
 		switch {
@@ -223,7 +224,7 @@ func decide(c *card.Card, kind ResolutionKind, ev evidence) (amount card.Amount,
 		case c.Status == card.Generated:
 			amount = c.Credit.Surplus
 			firm -= c.Settled
-		case ev.intent != nil && !parked && (c.State == card.Paid || ev.intent.Attempts > 0):
+		case ev.intent != nil && !waits && (c.State == card.Paid || ev.intent.Attempts > 0):
 			return 0, false, ErrBeingIssued
 		case c.Received == 0:
 			return 0, false, ErrNothingReceived
@@ -235,7 +236,7 @@ func decide(c *card.Card, kind ResolutionKind, ev evidence) (amount card.Amount,
 			return 0, false, ErrNotConfirmed
 		}
 		c.Refunded += amount
-		if c.Status != card.Generated { // what was decided of it before is void
+		if c.Status != card.Generated { // earlier decisions are void
 			c.Accepted, c.Settled = 0, 0
 		}
 		return amount, false, nil
@@ -250,15 +251,15 @@ func decide(c *card.Card, kind ResolutionKind, ev evidence) (amount card.Amount,
 		switch {
 		case ev.intent == nil:
 			return 0, false, ErrNotParked
-		case parked && c.State != card.Paid:
+		case waits && c.State != card.Paid:
 			return 0, false, nothingLeft(c)
 		}
-		return 0, !parked, nil
+		return 0, !waits, nil
 	}
 	return 0, false, fmt.Errorf("there is no decision %q", kind)
 }
 
-// nothingLeft returns why no money of a card can be decided on.
+// nothingLeft returns the reason why a card has no money to decide about.
 func nothingLeft(c *card.Card) error {
 	switch {
 	case c.Refunded == 0:

@@ -6,27 +6,25 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Stats are what a database says about itself at one moment, for monitoring.
-// Nothing in them names a card, an account or an address.
+// Stats are a snapshot of the database for metrics. They contain no card,
+// account or address.
 type Stats struct {
 	Coins []CoinStats
-	// Intents counts the intents to issue a card that are not done, by state;
-	// each state is there.
+	// Intents counts the unfinished intents by state. Every state is present.
 	Intents map[string]int64
-	// OldestIntent is how long the oldest open or pending intent has waited. 0
-	// if there is none.
+	// OldestIntent is the age of the oldest open or pending intent; 0 if there
+	// is none.
 	OldestIntent time.Duration
-	// OpenQuotes is what the cards are worth that wait for their payment, and
-	// OpenCards how many there are.
+	// OpenQuotes is the sum of the cards that wait for their payment, and
+	// OpenCards their number.
 	OpenQuotes card.USD
 	OpenCards  int64
-	// Backlog counts the deliveries to enabled webhooks that are still to be
-	// made.
+	// Backlog counts the pending deliveries to enabled webhooks.
 	Backlog int64
-	// OldestDelivery is for how long the oldest of those that are due now has
-	// been due. 0 if none is due.
+	// OldestDelivery is how long the oldest of them has been due; 0 if none is
+	// due.
 	OldestDelivery time.Duration
-	// Stock is what is left of the suppliers that give out cards from a stock.
+	// Stock lists the remaining cards of suppliers with a stock.
 	Stock []StockStats
 }
 
@@ -34,14 +32,14 @@ type Stats struct {
 type CoinStats struct {
 	Coin          card.Currency
 	FreeAddresses int64
-	Epoch         int64      // 0 while nobody attests to one
-	Unattributed  card.Total // came to addresses of no card, and nobody has decided about it
-	Held          card.Total // came late or too little, and an operator decides about it
+	Epoch         int64      // 0 while no process attests to one
+	Unattributed  card.Total // undecided money at addresses without a card
+	Held          card.Total // late or insufficient payments, which need an operator
 	HeldCards     int64
-	ReversedCards int64 // issued or refunded, and their money left the chain
+	ReversedCards int64 // issued or refunded cards whose money left the chain
 }
 
-// StockStats are how many cards of one amount a supplier has left.
+// StockStats is the remaining stock of one amount at a supplier.
 type StockStats struct {
 	Supplier string
 	USD      card.USD
