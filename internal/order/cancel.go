@@ -13,9 +13,9 @@ import (
 // error is card.ErrNotFound if the account has no such card, and
 // card.ErrHasPayments if money has arrived for it.
 //
-// Money that is first seen later is late (card.Assess). What a node had seen
-// before, and no pass had stored yet, is in time: the customer paid before the
-// card was canceled.
+// A payment that is first seen later is late (card.Assess). A payment that a
+// node saw earlier, but no pass has stored yet, is in time: the customer paid
+// before the card was canceled.
 func (s *Service) CancelCard(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
 	eventID := uuid.Must(uuid.NewV7())
 	canceled, err := s.store.CancelCard(ctx,
@@ -29,13 +29,13 @@ func (s *Service) CancelCard(ctx context.Context, account, id uuid.UUID) (*card.
 	}
 	c, err := s.GetCard(ctx, account, id)
 	if err != nil || canceled {
-		return c, err // whatever has arrived since
+		return c, err // even if a payment has arrived since
 	}
 	switch ended := c.State == card.Canceled || c.State == card.Expired; {
 	case ended && c.Received == 0 && c.Refunded == 0:
-		return c, s.store.AwaitReplication(ctx) // an earlier attempt may not know whether it was committed
+		return c, s.store.AwaitReplication(ctx) // the outcome of an earlier attempt may be unknown
 	case c.State == card.Unpaid && c.Received == 0 && c.Refunded == 0:
-		return nil, card.ErrUnavailable // its money has left the chain just now
+		return nil, card.ErrUnavailable // a reorg has just removed the payment
 	}
 	return nil, card.ErrHasPayments
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// The most that a client may store with a card, in characters: Unicode code
-// points.
+// Limits of client data. Lengths are in Unicode code points.
 const (
 	maxReference     = 200
 	maxMetadataPairs = 20
@@ -22,18 +21,18 @@ const (
 	maxMetadataValue = 500
 )
 
-// errNUL is of a text that PostgreSQL can't store.
+// errNUL rejects text that PostgreSQL can't store.
 var errNUL = errors.New("must not contain the character U+0000")
 
-// checkClientData returns everything that is wrong with the client's own data.
-func checkClientData(r Request) (wrong []card.FieldError) {
+// checkClientData returns all errors of the client data.
+func checkClientData(r Request) (errs []card.FieldError) {
 	if r.Reference != nil {
 		if err := errors.Join(checkLength(*r.Reference, 0, maxReference), checkNUL(*r.Reference)); err != nil {
-			wrong = append(wrong, card.FieldError{Pointer: "/reference", Detail: inOneLine(err)})
+			errs = append(errs, card.FieldError{Pointer: "/reference", Detail: inOneLine(err)})
 		}
 	}
 	if len(r.Metadata) > maxMetadataPairs {
-		wrong = append(wrong,
+		errs = append(errs,
 			card.FieldError{Pointer: "/metadata", Detail: fmt.Sprintf("must have at most %d pairs", maxMetadataPairs)})
 	}
 	escape := strings.NewReplacer("~", "~0", "/", "~1") // RFC 6901
@@ -46,10 +45,10 @@ func checkClientData(r Request) (wrong []card.FieldError) {
 			}
 		}
 		if err != nil {
-			wrong = append(wrong, card.FieldError{Pointer: "/metadata/" + escape.Replace(key), Detail: inOneLine(err)})
+			errs = append(errs, card.FieldError{Pointer: "/metadata/" + escape.Replace(key), Detail: inOneLine(err)})
 		}
 	}
-	return wrong
+	return errs
 }
 
 func checkLength(text string, least, most int) error {
@@ -72,8 +71,8 @@ func checkNUL(text string) error {
 // inOneLine returns the text of joined errors.
 func inOneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// metadataText returns metadata as it is stored: "" for none, otherwise JSON,
-// with its keys sorted.
+// metadataText returns metadata in its stored form: JSON with sorted keys, or ""
+// for none.
 func metadataText(metadata map[string]string) card.Secret {
 	if metadata == nil {
 		return ""
@@ -85,9 +84,9 @@ func metadataText(metadata map[string]string) card.Secret {
 	return card.Secret(text)
 }
 
-// appendClientData appends to what is hashed of an order what the client stores with
-// it, unless that is nothing. It is unambiguous, because no text contains
-// U+0000, and the same for metadata in any order and however JSON writes it.
+// appendClientData appends an order's client data, if any, to the text that is
+// hashed. The result is unambiguous, because no value contains U+0000, and does
+// not depend on the order or the JSON encoding of the metadata.
 func appendClientData(text []byte, o Order) ([]byte, error) {
 	if o.reference != nil {
 		text = fmt.Appendf(text, "\x00reference\x00%s", o.reference.Reveal())
@@ -106,10 +105,10 @@ func appendClientData(text []byte, o Order) ([]byte, error) {
 	return text, nil
 }
 
-var errMetadata = errors.New("the metadata is no JSON")
+var errMetadata = errors.New("the metadata is not JSON")
 
-// readMetadata leaves out metadata that is damaged, and reports it: it must not
-// hide the card, which its customer has paid for.
+// readMetadata reports corrupt metadata and omits it: the card, which may be paid
+// for, must stay readable.
 func (s *Service) readMetadata(ctx context.Context, c *card.Card) {
 	if c.Metadata != "" && !json.Valid([]byte(c.Metadata.Reveal())) {
 		s.store.ReportCorrupt(ctx, "metadata", c.UUID, errMetadata)
@@ -117,23 +116,22 @@ func (s *Service) readMetadata(ctx context.Context, c *card.Card) {
 	}
 }
 
-// CheckFilter returns everything that is wrong with a filter of cards. What it
-// accepts can be searched for.
-func (s *Service) CheckFilter(f Filter) (wrong []card.FieldError) {
+// CheckFilter returns all errors of a filter.
+func (s *Service) CheckFilter(f Filter) (errs []card.FieldError) {
 	if f.Currency != "" {
 		if codes := codes(s.cfg.Known); !slices.Contains(codes, f.Currency) {
-			wrong = append(wrong,
+			errs = append(errs,
 				card.FieldError{Pointer: "query/currency",
 					Detail: "is not a currency of this service; choose one of: " + strings.Join(codes, ", ")})
 		}
 	}
 	switch {
 	case !utf8.ValidString(f.Reference.Reveal()):
-		wrong = append(wrong, card.FieldError{Pointer: "query/reference", Detail: "must be UTF-8"})
+		errs = append(errs, card.FieldError{Pointer: "query/reference", Detail: "must be UTF-8"})
 	case checkNUL(f.Reference.Reveal()) != nil:
-		wrong = append(wrong, card.FieldError{Pointer: "query/reference", Detail: errNUL.Error()})
+		errs = append(errs, card.FieldError{Pointer: "query/reference", Detail: errNUL.Error()})
 	}
-	return wrong
+	return errs
 }
 
 // codes returns the codes of currencies.

@@ -14,22 +14,22 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// errKeyTaken means that the account has already ordered a card with this
-// idempotency key.
+// errKeyTaken means that the account already has a card with this idempotency
+// key.
 var errKeyTaken = errors.New("idempotency key is taken")
 
-// Request is what a client asks for, as it was written.
+// Request is a client's request for a card, not validated.
 type Request struct {
-	USDAmount     string // the balance in US dollars, a plain decimal number
-	Currency      string // the code of the currency to pay with
-	RefundAddress string // where to give money back; "" for none
+	USDAmount     string // balance of the card in US dollars, a plain decimal number
+	Currency      string // code of the currency that the client pays with
+	RefundAddress string // address for refunds; "" for none
 
-	// What the client stores with the card, see card.Card.
+	// Client data, stored with the card; see card.Card.
 	Reference *string           // nil for none
 	Metadata  map[string]string // nil for none
 }
 
-// Order is a valid request for a card. Check returns it.
+// Order is a valid request for a card, as returned by Check.
 type Order struct {
 	usd       card.USD
 	coin      card.Currency
@@ -38,10 +38,10 @@ type Order struct {
 	metadata  card.Secret
 }
 
-// requestHash returns the same hash for orders that ask for the same. What an order
-// leaves out does not change it, so that the hashes of earlier releases stay
-// right. Addresses are public on some chains: only a keyed hash of one goes in,
-// so that nobody can try them all.
+// requestHash returns a hash that is equal for equal orders. A field that is not
+// set does not change it, so that hashes of earlier releases stay valid. It
+// covers only a keyed hash of the refund address: some chains publish their
+// addresses, so a plain one could be guessed.
 func (s *Service) requestHash(o Order) ([]byte, error) {
 	text := fmt.Appendf(nil, "createCard/1\x00%d\x00%s", o.usd, o.coin.Code)
 	if o.refundTo != "" {
@@ -59,34 +59,37 @@ func (s *Service) requestHash(o Order) ([]byte, error) {
 	return sum[:], nil
 }
 
-// Check validates a request for a card. It returns either the order, or
-// everything that is wrong with the request.
-func (s *Service) Check(r Request) (o Order, wrong []card.FieldError) {
+// Check validates a request. It returns either an order, or all errors of the
+// request.
+func (s *Service) Check(r Request) (o Order, errs []card.FieldError) {
 	usd, err := card.ParseUSD(r.USDAmount)
 	if err == nil && (usd < card.MinUSD || usd > card.MaxUSD) {
 		err = fmt.Errorf("must be between %s and %s", card.MinUSD, card.MaxUSD)
 	}
 	if err != nil {
-		wrong = append(wrong, card.FieldError{Pointer: "/usd_amount", Detail: err.Error()})
+		errs = append(errs, card.FieldError{Pointer: "/usd_amount", Detail: err.Error()})
 	}
 	i := slices.IndexFunc(s.cfg.Currencies, func(c card.Currency) bool { return c.Code == r.Currency })
 	if i < 0 {
-		wrong = append(wrong,
-			card.FieldError{Pointer: "/currency",
-				Detail: "is not a currency of this service; choose one of: " + strings.Join(codes(s.cfg.Currencies), ", ")})
+		detail := "is not a currency of this service; choose one of: " + strings.Join(codes(s.cfg.Currencies), ", ")
+		errs = append(errs, card.FieldError{Pointer: "/currency", Detail: detail})
 	} else if err := s.checkRefundAddress(r); err != nil {
-		wrong = append(wrong, card.FieldError{Pointer: "/refund_address", Detail: err.Error()})
+		errs = append(errs, card.FieldError{Pointer: "/refund_address", Detail: err.Error()})
 	}
-	if wrong = append(wrong, checkClientData(r)...); len(wrong) > 0 {
-		return Order{}, wrong
+	if errs = append(errs, checkClientData(r)...); len(errs) > 0 {
+		return Order{}, errs
 	}
-	return Order{usd: usd, coin: s.cfg.Currencies[i], refundTo: card.Secret(r.RefundAddress),
-		reference: (*card.Secret)(r.Reference), metadata: metadataText(r.Metadata)}, nil
+	return Order{
+		usd:       usd,
+		coin:      s.cfg.Currencies[i],
+		refundTo:  card.Secret(r.RefundAddress),
+		reference: (*card.Secret)(r.Reference),
+		metadata:  metadataText(r.Metadata),
+	}, nil
 }
 
-// checkRefundAddress returns an error unless money can be given back to the
-// address, if there is one. It knows the network of the wallet by the addresses
-// that it holds in memory.
+// checkRefundAddress returns an error if refunds can't be sent to the address. A
+// payment address from memory shows which network the wallet is on.
 func (s *Service) checkRefundAddress(r Request) error {
 	if r.RefundAddress == "" {
 		return nil
@@ -98,12 +101,12 @@ func (s *Service) checkRefundAddress(r Request) error {
 	return check(r.RefundAddress, s.pools[r.Currency].peek())
 }
 
-// CreateCard stores a card that waits for its payment. It costs one round trip
-// to the store; a replay costs more.
+// CreateCard quotes an order and stores a card that awaits its payment. It takes
+// one round trip to the store; a replay takes more.
 //
-// key is an idempotency key, or "" for none. If it was used for the same order
-// before, CreateCard returns the card as it was created then, and true. If it
-// was used for another order, the error is card.ErrKeyReused.
+// key is an idempotency key, or "". For an equal order with the same key,
+// CreateCard returns the card as it was created first, and true. For a different
+// order, the error is card.ErrKeyReused.
 func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, key string) (*card.Card, bool, error) {
 	if o.usd == 0 {
 		return nil, false, errors.New("create card: the order was not checked")
@@ -112,19 +115,15 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, ke
 	if key == "" || err == nil {
 		return c, false, err
 	}
-	if !slices.ContainsFunc(
-		[]error{errKeyTaken, card.ErrNoRate, card.ErrNoAddress, card.ErrAccountFrozen, card.ErrQuotaExceeded,
-			card.ErrNoAmount, card.ErrInvalidRequest, errStaleOffers}, func(e error) bool { return errors.Is(err, e) }) {
+	if !mayBeReplay(err) {
 		return nil, false, err
 	}
-	// If this is a replay, it does not matter that there is no rate, address,
-	// quota or card.
-	earlier, lookup := s.store.CardByIdempotencyKey(ctx, account, key)
-	if errors.Is(lookup, card.ErrNoRow) {
+	earlier, lookupErr := s.store.CardByIdempotencyKey(ctx, account, key)
+	if errors.Is(lookupErr, card.ErrNoRow) {
 		return nil, false, err
 	}
-	if lookup != nil {
-		return nil, false, lookup
+	if lookupErr != nil {
+		return nil, false, lookupErr
 	}
 	hash, err := s.requestHash(o)
 	if err != nil {
@@ -143,8 +142,22 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, ke
 	return earlier.AsCreated(), true, nil
 }
 
+// mayBeReplay reports whether a replay can fail with err. A replay needs no
+// rate, address, quota or stock, so it must succeed without them.
+func mayBeReplay(err error) bool {
+	for _, e := range []error{
+		errKeyTaken, errStaleOffers, card.ErrNoRate, card.ErrNoAddress, card.ErrNoAmount,
+		card.ErrAccountFrozen, card.ErrQuotaExceeded, card.ErrInvalidRequest,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
 // quoteAndStore quotes an order and stores the card. The error is errKeyTaken if
-// the idempotency key is taken.
+// the account already has a card with this key.
 func (s *Service) quoteAndStore(ctx context.Context, account uuid.UUID, o Order, key string) (c *card.Card, err error) {
 	release, err := s.reserve(ctx, account, o.usd)
 	if err != nil {
@@ -159,36 +172,36 @@ func (s *Service) quoteAndStore(ctx context.Context, account uuid.UUID, o Order,
 	if err != nil {
 		return nil, card.ErrNoRate.WithCause(err)
 	}
-	from, err := s.sources(o.usd)
+	sources, err := s.sources(o.usd)
 	if err != nil {
 		return nil, err
 	}
-	if one := from[len(from)-1].sale; one != nil {
-		defer func() { // a card may be stored although the database did not answer, or the client has gone
+	if sale := sources[len(sources)-1].sale; sale != nil {
+		defer func() { // the card may be stored although the database did not reply, or the request was canceled
 			stored := c != nil || errors.Is(err, card.ErrUnavailable) || errors.Is(err, context.Canceled)
-			s.sales.end(one, len(from) == 1 && stored, s.cfg.Now())
+			s.sales.end(sale, len(sources) == 1 && stored, s.cfg.Now())
 		}()
 	}
-	for tries := 0; tries < 3 && len(from) > 0; { // an address may turn out to be taken
+	for tries := 0; tries < 3 && len(sources) > 0; { // an address may be taken already
 		address, err := s.takeAddress(ctx, account, o.coin.Code)
 		if err != nil {
 			return nil, err
 		}
-		id := uuid.Must(uuid.NewV7()) // fails only if the system has no random numbers
+		id := uuid.Must(uuid.NewV7())
 		createdAt := card.TimeOf(id)
 		quoted := &card.Card{
-			UUID: id, AccountID: account, CreatedAt: createdAt, USD: o.usd, Coin: o.coin, Amount: amount, Address: address,
-			Rate:      rate,
-			ExpiresAt: createdAt.Add(s.cfg.QuoteTTL), ConfirmationsRequired: o.coin.Confirmations, IdempotencyKey: key,
-			Status: card.AwaitingPayment, State: card.Unpaid, Credit: card.Credit{Due: amount}, RefundAddress: o.refundTo,
-			Reference: o.reference, Metadata: o.metadata,
+			UUID: id, AccountID: account, CreatedAt: createdAt, IdempotencyKey: key,
+			USD: o.usd, Coin: o.coin, Rate: rate, Amount: amount, Address: address,
+			ExpiresAt: createdAt.Add(s.cfg.QuoteTTL), ConfirmationsRequired: o.coin.Confirmations,
+			Status: card.AwaitingPayment, State: card.Unpaid, Credit: card.Credit{Due: amount},
+			RefundAddress: o.refundTo, Reference: o.reference, Metadata: o.metadata,
 		}
 		if err := s.seal(quoted, o); err != nil {
 			return nil, err
 		}
-		switch stored, err := s.storeCard(ctx, quoted, from[0]); {
-		case errors.Is(err, card.ErrOutOfStock): // the last one has just gone to another order
-			from = from[1:]
+		switch stored, err := s.storeCard(ctx, quoted, sources[0]); {
+		case errors.Is(err, card.ErrOutOfStock): // another order has just taken the last item
+			sources = sources[1:]
 		case err != nil:
 			return nil, err
 		case stored:
@@ -197,18 +210,18 @@ func (s *Service) quoteAndStore(ctx context.Context, account uuid.UUID, o Order,
 			tries++
 		}
 	}
-	if len(from) == 0 {
+	if len(sources) == 0 {
 		return nil, s.noAmount(o.usd)
 	}
 	return nil, card.ErrNoAddress
 }
 
-// seal encrypts what a new card keeps of its customer, and sets the hash of its
-// order if it has an idempotency key.
+// seal encrypts a new card's refund address, and sets its request hash if it has
+// an idempotency key.
 func (s *Service) seal(c *card.Card, o Order) (err error) {
 	if c.RefundAddress != "" {
-		if c.SealedRefundAddress, err = s.vault.Seal(c.UUID, c.AccountID, card.RefundAddressField,
-			c.RefundAddress); err != nil {
+		c.SealedRefundAddress, err = s.vault.Seal(c.UUID, c.AccountID, card.RefundAddressField, c.RefundAddress)
+		if err != nil {
 			return err
 		}
 	}
@@ -218,25 +231,26 @@ func (s *Service) seal(c *card.Card, o Order) (err error) {
 	return err
 }
 
-// storeCard stores a card. It returns false if the card's address is taken. The
-// error is errKeyTaken if its idempotency key is, card.ErrOutOfStock if there
-// is nothing to reserve, and card.ErrQuotaExceeded if the account would have
-// too much open.
+// storeCard inserts a card. It returns false if the address is taken. The error
+// is errKeyTaken or card.ErrKeyReused if the idempotency key is taken,
+// card.ErrOutOfStock if there is no item to reserve, and card.ErrQuotaExceeded
+// if the account's open orders would exceed its quota.
 func (s *Service) storeCard(ctx context.Context, c *card.Card, from source) (bool, error) {
+	returnAddress := func() { s.pools[c.Coin.Code].add(c.AccountID, c.Address) }
 	inserted, err := s.insert(ctx, c, from)
 	if errors.Is(err, card.ErrOwnAddress) {
-		s.pools[c.Coin.Code].add(c.AccountID, c.Address)
-		return false,
-			card.ErrInvalidRequest.WithFields(
-				card.FieldError{Pointer: "/refund_address",
-					Detail: "is an address of this service, and must be one of its customer"})
+		returnAddress()
+		return false, card.ErrInvalidRequest.WithFields(card.FieldError{
+			Pointer: "/refund_address",
+			Detail:  "is an address of this service, and must be one of its customer",
+		})
 	}
-	gone := errors.Is(err, card.ErrOutOfStock)
-	if inserted || err != nil && !gone {
-		return inserted, err // after an error the address may be in use, so it does not return to the pool
+	outOfStock := errors.Is(err, card.ErrOutOfStock)
+	if inserted || err != nil && !outOfStock {
+		return inserted, err // after an error the address may be in use: keep it out of the pool
 	}
-	// Either the statement ran twice because the first reply was lost, or the
-	// key or the address is taken, or too much is open, or the stock is empty.
+	// The store does not report why it rejected a card. It may even have stored
+	// it: if the first reply was lost, the driver ran the statement twice.
 	_, err = s.store.CardByUUID(ctx, c.AccountID, c.UUID)
 	if err == nil {
 		err = s.store.AwaitReplication(ctx)
@@ -244,38 +258,44 @@ func (s *Service) storeCard(ctx context.Context, c *card.Card, from source) (boo
 	if !errors.Is(err, card.ErrNoRow) {
 		return err == nil, err
 	}
-	if c.IdempotencyKey != "" {
-		_, err = s.store.CardByIdempotencyKey(ctx, c.AccountID, c.IdempotencyKey)
-		if err == nil {
-			s.pools[c.Coin.Code].add(c.AccountID, c.Address)
-			return false, errKeyTaken
-		}
-		if !errors.Is(err, card.ErrNoRow) {
-			return false, err
-		}
-		used, err := s.store.KeyUsed(ctx, c.AccountID, c.IdempotencyKey)
-		if err != nil {
-			return false, err // it may be the address that is taken
-		}
-		if used {
-			s.pools[c.Coin.Code].add(c.AccountID, c.Address)
-			return false, card.ErrKeyReused
-		}
+	err = s.checkKey(ctx, c.AccountID, c.IdempotencyKey)
+	switch {
+	case err != nil:
+	case outOfStock:
+		err = card.ErrOutOfStock
+	case s.cfg.MaxOpenUSD > 0:
+		err = s.recheck(ctx, c.AccountID, c.USD)
 	}
-	if gone {
-		s.pools[c.Coin.Code].add(c.AccountID, c.Address)
-		return false, card.ErrOutOfStock
-	}
-	if s.cfg.MaxOpenUSD == 0 {
-		return false, nil
-	}
-	err = s.recheck(ctx, c.AccountID, c.USD)
-	if errors.Is(err, card.ErrQuotaExceeded) {
-		s.pools[c.Coin.Code].add(c.AccountID, c.Address)
+	for _, known := range []error{errKeyTaken, card.ErrKeyReused, card.ErrOutOfStock, card.ErrQuotaExceeded} {
+		if errors.Is(err, known) { // otherwise the address may be the reason
+			returnAddress()
+		}
 	}
 	return false, err
 }
 
+// checkKey returns errKeyTaken if a card of the account has an idempotency key,
+// and card.ErrKeyReused if a request of another operation has it.
+func (s *Service) checkKey(ctx context.Context, account uuid.UUID, key string) error {
+	if key == "" {
+		return nil
+	}
+	_, err := s.store.CardByIdempotencyKey(ctx, account, key)
+	if err == nil {
+		return errKeyTaken
+	}
+	if !errors.Is(err, card.ErrNoRow) {
+		return err
+	}
+	used, err := s.store.KeyUsed(ctx, account, key)
+	if err == nil && used {
+		return card.ErrKeyReused
+	}
+	return err
+}
+
+// insert inserts a card, and reserves an item of the source's stock if it has
+// one.
 func (s *Service) insert(ctx context.Context, c *card.Card, from source) (bool, error) {
 	if from.supplier != "" {
 		return s.store.InsertCardReserving(ctx, c, s.cfg.MaxOpenUSD, from.supplier, from.offer.Life)

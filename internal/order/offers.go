@@ -9,29 +9,27 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// offers are what can be had of all suppliers, in the order in which they are
-// asked.
+// offers are the offers of all suppliers, in the order of routing.
 type offers struct {
 	all    []card.SupplierOffers
 	merged []card.Offer
-	stale  bool      // all offers are withdrawn, because no supplier has answered for too long
-	readAt time.Time // the ages of the offers count from here
+	stale  bool      // all offers have expired
+	readAt time.Time // reference time of SupplierOffers.Age
 }
 
-var errStaleOffers = errors.New("no worker has learned for a long time what can be had of suppliers")
+var errStaleOffers = errors.New("no worker has refreshed the offers of suppliers for a long time")
 
-// anyAmount is sold while no worker has ever stored an offer: the one that runs
-// may be older than offers.
+// anyAmount returns the offers while no worker has ever stored any: workers of
+// older versions store none.
 func anyAmount() []card.Offer {
 	return []card.Offer{{Min: card.MinUSD, Max: card.MaxUSD, Left: card.Unlimited}}
 }
 
-// RefreshOffers reads from the store what can be had now. Call it every few
-// seconds.
+// RefreshOffers reads the offers from the store. Call it every few seconds.
 func (s *Service) RefreshOffers(ctx context.Context) error {
 	all, err := s.store.Offers(ctx)
 	if err != nil {
-		s.offers.CompareAndSwap(nil, &offers{stale: true}) // not known is not everything
+		s.offers.CompareAndSwap(nil, &offers{stale: true}) // unknown offers are not unlimited offers
 		return err
 	}
 	now := &offers{all: all, stale: true, readAt: s.cfg.Now()}
@@ -52,8 +50,8 @@ func (s *Service) RefreshOffers(ctx context.Context) error {
 	return nil
 }
 
-// ListOffers returns the amounts that cards can be ordered for now, ascending
-// and without overlaps.
+// ListOffers returns the amounts that can be ordered now, ascending and without
+// overlaps.
 func (s *Service) ListOffers() []card.Offer {
 	now := s.offers.Load()
 	if now == nil {
@@ -62,16 +60,16 @@ func (s *Service) ListOffers() []card.Offer {
 	return now.merged
 }
 
-// source says what an order reserves.
+// source is an offer that can fill an order.
 type source struct {
-	supplier string // "" for nothing
+	supplier string // whose stock the order reserves; "" if it reserves none
 	offer    card.Offer
 	sale     *sale // counted against the offer's total; nil if it has none
 }
 
-// sources returns what an order may reserve: the first that is there. The error
-// is card.ErrNoAmount if no card of the amount can be had, and
-// card.ErrUnavailable if that is not known. Only the last source can have a
+// sources returns the sources that can fill an order, best first.
+// The error is card.ErrNoAmount if no supplier offers the amount, and
+// card.ErrUnavailable if the offers are unknown. Only the last source can have a
 // sale, which the caller must end.
 func (s *Service) sources(usd card.USD) ([]source, error) {
 	now := s.offers.Load()
@@ -103,10 +101,10 @@ func (s *Service) sources(usd card.USD) ([]source, error) {
 	return from, nil
 }
 
-// shownOffers is how many offers the text of an error names.
+// shownOffers is how many offers an error message lists.
 const shownOffers = 20
 
-// noAmount returns the refusal of an amount, with those that there are.
+// noAmount returns card.ErrNoAmount with the amounts that are offered.
 func (s *Service) noAmount(usd card.USD) error {
 	var texts []string
 	for _, o := range s.ListOffers() {
@@ -114,7 +112,7 @@ func (s *Service) noAmount(usd card.USD) error {
 		if o.Max != o.Min {
 			text += " to " + o.Max.String()
 		}
-		if o.Min != usd || o.Max != usd { // which is gone, as memory has yet to learn
+		if o.Min != usd || o.Max != usd { // sold out, but still in memory
 			texts = append(texts, text)
 		}
 	}

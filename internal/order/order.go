@@ -1,9 +1,8 @@
-// Package order serves clients: they order a card at a quote, and read what
-// became of the order.
+// Package order serves clients: they order cards at a quote, and read and cancel
+// them.
 //
-// It may import package card only. It keeps in memory addresses and the
-// standing of accounts. After a crash these addresses are lost, and nothing
-// else.
+// It may import package card only. It keeps payment addresses and the exposure
+// of accounts in memory. A crash loses these addresses, nothing else.
 package order
 
 import (
@@ -31,131 +30,126 @@ type Filter struct {
 	CreatedBefore time.Time // only cards created earlier; zero for all
 
 	Before uuid.UUID // only cards older than this one; zero for all
-	Limit  int       // the most cards to return; for ListCards, 0 for all
+	Limit  int       // maximum number of cards; for ListCards, 0 for all
 	Tagged bool      // also set Card.Tag
 }
 
-// Exposure is what decides whether an account may order another card.
+// Exposure is an account's open risk. It decides whether the account may order
+// another card.
 type Exposure struct {
-	OpenUSD  card.USD // the total of orders that are not paid in full: quotes that the account may still choose to pay
-	Reversed bool     // an issued card is reversed, and no operator has settled that
+	OpenUSD  card.USD // total of orders that are not paid in full, which the account may still pay at their quote
+	Reversed bool     // the payment of an issued card is reversed, and no operator has settled it
 }
 
-// PoolState is what decides whether addresses may be handed out. Each look at
-// it may change what this process knows of the epoch.
+// PoolState is the state of an address pool. It decides whether addresses may be
+// handed out.
 type PoolState struct {
-	Epoch      int64         // the newest that this process has seen
-	Moving     bool          // somebody attests to it
-	WentBack   bool          // the database was seen older than it had been
+	Epoch      int64         // newest epoch that this process has seen
+	Moving     bool          // a worker attests to the epoch
+	WentBack   bool          // the database went back in time
 	Conflict   bool          // another database uses the wallet
-	CheckedAgo time.Duration // since the chain was last watched
-	MarkedAgo  time.Duration // since somebody last attested
+	CheckedAgo time.Duration // since the last pass over the chain
+	MarkedAgo  time.Duration // since the last attestation
 }
 
 // Store keeps cards and addresses. Running any of its methods twice is
 // harmless. The error is card.ErrNoRow if a row does not exist, and
-// card.ErrUnavailable if the database can't be reached, or does not answer in
-// time: then a row may have been stored nevertheless.
+// card.ErrUnavailable if the database can't be reached or times out: a row may
+// have been stored even so.
 type Store interface {
 	// InsertCard stores a card. It returns false, and stores nothing, if the
 	// card's uuid, address or idempotency key is taken, if the address has
-	// already received money, or if the account's orders that are not paid in
-	// full would then add up to more than limit, unless that is 0. It counts
-	// those that are committed.
+	// already received money, or if the account's committed orders that are
+	// not paid in full would exceed limit. A limit of 0 is none.
 	InsertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error)
-	// InsertCardReserving is like InsertCard, and also reserves for the card
-	// the item of a supplier's stock that is of its amount, expires first, and
-	// can be used for at least life. Both are stored, or neither. The error is
-	// card.ErrOutOfStock if there is no such item, which is also possible if
-	// this very call has stored the card. Both methods store nothing if the
-	// card's refund address is one of the service's own; the error is
-	// card.ErrOwnAddress then.
+	// InsertCardReserving is like InsertCard. In the same transaction it
+	// reserves an item of a supplier's stock: of the items of the card's amount
+	// that are usable for at least life, the first to expire. The error is
+	// card.ErrOutOfStock if there is none; if the driver repeated the
+	// statement, the card may be stored even so. Both methods store nothing and
+	// return card.ErrOwnAddress if the refund address belongs to the service.
 	InsertCardReserving(ctx context.Context, c *card.Card, limit card.USD, supplier string, life time.Duration) (bool,
 		error)
-	// CancelCard cancels the card that an event is about, stores the event, and
-	// frees what is reserved for the card: all of it, or nothing. It returns
-	// false, and stores nothing, unless the account has the card, and nothing
-	// was received for it and is still there, and its quote has not ended.
+	// CancelCard cancels the card of an event, stores the event, and frees the
+	// card's reservation, in one transaction. It returns false, and stores
+	// nothing, if the account has no such card, the card holds a payment, or
+	// its quote has ended.
 	CancelCard(ctx context.Context, e card.Event) (bool, error)
-	// Offers returns what can be had of each supplier, in the order in which
-	// they are asked. It is empty if that was never stored.
+	// Offers returns the offers of each supplier, in the order of routing. It
+	// is empty if no worker has stored any.
 	Offers(ctx context.Context) ([]card.SupplierOffers, error)
 	// CardByUUID and CardByIdempotencyKey return one card. The error is
 	// card.ErrCorrupt if it can't be decoded.
 	CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error)
-	// AwaitReplication returns once everything that the store has shown before
-	// is as durable as what InsertCard acknowledges. A row whose insertion was
-	// unclear may be there, and yet get lost by a failover.
+	// AwaitReplication returns once all rows that the store has returned are as
+	// durable as an acknowledged insert. If the result of an insert
+	// was unknown, a failover could still lose the row.
 	AwaitReplication(ctx context.Context) error
 	CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key string) (*card.Card, error)
-	// KeyUsed reports whether a request that was no order had an idempotency
+	// KeyUsed reports whether a request of another operation had an idempotency
 	// key. InsertCard then stores nothing.
 	KeyUsed(ctx context.Context, account uuid.UUID, key string) (bool, error)
-	// Cards returns the cards that match and can be decoded, newest first, at
-	// most filter.Limit. If it returns fewer, there are no more.
+	// Cards returns up to filter.Limit cards that match and can be decoded,
+	// newest first. If it returns fewer, there are no more.
 	Cards(ctx context.Context, filter Filter) ([]*card.Card, error)
 	Tags
-	// ReportCorrupt has an operator told, once, of a thing that can't be decoded
-	// or decrypted, and is left out of lists.
+	// ReportCorrupt reports to the operator, once, an item that can't be decoded
+	// or decrypted and is omitted from lists.
 	ReportCorrupt(ctx context.Context, what string, id uuid.UUID, err error)
 	// Exposure returns an account's exposure. Without open it does not compute
 	// OpenUSD, which is then 0.
 	Exposure(ctx context.Context, account uuid.UUID, open bool) (Exposure, error)
 
 	// TakeAddresses takes up to n addresses from a currency's address pool. No
-	// address is ever taken twice, whatever happened to the database. It
+	// address is ever taken twice, even if the database goes back in time. It
 	// returns none unless the wallet was compared with the pool within the last
-	// minute, and this process has seen that somebody attests to the epoch.
+	// minute, and this process has seen an attestation to the epoch.
 	TakeAddresses(ctx context.Context, currency string, n int) ([]string, error)
 	// PoolState returns the state of a currency's address pool. The error is
 	// card.ErrNoRow if there is none yet.
 	PoolState(ctx context.Context, currency string) (PoolState, error)
 }
 
-// Tags returns the tags that cards have when they are read, for less than
-// reading them.
+// Tags returns the tags of cards. It costs less than reading the cards.
 type Tags interface {
 	// CardTag returns the Tag of CardByUUID.
 	CardTag(ctx context.Context, account, id uuid.UUID) (string, error)
-	// PageTags returns the Tag of each of the Cards that match, also of those
-	// that can't be decoded.
+	// PageTags returns the Tag of each card that matches, including cards that
+	// can't be decoded.
 	PageTags(ctx context.Context, filter Filter) ([]string, error)
 }
 
-// Vault encrypts and decrypts what must not be read from a database, and hashes
-// what must not be guessed from one. What decrypts returns an error if a field
-// was changed, or belongs to another card or field, and card.ErrUnavailable if
-// its key is not there.
+// Vault encrypts the secrets of cards, and hashes values that could be guessed
+// from a plain hash. Decryption fails if a field was changed, or belongs to
+// another card or field. The error is card.ErrUnavailable if the key is missing.
 type Vault interface {
 	// Seal encrypts a field of a card.
 	Seal(id, account uuid.UUID, field string, plaintext card.Secret) ([]byte, error)
 	// Open decrypts what Seal returned.
 	Open(id, account uuid.UUID, field string, ciphertext []byte) (card.Secret, error)
-	// Digest returns a keyed hash; label keeps hashes for different purposes
-	// apart.
+	// Digest returns a keyed hash. Different labels give different hashes.
 	Digest(label string, data []byte) ([]byte, error)
 	OpenCredentials(id, account uuid.UUID, sealed card.Sealed) (card.Credentials, error)
-	// MaskCredentials returns the credentials masked (card.MaskCredentials),
-	// and decrypts no more than that shows.
+	// MaskCredentials returns masked credentials (card.MaskCredentials). It
+	// decrypts only the parts that they show.
 	MaskCredentials(id, account uuid.UUID, sealed card.Sealed) (card.Credentials, error)
 }
 
-// Rates has today's rates in memory.
+// Rates returns current rates from memory.
 type Rates interface {
 	// Rate returns the currency's rate. The error is card.ErrNoRate if there is
 	// no fresh one.
 	Rate(currency string) (card.Rate, error)
 }
 
-// Sandbox makes payments with simulated money, on the simulated chain of one
-// currency.
+// Sandbox makes payments on the simulated chain of one currency.
 type Sandbox interface {
 	// PayAs sends amount, unless it is 0 or the transaction exists, and extends
-	// the chain until everything that address received has the confirmations.
+	// the chain until all payments to the address have the confirmations.
 	// It returns the new tip. The error is a *card.TooMuchError if address
 	// would then hold more coins than there are.
 	PayAs(ctx context.Context, txid, address string, amount card.Amount, confirmations int) (card.Tip, error)
-	// Sent returns what a transaction sent to which address. The error is
+	// Sent returns the address and the amount of a transaction. The error is
 	// card.ErrNoRow if there is no such transaction.
 	Sent(ctx context.Context, txid string) (address string, amount card.Amount, err error)
 }
@@ -172,22 +166,22 @@ type Service struct {
 	pools     map[string]*addressPool
 	exposures exposures
 	sales     sales
-	offers    atomic.Pointer[offers] // nil while none are known
+	offers    atomic.Pointer[offers] // nil if no worker has stored any
 }
 
 // Config has an operator's settings.
 type Config struct {
-	// Currencies are those that cards can be paid with, each with the
-	// confirmations that it needs. At least one is required.
+	// Currencies are the currencies that clients can pay with, with their
+	// required confirmations. At least one is required.
 	Currencies []card.Currency
-	// Known are the currencies that cards may have, also those that they can no
-	// longer be paid with. Defaults to Currencies.
+	// Known are all currencies that stored cards may have, including disabled
+	// ones. Defaults to Currencies.
 	Known []card.Currency
-	// CheckAddress has for each currency the function that returns an error
-	// unless its coin can be sent to an address, on the network that ours is
-	// for: an address of the wallet, or "" if none is known. The error
-	// continues a sentence that begins with the name of the field. Orders in a
-	// currency without one name no refund address.
+	// CheckAddress has a function by currency that returns an error if address
+	// is not valid on the network of ours: an address of the wallet, or "" if
+	// none is known. The error continues a sentence that begins with
+	// the name of the field. In a currency without a function, orders can't
+	// have a refund address.
 	CheckAddress map[string]func(address, ours string) error
 	// QuoteTTL is how long amount and rate are locked. Defaults to 60 minutes.
 	QuoteTTL time.Duration
@@ -196,18 +190,18 @@ type Config struct {
 	// accept orders at the same time may exceed it by one order each. Defaults
 	// to no limit.
 	MaxOpenUSD card.USD
-	// FreezeReversed refuses new cards to an account while one of its issued
-	// cards is reversed. Defaults to false.
+	// FreezeReversed refuses new cards to an account while the payment of an
+	// issued card is reversed. Defaults to false.
 	FreezeReversed bool
-	// NeedOffers refuses orders until a worker has stored what can be had of
-	// suppliers. Otherwise everything is sold until then: the worker may be
-	// older than offers. Defaults to false.
+	// NeedOffers refuses orders until a worker has stored offers of suppliers.
+	// Otherwise any amount is sold until then, because workers of older
+	// versions store none. Defaults to false.
 	NeedOffers bool
 	// MaxBlind is how long orders are still accepted after passes over their
 	// chain began to fail. Defaults to 15 minutes.
 	MaxBlind time.Duration
-	// MaskCredentials has cards read with masked credentials; only RevealCard
-	// shows them. Defaults to false.
+	// MaskCredentials masks credentials, except in RevealCard. Defaults to
+	// false.
 	MaskCredentials bool
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
@@ -250,9 +244,8 @@ func (c *Config) Validate() error {
 }
 
 // New returns a service. sandbox has the simulated chains by currency; nil if
-// all chains are real. wake is called when there is work for the watchers:
-// addresses run out, or a payment was simulated. New returns an error if cfg is
-// not valid.
+// all chains are real. wake wakes the watchers, when addresses run out or a
+// payment was simulated. New returns an error if cfg is not valid.
 func New(store Store, vault Vault, rates Rates, sandbox map[string]Sandbox, wake func(), cfg Config) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

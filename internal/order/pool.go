@@ -12,17 +12,17 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// No request waits for a wallet. The wallet makes addresses ahead of time, and
-// the watcher stores them in the address pool (package settle). Each process
-// takes batches of them from there (Prepare), and hands them out from memory
-// (takeAddress). When a process ends, the addresses it has not handed out are
-// lost: an address costs nothing, but one that is used twice costs money.
+// No request waits for a wallet. The watcher creates addresses in advance, and
+// stores them in the address pool (package settle). Each process takes batches
+// from the pool (Prepare), and hands them out from memory (takeAddress). When a
+// process ends, its remaining addresses are lost: an address costs nothing, but
+// an address that is used twice costs money.
 const (
 	smallestBatch = 32
 	largestBatch  = 2048
-	// While addresses are short and several accounts order cards, one account
-	// leaves up to keptForOthers of those in memory. It is no more than half of
-	// a batch, below which Prepare asks for another one.
+	// While addresses are short and several accounts order cards, an account
+	// can't take the last keptForOthers addresses in memory. They are at most
+	// half of a batch: Prepare takes another batch below that.
 	keptForOthers = smallestBatch / 2
 )
 
@@ -30,23 +30,23 @@ const (
 type addressPool struct {
 	mu      sync.Mutex
 	free    []string
-	batch   int               // size of the last batch; it doubles while full batches are used up fast
+	batch   int               // size of the last batch; doubles while full batches are used up quickly
 	full    bool              // whether the last batch was full
-	share   int               // addresses that one account may take while they are short
-	taken   map[uuid.UUID]int // since they became short or some were added; nil while there are enough
-	first   uuid.UUID         // the first account that asked for an address
-	several bool              // others have asked too
-	stocked bool              // whether there has been an address
+	share   int               // addresses that one account may take during a shortage
+	taken   map[uuid.UUID]int // by account, since the shortage began or addresses were added; nil if there are enough
+	first   uuid.UUID         // first account that requested an address
+	several bool              // other accounts have requested addresses, too
+	stocked bool              // there has been an address
 	takenAt time.Time
-	filling chan struct{} // lets one request at a time take a batch
-	blind   bool          // passes over the chain have failed for too long: a payment might not be seen
-	epoch   int64         // in which the addresses were taken
-	health  error         // why orders can't go on for long; nil if they can
-	checks  int           // consecutive checks that found that reason
+	filling chan struct{} // held by the request that takes a batch
+	blind   bool          // passes have failed for longer than MaxBlind: a payment might not be seen
+	epoch   int64         // of the addresses
+	health  error         // why the chain is not being watched; nil if it is
+	checks  int           // consecutive checks with this health
 }
 
-// observe forgets the addresses if they were taken in another epoch, or from a
-// database that has gone back since.
+// observe drops the addresses if the epoch has changed, or the database has gone
+// back in time.
 func (p *addressPool) observe(s PoolState) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,9 +62,9 @@ func (p *addressPool) setBlind(blind bool) {
 	p.blind = blind
 }
 
-// take returns an address, if there is one for the account. While addresses are
-// short and several accounts order cards, an account takes no more than its
-// share, and the last one only if it has taken none.
+// take returns an address, if there is one for the account. During a shortage
+// that affects several accounts, an account gets no more than its share, and the
+// last address only if it has taken none.
 func (p *addressPool) take(account uuid.UUID) (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +97,7 @@ func (p *addressPool) peek() string {
 	return p.free[0]
 }
 
-// add returns an address that an account took and does not need.
+// add returns an unused address of an account to the pool.
 func (p *addressPool) add(account uuid.UUID, address string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *addressPool) add(account uuid.UUID, address string) {
 	}
 }
 
-// fill adds a batch, which is full or shows that the store has no more.
+// fill adds a batch. If it is not full, the store has no more addresses.
 func (p *addressPool) fill(full bool, addresses []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,9 +137,9 @@ func (p *addressPool) wants(now time.Time) int {
 	return p.batch
 }
 
-// takeAddress returns an address from memory. It asks the store only if there
-// is none left. The error is card.ErrNoAddress if the store has none for the
-// account either, or the pool is blind.
+// takeAddress returns an address from memory. It takes a batch from the store
+// only if there is none. The error is card.ErrNoAddress if the store has none
+// for the account either, or the pool is blind.
 func (s *Service) takeAddress(ctx context.Context, account uuid.UUID, currency string) (string, error) {
 	pool := s.pools[currency]
 	if address, ok := pool.take(account); ok {
@@ -156,7 +156,7 @@ func (s *Service) takeAddress(ctx context.Context, account uuid.UUID, currency s
 
 func (s *Service) fillMemory(ctx context.Context, currency string) error {
 	pool := s.pools[currency]
-	select { // concurrent requests wait for one batch, instead of taking one each
+	select { // concurrent requests share one batch
 	case pool.filling <- struct{}{}:
 		defer func() { <-pool.filling }()
 	case <-ctx.Done():
@@ -177,16 +177,16 @@ func (s *Service) fillMemory(ctx context.Context, currency string) error {
 	return nil
 }
 
-// Addresses are taken from the store only while both are younger than that.
+// Addresses are taken from the store only while both are fresh.
 const (
-	MarkLasts  = 10 * time.Second // the last mark of whoever watches the chain
-	CheckLasts = time.Minute      // the last comparison of wallet and address pool
+	MarkTTL  = 10 * time.Second // of the watcher's last attestation
+	CheckTTL = time.Minute      // of the last comparison of wallet and address pool
 )
 
-// Prepare takes addresses ahead of the requests that will need them. It also
-// stops handing out addresses of a currency while payments to them might not be
-// seen for too long (Config.MaxBlind). Call it about every second. A failure of
-// one currency does not affect the others.
+// Prepare takes addresses before requests need them. It withholds the addresses
+// of a currency while its payments have not been watched for Config.MaxBlind.
+// Call it about once a second. A failure of one currency does not affect the
+// others.
 func (s *Service) Prepare(ctx context.Context) error {
 	var failed []error
 	for _, coin := range s.cfg.Currencies {
@@ -201,7 +201,7 @@ func (s *Service) prepare(ctx context.Context, currency string) error {
 	pool := s.pools[currency]
 	state, err := s.store.PoolState(ctx, currency)
 	if errors.Is(err, card.ErrNoRow) {
-		s.recordHealth(ctx, currency, card.Unready("nobody has watched "+currency+" yet"))
+		s.recordHealth(ctx, currency, card.Unready("no worker has watched "+currency+" yet"))
 		return nil // no addresses either
 	}
 	if err != nil {
@@ -209,53 +209,54 @@ func (s *Service) prepare(ctx context.Context, currency string) error {
 	}
 	pool.observe(state)
 	pool.setBlind(state.Conflict || max(state.CheckedAgo, state.MarkedAgo) > s.cfg.MaxBlind)
-	s.recordHealth(ctx, currency, state.trouble(currency))
+	s.recordHealth(ctx, currency, state.health(currency))
 	return s.fillMemory(ctx, currency)
 }
 
-// trouble returns why orders can't go on for long; nil if they can.
-func (p PoolState) trouble(currency string) error {
+// health returns why the chain is not being watched; nil if it is.
+func (p PoolState) health(currency string) error {
 	switch {
 	case p.Conflict:
 		return card.Unready("another database uses the wallet of " + currency +
-			": run 'cardmint wallet claim' for the one that shall have it")
-	case p.MarkedAgo > MarkLasts:
+			": run 'cardmint wallet claim' for the database that owns it")
+	case p.MarkedAgo > MarkTTL:
 		return card.Unready("no worker watches " + currency)
-	case p.CheckedAgo > CheckLasts:
+	case p.CheckedAgo > CheckTTL:
 		return card.Unready(currency + " is not watched: node or wallet is not ready")
 	}
 	return nil
 }
 
-// settledChecks is how many looks in a row must find the same trouble before it
-// is logged: a process that starts with its worker finds the marks of the last
-// one.
+// settledChecks is how many consecutive checks must agree before a problem is
+// logged. A process that starts together with its worker still finds the marks
+// of the previous worker.
 const settledChecks = 3
 
-// recordHealth records why orders can't go on for long, and logs it when that changes.
-func (s *Service) recordHealth(ctx context.Context, currency string, why error) {
+// recordHealth records the health of a currency, and logs changes. Without a
+// watched chain, orders are accepted for Config.MaxBlind only.
+func (s *Service) recordHealth(ctx context.Context, currency string, health error) {
 	pool := s.pools[currency]
 	pool.mu.Lock()
 	defer pool.mu.Unlock()
-	if why != nil && pool.health != nil && why.Error() == pool.health.Error() {
+	if health != nil && pool.health != nil && health.Error() == pool.health.Error() {
 		pool.checks++
 	} else {
-		if why == nil && pool.checks >= settledChecks {
-			s.cfg.Log.InfoContext(ctx, "orders are taken without a limit of time again", "currency", currency, "after",
+		if health == nil && pool.checks >= settledChecks {
+			s.cfg.Log.InfoContext(ctx, "orders accepted without a time limit again", "currency", currency, "after",
 				pool.health)
 		}
 		pool.checks = 1
 	}
-	if why != nil && pool.checks == settledChecks {
-		s.cfg.Log.WarnContext(ctx, "orders are taken for a limited time only", "currency", currency, "reason", why, "limit",
+	if health != nil && pool.checks == settledChecks {
+		s.cfg.Log.WarnContext(ctx, "orders accepted for a limited time only", "currency", currency, "reason", health, "limit",
 			s.cfg.MaxBlind)
 	}
-	pool.health = why
+	pool.health = health
 }
 
 // Stocked returns an error until this process has taken the first address of a
-// currency: before, it can't take an order. That addresses run out later is no
-// reason to withdraw a process that reads can still use. The error is a
+// currency: until then it can't accept an order. If addresses run out later, the
+// process stays ready, because it can still serve reads. The error is a
 // card.Unready.
 func (s *Service) Stocked(currency string) error {
 	pool := s.pools[currency]

@@ -28,7 +28,7 @@ type exposureEntry struct {
 	mu         sync.Mutex
 	exposure   Exposure
 	readAt     time.Time // zero if unknown
-	refreshing bool      // one request queries the store; the others use the cached value
+	refreshing bool      // a request is querying the store; concurrent ones use the cached value
 }
 
 // acquireTurn waits for the account's turn.

@@ -11,10 +11,10 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// GetCard returns a card of the account, with its credentials once it is
-// issued, masked if the operator wants that. It costs one round trip to the
-// store, and two for the first time that something has happened to the card.
-// The error is card.ErrNotFound if the account has no such card.
+// GetCard returns a card of the account, with its credentials once it is issued,
+// masked if Config.MaskCredentials is set. It takes one round trip to the store,
+// and two after the card has changed. The error is card.ErrNotFound if the
+// account has no such card.
 func (s *Service) GetCard(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
 	return s.getCard(ctx, account, id, reading)
 }
@@ -40,19 +40,19 @@ func (s *Service) getCard(ctx context.Context, account, id uuid.UUID, why purpos
 	return c, nil
 }
 
-// purpose is why credentials are read.
+// purpose is why a card is read.
 type purpose int
 
 const (
-	reading   purpose = iota // a card as it is
-	revealing                // a card for its credentials
+	reading   purpose = iota // for its state
+	revealing                // for its credentials
 )
 
-// masks decides whether credentials are masked. It is the only place that does.
+// masks decides whether credentials are masked. No other code does.
 func (s *Service) masks(why purpose) bool { return s.cfg.MaskCredentials && why != revealing }
 
 // open decrypts the refund address of a card, and the credentials of an issued
-// one as far as they are shown, unless they are no longer kept.
+// card unless they were purged. It decrypts no more than is shown.
 func (s *Service) open(ctx context.Context, c *card.Card, why purpose) error {
 	s.readMetadata(ctx, c)
 	if err := s.openRefundAddress(ctx, c); err != nil {
@@ -73,9 +73,8 @@ func (s *Service) open(ctx context.Context, c *card.Card, why purpose) error {
 	return nil
 }
 
-// openRefundAddress decrypts the refund address of a card. One that is damaged
-// is reported and left out: it must not hide the card, which its customer has
-// paid for.
+// openRefundAddress decrypts the refund address of a card. A corrupt address is
+// reported and omitted: the card, which may be paid for, must stay readable.
 func (s *Service) openRefundAddress(ctx context.Context, c *card.Card) error {
 	if c.SealedRefundAddress == nil {
 		return nil
@@ -89,7 +88,7 @@ func (s *Service) openRefundAddress(ctx context.Context, c *card.Card) error {
 	return err
 }
 
-// ListCards has at most two pages of cards in memory, and fewer cards if their
+// ListCards has at most two pages of cards in memory. Pages are smaller if
 // metadata is long.
 const (
 	firstPage       = 100
@@ -97,8 +96,8 @@ const (
 	maxPageMetadata = 2 << 20 // bytes
 )
 
-// pageAfter returns how many cards to read after some others, which tell how
-// long the metadata of this account is.
+// pageAfter returns the size of the next page, from the average length of the
+// metadata in the previous one.
 func pageAfter(page []*card.Card) int {
 	bytes := 1
 	for _, c := range page {
@@ -108,10 +107,9 @@ func pageAfter(page []*card.Card) int {
 }
 
 // ListCards calls f with each card that matches, newest first, until f returns
-// an error. It reads pages, so that a slow f does not hold a connection of the
-// store, and memory does not grow with the number of cards. It leaves out cards
-// that can't be decoded or decrypted: an issued card must not look as if it
-// were not issued.
+// an error. It reads pages, so that a slow f holds no connection of the store,
+// and memory does not grow with the number of cards. It omits cards that can't
+// be decoded or decrypted: an issued card must not look as if it were not.
 func (s *Service) ListCards(ctx context.Context, filter Filter, f func(*card.Card) error) error {
 	if filter.Limit == 0 {
 		return s.listAll(ctx, filter, f)
@@ -134,8 +132,8 @@ func (s *Service) ListCards(ctx context.Context, filter Filter, f func(*card.Car
 	}
 }
 
-// listAll is ListCards without a limit. It reads a page while it shows the one
-// before.
+// listAll is ListCards without a limit. It reads a page while f receives the
+// previous one.
 func (s *Service) listAll(ctx context.Context, filter Filter, f func(*card.Card) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	filter.Limit = firstPage
@@ -160,8 +158,8 @@ func (s *Service) listAll(ctx context.Context, filter Filter, f func(*card.Card)
 	}
 }
 
-// readAhead begins to read a page, and returns a function that waits for it. If
-// the store panics, so does that function.
+// readAhead starts to read a page, and returns a function that waits for it. If
+// the store panics, that function panics.
 func (s *Service) readAhead(ctx context.Context, filter Filter) (wait func() ([]*card.Card, error)) {
 	var page []*card.Card
 	var err error
@@ -181,12 +179,12 @@ func (s *Service) readAhead(ctx context.Context, filter Filter) (wait func() ([]
 	}
 }
 
-// show calls f with the cards of a page that can be decrypted, and returns how
-// many these are.
+// show calls f with the cards of a page that can be decrypted, and returns their
+// number.
 func (s *Service) show(ctx context.Context, page []*card.Card, f func(*card.Card) error) (shown int, err error) {
 	for _, c := range page {
 		err := s.open(ctx, c, reading)
-		if errors.Is(err, card.ErrUnavailable) { // the card is not damaged, so that a list without it would be wrong
+		if errors.Is(err, card.ErrUnavailable) { // the card is intact, so it must not be omitted
 			return shown, err
 		}
 		if err != nil {
@@ -204,7 +202,7 @@ func (s *Service) show(ctx context.Context, page []*card.Card, f func(*card.Card
 // CurrencyRate is a currency and its rate.
 type CurrencyRate struct {
 	card.Currency
-	Rate *card.Rate // nil if there is no fresh one
+	Rate *card.Rate // nil if there is no fresh rate
 }
 
 // ListCurrencies returns the enabled currencies, ordered by code.

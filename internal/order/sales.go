@@ -8,14 +8,14 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// offersDelay exceeds the time from a worker's sum of the promised cards to the
-// date of its offers.
+// offersDelay exceeds the time between a worker's query of the promised cards
+// and the date of its offers.
 const offersDelay = 10 * time.Second
 
-// sales are the orders of this process that the total of an offer may not
-// include yet. A worker takes what is promised out of the total each time it
-// reads a balance, so that a sale counts until there are newer offers. Orders
-// of other processes do not count until then.
+// sales are the orders of this process that an offer's total may not include
+// yet. A worker subtracts promised cards from the total whenever it reads a
+// supplier's balance, so a sale counts until there are newer offers. Orders of
+// other processes count from then on.
 type sales struct {
 	mu  sync.Mutex
 	all []*sale
@@ -26,12 +26,12 @@ type sale struct {
 	soldAt time.Time // zero while the order is being stored
 }
 
-// begin counts an order of usd against the total of offers that were made at a
-// time. It returns nil if that is not enough.
+// begin counts an order of usd against the total of an offer that was made at a
+// time. It returns nil if the total does not suffice.
 func (s *sales) begin(usd, total card.USD, made, now time.Time) *sale {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all = slices.DeleteFunc(s.all, func(x *sale) bool { // offers that do not include it are no longer valid
+	s.all = slices.DeleteFunc(s.all, func(x *sale) bool { // all valid offers include it
 		return !x.soldAt.IsZero() && now.Sub(x.soldAt) > card.OfferTTL+offersDelay
 	})
 	for _, x := range s.all {
@@ -47,7 +47,7 @@ func (s *sales) begin(usd, total card.USD, made, now time.Time) *sale {
 	return one
 }
 
-// end ends a sale, which counts no longer unless the card is sold.
+// end ends a sale. Unless the card is sold, it no longer counts.
 func (s *sales) end(one *sale, sold bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

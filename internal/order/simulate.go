@@ -14,22 +14,21 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// SimulatedPayment is a payment for SimulatePayment to make.
+// SimulatedPayment describes the payment that SimulatePayment makes.
 type SimulatedPayment struct {
 	Amount        *card.Decimal // in whole coins; nil for the amount due
 	Confirmations *int          // nil for the required number
-	Key           string        // an idempotency key, by which the payment is sent once; "" for none
+	Key           string        // idempotency key; "" for none
 }
 
 // SimulatePayment pays for a card on the simulated chain. It returns the card
-// once the watcher has seen the payment and a paid card is issued, or as it is
-// after five seconds. The error is card.ErrNotFound if the card's chain is
-// real.
+// once the watcher has seen the payment and, if the card is paid, it is issued;
+// after five seconds it returns the card as it is. The error is card.ErrNotFound
+// if the card's chain is real.
 //
-// The chain itself keeps idempotency keys: the transaction has its id from the
-// key. If it was sent before, only the confirmations are made that are missing.
-// The error is card.ErrKeyReused if it paid for another card, or another
-// amount.
+// The idempotency key determines the transaction's id. If the transaction
+// exists, only missing confirmations are added. The error is card.ErrKeyReused
+// if it paid for another card, or another amount.
 func (s *Service) SimulatePayment(ctx context.Context, account, id uuid.UUID, p SimulatedPayment) (*card.Card, error) {
 	if len(s.sandbox) == 0 {
 		return nil, card.ErrNotFound.WithMessage("This service runs no simulated chain: pay with real coins.")
@@ -75,8 +74,7 @@ func (s *Service) SimulatePayment(ctx context.Context, account, id uuid.UUID, p 
 	return s.awaitSeen(ctx, c, amount, tip)
 }
 
-// sentBefore returns the id of the transaction that a payment is to have, and
-// whether it was sent before.
+// sentBefore returns the id of a payment's transaction, and whether it exists.
 func sentBefore(ctx context.Context, sandbox Sandbox, c *card.Card, p SimulatedPayment,
 	amount card.Amount) (txid string, sent bool, err error) {
 	if p.Key == "" {
@@ -98,28 +96,28 @@ func sentBefore(ctx context.Context, sandbox Sandbox, c *card.Card, p SimulatedP
 	return txid, true, nil
 }
 
-// awaitSeen reads the card until it shows the payment that was just sent, and
-// is issued if it is paid, or refused by all suppliers. It gives up after five
-// seconds.
+// awaitSeen polls the card until it shows the payment and, if it is paid, until
+// it is issued or all suppliers have refused it. After five seconds it returns
+// the card as it is.
 func (s *Service) awaitSeen(ctx context.Context, before *card.Card, sent card.Amount, tip card.Tip) (*card.Card,
 	error) {
 	s.wake()
-	giveUp := time.NewTimer(5 * time.Second)
-	defer giveUp.Stop()
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
+	timeout := time.NewTimer(5 * time.Second)
+	defer timeout.Stop()
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
 	for {
 		c, err := s.GetCard(ctx, before.AccountID, before.UUID)
 		if err != nil {
 			return nil, err
 		}
 		seen := c.Received >= before.Received+sent && c.TipHeight >= tip.Height
-		if beingMade := c.State == card.Paid && c.Status != card.Generated && !c.Refused; seen && !beingMade {
+		if beingIssued := c.State == card.Paid && c.Status != card.Generated && !c.Refused; seen && !beingIssued {
 			return c, nil
 		}
 		select {
-		case <-again.C:
-		case <-giveUp.C:
+		case <-poll.C:
+		case <-timeout.C:
 			return c, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()

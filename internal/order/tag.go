@@ -11,17 +11,17 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Tagger tells what clients see by tags that cost less than reading it.
+// Tagger returns tags of cards, which cost less than reading them.
 type Tagger struct {
 	store  Tags
 	masked bool
 }
 
-// Tagger returns what tags the service's cards.
+// Tagger returns a Tagger of the service's cards.
 func (s *Service) Tagger() *Tagger { return &Tagger{s.store, s.masks(reading)} }
 
-// Tag returns a tag of what cards show that were read with their Tag. It
-// changes whenever that changes, and may change when it does not.
+// Tag returns a tag of cards that were read with their Tag. It changes whenever
+// the cards look different to a client, and may change at other times.
 func (t *Tagger) Tag(cards ...*card.Card) string {
 	tags := make([]string, len(cards))
 	for i, c := range cards {
@@ -30,7 +30,7 @@ func (t *Tagger) Tag(cards ...*card.Card) string {
 	return t.tag(tags)
 }
 
-// tag returns a tag of cards that have these tags, as this process shows them.
+// tag combines the tags of cards. Masked cards have other tags.
 func (t *Tagger) tag(tags []string) string {
 	h := sha256.New()
 	if t.masked {
@@ -42,8 +42,8 @@ func (t *Tagger) tag(tags []string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:15])
 }
 
-// TagOfCard returns the Tag of what GetCard would return, for less than reading
-// it. The error is card.ErrNotFound if the account has no such card.
+// TagOfCard returns the Tag of the card that GetCard would return. The error is
+// card.ErrNotFound if the account has no such card.
 func (t *Tagger) TagOfCard(ctx context.Context, account, id uuid.UUID) (string, error) {
 	tag, err := t.store.CardTag(ctx, account, id)
 	if errors.Is(err, card.ErrNoRow) {
@@ -52,9 +52,8 @@ func (t *Tagger) TagOfCard(ctx context.Context, account, id uuid.UUID) (string, 
 	return t.tag([]string{tag}), err
 }
 
-// TagOfPage returns the Tag of all that ListCards would call its function with,
-// for less than reading it, if filter.Limit is no more than a page. It is
-// another one if cards are left out.
+// TagOfPage returns the Tag of the cards that ListCards would return, if
+// filter.Limit is at most a page. It differs if ListCards omits corrupt cards.
 func (t *Tagger) TagOfPage(ctx context.Context, filter Filter) (string, error) {
 	tags, err := t.store.PageTags(ctx, filter)
 	return t.tag(tags), err

@@ -29,10 +29,10 @@ func TestHealth_TellsANodeThatIsNotReadyFromAWorkerThatIsGone(t *testing.T) {
 		want  string // nothing, if it is well
 	}{
 		"just now": {order.PoolState{Epoch: 1}, ""},
-		"as long ago as it may be": {order.PoolState{Epoch: 1, MarkedAgo: order.MarkLasts, CheckedAgo: order.CheckLasts},
+		"as long ago as it may be": {order.PoolState{Epoch: 1, MarkedAgo: order.MarkTTL, CheckedAgo: order.CheckTTL},
 			""},
-		"marked longer ago": {order.PoolState{Epoch: 1, MarkedAgo: order.MarkLasts + 1}, "no worker watches monero"},
-		"compared longer ago": {order.PoolState{Epoch: 1, CheckedAgo: order.CheckLasts + 1},
+		"marked longer ago": {order.PoolState{Epoch: 1, MarkedAgo: order.MarkTTL + 1}, "no worker watches monero"},
+		"compared longer ago": {order.PoolState{Epoch: 1, CheckedAgo: order.CheckTTL + 1},
 			"monero is not watched: node or wallet is not ready"},
 		"shared by another database": {order.PoolState{Epoch: 1, Conflict: true},
 			"another database uses the wallet of monero"},
@@ -68,7 +68,7 @@ func TestPrepare_TroubleIsLoggedOnceItLasts(t *testing.T) {
 		store.state = look.state
 		check(t, orders.Prepare(t.Context()))
 		limited, ends := strings.Count(log.String(), "for a limited time only"),
-			strings.Count(log.String(), "without a limit of time again")
+			strings.Count(log.String(), "without a time limit again")
 		if limited != look.limited || ends != look.ends {
 			t.Errorf("look %d: %d and %d lines, want %d and %d", i, limited, ends, look.limited, look.ends)
 		}

@@ -14,8 +14,8 @@ import (
 
 // In milliseconds, as SQL.
 var (
-	checkLasts = strconv.FormatInt(order.CheckLasts.Milliseconds(), 10)
-	markLasts  = strconv.FormatInt(order.MarkLasts.Milliseconds(), 10)
+	checkLasts = strconv.FormatInt(order.CheckTTL.Milliseconds(), 10)
+	markLasts  = strconv.FormatInt(order.MarkTTL.Milliseconds(), 10)
 )
 
 // TakeAddresses implements order.Store. It moves the pool's next position
