@@ -167,7 +167,7 @@ func TestWalletCheck_OtherWalletThanTheDatabaseHas_Fails(t *testing.T) {
 			[]string{"not the chain or wallet this database belongs to", short(other), short(primary), "hint: ",
 				"--database-url"}},
 		{"a lost address", playMonero(t, currentWallet, primary, first), "",
-			[]string{"the wallet lost what it knew", "subaddress 2", "hint: ", "cardmint wallet rescan monero"}},
+			[]string{"the wallet lost data", "subaddress 2", "hint: ", "cardmint wallet rescan monero"}},
 		{"another database", own, "UPDATE address_pools SET conflict = 'the wallet carries epoch 9 of another database'",
 			[]string{"another database uses the wallet", "epoch 9", "hint: ", "cardmint wallet claim monero"}},
 		{"a simulated chain", own, "UPDATE chains SET fingerprint = 'simulated monero'",

@@ -232,11 +232,11 @@ var (
 	// ErrWalletLost means that a wallet lost data: addresses that it made,
 	// transfers that are still in the chain, or their amounts. It is a case of
 	// ErrChainNotReady.
-	ErrWalletLost = fmt.Errorf("%w: the wallet lost what it knew", ErrChainNotReady)
+	ErrWalletLost = fmt.Errorf("%w: the wallet lost data", ErrChainNotReady)
 	// ErrWrongAnswer means that a response of node or wallet is incomplete or
 	// cannot be right. It must not decide anything. It is a case of
 	// ErrChainNotReady.
-	ErrWrongAnswer = fmt.Errorf("%w: an answer can't be believed", ErrChainNotReady)
+	ErrWrongAnswer = fmt.Errorf("%w: an answer cannot be right", ErrChainNotReady)
 	// ErrImpossible means that an address or a card received more coins than
 	// exist. It is a case of ErrChainNotReady.
 	ErrImpossible = fmt.Errorf("%w: more coins came to one address than there are", ErrChainNotReady)

@@ -10,60 +10,58 @@ import (
 )
 
 // A database can go back in time: a backup is restored, a virtual machine is
-// reset, a standby that lags is promoted. Customers then hold addresses of
-// which it knows nothing. So whoever watches a chain attests, mark by mark,
-// that the database is as it left it. If it can't know, as after a start, it
-// begins an epoch: whatever address may have been handed out before stays
-// watched, and is never handed out.
+// reset, a standby that lags is promoted. Customers then hold addresses that
+// the database does not know. So the holder of a chain's lease attests with
+// every mark that the database is unchanged. If it cannot know, as after a
+// start, it begins an epoch: addresses that may have been handed out before
+// stay watched, and are never handed out again.
 
-// longestPause is the longest time between the last mark of a worker and the
-// start of the next one, if that is to continue the epoch.
+// longestPause is the longest time between a worker's last mark and the start
+// of the next worker that may continue the epoch.
 const longestPause = time.Minute
 
-// provesContinuity reports whether the holder of a new lease l may continue the last
-// epoch: the database has lost nothing since a worker attested to it. pause is
-// the time between the last mark and the acquisition of the lease. Marks alone
-// can't prove that, because orders are committed between two marks, and for
-// seconds after the last one. Each way to lose data fails one of the
+// provesContinuity reports whether the holder of a new lease l may continue the
+// last epoch: the database has lost nothing since a worker attested to it.
+// pause is the time between the last mark and the acquisition of the lease.
+// Marks alone prove nothing, because orders are committed between two marks,
+// and for seconds after the last one. Each way to lose data fails one of the
 // conditions:
 //
 //   - A restored dump, a replaced data directory, a promoted standby and a
-//     second database are on another server, or on this one after a restart, or
-//     in another file: the worker before this one recorded the server in the
-//     wallet, which is outside of the database. So two databases never continue
-//     the same epoch.
-//   - SQLite has no server that keeps its file from being replaced. There the
-//     wallet must have run since the beacon was set, so restoring the
-//     files of both shows. If the worker was killed while the wallet wrote its
-//     file, the two cases look the same: an epoch begins.
+//     second database are on another server, on this one after a restart, or in
+//     another file: the previous worker recorded the server in the wallet,
+//     outside of the database. So two databases never continue the same epoch.
+//   - SQLite has no server that prevents the replacement of its file. There the
+//     wallet must have run since the beacon was set, so that a restore of both
+//     files shows. If the worker was killed while the wallet wrote its file,
+//     the two cases look the same, and an epoch begins.
 //   - If only the content of the tables was replaced, the wallet knows a later
 //     mark, unless the backup is of the last pass.
-//   - A snapshot of a machine with its memory is more than a minute old when it
-//     is resumed, by the database's clock.
+//   - The snapshot of a machine with its memory is more than a minute old when
+//     it resumes, by the database's clock.
 //
-// A worker that is killed between two writes leaves a beacon that is ahead of
-// the database by the addresses of one batch, or behind it by the marks of one
-// pass. Neither is a reason for a new epoch. No address depends on this proof:
-// an epoch that continues also skips every address that may have been handed
-// out.
+// A worker killed between two writes leaves a beacon that is ahead of the
+// database by the addresses of one batch, or behind it by the marks of one
+// pass. Neither requires a new epoch. No address depends on this proof: an
+// epoch that continues also skips every address that may have been handed out.
 func (b Beacon) provesContinuity(pool Pool, l Lease, pause time.Duration) bool {
 	return b.Epoch > 0 && b.Epoch == pool.LastEpoch &&
 		l.Server != "" && b.Server == l.Server && (l.Serving || !b.Stored) &&
 		!b.MarkedAt.After(l.MarkedAt) && pause <= longestPause
 }
 
-// pendingEpoch is an epoch that is about to begin, while the wallet makes the
-// addresses that it skips.
+// pendingEpoch is an epoch that begins once the wallet has made the addresses
+// it skips.
 type pendingEpoch struct {
-	target    int64         // the newest address that may have been handed out
-	from      int64         // the newest that is known
+	target    int64         // newest address that may have been handed out
+	from      int64         // newest known address
 	back      bool          // the database went back
-	reset     bool          // it did, or may have
+	reset     bool          // it did, or may have: event numbers must jump ahead
 	continued bool          // it did not: the last epoch continues
-	stale     bool          // it did, or another one has the newest state
-	lacked    bool          // the wallet had not made the target yet
-	lost      time.Duration // at most; since the newest mark
-	since     time.Time
+	stale     bool          // it did, or another database has the newest state
+	lacked    bool          // the wallet lacked the target address at first
+	lost      time.Duration // upper limit of the time since the newest mark
+	since     time.Time     // of the last mark; zero without one
 	reason    string
 	loggedAt  time.Time
 }
@@ -71,8 +69,8 @@ type pendingEpoch struct {
 // dbNow returns the time by the database's clock.
 func (w *Watcher) dbNow() time.Time { return w.lease.Now.Add(w.cfg.Now().Sub(w.leasedAt)) }
 
-// shared returns a card.ErrWalletShared if the conflict is still for an
-// operator to decide, and nil otherwise.
+// shared returns card.ErrWalletShared for a conflict that no operator has
+// settled, and nil otherwise.
 func (c Cursor) shared() error {
 	if c.Conflict == "" || c.Conflict == Claimed {
 		return nil
@@ -80,9 +78,9 @@ func (c Cursor) shared() error {
 	return fmt.Errorf("%w: %s", card.ErrWalletShared, c.Conflict)
 }
 
-// checkBeacon looks at the beacon. It returns card.ErrWalletShared if another
-// database uses the wallet, and card.ErrFenced if another process of this one
-// does.
+// checkBeacon reads the beacon. The error is card.ErrWalletShared if another
+// database uses the wallet, and card.ErrFenced if another replica holds the
+// lease.
 func (w *Watcher) checkBeacon(ctx context.Context, cursor Cursor) error {
 	if w.cfg.Beacon {
 		held, release := w.holdLease(ctx)
@@ -118,9 +116,9 @@ func (w *Watcher) checkBeacon(ctx context.Context, cursor Cursor) error {
 	return fmt.Errorf("%w: %s", card.ErrWalletShared, why)
 }
 
-// publishConflict has the wallet carry that there is a conflict, if it carries the epoch
-// of another database that may not know it. The other one writes it too, and
-// may write over it: so it is repeated in each pass.
+// publishConflict sets the beacon's conflict flag while the beacon has the
+// epoch of another database that may not know of the conflict. Every pass
+// repeats it, because the other database may overwrite the beacon.
 func (w *Watcher) publishConflict(ctx context.Context) error {
 	pool, err := w.store.AddressPool(ctx, w.currency)
 	if err != nil {
@@ -134,8 +132,8 @@ func (w *Watcher) publishConflict(ctx context.Context) error {
 	return w.setBeacon(ctx, b, true)
 }
 
-// publishBeacon has the wallet carry the present state. A durable beacon says which
-// addresses may have been handed out.
+// publishBeacon stores epoch, mark and the newest address that may be handed
+// out in the wallet, durably.
 func (w *Watcher) publishBeacon(ctx context.Context, pool Pool, last int64) error {
 	if !w.cfg.Beacon {
 		return nil
@@ -155,13 +153,14 @@ func (w *Watcher) setBeacon(ctx context.Context, b Beacon, durable bool) error {
 	return nil
 }
 
-// refreshBeacon has the wallet carry the time of the last mark, for as long as it runs.
+// refreshBeacon updates the beacon's mark. The wallet may forget it when it
+// restarts.
 func (w *Watcher) refreshBeacon(ctx context.Context) error {
 	if !w.cfg.Beacon {
 		return nil
 	}
 	b, durable := w.beacon, false
-	if b.Epoch != w.lease.Epoch { // the wallet was restored, or made anew
+	if b.Epoch != w.lease.Epoch { // the wallet was restored, or made again
 		pool, err := w.store.AddressPool(ctx, w.currency)
 		if err != nil {
 			return err
@@ -172,9 +171,9 @@ func (w *Watcher) refreshBeacon(ctx context.Context) error {
 	return w.setBeacon(ctx, b, durable)
 }
 
-// refreshBeaconAtExit makes the wallet remember the last mark before the lease is
-// released, where the next worker depends on that. The pass may have been
-// canceled after the wallet wrote its file.
+// refreshBeaconAtExit stores the last mark in the wallet before the lease is
+// released, if the next worker depends on it. The pass may have been canceled
+// after the wallet wrote its file.
 func (w *Watcher) refreshBeaconAtExit(ctx context.Context) {
 	l := w.lease
 	if !w.cfg.Beacon || l.Epoch == 0 || l.Serving {
@@ -188,12 +187,12 @@ func (w *Watcher) refreshBeaconAtExit(ctx context.Context) {
 		err = w.chain.SetBeacon(ctx, b, false)
 	}
 	if err != nil {
-		w.log.WarnContext(ctx, "beacon not set before the end", "currency", w.currency, "error", err)
+		w.log.WarnContext(ctx, "beacon not refreshed at exit", "currency", w.currency, "error", err)
 	}
 }
 
-// resetFeeds plans the epoch that is to begin, if one is, and has the numbers
-// of events jump ahead if the database may have gone back.
+// resetFeeds plans the pending epoch, if any, and advances the event numbers if
+// the database may have gone back.
 func (w *Watcher) resetFeeds(ctx context.Context, cursor Cursor) error {
 	if w.lease.Epoch != 0 && cursor.Conflict != Claimed {
 		return nil
@@ -214,15 +213,15 @@ func (w *Watcher) resetFeeds(ctx context.Context, cursor Cursor) error {
 	return nil
 }
 
-// beginEpoch begins an epoch, unless the wallet still has to make addresses
-// that the epoch skips: then it makes some, and requests the next pass.
+// beginEpoch begins the pending epoch. If the wallet still lacks addresses that
+// the epoch skips, it makes some instead, and requests the next pass.
 func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 	pool, err := w.store.AddressPool(ctx, w.currency)
 	if err != nil {
 		return err
 	}
 	p := w.pending
-	if p == nil { // the lease was lost and won during the pass
+	if p == nil { // the lease was lost and acquired again during the pass
 		w.wake.Pass()
 		return nil
 	}
@@ -237,41 +236,18 @@ func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 	if err != nil || !reached {
 		return err
 	}
-	now := w.dbNow()
-	number, markedAt := max(now.UnixMilli(), pool.LastEpoch+1, w.beacon.Epoch+1), now
-	if p.continued {
-		number, markedAt = pool.LastEpoch, w.lease.MarkedAt // no later than the database's, should this process end now
-	}
-	paced := pool.PacedUntil
-	if p.target > p.from {
-		paced = w.pace.spent(now) // as if the lost time had used all that was allowed
-	}
+	e, b := w.newEpoch(p, pool)
+	b.Claimed = cursor.Conflict == Claimed
 	if w.cfg.Beacon {
-		b := Beacon{Epoch: number, Position: p.target, PacedUntil: paced, MarkedAt: markedAt, Server: w.lease.Server,
-			Claimed: cursor.Conflict == Claimed}
 		if err := w.setBeacon(ctx, b, true); err != nil {
 			return err
 		}
-	}
-	e := Epoch{Currency: w.currency, Number: number, First: p.target + 1, PacedUntil: paced, Stale: p.stale,
-		Reason: p.reason, Continued: p.continued}
-	if w.cfg.Beacon {
-		e.Quiet = w.cfg.Quiet
 	}
 	l, err := w.store.BeginEpoch(ctx, *w.lease, e)
 	if err != nil {
 		return fmt.Errorf("begin epoch: %w", err)
 	}
-	event := "epoch began"
-	if p.continued {
-		event = "epoch continued"
-	}
-	w.log.InfoContext(ctx, event, "currency", w.currency, "epoch", number, "reason", p.reason, "skipped", p.target-p.from)
-	if p.stale {
-		w.log.WarnContext(ctx,
-			"cards may have been given out that the database does not know of: whatever is in stock is held until 'cardmint stock release'",
-			"currency", w.currency, "reason", p.reason)
-	}
+	w.logEpoch(ctx, e, p)
 	w.lease, w.leasedAt, w.pending = &l, w.cfg.Now(), nil
 	if err := w.requestRescan(ctx, p); err != nil {
 		return err
@@ -279,11 +255,44 @@ func (w *Watcher) beginEpoch(ctx context.Context, cursor Cursor) error {
 	return w.fillPool(ctx)
 }
 
-// requestRescan has the wallet rescan its chain if it may have read blocks before it
-// made addresses again that these pay to: if it was put back together with the
-// database. Nothing may show that. But a wallet that ran until some minutes ago
-// has the addresses of ten minutes ahead, unless it was about to make them.
-// After a longer time without a worker, it lacks addresses in any case.
+// newEpoch returns the pending epoch, and its beacon.
+func (w *Watcher) newEpoch(p *pendingEpoch, pool Pool) (Epoch, Beacon) {
+	now := w.dbNow()
+	number, markedAt := max(now.UnixMilli(), pool.LastEpoch+1, w.beacon.Epoch+1), now
+	if p.continued {
+		number, markedAt = pool.LastEpoch, w.lease.MarkedAt // no later than the database's, should this process end now
+	}
+	paced := pool.PacedUntil
+	if p.target > p.from {
+		paced = w.pace.spent(now) // as if the lost time had used the whole rate
+	}
+	e := Epoch{Currency: w.currency, Number: number, First: p.target + 1, PacedUntil: paced, Stale: p.stale,
+		Reason: p.reason, Continued: p.continued}
+	if w.cfg.Beacon {
+		e.Quiet = w.cfg.Quiet
+	}
+	return e, Beacon{Epoch: number, Position: p.target, PacedUntil: paced, MarkedAt: markedAt, Server: w.lease.Server}
+}
+
+func (w *Watcher) logEpoch(ctx context.Context, e Epoch, p *pendingEpoch) {
+	event := "epoch began"
+	if e.Continued {
+		event = "epoch continued"
+	}
+	w.log.InfoContext(ctx, event, "currency", w.currency, "epoch", e.Number, "reason", e.Reason,
+		"skipped", p.target-p.from)
+	if e.Stale {
+		w.log.WarnContext(ctx, "cards in stock held until 'cardmint stock release': "+
+			"the database may not know of all that were given out", "currency", w.currency, "reason", e.Reason)
+	}
+}
+
+// requestRescan requests a rescan if the wallet may have read blocks before it
+// made addresses again that they pay to, which happens if it was restored
+// together with the database. Nothing may prove that. But a wallet that ran
+// until some minutes ago has the addresses of ten minutes ahead, unless it was
+// about to make them; after a longer time without a worker, any wallet lacks
+// addresses.
 func (w *Watcher) requestRescan(ctx context.Context, p *pendingEpoch) error {
 	switch {
 	case !p.lacked:
@@ -296,7 +305,7 @@ func (w *Watcher) requestRescan(ctx context.Context, p *pendingEpoch) error {
 			"the wallet lacked addresses of the last minutes; if it was restored, it may have missed payments to them")
 	}
 	w.log.WarnContext(ctx,
-		"the wallet has just made addresses that it may have made before; if it was restored, it may have missed payments to them: "+
+		"wallet made addresses that it may have made before; if it was restored, it may have missed payments to them: "+
 			"run 'cardmint wallet rescan'", "currency", w.currency, "after", p.from, "up_to", p.target)
 	return nil
 }
@@ -307,8 +316,8 @@ func (w *Watcher) continues(pool Pool, cursor Cursor) bool {
 		w.beacon.provesContinuity(pool, *w.lease, w.wonAt.Sub(w.lease.MarkedAt))
 }
 
-// planEpoch decides which addresses an epoch skips, and whether the database went
-// back.
+// planEpoch decides which addresses an epoch skips, and whether the database
+// went back.
 func (w *Watcher) planEpoch(pool Pool, cursor Cursor) *pendingEpoch {
 	b, l := w.beacon, w.lease
 	p := &pendingEpoch{from: max(pool.last(), b.Position), since: l.MarkedAt,
@@ -347,8 +356,8 @@ func (w *Watcher) planEpoch(pool Pool, cursor Cursor) *pendingEpoch {
 	return p
 }
 
-// skipAddresses has the wallet make the addresses up to the target, some in each pass.
-// It reports whether it has them all.
+// skipAddresses makes the wallet's addresses up to the target, a batch per
+// pass. It reports whether the wallet has them all.
 func (w *Watcher) skipAddresses(ctx context.Context, p *pendingEpoch) (bool, error) {
 	if p.target == p.from {
 		return true, nil
@@ -363,7 +372,7 @@ func (w *Watcher) skipAddresses(ctx context.Context, p *pendingEpoch) (bool, err
 	if now := w.cfg.Now(); now.Sub(p.loggedAt) > 10*time.Second {
 		p.loggedAt = now
 		w.log.InfoContext(ctx,
-			"the wallet makes addresses that may have been handed out before; no cards are sold meanwhile", "currency",
+			"wallet is making addresses that may have been handed out before; no cards are sold until then", "currency",
 			w.currency,
 			"up_to", p.target)
 	}

@@ -31,11 +31,11 @@ func TestWatcher_HealthSaysWhyAChainIsNotWatched(t *testing.T) {
 		}{
 			{errFault, "the last pass failed"},
 			{fmt.Errorf("scan: %w", card.ErrChainNotReady), "node or wallet is not ready"},
-			{fmt.Errorf("scan: %w", card.ErrWrongAnswer), "node or wallet gave an answer that can't be right"},
+			{fmt.Errorf("scan: %w", card.ErrWrongAnswer), "node or wallet gave an answer that cannot be right"},
 			{fmt.Errorf("apply: %w", card.ErrImpossible), "node or wallet shows more coins than there are"},
 			{fmt.Errorf("scan: %w", card.ErrWrongChain), "node or wallet is not the one that this database belongs to"},
 			{fmt.Errorf("scan: %w", card.ErrWalletLost),
-				"the wallet lost what it knew, and is to look through the whole chain again"},
+				"the wallet lost data and must rescan the whole chain"},
 		} {
 			fault = tt.fault
 			if err := w.Tick(t.Context()); !errors.Is(err, fault) {
@@ -60,9 +60,9 @@ func TestWatcher_ALeaseThatCanNotBeReleasedIsLogged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, s *shop) {
 				var db settle.Store = s.store
-				want := []string{`level=WARN msg="lease left to a worker that waits: passes of this one fail" currency=monero`}
+				want := []string{`level=WARN msg="lease yielded to a waiting worker: passes of this one fail" currency=monero`}
 				if !released {
-					db, want = mute{s.store}, append(want, `level=WARN msg="release lease" error="connection reset by peer"`)
+					db, want = mute{s.store}, append(want, `level=WARN msg="lease not released" error="connection reset by peer"`)
 				}
 				want = append(want, `level=WARN msg="lease lost: this process no longer watches the chain" currency=monero fence=1`)
 				w, heard := s.listen(db, lasting{Chain: s.chain, scan: func(context.Context) error { return errFault }})

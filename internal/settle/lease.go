@@ -10,13 +10,12 @@ import (
 	"github.com/cardmint/cardmint/internal/panics"
 )
 
-// markEvery is the shortest time between two marks: the holder of a lease
-// prolongs it, and attests that the database has not gone back.
+// markEvery is the shortest time between two marks. A mark renews the lease and
+// attests that the database has not gone back.
 const markEvery = 700 * time.Millisecond
 
-// keepLease acquires the lease, or prolongs it if that was not done within
-// markEvery. It returns card.ErrFenced if another process has it, or had it
-// since.
+// keepLease acquires the lease, or renews it after markEvery. It returns
+// card.ErrFenced if another process has the lease, or had it in between.
 func (w *Watcher) keepLease(ctx context.Context) error {
 	now := w.cfg.Now()
 	if w.lease != nil && now.Sub(w.leasedAt) < markEvery {
@@ -27,27 +26,26 @@ func (w *Watcher) keepLease(ctx context.Context) error {
 		return err
 	}
 	if w.lease != nil && w.lease.Fence != l.Fence {
-		w.dropLease(ctx) // another process had it in between: what this one read before must not be applied
+		w.dropLease(ctx) // another process had it in between: do not apply older reads
 		return card.ErrFenced
 	}
 	if w.lease == nil {
-		w.log.InfoContext(ctx, "lease won: this process watches the chain", "currency", w.currency, "fence", l.Fence)
+		w.log.InfoContext(ctx, "lease acquired: this process watches the chain", "currency", w.currency, "fence", l.Fence)
 		w.wonAt = l.Now
 	}
 	w.lease, w.leasedAt = &l, now
 	return nil
 }
 
-// holdLease prolongs the lease while the chain is being read. However long a wallet
-// takes, no other process takes over, starts again and makes the answer
-// worthless. Callers read the chain with held, which is cancelled if another
-// process gets the lease all the same. They must call release with the chain's
-// error; it returns that error, or card.ErrFenced if the lease was lost.
+// holdLease renews the lease in the background until release is called, so that
+// a slow wallet does not cost the process its lease. Callers use held for the
+// wallet; it is canceled if the lease is lost. They pass the wallet's error to
+// release, which returns that error, or card.ErrFenced if the lease was lost.
 //
-// Whatever is called with held must have time limits of its own, or a hanging
-// chain would keep the lease from the others for ever. Calls to the database
-// have none: a process whose connection hangs must lose the lease. So a lease
-// is not prolonged during transactions.
+// Calls with held must have their own deadlines: a wallet that hangs would
+// otherwise keep the lease from the other replicas forever. Database calls have
+// none, so they must not use held: a process whose connection hangs must lose
+// the lease.
 func (w *Watcher) holdLease(ctx context.Context) (held context.Context, release func(error) error) {
 	name, fence := w.lease.Name, w.lease.Fence
 	held, cancel := context.WithCancelCause(ctx)
@@ -70,7 +68,7 @@ func (w *Watcher) holdLease(ctx context.Context) (held context.Context, release 
 			case errors.Is(err, card.ErrFenced), err == nil && l.Fence != fence:
 				cancel(card.ErrFenced)
 			case err != nil && held.Err() == nil:
-				w.log.WarnContext(ctx, "prolong lease", "error", err, panics.Stack(err))
+				w.log.WarnContext(ctx, "lease not renewed", "error", err, panics.Stack(err))
 			}
 		}
 	})
@@ -84,7 +82,7 @@ func (w *Watcher) holdLease(ctx context.Context) (held context.Context, release 
 	}
 }
 
-// dropLease forgets the lease, and what only its holder knows.
+// dropLease forgets the lease, and the state that only its holder has.
 func (w *Watcher) dropLease(ctx context.Context) {
 	if w.lease != nil {
 		w.log.WarnContext(ctx, "lease lost: this process no longer watches the chain", "currency", w.currency, "fence",

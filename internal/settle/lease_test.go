@@ -111,7 +111,7 @@ func TestWatcher_APassLongerThanTheLeaseKeepsTheChain(t *testing.T) {
 	}
 }
 
-func TestWatcher_APassThatLostItsLeaseIsCancelled(t *testing.T) {
+func TestWatcher_APassThatLostItsLeaseIsCanceled(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.pay(c, coin, 10)

@@ -9,9 +9,9 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// logTransitions says of each card that changed what became of its payment, in the log
-// and in the trace of the card. A pass without changes leaves no span: one in a
-// second would be found nowhere between them.
+// logTransitions logs each payment's transition, and adds a span to the trace
+// of each card that was paid. A pass without changes has no span: one per
+// second would bury the others.
 func (w *Watcher) logTransitions(ctx context.Context, done applied) {
 	if done.transfers == 0 && len(done.transitions) == 0 {
 		return
@@ -41,8 +41,8 @@ func (w *Watcher) logTransitions(ctx context.Context, done applied) {
 	}
 }
 
-// transitionText returns what operators are told of a card whose payment is in another
-// state than before, or "".
+// transitionText returns the log text for a payment's transition; "" if it is
+// not logged.
 func transitionText(v card.Verdict) (slog.Level, string) {
 	switch {
 	case v.Alarm():

@@ -77,7 +77,7 @@ func TestWatcher_ALeaseThatIsProlongedInTheEnd(t *testing.T) {
 		check(t, err)
 		check(t, w.Tick(t.Context()))
 		s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
-		if n := strings.Count(log.String(), "prolong lease"); n != 1 || !strings.Contains(log.String(), errAway.Error()) {
+		if n := strings.Count(log.String(), "lease not renewed"); n != 1 || !strings.Contains(log.String(), errAway.Error()) {
 			t.Errorf("%d failures are logged:\n%s", n, &log)
 		}
 		check(t, w.Close(t.Context()))

@@ -84,7 +84,7 @@ func TestWatcher_MoneroANodeThatIsNotUpToDateMovesNothing(t *testing.T) {
 		s.expire(unpaid, newest) // the newest block is enough for both, if it is believed
 		before := s.facts(ready, unpaid)
 		for name, l := range map[string]func(map[string]any){
-			"it synchronises":                   func(info map[string]any) { info["synchronized"] = false },
+			"it synchronizes":                   func(info map[string]any) { info["synchronized"] = false },
 			"it is busy with it":                func(info map[string]any) { info["busy_syncing"] = true },
 			"it loads":                          func(info map[string]any) { info["status"] = "BUSY" },
 			"another node answers in its place": func(info map[string]any) { info["untrusted"] = true },

@@ -87,7 +87,7 @@ func TestWatcher_MoneroOverpaidIsOneCardAndTheSurplusIsRecorded(t *testing.T) {
 	})
 }
 
-func TestWatcher_MoneroSeenBeforeExpiryIsHonouredAndAfterItJudgedByTodaysRate(t *testing.T) {
+func TestWatcher_MoneroSeenBeforeExpiryIsHonoredAndAfterItJudgedByTodaysRate(t *testing.T) {
 	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		early, worth, cheap, short := s.order(), s.order(), s.order(), s.order()

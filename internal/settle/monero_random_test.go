@@ -18,14 +18,14 @@ import (
 )
 
 var (
-	reorgs    = flag.Int("reorgs", 6, "have so many random reorganisations of a real chain")
+	reorgs    = flag.Int("reorgs", 6, "have so many random reorganizations of a real chain")
 	reorgSeed = flag.Uint64("reorg-seed", 0, "choose them by this seed; 0 for one from the clock")
 )
 
-// TestWatcher_RandomReorganisationsEqualTheOracle pays cards at random on a
-// chain that is reorganised at random. The oracle asks the node, not the
+// TestWatcher_RandomReorganizationsEqualTheOracle pays cards at random on a
+// chain that is reorganized at random. The oracle asks the node, not the
 // wallet, which of the payments there are, and adds them up by itself.
-func TestWatcher_RandomReorganisationsEqualTheOracle(t *testing.T) {
+func TestWatcher_RandomReorganizationsEqualTheOracle(t *testing.T) {
 	t.Parallel()
 	seed := *reorgSeed
 	if seed == 0 {
@@ -183,7 +183,7 @@ func (h *hazard) look() {
 	}
 }
 
-// returned reports whether a reorganisation brought the payment back to the
+// returned reports whether a reorganization brought the payment back to the
 // mempool, and it is still there.
 func (p *sentPayment) returned() bool { return p.known && p.mined && p.height == 0 }
 

@@ -14,8 +14,9 @@ import (
 	"github.com/cardmint/cardmint/internal/panics"
 )
 
-// pass makes one pass over the chain: read, compare, assess, commit, and fill
-// the address pool. The caller must hold the lease.
+// pass makes one pass over the chain: it scans the chain, compares the wallet,
+// applies the view in one transaction, and fills the address pool. The caller
+// must hold the lease.
 func (w *Watcher) pass(ctx context.Context) error {
 	cursor, err := w.store.Cursor(ctx, w.coin)
 	if err != nil {
@@ -28,19 +29,18 @@ func (w *Watcher) pass(ctx context.Context) error {
 	if err := w.checkBeacon(ctx, cursor); err != nil {
 		return err
 	}
-	if err := w.resetFeeds(ctx, cursor); err != nil { // before events get numbers
+	if err := w.resetFeeds(ctx, cursor); err != nil { // before apply numbers events
 		return err
 	}
 	checkPool := w.cfg.Now().Sub(w.poolAt) >= checkPoolEvery
-	// Compare before applying anything: a wallet that lost addresses does not
-	// show the payments to them. A wallet that is not ours has other addresses
-	// anyway; apply refuses it.
+	// Compare before apply: the view of a wallet that lost addresses lacks the
+	// payments to them. Do not compare a wrong wallet: apply rejects it.
 	if rightWallet := cursor.Fingerprint == "" || cursor.Fingerprint == view.Fingerprint; checkPool && rightWallet {
 		if err := w.compareWallet(ctx); err != nil {
 			return err
 		}
 	}
-	if err := w.keepLease(ctx); err != nil { // transactions do not prolong it
+	if err := w.keepLease(ctx); err != nil { // apply's transaction does not renew it
 		return err
 	}
 	applied, err := w.apply(ctx, cursor, view)
@@ -68,8 +68,8 @@ func (w *Watcher) pass(ctx context.Context) error {
 	return w.fillPool(ctx)
 }
 
-// scan returns what the chain shows, after a rescan if one was requested, and
-// the round once that is applied.
+// scan returns a view of the chain, and the round that is complete once the
+// view is applied. If a rescan was requested, the wallet rescans first.
 func (w *Watcher) scan(ctx context.Context, cursor Cursor) (View, round, error) {
 	if err := w.rescanWallet(ctx, cursor); err != nil {
 		return View{}, round{}, err
@@ -82,7 +82,8 @@ func (w *Watcher) scan(ctx context.Context, cursor Cursor) (View, round, error) 
 	return view, next, err
 }
 
-// readView returns what the chain shows.
+// readView returns a view of the chain. The error is card.ErrWalletLost if a
+// reorganization was too deep for the wallet.
 func (w *Watcher) readView(ctx context.Context, cursor Cursor, query Query) (View, error) {
 	held, release := w.holdLease(ctx)
 	view, err := w.chain.Scan(held, query)
@@ -90,14 +91,15 @@ func (w *Watcher) readView(ctx context.Context, cursor Cursor, query Query) (Vie
 		return View{}, err
 	}
 	if cursor.Deep.Hash != "" && view.Kept < cursor.Deep.Height && cursor.Rescan == "" {
-		return View{}, fmt.Errorf("%w: the chain reorganised below block %d, deeper than the wallet can follow",
+		return View{}, fmt.Errorf("%w: the chain reorganized below block %d, deeper than the wallet can follow",
 			card.ErrWalletLost, cursor.Deep.Height)
 	}
 	return view, nil
 }
 
-// rememberTips keeps the tips of the last Reread blocks that are part of the chain.
-// They show how deep the next reorganisation is.
+// rememberTips keeps the applied tips among the last Reread blocks that are
+// still in the chain. The next scan measures with them how deep a
+// reorganization is.
 func (w *Watcher) rememberTips(v View) {
 	if len(w.known) > 0 && w.known[0].Hash == v.Tip.Hash {
 		return
@@ -115,25 +117,26 @@ func (w *Watcher) rememberTips(v View) {
 	w.known = known
 }
 
-// applied is what a view changed.
+// applied is the effect of a view.
 type applied struct {
-	transfers    int            // new, changed or gone
-	unattributed int            // those of them that are counted, and toward no card
+	transfers    int            // new, changed or removed
+	unattributed int            // counted among these, but toward no card
 	cards        int            // assessed
-	paid         int            // cards to issue
-	transitions  []card.Verdict // of which operators are told
+	paid         int            // to be issued
+	transitions  []card.Verdict // of cards whose payment state changed, or that have an event
 }
 
-// apply makes the stored transfers equal to the view, assesses the cards that
-// are affected, and moves the cursor, all in one transaction. Its cost depends
-// on how much changed, not on how many cards wait.
+// apply makes the stored transfers equal to the view, assesses the affected
+// cards, and moves the cursor, in one transaction. Its cost depends on the
+// number of changes, not on the number of open cards.
 //
-// The error is card.ErrWrongChain if the view is of another network or wallet,
-// card.ErrChainNotReady if the chain is shorter than the cursor,
-// card.ErrWalletLost if a transfer is missing or another although its block is
-// still in the chain, card.ErrImpossible if more came to one address or toward
-// one card than there can be, and card.ErrFenced if the lease was lost. After
-// any of these errors nothing has changed.
+// It changes nothing if it fails with
+//   - card.ErrWrongChain: the view is of another network or wallet;
+//   - card.ErrChainNotReady: the chain is shorter than the cursor;
+//   - card.ErrWalletLost: a transfer is missing or different, although its
+//     block is still in the chain;
+//   - card.ErrImpossible: an address or a card received more coins than exist;
+//   - card.ErrFenced: the lease was lost.
 func (w *Watcher) apply(ctx context.Context, cursor Cursor, v View) (applied, error) {
 	if cursor.Fingerprint != "" && cursor.Fingerprint != v.Fingerprint {
 		return applied{}, fmt.Errorf("%w: %q, not %q", card.ErrWrongChain, v.Fingerprint, cursor.Fingerprint)
@@ -146,7 +149,7 @@ func (w *Watcher) apply(ctx context.Context, cursor Cursor, v View) (applied, er
 		return applied{}, err
 	}
 	// A miner's clock may be ahead, which must not expire cards, or behind,
-	// which must not bring their time back.
+	// which must not reopen them.
 	if now := w.cfg.Now(); v.Tip.Time.After(now) {
 		v.Tip.Time = now
 	}
@@ -179,8 +182,8 @@ func (w *Watcher) apply(ctx context.Context, cursor Cursor, v View) (applied, er
 	return done, err
 }
 
-// checkAmounts returns card.ErrImpossible if a view shows more coins at one address
-// than there can be: nothing that it shows is believed then.
+// checkAmounts returns card.ErrImpossible if an address received more coins
+// than exist. Nothing in such a view can be trusted.
 func (w *Watcher) checkAmounts(v View) error {
 	byAddress := make(map[string][]card.Transfer, len(v.Transfers))
 	for _, t := range v.Transfers {
@@ -202,9 +205,9 @@ type transferKey struct {
 
 func keyOf(t card.Transfer) transferKey { return transferKey{t.TxID, t.Output} }
 
-// applyTransfers stores what is new or different, un-counts what is gone, and
-// returns both. What is new was first seen no earlier than the newest block
-// that was applied before: a miner may date a block back by an hour or two.
+// applyTransfers stores new and changed transfers, un-counts the missing ones,
+// and returns all of them. A new transfer was first seen no earlier than the
+// cursor's block: a miner may backdate a block by an hour or two.
 func applyTransfers(ctx context.Context, tx Tx, currency string, cursor Cursor, v View) ([]card.Transfer, error) {
 	read, unread, err := storedTransfers(ctx, tx, currency, v)
 	if err != nil {
@@ -240,7 +243,7 @@ func applyTransfers(ctx context.Context, tx Tx, currency string, cursor Cursor, 
 			changed = append(changed, t)
 		}
 	}
-	for _, t := range read { // what is left was not shown
+	for _, t := range read { // the rest is missing from the view
 		if t.Height > 0 && t.Height <= v.Kept && !cursor.Believe {
 			return nil, fmt.Errorf("%w: it no longer shows transaction %s of block %d, which is still in the chain",
 				card.ErrWalletLost, t.TxID, t.Height)
@@ -251,11 +254,12 @@ func applyTransfers(ctx context.Context, tx Tx, currency string, cursor Cursor, 
 	return changed, tx.UpsertTransfers(ctx, changed)
 }
 
-// storedTransfers returns the stored transfers of the mempool and the blocks
-// that were read, and, of the transactions that are shown, those of other
-// blocks.
-func storedTransfers(ctx context.Context, tx Tx, currency string, v View) (read, unread map[transferKey]card.Transfer,
-	err error) {
+// storedTransfers returns the stored transfers in the mempool and in the blocks
+// that the view covers (read), and those of the view's transactions in other
+// blocks (unread).
+func storedTransfers(
+	ctx context.Context, tx Tx, currency string, v View,
+) (read, unread map[transferKey]card.Transfer, err error) {
 	stored, err := tx.TransfersIn(ctx, currency, v.Since, v.Again)
 	if err != nil {
 		return nil, nil, err
@@ -281,12 +285,11 @@ func storedTransfers(ctx context.Context, tx Tx, currency string, v View) (read,
 	return read, unread, nil
 }
 
-// moveCursor moves the cursor to the view's tip, and ends a rescan once the
-// whole chain was applied.
+// moveCursor moves the cursor to the view's tip, and ends a rescan if the view
+// covers the whole chain.
 func moveCursor(ctx context.Context, tx Tx, currency string, cursor Cursor, v View) error {
-	// Save also if only the time differs: apply caps the time of a block from
-	// the future at the present, and cards that are assessed between passes are
-	// assessed at the saved time.
+	// Save a changed time, too: apply caps the time of a block from the future
+	// at the present, and cards are assessed at the saved time between passes.
 	if v.Tip.Hash != cursor.Tip.Hash || v.Tip.Time.UnixMilli() != cursor.Tip.Time.UnixMilli() {
 		deep := v.Deep
 		if deep.Hash == "" {
@@ -302,8 +305,8 @@ func moveCursor(ctx context.Context, tx Tx, currency string, cursor Cursor, v Vi
 	return nil
 }
 
-// assess assesses every card that a changed transfer or the new tip affects,
-// and stores the verdicts.
+// assess assesses the cards that a changed transfer or the new tip affects, and
+// stores the verdicts.
 func (w *Watcher) assess(ctx context.Context, tx Tx, tip card.Tip, changed []card.Transfer, done *applied) error {
 	touched := make([]string, len(changed))
 	for i, t := range changed {
@@ -334,10 +337,10 @@ func (w *Watcher) assess(ctx context.Context, tx Tx, tip card.Tip, changed []car
 			done.unattributed++
 		}
 	}
-	today, _ := w.rates.Rate(w.currency) // without one, late money waits
+	today, _ := w.rates.Rate(w.currency) // without a rate, late money waits
 	verdicts := make([]card.Verdict, len(cards))
 	for i, c := range cards {
-		if err := w.coin.CheckTotal(byAddress[c.Address]); err != nil { // with what earlier views showed, or was attributed
+		if err := w.coin.CheckTotal(byAddress[c.Address]); err != nil { // including earlier views and attributions
 			return fmt.Errorf("%w: card %s", err, c.UUID)
 		}
 		v := w.judge(ctx, c, byAddress[c.Address], tip, today)
@@ -353,8 +356,8 @@ func (w *Watcher) assess(ctx context.Context, tx Tx, tip card.Tip, changed []car
 	return tx.SaveVerdicts(ctx, verdicts)
 }
 
-// judge returns the verdict on a card. If that panics, the card stays as it is,
-// and is assessed again with the next block.
+// judge returns the verdict on a card. After a panic the verdict changes
+// nothing, and the card is assessed again with the next block.
 func (w *Watcher) judge(ctx context.Context, c *card.Card, transfers []card.Transfer, tip card.Tip,
 	today card.Rate) (v card.Verdict) {
 	err := panics.Call(func() error {
@@ -362,7 +365,7 @@ func (w *Watcher) judge(ctx context.Context, c *card.Card, transfers []card.Tran
 		return nil
 	})
 	if err != nil {
-		w.log.ErrorContext(ctx, "assessing a card", "card", c.UUID, "error", err, panics.Stack(err))
+		w.log.ErrorContext(ctx, "card assessment failed", "card", c.UUID, "error", err, panics.Stack(err))
 		v = card.Verdict{Card: c,
 			Assessment: card.Assessment{State: c.State, Received: c.Received, Settled: c.Settled, Height: c.Height,
 				Credit: c.Credit, ReadyHeight: tip.Height + 1}}
@@ -370,15 +373,15 @@ func (w *Watcher) judge(ctx context.Context, c *card.Card, transfers []card.Tran
 	return v
 }
 
-// report logs what a view changed, and wakes the loops that now have work.
+// report logs the effect of a view, and wakes the loops that have work now.
 func (w *Watcher) report(ctx context.Context, view View, done applied) {
 	if done.transfers > 0 || done.paid > 0 {
-		w.log.InfoContext(ctx, "applied chain", "currency", w.currency, "height", view.Tip.Height, "transfers",
+		w.log.InfoContext(ctx, "chain applied", "currency", w.currency, "height", view.Tip.Height, "transfers",
 			done.transfers,
 			"unattributed", done.unattributed, "cards", done.cards, "paid", done.paid)
 	}
 	if done.unattributed > 0 {
-		w.log.WarnContext(ctx, "money came to addresses of no card", "currency", w.currency, "transfers", done.unattributed)
+		w.log.WarnContext(ctx, "payments to addresses without a card", "currency", w.currency, "transfers", done.unattributed)
 	}
 	w.logTransitions(ctx, done)
 	if done.cards > 0 {

@@ -29,7 +29,7 @@ func (q *quarry) replace(n int) {
 }
 
 // walled is the network of pebbles as a wallet shows it that follows
-// reorganisations down to a depth.
+// reorganizations down to a depth.
 type walled struct {
 	derived
 	follows int64   // how many blocks may be replaced; 0 for any number
@@ -74,7 +74,7 @@ func (s *shop) orderPebbles() *card.Card {
 	return c
 }
 
-func TestWatcher_AfterAReorganisationMoneyBelowItMustStillBeThere(t *testing.T) {
+func TestWatcher_AfterAReorganizationMoneyBelowItMustStillBeThere(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		q := s.pebbles()
 		w := s.watch(&walled{derived: derived{q}}, settle.Config{FillBatch: 200})
@@ -95,7 +95,7 @@ func TestWatcher_AfterAReorganisationMoneyBelowItMustStillBeThere(t *testing.T) 
 
 		q.replace(2)
 		paid := q.paid
-		q.paid = nil // no reorganisation did that
+		q.paid = nil // no reorganization did that
 		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) {
 			t.Errorf("error %v", err)
 		}
@@ -153,12 +153,12 @@ func TestWatcher_AChainIsAskedOnlyAboutTheBlocksThatAreReadAgain(t *testing.T) {
 			check(t, w.Tick(t.Context()))
 		}
 		if diff := cmp.Diff([]int64{16, 13}, wallet.asked); diff != "" {
-			t.Errorf("asked about other tips after a reorganisation (-want +got):\n%s", diff)
+			t.Errorf("asked about other tips after a reorganization (-want +got):\n%s", diff)
 		}
 	})
 }
 
-func TestWatcher_AReorganisationThatTheWalletCanNotFollowNeedsARescan(t *testing.T) {
+func TestWatcher_AReorganizationThatTheWalletCanNotFollowNeedsARescan(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		q := s.pebbles()
 		wallet := &walled{derived: derived{q}, follows: 5}

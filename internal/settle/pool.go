@@ -9,8 +9,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// compareWallet returns card.ErrWalletLost if the wallet does not have the
-// newest stored address.
+// compareWallet returns card.ErrWalletLost if the wallet lacks the newest
+// stored address.
 func (w *Watcher) compareWallet(ctx context.Context) error {
 	pool, err := w.store.AddressPool(ctx, w.currency)
 	if err != nil || pool.Newest == nil {
@@ -19,7 +19,7 @@ func (w *Watcher) compareWallet(ctx context.Context) error {
 	held, release := w.holdLease(ctx)
 	err = release(w.chain.Holds(held, *pool.Newest))
 	if errors.Is(err, card.ErrWalletLost) {
-		w.recoveredAt = time.Time{} // to rescan, it made its addresses again: it has lost them since
+		w.recoveredAt = time.Time{} // the rescan made the addresses again, so this loss is newer
 	}
 	if err != nil {
 		return fmt.Errorf("check address pool: %w", err)
@@ -27,9 +27,8 @@ func (w *Watcher) compareWallet(ctx context.Context) error {
 	return nil
 }
 
-// trustPool records that the wallet was compared with the address pool and that
-// the pass then succeeded. Addresses are handed out only if that happened
-// within the last minute.
+// trustPool records a pass that compared the wallet with the address pool and
+// succeeded. Addresses are handed out only within a minute after that.
 func (w *Watcher) trustPool(ctx context.Context) error {
 	err := w.store.SettleTx(ctx, func(tx Tx) error {
 		if err := tx.CheckLease(ctx, *w.lease); err != nil {
@@ -43,9 +42,9 @@ func (w *Watcher) trustPool(ctx context.Context) error {
 	return err
 }
 
-// fillPool makes new addresses until enough are free, at most one batch per
-// pass, and no more than the highest rate allows. After a full batch it
-// requests the next pass at once; that reads the chain before it makes more.
+// fillPool makes new addresses until enough are free: at most one batch per
+// pass, within the address rate. After a full batch it requests the next pass,
+// which reads the chain first.
 //
 // It returns card.ErrWalletLost if a new address is not newer than all stored
 // ones: the wallet has forgotten those. This is the last chance to notice,
@@ -68,7 +67,7 @@ func (w *Watcher) fillPool(ctx context.Context) error {
 	}
 	for _, a := range fresh {
 		if a.Position <= after {
-			return fmt.Errorf("%w: it made number %d anew, but %d was stored", card.ErrWalletLost, a.Position, after)
+			return fmt.Errorf("%w: it made address %d again, but %d was stored", card.ErrWalletLost, a.Position, after)
 		}
 	}
 	pool.PacedUntil = w.pace.after(pool.PacedUntil, now, n)
@@ -93,24 +92,23 @@ func (w *Watcher) fillPool(ctx context.Context) error {
 	return w.makeRunway(ctx, pool)
 }
 
-// reserve has the wallet make up to n addresses until it has the one at upTo,
-// and reports whether it has.
+// reserve makes up to n of the wallet's addresses up to upTo, and reports
+// whether the wallet has the last one.
 func (w *Watcher) reserve(ctx context.Context, upTo int64, n int) (bool, error) {
 	held, release := w.holdLease(ctx)
 	reached, err := w.chain.Reserve(held, upTo, n)
 	return reached, release(err)
 }
 
-// In each pass the wallet makes so many batches of its runway, or what takes it
-// so long.
+// Limits of makeRunway in one pass.
 const (
 	runwayBatches = 8
 	runwayTime    = time.Second
 )
 
-// makeRunway has the wallet make more addresses than are stored, so that it
-// sees payments to those that a lost past has handed out, and so that an epoch
-// which skips them begins at once.
+// makeRunway makes more addresses in the wallet than are stored. The wallet
+// then sees payments to addresses that a lost past has handed out, and an epoch
+// that skips them begins immediately.
 func (w *Watcher) makeRunway(ctx context.Context, pool Pool) error {
 	if w.pace.perSecond == 0 || w.runwayAt == pool.last() {
 		return nil
@@ -139,19 +137,19 @@ func (p Pool) last() int64 {
 	return last
 }
 
-// pace limits how fast addresses are made that may be handed out. So it is
-// known how many a lost time can have used at most. It is the generic cell rate
-// algorithm (ITU-T I.371), whose only state is Pool.PacedUntil.
+// pace limits the rate of new addresses, so that the number made in a lost
+// period is bounded. It is the generic cell rate algorithm (ITU-T I.371) with
+// Pool.PacedUntil as its only state.
 type pace struct {
 	perSecond float64 // 0 for no limit
 	burst     int
 }
 
-// interval is the time that one address takes at the highest rate.
+// interval is the time per address at the highest rate.
 func (p pace) interval() time.Duration { return time.Duration(float64(time.Second) / p.perSecond) }
 
-// from is the time up to which addresses have been used, counted from when the
-// burst was unused.
+// from returns the time up to which the rate has been used, counted from the
+// start of an unused burst.
 func (p pace) from(until, now time.Time) time.Time {
 	full := now.Add(-time.Duration(p.burst) * p.interval())
 	if used := until.Add(-time.Duration(p.burst) * p.interval()); used.After(full) {
@@ -160,7 +158,7 @@ func (p pace) from(until, now time.Time) time.Time {
 	return full
 }
 
-// allows returns how many addresses may be made now.
+// allows returns the number of addresses that may be made now.
 func (p pace) allows(until, now time.Time) int {
 	if p.perSecond == 0 {
 		return 1 << 30
@@ -168,10 +166,10 @@ func (p pace) allows(until, now time.Time) int {
 	return max(0, int(now.Sub(p.from(until, now))/p.interval()))
 }
 
-// spent returns PacedUntil when nothing is left of the burst.
+// spent returns PacedUntil for a used-up burst.
 func (p pace) spent(now time.Time) time.Time { return now.Add(time.Duration(p.burst) * p.interval()) }
 
-// after returns PacedUntil once n addresses were made.
+// after returns PacedUntil after n more addresses.
 func (p pace) after(until, now time.Time, n int) time.Time {
 	if p.perSecond == 0 {
 		return until
@@ -179,8 +177,8 @@ func (p pace) after(until, now time.Time, n int) time.Time {
 	return p.from(until, now).Add(time.Duration(n+p.burst) * p.interval())
 }
 
-// since returns how many addresses can have been made between then, when
-// PacedUntil was until, and now.
+// since returns how many addresses can have been made from then, when
+// PacedUntil was until, to now.
 func (p pace) since(until, then, now time.Time) int64 {
 	if p.perSecond == 0 {
 		return 0
@@ -188,9 +186,9 @@ func (p pace) since(until, then, now time.Time) int64 {
 	return int64(max(0, now.Sub(p.from(until, then)))/p.interval()) + 1
 }
 
-// runwaySeconds is the lost time whose addresses a wallet has made ahead.
+// runwaySeconds is the lost time that a runway covers.
 const runwaySeconds = 600
 
-// runway returns how many addresses a wallet has made beyond those that are
-// stored.
+// runway returns the number of addresses that a wallet has beyond the stored
+// ones.
 func (p pace) runway() int64 { return int64(p.perSecond*runwaySeconds) + int64(p.burst) }

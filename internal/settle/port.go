@@ -7,38 +7,37 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Store keeps transfers, cards and addresses. Running any of its methods twice
-// is harmless. The error is card.ErrUnavailable if the database can't be
-// reached.
+// Store keeps transfers, cards and addresses. Every method is idempotent. The
+// error is card.ErrUnavailable if the database cannot be reached.
 type Store interface {
-	// SettleTx runs f in a transaction. It runs f again if the transaction
-	// failed to serialise, so f must have no other effects. If the reply to
-	// COMMIT is lost, SettleTx returns an error although the transaction may
-	// have been committed: look up by its keys what f wrote.
+	// SettleTx runs f in a transaction, and again after a serialization
+	// failure, so f must have no other effects. If the response to COMMIT is
+	// lost, SettleTx returns an error although the transaction may have been
+	// committed: look up the keys that f wrote.
 	SettleTx(ctx context.Context, f func(Tx) error) error
 
-	// AcquireLease takes the lease if it is free or expired, or prolongs it if
-	// holder has it already. Each call commits a mark, which attests to the
-	// epoch if the store has seen the mark before it. The error is
-	// card.ErrFenced if another has the lease, and card.ErrUnavailable if the
-	// row stays locked for more than seconds.
+	// AcquireLease acquires the lease if it is free or expired, and renews it
+	// for its holder. Each call commits a mark, which attests to the epoch if
+	// the store has seen the mark before it. The error is card.ErrFenced if
+	// another holder has the lease, and card.ErrUnavailable if the row stays
+	// locked for seconds.
 	AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (Lease, error)
-	// ReleaseLease makes the lease free; a no-op if l is not the current one.
+	// ReleaseLease releases the lease; a no-op if l is not the current one.
 	ReleaseLease(ctx context.Context, l Lease) error
-	// AwaitLease records that holder waits for the lease, for the next ttl.
+	// AwaitLease records that holder waits for the lease during the next ttl.
 	AwaitLease(ctx context.Context, name, holder string, ttl time.Duration) error
 	// LeaseAwaited reports whether a process other than the holder of l waits
 	// for the lease.
 	LeaseAwaited(ctx context.Context, l Lease) (bool, error)
 
 	// BeginEpoch begins an epoch for the holder of a lease, and returns the
-	// lease with it. Nothing that was made before is handed out any more. If
-	// the epoch is stale, cards in stock are held until an operator releases
-	// them. The error is card.ErrFenced if the lease was lost.
+	// lease with it. Addresses made before are no longer handed out. If the
+	// epoch is stale, cards in stock are held until an operator releases them.
+	// The error is card.ErrFenced if the lease was lost.
 	BeginEpoch(ctx context.Context, l Lease, e Epoch) (Lease, error)
-	// ResetFeeds has the numbers of all accounts' events jump ahead, because
-	// events since then may have been lost, and tells the accounts. The error
-	// is card.ErrFenced if the lease was lost.
+	// ResetFeeds advances the event numbers of all accounts, because events
+	// since then may have been lost, and notifies the accounts. The error is
+	// card.ErrFenced if the lease was lost.
 	ResetFeeds(ctx context.Context, l Lease, since time.Time) error
 	// NoteConflict stops handing out addresses and issuing cards until an
 	// operator claims the wallet.
@@ -46,30 +45,28 @@ type Store interface {
 
 	// AddressPool returns the state of the address pool.
 	AddressPool(ctx context.Context, currency string) (Pool, error)
-	// DistrustPool stops handing out addresses until CheckedPool records that
-	// the wallet has them again.
+	// DistrustPool stops handing out addresses until CheckedPool is called.
 	DistrustPool(ctx context.Context, currency string) error
 
 	// RequestRescan requests a rescan by the currency's wallet; a no-op if one
 	// is pending. The error is card.ErrNoRow if the currency has no wallet yet.
-	// An operator's request is Asked.
+	// The reason for an operator's request is Asked.
 	RequestRescan(ctx context.Context, currency, reason string) error
 	// NoteRescan records the progress of the pending rescan.
 	NoteRescan(ctx context.Context, currency, progress string) error
 
-	// Cursor returns how far the chain has been applied. Before the first pass
-	// it is zero but for Newest, which is NoPosition.
+	// Cursor returns the applied state of the chain. Before the first pass it
+	// is zero except for Newest, which is NoPosition.
 	Cursor(ctx context.Context, coin card.Currency) (Cursor, error)
 	// LockedBlocks returns the heights of the n lowest blocks of a range with
-	// counted transfers that are locked, ascending.
+	// counted and locked transfers, ascending.
 	LockedBlocks(ctx context.Context, currency string, in Blocks, n int) ([]int64, error)
 }
 
-// Tx is what happens within one transaction. The rows it locks are locked in
-// the order cards, webhooks, accounts.
+// Tx is a transaction. It locks rows in the order cards, webhooks, accounts.
 type Tx interface {
-	// CheckLease returns card.ErrFenced if the lease is no longer the caller's.
-	// Otherwise nobody else gets it before the transaction ends.
+	// CheckLease returns card.ErrFenced if the caller lost the lease. Otherwise
+	// no other process can acquire it before the transaction ends.
 	CheckLease(ctx context.Context, l Lease) error
 	SaveCursor(ctx context.Context, currency string, c Cursor) error
 	// TransfersIn returns the counted transfers in the mempool, above the
@@ -78,29 +75,28 @@ type Tx interface {
 	// TransfersOf returns the counted transfers of transactions.
 	TransfersOf(ctx context.Context, currency string, txids []string) ([]card.Transfer, error)
 	UpsertTransfers(ctx context.Context, ts []card.Transfer) error
-	// TransfersTo returns the counted transfers to addresses. One that an
-	// operator attributed to a card has the card's address instead of its own.
+	// TransfersTo returns the counted transfers to addresses. A transfer that
+	// an operator attributed to a card has the card's address.
 	TransfersTo(ctx context.Context, currency string, addresses []string) ([]card.Transfer, error)
 
-	// LockCards locks and returns the currency's cards that have one of the
-	// addresses, to which a transfer to one of them is attributed, that are due
-	// to be assessed at the tip, or that wait for money and expired before the
-	// tip.
+	// LockCards locks and returns the currency's cards that
+	//   - have one of the addresses, or an attributed transfer to one;
+	//   - are due for assessment at the tip;
+	//   - wait for money and expired before the tip.
 	LockCards(ctx context.Context, currency string, addresses []string, tip card.Tip) ([]*card.Card, error)
-	// SaveVerdicts stores assessments and events, and an intent for each card
-	// to issue that has none.
+	// SaveVerdicts stores assessments, events, and an intent for each card to
+	// issue that has none.
 	SaveVerdicts(ctx context.Context, vs []card.Verdict) error
 
 	// InsertAddresses adds addresses to the address pool.
 	InsertAddresses(ctx context.Context, as []Address, pacedUntil time.Time) error
-	// CheckedPool records that the wallet was just compared with the address
-	// pool.
+	// CheckedPool records that wallet and address pool were just compared.
 	CheckedPool(ctx context.Context, currency string) error
 	// EndRescan records that the whole chain was applied after a rescan.
 	EndRescan(ctx context.Context, currency string) error
 }
 
-// Rates has today's rates in memory.
+// Rates keeps today's rates in memory.
 type Rates interface {
 	// Rate returns the currency's rate. The error is card.ErrNoRate if there is
 	// no fresh one.

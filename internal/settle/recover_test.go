@@ -198,9 +198,9 @@ func TestWatcher_ARescanIsLoggedAndShownWhileItLasts(t *testing.T) {
 		check(t, w.Tick(t.Context()))
 		check(t, w.Health())
 		heard.want(t,
-			`level=WARN msg="wallet rescans its chain" currency=monero reason="an operator asked for it"`,
-			`level=INFO msg="wallet is recovering" currency=monero progress="block 7 of 9"`,
-			`level=INFO msg="wallet has recovered" currency=monero took=1m30s`)
+			`level=WARN msg="wallet rescan started" currency=monero reason="an operator asked for it"`,
+			`level=INFO msg="wallet rescan in progress" currency=monero progress="block 7 of 9"`,
+			`level=INFO msg="wallet rescan finished" currency=monero took=1m30s`)
 	})
 }
 
@@ -235,11 +235,11 @@ func TestWatcher_ARescanGoesOnThoughItsProgressCanNotBeRecorded(t *testing.T) {
 		s.requestRescan()
 		check(t, w.Tick(t.Context()))
 		heard.want(t,
-			`level=WARN msg="wallet rescans its chain" currency=monero reason="an operator asked for it"`,
-			`level=WARN msg="record rescan progress" error="connection reset by peer"`,
-			`level=INFO msg="wallet is recovering" currency=monero progress="block 7 of 9"`,
-			`level=WARN msg="record rescan progress" error="connection reset by peer"`,
-			`level=INFO msg="wallet has recovered" currency=monero took=0s`)
+			`level=WARN msg="wallet rescan started" currency=monero reason="an operator asked for it"`,
+			`level=WARN msg="rescan progress not recorded" error="connection reset by peer"`,
+			`level=INFO msg="wallet rescan in progress" currency=monero progress="block 7 of 9"`,
+			`level=WARN msg="rescan progress not recorded" error="connection reset by peer"`,
+			`level=INFO msg="wallet rescan finished" currency=monero took=0s`)
 		s.wantNonePending()
 	})
 }

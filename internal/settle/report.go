@@ -6,16 +6,17 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Report says how a Tick ended, for monitoring.
+// Report is the result of a Tick, for monitoring.
 type Report struct {
-	Leads bool // this process watches the chain; otherwise another one does, and the rest is not set unless Err is
+	// Leads means that this process watches the chain. Without it, only Err,
+	// Cause and Took can be set.
+	Leads bool
 	Err   error
-	Cause string // of Err, in a few public words out of a fixed set; "" if it is not known
+	Cause string // of Err, in a few public words out of a fixed set; "" if it is not known // of Err, in public words from a fixed set; "" if unknown
 	Took  time.Duration
-	// What follows is set if a view of the chain was applied, which may be so
-	// although there is an error.
+	// The rest is set if a view was applied, even if the Tick failed later.
 	Applied   bool
-	Tip       card.Tip // the newest block that was applied
-	Behind    int64    // blocks that were new
-	Transfers int      // that were new, changed or gone
+	Tip       card.Tip // the newest applied block
+	Behind    int64    // number of new blocks
+	Transfers int      // new, changed or removed
 }

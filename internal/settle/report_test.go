@@ -45,7 +45,7 @@ func (s *shop) listen(db settle.Store, c settle.Chain) (*settle.Watcher, *heard)
 	return w, h
 }
 
-const leaseWon = `level=INFO msg="lease won: this process watches the chain" currency=monero fence=`
+const leaseWon = `level=INFO msg="lease acquired: this process watches the chain" currency=monero fence=`
 
 // want compares what was heard since it was last asked, but for the lease that every watcher wins first.
 func (h *heard) want(t *testing.T, want ...string) {
@@ -78,7 +78,7 @@ func TestWatcher_WhatAPassChangedIsLoggedAndWakesWhoHasWorkNow(t *testing.T) {
 			height, _, _, err := s.store.SimulatedScan(t.Context(), "monero", 0, nil)
 			check(t, err)
 			return fmt.Sprintf(
-				"level=INFO msg=\"applied chain\" currency=monero height=%d transfers=%d unattributed=%d cards=%d paid=%d",
+				"level=INFO msg=\"chain applied\" currency=monero height=%d transfers=%d unattributed=%d cards=%d paid=%d",
 				height, transfers, unattributed, cards, paid)
 		}
 		news := func(level, what string, c *card.Card, from, to card.PaymentState) string {
@@ -99,7 +99,7 @@ func TestWatcher_WhatAPassChangedIsLoggedAndWakesWhoHasWorkNow(t *testing.T) {
 			_, err := s.chain.Pay(t.Context(), "an address of no card", coin, 1)
 			check(t, err)
 		}
-		pass(applied(2, 2, 0, 0), "level=WARN msg=\"money came to addresses of no card\" currency=monero transfers=2")
+		pass(applied(2, 2, 0, 0), "level=WARN msg=\"payments to addresses without a card\" currency=monero transfers=2")
 
 		s.pay(short, coin/2, 10)
 		pass(applied(1, 0, 1, 0), news("INFO", "payment seen", short, card.Unpaid, card.Underpaid), "wakes the sender")

@@ -19,7 +19,7 @@ type step struct {
 
 func (h *history) steps() []step {
 	return []step{
-		{9, h.create}, {22, h.pay}, {8, h.topUp}, {20, h.mine}, {9, h.reorganise}, {5, h.doubleSpend}, {4, h.relayAgain},
+		{9, h.create}, {22, h.pay}, {8, h.topUp}, {20, h.mine}, {9, h.reorganize}, {5, h.doubleSpend}, {4, h.relayAgain},
 		{9, h.passTime},
 		{6, h.moveRate}, {3, h.stopWatching}, {4, h.breakNode}, {2, h.breakWallet}, {5, h.rob}, {3, h.restart},
 		{4, h.takeOver}, {3, h.breakDisk}, {7, h.operate}, {6, h.grieve}, {4, h.cancel},
@@ -180,8 +180,8 @@ func (h *history) mine() {
 	h.note("mines %d", n)
 }
 
-// reorganise replaces blocks, mostly few.
-func (h *history) reorganise() {
+// reorganize replaces blocks, mostly few.
+func (h *history) reorganize() {
 	h.replace(h.w.between(1, []int{3, 12, 25}[h.w.r.IntN(3)]), 45)
 }
 
@@ -238,7 +238,7 @@ func (h *history) replace(depth, lost int) {
 	for goal := h.w.top + int64(longer); h.w.height() < goal; {
 		h.w.mineSome(1, []int{100, 50, 0}[h.w.r.IntN(3)])
 	}
-	h.note("reorganises %d: relayed %v, gone %v, replaced %v", depth, relayed, gone, replaced)
+	h.note("reorganizes %d: relayed %v, gone %v, replaced %v", depth, relayed, gone, replaced)
 }
 
 // anyTransaction returns one that fits; nil if none does.

@@ -59,7 +59,7 @@ const (
 	stranger = "stranger" // somebody else's
 )
 
-// firstBlocks is more than the deepest reorganisation.
+// firstBlocks is more than the deepest reorganization.
 const firstBlocks = 30
 
 // lingering is for how many blocks the mempool may list what is mined.

@@ -6,16 +6,17 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// validateTransfer returns card.ErrWalletLost if old, a stored transfer, can't
-// have become what the chain shows now.
+// validateTransfer returns card.ErrWalletLost if old, a stored transfer, cannot
+// have turned into now.
 //
-// A transaction pays to the same address whatever block it is in. In a block
-// that is still in the chain, nothing changes but the lock. The amount of one
-// in the mempool can only fall, unless blocks were replaced: an output whose
-// key a block has used meanwhile is worth less, or nothing. An amount that
-// can't be right is not a change but a wallet that is damaged. A rescan may
-// mend it, so that the error is the same as for a transfer that vanished, and
-// so is the operator's way out if a rescan does not help.
+//   - A transaction pays to the same address in any block.
+//   - In a block that is still in the chain, only the lock changes.
+//   - An amount in the mempool can only fall: an output whose key a block has
+//     used is worth less, or nothing. It can grow only if blocks were replaced.
+//
+// Any other change means that the wallet is damaged. A rescan may repair it, so
+// the error is that of a missing transfer, as is the operator's remedy if a
+// rescan does not help.
 func validateTransfer(old, now card.Transfer, cursor Cursor, v View) error {
 	final := old.Height > 0 && old.Height <= v.Kept
 	grew := now.Amount > old.Amount && v.Kept >= cursor.Tip.Height
@@ -37,13 +38,14 @@ func validateTransfer(old, now card.Transfer, cursor Cursor, v View) error {
 	if final {
 		where += ", which is still in the chain"
 	}
-	return fmt.Errorf("%w: it shows transaction %s %s, otherwise than before: %s", card.ErrWalletLost, old.TxID, where,
+	return fmt.Errorf("%w: it shows transaction %s %s, but different: %s", card.ErrWalletLost, old.TxID, where,
 		what)
 }
 
-// lingersInMempool reports whether the mempool shows a transfer only because it still
-// lists what a block has taken. old is from a block that was not read: whether
-// it is still there is found by comparing that block.
+// lingersInMempool reports whether a view shows a transfer in the mempool only
+// because the wallet still lists it after a block took it. old is from a block
+// that the view does not cover; rereading that block shows whether it is still
+// there.
 func lingersInMempool(old, now card.Transfer) bool {
 	return now.Height == 0 && old.Address == now.Address
 }

@@ -1,9 +1,9 @@
 // Package settle follows a chain: it makes the stored transfers equal to those
 // on the chain, and assesses the cards they pay for.
 //
-// It may import packages card, failpoint and trace. It has no state of its own:
-// the cursor moves in the transaction that applies the transfers, so that after
-// a crash the next Tick resumes at the cursor.
+// It may import packages card, failpoint, panics and trace. It has no state of
+// its own: the cursor moves in the transaction that applies the transfers, so
+// that after a crash the next Tick resumes at the cursor.
 package settle
 
 import (
@@ -22,52 +22,49 @@ import (
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// checkPoolEvery is how often wallet and address pool are compared. It is well
-// below the minute for which a comparison is valid.
+// checkPoolEvery is the time between two comparisons of wallet and address
+// pool. A comparison is valid for one minute.
 const checkPoolEvery = 15 * time.Second
 
 // Config configures a watcher.
 type Config struct {
-	// Reread is how many of the newest applied blocks are compared with the
-	// chain again and again. A deeper reorganisation goes unnoticed, so it must
-	// be much larger than the number of confirmations. Defaults to the coin's
-	// reorg horizon.
+	// Reread is the number of newest applied blocks that are reread. A deeper
+	// reorganization goes unnoticed, so it must be much larger than the number
+	// of confirmations. Defaults to the coin's reorg horizon.
 	Reread int64
-	// CompareEvery is how often a pass compares a slice of what was applied: a
-	// twelfth of these blocks, and ten older ones with locked transfers, each
-	// in turn. What a wallet forgot is so noticed within about twelve times as
-	// long. Other passes read only what is new, except for a process's first,
-	// which compares everything. Defaults to 5 s; if it is negative, each pass
-	// compares everything.
+	// CompareEvery is the time between two slices of rereading: a twelfth of
+	// the Reread blocks, and ten older ones with locked transfers, in turn. A
+	// transfer that a wallet forgot is noticed within about twelve times as
+	// long. The first pass of a process rereads everything; others read only
+	// new blocks. Defaults to 5 s; if negative, each pass rereads everything.
 	CompareEvery time.Duration
-	// PoolSize is how many free addresses the address pool holds. Defaults to
+	// PoolSize is the number of free addresses in the address pool. Defaults to
 	// 200.
 	PoolSize int
-	// FillBatch is the most addresses that one pass makes. Defaults to 64.
+	// FillBatch is the maximum number of addresses made per pass. Defaults to
+	// 64.
 	FillBatch int
-	// AddressRate is the highest rate at which addresses are handed out, per
-	// second and in the long run. An epoch skips as many as the time can have
-	// used that the database may have lost. 0 means that there is no limit and
-	// that nothing is skipped: for a wallet that never makes the same address
-	// twice.
+	// AddressRate is the highest long-term rate, per second, at which addresses
+	// are handed out. An epoch skips as many as can have been handed out in the
+	// time that the database may have lost. 0 means no limit and no skipping,
+	// for a wallet that never makes an address twice.
 	AddressRate float64
-	// Beacon has the wallet carry the epoch, so that two databases that use it
-	// find each other.
+	// Beacon enables the wallet's beacon, by which two databases with the same
+	// wallet find each other.
 	Beacon bool
-	// Quiet is how long nothing is issued after an epoch began, if there is a
-	// beacon. It must be longer than two passes.
+	// Quiet is the pause of issuing after an epoch began, if there is a beacon.
+	// It must be longer than two passes.
 	Quiet time.Duration
-	// LeaseTTL is how long another replica waits before it takes over a chain
-	// whose watcher died. Defaults to 3 s.
+	// LeaseTTL is the time after which another replica takes over from a dead
+	// watcher. Defaults to 3 s.
 	LeaseTTL time.Duration
 	// Replica is the name of this process, unique among all replicas. Defaults
 	// to a random name.
 	Replica string
-	// Observe is told how each Tick ended. It must be quick. Defaults to
-	// nobody.
+	// Observe is called after each Tick. It must be quick. Defaults to a no-op.
 	Observe func(Report)
 	// Tracer starts a span for each pass that changes something, and for each
-	// payment that it finds confirmed. Defaults to none.
+	// payment that becomes confirmed. Defaults to none.
 	Tracer *trace.Tracer
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
@@ -107,12 +104,12 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Wake tells other loops that there is work for them. Every field must be set.
+// Wake starts the next round of other loops. All fields are required.
 type Wake struct {
-	Pass   func() // this watcher: another pass is due at once
-	Orders func() // there are new addresses to hand out
-	Issuer func() // there are cards to issue
-	Sender func() // there are events to send
+	Pass   func() // this watcher, for another pass
+	Orders func() // new addresses are available
+	Issuer func() // cards must be issued
+	Sender func() // events must be sent
 }
 
 // Watcher watches one chain. Every replica may run one; only the holder of the
@@ -127,34 +124,33 @@ type Watcher struct {
 	log      *slog.Logger
 	cfg      Config
 
-	mu       sync.Mutex // one Tick at a time
+	mu       sync.Mutex // serializes Tick
 	lease    *Lease
 	leasedAt time.Time
 	wonAt    time.Time // when the lease was acquired, by the database's clock
-	began    time.Time // when the last Tick began
-	// failingSince is when the current run of failing Ticks began; zero if the
-	// last one returned nil.
+	began    time.Time // start of the last Tick
+	// failingSince is the start of the current run of failed Ticks; zero if the
+	// last one succeeded.
 	failingSince time.Time
-	failedAt     time.Time // when a pass of this process last failed; zero if the last one succeeded
-	yieldedAt    time.Time // when this process last released the lease for a waiting process
+	failedAt     time.Time // last failed pass of this process; zero if the last one succeeded
+	yieldedAt    time.Time // when this process last released the lease for a waiting one
 	awaitedAt    time.Time // when this process last recorded that it waits for the lease
 	pace         pace
-	beacon       Beacon        // as this pass read it
+	beacon       Beacon        // as read by this pass
 	pending      *pendingEpoch // nil unless an epoch is about to begin
-	runwayAt     int64         // the newest address for which the wallet has made its runway
-	poolAt       time.Time     // when wallet and address pool were last compared
-	known        []card.Tip    // applied tips that are still part of the chain, newest first
+	runwayAt     int64         // newest address for which the wallet has its runway
+	poolAt       time.Time     // last comparison of wallet and address pool
+	known        []card.Tip    // applied tips that are still in the chain, newest first
 	round        round
-	seen         Report // of the pass that runs, or the last one
-	// recoveredAt is when the wallet last rescanned its chain, for a reason
-	// that may still be there. It does not do so again by itself within
-	// recoverEvery.
+	seen         Report // of the current pass, or the last one
+	// recoveredAt is the time of the last rescan, while its reason may persist.
+	// The next automatic one waits for recoverEvery.
 	recoveredAt time.Time
 
-	health struct { // has its own mutex, so that Health answers while a Tick hangs
+	health struct { // with its own mutex, so that Health responds while a Tick hangs
 		sync.Mutex
 		err error
-		at  time.Time // when the last Tick ended
+		at  time.Time // end of the last Tick
 	}
 }
 
@@ -174,9 +170,9 @@ func New(store Store, rates Rates, chain Chain, wake Wake, log *slog.Logger, cfg
 	return w, nil
 }
 
-// Tick makes one pass over the chain: it reads the chain and applies what
-// changed. If another replica holds the lease, it does nothing. Only one Tick
-// runs at a time; others wait for it.
+// Tick makes one pass over the chain: it reads the chain and applies the
+// changes. If another replica holds the lease, it does nothing. Concurrent
+// Ticks run one after the other.
 func (w *Watcher) Tick(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -208,8 +204,9 @@ func (w *Watcher) Tick(ctx context.Context) error {
 	return nil
 }
 
-// Mark keeps the lease between two Ticks, and tries to get it while another
-// replica has it. Call it every second. It does nothing while a Tick runs.
+// Mark renews the lease between two Ticks, and tries to acquire it while
+// another replica has it. Call it every second. It does nothing while a Tick
+// runs.
 func (w *Watcher) Mark(ctx context.Context) error {
 	if !w.mu.TryLock() {
 		return nil
@@ -230,12 +227,11 @@ func (w *Watcher) Mark(ctx context.Context) error {
 	return err
 }
 
-// handleError takes the measures that an error calls for, and returns it.
+// handleError takes the measures for an error, and returns it.
 func (w *Watcher) handleError(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, card.ErrWrongChain):
-		// The wallet may be anybody's: until it is the right one again, no
-		// address may be handed out.
+		// Hand out no address until the right wallet is back.
 		w.poolAt = time.Time{}
 		return errors.Join(err, w.store.DistrustPool(ctx, w.currency))
 	case errors.Is(err, card.ErrWalletLost):
@@ -250,7 +246,7 @@ func (w *Watcher) handleError(ctx context.Context, err error) error {
 	return err
 }
 
-// leadOrStandBy acquires the lease, or prolongs it. It reports whether this process
+// leadOrStandBy acquires or renews the lease. It reports whether this process
 // stands by because another one has it.
 func (w *Watcher) leadOrStandBy(ctx context.Context) (standby bool, err error) {
 	if w.yielded() {
@@ -261,38 +257,39 @@ func (w *Watcher) leadOrStandBy(ctx context.Context) (standby bool, err error) {
 		return false, err
 	}
 	now := w.cfg.Now()
-	// A process whose own passes failed does not ask for the lease again at
-	// once: two that can't reach their node would take it from each other all
-	// the time.
+	// A process whose own passes failed waits before it asks again: two that
+	// cannot reach their node would otherwise take the lease from each other
+	// all the time.
 	failed := !w.failedAt.IsZero() && now.Sub(w.failedAt) < retryAfterFailure
 	if !failed && now.Sub(w.awaitedAt) >= w.cfg.LeaseTTL {
 		if err := w.store.AwaitLease(ctx, LeaseName(w.currency), w.cfg.Replica, 3*w.cfg.LeaseTTL+awaitMargin); err != nil {
-			w.log.WarnContext(ctx, "await lease", "error", err)
+			w.log.WarnContext(ctx, "lease request not recorded", "error", err)
 		}
 		w.awaitedAt = now
 	}
 	return true, nil
 }
 
-// yieldFor is how long a process that leaves the lease to another one does not
-// acquire it again: several times as long as the other takes to notice.
+// yieldFor is how long a process that yielded the lease does not acquire it:
+// several times the interval of Mark.
 const yieldFor = 3 * time.Second
 
 // retryAfterFailure is how long a process whose passes failed does not ask for
-// the lease while another process has it.
+// a lease that another process has.
 const retryAfterFailure = time.Minute
 
 // awaitMargin covers the longest pause between two Ticks of a standby.
 const awaitMargin = 10 * time.Second
 
-// yielded reports whether this process has just left the lease to another one,
+// yielded reports whether this process just yielded the lease to another one,
 // which may not have acquired it yet.
 func (w *Watcher) yielded() bool {
 	return w.lease == nil && !w.yieldedAt.IsZero() && w.cfg.Now().Sub(w.yieldedAt) < yieldFor
 }
 
-// yieldLease releases the lease once passes have failed for LeaseTTL, if another
-// process waits for it: that one may reach the node, or have the right wallet.
+// yieldLease releases the lease once passes have failed for LeaseTTL, if
+// another process waits for it: that one may reach the node, or have the right
+// wallet.
 func (w *Watcher) yieldLease(ctx context.Context, err error) {
 	now := w.cfg.Now()
 	if err == nil {
@@ -319,15 +316,15 @@ func (w *Watcher) yieldLease(ctx context.Context, err error) {
 	case !awaited:
 		return
 	}
-	w.log.WarnContext(ctx, "lease left to a worker that waits: passes of this one fail", "currency", w.currency)
+	w.log.WarnContext(ctx, "lease yielded to a waiting worker: passes of this one fail", "currency", w.currency)
 	if err := w.store.ReleaseLease(ctx, *w.lease); err != nil {
-		w.log.WarnContext(ctx, "release lease", "error", err)
+		w.log.WarnContext(ctx, "lease not released", "error", err)
 	}
 	w.dropLease(ctx)
 	w.yieldedAt = now
 }
 
-// setHealth records how a Tick ended, for Health.
+// setHealth records the result of a Tick for Health.
 func (w *Watcher) setHealth(err error) {
 	w.health.Lock()
 	defer w.health.Unlock()
@@ -350,8 +347,8 @@ func (w *Watcher) Health() error {
 	return fmt.Errorf("%w: %w", why, w.health.err)
 }
 
-// causeOf returns why a pass failed, in a few public words out of a fixed set;
-// "" if that is not known.
+// causeOf returns why a pass failed, in public words from a fixed set; "" if
+// unknown.
 func causeOf(err error) card.Unready {
 	reported, _ := errors.AsType[card.Unready](err)
 	switch {
@@ -360,11 +357,11 @@ func causeOf(err error) card.Unready {
 	case errors.Is(err, card.ErrWrongChain):
 		return "node or wallet is not the one that this database belongs to"
 	case errors.Is(err, card.ErrWalletLost):
-		return "the wallet lost what it knew, and is to look through the whole chain again"
+		return "the wallet lost data and must rescan the whole chain"
 	case reported != "":
 		return reported
 	case errors.Is(err, card.ErrWrongAnswer):
-		return "node or wallet gave an answer that can't be right"
+		return "node or wallet gave an answer that cannot be right"
 	case errors.Is(err, card.ErrImpossible):
 		return "node or wallet shows more coins than there are"
 	case errors.Is(err, card.ErrChainNotReady):
@@ -375,7 +372,7 @@ func causeOf(err error) card.Unready {
 	return ""
 }
 
-// Close releases the lease, so that another replica can take over at once.
+// Close releases the lease, so that another replica can take over immediately.
 func (w *Watcher) Close(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -385,6 +382,6 @@ func (w *Watcher) Close(ctx context.Context) error {
 	l := *w.lease
 	w.refreshBeaconAtExit(ctx)
 	w.lease = nil
-	w.log.InfoContext(ctx, "lease given back", "currency", w.currency, "fence", l.Fence)
+	w.log.InfoContext(ctx, "lease released", "currency", w.currency, "fence", l.Fence)
 	return w.store.ReleaseLease(ctx, l)
 }

@@ -38,7 +38,7 @@ type Report struct {
 // not view-only, card.ErrWrongChain if the wallet is for another network than
 // the node, and card.ErrChainNotReady if no wallet is open; the report then has
 // whatever was found before the error. It is not an error if node or wallet is
-// still synchronising.
+// still synchronizing.
 func (m *Chain) Check(ctx context.Context) (Report, error) {
 	return again(func() (Report, error) { return m.check(ctx) })
 }

@@ -133,7 +133,7 @@ func (n node) Check(ctx context.Context) (driver.Report, error) {
 		err = driver.WithHint(err,
 			"start monerod, and monero-wallet-rpc with the view-only wallet open, and check --monero-daemon-url, --monero-wallet-url and the logins")
 	case !r.DaemonSynchronized:
-		err = driver.WithHint(errors.New("the node is not synchronised"), "wait until monerod has caught up with the network")
+		err = driver.WithHint(errors.New("the node is not synchronized"), "wait until monerod has caught up with the network")
 	}
 	return r.rows(), err
 }
@@ -145,7 +145,7 @@ func (r Report) rows() driver.Report {
 	yesNo := map[bool]string{true: "yes", false: "no"}
 	rows := driver.Report{
 		{"network", r.Network},
-		{"node", fmt.Sprintf("version %s, block %d of %s, synchronised: %s", r.DaemonVersion, r.DaemonHeight,
+		{"node", fmt.Sprintf("version %s, block %d of %s, synchronized: %s", r.DaemonVersion, r.DaemonHeight,
 			r.DaemonTime.UTC().Format(time.RFC3339), yesNo[r.DaemonSynchronized])},
 	}
 	if r.PrimaryAddress != "" {

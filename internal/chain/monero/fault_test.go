@@ -94,12 +94,12 @@ func TestMonero_ReorgDuringPass(t *testing.T) {
 	m, wallet, _ := proxied(t, net, net.WalletURL, monero.Config{})
 	net.Mine(t, 3)
 	last := scan(t, m, 0).Tip
-	for name, reorganise := range map[string]func(){
+	for name, reorganize := range map[string]func(){
 		"at the same height": func() { net.Reorg(t, 2, 2, true) },
 		"longer":             func() { net.Reorg(t, 2, 3, true) },
 		"shorter":            func() { net.Reorg(t, 2, 1, true) },
 	} {
-		wallet.Before("get_transfers", reorganise)
+		wallet.Before("get_transfers", reorganize)
 		view, err := m.Scan(t.Context(), settle.Query{Known: []card.Tip{last}, Newest: settle.NoPosition})
 		if now := scan(t, m, 0).Tip; err != nil || view.Tip != now {
 			t.Errorf("%s: got %+v, %v; want tip %+v", name, view, err, now)

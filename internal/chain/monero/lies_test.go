@@ -105,7 +105,7 @@ func entryFields(path string) map[string]any {
 // nothing wrong follows.
 var harmless = map[string]string{
 	"get_transfers: in is missing": "an empty list is left out; a stored transfer can't vanish from a block that is still there: " +
-		"see TestWatcher_AfterAReorganisationMoneyBelowItMustStillBeThere",
+		"see TestWatcher_AfterAReorganizationMoneyBelowItMustStillBeThere",
 	"get_transfers: pool is missing":                         "an empty list is left out, and no card is issued for what is in no block",
 	"get_transfers: in.0.amounts is missing":                 "a wallet that is older than the list does not have it; the amount itself is required",
 	"get_transfers: in.1.unlock_time is huge":                "it is locked either way",

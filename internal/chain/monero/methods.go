@@ -76,7 +76,7 @@ func (i daemonInfo) ready() error {
 	case i.Offline && i.Network != "fakechain":
 		reason = "node runs with --offline"
 	case i.BusySyncing || !i.Synchronized:
-		reason, cause = "node is still synchronising", daemonName+": node not synchronized"
+		reason, cause = "node is still synchronizing", daemonName+": node not synchronized"
 	default:
 		return nil
 	}
@@ -169,7 +169,7 @@ func (m *Chain) genesis(ctx context.Context) (hash string, err error) {
 	return first.Hash, err
 }
 
-// refresh has the wallet read new blocks. After a reorganisation of more than
+// refresh has the wallet read new blocks. After a reorganization of more than
 // 100 blocks, which the wallet can't follow, the error is card.ErrWalletLost;
 // but monero-wallet-rpc 0.18.0 reports success, and only the heights show that
 // it stayed on the old chain.
@@ -387,7 +387,7 @@ func (m *Chain) large() rpc.Limit { return rpc.Limit{Time: m.config.Timeout, Byt
 func (m *Chain) askDaemon(ctx context.Context, method string, params, result any) error {
 	err := withCause(daemonName, m.daemon.Call(ctx, m.small(), method, params, result))
 	if hasCode(err, codeCoreBusy) {
-		return fmt.Errorf("%w: node is still synchronising: %w", card.ErrChainNotReady, err)
+		return fmt.Errorf("%w: node is still synchronizing: %w", card.ErrChainNotReady, err)
 	}
 	if err != nil {
 		return fmt.Errorf("monerod: %w", err)
@@ -414,12 +414,12 @@ func walletFailure(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: monero-wallet-rpc has no wallet open; start it with --wallet-file: %w", card.ErrChainNotReady,
 			err)
 	case hasCode(err, codeUnknown) && strings.Contains(err.Error(), "reorg exceeds maximum allowed depth"):
-		return fmt.Errorf("%w: the chain reorganised deeper than the wallet follows: %w", card.ErrWalletLost, err)
+		return fmt.Errorf("%w: the chain reorganized deeper than the wallet follows: %w", card.ErrWalletLost, err)
 	case hasCode(err, codeNoDaemon):
 		return fmt.Errorf("%w: monero-wallet-rpc can't reach its node; check its --daemon-address: %w",
 			card.ErrChainNotReady, err)
 	case hasCode(err, codeDaemonBusy):
-		return fmt.Errorf("%w: the node of monero-wallet-rpc is still synchronising: %w", card.ErrChainNotReady, err)
+		return fmt.Errorf("%w: the node of monero-wallet-rpc is still synchronizing: %w", card.ErrChainNotReady, err)
 	case hasCode(err, codeDenied):
 		return fmt.Errorf("start monero-wallet-rpc without --restricted-rpc: %w", err)
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:

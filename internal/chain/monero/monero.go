@@ -46,7 +46,7 @@ type Config struct {
 	DaemonPassword card.Secret
 	// MaxTipAge is the age of the newest block above which the node is not
 	// trusted: a node that is cut off from the network still calls itself
-	// synchronised. Defaults to 30 min; a negative value allows any age.
+	// synchronized. Defaults to 30 min; a negative value allows any age.
 	MaxTipAge time.Duration
 	// Timeout limits every call that RefreshTimeout and RescanTimeout do not.
 	// Defaults to 15 s.
@@ -150,7 +150,7 @@ func (m *Chain) Currency() card.Currency { return m.config.Coin }
 // another network than the node, every pass fails with card.ErrWrongChain.
 //
 // The error is card.ErrChainNotReady if node and wallet do not show the same,
-// stable state of the chain: the node is synchronising or cut off, the wallet
+// stable state of the chain: the node is synchronizing or cut off, the wallet
 // is closed or at another height, or the top block changed twice during the
 // pass. The next pass may succeed. It is card.ErrWrongAnswer, a case of that,
 // if an answer lacks something or can't be right: unknown is never zero.
@@ -275,7 +275,7 @@ func (m *Chain) fresh(tip card.Tip) error {
 		int64(age.Round(time.Minute)/time.Minute)))
 }
 
-// deepestReorg is the deepest reorganisation, in blocks, that the wallet
+// deepestReorg is the deepest reorganization, in blocks, that the wallet
 // follows (ORPHANED_BLOCKS_MAX_COUNT of wallet2). After a deeper one it stays
 // on the old chain. The wallet of 0.18.0 reports success then, and at most its
 // height gives that away.
@@ -347,14 +347,14 @@ func (m *Chain) walletAt(ctx context.Context, known []card.Tip, tip card.Tip) er
 		}
 		return apart.Wrap(
 			fmt.Errorf("%w: wallet is at block %d, node at %d: if this persists, wallet and node use different nodes, or the chain "+
-				"reorganised deeper than the wallet can follow (100 blocks; run 'cardmint wallet rescan')", card.ErrChainNotReady,
+				"reorganized deeper than the wallet can follow (100 blocks; run 'cardmint wallet rescan')", card.ErrChainNotReady,
 				height, tip.Height))
 	}
 	return nil
 }
 
 // followed returns card.ErrWalletLost if the chain lacks a tip in known that is
-// as far back as the wallet can follow a reorganisation.
+// as far back as the wallet can follow a reorganization.
 func (m *Chain) followed(ctx context.Context, known []card.Tip, tip card.Tip) error {
 	kept, err := m.kept(ctx, known, tip)
 	if err != nil {
@@ -362,7 +362,7 @@ func (m *Chain) followed(ctx context.Context, known []card.Tip, tip card.Tip) er
 	}
 	for _, k := range known {
 		if k.Height > kept && k.Height <= known[0].Height-deepestReorg {
-			return fmt.Errorf("%w: the chain reorganised below block %d, deeper than the wallet follows", card.ErrWalletLost,
+			return fmt.Errorf("%w: the chain reorganized below block %d, deeper than the wallet follows", card.ErrWalletLost,
 				k.Height)
 		}
 	}

@@ -125,7 +125,7 @@ func TestMonero_ReorgUnseesTransfer(t *testing.T) {
 		t.Errorf("still there: %+v", ts)
 	}
 	if first.Fingerprint != second.Fingerprint || first.Tip.Hash == second.Tip.Hash {
-		t.Error("a reorganisation must change the tip, and only that")
+		t.Error("a reorganization must change the tip, and only that")
 	}
 }
 

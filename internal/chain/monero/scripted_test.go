@@ -19,8 +19,8 @@ import (
 
 func TestMonero_NotReady(t *testing.T) {
 	for name, tc := range map[string]struct{ method, answer, says string }{
-		"node synchronises":    {"get_info", info(map[string]any{"synchronized": false}), "synchronising"},
-		"node is busy syncing": {"get_info", info(map[string]any{"busy_syncing": true}), "synchronising"},
+		"node synchronizes":    {"get_info", info(map[string]any{"synchronized": false}), "synchronizing"},
+		"node is busy syncing": {"get_info", info(map[string]any{"busy_syncing": true}), "synchronizing"},
 		"node is offline":      {"get_info", info(map[string]any{"offline": true}), "offline"},
 		"node asks another":    {"get_info", info(map[string]any{"untrusted": true}), "bootstrap"},
 		"block of another": {"get_last_block_header",

@@ -29,7 +29,7 @@ type Chain struct {
 // Ledger stores the simulated chain. All replicas must see the same chain, and
 // a crash must lose nothing.
 type Ledger interface {
-	// SimulatedScan returns the height, the number of reorganisations so far,
+	// SimulatedScan returns the height, the number of reorganizations so far,
 	// and the transfers above since, in the blocks again and in the mempool.
 	SimulatedScan(ctx context.Context, currency string, since int64, again []settle.Blocks) (height, reorgs int64,
 		ts []card.Transfer, err error)
@@ -56,7 +56,7 @@ func New(coin card.Currency, ledger Ledger, now func() time.Time) *Chain {
 func (s *Chain) Currency() card.Currency { return s.coin }
 
 // Scan implements settle.Chain. The newest block always has the current time. A
-// reorganisation replaces every block.
+// reorganization replaces every block.
 func (s *Chain) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	for i := 0; ; i++ {
 		kept := int64(0)

@@ -8,21 +8,21 @@ import (
 )
 
 const (
-	slicesPerRound = 12 // in which the newest applied blocks are compared
-	lockedPerSlice = 10 // older blocks with locked transfers, beside each slice
+	slicesPerRound = 12 // for the newest applied blocks
+	lockedPerSlice = 10 // older blocks with locked transfers, per slice
 )
 
-// round is how far what was applied has been compared with the chain. It is of
-// no use to another process, whose first pass compares everything.
+// round is the progress of rereading applied blocks. Another process does not
+// need it: its first pass rereads everything.
 type round struct {
-	at     time.Time // when a pass last compared; zero if none has
-	blocks int64     // the newest blocks are compared up to this height
-	locked int64     // and the older ones with locked transfers up to this
+	at     time.Time // of the last reread; zero before the first
+	blocks int64     // the newest blocks were reread up to this height
+	locked int64     // and the older ones with locked transfers up to this one
 }
 
-// nextQuery returns what a pass asks the chain, and the round once that is applied.
-// A pass reads what may have changed since the last one; what a wallet forgot
-// below that, and that a lock ended, is found by comparing.
+// nextQuery returns the query of a pass, and the round once its view is
+// applied. A pass reads the blocks that may have changed. Rereading older
+// blocks finds transfers that a wallet forgot, and locks that ended.
 func (w *Watcher) nextQuery(ctx context.Context, cursor Cursor) (Query, round, error) {
 	if cursor.Tip.Hash != "" && (len(w.known) == 0 || w.known[0].Hash != cursor.Tip.Hash) {
 		w.known = []card.Tip{cursor.Tip} // another process has moved the cursor
@@ -48,18 +48,18 @@ func (w *Watcher) nextQuery(ctx context.Context, cursor Cursor) (Query, round, e
 	return q, next, err
 }
 
-// lowestReread returns the height above which everything is that is compared.
+// lowestReread returns the height above which all blocks are reread.
 func (w *Watcher) lowestReread(cursor Cursor) int64 {
 	since := cursor.Tip.Height - w.cfg.Reread
-	if cursor.LowestLocked > 0 { // a locked transfer must be read again until it is unlocked
+	if cursor.LowestLocked > 0 { // a locked transfer must be reread until it is unlocked
 		since = min(since, cursor.LowestLocked-1)
 	}
 	return max(0, since)
 }
 
-// nextSlice adds the blocks whose turn it is to a query, and returns the round once
-// they are compared. Another process may have moved the cursor since this one
-// compared, by any number of blocks.
+// nextSlice adds the next slice of old blocks to a query, and returns the round
+// after it. Another process may have moved the cursor by any number of blocks
+// in between.
 func (w *Watcher) nextSlice(ctx context.Context, cursor Cursor, q *Query) (round, error) {
 	tip := cursor.Tip.Height
 	below := max(0, tip-w.cfg.Reread)

@@ -10,11 +10,11 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// ErrDatabaseBehind means that the wallet carries a later state than the
-// database has: the database was restored, or another one uses the wallet.
+// ErrDatabaseBehind means that the wallet's beacon is ahead of the database:
+// the database was restored, or another one uses the wallet.
 var ErrDatabaseBehind = errors.New("the wallet knows a later state than this database")
 
-// behindTimeout is how long a wallet may be ahead of its database. A worker
+// behindTimeout is how long a wallet may stay ahead of its database: a worker
 // stores a new state in the wallet first.
 const behindTimeout = 10 * time.Second
 
@@ -32,7 +32,7 @@ type WalletRecord interface {
 	AddressPool(ctx context.Context, currency string) (Pool, error)
 }
 
-// Comparison is what CompareWallet has read, up to the first error.
+// Comparison is the data that CompareWallet read before its first error.
 type Comparison struct {
 	Fingerprint string // of the node and the wallet
 	Beacon      Beacon
@@ -43,10 +43,10 @@ type Comparison struct {
 // IsNew reports whether the database has never used a wallet of the coin.
 func (c Comparison) IsNew() bool { return c.Cursor.Fingerprint == "" }
 
-// CompareWallet reports whether a database was used with this node and this
-// wallet. It changes neither. The error is card.ErrWrongChain if they
-// are not, card.ErrWalletLost if the wallet lacks addresses, and
-// card.ErrWalletShared or ErrDatabaseBehind if another database may use it.
+// CompareWallet checks that a database was used with this node and this wallet,
+// and changes neither. The error is card.ErrWrongChain if it was not,
+// card.ErrWalletLost if the wallet lacks addresses, and card.ErrWalletShared or
+// ErrDatabaseBehind if another database may use the wallet.
 func CompareWallet(ctx context.Context, w Wallet, db WalletRecord, coin card.Currency) (Comparison, error) {
 	for start := time.Now(); ; {
 		c, err := compareWallet(ctx, w, db, coin)

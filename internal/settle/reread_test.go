@@ -472,7 +472,7 @@ func TestWatcher_AnotherReplicaGoesOnComparing(t *testing.T) {
 	})
 }
 
-// A reorganisation within a slice, or below it, is read from where it begins.
+// A reorganization within a slice, or below it, is read from where it begins.
 func TestQuery_View(t *testing.T) {
 	tips := []card.Tip{{Height: 100, Hash: "a"}, {Height: 90, Hash: "b"}}
 	again := []settle.Blocks{{First: 3, Last: 3}, {First: 50, Last: 60}}
