@@ -269,7 +269,7 @@ func (l transferList) addTo(c *card.Card) {
 // CardsByUUID implements issue.Store.
 func (s *Store) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
 	cards, damaged, err := s.cardsByUUID(ctx, s.r, ids)
-	s.leaveOut(ctx, damaged)
+	s.reportCorruptCards(ctx, damaged)
 	return cards, err
 }
 
@@ -338,7 +338,7 @@ func (t *tx) LockCards(ctx context.Context, currency string, addresses []string,
 	if err != nil || len(damaged) == 0 {
 		return cards, err
 	}
-	t.s.leaveOut(ctx, damaged)
+	t.s.reportCorruptCards(ctx, damaged)
 	return cards, inChunks(damaged, func(some []corruptCard) error {
 		ids := make([]uuid.UUID, len(some))
 		for i, d := range some {

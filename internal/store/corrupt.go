@@ -12,37 +12,36 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// A row is damaged if this version can't decode it: it was changed by hand, or
-// a newer version wrote it. It is left out of what is read together with other
-// rows, and reported to the operator; only who asks for it alone gets an error.
-// No row is ever quoted.
+// A row is corrupt if this version can't decode it: it was changed by hand, or
+// a newer version wrote it. Lists omit it and report it to the operator. Only
+// reading it alone returns an error. Errors and logs never quote a row.
 
-// corruptRows reports damaged rows, each once. Its zero value is ready for use.
+// corruptRows reports corrupt rows, each once. Its zero value is ready for use.
 type corruptRows struct {
 	mu       sync.Mutex
 	log      *slog.Logger // slog.Default() if it is nil
 	reported map[corruptThing]bool
 }
 
-// corruptThing is a row, or a part of one that can be read without.
+// corruptThing is a row, or an optional part of a row.
 type corruptThing struct {
 	what string
 	id   uuid.UUID
 }
 
-// maxReported limits how many reported rows are remembered. Beyond that, some
-// are reported again.
+// maxReported is how many reported rows are remembered. Beyond that, some are
+// reported again.
 const maxReported = 10_000
 
-// LogTo sets where damaged rows are reported. Defaults to slog.Default().
+// LogTo sets where corrupt rows are reported. Defaults to slog.Default().
 func (s *Store) LogTo(log *slog.Logger) {
 	s.corrupt.mu.Lock()
 	defer s.corrupt.mu.Unlock()
 	s.corrupt.log = log
 }
 
-// ReportCorrupt implements order.Store. what is the name of the thing whose row
-// is damaged, and id is its own.
+// ReportCorrupt implements order.Store. what is the kind of the corrupt thing,
+// and id is its UUID.
 func (s *Store) ReportCorrupt(ctx context.Context, what string, id uuid.UUID, err error) {
 	d := &s.corrupt
 	d.mu.Lock()
@@ -68,7 +67,7 @@ var (
 	errUnknownState    = errors.New("this version does not know the state of its payment")
 )
 
-// corruptCard is a card whose row is damaged.
+// corruptCard is a card whose row is corrupt.
 type corruptCard struct {
 	id  uuid.UUID
 	err error // why
@@ -80,7 +79,7 @@ func (d corruptCard) Error() string {
 
 func (d corruptCard) Unwrap() []error { return []error{card.ErrCorrupt, d.err} }
 
-// decode returns the cards in rows, and separately those that are damaged.
+// decode returns the cards of rows, and separately the corrupt ones.
 func (s *Store) decode(rows []cardRow) (cards []*card.Card, damaged []corruptCard) {
 	cards = make([]*card.Card, 0, len(rows))
 	for i := range rows {
@@ -94,8 +93,8 @@ func (s *Store) decode(rows []cardRow) (cards []*card.Card, damaged []corruptCar
 	return cards, damaged
 }
 
-// leaveOut reports damaged cards.
-func (s *Store) leaveOut(ctx context.Context, damaged []corruptCard) {
+// reportCorruptCards reports corrupt cards.
+func (s *Store) reportCorruptCards(ctx context.Context, damaged []corruptCard) {
 	for _, d := range damaged {
 		s.ReportCorrupt(ctx, "card", d.id, d.err)
 	}

@@ -21,17 +21,17 @@ import (
 	"github.com/cardmint/cardmint/internal/store/sqlite"
 )
 
-// dialect is everything in which the two databases differ.
+// dialect contains the differences between the two databases.
 type dialect struct {
 	name      string
 	now       string // the database's clock, in Unix milliseconds
 	uuidType  string // the type of a uuid column
 	bytes     string // the type of a bytes column
 	forUpdate string // locks the selected rows until the transaction ends
-	// skips rows of the table w that were deleted meanwhile, and prevents the
-	// deletion of the others
+	// skips rows of the table w that were deleted during the statement, and
+	// prevents the deletion of the others
 	forShare   string
-	snapshot   sql.IsolationLevel // the level at which all statements of a transaction see the same moment
+	snapshot   sql.IsolationLevel // the level at which a transaction reads one snapshot
 	skipLocked string             // like forUpdate, for the table q, but skips rows that are already locked
 	hasTable   string             // whether there is a table of that name
 	// makes a JSON array of arrays of rows; the values in parentheses, and one
@@ -115,10 +115,10 @@ func in[T any](d dialect, column, kind string, values []T) (condition string, ar
 // type in an array.
 func inArray(kind string) string { return " = ANY (CAST(? AS " + kind + "[]))" }
 
-// inSomeArray is like inArray, for a statement that is to be planned once for
-// arrays of any length. PostgreSQL does not look into an array that a subquery
-// returns. Otherwise it would find a plan for the few values of one array
-// cheaper than a plan for all, and plan each time.
+// inSomeArray is like inArray, for a prepared statement that is planned once
+// for arrays of any length. PostgreSQL does not inspect an array that a subquery
+// returns. Otherwise it would consider a plan for the few values of one array
+// cheaper than a plan for all, and plan the statement each time.
 func inSomeArray(kind string) string {
 	return " = ANY (CAST((SELECT CAST(? AS " + kind + "[])) AS " + kind + "[]))"
 }
@@ -192,8 +192,8 @@ var sqliteDialect = dialect{
 	isBadRow:      sqlite.IsBadRow,
 }
 
-// fail converts a driver's error into one of package card where there is one,
-// with the original as the cause for the log.
+// fail converts a driver's error into one of package card if there is one, with
+// the original as the cause for the log.
 func (s *Store) fail(operation string, err error) error {
 	if err == nil {
 		return nil
@@ -221,8 +221,8 @@ func (s *Store) fail(operation string, err error) error {
 	return wrapped
 }
 
-// by has SQLite search a table by an index, where its planner would rather walk
-// another one in the order that it needs. PostgreSQL chooses well by itself.
+// by makes SQLite search a table by an index, where its planner would walk
+// another index for its order. PostgreSQL chooses well without it.
 func (d dialect) by(index string) string {
 	if d.name == sqliteDialect.name {
 		return " INDEXED BY " + index

@@ -10,21 +10,20 @@ import (
 	"github.com/cardmint/cardmint/internal/store/postgres"
 )
 
-// What is acknowledged is durable: with synchronous replication, a standby has
-// it. PostgreSQL commits on the primary first and waits for the standby
-// afterwards. A wait that is cancelled can't undo the commit, and so the server
-// only warns (session.notice). Therefore no caller cuts off a commit (outlive),
-// a commit with that warning has an unknown outcome (postgres.ErrUnreplicated), and a
-// row that an earlier attempt may have left behind is acknowledged only after a
-// commit of our own (AwaitReplication).
+// Every acknowledged commit is durable: with synchronous replication, a standby
+// has it. PostgreSQL commits on the primary first and waits for the standby
+// afterwards. Canceling the wait can't undo the commit, so the server only
+// warns. Hence three rules: no caller cuts off a commit (outlive). A commit with
+// that warning has an unknown outcome (postgres.ErrUnreplicated). A row that an
+// earlier attempt may have left behind is acknowledged only after a commit of
+// our own (AwaitReplication).
 
-// errUnknown means that a statement goes on although its caller has gone.
+// errUnknown means that a statement continues after its caller has returned.
 var errUnknown = errors.New("the outcome is unknown")
 
-// outlive runs f, which commits, and returns its error. When ctx ends first, it
-// returns an error at once, and f goes on in the background until its own
-// context ends, after txTimeout. f is not called if ctx ends before it had a
-// connection.
+// outlive runs f, which commits, and returns its error. If ctx ends first, it
+// returns errUnknown immediately, and f continues in the background until its
+// own context ends, after txTimeout.
 func (s *Store) outlive(ctx context.Context, f func(context.Context) error) error {
 	if s.SingleWriter() {
 		return f(ctx)
@@ -43,13 +42,13 @@ func (s *Store) outlive(ctx context.Context, f func(context.Context) error) erro
 	}
 }
 
-// outliving returns a context that does not end with ctx, but after txTimeout.
+// outliving returns a context that ends after txTimeout, not with ctx.
 func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(postgres.WithCaller(context.WithoutCancel(ctx), ctx), txTimeout)
 }
 
 // writing waits until one more connection may write. Commits may wait for a
-// standby for a long time; they leave a connection in eight to those that read.
+// standby for a long time, so one connection in eight is reserved for reads.
 // The caller must call done.
 func (s *Store) writing(ctx context.Context) (done func(), err error) {
 	if s.writers == nil {
@@ -63,9 +62,9 @@ func (s *Store) writing(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// AwaitReplication implements order.Store. It is one round trip. A commit is
-// acknowledged only after all that precede it in the log, and so it commits
-// something: a message that nobody reads.
+// AwaitReplication implements order.Store. It is one round trip. It commits a
+// message without readers, because a commit is acknowledged only after all that
+// precede it in the log.
 func (s *Store) AwaitReplication(ctx context.Context) error {
 	if s.dialect.awaitReplication == "" {
 		return nil

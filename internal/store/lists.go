@@ -102,7 +102,7 @@ func (s *Store) readPage(ctx context.Context, on runner, operation string, limit
 		}
 		intact, damaged := s.decode(found)
 		cards = append(cards, intact...)
-		s.leaveOut(ctx, damaged)
+		s.reportCorruptCards(ctx, damaged)
 		if len(damaged) == 0 || len(found) < n {
 			return cards, nil
 		}

@@ -9,23 +9,23 @@ import (
 	"github.com/cardmint/cardmint/internal/store/postgres"
 )
 
-var errNoHistory = errors.New("the database does not say when it was started")
+var errNoHistory = errors.New("the database does not report when it was started")
 
-// A restored database looks exactly as it did when it was saved. So a process
-// believes a database only as far as it has seen it move on: its store
+// A restored database looks exactly as it did when it was saved. Therefore a
+// process trusts a database only after it has seen it advance: its store
 // remembers the newest mark of each lease, and which server it was read from.
 
-// observation is what was seen of a lease's row.
+// observation is the row of a lease.
 type observation struct {
-	Epoch    int64  `db:"epoch"` // 0 while nobody attests
+	Epoch    int64  `db:"epoch"` // 0 while no process attests to it
 	Mark     int64  `db:"mark"`
 	MarkedAt int64  `db:"marked_at"`
 	Now      int64  `db:"now"`
-	Database string `db:"database"` // the server, and which of its histories it follows
-	History  string `db:"history"`  // the same, when an epoch was last attested to
+	Database string `db:"database"` // the server and its history, see Store.history
+	History  string `db:"history"`  // Database at the last attestation
 }
 
-// rollbackDetector remembers sightings, by the name of the lease.
+// rollbackDetector remembers the newest observation of each lease, by name.
 type rollbackDetector struct {
 	mu   sync.Mutex
 	seen map[string]lastObservation
@@ -34,12 +34,13 @@ type rollbackDetector struct {
 // lastObservation is the newest observation, by epoch and mark.
 type lastObservation struct {
 	observation
-	moving bool      // the mark was seen to grow on this database, or this process made it grow
-	back   bool      // an older mark was seen after it
+	moving bool      // the mark has grown on this database since, or this process made it grow
+	back   bool      // an older mark was seen later
 	at     time.Time // of the observation, by the clock of this process
 }
 
-// last returns what is remembered of a lease.
+// last returns the newest observation of a lease.
+
 func (d *rollbackDetector) last(lease string) lastObservation {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -48,18 +49,18 @@ func (d *rollbackDetector) last(lease string) lastObservation {
 	return m
 }
 
-// clockLeeway is how far the clock on the wall may be set while a process
-// remembers its marks.
+// clockLeeway is how far the wall clock may be set without invalidating
+// observations.
 const clockLeeway = 5 * time.Second
 
-// outdated reports whether the clock on the wall and the one that only runs
-// disagree about the time since the observation: a machine that was suspended, or
-// reset to a snapshot with all its lastObservation, takes the past for the present.
+// outdated reports whether the wall clock and the monotonic clock disagree
+// about the time since the observation. A machine that was suspended, or reset
+// to a snapshot with its memory, would mistake the past for the present.
 func (m lastObservation) outdated() bool {
 	return m.Epoch > 0 && (time.Now().Round(0).Sub(m.at.Round(0))-time.Since(m.at)).Abs() > clockLeeway
 }
 
-// olderThan reports whether an observation is of an earlier time than another one.
+// olderThan reports whether an observation is of an earlier time than other.
 func (s observation) olderThan(other observation) bool {
 	if s.Epoch == 0 || s.Epoch == other.Epoch {
 		return s.Mark < other.Mark
@@ -67,10 +68,10 @@ func (s observation) olderThan(other observation) bool {
 	return s.Epoch < other.Epoch
 }
 
-// observe remembers an observation. before is what was remembered when the database
-// was asked: what others of this process have seen since may be newer, and
-// proves nothing. own means that this process made the mark, knowing the one
-// before.
+// observe remembers an observation. before is the newest observation when the
+// database was read: another goroutine may have stored a newer one since, which
+// proves nothing. own means that this process wrote the mark, based on the
+// previous one.
 func (d *rollbackDetector) observe(lease string, s observation, before lastObservation, own bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,19 +96,20 @@ func (d *rollbackDetector) observe(lease string, s observation, before lastObser
 	d.seen[lease] = m
 }
 
-// ShareDetector has s believe what other has seen, and the other way round. Both must
-// be of one process, which can't be older than itself.
+// ShareDetector lets two stores share their observations. Both must be of one
+// process, which can't be older than itself.
 func (s *Store) ShareDetector(other *Store) { s.rollbacks = other.rollbacks }
 
-// RequireAttestation has cards issued and events numbered only while somebody attests that
-// the database is as it was: after a restore, the next numbers may have been
-// used. What operators decide is not affected.
+// RequireAttestation restricts issuing cards and numbering events to times at
+// which a process attests that the database was not rolled back: after a
+// restore, the next numbers may have been used. Decisions of operators are not
+// restricted.
 func (s *Store) RequireAttestation() { s.requireAttestation.Store(true) }
 
 var errNotAttested = errors.New("nobody attests that the database is as it was")
 
-// attested returns the condition that somebody attests to an epoch, in the
-// history that the database follows now.
+// attested returns the condition that a process attests to an epoch, in the
+// present history of the database.
 func (s *Store) attested(ctx context.Context) (string, error) {
 	database, err := s.history(ctx)
 	return "EXISTS (SELECT 1 FROM leases l WHERE l.epoch IS NOT NULL AND l.marked_at > " + s.dialect.now + " - " +
@@ -115,15 +117,15 @@ func (s *Store) attested(ctx context.Context) (string, error) {
 		" AND l.history = " + database + ")", err
 }
 
-// InvalidateEpochs ends all epochs. A process that starts on SQLite calls it: the file may
-// have been put back a moment ago, and nothing in it tells.
+// InvalidateEpochs ends all epochs. A process that starts on SQLite calls it:
+// the file may have been restored a moment ago, and contains no trace of that.
 func (s *Store) InvalidateEpochs(ctx context.Context) error {
 	_, err := s.exec(ctx, s.w, "invalidate epochs", "UPDATE leases SET epoch = NULL")
 	return err
 }
 
-// observeMark reads the row of a lease, and returns it with what is remembered now.
-// The error is card.ErrNoRow if there is none.
+// observeMark reads the row of a lease. It returns the row and the newest
+// observation. The error is card.ErrNoRow if there is no such lease.
 func (s *Store) observeMark(ctx context.Context, lease string) (seen observation, known lastObservation, err error) {
 	database, err := s.history(ctx)
 	if err != nil {
@@ -140,11 +142,11 @@ func (s *Store) observeMark(ctx context.Context, lease string) (seen observation
 	return seen, s.rollbacks.last(lease), nil
 }
 
-// history returns an expression that names the server and the history that it
-// follows. PostgreSQL begins a new timeline when a standby is promoted, and
-// after a restore to a point in time. Where it may not be asked for, the start
-// of the server stands for it, so that every restart counts as another history.
-// On SQLite a file has nothing of that kind.
+// history returns an expression for the server and its history. PostgreSQL
+// starts a new timeline when a standby is promoted, and after a restore to a
+// point in time. If the role may not read it, the start of the server replaces
+// it, so that every restart counts as another history. A file of SQLite has
+// nothing of that kind.
 func (s *Store) history(ctx context.Context) (string, error) {
 	if s.dialect.name != postgresDialect.name {
 		return "''", nil
@@ -158,7 +160,7 @@ func (s *Store) history(ctx context.Context) (string, error) {
 		database + "CAST(pg_postmaster_start_time() AS TEXT)",
 	} {
 		var name string
-		err := s.get(ctx, s.w, &name, "ask for the database's history", "SELECT "+expression)
+		err := s.get(ctx, s.w, &name, "read the history", "SELECT "+expression)
 		if err == nil {
 			s.historySQL.Store(&expression)
 			return expression, nil

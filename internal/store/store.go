@@ -1,11 +1,12 @@
 // Package store keeps cards in an SQL database: one set of statements for
 // PostgreSQL (lib/pq) and SQLite.
 //
-// It may import package card and the actors whose ports it implements. Times
-// are stored as Unix milliseconds and amounts as integers of atomic units.
-// After a crash a transaction has happened as a whole or not at all; running a
-// statement outside of transactions twice is harmless. No type or error of a
-// driver leaves the package.
+// It may import package card, the actors whose ports it implements, and package
+// batch. Sessions and files are the concern of its packages postgres and
+// sqlite. Times are stored as Unix milliseconds and amounts as integers of
+// atomic units. After a crash a transaction has happened as a whole or not at
+// all; running a statement outside of transactions twice is harmless. No type
+// or error of a driver leaves the package.
 package store
 
 import (
@@ -43,7 +44,7 @@ type Store struct {
 	schema     Schema
 	coins      map[string]card.Currency // the currencies that cards may have, by code
 	pg         *postgres.Connector      // nil on SQLite
-	writers    chan struct{}            // has an element for each connection that writes; nil for no limit
+	writers    chan struct{}            // one element per connection that writes; nil for no limit
 	statements struct {
 		insertCard, insertCards, reserveCard withQuota
 		insertRefundable, reserveRefundable  withQuota // of cards with a refund address
@@ -54,11 +55,9 @@ type Store struct {
 	}
 	inserts            *batch.Batcher[insertion, bool]
 	rollbacks          *rollbackDetector
-	file               string      // identifies the file of SQLite, and the machine since its last boot; "" if they are not known
-	requireAttestation atomic.Bool // see RequireAttestation
-	// historySQL is the expression of history, once it is known which one the
-	// database allows.
-	historySQL atomic.Pointer[string]
+	file               string                 // identifies the file of SQLite and the boot of the machine; "" if unknown
+	requireAttestation atomic.Bool            // see RequireAttestation
+	historySQL         atomic.Pointer[string] // the expression of history that the role may use, once it is known
 }
 
 var (
@@ -82,9 +81,9 @@ func Open(ctx context.Context, databaseURL string, conns int, coins []card.Curre
 	return open(ctx, databaseURL, conns, txTimeout, coins)
 }
 
-func open(ctx context.Context, databaseURL string, conns int, longest time.Duration, coins []card.Currency) (*Store,
-	error) {
-	s, err := connect(databaseURL, conns, longest)
+func open(ctx context.Context, databaseURL string, conns int, timeout time.Duration,
+	coins []card.Currency) (*Store, error) {
+	s, err := connect(databaseURL, conns, timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +94,7 @@ func open(ctx context.Context, databaseURL string, conns int, longest time.Durat
 	return s, nil
 }
 
-// ready checks that statements can be run.
+// ready prepares the store for statements, if the program can use the database.
 func (s *Store) ready(ctx context.Context, databaseURL string, coins []card.Currency) error {
 	s.rollbacks = &rollbackDetector{}
 	if path, ok := strings.CutPrefix(databaseURL, "sqlite:"); ok {
@@ -186,8 +185,7 @@ func (s *Store) Close() error {
 	return s.w.Close()
 }
 
-// buildStatements builds the statements. The texts of its statements are long, so that they are made
-// once.
+// buildStatements builds the statements with long texts once.
 func (s *Store) buildStatements() {
 	read := func(query string) statement { return newStatement(s.r, query) }
 	write := func(query string) statement { return newStatement(s.w, query) }
@@ -238,8 +236,8 @@ func (s *Store) WebhookTx(ctx context.Context, f func(webhook.Tx) error) error {
 	})
 }
 
-// maxAttempts limits how often a transaction is run that the database could
-// not serialise.
+// maxAttempts is how often a transaction runs that the database could not
+// serialize.
 const maxAttempts = 5
 
 // LongestWrite implements keys.Store.
@@ -247,7 +245,7 @@ func (s *Store) LongestWrite() time.Duration { return maxAttempts * txTimeout }
 
 func (s *Store) inTx(ctx context.Context, f func(*tx) error) error {
 	var err error
-	for range maxAttempts { // repeat the whole transaction if the database could not serialise it
+	for range maxAttempts {
 		if err = s.tryTx(ctx, f); err == nil || !s.dialect.isRetryable(err) {
 			break
 		}
@@ -255,13 +253,13 @@ func (s *Store) inTx(ctx context.Context, f func(*tx) error) error {
 	return err
 }
 
-// txTimeout limits a transaction, whatever it waits for.
+// txTimeout limits a transaction, including its waits.
 const txTimeout = time.Minute
 
 // claimTimeout limits the statements that acquire a lease, claim intents or
-// webhooks, or take addresses; after that they return card.ErrUnavailable. They
-// take milliseconds unless another process has locked the rows. Callers try
-// again later: others wait for them.
+// webhooks, or take addresses: after that they return card.ErrUnavailable. They
+// take milliseconds unless another process has locked the rows. Callers retry
+// later instead of blocking their own callers.
 const claimTimeout = 5 * time.Second
 
 func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
@@ -274,8 +272,8 @@ func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
 		done()
 		return s.fail("begin", err)
 	}
-	// The transaction does not end with ctx: if a cancelled context cut off
-	// COMMIT, nobody would know whether it happened.
+	// The transaction does not end with ctx: if a canceled context cut off
+	// COMMIT, its outcome would be unknown.
 	committing, cancel := outliving(ctx)
 	end := func() {
 		cancel()
@@ -350,7 +348,7 @@ func (s *Store) list(ctx context.Context, on runner, dest any, operation, query 
 }
 
 // selectMany is like list, for up to most rows of a struct without embedded
-// pointers. It finds the fields once, which sqlx.Select does for each row.
+// pointers. It maps the columns to fields once; sqlx.Select does so for each row.
 func selectMany[T any](ctx context.Context, s *Store, on runner, most int, operation, query string, args ...any) ([]T,
 	error) {
 	rows, err := on.QueryxContext(ctx, on.Rebind(query), args...)
@@ -382,8 +380,8 @@ func selectMany[T any](ctx context.Context, s *Store, on runner, most int, opera
 	return all, s.fail(operation, rows.Err())
 }
 
-// maxRows is the most rows that one statement handles. Both databases allow more
-// parameters than that needs.
+// maxRows is how many rows one statement handles. Both databases allow the
+// parameters that it needs.
 const maxRows = 500
 
 // rows returns n copies of a group of placeholders, for VALUES.
@@ -404,10 +402,10 @@ func inChunks[T any](all []T, f func([]T) error) error {
 	return nil
 }
 
-// insertAll inserts a row for each element of all, batch by batch. into is the
-// table and its columns, types are those of values, which are column1, column2
-// and so on in selected; "" selects them as they are. onConflict is the
-// statement's ON CONFLICT clause, or "".
+// insertAll inserts a row for each element of all, in chunks. into is the table
+// and its columns, and types are the types of values. selected may refer to the
+// values as column1, column2 and so on; "" selects them unchanged. onConflict is
+// the ON CONFLICT clause, or "".
 func insertAll[T any](ctx context.Context, t *tx, operation, into string, types []string, selected, onConflict string,
 	all []T, values func(T) []any) error {
 	return inChunks(all, func(some []T) error {
@@ -431,6 +429,6 @@ func nullSecret(s *card.Secret) sql.NullString {
 
 func nullString(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
 
-// SingleWriter reports whether only one connection of a process can write, so
-// that a second pool would only get in its way.
+// SingleWriter reports whether only one connection of a process can write. A
+// second pool would only compete for it.
 func (s *Store) SingleWriter() bool { return s.w != s.r }
