@@ -8,4 +8,3 @@ package cardmint
 //go:generate go tool -modfile=tools/oapi-codegen/go.mod oapi-codegen -config openapi/client.cfg.yaml openapi/openapi.yaml
 //go:generate go tool -modfile=tools/oapi-codegen/go.mod oapi-codegen -config openapi/supplier-client.cfg.yaml openapi/supplier.yaml
 //go:generate go tool -modfile=tools/oapi-codegen/go.mod oapi-codegen -config openapi/supplier-server.cfg.yaml openapi/supplier.yaml
-//go:generate go run ./tools/picture

@@ -53,9 +53,6 @@
 //
 // Amounts are exact decimals. Amounts of coins are in whole coins, not in their
 // smallest unit. Times are UTC.
-//
-// The repository's docs/client-comparison.md compares the package with others,
-// point by point.
 package client
 
 import (

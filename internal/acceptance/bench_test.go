@@ -62,12 +62,7 @@ type bench struct {
 	ahead   time.Duration // by which the watcher's clock is
 }
 
-func newBench(b *testing.B) *bench {
-	b.Helper()
-	return newBenchOn(b, rig.Postgres(b), pool)
-}
-
-func newBenchOn(b testing.TB, url string, pool int) *bench {
+func newBench(b testing.TB, url string, pool int) *bench {
 	b.Helper()
 	app.Tune() // as a process that serves does
 	ctx := b.Context()
@@ -128,7 +123,7 @@ func BenchmarkCreateCard(b *testing.B) {
 	for connections, limit := range map[int]string{16: "of-bare(min:0.85)", 64: "of-bare", 256: "of-bare(min:2)"} {
 		b.Run(fmt.Sprint(connections, "-connections"), func(b *testing.B) {
 			url := rig.Postgres(b)
-			s := newBenchOn(b, url, pool)
+			s := newBench(b, url, pool)
 			ctx, cancel := context.WithCancel(b.Context())
 			defer cancel()
 			go func() { // the process's own loops: marks, and addresses ahead
@@ -198,7 +193,7 @@ func BenchmarkGetCard(b *testing.B) {
 	for _, connections := range []int{16, 64, 256} {
 		b.Run(fmt.Sprint(connections, "-connections"), func(b *testing.B) {
 			url := rig.Postgres(b)
-			s := newBenchOn(b, url, pool)
+			s := newBench(b, url, pool)
 			paths := make([]string, connections)
 			for i := range paths {
 				c, err := create(b.Context(), s.orders, s.account, "150.50")
@@ -301,7 +296,7 @@ func BenchmarkWatcherTick(b *testing.B) {
 	var took [2]time.Duration
 	for i, waiting := range []int{100, many} {
 		url := rig.Postgres(b)
-		s := newBenchOn(b, url, pool)
+		s := newBench(b, url, pool)
 		fill(b, url, s.account, waiting)
 		took[i] = s.passes(b).took
 	}
@@ -373,7 +368,7 @@ func BenchmarkPastTransfers(b *testing.B) {
 	var pass, slice [2]cost
 	for i, past := range []int{1000, most} {
 		url := rig.Postgres(b)
-		s := newBenchOn(b, url, 5000)
+		s := newBench(b, url, 5000)
 		db := rig.OpenSQL(b, url)
 		for _, statement := range []string{
 			"UPDATE simulated_chains SET height = 200",

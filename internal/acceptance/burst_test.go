@@ -50,7 +50,7 @@ func burst(t *testing.T, url, uuidOf string) {
 	const orders, loud, quiet, each, perSecond = 10_000, 990, 5, 2, 100
 	const paid = loud + quiet*each
 	ctx := t.Context()
-	s := newBenchOn(t, url, 100)
+	s := newBench(t, url, 100)
 	accounts := []uuid.UUID{s.account}
 	for range quiet {
 		accounts = append(accounts, uuid.Must(uuid.NewV7()))

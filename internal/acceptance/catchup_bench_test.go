@@ -47,7 +47,7 @@ func BenchmarkCatchUp(b *testing.B) {
 func catchUp(b *testing.B) (settled, made time.Duration) {
 	b.Helper()
 	ctx, url := b.Context(), rig.Postgres(b)
-	s := newBenchOn(b, url, pool)
+	s := newBench(b, url, pool)
 	fill(b, url, s.account, outage)
 	db := rig.OpenSQL(b, url)
 	_, err := db.Exec(`INSERT INTO simulated_transfers (currency, txid, address, amount, height, seen_at)
@@ -73,7 +73,7 @@ func catchUp(b *testing.B) (settled, made time.Duration) {
 func bareCatchUp(b *testing.B) time.Duration {
 	b.Helper()
 	url := rig.Postgres(b)
-	s := newBenchOn(b, url, pool)
+	s := newBench(b, url, pool)
 	fill(b, url, s.account, outage)
 	db := rig.OpenSQL(b, url)
 	var cards []*card.Card

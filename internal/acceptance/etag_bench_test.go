@@ -15,7 +15,7 @@ func BenchmarkIfNoneMatch(b *testing.B) {
 		"sqlite":   func(t testing.TB) string { return "sqlite:" + t.TempDir() + "/x.db" },
 		"postgres": rig.Postgres,
 	} {
-		s := newBenchOn(b, url(b), 200)
+		s := newBench(b, url(b), 200)
 		unpaid, err := create(b.Context(), s.orders, s.account, "50")
 		must(b, err)
 		paid, err := create(b.Context(), s.orders, s.account, "150.50")

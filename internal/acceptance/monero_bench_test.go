@@ -22,7 +22,7 @@ func BenchmarkMoneroPass(b *testing.B) {
 	net := rig.Monero(b)
 	url := "sqlite:" + filepath.Join(b.TempDir(), "x.db")
 	// One address is enough: making more is not what is measured.
-	s := newBenchOn(b, url, 1)
+	s := newBench(b, url, 1)
 	for _, table := range []string{"chains", "addresses", "address_pools"} { // of the simulated chain
 		_, err := rig.OpenSQL(b, url).Exec("DELETE FROM " + table)
 		must(b, err)
