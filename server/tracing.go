@@ -28,20 +28,20 @@ func traceRequests(t *trace.Tracer, s *spec) gin.HandlerFunc {
 			operation, method = route.Operation.OperationID, methodOf(c.Request)
 		}
 		request := c.Request
-		ctx, span := t.Serve(request.Context(), operation, trace.Incoming(request.Header))
+		ctx, span := t.StartServer(request.Context(), operation, trace.Incoming(request.Header))
 		c.Request = request.WithContext(ctx)
 		c.Set(spanKey, span)
-		span.Text("http.request.method", method)
+		span.SetText("http.request.method", method)
 		if path != "" {
-			span.Text("http.route", path)
+			span.SetText("http.route", path)
 		}
 		defer func() { // runs even if the handler aborts the connection
 			status := c.Writer.Status()
 			if id, err := uuid.Parse(c.Param("uuid")); err == nil && status < http.StatusBadRequest &&
 				strings.Contains(path, "/cards/:uuid") {
-				span.Card(id) // one that exists
+				span.SetCard(id) // one that exists
 			}
-			span.Number("http.response.status_code", int64(status))
+			span.SetNumber("http.response.status_code", int64(status))
 			if status >= http.StatusInternalServerError {
 				span.Fail()
 			}
@@ -54,7 +54,7 @@ func traceRequests(t *trace.Tracer, s *spec) gin.HandlerFunc {
 // traceCard says in the span of a request which card it made.
 func traceCard(gc context.Context, id uuid.UUID) {
 	if span, traced := gc.Value(spanKey).(*trace.Span); traced {
-		span.Card(id)
+		span.SetCard(id)
 	}
 }
 

@@ -37,7 +37,7 @@ func TestNewLoggers_Lines_HaveLoopTraceAndUnits(t *testing.T) {
 				if ticks++; ticks > 1 {
 					cancel()
 				}
-				ctx, span := tracer.Serve(ctx, "x", "00-"+traceID+"-b7ad6b7169203331-01")
+				ctx, span := tracer.StartServer(ctx, "x", "00-"+traceID+"-b7ad6b7169203331-01")
 				defer span.End()
 				log.InfoContext(ctx, "worked", "took", 1500*time.Millisecond)
 				return errors.New("out of order")

@@ -198,7 +198,7 @@ func (s *Issuer) requestDue(ctx context.Context) (batch, error) {
 		s.batch.Store(minBatch)
 		return batch{cards: len(intents), store: nothing}, fmt.Errorf("issue: %w", err)
 	}
-	issued, rest, failed := s.tryAll(ctx, intents, cards, s.cfg.Tracer.Causes(ctx, ids))
+	issued, rest, failed := s.tryAll(ctx, intents, cards, s.cfg.Tracer.Parents(ctx, ids))
 	asked := s.now().Sub(started)
 	return batch{len(intents), func() error {
 		defer cancel()
@@ -254,7 +254,7 @@ type attempt struct {
 // tryAll requests all cards. It returns those that were issued, and the intents
 // of the others.
 func (s *Issuer) tryAll(ctx context.Context, intents []Intent, cards []*card.Card,
-	causes trace.Causes) (issued []attempt, rest []Intent, err error) {
+	parents trace.Parents) (issued []attempt, rest []Intent, err error) {
 	byID := make(map[uuid.UUID]*card.Card, len(cards))
 	for _, c := range cards {
 		byID[c.UUID] = c
@@ -271,7 +271,7 @@ func (s *Issuer) tryAll(ctx context.Context, intents []Intent, cards []*card.Car
 			} else if s.now().Sub(started) > requestWindow {
 				a.intent.Reason = "the supplier is slow" // due again at once
 			} else {
-				a, err = s.traced(ctx, intent, byID[intent.CardUUID], causes)
+				a, err = s.traced(ctx, intent, byID[intent.CardUUID], parents)
 			}
 			if err == nil {
 				tried[i] = &a

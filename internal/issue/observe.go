@@ -33,8 +33,8 @@ func (s *Issuer) observed(name string, call func(context.Context, Request) (Answ
 	Request) (Answer, error) {
 	return func(ctx context.Context, r Request) (Answer, error) {
 		started := s.now()
-		ctx, span := s.cfg.Tracer.Call(ctx, "supplier "+name)
-		span.Text("cardmint.supplier", s.supplier.Name())
+		ctx, span := s.cfg.Tracer.StartClient(ctx, "supplier "+name)
+		span.SetText("cardmint.supplier", s.supplier.Name())
 		answer, err := call(ctx, r)
 		outcome := "error"
 		if _, busy := errors.AsType[*BusyError](err); busy {
@@ -78,7 +78,7 @@ func (s *Issuer) observeIssued(ctx context.Context, cards []attempt) {
 			line = append(line, slog.Duration("since_paid", took))
 		}
 		s.log.LogAttrs(a.span.In(ctx), slog.LevelInfo, "card issued", line...)
-		a.span.Text("cardmint.outcome", "issued")
+		a.span.SetText("cardmint.outcome", "issued")
 		a.span.End()
 	}
 }

@@ -12,10 +12,10 @@ import (
 // traced calls try in a span of the card's trace, which ends here unless there
 // is a card to store. A panic counts as an unclear answer, because the request
 // may have been sent.
-func (s *Issuer) traced(ctx context.Context, intent Intent, c *card.Card, causes trace.Causes) (attempt, error) {
-	ctx, span := s.cfg.Tracer.Work(ctx, causes, intent.CardUUID, "issue card", nil)
-	span.Text("cardmint.supplier", s.supplier.Name())
-	span.Number("cardmint.attempt", int64(intent.Attempts))
+func (s *Issuer) traced(ctx context.Context, intent Intent, c *card.Card, parents trace.Parents) (attempt, error) {
+	ctx, span := s.cfg.Tracer.StartWork(ctx, parents, intent.CardUUID, "issue card", nil)
+	span.SetText("cardmint.supplier", s.supplier.Name())
+	span.SetNumber("cardmint.attempt", int64(intent.Attempts))
 	var a attempt
 	err := panics.Call(func() (err error) {
 		a, err = s.try(ctx, intent, c)
@@ -37,7 +37,7 @@ func (s *Issuer) traced(ctx context.Context, intent Intent, c *card.Card, causes
 		if a.intent.State == StateParked || a.intent.State == StateRefundDue {
 			span.Fail()
 		}
-		span.Text("cardmint.outcome", string(a.intent.State))
+		span.SetText("cardmint.outcome", string(a.intent.State))
 	}
 	span.End()
 	return a, err
@@ -52,7 +52,7 @@ func endAll(cards []attempt) {
 
 // endCall ends the span of a request to the supplier.
 func endCall(span *trace.Span, outcome string) {
-	span.Text("cardmint.outcome", outcome)
+	span.SetText("cardmint.outcome", outcome)
 	if outcome == "error" {
 		span.Fail()
 	}

@@ -1,10 +1,11 @@
-// Package metrics counts what a process does, and serves that to Prometheus.
+// Package metrics counts events in a process, and serves the counts to
+// Prometheus.
 //
-// It may import package card and the actors whose ports it implements. Actors
-// know nothing of it: they call small functions that they declare themselves.
-// It keeps nothing: a crash loses the counts of its process. No label has a
-// card, a token, an account or an address, and the values of every label are
-// bounded. What is not known is absent, and never 0.
+// It may import package card and the actors whose ports it implements. Actors do
+// not import it: they declare the functions that they call. It stores nothing: a
+// crash loses the counts of the process. No label contains a card, a token, an
+// account or an address, and the number of values of every label is bounded. An
+// unknown value is absent, never 0.
 package metrics
 
 import (
@@ -25,15 +26,15 @@ import (
 )
 
 const (
-	mostScrapes   = 4 // at the same time
-	longestScrape = 10 * time.Second
-	none          = "none" // the value of a label of which nothing is known
+	maxScrapes    = 4 // concurrent
+	scrapeTimeout = 10 * time.Second
+	none          = "none" // unknown label value
 )
 
 // Metrics are the metrics of one process. They are safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
-	statuses [600]string // by status of HTTP
+	statuses [600]string // by HTTP status
 
 	requests *prometheus.CounterVec
 	inFlight prometheus.Gauge
@@ -65,7 +66,7 @@ type Metrics struct {
 	keyFile  *prometheus.GaugeVec
 }
 
-// New returns the metrics of a process of that version.
+// New returns the metrics of a process with the given version.
 func New(version string) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	for status := range m.statuses {
@@ -165,7 +166,7 @@ func (m *Metrics) addBooks() {
 // goroutines, where a panic would end the process.
 func (m *Metrics) collect(c prometheus.Collector) { m.registry.MustRegister(guarded{c}) }
 
-// guarded is a collector that exports nothing more once it panics.
+// guarded is a collector whose panics are errors.
 type guarded struct{ prometheus.Collector }
 
 // Collect implements prometheus.Collector.
@@ -188,8 +189,8 @@ func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVe
 	return v
 }
 
-// histogram returns a histogram with native buckets, for servers that ask for
-// them, and classic ones.
+// histogram returns a histogram with classic buckets, and with native ones for
+// servers that request them.
 func (m *Metrics) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets,
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour},
@@ -198,22 +199,22 @@ func (m *Metrics) histogram(name, help string, buckets []float64, labels ...stri
 	return v
 }
 
-// quick are the classic buckets of what takes milliseconds, in seconds.
+// quick returns buckets, in seconds, for durations of milliseconds.
 func quick() []float64 {
 	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20}
 }
 
-// slow are those of what takes seconds or longer.
+// slow returns buckets, in seconds, for durations of seconds or longer.
 func slow() []float64 {
 	return []float64{.01, .05, .1, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 21600, 86400}
 }
 
-// Handler serves the metrics at /metrics. What can't be read is left out.
+// Handler serves the metrics at /metrics, without those that can't be read.
 func (m *Metrics) Handler(log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), ErrorHandling: promhttp.ContinueOnError,
-		MaxRequestsInFlight: mostScrapes, Timeout: longestScrape, EnableOpenMetrics: true}))
+		MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout, EnableOpenMetrics: true}))
 	return mux
 }
 
@@ -237,11 +238,11 @@ func (m *Metrics) Limited(limit string) { m.refused.WithLabelValues(limit).Inc()
 // Shed implements server.Metrics.
 func (m *Metrics) Shed(kind string) { m.shed.WithLabelValues(kind).Inc() }
 
-// TokenChanged counts a token that was refused because its row was changed
+// TokenChanged counts a token that was rejected because its row was changed
 // without the keys.
 func (m *Metrics) TokenChanged() { m.changed.Inc() }
 
-// Pass notes how a Tick of the watcher of a coin ended.
+// Pass records the result of a Tick of a coin's watcher.
 func (m *Metrics) Pass(coin string, now time.Time, r settle.Report) {
 	m.trouble.DeletePartialMatch(prometheus.Labels{"coin": coin})
 	if r.Err != nil {
@@ -270,7 +271,7 @@ func (m *Metrics) Pass(coin string, now time.Time, r settle.Report) {
 	m.transfers.WithLabelValues(coin).Add(float64(r.Transfers))
 }
 
-// Call notes a call of a supplier.
+// Call counts a request to a supplier.
 func (m *Metrics) Call(supplier, call, outcome string, took time.Duration) {
 	m.calls.WithLabelValues(supplier, call, outcome).Inc()
 	m.call.WithLabelValues(supplier, call).Observe(took.Seconds())
@@ -289,19 +290,20 @@ func (m *Metrics) Clock(ahead map[string]time.Duration, wrong bool) {
 	}
 }
 
-// LowStock notes below how many cards of an amount the stock of a supplier is
-// low.
+// LowStock records the number of cards per amount below which a supplier's stock
+// is low.
 func (m *Metrics) LowStock(supplier string, cards int64) {
 	m.lowStock.WithLabelValues(supplier).Set(float64(cards))
 }
 
-// Books notes how many doubts a reading of the books has found, as of a moment.
+// Books records the number of doubts that a reading of the books found, and its
+// time.
 func (m *Metrics) Books(doubts int, at time.Time) {
 	m.doubts.WithLabelValues().Set(float64(doubts))
 	m.booksAt.WithLabelValues().Set(unix(at))
 }
 
-// KeyFile notes whether the key file is usable.
+// KeyFile records whether the key file is usable.
 func (m *Metrics) KeyFile(usable bool) {
 	value := 0.0
 	if usable {
@@ -310,16 +312,16 @@ func (m *Metrics) KeyFile(usable bool) {
 	m.keyFile.WithLabelValues().Set(value)
 }
 
-// ForgetBooks notes that somebody else reads the books.
+// ForgetBooks removes the metrics of Books, once another process reads the books.
 func (m *Metrics) ForgetBooks() {
 	m.doubts.Reset()
 	m.booksAt.Reset()
 }
 
-// Issued notes how long a card took.
+// Issued records how long it took to issue a card.
 func (m *Metrics) Issued(took time.Duration) { m.issued.Observe(took.Seconds()) }
 
-// Attempt notes an attempt to deliver an event.
+// Attempt counts an attempt to deliver an event.
 func (m *Metrics) Attempt(a webhook.Attempt) {
 	outcome := "refused"
 	switch {

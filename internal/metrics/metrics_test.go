@@ -148,7 +148,7 @@ func TestState_UnknownIsAbsent(t *testing.T) {
 	if s := scrape(t, m); !strings.Contains(s, "cardmint_intents{") {
 		t.Fatalf("no state in\n%s", s)
 	}
-	db.err, now = errors.New("away"), now.Add(figuresLast)
+	db.err, now = errors.New("away"), now.Add(statsTTL)
 	for failed := range 2 { // the second reading is the first one, which is not repeated at once
 		s := scrape(t, m)
 		want(t, s, fmt.Sprintf("cardmint_scrape_errors_total %d", failed+1), `cardmint_db_waits_total{pool="api"} 5`)
@@ -162,7 +162,7 @@ func TestState_UnknownIsAbsent(t *testing.T) {
 	if db.reads != 2 {
 		t.Errorf("the database was read %d times, want 2", db.reads)
 	}
-	db.err, now = nil, now.Add(figuresLast)
+	db.err, now = nil, now.Add(statsTTL)
 	want(t, scrape(t, m), "cardmint_webhook_backlog_deliveries 3")
 }
 

@@ -9,15 +9,14 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// pools exports the statistics of pools of connections.
+// pools exports the statistics of connection pools.
 type pools struct {
 	read func() map[string]sql.DBStats
 
 	most, open, inUse, waits, waited *prometheus.Desc
 }
 
-// WatchPools exports the statistics of pools of connections to the database, by
-// name.
+// WatchPools exports the statistics of database connection pools, by name.
 func (m *Metrics) WatchPools(read func() map[string]sql.DBStats) {
 	describe := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, []string{"pool"}, nil) }
 	m.collect(&pools{read,
@@ -49,18 +48,18 @@ func (p *pools) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// Rate is what is known about the rate of a coin.
+// Rate is the rate of a coin, with its sources.
 type Rate struct {
 	Coin   string
 	USD    card.Decimal // for one coin; 0 if there is no fresh rate
 	At     time.Time
 	Median card.Decimal // of the sources' quotes; 0 if there are none
 	Quotes []Quote
-	// Agreeing is how many of them agree, and Quorum how many must.
+	// Agreeing is the number of agreeing sources, Quorum how many must agree.
 	Agreeing, Quorum int
 }
 
-// Quote is what a source answered.
+// Quote is the answer of a source.
 type Quote struct {
 	Source string
 	USD    card.Decimal

@@ -13,25 +13,25 @@ import (
 )
 
 const (
-	figuresLast    = 5 * time.Second // scrapes within that time share one reading of the database
-	longestReading = 2 * time.Second
-	restFactor     = 10 // a reading that took long lasts so many times longer, so that scrapes never load the database
+	statsTTL    = 5 * time.Second // scrapes within this time share one reading of the database
+	readTimeout = 2 * time.Second
+	restFactor  = 10 // statsTTL is at least this multiple of the reading's duration, to bound the load of scrapes
 )
 
-// Store has the state of the whole service.
+// Store reads the state of the whole service.
 type Store interface {
 	Stats(ctx context.Context) (operator.Stats, error)
 }
 
-// state exports what a database says about itself.
+// state exports the state of the whole service.
 type state struct {
 	store  Store
 	now    func() time.Time
-	errors prometheus.Counter // exported here, so that a scrape that fails shows it
+	errors prometheus.Counter // exported here, so that a failed scrape shows it
 
-	mu    sync.Mutex // scrapes at the same time wait for one reading
+	mu    sync.Mutex // held during a reading: concurrent scrapes share it
 	last  *operator.Stats
-	until time.Time // for which last is good
+	until time.Time // when last expires
 
 	free, epoch, unattributed, held, heldCards, reversedCards *prometheus.Desc
 	intents, oldestIntent, openQuotes, openCards              *prometheus.Desc
@@ -39,8 +39,8 @@ type state struct {
 	at                                                        time.Time // of last
 }
 
-// WatchStore exports the state of the whole service. Only workers should: every
-// process that does exports the same.
+// WatchStore exports the state of the whole service, which is the same in every
+// process. Only workers should call it.
 func (m *Metrics) WatchStore(store Store) { m.watchStore(store, time.Now) }
 
 func (m *Metrics) watchStore(store Store, now func() time.Time) {
@@ -88,8 +88,8 @@ func (s *state) Describe(to chan<- *prometheus.Desc) {
 	s.errors.Describe(to)
 }
 
-// Collect implements prometheus.Collector. If the database can't be read in
-// time, nothing of it is exported.
+// Collect implements prometheus.Collector. It exports only the error counter if
+// the database can't be read in time.
 func (s *state) Collect(to chan<- prometheus.Metric) {
 	f, at := s.stats()
 	s.errors.Collect(to)
@@ -135,11 +135,11 @@ func (s *state) stats() (*operator.Stats, time.Time) {
 		}
 		return s.last, s.at
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), longestReading)
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	f, err := s.store.Stats(ctx)
 	ended := s.now()
-	s.last, s.at, s.until = &f, started, ended.Add(max(figuresLast, restFactor*ended.Sub(started)))
+	s.last, s.at, s.until = &f, started, ended.Add(max(statsTTL, restFactor*ended.Sub(started)))
 	if err != nil {
 		s.last = nil
 		s.errors.Inc()
@@ -147,12 +147,11 @@ func (s *state) stats() (*operator.Stats, time.Time) {
 	return s.last, s.at
 }
 
-// coins returns an amount in whole coins, as near as the format of metrics has
-// it.
+// coins returns an amount in coins, rounded to a float64.
 func coins(c card.Currency, t card.Total) float64 { return number(c.FormatTotal(t)) }
 
-// number returns a decimal number, as near as the format of metrics has it.
+// number returns a decimal number, rounded to a float64.
 func number(decimal string) float64 {
-	f, _ := strconv.ParseFloat(decimal, 64) // what is added up is exact; only what is shown is rounded
+	f, _ := strconv.ParseFloat(decimal, 64) // sums are exact; only the exported value is rounded
 	return f
 }

@@ -1,9 +1,9 @@
 // Package otlp batches spans and sends them to a collector, by OTLP over HTTP
 // with protobuf.
 //
-// It imports none of our packages. It stores nothing: spans that were not sent
-// when a process dies are lost, and so are those that find the queue full. No
-// caller ever waits for the collector.
+// It imports none of our packages. It stores nothing: a crash loses spans that
+// were not sent. While the queue is full, new spans are dropped. No caller ever
+// waits for the collector.
 package otlp
 
 import (
@@ -33,8 +33,8 @@ const defaultTimeout = 10 * time.Second
 // the OpenTelemetry specification for the exporter, for sampling, for queues and
 // for limits.
 type Config struct {
-	// Endpoint is the URL of the collector, to which /v1/traces is added.
-	// Required, unless OTEL_EXPORTER_OTLP_TRACES_ENDPOINT has the whole URL.
+	// Endpoint is the collector's URL without /v1/traces. Required, unless
+	// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is the whole URL.
 	Endpoint string
 	// Version is the version of the program, Role the role of the process.
 	Version, Role string

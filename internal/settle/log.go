@@ -16,9 +16,9 @@ func (w *Watcher) logTransitions(ctx context.Context, done applied) {
 	if done.transfers == 0 && len(done.transitions) == 0 {
 		return
 	}
-	pass := w.cfg.Tracer.Passed(ctx, "pass "+w.currency, w.began)
-	pass.Number("cardmint.transfers", int64(done.transfers))
-	pass.Number("cardmint.cards", int64(done.cards))
+	pass := w.cfg.Tracer.StartRoot(ctx, "pass "+w.currency, w.began)
+	pass.SetNumber("cardmint.transfers", int64(done.transfers))
+	pass.SetNumber("cardmint.cards", int64(done.cards))
 	defer pass.End()
 	var paid []uuid.UUID
 	for _, v := range done.transitions {
@@ -26,11 +26,11 @@ func (w *Watcher) logTransitions(ctx context.Context, done applied) {
 			paid = append(paid, v.Card.UUID)
 		}
 	}
-	causes := w.cfg.Tracer.Causes(ctx, paid)
+	parents := w.cfg.Tracer.Parents(ctx, paid)
 	for _, v := range done.transitions {
 		in := ctx
 		if v.Assessment.State == card.Paid {
-			within, span := w.cfg.Tracer.Work(ctx, causes, v.Card.UUID, "payment confirmed", pass)
+			within, span := w.cfg.Tracer.StartWork(ctx, parents, v.Card.UUID, "payment confirmed", pass)
 			in = within
 			span.End()
 		}

@@ -1,17 +1,15 @@
-// Package trace says what a card goes through, in spans of OpenTelemetry: from
-// the request that orders it to the webhook that tells of it.
+// Package trace records the life of a card in OpenTelemetry spans, from the
+// request that orders it to the webhook that announces it.
 //
-// It imports none of our packages, and of OpenTelemetry only the API: what a
-// span needs to be collected and sent is in package otlp. A nil *Tracer starts
-// no spans and a nil *Span takes none of what it is told, without any cost, so
-// that callers need not ask whether traces are on. No span has the text of an
-// error, because such a text may name an address.
+// It imports none of our packages, and only the API of OpenTelemetry; package
+// otlp exports the spans. The methods of a nil *Tracer and a nil *Span are
+// no-ops, so that callers need not check whether traces are on. No span contains
+// an error text, which could contain an address.
 //
-// Between a request and the work that follows from it lie minutes and other
-// processes. So the trace of a request is stored with the card that it ordered,
-// and work on one card continues that trace as a child of the request: it has
-// one cause, which began it. Work on many cards, as a pass is, has a trace of
-// its own, which the spans of the cards link to.
+// Work on a card happens minutes after its request, and in other processes. So
+// the request's trace is stored with the card, and later work continues it as a
+// child of the request. Work on many cards, such as a pass, has its own trace,
+// and the cards' spans link to it.
 package trace
 
 import (
@@ -26,14 +24,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// header is the one of https://www.w3.org/TR/trace-context that is used. What a
-// tracestate has in it is anybody's, and is passed on to nobody.
+// header is the request header of https://www.w3.org/TR/trace-context. Its
+// companion, tracestate, may contain anything, and is not forwarded.
 const header = "Traceparent"
 
-// Cards remembers the traces of cards.
+// Cards reads the stored traces of cards.
 type Cards interface {
-	// TraceParents returns the traceparents that are stored with cards, as
-	// Parent returned them. It leaves out cards without one.
+	// TraceParents returns the stored results of Parent for cards, without
+	// empty ones.
 	TraceParents(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]string, error)
 }
 
@@ -43,10 +41,10 @@ type Tracer struct {
 	cards Cards
 }
 
-// New returns a tracer. With nil for cards, no card has a trace of before.
+// New returns a tracer. cards may be nil; then no work continues a stored trace.
 func New(spans trace.Tracer, cards Cards) *Tracer { return &Tracer{spans, cards} }
 
-// With returns a tracer like t that reads the traces of cards elsewhere.
+// With returns a tracer like t that reads the traces of cards from another store.
 func (t *Tracer) With(cards Cards) *Tracer {
 	if t == nil {
 		return nil
@@ -54,30 +52,29 @@ func (t *Tracer) With(cards Cards) *Tracer {
 	return New(t.spans, cards)
 }
 
-// Span is something that takes time.
+// Span is a timed operation.
 type Span struct{ span trace.Span }
 
-// Serve starts the span of a request. A valid traceparent that came with the
-// request is its parent, so that a client sees what its request led to; nothing
-// else depends on it.
-func (t *Tracer) Serve(ctx context.Context, operation, traceparent string) (context.Context, *Span) {
+// StartServer starts the span of an incoming request. The request's traceparent,
+// if valid, is its parent, and is used for nothing else.
+func (t *Tracer) StartServer(ctx context.Context, operation, traceparent string) (context.Context, *Span) {
 	if t == nil {
 		return ctx, nil
 	}
 	return t.start(parse(ctx, traceparent), operation, trace.SpanKindServer)
 }
 
-// Call starts the span of a call of somebody else.
-func (t *Tracer) Call(ctx context.Context, name string) (context.Context, *Span) {
+// StartClient starts the span of an outgoing request.
+func (t *Tracer) StartClient(ctx context.Context, name string) (context.Context, *Span) {
 	if t == nil {
 		return ctx, nil
 	}
 	return t.start(ctx, name, trace.SpanKindClient)
 }
 
-// Passed returns the span, with a trace of its own, of work on many cards that
-// began before.
-func (t *Tracer) Passed(ctx context.Context, name string, began time.Time) *Span {
+// StartRoot starts a span in a new trace, for work on many cards that began
+// earlier.
+func (t *Tracer) StartRoot(ctx context.Context, name string, began time.Time) *Span {
 	if t == nil {
 		return nil
 	}
@@ -85,12 +82,12 @@ func (t *Tracer) Passed(ctx context.Context, name string, began time.Time) *Span
 	return s
 }
 
-// Causes are the traces of cards.
-type Causes map[uuid.UUID]string
+// Parents maps cards to their stored traces.
+type Parents map[uuid.UUID]string
 
-// Causes returns the traces of cards, for Work. If they can't be read, their
-// work has traces of its own.
-func (t *Tracer) Causes(ctx context.Context, ids []uuid.UUID) Causes {
+// Parents returns the stored traces of cards, for StartWork and StartSend. If
+// they can't be read, the work has new traces.
+func (t *Tracer) Parents(ctx context.Context, ids []uuid.UUID) Parents {
 	if t == nil || t.cards == nil || len(ids) == 0 {
 		return nil
 	}
@@ -101,19 +98,19 @@ func (t *Tracer) Causes(ctx context.Context, ids []uuid.UUID) Causes {
 	return found
 }
 
-// Work starts the span of work on one card, in the card's trace. It links to
-// where the work was found; nil for nowhere.
-func (t *Tracer) Work(ctx context.Context, of Causes, card uuid.UUID, name string, found *Span) (context.Context,
+// StartWork starts the span of work on one card, in the card's trace. It links
+// to the span that found the work, unless that is nil.
+func (t *Tracer) StartWork(ctx context.Context, of Parents, card uuid.UUID, name string, found *Span) (context.Context,
 	*Span) {
 	return t.work(ctx, of, card, name, found, trace.SpanKindConsumer)
 }
 
-// Send is Work that calls somebody else.
-func (t *Tracer) Send(ctx context.Context, of Causes, card uuid.UUID, name string) (context.Context, *Span) {
+// StartSend is like StartWork, for an outgoing request.
+func (t *Tracer) StartSend(ctx context.Context, of Parents, card uuid.UUID, name string) (context.Context, *Span) {
 	return t.work(ctx, of, card, name, nil, trace.SpanKindClient)
 }
 
-func (t *Tracer) work(ctx context.Context, of Causes, card uuid.UUID, name string, found *Span,
+func (t *Tracer) work(ctx context.Context, of Parents, card uuid.UUID, name string, found *Span,
 	kind trace.SpanKind) (context.Context, *Span) {
 	if t == nil {
 		return ctx, nil
@@ -124,7 +121,7 @@ func (t *Tracer) work(ctx context.Context, of Causes, card uuid.UUID, name strin
 	}
 	ctx, s := t.start(parse(ctx, of[card]), name, kind, options...)
 	if card != uuid.Nil {
-		s.Card(card)
+		s.SetCard(card)
 	}
 	return ctx, s
 }
@@ -135,29 +132,29 @@ func (t *Tracer) start(ctx context.Context, name string, kind trace.SpanKind,
 	return ctx, &Span{s}
 }
 
-// Card says which card a span is about. A span says nothing else of a card.
-func (s *Span) Card(id uuid.UUID) {
+// SetCard sets the card of a span, by its uuid only.
+func (s *Span) SetCard(id uuid.UUID) {
 	if s != nil {
 		s.span.SetAttributes(attribute.Stringer("cardmint.card", id))
 	}
 }
 
-// Text adds an attribute, which must be one of few words: never what somebody
-// else wrote.
-func (s *Span) Text(key, value string) {
+// SetText sets an attribute to one of a few fixed words. Never pass text from
+// outside.
+func (s *Span) SetText(key, value string) {
 	if s != nil {
 		s.span.SetAttributes(attribute.String(key, value))
 	}
 }
 
-// Number adds an attribute.
-func (s *Span) Number(key string, value int64) {
+// SetNumber sets an attribute.
+func (s *Span) SetNumber(key string, value int64) {
 	if s != nil {
 		s.span.SetAttributes(attribute.Int64(key, value))
 	}
 }
 
-// In returns ctx as it is within the span.
+// In returns ctx within the span.
 func (s *Span) In(ctx context.Context) context.Context {
 	if s == nil {
 		return ctx
@@ -165,7 +162,7 @@ func (s *Span) In(ctx context.Context) context.Context {
 	return trace.ContextWithSpan(ctx, s.span)
 }
 
-// Fail marks the span as one that failed.
+// Fail marks the span as failed.
 func (s *Span) Fail() {
 	if s != nil {
 		s.span.SetStatus(codes.Error, "")
@@ -179,7 +176,7 @@ func (s *Span) End() {
 	}
 }
 
-// ID returns the id of the trace that ctx is in, or "".
+// ID returns the trace id of ctx, or "".
 func ID(ctx context.Context) string {
 	if in := trace.SpanContextFromContext(ctx); in.HasTraceID() {
 		return in.TraceID().String()
@@ -187,7 +184,7 @@ func ID(ctx context.Context) string {
 	return ""
 }
 
-// Parent returns the traceparent to store with a card that ctx orders, or "".
+// Parent returns the traceparent to store with a card, or "".
 func Parent(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ""
@@ -197,8 +194,8 @@ func Parent(ctx context.Context) string {
 	return h.Get(header)
 }
 
-// Inject adds a traceparent to the headers of a request that ctx sends. It does
-// nothing while traces are off.
+// Inject adds the traceparent of ctx to request headers. It is a no-op while
+// traces are off.
 func Inject(ctx context.Context, h http.Header) {
 	in := trace.SpanContextFromContext(ctx)
 	if !in.IsValid() {
@@ -210,14 +207,14 @@ func Inject(ctx context.Context, h http.Header) {
 
 // Incoming returns the traceparent of a request, or "".
 func Incoming(h http.Header) string {
-	if sent := h[header]; len(sent) == 1 { // more than one is none
+	if sent := h[header]; len(sent) == 1 { // repeated headers are invalid
 		return sent[0]
 	}
 	return ""
 }
 
-// parse returns ctx within the remote span that traceparent names, or in none
-// if it is not valid.
+// parse returns ctx within the remote span of traceparent, or within none if that
+// is invalid.
 func parse(ctx context.Context, traceparent string) context.Context {
 	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{})
 	if traceparent == "" {

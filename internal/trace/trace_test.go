@@ -26,17 +26,17 @@ func recording(t *testing.T) (*trace.Tracer, *tracetest.SpanRecorder) {
 // everything does whatever a request and the work that follows from it do.
 func everything(ctx context.Context, t *trace.Tracer, h http.Header, cards []uuid.UUID) {
 	card := cards[0]
-	ctx, request := t.Serve(ctx, "createCard", trace.Incoming(h))
-	request.Text("a", "b")
-	request.Number("a", 1)
-	request.Card(card)
+	ctx, request := t.StartServer(ctx, "createCard", trace.Incoming(h))
+	request.SetText("a", "b")
+	request.SetNumber("a", 1)
+	request.SetCard(card)
 	_ = trace.Parent(ctx)
-	pass := t.Passed(ctx, "pass", time.Time{})
-	ctx, work := t.Work(ctx, t.Causes(ctx, cards), card, "issue", pass)
-	ctx, call := t.Call(work.In(ctx), "supplier submit")
+	pass := t.StartRoot(ctx, "pass", time.Time{})
+	ctx, work := t.StartWork(ctx, t.Parents(ctx, cards), card, "issue", pass)
+	ctx, call := t.StartClient(work.In(ctx), "supplier submit")
 	trace.Inject(ctx, h)
 	_ = trace.ID(ctx)
-	_, post := t.Send(ctx, nil, card, "deliver")
+	_, post := t.StartSend(ctx, nil, card, "deliver")
 	for _, s := range []*trace.Span{post, call, work, pass, request} {
 		s.Fail()
 		s.End()
@@ -75,7 +75,7 @@ func TestServe_HonoursOnlyAValidParent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tracer, spans := recording(t)
-			ctx, span := tracer.Serve(t.Context(), "getCard", trace.Incoming(tt.header))
+			ctx, span := tracer.StartServer(t.Context(), "getCard", trace.Incoming(tt.header))
 			span.End()
 			s := spans.Ended()[0]
 			if joined := s.SpanContext().TraceID().String() == parent[3:35]; joined != tt.joins ||
@@ -127,10 +127,10 @@ func TestWork_ContinuesTheTraceOfItsCard(t *testing.T) {
 		if tt.cards != nil {
 			tracer = tracer.With(tt.cards)
 		}
-		pass := tracer.Passed(t.Context(), "pass", time.Time{})
-		_, work := tracer.Work(t.Context(), tracer.Causes(t.Context(), tt.ids), tt.card, "work", pass)
+		pass := tracer.StartRoot(t.Context(), "pass", time.Time{})
+		_, work := tracer.StartWork(t.Context(), tracer.Parents(t.Context(), tt.ids), tt.card, "work", pass)
 		work.End()
-		_, alone := tracer.Send(t.Context(), nil, tt.card, "send")
+		_, alone := tracer.StartSend(t.Context(), nil, tt.card, "send")
 		alone.End()
 		s := spans.Ended()
 		if joined := s[0].SpanContext().TraceID().String() == parent[3:35]; joined != tt.joins || len(s[0].Links()) != 1 ||

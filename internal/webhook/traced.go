@@ -12,18 +12,18 @@ import (
 )
 
 // traceParents returns the stored traces of the deliveries' cards.
-func (s *Sender) traceParents(ctx context.Context, due []Delivery) trace.Causes {
+func (s *Sender) traceParents(ctx context.Context, due []Delivery) trace.Parents {
 	ids := make([]uuid.UUID, len(due)) // the zero UUID, for events of no card, has no trace
 	for i, d := range due {
 		ids[i] = d.Event.CardUUID
 	}
-	return s.cfg.Tracer.Causes(ctx, ids)
+	return s.cfg.Tracer.Parents(ctx, ids)
 }
 
 // attempt sends an event once, and passes the attempt to Config.Observe unless
 // it was postponed. A panic counts as a failed attempt, so that it is retried
 // on schedule, and only ten times.
-func (s *Sender) attempt(ctx context.Context, c *Claim, e card.Event, parents trace.Causes) (a Attempt) {
+func (s *Sender) attempt(ctx context.Context, c *Claim, e card.Event, parents trace.Parents) (a Attempt) {
 	err := panics.Call(func() error {
 		a = s.post(ctx, c, e, parents)
 		failpoint.Hit(failpoint.Delivered)
@@ -42,12 +42,12 @@ func (s *Sender) attempt(ctx context.Context, c *Claim, e card.Event, parents tr
 }
 
 // post sends an event within a span in the trace of the event's card.
-func (s *Sender) post(ctx context.Context, c *Claim, e card.Event, parents trace.Causes) Attempt {
-	ctx, span := s.cfg.Tracer.Send(ctx, parents, e.CardUUID, "deliver webhook")
+func (s *Sender) post(ctx context.Context, c *Claim, e card.Event, parents trace.Parents) Attempt {
+	ctx, span := s.cfg.Tracer.StartSend(ctx, parents, e.CardUUID, "deliver webhook")
 	a := s.poster.Post(ctx, c.Webhook.URL, c.Secrets, e)
-	span.Text("cardmint.event", string(e.Type))
+	span.SetText("cardmint.event", string(e.Type))
 	if a.Status != 0 {
-		span.Number("http.response.status_code", int64(a.Status))
+		span.SetNumber("http.response.status_code", int64(a.Status))
 	}
 	if !a.OK() {
 		span.Fail()
