@@ -49,14 +49,14 @@ func cardPage(columns, joined string, f order.Filter) (query string, args []any)
 	if f.Currency != "" {
 		and("c.currency = ?", f.Currency)
 	}
-	if f.State != "" {
-		and("c.payment_state = ?", storedState(f.State))
-	}
-	switch f.State {
-	case card.Canceled:
-		where += " AND c.canceled_at IS NOT NULL"
+	switch state := storedState(f.State); f.State {
+	case "":
+	case card.Canceled: // COALESCE keeps the databases from reading the many that expired
+		and("c.canceled_at IS NOT NULL AND COALESCE(c.payment_state, '') = ?", state)
 	case card.Expired:
-		where += " AND c.canceled_at IS NULL"
+		and("c.canceled_at IS NULL AND c.payment_state = ?", state)
+	default:
+		and("c.payment_state = ?", state)
 	}
 	return "SELECT " + columns + " FROM (SELECT c.uuid FROM cards c WHERE " + where + inOrder + " LIMIT " +
 		strconv.Itoa(f.Limit) + ") AS page JOIN cards c ON c.uuid = page.uuid" + joined + " ORDER BY c.uuid DESC", args
