@@ -14,8 +14,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// errKeyTaken means that the account already has a card with this idempotency
-// key.
+// errKeyTaken means that the account has used the idempotency key before.
 var errKeyTaken = errors.New("idempotency key is taken")
 
 // Request is a client's request for a card, not validated.
@@ -118,28 +117,42 @@ func (s *Service) CreateCard(ctx context.Context, account uuid.UUID, o Order, ke
 	if !mayBeReplay(err) {
 		return nil, false, err
 	}
-	earlier, lookupErr := s.store.CardByIdempotencyKey(ctx, account, key)
+	id, lookupErr := s.store.CardOfKey(ctx, account, key)
 	if errors.Is(lookupErr, card.ErrNoRow) {
 		return nil, false, err
 	}
 	if lookupErr != nil {
 		return nil, false, lookupErr
 	}
+	c, err = s.replay(ctx, account, id, o)
+	return c, err == nil, err
+}
+
+// replay returns a card as it was created. The error is card.ErrKeyReused
+// unless an order like o created it.
+func (s *Service) replay(ctx context.Context, account, id uuid.UUID, o Order) (*card.Card, error) {
+	if id == uuid.Nil { // another operation used the key
+		return nil, card.ErrKeyReused
+	}
+	earlier, err := s.store.CardByUUID(ctx, account, id)
+	if err != nil {
+		return nil, err
+	}
 	hash, err := s.requestHash(o)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	if !bytes.Equal(earlier.RequestHash, hash) {
-		return nil, false, card.ErrKeyReused
+		return nil, card.ErrKeyReused
 	}
 	if err := s.openRefundAddress(ctx, earlier); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	s.readMetadata(ctx, earlier)
 	if err := s.store.AwaitReplication(ctx); err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	return earlier.AsCreated(), true, nil
+	return earlier.AsCreated(), nil
 }
 
 // mayBeReplay reports whether a replay can fail with err. A replay needs no
@@ -157,7 +170,7 @@ func mayBeReplay(err error) bool {
 }
 
 // quoteAndStore quotes an order and stores the card. The error is errKeyTaken if
-// the account already has a card with this key.
+// the account has used the key before.
 func (s *Service) quoteAndStore(ctx context.Context, account uuid.UUID, o Order, key string) (c *card.Card, err error) {
 	release, err := s.reserve(ctx, account, o.usd)
 	if err != nil {
@@ -232,8 +245,8 @@ func (s *Service) seal(c *card.Card, o Order) (err error) {
 }
 
 // storeCard inserts a card. It returns false if the address is taken. The error
-// is errKeyTaken or card.ErrKeyReused if the idempotency key is taken,
-// card.ErrOutOfStock if there is no item to reserve, and card.ErrQuotaExceeded
+// is errKeyTaken if the idempotency key is taken, card.ErrOutOfStock if there is
+// no item to reserve, and card.ErrQuotaExceeded
 // if the account's open orders would exceed its quota.
 func (s *Service) storeCard(ctx context.Context, c *card.Card, from source) (bool, error) {
 	returnAddress := func() { s.pools[c.Coin.Code].add(c.AccountID, c.Address) }
@@ -266,7 +279,7 @@ func (s *Service) storeCard(ctx context.Context, c *card.Card, from source) (boo
 	case s.cfg.MaxOpenUSD > 0:
 		err = s.recheck(ctx, c.AccountID, c.USD)
 	}
-	for _, known := range []error{errKeyTaken, card.ErrKeyReused, card.ErrOutOfStock, card.ErrQuotaExceeded} {
+	for _, known := range []error{errKeyTaken, card.ErrOutOfStock, card.ErrQuotaExceeded} {
 		if errors.Is(err, known) { // otherwise the address may be the reason
 			returnAddress()
 		}
@@ -274,22 +287,17 @@ func (s *Service) storeCard(ctx context.Context, c *card.Card, from source) (boo
 	return false, err
 }
 
-// checkKey returns errKeyTaken if a card of the account has an idempotency key,
-// and card.ErrKeyReused if a request of another operation has it.
+// checkKey returns errKeyTaken if the account has used an idempotency key.
 func (s *Service) checkKey(ctx context.Context, account uuid.UUID, key string) error {
 	if key == "" {
 		return nil
 	}
-	_, err := s.store.CardByIdempotencyKey(ctx, account, key)
+	_, err := s.store.CardOfKey(ctx, account, key)
+	if errors.Is(err, card.ErrNoRow) {
+		return nil
+	}
 	if err == nil {
 		return errKeyTaken
-	}
-	if !errors.Is(err, card.ErrNoRow) {
-		return err
-	}
-	used, err := s.store.KeyUsed(ctx, account, key)
-	if err == nil && used {
-		return card.ErrKeyReused
 	}
 	return err
 }

@@ -147,7 +147,7 @@ func TestCreateCard_AReplayNeedsNothing(t *testing.T) {
 				s.refused("151", "key", card.ErrKeyReused)
 				s.refused("150", "other", tt.want)
 				s.refused("150", "", tt.want)
-				s.spy.fail("CardByIdempotencyKey", errBroken)
+				s.spy.fail("CardOfKey", errBroken)
 				s.refused("150", "key", errBroken)
 			})
 		})
@@ -184,8 +184,8 @@ func TestCreateCard_AKeyThatIsTakenMeanwhile(t *testing.T) {
 					first, _, err = rival.CreateCard(t.Context(), s.account, s.check(theirs, "monero"), "key")
 					return err
 				}
-				wanted := []string{"TakeAddresses monero 32", "InsertCard", "CardByUUID", "CardByIdempotencyKey",
-					"CardByIdempotencyKey"}
+				wanted := []string{"TakeAddresses monero 32", "InsertCard", "CardByUUID", "CardOfKey", "CardOfKey",
+					"CardByUUID"}
 				if theirs == "150" {
 					wanted = append(wanted, "AwaitReplication")
 					again, replay, err := s.try("150", "key")
@@ -241,7 +241,7 @@ func TestCreateCard_WhatMayNotBeReplicatedIsNotAcknowledged(t *testing.T) {
 		s.spy.fail("AwaitReplication", card.ErrUnavailable)
 		s.spy.asked()
 		s.refused("150", "key", card.ErrUnavailable)
-		s.asked("InsertCard", "CardByUUID", "CardByIdempotencyKey", "CardByIdempotencyKey", "AwaitReplication")
+		s.asked("InsertCard", "CardByUUID", "CardOfKey", "CardOfKey", "CardByUUID", "AwaitReplication")
 		s.refused("151", "key", card.ErrKeyReused) // that needs no promise
 
 		s.spy.inserting = func(c *card.Card) error { // the statement runs, its reply is lost, and then it runs once more
@@ -305,10 +305,10 @@ func TestCreateCard_AFailureCostsTheAddress(t *testing.T) {
 		s.refused("150", "key", errBroken)
 		s.asked("InsertCard", "CardByUUID")
 
-		s.spy.fail("CardByIdempotencyKey", errBroken)
+		s.spy.fail("CardOfKey", errBroken)
 		s.arrive("monero-3")
 		s.refused("150", "key", errBroken)
-		s.asked("InsertCard", "CardByUUID", "CardByIdempotencyKey")
+		s.asked("InsertCard", "CardByUUID", "CardOfKey")
 	})
 }
 
@@ -319,7 +319,7 @@ func TestCreateCard_KeyLookupFails_AddressIsNotReturned(t *testing.T) {
 		s.stock("monero", 10) // one account may take five of them
 		check(t, s.orders.Prepare(t.Context()))
 		s.arrive("monero-9", "monero-8", "monero-7", "monero-6")
-		s.spy.fail("KeyUsed", errBroken)
+		s.spy.fail("CardOfKey", errBroken)
 		for range 4 {
 			s.refused("150", "key", errBroken)
 		}

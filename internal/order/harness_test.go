@@ -262,20 +262,11 @@ func (s *spy) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card
 	return s.Store.CardByUUID(ctx, account, id)
 }
 
-func (s *spy) CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key string) (*card.Card, error) {
-	if err := s.note("CardByIdempotencyKey"); err != nil {
-		return nil, err
+func (s *spy) CardOfKey(ctx context.Context, account uuid.UUID, key string) (uuid.UUID, error) {
+	if err := s.note("CardOfKey"); err != nil {
+		return uuid.Nil, err
 	}
-	return s.Store.CardByIdempotencyKey(ctx, account, key)
-}
-
-func (s *spy) KeyUsed(ctx context.Context, account uuid.UUID, key string) (bool, error) {
-	if s.before != nil {
-		if err := s.before("KeyUsed"); err != nil {
-			return false, err
-		}
-	}
-	return s.Store.KeyUsed(ctx, account, key)
+	return s.Store.CardOfKey(ctx, account, key)
 }
 
 func (s *spy) AwaitReplication(ctx context.Context) error {

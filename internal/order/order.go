@@ -78,17 +78,17 @@ type Store interface {
 	// Offers returns the offers of each supplier, in the order of routing. It
 	// is empty if no worker has stored any.
 	Offers(ctx context.Context) ([]card.SupplierOffers, error)
-	// CardByUUID and CardByIdempotencyKey return one card. The error is
-	// card.ErrCorrupt if it can't be decoded.
+	// CardByUUID returns one card. The error is card.ErrCorrupt if it can't be
+	// decoded.
 	CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error)
 	// AwaitReplication returns once all rows that the store has returned are as
 	// durable as an acknowledged insert. If the result of an insert
 	// was unknown, a failover could still lose the row.
 	AwaitReplication(ctx context.Context) error
-	CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key string) (*card.Card, error)
-	// KeyUsed reports whether a request of another operation had an idempotency
-	// key. InsertCard then stores nothing.
-	KeyUsed(ctx context.Context, account uuid.UUID, key string) (bool, error)
+	// CardOfKey returns the card that was ordered with an idempotency key;
+	// uuid.Nil if a request of another operation had the key, so that InsertCard
+	// stores nothing. The error is card.ErrNoRow if the key is free.
+	CardOfKey(ctx context.Context, account uuid.UUID, key string) (uuid.UUID, error)
 	// Cards returns up to filter.Limit cards that match and can be decoded,
 	// newest first. If it returns fewer, there are no more.
 	Cards(ctx context.Context, filter Filter) ([]*card.Card, error)

@@ -201,16 +201,6 @@ func (s *Store) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Ca
 	return s.oneCard(&row, err)
 }
 
-// CardByIdempotencyKey implements order.Store.
-func (s *Store) CardByIdempotencyKey(ctx context.Context, account uuid.UUID, key string) (*card.Card, error) {
-	var row oneCardRow
-	err := s.statements.cardByKey.base.get(ctx, &row, account, key)
-	if err == nil && row.HasActivity {
-		err = s.statements.cardByKey.full.get(ctx, &row, account, key)
-	}
-	return s.oneCard(&row, err)
-}
-
 func (s *Store) oneCard(row *oneCardRow, err error) (*card.Card, error) {
 	if err != nil {
 		return nil, s.fail("select card", err)

@@ -345,8 +345,8 @@ func (c *calls) cards() {
 	c.do("InsertCard", func(ctx context.Context) error { return first(s.InsertCard(ctx, c.card, 0)) })
 	c.do("InsertCard within", func(ctx context.Context) error { return first(s.InsertCard(ctx, c.newCard(), 1000_00)) })
 	c.do("CardByUUID", func(ctx context.Context) error { return first(s.CardByUUID(ctx, c.own, c.card.UUID)) })
-	c.do("CardByIdempotencyKey", func(ctx context.Context) error {
-		return first(s.CardByIdempotencyKey(ctx, c.own, c.card.IdempotencyKey))
+	c.do("CardOfKey", func(ctx context.Context) error {
+		return first(s.CardOfKey(ctx, c.own, c.card.IdempotencyKey))
 	})
 	c.do("CardTag", func(ctx context.Context) error { return first(s.CardTag(ctx, c.own, c.card.UUID)) })
 	c.do("TraceParents", func(ctx context.Context) error {
@@ -583,7 +583,6 @@ func (c *calls) webhooks() {
 	reply := newReply(c.own, "a key")
 	c.tx("InsertReply", func(ctx context.Context, tx *store.Tx) error { return tx.InsertReply(ctx, reply) })
 	c.tx("Reply", func(ctx context.Context, tx *store.Tx) error { return first(tx.Reply(ctx, c.own, reply.Key)) })
-	c.do("KeyUsed", func(ctx context.Context) error { return first(s.KeyUsed(ctx, c.own, reply.Key)) })
 	c.do("PruneReplies", func(ctx context.Context) error { return first(s.PruneReplies(ctx, epoch, page)) })
 	c.tx("RecoverDeliveries", func(ctx context.Context, tx *store.Tx) error {
 		_, _, err := tx.RecoverDeliveries(ctx, even, evenHook, time.UnixMilli(0), int64(c.n/4), page, now)

@@ -142,7 +142,7 @@ func insertAll(t *testing.T, s *store.Store, owner uuid.UUID, primary, standby *
 			waiting(t, primary, 1, by)
 			unclear = append(unclear, c.UUID)
 			for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-				if _, err := s.CardByIdempotencyKey(t.Context(), owner, by); err == nil || time.Now().After(deadline) {
+				if _, err := s.CardOfKey(t.Context(), owner, by); err == nil || time.Now().After(deadline) {
 					check(t, err)
 					break
 				}

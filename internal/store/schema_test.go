@@ -52,7 +52,7 @@ func TestMigrate_BothDialectsHaveTheSameTables(t *testing.T) {
 	}
 	var ofLite, ofPg []string
 	query(t, lite, &ofLite, `SELECT m.name || '.' || c.name || CASE WHEN c."notnull" OR c.pk THEN ' not null' ELSE '' END
-		FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%' AND m.name NOT LIKE 'goose%'`)
+		FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type IN ('table', 'view') AND m.name NOT LIKE 'sqlite%' AND m.name NOT LIKE 'goose%'`)
 	query(t, pg, &ofPg, `SELECT table_name || '.' || column_name || CASE is_nullable WHEN 'NO' THEN ' not null' ELSE '' END
 		FROM information_schema.columns WHERE table_schema = 'public' AND table_name NOT LIKE 'goose%'`)
 	slices.Sort(ofLite)
@@ -66,7 +66,7 @@ func TestMigrate_BothDialectsHaveTheSameTables(t *testing.T) {
 }
 
 // newestSchema is the number of the last migration.
-const newestSchema = 30
+const newestSchema = 31
 
 func TestMigrate_SeveralProcessesAtOnce(t *testing.T) {
 	if testing.Short() {

@@ -39,7 +39,8 @@ var sealedSets = []sealedSet{
 		[]string{"secret"}},
 	{keys.Set{Name: "previous webhook secret", Fields: []string{"webhook_secret"}}, "webhooks", "id", "x.account_id",
 		[]string{"old_secret"}},
-	{keys.Set{Name: "reply", Fields: []string{"reply"}}, "replies", "id", "x.account_id", []string{"reply"}},
+	{keys.Set{Name: "reply", Fields: []string{"reply"}}, "idempotency_keys", "id", "x.account_id",
+		[]string{"reply"}},
 	{keys.Set{Name: "token", Fields: []string{account.SealField}}, "tokens", "id", "x.account_id", []string{"seal"}},
 }
 

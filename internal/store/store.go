@@ -46,7 +46,6 @@ type Store struct {
 		insertRefundable, reserveRefundable  withQuota // of cards with a refund address
 		cardByUUID                           *cardReader[oneCardRow]
 		cardTag                              *cardReader[tagRow]
-		cardByKey                            struct{ base, full statement }
 		tokenByHash                          statement
 	}
 	inserts            *batch.Batcher[insertion, bool]
@@ -188,8 +187,6 @@ func (s *Store) buildStatements() {
 	full := s.dialect.selectFullCard()
 	s.statements.cardByUUID = newCardReader[oneCardRow](s, selectBaseCard, full)
 	s.statements.cardTag = newCardReader[tagRow](s, selectBaseTag, s.dialect.selectFullTag())
-	const byKey = " WHERE c.account_id = ? AND c.idempotency_key = ?"
-	s.statements.cardByKey.base, s.statements.cardByKey.full = read(selectBaseCard+byKey), read(full+byKey)
 	s.statements.tokenByHash = read(selectTokens + " WHERE t.hash = ?")
 	s.statements.insertRefundable = withQuota{write(s.dialect.insertCard(false, exceptServiceAddress)),
 		write(s.dialect.insertCard(true, exceptServiceAddress))}

@@ -125,7 +125,7 @@ func TestOnce_ADamagedReplyIsNotRepeated(t *testing.T) {
 		_, _, err := hooks.CreateWebhook(t.Context(), s.account, webhook.Request{URL: &url})
 		check(t, err)
 		db := rig.OpenSQL(t, s.url)
-		if _, err := db.Exec("UPDATE replies SET id = '" + uuid.NewString() + "'"); err != nil {
+		if _, err := db.Exec("UPDATE idempotency_keys SET id = '" + uuid.NewString() + "'"); err != nil {
 			t.Fatal(err)
 		}
 		hooks, o := s.once("create")
