@@ -43,8 +43,8 @@ type Config[In, Out any] struct {
 	// starts another one. Larger batches cost less in total, so a call should
 	// rather wait for a quick batch to end. Defaults to 0.
 	SlowAfter time.Duration
-	// MinItems is the size from which Many is cheaper than One. Fewer items
-	// are executed one by one. Defaults to 2.
+	// MinItems is the smallest batch. Fewer items are executed one by one.
+	// Defaults to 2.
 	MinItems int
 	// MaxItems is the most items in a batch. Defaults to 256.
 	MaxItems int
@@ -101,8 +101,8 @@ func New[In, Out any](cfg Config[In, Out]) *Batcher[In, Out] {
 }
 
 // Do executes an item, possibly in a batch with others, and returns its result.
-// If ctx ends first, the error is ctx.Err() if the item was not sent and never
-// will be, and wraps ErrOutcomeUnknown if it may have been executed.
+// If ctx ends first, the error is ctx.Err() if the item was not executed, and
+// wraps ErrOutcomeUnknown if it may have been.
 func (b *Batcher[In, Out]) Do(ctx context.Context, in In) (Out, error) {
 	c := &call[In, Out]{ctx: ctx, in: in, done: make(chan result[Out], 1)}
 	b.enqueue(c)

@@ -21,17 +21,17 @@ var (
 	// it open.
 	ErrInUse = errors.New("the database is in use")
 	// ErrOtherTables means that the database has tables that the backup lacks.
-	// They could refer to what is replaced.
+	// They could refer to tables that are replaced.
 	ErrOtherTables = errors.New("the database has tables that the backup does not have")
 	// ErrNoBackup means that a file is not a backup of such a database, or is
-	// damaged.
+	// corrupt.
 	ErrNoBackup = errors.New("the file is not a whole backup of such a database")
 )
 
 // MissingTool means that a program of PostgreSQL is not in PATH.
 type MissingTool struct {
 	Name    string
-	Command string // what would have been run; the password is not part of it
+	Command string // the command line, which does not contain the password
 }
 
 func (e *MissingTool) Error() string { return e.Name + " is not installed" }
@@ -40,19 +40,19 @@ func (e *MissingTool) Error() string { return e.Name + " is not installed" }
 type Contents struct {
 	Schema Schema
 	Cards  int64
-	// when the newest card was ordered, the newest event happened or the newest
-	// transfer was seen; zero if there is none
+	// Newest is the time of the newest card, event or transfer; zero if there
+	// is none.
 	Newest time.Time
 }
 
-// Backup writes a consistent copy of the database at databaseURL to a file for
-// its owner only, and checks it. The database may be busy and its schema may be
-// older or newer than this program's. For SQLite the file is a database itself;
-// for PostgreSQL it is an archive by pg_dump, in its custom format. progress is
-// told what happens next. The file appears when it is complete. The error is
-// ErrFileExists if it exists before, ErrNoSchema, or a *MissingTool. The
-// contents are those of the copy, or of a PostgreSQL database when the copy
-// began.
+// Backup writes a consistent copy of the database at databaseURL to a file that
+// only its owner may read, and checks it. The database may be busy and its
+// schema may be older or newer than this program's. For SQLite the file is a
+// database itself; for PostgreSQL it is an archive of pg_dump, in its custom
+// format. Backup calls progress before each step. The file appears when it is
+// complete. The error is ErrFileExists if the file exists, ErrNoSchema, or a
+// *MissingTool. It returns the contents of the copy, or of a PostgreSQL database
+// when the copy began, and the size of the file.
 func Backup(ctx context.Context, databaseURL, file string, progress func(string)) (Contents, int64, error) {
 	s, err := connect(databaseURL, 1, migrationTimeout)
 	if err != nil {
@@ -65,7 +65,7 @@ func Backup(ctx context.Context, databaseURL, file string, progress func(string)
 	if _, err := os.Lstat(file); err == nil {
 		return Contents{}, 0, fmt.Errorf("%w: %s", ErrFileExists, file)
 	}
-	temp, err := tempBeside(file)
+	temp, err := createTemp(file)
 	if err != nil {
 		return Contents{}, 0, err
 	}
@@ -91,18 +91,18 @@ func Backup(ctx context.Context, databaseURL, file string, progress func(string)
 	return contents, size, err
 }
 
-// Restored is what Restore did.
+// Restored is the result of Restore.
 type Restored struct {
 	Contents
 	Kept []string // the files of the database that was there before, under their new names
 }
 
-// Restore puts a backup where databaseURL points to, and marks the result with
-// MarkRestored. The schema stays that of the backup. With replace, a database
-// may be there: SQLite's files are kept under other names, PostgreSQL's tables
-// are replaced in one transaction. progress is told what happens next. The
-// error is ErrNotEmpty, ErrInUse, ErrOtherTables, ErrNoBackup or a
-// *MissingTool; the database is then as it was.
+// Restore restores a backup at databaseURL, with its schema, and calls
+// MarkRestored. With replace, a database may exist there: SQLite's files are
+// kept under other names, PostgreSQL's tables are replaced in one transaction.
+// Restore calls progress before each step. The error is ErrNotEmpty, ErrInUse,
+// ErrOtherTables, ErrNoBackup or a *MissingTool; then the database is
+// unchanged.
 func Restore(ctx context.Context, databaseURL, file string, replace bool, at time.Time,
 	progress func(string)) (Restored, error) {
 	if _, err := os.Stat(file); err != nil {
@@ -126,17 +126,16 @@ func Restore(ctx context.Context, databaseURL, file string, replace bool, at tim
 	return Restored{Contents: contents}, err
 }
 
-// MarkRestored records that the database was restored from a backup at a time:
-// it knows nothing of what happened between the backup and then. The setting
-// restored_at has the time, in Unix milliseconds. Calling it again replaces the
-// time.
+// MarkRestored records when the database was restored from a backup: it lacks
+// everything between the backup and that time. The setting restored_at contains
+// the time in Unix milliseconds. Calling it again replaces the time.
 func (s *Store) MarkRestored(ctx context.Context, at time.Time) error {
 	_, err := s.exec(ctx, s.w, "mark as restored", `INSERT INTO settings (name, value) VALUES ('restored_at', ?)
 		ON CONFLICT (name) DO UPDATE SET value = excluded.value`, strconv.FormatInt(at.UnixMilli(), 10))
 	return err
 }
 
-// contents reads what the database contains, whatever its schema's version.
+// contents returns the contents of the database, for any version of the schema.
 func (s *Store) contents(ctx context.Context) (Contents, error) {
 	var c Contents
 	files, err := s.dialect.migrations()
@@ -162,9 +161,9 @@ func (s *Store) contents(ctx context.Context) (Contents, error) {
 	return c, err
 }
 
-// tempBeside creates an empty file for its owner only, in the directory of
-// file.
-func tempBeside(file string) (string, error) {
+// createTemp creates an empty file in the directory of file, readable by its
+// owner only.
+func createTemp(file string) (string, error) {
 	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*.tmp")
 	if err != nil {
 		return "", err
@@ -172,8 +171,8 @@ func tempBeside(file string) (string, error) {
 	return f.Name(), f.Close()
 }
 
-// publish gives a finished file its name, never that of another file, such that
-// a crash of the machine does not take it back. It returns the file's size.
+// publish gives a finished file its name durably, and returns its size. It never
+// replaces another file.
 func publish(temp, file string) (int64, error) {
 	f, err := os.OpenFile(temp, os.O_RDWR, 0)
 	if err != nil {
@@ -198,12 +197,12 @@ func publish(temp, file string) (int64, error) {
 	return info.Size(), syncDir(filepath.Dir(file))
 }
 
-// syncDir makes new names in a directory durable, where the system can.
+// syncDir makes new names in a directory durable, if the system supports that.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
-	_ = d.Sync() // some systems and file systems can't
+	_ = d.Sync() // some systems and file systems don't support it
 	return d.Close()
 }

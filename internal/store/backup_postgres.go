@@ -14,8 +14,8 @@ import (
 	"github.com/cardmint/cardmint/internal/store/postgres"
 )
 
-// dump has pg_dump write an archive of a database into a file, and pg_restore
-// read it again.
+// dump writes an archive of a database to a file with pg_dump, and reads it
+// again with pg_restore.
 func dump(ctx context.Context, databaseURL, file string, progress func(string)) error {
 	to, err := libpq(databaseURL)
 	if err != nil {
@@ -32,7 +32,7 @@ func dump(ctx context.Context, databaseURL, file string, progress func(string)) 
 	return nil
 }
 
-// undump has pg_restore fill the database from a file, in one transaction.
+// undump fills the database from a file with pg_restore, in one transaction.
 func (s *Store) undump(ctx context.Context, databaseURL, file string, replace bool, progress func(string)) error {
 	to, err := libpq(databaseURL)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Store) undump(ctx context.Context, databaseURL, file string, replace bo
 	case len(there) > 0 && !replace:
 		return fmt.Errorf("%w: it has %d tables", ErrNotEmpty, len(there))
 	case len(there) > 0:
-		if err := s.replaceable(ctx, there, backup); err != nil {
+		if err := s.checkReplaceable(ctx, there, backup); err != nil {
 			return err
 		}
 		args = append(args, "--clean", "--if-exists")
@@ -69,9 +69,9 @@ func (s *Store) undump(ctx context.Context, databaseURL, file string, replace bo
 	return err
 }
 
-// replaceable returns ErrInUse or ErrOtherTables if a database with the tables
-// there can't be replaced by a backup of others.
-func (s *Store) replaceable(ctx context.Context, there, backup []string) error {
+// checkReplaceable returns ErrInUse or ErrOtherTables if a backup can't replace
+// the database, which has the tables in there.
+func (s *Store) checkReplaceable(ctx context.Context, there, backup []string) error {
 	var others int
 	err := s.get(ctx, s.w, &others, "count sessions", `SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user
 		AND pid <> pg_backend_pid() AND backend_type = 'client backend'`)
@@ -117,9 +117,9 @@ type client struct {
 	env []string // with it
 }
 
-// ours are the parameters of a URL that PostgreSQL's programs know too. lib/pq
-// passes the others to the server.
-var ours = []string{"application_name", "channel_binding", "client_encoding", "connect_timeout", "dbname", "host",
+// libpqParameters are the parameters of a URL that PostgreSQL's programs know
+// too. lib/pq passes all others to the server.
+var libpqParameters = []string{"application_name", "channel_binding", "client_encoding", "connect_timeout", "dbname", "host",
 	"hostaddr", "krbsrvname", "load_balance_hosts",
 	"options", "passfile", "port", "service", "sslcert", "sslkey", "sslmode", "sslnegotiation", "sslrootcert", "sslsni",
 	"target_session_attrs", "user"}
@@ -139,12 +139,12 @@ func libpq(databaseURL string) (client, error) {
 		u.User = url.User(u.User.Username())
 	}
 	known := url.Values{}
-	for _, name := range ours {
+	for _, name := range libpqParameters {
 		if given.Has(name) {
 			known.Set(name, given.Get(name))
 		}
 	}
-	u.RawQuery = strings.ReplaceAll(known.Encode(), "+", "%20") // libpq does not take + for a space
+	u.RawQuery = strings.ReplaceAll(known.Encode(), "+", "%20") // libpq does not decode + as a space
 	c := client{uri: u.String(), env: os.Environ()}
 	if has {
 		c.env = append(c.env, "PGPASSWORD="+password)

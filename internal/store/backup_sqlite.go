@@ -12,9 +12,9 @@ import (
 	"github.com/cardmint/cardmint/internal/store/sqlite"
 )
 
-// besides are the suffixes of the files that belong to an SQLite database. What
-// was committed last may be in -wal alone.
-var besides = [...]string{"", "-wal", "-shm", "-journal"}
+// suffixes are those of the files of an SQLite database. The last commits may be
+// in -wal only.
+var suffixes = [...]string{"", "-wal", "-shm", "-journal"}
 
 // openFile opens an SQLite database that exists (sqlite.OpenFile).
 func openFile(path, mode string) (*Store, error) {
@@ -25,10 +25,10 @@ func openFile(path, mode string) (*Store, error) {
 	return &Store{w: db, r: db, dialect: sqliteDialect}, nil
 }
 
-// copySQLite copies the database at path into an empty file: all that is
-// committed when it begins, whatever is written meanwhile.
+// copySQLite copies the database at path into an empty file, as of the moment
+// at which it begins.
 func copySQLite(ctx context.Context, path, mode, target string) error {
-	absolute, err := filepath.Abs(target) // never taken for a URI
+	absolute, err := filepath.Abs(target) // SQLite would parse a relative one as a URI
 	if err != nil {
 		return err
 	}
@@ -41,8 +41,8 @@ func copySQLite(ctx context.Context, path, mode, target string) error {
 	return err
 }
 
-// checkSQLite checks every page of a database that nobody else uses, and
-// returns what it contains.
+// checkSQLite checks every page of a database that no other process uses, and
+// returns its contents.
 func checkSQLite(ctx context.Context, path string) (Contents, error) {
 	s, err := openFile(path, "ro")
 	if err != nil {
@@ -67,7 +67,7 @@ func restoreSQLite(ctx context.Context, path, file string, replace bool, at time
 	if len(there) > 0 && !replace {
 		return Restored{}, fmt.Errorf("%w: %s", ErrNotEmpty, there[0])
 	}
-	temp, err := tempBeside(path)
+	temp, err := createTemp(path)
 	if err != nil {
 		return Restored{}, err
 	}
@@ -118,7 +118,7 @@ func markSQLite(ctx context.Context, path string, at time.Time) error {
 // filesOf returns those files of a database that exist.
 func filesOf(path string) []string {
 	var all []string
-	for _, suffix := range besides {
+	for _, suffix := range suffixes {
 		if _, err := os.Lstat(path + suffix); err == nil {
 			all = append(all, path+suffix)
 		}
@@ -147,7 +147,7 @@ func moveBack(path string, moved []string) error {
 	var failed error
 	for _, name := range moved {
 		suffix := ""
-		for _, s := range besides[1:] {
+		for _, s := range suffixes[1:] {
 			if strings.HasSuffix(name, s) {
 				suffix = s
 			}

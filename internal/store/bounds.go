@@ -8,16 +8,16 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// The bounds of stored numbers. A row with a number beyond them is damaged.
-// They are wider than anything that is sold, and narrow enough that sums do not
-// overflow: money that comes from an overflow must not pay for a card.
+// The bounds of stored numbers. A row with a number outside them is corrupt.
+// They are wider than any real value, and narrow enough that sums do not
+// overflow: an overflow must not pay for a card.
 const (
-	maxUSD    = int64(1_000_000_00)        // cents, of one card
+	maxUSD    = int64(1_000_000_00)        // cents of one card
 	minMillis = int64(-62_135_596_800_000) // the beginning of the year 1
 	maxMillis = int64(253_402_300_799_999) // the end of the year 9999; JSON has no later time
-	maxBlocks = int64(math.MaxInt32)       // that confirm a payment
-	// until the next attempt to issue a card; attempts are at most minutes
-	// apart
+	maxBlocks = int64(math.MaxInt32)       // confirmations of a payment
+	// maxDueMillis is the longest time until the next attempt to issue a card.
+	// Attempts are at most minutes apart.
 	maxDueMillis = int64(3_600_000)
 )
 
@@ -64,7 +64,7 @@ func (r *cardRow) numbers() [21]number {
 }
 
 // checkNumbers returns an error that names the first column whose number is
-// beyond its bounds.
+// outside its bounds.
 func (r *cardRow) checkNumbers() error {
 	for _, n := range r.numbers() {
 		if n.value < n.least || n.value > n.most {
@@ -83,8 +83,8 @@ func hasImpossibleNumber() string {
 	return strings.Join(conditions, " OR ")
 }
 
-// countedUSD is an expression for the cents of a card, NULL if they are
-// impossible, so that sums of them do not overflow.
+// countedUSD is an expression for the cents of a card. It is NULL if they are
+// impossible, so that sums do not overflow.
 func countedUSD(column string) string {
 	return fmt.Sprintf("CASE WHEN %s BETWEEN 1 AND %d THEN %[1]s END", column, maxUSD)
 }

@@ -58,8 +58,7 @@ func (s *Store) ReportCorrupt(ctx context.Context, what string, id uuid.UUID, er
 	if log == nil {
 		log = slog.Default()
 	}
-	log.ErrorContext(ctx, "a row can't be decoded: it needs an operator, and is left out until then", what, id, "error",
-		err)
+	log.ErrorContext(ctx, "a row can't be decoded and is skipped until an operator repairs it", what, id, "error", err)
 }
 
 var (

@@ -22,27 +22,27 @@ import (
 var migrations embed.FS
 
 // migrationTimeout limits one statement of a migration. Building an index of a
-// large table takes long.
+// large table may take hours.
 const migrationTimeout = 24 * time.Hour
 
-// While a statement of a migration waits for a table, every later statement of
-// others waits behind it, readers too. So it does not wait for long, and the
-// pause before the next attempt lets the others through.
+// While a statement of a migration waits for a table, all later statements of
+// other processes queue behind it, even reads. So it waits only briefly, and
+// the pause before the next attempt lets the queue drain.
 const (
 	lockTimeout = "1s"
 	minPause    = 2 * time.Second
 	maxPause    = 15 * time.Second
 )
 
-// ErrLocked means that others kept the tables that a migration changes, or kept
-// migrating, for longer than it may wait.
+// ErrLocked means that other processes locked the tables that a migration
+// changes, or were migrating, for longer than it may wait.
 var ErrLocked = errors.New("the database stays locked by others")
 
-// Migration brings the schema of a database up to date. The zero value can be
-// used.
+// Migration brings the schema of a database up to date. Its zero value is ready
+// to use.
 type Migration struct {
-	Log      *slog.Logger  // of the progress. Defaults to none.
-	LockWait time.Duration // for how long to try to get locks, in all. Defaults to ten minutes.
+	Log      *slog.Logger  // logs progress. Defaults to none.
+	LockWait time.Duration // how long to wait for locks in total. Defaults to ten minutes.
 
 	files fs.FS // Defaults to the migrations of this program.
 }
@@ -55,16 +55,14 @@ func Migrate(ctx context.Context, databaseURL string) (int64, error) {
 }
 
 // Run brings the schema of the database at databaseURL up to date, and returns
-// what it is then. An SQLite database that does not exist is created, readable
-// by its owner only. A schema that is newer than this program's stays as it is;
-// the error is ErrNewerSchema if this program can't use it. Several processes
-// may call Run at once: one works, the others wait. The error is ErrLocked if
-// the locks could not be had in time; the migrations that were finished by then
-// stay.
+// the new schema. An SQLite database that does not exist is created, readable by
+// its owner only. A newer schema than this program's is not changed: the error
+// is ErrNewerSchema if this program can't use it. Several processes may call Run
+// at once: one works, the others wait. The error is ErrLocked if a lock was not
+// acquired in time. Migrations that have finished by then stay.
 //
-// Each migration is a transaction, which is rolled back and tried again when it
-// can't get a lock. A migration without a transaction must bear being run
-// again.
+// Each migration is a transaction, which is rolled back and retried when it
+// can't get a lock. A migration without a transaction must be safe to run again.
 func (m Migration) Run(ctx context.Context, databaseURL string) (Schema, error) {
 	m.Log = cmp.Or(m.Log, slog.New(slog.DiscardHandler))
 	m.LockWait = cmp.Or(m.LockWait, 10*time.Minute)
@@ -79,7 +77,7 @@ func (m Migration) Run(ctx context.Context, databaseURL string) (Schema, error) 
 		return Schema{}, err
 	}
 	defer func() { _ = s.Close() }()
-	if err := s.checkPooler(ctx); err != nil { // the lock of migrations needs a session of its own
+	if err := s.checkPooler(ctx); err != nil { // the advisory lock belongs to a session
 		return Schema{}, err
 	}
 	if m.files == nil {
@@ -90,8 +88,8 @@ func (m Migration) Run(ctx context.Context, databaseURL string) (Schema, error) 
 	if s.dialect.name == sqliteDialect.name {
 		return m.migrate(ctx, s)
 	}
-	// Most starts have nothing to migrate, and need not have the patience of a
-	// migration with a server that does not answer.
+	// Most starts have nothing to migrate. They should not wait as long as a
+	// migration for a server that does not answer.
 	if schema, err := s.readSchema(ctx, m.files); err != nil || schema.Version >= schema.Program {
 		return schema, cmp.Or(err, schema.Usable())
 	}
@@ -115,7 +113,7 @@ func (m Migration) migrate(ctx context.Context, s *Store) (Schema, error) {
 		if err == nil && schema.Version >= schema.Program {
 			return schema, schema.Usable()
 		}
-		if schema.Version == 0 { // not news in a new database
+		if schema.Version == 0 { // a new database
 			level = slog.LevelDebug
 		}
 		var done *goose.MigrationResult
@@ -137,7 +135,7 @@ func (m Migration) migrate(ctx context.Context, s *Store) (Schema, error) {
 				done.Duration.Round(time.Millisecond))
 			attempt = 0
 			continue
-		case errors.Is(err, goose.ErrNoNextVersion): // another process was quicker
+		case errors.Is(err, goose.ErrNoNextVersion): // another process was faster
 			continue
 		case !s.tryAgain(attempt, err):
 			return schema, s.fail("migrate", err)
@@ -145,7 +143,7 @@ func (m Migration) migrate(ctx context.Context, s *Store) (Schema, error) {
 			return schema, fmt.Errorf("%w: %w", ErrLocked, err)
 		}
 		pause := s.pause(attempt)
-		m.Log.Info("a migration waits for others to end their transactions", "schema", schema.Version, "of", schema.Program,
+		m.Log.Info("migration waiting for other transactions to end", "schema", schema.Version, "of", schema.Program,
 			"attempt", attempt,
 			"again in", pause, "error", err)
 		select {
@@ -156,9 +154,9 @@ func (m Migration) migrate(ctx context.Context, s *Store) (Schema, error) {
 	}
 }
 
-// tryAgain reports whether a migration that failed may succeed later. On
-// PostgreSQL an advisory lock makes other processes that migrate wait. SQLite
-// has none: there they fail, in many ways, until the one that works is done.
+// tryAgain reports whether a failed migration may succeed later. On PostgreSQL
+// an advisory lock makes other migrating processes wait. SQLite has none: there
+// they fail, in many ways, until the working process has finished.
 func (s *Store) tryAgain(attempt int, err error) bool {
 	if s.dialect.name == sqliteDialect.name {
 		return attempt < 20
@@ -185,9 +183,8 @@ func (m Migration) provider(s *Store, until time.Time) (*goose.Provider, error) 
 		goose.WithSessionLocker(&locker{log: m.Log, until: until}))
 }
 
-// locker makes sure that one process migrates at a time, with the advisory lock
-// that goose takes by default, and that its statements do not wait long for
-// other locks.
+// locker acquires the advisory lock of goose, so that one process migrates at a
+// time, and limits how long its statements wait for other locks.
 type locker struct {
 	log   *slog.Logger
 	until time.Time
@@ -195,7 +192,7 @@ type locker struct {
 
 // SessionLock implements lock.SessionLocker.
 func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	// Where nobody waits behind a migration, it may wait as long as there is
+	// A statement that no other one queues behind may wait as long as there is
 	// time (cardmint.lock_wait).
 	patience := strconv.FormatInt(max(1, time.Until(l.until).Milliseconds()), 10)
 	for _, set := range []string{"SET lock_timeout = '" + lockTimeout + "'",
@@ -204,7 +201,7 @@ func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 			return err
 		}
 	}
-	for said := false; ; {
+	for logged := false; ; {
 		var locked bool
 		err := conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", lock.DefaultLockID).Scan(&locked)
 		switch {
@@ -212,9 +209,9 @@ func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 			return err
 		case time.Now().After(l.until):
 			return fmt.Errorf("%w: another process is migrating it", ErrLocked)
-		case !said:
-			l.log.Info("another process is migrating the database: waiting for it")
-			said = true
+		case !logged:
+			l.log.Info("waiting for another process to migrate the database")
+			logged = true
 		}
 		select {
 		case <-time.After(time.Second):
@@ -224,25 +221,25 @@ func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	}
 }
 
-// SessionUnlock implements lock.SessionLocker. The lock ends with its
-// connection at the latest.
+// SessionUnlock implements lock.SessionLocker. The lock also ends with its
+// connection.
 func (l *locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	// a pooler may give the session to somebody else
+	// a pooler may give the session to another client
 	_, errReset := conn.ExecContext(ctx, "RESET lock_timeout; RESET cardmint.lock_wait")
 	_, err := conn.ExecContext(ctx, "SELECT pg_advisory_unlock($1)", lock.DefaultLockID)
 	return errors.Join(errReset, err)
 }
 
-// createSQLite creates the file of an SQLite database if it does not exist, for
-// its owner only. SQLite itself would follow the umask. It gives the files
-// beside it, -wal and -shm, the same rights.
+// createSQLite creates the file of an SQLite database if it does not exist,
+// readable by its owner only. SQLite itself would apply the umask. It creates
+// the files -wal and -shm with the same mode.
 func createSQLite(databaseURL string) error {
 	path, ok := strings.CutPrefix(databaseURL, "sqlite:")
 	if !ok || path == "" {
 		return nil
 	}
-	// Not without O_EXCL: closing a file gives up the locks that the process
-	// may have on it.
+	// O_EXCL is required: closing an existing file would release the locks
+	// that the process may hold on it.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return nil

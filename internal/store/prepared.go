@@ -10,8 +10,7 @@ import (
 )
 
 // prepared is a runner whose statements every session of PostgreSQL keeps
-// prepared. They must search by indexes, whatever their values are
-// (postgres.WithPrepare).
+// prepared (postgres.WithPrepare). They must search by indexes for all values.
 type prepared struct{ runner }
 
 // ExecContext implements runner.

@@ -21,14 +21,14 @@ var ErrOlderSchema = errors.New("the database has an older schema than this prog
 // ErrNoSchema means that the database is empty, or belongs to something else.
 var ErrNoSchema = errors.New("the database has no schema of cardmint")
 
-// firstCompatible is the first version of the schema that tells which older
-// programs can use it.
+// firstCompatible is the first version of the schema that records the oldest
+// program that can use it.
 const firstCompatible = 6
 
-// Schema compares the schema of a database with the one that this program was
-// made for.
+// Schema compares the schema of a database with the newest one that this program
+// knows.
 type Schema struct {
-	Version int64 // that of the last migration that was applied; 0 if there is no schema
+	Version int64 // of the last migration that was applied; 0 if there is no schema
 	Oldest  int64 // a program that knows this version of the schema, or a newer one, can use the database
 	Program int64 // the newest version that this program knows
 }
@@ -53,9 +53,8 @@ func (s Schema) Newer() bool { return s.Version > s.Program }
 // Schema returns the schema as it was when the store was opened.
 func (s *Store) Schema() Schema { return s.schema }
 
-// readSchema reads what is recorded about the schema. files are the migrations
-// that this program knows. It changes nothing, unlike goose, which creates its
-// table when it is asked for the version.
+// readSchema reads the version of the schema. files are the migrations that this
+// program knows. It is read-only; goose would create its table.
 func (s *Store) readSchema(ctx context.Context, files fs.FS) (Schema, error) {
 	program, err := newest(files)
 	schema := Schema{Program: program}

@@ -10,8 +10,8 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// Pools returns the statistics of the store's connections, by name: of those
-// that write and those that read where they are not the same, else of all.
+// Pools returns the statistics of the store's connection pools: "write" and
+// "read" if they are separate, otherwise "all".
 func (s *Store) Pools() map[string]sql.DBStats {
 	if s.SingleWriter() {
 		return map[string]sql.DBStats{"write": s.w.Stats(), "read": s.r.Stats()}
@@ -19,9 +19,8 @@ func (s *Store) Pools() map[string]sql.DBStats {
 	return map[string]sql.DBStats{"all": s.w.Stats()}
 }
 
-// Stats returns what the database says about itself, as of one moment. It
-// reads what is open and waits, each by an index that has nothing else, and
-// never what is done.
+// Stats returns statistics of the database from one snapshot. It reads only open
+// and waiting rows, each by an index that contains nothing else.
 func (s *Store) Stats(ctx context.Context) (operator.Stats, error) {
 	var f operator.Stats
 	offers, err := s.Offers(ctx)
@@ -65,7 +64,7 @@ func (t *tx) coinStats(ctx context.Context, f *operator.Stats) error {
 	return err
 }
 
-// moneyStats adds up the money that an operator has to decide about.
+// moneyStats adds up the money that needs a decision of an operator.
 func (t *tx) moneyStats(ctx context.Context, f *operator.Stats) error {
 	type row struct {
 		Currency string `db:"currency"`
@@ -139,8 +138,8 @@ func (t *tx) quoteStats(ctx context.Context, f *operator.Stats) error {
 	return err
 }
 
-// deliveryStats counts deliveries. One that was never attempted is due since
-// its event happened.
+// deliveryStats counts deliveries. A delivery without attempts is due since its
+// event.
 func (t *tx) deliveryStats(ctx context.Context, f *operator.Stats) error {
 	var row struct {
 		Backlog int64         `db:"backlog"`

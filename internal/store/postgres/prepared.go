@@ -19,10 +19,10 @@ const statementLifetime = 10 * time.Second
 
 type prepareKey struct{}
 
-// WithPrepare returns a context in which sessions prepare statements, and keep
-// them prepared. That saves the round trip in which lib/pq prepares every other
-// statement with arguments, parsing, and most of the planning. It is for
-// statements that search by indexes whatever their values are.
+// WithPrepare returns a context in which sessions keep statements prepared. That
+// saves parsing, most of the planning, and the round trip in which lib/pq
+// prepares any other statement with arguments. Such statements must search by
+// indexes for all values.
 func WithPrepare(ctx context.Context) context.Context {
 	return context.WithValue(ctx, prepareKey{}, true)
 }

@@ -156,7 +156,7 @@ func WithCaller(ctx, caller context.Context) context.Context {
 func (s *session) start(ctx context.Context) (release func(), err error) {
 	s.unreplicated = false
 	if caller, ok := ctx.Value(callerKey{}).(context.Context); ok {
-		return func() {}, caller.Err() // ctx ends so late that the network's own deadline is enough
+		return func() {}, caller.Err() // ctx has a later deadline than the network
 	}
 	return s.network.limit(ctx), nil
 }
