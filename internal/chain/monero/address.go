@@ -12,21 +12,21 @@ import (
 	"github.com/cardmint/cardmint/internal/chain/rpc"
 )
 
-// An address is a byte that says network and kind, two public keys of 32 bytes,
-// and the first 4 bytes of the Keccak-256 of all that, in Monero's base58.
-// Source: https://docs.getmonero.org/public-address/standard-address/ An
-// integrated address has a payment id of 8 bytes before these.
+// An address is a byte for network and kind, two public keys of 32 bytes, and
+// the first 4 bytes of the Keccak-256 of these, in Monero's base58. Source:
+// https://docs.getmonero.org/public-address/standard-address/ An integrated
+// address has a payment id of 8 bytes before the checksum.
 const (
 	addressBytes   = 69
 	paymentIDBytes = 8
 	checksumBytes  = 4
 )
 
-// addressKind is what an address says about itself.
+// addressKind is the network and kind that an address names.
 type addressKind struct {
 	network string // mainnet, testnet or stagenet; regtest uses the addresses of mainnet
 	sub     bool
-	payment bool // it has a payment id
+	payment bool // has a payment id
 }
 
 var addressKinds = map[byte]addressKind{
@@ -35,8 +35,8 @@ var addressKinds = map[byte]addressKind{
 	24: {network: "stagenet"}, 36: {network: "stagenet", sub: true}, 25: {network: "stagenet", payment: true},
 }
 
-// What can be wrong with an address. Each continues a sentence that begins with
-// the name of the field.
+// Errors of addresses. Each continues a sentence that begins with the name of
+// the field.
 var (
 	errNotAddress  = errors.New("is not an address of Monero")
 	errAddressTypo = errors.New(
@@ -44,8 +44,8 @@ var (
 	errOtherNetworks = errors.New("is an address of none of Monero's networks")
 )
 
-// parseAddress returns the kind of an address that a wallet made for itself. An
-// error continues a sentence that begins with the name of the field.
+// parseAddress returns the kind of a wallet's own address. An error continues a
+// sentence that begins with the name of the field.
 func parseAddress(address string) (addressKind, error) {
 	kind, err := addressKindOf(address)
 	if err != nil || kind.payment {
@@ -75,9 +75,9 @@ func addressKindOf(address string) (addressKind, error) {
 	return kind, nil
 }
 
-// checkAddress implements driver.Coin.CheckAddress. Integrated addresses are
-// accepted too: exchanges still give them to their customers, and wallets pay
-// to one as to any other.
+// checkAddress implements driver.Coin.CheckAddress. It accepts integrated
+// addresses, because exchanges still give them to their customers, and wallets
+// pay to them as to any other.
 func checkAddress(address, ours string) error {
 	kind, err := addressKindOf(address)
 	if network := networkOf(ours); err == nil && network != "" && kind.network != network {
@@ -96,10 +96,10 @@ func checkTxID(txid string) error {
 
 const base58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
-// decodeBase58 decodes Monero's base58: each 8 bytes are 11 digits, and what is
-// left over has as many as it needs.
+// decodeBase58 decodes Monero's base58: 8 bytes become 11 digits, and a shorter
+// last block becomes as few as it needs.
 func decodeBase58(text string) (data []byte, ok bool) {
-	sizes := map[int]int{2: 1, 3: 2, 5: 3, 6: 4, 7: 5, 9: 6, 10: 7, 11: 8} // bytes by digits
+	sizes := map[int]int{2: 1, 3: 2, 5: 3, 6: 4, 7: 5, 9: 6, 10: 7, 11: 8} // bytes by number of digits
 	for len(text) > 0 {
 		block := text[:min(11, len(text))]
 		text = text[len(block):]
@@ -127,9 +127,9 @@ func decodeBase58(text string) (data []byte, ok bool) {
 	return data, true
 }
 
-// checkAddressAt returns an error unless an address can be the one at an index
-// of an account whose own address is base; "" is not compared. Only the first
-// of the first account is no subaddress.
+// checkAddressAt checks that an address can be at an index of an account whose
+// own address is base; "" is not compared. Only the first address of the first
+// account is not a subaddress.
 func checkAddressAt(address, base string, account, index int64) error {
 	kind, err := parseAddress(address)
 	switch {
@@ -145,7 +145,7 @@ func checkAddressAt(address, base string, account, index int64) error {
 	return nil
 }
 
-// networkOf returns the network that an address is for, or "".
+// networkOf returns the network of an address, or "".
 func networkOf(address string) string {
 	kind, err := parseAddress(address)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 )
 
 // NewAddresses implements settle.Chain. The addresses are subaddresses of
-// account 0. Those that the wallet lacks are made, and written to its file
+// account 0. Missing ones are made, and written to the wallet's file
 // (create_address, store). After an error some may have been made, which is
 // harmless. The error is card.ErrWalletLost if the wallet lacks the address at
 // after, and card.ErrWrongChain if another wallet was opened since the last
 // Scan.
 func (m *Chain) NewAddresses(ctx context.Context, after int64, n int) ([]settle.Address, error) {
-	return again(func() ([]settle.Address, error) { return m.newAddresses(ctx, after, n) })
+	return retryOpened(func() ([]settle.Address, error) { return m.newAddresses(ctx, after, n) })
 }
 
 func (m *Chain) newAddresses(ctx context.Context, after int64, n int) ([]settle.Address, error) {
@@ -39,10 +39,10 @@ func (m *Chain) newAddresses(ctx context.Context, after int64, n int) ([]settle.
 			return nil, err
 		}
 		if i := firstDifference(made, all); i >= 0 {
-			return nil, refuse("create address", "the address at index %d is %s, but get_address says %s", made[i].Position,
+			return nil, wrongAnswer("create address", "the address at index %d is %s, but get_address says %s", made[i].Position,
 				made[i].Address, all[i].Address)
 		}
-		return all, m.asScanned(ctx)
+		return all, m.checkScannedWallet(ctx)
 	}
 	if _, err := m.reserve(ctx, after, after+int64(n), n); err != nil {
 		return nil, err
@@ -55,10 +55,10 @@ func (m *Chain) newAddresses(ctx context.Context, after int64, n int) ([]settle.
 	if err != nil {
 		return nil, err
 	}
-	return all, m.asScanned(ctx)
+	return all, m.checkScannedWallet(ctx)
 }
 
-// firstDifference returns the index of the first address that differs, -1 if
+// firstDifference returns the index of the first address that differs; -1 if
 // none does.
 func firstDifference(made, all []settle.Address) int {
 	for i := range made {
@@ -69,7 +69,7 @@ func firstDifference(made, all []settle.Address) int {
 	return -1
 }
 
-// makeAddresses makes n addresses and has the wallet write them to its file.
+// makeAddresses makes n addresses and stores the wallet.
 func (m *Chain) makeAddresses(ctx context.Context, n int) ([]settle.Address, error) {
 	made := make([]settle.Address, 0, n)
 	for len(made) < n {
@@ -84,7 +84,7 @@ func (m *Chain) makeAddresses(ctx context.Context, n int) ([]settle.Address, err
 
 // Reserve implements settle.Chain.
 func (m *Chain) Reserve(ctx context.Context, upTo int64, n int) (bool, error) {
-	return again(func() (bool, error) { return m.reserve(ctx, settle.NoPosition, upTo, n) })
+	return retryOpened(func() (bool, error) { return m.reserve(ctx, settle.NoPosition, upTo, n) })
 }
 
 // reserve makes up to n addresses, or a few more, towards upTo. The error is
@@ -114,8 +114,8 @@ func (m *Chain) reserve(ctx context.Context, after, upTo int64, n int) (bool, er
 	return last >= upTo, m.store(ctx)
 }
 
-// subaddresses returns the subaddresses of account 0 at these indices
-// (get_address). The wallet must have made them.
+// subaddresses returns the subaddresses of account 0 at indices (get_address).
+// The wallet must have made them.
 func (m *Chain) subaddresses(ctx context.Context, indices []int64) ([]settle.Address, error) {
 	addresses, err := m.addressesAt(ctx, 0, indices)
 	if err != nil {
@@ -128,10 +128,10 @@ func (m *Chain) subaddresses(ctx context.Context, indices []int64) ([]settle.Add
 	return all, nil
 }
 
-// beaconKey is the wallet's attribute that has the beacon.
+// beaconKey is the wallet attribute of the beacon.
 const beaconKey = "cardmint"
 
-// beacon is a settle.Beacon as it is written. Times are Unix milliseconds.
+// beacon is the stored form of a settle.Beacon. Times are Unix milliseconds.
 type beacon struct {
 	Epoch      int64  `json:"epoch"`
 	Position   int64  `json:"position"`
@@ -145,14 +145,14 @@ type beacon struct {
 
 // Beacon implements settle.Chain (get_attribute).
 func (m *Chain) Beacon(ctx context.Context) (settle.Beacon, error) {
-	return again(func() (settle.Beacon, error) { return m.readBeacon(ctx) })
+	return retryOpened(func() (settle.Beacon, error) { return m.readBeacon(ctx) })
 }
 
 func (m *Chain) readBeacon(ctx context.Context) (settle.Beacon, error) {
 	var answer struct {
 		Value string `json:"value"`
 	}
-	err := m.askWallet(ctx, m.small(), "get_attribute", map[string]any{"key": beaconKey}, &answer)
+	err := m.callWallet(ctx, m.small(), "get_attribute", map[string]any{"key": beaconKey}, &answer)
 	if hasCode(err, codeNoAttribute) {
 		return settle.Beacon{}, nil
 	}
@@ -164,7 +164,7 @@ func (m *Chain) readBeacon(ctx context.Context) (settle.Beacon, error) {
 		return settle.Beacon{}, fmt.Errorf("get attribute: value of %q is not what this program wrote: %w", beaconKey, err)
 	}
 	if b.Epoch <= 0 || b.Position < settle.NoPosition {
-		return settle.Beacon{}, refuse("get attribute",
+		return settle.Beacon{}, wrongAnswer("get attribute",
 			"value of %q is not what this program wrote: epoch is %d and position %d",
 			beaconKey, b.Epoch, b.Position)
 	}
@@ -175,18 +175,19 @@ func (m *Chain) readBeacon(ctx context.Context) (settle.Beacon, error) {
 
 // SetBeacon implements settle.Chain (set_attribute, store).
 func (m *Chain) SetBeacon(ctx context.Context, b settle.Beacon, durable bool) error {
-	_, err := again(func() (struct{}, error) { return struct{}{}, m.writeBeacon(ctx, b, durable) })
+	_, err := retryOpened(func() (struct{}, error) { return struct{}{}, m.writeBeacon(ctx, b, durable) })
 	return err
 }
 
-// writeBeacon sets the attribute. The file gets it with Stored set. After that
-// the wallet's memory gets it without, which a restart of the wallet undoes.
+// writeBeacon sets the attribute. The wallet's file gets it with Stored set,
+// then the wallet's memory gets it without, which a restart of the wallet
+// undoes.
 func (m *Chain) writeBeacon(ctx context.Context, b settle.Beacon, durable bool) error {
 	if durable {
 		if err := m.setAttribute(ctx, b, true); err != nil {
 			return err
 		}
-		m.beat.Store(nil)
+		m.volatileBeacon.Store(nil)
 		if err := m.store(ctx); err != nil {
 			return err
 		}
@@ -194,7 +195,7 @@ func (m *Chain) writeBeacon(ctx context.Context, b settle.Beacon, durable bool) 
 	if err := m.setAttribute(ctx, b, false); err != nil {
 		return err
 	}
-	m.beat.Store(&b)
+	m.volatileBeacon.Store(&b)
 	return nil
 }
 
@@ -206,5 +207,5 @@ func (m *Chain) setAttribute(ctx context.Context, b settle.Beacon, stored bool) 
 		return err
 	}
 	var ignored struct{}
-	return m.askWallet(ctx, m.small(), "set_attribute", map[string]any{"key": beaconKey, "value": string(text)}, &ignored)
+	return m.callWallet(ctx, m.small(), "set_attribute", map[string]any{"key": beaconKey, "value": string(text)}, &ignored)
 }

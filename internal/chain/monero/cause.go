@@ -13,15 +13,15 @@ import (
 	"github.com/cardmint/cardmint/internal/chain/rpc"
 )
 
-// The programs that an operator can restart.
+// Programs that an operator can restart.
 const (
 	daemonName = "monerod"
 	walletName = "monero-wallet-rpc"
 )
 
-// withCause adds the reason why a call to a program failed as a card.Unready: a
-// few words without addresses or secrets, out of a fixed set, so that they can
-// label a metric. An error that has a reason keeps it; nil stays nil.
+// withCause adds the reason for a program's failure as a card.Unready: a few
+// words from a fixed set, without addresses or secrets, so that they can label
+// a metric. An error that has a reason keeps it; nil stays nil.
 func withCause(program string, err error) error {
 	if _, known := errors.AsType[card.Unready](err); known || err == nil {
 		return err
@@ -36,8 +36,8 @@ func withCause(program string, err error) error {
 	return card.Unready(program + ": " + cause).Wrap(err)
 }
 
-// transportCause returns why a program could not be reached, or gave no answer
-// that can be read; "" if it is not known.
+// transportCause returns why a program could not be reached, or gave no
+// readable response; "" if unknown.
 func transportCause(err error) string {
 	var certificate *tls.CertificateVerificationError
 	var name *net.DNSError
@@ -65,8 +65,8 @@ func transportCause(err error) string {
 	return ""
 }
 
-// replyCause returns what an operator has to know about an error that monerod or
-// monero-wallet-rpc reported.
+// replyCause returns the reason for an error that monerod or monero-wallet-rpc
+// reported.
 func replyCause(e *rpc.Error) string {
 	switch {
 	case strings.Contains(e.Message, "hard fork version"):

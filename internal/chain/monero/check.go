@@ -13,44 +13,43 @@ import (
 	"github.com/cardmint/cardmint/internal/chain/rpc"
 )
 
-// ErrSpendKey means that a wallet can spend what it receives. The service
-// insists on a view-only wallet, so that whoever breaks into the server can't
-// take the money.
+// ErrSpendKey means that a wallet can spend its money. The service requires a
+// view-only wallet, so that an intruder on the server cannot take the money.
 var ErrSpendKey = errors.New("the wallet holds a spend key; the service needs a view-only wallet")
 
-// Report is what Check finds.
+// Report is the result of Inspect.
 type Report struct {
 	Network            string // mainnet, testnet, stagenet or fakechain (regtest)
-	Fork               int64  // number of the network's latest hard fork
+	Fork               int64  // the network's latest hard fork
 	DaemonVersion      string
 	DaemonHeight       int64 // of the top block
 	DaemonTime         time.Time
 	DaemonSynchronized bool
 	WalletVersion      string
-	WalletHeight       int64 // of the last block that the wallet has read
+	WalletHeight       int64 // last block that the wallet has read
 	PrimaryAddress     string
 	ViewOnly           bool
-	Subaddresses       int      // of account 0, the primary address included
-	Warnings           []string // what an operator should change soon, although node and wallet can be used
+	Subaddresses       int      // of account 0, including the primary address
+	Warnings           []string // what works, but should be changed soon
 }
 
-// Check reports on node and wallet. The error is ErrSpendKey if the wallet is
+// Inspect describes node and wallet. The error is ErrSpendKey if the wallet is
 // not view-only, card.ErrWrongChain if the wallet is for another network than
 // the node, and card.ErrChainNotReady if no wallet is open; the report then has
-// whatever was found before the error. It is not an error if node or wallet is
-// still synchronizing.
-func (m *Chain) Check(ctx context.Context) (Report, error) {
-	return again(func() (Report, error) { return m.check(ctx) })
+// the fields read before the error. A synchronizing node or wallet is not an
+// error.
+func (m *Chain) Inspect(ctx context.Context) (Report, error) {
+	return retryOpened(func() (Report, error) { return m.inspect(ctx) })
 }
 
-func (m *Chain) check(ctx context.Context) (Report, error) {
+func (m *Chain) inspect(ctx context.Context) (Report, error) {
 	var r Report
 	info, err := m.daemonInfo(ctx)
 	if err != nil {
 		return r, err
 	}
 	r.Network, r.DaemonVersion, r.DaemonHeight = info.Network, info.Version, info.Height-1
-	r.DaemonSynchronized = info.ready() == nil
+	r.DaemonSynchronized = info.checkReady() == nil
 	tip, err := m.topBlock(ctx)
 	if err != nil {
 		return r, err
@@ -74,12 +73,11 @@ func (m *Chain) check(ctx context.Context) (Report, error) {
 	if r.ViewOnly, err = m.viewOnly(ctx); err != nil {
 		return r, err
 	}
-	return r, fitting(r.ViewOnly, r.PrimaryAddress, r.Network)
+	return r, checkFit(r.ViewOnly, r.PrimaryAddress, r.Network)
 }
 
-// checkWallet is the part of Check that a pass needs. Unlike Check, it costs
-// the same however many addresses the wallet has. It returns the primary
-// address.
+// checkWallet is the part of Inspect that a pass needs; its cost does not
+// depend on the number of addresses. It returns the primary address.
 func (m *Chain) checkWallet(ctx context.Context, info daemonInfo) (primary string, err error) {
 	if primary, err = m.primaryAddress(ctx); err != nil {
 		return "", err
@@ -88,15 +86,15 @@ func (m *Chain) checkWallet(ctx context.Context, info daemonInfo) (primary strin
 	if err != nil {
 		return "", err
 	}
-	err = fitting(viewOnly, primary, info.Network)
-	if errors.Is(err, ErrSpendKey) { // at any address: no more addresses may be handed out
+	err = checkFit(viewOnly, primary, info.Network)
+	if errors.Is(err, ErrSpendKey) { // a wrong chain hands out no more addresses
 		err = fmt.Errorf("%w: %w", card.ErrWrongChain, err)
 	}
 	return primary, err
 }
 
-// fitting returns why a wallet must not be used.
-func fitting(viewOnly bool, primary, network string) error {
+// checkFit returns why a wallet must not be used.
+func checkFit(viewOnly bool, primary, network string) error {
 	if !viewOnly {
 		return card.Unready("the wallet can spend: only a view-only wallet may be used").Wrap(
 			fmt.Errorf("check wallet: %w", ErrSpendKey))
@@ -105,8 +103,8 @@ func fitting(viewOnly bool, primary, network string) error {
 }
 
 // sameNetwork returns card.ErrWrongChain if the wallet is for another network
-// than the node. It returns nil if that is not known: a busy node does not tell
-// its network.
+// than the node, and nil if the network is unknown: a busy node does not report
+// it.
 func sameNetwork(primary, network string) error {
 	if of := networkOf(primary); network != "" && of != network && !(of == "mainnet" && network == "fakechain") {
 		return fmt.Errorf("check wallet: %w: wallet is for %s, node for %s", card.ErrWrongChain, of, network)
@@ -114,13 +112,13 @@ func sameNetwork(primary, network string) error {
 	return nil
 }
 
-// viewOnly reports whether the wallet has no spend key. It asks the wallet to
-// sign an empty transaction: a wallet without the key refuses because it is
-// watch-only. Asking for the key itself (query_key) would transfer it to this
+// viewOnly reports whether the wallet lacks the spend key. It calls
+// sign_transfer with an empty transaction, which a watch-only wallet refuses as
+// such. A query of the key itself (query_key) would transfer it to this
 // process.
 func (m *Chain) viewOnly(ctx context.Context) (bool, error) {
 	var ignored struct{}
-	err := m.askWallet(ctx, m.small(), "sign_transfer", map[string]any{"unsigned_txset": ""}, &ignored)
+	err := m.callWallet(ctx, m.small(), "sign_transfer", map[string]any{"unsigned_txset": ""}, &ignored)
 	switch {
 	case hasCode(err, codeWatchOnly):
 		return true, nil
@@ -131,23 +129,23 @@ func (m *Chain) viewOnly(ctx context.Context) (bool, error) {
 }
 
 // walletRPC is the version of monero-wallet-rpc's methods: the major version in
-// the upper 16 bits, the minor one in the lower. The program does not tell its
-// own version.
+// the upper 16 bits, the minor one in the lower. The program does not report
+// its own version.
 type walletRPC uint32
 
 func (v walletRPC) String() string { return fmt.Sprintf("RPC %d.%d", v>>16, v&0xffff) }
 
-// Versions that are older still work: the oldest that this program is tested
-// with is 0.18.0. But only the newest are maintained, and what has been mended
-// since 0.18.0 includes wallets that hang.
+// Older versions still work: the oldest tested one is 0.18.0. But only the
+// newest are maintained, and 0.18.0 has faults, such as wallets that hang, that
+// were fixed since.
 const (
 	recommended    = "0.18.4"
 	recommendedRPC = walletRPC(1<<16 | 28) // of monero-wallet-rpc 0.18.4.0; 0.18.0.0 has 1.25, 0.18.5.3 has 1.32
 	testedFork     = 16
 )
 
-// outdated returns what is too old: the node, the wallet, or, after a hard
-// fork, this program. A node need not tell its version.
+// outdated returns warnings about an old node, an old wallet, or, after a hard
+// fork, an old version of this program. A node may hide its version.
 func outdated(daemon string, wallet walletRPC, fork int64) (warnings []string) {
 	if older(daemon, recommended) {
 		warnings = append(warnings, fmt.Sprintf("monerod %s is outdated: upgrade to %s or newer", daemon, recommended))
@@ -166,7 +164,7 @@ func outdated(daemon string, wallet walletRPC, fork int64) (warnings []string) {
 }
 
 // older reports whether a version such as 0.18.0.0-release is older than
-// another of three numbers. It is false if the first is not known.
+// another with three numbers; false if the first is unknown.
 func older(version, than string) bool {
 	var is, want [3]int
 	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &is[0], &is[1], &is[2]); n != len(is) {
@@ -180,7 +178,7 @@ func (m *Chain) walletVersion(ctx context.Context) (walletRPC, error) {
 	var answer struct {
 		Version walletRPC `json:"version"`
 	}
-	err := m.askWallet(ctx, m.small(), "get_version", struct{}{}, &answer)
+	err := m.callWallet(ctx, m.small(), "get_version", struct{}{}, &answer)
 	return answer.Version, err
 }
 
@@ -190,7 +188,7 @@ func (m *Chain) fork(ctx context.Context) (int64, error) {
 	var answer struct {
 		Version int64 `json:"version"`
 	}
-	err := m.askDaemon(ctx, "hard_fork_info", struct{}{}, &answer)
+	err := m.callDaemon(ctx, "hard_fork_info", struct{}{}, &answer)
 	return answer.Version, err
 }
 
@@ -203,15 +201,15 @@ func (m *Chain) addresses(ctx context.Context) (primary string, n int, err error
 			Index int64 `json:"address_index"`
 		} `json:"addresses"`
 	}
-	if err := m.askWallet(ctx, m.large(), "get_address", map[string]any{"account_index": 0}, &answer); err != nil {
+	if err := m.callWallet(ctx, m.large(), "get_address", map[string]any{"account_index": 0}, &answer); err != nil {
 		return "", 0, err
 	}
 	if err := checkAddressAt(answer.Address, answer.Address, 0, 0); err != nil {
-		return "", 0, refuse("get address", "address %w", err)
+		return "", 0, wrongAnswer("get address", "address %w", err)
 	}
 	for i, a := range answer.Addresses {
 		if a.Index != int64(i) {
-			return "", 0, refuse("get address", "addresses[%d].address_index is %d", i, a.Index)
+			return "", 0, wrongAnswer("get address", "addresses[%d].address_index is %d", i, a.Index)
 		}
 	}
 	return answer.Address, len(answer.Addresses), nil
@@ -219,17 +217,17 @@ func (m *Chain) addresses(ctx context.Context) (primary string, n int, err error
 
 // Balance implements driver.Node (get_balance).
 func (m *Chain) Balance(ctx context.Context) (card.Total, error) {
-	return again(func() (card.Total, error) {
+	return retryOpened(func() (card.Total, error) {
 		var answer struct {
 			Balance json.Number `json:"balance"`
 		}
-		if err := m.askWallet(ctx, m.large(), "get_balance", map[string]any{"account_index": 0, "all_accounts": true},
+		if err := m.callWallet(ctx, m.large(), "get_balance", map[string]any{"account_index": 0, "all_accounts": true},
 			&answer); err != nil {
 			return card.Total{}, err
 		}
 		balance, err := card.ParseTotal(answer.Balance.String())
 		if err != nil || strings.HasPrefix(balance.String(), "-") {
-			return card.Total{}, refuse("get balance", "balance is %q", rpc.Excerpt(answer.Balance.String()))
+			return card.Total{}, wrongAnswer("get balance", "balance is %q", rpc.Excerpt(answer.Balance.String()))
 		}
 		return balance, nil
 	})

@@ -30,7 +30,7 @@ func TestMonero_CheckWarnsOfWhatIsTooOld(t *testing.T) {
 			s.set("get_info", info(map[string]any{"version": tc.node}))
 			s.set("get_version", tc.wallet)
 			s.set("hard_fork_info", tc.fork)
-			report, err := m.Check(t.Context())
+			report, err := m.Inspect(t.Context())
 			if err != nil || report.DaemonVersion != tc.node || len(report.Warnings) != len(tc.says) {
 				t.Fatalf("%v: %+v", err, report)
 			}

@@ -12,8 +12,8 @@ import (
 	"github.com/cardmint/cardmint/internal/chain/driver"
 )
 
-// Coin describes Monero. Its 18.4 million coins, and more every year, do not
-// fit an Amount, so it has no Supply. Its payment URI is specified at
+// Coin returns Monero. Its 18.4 million coins, and more every year, do not fit
+// an Amount, so it has no Supply. Its payment URI is specified at
 // https://docs.getmonero.org/, "Payment request URI".
 func Coin() driver.Coin {
 	return driver.Coin{
@@ -34,8 +34,8 @@ type settings struct {
 	Flags flags `embed:"" prefix:"monero-" envprefix:"CARDMINT_MONERO_"`
 }
 
-// flags say where node and wallet are. Logins are read from files, so
-// that no password appears in a list of processes.
+// flags locate node and wallet. Logins are read from files, so that no password
+// appears in a list of processes.
 type flags struct {
 	DaemonURL     string        `name:"daemon-url" env:"DAEMON_URL" default:"http://127.0.0.1:18081" placeholder:"URL" help:"monerod's RPC (${default})."`
 	DaemonLogin   string        `name:"daemon-login" env:"DAEMON_LOGIN" placeholder:"FILE" help:"A file with USER:PASSWORD for it, if it was started with --rpc-login."`
@@ -80,7 +80,7 @@ func (s *settings) Open() (driver.Node, error) {
 	if err != nil {
 		return nil, driver.WithHint(err, "--monero-daemon-url and --monero-wallet-url take addresses such as http://127.0.0.1:18081")
 	}
-	return node{m}, nil
+	return m, nil
 }
 
 // readSecret reads a file that only its owner may read.
@@ -95,8 +95,8 @@ func readSecret(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// readLogin reads a file that has USER:PASSWORD in one line. It returns an
-// empty login if path is "".
+// readLogin reads a file with USER:PASSWORD in one line. The login is empty if
+// path is "".
 func readLogin(path string) (user string, password card.Secret, err error) {
 	if path == "" {
 		return "", "", nil
@@ -113,13 +113,9 @@ func readLogin(path string) (user string, password card.Secret, err error) {
 	return user, card.Secret(secret), nil
 }
 
-// node is a Chain whose Check reports to an operator. It implements
-// driver.Node.
-type node struct{ *Chain }
-
 // Check implements driver.Node.
-func (n node) Check(ctx context.Context) (driver.Report, error) {
-	r, err := n.Chain.Check(ctx)
+func (m *Chain) Check(ctx context.Context) (driver.Report, error) {
+	r, err := m.Inspect(ctx)
 	switch {
 	case errors.Is(err, ErrSpendKey):
 		err = driver.WithHint(driver.Unfit(err),

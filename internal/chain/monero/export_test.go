@@ -1,7 +1,7 @@
 package monero
 
-// Stretch sets how many blocks one call may ask the transfers of.
-func (m *Chain) Stretch(blocks int64) { m.stretch = blocks }
+// SetMaxBlocks sets how many blocks one call may ask the transfers of.
+func (m *Chain) SetMaxBlocks(blocks int64) { m.maxBlocks = blocks }
 
-// Longest sets how many bytes the answer to one such call may have.
-func (m *Chain) Longest(bytes int64) { m.longest = bytes }
+// SetMaxReply sets how many bytes the answer to one such call may have.
+func (m *Chain) SetMaxReply(bytes int64) { m.maxReply = bytes }

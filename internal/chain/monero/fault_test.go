@@ -163,7 +163,7 @@ func TestMonero_ClosedWalletIsOpened(t *testing.T) {
 			err := m.Holds(ctx, settle.Address{Address: primary})
 			return err
 		},
-		"check":   func(ctx context.Context, m *monero.Chain) error { _, err := m.Check(ctx); return err },
+		"check":   func(ctx context.Context, m *monero.Chain) error { _, err := m.Inspect(ctx); return err },
 		"recover": func(ctx context.Context, m *monero.Chain) error { return m.Recover(ctx, "", nil, func(string) {}) },
 	} {
 		const closed = `"error":{"code":-13,"message":"No wallet file"}`

@@ -32,7 +32,7 @@ var doings = map[string]func(ctx context.Context, m *monero.Chain) (any, error){
 	"reserve":      func(ctx context.Context, m *monero.Chain) (any, error) { return m.Reserve(ctx, 5, 2) },
 	"reserve more": func(ctx context.Context, m *monero.Chain) (any, error) { return m.Reserve(ctx, 6, 2) },
 	"beacon":       func(ctx context.Context, m *monero.Chain) (any, error) { return m.Beacon(ctx) },
-	"check":        func(ctx context.Context, m *monero.Chain) (any, error) { return m.Check(ctx) },
+	"check":        func(ctx context.Context, m *monero.Chain) (any, error) { return m.Inspect(ctx) },
 	"recover": func(ctx context.Context, m *monero.Chain) (any, error) {
 		return nil, m.Recover(ctx, "", &settle.Address{Currency: "monero", Address: sub(5), Position: 5}, func(string) {})
 	},

@@ -17,13 +17,13 @@ import (
 
 // This file has the methods of monerod
 // (https://docs.getmonero.org/rpc-library/monerod-rpc/) and monero-wallet-rpc
-// (https://docs.getmonero.org/rpc-library/wallet-rpc/) that the adapter calls,
-// with the fields it reads. For both, a height is the number of blocks;
+// (https://docs.getmonero.org/rpc-library/wallet-rpc/) that the package calls,
+// with the fields it reads. To both, a height is the number of blocks;
 // functions in this file return the height of the top block, which is one less.
 //
-// What a decision needs is a field that must be in the answer; see decode. What
-// decode can't know is checked here, and for transfers in monero_transfers.go:
-// then, too, the error is card.ErrWrongAnswer.
+// Fields that a decision needs are required: see rpc.Decode. Here, and for
+// transfers in transfers.go, their values are checked. An impossible value is a
+// card.ErrWrongAnswer.
 
 // Codes of wallet_rpc_server_error_codes.h and core_rpc_server_error_codes.h.
 const (
@@ -43,11 +43,11 @@ const (
 )
 
 const (
-	smallAnswer = 1 << 20
-	largeAnswer = 64 << 20
+	smallReply = 1 << 20
+	largeReply = 64 << 20
 
-	stretchOfBlocks     = 20_000
-	fewBlocks           = 200    // are never split into smaller parts; more than a pass reads again
+	maxBlocksPerCall    = 20_000
+	fewBlocks           = 200    // never split into smaller parts; more than a pass rereads
 	fewEntries          = 10_000 // about a tenth of the largest response
 	maxAddressesPerCall = 64     // more are refused: "Count must be between 1 and 64."
 )
@@ -64,9 +64,9 @@ type daemonInfo struct {
 	Version      string `json:"version"`
 }
 
-// ready returns card.ErrChainNotReady, with the reason, if the node can't be
-// trusted now.
-func (i daemonInfo) ready() error {
+// checkReady returns card.ErrChainNotReady, with the reason, if the node cannot
+// be trusted now.
+func (i daemonInfo) checkReady() error {
 	reason, cause := "", card.Unready(daemonName+": not ready")
 	switch {
 	case i.Status != "OK":
@@ -85,24 +85,24 @@ func (i daemonInfo) ready() error {
 
 func (m *Chain) daemonInfo(ctx context.Context) (daemonInfo, error) {
 	var info daemonInfo
-	if err := m.askDaemon(ctx, "get_info", struct{}{}, &info); err != nil {
+	if err := m.callDaemon(ctx, "get_info", struct{}{}, &info); err != nil {
 		return daemonInfo{}, err
 	}
-	if info.Status != "OK" { // the other fields mean nothing
+	if info.Status != "OK" { // the other fields are undefined
 		return daemonInfo{Status: info.Status}, nil
 	}
 	switch {
 	case info.Height < 1 || info.Height > maxHeight:
-		return daemonInfo{}, refuse("get info", "height is %d", info.Height)
+		return daemonInfo{}, wrongAnswer("get info", "height is %d", info.Height)
 	case !slices.Contains([]string{"mainnet", "testnet", "stagenet", "fakechain"}, info.Network):
-		return daemonInfo{}, refuse("get info", "nettype is %q", rpc.Excerpt(info.Network))
+		return daemonInfo{}, wrongAnswer("get info", "nettype is %q", rpc.Excerpt(info.Network))
 	}
 	return info, nil
 }
 
-// refuse returns a card.ErrWrongAnswer that says what is wrong in the answer of
-// a method.
-func refuse(method, format string, args ...any) error {
+// wrongAnswer returns a card.ErrWrongAnswer with the fault in a method's
+// response.
+func wrongAnswer(method, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", method, rpc.WrongAnswer(fmt.Errorf(format, args...)))
 }
 
@@ -117,11 +117,11 @@ type header struct {
 	Untrusted bool   `json:"untrusted"`
 }
 
-// blockHeader asks for a block. The error is card.ErrChainNotReady if the node
-// can't be trusted now.
+// blockHeader reads a block header. The error is card.ErrChainNotReady if the
+// node cannot be trusted now.
 func (m *Chain) blockHeader(ctx context.Context, method string, params any) (card.Tip, error) {
 	var h header
-	if err := m.askDaemon(ctx, method, params, &h); err != nil {
+	if err := m.callDaemon(ctx, method, params, &h); err != nil {
 		return card.Tip{}, err
 	}
 	b, name := h.BlockHeader, rpc.MethodName(method)
@@ -132,33 +132,33 @@ func (m *Chain) blockHeader(ctx context.Context, method string, params any) (car
 	case h.Untrusted:
 		return card.Tip{}, fmt.Errorf("%s: %w: node answers for a bootstrap daemon", name, card.ErrChainNotReady)
 	case !isHash(b.Hash):
-		return card.Tip{}, refuse(name, "block_header.hash is %q", rpc.Excerpt(b.Hash))
+		return card.Tip{}, wrongAnswer(name, "block_header.hash is %q", rpc.Excerpt(b.Hash))
 	case b.Height < 0 || b.Height > maxHeight:
-		return card.Tip{}, refuse(name, "block_header.height is %d", b.Height)
+		return card.Tip{}, wrongAnswer(name, "block_header.height is %d", b.Height)
 	case b.Timestamp < firstBlockTime && b.Height > 0, b.Timestamp < 0, b.Timestamp > m.config.Now().Add(clockLeeway).Unix():
-		return card.Tip{}, refuse(name, "block_header.timestamp is %d, and this machine's clock shows %d", b.Timestamp,
+		return card.Tip{}, wrongAnswer(name, "block_header.timestamp is %d, and this machine's clock shows %d", b.Timestamp,
 			m.config.Now().Unix())
 	}
 	return card.Tip{Height: b.Height, Hash: b.Hash, Time: time.Unix(b.Timestamp, 0).UTC()}, nil
 }
 
-// What can't be exceeded.
+// Limits of plausible values.
 const (
 	firstBlockTime = 1397800000     // Unix time before Monero's first block
 	maxHeight      = 500_000_000    // CRYPTONOTE_MAX_BLOCK_NUMBER; an unlock time is a height if it is below
-	clockLeeway    = 24 * time.Hour // by which the time of a block or a wallet may be ahead of ours
+	clockLeeway    = 24 * time.Hour // how far the time of a block or a wallet may be ahead of ours
 )
 
 func (m *Chain) topBlock(ctx context.Context) (card.Tip, error) {
 	return m.blockHeader(ctx, "get_last_block_header", struct{}{})
 }
 
-// block returns the block that is now at a height. The error has
-// codeTooBigHeight if there is none.
+// block returns the current block at a height. The error has codeTooBigHeight
+// if there is none.
 func (m *Chain) block(ctx context.Context, height int64) (card.Tip, error) {
 	b, err := m.blockHeader(ctx, "get_block_header_by_height", map[string]any{"height": height})
 	if err == nil && b.Height != height {
-		return card.Tip{}, refuse("get block header by height", "block_header.height is %d, though %d was asked for",
+		return card.Tip{}, wrongAnswer("get block header by height", "block_header.height is %d, though %d was asked for",
 			b.Height, height)
 	}
 	return b, err
@@ -169,24 +169,24 @@ func (m *Chain) genesis(ctx context.Context) (hash string, err error) {
 	return first.Hash, err
 }
 
-// refresh has the wallet read new blocks. After a reorganization of more than
-// 100 blocks, which the wallet can't follow, the error is card.ErrWalletLost;
+// refresh makes the wallet read new blocks. After a reorganization of more than
+// 100 blocks, which the wallet cannot follow, the error is card.ErrWalletLost;
 // but monero-wallet-rpc 0.18.0 reports success, and only the heights show that
 // it stayed on the old chain.
 func (m *Chain) refresh(ctx context.Context) error {
 	var ignored struct{}
-	return m.askWallet(ctx, rpc.Limit{Time: m.config.RefreshTimeout, Bytes: smallAnswer}, "refresh", struct{}{}, &ignored)
+	return m.callWallet(ctx, rpc.Limit{Time: m.config.RefreshTimeout, Bytes: smallReply}, "refresh", struct{}{}, &ignored)
 }
 
 func (m *Chain) walletHeight(ctx context.Context) (int64, error) {
 	var answer struct {
 		Height int64 `json:"height"` // number of blocks
 	}
-	if err := m.askWallet(ctx, m.small(), "get_height", struct{}{}, &answer); err != nil {
+	if err := m.callWallet(ctx, m.small(), "get_height", struct{}{}, &answer); err != nil {
 		return 0, err
 	}
 	if answer.Height < 1 || answer.Height > maxHeight {
-		return 0, refuse("get height", "height is %d", answer.Height)
+		return 0, wrongAnswer("get height", "height is %d", answer.Height)
 	}
 	return answer.Height - 1, nil
 }
@@ -225,58 +225,58 @@ func (m *Chain) addressesAt(ctx context.Context, account int64, indices []int64)
 		} `json:"addresses"`
 	}
 	params := map[string]any{"account_index": account, "address_index": indices}
-	if err := m.askWallet(ctx, m.large(), "get_address", params, &answer); err != nil {
+	if err := m.callWallet(ctx, m.large(), "get_address", params, &answer); err != nil {
 		return nil, err
 	}
 	if len(answer.Addresses) != len(indices) {
-		return nil, refuse("get address", "addresses has %d entries, though %d were asked for", len(answer.Addresses),
+		return nil, wrongAnswer("get address", "addresses has %d entries, though %d were asked for", len(answer.Addresses),
 			len(indices))
 	}
 	if err := checkAddressAt(answer.Address, answer.Address, account, 0); err != nil {
-		return nil, refuse("get address", "address %w", err)
+		return nil, wrongAnswer("get address", "address %w", err)
 	}
 	all, seen := make([]string, len(indices)), make(map[string]int64, len(indices))
 	for i, a := range answer.Addresses {
 		if a.Index != indices[i] {
-			return nil, refuse("get address", "addresses[%d].address_index is %d, though %d was asked for", i, a.Index,
+			return nil, wrongAnswer("get address", "addresses[%d].address_index is %d, though %d was asked for", i, a.Index,
 				indices[i])
 		}
 		if err := checkAddressAt(a.Address, answer.Address, account, a.Index); err != nil {
-			return nil, refuse("get address", "addresses[%d].address %w", i, err)
+			return nil, wrongAnswer("get address", "addresses[%d].address %w", i, err)
 		}
 		if first, twice := seen[a.Address]; twice && first != a.Index {
-			return nil, refuse("get address", "addresses[%d].address is that of index %d, too", i, first)
+			return nil, wrongAnswer("get address", "addresses[%d].address is that of index %d, too", i, first)
 		}
 		all[i], seen[a.Address] = a.Address, a.Index
 	}
 	return all, nil
 }
 
-// incoming returns what all accounts received in the blocks of v up to tip, and
-// in the mempool.
+// incoming returns the transfers to all accounts in the blocks of v up to tip,
+// and in the mempool.
 func (m *Chain) incoming(ctx context.Context, v settle.View, tip int64) ([]transferEntry, error) {
 	var all []transferEntry
 	for _, b := range v.Again {
-		some, err := m.inParts(ctx, b.First-1, b.Last, false)
+		some, err := m.receivedInParts(ctx, b.First-1, b.Last, false)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, some...)
 	}
-	newest, err := m.inParts(ctx, max(0, v.Since), tip, true)
+	newest, err := m.receivedInParts(ctx, max(0, v.Since), tip, true)
 	return append(all, newest...), err
 }
 
-// inParts returns what all accounts received above the height from up to last,
-// and in the mempool if pool is set. A long stretch, as after a rescan, is read
-// in parts, so that no response grows with everything that was ever received. A
-// part that is too much for one response is halved, unless it has few blocks:
-// then the wallet hangs or its response is endless, and another call would only
-// take as long again.
-func (m *Chain) inParts(ctx context.Context, from, last int64, pool bool) ([]transferEntry, error) {
+// receivedInParts returns the transfers to all accounts above the height from
+// up to last, and in the mempool if pool is set. A long range, as after a
+// rescan, is read in parts, so that no response grows with the wallet's
+// history. A part that is too large for one response is halved, unless it has
+// few blocks: then the wallet hangs or its response is endless, and another
+// call would only take as long again.
+func (m *Chain) receivedInParts(ctx context.Context, from, last int64, pool bool) ([]transferEntry, error) {
 	var all []transferEntry
-	for stretch := m.stretch; ; {
-		stretch = min(stretch, max(1, last-from)) // no more than is left, so that halving it helps
+	for stretch := m.maxBlocks; ; {
+		stretch = min(stretch, max(1, last-from)) // no more than the rest, so that halving helps
 		some, err := m.received(ctx, from, from+stretch, pool && from+stretch >= last)
 		if stretch > fewBlocks && tooMuch(ctx, err) {
 			stretch /= 2
@@ -291,14 +291,14 @@ func (m *Chain) inParts(ctx context.Context, from, last int64, pool bool) ([]tra
 			return all, nil
 		}
 		if len(some) < fewEntries {
-			stretch = min(2*stretch, m.stretch) // a busy time is over
+			stretch = min(2*stretch, m.maxBlocks) // a busy period has passed
 		}
 	}
 }
 
-// received returns what all accounts received above the height from up to to.
-// If newest is set, these are the newest blocks, however many there are
-// meanwhile, and the mempool is read, too.
+// received returns the transfers to all accounts above the height from up to
+// to. If newest is set, these are all newest blocks, including later ones, and
+// the mempool.
 func (m *Chain) received(ctx context.Context, from, to int64, newest bool) ([]transferEntry, error) {
 	var answer struct {
 		In   []transferEntry `json:"in,omitempty"`
@@ -310,47 +310,47 @@ func (m *Chain) received(ctx context.Context, from, to int64, newest bool) ([]tr
 	} else {
 		params["max_height"] = to // inclusive
 	}
-	if err := m.askWallet(ctx, m.large(), "get_transfers", params, &answer); err != nil {
+	if err := m.callWallet(ctx, m.large(), "get_transfers", params, &answer); err != nil {
 		return nil, err
 	}
 	for i, e := range answer.In {
 		switch {
 		case e.Type != "in" && e.Type != "block":
-			return nil, refuse("get transfers", "in[%d].type is %q", i, rpc.Excerpt(e.Type))
+			return nil, wrongAnswer("get transfers", "in[%d].type is %q", i, rpc.Excerpt(e.Type))
 		case e.Height <= from || e.Height > to:
-			return nil, refuse("get transfers", "in[%d].height is %d, though blocks from %d were asked for", i, e.Height, from+1)
+			return nil, wrongAnswer("get transfers", "in[%d].height is %d, though blocks from %d were asked for", i, e.Height, from+1)
 		}
 	}
 	for i, e := range answer.Pool {
 		if e.Type != "pool" {
-			return nil, refuse("get transfers", "pool[%d].type is %q", i, rpc.Excerpt(e.Type))
+			return nil, wrongAnswer("get transfers", "pool[%d].type is %q", i, rpc.Excerpt(e.Type))
 		}
 	}
 	return append(answer.In, answer.Pool...), nil
 }
 
-// tooMuch reports whether the wallet may have failed because the blocks have
-// too many transfers for one response.
+// tooMuch reports whether a call may have failed because the blocks have too
+// many transfers for one response.
 func tooMuch(ctx context.Context, err error) bool {
 	return errors.Is(err, rpc.ErrTooLong) || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 }
 
-// createAddresses makes 1 to maxAddressesPerCall subaddresses of account 0.
-// They follow each other.
+// createAddresses makes 1 to maxAddressesPerCall consecutive subaddresses of
+// account 0.
 func (m *Chain) createAddresses(ctx context.Context, n int) ([]settle.Address, error) {
 	var answer struct {
 		Addresses []string `json:"addresses"`
 		Indices   []int64  `json:"address_indices"`
 	}
 	params := map[string]any{"account_index": 0, "count": n}
-	if err := m.askWallet(ctx, m.small(), "create_address", params, &answer); err != nil {
+	if err := m.callWallet(ctx, m.small(), "create_address", params, &answer); err != nil {
 		return nil, err
 	}
 	if len(answer.Addresses) != n || len(answer.Indices) != n {
-		return nil, refuse("create address", "addresses has %d entries and address_indices %d, though %d were asked for",
+		return nil, wrongAnswer("create address", "addresses has %d entries and address_indices %d, though %d were asked for",
 			len(answer.Addresses), len(answer.Indices), n)
 	}
-	base := "" // of the wallet, if it is known
+	base := "" // the wallet's, if known
 	if scanned := m.scanned.Load(); scanned != nil {
 		base = *scanned
 	}
@@ -358,13 +358,13 @@ func (m *Chain) createAddresses(ctx context.Context, n int) ([]settle.Address, e
 	for i, address := range answer.Addresses {
 		index := answer.Indices[i]
 		if index < 1 || index > maxSubaddress || index != answer.Indices[0]+int64(i) {
-			return nil, refuse("create address", "address_indices[%d] is %d", i, index)
+			return nil, wrongAnswer("create address", "address_indices[%d] is %d", i, index)
 		}
 		if err := checkAddressAt(address, base, 0, index); err != nil {
-			return nil, refuse("create address", "addresses[%d] %w", i, err)
+			return nil, wrongAnswer("create address", "addresses[%d] %w", i, err)
 		}
 		if slices.Contains(answer.Addresses[:i], address) {
-			return nil, refuse("create address", "addresses[%d] is there twice", i)
+			return nil, wrongAnswer("create address", "addresses[%d] is there twice", i)
 		}
 		made[i] = settle.Address{Currency: m.config.Coin.Code, Address: address, Position: index}
 	}
@@ -374,17 +374,17 @@ func (m *Chain) createAddresses(ctx context.Context, n int) ([]settle.Address, e
 // store makes the wallet write its file. A wallet that is killed before forgets
 // the subaddresses it made.
 func (m *Chain) store(ctx context.Context) error {
-	if b := m.beat.Load(); b != nil { // the file must say that it is one
+	if b := m.volatileBeacon.Load(); b != nil { // in the file it must have Stored set
 		return m.writeBeacon(ctx, *b, true)
 	}
 	var ignored struct{}
-	return m.askWallet(ctx, m.small(), "store", struct{}{}, &ignored)
+	return m.callWallet(ctx, m.small(), "store", struct{}{}, &ignored)
 }
 
-func (m *Chain) small() rpc.Limit { return rpc.Limit{Time: m.config.Timeout, Bytes: smallAnswer} }
-func (m *Chain) large() rpc.Limit { return rpc.Limit{Time: m.config.Timeout, Bytes: m.longest} }
+func (m *Chain) small() rpc.Limit { return rpc.Limit{Time: m.config.Timeout, Bytes: smallReply} }
+func (m *Chain) large() rpc.Limit { return rpc.Limit{Time: m.config.Timeout, Bytes: m.maxReply} }
 
-func (m *Chain) askDaemon(ctx context.Context, method string, params, result any) error {
+func (m *Chain) callDaemon(ctx context.Context, method string, params, result any) error {
 	err := withCause(daemonName, m.daemon.Call(ctx, m.small(), method, params, result))
 	if hasCode(err, codeCoreBusy) {
 		return fmt.Errorf("%w: node is still synchronizing: %w", card.ErrChainNotReady, err)
@@ -395,7 +395,7 @@ func (m *Chain) askDaemon(ctx context.Context, method string, params, result any
 	return nil
 }
 
-func (m *Chain) askWallet(ctx context.Context, limit rpc.Limit, method string, params, result any) error {
+func (m *Chain) callWallet(ctx context.Context, limit rpc.Limit, method string, params, result any) error {
 	err := withCause(walletName, m.wallet.Call(ctx, limit, method, params, result))
 	if hasCode(err, codeNotOpen) && m.config.WalletFile != "" {
 		if err := m.open(ctx); err != nil {
@@ -406,8 +406,8 @@ func (m *Chain) askWallet(ctx context.Context, limit rpc.Limit, method string, p
 	return walletFailure(ctx, err)
 }
 
-// walletFailure adds to an error of monero-wallet-rpc what an operator can do
-// about it; nil stays nil.
+// walletFailure adds the operator's remedy to an error of monero-wallet-rpc;
+// nil stays nil.
 func walletFailure(ctx context.Context, err error) error {
 	switch {
 	case hasCode(err, codeNotOpen):
@@ -427,7 +427,7 @@ func walletFailure(ctx context.Context, err error) error {
 			card.ErrChainNotReady, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("monero-wallet-rpc is not running; if it exits at once because its cache is damaged, %s: %w",
-			mendCache, err)
+			repairCache, err)
 	case err != nil:
 		return fmt.Errorf("monero-wallet-rpc: %w", err)
 	}
@@ -439,7 +439,7 @@ func hasCode(err error, code int) bool {
 	return ok && failure.Code == code
 }
 
-// isHash reports whether s is written as block and transaction hashes are: 64
+// isHash reports whether s has the form of block and transaction hashes: 64
 // lower-case hexadecimal digits.
 func isHash(s string) bool {
 	if len(s) != 64 {

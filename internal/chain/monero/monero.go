@@ -18,21 +18,20 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// Config says where the node and the wallet are. The wallet must be
-// view-only, and open.
+// Config locates node and wallet. The wallet must be view-only, and open.
 type Config struct {
 	// Coin is the currency. Defaults to the registry's.
 	Coin card.Currency
 	// WalletURL is the address of monero-wallet-rpc. Defaults to
 	// http://127.0.0.1:18083.
 	WalletURL string
-	// WalletUser and WalletPassword are what monero-wallet-rpc was given as
-	// --rpc-login. Defaults to no login.
+	// WalletUser and WalletPassword are monero-wallet-rpc's --rpc-login.
+	// Defaults to no login.
 	WalletUser     string
 	WalletPassword card.Secret
-	// WalletFile is the name of a wallet in monero-wallet-rpc's --wallet-dir.
-	// It is opened whenever no wallet is open. Defaults to none: then something
-	// else has to open the wallet, such as --wallet-file.
+	// WalletFile is the name of a wallet in monero-wallet-rpc's --wallet-dir,
+	// opened whenever no wallet is open. Defaults to none: the wallet must then
+	// be opened by other means, such as --wallet-file.
 	WalletFile string
 	// WalletFilePassword is the password of WalletFile. Defaults to the empty
 	// password.
@@ -40,21 +39,20 @@ type Config struct {
 	// DaemonURL is the address of monerod's unrestricted RPC. Defaults to
 	// http://127.0.0.1:18081.
 	DaemonURL string
-	// DaemonUser and DaemonPassword are what monerod was given as --rpc-login.
-	// Defaults to no login.
+	// DaemonUser and DaemonPassword are monerod's --rpc-login. Defaults to no
+	// login.
 	DaemonUser     string
 	DaemonPassword card.Secret
-	// MaxTipAge is the age of the newest block above which the node is not
-	// trusted: a node that is cut off from the network still calls itself
-	// synchronized. Defaults to 30 min; a negative value allows any age.
+	// MaxTipAge is the highest trusted age of the newest block: a node that is
+	// cut off from the network still reports that it is synchronized. Defaults
+	// to 30 min; a negative value allows any age.
 	MaxTipAge time.Duration
-	// Timeout limits every call that RefreshTimeout and RescanTimeout do not.
-	// Defaults to 15 s.
+	// Timeout limits every call without a limit below. Defaults to 15 s.
 	Timeout time.Duration
-	// RefreshTimeout limits how long the wallet may take to open, and to read
-	// new blocks in one pass. Defaults to 1 min.
+	// RefreshTimeout limits the opening of the wallet, and its reading of new
+	// blocks in one pass. Defaults to 1 min.
 	RefreshTimeout time.Duration
-	// RescanTimeout limits how long a rescan may take. Defaults to 24 h.
+	// RescanTimeout limits a rescan. Defaults to 24 h.
 	RescanTimeout time.Duration
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
@@ -104,22 +102,22 @@ func (c *Config) Validate() error {
 }
 
 // Chain reads incoming transfers from monerod and a view-only
-// monero-wallet-rpc. It implements settle.Chain. It asks for everything in
-// every pass, so that a restart loses nothing.
+// monero-wallet-rpc. It implements settle.Chain and driver.Node. Every pass
+// reads everything it needs, so that a restart loses nothing.
 type Chain struct {
 	config Config
 	wallet *rpc.Client
 	daemon *rpc.Client
-	// scanned is the primary address of the wallet that the last Scan read.
-	scanned atomic.Pointer[string]
-	beat    atomic.Pointer[settle.Beacon] // what the wallet carries that its file must not have
-	ours    ours
-	stretch int64 // the most blocks whose transfers one call asks for
-	longest int64 // the longest response to such a call, in bytes
+	// scanned is the primary address of the wallet of the last Scan.
+	scanned        atomic.Pointer[string]
+	volatileBeacon atomic.Pointer[settle.Beacon] // in the wallet's memory, not in its file
+	cache          addressCache
+	maxBlocks      int64 // per call for transfers
+	maxReply       int64 // bytes of such a call's response
 }
 
-// New returns the adapter. It makes no calls yet. It returns an error if
-// config is not valid.
+// New returns the chain without any call. It returns an error if config is not
+// valid.
 func New(config Config) (*Chain, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("monero: %w", err)
@@ -127,12 +125,12 @@ func New(config Config) (*Chain, error) {
 	return &Chain{
 		config: config,
 		wallet: rpc.New(endpoint(config.WalletURL), config.WalletUser, config.WalletPassword),
-		daemon: rpc.New(endpoint(config.DaemonURL), config.DaemonUser, config.DaemonPassword), stretch: stretchOfBlocks,
-		longest: largeAnswer,
+		daemon: rpc.New(endpoint(config.DaemonURL), config.DaemonUser, config.DaemonPassword), maxBlocks: maxBlocksPerCall,
+		maxReply: largeReply,
 	}, nil
 }
 
-// endpoint returns the address of the JSON-RPC methods of node or wallet.
+// endpoint returns the address of a program's JSON-RPC methods.
 func endpoint(base string) string { return strings.TrimSuffix(base, "/") + "/json_rpc" }
 
 // Close closes idle connections to node and wallet. monerod accepts only 25
@@ -145,7 +143,7 @@ func (m *Chain) Close() {
 // Currency implements settle.Chain.
 func (m *Chain) Currency() card.Currency { return m.config.Coin }
 
-// Scan implements settle.Chain. A wallet with a spend key is never used: every
+// Scan implements settle.Chain. It never uses a wallet with a spend key: every
 // pass fails with ErrSpendKey and card.ErrWrongChain. If the wallet is for
 // another network than the node, every pass fails with card.ErrWrongChain.
 //
@@ -153,18 +151,19 @@ func (m *Chain) Currency() card.Currency { return m.config.Coin }
 // stable state of the chain: the node is synchronizing or cut off, the wallet
 // is closed or at another height, or the top block changed twice during the
 // pass. The next pass may succeed. It is card.ErrWrongAnswer, a case of that,
-// if an answer lacks something or can't be right: unknown is never zero.
+// if a response is incomplete or cannot be right: unknown is never zero.
 //
-// Scan returns every incoming transfer, even if it can't belong to a card: to
+// Scan returns every incoming transfer, even if it cannot belong to a card: to
 // the primary address (directly or through an integrated address), to other
 // accounts, and coinbases. Locked means that the sender's unlock time is still
-// ahead; the 10 blocks for which no output can be spent are not a lock. Mempool
-// entries that the node has seen spent twice are left out.
+// ahead; the 10 blocks in which no output can be spent are not a lock. Mempool
+// entries that the node has seen spent twice are omitted.
 func (m *Chain) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
-	return again(func() (settle.View, error) { return m.scan(ctx, q) })
+	return retryOpened(func() (settle.View, error) { return m.scan(ctx, q) })
 }
 
-// scan scans the chain, and once more if a block arrived during the first scan.
+// scan scans the chain, and a second time if a block arrived during the first
+// scan.
 func (m *Chain) scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	var tip card.Tip
 	view, err := m.scanAt(ctx, q, &tip)
@@ -172,13 +171,13 @@ func (m *Chain) scan(ctx context.Context, q settle.Query) (settle.View, error) {
 		return view, err
 	}
 	// Node and wallet may differ because only one of them had the new block.
-	if !errors.Is(err, errMoved) && !errors.Is(m.stillAt(ctx, tip), errMoved) {
+	if !errors.Is(err, errTipChanged) && !errors.Is(m.checkSameTip(ctx, tip), errTipChanged) {
 		return view, err
 	}
 	return m.scanAt(ctx, q, &tip)
 }
 
-// scanAt scans the chain up to the node's top block, and sets top to it.
+// scanAt scans the chain up to the node's top block, and stores that in top.
 func (m *Chain) scanAt(ctx context.Context, q settle.Query, top *card.Tip) (settle.View, error) {
 	network, wallet, err := m.identify(ctx)
 	if err != nil {
@@ -188,17 +187,17 @@ func (m *Chain) scanAt(ctx context.Context, q settle.Query, top *card.Tip) (sett
 	if err != nil {
 		return settle.View{}, err
 	}
-	if err := m.fresh(tip); err != nil {
+	if err := m.checkFresh(tip); err != nil {
 		return settle.View{}, err
 	}
 	*top = tip
 	if err := m.refresh(ctx); err != nil {
 		return settle.View{}, err
 	}
-	if err := m.walletAt(ctx, q.Known, tip); err != nil {
+	if err := m.checkWalletHeight(ctx, q.Known, tip); err != nil {
 		return settle.View{}, err
 	}
-	kept, err := m.kept(ctx, q.Known, tip)
+	kept, err := m.keptHeight(ctx, q.Known, tip)
 	if err != nil {
 		return settle.View{}, err
 	}
@@ -210,17 +209,17 @@ func (m *Chain) scanAt(ctx context.Context, q settle.Query, top *card.Tip) (sett
 	if err := m.confirmAddresses(ctx, wallet, entries); err != nil {
 		return settle.View{}, err
 	}
-	view.Deep, err = m.deep(ctx, q.Known, tip)
+	view.Deep, err = m.deepBlock(ctx, q.Known, tip)
 	if err != nil {
 		return settle.View{}, err
 	}
-	// what was read belongs to this wallet and this chain only if neither has
-	// changed meanwhile
-	if err := m.stillOpen(ctx, wallet); err != nil {
-		m.ours.forget() // it may have been the other's
+	// The entries belong to this wallet and this chain only if neither has
+	// changed since the first call.
+	if err := m.checkSameWallet(ctx, wallet); err != nil {
+		m.cache.clear() // it may have been filled from the other wallet
 		return settle.View{}, err
 	}
-	if err := m.stillAt(ctx, tip); err != nil {
+	if err := m.checkSameTip(ctx, tip); err != nil {
 		return settle.View{}, err
 	}
 	view.Transfers, err = m.transfers(entries, tip)
@@ -234,7 +233,7 @@ func (m *Chain) scanAt(ctx context.Context, q settle.Query, top *card.Tip) (sett
 
 // Identify implements driver.Node.
 func (m *Chain) Identify(ctx context.Context) (string, error) {
-	return again(func() (string, error) {
+	return retryOpened(func() (string, error) {
 		network, wallet, err := m.identify(ctx)
 		if err != nil {
 			return "", err
@@ -244,9 +243,9 @@ func (m *Chain) Identify(ctx context.Context) (string, error) {
 }
 
 // identify returns the node's network (its name and genesis block) and the
-// wallet's primary address, if the node is ready and the wallet fits. The name
-// is needed because a regtest chain (fakechain) has the genesis block and the
-// addresses of mainnet.
+// wallet's primary address, if the node is ready and the wallet is fit. The
+// name is needed because a regtest chain (fakechain) has the genesis block and
+// the addresses of mainnet.
 func (m *Chain) identify(ctx context.Context) (network, wallet string, err error) {
 	info, err := m.daemonInfo(ctx)
 	if err != nil {
@@ -255,16 +254,16 @@ func (m *Chain) identify(ctx context.Context) (network, wallet string, err error
 	if wallet, err = m.checkWallet(ctx, info); err != nil {
 		return "", "", err
 	}
-	if err := info.ready(); err != nil {
+	if err := info.checkReady(); err != nil {
 		return "", "", err
 	}
 	genesis, err := m.genesis(ctx)
 	return info.Network + " " + genesis, wallet, err
 }
 
-// fresh returns card.ErrChainNotReady if tip, the node's newest block, is older
-// than MaxTipAge.
-func (m *Chain) fresh(tip card.Tip) error {
+// checkFresh returns card.ErrChainNotReady if tip, the node's newest block, is
+// older than MaxTipAge.
+func (m *Chain) checkFresh(tip card.Tip) error {
 	age := m.config.Now().Sub(tip.Time)
 	if m.config.MaxTipAge < 0 || age <= m.config.MaxTipAge {
 		return nil
@@ -277,22 +276,22 @@ func (m *Chain) fresh(tip card.Tip) error {
 
 // deepestReorg is the deepest reorganization, in blocks, that the wallet
 // follows (ORPHANED_BLOCKS_MAX_COUNT of wallet2). After a deeper one it stays
-// on the old chain. The wallet of 0.18.0 reports success then, and at most its
-// height gives that away.
+// on the old chain. The wallet of 0.18.0 then reports success, and at most its
+// height reveals the failure.
 const deepestReorg = 100
 
-// deep returns the block whose replacement the wallet can't follow, if tip is
-// new; otherwise the zero Tip.
-func (m *Chain) deep(ctx context.Context, known []card.Tip, tip card.Tip) (card.Tip, error) {
+// deepBlock returns the block whose replacement the wallet cannot follow, if
+// tip is new; otherwise the zero Tip.
+func (m *Chain) deepBlock(ctx context.Context, known []card.Tip, tip card.Tip) (card.Tip, error) {
 	if tip.Height <= deepestReorg || len(known) > 0 && known[0].Hash == tip.Hash {
 		return card.Tip{}, nil
 	}
 	return m.block(ctx, tip.Height-deepestReorg)
 }
 
-// kept returns the height of the first tip in known that is part of the chain
-// up to tip; 0 if none is.
-func (m *Chain) kept(ctx context.Context, known []card.Tip, tip card.Tip) (int64, error) {
+// keptHeight returns the height of the first tip in known that is part of the
+// chain up to tip; 0 if none is.
+func (m *Chain) keptHeight(ctx context.Context, known []card.Tip, tip card.Tip) (int64, error) {
 	for _, k := range known {
 		if k.Hash == tip.Hash {
 			return k.Height, nil
@@ -314,9 +313,9 @@ func (m *Chain) kept(ctx context.Context, known []card.Tip, tip card.Tip) (int64
 	return 0, nil
 }
 
-// stillOpen returns card.ErrChainNotReady if the primary address is no longer
-// wallet.
-func (m *Chain) stillOpen(ctx context.Context, wallet string) error {
+// checkSameWallet returns card.ErrChainNotReady if the primary address is no
+// longer wallet.
+func (m *Chain) checkSameWallet(ctx context.Context, wallet string) error {
 	now, err := m.primaryAddress(ctx)
 	if err != nil {
 		return err
@@ -327,11 +326,11 @@ func (m *Chain) stillOpen(ctx context.Context, wallet string) error {
 	return nil
 }
 
-// walletAt returns card.ErrChainNotReady unless the wallet has read exactly the
-// blocks up to tip. A wallet that is ahead shows transfers and confirmations of
-// blocks that the node has dropped. The error is card.ErrWalletLost if the
-// wallet is behind because it can't follow.
-func (m *Chain) walletAt(ctx context.Context, known []card.Tip, tip card.Tip) error {
+// checkWalletHeight returns card.ErrChainNotReady unless the wallet has read
+// exactly the blocks up to tip. A wallet that is ahead shows transfers and
+// confirmations of blocks that the node has dropped. The error is
+// card.ErrWalletLost if the wallet is behind because it cannot follow.
+func (m *Chain) checkWalletHeight(ctx context.Context, known []card.Tip, tip card.Tip) error {
 	const apart = card.Unready("node and wallet are at different blocks")
 	height, err := m.walletHeight(ctx)
 	switch {
@@ -342,7 +341,7 @@ func (m *Chain) walletAt(ctx context.Context, known []card.Tip, tip card.Tip) er
 			fmt.Errorf("%w: wallet is at block %d, node only at %d: the node dropped blocks, or wallet and node use different nodes",
 				card.ErrChainNotReady, height, tip.Height))
 	case height < tip.Height:
-		if err := m.followed(ctx, known, tip); err != nil {
+		if err := m.checkFollowed(ctx, known, tip); err != nil {
 			return err
 		}
 		return apart.Wrap(
@@ -353,10 +352,10 @@ func (m *Chain) walletAt(ctx context.Context, known []card.Tip, tip card.Tip) er
 	return nil
 }
 
-// followed returns card.ErrWalletLost if the chain lacks a tip in known that is
-// as far back as the wallet can follow a reorganization.
-func (m *Chain) followed(ctx context.Context, known []card.Tip, tip card.Tip) error {
-	kept, err := m.kept(ctx, known, tip)
+// checkFollowed returns card.ErrWalletLost if the chain lacks a known tip that
+// is as old as the deepest reorganization the wallet follows.
+func (m *Chain) checkFollowed(ctx context.Context, known []card.Tip, tip card.Tip) error {
+	kept, err := m.keptHeight(ctx, known, tip)
 	if err != nil {
 		return err
 	}
@@ -369,31 +368,31 @@ func (m *Chain) followed(ctx context.Context, known []card.Tip, tip card.Tip) er
 	return nil
 }
 
-// errMoved means that the node's top block changed.
-var errMoved = fmt.Errorf("%w: top block changed", card.ErrChainNotReady)
+// errTipChanged means that the node's top block changed.
+var errTipChanged = fmt.Errorf("%w: top block changed", card.ErrChainNotReady)
 
-// stillAt returns errMoved if the node's top block is no longer tip.
-func (m *Chain) stillAt(ctx context.Context, tip card.Tip) error {
+// checkSameTip returns errTipChanged if the node's top block is no longer tip.
+func (m *Chain) checkSameTip(ctx context.Context, tip card.Tip) error {
 	now, err := m.topBlock(ctx)
 	if err != nil {
 		return err
 	}
 	if now.Hash != tip.Hash {
-		return fmt.Errorf("%w from %d to %d during the pass", errMoved, tip.Height, now.Height)
+		return fmt.Errorf("%w from %d to %d during the pass", errTipChanged, tip.Height, now.Height)
 	}
 	return nil
 }
 
 // Holds implements settle.Chain (get_address). The error is card.ErrWrongChain
 // if the wallet has another address in newest's position, or is not the wallet
-// that the last Scan read.
+// of the last Scan.
 func (m *Chain) Holds(ctx context.Context, newest settle.Address) error {
-	_, err := again(func() (struct{}, error) { return struct{}{}, m.holds(ctx, newest) })
+	_, err := retryOpened(func() (struct{}, error) { return struct{}{}, m.holds(ctx, newest) })
 	return err
 }
 
 func (m *Chain) holds(ctx context.Context, newest settle.Address) error {
-	if err := m.asScanned(ctx); err != nil { // first, because a different wallet has not lost its addresses
+	if err := m.checkScannedWallet(ctx); err != nil { // first, because a different wallet has not lost its addresses
 		return err
 	}
 	have, err := m.subaddress(ctx, newest.Position)
@@ -409,9 +408,9 @@ func (m *Chain) holds(ctx context.Context, newest settle.Address) error {
 	return nil
 }
 
-// asScanned returns card.ErrWrongChain if the wallet is not the one that the
-// last Scan read.
-func (m *Chain) asScanned(ctx context.Context) error {
+// checkScannedWallet returns card.ErrWrongChain if the wallet is not that of
+// the last Scan.
+func (m *Chain) checkScannedWallet(ctx context.Context) error {
 	wallet, err := m.primaryAddress(ctx)
 	if err != nil {
 		return err

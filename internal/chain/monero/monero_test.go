@@ -229,7 +229,7 @@ func TestMonero_AskedForInPartsTheTransfersAreTheSame(t *testing.T) {
 		t.Fatalf("%d transfers", len(to(whole, a.Address)))
 	}
 	for stretch := range int64(3) {
-		m.Stretch(stretch + 1)
+		m.SetMaxBlocks(stretch + 1)
 		if diff := cmp.Diff(whole.Transfers, scan(t, m, 0).Transfers, byTxID,
 			cmpopts.IgnoreFields(card.Transfer{}, "FirstSeenAt")); diff != "" {
 			t.Errorf("in parts of %d: %s", stretch+1, diff)
@@ -366,7 +366,7 @@ func TestMonero_LoginSurvivesWalletRestart(t *testing.T) {
 	var group sync.WaitGroup
 	for range 8 { // a nonce belongs to a connection, so calls must not disturb each other
 		group.Go(func() {
-			if _, err := m.Check(t.Context()); err != nil {
+			if _, err := m.Inspect(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -389,7 +389,7 @@ func TestMonero_CheckReports(t *testing.T) {
 	net, m := merchant(t)
 	newAddress(t, m)
 	scan(t, m, 0)
-	got, err := m.Check(t.Context())
+	got, err := m.Inspect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -416,7 +416,7 @@ func TestMonero_CheckReports(t *testing.T) {
 func TestMonero_RefusesWalletWithSpendKey(t *testing.T) {
 	net := rig.Monero(t)
 	m := newMonero(t, monero.Config{WalletURL: net.Payer.URL, DaemonURL: net.DaemonURL})
-	report, err := m.Check(t.Context())
+	report, err := m.Inspect(t.Context())
 	if !errors.Is(err, monero.ErrSpendKey) || report.ViewOnly || report.PrimaryAddress == "" {
 		t.Errorf("got %+v, %v", report, err)
 	}
@@ -431,7 +431,7 @@ func TestMonero_ClosedWallet(t *testing.T) {
 			return err
 		},
 		"new addresses": func(ctx context.Context) error { _, err := m.NewAddresses(ctx, settle.NoPosition, 1); return err },
-		"check":         func(ctx context.Context) error { _, err := m.Check(ctx); return err },
+		"check":         func(ctx context.Context) error { _, err := m.Inspect(ctx); return err },
 	} {
 		if err := do(t.Context()); !errors.Is(err, card.ErrChainNotReady) || !strings.Contains(err.Error(), "--wallet-file") {
 			t.Errorf("%s: got %v", name, err)

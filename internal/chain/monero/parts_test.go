@@ -112,11 +112,11 @@ func TestMonero_AnAnswerThatIsTooLongIsAskedForInSmallerParts(t *testing.T) {
 	one := int64(len(entryAt(t, tip/2, tip)) + 1)
 	for _, fit := range []int64{200, 500, tip - 1} { // so many payments in one answer
 		m, _ := busy(t, tip, never)
-		m.Longest(fit*one + 60)
+		m.SetMaxReply(fit*one + 60)
 		wantBlocks(t, scan(t, m, 0), tip)
 	}
 	m, asked := busy(t, tip, never)
-	m.Longest(one)
+	m.SetMaxReply(one)
 	if _, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); err == nil ||
 		!strings.Contains(err.Error(), "get transfers: answer is longer than") {
 		t.Errorf("few blocks are too much: error %v", err)

@@ -10,19 +10,18 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// mendCache tells an operator what to do about a damaged cache. Recover does
-// the rest once the wallet can be opened.
-const mendCache = "delete the wallet's cache file, which has no extension, but keep the .keys file: its addresses and payments will then " +
+// repairCache is the operator's remedy for a damaged cache. Recover does the
+// rest once the wallet can be opened.
+const repairCache = "delete the wallet's cache file, which has no extension, but keep the .keys file: its addresses and payments will then " +
 	"be restored automatically"
 
 // errOpened means that the wallet was closed and has been opened. It is now in
-// the state in which it was last stored, so that everything asked of it before
-// must be asked again.
+// the state of its last store, so all earlier responses are void.
 var errOpened = fmt.Errorf("%w: monero-wallet-rpc had no wallet open; it is opened now", card.ErrChainNotReady)
 
-// again calls f, and calls it once more if the first call had to open the
+// retryOpened calls f, and a second time if the first call had to open the
 // wallet.
-func again[T any](f func() (T, error)) (T, error) {
+func retryOpened[T any](f func() (T, error)) (T, error) {
 	v, err := f()
 	if errors.Is(err, errOpened) {
 		return f()
@@ -30,13 +29,13 @@ func again[T any](f func() (T, error)) (T, error) {
 	return v, err
 }
 
-// open opens the configured wallet (open_wallet). If another wallet is open,
-// that is stored first. The error says how to fix what failed.
+// open opens the configured wallet (open_wallet), after storing another one
+// that is open. The error includes the remedy.
 func (m *Chain) open(ctx context.Context) error {
 	name := m.config.WalletFile
 	var ignored struct{}
 	params := map[string]any{"filename": name, "password": m.config.WalletFilePassword.Reveal()}
-	err := m.wallet.Call(ctx, rpc.Limit{Time: m.config.RefreshTimeout, Bytes: smallAnswer}, "open_wallet", params, &ignored)
+	err := m.wallet.Call(ctx, rpc.Limit{Time: m.config.RefreshTimeout, Bytes: smallReply}, "open_wallet", params, &ignored)
 	if _, reported := errors.AsType[*rpc.Error](err); reported {
 		err = card.Unready(walletName + ": wallet can't be opened").Wrap(err)
 	} else {
@@ -54,20 +53,20 @@ func (m *Chain) open(ctx context.Context) error {
 	return fmt.Errorf(
 		"%w: monero-wallet-rpc can't open the wallet %q: its log says why; if %[2]s.keys is not in its --wallet-dir, put it "+
 			"there; if the password is wrong, correct the configuration; if another program has the wallet open, end that; if its cache is "+
-			"damaged, %[3]s: %[4]w", card.ErrChainNotReady, name, mendCache, err)
+			"damaged, %[3]s: %[4]w", card.ErrChainNotReady, name, repairCache, err)
 }
 
 // Recover implements settle.Chain (create_address, rescan_blockchain). The
 // error is card.ErrWrongChain also if the wallet has another address in
 // newest's position; it then does not rescan.
 //
-// The wallet stores its addresses before the rescan, and the payments it found
-// after. If it is killed in between, nothing shows that the rescan is
-// incomplete. So a caller that has not seen Recover succeed must call it again.
-// During the rescan the wallet answers no other call, even if the caller is
-// gone.
+// The wallet stores its addresses before the rescan, and the found payments
+// after it. If it is killed in between, nothing shows that the rescan is
+// incomplete, so a caller that has not seen Recover succeed must call it again.
+// During the rescan the wallet does not respond to other calls, even if the
+// caller's context is canceled.
 func (m *Chain) Recover(ctx context.Context, fingerprint string, newest *settle.Address, progress func(string)) error {
-	_, err := again(func() (struct{}, error) { return struct{}{}, m.recover(ctx, fingerprint, newest, progress) })
+	_, err := retryOpened(func() (struct{}, error) { return struct{}{}, m.recover(ctx, fingerprint, newest, progress) })
 	return err
 }
 
@@ -80,7 +79,7 @@ func (m *Chain) recover(ctx context.Context, fingerprint string, newest *settle.
 		return fmt.Errorf("%w: %q, not %q", card.ErrWrongChain, is, fingerprint)
 	}
 	if newest != nil {
-		if err := m.remake(ctx, *newest, progress); err != nil {
+		if err := m.restoreAddresses(ctx, *newest, progress); err != nil {
 			return fmt.Errorf("make addresses again: %w", err)
 		}
 	}
@@ -91,14 +90,14 @@ func (m *Chain) recover(ctx context.Context, fingerprint string, newest *settle.
 	return m.store(ctx)
 }
 
-// remake makes the addresses up to newest that the wallet lacks, and has the
-// wallet store them.
-func (m *Chain) remake(ctx context.Context, newest settle.Address, progress func(string)) error {
+// restoreAddresses makes the missing addresses up to newest, and stores the
+// wallet.
+func (m *Chain) restoreAddresses(ctx context.Context, newest settle.Address, progress func(string)) error {
 	have, err := m.subaddress(ctx, newest.Position)
 	if err != nil {
 		return err
 	}
-	missing := int64(1) // at least; the position of the first one made tells how many
+	missing := int64(1) // at least; the position of the first one made shows how many
 	for have == "" && missing > 0 {
 		made, err := m.createAddresses(ctx, int(min(missing, maxAddressesPerCall)))
 		if err != nil {
@@ -117,10 +116,10 @@ func (m *Chain) remake(ctx context.Context, newest settle.Address, progress func
 	return m.store(ctx)
 }
 
-// rescan has the wallet forget its payments, and scan the whole chain for them
-// again. It keeps its addresses.
+// rescan makes the wallet forget its payments and scan the whole chain for
+// them. It keeps its addresses.
 func (m *Chain) rescan(ctx context.Context) error {
 	var ignored struct{}
-	return m.askWallet(ctx, rpc.Limit{Time: m.config.RescanTimeout, Bytes: smallAnswer}, "rescan_blockchain",
+	return m.callWallet(ctx, rpc.Limit{Time: m.config.RescanTimeout, Bytes: smallReply}, "rescan_blockchain",
 		map[string]any{"hard": false}, &ignored)
 }

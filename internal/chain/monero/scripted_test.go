@@ -333,7 +333,7 @@ func TestMonero_CheckRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, m := newScript(t)
 			s.set(tc.method, tc.answer)
-			if report, err := m.Check(t.Context()); err == nil || (tc.is != nil && !errors.Is(err, tc.is)) {
+			if report, err := m.Inspect(t.Context()); err == nil || (tc.is != nil && !errors.Is(err, tc.is)) {
 				t.Errorf("got %+v, %v; want %v", report, err, tc.is)
 			}
 		})

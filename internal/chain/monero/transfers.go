@@ -13,9 +13,9 @@ import (
 	"github.com/cardmint/cardmint/internal/chain/rpc"
 )
 
-// transferEntry is one entry of get_transfers: what one transaction pays to one
-// subaddress. If several outputs go to the same subaddress, the entry has their
-// sum.
+// transferEntry is an entry of get_transfers: the payment of one transaction to
+// one subaddress. If several outputs go to the same subaddress, the entry has
+// their sum.
 type transferEntry struct {
 	Address         string       `json:"address"`
 	Amount          uint64       `json:"amount"` // piconero
@@ -38,15 +38,15 @@ type subaddressID struct {
 
 const (
 	maxAccount    = math.MaxInt32  // so that account and index fit into a transfer's output
-	maxSubaddress = math.MaxUint32 // as the wallet has it
+	maxSubaddress = math.MaxUint32 // the wallet's limit
 	maxAmount     = 1 << 62        // a quarter of all coins
-	spendableAge  = 10             // CRYPTONOTE_DEFAULT_TX_SPENDABLE_AGE: blocks for which no output can be spent
-	unlockLeeway  = 3 * time.Hour  // by which the time that the network agrees on may be ahead of ours
+	spendableAge  = 10             // CRYPTONOTE_DEFAULT_TX_SPENDABLE_AGE: blocks in which no output can be spent
+	unlockLeeway  = 3 * time.Hour  // how far the network's time may be ahead of ours
 )
 
 // transfers validates entries and converts them to transfers, one for each
-// transaction and subaddress. The error is card.ErrWrongAnswer if one entry
-// contradicts itself, another one or the tip.
+// transaction and subaddress. The error is card.ErrWrongAnswer if an entry
+// contradicts itself, another entry or the tip.
 func (m *Chain) transfers(entries []transferEntry, tip card.Tip) ([]card.Transfer, error) {
 	type key struct {
 		txID   string
@@ -71,66 +71,65 @@ func (m *Chain) transfers(entries []transferEntry, tip card.Tip) ([]card.Transfe
 			at[k] = len(transfers)
 			transfers = append(transfers, t)
 			if sums[t.Address] += t.Amount; sums[t.Address] < 0 {
-				return nil, e.refuse("amount", "%d, together with others to its address, is too large", e.Amount)
+				return nil, e.wrongAnswer("amount", "%d, together with others to its address, is too large", e.Amount)
 			}
 			continue
 		}
-		if err := e.repeats(&transfers[i], t); err != nil {
+		if err := e.merge(&transfers[i], t); err != nil {
 			return nil, err
 		}
 	}
 	return transfers, nil
 }
 
-// repeats compares the transfer of an entry with that of an earlier one: the
-// same transaction's to the same subaddress, of which monero-wallet-rpc shows
-// the sum. So it is the same money. It may still be in the mempool's list after
-// a block has taken it, with what it would be if no output of the same key had
-// come first.
-func (e transferEntry) repeats(known *card.Transfer, t card.Transfer) error {
+// merge compares the transfer of an entry with that of an earlier one for the
+// same transaction and subaddress. Entries have the sum of such outputs, so
+// both show the same money. The mempool may still list it after a block took
+// it, with the amount as if no output of the same key had come first.
+func (e transferEntry) merge(known *card.Transfer, t card.Transfer) error {
 	mined, pool := *known, t
 	if known.Height == 0 {
 		mined, pool = t, *known
 	}
 	switch {
 	case t.Address != known.Address:
-		return e.refuse("address", "differs in two entries")
+		return e.wrongAnswer("address", "differs in two entries")
 	case mined.Height == pool.Height && mined.Amount != pool.Amount, mined.Amount > pool.Amount:
-		return e.refuse("amount", "differs in two entries: %d and %d", known.Amount, t.Amount)
+		return e.wrongAnswer("amount", "differs in two entries: %d and %d", known.Amount, t.Amount)
 	case pool.Height != 0 && mined.Height != pool.Height:
-		return e.refuse("height", "differs in two entries: %d and %d", known.Height, t.Height)
+		return e.wrongAnswer("height", "differs in two entries: %d and %d", known.Height, t.Height)
 	case mined.Height == pool.Height && mined.Locked != pool.Locked:
-		return e.refuse("locked", "differs in two entries")
+		return e.wrongAnswer("locked", "differs in two entries")
 	}
 	*known = mined
 	return nil
 }
 
-func (e transferEntry) refuse(field, format string, args ...any) error {
+func (e transferEntry) wrongAnswer(field, format string, args ...any) error {
 	return fmt.Errorf("get transfers: %w",
 		rpc.WrongAnswer(fmt.Errorf("%s of %s %w", field, e.TxID, fmt.Errorf(format, args...))))
 }
 
-// check returns an error if an entry can't be right.
+// check returns an error if an entry cannot be right.
 func (e transferEntry) check(now time.Time, tip card.Tip) error {
 	mined := e.Type != "pool"
 	switch {
 	case !isHash(e.TxID):
-		return refuse("get transfers", "txid is %q", rpc.Excerpt(e.TxID))
+		return wrongAnswer("get transfers", "txid is %q", rpc.Excerpt(e.TxID))
 	case e.Subaddress.Major > maxAccount:
-		return e.refuse("subaddr_index", "is of account %d", e.Subaddress.Major)
+		return e.wrongAnswer("subaddr_index", "is of account %d", e.Subaddress.Major)
 	case mined && e.Height <= 0, !mined && e.Height != 0:
-		return e.refuse("height", "is %d, though its type is %q", e.Height, e.Type)
+		return e.wrongAnswer("height", "is %d, though its type is %q", e.Height, e.Type)
 	case e.Height > tip.Height:
 		return fmt.Errorf("get transfers: %w: height of %s is %d, node is at %d", card.ErrChainNotReady, e.TxID, e.Height,
 			tip.Height)
 	case mined && e.Confirmations != tip.Height+1-e.Height, !mined && e.Confirmations != 0:
-		return e.refuse("confirmations", "is %d, though its height is %d of %d", e.Confirmations, e.Height, tip.Height)
+		return e.wrongAnswer("confirmations", "is %d, though its height is %d of %d", e.Confirmations, e.Height, tip.Height)
 	case e.Timestamp < firstBlockTime, e.Timestamp > now.Add(clockLeeway).Unix():
-		return e.refuse("timestamp", "is %d", e.Timestamp)
+		return e.wrongAnswer("timestamp", "is %d", e.Timestamp)
 	}
 	if err := checkAddressAt(e.Address, "", int64(e.Subaddress.Major), int64(e.Subaddress.Minor)); err != nil {
-		return e.refuse("address", "%w", err)
+		return e.wrongAnswer("address", "%w", err)
 	}
 	return cmp.Or(e.checkAmount(), e.checkLock(now, tip))
 }
@@ -138,29 +137,28 @@ func (e transferEntry) check(now time.Time, tip card.Tip) error {
 // checkAmount compares the amount with those of the outputs. It is less than
 // their sum if the key of one was used before, for a smaller output: only the
 // difference can be spent. An output whose key was used for a larger one is
-// left out.
+// omitted.
 func (e transferEntry) checkAmount() error {
 	if e.Amount > maxAmount {
-		return e.refuse("amount", "is %d, which is too large", e.Amount)
+		return e.wrongAnswer("amount", "is %d, which is too large", e.Amount)
 	}
 	if len(e.Amounts) == 0 {
-		return nil // a wallet that knew it before there was such a list
+		return nil // of a wallet that stored it before the list existed
 	}
 	var sum uint64
 	for _, a := range e.Amounts {
 		if sum += a; a > maxAmount || sum > maxAmount {
-			return e.refuse("amounts", "have a sum that is too large")
+			return e.wrongAnswer("amounts", "have a sum that is too large")
 		}
 	}
 	if e.Amount > sum || e.Amount == 0 && sum > 0 {
-		return e.refuse("amount", "is %d, though the sum of amounts is %d", e.Amount, sum)
+		return e.wrongAnswer("amount", "is %d, though the sum of amounts is %d", e.Amount, sum)
 	}
 	return nil
 }
 
-// checkLock compares locked with what it follows from (is_transfer_unlocked of
-// wallet2). The time that the network agrees on is not known exactly, but the
-// height is.
+// checkLock compares locked with the values that imply it (is_transfer_unlocked
+// of wallet2). The network's time is known only roughly, the height exactly.
 func (e transferEntry) checkLock(now time.Time, tip card.Tip) error {
 	young := e.Height == 0 || e.Height+spendableAge > tip.Height+1
 	byTime := e.UnlockTime >= maxHeight
@@ -168,10 +166,10 @@ func (e transferEntry) checkLock(now time.Time, tip card.Tip) error {
 	switch {
 	case byTime && !young:
 		if !e.Locked && e.UnlockTime > uint64(now.Add(unlockLeeway).Unix()) {
-			return e.refuse("locked", "is false, though unlock_time is %d", e.UnlockTime)
+			return e.wrongAnswer("locked", "is false, though unlock_time is %d", e.UnlockTime)
 		}
 	case e.Locked != (young || ahead):
-		return e.refuse("locked", "is %t, though unlock_time is %d and its height %d of %d", e.Locked, e.UnlockTime,
+		return e.wrongAnswer("locked", "is %t, though unlock_time is %d and its height %d of %d", e.Locked, e.UnlockTime,
 			e.Height, tip.Height)
 	}
 	return nil
@@ -194,15 +192,14 @@ func (e transferEntry) transfer(now time.Time) card.Transfer {
 	}
 }
 
-// ours remembers which address the wallet has at an index.
-type ours struct {
+// addressCache remembers the wallet's address at each index.
+type addressCache struct {
 	sync.Mutex
-	wallet    string // the primary address
+	wallet    string // primary address
 	addresses map[subaddressID]string
 }
 
-// forget has the wallet asked anew.
-func (o *ours) forget() {
+func (o *addressCache) clear() {
 	o.Lock()
 	defer o.Unlock()
 	o.addresses = nil
@@ -214,20 +211,20 @@ const (
 	addressesPerAnswer = 1000
 )
 
-// confirmAddresses compares the entries' addresses with what the wallet says
-// that it has at their indices: the address decides which card is credited. The
-// wallet is asked once for each.
+// confirmAddresses compares the entries' addresses with the wallet's addresses
+// at their indices, because the address decides which card is credited. It asks
+// the wallet once for each.
 func (m *Chain) confirmAddresses(ctx context.Context, wallet string, entries []transferEntry) error {
-	m.ours.Lock()
-	defer m.ours.Unlock()
-	if m.ours.wallet != wallet || m.ours.addresses == nil || len(m.ours.addresses) > maxRemembered {
-		m.ours.wallet, m.ours.addresses = wallet, map[subaddressID]string{}
+	m.cache.Lock()
+	defer m.cache.Unlock()
+	if m.cache.wallet != wallet || m.cache.addresses == nil || len(m.cache.addresses) > maxRemembered {
+		m.cache.wallet, m.cache.addresses = wallet, map[subaddressID]string{}
 	}
 	asked := map[subaddressID]bool{}
 	byAccount := map[uint32][]int64{}
 	var unsure []subaddressID
 	for _, e := range entries {
-		_, known := m.ours.addresses[e.Subaddress]
+		_, known := m.cache.addresses[e.Subaddress]
 		switch {
 		case known || asked[e.Subaddress]:
 		case e.Type == "pool":
@@ -239,36 +236,37 @@ func (m *Chain) confirmAddresses(ctx context.Context, wallet string, entries []t
 	}
 	for account, indices := range byAccount {
 		for some := range slices.Chunk(indices, addressesPerAnswer) {
-			if err := m.learnAddresses(ctx, account, some); err != nil {
+			if err := m.cacheAddresses(ctx, account, some); err != nil {
 				return err
 			}
 		}
 	}
 	for _, id := range unsure {
 		// A wallet that lost its addresses sees payments to the next 200, but
-		// has those that are in the mempool only after a block took them.
-		err := m.learnAddresses(ctx, id.Major, []int64{int64(id.Minor)})
+		// returns the addresses of those in the mempool only after a block took
+		// them.
+		err := m.cacheAddresses(ctx, id.Major, []int64{int64(id.Minor)})
 		if err != nil && !hasCode(err, codeAddressIndex) && !hasCode(err, codeAccountIndex) {
 			return err
 		}
 	}
 	for _, e := range entries {
-		if have, known := m.ours.addresses[e.Subaddress]; known && have != e.Address {
-			m.ours.addresses = nil // either may be wrong
-			return e.refuse("address", "is %s, though get address says %s at index %d of account %d", e.Address, have,
+		if have, known := m.cache.addresses[e.Subaddress]; known && have != e.Address {
+			m.cache.addresses = nil // either may be wrong
+			return e.wrongAnswer("address", "is %s, though get address says %s at index %d of account %d", e.Address, have,
 				e.Subaddress.Minor, e.Subaddress.Major)
 		}
 	}
 	return nil
 }
 
-func (m *Chain) learnAddresses(ctx context.Context, account uint32, indices []int64) error {
+func (m *Chain) cacheAddresses(ctx context.Context, account uint32, indices []int64) error {
 	all, err := m.addressesAt(ctx, int64(account), indices)
 	if err != nil {
 		return err
 	}
 	for i, address := range all {
-		m.ours.addresses[subaddressID{account, uint32(indices[i])}] = address //nolint:gosec // it was one
+		m.cache.addresses[subaddressID{account, uint32(indices[i])}] = address //nolint:gosec // it was one
 	}
 	return nil
 }

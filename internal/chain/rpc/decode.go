@@ -14,19 +14,19 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Decode stores the JSON value text in what result points to, field by field.
-// What encoding/json takes for zero is an error here: every field of result's
-// type must be there, once, under exactly its name, and neither be null nor
-// have another type. Fields of the answer that the type lacks are skipped.
+// Decode stores the JSON value text in the value that result points to, field
+// by field. Unlike encoding/json, it never leaves a field at zero: every field
+// of result's type must be present, once, under exactly its name, with the
+// right type and not null. Fields that the type lacks are skipped.
 //
-// A field may be missing if its tag has omitempty: monero leaves out empty
-// lists, and some numbers that are 0. Only a pointer may be null.
+// A field with omitempty is optional: monero omits empty lists, and some
+// numbers that are 0. Only a pointer may be null.
 //
 // The error names the field, as in "in[3].amount is missing", and is
 // card.ErrWrongAnswer.
 func Decode(text []byte, result any) error {
 	d := decoder{Decoder: json.NewDecoder(bytes.NewReader(text))}
-	d.UseNumber() // or a misplaced one could be too large for the error that it is
+	d.UseNumber() // or a skipped number could be out of range
 	err := d.value(reflect.ValueOf(result).Elem())
 	if err == nil {
 		if _, more := d.Token(); !errors.Is(more, io.EOF) {
@@ -36,7 +36,7 @@ func Decode(text []byte, result any) error {
 	return WrongAnswer(err)
 }
 
-// WrongAnswer makes an error match card.ErrWrongAnswer, too; nil stays nil.
+// WrongAnswer makes an error match card.ErrWrongAnswer; nil stays nil.
 func WrongAnswer(err error) error {
 	if err == nil {
 		return nil
@@ -44,7 +44,7 @@ func WrongAnswer(err error) error {
 	return fmt.Errorf("%w: %w", card.ErrWrongAnswer, err)
 }
 
-// fieldError says what is wrong with a field.
+// fieldError is a fault of a field.
 type fieldError struct {
 	path string // of the field, as in "in[3].amount"; "" for the whole answer
 	what string
@@ -57,8 +57,8 @@ func (e *fieldError) Error() string {
 	return strings.TrimPrefix(e.path, ".") + " " + e.what
 }
 
-// under adds where a field is to an error about it. Paths are put together only
-// in errors, as an answer may have 100,000 entries.
+// under prepends the place of a field to an error about it. Paths are built
+// only for errors, as a response may have 100,000 entries.
 func under(where string, err error) error {
 	if e, ok := errors.AsType[*fieldError](err); ok {
 		e.path = where + e.path
@@ -66,10 +66,10 @@ func under(where string, err error) error {
 	return err
 }
 
-// decoder reads one answer.
+// decoder reads one response.
 type decoder struct {
 	*json.Decoder
-	text json.RawMessage // of the last value, to be used again
+	text json.RawMessage // buffer for the last value
 }
 
 // value decodes the next value.
@@ -103,8 +103,8 @@ func (d *decoder) value(v reflect.Value) error {
 	return nil
 }
 
-// setScalar stores a boolean, a number or a string. It returns false if v has
-// another type, or can't hold it.
+// setScalar stores a boolean, a number or a string; false if v has another
+// type, or cannot hold it.
 func setScalar(v reflect.Value, text []byte) bool {
 	switch v.Kind() {
 	case reflect.Bool:
@@ -127,7 +127,7 @@ func setScalar(v reflect.Value, text []byte) bool {
 	return json.Unmarshal(text, v.Addr().Interface()) == nil
 }
 
-// field is a field of a type that answers are decoded into.
+// field is a field of a result type.
 type field struct {
 	name     string
 	optional bool
@@ -222,7 +222,7 @@ func (d *decoder) opening(want json.Delim, otherwise string) error {
 	return nil
 }
 
-// Excerpt shortens what an error quotes.
+// Excerpt shortens a text for an error.
 func Excerpt(text string) string {
 	const longest = 40
 	if len(text) > longest {

@@ -32,21 +32,21 @@ var (
 	ErrTooLong  = errors.New("answer is longer")
 )
 
-// Client speaks JSON-RPC 2.0 over HTTP to one endpoint. Source:
+// Client is a JSON-RPC 2.0 client for one endpoint over HTTP. Source:
 // https://www.jsonrpc.org/specification.
 //
-// It follows no redirects, uses no proxy, and reads no more than the call's
-// limit. Call only methods that may run twice: a request whose connection is
-// lost before the response is sent again.
+// It follows no redirects, uses no proxy, and limits the size of responses.
+// Call only idempotent methods: a request whose connection is lost before the
+// response is sent again.
 type Client struct {
 	url       string
 	client    *http.Client
-	transport *http.Transport // the client's, below the login
-	// turn lets one call run at a time. Monero's servers accept a login's
-	// nonces only in order and on one connection, and a wallet does one thing
-	// at a time anyway.
+	transport *http.Transport // under the login
+	// turn serializes calls. Monero's servers accept a login's nonces only in
+	// order and on one connection, and a wallet runs one method at a time
+	// anyway.
 	turn chan struct{}
-	sent atomic.Int64 // requests, by which they are numbered
+	sent atomic.Int64 // requests so far, for their ids
 }
 
 // Limit limits one call.
@@ -55,7 +55,7 @@ type Limit struct {
 	Bytes int64 // of the response
 }
 
-// Error is a failure that the endpoint itself reported.
+// Error is a failure that the endpoint reported.
 type Error struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -98,9 +98,9 @@ func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // Call calls a method and stores its result in the value that result points to,
 // which must have all its fields; see Decode. Errors name the method. The error
-// is an *Error if the endpoint reported it, context.DeadlineExceeded if the
-// time ran out, ErrTooLong if the response exceeds the limit, and
-// card.ErrWrongAnswer if the response is not what the method promises.
+// is an *Error if the endpoint reported it, context.DeadlineExceeded after the
+// limit's time, ErrTooLong for a longer response, and card.ErrWrongAnswer if
+// the response breaks the method's promises.
 func (c *Client) Call(ctx context.Context, limit Limit, method string, params, result any) error {
 	if err := c.exchange(ctx, limit, method, params, result); err != nil {
 		return fmt.Errorf("%s: %w", MethodName(method), err)
@@ -108,7 +108,7 @@ func (c *Client) Call(ctx context.Context, limit Limit, method string, params, r
 	return nil
 }
 
-// MethodName is how errors call a method.
+// MethodName returns the name of a method in errors.
 func MethodName(method string) string { return strings.ReplaceAll(method, "_", " ") }
 
 func (c *Client) exchange(ctx context.Context, limit Limit, method string, params, result any) error {
@@ -162,7 +162,7 @@ func (c *Client) post(ctx context.Context, limit int64, body []byte) (status int
 		return 0, nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header["Idempotency-Key"] = nil // not sent; tells net/http that it may repeat the request on a new connection
+	req.Header["Idempotency-Key"] = nil // not sent; lets net/http repeat the request on a new connection
 	res, err := c.client.Do(req)
 	if err != nil {
 		return 0, nil, err
@@ -178,12 +178,12 @@ func (c *Client) post(ctx context.Context, limit int64, body []byte) (status int
 	return res.StatusCode, answer, nil
 }
 
-// CheckEndpoint returns an error if the address or the login of an endpoint is
-// not valid. name is the setting's name.
+// CheckEndpoint validates the address and login of an endpoint. name is the
+// setting's name.
 func CheckEndpoint(name, address, user string, password card.Secret) error {
 	u, err := url.Parse(address)
 	switch {
-	case err != nil: // not shown: it quotes the address, which may contain a password
+	case err != nil: // not shown: it may contain a password
 		return fmt.Errorf("%s: must be an address such as http://127.0.0.1:18083", name)
 	case u.User != nil:
 		return fmt.Errorf("%s: must not hold a login; configure user and password separately", name)

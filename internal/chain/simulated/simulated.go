@@ -16,12 +16,11 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// Chain is a chain without coins, for the sandbox and for tests: anybody
-// can pay for their own orders with Pay. It implements settle.Chain and
-// order.Sandbox.
+// Chain is a chain on which clients pay for their own orders with Pay. It
+// implements settle.Chain and order.Sandbox.
 type Chain struct {
 	coin     card.Currency
-	currency string // its code
+	currency string // the coin's code
 	ledger   Ledger
 	now      func() time.Time
 }
@@ -33,8 +32,8 @@ type Ledger interface {
 	// and the transfers above since, in the blocks again and in the mempool.
 	SimulatedScan(ctx context.Context, currency string, since int64, again []settle.Blocks) (height, reorgs int64,
 		ts []card.Transfer, err error)
-	// SimulatedPay adds a transfer, unless amount is 0 or there is one with its
-	// id, and extends the chain until all transfers to the address have the
+	// SimulatedPay adds a transfer, unless amount is 0 or its id exists, and
+	// extends the chain until all transfers to the address have the
 	// confirmations. It returns the chain's new height. The error is a
 	// *card.TooMuchError if the address would then hold more than most.
 	SimulatedPay(ctx context.Context, currency, txid, address string, amount, most card.Amount, confirmations int,
@@ -43,7 +42,7 @@ type Ledger interface {
 	// card.ErrNoRow if there is no such transfer.
 	SimulatedTransfer(ctx context.Context, currency, txid string) (address string, amount card.Amount, err error)
 	// SimulatedAddresses reserves n addresses and returns the index of the
-	// first. If n is 0, it returns the index that is next.
+	// first. If n is 0, it returns the next index.
 	SimulatedAddresses(ctx context.Context, currency string, n int) (int64, error)
 }
 
@@ -93,8 +92,8 @@ func (s *Chain) NewAddresses(ctx context.Context, _ int64, n int) ([]settle.Addr
 	return addresses, nil
 }
 
-// Reserve implements settle.Chain. The ledger makes addresses when they are
-// asked for, and none twice.
+// Reserve implements settle.Chain. The ledger makes each address on demand, and
+// only once.
 func (s *Chain) Reserve(context.Context, int64, int) (bool, error) { return true, nil }
 
 // Holds implements settle.Chain.
@@ -130,8 +129,9 @@ func newAddress() string {
 	return "7" + string(random)
 }
 
-// CheckAddress returns a driver.Coin's CheckAddress for a simulated chain: it
-// also accepts the addresses that such a chain makes, and those of any network.
+// CheckAddress returns a driver.Coin.CheckAddress for a simulated chain of the
+// coin: it also accepts the addresses of such a chain, and those of any
+// network.
 func CheckAddress(check func(address, ours string) error) func(address, ours string) error {
 	return func(address, _ string) error {
 		if isSimulated(address) {
@@ -141,7 +141,7 @@ func CheckAddress(check func(address, ours string) error) func(address, ours str
 	}
 }
 
-// isSimulated reports whether newAddress can have made an address.
+// isSimulated reports whether an address has the form of newAddress.
 func isSimulated(address string) bool {
 	return len(address) == 95 && address[0] == '7' && strings.Trim(address, base58) == ""
 }
