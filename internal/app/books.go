@@ -14,16 +14,13 @@ import (
 )
 
 const (
-	booksEvery = 10 * time.Second // how often a worker looks whether the books are due, at most
-	// from when it begins to watch a chain until the first reading: a start has
-	// other work to do
-	booksSettle = time.Minute
+	booksEvery = 10 * time.Second // longest interval between two checks whether the books are due
+	booksDelay = time.Minute      // before the first reconciliation, so that it does not slow the start
 )
 
-// bookkeeper reconciles the books now and then, so that metrics say whether
-// they agree. Of several workers one does: the one that watches a chain.
-// Whoever stops to watch one forgets what it has read, for another one knows
-// better.
+// bookkeeper reconciles the books periodically and exports the result as
+// metrics. Only workers that watch a chain do so. When a worker stops watching,
+// it drops its result, because another worker exports a newer one.
 type bookkeeper struct {
 	every     time.Duration
 	meter     *metrics.Metrics
@@ -33,11 +30,11 @@ type bookkeeper struct {
 
 	mu      sync.Mutex
 	leading map[string]bool // by coin
-	due     time.Time       // of the next reading; zero while this process watches no chain
+	due     time.Time       // zero while this process watches no chain
 }
 
-// newBookkeeper returns a bookkeeper that reconciles once per interval; nil if the
-// interval is 0.
+// newBookkeeper returns a bookkeeper that reconciles once per interval, or nil
+// if every is 0.
 func newBookkeeper(every time.Duration, meter *metrics.Metrics) *bookkeeper {
 	if every == 0 {
 		return nil
@@ -45,9 +42,9 @@ func newBookkeeper(every time.Duration, meter *metrics.Metrics) *bookkeeper {
 	return &bookkeeper{every: every, meter: meter, now: time.Now, leading: map[string]bool{}}
 }
 
-// note notes whether this process watches the chain of a coin. A nil bookkeeper
-// does nothing.
-func (b *bookkeeper) note(coin string, leads bool) {
+// setLeading records whether this process watches the chain of a coin. A nil
+// bookkeeper does nothing.
+func (b *bookkeeper) setLeading(coin string, leads bool) {
 	if b == nil {
 		return
 	}
@@ -56,8 +53,8 @@ func (b *bookkeeper) note(coin string, leads bool) {
 	b.leading[coin] = leads
 }
 
-// turn reports whether the books are to be read now.
-func (b *bookkeeper) turn() bool {
+// isDue reports whether to reconcile now, and schedules the next time.
+func (b *bookkeeper) isDue() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	leads := false
@@ -70,7 +67,7 @@ func (b *bookkeeper) turn() bool {
 		b.due = time.Time{}
 		b.meter.ForgetBooks()
 	case b.due.IsZero():
-		b.due = now.Add(min(b.every, booksSettle))
+		b.due = now.Add(min(b.every, booksDelay))
 	case !now.Before(b.due):
 		b.due = now.Add(b.every)
 		return true
@@ -78,18 +75,17 @@ func (b *bookkeeper) turn() bool {
 	return false
 }
 
-// tick reads the books if it is time. If they can't be read, that is tried
-// again soon, and what was read before stays exported: its time says how old it
-// is.
+// tick reconciles if due. If that fails, it retries soon and keeps exporting the
+// last result with its time.
 func (b *bookkeeper) tick(ctx context.Context) error {
-	if !b.turn() {
+	if !b.isDue() {
 		return nil
 	}
 	books, err := b.reconcile(ctx)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
-		b.due = b.now().Add(min(b.every, booksSettle))
+		b.due = b.now().Add(min(b.every, booksDelay))
 		return err
 	}
 	b.meter.Books(len(books.Discrepancies), books.AsOf)
@@ -99,7 +95,7 @@ func (b *bookkeeper) tick(ctx context.Context) error {
 	return nil
 }
 
-// addBooks adds the loop of the bookkeeper, if there is one.
+// addBooks adds the loop of the bookkeeper.
 func (p *process) addBooks() {
 	b := p.books
 	if b == nil {

@@ -42,8 +42,8 @@ func (r *readers) doubted() string {
 	return value
 }
 
-// after passes time, ticks, and compares how often the books were read and what
-// is exported.
+// after advances the clock by d, ticks, and checks the number of readings and
+// the exported value.
 func (r *readers) after(t *testing.T, d time.Duration, reads int, doubts string) {
 	t.Helper()
 	r.now = r.now.Add(d)
@@ -55,29 +55,29 @@ func (r *readers) after(t *testing.T, d time.Duration, reads int, doubts string)
 	}
 }
 
-func TestBookkeeper_ReadsWhileItWatchesAChain(t *testing.T) {
+func TestBookkeeper_WatchesChain_Reconciles(t *testing.T) {
 	r := newReaders(time.Hour)
 	r.after(t, 24*time.Hour, 0, "") // it stands by
-	r.note("monero", true)
-	r.note("bitcoin", false)
+	r.setLeading("monero", true)
+	r.setLeading("bitcoin", false)
 	r.after(t, 0, 0, "")
-	r.after(t, booksSettle, 1, "0")
+	r.after(t, booksDelay, 1, "0")
 	r.doubts = []operator.Discrepancy{{Text: "odd"}}
 	r.after(t, time.Hour-time.Second, 1, "0")
 	r.after(t, time.Second, 2, "1")
-	r.note("monero", false)
+	r.setLeading("monero", false)
 	r.after(t, 2*time.Hour, 2, "") // somebody else knows better
 }
 
-func TestBookkeeper_WhatCannotBeReadIsTriedAgainSoon(t *testing.T) {
+func TestBookkeeper_ReconcileFails_RetriesSoon(t *testing.T) {
 	r := newReaders(time.Hour)
-	r.note("monero", true)
+	r.setLeading("monero", true)
 	r.after(t, 0, 0, "")
-	r.after(t, booksSettle, 1, "0")
+	r.after(t, booksDelay, 1, "0")
 	r.now, r.err = r.now.Add(time.Hour), errors.New("away")
 	if err := r.tick(t.Context()); !errors.Is(err, r.err) || r.doubted() != "0" {
 		t.Errorf("error %v, doubts %q", err, r.doubted())
 	}
 	r.err, r.doubts = nil, []operator.Discrepancy{{}, {}}
-	r.after(t, booksSettle, 3, "2")
+	r.after(t, booksDelay, 3, "2")
 }

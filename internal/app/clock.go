@@ -13,9 +13,9 @@ import (
 // clockEvery is the interval between two comparisons of the clocks.
 const clockEvery = 15 * time.Second
 
-// longestAsk is the longest that reading another clock may take: the time by it
-// is known half as exactly.
-const longestAsk = 10 * time.Second
+// maxClockRead limits how long reading another clock may take. The error of the
+// reading is half of that.
+const maxClockRead = 10 * time.Second
 
 // clockCheck compares this machine's clock with other clocks.
 type clockCheck struct {
@@ -47,7 +47,7 @@ func (p *process) addClock() {
 func (c *clockCheck) tick(ctx context.Context) error {
 	began := c.now()
 	now, err := c.db.Clock(ctx)
-	if took := c.now().Sub(began); err == nil && took <= longestAsk {
+	if took := c.now().Sub(began); err == nil && took <= maxClockRead {
 		c.watch.Note(clock.Database, "database", began.Add(took/2).Sub(now))
 	}
 	if c.rates != nil {

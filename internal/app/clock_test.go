@@ -67,7 +67,7 @@ func TestClockCheck_SlowOrMissingDatabase_ProvesNothing(t *testing.T) {
 		return now
 	}, export: func(map[string]time.Duration, bool) {}}
 	c.db = clockOf(func() (time.Time, error) {
-		now = now.Add(longestAsk + time.Second)
+		now = now.Add(maxClockRead + time.Second)
 		return now.Add(-time.Hour), fault
 	})
 	if err := c.tick(t.Context()); err != nil || c.health() != nil {

@@ -63,7 +63,7 @@ type Running struct {
 	Store    *store.Store
 }
 
-// Coin is a coin that is sold, with its settings. Its Confirmations are those
+// Coin is a coin that is sold, with its settings. Confirmations is the number
 // that the operator requires.
 type Coin struct {
 	driver.Coin

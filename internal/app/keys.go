@@ -34,8 +34,8 @@ func (p *process) addKeys() error {
 			}
 			return nil
 		}})
-	p.add(loop{name: "keys", every: keysEvery, longest: keysEvery, tick: tick, close: reporter.Close, grace: closeGrace,
-		last: true})
+	p.add(loop{name: "keys", every: keysEvery, maxPause: keysEvery, tick: tick, close: reporter.Close, grace: closeGrace,
+		closeLast: true})
 	if !p.worker() {
 		return nil
 	}

@@ -26,7 +26,7 @@ func (p *process) addLimits() {
 		Address: c.Address, Process: uniqueName()})
 	p.server.Limits, p.server.Proxies = limits, c.Proxies
 	if c.Token.On() || c.Account.On() || c.Create.On() {
-		p.add(loop{name: "limits", every: limitsEvery, longest: limitsEvery, tick: limits.Tick, close: limits.Close,
-			grace: closeGrace, last: true})
+		p.add(loop{name: "limits", every: limitsEvery, maxPause: limitsEvery, tick: limits.Tick, close: limits.Close,
+			grace: closeGrace, closeLast: true})
 	}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // checkLive returns an error if a process in live mode would use simulated
-// money, or talk to nodes and rate sources over connections that others can
-// read. Suppliers, rates and webhooks check their own settings.
+// money, or unencrypted connections to nodes and rate sources on other machines.
+// Suppliers, rates and webhooks check their own settings.
 func (p *process) checkLive() error {
 	c := &p.cfg
 	if p.Mode != card.LiveMode {

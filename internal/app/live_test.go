@@ -10,7 +10,7 @@ import (
 	"github.com/cardmint/cardmint/internal/chain"
 )
 
-func TestReadable_PlainHTTPToAnotherMachine(t *testing.T) {
+func TestReadable_PlainHTTPToAnotherMachine_IsTrue(t *testing.T) {
 	for address, want := range map[string]bool{
 		"http://127.0.0.1:18081":     false,
 		"http://localhost:18081":     false,
@@ -115,7 +115,7 @@ func wantRefusal(t *testing.T, address string, want bool) {
 	}
 }
 
-func TestCheckLive_RefusesWhatIsForTests(t *testing.T) {
+func TestCheckLive_TestSettings_AreRefused(t *testing.T) {
 	coins := coinsFor(t, "monero")
 	for name, tt := range map[string]struct {
 		change func(*Config, *Deployment)

@@ -22,7 +22,7 @@ func NewLoggers(w io.Writer, format string, level slog.Level) (log, audit *slog.
 	return slog.New(atLeast{all, level}), slog.New(all)
 }
 
-// atLeast is a handler of what has a level or a higher one.
+// atLeast is a handler of records of at least a level.
 type atLeast struct {
 	slog.Handler
 	level slog.Level
@@ -38,8 +38,8 @@ func (h atLeast) WithGroup(name string) slog.Handler {
 	return atLeast{h.Handler.WithGroup(name), h.level}
 }
 
-// withUnit writes durations as the text format does, such as 1.5s. The JSON
-// format would write nanoseconds, without saying so.
+// withUnit formats durations as the text format does, such as 1.5s. The JSON
+// format would write nanoseconds without a unit.
 func withUnit(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())
@@ -49,14 +49,13 @@ func withUnit(_ []string, a slog.Attr) slog.Attr {
 
 type loopKey struct{}
 
-// inLoop returns ctx as it is within a loop.
+// inLoop returns a context whose log lines name the loop.
 func inLoop(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, loopKey{}, name)
 }
 
-// contextual is a handler that adds which loop a line is from, and which trace,
-// as far as its context says so. Who writes the line need know neither: a store
-// serves many loops.
+// contextual is a handler that adds the names of the loop and of the trace in
+// the context. Code that serves several loops, such as a store, knows neither.
 type contextual struct{ slog.Handler }
 
 // Handle implements slog.Handler.

@@ -43,7 +43,7 @@ func TestNewLoggers_Lines_HaveLoopTraceAndUnits(t *testing.T) {
 				return errors.New("out of order")
 			}}
 		l.run(ctx, log)
-		l.end(ctx, log)
+		l.shutdown(ctx, log)
 		log.With("a", "b").Info("elsewhere")
 		for _, line := range want {
 			if !strings.Contains(out.String(), line) {

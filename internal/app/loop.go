@@ -13,26 +13,25 @@ import (
 	"github.com/cardmint/cardmint/internal/panics"
 )
 
-// loop is something that a process does repeatedly.
+// loop is work that a process repeats.
 type loop struct {
-	name    string
-	every   time.Duration
-	woken   wake          // nil if nobody wakes it
-	longest time.Duration // pause while it keeps failing; 0 for longestPause
-	steady  bool          // it starts again within every, whether the last tick failed, and however long it took
-	tick    func(context.Context) error
-	coin    string                      // that can't be sold for while the loop is not well; "" for all
-	health  func(context.Context) error // what readiness asks; nil for nothing
-	close   func(context.Context) error // called after the last tick; nil for nothing
-	grace   time.Duration               // that close may take
-	last    bool                        // close is called when nothing else of the process runs any more
+	name      string
+	every     time.Duration
+	wake      wake          // starts the next tick early; may be nil
+	maxPause  time.Duration // between failing ticks; 0 for defaultMaxPause
+	fixedRate bool          // measure every from the start of a tick, and do not back off
+	tick      func(context.Context) error
+	coin      string                      // coin that depends on the loop; "" for all
+	health    func(context.Context) error // readiness check; may be nil
+	close     func(context.Context) error // called after the last tick; may be nil
+	grace     time.Duration               // limit of close
+	closeLast bool                        // call close after everything else has stopped
 }
 
-// wake lets one loop tell another that there is work. Calls while the other is
-// busy count once.
+// wake starts the next tick of a loop early. Calls during a tick count once.
 type wake chan struct{}
 
-func (w wake) up() {
+func (w wake) notify() {
 	select {
 	case w <- struct{}{}:
 	default:
@@ -42,32 +41,30 @@ func (w wake) up() {
 // wakes wake several loops.
 type wakes []wake
 
-func (all wakes) up() {
+func (all wakes) notify() {
 	for _, w := range all {
-		w.up()
+		w.notify()
 	}
 }
 
-// longestPause is the longest pause of a loop that keeps failing. It is well
-// within five seconds of the end of the cause.
-const longestPause = 4 * time.Second
+// defaultMaxPause is the longest pause of a failing loop. A loop recovers within five
+// seconds after the cause of its failures has passed.
+const defaultMaxPause = 4 * time.Second
 
-// live runs the loop until ctx ends, and closes what it used unless that is to
-// be last. It returns nil.
-func (l loop) live(ctx context.Context, log *slog.Logger) error {
+// runAndClose runs the loop until ctx ends. Unless closeLast is set, it closes
+// the loop too.
+func (l loop) runAndClose(ctx context.Context, log *slog.Logger) {
 	l.run(ctx, log)
-	if !l.last {
-		l.end(ctx, log)
+	if !l.closeLast {
+		l.shutdown(ctx, log)
 	}
-	return nil
 }
 
-// run calls tick until ctx ends: at once, when the loop is woken, and after
-// every interval. Intervals vary by a tenth, so that replicas do not work in
-// step, and double with each failure in a row up to longestPause. Until the
-// interval after a failure has passed, the loop is not woken. An error is
-// logged when its cause is new, and once a minute while it lasts. A panic is a
-// failure like any other.
+// run calls tick until ctx ends: immediately, after each interval, and when
+// woken. Intervals vary by 10 %, so that replicas do not run in step, and double
+// with each consecutive failure up to the maximum. Wake-ups do not shorten the
+// pause after a failure. An error is logged when its cause changes, and once a
+// minute while it persists. A panic counts as an error.
 func (l loop) run(ctx context.Context, log *slog.Logger) {
 	ctx = inLoop(ctx, l.name)
 	var last string
@@ -86,15 +83,15 @@ func (l loop) run(ctx context.Context, log *slog.Logger) {
 			log.InfoContext(ctx, "well again", "after", last)
 			last = ""
 		}
-		woken := l.woken
-		if err == nil || l.steady {
+		woken := l.wake
+		if err == nil || l.fixedRate {
 			wait = l.every
 		} else {
-			woken = nil // a wake-up during the pause is kept
-			wait = max(l.every, min(2*wait, cmp.Or(l.longest, longestPause)))
+			woken = nil // keeps a wake-up during the pause for later
+			wait = max(l.every, min(2*wait, cmp.Or(l.maxPause, defaultMaxPause)))
 		}
 		length := wait*9/10 + rand.N(wait/5)
-		if l.steady {
+		if l.fixedRate {
 			length = wait - rand.N(max(wait/10, 1)) - time.Since(began)
 		}
 		pause := time.NewTimer(length)
@@ -107,8 +104,8 @@ func (l loop) run(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// causeOf returns the card.Unready of an error, or its text if it has none. A
-// text may differ each time: it can contain a port or a height.
+// causeOf returns the card.Unready of an error, or else its text. Texts may
+// contain a port or a height, which change.
 func causeOf(err error) string {
 	if why, ok := errors.AsType[card.Unready](err); ok {
 		return string(why)
@@ -116,7 +113,7 @@ func causeOf(err error) string {
 	return err.Error()
 }
 
-// logFailure logs the error of a tick, and its reason if that is known.
+// logFailure logs the error of a tick, and its reason if known.
 func logFailure(ctx context.Context, log *slog.Logger, err error) {
 	if why, ok := errors.AsType[card.Unready](err); ok {
 		log = log.With("cause", string(why))
@@ -124,8 +121,8 @@ func logFailure(ctx context.Context, log *slog.Logger, err error) {
 	log.ErrorContext(ctx, "failed", "error", err, panics.Stack(err))
 }
 
-// end closes what the loop used, although ctx has ended.
-func (l loop) end(ctx context.Context, log *slog.Logger) {
+// shutdown calls close within its grace, although ctx has ended.
+func (l loop) shutdown(ctx context.Context, log *slog.Logger) {
 	if l.close == nil {
 		return
 	}
@@ -142,12 +139,12 @@ func Repeat(ctx context.Context, log *slog.Logger, name string, every time.Durat
 	loop{name: name, every: every, tick: tick}.run(ctx, log)
 }
 
-// closeLast closes concurrently the loops that are closed last.
-func closeLast(ctx context.Context, loops []loop, log *slog.Logger) {
+// closeRemaining closes concurrently the loops that are closed last.
+func closeRemaining(ctx context.Context, loops []loop, log *slog.Logger) {
 	var all sync.WaitGroup
 	for _, l := range loops {
-		if l.last {
-			all.Go(func() { l.end(ctx, log) })
+		if l.closeLast {
+			all.Go(func() { l.shutdown(ctx, log) })
 		}
 	}
 	all.Wait()

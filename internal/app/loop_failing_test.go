@@ -19,13 +19,13 @@ func runFor(t *testing.T, l loop, long time.Duration) (log string) {
 	var text strings.Builder
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	l.woken = make(wake, 1)
+	l.wake = make(wake, 1)
 	go func() {
 		defer close(ended)
 		l.run(ctx, slog.New(slog.NewTextHandler(&text, nil)))
 	}()
 	for range long / (5 * time.Millisecond) {
-		l.woken.up()
+		l.wake.notify()
 		time.Sleep(5 * time.Millisecond)
 	}
 	cancel()
@@ -37,7 +37,7 @@ func TestLoop_WokenWhileItFails_KeepsItsPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ticks := 0
 		log := runFor(t,
-			loop{name: "watch", every: 2 * time.Second, longest: 2 * time.Second, tick: func(context.Context) error {
+			loop{name: "watch", every: 2 * time.Second, maxPause: 2 * time.Second, tick: func(context.Context) error {
 				ticks++
 				return card.Unready("monerod: connection lost").Wrap(fmt.Errorf("read 127.0.0.1:%d: reset", 40000+ticks))
 			}}, 5*time.Minute)
@@ -50,7 +50,7 @@ func TestLoop_WokenWhileItFails_KeepsItsPause(t *testing.T) {
 	})
 }
 
-// A wake-up that comes during the pause is not lost.
+// A wake-up during the pause is not lost.
 func TestLoop_WokenDuringPause_RunsAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ticks := 0

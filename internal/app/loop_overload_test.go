@@ -46,14 +46,14 @@ func spread(t *testing.T, l loop, replicas int, ill time.Duration) (fullest, all
 	return fullest, all
 }
 
-// Replicas that start together while the database is away, and find together
-// that it is back, do so at moments of their own: pauses vary by a tenth.
-func TestLoops_ReplicasDoNotTickInStep(t *testing.T) {
+// Replicas that start together during an outage of the database retry at
+// different times, because pauses vary by 10 %.
+func TestLoops_ReplicasStartTogether_DoNotTickInStep(t *testing.T) {
 	const replicas, ill = 40, 5 * time.Minute
 	for name, l := range map[string]loop{
 		"whose pauses grow while it fails": {every: time.Second},
-		"that asks as often as ever":       {every: time.Second, longest: time.Second},
-		"that keeps its time":              {every: time.Second, steady: true},
+		"that asks as often as ever":       {every: time.Second, maxPause: time.Second},
+		"that keeps its time":              {every: time.Second, fixedRate: true},
 	} {
 		t.Run("a loop "+name, func(t *testing.T) {
 			fullest, all := spread(t, l, replicas, ill)

@@ -24,7 +24,7 @@ func (b *buffer) Write(p []byte) (int, error) {
 }
 
 // A panicking loop backs off like a failing one, and other loops continue.
-func TestLoop_Panic_BacksOffAndGoesOn(t *testing.T) {
+func TestLoop_Panic_BacksOffAndContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log buffer
 		began, ticks, others := time.Now(), []time.Duration{}, 0
@@ -38,7 +38,7 @@ func TestLoop_Panic_BacksOffAndGoesOn(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for _, l := range []loop{broken, well} {
-			all.Go(func() { _ = l.live(ctx, slog.New(slog.NewTextHandler(&log, nil))) })
+			all.Go(func() { l.runAndClose(ctx, slog.New(slog.NewTextHandler(&log, nil))) })
 		}
 		time.Sleep(2 * time.Minute)
 		cancel()

@@ -14,9 +14,9 @@ import (
 	"github.com/cardmint/cardmint/internal/rate"
 )
 
-// A source of rates that is out of order, or hangs, must not have the next good
-// rate wait for longer than the operator said.
-func TestRates_AGoodRateIsBackWithinOneInterval(t *testing.T) {
+// A source of rates that fails or hangs does not delay the next good rate beyond
+// the configured interval.
+func TestRates_SourceRecovers_RateWithinOneInterval(t *testing.T) {
 	for _, every := range []time.Duration{time.Second, 5 * time.Second, time.Minute} {
 		for name, hangs := range map[string]bool{"failing": false, "hanging": true} {
 			t.Run(every.String()+" "+name, func(t *testing.T) {
@@ -83,9 +83,9 @@ func parse(usd string) card.Decimal {
 	return d
 }
 
-// An orchestrator kills a process that takes too long to end. Closing takes as
-// long as the slowest, and twice that with those that are last.
-func TestLoops_CloseAtTheSameTimeAndTheLastOnesLast(t *testing.T) {
+// A process that stops too slowly is killed. Closing takes as long as the slowest
+// loop, and again as long for loops that close last.
+func TestLoops_Shutdown_ClosesConcurrentlyInTwoSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closing, closed atomic.Int32
 		l := loop{every: time.Second, grace: time.Minute, tick: func(context.Context) error {
@@ -97,16 +97,12 @@ func TestLoops_CloseAtTheSameTimeAndTheLastOnesLast(t *testing.T) {
 			return ctx.Err()
 		}}
 		last := l
-		last.last = true
+		last.closeLast = true
 		loops := []loop{l, last, l, last}
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for _, l := range loops {
-			all.Go(func() {
-				if err := l.live(ctx, slog.New(slog.DiscardHandler)); err != nil {
-					t.Error(err)
-				}
-			})
+			all.Go(func() { l.runAndClose(ctx, slog.New(slog.DiscardHandler)) })
 		}
 		time.Sleep(time.Minute)
 		want := func(after time.Duration, nowClosing, nowClosed int32) {
@@ -123,7 +119,7 @@ func TestLoops_CloseAtTheSameTimeAndTheLastOnesLast(t *testing.T) {
 		want(2*time.Second, 2, 0)
 		all.Wait()
 		want(0, 2, 2)
-		all.Go(func() { closeLast(ctx, loops, slog.New(slog.DiscardHandler)) })
+		all.Go(func() { closeRemaining(ctx, loops, slog.New(slog.DiscardHandler)) })
 		want(2*time.Second, 4, 2)
 		want(time.Second, 4, 4)
 	})

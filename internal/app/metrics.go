@@ -22,9 +22,8 @@ func Listen(address string) (net.Listener, error) {
 	return listener, WithHint(err, "choose another address with --listen, for example 127.0.0.1:8081")
 }
 
-// listen listens for the API and, unless their address is "off", for metrics. If
-// several processes on one machine use the default address, the first one
-// serves its metrics, and the others log a warning.
+// listen listens for the API and for metrics. If the default address of metrics
+// is in use, it logs a warning: another process on this machine serves metrics.
 func (p *process) listen() (err error) {
 	if p.listener, err = Listen(p.cfg.Listen); err != nil {
 		return err
@@ -78,8 +77,8 @@ func (p *process) addMetrics() {
 	}
 }
 
-// pools returns the statistics of all pools, by name: that of a part of the
-// process, or what the connections do where all parts share them.
+// pools returns the statistics of all pools. They are named after the parts of
+// the process or, if the parts share one store, after its own pools.
 func (s stores) pools() map[string]sql.DBStats {
 	if s.worker == s.api {
 		all := s.api.Pools()

@@ -18,8 +18,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rate"
 )
 
-// RateConfig configures what coins are worth: the rate on which live sources
-// agree, or a fixed one.
+// RateConfig configures the exchange rates: live, with a quorum of sources, or
+// fixed.
 type RateConfig struct {
 	Rate   map[string]string `env:"CARDMINT_RATE" placeholder:"COIN=USD" help:"Fixed rates instead of live ones, in US dollars for one coin, for example ${default_coin}=152.52. Only in test mode."`
 	Live   LiveRateConfig    `embed:""`
@@ -162,9 +162,9 @@ func (p *process) addRates(ctx context.Context) {
 	p.live.UseBook(p.dbs.worker, ProcessName())
 	_ = p.live.Follow(ctx) // so that the first fetch can be compared; the loop logs errors
 	fetched := make(wake, 1)
-	p.add(loop{name: "accepted rates", every: followEvery, woken: fetched, steady: true, tick: p.live.Follow,
+	p.add(loop{name: "accepted rates", every: followEvery, wake: fetched, fixedRate: true, tick: p.live.Follow,
 		close: p.live.Follow, grace: closeGrace})
-	p.add(ratesLoop(p.live, p.cfg.Rates.Live.RateEvery, fetched.up))
+	p.add(ratesLoop(p.live, p.cfg.Rates.Live.RateEvery, fetched.notify))
 	for _, coin := range p.cfg.Coins {
 		name := "rates"
 		if len(p.cfg.Coins) > 1 { // with one coin, alerts know the short name
@@ -203,7 +203,7 @@ func checkRate(live *rate.Live, coin string) error {
 // ratesLoop fetches rates, and calls fetched after each fetch. After an outage
 // the next good rate is there within one interval.
 func ratesLoop(live *rate.Live, every time.Duration, fetched func()) loop {
-	return loop{name: "rates", every: every, steady: true, tick: func(ctx context.Context) error {
+	return loop{name: "rates", every: every, fixedRate: true, tick: func(ctx context.Context) error {
 		defer fetched()
 		return live.Tick(ctx)
 	}}

@@ -155,7 +155,7 @@ func (p *process) run(ctx context.Context) error {
 	defer p.close()
 	err = p.open(ctx, startup)
 	if err == nil {
-		defer closeLast(ctx, p.loops, p.Log)
+		defer closeRemaining(ctx, p.loops, p.Log)
 		err = p.start(ctx, group, startup)
 	}
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil { // stopped before it had started
@@ -195,7 +195,7 @@ func (p *process) start(ctx context.Context, group *errgroup.Group, startup *sta
 		return err
 	}
 	for _, l := range p.loops {
-		group.Go(func() error { return l.live(ctx, p.Log) })
+		group.Go(func() error { l.runAndClose(ctx, p.Log); return nil })
 	}
 	startup.set(handler)
 	if p.cfg.Simulated {

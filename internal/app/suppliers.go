@@ -23,8 +23,8 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-// mostPerSecond is the highest limit that can be set for a supplier.
-const mostPerSecond = 10_000
+// maxPerSecond is the highest rate limit of a supplier.
+const maxPerSecond = 10_000
 
 // SupplierConfig configures who makes the cards.
 type SupplierConfig struct {
@@ -33,7 +33,7 @@ type SupplierConfig struct {
 	Sandbox  supplier.Behaviour `name:"sandbox-supplier" env:"CARDMINT_SANDBOX_SUPPLIER" default:"prompt" enum:"prompt,slow,pending,ambiguous,declining" placeholder:"BEHAVIOUR" help:"How the supplier of sandbox cards behaves: prompt, slow, pending, ambiguous or declining (${default})."`
 }
 
-// Suppliers are the configured suppliers, in the order in which they are asked.
+// Suppliers are the configured suppliers, by priority.
 type Suppliers struct {
 	Entries  []SupplierEntry
 	Patience time.Duration
@@ -80,9 +80,9 @@ type SupplierEntry struct {
 	directory   string        // that secrets are relative to
 }
 
-// supplierKind is what there is to know of a kind of supplier.
+// supplierKind describes a kind of supplier.
 type supplierKind struct {
-	own  func(SupplierEntry) map[string]bool // the settings that not every kind has, and whether they are set
+	own  func(SupplierEntry) map[string]bool // settings of the kind, and whether they are set
 	open func(SupplierEntry, SupplierOptions) (Supplier, error)
 }
 
@@ -143,8 +143,8 @@ func supplierKinds() map[string]supplierKind {
 	}
 }
 
-// openStripe opens a supplier of kind stripe. In test mode its API may be a
-// stand-in on this machine.
+// openStripe opens a supplier of kind stripe. In test mode its API may be a fake
+// on this machine.
 func openStripe(e SupplierEntry, opts SupplierOptions) (Supplier, error) {
 	cfg := supplier.StripeConfig{Name: e.Name, Cardholder: e.Cardholder, URL: e.URL, Page: e.Page,
 		Insecure: opts.Mode != card.LiveMode}
@@ -168,8 +168,7 @@ func openStripe(e SupplierEntry, opts SupplierOptions) (Supplier, error) {
 	return s, nil
 }
 
-// openHTTPSupplier opens a supplier of kind http. In test mode it may be asked
-// over plain http.
+// openHTTPSupplier opens a supplier of kind http. Test mode allows plain http.
 func openHTTPSupplier(e SupplierEntry, opts SupplierOptions) (Supplier, error) {
 	cfg := supplier.HTTPConfig{Name: e.Name, URL: e.URL, CAFile: e.path(e.CAFile), Mode: opts.Mode,
 		Insecure: opts.Mode != card.LiveMode}
@@ -206,8 +205,7 @@ func duration(field, text string) (time.Duration, error) {
 	return d, nil
 }
 
-// path returns a path as the process can open it: paths in the file are
-// relative to it.
+// path resolves a path in the file, which is relative to the file's directory.
 func (e SupplierEntry) path(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
@@ -239,8 +237,8 @@ func (f SupplierConfig) Read(mode string) (Suppliers, error) {
 	return s, s.fit(mode)
 }
 
-// fit returns an error if the suppliers can't be used in a mode. Those of kind
-// stripe and http state for themselves which mode they are for.
+// fit returns an error if the suppliers can't be used in a mode. Those of kinds
+// stripe and http check the mode when they are opened.
 func (s Suppliers) fit(mode string) error {
 	for _, e := range s.Entries {
 		switch {
@@ -255,8 +253,8 @@ func (s Suppliers) fit(mode string) error {
 	return nil
 }
 
-// parseSuppliers parses a file of suppliers. Secrets are in files of their own,
-// relative to directory.
+// parseSuppliers parses a file of suppliers. The files of secrets that it names
+// are relative to directory.
 func parseSuppliers(text []byte, directory string) ([]SupplierEntry, error) {
 	var file struct {
 		Supplier []SupplierEntry `toml:"supplier"`
@@ -287,8 +285,8 @@ func parseSuppliers(text []byte, directory string) ([]SupplierEntry, error) {
 
 var setting = regexp.MustCompile(`^\s*([a-z_]+)\s*=`)
 
-// tomlError returns an error that names the line and the setting, and quotes
-// nothing: a secret may have been written into the file by mistake.
+// tomlError returns an error that names the line and the setting. It quotes no
+// value, which may be a secret written into the file by mistake.
 func tomlError(text []byte, err error) error {
 	var strict *toml.StrictMissingError
 	if errors.As(err, &strict) && len(strict.Errors) > 0 {
@@ -319,8 +317,8 @@ func (e *SupplierEntry) check() error {
 			strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 	case e.AtOnce < 0 || e.AtOnce > 256:
 		return errors.New("at_once must be between 1 and 256")
-	case !(e.PerSecond >= 0 && e.PerSecond <= mostPerSecond): // nor not a number
-		return fmt.Errorf("requests_per_second must be between 0, for no limit, and %d", mostPerSecond)
+	case !(e.PerSecond >= 0 && e.PerSecond <= maxPerSecond): // nor not a number
+		return fmt.Errorf("requests_per_second must be between 0, for no limit, and %d", maxPerSecond)
 	}
 	for name, other := range kinds {
 		if name == e.Kind {
@@ -389,8 +387,8 @@ func (s Suppliers) Open(opts SupplierOptions) ([]Supplier, issue.Routes, error) 
 	return opened, routes, nil
 }
 
-// secret reads a file with one secret, which only its owner may read. Errors do
-// not quote it.
+// secret reads a file with one secret. Only its owner may have access to the
+// file. Errors do not quote the secret.
 func (e SupplierEntry) secret(field, path string) (card.Secret, error) {
 	if path == "" {
 		return "", fmt.Errorf("%s is missing: it names a file with the secret", field)

@@ -11,11 +11,10 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// canary is a secret that somebody wrote into the file by mistake. No error may
-// quote it.
+// canary is a secret written into the file by mistake. No error may quote it.
 const canary = "hunter2"
 
-func TestSuppliers_WhatIsWrongIsNamed(t *testing.T) {
+func TestParseSuppliers_BadSetting_IsNamed(t *testing.T) {
 	t.Parallel()
 	const ok = "[[supplier]]\nname = \"first\"\nkind = \"sandbox\"\n"
 	for name, tt := range map[string]struct{ text, want string }{
@@ -70,7 +69,7 @@ func TestSuppliers_WhatIsWrongIsNamed(t *testing.T) {
 	}
 }
 
-func TestSuppliers_AreAskedByPriority(t *testing.T) {
+func TestParseSuppliers_Order_IsByPriority(t *testing.T) {
 	t.Parallel()
 	entries, err := parseSuppliers([]byte(`
 [[supplier]]
@@ -117,7 +116,7 @@ behaviour = "declining"
 	}
 }
 
-func TestSuppliers_AnUnknownBehaviourIsRefused(t *testing.T) {
+func TestSuppliersOpen_UnknownBehaviour_IsRefused(t *testing.T) {
 	t.Parallel()
 	entries, err := parseSuppliers([]byte("[[supplier]]\nname = \"a\"\nkind = \"sandbox\"\nbehaviour = \"odd\"\n"), "")
 	if err != nil {
@@ -129,7 +128,7 @@ func TestSuppliers_AnUnknownBehaviourIsRefused(t *testing.T) {
 	}
 }
 
-func TestSuppliers_NoneOfTheSandboxInLiveMode(t *testing.T) {
+func TestSupplierConfigRead_SandboxInLiveMode_IsRefused(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "suppliers.toml")
 	write(t, file, "[[supplier]]\nname = \"a\"\nkind = \"sandbox\"\n", 0o644)
@@ -150,7 +149,7 @@ func TestSuppliers_NoneOfTheSandboxInLiveMode(t *testing.T) {
 	}
 }
 
-func TestSuppliers_ASecretIsReadableByItsOwnerAlone(t *testing.T) {
+func TestSupplierEntrySecret_OthersHaveAccess_IsRefused(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
 	write(t, filepath.Join(directory, "mine"), canary+"\n", 0o600)
@@ -185,7 +184,7 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 	}
 }
 
-func TestSuppliers_TestModeBuysNoRealCards(t *testing.T) {
+func TestSuppliers_RealCardsInTestMode_AreRefused(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"key": "rk_live_1", "page": strings.Repeat("x", 32)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

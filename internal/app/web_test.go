@@ -7,7 +7,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-func TestWebConfig_OnlyWhatABrowserWouldSend(t *testing.T) {
+func TestWebConfig_Origins_AreAsBrowsersSendThem(t *testing.T) {
 	for _, x := range []struct {
 		given, want string // "" if it is refused
 	}{

@@ -36,7 +36,7 @@ type wakeups struct {
 }
 
 // events wakes the loops that read new events.
-func (w wakeups) events() { wakes{w.sending, w.feed}.up() }
+func (w wakeups) events() { wakes{w.sending, w.feed}.notify() }
 
 func newWakes(n int) wakes {
 	all := make(wakes, n)
@@ -97,23 +97,23 @@ func (p *process) openAccounts(ctx context.Context) (*account.Service, error) {
 
 // wireAPI adds the actors that serve requests, and their loops.
 func (p *process) wireAPI(ctx context.Context, w wakeups) error {
-	orders, err := order.New(p.dbs.api, p.vault, p.rates, p.sandbox, w.passes.up, p.cfg.orders(p.Deployment))
+	orders, err := order.New(p.dbs.api, p.vault, p.rates, p.sandbox, w.passes.notify, p.cfg.orders(p.Deployment))
 	if err != nil {
 		return err
 	}
-	webhooks, err := webhook.New(p.dbs.api, p.vault, p.poster, w.sending.up,
+	webhooks, err := webhook.New(p.dbs.api, p.vault, p.poster, w.sending.notify,
 		webhook.Config{Retention: p.cfg.Webhooks.Retention})
 	if err != nil {
 		return err
 	}
 	p.server.Orders, p.server.Accounts, p.server.Webhooks = orders, p.accounts, webhooks
 	p.add(loop{name: "token uses", every: usesEvery, tick: p.accounts.SaveUses, close: p.accounts.SaveUses,
-		grace: closeGrace, last: true})
+		grace: closeGrace, closeLast: true})
 	p.addLimits()
-	p.add(loop{name: "addresses", every: prepareEvery, woken: p.stocked, tick: orders.Prepare})
-	p.add(loop{name: "feed", every: feedEvery, longest: feedEvery, woken: w.feed, tick: webhooks.Tick})
+	p.add(loop{name: "addresses", every: prepareEvery, wake: p.stocked, tick: orders.Prepare})
+	p.add(loop{name: "feed", every: feedEvery, maxPause: feedEvery, wake: w.feed, tick: webhooks.Tick})
 	_ = orders.RefreshOffers(ctx) // so that the first order can reserve; the loop logs errors
-	p.add(loop{name: "follow offers", every: followEvery, woken: p.offered, tick: orders.RefreshOffers})
+	p.add(loop{name: "follow offers", every: followEvery, wake: p.offered, tick: orders.RefreshOffers})
 	for _, coin := range p.cfg.Coins {
 		p.check("addresses "+coin.Code, coin.Code, func(context.Context) error { return orders.Stocked(coin.Code) })
 		if !p.worker() { // a worker checks its own watchers
@@ -129,25 +129,25 @@ func (p *process) wireWorker(w wakeups) error {
 	for i, c := range p.chains {
 		coin := c.chain.Currency().Code
 		watcher, err := settle.New(p.dbs.worker, p.rates, c.chain,
-			settle.Wake{Pass: w.passes[i].up, Orders: p.stocked.up, Issuer: w.issuing.up, Sender: w.events},
+			settle.Wake{Pass: w.passes[i].notify, Orders: p.stocked.notify, Issuer: w.issuing.notify, Sender: w.events},
 			p.Log, p.settleConfig(c))
 		if err != nil {
 			return err
 		}
-		p.add(loop{name: "watch " + coin, coin: coin, every: c.every, longest: c.every, woken: w.passes[i],
+		p.add(loop{name: "watch " + coin, coin: coin, every: c.every, maxPause: c.every, wake: w.passes[i],
 			tick: watcher.Tick, close: watcher.Close, grace: closeGrace,
 			health: func(context.Context) error { return watcher.Health() }})
-		p.add(loop{name: "mark " + coin, every: markEvery, longest: markEvery, tick: watcher.Mark})
+		p.add(loop{name: "mark " + coin, every: markEvery, maxPause: markEvery, tick: watcher.Mark})
 	}
 	if err := p.wireIssuers(w); err != nil {
 		return err
 	}
-	sender, err := webhook.NewSender(p.dbs.sender, p.vault, p.poster, w.sending.up, p.Log,
+	sender, err := webhook.NewSender(p.dbs.sender, p.vault, p.poster, w.sending.notify, p.Log,
 		webhook.Config{Retention: p.cfg.Webhooks.Retention, Observe: p.meter.Attempt, Tracer: p.tracer.With(p.dbs.sender)})
 	if err != nil {
 		return err
 	}
-	p.add(loop{name: "send", every: sendEvery, woken: w.sending, tick: sender.Tick, close: sender.Close,
+	p.add(loop{name: "send", every: sendEvery, wake: w.sending, tick: sender.Tick, close: sender.Close,
 		grace: p.cfg.Webhooks.Timeout + closeGrace})
 	p.add(loop{name: "prune", every: pruneEvery, tick: sender.Prune})
 	p.addBooks()
@@ -160,7 +160,7 @@ func (p *process) settleConfig(c chainRunner) settle.Config {
 	cfg := settle.Config{FillBatch: c.fillBatch, PoolSize: p.cfg.Addresses.Pool, Tracer: p.tracer.With(p.dbs.worker),
 		Observe: func(r settle.Report) {
 			p.meter.Pass(coin, time.Now(), r)
-			p.books.note(coin, r.Leads)
+			p.books.setLeading(coin, r.Leads)
 			p.clock.block(coin, r)
 		}}
 	if c.wallet {
@@ -186,18 +186,18 @@ func (p *process) wireIssuers(w wakeups) error {
 	}
 	p.server.Callbacks = map[string]http.Handler{}
 	for i, s := range opened {
-		issuer, err := issue.New(p.dbs.worker, p.vault, issue.Wake{Issuers: w.issuing.up, Sender: w.events}, p.Log,
+		issuer, err := issue.New(p.dbs.worker, p.vault, issue.Wake{Issuers: w.issuing.notify, Sender: w.events}, p.Log,
 			issue.Config{Routes: routes, Index: i, Patience: p.suppliers.Patience, Tracer: p.tracer.With(p.dbs.worker),
 				Observe: issue.Observe{Call: p.meter.Call, Issued: p.meter.Issued}})
 		if err != nil {
 			return err
 		}
-		p.add(loop{name: "issue " + s.Name(), every: issueEvery, woken: w.issuing[i], tick: issuer.Tick})
+		p.add(loop{name: "issue " + s.Name(), every: issueEvery, wake: w.issuing[i], tick: issuer.Tick})
 		if calls, ok := s.(interface{ Secrets() supplier.Secrets }); ok {
 			p.server.Callbacks[supplier.CallbackPath(s.Name())] = supplier.NewCallback(calls.Secrets(),
 				func(key string) {
 					issuer.Expedite(key)
-					w.issuing[i].up()
+					w.issuing[i].notify()
 				}, time.Now)
 		}
 	}
@@ -216,7 +216,7 @@ func (p *process) addOffers(opened []Supplier, routes issue.Routes) error {
 			p.add(loop{name: "stock " + s.Name(), every: stockEvery, tick: stock.Tick})
 		}
 		p.add(loop{name: "offers " + s.Name(), every: offersEvery, tick: func(ctx context.Context) error {
-			defer p.offered.up()
+			defer p.offered.notify()
 			return offers.Tick(ctx)
 		}})
 	}
