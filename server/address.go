@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// proxies are the networks of the reverse proxies in front of the service,
-// whose X-Forwarded-For is believed.
+// proxies are the networks of trusted reverse proxies, whose X-Forwarded-For is
+// used.
 type proxies []netip.Prefix
 
 func (p proxies) include(a netip.Addr) bool {
@@ -19,9 +19,8 @@ func (p proxies) include(a netip.Addr) bool {
 	return false
 }
 
-// client returns the address that a request came from: the last one that no
-// proxy of ours vouches for. It is not valid if the request did not come over
-// IP.
+// client returns the address of the client: the last address in the chain that
+// is not a trusted proxy. It is invalid if the request did not arrive over IP.
 func (p proxies) client(r *http.Request) netip.Addr {
 	from := address(r.RemoteAddr)
 	if !p.include(from) {
@@ -38,7 +37,7 @@ func (p proxies) client(r *http.Request) netip.Addr {
 			}
 			before := address(strings.TrimSpace(hop))
 			if !before.IsValid() {
-				return from // what is left of it was not written by a proxy of ours, or can't be understood
+				return from // the rest was not written by a trusted proxy, or is malformed
 			}
 			if from = before; !p.include(from) {
 				return from
@@ -49,7 +48,7 @@ func (p proxies) client(r *http.Request) netip.Addr {
 }
 
 // address parses an address, with or without a port. It returns the zero
-// address if that is not possible.
+// address if s is malformed.
 func address(s string) netip.Addr {
 	if withPort, err := netip.ParseAddrPort(s); err == nil {
 		return withPort.Addr().Unmap().WithZone("")

@@ -11,10 +11,10 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// How many requests of a kind use the database at the same time. Cards that are
-// created together share statements, of which the largest has 256; reading gets
-// as many, which is more than there are connections, so that none is idle while
-// a response is written. Nobody sends many of the others, or should.
+// Slots are how many requests of a kind use the database at once. Cards that
+// are created together share statements of up to 256 rows. Reads get as many
+// slots, which is more than there are connections, so that no connection is
+// idle while a response is written. Other kinds are rare.
 const (
 	createSlots  = 256
 	readSlots    = 256
@@ -23,25 +23,25 @@ const (
 	unknownSlots = 64
 )
 
-// One account has up to three quarters of the slots of a kind at work.
+// maxShare is how many slots one account may use: three quarters.
 func maxShare(slots int) int { return slots * 3 / 4 }
 
-// Bulk requests change many rows and take seconds. Each account runs one at a
-// time, and a second one waits for up to bulkWait. They keep apart from the
-// other requests that manage, which take milliseconds.
+// Bulk requests change many rows and take seconds. An account runs one at a
+// time; a second one waits for up to bulkWait. They have separate slots,
+// because other management requests take milliseconds.
 const (
 	bulkSlots = 4
 	bulkShare = 1
 	bulkWait  = 5 * time.Second
 )
 
-// gates keep kinds of requests apart, so that too many of one leave room for
-// the others.
+// gates limit the concurrency of each kind of requests, so that a flood of one
+// kind blocks no other kind.
 type gates struct {
 	metrics                    Metrics
 	create, read, manage, bulk *gate
-	// Tokens that this process has seen to be good are looked up again every
-	// few seconds. Anybody can make up any number of others.
+	// Tokens that this process knows to be valid are looked up again every few
+	// seconds. A client can make up any number of other tokens.
 	known, unknown *gate
 }
 
@@ -51,16 +51,16 @@ func newGates(metrics Metrics) *gates {
 		read:   newGate("read", readSlots, maxShare(readSlots)),
 		manage: newGate("manage", manageSlots, maxShare(manageSlots)),
 		bulk:   newGate("bulk", bulkSlots, bulkShare),
-		// Accounts are not known yet, so that there are no shares.
+		// The account is not known yet, so there are no shares.
 		known:   newGate("authenticate", knownSlots, knownSlots),
 		unknown: newGate("authenticate", unknownSlots, unknownSlots)}
 	g.bulk.maxWait = bulkWait
 	return g
 }
 
-// acquire takes a place at a gate, which the caller must give back by release. The
-// error is card.ErrUnavailable, or card.ErrQuotaExceeded if the account's own
-// bulk request is in the way. The account is uuid.Nil before it is known.
+// acquire acquires a slot of a gate; the caller must release it. The error is
+// card.ErrUnavailable, or card.ErrQuotaExceeded if the account is already
+// running a bulk request. The account is uuid.Nil before it is known.
 func (g *gates) acquire(ctx context.Context, through *gate, account uuid.UUID) error {
 	if through.acquire(ctx, account) {
 		return nil
@@ -72,12 +72,12 @@ func (g *gates) acquire(ctx context.Context, through *gate, account uuid.UUID) e
 	return overloaded()
 }
 
-// bulkQuota is what an account may run of bulk requests.
+// bulkQuota limits the bulk requests of an account.
 var bulkQuota = boundedQuota{card.Quota{Name: "bulk-of-account", Limit: bulkShare},
 	"Your account already deletes a webhook or recovers its events. Only one such request runs at a time. Try again in a few seconds."}
 
-// overloaded is the refusal of a request that was not begun. Its time varies,
-// so that those who are refused together do not come again together.
+// overloaded returns the refusal of a request that was not started. Retry-After
+// varies, so that refused clients do not return at the same time.
 func overloaded() error {
 	err := card.ErrUnavailable.WithMessage(
 		`The service has more requests than it can answer in time, and has not begun with yours. Try again when the time in "Retry-After" is over.`)
@@ -85,8 +85,8 @@ func overloaded() error {
 	return err
 }
 
-// admit has requests enter the gates. It stands between what a request says and
-// what is done about it: who sends or reads slowly holds no place.
+// admit lets a request acquire its slot after its body was read, and release it
+// before the response is written: slow clients hold no slot.
 func (g *gates) admit(next StrictHandlerFunc, operation string) StrictHandlerFunc {
 	return func(c *gin.Context, request any) (any, error) {
 		through := g.of(operation, request)
@@ -102,10 +102,9 @@ func (g *gates) admit(next StrictHandlerFunc, operation string) StrictHandlerFun
 	}
 }
 
-// of returns the gate of a request; nil for one that needs no database, or
-// waits for something else than it and is counted there: lists without pages
-// and streams of events (slots), receivers of webhooks, and payments of a
-// sandbox.
+// of returns the gate of a request. It returns nil for requests that need no
+// database, and for requests with another limit: streamed lists and events
+// (concurrency), tests of webhooks, and payments of a sandbox.
 func (g *gates) of(operation string, request any) *gate {
 	switch operation {
 	case "CreateCard":
@@ -117,7 +116,7 @@ func (g *gates) of(operation string, request any) *gate {
 		return g.read
 	case "GetCard", "RevealCard", "ListWebhooks", "GetWebhook", "ListDeliveries":
 		return g.read
-	// ListEvents enters for as long as it does not wait
+	// ListEvents acquires a slot itself, except while it waits
 	case "ListCurrencies", "ListOffers", "TestWebhook", "SimulatePayment", "ListEvents":
 		return nil
 	case "RecoverWebhook", "DeleteWebhook":

@@ -11,23 +11,23 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// disclosure counts the cards of one response whose credentials it shows in the
-// clear. The zero value shows none in the clear.
+// disclosure counts the cards of a response whose credentials are disclosed:
+// shown unmasked. The zero value discloses none.
 type disclosure struct {
-	reveals        bool // the token may see credentials
+	reveals        bool // the token may disclose credentials
 	newest, oldest uuid.UUID
 	cards          int
 }
 
-// newDisclosure returns the disclosure of a response to a request.
+// newDisclosure returns the disclosure of the response to a request.
 func newDisclosure(gc context.Context) disclosure {
 	who, _ := identity(gc)
 	return disclosure{reveals: who.Scopes.Has(account.CredentialsReveal)}
 }
 
-// show is called with every card of the response, before it is converted. It
-// masks what the token may not see, and reports whether the response shows the
-// credentials in the clear.
+// show masks the credentials of a card unless the token may disclose them, and
+// reports whether they are disclosed. Call it for each card of the response
+// before it is converted.
 func (d *disclosure) show(c *card.Card) bool {
 	if c.Credentials == nil {
 		return false
@@ -47,14 +47,14 @@ func (d *disclosure) show(c *card.Card) bool {
 	return true
 }
 
-// auditStarted leaves a line before the first credentials of a list are sent. The
-// line of audit follows when the list has ended.
+// auditStarted logs a line before the first credentials of a list are sent.
+// audit logs another one at the end of the list.
 func (a *api) auditStarted(gc context.Context, operation string, d disclosure) {
 	a.audited(gc, "credentials_shown", operation, slog.String("list", "begun"), slog.String("newest", d.newest.String()))
 }
 
-// audit leaves one line in the log if credentials are shown in the clear,
-// whatever the number of cards: who saw them and when, never what.
+// audit logs one line if credentials were disclosed, regardless of the number
+// of cards: who read them and when, but not the credentials.
 func (a *api) audit(gc context.Context, operation string, d disclosure) {
 	switch d.cards {
 	case 0:
@@ -66,14 +66,14 @@ func (a *api) audit(gc context.Context, operation string, d disclosure) {
 	}
 }
 
-// audited leaves one line of what a client did with a token.
-// docs/operate/logs.md lists the actions.
+// audited logs an action of a client for the audit log. docs/operate/logs.md
+// lists the actions.
 func (a *api) audited(gc context.Context, action, operation string, attrs ...slog.Attr) {
 	who, _ := identity(gc)
 	id, _ := gc.Value(requestIDKey).(string)
 	ctx := gc
 	if c, ours := gc.(*gin.Context); ours {
-		ctx = c.Request.Context() // which has the trace
+		ctx = c.Request.Context() // has the trace
 	}
 	a.auditLog.LogAttrs(ctx, slog.LevelInfo, "audit",
 		append([]slog.Attr{slog.String("action", action), slog.String("actor", "token:"+who.TokenID.String()),
@@ -81,7 +81,8 @@ func (a *api) audited(gc context.Context, action, operation string, attrs ...slo
 			attrs...)...)
 }
 
-// auditedCard converts a card that is the whole response, and audits that.
+// auditedCard converts a card that is the whole response, and logs the
+// disclosure.
 func (a *api) auditedCard(gc context.Context, operation string, c *card.Card) Card {
 	d := newDisclosure(gc)
 	d.show(c)

@@ -14,10 +14,10 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// authenticate authenticates the request by its bearer token (RFC 6750, section
-// 2.1), before anything else in it is looked at. An address that failed too
-// often may use only tokens that this process has seen to be good: then the
-// store is not asked.
+// authenticate authenticates a request by its bearer token (RFC 6750, section
+// 2.1), before anything else in it is read. An address with too many failures
+// may use only tokens that this process knows to be valid, without a query of
+// the store.
 func authenticate(cfg Config, gates *gates, problems problemWriter) gin.HandlerFunc {
 	accounts, limits, trusted := cfg.Accounts, cfg.Limits, proxies(cfg.Proxies)
 	return func(c *gin.Context) {
@@ -43,7 +43,7 @@ func authenticate(cfg Config, gates *gates, problems problemWriter) gin.HandlerF
 				limits.Fail(from)
 			}
 			if c.Request.ContentLength != 0 {
-				c.Header("Connection", "close") // or net/http would read the body before it responds
+				c.Header("Connection", "close") // otherwise net/http would read the body before it responds
 			}
 			problems.write(c, err)
 			return
@@ -53,7 +53,7 @@ func authenticate(cfg Config, gates *gates, problems problemWriter) gin.HandlerF
 	}
 }
 
-// authenticate authenticates a token, for which a gate must have room.
+// authenticate authenticates a token, and holds a slot of a gate while it does.
 func (g *gates) authenticate(ctx context.Context, accounts *account.Service, token string,
 	through *gate) (account.Identity, error) {
 	if err := g.acquire(ctx, through, uuid.Nil); err != nil {
@@ -70,7 +70,7 @@ func bearer(r *http.Request) (string, error) {
 	case 0:
 		return "", errNoToken
 	case 1:
-	default: // a proxy in front of the service may have looked at the other one
+	default: // a proxy in front of the service may have used the other one
 		return "", card.ErrUnauthorized.WithMessage(`There is more than one "Authorization" header. Send it once.`)
 	}
 	scheme, token, _ := strings.Cut(sent[0], " ")
@@ -83,22 +83,22 @@ func bearer(r *http.Request) (string, error) {
 var errNoToken = card.ErrUnauthorized.WithMessage(
 	`The token is missing. Send "Authorization: Bearer <API_TOKEN>" with a token of your account.`)
 
-// checkToken returns an error if a token is no longer good, or if that can't be
-// found out in time. It takes no longer than half a second, so that whoever
-// asks as often keeps the promise that a revoked token is of no use after five.
+// checkToken returns an error if a token is no longer valid, or if the check
+// fails. It takes at most half a second, so that a response that checks twice a
+// second ends within five seconds of a revocation.
 func checkToken(ctx context.Context, accounts *account.Service, token string) error {
 	ctx, cancel := context.WithTimeout(ctx, tokenCheckInterval)
 	defer cancel()
 	_, err := accounts.Authenticate(ctx, token)
-	// it was this request's turn to ask the store; what the others go by may be
-	// recent enough
+	// The failed attempt may have refreshed the cache; the cached answer may
+	// still be recent enough.
 	if err != nil && !errors.Is(err, card.ErrUnauthorized) {
 		_, err = accounts.Authenticate(ctx, token)
 	}
 	return err
 }
 
-// identity returns the identity that authenticate found.
+// identity returns the identity that authenticate has set.
 func identity(c interface{ Value(key any) any }) (account.Identity, bool) {
 	who, ok := c.Value(identityKey).(account.Identity)
 	return who, ok

@@ -21,8 +21,8 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// api implements the generated StrictServerInterface, one file per tag of the
-// contract.
+// api implements the generated StrictServerInterface, with one file per tag of
+// the contract.
 type api struct {
 	orders    *order.Service
 	webhooks  *webhook.Service
@@ -33,7 +33,7 @@ type api struct {
 	auditLog  *slog.Logger
 	heartbeat time.Duration
 	tags      *order.Tagger
-	etags     string // what they begin with
+	etags     string // prefix of entity tags
 }
 
 var _ StrictServerInterface = (*api)(nil)
@@ -43,10 +43,10 @@ var (
 	errNoDeadline = errors.New("handler reached without a deadline")
 )
 
-// caller returns the account that the request is from, and the request's
-// context, which ends when the client disconnects. A gin.Context must not be
-// passed on: gin reuses it for the next request while a goroutine of a database
-// driver may still hold it.
+// caller returns the account of the request, and the request's context, which
+// is canceled when the client disconnects. Do not pass on a gin.Context: gin
+// reuses it for the next request, while a goroutine of a database driver may
+// still hold it.
 func caller(ctx context.Context) (context.Context, uuid.UUID, error) {
 	who, ok := identity(ctx)
 	c, ours := ctx.(*gin.Context)
@@ -90,7 +90,7 @@ func (a *api) CreateCard(gc context.Context, r CreateCardRequestObject) (CreateC
 }
 
 // orderRequest converts the body of createCard. usd_amount is a string or a
-// number, which is read exactly.
+// number; both are read exactly.
 func orderRequest(body CreateCardRequest) order.Request {
 	usd := string(body.USDAmount)
 	if strings.HasPrefix(usd, `"`) {
@@ -188,10 +188,10 @@ func (a *api) ListCards(gc context.Context, r ListCardsRequestObject) (ListCards
 			begin: func() (func(), error) { return a.lists.acquire(who) },
 			each: func(ctx context.Context, f func(*card.Card) error) error {
 				d := newDisclosure(gc)
-				defer func() { a.audit(gc, "listCards", d) }() // also if the list is cut off
+				defer func() { a.audit(gc, "listCards", d) }() // even if the list is aborted
 				return a.orders.ListCards(ctx, filter, func(c *card.Card) error {
 					if d.show(c) && d.cards == 1 {
-						a.auditStarted(gc, "listCards", d) // a process that is killed leaves no other line
+						a.auditStarted(gc, "listCards", d) // a process that is killed logs no other line
 					}
 					return f(c)
 				})
@@ -245,9 +245,9 @@ func (a *api) page(ctx, gc context.Context, filter order.Filter) (ListCardsRespo
 	return page, nil
 }
 
-// A cursor is the uuid of the last card of a page. It does not name the
-// account: with another account's cursor, a client only gets a different part
-// of its own list.
+// A cursor is the uuid of the last card of a page. It does not contain the
+// account: a cursor of another account returns a different part of the caller's
+// own list.
 func formatCursor(id uuid.UUID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
 func parseCursor(text string) (uuid.UUID, error) {
@@ -264,15 +264,15 @@ func parseCursor(text string) (uuid.UUID, error) {
 // cardStream writes cards as they are read, in constant memory.
 type cardStream struct {
 	openEnded
-	beginning context.Context                // within which the response must begin
-	begin     func() (end func(), err error) // refuses a list that is one too many
+	beginning context.Context                // with the deadline for the first byte
+	begin     func() (end func(), err error) // returns an error if too many lists are being sent
 	each      func(context.Context, func(*card.Card) error) error
 }
 
 // VisitListCardsResponse writes the array. The status is sent with the first
-// card. An error before that becomes a problem document. A later error aborts
-// the connection (problemWriter), so that the client can't mistake the part for
-// the whole.
+// card. An earlier error becomes a problem document. A later error aborts the
+// connection (problemWriter), so that the client can't mistake the part for the
+// whole.
 func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 	end, err := s.begin()
 	if err != nil {
@@ -309,7 +309,7 @@ func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 	})
 	err = watch.cause(err)
 	if late := s.beginning.Err(); err != nil && separator == '[' && errors.Is(late, context.DeadlineExceeded) {
-		return card.ErrUnavailable.WithCause(err) // which the store takes for a caller that has gone
+		return card.ErrUnavailable.WithCause(err) // the store reports a canceled context
 	}
 	if err != nil {
 		return err
@@ -322,7 +322,7 @@ func (s cardStream) VisitListCardsResponse(w http.ResponseWriter) error {
 	return watch.end(out.Flush())
 }
 
-// wireRefund returns what is to be given back of a card, and what was.
+// wireRefund returns the refund that is due, and the refund that was made.
 func wireRefund(c *card.Card) (due *card.Decimal, done *Refund) {
 	if amount := c.RefundDue(); amount > 0 {
 		due = ptr(c.Coin.Decimal(amount))
@@ -336,7 +336,7 @@ func wireRefund(c *card.Card) (due *card.Decimal, done *Refund) {
 	return due, done
 }
 
-// wireCard converts a card to its form in the contract.
+// wireCard converts a card to the contract's form.
 func wireCard(c *card.Card) Card {
 	w := Card{
 		UUID:      c.UUID,

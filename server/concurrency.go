@@ -12,31 +12,31 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// A list without pages may take as long as its client reads. Each keeps a page
-// of cards in memory, so that there may be only so many.
+// A streamed list takes as long as its client reads. Each keeps a page of cards
+// in memory.
 const (
 	listsPerToken   = 4
-	listsPerAccount = 8  // of all its tokens
-	listsAtOnce     = 32 // of all accounts, in this process
+	listsPerAccount = 8  // of all tokens of the account
+	listsAtOnce     = 32 // of all accounts in this process
 )
 
-// A request that waits for events keeps a connection and little else. One
-// statement looks for the events of all of them.
+// A request that waits for events keeps little more than a connection. One
+// query serves all of them.
 const (
 	waitsPerToken   = 16
-	waitsPerAccount = 128 // of all its tokens
-	waitsAtOnce     = 500 // of all accounts, in this process
+	waitsPerAccount = 128 // of all tokens of the account
+	waitsAtOnce     = 500 // of all accounts in this process
 )
 
-// boundedQuota is how much there may be of something, and what a client is told who
-// wants more.
+// boundedQuota is a quota, and the message for clients that exceed it.
 type boundedQuota struct {
 	card.Quota
 	message string
 }
 
-// slots counts requests that take as long as their client wants. There may be
-// only so many at the same time.
+// concurrency limits how many requests of a kind are open at once, by token,
+// account and process. It is for requests that last as long as their client
+// wants.
 type concurrency struct {
 	ofToken, ofAccount, ofAll boundedQuota
 
@@ -45,7 +45,7 @@ type concurrency struct {
 	byToken map[uuid.UUID]int64
 }
 
-// newLists returns the slots for lists without pages.
+// newLists returns the limits of streamed lists.
 func newLists() *concurrency {
 	return newConcurrency(
 		boundedQuota{card.Quota{Name: "lists-of-token", Limit: listsPerToken},
@@ -59,7 +59,7 @@ func newLists() *concurrency {
 				`Try again in a few seconds, or read pages with "limit".`})
 }
 
-// newWaits returns the slots for requests that wait for events.
+// newWaits returns the limits of requests that wait for events.
 func newWaits() *concurrency {
 	return newConcurrency(
 		boundedQuota{card.Quota{Name: "waits-of-token", Limit: waitsPerToken},
@@ -79,8 +79,8 @@ func newConcurrency(ofToken, ofAccount, ofAll boundedQuota) *concurrency {
 		shares: limit.NewShares(int(ofAll.Limit), int(ofAccount.Limit)), byToken: map[uuid.UUID]int64{}}
 }
 
-// acquire acquires a slot, which the caller must release. The error is
-// card.ErrQuotaExceeded if there is none.
+// acquire acquires a slot; the caller must release it. The error is
+// card.ErrQuotaExceeded if no slot is free.
 func (p *concurrency) acquire(who account.Identity) (release func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,15 +9,15 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// cors lets pages of named origins call the API from a browser (the CORS
+// cors lets pages of configured origins call the API from a browser (the CORS
 // protocol of the Fetch standard). It never allows credentials that the browser
-// adds by itself: a token is sent by whoever has it.
+// attaches: pages send tokens themselves.
 type cors struct {
 	origins                   map[string]bool
 	methods, headers, exposed string
 }
 
-// newCORS allows the methods and headers that the contract names.
+// newCORS allows the methods and headers of the contract.
 func newCORS(origins []string, s *spec) cors {
 	methods := map[string]bool{http.MethodHead: true}
 	headers := map[string]bool{"Authorization": true, "Content-Type": true, "X-Request-Id": true}
@@ -44,14 +44,14 @@ func newCORS(origins []string, s *spec) cors {
 
 func list(set map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(set)), ", ") }
 
-// handle says which origin may read the response, and responds to preflight
-// requests, which carry no token.
+// handle allows an origin to read the response, and responds to preflight
+// requests, which have no token.
 func (x cors) handle(c *gin.Context) {
 	if path := c.Request.URL.Path; !strings.HasPrefix(path, "/api/") && !strings.HasPrefix(path, "/openapi.") {
 		return
 	}
 	h := c.Writer.Header()
-	h.Add("Vary", "Origin") // also if the origin is not allowed, or a cache would give its response to one that is
+	h.Add("Vary", "Origin") // even if the origin is not allowed: a cache must not return its response to an allowed origin
 	origin := c.GetHeader("Origin")
 	if !x.origins[origin] {
 		return

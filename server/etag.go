@@ -11,8 +11,8 @@ import (
 	"github.com/cardmint/cardmint/openapi"
 )
 
-// etagPrefix returns what the entity tags of this program begin with: another
-// version may write the same card in another form.
+// etagPrefix returns the prefix of this build's entity tags: another version
+// may encode the same card differently.
 func etagPrefix() string {
 	build := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -22,9 +22,9 @@ func etagPrefix() string {
 	return base64.RawURLEncoding.EncodeToString(sum[:6])
 }
 
-// etag returns the entity tag of a response (RFC 9110). It is weak: it stands
-// for what the response says, not for its bytes. What a token may not see is
-// part of it.
+// etag returns the entity tag of a response (RFC 9110). It is weak: it covers
+// the content of the response, not its bytes. It depends on whether the token
+// may disclose credentials.
 func (a *api) etag(gc context.Context, tag string) *string {
 	if !newDisclosure(gc).reveals {
 		tag += "m"
@@ -32,8 +32,8 @@ func (a *api) etag(gc context.Context, tag string) *string {
 	return ptr(`W/"` + a.etags + tag + `"`)
 }
 
-// noneMatch reports whether an If-None-Match header lets through a response
-// with this entity tag.
+// noneMatch reports whether an If-None-Match header does not contain an entity
+// tag.
 func noneMatch(header, etag string) bool {
 	for one := range strings.SplitSeq(header, ",") {
 		one = strings.TrimSpace(one)
@@ -46,8 +46,7 @@ func noneMatch(header, etag string) bool {
 
 const ifNoneMatch = "If-None-Match"
 
-// joinHeader makes one field line of several, as which a list may come (RFC
-// 9110, section 5.3).
+// joinHeader joins the field lines of a list header (RFC 9110, section 5.3).
 func joinHeader(h http.Header, name string) {
 	if values := h.Values(name); len(values) > 1 {
 		h.Set(name, strings.Join(values, ", "))

@@ -13,7 +13,7 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// pageSize is the default limit of lists that always have pages.
+// pageSize is the default limit of lists that are always paginated.
 const pageSize = 100
 
 // ListEvents implements listEvents.
@@ -56,8 +56,8 @@ func next(path string, query url.Values) *string {
 	return ptr("<" + path + "?" + query.Encode() + `>; rel="next"`)
 }
 
-// wireEvent converts an event to its form in the contract. Event.Payload is the
-// same without the id; a test compares them.
+// wireEvent converts an event to the contract's form. Event.Payload is the same
+// without the id; a test compares them.
 func wireEvent(e card.Event) Event {
 	w := Event{ID: e.ID, Type: EventType(e.Type), Timestamp: Time(e.CreatedAt), Seq: e.Seq}
 	if e.CardUUID != uuid.Nil {

@@ -19,21 +19,21 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// streamPage is how many events a stream has in memory.
+// streamPage is how many events a stream keeps in memory.
 const streamPage = 100
 
-// errShutdown means that the server is ending.
+// errShutdown means that the server is shutting down.
 var errShutdown = errors.New("the server is ending")
 
-// feed is a request that waits for events. It holds no connection of the
-// store while it waits.
+// feed is a request for events. It holds no connection of the store while it
+// waits.
 type feed struct {
 	webhooks *webhook.Service
 	waits    *concurrency
 	request  *http.Request // without a deadline
 	who      account.Identity
 	filter   webhook.EventFilter
-	after    string // the parameter that says after which event to begin
+	after    string // name of the parameter with the start of the feed, for errors
 	openEnded
 }
 
@@ -51,7 +51,7 @@ func (a *api) newFeed(gc context.Context, filter webhook.EventFilter) (*feed, er
 		filter: filter, after: "query/after", openEnded: open}, nil
 }
 
-// head reports whether only the header is asked for, which waits for nothing.
+// head reports whether the request is HEAD, which does not wait.
 func (f *feed) head() bool { return f.request.Method == http.MethodHead }
 
 // read returns the next events, and whether there are more.
@@ -65,8 +65,8 @@ func (f *feed) read() ([]card.Event, bool, error) {
 	return es, more, err
 }
 
-// first returns the events that there are already. Until then the request is
-// one that reads, like others.
+// first returns the existing events. Like other reads, it holds a slot of
+// gates.read.
 func (f *feed) first(gates *gates) ([]card.Event, bool, error) {
 	if err := gates.acquire(f.request.Context(), gates.read, f.who.AccountID); err != nil {
 		return nil, false, err
@@ -75,15 +75,15 @@ func (f *feed) first(gates *gates) ([]card.Event, bool, error) {
 	return f.read()
 }
 
-// watch ends the request's context with its token.
+// watch cancels the request's context when its token becomes invalid.
 func (f *feed) watch(w http.ResponseWriter) *tokenWatch {
 	ctx, watch := watchToken(f.request.Context(), w, f.checkToken)
 	f.request = f.request.WithContext(ctx)
 	return watch
 }
 
-// err returns an error if the request must end: its client has gone, the
-// server is ending, or its token is no longer good.
+// err returns why the request must end: its client disconnected, the server is
+// shutting down, or its token is no longer valid. It returns nil otherwise.
 func (f *feed) err() error {
 	select {
 	case <-shutdown(f.request.Context()):
@@ -95,35 +95,35 @@ func (f *feed) err() error {
 	}
 }
 
-// await waits until there are events, and returns true; or until so much time
-// has passed. The errors are those of err.
-func (f *feed) await(longest time.Duration) (bool, error) {
-	found, stop := f.webhooks.AwaitEvents(f.who.AccountID, f.filter)
+// await waits for events, up to d. It reports whether there are any. It returns
+// the error of err.
+func (f *feed) await(d time.Duration) (bool, error) {
+	events, stop := f.webhooks.AwaitEvents(f.who.AccountID, f.filter)
 	defer stop()
-	over := time.NewTimer(longest)
-	defer over.Stop()
+	timeout := time.NewTimer(d)
+	defer timeout.Stop()
 	select {
-	case <-found:
+	case <-events:
 		return true, f.err()
-	case <-over.C:
+	case <-timeout.C:
 	case <-shutdown(f.request.Context()):
 	case <-f.request.Context().Done():
 	}
 	return false, f.err()
 }
 
-// poll waits for events, and returns what there is after so much time. It
-// returns nothing if the server is ending.
-func (f *feed) poll(w http.ResponseWriter, longest time.Duration) (es []card.Event, more bool, err error) {
+// poll waits for events up to d, and returns them. It returns none if the
+// server is shutting down.
+func (f *feed) poll(w http.ResponseWriter, d time.Duration) (es []card.Event, more bool, err error) {
 	end, err := f.waits.acquire(f.who)
 	if err != nil {
 		return nil, false, err
 	}
 	defer end()
-	extendDeadline(w, longest+requestTimeout)
+	extendDeadline(w, d+requestTimeout)
 	watch := f.watch(w)
 	defer func() { err = watch.end(err) }()
-	for until := time.Now().Add(longest); ; {
+	for until := time.Now().Add(d); ; {
 		_, err := f.await(time.Until(until))
 		if errors.Is(err, errShutdown) {
 			return nil, false, nil
@@ -138,21 +138,21 @@ func (f *feed) poll(w http.ResponseWriter, longest time.Duration) (es []card.Eve
 	}
 }
 
-// extendDeadline gives a response so much more time than others have.
-func extendDeadline(w http.ResponseWriter, more time.Duration) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(more + writeTimeout))
+// extendDeadline extends the write deadline of a response by d.
+func extendDeadline(w http.ResponseWriter, d time.Duration) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d + writeTimeout))
 }
 
-// eventStream writes events as they happen, until its client has gone. It has a
-// page of them in memory.
+// eventStream writes events as they happen, until its client disconnects. It
+// keeps one page in memory.
 type eventStream struct {
 	*feed
 	heartbeat time.Duration
 }
 
 // VisitListEventsResponse writes server-sent events. An error before the first
-// byte becomes a problem document; later ones end the stream, after which a
-// client connects again and goes on after the last event that it has seen.
+// byte becomes a problem document. Later errors end the stream; the client
+// reconnects, and continues after the last event that it received.
 func (s eventStream) VisitListEventsResponse(w http.ResponseWriter) error {
 	end, err := s.waits.acquire(s.who)
 	if err != nil {
@@ -167,7 +167,7 @@ func (s eventStream) VisitListEventsResponse(w http.ResponseWriter) error {
 		return err
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // has nginx pass on every event at once
+	w.Header().Set("X-Accel-Buffering", "no") // disables buffering in nginx
 	w.WriteHeader(http.StatusOK)
 	if s.head() {
 		return nil
@@ -201,7 +201,7 @@ func (s eventStream) sendAll(w http.ResponseWriter, watch *tokenWatch, es []card
 	return nil
 }
 
-// pass waits for the next event. Meanwhile it shows that the stream lives.
+// pass waits for the next event, and sends heartbeats.
 func (s eventStream) pass(w http.ResponseWriter, watch *tokenWatch) error {
 	for {
 		found, err := s.await(s.heartbeat)
@@ -214,7 +214,8 @@ func (s eventStream) pass(w http.ResponseWriter, watch *tokenWatch) error {
 	}
 }
 
-// send writes a part of a stream. A client that keeps up gets more time.
+// send writes a part of a stream, and extends the deadline of a client that
+// keeps up.
 func send(w http.ResponseWriter, watch *tokenWatch, text []byte) error {
 	if err := watch.extend(writeTimeout); err != nil {
 		return err
@@ -226,19 +227,19 @@ func send(w http.ResponseWriter, watch *tokenWatch, text []byte) error {
 	return http.NewResponseController(w).Flush()
 }
 
-// formatEvent returns an event in the form of server-sent events.
+// formatEvent formats a server-sent event.
 func formatEvent(e card.Event) []byte {
 	data, err := json.Marshal(wireEvent(e))
 	if err != nil {
-		panic(err) // can't happen: it has only strings and a number
+		panic(err) // can't happen: strings and a number
 	}
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "id: %d\nevent: %s\ndata: %s\n\n", e.Seq, e.Type, data)
 	return text.Bytes()
 }
 
-// prefersStream reports whether a client would rather have server-sent events
-// than JSON. It must ask for them by name.
+// prefersStream reports whether an Accept header prefers server-sent events, by
+// name, to JSON.
 func prefersStream(accept []string) bool {
 	var stream, list float64
 	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {

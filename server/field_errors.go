@@ -18,15 +18,14 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// What is said of a field that is missing, and of one that the contract does
-// not have.
+// Details of missing and of unknown fields.
 const (
 	detailMissing = "is missing"
 	detailUnknown = "is not a field of this request"
 )
 
-// patternDetails is what is said of a text that does not match a pattern of the
-// contract. A test holds that it has every one.
+// patternDetails has the details of text that does not match a pattern of the
+// contract. A test checks that it has every pattern.
 var patternDetails = map[string]string{
 	`^[!-~]+$`:                       "must have only visible ASCII characters, and no spaces",
 	`^[^\x00]*$`:                     "must not have the character NUL",
@@ -34,14 +33,14 @@ var patternDetails = map[string]string{
 	`^[0-9]{1,6}(\.[0-9]{1,12}0*)?$`: "must be a decimal number such as 0.983456789012, with at most 6 digits before the point and 12 after it",
 }
 
-// validation is how requests are validated against the contract.
+// validation validates requests against the contract.
 type validation struct {
 	body       []openapi3.SchemaValidationOption
 	parameters *openapi3filter.Options
 }
 
-// newValidation returns a validation. Of the formats in the contract those are
-// enforced that are named here; the others only document.
+// newValidation returns a validation. It enforces the formats uuid and
+// date-time; the other formats in the contract only document.
 func newValidation() validation {
 	formats := openapi3.WithStringFormatValidators(
 		map[string]openapi3.StringFormatValidator{"uuid": uuidFormat{}, "date-time": dateTimeFormat{}})
@@ -55,13 +54,13 @@ func newValidation() validation {
 	}
 }
 
-// bodyErrors returns every violation of the schema in a body.
+// bodyErrors returns all violations of the schema in a body.
 func (v validation) bodyErrors(value any, declared *openapi3.RequestBody) []card.FieldError {
 	schema := declared.Content.Get("application/json").Schema.Value
 	return fieldErrors("", schema.VisitJSON(value, v.body...))
 }
 
-// parameterErrors returns every violation of the contract in path, query and
+// parameterErrors returns all violations of the contract in path, query and
 // headers.
 func (v validation) parameterErrors(c *gin.Context, route *routers.Route) []card.FieldError {
 	unknown := unknownParameters(c.Request.URL.RawQuery, route.Operation.Parameters)
@@ -73,14 +72,15 @@ func (v validation) parameterErrors(c *gin.Context, route *routers.Route) []card
 	for _, p := range c.Params {
 		params[p.Key] = p.Value
 	}
-	wrong := fieldErrors("", openapi3filter.ValidateRequest(c, &openapi3filter.RequestValidationInput{
+	errs := fieldErrors("", openapi3filter.ValidateRequest(c, &openapi3filter.RequestValidationInput{
 		Request: c.Request, PathParams: params, Route: route, Options: v.parameters,
 	}))
-	return slices.Concat(wrong, repeated, unknown)
+	return slices.Concat(errs, repeated, unknown)
 }
 
-// sentParameters reports whether there is anything to validate: a parameter
-// that was sent, or must be. It returns those that were sent more than once.
+// sentParameters reports whether there is a parameter to validate: a required
+// one, or any that was sent. It returns errors for parameters that were sent
+// more than once.
 func sentParameters(c *gin.Context, declared openapi3.Parameters) (sent bool, repeated []card.FieldError) {
 	for _, p := range declared {
 		in, name, n := p.Value.In, p.Value.Name, 1
@@ -98,16 +98,16 @@ func sentParameters(c *gin.Context, declared openapi3.Parameters) (sent bool, re
 	return sent, repeated
 }
 
-// fieldErrors flattens the validator's error. It uses only the reasons, because the
-// full texts quote values.
+// fieldErrors flattens the validator's error. It uses only the reasons, because
+// the full texts quote values.
 func fieldErrors(place string, err error) []card.FieldError {
 	switch e := err.(type) { //nolint:errorlint // fieldErrors walks the tree itself, level by level
 	case nil:
 		return nil
 	case openapi3.MultiError:
 		var all []card.FieldError
-		for _, one := range e {
-			all = append(all, fieldErrors(place, one)...)
+		for _, inner := range e {
+			all = append(all, fieldErrors(place, inner)...)
 		}
 		return all
 	case *openapi3filter.RequestError:
@@ -130,7 +130,7 @@ func fieldErrors(place string, err error) []card.FieldError {
 
 func schemaError(place string, e *openapi3.SchemaError) card.FieldError {
 	path := e.JSONPointer()
-	detail := card.Redact(e.Reason) // the validator's text
+	detail := card.Redact(e.Reason) // text of the validator
 	switch e.SchemaField {
 	case "required":
 		detail = detailMissing
@@ -166,8 +166,7 @@ func schemaError(place string, e *openapi3.SchemaError) card.FieldError {
 	return card.FieldError{Pointer: place + pointer(path), Detail: detail}
 }
 
-// between says what a number must be between, both inclusive, as far as there
-// are bounds.
+// between describes a range, both bounds inclusive. An infinite bound is none.
 func between(least, most float64) string {
 	switch {
 	case math.IsInf(most, 1):
@@ -178,7 +177,7 @@ func between(least, most float64) string {
 	return fmt.Sprintf("%.0f to %.0f", least, most)
 }
 
-// floatBound returns a bound that may be missing.
+// floatBound returns an optional upper bound.
 func floatBound(most *uint64) float64 {
 	if most == nil {
 		return math.Inf(1)
@@ -200,8 +199,8 @@ var errNotUUID = errors.New("must be a UUID")
 
 type uuidFormat struct{}
 
-// Validate accepts only the form with 36 characters of RFC 9562, not the others
-// that some libraries accept.
+// Validate accepts only the 36 character form of RFC 9562. Some libraries
+// accept more forms.
 func (uuidFormat) Validate(s string) error {
 	if len(s) != 36 {
 		return errNotUUID
@@ -211,7 +210,7 @@ func (uuidFormat) Validate(s string) error {
 
 type dateTimeFormat struct{}
 
-// Validate accepts a time in the form of RFC 3339.
+// Validate accepts times in the form of RFC 3339.
 func (dateTimeFormat) Validate(s string) error {
 	_, err := time.Parse(time.RFC3339, s)
 	return err

@@ -11,14 +11,14 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// maxPageMetadata is how much metadata a page of cards may have, in bytes,
-// before its last card. A page is in memory as a whole.
+// maxPageMetadata is how many bytes of metadata a page may have before its last
+// card. A page is in memory as a whole.
 const maxPageMetadata = 1 << 20
 
-// errPageFull ends the reading of a page.
+// errPageFull stops reading cards.
 var errPageFull = errors.New("the page is full")
 
-// cardFilter returns the filter that the parameters of listCards describe.
+// cardFilter converts the parameters of listCards to a filter.
 func cardFilter(account uuid.UUID, p ListCardsParams) order.Filter {
 	f := order.Filter{
 		AccountID:     account,
@@ -30,12 +30,12 @@ func cardFilter(account uuid.UUID, p ListCardsParams) order.Filter {
 		CreatedBefore: time.Time(deref(p.CreatedBefore, Time{})),
 	}
 	if p.CreatedBefore != nil && f.CreatedBefore.IsZero() {
-		f.CreatedBefore = f.CreatedBefore.Add(1) // the zero time would stand for none
+		f.CreatedBefore = f.CreatedBefore.Add(1) // the zero time means no bound
 	}
 	return f
 }
 
-// filterQuery returns the query that cardFilter makes the filter of.
+// filterQuery is the inverse of cardFilter.
 func filterQuery(f order.Filter) url.Values {
 	query := url.Values{}
 	for name, value := range map[string]string{"status": string(f.Status), "payment_state": string(f.State),

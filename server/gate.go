@@ -11,69 +11,65 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// A request that finds all slots taken waits for one, in a line that is a few
-// times as long as there are slots. While nobody has waited for long, it waits
-// as long as a burst may last; once there has been a line for that long, only
-// as long as scheduling takes.
+// A request waits in a short queue if all slots are taken. It waits up to
+// burstWait; while the queue has been non-empty for longer than that, up to
+// overloadWait.
 const (
 	burstWait     = 100 * time.Millisecond
 	overloadWait  = 10 * time.Millisecond
 	queuedPerSlot = 4
 )
 
-// gate lets only so many requests work at the same time, and refuses early what
-// it can't let in soon.
+// gate limits how many requests work at the same time, and refuses early those
+// that it can't admit soon.
 //
-// Whatever there is too much of waits somewhere: without a gate in the driver's
-// line for a connection, which has no end and no order, until the deadline of
-// the request. By then its client has given up and sends it again, so that the
-// service is busy with answers that nobody reads. A gate keeps at work what the
-// database can use: whoever is let in finds at most so many ahead, so that it
-// takes about as long whatever else comes. The line in front of it absorbs
-// bursts and is short, by the rule of controlled delay that CoDel has for
-// packets: a line that does not go away within the time of a burst is no burst,
-// and longer waiting would not help anybody. The number of slots is all there
-// is to choose; nothing is measured that an idle service, a slow statement or a
-// cold start could mislead.
+// Without a gate, excess requests wait in the driver's queue for a connection,
+// which is unbounded and unordered, until their deadline. By then their clients
+// have given up and retry, so the service computes responses that no client
+// reads. A gate keeps as many requests at work as the database can use, so that
+// an admitted request takes about as long under any load. Its queue absorbs
+// bursts. As in CoDel (controlled delay), a queue that outlasts a burst is
+// overload, and longer waiting would help no client. The number of slots is the
+// only parameter; there are no measurements that an idle service, a slow
+// statement or a cold start could mislead.
 //
-// Of those in line, the first of the account comes next that has the fewest
-// requests at work. In a line that is full, the last of the account that has
-// the most there makes room for one that has fewer. So one account can keep
-// others waiting for no more than the next place.
+// A free slot goes to the account with the fewest requests at work, in order of
+// arrival. If the queue is full, the last request of the account with the most
+// queued requests is evicted in favor of an account with fewer. So one account
+// can delay others by no more than one slot.
 //
-// An account that has nothing at work does not even wait for that: no account
-// takes more than its share of the slots, and the last one is kept for an
-// account that has none (limit.Shares).
+// An account with no request at work does not even wait for that: no account
+// may use more than its share of the slots, and the last slot is reserved for
+// an account that has none (limit.Shares).
 type gate struct {
 	kind    string
 	slots   int // at work
 	working *limit.Shares
-	maxWait time.Duration // for a burst
+	maxWait time.Duration // maximum in the queue
 
 	mu          sync.Mutex
 	queue       []*waiter
-	queued      map[uuid.UUID]int // requests in line, by account
-	queuedSince time.Time         // since when there has been a line
+	queued      map[uuid.UUID]int // queued requests by account
+	queuedSince time.Time         // since when the queue is not empty
 }
 
 // waiter is a queued request.
 type waiter struct {
 	account  uuid.UUID
-	admitted chan bool // whether it is let in
+	admitted chan bool // receives the decision
 }
 
-// newGate returns a gate. One account takes up to each of its slots.
+// newGate returns a gate. One account may use up to each of its slots.
 func newGate(kind string, slots, each int) *gate {
 	return &gate{kind: kind, slots: slots, working: limit.NewShares(slots, each), maxWait: burstWait,
 		queued: map[uuid.UUID]int{}}
 }
 
-// acquire takes a place for a request of an account, which the caller must give
-// back by release. It returns false if there was none in time, or if ctx ended
-// before.
+// acquire acquires a slot for a request of an account; the caller must release
+// it. It returns false if the wait was too long, or ctx was canceled.
 func (g *gate) acquire(ctx context.Context, account uuid.UUID) bool {
 	g.mu.Lock()
-	if g.working.Acquire(account) { // then no request in line could have had the place
+	if g.working.Acquire(account) { // so no queued request could use the slot
 		g.mu.Unlock()
 		return true
 	}
@@ -94,7 +90,7 @@ func (g *gate) acquire(ctx context.Context, account uuid.UUID) bool {
 	return g.await(ctx, w, maxWait)
 }
 
-// await waits in line.
+// await waits in the queue.
 func (g *gate) await(ctx context.Context, w *waiter, maxWait time.Duration) bool {
 	over := time.NewTimer(maxWait)
 	defer over.Stop()
@@ -107,15 +103,15 @@ func (g *gate) await(ctx context.Context, w *waiter, maxWait time.Duration) bool
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	i := slices.Index(g.queue, w)
-	if i < 0 { // told at the last moment
+	if i < 0 { // decided just now
 		return <-w.admitted
 	}
 	g.remove(i)
 	return false
 }
 
-// release releases the place of an account. If a request in line may have it, the
-// place is passed on.
+// release releases a slot of an account, and admits a queued request that may
+// use it.
 func (g *gate) release(account uuid.UUID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -134,8 +130,8 @@ func (g *gate) release(account uuid.UUID) {
 	}
 }
 
-// evict refuses a request in line to make room for one of an account, and
-// reports whether there was one to refuse.
+// evict refuses a queued request to make room for one of an account. It returns
+// false if no account has more queued requests.
 func (g *gate) evict(account uuid.UUID) bool {
 	last := 0
 	for i, w := range g.queue {
@@ -150,7 +146,7 @@ func (g *gate) evict(account uuid.UUID) bool {
 	return true
 }
 
-// remove takes a request out of the line.
+// remove removes a request from the queue.
 func (g *gate) remove(i int) *waiter {
 	w := g.queue[i]
 	g.queue = slices.Delete(g.queue, i, i+1)

@@ -3,7 +3,9 @@ package server
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -12,23 +14,23 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Check is something that readiness depends on.
+// Check is a condition of readiness.
 type Check struct {
 	Name string
-	// Coin is the code of the only currency that is affected while the check
-	// fails. Defaults to none: the whole service is affected.
+	// Coin is the code of the only currency that a failure affects. Defaults to
+	// none: a failure affects the whole service.
 	Coin string
-	// Warning means that the process stays ready while the check fails.
-	// Readiness then names the check and its reason under warnings.
+	// Warning means that the process stays ready while the check fails. The
+	// response then lists the check and its reason under warnings.
 	Warning bool
-	// Run returns an error if the check fails. Its reason is shown to anybody
-	// if it is a card.Unready.
+	// Run returns an error if the check fails. The response shows the error if
+	// it is a card.Unready.
 	Run func(context.Context) error
 }
 
-// health serves liveness, which depends on nothing else, and readiness. Anybody
-// may ask, as often as they like: the checks, which ask the database, are made
-// for all who ask at the same time.
+// health serves liveness, which has no conditions, and readiness. Neither needs
+// a token, so concurrent requests share one run of the checks, which query the
+// database.
 type health struct {
 	checks []Check
 	probes singleflight.Group
@@ -44,67 +46,66 @@ func (h *health) register(r gin.IRoutes) {
 	r.GET(readyPath, h.ready)
 }
 
-// readiness is what the checks said.
+// readiness is the result of the checks.
 type readiness struct {
 	ready    bool
 	response gin.H
 }
 
 func (h *health) ready(c *gin.Context) {
-	found, _, _ := h.probes.Do("", func() (any, error) { return h.probe(context.WithoutCancel(c.Request.Context())), nil })
-	is, status := found.(readiness), http.StatusOK
-	if !is.ready {
+	result, _, _ := h.probes.Do("", func() (any, error) { return h.probe(context.WithoutCancel(c.Request.Context())), nil })
+	r, status := result.(readiness), http.StatusOK
+	if !r.ready {
 		status = http.StatusServiceUnavailable
 		c.Header("Retry-After", "5")
 	}
-	c.JSON(status, is.response)
+	c.JSON(status, r.response)
 }
 
-// probe lists the checks that fail. It gives a reason only if anybody may see it
-// (card.Unready); the rest is in the operator's log. The process is ready as
-// long as one coin is: only orders to pay with the others are refused.
+// probe runs the checks, and lists those that fail. It shows a reason only if
+// it is a card.Unready; other reasons are in the operator's log. The process is
+// ready while at least one coin is: orders in other coins are refused.
 func (h *health) probe(ctx context.Context) readiness {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	failing, reasons, warnings := []string{}, map[string]string{}, map[string]string{}
-	coins := map[string]bool{} // whether all checks of a coin succeed
-	ready := true
+	ready, coins := true, map[string]bool{} // coins: whether all checks of a coin pass
 	for _, check := range h.checks {
 		err := check.Run(ctx)
+		reason, public := errors.AsType[card.Unready](err)
 		if check.Warning {
-			if why, ok := errors.AsType[card.Unready](err); ok {
-				warnings[check.Name] = string(why)
+			if public {
+				warnings[check.Name] = string(reason)
 			}
 			continue
 		}
 		if check.Coin == "" {
 			ready = ready && err == nil
-		} else if well, seen := coins[check.Coin]; well || !seen {
+		} else if passing, seen := coins[check.Coin]; passing || !seen {
 			coins[check.Coin] = err == nil
 		}
 		if err != nil {
 			failing = append(failing, check.Name)
-			if why, ok := errors.AsType[card.Unready](err); ok {
-				reasons[check.Name] = string(why)
-			}
+		}
+		if public {
+			reasons[check.Name] = string(reason)
 		}
 	}
-	well := len(coins) == 0
-	for _, is := range coins {
-		well = well || is
+	if len(coins) > 0 {
+		ready = ready && slices.Contains(slices.Collect(maps.Values(coins)), true)
 	}
-	is := readiness{ready && well, gin.H{"status": "ready"}}
-	if !is.ready {
-		is.response["status"] = "not ready"
+	response := gin.H{"status": "ready"}
+	if !ready {
+		response["status"] = "not ready"
 	}
 	if len(failing) > 0 {
-		is.response["failing"] = failing
+		response["failing"] = failing
 	}
 	if len(reasons) > 0 {
-		is.response["reasons"] = reasons
+		response["reasons"] = reasons
 	}
 	if len(warnings) > 0 {
-		is.response["warnings"] = warnings
+		response["warnings"] = warnings
 	}
-	return is
+	return readiness{ready, response}
 }

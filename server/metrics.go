@@ -6,18 +6,19 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// Metrics is told of requests. It must be safe for concurrent use, and quick.
+// Metrics records requests. Its methods must be fast, and safe for concurrent
+// use.
 type Metrics interface {
-	// Begin is called when a request has begun, and End when it has ended. The
-	// operation is the operationId in the contract, or "none" for a request of
-	// none of them. Probes of health are not counted.
+	// Started and Ended are called at the start and the end of a request. The
+	// operation is the operationId in the contract, or "none" for other
+	// requests. Health probes are not recorded.
 	Started()
 	Ended(operation string, status int, took time.Duration)
-	// Refuse is called when a limit refuses a request: token, account, create
-	// or address.
+	// Limited is called when a rate limit refuses a request: token, account,
+	// create or address.
 	Limited(limit string)
 	// Shed is called when a request is refused because too many of its kind are
-	// under way: create, read, manage, bulk or authenticate.
+	// in flight: create, read, manage, bulk or authenticate.
 	Shed(kind string)
 }
 
@@ -28,8 +29,8 @@ func (noMetrics) Ended(string, int, time.Duration) {}
 func (noMetrics) Limited(string)                   {}
 func (noMetrics) Shed(string)                      {}
 
-// recordMetrics tells the meter of requests. It is outside of recovery, so that
-// a panic counts with the status that it is answered with.
+// recordMetrics records requests. It runs outside of recovery, so that a panic
+// is recorded with the status of its response.
 func recordMetrics(m Metrics, s *spec) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		path := c.FullPath()

@@ -11,25 +11,25 @@ import (
 	"github.com/google/uuid"
 )
 
-// maxBody is the longest request body, in bytes. It applies whether or not the
-// request announces its length.
+// maxBody is the maximum size of a request body in bytes, also of chunked
+// bodies.
 const maxBody = 64 << 10
 
-// The keys of the values in a gin.Context. They are strings because
-// Context.Value finds only those.
+// Keys of a gin.Context. They are strings because Context.Value finds only
+// strings.
 const (
 	requestIDKey  = "cardmint.request_id"
 	identityKey   = "cardmint.identity"
 	unlimitedKey  = "cardmint.unlimited"   // the context without a deadline
-	checkTokenKey = "cardmint.check_token" // the function that asks whether the token is still good
-	delayedKey    = "cardmint.held"        // how long the response was kept back
-	explainedKey  = "cardmint.explained"   // whether the cause of the problem has a line in the log
+	checkTokenKey = "cardmint.check_token" // the function that checks the token again
+	delayedKey    = "cardmint.held"        // how long the response was delayed
+	explainedKey  = "cardmint.explained"   // whether the problem's cause was logged
 )
 
 const harmless = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
-// requestID gives the request an id. It uses the client's only if that is safe
-// in a log and a header.
+// requestID sets the request's id. It uses the client's id only if that is safe
+// in logs and headers.
 func requestID(c *gin.Context) {
 	id := c.GetHeader("X-Request-Id")
 	if id == "" || len(id) > 64 || strings.Trim(id, harmless) != "" {
@@ -40,8 +40,8 @@ func requestID(c *gin.Context) {
 	c.Header("X-Content-Type-Options", "nosniff")
 }
 
-// accessLog logs one line per request. It never logs a header, a query or a
-// body, which may contain secrets.
+// accessLog logs one line per request. It logs no header, query or body, which
+// may contain secrets.
 func accessLog(log *slog.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		start := time.Now()
@@ -51,13 +51,13 @@ func accessLog(log *slog.Logger) gin.HandlerFunc {
 				route = "none"
 			}
 			level := slog.LevelInfo
-			gone := c.Request.Context().Err() != nil // the client disconnected before it had the response
+			gone := c.Request.Context().Err() != nil // the client disconnected before the end of the response
 			switch {
 			case route == livePath, route == readyPath:
 				level = slog.LevelDebug // probes come every second
 			case gone:
 			case c.Writer.Status() == http.StatusServiceUnavailable:
-				if !c.GetBool(explainedKey) { // too many at once; other causes are logged separately
+				if !c.GetBool(explainedKey) { // overload; other causes are logged separately
 					level = slog.LevelWarn
 				}
 			case c.Writer.Status() >= http.StatusInternalServerError:
@@ -80,8 +80,7 @@ func accessLog(log *slog.Logger) gin.HandlerFunc {
 			if who, ok := identity(c); ok {
 				fields = append(fields, slog.String("account", who.AccountID.String()), slog.String("token", who.TokenID.String()))
 			}
-			// Without the source position, which is always this one, and takes
-			// longer to find than the rest.
+			// Without the source position, which is constant and slow to find.
 			if ctx := c.Request.Context(); log.Enabled(ctx, level) {
 				line := slog.NewRecord(time.Now(), level, "request", 0)
 				line.AddAttrs(fields...)
@@ -92,26 +91,25 @@ func accessLog(log *slog.Logger) gin.HandlerFunc {
 	}
 }
 
-// requestTimeout limits the work on a request, whatever it waits for, so that
-// it is answered within 20 seconds: the store may take a moment longer to give
-// up a database that hangs.
+// requestTimeout is the deadline of a request. Its response follows within 20
+// seconds: if the database hangs, the store returns slightly later.
 const requestTimeout = 17 * time.Second
 
-// deadline gives the request's context a deadline, so that requests do not pile
-// up if the database hangs. The context without it is kept for a list that is
-// streamed, which ends when its client does not keep up.
+// deadline sets the deadline of the request's context, so that requests do not
+// pile up while the database hangs. It keeps the context without a deadline for
+// streams, which end when their client does not keep up.
 func deadline(c *gin.Context) {
 	request := c.Request
 	ctx, cancel := context.WithTimeout(request.Context(), requestTimeout)
 	defer func() {
 		cancel()
-		c.Request = request // accessLog tells by the original context whether the client is gone
+		c.Request = request // accessLog checks whether the original context is canceled
 	}()
 	c.Set(unlimitedKey, request.Context())
 	c.Request = request.WithContext(ctx)
 	c.Next()
 }
 
-// noStore keeps all responses of the API, which may contain credentials, out of
+// noStore keeps responses of the API, which may contain credentials, out of
 // caches.
 func noStore(c *gin.Context) { c.Header("Cache-Control", "no-store") }

@@ -20,10 +20,10 @@ import (
 	"github.com/cardmint/cardmint/internal/panics"
 )
 
-// problemType returns the prefix of every problem's type, which the code
-// follows. It leads to the service's own pages, or to the project's if nobody
-// has said where the service is. It is never taken from the request: what a
-// proxy sends as the host may lead nowhere.
+// problemType returns the prefix of problem types; the code follows. It is a
+// URL of the service's documentation, or of the project's if publicURL is "".
+// It does not depend on the request, because the Host header may be errs
+// behind a proxy.
 func problemType(publicURL string) string {
 	if publicURL == "" {
 		return "https://github.com/cardmint/cardmint/blob/main/README.md#"
@@ -62,11 +62,11 @@ func status(kind card.Kind) int {
 	return http.StatusInternalServerError
 }
 
-// problemWriter writes errors as problem documents (RFC 9457). Nothing else
+// problemWriter writes errors as problem documents (RFC 9457). No other code
 // writes errors.
 type problemWriter struct {
 	log    *slog.Logger
-	types  string // the prefix of their types
+	types  string // prefix of types
 	causes *causes
 }
 
@@ -76,19 +76,19 @@ func newProblemWriter(log *slog.Logger, publicURL string) problemWriter {
 }
 
 const (
-	causeInterval = time.Minute // between two lines of the log with the same cause
-	maxCauses     = 100         // that are remembered
+	causeInterval = time.Minute // between two log lines with the same cause
+	maxCauses     = 100         // maximum in memory
 )
 
-// causes are the reasons why requests were answered with 503. Each concerns
-// many requests, and is logged once a minute.
+// causes are the causes of responses with status 503. A cause affects many
+// requests, and is logged once a minute.
 type causes struct {
 	mu       sync.Mutex
 	loggedAt map[string]time.Time
 }
 
-// due reports whether to log err now. Its numbers, such as an age that grows,
-// do not make it another cause.
+// due reports whether to log err now. Causes that differ only in digits, such
+// as an age, are equal.
 func (c *causes) due(err *card.Error, now time.Time) bool {
 	if err.Kind != card.Unavailable {
 		return true
@@ -112,7 +112,7 @@ func (c *causes) due(err *card.Error, now time.Time) bool {
 }
 
 // write responds with err and ends the request. An error that is not a
-// card.Error becomes an internal error, without details. If part of another
+// card.Error becomes an internal error without details. If part of another
 // response was already sent, write aborts the connection, so that the client
 // can't mistake the part for the whole.
 func (p problemWriter) write(c *gin.Context, err error) {
@@ -129,8 +129,8 @@ func (p problemWriter) write(c *gin.Context, err error) {
 	if c.Writer.Written() {
 		panic(http.ErrAbortHandler)
 	}
-	c.Header("Cache-Control", "no-store")                // noStore does not run if there is no route
-	c.Header("Content-Type", "application/problem+json") // gin would keep the type of a response that was begun
+	c.Header("Cache-Control", "no-store")                // noStore does not run without a route
+	c.Header("Content-Type", "application/problem+json") // gin would keep the type of the response that was started
 	code := status(known.Kind)
 	body := Problem{
 		Type:      p.types + known.Code,
@@ -157,7 +157,7 @@ func (p problemWriter) write(c *gin.Context, err error) {
 		addQuota(c.Writer.Header(), q)
 	}
 	if c.Request.ContentLength != 0 && skipsBody(known) {
-		c.Header("Connection", "close") // or net/http would read the rest of the body before it responds
+		c.Header("Connection", "close") // otherwise net/http would read the rest of the body before it responds
 	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -168,29 +168,29 @@ func (p problemWriter) write(c *gin.Context, err error) {
 	c.Data(code, "application/problem+json", text.Bytes())
 }
 
-// maxErrors is how many things a problem names at most, so that a response
-// does not grow with what is wrong.
+// maxErrors is how many errors a problem lists, to bound the size of the
+// response.
 const maxErrors = 100
 
-// list names what is wrong with the request in a problem. If that is too much,
-// fields that the contract does not have are left out first: a program can make
-// up any number of them, and the others should be seen beside.
-func (p *Problem) list(wrong []card.FieldError) {
-	p.Detail = fmt.Sprintf(`%d things are wrong with the request. See "errors".`, len(wrong))
-	if len(wrong) == 1 {
+// list adds errors to a problem. If there are too many, unknown fields are
+// omitted first: a program can generate any number of them, and they would hide
+// the other errors.
+func (p *Problem) list(errs []card.FieldError) {
+	p.Detail = fmt.Sprintf(`%d things are wrong with the request. See "errors".`, len(errs))
+	if len(errs) == 1 {
 		p.Detail = `1 thing is wrong with the request. See "errors".`
 	}
-	if omitted := len(wrong) - maxErrors; omitted > 0 {
+	if omitted := len(errs) - maxErrors; omitted > 0 {
 		unknown := func(f card.FieldError) bool { return f.Detail == detailUnknown }
 		known := func(f card.FieldError) bool { return !unknown(f) }
-		wrong = append(slices.DeleteFunc(slices.Clone(wrong), unknown),
-			slices.DeleteFunc(slices.Clone(wrong), known)...)[:maxErrors]
+		errs = append(slices.DeleteFunc(slices.Clone(errs), unknown),
+			slices.DeleteFunc(slices.Clone(errs), known)...)[:maxErrors]
 		p.ErrorsOmitted = new(int64(omitted))
 	}
-	fields := make([]FieldError, len(wrong))
-	for i, f := range wrong {
-		// The steps of a pointer are names from the request. Details are texts
-		// of the service, and values were redacted when they were inserted.
+	fields := make([]FieldError, len(errs))
+	for i, f := range errs {
+		// Pointers contain names from the request. Details are texts of the
+		// service, with values redacted.
 		fields[i] = FieldError{Pointer: card.Redact(f.Pointer), Detail: f.Detail}
 	}
 	p.Errors = &fields
@@ -210,7 +210,7 @@ func (p problemWriter) noRoute(c *gin.Context)  { p.write(c, card.ErrNotFound) }
 func (p problemWriter) noMethod(c *gin.Context) { p.write(c, card.ErrMethodNotAllowed) }
 
 // badRequest responds to a request that the generated code can't bind.
-// Validation should have refused it before.
+// Validation should have rejected it.
 func (p problemWriter) badRequest(c *gin.Context, err error) {
 	p.log.WarnContext(c.Request.Context(), "request passed validation but does not bind", "request_id",
 		c.GetString(requestIDKey), "error", err)
@@ -218,8 +218,8 @@ func (p problemWriter) badRequest(c *gin.Context, err error) {
 		card.FieldError{Detail: "does not have the form that the specification gives for this operation"}))
 }
 
-// recovery turns a panic into an internal error. The panic's value, which may
-// contain data of the request, is not logged.
+// recovery turns a panic into an internal error. It does not log the panic's
+// value, which may contain data of the request.
 func (p problemWriter) recovery(c *gin.Context) {
 	defer func() {
 		value := recover()

@@ -13,16 +13,15 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// The header fields of draft-ietf-httpapi-ratelimit-headers-10, as net/http
-// spells them.
+// Header fields of draft-ietf-httpapi-ratelimit-headers-10, in net/http's
+// spelling.
 const (
 	rateLimitField = "Ratelimit"
 	policyField    = "Ratelimit-Policy"
 )
 
-// limitRequests counts requests that are authenticated, and refuses those that
-// are too many before their body is read. Every response says how the limits
-// stand.
+// limitRequests counts authenticated requests, and refuses requests beyond a
+// limit before their body is read. Every response has the state of the limits.
 func limitRequests(cfg Config, s *spec, problems problemWriter) gin.HandlerFunc {
 	limits := cfg.Limits
 	others, create := policies(limits, limit.Token, limit.Account),
@@ -56,21 +55,21 @@ func limitRequests(cfg Config, s *spec, problems problemWriter) gin.HandlerFunc 
 	}
 }
 
-// refuseAddress refuses a request of an address that failed to authenticate too
-// often.
+// refuseAddress refuses a request of an address with too many failures to
+// authenticate.
 func refuseAddress(c *gin.Context, limits *limit.Limiter, wait, delay time.Duration, problems problemWriter) {
 	delayRefusal(c, delay)
 	header := c.Writer.Header()
 	header[policyField] = policies(limits, limit.Address)
 	header[rateLimitField] = []string{string(appendStatus(nil, limit.Status{Kind: limit.Address, Reset: wait}))}
 	if c.Request.ContentLength != 0 {
-		c.Header("Connection", "close") // as after 401: net/http reads nothing more of somebody who is not known
+		c.Header("Connection", "close") // as after 401: net/http reads no further bytes of an unauthenticated client
 	}
 	problems.write(c, tooMany(limits, limit.Address, wait))
 }
 
-// delayRefusal keeps a refusal back for a while, unless its client is gone or the
-// server ends.
+// delayRefusal waits before a refusal is sent, unless the client disconnects or
+// the server shuts down.
 func delayRefusal(c *gin.Context, delay time.Duration) {
 	if delay == 0 {
 		return
@@ -86,13 +85,12 @@ func delayRefusal(c *gin.Context, delay time.Duration) {
 	c.Set(delayedKey, time.Since(start))
 }
 
-// worked returns how long a request has taken that began at start, without what
-// delayRefusal waited.
+// worked returns the duration of a request without the wait of delayRefusal.
 func worked(c *gin.Context, start time.Time) time.Duration {
 	return time.Since(start) - c.GetDuration(delayedKey)
 }
 
-// tooMany is the refusal of a request that is one too many.
+// tooMany returns the refusal of a request beyond a limit.
 func tooMany(limits *limit.Limiter, kind limit.Kind, wait time.Duration) error {
 	p := limits.Policy(kind)
 	what := map[limit.Kind]string{
@@ -108,8 +106,7 @@ func tooMany(limits *limit.Limiter, kind limit.Kind, wait time.Duration) error {
 	return &err
 }
 
-// policies returns the value of RateLimit-Policy for those kinds of limits that
-// are in force.
+// policies returns the value of RateLimit-Policy for the limits that are on.
 func policies(limits *limit.Limiter, kinds ...limit.Kind) []string {
 	text := ""
 	for _, kind := range kinds {
@@ -120,7 +117,7 @@ func policies(limits *limit.Limiter, kinds ...limit.Kind) []string {
 	return []string{text}
 }
 
-// appendStatus appends the member of RateLimit for a limit.
+// appendStatus appends the status of a limit to the value of RateLimit.
 func appendStatus(text []byte, is limit.Status) []byte {
 	text = append(text, '"')
 	text = append(text, is.Kind.String()...)
@@ -130,18 +127,16 @@ func appendStatus(text []byte, is limit.Status) []byte {
 	return strconv.AppendInt(text, seconds(is.Reset), 10)
 }
 
-// seconds returns a time in whole seconds, rounded up and at least 1.
+// seconds returns a duration in whole seconds, rounded up, and at least 1.
 func seconds(d time.Duration) int64 { return max(1, int64(math.Ceil(d.Seconds()))) }
 
-// addQuota adds a limit that a request ran into to those that apply to all
-// requests. It comes first.
+// addQuota adds an exceeded quota before the limits of all requests.
 func addQuota(header http.Header, q *card.Quota) {
 	header.Set(policyField, listed(fmt.Sprintf("%q;q=%d", q.Name, q.Limit), header.Get(policyField)))
 	header.Set(rateLimitField, listed(fmt.Sprintf("%q;r=%d", q.Name, q.Left), header.Get(rateLimitField)))
 }
 
-// listed joins two lists of structured fields (RFC 9651), each of which may be
-// empty.
+// listed joins two lists of structured fields (RFC 9651). Either may be empty.
 func listed(a, b string) string {
 	if a == "" || b == "" {
 		return a + b

@@ -11,31 +11,30 @@ import (
 	"github.com/cardmint/cardmint/internal/panics"
 )
 
-// tokenCheckInterval is how often a long response checks whether its token is still
-// good. The authenticator answers from memory for up to four seconds, so that a
-// revoked token ends the response within five.
+// tokenCheckInterval is how often a long response checks its token. The
+// authenticator caches its answer for up to four seconds, so a revoked token
+// ends the response within five.
 const tokenCheckInterval = 500 * time.Millisecond
 
-// tokenWatch cuts a response off once its token is no longer good, also while
+// tokenWatch aborts a response once its token is no longer valid, even while
 // its client does not read.
 type tokenWatch struct {
 	checkToken func(context.Context) error
 	control    *http.ResponseController
-	conn       lingerer // nil if it is not known
+	conn       lingerer // nil if unknown
 	cancel     context.CancelCauseFunc
 
 	mu      sync.Mutex
-	writing bool // a part of the response is being written, and the rest must not follow
+	writing bool // a part of the response is being written
 	ended   bool
-	err     error // why the response was cut off
+	err     error // why the response was aborted
 }
 
-// lingerer is a connection that can discard what it has not sent yet when it is
-// closed.
+// lingerer is a connection that can discard unsent data when it is closed.
 type lingerer interface{ SetLinger(sec int) error }
 
-// watchToken starts a watch, which the caller must end. The context is canceled
-// when the response is cut off.
+// watchToken starts a watch; the caller must end it. The context is canceled
+// when the response is aborted.
 func watchToken(ctx context.Context, w http.ResponseWriter, check func(context.Context) error) (context.Context,
 	*tokenWatch) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -45,7 +44,7 @@ func watchToken(ctx context.Context, w http.ResponseWriter, check func(context.C
 	return ctx, t
 }
 
-// run cuts the response off once its token is no longer valid, or if the check
+// run aborts the response once its token is no longer valid, or if the check
 // panics.
 func (t *tokenWatch) run(ctx context.Context) {
 	err := panics.Call(func() error { return t.check(ctx) })
@@ -58,8 +57,7 @@ func (t *tokenWatch) run(ctx context.Context) {
 	}
 }
 
-// check returns why the token is no longer valid, or nil once ctx ends: the
-// response has ended, or its client is gone.
+// check returns why the token is no longer valid, or nil once ctx is canceled.
 func (t *tokenWatch) check(ctx context.Context) error {
 	again := time.NewTicker(tokenCheckInterval)
 	defer again.Stop()
@@ -79,8 +77,8 @@ func (t *tokenWatch) check(ctx context.Context) error {
 	}
 }
 
-// cut ends the response: the work on it, and a write that waits for the client.
-// What the kernel still has of it is discarded.
+// cut aborts the response: it cancels its context, interrupts a blocked write,
+// and discards data that the kernel has not sent.
 func (t *tokenWatch) cut(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,8 +95,8 @@ func (t *tokenWatch) cut(err error) {
 	}
 }
 
-// extend gives the client d to read the next part of the response. The error is
-// why the response was cut off.
+// extend gives the client d to read the next part of the response. It returns
+// why the response was aborted, if it was.
 func (t *tokenWatch) extend(d time.Duration) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,14 +107,14 @@ func (t *tokenWatch) extend(d time.Duration) error {
 	return t.err
 }
 
-// written reports that the part is written, and that the response may end here.
+// written marks the end of a part. The response may end here.
 func (t *tokenWatch) written() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.writing = false
 }
 
-// cause returns why the response was cut off, or else err.
+// cause returns why the response was aborted, or else err.
 func (t *tokenWatch) cause(err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,7 +124,7 @@ func (t *tokenWatch) cause(err error) error {
 	return err
 }
 
-// end ends the watch. It returns why the response was cut off, or else err.
+// end stops the watch. It returns why the response was aborted, or else err.
 func (t *tokenWatch) end(err error) error {
 	t.cancel(nil)
 	t.mu.Lock()
@@ -135,7 +133,7 @@ func (t *tokenWatch) end(err error) error {
 	return t.cause(err)
 }
 
-// openEnded is a request whose response takes as long as its client reads or
+// openEnded is a request whose response lasts as long as its client reads or
 // waits.
 type openEnded struct {
 	ctx        context.Context // without the deadline of other requests
@@ -154,8 +152,8 @@ func openEndedOf(gc context.Context) (openEnded, error) {
 	return openEnded{ctx, check}, nil
 }
 
-// visit writes a page. Reading it from the database may have taken long, and
-// its client may take long to read it.
+// visit writes a page. It checks the token before, because the page may have
+// been read from a slow database, and during a slow write.
 func (o openEnded) visit(w http.ResponseWriter, visit func(http.ResponseWriter) error) error {
 	if err := o.checkToken(o.ctx); err != nil {
 		return err
@@ -165,7 +163,8 @@ func (o openEnded) visit(w http.ResponseWriter, visit func(http.ResponseWriter) 
 	return watch.end(visit(w))
 }
 
-// watchedCards is a page of cards that is cut off with its token.
+// watchedCards is a page of cards that is aborted when its token becomes
+// invalid.
 type watchedCards struct {
 	ListCardsResponseObject
 	openEnded
@@ -176,7 +175,8 @@ func (p watchedCards) VisitListCardsResponse(w http.ResponseWriter) error {
 	return p.visit(w, p.ListCardsResponseObject.VisitListCardsResponse)
 }
 
-// watchedEvents is a page of events that is cut off with its token.
+// watchedEvents is a page of events that is aborted when its token becomes
+// invalid.
 type watchedEvents struct {
 	ListEventsResponseObject
 	openEnded

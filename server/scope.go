@@ -10,12 +10,12 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// noScope is the x-scope of operations for which any valid token will do.
+// noScope is the x-scope of operations that any valid token may call.
 const noScope account.Scope = "none"
 
-// scopeOf returns the scope that the contract says an operation needs, or
-// noScope. It is an error if the contract does not say it: nobody may call an
-// operation because it was forgotten to decide who may.
+// scopeOf returns the scope of an operation in the contract, or noScope.
+// Without an x-scope it returns an error: a new operation must not be callable
+// by default.
 func scopeOf(operation *openapi3.Operation) (account.Scope, error) {
 	name, _ := operation.Extensions["x-scope"].(string)
 	if scope := account.Scope(name); scope == noScope || scope.Known() {
@@ -24,8 +24,8 @@ func scopeOf(operation *openapi3.Operation) (account.Scope, error) {
 	return "", fmt.Errorf("operation %s: x-scope %q is no scope, nor %q", operation.OperationID, name, noScope)
 }
 
-// authorize refuses requests whose token does not have the scope that the
-// operation needs, before anything else in them is looked at.
+// authorize refuses requests whose token lacks the operation's scope, before
+// the rest of the request is read.
 func (s *spec) authorize(problems problemWriter) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		scope := s.scopes[s.route(c)]

@@ -1,10 +1,10 @@
-// Package server serves the API over HTTP: it turns requests into calls of the
-// actors, and their results into responses.
+// Package server serves the API over HTTP: it translates requests into calls of
+// the actors, and their results into responses.
 //
 // It may import packages card and openapi, and the actors that it calls. It
-// stores nothing: a request that a crash interrupts is up to the client to
-// repeat. This file has the order of the middleware. Every other file has one
-// concern, or the handlers of one tag.
+// stores nothing: after a crash, clients repeat their requests. This file has
+// the order of the middleware. Every other file has one concern, or the
+// handlers of one tag.
 package server
 
 import (
@@ -31,31 +31,31 @@ type Config struct {
 	Accounts *account.Service
 	Webhooks *webhook.Service
 	Log      *slog.Logger // Defaults to slog.Default().
-	Audit    *slog.Logger // is told who reads credentials, at level info. Defaults to Log.
-	// Checks are what readiness depends on. They run in this order. Defaults to
-	// none.
+	Audit    *slog.Logger // logs disclosed credentials, at level info. Defaults to Log.
+	// Checks are the conditions of readiness. They run in this order. Defaults
+	// to none.
 	Checks []Check
-	// Callbacks are what others call that are not clients, by path. They
-	// authenticate the caller themselves. Defaults to none.
+	// Callbacks are handlers by path for callers that are not clients, such as
+	// suppliers. They authenticate the caller themselves. Defaults to none.
 	Callbacks map[string]http.Handler
-	// Limits says how many requests are too many. Defaults to none.
+	// Limits limits requests. Defaults to no limits.
 	Limits *limit.Limiter
-	// Proxies are the networks of reverse proxies whose X-Forwarded-For is
-	// believed. Defaults to none.
+	// Proxies are the networks of trusted reverse proxies, whose
+	// X-Forwarded-For is used. Defaults to none.
 	Proxies []netip.Prefix
-	// Heartbeat is how often a stream of events without an event shows that it
-	// lives. Defaults to 15 s.
+	// Heartbeat is the interval of heartbeats in an idle stream of events.
+	// Defaults to 15 s.
 	Heartbeat time.Duration
-	// Docs serves the pages for people, at / and below /docs. Defaults to none.
+	// Docs serves the documentation, at / and below /docs. Defaults to none.
 	Docs http.Handler
-	// Origins are those whose pages may call the API from a browser, such as
-	// https://shop.example. Defaults to none.
+	// Origins are the origins whose pages may call the API from a browser, such
+	// as https://shop.example. Defaults to none.
 	Origins []string
-	// PublicURL is where clients reach the service, without a slash at its end;
-	// the type of a problem leads there. Defaults to unknown: the type leads to
-	// the project's README.
+	// PublicURL is the URL of the service for clients, without a trailing
+	// slash. Problem types begin with it. Defaults to unknown: types are URLs
+	// of the project's README.
 	PublicURL string
-	// Metrics is told of requests. Defaults to none.
+	// Metrics records requests. Defaults to none.
 	Metrics Metrics
 	// Tracer starts the spans of requests. Defaults to none.
 	Tracer *trace.Tracer
@@ -142,23 +142,22 @@ func New(cfg Config) (http.Handler, error) {
 		}),
 		GinServerOptions{ErrorHandler: func(c *gin.Context, err error, _ int) { problems.badRequest(c, err) }},
 	)
-	// Outside gin: net/http closes the connection after a body that is too long
-	// only if the limit is set on its own ResponseWriter.
+	// Outside of gin: net/http closes the connection after a body that is too
+	// long only if the limit is set on its own ResponseWriter.
 	return http.MaxBytesHandler(engine, maxBody), nil
 }
 
-// newEngine returns a gin engine that believes nobody's X-Forwarded-For:
-// package server finds out for itself where requests come from.
+// newEngine returns a gin engine that ignores X-Forwarded-For; see proxies.
 func newEngine() *gin.Engine {
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
 	engine.ForwardedByClientIP = false
-	_ = engine.SetTrustedProxies(nil) // can't fail without any
+	_ = engine.SetTrustedProxies(nil) // can't fail for nil
 	return engine
 }
 
-// The limits of one connection. A list that takes longer to send extends its
-// write deadline as long as the client keeps up.
+// Limits of a connection. A stream extends its write deadline while its client
+// keeps up.
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 15 * time.Second
@@ -167,22 +166,22 @@ const (
 	maxHeader     = 32 << 10
 )
 
-// shutdownKey is the key of the channel, in the context of a request, that is
-// closed when the server begins to end.
+// shutdownKey is the context key of a channel that is closed when the server
+// starts to shut down.
 type shutdownKey struct{}
 
-// connKey is the key of the connection in the context of a request.
+// connKey is the context key of a request's connection.
 type connKey struct{}
 
-// shutdown returns a channel that is closed when the server begins to end: who
-// waits for nothing but time must then stop waiting.
+// shutdown returns a channel that is closed when the server starts to shut
+// down. Requests that only wait must return then.
 func shutdown(ctx context.Context) <-chan struct{} {
 	begun, _ := ctx.Value(shutdownKey{}).(<-chan struct{})
 	return begun
 }
 
-// Serve serves h on l until ctx ends. It then lets accepted requests finish,
-// for at most grace. It returns nil if all of them did.
+// Serve serves h on l until ctx is canceled. It then waits up to grace for
+// accepted requests, and returns nil if all of them have finished.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger, grace time.Duration) error {
 	s := &http.Server{
 		Handler:           h,

@@ -6,23 +6,23 @@ import (
 )
 
 const (
-	// minThroughput is what a client must read of a list without pages, in
-	// bytes per second, on average over writeTimeout. It is less than EDGE has.
+	// minThroughput is how fast a client must read a streamed list, in bytes
+	// per second on average over writeTimeout. It is slower than EDGE.
 	minThroughput = 16 << 10
 	listBuffer    = 32 << 10
 )
 
-// minRateWriter cuts off a client that reads too slowly. Only the time that
-// writes block counts: a client may block for writeTimeout in all, and what
-// it reads earns time back at minThroughput.
+// minRateWriter aborts a response whose client reads too slowly. Only blocked
+// writes count: a client may block for writeTimeout in total, and regains time
+// at minThroughput for each byte that it reads.
 type minRateWriter struct {
 	w      io.Writer
 	extend func(time.Duration) error
 	left   time.Duration
 }
 
-// newMinRateWriter returns a writer to w that first calls extend with the time
-// that the write may take.
+// newMinRateWriter returns a writer to w. It calls extend before each write,
+// with the time that the write may take.
 func newMinRateWriter(w io.Writer, extend func(time.Duration) error) *minRateWriter {
 	return &minRateWriter{w, extend, writeTimeout}
 }

@@ -14,22 +14,21 @@ import (
 	"github.com/cardmint/cardmint/openapi"
 )
 
-// spec is the contract, in the patternDetails in which it is served and in which
-// requests are validated.
+// spec is the contract, as it is served, and as requests are validated.
 type spec struct {
 	json       []byte
-	tags       map[string]string                    // the first of each operation, by its id
-	routes     map[string]map[string]*routers.Route // by method and gin's path
-	scopes     map[*routers.Route]account.Scope     // that operations need, or noScope
+	tags       map[string]string                    // first tag of each operation, by operationId
+	routes     map[string]map[string]*routers.Route // by method and gin path
+	scopes     map[*routers.Route]account.Scope     // required scopes, or noScope
 	validation validation
 }
 
-// published is the contract of this process. Reading it takes far longer than
-// anything else about a server, and nothing changes it: all servers share one.
+// published is the contract of this process. All servers share it: it is
+// constant, and takes long to load.
 var published = sync.OnceValues(func() (*spec, error) { return loadSpec(openapi.YAML) })
 
 // Tags returns the first tag of each operation of the contract, by operationId.
-// The caller must not change it.
+// The caller must not modify it.
 func Tags() (map[string]string, error) {
 	s, err := published()
 	if err != nil {
@@ -50,7 +49,7 @@ func loadSpec(yaml []byte) (*spec, error) {
 	}
 	for path, item := range doc.Paths.Map() {
 		for method, operation := range item.Operations() {
-			// The middleware authenticates, before the body is read.
+			// authenticate does this, before the body is read
 			operation.Security = openapi3.NewSecurityRequirements()
 			scope, err := scopeOf(operation)
 			if err != nil {
@@ -67,7 +66,7 @@ func loadSpec(yaml []byte) (*spec, error) {
 	return s, nil
 }
 
-// route returns the operation that a request is for.
+// route returns the operation of a request.
 func (s *spec) route(c *gin.Context) *routers.Route {
 	return s.routes[methodOf(c.Request)][c.FullPath()]
 }

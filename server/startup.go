@@ -9,9 +9,9 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// NewStartupHandler returns a handler for a process that can't serve yet. It lives,
-// and is not ready because of check. All other requests are told to come again.
-// publicURL is as in Config.
+// NewStartupHandler returns a handler for a process that is starting. It is
+// live, not ready because of check, and responds with 503 to all other
+// requests. publicURL is as in Config.
 func NewStartupHandler(log *slog.Logger, check Check, publicURL string) http.Handler {
 	engine := newEngine()
 	problems := newProblemWriter(log, publicURL)

@@ -12,11 +12,11 @@ import (
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// spanKey is the key of the request's span in a gin.Context.
+// spanKey is the gin.Context key of a request's span.
 const spanKey = "cardmint.span"
 
-// traceRequests starts a span for each request but the probes of health. It is
-// outside of accessLog, whose line then names the trace.
+// traceRequests starts a span for each request except health probes. It runs
+// outside of accessLog, whose line has the trace's id.
 func traceRequests(t *trace.Tracer, s *spec) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		path := c.FullPath()
@@ -39,7 +39,7 @@ func traceRequests(t *trace.Tracer, s *spec) gin.HandlerFunc {
 			status := c.Writer.Status()
 			if id, err := uuid.Parse(c.Param("uuid")); err == nil && status < http.StatusBadRequest &&
 				strings.Contains(path, "/cards/:uuid") {
-				span.SetCard(id) // one that exists
+				span.SetCard(id) // the card exists
 			}
 			span.SetNumber("http.response.status_code", int64(status))
 			if status >= http.StatusInternalServerError {
@@ -51,15 +51,15 @@ func traceRequests(t *trace.Tracer, s *spec) gin.HandlerFunc {
 	}
 }
 
-// traceCard says in the span of a request which card it made.
+// traceCard sets the card that a request created in its span.
 func traceCard(gc context.Context, id uuid.UUID) {
 	if span, traced := gc.Value(spanKey).(*trace.Span); traced {
 		span.SetCard(id)
 	}
 }
 
-// logOrder tells of a card that was ordered. What the request line tells is
-// enough for most operators, and a line more is not for free.
+// logOrder logs an order at level debug. For most operators the request line
+// suffices.
 func (a *api) logOrder(ctx context.Context, account, id uuid.UUID, replayed bool) {
 	if a.log.Enabled(ctx, slog.LevelDebug) {
 		a.log.DebugContext(ctx, "card ordered", "card", id, "account", account, "replayed", replayed)

@@ -6,15 +6,15 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Time is a time that is written in UTC with exactly three fractional digits.
+// Time is a time in UTC with exactly three fractional digits.
 type Time time.Time
 
-// MarshalText implements encoding.TextMarshaler. In JSON the time is a string.
+// MarshalText implements encoding.TextMarshaler. In JSON, the time is a string.
 func (t Time) MarshalText() ([]byte, error) {
 	return card.AppendTime(nil, time.Time(t)), nil
 }
 
-// usdNumber is an amount of US dollars that is written as a JSON number.
+// usdNumber is an amount of US dollars that is a JSON number.
 type usdNumber card.USD
 
 // MarshalJSON implements json.Marshaler. It writes the shortest exact number:

@@ -28,7 +28,7 @@ func (s *spec) validate(a *api, problems problemWriter) gin.HandlerFunc {
 			problems.write(c, err)
 			return
 		}
-		joinHeader(c.Request.Header, ifNoneMatch) // the one list among the headers of the contract
+		joinHeader(c.Request.Header, ifNoneMatch) // the contract's only list header
 		errs := s.validation.parameterErrors(c, route)
 		if body != nil {
 			errs = append(errs, s.validation.bodyErrors(body.value, route.Operation.RequestBody.Value)...)
@@ -41,12 +41,12 @@ func (s *spec) validate(a *api, problems problemWriter) gin.HandlerFunc {
 	}
 }
 
-// parsedBody is a request body that was parsed. The generated code binds its
-// value, which was validated, instead of parsing the text again.
+// parsedBody is a parsed request body. The generated code binds its validated
+// value instead of parsing the text again.
 type parsedBody struct{ value any }
 
 // Read returns an error. The generated code calls it only if the value does not
-// bind, and would take io.EOF for a missing body.
+// bind; it would take io.EOF for a missing body.
 func (*parsedBody) Read([]byte) (int, error) { return 0, errors.New("the body does not bind") }
 
 // Close does nothing.
@@ -55,8 +55,8 @@ func (*parsedBody) Close() error { return nil }
 // ValidatedValue returns the parsed body to the generated code.
 func (b *parsedBody) ValidatedValue() any { return b.value }
 
-// readBody reads the body of a request, which must be exactly one JSON text. It
-// returns nil if the operation, or the request, has none.
+// readBody reads the body of a request, which must be a single JSON text. It
+// returns nil if the operation or the request has no body.
 func readBody(r *http.Request, declared *openapi3.RequestBodyRef) (*parsedBody, error) {
 	if declared == nil {
 		return nil, nil
@@ -64,8 +64,7 @@ func readBody(r *http.Request, declared *openapi3.RequestBodyRef) (*parsedBody, 
 	if r.ContentLength == 0 && !declared.Value.Required {
 		return nil, nil
 	}
-	// The contract says that bodies are JSON, so a client need not send
-	// Content-Type.
+	// Content-Type is optional, because all bodies are JSON.
 	media, params, err := mime.ParseMediaType(cmp.Or(r.Header.Get("Content-Type"), "application/json"))
 	charset := params["charset"]
 	if err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") ||
@@ -82,7 +81,7 @@ func readBody(r *http.Request, declared *openapi3.RequestBodyRef) (*parsedBody, 
 	case err != nil:
 		return nil, card.ErrMalformedJSON.WithMessage("The body broke off.")
 	}
-	if len(text) == 0 && !declared.Value.Required { // chunked, but without a chunk
+	if len(text) == 0 && !declared.Value.Required { // chunked, without a chunk
 		return nil, nil
 	}
 	value, fault := strictJSON(text)
@@ -126,12 +125,13 @@ func bindValid[T any](body *parsedBody) (request T, ok bool) {
 	if err != nil {
 		return request, false
 	}
-	_ = json.Unmarshal(text, &request) // after a *json.UnmarshalTypeError, it has skipped only that field
+	_ = json.Unmarshal(text, &request) // a *json.UnmarshalTypeError skips only its field
 	return request, true
 }
 
-// merge adds the errors of the domain to those of the schema. If both concern the
-// same field, the domain's text is more helpful, unless the field is missing.
+// merge adds the errors of the domain to those of the schema. If both concern
+// the same field, the domain's text is more helpful, unless the field is
+// missing.
 func merge(schema, domain []card.FieldError) []card.FieldError {
 	for _, d := range domain {
 		i := slices.IndexFunc(schema, func(f card.FieldError) bool { return f.Pointer == d.Pointer })
