@@ -1,9 +1,8 @@
-// Package account manages who may use the service: accounts, their tokens, and
-// authentication.
+// Package account manages accounts and their tokens, and authenticates requests.
 //
-// It may import package card only. The store has a keyed hash of each token.
-// Tokens, known and unknown, are cached in memory for a few seconds. A crash
-// loses that, and which tokens were used within the last minute.
+// It may import package card only. The store contains a keyed hash of each
+// token. Known and unknown tokens are cached in memory for a few seconds. A
+// crash loses the cache, and up to a minute of the times of last use.
 package account
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Identity is the account, and the token, that a request is authenticated as.
+// Identity is the result of authenticating a request.
 type Identity struct {
 	TokenID   uuid.UUID
 	AccountID uuid.UUID
@@ -47,10 +46,9 @@ type Token struct {
 	CreatedAt time.Time
 	ExpiresAt *time.Time
 	RevokedAt *time.Time
-	// ReplacedBy is the token that this one was rotated to, the zero UUID if it
-	// was not.
+	// ReplacedBy is the token that this one was rotated to; zero if none.
 	ReplacedBy uuid.UUID
-	// Seal vouches for the fields above that grant power. Nil if the row has
+	// Seal authenticates the fields above that grant access; nil if the row has
 	// none.
 	Seal []byte
 }
@@ -60,9 +58,9 @@ func (t Token) ended(now time.Time) bool {
 	return t.RevokedAt != nil || t.ExpiresAt != nil && !now.Before(*t.ExpiresAt)
 }
 
-// Store keeps accounts and tokens. Running any of its methods twice is
-// harmless. The error is card.ErrNoRow if a row does not exist, and
-// card.ErrUnavailable if the database can't be reached.
+// Store stores accounts and tokens. Every method is harmless when it runs twice.
+// The error is card.ErrNoRow if a row does not exist, and card.ErrUnavailable if
+// the database can't be reached.
 type Store interface {
 	// InsertAccount returns card.ErrDuplicate if the name is taken.
 	InsertAccount(ctx context.Context, a Account) error
@@ -72,37 +70,36 @@ type Store interface {
 	TokenByID(ctx context.Context, id uuid.UUID) (Token, error)
 	// Tokens returns all tokens, oldest first.
 	Tokens(ctx context.Context) ([]Token, error)
-	// RotateToken inserts a token that replaces old, and stores the new end,
+	// RotateToken inserts the successor of old, and stores the new expiry,
 	// successor and seal of old. The error is card.ErrNoRow if old has ended at
-	// now, or another token replaces it.
+	// now, or already has a successor.
 	RotateToken(ctx context.Context, old, successor Token, now time.Time) error
-	// SaveUses stores when tokens were used, unless a later use of theirs is
+	// SaveUses stores the times of last use of tokens, unless later ones are
 	// stored.
 	SaveUses(ctx context.Context, uses map[uuid.UUID]time.Time) error
-	// RevokeToken stores the revocation of a token and its seal, with the other
-	// fields that can change as they were read.
+	// RevokeToken stores the revocation and the seal of a token. It rewrites
+	// the other mutable fields as they were read.
 	RevokeToken(ctx context.Context, t Token) error
-	// SealTokens replaces the setting key_check, and stores the seals of tokens
-	// that have none. The error is card.ErrNoRow if the setting is not before.
+	// SealTokens changes the setting key_check from before to after, and stores
+	// the seals of tokens that have none. The error is card.ErrNoRow if the
+	// setting has another value.
 	SealTokens(ctx context.Context, all []Token, before, after string) error
-	// Setting returns the value stored under name. If there is none, it stores
-	// proposed first.
+	// Setting returns the value of a setting. If there is none, it first stores
+	// proposed.
 	Setting(ctx context.Context, name, proposed string) (string, error)
 	// ReportCorrupt reports a damaged row to the operator, once.
 	ReportCorrupt(ctx context.Context, what string, id uuid.UUID, err error)
 }
 
-// Vault hashes secrets that the database must not contain, and seals rows that
-// must not be changed without its keys.
+// Vault hashes secrets, and seals rows against changes without its keys.
 type Vault interface {
 	// Digest returns a keyed hash. Different labels give different hashes of
 	// the same data.
 	Digest(label string, data []byte) ([]byte, error)
-	// Seal encrypts a text, and binds it to the id, the account and the name of
-	// the field.
+	// Seal encrypts a text, and binds it to the id, the account and the field.
 	Seal(id, account uuid.UUID, field string, plaintext card.Secret) ([]byte, error)
-	// Open decrypts it. The error is card.ErrUnavailable if only another
-	// process may have the key.
+	// Open decrypts it. The error is card.ErrUnavailable if the key is missing
+	// here but may exist in another process.
 	Open(id, account uuid.UUID, field string, ciphertext []byte) (card.Secret, error)
 }
 
@@ -113,8 +110,8 @@ type Config struct {
 	Mode string
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
-	// Changed is called when a token is refused because its row was changed
-	// without the keys. Defaults to nothing.
+	// Changed is called when a token is rejected because its row was changed
+	// without the keys. Defaults to no call.
 	Changed func()
 }
 
@@ -144,8 +141,8 @@ type Service struct {
 	tokens  tokenCache
 	unknown unknownTokens
 	uses    tokenUses
-	// unsealed is true if versions without seals have used the database, until
-	// SealTokens.
+	// unsealed is true from the use of a database by a version without seals
+	// until SealTokens.
 	unsealed atomic.Bool
 }
 
@@ -157,10 +154,10 @@ func New(store Store, vault Vault, cfg Config) (*Service, error) {
 	return &Service{store: store, vault: vault, cfg: cfg}, nil
 }
 
-// CheckKeys returns card.ErrWrongKeys if the vault's keys are not those with
-// which the store was first used. With other keys, tokens would not be
-// recognised and credentials could not be decrypted. It also finds out whether
-// the tokens are sealed.
+// CheckKeys returns card.ErrWrongKeys if the vault's keys are not the ones of
+// the store's first use. With other keys, tokens would not be recognized and
+// credentials could not be decrypted. It also determines whether the tokens are
+// sealed.
 func (s *Service) CheckKeys(ctx context.Context) error {
 	sealed, before, err := s.keyChecks()
 	if err != nil {
@@ -177,8 +174,8 @@ func (s *Service) CheckKeys(ctx context.Context) error {
 	return nil
 }
 
-// printable reports whether a name can be shown as it is: it has no control
-// characters, which a terminal would obey.
+// printable reports whether a name is valid UTF-8 without control characters,
+// which a terminal would interpret.
 func printable(name string) bool {
 	return utf8.ValidString(name) && strings.IndexFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
@@ -196,10 +193,10 @@ func (s *Service) CreateAccount(ctx context.Context, name string) (Account, erro
 
 // TokenRequest describes a token to create.
 type TokenRequest struct {
-	Name      string        // what it is for
+	Name      string        // its purpose
 	Scopes    Scopes        // at least one
-	TTL       time.Duration // how long it is valid; 0 for ever, unless ExpiresAt says otherwise
-	ExpiresAt *time.Time    // when it expires, instead of TTL
+	TTL       time.Duration // time to live; 0 for unlimited, or if ExpiresAt is set
+	ExpiresAt *time.Time    // alternative to TTL
 }
 
 // expiry returns when the token expires, or nil.
@@ -217,8 +214,7 @@ func (r TokenRequest) expiry(now time.Time) (*time.Time, error) {
 }
 
 // CreateToken stores a new token of the account, and returns it with its text,
-// which can't be read again. The error is card.ErrNoRow if there is no such
-// account.
+// which is not stored. The error is card.ErrNoRow if the account does not exist.
 func (s *Service) CreateToken(ctx context.Context, account string, r TokenRequest) (Token, card.Secret, error) {
 	expires, err := r.expiry(s.cfg.Now())
 	if err != nil {
@@ -240,15 +236,15 @@ func (s *Service) CreateToken(ctx context.Context, account string, r TokenReques
 		return Token{}, "", err
 	}
 	t := s.tokenOf(owner, r.Name, r.Scopes, hash, expires)
-	if err := s.keepMode(ctx, &t, s.cfg.Mode); err != nil {
+	if err := s.storeMode(ctx, &t, s.cfg.Mode); err != nil {
 		return Token{}, "", err
 	}
 	return t, text, s.store.InsertToken(ctx, t)
 }
 
-// keepMode keeps the mode of a new token: in its seal, or in a setting while
+// storeMode stores the mode of a new token: in its seal, or in a setting while
 // the tokens of the database are not sealed.
-func (s *Service) keepMode(ctx context.Context, t *Token, mode string) error {
+func (s *Service) storeMode(ctx context.Context, t *Token, mode string) error {
 	if s.Sealed() {
 		return s.seal(t, mode, t.Scopes.String())
 	}
@@ -256,9 +252,9 @@ func (s *Service) keepMode(ctx context.Context, t *Token, mode string) error {
 	return err
 }
 
-// modeOf returns the mode of a token. If it is not stored, as for tokens of
-// before it was, it stores the proposed one. Nobody could tell it from a
-// token's row, which has no more of its text than a hash.
+// modeOf returns the mode of a token from the settings. If there is none, as for
+// tokens of old versions, it stores the proposed one. The token's row contains
+// only a hash, and not the mode.
 func (s *Service) modeOf(ctx context.Context, token uuid.UUID, proposed string) (string, error) {
 	return s.store.Setting(ctx, "token_mode:"+token.String(), proposed)
 }
@@ -270,9 +266,9 @@ func (s *Service) tokenOf(owner Account, name string, scopes Scopes, hash []byte
 		CreatedAt: s.cfg.Now().UTC().Truncate(time.Millisecond), ExpiresAt: expires}
 }
 
-// DevToken returns the text of the token of the sandbox's own account, and
-// creates both if need be. The text is derived from the vault's keys, so that
-// it is the same at each start without being stored.
+// DevToken returns the token of the sandbox's own account, and creates both if
+// necessary. The token is derived from the vault's keys, so that it is the same
+// after a restart without being stored.
 func (s *Service) DevToken(ctx context.Context) (card.Secret, error) {
 	const name = "dev"
 	owner, err := s.store.AccountByName(ctx, name)
@@ -295,15 +291,15 @@ func (s *Service) DevToken(ctx context.Context) (card.Secret, error) {
 		return text, err
 	}
 	t := s.tokenOf(owner, name, AllScopes, hash, nil)
-	if err := s.keepMode(ctx, &t, s.cfg.Mode); err != nil {
+	if err := s.storeMode(ctx, &t, s.cfg.Mode); err != nil {
 		return "", err
 	}
 	return text, s.store.InsertToken(ctx, t)
 }
 
 // RevokeToken revokes a token; a no-op if it is already revoked. All processes
-// refuse the token within five seconds. The error is card.ErrNoRow if there is
-// no such token.
+// reject the token within five seconds. The error is card.ErrNoRow if it does
+// not exist.
 func (s *Service) RevokeToken(ctx context.Context, id uuid.UUID) error {
 	t, err := s.store.TokenByID(ctx, id)
 	if err != nil {
@@ -313,7 +309,7 @@ func (s *Service) RevokeToken(ctx context.Context, id uuid.UUID) error {
 	if err == nil && t.RevokedAt != nil {
 		return nil
 	}
-	if err != nil { // a changed row is sealed as it is: it stays revoked, so its other fields grant nothing
+	if err != nil { // a changed row is sealed as is: once revoked, its other fields grant nothing
 		sealed = sealedToken{Scopes: t.Scopes.String()}
 	}
 	if t.RevokedAt == nil {

@@ -11,19 +11,19 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// After tokenFresh one request looks up a cached token again, while others
-// still use it. After tokenStale none uses it. The API contract promises that a
-// revoked token is refused everywhere within five seconds.
+// After tokenFresh one request looks a cached token up again, while the others
+// still use the cache. After tokenStale none does. The API contract promises
+// that a revoked token is rejected everywhere within five seconds.
 const (
 	tokenFresh = 2 * time.Second
 	tokenStale = 4 * time.Second
 )
 
 const (
-	// an unknown token is refused without a lookup; less than the five seconds
-	// that a new token may take
-	unknownFor  = 3 * time.Second
-	mostUnknown = 10_000 // unknown tokens that are remembered
+	// unknownFor is how long an unknown token is rejected without another
+	// lookup. It is below the five seconds that a new token may take to work.
+	unknownFor = 3 * time.Second
+	maxUnknown = 10_000 // cached unknown tokens
 )
 
 // tokenCache caches known tokens, by an unkeyed hash that never leaves the
@@ -36,15 +36,15 @@ type tokenEntry struct {
 	refreshing atomic.Bool
 }
 
-// unknownTokens remembers when the store was asked for tokens that it did not
-// know, by the same hash. Anybody can make up any number of tokens, so it keeps
-// only the newest, in two generations. Its zero value is ready for use.
+// unknownTokens caches the times of unsuccessful lookups, by the same hash.
+// Clients can send any number of invalid tokens, so it keeps only the newest, in
+// two generations. Its zero value is ready for use.
 type unknownTokens struct {
 	mu         sync.Mutex
 	young, old map[[sha256.Size]byte]time.Time
 }
 
-// has reports whether the store was asked for a token less than unknownFor ago.
+// has reports whether a lookup failed less than unknownFor ago.
 func (u *unknownTokens) has(key [sha256.Size]byte, now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -58,7 +58,7 @@ func (u *unknownTokens) has(key [sha256.Size]byte, now time.Time) bool {
 func (u *unknownTokens) add(key [sha256.Size]byte, askedAt time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.young == nil || len(u.young) == mostUnknown/2 {
+	if u.young == nil || len(u.young) == maxUnknown/2 {
 		u.young, u.old = map[[sha256.Size]byte]time.Time{}, u.young
 	}
 	u.young[key] = askedAt
@@ -67,8 +67,8 @@ func (u *unknownTokens) add(key [sha256.Size]byte, askedAt time.Time) {
 // Authenticate returns the identity of a token. The error is
 // card.ErrUnauthorized if the token is unknown, expired or revoked, or if its
 // row was changed without the keys. The first use of a token costs a round trip
-// to the store; after that, one every two seconds, or every three if the token
-// is unknown.
+// to the store; after that one every two seconds, or every three if the token is
+// unknown.
 func (s *Service) Authenticate(ctx context.Context, token string) (Identity, error) {
 	if !wellFormed(token, s.cfg.Mode) {
 		return Identity{}, card.ErrUnauthorized
@@ -112,23 +112,24 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Identity, err
 	return s.identity(found, now)
 }
 
-// Recognizes reports whether the token was good when it was last looked up by
-// this process. It never asks the store.
+// Recognizes reports whether the token is cached and has not expired. It never
+// calls the store.
 func (s *Service) Recognizes(token string) bool {
 	cached, ok := s.tokens.entries.Load(sha256.Sum256([]byte(token)))
 	return ok && !cached.(*tokenEntry).token.ended(s.cfg.Now())
 }
 
-// tokenHash returns the keyed hash by which the store knows a token.
+// tokenHash returns the keyed hash under which a token is stored.
 func (s *Service) tokenHash(text card.Secret) ([]byte, error) {
 	return s.vault.Digest("token", []byte(text.Reveal()))
 }
 
-// identity returns the identity of a token that is in force, and notes the use.
+// identity returns the identity of a token that has not ended, and records its
+// use.
 func (s *Service) identity(t Token, now time.Time) (Identity, error) {
 	if t.ended(now) {
 		return Identity{}, card.ErrUnauthorized
 	}
-	s.uses.note(t.ID, now)
+	s.uses.record(t.ID, now)
 	return Identity{TokenID: t.ID, AccountID: t.AccountID, Scopes: t.Scopes}, nil
 }

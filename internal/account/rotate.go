@@ -16,23 +16,22 @@ import (
 var ErrTokenEnded = errors.New("the token is revoked or has expired")
 
 // RotatedError means that a token was rotated before.
-type RotatedError struct{ To uuid.UUID } // the token that replaces it
+type RotatedError struct{ To uuid.UUID } // its successor
 
 func (e *RotatedError) Error() string {
 	return fmt.Sprintf("the token was rotated before: %s replaces it", e.To)
 }
 
-// Rotation is a token that another one replaces.
+// Rotation is a token with its successor.
 type Rotation struct {
 	Old, New Token
 	Text     card.Secret // of the new token
 }
 
-// RotateToken creates a token that replaces another one: it has the same
-// account, name, scopes and mode, and is valid for as long as the other one was
-// meant to be when it was created. Both are valid until overlap has passed, or
-// the old token expires by itself. The text of the new one can't be read again.
-// The error is card.ErrNoRow if there is no token with the id, ErrTokenChanged,
+// RotateToken creates the successor of a token, with the same account, name,
+// scopes, mode and original time to live. The old token stays valid until
+// overlap has passed or it expires. The text of the new one is not stored. The
+// error is card.ErrNoRow if the token does not exist, ErrTokenChanged,
 // ErrTokenEnded, or a *RotatedError: each token is rotated once, so that its
 // overlap can't grow.
 func (s *Service) RotateToken(ctx context.Context, id uuid.UUID, overlap time.Duration) (Rotation, error) {
@@ -61,7 +60,7 @@ func (s *Service) RotateToken(ctx context.Context, id uuid.UUID, overlap time.Du
 		expires = &end
 	}
 	successor := s.tokenOf(Account{ID: old.AccountID, Name: old.Account}, old.Name, old.Scopes, hash, expires)
-	if err := s.keepMode(ctx, &successor, mode); err != nil {
+	if err := s.storeMode(ctx, &successor, mode); err != nil {
 		return Rotation{}, err
 	}
 	if end := now.Add(overlap); old.ExpiresAt == nil || end.Before(*old.ExpiresAt) {
@@ -74,7 +73,7 @@ func (s *Service) RotateToken(ctx context.Context, id uuid.UUID, overlap time.Du
 		}
 	}
 	if err := s.store.RotateToken(ctx, old, successor, now); err != nil {
-		if errors.Is(err, card.ErrNoRow) { // somebody rotated or revoked it at this moment
+		if errors.Is(err, card.ErrNoRow) { // rotated or revoked concurrently
 			if _, _, why := s.rotatable(ctx, id); why != nil {
 				err = why
 			}

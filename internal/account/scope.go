@@ -8,31 +8,31 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Scope is something that a token may be allowed to do. The contract says which
-// operation needs which.
+// Scope is a permission of a token. The contract defines which operation needs
+// which scope.
 type Scope string
 
 const (
 	CardsRead         Scope = "cards:read"         // list and read cards
 	CardsCreate       Scope = "cards:create"       // create and cancel cards, and pay for simulated ones
-	CredentialsReveal Scope = "credentials:reveal" // see credentials; without it they are masked
+	CredentialsReveal Scope = "credentials:reveal" // read credentials, which are masked otherwise
 	WebhooksManage    Scope = "webhooks:manage"    // everything about webhooks
 	EventsRead        Scope = "events:read"        // read the feed of events
 )
 
-// KnownScopes returns every scope there is.
+// KnownScopes returns all scopes of this version.
 func KnownScopes() []Scope {
 	return []Scope{CardsRead, CardsCreate, CredentialsReveal, WebhooksManage, EventsRead}
 }
 
-// Known reports whether there is such a scope.
+// Known reports whether the scope is one of this version.
 func (s Scope) Known() bool { return slices.Contains(KnownScopes(), s) }
 
-// Scopes is a set of scopes: bit n is that of KnownScopes()[n]. The zero value
-// is empty.
+// Scopes is a set of scopes: bit n stands for KnownScopes()[n]. The zero value is
+// empty.
 type Scopes uint32
 
-// AllScopes has every scope, also those of later versions.
+// AllScopes contains every scope, including those of later versions.
 const AllScopes = ^Scopes(0)
 
 const allScopes = "all"
@@ -47,7 +47,7 @@ func ScopesOf(scopes ...Scope) (set Scopes) {
 	return set
 }
 
-// Has reports whether the set has a scope.
+// Has reports whether the set contains a scope.
 func (s Scopes) Has(scope Scope) bool {
 	i := slices.Index(KnownScopes(), scope)
 	return i >= 0 && s&(1<<i) != 0
@@ -67,12 +67,10 @@ func (s Scopes) Names() []string {
 	return names
 }
 
-// String returns the names with commas between. ReadScopes and ParseScopes read
-// it.
+// String returns the names, separated by commas.
 func (s Scopes) String() string { return strings.Join(s.Names(), ",") }
 
-// ReadScopes reads what String has written. It leaves out scopes that only
-// later versions know.
+// ReadScopes parses the result of String. It ignores scopes of later versions.
 func ReadScopes(text string) Scopes {
 	if text == allScopes {
 		return AllScopes
@@ -87,7 +85,7 @@ func ReadScopes(text string) Scopes {
 // UnknownScopeError is returned for a scope that does not exist.
 type UnknownScopeError struct {
 	Name string
-	Near Scope // the scope that may be meant; "" if none is similar
+	Near Scope // a similar scope; "" if there is none
 }
 
 func (e *UnknownScopeError) Error() string {
@@ -98,8 +96,8 @@ func (e *UnknownScopeError) Error() string {
 	return text
 }
 
-// ParseScopes reads names with commas between, or "all". The error is an
-// *UnknownScopeError if there is no such scope, also for no name.
+// ParseScopes parses names separated by commas, or "all". The error is an
+// *UnknownScopeError if a name is unknown or empty.
 func ParseScopes(text string) (Scopes, error) {
 	if text == allScopes {
 		return AllScopes, nil

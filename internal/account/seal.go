@@ -21,23 +21,23 @@ const SealField = "token"
 var (
 	// ErrTokenChanged means that a token's row does not match its seal.
 	ErrTokenChanged = errors.New("the token's row was changed without the keys")
-	// ErrSealed means that the tokens were sealed before.
+	// ErrSealed means that the tokens are already sealed.
 	ErrSealed = errors.New("the tokens were sealed before")
 )
 
-// sealedToken is the plaintext of a seal: everything in a token's row that
-// grants power. The token's id and account are in the associated data.
+// sealedToken is the plaintext of a seal: the fields of a token that grant
+// access. The token's id and account are in the associated data.
 type sealedToken struct {
 	Mode       string    `json:"mode,omitempty"` // empty if it was never stored
 	Hash       string    `json:"hash"`
-	Scopes     string    `json:"scopes"` // as text, because a later version may know more of them
+	Scopes     string    `json:"scopes"` // as text, because a later version may know more scopes
 	CreatedAt  string    `json:"created_at"`
 	ExpiresAt  string    `json:"expires_at,omitempty"`
 	RevokedAt  string    `json:"revoked_at,omitempty"`
 	ReplacedBy uuid.UUID `json:"replaced_by,omitzero"`
 }
 
-// toSeal returns what the seal of t must contain.
+// toSeal returns the plaintext of t's seal.
 func (t Token) toSeal(mode, scopes string) sealedToken {
 	millis := func(at *time.Time) string {
 		if at == nil {
@@ -49,7 +49,7 @@ func (t Token) toSeal(mode, scopes string) sealedToken {
 		ExpiresAt: millis(t.ExpiresAt), RevokedAt: millis(t.RevokedAt), ReplacedBy: t.ReplacedBy}
 }
 
-// seal seals t as it is now.
+// seal seals the current fields of t.
 func (s *Service) seal(t *Token, mode, scopes string) error {
 	text, err := json.Marshal(t.toSeal(mode, scopes))
 	if err == nil {
@@ -59,9 +59,8 @@ func (s *Service) seal(t *Token, mode, scopes string) error {
 }
 
 // verify returns the content of a token's seal. The error is ErrTokenChanged if
-// the row does not match it, or has none although the tokens of the database
-// are sealed. A good seal shows that they are, also to a process that was
-// started before.
+// the row does not match it, or has no seal although the database is sealed. A
+// valid seal proves that it is, also to a process that started before.
 func (s *Service) verify(t Token) (sealedToken, error) {
 	if t.Seal == nil && s.unsealed.Load() {
 		return sealedToken{Scopes: t.Scopes.String()}, nil
@@ -84,10 +83,10 @@ func (s *Service) verify(t Token) (sealedToken, error) {
 	return sealed, nil
 }
 
-// keyChecks returns the two values of the setting key_check: with sealed
-// tokens, and before. Neither can be computed without the keys. SealTokens
-// overwrites the second one, and a new database never has it, so the tokens of
-// a database can't be sealed again.
+// keyChecks returns the two values of the setting key_check: for a sealed
+// database, and for one before SealTokens. Neither can be computed without the
+// keys. A new database never contains the second one, so tokens are sealed once
+// at most.
 func (s *Service) keyChecks() (sealed, before string, err error) {
 	for label, check := range map[string]*string{"key check, tokens sealed": &sealed, "key check": &before} {
 		digest, err := s.vault.Digest(label, nil)
@@ -99,14 +98,14 @@ func (s *Service) keyChecks() (sealed, before string, err error) {
 	return sealed, before, nil
 }
 
-// Sealed reports whether the tokens of the database are sealed. CheckKeys finds
-// out. A process that runs notices when it meets the first seal.
+// Sealed reports whether the tokens of the database are sealed, according to
+// CheckKeys or to the first valid seal after it.
 func (s *Service) Sealed() bool { return !s.unsealed.Load() }
 
 // SealTokens seals the tokens that versions without seals have stored, and
-// returns them. It vouches for the rows as they are. From then on those
-// versions can't use the database, and a token without a seal is refused. The
-// error is ErrSealed if the tokens were sealed before.
+// returns them. It trusts the rows as they are. After that those versions can't
+// use the database, and tokens without a seal are rejected. The error is
+// ErrSealed if the tokens are already sealed.
 func (s *Service) SealTokens(ctx context.Context) ([]Token, error) {
 	if err := s.CheckKeys(ctx); err != nil {
 		return nil, err
@@ -132,7 +131,7 @@ func (s *Service) SealTokens(ctx context.Context) ([]Token, error) {
 		}
 	}
 	switch err = s.store.SealTokens(ctx, all, before, sealed); {
-	case errors.Is(err, card.ErrNoRow): // another process was quicker
+	case errors.Is(err, card.ErrNoRow): // sealed concurrently
 		return nil, ErrSealed
 	case err != nil:
 		return nil, err
@@ -148,13 +147,13 @@ type ChangedToken struct {
 	Err error // ErrTokenChanged, or card.ErrUnavailable if this process lacks the key
 }
 
-// ChangedTokens verifies all tokens, and returns the refused ones.
+// ChangedTokens verifies all tokens, and returns the invalid ones.
 func (s *Service) ChangedTokens(ctx context.Context) (changed []ChangedToken, err error) {
 	all, err := s.store.Tokens(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("check tokens: %w", err)
 	}
-	// Sealed rows come first: a good seal shows that every row needs one.
+	// Sealed rows come first: a valid seal proves that every row needs one.
 	slices.SortStableFunc(all, func(a, b Token) int { return min(1, len(b.Seal)) - min(1, len(a.Seal)) })
 	for _, t := range all {
 		if _, err := s.verify(t); err != nil {

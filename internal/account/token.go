@@ -9,9 +9,9 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// A token is cm_MODE_ followed by 27 random characters (160 bits) and a
-// checksum of 6, so that a mistyped token is recognised without asking the
-// store, and a leaked token can be found by its form.
+// A token is cm_MODE_ followed by 27 random characters (160 bits) and a checksum
+// of 6 characters. The checksum rejects a mistyped token without a lookup. The
+// form lets scanners find a leaked token.
 const (
 	tokenRandom   = 27
 	tokenChecksum = 6
@@ -30,14 +30,10 @@ func tokenText(mode string, random *big.Int) card.Secret {
 }
 
 func checksum(s string) string {
-	text, n := make([]byte, tokenChecksum), crc32.ChecksumIEEE([]byte(s))
-	for i := tokenChecksum - 1; i >= 0; i-- {
-		text[i] = base62[n%62]
-		n /= 62
-	}
-	return string(text)
+	return encode62(big.NewInt(int64(crc32.ChecksumIEEE([]byte(s)))), tokenChecksum)
 }
 
+// encode62 returns n in base 62. It changes n.
 func encode62(n *big.Int, width int) string {
 	text := make([]byte, width)
 	digit, base := new(big.Int), big.NewInt(62)

@@ -8,15 +8,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// tokenUses remembers when tokens were used last, until that is saved. It has
-// one entry for each token at most, and only for tokens that the store knows.
+// tokenUses holds the times of last use of valid tokens until they are stored.
 // Its zero value is ready for use.
 type tokenUses struct {
 	mu   sync.Mutex
 	last map[uuid.UUID]time.Time
 }
 
-func (u *tokenUses) note(id uuid.UUID, at time.Time) {
+func (u *tokenUses) record(id uuid.UUID, at time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.last == nil {
@@ -27,7 +26,7 @@ func (u *tokenUses) note(id uuid.UUID, at time.Time) {
 	}
 }
 
-// take returns what was noted since the last call.
+// take returns the uses since the last call.
 func (u *tokenUses) take() map[uuid.UUID]time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -36,9 +35,9 @@ func (u *tokenUses) take() map[uuid.UUID]time.Time {
 	return taken
 }
 
-// SaveUses stores when tokens were used since the last call. A process calls it
-// once a minute, and once more before it ends. What can't be stored is kept for
-// the next call.
+// SaveUses stores the uses of tokens since the last call. A process calls it
+// once a minute and during shutdown. After an error the uses are kept for the
+// next call.
 func (s *Service) SaveUses(ctx context.Context) error {
 	uses := s.uses.take()
 	if len(uses) == 0 {
@@ -47,7 +46,7 @@ func (s *Service) SaveUses(ctx context.Context) error {
 	err := s.store.SaveUses(ctx, uses)
 	if err != nil {
 		for id, at := range uses {
-			s.uses.note(id, at)
+			s.uses.record(id, at)
 		}
 	}
 	return err
