@@ -1,4 +1,5 @@
-// Package account manages accounts and their tokens, and authenticates requests.
+// Package account manages accounts and their tokens, and authenticates
+// requests.
 //
 // It may import package card only. The store contains a keyed hash of each
 // token. Known and unknown tokens are cached in memory for a few seconds. A
@@ -58,9 +59,9 @@ func (t Token) ended(now time.Time) bool {
 	return t.RevokedAt != nil || t.ExpiresAt != nil && !now.Before(*t.ExpiresAt)
 }
 
-// Store stores accounts and tokens. Every method is harmless when it runs twice.
-// The error is card.ErrNoRow if a row does not exist, and card.ErrUnavailable if
-// the database can't be reached.
+// Store stores accounts and tokens. Every method is harmless when it runs
+// twice. The error is card.ErrNoRow if a row does not exist, and
+// card.ErrUnavailable if the database can't be reached.
 type Store interface {
 	// InsertAccount returns card.ErrDuplicate if the name is taken.
 	InsertAccount(ctx context.Context, a Account) error
@@ -214,7 +215,8 @@ func (r TokenRequest) expiry(now time.Time) (*time.Time, error) {
 }
 
 // CreateToken stores a new token of the account, and returns it with its text,
-// which is not stored. The error is card.ErrNoRow if the account does not exist.
+// which is not stored. The error is card.ErrNoRow if the account does not
+// exist.
 func (s *Service) CreateToken(ctx context.Context, account string, r TokenRequest) (Token, card.Secret, error) {
 	expires, err := r.expiry(s.cfg.Now())
 	if err != nil {
@@ -252,9 +254,9 @@ func (s *Service) storeMode(ctx context.Context, t *Token, mode string) error {
 	return err
 }
 
-// modeOf returns the mode of a token from the settings. If there is none, as for
-// tokens of old versions, it stores the proposed one. The token's row contains
-// only a hash, and not the mode.
+// modeOf returns the mode of a token from the settings. If there is none, as
+// for tokens of old versions, it stores the proposed one. The token's row
+// contains only a hash, and not the mode.
 func (s *Service) modeOf(ctx context.Context, token uuid.UUID, proposed string) (string, error) {
 	return s.store.Setting(ctx, "token_mode:"+token.String(), proposed)
 }

@@ -37,8 +37,8 @@ type tokenEntry struct {
 }
 
 // unknownTokens caches the times of unsuccessful lookups, by the same hash.
-// Clients can send any number of invalid tokens, so it keeps only the newest, in
-// two generations. Its zero value is ready for use.
+// Clients can send any number of invalid tokens, so it keeps only the newest,
+// in two generations. Its zero value is ready for use.
 type unknownTokens struct {
 	mu         sync.Mutex
 	young, old map[[sha256.Size]byte]time.Time
@@ -67,8 +67,8 @@ func (u *unknownTokens) add(key [sha256.Size]byte, askedAt time.Time) {
 // Authenticate returns the identity of a token. The error is
 // card.ErrUnauthorized if the token is unknown, expired or revoked, or if its
 // row was changed without the keys. The first use of a token costs a round trip
-// to the store; after that one every two seconds, or every three if the token is
-// unknown.
+// to the store; after that one every two seconds, or every three if the token
+// is unknown.
 func (s *Service) Authenticate(ctx context.Context, token string) (Identity, error) {
 	if !wellFormed(token, s.cfg.Mode) {
 		return Identity{}, card.ErrUnauthorized

@@ -28,8 +28,8 @@ func KnownScopes() []Scope {
 // Known reports whether the scope is one of this version.
 func (s Scope) Known() bool { return slices.Contains(KnownScopes(), s) }
 
-// Scopes is a set of scopes: bit n stands for KnownScopes()[n]. The zero value is
-// empty.
+// Scopes is a set of scopes: bit n stands for KnownScopes()[n]. The zero value
+// is empty.
 type Scopes uint32
 
 // AllScopes contains every scope, including those of later versions.

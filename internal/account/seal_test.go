@@ -236,7 +236,7 @@ func TestAuthenticate_SealUnderMissingKey_Unavailable(t *testing.T) {
 	d.exec(t, "UPDATE tokens SET seal = $1 WHERE id = $2", append(card.KeyID(7).Prefix(), make([]byte, 40)...), token.ID)
 	_, err := d.Authenticate(t.Context(), text)
 	wantError(t, err, card.ErrUnavailable)
-	d.vault.NoSuchKeys([]card.KeyID{7}) // as the loop of the keys finds out
+	d.vault.MarkNonexistent([]card.KeyID{7}) // as the loop of the keys finds out
 	d.refuses(t, text, 1)
 	check(t, d.RevokeToken(t.Context(), token.ID))
 	d.wantChanged(t)

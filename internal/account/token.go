@@ -9,9 +9,9 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// A token is cm_MODE_ followed by 27 random characters (160 bits) and a checksum
-// of 6 characters. The checksum rejects a mistyped token without a lookup. The
-// form lets scanners find a leaked token.
+// A token is cm_MODE_ followed by 27 random characters (160 bits) and a
+// checksum of 6 characters. The checksum rejects a mistyped token without a
+// lookup. The form lets scanners find a leaked token.
 const (
 	tokenRandom   = 27
 	tokenChecksum = 6

@@ -11,7 +11,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Errors of decisions about keys.
+// Errors of Promote and Retire.
 var (
 	ErrNotEverywhere = errors.New("not every process has the key")
 	ErrStillPrimary  = errors.New("a process still encrypts with the key")
@@ -19,21 +19,20 @@ var (
 	ErrStillUsed     = errors.New("the key is still needed to decrypt")
 )
 
-// KeyReport is what is known of one key.
+// KeyReport is the state of one key.
 type KeyReport struct {
 	ID        card.KeyID
-	Created   *time.Time // nil if it is not known
-	Here      bool       // the key file has it
-	Primary   bool       // the key file encrypts with it
-	Promoted  bool       // it was promoted last, or never another
+	Created   *time.Time // nil if unknown
+	Here      bool       // in the key file
+	Primary   bool       // primary key of the key file
+	Promoted  bool       // last promoted key; the primary one if none was
 	RetiredAt *time.Time
-	Rows      int64 // that it has sealed
-	Holders   int   // live processes that have it
+	Rows      int64 // sealed with it
+	Holders   int   // live processes with it
 }
 
-// Report returns what is known of every key, oldest first, and the processes
-// that live.
-func Report(ctx context.Context, store Store, here Keys) ([]KeyReport, []Holder, error) {
+// Report returns the state of every key, oldest first, and the live processes.
+func Report(ctx context.Context, store Store, here Ring) ([]KeyReport, []Holder, error) {
 	known, err := store.KnownKeys(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -84,9 +83,9 @@ func Report(ctx context.Context, store Store, here Keys) ([]KeyReport, []Holder,
 	return all, holders, nil
 }
 
-// Promote records that a key is to encrypt from now on. The error is
-// ErrNotEverywhere if a live process does not have it, unless force is true.
-// The caller must change the key file next.
+// Promote records that a key is the one to encrypt with. The error is
+// ErrNotEverywhere if a live process does not have it, unless force is set. The
+// caller must change the key file next.
 func Promote(ctx context.Context, store Store, id card.KeyID, force bool) error {
 	holders, err := store.Holders(ctx, liveFor)
 	if err != nil {
@@ -98,22 +97,21 @@ func Promote(ctx context.Context, store Store, id card.KeyID, force bool) error 
 	return store.PromoteKey(ctx, id)
 }
 
-// settleMargin is what may pass between the moment when a process says that its
-// primary key is another one and the last transaction that stores something
-// sealed with the one before: it uses keys until it reads the file again, which
-// takes seconds, and an answer of a supplier is sealed before its transaction
-// begins, which may wait for a connection.
+// settleMargin is the longest time from a process's report of a new primary key
+// to the begin of its last transaction with data sealed with the old one. The
+// process uses old keys until it reads the file again, within seconds, and it
+// seals a supplier's answer before the transaction waits for a connection.
 const settleMargin = time.Minute
 
-// SettleTime is for how long a process may take to store what it has encrypted.
-// A commit that waits for a standby is part of the longest write.
+// SettleTime returns the longest time that a process may take to store data it
+// has sealed. The longest write includes a commit that waits for a standby.
 func SettleTime(store Store) time.Duration { return store.LongestWrite() + settleMargin }
 
-// Retire records that a key is not used any more, if that is so. The error is
+// Retire records that a key is no longer used, after checking it. The error is
 // ErrStillPrimary if a live process encrypts with it, ErrTooSoon if one did
-// until lately or has just started, and ErrStillUsed if it has sealed anything.
-// A crash may leave a key retired that has: run it again. The caller must
-// change the key file next.
+// until recently or has just started, and ErrStillUsed if sealed data needs it.
+// After a crash a key may be marked as retired although it is still used: run
+// Retire again. The caller must change the key file next.
 func Retire(ctx context.Context, store Store, id card.KeyID) error {
 	known, err := store.KnownKeys(ctx)
 	if err != nil {
@@ -133,8 +131,8 @@ func Retire(ctx context.Context, store Store, id card.KeyID) error {
 	if late := names(holders, func(h Holder) bool { return h.PrimaryFor < settle }); late != "" {
 		return fmt.Errorf("%w: %s has had its primary key for less than %d minutes", ErrTooSoon, late, settle/time.Minute)
 	}
-	// What is committed before the mark is counted. A long transaction that
-	// comes later, an import, sees the mark and fails.
+	// Rows committed before the mark are counted. A long transaction that
+	// commits later, such as an import, sees the mark and fails.
 	if err := store.MarkRetired(ctx, id, true); err != nil {
 		return err
 	}

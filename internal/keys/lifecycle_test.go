@@ -104,7 +104,7 @@ func TestReporter_SaysWhatChangedAtOnceAndTheRestFromTimeToTime(t *testing.T) {
 		}
 		_, err := vault.AddKey(s.path)
 		check(t, err)
-		if told() != 1 || !strings.Contains(s.log.String(), "the key file has changed") {
+		if told() != 1 || !strings.Contains(s.log.String(), "key file changed") {
 			t.Errorf("a new key was not told of, or not logged:\n%s", s.log)
 		}
 		// A broken file is an error each time, and others still learn what this
@@ -199,7 +199,7 @@ func TestReport_OfEveryKeyAndProcess(t *testing.T) {
 		if k, made := at(key), s.vault.Keys().Created[key]; k.Created == nil || !k.Created.Equal(made) {
 			t.Errorf("new %+v, made at %v", k, made)
 		}
-		all, _, err = keys.Report(t.Context(), s.db, keys.Keys{}) // of a host without a key file
+		all, _, err = keys.Report(t.Context(), s.db, keys.Ring{}) // of a host without a key file
 		check(t, err)
 		known, err := s.db.KnownKeys(t.Context())
 		check(t, err)

@@ -7,28 +7,29 @@ import (
 	"time"
 )
 
-// shortestRetention keeps a slip of the finger from deleting credentials before
-// their owners have read them.
+// shortestRetention keeps a mistyped flag from deleting credentials before
+// clients have read them.
 const shortestRetention = time.Hour
 
-// Purger deletes credentials for good once they were kept for long enough. The
-// cards stay generated.
+// Purger permanently deletes the credentials of cards after their retention.
+// The cards keep the status generated.
 type Purger struct {
 	store     Store
 	retention time.Duration
 	log       *slog.Logger
 }
 
-// CheckRetention returns an error if credentials can't be kept for so long; 0
-// is for good.
+// CheckRetention returns an error if a retention is too short. 0 keeps
+// credentials permanently.
 func CheckRetention(retention time.Duration) error {
 	if retention != 0 && retention < shortestRetention {
-		return errors.New("credentials are kept for an hour at least, or for good")
+		return errors.New("credentials are kept for at least an hour, or permanently")
 	}
 	return nil
 }
 
-// NewPurger returns a purger of credentials that were issued retention ago.
+// NewPurger returns a purger of credentials that were issued at least retention
+// ago.
 func NewPurger(store Store, retention time.Duration, log *slog.Logger) (*Purger, error) {
 	if err := CheckRetention(retention); err != nil {
 		return nil, err
@@ -36,10 +37,10 @@ func NewPurger(store Store, retention time.Duration, log *slog.Logger) (*Purger,
 	return &Purger{store: store, retention: retention, log: log}, nil
 }
 
-// purgePage is how many cards lose their credentials in one commit.
-const purgePage = 500
+const purgePage = 500 // cards in one commit
 
-// Tick purges everything that is due. With a retention of 0 it does nothing.
+// Tick purges all credentials that are due. With a retention of 0 it does
+// nothing.
 func (p *Purger) Tick(ctx context.Context) error {
 	if p.retention == 0 {
 		return nil

@@ -11,16 +11,16 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-const pageSize = 200 // rows that are replaced in one commit
+const pageSize = 200 // rows in one commit
 
-// ErrOtherPrimary means that a key file has another primary key than the one
-// that was promoted last.
+// ErrOtherPrimary means that the primary key of a key file is not the last
+// promoted one.
 var ErrOtherPrimary = errors.New(
 	"the key file has another primary key than the one that was promoted last: copy the newest key file here")
 
-// Rotator re-encrypts with the primary key what older keys have sealed. Any
-// number of processes may do it at once: a row is replaced only while it is
-// what was read, so that it is replaced once.
+// Rotator re-encrypts data of older keys with the primary key. Several
+// processes may do it at the same time: a row is replaced only if it has not
+// changed since it was read.
 type Rotator struct {
 	store Store
 	vault Vault
@@ -33,51 +33,52 @@ func NewRotator(store Store, vault Vault, log *slog.Logger) *Rotator {
 	return &Rotator{store: store, vault: vault, log: log, page: pageSize}
 }
 
-// Tick re-encrypts everything that is left. It does nothing unless a key was
-// promoted, and that is the primary one here too: two processes with different
-// primary keys would undo each other's work. What can't be decrypted is
-// reported and left as it is; the error is card.ErrMissingKey as long as a key
-// is not here that somebody had and that has sealed something.
+// Tick re-encrypts all remaining data. It does nothing before the first
+// promotion of a key. The error is ErrOtherPrimary if the last promoted key is
+// not the primary one here: two processes with different primary keys would
+// undo each other's work. Rows that can't be decrypted are reported and kept.
+// The error is card.ErrMissingKey while a known key that has sealed data is
+// missing here.
 func (r *Rotator) Tick(ctx context.Context) error {
 	known, err := r.store.KnownKeys(ctx)
 	if err != nil {
 		return err
 	}
-	last, keys := promoted(known), r.vault.Keys()
+	last, ring := promoted(known), r.vault.Keys()
 	if last == nil {
 		return nil
 	}
-	if last.ID != keys.Primary { // the file may have changed just now
+	if last.ID != ring.Primary { // the file may have just changed
 		_ = r.vault.Reread()
-		keys = r.vault.Keys()
+		ring = r.vault.Keys()
 	}
-	if last.ID != keys.Primary {
-		return fmt.Errorf("%w: its primary key is %s, %s was promoted", ErrOtherPrimary, keys.Primary, last.ID)
+	if last.ID != ring.Primary {
+		return fmt.Errorf("%w: its primary key is %s, %s was promoted", ErrOtherPrimary, ring.Primary, last.ID)
 	}
-	for _, key := range keys.IDs {
-		if key == keys.Primary {
+	for _, key := range ring.IDs {
+		if key == ring.Primary {
 			continue
 		}
 		for _, set := range r.store.SealedSets() {
 			n, err := r.rotate(ctx, set, key)
 			if n > 0 {
 				r.log.InfoContext(ctx, "re-encrypted", "what", set.Name, "rows", n, "old_key", key.String(), "key",
-					keys.Primary.String())
+					ring.Primary.String())
 			}
 			if err != nil {
 				return err
 			}
 		}
 	}
-	return r.unreadable(ctx, keys, known)
+	return r.unreadable(ctx, ring, known)
 }
 
-// unreadable returns card.ErrMissingKey if a known key that is not in the file
-// has sealed a row: nobody re-encrypts that one here. It asks for one row of
-// each, by the index, and so costs little.
-func (r *Rotator) unreadable(ctx context.Context, keys Keys, known []KnownKey) error {
+// unreadable returns card.ErrMissingKey if a known key that the ring lacks has
+// sealed a row, which can't be re-encrypted here. It reads one row per key and
+// set, by an index.
+func (r *Rotator) unreadable(ctx context.Context, ring Ring, known []KnownKey) error {
 	for _, k := range known {
-		if keys.Has(k.ID) {
+		if ring.Has(k.ID) {
 			continue
 		}
 		for _, set := range r.store.SealedSets() {
@@ -93,8 +94,8 @@ func (r *Rotator) unreadable(ctx context.Context, keys Keys, known []KnownKey) e
 	return nil
 }
 
-// rotate re-encrypts what a key has sealed in a set, and returns how many rows
-// it replaced.
+// rotate re-encrypts the rows of a set that a key has sealed, and returns the
+// number of replaced rows.
 func (r *Rotator) rotate(ctx context.Context, set Set, key card.KeyID) (replaced int64, err error) {
 	for after := uuid.Nil; ctx.Err() == nil; {
 		rows, err := r.store.SealedBy(ctx, set.Name, key, after, r.page)
@@ -128,22 +129,21 @@ func (r *Rotator) rotate(ctx context.Context, set Set, key card.KeyID) (replaced
 	return replaced, ctx.Err()
 }
 
-// countPage is how many rows are looked at by one statement before a key is
-// retired.
+// countPage is the number of rows that one statement of Users reads.
 const countPage = 5000
 
-// Users returns how many rows a key has sealed, at least in part. It looks at
+// Users returns the number of rows with a field that a key has sealed. It reads
 // every row.
 func Users(ctx context.Context, store Store, key card.KeyID) (int64, error) {
 	total := int64(0)
 	for _, set := range store.SealedSets() {
 		for after := uuid.Nil; ; {
-			users, last, looked, err := store.UsersOf(ctx, set.Name, key, after, countPage)
+			users, last, scanned, err := store.UsersOf(ctx, set.Name, key, after, countPage)
 			if err != nil {
 				return 0, fmt.Errorf("count %s: %w", set.Name, err)
 			}
 			total, after = total+users, last
-			if looked < countPage {
+			if scanned < countPage {
 				break
 			}
 		}

@@ -80,7 +80,7 @@ func TestRotator_Token_SealedAgain(t *testing.T) {
 		}
 
 		s.exec("UPDATE tokens SET revoked_at = NULL, seal = $1 WHERE id = $2", revoked.Seal, revoked.ID)
-		s.vault.NoSuchKeys([]card.KeyID{old})
+		s.vault.MarkNonexistent([]card.KeyID{old})
 		now = time.Minute
 		_, err = accounts.Authenticate(ctx, textOfRevoked.Reveal())
 		wantError(t, err, card.ErrUnauthorized)

@@ -61,7 +61,7 @@ func (s *Store) Holders(ctx context.Context, within time.Duration) ([]keys.Holde
 			" - ? ORDER BY process", within.Milliseconds())
 	all := make([]keys.Holder, len(found))
 	for i, f := range found {
-		all[i] = keys.Holder{Process: f.Process, Keys: keys.Keys{Primary: card.KeyID(f.Primary)},
+		all[i] = keys.Holder{Process: f.Process, Keys: keys.Ring{Primary: card.KeyID(f.Primary)},
 			SeenAgo:    time.Duration(f.Ago) * time.Millisecond,
 			PrimaryFor: time.Duration(f.Since) * time.Millisecond}
 		for _, text := range strings.Fields(f.Keys) {

@@ -151,7 +151,7 @@ func (c *calls) leases() {
 
 func (c *calls) keys() {
 	s := c.s
-	holder := keys.Holder{Process: "x", Keys: keys.Keys{IDs: []card.KeyID{1, 2}, Primary: 2}}
+	holder := keys.Holder{Process: "x", Keys: keys.Ring{IDs: []card.KeyID{1, 2}, Primary: 2}}
 	c.do("SaveHolder", func(ctx context.Context) error { return s.SaveHolder(ctx, holder) })
 	c.do("Holders", func(ctx context.Context) error { return first(s.Holders(ctx, time.Minute)) })
 	c.do("DeleteHolder", func(ctx context.Context) error { return s.DeleteHolder(ctx, "x") })

@@ -28,9 +28,9 @@ func credentialFields(c *card.Credentials, sealed *card.Sealed) []struct {
 	}
 }
 
-// SealCredentials encrypts each field separately, all with one key. It fails as
-// Seal does. Each ciphertext is bound to the card, its account and the field's
-// name.
+// SealCredentials encrypts each field separately, all with the same key, and
+// binds it to the card, its account and the field's name. The errors are those
+// of Seal.
 func (v *Vault) SealCredentials(id, account uuid.UUID, c card.Credentials) (card.Sealed, error) {
 	k, err := v.current()
 	if err != nil {
@@ -61,8 +61,8 @@ func (v *Vault) OpenCredentials(id, account uuid.UUID, sealed card.Sealed) (card
 	return c, nil
 }
 
-// MaskCredentials decrypts no more than what card.MaskCredentials shows: the
-// card number only where its last four digits are not stored.
+// MaskCredentials returns masked credentials. It decrypts the card number only
+// if its last four digits are not stored.
 func (v *Vault) MaskCredentials(id, account uuid.UUID, sealed card.Sealed) (card.Credentials, error) {
 	open := func(field string, ciphertext []byte) (card.Secret, error) {
 		plain, err := v.Open(id, account, field, ciphertext)

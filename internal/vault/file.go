@@ -20,15 +20,15 @@ import (
 	"github.com/cardmint/cardmint/internal/keys"
 )
 
-// Errors of changes of a key file that callers distinguish.
+// Errors of changes to a key file.
 var (
 	ErrNoKey     = errors.New("the key file has no such key")
 	ErrIsPrimary = errors.New("the key is the primary one")
 	ErrInUse     = errors.New("another command is changing the key file, or was interrupted")
 )
 
-// Create writes new keys to a file that only its owner may read. It never
-// overwrites a file: the error is then ErrExists.
+// Create writes new keys to a file that only its owner can read. The error is
+// ErrExists if the file exists.
 func Create(path string) error {
 	encryption, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
 	if err != nil {
@@ -38,7 +38,7 @@ func Create(path string) error {
 	if err != nil {
 		return fmt.Errorf("make keys: %w", err)
 	}
-	file := keyFile{Created: map[card.KeyID]time.Time{keysOf(encryption, nil).Primary: now()}}
+	file := keyFile{Created: map[card.KeyID]time.Time{ringOf(encryption, nil).Primary: now()}}
 	if file.Hashing, err = writeKeyset(hashing); err != nil {
 		return err
 	}
@@ -59,8 +59,8 @@ func Create(path string) error {
 	return nil
 }
 
-// AddKey adds a new encryption key to a key file, which is not used to encrypt
-// until PromoteKey says so.
+// AddKey adds a new encryption key to a key file. It is not used for encryption
+// before PromoteKey.
 func AddKey(path string) (card.KeyID, error) {
 	var added card.KeyID
 	err := change(path, func(file *keyFile, m *keyset.Manager) error {
@@ -78,8 +78,8 @@ func AddKey(path string) (card.KeyID, error) {
 	return added, err
 }
 
-// PromoteKey makes a key of a key file the one that encrypts. The error is
-// ErrNoKey if the file does not have it.
+// PromoteKey makes a key the primary one of a key file. The error is ErrNoKey
+// if the file lacks it.
 func PromoteKey(path string, id card.KeyID) error {
 	return change(path, func(_ *keyFile, m *keyset.Manager) error {
 		if m.SetPrimary(uint32(id)) != nil {
@@ -89,16 +89,16 @@ func PromoteKey(path string, id card.KeyID) error {
 	})
 }
 
-// RetireKey removes a key from a key file. What it encrypted can't be decrypted
-// any more. The error is ErrIsPrimary if new data is encrypted with it, and
-// ErrNoKey if the file does not have it.
+// RetireKey removes a key from a key file. Its ciphertexts can no longer be
+// decrypted. The error is ErrIsPrimary if it is the primary key, and ErrNoKey
+// if the file lacks it.
 func RetireKey(path string, id card.KeyID) error {
 	return change(path, func(file *keyFile, m *keyset.Manager) error {
 		handle, err := m.Handle()
 		if err != nil {
 			return err
 		}
-		if keysOf(handle, nil).Primary == id {
+		if ringOf(handle, nil).Primary == id {
 			return ErrIsPrimary
 		}
 		if m.Delete(uint32(id)) != nil {
@@ -109,14 +109,13 @@ func RetireKey(path string, id card.KeyID) error {
 	})
 }
 
-// change replaces a key file by a changed one, at once: another process, or one
-// that starts after a crash, reads the one or the other.
+// change atomically replaces a key file with a changed one.
 func change(path string, f func(*keyFile, *keyset.Manager) error) error {
-	path, err := filepath.EvalSymlinks(path) // or a rename would replace the link
+	path, err := filepath.EvalSymlinks(path) // the rename must not replace a link
 	if err != nil {
 		return fmt.Errorf("open key file: %w", err)
 	}
-	next, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // also keeps others from changing it
+	next, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // also a lock
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%w: %s exists", ErrInUse, path+".new")
 	}
@@ -164,14 +163,14 @@ func changed(path string, f func(*keyFile, *keyset.Manager) error) ([]byte, erro
 	return file.with(encryption)
 }
 
-// fill writes a new file and closes it. Keys must be on the disk before
-// anything is encrypted with them.
+// fill writes, syncs and closes a new file: keys must be durable before they
+// are used.
 func fill(f *os.File, text []byte) error {
 	_, err := f.Write(text)
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// syncDir has the names in a directory survive a crash of the machine.
+// syncDir makes new names in a directory durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -181,7 +180,7 @@ func syncDir(dir string) error {
 }
 
 // readFile reads a key file, and returns it with its text. The error is
-// ErrPermissions if others than its owner may read it.
+// ErrPermissions if the file is accessible to others than its owner.
 func readFile(path string) (file keyFile, text []byte, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -200,7 +199,7 @@ func readFile(path string) (file keyFile, text []byte, err error) {
 	return file, text, nil
 }
 
-// with returns the text of the file with these encryption keys.
+// with returns the text of the file with other encryption keys.
 func (f keyFile) with(encryption *keyset.Handle) (text []byte, err error) {
 	if f.Encryption, err = writeKeyset(encryption); err != nil {
 		return nil, err
@@ -212,7 +211,7 @@ func (f keyFile) with(encryption *keyset.Handle) (text []byte, err error) {
 func writeKeyset(handle *keyset.Handle) (json.RawMessage, error) {
 	var text bytes.Buffer
 	// Not encrypted: the file itself is the secret. A key management service
-	// would wrap the keysets here.
+	// would encrypt the keysets here.
 	if err := insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&text)); err != nil {
 		return nil, fmt.Errorf("make keys: %w", err)
 	}
@@ -223,16 +222,16 @@ func readKeyset(text json.RawMessage) (*keyset.Handle, error) {
 	return insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(text)))
 }
 
-// keysOf names the keys of a keyset that can be used.
-func keysOf(handle *keyset.Handle, created map[card.KeyID]time.Time) keys.Keys {
+// ringOf returns the enabled keys of a keyset.
+func ringOf(handle *keyset.Handle, created map[card.KeyID]time.Time) keys.Ring {
 	info := handle.KeysetInfo()
-	k := keys.Keys{Primary: card.KeyID(info.GetPrimaryKeyId()), Created: created}
+	r := keys.Ring{Primary: card.KeyID(info.GetPrimaryKeyId()), Created: created}
 	for _, one := range info.GetKeyInfo() {
 		if one.GetStatus() == tinkpb.KeyStatusType_ENABLED {
-			k.IDs = append(k.IDs, card.KeyID(one.GetKeyId()))
+			r.IDs = append(r.IDs, card.KeyID(one.GetKeyId()))
 		}
 	}
-	return k
+	return r
 }
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Second) }

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// keepOwner gives a new file the owner of the file at path: an operator may be
-// another user than the service.
+// keepOwner changes the owner of a new file to the owner of the file at path,
+// if an operator runs the command as another user than the service.
 func keepOwner(path string, f *os.File) error {
 	info, err := os.Stat(path)
 	if err != nil {

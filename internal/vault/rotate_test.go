@@ -131,15 +131,15 @@ func testKeyThatComesLater(t *testing.T) {
 	}
 	_, err = v.OpenCredentials(id, id, card.Sealed{CardNumber: sealed})
 	wantError(t, err, card.ErrUnavailable)
-	if met := v.Strangers(); !slices.Equal(met, []card.KeyID{added}) {
+	if met := v.UnknownKeys(); !slices.Equal(met, []card.KeyID{added}) {
 		t.Errorf("met %v", met)
 	}
 	// Nobody ever had it: then a bit of the ciphertext has flipped.
-	v.NoSuchKeys([]card.KeyID{added})
+	v.MarkNonexistent([]card.KeyID{added})
 	if _, err = v.Open(id, id, "f", sealed); err == nil || errors.Is(err, card.ErrUnavailable) {
 		t.Errorf("damaged: %v", err)
 	}
-	if met := v.Strangers(); len(met) != 0 {
+	if met := v.UnknownKeys(); len(met) != 0 {
 		t.Errorf("still in doubt: %v", met)
 	}
 
@@ -175,7 +175,7 @@ func TestStrangers_AllOfAThousandAreKept(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := len(v.Strangers()); got != tt.want {
+		if got := len(v.UnknownKeys()); got != tt.want {
 			t.Errorf("after %d keys, %d are in doubt, want %d", tt.named, got, tt.want)
 		}
 	}

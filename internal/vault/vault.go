@@ -1,15 +1,14 @@
-// Package vault encrypts card credentials at rest and makes keyed hashes.
+// Package vault encrypts card credentials at rest and computes keyed hashes.
 //
-// It may import package card and the actors whose Vault it implements. Keys are
-// Tink keysets in one file: AES256-GCM for encryption, HMAC-SHA256 as a
-// pseudorandom function for hashes. Losing the file means losing the
-// credentials of every card. The hashing key never changes: hashes can't be
-// computed again from what is stored, so with another key no token would be
-// recognised, and a card number could be given out twice. A change of the file
-// replaces it as a whole, so that after a crash it is the old one or the new
-// one.
+// It may import package card and the actors whose Vault it implements. The keys
+// are Tink keysets in one file: AES256-GCM for encryption, HMAC-SHA256 as a
+// pseudorandom function for hashes. Without the file, the credentials of all
+// cards are lost. The hashing key never changes, because hashes can't be
+// computed again from stored data: with another key no token would be
+// recognized, and a card number could be given out twice. The file is replaced
+// atomically: after a crash it is the old one or the new one.
 //
-// What is encrypted, each value bound to its row and its account:
+// Encrypted fields, each bound to its row and its account:
 //
 //   - credentials: card_number, expiration_date, security_code, url, url_password, by the card's uuid
 //   - cards: refund_address, by the card's uuid
@@ -47,23 +46,23 @@ type Vault struct {
 	path    string
 	keys    atomic.Pointer[keySet]
 	reading sync.Mutex
-	looked  atomic.Int64 // when the file was last read, in Unix nanoseconds
+	readAt  atomic.Int64 // of the file, in Unix nanoseconds
 	retired atomic.Pointer[[]card.KeyID]
-	fileErr atomic.Pointer[error] // of the last reading of the file; nil if that succeeded
+	fileErr atomic.Pointer[error] // of the last read of the file; nil if it succeeded
 
 	mu sync.Mutex
-	// keys that a ciphertext named and the file does not have; true if there is
-	// no such key anywhere
-	strangers map[card.KeyID]bool
+	// unknown are keys that a ciphertext names and the file lacks; true if no
+	// process has the key.
+	unknown map[card.KeyID]bool
 }
 
-// keys are the keys of the file as it was once.
+// keySet is the parsed content of a key file.
 type keySet struct {
 	text  [sha256.Size]byte // of the file
 	aead  tink.AEAD
 	prf   *prf.Set
-	check []byte // differs with the hashing keys
-	keys.Keys
+	check []byte // identifies the hashing keys
+	keys.Ring
 }
 
 var (
@@ -74,12 +73,12 @@ var (
 	_ webhook.Vault = (*Vault)(nil)
 )
 
-// keyFile is the content of a key file: two Tink keysets in Tink's JSON format,
-// and when encryption keys were made.
+// keyFile is the JSON of a key file: two Tink keysets in Tink's JSON format,
+// and the times when encryption keys were created.
 type keyFile struct {
 	Encryption json.RawMessage          `json:"encryption"`
 	Hashing    json.RawMessage          `json:"hashing"`
-	Created    map[card.KeyID]time.Time `json:"created,omitempty"` // programs of before do not write it
+	Created    map[card.KeyID]time.Time `json:"created,omitempty"` // old versions do not write it
 }
 
 // Errors that callers distinguish.
@@ -97,10 +96,10 @@ func Open(path string) (*Vault, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &Vault{path: path, strangers: map[card.KeyID]bool{}}
+	v := &Vault{path: path, unknown: map[card.KeyID]bool{}}
 	v.keys.Store(k)
 	v.retired.Store(new([]card.KeyID))
-	v.looked.Store(time.Now().UnixNano())
+	v.readAt.Store(time.Now().UnixNano())
 	return v, nil
 }
 
@@ -117,7 +116,7 @@ func readKeys(path string) (*keySet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key file %s: hashing keys can't be read", path)
 	}
-	k := &keySet{text: sha256.Sum256(text), Keys: keysOf(encryption, file.Created)}
+	k := &keySet{text: sha256.Sum256(text), Ring: ringOf(encryption, file.Created)}
 	if k.aead, err = aead.New(encryption); err != nil {
 		return nil, fmt.Errorf("key file %s: encryption keys: %w", path, err)
 	}
@@ -130,16 +129,16 @@ func readKeys(path string) (*keySet, error) {
 	return k, nil
 }
 
-// Reread reads the key file again. If that fails, or the file has other hashing
-// keys, the keys of before stay in use.
+// Reread reads the key file again. After an error, also if the file has other
+// hashing keys, the current keys stay in use.
 func (v *Vault) Reread() error {
 	v.reading.Lock()
 	defer v.reading.Unlock()
 	return v.reread()
 }
 
-// FileError returns the error of the last reading of the key file. The keys of
-// before stay in use, but the next start of the process will fail.
+// FileError returns the error of the last read of the key file. The current
+// keys stay in use, but the next start of the process will fail.
 func (v *Vault) FileError() error {
 	if err := v.fileErr.Load(); err != nil {
 		return *err
@@ -147,26 +146,27 @@ func (v *Vault) FileError() error {
 	return nil
 }
 
-// rereadAtMost is how often the key file is read for a key that is known not to
-// be there. One answer may have thousands of its ciphertexts.
-const rereadAtMost = time.Second
+// minRereadInterval limits reads of the key file for a key that it lacks. One
+// response may contain thousands of ciphertexts of such a key.
+const minRereadInterval = time.Second
 
-// rereadFor reads the key file again for a key that is not in use, unless it
-// was read for that key before and was read just now. The loop tells of errors.
+// rereadFor reads the key file again for a key that is not in use. If the key
+// is already known to be missing, it reads at most once per minRereadInterval.
+// The keys loop reports errors.
 func (v *Vault) rereadFor(key card.KeyID) {
 	v.mu.Lock()
-	_, met := v.strangers[key]
+	_, seen := v.unknown[key]
 	v.mu.Unlock()
 	v.reading.Lock()
 	defer v.reading.Unlock()
-	if age := time.Now().UnixNano() - v.looked.Load(); !met || age >= int64(rereadAtMost) || age < 0 {
+	if age := time.Now().UnixNano() - v.readAt.Load(); !seen || age >= int64(minRereadInterval) || age < 0 {
 		_ = v.reread()
 	}
 }
 
-// reread is Reread for a caller that holds v.reading.
+// reread implements Reread. The caller holds v.reading.
 func (v *Vault) reread() (err error) {
-	v.looked.Store(time.Now().UnixNano())
+	v.readAt.Store(time.Now().UnixNano())
 	defer func() {
 		v.fileErr.Store(nil)
 		if err != nil {
@@ -187,17 +187,17 @@ func (v *Vault) reread() (err error) {
 	return nil
 }
 
-// rereadAfter is how old the keys may be by which something is encrypted. A
-// loop reads the file more often. But a process that was stopped for a while
-// must not go on with a key that was retired meanwhile.
-const rereadAfter = 5 * time.Second
+// maxKeyAge is the longest time since the last read of the file before
+// something is encrypted. The keys loop reads it more often, but a process that
+// was suspended must not continue with a key that was retired in between.
+const maxKeyAge = 5 * time.Second
 
 // current returns the keys to encrypt with. The error is card.ErrUnavailable if
-// the primary key was retired: what it encrypts now could not be read anywhere
-// else, nor here once the file is replaced.
+// the primary key was retired: new ciphertexts could not be decrypted anywhere
+// else, nor here after the file is replaced.
 func (v *Vault) current() (*keySet, error) {
-	if age := time.Now().UnixNano() - v.looked.Load(); age > int64(rereadAfter) || age < 0 {
-		_ = v.Reread() // the loop tells of errors
+	if age := time.Now().UnixNano() - v.readAt.Load(); age > int64(maxKeyAge) || age < 0 {
+		_ = v.Reread() // the keys loop reports errors
 	}
 	k := v.keys.Load()
 	if slices.Contains(*v.retired.Load(), k.Primary) {
@@ -206,11 +206,11 @@ func (v *Vault) current() (*keySet, error) {
 	return k, nil
 }
 
-// Retired implements keys.Vault.
-func (v *Vault) Retired(all []card.KeyID) { v.retired.Store(&all) }
+// SetRetired implements keys.Vault.
+func (v *Vault) SetRetired(all []card.KeyID) { v.retired.Store(&all) }
 
 // Keys implements keys.Vault.
-func (v *Vault) Keys() keys.Keys { return v.keys.Load().Keys }
+func (v *Vault) Keys() keys.Ring { return v.keys.Load().Ring }
 
 // Seal implements webhook.Vault and order.Vault. The ciphertext is bound to id,
 // account and field. The error is card.ErrUnavailable if the primary key was
@@ -232,16 +232,15 @@ func (k *keySet) seal(id, account uuid.UUID, field string, plaintext card.Secret
 }
 
 // Open implements webhook.Vault and order.Vault. If the ciphertext names a key
-// that is not in use here, Open reads the key file again: at once for a key
-// that it meets for the first time, and once a second at most for others. If
-// the file does not have the key either, the error is card.ErrUnavailable,
-// until NoSuchKeys says that there is none.
+// that is not in use here, Open reads the key file again, at most once a second
+// for the same key. If the file lacks the key, the error is
+// card.ErrUnavailable, until MarkNonexistent is called with it.
 func (v *Vault) Open(id, account uuid.UUID, field string, ciphertext []byte) (card.Secret, error) {
 	k := v.keys.Load()
 	key, named := card.KeyOf(ciphertext)
 	if named && !k.Has(key) {
 		v.rereadFor(key)
-		if k = v.keys.Load(); !k.Has(key) && v.meet(key) {
+		if k = v.keys.Load(); !k.Has(key) && v.mayExist(key) {
 			return "", card.ErrUnavailable.WithCause(
 				fmt.Errorf("open %s of %s: the key file does not have its key %s", field, id, key))
 		}
@@ -272,44 +271,44 @@ func (v *Vault) Reseal(id, account uuid.UUID, fields []string, ciphertexts [][]b
 	return resealed, nil
 }
 
-// mostStrangers limits how many keys are remembered that ciphertexts named and
-// nobody here has. Damaged ones may name any.
-const mostStrangers = 1000
+// maxUnknown limits the unknown keys in memory: corrupt ciphertexts may name
+// any key.
+const maxUnknown = 1000
 
-// meet notes a key that a ciphertext named, and reports whether somebody may
-// have it.
-func (v *Vault) meet(key card.KeyID) bool {
+// mayExist records an unknown key, and reports whether another process may have
+// it.
+func (v *Vault) mayExist(key card.KeyID) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	nobodys, met := v.strangers[key]
-	if !met {
-		if len(v.strangers) == mostStrangers {
-			clear(v.strangers)
+	nonexistent, seen := v.unknown[key]
+	if !seen {
+		if len(v.unknown) == maxUnknown {
+			clear(v.unknown)
 		}
-		v.strangers[key] = false
+		v.unknown[key] = false
 	}
-	return !nobodys
+	return !nonexistent
 }
 
-// Strangers implements keys.Vault.
-func (v *Vault) Strangers() []card.KeyID {
+// UnknownKeys implements keys.Vault.
+func (v *Vault) UnknownKeys() []card.KeyID {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var open []card.KeyID
-	for key, nobodys := range v.strangers {
-		if !nobodys {
+	for key, nonexistent := range v.unknown {
+		if !nonexistent {
 			open = append(open, key)
 		}
 	}
 	return open
 }
 
-// NoSuchKeys implements keys.Vault.
-func (v *Vault) NoSuchKeys(all []card.KeyID) {
+// MarkNonexistent implements keys.Vault.
+func (v *Vault) MarkNonexistent(all []card.KeyID) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, key := range all {
-		v.strangers[key] = true
+		v.unknown[key] = true
 	}
 }
 
@@ -322,8 +321,7 @@ func (v *Vault) Digest(label string, data []byte) ([]byte, error) {
 	return digest, nil
 }
 
-// associatedData binds a ciphertext to its place, so that it can't be decrypted
-// anywhere else.
+// associatedData binds a ciphertext to its row and field.
 func associatedData(id, account uuid.UUID, field string) []byte {
 	return []byte("cardmint/1/" + account.String() + "/" + id.String() + "/" + field)
 }
