@@ -112,7 +112,7 @@ func TestBackup_RestoresEverything(t *testing.T) {
 
 // What was committed before is in the backup, whatever others write meanwhile;
 // of a transaction there is all or nothing.
-func TestBackup_WhileTheDatabaseIsBusy(t *testing.T) {
+func TestBackup_BusyDatabase_IsConsistent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: fills a database")
 	}
@@ -213,7 +213,7 @@ func TestBackup_Refuses(t *testing.T) {
 
 // An operator takes a backup with the new version before the database is
 // migrated, and may have to go back to it.
-func TestBackup_OfAnOlderSchema(t *testing.T) {
+func TestBackup_OlderSchema(t *testing.T) {
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		migrateTo(t, url, 3)
 		file, contents := backup(t, url)
@@ -269,7 +269,7 @@ func accounts(t *testing.T, url string) int {
 	return len(all)
 }
 
-func TestRestore_ReplacesPostgres(t *testing.T) {
+func TestRestore_Postgres_ReplacesTables(t *testing.T) {
 	t.Parallel()
 	url := databases.Postgres(t)
 	s := open(t, url)
@@ -300,7 +300,7 @@ func TestRestore_ReplacesPostgres(t *testing.T) {
 
 // What a killed process leaves behind is a database only together with its
 // write-ahead log.
-func TestRestore_KeepsTheFilesOfSQLite(t *testing.T) {
+func TestRestore_SQLite_KeepsOldFiles(t *testing.T) {
 	t.Parallel()
 	url := databases.SQLite(t)
 	file, _ := backup(t, url)
@@ -339,7 +339,7 @@ func TestRestore_KeepsTheFilesOfSQLite(t *testing.T) {
 
 // A database whose main file was lost still has a log, which must never be
 // applied to another one.
-func TestRestore_RefusesBesideALeftLog(t *testing.T) {
+func TestRestore_LeftLog_IsRefused(t *testing.T) {
 	t.Parallel()
 	url := databases.SQLite(t)
 	file, _ := backup(t, url)
@@ -356,7 +356,7 @@ func TestRestore_RefusesBesideALeftLog(t *testing.T) {
 }
 
 // Everybody on a machine can read the arguments of its processes.
-func TestBackup_ThePasswordIsNoArgument(t *testing.T) {
+func TestBackup_Password_IsNoArgument(t *testing.T) {
 	const password = "p%23 &'x"
 	url := strings.Replace(databases.Postgres(t), "postgres@", "postgres:p%2523%20%26%27x@", 1) +
 		"&statement_timeout=99s&application_name=a%20b"

@@ -56,7 +56,7 @@ func passOver(ctx context.Context, s *store.Store, c *card.Card, t card.Transfer
 	})
 }
 
-func TestCancelCard_OnceAndAllOfIt(t *testing.T) {
+func TestCancelCard_HappensOnceAndCompletely(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		stockUp(t, s, 1)
 		owner := newAccount(t, s)
@@ -97,7 +97,7 @@ func TestCancelCard_OnceAndAllOfIt(t *testing.T) {
 	})
 }
 
-func TestCancelCard_NotWithMoney(t *testing.T) {
+func TestCancelCard_WithMoney_IsRefused(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		owner := newAccount(t, s)
 		states := []card.PaymentState{card.Detected, card.Underpaid, card.Confirming, card.Paid, card.Late, card.Expired,
@@ -136,7 +136,7 @@ func TestCancelCard_NotWithMoney(t *testing.T) {
 // A cancel and a pass that stores a transfer at the same time wait for each
 // other. Either the card has money and is not canceled, or the pass assesses a
 // card that it finds canceled.
-func TestCancelCard_AndMoneyAtTheSameTime(t *testing.T) {
+func TestCancelCard_ConcurrentTransfer_OneWins(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		first, second := open(t, url), open(t, url)
 		owner := newAccount(t, first)
@@ -177,7 +177,7 @@ func TestCancelCard_AndMoneyAtTheSameTime(t *testing.T) {
 
 // The pass holds its transfer back until the cancel has read its card: the
 // cancel must not go by what it saw before it waited.
-func TestCancelCard_WaitsForThePassThatHasTheCard(t *testing.T) {
+func TestCancelCard_CardLockedByPass_Waits(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		first, second := open(t, url), open(t, url)
 		c := insertCard(t, first, newCard(newAccount(t, first)))
@@ -201,7 +201,7 @@ func TestCancelCard_WaitsForThePassThatHasTheCard(t *testing.T) {
 	})
 }
 
-func TestFindCards_ThoseThatWereCanceledAndThoseThatExpired(t *testing.T) {
+func TestFindCards_CanceledAndExpired_AreSeparate(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		owner := newAccount(t, s)
 		canceled, expired, paidLate := insertCard(t, s, newCard(owner)), insertCard(t, s, newCard(owner)),
@@ -239,7 +239,7 @@ func TestFindCards_ThoseThatWereCanceledAndThoseThatExpired(t *testing.T) {
 
 // What is canceled can be read by a program of before, which knows fewer
 // states.
-func TestCancelCard_IsExpiredToOlderPrograms(t *testing.T) {
+func TestCancelCard_OlderPrograms_SeeExpired(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		c := insertCard(t, s, newCard(newAccount(t, s)))
 		cancelIt(t, s, c)

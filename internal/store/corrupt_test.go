@@ -115,7 +115,7 @@ func wantCorrupt(t *testing.T, err error, c *card.Card) {
 	}
 }
 
-func TestCards_ADamagedRowHidesNoOther(t *testing.T) {
+func TestCards_CorruptRow_HidesNoOther(t *testing.T) {
 	damaged(t, func(t *testing.T, d *wreck) {
 		cards := d.cards(7, 1, 2, 4, 6)
 		for limit, want := range map[int][]*card.Card{1: {cards[5]}, 2: {cards[5], cards[3]},
@@ -134,7 +134,7 @@ func TestCards_ADamagedRowHidesNoOther(t *testing.T) {
 	})
 }
 
-func TestFindCards_ADamagedRowHidesNoOther(t *testing.T) {
+func TestFindCards_CorruptRow_HidesNoOther(t *testing.T) {
 	damaged(t, func(t *testing.T, d *wreck) {
 		cards := d.cards(4, 2)
 		got, err := d.FindCards(t.Context(), operator.Search{Limit: 2})
@@ -151,7 +151,7 @@ func TestFindCards_ADamagedRowHidesNoOther(t *testing.T) {
 	})
 }
 
-func TestCardsByUUID_ADamagedRowHidesNoOther(t *testing.T) {
+func TestCardsByUUID_CorruptRow_HidesNoOther(t *testing.T) {
 	damaged(t, func(t *testing.T, d *wreck) {
 		cards := d.cards(3, 0)
 		for range 2 {
@@ -165,7 +165,7 @@ func TestCardsByUUID_ADamagedRowHidesNoOther(t *testing.T) {
 
 // Whoever is about to issue a card, or to settle it, must not take one that
 // can't be decoded for one that is not there.
-func TestLockCardsByUUID_ADamagedRowIsNotPassedOver(t *testing.T) {
+func TestLockCardsByUUID_CorruptRow_Fails(t *testing.T) {
 	damaged(t, func(t *testing.T, d *wreck) {
 		cards := d.cards(2, 1)
 		err := d.Do(t.Context(), func(tx *store.Tx) error {
@@ -178,7 +178,7 @@ func TestLockCardsByUUID_ADamagedRowIsNotPassedOver(t *testing.T) {
 
 // A card that can't be decoded holds up no pass. It is due again with the next
 // block, so that it is assessed once its row is mended.
-func TestLockCards_ADamagedRowIsPutOff(t *testing.T) {
+func TestLockCards_CorruptRow_IsPostponed(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		d := newWreck(t, url, corruptions["state"]) // a card of another currency is of no concern
 		cards := d.cards(2, 0)
@@ -201,7 +201,7 @@ func TestLockCards_ADamagedRowIsPutOff(t *testing.T) {
 }
 
 // What became of earlier attempts does not matter to the next one.
-func TestDeliveries_DamagedAttemptsAreNone(t *testing.T) {
+func TestDeliveries_CorruptAttempts_CountAsNone(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		d := newWreck(t, url, "")
 		w := insertWebhook(t, d.Store, newWebhook(d.account))
@@ -233,7 +233,7 @@ func TestDeliveries_DamagedAttemptsAreNone(t *testing.T) {
 	})
 }
 
-func TestBooks_NameTheDamagedRows(t *testing.T) {
+func TestBooks_CorruptRows_AreNamed(t *testing.T) {
 	damaged(t, func(t *testing.T, d *wreck) {
 		cards := d.cards(3, 1)
 		books := readBooks(t, d.Store)
@@ -247,7 +247,7 @@ func TestBooks_NameTheDamagedRows(t *testing.T) {
 
 // However many rows are damaged, remembering which were reported takes little
 // memory.
-func TestReportCorrupt_OnceForEach(t *testing.T) {
+func TestReportCorrupt_LogsEachOnce(t *testing.T) {
 	var log bytes.Buffer
 	s := open(t, databases.SQLite(t))
 	s.LogTo(slog.New(slog.NewTextHandler(&log, nil)))

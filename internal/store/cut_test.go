@@ -22,7 +22,7 @@ import (
 // Whatever reply or request of whatever method is lost with its connection, the
 // COMMIT's among them: once the caller has tried again, or was told that it
 // worked, there are the same rows as if nothing had happened.
-func TestCuts_NoMethodDoesAnythingTwice(t *testing.T) {
+func TestCuts_LostConnection_NothingHappensTwice(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("left out by -short: needs PostgreSQL")

@@ -13,7 +13,7 @@ import (
 // The page about sharding names every unique key of the schema that lacks the
 // account, so that whoever adds one says what becomes of it where accounts are
 // spread over several databases.
-func TestSchema_UniqueKeysWithoutTheAccountAreWrittenDown(t *testing.T) {
+func TestSchema_UniqueKeysWithoutAccount_AreDocumented(t *testing.T) {
 	t.Parallel()
 	var keys []string
 	query(t, databases.Postgres(t), &keys, `SELECT c.relname || ' (' || string_agg(a.attname, ', ' ORDER BY k.place) || ')' FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid

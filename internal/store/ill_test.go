@@ -68,7 +68,7 @@ func wantUnready(t *testing.T, err error, why string) {
 	}
 }
 
-func TestIllServer_IsUnavailableAndHealsByItself(t *testing.T) {
+func TestIllServer_IsUnavailable_AndRecovers(t *testing.T) {
 	t.Parallel()
 	c := rig.NewCluster(t)
 	end := "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = 'cards'"
@@ -120,7 +120,7 @@ func TestIllServer_IsUnavailableAndHealsByItself(t *testing.T) {
 	}
 }
 
-func TestIllServer_RestartsAndStartingUp(t *testing.T) {
+func TestIllServer_Restart_IsUnavailable(t *testing.T) {
 	t.Parallel()
 	c := rig.NewCluster(t)
 	s := openNew(t, c.URL("postgres"))
@@ -140,7 +140,7 @@ func TestIllServer_RestartsAndStartingUp(t *testing.T) {
 // A server that is frozen answers nobody, and lib/pq waits for the answer to
 // its request to cancel. Everybody gets an answer in time, and nothing is left
 // behind.
-func TestFrozenServer_EveryCallEndsWithItsContext(t *testing.T) {
+func TestFrozenServer_CallsEndWithTheirContext(t *testing.T) {
 	c := rig.NewCluster(t)
 	s := openNew(t, c.URL("postgres"))
 	owner := newAccount(t, s)
@@ -197,7 +197,7 @@ func TestFrozenServer_EveryCallEndsWithItsContext(t *testing.T) {
 }
 
 // A process that is told to end while its database is frozen ends.
-func TestClose_DoesNotWaitForAFrozenServer(t *testing.T) {
+func TestClose_FrozenServer_DoesNotWait(t *testing.T) {
 	t.Parallel()
 	c := rig.NewCluster(t)
 	s := openNew(t, c.URL("postgres"))
@@ -226,7 +226,7 @@ func TestClose_DoesNotWaitForAFrozenServer(t *testing.T) {
 	})
 }
 
-func TestSeveralHosts_FindThePrimary(t *testing.T) {
+func TestSeveralHosts_ConnectsToPrimary(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)
 	standby := primary.Standby(t, "second")
@@ -250,7 +250,7 @@ func TestSeveralHosts_FindThePrimary(t *testing.T) {
 	})
 }
 
-func TestSeveralHosts_TheURLHasTheLastWord(t *testing.T) {
+func TestSeveralHosts_URLOverridesDefaults(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)
 	openNew(t, primary.URL("postgres"))
@@ -270,7 +270,7 @@ func TestSeveralHosts_TheURLHasTheLastWord(t *testing.T) {
 
 // A proxy in front of a cluster may still lead to the server that was the
 // primary until a moment ago.
-func TestStandby_IsUnavailableForOrders(t *testing.T) {
+func TestStandby_Order_IsUnavailable(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)
 	owner := newAccount(t, openNew(t, primary.URL("postgres")))
@@ -286,7 +286,7 @@ func TestStandby_IsUnavailableForOrders(t *testing.T) {
 }
 
 // New connections read the file of passwords again.
-func TestPassword_IsRotatedWithoutARestart(t *testing.T) {
+func TestPassword_Rotated_NeedsNoRestart(t *testing.T) {
 	c := rig.NewCluster(t)
 	c.Exec(t, "CREATE ROLE shop LOGIN PASSWORD 'old'")
 	c.Exec(t, "CREATE DATABASE cards OWNER shop")

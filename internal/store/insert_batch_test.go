@@ -46,7 +46,7 @@ func together(t *testing.T, s *store.Store, ctx context.Context, all []attempt) 
 
 // Whatever shares its statement with other cards is stored, left out or refused
 // as it would be alone.
-func TestInsertCard_TogetherAsAlone(t *testing.T) {
+func TestInsertCard_InBatch_SameResultAsAlone(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account, other := newAccount(t, s), newAccount(t, s)
 		var all []attempt
@@ -96,7 +96,7 @@ func TestInsertCard_TogetherAsAlone(t *testing.T) {
 	})
 }
 
-func TestInsertCard_TogetherWithOneThatIsRefused(t *testing.T) {
+func TestInsertCard_BadCardInBatch_OthersAreStored(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account := newAccount(t, s)
 		earlier := insertCard(t, s, newCard(account))
@@ -118,7 +118,7 @@ func TestInsertCard_TogetherWithOneThatIsRefused(t *testing.T) {
 
 // What can be seen to be wrong with a card does not wait for a statement, which
 // others may share.
-func TestInsertCard_WithARateThatCanNotBeStored(t *testing.T) {
+func TestInsertCard_InvalidRate_FailsWithoutWaiting(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		release, err := store.HoldWrites(t.Context(), s)
 		check(t, err)
@@ -133,7 +133,7 @@ func TestInsertCard_WithARateThatCanNotBeStored(t *testing.T) {
 
 // Cards of one statement count toward the limit of their account one after the
 // other.
-func TestInsertCard_TogetherOnlyWhileSoMuchIsOpen(t *testing.T) {
+func TestInsertCard_InBatch_QuotaCountsEachCard(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account, other := newAccount(t, s), newAccount(t, s)
 		insertCard(t, s, newCard(account))
@@ -158,7 +158,7 @@ func TestInsertCard_TogetherOnlyWhileSoMuchIsOpen(t *testing.T) {
 }
 
 // A card whose caller has gone before its statement was sent is not stored.
-func TestInsertCard_NotForACallerWhoHasGone(t *testing.T) {
+func TestInsertCard_CanceledWhileWaiting_IsNotStored(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account := newAccount(t, s)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -121,7 +121,7 @@ func TestOpen_NewerSchema(t *testing.T) {
 
 // Whoever writes a migration has to decide whether the programs that run
 // meanwhile can go on.
-func TestMigrations_SayWhichProgramsCanGoOn(t *testing.T) {
+func TestMigrations_RecordOldestProgram(t *testing.T) {
 	said := regexp.MustCompile(`(?m)^UPDATE schema_compatibility SET oldest = (\d+);$`)
 	oldest := map[string][]string{}
 	for _, dialect := range []string{"postgres", "sqlite"} {
@@ -152,7 +152,7 @@ func TestMigrations_SayWhichProgramsCanGoOn(t *testing.T) {
 	}
 }
 
-func TestMigrate_SQLiteFilesAreTheirOwners(t *testing.T) {
+func TestMigrate_SQLiteFiles_OnlyOwnerReads(t *testing.T) {
 	before := syscall.Umask(0)
 	defer syscall.Umask(before)
 	path := filepath.Join(t.TempDir(), "x.db")
@@ -199,7 +199,7 @@ func read(t *testing.T, url string) (end func()) {
 
 // A reader of ten seconds stands before a migration, which stands before
 // everybody else.
-func TestMigrate_OthersWorkWhileItWaitsForALock(t *testing.T) {
+func TestMigrate_WaitingForLock_OthersContinue(t *testing.T) {
 	t.Parallel()
 	url := databases.Postgres(t)
 	beside := rig.OpenSQL(t, url)
@@ -246,7 +246,7 @@ func TestMigrate_OthersWorkWhileItWaitsForALock(t *testing.T) {
 	}
 }
 
-func TestMigrate_GivesUpAndLeavesEverythingAsItWas(t *testing.T) {
+func TestMigrate_LockTimeout_ChangesNothing(t *testing.T) {
 	t.Parallel()
 	url := databases.Postgres(t)
 	defer read(t, url)()

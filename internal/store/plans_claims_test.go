@@ -18,7 +18,7 @@ import (
 // are due, and what becomes of them is stored without reading others; also if
 // they have become due at once and statistics know of none. SQLite reads them
 // all, but has few.
-func TestPlans_AClaimDoesNotReadAllThatIsDue(t *testing.T) {
+func TestPlans_ClaimIntents_ReadsFewRows(t *testing.T) {
 	t.Parallel()
 	const due, window, batch = 20_000, 2048, 16
 	for name, after := range map[string]string{
@@ -69,7 +69,7 @@ func TestPlans_AClaimDoesNotReadAllThatIsDue(t *testing.T) {
 
 // When a receiver fails, far more becomes due than statistics know of, at the
 // worst of times to read all of it every second, or to store what came of some.
-func TestPlans_AClaimOfWebhooksDoesNotReadAllThatIsDue(t *testing.T) {
+func TestPlans_ClaimWebhooks_ReadsFewRows(t *testing.T) {
 	t.Parallel()
 	url := databases.Postgres(t)
 	const cards = 5000

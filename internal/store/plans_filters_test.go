@@ -50,7 +50,7 @@ func (c *calls) places() map[string]order.Filter {
 // PostgreSQL collects no statistics of a table with fewer than fifty rows by
 // itself, and takes it for one of ten pages. An account with most of all cards
 // has it expect few cards beyond any.
-func TestPlans_APageIsAPageWhateverIsKnownOfSmallTables(t *testing.T) {
+func TestPlans_SmallTableStatistics_PageReadsFewRows(t *testing.T) {
 	t.Parallel()
 	databases.Each(t, func(t *testing.T, url string) {
 		if strings.HasPrefix(url, "sqlite:") {

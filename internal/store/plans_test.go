@@ -148,7 +148,7 @@ func measure(t *testing.T, url string, n int, f func(*calls)) *meter {
 }
 
 // No statement takes longer because there are more cards than it is asked for.
-func TestPlans_NoStatementReadsATableInFull(t *testing.T) {
+func TestPlans_NoStatementReadsAWholeTable(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("left out by -short: fills databases")

@@ -39,7 +39,7 @@ func TestPgBouncer_SessionModeWorks(t *testing.T) {
 	}
 }
 
-func TestPgBouncer_OtherModesAreRefusedWhateverElseGoesOn(t *testing.T) {
+func TestPgBouncer_OtherModes_AreRejectedUnderLoad(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"transaction", "statement"} {
 		url := rig.PgBouncer(t, databases.Postgres(t), "pool_mode = "+mode, ignored)
@@ -54,7 +54,7 @@ func TestPgBouncer_OtherModesAreRefusedWhateverElseGoesOn(t *testing.T) {
 	}
 }
 
-func TestPgBouncer_ParametersThatItRefusesAreNamed(t *testing.T) {
+func TestPgBouncer_RejectsParameters_ErrorNamesThem(t *testing.T) {
 	t.Parallel()
 	_, err := store.Open(t.Context(), rig.PgBouncer(t, databases.Postgres(t), "pool_mode = session"), 4,
 		chain.Currencies())
@@ -63,7 +63,7 @@ func TestPgBouncer_ParametersThatItRefusesAreNamed(t *testing.T) {
 }
 
 // Where there is no second session to be had, the first one is not shared.
-func TestPgBouncer_ASmallPoolIsNoOtherMode(t *testing.T) {
+func TestPgBouncer_SmallPool_IsAccepted(t *testing.T) {
 	t.Parallel()
 	url := rig.PgBouncer(t, databases.Postgres(t), "pool_mode = session", "default_pool_size = 2", ignored)
 	start := time.Now()

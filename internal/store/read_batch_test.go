@@ -40,7 +40,7 @@ func received(t *testing.T, s *store.Store, c *card.Card, units card.Amount) {
 }
 
 // Whoever shares a statement with other readers reads what it would read alone.
-func TestCardByUUID_TogetherAsAlone(t *testing.T) {
+func TestCardByUUID_InBatch_SameResultAsAlone(t *testing.T) {
 	s, url := onPostgres(t)
 	account, other := newAccount(t, s), newAccount(t, s)
 	type reading struct {
@@ -98,7 +98,7 @@ func TestCardByUUID_TogetherAsAlone(t *testing.T) {
 	wantCorrupt(t, all[len(all)-1].err, ill)
 }
 
-func TestCardByUUID_WhoGivesUpLeavesTheOthersAlone(t *testing.T) {
+func TestCardByUUID_CanceledInBatch_OthersAreRead(t *testing.T) {
 	s, _ := onPostgres(t)
 	c := insertCard(t, s, newCard(newAccount(t, s)))
 	waiting, release := store.HoldReads(s)
@@ -175,7 +175,7 @@ func (c slowConn) CheckNamedValue(v *driver.NamedValue) error {
 
 // A statement that was sent before a change is of no use to whoever asks after
 // it, however many wait.
-func TestCardByUUID_NobodySharesAStatementThatWasSentBefore(t *testing.T) {
+func TestCardByUUID_StatementSentBefore_IsNotShared(t *testing.T) {
 	other, url := onPostgres(t)
 	c := insertCard(t, other, newCard(newAccount(t, other)))
 	s, wire := openSlow(t, url)
@@ -220,7 +220,7 @@ func TestCardByUUID_NobodySharesAStatementThatWasSentBefore(t *testing.T) {
 }
 
 // One connection that is stuck delays other readers for a moment only.
-func TestCardByUUID_WaitsOnlySoLongForTheStatementsOfOthers(t *testing.T) {
+func TestCardByUUID_AllWorkersStuck_ReadsAlone(t *testing.T) {
 	_, url := onPostgres(t)
 	s, wire := openSlow(t, url)
 	c := insertCard(t, s, newCard(newAccount(t, s)))
@@ -245,7 +245,7 @@ func TestCardByUUID_WaitsOnlySoLongForTheStatementsOfOthers(t *testing.T) {
 
 // While one statement takes long, as through a connection that is stuck or to a
 // database that is far away, others have one beside it.
-func TestCardByUUID_NobodyWaitsForOneStatementThatTakesLong(t *testing.T) {
+func TestCardByUUID_OneSlowStatement_StartsAnother(t *testing.T) {
 	_, url := onPostgres(t)
 	s, wire := openSlow(t, url)
 	store.WaitForever(s)
@@ -262,7 +262,7 @@ func TestCardByUUID_NobodyWaitsForOneStatementThatTakesLong(t *testing.T) {
 	reads.Wait()
 }
 
-func TestCardByUUID_ACardToWhichSomethingHasHappenedIsReadAtOnce(t *testing.T) {
+func TestCardByUUID_CardWithActivity_UsesFullQuery(t *testing.T) {
 	t.Parallel()
 	s := openSession(t, databases.Postgres(t))
 	read := func(c *card.Card, want card.Amount) {
@@ -304,7 +304,7 @@ func TestCardByUUID_ACardToWhichSomethingHasHappenedIsReadAtOnce(t *testing.T) {
 	read(c, 0)
 }
 
-func TestCardByUUID_RemembersSoManyCards(t *testing.T) {
+func TestCardByUUID_ManyActiveCards_RemembersSome(t *testing.T) {
 	t.Parallel()
 	s, account := open(t, databases.SQLite(t)), uuid.New()
 	for i := range 2 * store.MaxActive {
@@ -316,7 +316,7 @@ func TestCardByUUID_RemembersSoManyCards(t *testing.T) {
 
 // Planning the statement that reads whole cards takes five times as long as
 // running it.
-func TestCardByUUID_StatementsThatAreSharedArePlannedOnce(t *testing.T) {
+func TestCardByUUID_SharedStatements_ArePlannedOnce(t *testing.T) {
 	t.Parallel()
 	s := openSession(t, databases.Postgres(t))
 	account := newAccount(t, s)

@@ -46,7 +46,7 @@ func waiting(t *testing.T, c *rig.Cluster, n int, do string) {
 
 // A commit that nobody may rely on is none that is acknowledged: the primary
 // has it, and the standby that takes over has not.
-func TestReplication_WhatIsAcknowledgedSurvivesTheFailover(t *testing.T) {
+func TestReplication_Failover_KeepsAcknowledgedOrders(t *testing.T) {
 	t.Parallel()
 	primary, standby := replicated(t)
 	s := openNew(t, primary.URL("postgres"))
@@ -170,7 +170,7 @@ func insertAll(t *testing.T, s *store.Store, owner uuid.UUID, primary, standby *
 
 // Commits that wait for a standby must not take the connections of those that
 // read.
-func TestReplication_ReadersDoNotWaitForWriters(t *testing.T) {
+func TestReplication_WritesWaitForStandby_ReadsContinue(t *testing.T) {
 	t.Parallel()
 	primary, standby := replicated(t)
 	s := openNew(t, primary.URL("postgres"))

@@ -6,7 +6,7 @@ import "testing"
 // one may have its answer later. That is no database that went back: an epoch
 // would end, feeds would be reset, and the stock held, only because the machine
 // is busy.
-func TestAcquireLease_TheEpochGoesOnWhileOthersOfTheProcessLook(t *testing.T) {
+func TestAcquireLease_ConcurrentReads_KeepTheEpoch(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		worker, api := open(t, url), open(t, url)
 		api.ShareDetector(worker)

@@ -68,7 +68,7 @@ func TestMigrate_BothDialectsHaveTheSameTables(t *testing.T) {
 // newestSchema is the number of the last migration.
 const newestSchema = 31
 
-func TestMigrate_SeveralProcessesAtOnce(t *testing.T) {
+func TestMigrate_SeveralProcesses_OneMigrates(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: migrates four databases")
 	}
@@ -213,7 +213,7 @@ func migrateTo(t *testing.T, url string, version int64) (*goose.Provider, *sql.D
 
 // What the migration credits is what the rule would, for whatever an older
 // version stored.
-func TestMigrate_CreditsOldCardsByTheRule(t *testing.T) {
+func TestMigrate_OldCards_AreCreditedByTheRule(t *testing.T) {
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		_, beside := migrateTo(t, url, 3)
 		owner := uuid.Must(uuid.NewV7())
@@ -250,7 +250,7 @@ func TestMigrate_CreditsOldCardsByTheRule(t *testing.T) {
 
 // A service that is updated keeps its events with their numbers, also when it
 // has to go back.
-func TestMigrate_ToWebhooksAndBackKeepsEvents(t *testing.T) {
+func TestMigrate_ToWebhooksAndBack_KeepsEvents(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: migrates databases to and fro")
 	}

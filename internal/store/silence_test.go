@@ -56,7 +56,7 @@ func stopIn(t *testing.T, s *store.Store, f func(ctx context.Context, tx *store.
 	return resume
 }
 
-func TestAcquireLease_UnavailableWhileAStoppedProcessHasTheRow(t *testing.T) {
+func TestAcquireLease_RowLockedByStoppedProcess_IsUnavailable(t *testing.T) {
 	t.Parallel()
 	url := databases.Postgres(t)
 	dead, alive := open(t, url), open(t, url)
@@ -72,7 +72,7 @@ func TestAcquireLease_UnavailableWhileAStoppedProcessHasTheRow(t *testing.T) {
 	wantError(t, within(t, 20*time.Second, acquire), card.ErrFenced)
 }
 
-func TestTakeAddresses_UnavailableWhileAStoppedProcessHasThePool(t *testing.T) {
+func TestTakeAddresses_PoolLockedByStoppedProcess_IsUnavailable(t *testing.T) {
 	t.Parallel()
 	url := databases.Postgres(t)
 	dead, alive := open(t, url), open(t, url)
@@ -87,7 +87,7 @@ func TestTakeAddresses_UnavailableWhileAStoppedProcessHasThePool(t *testing.T) {
 	check(t, within(t, 20*time.Second, take))
 }
 
-func TestInTx_StoppedInsideEndsAndGivesUpItsLocks(t *testing.T) {
+func TestInTx_ProcessStoppedInside_ReleasesItsLocks(t *testing.T) {
 	t.Parallel()
 	url := databases.Postgres(t)
 	alive := open(t, url)
@@ -103,7 +103,7 @@ func TestInTx_StoppedInsideEndsAndGivesUpItsLocks(t *testing.T) {
 	inTx(t, dead, func(ctx context.Context, tx *store.Tx) error { return tx.CheckLease(ctx, l) }) // by another connection
 }
 
-func TestOpen_SessionsEndWhenTheirProcessIsGone(t *testing.T) {
+func TestOpen_ProcessGone_ServerEndsItsSessions(t *testing.T) {
 	t.Parallel()
 	url := databases.Postgres(t)
 	settings := func(url string) string {
@@ -134,7 +134,7 @@ func impatient(t *testing.T) (*store.Store, *silencer) {
 	return s, p
 }
 
-func TestSilentConnection_NothingWaitsForItForEver(t *testing.T) {
+func TestSilentConnection_EveryCallEnds(t *testing.T) {
 	acquire := func(s *store.Store) func(context.Context) error {
 		return func(ctx context.Context) error {
 			_, err := s.AcquireLease(ctx, "watch", "a", time.Minute)
@@ -185,7 +185,7 @@ func TestSilentConnection_NothingWaitsForItForEver(t *testing.T) {
 	}
 }
 
-func TestIdleConnection_StaysHoweverLong(t *testing.T) {
+func TestIdleConnection_StaysOpen(t *testing.T) {
 	t.Parallel()
 	s, _ := impatient(t)
 	before := session(t, s)
@@ -195,7 +195,7 @@ func TestIdleConnection_StaysHoweverLong(t *testing.T) {
 	}
 }
 
-func TestSlowStatement_IsEndedByTheServer(t *testing.T) {
+func TestSlowStatement_ServerEndsIt(t *testing.T) {
 	t.Parallel()
 	s, _ := impatient(t)
 	before := session(t, s)
@@ -215,7 +215,7 @@ func session(t *testing.T, s *store.Store) (pid int) {
 	return pid
 }
 
-func TestOpen_ServerThatSaysNothing(t *testing.T) {
+func TestOpen_SilentServer_Fails(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)

@@ -26,7 +26,7 @@ func figures(t *testing.T, s *store.Store) operator.Stats {
 // test may take.
 func aged(age, minimum time.Duration) bool { return age >= minimum && age < minimum+10*time.Minute }
 
-func TestStats_AreWhatIsOpenAndWaits(t *testing.T) {
+func TestStats_CountOpenAndWaiting(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s, db := open(t, url), rig.OpenSQL(t, url)
 		exec := func(statement string, args ...any) {
@@ -119,7 +119,7 @@ func TestStats_AreWhatIsOpenAndWaits(t *testing.T) {
 	})
 }
 
-func TestStats_AddressesAreFreeFromTheNextOne(t *testing.T) {
+func TestStats_FreeAddresses_StartAtNextPosition(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			return tx.InsertAddresses(ctx,
@@ -135,7 +135,7 @@ func TestStats_AddressesAreFreeFromTheNextOne(t *testing.T) {
 	})
 }
 
-func TestPools_NameTheConnections(t *testing.T) {
+func TestPools_AreNamed(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		pools := s.Pools()
 		most := 0

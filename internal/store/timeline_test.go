@@ -17,7 +17,7 @@ import (
 
 // The old primary is back, and does not know yet that another one was promoted.
 // What was acknowledged since must not seem to be lost.
-func TestSeveralHosts_TheOldPrimaryIsNotAskedAgain(t *testing.T) {
+func TestSeveralHosts_OldPrimary_IsNotUsedAgain(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)
 	standby := primary.Standby(t, "second")
@@ -49,7 +49,7 @@ func TestSeveralHosts_TheOldPrimaryIsNotAskedAgain(t *testing.T) {
 
 // A primary that is silent commits nothing and refuses nothing. What waits for
 // it must not hold up what another one can do.
-func TestSeveralHosts_WhatWaitsForTheOldPrimaryIsGivenUp(t *testing.T) {
+func TestSeveralHosts_WaitingForOldPrimary_IsCanceled(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)
 	standby := primary.Standby(t, "second")
@@ -97,7 +97,7 @@ func TestSeveralHosts_WhatWaitsForTheOldPrimaryIsGivenUp(t *testing.T) {
 
 // A pooler or a proxy may still lead to a server that was a primary a moment
 // ago.
-func TestStandby_TransactionsAreToBeTriedAgain(t *testing.T) {
+func TestStandby_Transaction_IsUnavailable(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)
 	openNew(t, primary.URL("postgres"))
