@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// Format keeps the credentials out of whatever fmt prints, with any verb, also
-// as a part of a [Card].
+// Format keeps the credentials out of the output of fmt, with any verb, also
+// when they are part of a [Card].
 func (c Credentials) Format(f fmt.State, _ rune) {
 	text := "[hidden]"
 	if c == (Credentials{}) {
@@ -19,7 +19,7 @@ func (c Credentials) Format(f fmt.State, _ rune) {
 // LogValue keeps the credentials out of logs.
 func (c Credentials) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(c)) }
 
-// LogValue names the card and says how far it is, without its credentials.
+// LogValue returns the card's UUID and state, without its credentials.
 func (c Card) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String("uuid", c.UUID.String()),

@@ -21,38 +21,39 @@
 //
 // # Errors
 //
-// When the service refuses a request, the error is an [*Error], found by
-// [errors.As]; decide by its Code. Any other error says that the context ended,
-// or that no answer came or none that could be read.
+// When the service rejects a request, the error is an [*Error], found by
+// [errors.As]; decide by its Code. Any other error means that the context
+// ended, or that no readable response arrived.
 //
 // # Retries
 //
-// A call is repeated by itself, with a wait that grows and is random, and never
-// after its context has ended:
+// Calls are retried, with exponential backoff and jitter, and never after the
+// context has ended:
 //
-//   - after 408 and 429, when the service has done nothing yet. A Retry-After is waited for.
-//   - after 502, 503, 504 and a connection that broke or timed out, when nobody knows what the service has done. All attempts of a call that
-//     changes something carry one random Idempotency-Key, by which the service does it once. [Client.Do] sends none by itself, and so does
-//     not repeat a POST then.
+//   - after 408 and 429, when the service has not executed the request. Retry-After
+//     is honored.
+//   - after 502, 503, 504 and a broken or timed-out connection, when the outcome is
+//     unknown. All attempts of a call that changes something carry the same random
+//     Idempotency-Key, so that the service executes it once. [Client.Do] generates
+//     no key, so it does not retry a POST in these cases.
 //
-// It is not repeated after 500, a fault that is likely to come again. See
-// [WithRetry].
+// A 500 is not retried, because it is likely to recur. See [WithRetry].
 //
-// Each method takes options for the one call: [WithRetry], [WithTimeout],
-// [WithAttemptTimeout], [WithHeader], and [WithResponse], which tells what came
-// with the answer.
+// Each method takes options for that call: [WithRetry], [WithTimeout],
+// [WithAttemptTimeout], [WithHeader], and [WithResponse], which returns the
+// status and headers of the response.
 //
 // # Events
 //
 // [NewWebhookHandler] receives the events that the service sends to a webhook,
-// and [Client.Events] reads the same events in order. An event says that there
-// is something to look at, and never holds credentials: [Client.GetCard] has
-// them, or where the service masks them [Client.RevealCard].
+// and [Client.Events] reads the same events in order. An event reports that a
+// card changed, and never holds credentials: read them with [Client.GetCard],
+// or with [Client.RevealCard] where the service masks them.
 //
 // # Money and times
 //
-// Amounts are exact decimals. Amounts of coins are in whole coins, not in their
-// smallest unit. Times are UTC.
+// Amounts are exact decimals. Coin amounts are in whole coins, not in atomic
+// units. Times are UTC.
 package client
 
 import (
@@ -71,11 +72,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// Client calls the service on behalf of the account that its token belongs to.
-// It is safe for use by several goroutines. It never prints its token.
+// Client calls the service for the account of its token. It is safe for
+// concurrent use. It never prints its token.
 type Client struct {
 	baseURL   string
-	token     *string // behind a pointer, of which fmt prints only the address whatever the verb
+	token     *string // a pointer, because fmt prints only its address, with any verb
 	http      http.Client
 	userAgent string
 	settings
@@ -86,7 +87,7 @@ type Client struct {
 }
 
 // NewFromEnv returns a client of the service at CARDMINT_URL with the token
-// CARDMINT_TOKEN, both of which must be set in the environment.
+// CARDMINT_TOKEN. Both environment variables must be set.
 func NewFromEnv(opts ...Option) (*Client, error) {
 	baseURL, token := os.Getenv("CARDMINT_URL"), os.Getenv("CARDMINT_TOKEN")
 	switch {
@@ -100,14 +101,13 @@ func NewFromEnv(opts ...Option) (*Client, error) {
 }
 
 // New returns a client of the service at baseURL, for example
-// "https://cards.example.com": what comes before "/api/cards". An "/api" at its
-// end is taken for a part of that and left out. The token is the account's API
-// token, without "Bearer". New sends nothing; whether the token is good shows
-// in the first call.
+// "https://cards.example.com": the part before "/api/cards". A trailing "/api"
+// is removed. The token is the account's API token, without "Bearer". New sends
+// no request, so an invalid token is reported by the first call.
 func New(baseURL, token string, opts ...Option) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	switch {
-	// Without the text itself, which may hold a password.
+	// The URL may contain a password, so the error omits it.
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		return nil, errors.New(`client: the base URL must have a scheme and a host, like "https://cards.example.com"`)
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
@@ -143,13 +143,13 @@ func New(baseURL, token string, opts ...Option) (*Client, error) {
 	if c.http.Transport, err = wrapped(c.http.Transport, c.middleware); err != nil {
 		return nil, fmt.Errorf("client: %w", err)
 	}
-	// A redirect would take the token to wherever it points.
+	// A redirect would send the token to another server.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
 }
 
 // moduleVersion is "/" and the version of this module in the program that
-// imports it, or empty where nobody knows it, as in its own tests.
+// imports it, or empty if it is unknown, as in the module's own tests.
 func moduleVersion(read func() (*debug.BuildInfo, bool)) string {
 	info, ok := read()
 	if !ok {
@@ -163,7 +163,7 @@ func moduleVersion(read func() (*debug.BuildInfo, bool)) string {
 	return ""
 }
 
-// String names the service, not the token.
+// String returns the service's URL, without the token.
 func (c *Client) String() string {
 	if c == nil || c.token == nil {
 		return "cardmint client of no service"
@@ -171,14 +171,13 @@ func (c *Client) String() string {
 	return "cardmint client of " + c.baseURL
 }
 
-// CreateCard asks for a card and answers how to pay for it: send exactly
+// CreateCard orders a card and returns the payment instruction: send exactly
 // Payment.Amount of Payment.Currency to Payment.Address before
-// Payment.ExpiresAt. The card waits for its payment; [Client.WaitForCard] waits
-// with it.
+// Payment.ExpiresAt. [Client.WaitForCard] waits for the payment.
 //
-// The call never makes a second card by repeating itself: all its attempts
-// carry one random Idempotency-Key. To be able to repeat the call itself, also
-// after a restart, choose the key with [WithIdempotencyKey].
+// Retries never create a second card, because all attempts carry the same
+// random Idempotency-Key. To repeat the call yourself, also after a restart,
+// choose the key with [WithIdempotencyKey].
 func (c *Client) CreateCard(ctx context.Context, in CreateCardRequest, opts ...CallOption) (*Card, error) {
 	return call[Card](ctx, c, request{operation: opCreateCard(), in: in}, opts)
 }
@@ -189,25 +188,25 @@ func (c *Client) GetCard(ctx context.Context, id uuid.UUID, opts ...CallOption) 
 	return call[Card](ctx, c, request{operation: opGetCard(id.String())}, opts)
 }
 
-// RevealCard reads one card with its whole credentials, also where the service
-// masks those of [Client.GetCard]. The service keeps a record of each call. The
-// credentials are empty until the card is generated, and once they are purged:
-// the card then has a CredentialsPurgedAt.
+// RevealCard reads one card with unmasked credentials, also where the service
+// masks them in [Client.GetCard]. The service records each call. The
+// credentials are empty until the card is generated, and after they were
+// purged: then CredentialsPurgedAt is set.
 func (c *Client) RevealCard(ctx context.Context, id uuid.UUID, opts ...CallOption) (*Card, error) {
 	return call[Card](ctx, c, request{operation: opRevealCard(id.String())}, opts)
 }
 
-// CancelCard ends a card that holds no money, and answers it after that: its
-// payment is [PaymentStateCanceled], or expired if it was before. It is
-// harmless to repeat. Once money has arrived, even without a confirmation, it
-// is an [*Error] with [ProblemCodeCardHasPayments]. Money that arrives later is
+// CancelCard cancels a card that holds no money and returns it. Its payment is
+// then [PaymentStateCanceled], or expired if it already was. Repeating the call
+// is harmless. Once money has arrived, even unconfirmed, the error is an
+// [*Error] with [ProblemCodeCardHasPayments]. Money that arrives later is
 // treated as if it came after the quote has expired.
 func (c *Client) CancelCard(ctx context.Context, id uuid.UUID, opts ...CallOption) (*Card, error) {
 	return call[Card](ctx, c, request{operation: opCancelCard(id.String())}, opts)
 }
 
-// ListCurrencies lists the cryptocurrencies that a card can be paid with, and
-// their rates now.
+// ListCurrencies lists the cryptocurrencies that the service accepts, with
+// their current rates.
 func (c *Client) ListCurrencies(ctx context.Context, opts ...CallOption) ([]Currency, error) {
 	list, err := call[[]Currency](ctx, c, request{operation: opListCurrencies()}, opts)
 	if err != nil {
@@ -217,9 +216,9 @@ func (c *Client) ListCurrencies(ctx context.Context, opts ...CallOption) ([]Curr
 }
 
 // ListOffers lists the amounts that cards can be ordered for right now,
-// ascending and without overlaps. Left is nil where nobody counts the cards.
-// The list may be some seconds old: other clients order from it too, and
-// CreateCard then fails with [ProblemCodeAmountUnavailable].
+// ascending and without overlaps. Left is nil if the number of cards is not
+// limited. The list may be some seconds old: if other clients have ordered the
+// last cards, CreateCard fails with [ProblemCodeAmountUnavailable].
 func (c *Client) ListOffers(ctx context.Context, opts ...CallOption) ([]Offer, error) {
 	list, err := call[[]Offer](ctx, c, request{operation: opListOffers()}, opts)
 	if err != nil {
@@ -228,17 +227,17 @@ func (c *Client) ListOffers(ctx context.Context, opts ...CallOption) ([]Offer, e
 	return *list, nil
 }
 
-// SimulatePayment pays for a card with simulated money and answers the card
-// after that. With the zero request it pays what is due and confirms it. Only a
-// sandbox can do this; elsewhere it is an [*Error] with [ProblemCodeNotFound].
+// SimulatePayment pays for a card with simulated money and returns the card.
+// With the zero request it pays the amount due and confirms it. Outside a
+// sandbox the error is an [*Error] with [ProblemCodeNotFound].
 //
-// The call pays once however often it repeats itself.
+// Retries do not pay again.
 func (c *Client) SimulatePayment(ctx context.Context, id uuid.UUID, in SimulatePaymentRequest,
 	opts ...CallOption) (*Card, error) {
 	return call[Card](ctx, c, request{operation: opSimulatePayment(id.String()), in: in}, opts)
 }
 
-// call does an operation whose answer is a T.
+// call executes an operation whose response is a T.
 func call[T any](ctx context.Context, c *Client, r request, opts []CallOption) (*T, error) {
 	out := new(T)
 	if _, err := c.do(ctx, r, out, opts); err != nil {
@@ -247,8 +246,8 @@ func call[T any](ctx context.Context, c *Client, r request, opts []CallOption) (
 	return out, nil
 }
 
-// exec does an operation whose answer is decoded into out; nil is for an answer
-// without a body.
+// exec executes an operation and decodes its response into out, which is nil if
+// the response has no body.
 func (c *Client) exec(ctx context.Context, r request, out any, opts []CallOption) error {
 	if _, err := c.do(ctx, r, out, opts); err != nil {
 		return fmt.Errorf("%s: %w", r.name, err)

@@ -7,48 +7,48 @@ import (
 	"github.com/google/uuid"
 )
 
-// Deduplicator has each event handled once, however often it comes. It must be
-// safe for use by several goroutines.
+// Deduplicator makes sure that each event is handled once, even if it arrives
+// several times. It must be safe for concurrent use.
 //
-// The sure way is a table whose primary key is the event's id, in the database
-// that handle writes to: Once begins a transaction, inserts the id, returns nil
-// if it is there already, calls handle with the transaction in its context, and
-// commits, or rolls back when handle fails or panics. Then what handle did and
-// that it did it are one commit, for any number of processes and after any
-// crash.
+// The most reliable implementation is a table whose primary key is the event's
+// id, in the database that handle writes to. Once begins a transaction, inserts
+// the id, returns nil if it exists, calls handle with the transaction in its
+// context, and commits, or rolls back if handle fails or panics. The work of
+// handle and the record of it are then one commit, for any number of processes
+// and after any crash.
 type Deduplicator interface {
 	// Once calls handle and returns its error, or an error that wraps it. If an
-	// earlier call for the id did so and returned nil, Once returns nil
-	// instead, without calling it.
+	// earlier call for the id returned nil, Once returns nil without calling
+	// handle.
 	//
-	// Only a handle that returned nil is remembered, not one that failed,
-	// panicked or was cut off. While handle runs for an id, another call for
-	// the same id waits until it has ended, or returns an error. After any
-	// error the service sends the event again.
+	// An id is remembered only if handle returned nil, not if it failed,
+	// panicked or was interrupted. While handle runs for an id, another call
+	// for the same id waits for it, or returns an error. After any error the
+	// service sends the event again.
 	Once(ctx context.Context, id uuid.UUID, handle func(ctx context.Context) error) error
 }
 
-// MemoryDeduplicator is a [Deduplicator] that remembers the ids of the last
-// events in memory. It serves one process: another one, or the same after a
-// restart, knows nothing of them and handles an event again that comes again.
+// MemoryDeduplicator is a [Deduplicator] that keeps the ids of the last events
+// in memory. It serves one process: another process, or the same one after a
+// restart, handles a repeated event again.
 type MemoryDeduplicator struct {
 	mu      sync.Mutex
-	running map[uuid.UUID]chan struct{} // closed when handle has ended
+	running map[uuid.UUID]chan struct{} // closed when handle has returned
 	handled map[uuid.UUID]struct{}
-	ring    []uuid.UUID // the keys of handled; from next on the oldest, once it is full
+	ring    []uuid.UUID // the keys of handled; once full, next is the oldest
 	next    int
 	size    int
 }
 
 // NewMemoryDeduplicator returns a MemoryDeduplicator for the last size events,
-// at least one. 10,000 take about 1 MB.
+// at least one. 10,000 events take about 1 MB.
 func NewMemoryDeduplicator(size int) *MemoryDeduplicator {
 	return &MemoryDeduplicator{size: max(size, 1), running: map[uuid.UUID]chan struct{}{},
 		handled: map[uuid.UUID]struct{}{}}
 }
 
-// Once implements [Deduplicator]. A call for an id that is being handled waits,
-// at most until its context ends.
+// Once implements [Deduplicator]. A call for an id that is being handled waits
+// until then, or until its context ends.
 func (m *MemoryDeduplicator) Once(ctx context.Context, id uuid.UUID, handle func(ctx context.Context) error) error {
 	for {
 		ended, handled := m.claim(id)
@@ -59,15 +59,15 @@ func (m *MemoryDeduplicator) Once(ctx context.Context, id uuid.UUID, handle func
 			return m.run(ctx, id, handle)
 		}
 		select {
-		case <-ended: // well or not; look again
+		case <-ended: // successful or not: check again
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// claim takes an id for the caller unless it is handled, or being handled until
-// a channel is closed.
+// claim reserves an id for the caller, unless it has been handled, or is being
+// handled until the returned channel is closed.
 func (m *MemoryDeduplicator) claim(id uuid.UUID) (ended <-chan struct{}, handled bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,7 +98,7 @@ func (m *MemoryDeduplicator) run(ctx context.Context, id uuid.UUID, handle func(
 	return err
 }
 
-// remember notes an id in the place of the oldest.
+// remember stores an id in place of the oldest.
 func (m *MemoryDeduplicator) remember(id uuid.UUID) {
 	m.handled[id] = struct{}{}
 	if len(m.ring) < m.size {

@@ -10,17 +10,16 @@ import (
 	"strings"
 )
 
-// Do calls an operation that the package has no method for, with everything
-// that its methods have: the token, retries, errors and options. The path
-// starts with "/api/" and may have a query; in is sent as JSON, nil for no
-// body; the answer is decoded into *out, nil for an answer that is of no
-// interest.
+// Do calls an operation for which the package has no method, with the same
+// token, retries, errors and options. The path starts with "/api/" and may have
+// a query. The request body is in, encoded as JSON, or empty if in is nil. The
+// response is decoded into *out, or ignored if out is nil.
 //
 //	var card struct{ Status string }
 //	err := c.Do(ctx, http.MethodGet, "/api/cards/"+id, nil, &card)
 //
-// A POST is repeated like any other call only if it has an Idempotency-Key of
-// [WithIdempotencyKey], and only after 408 and 429 otherwise.
+// A POST is fully retried only if it has a key from [WithIdempotencyKey];
+// otherwise only after 408 and 429.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any, opts ...CallOption) error {
 	u, err := url.Parse(path)
 	switch {
@@ -37,19 +36,19 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any, opts 
 	return c.exec(ctx, r, out, opts)
 }
 
-// RoundTripperFunc is a function that sends a request, as an
-// [http.RoundTripper]. See [WithMiddleware].
+// RoundTripperFunc adapts a function to an [http.RoundTripper]. See
+// [WithMiddleware].
 type RoundTripperFunc func(*http.Request) (*http.Response, error)
 
 // RoundTrip calls f.
 func (f RoundTripperFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// WithMiddleware has each attempt of each call sent through what wrap returns,
-// for example to trace, count or sign requests. Of several the first is
-// outermost. A middleware sees whole requests and answers, the token and
-// credentials included; it must keep the rules of [http.RoundTripper]. An error
-// that it returns counts as a connection that broke: the call is repeated where
-// that is safe.
+// WithMiddleware sends each attempt of each call through the transport that
+// wrap returns, for example to trace, count or sign requests. The first
+// middleware is the outermost. A middleware sees complete requests and
+// responses, including the token and credentials; it must obey the rules of
+// [http.RoundTripper]. An error that it returns counts as a broken connection:
+// the call is retried where that is safe.
 //
 //	client.WithMiddleware(func(next http.RoundTripper) http.RoundTripper {
 //		return client.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
@@ -63,7 +62,7 @@ func WithMiddleware(wrap func(next http.RoundTripper) http.RoundTripper) Option 
 	return clientOption(func(c *Client) { c.middleware = append(c.middleware, wrap) })
 }
 
-// wrapped is the transport inside all the middleware.
+// wrapped is the transport inside all middleware.
 func wrapped(transport http.RoundTripper, middleware []func(http.RoundTripper) http.RoundTripper) (http.RoundTripper,
 	error) {
 	if transport == nil {

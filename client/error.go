@@ -11,20 +11,19 @@ import (
 	"time"
 )
 
-// Error is the service's refusal of a request: every answer whose status is not
-// 2xx. Find it with [errors.As].
+// Error is a response whose status is not 2xx. Find it with [errors.As].
 type Error struct {
-	// what went wrong, for programs; empty if the answer is not the service's,
-	// but for example a proxy's
+	// kind of problem, for programs; empty if the response is not the
+	// service's, but a proxy's for example
 	Code       ProblemCode
-	Status     int           // HTTP status of the answer
+	Status     int           // HTTP status of the response
 	Title      string        // the kind of problem, in a few words
-	Detail     string        // what is wrong this time and how to mend it, for people
-	RequestID  string        // names the request in the service's log; empty if the answer does not tell
-	Fields     []FieldError  // with [ProblemCodeInvalidRequest], everything that is wrong with the request
-	RetryAfter time.Duration // how long the service asks to wait, at most a day; zero if it does not ask
+	Detail     string        // this occurrence and its remedy, for people
+	RequestID  string        // identifies the request in the service's log; may be empty
+	Fields     []FieldError  // with [ProblemCodeInvalidRequest], all problems of the request
+	RetryAfter time.Duration // requested wait, at most a day; zero for none
 
-	FieldsOmitted int // how many more things are wrong than the hundred in Fields
+	FieldsOmitted int // number of problems beyond the hundred in Fields
 }
 
 // Error is one line for people. Decide by Code, not by this text.
@@ -61,11 +60,11 @@ func asType[E error](err error) (E, bool) {
 }
 
 const (
-	maxProblem    = 256 << 10 // bytes; the pointer to a field of a body of 64 KiB may be twice as long as the body
+	maxProblem    = 256 << 10 // bytes; pointers into a body of 64 KiB may take double its size
 	maxRetryAfter = 24 * time.Hour
 )
 
-// newError reads the error out of an answer.
+// newError decodes the error of a response.
 func newError(res *http.Response) *Error {
 	e := &Error{
 		Status:     res.StatusCode,
@@ -102,15 +101,15 @@ func newError(res *http.Response) *Error {
 			e.Detail += "; this one leads to " + to.Scheme + "://" + to.Host + to.EscapedPath()
 		}
 	default:
-		// The body is nobody's business: it may be a page of HTML, or repeat
-		// the request.
+		// The body is left out: it may be a page of HTML, or repeat the
+		// request.
 		e.Detail = "the answer is " + kind + ", not a problem document; it may be a proxy's"
 	}
 	return e
 }
 
-// retryAfter reads the header Retry-After: seconds, or a time. What can't be
-// read or has passed is zero.
+// retryAfter parses the header Retry-After, which is seconds or a time. It
+// returns zero if the value is invalid or has passed.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
 		return min(time.Duration(seconds)*time.Second, maxRetryAfter)

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	longestWait    = 30 * time.Second // that the service is asked for, shorter than what proxies bear
+	longestWait    = 30 * time.Second // asked of the service; shorter than the timeouts of proxies
 	mostFeedFaults = 3
 )
 
@@ -20,16 +20,16 @@ type cardFeed struct {
 	client     *Client
 	card       uuid.UUID
 	opts       []CallOption
-	timeout    time.Duration // of an attempt, without what the service waits
-	after      int64         // the last event that was seen
-	faults     int           // that are likely to pass, one after the other
+	timeout    time.Duration // of an attempt, without the wait of the service
+	after      int64         // the last event seen
+	faults     int           // consecutive temporary failures
 	off        bool          // the feed can't be waited for
-	retryAfter time.Duration // that the service asked for
+	retryAfter time.Duration // requested by the service
 }
 
-// wait returns true when the card is to be looked at: something may have
-// happened to it, or the whole wait is over. It returns false if nothing was
-// waited for, so that the caller has to pause.
+// wait returns true if the caller should read the card, because it may have
+// changed or the wait is over. It returns false if it did not wait, so that the
+// caller must pause.
 func (f *cardFeed) wait(ctx context.Context) bool {
 	f.retryAfter = 0
 	if f.off {
@@ -37,8 +37,8 @@ func (f *cardFeed) wait(ctx context.Context) bool {
 	}
 	query := url.Values{"after": {strconv.FormatInt(f.after, 10)}, "card": {f.card.String()},
 		"wait": {strconv.Itoa(int(longestWait / time.Second))}}
-	// Not more than one attempt: what WaitForCard knows of the card is to be no
-	// older than one wait.
+	// Only one attempt, so that WaitForCard's view of the card is never older
+	// than one wait.
 	opts := append(f.opts[:len(f.opts):len(f.opts)], WithRetry(1, 0), WithAttemptTimeout(longestWait+f.timeout),
 		WithResponse(new(Response)))
 	var events []Event
@@ -51,7 +51,7 @@ func (f *cardFeed) wait(ctx context.Context) bool {
 	last := f.after
 	for _, e := range events {
 		if e.CardUUID != f.card {
-			f.off = true // the service does not know the parameters, and answers everybody's events
+			f.off = true // an older service ignores the parameters and returns all events
 			return false
 		}
 		last = max(last, e.Seq)
@@ -60,22 +60,22 @@ func (f *cardFeed) wait(ctx context.Context) bool {
 		f.after, f.faults = last, 0
 		return true
 	}
-	f.fault() // a service that is ending answers early, and one that does not know "wait" at once
+	f.fault() // a service that shuts down responds early, and one without "wait" at once
 	return false
 }
 
-// fault counts what is likely to pass.
+// fault counts a temporary failure.
 func (f *cardFeed) fault() {
 	f.faults++
 	f.off = f.faults >= mostFeedFaults
 }
 
-// failed notes that the feed could not be read.
+// failed records that the feed could not be read.
 func (f *cardFeed) failed(err error) {
 	refusal, refused := asType[*Error](err)
 	switch {
 	case refused && refusal.Status == http.StatusTooManyRequests:
-		f.retryAfter = min(refusal.RetryAfter, longestWait) // too many wait; the card may be looked at meanwhile
+		f.retryAfter = min(refusal.RetryAfter, longestWait) // too many clients wait: read the card until then
 	case temporary(err, true):
 		f.fault()
 	default: // an older service, or a token without the scope

@@ -9,27 +9,26 @@ import (
 	"net/http"
 )
 
-// WebhookOption changes what the handler of [NewWebhookHandler] does by
-// default.
+// WebhookOption configures the handler of [NewWebhookHandler].
 type WebhookOption func(*webhookHandler)
 
-// WithSecrets has requests accepted that are signed with one of these secrets
-// too: the old one, while the receivers of a webhook are given the new one.
+// WithSecrets also accepts requests that are signed with one of these secrets,
+// such as the old secret during a rotation.
 func WithSecrets(more ...Secret) WebhookOption {
 	return func(h *webhookHandler) { h.secrets = append(h.secrets, more...) }
 }
 
-// WithDeduplicator sets what has each event handled once, also when
-// [Client.Redeliver] has it sent again. Defaults to a [MemoryDeduplicator] of
-// 10,000 events, which serves one process.
+// WithDeduplicator sets the [Deduplicator] that drops repeated events,
+// including those sent by [Client.Redeliver]. Defaults to a
+// [MemoryDeduplicator] of 10,000 events, which serves one process.
 func WithDeduplicator(d Deduplicator) WebhookOption {
 	return func(h *webhookHandler) { h.dedup = d }
 }
 
-// WithErrorFunc sets what is told of each request that was not accepted: an
-// [ErrWebhookSignature], which anybody on the internet can cause, an
-// [ErrWebhookPayload], or an error that wraps the one of the function that
-// handles events. Defaults to a warning by [slog].
+// WithErrorFunc sets the function that is called for each rejected request,
+// with an [ErrWebhookSignature], which any program on the internet can cause,
+// an [ErrWebhookPayload], or an error that wraps the handler's. Defaults to a
+// warning by [slog].
 func WithErrorFunc(report func(ctx context.Context, err error)) WebhookOption {
 	return func(h *webhookHandler) { h.report = report }
 }
@@ -42,12 +41,12 @@ type webhookHandler struct {
 	report  func(context.Context, error)
 }
 
-// NewWebhookHandler returns a receiver of events: a handler for the path of a
-// webhook's URL, which calls handle with each event that the service sends and
-// that was not handled before. It fails if a secret can't be used.
+// NewWebhookHandler returns a handler for the path of a webhook's URL. It calls
+// handle with each event that the service sends and that was not handled
+// before. It fails if a secret is invalid.
 //
 //	receiver, err := client.NewWebhookHandler(secret, func(ctx context.Context, e *client.Event) error {
-//		if e.Type != client.EventTypeCardGenerated || e.Seq == 0 { // of another type, or an example
+//		if e.Type != client.EventTypeCardGenerated || e.Seq == 0 { // another type, or a test event
 //			return nil
 //		}
 //		card, err := c.GetCard(ctx, e.CardUUID)
@@ -55,21 +54,19 @@ type webhookHandler struct {
 //	})
 //
 // The event counts as handled, and is not sent again, when handle returns nil.
-// When it returns an error or panics, or the process ends, the service sends
-// the event again, at first after 5 seconds, ten times in all over three days.
-// So it may happen that an event is handled again after all, if what came of it
-// the first time was lost: handle should do no harm then. It has 15 seconds,
-// after which the service hangs up and the context ends; what takes longer is
-// better stored and done afterwards.
+// When handle returns an error or panics, or the process ends, the service
+// sends the event again, first after 5 seconds and up to ten times over three
+// days. An event may therefore be handled twice if the first response was lost,
+// so handle should be idempotent. After 15 seconds the service closes the
+// connection and the context ends; store longer work and do it afterwards.
 //
-// Events may come in another order than they happened, which Seq tells, and
-// several at the same time. Never is handle called for the same event twice at
-// a time.
+// Events may arrive out of order (see Seq) and concurrently. handle is never
+// called concurrently for the same event.
 //
-// The answers are 204 for an event that is handled, 405 for what is no POST,
-// 413 for a body of more than 64 KiB, 401 for [ErrWebhookSignature], 400 for
-// [ErrWebhookPayload], and 500, without the error's text, when handle fails. A
-// panic is left to the server.
+// The response is 204 for a handled event, 405 if the method is not POST, 413
+// for a body of more than 64 KiB, 401 for [ErrWebhookSignature], 400 for
+// [ErrWebhookPayload], and 500, without the error's text, if handle fails. A
+// panic is passed on to the server.
 func NewWebhookHandler(secret Secret, handle func(ctx context.Context, e *Event) error,
 	opts ...WebhookOption) (http.Handler, error) {
 	h := &webhookHandler{
@@ -97,7 +94,7 @@ func NewWebhookHandler(secret Secret, handle func(ctx context.Context, e *Event)
 	return h, nil
 }
 
-// ServeHTTP receives one request.
+// ServeHTTP implements [http.Handler].
 func (h *webhookHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -131,7 +128,7 @@ func (h *webhookHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// refuse answers with the reason, which the service shows to the account by
+// refuse responds with the reason, which the service shows to the account in
 // ListDeliveries and TestWebhook.
 func (h *webhookHandler) refuse(ctx context.Context, w http.ResponseWriter, status int, err error) {
 	h.report(ctx, err)

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Limit is one of the service's limits, as it stands after a call.
+// Limit is the state of one of the service's limits after a call.
 type Limit struct {
-	Name string // whose or which limit it is, for example "token" or "account"
-	// how many requests may follow at once; of a limit of another kind that was
-	// reached, US dollars ("open-usd") or lists
+	Name string // for example "token" or "account"
+	// requests left; for limits of another kind, US dollars ("open-usd") or
+	// lists
 	Left   int64
-	Reset  time.Duration // until there is more; zero if the service does not say
-	Quota  int64         // the most of it; zero if the service does not say
-	Window time.Duration // within which Quota may be used; zero if the service does not say
+	Reset  time.Duration // until the limit refills; zero if unknown
+	Quota  int64         // the maximum; zero if unknown
+	Window time.Duration // period of Quota; zero if unknown
 }
 
 var (
@@ -23,9 +23,9 @@ var (
 	limitParameter = regexp.MustCompile(`([a-z*][a-z0-9_.*-]*)=(\d{1,15})(?:;|\s|$)`)
 )
 
-// Limits reads the headers RateLimit and RateLimit-Policy, which every answer
-// of the service has unless the operator has set no limits. The order is the
-// service's. What can't be read is left out.
+// Limits parses the headers RateLimit and RateLimit-Policy, which every
+// response has unless the service has no limits. It keeps their order and skips
+// items that it can't parse.
 func (r Response) Limits() []Limit {
 	policies := map[string]map[string]int64{}
 	for _, p := range limitItems(r.Header, "RateLimit-Policy") {
@@ -50,8 +50,8 @@ type limitMember struct {
 	parameters map[string]int64
 }
 
-// limitItems reads a header that is a list of strings with numbers as
-// parameters (RFC 9651).
+// limitItems parses a header that is a list of strings with numeric parameters
+// (RFC 9651).
 func limitItems(h http.Header, name string) []limitMember {
 	var all []limitMember
 	for _, value := range h.Values(name) {

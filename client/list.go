@@ -15,18 +15,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// ListCardsOptions narrows and divides the list of cards.
+// ListCardsOptions filters the list of cards and sets its page size.
 type ListCardsOptions struct {
-	Status        CardStatus   // only cards with this status. Defaults to every status.
-	PaymentState  PaymentState // only cards whose payment is in this state. Defaults to every state.
-	Currency      string       // only cards that are paid with this cryptocurrency. Defaults to every one.
-	Reference     string       // only cards with exactly this reference. Defaults to any.
-	CreatedAfter  time.Time    // only cards that were created then or later. The zero time is for no limit.
-	CreatedBefore time.Time    // only cards that were created before then. The zero time is for no limit.
-	PageSize      int          // the most cards that one request fetches, 1 to 1000. Defaults to 500.
+	Status        CardStatus   // only cards with this status. Defaults to all.
+	PaymentState  PaymentState // only cards whose payment is in this state. Defaults to all.
+	Currency      string       // only cards that are paid with this cryptocurrency. Defaults to all.
+	Reference     string       // only cards with exactly this reference. Defaults to all.
+	CreatedAfter  time.Time    // only cards created then or later. Defaults to no limit.
+	CreatedBefore time.Time    // only cards created before then. Defaults to no limit.
+	PageSize      int          // cards per request, 1 to 1000. Defaults to 500.
 }
 
-// ListCards goes through the account's cards, newest first:
+// ListCards iterates over the account's cards, newest first:
 //
 //	for card, err := range c.ListCards(ctx, client.ListCardsOptions{}) {
 //		if err != nil {
@@ -35,13 +35,12 @@ type ListCardsOptions struct {
 //		// use the card
 //	}
 //
-// The list is fetched page by page as the loop goes on, and each page is there
-// in full before the loop sees its first card. So memory is bounded by a page
-// however long the list is, a loop that takes its time holds no connection
-// open, and a page that breaks off is fetched again as a whole: no card is left
-// out or comes twice. If it can't be fetched the last step of the loop has the
-// error and no card; a loop that ends without an error has seen the whole list.
-// Cards created meanwhile are not in it.
+// Pages are fetched as the loop proceeds, and each page is complete before the
+// loop sees its first card. Memory is therefore bounded by a page, a slow loop
+// holds no connection open, and an interrupted page is fetched again as a
+// whole: no card is skipped or repeated. If a page can't be fetched, the last
+// iteration has the error and no card; a loop without an error has seen the
+// whole list. Cards created during the loop are not in it.
 func (c *Client) ListCards(ctx context.Context, in ListCardsOptions, opts ...CallOption) iter.Seq2[*Card, error] {
 	query := url.Values{"limit": {strconv.Itoa(cmp.Or(in.PageSize, 500))}}
 	for name, value := range map[string]string{"status": string(in.Status), "payment_state": string(in.PaymentState),
@@ -59,16 +58,16 @@ func (c *Client) ListCards(ctx context.Context, in ListCardsOptions, opts ...Cal
 	return list[Card](ctx, c, request{operation: opListCards(), query: query.Encode()}, opts)
 }
 
-// ListDeliveriesOptions narrows and divides the list of deliveries.
+// ListDeliveriesOptions filters the list of deliveries and sets its page size.
 type ListDeliveriesOptions struct {
-	State DeliveryState // only deliveries in this state. Defaults to every state.
-	// the most deliveries that one request fetches, 1 to 100. Defaults to 100;
-	// each may have 20 attempts.
+	State DeliveryState // only deliveries in this state. Defaults to all.
+	// deliveries per request, 1 to 100, each with up to 20 attempts. Defaults
+	// to 100.
 	PageSize int
 }
 
-// ListDeliveries goes through what was sent to a webhook or is to be sent,
-// newest event first. It is read as [Client.ListCards] is.
+// ListDeliveries iterates over the sent and pending deliveries of a webhook,
+// newest event first. It pages like [Client.ListCards].
 func (c *Client) ListDeliveries(ctx context.Context, id uuid.UUID, in ListDeliveriesOptions,
 	opts ...CallOption) iter.Seq2[*Delivery, error] {
 	query := url.Values{"limit": {strconv.Itoa(cmp.Or(in.PageSize, 100))}}
@@ -78,29 +77,28 @@ func (c *Client) ListDeliveries(ctx context.Context, id uuid.UUID, in ListDelive
 	return list[Delivery](ctx, c, request{operation: opListDeliveries(id.String()), query: query.Encode()}, opts)
 }
 
-// Events goes through the account's events after the one with this Seq, 0 for
-// all, in order and without gaps to the last there is. It is read as
-// [Client.ListCards] is:
+// Events iterates over the account's events after the one with this Seq, or
+// over all if it is 0, in order and without gaps, up to the newest. It pages
+// like [Client.ListCards]:
 //
 //	for e, err := range c.Events(ctx, last) {
 //		if err != nil {
 //			return err
 //		}
-//		// deal with the event
-//		last = e.Seq // kept where it outlives the program
+//		// handle the event
+//		last = e.Seq // store it permanently
 //	}
 //
-// Whoever does so from time to time misses nothing, whatever happened to the
-// account's webhooks.
+// A program that does so regularly misses no event, even if webhooks fail.
 func (c *Client) Events(ctx context.Context, after int64, opts ...CallOption) iter.Seq2[*Event, error] {
 	query := url.Values{"after": {strconv.FormatInt(after, 10)}, "limit": {"1000"}}
 	return list[Event](ctx, c, request{operation: opListEvents(), query: query.Encode()}, opts)
 }
 
-// list goes through a list whose first page is r's answer.
+// list iterates over a list whose first page is r's response.
 func list[T any](ctx context.Context, c *Client, r request, opts []CallOption) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
-		r := r // so that each loop starts afresh
+		r := r // so that each loop starts from the beginning
 		for {
 			var page []T
 			header, err := c.do(ctx, r, &page, opts)
@@ -128,12 +126,11 @@ func list[T any](ctx context.Context, c *Client, r request, opts []CallOption) i
 	}
 }
 
-// nextLink finds a link whose relation is next (RFC 8288).
+// nextLink matches a link with the relation next (RFC 8288).
 var nextLink = regexp.MustCompile(`(?i)<([^<>]*)>[^<>]*;\s*rel="?next"?\s*(?:[;,]|$)`)
 
-// nextPage is the query of the next page, empty after the last. Only the query
-// is taken from the link: the list stays where it is, whatever host or path the
-// link names, and so does the token.
+// nextPage returns the query of the next page, empty after the last. It ignores
+// the link's host and path, so that the token is never sent elsewhere.
 func nextPage(h http.Header) (string, error) {
 	for _, header := range h.Values("Link") {
 		link := nextLink.FindStringSubmatch(header)

@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// WithLogger has each attempt of each call logged, at level Debug: the
-// operation, method and path, the attempt, how long it took, the answer's
-// status and request id or what went wrong, and how long is waited before
-// another. Headers, queries and bodies are not logged, and so neither are the
-// token, credentials and secrets. Defaults to no logging.
+// WithLogger logs each attempt of each call at level Debug: operation, method,
+// path, attempt number, duration, status and request id or error, and the wait
+// before the next attempt. It logs no headers, queries and bodies, and
+// therefore no tokens, credentials and secrets. Defaults to no logging.
 func WithLogger(logger *slog.Logger) Option {
 	return clientOption(func(c *Client) { c.logger = logger })
 }
 
-// logAttempt logs an attempt that began at start.
+// logAttempt logs an attempt that started at start.
 func (c *Client) logAttempt(ctx context.Context, r request, start time.Time, err error) {
 	if c.logger == nil || !c.logger.Enabled(ctx, slog.LevelDebug) {
 		return
@@ -35,7 +34,7 @@ func (c *Client) logAttempt(ctx context.Context, r request, start time.Time, err
 	c.logger.LogAttrs(ctx, slog.LevelDebug, "cardmint request", attrs...)
 }
 
-// withoutQuery is the text of an error, of which net/http's has the whole URL.
+// withoutQuery returns the text of an error without the URL that net/http adds.
 func withoutQuery(err error) string {
 	var e *url.Error
 	if errors.As(err, &e) {

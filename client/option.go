@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Option changes what a [Client] does by default.
+// Option configures a [Client].
 type Option interface{ setClient(*Client) }
 
-// CallOption changes a single call.
+// CallOption configures a single call.
 type CallOption interface{ setCall(*request) }
 
-// Setting is an [Option] and a [CallOption]: what a client does by default, or
-// what one call does.
+// Setting is an [Option] and a [CallOption]: it configures a client or a single
+// call.
 type Setting struct{ set func(*settings) }
 
 func (s Setting) setClient(c *Client) { s.apply(&c.settings) }
@@ -37,16 +37,18 @@ type callOption func(*request)
 
 func (o callOption) setCall(r *request) { o(r) }
 
-// settings are what a client has defaults for and a call may change.
+// settings have defaults in the client that a call may override.
 type settings struct {
 	maxAttempts    int
 	maxElapsed     time.Duration
 	attemptTimeout time.Duration
-	header         func(http.Header) // sets what the caller has asked for, or nil; fmt prints nothing of a function
-	wrong          error             // what is wrong with an option
+	// sets the caller's headers, or nil; a function, because fmt does not print
+	// its contents
+	header func(http.Header)
+	wrong  error // the error of an invalid option
 }
 
-// check says what can't work.
+// check returns an error if the settings are invalid.
 func (s settings) check() error {
 	switch {
 	case s.wrong != nil:
@@ -60,9 +62,8 @@ func (s settings) check() error {
 }
 
 // WithHTTPClient makes the client send its requests through a copy of h.
-// Redirects are not followed all the same, because the token would go along.
-// Defaults to a client that uses [http.DefaultTransport], which nil means as
-// well.
+// Redirects are not followed even then, because they would receive the token.
+// If h is nil, the client uses [http.DefaultTransport], which is the default.
 func WithHTTPClient(h *http.Client) Option {
 	return clientOption(func(c *Client) {
 		if h != nil {
@@ -77,13 +78,12 @@ func WithUserAgent(agent string) Option {
 	return clientOption(func(c *Client) { c.userAgent = agent })
 }
 
-// WithRetry limits how often a call is attempted, the first attempt included,
-// and how long after its beginning another attempt may still start.
-// WithRetry(1, 0) attempts every call once. Defaults to 4 attempts within a
-// minute.
+// WithRetry limits the attempts of a call, including the first, and the time
+// after which no further attempt starts. WithRetry(1, 0) disables retries.
+// Defaults to 4 attempts within a minute.
 //
-// If the service asks for a longer wait than fits, the call fails at once;
-// [Error.RetryAfter] says how long it would have been.
+// If the service requests a longer wait, the call fails at once with that wait
+// in [Error.RetryAfter].
 func WithRetry(maxAttempts int, maxElapsed time.Duration) Setting {
 	return Setting{func(s *settings) { s.maxAttempts, s.maxElapsed = maxAttempts, maxElapsed }}
 }
@@ -95,19 +95,19 @@ func WithAttemptTimeout(d time.Duration) Setting {
 	return Setting{func(s *settings) { s.attemptTimeout = d }}
 }
 
-// reserved are the headers that the client sets by itself, or that change how
-// the message is read.
+// reserved are the headers that the client sets, or that change how a message
+// is parsed.
 var reserved = []string{"Accept", "Accept-Encoding", "Authorization", "Connection", "Content-Length", "Content-Type",
 	"Host", "Idempotency-Key",
 	"Transfer-Encoding", "User-Agent"}
 
-// WithHeader has a header sent with each attempt, for example X-Request-Id, by
-// which the service then names the request in its log. It replaces one of the
-// same name. The headers that the client sets by itself can't be set;
-// [WithIdempotencyKey] and [WithUserAgent] set theirs.
+// WithHeader sends a header with each attempt, for example X-Request-Id, which
+// the service then logs. It replaces a header of the same name. Headers that
+// the client sets are rejected; use [WithIdempotencyKey] and [WithUserAgent]
+// for theirs.
 func WithHeader(name, value string) Setting {
 	return Setting{func(s *settings) {
-		// Without the value in errors, which may be a secret.
+		// The value may be a secret, so errors omit it.
 		switch name = http.CanonicalHeaderKey(name); {
 		case name == "" ||
 			strings.ContainsFunc(name, func(r rune) bool {
@@ -135,45 +135,44 @@ func WithHeader(name, value string) Setting {
 	}}
 }
 
-// WithPollInterval sets the pause after which [Client.WaitForCard] looks for
-// the first time again, and the one that it grows to. Defaults to 1 second and
-// 15 seconds.
+// WithPollInterval sets the first and the longest pause between two reads of
+// [Client.WaitForCard]. Defaults to 1 second and 15 seconds.
 func WithPollInterval(first, longest time.Duration) Option {
 	return clientOption(func(c *Client) { c.pollFirst, c.pollLongest = first, longest })
 }
 
 // WithIdempotencyKey makes a call safe to repeat, at any time and from any
-// process: the same key with the same request answers the first answer again,
-// and the same key with another request is an [*Error] with
-// [ProblemCodeIdempotencyKeyReused]. A key has 1 to 255 visible ASCII
-// characters and belongs to the account. An order number is a good key.
+// process: the same key with the same request returns the first response again,
+// and with another request an [*Error] with [ProblemCodeIdempotencyKeyReused].
+// A key has 1 to 255 visible ASCII characters and belongs to the account. An
+// order number is a good key.
 //
-// Without it the attempts of a call that changes something have a random key. A
-// call that takes no key fails if it is given one.
+// Without this option, the attempts of a call that changes something carry a
+// random key. A call without support for keys fails if it is given one.
 func WithIdempotencyKey(key string) CallOption {
 	return callOption(func(r *request) { r.key = &key })
 }
 
-// WithTimeout limits a whole call, with all its attempts and the waits between
-// them, as a context with that timeout does. In a list it limits each page; it
-// limits all of what [Client.WaitForCard] does.
+// WithTimeout limits a whole call, including all attempts and the waits between
+// them, like a context with a timeout. For a list it limits each page; for
+// [Client.WaitForCard] the whole wait.
 func WithTimeout(d time.Duration) CallOption {
 	return callOption(func(r *request) { r.timeout = &d })
 }
 
-// Response is what came with the answer of a call. See [WithResponse].
+// Response is the metadata of a response. See [WithResponse].
 type Response struct {
-	Status    int         // HTTP status
-	RequestID string      // names the request in the service's log
-	Header    http.Header // all of them
-	Replayed  bool        // it is the answer that an earlier call with the same Idempotency-Key got
-	Attempts  int         // how many it took, 1 if the first was answered for good
+	Status    int    // HTTP status
+	RequestID string // identifies the request in the service's log
+	Header    http.Header
+	Replayed  bool // the response to an earlier call with the same Idempotency-Key
+	Attempts  int  // number of attempts made
 }
 
-// WithResponse has *to filled in with what came with the answer, also if the
-// answer is an [*Error]. If no answer came, it has only the number of attempts.
-// A list and [Client.WaitForCard] need several requests: it is the last one's.
-// *to belongs to the call until it ends.
+// WithResponse stores the metadata of the response in *to, also if the result
+// is an [*Error]. Without a response, only Attempts is set. A list and
+// [Client.WaitForCard] send several requests: *to describes the last one. Do
+// not use *to until the call has returned.
 //
 //	var res client.Response
 //	card, err := c.CreateCard(ctx, in, client.WithIdempotencyKey("order-4711"), client.WithResponse(&res))

@@ -12,34 +12,33 @@ import (
 )
 
 var (
-	// ErrWebhookSignature says that nothing proves that a request comes from
-	// the service: a header is missing or can't be read, the request is more
-	// than five minutes old or ahead, or none of its signatures is right. The
-	// error's text says which, and what to check.
+	// ErrWebhookSignature means that a request is not proven to come from the
+	// service: a header is missing or invalid, the timestamp is off by more
+	// than five minutes, or no signature matches. The error's text names the
+	// cause and the remedy.
 	ErrWebhookSignature = errors.New("the webhook's signature is not good")
-	// ErrWebhookPayload says that a payload is longer than 64 KiB, or is signed
-	// but can't be read.
+	// ErrWebhookPayload means that a payload is longer than 64 KiB, or is
+	// signed but invalid.
 	ErrWebhookPayload = errors.New("the webhook's payload can't be read")
 )
 
 const (
-	maxPayload = 64 << 10 // bytes; the service's have less than 1 KiB
+	maxPayload = 64 << 10 // bytes; real payloads have less than 1 KiB
 	minSecret  = 24       // bytes, by the specification
 )
 
-// ParseWebhook reads an event out of a request that was sent to a webhook,
-// after it has checked that the service has sent it. It needs the body exactly
-// as it was received, the request's headers, and the webhook's secret; while
-// the secret is being changed, the new one and the old one. Requests are signed
-// by the rules of Standard Webhooks 1.0 (https://www.standardwebhooks.com).
+// ParseWebhook verifies that a request to a webhook comes from the service, and
+// returns its event. It needs the body exactly as it was received, the
+// request's headers, and the webhook's secret; during a rotation, the new and
+// the old secret. Requests are signed by the rules of Standard Webhooks 1.0
+// (https://www.standardwebhooks.com).
 //
-// An error is [ErrWebhookSignature], [ErrWebhookPayload], or says that a secret
-// can't be used.
+// An error is [ErrWebhookSignature], [ErrWebhookPayload], or reports an invalid
+// secret.
 //
-// The same event may come more than once, with the same ID, and events may come
-// in another order than they happened, which Seq tells. Pass over types that
-// you do not know. An event with Seq 0 is an example. [NewWebhookHandler] does
-// what else a receiver has to do.
+// The same event may arrive more than once, with the same ID, and events may
+// arrive out of order (see Seq). Ignore unknown types. An event with Seq 0 is a
+// test event. [NewWebhookHandler] also deduplicates and responds.
 func ParseWebhook(payload []byte, header http.Header, secrets ...Secret) (*Event, error) {
 	keys, err := webhookKeys(secrets)
 	if err != nil {
@@ -52,8 +51,8 @@ func ParseWebhook(payload []byte, header http.Header, secrets ...Secret) (*Event
 	return e, nil
 }
 
-// webhookKeys reads secrets. An empty or short one is refused, because anybody
-// could sign with it.
+// webhookKeys decodes secrets. It rejects an empty or short one, because an
+// attacker could guess it.
 func webhookKeys(secrets []Secret) ([][]byte, error) {
 	if len(secrets) == 0 {
 		return nil, errors.New("the webhook's secret is missing")
@@ -84,7 +83,7 @@ func parseWebhook(payload []byte, header http.Header, keys [][]byte) (*Event, er
 	}
 	var in struct {
 		Event
-		Seq *int64 `json:"seq"` // tells 0, which is an example's, from none
+		Seq *int64 `json:"seq"` // distinguishes 0, a test event's, from a missing value
 	}
 	if err := json.Unmarshal(payload, &in); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrWebhookPayload, err)

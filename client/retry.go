@@ -23,29 +23,29 @@ const (
 	maxAnswer      = 32 << 20 // bytes; a full page of cards has about 2 MiB
 )
 
-// operation is one of the contract's operations, with its place filled in.
+// operation is one of the contract's operations, with its path parameters.
 type operation struct {
 	name, method, path string
 	keyed              bool // takes an Idempotency-Key
 }
 
-// request is one call of an operation.
+// request is a call of an operation.
 type request struct {
 	operation
 	query    string
 	in       any            // the body; nil for none
 	key      *string        // the caller's Idempotency-Key; nil for a random one
 	body     []byte         // in, encoded
-	keyable  bool           // takes an Idempotency-Key if the caller has one
+	keyable  bool           // accepts an Idempotency-Key from the caller
 	timeout  *time.Duration // of the whole call; nil for none
-	response *Response      // to be filled in; nil for none
+	response *Response      // destination of the metadata; nil for none
 	settings
 }
 
-// repeatable says whether doing the request twice is as good as doing it once.
+// repeatable reports whether the request is idempotent.
 func (r request) repeatable() bool { return r.method != http.MethodPost || r.key != nil }
 
-// prepare checks a call, and completes the request of it.
+// prepare checks a call and completes its request.
 func (c *Client) prepare(ctx context.Context, r *request, opts []CallOption) error {
 	if c == nil || c.token == nil {
 		return errors.New("the client is not one that New has returned")
@@ -87,8 +87,8 @@ func (c *Client) prepare(ctx context.Context, r *request, opts []CallOption) err
 	return nil
 }
 
-// do sends a request, more than once where that is safe, and decodes the answer
-// into out; nil is for an answer without a body.
+// do sends a request, retries it where that is safe, and decodes the response
+// into out, which is nil if the response has no body.
 func (c *Client) do(ctx context.Context, r request, out any, opts []CallOption) (http.Header, error) {
 	if err := c.prepare(ctx, &r, opts); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (c *Client) do(ctx context.Context, r request, out any, opts []CallOption) 
 		defer cancel()
 	}
 	var last error
-	unclear := false // whether an attempt may have done it without our knowing
+	unclear := false // whether an attempt may have been executed
 	for start, n := time.Now(), 1; ; n++ {
 		if ctx.Err() != nil {
 			return nil, ended(ctx, last)
@@ -116,17 +116,17 @@ func (c *Client) do(ctx context.Context, r request, out any, opts []CallOption) 
 			return nil, ended(ctx, last)
 		}
 		if r.method == http.MethodDelete && unclear && refused && refusal.Code == ProblemCodeNotFound {
-			return nil, nil // an attempt before this one has deleted it
+			return nil, nil // an earlier attempt has deleted it
 		}
 		wait := backoff(n)
 		if refused {
-			wait += refusal.RetryAfter // and jitter on top, so that not everybody comes back at once
+			wait += refusal.RetryAfter // plus jitter, so that clients do not return at once
 		}
 		if n >= r.maxAttempts || !temporary(err, r.repeatable()) || time.Since(start)+wait > r.maxElapsed {
 			return nil, err
 		}
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
-			return nil, err // says more than the deadline would
+			return nil, err // more informative than the deadline's error
 		}
 		last, unclear = err, unclear || !refused || refusal.Status > 499
 		c.logRetry(ctx, r, wait)
@@ -134,7 +134,7 @@ func (c *Client) do(ctx context.Context, r request, out any, opts []CallOption) 
 	}
 }
 
-// newRequest is what one attempt sends.
+// newRequest returns the HTTP request of one attempt.
 func (c *Client) newRequest(ctx context.Context, r request) (*http.Request, error) {
 	target := c.baseURL + r.path
 	if r.query != "" {
@@ -207,13 +207,13 @@ func (c *Client) attempt(ctx context.Context, r request, out any) (http.Header, 
 	return res.Header, nil
 }
 
-// notJSON is the error of an answer that can't be the service's.
+// notJSON returns the error for a response that can't be the service's.
 func notJSON(kind string) error {
 	return fmt.Errorf("the answer is %s, not JSON; is this the service's base URL?", kind)
 }
 
-// brokenError is a connection that broke before the whole answer was there.
-// What was asked for may have been done, or not.
+// brokenError is a connection that broke before the response was complete. The
+// request may have been executed or not.
 type brokenError struct{ err error }
 
 func (e *brokenError) Error() string { return e.err.Error() }
@@ -228,8 +228,8 @@ func broken(ctx context.Context, err error) error {
 	return &brokenError{err}
 }
 
-// temporary says whether the same request may well succeed later, and can't do
-// harm then. See the package comment.
+// temporary reports whether a retry may succeed and is safe. See the package
+// comment.
 func temporary(err error, repeatable bool) bool {
 	if e, ok := asType[*Error](err); ok {
 		switch e.Status {
@@ -244,7 +244,7 @@ func temporary(err error, repeatable bool) bool {
 	return broken && repeatable
 }
 
-// backoff is how long to wait after attempt n: exponential, with full jitter.
+// backoff returns the wait after attempt n: exponential, with full jitter.
 func backoff(n int) time.Duration {
 	return rand.N(min(longestBackoff, firstBackoff<<min(n-1, 10)))
 }
@@ -259,8 +259,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ended is the error of a call that its context ended. It wraps the context's
-// error, its cause, and what went wrong before.
+// ended returns the error of a call whose context has ended. It wraps the
+// context's error, its cause, and the error of the last attempt.
 func ended(ctx context.Context, last error) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); cause != err {
@@ -272,7 +272,8 @@ func ended(ctx context.Context, last error) error {
 	return err
 }
 
-// mediaType is the bare type of a message's body, in lower case.
+// mediaType returns the media type of a message, in lower case and without
+// parameters.
 func mediaType(h http.Header) string {
 	if kind, _, err := mime.ParseMediaType(h.Get("Content-Type")); err == nil {
 		return kind
@@ -280,8 +281,7 @@ func mediaType(h http.Header) string {
 	return "of no known type"
 }
 
-// visible says whether s can be sent in a header as one word: at least one
-// character, all of them visible ASCII.
+// visible reports whether s has at least one character and only visible ASCII.
 func visible(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < '!' || r > '~' })
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// SignWebhook returns the headers with which the service would send a payload
-// to a webhook at a time: for tests of receivers. The id is the event's. It
-// fails if the secret can't be used.
+// SignWebhook returns the headers that the service sends with a payload at a
+// given time, for tests of receivers. The id is the event's. It fails if the
+// secret is invalid.
 //
 //	header, err := client.SignWebhook(payload, uuid.New(), time.Now(), secret)
 //	r := httptest.NewRequest(http.MethodPost, "/hooks/cardmint", bytes.NewReader(payload))

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The headers of a request that is signed by the rules of Standard Webhooks.
+// The headers of a signed request (Standard Webhooks 1.0).
 const (
 	headerWebhookID        = "webhook-id"
 	headerWebhookTimestamp = "webhook-timestamp"
@@ -20,10 +20,8 @@ const (
 
 const webhookTolerance = 5 * time.Minute
 
-// verifyWebhook returns what is wrong with a request's signature, and how to
-// mend it. The rules are some lines of the standard library: an HMAC-SHA256 of
-// the id, the time and the body, of which one of several signatures has to be
-// right.
+// verifyWebhook returns an error with a remedy unless one of the request's
+// signatures is valid: an HMAC-SHA256 of the id, the timestamp and the body.
 func verifyWebhook(payload []byte, header http.Header, keys [][]byte) error {
 	id, timestamp, signatures := header.Get(headerWebhookID), header.Get(headerWebhookTimestamp),
 		header.Get(headerWebhookSignature)
@@ -33,7 +31,7 @@ func verifyWebhook(payload []byte, header http.Header, keys [][]byte) error {
 	}
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
 	if err != nil {
-		return errors.New("webhook-timestamp is not a number of seconds") // the parser's error would repeat it
+		return errors.New("webhook-timestamp is not a number of seconds") // the parser's error would contain the value
 	}
 	switch at, now := time.Unix(seconds, 0), time.Now(); {
 	case now.Sub(at) > webhookTolerance:
@@ -54,7 +52,8 @@ func verifyWebhook(payload []byte, header http.Header, keys [][]byte) error {
 		"no signature is right: check the secret, and that the body is used as it was received, neither parsed nor changed")
 }
 
-// webhookSignature is the signature of a request by one key, with its version.
+// webhookSignature returns the signature of a request by one key, with its
+// version.
 func webhookSignature(key []byte, id string, seconds int64, payload []byte) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(id + "." + strconv.FormatInt(seconds, 10) + "."))

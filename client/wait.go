@@ -9,18 +9,17 @@ import (
 	"github.com/google/uuid"
 )
 
-// PaymentError says that waiting longer for a card is of no use: its payment is
+// PaymentError means that a card can no longer be paid: its payment is
 // [PaymentStateExpired], [PaymentStateLate] or [PaymentStateCanceled], or was
-// given back. It need not be the last word. What came can be settled by the
-// service's operator, and the card is then generated after all;
-// [Client.GetCard] shows it.
+// refunded. The operator may still accept late money and issue the card;
+// [Client.GetCard] shows it then.
 type PaymentError struct {
 	UUID     uuid.UUID // the card
 	State    PaymentState
-	Refunded bool // the service's operator gave the money back
+	Refunded bool // the operator refunded the money
 }
 
-// Error says what to do.
+// Error returns a text with the next step.
 func (e *PaymentError) Error() string {
 	advice := "nothing arrived in time; do not pay any more, ask for a new card"
 	switch {
@@ -34,26 +33,25 @@ func (e *PaymentError) Error() string {
 	return fmt.Sprintf("the payment of card %s is %s: %s", e.UUID, e.State, advice)
 }
 
-// WaitForCard waits until a card is generated, and answers it with its
-// credentials. Where the service masks them, [Client.RevealCard] has the whole
-// of them. Paying takes as long as the blockchain takes, often half an hour:
-// give it a context with a deadline.
+// WaitForCard waits until a card is generated, and returns it with its
+// credentials. Where the service masks them, read them with
+// [Client.RevealCard]. Confirmations often take half an hour: use a context
+// with a deadline.
 //
-// It learns of what happens to the card from the feed of events, which answers
-// as soon as something does, and looks at the card then, and every half a
-// minute. Where the service has no such feed, or the token may not read it, it
-// looks at the card again and again, see [WithPollInterval].
+// It waits for events of the card by long polling, and reads the card after
+// each event and every half minute. If the service has no feed, or the token
+// may not read it, it polls the card (see [WithPollInterval]).
 //
-// It answers an error, together with the card as it was last seen (nil if it
-// never was), when
+// It returns an error, together with the last state of the card (nil if it was
+// never read), if
 //
-//   - the payment is expired, late or canceled, or was given back: a [*PaymentError], to be found with [errors.As];
-//   - the context ends: an error that wraps the context's, and its cause;
-//   - the card can't be read. Once the card was seen, failures that are likely to pass do not end the wait.
+//   - the payment is expired, late, canceled or refunded: a [*PaymentError];
+//   - the context ends: an error that wraps the context's error and its cause;
+//   - the card can't be read. Once it was read, temporary failures do not end the wait.
 //
-// It goes on waiting for a payment that is underpaid, which the payer can still
-// complete, and while a refund is due, because the service's operator may still
-// have the card made: the context's end tells what is due.
+// It keeps waiting while a payment is underpaid, which the payer can still
+// complete, and while a refund is due, because the operator may still issue the
+// card. The error after the context's end includes the refund due.
 func (c *Client) WaitForCard(ctx context.Context, id uuid.UUID, opts ...CallOption) (*Card, error) {
 	r := request{operation: opGetCard(id.String())}
 	if err := c.prepare(ctx, &r, opts); err != nil {
@@ -95,7 +93,7 @@ func (c *Client) WaitForCard(ctx context.Context, id uuid.UUID, opts ...CallOpti
 	}
 }
 
-// over says whether waiting for a card is over, and with what error.
+// over reports whether the wait for a card is over, and its error.
 func over(card *Card) (bool, error) {
 	if card.Status == CardStatusGenerated {
 		return true, nil
@@ -108,7 +106,7 @@ func over(card *Card) (bool, error) {
 	return false, nil
 }
 
-// progress tells how far the payment was when the wait ended.
+// progress describes the payment's state at the end of the wait.
 func progress(card *Card) string {
 	if card == nil {
 		return ""

@@ -8,14 +8,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// CreateWebhook registers an address that events are sent to, and answers the
-// webhook with its secret, which is not shown again. [NewWebhookHandler] and
-// [ParseWebhook] receive what is sent.
+// CreateWebhook registers a URL that receives events, and returns the webhook
+// with its secret, which is not shown again. Receive the events with
+// [NewWebhookHandler] or [ParseWebhook].
 //
-// A webhook is made once however often the call repeats itself. If it fails for
-// good after a connection that broke, repeat it with the same
-// [WithIdempotencyKey], or look for the webhook with [Client.ListWebhooks], and
-// delete it or change its secret.
+// Retries never create a second webhook. If the call fails after a broken
+// connection, repeat it with the same [WithIdempotencyKey], or find the webhook
+// with [Client.ListWebhooks] and delete it or rotate its secret.
 func (c *Client) CreateWebhook(ctx context.Context, in CreateWebhookRequest, opts ...CallOption) (*WebhookWithSecret,
 	error) {
 	return call[WebhookWithSecret](ctx, c, request{operation: opCreateWebhook(), in: in}, opts)
@@ -30,72 +29,67 @@ func (c *Client) ListWebhooks(ctx context.Context, opts ...CallOption) ([]Webhoo
 	return *list, nil
 }
 
-// GetWebhook reads one webhook. One that does not exist or belongs to another
-// account is an [*Error] with [ProblemCodeNotFound], here and wherever a
-// webhook is named.
+// GetWebhook reads one webhook. If it does not exist or belongs to another
+// account, the error is an [*Error] with [ProblemCodeNotFound], in all methods
+// that take a webhook.
 func (c *Client) GetWebhook(ctx context.Context, id uuid.UUID, opts ...CallOption) (*Webhook, error) {
 	return call[Webhook](ctx, c, request{operation: opGetWebhook(id.String())}, opts)
 }
 
-// UpdateWebhook changes the fields that are not nil and answers the webhook
-// after that:
+// UpdateWebhook changes the fields that are not nil and returns the webhook:
 //
 //	enabled := true
 //	hook, err := c.UpdateWebhook(ctx, id, client.UpdateWebhookRequest{Enabled: &enabled})
 //
-// What waits to be sent to a webhook that is disabled waits on; once it is
-// enabled, [Client.RecoverWebhook] has all of it sent at once, and what
-// happened meanwhile.
+// Events of a disabled webhook stay pending; once it is enabled,
+// [Client.RecoverWebhook] sends all of them at once, including later events.
 func (c *Client) UpdateWebhook(ctx context.Context, id uuid.UUID, in UpdateWebhookRequest,
 	opts ...CallOption) (*Webhook, error) {
 	return call[Webhook](ctx, c, request{operation: opUpdateWebhook(id.String()), in: in}, opts)
 }
 
-// DeleteWebhook removes a webhook and forgets its deliveries. If an attempt
-// broke off and the webhook is not there when it is repeated, it was deleted:
-// that is no error.
+// DeleteWebhook deletes a webhook and its deliveries. If a retry after a broken
+// attempt does not find the webhook, the broken attempt has deleted it: that is
+// not an error.
 func (c *Client) DeleteWebhook(ctx context.Context, id uuid.UUID, opts ...CallOption) error {
 	return c.exec(ctx, request{operation: opDeleteWebhook(id.String())}, nil, opts)
 }
 
-// RotateWebhookSecret answers the webhook with a new secret, which is not shown
-// again. For 24 hours requests are signed with the new one and the one before
-// it: give the receiver the new one, or both, within that time.
+// RotateWebhookSecret returns the webhook with a new secret, which is not shown
+// again. For 24 hours requests are signed with both the new and the previous
+// secret: give the receiver the new one, or both, within that time.
 //
-// The secret is changed once however often the call repeats itself. That
-// matters because requests are signed with the two newest only: if the call
-// fails for good and leaves open whether it was changed, repeat it with the
-// same [WithIdempotencyKey], or change the secret again and give the receiver
-// the answer at once.
+// Retries rotate the secret once. That matters because requests are signed with
+// the two newest secrets only. If the call fails with an unknown outcome,
+// repeat it with the same [WithIdempotencyKey], or rotate again and give the
+// receiver the new secret at once.
 func (c *Client) RotateWebhookSecret(ctx context.Context, id uuid.UUID, opts ...CallOption) (*WebhookWithSecret,
 	error) {
 	return call[WebhookWithSecret](ctx, c, request{operation: opRotateWebhookSecret(id.String())}, opts)
 }
 
-// TestWebhook sends an example to a webhook, now and once, and answers what
-// came of it: also an attempt that the receiver refused is no error. The
-// example's Seq is 0 and its card does not exist. With the zero request it is
-// an [EventTypeCardGenerated].
+// TestWebhook sends one test event to a webhook immediately and returns the
+// attempt. An attempt that the receiver rejects is not an error. The event's
+// Seq is 0 and its card does not exist. With the zero request it is an
+// [EventTypeCardGenerated].
 //
-// If it repeats itself after a connection that broke, the receiver may be sent
-// two.
+// After a broken connection, a retry may send a second test event.
 func (c *Client) TestWebhook(ctx context.Context, id uuid.UUID, in TestWebhookRequest,
 	opts ...CallOption) (*DeliveryAttempt, error) {
 	return call[DeliveryAttempt](ctx, c, request{operation: opTestWebhook(id.String()), in: in}, opts)
 }
 
-// Redeliver has an event sent again as soon as possible, whatever came of it
-// before, with the same id and all the attempts of a new delivery. A webhook
-// that is disabled is an [*Error] with [ProblemCodeWebhookDisabled].
+// Redeliver sends an event again as soon as possible, regardless of earlier
+// attempts, with the same id and all attempts of a new delivery. If the webhook
+// is disabled, the error is an [*Error] with [ProblemCodeWebhookDisabled].
 func (c *Client) Redeliver(ctx context.Context, id, event uuid.UUID, opts ...CallOption) error {
 	return c.exec(ctx, request{operation: opRedeliver(id.String(), event.String())}, nil, opts)
 }
 
-// RecoverWebhook has every event sent now that happened at since or later and
-// that failed to be delivered, waits for its next attempt, or happened while
-// the webhook was disabled or before it was there, and answers how many these
-// are. A webhook that is disabled is an [*Error] with
-// [ProblemCodeWebhookDisabled].
+// RecoverWebhook immediately sends all events since the given time that failed,
+// are pending, or happened while the webhook was disabled or did not exist yet,
+// and returns their number. If the webhook is disabled, the error is an
+// [*Error] with [ProblemCodeWebhookDisabled].
 func (c *Client) RecoverWebhook(ctx context.Context, id uuid.UUID, since time.Time, opts ...CallOption) (*Recovery,
 	error) {
 	query := url.Values{"since": {since.UTC().Format(time.RFC3339Nano)}}

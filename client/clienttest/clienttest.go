@@ -1,6 +1,6 @@
-// Package clienttest runs the service within a test of a program that uses it:
-// the real handlers and the real rules, on a chain that is simulated, with a
-// clock that the test moves and cards that are not real.
+// Package clienttest runs the service inside a test of a program that uses it:
+// the real handlers and rules, on a simulated chain, with a clock that the test
+// controls and sandbox cards.
 //
 //	func TestCheckout(t *testing.T) {
 //		service := clienttest.Start(t)
@@ -10,13 +10,13 @@
 //		...
 //	}
 //
-// It needs the service's code, and so is a module of its own: a module that
-// imports it gets what the service requires. A program that is to keep its
-// versions of other modules has such tests in a module of their own, which
-// requires the program and this one.
+// It imports the service, and is therefore a module of its own: a module that
+// imports it also requires the service's dependencies. To keep those out of
+// your program's module, put the tests into a separate module that requires
+// both.
 //
-// It wires the service as package cli does, and may import what cli may.
-// Nothing outlives the test.
+// It wires the service like package app, and may import what app may. Nothing
+// outlives the test.
 package clienttest
 
 import (
@@ -48,7 +48,7 @@ import (
 	"github.com/cardmint/cardmint/server"
 )
 
-// Rate is what one coin is worth, in US dollars.
+// Rate is the exchange rate of each coin, in US dollars.
 const Rate = "150"
 
 const (
@@ -57,8 +57,8 @@ const (
 	senderTimeout = 15 * time.Second
 )
 
-// Service is a running service with one account. Its methods end the test with
-// t.Fatal when something goes wrong, and so are for the test's own goroutine.
+// Service is a running service with one account. Its methods call t.Fatal on
+// failure, so they must be called from the test's goroutine.
 type Service struct {
 	URL   string // the base URL
 	Token string // an API token of the account
@@ -69,9 +69,9 @@ type Service struct {
 	ticks []func(context.Context) error
 }
 
-// Start starts a service, which ends with the test. It sells cards for each
-// coin that the service knows, at [Rate]. Nobody has to wait for it: what a
-// payment, a request or the clock makes due is done at once.
+// Start starts a service that stops at the end of the test. It sells cards for
+// every coin, at [Rate]. Everything that a payment, a request or the clock
+// makes due happens before the method that caused it returns.
 func Start(t testing.TB) *Service {
 	t.Helper()
 	s := &Service{t: t}
@@ -104,7 +104,7 @@ func Start(t testing.TB) *Service {
 	return s
 }
 
-// wire makes the actors, and what has them work.
+// wire creates the actors and connects them.
 func (s *Service) wire(db *store.Store, keys *vault.Vault, config *server.Config, log *slog.Logger) {
 	coins, worth := chain.Currencies(), map[string]string{}
 	for _, coin := range coins {
@@ -157,7 +157,7 @@ func (s *Service) token(accounts *account.Service) string {
 	return token.Reveal()
 }
 
-// work does what is due.
+// work processes everything that is due.
 func (s *Service) work() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +168,7 @@ func (s *Service) work() {
 	}
 }
 
-// keepWorking has work done until the test ends.
+// keepWorking calls work until the test ends.
 func (s *Service) keepWorking() {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -191,8 +191,8 @@ func (s *Service) keepWorking() {
 	})
 }
 
-// Client returns a client of the account. It looks for a card more often than
-// others do, unless the options say otherwise.
+// Client returns a client of the account. It polls more often than by default,
+// unless the options set another interval.
 func (s *Service) Client(opts ...client.Option) *client.Client {
 	s.t.Helper()
 	c, err := client.New(s.URL, s.Token,
@@ -201,12 +201,12 @@ func (s *Service) Client(opts ...client.Option) *client.Client {
 	return c
 }
 
-// Now is the service's time.
+// Now returns the service's time.
 func (s *Service) Now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 
-// Advance moves the service's clock ahead. What is due by then has happened
-// when it returns: with two hours, quotes have expired. Only what is sent to
-// webhooks may take a moment longer.
+// Advance moves the service's clock ahead. Everything due by then has happened
+// when it returns: after two hours, for example, quotes have expired. Only
+// webhook deliveries may take slightly longer.
 func (s *Service) Advance(d time.Duration) {
 	s.t.Helper()
 	if d < 0 {
@@ -216,9 +216,9 @@ func (s *Service) Advance(d time.Duration) {
 	s.work()
 }
 
-// Pay pays what is due for a card, confirms it, and returns the card after
-// that: it is generated, unless the payment comes too late.
-// [client.Client.SimulatePayment] pays too little, too much, or without
+// Pay pays the amount due for a card, confirms the payment, and returns the
+// card, which is generated unless the payment is late. Use
+// [client.Client.SimulatePayment] to pay too little, too much, or without
 // confirmations.
 func (s *Service) Pay(id uuid.UUID) *client.Card {
 	s.t.Helper()

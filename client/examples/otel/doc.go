@@ -1,4 +1,2 @@
-// Package otel shows how calls of the service are traced by OpenTelemetry. It
-// is a module of its own, so that the client requires nothing of it: its
-// transport is a middleware like any other.
+// Package otel shows how to trace calls of the service with OpenTelemetry. It is a separate module, so that the client does not depend on OpenTelemetry: the tracing transport is an ordinary middleware.
 package otel
