@@ -62,8 +62,8 @@ type setup struct {
 	origins    []string
 	publicURL  string
 	docs       http.Handler
-	supplies   supplier.Behaviour // Defaults to supplier.Prompt.
-	pool       int                // addresses ahead. Defaults to 64.
+	supplies   supplier.Behavior // Defaults to supplier.Prompt.
+	pool       int               // addresses ahead. Defaults to 64.
 	limits     func(*order.Config)
 	poster     webhook.Poster // Defaults to none: no webhook can be registered.
 	wakeSender func()

@@ -121,7 +121,7 @@ func newFailing(t *testing.T, point failpoint.Name) *failing {
 func (f *failing) kill() {
 	f.t.Helper()
 	if f.point == failpoint.Refusing {
-		f.supplier.Behave(reference.Rule{Behaviour: reference.Declining, Next: 1})
+		f.supplier.Behave(reference.Rule{Behavior: reference.Declining, Next: 1})
 		f.refused++
 	}
 	next := f.cards[0]

@@ -50,7 +50,7 @@ func TestSupplierCancel_TakesARequestBack(t *testing.T) {
 	}
 	made, err := reference.Open(
 		reference.Config{File: filepath.Join(dir, "supplier.db"), Secrets: secrets, Log: slog.New(slog.DiscardHandler),
-			Rules: []reference.Rule{{Behaviour: reference.Pending, Probability: 1}}, PendingFor: time.Hour})
+			Rules: []reference.Rule{{Behavior: reference.Pending, Probability: 1}}, PendingFor: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,9 +28,9 @@ const maxPerSecond = 10_000
 
 // SupplierConfig configures who makes the cards.
 type SupplierConfig struct {
-	File     string             `name:"suppliers" env:"CARDMINT_SUPPLIERS" placeholder:"FILE" help:"TOML file that names the suppliers of cards, and which amounts each makes. Without it, sandbox cards are made."`
-	Patience time.Duration      `name:"refund-after" env:"CARDMINT_REFUND_AFTER" default:"24h" placeholder:"DURATION" help:"How long a paid card waits for suppliers that have none now but may have one later. After that its refund is due (${default})."`
-	Sandbox  supplier.Behaviour `name:"sandbox-supplier" env:"CARDMINT_SANDBOX_SUPPLIER" default:"prompt" enum:"prompt,slow,pending,ambiguous,declining" placeholder:"BEHAVIOUR" help:"How the supplier of sandbox cards behaves: prompt, slow, pending, ambiguous or declining (${default})."`
+	File     string            `name:"suppliers" env:"CARDMINT_SUPPLIERS" placeholder:"FILE" help:"TOML file that names the suppliers of cards, and which amounts each makes. Without it, sandbox cards are made."`
+	Patience time.Duration     `name:"refund-after" env:"CARDMINT_REFUND_AFTER" default:"24h" placeholder:"DURATION" help:"How long a paid card waits for suppliers that have none now but may have one later. After that its refund is due (${default})."`
+	Sandbox  supplier.Behavior `name:"sandbox-supplier" env:"CARDMINT_SANDBOX_SUPPLIER" default:"prompt" enum:"prompt,slow,pending,ambiguous,declining" placeholder:"BEHAVIOUR" help:"How the supplier of sandbox cards behaves: prompt, slow, pending, ambiguous or declining (${default})."`
 }
 
 // Suppliers are the configured suppliers, by priority.
@@ -56,7 +56,7 @@ type SupplierEntry struct {
 	AtOnce    int     `toml:"at_once"`
 	PerSecond float64 `toml:"requests_per_second"`
 
-	Behaviour string `toml:"behaviour"` // of a sandbox
+	Behavior string `toml:"behaviour"` // of a sandbox
 
 	URL            string `toml:"url"`
 	SecretFile     string `toml:"secret_file"`
@@ -104,11 +104,11 @@ const (
 func supplierKinds() map[string]supplierKind {
 	return map[string]supplierKind{
 		sandboxKind: {
-			own: func(e SupplierEntry) map[string]bool { return map[string]bool{"behaviour": e.Behaviour != ""} },
+			own: func(e SupplierEntry) map[string]bool { return map[string]bool{"behaviour": e.Behavior != ""} },
 			open: func(e SupplierEntry, _ SupplierOptions) (Supplier, error) {
-				behaviour := supplier.Behaviour(cmp.Or(e.Behaviour, string(supplier.Prompt)))
-				if !slices.Contains(supplier.Behaviours(), behaviour) {
-					return nil, fmt.Errorf("there is no behaviour %q", e.Behaviour)
+				behaviour := supplier.Behavior(cmp.Or(e.Behavior, string(supplier.Prompt)))
+				if !slices.Contains(supplier.Behaviors(), behaviour) {
+					return nil, fmt.Errorf("there is no behaviour %q", e.Behavior)
 				}
 				return supplier.NewSandbox(e.Name, behaviour, time.Now), nil
 			},
@@ -222,7 +222,7 @@ func (f SupplierConfig) Read(mode string) (Suppliers, error) {
 	s := Suppliers{Patience: f.Patience}
 	if f.File == "" {
 		s.Entries = []SupplierEntry{
-			{Name: "sandbox", Kind: sandboxKind, Behaviour: string(f.Sandbox), Min: card.MinUSD, Max: card.MaxUSD}}
+			{Name: "sandbox", Kind: sandboxKind, Behavior: string(f.Sandbox), Min: card.MinUSD, Max: card.MaxUSD}}
 	} else {
 		text, err := os.ReadFile(f.File)
 		if err != nil {

@@ -116,7 +116,7 @@ behaviour = "declining"
 	}
 }
 
-func TestSuppliersOpen_UnknownBehaviour_IsRefused(t *testing.T) {
+func TestSuppliersOpen_UnknownBehavior_IsRefused(t *testing.T) {
 	t.Parallel()
 	entries, err := parseSuppliers([]byte("[[supplier]]\nname = \"a\"\nkind = \"sandbox\"\nbehaviour = \"odd\"\n"), "")
 	if err != nil {

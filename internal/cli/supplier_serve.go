@@ -41,14 +41,14 @@ type supplierServeCommand struct {
 
 func (supplierServeCommand) Help() string {
 	var all []string
-	for _, b := range reference.Behaviours() {
+	for _, b := range reference.Behaviors() {
 		all = append(all, string(b))
 	}
 	return `A supplier of cards that are not real, which keeps openapi/supplier.yaml. Try your cardmint with it, or compare your own supplier to it.
 
 The same key always yields the same card. Every request, every card and every cancel is in a ledger that can't be changed: see 'supplier ledger'.
 
-Behaviours: ` + strings.Join(all, ", ") + `. With --control, PUT /behaviour takes a JSON list of rules and replaces those in force, GET /behaviour answers them, and GET /ledger answers the ledger.
+Behaviors: ` + strings.Join(all, ", ") + `. With --control, PUT /behaviour takes a JSON list of rules and replaces those in force, GET /behaviour answers them, and GET /ledger answers the ledger.
 
 Examples:
   cardmint supplier serve

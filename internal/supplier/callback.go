@@ -8,19 +8,18 @@ import (
 	"time"
 )
 
-const largestCallback = 4 << 10
+const maxCallbackBytes = 4 << 10
 
-// CallbackPath returns where a supplier of this name sends its callbacks to.
+// CallbackPath returns the path for the callbacks of a supplier.
 func CallbackPath(name string) string { return "/supplier/" + name + "/callback" }
 
-// NewCallback returns a handler for the callbacks of suppliers by POST to
-// CallbackPath, whatever path it is mounted at. It answers 204 to a callback
-// that is signed with one of the secrets within five minutes of now, after it
-// has called wake with the key of the intent. A callback is only a hint: it may
-// come twice, before the answer that it is about, or for a key that nobody
-// knows. wake must not block.
+// NewCallback returns a handler for supplier callbacks, at any path. If a
+// callback is signed with one of the secrets within five minutes of now, the
+// handler calls wake with the key of the intent, and answers 204. wake must not
+// block.
 //
-// Nothing is remembered: repeating a callback only causes another look-up.
+// A callback is only a hint that causes a lookup. It may arrive twice, before the
+// answer to the request, or with an unknown key.
 func NewCallback(secrets Secrets, wake func(key string), now func() time.Time) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -28,7 +27,7 @@ func NewCallback(secrets Secrets, wake func(key string), now func() time.Time) h
 			writeProblem(w, http.StatusMethodNotAllowed, ProblemCodeMalformed, "Send callbacks by POST.")
 			return
 		}
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, largestCallback))
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCallbackBytes))
 		if err != nil {
 			writeProblem(w, http.StatusBadRequest, ProblemCodeMalformed, "The body is cut off, or longer than 4 KiB.")
 			return
@@ -41,7 +40,7 @@ func NewCallback(secrets Secrets, wake func(key string), now func() time.Time) h
 		var callback struct {
 			Key string `json:"key"`
 		}
-		if _, err := object(body, &callback, "key"); err != nil || len(callback.Key) > longestKey ||
+		if _, err := object(body, &callback, "key"); err != nil || len(callback.Key) > maxKeyBytes ||
 			!wireKey.MatchString(callback.Key) {
 			writeProblem(w, http.StatusBadRequest, ProblemCodeMalformed,
 				"The body must be a JSON object with the key of a request.")

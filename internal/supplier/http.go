@@ -27,44 +27,42 @@ import (
 )
 
 const (
-	defaultTimeout  = 10 * time.Second // less than an attempt of package issue may take
-	largestAnswer   = 64 << 10         // bytes
-	largestHeaders  = 32 << 10
-	longestKey      = 64
-	connectionsKept = 16 // as many cards as package issue asks for at once
-	notTold         = -1 // nanoseconds: the supplier was not asked yet how long it keeps keys
+	defaultTimeout   = 10 * time.Second // less than the limit of an attempt in package issue
+	maxAnswerBytes   = 64 << 10
+	maxHeaderBytes   = 32 << 10
+	maxKeyBytes      = 64
+	maxIdle          = 16 // connections: package issue requests as many cards concurrently
+	unknownRetention = -1 // nanoseconds: no offers were read yet
 )
 
-// HTTPConfig says how to reach a supplier that keeps the contract
-// openapi/supplier.yaml.
+// HTTPConfig configures a supplier that implements openapi/supplier.yaml.
 type HTTPConfig struct {
-	// Name is what intents, logs and the path of callbacks call the supplier:
-	// lower-case letters, digits and hyphens, 32 at most. It never changes.
+	// Name identifies the supplier in intents, logs and the callback path: up
+	// to 32 lower-case letters, digits and hyphens. It must never change.
 	// Required.
 	Name string
-	// URL is the supplier's address, with a path if it has one. It must begin
-	// with https://, and may be in a private network. Required.
+	// URL is the supplier's base URL. It must begin with https://, and may be in
+	// a private network. Required.
 	URL string
-	// Secret signs requests, and verifies callbacks: whsec_ and the base64 of
-	// 24 to 64 bytes. Required.
+	// Secret signs requests and verifies callbacks: whsec_ and the base64 of 24
+	// to 64 bytes. Required.
 	Secret card.Secret
-	// PreviousSecret does so too, until the supplier has the new one. Defaults
-	// to none.
+	// PreviousSecret is used in addition, until the supplier has the new
+	// secret. Defaults to none.
 	PreviousSecret card.Secret
-	// KeyRetention is for how long the supplier keeps keys. If the supplier
-	// says that it is shorter, it is. Defaults to for good.
+	// KeyRetention is how long the supplier keeps keys. A shorter retention in
+	// its offers takes precedence. Defaults to forever.
 	KeyRetention time.Duration
-	// Timeout is for one request and its answer. Defaults to 10 s.
+	// Timeout limits one request, including the answer. Defaults to 10 s.
 	Timeout time.Duration
-	// CAFile has the certificates, in PEM, of the authorities to trust instead
-	// of the system's. Defaults to the system's.
+	// CAFile is a PEM file of trusted certificate authorities. Defaults to the
+	// system's authorities.
 	CAFile string
-	// Mode is card.TestMode or card.LiveMode. Every request for a card carries
-	// it, and a supplier of the other mode is sent none. Defaults to
+	// Mode is card.TestMode or card.LiveMode. Every request for a card contains
+	// it, and a supplier of the other mode receives no requests. Defaults to
 	// card.LiveMode.
 	Mode string
-	// ValidFor is for how long cards are wished to be valid at least. Defaults
-	// to no wish.
+	// ValidFor is the requested minimum validity of cards. Defaults to none.
 	ValidFor time.Duration
 	// Insecure allows http://. For tests and development only.
 	Insecure bool
@@ -72,10 +70,10 @@ type HTTPConfig struct {
 	Now func() time.Time
 }
 
-// HTTP asks a supplier for cards over HTTP. It follows no redirects, uses no
-// proxy and keeps no cookies. Whatever the contract does not describe is an
-// error, after which the card may have been made; *issue.BusyError means that
-// it was not. No error has a text in it that the supplier sent.
+// HTTP requests cards from a supplier over HTTP. It follows no redirects, uses no
+// proxy and keeps no cookies. Anything outside of the contract is an error, after
+// which the card may exist; *issue.BusyError means that it does not. Errors
+// contain no text from the supplier.
 type HTTP struct {
 	name      string
 	base      string
@@ -84,12 +82,12 @@ type HTTP struct {
 	validFor  time.Duration
 	retention time.Duration
 	mode      Mode
-	stated    atomic.Pointer[Mode] // the mode in the last offers; nil before any were read
-	// the key retention in the last offers, in nanoseconds; 0 if keys are kept
-	// forever, notTold before any were read
-	told      atomic.Int64
-	transport *http.Transport
-	now       func() time.Time
+	stated    atomic.Pointer[Mode] // in the last offers; nil before any were read
+	// offeredRetention is the key retention in the last offers, in nanoseconds;
+	// 0 if keys are kept forever, unknownRetention before any were read.
+	offeredRetention atomic.Int64
+	transport        *http.Transport
+	now              func() time.Time
 }
 
 var _ issue.Supplier = (*HTTP)(nil)
@@ -100,8 +98,7 @@ var (
 	wireKey      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*(\.[1-9][0-9]*)?$`)
 )
 
-// NewHTTP returns a supplier. It connects to nobody. Errors do not show
-// secrets.
+// NewHTTP returns a supplier. It makes no connection. Errors show no secrets.
 func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	if !supplierName.MatchString(cfg.Name) || cfg.Name == sandboxName {
 		return nil, fmt.Errorf("name: must be lower-case letters, digits and hyphens, 32 at most, and not %s", sandboxName)
@@ -130,27 +127,28 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	s := &HTTP{name: cfg.Name, base: strings.TrimRight(base.String(), "/"), secrets: secrets,
 		timeout: cmp.Or(cfg.Timeout, defaultTimeout),
 		mode:    Mode(cmp.Or(cfg.Mode, card.LiveMode)), validFor: cfg.ValidFor, retention: cfg.KeyRetention, now: cfg.Now}
-	s.told.Store(notTold)
+	s.offeredRetention.Store(unknownRetention)
 	if s.now == nil {
 		s.now = time.Now
 	}
 	var protocols http.Protocols
-	protocols.SetHTTP1(true) // HTTP/2 would repeat requests that a server refuses
+	protocols.SetHTTP1(true) // HTTP/2 would repeat refused requests
 	s.transport = &http.Transport{
-		Proxy:                  nil, // it would see cards, or choose who gets the requests
+		Proxy:                  nil, // a proxy could read cards, or choose the receiver of requests
 		DialContext:            (&net.Dialer{Timeout: s.timeout}).DialContext,
 		TLSClientConfig:        &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    s.timeout,
 		Protocols:              &protocols,
 		DisableCompression:     true,
-		MaxIdleConnsPerHost:    connectionsKept,
+		MaxIdleConnsPerHost:    maxIdle,
 		IdleConnTimeout:        30 * time.Second,
-		MaxResponseHeaderBytes: largestHeaders,
+		MaxResponseHeaderBytes: maxHeaderBytes,
 	}
 	return s, nil
 }
 
-// authorities reads certificates from a file; nil stands for the system's.
+// authorities reads certificates from a file. Without a file it returns nil, for
+// the system's.
 func authorities(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil
@@ -172,14 +170,14 @@ func (s *HTTP) Close() { s.transport.CloseIdleConnections() }
 // Name implements issue.Supplier.
 func (s *HTTP) Name() string { return s.name }
 
-// Secrets returns those of the supplier, for NewCallback.
+// Secrets returns the supplier's secrets, for NewCallback.
 func (s *HTTP) Secrets() Secrets { return s.secrets }
 
-// KeyRetention implements issue.Supplier. It is the shorter one of what is
-// configured and what the supplier said last to Offers.
+// KeyRetention implements issue.Supplier. It is the shorter of the configured
+// retention and the one in the last offers.
 func (s *HTTP) KeyRetention() time.Duration {
-	told := time.Duration(s.told.Load())
-	if told == 0 || told == notTold || s.retention != 0 && s.retention < told {
+	told := time.Duration(s.offeredRetention.Load())
+	if told == 0 || told == unknownRetention || s.retention != 0 && s.retention < told {
 		return s.retention
 	}
 	return told
@@ -209,15 +207,15 @@ func (s *HTTP) Lookup(ctx context.Context, r issue.Request) (issue.Answer, error
 	return s.ask(ctx, r, opGetCard, nil)
 }
 
-// Cancel withdraws a request if that is still possible, and returns what became
-// of it: Declined if no card was made and none will be.
+// Cancel cancels a request if that is still possible, and returns its answer:
+// Declined if no card was made and none will be.
 func (s *HTTP) Cancel(ctx context.Context, r issue.Request) (issue.Answer, error) {
 	return s.ask(ctx, r, opCancelCard, nil)
 }
 
-// checkMode returns an error if the supplier is of the other mode, or if this
-// is test mode and the supplier has not yet stated its mode. In live mode the
-// supplier checks the mode of the request itself.
+// checkMode returns an error if the supplier has the other mode, or if its mode
+// can't be read in test mode. In live mode the supplier checks the mode in the
+// request.
 func (s *HTTP) checkMode(ctx context.Context) error {
 	if s.stated.Load() == nil && s.mode == ModeTest {
 		if _, err := s.Offers(ctx); err != nil && s.stated.Load() == nil {
@@ -230,8 +228,8 @@ func (s *HTTP) checkMode(ctx context.Context) error {
 	return nil
 }
 
-// mismatch returns how the mode in the last offers differs from ours; "" if it
-// does not, or none were read.
+// mismatch describes how the mode in the last offers differs from ours. It is ""
+// if they are equal, or no offers were read.
 func (s *HTTP) mismatch() string {
 	stated := s.stated.Load()
 	switch {
@@ -243,8 +241,8 @@ func (s *HTTP) mismatch() string {
 	return "the supplier's cards are not real: they are for test mode only"
 }
 
-// Offers returns what can be had at the moment. It is an error if the supplier
-// is of the other mode.
+// Offers returns the current offers. It is an error if the supplier has the other
+// mode.
 func (s *HTTP) Offers(ctx context.Context) ([]card.Offer, error) {
 	r, err := s.call(ctx, opListOffers(), nil)
 	if err != nil {
@@ -254,7 +252,7 @@ func (s *HTTP) Offers(ctx context.Context) ([]card.Offer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.told.Store(int64(retention))
+	s.offeredRetention.Store(int64(retention))
 	s.stated.Store(&mode)
 	if cause := s.mismatch(); cause != "" {
 		return nil, errors.New(cause)
@@ -262,10 +260,10 @@ func (s *HTTP) Offers(ctx context.Context) ([]card.Offer, error) {
 	return offers, nil
 }
 
-// operation is one of the contract's.
+// operation is an operation of the contract.
 type operation struct{ method, path string }
 
-// ask sends a request about a card. Only a look-up answers Unknown.
+// ask sends a request about a card. Only a lookup can answer Unknown.
 func (s *HTTP) ask(ctx context.Context, r issue.Request, op func(key string) operation, body []byte) (issue.Answer,
 	error) {
 	key, err := keyOf(r)
@@ -278,7 +276,7 @@ func (s *HTTP) ask(ctx context.Context, r issue.Request, op func(key string) ope
 		return issue.Answer{}, err
 	}
 	if o.method == http.MethodGet && reply.isProblem(http.StatusNotFound, ProblemCodeUnknownKey) {
-		if s.told.Load() == notTold { // it may be unknown because it is forgotten
+		if s.offeredRetention.Load() == unknownRetention { // the supplier may have forgotten the key
 			if _, err := s.Offers(ctx); err != nil {
 				return issue.Answer{}, fmt.Errorf("ask how long keys are kept: %w", err)
 			}
@@ -288,21 +286,21 @@ func (s *HTTP) ask(ctx context.Context, r issue.Request, op func(key string) ope
 	return reply.answer(key)
 }
 
-// keyOf returns the key of a request, as the supplier knows it. An answer to a
-// key is final, so that a request that was declined is made with another one:
-// the number after the point counts how often it was.
+// keyOf returns the supplier's key for a request. The answer to a key is final,
+// so a declined request is repeated with a new key: the number after the point
+// counts the declines.
 func keyOf(r issue.Request) (string, error) {
 	key := r.Key
 	if r.Declines > 0 {
 		key = fmt.Sprintf("%s.%d", r.Key, r.Declines)
 	}
-	if !ourKey.MatchString(r.Key) || len(key) > longestKey {
+	if !ourKey.MatchString(r.Key) || len(key) > maxKeyBytes {
 		return "", errors.New("the key is not one that the contract allows")
 	}
 	return key, nil
 }
 
-// intentKey returns the key of the intent that a supplier knows by another one.
+// intentKey returns the key of the intent for a supplier's key.
 func intentKey(key string) string {
 	key, _, _ = strings.Cut(key, ".")
 	return key
@@ -331,19 +329,19 @@ func (s *HTTP) call(ctx context.Context, op operation, body []byte) (reply, erro
 	failpoint.Hit(failpoint.Sent)
 	r := reply{status: res.StatusCode, header: res.Header}
 	if r.status != http.StatusOK && r.status != http.StatusNotFound && r.status != http.StatusForbidden {
-		return r, nil // the rest is for people; that of 101 is the connection, which has no deadline
+		return r, nil // other bodies are for humans; the body of 101 is the connection, which has no deadline
 	}
-	if r.body, err = io.ReadAll(io.LimitReader(res.Body, largestAnswer+1)); err != nil {
+	if r.body, err = io.ReadAll(io.LimitReader(res.Body, maxAnswerBytes+1)); err != nil {
 		return reply{}, s.cause(ctx, err)
 	}
-	if len(r.body) > largestAnswer {
-		return reply{}, fmt.Errorf("the answer is longer than %d bytes", largestAnswer)
+	if len(r.body) > maxAnswerBytes {
+		return reply{}, fmt.Errorf("the answer is longer than %d bytes", maxAnswerBytes)
 	}
 	return r, nil
 }
 
-// cause returns why there is no answer. The texts are fixed, because those of
-// the standard library quote what the other side sent.
+// cause returns why there is no answer. The texts are fixed, because errors of
+// the standard library quote the response.
 func (s *HTTP) cause(ctx context.Context, err error) error {
 	var timeout interface{ Timeout() bool }
 	_, isDial := errors.AsType[*net.OpError](err)

@@ -23,12 +23,11 @@ import (
 const (
 	jsonType    = "application/json"
 	problemType = "application/problem+json"
-	mostFields  = 64 // of one JSON object
-	mostOffers  = 100
+	maxFields   = 64 // of a JSON object
+	maxOffers   = 100
 )
 
-// The texts of errors are fixed: what a supplier sends may be a card number,
-// wherever it stands.
+// The texts of errors are fixed: any part of an answer may be a card number.
 var (
 	errNotJSON   = errors.New("the answer is not what the contract says: not one JSON object, or a field is there twice")
 	errMissing   = errors.New("the answer is not what the contract says: a required field is missing or has another type")
@@ -39,17 +38,17 @@ var (
 	errNotOffers = errors.New("the offers are not what the contract says")
 )
 
-// reply is what came back over HTTP, complete.
+// reply is a complete HTTP response.
 type reply struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// object reads one JSON object into v. It returns the fields by name, or an
-// error unless every required one is there and not null. Unlike encoding/json
-// alone it refuses invalid UTF-8, repeated fields and those that differ in case
-// only: programs disagree about which counts.
+// object reads one JSON object into v, and returns its fields by name. Each
+// required field must exist and not be null. Unlike encoding/json alone, object
+// rejects invalid UTF-8, repeated fields and fields that differ only in case:
+// parsers disagree about which one counts.
 func object(text []byte, v any, required ...string) (map[string]json.RawMessage, error) {
 	if !utf8.Valid(text) {
 		return nil, errNotJSON
@@ -62,7 +61,7 @@ func object(text []byte, v any, required ...string) (map[string]json.RawMessage,
 	for tokens.More() {
 		token, err := tokens.Token()
 		name, is := token.(string)
-		if err != nil || !is || len(fields) == mostFields {
+		if err != nil || !is || len(fields) == maxFields {
 			return nil, errNotJSON
 		}
 		for other := range fields {
@@ -93,18 +92,17 @@ func object(text []byte, v any, required ...string) (map[string]json.RawMessage,
 	return fields, nil
 }
 
-// has reports whether the reply has a status and a type of content.
+// has reports whether the reply has the given status and content type.
 func (r reply) has(status int, contentType string) bool {
 	media, _, err := mime.ParseMediaType(r.header.Get("Content-Type"))
 	return r.status == status && err == nil && media == contentType
 }
 
-// fault returns the error of a reply that is no answer: *issue.BusyError if
-// nothing was taken, otherwise it is unclear what was.
+// fault returns the error of a reply that is no answer: *issue.BusyError if the
+// supplier did not accept the request. After any other error that is unclear.
 func (r reply) fault() error {
 	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
-		// With nine digits at most, so that it can't overflow. A date is not
-		// what the contract says.
+		// Nine digits can't overflow. The contract allows no date.
 		if after := r.header.Get("Retry-After"); len(after) <= 9 {
 			if seconds, err := strconv.ParseUint(after, 10, 31); err == nil {
 				return &issue.BusyError{After: time.Duration(seconds) * time.Second}
@@ -131,8 +129,8 @@ func (r reply) isProblem(status int, code ProblemCode) bool {
 	return err == nil && p.Code == code
 }
 
-// answer reads what a supplier says of the request with a key. After an error
-// the card may have been made.
+// answer reads the answer to the request with a key. After an error the card may
+// exist.
 func (r reply) answer(key string) (issue.Answer, error) {
 	if !r.has(http.StatusOK, jsonType) {
 		return issue.Answer{}, r.fault()
@@ -170,7 +168,7 @@ func (r reply) answer(key string) (issue.Answer, error) {
 	return issue.Answer{}, errNoStatus
 }
 
-// issued returns the card, with its flaw if it must not be given out.
+// issued returns the issued card, with a flaw if it must not be sold.
 func (a Answer) issued(key string) (issue.Answer, error) {
 	var c CardCredentials
 	if _, err := object(a.Credentials, &c, "card_number", "expiration_date", "security_code", "url",
@@ -184,7 +182,7 @@ func (a Answer) issued(key string) (issue.Answer, error) {
 		flaw = "the supplier gave a card that is for another key"
 	case a.Currency != string(CurrencyUSD):
 		flaw = "the supplier gave a card of another currency than US dollars"
-	case err != nil || usd == 0: // which would mean that the supplier does not say
+	case err != nil || usd == 0: // 0 would mean an unknown amount
 		flaw = "the supplier gave a card of no amount that can be read"
 	}
 	return issue.Answer{
@@ -194,7 +192,7 @@ func (a Answer) issued(key string) (issue.Answer, error) {
 	}, nil
 }
 
-// reasons are the texts that operators see.
+// reasons are shown to operators.
 var reasons = map[DeclineReason]string{
 	DeclineReasonOutOfStock:         "out of stock",
 	DeclineReasonInsufficientFunds:  "the balance with the supplier is too small",
@@ -207,8 +205,8 @@ var reasons = map[DeclineReason]string{
 
 var numbers = regexp.MustCompile(`\d(?:[ -]?\d){11,}`)
 
-// harmless returns a reference, or "" if a card number may be in it. It is
-// stored and shown; the key identifies the request too.
+// harmless returns a reference, or "" if it may contain a card number. The
+// reference is stored and shown; the key identifies the request as well.
 func harmless(reference string) string {
 	if numbers.MatchString(reference) {
 		for _, found := range numbers.FindAllString(reference, -1) {
@@ -225,9 +223,8 @@ func harmless(reference string) string {
 	return reference
 }
 
-// offers reads the offers, for how long keys are kept (0 is forever), and the
-// supplier's mode. A supplier that does not state its mode is taken to make
-// real cards.
+// offers reads the offers, the key retention (0 is forever) and the supplier's
+// mode, which defaults to live.
 func (r reply) offers() ([]card.Offer, time.Duration, Mode, error) {
 	if !r.has(http.StatusOK, jsonType) {
 		return nil, 0, "", r.fault()
@@ -243,7 +240,7 @@ func (r reply) offers() ([]card.Offer, time.Duration, Mode, error) {
 	}
 	kept, there := fields["key_retention_seconds"]
 	seconds := list.KeyRetentionSeconds
-	if !there || len(list.Offers) > mostOffers || string(kept) != "null" && seconds < 1 {
+	if !there || len(list.Offers) > maxOffers || string(kept) != "null" && seconds < 1 {
 		return nil, 0, "", errNotOffers
 	}
 	if mode != ModeTest && mode != ModeLive {

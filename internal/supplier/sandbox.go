@@ -1,8 +1,9 @@
-// Package supplier makes cards, or asks others to.
+// Package supplier implements the suppliers of cards: sandbox, stock, Stripe and
+// HTTP.
 //
-// It may import packages card and issue, and implements issue.Supplier: the
-// same key always yields the same card. It stores nothing: after a crash the
-// caller looks up what became of its requests.
+// It may import packages card and issue, and implements issue.Supplier: the same
+// key always yields the same card. It stores nothing: after a crash the caller
+// looks up its requests.
 package supplier
 
 import (
@@ -21,49 +22,48 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-// Behaviour is how the sandbox answers, so that whoever integrates sees every
-// way in which a card can be issued, or not.
-type Behaviour string
+// Behavior is how the sandbox answers. Together the behaviors show integrators
+// every way in which a card can be issued, or not.
+type Behavior string
 
-// The behaviours.
+// The behaviors.
 const (
-	Prompt    Behaviour = "prompt"    // the card is issued at once
-	Slow      Behaviour = "slow"      // every answer takes two seconds
-	Delayed   Behaviour = "pending"   // the card is pending at first, and issued after three seconds
-	Ambiguous Behaviour = "ambiguous" // the card is made, but submitting it fails; looking it up finds it
-	Declining Behaviour = "declining" // no card is issued
+	Prompt    Behavior = "prompt"    // the card is issued immediately
+	Slow      Behavior = "slow"      // every answer takes two seconds
+	Delayed   Behavior = "pending"   // the card is pending for three seconds, then issued
+	Ambiguous Behavior = "ambiguous" // the card is issued, but submit fails; lookup finds it
+	Declining Behavior = "declining" // no card is issued
 )
 
 const (
-	slowness = 2 * time.Second // of an answer, if Slow
-	delay    = 3 * time.Second // of a card, if Delayed
+	slowness = 2 * time.Second // of Slow
+	delay    = 3 * time.Second // of Delayed
 )
 
-// Sandbox makes cards that are well formed but can never be real. Their numbers
-// begin with 99: major industry identifier 9 with a country code from 900 to
-// 999 (ISO/IEC 7812-1), which ISO 3166-1 leaves to users and gives to no
-// country. It keeps no state: everything is derived from the key, so that every
-// request for it yields the same card on any replica.
+// Sandbox issues cards that are well formed but can never be real. Their numbers
+// begin with 99: major industry identifier 9 with a country code from 900 to 999
+// (ISO/IEC 7812-1), which ISO 3166-1 reserves for users. Sandbox has no state: a
+// card is derived from its key, so every replica returns the same card.
 type Sandbox struct {
-	name      string
-	behaviour Behaviour
-	now       func() time.Time
+	name     string
+	behavior Behavior
+	now      func() time.Time
 }
 
 var _ issue.Supplier = (*Sandbox)(nil)
 
-// Behaviours returns all of them.
-func Behaviours() []Behaviour { return []Behaviour{Prompt, Slow, Delayed, Ambiguous, Declining} }
+// Behaviors returns all behaviors.
+func Behaviors() []Behavior { return []Behavior{Prompt, Slow, Delayed, Ambiguous, Declining} }
 
 // NewSandbox returns a supplier of sandbox cards.
-func NewSandbox(name string, behaviour Behaviour, now func() time.Time) *Sandbox {
-	return &Sandbox{name: name, behaviour: behaviour, now: now}
+func NewSandbox(name string, behavior Behavior, now func() time.Time) *Sandbox {
+	return &Sandbox{name: name, behavior: behavior, now: now}
 }
 
 // Name implements issue.Supplier.
 func (s *Sandbox) Name() string { return s.name }
 
-// Offers returns what can be had: every amount that cards are sold for.
+// Offers returns one offer with every amount that cards are sold for.
 func (s *Sandbox) Offers(context.Context) ([]card.Offer, error) {
 	return []card.Offer{{Min: card.MinUSD, Max: card.MaxUSD, Left: card.Unlimited}}, nil
 }
@@ -73,7 +73,7 @@ func (s *Sandbox) KeyRetention() time.Duration { return 0 }
 
 // Submit implements issue.Supplier.
 func (s *Sandbox) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
-	switch s.behaviour {
+	switch s.behavior {
 	case Delayed:
 		return issue.Answer{Outcome: issue.Pending, Reference: referenceOf(s.now())}, nil
 	case Ambiguous:
@@ -82,10 +82,10 @@ func (s *Sandbox) Submit(ctx context.Context, r issue.Request) (issue.Answer, er
 	return s.answer(ctx, r)
 }
 
-// Lookup implements issue.Supplier. The sandbox knows every key; only of a
-// pending card it must be told since when.
+// Lookup implements issue.Supplier. The sandbox knows every key. The time of a
+// pending request is part of its reference.
 func (s *Sandbox) Lookup(ctx context.Context, r issue.Request) (issue.Answer, error) {
-	if s.behaviour == Delayed {
+	if s.behavior == Delayed {
 		switch submitted, known := submittedAt(r.Reference); {
 		case !known:
 			return issue.Answer{}, nil
@@ -97,7 +97,7 @@ func (s *Sandbox) Lookup(ctx context.Context, r issue.Request) (issue.Answer, er
 }
 
 func (s *Sandbox) answer(ctx context.Context, r issue.Request) (issue.Answer, error) {
-	switch s.behaviour {
+	switch s.behavior {
 	case Declining:
 		return issue.Answer{Outcome: issue.Declined, Reason: "the sandbox declines, as it was told to"}, nil
 	case Slow:
@@ -125,12 +125,11 @@ func submittedAt(reference string) (time.Time, bool) {
 	return time.UnixMilli(ms), ours && err == nil
 }
 
-// SandboxCard returns the card that belongs to a key. At the time now it is
-// good for three years.
+// SandboxCard returns the card of a key, valid for three years from now.
 //
-// Months from the key, counted from a fixed year, would expire; counted from
-// now they differ between attempts by at most what the calendar moved, and the
-// first attempt that is stored is the one that counts.
+// An expiry derived from the key alone would be in the past one day. An expiry
+// relative to now may differ between attempts, but the first one that is stored
+// counts.
 func SandboxCard(key string, now time.Time) card.Credentials {
 	body := fmt.Sprintf("99%013d", number(key, "number")%1e13)
 	return card.Credentials{

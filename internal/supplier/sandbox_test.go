@@ -18,7 +18,7 @@ import (
 var november = time.Date(2026, 11, 30, 23, 59, 0, 0, time.UTC)
 
 // sandbox returns a sandbox whose time the test sets.
-func sandbox(b supplier.Behaviour) (s *supplier.Sandbox, now *time.Time) {
+func sandbox(b supplier.Behavior) (s *supplier.Sandbox, now *time.Time) {
 	at := november
 	return supplier.NewSandbox("sandbox", b, func() time.Time { return at }), &at
 }
@@ -71,7 +71,7 @@ func TestSandbox_TheSameKeyYieldsTheSameCardInEveryVersion(t *testing.T) {
 	const key = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
 	want := card.Credentials{CardNumber: "9975762542954000", ExpirationDate: "11/29", SecurityCode: "633",
 		URL: "https://sandbox.invalid/cards/2n4cu6l2vfjng6bo", URLPassword: "etzwxas2vxkvvpbo"}
-	for _, b := range []supplier.Behaviour{supplier.Prompt, supplier.Slow, supplier.Delayed, supplier.Ambiguous} {
+	for _, b := range []supplier.Behavior{supplier.Prompt, supplier.Slow, supplier.Delayed, supplier.Ambiguous} {
 		t.Run(string(b), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, _ := sandbox(b)

@@ -34,12 +34,12 @@ var (
 	errTime      = errors.New("the time of the signature is more than five minutes away")
 )
 
-// Secrets sign, and verify, what goes between cardmint and a supplier. Several
-// are in use while one is replaced by another.
+// Secrets sign and verify messages between cardmint and a supplier. Several are
+// in use while a secret is rotated.
 type Secrets struct{ keys [][]byte }
 
-// ParseSecrets reads secrets, the newest first. Empty ones are left out; one at
-// least must be there. The error does not show them.
+// ParseSecrets parses secrets, newest first, and skips empty ones. At least one
+// is required. Errors show no secrets.
 func ParseSecrets(texts ...card.Secret) (Secrets, error) {
 	var s Secrets
 	for _, text := range texts {
@@ -60,7 +60,7 @@ func ParseSecrets(texts ...card.Secret) (Secrets, error) {
 }
 
 // SignRequest returns the headers that prove the origin of a request. target is
-// the path and the query as they are sent.
+// the path and query as sent.
 func (s Secrets) SignRequest(method, target string, at time.Time, body []byte) http.Header {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	return http.Header{TimestampHeader: {timestamp},
@@ -98,7 +98,7 @@ func (s Secrets) VerifyMessage(header http.Header, body []byte, now time.Time) e
 	return s.verify(header.Get("Webhook-Signature"), id, ".", timestamp, ".", string(body))
 }
 
-// sign returns the signatures of the parts with each of the secrets.
+// sign returns one signature of the parts per secret.
 func (s Secrets) sign(parts ...string) string {
 	signatures := make([]string, len(s.keys))
 	for i, key := range s.keys {
@@ -107,8 +107,8 @@ func (s Secrets) sign(parts ...string) string {
 	return strings.Join(signatures, " ")
 }
 
-// verify returns an error unless one of the signatures is that of the parts
-// with one of the secrets.
+// verify returns an error unless one of the signatures matches the parts and one
+// of the secrets.
 func (s Secrets) verify(signatures string, parts ...string) error {
 	given := strings.Fields(signatures)
 	for _, text := range given[:min(len(given), mostSignatures)] {

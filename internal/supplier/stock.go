@@ -13,32 +13,30 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-// StockStore keeps cards that were bought ahead. Each card of ours gets at most
-// one item of a supplier, for ever.
+// StockStore stores cards that were bought in advance, as items. Each of our cards
+// gets at most one item of a supplier, permanently.
 type StockStore interface {
-	// TakeStock returns the item that was issued to a card, or issues one: the
-	// item that is reserved for the card, else the first to expire of those
-	// that are free and of the amount. What it issues can be used until later
-	// than after. An item that is held is returned as it is. The error is
-	// card.ErrOutOfStock if there is none, and card.ErrStockHeld if a card
-	// without one may have been given one that is held.
+	// TakeStock returns the item that was issued to a card, or issues one that
+	// expires later than after: the item reserved for the card, or else the
+	// first free item of the amount to expire. A held item is returned
+	// unchanged. The error is card.ErrOutOfStock if there is no item, and
+	// card.ErrStockHeld if the card may have received an item that is now held.
 	TakeStock(ctx context.Context, supplier string, id uuid.UUID, usd card.USD, after time.Time) (card.StockItem, error)
-	// StockItem returns the item that is reserved for a card or was issued to
+	// StockItem returns the item that is reserved for a card, or was issued to
 	// it. The error is card.ErrNoRow if there is none.
 	StockItem(ctx context.Context, supplier string, id uuid.UUID) (card.StockItem, error)
-	// CancelStock makes the item that is reserved for a card free; a no-op if
-	// there is none.
+	// CancelStock releases the item that is reserved for a card, if there is
+	// one.
 	CancelStock(ctx context.Context, supplier string, id uuid.UUID) error
-	// FreeStock returns every amount that was ever in stock, ascending, with
-	// how many items are free that can be used until later than after.
+	// FreeStock returns every amount that was ever in stock, ascending, with the
+	// number of free items that expire later than after.
 	FreeStock(ctx context.Context, supplier string, after time.Time) ([]card.Offer, error)
-	// TidyStock frees what is reserved for cards that no longer wait for a
-	// payment, and wipes the credentials of items once those of the card are
-	// stored.
+	// TidyStock releases items of cards that no longer wait for a payment, and
+	// erases the credentials of items whose card is stored.
 	TidyStock(ctx context.Context) error
 }
 
-// StockVault decrypts what is in stock.
+// StockVault decrypts items.
 type StockVault interface {
 	// OpenCredentials returns an error if a field was changed, or belongs to
 	// another item or field.
@@ -47,14 +45,14 @@ type StockVault interface {
 
 // StockConfig configures a stock.
 type StockConfig struct {
-	// MinValidity is for how long a card must still be good when it is given
-	// out. Defaults to 0.
+	// MinValidity is the remaining validity that a card must have when it is
+	// issued. Defaults to 0.
 	MinValidity time.Duration
-	// QuoteTTL is how long an order may wait for its payment. A card that is
-	// reserved must be good for as much longer. Defaults to an hour.
+	// QuoteTTL is how long an order may wait for its payment. The validity of a
+	// reserved card must be longer by this time. Defaults to an hour.
 	QuoteTTL time.Duration
-	// LowStock is the number of items of an amount below which the log has a
-	// warning. Defaults to 0: none.
+	// LowStock is the number of items per amount below which Tick logs a
+	// warning. Defaults to 0: no warnings.
 	LowStock int64
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
@@ -79,8 +77,8 @@ func (c *StockConfig) Validate() error {
 	return nil
 }
 
-// Stock gives out cards that were bought ahead, and are kept encrypted in our
-// own database. It is safe for concurrent use, also by several processes.
+// Stock issues cards that were bought in advance, and are encrypted in our own
+// database. It is safe for concurrent use, also by several processes.
 type Stock struct {
 	name  string
 	store StockStore
@@ -103,8 +101,7 @@ func NewStock(name string, store StockStore, vault StockVault, cfg StockConfig) 
 // Name implements issue.Supplier.
 func (s *Stock) Name() string { return s.name }
 
-// KeyRetention implements issue.Supplier: which card got which item stays known
-// for ever.
+// KeyRetention implements issue.Supplier: the item of a card stays known forever.
 func (s *Stock) KeyRetention() time.Duration { return 0 }
 
 // Submit implements issue.Supplier. The key is the uuid of the card.
@@ -135,8 +132,8 @@ func (s *Stock) Lookup(ctx context.Context, r issue.Request) (issue.Answer, erro
 	return s.answer(item)
 }
 
-// Cancel makes sure that no item stays reserved for a request. If one was
-// issued, it returns that.
+// Cancel releases the item that is reserved for a request. If an item was issued,
+// Cancel returns it.
 func (s *Stock) Cancel(ctx context.Context, r issue.Request) (issue.Answer, error) {
 	item, err := s.find(ctx, r)
 	switch {
@@ -162,7 +159,7 @@ func (s *Stock) find(ctx context.Context, r issue.Request) (card.StockItem, erro
 	return s.store.StockItem(ctx, s.name, id)
 }
 
-// answer returns the answer that an item is.
+// answer converts an item to an answer.
 func (s *Stock) answer(item card.StockItem) (issue.Answer, error) {
 	switch {
 	case item.State == card.StockHeld:
@@ -180,7 +177,7 @@ func (s *Stock) answer(item card.StockItem) (issue.Answer, error) {
 }
 
 // Offers returns each amount that was ever in stock, with the number of items
-// that outlast a quote; 0 if it is sold out.
+// that outlast a quote, which may be 0.
 func (s *Stock) Offers(ctx context.Context) ([]card.Offer, error) {
 	life := s.cfg.MinValidity + s.cfg.QuoteTTL
 	offers, err := s.store.FreeStock(ctx, s.name, s.cfg.Now().Add(life))
@@ -190,9 +187,9 @@ func (s *Stock) Offers(ctx context.Context) ([]card.Offer, error) {
 	return offers, err
 }
 
-// Tick frees and wipes what is no longer needed, and tells the log, once, when
-// an amount gets low and when it is no longer. Call it every few seconds, but
-// never twice at the same time.
+// Tick releases and erases items that are no longer needed, and logs once when an
+// amount becomes low, and once when it is no longer. Call it every few seconds,
+// but not concurrently.
 func (s *Stock) Tick(ctx context.Context) error {
 	if err := s.store.TidyStock(ctx); err != nil {
 		return err

@@ -15,57 +15,56 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Shelf is where imported cards are put.
+// Shelf stores imported cards.
 type Shelf interface {
-	// KnownNumbers returns those of the keyed hashes that belong to a card that
-	// is in stock, or that was ever issued by whatever supplier.
+	// KnownNumbers returns the hashes of cards that are in stock, or were ever
+	// issued by any supplier. Hashes are keyed.
 	KnownNumbers(ctx context.Context, hashes [][]byte) ([][]byte, error)
 	// ImportStock runs f in a transaction, with a function that adds items. f
-	// may run again if the transaction failed to serialise. The error is
+	// may run again if the transaction failed to serialize. The error is
 	// card.ErrDuplicate if a number is in stock already, and card.ErrRetiredKey
-	// if an item was encrypted with a key that was retired, be it meanwhile.
-	// Then nothing is imported.
+	// if an item's key was retired, even during the import. After an error
+	// nothing is imported.
 	ImportStock(ctx context.Context, f func(add func([]card.StockItem) error) error) error
 }
 
-// SealingVault encrypts what is put in stock.
+// SealingVault encrypts imported cards.
 type SealingVault interface {
-	// SealCredentials encrypts each field on its own, tied to an id.
+	// SealCredentials encrypts each field separately, bound to an id.
 	SealCredentials(id, account uuid.UUID, c card.Credentials) (card.Sealed, error)
-	// Digest returns a keyed hash; label keeps hashes for different purposes
-	// apart.
+	// Digest returns a keyed hash. Each purpose needs its own label.
 	Digest(label string, data []byte) ([]byte, error)
 }
 
-// Import is an import of cards from a CSV file. Its file is read twice: to
-// check every line, and to store them all or none.
+// Import imports cards from a CSV file. It reads the file twice: to check every
+// line, and to store all of them or none.
 type Import struct {
 	Shelf    Shelf
 	Vault    SealingVault
 	Supplier string   // its name
-	Min, Max card.USD // that the supplier is asked for
+	Min, Max card.USD // amounts that the supplier is used for
 	Now      time.Time
-	// Soon is until when a card must be good so that it is given out.
+	// Soon is the earliest expiry with which a card can be issued.
 	Soon time.Time
-	// Wrong is called with each line that can't be imported, and why. The text
-	// quotes nothing of the line.
+	// Wrong is called for each line that can't be imported, with the reason. The
+	// reason does not quote the line.
 	Wrong func(line int, why string)
-	// Progress is called now and then with how many lines were read.
+	// Progress is called repeatedly with the number of lines read so far.
 	Progress func(lines int)
 }
 
-// Summary is what is in a file.
+// Summary summarizes a file.
 type Summary struct {
-	Cards  map[card.USD]int // those that can be imported, by amount
-	Soon   int              // of them, expire too soon to be given out
+	Cards  map[card.USD]int // valid lines, by amount
+	Soon   int              // valid lines that expire before Import.Soon
 	Wrong  int              // lines that can't be imported
 	hashes map[[32]byte]int // the line of each number
 }
 
-// StockFields are the columns of the file, in whatever order.
+// StockFields are the columns of the file, in any order.
 var StockFields = []string{"usd_amount", "card_number", "expiration_date", "security_code", "url", "url_password"}
 
-// importBatch is how many lines are looked up, and stored, at once.
+// importBatch is how many lines are looked up and stored together.
 const importBatch = 500
 
 // line is a line of the file.
@@ -76,8 +75,8 @@ type line struct {
 	hash        []byte
 }
 
-// Check reads the file to its end, and calls Wrong with every line that can't
-// be imported. An error means that it could not be checked.
+// Check reads the whole file, and calls Wrong for every line that can't be
+// imported. An error means that the file could not be checked.
 func (i Import) Check(ctx context.Context, file io.Reader) (Summary, error) {
 	s := Summary{Cards: map[card.USD]int{}, hashes: map[[32]byte]int{}}
 	wrong := func(number int, why string) {
@@ -119,8 +118,7 @@ func (i Import) Check(ctx context.Context, file io.Reader) (Summary, error) {
 	return s, err
 }
 
-// Store imports every line of a file that Check found nothing wrong with, or
-// none.
+// Store imports all lines of a file that Check has found valid, or none.
 func (i Import) Store(ctx context.Context, file io.ReadSeeker) (imported int, err error) {
 	err = i.Shelf.ImportStock(ctx, func(add func([]card.StockItem) error) error {
 		imported = 0
@@ -150,7 +148,7 @@ func (i Import) Store(ctx context.Context, file io.ReadSeeker) (imported int, er
 	return imported, err
 }
 
-// read calls f with the good lines, batch by batch, and wrong with the others.
+// read calls f with batches of valid lines, and wrong for the others.
 func (i Import) read(file io.Reader, wrong func(int, string), f func([]line) error) error {
 	r := csv.NewReader(file)
 	r.ReuseRecord, r.FieldsPerRecord = true, -1
@@ -197,7 +195,7 @@ func (i Import) read(file io.Reader, wrong func(int, string), f func([]line) err
 	return f(some)
 }
 
-// columnsOf reads the header, and returns where each of StockFields is.
+// columnsOf reads the header, and returns the column of each of StockFields.
 func columnsOf(r *csv.Reader) ([]int, error) {
 	header, err := r.Read()
 	columns := make([]int, len(StockFields))
@@ -215,7 +213,7 @@ func columnsOf(r *csv.Reader) ([]int, error) {
 	return columns, nil
 }
 
-// parse returns a line without its hash, or why it can't be imported.
+// parse returns a line without its hash, or the reason why it can't be imported.
 func (i Import) parse(record []string, columns []int) (line, string) {
 	if len(record) != len(columns) {
 		return line{}, fmt.Sprintf("it has %d fields, not %d", len(record), len(columns))
@@ -237,7 +235,7 @@ func (i Import) parse(record []string, columns []int) (line, string) {
 	return line{usd: usd, credentials: c}, ""
 }
 
-// expiryOf returns the end of the month on a card that has no flaw.
+// expiryOf returns the end of the expiry month of a valid card.
 func expiryOf(c card.Credentials) time.Time {
 	month, _ := time.Parse("01/06", c.ExpirationDate.Reveal())
 	return month.AddDate(0, 1, 0)

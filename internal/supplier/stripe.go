@@ -21,27 +21,27 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-// What a card says of the order it was made for. It is how a card is found once
-// Stripe has forgotten the key.
+// Metadata of a card. It identifies the card's order once Stripe has forgotten
+// the key.
 const (
 	stripeKey     = "cardmint_key"       // of the request
-	stripeUSD     = "cardmint_usd_cents" // that were asked for
-	stripeAttempt = "cardmint_attempt"   // how often the request had been declined
+	stripeUSD     = "cardmint_usd_cents" // of the request
+	stripeAttempt = "cardmint_attempt"   // earlier declines of the request
 )
 
 const (
-	// Stripe keeps a key for at least 24 hours. An hour less, because the
-	// database's clock, by which it is measured, may be set meanwhile.
+	// stripeRetention is an hour less than the 24 hours for which Stripe keeps a
+	// key, because the database's clock may be adjusted.
 	stripeRetention = 23 * time.Hour
-	stripeSkew      = time.Hour // by which the clock that dated an order may be ahead of Stripe's
-	stripePage      = 100       // cards on a page: the most that Stripe gives
-	stripePages     = 50        // that are read to find a card
+	stripeSkew      = time.Hour // how far the clock of an order may be ahead of Stripe's
+	stripePage      = 100       // cards on a page: Stripe's maximum
+	stripePages     = 50        // that a search reads
 )
 
-// Stripe makes virtual cards by Stripe Issuing. A card belongs to the
-// operator's cardholder, and its value is a spending limit for all time. It
-// keeps no state. After a crash a card is found by what it says of its order,
-// so that no order gets a second one.
+// Stripe issues virtual cards with Stripe Issuing. A card belongs to the
+// operator's cardholder, and its value is an all-time spending limit. Stripe has
+// no state. After a crash a card is found by its metadata, so that no order gets
+// a second one.
 type Stripe struct {
 	cfg     StripeConfig
 	page    *url.URL
@@ -50,14 +50,14 @@ type Stripe struct {
 
 var _ issue.Supplier = (*Stripe)(nil)
 
-// NewStripe returns the supplier. It does not ask Stripe anything.
+// NewStripe returns a supplier. It sends no request.
 func NewStripe(cfg StripeConfig) (*Stripe, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("stripe: %w", err)
 	}
 	page, err := url.Parse(cfg.Page)
 	if err != nil {
-		return nil, errors.New("stripe: the page is not a web address") // Validate has seen to that
+		return nil, errors.New("stripe: the page is not a web address") // Validate has checked this
 	}
 	return &Stripe{cfg: cfg, page: page, backend: newStripeBackend(cfg.URL)}, nil
 }
@@ -68,12 +68,12 @@ func (s *Stripe) Name() string { return s.cfg.Name }
 // KeyRetention implements issue.Supplier.
 func (s *Stripe) KeyRetention() time.Duration { return stripeRetention }
 
-// Live reports whether cards are real: the key is not one for testing.
+// Live reports whether cards are real, by the kind of the key.
 func (s *Stripe) Live() bool { return strings.HasPrefix(s.cfg.Key.Reveal(), "rk_live_") }
 
-// Submit implements issue.Supplier. Of an order so old that Stripe may have
-// forgotten its key it looks for the card first: the database may not know that
-// it was asked for, because it was restored.
+// Submit implements issue.Supplier. If an order is so old that Stripe may have
+// forgotten its key, Submit searches for the card first: a restored database may
+// not know that the card was requested.
 func (s *Stripe) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
 	if ordered, known := orderedAt(r.Key); !known || s.cfg.Now().Sub(ordered) >= stripeRetention {
 		if found, err := s.Lookup(ctx, r); err != nil || found.Outcome != issue.Unknown {
@@ -94,8 +94,8 @@ func (s *Stripe) Submit(ctx context.Context, r issue.Request) (issue.Answer, err
 	if created.Object != "issuing.card" || !stripeCard.MatchString(created.ID) {
 		return issue.Answer{}, errors.New("stripe: create a card: the answer is no card")
 	}
-	// The answer has neither number nor code. It may also be as old as the key,
-	// so that only the card itself tells what became of it.
+	// The answer has neither number nor code. It may also be a replay as old as
+	// the key, so only the card itself shows the current state.
 	c, err := s.retrieve(ctx, created.ID, "number", "cvc")
 	if err != nil { // the card is there, and its id must not be lost
 		return issue.Answer{Outcome: issue.Pending, Reference: created.ID}, nil
@@ -112,9 +112,9 @@ func (s *Stripe) Lookup(ctx context.Context, r issue.Request) (issue.Answer, err
 	return s.judge(r, c), nil
 }
 
-// Cancel closes a card for good. Declined means that it is closed, also by an
-// earlier call; Unknown that Stripe has no such card. After an error it may be
-// closed or not: repeat the call.
+// Cancel closes a card permanently. Declined means that it is closed, perhaps by
+// an earlier call; Unknown means that Stripe has no such card. After an error it
+// may be closed or not: repeat the call.
 func (s *Stripe) Cancel(ctx context.Context, r issue.Request) (issue.Answer, error) {
 	c, err := s.find(ctx, r)
 	if c == nil || err != nil {
@@ -136,10 +136,9 @@ func (s *Stripe) Cancel(ctx context.Context, r issue.Request) (issue.Answer, err
 	return canceled(c), nil
 }
 
-// Offers returns what cards can be had for: up to the Issuing balance in US
-// dollars together, if the cardholder is active. Stripe sets nothing aside for
-// a card, so that the balance also has to last for the issued cards that are
-// not used up yet.
+// Offers returns one offer with the Issuing balance in US dollars as the total of
+// all cards, if the cardholder is active. Stripe does not reserve money for a
+// card, so the balance must also cover issued cards that are not used up.
 func (s *Stripe) Offers(ctx context.Context) ([]card.Offer, error) {
 	holder, balance := &stripe.IssuingCardholder{}, &stripe.Balance{}
 	if err := s.call(ctx, http.MethodGet, "/v1/issuing/cardholders/"+url.PathEscape(s.cfg.Cardholder),
@@ -168,9 +167,9 @@ func (s *Stripe) Offers(ctx context.Context) ([]card.Offer, error) {
 	return nil, nil
 }
 
-// order returns what is sent for a card. Stripe compares it with what it was
-// sent before by the same key: whoever changes it has the cards that are being
-// asked for during the update end with an error, and left to the operator.
+// order returns the parameters of a card. Stripe rejects a repeated key with other
+// parameters. If a release changes them, cards that are being requested during
+// the update fail, and an operator must decide.
 func (s *Stripe) order(r issue.Request) *stripe.IssuingCardCreateParams {
 	attempt := strconv.Itoa(r.Declines)
 	params := &stripe.IssuingCardCreateParams{
@@ -194,8 +193,8 @@ var (
 	stripeCardholder = regexp.MustCompile(`^ich_[A-Za-z0-9]{1,100}$`)
 )
 
-// find returns the card of a request, with the fields that expand names; nil if
-// Stripe has none. What is not known for sure is an error.
+// find returns the card of a request with the expanded fields, or nil if Stripe
+// certainly has none. Any uncertainty is an error.
 func (s *Stripe) find(ctx context.Context, r issue.Request, expand ...string) (*stripe.IssuingCard, error) {
 	if stripeCard.MatchString(r.Reference) {
 		c, err := s.retrieve(ctx, r.Reference, expand...)
@@ -213,24 +212,24 @@ func (s *Stripe) find(ctx context.Context, r issue.Request, expand ...string) (*
 	return s.retrieve(ctx, id, expand...)
 }
 
-// isCardOf reports whether a card is the one of a request. A card that was
-// canceled after an earlier attempt is not: another one was asked for.
+// isCardOf reports whether a card belongs to a request. A card that was canceled
+// after an earlier attempt does not: another one was requested since.
 func isCardOf(r issue.Request, c *stripe.IssuingCard) bool {
 	return c.Metadata[stripeKey] == r.Key &&
 		(c.Status != stripe.IssuingCardStatusCanceled || c.Metadata[stripeAttempt] == strconv.Itoa(r.Declines))
 }
 
-// search returns the id of a request's card, or "". Stripe does not search
-// cards by what they say, so all are read that are not older than the order.
-// Stripe lists the newest first: what is made meanwhile moves no card from one
-// page to the next unread.
+// search returns the id of a request's card, or "". Stripe can't search cards by
+// metadata, so search reads all cards that are not older than the order. Stripe
+// lists the newest first, so a new card can't push another one from an unread
+// page to a read one.
 func (s *Stripe) search(ctx context.Context, r issue.Request) (string, error) {
 	query := url.Values{"cardholder": {s.cfg.Cardholder}, "limit": {strconv.Itoa(stripePage)}}
 	if ordered, known := orderedAt(r.Key); known {
 		query.Set("created[gte]", strconv.FormatInt(ordered.Add(-stripeSkew).Unix(), 10))
 	}
 	for range stripePages {
-		// stripe-go's own list takes an answer without has_more for the end,
+		// The list of stripe-go treats an answer without has_more as the end,
 		// and panics if a card is null.
 		var list struct {
 			stripe.APIResource
@@ -265,8 +264,7 @@ func (s *Stripe) search(ctx context.Context, r issue.Request) (string, error) {
 	return "", fmt.Errorf("stripe: list cards: more than %d were made since the order", stripePage*stripePages)
 }
 
-// retrieve returns a card. One that Stripe does not have is an error: it had it
-// before.
+// retrieve returns a card that must exist.
 func (s *Stripe) retrieve(ctx context.Context, id string, expand ...string) (*stripe.IssuingCard, error) {
 	params := &stripe.IssuingCardRetrieveParams{}
 	for _, field := range expand {
@@ -288,7 +286,7 @@ func canceled(c *stripe.IssuingCard) issue.Answer {
 	return issue.Answer{Outcome: issue.Declined, Reference: c.ID, Reason: "the card was canceled at Stripe"}
 }
 
-// judge returns what a card is to a request.
+// judge returns the answer that a card means for a request.
 func (s *Stripe) judge(r issue.Request, c *stripe.IssuingCard) issue.Answer {
 	a := issue.Answer{Outcome: issue.Issued, Reference: c.ID}
 	usd, limited := worth(c)
@@ -315,7 +313,7 @@ func (s *Stripe) judge(r issue.Request, c *stripe.IssuingCard) issue.Answer {
 	return a
 }
 
-// worth returns a card's spending limit, and whether it is the only one.
+// worth returns a card's spending limit, and false unless it is the only one.
 func worth(c *stripe.IssuingCard) (card.USD, bool) {
 	if c.SpendingControls == nil || len(c.SpendingControls.SpendingLimits) != 1 {
 		return 0, false
@@ -343,18 +341,18 @@ func (s *Stripe) credentials(c *stripe.IssuingCard) card.Credentials {
 	}
 }
 
-// password returns the password of a card's page. The page computes it too,
-// from the id that is the end of its address, so that it needs to be told of no
-// card: the first 16 bytes of HMAC-SHA256 of "cardmint stripe page " and the
-// id, in Base32, lower case, without padding.
+// password returns the password of a card's page: the first 16 bytes of
+// HMAC-SHA256 of "cardmint stripe page " and the card's id, in lower-case Base32
+// without padding. The page computes it from the id at the end of its URL, and
+// so needs no list of cards.
 func (s *Stripe) password(id string) string {
 	h := hmac.New(sha256.New, []byte(s.cfg.PageSecret.Reveal()))
 	h.Write([]byte("cardmint stripe page " + id))
 	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(h.Sum(nil)[:16]))
 }
 
-// orderedAt returns when an order was made, before which its card can't have
-// been. Keys are the order's UUID, which begins with the time.
+// orderedAt returns the time of an order: its card can't be older. The key is the
+// order's UUID, which begins with the time.
 func orderedAt(key string) (time.Time, bool) {
 	id, err := uuid.Parse(key)
 	if err != nil || id.Version() != 7 {

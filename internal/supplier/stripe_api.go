@@ -27,27 +27,25 @@ import (
 
 // StripeConfig configures a Stripe.
 type StripeConfig struct {
-	// Name is the supplier's name, which is stored with every card that is
-	// asked for: one for each account of Stripe and for testing. Defaults to
-	// "stripe".
+	// Name is the supplier's name, which is stored with every requested card.
+	// Use one name per Stripe account and mode. Defaults to "stripe".
 	Name string
 	// Key is a restricted API key, rk_live_... or rk_test_..., or a secret key
-	// for testing. There is no default.
+	// for testing. Required.
 	Key card.Secret
-	// Cardholder owns the cards: ich_... There is no default.
+	// Cardholder owns the cards: ich_... Required.
 	Cardholder string
-	// URL is where Stripe's API is. It must be https. Defaults to Stripe's own.
+	// URL is the https URL of Stripe's API. Defaults to Stripe's own.
 	URL string
-	// Insecure also allows a URL that is http, on a loopback address, for
-	// tests.
+	// Insecure also allows an http URL with a loopback address, for tests.
 	Insecure bool
-	// Page is the https address of the operator's page that shows a card. The
-	// card's id is added to its path. There is no default.
+	// Page is the https URL of the operator's page that shows a card. The card's
+	// id is added to its path. Required.
 	Page string
-	// PageSecret is what the passwords of the page are derived from: at least
-	// 32 bytes that the page knows too. There is no default.
+	// PageSecret is the secret for the passwords of the page: at least 32 bytes
+	// that the page knows too. Required.
 	PageSecret card.Secret
-	// Now is the time. Defaults to time.Now.
+	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
 }
 
@@ -88,33 +86,33 @@ func (c *StripeConfig) Validate() error {
 }
 
 const (
-	stripeTimeout        = 15 * time.Second // for a call, also if the caller's deadline is later
-	stripeLargestAnswer  = 8 << 20          // bytes: a page of cards has some hundred thousand
-	stripeLargestHeaders = 64 << 10
-	largestRefusal       = 64 << 10
-	longestBusy          = time.Hour // that Stripe may ask to be left alone
+	stripeTimeout        = 15 * time.Second // of a call
+	stripeMaxAnswerBytes = 8 << 20          // a page of cards has about 100 KB
+	stripeMaxHeaderBytes = 64 << 10
+	maxRefusalBytes      = 64 << 10
+	maxBusy              = time.Hour // limits Retry-After
 	stripeAgent          = "cardmint"
 	stripeAgentInfo      = "X-Stripe-Client-User-Agent"
 )
 
-// newStripeBackend returns what asks Stripe once and prints nothing. It uses no
-// proxy, follows no redirects, and shares nothing with others of the process.
+// newStripeBackend returns a backend that sends each request once and logs
+// nothing. It uses no proxy, follows no redirects, and shares no state with other
+// backends.
 func newStripeBackend(api string) stripe.Backend {
 	return stripe.GetBackendWithConfig(stripe.APIBackend, &stripe.BackendConfig{
 		HTTPClient:        &http.Client{Transport: stripeWire{newStripeTransport()}, Timeout: stripeTimeout},
 		URL:               stripe.String(api),
-		MaxNetworkRetries: stripe.Int64(0), // who asks again decides package issue
+		MaxNetworkRetries: stripe.Int64(0), // package issue decides about retries
 		EnableTelemetry:   stripe.Bool(false),
-		LeveledLogger:     &stripe.LeveledLogger{Level: stripe.LevelNull}, // its lines quote answers
+		LeveledLogger:     &stripe.LeveledLogger{Level: stripe.LevelNull}, // its log lines quote answers
 	})
 }
 
-// stripeCards is where Stripe's cards are.
+// stripeCards is the path of Stripe's cards.
 const stripeCards = "/v1/issuing/cards"
 
-// call sends a request of stripe-go's, and reads the answer. The methods of
-// stripe.Client do the same, but with them all that Stripe sells would be
-// linked into the program.
+// call sends a request, and reads the answer. stripe.Client would do the same,
+// but link all products of Stripe into the program.
 func (s *Stripe) call(ctx context.Context, method, path string, params stripe.ParamsContainer,
 	answer stripe.LastResponseSetter) error {
 	params.GetParams().Context = ctx
@@ -123,22 +121,22 @@ func (s *Stripe) call(ctx context.Context, method, path string, params stripe.Pa
 
 func newStripeTransport() *http.Transport {
 	return &http.Transport{
-		Proxy:                  nil, // that of the environment would see card numbers if it is trusted
+		Proxy:                  nil, // a proxy could read card numbers
 		DialContext:            (&net.Dialer{Timeout: stripeTimeout}).DialContext,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    stripeTimeout,
 		ForceAttemptHTTP2:      true,
 		MaxIdleConnsPerHost:    16,
 		IdleConnTimeout:        time.Minute,
-		MaxResponseHeaderBytes: stripeLargestHeaders,
+		MaxResponseHeaderBytes: stripeMaxHeaderBytes,
 	}
 }
 
-// stripeWire lets nothing but a response with status 200 through. Anything else
-// becomes a refusal, without what Stripe wrote.
+// stripeWire passes only responses with status 200. It converts others to a
+// refusal without Stripe's text.
 //
-// net/http repeats a request whose connection breaks before the response. That
-// does no harm: it has the same key.
+// net/http repeats a request if the connection breaks before the response. That
+// is harmless, because the key is the same.
 type stripeWire struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -152,26 +150,26 @@ func (w stripeWire) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if res.StatusCode == http.StatusOK {
-		res.Body = http.MaxBytesReader(nil, res.Body, stripeLargestAnswer)
+		res.Body = http.MaxBytesReader(nil, res.Body, stripeMaxAnswerBytes)
 		return res, nil
 	}
 	defer func() { _ = res.Body.Close() }()
 	r := &refusal{status: res.StatusCode}
 	if seconds, err := strconv.ParseUint(res.Header.Get("Retry-After"), 10, 31); err == nil {
-		r.after = min(time.Duration(seconds)*time.Second, longestBusy)
+		r.after = min(time.Duration(seconds)*time.Second, maxBusy)
 	}
 	var body struct {
 		Error *stripe.Error `json:"error"`
 	}
-	text, err := io.ReadAll(io.LimitReader(res.Body, largestRefusal))
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxRefusalBytes))
 	if err == nil && json.Unmarshal(text, &body) == nil && body.Error != nil {
 		r.kind, r.code, r.decline, r.param = body.Error.Type, body.Error.Code, body.Error.DeclineCode, body.Error.Param
 	}
 	return nil, r
 }
 
-// refusal is a response with another status than 200. Its text has no words of
-// Stripe's but those of its vocabulary.
+// refusal is a response with another status than 200. It contains only words of
+// Stripe's fixed vocabulary.
 type refusal struct {
 	status  int
 	after   time.Duration
@@ -183,7 +181,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return fmt.Sprintf("HTTP status %d%s", r.status, r.words()) }
 
-// words returns what Stripe calls the cause.
+// words returns Stripe's codes for the cause.
 func (r *refusal) words() string {
 	text := ""
 	for _, word := range []struct{ name, value string }{
@@ -196,17 +194,17 @@ func (r *refusal) words() string {
 	return text
 }
 
-// stripeWord matches names of Stripe's, and of its parameters. They have no
-// digits but an index, so that no number passes for one.
+// stripeWord matches Stripe's codes and parameter names. Their only digits are
+// indexes, so a card number can't match.
 var stripeWord = regexp.MustCompile(`^[a-z_]{1,60}(\[([a-z_]{1,60}|\d)\]){0,4}$`)
 
-// rejected reports whether an error says that no card was made, neither by this
+// rejected reports whether an error means that no card was made, neither by this
 // request nor by an earlier one with the same key.
 //
-// Status 400 and 402 are the answers to the request itself, or to the one that
-// had the same key. Others may come before Stripe looks at the key, so that
-// they say nothing of an earlier request. A key that was used for something
-// else (idempotency_error) had made a card.
+// Status 400 and 402 answer the request itself, or replay the answer to an earlier
+// one with the same key. Other statuses may precede the lookup of the key, and
+// prove nothing about an earlier request. An idempotency_error means that the key
+// was used with other parameters, and may have made a card.
 func rejected(err error) (r *refusal, is bool) {
 	r, is = errors.AsType[*refusal](err)
 	return r, is && (r.status == http.StatusBadRequest && r.kind == stripe.ErrorTypeInvalidRequest ||
@@ -214,10 +212,9 @@ func rejected(err error) (r *refusal, is bool) {
 			(r.kind == stripe.ErrorTypeCard || r.kind == stripe.ErrorTypeInvalidRequest))
 }
 
-// declines reports whether a rejected request was declined because of this
-// card, and whether a later request may succeed. Anything else is wrong with
-// the account, the cardholder or the configuration: it concerns every card, and
-// an operator can correct it.
+// declines reports whether Stripe declined this particular card, and whether a
+// later request may succeed. Other causes lie in the account, the cardholder or
+// the configuration: they concern every card, and an operator can fix them.
 func (r *refusal) declines() (is, temporary bool) {
 	switch {
 	case r.code == stripe.ErrorCodeBalanceInsufficient, r.decline == stripe.DeclineCodeInsufficientFunds:
@@ -229,8 +226,8 @@ func (r *refusal) declines() (is, temporary bool) {
 	return false, false
 }
 
-// plainStripe returns why a call failed, without anything that Stripe sent,
-// which may have card numbers, and without addresses.
+// plainStripe returns why a call failed, without text from Stripe, which may
+// contain card numbers, and without addresses.
 func plainStripe(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -253,7 +250,7 @@ func plainStripe(ctx context.Context, err error) error {
 	case isType[*net.OpError](err):
 		return errors.New("the connection failed")
 	case isType[*http.MaxBytesError](err):
-		return fmt.Errorf("the answer is longer than %d bytes", stripeLargestAnswer)
+		return fmt.Errorf("the answer is longer than %d bytes", stripeMaxAnswerBytes)
 	}
 	return errors.New("the connection broke off, or the answer is not Stripe's")
 }

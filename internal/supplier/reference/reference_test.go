@@ -88,7 +88,7 @@ func TestServer_RequestsAtOnceMakeOneCard(t *testing.T) {
 	}
 }
 
-func TestServer_EachBehaviourIsSeenThroughTheAdapter(t *testing.T) {
+func TestServer_EachBehaviorIsSeenThroughTheAdapter(t *testing.T) {
 	for how, flawed := range map[string]bool{"wrong-amount": true, "wrong-currency": true, "wrong-key": true,
 		"bad-number": true, "expired": true, "slow": false} {
 		t.Run(how, func(t *testing.T) {
@@ -367,7 +367,7 @@ func TestServer_SlowTakesTwoSeconds(t *testing.T) {
 		check(t, err)
 		s, err := reference.Open(
 			reference.Config{File: filepath.Join(t.TempDir(), "supplier.db"), Secrets: secrets,
-				Rules: []reference.Rule{{Behaviour: reference.Slow, Probability: 1}}})
+				Rules: []reference.Rule{{Behavior: reference.Slow, Probability: 1}}})
 		check(t, err)
 		defer func() { check(t, s.Close()) }()
 		began, r, w := time.Now(), httptest.NewRequest("GET", "/offers", nil), httptest.NewRecorder()

@@ -9,31 +9,31 @@ import (
 	"sync"
 )
 
-// Behaviour is a way in which the server is not a prompt and honest supplier.
-type Behaviour string
+// Behavior is a way in which the server is not a prompt and honest supplier.
+type Behavior string
 
 // The behaviours. Those above the line concern every request, those below it
 // what a request asks for.
 const (
-	Slow        Behaviour = "slow"         // answers only after Config.Slowness
-	RateLimited Behaviour = "rate-limited" // answers 429 and does nothing
-	Maintenance Behaviour = "maintenance"  // answers 503 and does nothing
+	Slow        Behavior = "slow"         // answers only after Config.Slowness
+	RateLimited Behavior = "rate-limited" // answers 429 and does nothing
+	Maintenance Behavior = "maintenance"  // answers 503 and does nothing
 
-	Ambiguous       Behaviour = "ambiguous"        // does what requestCard asks for, and cuts the connection
-	Pending         Behaviour = "pending"          // has the card of a new key made only after Config.PendingFor
-	OutOfStock      Behaviour = "out-of-stock"     // declines a new key, for a while
-	Declining       Behaviour = "declining"        // declines a new key, for good
-	DuplicateNumber Behaviour = "duplicate-number" // gives the card of a new key the number of the card before
-	WrongAmount     Behaviour = "wrong-amount"     // answers with a card of one dollar more
-	WrongCurrency   Behaviour = "wrong-currency"   // answers with a card in EUR
-	WrongKey        Behaviour = "wrong-key"        // answers with the card of another key
-	BadNumber       Behaviour = "bad-number"       // answers with a number whose check digit is wrong
-	Expired         Behaviour = "expired"          // answers with a card that has expired
+	Ambiguous       Behavior = "ambiguous"        // does what requestCard asks for, and cuts the connection
+	Pending         Behavior = "pending"          // has the card of a new key made only after Config.PendingFor
+	OutOfStock      Behavior = "out-of-stock"     // declines a new key, for a while
+	Declining       Behavior = "declining"        // declines a new key, for good
+	DuplicateNumber Behavior = "duplicate-number" // gives the card of a new key the number of the card before
+	WrongAmount     Behavior = "wrong-amount"     // answers with a card of one dollar more
+	WrongCurrency   Behavior = "wrong-currency"   // answers with a card in EUR
+	WrongKey        Behavior = "wrong-key"        // answers with the card of another key
+	BadNumber       Behavior = "bad-number"       // answers with a number whose check digit is wrong
+	Expired         Behavior = "expired"          // answers with a card that has expired
 )
 
-// Behaviours returns all of them.
-func Behaviours() []Behaviour {
-	return []Behaviour{Slow, RateLimited, Maintenance, Ambiguous, Pending, OutOfStock, Declining, DuplicateNumber,
+// Behaviors returns all of them.
+func Behaviors() []Behavior {
+	return []Behavior{Slow, RateLimited, Maintenance, Ambiguous, Pending, OutOfStock, Declining, DuplicateNumber,
 		WrongAmount, WrongCurrency,
 		WrongKey, BadNumber, Expired}
 }
@@ -41,7 +41,7 @@ func Behaviours() []Behaviour {
 // Rule says when the server behaves in a certain way: Next times if that is
 // more than 0, otherwise with a Probability from 0 to 1.
 type Rule struct {
-	Behaviour   Behaviour
+	Behavior    Behavior
 	Probability float64
 	Next        int
 }
@@ -50,8 +50,8 @@ type Rule struct {
 // "slow=3x" (the next three times).
 func ParseRule(text string) (Rule, error) {
 	name, when, given := strings.Cut(text, "=")
-	r := Rule{Behaviour: Behaviour(name), Probability: 1}
-	if !slices.Contains(Behaviours(), r.Behaviour) {
+	r := Rule{Behavior: Behavior(name), Probability: 1}
+	if !slices.Contains(Behaviors(), r.Behavior) {
 		return Rule{}, fmt.Errorf("%q is not a behaviour", name)
 	}
 	var err error
@@ -71,11 +71,11 @@ func ParseRule(text string) (Rule, error) {
 func (r Rule) String() string {
 	switch {
 	case r.Next > 0:
-		return fmt.Sprintf("%s=%dx", r.Behaviour, r.Next)
+		return fmt.Sprintf("%s=%dx", r.Behavior, r.Next)
 	case r.Probability == 1:
-		return string(r.Behaviour)
+		return string(r.Behavior)
 	}
-	return string(r.Behaviour) + "=" + strconv.FormatFloat(r.Probability, 'g', -1, 64)
+	return string(r.Behavior) + "=" + strconv.FormatFloat(r.Probability, 'g', -1, 64)
 }
 
 // rules are those in force. The same seed and the same order of requests make
@@ -99,13 +99,13 @@ func (r *rules) list() []Rule {
 }
 
 // draw reports whether the server behaves so this time.
-func (r *rules) draw(b Behaviour) bool {
+func (r *rules) draw(b Behavior) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.all {
 		rule := &r.all[i]
 		switch {
-		case rule.Behaviour != b:
+		case rule.Behavior != b:
 		case rule.Next > 0:
 			if rule.Next--; rule.Next == 0 {
 				r.all = slices.Delete(r.all, i, i+1)
