@@ -88,6 +88,8 @@ type meter struct {
 	method string // that is called now; "" for none that counts
 	called []string
 	all    map[string]measured // by method and statement
+
+	statements map[string]map[string]bool // by method; if not nil, statements are only recorded
 }
 
 func (m *meter) begin(method string) {
@@ -138,13 +140,18 @@ func (s measured) String() string {
 func measure(t *testing.T, url string, n int, f func(*calls)) *meter {
 	t.Helper()
 	m := &meter{lite: strings.HasPrefix(url, "sqlite:"), n: n, all: map[string]measured{}}
+	measureWith(t, m, url, n, f)
+	return m
+}
+
+func measureWith(t *testing.T, m *meter, url string, n int, f func(*calls)) {
+	t.Helper()
 	s, err := store.OpenThrough(t.Context(), url, 8, chain.Currencies(), func(c driver.Connector) driver.Connector {
 		return metered{c, m}
 	})
 	check(t, err)
 	defer func() { _ = s.Close() }()
 	f(&calls{t: t, s: s, n: n, begin: m.begin, own: newAccount(t, s)})
-	return m
 }
 
 // No statement takes longer because there are more cards than it is asked for.
@@ -348,6 +355,10 @@ func (c *meteredConn) start(ctx context.Context, query string, args []driver.Nam
 	s := measured{query: strings.Join(strings.Fields(query), " ")}
 	verb, _, _ := strings.Cut(s.query, " ")
 	if !slices.Contains([]string{"SELECT", "INSERT", "UPDATE", "DELETE", "WITH"}, verb) {
+		return func() {}
+	}
+	if c.m.statements != nil {
+		c.m.record(query)
 		return func() {}
 	}
 	if !c.m.lite {
