@@ -200,7 +200,7 @@ fresh:
 # The adapter, reorganizations and locked money on the Monero of the system.
 test-old-monero:
 	MONERO=system $(MAKE) deps
-	MONERO=system tools/in-memory 4 go test -count=1 -vet=off -timeout 15m -run 'TestMonero_|TestWatcher_Monero(Reorg|Locked)' ./internal/chain/monero ./internal/settle
+	MONERO=system tools/in-memory 4 go test -count=1 -vet=off -timeout 15m -run 'TestChain_|TestWatcher_Monero(Reorg|Locked)' ./internal/chain/monero ./internal/settle
 
 # With a release of the client: keep what it exports.
 api-release:

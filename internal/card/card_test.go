@@ -10,7 +10,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-func TestFirstUUID_DividesCardsByTheirTime(t *testing.T) {
+func TestFirstUUID_DividesCardsByTime(t *testing.T) {
 	for range 100 {
 		id := uuid.Must(uuid.NewV7())
 		at := card.TimeOf(id)

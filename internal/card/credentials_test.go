@@ -18,7 +18,7 @@ func wellFormed(change ...func(*card.Credentials)) card.Credentials {
 	return c
 }
 
-func TestCredentials_FlawsAreFound(t *testing.T) {
+func TestFlaw_FindsEachFault(t *testing.T) {
 	const (
 		number   = "the supplier gave a card number that is not well formed"
 		expiry   = "the supplier gave a card that is expired, or whose expiration date can't be read"
@@ -70,7 +70,7 @@ func TestCredentials_FlawsAreFound(t *testing.T) {
 	}
 }
 
-func TestMask_ShowsTheLastFourDigitsAndNoLengths(t *testing.T) {
+func TestMask_HidesLengths(t *testing.T) {
 	for number, want := range map[card.Secret]string{"4242424242424242": "4242", "123456789012": "9012", "123": "123",
 		"": ""} {
 		if got := card.LastFour(number); got != want {

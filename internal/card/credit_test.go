@@ -71,7 +71,7 @@ func TestCreditOf_EveryCase(t *testing.T) {
 
 // Whatever happened, what is credited is what was received, and no amount is
 // negative.
-func TestCreditOf_AddsUpToWhatWasReceived(t *testing.T) {
+func TestCreditOf_AddsUpToReceived(t *testing.T) {
 	r := rand.New(rand.NewPCG(20261121, 5))
 	states := []card.PaymentState{card.Unpaid, card.Detected, card.Underpaid, card.Confirming, card.Paid, card.Late,
 		card.Expired, card.Canceled, card.Reversed}
@@ -90,7 +90,7 @@ func TestCreditOf_AddsUpToWhatWasReceived(t *testing.T) {
 
 // After a refund and after the issue nobody is asked to pay: neither an amount
 // nor a URI says so.
-func TestCard_NothingInvitesAPaymentThatIsNotDue(t *testing.T) {
+func TestCard_NothingDue_NoPaymentURI(t *testing.T) {
 	for name, tt := range map[string]struct {
 		card card.Card
 		want string

@@ -29,7 +29,7 @@ func schema(t *testing.T, name string) *openapi3.Schema {
 	return s
 }
 
-func TestEventTypes_AreThoseOfTheContract(t *testing.T) {
+func TestEventTypes_MatchContract(t *testing.T) {
 	var want []card.EventType
 	for _, v := range schema(t, "EventType").Enum {
 		want = append(want, card.EventType(v.(string)))
@@ -41,7 +41,7 @@ func TestEventTypes_AreThoseOfTheContract(t *testing.T) {
 
 // A receiver checks the signature of bytes, and a redelivery is signed anew:
 // the same event has to be the same bytes for ever.
-func TestPayload_IsTheseVeryBytes(t *testing.T) {
+func TestPayload_Golden(t *testing.T) {
 	east := time.FixedZone("east", 2*60*60)
 	cardID, hookID := uuid.MustParse("019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"),
 		uuid.MustParse("019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17")
@@ -84,7 +84,7 @@ func TestPayload_IsTheseVeryBytes(t *testing.T) {
 	}
 }
 
-func TestExampleEvent_IsWhatTheContractPromisesOfItsType(t *testing.T) {
+func TestExampleEvent_MatchesContract(t *testing.T) {
 	contract := schema(t, "EventPayload")
 	for _, kind := range card.EventTypes() {
 		e := card.ExampleEvent(uuid.Must(uuid.NewV7()), uuid.New(), uuid.Must(uuid.NewV7()), kind)

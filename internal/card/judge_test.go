@@ -13,7 +13,7 @@ import (
 
 // What follows from an assessment: an intent once, an event for what is new, an
 // alarm for what an operator must see.
-func TestJudge_WhatFollows(t *testing.T) {
+func TestJudge_EachState_IssueAndEvent(t *testing.T) {
 	id := uuid.Must(uuid.NewV7())
 	tip := card.Tip{Height: 109, Time: epoch}
 	late := func(x *card.Transfer) { x.FirstSeenAt = epoch.Add(2 * time.Hour) }
@@ -69,7 +69,7 @@ func TestJudge_WhatFollows(t *testing.T) {
 	}
 }
 
-func TestConfirmed_EverythingHasItsConfirmationsAndCanBeSpent(t *testing.T) {
+func TestConfirmed_AllTransfersFirm(t *testing.T) {
 	locked := func(x *card.Transfer) { x.Locked = true }
 	gone := func(x *card.Transfer) { x.Counted = false }
 	for name, tt := range map[string]struct {
@@ -92,7 +92,7 @@ func TestConfirmed_EverythingHasItsConfirmationsAndCanBeSpent(t *testing.T) {
 	}
 }
 
-func TestAwaited_WhatTheCardNeedsAndIsNotFirm(t *testing.T) {
+func TestAwaited_ReturnsNeededTransfersThatAreNotFirm(t *testing.T) {
 	for name, tt := range map[string]struct {
 		card *card.Card
 		in   []card.Transfer
@@ -149,14 +149,14 @@ func TestCard_AsCreated(t *testing.T) {
 	}
 }
 
-func TestTimeOf_IsTheTimeInTheID(t *testing.T) {
+func TestTimeOf_ReturnsTimeOfID(t *testing.T) {
 	id := uuid.MustParse("019aa1c9-f868-7cef-8e4e-9b1c97fb1d88")
 	if got := card.TimeOf(id); !got.Equal(time.UnixMilli(0x019aa1c9f868)) || got.Location() != time.UTC {
 		t.Errorf("%v", got)
 	}
 }
 
-func TestError_SaysWhatAClientMaySeeAndKeepsTheCause(t *testing.T) {
+func TestError_KeepsCauseFromClients(t *testing.T) {
 	cause := errors.New("dial 10.0.0.1")
 	e := card.ErrUnavailable.WithCause(cause).WithMessage("Try later.").WithFields(card.FieldError{Pointer: "/x"}).WithQuota(
 		card.Quota{Limit: 3})
@@ -181,7 +181,7 @@ func TestError_SaysWhatAClientMaySeeAndKeepsTheCause(t *testing.T) {
 
 // Every failure has a code of its own, a title and a sentence, and only what
 // may pass says when to try again.
-func TestPublicErrors_AreComplete(t *testing.T) {
+func TestPublicErrors_Complete(t *testing.T) {
 	seen := map[string]bool{}
 	for _, e := range card.PublicErrors() {
 		if e.Code == "" || seen[e.Code] || e.Title == "" || e.Message == "" || e.Cause != nil {
@@ -198,7 +198,7 @@ func TestPublicErrors_AreComplete(t *testing.T) {
 	}
 }
 
-func TestSecret_IsRevealedOnRequestOnly(t *testing.T) {
+func TestSecret_Reveal(t *testing.T) {
 	s := card.Secret("canary")
 	showsNothing(t, s)
 	if s.Reveal() != "canary" || s.String() != "[redacted]" {
@@ -229,7 +229,7 @@ func TestDecimal_Rescale(t *testing.T) {
 }
 
 // A made-up event tells of a card in the state that such an event means.
-func TestExampleEvent_StatusGoesWithItsType(t *testing.T) {
+func TestExampleEvent_StatusMatchesType(t *testing.T) {
 	for _, kind := range card.EventTypes() {
 		want := card.AwaitingPayment
 		switch kind {
@@ -246,7 +246,7 @@ func TestExampleEvent_StatusGoesWithItsType(t *testing.T) {
 	}
 }
 
-func TestPrice_OfNothingOrAtNoRateIsNoPrice(t *testing.T) {
+func TestPrice_NoAmountOrRate_Fails(t *testing.T) {
 	for _, tt := range []struct {
 		usd  card.USD
 		rate int64

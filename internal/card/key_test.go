@@ -6,7 +6,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-func TestKeyID_NamesTheKeyOfACiphertext(t *testing.T) {
+func TestKeyOf_ReturnsKeyOfCiphertext(t *testing.T) {
 	const id card.KeyID = 0x0a0b0c0d
 	if got := string(id.Prefix()); got != "\x01\x0a\x0b\x0c\x0d" {
 		t.Errorf("prefix %x", got)

@@ -6,7 +6,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-func TestMask_ShowsTheEndsOfAnAddress(t *testing.T) {
+func TestMask_ShowsEndsOfAddress(t *testing.T) {
 	for address, want := range map[card.Secret]string{
 		"":                                   "",
 		"short":                              "...",
@@ -20,7 +20,7 @@ func TestMask_ShowsTheEndsOfAnAddress(t *testing.T) {
 	}
 }
 
-func TestCredentials_MaskedTheyOnlyTellCardsApart(t *testing.T) {
+func TestMaskCredentials_OnlyDistinguishesCards(t *testing.T) {
 	masked := wellFormed(func(c *card.Credentials) { c.CardNumber = "4242424242421234" }).Mask()
 	want := card.Credentials{Masked: true, CardNumber: "************1234", ExpirationDate: "11/26", SecurityCode: "***",
 		URL: "https://cards.example/1", URLPassword: "********"}
@@ -33,7 +33,7 @@ func TestCredentials_MaskedTheyOnlyTellCardsApart(t *testing.T) {
 	}
 }
 
-func TestErrScope_NamesTheScope(t *testing.T) {
+func TestErrScope_NamesScope(t *testing.T) {
 	e := card.ErrScope.WithScope("cards:read")
 	if e.Scope != "cards:read" ||
 		e.Message != `This operation needs the scope "cards:read", which your token does not have. Use a token that has it, or ask the operator for one.` {

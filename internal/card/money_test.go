@@ -127,7 +127,7 @@ func FuzzPrice(f *testing.F) {
 	})
 }
 
-func TestPaymentURI_HoldsAddressAndAmount(t *testing.T) {
+func TestPaymentURI_HasAddressAndAmount(t *testing.T) {
 	if got := monero().PaymentURI("8Bxyz", 336666666667); got != "monero:8Bxyz?tx_amount=0.336666666667" {
 		t.Error(got)
 	}
@@ -148,7 +148,7 @@ func monero() card.Currency {
 		AmountKey: "tx_amount"}
 }
 
-func TestCurrency_HorizonsFollowFromTheBlockTime(t *testing.T) {
+func TestCurrency_HorizonsDependOnBlockTime(t *testing.T) {
 	for blockTime, want := range map[time.Duration][3]int64{
 		2 * time.Minute: {120, 60, 5000}, 150 * time.Second: {96, 48, 4000}, 10 * time.Minute: {24, 12, 1000},
 		time.Second: {14400, 7200, 600_000},
@@ -160,7 +160,7 @@ func TestCurrency_HorizonsFollowFromTheBlockTime(t *testing.T) {
 	}
 }
 
-func TestWorth_IsRoundedDownToACent(t *testing.T) {
+func TestWorth_RoundsDownToCents(t *testing.T) {
 	for _, tt := range []struct {
 		amount card.Amount
 		rate   string

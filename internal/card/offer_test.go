@@ -8,7 +8,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-func TestMerge_AddsUpWhatOverlaps(t *testing.T) {
+func TestMergeOffers_Overlap_AddsUp(t *testing.T) {
 	const all = card.Unlimited
 	for name, test := range map[string]struct{ offers, want []card.Offer }{
 		"nothing":  {nil, nil},
@@ -34,7 +34,7 @@ func TestMerge_AddsUpWhatOverlaps(t *testing.T) {
 	}
 }
 
-func TestClip_LeavesOutWhatIsBeyond(t *testing.T) {
+func TestClipOffers_DropsAmountsOutOfRange(t *testing.T) {
 	offers := []card.Offer{{Min: 1, Max: 100, Left: 1}, {Min: 10, Max: 10, Left: 2}, {Min: 60, Max: 70, Left: 3}}
 	want := []card.Offer{{Min: 10, Max: 50, Left: 1}, {Min: 10, Max: 10, Left: 2}}
 	if diff := cmp.Diff(want, card.ClipOffers(offers, 10, 50)); diff != "" {

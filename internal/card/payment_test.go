@@ -267,7 +267,7 @@ func TestAssess(t *testing.T) {
 	}
 }
 
-func TestTransitionEvent_EachStateIsToldOnce(t *testing.T) {
+func TestTransitionEvent_OncePerState(t *testing.T) {
 	for _, tt := range []struct {
 		from, to card.PaymentState
 		want     card.EventType
@@ -298,7 +298,7 @@ func TestTransitionEvent_EachStateIsToldOnce(t *testing.T) {
 	}
 }
 
-func TestSecret_IsNeverShown(t *testing.T) {
+func TestSecret_NeverShown(t *testing.T) {
 	showsNothing(t,
 		card.Credentials{CardNumber: "canary", SecurityCode: "canary", URLPassword: "canary", URL: "canary",
 			ExpirationDate: "canary"})

@@ -6,7 +6,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-func TestRedact_LeavesOutWhateverMayBeACardNumber(t *testing.T) {
+func TestRedact_RemovesPossibleCardNumbers(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                       "",
 		"/note":                                  "/note",

@@ -8,7 +8,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-func TestTotal_IsExactBeyondAnyInteger(t *testing.T) {
+func TestTotal_BeyondInt64_IsExact(t *testing.T) {
 	most := card.TotalOf(math.MaxInt64, math.MaxInt64, math.MaxInt64)
 	if got := most.String(); got != "27670116110564327421" {
 		t.Errorf("%s", got)
@@ -31,7 +31,7 @@ func TestTotal_IsExactBeyondAnyInteger(t *testing.T) {
 	}
 }
 
-func TestCoins_WritesWholeCoins(t *testing.T) {
+func TestFormatTotal_WritesWholeCoins(t *testing.T) {
 	for want, total := range map[string]card.Total{
 		"0": {}, "0.000000000001": card.TotalOf(1), "-0.000000000005": card.TotalOf(-5),
 		"-1.5": card.TotalOf(-1_500000000000), "12": card.TotalOf(12_000000000000),
@@ -43,7 +43,7 @@ func TestCoins_WritesWholeCoins(t *testing.T) {
 	}
 }
 
-func TestMost_OfOneAddressFitsAnAmountTwice(t *testing.T) {
+func TestMaxAmount_FitsTwice(t *testing.T) {
 	coin := monero()
 	if got := coin.MaxAmount(); got != math.MaxInt64/2 {
 		t.Errorf("without a supply: %d", got)
@@ -58,7 +58,7 @@ func TestMost_OfOneAddressFitsAnAmountTwice(t *testing.T) {
 	}
 }
 
-func TestCheckSum_OfCountedTransfers(t *testing.T) {
+func TestCheckTotal_SumsCountedTransfers(t *testing.T) {
 	coin := monero()
 	coin.Supply = 10
 	of := func(amounts ...card.Amount) (ts []card.Transfer) {
@@ -79,7 +79,7 @@ func TestCheckSum_OfCountedTransfers(t *testing.T) {
 	}
 }
 
-func TestPrice_IsNoMoreThanAnAddressCanHold(t *testing.T) {
+func TestPrice_AboveMaxAmount_Fails(t *testing.T) {
 	coin := monero()
 	coin.Supply = 1_000000000000
 	if got, err := coin.Price(150_00, rateOf(t, "150")); err != nil || got != coin.Supply {

@@ -32,7 +32,7 @@ func (s *twoSides) Cursor(context.Context, card.Currency) (settle.Cursor, error)
 	return s.cursor, nil
 }
 
-func TestCompareWallet_WalletAheadOfTheDatabase_Fails(t *testing.T) {
+func TestCompareWallet_WalletAhead_Fails(t *testing.T) {
 	used := settle.Cursor{Fingerprint: "mainnet x"}
 	for name, tt := range map[string]struct {
 		sides twoSides

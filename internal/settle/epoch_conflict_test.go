@@ -11,7 +11,7 @@ import (
 
 // Two databases that use one wallet find each other within two passes, and
 // neither sells or issues until an operator has decided.
-func TestWatcher_TwoDatabasesWithOneWalletStop(t *testing.T) {
+func TestWatcher_TwoDatabasesWithOneWallet_Stop(t *testing.T) {
 	t.Parallel()
 	one := newBranch(t)
 	sold := map[string]bool{}
@@ -55,7 +55,7 @@ func TestWatcher_TwoDatabasesWithOneWalletStop(t *testing.T) {
 
 // A wallet that carries the epoch of the database itself has nobody to tell. It
 // would take the mark to the next database that opens it.
-func TestWatcher_AConflictIsNotToldToAWalletThatCarriesTheOwnEpoch(t *testing.T) {
+func TestWatcher_WalletWithOwnEpoch_GetsNoConflict(t *testing.T) {
 	t.Parallel()
 	b := newBranch(t)
 	b.pass()
@@ -71,7 +71,7 @@ func TestWatcher_AConflictIsNotToldToAWalletThatCarriesTheOwnEpoch(t *testing.T)
 
 // What an operator has to decide is said for as long as it is undecided, also
 // while node or wallet have troubles of their own.
-func TestWatcher_AConflictIsSaidAlsoWhileTheChainCanNotBeRead(t *testing.T) {
+func TestWatcher_ChainUnreadable_StillReportsConflict(t *testing.T) {
 	t.Parallel()
 	b := newBranch(t)
 	b.pass()
@@ -100,7 +100,7 @@ func TestWatcher_AConflictIsSaidAlsoWhileTheChainCanNotBeRead(t *testing.T) {
 
 // A process that has stood by goes on with the epoch, so that nothing is
 // skipped when it takes over.
-func TestWatcher_WhoeverStoodByGoesOnWithTheEpoch(t *testing.T) {
+func TestWatcher_StandbyTakesOver_ContinuesEpoch(t *testing.T) {
 	t.Parallel()
 	b := newBranch(t)
 	sold := map[string]bool{}

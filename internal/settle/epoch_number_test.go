@@ -28,7 +28,7 @@ func (b *branch) epochs() (numbers []int64, reasons []string) {
 }
 
 // A clock that was set back must not begin an epoch with the number of another.
-func TestWatcher_AnEpochIsLaterThanAllBeforeWhateverTheClockShows(t *testing.T) {
+func TestWatcher_ClockWentBack_EpochNumberGrows(t *testing.T) {
 	t.Parallel()
 	b := newBranch(t)
 	b.pass()
@@ -52,7 +52,7 @@ func TestWatcher_AnEpochIsLaterThanAllBeforeWhateverTheClockShows(t *testing.T) 
 
 // What was lost may have used all addresses that the pace allows, so that the
 // next loss could not be estimated if there were more at once.
-func TestWatcher_AnEpochThatSkipsAddressesMakesNoneAtOnce(t *testing.T) {
+func TestWatcher_EpochSkipsAddresses_MakesNoneInBurst(t *testing.T) {
 	t.Parallel()
 	b := newBranch(t)
 	free := func() (int, int64) {
@@ -86,7 +86,7 @@ func TestWatcher_AnEpochThatSkipsAddressesMakesNoneAtOnce(t *testing.T) {
 
 // A database of a version that kept no marks lost no time that could be
 // estimated: nothing is skipped, and the shop sells at once.
-func TestWatcher_TheFirstEpochOfAnOldDatabaseMakesAddressesAtOnce(t *testing.T) {
+func TestWatcher_FirstEpochOfOldDatabase_MakesAddressesImmediately(t *testing.T) {
 	t.Parallel()
 	b := newBranch(t)
 	b.sell(5, map[string]bool{})
@@ -111,7 +111,7 @@ func TestWatcher_TheFirstEpochOfAnOldDatabaseMakesAddressesAtOnce(t *testing.T) 
 
 // Whoever reads the log learns why nothing is sold meanwhile, but not with each
 // pass, and how much was skipped in the end.
-func TestWatcher_TheLogSaysWhatAnEpochSkips(t *testing.T) {
+func TestWatcher_EpochSkipsAddresses_IsLogged(t *testing.T) {
 	t.Parallel()
 	b := newBranch(t)
 	b.sell(30, map[string]bool{})

@@ -13,7 +13,7 @@ import (
 
 // A card in stock may have been issued in the time that a database has lost.
 // After a pause, however long, nothing was.
-func TestWatcher_StockIsHeldOnceTheDatabaseWentBack(t *testing.T) {
+func TestWatcher_DatabaseWentBack_HoldsStock(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		restored bool

@@ -236,7 +236,7 @@ func aged(b settle.Beacon, by time.Duration) settle.Beacon {
 
 // Whatever is restored, and however old it is, no address is handed out that
 // was handed out in the lost time.
-func TestWatcher_NoAddressTwiceWhateverWasRestored(t *testing.T) {
+func TestWatcher_AnythingRestored_NoAddressTwice(t *testing.T) {
 	t.Parallel()
 	for name, restore := range map[string]func(saved, now *purse) *purse{
 		"the database alone":             func(_, now *purse) *purse { return now },
@@ -273,7 +273,7 @@ func TestWatcher_NoAddressTwiceWhateverWasRestored(t *testing.T) {
 
 // A wallet that went back with the database reads blocks before it makes
 // addresses again that they pay to.
-func TestWatcher_AWalletThatWentBackRescansOnlyIfItMayHaveMissedPayments(t *testing.T) {
+func TestWatcher_WalletWentBack_RescansIfPaymentsMayBeMissed(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		restored bool // by 'cardmint restore', which says so
@@ -375,7 +375,7 @@ func (b *branch) tell() {
 
 // The numbers of events jump ahead where something shows that the database went
 // back, and only there.
-func TestWatcher_FeedsAreResetWhenTheDatabaseWentBack(t *testing.T) {
+func TestWatcher_DatabaseWentBack_ResetsFeeds(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		happens func(b *branch) *branch // and returns the process that watches then
@@ -454,7 +454,7 @@ func (b *branch) beats() {
 }
 
 // A start costs few addresses, and the pool is filled again within seconds.
-func TestWatcher_AStartCostsFewAddresses(t *testing.T) {
+func TestWatcher_Start_SkipsFewAddresses(t *testing.T) {
 	t.Parallel()
 	b := newBranch(t)
 	sold := map[string]bool{}
@@ -484,7 +484,7 @@ func TestWatcher_AStartCostsFewAddresses(t *testing.T) {
 }
 
 // A shop that sells as fast as it may makes its runway all the same.
-func TestWatcher_TheRunwayIsMadeUnderLoad(t *testing.T) {
+func TestWatcher_UnderLoad_MakesRunway(t *testing.T) {
 	t.Parallel()
 	b := newBranch(t)
 	sold := map[string]bool{}

@@ -11,7 +11,7 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-func TestWatcher_HealthSaysWhyAChainIsNotWatched(t *testing.T) {
+func TestWatcher_Health_ReturnsReason(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		var fault error
 		w := s.watch(lasting{Chain: s.chain, scan: func(context.Context) error { return fault }},
@@ -55,7 +55,7 @@ func TestWatcher_HealthSaysWhyAChainIsNotWatched(t *testing.T) {
 	})
 }
 
-func TestWatcher_ALeaseThatCanNotBeReleasedIsLogged(t *testing.T) {
+func TestWatcher_LeaseNotReleased_IsLogged(t *testing.T) {
 	for name, released := range map[string]bool{"released": true, "not released": false} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, s *shop) {
@@ -80,7 +80,7 @@ func TestWatcher_ALeaseThatCanNotBeReleasedIsLogged(t *testing.T) {
 	}
 }
 
-func TestConfig_ValidateRefusesWhatCanNotWork(t *testing.T) {
+func TestConfig_Validate_RejectsInvalidFields(t *testing.T) {
 	for _, cfg := range []settle.Config{
 		{}, {PoolSize: 1}, {FillBatch: 1}, {Reread: 1}, {LeaseTTL: time.Second}, {AddressRate: 1000},
 	} {

@@ -8,7 +8,7 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-func TestWatcher_MoreCoinsThanThereAreChangeNothing(t *testing.T) {
+func TestWatcher_MoreCoinsThanExist_ChangesNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		q := s.pebbles()
 		w := s.watch(&walled{derived: derived{q}}, settle.Config{FillBatch: 200, Reread: 5})

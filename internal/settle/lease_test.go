@@ -75,7 +75,7 @@ func (s *shop) outlast(ctx context.Context) error {
 	return nil
 }
 
-func TestWatcher_APassLongerThanTheLeaseKeepsTheChain(t *testing.T) {
+func TestWatcher_PassLongerThanLease_KeepsChain(t *testing.T) {
 	for _, slow := range []string{"Scan", "Holds", "NewAddresses"} {
 		t.Run(slow, func(t *testing.T) {
 			onEach(t, func(t *testing.T, s *shop) {
@@ -111,7 +111,7 @@ func TestWatcher_APassLongerThanTheLeaseKeepsTheChain(t *testing.T) {
 	}
 }
 
-func TestWatcher_APassThatLostItsLeaseIsCanceled(t *testing.T) {
+func TestWatcher_LeaseLost_CancelsPass(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.pay(c, coin, 10)
@@ -131,7 +131,7 @@ func TestWatcher_APassThatLostItsLeaseIsCanceled(t *testing.T) {
 	})
 }
 
-func TestWatcher_AProcessWhoseDatabaseHangsLosesTheChain(t *testing.T) {
+func TestWatcher_DatabaseHangs_LosesLease(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.pay(c, coin, 10)
@@ -146,7 +146,7 @@ func TestWatcher_AProcessWhoseDatabaseHangsLosesTheChain(t *testing.T) {
 	})
 }
 
-func TestWatcher_AProcessWhosePassesFailLetsAnotherTry(t *testing.T) {
+func TestWatcher_PassesFail_YieldsLease(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.pay(c, coin, 10)

@@ -26,7 +26,7 @@ func (l *locking) Scan(ctx context.Context, q settle.Query) (settle.View, error)
 	return v, err
 }
 
-func TestWatcher_ATransferThatIsLockedForEverIsNotReadForEver(t *testing.T) {
+func TestWatcher_LockedForever_NotRereadForever(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.mine(1000)
 		c := s.order()

@@ -17,7 +17,7 @@ import (
 
 // Who stands by requests a pass as soon as a mark gets it the lease, and only
 // then.
-func TestWatcher_AMarkThatTakesOverRequestsAPass(t *testing.T) {
+func TestWatcher_MarkTakesOver_RequestsPass(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		passes, wake := 0, nobody()
 		wake.Pass = func() { passes++ }
@@ -57,7 +57,7 @@ func (u *unreliable) AcquireLease(ctx context.Context, name, holder string, ttl 
 }
 
 // One failure to prolong a lease is logged, and ends no pass.
-func TestWatcher_ALeaseThatIsProlongedInTheEnd(t *testing.T) {
+func TestWatcher_LeaseRenewedLate_KeepsChain(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.pay(c, coin, 10)
@@ -95,7 +95,7 @@ func (f repetitive) NewAddresses(ctx context.Context, after int64, n int) ([]set
 	return all, err
 }
 
-func TestWatcher_AWalletThatMakesItsNewestAddressAgainIsNotTrusted(t *testing.T) {
+func TestWatcher_WalletRepeatsNewestAddress_IsNotTrusted(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.order() // takes one
 		s.watcher = s.watch(repetitive{s.chain}, settle.Config{})

@@ -22,7 +22,7 @@ func ownWallet(own **rig.MoneroWallet) func(*till) {
 	}
 }
 
-func TestWatcher_MoneroWalletKilledWhileItReadsLosesNothing(t *testing.T) {
+func TestWatcher_MoneroWalletKilledWhileReading_LosesNothing(t *testing.T) {
 	t.Parallel()
 	var own *rig.MoneroWallet
 	atTill(t, func(t *testing.T, s *till) {
@@ -52,7 +52,7 @@ func TestWatcher_MoneroWalletKilledWhileItReadsLosesNothing(t *testing.T) {
 	}, fewConfirmations, ownWallet(&own))
 }
 
-func TestWatcher_MoneroDamagedWalletCacheIsMadeAnew(t *testing.T) {
+func TestWatcher_MoneroWalletCacheDamaged_IsRebuilt(t *testing.T) {
 	t.Parallel()
 	var own *rig.MoneroWallet
 	atTill(t, func(t *testing.T, s *till) {
@@ -97,7 +97,7 @@ func (s *till) highCard(own *rig.MoneroWallet) *card.Card {
 	}
 }
 
-func TestWatcher_MoneroAWalletThatLostItsAddressesMakesThemAgainAndFindsTheirPayments(t *testing.T) {
+func TestWatcher_MoneroWalletLostAddresses_RestoresThemAndTheirPayments(t *testing.T) {
 	t.Parallel()
 	var own *rig.MoneroWallet
 	atTill(t, func(t *testing.T, s *till) {
@@ -140,7 +140,7 @@ func TestWatcher_MoneroAWalletThatLostItsAddressesMakesThemAgainAndFindsTheirPay
 	}, fewConfirmations, ownWallet(&own), func(s *till) { s.pool, s.batch = *lostAddresses+50, 512 })
 }
 
-func TestWatcher_MoneroWhatAWalletShowedWronglyIsUncountedOnlyIfAnOperatorSaysSo(t *testing.T) {
+func TestWatcher_MoneroFalseTransfer_UncountedOnlyByOperator(t *testing.T) {
 	t.Parallel()
 	phantom := true
 	var entry map[string]any

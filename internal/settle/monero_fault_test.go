@@ -13,7 +13,7 @@ import (
 // impatient has node and wallet answer soon.
 func impatient(s *till) { s.config.Timeout, s.config.RefreshTimeout = time.Second, 2*time.Second }
 
-func TestWatcher_MoneroAnotherNetworkOrWalletStopsEverything(t *testing.T) {
+func TestWatcher_MoneroOtherNetworkOrWallet_StopsAll(t *testing.T) {
 	stagenet := rig.Stagenet(t)
 	for _, swap := range []struct {
 		name       string
@@ -72,7 +72,7 @@ func (s *till) state(c *card.Card) card.PaymentState {
 	return got.State
 }
 
-func TestWatcher_MoneroANodeThatIsNotUpToDateMovesNothing(t *testing.T) {
+func TestWatcher_MoneroNodeBehind_ChangesNothing(t *testing.T) {
 	var lie func(info map[string]any)
 	var clock time.Duration
 	atTill(t, func(t *testing.T, s *till) {
@@ -114,7 +114,7 @@ func TestWatcher_MoneroANodeThatIsNotUpToDateMovesNothing(t *testing.T) {
 	})
 }
 
-func TestWatcher_MoneroAKilledNodeLosesNothing(t *testing.T) {
+func TestWatcher_MoneroNodeKilled_LosesNothing(t *testing.T) {
 	atTill(t, func(t *testing.T, s *till) {
 		c := s.order()
 		s.settle()
@@ -134,7 +134,7 @@ func TestWatcher_MoneroAKilledNodeLosesNothing(t *testing.T) {
 	}, fewConfirmations)
 }
 
-func TestWatcher_MoneroBrokenAnswersChangeNothingAndLoseNothing(t *testing.T) {
+func TestWatcher_MoneroBrokenAnswers_ChangeNothing(t *testing.T) {
 	atTill(t, func(t *testing.T, s *till) {
 		waiting := s.order()
 		s.paid(waiting, coin/2, 1)
@@ -179,7 +179,7 @@ func TestWatcher_MoneroBrokenAnswersChangeNothingAndLoseNothing(t *testing.T) {
 	}, fewConfirmations, impatient)
 }
 
-func TestWatcher_MoneroAddressesWhoseMakingWasNotAnsweredAreNoLoss(t *testing.T) {
+func TestWatcher_MoneroCreateAddressUnanswered_LosesNothing(t *testing.T) {
 	atTill(t, func(t *testing.T, s *till) {
 		seen := map[string]bool{}
 		for _, method := range []string{"store", "create_address"} {
@@ -202,7 +202,7 @@ func TestWatcher_MoneroAddressesWhoseMakingWasNotAnsweredAreNoLoss(t *testing.T)
 	}, fewConfirmations, impatient, func(s *till) { s.pool = 8 })
 }
 
-func TestWatcher_MoneroFrozenNodeOrWalletLeavesRequestsAnswered(t *testing.T) {
+func TestWatcher_MoneroNodeOrWalletFrozen_AnswersRequests(t *testing.T) {
 	for name, freeze := range map[string]func(*testing.T, *till) (thaw func()){
 		"node":   func(t *testing.T, s *till) func() { s.net.Daemon.Freeze(t); return s.net.Daemon.Thaw },
 		"wallet": func(t *testing.T, s *till) func() { s.net.Wallet.Freeze(t); return s.net.Wallet.Thaw },

@@ -9,7 +9,7 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-func TestWatcher_MoneroAPiconeroThatIsLockedForYearsDoesNotStopACard(t *testing.T) {
+func TestWatcher_MoneroDustLockedForYears_DoesNotStopCard(t *testing.T) {
 	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		paid, late := s.order(), s.order()
@@ -38,7 +38,7 @@ func TestWatcher_MoneroAPiconeroThatIsLockedForYearsDoesNotStopACard(t *testing.
 	}, fewConfirmations)
 }
 
-func TestWatcher_MoneroAPiconeroInEachBlockDoesNotDelayACard(t *testing.T) {
+func TestWatcher_MoneroDustInEachBlock_DoesNotDelayCard(t *testing.T) {
 	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		c, back := s.order(), s.order()
@@ -65,7 +65,7 @@ func TestWatcher_MoneroAPiconeroInEachBlockDoesNotDelayACard(t *testing.T) {
 	}, fewConfirmations)
 }
 
-func TestWatcher_MoneroABlockThatIsDatedBackDoesNotBuyAtTheOldRate(t *testing.T) {
+func TestWatcher_MoneroBackdatedBlock_PaysTodaysRate(t *testing.T) {
 	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		c := s.order()

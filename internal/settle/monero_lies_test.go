@@ -208,7 +208,7 @@ func every(n int, lies []rig.Lie) []rig.Lie {
 	return few
 }
 
-func TestWatcher_MoneroALieIssuesNothingAndReversesNothing(t *testing.T) {
+func TestWatcher_MoneroWrongAnswer_NeitherIssuesNorReverses(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.coins(append(chain.Currencies(), pebble))
 		m, wallet := newMint(t, s)

@@ -12,7 +12,7 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-func TestWatcher_MoneroExactPaymentIsPaidOnceAtTheLastConfirmation(t *testing.T) {
+func TestWatcher_MoneroExactPayment_PaidAtLastConfirmation(t *testing.T) {
 	t.Parallel()
 	atTills(t, func(t *testing.T, s *till) {
 		c := s.order()
@@ -37,7 +37,7 @@ func TestWatcher_MoneroExactPaymentIsPaidOnceAtTheLastConfirmation(t *testing.T)
 	})
 }
 
-func TestWatcher_MoneroSplitPaymentsAreAddedUpAndOneUnitShortIsToppedUp(t *testing.T) {
+func TestWatcher_MoneroSplitPayments_AddUp(t *testing.T) {
 	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		exact, short := s.order(), s.order()
@@ -71,7 +71,7 @@ func TestWatcher_MoneroSplitPaymentsAreAddedUpAndOneUnitShortIsToppedUp(t *testi
 	})
 }
 
-func TestWatcher_MoneroOverpaidIsOneCardAndTheSurplusIsRecorded(t *testing.T) {
+func TestWatcher_MoneroOverpaid_IssuesOneCardAndRecordsSurplus(t *testing.T) {
 	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		c := s.order()
@@ -87,7 +87,7 @@ func TestWatcher_MoneroOverpaidIsOneCardAndTheSurplusIsRecorded(t *testing.T) {
 	})
 }
 
-func TestWatcher_MoneroSeenBeforeExpiryIsHonoredAndAfterItJudgedByTodaysRate(t *testing.T) {
+func TestWatcher_MoneroSeenBeforeExpiry_KeepsRate(t *testing.T) {
 	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		early, worth, cheap, short := s.order(), s.order(), s.order(), s.order()
@@ -123,7 +123,7 @@ func TestWatcher_MoneroSeenBeforeExpiryIsHonoredAndAfterItJudgedByTodaysRate(t *
 	})
 }
 
-func TestWatcher_MoneroPaidWhileTheWatcherWasDownDoesNotExpire(t *testing.T) {
+func TestWatcher_MoneroPaidWhileDown_DoesNotExpire(t *testing.T) {
 	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		paid, unpaid := s.order(), s.order()
@@ -147,7 +147,7 @@ func TestWatcher_MoneroPaidWhileTheWatcherWasDownDoesNotExpire(t *testing.T) {
 	})
 }
 
-func TestWatcher_MoneroTheSameChainReadAHundredTimesByThreeReplicasIsOneBalance(t *testing.T) {
+func TestWatcher_MoneroReadAHundredTimesByThreeReplicas_OneBalance(t *testing.T) {
 	t.Parallel()
 	atPostgres(t, func(t *testing.T, s *till) {
 		made, confirming, pooled, short := s.order(), s.order(), s.order(), s.order()
@@ -178,7 +178,7 @@ func TestWatcher_MoneroTheSameChainReadAHundredTimesByThreeReplicasIsOneBalance(
 	}, func(s *till) { s.pool, s.lease = 6, time.Minute }) // each of them makes so many addresses when it takes over
 }
 
-func TestWatcher_MoneroMoneyForAMadeOrExpiredCardIsKeptAgainstIt(t *testing.T) {
+func TestWatcher_MoneroMoneyForIssuedOrExpiredCard_IsKept(t *testing.T) {
 	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		made, expired := s.order(), s.order()
@@ -224,7 +224,7 @@ func (s *till) confirmations(c *card.Card) int64 {
 	return got.Confirmations()
 }
 
-func TestWatcher_MoneroLockedMoneyIsNotPaidWhileItIsLocked(t *testing.T) {
+func TestWatcher_MoneroLockedMoney_PaysOnceUnlocked(t *testing.T) {
 	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		block, clock, day, past := s.order(), s.order(), s.order(), s.order()
@@ -277,7 +277,7 @@ func TestWatcher_MoneroLockedMoneyIsNotPaidWhileItIsLocked(t *testing.T) {
 	})
 }
 
-func TestWatcher_MoneroOutputsOfOneTransactionAreAddedUpAndPayEveryCard(t *testing.T) {
+func TestWatcher_MoneroOutputsOfOneTransaction_PayEveryCard(t *testing.T) {
 	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		twice, other := s.order(), s.order()
@@ -300,7 +300,7 @@ func TestWatcher_MoneroOutputsOfOneTransactionAreAddedUpAndPayEveryCard(t *testi
 	})
 }
 
-func TestWatcher_MoneroDoubleSpendInTheMempoolIsNotCountedAnyMore(t *testing.T) {
+func TestWatcher_MoneroMempoolDoubleSpend_IsUncounted(t *testing.T) {
 	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		c := s.order()
@@ -330,7 +330,7 @@ func TestWatcher_MoneroDoubleSpendInTheMempoolIsNotCountedAnyMore(t *testing.T) 
 	})
 }
 
-func TestWatcher_MoneroMoneyForNoCardIsListed(t *testing.T) {
+func TestWatcher_MoneroMoneyForNoCard_IsListed(t *testing.T) {
 	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		c := s.order()
@@ -378,7 +378,7 @@ func TestWatcher_MoneroMoneyForNoCardIsListed(t *testing.T) {
 	})
 }
 
-func TestWatcher_MoneroBurntOutputsAreCountedOnce(t *testing.T) {
+func TestWatcher_MoneroBurntOutputs_CountOnce(t *testing.T) {
 	t.Parallel()
 	// Two outputs with the same one-time key can be spent once. No wallet makes
 	// such, so the merchant's says what it says of them: of a second one only

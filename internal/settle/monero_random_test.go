@@ -22,10 +22,10 @@ var (
 	reorgSeed = flag.Uint64("reorg-seed", 0, "choose them by this seed; 0 for one from the clock")
 )
 
-// TestWatcher_RandomReorganizationsEqualTheOracle pays cards at random on a
+// TestWatcher_RandomReorgs_EqualOracle pays cards at random on a
 // chain that is reorganized at random. The oracle asks the node, not the
 // wallet, which of the payments there are, and adds them up by itself.
-func TestWatcher_RandomReorganizationsEqualTheOracle(t *testing.T) {
+func TestWatcher_RandomReorgs_EqualOracle(t *testing.T) {
 	t.Parallel()
 	seed := *reorgSeed
 	if seed == 0 {

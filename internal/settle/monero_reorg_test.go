@@ -10,7 +10,7 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-func TestWatcher_MoneroReorgOfAnyDepthBeforeIssuing(t *testing.T) {
+func TestWatcher_MoneroReorgOfAnyDepth_BeforeIssue(t *testing.T) {
 	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		var cards []*card.Card // each paid in a block of its own
@@ -44,7 +44,7 @@ func TestWatcher_MoneroReorgOfAnyDepthBeforeIssuing(t *testing.T) {
 	})
 }
 
-func TestWatcher_MoneroReMinedAtALowerHeightIsPaidOnce(t *testing.T) {
+func TestWatcher_MoneroMinedAgainLower_PaysOnce(t *testing.T) {
 	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		c := s.order()
@@ -74,7 +74,7 @@ func TestWatcher_MoneroReMinedAtALowerHeightIsPaidOnce(t *testing.T) {
 	})
 }
 
-func TestWatcher_MoneroReorgOf18BlocksAfterTheCardWasMade(t *testing.T) {
+func TestWatcher_MoneroReorgOf18Blocks_AfterIssue(t *testing.T) {
 	t.Parallel()
 	atPostgres(t, func(t *testing.T, s *till) {
 		c := s.order()
@@ -109,7 +109,7 @@ func TestWatcher_MoneroReorgOf18BlocksAfterTheCardWasMade(t *testing.T) {
 	}, func(s *till) { s.policy.FreezeReversed = true })
 }
 
-func TestWatcher_MoneroDroppedBlocksWithoutNewOnesConfirmNothing(t *testing.T) {
+func TestWatcher_MoneroBlocksDropped_ConfirmNothing(t *testing.T) {
 	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		c := s.order()
@@ -136,7 +136,7 @@ func TestWatcher_MoneroDroppedBlocksWithoutNewOnesConfirmNothing(t *testing.T) {
 	})
 }
 
-func TestWatcher_MoneroReorgAndWhatAWalletForgotAreFoundBySlices(t *testing.T) {
+func TestWatcher_MoneroReorg_SlicesFindForgottenTransfers(t *testing.T) {
 	hidden := "" // a transaction that the wallet forgets
 	atTill(t, func(t *testing.T, s *till) {
 		c := s.order()
@@ -179,7 +179,7 @@ func TestWatcher_MoneroReorgAndWhatAWalletForgotAreFoundBySlices(t *testing.T) {
 	})
 }
 
-func TestWatcher_MoneroAChainThatGotShorterFreezesEverything(t *testing.T) {
+func TestWatcher_MoneroChainShorter_ChangesNothing(t *testing.T) {
 	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) {
 		kept, gone := s.order(), s.order()
@@ -202,12 +202,12 @@ func TestWatcher_MoneroAChainThatGotShorterFreezesEverything(t *testing.T) {
 	})
 }
 
-func TestWatcher_MoneroReorgOf101BlocksHasTheWalletRescanned(t *testing.T) {
+func TestWatcher_MoneroReorgOf101Blocks_RescansWallet(t *testing.T) {
 	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) { tooDeep(t, s, 102) })
 }
 
-func TestWatcher_MoneroReorgOf101BlocksIsNoticedAlsoIfTheChainIsAsHighAsBefore(t *testing.T) {
+func TestWatcher_MoneroReorgOf101Blocks_SameHeight_IsNoticed(t *testing.T) {
 	t.Parallel()
 	atTill(t, func(t *testing.T, s *till) { tooDeep(t, s, 101) })
 }

@@ -15,7 +15,7 @@ import (
 var manyAddresses = flag.Int("addresses", 300,
 	"have so many cards open at once; a wallet makes about 180 addresses a second")
 
-func TestWatcher_MoneroAWalletThatCanSpendIsRefused(t *testing.T) {
+func TestWatcher_MoneroWalletCanSpend_IsRejected(t *testing.T) {
 	s := newTill(t, "sqlite:"+t.TempDir()+"/x.db", fewConfirmations, func(s *till) { s.wallet.Target(s.net.Payer.URL) })
 	for range 2 {
 		s.refuses(monero.ErrSpendKey)
@@ -32,7 +32,7 @@ func TestWatcher_MoneroAWalletThatCanSpendIsRefused(t *testing.T) {
 	s.want(c, card.Generated, card.Paid, coin, few)
 }
 
-func TestWatcher_MoneroLoginOutlivesTheWalletsRestart(t *testing.T) {
+func TestWatcher_MoneroWalletRestarts_LoginWorks(t *testing.T) {
 	var own *rig.MoneroWallet
 	atTill(t, func(t *testing.T, s *till) {
 		c := s.order()
@@ -52,7 +52,7 @@ func TestWatcher_MoneroLoginOutlivesTheWalletsRestart(t *testing.T) {
 	})
 }
 
-func TestWatcher_MoneroConcurrentCreatesOfThreeReplicasShareNoAddress(t *testing.T) {
+func TestWatcher_MoneroThreeReplicasCreate_ShareNoAddress(t *testing.T) {
 	var own *rig.MoneroWallet
 	atPostgres(t, func(t *testing.T, s *till) {
 		replicas := []*till{s, s.replica(), s.replica()}

@@ -8,7 +8,7 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-func TestObserve_ToldHowEachTickEnded(t *testing.T) {
+func TestObserve_CalledAfterEachTick(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		var fault error
 		var got settle.Report

@@ -7,7 +7,7 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-func TestPace_ABurstAtOnceAndThenItsRate(t *testing.T) {
+func TestPace_BurstThenRate(t *testing.T) {
 	p, now := settle.NewPace(10, 20), time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC)
 	allows := func(until time.Time, want int) {
 		t.Helper()
@@ -34,7 +34,7 @@ func TestPace_ABurstAtOnceAndThenItsRate(t *testing.T) {
 
 // However addresses were made in a time that is lost, there are no more of them
 // than are skipped for it; and hardly fewer, if it was fast.
-func TestPace_ALostTimeCanHaveMadeNoMoreThanAreSkipped(t *testing.T) {
+func TestPace_LostTime_SkipsAllThatCanBeMade(t *testing.T) {
 	p, then := settle.NewPace(10, 20), time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC)
 	for name, before := range map[string]time.Time{"nothing of the burst was used": {},
 		"half of it": p.After(time.Time{}, then, 10), "all of it": p.Spent(then)} {
@@ -63,7 +63,7 @@ func TestPace_NoLimit(t *testing.T) {
 	}
 }
 
-func TestBeacon_ProvesThatNothingWentBack(t *testing.T) {
+func TestBeacon_ProvesContinuity(t *testing.T) {
 	marked := time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC)
 	server := settle.Lease{Server: "a", Serving: true, MarkedAt: marked}
 	file := settle.Lease{Server: "a", MarkedAt: marked}

@@ -15,7 +15,7 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-func TestWatcher_PassPanics_FailsAndGoesOn(t *testing.T) {
+func TestWatcher_PassPanics_FailsAndContinues(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.pay(c, c.Amount, 10)
@@ -43,7 +43,7 @@ func TestWatcher_PassPanics_FailsAndGoesOn(t *testing.T) {
 
 // A lease with impossible numbers may stop the passes, but neither the process
 // nor later passes, once the row is restored.
-func TestWatcher_ExtremeIntegersInLease_WorksOnceTheyAreMended(t *testing.T) {
+func TestWatcher_ExtremeIntegersInLease_WorksOnceRepaired(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		db := rig.OpenSQL(t, s.url)
 		columns := integerColumns(t, db, s.url, "leases")

@@ -74,7 +74,7 @@ func (s *shop) orderPebbles() *card.Card {
 	return c
 }
 
-func TestWatcher_AfterAReorganizationMoneyBelowItMustStillBeThere(t *testing.T) {
+func TestWatcher_Reorg_OlderMoneyMissing_Fails(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		q := s.pebbles()
 		w := s.watch(&walled{derived: derived{q}}, settle.Config{FillBatch: 200})
@@ -110,7 +110,7 @@ func TestWatcher_AfterAReorganizationMoneyBelowItMustStillBeThere(t *testing.T) 
 	})
 }
 
-func TestWatcher_WhatAnotherProcessAppliedMustStillBeThere(t *testing.T) {
+func TestWatcher_TransferOfOtherProcessMissing_Fails(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		q := s.pebbles()
 		first := s.watch(&walled{derived: derived{q}}, settle.Config{FillBatch: 200})
@@ -132,7 +132,7 @@ func TestWatcher_WhatAnotherProcessAppliedMustStillBeThere(t *testing.T) {
 }
 
 // Each tip that a chain is asked about may cost a call of its node.
-func TestWatcher_AChainIsAskedOnlyAboutTheBlocksThatAreReadAgain(t *testing.T) {
+func TestWatcher_Scan_QueriesOnlyRereadBlocks(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		q := s.pebbles()
 		wallet := &walled{derived: derived{q}}
@@ -158,7 +158,7 @@ func TestWatcher_AChainIsAskedOnlyAboutTheBlocksThatAreReadAgain(t *testing.T) {
 	})
 }
 
-func TestWatcher_AReorganizationThatTheWalletCanNotFollowNeedsARescan(t *testing.T) {
+func TestWatcher_ReorgTooDeepForWallet_Rescans(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		q := s.pebbles()
 		wallet := &walled{derived: derived{q}, follows: 5}
@@ -195,7 +195,7 @@ func TestWatcher_AReorganizationThatTheWalletCanNotFollowNeedsARescan(t *testing
 	})
 }
 
-func TestWatcher_ABlockFromTheFutureCountsAsThePresentUntilItsTimeHasCome(t *testing.T) {
+func TestWatcher_BlockFromFuture_CountsAsPresent(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		mined := s.now.Add(30 * time.Minute)
 		w := s.watch(dated{s.chain, mined}, settle.Config{FillBatch: 200})
@@ -227,7 +227,7 @@ func (d dated) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	return v, err
 }
 
-func TestWatcher_MoneyIsNotCountedIfTheCursorCanNotMove(t *testing.T) {
+func TestWatcher_CursorCannotMove_CountsNoMoney(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.pay(c, coin, 10)
@@ -253,7 +253,7 @@ type stuckTx struct{ settle.Tx }
 
 func (stuckTx) SaveCursor(context.Context, string, settle.Cursor) error { return errFault }
 
-func TestWatcher_AWalletThatIsNotOursIsRefusedAndNotMended(t *testing.T) {
+func TestWatcher_WrongWallet_IsRejectedWithoutRescan(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		w := s.watch(lasting{Chain: swapped{s.chain}, ahead: func(context.Context) error { return card.ErrWalletLost }},
 			settle.Config{FillBatch: 200})
@@ -268,7 +268,7 @@ func TestWatcher_AWalletThatIsNotOursIsRefusedAndNotMended(t *testing.T) {
 	})
 }
 
-func TestWatcher_AWalletIsComparedWithTheStoredAddressesEvery15Seconds(t *testing.T) {
+func TestWatcher_ComparesWalletEvery15Seconds(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		compared := 0
 		w := s.watch(lasting{Chain: s.chain, ahead: func(context.Context) error { compared++; return nil }},

@@ -65,7 +65,7 @@ func (s *shop) requestRescan() {
 	check(s.t, s.store.AskForRescan(s.t.Context(), "monero", false))
 }
 
-func TestWatcher_AWalletRescansOnlyIfItIsAskedToAndOnlyOnce(t *testing.T) {
+func TestWatcher_RescanRequested_RunsOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		wallet := &ailing{Chain: s.chain}
@@ -118,7 +118,7 @@ func (s *shop) wantNonePending() {
 	}
 }
 
-func TestWatcher_ARescanThatDidNotHelpIsRepeatedAfterAnHour(t *testing.T) {
+func TestWatcher_RescanWithoutSuccess_RepeatsAfterHour(t *testing.T) {
 	onLost(t, func(s *shop, c *card.Card, wallet *ailing, w *settle.Watcher, loses func(int)) {
 		t := s.t
 		loses(0) // this pass requests the rescan
@@ -140,7 +140,7 @@ func TestWatcher_ARescanThatDidNotHelpIsRepeatedAfterAnHour(t *testing.T) {
 	})
 }
 
-func TestWatcher_AnOperatorNeedNotWaitUntilARescanIsRepeated(t *testing.T) {
+func TestWatcher_OperatorRequestsRescan_DoesNotWait(t *testing.T) {
 	onLost(t, func(s *shop, c *card.Card, wallet *ailing, w *settle.Watcher, loses func(int)) {
 		t := s.t
 		loses(0)
@@ -163,7 +163,7 @@ func TestWatcher_AnOperatorNeedNotWaitUntilARescanIsRepeated(t *testing.T) {
 
 // A wallet can lose everything between a rescan and the pass over what it shows
 // then.
-func TestWatcher_AWalletThatLosesItsAddressesRescansHoweverRecentlyItDid(t *testing.T) {
+func TestWatcher_WalletLosesAddressesAgain_RescansImmediately(t *testing.T) {
 	onLost(t, func(s *shop, c *card.Card, wallet *ailing, w *settle.Watcher, loses func(int)) {
 		t := s.t
 		wallet.lacks = fmt.Errorf("%w: it has no address 7", card.ErrWalletLost)
@@ -179,7 +179,7 @@ func TestWatcher_AWalletThatLosesItsAddressesRescansHoweverRecentlyItDid(t *test
 	})
 }
 
-func TestWatcher_ARescanIsLoggedAndShownWhileItLasts(t *testing.T) {
+func TestWatcher_Rescan_IsLoggedAndReported(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		wallet := &ailing{Chain: s.chain}
 		w, heard := s.listen(s.store, wallet)
@@ -204,7 +204,7 @@ func TestWatcher_ARescanIsLoggedAndShownWhileItLasts(t *testing.T) {
 	})
 }
 
-func TestWatcher_ARescanThatFailedIsTriedAgainInTheNextPass(t *testing.T) {
+func TestWatcher_RescanFails_RetriesInNextPass(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.pay(c, coin, 10)
@@ -225,7 +225,7 @@ func TestWatcher_ARescanThatFailedIsTriedAgainInTheNextPass(t *testing.T) {
 	})
 }
 
-func TestWatcher_ARescanGoesOnThoughItsProgressCanNotBeRecorded(t *testing.T) {
+func TestWatcher_RescanProgressNotRecorded_Continues(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		wallet := &ailing{Chain: s.chain, rescan: func(progress func(string)) error {
 			progress("block 7 of 9")

@@ -65,7 +65,7 @@ func (h *heard) want(t *testing.T, want ...string) {
 	h.wakes = nil
 }
 
-func TestWatcher_WhatAPassChangedIsLoggedAndWakesWhoHasWorkNow(t *testing.T) {
+func TestWatcher_PassWithChanges_LogsAndWakes(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		exact, short := s.order(), s.order()
 		w, heard := s.listen(s.store, s.chain)
@@ -116,7 +116,7 @@ func TestWatcher_WhatAPassChangedIsLoggedAndWakesWhoHasWorkNow(t *testing.T) {
 
 // What an operator attributed to a card is the card's, whatever becomes of it
 // later.
-func TestWatcher_AnAttributedTransferIsItsCards(t *testing.T) {
+func TestWatcher_AttributedTransfer_CountsForCard(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.mine(30)
 		c := s.order()

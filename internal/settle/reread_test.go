@@ -86,7 +86,7 @@ func (s *shop) locked(c *card.Card, amount card.Amount, height int64) card.Trans
 		Height: height, Locked: true, FirstSeenAt: s.now}
 }
 
-func TestWatcher_APassReadsOnlyWhatIsNewAndComparesTheRestNowAndThen(t *testing.T) {
+func TestWatcher_Pass_ReadsNewBlocksAndRereadsSlices(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		paid, pooled := s.order(), s.order()
 		chain := &watched{Chain: s.chain}
@@ -126,7 +126,7 @@ func TestWatcher_APassReadsOnlyWhatIsNewAndComparesTheRestNowAndThen(t *testing.
 	})
 }
 
-func TestWatcher_AReplacedBlockIsReadAgainAtOnce(t *testing.T) {
+func TestWatcher_BlockReplaced_RereadInNextPass(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		w := s.watch(s.chain, settle.Config{CompareEvery: time.Hour})
@@ -140,7 +140,7 @@ func TestWatcher_AReplacedBlockIsReadAgainAtOnce(t *testing.T) {
 	})
 }
 
-func TestWatcher_TheEndOfALockIsFoundByComparing(t *testing.T) {
+func TestWatcher_LockEnds_RereadFindsIt(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.mine(20)
@@ -162,7 +162,7 @@ func TestWatcher_TheEndOfALockIsFoundByComparing(t *testing.T) {
 
 // While blocks are mined and passes fail, every block that was applied is
 // compared once in a round, and no slice has more than its share.
-func TestWatcher_ARoundComparesEveryBlock(t *testing.T) {
+func TestWatcher_Round_RereadsEveryBlock(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.mine(300)
 		chain := &watched{Chain: s.chain}
@@ -221,7 +221,7 @@ func (f *failing) Scan(ctx context.Context, q settle.Query) (settle.View, error)
 }
 
 // A slice that was read but not applied is compared by the next pass.
-func TestWatcher_ASliceThatWasNotAppliedIsComparedAgain(t *testing.T) {
+func TestWatcher_SliceNotApplied_RereadAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.mine(300)
 		chain := &watched{Chain: s.chain}
@@ -243,7 +243,7 @@ func TestWatcher_ASliceThatWasNotAppliedIsComparedAgain(t *testing.T) {
 
 // The wallet shows a payment in a newer block, though the one that it was in is
 // still there: whoever reads only the newer one must notice.
-func TestWatcher_APaymentDoesNotMoveOutOfABlockThatWasNotRead(t *testing.T) {
+func TestWatcher_BlockNotRead_PaymentStays(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.mine(20)
@@ -273,7 +273,7 @@ func TestWatcher_APaymentDoesNotMoveOutOfABlockThatWasNotRead(t *testing.T) {
 	})
 }
 
-func TestWatcher_AnotherOutputOfATransactionIsNew(t *testing.T) {
+func TestWatcher_OtherOutputOfTransaction_IsNew(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		one, other := s.order(), s.order()
 		s.mine(20)
@@ -292,7 +292,7 @@ func TestWatcher_AnotherOutputOfATransactionIsNew(t *testing.T) {
 	})
 }
 
-func TestWatcher_WhatTheMempoolStillListsStaysConfirmed(t *testing.T) {
+func TestWatcher_MempoolStillListsMined_StaysConfirmed(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.pay(c, coin, 10)
@@ -335,7 +335,7 @@ func TestWatcher_WhatTheMempoolStillListsStaysConfirmed(t *testing.T) {
 
 // A wallet that has lost what it knew is noticed within a round, wherever that
 // was.
-func TestWatcher_WhatAWalletForgotIsFoundWithinARound(t *testing.T) {
+func TestWatcher_WalletForgets_NoticedWithinRound(t *testing.T) {
 	for _, depth := range []int{1, 2, 60, 115} {
 		t.Run(fmt.Sprint(depth), func(t *testing.T) {
 			onEach(t, func(t *testing.T, s *shop) {
@@ -365,7 +365,7 @@ func TestWatcher_WhatAWalletForgotIsFoundWithinARound(t *testing.T) {
 	}
 }
 
-func TestWatcher_OlderBlocksWithLockedTransfersAreComparedInTurn(t *testing.T) {
+func TestWatcher_OlderBlocksWithLocks_RereadInTurn(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.mine(100)
 		chain := &watched{Chain: s.chain}
@@ -433,7 +433,7 @@ func TestWatcher_OlderBlocksWithLockedTransfersAreComparedInTurn(t *testing.T) {
 
 // Whoever takes over compares all of it at first, and, if it watched before, in
 // slices of what is applied by now.
-func TestWatcher_AnotherReplicaGoesOnComparing(t *testing.T) {
+func TestWatcher_OtherReplica_ContinuesRereading(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.mine(200)
 		c := s.order()

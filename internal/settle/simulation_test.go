@@ -81,9 +81,9 @@ func TestSimulation_Postgres(t *testing.T) {
 	simulate(t, 2, numbers, func(int) string { return rig.Postgres(t) })
 }
 
-// TestSimulation_RepeatsItself shows that a seed is all that is needed to see a
+// TestSimulation_SameSeed_SameHistory shows that a seed is all that is needed to see a
 // failure again.
-func TestSimulation_RepeatsItself(t *testing.T) {
+func TestSimulation_SameSeed_SameHistory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out: it takes seconds")
 	}

@@ -101,7 +101,7 @@ func (derived) Recover(context.Context, string, *settle.Address, func(string)) e
 
 // A chain that keeps nothing between calls fits the contract: positions come
 // from the store, and so does how far to look for payments.
-func TestWatcher_AChainThatKeepsNothingBetweenCalls(t *testing.T) {
+func TestWatcher_StatelessChain(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.coins(append(chain.Currencies(), pebble))
 		q := &quarry{now: s.clock}
@@ -160,7 +160,7 @@ func TestWatcher_AChainThatKeepsNothingBetweenCalls(t *testing.T) {
 
 // A coin whose node is away gets no new addresses and is not well; the others
 // go on.
-func TestWatcher_ASickCoinIsOneSickCoin(t *testing.T) {
+func TestWatcher_OneCoinFails_OthersContinue(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.coins(append(chain.Currencies(), pebble))
 		q := &quarry{now: s.clock}

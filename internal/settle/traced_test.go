@@ -26,7 +26,7 @@ func (r requests) TraceParents(_ context.Context, ids []uuid.UUID) (map[uuid.UUI
 
 // Only a pass that changes something is a span, or nobody would find one. That
 // a payment is confirmed belongs to the trace of its card.
-func TestWatcher_SpansOfPassesThatChangeSomething(t *testing.T) {
+func TestWatcher_PassWithChanges_HasSpan(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		const traceID = "0af7651916cd43dd8448eb211c80319c"
 		c := s.order()

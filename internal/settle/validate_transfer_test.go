@@ -29,7 +29,7 @@ func (r *retold) Scan(ctx context.Context, q settle.Query) (settle.View, error) 
 
 func (*retold) Recover(context.Context, string, *settle.Address, func(string)) error { return nil }
 
-func TestWatcher_WhatChangedInABlockThatIsStillThereIsNotBelieved(t *testing.T) {
+func TestWatcher_ChangeInKeptBlock_IsRejected(t *testing.T) {
 	for name, tt := range map[string]struct {
 		tell func(t *card.Transfer)
 		says string
@@ -79,7 +79,7 @@ func TestWatcher_WhatChangedInABlockThatIsStillThereIsNotBelieved(t *testing.T) 
 	}
 }
 
-func TestWatcher_AnOperatorMayBelieveAnotherAmount(t *testing.T) {
+func TestWatcher_OperatorBelieves_AmountChanges(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.pay(c, coin, 10)
@@ -103,7 +103,7 @@ func TestWatcher_AnOperatorMayBelieveAnotherAmount(t *testing.T) {
 
 // Of two outputs with one key the mempool shows both in full. A block that
 // takes the second shows by how much it is larger, if at all.
-func TestWatcher_AnAmountInTheMempoolMayFallButNotGrow(t *testing.T) {
+func TestWatcher_MempoolAmount_MayFallButNotGrow(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.pay(c, coin, 0)
@@ -145,7 +145,7 @@ func TestWatcher_AnAmountInTheMempoolMayFallButNotGrow(t *testing.T) {
 
 // After blocks were replaced, the other one of two outputs with one key may be
 // the first.
-func TestWatcher_AnAmountMayGrowIfBlocksWereReplaced(t *testing.T) {
+func TestWatcher_BlocksReplaced_AmountMayGrow(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		q := s.pebbles()
 		w := s.watch(&walled{derived: derived{q}}, settle.Config{FillBatch: 200})

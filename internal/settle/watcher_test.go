@@ -49,7 +49,7 @@ func TestWatcher_MempoolFirst(t *testing.T) {
 	})
 }
 
-func TestWatcher_SplitUnderpaidThenToppedUp(t *testing.T) {
+func TestWatcher_UnderpaidThenToppedUp_IsPaid(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.pay(c, coin/2, 10)
@@ -70,7 +70,7 @@ func TestWatcher_SplitUnderpaidThenToppedUp(t *testing.T) {
 	})
 }
 
-func TestWatcher_OverpaidIsOneCard(t *testing.T) {
+func TestWatcher_Overpaid_IssuesOneCard(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.pay(c, 3*coin, 10)
@@ -113,7 +113,7 @@ func TestWatcher_ReorgBetweenPaidAndIssued(t *testing.T) {
 	})
 }
 
-func TestWatcher_ReorgReMinedLowerIsPaidOnce(t *testing.T) {
+func TestWatcher_ReorgMinedAgainLower_PaysOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.mine(30)
@@ -145,7 +145,7 @@ func TestWatcher_ReorgAfterIssue(t *testing.T) {
 	})
 }
 
-func TestWatcher_PaidWhileDownDoesNotExpire(t *testing.T) {
+func TestWatcher_PaidWhileDown_DoesNotExpire(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		paid, unpaid := s.order(), s.order()
 		s.pay(paid, coin, 10)
@@ -157,7 +157,7 @@ func TestWatcher_PaidWhileDownDoesNotExpire(t *testing.T) {
 	})
 }
 
-func TestWatcher_LateMoneyIsJudgedByTodaysRate(t *testing.T) {
+func TestWatcher_LateMoney_JudgedByTodaysRate(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		enough, short, waiting := s.order(), s.order(), s.order()
 		s.now = s.now.Add(3 * time.Hour)
@@ -182,7 +182,7 @@ func TestWatcher_LateMoneyIsJudgedByTodaysRate(t *testing.T) {
 	})
 }
 
-func TestWatcher_MoneyToAnAddressWithoutACardIsKeptAndTheAddressNotHandedOut(t *testing.T) {
+func TestWatcher_MoneyToFreeAddress_IsKeptAndAddressWithdrawn(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		var free string
 		check(t, rig.OpenSQL(t, s.url).QueryRow("SELECT address FROM addresses WHERE position = 20").Scan(&free))
@@ -202,7 +202,7 @@ func TestWatcher_MoneyToAnAddressWithoutACardIsKeptAndTheAddressNotHandedOut(t *
 	})
 }
 
-func TestWatcher_AnotherChainIsRefused(t *testing.T) {
+func TestWatcher_OtherChain_IsRejected(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.pay(c, coin, 10)
@@ -225,7 +225,7 @@ func (s swapped) Scan(ctx context.Context, q settle.Query) (settle.View, error) 
 	return v, err
 }
 
-func TestWatcher_AShorterChainFreezesEverything(t *testing.T) {
+func TestWatcher_ChainShorter_ChangesNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.pay(c, coin, 10)
@@ -244,7 +244,7 @@ func (s shorter) Scan(context.Context, settle.Query) (settle.View, error) {
 	return settle.View{Fingerprint: "simulated monero", Tip: card.Tip{Height: 3, Hash: "x", Time: time.Now()}}, nil
 }
 
-func TestWatcher_OneOfTwoReplicasWatches(t *testing.T) {
+func TestWatcher_TwoReplicas_OneWatches(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		other := s.replica() // has the lease now
@@ -261,7 +261,7 @@ func TestWatcher_OneOfTwoReplicasWatches(t *testing.T) {
 	})
 }
 
-func TestWatcher_ARestoredDatabaseHandsOutNothingThatMayBeInUse(t *testing.T) {
+func TestWatcher_DatabaseRestored_HandsOutNoUsedAddress(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.order()
 		// Last night's backup: the pool is full, the wallet has given out more
@@ -283,7 +283,7 @@ func TestWatcher_ARestoredDatabaseHandsOutNothingThatMayBeInUse(t *testing.T) {
 	})
 }
 
-func TestWatcher_APoolThatIsNotFullYetIsFilledWithoutAPause(t *testing.T) {
+func TestWatcher_PoolNotFull_FillsWithoutPause(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		s.order() // which takes 32 addresses of the 200
 		check(t, s.watcher.Close(t.Context()))
@@ -306,7 +306,7 @@ func TestWatcher_APoolThatIsNotFullYetIsFilledWithoutAPause(t *testing.T) {
 	})
 }
 
-func TestWatcher_AWalletThatLostAddressesIsNotTrusted(t *testing.T) {
+func TestWatcher_WalletLostAddresses_IsNotTrusted(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.pay(c, coin, 5)
@@ -327,7 +327,7 @@ func (f forgetful) Holds(context.Context, settle.Address) error {
 	return card.ErrWalletLost
 }
 
-func TestWatcher_MoneyThatIsMissingThoughItsBlockIsThereIsUncountedOnlyOnAnOperatorsWord(t *testing.T) {
+func TestWatcher_MoneyMissingFromKeptBlock_UncountedOnlyByOperator(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.pay(c, coin, 5)
@@ -355,7 +355,7 @@ func (e emptied) Scan(ctx context.Context, q settle.Query) (settle.View, error) 
 	return v, err
 }
 
-func TestWatcher_ReadingLongerThanTheLeaseStillApplies(t *testing.T) {
+func TestWatcher_ReadLongerThanLease_StillApplies(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.pay(c, coin, 10)
@@ -367,7 +367,7 @@ func TestWatcher_ReadingLongerThanTheLeaseStillApplies(t *testing.T) {
 	})
 }
 
-func TestWatcher_WhatWasReadBeforeTheLeaseChangedHandsIsNotApplied(t *testing.T) {
+func TestWatcher_LeaseLostAfterRead_AppliesNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.pay(c, coin, 10)
@@ -403,7 +403,7 @@ func expireLeases(t *testing.T, s *shop) {
 	check(t, err)
 }
 
-func TestWatcher_ACardMadeForCheapLateMoneyIsNotReversedByDust(t *testing.T) {
+func TestWatcher_CheapLateMoney_DustDoesNotReverseCard(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		c := s.order()
 		s.now = s.now.Add(3 * time.Hour)

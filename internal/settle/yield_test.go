@@ -34,7 +34,7 @@ func TestWatcher_AloneWhilePassesFail_KeepsLease(t *testing.T) {
 
 // Two processes that both fail pass the lease on once a minute, not each time
 // that one fails.
-func TestWatcher_TwoWhosePassesFail_YieldOnceAMinute(t *testing.T) {
+func TestWatcher_TwoReplicasFail_YieldOncePerMinute(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		check(t, s.watcher.Close(t.Context()))
 		fault := errors.New("no route to the node")

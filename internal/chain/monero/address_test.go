@@ -14,7 +14,7 @@ const (
 	integrated = "4LL9oSLmtpccfufTMvppY6JwXNouMBzSkbLYfpAV5Usx3skxNgYeYTRj5UzqtReoS44qo9mtmXCqY45DJ852K5Jv2bYXZKKQePHES9khPK"
 )
 
-func TestMonero_ARefundAddressIsOneThatAWalletPaysTo(t *testing.T) {
+func TestCheckAddress(t *testing.T) {
 	const (
 		none   = "is not an address of Monero"
 		typo   = "is not an address of Monero: its checksum is wrong, so a character is missing or mistyped"
@@ -53,7 +53,7 @@ func TestMonero_ARefundAddressIsOneThatAWalletPaysTo(t *testing.T) {
 	}
 }
 
-func TestMonero_ATransactionHas64Digits(t *testing.T) {
+func TestCheckTxID(t *testing.T) {
 	txid := strings.Repeat("0123456789abcdef", 4)
 	for text, want := range map[string]bool{txid: true, txid[1:]: false, txid + "0": false, strings.ToUpper(txid): false,
 		strings.Replace(txid, "f", "g", 1): false, "": false} {

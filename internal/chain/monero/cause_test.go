@@ -23,7 +23,7 @@ func wantCause(t *testing.T, m *monero.Chain, want card.Unready) {
 	}
 }
 
-func TestMonero_Scan_NamesCauseOfReply(t *testing.T) {
+func TestChain_Scan_NamesCauseOfReply(t *testing.T) {
 	for method, replies := range map[string]map[string]card.Unready{
 		"get_info": {
 			info(map[string]any{"synchronized": false}):              "monerod: node not synchronized",
@@ -52,7 +52,7 @@ func TestMonero_Scan_NamesCauseOfReply(t *testing.T) {
 	}
 }
 
-func TestMonero_Scan_NamesCauseOfConnection(t *testing.T) {
+func TestChain_Scan_NamesCauseOfConnection(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestMonero_CheckWarnsOfWhatIsTooOld(t *testing.T) {
+func TestChain_Inspect_WarnsOfOldVersions(t *testing.T) {
 	const oldWallet, newWallet = `{"version":65561}`, `{"version":65564}` // 0.18.0 and 0.18.4
 	for name, tc := range map[string]struct {
 		node, wallet, fork string

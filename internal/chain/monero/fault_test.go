@@ -37,7 +37,7 @@ func notReady(t *testing.T, err error, says ...string) {
 	}
 }
 
-func TestMonero_KeptUntilABlockIsReplaced(t *testing.T) {
+func TestChain_Kept_EndsBelowReplacedBlock(t *testing.T) {
 	net := rig.Monero(t)
 	m, _, daemon := proxied(t, net, net.WalletURL, monero.Config{})
 	kept := func(known ...card.Tip) int64 {
@@ -89,7 +89,7 @@ func TestMonero_KeptUntilABlockIsReplaced(t *testing.T) {
 	}
 }
 
-func TestMonero_ReorgDuringPass(t *testing.T) {
+func TestChain_ReorgDuringPass(t *testing.T) {
 	net := rig.Monero(t)
 	m, wallet, _ := proxied(t, net, net.WalletURL, monero.Config{})
 	net.Mine(t, 3)
@@ -120,7 +120,7 @@ func TestMonero_ReorgDuringPass(t *testing.T) {
 	}
 }
 
-func TestMonero_StaleTipOfANodeThatIsCutOff(t *testing.T) {
+func TestChain_NodeCutOff_TipIsStale(t *testing.T) {
 	net := rig.Monero(t)
 	later := func(age, limit time.Duration) error {
 		now := func() time.Time { return time.Now().Add(age) }
@@ -141,7 +141,7 @@ func TestMonero_StaleTipOfANodeThatIsCutOff(t *testing.T) {
 	notReady(t, later(3*time.Minute, 2*time.Minute), "3 minutes old")
 }
 
-func TestMonero_ClosedWalletIsOpened(t *testing.T) {
+func TestChain_ClosedWallet_IsOpened(t *testing.T) {
 	net := rig.Monero(t)
 	m := newMonero(t, monero.Config{WalletURL: net.WalletURL, DaemonURL: net.DaemonURL, WalletFile: "wallet"})
 	want := scan(t, m, 0)
@@ -179,7 +179,7 @@ func TestMonero_ClosedWalletIsOpened(t *testing.T) {
 	}
 }
 
-func TestMonero_WalletThatCannotBeOpened(t *testing.T) {
+func TestChain_WalletCannotBeOpened(t *testing.T) {
 	net := rig.Monero(t)
 	net.Wallet.Close(t)
 	for name, config := range map[string]monero.Config{
@@ -202,7 +202,7 @@ func TestMonero_WalletThatCannotBeOpened(t *testing.T) {
 	})
 }
 
-func TestMonero_WalletKilledDuringPass(t *testing.T) {
+func TestChain_WalletKilledDuringPass(t *testing.T) {
 	net := rig.Monero(t)
 	wallet := net.NewWallet(t, "", "")
 	m, proxy, _ := proxied(t, net, wallet.URL, monero.Config{WalletFile: "wallet"})
@@ -223,7 +223,7 @@ func TestMonero_WalletKilledDuringPass(t *testing.T) {
 	}
 }
 
-func TestMonero_WalletKilledWhileItReads(t *testing.T) {
+func TestChain_WalletKilledWhileReading(t *testing.T) {
 	net := rig.Monero(t)
 	wallet := net.NewWallet(t, "", "")
 	m := newMonero(t, monero.Config{WalletURL: wallet.URL, DaemonURL: net.DaemonURL, WalletFile: "wallet"})
@@ -248,7 +248,7 @@ func TestMonero_WalletKilledWhileItReads(t *testing.T) {
 	}
 }
 
-func TestMonero_WalletOfOtherKeys(t *testing.T) {
+func TestChain_WalletOfOtherKeys(t *testing.T) {
 	net, m := merchant(t)
 	view, newest := scan(t, m, 0), newAddress(t, m)
 	fingerprint := view.Fingerprint
@@ -268,7 +268,7 @@ func TestMonero_WalletOfOtherKeys(t *testing.T) {
 	}
 }
 
-func TestMonero_WalletSwappedDuringPass(t *testing.T) {
+func TestChain_WalletSwappedDuringPass(t *testing.T) {
 	net := rig.Monero(t)
 	m, wallet, _ := proxied(t, net, net.WalletURL, monero.Config{})
 	wallet.Before("get_transfers", func() { net.Wallet.OpenOther(t) })
@@ -278,7 +278,7 @@ func TestMonero_WalletSwappedDuringPass(t *testing.T) {
 	scan(t, m, 0)
 }
 
-func TestMonero_NodeOfAnotherNetwork(t *testing.T) {
+func TestChain_NodeOfAnotherNetwork(t *testing.T) {
 	net := rig.Monero(t)
 	m, _, daemon := proxied(t, net, net.WalletURL, monero.Config{})
 	other := rig.Stagenet(t)
@@ -298,7 +298,7 @@ func TestMonero_NodeOfAnotherNetwork(t *testing.T) {
 	}
 }
 
-func TestMonero_BrokenAnswersAreBoundedAndPass(t *testing.T) {
+func TestChain_BrokenResponses_AreBoundedAndTemporary(t *testing.T) {
 	net := rig.Monero(t)
 	const limit = 500 * time.Millisecond
 	m, wallet, daemon := proxied(t, net, net.WalletURL, monero.Config{Timeout: limit, RefreshTimeout: limit})

@@ -13,7 +13,7 @@ import (
 
 // Logins and the wallet's password are read only from files that are private to
 // their owner.
-func TestMoneroSettings_SecretThatOthersCanRead_IsRefused(t *testing.T) {
+func TestSettings_SecretReadableByOthers_IsRejected(t *testing.T) {
 	for _, flag := range []string{"--monero-daemon-login", "--monero-wallet-login", "--monero-wallet-password"} {
 		for mode, want := range map[os.FileMode]bool{0o600: true, 0o400: true, 0o640: false, 0o604: false, 0o620: false,
 			0o644: false} {

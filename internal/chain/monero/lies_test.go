@@ -105,7 +105,7 @@ func entryFields(path string) map[string]any {
 // nothing wrong follows.
 var harmless = map[string]string{
 	"get_transfers: in is missing": "an empty list is left out; a stored transfer can't vanish from a block that is still there: " +
-		"see TestWatcher_AfterAReorganizationMoneyBelowItMustStillBeThere",
+		"see TestWatcher_Reorg_OlderMoneyMissing_Fails",
 	"get_transfers: pool is missing":                         "an empty list is left out, and no card is issued for what is in no block",
 	"get_transfers: in.0.amounts is missing":                 "a wallet that is older than the list does not have it; the amount itself is required",
 	"get_transfers: in.1.unlock_time is huge":                "it is locked either way",
@@ -114,7 +114,7 @@ var harmless = map[string]string{
 	"the answer of sign_transfer is a result that is a list": "it still has the error that is asked for",
 }
 
-func TestMonero_EveryFieldThatADecisionNeedsIsRequired(t *testing.T) {
+func TestChain_NeededFieldMissing_IsRejected(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: tells hundreds of lies, one by one")
 	}
@@ -148,7 +148,7 @@ func TestMonero_EveryFieldThatADecisionNeedsIsRequired(t *testing.T) {
 }
 
 // What has the right form may still contradict what else was said.
-func TestMonero_AnswersThatContradictEachOtherAreRefused(t *testing.T) {
+func TestChain_ContradictoryResponses_AreRejected(t *testing.T) {
 	t.Parallel()
 	const in0, in1, pool0 = "in.0.", "in.1.", "pool.0."
 	broken := strings.Replace(sub(5), "1111", "1112", 1)
@@ -235,7 +235,7 @@ func TestMonero_AnswersThatContradictEachOtherAreRefused(t *testing.T) {
 	}
 }
 
-func TestMonero_EntriesThatContradictEachOtherAreRefused(t *testing.T) {
+func TestChain_ContradictoryEntries_AreRejected(t *testing.T) {
 	in, pool := map[string]any{}, map[string]any{"type": "pool", "height": 0}
 	with := func(e map[string]any, changes map[string]any) string {
 		all := maps.Clone(e)
@@ -272,7 +272,7 @@ func TestMonero_EntriesThatContradictEachOtherAreRefused(t *testing.T) {
 
 // A node that lacks a block below the newest that it named has changed
 // meanwhile. It must not pass for one that shows another block.
-func TestMonero_ANodeThatLacksABlockBelowItsNewest(t *testing.T) {
+func TestChain_NodeLacksOldBlock_NotReady(t *testing.T) {
 	s, m := newScript(t)
 	s.set("get_block_header_by_height", genesisBlock,
 		`"error":{"code":-2,"message":"Requested block height: 95 greater than current top block height: 94"}`)
@@ -286,7 +286,7 @@ func TestMonero_ANodeThatLacksABlockBelowItsNewest(t *testing.T) {
 
 // A wallet that lost its addresses shows a payment in the mempool to one that
 // it says it does not have. Then Holds must get its turn.
-func TestMonero_APaymentInTheMempoolToAnAddressThatTheWalletLost(t *testing.T) {
+func TestChain_MempoolPaymentToLostAddress_IsReturned(t *testing.T) {
 	s, m := newScript(t)
 	s.made = 2
 	s.set("get_transfers", `{"pool":[`+entry(t, map[string]any{"type": "pool", "height": 0})+`]}`)
@@ -304,7 +304,7 @@ func TestMonero_APaymentInTheMempoolToAnAddressThatTheWalletLost(t *testing.T) {
 
 // What another wallet said of its addresses is not remembered of the one that
 // is opened again.
-func TestMonero_AddressesOfAWalletThatWasOpenForAMomentAreForgotten(t *testing.T) {
+func TestChain_OtherWalletOpenBriefly_AddressesForgotten(t *testing.T) {
 	s, m := honest(t)
 	other := false
 	s.lie = func(method, answer string) string {
@@ -322,7 +322,7 @@ func TestMonero_AddressesOfAWalletThatWasOpenForAMomentAreForgotten(t *testing.T
 }
 
 // Each address is compared once, so that a pass costs no more than before.
-func TestMonero_TheWalletIsAskedOnceWhichAddressItHas(t *testing.T) {
+func TestChain_WalletAddress_ReadOnce(t *testing.T) {
 	s, m := honest(t)
 	asked := 0
 	s.lie = func(method, answer string) string {

@@ -77,7 +77,7 @@ func one(t *testing.T, view settle.View, address string) card.Transfer {
 	return ts[0]
 }
 
-func TestMonero_MempoolThenConfirmations(t *testing.T) {
+func TestChain_MempoolThenConfirmations(t *testing.T) {
 	net, m := merchant(t)
 	address := newAddress(t, m)
 	before := net.Height(t)
@@ -111,7 +111,7 @@ func TestMonero_MempoolThenConfirmations(t *testing.T) {
 	}
 }
 
-func TestMonero_ReorgUnseesTransfer(t *testing.T) {
+func TestChain_ReorgUnseesTransfer(t *testing.T) {
 	net, m := merchant(t)
 	address := newAddress(t, m)
 	start := net.Height(t)
@@ -129,7 +129,7 @@ func TestMonero_ReorgUnseesTransfer(t *testing.T) {
 	}
 }
 
-func TestMonero_ReorgMinesTransferAtAnotherHeight(t *testing.T) {
+func TestChain_ReorgMinesTransferAtAnotherHeight(t *testing.T) {
 	net, m := merchant(t)
 	address := newAddress(t, m)
 	start := net.Height(t)
@@ -152,7 +152,7 @@ func TestMonero_ReorgMinesTransferAtAnotherHeight(t *testing.T) {
 	}
 }
 
-func TestMonero_StaleConfirmationsAfterPopBlocks(t *testing.T) {
+func TestChain_StaleConfirmationsAfterPopBlocks(t *testing.T) {
 	net, m := merchant(t)
 	address := newAddress(t, m)
 	start := net.Height(t)
@@ -170,7 +170,7 @@ func TestMonero_StaleConfirmationsAfterPopBlocks(t *testing.T) {
 	}
 }
 
-func TestMonero_DoubleSpendVanishesFromMempool(t *testing.T) {
+func TestChain_DoubleSpend_VanishesFromMempool(t *testing.T) {
 	net, m := merchant(t)
 	address := newAddress(t, m)
 	start := net.Height(t)
@@ -198,7 +198,7 @@ func TestMonero_DoubleSpendVanishesFromMempool(t *testing.T) {
 	}
 }
 
-func TestMonero_OneTransactionSeveralOutputs(t *testing.T) {
+func TestChain_OneTransactionSeveralOutputs(t *testing.T) {
 	net, m := merchant(t)
 	a, b := newAddress(t, m), newAddress(t, m)
 	start := net.Height(t)
@@ -216,7 +216,7 @@ func TestMonero_OneTransactionSeveralOutputs(t *testing.T) {
 	}
 }
 
-func TestMonero_AskedForInPartsTheTransfersAreTheSame(t *testing.T) {
+func TestChain_ReadInParts_SameTransfers(t *testing.T) {
 	net, m := merchant(t)
 	a := newAddress(t, m)
 	for range 4 { // in blocks next to each other, so that some part begins at one
@@ -242,7 +242,7 @@ var byTxID = cmpopts.SortSlices(func(a, b card.Transfer) bool {
 	return a.TxID < b.TxID || a.TxID == b.TxID && a.Output < b.Output
 })
 
-func TestMonero_MoneyForNoCard(t *testing.T) {
+func TestChain_MoneyForNoCard(t *testing.T) {
 	net, m := merchant(t)
 	start := net.Height(t)
 	var integrated struct {
@@ -286,7 +286,7 @@ func TestMonero_MoneyForNoCard(t *testing.T) {
 	}
 }
 
-func TestMonero_LockedTransferWithConfirmations(t *testing.T) {
+func TestChain_LockedTransferWithConfirmations(t *testing.T) {
 	net, m := merchant(t)
 	start := net.Height(t)
 	block, soon, clock, past, free := newAddress(t, m), newAddress(t, m), newAddress(t, m), newAddress(t, m),
@@ -322,7 +322,7 @@ func TestMonero_LockedTransferWithConfirmations(t *testing.T) {
 	}
 }
 
-func TestMonero_AddressesSurviveKilledWallet(t *testing.T) {
+func TestChain_AddressesSurviveKilledWallet(t *testing.T) {
 	net := rig.Monero(t)
 	wallet := net.NewWallet(t, "", "")
 	m := newMonero(t, monero.Config{WalletURL: wallet.URL, DaemonURL: net.DaemonURL})
@@ -352,7 +352,7 @@ func TestMonero_AddressesSurviveKilledWallet(t *testing.T) {
 	}
 }
 
-func TestMonero_LoginSurvivesWalletRestart(t *testing.T) {
+func TestChain_WalletRestarts_LoginWorks(t *testing.T) {
 	net := rig.Monero(t)
 	wallet := net.NewWallet(t, "merchant", "correct-horse")
 	config := monero.Config{WalletURL: wallet.URL, WalletUser: "merchant", WalletPassword: "correct-horse",
@@ -385,7 +385,7 @@ func TestMonero_LoginSurvivesWalletRestart(t *testing.T) {
 	}
 }
 
-func TestMonero_CheckReports(t *testing.T) {
+func TestChain_Inspect_Reports(t *testing.T) {
 	net, m := merchant(t)
 	newAddress(t, m)
 	scan(t, m, 0)
@@ -413,7 +413,7 @@ func TestMonero_CheckReports(t *testing.T) {
 	t.Logf("node %s, wallet %s", got.DaemonVersion, got.WalletVersion)
 }
 
-func TestMonero_RefusesWalletWithSpendKey(t *testing.T) {
+func TestChain_WalletWithSpendKey_IsRejected(t *testing.T) {
 	net := rig.Monero(t)
 	m := newMonero(t, monero.Config{WalletURL: net.Payer.URL, DaemonURL: net.DaemonURL})
 	report, err := m.Inspect(t.Context())
@@ -422,7 +422,7 @@ func TestMonero_RefusesWalletWithSpendKey(t *testing.T) {
 	}
 }
 
-func TestMonero_ClosedWallet(t *testing.T) {
+func TestChain_ClosedWallet(t *testing.T) {
 	net, m := merchant(t)
 	net.Wallet.Close(t)
 	for name, do := range map[string]func(context.Context) error{
@@ -441,7 +441,7 @@ func TestMonero_ClosedWallet(t *testing.T) {
 	scan(t, m, 0)
 }
 
-func TestMonero_FrozenNode(t *testing.T) {
+func TestChain_FrozenNode(t *testing.T) {
 	net := rig.Monero(t)
 	const limit = 300 * time.Millisecond
 	m := newMonero(t,
@@ -463,7 +463,7 @@ func TestMonero_FrozenNode(t *testing.T) {
 	net.Daemon.Ready(t, 30*time.Second, recovers)
 }
 
-func TestMonero_KilledNode(t *testing.T) {
+func TestChain_KilledNode(t *testing.T) {
 	net, m := merchant(t)
 	height := scan(t, m, 0).Tip.Height
 	net.Daemon.Kill()
@@ -481,7 +481,7 @@ func TestMonero_KilledNode(t *testing.T) {
 	}
 }
 
-func TestMonero_HoldsTellsWhetherTheWalletAgreesWithThePool(t *testing.T) {
+func TestChain_Holds_ComparesWalletWithPool(t *testing.T) {
 	_, m := merchant(t)
 	made, err := m.NewAddresses(t.Context(), settle.NoPosition, 2)
 	if err != nil {

@@ -104,7 +104,7 @@ func wantBlocks(t *testing.T, v settle.View, tip int64) {
 	}
 }
 
-func TestMonero_AnAnswerThatIsTooLongIsAskedForInSmallerParts(t *testing.T) {
+func TestChain_ResponseTooLong_ReadInSmallerParts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: writes and reads thousands of payments")
 	}
@@ -126,7 +126,7 @@ func TestMonero_AnAnswerThatIsTooLongIsAskedForInSmallerParts(t *testing.T) {
 	}
 }
 
-func TestMonero_AnAnswerThatTakesTooLongIsAskedForInSmallerParts(t *testing.T) {
+func TestChain_ResponseTooSlow_ReadInSmallerParts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: waits for answers that never come")
 	}
@@ -139,7 +139,7 @@ func TestMonero_AnAnswerThatTakesTooLongIsAskedForInSmallerParts(t *testing.T) {
 	}
 }
 
-func TestMonero_AWalletThatHangsIsNotAskedAgainAndAgain(t *testing.T) {
+func TestChain_WalletHangs_NoRepeatedCalls(t *testing.T) {
 	t.Parallel()
 	m, asked := busy(t, 5000, func(int64, int64) bool { return true })
 	if _, err := m.Scan(t.Context(), settle.Query{Since: 4880, Newest: settle.NoPosition}); !errors.Is(err,
@@ -153,7 +153,7 @@ func TestMonero_AWalletThatHangsIsNotAskedAgainAndAgain(t *testing.T) {
 
 // What a pass compares is read with what is new, in as few calls as there are
 // stretches, and all of it is worthless if a block is replaced meanwhile.
-func TestMonero_OlderBlocksAreReadWithinTheSameView(t *testing.T) {
+func TestChain_OlderBlocks_InSameView(t *testing.T) {
 	const tip = 3000
 	q := settle.Query{Known: []card.Tip{{Height: tip, Hash: hash("a")}}, Since: tip, Newest: settle.NoPosition}
 	for name, tt := range map[string]struct {
@@ -199,7 +199,7 @@ func TestMonero_OlderBlocksAreReadWithinTheSameView(t *testing.T) {
 	}
 }
 
-func TestMonero_ATransferOfABlockThatWasNotAskedForIsRefused(t *testing.T) {
+func TestChain_TransferOutsideQuery_IsRejected(t *testing.T) {
 	s, m := newScript(t)
 	s.set("get_transfers", `{"in":[`+entry(t, nil)+`]}`) // of block 90
 	known := []card.Tip{{Height: 100, Hash: hash("a")}}

@@ -31,7 +31,7 @@ func ownWallet(t *testing.T, net *rig.MoneroNet, n int) (*rig.MoneroWallet, *mon
 	return wallet, m, made
 }
 
-func TestMonero_ReorgDeeperThanTheWalletFollowsIsToldFromOtherFailures(t *testing.T) {
+func TestChain_ReorgTooDeepForWallet_IsWalletLost(t *testing.T) {
 	net := rig.Monero(t)
 	t.Cleanup(func() { // they can't follow either
 		net.Wallet.Call(t, "rescan_blockchain", nil, nil)
@@ -65,7 +65,7 @@ func TestMonero_ReorgDeeperThanTheWalletFollowsIsToldFromOtherFailures(t *testin
 // has made.
 const farAhead = 300
 
-func TestMonero_RecoverFindsPaymentsFarAhead(t *testing.T) {
+func TestChain_RecoverFindsPaymentsFarAhead(t *testing.T) {
 	net := rig.Monero(t)
 	wallet, m, made := ownWallet(t, net, farAhead)
 	newest, start := made[farAhead-1], net.Height(t)
@@ -120,7 +120,7 @@ func TestMonero_RecoverFindsPaymentsFarAhead(t *testing.T) {
 	}
 }
 
-func TestMonero_RecoverKilledHalfWay(t *testing.T) {
+func TestChain_RecoverKilledHalfWay(t *testing.T) {
 	net := rig.Monero(t)
 	wallet, _, made := ownWallet(t, net, farAhead)
 	newest, start := made[farAhead-1], net.Height(t)
@@ -148,7 +148,7 @@ func TestMonero_RecoverKilledHalfWay(t *testing.T) {
 
 // A wallet that sees a payment to an address that it has yet to make goes on
 // behind it, also between two calls for one batch.
-func TestMonero_AddressesMayHaveGaps(t *testing.T) {
+func TestChain_AddressesMayHaveGaps(t *testing.T) {
 	net := rig.Monero(t)
 	wallet, _, made := ownWallet(t, net, 1)
 	m, proxy, _ := proxied(t, net, wallet.URL, monero.Config{WalletFile: "wallet"})
@@ -166,7 +166,7 @@ func TestMonero_AddressesMayHaveGaps(t *testing.T) {
 	}
 }
 
-func TestMonero_RecoverLooksAlsoWithoutAddresses(t *testing.T) {
+func TestChain_RecoverWithoutAddresses_Rescans(t *testing.T) {
 	_, m := merchant(t)
 	before := scan(t, m, 0)
 	var progress []string
@@ -181,7 +181,7 @@ func TestMonero_RecoverLooksAlsoWithoutAddresses(t *testing.T) {
 	}
 }
 
-func TestMonero_RecoverRefusesAWalletOfOtherKeys(t *testing.T) {
+func TestChain_RecoverOtherKeys_IsRejected(t *testing.T) {
 	net, own := merchant(t)
 	m, proxy, daemon := proxied(t, net, net.WalletURL, monero.Config{})
 	older, newest := newAddress(t, own), newAddress(t, own)
@@ -208,7 +208,7 @@ func TestMonero_RecoverRefusesAWalletOfOtherKeys(t *testing.T) {
 	}
 }
 
-func TestMonero_RecoverIsGivenUp(t *testing.T) {
+func TestChain_RecoverCanceled(t *testing.T) {
 	net := rig.Monero(t)
 	m, wallet, _ := proxied(t, net, net.WalletURL, monero.Config{RescanTimeout: 200 * time.Millisecond})
 	wallet.Break(rig.Hang, "rescan_blockchain")
@@ -223,7 +223,7 @@ func TestMonero_RecoverIsGivenUp(t *testing.T) {
 	scan(t, m, 0)
 }
 
-func TestMonero_CorruptCacheTellsHowToMendIt(t *testing.T) {
+func TestChain_CorruptCache_ErrorHasRemedy(t *testing.T) {
 	net := rig.Monero(t)
 	wallet, m, made := ownWallet(t, net, 3)
 	newest := made[2]

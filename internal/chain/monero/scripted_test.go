@@ -17,7 +17,7 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-func TestMonero_NotReady(t *testing.T) {
+func TestChain_NotReady(t *testing.T) {
 	for name, tc := range map[string]struct{ method, answer, says string }{
 		"node synchronizes":    {"get_info", info(map[string]any{"synchronized": false}), "synchronizing"},
 		"node is busy syncing": {"get_info", info(map[string]any{"busy_syncing": true}), "synchronizing"},
@@ -48,7 +48,7 @@ func TestMonero_NotReady(t *testing.T) {
 	}
 }
 
-func TestMonero_BlockDuringPass_RescansOnce(t *testing.T) {
+func TestChain_BlockDuringPass_RescansOnce(t *testing.T) {
 	before, next := header(100, "a"), header(101, "c")
 	for name, tt := range map[string]struct {
 		headers []string
@@ -80,7 +80,7 @@ func TestMonero_BlockDuringPass_RescansOnce(t *testing.T) {
 	}
 }
 
-func TestMonero_FingerprintTellsNetworksAndWalletsApart(t *testing.T) {
+func TestChain_Fingerprint_DistinguishesNetworksAndWallets(t *testing.T) {
 	s, m := newScript(t)
 	seen := map[string]bool{scan(t, m, 0).Fingerprint: true}
 	differs := func(what string) {
@@ -99,7 +99,7 @@ func TestMonero_FingerprintTellsNetworksAndWalletsApart(t *testing.T) {
 	differs("wallet")
 }
 
-func TestMonero_AnotherWalletOpened(t *testing.T) {
+func TestChain_OtherWalletOpened(t *testing.T) {
 	s, m := newScript(t)
 	scan(t, m, 0)
 	newAddress(t, m)
@@ -109,7 +109,7 @@ func TestMonero_AnotherWalletOpened(t *testing.T) {
 	}
 }
 
-func TestMonero_Transfers(t *testing.T) {
+func TestChain_Transfers(t *testing.T) {
 	long := uint64(math.MaxUint64)
 	base := card.Transfer{Currency: "monero", TxID: hash("b"), Output: 5, Address: sub(5), Amount: 7, Height: 90,
 		FirstSeenAt: clock.Add(-time.Minute)}
@@ -176,7 +176,7 @@ func TestMonero_Transfers(t *testing.T) {
 // Two transactions may pay to the same one-time key, of which only one can ever
 // be spent. The wallet keeps the larger; the get_transfers here are what it
 // shows of the other, and spendable is what its get_balance says.
-func TestMonero_BurningBugIsNeverCreditedTwice(t *testing.T) {
+func TestChain_BurningBug_CreditedOnce(t *testing.T) {
 	paid := func(digit string, height, amount int) string {
 		return entry(t, map[string]any{"txid": hash(digit), "height": height, "amount": amount})
 	}
@@ -217,7 +217,7 @@ func TestMonero_BurningBugIsNeverCreditedTwice(t *testing.T) {
 	}
 }
 
-func FuzzMonero_Transfers(f *testing.F) {
+func FuzzChain_Transfers(f *testing.F) {
 	f.Add(`{"in":[` + entry(f, nil) + `],"pool":[` + entry(f, map[string]any{"type": "pool", "height": 0}) + `]}`)
 	f.Add(`{"in":[` + entry(f, map[string]any{"amount": uint64(math.MaxUint64), "unlock_time": uint64(math.MaxUint64)}) +
 		`]}`)
@@ -246,7 +246,7 @@ func FuzzMonero_Transfers(f *testing.F) {
 	})
 }
 
-func TestMonero_BadTransport(t *testing.T) {
+func TestChain_BadTransport(t *testing.T) {
 	write := func(s string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(s)) }
 	}
@@ -303,7 +303,7 @@ func TestMonero_BadTransport(t *testing.T) {
 	}
 }
 
-func TestMonero_CallerGivesUp(t *testing.T) {
+func TestChain_ContextCanceled(t *testing.T) {
 	s, m := newScript(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	s.raw = func(_ http.ResponseWriter, r *http.Request) {
@@ -319,7 +319,7 @@ func TestMonero_CallerGivesUp(t *testing.T) {
 	}
 }
 
-func TestMonero_CheckRefuses(t *testing.T) {
+func TestChain_Inspect_Rejects(t *testing.T) {
 	for name, tc := range map[string]struct {
 		method, answer string
 		is             error
@@ -341,7 +341,7 @@ func TestMonero_CheckRefuses(t *testing.T) {
 }
 
 // A wallet of the same address that can spend may be opened at any time.
-func TestMonero_WalletThatCanSpendIsOpenedLater_EveryPassFails(t *testing.T) {
+func TestChain_SpendingWalletOpenedLater_EveryPassFails(t *testing.T) {
 	s, m := newScript(t)
 	if _, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); err != nil {
 		t.Fatal(err)
@@ -355,7 +355,7 @@ func TestMonero_WalletThatCanSpendIsOpenedLater_EveryPassFails(t *testing.T) {
 	}
 }
 
-func TestMoneroConfig_Validate(t *testing.T) {
+func TestConfig_Validate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		config monero.Config
 		says   string

@@ -15,7 +15,7 @@ const (
 	integrated = "4LL9oSLmtpccfufTMvppY6JwXNouMBzSkbLYfpAV5Usx3skxNgYeYTRj5UzqtReoS44qo9mtmXCqY45DJ852K5Jv2bYXZKKQePHES9khPK"
 )
 
-func TestSimulated_ARefundAddressMayBeARealOne(t *testing.T) {
+func TestCheckAddress_AcceptsRealAddresses(t *testing.T) {
 	own := "7" + strings.Repeat("x", 94)
 	accepts := simulated.CheckAddress(monero.Coin().CheckAddress)
 	for address, want := range map[string]bool{
