@@ -1,9 +1,9 @@
-// Package docs serves the documentation: the guides, which are Markdown, and a
-// reference page of the contract.
+// Package docs serves the documentation: the Markdown guides, and a reference
+// page of the contract.
 //
 // It may import the root package, which embeds the guides, and package openapi.
 // Everything is rendered when the process starts. The pages load nothing from
-// elsewhere and have no script but that of the reference.
+// other hosts, and only the reference has a script.
 package docs
 
 import (
@@ -29,8 +29,7 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// guides are the pages in the order of the menu. Their addresses are below
-// /docs.
+// guides are the pages under /docs, in the order of the menu.
 var guides = []struct{ slug, file string }{
 	{"", "docs/guides/index.md"},
 	{"quickstart", "docs/guides/quickstart.md"},
@@ -46,34 +45,33 @@ var guides = []struct{ slug, file string }{
 const (
 	root      = "/docs"
 	reference = "/docs/reference"
-	// policy allows what the pages are made of and nothing else. The style
-	// sheet of the reference has its icons inside.
+	// policy allows only the server's own files. The style sheet of the
+	// reference contains its icons as data URLs.
 	policy = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
-// page is what the template makes a page of.
+// page is the data of the template.
 type page struct {
 	Title   string
 	Path    string
 	Menu    []entry
 	Content template.HTML
-	Token   string // for the reference, on the reader's own machine
+	Token   string // offered by the reference to readers on this machine
 }
 
 type entry struct{ Path, Title string }
 
-// site is everything that is served, by path.
+// site contains all files, by path.
 type site struct {
 	files     map[string]*file
 	reference struct{ open, withToken *file }
 	missing   *file
 }
 
-// New returns the handler of /docs and what is below; it redirects / there. The
-// reference page offers token to readers on this machine, and to nobody else.
-// The token is "" where there is none to offer. Operations that the guides name
-// become links into the reference page, which has them by tag: tags are those
-// of the contract's operations, by operationId.
+// New returns the handler of /docs/, and redirects / to it. The reference page
+// offers token, unless it is "", to readers on this machine only. Operations in
+// the guides become links to the reference page, which groups them by tag: tags
+// maps each operationId to its tag.
 func New(token string, tags map[string]string) (http.Handler, error) {
 	s := &site{files: map[string]*file{}}
 	if err := s.addAssets(); err != nil {
@@ -130,7 +128,7 @@ func New(token string, tags map[string]string) (http.Handler, error) {
 	return s, err
 }
 
-// addAssets adds the files that pages load.
+// addAssets adds the files that the pages load.
 func (s *site) addAssets() error {
 	own, err := fs.ReadDir(assets, "assets")
 	if err != nil {
@@ -178,14 +176,14 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f == s.reference.withToken && f != s.reference.open {
 		h.Set("Cache-Control", "no-store")
 	} else {
-		h.Set("Cache-Control", "no-cache") // ask again each time: the entity tag makes that cheap
+		h.Set("Cache-Control", "no-cache") // revalidate: the entity tag makes that cheap
 	}
 	f.serve(w, r, status)
 }
 
-// ownMachine reports whether a request comes from a browser on this machine
-// that was told so. The name is checked too, because a page elsewhere can have
-// its own name lead here and read the response.
+// ownMachine reports whether a request comes from a browser on this machine. It
+// checks the host name too: a page on another host can resolve its own name to
+// this machine and read the response (DNS rebinding).
 func ownMachine(r *http.Request) bool {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !peer.Addr().Unmap().IsLoopback() || r.Header.Get("X-Forwarded-For") != "" ||
@@ -200,7 +198,7 @@ func ownMachine(r *http.Request) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// file is something to serve.
+// file is a served file.
 type file struct {
 	kind, tag string
 	text      []byte

@@ -20,10 +20,9 @@ import (
 	"github.com/cardmint/cardmint"
 )
 
-// render makes a page of Markdown. Its title is the first heading. Links
-// between the files, which work where the files are shown as such, lead to the
-// pages; a word in code that names an operation leads to the reference; a
-// drawing is put into the page, so that it has its colours.
+// render renders a Markdown file. Its title is the first heading. Links between
+// files become links between pages, code that is an operationId becomes a link to
+// the reference, and drawings are inlined, so that they use the page's colors.
 func render(source []byte, operations map[string]string) (page, error) {
 	md := goldmark.New(
 		goldmark.WithExtensions(extension.Table),
@@ -65,8 +64,7 @@ func render(source []byte, operations map[string]string) (page, error) {
 	if err := md.Renderer().Render(&out, source, doc); err != nil {
 		return p, err
 	}
-	// What may be wider than a narrow screen scrolls by itself, also by
-	// keyboard.
+	// Wide elements scroll on narrow screens, also by keyboard.
 	html := strings.NewReplacer("<pre>", `<pre tabindex="0">`, "<table>", `<div class="table" tabindex="0"><table>`,
 		"</table>", "</table></div>").Replace(out.String())
 	p.Content = template.HTML(html) //nolint:gosec // the guides are our own
@@ -86,7 +84,7 @@ func words(n ast.Node, source []byte) string {
 	return b.String()
 }
 
-// address converts a link between the files to one between the pages.
+// address converts a link between files to a link between pages.
 func address(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.IsAbs() || path.Ext(u.Path) != ".md" && path.Ext(u.Path) != ".yaml" {
@@ -103,8 +101,7 @@ func address(to string) string {
 	return u.String()
 }
 
-// anchors names headings as GitHub does, so that links to them work in both
-// places.
+// anchors generates the same heading ids as GitHub, so that links work on both.
 type anchors struct{ used map[string]bool }
 
 // Generate implements parser.IDs.
@@ -129,8 +126,7 @@ func (a *anchors) Generate(heading []byte, _ ast.NodeKind) []byte {
 // Put implements parser.IDs.
 func (a *anchors) Put(name []byte) { a.used[string(name)] = true }
 
-// drawings renders images: the files of the guides themselves. Their text is
-// part of the page.
+// drawings inlines the images of the guides.
 type drawings struct{}
 
 // RegisterFuncs implements renderer.NodeRenderer.

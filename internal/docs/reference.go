@@ -16,8 +16,7 @@ func (s *site) addSwaggerUI() error {
 	return nil
 }
 
-// operationPaths returns where on the reference page each operation is, by its
-// id.
+// operationPaths returns the link to each operation on the reference page.
 func operationPaths(tags map[string]string) map[string]string {
 	paths := map[string]string{}
 	for id, tag := range tags {

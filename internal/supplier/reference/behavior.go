@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Behavior is a way in which the server is not a prompt and honest supplier.
+// Behavior is a deviation from a prompt and honest supplier.
 type Behavior string
 
 // The behaviours. Those above the line concern every request, those below it
@@ -19,27 +19,27 @@ const (
 	RateLimited Behavior = "rate-limited" // answers 429 and does nothing
 	Maintenance Behavior = "maintenance"  // answers 503 and does nothing
 
-	Ambiguous       Behavior = "ambiguous"        // does what requestCard asks for, and cuts the connection
-	Pending         Behavior = "pending"          // has the card of a new key made only after Config.PendingFor
-	OutOfStock      Behavior = "out-of-stock"     // declines a new key, for a while
-	Declining       Behavior = "declining"        // declines a new key, for good
-	DuplicateNumber Behavior = "duplicate-number" // gives the card of a new key the number of the card before
-	WrongAmount     Behavior = "wrong-amount"     // answers with a card of one dollar more
+	Ambiguous       Behavior = "ambiguous"        // executes requestCard, and cuts the connection
+	Pending         Behavior = "pending"          // issues the card of a new key after Config.PendingFor
+	OutOfStock      Behavior = "out-of-stock"     // declines a new key temporarily
+	Declining       Behavior = "declining"        // declines a new key permanently
+	DuplicateNumber Behavior = "duplicate-number" // issues the card of a new key with the previous card's number
+	WrongAmount     Behavior = "wrong-amount"     // answers with one dollar more
 	WrongCurrency   Behavior = "wrong-currency"   // answers with a card in EUR
 	WrongKey        Behavior = "wrong-key"        // answers with the card of another key
-	BadNumber       Behavior = "bad-number"       // answers with a number whose check digit is wrong
-	Expired         Behavior = "expired"          // answers with a card that has expired
+	BadNumber       Behavior = "bad-number"       // answers with a wrong check digit
+	Expired         Behavior = "expired"          // answers with an expired card
 )
 
-// Behaviors returns all of them.
+// Behaviors returns all behaviors.
 func Behaviors() []Behavior {
 	return []Behavior{Slow, RateLimited, Maintenance, Ambiguous, Pending, OutOfStock, Declining, DuplicateNumber,
 		WrongAmount, WrongCurrency,
 		WrongKey, BadNumber, Expired}
 }
 
-// Rule says when the server behaves in a certain way: Next times if that is
-// more than 0, otherwise with a Probability from 0 to 1.
+// Rule activates a behavior: for the Next times if that is positive, otherwise
+// with a Probability from 0 to 1.
 type Rule struct {
 	Behavior    Behavior
 	Probability float64
@@ -67,7 +67,7 @@ func ParseRule(text string) (Rule, error) {
 	return r, nil
 }
 
-// String returns what ParseRule reads.
+// String returns the rule in the format of ParseRule.
 func (r Rule) String() string {
 	switch {
 	case r.Next > 0:
@@ -78,8 +78,8 @@ func (r Rule) String() string {
 	return string(r.Behavior) + "=" + strconv.FormatFloat(r.Probability, 'g', -1, 64)
 }
 
-// rules are those in force. The same seed and the same order of requests make
-// the same draws.
+// rules are the active rules. The same seed and the same sequence of requests
+// lead to the same draws.
 type rules struct {
 	mu   sync.Mutex
 	all  []Rule
@@ -98,7 +98,7 @@ func (r *rules) list() []Rule {
 	return slices.Clone(r.all)
 }
 
-// draw reports whether the server behaves so this time.
+// draw reports whether b is active this time.
 func (r *rules) draw(b Behavior) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

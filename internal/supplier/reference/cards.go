@@ -99,7 +99,7 @@ func (s *Server) GetCard(gc context.Context, in GetCardRequestObject) (GetCardRe
 	return GetCard200JSONResponse{AnswerJSONResponse(answer)}, err
 }
 
-// CancelCard implements cancelCard. A card that is made stays made.
+// CancelCard implements cancelCard. It does not cancel issued cards.
 func (s *Server) CancelCard(gc context.Context, in CancelCardRequestObject) (CancelCardResponseObject, error) {
 	if !keys.MatchString(in.Key) {
 		return nil, errMalformedKey
@@ -148,8 +148,8 @@ func (s *Server) ListOffers(gc context.Context, _ ListOffersRequestObject) (List
 	return ListOffers200JSONResponse(list), err
 }
 
-// requestContext returns the request's own. A gin.Context must not be kept by
-// drivers.
+// requestContext returns the context of the request. Drivers must not keep a
+// gin.Context.
 func requestContext(ctx context.Context) context.Context {
 	if c, ours := ctx.(*gin.Context); ours {
 		return c.Request.Context()
@@ -166,7 +166,7 @@ func (b book) left(o card.Offer) (int64, error) {
 	return max(0, o.Left-int64(made)), err
 }
 
-// decide decides about a new request, and stores it.
+// decide issues, delays or declines the card of a new request, and stores it.
 func (s *Server) decide(b book, r request) (request, error) {
 	var err error
 	if r.serial, err = b.count("key = ?", r.key); err != nil {
@@ -195,7 +195,7 @@ func (s *Server) decide(b book, r request) (request, error) {
 	return b.make(r, "")
 }
 
-// refusal returns why a card of an amount can't be had, or "".
+// refusal returns why cards of an amount are unavailable, or "".
 func (s *Server) refusal(b book, usd card.USD) (reason DeclineReason, temporary bool, err error) {
 	switch {
 	case s.rules.draw(Declining):
@@ -218,7 +218,7 @@ func (s *Server) refusal(b book, usd card.USD) (reason DeclineReason, temporary 
 	return reason, reason == DeclineReasonOutOfStock, nil
 }
 
-// card returns what belongs to a request for good.
+// card returns the card of a request, which never changes.
 func (r request) card() card.Credentials {
 	key := r.key
 	if r.serial > 0 {
@@ -231,7 +231,7 @@ func (r request) card() card.Credentials {
 	return c
 }
 
-// answer returns what became of a request; the wrong thing if that is drawn.
+// answer returns the answer to a request, with the errors that rules draw.
 func (s *Server) answer(b book, r request) (Answer, error) {
 	a := Answer{Key: r.key, Status: r.state}
 	switch r.state {

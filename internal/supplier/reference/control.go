@@ -5,12 +5,12 @@ import (
 	"net/http"
 )
 
-// Control returns a handler that tells a server how to behave, for tests that
-// have it in another process. It must be reachable on this machine only.
+// Control returns a handler that controls the server, for tests in another
+// process. It must be reachable only from this machine.
 //
 //	PUT /behaviour ["slow=0.25", "ambiguous=1x"] replaces the rules.
-//	GET /behaviour answers them, without those that are used up.
-//	GET /ledger answers the ledger.
+//	GET /behaviour returns the rules that are not used up.
+//	GET /ledger returns the ledger.
 func (s *Server) Control() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /behaviour", func(w http.ResponseWriter, _ *http.Request) {

@@ -14,13 +14,13 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// What a ledger has entries of.
+// Kinds of entries.
 const (
 	Asked    = "asked"     // requestCard, each time
 	LookedUp = "looked up" // getCard, each time
-	Made     = "made"      // a card
+	Made     = "made"      // a card was issued
 	Declined = "declined"  // a new key; Detail is the reason
-	Cancel   = "cancel"    // cancelCard, each time; Detail is what became of the request
+	Cancel   = "cancel"    // cancelCard, each time; Detail is the resulting state
 	Forgot   = "forgot"    // a key, after Config.ForgetAfter
 )
 
@@ -31,7 +31,7 @@ type Entry struct {
 	What   string    `json:"what"`
 	Key    string    `json:"key"`
 	USD    card.USD  `json:"usd"`
-	Number string    `json:"number,omitempty"` // of the card, if it was made; only its last four digits are not masked
+	Number string    `json:"number,omitempty"` // of the card, if one was issued; masked except for the last four digits
 	Detail string    `json:"detail,omitempty"`
 }
 
@@ -62,13 +62,13 @@ CREATE TRIGGER IF NOT EXISTS ledger_no_update BEFORE UPDATE ON ledger BEGIN SELE
 CREATE TRIGGER IF NOT EXISTS ledger_no_delete BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 `
 
-// open opens the file, which is made if it is not there.
+// open opens or creates the file.
 func open(file string) (*sql.DB, error) {
 	db, err := sql.Open("sqlite", dsn(file, "_txlock=immediate&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)"))
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(1) // requests for the same key wait for each other
+	db.SetMaxOpenConns(1) // serializes requests for the same key
 	if _, err := db.Exec(schema); err != nil {
 		_ = db.Close()
 		return nil, fmt.Errorf("open %s: %w", file, err)
@@ -80,7 +80,7 @@ func dsn(file, params string) string {
 	return "file:" + (&url.URL{Path: file}).EscapedPath() + "?_pragma=busy_timeout(5000)&" + params
 }
 
-// ReadLedger reads the ledger in a file, also while a server uses it. Card
+// ReadLedger reads the ledger in a file, even while a server uses it. Card
 // numbers are masked.
 func ReadLedger(ctx context.Context, file string) ([]Entry, error) {
 	if _, err := os.Stat(file); err != nil {
@@ -115,7 +115,7 @@ func entries(ctx context.Context, db *sql.DB) ([]Entry, error) {
 	return all, rows.Err()
 }
 
-// request is what is known of a key.
+// request is the stored request of a key.
 type request struct {
 	key       string
 	usd       card.USD
@@ -131,7 +131,7 @@ type request struct {
 
 var errUnknownKey = &fault{404, ProblemCodeUnknownKey, "No request has this key."}
 
-// book is the file in one transaction.
+// book is a transaction.
 type book struct {
 	*sql.Tx
 	now time.Time
@@ -176,8 +176,8 @@ func scan(row interface{ Scan(...any) error }) (r request, err error) {
 	return r, err
 }
 
-// find returns a request as it is now, or errUnknownKey. What is older than
-// forgetAfter is forgotten, and what is due is made.
+// find returns the current state of a request, or errUnknownKey. It deletes the
+// request if it is older than forgetAfter, and issues its card if that is due.
 func (b book) find(key string, forgetAfter time.Duration) (request, error) {
 	r, err := scan(b.QueryRow("SELECT "+columns+" FROM requests WHERE key = ?", key))
 	switch {
@@ -199,8 +199,7 @@ func (b book) find(key string, forgetAfter time.Duration) (request, error) {
 	return r, nil
 }
 
-// make makes the card of a request, with another number than its own unless
-// that is "".
+// make issues the card of a request, with the given number unless that is "".
 func (b book) make(r request, number string) (request, error) {
 	r.state, r.number = AnswerStatusIssued, number
 	if number == "" {
@@ -209,7 +208,7 @@ func (b book) make(r request, number string) (request, error) {
 	return r, errors.Join(b.save(r), b.enter(Made, r, ""))
 }
 
-// uncalled returns the keys whose card is due, and is to be told.
+// uncalled returns the keys of due cards without a callback.
 func (b book) uncalled() (keys []string, err error) {
 	rows, err := b.Query("SELECT key FROM requests WHERE calls_left > 0 AND due_at <= ? ORDER BY due_at LIMIT 100",
 		b.now.UnixMilli())
@@ -227,15 +226,14 @@ func (b book) uncalled() (keys []string, err error) {
 	return keys, rows.Err()
 }
 
-// count returns how many entries there are of cards that were made for a key,
-// or for amounts in a range.
+// count returns the number of issued cards that match a condition.
 func (b book) count(where string, args ...any) (n int, err error) {
 	err = b.QueryRow("SELECT COUNT(*) FROM ledger WHERE what = '"+Made+"' AND "+where, args...).Scan(&n)
 	return n, err
 }
 
-// latest returns the number and the key of the card that was made last for
-// another key, or "".
+// latest returns the number and key of the card that was issued last for another
+// key, or "".
 func (b book) latest(key string) (number, other string, err error) {
 	err = b.QueryRow("SELECT number, key FROM ledger WHERE what = ? AND key <> ? ORDER BY id DESC LIMIT 1", Made,
 		key).Scan(&number, &other)

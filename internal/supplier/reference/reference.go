@@ -1,11 +1,11 @@
-// Package reference is a supplier of cards that are not real, for development
-// and tests: the other side of package supplier's HTTP. It keeps the contract
-// openapi/supplier.yaml, unless it is told to break it.
+// Package reference is a supplier of test cards, for development and tests: the
+// counterpart of supplier.HTTP. It implements openapi/supplier.yaml, and can be
+// told to violate it.
 //
-// It may import packages card and supplier. Requests and cards are in a file of
-// SQLite, each change in one transaction with its entry in an append-only
+// It may import packages card and supplier. Requests and cards are in a SQLite
+// file. Each change is committed together with its entry in an append-only
 // ledger: after a crash the same key still yields the same card, and the ledger
-// has every card that was ever made.
+// contains every card that was ever issued.
 package reference
 
 import (
@@ -39,18 +39,18 @@ const (
 
 // Config configures a server.
 type Config struct {
-	File    string           // of SQLite; it is made if it is not there. Required.
+	File    string           // SQLite file, created if missing. Required.
 	Secrets supplier.Secrets // verify requests, and sign callbacks. Required.
-	// Left is counted from the beginning of the file. Defaults to 50 to 750
-	// dollars, uncounted.
+	// Offers limit cards by Offer.Left, counted since the file was created.
+	// Defaults to unlimited cards of 50 to 750 dollars.
 	Offers      []card.Offer
 	Rules       []Rule           // Defaults to none.
-	Seed        uint64           // of what is drawn
+	Seed        uint64           // of the draws
 	Slowness    time.Duration    // of answers, if Slow. Defaults to 2 s.
 	PendingFor  time.Duration    // of cards, if Pending. Defaults to 3 s.
-	ForgetAfter time.Duration    // Keys are forgotten then. Defaults to never.
-	RetryAfter  time.Duration    // that RateLimited and Maintenance ask for, in whole seconds. Defaults to 1 s.
-	CallbackURL string           // Pending cards that are made are told there. Defaults to nowhere.
+	ForgetAfter time.Duration    // after which keys are deleted. Defaults to never.
+	RetryAfter  time.Duration    // of RateLimited and Maintenance, in whole seconds. Defaults to 1 s.
+	CallbackURL string           // receives the callbacks of Pending cards. Defaults to none.
 	Now         func() time.Time // Defaults to time.Now.
 	Log         *slog.Logger     // Defaults to slog.Default().
 }
@@ -64,7 +64,7 @@ type Server struct {
 	poster *http.Client
 }
 
-// Open opens the file. The caller must close the server.
+// Open returns a server. The caller must close it.
 func Open(cfg Config) (*Server, error) {
 	cfg.Slowness = cmp.Or(cfg.Slowness, 2*time.Second)
 	cfg.PendingFor = cmp.Or(cfg.PendingFor, 3*time.Second)
@@ -117,7 +117,7 @@ func (s *Server) Behave(rules ...Rule) { s.rules.set(rules) }
 // Ledger returns every entry, oldest first. Card numbers are masked.
 func (s *Server) Ledger(ctx context.Context) ([]Entry, error) { return entries(ctx, s.db) }
 
-// fault is a problem as the answer.
+// fault is a problem response.
 type fault struct {
 	status int
 	code   ProblemCode
@@ -143,7 +143,7 @@ func (s *Server) fail(c *gin.Context, err error) {
 	writeFault(c.Writer, f)
 }
 
-// verify lets only requests pass that are signed.
+// verify rejects unsigned requests.
 func (s *Server) verify(c *gin.Context) {
 	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, maxBody))
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *Server) verify(c *gin.Context) {
 	c.Request.Body = io.NopCloser(bytes.NewReader(body))
 }
 
-// hinder plays whatever concerns every request.
+// hinder applies the rules that concern every request.
 func (s *Server) hinder(c *gin.Context) {
 	if s.rules.draw(Slow) {
 		select {
@@ -185,8 +185,7 @@ func (s *Server) hinder(c *gin.Context) {
 	c.Abort()
 }
 
-// Tick sends the callbacks of pending cards that are made by now. It is called
-// again and again.
+// Tick sends the callbacks of pending cards that are due. Call it in a loop.
 func (s *Server) Tick(ctx context.Context) error {
 	var due []string
 	err := s.write(ctx, func(b book) (err error) {
@@ -208,7 +207,7 @@ func (s *Server) Tick(ctx context.Context) error {
 	return nil
 }
 
-// call sends a callback, and reports whether it was taken.
+// call sends a callback, and reports whether it was accepted.
 func (s *Server) call(ctx context.Context, key string) bool {
 	body, err := json.Marshal(map[string]string{"key": key})
 	if err != nil {
