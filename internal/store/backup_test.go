@@ -110,8 +110,8 @@ func TestBackup_RestoresEverything(t *testing.T) {
 	})
 }
 
-// What was committed before is in the backup, whatever others write meanwhile;
-// of a transaction there is all or nothing.
+// The backup contains everything that was committed before it began, and each
+// concurrent transaction completely or not at all.
 func TestBackup_BusyDatabase_IsConsistent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: fills a database")
@@ -148,7 +148,7 @@ func TestBackup_BusyDatabase_IsConsistent(t *testing.T) {
 		var files []string
 		var least []int64
 		busy := false
-		for range 20 { // until something was written meanwhile
+		for range 20 { // until another process has written
 			before := done.Load()
 			file, _ := backup(t, url)
 			files, least = append(files, file), append(least, before)
@@ -298,8 +298,8 @@ func TestRestore_Postgres_ReplacesTables(t *testing.T) {
 	}
 }
 
-// What a killed process leaves behind is a database only together with its
-// write-ahead log.
+// The file of a killed process is a database only together with its write-ahead
+// log.
 func TestRestore_SQLite_KeepsOldFiles(t *testing.T) {
 	t.Parallel()
 	url := databases.SQLite(t)
@@ -313,7 +313,7 @@ func TestRestore_SQLite_KeepsOldFiles(t *testing.T) {
 		check(t, os.WriteFile(killed+suffix, text, 0o600))
 	}
 	const service = 65534
-	root := os.Geteuid() == 0 // for whom the service's files must stay the service's
+	root := os.Geteuid() == 0 // root, which must keep the owner of the service's files
 	if root {
 		check(t, os.Chown(killed, service, service))
 	}
@@ -337,8 +337,8 @@ func TestRestore_SQLite_KeepsOldFiles(t *testing.T) {
 	check(t, open(t, "sqlite:"+killed).Close())
 }
 
-// A database whose main file was lost still has a log, which must never be
-// applied to another one.
+// After its main file was lost, the log of a database is still there. It must
+// never be applied to another database.
 func TestRestore_LeftLog_IsRefused(t *testing.T) {
 	t.Parallel()
 	url := databases.SQLite(t)

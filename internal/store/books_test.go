@@ -89,10 +89,12 @@ func TestBooks_SumsOfAnySizeAreExact(t *testing.T) {
 					k = [3]int64{stored, 0, 0}
 				}
 				if !received.IsInt64() {
-					doubtful = append(doubtful, operator.Discrepancy{ID: c.UUID, Text: "its received amount does not match its transfers"})
+					doubtful = append(doubtful,
+						operator.Discrepancy{ID: c.UUID, Text: "its received amount does not match its transfers"})
 				}
 				if new(big.Int).Add(big.NewInt(k[0]), big.NewInt(k[1])).Cmp(big.NewInt(stored)) != 0 {
-					doubtful = append(doubtful, operator.Discrepancy{ID: c.UUID, Text: "its credits do not add up to its received amount"})
+					doubtful = append(doubtful,
+						operator.Discrepancy{ID: c.UUID, Text: "its credits do not add up to its received amount"})
 				}
 				held, refunded, lost = append(held, k[0]), append(refunded, k[1]), append(lost, k[2])
 				exec("UPDATE cards SET received = ?, credit_held = ?, credit_refunded = ?, credit_lost = ?, payment_state = 'late' WHERE uuid = ?", stored, k[0], k[1], k[2], c.UUID.String())

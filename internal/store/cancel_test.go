@@ -156,7 +156,7 @@ func TestCancelCard_ConcurrentTransfer_OneWins(t *testing.T) {
 			won[canceled]++
 			got := readCard(t, first, c)
 			want := card.Underpaid
-			if canceled { // late, and nobody knows what it is worth
+			if canceled { // late, with an unknown value
 				want = card.Confirming
 			}
 			if got.State != want || got.CanceledAt.IsZero() == canceled || got.Received != c.Amount-1 {
@@ -175,8 +175,8 @@ func TestCancelCard_ConcurrentTransfer_OneWins(t *testing.T) {
 	})
 }
 
-// The pass holds its transfer back until the cancel has read its card: the
-// cancel must not go by what it saw before it waited.
+// The pass commits its transfer after the cancel has read the card: the cancel
+// must not decide by a row that it read before it waited.
 func TestCancelCard_CardLockedByPass_Waits(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		first, second := open(t, url), open(t, url)
@@ -237,8 +237,8 @@ func TestFindCards_CanceledAndExpired_AreSeparate(t *testing.T) {
 	})
 }
 
-// What is canceled can be read by a program of before, which knows fewer
-// states.
+// A program of an older version, which knows fewer states, can read a canceled
+// card.
 func TestCancelCard_OlderPrograms_SeeExpired(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		c := insertCard(t, s, newCard(newAccount(t, s)))
@@ -255,8 +255,8 @@ func TestCancelCard_RoundTrips(t *testing.T) {
 	proxy := startCountingProxy(t, databases.Postgres(t))
 	s := open(t, proxy.url)
 	c := insertCard(t, s, newCard(newAccount(t, s)))
-	// two for each statement: card, stock, three for the event; of one that is
-	// canceled already the card alone
+	// two for each statement: card, stock, three for the event; only the card
+	// if it is already canceled
 	for _, want := range []int64{12, 4} {
 		before := proxy.ready.Load()
 		cancelIt(t, s, c)

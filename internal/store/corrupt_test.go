@@ -20,27 +20,27 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// corruptions are ways to damage a card's row. Each has the text that no log and no
-// error may show.
+// corruptions are ways to corrupt a card's row. Each has the text that no log
+// and no error may show.
 var corruptions = map[string]string{
 	"currency": "UPDATE cards SET currency = 'canary' WHERE uuid = $1",
 	"state":    "UPDATE cards SET payment_state = 'canary' WHERE uuid = $1",
 }
 
-// damaged runs a test on every database, for every way to damage a card.
-func damaged(t *testing.T, f func(t *testing.T, d *wreck)) {
+// eachCorruption runs a test on every database, for every corruption.
+func eachCorruption(t *testing.T, f func(t *testing.T, d *corruptStore)) {
 	t.Helper()
 	for name, statement := range corruptions {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, url string) {
-				f(t, newWreck(t, url, statement))
+				f(t, newCorruptStore(t, url, statement))
 			})
 		})
 	}
 }
 
-// wreck is a store with cards whose rows are damaged.
-type wreck struct {
+// corruptStore is a store with cards whose rows are corrupt.
+type corruptStore struct {
 	*store.Store
 	t         *testing.T
 	url       string
@@ -49,28 +49,28 @@ type wreck struct {
 	log       bytes.Buffer
 }
 
-func newWreck(t *testing.T, url, statement string) *wreck {
+func newCorruptStore(t *testing.T, url, statement string) *corruptStore {
 	t.Helper()
-	d := &wreck{Store: open(t, url), t: t, url: url, statement: statement}
+	d := &corruptStore{Store: open(t, url), t: t, url: url, statement: statement}
 	d.LogTo(slog.New(slog.NewTextHandler(&d.log, nil)))
 	d.account = newAccount(t, d.Store)
 	return d
 }
 
-func (d *wreck) exec(statement string, args ...any) {
+func (d *corruptStore) exec(statement string, args ...any) {
 	d.t.Helper()
 	_, err := rig.OpenSQL(d.t, d.url).Exec(statement, args...)
 	check(d.t, err)
 }
 
 // cards inserts n cards, and corruptions some of them.
-func (d *wreck) cards(n int, damaged ...int) []*card.Card {
+func (d *corruptStore) cards(n int, corrupt ...int) []*card.Card {
 	d.t.Helper()
 	cards := make([]*card.Card, n)
 	for i := range cards {
 		cards[i] = insertCard(d.t, d.Store, newCard(d.account))
 	}
-	for _, i := range damaged {
+	for _, i := range corrupt {
 		d.exec(d.statement, cards[i].UUID)
 	}
 	return cards
@@ -78,7 +78,7 @@ func (d *wreck) cards(n int, damaged ...int) []*card.Card {
 
 // reported fails the test unless each of the cards was reported once, and
 // nothing else.
-func (d *wreck) reported(cards ...*card.Card) {
+func (d *corruptStore) reported(cards ...*card.Card) {
 	d.t.Helper()
 	text := d.log.String()
 	for _, c := range cards {
@@ -88,7 +88,7 @@ func (d *wreck) reported(cards ...*card.Card) {
 	}
 	if n := strings.Count(text, "level=ERROR"); n != len(cards) || strings.Count(text, "\n") != n ||
 		strings.Contains(text, "canary") {
-		d.t.Errorf("%d cards are damaged; logged:\n%s", len(cards), text)
+		d.t.Errorf("%d cards are corrupt; logged:\n%s", len(cards), text)
 	}
 }
 
@@ -105,8 +105,8 @@ func wantCards(t *testing.T, got []*card.Card, want ...*card.Card) {
 	}
 }
 
-// wantCorrupt fails the test unless an error says that a card is damaged,
-// without saying what is in its row.
+// wantCorrupt fails the test unless an error reports that a card is corrupt,
+// without quoting its row.
 func wantCorrupt(t *testing.T, err error, c *card.Card) {
 	t.Helper()
 	if !errors.Is(err, card.ErrCorrupt) || !strings.Contains(err.Error(), c.UUID.String()) ||
@@ -116,7 +116,7 @@ func wantCorrupt(t *testing.T, err error, c *card.Card) {
 }
 
 func TestCards_CorruptRow_HidesNoOther(t *testing.T) {
-	damaged(t, func(t *testing.T, d *wreck) {
+	eachCorruption(t, func(t *testing.T, d *corruptStore) {
 		cards := d.cards(7, 1, 2, 4, 6)
 		for limit, want := range map[int][]*card.Card{1: {cards[5]}, 2: {cards[5], cards[3]},
 			3: {cards[5], cards[3], cards[0]}, 4: {cards[5], cards[3], cards[0]}} {
@@ -135,7 +135,7 @@ func TestCards_CorruptRow_HidesNoOther(t *testing.T) {
 }
 
 func TestFindCards_CorruptRow_HidesNoOther(t *testing.T) {
-	damaged(t, func(t *testing.T, d *wreck) {
+	eachCorruption(t, func(t *testing.T, d *corruptStore) {
 		cards := d.cards(4, 2)
 		got, err := d.FindCards(t.Context(), operator.Search{Limit: 2})
 		check(t, err)
@@ -152,7 +152,7 @@ func TestFindCards_CorruptRow_HidesNoOther(t *testing.T) {
 }
 
 func TestCardsByUUID_CorruptRow_HidesNoOther(t *testing.T) {
-	damaged(t, func(t *testing.T, d *wreck) {
+	eachCorruption(t, func(t *testing.T, d *corruptStore) {
 		cards := d.cards(3, 0)
 		for range 2 {
 			got, err := d.CardsByUUID(t.Context(), []uuid.UUID{cards[0].UUID, cards[1].UUID, cards[2].UUID})
@@ -163,10 +163,10 @@ func TestCardsByUUID_CorruptRow_HidesNoOther(t *testing.T) {
 	})
 }
 
-// Whoever is about to issue a card, or to settle it, must not take one that
-// can't be decoded for one that is not there.
+// Issuing and settling must not mistake a card that can't be decoded for a
+// missing one.
 func TestLockCardsByUUID_CorruptRow_Fails(t *testing.T) {
-	damaged(t, func(t *testing.T, d *wreck) {
+	eachCorruption(t, func(t *testing.T, d *corruptStore) {
 		cards := d.cards(2, 1)
 		err := d.Do(t.Context(), func(tx *store.Tx) error {
 			_, err := tx.LockCardsByUUID(t.Context(), []uuid.UUID{cards[0].UUID, cards[1].UUID})
@@ -176,11 +176,11 @@ func TestLockCardsByUUID_CorruptRow_Fails(t *testing.T) {
 	})
 }
 
-// A card that can't be decoded holds up no pass. It is due again with the next
-// block, so that it is assessed once its row is mended.
+// A card that can't be decoded does not delay a pass. It is due again with the
+// next block, so that it is assessed once its row is repaired.
 func TestLockCards_CorruptRow_IsPostponed(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
-		d := newWreck(t, url, corruptions["state"]) // a card of another currency is of no concern
+		d := newCorruptStore(t, url, corruptions["state"]) // a card of another currency is of no concern
 		cards := d.cards(2, 0)
 		lock := func(height int64, addresses []string, want ...*card.Card) {
 			t.Helper()
@@ -200,10 +200,10 @@ func TestLockCards_CorruptRow_IsPostponed(t *testing.T) {
 	})
 }
 
-// What became of earlier attempts does not matter to the next one.
+// The next attempt does not depend on the results of earlier ones.
 func TestDeliveries_CorruptAttempts_CountAsNone(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
-		d := newWreck(t, url, "")
+		d := newCorruptStore(t, url, "")
 		w := insertWebhook(t, d.Store, newWebhook(d.account))
 		c := insertCard(t, d.Store, newCard(d.account))
 		es := []card.Event{newEvent(c, card.EventDetected), newEvent(c, card.EventGenerated)}
@@ -234,7 +234,7 @@ func TestDeliveries_CorruptAttempts_CountAsNone(t *testing.T) {
 }
 
 func TestBooks_CorruptRows_AreNamed(t *testing.T) {
-	damaged(t, func(t *testing.T, d *wreck) {
+	eachCorruption(t, func(t *testing.T, d *corruptStore) {
 		cards := d.cards(3, 1)
 		books := readBooks(t, d.Store)
 		want := operator.Discrepancy{ID: cards[1].UUID,
@@ -245,7 +245,7 @@ func TestBooks_CorruptRows_AreNamed(t *testing.T) {
 	})
 }
 
-// However many rows are damaged, remembering which were reported takes little
+// For any number of corrupt rows, remembering the reported ones takes little
 // memory.
 func TestReportCorrupt_LogsEachOnce(t *testing.T) {
 	var log bytes.Buffer

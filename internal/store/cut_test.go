@@ -19,9 +19,9 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// Whatever reply or request of whatever method is lost with its connection, the
-// COMMIT's among them: once the caller has tried again, or was told that it
-// worked, there are the same rows as if nothing had happened.
+// A connection is cut at every request and every reply of every method, COMMIT
+// included. After the caller has repeated the method, or it has returned
+// success, the rows are the same as without the cut.
 func TestCuts_LostConnection_NothingHappensTwice(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -55,23 +55,24 @@ func TestCuts_LostConnection_NothingHappensTwice(t *testing.T) {
 	}
 }
 
-// cutCards is how many cards there are: so many that a second call of a method
-// that hands out something finds more of it.
+// cutCards is the number of cards. A second call of a method that claims items
+// must find more of them.
 const cutCards = 2000
 
-// withoutDatabase are the methods that ask the database nothing.
+// withoutDatabase are the methods that run no statement.
 var withoutDatabase = map[string]bool{"LogTo": true, "LongestWrite": true, "ReportCorrupt": true, "Schema": true,
-	"SealedSets": true, "SingleWriter": true, "ShareDetector": true, "RequireAttestation": true, "Close": true, "Pools": true}
+	"SealedSets": true, "SingleWriter": true, "ShareDetector": true, "RequireAttestation": true, "Close": true,
+	"Pools": true}
 
 // deleteSome are the methods that delete the oldest rows, up to a number: a
 // second call deletes more of them, which is harmless.
 var deleteSome = map[string]bool{"DeleteDeliveries": true, "PruneDeliveries": true}
 
-// notTwice are methods whose second call finds the effect of the first, and
-// says so.
+// notTwice are the errors of methods whose second call detects the effect of
+// the first.
 var notTwice = []error{card.ErrDuplicate, card.ErrFenced, card.ErrNoRow}
 
-// cutRun is what a run of every method did.
+// cutRun is the effect of calling every method.
 type cutRun struct {
 	methods []string
 	added   []map[string]int // by each of them, by table
@@ -113,7 +114,7 @@ func cutting(t *testing.T, filled *rig.Databases, nth int64, before bool, want *
 		if err != nil {
 			t.Fatalf("%s, %s: %v", method, where, err)
 		}
-		if want != nil && !cut && !deleteSome[method] { // what it adds is counted with what the next one adds that is cut
+		if want != nil && !cut && !deleteSome[method] { // its rows are counted with those of the next method that is cut
 			for table, n := range want.added[len(run.added)] {
 				had[table] += n
 			}
@@ -210,7 +211,7 @@ func (p *cuttable) loses(before bool) bool {
 	return true
 }
 
-// requests passes on what the client sends. A request ends with a Query or a
+// requests forwards messages of the client. A request ends with a Query or a
 // Sync.
 func (p *cuttable) requests(client, server net.Conn, begun <-chan struct{}) {
 	for first := true; ; {
@@ -257,7 +258,7 @@ func (p *cuttable) requests(client, server net.Conn, begun <-chan struct{}) {
 	}
 }
 
-// replies passes on what the server sends. A reply ends with ReadyForQuery; the
+// replies forwards messages of the server. A reply ends with ReadyForQuery; the
 // first one ends the log-in.
 func (p *cuttable) replies(client, server net.Conn, begun chan<- struct{}) {
 	first := true

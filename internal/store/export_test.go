@@ -161,11 +161,14 @@ func Arrays(s *Store) bool { return s.dialect.arrays }
 // BreakStatements makes the shared statements panic. The returned function
 // restores them.
 func BreakStatements(s *Store) (restore func()) {
-	writer, inserts, insert, reads := s.w, s.statements.insertCards, s.statements.insertCard, s.statements.cardByUUID.base.many
+	writer, inserts, insert, reads := s.w, s.statements.insertCards, s.statements.insertCard,
+		s.statements.cardByUUID.base.many
 	s.w = nil // SQLite's shared INSERT is not prepared
-	s.statements.insertCards, s.statements.insertCard, s.statements.cardByUUID.base.many = withQuota{}, withQuota{}, statement{}
+	s.statements.insertCards, s.statements.insertCard, s.statements.cardByUUID.base.many = withQuota{}, withQuota{},
+		statement{}
 	return func() {
-		s.w, s.statements.insertCards, s.statements.insertCard, s.statements.cardByUUID.base.many = writer, inserts, insert, reads
+		s.w, s.statements.insertCards, s.statements.insertCard, s.statements.cardByUUID.base.many = writer, inserts, insert,
+			reads
 	}
 }
 

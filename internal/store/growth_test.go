@@ -11,8 +11,7 @@ import (
 )
 
 // The page about sharding names every unique key of the schema that lacks the
-// account, so that whoever adds one says what becomes of it where accounts are
-// spread over several databases.
+// account: a new one needs a rule for accounts in several databases.
 func TestSchema_UniqueKeysWithoutAccount_AreDocumented(t *testing.T) {
 	t.Parallel()
 	var keys []string

@@ -179,9 +179,9 @@ func TestIdempotencyKeys_DeletedRow_ReleasesItsKey(t *testing.T) {
 	})
 }
 
-// The migrations keep all keys, and a key that a card and a reply shared as that
-// of the card. Programs of the previous version insert and delete replies as if
-// they had their own table.
+// The migrations keep all keys, and a key that a card and a reply shared as
+// that of the card. Programs of the previous version insert and delete replies
+// as if they had their own table.
 func TestMigrate_IdempotencyKeys_AreThoseOfCardsAndReplies(t *testing.T) {
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		_, beside := migrateTo(t, url, 26)

@@ -16,7 +16,7 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// attempt is a card that is inserted at the same time as others.
+// attempt is a card that is inserted concurrently with others.
 type attempt struct {
 	card  *card.Card
 	limit card.USD
@@ -24,7 +24,7 @@ type attempt struct {
 	fails bool
 }
 
-// together has cards wait for a statement, so that they share it.
+// together starts to insert cards that share a statement, which wait runs.
 func together(t *testing.T, s *store.Store, ctx context.Context, all []attempt) (stored []bool, errs []error,
 	wait func()) {
 	t.Helper()
@@ -44,8 +44,8 @@ func together(t *testing.T, s *store.Store, ctx context.Context, all []attempt) 
 	})
 }
 
-// Whatever shares its statement with other cards is stored, left out or refused
-// as it would be alone.
+// A card that shares its statement is stored, omitted or refused as it would be
+// alone.
 func TestInsertCard_InBatch_SameResultAsAlone(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account, other := newAccount(t, s), newAccount(t, s)
@@ -116,8 +116,7 @@ func TestInsertCard_BadCardInBatch_OthersAreStored(t *testing.T) {
 	})
 }
 
-// What can be seen to be wrong with a card does not wait for a statement, which
-// others may share.
+// An invalid card is rejected before it waits for a statement.
 func TestInsertCard_InvalidRate_FailsWithoutWaiting(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		release, err := store.HoldWrites(t.Context(), s)
@@ -131,8 +130,7 @@ func TestInsertCard_InvalidRate_FailsWithoutWaiting(t *testing.T) {
 	})
 }
 
-// Cards of one statement count toward the limit of their account one after the
-// other.
+// Cards of one statement count toward the quota of their account one by one.
 func TestInsertCard_InBatch_QuotaCountsEachCard(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account, other := newAccount(t, s), newAccount(t, s)
@@ -157,7 +155,7 @@ func TestInsertCard_InBatch_QuotaCountsEachCard(t *testing.T) {
 	})
 }
 
-// A card whose caller has gone before its statement was sent is not stored.
+// A card is not stored if its context ends before its statement is sent.
 func TestInsertCard_CanceledWhileWaiting_IsNotStored(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account := newAccount(t, s)
@@ -169,7 +167,7 @@ func TestInsertCard_CanceledWhileWaiting_IsNotStored(t *testing.T) {
 		_, errs, wait := together(t, s, ctx, all)
 		defer wait()
 		cancel()
-		for store.Queued(s) > 1 { // SQLite has the statement of one already
+		for store.Queued(s) > 1 { // SQLite already executes one
 			runtime.Gosched()
 		}
 		wait()

@@ -119,8 +119,8 @@ func TestOpen_NewerSchema(t *testing.T) {
 	})
 }
 
-// Whoever writes a migration has to decide whether the programs that run
-// meanwhile can go on.
+// Every migration states whether running programs can continue with the new
+// schema.
 func TestMigrations_RecordOldestProgram(t *testing.T) {
 	said := regexp.MustCompile(`(?m)^UPDATE schema_compatibility SET oldest = (\d+);$`)
 	oldest := map[string][]string{}

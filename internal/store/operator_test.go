@@ -192,7 +192,8 @@ func TestBooks_AddUp(t *testing.T) {
 			books.Coins[0].Unattributed); !got.Equal(books.Coins[0].Counted) {
 			t.Errorf("%s is not %s", got, books.Coins[0].Counted)
 		}
-		if len(books.Discrepancies) != 0 || len(books.Waiting) == 0 || books.Waiting[len(books.Waiting)-1].CardUUID != lost.UUID {
+		if len(books.Discrepancies) != 0 || len(books.Waiting) == 0 ||
+			books.Waiting[len(books.Waiting)-1].CardUUID != lost.UUID {
 			t.Errorf("doubts: %+v, waiting: %+v", books.Discrepancies, books.Waiting)
 		}
 	})
@@ -222,7 +223,8 @@ func TestBooks_NumbersOfEventsJumpOnlyWhereTheFeedWasReset(t *testing.T) {
 		_, err = rig.OpenSQL(t, url).Exec("DELETE FROM events WHERE seq = (SELECT last_seq - 1 FROM accounts)")
 		check(t, err)
 		books = readBooks(t, s)
-		if want := []operator.Discrepancy{{ID: c.AccountID, Text: "the account's events have gaps"}}; !slices.Equal(books.Discrepancies,
+		if want := []operator.Discrepancy{{ID: c.AccountID, Text: "the account's events have gaps"}}; !slices.Equal(
+			books.Discrepancies,
 			want) {
 			t.Errorf("with one event gone, doubts: %+v", books.Discrepancies)
 		}

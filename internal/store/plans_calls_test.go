@@ -30,7 +30,7 @@ type calls struct {
 	t     *testing.T
 	s     *store.Store
 	n     int
-	begin func(method string)                                // is told of each method that is called next
+	begin func(method string)                                // is called before each method
 	call  func(method string, f func(context.Context) error) // calls a method; nil to have any error end the test
 
 	withoutBooks bool
@@ -41,8 +41,8 @@ type calls struct {
 	claim *webhook.Claim
 }
 
-// do calls f, which calls a method of the store. The method may be named with
-// what it is asked for, after a space.
+// do calls f, which calls a method of the store. The name of the method may be
+// followed by a space and a description of its arguments.
 func (c *calls) do(method string, f func(ctx context.Context) error) {
 	c.t.Helper()
 	c.begin(method)

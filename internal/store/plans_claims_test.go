@@ -14,10 +14,9 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// A claim reads as many intents as the accounts take turns among, however many
-// are due, and what becomes of them is stored without reading others; also if
-// they have become due at once and statistics know of none. SQLite reads them
-// all, but has few.
+// A claim reads as many intents as the accounts share by turns, however many
+// are due, and storing results reads no others: even if all became due at once
+// and statistics contain none. SQLite reads them all, but has few.
 func TestPlans_ClaimIntents_ReadsFewRows(t *testing.T) {
 	t.Parallel()
 	const due, window, batch = 20_000, 2048, 16
@@ -67,8 +66,8 @@ func TestPlans_ClaimIntents_ReadsFewRows(t *testing.T) {
 	}
 }
 
-// When a receiver fails, far more becomes due than statistics know of, at the
-// worst of times to read all of it every second, or to store what came of some.
+// When a receiver fails, more deliveries become due than statistics contain.
+// Neither claims, every second, nor results may read all of them then.
 func TestPlans_ClaimWebhooks_ReadsFewRows(t *testing.T) {
 	t.Parallel()
 	url := databases.Postgres(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// The accounts of the many cards, by the parity of a card's number. In each,
-// the newer half of the cards is unlike the older half, so that a walk from
-// either end passes half of them before it finds one that matches.
+// The accounts of most cards, by the parity of a card's number. In each, the
+// newer half of the cards differs from the older half, so that a scan from
+// either end passes half of them before it finds a match.
 var (
 	// an old card has expired, a new one is issued; deliveries have arrived,
 	// and failed since
@@ -37,8 +37,8 @@ const (
 	eventKind = "8001"
 )
 
-// fillPlans fills a database with n cards and everything that belongs to them,
-// and has its statistics collected.
+// fillPlans fills a database with n cards and their rows in all other tables,
+// and collects statistics.
 func fillPlans(t testing.TB, url string, n int) {
 	t.Helper()
 	db := rig.OpenSQL(t, url)
@@ -74,7 +74,8 @@ func fillPlans(t testing.TB, url string, n int) {
 		"{attributed}", "CASE WHEN i > 30 AND i <= {n} / 4 AND i % 2 = 1 THEN 1000 ELSE 0 END", "{unwiped}",
 		"(i > {n} - 110)", "{issued}", "({sold} AND NOT {parked} AND i <= {n} - 20)")
 	before, after := []string{"SET session_replication_role = replica", "SET synchronous_commit = off"},
-		// VACUUM marks pages as visible to all only if their commits are flushed.
+		// VACUUM marks pages as visible to all only if their commits are
+		// flushed.
 		[]string{"SET synchronous_commit = on", "UPDATE accounts SET name = name", "VACUUM ANALYZE"}
 	if lite {
 		before, after = []string{"PRAGMA synchronous = OFF"}, []string{"ANALYZE"}

@@ -47,14 +47,14 @@ func (c *calls) places() map[string]order.Filter {
 	}
 }
 
-// PostgreSQL collects no statistics of a table with fewer than fifty rows by
-// itself, and takes it for one of ten pages. An account with most of all cards
-// has it expect few cards beyond any.
+// PostgreSQL does not collect statistics of a table with fewer than fifty rows,
+// and assumes that it has ten pages. If one account has most cards, it expects
+// few cards after any position.
 func TestPlans_SmallTableStatistics_PageReadsFewRows(t *testing.T) {
 	t.Parallel()
 	databases.Each(t, func(t *testing.T, url string) {
 		if strings.HasPrefix(url, "sqlite:") {
-			return // it has no statistics of its own accord
+			return // does not collect statistics
 		}
 		const n = 5000
 		db := rig.OpenSQL(t, url)

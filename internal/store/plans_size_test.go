@@ -17,8 +17,8 @@ var plansAt = flag.String("plans-at", "",
 // inserted several times as fast.
 const manyCards = 1_000_000
 
-// atURL returns whether the database that a flag names is empty, and so is to
-// be filled.
+// atURL migrates the database at url, which a flag names, and reports whether
+// it is empty and must be filled.
 func atURL(t *testing.T, url string) (empty bool) {
 	t.Helper()
 	_, err := store.Migrate(t.Context(), url)
@@ -27,8 +27,8 @@ func atURL(t *testing.T, url string) (empty bool) {
 	return empty
 }
 
-// withoutIndexes drops the indexes of all tables, apart from those of keys,
-// while f fills them.
+// withoutIndexes drops the indexes of all tables, except of their keys, while f
+// fills them.
 func withoutIndexes(t testing.TB, db *sql.DB, f func()) {
 	t.Helper()
 	var all [][2]string

@@ -29,9 +29,9 @@ var plansOf = flag.Int("plans", 0, "explain the store's statements with so many 
 // No statement may read more than this, however many cards there are. The tests
 // ask for pages of ten.
 const (
-	mostRows      = 300 // that PostgreSQL finds in tables and indexes, also those that it then leaves out
-	mostPages     = 500 // of PostgreSQL's that are looked at, also those in memory
-	mostLitePages = 300 // likewise of SQLite's
+	mostRows      = 300 // that PostgreSQL reads from tables and indexes, including rows that it discards
+	mostPages     = 500 // that PostgreSQL reads, including cached ones
+	mostLitePages = 300 // that SQLite reads
 )
 
 // Methods that may read more, with the reason.
@@ -49,11 +49,11 @@ var mayRead = map[string]string{
 	"Confirmations of a coin without cards": "looks at the newest 10,000 cards",
 }
 
-// measured is what a statement cost when it cost most.
+// measured is the highest cost of a statement.
 type measured struct {
 	method, query, plan string
 	rows, pages         int
-	skipped             int // of rows, those that a scan of an index alone left out
+	skipped             int // rows that an index-only scan discarded
 	took                time.Duration
 }
 
@@ -116,8 +116,7 @@ func (m *meter) note(s measured) {
 func (m *meter) dear() (dear []measured) {
 	for _, s := range m.all {
 		mostRows, mostPages := m.limits(s)
-		// with millions of rows a page of those to encrypt anew has more of
-		// them
+		// with millions of rows, a page of rows to encrypt again has more rows
 		if *plansOf > 0 && strings.HasPrefix(s.method, "SealedBy ") {
 			continue
 		}
@@ -246,8 +245,8 @@ func noticed(t *testing.T, url string, n int) {
 	}
 }
 
-// everyMethod fails the test if a method of the store was not called, or named
-// one that is not there.
+// everyMethod fails the test if a method of the store was not called, or if a
+// called name does not exist.
 func everyMethod(t *testing.T, m *meter) {
 	t.Helper()
 	missing := map[string]bool{}
@@ -362,7 +361,7 @@ func (c *meteredConn) start(ctx context.Context, query string, args []driver.Nam
 		return func() {}
 	}
 	if !c.m.lite {
-		for _, forAll := range []bool{false, true} { // the server may keep one plan for all values of what runs often
+		for _, forAll := range []bool{false, true} { // the server may keep one plan for all values of a prepared statement
 			if forAll && !postgres.Prepares(ctx, args) {
 				break
 			}
@@ -400,7 +399,7 @@ func (c *meteredConn) pages() (all int) {
 	return all
 }
 
-// texts returns the last column of what a query finds.
+// texts returns the last column of the rows of a query.
 func (c *meteredConn) texts(ctx context.Context, query string, args []driver.NamedValue) (texts []string, err error) {
 	found, err := c.rawConn.QueryContext(ctx, query, args)
 	if err != nil {

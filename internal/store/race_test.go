@@ -2,5 +2,6 @@
 
 package store_test
 
-// underRace says that the driver for SQLite takes twenty times as long.
+// underRace is true if the race detector runs, which slows down the driver for
+// SQLite twenty times.
 const underRace = true

@@ -39,7 +39,7 @@ func received(t *testing.T, s *store.Store, c *card.Card, units card.Amount) {
 	})
 }
 
-// Whoever shares a statement with other readers reads what it would read alone.
+// A shared statement returns the same rows as separate ones.
 func TestCardByUUID_InBatch_SameResultAsAlone(t *testing.T) {
 	s, url := onPostgres(t)
 	account, other := newAccount(t, s), newAccount(t, s)
@@ -64,10 +64,10 @@ func TestCardByUUID_InBatch_SameResultAsAlone(t *testing.T) {
 			add(account, uuid.Must(uuid.NewV7()))
 		}
 	}
-	ill := insertCard(t, s, newCard(account))
-	_, err := rig.OpenSQL(t, url).Exec(corruptions["state"], ill.UUID)
+	corrupt := insertCard(t, s, newCard(account))
+	_, err := rig.OpenSQL(t, url).Exec(corruptions["state"], corrupt.UUID)
 	check(t, err)
-	add(account, ill.UUID)
+	add(account, corrupt.UUID)
 
 	waiting, release := store.HoldReads(s)
 	var reads sync.WaitGroup
@@ -95,7 +95,7 @@ func TestCardByUUID_InBatch_SameResultAsAlone(t *testing.T) {
 			t.Errorf("reading %d: tag %q, error %v; alone %q, error %v", i, r.tag, r.tagErr, tag, err)
 		}
 	}
-	wantCorrupt(t, all[len(all)-1].err, ill)
+	wantCorrupt(t, all[len(all)-1].err, corrupt)
 }
 
 func TestCardByUUID_CanceledInBatch_OthersAreRead(t *testing.T) {
@@ -126,8 +126,8 @@ func TestCardByUUID_CanceledInBatch_OthersAreRead(t *testing.T) {
 	check(t, <-second)
 }
 
-// slow makes connections that return what they have found of single cards only
-// when told to.
+// slow opens connections that return the rows of single cards only after a
+// receive from returns.
 type slow struct {
 	driver.Connector
 	found   chan struct{}
@@ -137,14 +137,14 @@ type slow struct {
 // openSlow opens a database through slow connections.
 func openSlow(t *testing.T, url string) (*store.Store, *slow) {
 	t.Helper()
-	wire := &slow{found: make(chan struct{}), returns: make(chan struct{})}
+	conns := &slow{found: make(chan struct{}), returns: make(chan struct{})}
 	s, err := store.OpenThrough(t.Context(), url, 8, chain.Currencies(), func(c driver.Connector) driver.Connector {
-		wire.Connector = c
-		return wire
+		conns.Connector = c
+		return conns
 	})
 	check(t, err)
 	t.Cleanup(func() { _ = s.Close() })
-	return s, wire
+	return s, conns
 }
 
 func (s *slow) Connect(ctx context.Context) (driver.Conn, error) {
@@ -173,12 +173,11 @@ func (c slowConn) CheckNamedValue(v *driver.NamedValue) error {
 	return c.rawConn.(driver.NamedValueChecker).CheckNamedValue(v)
 }
 
-// A statement that was sent before a change is of no use to whoever asks after
-// it, however many wait.
+// A call after a change must not share a statement that was sent before it.
 func TestCardByUUID_StatementSentBefore_IsNotShared(t *testing.T) {
 	other, url := onPostgres(t)
 	c := insertCard(t, other, newCard(newAccount(t, other)))
-	s, wire := openSlow(t, url)
+	s, conns := openSlow(t, url)
 	type answer struct {
 		card *card.Card
 		err  error
@@ -194,19 +193,19 @@ func TestCardByUUID_StatementSentBefore_IsNotShared(t *testing.T) {
 	var before, after []<-chan answer
 	for range store.ReadWorkers {
 		before = append(before, read())
-		<-wire.found
+		<-conns.found
 		time.Sleep(2 * store.SlowRead)
 	}
 	go func() {
-		for range wire.found { // whoever is impatient has a statement of its own
+		for range conns.found { // calls that have waited for MaxWait run their own statements
 		}
 	}()
-	for units := range card.Amount(3) { // each read is asked for after another change
+	for units := range card.Amount(3) { // each read starts after another change
 		received(t, other, c, units+1)
 		after = append(after, read())
 		time.Sleep(20 * time.Millisecond) // long enough to wait, or to share what it must not
 	}
-	close(wire.returns)
+	close(conns.returns)
 	for _, answers := range before {
 		if got := <-answers; got.err != nil || got.card.Received != 0 {
 			t.Errorf("asked before the change: %+v", got)
@@ -219,15 +218,15 @@ func TestCardByUUID_StatementSentBefore_IsNotShared(t *testing.T) {
 	}
 }
 
-// One connection that is stuck delays other readers for a moment only.
+// Stuck connections delay other reads for at most maxReadWait.
 func TestCardByUUID_AllWorkersStuck_ReadsAlone(t *testing.T) {
 	_, url := onPostgres(t)
-	s, wire := openSlow(t, url)
+	s, conns := openSlow(t, url)
 	c := insertCard(t, s, newCard(newAccount(t, s)))
 	var stuck sync.WaitGroup
 	for range store.ReadWorkers {
 		stuck.Go(func() { _, _ = s.CardByUUID(t.Context(), c.AccountID, c.UUID) })
-		<-wire.found
+		<-conns.found
 		time.Sleep(2 * store.SlowRead)
 	}
 	read := make(chan error, 1)
@@ -235,30 +234,30 @@ func TestCardByUUID_AllWorkersStuck_ReadsAlone(t *testing.T) {
 		_, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID)
 		read <- err
 	}()
-	<-wire.found // it has a statement of its own
-	wire.returns <- struct{}{}
-	wire.returns <- struct{}{}
-	wire.returns <- struct{}{}
+	<-conns.found // runs its own statement
+	conns.returns <- struct{}{}
+	conns.returns <- struct{}{}
+	conns.returns <- struct{}{}
 	check(t, <-read)
 	stuck.Wait()
 }
 
-// While one statement takes long, as through a connection that is stuck or to a
-// database that is far away, others have one beside it.
+// While one statement is slow, because of a stuck connection or a distant
+// database, other calls start a second one.
 func TestCardByUUID_OneSlowStatement_StartsAnother(t *testing.T) {
 	_, url := onPostgres(t)
-	s, wire := openSlow(t, url)
+	s, conns := openSlow(t, url)
 	store.WaitForever(s)
 	c := insertCard(t, s, newCard(newAccount(t, s)))
 	var reads sync.WaitGroup
 	read := func() { reads.Go(func() { _, _ = s.CardByUUID(t.Context(), c.AccountID, c.UUID) }) }
 	read()
-	<-wire.found
+	<-conns.found
 	time.Sleep(2 * store.SlowRead)
 	read()
-	<-wire.found
-	wire.returns <- struct{}{}
-	wire.returns <- struct{}{}
+	<-conns.found
+	conns.returns <- struct{}{}
+	conns.returns <- struct{}{}
 	reads.Wait()
 }
 
@@ -298,7 +297,7 @@ func TestCardByUUID_CardWithActivity_UsesFullQuery(t *testing.T) {
 			t.Errorf("after %d payments: read alone %d times, want %d", i+1, n, want)
 		}
 	}
-	inTx(t, s, func(ctx context.Context, tx *store.Tx) error { // a reorganisation took all back
+	inTx(t, s, func(ctx context.Context, tx *store.Tx) error { // a reorganization removed them all
 		return tx.SaveVerdicts(ctx, []card.Verdict{{Card: c, Assessment: card.Assessment{State: card.Unpaid}}})
 	})
 	read(c, 0)
@@ -314,8 +313,7 @@ func TestCardByUUID_ManyActiveCards_RemembersSome(t *testing.T) {
 	}
 }
 
-// Planning the statement that reads whole cards takes five times as long as
-// running it.
+// Planning the full query takes five times as long as running it.
 func TestCardByUUID_SharedStatements_ArePlannedOnce(t *testing.T) {
 	t.Parallel()
 	s := openSession(t, databases.Postgres(t))

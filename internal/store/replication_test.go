@@ -44,8 +44,8 @@ func waiting(t *testing.T, c *rig.Cluster, n int, do string) {
 	}
 }
 
-// A commit that nobody may rely on is none that is acknowledged: the primary
-// has it, and the standby that takes over has not.
+// A commit that only the primary has, and not the standby that is promoted,
+// must not be acknowledged.
 func TestReplication_Failover_KeepsAcknowledgedOrders(t *testing.T) {
 	t.Parallel()
 	primary, standby := replicated(t)
@@ -168,8 +168,7 @@ func insertAll(t *testing.T, s *store.Store, owner uuid.UUID, primary, standby *
 	return slices.Clip(unclear)
 }
 
-// Commits that wait for a standby must not take the connections of those that
-// read.
+// Commits that wait for a standby must not occupy the connections of reads.
 func TestReplication_WritesWaitForStandby_ReadsContinue(t *testing.T) {
 	t.Parallel()
 	primary, standby := replicated(t)

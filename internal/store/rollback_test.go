@@ -2,10 +2,9 @@ package store_test
 
 import "testing"
 
-// An API that looks at the mark while the worker of its process makes the next
-// one may have its answer later. That is no database that went back: an epoch
-// would end, feeds would be reset, and the stock held, only because the machine
-// is busy.
+// An API that reads the mark while the worker of its process writes the next
+// one may get its answer later. That is not a rollback: otherwise a busy
+// machine would end an epoch, reset feeds and hold the stock.
 func TestAcquireLease_ConcurrentReads_KeepTheEpoch(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		worker, api := open(t, url), open(t, url)

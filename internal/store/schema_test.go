@@ -28,7 +28,7 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// query reads one column from the database beside the store.
+// query reads one column from the database without the store.
 func query[T any](t *testing.T, url string, dest *[]T, q string) {
 	t.Helper()
 	found, err := rig.OpenSQL(t, url).Query(q)
@@ -174,8 +174,8 @@ func startProxy(t *testing.T, target string, pass func(client, server net.Conn))
 	return strings.Replace(target, host, l.Addr().String(), 1)
 }
 
-// count passes on the server's messages, each of which is a type, a length and
-// that many bytes.
+// count forwards the server's messages. Each is a type, a length and that many
+// bytes.
 func (p *countingProxy) count(client, server net.Conn) {
 	defer func() { _ = client.Close() }()
 	head := make([]byte, 5)
@@ -211,8 +211,7 @@ func migrateTo(t *testing.T, url string, version int64) (*goose.Provider, *sql.D
 	return p, beside
 }
 
-// What the migration credits is what the rule would, for whatever an older
-// version stored.
+// The migration credits every card of an older version as the rule does.
 func TestMigrate_OldCards_AreCreditedByTheRule(t *testing.T) {
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		_, beside := migrateTo(t, url, 3)

@@ -30,9 +30,8 @@ func within(t *testing.T, longest time.Duration, f func(ctx context.Context) err
 	}
 }
 
-// stopIn has the process of s stop for good, as it were, in a transaction that
-// did f. The transaction is told to go on by resume, and returns what came of
-// it.
+// stopIn simulates that the process of s stops inside a transaction that has
+// run f. resume continues the transaction and returns its error.
 func stopIn(t *testing.T, s *store.Store, f func(ctx context.Context, tx *store.Tx) error) (resume func() error) {
 	t.Helper()
 	stopped, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -228,9 +227,8 @@ func TestOpen_SilentServer_Fails(t *testing.T) {
 	wantError(t, err, card.ErrUnavailable)
 }
 
-// silencer passes connections on to a server, until it silences those that
-// there are: they stay open and take what they are sent, but nothing comes
-// through. New ones work.
+// silencer forwards connections to a server until it silences the present ones:
+// they stay open and accept data, but forward nothing. New ones work.
 type silencer struct {
 	url string
 	mu  sync.Mutex

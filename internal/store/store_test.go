@@ -82,7 +82,7 @@ func insertCard(t testing.TB, s *store.Store, c *card.Card) *card.Card {
 	return c
 }
 
-// verdicts pairs cards with assessments; those that are paid are to be issued.
+// verdicts pairs cards with assessments. Paid cards must be issued.
 func verdicts(cards []*card.Card, as ...card.Assessment) []card.Verdict {
 	vs := make([]card.Verdict, len(cards))
 	for i, c := range cards {

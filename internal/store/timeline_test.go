@@ -16,7 +16,7 @@ import (
 )
 
 // The old primary is back, and does not know yet that another one was promoted.
-// What was acknowledged since must not seem to be lost.
+// Orders that were acknowledged since must not seem to be lost.
 func TestSeveralHosts_OldPrimary_IsNotUsedAgain(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)
@@ -29,7 +29,7 @@ func TestSeveralHosts_OldPrimary_IsNotUsedAgain(t *testing.T) {
 	line.Down()
 	standby.Promote(t)
 	c := newCard(owner)
-	heals(t, func() error { _, err := s.InsertCard(t.Context(), c, 0); return err })
+	eventually(t, func() error { _, err := s.InsertCard(t.Context(), c, 0); return err })
 	line.Up()
 	var all sync.WaitGroup
 	for range 8 { // more than one session, so that new ones are made
@@ -44,7 +44,7 @@ func TestSeveralHosts_OldPrimary_IsNotUsedAgain(t *testing.T) {
 	}
 	all.Wait()
 	primary.Stop()
-	heals(t, func() error { _, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID); return err })
+	eventually(t, func() error { _, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID); return err })
 }
 
 // A primary that is silent commits nothing and refuses nothing. What waits for
@@ -95,7 +95,7 @@ func TestSeveralHosts_WaitingForOldPrimary_IsCanceled(t *testing.T) {
 	}
 }
 
-// A pooler or a proxy may still lead to a server that was a primary a moment
+// A pooler or a proxy may still route to a server that was the primary a moment
 // ago.
 func TestStandby_Transaction_IsUnavailable(t *testing.T) {
 	t.Parallel()

@@ -20,8 +20,8 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// heals calls f until it succeeds, for at most five seconds.
-func heals(t *testing.T, f func() error) {
+// eventually calls f until it succeeds, for at most five seconds.
+func eventually(t *testing.T, f func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		err := f()
@@ -68,7 +68,7 @@ func wantUnready(t *testing.T, err error, why string) {
 	}
 }
 
-func TestIllServer_IsUnavailable_AndRecovers(t *testing.T) {
+func TestUnhealthyServer_IsUnavailable_AndRecovers(t *testing.T) {
 	t.Parallel()
 	c := rig.NewCluster(t)
 	end := "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = 'cards'"
@@ -78,9 +78,9 @@ func TestIllServer_IsUnavailable_AndRecovers(t *testing.T) {
 	owner := newAccount(t, s)
 	insert := func() error { _, err := s.InsertCard(t.Context(), newCard(owner), 0); return err }
 	for _, x := range []struct {
-		name      string
-		ill, well []string
-		why       string
+		name            string
+		breaks, repairs []string
+		why             string
 	}{
 		{"read only", []string{"ALTER DATABASE cards SET default_transaction_read_only = on", end},
 			[]string{"ALTER DATABASE cards RESET default_transaction_read_only"}, "read only"},
@@ -95,12 +95,12 @@ func TestIllServer_IsUnavailable_AndRecovers(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			warm(t, s)
-			for _, statement := range x.ill {
+			for _, statement := range x.breaks {
 				c.Exec(t, statement)
 			}
-			heals(t, func() error { // until the server has read its configuration
+			eventually(t, func() error { // until the server has read its configuration
 				if err := s.Ping(t.Context()); err == nil {
-					return errors.New("well")
+					return errors.New("ready")
 				}
 				return nil
 			})
@@ -108,19 +108,19 @@ func TestIllServer_IsUnavailable_AndRecovers(t *testing.T) {
 			for range 20 {
 				wantError(t, insert(), card.ErrUnavailable)
 			}
-			for _, statement := range x.well {
+			for _, statement := range x.repairs {
 				c.Exec(t, statement)
 			}
-			heals(t, func() error { return s.Ping(t.Context()) })
-			heals(t, insert)
-			for range 20 { // no session is left behind
+			eventually(t, func() error { return s.Ping(t.Context()) })
+			eventually(t, insert)
+			for range 20 { // no broken session is left
 				check(t, insert())
 			}
 		})
 	}
 }
 
-func TestIllServer_Restart_IsUnavailable(t *testing.T) {
+func TestUnhealthyServer_Restart_IsUnavailable(t *testing.T) {
 	t.Parallel()
 	c := rig.NewCluster(t)
 	s := openNew(t, c.URL("postgres"))
@@ -131,15 +131,15 @@ func TestIllServer_Restart_IsUnavailable(t *testing.T) {
 	_, err := s.InsertCard(t.Context(), newCard(owner), 0)
 	wantError(t, err, card.ErrUnavailable)
 	c.Start(t)
-	heals(t, func() error {
+	eventually(t, func() error {
 		_, err := s.InsertCard(t.Context(), newCard(owner), 0)
 		return errors.Join(err, s.Ping(t.Context()))
 	})
 }
 
-// A server that is frozen answers nobody, and lib/pq waits for the answer to
-// its request to cancel. Everybody gets an answer in time, and nothing is left
-// behind.
+// A frozen server does not answer, and lib/pq waits for the answer to its
+// cancel request. Every call returns in time, and no goroutine or connection is
+// left.
 func TestFrozenServer_CallsEndWithTheirContext(t *testing.T) {
 	c := rig.NewCluster(t)
 	s := openNew(t, c.URL("postgres"))
@@ -177,17 +177,17 @@ func TestFrozenServer_CallsEndWithTheirContext(t *testing.T) {
 	}
 	all.Wait()
 	c.Thaw()
-	heals(t, func() error {
+	eventually(t, func() error {
 		_, err := s.InsertCard(t.Context(), newCard(owner), 0)
 		return errors.Join(err, s.Ping(t.Context()))
 	})
-	heals(t, func() error {
+	eventually(t, func() error {
 		if n := runtime.NumGoroutine(); n > goroutines {
 			return fmt.Errorf("%d goroutines, before %d", n, goroutines)
 		}
 		return nil
 	})
-	heals(t, func() error {
+	eventually(t, func() error {
 		if n := c.Value(t, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"); n > "9" ||
 			len(n) > 1 {
 			return fmt.Errorf("%s sessions", n)
@@ -204,7 +204,7 @@ func TestClose_FrozenServer_DoesNotWait(t *testing.T) {
 	owner := newAccount(t, s)
 	known := insertCard(t, s, newCard(owner))
 	var all sync.WaitGroup
-	for range 8 { // each connection has statements that it prepared
+	for range 8 { // each connection prepares statements
 		all.Go(func() {
 			for range 20 {
 				if _, err := s.CardByUUID(t.Context(), owner, known.UUID); err != nil {
@@ -218,7 +218,7 @@ func TestClose_FrozenServer_DoesNotWait(t *testing.T) {
 	defer c.Thaw()
 	check(t, within(t, 20*time.Second, func(context.Context) error { return s.Close() }))
 	c.Thaw()
-	heals(t, func() error { // a server that was frozen ends the sessions as any other does
+	eventually(t, func() error { // a server that was frozen ends the sessions as any other does
 		if n := c.Value(t, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"); n != "1" {
 			return fmt.Errorf("%s sessions", n)
 		}
@@ -244,7 +244,7 @@ func TestSeveralHosts_ConnectsToPrimary(t *testing.T) {
 	primary.Stop()
 	wantUnready(t, s.Ping(t.Context()), "read only") // the standby is there
 	standby.Promote(t)
-	heals(t, func() error {
+	eventually(t, func() error {
 		_, err := s.InsertCard(t.Context(), newCard(owner), 0)
 		return errors.Join(err, s.Ping(t.Context()))
 	})
@@ -268,8 +268,8 @@ func TestSeveralHosts_URLOverridesDefaults(t *testing.T) {
 	}
 }
 
-// A proxy in front of a cluster may still lead to the server that was the
-// primary until a moment ago.
+// A proxy in front of a cluster may still route to the server that was the
+// primary a moment ago.
 func TestStandby_Order_IsUnavailable(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)
@@ -300,7 +300,7 @@ func TestPassword_Rotated_NeedsNoRestart(t *testing.T) {
 	c.Exec(t, "ALTER ROLE shop PASSWORD 'new'")
 	check(t, s.Ping(t.Context())) // sessions that there are stay
 	c.Exec(t, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'shop'")
-	heals(t, func() error {
+	eventually(t, func() error {
 		if err := s.Ping(t.Context()); err == nil {
 			return errors.New("the old password is still good")
 		}
@@ -308,5 +308,5 @@ func TestPassword_Rotated_NeedsNoRestart(t *testing.T) {
 	})
 	wantUnready(t, s.Ping(t.Context()), "login refused")
 	write("new")
-	heals(t, func() error { return s.Ping(t.Context()) })
+	eventually(t, func() error { return s.Ping(t.Context()) })
 }
