@@ -1,131 +1,125 @@
 package acceptance_test
 
 import (
-	"fmt"
+	"io"
+	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/shopspring/decimal"
 
 	"github.com/cardmint/cardmint/client"
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// shows runs a command until it prints something, whatever its exit code.
-func (h *host) shows(want, script string) {
+// open gives the host a service that runs, with an account.
+func (h *host) open() {
+	h.Helper()
+	if out, code := h.shell(
+		"[ -e /var/lib/cardmint/cardmint.keys ] || cm keys create; cm migrate && cm account create shop && cm token create shop >token && systemctl start cardmint"); code != 0 {
+		h.Fatal(out)
+	}
+	token, err := os.ReadFile(filepath.Join(h.dir, "token"))
+	must(h, err)
+	h.token = strings.TrimSpace(string(token))
+	h.ready()
+}
+
+// ready waits until the service is.
+func (h *host) ready() {
+	h.Helper()
+	h.readiness(http.StatusOK, "")
+}
+
+// stands waits until the service is not ready, and says why.
+func (h *host) stands(why string) {
+	h.Helper()
+	h.readiness(http.StatusServiceUnavailable, why)
+}
+
+// readiness waits until the service answers so when it is asked whether it is
+// ready.
+func (h *host) readiness(status int, part string) {
 	h.Helper()
 	last := ""
-	for deadline := time.Now().Add(longest); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if last, _ = h.shell(script); strings.Contains(last, want) {
+	for deadline := time.Now().Add(longest); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		res, err := http.Get("http://" + h.address + "/readyz")
+		if err != nil {
+			last = err.Error()
+			continue
+		}
+		body, _ := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if last = string(body); res.StatusCode == status && strings.Contains(last, part) {
 			return
 		}
 	}
-	h.Fatalf("%s never printed %q, but:\n%s", script, want, last)
+	h.Fatalf("readyz: %s, want %d %q\n%s", last, status, part, h.log("cardmint"))
 }
 
-func (h *host) rates() {
-	const fail, moved = "The sources fail", "The rate has moved too far"
-	var gecko, krak atomic.Value
-	gecko.Store("150.5")
-	krak.Store("149.5")
-	exchange := kraken(h.T, &krak)
-	h.set("CARDMINT_RATE", "")
-	h.set("CARDMINT_RATE_SOURCES", "coingecko,kraken")
-	h.set("CARDMINT_RATE_URL", "coingecko="+coingecko(h.T, &gecko)+";kraken="+exchange)
-	h.set("CARDMINT_RATE_EVERY", "100ms")
-	h.set("CARDMINT_RATE_MAX_AGE", "2s")
-	h.here["https://api.kraken.com"] = exchange
-	h.open()
+func (h *host) shop() *client.Client { return newClient(h, "http://"+h.address, h.token) }
 
-	gecko.Store("")
-	wantOutput(h.T, h.exits(1, fail), "coingecko", "kraken")
-	wantOutput(h.T, h.run(fail), "200")
-	gecko.Store("150.5")
-	h.run(fail)
-	h.ready()
-
-	gecko.Store("215.4")
-	krak.Store("215.4")
-	h.shows("waits for an operator: 215.4 USD", "cm rate show")
-	wantOutput(h.T, h.exits(1, moved), "waits for an operator: 215.4 USD")
-	wantOutput(h.T, h.run(moved), "would accept 215.4 USD", "--usd 215.4 --yes")
-	wantOutput(h.T, h.run(moved), "recorded", "accepts 215.4 USD")
-	h.ready()
-	wantOutput(h.T, h.until(`"status":"ready"`, moved), "215.4 USD")
-}
-
-// supplier starts a supplier of cards that are not real, which behaves by the
-// rules.
-func (h *host) supplier(address string, rules ...string) *rig.Process {
+// order orders a card.
+func (h *host) order(usd int64) *client.Card {
 	h.Helper()
-	args := []string{"supplier", "serve", "--listen", address, "--file", filepath.Join(h.dir, "supplier.db")}
-	for _, r := range rules {
-		args = append(args, "--be", r)
-	}
-	cmd := exec.Command(filepath.Join(h.dir, "bin", programName), args...)
-	cmd.Env = append(os.Environ(), "CARDMINT_SUPPLIER_SECRET="+supplierSecret.Reveal())
-	p := rig.Start(h, cmd)
-	p.Ready(h, 30*time.Second, func() error {
-		if !strings.Contains(p.Output(), "supplier: http") {
-			return fmt.Errorf("no address yet")
+	c, err := h.shop().CreateCard(h.Context(),
+		client.CreateCardRequest{USDAmount: decimal.NewFromInt(usd), Currency: "monero"})
+	must(h, err)
+	return c
+}
+
+// pay pays a part of what a card costs, with simulated money.
+func (h *host) pay(c *client.Card, part string) {
+	h.Helper()
+	amount := c.Payment.Amount.Mul(decimal.RequireFromString(part)).Truncate(12)
+	_, err := h.shop().SimulatePayment(h.Context(), c.UUID, client.SimulatePaymentRequest{Amount: &amount})
+	must(h, err)
+}
+
+// await waits until payments are in these states, and those of them that are
+// paid are issued.
+func (h *host) await(want map[uuid.UUID]client.PaymentState) {
+	h.Helper()
+	for deadline := time.Now().Add(longest); len(want) > 0; time.Sleep(100 * time.Millisecond) {
+		for id, state := range want {
+			got, err := h.shop().GetCard(h.Context(), id)
+			if err == nil && got.Payment.State == state &&
+				(state != client.PaymentStatePaid || got.Status == client.CardStatusGenerated) {
+				delete(want, id)
+			} else if time.Now().After(deadline) {
+				h.Fatalf("%+v, %v; want %s", got, err, state)
+			}
 		}
-		return nil
-	})
+	}
+}
+
+// exec changes the database behind everybody's back.
+func (h *host) exec(statement string, args ...any) {
+	h.Helper()
+	_, err := rig.OpenSQL(h, h.databaseURL()).Exec(statement, args...)
+	must(h, err)
+}
+
+func (h *host) databaseURL() string { return h.service().setting("CARDMINT_DATABASE_URL") }
+
+// service returns the program with the configuration of the host, for what is
+// no operator's.
+func (h *host) service() *program {
+	h.Helper()
+	text, err := os.ReadFile(filepath.Join(h.dir, "etc/cardmint/cardmint.env"))
+	must(h, err)
+	p := &program{path: filepath.Join(h.dir, "bin", programName), env: append(os.Environ(), h.env...)}
+	for _, line := range regexp.MustCompile(`(?m)^(CARDMINT_\w+)=(.*)$`).FindAllStringSubmatch(string(text), -1) {
+		p.env = append(p.env, line[1]+"="+strings.Trim(line[2], `"`))
+	}
 	return p
 }
 
-func (h *host) supply() {
-	const fails, parked, stock = "A supplier fails", "Cards that are parked, or whose refund is due",
-		"The stock is low or empty"
-	address := h.free()
-	h.stock(3)
-	h.write("/etc/cardmint/suppliers.toml",
-		fmt.Sprintf(
-			"[[supplier]]\nname = \"acme\"\nkind = \"http\"\nurl = \"http://%s\"\nsecret_file = \"acme.secret\"\nmax_usd = \"100\"\n"+
-				"[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nmin_usd = \"150\"\nmax_usd = \"150\"\nlow_stock = 2\n", address), 0o600)
-	h.write("/etc/cardmint/acme.secret", supplierSecret.Reveal()+"\n", 0o600)
-	made := h.supplier(address)
-	h.open()
-	h.offered()
-
-	c := h.order(50)
-	made.Kill()
-	h.pay(c, "1")
-	wantOutput(h.T, h.exits(1, fails), "acme", "hint: ")
-	h.until(`loop="issue acme"`, fails)
-	made = h.supplier(address)
-	h.await(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
-	h.run(fails)
-	h.ready()
-	h.offered()
-
-	made.Kill()
-	made = h.supplier(address, "declining")
-	c = h.order(50)
-	h.pay(c, "1")
-	list := h.script(parked)
-	h.shows(c.UUID.String(), list)
-	wantOutput(h.T, h.run(parked, "UUID", c.UUID.String()), "its refund is due", "acme")
-	wantOutput(h.T, h.run(parked, "UUID", c.UUID.String()), "would ask acme")
-	made.Kill()
-	h.supplier(address)
-	wantOutput(h.T, h.run(parked, "UUID", c.UUID.String()), "recorded: ask the supplier again")
-	h.await(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
-
-	if out, code := h.shell("cm stock list"); code != 0 ||
-		!strings.Contains(out, "nothing was ever in the stock of shelf") {
-		h.Errorf("an empty stock: exit code %d\n%s", code, out)
-	}
-	one, _ := stockFile(h, "150", 100, 1)
-	if out, code := h.shell("cm stock import " + one + " --supplier shelf --yes"); code != 0 {
-		h.Fatal(out)
-	}
-	wantOutput(h.T, h.exits(1, stock), "LOW")
-	wantOutput(h.T, h.run(stock), "Nothing was", "3 cards")
-	wantOutput(h.T, h.run(stock), "imported 3 cards")
-	wantOutput(h.T, h.run(stock), "acme", "shelf", "no card waits")
+// unit adds a service that may run already.
+func (h *host) unit(name string, running *rig.Process, start func() *rig.Process) {
+	h.units[name], h.runs[name] = start, running
 }
