@@ -75,8 +75,8 @@ func (b *bookkeeper) isDue() bool {
 	return false
 }
 
-// tick reconciles if due. If that fails, it retries soon and keeps exporting the
-// last result with its time.
+// tick reconciles if due. If that fails, it retries soon and keeps exporting
+// the last result with its time.
 func (b *bookkeeper) tick(ctx context.Context) error {
 	if !b.isDue() {
 		return nil

@@ -48,8 +48,9 @@ func addressChecks(coins []card.Currency, sandbox bool) map[string]func(address,
 }
 
 // openNodes opens the nodes of the coins, and returns a function that closes
-// them. It returns an error if a node or wallet can never be used. One that does
-// not answer yet is no error: the watcher retries, and readiness reports it.
+// them. It returns an error if a node or wallet can never be used. One that
+// does not answer yet is no error: the watcher retries, and readiness reports
+// it.
 func (p *process) openNodes(ctx context.Context) (end func(), err error) {
 	var open []driver.Node
 	end = func() {

@@ -13,8 +13,8 @@ import (
 )
 
 // checkLive returns an error if a process in live mode would use simulated
-// money, or unencrypted connections to nodes and rate sources on other machines.
-// Suppliers, rates and webhooks check their own settings.
+// money, or unencrypted connections to nodes and rate sources on other
+// machines. Suppliers, rates and webhooks check their own settings.
 func (p *process) checkLive() error {
 	c := &p.cfg
 	if p.Mode != card.LiveMode {
@@ -60,8 +60,8 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// warnAboutBounds logs each coin whose rate is not bounded in live mode. Nothing
-// else protects against sources that are all wrong at once.
+// warnAboutBounds logs each coin whose rate is not bounded in live mode.
+// Nothing else protects against sources that are all wrong at once.
 func (p *process) warnAboutBounds() {
 	if p.Mode != card.LiveMode {
 		return
@@ -83,7 +83,8 @@ func (p *process) warnAboutBounds() {
 	}
 }
 
-// announceLive prints in five lines what a process in live mode does with money.
+// announceLive prints in five lines what a process in live mode does with
+// money.
 func (p *process) announceLive() {
 	c := &p.cfg
 	takes, makes := make([]string, len(c.Coins)), make([]string, len(p.suppliers.Entries))

@@ -8,9 +8,9 @@ import (
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// NewLoggers returns the log and the audit log of w. Format is "text" or "json".
-// The level does not apply to the audit log. The two share a lock, so that their
-// lines do not mix.
+// NewLoggers returns the log and the audit log of w. Format is "text" or
+// "json". The level does not apply to the audit log. The two share a lock, so
+// that their lines do not mix.
 func NewLoggers(w io.Writer, format string, level slog.Level) (log, audit *slog.Logger) {
 	options := &slog.HandlerOptions{Level: min(level, slog.LevelInfo)}
 	var all slog.Handler = slog.NewTextHandler(w, options)

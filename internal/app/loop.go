@@ -47,8 +47,8 @@ func (all wakes) notify() {
 	}
 }
 
-// defaultMaxPause is the longest pause of a failing loop. A loop recovers within five
-// seconds after the cause of its failures has passed.
+// defaultMaxPause is the longest pause of a failing loop. A loop recovers
+// within five seconds after the cause of its failures has passed.
 const defaultMaxPause = 4 * time.Second
 
 // runAndClose runs the loop until ctx ends. Unless closeLast is set, it closes
@@ -61,10 +61,10 @@ func (l loop) runAndClose(ctx context.Context, log *slog.Logger) {
 }
 
 // run calls tick until ctx ends: immediately, after each interval, and when
-// woken. Intervals vary by 10 %, so that replicas do not run in step, and double
-// with each consecutive failure up to the maximum. Wake-ups do not shorten the
-// pause after a failure. An error is logged when its cause changes, and once a
-// minute while it persists. A panic counts as an error.
+// woken. Intervals vary by 10 %, so that replicas do not run in step, and
+// double with each consecutive failure up to the maximum. Wake-ups do not
+// shorten the pause after a failure. An error is logged when its cause changes,
+// and once a minute while it persists. A panic counts as an error.
 func (l loop) run(ctx context.Context, log *slog.Logger) {
 	ctx = inLoop(ctx, l.name)
 	var last string

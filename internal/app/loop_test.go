@@ -14,8 +14,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rate"
 )
 
-// A source of rates that fails or hangs does not delay the next good rate beyond
-// the configured interval.
+// A source of rates that fails or hangs does not delay the next good rate
+// beyond the configured interval.
 func TestRates_SourceRecovers_RateWithinOneInterval(t *testing.T) {
 	for _, every := range []time.Duration{time.Second, 5 * time.Second, time.Minute} {
 		for name, hangs := range map[string]bool{"failing": false, "hanging": true} {
@@ -83,8 +83,8 @@ func parse(usd string) card.Decimal {
 	return d
 }
 
-// A process that stops too slowly is killed. Closing takes as long as the slowest
-// loop, and again as long for loops that close last.
+// A process that stops too slowly is killed. Closing takes as long as the
+// slowest loop, and again as long for loops that close last.
 func TestLoops_Shutdown_ClosesConcurrentlyInTwoSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closing, closed atomic.Int32

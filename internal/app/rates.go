@@ -40,8 +40,8 @@ type LiveRateConfig struct {
 	RateCeiling   map[string]string `env:"CARDMINT_RATE_CEILING" placeholder:"COIN=USD" help:"Sell no card above this rate, for example ${default_coin}=5000."`
 }
 
-// open returns the rates of coins with the markup and, unless they are fixed, the
-// live rates under it.
+// open returns the rates of coins with the markup and, unless they are fixed,
+// the live rates under it.
 func (f RateConfig) open(log *slog.Logger, mode string, coins []card.Currency) (order.Rates, *rate.Live, error) {
 	markup, err := percent("markup", f.Markup)
 	if err != nil {
@@ -138,8 +138,8 @@ func bounds(name string, texts map[string]string) (map[string]card.Decimal, erro
 	return all, nil
 }
 
-// sourceTimeout returns the timeout of a source that is asked once per interval.
-// One that hangs must not delay the next fetch.
+// sourceTimeout returns the timeout of a source that is asked once per
+// interval. One that hangs must not delay the next fetch.
 func sourceTimeout(every time.Duration) time.Duration {
 	return min(max(every, time.Second), 10*time.Second)
 }

@@ -143,8 +143,8 @@ func supplierKinds() map[string]supplierKind {
 	}
 }
 
-// openStripe opens a supplier of kind stripe. In test mode its API may be a fake
-// on this machine.
+// openStripe opens a supplier of kind stripe. In test mode its API may be a
+// fake on this machine.
 func openStripe(e SupplierEntry, opts SupplierOptions) (Supplier, error) {
 	cfg := supplier.StripeConfig{Name: e.Name, Cardholder: e.Cardholder, URL: e.URL, Page: e.Page,
 		Insecure: opts.Mode != card.LiveMode}
@@ -382,7 +382,8 @@ func (s Suppliers) Open(opts SupplierOptions) ([]Supplier, issue.Routes, error) 
 				"docs/suppliers.md says what a supplier of kind %s needs", e.Kind)
 		}
 		opened = append(opened, m)
-		routes = append(routes, issue.Route{Supplier: m, Min: e.Min, Max: e.Max, Concurrency: e.AtOnce, PerSecond: e.PerSecond})
+		routes = append(routes,
+			issue.Route{Supplier: m, Min: e.Min, Max: e.Max, Concurrency: e.AtOnce, PerSecond: e.PerSecond})
 	}
 	return opened, routes, nil
 }

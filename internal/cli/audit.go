@@ -5,14 +5,14 @@ import (
 	"log/slog"
 )
 
-// audited leaves one line of what an operator did, whatever the level of the
-// log: what, who and to what, never why, which may name a customer and is kept
-// in the database. who may be "" for the user of this machine. It is called
-// once the deed is done. docs/operate/logs.md lists the actions.
+// audited logs an operator's action after it was done, at every log level. The
+// line has the action, its object and the operator, but not the note, which may
+// name a customer and is stored in the database. If who is "", the operator is
+// the user of this machine. docs/operate/logs.md lists the actions.
 func (g *globals) audited(ctx context.Context, action, who string, attrs ...slog.Attr) {
 	if who == "" {
 		var err error
-		if who, err = decider("is audited", ""); err != nil {
+		if who, err = operatorName("is audited", ""); err != nil {
 			who = "?"
 		}
 	}
@@ -20,7 +20,7 @@ func (g *globals) audited(ctx context.Context, action, who string, attrs ...slog
 		append([]slog.Attr{slog.String("action", action), slog.String("actor", "operator:"+oneLine(who))}, attrs...)...)
 }
 
-// about is what an audited action is about.
+// about returns the object of an audited action.
 func about(key string, what interface{ String() string }) slog.Attr {
 	return slog.String(key, what.String())
 }

@@ -110,11 +110,13 @@ func explainBackup(err error) error {
 		return app.WithHint(err,
 			"name another database with --database-url, or replace this one: stop everything that uses it, and add --replace")
 	case errors.Is(err, store.ErrInUse):
-		return app.WithHint(err, "stop every cardmint that uses it, and other programs that have it open, such as connection poolers")
+		return app.WithHint(err,
+			"stop every cardmint that uses it, and other programs that have it open, such as connection poolers")
 	case errors.Is(err, store.ErrOtherTables):
 		return app.WithHint(err, "create an empty database, restore into that, and point --database-url to it")
 	case errors.Is(err, store.ErrNoBackup):
-		return app.WithHint(err, "restore takes what 'cardmint backup' wrote, of the same kind of database as --database-url names")
+		return app.WithHint(err,
+			"restore takes what 'cardmint backup' wrote, of the same kind of database as --database-url names")
 	}
 	return app.ExplainDatabase(err)
 }

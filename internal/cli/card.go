@@ -54,13 +54,14 @@ func (c cardListCommand) Run(ctx context.Context, g *globals) error {
 			}
 		}
 		if c.Account != "" && search.AccountID == uuid.Nil {
-			return app.WithHint(fmt.Errorf("there is no account %q", c.Account), "leave --account out to see the cards of all accounts")
+			return app.WithHint(fmt.Errorf("there is no account %q", c.Account),
+				"leave --account out to see the cards of all accounts")
 		}
 		cards, err := admin.db.FindCards(ctx, search)
 		if err != nil {
 			return err
 		}
-		cards = upTo(g, c.Limit, cards)
+		cards = truncate(g, c.Limit, cards)
 		all := []listedJSON{}
 		for _, one := range cards {
 			j := listedJSON{cardJSON: newCardJSON(one, names[one.AccountID])}
@@ -79,12 +80,12 @@ func (c cardListCommand) Run(ctx context.Context, g *globals) error {
 		if err := c.write(g, all, func(table io.Writer) { printAttention(g, table, all) }); err != nil {
 			return err
 		}
-		return next(ctx, g, admin, cards)
+		return printNextSteps(ctx, g, admin, cards)
 	})
 }
 
-// attention returns why a card waits for an operator, since when, and what its
-// money is worth.
+// attention returns why and since when a card waits for an operator, and the
+// value of its money.
 func (admin adminContext) attention(ctx context.Context, c *card.Card) (*attention, error) {
 	r, err := admin.db.CardDetail(ctx, c.UUID)
 	if err != nil {
@@ -94,7 +95,7 @@ func (admin adminContext) attention(ctx context.Context, c *card.Card) (*attenti
 	if err != nil {
 		return nil, err
 	}
-	a := &attention{Why: optional(why(r, x)), Since: instant{x.Since}}
+	a := &attention{Why: optional(attentionReason(r, x)), Since: instant{x.Since}}
 	switch {
 	case x.Lost > 0:
 		a.WorthUSD = optional(c.USD.String())
@@ -111,7 +112,7 @@ func printAttention(g *globals, table io.Writer, all []listedJSON) {
 	for _, c := range all {
 		since := "-"
 		if !c.attention.Since.IsZero() {
-			since = day(&c.attention.Since.Time)
+			since = formatTime(&c.attention.Since.Time)
 		}
 		p := c.Payment
 		fmt.Fprintln(table,
@@ -129,15 +130,15 @@ func printCards(g *globals, table io.Writer, cards []*card.Card, names map[uuid.
 			"\t"))
 	for _, c := range cards {
 		fmt.Fprintln(table,
-			strings.Join([]string{c.UUID.String(), oneLine(names[c.AccountID]), day(&c.CreatedAt), c.USD.String(), c.Coin.Code,
-				c.Coin.Decimal(c.Amount).String(), c.Coin.Decimal(c.Received).String(), string(c.Status),
-				g.paint(g.stdout, stateColor(c.State), string(c.State))}, "\t"))
+			strings.Join(
+				[]string{c.UUID.String(), oneLine(names[c.AccountID]), formatTime(&c.CreatedAt), c.USD.String(), c.Coin.Code,
+					c.Coin.Decimal(c.Amount).String(), c.Coin.Decimal(c.Received).String(), string(c.Status),
+					g.paint(g.stdout, stateColor(c.State), string(c.State))}, "\t"))
 	}
 }
 
-// next prints what an operator does after the list of what waits for one. The
-// list itself is on standard output.
-func next(ctx context.Context, g *globals, admin adminContext, waiting []*card.Card) error {
+// printNextSteps prints to standard error how to decide about the listed cards.
+func printNextSteps(ctx context.Context, g *globals, admin adminContext, waiting []*card.Card) error {
 	if len(waiting) == 0 {
 		fmt.Fprintln(g.stderr, "no card waits for an operator")
 	} else {
@@ -159,8 +160,8 @@ func atLeastOne(limit int) error {
 	return nil
 }
 
-// upTo returns the first of all, and says if there are more.
-func upTo[T any](g *globals, limit int, all []T) []T {
+// truncate returns the first elements up to limit, and notes if there are more.
+func truncate[T any](g *globals, limit int, all []T) []T {
 	if len(all) <= limit {
 		return all
 	}
@@ -168,8 +169,8 @@ func upTo[T any](g *globals, limit int, all []T) []T {
 	return all[:limit]
 }
 
-// oneLine escapes what a terminal would not print, so that a text can't look
-// like something else there.
+// oneLine escapes control characters, so that stored text can't imitate other
+// output of a terminal.
 func oneLine(s string) string {
 	var line strings.Builder
 	for _, r := range s {
@@ -182,9 +183,9 @@ func oneLine(s string) string {
 	return line.String()
 }
 
-// decider returns who decides: the operator, or the user of this machine. It
-// returns an error if the note does not say why.
-func decider(note, operator string) (string, error) {
+// operatorName returns the name of the operator, which defaults to the user of
+// this machine. It returns an error if the note is empty.
+func operatorName(note, operator string) (string, error) {
 	if strings.TrimSpace(note) == "" {
 		return "", app.WithHint(errors.New("the note is empty"), `say why: --note "..."`)
 	}
@@ -201,7 +202,8 @@ func decider(note, operator string) (string, error) {
 func cardID(text string) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)
 	if err != nil {
-		return uuid.Nil, app.WithHint(fmt.Errorf("%q is not the uuid of a card", text), "see the uuids with: cardmint card list")
+		return uuid.Nil, app.WithHint(fmt.Errorf("%q is not the uuid of a card", text),
+			"see the uuids with: cardmint card list")
 	}
 	return id, nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// cardJSON is a card for programs, with the names of the contract.
+// cardJSON is a card in JSON, with the field names of the API.
 type cardJSON struct {
 	UUID                uuid.UUID   `json:"uuid"`
 	Account             string      `json:"account"`
@@ -47,14 +47,14 @@ type paymentJSON struct {
 
 func newCardJSON(c *card.Card, account string) cardJSON {
 	return cardJSON{UUID: c.UUID, Account: account, CreatedAt: instant{c.CreatedAt}, Status: c.Status, USDAmount: c.USD,
-		CredentialsPurgedAt: maybe(c.CredentialsPurgedAt),
+		CredentialsPurgedAt: newInstant(c.CredentialsPurgedAt),
 		Payment: paymentJSON{Currency: c.Coin.Code, Amount: c.Coin.Decimal(c.Amount), Address: c.Address, State: c.State,
 			ExpiresAt:      instant{c.ExpiresAt},
 			AmountReceived: c.Coin.Decimal(c.Received), AmountDue: c.Coin.Decimal(c.Credit.Due),
 			Confirmations: c.Confirmations(), ConfirmationsRequired: c.ConfirmationsRequired}}
 }
 
-// recordJSON is everything that is kept of a card but its credentials.
+// recordJSON is everything stored about a card except its credentials.
 type recordJSON struct {
 	cardJSON
 	Waits         operator.Wait  `json:"waits_for"`
@@ -142,7 +142,7 @@ type decisionJSON struct {
 
 func newRecordJSON(r operator.CardDetail, x operator.Explanation, now time.Time) (recordJSON, error) {
 	c := r.Card
-	j := recordJSON{cardJSON: newCardJSON(c, r.Account), Waits: x.Wait, Explanation: waits(r, x, now),
+	j := recordJSON{cardJSON: newCardJSON(c, r.Account), Waits: x.Wait, Explanation: waitReasons(r, x, now),
 		Choices: []choiceJSON{},
 		Rate:    rateJSON{c.Rate.USD, instant{c.Rate.At}, c.Rate.Source}, Surplus: c.Coin.Decimal(c.Credit.Surplus),
 		Lost:     c.Coin.Decimal(x.Lost),
@@ -156,7 +156,7 @@ func newRecordJSON(r operator.CardDetail, x operator.Explanation, now time.Time)
 	}
 	if i := r.Intent; i != nil {
 		j.Issuing = &issuingJSON{State: i.State, Supplier: optional(i.Supplier), Reference: optional(i.Reference),
-			FirstAskedAt: maybe(i.FirstAskedAt), Answer: optional(i.Answer), Attempts: i.Attempts,
+			FirstAskedAt: newInstant(i.FirstAskedAt), Answer: optional(i.Answer), Attempts: i.Attempts,
 			DueAt: instant{i.DueAt}, Reason: optional(i.Reason), Refusals: []refusalJSON{}}
 		for _, f := range i.Refusals {
 			j.Issuing.Refusals = append(j.Issuing.Refusals, refusalJSON(f))

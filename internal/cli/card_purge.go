@@ -30,13 +30,13 @@ Examples:
   cardmint card purge 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --note "the customer asked for it" --yes` + jsonHelp(purgedJSON{})
 }
 
-// Run purges a card's credentials, or says what it would do.
+// Run purges a card's credentials. Without --yes it only prints its plan.
 func (c cardPurgeCommand) Run(ctx context.Context, g *globals) error {
 	id, err := cardID(c.UUID)
 	if err != nil {
 		return err
 	}
-	who, err := decider(c.Note, c.Operator)
+	who, err := operatorName(c.Note, c.Operator)
 	if err != nil {
 		return err
 	}
@@ -51,9 +51,11 @@ func (c cardPurgeCommand) Run(ctx context.Context, g *globals) error {
 		switch {
 		case r.Card.CredentialsPurgedAt != nil && !r.Credentials:
 			return say(false, true,
-				fmt.Sprintf("nothing to do: the credentials of card %s were purged at %s\n", id, day(r.Card.CredentialsPurgedAt)))
+				fmt.Sprintf("nothing to do: the credentials of card %s were purged at %s\n", id,
+					formatTime(r.Card.CredentialsPurgedAt)))
 		case r.Card.Status != card.Generated:
-			return app.WithHint(keys.ErrNotIssued, "what the card waits for is shown by: %s", command("card", "show", id.String()))
+			return app.WithHint(keys.ErrNotIssued, "what the card waits for is shown by: %s",
+				command("card", "show", id.String()))
 		case !r.Credentials:
 			return say(false, true,
 				fmt.Sprintf("nothing to do: card %s has no credentials, although they were never purged\n", id))

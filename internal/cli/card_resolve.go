@@ -48,13 +48,13 @@ Examples:
   cardmint card resolve 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 refund --note "sent" --txid 6a1d6ba5f5c0a1e6a8a2f1f8d3c84a6b1f0a9d5c4b3e2f1a0b9c8d7e6f5a4b3c` + jsonHelp(resolvedJSON{})
 }
 
-// Run decides, or says what it would do.
+// Run records a decision. Without --yes it only prints its plan.
 func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 	id, err := cardID(c.UUID)
 	if err != nil {
 		return err
 	}
-	who, err := decider(c.Note, c.Operator)
+	who, err := operatorName(c.Note, c.Operator)
 	if err != nil {
 		return err
 	}
@@ -96,12 +96,12 @@ func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 		if c.JSON {
 			return writeJSON(g, c.outcome(done, r.Card, x))
 		}
-		c.say(g, done, r, x)
+		c.printResult(g, done, r, x)
 		return nil
 	})
 }
 
-// amount returns what --amount says; nil if it is not given.
+// amount returns the value of --amount, or nil.
 func (c cardResolveCommand) amount(coin card.Currency) (*card.Amount, error) {
 	if c.Amount == "" {
 		return nil, nil
@@ -115,7 +115,7 @@ func (c cardResolveCommand) amount(coin card.Currency) (*card.Amount, error) {
 	return &units, nil
 }
 
-// transaction returns what --txid says, as the chain writes it.
+// transaction returns the value of --txid, in the form of the chain.
 func (c cardResolveCommand) transaction(of card.Currency) (string, error) {
 	coin, known := chain.ByCode(of.Code)
 	txid := strings.ToLower(strings.TrimSpace(c.TxID))
@@ -128,9 +128,10 @@ func (c cardResolveCommand) transaction(of card.Currency) (string, error) {
 	return txid, nil
 }
 
-// say prints what was done or would be, what the card waits for, and what is to
-// be done next.
-func (c cardResolveCommand) say(g *globals, done operator.Resolved, r operator.CardDetail, x operator.Explanation) {
+// printResult prints the decision or the plan, what the card waits for, and the
+// next steps.
+func (c cardResolveCommand) printResult(g *globals, done operator.Resolved, r operator.CardDetail,
+	x operator.Explanation) {
 	now, kind, amount := r.Card, done.Resolution.Kind, done.Resolution.Amount
 	what := map[operator.ResolutionKind]string{
 		operator.Accept:   fmt.Sprintf("accept %s as enough for a card of %s USD", coins(now, amount), now.USD),
@@ -140,7 +141,7 @@ func (c cardResolveCommand) say(g *globals, done operator.Resolved, r operator.C
 	}[kind]
 	if done.ExistingRefund != nil {
 		what = fmt.Sprintf("note that transaction %s gave back the %s of %s", done.Resolution.TxID,
-			coins(now, done.ExistingRefund.Amount), day(&done.ExistingRefund.CreatedAt))
+			coins(now, done.ExistingRefund.Amount), formatTime(&done.ExistingRefund.CreatedAt))
 	}
 	switch {
 	case done.Unchanged && done.ExistingRefund != nil:
@@ -148,18 +149,19 @@ func (c cardResolveCommand) say(g *globals, done operator.Resolved, r operator.C
 	case done.Unchanged:
 		fmt.Fprintf(g.stdout, "nothing left to do: card %s is %s, payment %s\n", now.UUID, done.Card.Status, done.Card.State)
 	case c.Yes:
-		fmt.Fprintf(g.stdout, "recorded: %s%s; payment was %s, is %s\n", what, besides(now, kind, done.LeftOut),
+		fmt.Fprintf(g.stdout, "recorded: %s%s; payment was %s, is %s\n", what, describeLeftOut(now, kind, done.LeftOut),
 			done.Card.State, done.After)
 	default:
-		fmt.Fprintf(g.stdout, "would %s%s; payment is %s. Nothing was changed.\n", what, besides(now, kind, done.LeftOut),
+		fmt.Fprintf(g.stdout, "would %s%s; payment is %s. Nothing was changed.\n", what,
+			describeLeftOut(now, kind, done.LeftOut),
 			now.State)
 	}
-	fmt.Fprintf(g.stdout, "it waits for %s\n", strings.Join(waits(r, x, time.Now()), "; "))
+	fmt.Fprintf(g.stdout, "it waits for %s\n", strings.Join(waitReasons(r, x, time.Now()), "; "))
 	if x.Worth != nil {
-		fmt.Fprintf(g.stdout, "what was received is worth %s\n", worth(now, x.Worth))
+		fmt.Fprintf(g.stdout, "what was received is worth %s\n", formatWorth(now, x.Worth))
 	}
 	for _, choice := range x.Choices {
-		if cost := costs(choice, x.Worth); !c.Yes && kind == operator.Accept && choice.Kind == kind && cost != "" {
+		if cost := acceptCost(choice, x.Worth); !c.Yes && kind == operator.Accept && choice.Kind == kind && cost != "" {
 			fmt.Fprintf(g.stdout, "to accept it is to issue the card for %s%s\n", coins(now, choice.Amount), cost)
 		}
 	}
@@ -167,15 +169,15 @@ func (c cardResolveCommand) say(g *globals, done operator.Resolved, r operator.C
 	case done.Unchanged:
 		fmt.Fprintf(g.stdout, "\nSee it with:\n  %s\n", command("card", "show", now.UUID.String()))
 	case c.Yes:
-		fmt.Fprintf(g.stdout, "\n%s\n", after(now, done))
+		fmt.Fprintf(g.stdout, "\n%s\n", nextSteps(now, done))
 		fmt.Fprintf(g.stdout, "See whether anything else waits for you:\n  %s\n", command("card", "list", "--attention"))
 	default:
-		fmt.Fprintf(g.stdout, "\nTo do it:\n  %s\n", c.again(now, done))
+		fmt.Fprintf(g.stdout, "\nTo do it:\n  %s\n", c.repeatCommand(now, done))
 	}
 }
 
-// again returns the command that does what this one said it would do.
-func (c cardResolveCommand) again(now *card.Card, done operator.Resolved) string {
+// repeatCommand returns the command that carries out the printed plan.
+func (c cardResolveCommand) repeatCommand(now *card.Card, done operator.Resolved) string {
 	args := []string{"card", "resolve", now.UUID.String(), c.Decision, "--note", c.Note}
 	if c.Operator != "" {
 		args = append(args, "--operator", c.Operator)
@@ -192,9 +194,9 @@ func (c cardResolveCommand) again(now *card.Card, done operator.Resolved) string
 	return command(append(args, "--yes")...)
 }
 
-// after says what is to be done after a decision, and what happens by itself
-// and when.
-func after(now *card.Card, done operator.Resolved) string {
+// nextSteps describes what the operator does after a decision, and what happens
+// automatically and when.
+func nextSteps(now *card.Card, done operator.Resolved) string {
 	switch done.Resolution.Kind {
 	case operator.Accept:
 		if done.After == card.Paid {
@@ -231,7 +233,8 @@ func cantResolve(err error, id uuid.UUID) error {
 	show := command("card", "show", id.String())
 	switch {
 	case errors.Is(err, operator.ErrAnotherAmount):
-		return app.WithHint(err, "something arrived or left since: see what with '%s', which says what can be decided now", show)
+		return app.WithHint(err, "something arrived or left since: see what with '%s', which says what can be decided now",
+			show)
 	case errors.Is(err, operator.ErrNotConfirmed):
 		return app.WithHint(err,
 			"what is not confirmed, or is locked, may never be yours to give back. How many confirmations are missing, or which transfer "+

@@ -59,14 +59,13 @@ func (c cardShowCommand) Run(ctx context.Context, g *globals) error {
 			showHistory(table, r)
 		})
 		if err == nil && !c.JSON {
-			offer(g.stdout, r.Card, x)
+			printDecisions(g.stdout, r.Card, x)
 		}
 		return err
 	})
 }
 
-// refundAddress returns where the customer wants money back; "" if the order
-// named no address.
+// refundAddress returns the customer's refund address, or "".
 func (admin adminContext) refundAddress(c *card.Card) (card.Secret, error) {
 	if c.SealedRefundAddress == nil {
 		return "", nil
@@ -75,13 +74,13 @@ func (admin adminContext) refundAddress(c *card.Card) (card.Secret, error) {
 	return address, app.WithHint(err, "the key file is not the one that the service uses, or the row was changed")
 }
 
-// showRefundAddress prints an address in full, once the log says who reads it.
+// showRefundAddress logs the operator, and prints the whole address.
 func (c cardShowCommand) showRefundAddress(ctx context.Context, g *globals, of *card.Card, address card.Secret) error {
 	if address == "" {
 		return app.WithHint(fmt.Errorf("the order of card %s named no refund address", of.UUID),
 			"ask the customer where the money is to be sent")
 	}
-	who, err := decider("reads", "")
+	who, err := operatorName("reads", "")
 	if err != nil {
 		return err
 	}
@@ -97,18 +96,18 @@ func showCard(table io.Writer, r operator.CardDetail, x operator.Explanation) {
 	row := func(name, format string, args ...any) { fmt.Fprintf(table, name+"\t"+format+"\n", args...) }
 	row("card", "%s of account %s", c.UUID, oneLine(r.Account))
 	row("status", "%s, payment %s", c.Status, c.State)
-	for i, line := range waits(r, x, time.Now()) {
+	for i, line := range waitReasons(r, x, time.Now()) {
 		row([]string{"waits for", ""}[min(i, 1)], "%s", line)
 	}
 	if x.Worth != nil {
-		row("worth", "%s", worth(c, x.Worth))
+		row("worth", "%s", formatWorth(c, x.Worth))
 	}
-	row("ordered", "%s USD at %s", c.USD, day(&c.CreatedAt))
-	row("price", "%s %s until %s", amount(c.Amount), c.Coin.Code, day(&c.ExpiresAt))
+	row("ordered", "%s USD at %s", c.USD, formatTime(&c.CreatedAt))
+	row("price", "%s %s until %s", amount(c.Amount), c.Coin.Code, formatTime(&c.ExpiresAt))
 	if !c.CanceledAt.IsZero() {
-		row("canceled", "by its client at %s", day(&c.CanceledAt))
+		row("canceled", "by its client at %s", formatTime(&c.CanceledAt))
 	}
-	row("rate", "%s USD of %s: %s", c.Rate.USD, day(&c.Rate.At), c.Rate.Source)
+	row("rate", "%s USD of %s: %s", c.Rate.USD, formatTime(&c.Rate.At), c.Rate.Source)
 	row("address", "%s", c.Address)
 	row("received", "%s, due %s, surplus %s", amount(c.Received), amount(c.Credit.Due), amount(c.Credit.Surplus))
 	row("confirmations", "%d of %d", c.Confirmations(), c.ConfirmationsRequired)
@@ -116,7 +115,7 @@ func showCard(table io.Writer, r operator.CardDetail, x operator.Explanation) {
 		row("accepted", "%s are enough", amount(c.Accepted))
 	}
 	if c.Refunded > 0 {
-		row("refunded", "%s, last at %s, transaction %s", amount(c.Refunded), day(&c.RefundedAt), orDash(c.RefundTxID))
+		row("refunded", "%s, last at %s, transaction %s", amount(c.Refunded), formatTime(&c.RefundedAt), orDash(c.RefundTxID))
 	}
 	if masked := card.Mask(c.RefundAddress); masked != "" {
 		row("refund to", "%s", masked)
@@ -129,23 +128,23 @@ func showCard(table io.Writer, r operator.CardDetail, x operator.Explanation) {
 	if i := r.Intent; i != nil {
 		row("issuing", "%s, attempts %d, %s", i.State, i.Attempts, orDash(oneLine(i.Reason)))
 		if (i.State == "open" || i.State == "pending") && i.DueAt.After(time.Now()) {
-			row("", "next attempt at %s", day(&i.DueAt))
+			row("", "next attempt at %s", formatTime(&i.DueAt))
 		}
 		if i.Supplier != "" {
-			row("supplier", "%s, asked since %s, last answer %s, reference %s", i.Supplier, day(i.FirstAskedAt),
+			row("supplier", "%s, asked since %s, last answer %s, reference %s", i.Supplier, formatTime(i.FirstAskedAt),
 				orDash(i.Answer), orDash(i.Reference))
 		}
 	}
 	showRefusals(row, r.Intent)
 	switch {
 	case c.CredentialsPurgedAt != nil:
-		row("credentials", "purged at %s", day(c.CredentialsPurgedAt))
+		row("credentials", "purged at %s", formatTime(c.CredentialsPurgedAt))
 	case c.Status == card.Generated && !r.Credentials:
 		row("credentials", "none are kept")
 	}
 }
 
-// showRefusals says which suppliers make no card, and why.
+// showRefusals prints which suppliers decline the card, and why.
 func showRefusals(row func(name, format string, args ...any), i *operator.IntentRecord) {
 	if i == nil {
 		return
@@ -159,9 +158,8 @@ func showRefusals(row func(name, format string, args ...any), i *operator.Intent
 	}
 }
 
-// mostShown is how many transfers are shown of a card, unless all are asked
-// for.
-const mostShown = 20
+// maxTransfers limits the transfers shown without --all.
+const maxTransfers = 20
 
 // showTransfers shows the largest transfers, first seen first.
 func (c cardShowCommand) showTransfers(table io.Writer, r operator.CardDetail) {
@@ -169,16 +167,16 @@ func (c cardShowCommand) showTransfers(table io.Writer, r operator.CardDetail) {
 	if len(shown) == 0 {
 		return
 	}
-	if len(shown) > mostShown && !c.All {
+	if len(shown) > maxTransfers && !c.All {
 		byAmount := slices.Clone(shown)
 		slices.SortStableFunc(byAmount, func(a, b card.Transfer) int { return cmp.Compare(b.Amount, a.Amount) })
-		shown = byAmount[:mostShown]
+		shown = byAmount[:maxTransfers]
 		slices.SortStableFunc(shown, func(a, b card.Transfer) int { return a.FirstSeenAt.Compare(b.FirstSeenAt) })
 	}
 	fmt.Fprintln(table, "\nTRANSFER\tAMOUNT\tBLOCK\tCONFIRMATIONS\tFIRST SEEN\t")
 	for _, t := range shown {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", t.TxID, r.Card.Coin.Decimal(t.Amount), block(t),
-			t.Confirmations(r.Card.TipHeight), day(&t.FirstSeenAt), condition(t))
+			t.Confirmations(r.Card.TipHeight), formatTime(&t.FirstSeenAt), condition(t))
 	}
 	if more := len(r.Transfers) - len(shown); more > 0 {
 		fmt.Fprintf(table, "and %d smaller ones; see all with: %s\n", more,
@@ -192,14 +190,14 @@ func showHistory(table io.Writer, r operator.CardDetail) {
 		fmt.Fprintln(table, "\nDECISION\tAMOUNT\tWHEN\tOPERATOR\tTRANSACTION\tNOTE")
 	}
 	for _, d := range r.Resolutions {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", d.Kind, c.Coin.Decimal(d.Amount), day(&d.CreatedAt),
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", d.Kind, c.Coin.Decimal(d.Amount), formatTime(&d.CreatedAt),
 			oneLine(d.Operator), orDash(d.TxID), oneLine(d.Note))
 	}
 	if len(r.Events) > 0 {
 		fmt.Fprintln(table, "\nEVENT\tSEQ\tWHEN\tSTATUS\tSTATE")
 	}
 	for _, e := range r.Events {
-		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\n", e.Type, e.Seq, day(&e.CreatedAt), e.Status, e.State)
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\n", e.Type, e.Seq, formatTime(&e.CreatedAt), e.Status, e.State)
 	}
 }
 

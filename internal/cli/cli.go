@@ -102,11 +102,11 @@ func newCommands() *commands {
 	return c
 }
 
-// Main runs the command that args name and returns the exit code: 0, 1 if it
-// failed, 2 if args are wrong, 3 if 'reconcile' found nothing but what waits.
-// When ctx ends, commands that run until they are stopped end.
+// Main runs the command in args and returns the exit code: 0 for success, 1 for
+// failure, 2 for wrong arguments, 3 if 'reconcile' found no discrepancy but
+// something that waits for an operator. Commands that serve stop when ctx ends.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	noCore()
+	disableCoreDumps()
 	c := newCommands()
 	c.stdout, c.stderr = stdout, stderr
 	exit := -1
@@ -135,7 +135,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return c.run(parsed)
 }
 
-// run runs the command that was parsed, and returns the exit code.
+// run runs the parsed command and returns the exit code.
 func (c *commands) run(parsed *kong.Context) int {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.LogLevel)) // one of the flag's values
@@ -157,7 +157,7 @@ func (c *commands) run(parsed *kong.Context) int {
 	return 0
 }
 
-// commandOf returns the command that was recognised before the mistake in the
+// commandOf returns the command that was recognized before the error in the
 // arguments.
 func commandOf(err error) string {
 	var parse *kong.ParseError
@@ -169,7 +169,7 @@ func commandOf(err error) string {
 	return ""
 }
 
-// report prints why a command failed and what to do, and returns the exit code.
+// report prints an error and its hint, and returns the exit code.
 func (g *globals) report(code int, err error) int {
 	fmt.Fprintf(g.stderr, "%s %v\n", g.paint(g.stderr, red, "cardmint:"), err)
 	if hint := app.Hint(err); hint != "" {

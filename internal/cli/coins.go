@@ -57,7 +57,8 @@ func (f coinFlags) enabled() ([]app.Coin, error) {
 	}
 	for _, code := range f.Enabled {
 		if _, known := chain.ByCode(code); !known {
-			return nil, app.WithHint(fmt.Errorf("--coins: %q is not a coin of this program", code), "it knows: %s", coinVars()["coins"])
+			return nil, app.WithHint(fmt.Errorf("--coins: %q is not a coin of this program", code), "it knows: %s",
+				coinVars()["coins"])
 		}
 	}
 	if len(all) == 0 {

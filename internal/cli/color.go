@@ -7,7 +7,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// color is the number of a color of terminals; none leaves a text as it is.
+// color is the code of a terminal color.
 type color string
 
 const (
@@ -17,8 +17,8 @@ const (
 	yellow color = "33"
 )
 
-// paint returns a text in a color, if w is to have colors. In a table, paint
-// the last column only: the others are padded by their length.
+// paint returns a text in a color if w supports colors. In a table, paint only
+// the last column: the others are padded by their length.
 func (g *globals) paint(w io.Writer, c color, text string) string {
 	if c == none || !colors(g.Color, w) {
 		return text
@@ -26,8 +26,8 @@ func (g *globals) paint(w io.Writer, c color, text string) string {
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
 }
 
-// colors reports whether w is to have colors: on a terminal, unless NO_COLOR
-// (no-color.org) is set.
+// colors reports whether w supports colors. By default, terminals do unless
+// NO_COLOR (no-color.org) is set.
 func colors(when string, w io.Writer) bool {
 	switch when {
 	case "always":
@@ -38,7 +38,7 @@ func colors(when string, w io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
 }
 
-// stateColor returns the color of what needs attention, or needs none any more.
+// stateColor returns a color that shows whether a state needs attention.
 func stateColor(s card.PaymentState) color {
 	switch s {
 	case card.Paid:

@@ -28,7 +28,7 @@ func (c completionCommand) Run(g *globals) error {
 	return err
 }
 
-// Files are completed by the shell where there is nothing to choose from.
+// Without candidates, the shell completes file names.
 const (
 	bashCompletion = `_cardmint() {
 	local IFS=$'\n'
@@ -71,14 +71,14 @@ complete -c cardmint -f -a '(__cardmint_complete)'
 `
 )
 
-// completeCommand is what the scripts of completionCommand run.
+// completeCommand is run by the scripts of completionCommand.
 type completeCommand struct {
 	Words []string `arg:"" optional:"" passthrough:"" help:"What is typed after the program's name; the last is to be completed."`
 }
 
 func (completeCommand) Help() string { return "Example:\n  cardmint __complete card li" }
 
-// Run prints what can come next, a line each, with what it means after a tab.
+// Run prints one candidate per line, with a description after a tab.
 func (c completeCommand) Run(g *globals, parsed *kong.Context) error {
 	for _, line := range candidates(parsed.Model.Node, c.Words) {
 		if _, err := fmt.Fprintln(g.stdout, line); err != nil {
@@ -88,30 +88,30 @@ func (c completeCommand) Run(g *globals, parsed *kong.Context) error {
 	return nil
 }
 
-// candidates returns what the last of words can become.
+// candidates returns the completions of the last word.
 func candidates(root *kong.Node, words []string) []string {
-	p, last := place{node: root}, ""
+	p, last := position{node: root}, ""
 	for i, word := range words {
 		switch {
 		case word == "=": // bash has it as a word of its own
 		case i == len(words)-1:
 			last = word
 		default:
-			p.pass(word)
+			p.advance(word)
 		}
 	}
 	return p.candidates(last)
 }
 
-// place is where in a command line something is to be completed.
-type place struct {
+// position is the place in a command line to complete.
+type position struct {
 	node  *kong.Node
 	args  int        // that were passed
 	value *kong.Flag // that waits for its value
 }
 
-// pass goes past a word.
-func (p *place) pass(word string) {
+// advance moves past a word.
+func (p *position) advance(word string) {
 	switch {
 	case p.value != nil:
 		p.value = nil
@@ -132,8 +132,8 @@ func (p *place) pass(word string) {
 	}
 }
 
-// flags returns the flags that can be given here.
-func (p *place) flags() (all []*kong.Flag) {
+// flags returns the flags that are valid at the position.
+func (p *position) flags() (all []*kong.Flag) {
 	node := p.node
 	if node.DefaultCmd != nil {
 		node = node.DefaultCmd
@@ -144,7 +144,7 @@ func (p *place) flags() (all []*kong.Flag) {
 	return all
 }
 
-func (p *place) flag(name string) *kong.Flag {
+func (p *position) flag(name string) *kong.Flag {
 	all := p.flags()
 	if i := slices.IndexFunc(all, func(f *kong.Flag) bool { return f.Name == name }); i >= 0 {
 		return all[i]
@@ -152,8 +152,8 @@ func (p *place) flag(name string) *kong.Flag {
 	return nil
 }
 
-// candidates returns what a word can become, sorted as the help is.
-func (p *place) candidates(word string) (lines []string) {
+// candidates returns the completions of a word, in the order of the help.
+func (p *position) candidates(word string) (lines []string) {
 	add := func(text, meaning string) {
 		if strings.HasPrefix(text, word) {
 			lines = append(lines, text+"\t"+firstSentence(meaning))
@@ -190,7 +190,7 @@ func (p *place) candidates(word string) (lines []string) {
 	return lines
 }
 
-// values returns the values that can be chosen from.
+// values returns the values of an enumeration.
 func values(v *kong.Value) []string {
 	if v.Enum == "" {
 		return nil

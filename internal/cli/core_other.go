@@ -2,5 +2,5 @@
 
 package cli
 
-// noCore does nothing: whether cores are written is up to the operator here.
-func noCore() {}
+// disableCoreDumps does nothing on this system.
+func disableCoreDumps() {}

@@ -7,14 +7,14 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// outcomeJSON says for programs what a decision did, or would do: recorded is
-// false without --yes, and nothing_left is true where it was decided before.
+// outcomeJSON is the effect of a decision: recorded is false without --yes, and
+// nothing_left is true if it had been made before.
 type outcomeJSON struct {
 	Recorded    bool `json:"recorded"`
 	NothingLeft bool `json:"nothing_left"`
 }
 
-// resolvedJSON is a decision about a card. The amount is what --amount takes.
+// resolvedJSON is a decision about a card. Amount has the format of --amount.
 type resolvedJSON struct {
 	outcomeJSON
 	Card        uuid.UUID               `json:"card"`
@@ -41,8 +41,8 @@ func (c cardResolveCommand) outcome(done operator.Resolved, now *card.Card, x op
 		Before: done.Card.State, After: done.After, Waits: x.Wait}
 }
 
-// attributedJSON is a decision about a transfer. The card is null if the money
-// is given back, or the card would be a new one.
+// attributedJSON is a decision about a transfer. Card is null if the money is
+// returned, or if the plan is a new card.
 type attributedJSON struct {
 	outcomeJSON
 	TxID     string                   `json:"txid"`
@@ -64,14 +64,14 @@ func (c transfersAttributeCommand) outcome(d operator.AttributionDecision, done 
 	return j
 }
 
-// purgedJSON says whether a card's credentials were deleted.
+// purgedJSON is the result of 'card purge'.
 type purgedJSON struct {
 	outcomeJSON
 	Card uuid.UUID `json:"card"`
 }
 
-// canceledJSON is what became of a request to a supplier: declined means that
-// no card is made for it, or that it is closed.
+// canceledJSON is the result of canceling a request to a supplier. Declined
+// means that no card will be made, or that the card is closed.
 type canceledJSON struct {
 	Card     uuid.UUID `json:"card"`
 	Supplier string    `json:"supplier"`

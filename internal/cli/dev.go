@@ -63,8 +63,8 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 		Started: func(ctx context.Context, r app.Running) error { return c.welcome(ctx, g, r, coins[0].Currency) }})
 }
 
-// devLimitFlags are the same for trying things out: there are no limits unless
-// they are asked for.
+// devLimitFlags are the flags of app.LimitConfig, but without limits by
+// default.
 type devLimitFlags struct {
 	Token   limit.Policy   `name:"limit-token" env:"CARDMINT_LIMIT_TOKEN" default:"off" placeholder:"LIMIT" help:"How many requests a token may send, for example 1000/10s (${default})."`
 	Account limit.Policy   `name:"limit-account" env:"CARDMINT_LIMIT_ACCOUNT" default:"off" placeholder:"LIMIT" help:"How many requests all tokens of an account may send (${default})."`
@@ -73,8 +73,7 @@ type devLimitFlags struct {
 	Proxies []netip.Prefix `name:"trusted-proxies" env:"CARDMINT_TRUSTED_PROXIES" placeholder:"CIDR" help:"Networks of reverse proxies whose X-Forwarded-For says where requests come from."`
 }
 
-// welcome prints what to do with the service that runs, after the cards of the
-// demonstration are there.
+// welcome creates the cards of --seed-demo, and prints how to use the service.
 func (c devCommand) welcome(ctx context.Context, g *globals, r app.Running, coin card.Currency) error {
 	token, err := r.Accounts.DevToken(ctx)
 	if err != nil {
@@ -98,8 +97,8 @@ func (c devCommand) welcome(ctx context.Context, g *globals, r app.Running, coin
 	return nil
 }
 
-// self returns what a shell can run this program by, and which directory it
-// must be in; "" for any.
+// self returns the command that runs this program in a shell, and the phrase
+// that names its working directory, or "" for any directory.
 func self() (program, where string) {
 	path, err := os.Executable()
 	switch {
@@ -107,7 +106,7 @@ func self() (program, where string) {
 		return os.Args[0], ""
 	case err != nil:
 		return "cardmint", ""
-	// which go run deletes at the end
+	// go run deletes the binary when it ends
 	case filepath.Base(filepath.Dir(path)) == "exe" && strings.Contains(path, "go-build"):
 		return "go run ./cmd/cardmint", " in this directory"
 	case plain.MatchString(path):
@@ -125,8 +124,7 @@ func browse(ctx context.Context, url string) error {
 	return exec.CommandContext(ctx, opener, url).Start()
 }
 
-// What it prints is read by programs too: api and token keep lines of their
-// own.
+// Programs parse this text: api and token have their own lines.
 const welcome = `api: %[1]s
 token: %[2]s
 docs: %[1]s/docs
@@ -152,7 +150,7 @@ See its events as they come, or have them sent to a program of your own:
 Stop with Ctrl-C.
 `
 
-// demo makes cards for a demonstration, by the API wherever the API can.
+// demo creates the cards of --seed-demo, through the API where possible.
 type demo struct {
 	api    *client.Client
 	db     *store.Store
@@ -161,12 +159,13 @@ type demo struct {
 }
 
 const (
-	demoPatience = 15 * time.Second // for a card to get where it is to be
-	demoAge      = 2 * time.Hour    // of a card whose quote has ended
+	demoPatience = 15 * time.Second // for a card to reach its state
+	demoAge      = 2 * time.Hour    // of a card whose quote has expired
 )
 
-// seedDemo makes a card in every state, unless there are cards.
-func (c devCommand) seedDemo(ctx context.Context, g *globals, r app.Running, token card.Secret, coin card.Currency) error {
+// seedDemo creates a card in every state, unless the database has cards.
+func (c devCommand) seedDemo(ctx context.Context, g *globals, r app.Running, token card.Secret,
+	coin card.Currency) error {
 	cards, err := r.Store.FindCards(ctx, operator.Search{Limit: 1})
 	if err != nil {
 		return err
@@ -182,8 +181,8 @@ func (c devCommand) seedDemo(ctx context.Context, g *globals, r app.Running, tok
 	d := &demo{api: api, db: r.Store, coin: coin}
 	required := coin.Confirmations
 	text := "cards of the demonstration:\n"
-	// Each payment extends the chain: those that are to have few confirmations
-	// come last, and the block that is to leave it first.
+	// Each payment extends the chain. The reorganization comes first, and the
+	// payments with few confirmations last.
 	for _, step := range []struct {
 		to   card.PaymentState
 		make func() (uuid.UUID, error)
@@ -219,7 +218,7 @@ func (d *demo) order(ctx context.Context, id *uuid.UUID) error {
 	return err
 }
 
-// paying orders a card and pays a part of its price.
+// paying orders a card and pays a share of its price.
 func (d *demo) paying(ctx context.Context, share string, confirmations int) (id uuid.UUID, err error) {
 	if err := d.order(ctx, &id); err != nil {
 		return id, err
@@ -238,7 +237,7 @@ func (d *demo) pay(ctx context.Context, id uuid.UUID, share string, confirmation
 	return err
 }
 
-// await waits until a card is in a state, and issued if it is paid.
+// await waits until a card is in a state and, if paid, issued.
 func (d *demo) await(ctx context.Context, id uuid.UUID, want card.PaymentState) (*card.Card, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, demoPatience, fmt.Errorf("card %s did not become %s in time", id, want))
 	defer cancel()
@@ -260,7 +259,7 @@ func (d *demo) await(ctx context.Context, id uuid.UUID, want card.PaymentState) 
 	}
 }
 
-// reversed issues a card, and has its payment leave the chain.
+// reversed issues a card, and removes its payment from the chain.
 func (d *demo) reversed(ctx context.Context) (uuid.UUID, error) {
 	id, err := d.paying(ctx, "1", d.coin.Confirmations)
 	if err != nil {
@@ -272,8 +271,8 @@ func (d *demo) reversed(ctx context.Context) (uuid.UUID, error) {
 	return id, d.db.SimulatedReorg(ctx, d.coin.Code, d.coin.Confirmations, true)
 }
 
-// late pays half of the price after the quote has ended: all of it would still
-// buy the card.
+// late pays half of the price after the quote has expired. The full price would
+// still buy the card.
 func (d *demo) late(ctx context.Context) (uuid.UUID, error) {
 	id, err := d.old(ctx)
 	if err != nil {
@@ -282,8 +281,8 @@ func (d *demo) late(ctx context.Context) (uuid.UUID, error) {
 	return id, d.pay(ctx, id, "0.5", d.coin.Confirmations)
 }
 
-// old stores a copy of the unpaid card that was ordered long ago, which the API
-// can't do.
+// old stores a copy of the unpaid card with an older creation time, which the
+// API can't do.
 func (d *demo) old(ctx context.Context) (id uuid.UUID, err error) {
 	r, err := d.db.CardDetail(ctx, d.unpaid)
 	if err != nil {
@@ -307,7 +306,8 @@ func (d *demo) old(ctx context.Context) (id uuid.UUID, err error) {
 	return id, err
 }
 
-// aged returns a UUID version 7 as it was made some time ago.
+// aged returns a UUID version 7 whose time is in the past by the given
+// duration.
 func aged(by time.Duration) uuid.UUID {
 	id := uuid.Must(uuid.NewV7())
 	var millis [8]byte

@@ -13,9 +13,8 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// explained returns what a card waits for, by the rate of its coin that was
-// accepted last. Rates that the service was given with --rate are not kept:
-// then the rate of the card's quote has to do.
+// explained explains a card at the last accepted rate of its coin. Fixed rates
+// are not stored; then it uses the rate of the card's quote.
 func (admin adminContext) explained(ctx context.Context, r operator.CardDetail) (operator.Explanation, error) {
 	rate := r.Card.Rate
 	rate.Source = "its quote"
@@ -27,24 +26,24 @@ func (admin adminContext) explained(ctx context.Context, r operator.CardDetail) 
 	return operator.Explain(r, rate), err
 }
 
-// coins returns an amount with its coin.
+// coins formats an amount with the name of its coin.
 func coins(c *card.Card, a card.Amount) string { return c.Coin.Decimal(a).String() + " " + c.Coin.Code }
 
-// waits says what a card waits for and why, a line each.
-func waits(r operator.CardDetail, x operator.Explanation, now time.Time) []string {
+// waitReasons returns what a card waits for and why, one line each.
+func waitReasons(r operator.CardDetail, x operator.Explanation, now time.Time) []string {
 	c := r.Card
 	switch x.Wait {
 	case operator.ForMoney:
-		return []string{fmt.Sprintf("the customer to pay %s more until %s", coins(c, x.Missing), day(&x.Until))}
+		return []string{fmt.Sprintf("the customer to pay %s more until %s", coins(c, x.Missing), formatTime(&x.Until))}
 	case operator.ForConfirmations, operator.ForUnlock:
 		return waitsForTransfers(c, x.Transfers)
 	case operator.ForRate:
 		return []string{
 			fmt.Sprintf("a rate of %s: late money is judged by today's; see it with: cardmint rate show", c.Coin.Code)}
 	case operator.ForSupplier:
-		return []string{"the supplier, who " + asked(r.Intent, now)}
+		return []string{"the supplier, who " + attempts(r.Intent, now)}
 	case operator.ForDecision:
-		return []string{"an operator to decide: " + decidable(r, x)}
+		return []string{"an operator to decide: " + decisionReason(r, x)}
 	}
 	switch {
 	case c.Status == card.Generated && c.Credit.WrittenOff > 0:
@@ -59,8 +58,8 @@ func waits(r operator.CardDetail, x operator.Explanation, now time.Time) []strin
 	return []string{"nothing: nothing was paid in time"}
 }
 
-// mostAwaited is how many transfers are named that a card waits for.
-const mostAwaited = 3
+// maxAwaited limits the transfers named in waitReasons.
+const maxAwaited = 3
 
 func waitsForTransfers(c *card.Card, transfers []card.Transfer) (lines []string) {
 	slowest := int64(0)
@@ -70,7 +69,7 @@ func waitsForTransfers(c *card.Card, transfers []card.Transfer) (lines []string)
 			slowest = max(slowest, missing)
 		}
 		switch what := fmt.Sprintf("%s in transaction %s", coins(c, t.Amount), t.TxID); {
-		case i >= mostAwaited:
+		case i >= maxAwaited:
 		case t.Locked:
 			lines = append(lines, "the sender to unlock "+what+": only the sender knows when that is")
 		case t.Height == 0:
@@ -79,7 +78,7 @@ func waitsForTransfers(c *card.Card, transfers []card.Transfer) (lines []string)
 			lines = append(lines, fmt.Sprintf("%d of %d confirmations of %s", missing, c.ConfirmationsRequired, what))
 		}
 	}
-	if more := len(transfers) - mostAwaited; more > 0 {
+	if more := len(transfers) - maxAwaited; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more transfers", more))
 	}
 	if slowest > 0 {
@@ -89,9 +88,9 @@ func waitsForTransfers(c *card.Card, transfers []card.Transfer) (lines []string)
 	return lines
 }
 
-// asked says how often a supplier was asked for a card, and when it is asked
-// again.
-func asked(i *operator.IntentRecord, now time.Time) string {
+// attempts describes how often a supplier was asked for a card, and the time of
+// the next request.
+func attempts(i *operator.IntentRecord, now time.Time) string {
 	if i == nil || i.Attempts == 0 {
 		return "is asked within seconds, if a worker runs"
 	}
@@ -100,13 +99,13 @@ func asked(i *operator.IntentRecord, now time.Time) string {
 		often = fmt.Sprintf("%d times", i.Attempts)
 	}
 	if i.DueAt.After(now) {
-		again = "at " + day(&i.DueAt)
+		again = "at " + formatTime(&i.DueAt)
 	}
 	return fmt.Sprintf("was asked %s (%s), and is asked again %s", often, orDash(oneLine(i.Reason)), again)
 }
 
-// why says in a few words why a card waits for an operator.
-func why(r operator.CardDetail, x operator.Explanation) string {
+// attentionReason returns in a few words why a card waits for an operator.
+func attentionReason(r operator.CardDetail, x operator.Explanation) string {
 	c := r.Card
 	switch {
 	case x.Wait == operator.ForUnlock:
@@ -125,8 +124,8 @@ func why(r operator.CardDetail, x operator.Explanation) string {
 	return "parked: " + orDash(oneLine(r.Intent.Reason))
 }
 
-// decidable says why an operator must decide.
-func decidable(r operator.CardDetail, x operator.Explanation) string {
+// decisionReason explains why an operator must decide.
+func decisionReason(r operator.CardDetail, x operator.Explanation) string {
 	switch {
 	case x.Lost > 0 && r.Card.Status == card.Generated:
 		return coins(r.Card, x.Lost) + " left the chain after the card was issued, and may come back"
@@ -139,24 +138,24 @@ func decidable(r operator.CardDetail, x operator.Explanation) string {
 	case r.Intent.State == "refund_due":
 		since := ""
 		if !x.Since.IsZero() {
-			since = " since " + day(&x.Since)
+			since = " since " + formatTime(&x.Since)
 		}
 		return "its refund is due" + since + ": no supplier makes the card: " + orDash(oneLine(r.Intent.Reason))
 	}
 	return "the card could not be issued: " + orDash(oneLine(r.Intent.Reason))
 }
 
-// worth says what the money of a card is worth, and what it lacks.
-func worth(c *card.Card, w *operator.Worth) string {
-	text := fmt.Sprintf("%s USD, at %s USD each by %s of %s", w.USD, w.Rate.USD, w.Rate.Source, day(&w.Rate.At))
+// formatWorth returns the value of the money of a card, and what is missing.
+func formatWorth(c *card.Card, w *operator.Worth) string {
+	text := fmt.Sprintf("%s USD, at %s USD each by %s of %s", w.USD, w.Rate.USD, w.Rate.Source, formatTime(&w.Rate.At))
 	if w.Short == 0 {
 		return text
 	}
 	return fmt.Sprintf("%s; %s USD are missing, now %s", text, w.Short, coins(c, w.Missing))
 }
 
-// offer prints the decisions that can be taken now, each with its command.
-func offer(out io.Writer, c *card.Card, x operator.Explanation) {
+// printDecisions prints the possible decisions, each with its command.
+func printDecisions(out io.Writer, c *card.Card, x operator.Explanation) {
 	if x.Wait == operator.ForConfirmations || x.Wait == operator.ForSupplier {
 		return // it goes on by itself
 	}
@@ -164,15 +163,15 @@ func offer(out io.Writer, c *card.Card, x operator.Explanation) {
 		what := ""
 		switch choice.Kind {
 		case operator.Accept:
-			what = "issue the card for " + coins(c, choice.Amount) + costs(choice, x.Worth)
+			what = "issue the card for " + coins(c, choice.Amount) + acceptCost(choice, x.Worth)
 		case operator.Refund:
 			what = "give back " + coins(c, choice.Amount)
 		case operator.WriteOff:
 			what = "bear the loss of " + coins(c, choice.Amount) + " and wait for it no more"
 		case operator.Retry:
-			what = again(c, choice, x)
+			what = retryEffect(c, choice, x)
 		}
-		fmt.Fprintf(out, "\nTo %s%s:\n  %s\n", what, besides(c, choice.Kind, choice.LeftOut),
+		fmt.Fprintf(out, "\nTo %s%s:\n  %s\n", what, describeLeftOut(c, choice.Kind, choice.LeftOut),
 			command("card", "resolve", c.UUID.String(), verb(choice.Kind), "--note", "..."))
 	}
 	if x.Wait == operator.ForUnlock {
@@ -182,8 +181,8 @@ func offer(out io.Writer, c *card.Card, x operator.Explanation) {
 	}
 }
 
-// again says what it means to try a card again.
-func again(c *card.Card, choice operator.Choice, x operator.Explanation) string {
+// retryEffect describes the effect of retrying a card.
+func retryEffect(c *card.Card, choice operator.Choice, x operator.Explanation) string {
 	text := "ask the suppliers again for a card of " + c.USD.String() + " USD"
 	if x.Worth != nil {
 		text += fmt.Sprintf(", which was paid with what is worth %s USD today", x.Worth.USD)
@@ -194,8 +193,8 @@ func again(c *card.Card, choice operator.Choice, x operator.Explanation) string 
 	return text
 }
 
-// costs says what it costs to accept less than the card is worth.
-func costs(choice operator.Choice, w *operator.Worth) string {
+// acceptCost describes the cost of accepting less than the price.
+func acceptCost(choice operator.Choice, w *operator.Worth) string {
 	switch {
 	case choice.Cost > 0:
 		return fmt.Sprintf(", which costs you %s USD", choice.Cost)
@@ -205,8 +204,8 @@ func costs(choice operator.Choice, w *operator.Worth) string {
 	return ""
 }
 
-// besides says what a decision leaves out.
-func besides(c *card.Card, kind operator.ResolutionKind, left operator.LeftOut) string {
+// describeLeftOut describes the money that a decision leaves out.
+func describeLeftOut(c *card.Card, kind operator.ResolutionKind, left operator.LeftOut) string {
 	var parts []string
 	if left.Locked > 0 {
 		parts = append(parts, coins(c, left.Locked)+", which the sender has locked")
@@ -224,12 +223,12 @@ func besides(c *card.Card, kind operator.ResolutionKind, left operator.LeftOut) 
 	return text + ")"
 }
 
-// verb returns the word of the command line for a decision.
+// verb returns the argument of a decision on the command line.
 func verb(kind operator.ResolutionKind) string { return strings.ReplaceAll(string(kind), "_", "-") }
 
 var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,/-][A-Za-z0-9_@%+=:,./-]*$`)
 
-// command returns a command line that a shell can be given as it is.
+// command returns a command line, quoted for a shell.
 func command(args ...string) string {
 	quoted := slices.Clone(args)
 	for i, a := range args {

@@ -18,7 +18,7 @@ func (helpCommand) Help() string {
 	return "The same as --help after the command.\n\nExamples:\n  cardmint help\n  cardmint help card resolve"
 }
 
-// helpFor turns 'help' into --help.
+// helpFor replaces the command help by the flag --help.
 func helpFor(args []string) []string {
 	switch {
 	case len(args) == 0:
@@ -29,8 +29,8 @@ func helpFor(args []string) []string {
 	return args
 }
 
-// printHelp prints the help of a command, without the flags that mean nothing
-// to it.
+// printHelp prints the help of a command without the global flags that it
+// ignores.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	if selected := ctx.Selected(); selected != nil {
 		shownFlags(selected)
@@ -38,23 +38,22 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	return kong.DefaultHelpPrinter(options, ctx)
 }
 
-// shownFlags hides the flags of every command that mean nothing to this one,
-// and returns its others. They are still accepted, so that somebody can give
-// the same flags to every command.
+// shownFlags hides the global flags that a command ignores, and returns the
+// others. Ignored flags are accepted, so that scripts can pass the same flags
+// to every command.
 func shownFlags(node *kong.Node) [][]*kong.Flag {
 	root := node
 	for root.Parent != nil {
 		root = root.Parent
 	}
 	for _, f := range root.Flags {
-		f.Hidden = node != root && meaningless(node.Path(), f.Name)
+		f.Hidden = node != root && ignored(node.Path(), f.Name)
 	}
 	return node.AllFlags(true)
 }
 
-// meaningless reports whether a flag of every command means nothing to the one
-// at a path.
-func meaningless(path, flag string) bool {
+// ignored reports whether the command at a path ignores a global flag.
+func ignored(path, flag string) bool {
 	var used []string
 	switch path {
 	case "listen", "trigger", "supplier ledger", "completion", "__complete", "help", "version":
@@ -69,17 +68,17 @@ func meaningless(path, flag string) bool {
 	case "serve", "token create", "stock import", "stock list", "stock hold", "stock release", "supplier check",
 		"supplier cancel":
 		used = []string{"database-url", "keys", "mode", "log-format", "log-level"}
-	default: // an operator's, which work on what is stored for either mode
+	default: // commands for operators, which work in either mode
 		used = []string{"database-url", "keys", "log-format", "log-level"}
 	}
 	return flag == "version" || flag != "help" && flag != "color" && !slices.Contains(used, flag)
 }
 
-// versionFlag prints the version and ends.
+// versionFlag prints the version and exits.
 type versionFlag bool
 
-// BeforeReset implements kong's hook, which comes before anything that may be
-// missing is complained about.
+// BeforeReset implements kong's hook that runs before missing arguments are
+// reported.
 func (versionFlag) BeforeReset(parser *kong.Kong) error {
 	_, err := fmt.Fprintln(parser.Stdout, "cardmint", app.Version())
 	parser.Exit(0)

@@ -60,7 +60,7 @@ Example:
 func (c keysAddCommand) Run(ctx context.Context, g *globals) error {
 	id, err := vault.AddKey(g.Keys)
 	if err != nil {
-		return g.cantChangeKeys(err)
+		return g.explainKeyFile(err)
 	}
 	g.audited(ctx, "key_added", "", about("key", id))
 	return c.write(g, addedKeyJSON{id.String(), g.Keys}, func(w io.Writer) {
@@ -84,10 +84,10 @@ func (c keysPromoteCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	// A file whose primary key was retired may be all that is left.
+	// The only remaining file may have a retired primary key.
 	return g.withAdminTolerating(ctx, card.ErrRetiredKey, func(admin adminContext) error {
 		if !admin.vault.Keys().Has(id) {
-			return g.cantChangeKeys(vault.ErrNoKey)
+			return g.explainKeyFile(vault.ErrNoKey)
 		}
 		err := keys.Promote(ctx, admin.db, id, c.Force)
 		if errors.Is(err, keys.ErrNotEverywhere) {
@@ -98,7 +98,7 @@ func (c keysPromoteCommand) Run(ctx context.Context, g *globals) error {
 			return err
 		}
 		if err := vault.PromoteKey(g.Keys, id); err != nil {
-			return g.cantChangeKeys(err)
+			return g.explainKeyFile(err)
 		}
 		g.audited(ctx, "key_promoted", "", about("key", id), slog.Bool("force", c.Force))
 		if c.Force {
@@ -127,9 +127,9 @@ func (c keysRetireCommand) Run(ctx context.Context, g *globals) error {
 	return g.withAdmin(ctx, func(admin adminContext) error {
 		switch have := admin.vault.Keys(); {
 		case !have.Has(id):
-			return g.cantChangeKeys(vault.ErrNoKey)
+			return g.explainKeyFile(vault.ErrNoKey)
 		case have.Primary == id:
-			return g.cantChangeKeys(vault.ErrIsPrimary)
+			return g.explainKeyFile(vault.ErrIsPrimary)
 		case admin.db.Schema().Newer():
 			return app.WithHint(errors.New("a newer version may have encrypted what this one does not know"),
 				"retire the key with the newest version of cardmint that has used this database")
@@ -148,7 +148,7 @@ func (c keysRetireCommand) Run(ctx context.Context, g *globals) error {
 			return err
 		}
 		if err := vault.RetireKey(g.Keys, id); err != nil {
-			return g.cantChangeKeys(err)
+			return g.explainKeyFile(err)
 		}
 		g.audited(ctx, "key_retired", "", about("key", id))
 		fmt.Fprintf(g.stdout, "retired key %s: nothing was encrypted with it any more; copy %s to every host\n", id, g.Keys)
@@ -177,7 +177,8 @@ func (c keysListCommand) Run(ctx context.Context, g *globals) error {
 		table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "KEY\tCREATED\tSTATE\tROWS\tPROCESSES")
 		for _, k := range reports {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d of %d\n", k.ID, day(k.Created), keyState(k), k.Rows, k.Holders, len(holders))
+			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d of %d\n", k.ID, formatTime(k.Created), keyState(k), k.Rows, k.Holders,
+				len(holders))
 		}
 		if len(holders) > 0 {
 			fmt.Fprintln(table, "\nPROCESS\tPRIMARY\tKEYS\tSEEN")
@@ -193,11 +194,11 @@ func (c keysListCommand) Run(ctx context.Context, g *globals) error {
 		if err := table.Flush(); err != nil {
 			return err
 		}
-		return nextForKeys(g, reports, len(holders))
+		return printRotationStep(g, reports, len(holders))
 	})
 }
 
-// keyState says what a key is used for.
+// keyState describes the use of a key.
 func keyState(k keys.KeyReport) string {
 	switch {
 	case k.RetiredAt != nil && k.Rows == 0:
@@ -218,8 +219,8 @@ func keyState(k keys.KeyReport) string {
 	return "not used"
 }
 
-// nextForKeys says what to do next about a rotation that is under way.
-func nextForKeys(g *globals, reports []keys.KeyReport, processes int) error {
+// printRotationStep prints the next step of a rotation in progress.
+func printRotationStep(g *globals, reports []keys.KeyReport, processes int) error {
 	at := slices.IndexFunc(reports, func(k keys.KeyReport) bool { return k.Promoted })
 	for i, k := range reports {
 		text := ""
@@ -246,8 +247,8 @@ func keyID(text string) (card.KeyID, error) {
 	return id, app.WithHint(err, "see the ids with: cardmint keys list")
 }
 
-// cantChangeKeys adds a hint to an error of a change of the key file.
-func (g *globals) cantChangeKeys(err error) error {
+// explainKeyFile adds a hint to an error of changing the key file.
+func (g *globals) explainKeyFile(err error) error {
 	switch {
 	case errors.Is(err, vault.ErrPermissions):
 		return app.Explain(err)
@@ -263,14 +264,14 @@ func (g *globals) cantChangeKeys(err error) error {
 		"--keys must name a key file of your own in a directory that you can write to; if there is none: cardmint keys create")
 }
 
-// keysJSON is what and who needs which key, for programs.
+// keysJSON lists the keys and the processes that use them.
 type keysJSON struct {
 	Keys      []keyJSON     `json:"keys"`
 	Processes []processJSON `json:"processes"`
 }
 
-// keyJSON is a key. Rows and processes are numbers of those that need it, and
-// that have it.
+// keyJSON is a key, with the number of rows that need it and of processes that
+// have it.
 type keyJSON struct {
 	Key       string  `json:"key"`
 	CreatedAt instant `json:"created_at"`
@@ -294,7 +295,8 @@ func newKeysJSON(reports []keys.KeyReport, holders []keys.Holder) keysJSON {
 	all := keysJSON{Keys: []keyJSON{}, Processes: []processJSON{}}
 	for _, k := range reports {
 		all.Keys = append(all.Keys,
-			keyJSON{k.ID.String(), maybe(k.Created), keyState(k), k.Here, k.Primary, k.Promoted, maybe(k.RetiredAt), k.Rows,
+			keyJSON{k.ID.String(), newInstant(k.Created), keyState(k), k.Here, k.Primary, k.Promoted, newInstant(k.RetiredAt),
+				k.Rows,
 				k.Holders})
 	}
 	for _, h := range holders {

@@ -41,7 +41,7 @@ Examples:
 // Run prints and forwards events until ctx ends.
 func (c *listenCommand) Run(ctx context.Context, g *globals) error {
 	if c.PrintSecret {
-		if _, err := c.choose(c.Token); err != nil {
+		if _, err := c.chooseSecret(c.Token); err != nil {
 			return err
 		}
 		return c.write(g, secretJSON{c.secret.Reveal()}, func(w io.Writer) { fmt.Fprintln(w, c.secret.Reveal()) })
@@ -74,7 +74,7 @@ func (c *listenCommand) Run(ctx context.Context, g *globals) error {
 	return c.listen(ctx, g, api, after)
 }
 
-// secretJSON is what --print-secret prints for programs.
+// secretJSON is the output of --print-secret with --json.
 type secretJSON struct {
 	Secret string `json:"secret"`
 }
@@ -99,7 +99,7 @@ func (c *listenCommand) listen(ctx context.Context, g *globals, api *client.Clie
 	}
 }
 
-// take prints and forwards an event, if it is of a type that was asked for.
+// take prints and forwards an event of a selected type.
 func (c *listenCommand) take(ctx context.Context, g *globals, e *client.Event) error {
 	if len(c.Events) > 0 && !slices.Contains(c.Events, string(e.Type)) {
 		return nil
@@ -121,8 +121,8 @@ func (c *listenCommand) take(ctx context.Context, g *globals, e *client.Event) e
 	return nil
 }
 
-// follow calls f with every event after the given one, and returns the seq of
-// the last.
+// follow calls f with every event after the given seq, and returns the last
+// seq.
 func (c *listenCommand) follow(ctx context.Context, api *client.Client, after int64,
 	f func(*client.Event) error) (int64, error) {
 	for e, err := range api.Events(ctx, after) {
@@ -142,7 +142,7 @@ func explainListen(err error) error {
 		"check --url, and that CARDMINT_TOKEN is a token of the account that is neither expired nor revoked, and has the scope events:read")
 }
 
-// line is an event for people.
+// line formats an event for people.
 func line(e *client.Event) string {
 	s := fmt.Sprintf("%s %d %s", e.Timestamp.UTC().Format(time.TimeOnly), e.Seq, e.Type)
 	if e.CardUUID != uuid.Nil {
@@ -157,7 +157,7 @@ func line(e *client.Event) string {
 	return s
 }
 
-// event is an event as it is sent.
+// event converts an event of the API.
 func event(e *client.Event) card.Event {
 	return card.Event{ID: e.ID, Seq: e.Seq, Type: card.EventType(e.Type), CardUUID: e.CardUUID,
 		Status: card.Status(e.Status),

@@ -17,18 +17,18 @@ type output struct {
 	JSON bool `name:"json" help:"Print JSON on one line, for programs; its fields are named above."`
 }
 
-// write prints data for programs, or what people writes, in columns that tabs
-// separate.
-func (o output) write(g *globals, data any, people func(w io.Writer)) error {
+// write prints data as JSON with --json. Otherwise it aligns the tab-separated
+// columns that printTable writes.
+func (o output) write(g *globals, data any, printTable func(w io.Writer)) error {
 	if o.JSON {
 		return writeJSON(g, data)
 	}
 	table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
-	people(table)
+	printTable(table)
 	return table.Flush()
 }
 
-// notes returns where remarks for people go that are no data.
+// notes returns the writer for remarks, which are not part of the JSON.
 func (o output) notes(g *globals) io.Writer {
 	if o.JSON {
 		return g.stderr
@@ -36,7 +36,7 @@ func (o output) notes(g *globals) io.Writer {
 	return g.stdout
 }
 
-// writeJSON prints data on one line.
+// writeJSON prints data as JSON on one line.
 func writeJSON(g *globals, data any) error {
 	var line strings.Builder
 	encoder := json.NewEncoder(&line)
@@ -48,7 +48,7 @@ func writeJSON(g *globals, data any) error {
 	return err
 }
 
-// instant is a time in JSON: as in the contract, and null if it is zero.
+// instant is a time that is formatted as in the API, and null if zero.
 type instant struct{ time.Time }
 
 // MarshalJSON implements json.Marshaler.
@@ -59,15 +59,15 @@ func (t instant) MarshalJSON() ([]byte, error) {
 	return json.Marshal(string(card.AppendTime(nil, t.Time)))
 }
 
-// maybe returns the instant of a time that may not be known.
-func maybe(t *time.Time) instant {
+// newInstant returns the zero instant if t is nil.
+func newInstant(t *time.Time) instant {
 	if t == nil {
 		return instant{}
 	}
 	return instant{*t}
 }
 
-// optional is a text in JSON that is null if it is not known.
+// optional is a string that is null in JSON if empty.
 type optional string
 
 // MarshalJSON implements json.Marshaler.
@@ -78,8 +78,7 @@ func (s optional) MarshalJSON() ([]byte, error) {
 	return json.Marshal(string(s))
 }
 
-// jsonHelp says in the help of a command which fields its JSON has: those of
-// the type of data.
+// jsonHelp returns the part of a help text that lists the JSON fields of data.
 func jsonHelp(data any) string {
 	t, what := reflect.TypeOf(data), "an object"
 	if t.Kind() == reflect.Slice {
@@ -89,8 +88,8 @@ func jsonHelp(data any) string {
 		". Money is in decimal strings, times are RFC 3339 in UTC with milliseconds, and what is not known is null or left out."
 }
 
-// jsonFields returns the names of the fields of a type in JSON, with those that
-// are in them.
+// jsonFields returns the JSON names of the fields of a type, including nested
+// ones.
 func jsonFields(t reflect.Type) (names []string) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -115,7 +114,7 @@ func jsonFields(t reflect.Type) (names []string) {
 	return names
 }
 
-// isTerminal reports whether a person reads w.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {
@@ -125,7 +124,7 @@ func isTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-func day(t *time.Time) string {
+func formatTime(t *time.Time) string {
 	if t == nil {
 		return "-"
 	}

@@ -35,9 +35,9 @@ Examples:
   cardmint rate accept ` + chain.Coins()[0].Code + ` --note "the market says so too" --usd 215.4 --yes`
 }
 
-// Run accepts a rate, or says what it would do.
+// Run accepts a rate. Without --yes it only prints its plan.
 func (c rateAcceptCommand) Run(ctx context.Context, g *globals) (err error) {
-	if c.Operator, err = decider(c.Note, c.Operator); err != nil {
+	if c.Operator, err = operatorName(c.Note, c.Operator); err != nil {
 		return err
 	}
 	if _, known := chain.Markets()[c.Coin]; !known {
@@ -54,7 +54,7 @@ func (c rateAcceptCommand) Run(ctx context.Context, g *globals) (err error) {
 		}
 	}
 	return g.withAdmin(ctx, func(admin adminContext) error {
-		var stored ratesBefore
+		var stored storedRates
 		if stored.accepted, err = admin.db.AcceptedRates(ctx, []string{c.Coin}, time.Hour); err != nil {
 			return err
 		}
@@ -65,8 +65,8 @@ func (c rateAcceptCommand) Run(ctx context.Context, g *globals) (err error) {
 	})
 }
 
-// decide accepts usd, if it is among what waits.
-func (c rateAcceptCommand) decide(ctx context.Context, g *globals, admin adminContext, stored ratesBefore,
+// decide accepts usd if it is a parked rate.
+func (c rateAcceptCommand) decide(ctx context.Context, g *globals, admin adminContext, stored storedRates,
 	usd card.Decimal) error {
 	last, _ := stored.last(c.Coin)
 	waiting := stored.waiting(c.Coin)
@@ -74,14 +74,15 @@ func (c rateAcceptCommand) decide(ctx context.Context, g *globals, admin adminCo
 	switch {
 	case c.USD != "" && last.Note != "" && last.USD == usd:
 		fmt.Fprintf(g.stdout, "nothing left to do: %s accepted %s USD for %s %s\n", oneLine(last.By), usd, c.Coin,
-			day(&last.At))
+			formatTime(&last.At))
 		return nil
 	case len(waiting) == 0:
 		return app.WithHint(fmt.Errorf("no rate of %s waits for an operator", c.Coin),
 			"only processes that serve can tell: one reports it when its sources have said the same a few times; see: cardmint rate show %s", c.Coin)
 	case c.USD == "":
 		for _, p := range waiting {
-			fmt.Fprintf(g.stdout, "%s USD for %s, since %s, at %s: %s\n", p.USD, c.Coin, day(&p.Since), oneLine(p.By), p.Why)
+			fmt.Fprintf(g.stdout, "%s USD for %s, since %s, at %s: %s\n", p.USD, c.Coin, formatTime(&p.Since), oneLine(p.By),
+				p.Why)
 		}
 		fmt.Fprintf(g.stdout, "would accept %s USD for %s. Nothing was changed. To do it, add: --usd %[1]s --yes\n",
 			waiting[0].USD, c.Coin)

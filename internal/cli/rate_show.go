@@ -34,8 +34,7 @@ func (rateShowCommand) Help() string {
 		strings.Join(slices.Sorted(maps.Keys(chain.Markets())), " ") + " --rate-max-spread 1" + jsonHelp([]coinRateJSON{})
 }
 
-// coinRateJSON is what is known of a coin's rate, for programs. A part that
-// there is not is null.
+// coinRateJSON has the rates of a coin. Unknown parts are null.
 type coinRateJSON struct {
 	Currency string        `json:"currency"`
 	Rate     *rateJSON     `json:"rate"`
@@ -58,8 +57,8 @@ type parkedJSON struct {
 	Why   string       `json:"why"`
 }
 
-// known returns what is known of the rates, for programs.
-func (c rateShowCommand) known(live *rate.Live, known *ratesBefore) []coinRateJSON {
+// known returns the rates in JSON.
+func (c rateShowCommand) known(live *rate.Live, known *storedRates) []coinRateJSON {
 	all := []coinRateJSON{}
 	for _, coin := range c.Coins {
 		one := coinRateJSON{Currency: coin, Waiting: []parkedJSON{}}
@@ -77,13 +76,13 @@ func (c rateShowCommand) known(live *rate.Live, known *ratesBefore) []coinRateJS
 	return all
 }
 
-// Run asks the sources.
+// Run fetches the rates of all sources.
 func (c rateShowCommand) Run(ctx context.Context, g *globals) error {
 	live, err := c.Flags.Open(g.Log, c.Coins)
 	if err != nil {
 		return err
 	}
-	known, err := g.ratesBefore(ctx, c.Coins)
+	known, err := g.storedRates(ctx, c.Coins)
 	if err != nil {
 		fmt.Fprintln(g.stderr, "what was accepted before can't be read, so that rates are compared with nothing:", err)
 	}
@@ -102,62 +101,63 @@ func (c rateShowCommand) Run(ctx context.Context, g *globals) error {
 	return app.WithHint(failed, "%s", advice)
 }
 
-func (c rateShowCommand) print(table io.Writer, live *rate.Live, known *ratesBefore) {
+func (c rateShowCommand) print(table io.Writer, live *rate.Live, known *storedRates) {
 	for _, coin := range c.Coins {
 		if r, err := live.Rate(coin); err == nil {
-			fmt.Fprintf(table, "%s\t%s USD\t%s\t%s\n", coin, r.USD, day(&r.At), r.Source)
+			fmt.Fprintf(table, "%s\t%s USD\t%s\t%s\n", coin, r.USD, formatTime(&r.At), r.Source)
 		}
 		if last, ok := known.last(coin); ok {
-			fmt.Fprintf(table, "%s\taccepted: %s USD\t%s\tby %s: %s %s\n", coin, last.USD, day(&last.At), oneLine(last.By),
+			fmt.Fprintf(table, "%s\taccepted: %s USD\t%s\tby %s: %s %s\n", coin, last.USD, formatTime(&last.At),
+				oneLine(last.By),
 				last.Source, oneLine(last.Note))
 		}
 		for _, p := range known.waiting(coin) {
-			fmt.Fprintf(table, "%s\twaits for an operator: %s USD\t%s\tat %s: %s\n", coin, p.USD, day(&p.Since), oneLine(p.By),
+			fmt.Fprintf(table, "%s\twaits for an operator: %s USD\t%s\tat %s: %s\n", coin, p.USD, formatTime(&p.Since),
+				oneLine(p.By),
 				p.Why)
 		}
 	}
 }
 
-// ratesBefore are the rates that the database had at one moment. It implements
-// rate.Book, and stores nothing.
-type ratesBefore struct {
+// storedRates is a read-only snapshot of the rates in the database. It
+// implements rate.Book.
+type storedRates struct {
 	accepted []card.AcceptedRate
 	parked   []card.ParkedRate
 }
 
-// ratesBefore reads what is stored about the rates of currencies. If it can't,
-// it returns nothing and the reason.
-func (g *globals) ratesBefore(ctx context.Context, currencies []string) (*ratesBefore, error) {
+// storedRates reads the rates of currencies. On an error, the rates are empty.
+func (g *globals) storedRates(ctx context.Context, currencies []string) (*storedRates, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	db, err := g.OpenStore(ctx, 1)
 	if err != nil {
-		return &ratesBefore{}, err
+		return &storedRates{}, err
 	}
 	defer func() { _ = db.Close() }()
-	var all ratesBefore
+	var all storedRates
 	if all.accepted, err = db.AcceptedRates(ctx, currencies, time.Hour); err != nil {
-		return &ratesBefore{}, err
+		return &storedRates{}, err
 	}
 	all.parked, err = db.ParkedRates(ctx)
 	return &all, err
 }
 
 // AcceptedRates implements rate.Book.
-func (b *ratesBefore) AcceptedRates(context.Context, []string, time.Duration) ([]card.AcceptedRate, error) {
+func (b *storedRates) AcceptedRates(context.Context, []string, time.Duration) ([]card.AcceptedRate, error) {
 	return b.accepted, nil
 }
 
 // InsertAcceptedRates implements rate.Book.
-func (b *ratesBefore) InsertAcceptedRates(context.Context, []card.AcceptedRate, time.Duration) error {
+func (b *storedRates) InsertAcceptedRates(context.Context, []card.AcceptedRate, time.Duration) error {
 	return nil
 }
 
 // SaveParkedRates implements rate.Book.
-func (b *ratesBefore) SaveParkedRates(context.Context, string, []card.ParkedRate) error { return nil }
+func (b *storedRates) SaveParkedRates(context.Context, string, []card.ParkedRate) error { return nil }
 
 // last returns the last accepted rate of a currency, if there is one.
-func (b *ratesBefore) last(currency string) (card.AcceptedRate, bool) {
+func (b *storedRates) last(currency string) (card.AcceptedRate, bool) {
 	for _, r := range slices.Backward(b.accepted) {
 		if r.Currency == currency {
 			return r, true
@@ -166,8 +166,7 @@ func (b *ratesBefore) last(currency string) (card.AcceptedRate, bool) {
 	return card.AcceptedRate{}, false
 }
 
-// waiting returns the rates of a currency that wait for an operator, last seen
-// first.
-func (b *ratesBefore) waiting(currency string) []card.ParkedRate {
+// waiting returns the parked rates of a currency, last seen first.
+func (b *storedRates) waiting(currency string) []card.ParkedRate {
 	return slices.DeleteFunc(slices.Clone(b.parked), func(p card.ParkedRate) bool { return p.Currency != currency })
 }

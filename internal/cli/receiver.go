@@ -24,7 +24,7 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// receiver is a program on the integrator's machine that events are sent to.
+// receiver is the integrator's program that receives events.
 type receiver struct {
 	Secret string   `env:"CARDMINT_WEBHOOK_SECRET" placeholder:"SECRET" help:"Secret to sign requests with: whsec_ and base64. Better set in the environment. Defaults to one that is derived from the token, so that it stays the same; without a token, to a new one, which is printed."`
 	Header []string `sep:"none" placeholder:"NAME:VALUE" help:"Header to send with each request, for example 'X-Tenant: shop'. May be repeated."`
@@ -35,14 +35,14 @@ type receiver struct {
 
 const receiverTimeout = 15 * time.Second
 
-// reserved are the headers that a request to a webhook has by itself.
+// reserved are the headers that every webhook request sets.
 var reserved = []string{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature", "Content-Type", "Content-Length",
 	"Transfer-Encoding", "Connection", "Host"}
 
 var headerName = regexp.MustCompile("^[A-Za-z0-9_-]+$")
 
-// open readies the receiver at an address, and tells out what requests are
-// signed with if nobody has said that.
+// open prepares requests to an address. It prints the signing secret to out
+// unless --secret was given.
 func (r *receiver) open(out io.Writer, address, token string) error {
 	r.poster = webhook.NewHTTPPoster(outbound.Guard{Insecure: true, Timeout: receiverTimeout})
 	r.poster.Unlimited = true
@@ -63,16 +63,16 @@ func (r *receiver) open(out io.Writer, address, token string) error {
 		}
 		r.poster.Header.Add(name, value)
 	}
-	made, err := r.choose(token)
+	made, err := r.chooseSecret(token)
 	if err == nil && made {
 		fmt.Fprintf(out, "requests are signed with %s\n", r.secret.Reveal())
 	}
 	return err
 }
 
-// choose settles which secret requests are signed with, and reports whether it
-// was not given.
-func (r *receiver) choose(token string) (made bool, err error) {
+// chooseSecret sets the signing secret, and reports whether it was derived or
+// generated.
+func (r *receiver) chooseSecret(token string) (made bool, err error) {
 	if r.secret = card.Secret(r.Secret); r.secret == "" {
 		made = true
 		raw := make([]byte, sha256.Size)
@@ -91,8 +91,8 @@ func (r *receiver) choose(token string) (made bool, err error) {
 	return made, nil
 }
 
-// withScheme returns an address that begins with a scheme: without one, it is
-// http to this machine and https to others.
+// withScheme adds a missing scheme to an address: http for this machine, https
+// for others.
 func withScheme(address string) string {
 	if address == "" || strings.Contains(address, "://") {
 		return address
@@ -109,13 +109,13 @@ func withScheme(address string) string {
 	return "https://" + address
 }
 
-// eventJSON is an event for programs, as the feed has it.
+// eventJSON is an event as in the feed.
 type eventJSON struct {
 	ID string `json:"id"`
 	eventBody
 }
 
-// sentEvent is an event, and what became of forwarding it.
+// sentEvent is an event and the result of forwarding it.
 type sentEvent struct {
 	eventJSON
 	Forwarded *forwarded `json:"forwarded,omitempty"`
@@ -133,8 +133,7 @@ type eventBody struct {
 	Since     string `json:"since,omitempty"`
 }
 
-// forwarded is what a receiver said to an event. Either status or error is
-// null.
+// forwarded is the receiver's answer. Either status or error is null.
 type forwarded struct {
 	To     string   `json:"to"`
 	OK     bool     `json:"ok"`
@@ -143,7 +142,7 @@ type forwarded struct {
 	Millis int64    `json:"took_ms"`
 }
 
-// send sends an event, and returns what became of it.
+// send sends an event.
 func (r *receiver) send(ctx context.Context, to string, e card.Event) webhook.Attempt {
 	return r.poster.Post(ctx, to, []card.Secret{r.secret}, e)
 }
@@ -154,7 +153,7 @@ func newEventJSON(e card.Event) (eventJSON, error) {
 	return j, err
 }
 
-// printAttempt prints what became of an event, for people.
+// printAttempt prints the result of sending an event.
 func printAttempt(out io.Writer, a webhook.Attempt) {
 	what := a.Error
 	if a.Status != 0 {
@@ -163,7 +162,7 @@ func printAttempt(out io.Writer, a webhook.Attempt) {
 	fmt.Fprintf(out, "  -> %s (%s)\n", strings.TrimSpace(what), a.Took.Round(time.Millisecond))
 }
 
-// printEvent prints an event for programs, on one line. a is nil if it was not
+// printEvent prints an event as JSON on one line. a is nil if the event was not
 // forwarded.
 func printEvent(g *globals, e card.Event, to string, a *webhook.Attempt) error {
 	body, err := newEventJSON(e)

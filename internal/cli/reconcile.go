@@ -18,8 +18,8 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// errWaiting means that the books agree, but something waits. Its exit code is
-// codeWaiting.
+// errWaiting means that the books agree, but something waits for an operator.
+// The exit code is codeWaiting.
 var errWaiting = errors.New("it agrees, but something waits")
 
 const codeWaiting = 3
@@ -53,13 +53,13 @@ Examples:
   cardmint reconcile --json`
 }
 
-// Run adds up.
+// Run reconciles the books.
 func (c reconcileCommand) Run(ctx context.Context, g *globals) error {
 	return g.withAdmin(ctx, func(admin adminContext) error {
 		started := time.Now()
 		fmt.Fprintln(g.stderr, "adding up ...")
 		books, err := app.Reconcile(ctx, admin.operator, admin.accounts,
-			operator.Audit{Full: c.Full, Vault: admin.vault, Progress: tellEvery(5*time.Second, g.stderr)})
+			operator.Audit{Full: c.Full, Vault: admin.vault, Progress: printProgress(5*time.Second, g.stderr)})
 		if err != nil {
 			return err
 		}
@@ -89,9 +89,9 @@ func (c reconcileCommand) Run(ctx context.Context, g *globals) error {
 	})
 }
 
-// tellEvery returns a function that writes progress, but not more often than
-// every so often.
-func tellEvery(pause time.Duration, to io.Writer) func(operator.Progress) {
+// printProgress returns a function that prints progress at most once per
+// interval.
+func printProgress(pause time.Duration, to io.Writer) func(operator.Progress) {
 	last := time.Now()
 	return func(p operator.Progress) {
 		if time.Since(last) >= pause {
@@ -101,26 +101,25 @@ func tellEvery(pause time.Duration, to io.Writer) func(operator.Progress) {
 	}
 }
 
-// coinsOf writes a total in whole coins.
+// coinsOf formats a total in whole coins.
 func coinsOf(currency string, a card.Total) string {
 	coin, _ := chain.ByCode(currency)
 	return coin.FormatTotal(a)
 }
 
-// walletBalance is the balance of a coin's wallet, or the reason why it is not
-// known.
+// walletBalance is the balance of a coin's wallet, or the error of reading it.
 type walletBalance struct {
 	balance card.Total
 	err     error
 }
 
-// walletTimeout limits the calls to node and wallet, which reconcile can do
-// without.
+// walletTimeout limits the calls to node and wallet, which are optional.
 const walletTimeout = 10 * time.Second
 
 // readWallets reads the balances of the wallets of the coins in books. A
 // simulated chain has no wallet.
-func (c reconcileCommand) readWallets(ctx context.Context, admin adminContext, books operator.Books) (map[string]walletBalance,
+func (c reconcileCommand) readWallets(ctx context.Context, admin adminContext,
+	books operator.Books) (map[string]walletBalance,
 	error) {
 	coins, err := c.Coins.enabled()
 	if err != nil {
@@ -160,7 +159,7 @@ func readWallet(ctx context.Context, coin app.Coin, cursor settle.Cursor) (w wal
 	return w
 }
 
-// dollarsOf writes a total of US cents as dollars.
+// dollarsOf formats a total of US cents as dollars.
 func dollarsOf(cents card.Total) string { return card.Currency{Decimals: 2}.FormatTotal(cents) }
 
 func printBooks(g *globals, to io.Writer, books operator.Books, wallets map[string]walletBalance) error {
@@ -211,7 +210,7 @@ func printWaiting(g *globals, to io.Writer, waiting []operator.Waiting) {
 		amount := coinsOf(w.Currency, card.TotalOf(w.Amount)) + " " + w.Currency
 		since := "some time"
 		if !w.Since.IsZero() {
-			since = day(&w.Since)
+			since = formatTime(&w.Since)
 		}
 		what := map[operator.WaitingKind]string{
 			operator.WaitingUnattributed: fmt.Sprintf("%s of transaction %s, output %d, came to no card", amount,

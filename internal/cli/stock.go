@@ -20,12 +20,12 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier"
 )
 
-// stockFlags say which suppliers have a stock.
+// stockFlags names the file of suppliers.
 type stockFlags struct {
 	File string `name:"suppliers" env:"CARDMINT_SUPPLIERS" required:"" placeholder:"FILE" help:"TOML file that names the suppliers of cards."`
 }
 
-// stocks returns the suppliers that have a stock, by name.
+// stocks returns the suppliers of kind stock, by name.
 func (f stockFlags) stocks(g *globals) (map[string]app.SupplierEntry, error) {
 	all, err := app.SupplierConfig{File: f.File}.Read(g.Mode)
 	if err != nil {
@@ -40,7 +40,7 @@ func (f stockFlags) stocks(g *globals) (map[string]app.SupplierEntry, error) {
 	return stocks, nil
 }
 
-// stock returns the entry of the supplier with a name.
+// stock returns the entry of a supplier of kind stock.
 func (f stockFlags) stock(g *globals, name string) (app.SupplierEntry, error) {
 	stocks, err := f.stocks(g)
 	if err != nil {
@@ -75,7 +75,7 @@ Examples:
   cardmint stock import cards.csv --supplier shelf --suppliers suppliers.toml --yes` + jsonHelp(importJSON{})
 }
 
-// importJSON is what a file holds, for programs, and whether it was imported.
+// importJSON is the content of a file, and whether it was imported.
 type importJSON struct {
 	Supplier string       `json:"supplier"`
 	Imported bool         `json:"imported"`
@@ -89,7 +89,7 @@ type amountJSON struct {
 	Cards     int      `json:"cards"`
 }
 
-// Run checks a file, and imports it.
+// Run checks a file. With --yes it imports it.
 func (c stockImportCommand) Run(ctx context.Context, g *globals) error {
 	e, err := c.Suppliers.stock(g, c.Supplier)
 	if err != nil {
@@ -160,7 +160,7 @@ func (c stockImportCommand) run(ctx context.Context, g *globals, i supplier.Impo
 	})
 }
 
-// printImport prints what a file holds.
+// printImport prints the content of a file.
 func printImport(g *globals, found importJSON) error {
 	err := output{}.write(g, found, func(table io.Writer) {
 		fmt.Fprintln(table, "USD\tCARDS")
@@ -191,7 +191,7 @@ Examples:
   cardmint stock list --suppliers suppliers.toml --low 20` + jsonHelp(stockJSON{})
 }
 
-// stockLine is what is in stock of a supplier and an amount.
+// stockLine is the stock of one supplier and amount.
 type stockLine struct {
 	Supplier  string   `json:"supplier"`
 	USDAmount card.USD `json:"usd_amount"`
@@ -205,14 +205,14 @@ type stockLine struct {
 	Known     bool     `json:"in_file"` // the file of suppliers names the supplier
 }
 
-// stockJSON is what is in stock, for programs.
+// stockJSON is the stock in JSON.
 type stockJSON struct {
 	Amounts       []stockLine `json:"amounts"`
 	NeverReceived []itemJSON  `json:"never_received"`
 	Held          []itemJSON  `json:"held_items"`
 }
 
-// Run prints what is in stock.
+// Run prints the stock.
 func (c stockListCommand) Run(ctx context.Context, g *globals) error {
 	stocks, err := c.Suppliers.stocks(g)
 	if err != nil {
@@ -251,7 +251,8 @@ func (c stockListCommand) Run(ctx context.Context, g *globals) error {
 			}
 		}
 		if low > 0 {
-			return app.WithHint(fmt.Errorf("amounts of which little is left: %d", low), "import cards with: cardmint stock import")
+			return app.WithHint(fmt.Errorf("amounts of which little is left: %d", low),
+				"import cards with: cardmint stock import")
 		}
 		return nil
 	})
@@ -300,8 +301,8 @@ func stockLines(counts []card.StockCount, stocks map[string]app.SupplierEntry, n
 	return lines
 }
 
-// itemJSON is an item that an operator has to look into, for programs. Only the
-// last four digits of its number are shown.
+// itemJSON is an item that an operator must examine. Only the last four digits
+// of its number are shown.
 type itemJSON struct {
 	Item      uuid.UUID  `json:"item"`
 	Supplier  string     `json:"supplier"`
@@ -311,8 +312,9 @@ type itemJSON struct {
 	Card      *uuid.UUID `json:"card"`
 }
 
-// doubtfulStock returns the items that were issued to cards which never got
-// them, and those that are held: of one supplier, or of all.
+// doubtfulStock returns the items that were issued but never reached their
+// card, and the held items. If supplier is "", it returns those of all
+// suppliers.
 func (admin adminContext) doubtfulStock(ctx context.Context, supplier string) (never, held []itemJSON, err error) {
 	found, err := admin.db.DoubtfulStock(ctx)
 	never, held = []itemJSON{}, []itemJSON{}
@@ -352,7 +354,8 @@ func printItems(table io.Writer, title string, items []itemJSON) {
 		if item.Card != nil {
 			of = item.Card.String()
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", item.Item, item.Supplier, item.USDAmount, day(&item.ExpiresAt.Time),
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", item.Item, item.Supplier, item.USDAmount,
+			formatTime(&item.ExpiresAt.Time),
 			orDash(string(item.Number)), of)
 	}
 }
@@ -371,7 +374,7 @@ Example:
   cardmint stock hold --supplier shelf --suppliers suppliers.toml` + jsonHelp(holdJSON{})
 }
 
-// holdJSON is what was held, or released, or would be.
+// holdJSON is the result or the plan of holding or releasing items.
 type holdJSON struct {
 	Supplier      string     `json:"supplier"`
 	Changed       int64      `json:"changed"`
@@ -379,13 +382,13 @@ type holdJSON struct {
 	NeverReceived []itemJSON `json:"never_received"`
 }
 
-// now reads what is held by now.
-func (j *holdJSON) now(ctx context.Context, admin adminContext) (err error) {
+// readHeld reads the number of held items.
+func (j *holdJSON) readHeld(ctx context.Context, admin adminContext) (err error) {
 	j.NeverReceived, j.Held, err = admin.doubtfulStock(ctx, j.Supplier)
 	return err
 }
 
-// Run holds what is in stock.
+// Run holds the items in stock.
 func (c stockHoldCommand) Run(ctx context.Context, g *globals) error {
 	e, err := c.Suppliers.stock(g, c.Supplier)
 	if err != nil {
@@ -398,7 +401,7 @@ func (c stockHoldCommand) Run(ctx context.Context, g *globals) error {
 			return err
 		}
 		g.audited(ctx, "stock_held", "", slog.String("supplier", e.Name), slog.Int64("cards", data.Changed))
-		if err := data.now(ctx, admin); err != nil {
+		if err := data.readHeld(ctx, admin); err != nil {
 			return err
 		}
 		return c.write(g, data, func(w io.Writer) {
@@ -426,7 +429,7 @@ Examples:
   cardmint stock release --supplier shelf --suppliers suppliers.toml --except 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --yes` + jsonHelp(holdJSON{})
 }
 
-// Run releases the items that are held.
+// Run releases the held items.
 func (c stockReleaseCommand) Run(ctx context.Context, g *globals) error {
 	e, err := c.Suppliers.stock(g, c.Supplier)
 	if err != nil {
@@ -434,7 +437,7 @@ func (c stockReleaseCommand) Run(ctx context.Context, g *globals) error {
 	}
 	return g.withAdmin(ctx, func(admin adminContext) error {
 		data := holdJSON{Supplier: e.Name}
-		if err := data.now(ctx, admin); err != nil {
+		if err := data.readHeld(ctx, admin); err != nil {
 			return err
 		}
 		for _, id := range c.Except {
@@ -459,7 +462,7 @@ func (c stockReleaseCommand) Run(ctx context.Context, g *globals) error {
 			return err
 		}
 		g.audited(ctx, "stock_released", "", slog.String("supplier", e.Name), slog.Int64("cards", data.Changed))
-		if err := data.now(ctx, admin); err != nil {
+		if err := data.readHeld(ctx, admin); err != nil {
 			return err
 		}
 		return c.write(g, data, func(w io.Writer) {

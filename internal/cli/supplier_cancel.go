@@ -33,20 +33,20 @@ Example:
   cardmint supplier cancel 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --suppliers suppliers.toml --note "the payment is gone" --yes` + jsonHelp(canceledJSON{})
 }
 
-// canceler is a supplier that takes requests back.
+// canceler is a supplier that can cancel requests.
 type canceler interface {
-	// Cancel returns Declined if no card was made and none will be, or the card
-	// is closed.
+	// Cancel returns Declined if no card will be made, or if the card is
+	// closed.
 	Cancel(ctx context.Context, r issue.Request) (issue.Answer, error)
 }
 
-// Run cancels a request, or says what it would do.
+// Run cancels a request. Without --yes it only prints its plan.
 func (c supplierCancelCommand) Run(ctx context.Context, g *globals) error {
 	id, err := cardID(c.UUID)
 	if err != nil {
 		return err
 	}
-	who, err := decider(c.Note, c.Operator)
+	who, err := operatorName(c.Note, c.Operator)
 	if err != nil {
 		return err
 	}
@@ -71,12 +71,13 @@ func (c supplierCancelCommand) Run(ctx context.Context, g *globals) error {
 		if !c.Yes {
 			return c.write(g, canceledJSON{Card: id, Supplier: i.Supplier}, func(w io.Writer) {
 				fmt.Fprintf(w, "would %s. Nothing was changed. To do it, run it again with --yes.\n",
-					wouldCancel(asked, i.Supplier, id))
+					cancelPlan(asked, i.Supplier, id))
 			})
 		}
 		asking, cancel := context.WithTimeout(ctx, supplierCheckTime)
 		defer cancel()
-		// it may be, whatever is answered
+		// logged before the answer: the request may be canceled although it
+		// fails
 		g.audited(ctx, "supplier_request_canceled", who, about("card", id), slog.String("supplier", i.Supplier))
 		answer, err := asked.Cancel(asking,
 			issue.Request{Key: id.String(), Reference: i.Reference, USD: record.Card.USD, Declines: i.Declines})
@@ -85,12 +86,12 @@ func (c supplierCancelCommand) Run(ctx context.Context, g *globals) error {
 				"it may have canceled the request or not: run the command again")
 		}
 		return c.write(g, canceledJSON{id, i.Supplier, true, fmt.Sprint(answer.Outcome)}, func(w io.Writer) {
-			fmt.Fprintf(w, "%s: %s\n", i.Supplier, canceled(asked, answer.Outcome))
+			fmt.Fprintf(w, "%s: %s\n", i.Supplier, cancelResult(asked, answer.Outcome))
 		})
 	})
 }
 
-// canceler opens the supplier of an intent.
+// openCanceler opens the supplier of an intent.
 func openCanceler(suppliers app.Suppliers, opts app.SupplierOptions, i *operator.IntentRecord) (canceler, error) {
 	opened, _, err := suppliers.Open(opts)
 	if err != nil {
@@ -108,8 +109,8 @@ func openCanceler(suppliers app.Suppliers, opts app.SupplierOptions, i *operator
 	return nil, app.WithHint(errors.New("the file has no supplier "+i.Supplier), "name the file that it was asked by")
 }
 
-// wouldCancel says what it means to cancel the request for a card.
-func wouldCancel(c canceler, name string, id uuid.UUID) string {
+// cancelPlan describes canceling the request for a card.
+func cancelPlan(c canceler, name string, id uuid.UUID) string {
 	if _, stock := c.(*supplier.Stock); stock {
 		return fmt.Sprintf(
 			"free what the stock of %s has reserved for card %s; if it is paid, it gets an item nevertheless, and one that was issued stays issued", name, id)
@@ -117,8 +118,8 @@ func wouldCancel(c canceler, name string, id uuid.UUID) string {
 	return fmt.Sprintf("ask %s to cancel its request for card %s, or to close the card", name, id)
 }
 
-// canceled says what became of a request.
-func canceled(c canceler, o issue.Outcome) string {
+// cancelResult describes the outcome of canceling a request.
+func cancelResult(c canceler, o issue.Outcome) string {
 	switch _, stock := c.(*supplier.Stock); {
 	case stock && o == issue.Issued:
 		return "an item was issued to the card, and stays issued: a stock can close no card"

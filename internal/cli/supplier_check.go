@@ -27,7 +27,7 @@ func (supplierCheckCommand) Help() string {
 	return "Reads the file, asks every supplier in it what can be had, and prints that. Nothing is bought. The exit code is 1 if the file is wrong, or a supplier can't be used.\n\nExample:\n  cardmint supplier check --suppliers suppliers.toml" + jsonHelp([]supplierJSON{})
 }
 
-// supplierJSON is a supplier for programs, and what can be had of it now.
+// supplierJSON is a supplier and its current offers.
 type supplierJSON struct {
 	Name   string      `json:"name"`
 	Kind   string      `json:"kind"`
@@ -38,14 +38,14 @@ type supplierJSON struct {
 	Offers []offerJSON `json:"offers"`
 }
 
-// offerJSON is an offer. What is left is null if that is not limited.
+// offerJSON is an offer. Left is null if the number of cards is not limited.
 type offerJSON struct {
 	MinUSD card.USD `json:"min_usd"`
 	MaxUSD card.USD `json:"max_usd"`
 	Left   *int64   `json:"left"`
 }
 
-// Run asks every supplier what can be had.
+// Run asks every supplier for its offers.
 func (c supplierCheckCommand) Run(ctx context.Context, g *globals) error {
 	all, err := app.SupplierConfig{File: c.File}.Read(g.Mode)
 	if err != nil {
@@ -94,8 +94,8 @@ func (c supplierCheckCommand) Run(ctx context.Context, g *globals) error {
 	})
 }
 
-// withSupplierOptions calls f with what suppliers need of a process. The database is
-// opened only for those that keep cards there.
+// withSupplierOptions calls f with the options of suppliers. It opens the
+// database only if a supplier has its stock there.
 func (g *globals) withSupplierOptions(ctx context.Context, all app.Suppliers, f func(app.SupplierOptions) error) error {
 	if !slices.ContainsFunc(all.Entries, func(e app.SupplierEntry) bool { return e.Kind == app.StockKind }) {
 		return f(app.SupplierOptions{Mode: g.Mode, Log: g.Log})
@@ -105,7 +105,7 @@ func (g *globals) withSupplierOptions(ctx context.Context, all app.Suppliers, f 
 	})
 }
 
-// offersText returns offers for people.
+// offersText formats offers for people.
 func offersText(offers []card.Offer) string {
 	if len(offers) == 0 {
 		return "nothing"

@@ -171,7 +171,7 @@ func (c supplierServeCommand) Run(ctx context.Context, g *globals) error {
 	return group.Wait()
 }
 
-// listenControl listens for those who change the behaviour; nil for nobody.
+// listenControl opens the listener that changes the behaviour, or returns nil.
 func (c supplierServeCommand) listenControl() (net.Listener, error) {
 	if c.Control == "" {
 		return nil, nil
@@ -200,7 +200,7 @@ Example:
   cardmint supplier ledger supplier.db` + jsonHelp([]ledgerJSON{})
 }
 
-// ledgerJSON is an entry of the ledger for programs.
+// ledgerJSON is an entry of the ledger.
 type ledgerJSON struct {
 	ID        int64    `json:"id"`
 	At        instant  `json:"at"`

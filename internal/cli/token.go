@@ -30,15 +30,15 @@ func (s *scopes) UnmarshalText(text []byte) error {
 // lifespan is a flag that takes a duration, also in days: 90d.
 type lifespan time.Duration
 
-// mostDays is the longest lifespan in days: about 270 years.
-const mostDays = 100_000
+// maxDays is the longest lifespan in days: about 270 years.
+const maxDays = 100_000
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (l *lifespan) UnmarshalText(text []byte) error {
 	if days, is := strings.CutSuffix(string(text), "d"); is {
 		n, err := strconv.Atoi(days)
-		if err != nil || n < 0 || n > mostDays {
-			return fmt.Errorf("%q is no number of days from 0 to %d", days, mostDays)
+		if err != nil || n < 0 || n > maxDays {
+			return fmt.Errorf("%q is no number of days from 0 to %d", days, maxDays)
 		}
 		*l = lifespan(time.Duration(n) * 24 * time.Hour)
 		return nil
@@ -94,14 +94,14 @@ func (c tokenRotateCommand) Run(ctx context.Context, g *globals) error {
 		}
 		g.audited(ctx, "token_rotated", "", about("token", r.New.ID), about("replaced", r.Old.ID),
 			about("account", r.New.AccountID))
-		fmt.Fprintf(g.stderr, "%s replaces %s, which expires at %s\n", r.New.ID, r.Old.ID, day(r.Old.ExpiresAt))
+		fmt.Fprintf(g.stderr, "%s replaces %s, which expires at %s\n", r.New.ID, r.Old.ID, formatTime(r.Old.ExpiresAt))
 		made := rotatedTokenJSON{createdTokenJSON{newTokenJSON(r.New, nil), r.Text.Reveal()},
-			replacedTokenJSON{r.Old.ID, maybe(r.Old.ExpiresAt)}}
+			replacedTokenJSON{r.Old.ID, newInstant(r.Old.ExpiresAt)}}
 		return c.write(g, made, func(w io.Writer) { fmt.Fprintln(w, r.Text.Reveal()) })
 	})
 }
 
-// explainRotation says why a token can't be rotated.
+// explainRotation adds a hint to an error of rotating a token.
 func explainRotation(id uuid.UUID, err error) error {
 	var rotated *account.RotatedError
 	switch {
@@ -111,7 +111,8 @@ func explainRotation(id uuid.UUID, err error) error {
 		return app.WithHint(fmt.Errorf("the row of token %s was changed without the keys, so that it is refused", id),
 			"revoke it, and make a new one with: cardmint token create")
 	case errors.Is(err, account.ErrTokenEnded):
-		return app.WithHint(fmt.Errorf("token %s is revoked or has expired", id), "make a new one with: cardmint token create")
+		return app.WithHint(fmt.Errorf("token %s is revoked or has expired", id),
+			"make a new one with: cardmint token create")
 	case errors.As(err, &rotated):
 		return app.WithHint(fmt.Errorf("token %s was rotated before", id),
 			"rotate the token that replaces it: cardmint token rotate %s", rotated.To)
@@ -119,11 +120,12 @@ func explainRotation(id uuid.UUID, err error) error {
 	return err
 }
 
-// tokenID reads the id of a token.
+// tokenID parses the id of a token.
 func tokenID(text string) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)
 	if err != nil {
-		return uuid.Nil, app.WithHint(fmt.Errorf("%q is not the id of a token", text), "see the ids with: cardmint token list")
+		return uuid.Nil, app.WithHint(fmt.Errorf("%q is not the id of a token", text),
+			"see the ids with: cardmint token list")
 	}
 	return id, nil
 }
@@ -153,7 +155,8 @@ func (c tokenCreateCommand) Run(ctx context.Context, g *globals) error {
 	return g.withAdmin(ctx, func(admin adminContext) error {
 		made, text, err := admin.accounts.CreateToken(ctx, c.Account, r)
 		if errors.Is(err, card.ErrNoRow) {
-			return app.WithHint(fmt.Errorf("there is no account %q", c.Account), "make it with: cardmint account create %q", c.Account)
+			return app.WithHint(fmt.Errorf("there is no account %q", c.Account), "make it with: cardmint account create %q",
+				c.Account)
 		}
 		if err != nil {
 			return err
@@ -195,12 +198,13 @@ func (c tokenListCommand) Run(ctx context.Context, g *globals) error {
 			for _, t := range tokens {
 				used := "never"
 				if at, known := uses[t.ID]; known {
-					used = day(&at)
+					used = formatTime(&at)
 				}
 				fmt.Fprintln(table,
 					strings.Join(
-						[]string{t.ID.String(), oneLine(t.Account), orDash(oneLine(t.Name)), t.Scopes.String(), day(&t.CreatedAt), used,
-							day(t.ExpiresAt), day(t.RevokedAt)}, "\t"))
+						[]string{t.ID.String(), oneLine(t.Account), orDash(oneLine(t.Name)), t.Scopes.String(), formatTime(&t.CreatedAt),
+							used,
+							formatTime(t.ExpiresAt), formatTime(t.RevokedAt)}, "\t"))
 			}
 		})
 	})
@@ -240,7 +244,7 @@ type accountJSON struct {
 	CreatedAt instant   `json:"created_at"`
 }
 
-// tokenJSON is a token for programs, without its text.
+// tokenJSON is a token without its text.
 type tokenJSON struct {
 	ID        uuid.UUID `json:"id"`
 	Account   string    `json:"account"`
@@ -271,7 +275,7 @@ type replacedTokenJSON struct {
 
 func newTokenJSON(t account.Token, uses map[uuid.UUID]time.Time) tokenJSON {
 	return tokenJSON{t.ID, t.Account, t.Name, t.Scopes.Names(), instant{t.CreatedAt}, instant{uses[t.ID]},
-		maybe(t.ExpiresAt), maybe(t.RevokedAt)}
+		newInstant(t.ExpiresAt), newInstant(t.RevokedAt)}
 }
 
 type tokenSealCommand struct {
@@ -312,7 +316,8 @@ func (c tokenSealCommand) Run(ctx context.Context, g *globals) error {
 			for _, t := range sealed {
 				fmt.Fprintln(table,
 					strings.Join(
-						[]string{t.ID.String(), t.Account, orDash(t.Name), t.Scopes.String(), day(t.ExpiresAt), day(t.RevokedAt)}, "\t"))
+						[]string{t.ID.String(), t.Account, orDash(t.Name), t.Scopes.String(), formatTime(t.ExpiresAt),
+							formatTime(t.RevokedAt)}, "\t"))
 			}
 		})
 	})

@@ -29,8 +29,8 @@ func (transfersListCommand) Help() string {
 	return "Newest first. With neither --unattributed nor --all, the newest of all. The transfers of a card are shown by 'card show'.\n\nExamples:\n  cardmint transfers list --unattributed\n  cardmint transfers --unattributed\n  cardmint transfers --all --limit 1000" + jsonHelp([]arrivalJSON{})
 }
 
-// arrivalJSON is a transfer to an address of no card for programs, and what was
-// decided about it.
+// arrivalJSON is a transfer to an address of no card, and the decision about
+// it.
 type arrivalJSON struct {
 	transferJSON
 	Decision *decisionJSON    `json:"decision"`
@@ -55,7 +55,7 @@ func newArrivals(found []operator.Arrival, deleted deletedCards) []arrivalJSON {
 	return all
 }
 
-// limit returns how many are listed.
+// limit returns the number of transfers to list.
 func (c transfersListCommand) limit() int {
 	switch {
 	case c.Limit != nil:
@@ -63,7 +63,7 @@ func (c transfersListCommand) limit() int {
 	case c.Unattributed || c.All:
 		return 100
 	}
-	return mostShown
+	return maxTransfers
 }
 
 // Run lists transfers.
@@ -87,7 +87,7 @@ func (c transfersListCommand) Run(ctx context.Context, g *globals) error {
 		if err != nil {
 			return err
 		}
-		found = upTo(g, limit, found)
+		found = truncate(g, limit, found)
 		deleted, err := deletedAt(ctx, admin.db, found)
 		if err != nil {
 			return err
@@ -97,7 +97,7 @@ func (c transfersListCommand) Run(ctx context.Context, g *globals) error {
 		}); err != nil || !c.Unattributed {
 			return err
 		}
-		nextTransfer(g.stderr, found)
+		printTransferDecisions(g.stderr, found)
 		return nil
 	})
 }
@@ -110,7 +110,7 @@ func (c transfersListCommand) print(table io.Writer, found []operator.Arrival, d
 	fmt.Fprintln(table, strings.Join(append(header, ""), "\t"))
 	for _, t := range found {
 		coin, _ := chain.ByCode(t.Currency)
-		row := []string{t.Currency, coin.Decimal(t.Amount).String(), block(t.Transfer), day(&t.FirstSeenAt), t.TxID,
+		row := []string{t.Currency, coin.Decimal(t.Amount).String(), block(t.Transfer), formatTime(&t.FirstSeenAt), t.TxID,
 			fmt.Sprint(t.Output), t.Address}
 		if !c.Unattributed {
 			row = append(row, decision(t.Attribution)...)
@@ -120,8 +120,9 @@ func (c transfersListCommand) print(table io.Writer, found []operator.Arrival, d
 	}
 }
 
-// nextTransfer prints what can be decided of the first transfer.
-func nextTransfer(out io.Writer, found []operator.Arrival) {
+// printTransferDecisions prints the possible decisions about the first
+// transfer.
+func printTransferDecisions(out io.Writer, found []operator.Arrival) {
 	if len(found) == 0 {
 		fmt.Fprintln(out, "no transfer waits for an operator")
 		return
@@ -139,7 +140,7 @@ func nextTransfer(out io.Writer, found []operator.Arrival) {
 	fmt.Fprintln(out, " ", decide("--refunded"))
 }
 
-// decision returns what was decided of a transfer, when, by whom and why.
+// decision describes the decision about a transfer.
 func decision(a *operator.Attribution) []string {
 	if a == nil {
 		return []string{"-", "-", "-", "-"}
@@ -147,7 +148,7 @@ func decision(a *operator.Attribution) []string {
 	what := map[operator.AttributionKind]string{operator.ToCard: "card " + a.CardUUID.String(),
 		operator.ToNewCard: "new card " + a.CardUUID.String(),
 		operator.GiveBack:  "refunded"}[a.Kind]
-	return []string{what, day(&a.CreatedAt), oneLine(a.Operator), oneLine(a.Note)}
+	return []string{what, formatTime(&a.CreatedAt), oneLine(a.Operator), oneLine(a.Note)}
 }
 
 type transfersAttributeCommand struct {
@@ -184,7 +185,7 @@ Examples:
   cardmint transfers attribute 5c1f7a... --output 3 --refunded --note "wants it back" --amount 0.983 --yes` + jsonHelp(attributedJSON{})
 }
 
-// Run decides, or says what it would do.
+// Run records a decision. Without --yes it only prints its plan.
 func (c transfersAttributeCommand) Run(ctx context.Context, g *globals) error {
 	d, err := c.decision()
 	if err != nil {
@@ -204,12 +205,12 @@ func (c transfersAttributeCommand) Run(ctx context.Context, g *globals) error {
 		if c.JSON {
 			return writeJSON(g, c.outcome(d, done))
 		}
-		c.say(g, d, done)
+		c.printResult(g, d, done)
 		return nil
 	})
 }
 
-// attributed returns what a decision is about.
+// attributed returns the objects of a decision, for the audit log.
 func attributed(d operator.AttributionDecision, done operator.Attributed) []slog.Attr {
 	attrs := []slog.Attr{slog.String("transaction", d.TxID), slog.Int64("output", d.Output),
 		slog.String("decision", string(d.Kind))}
@@ -219,10 +220,10 @@ func attributed(d operator.AttributionDecision, done operator.Attributed) []slog
 	return attrs
 }
 
-// decision returns what the flags alone say.
+// decision returns the decision in the flags.
 func (c transfersAttributeCommand) decision() (d operator.AttributionDecision, err error) {
 	d = operator.AttributionDecision{TxID: c.TxID, Kind: operator.GiveBack, Note: c.Note, DryRun: !c.Yes}
-	if d.Operator, err = decider(c.Note, c.Operator); err != nil {
+	if d.Operator, err = operatorName(c.Note, c.Operator); err != nil {
 		return d, err
 	}
 	switch {
@@ -251,8 +252,9 @@ func (c transfersAttributeCommand) decision() (d operator.AttributionDecision, e
 	return d, nil
 }
 
-// lookUp adds to a decision what only the database knows.
-func (c transfersAttributeCommand) lookUp(ctx context.Context, admin adminContext, d *operator.AttributionDecision) error {
+// lookUp completes a decision from the database.
+func (c transfersAttributeCommand) lookUp(ctx context.Context, admin adminContext,
+	d *operator.AttributionDecision) error {
 	found, err := admin.db.ArrivalsIn(ctx, c.TxID)
 	if err != nil {
 		return err
@@ -271,7 +273,8 @@ func (c transfersAttributeCommand) lookUp(ctx context.Context, admin adminContex
 	case len(found) == 0:
 		return c.cantAttribute(operator.ErrNoTransfer, *d)
 	case len(found) > 1:
-		return app.WithHint(errors.New("the transaction has several outputs to this wallet"), "say which with --output, of: %s",
+		return app.WithHint(errors.New("the transaction has several outputs to this wallet"),
+			"say which with --output, of: %s",
 			strings.Join(outputs, ", "))
 	}
 	if of := found[0].CardUUID; of != uuid.Nil && found[0].Attribution == nil {
@@ -304,13 +307,14 @@ func (c transfersAttributeCommand) lookUp(ctx context.Context, admin adminContex
 		}
 	}
 	if err == nil && d.AccountID == uuid.Nil {
-		return app.WithHint(fmt.Errorf("there is no account %q", c.Account), "make it with: cardmint account create %q", c.Account)
+		return app.WithHint(fmt.Errorf("there is no account %q", c.Account), "make it with: cardmint account create %q",
+			c.Account)
 	}
 	return err
 }
 
-// say prints what was done, or would be.
-func (c transfersAttributeCommand) say(g *globals, d operator.AttributionDecision, done operator.Attributed) {
+// printResult prints the decision or the plan.
+func (c transfersAttributeCommand) printResult(g *globals, d operator.AttributionDecision, done operator.Attributed) {
 	amount := d.Coin.Decimal(done.Amount)
 	what := fmt.Sprintf("give back %s %s", amount, d.Coin.Code)
 	switch d.Kind {
@@ -329,7 +333,7 @@ func (c transfersAttributeCommand) say(g *globals, d operator.AttributionDecisio
 		if d.Kind == operator.ToCard {
 			what += fmt.Sprintf("; payment is %s, would be %s", done.Card.State, done.After)
 		}
-		fmt.Fprintf(g.stdout, "would %s. Nothing was changed.\n\nTo do it:\n  %s\n", what, c.again(d, amount))
+		fmt.Fprintf(g.stdout, "would %s. Nothing was changed.\n\nTo do it:\n  %s\n", what, c.repeatCommand(d, amount))
 		return
 	case d.Kind == operator.ToCard:
 		fmt.Fprintf(g.stdout, "recorded: %s; payment was %s, is %s\n", what, done.Card.State, done.After)
@@ -350,8 +354,8 @@ func (c transfersAttributeCommand) say(g *globals, d operator.AttributionDecisio
 	fmt.Fprintf(g.stdout, "See whether anything else waits for you:\n  %s\n", command("transfers", "--unattributed"))
 }
 
-// again returns the command that does what this one said it would do.
-func (c transfersAttributeCommand) again(d operator.AttributionDecision, amount card.Decimal) string {
+// repeatCommand returns the command that carries out the printed plan.
+func (c transfersAttributeCommand) repeatCommand(d operator.AttributionDecision, amount card.Decimal) string {
 	args := []string{"transfers", "attribute", c.TxID, "--output", fmt.Sprint(d.Output)}
 	switch d.Kind {
 	case operator.ToCard:
@@ -388,17 +392,18 @@ func (c transfersAttributeCommand) cantAttribute(err error, d operator.Attributi
 			"nothing is to be decided about it, unless it comes back: then it is listed by: cardmint transfers --unattributed")
 	case errors.Is(err, operator.ErrIssued), errors.Is(err, operator.ErrPaid):
 		return app.WithHint(err, "make another card of it with --new, or give it back and record that with --refunded")
-	case errors.Is(err, operator.ErrAnotherCoin), errors.Is(err, operator.ErrNoPrice), errors.Is(err, operator.ErrTooManyCoins):
-		return app.WithHint(err, "name another card, make one with --new, or give the money back and record that with --refunded")
+	case errors.Is(err, operator.ErrAnotherCoin), errors.Is(err, operator.ErrNoPrice),
+		errors.Is(err, operator.ErrTooManyCoins):
+		return app.WithHint(err,
+			"name another card, make one with --new, or give the money back and record that with --refunded")
 	}
 	return noCard(err, d.CardUUID)
 }
 
-// deletedCards are the cards that were deleted because nobody paid, by currency
-// and address.
+// deletedCards are the deleted unpaid cards, by currency and address.
 type deletedCards map[[2]string]operator.RetiredCard
 
-// deletedAt returns the deleted cards whose addresses transfers came to.
+// deletedAt returns the deleted cards whose addresses received transfers.
 func deletedAt(ctx context.Context, db *store.Store, found []operator.Arrival) (deletedCards, error) {
 	transfers := make([]card.Transfer, len(found))
 	for i, a := range found {
@@ -407,7 +412,7 @@ func deletedAt(ctx context.Context, db *store.Store, found []operator.Arrival) (
 	return db.RetiredCards(ctx, transfers)
 }
 
-// deletedCardJSON is what is known of a deleted card for programs.
+// deletedCardJSON is a deleted card.
 type deletedCardJSON struct {
 	UUID      uuid.UUID    `json:"uuid"`
 	Account   string       `json:"account"`
@@ -426,13 +431,13 @@ func (all deletedCards) json(t card.Transfer, coin card.Currency) *deletedCardJS
 		ExpiredAt: instant{c.ExpiredAt}, DeletedAt: instant{c.DeletedAt}}
 }
 
-// text says whose address a transfer came to; nothing if it is that of no card
-// that was deleted.
+// text describes the deleted card whose address received a transfer, or returns
+// "".
 func (all deletedCards) text(t card.Transfer) string {
 	c, known := all[[2]string{t.Currency, t.Address}]
 	if !known {
 		return ""
 	}
 	return fmt.Sprintf("for card %s of %s, %s USD, which expired %s and was deleted", c.UUID, oneLine(c.Account), c.USD,
-		day(&c.ExpiredAt))
+		formatTime(&c.ExpiredAt))
 }

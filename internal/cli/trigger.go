@@ -62,8 +62,7 @@ func (c *triggerCommand) Run(ctx context.Context, g *globals) error {
 	return nil
 }
 
-// set gives fields of an example other values. Each must be a field that events
-// of the type have.
+// set sets fields of an event. Its type must have them.
 func set(e *card.Event, values map[string]string) error {
 	fields := map[string]func(string) error{
 		"seq": func(v string) (err error) {

@@ -37,7 +37,7 @@ Examples:
   cardmint wallet check ` + chain.Coins()[0].Example + jsonHelp([]walletJSON{})
 }
 
-// walletJSON is what node and wallet of a coin report, for programs.
+// walletJSON is the report of a coin's node and wallet.
 type walletJSON struct {
 	Currency string    `json:"currency"`
 	Usable   bool      `json:"usable"`
@@ -51,7 +51,7 @@ type rowJSON struct {
 	Text string `json:"text"`
 }
 
-// Run prints what node and wallet report, and how they fit the database.
+// Run checks nodes and wallets, and compares them with the database.
 func (c walletCheckCommand) Run(ctx context.Context, g *globals) error {
 	coins, err := c.Coins.enabled()
 	if err != nil {
@@ -89,8 +89,9 @@ func (c walletCheckCommand) Run(ctx context.Context, g *globals) error {
 	return cmp.Or(err, failed)
 }
 
-// checkWallet checks node and wallet of a coin, and compares them with db. If
-// db is nil, missing is the reason, or nil if the wallet alone is checked.
+// checkWallet checks the node and the wallet of a coin, and compares them with
+// db. If db is nil, missing is the error of opening it, or nil to check only
+// the wallet.
 func checkWallet(ctx context.Context, g *globals, coin app.Coin, db *store.Store, missing error) (walletJSON, error) {
 	one := walletJSON{Currency: coin.Code, Report: []rowJSON{}}
 	n, err := coin.Settings.Open()
@@ -155,10 +156,12 @@ func explainMismatch(err error, coin app.Coin, c settle.Comparison) error {
 			"a database belongs to its wallet for good: point %s to that wallet, or --database-url to the database of this one",
 			strings.Join(urlFlags(coin.Settings), " and "))
 	case errors.Is(err, card.ErrWalletLost):
-		return app.WithHint(err, "a worker that runs makes the addresses again; to wait for it, run: %s; see %swallet-lost.md",
+		return app.WithHint(err,
+			"a worker that runs makes the addresses again; to wait for it, run: %s; see %swallet-lost.md",
 			command("wallet", "rescan", coin.Code), docs)
 	case errors.Is(err, card.ErrWalletShared):
-		return app.WithHint(err, "stop the other service, then run: %s; see %ssplit-brain.md", command("wallet", "claim", coin.Code),
+		return app.WithHint(err, "stop the other service, then run: %s; see %ssplit-brain.md",
+			command("wallet", "claim", coin.Code),
 			docs)
 	case errors.Is(err, settle.ErrDatabaseBehind):
 		return app.WithHint(err,
@@ -167,7 +170,7 @@ func explainMismatch(err error, coin app.Coin, c settle.Comparison) error {
 	return app.Explain(err)
 }
 
-// isSimulated reports whether a database was used with a simulated chain.
+// isSimulated reports whether the database was used with a simulated chain.
 func isSimulated(cursor settle.Cursor) bool {
 	return strings.HasPrefix(cursor.Fingerprint, "simulated ")
 }
@@ -199,7 +202,8 @@ Examples:
 func (c walletRescanCommand) Run(ctx context.Context, g *globals) error {
 	coin, known := chain.ByCode(c.Currency)
 	if !known {
-		return app.WithHint(fmt.Errorf("%q is not the code of a currency", c.Currency), "it is one of: %s", coinVars()["coins"])
+		return app.WithHint(fmt.Errorf("%q is not the code of a currency", c.Currency), "it is one of: %s",
+			coinVars()["coins"])
 	}
 	return g.withAdmin(ctx, func(admin adminContext) error {
 		err := admin.db.AskForRescan(ctx, c.Currency, c.Believe)
@@ -232,7 +236,8 @@ func (c walletRescanCommand) Run(ctx context.Context, g *globals) error {
 			select {
 			case <-every.C:
 			case <-waiting.Done():
-				return app.WithHint(errors.New("it is not done yet"), "a worker must run ('cardmint serve'); its log shows the progress")
+				return app.WithHint(errors.New("it is not done yet"),
+					"a worker must run ('cardmint serve'); its log shows the progress")
 			}
 		}
 		return nil
@@ -256,7 +261,8 @@ Examples:
 func (c walletClaimCommand) Run(ctx context.Context, g *globals) error {
 	coin, known := chain.ByCode(c.Currency)
 	if !known {
-		return app.WithHint(fmt.Errorf("%q is not the code of a currency", c.Currency), "it is one of: %s", coinVars()["coins"])
+		return app.WithHint(fmt.Errorf("%q is not the code of a currency", c.Currency), "it is one of: %s",
+			coinVars()["coins"])
 	}
 	return g.withAdmin(ctx, func(admin adminContext) error {
 		if c.Yes {
