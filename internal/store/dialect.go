@@ -1,22 +1,10 @@
 package store
 
 import (
-	"context"
 	"database/sql"
-	"database/sql/driver"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"net"
-	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/google/uuid"
-	"github.com/lib/pq"
-
-	"github.com/cardmint/cardmint/internal/batch"
-	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/store/postgres"
 	"github.com/cardmint/cardmint/internal/store/sqlite"
 )
@@ -64,7 +52,7 @@ func (d dialect) table(values [][]any, types ...string) (string, []any) {
 		return "(VALUES " + rows(group, len(values)) + ") AS v", args
 	}
 	unnested, names := unnest(types)
-	return unnested + " AS v (" + names + ")", arrays(values, len(types))
+	return unnested + " AS v (" + names + ")", postgres.Columns(values, len(types))
 }
 
 // unnest returns a call that makes a table of one array for each type, and the
@@ -77,27 +65,6 @@ func unnest(types []string) (call, names string) {
 	return "UNNEST(" + strings.Join(casts, ", ") + ")", strings.Join(columns, ", ")
 }
 
-// arrays returns the columns of values as arrays, the parameters of unnest.
-func arrays(values [][]any, columns int) []any {
-	args := make([]any, columns)
-	for i := range args {
-		elements := make([]sql.NullString, len(values))
-		for j, row := range values {
-			elements[j] = element(row[i])
-		}
-		if slices.ContainsFunc(elements, func(e sql.NullString) bool { return !e.Valid }) {
-			args[i] = pq.Array(elements)
-			continue
-		}
-		texts := make(pq.StringArray, len(elements)) // takes a fifth as long
-		for j, e := range elements {
-			texts[j] = e.String
-		}
-		args[i] = texts
-	}
-	return args
-}
-
 // in returns a condition that a column of a type has one of the values, and its
 // parameters. If the database takes arrays, the text is the same for any number
 // of values.
@@ -108,7 +75,7 @@ func in[T any](d dialect, column, kind string, values []T) (condition string, ar
 		}
 		return column + " IN (" + rows("?", len(values)) + ")", args
 	}
-	return column + inArray(kind), []any{arrayOf(values)}
+	return column + inArray(kind), []any{postgres.Array(values)}
 }
 
 // inArray is the rest of a condition that something is one of the values of a
@@ -121,38 +88,6 @@ func inArray(kind string) string { return " = ANY (CAST(? AS " + kind + "[]))" }
 // cheaper than a plan for all, and plan the statement each time.
 func inSomeArray(kind string) string {
 	return " = ANY (CAST((SELECT CAST(? AS " + kind + "[])) AS " + kind + "[]))"
-}
-
-// arrayOf returns values as an array.
-func arrayOf[T any](values []T) pq.StringArray {
-	texts := make(pq.StringArray, len(values))
-	for i, v := range values {
-		texts[i] = element(v).String
-	}
-	return texts
-}
-
-// element returns a value as an element of an array.
-func element(value any) sql.NullString {
-	switch value := value.(type) {
-	case nil:
-		return sql.NullString{}
-	case []byte:
-		return sql.NullString{String: `\x` + hex.EncodeToString(value), Valid: value != nil}
-	case sql.NullString:
-		return value
-	case string:
-		return sql.NullString{String: value, Valid: true}
-	case int64:
-		return sql.NullString{String: strconv.FormatInt(value, 10), Valid: true}
-	case uuid.UUID:
-		return sql.NullString{String: value.String(), Valid: true}
-	case uuid.NullUUID:
-		return sql.NullString{String: value.UUID.String(), Valid: value.Valid}
-	case sql.NullInt64:
-		return sql.NullString{String: strconv.FormatInt(value.Int64, 10), Valid: value.Valid}
-	}
-	return sql.NullString{String: fmt.Sprint(value), Valid: true}
 }
 
 var postgresDialect = dialect{
@@ -190,35 +125,6 @@ var sqliteDialect = dialect{
 	isRetryable:   func(error) bool { return false },
 	isUnavailable: sqlite.IsUnavailable,
 	isBadRow:      sqlite.IsBadRow,
-}
-
-// fail converts a driver's error into one of package card if there is one, with
-// the original as the cause for the log.
-func (s *Store) fail(operation string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, sql.ErrNoRows) {
-		return card.ErrNoRow
-	}
-	wrapped := fmt.Errorf("%s: %w", operation, err)
-	var network net.Error
-	pool, denied := postgres.PoolError(err), deniedByServer(err)
-	switch {
-	case s.dialect.isDuplicate(err):
-		return fmt.Errorf("%w: %w", card.ErrDuplicate, wrapped)
-	case denied != nil:
-		return fmt.Errorf("%s: %w", operation, denied)
-	case pool != nil:
-		return card.ErrUnavailable.WithCause(fmt.Errorf("%w: %w", pool, wrapped))
-	case s.dialect.isUnavailable(err), s.dialect.isRetryable(err), errors.Is(err, errUnknown),
-		errors.Is(err, batch.ErrOutcomeUnknown),
-		errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone),
-		errors.As(err, &network), errors.Is(err, context.DeadlineExceeded),
-		strings.Contains(err.Error(), "sql: database is closed"):
-		return card.ErrUnavailable.WithCause(wrapped)
-	}
-	return wrapped
 }
 
 // by makes SQLite search a table by an index, where its planner would walk

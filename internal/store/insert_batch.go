@@ -14,6 +14,7 @@ import (
 	"github.com/cardmint/cardmint/internal/batch"
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/panics"
+	"github.com/cardmint/cardmint/internal/store/postgres"
 )
 
 // Cards that are ordered concurrently share INSERT statements, so that one
@@ -134,7 +135,7 @@ func (s *Store) insertRows(rows [][]any, limit card.USD) (ids []uuid.UUID, err e
 	defer cancel()
 	types := s.dialect.batchTypes()
 	if s.dialect.arrays {
-		err = s.statements.insertCards.to(limit).list(ctx, &ids, arrays(rows, len(types))...)
+		err = s.statements.insertCards.to(limit).list(ctx, &ids, postgres.Columns(rows, len(types))...)
 	} else {
 		table, args := s.dialect.table(rows, types...)
 		err = s.w.SelectContext(ctx, &ids, s.w.Rebind(s.dialect.insertCards(limit > 0, table)), args...)

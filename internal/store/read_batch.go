@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cardmint/cardmint/internal/batch"
+	"github.com/cardmint/cardmint/internal/store/postgres"
 )
 
 // Concurrent reads of single cards share SELECT statements on PostgreSQL, so
@@ -141,7 +142,7 @@ func (q *cardQuery[R]) readMany(keys []cardKey) ([]*R, error) {
 		ids[i] = key.UUID
 	}
 	var rows []R
-	if err := q.many.list(ctx, &rows, arrayOf(ids)); err != nil {
+	if err := q.many.list(ctx, &rows, postgres.Array(ids)); err != nil {
 		return nil, err
 	}
 	byKey := make(map[cardKey]*R, len(rows))
