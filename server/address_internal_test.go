@@ -9,7 +9,7 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-func TestClient_IsTheLastHopThatNoProxyVouchesFor(t *testing.T) {
+func TestProxies_Client_ReturnsLastUntrustedHop(t *testing.T) {
 	trusted := proxies{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:ffff::/48")}
 	for name, c := range map[string]struct {
 		peer string
@@ -58,7 +58,7 @@ func TestClient_IsTheLastHopThatNoProxyVouchesFor(t *testing.T) {
 }
 
 // What gin would believe by itself: everybody.
-func TestEngine_BelievesNobody(t *testing.T) {
+func TestEngine_IgnoresForwardedFor(t *testing.T) {
 	engine := newEngine()
 	var got string
 	engine.GET("/", func(c *gin.Context) { got = c.ClientIP() })

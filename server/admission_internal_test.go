@@ -9,7 +9,7 @@ import (
 
 // Every operation has a place of its kind, or is one of those that were found
 // to need none. A new operation is not forgotten.
-func TestGates_EveryOperationHasOne(t *testing.T) {
+func TestGates_CoverEveryOperation(t *testing.T) {
 	g := newGates(noMetrics{})
 	want := map[string]*gate{
 		"createCard": g.create,

@@ -52,7 +52,7 @@ var access = map[string]struct {
 	"recoverWebhook":      {"", http.StatusAccepted, http.StatusNotFound},
 }
 
-func TestAccess_OfEveryOperationWithEveryKindOfToken(t *testing.T) {
+func TestAccess_EveryOperationWithEveryToken(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{clock: &clock{}, poster: &receiver{answer: webhook.Attempt{Status: 200}}})
 	live := deploy(t, setup{database: d.database, keys: d.keys, clock: d.clock, mode: card.LiveMode})
@@ -194,7 +194,7 @@ func TestAccess_OfEveryOperationWithEveryKindOfToken(t *testing.T) {
 
 // Why a token is refused is nobody's business: whoever tries tokens would learn
 // which ones exist.
-func TestAuthentication_RefusalsDoNotTellWhy(t *testing.T) {
+func TestAuthentication_Refusals_AreIdentical(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	account := d.account(t)
@@ -211,7 +211,7 @@ func TestAuthentication_RefusalsDoNotTellWhy(t *testing.T) {
 
 // The promise is five seconds, on every replica, for a token that is in use all
 // the time.
-func TestRevocation_IsInForceEverywhereWithinFiveSeconds(t *testing.T) {
+func TestRevocation_TakesEffectWithinFiveSeconds(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		one := deploy(t, setup{database: database, clock: &clock{}})
@@ -235,7 +235,7 @@ func TestRevocation_IsInForceEverywhereWithinFiveSeconds(t *testing.T) {
 
 // A database that hangs must not lengthen the life of what was remembered
 // before.
-func TestRevocation_IsInForceWhileTheDatabaseHangsForAnotherRequest(t *testing.T) {
+func TestRevocation_DatabaseHangs_TakesEffect(t *testing.T) {
 	t.Parallel()
 	var hang atomic.Bool
 	stuck, release := make(chan struct{}), make(chan struct{})
@@ -262,7 +262,7 @@ func TestRevocation_IsInForceWhileTheDatabaseHangsForAnotherRequest(t *testing.T
 	equal(t, "the one that was stuck", <-first, http.StatusUnauthorized)
 }
 
-func TestExpiry_IsInForceAtOnce(t *testing.T) {
+func TestExpiry_TakesEffectImmediately(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{clock: &clock{}})
 	_, token := d.tokenOf(t, d.account(t), time.Hour)
@@ -273,7 +273,7 @@ func TestExpiry_IsInForceAtOnce(t *testing.T) {
 }
 
 // Whoever steals the database has no token and no card.
-func TestDatabase_HoldsNeitherTokensNorCredentials(t *testing.T) {
+func TestDatabase_ContainsNoSecrets(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)

@@ -15,7 +15,7 @@ import (
 
 const maxBody = 64 << 10
 
-func TestCreateCard_BodyOverTheLimitIsRefused(t *testing.T) {
+func TestCreateCard_BodyTooLarge_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -39,7 +39,7 @@ func TestCreateCard_BodyOverTheLimitIsRefused(t *testing.T) {
 	}
 }
 
-func TestCreateCard_EndlessBodyIsCutOff(t *testing.T) {
+func TestCreateCard_EndlessBody_IsAborted(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	head := "POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + d.token(t) +
@@ -67,7 +67,7 @@ func TestCreateCard_EndlessBodyIsCutOff(t *testing.T) {
 	}
 }
 
-func TestCreateCard_TakesOnlyPlainJSON(t *testing.T) {
+func TestCreateCard_OtherMediaType_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -106,7 +106,7 @@ func TestCreateCard_TakesOnlyPlainJSON(t *testing.T) {
 }
 
 // Who is not known must not make the service read, parse or keep anything.
-func TestAuthentication_ComesBeforeTheBody(t *testing.T) {
+func TestAuthentication_RunsBeforeBodyIsRead(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	for name, head := range map[string]string{
@@ -129,7 +129,7 @@ func TestAuthentication_ComesBeforeTheBody(t *testing.T) {
 }
 
 // A client that may send asks first, and is told to go on.
-func TestCreateCard_ContinuesWhenTheClientWaitsToBeAsked(t *testing.T) {
+func TestCreateCard_ExpectContinue(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	conn := dial(t, d.address())
@@ -150,7 +150,7 @@ func TestCreateCard_ContinuesWhenTheClientWaitsToBeAsked(t *testing.T) {
 	equal(t, "status", res.StatusCode, http.StatusCreated)
 }
 
-func TestServe_BodyThatStallsIsGivenUp(t *testing.T) {
+func TestServe_StalledBody_TimesOut(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	// The 15 seconds that a request may take to arrive are over at once.
@@ -177,7 +177,7 @@ func TestServe_BodyThatStallsIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestServe_HalfOpenConnectionsAreClosedAndHinderNobody(t *testing.T) {
+func TestServe_HalfOpenConnections_DoNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	// The 5 seconds for the head of a request are over at once.
@@ -207,7 +207,7 @@ func TestServe_HalfOpenConnectionsAreClosedAndHinderNobody(t *testing.T) {
 
 // A connection that broke is not a malformed document, and nothing may come of
 // it.
-func TestCreateCard_BodyThatBreaksOffMakesNoCard(t *testing.T) {
+func TestCreateCard_TruncatedBody_CreatesNoCard(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)

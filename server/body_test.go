@@ -7,7 +7,7 @@ import (
 )
 
 // Bodies that two programs would read in two ways, as bytes.
-func TestCreateCard_RefusesBodiesThatCanBeReadInTwoWays(t *testing.T) {
+func TestCreateCard_AmbiguousBody_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -96,7 +96,7 @@ func TestCreateCard_RefusesBodiesThatCanBeReadInTwoWays(t *testing.T) {
 	})
 }
 
-func TestCreateCard_RefusesOtherCurrenciesAndNamesTheOnesItHas(t *testing.T) {
+func TestCreateCard_UnknownCurrency_ListsCurrencies(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)

@@ -30,7 +30,7 @@ func (d *deployment) feed(t testing.TB, token string) (all []client.Event) {
 	return all
 }
 
-func TestCancel_EndsACardOnce(t *testing.T) {
+func TestCancel_IsIdempotent(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
@@ -61,7 +61,7 @@ func TestCancel_EndsACardOnce(t *testing.T) {
 	})
 }
 
-func TestCancel_NotACardWithMoney(t *testing.T) {
+func TestCancel_CardWithPayment_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -84,7 +84,7 @@ func TestCancel_NotACardWithMoney(t *testing.T) {
 
 // Who pays after all gets the card if the money is worth it now. Otherwise an
 // operator decides; it is never forgotten.
-func TestCancel_MoneyThatComesLaterIsLate(t *testing.T) {
+func TestCancel_LaterPayment_IsLate(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
@@ -113,7 +113,7 @@ func TestCancel_MoneyThatComesLaterIsLate(t *testing.T) {
 }
 
 // An expired card has ended already: whoever cancels it is told so.
-func TestCancel_LeavesAnExpiredCard(t *testing.T) {
+func TestCancel_ExpiredCard_IsNoOp(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -133,7 +133,7 @@ func TestCancel_LeavesAnExpiredCard(t *testing.T) {
 	equal(t, "events", len(d.feed(t, token)), 1)
 }
 
-func TestCancel_FreesTheQuotaAtOnce(t *testing.T) {
+func TestCancel_FreesQuotaImmediately(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{limits: func(c *order.Config) { c.MaxOpenUSD = 200_00 }})
 	token := d.token(t)

@@ -28,7 +28,7 @@ type ownData struct {
 // orderWith is the body of an order with further fields, in JSON.
 func orderWith(further string) string { return `{"usd_amount":50,"currency":"monero",` + further + `}` }
 
-func TestOwnData_EveryReadHasItUnchanged(t *testing.T) {
+func TestClientData_IsReturnedUnchanged(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
@@ -87,7 +87,7 @@ func TestOwnData_EveryReadHasItUnchanged(t *testing.T) {
 }
 
 // A client that never heard of it never meets it.
-func TestOwnData_IsAbsentWhereThereIsNone(t *testing.T) {
+func TestClientData_None_IsAbsent(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -98,7 +98,7 @@ func TestOwnData_IsAbsentWhereThereIsNone(t *testing.T) {
 	}
 }
 
-func TestOwnData_EverythingWrongIsNamedAtOnce(t *testing.T) {
+func TestClientData_ManyErrors_AreAllListed(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
@@ -137,7 +137,7 @@ func TestOwnData_EverythingWrongIsNamedAtOnce(t *testing.T) {
 	})
 }
 
-func TestListCards_ConditionsGoAlongWithTheCursor(t *testing.T) {
+func TestListCards_Link_KeepsConditions(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
@@ -211,7 +211,7 @@ func TestListCards_ConditionsGoAlongWithTheCursor(t *testing.T) {
 	})
 }
 
-func TestQuery_WhatIsUnknownIsRefused(t *testing.T) {
+func TestQuery_UnknownParameter_IsRefused(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
@@ -278,7 +278,7 @@ func TestQuery_WhatIsUnknownIsRefused(t *testing.T) {
 
 // A page is in memory as a whole, so that one with much metadata ends early.
 // The walk goes on all the same.
-func TestListCards_PagesWithMuchMetadataAreShort(t *testing.T) {
+func TestListCards_MuchMetadata_PagesAreShort(t *testing.T) {
 	t.Parallel()
 	var template *card.Card
 	d := deploy(t, setup{wrap: func(s *store.Store) hooked {

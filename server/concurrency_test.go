@@ -150,7 +150,7 @@ func heap() int64 {
 }
 
 // Who stops reading is cut off, and makes room for others.
-func TestListCards_AReaderThatStallsIsCutOff(t *testing.T) {
+func TestListCards_StalledReader_IsAborted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: has a long list stall for seconds")
 	}

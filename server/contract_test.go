@@ -235,7 +235,7 @@ next:
 
 // A state that is missing among the known ones would make each card that has it
 // a damaged one.
-func TestContract_HasTheStatesOfAPayment(t *testing.T) {
+func TestContract_ListsPaymentStates(t *testing.T) {
 	t.Parallel()
 	var want []string
 	for _, s := range contract().Components.Schemas["PaymentState"].Value.Enum {

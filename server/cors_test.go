@@ -12,7 +12,7 @@ const (
 	otherPage = "https://evil.example"
 )
 
-func TestCORS_IsOffUnlessOriginsAreNamed(t *testing.T) {
+func TestCORS_NoOrigins_IsOff(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -26,7 +26,7 @@ func TestCORS_IsOffUnlessOriginsAreNamed(t *testing.T) {
 		"GET").refused(t, http.StatusMethodNotAllowed, "method_not_allowed")
 }
 
-func TestCORS_NamedOriginsMayCallTheAPI(t *testing.T) {
+func TestCORS_ConfiguredOrigin_MayCall(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{origins: []string{ourPage}})
 	token := d.token(t)
@@ -68,7 +68,7 @@ func TestCORS_NamedOriginsMayCallTheAPI(t *testing.T) {
 	}
 }
 
-func TestCORS_NobodyElseMay(t *testing.T) {
+func TestCORS_OtherOrigin_MayNotCall(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{origins: []string{ourPage}})
 	token := d.token(t)

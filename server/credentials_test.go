@@ -61,7 +61,7 @@ func (d *deployment) audited(t *testing.T) (all []string) {
 var masked = regexp.MustCompile(
 	`"credentials":{"card_number":"\*{12}[0-9]{4}","expiration_date":"[0-9]{2}/[0-9]{2}","security_code":"\*\*\*","url":"https://[^"]+","url_password":"\*{8}"}`)
 
-func TestMask_OnlyRevealCardShowsCredentials(t *testing.T) {
+func TestMask_OnlyRevealCardDiscloses(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database, limits: func(c *order.Config) { c.MaskCredentials = true }})
@@ -131,7 +131,7 @@ func TestMask_OnlyRevealCardShowsCredentials(t *testing.T) {
 
 // Without masks every response with credentials leaves one line, whatever the
 // number of cards.
-func TestAudit_OneLineForEveryResponseWithCredentials(t *testing.T) {
+func TestAudit_OneLinePerDisclosure(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -149,7 +149,7 @@ func TestAudit_OneLineForEveryResponseWithCredentials(t *testing.T) {
 			both})
 }
 
-func TestCards_PurgedOnesSaySo(t *testing.T) {
+func TestCards_Purged_HaveTimeOfPurge(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
@@ -183,7 +183,7 @@ func TestCards_PurgedOnesSaySo(t *testing.T) {
 
 // A process that lacks a key says so and is not broken: clients come again, and
 // find the card once the key file has the key. Lists do not leave it out.
-func TestCards_OfAKeyThatThisProcessLacks(t *testing.T) {
+func TestCards_KeyMissing_IsUnavailable(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)

@@ -19,7 +19,7 @@ import (
 
 // A database that hangs must not hold on to requests for ever; only a list that
 // is streamed has no end of its own.
-func TestRequest_IsGivenUpAfterAWhile(t *testing.T) {
+func TestRequest_DatabaseHangs_TimesOut(t *testing.T) {
 	t.Parallel()
 	deadlines := make(chan bool, 1)
 	note := func(ctx context.Context) {
@@ -57,7 +57,7 @@ func TestRequest_IsGivenUpAfterAWhile(t *testing.T) {
 
 // A list that is streamed has no end of its own, but it must begin in time; and
 // a client that has gone ends it.
-func TestStream_BeginsInTimeOrNotAtAll(t *testing.T) {
+func TestStream_NoCardBeforeDeadline_IsUnavailable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: waits for real time")
 	}

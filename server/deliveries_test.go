@@ -16,7 +16,7 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-func TestTestWebhook_SendsOneExampleAndLeavesNoTrace(t *testing.T) {
+func TestTestWebhook_SendsExample_StoresNothing(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		h := deployHooks(t, setup{database: database})
@@ -49,7 +49,7 @@ func TestTestWebhook_SendsOneExampleAndLeavesNoTrace(t *testing.T) {
 
 // A receiver that does not answer must not let clients fill the service with
 // examples.
-func TestTestWebhook_OnlySoManyAtOnce(t *testing.T) {
+func TestTestWebhook_Concurrency_IsLimited(t *testing.T) {
 	t.Parallel()
 	h := deployHooks(t, setup{})
 	one, _ := h.register(t, hookURL)
@@ -76,7 +76,7 @@ func TestTestWebhook_OnlySoManyAtOnce(t *testing.T) {
 	h.ask(t, http.StatusOK, http.MethodPost, one+"/test", "")
 }
 
-func TestListDeliveries_ShowsEveryAttempt(t *testing.T) {
+func TestListDeliveries_ReturnsAttempts(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		h := deployHooks(t, setup{database: database, clock: &clock{}})
@@ -129,7 +129,7 @@ func (h *hooks) failed(t testing.TB, one string) {
 	}))
 }
 
-func TestListDeliveries_PagesAndStates(t *testing.T) {
+func TestListDeliveries_FiltersAndPaginates(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		h := deployHooks(t, setup{database: database})
@@ -234,7 +234,7 @@ func TestRedeliver_AndRecoverSendAgain(t *testing.T) {
 	})
 }
 
-func TestRecoverWebhook_SinceMustBeATime(t *testing.T) {
+func TestRecoverWebhook_InvalidSince_IsRefused(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		h := deployHooks(t, setup{database: database})
@@ -266,7 +266,7 @@ func TestRecoverWebhook_SinceMustBeATime(t *testing.T) {
 
 // The contract's operations on webhooks and events, so that one that is added
 // is not forgotten here.
-func TestWebhooks_EveryOperationIsTestedHere(t *testing.T) {
+func TestWebhooks_EveryOperationIsTested(t *testing.T) {
 	t.Parallel()
 	tested := map[string]bool{"GET /api/events": true, "GET /api/webhooks": true, "POST /api/webhooks": true}
 	for _, o := range operations(uuid.NewString()) {

@@ -8,7 +8,7 @@ import (
 
 // What is for people is reached without a token. Whether it is there is up to
 // the handler.
-func TestDocs_AreServedBesideTheAPI(t *testing.T) {
+func TestDocs_AreServed(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{docs: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")

@@ -41,7 +41,7 @@ func (d *deployment) follows(t testing.TB, path, token string, change func()) (c
 }
 
 // Whatever changes in the database of what a client sees, its tag changes, too.
-func TestETag_ChangesWithEverythingThatIsSeen(t *testing.T) {
+func TestETag_ChangesWithResponse(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
@@ -122,7 +122,7 @@ func TestETag_ChangesWithEverythingThatIsSeen(t *testing.T) {
 	})
 }
 
-func TestETag_OfPages(t *testing.T) {
+func TestETag_Pages(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
@@ -147,7 +147,7 @@ func TestETag_OfPages(t *testing.T) {
 
 // Damaged cards are left out of a list. Its tag must not stand for a list that
 // has them.
-func TestETag_OfAPageWithADamagedCard(t *testing.T) {
+func TestETag_PageWithCorruptCard(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -165,7 +165,7 @@ func TestETag_OfAPageWithADamagedCard(t *testing.T) {
 	equal(t, "body", again.body, left.body)
 }
 
-func TestETag_IsMadeOfHowCredentialsAreShown(t *testing.T) {
+func TestETag_DependsOnDisclosure(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
@@ -188,7 +188,7 @@ func TestETag_IsMadeOfHowCredentialsAreShown(t *testing.T) {
 	})
 }
 
-func TestIfNoneMatch_Forms(t *testing.T) {
+func TestIfNoneMatch_ParsesLists(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -217,7 +217,7 @@ func TestIfNoneMatch_Forms(t *testing.T) {
 }
 
 // Whoever has seen the credentials already does not see them again.
-func TestIfNoneMatch_IsNotAudited(t *testing.T) {
+func TestIfNoneMatch_NotModified_IsNotAudited(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)

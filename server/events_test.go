@@ -86,7 +86,7 @@ func bodyOf[T any](t testing.TB, a answer) (value T) {
 
 // What a webhook was sent and what listEvents shows are the same, so that a
 // program may read both with one piece of code.
-func TestListEvents_ShowsWhatWebhooksAreSent(t *testing.T) {
+func TestListEvents_EqualsWebhookPayloads(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
@@ -110,7 +110,7 @@ func TestListEvents_ShowsWhatWebhooksAreSent(t *testing.T) {
 	})
 }
 
-func TestListEvents_TellsThatACardWasPaidAndMade(t *testing.T) {
+func TestListEvents_PaidCard_HasItsEvents(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -170,7 +170,7 @@ func TestListEvents_WalkHasNoGaps(t *testing.T) {
 	})
 }
 
-func TestListEvents_FaultsAreNamed(t *testing.T) {
+func TestListEvents_InvalidParameters_AreRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -187,7 +187,7 @@ func TestListEvents_FaultsAreNamed(t *testing.T) {
 
 // A consumer that is ahead of a service whose backup was restored must learn of
 // it, and not wait until the numbers are reached again.
-func TestListEvents_AfterANumberThatWasNeverGivenIsRefused(t *testing.T) {
+func TestListEvents_AfterUnknownNumber_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token, account := d.owner(t)
@@ -205,7 +205,7 @@ func TestListEvents_AfterANumberThatWasNeverGivenIsRefused(t *testing.T) {
 
 // Whoever catches up with many events after an outage gets them page by page,
 // while new ones happen.
-func TestListEvents_GrowsOnlyAtItsEnd(t *testing.T) {
+func TestListEvents_IsAppendOnly(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token, account := d.owner(t)

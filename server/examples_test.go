@@ -13,7 +13,7 @@ import (
 
 // An example is what the service really responds: it has the same fields, the
 // same nulls and the same states.
-func TestExamples_AreWhatTheServiceResponds(t *testing.T) {
+func TestExamples_EqualResponses(t *testing.T) {
 	t.Parallel()
 	real := reality{}
 	d := deploy(t, setup{})
@@ -33,7 +33,7 @@ func TestExamples_AreWhatTheServiceResponds(t *testing.T) {
 
 // Every response in JSON and every callback has examples, each of which fits
 // its schema and can be.
-func TestExamples_AreEverywhereAndPossible(t *testing.T) {
+func TestExamples_ExistAndAreConsistent(t *testing.T) {
 	t.Parallel()
 	used := map[string]bool{}
 	check := func(where string, content openapi3.Content) {

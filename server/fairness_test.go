@@ -15,7 +15,7 @@ const bulkLine = 16
 
 // While one account sends many recoveries at once, another one cancels its
 // cards as if it were alone.
-func TestRecoverWebhook_ManyOfOneAccount_RunOneAtATimeAndDelayNoOtherAccount(t *testing.T) {
+func TestRecoverWebhook_ManyOfOneAccount_DelayNoOtherAccount(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		const recoveries = 64

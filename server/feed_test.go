@@ -134,7 +134,7 @@ func (s *stream) wants(token string, e card.Event) {
 		[]string{fmt.Sprintf("id: %d", e.Seq), "event: " + string(e.Type), "data: " + string(listed[0])})
 }
 
-func TestWait_AnswersAsSoonAsThereIsAnEvent(t *testing.T) {
+func TestWait_Event_ReturnsImmediately(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
@@ -158,7 +158,7 @@ func TestWait_AnswersAsSoonAsThereIsAnEvent(t *testing.T) {
 
 // The end of the wait does not depend on anybody who looks for events: what is
 // there then is read.
-func TestWait_AnswersWhatThereIsInTheEnd(t *testing.T) {
+func TestWait_TimeIsUp_ReturnsEvents(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token, account := d.owner(t)
@@ -172,7 +172,7 @@ func TestWait_AnswersWhatThereIsInTheEnd(t *testing.T) {
 	}
 }
 
-func TestEvents_PagesOfOneCardLeadToTheNext(t *testing.T) {
+func TestEvents_PagesOfOneCard_LinkToNext(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token, account := d.owner(t)
@@ -200,7 +200,7 @@ func TestEvents_PagesOfOneCardLeadToTheNext(t *testing.T) {
 		"header/Last-Event-ID")
 }
 
-func TestEventStream_SendsEachEventAsItHappens(t *testing.T) {
+func TestEventStream_SendsEventsImmediately(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database, heartbeat: 300 * time.Millisecond})
@@ -235,7 +235,7 @@ func proxied(t testing.TB, to string) string {
 }
 
 // A client that takes both gets what it got before there were streams.
-func TestEventStream_IsSentOnlyToWhomAsksForIt(t *testing.T) {
+func TestEventStream_RequiresAcceptHeader(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -252,7 +252,7 @@ func TestEventStream_IsSentOnlyToWhomAsksForIt(t *testing.T) {
 }
 
 // A stream reads on in pages, and a reader that does not read is cut off.
-func TestEventStream_SlowReadersAreCutOff(t *testing.T) {
+func TestEventStream_SlowReader_IsAborted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: waits for a reader that does not read")
 	}
@@ -291,7 +291,7 @@ func TestEventStream_SlowReadersAreCutOff(t *testing.T) {
 	}
 }
 
-func TestWait_ThereAreOnlySoMany(t *testing.T) {
+func TestWait_Concurrency_IsLimited(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	account := d.account(t)
@@ -339,7 +339,7 @@ func TestWait_ThereAreOnlySoMany(t *testing.T) {
 
 // Who waits is in nobody's way, and in particular holds no connection of the
 // database: it has eight.
-func TestWait_HoldsNoConnectionOfTheDatabase(t *testing.T) {
+func TestWait_HoldsNoDatabaseConnection(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
@@ -354,7 +354,7 @@ func TestWait_HoldsNoConnectionOfTheDatabase(t *testing.T) {
 	})
 }
 
-func TestWait_EndsWithItsToken(t *testing.T) {
+func TestWait_TokenRevoked_Ends(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database, clock: &clock{}})
@@ -383,7 +383,7 @@ func TestWait_EndsWithItsToken(t *testing.T) {
 	})
 }
 
-func TestWait_EndsWhenTheServerEnds(t *testing.T) {
+func TestWait_Shutdown_Ends(t *testing.T) {
 	t.Parallel()
 	waiting := 0
 	d := deploy(t, setup{wrap: func(s *store.Store) hooked {
@@ -417,7 +417,7 @@ func TestWait_EndsWhenTheServerEnds(t *testing.T) {
 
 // The deadlines of a connection, which here are a hundredth of what they are,
 // do not cut a wait or a stream.
-func TestWait_OutlastsTheDeadlinesOfOtherRequests(t *testing.T) {
+func TestWait_ExceedsDeadlineOfOtherRequests(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token, account := d.owner(t)
@@ -431,7 +431,7 @@ func TestWait_OutlastsTheDeadlinesOfOtherRequests(t *testing.T) {
 
 // A stream that can't read the feed ends, so that its client connects again.
 // Before it has begun, it is refused.
-func TestEventStream_EndsWhenTheFeedCantBeRead(t *testing.T) {
+func TestEventStream_FeedUnreadable_Ends(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token, account := d.owner(t)

@@ -13,7 +13,7 @@ import (
 )
 
 // A client is told in words what a text must be, not by a regular expression.
-func TestFault_EveryPatternOfTheContractIsSaidInWords(t *testing.T) {
+func TestPatternDetails_CoverContract(t *testing.T) {
 	patterns := regexp.MustCompile(`pattern: '([^']+)'`).FindAllStringSubmatch(string(openapi.YAML), -1)
 	if len(patterns) < 5 {
 		t.Fatalf("only %d patterns were found", len(patterns))
@@ -25,7 +25,7 @@ func TestFault_EveryPatternOfTheContractIsSaidInWords(t *testing.T) {
 	}
 }
 
-func TestFault_AKeyWithASpaceIsExplained(t *testing.T) {
+func TestParameterErrors_KeyWithSpace_IsExplained(t *testing.T) {
 	s, err := published()
 	if err != nil {
 		t.Fatal(err)

@@ -66,7 +66,7 @@ func (c *crowd) wantRefused(who int, after time.Duration) {
 	}
 }
 
-func TestGate_LetsInAsManyAsHavePlacesAndTheOthersInTheirOrder(t *testing.T) {
+func TestGate_SlotsTaken_AdmitsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 2)
 		for who := range 4 {
@@ -90,7 +90,7 @@ func TestGate_LetsInAsManyAsHavePlacesAndTheOthersInTheirOrder(t *testing.T) {
 
 // One account has taken every place, and the line is full of its requests.
 // Another's come next, before those that came first.
-func TestGate_AFloodOfOneAccountKeepsOthersWaitingForNoMoreThanAPlace(t *testing.T) {
+func TestGate_FloodOfOneAccount_DelaysOthersByOneSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 2)
 		for who := range 11 { // 0 and 1 work, 2 to 9 wait
@@ -112,7 +112,7 @@ func TestGate_AFloodOfOneAccountKeepsOthersWaitingForNoMoreThanAPlace(t *testing
 	})
 }
 
-func TestGate_ShareUsedUp_OtherAccountsEnterAtOnce(t *testing.T) {
+func TestGate_ShareUsedUp_AdmitsOtherAccountsImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 4)
 		c.gate = newGate("test", 4, 2)
@@ -136,7 +136,7 @@ func TestGate_ShareUsedUp_OtherAccountsEnterAtOnce(t *testing.T) {
 
 // However many come at once, those that wait are four times as many as work,
 // and the others are told at once.
-func TestGate_TheLineIsShort(t *testing.T) {
+func TestGate_QueueFull_Refuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 2)
 		for who := range 13 {
@@ -155,7 +155,7 @@ func TestGate_TheLineIsShort(t *testing.T) {
 
 // A burst may wait; a line that stands longer than a burst is moved on, so that
 // whoever is let in has not waited for long.
-func TestGate_AStandingLineWaitsShorter(t *testing.T) {
+func TestGate_LastingQueue_WaitsShorter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 2)
 		c.come(t.Context(), 0)
@@ -180,7 +180,7 @@ func TestGate_AStandingLineWaitsShorter(t *testing.T) {
 	})
 }
 
-func TestGate_WhoHasGoneHoldsNoPlace(t *testing.T) {
+func TestGate_Canceled_HoldsNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 2)
 		c.come(t.Context(), 0)
@@ -203,7 +203,7 @@ func TestGate_WhoHasGoneHoldsNoPlace(t *testing.T) {
 
 // What ends its waiting at the moment at which it is let in has a place, or
 // nobody has.
-func TestGate_NoPlaceIsLost(t *testing.T) {
+func TestGate_Concurrent_LosesNoSlot(t *testing.T) {
 	g := newGate("test", 4, 4)
 	var all sync.WaitGroup
 	for range 64 {

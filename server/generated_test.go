@@ -32,7 +32,7 @@ var internalText = regexp.MustCompile(
 // Requests are made from the contract, and most of them then broken in one way.
 // Whatever is asked, the contract has the answer; what is well formed is never
 // refused as malformed, and what is broken is refused for it.
-func TestGenerated_EveryAnswerIsTheContracts(t *testing.T) {
+func TestGenerated_ResponsesFitContract(t *testing.T) {
 	t.Parallel()
 	seed, n := *generatedSeed, *generatedRequests
 	if seed == 0 {

@@ -7,7 +7,7 @@ import (
 )
 
 // HEAD is GET without the body (RFC 9110, section 9.3.2).
-func TestHead_SaysWhatGetSays(t *testing.T) {
+func TestHead_EqualsGet(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -47,7 +47,7 @@ func TestHead_SaysWhatGetSays(t *testing.T) {
 }
 
 // The headers of the feed do not wait for events.
-func TestHead_WaitsForNothing(t *testing.T) {
+func TestHead_DoesNotWait(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)

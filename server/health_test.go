@@ -20,7 +20,7 @@ import (
 	"github.com/cardmint/cardmint/server"
 )
 
-func TestLivez_DependsOnNothing(t *testing.T) {
+func TestLivez_HasNoConditions(t *testing.T) {
 	t.Parallel()
 	d := deploy(t,
 		setup{checks: map[string]func(context.Context) error{
@@ -30,7 +30,7 @@ func TestLivez_DependsOnNothing(t *testing.T) {
 	equal(t, "body", a.body, `{"status":"ok"}`)
 }
 
-func TestReadyz_NamesWhatFailsAndWhyOnlyAsFarAsAnybodyMayKnow(t *testing.T) {
+func TestReadyz_ListsFailures_ShowsOnlyPublicReasons(t *testing.T) {
 	t.Parallel()
 	well := func(context.Context) error { return nil }
 	ill := func(context.Context) error { return errors.New("dial postgres://cardmint:s3cret@10.0.0.1") }
@@ -64,7 +64,7 @@ func TestReadyz_NamesWhatFailsAndWhyOnlyAsFarAsAnybodyMayKnow(t *testing.T) {
 
 // A coin that is ill is named; the process is ready as long as another one is
 // well.
-func TestReadyz_IsReadyWhileOneCoinIsWell(t *testing.T) {
+func TestReadyz_OneCoinPasses_IsReady(t *testing.T) {
 	t.Parallel()
 	well := func(context.Context) error { return nil }
 	ill := func(context.Context) error { return card.Unready("node or wallet is not ready") }
@@ -100,7 +100,7 @@ func TestReadyz_IsReadyWhileOneCoinIsWell(t *testing.T) {
 
 // A check that hangs must not make the answer hang: whoever asks would take
 // that for the death of the process.
-func TestReadyz_DoesNotWaitForACheckThatHangs(t *testing.T) {
+func TestReadyz_CheckHangs_TimesOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		handler, err := server.New(server.Config{Checks: []server.Check{
@@ -117,7 +117,7 @@ func TestReadyz_DoesNotWaitForACheckThatHangs(t *testing.T) {
 }
 
 // Anybody may ask, so that a flood of probes must not become one of statements.
-func TestReadyz_ChecksOnceForAllWhoAsk(t *testing.T) {
+func TestReadyz_ConcurrentRequests_ShareOneProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
@@ -154,7 +154,7 @@ func TestReadyz_FollowsTheDatabase(t *testing.T) {
 }
 
 // A worker has no API, and so no addresses that would have to be protected.
-func TestWorker_AnswersOnlyHealth(t *testing.T) {
+func TestWorker_ServesOnlyHealth(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{noService: true})
 	for _, path := range []string{"/livez", "/readyz"} {
@@ -193,7 +193,7 @@ func withoutDefaults(document any) {
 }
 
 // Two documents that differ would be two contracts.
-func TestSpec_IsPublishedInTwoFormsThatSayTheSame(t *testing.T) {
+func TestSpec_YAMLAndJSONAreEqual(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	inYAML := d.send(t, http.MethodGet, "/openapi.yaml", "", "").want(t, http.StatusOK)

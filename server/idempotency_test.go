@@ -80,7 +80,7 @@ func TestIdempotency_ReplayIsByteEqual(t *testing.T) {
 	})
 }
 
-func TestIdempotency_SameMeaningIsReplayedAnotherIsRefused(t *testing.T) {
+func TestIdempotency_EqualOrder_IsReplayed(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -118,7 +118,7 @@ func TestIdempotency_SameMeaningIsReplayedAnotherIsRefused(t *testing.T) {
 	equal(t, "cards", count(t, d.client(t, token)), 8)
 }
 
-func TestIdempotency_KeysBelongToTheAccount(t *testing.T) {
+func TestIdempotency_KeysAreScopedToAccount(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	account := d.account(t)
@@ -140,7 +140,7 @@ func TestIdempotency_KeysBelongToTheAccount(t *testing.T) {
 
 // A request that failed must be possible to repeat, mended or not, with the
 // same key.
-func TestIdempotency_FailureDoesNotUseUpTheKey(t *testing.T) {
+func TestIdempotency_Failure_KeepsKeyUnused(t *testing.T) {
 	t.Parallel()
 	rates := &switchedRates{}
 	d := deploy(t, setup{rates: rates})
@@ -171,7 +171,7 @@ func (r *switchedRates) Rate(string) (card.Rate, error) {
 	return card.Rate{USD: usd, Source: "test"}, err
 }
 
-func TestIdempotency_KeysThatAreNotAllowed(t *testing.T) {
+func TestIdempotency_InvalidKey_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -212,7 +212,7 @@ func TestIdempotency_KeysThatAreNotAllowed(t *testing.T) {
 
 // Fifty times the same request at three processes at once is one card, for
 // which one address is spent.
-func TestIdempotency_ConcurrentRequestsMakeOneCard(t *testing.T) {
+func TestIdempotency_ConcurrentRequests_CreateOneCard(t *testing.T) {
 	t.Parallel()
 	database := databases.Postgres(t)
 	one := deploy(t, setup{database: database, pool: 500})
@@ -272,7 +272,7 @@ func addressOf(t testing.TB, made answer) string {
 
 // The same with different requests under one key: one of them is served, the
 // others are told.
-func TestIdempotency_ConcurrentDifferentRequestsMakeOneCard(t *testing.T) {
+func TestIdempotency_ConcurrentDifferentRequests_CreateOneCard(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)

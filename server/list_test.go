@@ -47,7 +47,7 @@ func (d *deployment) page(t testing.TB, token, query string) (ids []string, next
 	return ids, next
 }
 
-func TestListCards_WalkHasNoGapsAndNothingTwiceWhileCardsAreMade(t *testing.T) {
+func TestListCards_WalkDuringInserts_HasEveryCardOnce(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
@@ -84,7 +84,7 @@ func TestListCards_WalkHasNoGapsAndNothingTwiceWhileCardsAreMade(t *testing.T) {
 	})
 }
 
-func TestListCards_FilterGoesAlongWithTheCursor(t *testing.T) {
+func TestListCards_Link_KeepsFilter(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -125,7 +125,7 @@ func TestListCards_FilterGoesAlongWithTheCursor(t *testing.T) {
 
 // A cursor of another account cuts one's own list, and shows nothing of the
 // other's.
-func TestListCards_CursorOfAnotherAccountShowsNothingOfIt(t *testing.T) {
+func TestListCards_CursorOfOtherAccount_DisclosesNothing(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	mine, theirs := d.token(t), d.token(t)
@@ -164,7 +164,7 @@ func many(t testing.TB, d *deployment, token string) *card.Card {
 
 // A list that breaks off must never look like a list: neither its bytes nor its
 // end.
-func TestListCards_FailureInTheMiddleIsNeverTakenForTheWholeList(t *testing.T) {
+func TestListCards_FailsMidway_AbortsConnection(t *testing.T) {
 	t.Parallel()
 	var template *card.Card
 	var pages int
@@ -229,7 +229,7 @@ func TestListCards_FailureInTheMiddleIsNeverTakenForTheWholeList(t *testing.T) {
 
 // What was read is sent while the rest is still being read, so that memory does
 // not grow with the list.
-func TestListCards_SendsWhileItReads(t *testing.T) {
+func TestListCards_Streams(t *testing.T) {
 	t.Parallel()
 	var template *card.Card
 	goOn := make(chan struct{})
@@ -270,7 +270,7 @@ func TestListCards_SendsWhileItReads(t *testing.T) {
 }
 
 // Who hangs up must not keep the store busy.
-func TestListCards_StopsReadingWhenTheClientIsGone(t *testing.T) {
+func TestListCards_ClientDisconnects_StopsReading(t *testing.T) {
 	t.Parallel()
 	var template *card.Card
 	ended := make(chan error, 1)

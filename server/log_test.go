@@ -15,7 +15,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-func TestRequestID_IsTakenOverOnlyIfItIsHarmless(t *testing.T) {
+func TestRequestID_UnsafeValue_IsReplaced(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	for _, id := range []string{"a", "order-4711", "A.b_c-9", strings.Repeat("x", 64), uuid.NewString()} {
@@ -65,7 +65,7 @@ func TestRequestID_IsTakenOverOnlyIfItIsHarmless(t *testing.T) {
 
 // What would be a second header or a second request on the wire never gets as
 // far as the service.
-func TestRequestID_LineBreaksOnTheWireInjectNothing(t *testing.T) {
+func TestRequestID_LineBreak_InjectsNothing(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	for name, line := range map[string]string{
@@ -88,7 +88,7 @@ func TestRequestID_LineBreaksOnTheWireInjectNothing(t *testing.T) {
 
 // Every request leaves one line, and no line has anything in it that the client
 // wrote or a card holds.
-func TestLog_HasOneLineForEachRequestAndNoSecrets(t *testing.T) {
+func TestLog_OneLinePerRequest_NoSecrets(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	const canary = "CANARY"

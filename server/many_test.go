@@ -10,7 +10,7 @@ import (
 // A response must not grow with what is wrong with a request. What it leaves
 // out it counts, and nothing that could be mended by hand is hidden behind
 // names that a program made up.
-func TestProblem_ListsAHundredFaultsAtMost(t *testing.T) {
+func TestProblem_ListsAtMost100Errors(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)

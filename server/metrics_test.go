@@ -49,7 +49,7 @@ func (m *tally) Shed(kind string) {
 
 // Whatever a client sends, the operations that are told are those of the
 // contract, or none.
-func TestMeter_ToldOfEveryRequestByItsOperation(t *testing.T) {
+func TestMetrics_RecordOperations(t *testing.T) {
 	t.Parallel()
 	now, m := &manual{}, &tally{}
 	d := deploy(t, setup{meter: m, requests: &limit.Config{Token: perMinute(3), Address: perMinute(1), Now: now.now}})

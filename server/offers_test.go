@@ -11,7 +11,7 @@ import (
 
 // An amount that no supplier offers is refused, with those that there are. What
 // is offered can be ordered.
-func TestCreateCard_OnlyWhatIsOffered(t *testing.T) {
+func TestCreateCard_AmountNotOffered_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)

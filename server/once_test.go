@@ -58,7 +58,7 @@ func (d *deployment) keyed(t testing.TB, token string) map[string]asking {
 	}
 }
 
-func TestIdempotency_OfWebhooks(t *testing.T) {
+func TestIdempotency_Webhooks(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database, clock: &clock{}, poster: &receiver{answer: webhook.Attempt{Status: 200}}})
@@ -100,7 +100,7 @@ func TestIdempotency_OfWebhooks(t *testing.T) {
 
 // A request that failed does not burn its key, and one that was answered is
 // repeated whatever happened since.
-func TestIdempotency_OfWebhooksThatFailedOrAreGone(t *testing.T) {
+func TestIdempotency_FailedOrDeletedWebhooks(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database, clock: &clock{}, poster: &receiver{answer: webhook.Attempt{Status: 200}}})
@@ -124,7 +124,7 @@ func TestIdempotency_OfWebhooksThatFailedOrAreGone(t *testing.T) {
 
 // The same request comes to two processes at the same time: it happens once,
 // and both answer alike.
-func TestIdempotency_OfWebhooksInTwoProcessesAtOnce(t *testing.T) {
+func TestIdempotency_WebhooksInTwoProcesses(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database, clock: &clock{}, poster: &receiver{answer: webhook.Attempt{Status: 200}}})
@@ -168,7 +168,7 @@ func TestIdempotency_OfWebhooksInTwoProcessesAtOnce(t *testing.T) {
 
 // What is kept for a repetition is encrypted anew with everything else, so that
 // an old key can be retired.
-func TestIdempotency_OfWebhooksAfterTheKeysWereRotated(t *testing.T) {
+func TestIdempotency_WebhooksAfterKeyRotation(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database, clock: &clock{}, poster: &receiver{answer: webhook.Attempt{Status: 200}}})
@@ -194,7 +194,7 @@ func TestIdempotency_OfWebhooksAfterTheKeysWereRotated(t *testing.T) {
 }
 
 // Keys are forgotten in the end, and no earlier than promised.
-func TestIdempotency_KeysOfWebhooksAreKeptForADay(t *testing.T) {
+func TestIdempotency_WebhookKeys_AreKeptForADay(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{clock: &clock{}, poster: &receiver{answer: webhook.Attempt{Status: 200}}})
 	token := d.token(t)
@@ -214,7 +214,7 @@ func TestIdempotency_KeysOfWebhooksAreKeptForADay(t *testing.T) {
 }
 
 // These may be repeated with any key: nothing happens twice.
-func TestIdempotency_KeysThatAreNotNeeded(t *testing.T) {
+func TestIdempotency_IdempotentOperations_IgnoreKey(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -230,7 +230,7 @@ func TestIdempotency_KeysThatAreNotNeeded(t *testing.T) {
 }
 
 // A payment is sent once, whoever is asked again.
-func TestIdempotency_OfSimulatedPayments(t *testing.T) {
+func TestIdempotency_SimulatedPayments(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database, clock: &clock{}})
@@ -271,7 +271,7 @@ func TestIdempotency_OfSimulatedPayments(t *testing.T) {
 
 // One key never stands for two operations, not even if they arrive at the same
 // instant. The loser is refused, whichever it is.
-func TestIdempotency_OneKeyForTwoOperationsAtOnce_OneSucceeds(t *testing.T) {
+func TestIdempotency_KeyInTwoConcurrentOperations_OneSucceeds(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t,

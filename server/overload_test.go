@@ -101,7 +101,7 @@ func atOnce(n int, send func(i int) answer) (answers func() []answer) {
 // While the database hangs, requests of a kind take their places and no more.
 // The others are refused at once and do not reach it; other kinds are served as
 // ever. Whoever was let in is answered.
-func TestOverload_RequestsBeyondThePlacesOfTheirKindAreRefusedAndOthersServed(t *testing.T) {
+func TestOverload_OneKind_OtherKindsAreServed(t *testing.T) {
 	t.Parallel()
 	const more = 40
 	for kind, tt := range map[string]struct {
@@ -170,7 +170,7 @@ func TestOverload_RequestsBeyondThePlacesOfTheirKindAreRefusedAndOthersServed(t 
 
 // Anybody can make up tokens: looking them up takes no place of tokens that are
 // known.
-func TestOverload_UnknownTokensHinderNoKnownOnes(t *testing.T) {
+func TestOverload_UnknownTokens_DoNotBlockKnownTokens(t *testing.T) {
 	t.Parallel()
 	looking, m := newDam(), &tally{}
 	d := deploy(t,
@@ -211,7 +211,7 @@ func (s stuck) Write(b []byte) (int, error) {
 }
 
 // Who reads slowly keeps a connection, not a place.
-func TestOverload_SlowReadersHoldNoPlace(t *testing.T) {
+func TestOverload_SlowReaders_HoldNoSlot(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -240,7 +240,7 @@ func TestOverload_SlowReadersHoldNoPlace(t *testing.T) {
 
 // A storm of pollers costs a look at a tag each, and none beyond what its token
 // may send.
-func TestOverload_PollersReadNoCardThatHasNotChanged(t *testing.T) {
+func TestOverload_Pollers_ReadOnlyChangedCards(t *testing.T) {
 	t.Parallel()
 	const quota, polls, pollers = 200, 300, 20
 	var cards atomic.Int64
@@ -278,7 +278,7 @@ func TestOverload_PollersReadNoCardThatHasNotChanged(t *testing.T) {
 // Whoever comes back when the time in Retry-After is over is let in, whichever
 // replica refused; and the time is never less than what RateLimit says of the
 // limit that refused.
-func TestOverload_WhoComesBackAfterRetryAfterIsLetIn(t *testing.T) {
+func TestOverload_RetryAfter_IsAdmitted(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, url string) {
 		now := &manual{}

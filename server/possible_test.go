@@ -159,7 +159,7 @@ func paymentHolds(p object) bool {
 }
 
 // What can't be is found, so that the examples are held against something.
-func TestImpossible_FindsWhatCanNotBe(t *testing.T) {
+func TestImpossible_FindsContradictions(t *testing.T) {
 	t.Parallel()
 	credentials := func(number any) object { return object{"card_number": number, "url": number} }
 	for name, value := range map[string]object{

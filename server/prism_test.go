@@ -90,7 +90,7 @@ func ask(t *testing.T, server string, r *generated) (*http.Response, []byte) {
 
 // A mock server that knows nothing but the contract answers with nothing that
 // can't be.
-func TestPrism_TheMockAnswersOnlyWhatCanBe(t *testing.T) {
+func TestPrism_Mock_IsConsistent(t *testing.T) {
 	mock := prism(t, "mock", prismDocument)
 	g := &generator{hooks: &hooks{token: "t"}, Rand: rand.New(rand.NewPCG(1, 0))}
 	g.readOperations()
@@ -128,7 +128,7 @@ func TestPrism_TheMockAnswersOnlyWhatCanBe(t *testing.T) {
 
 // Prism between a client and the service finds nothing in the requests or the
 // responses that is not in the contract.
-func TestPrism_TheProxyFindsNoViolation(t *testing.T) {
+func TestPrism_Proxy_FindsNoViolation(t *testing.T) {
 	dir := t.TempDir()
 	found := start(t, []string{"api: ", "token: "}, ownProgram, "dev", "--listen", "127.0.0.1:0",
 		"--database-url", "sqlite:"+filepath.Join(dir, "x.db"), "--keys", filepath.Join(dir, "x.keys"))

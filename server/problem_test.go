@@ -25,7 +25,7 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-func TestProblem_NamesEverythingThatIsWrongAtOnce(t *testing.T) {
+func TestProblem_ListsAllErrors(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -56,7 +56,7 @@ func TestProblem_NamesEverythingThatIsWrongAtOnce(t *testing.T) {
 	}
 }
 
-func TestProblem_RefusesWrongParameters(t *testing.T) {
+func TestProblem_InvalidParameters_AreListed(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -130,7 +130,7 @@ func TestProblem_NeverQuotesAValue(t *testing.T) {
 }
 
 // Everything needs the store, if only to know who asks.
-func TestStoreIsDown_EveryOperationSaysWhenToTryAgain(t *testing.T) {
+func TestStoreIsDown_EveryOperation_HasRetryAfter(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -156,7 +156,7 @@ func TestStoreIsDown_EveryOperationSaysWhenToTryAgain(t *testing.T) {
 
 // The same, where the token is known from before and each operation fails by
 // itself.
-func TestStoreGoesDown_EveryOperationSaysWhenToTryAgain(t *testing.T) {
+func TestStoreGoesDown_EveryOperation_HasRetryAfter(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -181,7 +181,7 @@ func unavailable(t *testing.T, a answer) {
 	}
 }
 
-func TestCreateCard_WithoutRateOrAddressIsUnavailable(t *testing.T) {
+func TestCreateCard_NoRateOrAddress_IsUnavailable(t *testing.T) {
 	t.Parallel()
 	none, err := rate.NewFixed(nil, time.Now)
 	need(t, err)
@@ -206,7 +206,7 @@ func TestCreateCard_WithoutRateOrAddressIsUnavailable(t *testing.T) {
 	equal(t, "Retry-After", a.header.Get("Retry-After"), "5")
 }
 
-func TestFailure_TellsTheClientNothingAndTheLogEverything(t *testing.T) {
+func TestFailure_IsLogged_NotDisclosed(t *testing.T) {
 	t.Parallel()
 	const internal = "pq: password authentication failed for user cardmint"
 	fail := func(context.Context, uuid.UUID) (*card.Card, error) { return nil, errors.New(internal) }
@@ -225,7 +225,7 @@ func TestFailure_TellsTheClientNothingAndTheLogEverything(t *testing.T) {
 	}
 }
 
-func TestPanic_IsAnInternalErrorAndShowsNothing(t *testing.T) {
+func TestPanic_IsInternalError_DisclosesNothing(t *testing.T) {
 	t.Parallel()
 	const secret = "4111111111111111"
 	d := deploy(t, setup{wrap: func(s *store.Store) hooked {
@@ -247,7 +247,7 @@ func TestPanic_IsAnInternalErrorAndShowsNothing(t *testing.T) {
 
 // A code that one side knows and another does not is a failure that a program
 // can't decide by.
-func TestCodes_AreTheSameEverywhere(t *testing.T) {
+func TestCodes_AreEqualInCardSpecAndClient(t *testing.T) {
 	t.Parallel()
 	var inDomain, inContract []string
 	for _, e := range card.PublicErrors() {
@@ -304,7 +304,7 @@ func guideCodes(t *testing.T) (codes []string) {
 
 // The type of a problem leads to the page that explains it, by an address that
 // never comes from the request.
-func TestProblem_TypeLeadsToThePagesOfTheService(t *testing.T) {
+func TestProblem_Type_IsDocumentationURL(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{publicURL: "https://cards.example"})
 	for _, host := range []string{"cards.example", "evil.example"} {

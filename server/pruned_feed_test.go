@@ -13,7 +13,7 @@ import (
 
 // Whoever has not come as far as events are kept is told so first, however they
 // read. Whoever has is told nothing.
-func TestEvents_ReadersOlderThanWhatIsKeptGetAReset(t *testing.T) {
+func TestEvents_AfterPrunedEvent_ReturnsReset(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})

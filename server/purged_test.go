@@ -13,7 +13,7 @@ const noCredentials = `"credentials":{"card_number":null,"expiration_date":null,
 
 // Credentials need not be kept for ever. A card without them is read as any
 // other.
-func TestCards_OneWhoseCredentialsAreNoLongerKeptIsRead(t *testing.T) {
+func TestCards_CredentialsPurged_IsReturned(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})

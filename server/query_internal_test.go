@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-func TestUnknownParameters_NoQueryCostsNothing(t *testing.T) {
+func TestUnknownParameters_NoQuery_AllocatesNothing(t *testing.T) {
 	s, err := published()
 	if err != nil {
 		t.Fatal(err)

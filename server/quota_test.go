@@ -15,7 +15,7 @@ import (
 
 // Every open card is an option to pay at an old rate: who opens many and pays
 // only when the rate has moved his way costs money.
-func TestCreateCard_NoMoreOpenThanAllowed(t *testing.T) {
+func TestCreateCard_QuotaExceeded_IsRefused(t *testing.T) {
 	t.Parallel()
 	clock := &clock{}
 	d := deploy(t, setup{clock: clock, limits: func(c *order.Config) { c.MaxOpenUSD = 500_00 }})
@@ -42,7 +42,7 @@ func TestCreateCard_NoMoreOpenThanAllowed(t *testing.T) {
 }
 
 // A replay opens nothing.
-func TestCreateCard_AReplayIsNoNewCard(t *testing.T) {
+func TestCreateCard_Replay_DoesNotCountTowardQuota(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{limits: func(c *order.Config) { c.MaxOpenUSD = 100_00 }})
 	token := d.token(t)
@@ -53,7 +53,7 @@ func TestCreateCard_AReplayIsNoNewCard(t *testing.T) {
 		"quota_exceeded")
 }
 
-func TestCreateCard_AnAccountThatLostAPaymentIsFrozenUntilItIsSettled(t *testing.T) {
+func TestCreateCard_PaymentReversed_AccountIsFrozen(t *testing.T) {
 	t.Parallel()
 	clock := &clock{}
 	d := deploy(t, setup{clock: clock, limits: func(c *order.Config) { c.FreezeReversed = true }})
@@ -76,7 +76,7 @@ func TestCreateCard_AnAccountThatLostAPaymentIsFrozenUntilItIsSettled(t *testing
 
 // While nobody could see a payment, nobody is asked for one. What was asked for
 // before stands.
-func TestCreateCard_NotWhileTheChainIsOutOfSight(t *testing.T) {
+func TestCreateCard_ChainNotWatched_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)

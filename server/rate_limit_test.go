@@ -36,7 +36,7 @@ func (a answer) standing() [3]string {
 	return [3]string{a.header.Get("RateLimit-Policy"), a.header.Get("RateLimit"), a.header.Get("Retry-After")}
 }
 
-func TestLimits_EveryResponseSaysHowTheyStand(t *testing.T) {
+func TestLimits_EveryResponse_HasStatus(t *testing.T) {
 	t.Parallel()
 	now := &manual{}
 	d := deploy(t,
@@ -72,7 +72,7 @@ func TestLimits_EveryResponseSaysHowTheyStand(t *testing.T) {
 
 const missing = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
 
-func TestLimits_OfOneTokenAndOfAllTokensOfAnAccount(t *testing.T) {
+func TestLimits_TokenAndAccount(t *testing.T) {
 	t.Parallel()
 	now := &manual{}
 	d := deploy(t, setup{requests: &limit.Config{Token: perMinute(4), Account: perMinute(6), Now: now.now}})
@@ -94,7 +94,7 @@ func TestLimits_OfOneTokenAndOfAllTokensOfAnAccount(t *testing.T) {
 
 // A refusal must be cheap: nobody waits for a body, and the database is not
 // asked.
-func TestLimits_ComeBeforeTheBody(t *testing.T) {
+func TestLimits_AreCheckedBeforeBody(t *testing.T) {
 	t.Parallel()
 	now := &manual{}
 	d := deploy(t, setup{requests: &limit.Config{Token: perMinute(1), Now: now.now}})
@@ -117,7 +117,7 @@ func TestLimits_ComeBeforeTheBody(t *testing.T) {
 func from(hops ...string) []string { return []string{"X-Forwarded-For", strings.Join(hops, again)} }
 
 // Who guesses tokens is stopped, and nobody else notices.
-func TestLimits_OfAnAddressWithoutAValidToken(t *testing.T) {
+func TestLimits_Address(t *testing.T) {
 	t.Parallel()
 	now := &manual{}
 	asked := atomic.Int64{}
@@ -156,7 +156,7 @@ func TestLimits_OfAnAddressWithoutAValidToken(t *testing.T) {
 	equal(t, "what failures cost a token", a.header.Get("RateLimit"), `"token";r=99;t=1`)
 }
 
-func TestLimits_OfAnAddressComeBeforeTheBody(t *testing.T) {
+func TestLimits_Address_IsCheckedBeforeBody(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{requests: &limit.Config{Address: perMinute(1), Now: (&manual{}).now}})
 	d.send(t, http.MethodGet, "/api/currencies", "abc", "").refused(t, http.StatusUnauthorized, "unauthorized")
@@ -169,7 +169,7 @@ func TestLimits_OfAnAddressComeBeforeTheBody(t *testing.T) {
 }
 
 // A revoked token gives no right to ask the store again and again.
-func TestLimits_ATokenThatWasGoodOnceIsNotKnownForEver(t *testing.T) {
+func TestLimits_RevokedToken_IsNoLongerKnown(t *testing.T) {
 	t.Parallel()
 	clock, now := &clock{}, &manual{}
 	d := deploy(t,
@@ -182,7 +182,7 @@ func TestLimits_ATokenThatWasGoodOnceIsNotKnownForEver(t *testing.T) {
 	d.send(t, http.MethodGet, "/api/currencies", token, "").refused(t, http.StatusTooManyRequests, "rate_limited")
 }
 
-func TestLimits_HealthAndTheContractHaveNone(t *testing.T) {
+func TestLimits_HealthAndContract_HaveNone(t *testing.T) {
 	t.Parallel()
 	now := &manual{}
 	d := deploy(t,
@@ -197,7 +197,7 @@ func TestLimits_HealthAndTheContractHaveNone(t *testing.T) {
 	d.send(t, http.MethodGet, "/api/nothing", "abc", "").refused(t, http.StatusNotFound, "not_found")
 }
 
-func TestLimits_OffSayNothing(t *testing.T) {
+func TestLimits_Off_SetNoHeaders(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{requests: &limit.Config{}})
 	token := d.token(t)
@@ -220,7 +220,7 @@ func (d *deployment) bare(t *testing.T, token string) http.Header {
 }
 
 // Three servers share a database. Two accounts use all of them; one floods.
-func TestLimits_AFloodOverThreeServers(t *testing.T) {
+func TestLimits_FloodOfThreeServers(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, url string) {
 		now := &manual{}
@@ -293,7 +293,7 @@ func TestLimits_AFloodOverThreeServers(t *testing.T) {
 }
 
 // The client reads how the limits stand from every answer.
-func TestLimits_AreWhatTheClientReads(t *testing.T) {
+func TestLimits_AreReadByClient(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	var res client.Response

@@ -16,7 +16,7 @@ import (
 
 const refundTo = "4AdUndXHHZ6cfufTMvppY6JwXNouMBzSkbLYfpAV5Usx3skxNgYeYTRj5UzqtReoS44qo9mtmXCqY45DJ852K5Jv2684Rge"
 
-func TestRefund_TheAddressIsShownMaskedInEveryRead(t *testing.T) {
+func TestRefund_Address_IsMasked(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
@@ -48,7 +48,7 @@ func TestRefund_TheAddressIsShownMaskedInEveryRead(t *testing.T) {
 	})
 }
 
-func TestRefund_AWrongAddressIsNamed(t *testing.T) {
+func TestRefund_InvalidAddress_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -74,7 +74,7 @@ func TestRefund_AWrongAddressIsNamed(t *testing.T) {
 	}
 }
 
-func TestRefund_WhatTheOperatorGaveBackIsShown(t *testing.T) {
+func TestRefund_MadeByOperator_IsReturned(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
@@ -116,7 +116,7 @@ func TestRefund_WhatTheOperatorGaveBackIsShown(t *testing.T) {
 
 // Whoever reads a card that no supplier makes learns that its money is to be
 // given back, and how much it is, the surplus included.
-func TestRefund_WhatIsDueIsShown(t *testing.T) {
+func TestRefund_Due_IsReturned(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database, supplies: supplier.Declining})

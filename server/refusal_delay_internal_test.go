@@ -11,7 +11,7 @@ import (
 
 // A refusal is kept back no longer than somebody waits for it, or the server
 // runs.
-func TestHoldBack_EndsWithTheClientOrTheServer(t *testing.T) {
+func TestDelayRefusal_EndsWithClientOrServer(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	over := make(chan struct{})

@@ -14,7 +14,7 @@ import (
 
 // Whoever asks as fast as it is refused is refused a hundred times a second,
 // over however many connections, and keeps nobody else waiting.
-func TestLimits_WhoGoesOnIsRefusedSlowly(t *testing.T) {
+func TestLimits_ManyRefusals_AreDelayed(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]limit.Config{"a token": {Token: perMinute(1)},
 		"an address": {Address: perMinute(1)}} {
@@ -72,7 +72,7 @@ func (d *deployment) exhaust(t *testing.T) (token string) {
 	return token
 }
 
-func TestLimits_TheTimeThatARefusalIsKeptBackIsNotTheServices(t *testing.T) {
+func TestLimits_Delay_IsNotRecordedAsDuration(t *testing.T) {
 	t.Parallel()
 	m := &durationRecorder{}
 	d := deploy(t, setup{meter: m, requests: &limit.Config{Account: perMinute(1), Now: (&manual{}).now}})

@@ -48,7 +48,7 @@ func (r reader) wantCut(t *testing.T) {
 
 // A client that does not read what it was sent keeps a response open, but not
 // for longer than its token lives. The token is revoked at another replica.
-func TestRevocation_ClientThatDoesNotRead_CutOff(t *testing.T) {
+func TestRevocation_ClientDoesNotRead_Aborts(t *testing.T) {
 	for name, query := range map[string]string{"list": "", "page": "?limit=1000"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,7 +78,7 @@ func endless(template **card.Card) func(*store.Store) hooked {
 	}
 }
 
-func TestRevocation_ListBeingRead_CutOff(t *testing.T) {
+func TestRevocation_ListBeingRead_Aborts(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, d *deployment, id uuid.UUID){
 		"revoked": func(t *testing.T, d *deployment, id uuid.UUID) { need(t, d.accounts.RevokeToken(t.Context(), id)) },
 		"expired": func(_ *testing.T, d *deployment, _ uuid.UUID) { d.clock.advance(time.Hour) },
@@ -124,7 +124,7 @@ func TestRevocation_BeforeFirstCard_Refused(t *testing.T) {
 	(<-answered).refused(t, http.StatusUnauthorized, "unauthorized")
 }
 
-func TestRevocation_StreamThatIsNotRead_CutOff(t *testing.T) {
+func TestRevocation_StreamNotRead_Aborts(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{clock: &clock{}})
 	name := d.account(t)
@@ -152,7 +152,7 @@ func TestRevocation_StreamThatIsNotRead_CutOff(t *testing.T) {
 
 // What a list shows is in the audit before it is sent: a process that is killed
 // in the middle leaves its line.
-func TestAudit_ListLeavesLineBeforeFirstCredentials(t *testing.T) {
+func TestAudit_List_LogsBeforeFirstCredentials(t *testing.T) {
 	t.Parallel()
 	var template *card.Card
 	d := deploy(t, setup{clock: &clock{}, wrap: endless(&template)})

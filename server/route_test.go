@@ -10,7 +10,7 @@ import (
 
 // Every method that an address of the contract does not have is refused there,
 // and the Allow header tells the ones it has.
-func TestRoutes_WrongMethodIsRefusedEverywhere(t *testing.T) {
+func TestRoutes_WrongMethod_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -49,7 +49,7 @@ func TestRoutes_WrongMethodIsRefusedEverywhere(t *testing.T) {
 	}
 }
 
-func TestRoutes_OtherSpellingsOfAnAddressAreNotFound(t *testing.T) {
+func TestRoutes_OtherSpelling_IsNotFound(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -73,7 +73,7 @@ func TestRoutes_OtherSpellingsOfAnAddressAreNotFound(t *testing.T) {
 	}
 }
 
-func TestRoutes_OddButLegalRequestsAreServed(t *testing.T) {
+func TestRoutes_UnusualRequest_IsServed(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	bearer := "Authorization: Bearer " + d.token(t) + "\r\n"

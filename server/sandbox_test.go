@@ -42,7 +42,7 @@ func progressOf(c *client.Card) progress {
 		c.Payment.Confirmations, c.Credentials != client.Credentials{}}
 }
 
-func TestGetCard_ListsWhatArrived(t *testing.T) {
+func TestGetCard_ListsTransfers(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	c, made := d.create(t, "150")
@@ -76,7 +76,7 @@ func TestGetCard_ListsWhatArrived(t *testing.T) {
 	}
 }
 
-func TestSimulatePayment_EverythingAPayerCanDo(t *testing.T) {
+func TestSimulatePayment_PaymentStates(t *testing.T) {
 	t.Parallel()
 	const awaiting, generated = client.CardStatusAwaitingPayment, client.CardStatusGenerated
 	const price, half, rest = "0.983477576712", "0.5", "0.483477576712" // of 150 dollars
@@ -126,7 +126,7 @@ func TestSimulatePayment_EverythingAPayerCanDo(t *testing.T) {
 }
 
 // However often it is paid: a card is made once.
-func TestSimulatePayment_NeverMakesASecondCard(t *testing.T) {
+func TestSimulatePayment_Repeated_IssuesOneCard(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
@@ -156,7 +156,7 @@ func TestSimulatePayment_NeverMakesASecondCard(t *testing.T) {
 	})
 }
 
-func TestSimulatePayment_TakesNoBodyOrAnEmptyOne(t *testing.T) {
+func TestSimulatePayment_BodyIsOptional(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -171,7 +171,7 @@ func TestSimulatePayment_TakesNoBodyOrAnEmptyOne(t *testing.T) {
 }
 
 // A client that streams does not know before that it has nothing to send.
-func TestSimulatePayment_TakesABodyOfNoChunks(t *testing.T) {
+func TestSimulatePayment_ChunkedEmptyBody_IsAccepted(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -186,7 +186,7 @@ func paymentsOf(made answer) string {
 	return "/api/sandbox" + strings.TrimPrefix(made.header.Get("Location"), "/api") + "/payments"
 }
 
-func TestSimulatePayment_RefusesWhatIsNoPayment(t *testing.T) {
+func TestSimulatePayment_InvalidPayment_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -238,7 +238,7 @@ func TestSimulatePayment_TrailingZeros_DoNotCountAsDecimals(t *testing.T) {
 
 // What the schema lets through but no field can hold must not become a payment
 // of the default amount.
-func TestSimulatePayment_WhatDoesNotBindIsNotTakenForNoBody(t *testing.T) {
+func TestSimulatePayment_BodyDoesNotBind_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -259,7 +259,7 @@ func TestSimulatePayment_WhatDoesNotBindIsNotTakenForNoBody(t *testing.T) {
 	}
 }
 
-func TestSimulatePayment_IsNotThereOutsideTheSandbox(t *testing.T) {
+func TestSimulatePayment_RealChain_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{sandbox: map[string]order.Sandbox{}})
 	c, made := d.create(t, "50")

@@ -66,7 +66,7 @@ func (a answer) lacks(t testing.TB, scope account.Scope) {
 
 // Every operation of the contract, with every scope alone, and with all but
 // every scope.
-func TestScopes_OfEveryOperationWithEveryScope(t *testing.T) {
+func TestScopes_EveryOperationWithEveryScope(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{poster: &receiver{answer: webhook.Attempt{Status: 200}}})
 	owner, other := d.account(t), d.account(t)
@@ -139,7 +139,7 @@ func TestScopes_OfEveryOperationWithEveryScope(t *testing.T) {
 }
 
 // Whatever a token without credentials:reveal calls, it sees no credentials.
-func TestScopes_WithoutRevealCredentialsAreMasked(t *testing.T) {
+func TestScopes_NoReveal_MasksCredentials(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
@@ -181,7 +181,7 @@ func TestScopes_WithoutRevealCredentialsAreMasked(t *testing.T) {
 
 // The response of an order that is repeated was never one with credentials,
 // whatever the token may see.
-func TestScopes_ARepeatedOrderShowsNoCredentials(t *testing.T) {
+func TestScopes_Replay_DisclosesNoCredentials(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	owner := d.account(t)
@@ -202,7 +202,7 @@ func TestScopes_ARepeatedOrderShowsNoCredentials(t *testing.T) {
 }
 
 // Nobody may call an operation because it was forgotten to decide who may.
-func TestNew_RefusesAContractWithoutScopes(t *testing.T) {
+func TestNew_ContractWithoutScopes_ReturnsError(t *testing.T) {
 	t.Parallel()
 	text := string(openapi.YAML)
 	for name, change := range map[string]func(string) string{
@@ -230,7 +230,7 @@ func TestNew_RefusesAContractWithoutScopes(t *testing.T) {
 
 // A token that was rotated ends on every replica as quickly as one that was
 // revoked, and the new one has nothing more than the old one had.
-func TestRotation_IsInForceEverywhereWithinFiveSeconds(t *testing.T) {
+func TestRotation_TakesEffectWithinFiveSeconds(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		one := deploy(t, setup{database: database, clock: &clock{}})

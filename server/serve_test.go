@@ -93,7 +93,7 @@ func refusesConnections(t *testing.T, address string) {
 	t.Fatal("still listens")
 }
 
-func TestServe_FinishesAcceptedRequestsAfterTheContextEnds(t *testing.T) {
+func TestServe_Shutdown_FinishesAcceptedRequests(t *testing.T) {
 	t.Parallel()
 	asked, release := make(chan struct{}), make(chan struct{})
 	d := deploy(t, setup{checks: map[string]func(context.Context) error{"slow": func(ctx context.Context) error {
@@ -139,7 +139,7 @@ func TestServe_FinishesAcceptedRequestsAfterTheContextEnds(t *testing.T) {
 	equal(t, "cards", count(t, d.client(t, token)), 1)
 }
 
-func TestServe_GivesUpOnRequestsThatOutlastTheGrace(t *testing.T) {
+func TestServe_GraceIsOver_ReturnsError(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{})
 	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -163,7 +163,7 @@ func TestServe_GivesUpOnRequestsThatOutlastTheGrace(t *testing.T) {
 	}
 }
 
-func TestServe_SaysWhyItCouldNotListen(t *testing.T) {
+func TestServe_ListenerFails_ReturnsError(t *testing.T) {
 	t.Parallel()
 	l := listen(t, unbent)
 	need(t, l.Close())
@@ -173,7 +173,7 @@ func TestServe_SaysWhyItCouldNotListen(t *testing.T) {
 	}
 }
 
-func TestServe_HeadThatIsTooLongIsRefused(t *testing.T) {
+func TestServe_HeaderTooLarge_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	l := listen(t, unbent)

@@ -30,7 +30,7 @@ func wire(pattern string, values ...string) *regexp.Regexp {
 	return regexp.MustCompile(strings.NewReplacer(values...).Replace(pattern))
 }
 
-func TestCard_IsWrittenToTheLetterOfTheContract(t *testing.T) {
+func TestCard_JSON(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		d := deploy(t, setup{database: database})
@@ -91,7 +91,7 @@ func TestCard_IsWrittenToTheLetterOfTheContract(t *testing.T) {
 	})
 }
 
-func TestCard_DollarsAreANumberOnlyInTheAnswerToCreate(t *testing.T) {
+func TestCard_USDAmount_IsNumberOnlyInCreatedCard(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -119,7 +119,7 @@ func TestCard_DollarsAreANumberOnlyInTheAnswerToCreate(t *testing.T) {
 	}
 }
 
-func TestCurrencies_ShowTheRateAndWhenItWasTaken(t *testing.T) {
+func TestCurrencies_HaveRateAndTime(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	a := d.send(t, http.MethodGet, "/api/currencies", d.token(t), "").want(t, http.StatusOK)
@@ -130,7 +130,7 @@ func TestCurrencies_ShowTheRateAndWhenItWasTaken(t *testing.T) {
 }
 
 // The quote is what was agreed on: it does not move with the rate.
-func TestCard_KeepsItsPriceWhenTheRateMoves(t *testing.T) {
+func TestCard_RateChanges_KeepsPrice(t *testing.T) {
 	t.Parallel()
 	rates := &movingRates{}
 	rates.set("100")

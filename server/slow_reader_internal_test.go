@@ -44,7 +44,7 @@ func sendTo(c *slowClient, buffers int) (time.Duration, error) {
 	return time.Since(began), nil
 }
 
-func TestPacedWriter_ClientAtLeastThroughput_GetsAll(t *testing.T) {
+func TestMinRateWriter_ClientAtMinThroughput_GetsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &slowClient{perSecond: minThroughput, stall: writeTimeout - listBuffer*time.Second/minThroughput}
 		if took, err := sendTo(c, 1000); err != nil {
@@ -53,7 +53,7 @@ func TestPacedWriter_ClientAtLeastThroughput_GetsAll(t *testing.T) {
 	})
 }
 
-func TestPacedWriter_ClientBelowLeastThroughput_IsCutOff(t *testing.T) {
+func TestMinRateWriter_ClientBelowMinThroughput_IsAborted(t *testing.T) {
 	for _, perSecond := range []int{1, 1 << 10, minThroughput / 2} {
 		synctest.Test(t, func(t *testing.T) {
 			took, err := sendTo(&slowClient{perSecond: perSecond}, 1000)
@@ -64,7 +64,7 @@ func TestPacedWriter_ClientBelowLeastThroughput_IsCutOff(t *testing.T) {
 	}
 }
 
-func TestPacedWriter_FastClient_SavesNoTimeForLater(t *testing.T) {
+func TestMinRateWriter_FastClient_SavesNoTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &slowClient{perSecond: 100 << 20}
 		w := newMinRateWriter(c, c.extend)

@@ -93,7 +93,7 @@ func (g *guest) wait(least time.Duration) time.Duration {
 
 // Five thousand connections that say half of what they have to say cost memory.
 // Others are served, and in the end all of them are closed.
-func TestOverload_FiveThousandHalfOpenConnectionsHinderNobody(t *testing.T) {
+func TestOverload_5000HalfOpenConnections_BlockNoClient(t *testing.T) {
 	t.Parallel()
 	const heads, bodies = 4500, 500 // more bodies than there are places
 	d := deploy(t, setup{})

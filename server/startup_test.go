@@ -10,7 +10,7 @@ import (
 	"github.com/cardmint/cardmint/server"
 )
 
-func TestWaiting_LivesAndAsksToComeAgain(t *testing.T) {
+func TestStartupHandler_IsLiveAndUnavailable(t *testing.T) {
 	t.Parallel()
 	d := &deployment{
 		handler: server.NewStartupHandler(slog.New(slog.DiscardHandler),

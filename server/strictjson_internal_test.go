@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestStrictJSON_DepthIsCountedToTheLevel(t *testing.T) {
+func TestStrictJSON_MaxDepth(t *testing.T) {
 	nested := func(n int, inner string) string { return strings.Repeat("[", n) + inner + strings.Repeat("]", n) }
 	for name, x := range map[string]struct {
 		text string
@@ -34,7 +34,7 @@ func TestStrictJSON_DepthIsCountedToTheLevel(t *testing.T) {
 // What is accepted must mean one thing only, whoever reads it. The oracle never
 // looks for repeated keys: a text has as many members as it has colons outside
 // of strings, and if a map that was read from it has fewer, one was lost.
-func FuzzStrictJSON_AcceptsExactlyWhatHasOneMeaning(f *testing.F) {
+func FuzzStrictJSON_AcceptsUnambiguousText(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `[]`, `null`, `1`, `"a"`, ``, ` `, `{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `{"a":{"b":1,"b":1}}`,
 		`[{"a":1},{"a":1}]`, `{"a":":","b":"\":"}`,
@@ -140,7 +140,7 @@ func replacements(text []byte) int {
 
 // Quotes around a key change nothing, and whatever is taken can be stored and
 // told apart.
-func FuzzIdempotencyKey_QuotedAndBareMeanTheSame(f *testing.F) {
+func FuzzIdempotencyKey_QuotedEqualsBare(f *testing.F) {
 	for _, seed := range []string{"", "k", `"`, `""`, `"""`, `"k"`, `"k`, `k"`, `a"b`, strings.Repeat("k", 255),
 		strings.Repeat("k", 256), "é"} {
 		f.Add(seed)

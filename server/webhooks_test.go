@@ -172,7 +172,7 @@ func (h *hooks) states(t testing.TB, target string) (all []string) {
 	return all
 }
 
-func TestWebhook_IsWrittenToTheLetterOfTheContract(t *testing.T) {
+func TestWebhook_JSON(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		h := deployHooks(t, setup{database: database})
@@ -193,7 +193,7 @@ func TestWebhook_IsWrittenToTheLetterOfTheContract(t *testing.T) {
 	})
 }
 
-func TestCreateWebhook_OnlyTheAddressIsNeeded(t *testing.T) {
+func TestCreateWebhook_OnlyURLIsRequired(t *testing.T) {
 	t.Parallel()
 	h := deployHooks(t, setup{})
 	equal(t, "before", h.ask(t, http.StatusOK, http.MethodGet, "/api/webhooks", "").body, "[]\n")
@@ -208,7 +208,7 @@ func TestCreateWebhook_OnlyTheAddressIsNeeded(t *testing.T) {
 	equal(t, "listed", bodyOf[[]hookBody](t, h.ask(t, http.StatusOK, http.MethodGet, "/api/webhooks", "")), all)
 }
 
-func TestWebhooks_EveryFaultIsNamedAtOnce(t *testing.T) {
+func TestWebhooks_ManyErrors_AreAllListed(t *testing.T) {
 	t.Parallel()
 	h := deployHooks(t, setup{})
 	one, before := h.register(t, hookURL)
@@ -246,7 +246,7 @@ func TestWebhooks_EveryFaultIsNamedAtOnce(t *testing.T) {
 }
 
 // What PostgreSQL can't store is refused whatever the database is.
-func TestWebhooks_DescriptionWithNULIsRefused(t *testing.T) {
+func TestWebhooks_DescriptionWithNUL_IsRefused(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		h := deployHooks(t, setup{database: database})
@@ -258,7 +258,7 @@ func TestWebhooks_DescriptionWithNULIsRefused(t *testing.T) {
 	})
 }
 
-func TestCreateWebhook_SixteenAreEnough(t *testing.T) {
+func TestCreateWebhook_TooMany_IsRefused(t *testing.T) {
 	t.Parallel()
 	h := deployHooks(t, setup{})
 	var first string
@@ -276,7 +276,7 @@ func TestCreateWebhook_SixteenAreEnough(t *testing.T) {
 }
 
 // A process without a sender has nobody to ask whether an address is allowed.
-func TestCreateWebhook_WithoutASenderIsUnavailable(t *testing.T) {
+func TestCreateWebhook_NoSender_IsUnavailable(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
@@ -304,7 +304,7 @@ func operations(event string) []struct {
 
 // One can't tell another account's webhook from one that does not exist, nor do
 // anything with it.
-func TestWebhooks_OfAnotherAccountDoNotExist(t *testing.T) {
+func TestWebhooks_OtherAccount_AreNotFound(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		h := deployHooks(t, setup{database: database})
@@ -336,7 +336,7 @@ func TestWebhooks_OfAnotherAccountDoNotExist(t *testing.T) {
 	})
 }
 
-func TestUpdateWebhook_ChangesOnlyWhatIsSent(t *testing.T) {
+func TestUpdateWebhook_ChangesOnlySentFields(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
 		h := deployHooks(t, setup{database: database, clock: &clock{}})
@@ -382,7 +382,7 @@ func TestUpdateWebhook_ChangesOnlyWhatIsSent(t *testing.T) {
 	})
 }
 
-func TestUpdateWebhook_TakesUpOneThatTheServiceDisabled(t *testing.T) {
+func TestUpdateWebhook_Disabled_IsEnabled(t *testing.T) {
 	t.Parallel()
 	h := deployHooks(t, setup{clock: &clock{}})
 	one, made := h.register(t, hookURL)
@@ -407,7 +407,7 @@ func TestUpdateWebhook_TakesUpOneThatTheServiceDisabled(t *testing.T) {
 		made.Webhook)
 }
 
-func TestSecret_IsShownTwiceInItsLifeAndNowhereElse(t *testing.T) {
+func TestSecret_IsDisclosedTwice(t *testing.T) {
 	t.Parallel()
 	h := deployHooks(t, setup{clock: &clock{}})
 	one, made := h.register(t, hookURL)

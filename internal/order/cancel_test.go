@@ -23,7 +23,7 @@ func (s *spy) CancelCard(ctx context.Context, e card.Event) (bool, error) {
 	return canceled, err
 }
 
-func TestCancelCard_AsksTheStoreTwice(t *testing.T) {
+func TestCancelCard_CallsStoreTwice(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 4)
 		c, _, err := s.try("150", "")
@@ -46,7 +46,7 @@ func TestCancelCard_AsksTheStoreTwice(t *testing.T) {
 // It failed; it failed but had happened. Whoever tries again is told that the
 // card is canceled, and only once that is as durable as what the first attempt
 // would have acknowledged.
-func TestCancelCard_TriedAgain(t *testing.T) {
+func TestCancelCard_Retried_ReturnsCanceledCard(t *testing.T) {
 	for name, happened := range map[string]bool{"it failed": false, "it failed but had happened": true} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, setup{}, func(t *testing.T, s *counter) {
@@ -89,7 +89,7 @@ type unmoved struct{ order.Store }
 func (unmoved) CancelCard(context.Context, card.Event) (bool, error) { return false, nil }
 
 // Money that came and left between two looks of one request proves nothing.
-func TestCancelCard_MoneyThatLeftMeanwhile(t *testing.T) {
+func TestCancelCard_PaymentVanishesBetweenReads_IsUnavailable(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 4)
 		c, _, err := s.try("150", "")
@@ -103,7 +103,7 @@ func TestCancelCard_MoneyThatLeftMeanwhile(t *testing.T) {
 
 // Money that was decided to be given back has arrived, even if it has left the
 // chain since.
-func TestCancelCard_AfterARefundThatLeftTheChain(t *testing.T) {
+func TestCancelCard_AfterRefund(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 4)
 		c, _, err := s.try("150", "")

@@ -16,7 +16,7 @@ const (
 	unknownCoin = "is not a currency of this service; choose one of: monero, pebble"
 )
 
-func TestCheck_EverythingWrongAtOnce(t *testing.T) {
+func TestCheck_ManyErrors_ReturnsAll(t *testing.T) {
 	t.Parallel()
 	s, err := order.New(nil, nil, nil, nil, nil, order.Config{Currencies: []card.Currency{monero, pebble}})
 	check(t, err)
@@ -61,7 +61,7 @@ func TestCheck_EverythingWrongAtOnce(t *testing.T) {
 	}
 }
 
-func TestNew_WhatCantWorkIsRefused(t *testing.T) {
+func TestNew_InvalidConfig_ReturnsError(t *testing.T) {
 	t.Parallel()
 	most := monero.MaxConfirmations()
 	with := func(confirmations int, change func(*order.Config)) order.Config {
@@ -95,7 +95,7 @@ func TestNew_WhatCantWorkIsRefused(t *testing.T) {
 	}
 }
 
-func TestConfig_DefaultsAreFilledIn(t *testing.T) {
+func TestConfig_Validate_SetsDefaults(t *testing.T) {
 	t.Parallel()
 	now := func() time.Time { return time.Time{} }
 	for _, tt := range []struct{ set, want order.Config }{

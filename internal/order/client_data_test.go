@@ -16,7 +16,7 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-func TestCheck_OwnData(t *testing.T) {
+func TestCheck_ClientData(t *testing.T) {
 	t.Parallel()
 	s, err := order.New(nil, nil, nil, nil, nil, order.Config{Currencies: []card.Currency{monero}})
 	check(t, err)
@@ -112,7 +112,7 @@ func (s *counter) with(reference *string, metadata map[string]string, key string
 	return s.orders.CreateCard(s.t.Context(), s.account, o, key)
 }
 
-func TestCreateCard_OwnDataIsKeptAndPartOfWhatIsOrdered(t *testing.T) {
+func TestCreateCard_ClientData_IsStoredAndHashed(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.ready()
 		pairs := map[string]string{"b": "2", "a": "1", "c": ""}
@@ -158,7 +158,7 @@ func TestCreateCard_OwnDataIsKeptAndPartOfWhatIsOrdered(t *testing.T) {
 	})
 }
 
-func TestListCards_OnlyThoseOfTheReference(t *testing.T) {
+func TestListCards_FilterByReference(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.ready()
 		one, _, err := s.with(ref("order-4711"), nil, "")
@@ -175,7 +175,7 @@ func TestListCards_OnlyThoseOfTheReference(t *testing.T) {
 
 // Metadata that somebody broke is left out and reported. It hides nothing else
 // of the card.
-func TestCards_DamagedMetadataHidesNoCard(t *testing.T) {
+func TestCards_CorruptMetadata_CardIsReturned(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.ready()
 		made, _, err := s.with(ref("order-4711"), map[string]string{"canary": "canary"}, "k")
@@ -200,7 +200,7 @@ func TestCards_DamagedMetadataHidesNoCard(t *testing.T) {
 }
 
 // Where metadata is long, less of the list is in memory at once.
-func TestListCards_PagesWithLongMetadataAreShort(t *testing.T) {
+func TestListCards_LongMetadata_PagesAreShort(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		all := s.many(330)
 		s.exec("UPDATE cards SET metadata = $1 WHERE account_id = $2", `{"a":"`+strings.Repeat("x", 42_000)+`"}`, s.account)

@@ -16,7 +16,7 @@ import (
 
 // An issued card whose credentials can't be decrypted must not look as if it
 // were not issued. It is left out, and hides no other card.
-func TestListCards_DamagedCredentialsHideNoOtherCard(t *testing.T) {
+func TestListCards_CorruptCredentials_OtherCardsAreReturned(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.ready()
 		var log bytes.Buffer
@@ -55,7 +55,7 @@ func TestListCards_DamagedCredentialsHideNoOtherCard(t *testing.T) {
 	})
 }
 
-func TestListCards_AWholePageOfDamagedCredentialsIsNotTheEnd(t *testing.T) {
+func TestListCards_PageOfCorruptCredentials_Continues(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.db.LogTo(slog.New(slog.DiscardHandler))
 		ids := s.many(502)

@@ -45,7 +45,7 @@ func (s *counter) arrive(addresses ...string) {
 	check(s.t, s.db.SettleTx(s.t.Context(), func(tx settle.Tx) error { return tx.UpsertTransfers(s.t.Context(), ts) }))
 }
 
-func TestCreateCard_CostsOneRoundTrip(t *testing.T) {
+func TestCreateCard_TakesOneRoundTrip(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 40)
 		check(t, s.orders.Prepare(t.Context()))
@@ -57,7 +57,7 @@ func TestCreateCard_CostsOneRoundTrip(t *testing.T) {
 	})
 }
 
-func TestCreateCard_WhatIsAnsweredIsWhatIsStored(t *testing.T) {
+func TestCreateCard_ReturnsStoredCard(t *testing.T) {
 	onEach(t, setup{config: func(c *order.Config) { c.QuoteTTL = 90 * time.Minute }}, func(t *testing.T, s *counter) {
 		s.stock("monero", 1)
 		s.stock("pebble", 1)
@@ -92,7 +92,7 @@ func TestCreateCard_WhatIsAnsweredIsWhatIsStored(t *testing.T) {
 	})
 }
 
-func TestCreateCard_AnOrderThatWasNotCheckedIsRefused(t *testing.T) {
+func TestCreateCard_UncheckedOrder_ReturnsError(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		if _, _, err := s.orders.CreateCard(t.Context(), s.account, order.Order{}, "key"); err == nil {
 			t.Error("it was taken")
@@ -101,7 +101,7 @@ func TestCreateCard_AnOrderThatWasNotCheckedIsRefused(t *testing.T) {
 	})
 }
 
-func TestCreateCard_AReplayIsTheCardAsItWasThen(t *testing.T) {
+func TestCreateCard_Replay_ReturnsCardAsCreated(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 40)
 		first := s.create("150", "key")
@@ -117,7 +117,7 @@ func TestCreateCard_AReplayIsTheCardAsItWasThen(t *testing.T) {
 
 // Without a rate, an address or anything left to be open, a replay is still
 // answered.
-func TestCreateCard_AReplayNeedsNothing(t *testing.T) {
+func TestCreateCard_Replay_NeedsNoRateAddressOrQuota(t *testing.T) {
 	limits := setup{config: func(c *order.Config) { c.MaxOpenUSD, c.FreezeReversed = 150_00, true }}
 	for name, tt := range map[string]struct {
 		take func(*counter) // takes something away
@@ -154,7 +154,7 @@ func TestCreateCard_AReplayNeedsNothing(t *testing.T) {
 	}
 }
 
-func TestCreateCard_AKeyIsOfOneRequestOfOneAccount(t *testing.T) {
+func TestCreateCard_KeyReused_IsRefused(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 40)
 		first := s.create("150", "key")
@@ -172,7 +172,7 @@ func TestCreateCard_AKeyIsOfOneRequestOfOneAccount(t *testing.T) {
 
 // Two requests with one key at the same time: one of them makes the card, the
 // other gets the same.
-func TestCreateCard_AKeyThatIsTakenMeanwhile(t *testing.T) {
+func TestCreateCard_KeyTakenConcurrently_IsReplayed(t *testing.T) {
 	for name, theirs := range map[string]string{"for the same": "150", "for another": "151"} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, setup{}, func(t *testing.T, s *counter) {
@@ -205,7 +205,7 @@ func TestCreateCard_AKeyThatIsTakenMeanwhile(t *testing.T) {
 	}
 }
 
-func TestCreateCard_ALostReplyIsNoSecondCard(t *testing.T) {
+func TestCreateCard_LostReply_CreatesOneCard(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 40)
 		for _, key := range []string{"", "key"} {
@@ -233,7 +233,7 @@ func TestCreateCard_ALostReplyIsNoSecondCard(t *testing.T) {
 
 // A row that an unclear attempt has left behind may be lost by a failover. It
 // is acknowledged only when that is ruled out.
-func TestCreateCard_WhatMayNotBeReplicatedIsNotAcknowledged(t *testing.T) {
+func TestCreateCard_NotReplicated_IsNotAcknowledged(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 40)
 		check(t, s.orders.Prepare(t.Context()))
@@ -262,7 +262,7 @@ func TestCreateCard_WhatMayNotBeReplicatedIsNotAcknowledged(t *testing.T) {
 	})
 }
 
-func TestCreateCard_ThreeAddressesAreTried(t *testing.T) {
+func TestCreateCard_AddressTaken_TriesThree(t *testing.T) {
 	for _, key := range []string{"", "key"} {
 		t.Run("key "+key, func(t *testing.T) {
 			onEach(t, setup{}, func(t *testing.T, s *counter) {
@@ -291,7 +291,7 @@ func TestCreateCard_ThreeAddressesAreTried(t *testing.T) {
 
 // A card may have been stored although its insertion failed, so that its
 // address is not handed out again.
-func TestCreateCard_AFailureCostsTheAddress(t *testing.T) {
+func TestCreateCard_InsertFails_AddressIsNotReused(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 6) // one account may take three of them
 		check(t, s.orders.Prepare(t.Context()))
@@ -332,7 +332,7 @@ func TestCreateCard_KeyLookupFails_AddressIsNotReturned(t *testing.T) {
 	})
 }
 
-func TestCreateCard_NoRateNoCard(t *testing.T) {
+func TestCreateCard_NoRate_ReturnsError(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 40)
 		s.rates.usd = map[string]string{"pebble": "3"}

@@ -45,7 +45,7 @@ func (s *counter) burst(n int, services ...*order.Service) int {
 
 // The first requests of an account come all at once, when nothing is known of
 // it yet.
-func TestCreateCard_AFirstBurstDoesNotOverrunTheLimit(t *testing.T) {
+func TestCreateCard_FirstBurst_StaysWithinQuota(t *testing.T) {
 	onEach(t, limited(250_00), func(t *testing.T, s *counter) {
 		s.ready()
 		if sold := s.burst(20, s.orders); sold != 5 {
@@ -65,7 +65,7 @@ func TestCreateCard_AFirstBurstDoesNotOverrunTheLimit(t *testing.T) {
 
 // Replicas don't know of each other's orders until they are committed. Each may
 // be one card ahead of the others.
-func TestCreateCard_ReplicasOverrunTheLimitByOneCardEach(t *testing.T) {
+func TestCreateCard_Replicas_ExceedQuotaByOneCardEach(t *testing.T) {
 	onEach(t, limited(250_00), func(t *testing.T, s *counter) {
 		s.stock("monero", 300)
 		services := []*order.Service{s.orders}
@@ -95,7 +95,7 @@ func TestCreateCard_ReplicasOverrunTheLimitByOneCardEach(t *testing.T) {
 
 // The store checks the limit with the card that it stores, so that what is
 // cached can only refuse too late, not sell too much.
-func TestCreateCard_WhatAnotherReplicaSoldCountsAtOnce(t *testing.T) {
+func TestCreateCard_OrdersOfAnotherReplica_CountImmediately(t *testing.T) {
 	onEach(t, limited(150_00), func(t *testing.T, s *counter) {
 		s.ready()
 		other := s.replica(s.db, limited(150_00))
@@ -121,7 +121,7 @@ func TestCreateCard_WhatAnotherReplicaSoldCountsAtOnce(t *testing.T) {
 }
 
 // An order that waits for another one of its account gives up with its request.
-func TestCreateCard_NobodyWaitsForItsTurnForEver(t *testing.T) {
+func TestCreateCard_TurnHeld_WaitEndsWithContext(t *testing.T) {
 	onEach(t, limited(500_00), func(t *testing.T, s *counter) {
 		s.ready()
 		held, holding := make(chan struct{}), make(chan struct{})

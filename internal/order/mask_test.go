@@ -10,7 +10,7 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-func TestRevealCard_ShowsWhatOthersMask(t *testing.T) {
+func TestRevealCard_IsNotMasked(t *testing.T) {
 	for name, mask := range map[string]bool{"masked": true, "not masked": false} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, setup{config: func(c *order.Config) { c.MaskCredentials = mask }}, func(t *testing.T, s *counter) {
@@ -48,7 +48,7 @@ func TestRevealCard_ShowsWhatOthersMask(t *testing.T) {
 }
 
 // A list without the cards of a key that is only missing here would be wrong.
-func TestListCards_AMissingKeyIsNoDamage(t *testing.T) {
+func TestListCards_MissingKey_IsUnavailable(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.ready()
 		c := s.create("150", "")

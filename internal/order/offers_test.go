@@ -48,7 +48,7 @@ func (s *counter) shelve(supplier string, priority, n int, usd card.USD) {
 
 var everything = []card.Offer{{Min: card.MinUSD, Max: card.MaxUSD, Left: card.Unlimited}}
 
-func TestListOffers_EverythingUntilAWorkerSaysWhatThereIs(t *testing.T) {
+func TestListOffers_NoneStored_AnyAmount(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		check(t, s.orders.RefreshOffers(t.Context()))
 		if diff := cmp.Diff(everything, s.orders.ListOffers()); diff != "" {
@@ -70,7 +70,7 @@ func TestListOffers_EverythingUntilAWorkerSaysWhatThereIs(t *testing.T) {
 	})
 }
 
-func TestCreateCard_TheRefusalNamesTwentyOffersAtMost(t *testing.T) {
+func TestCreateCard_AmountNotOffered_ListsTwentyOffers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		offered int
 		want    string // how the list ends
@@ -97,7 +97,7 @@ func TestCreateCard_TheRefusalNamesTwentyOffersAtMost(t *testing.T) {
 
 // The offers of a supplier that no longer answers are withdrawn, and not
 // forgotten: then everything would be sold.
-func TestListOffers_OldOnesAreWithdrawn(t *testing.T) {
+func TestListOffers_Expired_AreWithdrawn(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 9)
 		s.offer("one", 0, card.Offer{Min: 50_00, Max: 60_00, Left: card.Unlimited})
@@ -186,7 +186,7 @@ func TestCreateCard_TotalOfASupplier_OtherOrdersDoNotCount(t *testing.T) {
 	})
 }
 
-func TestListOffers_AStoreOutOfReachChangesNothing(t *testing.T) {
+func TestRefreshOffers_StoreFails_KeepsOffers(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.offer("one", 0, card.Offer{Min: 100_00, Max: 100_00, Left: 1})
 		s.spy.fail("Offers", errBroken)
@@ -199,7 +199,7 @@ func TestListOffers_AStoreOutOfReachChangesNothing(t *testing.T) {
 	})
 }
 
-func TestCreateCard_ReservesInOneRoundTripWhatThePrioritySays(t *testing.T) {
+func TestCreateCard_Stock_ReservesByPriorityInOneRoundTrip(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 40)
 		check(t, s.orders.Prepare(t.Context()))
@@ -232,7 +232,7 @@ func TestCreateCard_ReservesInOneRoundTripWhatThePrioritySays(t *testing.T) {
 
 // A replay is answered although nothing is left, and the last item went to the
 // first request.
-func TestCreateCard_AReplayNeedsNoStock(t *testing.T) {
+func TestCreateCard_Replay_NeedsNoStock(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 40)
 		s.shelve("first", 0, 1, 100_00)
@@ -252,7 +252,7 @@ func TestCreateCard_AReplayNeedsNoStock(t *testing.T) {
 
 // The reply was lost, and the statement ran twice: the second time the stock is
 // empty, because the first time took the last item.
-func TestCreateCard_TheLastItemIsTheCardsOwn(t *testing.T) {
+func TestCreateCard_LastItem_LostReply_BelongsToTheCard(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 40)
 		s.shelve("first", 0, 1, 100_00)
@@ -261,7 +261,7 @@ func TestCreateCard_TheLastItemIsTheCardsOwn(t *testing.T) {
 	})
 }
 
-func TestCreateCard_TheLimitHoldsForReservations(t *testing.T) {
+func TestCreateCard_Reservation_CountsTowardQuota(t *testing.T) {
 	onEach(t, setup{config: func(c *order.Config) { c.MaxOpenUSD = 150_00 }}, func(t *testing.T, s *counter) {
 		s.stock("monero", 40)
 		s.shelve("first", 0, 3, 100_00)

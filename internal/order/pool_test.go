@@ -41,7 +41,7 @@ func (s *counter) prepared(n int) {
 
 func onlyMonero(c *order.Config) { c.Currencies = []card.Currency{monero} }
 
-func TestPrepare_BatchesDoubleWhileTheyAreUsedUpFast(t *testing.T) {
+func TestPrepare_BatchesUsedQuickly_Double(t *testing.T) {
 	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *counter) {
 		s.stock("monero", 32+64+128+256+512+1024+3*2048)
 		free := 0
@@ -63,7 +63,7 @@ func TestPrepare_BatchesDoubleWhileTheyAreUsedUpFast(t *testing.T) {
 	})
 }
 
-func TestPrepare_BatchesStayAsTheyAreWhileTheyLast(t *testing.T) {
+func TestPrepare_BatchesUsedSlowly_KeepTheirSize(t *testing.T) {
 	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *counter) {
 		s.stock("monero", 100)
 		s.prepared(32)
@@ -81,7 +81,7 @@ func TestPrepare_BatchesStayAsTheyAreWhileTheyLast(t *testing.T) {
 	})
 }
 
-func TestPrepare_TheWatchersAreWokenWhenTheStoreRunsOut(t *testing.T) {
+func TestPrepare_StoreRunsOut_WakesWatchers(t *testing.T) {
 	for _, tt := range []struct{ left, woken int }{{0, 2}, {31, 1}, {32, 0}} {
 		t.Run(fmt.Sprintf("%d are left", tt.left), func(t *testing.T) {
 			onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *counter) {
@@ -100,7 +100,7 @@ func TestPrepare_TheWatchersAreWokenWhenTheStoreRunsOut(t *testing.T) {
 
 // Until the first pass over a chain there is nothing to take and nothing to
 // fail with.
-func TestPrepare_ACurrencyThatWasNeverWatchedIsNoFailure(t *testing.T) {
+func TestPrepare_NeverWatched_IsNoError(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		check(t, s.orders.Prepare(t.Context()))
 		s.asked("PoolState monero", "PoolState pebble")
@@ -110,7 +110,7 @@ func TestPrepare_ACurrencyThatWasNeverWatchedIsNoFailure(t *testing.T) {
 
 // While nobody could see a payment, nobody is asked for one, though there are
 // addresses in memory.
-func TestPrepare_ABlindChainHandsOutNone(t *testing.T) {
+func TestPrepare_BlindChain_WithholdsAddresses(t *testing.T) {
 	limits := setup{config: func(c *order.Config) { c.MaxBlind = time.Minute }}
 	onEach(t, limits, func(t *testing.T, s *counter) {
 		s.stock("monero", 64)
@@ -129,7 +129,7 @@ func TestPrepare_ABlindChainHandsOutNone(t *testing.T) {
 	})
 }
 
-func TestPrepare_WhatFailsForOneCurrencyLeavesTheOthersAlone(t *testing.T) {
+func TestPrepare_OneCurrencyFails_OthersContinue(t *testing.T) {
 	for _, call := range []string{"PoolState monero", "TakeAddresses monero 32"} {
 		t.Run(call, func(t *testing.T) {
 			onEach(t, setup{}, func(t *testing.T, s *counter) {
@@ -153,7 +153,7 @@ func TestPrepare_WhatFailsForOneCurrencyLeavesTheOthersAlone(t *testing.T) {
 	}
 }
 
-func TestCreateCard_AStoreThatGivesNoAddressIsTheReason(t *testing.T) {
+func TestCreateCard_TakeAddressesFails_ReturnsItsError(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.spy.fail("TakeAddresses monero 32", card.ErrUnavailable)
 		s.refused("150", "key", card.ErrUnavailable)
@@ -163,7 +163,7 @@ func TestCreateCard_AStoreThatGivesNoAddressIsTheReason(t *testing.T) {
 
 // Requests that find no address in memory wait for one batch, instead of each
 // taking one.
-func TestCreateCard_ManyAtOnceTakeOneBatch(t *testing.T) {
+func TestCreateCard_Concurrent_ShareOneBatch(t *testing.T) {
 	t.Parallel()
 	url := databases.SQLite(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestCreateCard_ManyAtOnceTakeOneBatch(t *testing.T) {
 	})
 }
 
-func TestCreateCard_ABatchIsWaitedForNoLongerThanTheRequestLasts(t *testing.T) {
+func TestCreateCard_BatchPending_WaitEndsWithContext(t *testing.T) {
 	t.Parallel()
 	url := databases.SQLite(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -236,7 +236,7 @@ func TestCreateCard_ABatchIsWaitedForNoLongerThanTheRequestLasts(t *testing.T) {
 
 // A process is not ready before it can take an order. It stays ready when its
 // addresses run out: reads do not need any.
-func TestStocked_FromTheFirstAddressOn(t *testing.T) {
+func TestStocked_AfterFirstAddress(t *testing.T) {
 	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *counter) {
 		want := func(reason string) {
 			t.Helper()

@@ -26,7 +26,7 @@ func (s *counter) ready() {
 	s.spy.asked()
 }
 
-func TestCreateCard_NothingIsAskedWhereNothingIsLimited(t *testing.T) {
+func TestCreateCard_NoQuota_ReadsNoExposure(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.ready()
 		s.create("750", "")
@@ -34,7 +34,7 @@ func TestCreateCard_NothingIsAskedWhereNothingIsLimited(t *testing.T) {
 	})
 }
 
-func TestCreateCard_NoMoreOpenThanAllowed(t *testing.T) {
+func TestCreateCard_QuotaExceeded_IsRefused(t *testing.T) {
 	onEach(t, limited(500_00), func(t *testing.T, s *counter) {
 		s.ready()
 		s.create("449.99", "")
@@ -57,7 +57,7 @@ func TestCreateCard_NoMoreOpenThanAllowed(t *testing.T) {
 
 // More may be open than is allowed, because of other replicas or of another
 // limit. There is never less than nothing left.
-func TestCreateCard_MoreOpenThanAllowedLeavesNothing(t *testing.T) {
+func TestCreateCard_QuotaLowered_LeavesNothing(t *testing.T) {
 	onEach(t, limited(100_00), func(t *testing.T, s *counter) {
 		s.ready()
 		s.create("50", "")
@@ -70,7 +70,7 @@ func TestCreateCard_MoreOpenThanAllowedLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestCreateCard_AStandingIsBelievedForFiveSeconds(t *testing.T) {
+func TestCreateCard_Exposure_IsCachedForFiveSeconds(t *testing.T) {
 	onEach(t, limited(500_00), func(t *testing.T, s *counter) {
 		s.ready()
 		s.create("500", "")
@@ -85,7 +85,7 @@ func TestCreateCard_AStandingIsBelievedForFiveSeconds(t *testing.T) {
 	})
 }
 
-func TestCreateCard_AnAccountIsFrozenOnlyWhereThatIsDecided(t *testing.T) {
+func TestCreateCard_Reversed_FreezesOnlyIfConfigured(t *testing.T) {
 	for name, tt := range map[string]struct {
 		freeze bool
 		limit  card.USD
@@ -117,7 +117,7 @@ func TestCreateCard_AnAccountIsFrozenOnlyWhereThatIsDecided(t *testing.T) {
 	}
 }
 
-func TestCreateCard_FrozenWithoutALimitCountsNothing(t *testing.T) {
+func TestCreateCard_FreezeWithoutQuota_SumsNothing(t *testing.T) {
 	policy := setup{config: func(c *order.Config) { c.FreezeReversed = true }}
 	onEach(t, policy, func(t *testing.T, s *counter) {
 		s.ready()
@@ -130,7 +130,7 @@ func TestCreateCard_FrozenWithoutALimitCountsNothing(t *testing.T) {
 
 // Orders of one account wait for each other only where a limit has to count
 // them.
-func TestCreateCard_WithoutALimitOrdersDoNotWaitForEachOther(t *testing.T) {
+func TestCreateCard_NoQuota_RunsConcurrently(t *testing.T) {
 	t.Parallel()
 	url := databases.SQLite(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestCreateCard_WithoutALimitOrdersDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
-func TestCreateCard_WhatIsNotSoldIsNotOpen(t *testing.T) {
+func TestCreateCard_Failed_DoesNotCountTowardQuota(t *testing.T) {
 	onEach(t, limited(500_00), func(t *testing.T, s *counter) {
 		s.ready()
 		for _, fail := range []func(){
@@ -169,7 +169,7 @@ func TestCreateCard_WhatIsNotSoldIsNotOpen(t *testing.T) {
 
 // An exposure that was read while a card was being stored may include it, so that
 // it is not added once more.
-func TestCreateCard_WhatIsSoldIsNotAddedToANewStanding(t *testing.T) {
+func TestCreateCard_ExposureReadDuringInsert_IsNotIncreased(t *testing.T) {
 	t.Parallel()
 	url := databases.SQLite(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestCreateCard_WhatIsSoldIsNotAddedToANewStanding(t *testing.T) {
 	})
 }
 
-func TestCreateCard_AStandingThatIsNotKnownSellsNothing(t *testing.T) {
+func TestCreateCard_ExposureUnknown_ReturnsError(t *testing.T) {
 	onEach(t, limited(500_00), func(t *testing.T, s *counter) {
 		s.ready()
 		s.spy.fail("Exposure true", errBroken)
@@ -213,7 +213,7 @@ func TestCreateCard_AStandingThatIsNotKnownSellsNothing(t *testing.T) {
 }
 
 // One request asks again while the others go on with what is known.
-func TestCreateCard_AStandingIsAskedForByOneOfMany(t *testing.T) {
+func TestCreateCard_Concurrent_ReadExposureOnce(t *testing.T) {
 	t.Parallel()
 	url := databases.SQLite(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 var credentials = card.Credentials{CardNumber: "4111111111111111", ExpirationDate: "12/29", SecurityCode: "123",
 	URL: "https://a.example", URLPassword: "x"}
 
-func TestGetCard_HasCredentialsOnceItIsGenerated(t *testing.T) {
+func TestGetCard_Generated_HasCredentials(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.ready()
 		c := s.create("150", "")
@@ -37,7 +37,7 @@ func TestGetCard_HasCredentialsOnceItIsGenerated(t *testing.T) {
 	})
 }
 
-func TestGetCard_OfAnotherAccountIsNotFound(t *testing.T) {
+func TestGetCard_OtherAccount_IsNotFound(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.ready()
 		c := s.create("150", "")
@@ -58,7 +58,7 @@ func TestGetCard_OfAnotherAccountIsNotFound(t *testing.T) {
 
 // Credentials that belong to another card are a failure of the service, not a
 // card without credentials.
-func TestGetCard_CredentialsThatCantBeOpenedAreAFailure(t *testing.T) {
+func TestGetCard_CorruptCredentials_ReturnsError(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.ready()
 		c := s.create("150", "")
@@ -71,7 +71,7 @@ func TestGetCard_CredentialsThatCantBeOpenedAreAFailure(t *testing.T) {
 }
 
 // An issued card whose credentials are no longer kept can still be read.
-func TestCards_AnIssuedCardWithoutCredentialsIsRead(t *testing.T) {
+func TestCards_IssuedWithoutCredentials_IsReturned(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.ready()
 		c := s.create("150", "")
@@ -125,7 +125,7 @@ func (s *counter) list(filter order.Filter) []uuid.UUID {
 	return ids
 }
 
-func TestListCards_PagesHideNothing(t *testing.T) {
+func TestListCards_ManyPages_ReturnsAllCards(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.many(1)
 		all := s.many(1000)
@@ -160,7 +160,7 @@ func TestListCards_PagesHideNothing(t *testing.T) {
 	})
 }
 
-func TestListCards_OnlyThoseOfTheStatus(t *testing.T) {
+func TestListCards_FilterByStatus(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.ready()
 		waiting, made := s.create("150", ""), s.create("150", "")
@@ -185,7 +185,7 @@ func TestListCards_OnlyThoseOfTheStatus(t *testing.T) {
 }
 
 // Whoever reads slowly keeps nobody from writing, and sees no card twice.
-func TestListCards_CardsMayBeCreatedMeanwhile(t *testing.T) {
+func TestListCards_CardsCreatedDuringList(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.ready()
 		all, listed := s.many(501), []uuid.UUID(nil)
@@ -244,7 +244,7 @@ func TestListCards_ReadsAPageAhead(t *testing.T) {
 	})
 }
 
-func TestListCards_AFailureEndsTheList(t *testing.T) {
+func TestListCards_StoreFails_ReturnsError(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.many(3)
 		n := 0
@@ -263,7 +263,7 @@ func TestListCards_AFailureEndsTheList(t *testing.T) {
 	})
 }
 
-func TestListCurrencies_ByCodeWithTheRatesThatAreKnown(t *testing.T) {
+func TestListCurrencies_SortsByCode(t *testing.T) {
 	backwards := setup{config: func(c *order.Config) { c.Currencies = []card.Currency{pebble, monero} }}
 	onEach(t, backwards, func(t *testing.T, s *counter) {
 		stones, err := s.rates.Rate("pebble")

@@ -41,7 +41,7 @@ func (s *counter) to(address, key string) (*card.Card, bool, error) {
 	return s.orders.CreateCard(s.t.Context(), s.account, o, key)
 }
 
-func TestCheck_TheRefundAddressIsOfTheCoin(t *testing.T) {
+func TestCheck_RefundAddress_MustFitCurrency(t *testing.T) {
 	onEach(t, refunding, func(t *testing.T, s *counter) {
 		type wrong = []card.FieldError
 		for _, tt := range []struct {
@@ -72,7 +72,7 @@ func TestCheck_TheRefundAddressIsOfTheCoin(t *testing.T) {
 	})
 }
 
-func TestCreateCard_TheRefundAddressIsEncryptedAndReadAgain(t *testing.T) {
+func TestCreateCard_RefundAddress_IsEncrypted(t *testing.T) {
 	onEach(t, refunding, func(t *testing.T, s *counter) {
 		s.stock("monero", 5)
 		check(t, s.orders.Prepare(t.Context()))
@@ -179,7 +179,7 @@ func TestCreateCard_RefundAddressOfTheServiceItself_IsRefused(t *testing.T) {
 	})
 }
 
-func TestCreateCard_TheRefundAddressIsPartOfWhatIsOrdered(t *testing.T) {
+func TestCreateCard_RefundAddress_IsHashed(t *testing.T) {
 	onEach(t, refunding, func(t *testing.T, s *counter) {
 		s.stock("monero", 9)
 		check(t, s.orders.Prepare(t.Context()))
@@ -205,7 +205,7 @@ func TestCreateCard_TheRefundAddressIsPartOfWhatIsOrdered(t *testing.T) {
 }
 
 // An order without a refund address has the hash that earlier releases stored.
-func TestCreateCard_OrdersOfEarlierReleasesAreRepeated(t *testing.T) {
+func TestCreateCard_HashOfEarlierRelease_IsReplayed(t *testing.T) {
 	onEach(t, refunding, func(t *testing.T, s *counter) {
 		s.stock("monero", 2)
 		check(t, s.orders.Prepare(t.Context()))

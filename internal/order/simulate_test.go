@@ -56,7 +56,7 @@ func onSandbox(t *testing.T, f func(t *testing.T, s *counter)) {
 	storetest.Each(t, func(t *testing.T, url string) { f(t, open(t, url, onSimulated())) })
 }
 
-func TestSimulatePayment_PaysWhatIsDue(t *testing.T) {
+func TestSimulatePayment_PaysAmountDue(t *testing.T) {
 	onSandbox(t, func(t *testing.T, s *counter) {
 		c := s.create("150", "")
 		s.woken = 0
@@ -92,7 +92,7 @@ func TestSimulatePayment_PaysWhatIsDue(t *testing.T) {
 	})
 }
 
-func TestSimulatePayment_WhatCantBePaidIsRefused(t *testing.T) {
+func TestSimulatePayment_InvalidAmount_IsRefused(t *testing.T) {
 	onSandbox(t, func(t *testing.T, s *counter) {
 		c := s.create("150", "")
 		s.stock("pebble", 40)
@@ -134,7 +134,7 @@ func TestSimulatePayment_WhatCantBePaidIsRefused(t *testing.T) {
 	})
 }
 
-func TestSimulatePayment_WithoutASimulatedChainThereIsNothingToAsk(t *testing.T) {
+func TestSimulatePayment_RealChain_IsNotFound(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.ready()
 		c := s.create("150", "")
@@ -158,7 +158,7 @@ func (broken) PayAs(context.Context, string, string, card.Amount, int) (card.Tip
 	return card.Tip{}, errBroken
 }
 
-func TestSimulatePayment_APaymentThatFailsIsNotWaitedFor(t *testing.T) {
+func TestSimulatePayment_PaymentFails_ReturnsImmediately(t *testing.T) {
 	with := setup{sandbox: func(*counter) map[string]order.Sandbox { return map[string]order.Sandbox{"monero": broken{}} }}
 	onEach(t, with, func(t *testing.T, s *counter) {
 		s.ready()
@@ -223,7 +223,7 @@ func TestSimulatePayment_WaitsUntilThePaymentIsSeen(t *testing.T) {
 	})
 }
 
-func TestSimulatePayment_WaitsUntilThePaidCardIsMade(t *testing.T) {
+func TestSimulatePayment_Paid_WaitsUntilIssued(t *testing.T) {
 	waiting(t, func(s *counter, c *card.Card, watch func()) {
 		ended := s.pay(s.t.Context(), c, 10)
 		<-time.After(time.Second)
@@ -274,7 +274,7 @@ func TestSimulatePayment_WaitsUntilTheGrownChainIsSeen(t *testing.T) {
 	})
 }
 
-func TestSimulatePayment_GivesUpAfterFiveSeconds(t *testing.T) {
+func TestSimulatePayment_NotSeen_ReturnsAfterFiveSeconds(t *testing.T) {
 	waiting(t, func(s *counter, c *card.Card, _ func()) {
 		p := <-s.pay(s.t.Context(), c, 1)
 		check(s.t, p.err)
@@ -284,7 +284,7 @@ func TestSimulatePayment_GivesUpAfterFiveSeconds(t *testing.T) {
 	})
 }
 
-func TestSimulatePayment_IsWaitedForNoLongerThanTheRequestLasts(t *testing.T) {
+func TestSimulatePayment_WaitEndsWithContext(t *testing.T) {
 	waiting(t, func(s *counter, c *card.Card, _ func()) {
 		ctx, cancel := context.WithTimeout(s.t.Context(), 1005*time.Millisecond) // between two looks
 		defer cancel()
@@ -294,7 +294,7 @@ func TestSimulatePayment_IsWaitedForNoLongerThanTheRequestLasts(t *testing.T) {
 	})
 }
 
-func TestSimulatePayment_AStoreThatIsLostWhileWaitingIsTheReason(t *testing.T) {
+func TestSimulatePayment_StoreFailsDuringWait_ReturnsError(t *testing.T) {
 	waiting(t, func(s *counter, c *card.Card, _ func()) {
 		reads := 0
 		s.spy.before = func(string) error {
@@ -310,7 +310,7 @@ func TestSimulatePayment_AStoreThatIsLostWhileWaitingIsTheReason(t *testing.T) {
 }
 
 // The service must never hold more than it can add up.
-func TestSimulatePayment_MoreThanAllCoinsAreRefused(t *testing.T) {
+func TestSimulatePayment_MoreThanSupply_IsRefused(t *testing.T) {
 	onSandbox(t, func(t *testing.T, s *counter) {
 		c := s.create("150", "")
 		pay := func(amount string) (*card.Card, error) {

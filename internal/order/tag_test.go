@@ -10,7 +10,7 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-func TestTag_IsThatOfWhatIsRead(t *testing.T) {
+func TestTag_EqualsTagOfReadCards(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.ready()
 		c := s.create("150", "")

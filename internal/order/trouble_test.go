@@ -22,7 +22,7 @@ type told struct {
 
 func (s *told) PoolState(context.Context, string) (order.PoolState, error) { return s.state, nil }
 
-func TestHealth_TellsANodeThatIsNotReadyFromAWorkerThatIsGone(t *testing.T) {
+func TestHealth_DistinguishesNodeFromWorker(t *testing.T) {
 	s := open(t, databases.SQLite(t), setup{})
 	for name, tt := range map[string]struct {
 		state order.PoolState
@@ -48,7 +48,7 @@ func TestHealth_TellsANodeThatIsNotReadyFromAWorkerThatIsGone(t *testing.T) {
 
 // A process that starts with its worker finds old marks, and says nothing of
 // it.
-func TestPrepare_TroubleIsLoggedOnceItLasts(t *testing.T) {
+func TestPrepare_LastingProblem_IsLogged(t *testing.T) {
 	var log bytes.Buffer
 	s := open(t, databases.SQLite(t), setup{})
 	store := &told{spy: s.spy}
@@ -77,7 +77,7 @@ func TestPrepare_TroubleIsLoggedOnceItLasts(t *testing.T) {
 
 // Addresses of an epoch that has ended may have been handed out by another
 // database.
-func TestPrepare_ANewEpochForgetsTheAddressesInMemory(t *testing.T) {
+func TestPrepare_NewEpoch_DropsAddresses(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *counter) {
 		s.stock("monero", 200)
 		store := &told{s.spy, order.PoolState{Epoch: 7, Moving: true}}
@@ -112,7 +112,7 @@ func (p *paid) Sent(context.Context, string) (string, card.Amount, error) {
 	return p.address, p.amount, p.err
 }
 
-func TestSimulatePayment_AKeyIsOfOnePayment(t *testing.T) {
+func TestSimulatePayment_KeyReused_IsRefused(t *testing.T) {
 	with := setup{sandbox: func(s *counter) map[string]order.Sandbox {
 		s.paid = &paid{}
 		return map[string]order.Sandbox{"monero": s.paid}
