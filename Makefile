@@ -109,7 +109,7 @@ ROUNDS ?= 1
 AGE    ?= 8s
 drill: deps ## Restore backups, promote standbys, freeze and upgrade databases; ROUNDS, AGE
 	tools/in-memory 4 $(GOTESTSUM) --format standard-verbose $(call rerun,1) --packages=./internal/acceptance -- \
-	  -tags=nomsgpack,drill -count=1 -vet=off -timeout 3h -run 'TestDrill|TestChaos$$|TestFailpoints$$|TestUpgrade_|TestServe_(WaitsForADatabase|AFrozenDatabase|AcknowledgedCards|PgBouncer)' -args -drill-rounds $(ROUNDS) -drill-age $(AGE)
+	  -tags=nomsgpack,drill -count=1 -vet=off -timeout 3h -run 'TestDrill|TestChaos$$|TestFailpoints$$|TestUpgrade_|TestServe_(DatabaseDown|DatabaseFrozen|Failover|PgBouncer)' -args -drill-rounds $(ROUNDS) -drill-age $(AGE)
 	tools/in-memory 2 go test -count=1 -v -vet=off -run 'TestUnhealthyServer_|TestReplication_|TestMigrate_WaitingForLock' ./internal/store
 
 CHAOS ?= 10m

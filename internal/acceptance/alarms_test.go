@@ -18,9 +18,9 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// TestAlarms_Rules has promtool check the rules, and what is known to be true
+// TestAlarms_Rules_PassPromtool has promtool check the rules, and what is known to be true
 // of them.
-func TestAlarms_Rules(t *testing.T) {
+func TestAlarms_Rules_PassPromtool(t *testing.T) {
 	t.Parallel()
 	promtool := rig.Need(t, "promtool", "prometheus")
 	for _, args := range [][]string{{"check", "rules", "--lint=all", "--lint-fatal", ruleFile},
@@ -31,9 +31,9 @@ func TestAlarms_Rules(t *testing.T) {
 	}
 }
 
-// TestAlarms_TheConfigurationOfThePageIsOne has promtool check what the page
+// TestAlarms_DocumentedConfig_PassesPromtool has promtool check what the page
 // shows, with the rules beside it.
-func TestAlarms_TheConfigurationOfThePageIsOne(t *testing.T) {
+func TestAlarms_DocumentedConfig_PassesPromtool(t *testing.T) {
 	t.Parallel()
 	promtool, dir := rig.Need(t, "promtool", "prometheus"), t.TempDir()
 	page, err := os.ReadFile("../../docs/operate/alarms.md")
@@ -57,9 +57,9 @@ func TestAlarms_TheConfigurationOfThePageIsOne(t *testing.T) {
 	}
 }
 
-// TestAlarms_AreProvoked causes every alarm of the shipped rules by what it is
+// TestAlarms_EveryRule_FiresAndClears causes every alarm of the shipped rules by what it is
 // meant for, sees it fire in Prometheus, removes the cause and sees it clear.
-func TestAlarms_AreProvoked(t *testing.T) {
+func TestAlarms_EveryRule_FiresAndClears(t *testing.T) {
 	t.Parallel()
 	var all sync.Map
 	t.Run("all", func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 // Operators' deeds leave a line of one shape on standard error, and none of
 // why.
-func TestAudit_OfCommands(t *testing.T) {
+func TestAudit_OperatorCommand_LogsOneLine(t *testing.T) {
 	t.Parallel()
 	patience(t)
 	p := newProgram(t, "")

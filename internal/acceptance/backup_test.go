@@ -11,7 +11,7 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-func TestCLI_BackupOfARunningServiceAndRestore(t *testing.T) {
+func TestBackup_RunningService_CanBeRestored(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	simulated := []string{"serve", "--simulated", "--rate", "monero=150"}

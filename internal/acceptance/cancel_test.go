@@ -28,7 +28,7 @@ func (s *server) cancel(t *testing.T, token string, c *client.Card) {
 	}
 }
 
-func TestCLI_AnOperatorSeesThatAClientCanceled(t *testing.T) {
+func TestCardShow_CanceledByClient_SaysSo(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")

@@ -45,7 +45,7 @@ func wantOutput(t *testing.T, text string, all ...string) {
 	}
 }
 
-func TestCLI_AnOperatorSettlesAPaymentThatIsTooLittle(t *testing.T) {
+func TestCardResolve_UnderpaidCard_AcceptIssuesIt(t *testing.T) {
 	t.Parallel()
 	patience(t)
 	p := newProgram(t, "")
@@ -111,7 +111,7 @@ func TestCLI_AnOperatorSettlesAPaymentThatIsTooLittle(t *testing.T) {
 	wantOutput(t, p.must(t, "wallet", "rescan"), "done; applied up to block")
 }
 
-func TestCLI_ReconcileFailsWhenTheBooksDoNotAgree(t *testing.T) {
+func TestReconcile_TransfersDeleted_Fails(t *testing.T) {
 	url := rig.Postgres(t)
 	p := newProgram(t, url)
 	token := p.account(t)
@@ -131,7 +131,7 @@ func TestCLI_ReconcileFailsWhenTheBooksDoNotAgree(t *testing.T) {
 	wantOutput(t, stderr, "hint: ")
 }
 
-func TestCLI_TransfersSaysWhenThereAreMore(t *testing.T) {
+func TestTransfers_LimitReached_ReportsMore(t *testing.T) {
 	patience(t)
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)
@@ -155,7 +155,7 @@ func TestCLI_TransfersSaysWhenThereAreMore(t *testing.T) {
 	}
 }
 
-func TestCLI_OperatorsMistakesAreExplained(t *testing.T) {
+func TestCLI_OperatorMistake_IsExplained(t *testing.T) {
 	patience(t)
 	p := newProgram(t, "")
 	p.account(t)
@@ -205,7 +205,7 @@ func TestCLI_OperatorsMistakesAreExplained(t *testing.T) {
 
 // Rows that can't be decoded are named by 'reconcile', and are in the way of
 // nothing else.
-func TestCLI_AnOperatorIsToldOfDamagedRows(t *testing.T) {
+func TestReconcile_DamagedRows_AreNamed(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
@@ -259,7 +259,7 @@ func TestCLI_AnOperatorIsToldOfDamagedRows(t *testing.T) {
 
 // What waits by itself says for what and how long; what a decision leaves out
 // is said with it.
-func TestCLI_AnOperatorIsToldWhatACardWaitsFor(t *testing.T) {
+func TestCardShow_WaitingCard_NamesReason(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
@@ -325,7 +325,7 @@ func TestCLI_AnOperatorIsToldWhatACardWaitsFor(t *testing.T) {
 }
 
 // Whoever sends dust to a card does not fill the operator's terminal.
-func TestCLI_LongListsOfTransfersAreCut(t *testing.T) {
+func TestCardShow_ManyTransfers_CutsList(t *testing.T) {
 	patience(t)
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)
@@ -361,7 +361,7 @@ func TestCLI_LongListsOfTransfersAreCut(t *testing.T) {
 	wantOutput(t, stderr, "there are more than these 20; see more of them with: --limit 200")
 }
 
-func TestErrors_OfCardsAndWallets_NameTheNextStep(t *testing.T) {
+func TestErrors_CardsAndWallets_HintNextStep(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, "sqlite:"+filepath.Join(t.TempDir(), "x.db"))
 	token := p.account(t)

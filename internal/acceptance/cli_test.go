@@ -13,7 +13,7 @@ import (
 	"github.com/cardmint/cardmint/client"
 )
 
-func TestCLI_BadConfigurationEndsAtOnceWithOneLineAndAHint(t *testing.T) {
+func TestCLI_BadConfiguration_ExitsWithHint(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
@@ -111,7 +111,7 @@ func TestCLI_BadConfigurationEndsAtOnceWithOneLineAndAHint(t *testing.T) {
 	}
 }
 
-func TestCLI_TokensFromCreationToRevocation(t *testing.T) {
+func TestToken_Revoked_IsRefused(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
@@ -146,7 +146,7 @@ func TestCLI_TokensFromCreationToRevocation(t *testing.T) {
 	s.stop(t)
 }
 
-func TestCLI_HelpIsPrintedOnStandardOutput(t *testing.T) {
+func TestHelp_PrintsToStandardOutput(t *testing.T) {
 	p := newProgram(t, "")
 	for _, args := range [][]string{{}, {"--help"}, {"serve", "--help"}, {"token", "create", "--help"}} {
 		stdout, stderr, code := p.run(args...)
@@ -159,7 +159,7 @@ func TestCLI_HelpIsPrintedOnStandardOutput(t *testing.T) {
 	}
 }
 
-func TestDev_TheSameTokenAtEachStartAndNothingIsForgotten(t *testing.T) {
+func TestDev_Restarted_KeepsToken(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
@@ -178,7 +178,7 @@ func TestDev_TheSameTokenAtEachStartAndNothingIsForgotten(t *testing.T) {
 	}
 }
 
-func TestServe_AnotherKeyFileIsRefused(t *testing.T) {
+func TestServe_OtherKeyFile_IsRefused(t *testing.T) {
 	patience(t)
 	p := newProgram(t, "")
 	p.account(t)
@@ -195,7 +195,7 @@ func refused(err error) bool {
 	return errors.As(err, &e) && e.Code == client.ProblemCodeUnauthorized
 }
 
-func TestDev_NothingIsLeftBehindWhenItCantStart(t *testing.T) {
+func TestDev_StartFails_LeavesNoFiles(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -71,7 +71,7 @@ func serveSimulated(more ...string) []string {
 	return append([]string{"serve", "--simulated", "--rate", "monero=150", "--address-pool", "100"}, more...)
 }
 
-func TestServe_WaitsForADatabaseThatIsNotThereYet(t *testing.T) {
+func TestServe_DatabaseDown_WaitsForIt(t *testing.T) {
 	t.Parallel()
 	c := rig.NewCluster(t)
 	p := newProgram(t, c.URL("postgres"))
@@ -111,7 +111,7 @@ func TestServe_WaitsForADatabaseThatIsNotThereYet(t *testing.T) {
 	s.stop(t)
 }
 
-func TestServe_ToldToEndWhileItWaits(t *testing.T) {
+func TestServe_TerminatedWhileWaiting_Exits(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, "postgres://127.0.0.1:1/x?sslmode=disable")
 	p.must(t, "keys", "create")
@@ -125,9 +125,9 @@ func TestServe_ToldToEndWhileItWaits(t *testing.T) {
 	}
 }
 
-// TestServe_AFrozenDatabase has every request answered in time, a database that
+// TestServe_DatabaseFrozen_AnswersInTime has every request answered in time, a database that
 // heals be used again, and nothing else be left.
-func TestServe_AFrozenDatabase(t *testing.T) {
+func TestServe_DatabaseFrozen_AnswersInTime(t *testing.T) {
 	t.Parallel()
 	c := rig.NewCluster(t)
 	p := newProgram(t, c.URL("postgres"))
@@ -181,7 +181,7 @@ func TestServe_AFrozenDatabase(t *testing.T) {
 
 // A process that is told to end finishes what it has accepted and gives back
 // what it holds, but not for longer than those who started it wait.
-func TestServe_AFrozenDatabaseDelaysNoEnd(t *testing.T) {
+func TestServe_DatabaseFrozen_StopsInTime(t *testing.T) {
 	t.Parallel()
 	c := rig.NewCluster(t)
 	p := newProgram(t, c.URL("postgres"))
@@ -204,10 +204,10 @@ func TestServe_AFrozenDatabaseDelaysNoEnd(t *testing.T) {
 	all.Wait()
 }
 
-// TestServe_AcknowledgedCardsSurviveAFailover cuts off the standby for longer
+// TestServe_Failover_KeepsAcknowledgedCards cuts off the standby for longer
 // than a request may take, while clients keep trying, and then has it take
 // over.
-func TestServe_AcknowledgedCardsSurviveAFailover(t *testing.T) {
+func TestServe_Failover_KeepsAcknowledgedCards(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)
 	standby := primary.Standby(t, "second")
@@ -271,7 +271,7 @@ func TestServe_AcknowledgedCardsSurviveAFailover(t *testing.T) {
 
 // A pooler in a mode that can't work is no database that may come: that ends
 // the start at once.
-func TestServe_PgBouncerInTransactionModeIsRefused(t *testing.T) {
+func TestServe_PgBouncerTransactionMode_IsRefused(t *testing.T) {
 	t.Parallel()
 	direct := rig.Postgres(t)
 	p := newProgram(t,
@@ -291,7 +291,7 @@ func TestServe_PgBouncerInTransactionModeIsRefused(t *testing.T) {
 	}
 }
 
-func TestServe_TheURLNamesTheSessions(t *testing.T) {
+func TestServe_ApplicationNameInURL_NamesSessions(t *testing.T) {
 	t.Parallel()
 	c := rig.NewCluster(t)
 	p := newProgram(t, c.URL("postgres")+"&application_name=shop")

@@ -20,7 +20,7 @@ func pasted(t *testing.T, s *server) []string {
 	return commands
 }
 
-func TestDev_WhatItPrintsCanBePasted(t *testing.T) {
+func TestDev_PrintedCommands_RunInShell(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: starts a service, and curl for each line")
 	}
@@ -51,7 +51,7 @@ func TestDev_WhatItPrintsCanBePasted(t *testing.T) {
 	s.stop(t)
 }
 
-func TestDev_TheDemonstrationHasACardInEveryState(t *testing.T) {
+func TestDev_SeedDemo_HasCardInEveryState(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
@@ -88,7 +88,7 @@ func TestDev_TheDemonstrationHasACardInEveryState(t *testing.T) {
 }
 
 // Without its address nobody finds the service, however quiet its log is.
-func TestServe_TellsItsAddressWhateverTheLevelOfTheLog(t *testing.T) {
+func TestServe_LogLevelError_StillPrintsAddress(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
@@ -98,7 +98,7 @@ func TestServe_TellsItsAddressWhateverTheLevelOfTheLog(t *testing.T) {
 	s.stop(t)
 }
 
-func TestCLI_HelpVersionAndNearNames(t *testing.T) {
+func TestCLI_HelpVersionAndTypos(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, "")
 	if p.must(t, "help", "card", "resolve") != p.must(t, "card", "resolve", "--help") || p.must(t, "help") != p.must(t) {
@@ -129,7 +129,7 @@ func TestCLI_HelpVersionAndNearNames(t *testing.T) {
 	}
 }
 
-func TestCompletion_InBash(t *testing.T) {
+func TestCompletion_Bash_CompletesWords(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	if _, err := exec.LookPath("bash"); err != nil {

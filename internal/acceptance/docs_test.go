@@ -10,7 +10,7 @@ import (
 
 // The token is in the page where the service runs for development, and nowhere
 // else.
-func TestDocs_OnlyDevOffersItsToken(t *testing.T) {
+func TestDocs_OnlyDev_OffersToken(t *testing.T) {
 	patience(t)
 	read := func(url string) string {
 		res, err := http.Get(url)

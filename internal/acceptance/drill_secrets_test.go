@@ -27,12 +27,12 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier/reference"
 )
 
-// TestDrill_NoSecretLeaves issues cards, from a stock and from a supplier, and
+// TestDrill_Secrets_AreNotLeaked issues cards, from a stock and from a supplier, and
 // has everything told of them that anybody can be told, at the chattiest. Then
 // it searches all that was written and said, the database's own files and logs
 // among them, for the cards' numbers and passwords and the secrets of the
 // service. In the end it plants a number to see that the search would find one.
-func TestDrill_NoSecretLeaves(t *testing.T) {
+func TestDrill_Secrets_AreNotLeaked(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: needs PostgreSQL")
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// TestDrill_Restore restores backups of random ages, with or without the
+// TestDrill_RestoredBackup_SellsNoAddressTwice restores backups of random ages, with or without the
 // wallet's files of the same moment, while customers order. No address is
 // handed out twice, no number of an event has two meanings, and the payments of
 // forgotten orders are listed.
-func TestDrill_Restore(t *testing.T) {
+func TestDrill_RestoredBackup_SellsNoAddressTwice(t *testing.T) {
 	for name, open := range keepers(t) {
 		t.Run(name, func(t *testing.T) {
 			k := open(t)
@@ -59,9 +59,9 @@ func TestDrill_Restore(t *testing.T) {
 	}
 }
 
-// TestDrill_TheWorkerIsDead restores a dump below APIs that live, while no
+// TestDrill_RestoreWithoutWorker_SellsNoUsedAddress restores a dump below APIs that live, while no
 // worker does. They sell no address that may be in use.
-func TestDrill_TheWorkerIsDead(t *testing.T) {
+func TestDrill_RestoreWithoutWorker_SellsNoUsedAddress(t *testing.T) {
 	k := keepers(t)["postgres"](t)
 	d := newDrill(t, k.url)
 	d.start("worker", "api", "api")
@@ -93,9 +93,9 @@ func TestDrill_TheWorkerIsDead(t *testing.T) {
 	d.agrees()
 }
 
-// TestDrill_ColdStart kills the only worker and starts it again: what that
+// TestDrill_ColdStart_SellsWithinSeconds kills the only worker and starts it again: what that
 // costs, and how long it takes to sell a card.
-func TestDrill_ColdStart(t *testing.T) {
+func TestDrill_ColdStart_SellsWithinSeconds(t *testing.T) {
 	k := keepers(t)["postgres"](t)
 	d := newDrill(t, k.url)
 	d.start("all")
@@ -141,9 +141,9 @@ func standbyOf(t *testing.T, primary *rig.Cluster) (standby *rig.Cluster, cut fu
 	}
 }
 
-// TestDrill_Promotion promotes a standby that lags behind. The processes live
+// TestDrill_PromotedStandby_SellsNoAddressTwice promotes a standby that lags behind. The processes live
 // on, and connect to it.
-func TestDrill_Promotion(t *testing.T) {
+func TestDrill_PromotedStandby_SellsNoAddressTwice(t *testing.T) {
 	for round := range *drillRounds {
 		t.Run(fmt.Sprint(round), promote)
 	}
@@ -182,10 +182,10 @@ func promote(t *testing.T) {
 	d.agrees()
 }
 
-// TestDrill_TwoDatabases promotes a standby while the old primary lives on with
+// TestDrill_TwoDatabases_StopUntilWalletIsClaimed promotes a standby while the old primary lives on with
 // a worker of its own, and both with the same wallet. Both stop, until an
 // operator claims the wallet for one of them.
-func TestDrill_TwoDatabases(t *testing.T) {
+func TestDrill_TwoDatabases_StopUntilWalletIsClaimed(t *testing.T) {
 	primary := rig.NewCluster(t)
 	standby, _ := standbyOf(t, primary)
 	d := newDrill(t, primary.URL("postgres"))
@@ -246,10 +246,10 @@ func TestDrill_TwoDatabases(t *testing.T) {
 	old.Signal(t, syscall.SIGTERM)
 }
 
-// TestDrill_AWorkerDies ends the worker that watches, with a payment on its
+// TestDrill_WorkerDies_StandbyKeepsEpoch ends the worker that watches, with a payment on its
 // way, by SIGKILL and by SIGTERM. The one that stood by takes over, in the same
 // epoch.
-func TestDrill_AWorkerDies(t *testing.T) {
+func TestDrill_WorkerDies_StandbyKeepsEpoch(t *testing.T) {
 	k := keepers(t)["postgres"](t)
 	d := newDrill(t, k.url)
 	d.start("worker", "all")

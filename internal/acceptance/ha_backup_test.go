@@ -10,11 +10,11 @@ import (
 
 const backupPage = "operate/backup-pgbackrest.md"
 
-// TestHA_Restore restores a cluster to a moment in the past by pgBackRest, as
+// TestHA_PointInTimeRestore_SellsNoAddressTwice restores a cluster to a moment in the past by pgBackRest, as
 // the documentation says, with real Monero. No address is handed out twice, no
 // number of an event has two meanings, and the payments of forgotten orders are
 // listed.
-func TestHA_Restore(t *testing.T) {
+func TestHA_PointInTimeRestore_SellsNoAddressTwice(t *testing.T) {
 	h := newHACluster(t)
 	h.openRepository()
 	d := newDrill(t, h.documentedURL())

@@ -14,12 +14,12 @@ import (
 
 var haRounds = flag.Int("ha-rounds", 1, "repeat each fault of TestHA so often")
 
-// TestHA_Failover fails the leader of a cluster that was set up as the
+// TestHA_LeaderFails_LosesNoAcknowledgedOrder fails the leader of a cluster that was set up as the
 // documentation says, in every way, under load: with processes that connect
 // through HAProxy, and with processes that know all hosts. No acknowledged
 // order is lost, no address and no card is there twice, and the old leader
 // takes part again.
-func TestHA_Failover(t *testing.T) {
+func TestHA_LeaderFails_LosesNoAcknowledgedOrder(t *testing.T) {
 	h := newHACluster(t)
 	all := fmt.Sprintf("%s,%s,%s", h.nodes[0].Address, h.nodes[1].Address, h.nodes[2].Address)
 	h.follow(h.app, haPage, "PgBouncer")

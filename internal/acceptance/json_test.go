@@ -45,7 +45,7 @@ func checkJSON(t *testing.T, path, name string, value any) {
 	}
 }
 
-func TestCLI_JSONIsOneLineForPrograms(t *testing.T) {
+func TestCLI_JSON_PrintsOneLine(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	dir := t.TempDir()
@@ -121,7 +121,7 @@ func TestCLI_JSONIsOneLineForPrograms(t *testing.T) {
 }
 
 // A stock keeps no note of requests: to cancel one promises nothing.
-func TestCLI_ACancelOfAStockPromisesNothing(t *testing.T) {
+func TestSupplierCancel_Stock_PromisesNothing(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")

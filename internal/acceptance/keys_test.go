@@ -75,7 +75,7 @@ func (p *program) hoard(t *testing.T, of uuid.UUID, n int) []uuid.UUID {
 
 // A whole rotation by the commands that an operator runs, with two processes,
 // one of which is killed while it re-encrypts.
-func TestKeys_RotatedWhileProcessesRunAndDie(t *testing.T) {
+func TestKeys_WorkerKilledDuringRotation_CardsStayReadable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: waits for processes that run and die, which takes 20 s")
 	}
@@ -162,7 +162,7 @@ func TestKeys_RotatedWhileProcessesRunAndDie(t *testing.T) {
 
 // A host that was down during a rotation comes back with a file that encrypts
 // with a key that was retired.
-func TestKeys_AFileThatEncryptsWithARetiredKeyIsRefused(t *testing.T) {
+func TestKeys_RetiredPrimary_IsRefused(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
@@ -191,7 +191,7 @@ func TestKeys_AFileThatEncryptsWithARetiredKeyIsRefused(t *testing.T) {
 
 // A host with an old copy of the key file would encrypt with the old key, and
 // could not read what others wrote.
-func TestKeys_AnOldCopyOfTheFileIsRefused(t *testing.T) {
+func TestKeys_OldCopyOfFile_IsRefused(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
@@ -217,7 +217,7 @@ func TestKeys_AnOldCopyOfTheFileIsRefused(t *testing.T) {
 	}
 }
 
-func TestCardPurge_InTwoSteps(t *testing.T) {
+func TestCardPurge_WithoutYes_DeletesNothing(t *testing.T) {
 	t.Parallel()
 	patience(t)
 	p := newProgram(t, "")
@@ -306,7 +306,7 @@ func TestServe_LostKeyFile_WarnsAndServes(t *testing.T) {
 	}
 }
 
-func TestKeys_MissingWithANewDatabase_AreToBeMade(t *testing.T) {
+func TestKeys_MissingWithNewDatabase_HintsKeysCreate(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, "")
 	for range 2 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestServe_LimitsRequestsAndDevDoesNot(t *testing.T) {
+func TestServe_RequestLimits_AreOffInDev(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	get := func(url, token string, header ...string) *http.Response {

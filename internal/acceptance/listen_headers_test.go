@@ -46,7 +46,7 @@ func tenants(t *testing.T, secret string) (address string, got chan string) {
 	return strings.TrimPrefix(s.URL, "http://") + "/hook", got
 }
 
-func TestListen_ChosenEventsWithHeadersAndAStableSecret(t *testing.T) {
+func TestListen_EventsAndHeaders_AreForwarded(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
@@ -98,7 +98,7 @@ func TestListen_ChosenEventsWithHeadersAndAStableSecret(t *testing.T) {
 	}
 }
 
-func TestTrigger_FieldsCanBeSet(t *testing.T) {
+func TestTrigger_Set_ChangesFields(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")

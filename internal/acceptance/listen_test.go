@@ -36,7 +36,7 @@ func local(t *testing.T, status int) (url string, events chan *client.Event) {
 	return server.URL + "/hook", events
 }
 
-func TestListen_PrintsAndForwardsEventsAsTheyCome(t *testing.T) {
+func TestListen_NewEvents_ArePrintedAndForwarded(t *testing.T) {
 	patience(t)
 	p := newProgram(t, "")
 	s := p.serve(t, "dev")
@@ -88,7 +88,7 @@ func TestListen_PrintsAndForwardsEventsAsTheyCome(t *testing.T) {
 	}
 }
 
-func TestListen_ABadTokenIsExplained(t *testing.T) {
+func TestListen_BadToken_IsExplained(t *testing.T) {
 	patience(t)
 	p := newProgram(t, "")
 	s := p.serve(t, "dev")
@@ -99,7 +99,7 @@ func TestListen_ABadTokenIsExplained(t *testing.T) {
 	}
 }
 
-func TestTrigger_SendsAMadeUpEvent(t *testing.T) {
+func TestTrigger_ExampleEvent_IsSent(t *testing.T) {
 	patience(t)
 	p := newProgram(t, "")
 	hook, events := local(t, http.StatusNoContent)

@@ -18,11 +18,11 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// TestE2E_AStockIsSoldInLiveMode sells ten cards that were bought ahead, as an
+// TestE2E_LiveStock_IsSoldOnce sells ten cards that were bought ahead, as an
 // operator and a customer would: imported from a file, ordered through the Go
 // client, paid from a wallet on a real monerod. Each order gets one of the ten,
 // and there is no eleventh.
-func TestE2E_AStockIsSoldInLiveMode(t *testing.T) {
+func TestE2E_LiveStock_IsSoldOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: needs Monero")
 	}

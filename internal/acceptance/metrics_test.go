@@ -56,7 +56,7 @@ func (s *server) awaitMetric(t *testing.T, series, value string) string {
 	}
 }
 
-func TestServe_MetricsTellOfACard(t *testing.T) {
+func TestMetrics_SoldCard_IsCounted(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
@@ -118,7 +118,7 @@ func TestServe_MetricsTellOfACard(t *testing.T) {
 	s.stop(t)
 }
 
-func TestServe_AnAPIExportsNoStateOfTheService(t *testing.T) {
+func TestMetrics_APIRole_ExportsNoServiceState(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
@@ -143,7 +143,7 @@ func TestServe_AnAPIExportsNoStateOfTheService(t *testing.T) {
 	s.stop(t)
 }
 
-func TestServe_MetricsAddressInUse(t *testing.T) {
+func TestMetrics_AddressInUse_IsReported(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -80,7 +80,7 @@ func awaitShown(t *testing.T, p *program, id uuid.UUID, want string) {
 	}
 }
 
-func TestServe_StockInTheWrongMode_IsRefused(t *testing.T) {
+func TestServe_StockInWrongMode_IsRefused(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, "")
 	p.account(t)

@@ -36,7 +36,7 @@ func (c *keeping) Submit(ctx context.Context, r issue.Request) (issue.Answer, er
 // nearly all of them of one account. One pass finds them, the supplier is asked
 // for no more cards a second than it allows, and nobody waits for the large
 // account to be done.
-func TestOverload_AThousandPaymentsInOneBlock(t *testing.T) {
+func TestOverload_ThousandPaymentsInOneBlock_SmallAccountsFirst(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) { burst(t, "sqlite:"+t.TempDir()+"/x.db", "%s") })

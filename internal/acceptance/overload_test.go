@@ -54,7 +54,7 @@ func (f *flood) send(t *testing.T, n int, method, url, token, body string) {
 // A flood has taken every place and every connection of the API, none of which
 // comes free. The worker has its own: a payment is seen and its card issued
 // meanwhile.
-func TestOverload_AFloodedAPIHindersNeitherWatcherNorIssuer(t *testing.T) {
+func TestOverload_FloodedAPI_CardsAreStillIssued(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	url := rig.Postgres(t)

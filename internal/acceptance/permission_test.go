@@ -39,7 +39,7 @@ func (p *program) runAsNobody(t *testing.T, dir string, args ...string) (output 
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-func TestDatabase_NoPermission_IsSaidAtOnce(t *testing.T) {
+func TestDatabase_NoPermission_FailsAtOnce(t *testing.T) {
 	t.Parallel()
 	isRoot := os.Getuid() == 0
 	for name, tt := range map[string]struct {
@@ -81,7 +81,7 @@ func TestDatabase_NoPermission_IsSaidAtOnce(t *testing.T) {
 	}
 }
 
-func TestDatabase_RoleWithoutRights_IsSaidInWords(t *testing.T) {
+func TestDatabase_RoleWithoutRights_IsExplained(t *testing.T) {
 	t.Parallel()
 	url := rig.Postgres(t)
 	p := newProgram(t, url)

@@ -37,7 +37,7 @@ func ratesReady(t *testing.T, s *server) (status int, reason string) {
 
 // Two sources that agree on ten times the price are not believed: neither
 // because they insist, nor after a restart.
-func TestServe_ARateThatMovesTooFarWaitsForAnOperator(t *testing.T) {
+func TestRates_LargeMove_WaitsForOperator(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: a simulated service waits 5 s for a rate before it says where it listens")
 	}
@@ -162,7 +162,7 @@ func (p *program) starts(t *testing.T, args ...string) *server {
 
 // An acceptance does not wait for the next round of the sources, and a service
 // that was killed has stored what it believed.
-func TestServe_AnAcceptanceIsSeenWithinSeconds(t *testing.T) {
+func TestRateAccept_RunningService_TakesEffectWithinSeconds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: waits for three rounds of 4 s")
 	}
@@ -208,7 +208,7 @@ func TestServe_AnAcceptanceIsSeenWithinSeconds(t *testing.T) {
 
 // Rates are compared with those in the database, but do not depend on it: they
 // stay fresh while it hangs, and are there when it is back.
-func TestServe_RatesOutliveAFrozenDatabase(t *testing.T) {
+func TestRates_DatabaseFrozen_StayFresh(t *testing.T) {
 	t.Parallel()
 	var usd atomic.Value
 	usd.Store("150")

@@ -43,7 +43,7 @@ func kraken(t *testing.T, usd *atomic.Value) string {
 	return web.URL
 }
 
-func TestServe_WithoutAFreshRateThereAreNoNewCardsAndReadinessSaysWhy(t *testing.T) {
+func TestRates_NoFreshRate_RefusesOrders(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: waits until a rate is too old, which takes 3 s")
 	}

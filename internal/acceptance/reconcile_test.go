@@ -49,7 +49,7 @@ func reconciled(t *testing.T, p *program, want int, args ...string) (all everyth
 	return all
 }
 
-func TestCLI_ReconcileForMachines(t *testing.T) {
+func TestReconcile_JSON_HasEveryField(t *testing.T) {
 	t.Parallel()
 	url := rig.Postgres(t)
 	p := newProgram(t, url)
@@ -128,7 +128,7 @@ func TestCLI_ReconcileForMachines(t *testing.T) {
 	wantOutput(t, stderr, "adding up ...", "hint: ")
 }
 
-func TestCLI_ReconcileSaysHowItEnds(t *testing.T) {
+func TestReconcile_Help_ListsExitCodes(t *testing.T) {
 	p := newProgram(t, "sqlite:unused.db")
 	help := p.must(t, "reconcile", "--help")
 	for _, want := range []string{"--full", "--json", "Exit codes:", "  0  the books are right, and nothing waits",
@@ -141,7 +141,7 @@ func TestCLI_ReconcileSaysHowItEnds(t *testing.T) {
 	}
 }
 
-func TestReconcile_WalletBalance_StandsNextToTheBooks(t *testing.T) {
+func TestReconcile_WalletBalance_IsComparedWithBooks(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, "sqlite:"+filepath.Join(t.TempDir(), "x.db"))
 	p.account(t)

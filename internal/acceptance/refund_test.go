@@ -15,7 +15,7 @@ import (
 
 // A card that can't be had is given back, to the address that its order named,
 // and its customer sees by which transaction.
-func TestCLI_ARefundThatIsDueIsGivenBack(t *testing.T) {
+func TestCardResolve_RefundDue_IsRefunded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out: waits for seconds")
 	}
@@ -112,7 +112,7 @@ func TestCLI_ARefundThatIsDueIsGivenBack(t *testing.T) {
 }
 
 // An address that is damaged hides nothing else of the card.
-func TestCardShow_ADamagedRefundAddressHidesNothingElse(t *testing.T) {
+func TestCardShow_DamagedRefundAddress_ShowsRest(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")

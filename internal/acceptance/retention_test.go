@@ -16,7 +16,7 @@ import (
 
 // A worker deletes what the defaults do not keep, and nothing with money;
 // refused are times that look like a slip of the finger.
-func TestServe_DeletesWhatNobodyPaidFor(t *testing.T) {
+func TestRetention_ExpiredCard_IsDeleted(t *testing.T) {
 	t.Parallel()
 	patience(t)
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")

@@ -294,7 +294,7 @@ func awaitSpec(t *testing.T, what string, done func() bool) {
 	}
 }
 
-func TestReceiver_BuiltFromThePublishedSpecAlone(t *testing.T) {
+func TestReceiver_BuiltFromSpecAlone_GetsEveryEvent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: waits for attempts at real intervals, which takes 6 s")
 	}

@@ -45,7 +45,7 @@ func writeFile(t testing.TB, name, text string) string {
 }
 
 // Cards that were bought ahead are imported, sold, given out once, and counted.
-func TestCLI_CardsInStockAreSold(t *testing.T) {
+func TestStock_ImportedCard_IsSoldOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out: waits for seconds")
 	}
@@ -114,7 +114,7 @@ func TestCLI_CardsInStockAreSold(t *testing.T) {
 	wantOutput(t, s.Output(), "supplier=shelf usd=150 left=0 limit=1")
 }
 
-func TestCLI_AStockIsImportedOnlyFromASafeFile(t *testing.T) {
+func TestStockImport_UnsafeFile_IsRefused(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
@@ -145,7 +145,7 @@ func TestCLI_AStockIsImportedOnlyFromASafeFile(t *testing.T) {
 }
 
 // What the page about stocks shows can be imported as it stands.
-func TestDocs_TheExampleOfAStockCanBeImported(t *testing.T) {
+func TestStockImport_DocumentedExample_IsImported(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/suppliers-stock.md")
@@ -173,7 +173,7 @@ func TestDocs_TheExampleOfAStockCanBeImported(t *testing.T) {
 
 // What was given out in a time that the database forgot stays held, while the
 // rest is sold again; and what a card never got is named.
-func TestCLI_AStockIsReleasedExceptWhatWasGivenOut(t *testing.T) {
+func TestStockRelease_Except_StaysHeld(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")

@@ -38,7 +38,7 @@ func writeSuppliers(t *testing.T, dir, url string) string {
 
 // A request that the supplier is slow about is taken back: no card is made, and
 // the refund is due.
-func TestSupplierCancel_TakesARequestBack(t *testing.T) {
+func TestSupplierCancel_PendingRequest_IsCanceled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: waits for seconds")
 	}

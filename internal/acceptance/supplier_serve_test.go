@@ -14,7 +14,7 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier"
 )
 
-func TestSupplierServe_BadConfigurationEndsWithAHint(t *testing.T) {
+func TestSupplierServe_BadConfiguration_ExitsWithHint(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")
@@ -53,7 +53,7 @@ func TestSupplierServe_BadConfigurationEndsWithAHint(t *testing.T) {
 
 // A supplier that is killed knows its keys when it is back, and its ledger has
 // one card for each, masked.
-func TestSupplierServe_TheSameKeyIsTheSameCardAfterARestart(t *testing.T) {
+func TestSupplierServe_Restarted_SameKeyGetsSameCard(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")

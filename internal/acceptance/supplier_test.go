@@ -11,7 +11,7 @@ import (
 
 // A card that the supplier declined is seen, tried again with a supplier that
 // is slow about it, and stays readable without credentials.
-func TestCLI_ADeclinedCardIsRetried(t *testing.T) {
+func TestCardResolve_DeclinedCard_IsRetried(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out: waits for seconds")
 	}

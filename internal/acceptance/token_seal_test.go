@@ -88,7 +88,7 @@ func TestToken_RowChangedInDatabase_RefusedAndReported(t *testing.T) {
 	})
 }
 
-func TestTokenSeal(t *testing.T) {
+func TestTokenSeal_TokensOfEarlierRelease_AreSealed(t *testing.T) {
 	t.Parallel()
 	patience(t)
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {

@@ -88,7 +88,7 @@ func TestToken_ScopesExpiryAndLastUse(t *testing.T) {
 	})
 }
 
-func TestToken_Rotate(t *testing.T) {
+func TestTokenRotate_Overlap_KeepsBothTokens(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
@@ -153,7 +153,7 @@ func TestToken_Rotate(t *testing.T) {
 
 // A live token is replaced by a live one, also where nobody has set
 // CARDMINT_MODE.
-func TestToken_RotateKeepsTheMode(t *testing.T) {
+func TestTokenRotate_LiveToken_StaysLive(t *testing.T) {
 	t.Parallel()
 	patience(t)
 	p := newProgram(t, "")
@@ -164,7 +164,7 @@ func TestToken_RotateKeepsTheMode(t *testing.T) {
 	}
 }
 
-func TestToken_MistakesAreExplained(t *testing.T) {
+func TestToken_Mistake_IsExplained(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	p := newProgram(t, "")

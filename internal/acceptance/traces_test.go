@@ -176,9 +176,9 @@ func (x *traced) order(api *server, token string) (ordered client.Card) {
 	}
 }
 
-// TestTraces_OneFromTheRequestToTheWebhook has a card sold by one process, and
+// TestTraces_SoldCard_IsOneTrace has a card sold by one process, and
 // by two that share a database, and looks at what a collector was sent.
-func TestTraces_OneFromTheRequestToTheWebhook(t *testing.T) {
+func TestTraces_SoldCard_IsOneTrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: runs several processes")
 	}
@@ -302,7 +302,7 @@ func attribute(s *tracepb.Span, key string) string {
 
 // Without an endpoint nothing is sent to anybody, and a request's trace goes no
 // farther. With one that nobody serves, everything works as well.
-func TestTraces_OffOrIntoTheVoid(t *testing.T) {
+func TestTraces_NoCollector_ServiceWorks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: runs several processes")
 	}
@@ -336,7 +336,7 @@ func TestTraces_OffOrIntoTheVoid(t *testing.T) {
 	}
 }
 
-func TestTraces_AnEndpointThatCanNotBeIsRefused(t *testing.T) {
+func TestTraces_BadEndpoint_IsRefused(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, "")
 	p.must(t, "keys", "create")

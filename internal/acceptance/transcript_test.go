@@ -91,7 +91,7 @@ type settles map[uuid.UUID]string
 
 // An operator who reads nothing but what the commands print settles whatever
 // waits: each output holds the next command.
-func TestCLI_AnOperatorFollowsWhatTheCommandsPrint(t *testing.T) {
+func TestCLI_PrintedCommands_SettleEverything(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")

@@ -10,7 +10,7 @@ import (
 
 // Money that comes for a card that was deleted is listed with what is known of
 // the card.
-func TestCLI_MoneyForADeletedCardIsListedWithIt(t *testing.T) {
+func TestTransfers_DeletedCard_IsNamed(t *testing.T) {
 	t.Parallel()
 	patience(t)
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")

@@ -36,7 +36,7 @@ func stray(t *testing.T, p *program, db *sql.DB, txid string, coins int64) {
 	}
 }
 
-func TestCLI_AnOperatorSettlesWhatARestoredDatabaseForgot(t *testing.T) {
+func TestTransfersAttribute_ForgottenPayments_AreSettled(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
@@ -121,7 +121,7 @@ func TestCLI_AnOperatorSettlesWhatARestoredDatabaseForgot(t *testing.T) {
 	}
 }
 
-func TestCLI_WhichOutputIsMeant(t *testing.T) {
+func TestTransfersAttribute_SeveralOutputs_NeedsOutput(t *testing.T) {
 	patience(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")

@@ -80,7 +80,7 @@ func buildFromHistory(t *testing.T) (path string) {
 
 // The previous release goes on while replicas are replaced one by one, and can
 // return when the new version fails.
-func TestUpgrade_ThePreviousReleaseRunsOnANewerSchema(t *testing.T) {
+func TestUpgrade_PreviousRelease_RunsOnNewerSchema(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: builds the previous release")
 	}

@@ -88,7 +88,7 @@ func playedAddresses(addresses []string, indices []int) string {
 	return fmt.Sprintf(`"result":{"address":%q,"addresses":[%s]}`, addresses[0], strings.Join(list, ","))
 }
 
-func TestWalletCheck_PrintsVersionsAndWarnsOfOldOnes(t *testing.T) {
+func TestWalletCheck_OutdatedVersions_Warns(t *testing.T) {
 	t.Parallel()
 	p, url := newProgram(t, ""), oldMonero(t)
 	p.must(t, "migrate")
@@ -102,7 +102,7 @@ func TestWalletCheck_PrintsVersionsAndWarnsOfOldOnes(t *testing.T) {
 	}
 }
 
-func TestServe_LogsThatNodeAndWalletAreOld(t *testing.T) {
+func TestServe_OutdatedNodeAndWallet_LogsWarnings(t *testing.T) {
 	t.Parallel()
 	p, url := newProgram(t, ""), oldMonero(t)
 	p.must(t, "keys", "create")
@@ -123,7 +123,7 @@ func (p *program) checkWallet(url string, more ...string) (stdout, stderr string
 	return p.run(append([]string{"wallet", "check", "--monero-daemon-url", url, "--monero-wallet-url", url}, more...)...)
 }
 
-func TestWalletCheck_OtherWalletThanTheDatabaseHas_Fails(t *testing.T) {
+func TestWalletCheck_OtherWallet_Fails(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, "")
 	p.must(t, "migrate")
@@ -188,7 +188,7 @@ func TestWalletCheck_OtherWalletThanTheDatabaseHas_Fails(t *testing.T) {
 	}
 }
 
-func TestWalletCheck_NoDatabase_FailsUnlessTheWalletAloneIsAskedFor(t *testing.T) {
+func TestWalletCheck_NoDatabase_FailsUnlessWalletOnly(t *testing.T) {
 	t.Parallel()
 	p, url := newProgram(t, ""), playMonero(t, currentWallet, rig.MoneroAddress(18, 0, 0))
 	stdout, stderr, code := p.checkWallet(url)

@@ -69,10 +69,10 @@ func timePasses(t *testing.T, url string) {
 	}
 }
 
-// TestWebhooks_NothingIsLostWhenTheProcessIsKilled makes 250 cards, which are
+// TestWebhooks_ProcessKilled_LosesNoEvent makes 250 cards, which are
 // 500 events, while the process is killed 50 times and the receiver fails half
 // of the time.
-func TestWebhooks_NothingIsLostWhenTheProcessIsKilled(t *testing.T) {
+func TestWebhooks_ProcessKilled_LosesNoEvent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: kills the process 50 times, which takes 15 s")
 	}
