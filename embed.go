@@ -2,8 +2,8 @@ package cardmint
 
 import "embed"
 
-// Docs holds the guides for those who use the service, and the changelog. The
-// service shows them below /docs.
+// Docs contains the guides for integrators and the changelog, which the service
+// shows under /docs.
 //
 //go:embed docs/guides CHANGELOG.md
 var Docs embed.FS

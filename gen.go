@@ -1,7 +1,10 @@
-// Package cardmint is a service that sells prepaid cards for cryptocurrency, and a client for it.
+// Package cardmint is the root of a service that sells prepaid cards for
+// cryptocurrency.
 //
-// The service is the command cmd/cardmint, its contract is openapi/openapi.yaml, Go programs use package client.
-// The code that the contract drives is generated here, by a generator pinned in tools/oapi-codegen.
+// The service is the command cmd/cardmint, its contract is
+// openapi/openapi.yaml, and Go programs use package client. The directives in
+// this file generate code from the contract, with a generator pinned in
+// tools/oapi-codegen.
 package cardmint
 
 //go:generate go tool -modfile=tools/oapi-codegen/go.mod oapi-codegen -config openapi/server.cfg.yaml openapi/openapi.yaml

@@ -140,7 +140,7 @@ func TestRates_LargeMove_WaitsForOperator(t *testing.T) {
 	if err != nil || bought.Payment.Rate.String() != "1500" {
 		t.Errorf("%+v, %v", bought, err)
 	}
-	wantOutput(t, s.Output(), "an operator has accepted a rate", "alice", "the market says so too")
+	wantOutput(t, s.Output(), "rate accepted by an operator", "alice", "the market says so too")
 	wantOutput(t, p.must(t, "rate", "accept", "--note", "x", "--usd", "1500", "--yes"),
 		"nothing left to do: alice accepted 1500 USD")
 	shown = p.must(t, append([]string{"rate", "show", "monero"}, sources...)...)

@@ -49,7 +49,7 @@ func TestRetention_ExpiredCard_IsDeleted(t *testing.T) {
 		}
 	}
 	s = p.serve(t, "serve", "--simulated", "--rate", "monero=150")
-	s.awaitOutput(t, 30*time.Second, "deleted what was kept for long enough")
+	s.awaitOutput(t, 30*time.Second, "deleted old events and unpaid cards")
 	wantOutput(t, s.Output(), "loop=retain", "expired_cards=1")
 	if cards := p.must(t, "card", "list"); strings.Contains(cards, old) || !strings.Contains(cards, sold.UUID.String()) {
 		t.Errorf("cards:\n%s", cards)

@@ -48,11 +48,11 @@ func (c *clockCheck) tick(ctx context.Context) error {
 	began := c.now()
 	now, err := c.db.Clock(ctx)
 	if took := c.now().Sub(began); err == nil && took <= maxClockRead {
-		c.watch.Note(clock.Database, "database", began.Add(took/2).Sub(now))
+		c.watch.Record(clock.Database, "database", began.Add(took/2).Sub(now))
 	}
 	if c.rates != nil {
 		for name, ahead := range c.rates(time.Minute) {
-			c.watch.Note(clock.Server, name, ahead)
+			c.watch.Record(clock.Server, name, ahead)
 		}
 	}
 	ahead := map[string]time.Duration{}
@@ -69,7 +69,7 @@ func (c *clockCheck) tick(ctx context.Context) error {
 // block takes a reading of the newest block's time.
 func (c *clockCheck) block(coin string, r settle.Report) {
 	if r.Applied {
-		c.watch.Note(clock.Block, coin+" block", c.now().Sub(r.Tip.Time))
+		c.watch.Record(clock.Block, coin+" block", c.now().Sub(r.Tip.Time))
 	}
 }
 

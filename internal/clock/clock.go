@@ -1,7 +1,7 @@
-// Package clock compares this machine's clock with other clocks. Quotes expire
-// and rates age by it, so a clock that is minutes off must not go unnoticed.
+// Package clock compares this machine's clock with other clocks. Quotes and
+// rates expire by it, so an error of minutes must be detected.
 //
-// It imports no other package of this module. It keeps readings in memory only:
+// It imports no other package of this module. Readings are in memory only:
 // after a crash they are taken again within seconds.
 package clock
 
@@ -13,30 +13,31 @@ import (
 	"time"
 )
 
-// Kind is what a clock can be believed for.
+// Kind is the kind of a clock, and determines how far it is trusted.
 type Kind int
 
 // The kinds of clocks.
 const (
-	// Database is the database's clock. Cards and leases go by both clocks, so
-	// a difference is a fault, whichever of the two is wrong.
+	// Database is the database's clock. Cards and leases depend on both clocks,
+	// so a difference is a fault, whichever of the two is wrong.
 	Database Kind = iota
-	// Server is the clock of a server on the internet. Two of them are
-	// believed.
+	// Server is the clock of a server on the internet. Two of them are trusted
+	// if they agree.
 	Server
-	// Block is the time of a newest block. It may be two hours ahead, as miners
-	// choose it, and any time behind. So it only supports another clock, unless
-	// it is further ahead than consensus allows.
+	// Block is the time of the newest block of a chain. Miners can choose a
+	// time up to two hours ahead, and it may be any time behind. Therefore it
+	// only supports another clock, unless it is further ahead than consensus
+	// allows.
 	Block
 )
 
 const (
-	// Limit is the largest difference between two clocks that are right.
+	// Limit is the largest tolerated difference between two clocks.
 	Limit = 2 * time.Minute
-	// blockLead is how far ahead of the real time a block can be.
+	// blockLead is how far in the future the time of a block can be.
 	blockLead = 2 * time.Hour
-	// lasts is how long a reading counts.
-	lasts = 5 * time.Minute
+	// readingTTL is how long a reading is valid.
+	readingTTL = 5 * time.Minute
 )
 
 // Reading is a comparison with another clock.
@@ -47,8 +48,7 @@ type Reading struct {
 	at    time.Time
 }
 
-// Watch remembers the newest reading of each clock. It is safe for concurrent
-// use.
+// Watch holds the newest reading of each clock. It is safe for concurrent use.
 type Watch struct {
 	now  func() time.Time
 	mu   sync.Mutex
@@ -59,18 +59,18 @@ type Watch struct {
 // monotonic.
 func New(now func() time.Time) *Watch { return &Watch{now: now, seen: map[string]Reading{}} }
 
-// Note remembers by how much this machine's clock is ahead of another one.
-func (w *Watch) Note(kind Kind, name string, ahead time.Duration) {
+// Record stores how far this machine's clock is ahead of another one.
+func (w *Watch) Record(kind Kind, name string, ahead time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seen[name] = Reading{kind, name, ahead, w.now()}
 }
 
-// Readings returns the readings that count, by name.
+// Readings returns the valid readings, by name.
 func (w *Watch) Readings() []Reading {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	maps.DeleteFunc(w.seen, func(_ string, r Reading) bool { return w.now().Sub(r.at) > lasts })
+	maps.DeleteFunc(w.seen, func(_ string, r Reading) bool { return w.now().Sub(r.at) > readingTTL })
 	all := make([]Reading, 0, len(w.seen))
 	for _, name := range slices.Sorted(maps.Keys(w.seen)) {
 		all = append(all, w.seen[name])
@@ -78,8 +78,8 @@ func (w *Watch) Readings() []Reading {
 	return all
 }
 
-// Wrong returns the reason why this machine's clock can't be right, without
-// addresses or names; "" if there is none.
+// Wrong returns why this machine's clock must be wrong, without addresses or
+// names; "" if there is no reason.
 func (w *Watch) Wrong() string {
 	readings := w.Readings()
 	for _, r := range readings {
@@ -99,9 +99,9 @@ func (w *Watch) Wrong() string {
 	return ""
 }
 
-// agreed returns the least difference to a server's clock if two clocks, and
-// more than half of the servers', show that this machine's is wrong in a
-// direction, which is 1 for ahead and -1 for behind. Otherwise it returns 0.
+// agreed returns the smallest difference to a server's clock if two clocks, and
+// more than half of the servers, show that this machine's clock is wrong in a
+// direction: 1 is ahead, -1 is behind. Otherwise it returns 0.
 func agreed(readings []Reading, direction time.Duration) (least time.Duration) {
 	servers, wrong, blocks := 0, 0, 0
 	for _, r := range readings {
@@ -114,7 +114,7 @@ func agreed(readings []Reading, direction time.Duration) (least time.Duration) {
 				}
 			}
 		case r.Kind == Block && direction < 0 && by > Limit:
-			blocks = 1 // nodes of several coins may share a machine, and so a clock
+			blocks = 1 // nodes of several coins may share a machine and its clock
 		}
 	}
 	if 2*wrong <= servers || wrong+blocks < 2 {

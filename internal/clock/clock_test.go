@@ -49,7 +49,7 @@ func TestWatch_Wrong_NeedsWitnesses(t *testing.T) {
 			now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 			w := clock.New(func() time.Time { return now })
 			for _, r := range tt.seen {
-				w.Note(r.Kind, r.Name, r.Ahead)
+				w.Record(r.Kind, r.Name, r.Ahead)
 			}
 			now = now.Add(5 * time.Minute)
 			if got := w.Wrong(); got != tt.want {
@@ -65,8 +65,8 @@ func TestWatch_Wrong_NeedsWitnesses(t *testing.T) {
 
 func TestWatch_Wrong_UsesNewestReading(t *testing.T) {
 	w := clock.New(time.Now)
-	w.Note(clock.Database, "database", time.Hour)
-	w.Note(clock.Database, "database", 0)
+	w.Record(clock.Database, "database", time.Hour)
+	w.Record(clock.Database, "database", 0)
 	if got := w.Wrong(); got != "" {
 		t.Errorf("%q", got)
 	}

@@ -1,9 +1,9 @@
-// Package panics turns panics into errors, so that one row, one answer or one
-// file cannot end the process.
+// Package panics turns panics into errors, so that one row, reply or file can't
+// crash the process.
 //
-// Every package may import it. Goroutines that work on items call Call or defer
-// Recover; the caller then treats the item as failed. A panic's value may
-// contain data: it is neither kept nor shown.
+// Every package may import it. Goroutines that work on items use Call or defer
+// Recover; the caller treats the item as failed. A panic's value may contain
+// secrets: it is neither stored nor logged.
 package panics
 
 import (
@@ -16,15 +16,14 @@ import (
 	"sync/atomic"
 )
 
-// recovered counts the panics of the process, as the runtime counts its
-// collections.
+// recovered counts the recovered panics of the process.
 var recovered atomic.Int64
 
-// Recovered returns how many panics this process has recovered from.
+// Recovered returns the number of recovered panics of the process.
 func Recovered() int64 { return recovered.Load() }
 
-// Error is a recovered panic. Its text names the type of the panic's value and
-// where it happened.
+// Error is a recovered panic. Its text contains the type of the panic's value,
+// and the place of the panic.
 type Error struct {
 	kind  string
 	stack []runtime.Frame // innermost first
@@ -38,13 +37,15 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("panic with a value of type %s at %s", e.kind, at)
 }
 
-// place names a frame without the arguments of its call, which may be data.
+// place returns a frame's function and line, without arguments, which may be
+// secret.
 func place(f runtime.Frame) string {
 	return fmt.Sprintf("%s (%s:%d)", path.Base(f.Function), path.Base(f.File), f.Line)
 }
 
-// Stack returns the stack of the panic in err for a log line, innermost call
-// first. It is the empty attribute, which a log leaves out, if err is no panic.
+// Stack returns the stack of the panic in err as a log attribute, innermost
+// call first. If err is not a panic, it returns the empty attribute, which
+// handlers ignore.
 func Stack(err error) slog.Attr {
 	e, is := errors.AsType[*Error](err)
 	if !is {
@@ -70,8 +71,8 @@ func Call(f func() error) (err error) {
 	return f()
 }
 
-// New counts a panic that the caller has just recovered, in the deferred
-// function, and returns it as an error.
+// New counts a recovered panic, and returns it as an error. It must be called
+// by the deferred function that has recovered value.
 func New(value any) *Error {
 	recovered.Add(1)
 	e := &Error{kind: fmt.Sprintf("%T", value)}
@@ -84,7 +85,7 @@ func New(value any) *Error {
 		switch {
 		case strings.HasPrefix(f.Function, "runtime."):
 			panicked = panicked || f.Function == "runtime.gopanic"
-		case panicked: // frames before belong to the recovery
+		case panicked: // earlier frames belong to the recovery
 			e.stack = append(e.stack, f)
 		}
 	}

@@ -1,12 +1,10 @@
 package rate
 
-import (
-	"github.com/cardmint/cardmint/internal/card"
-)
+import "github.com/cardmint/cardmint/internal/card"
 
-// Acceptable returns the parked rate that an operator accepts who was told usd.
-// The market moves on meanwhile, so it may be up to 3 percent away. If none is
-// that near, the operator must look again: it is false.
+// Acceptable returns the parked rate that an operator accepts by naming usd.
+// The market moves in between, so the two may differ by up to 3 percent. It
+// returns false if no parked rate is that close.
 func Acceptable(waiting []card.ParkedRate, usd card.Decimal) (card.ParkedRate, bool) {
 	for _, p := range waiting {
 		if usd.Scale == card.RateScale && !farther(usd.Units, p.USD.Units, card.Decimal{Units: 3}) {

@@ -8,7 +8,7 @@ import (
 )
 
 // bitfinex quotes the price and time of the last trade, with one request per
-// market. Its tickers have no time, so that they can't show that trading has
+// market. Its tickers have no time, so they can't reveal that trading has
 // stopped. Source: https://docs.bitfinex.com/reference/rest-public-trades.
 type bitfinex struct{ site }
 
@@ -17,11 +17,11 @@ func newBitfinex(s site) Source { return bitfinex{s} }
 // Fetch implements Source.
 func (b bitfinex) Fetch(ctx context.Context, coins []string) (map[string]Quote, error) {
 	return b.each(coins, func(symbol string) Quote {
-		answer, err := b.get(ctx, "/v2/trades/"+symbol+"/hist?limit=1&sort=-1")
+		body, err := b.get(ctx, "/v2/trades/"+symbol+"/hist?limit=1&sort=-1")
 		if err != nil {
 			return Quote{Err: err}
 		}
-		return readBitfinex(answer.body)
+		return readBitfinex(body)
 	}), nil
 }
 

@@ -12,30 +12,30 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Book keeps accepted and parked rates where other processes, the next start
-// and operators find them. Calling any of its methods twice is harmless. Times
-// are those of this process's clock.
+// Book stores accepted and parked rates for other processes, for the next start
+// and for operators. Every method is harmless when it runs twice. Times are by
+// this process's clock.
 type Book interface {
-	// AcceptedRates returns the rates of currencies that were accepted within
-	// the last so long, by any process or operator, and the last one of each
-	// currency however old it is, oldest first.
+	// AcceptedRates returns the rates of currencies that any process or
+	// operator accepted within a duration, and the last one of each currency at
+	// any age, oldest first.
 	AcceptedRates(ctx context.Context, currencies []string, within time.Duration) ([]card.AcceptedRate, error)
-	// InsertAcceptedRates stores accepted rates. It may delete those that are
-	// older than keep, except the last one of each currency.
+	// InsertAcceptedRates stores accepted rates. It may delete rates older than
+	// keep, except the last one of each currency.
 	InsertAcceptedRates(ctx context.Context, rates []card.AcceptedRate, keep time.Duration) error
-	// SaveParkedRates replaces what a process has parked.
+	// SaveParkedRates replaces the parked rates of a process.
 	SaveParkedRates(ctx context.Context, process string, rates []card.ParkedRate) error
 }
 
-// bookTimeout limits a call of the Book, so that Follow soon tries again.
+// bookTimeout limits a call of the Book, so that the next Follow soon retries.
 const bookTimeout = 3 * time.Second
 
-// UseBook has Follow compare rates with those in a book, and keep those of l
-// there, under the name of this process. It must be called before the first
-// Tick. Without a book l knows only what it accepted itself.
+// UseBook makes l compare rates with those in a book, and store its own there
+// under the name of this process. It must be called before the first Tick.
+// Without a book l compares with its own rates only.
 //
-// Until the book has been read once, no rate is accepted. After that, l goes on
-// with what it knows whenever the book is out of reach.
+// No rate is accepted before the book was read once. After that, l continues
+// with the last state while the book can't be reached.
 func (l *Live) UseBook(book Book, process string) {
 	l.book, l.process = book, process
 	for coin, s := range l.coins {
@@ -44,11 +44,10 @@ func (l *Live) UseBook(book Book, process string) {
 	}
 }
 
-// Follow reads the book, and stores what was accepted and parked since. If an
-// operator has accepted a rate, or the book was read for the first time, it
-// judges again what the sources said last, so that nobody waits for the next
-// Tick. What could not be stored is stored by the next Follow; nothing waits
-// for that.
+// Follow reads the book, and stores new accepted and parked rates. After the
+// first read, and after an operator has accepted a rate, it judges the latest
+// quotes again, so that orders need not wait for the next Tick. Rates that
+// can't be stored are stored by the next Follow.
 func (l *Live) Follow(ctx context.Context) error {
 	if l.book == nil {
 		return nil
@@ -61,28 +60,27 @@ func (l *Live) Follow(ctx context.Context) error {
 	return l.write(ctx)
 }
 
-// judgeAgain judges coins by what the sources said in the latest Tick. It does
-// not count as another Tick.
+// judgeAgain judges coins by the quotes of the latest Tick. It does not count
+// as another Tick.
 func (l *Live) judgeAgain(coins []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, coin := range coins {
-		heard, there := l.heard[coin]
+		latest, there := l.judged[coin]
 		if !there {
 			continue
 		}
-		before := heard.before
+		before := latest.before
 		before.past, before.unread = l.coins[coin].past, nil
-		if after := judge(coin, heard.quotes, before, l.cfg.Now(), l.cfg); after.why == nil ||
+		if after := judge(coin, latest.quotes, before, l.cfg.Now(), l.cfg); after.why == nil ||
 			l.coins[coin].last.USD.Units == 0 {
 			l.adopt(coin, after)
 		}
 	}
 }
 
-// read reads the book, and returns the coins of which it says something that
-// changes what was judged: it was read for the first time, or an operator has
-// accepted a rate.
+// read reads the book, and returns the coins that must be judged again: all
+// coins after the first read, and those whose rate an operator has accepted.
 func (l *Live) read(ctx context.Context) (news []string, err error) {
 	if l.book == nil {
 		return nil, nil
@@ -115,7 +113,7 @@ func (l *Live) read(ctx context.Context) (news []string, err error) {
 			news = append(news, coin)
 		}
 		if decided && s.unread == nil && decision.ID != known.ID {
-			l.log.InfoContext(ctx, "an operator has accepted a rate", "currency", coin, "usd", decision.USD, "operator",
+			l.log.InfoContext(ctx, "rate accepted by an operator", "currency", coin, "usd", decision.USD, "operator",
 				decision.By, "note", decision.Note)
 		}
 		s.past, s.unread = stored.merge(l.unstored[coin]).recent(l.cfg.Now()), nil
@@ -127,7 +125,7 @@ func (l *Live) read(ctx context.Context) (news []string, err error) {
 	return news, nil
 }
 
-// write stores what was accepted and what is parked.
+// write stores accepted and parked rates.
 func (l *Live) write(ctx context.Context) error {
 	if l.book == nil {
 		return nil
@@ -158,8 +156,8 @@ func (l *Live) write(ctx context.Context) error {
 	return nil
 }
 
-// toStore returns what is to be stored: rates that were accepted since, and
-// everything that is parked.
+// toStore returns the accepted rates that are not stored yet, and all parked
+// rates.
 func (l *Live) toStore() (accepted []card.AcceptedRate, waiting []card.ParkedRate) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -174,8 +172,8 @@ func (l *Live) toStore() (accepted []card.AcceptedRate, waiting []card.ParkedRat
 	return accepted, waiting
 }
 
-// adopt makes after the standing of a coin, and notes a rate that was just
-// accepted for the book. The caller holds mu.
+// adopt sets the standing of a coin, and queues a newly accepted rate for the
+// book. The caller holds mu.
 func (l *Live) adopt(coin string, after standing) {
 	if n := len(after.past); n > 0 && after.past[n-1].ID == uuid.Nil {
 		r := &after.past[n-1]

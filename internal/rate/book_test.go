@@ -257,7 +257,7 @@ func TestLive_WithoutItsBookItStartsWithNoRateAndGoesOnWithTheOneItHas(t *testin
 	if err := r.tick("150"); err == nil {
 		t.Error("no error")
 	}
-	wantNoRate(t, r.Live, "what was accepted before is not known: out of reach")
+	wantNoRate(t, r.Live, "the accepted rates are not known: out of reach")
 	if err := r.Follow(t.Context()); err == nil {
 		t.Error("no error")
 	}
@@ -320,7 +320,7 @@ func TestLive_ABookThatIsReadLateDelaysTheFirstRateNoLonger(t *testing.T) {
 	b.broken = errors.New("out of reach")
 	two := newReplica(t, b, c, "two")
 	_ = two.tick("151")
-	wantNoRate(t, two.Live, "what was accepted before is not known: out of reach")
+	wantNoRate(t, two.Live, "the accepted rates are not known: out of reach")
 	b.broken = nil
 	if err := two.Follow(t.Context()); err != nil {
 		t.Fatal(err)
@@ -343,12 +343,12 @@ func TestLive_AnOperatorsAcceptanceIsLoggedOnce(t *testing.T) {
 			b.accepts(t, usd, c.now())
 		}
 		_, _ = r.tick(usd), r.tick(usd)
-		if n := strings.Count(logged.String(), "an operator has accepted a rate"); n != max(0, i-1) {
+		if n := strings.Count(logged.String(), "rate accepted by an operator"); n != max(0, i-1) {
 			t.Errorf("after %s, %d acceptances are logged, want %d", usd, n, max(0, i-1))
 		}
 	}
 	_ = newReplica(t, b, c, "two").tick("310")
-	if n := strings.Count(logged.String(), "an operator has accepted a rate"); n != 2 {
+	if n := strings.Count(logged.String(), "rate accepted by an operator"); n != 2 {
 		t.Errorf("after a restart, %d acceptances are logged, want 2", n)
 	}
 }
@@ -384,7 +384,7 @@ func TestLive_AFirstRateThatIsComparedWithNothingIsLogged(t *testing.T) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
 	defer slog.SetDefault(before)
 	b, c := &book{}, &clock{noon}
-	const warning = "compared with nothing"
+	const warning = "accepted without comparison"
 	if err := newReplica(t, b, c, "one").tick("150"); err != nil || strings.Count(logged.String(), warning) != 1 {
 		t.Errorf("%v: %s", err, logged.String())
 	}

@@ -16,11 +16,11 @@ func newCoinbase(s site) Source { return coinbase{s} }
 // Fetch implements Source.
 func (c coinbase) Fetch(ctx context.Context, coins []string) (map[string]Quote, error) {
 	return c.each(coins, func(product string) Quote {
-		answer, err := c.get(ctx, "/products/"+product+"/ticker")
+		body, err := c.get(ctx, "/products/"+product+"/ticker")
 		if err != nil {
 			return Quote{Err: err}
 		}
-		return readCoinbase(answer.body)
+		return readCoinbase(body)
 	}), nil
 }
 

@@ -20,12 +20,12 @@ func (c coingecko) Fetch(ctx context.Context, coins []string) (map[string]Quote,
 	if ids == "" {
 		return nil, nil
 	}
-	answer, err := c.get(ctx,
+	body, err := c.get(ctx,
 		"/api/v3/simple/price?vs_currencies=usd&include_last_updated_at=true&precision=full&ids="+ids)
 	if err != nil {
 		return nil, err
 	}
-	quote, err := readCoinGecko(answer.body)
+	quote, err := readCoinGecko(body)
 	if err != nil {
 		return nil, err
 	}

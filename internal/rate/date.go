@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// serverDate remembers the time by a server's clock. It is safe for concurrent
-// use.
+// serverDate compares this machine's clock with a server's. It is safe for
+// concurrent use.
 type serverDate struct {
 	mu    sync.Mutex
 	ahead time.Duration
-	at    time.Time // zero if it is not known
+	at    time.Time // zero if unknown
 }
 
-// note reads the Date of a response that a server or a cache sent between two
+// record reads the Date of a response that a server or a cache sent between two
 // times of this machine's clock. A cache keeps the Date of the original
 // response, and adds its Age.
-func (d *serverDate) note(header http.Header, began, ended time.Time) {
+func (d *serverDate) record(header http.Header, began, ended time.Time) {
 	date, err := http.ParseTime(header.Get("Date"))
 	if err != nil {
 		return
@@ -35,7 +35,7 @@ func (d *serverDate) note(header http.Header, began, ended time.Time) {
 	d.ahead, d.at = began.Add(ended.Sub(began)/2).Sub(date), ended
 }
 
-// dated is a source that knows the time by its server's clock.
+// dated is a source that compares clocks.
 type dated interface {
 	clockAhead() (ahead time.Duration, at time.Time)
 }
@@ -46,8 +46,8 @@ func (s site) clockAhead() (ahead time.Duration, at time.Time) {
 	return s.date.ahead, s.date.at
 }
 
-// ClocksAhead returns by how much this machine's clock is ahead of each
-// source's, if the source responded within the last d.
+// ClocksAhead returns how far this machine's clock is ahead of each source's.
+// It omits sources that have not responded within d.
 func (l *Live) ClocksAhead(d time.Duration) map[string]time.Duration {
 	all := map[string]time.Duration{}
 	for _, source := range l.sources {

@@ -12,64 +12,58 @@ import (
 )
 
 const (
-	longestAnswer  = time.Minute // even if the caller's deadline is later
-	largestAnswer  = 1 << 20
-	largestHeaders = 64 << 10
+	maxTimeout     = time.Minute // even if the caller's deadline is later
+	maxBodyBytes   = 1 << 20
+	maxHeaderBytes = 64 << 10
 )
 
-// newClient returns the client that all sources share. It checks certificates,
-// follows no redirects and uses no proxy. How long a request may take, with its
-// connection, is up to its context.
+// newClient returns the client of all sources. It checks certificates, follows
+// no redirects and uses no proxy. The context limits a request, including the
+// connection.
 func newClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			ForceAttemptHTTP2:      true,
 			IdleConnTimeout:        90 * time.Second,
-			MaxResponseHeaderBytes: largestHeaders,
+			MaxResponseHeaderBytes: maxHeaderBytes,
 			DisableCompression:     true,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Timeout:       longestAnswer,
+		Timeout:       maxTimeout,
 	}
 }
 
-// answer is a site's response.
-type answer struct {
-	body   []byte
-	header http.Header
-}
-
-// get requests a path. Anything but a complete response with status 200 is an
-// error. Errors do not quote the body.
-func (s site) get(ctx context.Context, path string) (answer, error) {
+// get returns the body at a path. Anything but a complete response with status
+// 200 is an error. Errors do not quote the body.
+func (s site) get(ctx context.Context, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+path, nil)
 	if err != nil {
-		return answer{}, err
+		return nil, err
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "cardmint")
 	began := time.Now()
 	res, err := s.client.Do(req)
 	if err != nil {
-		return answer{}, plain(ctx, err)
+		return nil, plain(ctx, err)
 	}
-	s.date.note(res.Header, began, time.Now())
+	s.date.record(res.Header, began, time.Now())
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode != http.StatusOK {
-		return answer{}, fmt.Errorf("HTTP status %d", res.StatusCode)
+		return nil, fmt.Errorf("HTTP status %d", res.StatusCode)
 	}
-	body, err := io.ReadAll(io.LimitReader(res.Body, largestAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxBodyBytes+1))
 	if err != nil {
-		return answer{}, plain(ctx, err)
+		return nil, plain(ctx, err)
 	}
-	if len(body) > largestAnswer {
-		return answer{}, fmt.Errorf("answer is longer than %d bytes", largestAnswer)
+	if len(body) > maxBodyBytes {
+		return nil, fmt.Errorf("answer is longer than %d bytes", maxBodyBytes)
 	}
-	return answer{body, res.Header}, nil
+	return body, nil
 }
 
-// plain returns why a request failed, in a form that may be shown to anybody:
-// without addresses, which may be those of a private network.
+// plain returns the cause of a failed request without addresses, which may be
+// private. It is safe to show.
 func plain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

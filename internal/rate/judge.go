@@ -18,31 +18,31 @@ type quoted struct {
 	Quote
 }
 
-// ErrParked means that a rate is too far from those accepted before to be
-// believed without an operator.
+// ErrParked means that a rate differs so much from accepted ones that only an
+// operator can accept it.
 var ErrParked = errors.New("no card is sold until an operator accepts it with: cardmint rate accept")
 
-// standing is what is known about a coin between two Ticks.
+// standing is the state of a coin between two Ticks.
 type standing struct {
-	past      past      // what rates are compared with
-	unread    error     // why past can't be relied on; nil if it can
-	last      card.Rate // the rate that this process accepted last, even if it is too old to quote
-	withdrawn bool      // last must not be quoted, however fresh
+	past      past      // accepted rates
+	unread    error     // why past is incomplete; nil if it is complete
+	last      card.Rate // last rate accepted by this process, also if it is too old to quote
+	withdrawn bool      // last must not be quoted, even if it is fresh
 	why       error     // why the latest Tick accepted no rate; nil if it did
-	dropped   []dropped // the sources that the latest Tick dropped, by name
+	dropped   []dropped // sources dropped by the latest Tick, by name
 	held      hold
-	parked    *parked // the rate that waits for an operator; nil for none
+	parked    *parked // nil for none
 }
 
-// parked is a rate that waits for an operator.
+// parked is a rate that only an operator can accept.
 type parked struct {
 	card.Rate
 	why   string
-	since time.Time // since when rates of the coin wait
-	until time.Time // until when it can be accepted
+	since time.Time // rates of the coin have been parked since then
+	until time.Time // it can be accepted until then
 }
 
-// dropped is a source that was not used, and why.
+// dropped is a source that was not used.
 type dropped struct {
 	source string
 	why    error
@@ -66,32 +66,32 @@ func (s standing) missing() []string {
 	return names
 }
 
-// hold is a run of consecutive Ticks whose medians were too far from what was
-// accepted.
+// hold is a run of consecutive Ticks whose medians were too far from accepted
+// rates.
 type hold struct {
-	ticks     int   // in all
-	low, high int64 // of the latest ticks whose medians are about the same rate
-	alike     int   // the number of those
+	ticks     int
+	low, high int64 // range of the latest similar medians
+	similar   int   // their number
 }
 
-// with returns the run after another median. If that is farther than spread
-// from the others, the medians that are alike start again.
+// with returns the run after another median. If that differs from the similar
+// medians by more than spread, it starts a new range.
 func (h hold) with(median int64, spread card.Decimal) hold {
 	low, high := min(h.low, median), max(h.high, median)
 	if h.ticks == 0 || farther(high, low, spread) {
 		return hold{h.ticks + 1, median, median, 1}
 	}
-	return hold{h.ticks + 1, low, high, h.alike + 1}
+	return hold{h.ticks + 1, low, high, h.similar + 1}
 }
 
-// judge decides what a coin is worth, from one Tick's quotes and the standing
-// before. It has no side effects.
+// judge returns the standing of a coin after one Tick's quotes. It has no side
+// effects.
 //
-// If there is no new rate, the last one remains valid. But it is withdrawn if
-// the market seems to be below it: if the median is below the floor, or jumped
-// down and is held. To keep quoting it would sell dollars for coin that may be
-// worth less by now. It is also withdrawn if the median is above the ceiling,
-// where the operator wants no card to be sold, or is parked.
+// If no new rate is accepted, the last one remains valid. It is withdrawn if
+// the market may be below it, because the median is below the floor, or has
+// jumped down and is held: quoting it would sell dollars for coin that may be
+// worth less. It is also withdrawn if the median is parked, or above the
+// ceiling, where the operator wants no sales.
 func judge(coin string, quotes []quoted, before standing, now time.Time, cfg Config) standing {
 	after := standing{past: before.past.recent(now), unread: before.unread, last: before.last, withdrawn: before.withdrawn}
 	used, left := sift(quotes, now, cfg)
@@ -106,7 +106,7 @@ func judge(coin string, quotes []quoted, before standing, now time.Time, cfg Con
 		return after
 	}
 	if before.unread != nil {
-		after.why = fmt.Errorf("what was accepted before is not known: %w", before.unread)
+		after.why = fmt.Errorf("the accepted rates are not known: %w", before.unread)
 		return after
 	}
 	rate := rateOf(used, now)
@@ -134,10 +134,9 @@ func judge(coin string, quotes []quoted, before standing, now time.Time, cfg Con
 	return standing{past: after.past.with(row), last: rate, dropped: left}
 }
 
-// compare compares a rate with those that were accepted before. It sets s.why
-// if the rate is not to be accepted now: a jump is held until it stands, and a
-// rate too far from one of the last hour, in one jump or in many steps, is then
-// parked.
+// compare compares a rate with the accepted ones, and sets s.why if it can't be
+// accepted now. A jump is held until enough Ticks confirm it. After that, a
+// rate too far from one of the last hour, by one jump or many steps, is parked.
 func (s *standing) compare(rate card.Rate, before standing, now time.Time, cfg Config) {
 	last := s.past.last()
 	far, beyond := s.past.beyond(rate.USD.Units, cfg.MaxMove)
@@ -160,10 +159,10 @@ func (s *standing) compare(rate card.Rate, before standing, now time.Time, cfg C
 		s.parked.why = fmt.Sprintf("%s is more than %s percent from %s, accepted %s (%s)", rate.USD, cfg.MaxMove, far.USD,
 			far.At.UTC().Format(time.RFC3339), rate.Source)
 		s.why = fmt.Errorf("%s: %w", s.parked.why, ErrParked)
-	case beyond || s.held.alike < cfg.HoldTicks:
+	case beyond || s.held.similar < cfg.HoldTicks:
 		s.withdrawn = before.withdrawn || rate.USD.Units < last.USD.Units
 		s.why = fmt.Errorf("%s is more than %s, and is held until seen %d times (now %d; %s)", rate.USD, from, cfg.HoldTicks,
-			s.held.alike, rate.Source)
+			s.held.similar, rate.Source)
 	}
 }
 
@@ -192,8 +191,9 @@ func sift(quotes []quoted, now time.Time, cfg Config) (used []quoted, left []dro
 
 func bySource(a, b quoted) int { return cmp.Compare(a.source, b.source) }
 
-// usable returns why a quote must be dropped, whatever the others say. It does
-// not rely on checks by the Source, which may be anybody's.
+// usable returns an error if a quote must be dropped regardless of the others.
+// It repeats the checks of our own sources, because Source is an open
+// interface.
 func (c Config) usable(q Quote, now time.Time) error {
 	switch {
 	case q.Err != nil:
@@ -233,9 +233,9 @@ func rateOf(used []quoted, now time.Time) card.Rate {
 }
 
 // median returns the median of quotes. If their number is even, that is the
-// mean of the middle two, rounded down. If the quotes form two equal camps, the
-// mean is far from both, so that neither wins; a quote from either camp would
-// favour that camp.
+// mean of the middle two, rounded down. If the quotes form two equal groups,
+// the mean is far from both, so that neither wins; a quote of one group would
+// favor that group.
 func median(quotes []quoted) int64 {
 	if len(quotes) == 0 {
 		return 0
@@ -261,7 +261,7 @@ func hundred(scale int) *big.Int {
 	return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(scale+2)), nil)
 }
 
-// percentScale is how many decimals a percentage may have.
+// percentScale is the largest number of decimals of a percentage.
 const percentScale = 4
 
 // isPercent reports whether p is a percentage from 0 to 100.
@@ -269,7 +269,7 @@ func isPercent(p card.Decimal) bool {
 	return p.Scale >= 0 && p.Scale <= percentScale && p.Units >= 0 && big.NewInt(p.Units).Cmp(hundred(p.Scale)) <= 0
 }
 
-// list returns the dropped sources with the reasons, for an error text.
+// list returns the dropped sources and the reasons, for errors.
 func list(left []dropped) string {
 	texts := make([]string, len(left))
 	for i, d := range left {

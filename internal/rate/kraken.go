@@ -11,7 +11,7 @@ import (
 )
 
 // kraken quotes the price and time of the last trade, with one request per
-// market. Its tickers have no time, so that they can't show that trading has
+// market. Its tickers have no time, so they can't reveal that trading has
 // stopped. Source:
 // https://docs.kraken.com/api-reference/market-data/get-recent-trades.
 type kraken struct{ site }
@@ -21,11 +21,11 @@ func newKraken(s site) Source { return kraken{s} }
 // Fetch implements Source.
 func (k kraken) Fetch(ctx context.Context, coins []string) (map[string]Quote, error) {
 	return k.each(coins, func(pair string) Quote {
-		answer, err := k.get(ctx, "/0/public/Trades?count=1&pair="+pair)
+		body, err := k.get(ctx, "/0/public/Trades?count=1&pair="+pair)
 		if err != nil {
 			return Quote{Err: err}
 		}
-		return readKraken(answer.body, pair)
+		return readKraken(body, pair)
 	}), nil
 }
 
@@ -68,8 +68,8 @@ func readKraken(body []byte, pair string) Quote {
 	return newQuote(newest[priceAt], time.Unix(seconds, 0))
 }
 
-// krakenError returns an error that names a code such as "EQuery:Unknown asset
-// pair". It does not quote anything else.
+// krakenError returns an error with a code such as "EQuery:Unknown asset pair".
+// It quotes nothing else.
 func krakenError(code string) error {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ: "
 	if code == "" || len(code) > 60 || strings.Trim(code, letters) != "" {

@@ -1,6 +1,7 @@
 package rate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,44 +16,44 @@ import (
 	"github.com/cardmint/cardmint/internal/panics"
 )
 
-// Config says how far sources are trusted. Percentages have at most 4 decimals.
+// Config configures the trust in sources. Percentages have at most 4 decimals.
 type Config struct {
 	// Coins are the codes of the currencies to fetch, such as "monero". At
 	// least one is required.
 	Coins []string
-	// Quorum is how many sources must agree on a rate. Defaults to 2; with 1, a
-	// single source is trusted.
+	// Quorum is the number of sources that must agree on a rate. Defaults to 2;
+	// with 1, a single source is trusted.
 	Quorum int
-	// MaxAge is how old a quote, and therefore a rate, may be, by its source's
-	// own time. Defaults to 5 min.
+	// MaxAge is the largest age of a quote, and therefore of a rate, by its
+	// source's own time. Defaults to 5 min.
 	MaxAge time.Duration
-	// MaxAhead is how far a quote's time may be in the future. Defaults to 30
+	// MaxAhead limits how far a quote's time is in the future. Defaults to 30
 	// s.
 	MaxAhead time.Duration
-	// MaxSpread is how far a quote may be from the median of all quotes, in
-	// percent of the median. Others are dropped. Defaults to 3.
+	// MaxSpread is the largest distance of a quote from the median of all
+	// quotes, in percent of the median. Quotes beyond it are dropped. Defaults
+	// to 3.
 	MaxSpread card.Decimal
-	// MaxJump is how far a rate may be from the last accepted one, in percent
-	// of that. A larger jump is held. It does not matter how old the last rate
-	// is: the first quotes after an outage are the least trustworthy. Defaults
-	// to 15.
+	// MaxJump is the largest distance of a rate from the last accepted one, in
+	// percent of that, at any age: the first quotes after an outage are the
+	// least trustworthy. A larger jump is held. Defaults to 15.
 	MaxJump card.Decimal
 	// HoldTicks is the number of consecutive Ticks, with medians within
 	// MaxSpread, after which a jump is accepted. Defaults to 3; with 1, no jump
 	// is held.
 	HoldTicks int
-	// MaxMove is how far a rate may be from any that was accepted within the
-	// last hour, and from the last one however old, in percent of that. A rate
-	// that is farther for HoldTicks consecutive Ticks is parked: only an
+	// MaxMove is the largest distance of a rate from the rates accepted within
+	// the last hour, and from the last one at any age, in percent of those. A
+	// rate that is beyond it for HoldTicks consecutive Ticks is parked: only an
 	// operator can accept it. Defaults to 30.
 	MaxMove card.Decimal
 	// Floor is the lowest rate at which a coin is quoted, in US dollars by
 	// currency code. Defaults to none.
 	Floor map[string]card.Decimal
-	// Ceiling is the highest rate at which a coin is quoted, likewise. Defaults
-	// to none.
+	// Ceiling is the highest rate at which a coin is quoted, in US dollars by
+	// currency code. Defaults to none.
 	Ceiling map[string]card.Decimal
-	// Timeout limits how long one source may take. Defaults to 10 s; at most a
+	// Timeout limits a request to one source. Defaults to 10 s; at most a
 	// minute.
 	Timeout time.Duration
 	// Now is the clock. Defaults to time.Now.
@@ -61,24 +62,16 @@ type Config struct {
 
 // fill fills in the defaults.
 func (c *Config) fill() {
-	set(&c.Quorum, 2)
-	set(&c.MaxAge, 5*time.Minute)
-	set(&c.MaxAhead, 30*time.Second)
-	set(&c.MaxSpread, card.Decimal{Units: 3})
-	set(&c.MaxJump, card.Decimal{Units: 15})
-	set(&c.HoldTicks, 3)
-	set(&c.MaxMove, card.Decimal{Units: 30})
-	set(&c.Timeout, 10*time.Second)
+	c.Quorum = cmp.Or(c.Quorum, 2)
+	c.MaxAge = cmp.Or(c.MaxAge, 5*time.Minute)
+	c.MaxAhead = cmp.Or(c.MaxAhead, 30*time.Second)
+	c.MaxSpread = cmp.Or(c.MaxSpread, card.Decimal{Units: 3})
+	c.MaxJump = cmp.Or(c.MaxJump, card.Decimal{Units: 15})
+	c.HoldTicks = cmp.Or(c.HoldTicks, 3)
+	c.MaxMove = cmp.Or(c.MaxMove, card.Decimal{Units: 30})
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
 	if c.Now == nil {
 		c.Now = time.Now
-	}
-}
-
-// set sets value to byDefault if it is zero.
-func set[T comparable](value *T, byDefault T) {
-	var zero T
-	if *value == zero {
-		*value = byDefault
 	}
 }
 
@@ -100,7 +93,7 @@ func (c *Config) Validate() error {
 	refuse(c.HoldTicks < 1, "hold ticks: must be at least 1")
 	refuse(c.MaxAge < 0, "max age: must be more than 0")
 	refuse(c.MaxAhead < 0, "max ahead: must be more than 0")
-	refuse(c.Timeout < 0 || c.Timeout > longestAnswer, "timeout: must be more than 0, and at most %s", longestAnswer)
+	refuse(c.Timeout < 0 || c.Timeout > maxTimeout, "timeout: must be more than 0, and at most %s", maxTimeout)
 	const percent = "%s: must be more than 0 and at most 100 percent, with at most %d decimals"
 	refuse(!isPercent(c.MaxSpread) || c.MaxSpread.Units == 0, percent, "max spread", percentScale)
 	refuse(!isPercent(c.MaxJump) || c.MaxJump.Units == 0, percent, "max jump", percentScale)
@@ -130,8 +123,8 @@ func exact(usd card.Decimal) (card.Decimal, error) {
 	return usd.Rescale(card.RateScale)
 }
 
-// exactly returns bounds that are valid, at the scale of rates.
-func exactly(bounds map[string]card.Decimal) map[string]card.Decimal {
+// rescale returns valid bounds at the scale of rates.
+func rescale(bounds map[string]card.Decimal) map[string]card.Decimal {
 	all := map[string]card.Decimal{}
 	for coin, usd := range bounds {
 		all[coin], _ = exact(usd)
@@ -145,30 +138,30 @@ type Live struct {
 	sources []Source // by name
 	log     *slog.Logger
 	cfg     Config
-	turn    chan struct{} // lets one Tick run at a time
+	ticking chan struct{} // semaphore: one Tick at a time
 
 	book    Book   // nil for none
-	process string // the name of this process in the book
+	process string // name of this process in the book
 	booking sync.Mutex
-	stored  []card.ParkedRate // what the book has of this process; guarded by booking
+	stored  []card.ParkedRate // parked rates of this process in the book; guarded by booking
 
-	// separate from turn and booking, so that rates can be read while others
-	// wait for sources and the book
+	// mu is separate from ticking and booking, so that readers do not wait for
+	// sources and the book.
 	mu       sync.RWMutex
 	coins    map[string]standing
-	heard    map[string]heard
-	unstored map[string]past // what this process has accepted and the book may lack
+	judged   map[string]judged
+	unstored map[string]past // rates accepted by this process that the book may lack
 }
 
-// heard is what the latest Tick judged.
-type heard struct {
+// judged is the input of the latest Tick's judgment.
+type judged struct {
 	quotes []quoted
 	before standing
 }
 
 var _ order.Rates = (*Live)(nil)
 
-// New returns live rates, which are unknown until the first Tick. It returns an
+// New returns live rates, without any before the first Tick. It returns an
 // error if cfg is not valid, if two sources have the same name, or if a coin
 // has fewer sources than the quorum.
 func New(sources []Source, log *slog.Logger, cfg Config) (*Live, error) {
@@ -178,15 +171,15 @@ func New(sources []Source, log *slog.Logger, cfg Config) (*Live, error) {
 	if len(sources) < cfg.Quorum {
 		return nil, fmt.Errorf("%d sources can't make a quorum of %d", len(sources), cfg.Quorum)
 	}
-	l := &Live{sources: slices.Clone(sources), log: log, cfg: cfg, turn: make(chan struct{}, 1),
-		coins: map[string]standing{}, heard: map[string]heard{}, unstored: map[string]past{}}
+	l := &Live{sources: slices.Clone(sources), log: log, cfg: cfg, ticking: make(chan struct{}, 1),
+		coins: map[string]standing{}, judged: map[string]judged{}, unstored: map[string]past{}}
 	slices.SortFunc(l.sources, func(a, b Source) int { return strings.Compare(a.Name(), b.Name()) })
 	for i, s := range l.sources[1:] {
 		if s.Name() == l.sources[i].Name() {
 			return nil, fmt.Errorf("rate source %s is listed twice", s.Name())
 		}
 	}
-	l.cfg.Coins, l.cfg.Floor, l.cfg.Ceiling = slices.Clone(cfg.Coins), exactly(cfg.Floor), exactly(cfg.Ceiling)
+	l.cfg.Coins, l.cfg.Floor, l.cfg.Ceiling = slices.Clone(cfg.Coins), rescale(cfg.Floor), rescale(cfg.Ceiling)
 	for _, coin := range cfg.Coins {
 		served := 0
 		for _, s := range l.sources {
@@ -211,33 +204,33 @@ func (l *Live) Sources() []string {
 	return names
 }
 
-// Tick asks all sources at the same time and updates the rates. The error says
-// which coins have no new rate, and why. Their last rate remains valid until it
-// is too old, unless it was withdrawn. Tick returns once every source has
-// answered or timed out, or when ctx ends. It does not wait for the book, which
-// is for Follow.
+// Tick fetches all sources at the same time and updates the rates. The error
+// lists the coins without a new rate, with the reasons. Their last rate remains
+// valid until it is too old, unless it was withdrawn. Tick returns when every
+// source has answered or timed out, or when ctx is canceled. It does not wait
+// for the book, which is for Follow.
 func (l *Live) Tick(ctx context.Context) error {
 	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
+	case l.ticking <- struct{}{}:
+		defer func() { <-l.ticking }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	answers := make([]map[string]Quote, len(l.sources))
 	failures := make([]error, len(l.sources))
-	var asking sync.WaitGroup
+	var fetching sync.WaitGroup
 	for i, s := range l.sources {
-		asking.Go(func() {
+		fetching.Go(func() {
 			failures[i] = panics.Call(func() (err error) {
-				answers[i], err = l.ask(ctx, s)
+				answers[i], err = l.fetch(ctx, s)
 				return err
 			})
 			if stack := panics.Stack(failures[i]); stack.Key != "" {
-				l.log.ErrorContext(ctx, "asking a source of rates", "source", s.Name(), "error", failures[i], stack)
+				l.log.ErrorContext(ctx, "rate source panicked", "source", s.Name(), "error", failures[i], stack)
 			}
 		})
 	}
-	asking.Wait()
+	fetching.Wait()
 
 	var without []error
 	for _, coin := range l.cfg.Coins {
@@ -247,19 +240,19 @@ func (l *Live) Tick(ctx context.Context) error {
 			continue
 		}
 		if missing := after.missing(); ctx.Err() == nil && !slices.Equal(missing, before.missing()) {
-			l.log.WarnContext(ctx, "the sources missing from a rate have changed", "currency", coin,
+			l.log.WarnContext(ctx, "sources missing from a rate changed", "currency", coin,
 				"missing", missing, "dropped", list(after.dropped))
 		}
 		if l.book != nil && len(before.past) == 0 {
-			l.log.WarnContext(ctx, "the first rate of a currency was compared with nothing", "currency", coin, "rate",
+			l.log.WarnContext(ctx, "first rate of a currency accepted without comparison", "currency", coin, "rate",
 				after.last.USD, "source", after.last.Source)
 		}
 	}
 	return errors.Join(without...)
 }
 
-// judge judges a coin by the sources' answers. It returns the standing before
-// and after.
+// judge judges a coin by the sources' answers, and returns the standing before
+// and after it.
 func (l *Live) judge(coin string, answers []map[string]Quote, failures []error) (before, after standing) {
 	var quotes []quoted
 	for i, s := range l.sources {
@@ -279,12 +272,12 @@ func (l *Live) judge(coin string, answers []map[string]Quote, failures []error) 
 	defer l.mu.Unlock()
 	before = l.coins[coin]
 	after = judge(coin, quotes, before, l.cfg.Now(), l.cfg)
-	l.heard[coin] = heard{quotes, before}
+	l.judged[coin] = judged{quotes, before}
 	l.adopt(coin, after)
 	return before, after
 }
 
-func (l *Live) ask(ctx context.Context, s Source) (map[string]Quote, error) {
+func (l *Live) fetch(ctx context.Context, s Source) (map[string]Quote, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, l.cfg.Timeout,
 		fmt.Errorf("no answer within %s: %w", l.cfg.Timeout, context.DeadlineExceeded))
 	defer cancel()
@@ -295,8 +288,8 @@ func (l *Live) ask(ctx context.Context, s Source) (map[string]Quote, error) {
 	return s.Fetch(ctx, coins)
 }
 
-// Rate implements order.Rates. A rate expires with its age, even if Tick never
-// runs again.
+// Rate implements order.Rates. A rate expires by its age, also if Tick no
+// longer runs.
 func (l *Live) Rate(currency string) (card.Rate, error) {
 	rate, err := l.rate(currency)
 	if err != nil {
@@ -305,8 +298,8 @@ func (l *Live) Rate(currency string) (card.Rate, error) {
 	return rate, nil
 }
 
-// Health returns an error if a coin has no fresh rate. It says for each such
-// coin which sources were dropped, and why.
+// Health returns an error if a coin has no fresh rate, with the dropped sources
+// of each such coin.
 func (l *Live) Health() error {
 	var without []error
 	for _, coin := range l.cfg.Coins {

@@ -9,9 +9,9 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// Markup returns rates at which a card costs percent more coin: each is divided
-// by 1 + percent/100 and rounded down. If percent is 0, it returns rates
-// itself. It returns an error if percent is not from 0 to 100, or has more than
+// Markup returns rates at which a card costs percent more coin: each rate is
+// divided by 1 + percent/100 and rounded down. If percent is 0, it returns
+// rates. It returns an error if percent is not from 0 to 100, or has more than
 // 4 decimals.
 func Markup(rates order.Rates, percent card.Decimal) (order.Rates, error) {
 	if !isPercent(percent) {

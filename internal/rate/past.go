@@ -8,18 +8,17 @@ import (
 )
 
 const (
-	// window is how long an accepted rate bounds those after it.
+	// window is how long an accepted rate limits later ones.
 	window = time.Hour
-	// repeated is how long a rate that stays the same is not kept again.
-	repeated = time.Minute
+	// repeatAfter is the time after which an unchanged rate is added again.
+	repeatAfter = time.Minute
 )
 
-// past is what a coin was taken to be worth, oldest first. Nothing is quoted
-// from it.
+// past is the accepted rates of a coin, oldest first. They are never quoted.
 type past []card.AcceptedRate
 
-// last returns the last accepted rate, however old it is; the zero AcceptedRate
-// if there is none.
+// last returns the last accepted rate at any age; the zero AcceptedRate if
+// there is none.
 func (p past) last() card.AcceptedRate {
 	if len(p) == 0 {
 		return card.AcceptedRate{}
@@ -27,8 +26,8 @@ func (p past) last() card.AcceptedRate {
 	return p[len(p)-1]
 }
 
-// recent returns what bounds the next rate: the last hour, at least the last
-// accepted rate, but nothing from before an operator's acceptance. It shares
+// recent returns the rates that limit the next one: those of the last hour, or
+// else the last one, and none from before an operator's acceptance. It shares
 // p's elements.
 func (p past) recent(now time.Time) past {
 	from := 0
@@ -43,8 +42,8 @@ func (p past) recent(now time.Time) past {
 	return p[max(0, min(from, len(p)-1)):]
 }
 
-// beyond returns the oldest accepted rate that usd is more than percent away
-// from, if there is one.
+// beyond returns the oldest accepted rate that differs from usd by more than
+// percent, if there is one.
 func (p past) beyond(usd int64, percent card.Decimal) (card.AcceptedRate, bool) {
 	for _, r := range p {
 		if farther(usd, r.USD.Units, percent) {
@@ -54,16 +53,15 @@ func (p past) beyond(usd int64, percent card.Decimal) (card.AcceptedRate, bool) 
 	return card.AcceptedRate{}, false
 }
 
-// with returns p with another rate, which is newer. The same rate again is left
-// out for a minute.
+// with returns p with a newer rate. It omits an unchanged rate for a minute.
 func (p past) with(r card.AcceptedRate) past {
-	if last := p.last(); last.USD == r.USD && r.At.Sub(last.At) < repeated {
+	if last := p.last(); last.USD == r.USD && r.At.Sub(last.At) < repeatAfter {
 		return p
 	}
 	return append(slices.Clone(p), r)
 }
 
-// merge returns p with others that it lacks.
+// merge returns p with the others that it lacks.
 func (p past) merge(others past) past {
 	all := slices.Clone(p)
 	for _, r := range others {

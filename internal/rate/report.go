@@ -2,22 +2,21 @@ package rate
 
 import "github.com/cardmint/cardmint/internal/card"
 
-// Report is what is known about a coin, for monitoring.
+// Report is the state of a coin's rate, for metrics.
 type Report struct {
 	Currency string
-	Rate     card.Rate // as Rate returns it; zero if there is no fresh one
-	// Median is the median of the quotes that were neither too old nor
-	// implausible in the latest Tick; 0 if there was none.
+	Rate     card.Rate // as returned by Rate; zero if there is none
+	// Median is the median of the usable quotes of the latest Tick; 0 if there
+	// was none.
 	Median card.Decimal
-	// Quotes are what sources answered in the latest Tick, by source. Those
-	// that gave no quote are not there.
+	// Quotes are the quotes of the latest Tick, by source.
 	Quotes []SourceQuote
-	// Agreeing is how many of them are still good and agree, and Quorum how
-	// many must.
+	// Agreeing is the number of quotes that are fresh and agree, and Quorum the
+	// required number.
 	Agreeing, Quorum int
 }
 
-// SourceQuote is what a source answered.
+// SourceQuote is a quote with its source.
 type SourceQuote struct {
 	Source string
 	Quote
@@ -30,7 +29,7 @@ func (l *Live) Reports() []Report {
 		r := Report{Currency: coin, Quorum: l.cfg.Quorum}
 		r.Rate, _ = l.rate(coin)
 		l.mu.RLock()
-		quotes := l.heard[coin].quotes
+		quotes := l.judged[coin].quotes
 		l.mu.RUnlock()
 		var fresh []quoted
 		for _, q := range quotes {

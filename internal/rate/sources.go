@@ -16,26 +16,26 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Source quotes what coins are worth.
+// Source is a public source of exchange rates.
 type Source interface {
-	// Name returns one word that no other source has.
+	// Name returns a unique name of one word.
 	Name() string
 	// Serves reports whether the source has a market for a coin.
 	Serves(coin string) bool
-	// Fetch returns a quote for each of the coins, all of which it serves. It
-	// must return when ctx ends. An error means that there are no quotes at
-	// all; if a single quote fails, that quote's Err says why.
+	// Fetch returns quotes for coins that the source serves. It must return
+	// when ctx is canceled. An error means that there are no quotes at all; the
+	// failure of a single quote is in its Err.
 	Fetch(ctx context.Context, coins []string) (map[string]Quote, error)
 }
 
-// Quote is what one whole coin is worth, according to one source.
+// Quote is the price of one whole coin at one source.
 type Quote struct {
 	USD card.Decimal // Scale is card.RateScale
 	At  time.Time    // by the source's own clock
-	Err error        // if not nil, there is no quote, and USD and At are not set
+	Err error        // if not nil, USD and At are not set
 }
 
-// Why a source is dropped.
+// The reasons to drop a source.
 var (
 	errImplausible  = errors.New("quote is not a plain number of " + believed)
 	errNoQuote      = errors.New("answer has no quote for it")
@@ -52,13 +52,13 @@ func plausible(usd card.Decimal) bool {
 	return usd.Scale == card.RateScale && usd.Units >= dollar/100 && usd.Units <= 100_000_000*dollar
 }
 
-// newQuote parses a price as a source wrote it.
+// newQuote parses the price of a source.
 func newQuote(price text, at time.Time) Quote {
 	whole, fraction, point := strings.Cut(string(price), ".")
 	if point && fraction == "" || strings.Trim(fraction, "0123456789") != "" {
 		return Quote{Err: errImplausible}
 	}
-	// Surplus decimals are cut off, which rounds down.
+	// Further decimals are cut off, which rounds down.
 	fraction = (fraction + strings.Repeat("0", card.RateScale))[:card.RateScale]
 	usd, err := card.ParseDecimal(whole+"."+fraction, card.RateScale)
 	if err != nil || !plausible(usd) {
@@ -67,9 +67,9 @@ func newQuote(price text, at time.Time) Quote {
 	return Quote{USD: usd, At: at}
 }
 
-// text is a number as a source wrote it, bare or as a JSON string. Any other
-// JSON value becomes a text that is not a number, so that a bad value affects
-// only its own quote.
+// text is a number in a source's JSON, with or without quotes. Any other JSON
+// value becomes a text that is not a number, so that a bad value affects only
+// its own quote.
 type text string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -84,8 +84,8 @@ type definition struct {
 	open      func(site) Source
 }
 
-// known returns every source, by name. To add one, write a file for it and add
-// a line here.
+// known returns all sources, by name. To add one, write a file for it and add a
+// line here.
 func known() []definition {
 	return []definition{
 		{"bitfinex", "https://api-pub.bitfinex.com", newBitfinex},
@@ -104,12 +104,12 @@ func Known() map[string]string {
 	return addresses
 }
 
-// Sources returns the sources with the given names, or, if names is empty, all
-// that have a market for one of the coins. urls overrides the URLs of sources,
-// for instance with a mirror's; they must be https, or http on this machine.
-// markets has the sources' names for the markets of the coins to fetch, by
-// currency code and source name. A named source without any of them is an
-// error: whoever names it relies on it.
+// Sources returns the sources with the given names. If names is empty, it
+// returns all sources with a market for one of the coins. urls overrides the
+// URLs of sources, for instance with a mirror's; they must be https, or http on
+// this machine. markets contains the sources' names of the markets, by currency
+// code and source name. A source in names without any market is an error,
+// because the operator relies on it.
 func Sources(names []string, urls map[string]string, markets map[string]map[string]string) ([]Source, error) {
 	addresses := Known()
 	all := make([]string, 0, len(addresses))
@@ -117,7 +117,7 @@ func Sources(names []string, urls map[string]string, markets map[string]map[stri
 		all = append(all, k.name)
 	}
 	if len(names) == 0 {
-		names = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return len(at(name, markets)) == 0 })
+		names = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return len(marketsOf(name, markets)) == 0 })
 	}
 	for i, name := range names {
 		switch {
@@ -125,7 +125,7 @@ func Sources(names []string, urls map[string]string, markets map[string]map[stri
 			return nil, fmt.Errorf("rate source %q is not known, only %s", name, strings.Join(all, ", "))
 		case slices.Contains(names[:i], name):
 			return nil, fmt.Errorf("rate source %s is listed twice", name)
-		case len(at(name, markets)) == 0:
+		case len(marketsOf(name, markets)) == 0:
 			return nil, fmt.Errorf("rate source %s has no market for %s", name,
 				strings.Join(slices.Sorted(maps.Keys(markets)), " or "))
 		}
@@ -145,15 +145,15 @@ func Sources(names []string, urls map[string]string, markets map[string]map[stri
 		if slices.Contains(names, k.name) {
 			sources = append(sources,
 				k.open(site{name: k.name, base: strings.TrimSuffix(addresses[k.name], "/"), client: client,
-					markets: at(k.name, markets),
+					markets: marketsOf(k.name, markets),
 					date:    &serverDate{}}))
 		}
 	}
 	return sources, nil
 }
 
-// at returns one source's names for the markets of coins, by currency code.
-func at(source string, markets map[string]map[string]string) map[string]string {
+// marketsOf returns a source's names of its markets, by currency code.
+func marketsOf(source string, markets map[string]map[string]string) map[string]string {
 	here := map[string]string{}
 	for coin, names := range markets {
 		if name, has := names[source]; has {
@@ -163,8 +163,8 @@ func at(source string, markets map[string]map[string]string) map[string]string {
 	return here
 }
 
-// checkURL returns an error unless rates from address are safe from tampering
-// on the way. Errors do not quote the address.
+// checkURL returns an error unless a connection to address is protected against
+// tampering. Errors do not quote the address.
 func checkURL(address string) error {
 	u, err := url.Parse(address)
 	switch {
@@ -177,12 +177,12 @@ func checkURL(address string) error {
 	return errors.New("address must begin with https://")
 }
 
-// site is what all sources have in common.
+// site is the common part of all sources.
 type site struct {
 	name    string
 	base    string // the base URL, without a trailing slash
 	client  *http.Client
-	markets map[string]string // its names for the markets of coins against US dollars, by currency code
+	markets map[string]string // its names of the markets against US dollars, by currency code
 	date    *serverDate
 }
 
@@ -195,7 +195,7 @@ func (s site) Serves(coin string) bool {
 	return has
 }
 
-// each calls quote for every market that coins have here, and returns the
+// each calls quote for the market of every coin that has one, and returns the
 // quotes by currency code.
 func (s site) each(coins []string, quote func(market string) Quote) map[string]Quote {
 	quotes := map[string]Quote{}
@@ -207,7 +207,7 @@ func (s site) each(coins []string, quote func(market string) Quote) map[string]Q
 	return quotes
 }
 
-// list returns the markets that coins have here, joined by commas.
+// list returns the markets of coins, joined by commas.
 func (s site) list(coins []string) string {
 	var markets []string
 	for _, coin := range coins {

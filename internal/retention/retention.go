@@ -1,9 +1,8 @@
-// Package retention deletes what was kept for long enough: events by their age,
-// and cards that nobody paid for.
+// Package retention deletes old events and unpaid cards.
 //
-// It may import package card only. Everything is deleted in pages, each of
-// which is one commit: after a crash the next Tick finds what is left. Nothing
-// that ever had to do with money is deleted.
+// It may import package card only. Rows are deleted in pages, each in one
+// commit: after a crash the next Tick continues. Nothing that involved money is
+// deleted.
 package retention
 
 import (
@@ -15,65 +14,68 @@ import (
 	"github.com/google/uuid"
 )
 
-// Store deletes. Running any of its methods twice is harmless. The error is
+// Store deletes rows. Every method is harmless when it runs twice. The error is
 // card.ErrUnavailable if the database can't be reached.
 type Store interface {
-	// HoldRetention acquires or prolongs the lease of who deletes, by the
-	// database's clock. It returns false if another process has it.
+	// HoldRetention acquires or prolongs the lease for deleting, by the
+	// database's clock. It returns false if another process holds it.
 	HoldRetention(ctx context.Context, holder string, ttl time.Duration) (bool, error)
-	// ReleaseRetention gives the lease back; a no-op if another process has it.
+	// ReleaseRetention releases the lease; a no-op if another process holds it.
 	ReleaseRetention(ctx context.Context, holder string) error
 	// AccountIDs returns all accounts.
 	AccountIDs(ctx context.Context) ([]uuid.UUID, error)
-	// PruneEvents deletes up to n events of an account, the oldest first, that
-	// happened at least age ago by the database's clock, with their deliveries.
-	// It stops before the first event that has a pending delivery. The newest
-	// of what it deletes is replaced by the event feed.reset, whose since is
-	// when the account was created: readers who have not come so far get that
-	// first. It returns how many events it looked at and may have deleted: less
-	// than n if there are no more.
+	// PruneEvents deletes up to n of an account's oldest events, with their
+	// deliveries. They happened at least age ago by the database's clock. It
+	// stops before the first event with a pending delivery. The newest deleted
+	// event is replaced by an event feed.reset, whose since is the creation of
+	// the account: readers at an earlier position receive that first. It
+	// returns the number of events it examined, which is less than n at the
+	// end.
 	PruneEvents(ctx context.Context, account uuid.UUID, age time.Duration, n int) (pruned int, err error)
-	// RetireCards deletes those of an account's cards of a currency of which
-	// nothing but the order is left: they were created, and their quotes were
-	// over, at least age ago, both by the database's clock and by the newest
-	// block that was applied; they expired or were canceled; no transfer ever
-	// came to their addresses; no operator decided anything about them; and
-	// none of their events is kept. Their addresses stay known. It looks at up
-	// to n cards that follow after in the order of their uuids, and returns how
-	// many it deleted, and the last one it looked at: uuid.Nil if there are no
-	// more.
+	// RetireCards deletes an account's cards of a currency that meet all of
+	// these conditions:
+	//   - their creation and the end of their quotes are at least age ago, by
+	//     the database's clock and by the newest applied block
+	//   - they expired or were canceled
+	//   - their addresses never received a transfer
+	//   - no operator decided about them
+	//   - none of their events is left
+	//
+	// Their addresses stay known. It examines up to n cards whose uuid is
+	// greater than after, and returns the number of deleted cards and the last
+	// examined one: uuid.Nil at the end.
 	RetireCards(ctx context.Context, account uuid.UUID, currency string, age time.Duration, after uuid.UUID,
 		n int) (retired int64, last uuid.UUID, err error)
 }
 
-// The least that can be kept, so that a slip of the finger deletes little, and
-// a payment that was on its way for days finds its card.
-const shortest = 7 * 24 * time.Hour
+// minRetention keeps a mistyped flag from deleting much, and lets a payment
+// that takes days find its card.
+const minRetention = 7 * 24 * time.Hour
 
-// Policy says for how long what is kept.
+// Policy sets retention periods.
 type Policy struct {
-	// Expired is how long cards are kept for which nobody paid, from their
-	// creation and the end of their quotes on; 0 for good. A card is kept as
-	// long as its events at least.
+	// Expired is how long unpaid cards are kept after their creation and the
+	// end of their quotes; 0 is forever. A card is kept at least as long as its
+	// events.
 	Expired time.Duration
-	// Events is how long events are kept; 0 for good. They are kept for a day
-	// longer than Deliveries at least.
+	// Events is how long events are kept; 0 is forever. They are kept for at
+	// least a day longer than Deliveries.
 	Events time.Duration
-	// Deliveries is how long deliveries to webhooks are kept, by whoever
-	// deletes those.
+	// Deliveries is the retention of deliveries to webhooks, which another loop
+	// deletes.
 	Deliveries time.Duration
 }
 
-// Check returns an error if something would be kept for too short a time.
+// Check returns an error if a period is too short.
 func (p Policy) Check() error {
-	if p.Expired != 0 && p.Expired < shortest || p.Events != 0 && p.Events < shortest {
-		return errors.New("cards and events are kept for seven days at least, or for good")
+	if p.Expired != 0 && p.Expired < minRetention || p.Events != 0 && p.Events < minRetention {
+		return errors.New("cards and events are kept for at least seven days, or forever")
 	}
 	return nil
 }
 
-// events returns how long events are kept; 0 for good. With an event that is
-// younger by a day than the oldest, deliveries can be made again.
+// events returns the retention of events; 0 is forever. The extra day lets all
+// kept deliveries be repeated.
 func (p Policy) events() time.Duration {
 	if p.Events == 0 {
 		return 0
@@ -82,30 +84,30 @@ func (p Policy) events() time.Duration {
 }
 
 const (
-	page  = 200             // events or cards in one commit
-	lasts = 2 * time.Minute // the lease, from a page to the next
-	// share is how much of the time is spent on deleting: a share of 1/10 of
-	// one connection.
+	page     = 200             // events or cards in one commit
+	leaseTTL = 2 * time.Minute // prolonged after each page
+	// share limits the load: deleting takes 1/share of the time of one
+	// connection.
 	share = 10
 )
 
-// Config is how a Keeper works.
+// Config configures a Keeper.
 type Config struct {
 	Policy     Policy
-	Currencies []string // of all cards that there may be
-	Holder     string   // of the lease: this process
-	// Pause waits for so long, or until ctx ends. Defaults to a timer.
+	Currencies []string // of all cards
+	Holder     string   // name of this process in the lease
+	// Pause waits for length, or until ctx is canceled. Defaults to a timer.
 	Pause func(ctx context.Context, length time.Duration)
 }
 
-// Keeper deletes what was kept for long enough.
+// Keeper enforces a Policy.
 type Keeper struct {
 	store Store
 	log   *slog.Logger
 	cfg   Config
 }
 
-// New returns a keeper. The error is that of Policy.Check.
+// New returns a keeper, or the error of Policy.Check.
 func New(store Store, log *slog.Logger, cfg Config) (*Keeper, error) {
 	if err := cfg.Policy.Check(); err != nil {
 		return nil, err
@@ -126,12 +128,12 @@ func pause(ctx context.Context, length time.Duration) {
 }
 
 // Tick deletes everything that is due, unless another process does. It is slow
-// on purpose: requests come first.
+// on purpose, so that requests are not.
 func (k *Keeper) Tick(ctx context.Context) error {
 	if k.cfg.Policy.Events == 0 && k.cfg.Policy.Expired == 0 {
 		return nil
 	}
-	if held, err := k.store.HoldRetention(ctx, k.cfg.Holder, lasts); err != nil || !held {
+	if held, err := k.store.HoldRetention(ctx, k.cfg.Holder, leaseTTL); err != nil || !held {
 		return err
 	}
 	accounts, err := k.store.AccountIDs(ctx)
@@ -142,7 +144,7 @@ func (k *Keeper) Tick(ctx context.Context) error {
 	var cards int64
 	defer func() {
 		if events > 0 || cards > 0 {
-			k.log.InfoContext(ctx, "deleted what was kept for long enough", "events", events, "expired_cards", cards)
+			k.log.InfoContext(ctx, "deleted old events and unpaid cards", "events", events, "expired_cards", cards)
 		}
 	}()
 	for _, account := range accounts {
@@ -162,12 +164,12 @@ func (k *Keeper) Tick(ctx context.Context) error {
 	return nil
 }
 
-// Close lets another process begin at once.
+// Close releases the lease.
 func (k *Keeper) Close(ctx context.Context) error {
 	return k.store.ReleaseRetention(ctx, k.cfg.Holder)
 }
 
-// errLost means that another process has begun to delete, and goes on with it.
+// errLost means that another process has acquired the lease.
 var errLost = errors.New("another process holds the lease of retention")
 
 func unlessLost(err error) error {
@@ -177,8 +179,7 @@ func unlessLost(err error) error {
 	return err
 }
 
-// paged calls f until it returns false, at a pace that leaves the database to
-// others.
+// paged calls f until it returns false, with pauses.
 func (k *Keeper) paged(ctx context.Context, f func() (more bool, err error)) error {
 	for {
 		began := time.Now()
@@ -187,7 +188,7 @@ func (k *Keeper) paged(ctx context.Context, f func() (more bool, err error)) err
 			return err
 		}
 		k.cfg.Pause(ctx, (share-1)*time.Since(began))
-		held, err := k.store.HoldRetention(ctx, k.cfg.Holder, lasts)
+		held, err := k.store.HoldRetention(ctx, k.cfg.Holder, leaseTTL)
 		switch {
 		case err != nil:
 			return err

@@ -19,8 +19,8 @@ import (
 
 const day = 24 * time.Hour
 
-// fakeStore is a store that counts: so many events and cards of each account are
-// old.
+// fakeStore is a store that counts: so many events and cards of each account
+// are old.
 type fakeStore struct {
 	held          bool
 	holds         int // until another process has the lease; 0 for never
@@ -52,7 +52,8 @@ func (s *fakeStore) PruneEvents(_ context.Context, account uuid.UUID, age time.D
 	return n, s.err
 }
 
-func (s *fakeStore) RetireCards(_ context.Context, account uuid.UUID, currency string, age time.Duration, after uuid.UUID,
+func (s *fakeStore) RetireCards(_ context.Context, account uuid.UUID, currency string, age time.Duration,
+	after uuid.UUID,
 	n int) (int64, uuid.UUID, error) {
 	had := s.cards[account]
 	s.cards[account] -= min(n, had)
