@@ -19,7 +19,7 @@ func (h *host) openCluster(password string) *rig.Cluster {
 	c := rig.NewCluster(h)
 	c.Exec(h, "CREATE ROLE cardmint LOGIN PASSWORD '"+password+"'")
 	c.Exec(h, "CREATE DATABASE cardmint OWNER cardmint")
-	c.AskForPasswords(h, "scram-sha-256")
+	c.RequirePasswords(h, "scram-sha-256")
 	h.set("CARDMINT_DATABASE_URL", strings.ReplaceAll(c.URL("cardmint"), "postgres@", "cardmint:"+password+"@"))
 	host, port, _ := strings.Cut(c.Host(), ":")
 	h.env = append(h.env, "PGHOST="+host, "PGPORT="+port, "PGUSER=postgres")

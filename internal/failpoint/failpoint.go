@@ -1,17 +1,16 @@
-// Package failpoint has the process killed where a crash would be worst, for
+// Package failpoint kills the process where a crash would do the most harm, for
 // tests.
 //
-// It imports none of ours. Without the build tag failpoints, Hit does nothing
-// and costs nothing. With it, the environment variable CARDMINT_FAILPOINT=NAME
-// kills the process when it comes to the point of that name, as kill -9 does;
-// NAME:N lets N-1 pass before. With panic:NAME or panic:NAME:N, the point
-// panics instead.
+// It imports none of ours. Without the build tag failpoints, Hit does nothing.
+// With it, the environment variable CARDMINT_FAILPOINT=NAME kills the process,
+// as kill -9 does, when it reaches the named point; NAME:N skips N-1 hits
+// first. With panic:NAME or panic:NAME:N, the point panics instead.
 package failpoint
 
-// Name names a point at which the process can be killed.
+// Name is the name of a failpoint.
 type Name string
 
-// The points, along the way of a payment.
+// The failpoints, along the path of a payment.
 const (
 	Applying   Name = "settle/applying"   // what makes a card paid is written, and not committed
 	Applied    Name = "settle/applied"    // the intents of paid cards are committed
@@ -26,7 +25,7 @@ const (
 	Delivered  Name = "webhook/delivered" // the receiver's answer is read, and not stored
 )
 
-// Names returns all of them.
+// Names returns all failpoints.
 func Names() []Name {
 	return []Name{Applying, Applied, Claimed, Submitting, Sent, Answered, Issuing, Issued, Refusing, Delivering, Delivered}
 }

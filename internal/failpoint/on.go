@@ -28,7 +28,7 @@ func choose(text string) (Name, *atomic.Int64, bool) {
 	return Name(name), left, panics
 }
 
-// Hit kills the process, or panics, if the point was chosen and it is its turn.
+// Hit kills the process or panics, if the environment selects this hit.
 func Hit(name Name) {
 	if name == chosen && left.Add(-1) == 0 {
 		if panics {

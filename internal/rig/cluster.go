@@ -64,8 +64,8 @@ func (c *Cluster) Follow(tb testing.TB, primary *Cluster, name string) {
 	c.Start(tb)
 }
 
-// prepareCluster makes the folder of a server, which is deleted when the test
-// ends.
+// prepareCluster creates the directory of a server, which is deleted when the
+// test ends.
 func prepareCluster(tb testing.TB, settings []string) *Cluster {
 	tb.Helper()
 	notShort(tb, "PostgreSQL")
@@ -85,8 +85,7 @@ func prepareCluster(tb testing.TB, settings []string) *Cluster {
 	return c
 }
 
-// Files is the folder of everything that the server writes: its tables, its log
-// of transactions, and its log.
+// Files returns the directory of the server: tables, write-ahead log, and log.
 func (c *Cluster) Files() string { return c.dir }
 
 func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
@@ -123,8 +122,8 @@ func (c *Cluster) Start(tb testing.TB) {
 // Stop ends the server and its sessions at once, as a crash would.
 func (c *Cluster) Stop() { c.end(syscall.SIGQUIT) }
 
-// end ends the server with a signal. Not Kill, unless it does not obey: the
-// server ends its sessions and frees its shared memory.
+// end stops the server with a signal, so that it ends its sessions and frees
+// its shared memory. If that fails, end kills it.
 func (c *Cluster) end(s syscall.Signal) {
 	c.Thaw()
 	_ = c.cmd.Process.Signal(s)
@@ -141,8 +140,8 @@ func (c *Cluster) Freeze() { c.signalAll(syscall.SIGSTOP) }
 // Thaw resumes the processes of a frozen server.
 func (c *Cluster) Thaw() { c.signalAll(syscall.SIGCONT) }
 
-// signalAll sends a signal to the server and to its children, which have
-// process groups of their own.
+// signalAll sends a signal to the server and to its children, which are not in
+// its process group.
 func (c *Cluster) signalAll(s syscall.Signal) {
 	_ = c.cmd.Process.Signal(s)
 	for _, pid := range childrenOf(c.PID()) {
@@ -168,8 +167,8 @@ func childrenOf(parent int) (pids []int) {
 	return pids
 }
 
-// Promote makes a standby the primary. The statement is itself a query on a
-// standby, which what is replayed may cancel.
+// Promote makes a standby the primary. It retries, because replay may cancel
+// queries on a standby, including this statement.
 func (c *Cluster) Promote(tb testing.TB) {
 	tb.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
@@ -201,9 +200,9 @@ func (c *Cluster) Value(tb testing.TB, query string, args ...any) (value string)
 	return value
 }
 
-// AskForPasswords has the server ask for passwords, by the given method of
-// pg_hba.conf, of everybody but the superuser.
-func (c *Cluster) AskForPasswords(tb testing.TB, method string) {
+// RequirePasswords makes the server require passwords, by the given method of
+// pg_hba.conf, from every user except the superuser.
+func (c *Cluster) RequirePasswords(tb testing.TB, method string) {
 	tb.Helper()
 	rules := "host all postgres 127.0.0.1/32 trust\nhost replication all 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 " +
 		method + "\n"

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Databases makes databases, each for one test alone. A package of tests should
-// share one, in a variable.
+// Databases creates databases, one per test. A package should share one value
+// in a variable.
 type Databases struct {
 	// Migrate creates the schema in the empty database at url, and closes its
 	// connections. It runs once for each kind of database; every test gets a
@@ -81,7 +81,7 @@ func (d *Databases) Postgres(tb testing.TB) string {
 
 // migratePostgres returns the name of a migrated database. It forbids
 // connections and ends the sessions left from Migrate, because PostgreSQL
-// copies a database only while nobody is connected to it.
+// copies a database only while it has no sessions.
 func (d *Databases) migratePostgres() (string, error) {
 	name, err := createDatabase("")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Lie is a way in which one answer of a JSON-RPC server can be wrong.
+// Lie is an error in an answer of a JSON-RPC server.
 type Lie struct {
 	Name   string
 	Method string // whose answer it is
@@ -20,8 +20,8 @@ type Lie struct {
 
 type telling func(answer []byte) (lied []byte, ok bool)
 
-// Tell returns the answer with the lie in it. It returns false if the answer
-// lacks what the lie is about.
+// Tell returns the answer with the lie. It returns false if the answer lacks
+// the field of the lie.
 func (l Lie) Tell(answer []byte) (lied []byte, ok bool) { return l.tell(answer) }
 
 // LieThat returns a lie that replaces the value of a field in a method's
@@ -36,9 +36,9 @@ func LieThat(method, field string, is any) Lie {
 // twiceMark makes a key unique until it is written.
 const twiceMark = "\u2016"
 
-// LiesAbout returns every lie about a field of a method's result that needs no
-// knowledge of what it means: it is missing, null, there twice, or of another
-// kind. honest is a value of the field.
+// LiesAbout returns the syntactic lies about a field of a method's result: it
+// is missing, null, duplicated, or of another kind. honest is a value of the
+// field.
 func LiesAbout(method, field string, honest any) []Lie {
 	kinds := map[string]any{"null": nil, "a list": []any{}, "an object": map[string]any{}}
 	switch honest.(type) {
@@ -71,8 +71,7 @@ func LiesAbout(method, field string, honest any) []Lie {
 	return lies
 }
 
-// LiesOf returns the lies of a server that answers a method with something else
-// altogether.
+// LiesOf returns the lies that replace a method's whole answer.
 func LiesOf(method string) []Lie {
 	whole := func(text string) telling { return func([]byte) ([]byte, bool) { return []byte(text), true } }
 	lies := []Lie{
@@ -108,8 +107,8 @@ func LiesOf(method string) []Lie {
 
 func lastOf(field string) string { return field[strings.LastIndex(field, ".")+1:] }
 
-// editing returns a function that edits the object in which a field of the
-// result is.
+// editing returns a function that edits the object that contains a field of the
+// result.
 func editing(field string, edit func(parent map[string]any, name string)) telling {
 	return editingWhole(func(answer map[string]any) bool {
 		steps := strings.Split("result."+field, ".")

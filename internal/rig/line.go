@@ -37,7 +37,7 @@ func NewLine(tb testing.TB, to string) *Line {
 // Host returns the address to connect to.
 func (l *Line) Host() string { return l.listener.Addr().String() }
 
-// Cut ends every connection, whatever is on its way.
+// Cut closes every connection, and loses data in transit.
 func (l *Line) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,8 +71,9 @@ func (l *Line) run() {
 	}
 }
 
-// hold reports whether a connection may be made, and has Cut end it.
-func (l *Line) hold(c net.Conn) bool {
+// register reports whether connections are allowed, and adds c to those that
+// Cut closes.
+func (l *Line) register(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down {
@@ -89,7 +90,7 @@ func (l *Line) pass(from net.Conn) {
 		delete(l.conns, from)
 		l.mu.Unlock()
 	}()
-	if !l.hold(from) {
+	if !l.register(from) {
 		return
 	}
 	to, err := net.Dial("tcp", l.to)

@@ -23,8 +23,8 @@ type Network struct {
 	prefix string // of addresses: the first three bytes, with a dot behind each
 }
 
-// NewNetwork makes a network. The test's process is in it, too, as its first
-// address. The test fails without root and namespaces.
+// NewNetwork creates a network. Its first address is this process. The test
+// fails without root and namespaces.
 func NewNetwork(tb testing.TB) *Network {
 	tb.Helper()
 	notShort(tb, "machines")
@@ -44,8 +44,8 @@ func NewNetwork(tb testing.TB) *Network {
 	return n
 }
 
-// freeNetwork returns the prefix of a network that this machine has no address
-// of, among those that are for measurements.
+// freeNetwork returns the prefix of an unused network from the range reserved
+// for benchmarks.
 func freeNetwork(tb testing.TB) string {
 	tb.Helper()
 	taken, err := net.InterfaceAddrs()
@@ -62,8 +62,7 @@ func freeNetwork(tb testing.TB) string {
 	return ""
 }
 
-// ownNamespace returns an error unless a process has another namespace than
-// this one.
+// ownNamespace returns an error if a process shares a namespace with this one.
 func ownNamespace(pid int, kind string) error {
 	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
 	if err != nil {
@@ -78,7 +77,7 @@ func ownNamespace(pid int, kind string) error {
 // Address returns an address of the network by its last byte.
 func (n *Network) Address(last int) string { return n.prefix + strconv.Itoa(last) }
 
-// Prefix returns what all addresses begin with.
+// Prefix returns the prefix of all addresses.
 func (n *Network) Prefix() string { return n.prefix }
 
 // ip runs a command of the switch.
@@ -94,8 +93,8 @@ func run(tb testing.TB, program string, args ...string) {
 	}
 }
 
-// Machine has processes of its own, and copies of /etc, /var and /run of its
-// own: whatever is written there is forgotten at its end.
+// Machine has its own processes, and its own copies of /etc, /var and /run,
+// which are deleted with it.
 type Machine struct {
 	Name, Address string
 
@@ -166,15 +165,14 @@ func (m *Machine) plugIn(tb testing.TB, last int) {
 	m.Run(tb, fmt.Sprintf("ip address add %s/24 dev eth0 && ip link set eth0 up", m.Address))
 }
 
-// Cut loses whatever is sent to the machine and by it, without a sign to either
-// side, until Mend.
+// Cut silently drops all packets to and from the machine until Mend.
 func (m *Machine) Cut(tb testing.TB) { m.network.ip(tb, "link set "+m.link+" nomaster") }
 
-// Mend ends what Cut began.
+// Mend reconnects the machine.
 func (m *Machine) Mend(tb testing.TB) { m.network.ip(tb, "link set "+m.link+" master bridge") }
 
-// Path returns where this process finds a file of the machine, below /etc or
-// /var, that was written there.
+// Path returns the path, in this process, of a file that was written below /etc
+// or /var of the machine.
 func (m *Machine) Path(path string) string {
 	top, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	return filepath.Join(m.dir, top, "changed", rest)
@@ -187,8 +185,8 @@ func (m *Machine) Command(dir, script string) *exec.Cmd {
 		script)
 }
 
-// Run runs a command of the machine's shell and returns what it printed. The
-// test fails if it does.
+// Run runs a command in the machine's shell and returns its output. If the
+// command fails, so does the test.
 func (m *Machine) Run(tb testing.TB, script string) string {
 	tb.Helper()
 	return m.RunIn(tb, "/", script)

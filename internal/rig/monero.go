@@ -26,25 +26,25 @@ const (
 // firstBlocks is how many blocks a new network has. Coinbases can be spent
 // after 60 blocks, so the payer starts with about 50 outputs. Each payment
 // takes one output, and each mined block adds one. With about 83 to 95 blocks,
-// monero-wallet-rpc searches for decoys for ever.
+// monero-wallet-rpc searches for decoys forever.
 //
 // Block 1 pays the merchant. In regtest, a wallet that is stored forgets the
-// blocks before its first transfer, and then can't follow a reorganisation near
+// blocks before its first transfer, and then can't follow a reorganization near
 // it. (On other networks it only forgets blocks older than the newest
 // checkpoint.)
 const firstBlocks = 110
 
-// mostNetworks is how many networks a process starts. Tests wait for each
+// maxNetworks is how many networks a process starts. Tests wait for each
 // other, or for blocks, half of the time.
-const mostNetworks = 2
+const maxNetworks = 2
 
 var monero = struct {
 	idle    chan *MoneroNet
 	started chan struct{} // has an element for each network
-}{make(chan *MoneroNet, mostNetworks), make(chan struct{}, mostNetworks)}
+}{make(chan *MoneroNet, maxNetworks), make(chan struct{}, maxNetworks)}
 
 // MoneroNet is a monerod in regtest with two wallets: a merchant's view-only
-// wallet, and a payer's wallet with coins. A test may stop it, reorganise it
+// wallet, and a payer's wallet with coins. A test may stop it, reorganize it
 // and so on; Monero repairs it for the next test.
 type MoneroNet struct {
 	DaemonURL string // of monerod, without login
@@ -59,11 +59,11 @@ type MoneroNet struct {
 	relay *relay // between the wallets and the node
 }
 
-// Monero returns a network that is the test's own until it ends, and repairs it
-// if need be. The next test gets it then, with all that has happened on it. Two
-// parallel tests may have networks at the same time; others wait. So a test
-// must not ask for a second one, and neither must its subtests. Starting one
-// takes about 1 s, and the first of all takes 8 s longer. Main stops them.
+// Monero returns a network for exclusive use until the test ends, and repairs
+// it if necessary. The next test gets the same network, with its history. Two
+// parallel tests may have networks at the same time; others wait. A test and
+// its subtests must therefore request only one. Starting one takes about 1 s,
+// and the first one 8 s longer. Main stops them.
 func Monero(tb testing.TB) *MoneroNet {
 	tb.Helper()
 	notShort(tb, "Monero")
@@ -75,7 +75,7 @@ func Monero(tb testing.TB) *MoneroNet {
 	return n
 }
 
-// idleMonero takes a network that nobody uses, or starts one.
+// idleMonero returns an idle network, or starts one.
 func idleMonero(tb testing.TB) *MoneroNet {
 	tb.Helper()
 	select {
@@ -165,7 +165,7 @@ func (n *MoneroNet) end() {
 	_ = os.RemoveAll(n.dir)
 }
 
-// mend restarts, thaws and reopens whatever a test has stopped, frozen or
+// mend restarts, thaws and reopens programs that a test has stopped, frozen or
 // closed. It then mines a block, so that the mempool is empty and no wallet is
 // ahead of the node.
 func (n *MoneroNet) mend(tb testing.TB) {
@@ -253,8 +253,8 @@ func (n *MoneroNet) DropMempool(tb testing.TB) {
 // With drop, their transactions and the mempool are lost. Without drop, their
 // transactions are mined again in the first new block. An exception are
 // transactions that were made after the newest remaining block: they stay in
-// the mempool for good, because their decoys are too young, and monerod does
-// not try again.
+// the mempool permanently, because their decoys are too young, and monerod does
+// not retry.
 func (n *MoneroNet) Reorg(tb testing.TB, depth, blocks int, drop bool) {
 	tb.Helper()
 	n.Pop(tb, depth)
@@ -265,7 +265,7 @@ func (n *MoneroNet) Reorg(tb testing.TB, depth, blocks int, drop bool) {
 }
 
 // Confirm mines blocks until a transaction in the mempool has that many
-// confirmations. After a reorganisation the first blocks may not include it.
+// confirmations. After a reorganization the first blocks may not include it.
 func (n *MoneroNet) Confirm(tb testing.TB, txID string, confirmations int) {
 	tb.Helper()
 	for range 20 {
@@ -337,8 +337,8 @@ func (n *MoneroNet) transfer(tb testing.TB, from *MoneroWallet, unlockTime uint6
 	return sent.TxHash, nil
 }
 
-// awaitRelay waits until the node marks a transaction as relayed, a moment
-// after accepting it. Before that it is not mined.
+// awaitRelay waits until the node marks a transaction as relayed, which is a
+// condition for mining it.
 func (n *MoneroNet) awaitRelay(tb testing.TB, txID string) {
 	tb.Helper()
 	n.Daemon.Ready(tb, 10*time.Second, func() error {
@@ -358,7 +358,7 @@ func (n *MoneroNet) awaitRelay(tb testing.TB, txID string) {
 	})
 }
 
-// refresh has a wallet read the chain. It tries more than once: the first
+// refresh makes a wallet read the chain. It tries more than once: the first
 // request to a restarted node fails.
 func (n *MoneroNet) refresh(tb testing.TB, w *MoneroWallet) {
 	tb.Helper()
@@ -401,8 +401,8 @@ type MoneroTx struct {
 	Amount int64  `json:"amount"` // piconero, without the fee
 }
 
-// Send puts a transaction into the mempool. It returns an error if the mempool
-// has another one that spends the same output.
+// Send puts a transaction into the mempool. It returns an error if another
+// transaction there spends the same output.
 func (n *MoneroNet) Send(tb testing.TB, tx MoneroTx) error {
 	tb.Helper()
 	var answer struct{ Status, Reason string }

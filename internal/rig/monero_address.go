@@ -9,10 +9,9 @@ import (
 	"golang.org/x/crypto/sha3"
 )
 
-// MoneroAddress returns an address that passes every check of its form, and
-// that nobody has the keys of. kind is its first byte, which says network and
-// kind: 18 for a primary address of mainnet, 42 for a subaddress. Equal
-// arguments give equal addresses.
+// MoneroAddress returns a well-formed address without known keys. kind is its
+// first byte, which encodes the network and the kind: 18 for a primary address
+// of mainnet, 42 for a subaddress. Equal arguments give equal addresses.
 func MoneroAddress(kind byte, account, index int64) string {
 	data := make([]byte, 65, 69)
 	data[0] = kind

@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// freshFor is how long a chain can be copied. Its blocks are of the time when
-// it was made.
+// freshFor is how long a chain can be copied. Its blocks have the time of its
+// creation.
 const freshFor = time.Hour
 
-// directories returns the directories of a network's programs, by what they are
-// called where they are kept.
+// directories returns the directories of a network's programs, by their names
+// in the stored copy.
 func (n *MoneroNet) directories() map[string]string {
 	return map[string]string{"node": n.Daemon.dir, "merchant": n.Wallet.dir, "payer": n.Payer.dir}
 }
 
-// copyFirst has a new network begin with firstBlocks blocks, and with wallets
-// that have read them. The first who needs these makes them, which takes
-// seconds; processes that have the same temporary directory share them.
+// copyFirst copies firstBlocks blocks, and wallets that have read them, into a
+// new network. The first call creates them, which takes seconds; processes with
+// the same temporary directory share them.
 func copyFirst(tb testing.TB, n *MoneroNet) {
 	tb.Helper()
 	version := sha256.Sum256([]byte(MoneroProgram(tb, "monerod")))
@@ -46,8 +46,8 @@ func copyFirst(tb testing.TB, n *MoneroNet) {
 	}
 }
 
-// makeFirst makes a chain of firstBlocks blocks and the two wallets, in a
-// directory that is there only when all of it is.
+// makeFirst creates a chain of firstBlocks blocks and the two wallets. The
+// directory appears only once it is complete.
 func makeFirst(tb testing.TB, kept string) {
 	tb.Helper()
 	if err := os.RemoveAll(kept); err != nil {

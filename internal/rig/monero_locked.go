@@ -12,13 +12,13 @@ type MoneroLocked struct {
 	MoneroOutput
 }
 
-// PayLocked sends each payment in a transaction of its own. The transactions
-// are then in the mempool, which must be empty before.
+// PayLocked sends one transaction per payment. The transactions are then in the
+// mempool, which must be empty before.
 //
-// The current wallet does not lock money, and the current node takes locked
-// money only in a block, from which it gets into the mempool when the block is
-// dropped. So the system's older versions make the transactions and mine a
-// block, on the same chain.
+// The current wallet can't lock money, and the current node accepts locked
+// money only in a block. Dropping the block moves it to the mempool. Therefore
+// the system's older versions create the transactions and mine a block on the
+// same chain.
 func (n *MoneroNet) PayLocked(tb testing.TB, payments ...MoneroLocked) (txIDs []string) {
 	tb.Helper()
 	send := func(from *MoneroWallet) {
@@ -38,7 +38,7 @@ func (n *MoneroNet) PayLocked(tb testing.TB, payments ...MoneroLocked) (txIDs []
 		send(n.Payer)
 		return txIDs
 	}
-	// one that sees the block is ahead of the node as soon as it is dropped
+	// a wallet that sees the block is ahead of the node once it is dropped
 	for _, w := range []*MoneroWallet{n.Wallet, n.Payer} {
 		w.Freeze(tb)
 	}
@@ -59,8 +59,7 @@ func (n *MoneroNet) PayLocked(tb testing.TB, payments ...MoneroLocked) (txIDs []
 	return txIDs
 }
 
-// withOldDaemon has the system's monerod take the place of the current one
-// while f runs.
+// withOldDaemon replaces the current monerod by the system's while f runs.
 func (n *MoneroNet) withOldDaemon(tb testing.TB, f func()) {
 	tb.Helper()
 	replace := func(old bool) {

@@ -10,9 +10,9 @@ import (
 )
 
 // MoneroProgram returns the path of monerod, monero-wallet-rpc or
-// monero-wallet-cli. With MONERO=current in the environment it is that of the
-// version that tools/monero unpacks, with MONERO=system the installed one.
-// Otherwise it is the current one if that has been unpacked.
+// monero-wallet-cli. MONERO=current in the environment selects the version that
+// tools/monero unpacks, MONERO=system the installed one. The default is the
+// current version if it has been unpacked.
 func MoneroProgram(tb testing.TB, program string) string {
 	tb.Helper()
 	switch version := os.Getenv("MONERO"); version {

@@ -63,7 +63,7 @@ func (w *MoneroWallet) Launch(tb testing.TB) {
 }
 
 // Start starts the program, for instance after it was killed, and opens the
-// wallet in the state in which it was last stored.
+// wallet as last stored.
 func (w *MoneroWallet) Start(tb testing.TB) {
 	tb.Helper()
 	w.Launch(tb)
@@ -86,7 +86,7 @@ func (w *MoneroWallet) open() error {
 	return err
 }
 
-// Reconnect has the wallet forget what it cached from its node, for up to 30 s.
+// Reconnect drops the data that the wallet caches from its node for up to 30 s.
 func (w *MoneroWallet) Reconnect(tb testing.TB) {
 	tb.Helper()
 	for _, url := range []string{"http://127.0.0.1:1", w.daemonURL} { // only a different address clears the cache
@@ -114,8 +114,8 @@ func (w *MoneroWallet) OpenOther(tb testing.TB) {
 }
 
 // LoseCache kills the program, deletes the wallet's cache, and starts the
-// program again. The wallet has its keys, but has forgotten which addresses it
-// made. It sees payments only to the 200 addresses after the last one that it
+// program again. The wallet keeps its keys, but not the number of its
+// addresses. It sees payments only to the 200 addresses after the last one it
 // knows.
 func (w *MoneroWallet) LoseCache(tb testing.TB) {
 	tb.Helper()

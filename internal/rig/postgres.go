@@ -79,9 +79,8 @@ func startPostgres(tb testing.TB) {
 	cluster.dir, cluster.port = dir, FreePort(tb)
 	wal, durable := "128MB", "off" // it may be in memory
 	if _, measures := tb.(*testing.B); measures {
-		// As one that operators run: what it acknowledges is on the disk. With
-		// little room for the log it would write checkpoints, and whole pages
-		// after each, all the time.
+		// As in production, commits are durable. A small write-ahead log would
+		// cause constant checkpoints, and full page writes after each.
 		wal, durable = "1GB", "on"
 	}
 	cmd := exec.Command(postgres, "-D", data, "-p", strconv.Itoa(cluster.port), "-c", "listen_addresses=127.0.0.1",

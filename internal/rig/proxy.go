@@ -84,10 +84,10 @@ func (p *Proxy) Target(target string) {
 	p.target = u
 }
 
-// Break makes requests for the given methods meet a fault from now on,
-// including those that hang; all requests if no method is given. A method is
-// that of a JSON-RPC request, or the path of any other. Each call replaces the
-// one before.
+// Break applies a fault to requests for the given methods, including pending
+// ones, or to all requests if there is no method. A method is the method of a
+// JSON-RPC request, or the path of another request. Each call replaces the
+// previous fault.
 func (p *Proxy) Break(fault Fault, methods ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,11 +96,10 @@ func (p *Proxy) Break(fault Fault, methods ...string) {
 	p.changed = make(chan struct{})
 }
 
-// Mend ends the fault: everything is forwarded again.
+// Mend removes the fault.
 func (p *Proxy) Mend() { p.Break(Pass) }
 
-// Before has f called once, when the next request for a method arrives and
-// before it is handled.
+// Before calls f once, before the next request for a method is handled.
 func (p *Proxy) Before(method string, f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

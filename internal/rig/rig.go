@@ -2,9 +2,9 @@
 // monero-wallet-rpc.
 //
 // It imports nothing of ours and is imported by tests only. Its servers listen
-// on loopback, or in a Network; they keep their data in a temporary directory,
-// and end with the test, or with the test's process if that is killed. With
-// -short it starts none: tests that need a server are skipped.
+// on loopback or in a Network, keep their data in a temporary directory, and
+// stop with the test, or with its process if that is killed. With -short, tests
+// that need a server are skipped.
 package rig
 
 import (
@@ -65,14 +65,12 @@ func missing(tb testing.TB, what string) {
 	tb.Skip("left out: " + what)
 }
 
-// What FreePort returns is below the ports that connections go out from, on
-// Linux and elsewhere. Otherwise a connection could take the port of a server
-// that is down for a moment.
+// Ports of FreePort are below the range of ephemeral ports. Otherwise an
+// outgoing connection could take the port of a server that restarts.
 const firstPort, lastPort = 10_000, 32_767
 
-// FreePort returns a loopback port on which nobody listens. It is the test
-// process's own until that ends: the port of UDP with the same number, which
-// nobody has a use for, is taken for a sign.
+// FreePort returns a free loopback port. It is reserved for this process:
+// FreePort binds the UDP port of the same number, which other processes check.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
 	for range 1000 {
@@ -97,8 +95,7 @@ func FreePort(tb testing.TB) int {
 	return 0
 }
 
-// taken holds the signs of ports, which would otherwise be closed when they are
-// collected as garbage.
+// taken keeps the UDP sockets of reserved ports from being garbage collected.
 var taken sync.Map
 
 // Process is a server that the rig started.
@@ -162,8 +159,8 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Wait waits until the process ends by itself. The test fails if that takes
-// longer than limit.
+// Wait waits until the process exits. The test fails if that takes longer than
+// limit.
 func (p *Process) Wait(tb testing.TB, limit time.Duration) {
 	tb.Helper()
 	select {
@@ -173,8 +170,8 @@ func (p *Process) Wait(tb testing.TB, limit time.Duration) {
 	}
 }
 
-// Output returns what the process has printed so far, unless its command
-// redirects that.
+// Output returns the output of the process so far, unless its command redirects
+// it.
 func (p *Process) Output() string { return p.output.String() }
 
 // Ready waits until probe succeeds. If the process ends before, or limit has

@@ -290,7 +290,7 @@ func TestPassword_Rotated_NeedsNoRestart(t *testing.T) {
 	c := rig.NewCluster(t)
 	c.Exec(t, "CREATE ROLE shop LOGIN PASSWORD 'old'")
 	c.Exec(t, "CREATE DATABASE cards OWNER shop")
-	c.AskForPasswords(t, "scram-sha-256")
+	c.RequirePasswords(t, "scram-sha-256")
 	file := filepath.Join(t.TempDir(), "pgpass")
 	write := func(password string) { check(t, os.WriteFile(file, []byte("*:*:cards:shop:"+password+"\n"), 0o600)) }
 	write("old")
