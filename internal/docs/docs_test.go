@@ -56,7 +56,7 @@ func get(s *site, path string, change ...func(*http.Request)) *httptest.Response
 	return w
 }
 
-func TestDocs_RootLeadsThere(t *testing.T) {
+func TestDocs_Root_Redirects(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		w := get(open(t), "/", func(r *http.Request) { r.Method = method })
 		if w.Code != http.StatusFound || w.Header().Get("Location") != "/docs" {
@@ -82,7 +82,7 @@ var (
 	targets = regexp.MustCompile(` id="([^"]*)"`)
 )
 
-func TestDocs_EveryLinkResolves(t *testing.T) {
+func TestDocs_LinksResolve(t *testing.T) {
 	s := open(t)
 	all := pages(s)
 	if len(all) < 10 {
@@ -118,7 +118,7 @@ func TestDocs_EveryLinkResolves(t *testing.T) {
 	}
 }
 
-func TestDocs_NothingComesFromElsewhere(t *testing.T) {
+func TestDocs_LoadNothingFromOtherHosts(t *testing.T) {
 	s := open(t)
 	for path, text := range pages(s) {
 		for _, found := range loads.FindAllStringSubmatch(text, -1) {
@@ -144,7 +144,7 @@ func TestDocs_NothingComesFromElsewhere(t *testing.T) {
 	}
 }
 
-func TestDocs_OnlyThisMachineIsOfferedTheToken(t *testing.T) {
+func TestDocs_Token_OnlyOnThisMachine(t *testing.T) {
 	s := open(t)
 	for path := range pages(s) {
 		w := get(s, path)
@@ -182,7 +182,7 @@ func TestDocs_OnlyThisMachineIsOfferedTheToken(t *testing.T) {
 	}
 }
 
-func TestDocs_FilesAreServedAsTheyAre(t *testing.T) {
+func TestDocs_ServesFiles(t *testing.T) {
 	s := open(t)
 	const bundle = "/docs/assets/swagger-ui-bundle.js"
 	plain := get(s, bundle)
@@ -209,7 +209,7 @@ func TestDocs_FilesAreServedAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestPages_ASlashTooMuchLeadsThere(t *testing.T) {
+func TestDocs_TrailingSlash_Redirects(t *testing.T) {
 	s := open(t)
 	for path, to := range map[string]string{"/": "/docs", "/docs/": "/docs", "/docs/errors/": "/docs/errors",
 		"/docs/reference/": "/docs/reference"} {
@@ -220,7 +220,7 @@ func TestPages_ASlashTooMuchLeadsThere(t *testing.T) {
 }
 
 // What the contract lists, the guides explain.
-func TestGuides_NameEveryStateAndEventAndCode(t *testing.T) {
+func TestGuides_NameAllStatesEventsAndCodes(t *testing.T) {
 	s := open(t)
 	text := func(path string) string { return string(s.files[path].text) }
 	for _, state := range card.PaymentStates() {
@@ -249,7 +249,7 @@ func TestGuides_NameEveryStateAndEventAndCode(t *testing.T) {
 
 // A word that looks like an operation, but is none, would be one that was
 // renamed.
-func TestGuides_NameOperationsThatExist(t *testing.T) {
+func TestGuides_NameExistingOperations(t *testing.T) {
 	operations := tags(t)
 	for _, g := range guides {
 		if g.file == "CHANGELOG.md" {
@@ -274,7 +274,7 @@ func TestGuides_NameOperationsThatExist(t *testing.T) {
 	}
 }
 
-func TestGuides_GoIsFormattedAndCompiles(t *testing.T) {
+func TestGuides_GoCodeCompiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds programs")
 	}

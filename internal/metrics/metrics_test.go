@@ -104,7 +104,7 @@ func want(t *testing.T, scraped string, lines ...string) {
 	}
 }
 
-func TestMetrics_AreExportedAsTheyAre(t *testing.T) {
+func TestMetrics_AreExported(t *testing.T) {
 	want(t, scrape(t, filled(t, &database{}, time.Now)),
 		`cardmint_requests_total{operation="createCard",status="201"} 1`, "cardmint_requests_in_flight 0",
 		`cardmint_requests_refused_total{limit="token"} 1`, "cardmint_tokens_changed_total 1",
@@ -130,7 +130,7 @@ func TestMetrics_AreExportedAsTheyAre(t *testing.T) {
 		`cardmint_rate_dollars{coin="monero"} 150`, `cardmint_rate_source_spread_ratio{coin="monero",source="kraken"} 0.02`)
 }
 
-func TestMetrics_KeepTheConventions(t *testing.T) {
+func TestMetrics_FollowConventions(t *testing.T) {
 	problems, err := testutil.GatherAndLint(filled(t, &database{}, time.Now).registry)
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +181,7 @@ func TestMetrics_CollectorPanics_OthersAreExported(t *testing.T) {
 	}
 }
 
-func TestState_ScrapesDoNotLoadTheDatabase(t *testing.T) {
+func TestState_ManyScrapes_ReadOnce(t *testing.T) {
 	now := at
 	db := &database{takes: func() { now = now.Add(time.Second) }}
 	m := filled(t, db, func() time.Time { return now })
@@ -199,7 +199,7 @@ func TestState_ScrapesDoNotLoadTheDatabase(t *testing.T) {
 	}
 }
 
-func TestPass_StandbyKeepsQuiet(t *testing.T) {
+func TestPass_Standby_RecordsNoPass(t *testing.T) {
 	m := New("")
 	m.Pass("monero", at, settle.Report{})
 	m.Pass("bitcoin", at, settle.Report{Err: errors.New("away")})
@@ -211,7 +211,7 @@ func TestPass_StandbyKeepsQuiet(t *testing.T) {
 	}
 }
 
-func TestPass_Trouble_HasOnlyTheLastCause(t *testing.T) {
+func TestPass_Trouble_HasLastCause(t *testing.T) {
 	m := New("")
 	m.Pass("bitcoin", at, settle.Report{Leads: true, Err: errors.New("away"), Cause: "bitcoind: timeout"})
 	m.Pass("monero", at, settle.Report{Leads: true, Err: errors.New("away"), Cause: "monerod: timeout"})
@@ -240,7 +240,7 @@ func TestRates_UnknownIsAbsent(t *testing.T) {
 	}
 }
 
-func TestBooks_WhoDoesNotReadThemSaysNothing(t *testing.T) {
+func TestBooks_Forgotten_AreAbsent(t *testing.T) {
 	m := New("")
 	if s := scrape(t, m); strings.Contains(s, "cardmint_reconcile_") {
 		t.Errorf("books that nobody read:\n%s", s)
@@ -268,7 +268,7 @@ func TestAttempt_Outcomes(t *testing.T) {
 }
 
 // The table in docs/metrics.md says which metrics there are, and no other.
-func TestDocs_ListEveryMetric(t *testing.T) {
+func TestDocs_ListAllMetrics(t *testing.T) {
 	text, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
@@ -315,7 +315,7 @@ func meterOnce(m *Metrics) {
 	m.Ended("getCard", 200, 3*time.Millisecond)
 }
 
-func TestEnd_CostsNoMoreThanTwoAllocations(t *testing.T) {
+func TestEnded_AllocatesAtMostTwice(t *testing.T) {
 	m := New("")
 	if n := testing.AllocsPerRun(100, func() { meterOnce(m) }); n > 2 {
 		t.Errorf("%v allocations", n)
@@ -331,7 +331,7 @@ func BenchmarkRequest(b *testing.B) {
 }
 
 // Whatever a handler answers, there are no more labels than HTTP has statuses.
-func TestEnd_OnlyAStatusOfHTTPIsALabel(t *testing.T) {
+func TestEnded_InvalidStatus_IsNone(t *testing.T) {
 	for status, want := range map[int]string{-1: none, 0: none, 99: none, 100: "100", 404: "404", 599: "599", 600: none,
 		1000: none} {
 		m := New("v1")
@@ -345,7 +345,7 @@ func TestEnd_OnlyAStatusOfHTTPIsALabel(t *testing.T) {
 
 // A pool without a limit has no most, not one of 0: an alarm compares it with
 // what is in use.
-func TestWatchPools_WithoutALimitThereIsNoMost(t *testing.T) {
+func TestWatchPools_NoLimit_IsAbsent(t *testing.T) {
 	m := New("v1")
 	m.WatchPools(func() map[string]sql.DBStats {
 		return map[string]sql.DBStats{"limited": {MaxOpenConnections: 1}, "not limited": {OpenConnections: 3}}

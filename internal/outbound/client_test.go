@@ -93,7 +93,7 @@ func certify(t *testing.T, edit func(*x509.Certificate)) (tls.Certificate, *x509
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }
 
-func TestPost_SendsByteForByte(t *testing.T) {
+func TestPost_SendsBodyUnchanged(t *testing.T) {
 	body := []byte("{\"a\":1,\r\n \"\x00\xff\u2028\":2}\n")
 	var got *http.Request
 	var received []byte
@@ -144,7 +144,7 @@ func TestPost_LineBreakInHeader_SendsNothing(t *testing.T) {
 	}
 }
 
-func TestPost_ChecksTheURL(t *testing.T) {
+func TestPost_ForbiddenURL_DoesNotConnect(t *testing.T) {
 	server := startServer(t, func(http.ResponseWriter, *http.Request) {})
 	client := newClient(t, Guard{})
 	for url, want := range map[string]string{
@@ -163,7 +163,7 @@ func TestPost_ChecksTheURL(t *testing.T) {
 
 // A proxy would connect for us, wherever it is told to. 127.0.0.1 is never
 // proxied, so a name leads there.
-func TestPost_UsesNoProxyOfTheEnvironment(t *testing.T) {
+func TestPost_ProxyInEnvironment_IsIgnored(t *testing.T) {
 	proxy := startServer(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} {
 		t.Setenv(name, proxy.URL)
@@ -186,7 +186,7 @@ func TestPost_UsesNoProxyOfTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestPost_FollowsNoRedirects(t *testing.T) {
+func TestPost_Redirect_IsNotFollowed(t *testing.T) {
 	other := startServer(t, func(http.ResponseWriter, *http.Request) {})
 	var status atomic.Int32
 	server := startServer(t, func(w http.ResponseWriter, r *http.Request) {
@@ -210,7 +210,7 @@ func TestPost_FollowsNoRedirects(t *testing.T) {
 	}
 }
 
-func TestPost_KeepsConnections(t *testing.T) {
+func TestPost_ReadsUpTo64KiB_KeepsConnection(t *testing.T) {
 	var length atomic.Int64
 	server := startServer(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(bytes.Repeat([]byte("x"), int(length.Load())))
@@ -234,7 +234,7 @@ func TestPost_KeepsConnections(t *testing.T) {
 }
 
 // What may have arrived is not sent again, also on a connection that was kept.
-func TestPost_SendsOnce(t *testing.T) {
+func TestPost_BrokenKeptConnection_DoesNotRepeat(t *testing.T) {
 	var requests atomic.Int32
 	address := startRaw(t, func(conn net.Conn) {
 		for in := bufio.NewReader(conn); ; {
@@ -261,7 +261,7 @@ func TestPost_SendsOnce(t *testing.T) {
 	}
 }
 
-func TestPost_SaysWhyThereWasNoAnswer(t *testing.T) {
+func TestPost_NoAnswer_ReturnsReason(t *testing.T) {
 	heard := func(say string) func(net.Conn) { // once the request has come: net/http logs what comes before
 		return func(conn net.Conn) {
 			if r, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
@@ -317,7 +317,7 @@ func TestPost_SaysWhyThereWasNoAnswer(t *testing.T) {
 	}
 }
 
-func TestPost_SaysWhyThereWasNoConnection(t *testing.T) {
+func TestPost_NoConnection_ReturnsReason(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -347,7 +347,7 @@ func TestPost_SaysWhyThereWasNoConnection(t *testing.T) {
 const oldHello = "\x16\x03\x02\x00\x2a" + "\x02\x00\x00\x26\x03\x02" + "0123456789abcdef0123456789abcdef" +
 	"\x00\xc0\x13\x00"
 
-func TestPost_SaysWhatIsWrongWithTLS(t *testing.T) {
+func TestPost_TLSFailure_ReturnsReason(t *testing.T) {
 	hello := func(say string) func(net.Conn) {
 		return func(conn net.Conn) {
 			_, _ = conn.Read(make([]byte, 4096))
@@ -417,7 +417,7 @@ func TestPost_SaysWhatIsWrongWithTLS(t *testing.T) {
 }
 
 // The status is known, whatever becomes of the rest.
-func TestPost_KeepsTheStatusOfUnfinishedAnswers(t *testing.T) {
+func TestPost_UnfinishedAnswer_KeepsStatus(t *testing.T) {
 	say := func(then func(net.Conn), first string) func(net.Conn) {
 		return func(conn net.Conn) {
 			_, _ = conn.Read(make([]byte, 4096))
@@ -458,7 +458,7 @@ func TestPost_KeepsTheStatusOfUnfinishedAnswers(t *testing.T) {
 	}
 }
 
-func TestPost_CleansTheAnswer(t *testing.T) {
+func TestPost_Body_IsPlainText(t *testing.T) {
 	var body atomic.Pointer[string]
 	server := startServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Accept-Encoding") != "" {
@@ -485,7 +485,7 @@ func TestPost_CleansTheAnswer(t *testing.T) {
 	}
 }
 
-func TestPost_ReadsRetryAfter(t *testing.T) {
+func TestPost_RetryAfter(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	for value, want := range map[string]time.Duration{
 		"":                                0,
@@ -546,7 +546,7 @@ func answering(connections *atomic.Int32, say string, then func(net.Conn) (more 
 	}
 }
 
-func TestPost_KeepsAConnectionOnlyIfNothingIsLeftOnIt(t *testing.T) {
+func TestPost_UnsolicitedBytes_CloseConnection(t *testing.T) {
 	more := func(net.Conn) bool { return true }
 	for name, test := range map[string]struct {
 		say         string
@@ -592,7 +592,7 @@ func TestPost_KeepsAConnectionOnlyIfNothingIsLeftOnIt(t *testing.T) {
 	}
 }
 
-func TestPost_KeepsConnectionsWithTLS(t *testing.T) {
+func TestPost_TLS_KeepsConnection(t *testing.T) {
 	certificate, pool := certify(t, nil)
 	server := startServer(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "fine") },
 		&tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}})
@@ -608,7 +608,7 @@ func TestPost_KeepsConnectionsWithTLS(t *testing.T) {
 }
 
 // net/http hides why the body could not be written.
-func TestPost_SaysWhyALongBodyDidNotArrive(t *testing.T) {
+func TestPost_UnreadBody_ReturnsReason(t *testing.T) {
 	for want, talk := range map[string]func(net.Conn){
 		"no answer within 100ms": func(net.Conn) { time.Sleep(3 * soon) },
 		"the connection broke off": func(conn net.Conn) {
@@ -632,7 +632,7 @@ func TestPost_SaysWhyALongBodyDidNotArrive(t *testing.T) {
 	}
 }
 
-func TestPost_ReadsWhatIsSaidBeforeAllIsRead(t *testing.T) {
+func TestPost_EarlyAnswer_IsRead(t *testing.T) {
 	address := startRaw(t, func(conn net.Conn) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
 		_ = conn.(*net.TCPConn).CloseWrite()
@@ -645,7 +645,7 @@ func TestPost_ReadsWhatIsSaidBeforeAllIsRead(t *testing.T) {
 	}
 }
 
-func TestPost_IsGivenUpAtOnce(t *testing.T) {
+func TestPost_Canceled_ReturnsImmediately(t *testing.T) {
 	gone := make(chan struct{})
 	client := newClient(t, Guard{Insecure: true})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -120,7 +120,7 @@ var refusals = map[string][]string{
 	},
 }
 
-func TestGuard_RefusesURLs(t *testing.T) {
+func TestGuard_ForbiddenURLs_AreRejected(t *testing.T) {
 	for want, urls := range refusals {
 		for _, raw := range urls {
 			err := Guard{}.CheckURL(raw)
@@ -131,7 +131,7 @@ func TestGuard_RefusesURLs(t *testing.T) {
 	}
 }
 
-func TestGuard_AcceptsURLs(t *testing.T) {
+func TestGuard_PublicURLs_AreAccepted(t *testing.T) {
 	for _, raw := range []string{
 		"https://shop.example.com", "https://shop.example.com/", "HTTPS://Shop.Example.COM/Hooks",
 		"https://shop.example.com:443/",
@@ -155,7 +155,7 @@ func TestGuard_AcceptsURLs(t *testing.T) {
 	}
 }
 
-func TestGuard_Insecure(t *testing.T) {
+func TestGuard_Insecure_AcceptsPrivateURLs(t *testing.T) {
 	guard := Guard{Insecure: true}
 	for _, raw := range []string{
 		"http://localhost:8080/hooks", "http://127.0.0.1:80/", "http://[::1]:3000/", "https://localhost/",
@@ -198,7 +198,7 @@ var special = []string{
 	"ff0e::1", "2606:4700::1111%eth0",
 }
 
-func TestGuard_RefusesSpecialAddresses(t *testing.T) {
+func TestGuard_SpecialAddresses_AreRejected(t *testing.T) {
 	control := Guard{}.dialer().ControlContext
 	for _, address := range special {
 		to := netip.AddrPortFrom(netip.MustParseAddr(address), 443).String()
@@ -217,7 +217,7 @@ func TestGuard_RefusesSpecialAddresses(t *testing.T) {
 	}
 }
 
-func TestGuard_AllowsPublicAddresses(t *testing.T) {
+func TestGuard_PublicAddresses_AreAccepted(t *testing.T) {
 	for _, address := range []string{
 		"1.0.0.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "93.184.216.34", "100.63.255.255", "100.128.0.0",
 		"126.255.255.255", "128.0.0.0", "172.15.255.255",
@@ -323,7 +323,7 @@ func startServer(t *testing.T, handler http.HandlerFunc, settings ...*tls.Config
 
 const notPublic = "the address of the host is not allowed: it is not public"
 
-func TestGuard_RefusesReboundNames(t *testing.T) {
+func TestGuard_ReboundName_DoesNotConnect(t *testing.T) {
 	server := startServer(t, func(w http.ResponseWriter, _ *http.Request) {})
 	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
 	names, resolver := nameServer(t, "93.184.216.34")
@@ -356,7 +356,7 @@ func TestGuard_RefusesReboundNames(t *testing.T) {
 }
 
 // A public address among the answers opens no way to the others.
-func TestGuard_JudgesEachAddressOfAName(t *testing.T) {
+func TestGuard_SeveralAddresses_ChecksEach(t *testing.T) {
 	_, resolver := nameServer(t, "10.0.0.1", "93.184.216.34", "127.0.0.1", "169.254.169.254")
 	dialer := Guard{Resolver: resolver}.dialer()
 	judge := dialer.ControlContext

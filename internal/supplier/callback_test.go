@@ -11,7 +11,7 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier"
 )
 
-func TestCallback_OnlyGenuineOnesWake(t *testing.T) {
+func TestCallback_OnlySigned_Wakes(t *testing.T) {
 	const body = `{"key":"` + vectorKey + `"}`
 	s, now := secrets(t, otherSecret, secret), vectorTime
 	var woken []string

@@ -26,7 +26,7 @@ import (
 
 // Hazard: a redirect would take the signature, and what is asked for, to
 // somebody else.
-func TestHTTP_NoRedirectIsFollowed(t *testing.T) {
+func TestHTTP_Redirect_IsNotFollowed(t *testing.T) {
 	var reached atomic.Int32
 	other := start(t, func(w http.ResponseWriter, r *http.Request) { reached.Add(1); says(issuedBody)(w, r) })
 	for _, status := range []int{301, 302, 303, 307, 308} {
@@ -52,7 +52,7 @@ func TestHTTP_NoRedirectIsFollowed(t *testing.T) {
 }
 
 // Hazard: whoever is between us must not become the supplier.
-func TestHTTP_OnlyATrustedCertificateIsTalkedTo(t *testing.T) {
+func TestHTTP_UntrustedCertificate_IsRejected(t *testing.T) {
 	var requests atomic.Int32
 	server := httptest.NewUnstartedServer(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { requests.Add(1); says(pendingBody)(w, r) }))
@@ -96,7 +96,7 @@ func TestHTTP_OnlyATrustedCertificateIsTalkedTo(t *testing.T) {
 	}
 }
 
-func TestHTTP_AsksNoProxy(t *testing.T) {
+func TestHTTP_ProxyInEnvironment_IsIgnored(t *testing.T) {
 	var proxied atomic.Int32
 	proxy := start(t, func(w http.ResponseWriter, _ *http.Request) { proxied.Add(1); w.WriteHeader(502) })
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"} {
@@ -108,7 +108,7 @@ func TestHTTP_AsksNoProxy(t *testing.T) {
 	}
 }
 
-func TestHTTP_GivesUpInTime(t *testing.T) {
+func TestHTTP_SlowAnswer_TimesOut(t *testing.T) {
 	hang := func(r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // before that, net/http does not notice that the client is gone
 		<-r.Context().Done()
@@ -203,7 +203,7 @@ func TestHTTP_Offers(t *testing.T) {
 	}
 }
 
-func TestHTTP_BadConfigurationIsRefused(t *testing.T) {
+func TestNewHTTP_InvalidConfig_IsAnError(t *testing.T) {
 	notPEM := filepath.Join(t.TempDir(), "x.pem")
 	if err := os.WriteFile(notPEM, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
@@ -276,7 +276,7 @@ func FuzzHTTP_Answers(f *testing.F) {
 	})
 }
 
-func TestHTTP_AKeyIsNotKeptForGoodBeforeTheSupplierSaidSo(t *testing.T) {
+func TestHTTP_UnknownRetention_ReadsOffers(t *testing.T) {
 	s := connect(t, start(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/offers" {
 			says(`{"offers":[],"key_retention_seconds":86400}`)(w, r)

@@ -4,7 +4,7 @@ import "testing"
 
 // net/http reads the environment once in a process, perhaps before the test
 // that sets a proxy.
-func TestHTTP_ItsTransportAsksForNoProxy(t *testing.T) {
+func TestHTTP_TransportHasNoProxy(t *testing.T) {
 	s, err := NewHTTP(
 		HTTPConfig{Name: "acme", URL: "https://cards.example.net", Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"})
 	if err != nil {

@@ -53,7 +53,7 @@ func inMode(mode string) func(*supplier.HTTPConfig) {
 	return func(c *supplier.HTTPConfig) { c.Mode = mode }
 }
 
-func TestHTTP_OtherMode_NoCardIsRequestedOrLookedUp(t *testing.T) {
+func TestHTTP_OtherMode_SendsNoRequest(t *testing.T) {
 	for name, tt := range map[string]struct{ ours, theirs, want string }{
 		"test mode, real cards":      {card.TestMode, `"live"`, "the supplier makes real cards"},
 		"test mode, mode not stated": {card.TestMode, ``, "the supplier makes real cards"},
@@ -82,7 +82,7 @@ func TestHTTP_OtherMode_NoCardIsRequestedOrLookedUp(t *testing.T) {
 	}
 }
 
-func TestHTTP_SameMode_RequestsCarryIt(t *testing.T) {
+func TestHTTP_SameMode_IsSent(t *testing.T) {
 	for name, tt := range map[string]struct{ ours, theirs, want string }{
 		"test":                       {card.TestMode, `"test"`, `"mode":"test"`},
 		"live":                       {card.LiveMode, `"live"`, `"mode":"live"`},
@@ -103,7 +103,7 @@ func TestHTTP_SameMode_RequestsCarryIt(t *testing.T) {
 	}
 }
 
-func TestHTTP_ModeThatIsNotKnown_IsNoOffer(t *testing.T) {
+func TestHTTP_UnknownMode_IsAnError(t *testing.T) {
 	for _, mode := range []string{`"LIVE"`, `"sandbox"`, `""`, `7`, `{}`, `null`} {
 		m := &modal{mode: mode}
 		for _, ours := range []string{card.TestMode, card.LiveMode} {
@@ -115,7 +115,7 @@ func TestHTTP_ModeThatIsNotKnown_IsNoOffer(t *testing.T) {
 	}
 }
 
-func TestHTTP_SupplierChangesItsMode_LastOffersCount(t *testing.T) {
+func TestHTTP_ModeChanges_LastOffersCount(t *testing.T) {
 	m := &modal{mode: `"test"`}
 	s := connect(t, start(t, m.ServeHTTP), inMode(card.TestMode))
 	if _, err := s.Submit(t.Context(), asked); err != nil {
@@ -136,7 +136,7 @@ func TestHTTP_SupplierChangesItsMode_LastOffersCount(t *testing.T) {
 	}
 }
 
-func TestHTTP_SupplierAnswersWrongMode_NothingWasTaken(t *testing.T) {
+func TestHTTP_WrongModeAnswer_IsBusy(t *testing.T) {
 	const body = `{"type":"about:blank","title":"Wrong mode","status":403,"code":"wrong_mode","detail":"` + canary + `"}`
 	for name, tt := range map[string]struct {
 		says  http.HandlerFunc
@@ -156,7 +156,7 @@ func TestHTTP_SupplierAnswersWrongMode_NothingWasTaken(t *testing.T) {
 	}
 }
 
-func TestNewHTTP_ModeThatThereIsNot_Error(t *testing.T) {
+func TestNewHTTP_UnknownMode_IsAnError(t *testing.T) {
 	cfg := supplier.HTTPConfig{Name: "acme", URL: "https://cards.example.net", Secret: secret, Mode: "staging"}
 	if _, err := supplier.NewHTTP(cfg); err == nil {
 		t.Error("accepted")

@@ -101,7 +101,7 @@ func but(t *testing.T, body, old, new string) http.HandlerFunc {
 	return says(strings.Replace(body, old, new, 1))
 }
 
-func TestHTTP_AnswersAreReadAsTheContractSays(t *testing.T) {
+func TestHTTP_ValidAnswers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		says http.HandlerFunc
 		want issue.Answer
@@ -284,7 +284,7 @@ func endless(w http.ResponseWriter, _ *http.Request) {
 
 // Whatever a supplier says that the contract does not have is neither a
 // refusal, after which money is given back, nor a card.
-func TestHTTP_HostileAnswersAreNeitherADeclineNorACard(t *testing.T) {
+func TestHTTP_HostileAnswers_AreErrors(t *testing.T) {
 	n := 0
 	for name, answers := range hostile(t) {
 		n++
@@ -335,7 +335,7 @@ func wantHarmless(t *testing.T, err error, texts ...string) {
 
 // What an operator reads tells a supplier that is in trouble from an address
 // that is wrong.
-func TestHTTP_ErrorsSayWhatWasAnswered(t *testing.T) {
+func TestHTTP_Errors_NameTheAnswer(t *testing.T) {
 	for want, answers := range map[string]http.HandlerFunc{
 		"HTTP status 200 with another type of content than the contract says": gives(200, "text/html", pendingBody),
 		"HTTP status 404": gives(404, "text/html", "<p>not found"),
@@ -347,7 +347,7 @@ func TestHTTP_ErrorsSayWhatWasAnswered(t *testing.T) {
 	}
 }
 
-func TestHTTP_KeysAreAsLongAsTheContractAllows(t *testing.T) {
+func TestHTTP_KeyLength(t *testing.T) {
 	s := connect(t, start(t, func(w http.ResponseWriter, r *http.Request) {
 		says(strings.Replace(pendingBody, vectorKey, path.Base(r.URL.Path), 1))(w, r)
 	}))
@@ -368,7 +368,7 @@ func TestHTTP_KeysAreAsLongAsTheContractAllows(t *testing.T) {
 	}
 }
 
-func TestHTTP_UnknownIsAnAnswerToALookUpOnly(t *testing.T) {
+func TestHTTP_UnknownKey_OnlyAfterLookup(t *testing.T) {
 	s := connect(t, start(t, gives(404, problem, unknownBody)))
 	for _, f := range []call{s.Submit, s.Cancel} {
 		if a, err := f(t.Context(), asked); err == nil {
@@ -377,7 +377,7 @@ func TestHTTP_UnknownIsAnAnswerToALookUpOnly(t *testing.T) {
 	}
 }
 
-func TestHTTP_BusyMeansThatNothingWasTaken(t *testing.T) {
+func TestHTTP_Busy_MeansNotAccepted(t *testing.T) {
 	for _, status := range []int{429, 503} {
 		for after, want := range map[string]time.Duration{"0": 0, "1": time.Second, "999999999": 999999999 * time.Second} {
 			s := connect(t, start(t, gives(status, problem, canary, "Retry-After", after)))
@@ -398,7 +398,7 @@ func TestHTTP_BusyMeansThatNothingWasTaken(t *testing.T) {
 // sent is a request as it arrived.
 type sent struct{ Method, Target, Body, ContentType string }
 
-func TestHTTP_RequestsAreSignedAndSayWhatTheContractSays(t *testing.T) {
+func TestHTTP_Requests_AreSignedAndValid(t *testing.T) {
 	var got []sent
 	verifier := secrets(t, otherSecret)
 	url := start(t, func(w http.ResponseWriter, r *http.Request) {

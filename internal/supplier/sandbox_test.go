@@ -39,7 +39,7 @@ func want(t *testing.T, f call, r issue.Request, outcome issue.Outcome) issue.An
 	return a
 }
 
-func TestSandbox_CardsAreWellFormedAndNeverReal(t *testing.T) {
+func TestSandbox_Cards_AreWellFormedAndNeverReal(t *testing.T) {
 	s, _ := sandbox(supplier.Prompt)
 	seen := map[string]bool{}
 	for range 2000 {
@@ -67,7 +67,7 @@ func TestSandbox_CardsAreWellFormedAndNeverReal(t *testing.T) {
 
 // Every version gives the same cards, so that an update between two attempts
 // changes none.
-func TestSandbox_TheSameKeyYieldsTheSameCardInEveryVersion(t *testing.T) {
+func TestSandbox_SameKey_SameCardInEveryVersion(t *testing.T) {
 	const key = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
 	want := card.Credentials{CardNumber: "9975762542954000", ExpirationDate: "11/29", SecurityCode: "633",
 		URL: "https://sandbox.invalid/cards/2n4cu6l2vfjng6bo", URLPassword: "etzwxas2vxkvvpbo"}
@@ -99,7 +99,7 @@ func TestSandbox_Prompt(t *testing.T) {
 	}
 }
 
-func TestSandbox_SlowTakesTwoSecondsOrAsLongAsItMay(t *testing.T) {
+func TestSandbox_Slow_TakesTwoSecondsOrTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := sandbox(supplier.Slow)
 		for _, f := range []call{s.Submit, s.Lookup} {
@@ -117,7 +117,7 @@ func TestSandbox_SlowTakesTwoSecondsOrAsLongAsItMay(t *testing.T) {
 	})
 }
 
-func TestSandbox_PendingIsIssuedAfterThreeSeconds(t *testing.T) {
+func TestSandbox_Pending_IsIssuedAfterThreeSeconds(t *testing.T) {
 	s, now := sandbox(supplier.Delayed)
 	r := issue.Request{Key: "k"}
 	want(t, s.Lookup, r, issue.Unknown) // nobody told it since when
@@ -137,7 +137,7 @@ func TestSandbox_PendingIsIssuedAfterThreeSeconds(t *testing.T) {
 	}
 }
 
-func TestSandbox_AmbiguousFailsAndIsFound(t *testing.T) {
+func TestSandbox_Ambiguous_FailsAndIsFound(t *testing.T) {
 	s, _ := sandbox(supplier.Ambiguous)
 	if a, err := s.Submit(t.Context(), issue.Request{Key: "k"}); err == nil || a != (issue.Answer{}) {
 		t.Errorf("%+v, %v", a, err)

@@ -52,7 +52,7 @@ func validate(text string) error {
 	return doc.Validate(context.Background(), openapi3.EnableExamplesValidation())
 }
 
-func TestContract_ItsExamplesMatchItsSchemas(t *testing.T) {
+func TestContract_ExamplesMatchSchemas(t *testing.T) {
 	text := document(t)
 	if err := validate(text); err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestContract_ItsExamplesMatchItsSchemas(t *testing.T) {
 }
 
 // Whoever writes a supplier tests with these.
-func TestSignature_TheVectorsOfTheContract(t *testing.T) {
+func TestSignature_ContractVectors(t *testing.T) {
 	text, s := strings.Join(strings.Fields(document(t)), " "), secrets(t, secret)
 	if !strings.Contains(text, secret.Reveal()) || !strings.Contains(text, "`1795186000`") {
 		t.Error("the secret or the time is not that of the document")
@@ -85,7 +85,7 @@ func TestSignature_TheVectorsOfTheContract(t *testing.T) {
 	}
 }
 
-func TestSignature_OnlyTheRequestThatWasSignedIsGenuine(t *testing.T) {
+func TestSignature_ChangedRequest_IsRejected(t *testing.T) {
 	s := secrets(t, secret)
 	body := []byte(`{"a":1}`)
 	good := s.SignRequest("PUT", "/v1/cards/k?x=1", vectorTime, body)
@@ -151,7 +151,7 @@ func TestSignature_OnlyTheRequestThatWasSignedIsGenuine(t *testing.T) {
 }
 
 // Callbacks are signed as the official library does it.
-func TestSignature_CallbacksAreStandardWebhooks(t *testing.T) {
+func TestSignature_Callbacks_AreStandardWebhooks(t *testing.T) {
 	library, err := standardwebhooks.NewWebhook(secret.Reveal())
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestSignature_CallbacksAreStandardWebhooks(t *testing.T) {
 	}
 }
 
-func TestSignature_SecretsOf24To64Bytes(t *testing.T) {
+func TestParseSecrets_24To64Bytes(t *testing.T) {
 	for n, good := range map[int]bool{23: false, 24: true, 64: true, 65: false} {
 		_, err := supplier.ParseSecrets(card.Secret("whsec_" + base64.StdEncoding.EncodeToString(make([]byte, n))))
 		if (err == nil) != good {
@@ -180,7 +180,7 @@ func TestSignature_SecretsOf24To64Bytes(t *testing.T) {
 	}
 }
 
-func TestSignature_BadSecretsAreRefusedAndNotShown(t *testing.T) {
+func TestParseSecrets_Invalid_IsNotShown(t *testing.T) {
 	for _, texts := range [][]card.Secret{{}, {""}, {"whsec_"}, {"MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"},
 		{"whsec_not base64"}, {"whsec_c2hvcnQ="}, {secret, "whsec_canary"},
 		{card.Secret("whsec_" + strings.Repeat("AAAA", 22))}} {

@@ -96,7 +96,7 @@ func request(usd card.USD) issue.Request {
 	return issue.Request{Key: uuid.Must(uuid.NewV7()).String(), USD: usd}
 }
 
-func TestStock_GivesOutWhatWasImported(t *testing.T) {
+func TestStock_Imported_IsIssued(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
 		s.shelve(row("100", 2, "12/28"), row("100", 1, "11/27"), row("50.50", 3, "11/27"), row("100", 4, "12/26"))
 		r := request(100_00)
@@ -125,7 +125,7 @@ func TestStock_GivesOutWhatWasImported(t *testing.T) {
 	})
 }
 
-func TestStock_CancelsWhatIsNotIssued(t *testing.T) {
+func TestStock_Cancel_ReleasesReserved(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
 		s.shelve(row("100", 1, "11/27"))
 		r := request(100_00)
@@ -139,7 +139,7 @@ func TestStock_CancelsWhatIsNotIssued(t *testing.T) {
 
 // Only what was given out is a card's. Unknown has it asked for again, which
 // after a fault would be too early to say.
-func TestStock_LooksUpWhatWasGivenOut(t *testing.T) {
+func TestStock_Lookup_FindsIssued(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
 		s.shelve(row("100", 1, "11/27"))
 		r := request(100_00)
@@ -169,7 +169,7 @@ func (brokenStore) StockItem(context.Context, string, uuid.UUID) (card.StockItem
 
 // Whatever was wiped is not given out a second time, and nothing else in its
 // place.
-func TestStock_AWipedItemIsNotReplaced(t *testing.T) {
+func TestStock_ErasedItem_IsNotReplaced(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
 		s.shelve(row("100", 1, "11/27"), row("100", 2, "11/27"))
 		r := request(100_00)
@@ -202,7 +202,7 @@ func (w wipedStore) StockItem(ctx context.Context, supplier string, id uuid.UUID
 	return item, err
 }
 
-func TestStock_OffersWhatOutlastsAQuote(t *testing.T) {
+func TestStock_Offers_OutlastQuote(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
 		s.shelve(row("100", 1, "11/27"), row("100", 2, "11/27"), row("50", 3, "12/26"))
 		offers, err := s.Offers(t.Context())
@@ -225,7 +225,7 @@ func TestStock_OffersWhatOutlastsAQuote(t *testing.T) {
 	})
 }
 
-func TestStock_TellsTheLogOnceThatItIsLow(t *testing.T) {
+func TestStock_Low_IsLoggedOnce(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
 		tick := func(want string) {
 			t.Helper()
@@ -252,7 +252,7 @@ func TestStock_TellsTheLogOnceThatItIsLow(t *testing.T) {
 	})
 }
 
-func TestImport_NamesEveryBadLineAndQuotesNothing(t *testing.T) {
+func TestImport_InvalidLines_AreNamedNotQuoted(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
 		s.shelve(row("100", 1, "11/27"))
 		i, wrong := s.importing()
@@ -293,7 +293,7 @@ func TestImport_NamesEveryBadLineAndQuotesNothing(t *testing.T) {
 
 // Whoever imports cards learns how many of them are about to expire, and may
 // use the amounts at both ends.
-func TestImport_CountsWhatExpiresSoon(t *testing.T) {
+func TestImport_CountsCardsThatExpireSoon(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
 		i, wrong := s.importing()
 		file := header + row("50", 1, "12/26") + row("750", 2, "12/26") + row("750", 3, "12/27")
@@ -306,7 +306,7 @@ func TestImport_CountsWhatExpiresSoon(t *testing.T) {
 	})
 }
 
-func TestImport_TellsHowFarItIsEveryTenThousandLines(t *testing.T) {
+func TestImport_ReportsProgress(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
 		i, wrong := s.importing()
 		var told []int
@@ -319,7 +319,7 @@ func TestImport_TellsHowFarItIsEveryTenThousandLines(t *testing.T) {
 	})
 }
 
-func TestImport_NeedsItsHeader(t *testing.T) {
+func TestImport_NoHeader_IsAnError(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
 		for _, file := range []string{"", row("100", 1, "11/27"), "usd_amount,card_number\n",
 			strings.Replace(header, "url,", "link,", 1), "extra," + header} {
@@ -363,7 +363,7 @@ func TestImport_AllOrNothing(t *testing.T) {
 
 // A card was given an item; then the database goes back to where that item was
 // free. Declined would have another supplier make a second card.
-func TestStock_WhileItIsHeldItDeclinesNothing(t *testing.T) {
+func TestStock_Held_DeclinesNothing(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
 		s.shelve(row("100", 1, "11/27"))
 		r := request(100_00)

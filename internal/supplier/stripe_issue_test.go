@@ -31,8 +31,8 @@ func TestMain(m *testing.M) { rig.Main(m) }
 
 var databases = storetest.Databases
 
-// shop has paid orders, and a Stripe to order their cards from.
-type shop struct {
+// fixture has paid orders, and a fake Stripe.
+type fixture struct {
 	*testing.T
 	stripe   *fakeStripe
 	supplier *supplier.Stripe
@@ -46,10 +46,10 @@ type shop struct {
 }
 
 // inShop runs a test on every database. In the end no card's number was logged.
-func inShop(t *testing.T, f func(s *shop)) {
+func inShop(t *testing.T, f func(s *fixture)) {
 	t.Helper()
 	storetest.Each(t, func(t *testing.T, url string) {
-		s := &shop{T: t, stripe: newFakeStripe(t), db: storetest.Open(t, url), beside: rig.OpenSQL(t, url),
+		s := &fixture{T: t, stripe: newFakeStripe(t), db: storetest.Open(t, url), beside: rig.OpenSQL(t, url),
 			vault: vaulttest.New(t)}
 		a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "shop", CreatedAt: time.Now()}
 		s.check(s.db.InsertAccount(t.Context(), a))
@@ -71,7 +71,7 @@ func inShop(t *testing.T, f func(s *shop)) {
 	})
 }
 
-func (s *shop) check(err error) {
+func (s *fixture) check(err error) {
 	s.Helper()
 	if err != nil {
 		s.Fatal(err)
@@ -79,7 +79,7 @@ func (s *shop) check(err error) {
 }
 
 // order returns an order that is paid.
-func (s *shop) order() *card.Card {
+func (s *fixture) order() *card.Card {
 	s.Helper()
 	c := &card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: s.account, CreatedAt: time.Now(), USD: 150_50,
 		Coin: chain.Currencies()[0], Amount: 1e12,
@@ -97,7 +97,7 @@ func (s *shop) order() *card.Card {
 
 // issue makes an attempt for everything that is open, however long it was to
 // wait, and returns for how many cards.
-func (s *shop) issue() int {
+func (s *fixture) issue() int {
 	s.Helper()
 	s.exec("UPDATE intents SET due_at = 0")
 	s.waited.Add(int64(10 * time.Minute))
@@ -106,14 +106,14 @@ func (s *shop) issue() int {
 	return n
 }
 
-func (s *shop) exec(query string) {
+func (s *fixture) exec(query string) {
 	s.Helper()
 	_, err := s.beside.Exec(query)
 	s.check(err)
 }
 
 // pass lets time pass, for Stripe and for what was asked of it.
-func (s *shop) pass(d time.Duration) {
+func (s *fixture) pass(d time.Duration) {
 	s.Helper()
 	s.stripe.pass(d)
 	s.exec(fmt.Sprintf("UPDATE intents SET first_asked_at = first_asked_at - %d", d.Milliseconds()))
@@ -121,7 +121,7 @@ func (s *shop) pass(d time.Duration) {
 
 // die claims what is open, as a process that dies after it has asked Stripe, or
 // before.
-func (s *shop) die(asked bool) {
+func (s *fixture) die(asked bool) {
 	s.Helper()
 	s.exec("UPDATE intents SET due_at = 0")
 	intents, err := s.db.ClaimIntents(s.Context(),
@@ -135,7 +135,7 @@ func (s *shop) die(asked bool) {
 	}
 }
 
-func (s *shop) record(c *card.Card) operator.IntentRecord {
+func (s *fixture) record(c *card.Card) operator.IntentRecord {
 	s.Helper()
 	record, err := s.db.CardDetail(s.Context(), c.UUID)
 	s.check(err)
@@ -144,7 +144,7 @@ func (s *shop) record(c *card.Card) operator.IntentRecord {
 
 // wantCard compares the card that an order got with the one that Stripe made,
 // which is the only one.
-func (s *shop) wantCard(c *card.Card) {
+func (s *fixture) wantCard(c *card.Card) {
 	s.Helper()
 	made := s.stripe.of(c.UUID.String())
 	if i := s.record(c); i.State != string(issue.StateDone) || len(made) != 1 {
@@ -161,8 +161,8 @@ func (s *shop) wantCard(c *card.Card) {
 	}
 }
 
-func TestStripe_APaidOrderGetsItsCard(t *testing.T) {
-	inShop(t, func(s *shop) {
+func TestStripe_PaidOrder_GetsCard(t *testing.T) {
+	inShop(t, func(s *fixture) {
 		c := s.order()
 		s.issue()
 		s.wantCard(c)
@@ -178,7 +178,7 @@ func TestStripe_APaidOrderGetsItsCard(t *testing.T) {
 
 // Each fault by itself, seen through to its end: a day later the key is
 // forgotten, and the card is still found.
-func TestStripe_WhateverBreaksAnOrderGetsOneCard(t *testing.T) {
+func TestStripe_AnyFailure_IssuesOneCard(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fail   map[string][]string
 		until  time.Duration // the second attempt
@@ -214,7 +214,7 @@ func TestStripe_WhateverBreaksAnOrderGetsOneCard(t *testing.T) {
 			"the supplier gave no clear answer", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inShop(t, func(s *shop) {
+			inShop(t, func(s *fixture) {
 				c := s.order()
 				for operation, faults := range tt.fail {
 					s.stripe.fail(operation, faults...)
@@ -241,7 +241,7 @@ func TestStripe_WhateverBreaksAnOrderGetsOneCard(t *testing.T) {
 	}
 }
 
-func TestStripe_ACardThatIsNotAsOrderedIsLeftToTheOperator(t *testing.T) {
+func TestStripe_WrongCard_IsLeftToOperator(t *testing.T) {
 	for reason, change := range map[string]func(fakeCard){
 		"the supplier gave a card of 150.49 US dollars, not 150.50": func(c fakeCard) {
 			c.limit()["amount"] = 150_49
@@ -257,7 +257,7 @@ func TestStripe_ACardThatIsNotAsOrderedIsLeftToTheOperator(t *testing.T) {
 		},
 	} {
 		t.Run(reason, func(t *testing.T) {
-			inShop(t, func(s *shop) {
+			inShop(t, func(s *fixture) {
 				c := s.order()
 				s.stripe.fail("retrieve", "busy")
 				s.issue()
@@ -278,7 +278,7 @@ func TestStripe_ACardThatIsNotAsOrderedIsLeftToTheOperator(t *testing.T) {
 
 // Everything may break at any time, in any order, and processes die, while days
 // pass. What Stripe made is counted at Stripe.
-func TestStripe_NoOrderGetsTwoCardsInAnyHistory(t *testing.T) {
+func TestStripe_RandomHistories_IssueOneCard(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: lives through a long history")
 	}
@@ -288,7 +288,7 @@ func TestStripe_NoOrderGetsTwoCardsInAnyHistory(t *testing.T) {
 		"retrieve": {"cut", "busy", "wrong key", "down", "garbage", "empty"},
 		"list":     {"cut", "half", "busy", "wrong key", "down", "empty", "stuck", "no end", "no list", "null"},
 	}
-	inShop(t, func(s *shop) {
+	inShop(t, func(s *fixture) {
 		s.stripe.failBy(func(operation string) string {
 			if all := faults[operation]; len(all) > 0 && rand.IntN(3) > 0 {
 				return all[rand.IntN(len(all))]

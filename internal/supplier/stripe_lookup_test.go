@@ -25,7 +25,7 @@ func (f *fakeStripe) many(n int) {
 	}
 }
 
-func TestStripe_FindsACardByWhatItSaysHoweverOldItIs(t *testing.T) {
+func TestStripe_OldCard_IsFoundByMetadata(t *testing.T) {
 	for _, n := range []int{0, 1, 99, 100, 101, 250, 4999} {
 		if testing.Short() && n > 250 {
 			continue
@@ -46,7 +46,7 @@ func TestStripe_FindsACardByWhatItSaysHoweverOldItIs(t *testing.T) {
 	}
 }
 
-func TestStripe_CardsThatAreOlderThanTheOrderAreNotRead(t *testing.T) {
+func TestStripe_Search_SkipsOlderCards(t *testing.T) {
 	f := newFakeStripe(t)
 	s := f.supplier(t)
 	f.pass(-2 * time.Hour)
@@ -60,7 +60,7 @@ func TestStripe_CardsThatAreOlderThanTheOrderAreNotRead(t *testing.T) {
 	}
 }
 
-func TestStripe_AListThatWasNotReadInFullProvesNothing(t *testing.T) {
+func TestStripe_IncompleteList_IsAnError(t *testing.T) {
 	f := newFakeStripe(t)
 	s := f.supplier(t)
 	r := ordered()
@@ -91,7 +91,7 @@ func TestStripe_AListThatWasNotReadInFullProvesNothing(t *testing.T) {
 
 // Whoever restores a database forgets what was asked for since. The key is the
 // same, but Stripe may have forgotten it.
-func TestStripe_AnOldOrderThatSeemsNewGetsNoSecondCard(t *testing.T) {
+func TestStripe_RestoredOrder_GetsNoSecondCard(t *testing.T) {
 	for _, later := range []time.Duration{0, time.Hour, 23*time.Hour + time.Minute, 24 * time.Hour, 25 * time.Hour,
 		1000 * time.Hour} {
 		f := newFakeStripe(t)
@@ -116,7 +116,7 @@ func TestStripe_AnOldOrderThatSeemsNewGetsNoSecondCard(t *testing.T) {
 	}
 }
 
-func TestStripe_ACanceledCardIsReplacedOnlyIfItIsAskedForAgain(t *testing.T) {
+func TestStripe_CanceledCard_IsReplacedOnlyOnRetry(t *testing.T) {
 	for _, withReference := range []bool{true, false} {
 		for _, later := range []time.Duration{0, 48 * time.Hour} {
 			f := newFakeStripe(t)
@@ -150,7 +150,7 @@ func TestStripe_ACanceledCardIsReplacedOnlyIfItIsAskedForAgain(t *testing.T) {
 	}
 }
 
-func TestStripe_ACardOfAnotherAccountIsNotUnknown(t *testing.T) {
+func TestStripe_CardOfOtherAccount_IsNotUnknown(t *testing.T) {
 	f := newFakeStripe(t)
 	r := ordered()
 	r.Reference = "ic_1Elsewhere"

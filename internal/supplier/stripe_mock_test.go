@@ -23,7 +23,7 @@ import (
 
 // stripe-mock checks requests against Stripe's own specification, and answers
 // with examples: every card is the same, with no number.
-func TestStripe_RequestsAreAsStripeSpecifiesThem(t *testing.T) {
+func TestStripe_Requests_MatchSpecification(t *testing.T) {
 	mock, err := url.Parse(startStripeMock(t))
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func ordered() issue.Request {
 	return issue.Request{Key: uuid.Must(uuid.NewV7()).String(), USD: 150_50}
 }
 
-func TestStripe_OrdersAVirtualCardThatIsWorthItsLimit(t *testing.T) {
+func TestStripe_Order_IsVirtualCardWithLimit(t *testing.T) {
 	f := newFakeStripe(t)
 	s := f.supplier(t)
 	r := ordered()
@@ -67,7 +67,7 @@ func TestStripe_OrdersAVirtualCardThatIsWorthItsLimit(t *testing.T) {
 
 // The operator's page computes the password too, so that it is the same in
 // every version.
-func TestStripe_ThePasswordOfAPageNeverChanges(t *testing.T) {
+func TestStripe_PagePassword_NeverChanges(t *testing.T) {
 	f := newFakeStripe(t)
 	if a := want(t, f.supplier(t).Submit, ordered(), issue.Issued); a.Reference != "ic_1Fake1" ||
 		a.Credentials.URLPassword.Reveal() != "oy2foy6myh4pdu2oibi5cj52rq" {
@@ -75,7 +75,7 @@ func TestStripe_ThePasswordOfAPageNeverChanges(t *testing.T) {
 	}
 }
 
-func TestStripe_AsksOnceAndTellsNothingOfItself(t *testing.T) {
+func TestStripe_SendsOnceWithoutTelemetry(t *testing.T) {
 	t.Setenv("CLAUDECODE", "1") // stripe-go tells Stripe what it finds in the environment
 	f := newFakeStripe(t)
 	f.Config.SetKeepAlivesEnabled(true)
@@ -109,7 +109,7 @@ func TestStripe_AsksOnceAndTellsNothingOfItself(t *testing.T) {
 	}
 }
 
-func TestStripe_AnswersToAnOrder(t *testing.T) {
+func TestStripe_Answers(t *testing.T) {
 	for fault, tt := range map[string]struct {
 		reason    string // "" is an error
 		waits     string // nothing was made, and the same request is repeated later
@@ -195,7 +195,7 @@ func TestStripe_AnswersToAnOrder(t *testing.T) {
 
 // A key that was used for another order of cards made a card: which one is not
 // clear.
-func TestStripe_AKeyThatWasUsedForSomethingElseIsNotClear(t *testing.T) {
+func TestStripe_IdempotencyError_IsUnclear(t *testing.T) {
 	f := newFakeStripe(t)
 	s := f.supplier(t)
 	r, _ := f.submitted(t, s, ordered())
@@ -206,7 +206,7 @@ func TestStripe_AKeyThatWasUsedForSomethingElseIsNotClear(t *testing.T) {
 	}
 }
 
-func TestStripe_ACardThatCantBeReadIsNotLost(t *testing.T) {
+func TestStripe_UnreadableCard_IsNotLost(t *testing.T) {
 	for _, fault := range []string{"busy", "wrong key", "missing", "failed", "cut", "half", "garbage", "empty", "null",
 		"a text"} {
 		f := newFakeStripe(t)
@@ -229,7 +229,7 @@ func TestStripe_ACardThatCantBeReadIsNotLost(t *testing.T) {
 	}
 }
 
-func TestStripe_JudgesTheCardAsItIs(t *testing.T) {
+func TestStripe_Judge(t *testing.T) {
 	limits := func(c fakeCard, limits ...map[string]any) {
 		c["spending_controls"] = map[string]any{"spending_limits": limits}
 	}
@@ -300,7 +300,7 @@ func TestStripe_JudgesTheCardAsItIs(t *testing.T) {
 	}
 }
 
-func TestStripe_ACardExpiresWhenStripeSays(t *testing.T) {
+func TestStripe_Expiry(t *testing.T) {
 	for _, tt := range []struct {
 		year, month int
 		want        card.Secret // "" if it can't be on a card
@@ -318,7 +318,7 @@ func TestStripe_ACardExpiresWhenStripeSays(t *testing.T) {
 	}
 }
 
-func TestStripe_NothingThatStripeWritesIsToldOrPrinted(t *testing.T) {
+func TestStripe_Errors_ContainNoTextFromStripe(t *testing.T) {
 	out, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -362,7 +362,7 @@ func TestStripe_NothingThatStripeWritesIsToldOrPrinted(t *testing.T) {
 	}
 }
 
-func TestStripe_TrustsNoOtherServer(t *testing.T) {
+func TestStripe_UntrustedServer_IsRejected(t *testing.T) {
 	asked := 0
 	other := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
 	other.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -383,7 +383,7 @@ func TestStripe_TrustsNoOtherServer(t *testing.T) {
 	}
 }
 
-func TestStripe_SaysWhyItHasNoAnswer(t *testing.T) {
+func TestStripe_NoAnswer_ReturnsReason(t *testing.T) {
 	f := newFakeStripe(t)
 	s := f.supplier(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -399,7 +399,7 @@ func TestStripe_SaysWhyItHasNoAnswer(t *testing.T) {
 	}
 }
 
-func TestStripeConfig_IsChecked(t *testing.T) {
+func TestStripeConfig_Invalid_IsAnError(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*supplier.StripeConfig)
 		want   string

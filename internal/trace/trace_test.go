@@ -43,7 +43,7 @@ func everything(ctx context.Context, t *trace.Tracer, h http.Header, cards []uui
 	}
 }
 
-func TestTracer_OffCostsNoAllocations(t *testing.T) {
+func TestTracer_Nil_DoesNotAllocate(t *testing.T) {
 	ctx, h, cards := t.Context(), http.Header{"Traceparent": {parent}}, []uuid.UUID{uuid.New()}
 	var off *trace.Tracer
 	if off.With(nil) != nil {
@@ -58,7 +58,7 @@ func TestTracer_OffCostsNoAllocations(t *testing.T) {
 }
 
 // What a client sends is its trace, or nothing at all.
-func TestServe_HonoursOnlyAValidParent(t *testing.T) {
+func TestStartServer_InvalidTraceparent_IsIgnored(t *testing.T) {
 	for name, tt := range map[string]struct {
 		header http.Header
 		joins  bool
@@ -106,7 +106,7 @@ func (p *parents) TraceParents(context.Context, []uuid.UUID) (map[uuid.UUID]stri
 
 // Work on a card continues the trace of the request that ordered it. If that
 // can't be found out, it has a trace of its own: work goes on.
-func TestWork_ContinuesTheTraceOfItsCard(t *testing.T) {
+func TestStartWork_ContinuesTraceOfCard(t *testing.T) {
 	card := uuid.New()
 	known := map[uuid.UUID]string{card: parent}
 	for name, tt := range map[string]struct {
@@ -147,7 +147,7 @@ func TestWork_ContinuesTheTraceOfItsCard(t *testing.T) {
 	}
 }
 
-func BenchmarkEverything(b *testing.B) {
+func BenchmarkSpans(b *testing.B) {
 	ctx, h, cards := b.Context(), http.Header{"Traceparent": {parent}}, []uuid.UUID{uuid.New()}
 	for name, sampler := range map[string]sdk.Sampler{"off": nil, "not sampled": sdk.NeverSample(),
 		"on": sdk.AlwaysSample()} {

@@ -67,7 +67,7 @@ func newSending(t *testing.T, s *store.Store) *sending {
 }
 
 // happen makes events, so that there is something to send.
-func (x *sending) happen(t testing.TB, n int) {
+func (x *sending) insertEvents(t testing.TB, n int) {
 	t.Helper()
 	es := make([]card.Event, n)
 	for i := range es {
@@ -127,11 +127,11 @@ func (x *sending) read(t testing.TB) *webhook.Webhook {
 	return w
 }
 
-func TestSaveAttempts_LeavesADeadReceiverInPeaceForLongerAndLonger(t *testing.T) {
+func TestSaveAttempts_DeadReceiver_IsPausedWithBackoff(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, url string) {
 		s := open(t, url)
 		x := newSending(t, s)
-		x.happen(t, 50)
+		x.insertEvents(t, 50)
 		for i, want := range []time.Duration{0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60, 60, 60, 60, 60, 60, 60} {
 			c := x.claim(t)
 			if c.Failures != i || c.Ended {
@@ -172,7 +172,7 @@ func TestSaveAttempts_LeavesADeadReceiverInPeaceForLongerAndLonger(t *testing.T)
 // all of them is one failure, and one success shows that it is there. So does
 // an answer that is a verdict on an event, unless it was down for another. That
 // nothing at the URL takes events is a failure.
-func TestSaveAttempts_ARoundIsOneFailureUnlessOneWentWell(t *testing.T) {
+func TestSaveAttempts_BatchWithoutSuccess_CountsAsOneFailure(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		for _, tt := range []struct {
 			rounds   [][]int
@@ -189,7 +189,7 @@ func TestSaveAttempts_ARoundIsOneFailureUnlessOneWentWell(t *testing.T) {
 			{[][]int{{500}, {503}, {404}}, 3, true, true}, {[][]int{{408}, {429}, {404, 0}}, 3, true, true},
 		} {
 			x := newSending(t, s)
-			x.happen(t, 9)
+			x.insertEvents(t, 9)
 			c := x.claim(t)
 			for _, statuses := range tt.rounds {
 				x.save(t, c, x.attempted(t, c, statuses...))
@@ -207,11 +207,11 @@ func TestSaveAttempts_ARoundIsOneFailureUnlessOneWentWell(t *testing.T) {
 
 // Only the last attempt at an event is proof: a webhook that seldom has any
 // would else be disabled by the first failure after a silence.
-func TestSaveAttempts_FiveDaysWithoutASuccessDisableWhenAnEventIsUsedUp(t *testing.T) {
+func TestSaveAttempts_FiveDaysOfFailuresAndExhaustedEvent_Disables(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		const days = 24 * time.Hour
 		x := newSending(t, s)
-		x.happen(t, 9)
+		x.insertEvents(t, 9)
 		attempt := func(after time.Duration, status int, last bool) *webhook.Claim {
 			t.Helper()
 			x.now = epoch.Add(after)
@@ -276,7 +276,7 @@ func (x *sending) told(t testing.TB, n int) {
 
 // The reason is shown to the client. That its receiver asked for it says more
 // than that nothing has arrived for days.
-func TestSaveAttempts_GoneIsTheReasonAlsoAfterFiveDays(t *testing.T) {
+func TestSaveAttempts_GoneAfterFiveDays_IsTheReason(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
 		c := x.claimAfterFailure(t)
@@ -291,10 +291,10 @@ func TestSaveAttempts_GoneIsTheReasonAlsoAfterFiveDays(t *testing.T) {
 	})
 }
 
-func TestSaveAttempts_GoneDisablesAtOnceAndTheRestWaits(t *testing.T) {
+func TestSaveAttempts_Gone_DisablesAndKeepsPending(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
-		x.happen(t, 4)
+		x.insertEvents(t, 4)
 		c := x.claim(t)
 		x.save(t, c, x.attempted(t, c, 200, 410, 410)) // two at the same moment, and one that was not sent yet
 		if text := x.log.String(); x.wakes != 1 || strings.Count(text, "webhook is disabled") != 1 ||
@@ -311,7 +311,7 @@ func TestSaveAttempts_GoneDisablesAtOnceAndTheRestWaits(t *testing.T) {
 		if all, err := x.sender.Claims(t.Context(), 9); err != nil || len(all) != 1 || all[0].Webhook.ID != x.other.ID {
 			t.Errorf("%v, error %v", all, err)
 		}
-		x.happen(t, 1)
+		x.insertEvents(t, 1)
 		wantDeliveries(t, s, x.hook.ID, "4 pending", "3 pending", "2 pending", "1 delivered")
 		if a := deliveries(t, s, x.hook.ID)[2].Attempts; len(a) != 1 || a[0].Status != 410 {
 			t.Errorf("%+v", a)
@@ -325,10 +325,10 @@ func TestSaveAttempts_GoneDisablesAtOnceAndTheRestWaits(t *testing.T) {
 
 // While a receiver is down, every second probe is a retry. Otherwise new events
 // would take all of them.
-func TestDueDeliveries_EverySecondProbeIsARetry(t *testing.T) {
+func TestDueDeliveries_FailingReceiver_AlternatesWithRetries(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
-		x.happen(t, 4)
+		x.insertEvents(t, 4)
 		c := x.claim(t)
 		want := func(failures, n int, seqs ...int64) {
 			t.Helper()
@@ -354,10 +354,10 @@ func TestDueDeliveries_EverySecondProbeIsARetry(t *testing.T) {
 	})
 }
 
-func TestSaveAttempts_ProlongsTheClaim(t *testing.T) {
+func TestSaveAttempts_RenewsClaim(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
-		x.happen(t, 2)
+		x.insertEvents(t, 2)
 		all, err := s.ClaimWebhooks(t.Context(), x.now, 9, 0) // they have ended already
 		check(t, err)
 		x.save(t, all[0], x.attempted(t, all[0], 200))
@@ -369,11 +369,11 @@ func TestSaveAttempts_ProlongsTheClaim(t *testing.T) {
 
 // A sender that does not know whether its attempts were stored stores them
 // again.
-func TestSaveAttempts_RepeatedAfterALostReplyTellsNothingTwice(t *testing.T) {
+func TestSaveAttempts_RepeatedAfterLostReply_CountsOnce(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		for _, last := range []int{500, 410} {
 			x := newSending(t, s)
-			x.happen(t, 3)
+			x.insertEvents(t, 3)
 			c := x.claim(t)
 			hook := *c.Webhook
 			unaware := &webhook.Claim{Webhook: &hook, Failures: c.Failures, Fence: c.Fence}
@@ -395,11 +395,11 @@ func TestSaveAttempts_RepeatedAfterALostReplyTellsNothingTwice(t *testing.T) {
 
 // A process that was away for longer than its claim must not write over what
 // the next one did; what it sent is then sent twice.
-func TestSaveAttempts_LostClaimSavesNothing(t *testing.T) {
+func TestSaveAttempts_LostClaim_SavesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()
 		x := newSending(t, s)
-		x.happen(t, 2)
+		x.insertEvents(t, 2)
 		zombie := x.claim(t)
 		late := x.attempted(t, zombie, 410, 200)
 		check(t, x.store.ReleaseWebhook(ctx, zombie))
@@ -420,7 +420,7 @@ func TestSaveAttempts_LostClaimSavesNothing(t *testing.T) {
 // What was sent while the client changed the webhook went to the old address,
 // or was signed with the old secret, or has failed for a reason that is gone.
 // It is sent again, unless it has arrived.
-func TestSaveAttempts_OnlyWhatArrivedAfterTheClientChangedTheWebhook(t *testing.T) {
+func TestSaveAttempts_WebhookChanged_SavesOnlySuccesses(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		for name, change := range map[string]func(t *testing.T, x *sending){
 			"disabled": func(t *testing.T, x *sending) { x.change(t, webhook.Request{Enabled: ptr(false)}) },
@@ -439,7 +439,7 @@ func TestSaveAttempts_OnlyWhatArrivedAfterTheClientChangedTheWebhook(t *testing.
 		} {
 			t.Run(name, func(t *testing.T) {
 				x := newSending(t, s)
-				x.happen(t, 3)
+				x.insertEvents(t, 3)
 				c := x.claim(t)
 				x.save(t, c, x.attempted(t, c, 500))
 				x.now = x.now.Add(6 * 24 * time.Hour)
@@ -473,10 +473,10 @@ func TestSaveAttempts_OnlyWhatArrivedAfterTheClientChangedTheWebhook(t *testing.
 }
 
 // A description or other types are nothing that a sender has to know of.
-func TestSaveAttempts_AfterTheClientChangedWhatDoesNotMatter(t *testing.T) {
+func TestSaveAttempts_DescriptionChanged_SavesAll(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
-		x.happen(t, 2)
+		x.insertEvents(t, 2)
 		c := x.claim(t)
 		attempted := x.attempted(t, c, 500, 200)
 		x.change(t, webhook.Request{Description: ptr("d"), URL: &x.hook.URL, Enabled: ptr(true),

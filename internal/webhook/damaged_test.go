@@ -9,7 +9,7 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-func (s *shop) exec(statement string, args ...any) {
+func (s *fixture) exec(statement string, args ...any) {
 	s.t.Helper()
 	_, err := rig.OpenSQL(s.t, s.url).Exec(statement, args...)
 	check(s.t, err)
@@ -17,17 +17,17 @@ func (s *shop) exec(statement string, args ...any) {
 
 // An event is sent whatever the row says of earlier attempts, and the others
 // are too.
-func TestSender_DamagedAttemptsHoldUpNothing(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_CorruptAttempts_DelayNothing(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		r := newReceiver(t, nil)
-		w, _ := s.register(r.URL)
-		es := s.happen(20)
+		w, _ := s.createWebhook(r.URL)
+		es := s.insertEvents(20)
 		s.exec("UPDATE deliveries SET attempts = '{}' WHERE seq < 15")
 		ds, more, err := s.webhooks.ListDeliveries(t.Context(), s.account, w.ID, webhook.DeliveryFilter{Limit: 20})
 		if err != nil || len(ds) != len(es) || more {
 			t.Errorf("%d deliveries, more: %t, %v", len(ds), more, err)
 		}
-		s.pass()
+		s.deliver()
 		if n := len(r.all()); n != len(es) {
 			t.Errorf("%d of %d events were sent", n, len(es))
 		}
@@ -47,13 +47,13 @@ func TestSender_DamagedAttemptsHoldUpNothing(t *testing.T) {
 
 // A webhook whose secret can't be decrypted holds up no other, and what is said
 // of it is not about a card.
-func TestSender_ADamagedSecretHoldsUpNoOtherWebhook(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_CorruptSecret_DelaysNoOtherWebhook(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		r, broken := newReceiver(t, nil), newReceiver(t, nil)
-		bad, _ := s.register(broken.URL)
-		s.register(r.URL)
+		bad, _ := s.createWebhook(broken.URL)
+		s.createWebhook(r.URL)
 		s.exec("UPDATE webhooks SET secret = $1 WHERE id = $2", []byte("canary"), bad.ID)
-		s.happen(3)
+		s.insertEvents(3)
 		err := s.sender.Tick(t.Context())
 		check(t, s.sender.Close(t.Context()))
 		if err == nil || !strings.HasPrefix(err.Error(), "open secret of webhook "+bad.ID.String()) ||
@@ -63,8 +63,8 @@ func TestSender_ADamagedSecretHoldsUpNoOtherWebhook(t *testing.T) {
 		if n := len(r.all()); n != 3 {
 			t.Errorf("%d events were sent to the other", n)
 		}
-		s.happen(1)
-		s.pass() // the broken one is claimed
+		s.insertEvents(1)
+		s.deliver() // the broken one is claimed
 		if n := len(r.all()); n != 4 || len(broken.all()) > 0 {
 			t.Errorf("%d events were sent to the other, %d to the broken one", n, len(broken.all()))
 		}
@@ -77,19 +77,19 @@ func TestSender_ADamagedSecretHoldsUpNoOtherWebhook(t *testing.T) {
 
 // A secret whose key this process lacks is no damaged one: another process may
 // have the key, or this one in a second.
-func TestSender_ASecretOfAMissingKeyIsNotKeptFromOthers(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_MissingKey_ReleasesClaim(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		r := newReceiver(t, nil)
-		w, _ := s.register(r.URL)
+		w, _ := s.createWebhook(r.URL)
 		sealed := s.webhook(w.ID).Sealed
 		s.exec("UPDATE webhooks SET secret = $1", append((s.vault.Keys().Primary^1).Prefix(), sealed[5:]...))
-		s.happen(3)
+		s.insertEvents(3)
 		wantError(t, s.sender.Tick(t.Context()), card.ErrUnavailable)
 		check(t, s.sender.Close(t.Context()))
 		_, err := s.webhooks.TestWebhook(t.Context(), s.account, w.ID, card.EventGenerated)
 		wantError(t, err, card.ErrUnavailable)
 		s.exec("UPDATE webhooks SET secret = $1", sealed)
-		s.pass()
+		s.deliver()
 		if n := len(r.all()); n != 3 || !s.webhook(w.ID).Enabled {
 			t.Errorf("%d events were sent", n)
 		}

@@ -18,7 +18,7 @@ import (
 
 // attempted returns when the first attempt at each delivery to a webhook was
 // made, counted from start, in order.
-func (s *shop) attempted(id uuid.UUID, start time.Time) []time.Duration {
+func (s *fixture) attempted(id uuid.UUID, start time.Time) []time.Duration {
 	s.t.Helper()
 	var all []time.Duration
 	for _, d := range s.deliveries(id) {
@@ -30,7 +30,7 @@ func (s *shop) attempted(id uuid.UUID, start time.Time) []time.Duration {
 	return all
 }
 
-func TestSender_AReceiverThatComesBackIsNotOverrun(t *testing.T) {
+func TestSender_RecoveredReceiver_IsNotOverrun(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		rate   float64
@@ -44,13 +44,13 @@ func TestSender_AReceiverThatComesBackIsNotOverrun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, nil, func(t *testing.T, s *shop, r *receiver) {
+			inBubble(t, nil, func(t *testing.T, s *fixture, r *receiver) {
 				s.cfg.Rate = tt.rate
 				s.open()
-				w, _ := s.register(r.URL)
-				s.happen(tt.events)
+				w, _ := s.createWebhook(r.URL)
+				s.insertEvents(tt.events)
 				start := time.Now()
-				s.pass()
+				s.deliver()
 				at := s.attempted(w.ID, start)
 				if len(at) != tt.events || len(r.all()) != tt.events {
 					t.Fatalf("%d attempts, %d requests, want %d", len(at), len(r.all()), tt.events)
@@ -69,7 +69,7 @@ func TestSender_AReceiverThatComesBackIsNotOverrun(t *testing.T) {
 // Deliveries are sent and stored in batches: large ones while the receiver is
 // well, to be fast, and small ones when it fails, so that few of them have to
 // be sent again after a change or a crash.
-func TestSender_BatchesGrowWhileTheReceiverIsWellAndShrinkWhenItFails(t *testing.T) {
+func TestSender_BatchesGrowOnSuccessAndShrinkOnFailure(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		rate   float64
@@ -89,12 +89,12 @@ func TestSender_BatchesGrowWhileTheReceiverIsWellAndShrinkWhenItFails(t *testing
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, tt.answer, func(t *testing.T, s *shop, r *receiver) {
+			inBubble(t, tt.answer, func(t *testing.T, s *fixture, r *receiver) {
 				s.cfg.Rate = tt.rate
 				s.open()
-				s.register(r.URL)
-				s.happen(tt.events)
-				s.pass()
+				s.createWebhook(r.URL)
+				s.insertEvents(tt.events)
+				s.deliver()
 				calls := slices.DeleteFunc(s.took(), func(c string) bool {
 					return !strings.HasPrefix(c, "due") && !strings.HasPrefix(c, "retries")
 				})
@@ -106,7 +106,7 @@ func TestSender_BatchesGrowWhileTheReceiverIsWellAndShrinkWhenItFails(t *testing
 	}
 }
 
-func TestSender_AReceiverThatIsGoneIsSentNoMoreOfTheBatch(t *testing.T) {
+func TestSender_Gone_StopsBatch(t *testing.T) {
 	t.Parallel()
 	answer := func(n int) int {
 		if n >= 205 { // in a batch of fifty, where the rate spaces the requests
@@ -114,25 +114,25 @@ func TestSender_AReceiverThatIsGoneIsSentNoMoreOfTheBatch(t *testing.T) {
 		}
 		return 200
 	}
-	inBubble(t, answer, func(t *testing.T, s *shop, r *receiver) {
-		w, _ := s.register(r.URL)
-		s.happen(260)
-		s.pass()
+	inBubble(t, answer, func(t *testing.T, s *fixture, r *receiver) {
+		w, _ := s.createWebhook(r.URL)
+		s.insertEvents(260)
+		s.deliver()
 		if n := len(r.all()) - 205; n < 1 || n > 8 || s.webhook(w.ID).Enabled {
 			t.Errorf("%d requests to a receiver that is gone, want those that were under way", n)
 		}
 	})
 }
 
-func TestSender_ADownReceiverIsTriedByOneRequestAtATime(t *testing.T) {
+func TestSender_UnreachableReceiver_GetsOneRequestAtATime(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(int) int { return 503 }, func(t *testing.T, s *shop, r *receiver) {
-		s.register(r.URL)
-		s.happen(1)
-		s.pass()
-		s.happen(20)
+	inBubble(t, func(int) int { return 503 }, func(t *testing.T, s *fixture, r *receiver) {
+		s.createWebhook(r.URL)
+		s.insertEvents(1)
+		s.deliver()
+		s.insertEvents(20)
 		s.took()
-		s.pass()
+		s.deliver()
 		want := []string{"claim 64 for 34s", "retries 8", "due 8", "due 8", "release"}
 		if calls := s.took(); len(r.all()) != 3 || !slices.Equal(calls, want) {
 			t.Errorf("%d requests, want 1 and then 2; %v", len(r.all()), calls)
@@ -142,30 +142,30 @@ func TestSender_ADownReceiverIsTriedByOneRequestAtATime(t *testing.T) {
 
 // A receiver that has much to catch up on gives way to others after ten
 // seconds.
-func TestSender_ATurnEndsAfterTenSeconds(t *testing.T) {
+func TestSender_ClaimEndsAfterTenSeconds(t *testing.T) {
 	t.Parallel()
-	inBubble(t, nil, func(t *testing.T, s *shop, r *receiver) {
+	inBubble(t, nil, func(t *testing.T, s *fixture, r *receiver) {
 		wakes := 0
 		s.cfg.Rate, s.wake = 1, func() { wakes++ }
 		s.open()
-		w, _ := s.register(r.URL)
-		s.happen(30)
+		w, _ := s.createWebhook(r.URL)
+		s.insertEvents(30)
 		start := time.Now()
-		s.pass()
+		s.deliver()
 		if took := time.Since(start).Round(time.Millisecond); len(r.all()) != 16 || took != 15*time.Second {
 			t.Errorf("%d requests in %v, want two rounds of eight in 15 s", len(r.all()), took)
 		}
 		if wakes != 1 {
 			t.Errorf("it woke the sender %d times, want once", wakes)
 		}
-		s.pass()
+		s.deliver()
 		if at := s.attempted(w.ID, start); len(at) != 30 {
 			t.Errorf("%d of 30 were sent after another turn", len(at))
 		}
 		time.Sleep(10 * time.Second)
-		s.happen(11) // which take ten seconds to the instant
+		s.insertEvents(11) // which take ten seconds to the instant
 		s.took()
-		s.pass()
+		s.deliver()
 		if calls := s.took(); !slices.Equal(calls, []string{"claim 64 for 34s", "due 8", "due 8", "release"}) {
 			t.Errorf("%v", calls)
 		}
@@ -174,7 +174,7 @@ func TestSender_ATurnEndsAfterTenSeconds(t *testing.T) {
 
 // What the client changes takes effect with the next batch, so a batch must not
 // last long. It begins nothing after a quarter of a second.
-func TestSender_ABatchEndsSoonHoweverSlowlyItGoes(t *testing.T) {
+func TestSender_SlowReceiver_EndsBatchSoon(t *testing.T) {
 	t.Parallel()
 	answer := func(n int) int {
 		if n == 0 {
@@ -182,19 +182,19 @@ func TestSender_ABatchEndsSoonHoweverSlowlyItGoes(t *testing.T) {
 		}
 		return 200
 	}
-	inBubble(t, answer, func(t *testing.T, s *shop, r *receiver) {
+	inBubble(t, answer, func(t *testing.T, s *fixture, r *receiver) {
 		s.cfg.Rate = 4
 		s.open()
-		s.register(r.URL)
-		s.happen(1)
-		s.pass()
-		s.happen(20)
+		s.createWebhook(r.URL)
+		s.insertEvents(1)
+		s.deliver()
+		s.insertEvents(20)
 		var stored []int // how many requests had been made when a batch was stored
 		s.around = func(do func() error) error {
 			stored = append(stored, len(r.all())-1)
 			return do()
 		}
-		s.pass()
+		s.deliver()
 		// Four at once, one after a quarter of a second, and one that was begun
 		// by then; the next batches go eight abreast.
 		if !slices.Equal(stored, []int{6, 14, 20}) {
@@ -205,11 +205,11 @@ func TestSender_ABatchEndsSoonHoweverSlowlyItGoes(t *testing.T) {
 
 // A database that restarts must cost neither what was sent meanwhile nor the
 // rest of the claim.
-func TestSender_WhatWasSentIsStoredWhenTheDatabaseIsBack(t *testing.T) {
+func TestSender_DatabaseAway_StoresAttemptsLater(t *testing.T) {
 	t.Parallel()
-	inBubble(t, nil, func(t *testing.T, s *shop, r *receiver) {
-		w, _ := s.register(r.URL)
-		s.happen(50)
+	inBubble(t, nil, func(t *testing.T, s *fixture, r *receiver) {
+		w, _ := s.createWebhook(r.URL)
+		s.insertEvents(50)
 		times := 0
 		s.around = func(do func() error) error {
 			times++
@@ -222,7 +222,7 @@ func TestSender_WhatWasSentIsStoredWhenTheDatabaseIsBack(t *testing.T) {
 			return do()
 		}
 		start := time.Now()
-		s.pass()
+		s.deliver()
 		if n := len(r.all()); n != 50 || times < 4 {
 			t.Errorf("%d requests for 50 events, %d transactions", n, times)
 		}
@@ -242,7 +242,7 @@ func TestSender_WhatWasSentIsStoredWhenTheDatabaseIsBack(t *testing.T) {
 
 // Near the end of a claim nothing is stored any more, since another process may
 // have the webhook next.
-func TestSender_StopsStoringTenSecondsBeforeItsClaimEnds(t *testing.T) {
+func TestSender_DatabaseAway_StopsTenSecondsBeforeClaimEnds(t *testing.T) {
 	t.Parallel()
 	const safe = 2*timeout + 30*time.Second - 10*time.Second // of a claim
 	for name, tt := range map[string]struct {
@@ -257,11 +257,11 @@ func TestSender_StopsStoringTenSecondsBeforeItsClaimEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, nil, func(t *testing.T, s *shop, r *receiver) {
+			inBubble(t, nil, func(t *testing.T, s *fixture, r *receiver) {
 				s.cfg.Rate = tt.rate
 				s.open()
-				s.register(r.URL)
-				s.happen(16)
+				s.createWebhook(r.URL)
+				s.insertEvents(16)
 				s.took()
 				times := 0
 				var first, last time.Duration
@@ -276,7 +276,7 @@ func TestSender_StopsStoringTenSecondsBeforeItsClaimEnds(t *testing.T) {
 					}
 					return errStore
 				}
-				s.pass()
+				s.deliver()
 				if n := times - tt.fails + 1; first != tt.begun || n != tt.tries || last >= tt.from+safe ||
 					last < tt.from+safe-2*time.Second {
 					t.Errorf("attempted %d times, from %v to %v", n, first, last)
@@ -293,7 +293,7 @@ func TestSender_StopsStoringTenSecondsBeforeItsClaimEnds(t *testing.T) {
 	}
 }
 
-func TestSender_AStoreThatFails(t *testing.T) {
+func TestSender_StoreFails_IsLogged(t *testing.T) {
 	t.Parallel()
 	for method, want := range map[string]struct {
 		sent     int
@@ -307,12 +307,12 @@ func TestSender_AStoreThatFails(t *testing.T) {
 	} {
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, func(int) int { return 503 }, func(t *testing.T, s *shop, r *receiver) {
-				s.register(r.URL)
-				s.happen(1)
+			inBubble(t, func(int) int { return 503 }, func(t *testing.T, s *fixture, r *receiver) {
+				s.createWebhook(r.URL)
+				s.insertEvents(1)
 				s.took()
 				s.fails = method
-				s.pass()
+				s.deliver()
 				if n := len(r.all()); n != want.sent {
 					t.Errorf("%d requests, want %d", n, want.sent)
 				}
@@ -328,26 +328,26 @@ func TestSender_AStoreThatFails(t *testing.T) {
 }
 
 // An owner who changes a webhook while something is sent to it causes no error.
-func TestSender_AClaimThatWasLostIsNotLogged(t *testing.T) {
+func TestSender_LostClaim_IsNotLogged(t *testing.T) {
 	t.Parallel()
-	inBubble(t, nil, func(t *testing.T, s *shop, r *receiver) {
-		s.register(r.URL)
-		s.happen(1)
+	inBubble(t, nil, func(t *testing.T, s *fixture, r *receiver) {
+		s.createWebhook(r.URL)
+		s.insertEvents(1)
 		s.around = func(func() error) error { return card.ErrFenced }
-		s.pass()
+		s.deliver()
 		if text := s.log.String(); text != "" || !slices.Contains(s.took(), "release") {
 			t.Errorf("logged: %s", text)
 		}
 	})
 }
 
-func TestSender_WhatWasBegunIsStoredWhenTheProcessEnds(t *testing.T) {
+func TestSender_Shutdown_StoresRunningAttempts(t *testing.T) {
 	t.Parallel()
-	inBubble(t, nil, func(t *testing.T, s *shop, r *receiver) {
+	inBubble(t, nil, func(t *testing.T, s *fixture, r *receiver) {
 		s.cfg.Rate = 1
 		s.open()
-		w, _ := s.register(r.URL)
-		s.happen(30)
+		w, _ := s.createWebhook(r.URL)
+		s.insertEvents(30)
 		ctx, end := context.WithCancel(t.Context())
 		check(t, s.sender.Tick(ctx))
 		time.Sleep(2500 * time.Millisecond)
@@ -371,7 +371,7 @@ func TestSender_WhatWasBegunIsStoredWhenTheProcessEnds(t *testing.T) {
 
 // holdTurns makes every turn wait until the test sends a value or ends. The
 // turn then finds nothing due.
-func (s *shop) holdTurns(t *testing.T) (end chan struct{}) {
+func (s *fixture) holdTurns(t *testing.T) (end chan struct{}) {
 	end = make(chan struct{})
 	s.due = func(uuid.UUID) ([]webhook.Delivery, error) {
 		<-end
@@ -382,7 +382,7 @@ func (s *shop) holdTurns(t *testing.T) (end chan struct{}) {
 }
 
 // hooks inserts webhooks of several accounts, each with an event to send.
-func (s *shop) hooks(n int) {
+func (s *fixture) hooks(n int) {
 	s.t.Helper()
 	for n > 0 {
 		c := insertCard(s.t, s.store, newAccount(s.t, s.store))
@@ -404,14 +404,14 @@ func (s *shop) hooks(n int) {
 }
 
 // claims returns the claims among the calls of the store.
-func (s *shop) claims() string {
+func (s *fixture) claims() string {
 	calls := slices.DeleteFunc(s.took(), func(c string) bool { return !strings.HasPrefix(c, "claim") })
 	return strings.Join(calls, ", ")
 }
 
-func TestTick_ClaimsOnlyWhatItCanSendToNow(t *testing.T) {
+func TestTick_ClaimsOnlyFreeSlots(t *testing.T) {
 	t.Parallel()
-	inBubble(t, nil, func(t *testing.T, s *shop, _ *receiver) {
+	inBubble(t, nil, func(t *testing.T, s *fixture, _ *receiver) {
 		s.cfg.Concurrency = 2
 		s.open()
 		s.hooks(5)
@@ -430,7 +430,7 @@ func TestTick_ClaimsOnlyWhatItCanSendToNow(t *testing.T) {
 	})
 }
 
-func TestTick_StartsATurnForEachWebhookHoweverManyThereAre(t *testing.T) {
+func TestTick_ManyWebhooks_ServesAll(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		atOnce, hooks int
@@ -443,7 +443,7 @@ func TestTick_StartsATurnForEachWebhookHoweverManyThereAre(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, nil, func(t *testing.T, s *shop, _ *receiver) {
+			inBubble(t, nil, func(t *testing.T, s *fixture, _ *receiver) {
 				s.cfg.Concurrency = tt.atOnce
 				s.open()
 				s.hooks(tt.hooks)
@@ -457,11 +457,11 @@ func TestTick_StartsATurnForEachWebhookHoweverManyThereAre(t *testing.T) {
 	}
 }
 
-func TestTick_AStoreThatFailsIsReported(t *testing.T) {
+func TestTick_StoreFails_ReturnsError(t *testing.T) {
 	t.Parallel()
-	inBubble(t, nil, func(t *testing.T, s *shop, r *receiver) {
-		s.register(r.URL)
-		s.happen(1)
+	inBubble(t, nil, func(t *testing.T, s *fixture, r *receiver) {
+		s.createWebhook(r.URL)
+		s.insertEvents(1)
 		s.fails = "ClaimWebhooks"
 		wantError(t, s.sender.Tick(t.Context()), card.ErrUnavailable)
 		s.fails = ""
@@ -475,9 +475,9 @@ func TestTick_AStoreThatFailsIsReported(t *testing.T) {
 	})
 }
 
-func TestClose_WaitsNoLongerThanItIsAllowedTo(t *testing.T) {
+func TestClose_ContextEnds_Returns(t *testing.T) {
 	t.Parallel()
-	inBubble(t, nil, func(t *testing.T, s *shop, _ *receiver) {
+	inBubble(t, nil, func(t *testing.T, s *fixture, _ *receiver) {
 		s.hooks(1)
 		end := s.holdTurns(t)
 		check(t, s.sender.Tick(t.Context()))

@@ -26,7 +26,7 @@ func pending() webhook.Delivery {
 	return webhook.Delivery{Event: card.Event{Seq: 7}, State: webhook.DeliveryPending, DueAt: epoch}
 }
 
-func TestDelivery_AfterEachFailureWaitsByTheSchedule(t *testing.T) {
+func TestDelivery_Failure_FollowsSchedule(t *testing.T) {
 	for _, tt := range []struct{ chance, factor float64 }{{0, 0.8}, {0.5, 1}, {math.Nextafter(1, 0), 1.2}} {
 		d, now := pending(), epoch
 		for i, wait := range waits {
@@ -48,7 +48,7 @@ func TestDelivery_AfterEachFailureWaitsByTheSchedule(t *testing.T) {
 	}
 }
 
-func TestDelivery_AfterAThousandFailuresAtOnceTheyComeBackSpread(t *testing.T) {
+func TestDelivery_ManyFailures_AreRetriedWithJitter(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for try, wait := range waits {
 		low, concurrency := time.Duration(0.8*float64(wait)), time.Duration(0.4*float64(wait))
@@ -70,7 +70,7 @@ func TestDelivery_AfterAThousandFailuresAtOnceTheyComeBackSpread(t *testing.T) {
 	}
 }
 
-func TestDelivery_AfterRetryAfter(t *testing.T) {
+func TestDelivery_RetryAfter_DelaysRetry(t *testing.T) {
 	for name, tt := range map[string]struct {
 		tries       int
 		asked, want time.Duration
@@ -106,7 +106,7 @@ func TestDelivery_AfterRetryAfter(t *testing.T) {
 
 // Only 2xx means that the receiver has the event. A redirect is not followed,
 // so it has delivered nothing.
-func TestDelivery_AfterAnAnswerIsDeliveredOnlyWith2xx(t *testing.T) {
+func TestDelivery_OnlyStatus2xx_IsDelivered(t *testing.T) {
 	for status, want := range map[int]webhook.DeliveryState{
 		200: webhook.DeliveryDelivered, 201: webhook.DeliveryDelivered, 202: webhook.DeliveryDelivered,
 		204: webhook.DeliveryDelivered, 299: webhook.DeliveryDelivered,
@@ -134,7 +134,7 @@ func TestDelivery_AfterAnAnswerIsDeliveredOnlyWith2xx(t *testing.T) {
 	}
 }
 
-func TestAttempt_DownIsWhatWouldHappenToOtherEventsToo(t *testing.T) {
+func TestAttempt_Unreachable_Statuses(t *testing.T) {
 	for status := range 1000 {
 		want := status == 0 || status == 408 || status == 429 || status >= 500 && status < 600
 		if got := failure(status).Unreachable(); got != want {
@@ -143,7 +143,7 @@ func TestAttempt_DownIsWhatWouldHappenToOtherEventsToo(t *testing.T) {
 	}
 }
 
-func TestDelivery_AfterManyRedeliveriesKeepsTheLastTwentyAttempts(t *testing.T) {
+func TestDelivery_ManyAttempts_KeepsLastTwenty(t *testing.T) {
 	d := pending()
 	var want []webhook.Attempt
 	for i := range 47 {
@@ -160,7 +160,7 @@ func TestDelivery_AfterManyRedeliveriesKeepsTheLastTwentyAttempts(t *testing.T) 
 
 // Two attempts at the same delivery, by a process that lost its claim and the
 // one that has it, must not write into each other's list.
-func TestDelivery_AfterLeavesWhatItIsMadeOfAlone(t *testing.T) {
+func TestDelivery_After_DoesNotChangeReceiver(t *testing.T) {
 	for _, n := range []int{0, 1, 19, 20, 25} {
 		before := make([]webhook.Attempt, n, n+50) // with room, in which append would write
 		for i := range before {

@@ -33,7 +33,7 @@ func flood(d *destinations, accounts int, address netip.Addr) (admitted int) {
 	return admitted
 }
 
-func TestDestinations_Unproven_BoundsWhatAccountsSendTogether(t *testing.T) {
+func TestDestinations_Unproven_LimitsAllAccountsTogether(t *testing.T) {
 	for accounts, perSecond := range map[int]int{1: unprovenShare, 2: 2 * unprovenShare, 6: unprovenRate} {
 		synctest.Test(t, func(t *testing.T) {
 			got, want := flood(newDestinations(), accounts, stranger), perSecond*(60+unprovenBurst)
@@ -44,7 +44,7 @@ func TestDestinations_Unproven_BoundsWhatAccountsSendTogether(t *testing.T) {
 	}
 }
 
-func TestDestinations_AddressUnderFlood_DelaysNoProvenEndpointThere(t *testing.T) {
+func TestDestinations_FloodedAddress_DelaysNoProvenEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDestinations()
 		shop := endpointKey{uuid.New(), "https://shop.example.com:443"}
@@ -64,7 +64,7 @@ func TestDestinations_AddressUnderFlood_DelaysNoProvenEndpointThere(t *testing.T
 	})
 }
 
-func TestDestinations_Proof_HoldsForTheAddressThatGaveIt(t *testing.T) {
+func TestDestinations_Proven_OnlyForAcceptingAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDestinations()
 		key, other := endpointKey{uuid.New(), "one"}, endpointKey{uuid.New(), "one"}

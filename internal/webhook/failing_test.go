@@ -17,21 +17,21 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-func TestSender_AReceiverThatFailsIsLeftInPeaceForAWhile(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_FailingReceiver_IsPaused(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		for _, status := range []int{503, 404, 403, 302} {
 			r := newReceiver(t, func(int) int { return status })
-			w, _ := s.register(r.URL)
-			s.happen(200)
+			w, _ := s.createWebhook(r.URL)
+			s.insertEvents(200)
 			for range 10 {
-				s.pass()
+				s.deliver()
 			}
 			first := len(r.all())
 			if first > 20 {
 				t.Errorf("%d: %d requests before the pause", status, first)
 			}
-			s.later(61 * time.Second)
-			s.pass()
+			s.advance(61 * time.Second)
+			s.deliver()
 			if n := len(r.all()) - first; n != 1 {
 				t.Errorf("%d: %d requests after the pause, want 1 that tries", status, n)
 			}
@@ -42,8 +42,8 @@ func TestSender_AReceiverThatFailsIsLeftInPeaceForAWhile(t *testing.T) {
 
 // A receiver that has accepted an event, but does not like one type of event,
 // whatever it answers to it, is sent all the others at once.
-func TestSender_AVerdictOnOneEventKeepsNoOtherWaiting(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_RejectedEvents_DelayNoOthers(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		var taken, refused atomic.Int32
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
@@ -54,23 +54,23 @@ func TestSender_AVerdictOnOneEventKeepsNoOtherWaiting(t *testing.T) {
 			taken.Add(1)
 		}))
 		t.Cleanup(server.Close)
-		w, _ := s.register(server.URL)
-		s.happen(1)
-		s.pass()
+		w, _ := s.createWebhook(server.URL)
+		s.insertEvents(1)
+		s.deliver()
 		late := make([]card.Event, 100)
 		for i := range late {
 			late[i] = card.ExampleEvent(uuid.Must(uuid.NewV7()), s.account, uuid.Must(uuid.NewV7()), card.EventLate)
 			late[i].CardUUID, late[i].CreatedAt = s.card.UUID, s.clock()
 		}
 		check(t, s.store.WebhookTx(t.Context(), func(tx webhook.Tx) error { return tx.InsertEvents(t.Context(), late) }))
-		s.happen(10)
-		s.pass()
+		s.insertEvents(10)
+		s.deliver()
 		if taken.Load() != 11 || refused.Load() != 100 {
 			t.Errorf("%d of 11 were taken, %d of 100 refused", taken.Load(), refused.Load())
 		}
 		for range 9 { // nothing that could go well is left
-			s.later(29 * time.Hour)
-			s.pass()
+			s.advance(29 * time.Hour)
+			s.deliver()
 		}
 		if now := s.webhook(w.ID); now.Enabled || now.DisabledReason != webhook.DisabledFailing {
 			t.Errorf("after ten days without success: %+v", now)
@@ -78,15 +78,15 @@ func TestSender_AVerdictOnOneEventKeepsNoOtherWaiting(t *testing.T) {
 	})
 }
 
-func TestSender_ADownReceiverStopsTheRound(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_UnreachableReceiver_StopsBatch(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		all := map[int]*receiver{}
 		for _, status := range []int{408, 410, 429, 500, 503, 599} {
 			all[status] = newReceiver(t, func(int) int { return status })
-			s.register(all[status].URL, card.EventUnderpaid)
+			s.createWebhook(all[status].URL, card.EventUnderpaid)
 		}
-		s.happen(100)
-		s.pass()
+		s.insertEvents(100)
+		s.deliver()
 		for status, r := range all {
 			if n := len(r.all()); n > 10 { // eight at the same time, and two that try
 				t.Errorf("%d: %d requests", status, n)
@@ -95,8 +95,8 @@ func TestSender_ADownReceiverStopsTheRound(t *testing.T) {
 	})
 }
 
-func TestSender_UsedUpAttemptsAreVisibleAndSentAgainByRequestWithTheSameId(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_ExhaustedDelivery_IsRedeliveredWithSameID(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		var well atomic.Bool
 		r := newReceiver(t, func(int) int {
 			if well.Load() {
@@ -104,26 +104,26 @@ func TestSender_UsedUpAttemptsAreVisibleAndSentAgainByRequestWithTheSameId(t *te
 			}
 			return 500
 		})
-		w, _ := s.register(r.URL)
-		e := s.happen(1)[0]
-		s.pass()
+		w, _ := s.createWebhook(r.URL)
+		e := s.insertEvents(1)[0]
+		s.deliver()
 		for _, wait := range []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour,
 			5 * time.Hour, 10 * time.Hour,
 			14 * time.Hour, 20 * time.Hour, 24 * time.Hour} {
-			s.later(wait * 79 / 100)
-			s.pass() // too soon
-			s.later(wait * 42 / 100)
-			s.pass()
+			s.advance(wait * 79 / 100)
+			s.deliver() // too soon
+			s.advance(wait * 42 / 100)
+			s.deliver()
 		}
-		s.later(48 * time.Hour)
-		s.pass()
+		s.advance(48 * time.Hour)
+		s.deliver()
 		d := s.wantStates(w.ID, webhook.DeliveryFailed)[0]
 		if len(r.all()) != 10 || d.Tries != 10 || len(d.Attempts) != 10 || !d.DueAt.IsZero() {
 			t.Fatalf("%d requests; %d tries, %d attempts, due %s", len(r.all()), d.Tries, len(d.Attempts), d.DueAt)
 		}
 		well.Store(true)
 		check(t, s.webhooks.Redeliver(t.Context(), s.account, w.ID, e.ID))
-		s.pass()
+		s.deliver()
 		s.wantStates(w.ID, webhook.DeliveryDelivered)
 		if got := r.all(); len(got) != 11 || got[10].ID != e.ID.String() {
 			t.Errorf("received %d, the last %+v", len(got), got[len(got)-1])
@@ -131,14 +131,14 @@ func TestSender_UsedUpAttemptsAreVisibleAndSentAgainByRequestWithTheSameId(t *te
 	})
 }
 
-func TestSender_GoneDisablesAndTheOthersAreTold(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_Gone_DisablesAndNotifiesOtherWebhooks(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		gone, other := newReceiver(t, func(int) int { return 410 }), newReceiver(t, nil)
-		w, _ := s.register(gone.URL)
-		s.register(other.URL, card.EventWebhookDisabled)
-		s.happen(1)
-		s.pass()
-		s.pass()
+		w, _ := s.createWebhook(gone.URL)
+		s.createWebhook(other.URL, card.EventWebhookDisabled)
+		s.insertEvents(1)
+		s.deliver()
+		s.deliver()
 		now := s.webhook(w.ID)
 		if now.Enabled || now.DisabledReason != webhook.DisabledGone || now.DisabledAt == nil {
 			t.Errorf("webhook %+v", now)
@@ -148,8 +148,8 @@ func TestSender_GoneDisablesAndTheOthersAreTold(t *testing.T) {
 			!strings.Contains(got[0].Body, w.ID.String()) || strings.Contains(got[0].Body, "card_uuid") {
 			t.Errorf("the other got %+v", got)
 		}
-		s.happen(2)
-		s.pass()
+		s.insertEvents(2)
+		s.deliver()
 		if n := len(gone.all()); n != 1 {
 			t.Errorf("%d requests to the one that is gone", n)
 		}
@@ -157,8 +157,8 @@ func TestSender_GoneDisablesAndTheOthersAreTold(t *testing.T) {
 	})
 }
 
-func TestSender_FiveDaysWithoutSuccessDisable(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_FiveDaysOfFailures_Disables(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		well := false
 		r := newReceiver(t, func(int) int {
 			if well {
@@ -166,24 +166,24 @@ func TestSender_FiveDaysWithoutSuccessDisable(t *testing.T) {
 			}
 			return 404
 		})
-		w, _ := s.register(r.URL)
-		s.happen(1)
-		s.pass()
-		s.later(30 * 24 * time.Hour) // in which nothing is sent
-		s.happen(1)
-		s.pass()
+		w, _ := s.createWebhook(r.URL)
+		s.insertEvents(1)
+		s.deliver()
+		s.advance(30 * 24 * time.Hour) // in which nothing is sent
+		s.insertEvents(1)
+		s.deliver()
 		if now := s.webhook(w.ID); !now.Enabled {
 			t.Fatalf("disabled by one failure after a long silence: %+v", now)
 		}
 		for range 20 {
-			s.later(29 * time.Hour)
-			s.pass()
+			s.advance(29 * time.Hour)
+			s.deliver()
 		}
 		if now := s.webhook(w.ID); now.Enabled || now.DisabledReason != webhook.DisabledFailing {
 			t.Fatalf("webhook %+v", now)
 		}
 		s.wantStates(w.ID, webhook.DeliveryFailed, webhook.DeliveryPending) // the second was not due as often
-		s.happen(3)
+		s.insertEvents(3)
 		well = true
 		enabled := true
 		_, err := s.webhooks.UpdateWebhook(t.Context(), s.account, w.ID, webhook.Request{Enabled: &enabled})
@@ -191,11 +191,11 @@ func TestSender_FiveDaysWithoutSuccessDisable(t *testing.T) {
 		if now := s.webhook(w.ID); now.FailingSince != nil || now.DisabledReason != "" || now.DisabledAt != nil {
 			t.Errorf("webhook %+v", now)
 		}
-		s.happen(1)
+		s.insertEvents(1)
 		n, err := s.webhooks.RecoverWebhook(t.Context(), s.account, w.ID, time.Time{})
 		check(t, err)
-		s.later(29 * time.Hour)
-		s.pass()
+		s.advance(29 * time.Hour)
+		s.deliver()
 		ds := s.deliveries(w.ID)
 		if n != 3 || len(ds) != 6 { // the first event is older than deliveries are kept
 			t.Errorf("%d sent again, %d deliveries", n, len(ds))
@@ -210,19 +210,19 @@ func TestSender_FiveDaysWithoutSuccessDisable(t *testing.T) {
 
 // New events must not take all the probes: the oldest one uses up its ten
 // attempts by its schedule, however many come after it.
-func TestSender_ADeadReceiverIsDisabledHoweverManyEventsCome(t *testing.T) {
+func TestSender_DeadReceiverWithNewEvents_IsDisabled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: sends for a week")
 	}
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		r := newReceiver(t, func(int) int { return 503 })
-		w, _ := s.register(r.URL)
+		w, _ := s.createWebhook(r.URL)
 		const step = 30 * time.Minute
 		var failing time.Duration
 		for ; failing < 7*24*time.Hour && s.webhook(w.ID).Enabled; failing += step {
-			s.happen(1)
-			s.pass()
-			s.later(step)
+			s.insertEvents(1)
+			s.deliver()
+			s.advance(step)
 		}
 		if now := s.webhook(w.ID); now.Enabled || now.DisabledReason != webhook.DisabledFailing || failing < 5*24*time.Hour {
 			t.Errorf("after %s: %+v", failing, now)
@@ -242,14 +242,14 @@ func TestSender_ADeadReceiverIsDisabledHoweverManyEventsCome(t *testing.T) {
 
 // A delivery that the limit of its destination postpones is neither an attempt
 // nor lost.
-func TestSender_UnprovenDestination_IsSentLittlePerSecond(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_UnprovenDestination_IsRateLimited(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		const burst, perSecond, events = 20, 5, 24
 		r := newReceiver(t, func(int) int { return 400 })
-		w, _ := s.register(r.URL)
-		s.happen(events)
+		w, _ := s.createWebhook(r.URL)
+		s.insertEvents(events)
 		began := time.Now()
-		s.pass()
+		s.deliver()
 		if took := time.Since(began); took < (events-burst-1)*time.Second/perSecond {
 			t.Errorf("%d requests were sent within %s", len(r.all()), took)
 		}
@@ -264,10 +264,10 @@ func TestSender_UnprovenDestination_IsSentLittlePerSecond(t *testing.T) {
 	})
 }
 
-func TestTestWebhook_UnprovenDestination_IsRefusedForAWhile(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestTestWebhook_UnprovenDestination_IsPostponed(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		r := newReceiver(t, nil)
-		w, _ := s.register(r.URL)
+		w, _ := s.createWebhook(r.URL)
 		s.poster.Exhaust(s.account, netip.MustParseAddr("127.0.0.1"))
 		_, err := s.webhooks.TestWebhook(t.Context(), s.account, w.ID, card.EventGenerated)
 		if !errors.Is(err, card.ErrUnavailable) || len(r.all()) > 0 {

@@ -18,7 +18,7 @@ type waiting struct {
 	stop  func()
 }
 
-func (s *shop) wait(account uuid.UUID, filter webhook.EventFilter) waiting {
+func (s *fixture) wait(account uuid.UUID, filter webhook.EventFilter) waiting {
 	s.t.Helper()
 	found, stop := s.webhooks.AwaitEvents(account, filter)
 	s.t.Cleanup(stop)
@@ -36,7 +36,7 @@ func (w waiting) over() bool {
 
 // tick has the service look for events once, which must take these calls of the
 // store.
-func (s *shop) tick(calls ...string) {
+func (s *fixture) tick(calls ...string) {
 	s.t.Helper()
 	s.took()
 	check(s.t, s.webhooks.Tick(s.t.Context()))
@@ -45,21 +45,21 @@ func (s *shop) tick(calls ...string) {
 	}
 }
 
-func (s *shop) wantOver(what string, w waiting, want bool) {
+func (s *fixture) wantOver(what string, w waiting, want bool) {
 	s.t.Helper()
 	if got := w.over(); got != want {
 		s.t.Errorf("%s: over is %t, want %t", what, got, want)
 	}
 }
 
-func TestAwaitEvents_EndsWithTheFirstNewEvent(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestAwaitEvents_FirstNewEvent_ClosesChannel(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.tick() // nobody waits, so that nothing is asked
 		first, another := s.wait(s.account, webhook.EventFilter{}), s.wait(s.account, webhook.EventFilter{})
 		stranger := s.wait(newAccount(t, s.store), webhook.EventFilter{})
 		s.tick("last of 2 accounts")
 		s.wantOver("without an event", first, false)
-		s.happen(1)
+		s.insertEvents(1)
 		s.wantOver("before anybody checked", first, false)
 		s.tick("last of 2 accounts")
 		s.wantOver("the first", first, true)
@@ -79,14 +79,14 @@ func TestAwaitEvents_EndsWithTheFirstNewEvent(t *testing.T) {
 
 // One that follows a card is not woken by the events of others, and looks for
 // its card only when the account has new events.
-func TestAwaitEvents_OfOneCard(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestAwaitEvents_OneCard_IgnoresOthers(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		other := insertCard(t, s.store, s.account)
 		mine, others := s.wait(s.account, webhook.EventFilter{CardUUID: s.card.UUID}),
 			s.wait(s.account, webhook.EventFilter{CardUUID: other.UUID})
 		foreign := s.wait(newAccount(t, s.store), webhook.EventFilter{CardUUID: s.card.UUID})
 		s.tick("last of 2 accounts")
-		s.happen(1)
+		s.insertEvents(1)
 		s.tick("last of 2 accounts", "last of 2 cards")
 		s.wantOver("its card", mine, true)
 		s.wantOver("another card", others, false)
@@ -95,7 +95,7 @@ func TestAwaitEvents_OfOneCard(t *testing.T) {
 		again := s.wait(s.account, webhook.EventFilter{CardUUID: s.card.UUID, After: 1})
 		s.tick("last of 2 accounts")
 		s.wantOver("what was seen", again, false)
-		s.happen(1)
+		s.insertEvents(1)
 		s.tick("last of 2 accounts", "last of 2 cards")
 		s.wantOver("the next", again, true)
 		s.wantOver("another card", others, false)
@@ -110,9 +110,9 @@ func TestAwaitEvents_OfOneCard(t *testing.T) {
 	})
 }
 
-func TestListEvents_OfOneCardInPages(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
-		s.happen(3)
+func TestListEvents_OneCard_Pages(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
+		s.insertEvents(3)
 		for _, tt := range []struct {
 			after int64
 			limit int
@@ -139,10 +139,10 @@ func TestListEvents_OfOneCardInPages(t *testing.T) {
 
 // The numbers jump ahead when a database has gone back. Who waits learns of it,
 // whatever it had seen before.
-func TestAwaitEvents_SeesTheFeedReset(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestAwaitEvents_FeedReset_ClosesChannel(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		ahead := s.wait(s.account, webhook.EventFilter{After: 1000})
-		s.happen(3)
+		s.insertEvents(3)
 		s.tick("last of 1 accounts")
 		s.wantOver("ahead of the feed", ahead, false)
 		l, err := s.store.AcquireLease(t.Context(), "any", "holder", time.Minute)
@@ -153,10 +153,10 @@ func TestAwaitEvents_SeesTheFeedReset(t *testing.T) {
 	})
 }
 
-func TestTick_FailsAndIsRepeated(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestServiceTick_StoreFails_CanBeRepeated(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		w := s.wait(s.account, webhook.EventFilter{CardUUID: s.card.UUID})
-		s.happen(1)
+		s.insertEvents(1)
 		for _, s.fails = range []string{"LastSeqs", "LastSeqsOfCards", "CardEvents"} {
 			err := s.webhooks.Tick(t.Context())
 			if s.fails == "CardEvents" {

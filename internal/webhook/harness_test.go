@@ -26,9 +26,9 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-// shop is an account with a card, the service and a sender, and a clock that
+// fixture is an account with a card, the service and a sender, and a clock that
 // the test moves.
-type shop struct {
+type fixture struct {
 	t        *testing.T
 	url      string
 	vault    *vault.Vault
@@ -56,15 +56,15 @@ type shop struct {
 const timeout = 2 * time.Second // of an attempt
 
 // onEach runs a test on every database.
-func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
+func onEach(t *testing.T, f func(t *testing.T, s *fixture)) {
 	t.Helper()
-	storetest.Each(t, func(t *testing.T, url string) { f(t, newShop(t, url)) })
+	storetest.Each(t, func(t *testing.T, url string) { f(t, newFixture(t, url)) })
 }
 
-func newShop(t *testing.T, url string) *shop {
+func newFixture(t *testing.T, url string) *fixture {
 	t.Helper()
 	v := vaulttest.New(t)
-	s := &shop{t: t, url: url, vault: v, log: &log{}, now: time.Now(), wake: func() {}}
+	s := &fixture{t: t, url: url, vault: v, log: &log{}, now: time.Now(), wake: func() {}}
 	s.open()
 	s.account = newAccount(t, s.store)
 	s.card = insertCard(t, s.store, s.account)
@@ -72,7 +72,7 @@ func newShop(t *testing.T, url string) *shop {
 }
 
 // open wires a replica.
-func (s *shop) open() {
+func (s *fixture) open() {
 	s.t.Helper()
 	var err error
 	s.store, err = store.Open(s.t.Context(), s.url, 4, chain.Currencies())
@@ -93,15 +93,15 @@ func (s *shop) open() {
 }
 
 // replica is another process on the same database.
-func (s *shop) replica() *shop {
+func (s *fixture) replica() *fixture {
 	s.t.Helper()
-	other := &shop{t: s.t, url: s.url, vault: s.vault, log: s.log, now: s.clock(), cfg: s.cfg, wake: s.wake,
+	other := &fixture{t: s.t, url: s.url, vault: s.vault, log: s.log, now: s.clock(), cfg: s.cfg, wake: s.wake,
 		account: s.account, card: s.card}
 	other.open()
 	return other
 }
 
-func (s *shop) clock() time.Time {
+func (s *fixture) clock() time.Time {
 	if s.bubble {
 		return time.Now()
 	}
@@ -110,21 +110,21 @@ func (s *shop) clock() time.Time {
 	return s.now
 }
 
-func (s *shop) later(d time.Duration) {
+func (s *fixture) advance(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = s.now.Add(d)
 }
 
 // pass has everything sent that is due, and waits for it.
-func (s *shop) pass() {
+func (s *fixture) deliver() {
 	s.t.Helper()
 	check(s.t, s.sender.Tick(s.t.Context()))
 	check(s.t, s.sender.Close(s.t.Context()))
 }
 
 // happen commits n events of the account's card.
-func (s *shop) happen(n int) []card.Event {
+func (s *fixture) insertEvents(n int) []card.Event {
 	s.t.Helper()
 	es := make([]card.Event, n)
 	for i := range es {
@@ -135,14 +135,14 @@ func (s *shop) happen(n int) []card.Event {
 	return es
 }
 
-func (s *shop) register(url string, types ...card.EventType) (*webhook.Webhook, card.Secret) {
+func (s *fixture) createWebhook(url string, types ...card.EventType) (*webhook.Webhook, card.Secret) {
 	s.t.Helper()
 	w, secret, err := s.webhooks.CreateWebhook(s.t.Context(), s.account, webhook.Request{URL: &url, Types: &types})
 	check(s.t, err)
 	return w, secret
 }
 
-func (s *shop) webhook(id uuid.UUID) *webhook.Webhook {
+func (s *fixture) webhook(id uuid.UUID) *webhook.Webhook {
 	s.t.Helper()
 	w, err := s.webhooks.GetWebhook(s.t.Context(), s.account, id)
 	check(s.t, err)
@@ -150,7 +150,7 @@ func (s *shop) webhook(id uuid.UUID) *webhook.Webhook {
 }
 
 // deliveries returns those of a webhook, oldest event first.
-func (s *shop) deliveries(id uuid.UUID) []webhook.Delivery {
+func (s *fixture) deliveries(id uuid.UUID) []webhook.Delivery {
 	s.t.Helper()
 	ds, _, err := s.webhooks.ListDeliveries(s.t.Context(), s.account, id, webhook.DeliveryFilter{Limit: 1000})
 	check(s.t, err)
@@ -160,7 +160,7 @@ func (s *shop) deliveries(id uuid.UUID) []webhook.Delivery {
 	return ds
 }
 
-func (s *shop) wantStates(id uuid.UUID, want ...webhook.DeliveryState) []webhook.Delivery {
+func (s *fixture) wantStates(id uuid.UUID, want ...webhook.DeliveryState) []webhook.Delivery {
 	s.t.Helper()
 	ds := s.deliveries(id)
 	if len(ds) != len(want) {

@@ -7,8 +7,8 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-func TestObserve_ToldOfEachAttempt(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestObserve_IsCalledForEachAttempt(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		var mu sync.Mutex
 		var statuses []int
 		s.cfg.Observe = func(a webhook.Attempt) {
@@ -18,9 +18,9 @@ func TestObserve_ToldOfEachAttempt(t *testing.T) {
 		}
 		s.open()
 		hook := newReceiver(t, func(n int) int { return []int{400, 204}[min(n, 1)] })
-		s.register(hook.URL)
-		s.happen(2)
-		s.pass()
+		s.createWebhook(hook.URL)
+		s.insertEvents(2)
+		s.deliver()
 		mu.Lock()
 		defer mu.Unlock()
 		if len(statuses) != 2 || statuses[0]+statuses[1] != 604 {

@@ -14,21 +14,21 @@ import (
 )
 
 // once returns the service for a request that is sent again and again.
-func (s *shop) once(operation string) (*webhook.Service, *webhook.Once) {
+func (s *fixture) once(operation string) (*webhook.Service, *webhook.Once) {
 	o := &webhook.Once{AccountID: s.account, Key: "k", Request: []string{operation}}
 	return s.webhooks.Once(o), o
 }
 
 // It failed; it failed but had happened. Either way a repetition leaves one
 // webhook, with the secret that the repetition tells.
-func TestOnce_AWebhookWhoseReplyWasLost(t *testing.T) {
+func TestOnce_CreateReplyLost_ReplaysWebhook(t *testing.T) {
 	lost := errors.New("the connection is gone")
 	for name, around := range map[string]func(func() error) error{
 		"it failed":                  func(func() error) error { return lost },
 		"it failed but had happened": func(do func() error) error { return errors.Join(do(), lost) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, s *shop) {
+			onEach(t, func(t *testing.T, s *fixture) {
 				url := "https://shop.example.com/hooks"
 				create := func() (*webhook.Webhook, card.Secret, bool, error) {
 					hooks, o := s.once("create")
@@ -61,10 +61,10 @@ func TestOnce_AWebhookWhoseReplyWasLost(t *testing.T) {
 
 // A rotation whose reply was lost is not another rotation: the secret that the
 // receiver knows still signs.
-func TestOnce_ARotationWhoseReplyWasLost(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestOnce_RotationReplyLost_ReplaysSecret(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		lost := errors.New("the connection is gone")
-		w, first := s.register("https://shop.example.com/hooks")
+		w, first := s.createWebhook("https://shop.example.com/hooks")
 		var second card.Secret
 		for range 3 {
 			s.around = func(do func() error) error { return errors.Join(do(), lost) }
@@ -93,10 +93,10 @@ func TestOnce_ARotationWhoseReplyWasLost(t *testing.T) {
 
 // A delivery that was sent again is not sent a third time, whatever became of
 // the first reply.
-func TestOnce_ARedeliveryWhoseReplyWasLost(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
-		w, _ := s.register("https://shop.example.com/hooks")
-		e := s.happen(1)[0]
+func TestOnce_RedeliveryReplyLost_RedeliversOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
+		w, _ := s.createWebhook("https://shop.example.com/hooks")
+		e := s.insertEvents(1)[0]
 		lost := errors.New("the connection is gone")
 		s.around = func(do func() error) error { return errors.Join(do(), lost) }
 		hooks, _ := s.once("redeliver")
@@ -104,7 +104,7 @@ func TestOnce_ARedeliveryWhoseReplyWasLost(t *testing.T) {
 		s.around = nil
 		before, _, err := s.webhooks.ListDeliveries(t.Context(), s.account, w.ID, webhook.DeliveryFilter{Limit: 1})
 		check(t, err)
-		s.later(time.Minute)
+		s.advance(time.Minute)
 		hooks, o := s.once("redeliver")
 		check(t, hooks.Redeliver(t.Context(), s.account, w.ID, e.ID))
 		after, _, err := s.webhooks.ListDeliveries(t.Context(), s.account, w.ID, webhook.DeliveryFilter{Limit: 1})
@@ -118,8 +118,8 @@ func TestOnce_ARedeliveryWhoseReplyWasLost(t *testing.T) {
 }
 
 // What is kept is encrypted, and bound to its account.
-func TestOnce_ADamagedReplyIsNotRepeated(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestOnce_CorruptReply_IsNotReplayed(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		url := "https://shop.example.com/hooks"
 		hooks, _ := s.once("create")
 		_, _, err := hooks.CreateWebhook(t.Context(), s.account, webhook.Request{URL: &url})
@@ -137,7 +137,7 @@ func TestOnce_ADamagedReplyIsNotRepeated(t *testing.T) {
 
 // What was replied is remembered for two days, whatever is pruned meanwhile.
 func TestPrune_KeepsReplies(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		url := "https://shop.example.com/hooks"
 		for i, want := range []bool{false, true} {
 			hooks, o := s.once("create")
@@ -153,9 +153,9 @@ func TestPrune_KeepsReplies(t *testing.T) {
 
 // An order takes the key while a request is between its look for the key and
 // its commit. It is about PostgreSQL only: SQLite has one writer.
-func TestOnce_KeyTakenByAnOrderMeanwhile_IsRefused(t *testing.T) {
+func TestOnce_KeyUsedByConcurrentOrder_IsRejected(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, databases.Postgres(t))
+	s := newFixture(t, databases.Postgres(t))
 	ordered := insertCard(t, s.store, s.account)
 	order, err := rig.OpenSQL(t, s.url).Begin()
 	check(t, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-func TestAfter_ImpossibleTries_SchedulesOrGivesUp(t *testing.T) {
+func TestDelivery_ImpossibleTries_SchedulesOrFails(t *testing.T) {
 	for _, tries := range []int{-10, -1, 0, 1, 1 << 31, 1 << 62, math.MaxInt, math.MinInt} {
 		d := webhook.Delivery{Tries: tries}.After(webhook.Attempt{Status: 400}, time.Now(), 0.5)
 		switch {
@@ -25,14 +25,14 @@ func TestAfter_ImpossibleTries_SchedulesOrGivesUp(t *testing.T) {
 
 // A panic in the observer must not lose or repeat an event.
 func TestSender_ObserverPanics_EventsAreDeliveredOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.cfg.Observe = func(webhook.Attempt) { panic("canary") }
 		s.open()
 		hook := newReceiver(t, nil)
-		w, _ := s.register(hook.URL)
-		s.happen(3)
-		s.pass()
-		s.pass()
+		w, _ := s.createWebhook(hook.URL)
+		s.insertEvents(3)
+		s.deliver()
+		s.deliver()
 		s.wantStates(w.ID, webhook.DeliveryDelivered, webhook.DeliveryDelivered, webhook.DeliveryDelivered)
 		if n := len(hook.all()); n != 3 {
 			t.Errorf("%d requests, want 3", n)
@@ -43,20 +43,20 @@ func TestSender_ObserverPanics_EventsAreDeliveredOnce(t *testing.T) {
 	})
 }
 
-func TestSender_TurnPanics_OtherWebhooksGoOn(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_Panic_OtherWebhooksContinue(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		hook := newReceiver(t, nil)
-		broken, _ := s.register(hook.URL + "/broken")
-		well, _ := s.register(hook.URL)
+		broken, _ := s.createWebhook(hook.URL + "/broken")
+		well, _ := s.createWebhook(hook.URL)
 		s.due = func(id uuid.UUID) ([]webhook.Delivery, error) {
 			if id == broken.ID {
 				panic("canary")
 			}
 			return s.store.DueDeliveries(t.Context(), id, s.clock(), 10)
 		}
-		s.happen(1)
-		s.pass()
-		s.pass() // the claim of the broken one has not expired: it is left alone
+		s.insertEvents(1)
+		s.deliver()
+		s.deliver() // the claim of the broken one has not expired: it is left alone
 		s.wantStates(well.ID, webhook.DeliveryDelivered)
 		s.wantStates(broken.ID, webhook.DeliveryPending)
 		text := s.log.String()

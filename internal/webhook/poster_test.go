@@ -12,7 +12,7 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-func TestHTTPPoster_AHeaderCantReplaceWhatProvesTheOrigin(t *testing.T) {
+func TestHTTPPoster_Header_DoesNotReplaceSignature(t *testing.T) {
 	got := make(chan http.Header, 1)
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header }))
 	t.Cleanup(s.Close)

@@ -15,10 +15,10 @@ import (
 
 // What is asked for while an attempt is under way is not undone by that
 // attempt's failure.
-func TestRedeliver_WhileTheLastAttemptIsUnderWay(t *testing.T) {
+func TestRedeliver_DuringAttempt_StaysDue(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
-		x.happen(t, 2)
+		x.insertEvents(t, 2)
 		c := x.claim(t)
 		attempted := x.attempted(t, c, 500, 500)
 		for i := range attempted {
@@ -31,7 +31,7 @@ func TestRedeliver_WhileTheLastAttemptIsUnderWay(t *testing.T) {
 	})
 }
 
-func TestRecoverWebhook_GoesBackAsFarAsDeliveriesAreKept(t *testing.T) {
+func TestRecoverWebhook_GoesBackToRetention(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
 		var es []card.Event
@@ -60,7 +60,7 @@ func TestRecoverWebhook_GoesBackAsFarAsDeliveriesAreKept(t *testing.T) {
 	})
 }
 
-func TestRecoverWebhook_ReachesBackPastSkewedClocks(t *testing.T) {
+func TestRecoverWebhook_SkewedClocks_FindsAllEvents(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
 		// The clock of the process that made the third event is 50 seconds
@@ -81,7 +81,7 @@ func TestRecoverWebhook_ReachesBackPastSkewedClocks(t *testing.T) {
 	})
 }
 
-func TestRedeliver_AnEventThatTheWebhookNeverHad(t *testing.T) {
+func TestRedeliver_UnknownEvent_IsNotFound(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
 		insertEvents(t, s, newEvent(x.card, card.EventLate)) // which it does not want
@@ -98,10 +98,10 @@ func TestRedeliver_AnEventThatTheWebhookNeverHad(t *testing.T) {
 	})
 }
 
-func TestListDeliveries_InPages(t *testing.T) {
+func TestListDeliveries_Pages(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
-		x.happen(t, 5)
+		x.insertEvents(t, 5)
 		c := x.claim(t)
 		x.save(t, c, x.attempted(t, c, 200, 500, 200))
 		for _, tt := range []struct {
@@ -134,7 +134,7 @@ func TestListDeliveries_InPages(t *testing.T) {
 	})
 }
 
-func TestListEvents_InPages(t *testing.T) {
+func TestListEvents_Pages(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
 		account := x.card.AccountID
@@ -151,7 +151,7 @@ func TestListEvents_InPages(t *testing.T) {
 			}
 		}
 		want(0, 9, nil, false) // no event yet
-		x.happen(t, 4)
+		x.insertEvents(t, 4)
 		want(0, 3, []int64{1, 2, 3}, true)
 		want(3, 3, []int64{4}, false)
 		want(0, 4, []int64{1, 2, 3, 4}, false)
@@ -162,14 +162,14 @@ func TestListEvents_InPages(t *testing.T) {
 
 // After a backup is restored, a reader may be ahead of the feed. An empty page
 // would make it skip the events that come next.
-func TestListEvents_AfterASeqThatWasNeverGiven(t *testing.T) {
+func TestListEvents_AfterUnassignedSeq_IsAnError(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
 		for newest, after := range []int64{1, 2, 100} {
 			_, _, err := x.ListEvents(t.Context(), x.card.AccountID, webhook.EventFilter{After: after, Limit: 9})
 			wantError(t, err, card.ErrInvalidRequest)
 			wantField(t, err, "query/after", "newest event, "+string(rune('0'+newest))+":")
-			x.happen(t, 1)
+			x.insertEvents(t, 1)
 		}
 	})
 }

@@ -19,19 +19,19 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-func TestSender_SendsWhatHappenedToACard(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_SendsSignedEvents(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		ctx := t.Context()
 		r, made := newReceiver(t, nil), newReceiver(t, nil)
-		w, secret := s.register(r.URL)
-		s.register(made.URL, card.EventGenerated, card.EventLate)
+		w, secret := s.createWebhook(r.URL)
+		s.createWebhook(made.URL, card.EventGenerated, card.EventLate)
 		check(t, s.store.WebhookTx(ctx, func(tx webhook.Tx) error {
 			return tx.InsertEvents(ctx, []card.Event{
 				card.NewEvent(uuid.Must(uuid.NewV7()), s.card, card.EventDetected, card.AwaitingPayment, card.Detected),
 				card.NewEvent(uuid.Must(uuid.NewV7()), s.card, card.EventGenerated, card.Generated, card.Paid),
 			})
 		}))
-		s.pass()
+		s.deliver()
 		es, _, err := s.webhooks.ListEvents(ctx, s.account, webhook.EventFilter{Limit: 10})
 		check(t, err)
 		got := r.all()
@@ -61,28 +61,28 @@ func TestSender_SendsWhatHappenedToACard(t *testing.T) {
 				t.Errorf("attempts %+v", d.Attempts)
 			}
 		}
-		s.pass()
+		s.deliver()
 		if n := len(r.all()); n != 2 {
 			t.Errorf("%d requests after another pass", n)
 		}
 	})
 }
 
-func TestSender_EveryAttemptHasTheSameIdAndBodyAndAFreshTimestamp(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_Retries_HaveSameIDAndBodyAndNewTimestamp(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		r := newReceiver(t, func(n int) int { return []int{500, 302, 200}[n] })
-		w, secret := s.register(r.URL)
-		s.happen(1)
-		s.pass()
-		s.pass() // nothing: it is not due yet
+		w, secret := s.createWebhook(r.URL)
+		s.insertEvents(1)
+		s.deliver()
+		s.deliver() // nothing: it is not due yet
 		s.wantStates(w.ID, webhook.DeliveryPending)
-		s.later(6 * time.Second)
-		s.pass()
+		s.advance(6 * time.Second)
+		s.deliver()
 		if since := s.webhook(w.ID).FailingSince; since == nil {
 			t.Error("not failing")
 		}
-		s.later(6 * time.Minute)
-		s.pass()
+		s.advance(6 * time.Minute)
+		s.deliver()
 		d := s.wantStates(w.ID, webhook.DeliveryDelivered)[0]
 		got := r.all()
 		if len(got) != 3 || len(d.Attempts) != 3 || d.Attempts[0].Status != 500 || d.Attempts[1].Status != 302 ||
@@ -106,20 +106,20 @@ func TestSender_EveryAttemptHasTheSameIdAndBodyAndAFreshTimestamp(t *testing.T) 
 	})
 }
 
-func TestSender_OldAndNewSecretSignForADay(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_RotatedSecret_BothSignForADay(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		r := newReceiver(t, nil)
-		w, first := s.register(r.URL)
+		w, first := s.createWebhook(r.URL)
 		_, second, err := s.webhooks.RotateWebhookSecret(t.Context(), s.account, w.ID)
 		check(t, err)
 		if first == second || !strings.HasPrefix(second.Reveal(), "whsec_") {
 			t.Fatal("not a new secret")
 		}
-		s.happen(1)
-		s.pass()
-		s.later(24*time.Hour + time.Second)
-		s.happen(1)
-		s.pass()
+		s.insertEvents(1)
+		s.deliver()
+		s.advance(24*time.Hour + time.Second)
+		s.insertEvents(1)
+		s.deliver()
 		got := r.all()
 		if len(got) != 2 || strings.Count(got[0].Signature, "v1,") != 2 || strings.Count(got[1].Signature, "v1,") != 1 {
 			t.Fatalf("received %+v", got)
@@ -131,8 +131,8 @@ func TestSender_OldAndNewSecretSignForADay(t *testing.T) {
 	})
 }
 
-func TestSender_AReceiverThatHangsKeepsNoOtherWaiting(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_HangingReceiver_DelaysNoOther(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		release := make(chan struct{})
 		var hanging atomic.Int32
 		dead := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -141,16 +141,16 @@ func TestSender_AReceiverThatHangsKeepsNoOtherWaiting(t *testing.T) {
 		}))
 		t.Cleanup(dead.Close)
 		defer close(release)
-		s.register(dead.URL)
-		s.happen(100)
+		s.createWebhook(dead.URL)
+		s.insertEvents(100)
 		check(t, s.sender.Tick(t.Context()))
 		await(t, func() bool { return hanging.Load() == 8 })
 		well := make([]*receiver, 5)
 		for i := range well {
 			well[i] = newReceiver(t, nil)
-			s.register(well[i].URL)
+			s.createWebhook(well[i].URL)
 		}
-		s.happen(3)
+		s.insertEvents(3)
 		check(t, s.sender.Tick(t.Context()))
 		for _, r := range well {
 			await(t, func() bool { return len(r.all()) == 3 })
@@ -172,8 +172,8 @@ func await(t *testing.T, done func() bool) {
 	}
 }
 
-func TestSender_DeletedOrDisabledInTheMiddleOfAnAttempt(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_DeletedOrDisabledDuringAttempt(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		off := false
 		for name, change := range map[string]func(id uuid.UUID) error{
 			"deleted": func(id uuid.UUID) error { return s.webhooks.DeleteWebhook(t.Context(), s.account, id) },
@@ -192,14 +192,14 @@ func TestSender_DeletedOrDisabledInTheMiddleOfAnAttempt(t *testing.T) {
 				w.WriteHeader(http.StatusInternalServerError)
 			}))
 			t.Cleanup(server.Close)
-			w, _ := s.register(server.URL)
+			w, _ := s.createWebhook(server.URL)
 			id = w.ID
-			s.happen(1)
-			s.pass()
+			s.insertEvents(1)
+			s.deliver()
 			check(t, changed)
-			s.happen(1)
-			s.later(time.Hour)
-			s.pass()
+			s.insertEvents(1)
+			s.advance(time.Hour)
+			s.deliver()
 			if n.Load() != 1 {
 				t.Errorf("%s: %d requests", name, n.Load())
 			}
@@ -216,13 +216,13 @@ func TestSender_DeletedOrDisabledInTheMiddleOfAnAttempt(t *testing.T) {
 
 // Little is sent after the client changed the webhook, and what was taken
 // before it is stored.
-func TestSender_AChangeTakesEffectSoonAndWhatArrivedIsNotSentAgain(t *testing.T) {
+func TestSender_WebhookChangedDuringBatch_TakesEffectSoon(t *testing.T) {
 	for name, tt := range map[string]struct {
 		takes time.Duration
 		most  int // requests after the change
 	}{"quick": {0, 58}, "slow": {300 * time.Millisecond, 16}} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, s *shop) {
+			onEach(t, func(t *testing.T, s *fixture) {
 				const events, changes = 400, 200
 				var mu sync.Mutex
 				var id uuid.UUID
@@ -247,10 +247,10 @@ func TestSender_AChangeTakesEffectSoonAndWhatArrivedIsNotSentAgain(t *testing.T)
 					}
 				}))
 				t.Cleanup(server.Close)
-				w, _ := s.register(server.URL)
+				w, _ := s.createWebhook(server.URL)
 				id = w.ID
-				s.happen(events)
-				s.pass()
+				s.insertEvents(events)
+				s.deliver()
 				check(t, changed)
 				if after > tt.most || !off {
 					t.Errorf("%d requests after it was disabled: %t", after, off)
@@ -259,7 +259,7 @@ func TestSender_AChangeTakesEffectSoonAndWhatArrivedIsNotSentAgain(t *testing.T)
 				enabled := true
 				_, err := s.webhooks.UpdateWebhook(t.Context(), s.account, id, webhook.Request{Enabled: &enabled})
 				check(t, err)
-				s.pass()
+				s.deliver()
 				for id, n := range arrived {
 					if n != 1 {
 						t.Errorf("event %s arrived %d times", id, n)
@@ -275,10 +275,10 @@ func TestSender_AChangeTakesEffectSoonAndWhatArrivedIsNotSentAgain(t *testing.T)
 	}
 }
 
-func TestSender_ReplicasNeverSendTheSameAtTheSameTime(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_Replicas_NeverSendConcurrently(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		const events = 300
-		replicas := []*shop{s, s.replica(), s.replica()}
+		replicas := []*fixture{s, s.replica(), s.replica()}
 		var mu sync.Mutex
 		under, times := map[string]int{}, map[string]int{}
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -300,8 +300,8 @@ func TestSender_ReplicasNeverSendTheSameAtTheSameTime(t *testing.T) {
 			}()
 		}))
 		t.Cleanup(server.Close)
-		w, _ := s.register(server.URL)
-		s.happen(events)
+		w, _ := s.createWebhook(server.URL)
+		s.insertEvents(events)
 		var all sync.WaitGroup
 		for _, r := range replicas {
 			all.Go(func() {
@@ -332,10 +332,10 @@ func TestSender_ReplicasNeverSendTheSameAtTheSameTime(t *testing.T) {
 	})
 }
 
-func TestSender_ARolledBackEventIsNeverSent(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_RolledBackEvent_IsNeverSent(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		r := newReceiver(t, nil)
-		s.register(r.URL)
+		s.createWebhook(r.URL)
 		e := card.ExampleEvent(uuid.Must(uuid.NewV7()), s.account, uuid.Must(uuid.NewV7()), card.EventLate)
 		e.CardUUID = s.card.UUID
 		undone := errors.New("undone")
@@ -345,30 +345,30 @@ func TestSender_ARolledBackEventIsNeverSent(t *testing.T) {
 		if !errors.Is(err, undone) {
 			t.Fatal(err)
 		}
-		s.pass()
+		s.deliver()
 		if got := r.all(); len(got) != 0 {
 			t.Errorf("received %+v", got)
 		}
-		if kept := s.happen(1); kept[0].CardUUID != s.card.UUID {
+		if kept := s.insertEvents(1); kept[0].CardUUID != s.card.UUID {
 			t.Fatal("not of the card")
 		}
-		s.pass()
+		s.deliver()
 		if got := r.all(); len(got) != 1 || !strings.Contains(got[0].Body, `"seq":1,`) {
 			t.Errorf("received %+v", got)
 		}
 	})
 }
 
-func TestSender_AClaimThatWasLostWritesNothing(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_LostClaim_WritesNothing(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		r := newReceiver(t, nil)
-		w, _ := s.register(r.URL)
-		s.happen(1)
+		w, _ := s.createWebhook(r.URL)
+		s.insertEvents(1)
 		claims, err := s.store.ClaimWebhooks(t.Context(), s.clock(), 10, 0) // it has ended already
 		check(t, err)
 		due, err := s.sender.DueDeliveries(t.Context(), claims[0], 10)
 		check(t, err)
-		s.pass()
+		s.deliver()
 		err = s.sender.SaveAttempts(t.Context(), claims[0],
 			[]webhook.Attempted{{Delivery: due[0], Attempt: webhook.Attempt{Status: 500}}})
 		if !errors.Is(err, card.ErrFenced) {
@@ -379,17 +379,17 @@ func TestSender_AClaimThatWasLostWritesNothing(t *testing.T) {
 }
 
 // What a program has wrong does not get right by asking again.
-func TestSender_OtherErrorsThanADatabaseOutOfReachEndTheTurn(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_OtherStoreError_IsNotRetried(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		r := newReceiver(t, nil)
-		w, _ := s.register(r.URL)
-		s.happen(1)
+		w, _ := s.createWebhook(r.URL)
+		s.insertEvents(1)
 		times := 0
 		s.around = func(func() error) error {
 			times++
 			return errors.New("no such column")
 		}
-		s.pass()
+		s.deliver()
 		if times != 1 {
 			t.Errorf("%d transactions", times)
 		}
@@ -397,16 +397,16 @@ func TestSender_OtherErrorsThanADatabaseOutOfReachEndTheTurn(t *testing.T) {
 	})
 }
 
-func TestSender_CloseLetsAttemptsEnd(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+func TestSender_Close_WaitsForAttempts(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		arrived, release := make(chan struct{}), make(chan struct{})
 		server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			close(arrived)
 			<-release
 		}))
 		t.Cleanup(server.Close)
-		w, _ := s.register(server.URL)
-		s.happen(1)
+		w, _ := s.createWebhook(server.URL)
+		s.insertEvents(1)
 		check(t, s.sender.Tick(t.Context()))
 		<-arrived
 		close(release)

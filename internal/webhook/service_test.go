@@ -16,7 +16,7 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-func TestDeleteWebhook_WithMoreDeliveriesThanOneStatementDeletes(t *testing.T) {
+func TestDeleteWebhook_ManyDeliveries_DeletesInBatches(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, url string) {
 		s := open(t, url)
 		x := newSending(t, s)
@@ -34,7 +34,7 @@ func TestDeleteWebhook_WithMoreDeliveriesThanOneStatementDeletes(t *testing.T) {
 	})
 }
 
-func TestCreateWebhook_NoMoreThanAllowedHoweverManyAsk(t *testing.T) {
+func TestCreateWebhook_Concurrent_RespectsLimit(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s) // which has two
 		var mu sync.Mutex
@@ -70,13 +70,13 @@ func TestCreateWebhook_NoMoreThanAllowedHoweverManyAsk(t *testing.T) {
 }
 
 // One secret that can't be opened must not keep the others waiting.
-func TestClaimWebhooks_SecretThatCannotBeOpenedIsReported(t *testing.T) {
+func TestClaimWebhooks_UnreadableSecret_IsReported(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
 		broken := newWebhook(x.card.AccountID)
 		broken.Sealed = []byte("broken")
 		insertWebhook(t, s, broken)
-		x.happen(t, 1)
+		x.insertEvents(t, 1)
 		all, err := x.sender.Claims(t.Context(), 9)
 		if err == nil || !strings.Contains(err.Error(), broken.ID.String()) || len(all) != 1 ||
 			all[0].Webhook.ID != x.hook.ID {
@@ -85,11 +85,11 @@ func TestClaimWebhooks_SecretThatCannotBeOpenedIsReported(t *testing.T) {
 	})
 }
 
-func TestClaimWebhooks_SignsWithTheOldSecretForADay(t *testing.T) {
+func TestClaimWebhooks_OldSecret_SignsForADay(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()
 		x := newSending(t, s)
-		x.happen(t, 1)
+		x.insertEvents(t, 1)
 		_, fresh, err := x.RotateWebhookSecret(ctx, x.card.AccountID, x.hook.ID)
 		check(t, err)
 		for after, want := range map[time.Duration][]card.Secret{0: {fresh, "sealed"}, 24*time.Hour - 1: {fresh, "sealed"},
@@ -104,10 +104,10 @@ func TestClaimWebhooks_SignsWithTheOldSecretForADay(t *testing.T) {
 	})
 }
 
-func TestPruneDeliveries_KeepsThirtyDaysAndWhatIsPending(t *testing.T) {
+func TestPrune_KeepsRecentAndPendingDeliveries(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
-		x.happen(t, 2100)
+		x.insertEvents(t, 2100)
 		c := x.claim(t)
 		due, err := x.sender.DueDeliveries(t.Context(), c, 2099)
 		check(t, err)
@@ -172,7 +172,7 @@ func (x *sending) insertBeside(t *testing.T, url string, statements ...string) {
 
 // The payment of a card must not fail because its owner deletes a webhook at
 // that moment.
-func TestInsertEvents_WhileAWebhookIsDeleted(t *testing.T) {
+func TestInsertEvents_DuringDeleteWebhook(t *testing.T) {
 	t.Parallel()
 	url := databases.Postgres(t)
 	x := newSending(t, open(t, url))

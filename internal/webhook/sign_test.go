@@ -25,7 +25,7 @@ const (
 	vectorSignature = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 )
 
-func TestSign_TheVectorOfTheSpecification(t *testing.T) {
+func TestSign_SpecificationVector(t *testing.T) {
 	header, err := webhook.Sign(vectorID, time.Unix(vectorTime, 0), []byte(vectorBody), []card.Secret{vectorSecret})
 	check(t, err)
 	want := http.Header{"Webhook-Id": {vectorID}, "Webhook-Timestamp": {"1614265330"},
@@ -35,7 +35,7 @@ func TestSign_TheVectorOfTheSpecification(t *testing.T) {
 	}
 }
 
-func TestSign_ABadSecretIsAnErrorThatDoesNotShowIt(t *testing.T) {
+func TestSign_InvalidSecret_IsNotShown(t *testing.T) {
 	_, err := webhook.Sign("id", time.Unix(1, 0), nil, []card.Secret{"whsec_not base64"})
 	if err == nil || strings.Contains(err.Error(), "not base64:") || strings.Contains(err.Error(), "whsec_not") {
 		t.Errorf("error %v", err)
@@ -80,18 +80,18 @@ func verifiers(t *testing.T) map[string]func(secret card.Secret, r received) ([]
 	}
 }
 
-func TestPoster_TheOfficialLibrariesVerifyWhatIsSent(t *testing.T) {
+func TestHTTPPoster_OfficialLibraries_VerifyRequests(t *testing.T) {
 	if testing.Short() {
 		t.Skip("installs a package with npm")
 	}
 	all := verifiers(t)
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		r := newReceiver(t, nil)
-		w, first := s.register(r.URL)
+		w, first := s.createWebhook(r.URL)
 		_, second, err := s.webhooks.RotateWebhookSecret(t.Context(), s.account, w.ID)
 		check(t, err)
-		s.happen(1)
-		s.pass()
+		s.insertEvents(1)
+		s.deliver()
 		got := r.all()[0]
 		altered := got
 		altered.Body = strings.Replace(got.Body, "underpaid", "late", 1)

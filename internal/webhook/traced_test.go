@@ -24,7 +24,7 @@ func (r requests) TraceParents(_ context.Context, ids []uuid.UUID) (map[uuid.UUI
 	return found, nil
 }
 
-func TestSender_EachAttemptIsASpanInTheTraceOfItsCard(t *testing.T) {
+func TestSender_Attempt_IsSpanInTraceOfCard(t *testing.T) {
 	const traceID = "0af7651916cd43dd8448eb211c80319c"
 	type span struct {
 		Trace, Event string
@@ -40,14 +40,14 @@ func TestSender_EachAttemptIsASpanInTheTraceOfItsCard(t *testing.T) {
 		"no reply": {"http://127.0.0.1:1/", span{traceID, "payment.underpaid", 0, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, s *shop) {
+			onEach(t, func(t *testing.T, s *fixture) {
 				ended := tracetest.NewSpanRecorder()
 				tracer := sdk.NewTracerProvider(sdk.WithSpanProcessor(ended)).Tracer("test")
 				s.cfg.Tracer = trace.New(tracer, requests{s.card.UUID: "00-" + traceID + "-b7ad6b7169203331-01"})
 				s.open()
-				s.register(tt.url)
-				s.happen(1)
-				s.pass()
+				s.createWebhook(tt.url)
+				s.insertEvents(1)
+				s.deliver()
 				var got []span
 				for _, e := range ended.Ended() {
 					this := span{Trace: e.SpanContext().TraceID().String(), Failed: e.Status().Code == codes.Error}

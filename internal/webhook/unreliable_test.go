@@ -21,11 +21,11 @@ import (
 // of it: the bubble's clock stands still while a request is under way. The
 // receiver closes every connection, because waiting at an idle one would stop
 // the clock for good.
-func inBubble(t *testing.T, answer func(n int) int, f func(t *testing.T, s *shop, r *receiver)) {
+func inBubble(t *testing.T, answer func(n int) int, f func(t *testing.T, s *fixture, r *receiver)) {
 	t.Helper()
 	r, url := startReceiver(t, answer, false), databases.SQLite(t)
 	synctest.Test(t, func(t *testing.T) {
-		s := newShop(t, url)
+		s := newFixture(t, url)
 		s.bubble = true
 		f(t, s, r)
 	})
@@ -35,7 +35,7 @@ func inBubble(t *testing.T, answer func(n int) int, f func(t *testing.T, s *shop
 // a test tells it to.
 type unreliable struct {
 	*store.Store
-	s *shop
+	s *fixture
 }
 
 var errStore = card.ErrUnavailable.WithCause(errors.New("the database restarts"))
@@ -175,14 +175,14 @@ func (u unreliable) PruneDeliveries(ctx context.Context, before time.Time, n int
 	return u.Store.PruneDeliveries(ctx, before, n)
 }
 
-func (s *shop) called(format string, args ...any) {
+func (s *fixture) called(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, fmt.Sprintf(format, args...))
 }
 
 // took returns the calls since the last time, and forgets them.
-func (s *shop) took() []string {
+func (s *fixture) took() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	calls := s.calls

@@ -40,17 +40,17 @@ func (lockedVault) Open(uuid.UUID, uuid.UUID, string, []byte) (card.Secret, erro
 	return "", errLocked
 }
 
-// service returns another service of the shop.
-func (s *shop) service(v webhook.Vault, p webhook.Poster, wake func()) *webhook.Service {
+// service returns another service of the fixture.
+func (s *fixture) service(v webhook.Vault, p webhook.Poster, wake func()) *webhook.Service {
 	s.t.Helper()
 	made, err := webhook.New(unreliable{s.store, s}, v, p, wake, s.cfg)
 	check(s.t, err)
 	return made
 }
 
-func onSQLite(t *testing.T) *shop {
+func onSQLite(t *testing.T) *fixture {
 	t.Helper()
-	return newShop(t, databases.SQLite(t))
+	return newFixture(t, databases.SQLite(t))
 }
 
 // wantSaying fails the test unless a client is told so.
@@ -73,7 +73,7 @@ func wantField(t testing.TB, err error, pointer, detail string) {
 	}
 }
 
-func TestNew_ConfigThatCannotWork(t *testing.T) {
+func TestNew_InvalidConfig_IsAnError(t *testing.T) {
 	t.Parallel()
 	s := onSQLite(t)
 	const week = 7 * 24 * time.Hour
@@ -102,9 +102,9 @@ func TestNew_ConfigThatCannotWork(t *testing.T) {
 	}
 }
 
-func TestCreateWebhook_IsStoredAsAskedForAndItsSecretSealed(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
-		url, description, types := "https://shop.example.com/hooks", "of the shop",
+func TestCreateWebhook_StoresSealedSecret(t *testing.T) {
+	onEach(t, func(t *testing.T, s *fixture) {
+		url, description, types := "https://shop.example.com/hooks", "of the fixture",
 			[]card.EventType{card.EventLate, card.EventExpired}
 		w, secret, err := s.webhooks.CreateWebhook(t.Context(), s.account,
 			webhook.Request{URL: &url, Description: &description, Types: &types})
@@ -127,7 +127,7 @@ func TestCreateWebhook_IsStoredAsAskedForAndItsSecretSealed(t *testing.T) {
 			opened.Reveal() != secret.Reveal() {
 			t.Errorf("opened %s, error %v", opened.Reveal(), err)
 		}
-		if _, again := s.register(url); again.Reveal() == secret.Reveal() {
+		if _, again := s.createWebhook(url); again.Reveal() == secret.Reveal() {
 			t.Error("two webhooks have the same secret")
 		}
 		off := false
@@ -139,7 +139,7 @@ func TestCreateWebhook_IsStoredAsAskedForAndItsSecretSealed(t *testing.T) {
 	})
 }
 
-func TestWebhook_AddressThatIsNotAllowedIsRefused(t *testing.T) {
+func TestWebhook_ForbiddenURL_IsRejected(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
 		for _, url := range []string{"http://shop.example.com/", "https://127.0.0.1/", "nonsense"} {
@@ -165,7 +165,7 @@ func TestWebhook_AddressThatIsNotAllowedIsRefused(t *testing.T) {
 
 // If a version were used twice, a sender could store what it learned about an
 // address or a secret that is no longer in use.
-func TestUpdateWebhook_TheVersionOnlyGrows(t *testing.T) {
+func TestUpdateWebhook_VersionIncreases(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
 		c := x.claimAfterFailure(t)
@@ -209,20 +209,20 @@ func TestUpdateWebhook_TheVersionOnlyGrows(t *testing.T) {
 // failure.
 func (x *sending) claimAfterFailure(t testing.TB) *webhook.Claim {
 	t.Helper()
-	x.happen(t, 1)
+	x.insertEvents(t, 1)
 	c := x.claim(t)
 	x.save(t, c, x.attempted(t, c, 500))
 	return c
 }
 
 // What becomes due is sent at once, not when the sender looks next.
-func TestService_WakesTheSenderWhenThereIsSomethingToSend(t *testing.T) {
+func TestService_DeliveriesDue_WakesSender(t *testing.T) {
 	t.Parallel()
 	s := onSQLite(t)
 	wakes := 0
 	service := s.service(s.vault, scripted{}, func() { wakes++ })
-	w, _ := s.register("https://shop.example.com/hooks")
-	e := s.happen(1)[0]
+	w, _ := s.createWebhook("https://shop.example.com/hooks")
+	e := s.insertEvents(1)[0]
 	for name, f := range map[string]func() error{
 		"enabled": func() error {
 			_, err := service.UpdateWebhook(t.Context(), s.account, w.ID, webhook.Request{})
@@ -239,10 +239,10 @@ func TestService_WakesTheSenderWhenThereIsSomethingToSend(t *testing.T) {
 	}
 }
 
-func TestService_WithoutAPosterRegistersAndTestsNothing(t *testing.T) {
+func TestService_NoPoster_RejectsCreateAndTest(t *testing.T) {
 	t.Parallel()
 	s := onSQLite(t)
-	w, _ := s.register("https://shop.example.com/hooks")
+	w, _ := s.createWebhook("https://shop.example.com/hooks")
 	service := s.service(s.vault, nil, func() {})
 	url := "nonsense"
 	if wrong := service.CheckWebhook(url); wrong != nil {
@@ -257,10 +257,10 @@ func TestService_WithoutAPosterRegistersAndTestsNothing(t *testing.T) {
 	}
 }
 
-func TestService_AVaultThatFailsChangesNothing(t *testing.T) {
+func TestService_VaultFails_ChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := onSQLite(t)
-	w, _ := s.register("https://shop.example.com/hooks")
+	w, _ := s.createWebhook("https://shop.example.com/hooks")
 	before := s.webhook(w.ID)
 	locked := s.service(lockedVault{}, scripted{}, func() {})
 	_, secret, err := locked.CreateWebhook(t.Context(), s.account, webhook.Request{URL: &w.URL})
@@ -280,11 +280,11 @@ func TestService_AVaultThatFailsChangesNothing(t *testing.T) {
 	}
 }
 
-func TestService_AStoreThatFailsIsReported(t *testing.T) {
+func TestService_StoreFails_ReturnsError(t *testing.T) {
 	t.Parallel()
 	s := onSQLite(t)
-	w, _ := s.register("https://shop.example.com/hooks")
-	e := s.happen(1)[0]
+	w, _ := s.createWebhook("https://shop.example.com/hooks")
+	e := s.insertEvents(1)[0]
 	ctx := t.Context()
 	operations := map[string]func() error{
 		"create": func() error {
@@ -338,7 +338,7 @@ func TestService_AStoreThatFailsIsReported(t *testing.T) {
 	wantError(t, operations["get"](), card.ErrNotFound)
 }
 
-func TestWebhook_OfAnotherAccountIsNotFound(t *testing.T) {
+func TestWebhook_OtherAccount_IsNotFound(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
 		ctx, other, id := t.Context(), newAccount(t, s), x.hook.ID
@@ -365,10 +365,10 @@ func TestWebhook_OfAnotherAccountIsNotFound(t *testing.T) {
 	})
 }
 
-func TestTestWebhook_SendsAnExampleSignedWithBothSecrets(t *testing.T) {
+func TestTestWebhook_SignsWithBothSecrets(t *testing.T) {
 	t.Parallel()
 	s := onSQLite(t)
-	w, first := s.register("https://shop.example.com/hooks", card.EventLate)
+	w, first := s.createWebhook("https://shop.example.com/hooks", card.EventLate)
 	_, second, err := s.webhooks.RotateWebhookSecret(t.Context(), s.account, w.ID)
 	check(t, err)
 	off := false
@@ -403,11 +403,11 @@ func TestTestWebhook_SendsAnExampleSignedWithBothSecrets(t *testing.T) {
 
 // Without a limit, a customer could use examples to flood somebody else's
 // server.
-func TestTestWebhook_TwoAtOnceForAnAccount(t *testing.T) {
+func TestTestWebhook_AccountLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := onSQLite(t)
-		w, _ := s.register("https://shop.example.com/hooks")
+		w, _ := s.createWebhook("https://shop.example.com/hooks")
 		other := insertWebhook(t, s.store, newWebhook(newAccount(t, s.store)))
 		answers := make(chan webhook.Attempt)
 		service := s.service(openVault{},

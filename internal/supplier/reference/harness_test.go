@@ -36,19 +36,19 @@ var databases = storetest.Databases
 
 const secret = card.Secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 
-// lines is a log.
-type lines struct {
+// logBuffer is a log.
+type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (l *lines) Write(p []byte) (int, error) {
+func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
 }
 
-func (l *lines) text() string {
+func (l *logBuffer) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
@@ -72,22 +72,22 @@ func (c *clock) pass(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// side is a reference server and the adapter that is connected to it.
-type side struct {
+// fixture is a reference server and the adapter that is connected to it.
+type fixture struct {
 	t      *testing.T
 	server *reference.Server
 	http   *supplier.HTTP
 	clock  *clock
-	log    *lines
+	log    *logBuffer
 	file   string
 	url    string
 }
 
-func newSide(t *testing.T, change ...func(*reference.Config)) *side {
+func newFixture(t *testing.T, change ...func(*reference.Config)) *fixture {
 	t.Helper()
 	secrets, err := supplier.ParseSecrets(secret)
 	check(t, err)
-	s := &side{t: t, clock: &clock{now: time.Now().Truncate(time.Millisecond)}, log: &lines{},
+	s := &fixture{t: t, clock: &clock{now: time.Now().Truncate(time.Millisecond)}, log: &logBuffer{},
 		file: filepath.Join(t.TempDir(), "supplier.db")}
 	cfg := reference.Config{File: s.file, Secrets: secrets, Now: s.clock.Now,
 		Log: slog.New(slog.NewTextHandler(s.log, nil)), Slowness: time.Second}
@@ -108,7 +108,7 @@ func newSide(t *testing.T, change ...func(*reference.Config)) *side {
 }
 
 // behave sets the rules.
-func (s *side) behave(texts ...string) {
+func (s *fixture) behave(texts ...string) {
 	s.t.Helper()
 	var rules []reference.Rule
 	for _, text := range texts {
@@ -120,7 +120,7 @@ func (s *side) behave(texts ...string) {
 }
 
 // ledger returns what the ledger has of a key, or of all if it is "".
-func (s *side) ledger(key string) (what []string) {
+func (s *fixture) ledger(key string) (what []string) {
 	s.t.Helper()
 	all, err := s.server.Ledger(context.Background())
 	check(s.t, err)
@@ -133,16 +133,16 @@ func (s *side) ledger(key string) (what []string) {
 }
 
 // wantLedger compares what the ledger has of a key.
-func (s *side) wantLedger(key string, want ...string) {
+func (s *fixture) wantLedger(key string, want ...string) {
 	s.t.Helper()
 	if got := s.ledger(key); !slices.Equal(got, want) {
 		s.t.Errorf("ledger %q, want %q", got, want)
 	}
 }
 
-// room is a process that issues cards of the reference server.
-type room struct {
-	*side
+// process issues cards of the reference server.
+type process struct {
+	*fixture
 	db      *store.Store
 	url     string
 	vault   *vault.Vault
@@ -152,11 +152,11 @@ type room struct {
 
 // onEach runs a test on every database. In the end no key has two cards, and no
 // log has a number.
-func onEach(t *testing.T, f func(t *testing.T, r *room), change ...func(*reference.Config)) {
+func onEach(t *testing.T, f func(t *testing.T, r *process), change ...func(*reference.Config)) {
 	t.Helper()
 	storetest.Each(t, func(t *testing.T, url string) {
 		db, v := storetest.Open(t, url), vaulttest.New(t)
-		r := &room{side: newSide(t, change...), db: db, url: url, vault: v}
+		r := &process{fixture: newFixture(t, change...), db: db, url: url, vault: v}
 		var err error
 		r.issuer, err = issue.New(db, v, issue.Wake{}, slog.New(slog.NewTextHandler(r.log, nil)),
 			issue.Config{Routes: issue.Only(r.http), Now: r.clock.Now})
@@ -170,7 +170,7 @@ func onEach(t *testing.T, f func(t *testing.T, r *room), change ...func(*referen
 }
 
 // paid returns a card whose payment is confirmed.
-func (r *room) paid() *card.Card {
+func (r *process) paid() *card.Card {
 	r.t.Helper()
 	c := &card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: r.account, CreatedAt: r.clock.Now(), USD: 150_50,
 		Coin: chain.Currencies()[0], Amount: 1e12,
@@ -188,7 +188,7 @@ func (r *room) paid() *card.Card {
 }
 
 // issue lets all the time pass that intents wait, and works on what is due.
-func (r *room) issue() {
+func (r *process) issue() {
 	r.t.Helper()
 	_, err := rig.OpenSQL(r.t, r.url).Exec("UPDATE intents SET due_at = 0")
 	check(r.t, err)
@@ -198,7 +198,7 @@ func (r *room) issue() {
 
 // backdate moves when requests were first made into the past, by the clock of
 // the database.
-func (r *room) backdate(by time.Duration) {
+func (r *process) backdate(by time.Duration) {
 	r.t.Helper()
 	_, err := rig.OpenSQL(r.t,
 		r.url).Exec(fmt.Sprintf("UPDATE intents SET first_asked_at = first_asked_at - %d", by.Milliseconds()))
@@ -206,7 +206,7 @@ func (r *room) backdate(by time.Duration) {
 }
 
 // want compares how far the issuing of a card is, and what the last answer was.
-func (r *room) want(c *card.Card, state issue.State, answer string) operator.IntentRecord {
+func (r *process) want(c *card.Card, state issue.State, answer string) operator.IntentRecord {
 	r.t.Helper()
 	record, err := r.db.CardDetail(r.t.Context(), c.UUID)
 	check(r.t, err)
@@ -219,7 +219,7 @@ func (r *room) want(c *card.Card, state issue.State, answer string) operator.Int
 }
 
 // wantCard compares the stored card with the one that the server made.
-func (r *room) wantCard(c *card.Card) {
+func (r *process) wantCard(c *card.Card) {
 	r.t.Helper()
 	r.want(c, issue.StateDone, "issued")
 	stored, err := r.db.CardByUUID(r.t.Context(), c.AccountID, c.UUID)
@@ -234,7 +234,7 @@ func (r *room) wantCard(c *card.Card) {
 	}
 }
 
-func (r *room) audit() {
+func (r *process) audit() {
 	r.t.Helper()
 	all, err := r.server.Ledger(context.Background())
 	check(r.t, err)

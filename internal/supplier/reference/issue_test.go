@@ -14,8 +14,8 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier/reference"
 )
 
-func TestIssue_APromptSupplierIsAskedOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+func TestIssue_Prompt_SendsOneRequest(t *testing.T) {
+	onEach(t, func(t *testing.T, r *process) {
 		c := r.paid()
 		r.issue()
 		r.wantCard(c)
@@ -24,8 +24,8 @@ func TestIssue_APromptSupplierIsAskedOnce(t *testing.T) {
 }
 
 // Hazard: the card was made, and nobody heard of it.
-func TestIssue_AnAmbiguousSupplierMakesOneCard(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+func TestIssue_Ambiguous_MakesOneCard(t *testing.T) {
+	onEach(t, func(t *testing.T, r *process) {
 		r.behave("ambiguous=1x")
 		c := r.paid()
 		r.issue()
@@ -38,10 +38,10 @@ func TestIssue_AnAmbiguousSupplierMakesOneCard(t *testing.T) {
 }
 
 // Hazard: nobody waits for the answer any more.
-func TestIssue_ASlowSupplierMakesOneCard(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+func TestIssue_Slow_MakesOneCard(t *testing.T) {
+	onEach(t, func(t *testing.T, r *process) {
 		hurried, err := supplier.NewHTTP(
-			supplier.HTTPConfig{Name: "acme", URL: r.side.url, Secret: secret, Mode: card.TestMode, Insecure: true,
+			supplier.HTTPConfig{Name: "acme", URL: r.fixture.url, Secret: secret, Mode: card.TestMode, Insecure: true,
 				Now: r.clock.Now, Timeout: 50 * time.Millisecond})
 		check(t, err)
 		r.behave("slow=1x")
@@ -57,8 +57,8 @@ func TestIssue_ASlowSupplierMakesOneCard(t *testing.T) {
 	})
 }
 
-func TestIssue_APendingCardIsLookedUpUntilItIsMade(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+func TestIssue_Pending_IsLookedUpUntilIssued(t *testing.T) {
+	onEach(t, func(t *testing.T, r *process) {
 		r.behave("pending")
 		c := r.paid()
 		r.issue()
@@ -74,10 +74,10 @@ func TestIssue_APendingCardIsLookedUpUntilItIsMade(t *testing.T) {
 	})
 }
 
-func TestIssue_ARefusalLeavesTheMoneyToAnOperator(t *testing.T) {
+func TestIssue_Declined_RefundIsDue(t *testing.T) {
 	for _, how := range []string{"declining", "out-of-stock"} {
 		t.Run(how, func(t *testing.T) {
-			onEach(t, func(t *testing.T, r *room) {
+			onEach(t, func(t *testing.T, r *process) {
 				r.behave(how + "=1x")
 				c := r.paid()
 				r.issue()
@@ -90,10 +90,10 @@ func TestIssue_ARefusalLeavesTheMoneyToAnOperator(t *testing.T) {
 }
 
 // Hazard: a card that is not the one that was paid for.
-func TestIssue_AWrongCardIsNeverGivenOut(t *testing.T) {
+func TestIssue_WrongCard_IsNeverIssued(t *testing.T) {
 	for _, how := range []string{"wrong-amount", "wrong-currency", "wrong-key", "bad-number", "expired"} {
 		t.Run(how, func(t *testing.T) {
-			onEach(t, func(t *testing.T, r *room) {
+			onEach(t, func(t *testing.T, r *process) {
 				r.behave(how)
 				c := r.paid()
 				r.issue()
@@ -106,10 +106,10 @@ func TestIssue_AWrongCardIsNeverGivenOut(t *testing.T) {
 }
 
 // Hazard: two customers with one card.
-func TestIssue_ACardOfAnotherOrderIsNeverGivenOut(t *testing.T) {
+func TestIssue_CardOfOtherOrder_IsNeverIssued(t *testing.T) {
 	for _, how := range []string{"duplicate-number", "wrong-key"} {
 		t.Run(how, func(t *testing.T) {
-			onEach(t, func(t *testing.T, r *room) {
+			onEach(t, func(t *testing.T, r *process) {
 				first := r.paid()
 				r.issue()
 				r.wantCard(first)
@@ -122,10 +122,10 @@ func TestIssue_ACardOfAnotherOrderIsNeverGivenOut(t *testing.T) {
 	}
 }
 
-func TestIssue_ABusySupplierIsAskedAgain(t *testing.T) {
+func TestIssue_Busy_IsRetried(t *testing.T) {
 	for _, how := range []string{"rate-limited", "maintenance"} {
 		t.Run(how, func(t *testing.T) {
-			onEach(t, func(t *testing.T, r *room) {
+			onEach(t, func(t *testing.T, r *process) {
 				r.behave(how + "=2x")
 				c := r.paid()
 				r.issue()
@@ -145,8 +145,8 @@ func TestIssue_ABusySupplierIsAskedAgain(t *testing.T) {
 }
 
 // Hazard: the supplier has forgotten the key, and would make a second card.
-func TestIssue_AForgetfulSupplierIsNotAskedAgain(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+func TestIssue_ForgottenKey_IsNotRequestedAgain(t *testing.T) {
+	onEach(t, func(t *testing.T, r *process) {
 		if _, err := r.http.Offers(t.Context()); err != nil || r.http.KeyRetention() != time.Minute {
 			t.Fatalf("%s, %v", r.http.KeyRetention(), err)
 		}
@@ -165,8 +165,8 @@ func TestIssue_AForgetfulSupplierIsNotAskedAgain(t *testing.T) {
 
 // Hazard: everything at once. No key ever has two cards, and every card that
 // was made is the one that was given out.
-func TestIssue_InTheEndEveryKeyHasOneCard(t *testing.T) {
-	onEach(t, func(t *testing.T, r *room) {
+func TestIssue_RandomBehavior_OneCardPerKey(t *testing.T) {
+	onEach(t, func(t *testing.T, r *process) {
 		r.behave("ambiguous=0.4", "pending=0.3", "rate-limited=0.2", "maintenance=0.2")
 		ids := map[uuid.UUID]bool{}
 		for range 12 {

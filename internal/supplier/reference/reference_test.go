@@ -24,7 +24,7 @@ import (
 var asked = issue.Request{Key: "k", USD: 100_00}
 
 // submit asks for a card, and compares the outcome.
-func (s *side) submit(r issue.Request, want issue.Outcome) issue.Answer {
+func (s *fixture) submit(r issue.Request, want issue.Outcome) issue.Answer {
 	s.t.Helper()
 	a, err := s.http.Submit(s.t.Context(), r)
 	if err != nil || a.Outcome != want {
@@ -34,7 +34,7 @@ func (s *side) submit(r issue.Request, want issue.Outcome) issue.Answer {
 }
 
 // lookup looks a card up, and compares the outcome.
-func (s *side) lookup(r issue.Request, want issue.Outcome) issue.Answer {
+func (s *fixture) lookup(r issue.Request, want issue.Outcome) issue.Answer {
 	s.t.Helper()
 	a, err := s.http.Lookup(s.t.Context(), r)
 	if err != nil || a.Outcome != want {
@@ -54,8 +54,8 @@ func flaw(a issue.Answer, now time.Time) string {
 	return a.Credentials.Flaw(now)
 }
 
-func TestServer_TheSameKeyIsTheSameCard(t *testing.T) {
-	s := newSide(t)
+func TestServer_SameKey_SameCard(t *testing.T) {
+	s := newFixture(t)
 	s.lookup(asked, issue.Unknown)
 	first := s.submit(asked, issue.Issued)
 	if first != s.submit(asked, issue.Issued) || first != s.lookup(asked, issue.Issued) ||
@@ -76,8 +76,8 @@ func TestServer_TheSameKeyIsTheSameCard(t *testing.T) {
 }
 
 // Hazard: the same request twice at the same time.
-func TestServer_RequestsAtOnceMakeOneCard(t *testing.T) {
-	s := newSide(t)
+func TestServer_ConcurrentRequests_MakeOneCard(t *testing.T) {
+	s := newFixture(t)
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() { s.submit(asked, issue.Issued) })
@@ -88,12 +88,12 @@ func TestServer_RequestsAtOnceMakeOneCard(t *testing.T) {
 	}
 }
 
-func TestServer_EachBehaviorIsSeenThroughTheAdapter(t *testing.T) {
+func TestServer_Behaviors_AreSeenByHTTP(t *testing.T) {
 	for how, flawed := range map[string]bool{"wrong-amount": true, "wrong-currency": true, "wrong-key": true,
 		"bad-number": true, "expired": true, "slow": false} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			s := newSide(t, func(c *reference.Config) { c.Slowness = time.Millisecond })
+			s := newFixture(t, func(c *reference.Config) { c.Slowness = time.Millisecond })
 			s.behave(how + "=2x")
 			for _, f := range []func(issue.Request, issue.Outcome) issue.Answer{s.submit, s.lookup} {
 				if a := f(asked, issue.Issued); (flaw(a, s.clock.Now()) != "") != flawed {
@@ -106,7 +106,7 @@ func TestServer_EachBehaviorIsSeenThroughTheAdapter(t *testing.T) {
 		})
 	}
 	for _, how := range []string{"rate-limited", "maintenance"} {
-		s := newSide(t, func(c *reference.Config) { c.RetryAfter = 7 * time.Second })
+		s := newFixture(t, func(c *reference.Config) { c.RetryAfter = 7 * time.Second })
 		s.behave(how)
 		var busy *issue.BusyError
 		if _, err := s.http.Submit(t.Context(), asked); !errors.As(err, &busy) || busy.After != 7*time.Second {
@@ -116,8 +116,8 @@ func TestServer_EachBehaviorIsSeenThroughTheAdapter(t *testing.T) {
 	}
 }
 
-func TestServer_AmbiguousMakesTheCardAndCutsTheConnection(t *testing.T) {
-	s := newSide(t)
+func TestServer_Ambiguous_MakesCardAndCutsConnection(t *testing.T) {
+	s := newFixture(t)
 	s.behave("ambiguous=2x")
 	for range 2 {
 		if a, err := s.http.Submit(t.Context(), asked); err == nil {
@@ -128,8 +128,8 @@ func TestServer_AmbiguousMakesTheCardAndCutsTheConnection(t *testing.T) {
 	s.wantLedger("", "asked", "made", "asked", "looked up")
 }
 
-func TestServer_DeclinesAreFinalForTheirKey(t *testing.T) {
-	s := newSide(t, func(c *reference.Config) {
+func TestServer_Declined_IsFinalForKey(t *testing.T) {
+	s := newFixture(t, func(c *reference.Config) {
 		c.Offers = []card.Offer{{Min: 50_00, Max: 60_00, Left: 1}, {Min: 100_00, Max: 100_00, Left: card.Unlimited}}
 	})
 	s.behave("out-of-stock=1x")
@@ -165,8 +165,8 @@ func TestServer_DeclinesAreFinalForTheirKey(t *testing.T) {
 	s.wantLedger("l", "asked", "declined")
 }
 
-func TestServer_CancelStopsWhatIsNotMade(t *testing.T) {
-	s := newSide(t)
+func TestServer_Cancel_StopsPending(t *testing.T) {
+	s := newFixture(t)
 	cancel := func(r issue.Request, want issue.Outcome) {
 		t.Helper()
 		if a, err := s.http.Cancel(t.Context(), r); err != nil || a.Outcome != want {
@@ -194,8 +194,8 @@ func TestServer_CancelStopsWhatIsNotMade(t *testing.T) {
 
 // Hazard: a key that the supplier has forgotten makes a second card. The ledger
 // shows it.
-func TestServer_AForgottenKeyMakesASecondCard(t *testing.T) {
-	s := newSide(t, func(c *reference.Config) { c.ForgetAfter = time.Hour })
+func TestServer_ForgottenKey_MakesSecondCard(t *testing.T) {
+	s := newFixture(t, func(c *reference.Config) { c.ForgetAfter = time.Hour })
 	first := s.submit(asked, issue.Issued)
 	s.clock.pass(time.Hour - time.Second)
 	s.lookup(asked, issue.Issued)
@@ -208,7 +208,7 @@ func TestServer_AForgottenKeyMakesASecondCard(t *testing.T) {
 	s.wantLedger("k", "asked", "made", "looked up", "forgot", "looked up", "asked", "made", "looked up")
 }
 
-func TestServer_TellsOfPendingCards(t *testing.T) {
+func TestServer_PendingCard_SendsCallback(t *testing.T) {
 	var mu sync.Mutex
 	var woken []string
 	var now func() time.Time
@@ -228,7 +228,7 @@ func TestServer_TellsOfPendingCards(t *testing.T) {
 		genuine.ServeHTTP(w, r)
 	}))
 	defer receiver.Close()
-	s := newSide(t, func(c *reference.Config) { c.CallbackURL = receiver.URL + supplier.CallbackPath("acme") })
+	s := newFixture(t, func(c *reference.Config) { c.CallbackURL = receiver.URL + supplier.CallbackPath("acme") })
 	now = s.clock.Now
 	s.behave("pending=2x")
 	s.submit(issue.Request{Key: "k", USD: 100_00, Declines: 3}, issue.Pending)
@@ -253,8 +253,8 @@ func TestServer_TellsOfPendingCards(t *testing.T) {
 	s.lookup(issue.Request{Key: "k", USD: 100_00, Declines: 3}, issue.Issued)
 }
 
-func TestServer_OnlySignedRequestsPass(t *testing.T) {
-	s := newSide(t)
+func TestServer_UnsignedRequest_IsRejected(t *testing.T) {
+	s := newFixture(t)
 	for name, change := range map[string]func(*supplier.HTTPConfig){
 		"another secret": func(c *supplier.HTTPConfig) { c.Secret = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD" },
 		"another time": func(c *supplier.HTTPConfig) {
@@ -273,8 +273,8 @@ func TestServer_OnlySignedRequestsPass(t *testing.T) {
 	s.wantLedger("")
 }
 
-func TestServer_MalformedRequestsAreRefused(t *testing.T) {
-	s := newSide(t)
+func TestServer_MalformedRequest_IsRejected(t *testing.T) {
+	s := newFixture(t)
 	secrets, err := supplier.ParseSecrets(secret)
 	check(t, err)
 	for _, r := range [][3]string{
@@ -299,8 +299,8 @@ func TestServer_MalformedRequestsAreRefused(t *testing.T) {
 
 // A live cardmint gets no card of this server, whether it has read the offers
 // or not.
-func TestServer_RequestOfLiveMode_IsRefused(t *testing.T) {
-	s := newSide(t)
+func TestServer_LiveMode_IsRejected(t *testing.T) {
+	s := newFixture(t)
 	live, err := supplier.NewHTTP(
 		supplier.HTTPConfig{Name: "acme", URL: s.url, Secret: secret, Mode: card.LiveMode, Insecure: true, Now: s.clock.Now})
 	check(t, err)
@@ -318,8 +318,8 @@ func TestServer_RequestOfLiveMode_IsRefused(t *testing.T) {
 	s.wantLedger("")
 }
 
-func TestLedger_CantBeChanged(t *testing.T) {
-	s := newSide(t)
+func TestLedger_IsAppendOnly(t *testing.T) {
+	s := newFixture(t)
 	number := s.submit(asked, issue.Issued).Credentials.CardNumber.Reveal()
 	db, err := sql.Open("sqlite", "file:"+s.file)
 	check(t, err)
@@ -336,7 +336,7 @@ func TestLedger_CantBeChanged(t *testing.T) {
 	}
 }
 
-func TestRule_TextsAndBack(t *testing.T) {
+func TestRule_ParseAndString(t *testing.T) {
 	for _, text := range []string{"slow", "slow=0.25", "slow=3x", "slow=0", "wrong-key=1x"} {
 		if r, err := reference.ParseRule(text); err != nil || r.String() != text {
 			t.Errorf("%s: %s, %v", text, r, err)
@@ -353,15 +353,15 @@ func TestRule_TextsAndBack(t *testing.T) {
 	}
 }
 
-func TestRule_AProbabilityOfNothingIsNever(t *testing.T) {
-	s := newSide(t)
+func TestRule_ProbabilityZero_NeverApplies(t *testing.T) {
+	s := newFixture(t)
 	s.behave("declining=0", "out-of-stock=0")
 	s.submit(asked, issue.Issued)
 	s.behave("declining=1")
 	s.submit(issue.Request{Key: "l", USD: 100_00}, issue.Declined)
 }
 
-func TestServer_SlowTakesTwoSeconds(t *testing.T) {
+func TestServer_Slow_TakesTwoSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secrets, err := supplier.ParseSecrets(secret)
 		check(t, err)
@@ -380,10 +380,10 @@ func TestServer_SlowTakesTwoSeconds(t *testing.T) {
 }
 
 // The same seed makes the same supplier.
-func TestServer_TheSameSeedBehavesTheSame(t *testing.T) {
+func TestServer_SameSeed_SameBehavior(t *testing.T) {
 	t.Parallel()
 	outcomes := func(seed uint64) (all string) {
-		s := newSide(t, func(c *reference.Config) { c.Seed = seed })
+		s := newFixture(t, func(c *reference.Config) { c.Seed = seed })
 		s.behave("out-of-stock=0.5")
 		for i := range 40 {
 			a, err := s.http.Submit(t.Context(), issue.Request{Key: strings.Repeat("k", i+1), USD: 100_00})
