@@ -90,8 +90,8 @@ func (s *Store) Accounts(ctx context.Context) ([]account.Account, error) {
 	return accounts, err
 }
 
-// Exposure implements order.Store. COALESCE leaves the databases the index of
-// the few cards that lost money alone.
+// Exposure implements order.Store. COALESCE keeps the databases on the small
+// index of cards that lost money.
 func (s *Store) Exposure(ctx context.Context, account uuid.UUID, open bool) (order.Exposure, error) {
 	var row struct {
 		Open     int64 `db:"open"`

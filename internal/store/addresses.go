@@ -18,10 +18,10 @@ var (
 	markLasts  = strconv.FormatInt(order.MarkTTL.Milliseconds(), 10)
 )
 
-// TakeAddresses implements order.Store. It moves the pool's next position
-// forward, so that no address before it is ever taken again. It takes none
-// unless this process has seen on this database, in this history, that somebody
-// attests to the epoch.
+// TakeAddresses implements order.Store. It advances the pool's next position,
+// so that earlier addresses are never taken again. It takes none unless this
+// process has observed an attestation of the epoch on this database, in this
+// history.
 func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
@@ -60,10 +60,10 @@ func (s *Store) TakeAddresses(ctx context.Context, currency string, n int) ([]st
 		var found []struct {
 			Position int64  `db:"position"`
 			Address  string `db:"address"`
-			Paid     bool   `db:"paid"` // it has already received money, and must not be handed out
+			Paid     bool   `db:"paid"` // it has received money, so no card may get it
 		}
-		// With EXISTS, PostgreSQL would read all transfers once rather than
-		// search for each of all free addresses, whatever the limit.
+		// With EXISTS, PostgreSQL would read all transfers once instead of
+		// searching for each free address, regardless of the limit.
 		err = s.list(ctx, t.t, &found, "select addresses", `SELECT a.position, a.address, (SELECT t.txid FROM transfers t
 			WHERE t.currency = a.currency AND t.address = a.address LIMIT 1) IS NOT NULL AS paid
 			FROM addresses a WHERE a.currency = ? AND a.position >= ? ORDER BY a.position LIMIT ?`, currency, next, n)
@@ -161,8 +161,8 @@ func (s *Store) NoteConflict(ctx context.Context, currency, why string) error {
 	return err
 }
 
-// ClaimWallet gives the wallet of a currency to this database, of the several
-// that use it. The error is card.ErrNoRow if the currency has no wallet yet.
+// ClaimWallet assigns the wallet of a currency to this database, if several use
+// it. The error is card.ErrNoRow if the currency has no wallet yet.
 func (s *Store) ClaimWallet(ctx context.Context, currency string) error {
 	n, err := s.exec(ctx, s.w, "claim wallet", "UPDATE address_pools SET conflict = ? WHERE currency = ?", settle.Claimed,
 		currency)
@@ -184,9 +184,9 @@ func (s *Store) RequestRescan(ctx context.Context, currency, reason string) erro
 	return s.requestRescan(ctx, "rescan = COALESCE(rescan, ?)", reason, currency)
 }
 
-// AskForRescan requests a rescan for an operator, also if one is pending. With
-// believe, transfers that the wallet still lacks after the rescan are
-// un-counted, and those that it shows otherwise changed. The error is
+// AskForRescan requests a rescan for an operator, even if one is pending. With
+// believe, transfers that the wallet still lacks after the rescan are no longer
+// counted, and transfers that it reports differently are changed. The error is
 // card.ErrNoRow if the currency has no wallet yet.
 func (s *Store) AskForRescan(ctx context.Context, currency string, believe bool) error {
 	return s.requestRescan(ctx, "rescan = ?, rescan_believed = rescan_believed OR ?", settle.Asked, believe, currency)

@@ -12,8 +12,8 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// A transfer t counts toward the card at its address, unless attribution a, an
-// operator's decision, says otherwise.
+// A transfer t counts toward the card at its address unless attribution a, an
+// operator's decision, overrides it.
 const (
 	attributionOf = "attributions a ON a.currency = t.currency AND a.txid = t.txid AND a.output = t.output"
 	notAttributed = "NOT EXISTS (SELECT 1 FROM attributions a WHERE a.currency = t.currency AND a.txid = t.txid AND a.output = t.output)"
@@ -23,8 +23,8 @@ const (
 // attributed transfers.
 const attributionsSchema = 8
 
-// leaveBehind has programs that know no attributions refuse the database, once
-// there is one.
+// leaveBehind makes programs that do not know attributions reject the database
+// once it has one.
 func (s *Store) leaveBehind(ctx context.Context, on runner) error {
 	_, err := s.exec(ctx, on, "raise schema compatibility",
 		"UPDATE schema_compatibility SET oldest = ? WHERE oldest < ? AND EXISTS (SELECT 1 FROM attributions)",
@@ -65,7 +65,7 @@ func (r *arrivalRow) arrival() operator.Arrival {
 	return a
 }
 
-// arrivals returns those of the transfers t in from that match where.
+// arrivals returns the transfers t in from that match where.
 func (s *Store) arrivals(ctx context.Context, on runner, from, where string, args ...any) ([]operator.Arrival, error) {
 	var found []arrivalRow
 	err := s.list(ctx, on, &found, "select arrivals", selectArrivals+from+" LEFT JOIN "+attributionOf+
@@ -90,8 +90,8 @@ func (t *tx) Arrival(ctx context.Context, id operator.TransferID) (operator.Arri
 	return found[0], nil
 }
 
-// ArrivalsIn returns the transfers of a transaction, by output, whatever their
-// currency and whether or not they are counted.
+// ArrivalsIn returns all transfers of a transaction, by output, in any
+// currency, counted or not.
 func (s *Store) ArrivalsIn(ctx context.Context, txid string) ([]operator.Arrival, error) {
 	codes := make([]string, 0, len(s.coins))
 	for code := range s.coins {
@@ -104,17 +104,18 @@ func (s *Store) ArrivalsIn(ctx context.Context, txid string) ([]operator.Arrival
 	return s.arrivals(ctx, s.r, "transfers t", where, args...)
 }
 
-// Whether there is an attribution of transfer t, or no card at its address.
-// Unlike a join or EXISTS, a scalar subquery is not turned into a search
-// through all cards: each transfer costs two looks into an index.
+// isAttributed and isStray are whether transfer t has an attribution, and
+// whether its address has no card. As scalar subqueries they cost two index
+// lookups for each transfer; PostgreSQL turns a join or EXISTS into a scan of
+// all cards.
 const (
 	isAttributed = "(SELECT a.id FROM attributions a WHERE a.currency = t.currency AND a.txid = t.txid AND a.output = t.output) IS NOT NULL"
 	isStray      = "(SELECT c.uuid FROM cards c WHERE c.currency = t.currency AND c.address = t.address) IS NULL"
 	lastSeen     = " ORDER BY t.first_seen_at DESC, t.txid, t.output"
 )
 
-// Unattributed returns the counted transfers to addresses of no card of which
-// nothing was decided, last seen first, at most limit.
+// Unattributed returns up to limit counted transfers to addresses without a
+// card that have no attribution, last seen first.
 func (s *Store) Unattributed(ctx context.Context, limit int) ([]card.Transfer, error) {
 	t := &tx{s: s, t: s.r}
 	return t.transfers(ctx,
@@ -122,9 +123,8 @@ func (s *Store) Unattributed(ctx context.Context, limit int) ([]card.Transfer, e
 		limit)
 }
 
-// Strays returns the transfers that came to addresses of no card, also those
-// that left the chain and those of which something was decided since, last seen
-// first, at most limit.
+// Strays returns up to limit transfers to addresses without a card, last seen
+// first. It includes transfers that left the chain or were attributed.
 func (s *Store) Strays(ctx context.Context, limit int) ([]operator.Arrival, error) {
 	return s.arrivals(ctx, s.r,
 		"(SELECT * FROM transfers t WHERE t.attributed IS NOT NULL AND ("+isStray+" OR "+isAttributed+")"+lastSeen+
@@ -135,8 +135,8 @@ func (s *Store) Strays(ctx context.Context, limit int) ([]operator.Arrival, erro
 const newestCards = 10_000
 
 // Confirmations returns how many confirmations the newest card of a currency
-// requires, or those of the currency if none of the newest 10,000 cards is one
-// of it.
+// requires, or the currency's own number if it is not among the newest 10,000
+// cards.
 func (s *Store) Confirmations(ctx context.Context, coin card.Currency) (int, error) {
 	var found []int
 	err := s.list(ctx, s.r, &found, "select confirmations", `SELECT confirmations_required FROM

@@ -19,30 +19,30 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// The books are kept by the day (migration 00011). A reading believes the kept
-// sums of a day unless something of it was noted since, and reads the days that
-// are too young to be kept. All is read in pieces of at most booksPage rows, as
-// of one moment.
+// The sums of the books are stored by day (migration 00011). A reading uses the
+// stored sums of a day unless a change of the day was recorded, and reads the
+// days that are too recent to be stored. It reads everything in pages of up to
+// booksPage rows, in one snapshot.
 const (
 	booksPage = 10_000
-	// A day is kept no sooner than this after its end. Triggers note what
-	// changes when it is older than 24 hours: a transaction that found it
-	// younger has ended six hours later.
+	// A day is stored no sooner than this after its end. Triggers record
+	// changes of rows that are older than 24 hours: a transaction that saw a
+	// younger row has ended six hours later.
 	keptAfter = 30 * time.Hour
-	// Books that doubt more cards are not kept: looking at those again would
+	// Books with more doubted cards are not stored: checking those again would
 	// take longer than a full reading.
 	mostDoubted = 10_000
 )
 
-// SQLite can't add up integers beyond 64 bits, so the high and the low 32 bits
-// of amounts are added up apart.
+// SQLite cannot sum integers beyond 64 bits, so the high and the low 32 bits of
+// amounts are summed separately.
 const (
 	high = " >> 32"
 	low  = " & 4294967295"
 )
 
-// sumOf returns a column that adds up an amount, 0 for none, in the rows for
-// which a condition holds; totals reads it.
+// sumOf returns a column that sums an amount over the rows that meet a
+// condition; 0 for none. totals parses it.
 func sumOf(amount, condition string) string {
 	part := func(bits string) string {
 		return "CAST(COALESCE(SUM(CASE WHEN " + condition + " THEN " + amount + bits + " END), 0) AS TEXT)"
@@ -50,7 +50,7 @@ func sumOf(amount, condition string) string {
 	return part(high) + " || ' ' || " + part(low)
 }
 
-// totals reads columns of sumOf with spaces between.
+// totals parses the columns of sumOf, separated by spaces.
 func totals(text string) ([]card.Total, error) {
 	fields := strings.Fields(text)
 	all := make([]card.Total, len(fields)/2)
@@ -68,8 +68,8 @@ func totals(text string) ([]card.Total, error) {
 	return all, nil
 }
 
-// notSum returns a condition: that an amount is not what the amounts of a
-// query, in its column amount, add up to.
+// notSum returns the condition that an amount differs from the sum of a query's
+// column amount.
 func notSum(amount, query string) string {
 	sum := func(bits string) string { return "CAST(COALESCE(SUM(x.amount" + bits + "), 0) AS BIGINT)" }
 	return "(SELECT " + sum(high) + " + (" + sum(low) + high + ") <> (" + amount + high + ") OR (" + sum(low) + low +
@@ -85,18 +85,18 @@ type reading struct {
 
 	version   int64
 	now       time.Time
-	keptUntil int64 // as it was
-	keepUntil int64 // as it will be; younger days are read again next time
-	young     int64 // all days from here on are not kept
-	from      int64 // all days from here on are read, and those before that are to be read again
+	keptUntil int64 // before this reading
+	keepUntil int64 // after this reading; later days are read again next time
+	young     int64 // days from here on are not stored
+	from      int64 // days from here on are read; earlier ones only if they changed
 	kept      map[dayOf]daySums
 	notes     notes
 
-	found   map[dayOf]daySums // of the days that were read
-	again   map[dayID]bool    // days before from that were read
-	wrong   map[dayID]bool    // days that were kept, and are not as they were kept
+	found   map[dayOf]daySums // by day
+	again   map[dayID]bool    // earlier days that were read
+	wrong   map[dayID]bool    // stored days whose rows no longer match
 	doubts  doubts
-	feeds   []feed // how far they have been seen to have no gap
+	feeds   []feed // checked for gaps so far
 	waiting []operator.Waiting
 
 	unconfirmed map[string]card.Total // by currency
@@ -128,7 +128,7 @@ func (s *Store) ReadBooks(ctx context.Context, full bool, progress func(operator
 		From: firstOf(r.from), Others: r.others(), Recheck: r.doubts.ids(), State: r}, nil
 }
 
-// begin reads the moment, and what was kept before.
+// begin reads the time and the state of the stored books.
 func (r *reading) begin(ctx context.Context) error {
 	var row struct {
 		Version   int64 `db:"version"`
@@ -141,7 +141,7 @@ func (r *reading) begin(ctx context.Context) error {
 	}
 	r.version, r.now, r.keptUntil = row.Version, fromMillis(row.Now), row.KeptUntil
 	r.keepUntil = dayAt(r.now.Add(-keptAfter).UnixMilli())
-	r.young = min(r.keptUntil, r.keepUntil) // the clock may have gone back
+	r.young = min(r.keptUntil, r.keepUntil) // the clock may have been set back
 	if !r.full {
 		r.from = r.young
 	}
@@ -156,7 +156,7 @@ func (r *reading) list(ctx context.Context, dest any, operation, query string, a
 	return r.t.s.list(ctx, r.t.t, dest, operation, query, args...)
 }
 
-// coins adds up the days, those that were read and those that were not.
+// coins sums the stored days and the days that were read.
 func (r *reading) coins() ([]operator.CoinBooks, error) {
 	coins := map[string]*coinSums{}
 	add := func(of dayOf, s daySums) {
@@ -196,8 +196,7 @@ func (r *reading) coins() ([]operator.CoinBooks, error) {
 // wasRead reports whether the rows of a day were read.
 func (r *reading) wasRead(d dayID) bool { return d.day >= r.from || r.again[d] }
 
-// others returns the cards before the days that were read of which something
-// may have changed.
+// others returns the cards of stored days that may have changed.
 func (r *reading) others() []uuid.UUID {
 	if r.full {
 		return nil
@@ -211,8 +210,8 @@ const (
 	ofTransfers = "transfers"
 )
 
-// dayID is a day of a part, dayOf a day of a currency in it. Days are those of
-// UTC, counted from 1970.
+// dayID is a day of a part; dayOf is one currency of it. Days are in UTC,
+// counted from 1970.
 type (
 	dayID struct {
 		part string
@@ -226,11 +225,11 @@ type (
 
 func (d dayID) String() string { return time.Unix(d.day*86400, 0).UTC().Format(time.DateOnly) }
 
-// daySums is what the rows of a day and a currency add up to.
+// daySums is the sum of the rows of one day and currency.
 type daySums struct {
 	rows    int64
-	sums    []card.Total // as totalsOf has them
-	doubted bool         // not to be believed
+	sums    []card.Total // in the order of totalsOf
+	doubted bool         // do not use
 }
 
 func (s daySums) text() string {
@@ -246,14 +245,14 @@ func (s daySums) equal(other daySums) bool {
 	return s.rows == other.rows && slices.EqualFunc(s.sums, other.sums, card.Total.Equal)
 }
 
-// coinSums is the books of a coin before numbers of cards are numbers.
+// coinSums is the books of a coin, with the numbers of cards as totals.
 type coinSums struct {
 	operator.CoinBooks
 	paid, issued, late card.Total
 }
 
-// totalsOf returns where the sums of a part belong, in the order in which they
-// are stored. A kept day with more or fewer is not believed.
+// totalsOf returns the fields that the sums of a part belong to, in the stored
+// order. A stored day with another number of sums is not used.
 func totalsOf(part string, b *coinSums) []*card.Total {
 	if part == ofTransfers {
 		return []*card.Total{&b.Counted, &b.Unattributed, &b.Returned, &b.Lost}
@@ -262,7 +261,7 @@ func totalsOf(part string, b *coinSums) []*card.Total {
 		&b.late, &b.SoldCents}
 }
 
-// sumsOf returns the columns that add up a part, in the order of totalsOf.
+// sumsOf returns the columns that sum a part, in the order of totalsOf.
 func sumsOf(part string) string {
 	const one = "CAST(1 AS BIGINT)"
 	columns := []string{sumOf("c.credit_paid", "c.status = 'generated'"),
@@ -286,16 +285,16 @@ const dayLasts = int64(24 * time.Hour / time.Millisecond)
 // dayAt returns the day of a time in Unix milliseconds.
 func dayAt(ms int64) int64 {
 	if ms < 0 {
-		return 0 // where there is nothing to be kept apart
+		return 0 // one day for all of them
 	}
 	return ms / dayLasts
 }
 
-// dayOfCard returns the day of a card. A uuid of version 7 begins with the
-// milliseconds; any other has some day, too.
+// dayOfCard returns the day of a card. A version 7 uuid begins with the
+// milliseconds; any other uuid has an arbitrary day.
 func dayOfCard(id uuid.UUID) int64 { return dayAt(int64(binary.BigEndian.Uint64(id[:8]) >> 16)) }
 
-// firstOf returns the least uuid that a card of a day can have.
+// firstOf returns the lowest uuid that a card of a day can have.
 func firstOf(day int64) (id uuid.UUID) {
 	ms := day * dayLasts
 	if ms >= 1<<48 {
@@ -305,7 +304,7 @@ func firstOf(day int64) (id uuid.UUID) {
 	return id
 }
 
-// readKept reads the kept sums.
+// readKept reads the stored sums.
 func (r *reading) readKept(ctx context.Context) error {
 	r.kept = map[dayOf]daySums{}
 	for at := (dayOf{}); ; {
@@ -346,15 +345,15 @@ func (r *reading) readKept(ctx context.Context) error {
 	}
 }
 
-// readAgain has a day read that is not read anyway.
+// readAgain marks an earlier day to be read.
 func (r *reading) readAgain(d dayID) {
 	if d.day < r.from {
 		r.again[d] = true
 	}
 }
 
-// readDays reads the days that are to be read. Cards come first: they may have
-// taken the addresses of transfers of other days.
+// readDays reads the recent and the changed days. Cards come first: they may
+// have taken the addresses of transfers of other days.
 func (r *reading) readDays(ctx context.Context) error {
 	for _, p := range []struct {
 		part string
@@ -388,8 +387,8 @@ func (r *reading) readDays(ctx context.Context) error {
 	return nil
 }
 
-// nextCards returns the first day with cards, from a day on. The error is
-// card.ErrNoRow if there is none.
+// nextCards returns the first day with cards that is not before a day. The
+// error is card.ErrNoRow if there is none.
 func (r *reading) nextCards(ctx context.Context, from int64) (int64, error) {
 	var first uuid.UUID
 	err := r.get(ctx, &first, "select first card", "SELECT uuid FROM cards WHERE uuid >= ? ORDER BY uuid LIMIT 1",
@@ -405,7 +404,8 @@ func (r *reading) nextTransfers(ctx context.Context, from int64) (int64, error) 
 	return dayAt(first), err
 }
 
-// seenFrom returns when the first transfer of a day may have been seen.
+// seenFrom returns the earliest time at which a transfer of a day can have been
+// seen.
 func seenFrom(day int64) int64 {
 	if day == 0 {
 		return math.MinInt64
@@ -427,7 +427,7 @@ func (r *reading) readCards(ctx context.Context, day int64) error {
 		if err != nil {
 			return err
 		}
-		if day >= r.from { // of other days, only the cards that changed are doubted
+		if day >= r.from { // of earlier days, only changed cards are checked
 			if err := r.doubtPiece(ctx, day, from, next); err != nil {
 				return err
 			}
@@ -439,7 +439,7 @@ func (r *reading) readCards(ctx context.Context, day int64) error {
 	return nil
 }
 
-// seen is where a transfer stands in the order of transfers.
+// seen is the position of a transfer in the order of transfers.
 type seen struct {
 	At       int64  `db:"first_seen_at"`
 	Currency string `db:"currency"`
@@ -468,7 +468,7 @@ func (r *reading) readTransfers(ctx context.Context, day int64) error {
 		if err != nil {
 			return err
 		}
-		if day >= r.from && !r.full { // nothing was noted of what is young, and their cards may be older
+		if day >= r.from && !r.full { // changes of recent days are not recorded, and their cards may be older
 			if err := r.noteOwners(ctx, "transfers t WHERE"+within, args(next)...); err != nil {
 				return err
 			}
@@ -480,7 +480,8 @@ func (r *reading) readTransfers(ctx context.Context, day int64) error {
 	return nil
 }
 
-// addUp adds a piece to the sums of a day, and returns how many rows it has.
+// addUp adds a page of rows to the sums of a day, and returns its number of
+// rows.
 func (r *reading) addUp(ctx context.Context, d dayID, from string, args ...any) (n int64, err error) {
 	var found []struct {
 		Currency string `db:"currency"`

@@ -9,16 +9,17 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// notes are what changed since the last reading, or was doubted by it.
+// notes are the changes that triggers recorded since the last reading, and the
+// cards that it doubted.
 type notes struct {
 	read     []int64            // their numbers
 	days     map[dayID]bool     // whose rows changed
-	cards    map[uuid.UUID]bool // of earlier days than are read, that are to be looked at
+	cards    map[uuid.UUID]bool // to check, of stored days
 	doubted  []uuid.UUID        // by the last reading
 	accounts map[uuid.UUID]bool // whose events changed
 }
 
-// readNotes reads the notes, and decides which days are read again.
+// readNotes reads the notes, and determines which stored days to read again.
 func (r *reading) readNotes(ctx context.Context) error {
 	r.notes = notes{days: map[dayID]bool{}, cards: map[uuid.UUID]bool{}, accounts: map[uuid.UUID]bool{}}
 	for after := int64(0); ; {
@@ -68,7 +69,7 @@ func (r *reading) readNotes(ctx context.Context) error {
 	}
 }
 
-// noteCard has a card looked at that is not read anyway.
+// noteCard marks a card to be checked unless its day is read anyway.
 func (r *reading) noteCard(id uuid.UUID) {
 	if dayOfCard(id) < r.from {
 		r.notes.cards[id] = true
@@ -80,7 +81,7 @@ func (r *reading) noteDay(d dayID) {
 	r.readAgain(d)
 }
 
-// noteOwners has the cards looked at toward which transfers count.
+// noteOwners marks the cards that transfers count toward to be checked.
 func (r *reading) noteOwners(ctx context.Context, from string, args ...any) error {
 	if r.from == 0 {
 		return nil
@@ -128,11 +129,11 @@ func (s *Store) KeepBooks(ctx context.Context, read operator.Reading) error {
 	if err != nil || kept == 0 {
 		return err
 	}
-	// There may be many. One that stays has something read again.
+	// There may be many notes. One that is left costs a day read again.
 	return s.deleteAll(ctx, s.w, "books_notes", "id", anyOf(r.notes.read))
 }
 
-// keepDays replaces the kept sums of the days that were read.
+// keepDays replaces the stored sums of the days that were read.
 func (t *tx) keepDays(ctx context.Context, r *reading) error {
 	type row struct {
 		of dayOf
@@ -145,7 +146,7 @@ func (t *tx) keepDays(ctx context.Context, r *reading) error {
 			continue
 		}
 		old = append(old, of)
-		if r.wrong[of.dayID] && !r.full { // none of its rows is left: it stays doubted until a full reading has said so
+		if r.wrong[of.dayID] && !r.full { // all its rows are lost: doubted until a full reading has reported it
 			all = append(all, row{of, daySums{rows: sums.rows, sums: sums.sums, doubted: true}})
 		}
 	}

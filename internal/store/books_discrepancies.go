@@ -23,10 +23,10 @@ import (
 // someDoubts limits how many discrepancies of one kind are returned.
 const someDoubts = 20
 
-// doubtsOfCard are conditions that hold for no card c in correct books. They
-// are looked at for the cards that are read, so that none may cost more than
-// some looks into an index: PostgreSQL turns EXISTS and joins into searches
-// through whole tables, but not scalar subqueries.
+// doubtsOfCard are conditions that no card c meets in correct books. They are
+// checked for every card that is read, so each may cost only a few index
+// lookups: PostgreSQL turns EXISTS and joins into scans of whole tables, but
+// not scalar subqueries.
 func doubtsOfCard() []doubtOfCard {
 	const credentials = "(SELECT s.card_uuid FROM credentials s WHERE s.card_uuid = c.uuid)"
 	const intent = "(SELECT i.state FROM intents i WHERE i.card_uuid = c.uuid)"
@@ -57,7 +57,7 @@ type doubtOfCard struct{ text, condition string }
 
 const corruptCardText = ": this version does not know its currency or its payment's state"
 
-// doubts are the discrepancies that were found.
+// doubts are the discrepancies of a reading.
 type doubts struct {
 	cards  map[string]map[uuid.UUID]bool // by text
 	others []operator.Discrepancy
@@ -72,7 +72,7 @@ func (d *doubts) add(text string, id uuid.UUID) {
 	d.cards[text][id] = true
 }
 
-// ids returns the cards that are to be looked at again.
+// ids returns the cards to check again.
 func (d *doubts) ids() []uuid.UUID {
 	all := map[uuid.UUID]bool{}
 	for _, some := range d.cards {
@@ -85,7 +85,7 @@ func sorted(ids map[uuid.UUID]bool) []uuid.UUID {
 	return slices.SortedFunc(maps.Keys(ids), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
 }
 
-// all returns the discrepancies, at most some of each kind.
+// all returns the discrepancies, up to a limit of each kind.
 func (d *doubts) all() (all []operator.Discrepancy) {
 	add := func(text string) {
 		ids := sorted(d.cards[text])
@@ -100,12 +100,13 @@ func (d *doubts) all() (all []operator.Discrepancy) {
 	return append(all, d.others...)
 }
 
-// earlier marks, beside the numbers of doubts, a young card whose address
-// received money on a day that was kept: those transfers were unattributed
-// then. That a young card is inserted is not noted, for it would cost a search.
+// earlier is a mark, along with the numbers of doubts. It is on a recent card
+// whose address received money on a stored day: the transfers had no card then.
+// No trigger records the insertion of a recent card, because that would cost a
+// search.
 const earlier = "e"
 
-// doubtPiece looks at the cards of a day in a range.
+// doubtPiece checks the cards of a day in a range.
 func (r *reading) doubtPiece(ctx context.Context, day int64, from, end uuid.UUID) error {
 	early, bound := "FALSE", []any(nil)
 	if day >= r.young && r.young > 0 {
@@ -126,7 +127,7 @@ func (r *reading) doubtPiece(ctx context.Context, day int64, from, end uuid.UUID
 	return err
 }
 
-// doubtCards looks at the cards of earlier days that changed or were doubted.
+// doubtCards checks cards of earlier days that changed or were doubted.
 func (r *reading) doubtCards(ctx context.Context) error {
 	return inChunks(sorted(r.notes.cards), func(some []uuid.UUID) error {
 		_, err := r.doubt(ctx, "FALSE", nil, "c.uuid IN ("+rows("?", len(some))+")", anyOf(some)...)
@@ -134,8 +135,7 @@ func (r *reading) doubtCards(ctx context.Context) error {
 	})
 }
 
-// doubt looks at the cards that match where, and returns those for which early
-// holds.
+// doubt checks the cards that match where, and returns those that meet early.
 func (r *reading) doubt(ctx context.Context, early string, bound []any, where string, args ...any) (found []uuid.UUID,
 	err error) {
 	all := doubtsOfCard()
@@ -174,7 +174,7 @@ func (r *reading) doubt(ctx context.Context, early string, bound []any, where st
 	return found, err
 }
 
-// doubtDays compares the days that were read with what was kept of them.
+// doubtDays compares the days that were read with their stored sums.
 func (r *reading) doubtDays(context.Context) error {
 	left, currencies := map[dayID]int64{}, map[dayID]map[string]bool{}
 	for _, all := range []map[dayOf]daySums{r.kept, r.found} {
@@ -215,7 +215,8 @@ func (r *reading) doubtDay(d dayID, text string) {
 	r.doubts.others = append(r.doubts.others, operator.Discrepancy{Text: text})
 }
 
-// doubtedBefore reports whether a day was not believed anyway.
+// doubtedBefore reports whether the stored sums of a day were already marked as
+// doubted.
 func (r *reading) doubtedBefore(d dayID) bool {
 	for of, sums := range r.kept {
 		if of.dayID == d && sums.doubted {
@@ -225,7 +226,7 @@ func (r *reading) doubtedBefore(d dayID) bool {
 	return false
 }
 
-// doubtOthers looks for what is doubted apart from days and single cards.
+// doubtOthers checks everything that is neither a day nor a single card.
 func (r *reading) doubtOthers(ctx context.Context) error {
 	days := r.doubts.others
 	r.doubts.others = nil
@@ -242,8 +243,8 @@ func (r *reading) doubtOthers(ctx context.Context) error {
 	return nil
 }
 
-// doubtIntents looks for paid cards whose next attempt is due later than any
-// back-off allows.
+// doubtIntents finds paid cards whose next attempt is due later than any
+// backoff allows.
 func (r *reading) doubtIntents(ctx context.Context) error {
 	var ids []uuid.UUID
 	err := r.list(ctx, &ids, "look for impossible intents", `SELECT c.uuid FROM intents i JOIN cards c ON c.uuid = i.card_uuid
@@ -264,8 +265,7 @@ type feed struct {
 	Checked   int64     `db:"checked"` // up to which there is no gap
 }
 
-// doubtFeeds looks for gaps in the events that no reading has seen to have
-// none.
+// doubtFeeds finds gaps in the events that no earlier reading has checked.
 func (r *reading) doubtFeeds(ctx context.Context) error {
 	doubted := 0
 	for after := uuid.Nil; ; {
@@ -299,8 +299,7 @@ func (r *reading) doubtFeeds(ctx context.Context) error {
 	}
 }
 
-// gap looks for a gap after what was checked, piece by piece, and moves that
-// forward.
+// gap finds a gap after the checked events, page by page, and advances Checked.
 func (r *reading) gap(ctx context.Context, f *feed) (bool, error) {
 	for f.Checked < f.Newest {
 		var piece struct {
@@ -319,9 +318,9 @@ func (r *reading) gap(ctx context.Context, f *feed) (bool, error) {
 	return false, nil
 }
 
-// doubtDeliveries looks for attempts that can't be decoded: of deliveries that
-// are still to be made, as many as a piece has, or of all. PostgreSQL has no
-// function that says whether a text is JSON before version 16.
+// doubtDeliveries finds attempts that cannot be decoded: of a page of pending
+// deliveries, or of all. Before version 16, PostgreSQL has no function that
+// checks whether a text is JSON.
 func (r *reading) doubtDeliveries(ctx context.Context) error {
 	where, order := "d.due_at IS NOT NULL", "d.webhook_id, d.due_at, d.seq"
 	if r.full {
@@ -366,16 +365,16 @@ func (r *reading) doubtDeliveries(ctx context.Context) error {
 	}
 }
 
-// waitingQuery selects cards that wait for an operator: their uuid, currency,
-// the amount that waits, and since when.
+// waitingQuery selects cards that wait for an operator: uuid, currency, the
+// amount in question, and since when.
 type waitingQuery struct {
 	kind  operator.WaitingKind
 	query string
 	args  []any
 }
 
-// waitingCards returns the queries of the cards that wait. Each reads an index
-// that contains only such cards.
+// waitingCards returns the queries for cards that wait. Each reads an index of
+// only such cards.
 func (d dialect) waitingCards(now time.Time) []waitingQuery {
 	const ofIntents = `SELECT i.card_uuid AS uuid, c.currency, c.credit_paid AS amount, i.decided_at AS since FROM intents i JOIN cards c ON c.uuid = i.card_uuid
 		WHERE c.payment_state = 'paid' AND `
@@ -390,7 +389,7 @@ func (d dialect) waitingCards(now time.Time) []waitingQuery {
 		{operator.WaitingRefundDue, ofIntents + "i.state IN ('parked', 'refund_due') AND i.state = 'refund_due'", nil},
 		{operator.WaitingReversed, `SELECT c.uuid, c.currency, c.credit_lost - c.credit_written_off AS amount,
 			(SELECT MAX(e.created_at) FROM events e WHERE e.card_uuid = c.uuid AND e.type = 'payment.reversed') AS since FROM cards c WHERE ` + isLost +
-			// others are damaged, and doubted
+			// rows beyond these bounds are corrupt, and doubted as such
 			" AND c.credit_lost <= ? AND c.credit_written_off >= 0", []any{int64(card.Currency{}.MaxAmount())}},
 	}
 }
@@ -430,8 +429,8 @@ func (r *reading) readWaiting(ctx context.Context) error {
 	return nil
 }
 
-// readUnconfirmed adds up the transfers in the mempool. Their blocks are not
-// noted when a day is kept, so that they are read each time.
+// readUnconfirmed sums the transfers in the mempool. They get their blocks
+// after their day was stored, so they are read each time.
 func (r *reading) readUnconfirmed(ctx context.Context) error {
 	r.unconfirmed = map[string]card.Total{}
 	for code := range r.t.s.coins {

@@ -16,19 +16,19 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// maxTransfers is how many transfers are read with a card.
+// maxTransfers limits the transfers that are read with a card.
 const maxTransfers = 100
 
-// selectBaseCard selects what cards has of a card, and its chain's tip.
+// selectBaseCard selects a card's own columns, and the tip of its chain.
 const selectBaseCard = "SELECT " + baseColumns + tipColumn + clientDataColumns + ", (" + hasActivity +
 	") AS has_activity FROM cards c" + joinChain
 
-// hasActivity is an expression for whether something has happened to card c since
-// its order that is not in cards.
+// hasActivity is an expression for whether card c may have rows in other
+// tables, such as transfers.
 const hasActivity = "c.status <> 'awaiting_payment' OR c.payment_state = 'paid' OR c.received > 0 OR c.height > 0 OR c.refunded > 0"
 
-// selectFullCard is selectCards with the client's own data and the transfers
-// of the card.
+// selectFullCard is selectCards with the client data and the transfers of the
+// card.
 func (d dialect) selectFullCard() string {
 	return "SELECT " + fullColumns + clientDataColumns + ", " + d.transfersOfCard() + " AS transfers " + fromCards
 }
@@ -45,11 +45,11 @@ func (d dialect) transfersOfCard() string {
 
 const selectCards = "SELECT " + fullColumns + " " + fromCards
 
-// clientDataColumns is the client's own data. It can be long: only what is for
-// clients selects it, one card or a page of them.
+// clientDataColumns is the client data. It can be long, so only single cards
+// and pages for clients select it.
 const clientDataColumns = ", c.reference, c.metadata "
 
-// listedColumns is what cards has of a card that its client sees.
+// listedColumns are the columns of cards that clients see.
 const listedColumns = ` c.uuid, c.account_id, c.created_at, c.usd_cents, c.currency, c.amount, c.address, c.rate, c.expires_at, c.confirmations_required,
 	c.status, c.payment_state, c.received, c.settled, c.height, c.accepted, c.refunded, c.written_off, c.canceled_at, c.refund_address, c.credentials_purged_at`
 
@@ -66,8 +66,8 @@ const joinedColumns = tipColumn + `,
 	` + refused + ` AS refused,
 	s.card_number, s.expiration_date, s.security_code, s.url, s.url_password, COALESCE(s.last_four, '') AS last_four`
 
-// refused is an expression for 1 if no supplier makes card c, otherwise 0. Only
-// cards that were paid at some time can have an intent.
+// refused is 1 if all suppliers refused card c, otherwise 0. Only cards that
+// were once paid can have an intent.
 const refused = "CASE WHEN c.status = 'awaiting_payment' AND (c.payment_state = 'paid' OR c.settled > 0 OR c.refunded > 0) THEN " +
 	"(SELECT COUNT(*) FROM intents i WHERE i.card_uuid = c.uuid AND i.state = 'refund_due') ELSE 0 END"
 
@@ -128,7 +128,7 @@ type cardRow struct {
 	Metadata              sql.NullString    `db:"metadata"`
 }
 
-// card decodes a row. The error says why that is not possible.
+// card decodes a row. The error is the reason why it is corrupt.
 func (s *Store) card(r *cardRow) (*card.Card, error) {
 	coin, known := s.coins[r.Currency]
 	if !known {
@@ -168,7 +168,7 @@ func (s *Store) card(r *cardRow) (*card.Card, error) {
 		c.CanceledAt = fromMillis(*r.CanceledAt)
 		c.State = stateOfCanceled(c.State)
 	}
-	c.Credit.Due = card.CreditOf(c).Due // earlier releases stored one also after a refund; no sum is made of it
+	c.Credit.Due = card.CreditOf(c).Due // earlier versions also stored one after a refund; it is never summed
 	if r.CardNumber != nil {
 		c.Sealed = r.sealed()
 	}
@@ -193,9 +193,8 @@ type oneCardRow struct {
 func (r oneCardRow) key() cardKey      { return cardKey{r.AccountID, r.UUID} }
 func (r oneCardRow) hasActivity() bool { return r.HasActivity }
 
-// CardByUUID implements order.Store. It is one round trip, which it may share
-// with others, and two for the first time that something has happened to the
-// card.
+// CardByUUID implements order.Store. It takes one round trip, shared with
+// concurrent calls, and two the first time that the card has activity.
 func (s *Store) CardByUUID(ctx context.Context, account, id uuid.UUID) (*card.Card, error) {
 	row, err := s.statements.cardByUUID.get(ctx, cardKey{account, id})
 	return s.oneCard(&row, err)
@@ -218,7 +217,7 @@ func (s *Store) oneCard(row *oneCardRow, err error) (*card.Card, error) {
 	return c, nil
 }
 
-// transferList is the transfers of selectOneCard.
+// transferList is the transfers of selectFullCard.
 type transferList []struct {
 	all, amount, height, locked, firstSeenAt int64
 	txID                                     string
@@ -279,16 +278,16 @@ func (s *Store) cardsByUUID(ctx context.Context, on runner, ids []uuid.UUID) (ca
 	return cards, damaged, err
 }
 
-// maxDue limits how many cards one transaction assesses only because of the
-// new tip.
+// maxDue limits how many cards one transaction assesses only because of a new
+// tip.
 const maxDue = 10000
 
-// LockCards implements settle.Tx. A damaged card is due again with the next
-// block, to be assessed as soon as its row is mended.
+// LockCards implements settle.Tx. A corrupt card is due again with the next
+// block, so that it is assessed as soon as its row is repaired.
 func (t *tx) LockCards(ctx context.Context, currency string, addresses []string, tip card.Tip) ([]*card.Card, error) {
 	found := map[uuid.UUID]bool{}
 	// Cards that only the new tip affects are taken in the order in which they
-	// are due, so that the limit delays none for ever.
+	// become due, so that the limit delays none indefinitely.
 	for _, due := range []struct {
 		condition string
 		arg       int64
@@ -344,7 +343,7 @@ func (t *tx) LockCards(ctx context.Context, currency string, addresses []string,
 }
 
 // LockCardsByUUID implements issue.Tx and operator.Tx. The error is
-// card.ErrCorrupt if one of the cards is damaged.
+// card.ErrCorrupt if one of the cards is corrupt.
 func (t *tx) LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
 	set := make(map[uuid.UUID]bool, len(ids))
 	for _, id := range ids {
@@ -371,7 +370,7 @@ func (t *tx) lockCards(ctx context.Context, ids []uuid.UUID) ([]*card.Card, []co
 			return nil, nil, err
 		}
 	}
-	// Read only now: locked rows do not change until the transaction ends.
+	// Read after locking: locked rows do not change until the transaction ends.
 	return t.s.cardsByUUID(ctx, t.t, ids)
 }
 

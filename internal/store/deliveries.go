@@ -51,7 +51,7 @@ func checkDelivery(dueAt *int64, tries int64) error {
 // mostTries is far more often than any delivery is attempted.
 const mostTries = 1000
 
-// delivery decodes a row. If its attempts, or their number, are damaged it has
+// delivery decodes a row. If its attempts or their number are corrupt, it has
 // none: the event is sent regardless of earlier attempts.
 func (s *Store) delivery(ctx context.Context, r *deliveryRow) webhook.Delivery {
 	stored, err := storedAttempts(r.Attempts)
@@ -165,8 +165,8 @@ func (s *Store) Deliveries(ctx context.Context, id uuid.UUID, filter webhook.Del
 	return all, err
 }
 
-// SaveDeliveries implements webhook.Tx. Most deliveries succeed at once: what
-// they have in common is not sent for each.
+// SaveDeliveries implements webhook.Tx. Most deliveries succeed at once: the
+// values that they share are sent only once.
 func (t *tx) SaveDeliveries(ctx context.Context, id uuid.UUID, before, after []webhook.Delivery) error {
 	var atOnce, others [][]any
 	for i, d := range after {
@@ -190,9 +190,9 @@ func (t *tx) SaveDeliveries(ctx context.Context, id uuid.UUID, before, after []w
 }
 
 // saveDeliveries updates deliveries from values, which begin with the columns
-// seq, the due_at from before, and attempts. now is the new state, tries and
-// due_at. A delivery with another due_at is skipped: somebody else has changed
-// it.
+// seq, the previous due_at, and attempts. now is the new state, tries and
+// due_at. It skips a delivery whose due_at has changed: another transaction
+// updated it.
 func (t *tx) saveDeliveries(ctx context.Context, webhook uuid.UUID, now string, values [][]any, types ...string) error {
 	return inChunks(values, func(some [][]any) error {
 		table, args := t.s.dialect.table(some, types...)
@@ -239,7 +239,7 @@ func (s *Store) DeleteDeliveries(ctx context.Context, webhook uuid.UUID, n int) 
 }
 
 // PruneDeliveries implements webhook.Outbox. It takes the age of a delivery
-// from its event: deliveries without a time of their own cost less to send.
+// from its event, so that deliveries need no time of their own.
 func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, n int) (int64, error) {
 	var old []struct {
 		Webhook uuid.UUID `db:"id"`

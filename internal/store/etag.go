@@ -13,21 +13,19 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// A tag changes whenever that changes of which a client sees something in a
-// card. It costs much less than the card: the database returns one text of what
-// it is made of. A column of cards that may change, and that a client sees
-// something of, must be in changing.
+// A tag changes whenever a client could see a change of the card. It costs much
+// less than the card: the database returns one text to hash. Each column of
+// cards that can change and that clients see must be in changing.
 
-// changing is an expression for that part of card c, without its transfers,
-// that may change. The tip matters only where something has arrived.
+// changing is an expression for everything in card c that can change, except
+// its transfers. The tip matters only if something has arrived.
 const changing = stateBefore +
 	`CASE WHEN c.received > 0 OR c.height > 0 THEN COALESCE((SELECT k.height FROM chains k WHERE k.currency = c.currency), 0) ELSE 0 END` +
 	stateAfter + `,
 	CASE WHEN c.status = 'generated' AND (SELECT s.card_uuid FROM credentials s WHERE s.card_uuid = c.uuid) IS NOT NULL THEN 1 ELSE 0 END,
 	CASE WHEN c.refunded > 0 THEN COALESCE(` + refundedAt + `, 0) ELSE 0 END, CASE WHEN c.refunded > 0 THEN COALESCE(` + refundTxID + `, '') ELSE '' END, CASE WHEN c.payment_state = 'paid' THEN ` + refused + " ELSE 0 END)"
 
-// baseState is what changing is of a card to which nothing has happened
-// (cardReader).
+// baseState equals changing for a card without activity (cardReader).
 const baseState = stateBefore + "0" + stateAfter + ", 0, 0, '', 0)"
 
 const (
@@ -35,7 +33,7 @@ const (
 	stateAfter  = ", c.accepted, c.refunded, c.written_off, COALESCE(c.canceled_at, 0), COALESCE(c.credentials_purged_at, 0)"
 )
 
-// visibleState returns what changing is of a card that was read.
+// visibleState returns the value of changing for a card that was read.
 func visibleState(c *card.Card) []byte {
 	var tip, canceledAt, purgedAt, refundedAt, made, refused int64
 	if c.Received > 0 || c.Height > 0 {
@@ -61,14 +59,14 @@ func visibleState(c *card.Card) []byte {
 		c.WrittenOff, canceledAt, purgedAt, made, refundedAt, c.RefundTxID, refused)
 }
 
-// tag returns the tag of a card from what it is made of: changing, and the
-// transfers as the database returns them, if they are shown.
+// tag returns the hash of changing and, if they are shown, of the transfers as
+// the database returns them.
 func tag(changing, transfers []byte) string {
 	sum := sha256.Sum256(slices.Concat(changing, []byte{0}, transfers))
 	return base64.RawURLEncoding.EncodeToString(sum[:15])
 }
 
-// tagRow is what the tag of a card is made of.
+// tagRow is the input of a tag.
 type tagRow struct {
 	cardKey
 	Changing    []byte `db:"changing"`
@@ -87,8 +85,8 @@ func (d dialect) selectFullTag() string {
 	return tagKey + changing + " AS changing, " + d.transfersOfCard() + " AS transfers FROM cards c"
 }
 
-// CardTag implements order.Tags. It is one round trip, which it may share with
-// others, and two for the first time that something has happened to the card.
+// CardTag implements order.Tags. It takes one round trip, shared with
+// concurrent calls, and two the first time that the card has activity.
 func (s *Store) CardTag(ctx context.Context, account, id uuid.UUID) (string, error) {
 	row, err := s.statements.cardTag.get(ctx, cardKey{account, id})
 	if err != nil {
@@ -97,7 +95,7 @@ func (s *Store) CardTag(ctx context.Context, account, id uuid.UUID) (string, err
 	return tag(row.Changing, row.Transfers), nil
 }
 
-// PageTags implements order.Tags. It is one round trip.
+// PageTags implements order.Tags. It takes one round trip.
 func (s *Store) PageTags(ctx context.Context, filter order.Filter) ([]string, error) {
 	query, args := cardPage(changing, "", filter)
 	var found [][]byte

@@ -11,9 +11,9 @@ import (
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// withQuota is a statement without and with a limit of what an account may have
-// open. If the limit were a parameter alone, PostgreSQL would plan the
-// statement for its value anew each time, which costs more than the rest.
+// withQuota is a statement without and with a limit for the account's open
+// cards. With the limit as a parameter alone, PostgreSQL would plan the
+// statement for each value, which takes longer than running it.
 type withQuota struct{ unlimited, limited statement }
 
 func (l withQuota) to(limit card.USD) statement {
@@ -23,12 +23,15 @@ func (l withQuota) to(limit card.USD) statement {
 	return l.unlimited
 }
 
-// insertCard returns a statement that stores nothing if the address has already
-// received money, because nobody could tell whose that is; if a card that was
-// deleted had the address; if the idempotency key is taken; if the statement is
-// limited and the account's open cards would add up to more; or if a further
-// condition, which begins with AND, is not true. If another card has the uuid
-// or the address, it fails with a duplicate key.
+// insertCard returns a statement that inserts a card. It stores nothing if
+//   - the address has already received money, perhaps for another card,
+//   - a deleted card had the address,
+//   - the idempotency key is taken,
+//   - the statement is limited, and the account's open cards would exceed the
+//     limit, or
+//   - a further condition, which begins with AND, is false.
+//
+// If another card has the uuid or the address, it fails with a duplicate key.
 func (d dialect) insertCard(limited bool, and string) string {
 	return "INSERT INTO cards (" + cardColumns + ") SELECT CAST(? AS " + strings.Join(d.cardTypes(), "), CAST(? AS ") + `)
 	WHERE NOT EXISTS (SELECT 1 FROM transfers t WHERE t.currency = ? AND t.address = ?)
@@ -37,16 +40,16 @@ func (d dialect) insertCard(limited bool, and string) string {
 	` + when(limited, " AND "+openUSD("CAST(? AS "+d.uuidType+")")+" + CAST(? AS BIGINT) <= CAST(? AS BIGINT)") + and + onKeyConflict
 }
 
-// onKeyConflict leaves out cards whose idempotency key was taken by another card
-// during the statement. If another request took it, the trigger of
-// idempotency_keys fails the statement with a duplicate key. Without the
-// columns, PostgreSQL would look for a conflict in every index before each
-// insert, which takes a seventh of the statement. Every program that the schema
-// allows needs this index.
+// onKeyConflict skips a card if a concurrent statement stores another one with
+// its idempotency key. If a concurrent request of another operation stores the
+// key, the trigger fails with a duplicate key. Without the columns, PostgreSQL
+// would check every index for conflicts before each insert, which takes a
+// seventh of the statement. Programs of all compatible versions need this
+// index.
 const onKeyConflict = " ON CONFLICT (account_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING"
 
-// ignoreDuplicate returns what became of a card; that its uuid, address or
-// idempotency key is taken is no error.
+// ignoreDuplicate reports a card whose uuid, address or idempotency key is
+// taken as not inserted, instead of as an error.
 func ignoreDuplicate(inserted bool, err error) (bool, error) {
 	if errors.Is(err, card.ErrDuplicate) {
 		return false, nil
@@ -67,15 +70,15 @@ func insertCardArgs(ctx context.Context, c *card.Card, limit card.USD) ([]any, e
 	return args, err
 }
 
-// isServiceAddress is a condition for an address that is one of the service's own: of its
-// pool, of a card, or the wallet's primary address, which ends the fingerprint
-// of the chain. Its parameters are serviceAddressArgs.
+// isServiceAddress is the condition that an address belongs to the service: to
+// its pool, to a card, or as the wallet's primary address, which ends the
+// chain's fingerprint. serviceAddressArgs are its parameters.
 const isServiceAddress = `(EXISTS (SELECT 1 FROM addresses w WHERE w.currency = ? AND w.address = CAST(? AS TEXT))
 	OR EXISTS (SELECT 1 FROM cards w WHERE w.currency = ? AND w.address = CAST(? AS TEXT))
 	OR EXISTS (SELECT 1 FROM chains w WHERE w.currency = ? AND w.fingerprint LIKE '% ' || CAST(? AS TEXT)))`
 
-// exceptServiceAddress is a further condition for insertCard: that the card's refund address
-// is not one of the service's own.
+// exceptServiceAddress is a further condition for insertCard: that the card's
+// refund address does not belong to the service.
 const exceptServiceAddress = " AND NOT " + isServiceAddress
 
 func serviceAddressArgs(c *card.Card) []any {
@@ -83,9 +86,9 @@ func serviceAddressArgs(c *card.Card) []any {
 	return []any{coin, address, coin, address, coin, address}
 }
 
-// checkServiceAddress returns the result of an insertion. The error is card.ErrOwnAddress
-// if the card was not stored because its refund address is one of the service's
-// own.
+// checkServiceAddress returns the result of an insert. The error is
+// card.ErrOwnAddress if the card was rejected because its refund address
+// belongs to the service.
 func (s *Store) checkServiceAddress(ctx context.Context, c *card.Card, inserted bool, err error) (bool, error) {
 	if inserted || err != nil || c.RefundAddress == "" {
 		return inserted, err
@@ -100,11 +103,11 @@ func (s *Store) checkServiceAddress(ctx context.Context, c *card.Card, inserted 
 	return false, nil
 }
 
-// insertCards returns a statement that does the same as insertCard for each
-// card of a table, in its order, and returns the uuids of those that it stored.
-// The table's columns are those of cards, the limit, which may be 0 for none,
-// and the number of the card. The conditions are no joins: for these PostgreSQL
-// might read all transfers.
+// insertCards returns a statement that does what insertCard does for each card
+// of a table, in order, and returns the uuids of the cards it stored. The table
+// has the columns of cards, the limit, which is 0 for none, and the number of
+// the card. The conditions are not joins, because PostgreSQL might read all
+// transfers for those.
 func (d dialect) insertCards(limited bool, table string) string {
 	columns := make([]string, len(d.cardTypes()))
 	for i := range columns {
@@ -123,10 +126,10 @@ func (d dialect) insertCards(limited bool, table string) string {
 // batchTypes returns the types of the table of insertCards.
 func (d dialect) batchTypes() []string { return append(d.cardTypes(), "BIGINT", "BIGINT") }
 
-// batchTable returns the table of insertCards where its parameters are arrays.
-// PostgreSQL takes it for one of a thousand rows, whatever the arrays have. If
-// it knew better, it would plan the statement for these arrays anew each time,
-// which takes longer than to run it for eight cards.
+// batchTable returns the table of insertCards for parameters that are arrays.
+// PostgreSQL estimates it at a thousand rows, whatever the arrays hold. With a
+// better estimate it would plan the statement for each call, which takes longer
+// than inserting eight cards.
 func (d dialect) batchTable() string {
 	call, names := unnest(d.batchTypes())
 	return "ROWS FROM (" + call + ", generate_subscripts(CAST('{}' AS INTEGER[]), 1)) AS v (" + names + ")"
@@ -155,8 +158,8 @@ func (d dialect) cardTypes() []string {
 		"BIGINT", "INTEGER", "TEXT", d.bytes, "BIGINT", d.bytes, "TEXT", "TEXT", "TEXT"}
 }
 
-// cardValues returns the values of cardColumns. ctx is that of the order, whose
-// trace is stored.
+// cardValues returns the values of cardColumns. It takes the trace of the order
+// from ctx.
 func cardValues(ctx context.Context, c *card.Card) ([]any, error) {
 	rate, err := c.Rate.USD.Rescale(card.RateScale)
 	if err != nil {

@@ -15,32 +15,32 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-// insertIntents has cards issued. A card that has an intent keeps it.
+// insertIntents inserts the intents of cards. An existing intent stays.
 func (t *tx) insertIntents(ctx context.Context, cards []uuid.UUID) error {
 	return insertAll(ctx, t, "insert intents", "intents (card_uuid, due_at)", []string{t.s.dialect.uuidType},
 		"column1, 0", "ON CONFLICT (card_uuid) DO NOTHING",
 		cards, func(id uuid.UUID) []any { return []any{id} })
 }
 
-// fairWindow is among how many intents that are due the accounts take turns.
+// fairWindow is how many due intents the accounts take turns among.
 const fairWindow = 2048
 
-// unlimited is a LIMIT that keeps a subquery apart, so that PostgreSQL reads
-// intents in the order of their index until enough have a card that can be
-// issued. Without it, PostgreSQL expects few such cards, and reads and sorts
-// the cards of all due intents.
+// unlimited is a LIMIT that separates a subquery, so that PostgreSQL reads
+// intents in index order until it has enough whose card can be issued. Without
+// it, PostgreSQL expects few such cards, and reads and sorts the cards of all
+// due intents.
 const unlimited = "9223372036854775807"
 
-// stillOpen says that an intent that was found by its uuid is open or pending.
-// No index serves a CASE. By the one of intents that are due, PostgreSQL would
-// read all of them, or even compare each of them with each uuid, where
-// statistics know of few.
+// stillOpen is the condition that an intent that was found by its uuid is open
+// or pending. As a CASE it matches no index. Otherwise PostgreSQL would read
+// the index of due intents in full, perhaps for each uuid, if its statistics
+// show few due.
 const stillOpen = "CASE WHEN intents.state IN ('open', 'pending') THEN TRUE ELSE FALSE END"
 
-// strangersTurn is how long an intent must have been due before a process
-// claims it that does not know its supplier. Longer than any attempt, because
-// while programs with different suppliers run side by side those that know it
-// come first.
+// strangersTurn is how long an intent must be due before a process without its
+// supplier may claim it. It is longer than any attempt, so that processes with
+// the supplier come first while programs with different suppliers run side by
+// side.
 const strangersTurn = 10 * time.Minute
 
 // claimRow is an intent as its claim returns it.
@@ -61,9 +61,9 @@ type claimRow struct {
 	Fence        int64          `db:"fence"`
 }
 
-// ClaimIntents implements issue.Store. Each claim changes the fence; one whose
-// reply is lost ends with its ttl. The statement succeeds whatever an intent's
-// numbers are: otherwise one bad intent would block all claims.
+// ClaimIntents implements issue.Store. Each claim changes the fence; a claim
+// whose reply is lost expires after its ttl. The statement accepts any numbers
+// in a row: otherwise one corrupt intent would block all claims.
 func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl time.Duration) ([]issue.Intent, error) {
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
@@ -81,7 +81,7 @@ func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl 
 	args := slices.Concat([]any{ttl.Milliseconds()}, names, []any{claim.Supplier}, shares,
 		[]any{claim.Supplier, fairWindow, n})
 	var found []claimRow
-	// What an earlier claim left without an answer was cut off: its answer is
+	// An earlier claim without an answer was interrupted: its answer is
 	// unknown.
 	err := s.list(ctx, s.w, &found, "claim intents", `UPDATE intents SET fence = CASE WHEN fence < 9223372036854775807 THEN fence + 1 ELSE 1 END,
 		attempts = CASE WHEN attempts BETWEEN 0 AND 1000000000 THEN attempts + 1 ELSE 1 END, due_at = `+now+` + ?,
@@ -117,8 +117,8 @@ func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl 
 	return intents, err
 }
 
-// sharesOf returns the names of all suppliers, and an expression for the one to
-// ask for the card c with the intent q, each with its arguments.
+// sharesOf returns the names of all suppliers, and an expression for the
+// supplier of card c with intent q, each with its arguments.
 func sharesOf(claim issue.Claim, now string) (known string, names []any, supplier string, args []any) {
 	for _, x := range claim.Shares {
 		names = append(names, x.Supplier)
@@ -150,8 +150,8 @@ func (s *Store) ProlongIntents(ctx context.Context, intents []issue.Intent, ttl 
 	})
 }
 
-// ExpediteIntents implements issue.Store. One that is claimed may be claimed
-// again: it is looked up twice then, and stored once. For its CASE see
+// ExpediteIntents implements issue.Store. A claimed intent may be claimed
+// again: it is then looked up twice and stored once. For the CASE see
 // stillOpen.
 func (s *Store) ExpediteIntents(ctx context.Context, supplier string, cards []uuid.UUID) error {
 	return inChunks(cards, func(some []uuid.UUID) error {
@@ -165,7 +165,7 @@ func (s *Store) ExpediteIntents(ctx context.Context, supplier string, cards []uu
 	})
 }
 
-// outcome returns the outcome that is stored as a text.
+// outcome returns the outcome that is stored as text.
 func outcome(text string) issue.Outcome {
 	for _, o := range []issue.Outcome{issue.Issued, issue.Pending, issue.Declined} {
 		if text == o.String() {
@@ -190,7 +190,7 @@ func (t *tx) SaveIntents(ctx context.Context, intents []issue.Intent) error {
 	return err
 }
 
-// saveIntents returns how many of the claims were not lost.
+// saveIntents returns for how many intents the claim was still valid.
 func (s *Store) saveIntents(ctx context.Context, on runner, intents []issue.Intent) (saved int64, err error) {
 	err = inChunks(intents, func(some []issue.Intent) error {
 		values := make([][]any, len(some))
@@ -277,10 +277,10 @@ func (t *tx) SaveIssued(ctx context.Context, cards []issue.IssuedCard) error {
 	})
 }
 
-// ReopenIntent implements operator.Tx. What was parked is looked up before it
-// is submitted again, and submitted only while the supplier keeps its key, or
-// after an operator was told to ask. What all suppliers refused is asked of
-// them anew.
+// ReopenIntent implements operator.Tx. A parked intent is looked up before it
+// is submitted again. It is submitted only while the supplier keeps its key, or
+// after an operator was told to check. After a refusal by all suppliers, all
+// are asked again.
 func (t *tx) ReopenIntent(ctx context.Context, id uuid.UUID) error {
 	_, err := t.s.exec(ctx, t.t, "reopen intent", `UPDATE intents SET state = 'open', due_at = 0, refusals = NULL, opened_at = NULL,
 		first_asked_at = CASE state WHEN 'refund_due' THEN NULL ELSE first_asked_at END,

@@ -11,10 +11,10 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// AcquireLease implements settle.Store. It is one statement, and goes by the
-// database's clock. Each call is a mark. The epoch goes on only if the row is
-// not older than the newest mark that this process has seen, in the same
-// history of the database.
+// AcquireLease implements settle.Store. It is one statement, and uses the
+// database's clock. Each call writes a mark. The epoch continues only if the
+// row is at least as new as the newest mark that this process has seen, in the
+// same history of the database.
 func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (settle.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
@@ -24,7 +24,7 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 	}
 	known, now := s.rollbacks.last(name), s.dialect.now
 	epoch := known.Epoch
-	if !known.moving { // one look proves nothing
+	if !known.moving { // a single observation proves nothing
 		epoch = 0
 	}
 	goesOn := "leases.epoch = ? AND leases.mark >= ? AND ? = " + database
@@ -45,7 +45,7 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 		name, holder, ttl.Milliseconds(), epoch, known.Mark, known.Database, epoch, known.Mark, known.Database, epoch,
 		known.Mark, known.Database)
 	if errors.Is(err, card.ErrNoRow) {
-		_, _, err = s.observeMark(ctx, name) // whoever stands by can go on with the epoch only if it has seen the newest marks
+		_, _, err = s.observeMark(ctx, name) // a standby can continue the epoch only if it has seen the newest marks
 		if err == nil || errors.Is(err, card.ErrNoRow) {
 			err = card.ErrFenced
 		}
@@ -63,8 +63,8 @@ func (s *Store) AcquireLease(ctx context.Context, name, holder string, ttl time.
 	return l, nil
 }
 
-// lease returns a lease of which a row was just written. known is what was
-// remembered before.
+// lease returns the lease of a row that was just written. known is the previous
+// observation.
 func lease(name, holder string, fence int64, row observation, known lastObservation) settle.Lease {
 	l := settle.Lease{Name: name, Holder: holder, Fence: fence, Epoch: row.Epoch, Now: fromMillis(row.Now)}
 	if row.MarkedAt > 0 {
@@ -126,7 +126,7 @@ func (s *Store) BeginEpoch(ctx context.Context, l settle.Lease, e settle.Epoch) 
 	return begun, nil
 }
 
-// continuePool skips the addresses before the first of an epoch that continues.
+// continuePool skips the addresses before the first of a continued epoch.
 func (t *tx) continuePool(ctx context.Context, e settle.Epoch) error {
 	_, err := t.s.exec(ctx, t.t, "continue address pool", `UPDATE address_pools SET next_position = ?, paced_until = ?
 		WHERE currency = ? AND next_position <= ?`, e.First, e.PacedUntil.UnixMilli(), e.Currency, e.First)
@@ -143,10 +143,9 @@ func (s *Store) ResetFeeds(ctx context.Context, l settle.Lease, since time.Time)
 	})
 }
 
-// resetFeeds has the numbers of every account's events jump ahead. Events of
-// which the database knows nothing may have had the next ones. The milliseconds
-// since 1970 are ahead of all of them, as long as no account has a thousand
-// events a second.
+// resetFeeds advances the event numbers of every account. The database may have
+// lost events that used the next ones. The milliseconds since 1970 are greater
+// than any of them, unless an account has a thousand events per second.
 func (t *tx) resetFeeds(ctx context.Context, since, now time.Time) error {
 	var accounts []uuid.UUID
 	err := t.s.list(ctx, t.t, &accounts, "jump ahead",
@@ -165,7 +164,7 @@ func (t *tx) resetFeeds(ctx context.Context, since, now time.Time) error {
 }
 
 // ReleaseLease implements settle.Store. It keeps the row, so that the fence
-// never starts again.
+// never restarts.
 func (s *Store) ReleaseLease(ctx context.Context, l settle.Lease) error {
 	_, err := s.exec(ctx, s.w, "release lease",
 		"UPDATE leases SET expires_at = 0 WHERE name = ? AND holder = ? AND fence = ?", l.Name, l.Holder, l.Fence)
@@ -192,8 +191,8 @@ func (s *Store) LeaseAwaited(ctx context.Context, l settle.Lease) (bool, error) 
 	return n > 0, err
 }
 
-// CheckLease implements settle.Tx. The lease of an epoch that was attested to
-// in another history of the database is lost: the database was replaced since.
+// CheckLease implements settle.Tx. A lease is lost if its epoch was attested in
+// another history: the database was replaced since.
 func (t *tx) CheckLease(ctx context.Context, l settle.Lease) error {
 	database, err := t.s.history(ctx)
 	if err != nil {

@@ -48,8 +48,8 @@ func (s *Store) KeepOffers(ctx context.Context, supplier string, priority int) e
 	return err
 }
 
-// PromisedUSD implements issue.OfferStore. Open cards are found by account, in
-// an index of kinds of cards; paid ones by the indexes of waiting intents.
+// PromisedUSD implements issue.OfferStore. It finds open cards by the index of
+// states, and paid ones by the indexes of waiting intents.
 func (s *Store) PromisedUSD(ctx context.Context, least, most card.USD) (card.USD, error) {
 	const part = ` AND c.usd_cents BETWEEN ? AND ?
 		AND c.uuid NOT IN (SELECT q.card_uuid FROM stock q WHERE q.state = 'reserved' AND q.card_uuid IS NOT NULL)`

@@ -15,8 +15,7 @@ import (
 // issued or the money refunded.
 const isLost = "c.credit_lost > c.credit_written_off"
 
-// inSnapshot runs f in a transaction in which everything is read as of one
-// moment. f must not write.
+// inSnapshot runs f in a transaction that reads one snapshot. f must not write.
 func (s *Store) inSnapshot(ctx context.Context, f func(*tx) error) error {
 	t, err := s.r.BeginTxx(ctx, &sql.TxOptions{Isolation: s.dialect.snapshot, ReadOnly: true})
 	if err != nil {
@@ -26,8 +25,8 @@ func (s *Store) inSnapshot(ctx context.Context, f func(*tx) error) error {
 	return f(&tx{s: s, t: t})
 }
 
-// CardDetail returns everything that is stored about a card but its credentials, as
-// of one moment. The error is card.ErrNoRow if there is no such card.
+// CardDetail returns everything about a card except its credentials, from one
+// snapshot. The error is card.ErrNoRow if there is no such card.
 func (s *Store) CardDetail(ctx context.Context, id uuid.UUID) (operator.CardDetail, error) {
 	var r operator.CardDetail
 	err := s.inSnapshot(ctx, func(t *tx) error {

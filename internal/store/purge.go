@@ -11,8 +11,8 @@ import (
 	"github.com/cardmint/cardmint/internal/keys"
 )
 
-// PurgeCredentials implements keys.Store. Programs of before do not store
-// when they issued a card; its event has that.
+// PurgeCredentials implements keys.Store. Programs of older versions do not
+// store when they issued a card, so it takes the time from the event.
 func (s *Store) PurgeCredentials(ctx context.Context, age time.Duration, n int) (purged, dated int64, err error) {
 	now := s.dialect.now
 	dated, err = s.exec(ctx, s.w, "date credentials", `UPDATE credentials SET issued_at = COALESCE((SELECT MIN(e.created_at) FROM events e
@@ -35,10 +35,10 @@ func (s *Store) PurgeCredentials(ctx context.Context, age time.Duration, n int) 
 	return purged, dated, err
 }
 
-// purge deletes credentials, and what the stock still has of them, and returns
-// how many cards had some. A card that has none is left as it is: what was lost
-// must not look as if it had been deleted on purpose. Cards are locked before,
-// in the order of their uuids, as everybody does.
+// purge deletes the credentials of cards, including those left in the stock,
+// and returns how many cards had some. A card without credentials stays
+// unchanged: a loss must not look like a deliberate deletion. Cards are locked
+// first, in the order of their uuids.
 func (t *tx) purge(ctx context.Context, ids []uuid.UUID) (int64, error) {
 	query, args, err := sqlx.In("SELECT uuid FROM cards WHERE uuid IN (?) AND status = ? ORDER BY uuid"+
 		t.s.dialect.forUpdate, ids, card.Generated)

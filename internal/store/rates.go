@@ -10,11 +10,11 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Times of rates are stored by the clock of the database, which all processes
-// share, and returned by the clock of this process.
+// Rates are stored by the database's clock, which all processes share, and
+// returned by the clock of this process.
 
-// newerRate is whether there is a newer accepted rate of the same currency than
-// r.
+// newerRate is the condition that a newer rate of the currency of r was
+// accepted.
 const newerRate = "EXISTS (SELECT 1 FROM accepted_rates n WHERE n.currency = r.currency AND (n.accepted_at, n.id) > (r.accepted_at, r.id))"
 
 type acceptedRateRow struct {
@@ -27,8 +27,8 @@ type acceptedRateRow struct {
 	Age      int64     `db:"age"`
 }
 
-// AcceptedRates returns the rates of currencies that were accepted within the
-// last so long, and the last one of each currency however old it is, oldest
+// AcceptedRates returns the rates of currencies that were accepted within a
+// duration, and the last rate of each currency regardless of its age, oldest
 // first.
 func (s *Store) AcceptedRates(ctx context.Context, currencies []string, within time.Duration) ([]card.AcceptedRate,
 	error) {
@@ -52,9 +52,9 @@ func (s *Store) AcceptedRates(ctx context.Context, currencies []string, within t
 	return all, nil
 }
 
-// InsertAcceptedRates stores accepted rates. Of their currencies it deletes
-// what is older than keep, except the last one of each and those that operators
-// accepted. Calling it again with the same rates changes nothing.
+// InsertAcceptedRates stores accepted rates. It deletes older rates of their
+// currencies after keep, except the last of each and rates that operators
+// accepted. Inserting the same rates again changes nothing.
 func (s *Store) InsertAcceptedRates(ctx context.Context, rates []card.AcceptedRate, keep time.Duration) error {
 	if len(rates) == 0 {
 		return nil
@@ -97,7 +97,7 @@ type parkedRateRow struct {
 	Left     int64  `db:"left_ms"`
 }
 
-// ParkedRates returns the rates that wait for an operator, as processes see
+// ParkedRates returns the rates that wait for an operator, as each process sees
 // them, last seen first.
 func (s *Store) ParkedRates(ctx context.Context) ([]card.ParkedRate, error) {
 	now := s.dialect.now
@@ -114,7 +114,7 @@ func (s *Store) ParkedRates(ctx context.Context) ([]card.ParkedRate, error) {
 	return all, err
 }
 
-// SaveParkedRates replaces what a process has parked.
+// SaveParkedRates replaces the parked rates of a process.
 func (s *Store) SaveParkedRates(ctx context.Context, process string, rates []card.ParkedRate) error {
 	now, begun := s.dialect.now, time.Now()
 	return s.inTx(ctx, func(t *tx) error {
@@ -135,8 +135,8 @@ func (s *Store) SaveParkedRates(ctx context.Context, process string, rates []car
 
 func usdPerCoin(units int64) card.Decimal { return card.Decimal{Units: units, Scale: card.RateScale} }
 
-// ago returns the time so many milliseconds before now, without the reading of
-// a clock that does not survive a restart.
+// ago returns the time ms milliseconds ago, without a monotonic clock reading,
+// which would not survive a restart.
 func ago(now time.Time, ms int64) time.Time {
 	return now.Add(-time.Duration(ms) * time.Millisecond).UTC().Round(0)
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// retentionLease is the name of the lease of who deletes what was kept for long
-// enough.
+// retentionLease is the name of the lease for deleting old rows.
 const retentionLease = "retention"
 
 // HoldRetention implements retention.Store.
@@ -72,16 +71,17 @@ func (s *Store) PruneEvents(ctx context.Context, account uuid.UUID, age time.Dur
 	return pruned, err
 }
 
-// nothingToPrune reports whether events at the start of a feed are at most the
-// feed.reset that was left there before.
+// nothingToPrune reports whether a feed starts with nothing but the feed.reset
+// of an earlier pruning.
 func nothingToPrune(es []oldEvent) bool {
 	return len(es) == 0 || len(es) == 1 && es[0].Type == card.EventFeedReset
 }
 
-// pruneEvents deletes the events at the start of a feed, up to the first that
-// has a pending delivery.
+// pruneEvents deletes events from the start of a feed up to the first with a
+// pending delivery.
 func (t *tx) pruneEvents(ctx context.Context, account uuid.UUID, es []oldEvent) (int, error) {
-	// Whoever makes a delivery pending again holds the lock of its webhook.
+	// A transaction that makes a delivery pending again holds the lock of its
+	// webhook.
 	var webhooks []uuid.UUID
 	err := t.s.list(ctx, t.t, &webhooks, "lock webhooks",
 		"SELECT id FROM webhooks WHERE account_id = ? ORDER BY id"+t.s.dialect.forUpdate, account)
@@ -122,10 +122,9 @@ func (t *tx) pruneEvents(ctx context.Context, account uuid.UUID, es []oldEvent) 
 	})
 }
 
-// unnoted runs f, and then deletes what the triggers of the books have noted of
-// rows with these ids. A column of the notes names them. What others note
-// meanwhile stays: they can't change the same rows before this transaction
-// ends.
+// unnoted runs f, then deletes what the triggers of the books recorded about
+// these ids. column names them. Notes of concurrent transactions stay: those
+// cannot change the same rows before this one ends.
 func (t *tx) unnoted(ctx context.Context, column string, ids []uuid.UUID, f func() error) error {
 	var newest int64
 	if err := t.s.get(ctx, t.t, &newest, "select newest note",
@@ -145,8 +144,8 @@ func (t *tx) unnoted(ctx context.Context, column string, ids []uuid.UUID, f func
 	})
 }
 
-// isOrderAlone is the condition that nothing but its order is left of card c.
-// Scalar subqueries, as in isStray.
+// isOrderAlone is the condition that card c has nothing but its order. It uses
+// scalar subqueries, as isStray does.
 const isOrderAlone = `c.status = 'awaiting_payment' AND c.payment_state = 'expired' AND c.received = 0 AND c.settled = 0 AND c.accepted = 0 AND c.refunded = 0
 	AND c.written_off = 0 AND c.credit_paid = 0 AND c.credit_held = 0 AND c.credit_surplus = 0 AND c.credit_refunded = 0 AND c.credit_lost = 0
 	AND (SELECT t.txid FROM transfers t WHERE t.currency = c.currency AND t.address = c.address LIMIT 1) IS NULL
@@ -166,7 +165,7 @@ func (s *Store) RetireCards(ctx context.Context, account uuid.UUID, currency str
 			" AS now) x WHERE k.currency = ?",
 		age.Milliseconds(), currency)
 	if errors.Is(err, card.ErrNoRow) {
-		return 0, uuid.Nil, nil // nobody has watched the chain yet
+		return 0, uuid.Nil, nil // the chain was never watched
 	}
 	if err != nil {
 		return 0, uuid.Nil, err
@@ -186,9 +185,9 @@ func (s *Store) RetireCards(ctx context.Context, account uuid.UUID, currency str
 	return retired, last, err
 }
 
-// oldExpired returns those of the next n expired cards that can be retired, as
-// far as can be seen without a lock, and the last of the n; uuid.Nil if there
-// are fewer.
+// oldExpired reads the next n expired cards. It returns the ones that can be
+// retired, judged without a lock, and the last of the n; uuid.Nil if there are
+// fewer.
 func (s *Store) oldExpired(ctx context.Context, account uuid.UUID, currency string, until int64, after uuid.UUID,
 	n int) (old []uuid.UUID, last uuid.UUID, err error) {
 	var all []uuid.UUID
@@ -215,9 +214,8 @@ func (s *Store) oldExpired(ctx context.Context, account uuid.UUID, currency stri
 	return old, last, err
 }
 
-// neverReserved returns those of the cards for which no item of a stock is
-// reserved or held. There are few suppliers, and for each an index has the
-// cards.
+// neverReserved returns the cards without a reserved or held item. There are
+// few suppliers, and an index has the cards of each.
 func (s *Store) neverReserved(ctx context.Context, ids []uuid.UUID) (free []uuid.UUID, err error) {
 	reserved := map[uuid.UUID]bool{}
 	err = inChunks(ids, func(some []uuid.UUID) error {
@@ -253,14 +251,14 @@ type retiredRow struct {
 	ExpiresAt int64     `db:"expires_at"`
 }
 
-// retire deletes those of the cards that it may, and keeps their addresses.
-// With the chain locked, no pass stores a transfer meanwhile: it would find the
-// card, and leave the transfer to it.
+// retire deletes the cards if it still may, and keeps their addresses. Because
+// it locks the chain, no pass can store a transfer to a card that is being
+// deleted.
 func (t *tx) retire(ctx context.Context, currency string, ids []uuid.UUID) (retired int64, err error) {
 	if err := t.LockChain(ctx, currency); err != nil {
 		return 0, err
 	}
-	// as everybody does
+	// in the order that all transactions use
 	query, args, err := sqlx.In("SELECT uuid FROM cards WHERE uuid IN (?) ORDER BY uuid"+t.s.dialect.forUpdate, ids)
 	if err != nil {
 		return 0, err
@@ -301,9 +299,10 @@ func (t *tx) retireSome(ctx context.Context, ids []uuid.UUID) (int64, error) {
 	return int64(len(gone)), err
 }
 
-// noteRetired has the books read the days of deleted cards again. Of a day none
-// of whose cards is left nothing is kept: the books would take it for lost. A
-// reading that has seen those cards is not kept either, or it would keep them.
+// noteRetired makes the next reading of the books read the days of deleted
+// cards again. It deletes the stored sums of a day without cards, which would
+// look like a loss. A concurrent reading is not stored, because it would store
+// the deleted cards.
 func (t *tx) noteRetired(ctx context.Context, ids []uuid.UUID) error {
 	days := map[int64]uuid.UUID{}
 	for _, id := range ids {
@@ -334,8 +333,8 @@ func (t *tx) noteRetired(ctx context.Context, ids []uuid.UUID) error {
 	return nil
 }
 
-// RetiredCards returns what is known of the deleted cards that transfers were
-// sent to, by currency and address.
+// RetiredCards returns the deleted cards that transfers were sent to, by
+// currency and address.
 func (s *Store) RetiredCards(ctx context.Context, ts []card.Transfer) (map[[2]string]operator.RetiredCard, error) {
 	all := map[[2]string]operator.RetiredCard{}
 	return all, inChunks(ts, func(some []card.Transfer) error {

@@ -12,21 +12,21 @@ import (
 	"github.com/cardmint/cardmint/internal/keys"
 )
 
-// sealedSet is where a kind of encrypted data is kept: columns that are always
-// sealed together, with one key.
+// sealedSet is one kind of encrypted data: columns that are always sealed
+// together, with one key.
 type sealedSet struct {
 	keys.Set
 	table, id string
-	// an expression for the account that it is bound to, in the terms of the
-	// table x; "" if it is bound to none
+	// an expression for the account that the data is bound to, in terms of the
+	// table x; "" for none
 	account string
 	columns []string
 }
 
-// and the names of the fields
+// also the names of the fields
 var credentialColumns = []string{"card_number", "expiration_date", "security_code", "url", "url_password"}
 
-// sealedSets is everything that a vault has sealed. What is missing here
+// sealedSets is everything that a vault has sealed. A set that is missing here
 // becomes unreadable when its key is retired. A new set needs an index on
 // SUBSTR(first column, 1, 5) and the id.
 var sealedSets = []sealedSet{
@@ -44,7 +44,7 @@ var sealedSets = []sealedSet{
 	{keys.Set{Name: "token", Fields: []string{account.SealField}}, "tokens", "id", "x.account_id", []string{"seal"}},
 }
 
-// prefixOf is an expression for what names the key of a ciphertext:
+// prefixOf is an expression for the key's name in a ciphertext:
 // card.KeyID.Prefix.
 func prefixOf(column string) string { return "SUBSTR(" + column + ", 1, 5)" }
 
@@ -66,8 +66,8 @@ func setNamed(name string) (sealedSet, error) {
 	return sealedSet{}, fmt.Errorf("nothing is sealed as %q", name)
 }
 
-// SealedBy implements keys.Store. It goes by the first column, in the order
-// of its index (lists.go).
+// SealedBy implements keys.Store. It reads the first column in the order of its
+// index.
 func (s *Store) SealedBy(ctx context.Context, set string, key card.KeyID, after uuid.UUID, n int) ([]keys.Row,
 	error) {
 	x, err := setNamed(set)
@@ -103,8 +103,8 @@ func (s *Store) SealedBy(ctx context.Context, set string, key card.KeyID, after 
 	return all, s.fail("select sealed rows", found.Err())
 }
 
-// ReplaceSealed implements keys.Store. It locks the rows before, in the
-// order of their ids, as everybody does who needs several cards.
+// ReplaceSealed implements keys.Store. It locks the rows first, in the order of
+// their ids.
 func (s *Store) ReplaceSealed(ctx context.Context, set string, before, after []keys.Row) (replaced int64,
 	err error) {
 	x, err := setNamed(set)

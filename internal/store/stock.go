@@ -41,13 +41,13 @@ func (r *stockRow) item() card.StockItem {
 	return item
 }
 
-// freeItem selects the item q of a supplier's stock that is to go next: of an
-// amount, and good for longer than until a time.
+// freeItem selects the next item q of a supplier's stock: free, of an amount,
+// and valid until after a time. The first to expire comes first.
 const freeItem = "SELECT q.id FROM stock q WHERE q.supplier = ? AND q.usd_cents = ? AND q.state = 'free' AND q.expires_at > ? ORDER BY q.expires_at, q.id LIMIT 1"
 
-// reserveCard returns insertCard with an item that is reserved for the card, as
-// one statement. It tells whether there was an item, and whether both were
-// stored. and is a further condition, as of insertCard.
+// reserveCard returns insertCard combined with the reservation of an item, as
+// one statement. It returns whether there was an item, and whether both were
+// stored. and is a further condition, as for insertCard.
 func (d dialect) reserveCard(limited bool, and string) string {
 	return `WITH item AS MATERIALIZED (` + freeItem + d.skipLocked + `),
 		made AS (` + d.insertCard(limited, " AND EXISTS (SELECT 1 FROM item)"+and) + ` RETURNING uuid, expires_at),
@@ -56,9 +56,9 @@ func (d dialect) reserveCard(limited bool, and string) string {
 		SELECT (SELECT COUNT(*) FROM item) > 0 AS found, (SELECT COUNT(*) FROM reserved) > 0 AS done`
 }
 
-// InsertCardReserving implements order.Store. It is one round trip, as
-// InsertCard. SQLite, which is no round trip away, can't change two tables in
-// one statement.
+// InsertCardReserving implements order.Store. It takes one round trip, as
+// InsertCard does. SQLite cannot change two tables in one statement, but needs
+// no round trips.
 func (s *Store) InsertCardReserving(ctx context.Context, c *card.Card, limit card.USD, supplier string,
 	life time.Duration) (bool, error) {
 	inserted, err := ignoreDuplicate(s.insertReserving(ctx, c, limit, supplier, life))
@@ -129,9 +129,9 @@ func (s *Store) StockItem(ctx context.Context, supplier string, id uuid.UUID) (c
 
 const selectItem = "SELECT " + stockColumns + " FROM stock WHERE supplier = ? AND card_uuid = ?"
 
-// TakeStock implements supplier.Store. Two calls at once for the same card may
-// both find that it has no item yet: one of them then breaks the rule that a
-// card has one.
+// TakeStock implements supplier.Store. Two concurrent calls for one card may
+// both find that it has no item. One of them then violates the constraint that
+// a card has one item.
 func (s *Store) TakeStock(ctx context.Context, supplier string, id uuid.UUID, usd card.USD,
 	after time.Time) (card.StockItem, error) {
 	item, err := s.takeStock(ctx, supplier, id, usd, after)
@@ -163,8 +163,8 @@ func (s *Store) takeStock(ctx context.Context, supplier string, id uuid.UUID, us
 		default:
 			return t.issueStock(ctx, &item, id, "?", row.ID)
 		}
-		// What is held may have been given out to this very card, in a time
-		// that the database forgot.
+		// A held item may have been issued to this card, in a transaction that
+		// the database lost.
 		if held, err := t.hasStock(ctx, "state = 'held'", supplier, int64(usd)); err != nil || held {
 			return cmp.Or(err, card.ErrStockHeld)
 		}
@@ -173,8 +173,8 @@ func (s *Store) takeStock(ctx context.Context, supplier string, id uuid.UUID, us
 			return err
 		}
 		item = card.StockItem{}
-		// One that another transaction has locked may be free again, or be this
-		// card's by an attempt whose commit is late.
+		// An item that is locked by another transaction may be freed by it, or
+		// may be issued to this card by an attempt that is still committing.
 		locked, err := t.hasStock(ctx, "state = 'free' AND expires_at > ?", supplier, int64(usd), after.UnixMilli())
 		if err == nil && locked {
 			err = card.ErrUnavailable
@@ -188,7 +188,7 @@ func (s *Store) takeStock(ctx context.Context, supplier string, id uuid.UUID, us
 }
 
 // hasStock reports whether a supplier has items of an amount that meet a
-// condition, whoever has locked them.
+// condition, including locked ones.
 func (t *tx) hasStock(ctx context.Context, condition string, args ...any) (yes bool, err error) {
 	err = t.s.get(ctx, t.t, &yes, "look for stock",
 		"SELECT EXISTS (SELECT 1 FROM stock WHERE supplier = ? AND usd_cents = ? AND "+condition+")", args...)
@@ -207,9 +207,9 @@ func (t *tx) issueStock(ctx context.Context, item *card.StockItem, id uuid.UUID,
 	return err
 }
 
-// attested returns an error if the store insists that somebody attests that the
-// database is as it was, and nobody does. An item that is free in a database
-// that went back may have been given out.
+// attested returns an error if the store requires an attestation that the
+// database did not go back in time, and there is none. In a database that went
+// back, a free item may have been issued already.
 func (t *tx) attested(ctx context.Context) error {
 	if !t.s.requireAttestation.Load() {
 		return nil
@@ -235,10 +235,10 @@ func (s *Store) CancelStock(ctx context.Context, supplier string, id uuid.UUID) 
 	return err
 }
 
-// TidyStock implements supplier.Store. The item of a card that is late is free
-// too: an operator who accepts the payment later finds another one, or none.
-// PostgreSQL believes that most items which were issued are not wiped, and
-// would read all intents for a join.
+// TidyStock implements supplier.Store. It also frees the item of a late card:
+// if an operator accepts the payment, the card gets another item, or none.
+// PostgreSQL estimates that most issued items are not wiped, and would read all
+// intents for a join.
 func (s *Store) TidyStock(ctx context.Context) error {
 	now := "(SELECT " + s.dialect.now + ")"
 	_, err := s.exec(ctx, s.w, "free stock", freeStock+` WHERE id IN (SELECT q.id FROM stock q JOIN cards c ON c.uuid = q.card_uuid
@@ -250,20 +250,19 @@ func (s *Store) TidyStock(ctx context.Context) error {
 	return err
 }
 
-// wipeStock deletes the credentials of items. The hash of the card number
-// stays, so that nobody imports it again.
+// wipeStock deletes the credentials of items. It keeps the hash of the card
+// number, so that the number cannot be imported again.
 const wipeStock = "UPDATE stock SET card_number = NULL, expiration_date = NULL, security_code = NULL, url = NULL, url_password = NULL"
 
-// unwipedStock selects the items q that still have the credentials of the cards
-// which were made of them. The item of a card that another supplier made is
-// none of these.
+// unwipedStock selects the items q that were issued and still have their card's
+// credentials. It omits an item if another supplier issued the card.
 const unwipedStock = `SELECT q.id FROM stock q WHERE q.state = 'issued' AND q.card_number IS NOT NULL
 	AND (SELECT i.state FROM intents i WHERE i.card_uuid = q.card_uuid AND i.card_number_hash = q.number_hash) = 'done'`
 
-// holdStock has every item that is not issued wait for an operator.
+// holdStock holds every item that is not issued until an operator releases it.
 const holdStock = "UPDATE stock SET state = 'held' WHERE state IN ('free', 'reserved')"
 
-// HoldStock has the items of a supplier wait for ReleaseStock, as a stale epoch
+// HoldStock holds the items of a supplier until ReleaseStock, as a stale epoch
 // does, and returns how many.
 func (s *Store) HoldStock(ctx context.Context, supplier string) (int64, error) {
 	return s.exec(ctx, s.w, "hold stock", holdStock+" AND supplier = ?", supplier)
@@ -275,8 +274,7 @@ func (s *Store) FreeStock(ctx context.Context, supplier string, after time.Time)
 		Cents int64 `db:"cents"`
 		Items int64 `db:"items"`
 	}
-	// From one amount to the next by the index, so that the items that were
-	// issued are not looked at.
+	// Stepping from amount to amount by the index skips the issued items.
 	err := s.list(ctx, s.r, &found, "count stock", `WITH RECURSIVE a (cents) AS (
 			SELECT MIN(usd_cents) FROM stock WHERE supplier = ?
 			UNION ALL SELECT (SELECT MIN(s.usd_cents) FROM stock s WHERE s.supplier = ? AND s.usd_cents > a.cents) FROM a WHERE a.cents IS NOT NULL)
@@ -324,9 +322,9 @@ func (s *Store) KnownNumbers(ctx context.Context, hashes [][]byte) (known [][]by
 	return known, err
 }
 
-// ImportStock implements supplier.Shelf. An import may take long, and sealed
-// its items before anybody can see them. Therefore their keys are looked at
-// last, so that they are locked for the commit alone.
+// ImportStock implements supplier.Shelf. A long import seals its items before
+// they are visible to a rotation of keys. So the keys are checked last, and
+// locked only for the commit.
 func (s *Store) ImportStock(ctx context.Context, f func(add func([]card.StockItem) error) error) error {
 	return s.inTx(ctx, func(t *tx) error {
 		keys := map[card.KeyID]bool{}
@@ -341,7 +339,7 @@ func (s *Store) ImportStock(ctx context.Context, f func(add func([]card.StockIte
 		if err != nil {
 			return err
 		}
-		for _, key := range slices.Sorted(maps.Keys(keys)) { // in one order for all
+		for _, key := range slices.Sorted(maps.Keys(keys)) { // the same order everywhere
 			if err := t.notRetired(ctx, key); err != nil {
 				return fmt.Errorf("import stock: %w", err)
 			}
@@ -366,14 +364,14 @@ func (t *tx) insertStock(ctx context.Context, items []card.StockItem) error {
 	return err
 }
 
-// neverReceived is 1 for an item q that was issued to a card which does not
-// have its credentials, and nobody is about to give them to it.
+// neverReceived is 1 for an item q that was issued to a card without
+// credentials, if no intent will still deliver them.
 const neverReceived = `CASE WHEN q.state = 'issued' AND q.card_number IS NOT NULL THEN COALESCE((SELECT CASE WHEN i.state IN ('open', 'pending')
 	OR i.state = 'done' AND i.card_number_hash = q.number_hash THEN 0 ELSE 1 END FROM intents i WHERE i.card_uuid = q.card_uuid), 1) ELSE 0 END`
 
-// DoubtfulStock returns the items of all stocks that an operator has to look
-// into: those that are held, and those that were issued to a card which never
-// got them. They are sorted by supplier, amount and expiry.
+// DoubtfulStock returns the items of all stocks that an operator must check:
+// held items, and items whose card never got their credentials. They are sorted
+// by supplier, amount and expiry.
 func (s *Store) DoubtfulStock(ctx context.Context) ([]card.UnresolvedItem, error) {
 	var found []struct {
 		stockRow
@@ -389,8 +387,8 @@ func (s *Store) DoubtfulStock(ctx context.Context) ([]card.UnresolvedItem, error
 	return items, err
 }
 
-// ReleaseStock has the items of a supplier given out that are held, but for
-// some, and returns how many.
+// ReleaseStock releases a supplier's held items except some, and returns how
+// many.
 func (s *Store) ReleaseStock(ctx context.Context, supplier string, except []uuid.UUID) (int64, error) {
 	query, args := `UPDATE stock SET state = CASE WHEN card_uuid IS NULL THEN 'free' ELSE 'reserved' END WHERE supplier = ? AND state = 'held'`, []any{supplier}
 	if len(except) > 0 {

@@ -18,7 +18,7 @@ const scopesSchema = 20
 // ifScoped is the condition that there is a token with less than all scopes.
 const ifScoped = " AND EXISTS (SELECT 1 FROM tokens WHERE scopes IS NOT NULL)"
 
-// demandScopes has programs that know no scopes refuse the database, on a
+// demandScopes makes programs that know no scopes refuse the database, on a
 // condition.
 func (s *Store) demandScopes(ctx context.Context, on runner, condition string) error {
 	_, err := s.exec(ctx, on, "raise schema compatibility",
@@ -93,9 +93,9 @@ func (s *Store) RotateToken(ctx context.Context, old, successor account.Token, n
 	})
 }
 
-// RevokeToken implements account.Store. It writes everything that can change
-// and that the seal covers. So the row is what was sealed, also if another
-// process has rotated the token just now.
+// RevokeToken implements account.Store. It writes every column that can change
+// and that the seal covers, so that the row is the one that was sealed even if
+// another process has just rotated the token.
 func (s *Store) RevokeToken(ctx context.Context, t account.Token) error {
 	n, err := s.exec(ctx, s.w, "revoke token",
 		"UPDATE tokens SET revoked_at = ?, expires_at = ?, replaced_by = ?, seal = ? WHERE id = ?",
@@ -128,8 +128,8 @@ func (s *Store) SealTokens(ctx context.Context, all []account.Token, before, aft
 	})
 }
 
-// SaveUses implements account.Store. Rows are written in order, so that
-// processes that write the same ones do not wait for each other in a circle.
+// SaveUses implements account.Store. It writes rows in order, so that
+// concurrent processes cannot deadlock.
 func (s *Store) SaveUses(ctx context.Context, uses map[uuid.UUID]time.Time) error {
 	type use struct {
 		token uuid.UUID
@@ -153,8 +153,7 @@ func (s *Store) SaveUses(ctx context.Context, uses map[uuid.UUID]time.Time) erro
 	})
 }
 
-// TokenUses returns when tokens were used last, as far as processes have saved
-// it.
+// TokenUses returns when each token was last used, as saved by all processes.
 func (s *Store) TokenUses(ctx context.Context) (map[uuid.UUID]time.Time, error) {
 	var found []struct {
 		Token uuid.UUID `db:"token_id"`

@@ -59,8 +59,8 @@ func (t *tx) TransfersOf(ctx context.Context, currency string, txids []string) (
 func (t *tx) TransfersTo(ctx context.Context, currency string, addresses []string) ([]card.Transfer, error) {
 	var all []card.Transfer
 	err := inChunks(addresses, func(some []string) error {
-		// SQLite takes CROSS JOIN as the order in which to search, and would
-		// begin with all attributions.
+		// SQLite reads the tables of a CROSS JOIN in the written order, and
+		// would begin with all attributions.
 		const attributed = `cards c CROSS JOIN attributions a CROSS JOIN transfers t`
 		to, args := in(t.s.dialect, "t.address", "TEXT", some)
 		of, _ := in(t.s.dialect, "c.address", "TEXT", some)
@@ -93,8 +93,8 @@ func (s *Store) transfers(ctx context.Context, on runner, query string, args ...
 	return ts, nil
 }
 
-// UpsertTransfers implements settle.Tx. A transfer that is already stored keeps
-// the time at which it was first seen.
+// UpsertTransfers implements settle.Tx. A stored transfer keeps the time at
+// which it was first seen.
 func (t *tx) UpsertTransfers(ctx context.Context, ts []card.Transfer) error {
 	return inChunks(ts, func(some []card.Transfer) error {
 		values := make([][]any, len(some))
@@ -109,9 +109,9 @@ func (t *tx) UpsertTransfers(ctx context.Context, ts []card.Transfer) error {
 	})
 }
 
-// upsertTransfers returns a statement that stores transfers from a table. What
-// it stores of attributions and cards narrows searches: whoever searches looks
-// again (isStray), for both may be inserted later.
+// upsertTransfers returns a statement that stores transfers from a table. The
+// stored column attributed only narrows searches, which check again (isStray):
+// cards and attributions may be inserted later.
 func upsertTransfers(table string) string {
 	return `INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at, attributed)
 		SELECT v.column1, v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, CASE
