@@ -69,8 +69,7 @@ func TestCreditOf_EveryCase(t *testing.T) {
 	}
 }
 
-// Whatever happened, what is credited is what was received, and no amount is
-// negative.
+// Credits add up to the receipts in every case, and no amount is negative.
 func TestCreditOf_AddsUpToReceived(t *testing.T) {
 	r := rand.New(rand.NewPCG(20261121, 5))
 	states := []card.PaymentState{card.Unpaid, card.Detected, card.Underpaid, card.Confirming, card.Paid, card.Late,
@@ -88,8 +87,8 @@ func TestCreditOf_AddsUpToReceived(t *testing.T) {
 	}
 }
 
-// After a refund and after the issue nobody is asked to pay: neither an amount
-// nor a URI says so.
+// After a refund and after the issue no payment is requested, neither by an
+// amount nor by a URI.
 func TestCard_NothingDue_NoPaymentURI(t *testing.T) {
 	for name, tt := range map[string]struct {
 		card card.Card

@@ -39,8 +39,8 @@ func TestEventTypes_MatchContract(t *testing.T) {
 	}
 }
 
-// A receiver checks the signature of bytes, and a redelivery is signed anew:
-// the same event has to be the same bytes for ever.
+// A receiver checks the signature of bytes, and each redelivery is signed
+// again, so the bytes of an event must never change.
 func TestPayload_Golden(t *testing.T) {
 	east := time.FixedZone("east", 2*60*60)
 	cardID, hookID := uuid.MustParse("019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"),

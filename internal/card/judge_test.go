@@ -11,8 +11,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// What follows from an assessment: an intent once, an event for what is new, an
-// alarm for what an operator must see.
+// An assessment leads to one intent, to an event for each change, and to an
+// alarm for cards that need an operator.
 func TestJudge_EachState_IssueAndEvent(t *testing.T) {
 	id := uuid.Must(uuid.NewV7())
 	tip := card.Tip{Height: 109, Time: epoch}
@@ -131,7 +131,7 @@ func TestCard_Confirmations(t *testing.T) {
 	}
 }
 
-// A replay shows the card as it was created, whatever became of it.
+// A replay shows the card as it was created, regardless of later changes.
 func TestCard_AsCreated(t *testing.T) {
 	want := order(func(c *card.Card) {
 		c.UUID, c.Address, c.IdempotencyKey, c.RequestHash, c.TipHeight = uuid.New(), "a", "k", []byte("h"), 7
@@ -158,13 +158,15 @@ func TestTimeOf_ReturnsTimeOfID(t *testing.T) {
 
 func TestError_KeepsCauseFromClients(t *testing.T) {
 	cause := errors.New("dial 10.0.0.1")
-	e := card.ErrUnavailable.WithCause(cause).WithMessage("Try later.").WithFields(card.FieldError{Pointer: "/x"}).WithQuota(
+	e := card.ErrUnavailable.WithCause(cause).WithMessage("Try later.").WithFields(
+		card.FieldError{Pointer: "/x"}).WithQuota(
 		card.Quota{Limit: 3})
 	if !errors.Is(e, card.ErrUnavailable) || !errors.Is(e, cause) || errors.Is(e, card.ErrNotFound) ||
 		errors.Is(e, errors.New("x")) {
 		t.Error("it is not what it is")
 	}
-	if e.Error() != "unavailable: dial 10.0.0.1" || card.ErrNotFound.WithMessage("No card.").Error() != "not_found: No card." {
+	if e.Error() != "unavailable: dial 10.0.0.1" ||
+		card.ErrNotFound.WithMessage("No card.").Error() != "not_found: No card." {
 		t.Errorf("%q", e.Error())
 	}
 	if e.Message != "Try later." || len(e.Fields) != 1 || e.Quota.Limit != 3 || e.Kind != card.Unavailable ||
@@ -179,8 +181,8 @@ func TestError_KeepsCauseFromClients(t *testing.T) {
 	}
 }
 
-// Every failure has a code of its own, a title and a sentence, and only what
-// may pass says when to try again.
+// Every failure has its own code, a title and a message, and only temporary
+// ones have a RetryAfter.
 func TestPublicErrors_Complete(t *testing.T) {
 	seen := map[string]bool{}
 	for _, e := range card.PublicErrors() {
@@ -228,7 +230,7 @@ func TestDecimal_Rescale(t *testing.T) {
 	}
 }
 
-// A made-up event tells of a card in the state that such an event means.
+// An example event has a card in the state that the event implies.
 func TestExampleEvent_StatusMatchesType(t *testing.T) {
 	for _, kind := range card.EventTypes() {
 		want := card.AwaitingPayment

@@ -32,8 +32,8 @@ func generated(c *card.Card) { c.Status, c.State, c.Settled = card.Generated, ca
 // quoted.
 func cheap(c *card.Card) { generated(c); c.Settled = 75 }
 
-// accepted has an operator's word that 60 are enough, refunded that 99 were
-// given back.
+// accepted is a card for which an operator accepted 60; refunded is one with 99
+// refunded.
 func accepted(c *card.Card) { c.Accepted = 60 }
 func refunded(c *card.Card) { c.Refunded = 99 }
 
@@ -257,7 +257,7 @@ func TestAssess(t *testing.T) {
 			after := *tt.card
 			after.State, after.Received, after.Settled = tt.want.State, tt.want.Received, tt.want.Settled
 			tt.want.Credit = card.CreditOf(&after)
-			for range 5 { // the order in which facts come must not matter
+			for range 5 { // the order of transfers must not matter
 				rand.Shuffle(len(tt.in), func(i, j int) { tt.in[i], tt.in[j] = tt.in[j], tt.in[i] })
 				if diff := cmp.Diff(tt.want, card.Assess(tt.card, tt.in, tt.tip, tt.rate)); diff != "" {
 					t.Fatal(diff)

@@ -13,21 +13,21 @@ import (
 // neither sells or issues until an operator has decided.
 func TestWatcher_TwoDatabasesWithOneWallet_Stop(t *testing.T) {
 	t.Parallel()
-	one := newBranch(t)
+	one := newDeployment(t)
 	sold := map[string]bool{}
 	one.sell(5, sold)
 	copied := one.backup()
 	older(t, copied, time.Second)
-	two := openBranch(t, copied, one.purse, one.account)
+	two := openDeployment(t, copied, one.wallet, one.account)
 	two.pass()
 	whys := []string{"the wallet carries epoch ", "another database uses the wallet, and has seen that this one does"}
-	for i, b := range []*branch{one, two, one, two} {
+	for i, b := range []*deployment{one, two, one, two} {
 		err := b.watcher.Tick(t.Context())
 		if !errors.Is(err, card.ErrWalletShared) || b.watcher.Health() == nil || !strings.Contains(err.Error(), whys[i%2]) {
 			t.Errorf("error %v, want %q; health %v", err, whys[i%2], b.watcher.Health())
 		}
 	}
-	for _, b := range []*branch{one, two} {
+	for _, b := range []*deployment{one, two} {
 		if got, err := b.store.TakeAddresses(t.Context(), "monero", 1); err != nil || len(got) != 0 {
 			t.Errorf("took %v, error %v", got, err)
 		}
@@ -35,7 +35,7 @@ func TestWatcher_TwoDatabasesWithOneWallet_Stop(t *testing.T) {
 			t.Errorf("%+v, error %v", state, err)
 		}
 	}
-	third := openBranch(t, copied, one.purse, one.account) // a restart decides nothing
+	third := openDeployment(t, copied, one.wallet, one.account) // a restart decides nothing
 	check(t, two.watcher.Close(t.Context()))
 	if err := third.watcher.Tick(t.Context()); !errors.Is(err, card.ErrWalletShared) {
 		t.Errorf("error %v", err)
@@ -53,29 +53,29 @@ func TestWatcher_TwoDatabasesWithOneWallet_Stop(t *testing.T) {
 	}
 }
 
-// A wallet that carries the epoch of the database itself has nobody to tell. It
-// would take the mark to the next database that opens it.
+// A wallet with the epoch of its own database gets no conflict flag, which it
+// would carry to the next database that opens it.
 func TestWatcher_WalletWithOwnEpoch_GetsNoConflict(t *testing.T) {
 	t.Parallel()
-	b := newBranch(t)
+	b := newDeployment(t)
 	b.pass()
 	check(t, b.store.NoteConflict(t.Context(), "monero", "as told by a pass before"))
-	before := b.purse.beacon
+	before := b.wallet.beacon
 	if err := b.watcher.Tick(t.Context()); !errors.Is(err, card.ErrWalletShared) {
 		t.Errorf("error %v", err)
 	}
-	if b.purse.beacon != before || before.Epoch == 0 {
-		t.Errorf("the wallet carried %+v, and now %+v", before, b.purse.beacon)
+	if b.wallet.beacon != before || before.Epoch == 0 {
+		t.Errorf("the wallet carried %+v, and now %+v", before, b.wallet.beacon)
 	}
 }
 
-// What an operator has to decide is said for as long as it is undecided, also
-// while node or wallet have troubles of their own.
+// An undecided conflict is reported in every pass, even while node or wallet
+// fail.
 func TestWatcher_ChainUnreadable_StillReportsConflict(t *testing.T) {
 	t.Parallel()
-	b := newBranch(t)
+	b := newDeployment(t)
 	b.pass()
-	b.purse.ill = card.ErrChainNotReady
+	b.wallet.ill = card.ErrChainNotReady
 	if err := b.watcher.Tick(t.Context()); !errors.Is(err, card.ErrChainNotReady) || errors.Is(err, card.ErrWalletShared) {
 		t.Errorf("without a conflict: %v", err)
 	}
@@ -87,7 +87,7 @@ func TestWatcher_ChainUnreadable_StillReportsConflict(t *testing.T) {
 	if health := b.watcher.Health(); health == nil || !strings.Contains(health.Error(), "cardmint wallet claim") {
 		t.Errorf("health is %v", health)
 	}
-	b.purse.lost = card.ErrWalletLost
+	b.wallet.lost = card.ErrWalletLost
 	check(t, b.store.AskForRescan(t.Context(), "monero", false))
 	if err := b.watcher.Tick(t.Context()); !errors.Is(err, card.ErrWalletShared) || !errors.Is(err, card.ErrWalletLost) {
 		t.Errorf("with one, while a rescan fails: %v", err)
@@ -102,10 +102,10 @@ func TestWatcher_ChainUnreadable_StillReportsConflict(t *testing.T) {
 // skipped when it takes over.
 func TestWatcher_StandbyTakesOver_ContinuesEpoch(t *testing.T) {
 	t.Parallel()
-	b := newBranch(t)
+	b := newDeployment(t)
 	sold := map[string]bool{}
 	b.sell(5, sold)
-	standby := openBranch(t, b.path, b.purse, b.account)
+	standby := openDeployment(t, b.path, b.wallet, b.account)
 	for range 2 {
 		check(t, standby.watcher.Tick(t.Context()))
 		b.beats()

@@ -10,9 +10,9 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// epochs returns the numbers of the epochs in the order in which they began,
-// and the reasons.
-func (b *branch) epochs() (numbers []int64, reasons []string) {
+// epochs returns the numbers and reasons of the epochs, in the order of their
+// start.
+func (b *deployment) epochs() (numbers []int64, reasons []string) {
 	b.t.Helper()
 	rows, err := b.direct.Query("SELECT epoch, reason FROM epochs ORDER BY rowid")
 	check(b.t, err)
@@ -30,15 +30,15 @@ func (b *branch) epochs() (numbers []int64, reasons []string) {
 // A clock that was set back must not begin an epoch with the number of another.
 func TestWatcher_ClockWentBack_EpochNumberGrows(t *testing.T) {
 	t.Parallel()
-	b := newBranch(t)
+	b := newDeployment(t)
 	b.pass()
 	check(t, b.watcher.Close(t.Context()))
 	carried := time.Now().Add(24 * time.Hour).UnixMilli()
-	b.purse.beacon.Epoch = carried
-	b = openBranch(t, b.path, b.purse, b.account)
+	b.wallet.beacon.Epoch = carried
+	b = openDeployment(t, b.path, b.wallet, b.account)
 	b.pass()
 	check(t, b.watcher.Close(t.Context()))
-	b = openBranch(t, b.path, &purse{made: b.purse.made}, b.account) // the database alone knows of it
+	b = openDeployment(t, b.path, &fakeWallet{made: b.wallet.made}, b.account) // the database alone knows of it
 	b.pass()
 	numbers, reasons := b.epochs()
 	if len(numbers) != 3 || !slices.IsSorted(numbers) || numbers[1] <= carried || numbers[2] <= numbers[1] {
@@ -50,11 +50,11 @@ func TestWatcher_ClockWentBack_EpochNumberGrows(t *testing.T) {
 	}
 }
 
-// What was lost may have used all addresses that the pace allows, so that the
-// next loss could not be estimated if there were more at once.
+// The lost period may have used all addresses that the pace allows, so a burst
+// right after it would make the next loss impossible to estimate.
 func TestWatcher_EpochSkipsAddresses_MakesNoneInBurst(t *testing.T) {
 	t.Parallel()
-	b := newBranch(t)
+	b := newDeployment(t)
 	free := func() (int, int64) {
 		t.Helper()
 		check(t, b.watcher.Tick(t.Context()))
@@ -70,7 +70,7 @@ func TestWatcher_EpochSkipsAddresses_MakesNoneInBurst(t *testing.T) {
 	copied := b.backup()
 	older(t, copied, time.Minute)
 	check(t, b.store.Close())
-	b = openBranch(t, copied, b.purse, b.account)
+	b = openDeployment(t, copied, b.wallet, b.account)
 	epoch, began := first, time.Now()
 	for range 100 {
 		began = time.Now()
@@ -85,10 +85,10 @@ func TestWatcher_EpochSkipsAddresses_MakesNoneInBurst(t *testing.T) {
 }
 
 // A database of a version that kept no marks lost no time that could be
-// estimated: nothing is skipped, and the shop sells at once.
+// estimated: nothing is skipped, and sales start immediately.
 func TestWatcher_FirstEpochOfOldDatabase_MakesAddressesImmediately(t *testing.T) {
 	t.Parallel()
-	b := newBranch(t)
+	b := newDeployment(t)
 	b.sell(5, map[string]bool{})
 	check(t, b.watcher.Close(t.Context()))
 	db := rig.OpenSQL(t, "sqlite:"+b.path)
@@ -99,7 +99,7 @@ func TestWatcher_FirstEpochOfOldDatabase_MakesAddressesImmediately(t *testing.T)
 	}
 	before, err := b.store.AddressPool(t.Context(), "monero")
 	check(t, err)
-	b = openBranch(t, b.path, &purse{made: b.purse.made}, b.account)
+	b = openDeployment(t, b.path, &fakeWallet{made: b.wallet.made}, b.account)
 	check(t, b.watcher.Tick(t.Context()))
 	after, err := b.store.AddressPool(t.Context(), "monero")
 	check(t, err)
@@ -109,17 +109,18 @@ func TestWatcher_FirstEpochOfOldDatabase_MakesAddressesImmediately(t *testing.T)
 	}
 }
 
-// Whoever reads the log learns why nothing is sold meanwhile, but not with each
-// pass, and how much was skipped in the end.
+// The log shows why nothing is sold, but not in each pass, and finally the
+// number of skipped addresses.
 func TestWatcher_EpochSkipsAddresses_IsLogged(t *testing.T) {
 	t.Parallel()
-	b := newBranch(t)
+	b := newDeployment(t)
 	b.sell(30, map[string]bool{})
-	newest := b.purse.beacon.Position
+	newest := b.wallet.beacon.Position
 	copied := b.backup()
 	older(t, copied, time.Minute)
 	check(t, b.store.Close())
-	b = openBranch(t, copied, &purse{made: newest + 1}, b.account) // which has none of the addresses of that minute yet
+	// which has none of the addresses of that minute yet
+	b = openDeployment(t, copied, &fakeWallet{made: newest + 1}, b.account)
 	b.pass()
 	pool, err := b.store.AddressPool(t.Context(), "monero")
 	check(t, err)

@@ -17,23 +17,23 @@ func TestWatcher_DatabaseWentBack_HoldsStock(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		restored bool
-		wallet   func(saved, now *purse) *purse
+		wallet   func(saved, now *fakeWallet) *fakeWallet
 		want     card.StockState
 	}{
-		"restored":                      {true, func(saved, _ *purse) *purse { return saved }, card.StockHeld},
-		"the wallet knows a later time": {false, func(_, now *purse) *purse { return now }, card.StockHeld},
-		"a long pause":                  {false, func(saved, _ *purse) *purse { return saved }, card.StockFree},
+		"restored":                      {true, func(saved, _ *fakeWallet) *fakeWallet { return saved }, card.StockHeld},
+		"the wallet knows a later time": {false, func(_, now *fakeWallet) *fakeWallet { return now }, card.StockHeld},
+		"a long pause":                  {false, func(saved, _ *fakeWallet) *fakeWallet { return saved }, card.StockFree},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBranch(t)
+			b := newDeployment(t)
 			b.pass()
 			item := card.StockItem{ID: uuid.New(), Supplier: "shelf", USD: 1, ExpiresAt: time.Now(), NumberHash: []byte("1"),
 				Sealed: &card.Sealed{}}
 			check(t, b.store.ImportStock(t.Context(), func(add func([]card.StockItem) error) error {
 				return add([]card.StockItem{item})
 			}))
-			copied, wallet := b.backup(), *b.purse
+			copied, wallet := b.backup(), *b.wallet
 			b.sell(30, map[string]bool{})
 			check(t, b.store.Close())
 			older(t, copied, 6*time.Minute)
@@ -43,8 +43,9 @@ func TestWatcher_DatabaseWentBack_HoldsStock(t *testing.T) {
 					fmt.Sprintf("INSERT INTO settings (name, value) VALUES ('restored_at', '%d')", time.Now().UnixMilli()))
 				check(t, err)
 			}
-			saved := &purse{made: wallet.made, beacon: aged(wallet.kept, 6*time.Minute), kept: aged(wallet.kept, 6*time.Minute)}
-			again := openBranch(t, copied, tt.wallet(saved, b.purse), b.account)
+			saved := &fakeWallet{made: wallet.made, beacon: aged(wallet.kept, 6*time.Minute),
+				kept: aged(wallet.kept, 6*time.Minute)}
+			again := openDeployment(t, copied, tt.wallet(saved, b.wallet), b.account)
 			again.pass()
 			beside, epochs := rig.OpenSQL(t, "sqlite:"+copied), 0
 			for tries := 0; epochs < 2 && tries < 5000; tries++ { // first it skips addresses

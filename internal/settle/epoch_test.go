@@ -23,58 +23,58 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// purse is a wallet that makes the same addresses again when it is restored.
-// Its chain has one block and no payments.
-type purse struct {
+// fakeWallet is a wallet that makes the same addresses again when it is
+// restored. Its chain has one block and no payments.
+type fakeWallet struct {
 	made   int64 // addresses
 	beacon settle.Beacon
 	kept   settle.Beacon // what its file has
 	asked  int           // how many addresses it was told to make
 	scans  int           // how often it rescanned its chain
-	ill    error         // what a scan returns instead
-	lost   error         // what a rescan returns
+	ill    error         // result of a scan
+	lost   error         // result of a rescan
 }
 
-func (p *purse) Currency() card.Currency { return chain.Currencies()[0] }
+func (p *fakeWallet) Currency() card.Currency { return chain.Currencies()[0] }
 
-func (p *purse) Scan(context.Context, settle.Query) (settle.View, error) {
-	return settle.View{Fingerprint: "purse", Tip: card.Tip{Height: 1, Hash: "b1", Time: time.Now()}, Kept: 1}, p.ill
+func (p *fakeWallet) Scan(context.Context, settle.Query) (settle.View, error) {
+	return settle.View{Fingerprint: "wallet", Tip: card.Tip{Height: 1, Hash: "b1", Time: time.Now()}, Kept: 1}, p.ill
 }
 
-func (p *purse) NewAddresses(_ context.Context, after int64, n int) ([]settle.Address, error) {
+func (p *fakeWallet) NewAddresses(_ context.Context, after int64, n int) ([]settle.Address, error) {
 	if after == settle.NoPosition {
 		after = p.made - 1
 	}
 	all := make([]settle.Address, n)
 	for i := range all {
 		position := after + 1 + int64(i)
-		all[i] = settle.Address{Currency: "monero", Address: fmt.Sprintf("purse %d", position), Position: position}
+		all[i] = settle.Address{Currency: "monero", Address: fmt.Sprintf("address %d", position), Position: position}
 	}
 	p.make(after + int64(n))
 	return all, nil
 }
 
-func (p *purse) make(upTo int64) {
+func (p *fakeWallet) make(upTo int64) {
 	if n := upTo + 1 - p.made; n > 0 {
 		p.made, p.asked = upTo+1, p.asked+int(n)
 	}
 }
 
-func (p *purse) Reserve(_ context.Context, upTo int64, n int) (bool, error) {
+func (p *fakeWallet) Reserve(_ context.Context, upTo int64, n int) (bool, error) {
 	p.make(min(upTo, p.made-1+int64(n)))
 	return p.made > upTo, nil
 }
 
-func (p *purse) Holds(_ context.Context, newest settle.Address) error {
+func (p *fakeWallet) Holds(_ context.Context, newest settle.Address) error {
 	if newest.Position >= p.made {
 		return card.ErrWalletLost
 	}
 	return nil
 }
 
-func (p *purse) Beacon(context.Context) (settle.Beacon, error) { return p.beacon, nil }
+func (p *fakeWallet) Beacon(context.Context) (settle.Beacon, error) { return p.beacon, nil }
 
-func (p *purse) SetBeacon(_ context.Context, b settle.Beacon, durable bool) error {
+func (p *fakeWallet) SetBeacon(_ context.Context, b settle.Beacon, durable bool) error {
 	b.Stored = false
 	if p.beacon = b; durable {
 		p.kept = b
@@ -83,24 +83,26 @@ func (p *purse) SetBeacon(_ context.Context, b settle.Beacon, durable bool) erro
 	return nil
 }
 
-func (p *purse) Recover(context.Context, string, *settle.Address, func(string)) error {
+func (p *fakeWallet) Recover(context.Context, string, *settle.Address, func(string)) error {
 	p.scans++
 	return p.lost
 }
 
 // restarted returns the wallet as its file has it.
-func (p *purse) restarted() *purse { return &purse{made: p.made, beacon: p.kept, kept: p.kept} }
+func (p *fakeWallet) restarted() *fakeWallet {
+	return &fakeWallet{made: p.made, beacon: p.kept, kept: p.kept}
+}
 
-// branch is a process of a shop with a purse. Its database is a file that can
+// deployment is a process with a fake wallet. Its database is a file that can
 // be copied.
-type branch struct {
+type deployment struct {
 	t       *testing.T
 	path    string
 	store   *store.Store
 	direct  *sql.DB // past the store
 	orders  *order.Service
 	watcher *settle.Watcher
-	purse   *purse
+	wallet  *fakeWallet
 	account uuid.UUID
 	log     strings.Builder // the watcher's
 	woken   bool            // it wants another pass at once
@@ -110,23 +112,23 @@ type branch struct {
 
 const branchPool = 20
 
-// openBranch starts a process on a database.
-func openBranch(t *testing.T, path string, p *purse, account uuid.UUID) *branch {
+// openDeployment starts a process on a database.
+func openDeployment(t *testing.T, path string, p *fakeWallet, account uuid.UUID) *deployment {
 	t.Helper()
-	b := openBranchAt(t, "sqlite:"+path, p, account)
+	b := openDeploymentAt(t, "sqlite:"+path, p, account)
 	b.path = path
 	return b
 }
 
-// openBranchAt starts a process on the database at a URL.
-func openBranchAt(t *testing.T, url string, p *purse, account uuid.UUID) *branch {
+// openDeploymentAt starts a process on the database at a URL.
+func openDeploymentAt(t *testing.T, url string, p *fakeWallet, account uuid.UUID) *deployment {
 	t.Helper()
-	b := &branch{t: t, purse: p, account: account, direct: rig.OpenSQL(t, url)}
+	b := &deployment{t: t, wallet: p, account: account, direct: rig.OpenSQL(t, url)}
 	var err error
 	b.store, err = store.Open(t.Context(), url, 4, chain.Currencies())
 	check(t, err)
 	t.Cleanup(func() { _ = b.store.Close() })
-	b.orders, err = order.New(b.store, nil, &dial{usd: "150"}, nil, func() {}, order.Config{
+	b.orders, err = order.New(b.store, nil, &adjustableRate{usd: "150"}, nil, func() {}, order.Config{
 		Currencies: chain.Currencies()})
 	check(t, err)
 	wake := nobody()
@@ -136,10 +138,10 @@ func openBranchAt(t *testing.T, url string, p *purse, account uuid.UUID) *branch
 }
 
 // watch replaces the watcher of the process.
-func (b *branch) watch(db settle.Store, c settle.Chain, wake settle.Wake) {
+func (b *deployment) watch(db settle.Store, c settle.Chain, wake settle.Wake) {
 	b.t.Helper()
 	var err error
-	b.watcher, err = settle.New(db, &dial{usd: "150"}, c, wake, slog.New(slog.NewTextHandler(&b.log, nil)),
+	b.watcher, err = settle.New(db, &adjustableRate{usd: "150"}, c, wake, slog.New(slog.NewTextHandler(&b.log, nil)),
 		settle.Config{PoolSize: branchPool,
 			FillBatch: 64, AddressRate: 10, Beacon: true, Quiet: time.Second, Now: func() time.Time {
 				return time.Now().Add(b.ahead)
@@ -147,19 +149,19 @@ func (b *branch) watch(db settle.Store, c settle.Chain, wake settle.Wake) {
 	check(b.t, err)
 }
 
-// wait has two seconds pass, as far as the pace of addresses goes.
-func (b *branch) wait() {
+// wait lets two seconds pass for the pace of addresses.
+func (b *deployment) wait() {
 	b.t.Helper()
 	const pause = 2 * time.Second
 	_, err := b.direct.Exec("UPDATE address_pools SET paced_until = paced_until - 2000")
 	check(b.t, err)
-	b.purse.beacon.PacedUntil, b.purse.kept.PacedUntil = b.purse.beacon.PacedUntil.Add(-pause),
-		b.purse.kept.PacedUntil.Add(-pause)
+	b.wallet.beacon.PacedUntil, b.wallet.kept.PacedUntil = b.wallet.beacon.PacedUntil.Add(-pause),
+		b.wallet.kept.PacedUntil.Add(-pause)
 	b.later += pause
 }
 
 // pass makes passes until addresses are free.
-func (b *branch) pass() {
+func (b *deployment) pass() {
 	b.t.Helper()
 	for range 1000 {
 		b.woken = false
@@ -174,12 +176,12 @@ func (b *branch) pass() {
 		}
 	}
 	pool, _ := b.store.AddressPool(b.t.Context(), "monero")
-	b.t.Fatalf("no address is free: %+v made %d beacon %+v", pool, b.purse.made, b.purse.beacon)
+	b.t.Fatalf("no address is free: %+v made %d beacon %+v", pool, b.wallet.made, b.wallet.beacon)
 }
 
 // sell sells n cards, and adds their addresses to sold. It fails if one was
 // sold before.
-func (b *branch) sell(n int, sold map[string]bool) {
+func (b *deployment) sell(n int, sold map[string]bool) {
 	b.t.Helper()
 	for i := 0; i < n; {
 		c, err := create(b.t.Context(), b.orders, b.account, "150")
@@ -196,17 +198,17 @@ func (b *branch) sell(n int, sold map[string]bool) {
 	}
 }
 
-// newBranch opens a shop.
-func newBranch(t *testing.T) *branch {
+// newDeployment opens a new deployment.
+func newDeployment(t *testing.T) *deployment {
 	t.Helper()
 	path := strings.TrimPrefix(databases.SQLite(t), "sqlite:")
-	b := openBranch(t, path, &purse{made: 1}, uuid.Nil)
+	b := openDeployment(t, path, &fakeWallet{made: 1}, uuid.Nil)
 	b.account = insertAccount(t, b.store)
 	return b
 }
 
 // backup copies the database as it is now.
-func (b *branch) backup() string {
+func (b *deployment) backup() string {
 	b.t.Helper()
 	to := filepath.Join(b.t.TempDir(), "copy.db")
 	_, err := b.direct.Exec("VACUUM INTO '" + to + "'")
@@ -214,7 +216,7 @@ func (b *branch) backup() string {
 	return to
 }
 
-// older makes a copy look as if it was made so long before.
+// older backdates a copy by d.
 func older(t *testing.T, path string, by time.Duration) {
 	t.Helper()
 	ms := fmt.Sprint(by.Milliseconds())
@@ -228,7 +230,7 @@ func older(t *testing.T, path string, by time.Duration) {
 	}
 }
 
-// aged returns a beacon as it was so long before.
+// aged returns a beacon backdated by d.
 func aged(b settle.Beacon, by time.Duration) settle.Beacon {
 	b.MarkedAt, b.PacedUntil = b.MarkedAt.Add(-by), b.PacedUntil.Add(-by)
 	return b
@@ -238,10 +240,10 @@ func aged(b settle.Beacon, by time.Duration) settle.Beacon {
 // was handed out in the lost time.
 func TestWatcher_AnythingRestored_NoAddressTwice(t *testing.T) {
 	t.Parallel()
-	for name, restore := range map[string]func(saved, now *purse) *purse{
-		"the database alone":             func(_, now *purse) *purse { return now },
-		"the database, wallet restarted": func(_, now *purse) *purse { return now.restarted() },
-		"database and wallet":            func(saved, _ *purse) *purse { return saved },
+	for name, restore := range map[string]func(saved, now *fakeWallet) *fakeWallet{
+		"the database alone":             func(_, now *fakeWallet) *fakeWallet { return now },
+		"the database, wallet restarted": func(_, now *fakeWallet) *fakeWallet { return now.restarted() },
+		"database and wallet":            func(saved, _ *fakeWallet) *fakeWallet { return saved },
 	} {
 		for _, lost := range []struct {
 			time time.Duration
@@ -252,19 +254,19 @@ func TestWatcher_AnythingRestored_NoAddressTwice(t *testing.T) {
 					t.Skip("left out by -short: sells hundreds of cards")
 				}
 				t.Parallel()
-				b := newBranch(t)
+				b := newDeployment(t)
 				sold := map[string]bool{}
 				b.pass()
 				b.sell(30, sold)
-				copied, wallet := b.backup(), *b.purse
+				copied, wallet := b.backup(), *b.wallet
 				before := b.later
 				b.sell(lost.sold, sold)
 				past := max(lost.time, b.later-before)
 				older(t, copied, past)
-				saved := &purse{made: wallet.made, beacon: aged(wallet.kept, past), kept: aged(wallet.kept, past)}
+				saved := &fakeWallet{made: wallet.made, beacon: aged(wallet.kept, past), kept: aged(wallet.kept, past)}
 				check(t, b.store.Close())
 
-				again := openBranch(t, copied, restore(saved, b.purse), b.account)
+				again := openDeployment(t, copied, restore(saved, b.wallet), b.account)
 				again.sell(2*branchPool+lost.sold, sold)
 			})
 		}
@@ -276,32 +278,32 @@ func TestWatcher_AnythingRestored_NoAddressTwice(t *testing.T) {
 func TestWatcher_WalletWentBack_RescansIfPaymentsMayBeMissed(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		restored bool // by 'cardmint restore', which says so
+		restored bool // by 'cardmint restore', which records it
 		ahead    bool // it has made the addresses of ten minutes ahead
 		lost     time.Duration
-		wallet   func(saved, now *purse) *purse
+		wallet   func(saved, now *fakeWallet) *fakeWallet
 		want     int
 	}{
-		"with its database, and lacks addresses": {true, true, time.Hour, func(saved, _ *purse) *purse {
+		"with its database, and lacks addresses": {true, true, time.Hour, func(saved, _ *fakeWallet) *fakeWallet {
 			return saved
 		}, 1},
-		"with its database, and has them": {true, true, time.Second, func(saved, _ *purse) *purse {
+		"with its database, and has them": {true, true, time.Second, func(saved, _ *fakeWallet) *fakeWallet {
 			return saved
 		}, 0},
-		"the database alone": {true, true, time.Second, func(_, now *purse) *purse { return now }, 0},
-		"a long pause": {false, true, time.Hour, func(saved, _ *purse) *purse {
+		"the database alone": {true, true, time.Second, func(_, now *fakeWallet) *fakeWallet { return now }, 0},
+		"a long pause": {false, true, time.Hour, func(saved, _ *fakeWallet) *fakeWallet {
 			return saved
 		}, 0},
-		"a pause": {false, true, 70 * time.Second, func(saved, _ *purse) *purse {
+		"a pause": {false, true, 70 * time.Second, func(saved, _ *fakeWallet) *fakeWallet {
 			return saved
 		}, 0},
-		"a pause or a snapshot of the first minute": {false, false, 70 * time.Second, func(saved, _ *purse) *purse {
+		"a pause or a snapshot of the first minute": {false, false, 70 * time.Second, func(saved, _ *fakeWallet) *fakeWallet {
 			return saved
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBranch(t)
+			b := newDeployment(t)
 			b.pass()
 			for range 20 {
 				if tt.ahead {
@@ -309,7 +311,7 @@ func TestWatcher_WalletWentBack_RescansIfPaymentsMayBeMissed(t *testing.T) {
 				}
 			}
 			b.sell(5, map[string]bool{})
-			copied, wallet := b.backup(), *b.purse
+			copied, wallet := b.backup(), *b.wallet
 			b.sell(30, map[string]bool{})
 			check(t, b.store.Close())
 			older(t, copied, tt.lost)
@@ -319,14 +321,14 @@ func TestWatcher_WalletWentBack_RescansIfPaymentsMayBeMissed(t *testing.T) {
 					fmt.Sprintf("INSERT INTO settings (name, value) VALUES ('restored_at', '%d')", time.Now().UnixMilli()))
 				check(t, err)
 			}
-			saved := &purse{made: wallet.made, beacon: aged(wallet.kept, tt.lost), kept: aged(wallet.kept, tt.lost)}
-			again := openBranch(t, copied, tt.wallet(saved, b.purse), b.account)
+			saved := &fakeWallet{made: wallet.made, beacon: aged(wallet.kept, tt.lost), kept: aged(wallet.kept, tt.lost)}
+			again := openDeployment(t, copied, tt.wallet(saved, b.wallet), b.account)
 			again.pass()
 			for range 3 {
 				check(t, again.watcher.Tick(t.Context()))
 			}
-			if again.purse.scans != tt.want {
-				t.Errorf("it rescanned %d times, want %d", again.purse.scans, tt.want)
+			if again.wallet.scans != tt.want {
+				t.Errorf("it rescanned %d times, want %d", again.wallet.scans, tt.want)
 			}
 		})
 	}
@@ -342,7 +344,7 @@ func insertAccount(t *testing.T, db *store.Store) uuid.UUID {
 // resets returns how often the account's feed was reset, and fails unless each
 // number is one more than the one before, or the first after a jump is the
 // reset.
-func (b *branch) resets() int {
+func (b *deployment) resets() int {
 	b.t.Helper()
 	events, err := b.store.Events(b.t.Context(), b.account, 0, 1000)
 	check(b.t, err)
@@ -363,7 +365,7 @@ func (b *branch) resets() int {
 }
 
 // tell inserts an event of the account.
-func (b *branch) tell() {
+func (b *deployment) tell() {
 	b.t.Helper()
 	id := uuid.Must(uuid.NewV7())
 	check(b.t, b.store.WebhookTx(b.t.Context(), func(tx webhook.Tx) error {
@@ -378,56 +380,60 @@ func (b *branch) tell() {
 func TestWatcher_DatabaseWentBack_ResetsFeeds(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		happens func(b *branch) *branch // and returns the process that watches then
+		happens func(b *deployment) *deployment // and returns the process that watches then
 		want    int
 	}{
-		"a restart": {func(b *branch) *branch {
+		"a restart": {func(b *deployment) *deployment {
 			b.beats()
 			check(b.t, b.store.Close())
 			older(b.t, b.path, 20*time.Second)
-			return openBranch(b.t, b.path, &purse{made: b.purse.made, beacon: aged(b.purse.beacon, 20*time.Second)}, b.account)
+			return openDeployment(b.t, b.path, &fakeWallet{made: b.wallet.made, beacon: aged(b.wallet.beacon, 20*time.Second)},
+				b.account)
 		}, 0},
-		"a restart of the machine, or of a snapshot of it": {func(b *branch) *branch {
+		"a restart of the machine, or of a snapshot of it": {func(b *deployment) *deployment {
 			b.beats()
 			check(b.t, b.store.Close())
 			older(b.t, b.path, 20*time.Second)
-			return openBranch(b.t, b.path, &purse{made: b.purse.made, beacon: aged(b.purse.kept, 20*time.Second)}, b.account)
+			return openDeployment(b.t, b.path, &fakeWallet{made: b.wallet.made, beacon: aged(b.wallet.kept, 20*time.Second)},
+				b.account)
 		}, 1},
-		"a long pause, of which nothing is known": {func(b *branch) *branch {
+		"a long pause, of which nothing is known": {func(b *deployment) *deployment {
 			check(b.t, b.store.Close())
 			older(b.t, b.path, 6*time.Minute)
-			return openBranch(b.t, b.path, &purse{made: b.purse.made, beacon: aged(b.purse.beacon, 6*time.Minute)}, b.account)
+			return openDeployment(b.t, b.path, &fakeWallet{made: b.wallet.made, beacon: aged(b.wallet.beacon, 6*time.Minute)},
+				b.account)
 		}, 1},
-		"a restored dump": {func(b *branch) *branch {
+		"a restored dump": {func(b *deployment) *deployment {
 			copied := b.backup()
 			b.pass()
 			b.sell(1, map[string]bool{})
 			b.beats()
 			check(b.t, b.store.Close())
 			older(b.t, copied, time.Second)
-			return openBranch(b.t, copied, b.purse, b.account)
+			return openDeployment(b.t, copied, b.wallet, b.account)
 		}, 1},
-		"a backup that the program restored": {func(b *branch) *branch {
+		"a backup that the program restored": {func(b *deployment) *deployment {
 			check(b.t, b.store.MarkRestored(b.t.Context(), time.Now().Add(time.Second)))
 			check(b.t, b.store.Close())
 			older(b.t, b.path, time.Second)
-			return openBranch(b.t, b.path, &purse{made: b.purse.made, beacon: aged(b.purse.kept, time.Second)}, b.account)
+			return openDeployment(b.t, b.path, &fakeWallet{made: b.wallet.made, beacon: aged(b.wallet.kept, time.Second)},
+				b.account)
 		}, 1},
-		"a database that goes back below a process that lives": {func(b *branch) *branch {
+		"a database that goes back below a process that lives": {func(b *deployment) *deployment {
 			b.beats()
 			_, err := b.direct.Exec("UPDATE leases SET mark = mark - 2")
 			check(b.t, err)
 			return b
 		}, 1},
-		"a wallet that was restored alone": {func(b *branch) *branch {
-			*b.purse = purse{made: b.purse.made, beacon: aged(b.purse.beacon, time.Hour)}
-			b.purse.beacon.Position -= 5
+		"a wallet that was restored alone": {func(b *deployment) *deployment {
+			*b.wallet = fakeWallet{made: b.wallet.made, beacon: aged(b.wallet.beacon, time.Hour)}
+			b.wallet.beacon.Position -= 5
 			return b
 		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBranch(t)
+			b := newDeployment(t)
 			b.pass()
 			for range 3 {
 				b.tell()
@@ -439,15 +445,15 @@ func TestWatcher_DatabaseWentBack_ResetsFeeds(t *testing.T) {
 			if got := b.resets(); got != tt.want {
 				t.Errorf("%d resets, want %d", got, tt.want)
 			}
-			if b.purse.beacon.Epoch == 0 || b.purse.kept.Position < branchPool {
-				t.Errorf("the wallet carries %+v", b.purse.kept)
+			if b.wallet.beacon.Epoch == 0 || b.wallet.kept.Position < branchPool {
+				t.Errorf("the wallet carries %+v", b.wallet.kept)
 			}
 		})
 	}
 }
 
 // beats makes a pass that marks.
-func (b *branch) beats() {
+func (b *deployment) beats() {
 	b.t.Helper()
 	time.Sleep(time.Until(time.Now().Add(720 * time.Millisecond)))
 	check(b.t, b.watcher.Tick(b.t.Context()))
@@ -456,17 +462,17 @@ func (b *branch) beats() {
 // A start costs few addresses, and the pool is filled again within seconds.
 func TestWatcher_Start_SkipsFewAddresses(t *testing.T) {
 	t.Parallel()
-	b := newBranch(t)
+	b := newDeployment(t)
 	sold := map[string]bool{}
 	b.sell(5, sold)
-	newest := b.purse.beacon.Position
+	newest := b.wallet.beacon.Position
 	check(t, b.store.Close())
 	older(t, b.path, 30*time.Second)
-	b.purse.beacon, b.purse.kept = aged(b.purse.beacon, 30*time.Second), aged(b.purse.kept, 30*time.Second)
-	again := openBranch(t, b.path, b.purse, b.account)
+	b.wallet.beacon, b.wallet.kept = aged(b.wallet.beacon, 30*time.Second), aged(b.wallet.kept, 30*time.Second)
+	again := openDeployment(t, b.path, b.wallet, b.account)
 	check(t, again.watcher.Tick(t.Context()))
 	again.sell(1, sold)
-	if cost := again.purse.beacon.Position - newest; cost < 300 || cost > 30*10+64+30 {
+	if cost := again.wallet.beacon.Position - newest; cost < 300 || cost > 30*10+64+30 {
 		t.Errorf("%d addresses, want 300 for the time and the burst", cost)
 	}
 	if again.later > 4*time.Second {
@@ -474,7 +480,7 @@ func TestWatcher_Start_SkipsFewAddresses(t *testing.T) {
 	}
 	// The wallet has made the addresses of ten minutes ahead, so that a start
 	// need not wait for it.
-	runway := func() int64 { return again.purse.made - 1 - again.purse.beacon.Position }
+	runway := func() int64 { return again.wallet.made - 1 - again.wallet.beacon.Position }
 	for range 200 {
 		if check(t, again.watcher.Tick(t.Context())); runway() >= 6000 {
 			return
@@ -483,17 +489,17 @@ func TestWatcher_Start_SkipsFewAddresses(t *testing.T) {
 	t.Errorf("a runway of %d addresses", runway())
 }
 
-// A shop that sells as fast as it may makes its runway all the same.
+// A seller at the highest rate still gets its runway.
 func TestWatcher_UnderLoad_MakesRunway(t *testing.T) {
 	t.Parallel()
-	b := newBranch(t)
+	b := newDeployment(t)
 	sold := map[string]bool{}
 	for range 60 {
 		b.sell(branchPool, sold)
 		b.wait()
 		b.pass()
 	}
-	if runway := b.purse.made - 1 - b.purse.beacon.Position; runway < 6000 {
+	if runway := b.wallet.made - 1 - b.wallet.beacon.Position; runway < 6000 {
 		t.Errorf("a runway of %d addresses", runway)
 	}
 }

@@ -5,7 +5,7 @@ import "time"
 // Pace limits how fast addresses are made.
 type Pace struct{ pace }
 
-// NewPace returns a limit of so many addresses a second, and so many at once.
+// NewPace returns a limit of addresses per second, with a burst.
 func NewPace(perSecond float64, burst int) Pace { return Pace{pace{perSecond, burst}} }
 
 // Allows is allows.

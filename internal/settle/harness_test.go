@@ -31,13 +31,13 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-// shop is one replica of the service with a simulated chain, whose time and
+// fixture is one replica of the service with a simulated chain, whose time and
 // supplier the test controls.
-type shop struct {
+type fixture struct {
 	t        *testing.T
 	store    *store.Store
 	vault    *vault.Vault
-	rates    *dial
+	rates    *adjustableRate
 	supplier *scripted
 	issuer   *issue.Issuer
 	orders   *order.Service
@@ -48,17 +48,17 @@ type shop struct {
 	now      time.Time
 	url      string
 	name     string   // of the process
-	doubts   []string // what the books may doubt when the test ends
+	doubts   []string // discrepancies allowed when the test ends
 }
 
 var databases = storetest.Databases
 
 // onEach runs a test on every database.
-func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
+func onEach(t *testing.T, f func(t *testing.T, s *fixture)) {
 	t.Helper()
 	storetest.Each(t, func(t *testing.T, url string) {
 		v := vaulttest.New(t)
-		first := &shop{t: t, url: url, vault: v, rates: &dial{usd: "150"}, now: time.Now()}
+		first := &fixture{t: t, url: url, vault: v, rates: &adjustableRate{usd: "150"}, now: time.Now()}
 		first.supplier = &scripted{Sandbox: supplier.NewSandbox("sandbox", supplier.Prompt, first.clock),
 			asked: map[string]int{}}
 		first.start()
@@ -70,7 +70,7 @@ func onEach(t *testing.T, f func(t *testing.T, s *shop)) {
 	})
 }
 
-// What the books doubt until an operator has decided.
+// Discrepancies until an operator has decided.
 const (
 	lost   = string(operator.WaitingReversed)
 	parked = string(operator.WaitingParked)
@@ -78,13 +78,13 @@ const (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// nobody is woken.
+// wakes no loop.
 func nobody() settle.Wake {
 	return settle.Wake{Pass: func() {}, Orders: func() {}, Issuer: func() {}, Sender: func() {}}
 }
 
 // start opens the store and wires a replica on it.
-func (s *shop) start() {
+func (s *fixture) start() {
 	s.t.Helper()
 	var err error
 	s.store, err = store.Open(s.t.Context(), s.url, 4, chain.Currencies())
@@ -102,7 +102,7 @@ func (s *shop) start() {
 }
 
 // watch returns another watcher of the same process.
-func (s *shop) watch(c settle.Chain, cfg settle.Config) *settle.Watcher {
+func (s *fixture) watch(c settle.Chain, cfg settle.Config) *settle.Watcher {
 	s.t.Helper()
 	cfg.PoolSize, cfg.Replica, cfg.Now = 200, s.name, s.clock
 	if cfg.CompareEvery == 0 {
@@ -116,8 +116,8 @@ func (s *shop) watch(c settle.Chain, cfg settle.Config) *settle.Watcher {
 	return w
 }
 
-// coins opens the store anew, for cards of these currencies.
-func (s *shop) coins(coins []card.Currency) {
+// coins opens the store again, with cards of these currencies.
+func (s *fixture) coins(coins []card.Currency) {
 	s.t.Helper()
 	db, err := store.Open(s.t.Context(), s.url, 4, coins)
 	check(s.t, err)
@@ -130,7 +130,7 @@ func (s *shop) coins(coins []card.Currency) {
 }
 
 // replica starts another process on the same database.
-func (s *shop) replica() *shop {
+func (s *fixture) replica() *fixture {
 	other := *s
 	other.orders, other.watcher = nil, nil
 	// The first one watches; it must let go before another may.
@@ -139,30 +139,30 @@ func (s *shop) replica() *shop {
 	return &other
 }
 
-func (s *shop) clock() time.Time { return s.now }
+func (s *fixture) clock() time.Time { return s.now }
 
-func (s *shop) order() *card.Card {
+func (s *fixture) order() *card.Card {
 	s.t.Helper()
 	c, err := create(s.t.Context(), s.orders, s.account, "150")
 	check(s.t, err)
 	return c
 }
 
-func (s *shop) pay(c *card.Card, amount card.Amount, confirmations int) {
+func (s *fixture) pay(c *card.Card, amount card.Amount, confirmations int) {
 	s.t.Helper()
 	_, err := s.chain.Pay(s.t.Context(), c.Address, amount, confirmations)
 	check(s.t, err)
 }
 
-func (s *shop) mine(n int) { check(s.t, s.store.SimulatedMine(s.t.Context(), "monero", n)) }
+func (s *fixture) mine(n int) { check(s.t, s.store.SimulatedMine(s.t.Context(), "monero", n)) }
 
-func (s *shop) tick() {
+func (s *fixture) tick() {
 	s.t.Helper()
 	check(s.t, s.watcher.Tick(s.t.Context()))
 }
 
 // settle has everything done that is due.
-func (s *shop) settle() {
+func (s *fixture) settle() {
 	s.t.Helper()
 	s.tick()
 	for {
@@ -175,7 +175,7 @@ func (s *shop) settle() {
 }
 
 // again lets the time pass that an intent waits for its next attempt.
-func (s *shop) again() {
+func (s *fixture) again() {
 	s.t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for time.Now().Before(deadline) {
@@ -188,7 +188,7 @@ func (s *shop) again() {
 }
 
 // want reads the card again and compares.
-func (s *shop) want(c *card.Card, status card.Status, state card.PaymentState, received card.Amount,
+func (s *fixture) want(c *card.Card, status card.Status, state card.PaymentState, received card.Amount,
 	confirmations int64) *card.Card {
 	s.t.Helper()
 	got, err := s.orders.GetCard(s.t.Context(), s.account, c.UUID)
@@ -203,9 +203,9 @@ func (s *shop) want(c *card.Card, status card.Status, state card.PaymentState, r
 	return got
 }
 
-// reconcile is the last assertion of every test: all that was received is
-// credited, surplus or of no card, and what was made is what was paid.
-func (s *shop) reconcile() {
+// reconcile is the last assertion of every test: all receipts are credited,
+// surplus or unattributed, and every issued card was paid.
+func (s *fixture) reconcile() {
 	s.t.Helper()
 	books, err := s.desk.Reconcile(context.Background(), operator.Audit{})
 	check(s.t, err)
@@ -230,7 +230,7 @@ func undecided(books operator.Books) (kinds []string) {
 	return kinds
 }
 
-// ledger is what books say of a coin, in amounts.
+// ledger has the books' amounts for a coin.
 type ledger struct {
 	Counted, Unattributed, Returned, Unconfirmed          card.Amount
 	Made, Open, Held, Surplus, Refunded, Lost, WrittenOff card.Amount
@@ -248,7 +248,7 @@ func (l ledger) books() operator.CoinBooks {
 		SoldCents: card.TotalOf(card.Amount(15000 * l.Issued))}
 }
 
-func (s *shop) resolve(c *card.Card, kind operator.ResolutionKind) operator.Resolved {
+func (s *fixture) resolve(c *card.Card, kind operator.ResolutionKind) operator.Resolved {
 	s.t.Helper()
 	done, err := s.desk.ResolveCard(s.t.Context(),
 		operator.Decision{CardUUID: c.UUID, Kind: kind, Note: "as agreed", Operator: "alice"})
@@ -258,17 +258,17 @@ func (s *shop) resolve(c *card.Card, kind operator.ResolutionKind) operator.Reso
 
 // wantIssued compares how many cards the supplier made with how many it should
 // have.
-func (s *shop) wantIssued(n int) {
+func (s *fixture) wantIssued(n int) {
 	s.t.Helper()
 	if got := s.supplier.cards(); got != n {
 		s.t.Errorf("the supplier made %d cards, want %d", got, n)
 	}
 }
 
-// dial is a rate that a test turns.
-type dial struct{ usd string }
+// adjustableRate is a rate that a test turns.
+type adjustableRate struct{ usd string }
 
-func (d *dial) Rate(currency string) (card.Rate, error) {
+func (d *adjustableRate) Rate(currency string) (card.Rate, error) {
 	if d.usd == "" {
 		return card.Rate{}, card.ErrNoRate
 	}
@@ -279,11 +279,12 @@ func (d *dial) Rate(currency string) (card.Rate, error) {
 	return f.Rate(currency)
 }
 
-// scripted is the sandbox's supplier with faults, and a ledger of what it made.
+// scripted is the sandbox supplier with faults, and a ledger of the cards it
+// made.
 type scripted struct {
 	*supplier.Sandbox
-	// fault, if set, says what becomes of an attempt: the card is made all the
-	// same unless it returns errDeclined.
+	// fault, if set, returns the error of an attempt: the card is made
+	// nevertheless unless the error is errDeclined.
 	fault func(attempt int, c *card.Credentials) error
 
 	mu    sync.Mutex
@@ -339,7 +340,7 @@ func check(t *testing.T, err error) {
 
 var errFault = fmt.Errorf("connection reset by peer")
 
-// create asks for a card of so many US dollars.
+// create orders a card of usd.
 func create(ctx context.Context, s *order.Service, account uuid.UUID, usd string) (*card.Card, error) {
 	o, wrong := s.Check(order.Request{USDAmount: usd, Currency: "monero"})
 	if len(wrong) > 0 {

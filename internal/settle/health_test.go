@@ -12,9 +12,9 @@ import (
 )
 
 func TestWatcher_Health_ReturnsReason(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		var fault error
-		w := s.watch(lasting{Chain: s.chain, scan: func(context.Context) error { return fault }},
+		w := s.watch(slowScan{Chain: s.chain, scan: func(context.Context) error { return fault }},
 			settle.Config{FillBatch: 200})
 		want := func(why string) {
 			t.Helper()
@@ -58,14 +58,15 @@ func TestWatcher_Health_ReturnsReason(t *testing.T) {
 func TestWatcher_LeaseNotReleased_IsLogged(t *testing.T) {
 	for name, released := range map[string]bool{"released": true, "not released": false} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, s *shop) {
+			onEach(t, func(t *testing.T, s *fixture) {
 				var db settle.Store = s.store
 				want := []string{`level=WARN msg="lease yielded to a waiting worker: passes of this one fail" currency=monero`}
 				if !released {
-					db, want = mute{s.store}, append(want, `level=WARN msg="lease not released" error="connection reset by peer"`)
+					db, want = silentStore{s.store},
+						append(want, `level=WARN msg="lease not released" error="connection reset by peer"`)
 				}
 				want = append(want, `level=WARN msg="lease lost: this process no longer watches the chain" currency=monero fence=1`)
-				w, heard := s.listen(db, lasting{Chain: s.chain, scan: func(context.Context) error { return errFault }})
+				w, heard := s.listen(db, slowScan{Chain: s.chain, scan: func(context.Context) error { return errFault }})
 				check(t, s.store.AwaitLease(t.Context(), settle.LeaseName("monero"), "another", time.Minute))
 				for _, wait := range []time.Duration{0, 30 * time.Second} { // then it makes room for another process
 					heard.want(t)

@@ -9,9 +9,9 @@ import (
 )
 
 func TestWatcher_MoreCoinsThanExist_ChangesNothing(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		q := s.pebbles()
-		w := s.watch(&walled{derived: derived{q}}, settle.Config{FillBatch: 200, Reread: 5})
+		w := s.watch(&walletOfNet{derivedChain: derivedChain{q}}, settle.Config{FillBatch: 200, Reread: 5})
 		check(t, w.Tick(t.Context()))
 		c, other := s.orderPebbles(), s.orderPebbles()
 		most := pebble.MaxAmount()

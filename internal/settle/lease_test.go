@@ -12,13 +12,13 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// lasting is a chain whose answers take as long as the test wants.
-type lasting struct {
+// slowScan is a chain whose answers take as long as the test wants.
+type slowScan struct {
 	settle.Chain
 	scan, ahead, create func(ctx context.Context) error // nil: at once
 }
 
-func (l lasting) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
+func (l slowScan) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	if l.scan != nil {
 		if err := l.scan(ctx); err != nil {
 			return settle.View{}, err
@@ -27,7 +27,7 @@ func (l lasting) Scan(ctx context.Context, q settle.Query) (settle.View, error) 
 	return l.Chain.Scan(ctx, q)
 }
 
-func (l lasting) Holds(ctx context.Context, newest settle.Address) error {
+func (l slowScan) Holds(ctx context.Context, newest settle.Address) error {
 	if l.ahead != nil {
 		if err := l.ahead(ctx); err != nil {
 			return err
@@ -36,7 +36,7 @@ func (l lasting) Holds(ctx context.Context, newest settle.Address) error {
 	return l.Chain.Holds(ctx, newest)
 }
 
-func (l lasting) NewAddresses(ctx context.Context, after int64, n int) ([]settle.Address, error) {
+func (l slowScan) NewAddresses(ctx context.Context, after int64, n int) ([]settle.Address, error) {
 	if l.create != nil {
 		if err := l.create(ctx); err != nil {
 			return nil, err
@@ -47,7 +47,7 @@ func (l lasting) NewAddresses(ctx context.Context, after int64, n int) ([]settle
 
 // sibling returns a watcher of another process on the same database; s itself
 // lets go of the chain.
-func (s *shop) sibling(db settle.Store, c settle.Chain, ttl time.Duration) *settle.Watcher {
+func (s *fixture) sibling(db settle.Store, c settle.Chain, ttl time.Duration) *settle.Watcher {
 	s.t.Helper()
 	check(s.t, s.watcher.Close(s.t.Context()))
 	w, err := settle.New(db, s.rates, c, nobody(), quiet,
@@ -57,7 +57,7 @@ func (s *shop) sibling(db settle.Store, c settle.Chain, ttl time.Duration) *sett
 }
 
 // outlast waits until the lease would have ended if it had not been prolonged.
-func (s *shop) outlast(ctx context.Context) error {
+func (s *fixture) outlast(ctx context.Context) error {
 	db := rig.OpenSQL(s.t, s.url)
 	expiry := func() (at int64) {
 		check(s.t, db.QueryRow("SELECT expires_at FROM leases WHERE name = 'watch monero'").Scan(&at))
@@ -78,7 +78,7 @@ func (s *shop) outlast(ctx context.Context) error {
 func TestWatcher_PassLongerThanLease_KeepsChain(t *testing.T) {
 	for _, slow := range []string{"Scan", "Holds", "NewAddresses"} {
 		t.Run(slow, func(t *testing.T) {
-			onEach(t, func(t *testing.T, s *shop) {
+			onEach(t, func(t *testing.T, s *fixture) {
 				c := s.order()
 				s.pay(c, coin, 10)
 				waited := 0
@@ -90,7 +90,7 @@ func TestWatcher_PassLongerThanLease_KeepsChain(t *testing.T) {
 					s.tick() // stands by
 					return nil
 				}
-				chain := lasting{Chain: s.chain}
+				chain := slowScan{Chain: s.chain}
 				switch slow {
 				case "Scan":
 					chain.scan = wait
@@ -112,10 +112,10 @@ func TestWatcher_PassLongerThanLease_KeepsChain(t *testing.T) {
 }
 
 func TestWatcher_LeaseLost_CancelsPass(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 10)
-		w := s.sibling(s.store, lasting{Chain: s.chain, scan: func(ctx context.Context) error {
+		w := s.sibling(s.store, slowScan{Chain: s.chain, scan: func(ctx context.Context) error {
 			expireLeases(t, s)
 			s.tick() // takes over
 			<-ctx.Done()
@@ -132,10 +132,10 @@ func TestWatcher_LeaseLost_CancelsPass(t *testing.T) {
 }
 
 func TestWatcher_DatabaseHangs_LosesLease(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 10)
-		w := s.sibling(hanging{s.store, func() {
+		w := s.sibling(slowStore{s.store, func() {
 			check(t, s.outlast(t.Context()))
 			s.tick() // takes over
 			s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
@@ -147,17 +147,17 @@ func TestWatcher_DatabaseHangs_LosesLease(t *testing.T) {
 }
 
 func TestWatcher_PassesFail_YieldsLease(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 10)
 		cut := errors.New("no route to the node")
-		w := s.sibling(s.store, lasting{Chain: s.chain, scan: func(context.Context) error { return cut }}, 30*time.Second)
+		w := s.sibling(s.store, slowScan{Chain: s.chain, scan: func(context.Context) error { return cut }}, 30*time.Second)
 		for _, wait := range []time.Duration{0, 29 * time.Second} {
 			s.now = s.now.Add(wait)
 			if err := w.Tick(t.Context()); !errors.Is(err, cut) {
 				t.Errorf("error %v", err)
 			}
-			s.tick() // stands by: one that fails may do better soon
+			s.tick() // stands by: a failing process may recover soon
 			s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
 		}
 		s.now = s.now.Add(time.Second)
@@ -170,13 +170,13 @@ func TestWatcher_PassesFail_YieldsLease(t *testing.T) {
 	})
 }
 
-// hanging is a database that answers its worker late.
-type hanging struct {
+// slowStore is a database that answers its worker late.
+type slowStore struct {
 	*store.Store
 	meanwhile func()
 }
 
-func (h hanging) Cursor(ctx context.Context, coin card.Currency) (settle.Cursor, error) {
+func (h slowStore) Cursor(ctx context.Context, coin card.Currency) (settle.Cursor, error) {
 	h.meanwhile()
 	return h.Store.Cursor(ctx, coin)
 }

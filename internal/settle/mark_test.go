@@ -18,7 +18,7 @@ import (
 // Who stands by requests a pass as soon as a mark gets it the lease, and only
 // then.
 func TestWatcher_MarkTakesOver_RequestsPass(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		passes, wake := 0, nobody()
 		wake.Pass = func() { passes++ }
 		w, err := settle.New(s.store, s.rates, s.chain, wake, quiet,
@@ -37,8 +37,8 @@ func TestWatcher_MarkTakesOver_RequestsPass(t *testing.T) {
 	})
 }
 
-// unreliable is a database that fails to prolong one lease.
-type unreliable struct {
+// failingLeases is a database that fails to prolong one lease.
+type failingLeases struct {
 	*store.Store
 	asked atomic.Int64
 	again chan struct{} // closed when it has prolonged it after that
@@ -46,7 +46,8 @@ type unreliable struct {
 
 var errAway = errors.New("the database is away")
 
-func (u *unreliable) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (settle.Lease, error) {
+func (u *failingLeases) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (settle.Lease,
+	error) {
 	switch u.asked.Add(1) {
 	case 2: // the first is to get it
 		return settle.Lease{}, errAway
@@ -58,12 +59,12 @@ func (u *unreliable) AcquireLease(ctx context.Context, name, holder string, ttl 
 
 // One failure to prolong a lease is logged, and ends no pass.
 func TestWatcher_LeaseRenewedLate_KeepsChain(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 10)
 		check(t, s.watcher.Close(t.Context()))
-		u := &unreliable{Store: s.store, again: make(chan struct{})}
-		slow := lasting{Chain: s.chain, scan: func(ctx context.Context) error {
+		u := &failingLeases{Store: s.store, again: make(chan struct{})}
+		slow := slowScan{Chain: s.chain, scan: func(ctx context.Context) error {
 			select {
 			case <-u.again:
 				return nil
@@ -84,10 +85,10 @@ func TestWatcher_LeaseRenewedLate_KeepsChain(t *testing.T) {
 	})
 }
 
-// repetitive is a wallet that makes its newest address once more.
-type repetitive struct{ settle.Chain }
+// repeatingWallet is a wallet that makes its newest address once more.
+type repeatingWallet struct{ settle.Chain }
 
-func (f repetitive) NewAddresses(ctx context.Context, after int64, n int) ([]settle.Address, error) {
+func (f repeatingWallet) NewAddresses(ctx context.Context, after int64, n int) ([]settle.Address, error) {
 	all, err := f.Chain.NewAddresses(ctx, after, n)
 	if err == nil {
 		all[0].Position = after
@@ -96,9 +97,9 @@ func (f repetitive) NewAddresses(ctx context.Context, after int64, n int) ([]set
 }
 
 func TestWatcher_WalletRepeatsNewestAddress_IsNotTrusted(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.order() // takes one
-		s.watcher = s.watch(repetitive{s.chain}, settle.Config{})
+		s.watcher = s.watch(repeatingWallet{s.chain}, settle.Config{})
 		if err := s.watcher.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) {
 			t.Errorf("error %v", err)
 		}

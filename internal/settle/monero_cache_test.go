@@ -12,10 +12,10 @@ import (
 
 var lostAddresses = flag.Int("lost-addresses", 210, "lose a wallet that made so many addresses")
 
-// ownWallet lets a till have a wallet-rpc of its own, with the keys of the
-// merchant's, so that it can be lost. The watcher opens it.
-func ownWallet(own **rig.MoneroWallet) func(*till) {
-	return func(s *till) {
+// ownWallet gives the fixture its own monero-wallet-rpc, with the merchant's
+// keys, so that the test can damage it. The watcher opens it.
+func ownWallet(own **rig.MoneroWallet) func(*moneroFixture) {
+	return func(s *moneroFixture) {
 		*own = s.net.NewWallet(s.t, "", "")
 		s.wallet.Target((*own).URL)
 		s.config.WalletFile = "wallet"
@@ -25,7 +25,7 @@ func ownWallet(own **rig.MoneroWallet) func(*till) {
 func TestWatcher_MoneroWalletKilledWhileReading_LosesNothing(t *testing.T) {
 	t.Parallel()
 	var own *rig.MoneroWallet
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		c, other := s.order(), s.order()
 		s.paid(c, coin, few-1)
 		s.tick()
@@ -55,7 +55,7 @@ func TestWatcher_MoneroWalletKilledWhileReading_LosesNothing(t *testing.T) {
 func TestWatcher_MoneroWalletCacheDamaged_IsRebuilt(t *testing.T) {
 	t.Parallel()
 	var own *rig.MoneroWallet
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		c, other := s.order(), s.order()
 		s.paid(c, coin, few-1)
 		s.tick()
@@ -79,7 +79,7 @@ func TestWatcher_MoneroWalletCacheDamaged_IsRebuilt(t *testing.T) {
 
 // highCard returns a card whose address a wallet without its cache does not
 // look for: it does for the first 200 only.
-func (s *till) highCard(own *rig.MoneroWallet) *card.Card {
+func (s *moneroFixture) highCard(own *rig.MoneroWallet) *card.Card {
 	s.t.Helper()
 	for newest := int64(0); newest < int64(*lostAddresses); {
 		s.tick()
@@ -100,13 +100,13 @@ func (s *till) highCard(own *rig.MoneroWallet) *card.Card {
 func TestWatcher_MoneroWalletLostAddresses_RestoresThemAndTheirPayments(t *testing.T) {
 	t.Parallel()
 	var own *rig.MoneroWallet
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		first := s.highCard(own)
 		own.LoseCache(t)
 		s.paid(first, coin, few)
-		// Before wallet and pool are compared again, the pool is filled: with
-		// addresses that are in use. A wallet that has made them anew has not
-		// looked for their payments.
+		// Before wallet and pool are compared again, the pool is filled with
+		// addresses in use. A wallet that has made them again has not scanned
+		// for their payments.
 		for range 8 {
 			_ = s.watcher.Tick(t.Context())
 		}
@@ -137,14 +137,14 @@ func TestWatcher_MoneroWalletLostAddresses_RestoresThemAndTheirPayments(t *testi
 		s.wantAddress()
 		s.wantIssued(3)
 		s.wantMoney(ledger{Counted: 3 * coin, Made: 3 * coin, Paid: 3, Issued: 3})
-	}, fewConfirmations, ownWallet(&own), func(s *till) { s.pool, s.batch = *lostAddresses+50, 512 })
+	}, fewConfirmations, ownWallet(&own), func(s *moneroFixture) { s.pool, s.batch = *lostAddresses+50, 512 })
 }
 
 func TestWatcher_MoneroFalseTransfer_UncountedOnlyByOperator(t *testing.T) {
 	t.Parallel()
 	phantom := true
 	var entry map[string]any
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		c := s.order()
 		height, at := s.top()
 		var index struct{ Index map[string]any }
@@ -165,7 +165,7 @@ func TestWatcher_MoneroFalseTransfer_UncountedOnlyByOperator(t *testing.T) {
 		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
 		s.wantIssued(0)
 		s.wantMoney(ledger{})
-	}, func(s *till) {
+	}, func(s *moneroFixture) {
 		s.wallet.Target(edited(t, s.net.WalletURL, func(method string, result map[string]any) {
 			if in, _ := result["in"].([]any); method == "get_transfers" && phantom && entry != nil {
 				result["in"] = append(in, entry)

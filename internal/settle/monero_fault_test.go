@@ -11,26 +11,32 @@ import (
 )
 
 // impatient has node and wallet answer soon.
-func impatient(s *till) { s.config.Timeout, s.config.RefreshTimeout = time.Second, 2*time.Second }
+func impatient(s *moneroFixture) {
+	s.config.Timeout, s.config.RefreshTimeout = time.Second, 2*time.Second
+}
 
 func TestWatcher_MoneroOtherNetworkOrWallet_StopsAll(t *testing.T) {
 	stagenet := rig.Stagenet(t)
 	for _, swap := range []struct {
 		name       string
-		away, back func(t *testing.T, s *till)
+		away, back func(t *testing.T, s *moneroFixture)
 	}{
 		{"the node of another network",
-			func(t *testing.T, s *till) { s.node.Target(stagenet.URL) },
-			func(t *testing.T, s *till) { s.node.Target(s.net.DaemonURL) }},
+			func(t *testing.T, s *moneroFixture) { s.node.Target(stagenet.URL) },
+			func(t *testing.T, s *moneroFixture) { s.node.Target(s.net.DaemonURL) }},
 		{"another wallet, seen by a process that knew the right one, and by a new one",
-			func(t *testing.T, s *till) { s.net.Wallet.OpenOther(t); s.refuses(card.ErrWrongChain); s.restart() },
-			func(t *testing.T, s *till) { s.net.Wallet.Open(t) }},
+			func(t *testing.T, s *moneroFixture) {
+				s.net.Wallet.OpenOther(t)
+				s.refuses(card.ErrWrongChain)
+				s.restart()
+			},
+			func(t *testing.T, s *moneroFixture) { s.net.Wallet.Open(t) }},
 		{"a wallet that can spend, in the place of the other",
-			func(t *testing.T, s *till) { s.wallet.Target(s.net.Payer.URL) },
-			func(t *testing.T, s *till) { s.wallet.Target(s.net.WalletURL) }},
+			func(t *testing.T, s *moneroFixture) { s.wallet.Target(s.net.Payer.URL) },
+			func(t *testing.T, s *moneroFixture) { s.wallet.Target(s.net.WalletURL) }},
 	} {
 		t.Run(swap.name, func(t *testing.T) {
-			atTill(t, func(t *testing.T, s *till) {
+			onMonero(t, func(t *testing.T, s *moneroFixture) {
 				c, next := s.order(), s.order()
 				s.paid(c, coin, few-1)
 				s.tick()
@@ -62,7 +68,7 @@ func TestWatcher_MoneroOtherNetworkOrWallet_StopsAll(t *testing.T) {
 
 // state returns the state of a card, where a test can't know whether the first
 // block has taken a payment.
-func (s *till) state(c *card.Card) card.PaymentState {
+func (s *moneroFixture) state(c *card.Card) card.PaymentState {
 	s.t.Helper()
 	got, err := s.orders.GetCard(s.t.Context(), s.account, c.UUID)
 	check(s.t, err)
@@ -75,7 +81,7 @@ func (s *till) state(c *card.Card) card.PaymentState {
 func TestWatcher_MoneroNodeBehind_ChangesNothing(t *testing.T) {
 	var lie func(info map[string]any)
 	var clock time.Duration
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		ready, unpaid := s.order(), s.order()
 		s.paid(ready, coin, few-1)
 		s.tick()
@@ -104,7 +110,7 @@ func TestWatcher_MoneroNodeBehind_ChangesNothing(t *testing.T) {
 		s.want(ready, card.Generated, card.Paid, coin, few)
 		s.want(unpaid, card.AwaitingPayment, card.Expired, 0, 0)
 		s.wantIssued(1)
-	}, fewConfirmations, func(s *till) {
+	}, fewConfirmations, func(s *moneroFixture) {
 		s.config.Now = func() time.Time { return time.Now().Add(clock) }
 		s.node.Target(edited(s.t, s.net.DaemonURL, func(method string, result map[string]any) {
 			if method == "get_info" && lie != nil {
@@ -115,7 +121,7 @@ func TestWatcher_MoneroNodeBehind_ChangesNothing(t *testing.T) {
 }
 
 func TestWatcher_MoneroNodeKilled_LosesNothing(t *testing.T) {
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		c := s.order()
 		s.settle()
 		s.paid(c, coin, few-1)
@@ -135,7 +141,7 @@ func TestWatcher_MoneroNodeKilled_LosesNothing(t *testing.T) {
 }
 
 func TestWatcher_MoneroBrokenAnswers_ChangeNothing(t *testing.T) {
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		waiting := s.order()
 		s.paid(waiting, coin/2, 1)
 		s.tick()
@@ -151,7 +157,7 @@ func TestWatcher_MoneroBrokenAnswers_ChangeNothing(t *testing.T) {
 				breaks()
 				if j == i%3 {
 					c := s.order()
-					s.pay(c, coin) // while nobody sees it
+					s.pay(c, coin) // unnoticed
 					paid = append(paid, c)
 				}
 				started := time.Now()
@@ -180,7 +186,7 @@ func TestWatcher_MoneroBrokenAnswers_ChangeNothing(t *testing.T) {
 }
 
 func TestWatcher_MoneroCreateAddressUnanswered_LosesNothing(t *testing.T) {
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		seen := map[string]bool{}
 		for _, method := range []string{"store", "create_address"} {
 			for range s.pool {
@@ -199,16 +205,16 @@ func TestWatcher_MoneroCreateAddressUnanswered_LosesNothing(t *testing.T) {
 		s.paid(c, coin, few)
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin, few)
-	}, fewConfirmations, impatient, func(s *till) { s.pool = 8 })
+	}, fewConfirmations, impatient, func(s *moneroFixture) { s.pool = 8 })
 }
 
 func TestWatcher_MoneroNodeOrWalletFrozen_AnswersRequests(t *testing.T) {
-	for name, freeze := range map[string]func(*testing.T, *till) (thaw func()){
-		"node":   func(t *testing.T, s *till) func() { s.net.Daemon.Freeze(t); return s.net.Daemon.Thaw },
-		"wallet": func(t *testing.T, s *till) func() { s.net.Wallet.Freeze(t); return s.net.Wallet.Thaw },
+	for name, freeze := range map[string]func(*testing.T, *moneroFixture) (thaw func()){
+		"node":   func(t *testing.T, s *moneroFixture) func() { s.net.Daemon.Freeze(t); return s.net.Daemon.Thaw },
+		"wallet": func(t *testing.T, s *moneroFixture) func() { s.net.Wallet.Freeze(t); return s.net.Wallet.Thaw },
 	} {
 		t.Run(name, func(t *testing.T) {
-			atTill(t, func(t *testing.T, s *till) {
+			onMonero(t, func(t *testing.T, s *moneroFixture) {
 				c := s.order()
 				s.paid(c, coin, few-1)
 				s.recovers()
@@ -237,7 +243,7 @@ func TestWatcher_MoneroNodeOrWalletFrozen_AnswersRequests(t *testing.T) {
 				if created == 0 || created == 18 {
 					t.Errorf("%d cards were made", created)
 				}
-				// some take a moment to end
+				// some end slowly
 				for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > goroutines+3; {
 					if time.Now().After(deadline) {
 						t.Errorf("%d goroutines, after the first pass %d", runtime.NumGoroutine(), goroutines)
@@ -254,7 +260,7 @@ func TestWatcher_MoneroNodeOrWalletFrozen_AnswersRequests(t *testing.T) {
 				s.recovers()
 				s.wantIssued(2)
 				s.wantMoney(ledger{Counted: 2 * coin, Made: 2 * coin, Paid: 2, Issued: 2})
-			}, fewConfirmations, func(s *till) {
+			}, fewConfirmations, func(s *moneroFixture) {
 				s.config.Timeout, s.config.RefreshTimeout = 300*time.Millisecond, time.Second
 				s.pool = 8
 			})

@@ -11,7 +11,7 @@ import (
 
 func TestWatcher_MoneroDustLockedForYears_DoesNotStopCard(t *testing.T) {
 	t.Parallel()
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		paid, late := s.order(), s.order()
 		years := uint64(s.net.Height(t) + 400_000)
 		s.net.PayLocked(t,
@@ -40,7 +40,7 @@ func TestWatcher_MoneroDustLockedForYears_DoesNotStopCard(t *testing.T) {
 
 func TestWatcher_MoneroDustInEachBlock_DoesNotDelayCard(t *testing.T) {
 	t.Parallel()
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		c, back := s.order(), s.order()
 		s.expire(back, time.Now())
 		s.mineAfter(time.Now().Truncate(time.Second).Add(time.Second))
@@ -67,7 +67,7 @@ func TestWatcher_MoneroDustInEachBlock_DoesNotDelayCard(t *testing.T) {
 
 func TestWatcher_MoneroBackdatedBlock_PaysTodaysRate(t *testing.T) {
 	t.Parallel()
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		c := s.order()
 		s.mine(40) // the median of 60 blocks is among these
 		_, at := s.top()

@@ -23,11 +23,11 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier"
 )
 
-// till is a shop whose chain is real: a node and a view-only wallet. The tests
-// of the process share both, so that the wallet has received money of which a
-// till's database knows no card.
-type till struct {
-	*shop
+// moneroFixture is a fixture with a real chain: a node and a view-only wallet.
+// The tests of the process share both, so the wallet has also received money
+// for cards that this database does not know.
+type moneroFixture struct {
+	*fixture
 	net     *rig.MoneroNet
 	node    *rig.Proxy // what stands before the node
 	wallet  *rig.Proxy // and before the wallet
@@ -38,47 +38,49 @@ type till struct {
 	batch   int           // addresses made in one pass at most; 0 for the default
 	compare time.Duration // how often a pass compares what was applied; negative for each
 	lease   time.Duration // 0 for the default
-	later   time.Duration // what the clock of service and watcher shows beyond the time of the machine; the node's is real
+	later   time.Duration // offset of the clock of service and watcher; the node's clock is real
 }
 
-// atTill runs a test at a till on SQLite. Before it opens, it is changed.
-func atTill(t *testing.T, f func(t *testing.T, s *till), changes ...func(*till)) {
+// onMonero runs a test with real Monero on SQLite. changes apply before the
+// start.
+func onMonero(t *testing.T, f func(t *testing.T, s *moneroFixture), changes ...func(*moneroFixture)) {
 	t.Helper()
-	s := newTill(t, "sqlite:"+filepath.Join(t.TempDir(), "x.db"), changes...)
+	s := newMoneroFixture(t, "sqlite:"+filepath.Join(t.TempDir(), "x.db"), changes...)
 	s.tick()
 	f(t, s)
 }
 
-// atTills does the same on every database, one after the other.
-func atTills(t *testing.T, f func(t *testing.T, s *till), changes ...func(*till)) {
+// onMoneroEach runs it on every database in turn.
+func onMoneroEach(t *testing.T, f func(t *testing.T, s *moneroFixture), changes ...func(*moneroFixture)) {
 	t.Helper()
-	t.Run("sqlite", func(t *testing.T) { atTill(t, f, changes...) })
-	t.Run("postgres", func(t *testing.T) { atPostgres(t, f, changes...) })
+	t.Run("sqlite", func(t *testing.T) { onMonero(t, f, changes...) })
+	t.Run("postgres", func(t *testing.T) { onMoneroPostgres(t, f, changes...) })
 }
 
-func atPostgres(t *testing.T, f func(t *testing.T, s *till), changes ...func(*till)) {
+func onMoneroPostgres(t *testing.T, f func(t *testing.T, s *moneroFixture), changes ...func(*moneroFixture)) {
 	t.Helper()
-	s := newTill(t, rig.Postgres(t), changes...)
+	s := newMoneroFixture(t, rig.Postgres(t), changes...)
 	s.tick()
 	f(t, s)
 }
 
-// few confirmations have a card made where their number does not matter: each
-// block takes a moment.
+// few is the number of confirmations where it does not matter: each block takes
+// a moment.
 const few = 4
 
-func fewConfirmations(s *till) { s.policy.Currencies[0].Confirmations = few }
+func fewConfirmations(s *moneroFixture) { s.policy.Currencies[0].Confirmations = few }
 
-// newTill opens a till that has not looked at the chain yet. When the test ends
+// newMoneroFixture opens a fixture before its first pass. When the test ends
 // its books are reconciled.
-func newTill(t *testing.T, url string, changes ...func(*till)) *till {
+func newMoneroFixture(t *testing.T, url string, changes ...func(*moneroFixture)) *moneroFixture {
 	t.Helper()
 	v := vaulttest.New(t)
-	s := &till{shop: &shop{t: t, url: url, vault: v, rates: &dial{usd: "150"}}, net: rig.Monero(t)}
+	s := &moneroFixture{fixture: &fixture{t: t, url: url, vault: v, rates: &adjustableRate{usd: "150"}},
+		net: rig.Monero(t)}
 	s.net.DropMempool(t)
 	s.supplier = &scripted{Sandbox: supplier.NewSandbox("sandbox", supplier.Prompt, time.Now), asked: map[string]int{}}
-	// monerod takes 25 connections from one machine, and only a proxy ends
-	// those that nobody needs any more.
+	// monerod accepts 25 connections from one machine, and only a proxy closes
+	// unused ones.
 	s.node, s.wallet = rig.NewProxy(t, s.net.DaemonURL), rig.NewProxy(t, s.net.WalletURL)
 	s.config = monero.Config{DaemonURL: s.node.URL, WalletURL: s.wallet.URL}
 	s.policy, s.pool, s.compare = order.Config{Currencies: chain.Currencies()}, 24, -1
@@ -94,7 +96,7 @@ func newTill(t *testing.T, url string, changes ...func(*till)) *till {
 }
 
 // open opens the store and wires a replica on it.
-func (s *till) open() {
+func (s *moneroFixture) open() {
 	s.t.Helper()
 	_, err := store.Migrate(s.t.Context(), s.url)
 	check(s.t, err)
@@ -111,8 +113,8 @@ func (s *till) open() {
 	s.restart()
 }
 
-// restart has the watcher and what it knows of node and wallet start anew.
-func (s *till) restart() {
+// restart replaces the watcher, and with it all it knows of node and wallet.
+func (s *moneroFixture) restart() {
 	s.t.Helper()
 	if s.watcher != nil {
 		check(s.t, s.watcher.Close(s.t.Context()))
@@ -128,40 +130,40 @@ func (s *till) restart() {
 }
 
 // replica is another process on the same database, that has not looked yet.
-func (s *till) replica() *till {
+func (s *moneroFixture) replica() *moneroFixture {
 	s.t.Helper()
-	shared := *s.shop
+	shared := *s.fixture
 	other := *s
-	other.shop = &shared
+	other.fixture = &shared
 	other.watcher = nil
 	other.open()
 	return &other
 }
 
-func (s *till) clock() time.Time { return time.Now().Add(s.later) }
+func (s *moneroFixture) clock() time.Time { return time.Now().Add(s.later) }
 
 // pay sends to a card's address. The transaction is in the mempool then.
-func (s *till) pay(c *card.Card, amount card.Amount) (txID string) {
+func (s *moneroFixture) pay(c *card.Card, amount card.Amount) (txID string) {
 	s.t.Helper()
 	return s.net.Pay(s.t, c.Address, int64(amount))
 }
 
-// paid pays a card and mines so many confirmations.
-func (s *till) paid(c *card.Card, amount card.Amount, confirmations int) (txID string) {
+// paid pays a card and mines confirmations.
+func (s *moneroFixture) paid(c *card.Card, amount card.Amount, confirmations int) (txID string) {
 	s.t.Helper()
 	txID = s.pay(c, amount)
 	s.net.Confirm(s.t, txID, confirmations)
 	return txID
 }
 
-func (s *till) mine(n int) {
+func (s *moneroFixture) mine(n int) {
 	s.t.Helper()
 	s.net.Mine(s.t, n)
 }
 
 // expire moves the end of a card's quote, as the time of the node can't be
 // moved.
-func (s *till) expire(c *card.Card, at time.Time) {
+func (s *moneroFixture) expire(c *card.Card, at time.Time) {
 	s.t.Helper()
 	_, err := rig.OpenSQL(s.t,
 		s.url).Exec(fmt.Sprintf("UPDATE cards SET expires_at = %d WHERE address = '%s'", at.UnixMilli(), c.Address))
@@ -169,7 +171,7 @@ func (s *till) expire(c *card.Card, at time.Time) {
 }
 
 // top returns the newest block.
-func (s *till) top() (height int64, at time.Time) {
+func (s *moneroFixture) top() (height int64, at time.Time) {
 	s.t.Helper()
 	var answer struct {
 		BlockHeader struct{ Height, Timestamp int64 } `json:"block_header"`
@@ -180,7 +182,7 @@ func (s *till) top() (height int64, at time.Time) {
 
 // mineAfter waits until at, and mines until the newest block is not from
 // before: one block, as a rule.
-func (s *till) mineAfter(at time.Time) {
+func (s *moneroFixture) mineAfter(at time.Time) {
 	s.t.Helper()
 	second := at.Add(time.Second - 1).Truncate(time.Second) // blocks have no smaller unit
 	<-time.After(time.Until(second))                        // the node has no clock but the machine's
@@ -196,7 +198,7 @@ func (s *till) mineAfter(at time.Time) {
 }
 
 // refuses has a pass fail as it should, soon, with the readiness saying so.
-func (s *till) refuses(want error) {
+func (s *moneroFixture) refuses(want error) {
 	s.t.Helper()
 	started := time.Now()
 	err := s.watcher.Tick(s.t.Context())
@@ -214,7 +216,7 @@ func (s *till) refuses(want error) {
 
 // recovers has passes run until one goes well, and makes the cards that are
 // due.
-func (s *till) recovers() {
+func (s *moneroFixture) recovers() {
 	s.t.Helper()
 	for deadline := time.Now().Add(15 * time.Second); ; {
 		err := s.watcher.Tick(s.t.Context())
@@ -231,8 +233,8 @@ func (s *till) recovers() {
 	s.settle()
 }
 
-// wantMoney compares the books of what came to cards.
-func (s *till) wantMoney(want ledger) {
+// wantMoney compares the books' credits for cards.
+func (s *moneroFixture) wantMoney(want ledger) {
 	s.t.Helper()
 	books, err := s.desk.Reconcile(s.t.Context(), operator.Audit{})
 	check(s.t, err)
@@ -248,7 +250,7 @@ func (s *till) wantMoney(want ledger) {
 }
 
 // unattributed returns what came to addresses of no card, by transaction.
-func (s *till) unattributed() map[string]card.Amount {
+func (s *moneroFixture) unattributed() map[string]card.Amount {
 	s.t.Helper()
 	ts, err := s.store.Unattributed(s.t.Context(), 10_000)
 	check(s.t, err)
@@ -259,8 +261,8 @@ func (s *till) unattributed() map[string]card.Amount {
 	return sums
 }
 
-// wantEvents compares what the account was told of a card.
-func (s *till) wantEvents(c *card.Card, want ...card.EventType) {
+// wantEvents compares the events of a card.
+func (s *moneroFixture) wantEvents(c *card.Card, want ...card.EventType) {
 	s.t.Helper()
 	record, err := s.store.CardDetail(s.t.Context(), c.UUID)
 	check(s.t, err)
@@ -275,7 +277,7 @@ func (s *till) wantEvents(c *card.Card, want ...card.EventType) {
 
 // facts is what is stored of cards, transfers and events, without how high the
 // chain is.
-func (s *till) facts(cards ...*card.Card) []operator.CardDetail {
+func (s *moneroFixture) facts(cards ...*card.Card) []operator.CardDetail {
 	s.t.Helper()
 	var all []operator.CardDetail
 	for _, c := range cards {
@@ -288,7 +290,7 @@ func (s *till) facts(cards ...*card.Card) []operator.CardDetail {
 }
 
 // unchanged compares with facts from before.
-func (s *till) unchanged(before []operator.CardDetail) {
+func (s *moneroFixture) unchanged(before []operator.CardDetail) {
 	s.t.Helper()
 	ids := make([]*card.Card, len(before))
 	for i, r := range before {
@@ -300,7 +302,7 @@ func (s *till) unchanged(before []operator.CardDetail) {
 }
 
 // wantNoAddress has no card made for want of an address, at once.
-func (s *till) wantNoAddress() {
+func (s *moneroFixture) wantNoAddress() {
 	s.t.Helper()
 	check(s.t, s.orders.Prepare(s.t.Context())) // as a server does every second
 	started := time.Now()
@@ -310,8 +312,8 @@ func (s *till) wantNoAddress() {
 	}
 }
 
-// wantAddress has a card made.
-func (s *till) wantAddress() *card.Card {
+// wantAddress creates a card.
+func (s *moneroFixture) wantAddress() *card.Card {
 	s.t.Helper()
 	check(s.t, s.orders.Prepare(s.t.Context()))
 	return s.order()

@@ -21,8 +21,9 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// mint is a Monero node and its wallet, both honest but for one lie at a time.
-type mint struct {
+// fakeNode is a Monero node and its wallet, both honest but for one lie at a
+// time.
+type fakeNode struct {
 	t       *testing.T
 	now     int64
 	blocks  int64 // the height of the newest
@@ -34,9 +35,9 @@ type mint struct {
 	rescans int
 }
 
-func newMint(t *testing.T, s *shop) (*mint, *monero.Chain) {
+func newFakeNode(t *testing.T, s *fixture) (*fakeNode, *monero.Chain) {
 	t.Helper()
-	m := &mint{t: t, now: s.now.Unix(), blocks: 100, made: []string{rig.MoneroAddress(18, 0, 0)}}
+	m := &fakeNode{t: t, now: s.now.Unix(), blocks: 100, made: []string{rig.MoneroAddress(18, 0, 0)}}
 	server := httptest.NewServer(m)
 	t.Cleanup(server.Close)
 	wallet, err := monero.New(
@@ -47,7 +48,7 @@ func newMint(t *testing.T, s *shop) (*mint, *monero.Chain) {
 }
 
 // pay has a payment in block height; 0 for the mempool.
-func (m *mint) pay(address string, amount card.Amount, height, unlock int64) {
+func (m *fakeNode) pay(address string, amount card.Amount, height, unlock int64) {
 	e := map[string]any{"address": address, "amount": int64(amount), "amounts": []int64{int64(amount)},
 		"double_spend_seen": false, "height": height,
 		"subaddr_index": map[string]any{"major": 0, "minor": slices.Index(m.made, address)}, "timestamp": m.now, "type": "in",
@@ -60,7 +61,7 @@ func (m *mint) pay(address string, amount card.Amount, height, unlock int64) {
 	m.in = append(m.in, e)
 }
 
-func (m *mint) header(height int64) map[string]any {
+func (m *fakeNode) header(height int64) map[string]any {
 	at := m.now
 	if height == 0 {
 		at = 0
@@ -72,7 +73,7 @@ func (m *mint) header(height int64) map[string]any {
 }
 
 // received returns the result of get_transfers.
-func (m *mint) received(above int64) map[string]any {
+func (m *fakeNode) received(above int64) map[string]any {
 	in := []map[string]any{}
 	for _, e := range m.in {
 		height, unlock := e["height"].(int64), e["unlock_time"].(int64)
@@ -84,7 +85,7 @@ func (m *mint) received(above int64) map[string]any {
 	return map[string]any{"in": in, "pool": append([]map[string]any{}, m.pool...)}
 }
 
-func (m *mint) addresses(indices []int64) any {
+func (m *fakeNode) addresses(indices []int64) any {
 	all := []map[string]any{}
 	for _, i := range indices {
 		if i >= int64(len(m.made)) {
@@ -95,7 +96,7 @@ func (m *mint) addresses(indices []int64) any {
 	return map[string]any{"address": m.made[0], "addresses": all}
 }
 
-func (m *mint) create(n int64) any {
+func (m *fakeNode) create(n int64) any {
 	var indices []int64
 	for range n {
 		indices = append(indices, int64(len(m.made)))
@@ -104,7 +105,7 @@ func (m *mint) create(n int64) any {
 	return map[string]any{"addresses": m.made[indices[0]:], "address_indices": indices}
 }
 
-func (m *mint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (m *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		ID, Method string
 		Params     struct {
@@ -209,9 +210,9 @@ func every(n int, lies []rig.Lie) []rig.Lie {
 }
 
 func TestWatcher_MoneroWrongAnswer_NeitherIssuesNorReverses(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.coins(append(chain.Currencies(), pebble))
-		m, wallet := newMint(t, s)
+		m, wallet := newFakeNode(t, s)
 		w := s.watch(wallet, settle.Config{FillBatch: 200, LeaseTTL: time.Hour}) // longer than all that it is told
 		check(t, w.Tick(t.Context()))
 		var cards []*card.Card

@@ -14,7 +14,7 @@ import (
 
 func TestWatcher_MoneroExactPayment_PaidAtLastConfirmation(t *testing.T) {
 	t.Parallel()
-	atTills(t, func(t *testing.T, s *till) {
+	onMoneroEach(t, func(t *testing.T, s *moneroFixture) {
 		c := s.order()
 		txID := s.pay(c, coin)
 		s.settle()
@@ -28,7 +28,7 @@ func TestWatcher_MoneroExactPayment_PaidAtLastConfirmation(t *testing.T) {
 		s.want(c, card.Generated, card.Paid, coin, 10)
 		s.mine(1)
 		for range 3 {
-			s.settle() // whatever is done again must change nothing
+			s.settle() // repetitions must change nothing
 		}
 		s.want(c, card.Generated, card.Paid, coin, 11)
 		s.wantIssued(1)
@@ -39,7 +39,7 @@ func TestWatcher_MoneroExactPayment_PaidAtLastConfirmation(t *testing.T) {
 
 func TestWatcher_MoneroSplitPayments_AddUp(t *testing.T) {
 	t.Parallel()
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		exact, short := s.order(), s.order()
 		for i, part := range []card.Amount{coin / 4, coin / 4, coin / 2} {
 			missing := card.Amount(i / 2) // of the last part
@@ -73,7 +73,7 @@ func TestWatcher_MoneroSplitPayments_AddUp(t *testing.T) {
 
 func TestWatcher_MoneroOverpaid_IssuesOneCardAndRecordsSurplus(t *testing.T) {
 	t.Parallel()
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		c := s.order()
 		s.paid(c, 3*coin, 10)
 		s.settle()
@@ -89,7 +89,7 @@ func TestWatcher_MoneroOverpaid_IssuesOneCardAndRecordsSurplus(t *testing.T) {
 
 func TestWatcher_MoneroSeenBeforeExpiry_KeepsRate(t *testing.T) {
 	t.Parallel()
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		early, worth, cheap, short := s.order(), s.order(), s.order(), s.order()
 		txID := s.pay(early, coin)
 		s.settle()
@@ -125,7 +125,7 @@ func TestWatcher_MoneroSeenBeforeExpiry_KeepsRate(t *testing.T) {
 
 func TestWatcher_MoneroPaidWhileDown_DoesNotExpire(t *testing.T) {
 	t.Parallel()
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		paid, unpaid := s.order(), s.order()
 		check(t, s.watcher.Close(t.Context()))
 		s.paid(paid, coin, 10)
@@ -149,7 +149,7 @@ func TestWatcher_MoneroPaidWhileDown_DoesNotExpire(t *testing.T) {
 
 func TestWatcher_MoneroReadAHundredTimesByThreeReplicas_OneBalance(t *testing.T) {
 	t.Parallel()
-	atPostgres(t, func(t *testing.T, s *till) {
+	onMoneroPostgres(t, func(t *testing.T, s *moneroFixture) {
 		made, confirming, pooled, short := s.order(), s.order(), s.order(), s.order()
 		s.paid(made, coin/2, 1)
 		s.paid(made, coin/2, 7)
@@ -158,7 +158,7 @@ func TestWatcher_MoneroReadAHundredTimesByThreeReplicas_OneBalance(t *testing.T)
 		s.pay(pooled, coin)
 		s.settle()
 		before := s.facts(made, confirming, pooled, short)
-		replicas := []*till{s, s.replica(), s.replica()}
+		replicas := []*moneroFixture{s, s.replica(), s.replica()}
 		for i := range 100 {
 			r := replicas[i%3]
 			if i%20 == 19 {
@@ -175,12 +175,12 @@ func TestWatcher_MoneroReadAHundredTimesByThreeReplicas_OneBalance(t *testing.T)
 		s.wantIssued(1)
 		s.wantMoney(
 			ledger{Counted: 3*coin + coin/3, Made: coin, Open: 2*coin + coin/3, Unconfirmed: coin, Paid: 1, Issued: 1})
-	}, func(s *till) { s.pool, s.lease = 6, time.Minute }) // each of them makes so many addresses when it takes over
+	}, func(s *moneroFixture) { s.pool, s.lease = 6, time.Minute }) // each of them makes n addresses when it takes over
 }
 
 func TestWatcher_MoneroMoneyForIssuedOrExpiredCard_IsKept(t *testing.T) {
 	t.Parallel()
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		made, expired := s.order(), s.order()
 		s.expire(expired, time.Now())
 		s.paid(made, coin, 10)
@@ -217,7 +217,7 @@ func TestWatcher_MoneroMoneyForIssuedOrExpiredCard_IsKept(t *testing.T) {
 }
 
 // confirmations returns how many a card has, where a test can't know.
-func (s *till) confirmations(c *card.Card) int64 {
+func (s *moneroFixture) confirmations(c *card.Card) int64 {
 	s.t.Helper()
 	got, err := s.orders.GetCard(s.t.Context(), s.account, c.UUID)
 	check(s.t, err)
@@ -226,10 +226,10 @@ func (s *till) confirmations(c *card.Card) int64 {
 
 func TestWatcher_MoneroLockedMoney_PaysOnceUnlocked(t *testing.T) {
 	t.Parallel()
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		block, clock, day, past := s.order(), s.order(), s.order(), s.order()
 		start := s.net.Height(t)
-		const leeway = 180 // seconds: so much earlier than it says does a lock by time end
+		const leeway = 180 // seconds by which a lock ends early
 		unlocked := time.Now().Add(40 * time.Second)
 		locked := func(c *card.Card, unlock int64) rig.MoneroLocked {
 			return rig.MoneroLocked{UnlockTime: uint64(unlock),
@@ -279,7 +279,7 @@ func TestWatcher_MoneroLockedMoney_PaysOnceUnlocked(t *testing.T) {
 
 func TestWatcher_MoneroOutputsOfOneTransaction_PayEveryCard(t *testing.T) {
 	t.Parallel()
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		twice, other := s.order(), s.order()
 		half := rig.MoneroOutput{Address: twice.Address, Amount: int64(coin / 2)}
 		txID := s.net.PayMany(t, half, rig.MoneroOutput{Address: other.Address, Amount: int64(coin)}, half)
@@ -302,7 +302,7 @@ func TestWatcher_MoneroOutputsOfOneTransaction_PayEveryCard(t *testing.T) {
 
 func TestWatcher_MoneroMempoolDoubleSpend_IsUncounted(t *testing.T) {
 	t.Parallel()
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		c := s.order()
 		txs := s.net.Conflict(t, c.Address, s.net.Address)
 		check(t, s.net.Send(t, txs[0]))
@@ -323,7 +323,7 @@ func TestWatcher_MoneroMempoolDoubleSpend_IsUncounted(t *testing.T) {
 			t.Errorf("of no card: %d of one, %d of the other", got[txs[1].TxID], got[txs[0].TxID])
 		}
 		s.wantMoney(ledger{})
-		s.paid(c, coin, 10) // the address is good all the same
+		s.paid(c, coin, 10) // the address is valid nevertheless
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin, 10)
 		s.wantMoney(ledger{Counted: coin, Made: coin, Paid: 1, Issued: 1})
@@ -332,7 +332,7 @@ func TestWatcher_MoneroMempoolDoubleSpend_IsUncounted(t *testing.T) {
 
 func TestWatcher_MoneroMoneyForNoCard_IsListed(t *testing.T) {
 	t.Parallel()
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		c := s.order()
 		s.settle()
 		before := s.unattributed()
@@ -381,11 +381,11 @@ func TestWatcher_MoneroMoneyForNoCard_IsListed(t *testing.T) {
 func TestWatcher_MoneroBurntOutputs_CountOnce(t *testing.T) {
 	t.Parallel()
 	// Two outputs with the same one-time key can be spent once. No wallet makes
-	// such, so the merchant's says what it says of them: of a second one only
-	// by how much it is larger, if at all.
+	// such outputs, so the merchant's answer is edited: for the second one it
+	// shows only by how much it is larger, if at all.
 	const larger, smaller = int64(coin), int64(coin / 4)
 	var entries []any
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		height, at := s.top()
 		for i, tt := range []struct {
 			name    string
@@ -423,7 +423,7 @@ func TestWatcher_MoneroBurntOutputs_CountOnce(t *testing.T) {
 		}
 		s.wantIssued(2)
 		s.wantMoney(ledger{Counted: 2*coin + coin/2, Made: 2 * coin, Open: coin / 2, Paid: 2, Issued: 2})
-	}, func(s *till) {
+	}, func(s *moneroFixture) {
 		s.wallet.Target(edited(t, s.net.WalletURL, func(method string, result map[string]any) {
 			if in, _ := result["in"].([]any); method == "get_transfers" {
 				result["in"] = append(in, entries...)

@@ -22,9 +22,9 @@ var (
 	reorgSeed = flag.Uint64("reorg-seed", 0, "choose them by this seed; 0 for one from the clock")
 )
 
-// TestWatcher_RandomReorgs_EqualOracle pays cards at random on a
-// chain that is reorganized at random. The oracle asks the node, not the
-// wallet, which of the payments there are, and adds them up by itself.
+// TestWatcher_RandomReorgs_EqualOracle pays cards at random on a chain that is
+// reorganized at random. The oracle reads the payments from the node, not from
+// the wallet, and adds them up independently.
 func TestWatcher_RandomReorgs_EqualOracle(t *testing.T) {
 	t.Parallel()
 	seed := *reorgSeed
@@ -32,8 +32,8 @@ func TestWatcher_RandomReorgs_EqualOracle(t *testing.T) {
 		seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("-reorg-seed %d", seed)
-	atTill(t, func(t *testing.T, s *till) {
-		h := &hazard{till: s, r: rand.New(rand.NewPCG(seed, 0)), made: map[*card.Card]bool{}}
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
+		h := &randomPayments{moneroFixture: s, r: rand.New(rand.NewPCG(seed, 0)), made: map[*card.Card]bool{}}
 		for i := range *reorgs {
 			h.payments()
 			depth := 1 + h.r.IntN(25)
@@ -48,7 +48,7 @@ func TestWatcher_RandomReorgs_EqualOracle(t *testing.T) {
 				return
 			}
 		}
-		s.mine(few) // whatever is in the chain is confirmed now
+		s.mine(few) // all of the chain is confirmed now
 		h.catchUp()
 		h.compare()
 		for range min(h.reversed, 20) { // more of a kind are not named
@@ -57,13 +57,13 @@ func TestWatcher_RandomReorgs_EqualOracle(t *testing.T) {
 	}, fewConfirmations) // so that many cards are made and lose their money
 }
 
-// hazard is a till with the payments that its chain may hold.
-type hazard struct {
-	*till
+// randomPayments is a fixture with the payments that its chain may hold.
+type randomPayments struct {
+	*moneroFixture
 	r     *rand.Rand
 	cards []*card.Card
 	sent  []*sentPayment
-	made  map[*card.Card]bool // what is made stays made
+	made  map[*card.Card]bool // issued cards stay issued
 
 	there    int  // payments that the node has
 	pooled   bool // some of them are in the mempool
@@ -80,12 +80,12 @@ type sentPayment struct {
 	mined  bool  // it was in a block once
 }
 
-// payments sends one to three payments, each in a block of its own, or in none.
-func (h *hazard) payments() {
+// payments sends one to three payments, each in its own block or in none.
+func (h *randomPayments) payments() {
 	h.t.Helper()
 	if h.look(); h.pooled {
 		h.mine(1)
-		if h.look(); h.pooled { // what the node can't put into the chain any more keeps the payer's money
+		if h.look(); h.pooled { // transactions that the node can no longer mine keep the payer's money
 			h.net.DropMempool(h.t)
 		}
 	}
@@ -131,7 +131,7 @@ func (h *hazard) payments() {
 
 // catchUp mines until the watcher believes the chain again, and returns how
 // often it did not.
-func (h *hazard) catchUp() (refused int) {
+func (h *randomPayments) catchUp() (refused int) {
 	h.t.Helper()
 	for {
 		err := h.watcher.Tick(h.t.Context())
@@ -147,7 +147,7 @@ func (h *hazard) catchUp() (refused int) {
 }
 
 // look asks the node where the payments are.
-func (h *hazard) look() {
+func (h *randomPayments) look() {
 	h.t.Helper()
 	var hashes []string
 	for _, p := range h.sent {
@@ -189,7 +189,7 @@ func (p *sentPayment) returned() bool { return p.known && p.mined && p.height ==
 
 // counted reports whether a payment is counted for a card, as one in the
 // mempool.
-func (h *hazard) counted(p *sentPayment) bool {
+func (h *randomPayments) counted(p *sentPayment) bool {
 	h.t.Helper()
 	for c := range p.to {
 		for _, x := range h.facts(c)[0].Transfers {
@@ -201,8 +201,8 @@ func (h *hazard) counted(p *sentPayment) bool {
 	return false
 }
 
-// compare compares every card with what the node has of its payments.
-func (h *hazard) compare() {
+// compare compares every card with the node's payments.
+func (h *randomPayments) compare() {
 	h.t.Helper()
 	h.look()
 	top, _ := h.top()
@@ -237,7 +237,7 @@ func (h *hazard) compare() {
 			received += amount
 			confirmed[confirmations] += amount
 		}
-		fewest, enough := int64(0), card.Amount(0) // of what has the most and is enough
+		fewest, enough := int64(0), card.Amount(0) // among those with the most that are enough
 		for _, n := range slices.Backward(slices.Sorted(maps.Keys(confirmed))) {
 			if enough < coin {
 				fewest, enough = n, enough+confirmed[n]

@@ -12,8 +12,8 @@ import (
 
 func TestWatcher_MoneroReorgOfAnyDepth_BeforeIssue(t *testing.T) {
 	t.Parallel()
-	atTill(t, func(t *testing.T, s *till) {
-		var cards []*card.Card // each paid in a block of its own
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
+		var cards []*card.Card // each paid in its own block
 		var heights []int64
 		for range 12 {
 			c := s.order()
@@ -46,7 +46,7 @@ func TestWatcher_MoneroReorgOfAnyDepth_BeforeIssue(t *testing.T) {
 
 func TestWatcher_MoneroMinedAgainLower_PaysOnce(t *testing.T) {
 	t.Parallel()
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		c := s.order()
 		// made now, so that its decoys are old enough for the lower height
 		tx := s.net.Conflict(t, c.Address, s.net.Address)[0]
@@ -76,7 +76,7 @@ func TestWatcher_MoneroMinedAgainLower_PaysOnce(t *testing.T) {
 
 func TestWatcher_MoneroReorgOf18Blocks_AfterIssue(t *testing.T) {
 	t.Parallel()
-	atPostgres(t, func(t *testing.T, s *till) {
+	onMoneroPostgres(t, func(t *testing.T, s *moneroFixture) {
 		c := s.order()
 		s.paid(c, coin, 18)
 		s.settle()
@@ -88,7 +88,7 @@ func TestWatcher_MoneroReorgOf18Blocks_AfterIssue(t *testing.T) {
 		s.wantMoney(ledger{Lost: coin, Paid: 1, Issued: 1})
 		s.doubts = []string{lost}
 		s.reconcile()
-		s.later += 10 * time.Second // what the account owes is believed for a while
+		s.later += 10 * time.Second // the account's debt is cached for a while
 		_, err := create(t.Context(), s.orders, s.account, "150")
 		if !errors.Is(err, card.ErrAccountFrozen) {
 			t.Errorf("a new card of the account: %v", err)
@@ -106,12 +106,12 @@ func TestWatcher_MoneroReorgOf18Blocks_AfterIssue(t *testing.T) {
 		s.want(c, card.Generated, card.Reversed, 0, 0)
 		s.wantIssued(2)
 		s.wantMoney(ledger{Counted: coin, Made: coin, Lost: coin, WrittenOff: coin, Paid: 2, Issued: 2})
-	}, func(s *till) { s.policy.FreezeReversed = true })
+	}, func(s *moneroFixture) { s.policy.FreezeReversed = true })
 }
 
 func TestWatcher_MoneroBlocksDropped_ConfirmNothing(t *testing.T) {
 	t.Parallel()
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		c := s.order()
 		s.paid(c, coin, 8)
 		s.settle()
@@ -138,7 +138,7 @@ func TestWatcher_MoneroBlocksDropped_ConfirmNothing(t *testing.T) {
 
 func TestWatcher_MoneroReorg_SlicesFindForgottenTransfers(t *testing.T) {
 	hidden := "" // a transaction that the wallet forgets
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		c := s.order()
 		txID := s.paid(c, coin, 3)
 		s.tick()
@@ -169,7 +169,7 @@ func TestWatcher_MoneroReorg_SlicesFindForgottenTransfers(t *testing.T) {
 		check(t, slice())
 		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
 		s.wantMoney(ledger{})
-	}, func(s *till) {
+	}, func(s *moneroFixture) {
 		s.compare = sliceEvery
 		s.wallet.Target(edited(t, s.net.WalletURL, func(method string, result map[string]any) {
 			if in, some := result["in"].([]any); some && method == "get_transfers" {
@@ -181,7 +181,7 @@ func TestWatcher_MoneroReorg_SlicesFindForgottenTransfers(t *testing.T) {
 
 func TestWatcher_MoneroChainShorter_ChangesNothing(t *testing.T) {
 	t.Parallel()
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		kept, gone := s.order(), s.order()
 		s.paid(kept, coin, 4)
 		s.paid(gone, coin, 4)
@@ -204,17 +204,17 @@ func TestWatcher_MoneroChainShorter_ChangesNothing(t *testing.T) {
 
 func TestWatcher_MoneroReorgOf101Blocks_RescansWallet(t *testing.T) {
 	t.Parallel()
-	atTill(t, func(t *testing.T, s *till) { tooDeep(t, s, 102) })
+	onMonero(t, func(t *testing.T, s *moneroFixture) { tooDeep(t, s, 102) })
 }
 
 func TestWatcher_MoneroReorgOf101Blocks_SameHeight_IsNoticed(t *testing.T) {
 	t.Parallel()
-	atTill(t, func(t *testing.T, s *till) { tooDeep(t, s, 101) })
+	onMonero(t, func(t *testing.T, s *moneroFixture) { tooDeep(t, s, 101) })
 }
 
-// tooDeep has a chain replaced deeper than a wallet follows. It stays as it
-// was, which some versions report as a success.
-func tooDeep(t *testing.T, s *till, blocks int) {
+// tooDeep replaces more blocks than the wallet follows. The wallet stays on the
+// old chain, which some versions report as a success.
+func tooDeep(t *testing.T, s *moneroFixture, blocks int) {
 	t.Cleanup(func() { s.net.Payer.Call(t, "rescan_blockchain", nil, nil) }) // his wallet could not follow either
 	made, open := s.order(), s.order()
 	s.paid(made, coin, 10)

@@ -16,7 +16,9 @@ var manyAddresses = flag.Int("addresses", 300,
 	"have so many cards open at once; a wallet makes about 180 addresses a second")
 
 func TestWatcher_MoneroWalletCanSpend_IsRejected(t *testing.T) {
-	s := newTill(t, "sqlite:"+t.TempDir()+"/x.db", fewConfirmations, func(s *till) { s.wallet.Target(s.net.Payer.URL) })
+	s := newMoneroFixture(t, "sqlite:"+t.TempDir()+"/x.db", fewConfirmations, func(s *moneroFixture) {
+		s.wallet.Target(s.net.Payer.URL)
+	})
 	for range 2 {
 		s.refuses(monero.ErrSpendKey)
 	}
@@ -34,7 +36,7 @@ func TestWatcher_MoneroWalletCanSpend_IsRejected(t *testing.T) {
 
 func TestWatcher_MoneroWalletRestarts_LoginWorks(t *testing.T) {
 	var own *rig.MoneroWallet
-	atTill(t, func(t *testing.T, s *till) {
+	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		c := s.order()
 		s.paid(c, coin, few-1)
 		s.tick()
@@ -45,7 +47,7 @@ func TestWatcher_MoneroWalletRestarts_LoginWorks(t *testing.T) {
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin, few)
 		s.wantIssued(1)
-	}, fewConfirmations, func(s *till) {
+	}, fewConfirmations, func(s *moneroFixture) {
 		own = s.net.NewWallet(s.t, "merchant", "correct-horse")
 		// a login may not survive a proxy
 		s.config.WalletURL, s.config.WalletUser, s.config.WalletPassword = own.URL, "merchant", "correct-horse"
@@ -54,11 +56,11 @@ func TestWatcher_MoneroWalletRestarts_LoginWorks(t *testing.T) {
 
 func TestWatcher_MoneroThreeReplicasCreate_ShareNoAddress(t *testing.T) {
 	var own *rig.MoneroWallet
-	atPostgres(t, func(t *testing.T, s *till) {
-		replicas := []*till{s, s.replica(), s.replica()}
+	onMoneroPostgres(t, func(t *testing.T, s *moneroFixture) {
+		replicas := []*moneroFixture{s, s.replica(), s.replica()}
 		var mu sync.Mutex
 		owner := map[string]*card.Card{}
-		create := func(r *till) bool {
+		create := func(r *moneroFixture) bool {
 			c, err := create(t.Context(), r.orders, r.account, "150")
 			if errors.Is(err, card.ErrNoAddress) && t.Context().Err() == nil {
 				<-time.After(10 * time.Millisecond) // as a client that tries again
@@ -145,5 +147,5 @@ func TestWatcher_MoneroThreeReplicasCreate_ShareNoAddress(t *testing.T) {
 				t.Errorf("asked for transfers %d times in 5 passes", n)
 			}
 		})
-	}, fewConfirmations, ownWallet(&own), func(s *till) { s.pool, s.batch = 512, 256 })
+	}, fewConfirmations, ownWallet(&own), func(s *moneroFixture) { s.pool, s.batch = 512, 256 })
 }

@@ -9,11 +9,11 @@ import (
 )
 
 func TestObserve_CalledAfterEachTick(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		var fault error
 		var got settle.Report
 		observe := func(r settle.Report) { got = r }
-		w := s.watch(lasting{Chain: s.chain, scan: func(context.Context) error { return fault }},
+		w := s.watch(slowScan{Chain: s.chain, scan: func(context.Context) error { return fault }},
 			settle.Config{FillBatch: 200, Observe: observe})
 		check(t, w.Tick(t.Context()))
 		check(t, w.Tick(t.Context()))

@@ -16,7 +16,7 @@ import (
 )
 
 func TestWatcher_PassPanics_FailsAndContinues(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, c.Amount, 10)
 		broken := true
@@ -44,7 +44,7 @@ func TestWatcher_PassPanics_FailsAndContinues(t *testing.T) {
 // A lease with impossible numbers may stop the passes, but neither the process
 // nor later passes, once the row is restored.
 func TestWatcher_ExtremeIntegersInLease_WorksOnceRepaired(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		db := rig.OpenSQL(t, s.url)
 		columns := integerColumns(t, db, s.url, "leases")
 		for _, column := range columns {

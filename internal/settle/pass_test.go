@@ -19,7 +19,7 @@ import (
 
 // replace has other blocks, one more, take the place of the newest n. Payments
 // in them are gone.
-func (q *quarry) replace(n int) {
+func (q *pebbleNet) replace(n int) {
 	q.blocks = q.blocks[:len(q.blocks)-n]
 	kept := int64(len(q.blocks))
 	q.paid = slices.DeleteFunc(q.paid, func(t card.Transfer) bool { return t.Height > kept })
@@ -28,20 +28,20 @@ func (q *quarry) replace(n int) {
 	}
 }
 
-// walled is the network of pebbles as a wallet shows it that follows
+// walletOfNet is the network of pebbles as a wallet shows it that follows
 // reorganizations down to a depth.
-type walled struct {
-	derived
+type walletOfNet struct {
+	derivedChain
 	follows int64   // how many blocks may be replaced; 0 for any number
 	asked   []int64 // the heights of the tips that it was last asked about
 }
 
-func (c *walled) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
+func (c *walletOfNet) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	c.asked = nil
 	for _, k := range q.Known {
 		c.asked = append(c.asked, k.Height)
 	}
-	v, err := c.derived.Scan(ctx, q)
+	v, err := c.derivedChain.Scan(ctx, q)
 	changed := len(q.Known) == 0 || q.Known[0].Hash != v.Tip.Hash
 	if deep := v.Tip.Height - c.follows; err == nil && changed && c.follows > 0 && deep > 0 {
 		v.Deep = card.Tip{Height: deep, Hash: c.q.blocks[deep-1], Time: v.Tip.Time}
@@ -51,10 +51,10 @@ func (c *walled) Scan(ctx context.Context, q settle.Query) (settle.View, error) 
 
 // pebbles opens the store for pebbles, too, and returns their network. It has
 // 10 blocks.
-func (s *shop) pebbles() *quarry {
+func (s *fixture) pebbles() *pebbleNet {
 	s.t.Helper()
 	s.coins(append(chain.Currencies(), pebble))
-	q := &quarry{now: s.clock}
+	q := &pebbleNet{now: s.clock}
 	for range 10 {
 		q.mine()
 	}
@@ -63,7 +63,7 @@ func (s *shop) pebbles() *quarry {
 
 // orderPebbles returns a card that can be paid in pebbles. A watcher must have
 // passed before.
-func (s *shop) orderPebbles() *card.Card {
+func (s *fixture) orderPebbles() *card.Card {
 	s.t.Helper()
 	o, wrong := s.orders.Check(order.Request{USDAmount: "150", Currency: pebble.Code})
 	if len(wrong) > 0 {
@@ -75,9 +75,9 @@ func (s *shop) orderPebbles() *card.Card {
 }
 
 func TestWatcher_Reorg_OlderMoneyMissing_Fails(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		q := s.pebbles()
-		w := s.watch(&walled{derived: derived{q}}, settle.Config{FillBatch: 200})
+		w := s.watch(&walletOfNet{derivedChain: derivedChain{q}}, settle.Config{FillBatch: 200})
 		pass := func() {
 			t.Helper()
 			check(t, w.Tick(t.Context()))
@@ -111,10 +111,10 @@ func TestWatcher_Reorg_OlderMoneyMissing_Fails(t *testing.T) {
 }
 
 func TestWatcher_TransferOfOtherProcessMissing_Fails(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		q := s.pebbles()
-		first := s.watch(&walled{derived: derived{q}}, settle.Config{FillBatch: 200})
-		other := s.watch(&walled{derived: derived{q}}, settle.Config{FillBatch: 200})
+		first := s.watch(&walletOfNet{derivedChain: derivedChain{q}}, settle.Config{FillBatch: 200})
+		other := s.watch(&walletOfNet{derivedChain: derivedChain{q}}, settle.Config{FillBatch: 200})
 		check(t, first.Tick(t.Context()))
 		check(t, first.Close(t.Context()))
 		c := s.orderPebbles()
@@ -133,9 +133,9 @@ func TestWatcher_TransferOfOtherProcessMissing_Fails(t *testing.T) {
 
 // Each tip that a chain is asked about may cost a call of its node.
 func TestWatcher_Scan_QueriesOnlyRereadBlocks(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		q := s.pebbles()
-		wallet := &walled{derived: derived{q}}
+		wallet := &walletOfNet{derivedChain: derivedChain{q}}
 		w := s.watch(wallet, settle.Config{FillBatch: 200, Reread: 4})
 		for _, want := range [][]int64{{10}, {11, 10}, {12, 11, 10}, {13, 12, 11, 10}, {14, 13, 12, 11}} {
 			// the second pass shows what the first remembered, the third that a
@@ -159,9 +159,9 @@ func TestWatcher_Scan_QueriesOnlyRereadBlocks(t *testing.T) {
 }
 
 func TestWatcher_ReorgTooDeepForWallet_Rescans(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		q := s.pebbles()
-		wallet := &walled{derived: derived{q}, follows: 5}
+		wallet := &walletOfNet{derivedChain: derivedChain{q}, follows: 5}
 		pass := func() error { // of a process that has just started
 			t.Helper()
 			w := s.watch(wallet, settle.Config{FillBatch: 200})
@@ -188,7 +188,7 @@ func TestWatcher_ReorgTooDeepForWallet_Rescans(t *testing.T) {
 		if err := pass(); !errors.Is(err, card.ErrWalletLost) {
 			t.Errorf("error %v", err)
 		}
-		s.want(c, card.AwaitingPayment, card.Confirming, c.Amount, 1) // what the wallet shows now is not believed
+		s.want(c, card.AwaitingPayment, card.Confirming, c.Amount, 1) // the wallet's view is not trusted now
 		check(t, pass())                                              // it has rescanned
 		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
 		paid(c)
@@ -196,12 +196,12 @@ func TestWatcher_ReorgTooDeepForWallet_Rescans(t *testing.T) {
 }
 
 func TestWatcher_BlockFromFuture_CountsAsPresent(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		mined := s.now.Add(30 * time.Minute)
-		w := s.watch(dated{s.chain, mined}, settle.Config{FillBatch: 200})
+		w := s.watch(datedChain{s.chain, mined}, settle.Config{FillBatch: 200})
 		for _, tt := range []struct{ now, want time.Time }{
 			{s.now, s.now},
-			{s.now.Add(time.Minute), s.now.Add(time.Minute)}, // no new block, but time goes on for whoever reads the cursor
+			{s.now.Add(time.Minute), s.now.Add(time.Minute)}, // no new block, but the cursor's time advances
 			{mined.Add(time.Minute), mined},
 		} {
 			s.now = tt.now
@@ -215,23 +215,23 @@ func TestWatcher_BlockFromFuture_CountsAsPresent(t *testing.T) {
 	})
 }
 
-// dated is a chain whose newest block has a time of its own.
-type dated struct {
+// datedChain is a chain whose newest block has a given time.
+type datedChain struct {
 	settle.Chain
 	mined time.Time
 }
 
-func (d dated) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
+func (d datedChain) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	v, err := d.Chain.Scan(ctx, q)
 	v.Tip.Time = d.mined
 	return v, err
 }
 
 func TestWatcher_CursorCannotMove_CountsNoMoney(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 10)
-		w, heard := s.listen(stuck{s.store}, s.chain)
+		w, heard := s.listen(stuckCursor{s.store}, s.chain)
 		if err := w.Tick(t.Context()); !errors.Is(err, errFault) {
 			t.Errorf("error %v", err)
 		}
@@ -242,20 +242,20 @@ func TestWatcher_CursorCannotMove_CountsNoMoney(t *testing.T) {
 	})
 }
 
-// stuck is a database whose cursors do not move.
-type stuck struct{ *store.Store }
+// stuckCursor is a database whose cursors do not move.
+type stuckCursor struct{ *store.Store }
 
-func (s stuck) SettleTx(ctx context.Context, f func(settle.Tx) error) error {
-	return s.Store.SettleTx(ctx, func(tx settle.Tx) error { return f(stuckTx{tx}) })
+func (s stuckCursor) SettleTx(ctx context.Context, f func(settle.Tx) error) error {
+	return s.Store.SettleTx(ctx, func(tx settle.Tx) error { return f(stuckCursorTx{tx}) })
 }
 
-type stuckTx struct{ settle.Tx }
+type stuckCursorTx struct{ settle.Tx }
 
-func (stuckTx) SaveCursor(context.Context, string, settle.Cursor) error { return errFault }
+func (stuckCursorTx) SaveCursor(context.Context, string, settle.Cursor) error { return errFault }
 
 func TestWatcher_WrongWallet_IsRejectedWithoutRescan(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
-		w := s.watch(lasting{Chain: swapped{s.chain}, ahead: func(context.Context) error { return card.ErrWalletLost }},
+	onEach(t, func(t *testing.T, s *fixture) {
+		w := s.watch(slowScan{Chain: otherChain{s.chain}, ahead: func(context.Context) error { return card.ErrWalletLost }},
 			settle.Config{FillBatch: 200})
 		for range 2 {
 			if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWrongChain) || errors.Is(err, card.ErrWalletLost) {
@@ -269,9 +269,9 @@ func TestWatcher_WrongWallet_IsRejectedWithoutRescan(t *testing.T) {
 }
 
 func TestWatcher_ComparesWalletEvery15Seconds(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		compared := 0
-		w := s.watch(lasting{Chain: s.chain, ahead: func(context.Context) error { compared++; return nil }},
+		w := s.watch(slowScan{Chain: s.chain, ahead: func(context.Context) error { compared++; return nil }},
 			settle.Config{FillBatch: 200})
 		for _, tt := range []struct {
 			wait time.Duration

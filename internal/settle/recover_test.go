@@ -14,30 +14,31 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// ailing is a wallet that may have lost its payments, and counts its rescans.
-type ailing struct {
+// damagedWallet is a wallet that may have lost its payments, and counts its
+// rescans.
+type damagedWallet struct {
 	settle.Chain
 	lost    bool
-	lacks   error // says which address is missing; nil if none is
+	lacks   error // the missing address; nil if none is
 	rescans int
 	rescan  func(progress func(string)) error // nil: nothing happens
 }
 
-func (a *ailing) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
+func (a *damagedWallet) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	if a.lost {
-		return emptied{a.Chain}.Scan(ctx, q)
+		return emptyWallet{a.Chain}.Scan(ctx, q)
 	}
 	return a.Chain.Scan(ctx, q)
 }
 
-func (a *ailing) Holds(ctx context.Context, newest settle.Address) error {
+func (a *damagedWallet) Holds(ctx context.Context, newest settle.Address) error {
 	if a.lacks != nil {
 		return a.lacks
 	}
 	return a.Chain.Holds(ctx, newest)
 }
 
-func (a *ailing) Recover(_ context.Context, _ string, _ *settle.Address, progress func(string)) error {
+func (a *damagedWallet) Recover(_ context.Context, _ string, _ *settle.Address, progress func(string)) error {
 	a.rescans++
 	if a.rescan == nil {
 		return nil
@@ -45,7 +46,7 @@ func (a *ailing) Recover(_ context.Context, _ string, _ *settle.Address, progres
 	return a.rescan(progress)
 }
 
-func (a *ailing) wantRescans(t *testing.T, n int) {
+func (a *damagedWallet) wantRescans(t *testing.T, n int) {
 	t.Helper()
 	if a.rescans != n {
 		t.Errorf("the wallet rescanned its chain %d times, want %d", a.rescans, n)
@@ -53,22 +54,22 @@ func (a *ailing) wantRescans(t *testing.T, n int) {
 }
 
 // pending returns the reason for the pending rescan, or its progress.
-func (s *shop) pending() string {
+func (s *fixture) pending() string {
 	s.t.Helper()
 	cursor, err := s.store.Cursor(s.t.Context(), chain.Currencies()[0])
 	check(s.t, err)
 	return cursor.Rescan
 }
 
-func (s *shop) requestRescan() {
+func (s *fixture) requestRescan() {
 	s.t.Helper()
 	check(s.t, s.store.AskForRescan(s.t.Context(), "monero", false))
 }
 
 func TestWatcher_RescanRequested_RunsOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
-		wallet := &ailing{Chain: s.chain}
+		wallet := &damagedWallet{Chain: s.chain}
 		w := s.watch(wallet, settle.Config{FillBatch: 200})
 		check(t, w.Tick(t.Context()))
 		wallet.wantRescans(t, 0)
@@ -83,16 +84,17 @@ func TestWatcher_RescanRequested_RunsOnce(t *testing.T) {
 	})
 }
 
-// onLost runs f on each database, for a card that is issued and a wallet that
-// has lost its payment since. loses makes a pass that finds the wallet lost,
-// after which it must have rescanned so many times.
-func onLost(t *testing.T, f func(s *shop, c *card.Card, wallet *ailing, w *settle.Watcher, loses func(rescans int))) {
+// onLost runs f on each database, for an issued card whose payment the wallet
+// has lost since. loses makes a pass that fails with card.ErrWalletLost, and
+// compares the number of rescans after it.
+func onLost(t *testing.T,
+	f func(s *fixture, c *card.Card, wallet *damagedWallet, w *settle.Watcher, loses func(rescans int))) {
 	t.Helper()
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 10)
 		s.settle()
-		wallet := &ailing{Chain: s.chain, lost: true}
+		wallet := &damagedWallet{Chain: s.chain, lost: true}
 		w := s.watch(wallet, settle.Config{FillBatch: 200})
 		f(s, c, wallet, w, func(rescans int) {
 			t.Helper()
@@ -104,14 +106,14 @@ func onLost(t *testing.T, f func(s *shop, c *card.Card, wallet *ailing, w *settl
 	})
 }
 
-func (s *shop) wantInVain() {
+func (s *fixture) wantInVain() {
 	s.t.Helper()
 	if note := s.pending(); !strings.HasPrefix(note, "a rescan did not help: ") {
 		s.t.Errorf("an operator reads %q", note)
 	}
 }
 
-func (s *shop) wantNonePending() {
+func (s *fixture) wantNonePending() {
 	s.t.Helper()
 	if reason := s.pending(); reason != "" {
 		s.t.Errorf("a rescan is pending: %s", reason)
@@ -119,7 +121,7 @@ func (s *shop) wantNonePending() {
 }
 
 func TestWatcher_RescanWithoutSuccess_RepeatsAfterHour(t *testing.T) {
-	onLost(t, func(s *shop, c *card.Card, wallet *ailing, w *settle.Watcher, loses func(int)) {
+	onLost(t, func(s *fixture, c *card.Card, wallet *damagedWallet, w *settle.Watcher, loses func(int)) {
 		t := s.t
 		loses(0) // this pass requests the rescan
 		loses(1)
@@ -136,12 +138,12 @@ func TestWatcher_RescanWithoutSuccess_RepeatsAfterHour(t *testing.T) {
 		check(t, w.Tick(t.Context()))
 		wallet.lost = true
 		loses(2)
-		loses(3) // after one that helped, the next need not wait
+		loses(3) // after a rescan that helped, the next need not wait
 	})
 }
 
 func TestWatcher_OperatorRequestsRescan_DoesNotWait(t *testing.T) {
-	onLost(t, func(s *shop, c *card.Card, wallet *ailing, w *settle.Watcher, loses func(int)) {
+	onLost(t, func(s *fixture, c *card.Card, wallet *damagedWallet, w *settle.Watcher, loses func(int)) {
 		t := s.t
 		loses(0)
 		loses(1)
@@ -164,7 +166,7 @@ func TestWatcher_OperatorRequestsRescan_DoesNotWait(t *testing.T) {
 // A wallet can lose everything between a rescan and the pass over what it shows
 // then.
 func TestWatcher_WalletLosesAddressesAgain_RescansImmediately(t *testing.T) {
-	onLost(t, func(s *shop, c *card.Card, wallet *ailing, w *settle.Watcher, loses func(int)) {
+	onLost(t, func(s *fixture, c *card.Card, wallet *damagedWallet, w *settle.Watcher, loses func(int)) {
 		t := s.t
 		wallet.lacks = fmt.Errorf("%w: it has no address 7", card.ErrWalletLost)
 		for rescans := range 4 {
@@ -180,8 +182,8 @@ func TestWatcher_WalletLosesAddressesAgain_RescansImmediately(t *testing.T) {
 }
 
 func TestWatcher_Rescan_IsLoggedAndReported(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
-		wallet := &ailing{Chain: s.chain}
+	onEach(t, func(t *testing.T, s *fixture) {
+		wallet := &damagedWallet{Chain: s.chain}
 		w, heard := s.listen(s.store, wallet)
 		wallet.rescan = func(progress func(string)) error {
 			progress("block 7 of 9")
@@ -205,10 +207,10 @@ func TestWatcher_Rescan_IsLoggedAndReported(t *testing.T) {
 }
 
 func TestWatcher_RescanFails_RetriesInNextPass(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 10)
-		wallet := &ailing{Chain: s.chain, rescan: func(func(string)) error { return errFault }}
+		wallet := &damagedWallet{Chain: s.chain, rescan: func(func(string)) error { return errFault }}
 		w := s.watch(wallet, settle.Config{FillBatch: 200})
 		s.requestRescan()
 		for i := range 2 {
@@ -226,12 +228,12 @@ func TestWatcher_RescanFails_RetriesInNextPass(t *testing.T) {
 }
 
 func TestWatcher_RescanProgressNotRecorded_Continues(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
-		wallet := &ailing{Chain: s.chain, rescan: func(progress func(string)) error {
+	onEach(t, func(t *testing.T, s *fixture) {
+		wallet := &damagedWallet{Chain: s.chain, rescan: func(progress func(string)) error {
 			progress("block 7 of 9")
 			return nil
 		}}
-		w, heard := s.listen(mute{s.store}, wallet)
+		w, heard := s.listen(silentStore{s.store}, wallet)
 		s.requestRescan()
 		check(t, w.Tick(t.Context()))
 		heard.want(t,
@@ -244,9 +246,9 @@ func TestWatcher_RescanProgressNotRecorded_Continues(t *testing.T) {
 	})
 }
 
-// mute is a database that records no progress and releases no lease.
-type mute struct{ *store.Store }
+// silentStore is a database that records no progress and releases no lease.
+type silentStore struct{ *store.Store }
 
-func (mute) NoteRescan(context.Context, string, string) error { return errFault }
+func (silentStore) NoteRescan(context.Context, string, string) error { return errFault }
 
-func (mute) ReleaseLease(context.Context, settle.Lease) error { return errFault }
+func (silentStore) ReleaseLease(context.Context, settle.Lease) error { return errFault }

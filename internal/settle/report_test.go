@@ -16,17 +16,17 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// heard is what a watcher logs, and whom it wakes.
-type heard struct {
+// captured is what a watcher logs, and whom it wakes.
+type captured struct {
 	log   bytes.Buffer
 	wakes []string
 	won   int // how often the lease was
 }
 
-// listen returns a watcher of the same process as s, and what is heard of it.
-func (s *shop) listen(db settle.Store, c settle.Chain) (*settle.Watcher, *heard) {
+// listen returns a watcher of the same process as s, and its output.
+func (s *fixture) listen(db settle.Store, c settle.Chain) (*settle.Watcher, *captured) {
 	s.t.Helper()
-	h := &heard{}
+	h := &captured{}
 	wake := settle.Wake{
 		Pass:   func() {},
 		Orders: func() { h.wakes = append(h.wakes, "wakes the orders") },
@@ -47,8 +47,8 @@ func (s *shop) listen(db settle.Store, c settle.Chain) (*settle.Watcher, *heard)
 
 const leaseWon = `level=INFO msg="lease acquired: this process watches the chain" currency=monero fence=`
 
-// want compares what was heard since it was last asked, but for the lease that every watcher wins first.
-func (h *heard) want(t *testing.T, want ...string) {
+// want compares the output since the last call, except for the first lease.
+func (h *captured) want(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
 	for line := range strings.Lines(h.log.String()) {
@@ -66,7 +66,7 @@ func (h *heard) want(t *testing.T, want ...string) {
 }
 
 func TestWatcher_PassWithChanges_LogsAndWakes(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		exact, short := s.order(), s.order()
 		w, heard := s.listen(s.store, s.chain)
 		pass := func(want ...string) {
@@ -86,7 +86,7 @@ func TestWatcher_PassWithChanges_LogsAndWakes(t *testing.T) {
 		}
 		pass("wakes the orders") // nothing has happened, but there are addresses
 		s.mine(1)
-		pass() // a block that concerns nobody
+		pass() // a block without our transfers
 
 		s.pay(exact, coin, 9)
 		pass(applied(1, 0, 1, 0), news("INFO", "payment seen", exact, card.Unpaid, card.Confirming), "wakes the sender")
@@ -114,10 +114,9 @@ func TestWatcher_PassWithChanges_LogsAndWakes(t *testing.T) {
 	})
 }
 
-// What an operator attributed to a card is the card's, whatever becomes of it
-// later.
+// An attributed transfer stays the card's, regardless of later changes.
 func TestWatcher_AttributedTransfer_CountsForCard(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		c := s.order()
 		_, err := s.chain.Pay(t.Context(), "an address of no card", coin/2, 10)

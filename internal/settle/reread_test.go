@@ -14,9 +14,9 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// watched records what was read of a chain, hides a transaction, and adds
+// recordingChain records the reads of a chain, hides a transaction, and adds
 // others.
-type watched struct {
+type recordingChain struct {
 	settle.Chain
 	asked  settle.Query // last
 	last   settle.View
@@ -24,10 +24,10 @@ type watched struct {
 	shown  int   // how many transfers the last view had
 	hidden string
 	added  []card.Transfer // these are there, too
-	listed []card.Transfer // and these in the mempool, whatever is read
+	listed []card.Transfer // always in the mempool
 }
 
-func (c *watched) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
+func (c *recordingChain) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	v, err := c.Chain.Scan(ctx, q)
 	kept := v.Transfers[:0]
 	for _, t := range v.Transfers {
@@ -46,7 +46,7 @@ func (c *watched) Scan(ctx context.Context, q settle.Query) (settle.View, error)
 }
 
 // again returns how many older blocks were read again.
-func (c *watched) again() (n int64) {
+func (c *recordingChain) again() (n int64) {
 	for _, b := range c.last.Again {
 		n += b.Last - b.First + 1
 	}
@@ -54,7 +54,7 @@ func (c *watched) again() (n int64) {
 }
 
 // forget hides the transaction that paid for a card.
-func (c *watched) forget(s *shop, x *card.Card) {
+func (c *recordingChain) forget(s *fixture, x *card.Card) {
 	s.t.Helper()
 	record, err := s.store.CardDetail(s.t.Context(), x.UUID)
 	check(s.t, err)
@@ -70,7 +70,7 @@ const sliceEvery = 5 * time.Second
 
 // until passes until one fails, for that many slices at most, and returns after
 // how many, and the error.
-func (s *shop) until(w *settle.Watcher, most int) (int, error) {
+func (s *fixture) until(w *settle.Watcher, most int) (int, error) {
 	for n := range most {
 		s.now = s.now.Add(sliceEvery)
 		if err := w.Tick(s.t.Context()); err != nil {
@@ -81,15 +81,15 @@ func (s *shop) until(w *settle.Watcher, most int) (int, error) {
 }
 
 // locked returns a transfer of that height which its sender locked.
-func (s *shop) locked(c *card.Card, amount card.Amount, height int64) card.Transfer {
+func (s *fixture) locked(c *card.Card, amount card.Amount, height int64) card.Transfer {
 	return card.Transfer{Currency: "monero", TxID: fmt.Sprint("locked ", height), Address: c.Address, Amount: amount,
 		Height: height, Locked: true, FirstSeenAt: s.now}
 }
 
 func TestWatcher_Pass_ReadsNewBlocksAndRereadsSlices(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		paid, pooled := s.order(), s.order()
-		chain := &watched{Chain: s.chain}
+		chain := &recordingChain{Chain: s.chain}
 		w := s.watch(chain, settle.Config{CompareEvery: sliceEvery})
 		pass := func(wantBlocks int64, wantTransfers int) {
 			t.Helper()
@@ -127,7 +127,7 @@ func TestWatcher_Pass_ReadsNewBlocksAndRereadsSlices(t *testing.T) {
 }
 
 func TestWatcher_BlockReplaced_RereadInNextPass(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		w := s.watch(s.chain, settle.Config{CompareEvery: time.Hour})
 		s.mine(10)
@@ -141,10 +141,10 @@ func TestWatcher_BlockReplaced_RereadInNextPass(t *testing.T) {
 }
 
 func TestWatcher_LockEnds_RereadFindsIt(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.mine(20)
-		chain := &locking{Chain: s.chain,
+		chain := &lockedChain{Chain: s.chain,
 			transfers: []card.Transfer{{Currency: "monero", TxID: "x", Address: c.Address, Amount: coin, Height: 5,
 				Locked: true, FirstSeenAt: s.now}}}
 		w := s.watch(chain, settle.Config{CompareEvery: sliceEvery})
@@ -163,11 +163,11 @@ func TestWatcher_LockEnds_RereadFindsIt(t *testing.T) {
 // While blocks are mined and passes fail, every block that was applied is
 // compared once in a round, and no slice has more than its share.
 func TestWatcher_Round_RereadsEveryBlock(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(300)
-		chain := &watched{Chain: s.chain}
+		chain := &recordingChain{Chain: s.chain}
 		var fails error
-		flaky := &failing{Chain: chain, err: &fails}
+		flaky := &failingChain{Chain: chain, err: &fails}
 		w := s.watch(flaky, settle.Config{CompareEvery: sliceEvery})
 		check(t, w.Tick(t.Context()))
 		const height = 301
@@ -209,24 +209,24 @@ func TestWatcher_Round_RereadsEveryBlock(t *testing.T) {
 	})
 }
 
-// failing is a chain that can't be read now and then.
-type failing struct {
+// failingChain is a chain that can't be read now and then.
+type failingChain struct {
 	settle.Chain
 	err *error
 }
 
-func (f *failing) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
+func (f *failingChain) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	v, err := f.Chain.Scan(ctx, q)
 	return v, errors.Join(err, *f.err)
 }
 
 // A slice that was read but not applied is compared by the next pass.
 func TestWatcher_SliceNotApplied_RereadAgain(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(300)
-		chain := &watched{Chain: s.chain}
+		chain := &recordingChain{Chain: s.chain}
 		var fails error
-		w := s.watch(&failing{chain, &fails}, settle.Config{CompareEvery: sliceEvery})
+		w := s.watch(&failingChain{chain, &fails}, settle.Config{CompareEvery: sliceEvery})
 		check(t, w.Tick(t.Context()))
 		fails, s.now = card.ErrChainNotReady, s.now.Add(sliceEvery)
 		if err := w.Tick(t.Context()); !errors.Is(err, fails) {
@@ -241,13 +241,13 @@ func TestWatcher_SliceNotApplied_RereadAgain(t *testing.T) {
 	})
 }
 
-// The wallet shows a payment in a newer block, though the one that it was in is
-// still there: whoever reads only the newer one must notice.
+// The wallet shows a payment in a newer block, although its first block is
+// still in the chain: a pass that reads only the newer one must notice.
 func TestWatcher_BlockNotRead_PaymentStays(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.mine(20)
-		chain := &watched{Chain: s.chain}
+		chain := &recordingChain{Chain: s.chain}
 		w := s.watch(chain, settle.Config{CompareEvery: time.Hour})
 		moves := card.Transfer{Currency: "monero", TxID: "moves", Output: 1, Address: c.Address, Amount: coin, Height: 15,
 			FirstSeenAt: s.now}
@@ -274,10 +274,10 @@ func TestWatcher_BlockNotRead_PaymentStays(t *testing.T) {
 }
 
 func TestWatcher_OtherOutputOfTransaction_IsNew(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		one, other := s.order(), s.order()
 		s.mine(20)
-		chain := &watched{Chain: s.chain}
+		chain := &recordingChain{Chain: s.chain}
 		w := s.watch(chain, settle.Config{CompareEvery: time.Hour})
 		x := card.Transfer{Currency: "monero", TxID: "two outputs", Output: 1, Address: one.Address, Amount: coin,
 			Height: 15, FirstSeenAt: s.now}
@@ -293,7 +293,7 @@ func TestWatcher_OtherOutputOfTransaction_IsNew(t *testing.T) {
 }
 
 func TestWatcher_MempoolStillListsMined_StaysConfirmed(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 10)
 		s.settle()
@@ -301,7 +301,7 @@ func TestWatcher_MempoolStillListsMined_StaysConfirmed(t *testing.T) {
 		check(t, s.watcher.Close(t.Context()))
 		record, err := s.store.CardDetail(t.Context(), c.UUID)
 		check(t, err)
-		chain := &watched{Chain: s.chain}
+		chain := &recordingChain{Chain: s.chain}
 		w := s.watch(chain, settle.Config{CompareEvery: sliceEvery})
 		check(t, w.Tick(t.Context()))
 		stale := record.Transfers[0]
@@ -333,17 +333,16 @@ func TestWatcher_MempoolStillListsMined_StaysConfirmed(t *testing.T) {
 	})
 }
 
-// A wallet that has lost what it knew is noticed within a round, wherever that
-// was.
+// A wallet that forgot a transfer is noticed within a round, in any block.
 func TestWatcher_WalletForgets_NoticedWithinRound(t *testing.T) {
 	for _, depth := range []int{1, 2, 60, 115} {
 		t.Run(fmt.Sprint(depth), func(t *testing.T) {
-			onEach(t, func(t *testing.T, s *shop) {
+			onEach(t, func(t *testing.T, s *fixture) {
 				s.mine(200)
 				c := s.order()
 				s.pay(c, coin-1, 1)
 				s.mine(depth - 1)
-				chain := &watched{Chain: s.chain}
+				chain := &recordingChain{Chain: s.chain}
 				w := s.watch(chain, settle.Config{CompareEvery: sliceEvery})
 				check(t, w.Tick(t.Context()))
 				if n, err := s.until(w, 2*slicesInRound); err != nil {
@@ -366,9 +365,9 @@ func TestWatcher_WalletForgets_NoticedWithinRound(t *testing.T) {
 }
 
 func TestWatcher_OlderBlocksWithLocks_RereadInTurn(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(100)
-		chain := &watched{Chain: s.chain}
+		chain := &recordingChain{Chain: s.chain}
 		var cards []*card.Card
 		for i := range int64(25) {
 			c := s.order()
@@ -431,14 +430,14 @@ func TestWatcher_OlderBlocksWithLocks_RereadInTurn(t *testing.T) {
 	})
 }
 
-// Whoever takes over compares all of it at first, and, if it watched before, in
-// slices of what is applied by now.
+// A replica that takes over rereads everything at first. If it watched before,
+// it continues in slices of the blocks applied by now.
 func TestWatcher_OtherReplica_ContinuesRereading(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(200)
 		c := s.order()
 		s.pay(c, coin, 1)
-		chain := &watched{Chain: s.chain}
+		chain := &recordingChain{Chain: s.chain}
 		one := s.watch(chain, settle.Config{CompareEvery: sliceEvery, Replica: "one"})
 		check(t, one.Tick(t.Context()))
 		if n, err := s.until(one, 5); err != nil {
@@ -460,7 +459,7 @@ func TestWatcher_OtherReplica_ContinuesRereading(t *testing.T) {
 		check(t, two.Tick(t.Context()))
 		check(t, two.Close(t.Context()))
 
-		check(t, one.Tick(t.Context())) // has another tip than is applied
+		check(t, one.Tick(t.Context())) // its tip is not the applied one
 		if chain.last.Since != chain.last.Tip.Height {
 			t.Errorf("it read above %d of %d", chain.last.Since, chain.last.Tip.Height)
 		}

@@ -16,14 +16,14 @@ import (
 
 var errKilled = errors.New("the process was killed")
 
-// mortal is a worker's view of its database and wallet. The process is killed
-// before or after one of its writes.
-type mortal struct {
+// crashing is a worker's access to its database and wallet. The process is
+// killed before or after one of its writes.
+type crashing struct {
 	left  int  // writes until then
 	after bool // the last one is still done
 }
 
-func (m *mortal) write(do func() error) error {
+func (m *crashing) write(do func() error) error {
 	m.left--
 	switch {
 	case m.left > 0:
@@ -34,12 +34,12 @@ func (m *mortal) write(do func() error) error {
 	return errKilled
 }
 
-type mortalStore struct {
+type crashingStore struct {
 	*store.Store
-	life *mortal
+	life *crashing
 }
 
-func (s mortalStore) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (l settle.Lease,
+func (s crashingStore) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (l settle.Lease,
 	err error) {
 	err = s.life.write(func() error {
 		l, err = s.Store.AcquireLease(ctx, name, holder, ttl)
@@ -48,11 +48,11 @@ func (s mortalStore) AcquireLease(ctx context.Context, name, holder string, ttl 
 	return l, err
 }
 
-func (s mortalStore) ReleaseLease(ctx context.Context, l settle.Lease) error {
+func (s crashingStore) ReleaseLease(ctx context.Context, l settle.Lease) error {
 	return s.life.write(func() error { return s.Store.ReleaseLease(ctx, l) })
 }
 
-func (s mortalStore) BeginEpoch(ctx context.Context, l settle.Lease, e settle.Epoch) (begun settle.Lease, err error) {
+func (s crashingStore) BeginEpoch(ctx context.Context, l settle.Lease, e settle.Epoch) (begun settle.Lease, err error) {
 	err = s.life.write(func() error {
 		begun, err = s.Store.BeginEpoch(ctx, l, e)
 		return err
@@ -60,38 +60,39 @@ func (s mortalStore) BeginEpoch(ctx context.Context, l settle.Lease, e settle.Ep
 	return begun, err
 }
 
-func (s mortalStore) SettleTx(ctx context.Context, f func(settle.Tx) error) error {
+func (s crashingStore) SettleTx(ctx context.Context, f func(settle.Tx) error) error {
 	return s.life.write(func() error { return s.Store.SettleTx(ctx, f) })
 }
 
-type mortalPurse struct {
-	*purse
-	life *mortal
+type crashingWallet struct {
+	*fakeWallet
+	life *crashing
 }
 
-func (p mortalPurse) SetBeacon(ctx context.Context, b settle.Beacon, durable bool) error {
-	return p.life.write(func() error { return p.purse.SetBeacon(ctx, b, durable) })
+func (p crashingWallet) SetBeacon(ctx context.Context, b settle.Beacon, durable bool) error {
+	return p.life.write(func() error { return p.fakeWallet.SetBeacon(ctx, b, durable) })
 }
 
-func (p mortalPurse) Reserve(ctx context.Context, upTo int64, n int) (reached bool, err error) {
+func (p crashingWallet) Reserve(ctx context.Context, upTo int64, n int) (reached bool, err error) {
 	err = p.life.write(func() error {
-		reached, err = p.purse.Reserve(ctx, upTo, n)
+		reached, err = p.fakeWallet.Reserve(ctx, upTo, n)
 		return err
 	})
 	return reached, err
 }
 
-// restarts is a shop whose only worker ends and starts again.
-type restarts struct {
-	*branch
+// restartFixture is a deployment whose only worker restarts.
+type restartFixture struct {
+	*deployment
 	url  string
 	sold map[string]bool
 }
 
-func onEachRestart(t *testing.T, f func(t *testing.T, r *restarts)) {
+func onEachRestart(t *testing.T, f func(t *testing.T, r *restartFixture)) {
 	t.Helper()
 	storetest.Each(t, func(t *testing.T, url string) {
-		r := &restarts{branch: openBranchAt(t, url, &purse{made: 1}, uuid.Nil), url: url, sold: map[string]bool{}}
+		r := &restartFixture{deployment: openDeploymentAt(t, url, &fakeWallet{made: 1}, uuid.Nil), url: url,
+			sold: map[string]bool{}}
 		r.account = insertAccount(t, r.store)
 		r.pass()
 		r.tell()
@@ -101,7 +102,7 @@ func onEachRestart(t *testing.T, f func(t *testing.T, r *restarts)) {
 }
 
 // load makes passes under load, a second apart, until one fails.
-func (r *restarts) load(passes int) (err error) {
+func (r *restartFixture) load(passes int) (err error) {
 	r.t.Helper()
 	for range passes {
 		r.ahead += time.Second
@@ -123,23 +124,23 @@ func (r *restarts) load(passes int) (err error) {
 
 // restart starts a process after the last one was killed. A nil life means that
 // it lives on.
-func (r *restarts) restart(life *mortal) {
+func (r *restartFixture) restart(life *crashing) {
 	r.t.Helper()
 	_, err := r.direct.Exec("UPDATE leases SET expires_at = 0")
 	check(r.t, err)
 	check(r.t, r.store.Close())
-	r.branch = openBranchAt(r.t, r.url, r.purse, r.account)
+	r.deployment = openDeploymentAt(r.t, r.url, r.wallet, r.account)
 	if r.store.SingleWriter() {
 		check(r.t, r.store.InvalidateEpochs(r.t.Context()))
 	}
 	if life != nil {
-		r.watch(mortalStore{r.store, life}, mortalPurse{r.purse, life}, nobody())
+		r.watch(crashingStore{r.store, life}, crashingWallet{r.wallet, life}, nobody())
 	}
 }
 
 // wantEpochs compares how many epochs there were, and how often feeds were
 // reset.
-func (r *restarts) wantEpochs(epochs, resets int) {
+func (r *restartFixture) wantEpochs(epochs, resets int) {
 	r.t.Helper()
 	var got int
 	check(r.t, r.direct.QueryRow("SELECT COUNT(*) FROM epochs").Scan(&got))
@@ -149,7 +150,7 @@ func (r *restarts) wantEpochs(epochs, resets int) {
 }
 
 func TestWatcher_RestartUnderLoad_ContinuesEpoch(t *testing.T) {
-	onEachRestart(t, func(t *testing.T, r *restarts) {
+	onEachRestart(t, func(t *testing.T, r *restartFixture) {
 		for range 20 {
 			check(t, r.watcher.Close(t.Context()))
 			r.restart(nil)
@@ -163,10 +164,10 @@ func TestWatcher_RestartUnderLoad_ContinuesEpoch(t *testing.T) {
 }
 
 func TestWatcher_KilledAtAnyWrite_ContinuesEpoch(t *testing.T) {
-	onEachRestart(t, func(t *testing.T, r *restarts) {
+	onEachRestart(t, func(t *testing.T, r *restartFixture) {
 		for _, after := range []bool{false, true} {
 			for n := 1; n <= 24; n++ {
-				r.restart(&mortal{left: n, after: after})
+				r.restart(&crashing{left: n, after: after})
 				if err := r.load(20); !errors.Is(err, errKilled) {
 					t.Fatalf("write %d: error %v", n, err)
 				}
@@ -183,25 +184,25 @@ func TestWatcher_KilledAtAnyWrite_ContinuesEpoch(t *testing.T) {
 
 // Each of these lost data within a minute, or can't rule that out.
 func TestWatcher_RestartAfterRewind_BeginsEpoch(t *testing.T) {
-	for name, rewind := range map[string]func(r *restarts){
-		"another server": func(r *restarts) { r.purse.beacon.Server = "another" },
-		"an older mark": func(r *restarts) {
+	for name, rewind := range map[string]func(r *restartFixture){
+		"another server": func(r *restartFixture) { r.wallet.beacon.Server = "another" },
+		"an older mark": func(r *restartFixture) {
 			_, err := r.direct.Exec("UPDATE leases SET marked_at = marked_at - 2000")
 			check(r.t, err)
 		},
-		"an older epoch":    func(r *restarts) { r.purse.beacon.Epoch-- },
-		"an unknown wallet": func(r *restarts) { r.purse.beacon = settle.Beacon{} },
-		"a program's backup": func(r *restarts) {
+		"an older epoch":    func(r *restartFixture) { r.wallet.beacon.Epoch-- },
+		"an unknown wallet": func(r *restartFixture) { r.wallet.beacon = settle.Beacon{} },
+		"a program's backup": func(r *restartFixture) {
 			check(r.t, r.store.MarkRestored(r.t.Context(), time.Now().Add(time.Second)))
 		},
-		"a longer pause": func(r *restarts) {
+		"a longer pause": func(r *restartFixture) {
 			_, err := r.direct.Exec(fmt.Sprintf("UPDATE leases SET marked_at = marked_at - %d", 2*time.Minute.Milliseconds()))
 			check(r.t, err)
-			r.purse.beacon = aged(r.purse.beacon, 2*time.Minute)
+			r.wallet.beacon = aged(r.wallet.beacon, 2*time.Minute)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEachRestart(t, func(t *testing.T, r *restarts) {
+			onEachRestart(t, func(t *testing.T, r *restartFixture) {
 				rewind(r)
 				r.restart(nil)
 				r.sell(3, r.sold)
@@ -214,8 +215,8 @@ func TestWatcher_RestartAfterRewind_BeginsEpoch(t *testing.T) {
 // A file may have been replaced together with the wallet's. A server that has
 // run since can't have been.
 func TestWatcher_RestartWithWallet_ContinuesEpochOfServer(t *testing.T) {
-	onEachRestart(t, func(t *testing.T, r *restarts) {
-		r.purse.beacon = r.purse.kept
+	onEachRestart(t, func(t *testing.T, r *restartFixture) {
+		r.wallet.beacon = r.wallet.kept
 		r.restart(nil)
 		r.sell(3, r.sold)
 		if r.store.SingleWriter() {

@@ -6,8 +6,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// cancel has the client cancel an order, sometimes while a pass has read the
-// chain and has not stored what it saw.
+// cancel cancels an order for the client, sometimes between the read and the
+// commit of a pass.
 func (h *history) cancel() {
 	x := h.anyOrder()
 	if x == nil {
@@ -26,7 +26,7 @@ func (h *history) cancelNow(x *sale) {
 	m := h.o.money(x)
 	ended := m.total == 0 && x.refunded == 0 && (x.state == card.Canceled || x.state == card.Expired)
 	may := ended || m.total == 0 && x.refunded == 0 && x.state == card.Unpaid
-	c, err := h.active.till(int(x.k)).CancelCard(h.ctx, h.account, x.id)
+	c, err := h.active.orderService(int(x.k)).CancelCard(h.ctx, h.account, x.id)
 	h.note("the client cancels card %d%s", x.index, h.failed(err))
 	switch {
 	case (err == nil) != may || err != nil && !errors.Is(err, card.ErrHasPayments):

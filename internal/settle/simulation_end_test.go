@@ -57,8 +57,8 @@ func (h *history) repair() {
 	}
 }
 
-// compareAll has everything compared that was applied: whatever a wallet forgot
-// of it, and every lock that ended, must be noticed by then.
+// compareAll makes the watcher reread everything: each transfer that a wallet
+// forgot, and each lock that ended, must be noticed by then.
 func (h *history) compareAll() {
 	for n := 0; h.compare >= 0 && n < slicesInAll; n++ { // otherwise every pass does
 		h.w.now = h.w.now.Add(5 * time.Second)

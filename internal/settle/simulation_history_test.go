@@ -32,7 +32,7 @@ type history struct {
 	seed    uint64
 	w       *world
 	o       *oracle
-	press   *press
+	press   *fakeSupplier
 	account uuid.UUID
 	byID    map[uuid.UUID]*sale
 
@@ -43,11 +43,11 @@ type history struct {
 	quoteTTL      time.Duration
 	confirmations []int
 	compare       time.Duration // see settle.Config.CompareEvery
-	idle          int           // steps for which nobody watches
+	idle          int           // steps without a watcher
 	node          struct {
 		down, foreign bool
 		behind        int64
-		until         int // the step at which it is well again
+		until         int // the step at which it recovers
 	}
 	step  int
 	lines []string
@@ -92,7 +92,7 @@ func (db *database) wipe() error {
 		"address_pools", "addresses", "chains", "leases", "accounts"} {
 		all.WriteString("DELETE FROM " + table + ";")
 	}
-	// last: what is deleted before is noted
+	// last: earlier deletions are recorded
 	for _, table := range []string{"books_days", "books_doubts", "books_feeds", "books_notes"} {
 		all.WriteString("DELETE FROM " + table + ";")
 	}
@@ -117,7 +117,7 @@ func (v *violation) String() string {
 func runHistory(ctx context.Context, db *database, seed uint64) (steps []string, bad *violation) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	h := &history{ctx: ctx, db: db, seed: seed, byID: map[uuid.UUID]*sale{}, w: newWorld(r)}
-	h.press = &press{h: h, slowly: seed%4 == 0}
+	h.press = &fakeSupplier{h: h, slowly: seed%4 == 0}
 	if seed%2 == 0 {
 		h.compare = -1
 	}
@@ -166,7 +166,7 @@ func (h *history) fail(format string, args ...any) {
 	}
 }
 
-// count adds to what happened.
+// count counts an occurrence.
 func (h *history) count(what string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -233,13 +233,13 @@ func (h *history) live(steps []step) {
 	}
 }
 
-// expireLease ends the lease of whoever has it, without a word.
+// expireLease ends the holder's lease without notice.
 func (h *history) expireLease() {
 	h.holder.usurped = true
 	h.need("expire lease", h.db.store.ReleaseLease(h.ctx, h.lease))
 }
 
-// tick has a replica look at the chain, and compares what it made of it.
+// tick runs a Tick of a replica, and compares its effects.
 func (h *history) tick(r *replica) error {
 	excused := h.node.down || h.node.foreign || h.node.behind > 0 || h.w.known < len(h.w.wallet) || r.usurped ||
 		r.meanwhile != nil ||
@@ -281,7 +281,7 @@ func (h *history) failed(err error) string {
 	return " (" + text + ")"
 }
 
-// observe compares every card with what is demanded of it.
+// observe compares every card with its requirements.
 func (h *history) observe() {
 	rows, err := h.db.cards.QueryContext(h.ctx)
 	if err != nil {
@@ -331,9 +331,9 @@ func (h *history) reconcile() {
 	h.o.checkBooks(b, waits)
 }
 
-// waits returns how the issuing of a card waits for an operator, which nobody
-// but the supplier can cause: it is parked, or its refund is due. It returns ""
-// if it does not wait.
+// waits returns how the issuing of a card waits for an operator, which only the
+// supplier can cause: it is parked, or its refund is due. It returns "" if it
+// does not wait.
 func (h *history) waits(x *sale) string {
 	if !x.refused {
 		return ""
@@ -346,8 +346,8 @@ func (h *history) waits(x *sale) string {
 	return record.Intent.State
 }
 
-// issue has a replica issue the cards that are due, with a supplier, a store or
-// a chain that may fail it meanwhile.
+// issue runs the issuer of a replica, with a supplier, a store and a chain that
+// may fail during the round.
 func (h *history) issue(r *replica) {
 	pl, text := h.newPlan()
 	var paid []*sale

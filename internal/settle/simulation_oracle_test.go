@@ -15,19 +15,19 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// oracle says what the contract demands of each card, from what the chain was
-// seen to hold. It shares no code with the product.
+// oracle computes the contract's requirements for each card from the observed
+// states of the chain. It shares no code with the product.
 type oracle struct {
 	tip    card.Tip
 	facts  []fact // of the last view that was applied
 	firsts map[string]time.Time
-	read   map[string]bool // what was shown when its block was read last, and whether it was locked then
+	read   map[string]bool // its state when its block was read last, and its lock at that time
 	orders []*sale
 	rate   int64 // today's, times 10^8; 0 if none is known
 	fail   func(format string, args ...any)
 }
 
-// sale is a card, and what must be true of it.
+// sale is a card with its requirements.
 type sale struct {
 	index                         int
 	id                            uuid.UUID
@@ -43,24 +43,24 @@ type sale struct {
 
 	state     card.PaymentState // as it was found, and found right
 	generated bool
-	found     card.Amount // what it was found paid with, which is enough from then on
-	settled   card.Amount // what the card was made for
+	found     card.Amount // the amount that made it paid, which is enough from then on
+	settled   card.Amount // the amount the card was issued for
 	sealed    []byte
 	events    []card.EventType // that it must have
 	refundDue bool             // no supplier makes the card
-	due       card.Amount      // what the account was told is due to it
+	due       card.Amount      // the last refund due in an event to the account
 	dueAgain  bool             // more is due, which a pass found: that says also that it was detected
 	refused   bool             // the supplier gave a reason to ask an operator
 	attempts  int
 
-	facts string // by which late money was judged
-	worth bool   // what is firm was found worth the dollars
+	facts string // that judged late money
+	worth bool   // the firm money was worth the dollars
 	hope  bool   // it was not, but together with the rest it was
 	unfit bool   // not even that was
-	tried int64  // height at which there was no rate to judge it by
+	tried int64  // height without a rate to judge it
 }
 
-// must returns what has to stay in the chain of what was not given back.
+// must returns the amount that has to stay in the chain, less refunds.
 func (x *sale) must() card.Amount {
 	if x.generated {
 		return x.settled
@@ -84,16 +84,16 @@ func (o *oracle) checkRefund(x *sale, c *card.Card, refundDue bool) {
 	x.refundDue, x.due = refundDue, due
 }
 
-// isDue reports whether the supplier is to be asked.
+// isDue reports whether the supplier must be called.
 func (x *sale) isDue() bool { return x.state == card.Paid && !x.generated }
 
-// money is what an order got. What is firm is confirmed as often as required,
-// and can be spent.
+// money is the money for an order. Firm money is fully confirmed and can be
+// spent.
 type money struct {
 	total, early    card.Amount
 	firm, firmEarly card.Amount
 	unlocked        card.Amount
-	facts           string // what it depends on
+	facts           string // its dependencies
 	parts           []fact
 }
 
@@ -139,7 +139,7 @@ func (o *oracle) newest(x *sale) (height int64) {
 func (o *oracle) first(f fact) time.Time { return o.firsts[f.key()] }
 
 // apply takes note of a view that the product has just stored.
-func (o *oracle) apply(s *sight) {
+func (o *oracle) apply(s *observation) {
 	switch {
 	case s.bad != "":
 		o.fail("applied a view although %s", s.bad)
@@ -164,7 +164,7 @@ func (o *oracle) apply(s *sight) {
 			continue // the wallet had lost its address
 		}
 		if _, known := o.firsts[f.key()]; !known {
-			o.firsts[f.key()] = latest(f.seenAt, o.tip.Time) // whatever a miner says
+			o.firsts[f.key()] = latest(f.seenAt, o.tip.Time) // regardless of the miner's clock
 		}
 		o.facts = append(o.facts, f)
 	}
@@ -182,7 +182,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// judge takes note of what is found once and stays found.
+// judge records findings that are final.
 func (o *oracle) judge(x *sale) {
 	o.judgeLate(x)
 	m := o.money(x)
@@ -249,16 +249,16 @@ func price(usd card.USD, rate int64) card.Amount {
 	return high
 }
 
-// enough reports whether no rate is needed to say that the price was paid by a
-// total, of which some was there early.
+// enough reports whether a total pays the price without the need of a rate.
+// early is the part of it that was in time.
 func enough(x *sale, total, early card.Amount) bool {
 	kept := total - x.refunded
 	return early-x.refunded >= x.price || x.accepted > 0 && kept >= x.accepted || x.found > 0 && kept >= x.found
 }
 
 // confirmations returns those of the transfer that a card waits for: the fewest
-// among those with the most that reach what it needs. What is locked is not
-// waited for if there is enough without it.
+// among the most confirmed transfers that reach the needed amount. Locked
+// transfers do not count if the others are enough.
 func (o *oracle) confirmations(x *sale, m money) int64 {
 	need := x.price
 	if x.accepted > 0 {
@@ -303,8 +303,7 @@ func (o *oracle) demands(x *sale) []card.PaymentState {
 	nothing, late := kept <= 0, m.early < m.total
 	good := enough(x, m.total, m.early)
 	pays := o.pays(x, m)
-	// Money whose worth nobody knows waits; with a rate it may wait for the
-	// next block.
+	// Money of unknown worth waits; with a rate it may wait for the next block.
 	unsure := late && (m.firm <= x.refunded || x.hope || !x.worth && !x.unfit || x.tried == o.tip.Height)
 	waits := !x.generated && !nothing && !pays && (good || unsure)
 	pooled := waits && o.confirmations(x, m) == 0
@@ -332,8 +331,7 @@ func (o *oracle) demands(x *sale) []card.PaymentState {
 	return all
 }
 
-// check compares a card with what is demanded of it, and takes note of where it
-// is.
+// check compares a card with its requirements, and records its state.
 func (o *oracle) check(x *sale, c *card.Card) {
 	m := o.money(x)
 	demanded := o.demands(x)
@@ -390,7 +388,7 @@ func (o *oracle) check(x *sale, c *card.Card) {
 	x.decided = false
 }
 
-// telling returns what an account must be told of a change of state.
+// telling returns the event that a change of state requires.
 func telling(from, to card.PaymentState) card.EventType {
 	told := map[card.PaymentState]card.EventType{card.Underpaid: card.EventUnderpaid, card.Late: card.EventLate,
 		card.Expired: card.EventExpired, card.Canceled: card.EventCanceled,
@@ -405,8 +403,8 @@ func telling(from, to card.PaymentState) card.EventType {
 	return told[to]
 }
 
-// checkBooks compares what was added up. waits says how the issuing of each
-// order waits for an operator.
+// checkBooks compares the totals. waits has the reason why each order waits for
+// an operator.
 func (o *oracle) checkBooks(b operator.Books, waits []string) {
 	var counted, unattributed card.Amount
 	for _, f := range o.facts {
@@ -493,7 +491,7 @@ func (o *oracle) checkEnd(x *sale, c *card.Card, w *world) {
 		demanded = card.Expired
 	case enough(x, firm, early):
 		demanded = "made"
-	// for ever, because of what is locked
+	// forever, because of locked transfers
 	case firm <= x.refunded && m.early < m.total, enough(x, m.total, m.early), x.hope:
 		demanded = card.Confirming
 	default:

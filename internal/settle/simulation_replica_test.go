@@ -25,30 +25,30 @@ const (
 	slicesInAll = 14 // that are more than enough to compare all of them, and older ones with locked transfers
 )
 
-// replica is one process: a service and a watcher, of its own view of the store
-// and the chain.
+// replica is one process: a service and a watcher, with its own access to store
+// and chain.
 type replica struct {
 	h       *history
 	name    string
-	disk    *disk
+	disk    *faultyStore
 	orders  *order.Service
 	desk    *operator.Service
 	issuer  *issue.Issuer
 	watcher *settle.Watcher
 
-	look      *sight // what the last scan showed, until it is stored
-	meanwhile func() // happens once, between reading the chain and storing what it showed
-	usurped   bool   // another has its lease, and it does not know that
+	look      *observation // result of the last scan, until it is stored
+	meanwhile func()       // happens once, between reading the chain and storing what it showed
+	usurped   bool         // another has its lease, and it does not know that
 }
 
 func (h *history) start() *replica {
 	h.started++
 	r := &replica{h: h, name: fmt.Sprintf("r%d", h.started)}
-	r.disk = &disk{Store: h.db.store, r: r}
-	r.orders, r.desk = r.till(10), operator.New(r.disk, h, quiet)
+	r.disk = &faultyStore{Store: h.db.store, r: r}
+	r.orders, r.desk = r.orderService(10), operator.New(r.disk, h, quiet)
 	r.issuer = newIssuer(r.disk, h.db.vault, h.press, h.clock)
-	// The store's clock is real and a test must not wait for it: leases end
-	// when the history says so.
+	// The store's clock is real and a test must not wait for it: the history
+	// ends leases.
 	var err error
 	r.watcher, err = settle.New(r.disk, h, r, nobody(), quiet,
 		settle.Config{Reread: reread, CompareEvery: h.compare, PoolSize: 8, FillBatch: 8, LeaseTTL: 24 * time.Hour,
@@ -59,8 +59,8 @@ func (h *history) start() *replica {
 	return r
 }
 
-// till returns a service of this process that requires k confirmations.
-func (r *replica) till(k int) *order.Service {
+// orderService returns a service of this process that requires k confirmations.
+func (r *replica) orderService(k int) *order.Service {
 	coin := chain.Currencies()[0]
 	coin.Confirmations = k
 	s, err := order.New(r.disk, r.h.db.vault, r.h, nil, func() {}, order.Config{
@@ -124,9 +124,9 @@ func (r *replica) Recover(_ context.Context, _ string, _ *settle.Address, progre
 	return nil
 }
 
-// disk is the real store, with transactions that fail when the history says so,
-// and with the history's time where the store has its own.
-type disk struct {
+// faultyStore is the real store, with failing transactions as the history
+// requires, and with the history's time in place of its own.
+type faultyStore struct {
 	*store.Store
 	r      *replica
 	before bool // the next transaction fails and has not happened
@@ -134,22 +134,22 @@ type disk struct {
 }
 
 // SettleTx implements settle.Store.
-func (d *disk) SettleTx(ctx context.Context, f func(settle.Tx) error) error {
+func (d *faultyStore) SettleTx(ctx context.Context, f func(settle.Tx) error) error {
 	return d.around(func() error { return d.Store.SettleTx(ctx, f) })
 }
 
 // OperatorTx implements operator.Store.
-func (d *disk) OperatorTx(ctx context.Context, f func(operator.Tx) error) error {
+func (d *faultyStore) OperatorTx(ctx context.Context, f func(operator.Tx) error) error {
 	return d.around(func() error { return d.Store.OperatorTx(ctx, f) })
 }
 
 // IssueTx implements issue.Store.
-func (d *disk) IssueTx(ctx context.Context, f func(issue.Tx) error) error {
+func (d *faultyStore) IssueTx(ctx context.Context, f func(issue.Tx) error) error {
 	return d.around(func() error { return d.Store.IssueTx(ctx, f) })
 }
 
 // around has a transaction fail if it is to.
-func (d *disk) around(transaction func() error) error {
+func (d *faultyStore) around(transaction func() error) error {
 	if d.before {
 		d.before = false
 		return card.ErrUnavailable.WithCause(errScripted)
@@ -172,19 +172,19 @@ func (d *disk) around(transaction func() error) error {
 }
 
 // InsertCard implements order.Store.
-func (d *disk) InsertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
+func (d *faultyStore) InsertCard(ctx context.Context, c *card.Card, limit card.USD) (bool, error) {
 	c.CreatedAt, c.ExpiresAt = d.r.h.w.now, d.r.h.w.now.Add(c.ExpiresAt.Sub(c.CreatedAt))
 	return d.Store.InsertCard(ctx, c, limit)
 }
 
 // TakeAddresses implements order.Store. A process takes one at a time, so that
-// one that ends loses few.
-func (d *disk) TakeAddresses(ctx context.Context, currency string, _ int) ([]string, error) {
+// a dying process loses few.
+func (d *faultyStore) TakeAddresses(ctx context.Context, currency string, _ int) ([]string, error) {
 	return d.Store.TakeAddresses(ctx, currency, 1)
 }
 
 // AcquireLease implements settle.Store.
-func (d *disk) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (settle.Lease, error) {
+func (d *faultyStore) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (settle.Lease, error) {
 	l, err := d.Store.AcquireLease(ctx, name, holder, ttl)
 	if err == nil {
 		d.r.h.lease, d.r.h.holder = l, d.r
@@ -195,7 +195,8 @@ func (d *disk) AcquireLease(ctx context.Context, name, holder string, ttl time.D
 
 // ClaimIntents implements issue.Store. A claim ends at once, so that what a
 // process left behind need not be waited for.
-func (d *disk) ClaimIntents(ctx context.Context, claim issue.Claim, n int, _ time.Duration) ([]issue.Intent, error) {
+func (d *faultyStore) ClaimIntents(ctx context.Context, claim issue.Claim, n int, _ time.Duration) ([]issue.Intent,
+	error) {
 	intents, err := d.Store.ClaimIntents(ctx, claim, n, 0)
 	pl := ctx.Value(planKey{}).(*plan)
 	for _, intent := range intents {
@@ -212,7 +213,7 @@ func (d *disk) ClaimIntents(ctx context.Context, claim issue.Claim, n int, _ tim
 
 // CardsByUUID implements issue.Store. What happens before decides what may be
 // asked for.
-func (d *disk) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
+func (d *faultyStore) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
 	if pl, issuing := ctx.Value(planKey{}).(*plan); issuing && pl.leaves != nil {
 		pl.leaves()
 		pl.leaves = nil
@@ -224,7 +225,7 @@ func (d *disk) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, 
 }
 
 // SaveIntents implements issue.Store. No attempt is waited for.
-func (d *disk) SaveIntents(ctx context.Context, intents []issue.Intent) error {
+func (d *faultyStore) SaveIntents(ctx context.Context, intents []issue.Intent) error {
 	for i := range intents {
 		intents[i].Wait = 0
 	}
@@ -247,8 +248,8 @@ func (a answer) String() string {
 	return []string{"gives", "hangs", "refuses", "declines", "repeats", "garbles"}[a]
 }
 
-// plan is what the supplier answers in one round of issuing, by order, and what
-// it may be asked for.
+// plan has the supplier's answers for one round of issuing, by order, and the
+// permitted requests.
 type plan struct {
 	askable   []bool
 	leaves    func() // happens once, between the claim and the reading of the cards
@@ -258,15 +259,15 @@ type plan struct {
 	meanwhile func() // happens once, when it is asked for the order at
 	at        int
 	once      sync.Once
-	// is closed when it has happened; nil if it will not. What is asked for
-	// other orders waits, so that a history repeats itself.
+	// closed when it has happened; nil if it will not. Requests for other
+	// orders wait, so that a history is repeatable.
 	over chan struct{}
 }
 
 type planKey struct{}
 
-// press is the supplier, with a ledger of what it was asked for and made.
-type press struct {
+// fakeSupplier is the supplier, with a ledger of requests and cards.
+type fakeSupplier struct {
 	h      *history
 	slowly bool // every card is pending at first
 	mu     sync.Mutex
@@ -281,13 +282,13 @@ type request struct {
 }
 
 // Name implements issue.Supplier.
-func (p *press) Name() string { return "press" }
+func (p *fakeSupplier) Name() string { return "press" }
 
 // KeyRetention implements issue.Supplier.
-func (p *press) KeyRetention() time.Duration { return 0 }
+func (p *fakeSupplier) KeyRetention() time.Duration { return 0 }
 
 // submitted reports whether an order was ever submitted.
-func (p *press) submitted(x *sale) bool {
+func (p *fakeSupplier) submitted(x *sale) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.of(x).submitted
@@ -295,19 +296,19 @@ func (p *press) submitted(x *sale) bool {
 
 // made returns the number of the card that was made for an order; "" if none
 // was.
-func (p *press) made(x *sale) string { return p.of(x).number }
+func (p *fakeSupplier) made(x *sale) string { return p.of(x).number }
 
 // of returns an order's line in the ledger.
-func (p *press) of(x *sale) *request {
+func (p *fakeSupplier) of(x *sale) *request {
 	for len(p.ledger) <= x.index {
 		p.ledger = append(p.ledger, request{})
 	}
 	return &p.ledger[x.index]
 }
 
-// receive finds the order that a request is for, and has happen what is to
-// happen meanwhile. The ledger is locked when it returns.
-func (p *press) receive(ctx context.Context, r issue.Request) (*plan, *sale) {
+// receive finds the order of a request, and runs the events planned during it.
+// The ledger is locked when it returns.
+func (p *fakeSupplier) receive(ctx context.Context, r issue.Request) (*plan, *sale) {
 	id, err := uuid.Parse(r.Key)
 	pl, x := ctx.Value(planKey{}).(*plan), p.h.order(id)
 	if err != nil || x == nil || r.USD != x.usd {
@@ -334,7 +335,7 @@ func (p *press) receive(ctx context.Context, r issue.Request) (*plan, *sale) {
 }
 
 // Submit implements issue.Supplier.
-func (p *press) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
+func (p *fakeSupplier) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
 	pl, x := p.receive(ctx, r)
 	defer p.mu.Unlock()
 	if x == nil {
@@ -364,7 +365,7 @@ func (p *press) Submit(ctx context.Context, r issue.Request) (issue.Answer, erro
 }
 
 // Lookup implements issue.Supplier.
-func (p *press) Lookup(ctx context.Context, r issue.Request) (issue.Answer, error) {
+func (p *fakeSupplier) Lookup(ctx context.Context, r issue.Request) (issue.Answer, error) {
 	pl, x := p.receive(ctx, r)
 	defer p.mu.Unlock()
 	if x == nil {
@@ -391,7 +392,7 @@ func (p *press) Lookup(ctx context.Context, r issue.Request) (issue.Answer, erro
 }
 
 // give makes the card of an order, unless it is made, and answers with it.
-func (p *press) give(pl *plan, x *sale) (issue.Answer, error) {
+func (p *fakeSupplier) give(pl *plan, x *sale) (issue.Answer, error) {
 	said, line := pl.answers[x.index], p.of(x)
 	number := line.number
 	if number == "" {

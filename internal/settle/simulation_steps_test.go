@@ -35,7 +35,7 @@ func (h *history) create() {
 	}
 	usd := card.USD(h.w.between(50_00, 750_00))
 	k := h.confirmations[h.w.r.IntN(len(h.confirmations))]
-	c, err := create(h.ctx, h.active.till(k), h.account, usd.String())
+	c, err := create(h.ctx, h.active.orderService(k), h.account, usd.String())
 	if errors.Is(err, card.ErrNoAddress) || errors.Is(err, card.ErrNoRate) {
 		h.note("no card of %s dollars: %v", usd, err)
 		return
@@ -145,8 +145,7 @@ func (h *history) send(outputs []output) {
 	h.note("%s pays %v, unlocks at %d: %s", tx.id, tx.outputs, tx.unlock, how)
 }
 
-// never is the height from which money can be spent that its sender locked for
-// ever.
+// never is the height of a lock that lasts forever.
 const never = 1 << 40
 
 // grieve sends next to nothing to an order, in ways that must not stop it:
@@ -185,8 +184,8 @@ func (h *history) reorganize() {
 	h.replace(h.w.between(1, []int{3, 12, 25}[h.w.r.IntN(3)]), 45)
 }
 
-// rob replaces as many blocks as it takes to undo a payment, mostly of a card
-// that was made, and mostly for good.
+// rob replaces the blocks needed to undo a payment, mostly of an issued card,
+// and mostly permanently.
 func (h *history) rob() {
 	var made, all []int64
 	for _, f := range h.o.facts {
@@ -206,8 +205,8 @@ func (h *history) rob() {
 	}
 }
 
-// replace replaces blocks. What was in them comes back to the mempool, or, in
-// lost percent of all cases, is gone or was spent in another way.
+// replace replaces blocks. Their transactions return to the mempool or, in lost
+// percent of all cases, vanish or are double spent.
 func (h *history) replace(depth, lost int) {
 	depth = min(depth, int(deepest-(h.w.top-h.w.height())))
 	if depth < 1 {
@@ -241,7 +240,7 @@ func (h *history) replace(depth, lost int) {
 	h.note("reorganizes %d: relayed %v, gone %v, replaced %v", depth, relayed, gone, replaced)
 }
 
-// anyTransaction returns one that fits; nil if none does.
+// anyTransaction returns a transaction that fits; nil if none does.
 func (h *history) anyTransaction(fits func(*transaction) bool) *transaction {
 	var some []*transaction
 	for _, tx := range h.w.txs {
@@ -333,8 +332,7 @@ func (h *history) breakNode() {
 	h.note("the node is %+v", h.node)
 }
 
-// breakWallet has the wallet forget transactions that were stored, or
-// addresses.
+// breakWallet makes the wallet forget stored transactions, or addresses.
 func (h *history) breakWallet() {
 	if h.w.chance(40) {
 		h.w.known = h.w.r.IntN(len(h.w.wallet) + 1)
@@ -390,7 +388,7 @@ func (h *history) takeOver() {
 	}
 }
 
-// breakDisk has the next look at the chain fail when it is stored.
+// breakDisk makes the store fail in the next pass.
 func (h *history) breakDisk() {
 	if h.idle > 0 {
 		return
@@ -418,7 +416,7 @@ func (h *history) whileIssuing(r *replica, x *sale) func() {
 	}
 }
 
-// leaves has the newest payment of an order leave the chain, and noticed.
+// leaves removes the newest payment of an order from the chain, noticeably.
 func (h *history) leaves(x *sale) {
 	h.w.frozen = true
 	defer func() { h.w.frozen = false }()
@@ -454,8 +452,8 @@ func (h *history) operate() {
 	h.resolve(x, kind)
 }
 
-// resolve decides, and checks that the decision is one that may be taken and is
-// about the right amount.
+// resolve makes an operator's decision, and checks that it is permitted and has
+// the right amount.
 func (h *history) resolve(x *sale, kind operator.ResolutionKind) {
 	m, parked := h.o.money(x), h.waits(x) != ""
 	kept, firm, unlocked := m.total-x.refunded, m.firm-x.refunded, m.unlocked-x.refunded

@@ -40,8 +40,8 @@ func TestSimulation(t *testing.T) {
 	if *oneSeed > 0 {
 		first, n = *oneSeed, 1
 	}
-	// What failed once is lived through in every run. A change of what happens
-	// in a history makes its seed another one.
+	// Seeds of former failures run every time. A change of the steps in a
+	// history changes the seed.
 	var numbers []uint64
 	for _, old := range []struct {
 		seed uint64
@@ -81,8 +81,8 @@ func TestSimulation_Postgres(t *testing.T) {
 	simulate(t, 2, numbers, func(int) string { return rig.Postgres(t) })
 }
 
-// TestSimulation_SameSeed_SameHistory shows that a seed is all that is needed to see a
-// failure again.
+// TestSimulation_SameSeed_SameHistory shows that a seed is all that is needed
+// to see a failure again.
 func TestSimulation_SameSeed_SameHistory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out: it takes seconds")
@@ -120,8 +120,8 @@ func pick(slow, fast int) int {
 	return fast
 }
 
-// simulate runs the histories of seeds by several workers, each with a database
-// of its own.
+// simulate runs the histories of seeds on several workers, each with its own
+// database.
 func simulate(t *testing.T, workers int, numbers []uint64, newURL func(worker int) string) {
 	n := len(numbers)
 	var next, done atomic.Int64

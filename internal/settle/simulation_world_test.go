@@ -25,7 +25,7 @@ type world struct {
 	serial int
 	dustTo string // gets one unit in each of the next dust blocks
 	dust   int
-	frozen bool // time stands still: others read the clock meanwhile
+	frozen bool // time stands still: goroutines read the clock concurrently
 }
 
 type block struct {
@@ -39,7 +39,7 @@ type transaction struct {
 	id        string
 	spends    int // two that spend the same are never both there
 	outputs   []output
-	unlock    int64 // height from which the outputs can be spent
+	unlock    int64 // height at which the outputs become spendable
 	height    int64
 	minedAt   time.Time
 	pooled    bool
@@ -133,7 +133,7 @@ func (w *world) mine(txs []*transaction) {
 		at = w.latest
 	}
 	w.latest = at
-	if w.chance(15) { // and a node believes one that is behind the time of the newest blocks
+	if w.chance(15) { // and a node accepts a block older than the newest ones
 		at = at.Add(-time.Duration(w.between(1, 180)) * time.Minute)
 	}
 	if w.dust > 0 {
@@ -156,7 +156,7 @@ func (w *world) mine(txs []*transaction) {
 	w.top = max(w.top, w.height())
 }
 
-// mineSome adds n blocks with some of the mempool, in whatever order.
+// mineSome adds n blocks with some of the mempool, in random order.
 func (w *world) mineSome(n, percent int) {
 	for range n {
 		var some []*transaction
@@ -187,8 +187,8 @@ func (w *world) drop(depth int) []*transaction {
 	return out
 }
 
-// conflict makes a transaction that spends what tx does, for somebody else or
-// for less.
+// conflict makes a transaction that spends the same money as tx, for another
+// recipient or a smaller amount.
 func (w *world) conflict(tx *transaction) *transaction {
 	outputs := slices.Clone(tx.outputs)
 	switch w.r.IntN(4) {
@@ -215,23 +215,23 @@ type fact struct {
 	locked  bool
 	seenAt  time.Time
 	unread  bool // it is in a block that was not read
-	listed  bool // likewise, and the mempool still lists it
+	listed  bool // also, and the mempool still lists it
 }
 
 func (f fact) key() string { return fmt.Sprint(f.tx, "/", f.output) }
 
-// sight is what one look at the chain showed, and what was the case in the
-// blocks that were not read.
-type sight struct {
+// observation is the result of one scan, and the true state of the blocks that
+// were not read.
+type observation struct {
 	tip    card.Tip
 	facts  []fact
-	hidden []fact // what the wallet did not show of the blocks that were read
+	hidden []fact // transactions in the read blocks that the wallet did not show
 	forgot []fact // those of them that it must have shown before if they are stored
 	bad    string // why it must not be applied
 }
 
 // look returns what node and wallet show when they are behind blocks behind.
-func (w *world) look(q settle.Query, behind int64) (settle.View, *sight) {
+func (w *world) look(q settle.Query, behind int64) (settle.View, *observation) {
 	height := w.height() - behind
 	tip := w.blocks[height-1]
 	kept := int64(0)
@@ -242,7 +242,7 @@ func (w *world) look(q settle.Query, behind int64) (settle.View, *sight) {
 	}
 	v := q.View(kept)
 	v.Fingerprint, v.Tip = "world", card.Tip{Height: height, Hash: tip.hash, Time: tip.at}
-	s := &sight{tip: v.Tip}
+	s := &observation{tip: v.Tip}
 	if s.tip.Time.After(w.now) {
 		s.tip.Time = w.now
 	}
@@ -252,7 +252,7 @@ func (w *world) look(q settle.Query, behind int64) (settle.View, *sight) {
 		}
 		f := fact{tx: tx.id, height: tx.height, seenAt: tx.minedAt}
 		if tx.height > height {
-			f.height = 0 // not yet mined as far as the node knows
+			f.height = 0 // not yet mined as the node sees it
 		}
 		if f.height == 0 || tx.remembers && !tx.pooledAt.IsZero() {
 			f.seenAt = tx.pooledAt
@@ -289,7 +289,7 @@ func (w *world) look(q settle.Query, behind int64) (settle.View, *sight) {
 			v.Transfers = append(v.Transfers, shown)
 		}
 	}
-	// A wallet has no order of its own that anything may depend on.
+	// Nothing may depend on the order of a wallet's transfers.
 	w.r.Shuffle(len(v.Transfers), func(i, j int) { v.Transfers[i], v.Transfers[j] = v.Transfers[j], v.Transfers[i] })
 	return v, s
 }

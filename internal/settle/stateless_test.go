@@ -19,9 +19,8 @@ import (
 var pebble = card.Currency{Code: "pebble", Name: "Pebble", Decimals: 8, Confirmations: 2, BlockTime: 10 * time.Minute,
 	AmountKey: "amount"}
 
-// quarry is the network of pebbles: blocks that anybody may read, and no
-// wallet.
-type quarry struct {
+// pebbleNet is the network of pebbles: public blocks, and no wallet.
+type pebbleNet struct {
 	blocks []string // hashes; blocks[i] has the height i+1
 	paid   []card.Transfer
 	down   bool
@@ -29,7 +28,7 @@ type quarry struct {
 }
 
 // pay mines a payment.
-func (q *quarry) pay(address string, amount card.Amount) {
+func (q *pebbleNet) pay(address string, amount card.Amount) {
 	q.mine()
 	q.paid = append(q.paid,
 		card.Transfer{Currency: pebble.Code, TxID: fmt.Sprint("t", len(q.paid)), Address: address, Amount: amount,
@@ -37,20 +36,20 @@ func (q *quarry) pay(address string, amount card.Amount) {
 			FirstSeenAt: q.now()})
 }
 
-func (q *quarry) mine() { q.blocks = append(q.blocks, fmt.Sprint("b", len(q.blocks)+1)) }
+func (q *pebbleNet) mine() { q.blocks = append(q.blocks, fmt.Sprint("b", len(q.blocks)+1)) }
 
-// derived is a chain without a wallet: it derives addresses from a public key
-// and scans the blocks itself. Between two calls it keeps nothing, so every
+// derivedChain is a chain without a wallet: it derives addresses from a public
+// key and scans the blocks itself. Between two calls it keeps nothing, so every
 // call is made of a new one.
-type derived struct{ q *quarry }
+type derivedChain struct{ q *pebbleNet }
 
 func derive(position int64) string {
 	return fmt.Sprintf("p%x", sha256.Sum256(fmt.Appendf(nil, "public key/%d", position)))[:30]
 }
 
-func (derived) Currency() card.Currency { return pebble }
+func (derivedChain) Currency() card.Currency { return pebble }
 
-func (d derived) Scan(_ context.Context, q settle.Query) (settle.View, error) {
+func (d derivedChain) Scan(_ context.Context, q settle.Query) (settle.View, error) {
 	if d.q.down {
 		return settle.View{}, fmt.Errorf("%w: down", card.ErrChainNotReady)
 	}
@@ -75,7 +74,7 @@ func (d derived) Scan(_ context.Context, q settle.Query) (settle.View, error) {
 	return v, nil
 }
 
-func (d derived) NewAddresses(_ context.Context, after int64, n int) ([]settle.Address, error) {
+func (d derivedChain) NewAddresses(_ context.Context, after int64, n int) ([]settle.Address, error) {
 	made := make([]settle.Address, n)
 	for i := range made {
 		position := after + 1 + int64(i)
@@ -84,34 +83,34 @@ func (d derived) NewAddresses(_ context.Context, after int64, n int) ([]settle.A
 	return made, nil
 }
 
-func (derived) Reserve(context.Context, int64, int) (bool, error) { return true, nil }
+func (derivedChain) Reserve(context.Context, int64, int) (bool, error) { return true, nil }
 
-func (d derived) Holds(_ context.Context, newest settle.Address) error {
+func (d derivedChain) Holds(_ context.Context, newest settle.Address) error {
 	if derive(newest.Position) != newest.Address {
 		return card.ErrWrongChain
 	}
 	return nil
 }
 
-func (derived) Beacon(context.Context) (settle.Beacon, error) { return settle.Beacon{}, nil }
+func (derivedChain) Beacon(context.Context) (settle.Beacon, error) { return settle.Beacon{}, nil }
 
-func (derived) SetBeacon(context.Context, settle.Beacon, bool) error { return nil }
+func (derivedChain) SetBeacon(context.Context, settle.Beacon, bool) error { return nil }
 
-func (derived) Recover(context.Context, string, *settle.Address, func(string)) error { return nil }
+func (derivedChain) Recover(context.Context, string, *settle.Address, func(string)) error { return nil }
 
 // A chain that keeps nothing between calls fits the contract: positions come
 // from the store, and so does how far to look for payments.
 func TestWatcher_StatelessChain(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.coins(append(chain.Currencies(), pebble))
-		q := &quarry{now: s.clock}
+		q := &pebbleNet{now: s.clock}
 		q.mine()
 		orders, err := order.New(s.store, s.vault, s.rates, nil, func() {}, order.Config{
 			Currencies: []card.Currency{pebble}, Now: s.clock})
 		check(t, err)
 		tick := func() { // by a process that has just started
 			t.Helper()
-			w := s.watch(derived{q}, settle.Config{FillBatch: 50})
+			w := s.watch(derivedChain{q}, settle.Config{FillBatch: 50})
 			check(t, w.Tick(t.Context()))
 			check(t, w.Close(t.Context()))
 		}
@@ -141,7 +140,7 @@ func TestWatcher_StatelessChain(t *testing.T) {
 		first, last := cards[0], cards[69]
 		q.pay(first.Address, first.Amount)
 		q.pay(last.Address, last.Amount-1)
-		q.pay(derive(10_000), 5) // whose address nobody has made
+		q.pay(derive(10_000), 5) // its address was never made
 		tick()
 		q.pay(last.Address, 1)
 		tick()
@@ -158,14 +157,14 @@ func TestWatcher_StatelessChain(t *testing.T) {
 	})
 }
 
-// A coin whose node is away gets no new addresses and is not well; the others
-// go on.
+// A coin whose node is down gets no new addresses and is unhealthy; the others
+// continue.
 func TestWatcher_OneCoinFails_OthersContinue(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.coins(append(chain.Currencies(), pebble))
-		q := &quarry{now: s.clock}
+		q := &pebbleNet{now: s.clock}
 		q.mine()
-		w := s.watch(derived{q}, settle.Config{FillBatch: 200})
+		w := s.watch(derivedChain{q}, settle.Config{FillBatch: 200})
 		check(t, w.Tick(t.Context()))
 		orders, err := order.New(s.store, s.vault, s.rates, nil, func() {},
 			order.Config{Currencies: append(chain.Currencies(), pebble), Now: s.clock, MaxBlind: time.Minute})

@@ -15,7 +15,7 @@ import (
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// requests has the trace of the request that ordered each card.
+// requests has the trace context of each card's request.
 type requests map[uuid.UUID]string
 
 func (r requests) TraceParents(_ context.Context, ids []uuid.UUID) (map[uuid.UUID]string, error) {
@@ -24,10 +24,10 @@ func (r requests) TraceParents(_ context.Context, ids []uuid.UUID) (map[uuid.UUI
 	return found, nil
 }
 
-// Only a pass that changes something is a span, or nobody would find one. That
-// a payment is confirmed belongs to the trace of its card.
+// Only a pass that changes something has a span, so that these can be found. A
+// confirmed payment belongs to the trace of its card.
 func TestWatcher_PassWithChanges_HasSpan(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		const traceID = "0af7651916cd43dd8448eb211c80319c"
 		c := s.order()
 		ended := tracetest.NewSpanRecorder()

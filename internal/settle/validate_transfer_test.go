@@ -11,13 +11,13 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// retold is a chain whose transfers a test changes.
-type retold struct {
+// editedChain is a chain whose transfers a test changes.
+type editedChain struct {
 	settle.Chain
 	tell func(t *card.Transfer) // if set
 }
 
-func (r *retold) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
+func (r *editedChain) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	v, err := r.Chain.Scan(ctx, q)
 	for i := range v.Transfers {
 		if r.tell != nil {
@@ -27,7 +27,7 @@ func (r *retold) Scan(ctx context.Context, q settle.Query) (settle.View, error) 
 	return v, err
 }
 
-func (*retold) Recover(context.Context, string, *settle.Address, func(string)) error { return nil }
+func (*editedChain) Recover(context.Context, string, *settle.Address, func(string)) error { return nil }
 
 func TestWatcher_ChangeInKeptBlock_IsRejected(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -42,12 +42,12 @@ func TestWatcher_ChangeInKeptBlock_IsRejected(t *testing.T) {
 		"back in the mempool": {func(t *card.Transfer) { t.Height = 0 }, "it is now in block 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, s *shop) {
+			onEach(t, func(t *testing.T, s *fixture) {
 				issued, waiting := s.order(), s.order()
 				s.pay(issued, coin, 10)
 				s.settle()
 				s.pay(waiting, coin-1, 1) // one more would be enough
-				wallet := &retold{Chain: s.chain}
+				wallet := &editedChain{Chain: s.chain}
 				w := s.watch(wallet, settle.Config{FillBatch: 200})
 				check(t, w.Tick(t.Context()))
 				s.mine(20)
@@ -80,11 +80,11 @@ func TestWatcher_ChangeInKeptBlock_IsRejected(t *testing.T) {
 }
 
 func TestWatcher_OperatorBelieves_AmountChanges(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 10)
 		s.settle()
-		wallet := &retold{Chain: s.chain, tell: func(x *card.Transfer) { x.Amount = coin / 2 }}
+		wallet := &editedChain{Chain: s.chain, tell: func(x *card.Transfer) { x.Amount = coin / 2 }}
 		w := s.watch(wallet, settle.Config{FillBatch: 200})
 		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) {
 			t.Errorf("error %v", err)
@@ -104,10 +104,10 @@ func TestWatcher_OperatorBelieves_AmountChanges(t *testing.T) {
 // Of two outputs with one key the mempool shows both in full. A block that
 // takes the second shows by how much it is larger, if at all.
 func TestWatcher_MempoolAmount_MayFallButNotGrow(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 0)
-		wallet := &retold{Chain: s.chain}
+		wallet := &editedChain{Chain: s.chain}
 		w := s.watch(wallet, settle.Config{FillBatch: 200})
 		height := int64(0)
 		amount := func(a card.Amount) error {
@@ -146,9 +146,9 @@ func TestWatcher_MempoolAmount_MayFallButNotGrow(t *testing.T) {
 // After blocks were replaced, the other one of two outputs with one key may be
 // the first.
 func TestWatcher_BlocksReplaced_AmountMayGrow(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		q := s.pebbles()
-		w := s.watch(&walled{derived: derived{q}}, settle.Config{FillBatch: 200})
+		w := s.watch(&walletOfNet{derivedChain: derivedChain{q}}, settle.Config{FillBatch: 200})
 		check(t, w.Tick(t.Context()))
 		c := s.orderPebbles()
 		q.pay(c.Address, c.Amount/2)

@@ -11,10 +11,10 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-const coin card.Amount = 1_000000000000 // what a card of 150 dollars costs at the rate of 150
+const coin card.Amount = 1_000000000000 // price of a card of 150 dollars at the rate of 150
 
 func TestWatcher_ExactPayment(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.settle()
 		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
@@ -26,7 +26,7 @@ func TestWatcher_ExactPayment(t *testing.T) {
 		s.want(c, card.Generated, card.Paid, coin, 10)
 		s.mine(1)
 		for range 5 {
-			s.settle() // whatever is done again must change nothing
+			s.settle() // repetitions must change nothing
 		}
 		s.want(c, card.Generated, card.Paid, coin, 11)
 		s.wantIssued(1)
@@ -34,7 +34,7 @@ func TestWatcher_ExactPayment(t *testing.T) {
 }
 
 func TestWatcher_MempoolFirst(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 0)
 		s.settle()
@@ -50,7 +50,7 @@ func TestWatcher_MempoolFirst(t *testing.T) {
 }
 
 func TestWatcher_UnderpaidThenToppedUp_IsPaid(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin/2, 10)
 		s.settle()
@@ -71,7 +71,7 @@ func TestWatcher_UnderpaidThenToppedUp_IsPaid(t *testing.T) {
 }
 
 func TestWatcher_Overpaid_IssuesOneCard(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, 3*coin, 10)
 		s.settle()
@@ -83,7 +83,7 @@ func TestWatcher_Overpaid_IssuesOneCard(t *testing.T) {
 }
 
 func TestWatcher_ReorgBeforeIssue(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 9)
 		s.tick()
@@ -101,7 +101,7 @@ func TestWatcher_ReorgBeforeIssue(t *testing.T) {
 }
 
 func TestWatcher_ReorgBetweenPaidAndIssued(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 10)
 		s.tick() // the intent is stored, nothing is asked yet
@@ -114,7 +114,7 @@ func TestWatcher_ReorgBetweenPaidAndIssued(t *testing.T) {
 }
 
 func TestWatcher_ReorgMinedAgainLower_PaysOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.mine(30)
 		s.pay(c, coin, 5)
@@ -130,7 +130,7 @@ func TestWatcher_ReorgMinedAgainLower_PaysOnce(t *testing.T) {
 }
 
 func TestWatcher_ReorgAfterIssue(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		c := s.order()
 		s.pay(c, coin, 10)
@@ -146,10 +146,10 @@ func TestWatcher_ReorgAfterIssue(t *testing.T) {
 }
 
 func TestWatcher_PaidWhileDown_DoesNotExpire(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		paid, unpaid := s.order(), s.order()
 		s.pay(paid, coin, 10)
-		s.now = s.now.Add(3 * time.Hour) // nobody looked in between
+		s.now = s.now.Add(3 * time.Hour) // no pass in between
 		s.settle()
 		s.want(paid, card.Generated, card.Paid, coin, 10)
 		s.want(unpaid, card.AwaitingPayment, card.Expired, 0, 0)
@@ -158,7 +158,7 @@ func TestWatcher_PaidWhileDown_DoesNotExpire(t *testing.T) {
 }
 
 func TestWatcher_LateMoney_JudgedByTodaysRate(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		enough, short, waiting := s.order(), s.order(), s.order()
 		s.now = s.now.Add(3 * time.Hour)
 		s.settle()
@@ -183,7 +183,7 @@ func TestWatcher_LateMoney_JudgedByTodaysRate(t *testing.T) {
 }
 
 func TestWatcher_MoneyToFreeAddress_IsKeptAndAddressWithdrawn(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		var free string
 		check(t, rig.OpenSQL(t, s.url).QueryRow("SELECT address FROM addresses WHERE position = 20").Scan(&free))
 		_, err := s.chain.Pay(t.Context(), free, coin, 10)
@@ -203,10 +203,10 @@ func TestWatcher_MoneyToFreeAddress_IsKeptAndAddressWithdrawn(t *testing.T) {
 }
 
 func TestWatcher_OtherChain_IsRejected(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 10)
-		w := s.watch(swapped{s.chain}, settle.Config{})
+		w := s.watch(otherChain{s.chain}, settle.Config{})
 		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWrongChain) {
 			t.Errorf("error %v", err)
 		}
@@ -217,20 +217,20 @@ func TestWatcher_OtherChain_IsRejected(t *testing.T) {
 	})
 }
 
-type swapped struct{ settle.Chain }
+type otherChain struct{ settle.Chain }
 
-func (s swapped) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
+func (s otherChain) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	v, err := s.Chain.Scan(ctx, q)
 	v.Fingerprint = "another network"
 	return v, err
 }
 
 func TestWatcher_ChainShorter_ChangesNothing(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 10)
 		s.tick()
-		w := s.watch(shorter{s.chain}, settle.Config{})
+		w := s.watch(shorterChain{s.chain}, settle.Config{})
 		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrChainNotReady) {
 			t.Errorf("error %v", err)
 		}
@@ -238,14 +238,14 @@ func TestWatcher_ChainShorter_ChangesNothing(t *testing.T) {
 	})
 }
 
-type shorter struct{ settle.Chain }
+type shorterChain struct{ settle.Chain }
 
-func (s shorter) Scan(context.Context, settle.Query) (settle.View, error) {
+func (s shorterChain) Scan(context.Context, settle.Query) (settle.View, error) {
 	return settle.View{Fingerprint: "simulated monero", Tip: card.Tip{Height: 3, Hash: "x", Time: time.Now()}}, nil
 }
 
 func TestWatcher_TwoReplicas_OneWatches(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		other := s.replica() // has the lease now
 		s.pay(c, coin, 10)
@@ -262,7 +262,7 @@ func TestWatcher_TwoReplicas_OneWatches(t *testing.T) {
 }
 
 func TestWatcher_DatabaseRestored_HandsOutNoUsedAddress(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.order()
 		// Last night's backup: the pool is full, the wallet has given out more
 		// since, and the last comparison was hours ago.
@@ -284,7 +284,7 @@ func TestWatcher_DatabaseRestored_HandsOutNoUsedAddress(t *testing.T) {
 }
 
 func TestWatcher_PoolNotFull_FillsWithoutPause(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		s.order() // which takes 32 addresses of the 200
 		check(t, s.watcher.Close(t.Context()))
 		woken := 0
@@ -307,11 +307,11 @@ func TestWatcher_PoolNotFull_FillsWithoutPause(t *testing.T) {
 }
 
 func TestWatcher_WalletLostAddresses_IsNotTrusted(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 5)
 		s.tick()
-		w := s.watch(forgetful{emptied{s.chain}}, settle.Config{})
+		w := s.watch(recreatedWallet{emptyWallet{s.chain}}, settle.Config{})
 		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrChainNotReady) {
 			t.Errorf("error %v", err)
 		}
@@ -319,21 +319,21 @@ func TestWatcher_WalletLostAddresses_IsNotTrusted(t *testing.T) {
 	})
 }
 
-// forgetful is a wallet that was restored from its keys: the same network and
-// address, but none of the subaddresses.
-type forgetful struct{ emptied }
+// recreatedWallet is a wallet that was restored from its keys: the same network
+// and address, but none of the subaddresses.
+type recreatedWallet struct{ emptyWallet }
 
-func (f forgetful) Holds(context.Context, settle.Address) error {
+func (f recreatedWallet) Holds(context.Context, settle.Address) error {
 	return card.ErrWalletLost
 }
 
 func TestWatcher_MoneyMissingFromKeptBlock_UncountedOnlyByOperator(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 5)
 		s.tick()
-		w := s.watch(emptied{s.chain}, settle.Config{})
-		for range 3 { // it looks through the whole chain meanwhile
+		w := s.watch(emptyWallet{s.chain}, settle.Config{})
+		for range 3 { // it is scanning the whole chain
 			if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) {
 				t.Errorf("error %v", err)
 			}
@@ -346,17 +346,17 @@ func TestWatcher_MoneyMissingFromKeptBlock_UncountedOnlyByOperator(t *testing.T)
 	})
 }
 
-// emptied is a wallet that has its addresses, and none of their payments.
-type emptied struct{ settle.Chain }
+// emptyWallet is a wallet that has its addresses, and none of their payments.
+type emptyWallet struct{ settle.Chain }
 
-func (e emptied) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
+func (e emptyWallet) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	v, err := e.Chain.Scan(ctx, q)
 	v.Transfers = nil
 	return v, err
 }
 
 func TestWatcher_ReadLongerThanLease_StillApplies(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 10)
 		check(t, s.watcher.Close(t.Context()))
@@ -368,7 +368,7 @@ func TestWatcher_ReadLongerThanLease_StillApplies(t *testing.T) {
 }
 
 func TestWatcher_LeaseLostAfterRead_AppliesNothing(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 10)
 		check(t, s.watcher.Close(t.Context()))
@@ -397,14 +397,14 @@ func (s slowChain) Scan(ctx context.Context, q settle.Query) (settle.View, error
 	return s.Chain.Scan(ctx, q)
 }
 
-func expireLeases(t *testing.T, s *shop) {
+func expireLeases(t *testing.T, s *fixture) {
 	t.Helper()
 	_, err := rig.OpenSQL(t, s.url).Exec("UPDATE leases SET expires_at = 0")
 	check(t, err)
 }
 
 func TestWatcher_CheapLateMoney_DustDoesNotReverseCard(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.now = s.now.Add(3 * time.Hour)
 		s.settle()

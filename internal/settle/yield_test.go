@@ -12,12 +12,12 @@ import (
 )
 
 // failing is a chain that can't be read.
-func (s *shop) failing(err error) settle.Chain {
-	return lasting{Chain: s.chain, scan: func(context.Context) error { return err }}
+func (s *fixture) failing(err error) settle.Chain {
+	return slowScan{Chain: s.chain, scan: func(context.Context) error { return err }}
 }
 
 func TestWatcher_AloneWhilePassesFail_KeepsLease(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		check(t, s.watcher.Close(t.Context()))
 		w, heard := s.listen(s.store, s.failing(errFault))
 		for range 120 { // an hour
@@ -35,7 +35,7 @@ func TestWatcher_AloneWhilePassesFail_KeepsLease(t *testing.T) {
 // Two processes that both fail pass the lease on once a minute, not each time
 // that one fails.
 func TestWatcher_TwoReplicasFail_YieldOncePerMinute(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		check(t, s.watcher.Close(t.Context()))
 		fault := errors.New("no route to the node")
 		newWatcher := func(replica string, reports *[]settle.Report) *settle.Watcher {
@@ -72,7 +72,7 @@ func TestWatcher_TwoReplicasFail_YieldOncePerMinute(t *testing.T) {
 }
 
 func TestWatcher_Report_NamesCause(t *testing.T) {
-	onEach(t, func(t *testing.T, s *shop) {
+	onEach(t, func(t *testing.T, s *fixture) {
 		check(t, s.watcher.Close(t.Context()))
 		for _, tt := range []struct {
 			err  error

@@ -209,8 +209,7 @@ func TestChain_WalletKilledDuringPass(t *testing.T) {
 	address, start := newAddress(t, m), net.Height(t)
 	txID := net.Pay(t, address.Address, xmr)
 	net.Confirm(t, txID, 1)
-	// it is started again as it was when it was stored, before the payment;
-	// nobody opens it
+	// restarted with its file from before the payment, but not opened
 	proxy.Before("get_transfers", func() {
 		wallet.Kill()
 		wallet.Launch(t)

@@ -56,8 +56,8 @@ func honest(t *testing.T) (*script, *monero.Chain) {
 	return s, m
 }
 
-// decisive are the fields that decisions need, with a value, by what is done
-// and by method.
+// decisive lists the fields that decisions need, with a wrong value, by action
+// and method.
 var decisive = []struct {
 	do, method string
 	fields     map[string]any
@@ -101,8 +101,8 @@ func entryFields(path string) map[string]any {
 	return fields
 }
 
-// harmless are the lies that can't be told from the truth, with the reason why
-// nothing wrong follows.
+// harmless lists lies that look like the truth, with the reason why they do no
+// harm.
 var harmless = map[string]string{
 	"get_transfers: in is missing": "an empty list is left out; a stored transfer can't vanish from a block that is still there: " +
 		"see TestWatcher_Reorg_OlderMoneyMissing_Fails",
@@ -147,7 +147,7 @@ func TestChain_NeededFieldMissing_IsRejected(t *testing.T) {
 	t.Logf("%d lies", lies)
 }
 
-// What has the right form may still contradict what else was said.
+// Values with the right form may still contradict other values.
 func TestChain_ContradictoryResponses_AreRejected(t *testing.T) {
 	t.Parallel()
 	const in0, in1, pool0 = "in.0.", "in.1.", "pool.0."
@@ -270,8 +270,8 @@ func TestChain_ContradictoryEntries_AreRejected(t *testing.T) {
 	}
 }
 
-// A node that lacks a block below the newest that it named has changed
-// meanwhile. It must not pass for one that shows another block.
+// A node that lacks a block below its newest has changed since. That must not
+// be mistaken for another block at that height.
 func TestChain_NodeLacksOldBlock_NotReady(t *testing.T) {
 	s, m := newScript(t)
 	s.set("get_block_header_by_height", genesisBlock,
@@ -284,8 +284,8 @@ func TestChain_NodeLacksOldBlock_NotReady(t *testing.T) {
 	}
 }
 
-// A wallet that lost its addresses shows a payment in the mempool to one that
-// it says it does not have. Then Holds must get its turn.
+// A wallet that lost its addresses shows a payment in the mempool to an address
+// that it denies to have. Holds must then still run.
 func TestChain_MempoolPaymentToLostAddress_IsReturned(t *testing.T) {
 	s, m := newScript(t)
 	s.made = 2
@@ -302,8 +302,8 @@ func TestChain_MempoolPaymentToLostAddress_IsReturned(t *testing.T) {
 	}
 }
 
-// What another wallet said of its addresses is not remembered of the one that
-// is opened again.
+// Addresses of another wallet are not remembered for the one that is opened
+// again.
 func TestChain_OtherWalletOpenBriefly_AddressesForgotten(t *testing.T) {
 	s, m := honest(t)
 	other := false
@@ -345,8 +345,8 @@ func TestChain_WalletAddress_ReadOnce(t *testing.T) {
 	}
 }
 
-// tell has an honest wallet tell a lie, and fails the test if what is done then
-// does not end with an error that names it.
+// tell lets an honest wallet give one wrong answer, and fails the test unless
+// the action ends with an error that names it.
 func tell(t *testing.T, do string, lie rig.Lie) {
 	t.Helper()
 	t.Run(do+", "+lie.Name, func(t *testing.T) {

@@ -304,8 +304,8 @@ func TestChain_LockedTransferWithConfirmations(t *testing.T) {
 			"clock": one(t, view, clock.Address).Locked, "past": one(t, view, past.Address).Locked,
 			"free": one(t, view, free.Address).Locked}
 	}
-	// what can't be spent for 10 blocks anyway is not told apart from an unlock
-	// time, if there is one
+	// the 10 blocks in which no output can be spent are not distinguished from
+	// an unlock time
 	early := map[string]bool{"block": true, "soon": true, "clock": true, "past": true, "free": false}
 	if diff := cmp.Diff(early, locked()); diff != "" {
 		t.Errorf("mempool: %s", diff)

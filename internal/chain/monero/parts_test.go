@@ -110,7 +110,7 @@ func TestChain_ResponseTooLong_ReadInSmallerParts(t *testing.T) {
 	}
 	const tip = 3000
 	one := int64(len(entryAt(t, tip/2, tip)) + 1)
-	for _, fit := range []int64{200, 500, tip - 1} { // so many payments in one answer
+	for _, fit := range []int64{200, 500, tip - 1} { // many payments in one response
 		m, _ := busy(t, tip, never)
 		m.SetMaxReply(fit*one + 60)
 		wantBlocks(t, scan(t, m, 0), tip)
@@ -151,8 +151,8 @@ func TestChain_WalletHangs_NoRepeatedCalls(t *testing.T) {
 	}
 }
 
-// What a pass compares is read with what is new, in as few calls as there are
-// stretches, and all of it is worthless if a block is replaced meanwhile.
+// A pass reads old and new blocks in as few calls as there are ranges, and
+// discards all of them if a block is replaced during the pass.
 func TestChain_OlderBlocks_InSameView(t *testing.T) {
 	const tip = 3000
 	q := settle.Query{Known: []card.Tip{{Height: tip, Hash: hash("a")}}, Since: tip, Newest: settle.NoPosition}

@@ -15,10 +15,10 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// ownWallet returns a wallet of the test's own, the adapter that opens it, and
-// n addresses it has made. Its keys are those of all wallets of the network: it
-// has seen first what other tests paid to addresses that they made, since it
-// goes on behind these.
+// ownWallet returns a wallet for this test alone, the chain that opens it, and
+// n addresses it has made. Its keys are those of every wallet of the network,
+// so it first sees the payments to addresses of other tests, and makes its own
+// after these.
 func ownWallet(t *testing.T, net *rig.MoneroNet, n int) (*rig.MoneroWallet, *monero.Chain, []settle.Address) {
 	t.Helper()
 	wallet := net.NewWallet(t, "", "")
@@ -114,7 +114,7 @@ func TestChain_RecoverFindsPaymentsFarAhead(t *testing.T) {
 	}
 	wallet.Kill()
 	wallet.Launch(t)
-	recovers() // once more than needed, of what it stored
+	recovers() // of its store calls, one more than needed
 	if len(progress) != 1 || strings.Contains(progress[0], "addresses") {
 		t.Errorf("nothing was lost: progress %q", progress)
 	}
@@ -135,7 +135,7 @@ func TestChain_RecoverKilledHalfWay(t *testing.T) {
 		t.Error("no error of a wallet that was killed")
 	}
 	wallet.Launch(t)
-	if err := m.Holds(t.Context(), newest); err != nil { // its addresses don't tell that it has not looked for payments
+	if err := m.Holds(t.Context(), newest); err != nil { // its addresses do not show that it has not scanned for payments
 		t.Error(err)
 	}
 	if err := m.Recover(t.Context(), "", &newest, func(string) {}); err != nil {
@@ -230,7 +230,7 @@ func TestChain_CorruptCache_ErrorHasRemedy(t *testing.T) {
 	wallet.CorruptCache(t)
 	_, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
 	notReady(t, err, "delete the wallet's cache file", "keep the .keys file")
-	wallet.Kill() // as monero-wallet-rpc ends by itself if it was started with --wallet-file
+	wallet.Kill() // monero-wallet-rpc exits by itself if it was started with --wallet-file
 	_, err = m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
 	if err == nil || !strings.Contains(err.Error(), "delete the wallet's cache file") {
 		t.Errorf("got %v", err)

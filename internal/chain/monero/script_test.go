@@ -25,12 +25,12 @@ const (
 
 var clock = time.Date(2026, 11, 20, 14, 46, 0, 0, time.UTC)
 
-// script is a node and a wallet that say what a test wants; real ones can't be
-// made to.
+// script is a node and a wallet with scripted answers that real ones cannot be
+// made to give.
 type script struct {
 	mu sync.Mutex
-	// by method, the last one for ever; each is the result, a whole "error", or
-	// "" for what is asked
+	// by method, the last one repeatedly; each is the result, a whole "error",
+	// or "" for the default
 	answers map[string][]string
 	raw     http.HandlerFunc // answers everything, if set
 	// lie, if set, changes whole answers.
@@ -194,7 +194,7 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // entry returns an entry of get_transfers: 7 piconero to subaddress 5 in block
-// 90 of 100, with changes. What follows from others is changed with them.
+// 90 of 100, with changes. Dependent fields follow them.
 func entry(t testing.TB, changes map[string]any) string {
 	t.Helper()
 	e := map[string]any{"address": sub(5), "amount": 7, "double_spend_seen": false, "fee": 1, "height": 90,

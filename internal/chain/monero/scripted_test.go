@@ -173,9 +173,9 @@ func TestChain_Transfers(t *testing.T) {
 	}
 }
 
-// Two transactions may pay to the same one-time key, of which only one can ever
-// be spent. The wallet keeps the larger; the get_transfers here are what it
-// shows of the other, and spendable is what its get_balance says.
+// Two transactions may pay to the same one-time key, but only one can ever be
+// spent. The wallet keeps the larger; the get_transfers here are its entries
+// for the other, and spendable is its get_balance.
 func TestChain_BurningBug_CreditedOnce(t *testing.T) {
 	paid := func(digit string, height, amount int) string {
 		return entry(t, map[string]any{"txid": hash(digit), "height": height, "amount": amount})
@@ -324,8 +324,9 @@ func TestChain_Inspect_Rejects(t *testing.T) {
 		method, answer string
 		is             error
 	}{
-		"signs":          {"sign_transfer", `{}`, monero.ErrSpendKey},
-		"could sign":     {"sign_transfer", `"error":{"code":-39,"message":"cannot load unsigned_txset"}`, monero.ErrSpendKey},
+		"signs": {"sign_transfer", `{}`, monero.ErrSpendKey},
+		"could sign": {"sign_transfer", `"error":{"code":-39,"message":"cannot load unsigned_txset"}`,
+			monero.ErrSpendKey},
 		"can't tell":     {"sign_transfer", `"error":{"code":-7,"message":"Command unavailable in restricted mode."}`, nil},
 		"testnet wallet": {"get_address", addressesOf(address(testnet, 0, 0), 0, []int64{0}), card.ErrWrongChain},
 		"stagenet node":  {"get_info", info(map[string]any{"nettype": "stagenet"}), card.ErrWrongChain},

@@ -77,7 +77,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// What is believed is what encoding/json reads.
+// Every accepted text decodes as with encoding/json.
 func FuzzDecode(f *testing.F) {
 	f.Add(`{"text":"\\","truth":false,"number":0,"large":0,"small":0,"inner":{"n":-1},"list":[],"raw":"x"}`)
 	f.Add(`{"text":"","truth":true,"number":1,"large":2,"small":3,"inner":{"n":4},"list":[{"n":5}],"failed":{"n":6}}`)
