@@ -12,7 +12,7 @@ import (
 	"github.com/cardmint/cardmint/internal/store/sqlite"
 )
 
-// suffixes are those of the files of an SQLite database. The last commits may be
+// suffixes distinguish the files of an SQLite database. The last commits may be
 // in -wal only.
 var suffixes = [...]string{"", "-wal", "-shm", "-journal"}
 

@@ -13,22 +13,24 @@ import (
 // Every acknowledged commit is durable: with synchronous replication, a standby
 // has it. PostgreSQL commits on the primary first and waits for the standby
 // afterwards. Canceling the wait can't undo the commit, so the server only
-// warns. Hence three rules: no caller cuts off a commit (outlive). A commit with
-// that warning has an unknown outcome (postgres.ErrUnreplicated). A row that an
-// earlier attempt may have left behind is acknowledged only after a commit of
-// our own (AwaitReplication).
+// warns. Hence three rules:
+//   - No caller cuts off a commit (runDetached).
+//   - A commit with that warning has an unknown outcome
+//     (postgres.ErrUnreplicated).
+//   - A row that an earlier attempt may have left behind is acknowledged only
+//     after a commit of our own (AwaitReplication).
 
 // errUnknown means that a statement continues after its caller has returned.
 var errUnknown = errors.New("the outcome is unknown")
 
-// outlive runs f, which commits, and returns its error. If ctx ends first, it
+// runDetached runs f, which commits, and returns its error. If ctx ends first, it
 // returns errUnknown immediately, and f continues in the background until its
 // own context ends, after txTimeout.
-func (s *Store) outlive(ctx context.Context, f func(context.Context) error) error {
+func (s *Store) runDetached(ctx context.Context, f func(context.Context) error) error {
 	if s.SingleWriter() {
 		return f(ctx)
 	}
-	own, cancel := outliving(ctx)
+	own, cancel := detach(ctx)
 	ended := make(chan error, 1)
 	go func() {
 		defer cancel()
@@ -42,15 +44,15 @@ func (s *Store) outlive(ctx context.Context, f func(context.Context) error) erro
 	}
 }
 
-// outliving returns a context that ends after txTimeout, not with ctx.
-func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
+// detach returns a context that ends after txTimeout, not with ctx.
+func detach(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(postgres.WithCaller(context.WithoutCancel(ctx), ctx), txTimeout)
 }
 
-// writing waits until one more connection may write. Commits may wait for a
+// acquireWriter waits until one more connection may write. Commits may wait for a
 // standby for a long time, so one connection in eight is reserved for reads.
-// The caller must call done.
-func (s *Store) writing(ctx context.Context) (done func(), err error) {
+// The caller must call release.
+func (s *Store) acquireWriter(ctx context.Context) (release func(), err error) {
 	if s.writers == nil {
 		return func() {}, nil
 	}
@@ -62,9 +64,9 @@ func (s *Store) writing(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// AwaitReplication implements order.Store. It is one round trip. It commits a
-// message without readers, because a commit is acknowledged only after all that
-// precede it in the log.
+// AwaitReplication implements order.Store. It takes one round trip, and commits a
+// message without readers: a standby has all earlier commits once it has this
+// one.
 func (s *Store) AwaitReplication(ctx context.Context) error {
 	if s.dialect.awaitReplication == "" {
 		return nil

@@ -39,7 +39,7 @@ func (s *Store) newInsertBatcher() *batch.Batcher[insertion, bool] {
 		Workers:  min(cap(s.writers), insertWorkers), // 1 on SQLite
 		MinItems: minInsertBatch,
 		Acquire: func() (release func()) {
-			release, _ = s.writing(context.Background()) // can't fail: this context never ends
+			release, _ = s.acquireWriter(context.Background()) // can't fail: the context never ends
 			return release
 		},
 	})
@@ -66,12 +66,12 @@ func (s *Store) InsertCard(ctx context.Context, c *card.Card, limit card.USD) (b
 
 // insertAlone inserts a card that does not share its statement.
 func (s *Store) insertAlone(ctx context.Context, i insertion) (bool, error) {
-	release, err := s.writing(ctx)
+	release, err := s.acquireWriter(ctx)
 	if err != nil {
 		return false, err
 	}
 	inserted := make(chan bool, 1)
-	err = s.outlive(ctx, func(context.Context) error {
+	err = s.runDetached(ctx, func(context.Context) error {
 		defer release()
 		n, err := s.insertOne(ctx, i)
 		inserted <- n
@@ -85,7 +85,7 @@ func (s *Store) insertAlone(ctx context.Context, i insertion) (bool, error) {
 
 // insertOne inserts a single card. It reports whether the card was stored.
 func (s *Store) insertOne(ctx context.Context, i insertion) (bool, error) {
-	ctx, cancel := outliving(ctx)
+	ctx, cancel := detach(ctx)
 	defer cancel()
 	insert := s.statements.insertCard
 	if i.card.RefundAddress != "" {
@@ -131,7 +131,7 @@ func (s *Store) insertMany(all []insertion) ([]bool, error) {
 // insertRows inserts rows of insertCards, and returns the UUIDs of the cards
 // that were stored.
 func (s *Store) insertRows(rows [][]any, limit card.USD) (ids []uuid.UUID, err error) {
-	ctx, cancel := outliving(context.Background())
+	ctx, cancel := detach(context.Background())
 	defer cancel()
 	types := s.dialect.batchTypes()
 	if s.dialect.arrays {

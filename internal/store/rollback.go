@@ -100,10 +100,10 @@ func (d *rollbackDetector) observe(lease string, s observation, before lastObser
 // process, which can't be older than itself.
 func (s *Store) ShareDetector(other *Store) { s.rollbacks = other.rollbacks }
 
-// RequireAttestation restricts issuing cards and numbering events to times at
-// which a process attests that the database was not rolled back: after a
-// restore, the next numbers may have been used. Decisions of operators are not
-// restricted.
+// RequireAttestation makes issuing cards and numbering events fail unless a
+// process attests that the database was not rolled back: after a restore, the
+// next numbers may have been used already. Decisions of operators do not need
+// it.
 func (s *Store) RequireAttestation() { s.requireAttestation.Store(true) }
 
 var errNotAttested = errors.New("nobody attests that the database is as it was")
@@ -118,7 +118,7 @@ func (s *Store) attested(ctx context.Context) (string, error) {
 }
 
 // InvalidateEpochs ends all epochs. A process that starts on SQLite calls it:
-// the file may have been restored a moment ago, and contains no trace of that.
+// the file may just have been restored, which it does not record.
 func (s *Store) InvalidateEpochs(ctx context.Context) error {
 	_, err := s.exec(ctx, s.w, "invalidate epochs", "UPDATE leases SET epoch = NULL")
 	return err

@@ -25,8 +25,8 @@ var ErrNoSchema = errors.New("the database has no schema of cardmint")
 // program that can use it.
 const firstCompatible = 6
 
-// Schema compares the schema of a database with the newest one that this program
-// knows.
+// Schema compares the version of a database's schema with the versions that this
+// program supports.
 type Schema struct {
 	Version int64 // of the last migration that was applied; 0 if there is no schema
 	Oldest  int64 // a program that knows this version of the schema, or a newer one, can use the database

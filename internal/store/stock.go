@@ -79,12 +79,12 @@ func (s *Store) insertReserving(ctx context.Context, c *card.Card, limit card.US
 	if !s.dialect.arrays {
 		return s.reserveInTx(ctx, c, wanted, s.dialect.insertCard(limit > 0, and), args)
 	}
-	done, err := s.writing(ctx)
+	done, err := s.acquireWriter(ctx)
 	if err != nil {
 		return false, s.fail("insert card", err)
 	}
 	var row struct{ Found, Done bool }
-	err = s.outlive(ctx, func(ctx context.Context) error {
+	err = s.runDetached(ctx, func(ctx context.Context) error {
 		defer done()
 		return statement.to(limit).get(ctx, &row, append(wanted, args...)...)
 	})

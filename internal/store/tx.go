@@ -66,7 +66,7 @@ const txTimeout = time.Minute
 const claimTimeout = 5 * time.Second
 
 func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
-	done, err := s.writing(ctx)
+	done, err := s.acquireWriter(ctx)
 	if err != nil {
 		return s.fail("begin", err)
 	}
@@ -77,7 +77,7 @@ func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
 	}
 	// The transaction does not end with ctx: if a canceled context cut off
 	// COMMIT, its outcome would be unknown.
-	committing, cancel := outliving(ctx)
+	committing, cancel := detach(ctx)
 	end := func() {
 		cancel()
 		_ = conn.Close()
@@ -102,7 +102,7 @@ func (s *Store) tryTx(ctx context.Context, f func(*tx) error) error {
 		return s.fail("commit", err)
 	}
 	handedOver = true
-	return s.fail("commit", s.outlive(ctx, func(context.Context) error {
+	return s.fail("commit", s.runDetached(ctx, func(context.Context) error {
 		defer end()
 		return t.Commit()
 	}))

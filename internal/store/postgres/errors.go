@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	// ErrConnect marks errors of connecting: whatever the reason, the database
-	// can't be reached.
+	// ErrConnect marks errors of connecting, all of which mean that the
+	// database can't be reached.
 	ErrConnect = errors.New("connect")
 	// ErrUnreplicated means that a transaction was committed, but perhaps on
 	// this server alone: the wait for its standby was cut off. lib/pq takes

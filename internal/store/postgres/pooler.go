@@ -86,9 +86,9 @@ func (c *Connector) CheckPooler(ctx context.Context, db *sqlx.DB) error {
 }
 
 // checkSessions returns ErrPoolMode if a connection gets the idle session of
-// another one. A pooler that shares sessions reuses the one that was used last,
-// unless another client is faster: hence several attempts. If no second
-// connection is available, the first one has its session to itself.
+// another one. A pooler that shares sessions reuses the last one, unless another
+// client is faster: hence several attempts. If no second connection is
+// available, the first one does not share its session.
 func (c *Connector) checkSessions(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, poolerTimeout)
 	defer cancel()

@@ -56,7 +56,7 @@ func (s *session) prepare(ctx context.Context, query string) (preparedStmt, erro
 			return nil, err
 		}
 	case len(s.prepared) >= MaxPrepared:
-		for other := range s.prepared { // those that are used often soon come back
+		for other := range s.prepared { // a frequent statement soon returns
 			if err := s.closePrepared(other); err != nil {
 				return nil, err
 			}

@@ -14,11 +14,11 @@ import (
 	"github.com/lib/pq/pqerror"
 )
 
-// disableJIT makes sessions interpret statements. PostgreSQL compiles those
-// that it expects to take long, such as an INSERT of a thousand cards of
-// accounts with many open ones, and compiling takes longer than running any of
-// ours. As a startup parameter, it would be rejected by every PgBouncer that is
-// not configured for it.
+// disableJIT disables PostgreSQL's compiler. It compiles statements with a high
+// estimated cost, such as an INSERT of a thousand cards of accounts with many
+// open ones, and that takes longer than running any of ours. It is no startup
+// parameter, because every PgBouncer that is not configured for it would reject
+// it.
 const disableJIT = "SET SESSION jit = off;"
 
 // Connector opens sessions. It implements driver.Connector.

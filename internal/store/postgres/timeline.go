@@ -18,9 +18,9 @@ import (
 // will be lost.
 var errObsolete = errors.New("another server was promoted after this one")
 
-// obsoleteFor is how long a server is rejected after the last use of one that
-// was promoted later. It is limited because a whole cluster may be restored
-// from a snapshot, which takes its timeline back.
+// obsoleteFor is how long a server is rejected after the last use of a newer
+// timeline. It is limited because restoring a whole cluster from a snapshot also
+// restores its timeline.
 const obsoleteFor = time.Minute
 
 // timelines is the newest timeline of PostgreSQL among the sessions of a pool.
@@ -30,8 +30,8 @@ type timelines struct {
 	usedAt atomic.Int64 // in Unix nanoseconds
 }
 
-// isObsolete reports whether a timeline is older than one that was used within
-// obsoleteFor. If not, it is in use now.
+// isObsolete reports whether a newer timeline was used within obsoleteFor.
+// Otherwise it records the use of this one.
 func (l *timelines) isObsolete(timeline int64, now time.Time) bool {
 	if timeline == 0 {
 		return false

@@ -10,8 +10,7 @@ import (
 
 const (
 	maxCached = 128 // statements of a connection
-	// Longer statements are those of batches, and hardly ever have the same
-	// number of rows twice.
+	// Longer statements insert many rows, and their number rarely repeats.
 	maxCachedBytes = 4 << 10
 )
 
@@ -93,7 +92,7 @@ func (c *cachingConn) release(query string, st stmt) {
 		return
 	}
 	if len(c.idle) >= maxCached {
-		for other, idle := range c.idle { // those that are used often soon come back
+		for other, idle := range c.idle { // a frequent statement soon returns
 			delete(c.idle, other)
 			_ = idle.Close()
 			break

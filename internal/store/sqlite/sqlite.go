@@ -54,9 +54,9 @@ func Open(path string, conns int) (writer, reader *sqlx.DB, err error) {
 	return writer, reader, nil
 }
 
-// OpenFile opens a database that exists, with one connection, and keeps its
-// journal mode: unless another process uses it, no file that would stay appears
-// next to it. mode is that of an SQLite URI: ro or rw.
+// OpenFile opens an existing database with one connection. It keeps the journal
+// mode, so it leaves no new files next to the database unless another process
+// uses it. mode is ro or rw, as in an SQLite URI.
 func OpenFile(path, mode string) (*sqlx.DB, error) {
 	db, err := sqlx.Open("sqlite",
 		fileURI(path, "mode="+mode)+"&_pragma=busy_timeout(5000)&_pragma=synchronous(FULL)")
