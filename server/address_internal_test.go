@@ -57,7 +57,7 @@ func TestProxies_Client_ReturnsLastUntrustedHop(t *testing.T) {
 	}
 }
 
-// What gin would believe by itself: everybody.
+// By default, gin trusts every proxy.
 func TestEngine_IgnoresForwardedFor(t *testing.T) {
 	engine := newEngine()
 	var got string

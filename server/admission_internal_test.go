@@ -7,8 +7,8 @@ import (
 	"github.com/cardmint/cardmint/openapi"
 )
 
-// Every operation has a place of its kind, or is one of those that were found
-// to need none. A new operation is not forgotten.
+// Every operation has a gate, or is listed as needing none, so that new
+// operations are not forgotten.
 func TestGates_CoverEveryOperation(t *testing.T) {
 	g := newGates(noMetrics{})
 	want := map[string]*gate{

@@ -102,7 +102,7 @@ func FuzzCreateCard_AmountEqualsOracle(f *testing.F) {
 		asString, err := json.Marshal(text)
 		need(t, err)
 		var read string
-		need(t, json.Unmarshal(asString, &read)) // what is not UTF-8 was replaced
+		need(t, json.Unmarshal(asString, &read)) // invalid UTF-8 was replaced
 		checkAmount(t, d, token, string(asString), read, 9)
 		if json.Valid([]byte(text)) && strings.Trim(text, "-+.0123456789eE") == "" {
 			checkAmount(t, d, token, text, text, len(text))
@@ -137,7 +137,8 @@ func checkAmount(t *testing.T, d *deployment, token, sent, text string, wholeDig
 	}
 }
 
-// allowedAmount says what a text means, if the contract allows it.
+// allowedAmount returns the amount that a text denotes, if the contract allows
+// it.
 func allowedAmount(text string, wholeDigits int) (*big.Rat, bool) {
 	for _, c := range []byte(text) {
 		if (c < '0' || c > '9') && c != '.' {

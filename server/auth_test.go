@@ -23,9 +23,9 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// access says what an operation of the contract answers to the owner of a card
-// and to somebody else. An operation that is not here fails the test: who may
-// do what has to be decided for each.
+// access is the response of an operation to the owner of a card, and to another
+// account. An operation that is missing here fails the test: access to it must
+// be decided.
 var access = map[string]struct {
 	body       string
 	own, other int
@@ -163,7 +163,7 @@ func TestAccess_EveryOperationWithEveryToken(t *testing.T) {
 				if strings.Contains(a.body, mine.UUID.String()) || strings.Contains(a.body, mine.Payment.Address) {
 					t.Errorf("it shows another's card: %s", a.body)
 				}
-				if row.other == http.StatusNotFound { // one can't tell it from a card that does not exist
+				if row.other == http.StatusNotFound { // indistinguishable from a card that does not exist
 					nobodys := d.send(t, method, of(uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7())),
 						stranger, row.body)
 					equal(t, "detail", a.refused(t, row.other, "not_found").Detail, nobodys.refused(t, row.other, "not_found").Detail)
@@ -192,8 +192,8 @@ func TestAccess_EveryOperationWithEveryToken(t *testing.T) {
 	}
 }
 
-// Why a token is refused is nobody's business: whoever tries tokens would learn
-// which ones exist.
+// All refusals are identical: otherwise a client could find out which tokens
+// exist.
 func TestAuthentication_Refusals_AreIdentical(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -233,8 +233,7 @@ func TestRevocation_TakesEffectWithinFiveSeconds(t *testing.T) {
 	})
 }
 
-// A database that hangs must not lengthen the life of what was remembered
-// before.
+// A hanging database must not prolong the validity of cached tokens.
 func TestRevocation_DatabaseHangs_TakesEffect(t *testing.T) {
 	t.Parallel()
 	var hang atomic.Bool

@@ -60,8 +60,8 @@ func TestCreateCard_EndlessBody_IsAborted(t *testing.T) {
 	if !a.closed {
 		t.Error("the connection stays open although the rest of the body is not read")
 	}
-	// The writer ends because the service closes; what it got rid of before is
-	// what the kernel's buffers hold.
+	// The writer fails because the service closes the connection; until then it
+	// has filled the kernel's buffers.
 	if n := <-sent; n > 32<<20 {
 		t.Errorf("the service took %d bytes", n)
 	}

@@ -51,7 +51,7 @@ func TestCancel_IsIdempotent(t *testing.T) {
 		equal(t, "created again",
 			d.send(t, http.MethodPost, "/api/cards", token, orderBody("150"), "Idempotency-Key", "k").want(t,
 				http.StatusCreated).body, first.body)
-		d.clock.advance(2 * time.Hour) // the quote would be over, which nobody is told any more
+		d.clock.advance(2 * time.Hour) // the quote would have expired; no expiry is reported any more
 		d.work()
 		if list := d.feed(t, token); len(list) != 1 || list[0].Type != client.EventTypePaymentCanceled ||
 			list[0].PaymentState != client.PaymentStateCanceled {
@@ -112,7 +112,7 @@ func TestCancel_LaterPayment_IsLate(t *testing.T) {
 	})
 }
 
-// An expired card has ended already: whoever cancels it is told so.
+// An expired card has already ended. Canceling it returns the card.
 func TestCancel_ExpiredCard_IsNoOp(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})

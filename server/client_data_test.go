@@ -276,8 +276,8 @@ func TestQuery_UnknownParameter_IsRefused(t *testing.T) {
 	})
 }
 
-// A page is in memory as a whole, so that one with much metadata ends early.
-// The walk goes on all the same.
+// A page is in memory as a whole, so a page with much metadata is short. The
+// walk continues.
 func TestListCards_MuchMetadata_PagesAreShort(t *testing.T) {
 	t.Parallel()
 	var template *card.Card

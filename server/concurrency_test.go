@@ -64,7 +64,7 @@ func (r reader) refused(t testing.TB, policy, left string) {
 		[]string{"5", policy, left})
 }
 
-// eventually has a list answered, as soon as there is a place for it.
+// eventually requests a list until a slot is free.
 func (d *deployment) eventually(t testing.TB, address, token string) reader {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; {
@@ -149,7 +149,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Who stops reading is cut off, and makes room for others.
+// The response of a stalled reader is aborted, and its slot is freed.
 func TestListCards_StalledReader_IsAborted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: has a long list stall for seconds")

@@ -150,11 +150,11 @@ func responseFault(method string, u *url.URL, res *http.Response, body []byte, c
 	})
 }
 
-// outsideContract is what the service answers beside its API.
+// outsideContract are the routes outside of the contract.
 var outsideContract = []string{"/livez", "/readyz", "/openapi.yaml", "/openapi.json"}
 
-// problemFault returns in what an error departs from RFC 9457 and from what the
-// contract says of all errors.
+// problemFault returns how a problem violates RFC 9457, or the contract's rules
+// for all problems.
 func problemFault(method string, res *http.Response, body []byte) error {
 	if got := res.Header.Get("Content-Type"); got != "application/problem+json" {
 		return fmt.Errorf("Content-Type is %q", got)
@@ -233,8 +233,7 @@ next:
 	return "", nil, nil
 }
 
-// A state that is missing among the known ones would make each card that has it
-// a damaged one.
+// Cards in a state that is unknown to the code would be reported as corrupt.
 func TestContract_ListsPaymentStates(t *testing.T) {
 	t.Parallel()
 	var want []string

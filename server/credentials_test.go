@@ -113,7 +113,7 @@ func TestMask_OnlyRevealCardDiscloses(t *testing.T) {
 			"not_found")
 		equal(t, "audit", d.audited(t), []string{"revealCard " + id.String()})
 
-		// What a masked response does not show is not decrypted.
+		// Masked fields are not decrypted.
 		_, err := db.Exec(
 			"UPDATE credentials SET last_four = '0000', card_number = url, security_code = url, url_password = url")
 		need(t, err)
@@ -129,8 +129,8 @@ func TestMask_OnlyRevealCardDiscloses(t *testing.T) {
 	})
 }
 
-// Without masks every response with credentials leaves one line, whatever the
-// number of cards.
+// Without masks, each response with credentials logs one line, regardless of
+// the number of cards.
 func TestAudit_OneLinePerDisclosure(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -181,8 +181,8 @@ func TestCards_Purged_HaveTimeOfPurge(t *testing.T) {
 	})
 }
 
-// A process that lacks a key says so and is not broken: clients come again, and
-// find the card once the key file has the key. Lists do not leave it out.
+// A process without a key responds with 503: clients retry, and find the card
+// once the key file has the key. Lists do not omit the card.
 func TestCards_KeyMissing_IsUnavailable(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})

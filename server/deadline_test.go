@@ -17,8 +17,8 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// A database that hangs must not hold on to requests for ever; only a list that
-// is streamed has no end of its own.
+// A hanging database must not hold requests forever. Only streamed lists have
+// no deadline.
 func TestRequest_DatabaseHangs_TimesOut(t *testing.T) {
 	t.Parallel()
 	deadlines := make(chan bool, 1)
@@ -55,8 +55,8 @@ func TestRequest_DatabaseHangs_TimesOut(t *testing.T) {
 	}
 }
 
-// A list that is streamed has no end of its own, but it must begin in time; and
-// a client that has gone ends it.
+// A streamed list has no deadline, but its first byte has one. It ends when its
+// client disconnects.
 func TestStream_NoCardBeforeDeadline_IsUnavailable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: waits for real time")

@@ -264,8 +264,8 @@ func TestRecoverWebhook_InvalidSince_IsRefused(t *testing.T) {
 	})
 }
 
-// The contract's operations on webhooks and events, so that one that is added
-// is not forgotten here.
+// Checks that every operation on webhooks and events in the contract has a test
+// here.
 func TestWebhooks_EveryOperationIsTested(t *testing.T) {
 	t.Parallel()
 	tested := map[string]bool{"GET /api/events": true, "GET /api/webhooks": true, "POST /api/webhooks": true}

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// What is for people is reached without a token. Whether it is there is up to
-// the handler.
+// The documentation needs no token. Its handler decides which pages exist.
 func TestDocs_AreServed(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{docs: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

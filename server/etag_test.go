@@ -13,7 +13,7 @@ import (
 
 const ifNoneMatch = "If-None-Match"
 
-// unchanged fails the test unless a resource is not sent again to whom has it.
+// unchanged fails the test unless the response is 304.
 func (d *deployment) unchanged(t testing.TB, path, token, etag string) {
 	t.Helper()
 	a := d.send(t, http.MethodGet, path, token, "", ifNoneMatch, etag).want(t, http.StatusNotModified)
@@ -40,7 +40,7 @@ func (d *deployment) follows(t testing.TB, path, token string, change func()) (c
 	return after.body != before.body
 }
 
-// Whatever changes in the database of what a client sees, its tag changes, too.
+// A change in the database that a client can see changes the tag.
 func TestETag_ChangesWithResponse(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {

@@ -17,8 +17,8 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// happen inserts events of a card's account beside the service, one for each of
-// the types, and returns them with their numbers.
+// happen inserts events of a card's account into the store, one of each type,
+// and returns them with their numbers.
 func (d *deployment) happen(t testing.TB, account uuid.UUID, types ...card.EventType) []card.Event {
 	t.Helper()
 	es := make([]card.Event, len(types))
@@ -84,8 +84,8 @@ func bodyOf[T any](t testing.TB, a answer) (value T) {
 	return value
 }
 
-// What a webhook was sent and what listEvents shows are the same, so that a
-// program may read both with one piece of code.
+// Webhook payloads and listEvents have the same form, so that a program can use
+// the same code for both.
 func TestListEvents_EqualsWebhookPayloads(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {

@@ -24,7 +24,7 @@ type reality map[string]any
 const ownDataAndRefund = `{"usd_amount":"150.50","currency":"monero","refund_address":"` + refundTo +
 	`","reference":"order-4711","metadata":{"customer":"c-1208","campaign":"winter"}}`
 
-// cards lives through everything that can become of a card.
+// cards records cards in all of their states.
 func (r reality) cards(t *testing.T, d *deployment) {
 	owner := d.account(t)
 	_, token := d.tokenOf(t, owner, 0)
@@ -109,7 +109,7 @@ func (d *deployment) refund(t *testing.T, id string) {
 	d.work()
 }
 
-// payUnissued pays for a card and has the chain looked at, but nothing issued.
+// payUnissued pays for a card and runs a pass, but issues nothing.
 func (d *deployment) payUnissued(t *testing.T, token, id string) {
 	who, err := d.accounts.Authenticate(t.Context(), token)
 	need(t, err)
@@ -143,8 +143,7 @@ type noRates struct{}
 
 func (noRates) Rate(string) (card.Rate, error) { return card.Rate{}, card.ErrNoRate }
 
-// webhooks lives through everything that can become of a webhook and of what is
-// sent to it.
+// webhooks records webhooks and deliveries in all of their states.
 func (r reality) webhooks(t *testing.T) {
 	h := deployHooks(t, setup{clock: &clock{}})
 	read := func(name, target string) {
@@ -185,7 +184,7 @@ func (r reality) webhooks(t *testing.T) {
 	read("Webhooks", "/api/webhooks")
 }
 
-// disabled has the service disable the only enabled webhook.
+// disabled makes the service disable the only enabled webhook.
 func (h *hooks) disabled(t *testing.T, reason webhook.DisabledReason) {
 	h.happen(t, h.account, card.EventGenerated)
 	now := h.clock.now()

@@ -31,8 +31,8 @@ func TestExamples_EqualResponses(t *testing.T) {
 	}
 }
 
-// Every response in JSON and every callback has examples, each of which fits
-// its schema and can be.
+// Every JSON response and callback has examples. Each fits its schema and is
+// consistent.
 func TestExamples_ExistAndAreConsistent(t *testing.T) {
 	t.Parallel()
 	used := map[string]bool{}
@@ -78,12 +78,12 @@ func plain(t testing.TB, value any) (all any) {
 	return all
 }
 
-// telling are the fields whose values decide which others there are.
+// telling are the fields whose values determine which other fields exist.
 var telling = []string{"status", "state", "payment_state", "type", "enabled", "locked", "disabled_reason", "reference",
 	"usd_amount", "currency"}
 
-// shape is what two values of the same kind have in common: fields, nulls, the
-// length of arrays, what is empty or nothing, and states.
+// shape is what values of the same kind have in common: fields, nulls, lengths
+// of arrays, empty values, and states.
 func shape(field string, value any) any {
 	switch value := value.(type) {
 	case map[string]any:

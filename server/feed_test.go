@@ -39,7 +39,7 @@ func (d *deployment) ask(t testing.TB, target, token string, headers ...string) 
 	return answered
 }
 
-// awaited has the service look for events until a request is answered.
+// awaited polls for events until a request has its response.
 func (d *deployment) awaited(t testing.TB, answered <-chan answer) answer {
 	t.Helper()
 	for {
@@ -156,8 +156,7 @@ func TestWait_Event_ReturnsImmediately(t *testing.T) {
 	})
 }
 
-// The end of the wait does not depend on anybody who looks for events: what is
-// there then is read.
+// A wait ends with the existing events, even without a poll.
 func TestWait_TimeIsUp_ReturnsEvents(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -337,8 +336,7 @@ func TestWait_Concurrency_IsLimited(t *testing.T) {
 	}
 }
 
-// Who waits is in nobody's way, and in particular holds no connection of the
-// database: it has eight.
+// Waiting requests hold no connection of the database, which has eight.
 func TestWait_HoldsNoDatabaseConnection(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -415,8 +413,8 @@ func TestWait_Shutdown_Ends(t *testing.T) {
 	}
 }
 
-// The deadlines of a connection, which here are a hundredth of what they are,
-// do not cut a wait or a stream.
+// The deadlines of a connection, here shortened to a hundredth, do not abort a
+// wait or a stream.
 func TestWait_ExceedsDeadlineOfOtherRequests(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})

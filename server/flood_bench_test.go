@@ -52,7 +52,7 @@ func BenchmarkFlood(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// flooded is a service with two accounts, of which one floods.
+// flooded is a service with two accounts. One of them floods it.
 type flooded struct {
 	*deployment
 	loud, quiet, card string

@@ -14,8 +14,8 @@ import (
 // The accounts of requests.
 var loud, quiet = uuid.UUID{1}, uuid.UUID{2}
 
-// crowd is requests at a gate, in a bubble of time.
-type crowd struct {
+// queueFixture is requests at a gate, in a bubble of time.
+type queueFixture struct {
 	t       *testing.T
 	gate    *gate
 	mu      sync.Mutex
@@ -23,16 +23,16 @@ type crowd struct {
 	refused map[int]time.Duration
 }
 
-func newCrowd(t *testing.T, slots int) *crowd {
-	return &crowd{t: t, gate: newGate("test", slots, slots), refused: map[int]time.Duration{}}
+func newQueueFixture(t *testing.T, slots int) *queueFixture {
+	return &queueFixture{t: t, gate: newGate("test", slots, slots), refused: map[int]time.Duration{}}
 }
 
-// come has a request of somebody's come, and returns when it works, waits or
-// was refused.
-func (c *crowd) come(ctx context.Context, who int) { c.comeOf(ctx, loud, who) }
+// come sends a request of an account, and returns when it works, waits or was
+// refused.
+func (c *queueFixture) come(ctx context.Context, who int) { c.comeOf(ctx, loud, who) }
 
 // comeOf has one of an account come.
-func (c *crowd) comeOf(ctx context.Context, account uuid.UUID, who int) {
+func (c *queueFixture) comeOf(ctx context.Context, account uuid.UUID, who int) {
 	go func() {
 		came := time.Now()
 		in := c.gate.acquire(ctx, account)
@@ -47,7 +47,7 @@ func (c *crowd) comeOf(ctx context.Context, account uuid.UUID, who int) {
 	synctest.Wait()
 }
 
-func (c *crowd) want(what string, let ...int) {
+func (c *queueFixture) want(what string, let ...int) {
 	c.t.Helper()
 	synctest.Wait()
 	c.mu.Lock()
@@ -57,7 +57,7 @@ func (c *crowd) want(what string, let ...int) {
 	}
 }
 
-func (c *crowd) wantRefused(who int, after time.Duration) {
+func (c *queueFixture) wantRefused(who int, after time.Duration) {
 	c.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +68,7 @@ func (c *crowd) wantRefused(who int, after time.Duration) {
 
 func TestGate_SlotsTaken_AdmitsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(t, 2)
+		c := newQueueFixture(t, 2)
 		for who := range 4 {
 			c.come(t.Context(), who)
 		}
@@ -88,11 +88,11 @@ func TestGate_SlotsTaken_AdmitsInOrder(t *testing.T) {
 	})
 }
 
-// One account has taken every place, and the line is full of its requests.
-// Another's come next, before those that came first.
+// One account holds all slots, and fills the queue. Requests of another account
+// come next, before earlier ones.
 func TestGate_FloodOfOneAccount_DelaysOthersByOneSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(t, 2)
+		c := newQueueFixture(t, 2)
 		for who := range 11 { // 0 and 1 work, 2 to 9 wait
 			c.come(t.Context(), who)
 		}
@@ -114,7 +114,7 @@ func TestGate_FloodOfOneAccount_DelaysOthersByOneSlot(t *testing.T) {
 
 func TestGate_ShareUsedUp_AdmitsOtherAccountsImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(t, 4)
+		c := newQueueFixture(t, 4)
 		c.gate = newGate("test", 4, 2)
 		for who := range 4 { // 0 and 1 work, 2 and 3 wait
 			c.come(t.Context(), who)
@@ -134,11 +134,11 @@ func TestGate_ShareUsedUp_AdmitsOtherAccountsImmediately(t *testing.T) {
 	})
 }
 
-// However many come at once, those that wait are four times as many as work,
-// and the others are told at once.
+// The queue holds four requests per slot; further requests are refused
+// immediately.
 func TestGate_QueueFull_Refuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(t, 2)
+		c := newQueueFixture(t, 2)
 		for who := range 13 {
 			c.come(t.Context(), who)
 		}
@@ -153,16 +153,16 @@ func TestGate_QueueFull_Refuses(t *testing.T) {
 	})
 }
 
-// A burst may wait; a line that stands longer than a burst is moved on, so that
-// whoever is let in has not waited for long.
+// A burst may wait. Requests in a lasting queue are refused sooner, so that
+// admitted ones have not waited for long.
 func TestGate_LastingQueue_WaitsShorter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(t, 2)
+		c := newQueueFixture(t, 2)
 		c.come(t.Context(), 0)
 		c.come(t.Context(), 1)
 		c.come(t.Context(), 2)
 		time.Sleep(burstWait - time.Millisecond)
-		c.come(t.Context(), 3) // before the line has stood for so long
+		c.come(t.Context(), 3) // before the queue counts as lasting
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		c.wantRefused(2, burstWait)
@@ -182,7 +182,7 @@ func TestGate_LastingQueue_WaitsShorter(t *testing.T) {
 
 func TestGate_Canceled_HoldsNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(t, 2)
+		c := newQueueFixture(t, 2)
 		c.come(t.Context(), 0)
 		c.come(t.Context(), 1)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -201,8 +201,8 @@ func TestGate_Canceled_HoldsNoSlot(t *testing.T) {
 	})
 }
 
-// What ends its waiting at the moment at which it is let in has a place, or
-// nobody has.
+// A request that times out while it is admitted either holds the slot, or frees
+// it.
 func TestGate_Concurrent_LosesNoSlot(t *testing.T) {
 	g := newGate("test", 4, 4)
 	var all sync.WaitGroup

@@ -47,7 +47,7 @@ func (g *generator) valid(o operation) *generated {
 	return r
 }
 
-// write has the body sent as it is now.
+// write writes the modified body.
 func (r *generated) write() {
 	text, err := json.Marshal(r.body)
 	if err != nil {
@@ -75,7 +75,7 @@ func (g *generator) parameter(p *openapi3.Parameter) string {
 	return fmt.Sprint(g.value(p.Name, p.Schema.Value))
 }
 
-// value makes one that a schema allows.
+// value generates a value of a schema.
 func (g *generator) value(field string, s *openapi3.Schema) any {
 	switch {
 	case len(s.OneOf) > 0:
@@ -351,7 +351,8 @@ func (g *generator) any() any {
 	return []any{nil, true, 7.5, "x", []any{nil}, map[string]any{"x": 1.0}}[g.IntN(6)]
 }
 
-// query sets one of the operation's parameters to what bad makes of its schema.
+// query sets one of the operation's parameters to a value that bad derives from
+// its schema.
 func (g *generator) query(r *generated, bad func(*openapi3.Schema) string) string {
 	for _, i := range g.Perm(len(r.Parameters)) {
 		if p := r.Parameters[i].Value; p.In == "query" {
@@ -369,7 +370,7 @@ func fields(r *generated) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// change changes the body at one of its fields.
+// change modifies one field of the body.
 func (g *generator) change(r *generated, how func(all map[string]any, field string)) string {
 	names := fields(r)
 	if len(names) == 0 {

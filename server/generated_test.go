@@ -29,9 +29,9 @@ var (
 var internalText = regexp.MustCompile(
 	`(?i)goroutine |panic|runtime error|\bsqlite|\bpq:|\.go:\d|sql:|json: (cannot|unsupported)|strconv\.|/internal/|nil pointer|openapi3|constraint failed`)
 
-// Requests are made from the contract, and most of them then broken in one way.
-// Whatever is asked, the contract has the answer; what is well formed is never
-// refused as malformed, and what is broken is refused for it.
+// Requests are generated from the contract, and most are then broken in one
+// way. Every response fits the contract; well-formed requests are never
+// rejected as malformed.
 func TestGenerated_ResponsesFitContract(t *testing.T) {
 	t.Parallel()
 	seed, n := *generatedSeed, *generatedRequests
@@ -115,9 +115,9 @@ type generated struct {
 	query     url.Values
 	headers   map[string]string
 	body      any    // of a request that has one
-	text      string // what is sent for it
+	text      string // the path to send
 	token     string
-	refusable bool   // also a valid one may be refused for what only the service knows
+	refusable bool   // a valid request may also be refused for reasons that only the service knows
 	broken    string // how
 }
 
@@ -138,8 +138,8 @@ func (g *generator) send(t *testing.T, r *generated) answer {
 	return g.serve(t, r.method, target, r.token, r.text, headers...)
 }
 
-// generator makes requests to a deployment, about what is there and what is
-// not.
+// generator generates requests to a deployment, about existing and missing
+// things.
 type generator struct {
 	*hooks
 	*rand.Rand
@@ -160,7 +160,7 @@ func newGenerator(t *testing.T, seed uint64) *generator {
 	return g
 }
 
-// readOperations has it make requests to all operations of the contract.
+// readOperations reads all operations of the contract.
 func (g *generator) readOperations() {
 	for path, item := range contract().Paths.Map() {
 		for method, o := range item.Operations() {
@@ -170,8 +170,8 @@ func (g *generator) readOperations() {
 	slices.SortFunc(g.operations, func(a, b operation) int { return strings.Compare(a.id, b.id) })
 }
 
-// move goes on with a new account, which has two cards, a webhook and an event
-// of which it was told.
+// move switches to a new account with two cards, a webhook and a delivered
+// event.
 func (g *generator) move(t *testing.T) {
 	g.hooks.token, g.account = g.owner(t)
 	g.about = map[string][]string{}
@@ -191,7 +191,7 @@ func (g *generator) move(t *testing.T) {
 	g.work()
 }
 
-// id is one that exists, or one that does not.
+// id returns an existing id, or a random one.
 func (g *generator) id(name string) string {
 	if known := g.about[name]; len(known) > 0 && g.IntN(5) > 0 {
 		return known[g.IntN(len(known))]

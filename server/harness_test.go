@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 type setup struct {
 	database   string                    // Defaults to a new SQLite file.
 	keys       string                    // Defaults to a new key file.
-	clock      *clock                    // Defaults to one that shows real time.
+	clock      *clock                    // Defaults to real time.
 	rates      order.Rates               // Defaults to monero at testRate.
 	mode       string                    // Defaults to the test mode.
 	sandbox    map[string]order.Sandbox  // Defaults to the simulated chain.
@@ -67,14 +67,13 @@ type setup struct {
 	limits     func(*order.Config)
 	poster     webhook.Poster // Defaults to none: no webhook can be registered.
 	wakeSender func()
-	requests   *limit.Config // Defaults to limits of which every response tells, and that no test reaches.
+	requests   *limit.Config // Defaults to limits that no test reaches.
 	proxies    []netip.Prefix
 	heartbeat  time.Duration
 	meter      server.Metrics
 }
 
-// deployment is a running service. All its parts are the real ones; it moves on
-// by requests, never by itself.
+// deployment is a running service of real parts. It advances only on requests.
 type deployment struct {
 	setup
 	store    *store.Store
@@ -184,7 +183,7 @@ func deploy(t testing.TB, s setup) *deployment {
 	return d
 }
 
-// checksOf are checks of what all coins depend on, by name.
+// checksOf returns checks of the whole service, by name.
 func checksOf(byName map[string]func(context.Context) error) []server.Check {
 	var all []server.Check
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
@@ -218,8 +217,8 @@ func (d *deployment) restart(t testing.TB) *deployment {
 	return deploy(t, s)
 }
 
-// replica is another process beside this one. It has seen this one attest that
-// the database has not gone back.
+// replica is another process of the same service. It has seen this one attest
+// to the epoch.
 func (d *deployment) replica(t testing.TB) *deployment {
 	t.Helper()
 	s := d.setup
@@ -272,8 +271,7 @@ func (d *deployment) client(t testing.TB, token string) *client.Client {
 	return c
 }
 
-// create asks for a card of a new account, and returns a client of that account
-// with it.
+// create orders a card of an amount of US dollars.
 func (d *deployment) create(t testing.TB, usd string) (*client.Client, *client.Card) {
 	t.Helper()
 	c := d.client(t, d.token(t))
@@ -282,7 +280,7 @@ func (d *deployment) create(t testing.TB, usd string) (*client.Client, *client.C
 	return c, made
 }
 
-// clock is real time and what a test adds to it.
+// clock is real time plus an offset.
 type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
@@ -308,7 +306,7 @@ func sorted(s []string) []string {
 	return s
 }
 
-// create asks for a card of so many US dollars.
+// create orders a card of an amount of US dollars.
 func create(ctx context.Context, s *order.Service, account uuid.UUID, usd string) (*card.Card, error) {
 	o, wrong := s.Check(order.Request{USDAmount: usd, Currency: "monero"})
 	if len(wrong) > 0 {

@@ -98,8 +98,8 @@ func TestReadyz_OneCoinPasses_IsReady(t *testing.T) {
 	}
 }
 
-// A check that hangs must not make the answer hang: whoever asks would take
-// that for the death of the process.
+// A hanging check must not block the response: an orchestrator would restart
+// the process.
 func TestReadyz_CheckHangs_TimesOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -138,8 +138,7 @@ func TestIdempotency_KeysAreScopedToAccount(t *testing.T) {
 	replayed(t, first, send(one, "50"))
 }
 
-// A request that failed must be possible to repeat, mended or not, with the
-// same key.
+// A failed request can be repeated with the same key, corrected or not.
 func TestIdempotency_Failure_KeepsKeyUnused(t *testing.T) {
 	t.Parallel()
 	rates := &switchedRates{}
@@ -210,8 +209,7 @@ func TestIdempotency_InvalidKey_IsRefused(t *testing.T) {
 	equal(t, "cards after the refusals", count(t, d.client(t, token)), before)
 }
 
-// Fifty times the same request at three processes at once is one card, for
-// which one address is spent.
+// Fifty equal requests to three processes create one card, and use one address.
 func TestIdempotency_ConcurrentRequests_CreateOneCard(t *testing.T) {
 	t.Parallel()
 	database := databases.Postgres(t)
@@ -270,8 +268,8 @@ func addressOf(t testing.TB, made answer) string {
 	return c.Payment.Address
 }
 
-// The same with different requests under one key: one of them is served, the
-// others are told.
+// Different requests with one key: one of them succeeds, the others are
+// refused.
 func TestIdempotency_ConcurrentDifferentRequests_CreateOneCard(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})

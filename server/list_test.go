@@ -76,7 +76,7 @@ func TestListCards_WalkDuringInserts_HasEveryCardOnce(t *testing.T) {
 						t.Fatalf("a page of %d cards, next %q", len(ids), next)
 					}
 					got, query = append(got, ids...), next
-					create() // which belongs in front of what was read
+					create() // belongs before the cards that were read
 				}
 				equal(t, "walk", got, all)
 			})
@@ -227,8 +227,8 @@ func TestListCards_FailsMidway_AbortsConnection(t *testing.T) {
 	}
 }
 
-// What was read is sent while the rest is still being read, so that memory does
-// not grow with the list.
+// Cards are sent while later ones are being read, so that memory does not grow
+// with the list.
 func TestListCards_Streams(t *testing.T) {
 	t.Parallel()
 	var template *card.Card

@@ -63,8 +63,8 @@ func TestRequestID_UnsafeValue_IsReplaced(t *testing.T) {
 	}
 }
 
-// What would be a second header or a second request on the wire never gets as
-// far as the service.
+// A line break that would start a second header or request never reaches the
+// service.
 func TestRequestID_LineBreak_InjectsNothing(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})

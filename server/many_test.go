@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// A response must not grow with what is wrong with a request. What it leaves
-// out it counts, and nothing that could be mended by hand is hidden behind
-// names that a program made up.
+// A response does not grow with the number of errors. Omitted errors are
+// counted, and errors of known fields are not hidden by unknown fields that a
+// program generated.
 func TestProblem_ListsAtMost100Errors(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})

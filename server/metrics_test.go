@@ -47,8 +47,7 @@ func (m *tally) Shed(kind string) {
 	m.sheds = append(m.sheds, kind)
 }
 
-// Whatever a client sends, the operations that are told are those of the
-// contract, or none.
+// The recorded operations are those of the contract, or none.
 func TestMetrics_RecordOperations(t *testing.T) {
 	t.Parallel()
 	now, m := &manual{}, &tally{}

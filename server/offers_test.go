@@ -9,8 +9,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// An amount that no supplier offers is refused, with those that there are. What
-// is offered can be ordered.
+// An amount that no supplier offers is refused, with a list of offers. Offered
+// amounts can be ordered.
 func TestCreateCard_AmountNotOffered_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -39,7 +39,7 @@ func TestCreateCard_AmountNotOffered_IsRefused(t *testing.T) {
 	if !strings.Contains(refusal.Detail, "There are cards of 50.50, 100 to 200 US dollars.") {
 		t.Error(refusal.Detail)
 	}
-	// The stock is empty, whatever memory says.
+	// The stock is empty, although the offer in memory remains.
 	d.send(t, http.MethodPost, "/api/cards", token, orderBody("50.50")).refused(t, http.StatusUnprocessableEntity,
 		"amount_unavailable")
 }

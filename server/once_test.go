@@ -33,8 +33,8 @@ type asking struct {
 	otherBody    string
 }
 
-// keyed returns a request of each operation on webhooks that keeps keys, each
-// to a webhook of its own.
+// keyed returns a request of each operation on webhooks that has idempotency
+// keys, each to its own webhook.
 func (d *deployment) keyed(t testing.TB, token string) map[string]asking {
 	t.Helper()
 	d.send(t, http.MethodPost, "/api/cards", token, orderBody("150")).want(t, http.StatusCreated)
@@ -98,8 +98,8 @@ func TestIdempotency_Webhooks(t *testing.T) {
 	})
 }
 
-// A request that failed does not burn its key, and one that was answered is
-// repeated whatever happened since.
+// A failed request does not use its key. A successful one is replayed, even
+// after later changes.
 func TestIdempotency_FailedOrDeletedWebhooks(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -166,8 +166,8 @@ func TestIdempotency_WebhooksInTwoProcesses(t *testing.T) {
 	})
 }
 
-// What is kept for a repetition is encrypted anew with everything else, so that
-// an old key can be retired.
+// Stored responses are encrypted again on key rotation, so that an old key can
+// be retired.
 func TestIdempotency_WebhooksAfterKeyRotation(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -229,7 +229,7 @@ func TestIdempotency_IdempotentOperations_IgnoreKey(t *testing.T) {
 	}
 }
 
-// A payment is sent once, whoever is asked again.
+// A payment is sent once, even if another process receives the retry.
 func TestIdempotency_SimulatedPayments(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {

@@ -18,11 +18,11 @@ import (
 
 // How many requests of a kind are at work at the same time.
 const (
-	places        = 256 // of those that create, and of those that read
+	places        = 256 // slots of createCard, and of reads
 	unknownPlaces = 64
 )
 
-// dam holds up whoever comes to it while it is closed.
+// dam blocks its callers while it is closed.
 type dam struct {
 	mu      sync.Mutex
 	closed  chan struct{} // nil while it is open
@@ -98,9 +98,9 @@ func atOnce(n int, send func(i int) answer) (answers func() []answer) {
 	}
 }
 
-// While the database hangs, requests of a kind take their places and no more.
-// The others are refused at once and do not reach it; other kinds are served as
-// ever. Whoever was let in is answered.
+// While the database hangs, requests of a kind use their slots and no more.
+// Further ones are refused immediately, without a query; other kinds are served
+// as usual.
 func TestOverload_OneKind_OtherKindsAreServed(t *testing.T) {
 	t.Parallel()
 	const more = 40
@@ -275,9 +275,8 @@ func TestOverload_Pollers_ReadOnlyChangedCards(t *testing.T) {
 	d.serve(t, http.MethodGet, path, storming, "").refused(t, http.StatusTooManyRequests, "rate_limited")
 }
 
-// Whoever comes back when the time in Retry-After is over is let in, whichever
-// replica refused; and the time is never less than what RateLimit says of the
-// limit that refused.
+// A request that is repeated after Retry-After is admitted by every replica.
+// Retry-After is never less than the reset of the exceeded limit.
 func TestOverload_RetryAfter_IsAdmitted(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, url string) {
@@ -301,7 +300,7 @@ func TestOverload_RetryAfter_IsAdmitted(t *testing.T) {
 			for i := range 30 {
 				servers[(round+i)%3].serve(t, http.MethodGet, "/api/currencies", [2]string{one, two}[i%2], "")
 			}
-			tick() // now each knows of the others
+			tick() // each has the counts of the others
 			d := servers[round%3]
 			a := d.serve(t, http.MethodGet, "/api/currencies", one, "")
 			a.refused(t, http.StatusTooManyRequests, "rate_limited")

@@ -41,7 +41,7 @@ func has(fields ...string) func(object) bool {
 	}
 }
 
-// rules are what the contract's prose says of fields that depend on each other.
+// rules are the contract's rules on fields that depend on each other.
 var rules = []struct {
 	name  string
 	of    func(object) bool
@@ -158,7 +158,7 @@ func paymentHolds(p object) bool {
 	return true // expired or reversed: a refund or a reorganisation may have left anything
 }
 
-// What can't be is found, so that the examples are held against something.
+// Checks the checker: contradictions in examples must be found.
 func TestImpossible_FindsContradictions(t *testing.T) {
 	t.Parallel()
 	credentials := func(number any) object { return object{"card_number": number, "url": number} }

@@ -155,8 +155,8 @@ func TestPrism_Proxy_FindsNoViolation(t *testing.T) {
 	t.Logf("%d requests went through Prism", *prismRequests)
 }
 
-// Without the examples, the mock answers with what can't be. That is found, and
-// so is a request that the contract does not have.
+// Without the examples, the mock's responses contradict themselves, which must
+// be found; so must a request outside of the contract.
 func TestPrism_CanFail(t *testing.T) {
 	g := &generator{hooks: &hooks{token: "t"}, Rand: rand.New(rand.NewPCG(1, 0))}
 	get := func(server, path string) (*http.Response, []byte) {
@@ -179,7 +179,7 @@ func TestPrism_CanFail(t *testing.T) {
 	}
 }
 
-// learn remembers what an answer says that there is.
+// learn records the ids in a response.
 func (g *generator) learn(operation string, body []byte) {
 	var one struct {
 		UUID    string

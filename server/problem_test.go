@@ -154,8 +154,7 @@ func TestStoreIsDown_EveryOperation_HasRetryAfter(t *testing.T) {
 	}
 }
 
-// The same, where the token is known from before and each operation fails by
-// itself.
+// The same, with a cached token, so that the operation itself fails.
 func TestStoreGoesDown_EveryOperation_HasRetryAfter(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -190,7 +189,7 @@ func TestCreateCard_NoRateOrAddress_IsUnavailable(t *testing.T) {
 	a := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"))
 	a.refused(t, http.StatusServiceUnavailable, "rate_unavailable")
 	equal(t, "Retry-After", a.header.Get("Retry-After"), "10")
-	// What is wrong with the request comes first: trying again would not help.
+	// Errors of the request take precedence: a retry would not help.
 	d.send(t, http.MethodPost, "/api/cards", token, orderBody("49")).invalid(t, "/usd_amount")
 	list, err := d.client(t, token).ListCurrencies(t.Context())
 	need(t, err)

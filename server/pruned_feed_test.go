@@ -11,8 +11,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Whoever has not come as far as events are kept is told so first, however they
-// read. Whoever has is told nothing.
+// A reader that is older than the oldest kept event first gets a reset; other
+// readers do not.
 func TestEvents_AfterPrunedEvent_ReturnsReset(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {

@@ -74,8 +74,7 @@ func TestCreateCard_PaymentReversed_AccountIsFrozen(t *testing.T) {
 	open(t, d, token, "50")
 }
 
-// While nobody could see a payment, nobody is asked for one. What was asked for
-// before stands.
+// While payments would not be seen, orders are refused. Existing orders remain.
 func TestCreateCard_ChainNotWatched_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})

@@ -31,7 +31,7 @@ func (c *manual) advance(d time.Duration) { c.past.Add(int64(d)) }
 
 func perMinute(n int64) limit.Policy { return limit.Policy{Quota: n, Window: time.Minute} }
 
-// standing returns what a response says of the limits.
+// standing returns the limits in a response.
 func (a answer) standing() [3]string {
 	return [3]string{a.header.Get("RateLimit-Policy"), a.header.Get("RateLimit"), a.header.Get("Retry-After")}
 }
@@ -92,8 +92,7 @@ func TestLimits_TokenAndAccount(t *testing.T) {
 	equal(t, "passed of each", []int{get(one, 20), get(two, 20), get(d.token(t), 4)}, []int{4, 2, 4})
 }
 
-// A refusal must be cheap: nobody waits for a body, and the database is not
-// asked.
+// A refusal is cheap: it waits for no body, and sends no query.
 func TestLimits_AreCheckedBeforeBody(t *testing.T) {
 	t.Parallel()
 	now := &manual{}
@@ -116,7 +115,7 @@ func TestLimits_AreCheckedBeforeBody(t *testing.T) {
 // from is a header of a request that came through proxies.
 func from(hops ...string) []string { return []string{"X-Forwarded-For", strings.Join(hops, again)} }
 
-// Who guesses tokens is stopped, and nobody else notices.
+// Guessing of tokens is stopped, without an effect on other clients.
 func TestLimits_Address(t *testing.T) {
 	t.Parallel()
 	now := &manual{}
@@ -145,7 +144,7 @@ func TestLimits_Address(t *testing.T) {
 		equal(t, "standing", a.standing(), [3]string{`"address";q=3;w=60`, `"address";r=0;t=20`, "20"})
 	}
 	equal(t, "questions to the store", asked.Load(), before)
-	get(known, bad...).want(t, http.StatusOK) // with which this process has seen it before
+	get(known, bad...).want(t, http.StatusOK) // a token that this process knows
 	get(young, from("192.0.2.2")...).want(t, http.StatusOK)
 	get(young, bad...).want(t, http.StatusOK) // now it has
 	now.advance(20 * time.Second)
@@ -228,7 +227,7 @@ func TestLimits_FloodOfThreeServers(t *testing.T) {
 		first := deploy(t, setup{database: url, clock: &clock{}, requests: config})
 		servers := []*deployment{first, first.replica(t), first.replica(t)}
 		tick := func() {
-			for range 2 { // whoever is first learns of the last one the next time
+			for range 2 { // a process learns the last requests in its next Tick
 				for _, d := range servers {
 					need(t, d.requests.Tick(t.Context()))
 				}
@@ -278,8 +277,8 @@ func TestLimits_FloodOfThreeServers(t *testing.T) {
 			now.advance(time.Second)
 			tick()
 		}
-		// 60 that were saved up and 180 that were earned; and what two others
-		// let pass in the second before they knew.
+		// a burst of 60 and 180 over time, plus the requests that two processes
+		// admitted before the first exchange
 		if total < 180 || total > 60+180+4 {
 			t.Errorf("%d of %d requests passed in three minutes", total, 180*6)
 		}

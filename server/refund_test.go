@@ -114,8 +114,8 @@ func TestRefund_MadeByOperator_IsReturned(t *testing.T) {
 	})
 }
 
-// Whoever reads a card that no supplier makes learns that its money is to be
-// given back, and how much it is, the surplus included.
+// A card that no supplier issues shows that a refund is due, and how much,
+// including the surplus.
 func TestRefund_Due_IsReturned(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {

@@ -9,8 +9,8 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// A refusal is kept back no longer than somebody waits for it, or the server
-// runs.
+// The delay of a refusal ends when the client disconnects or the server shuts
+// down.
 func TestDelayRefusal_EndsWithClientOrServer(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()

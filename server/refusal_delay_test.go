@@ -12,8 +12,8 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// Whoever asks as fast as it is refused is refused a hundred times a second,
-// over however many connections, and keeps nobody else waiting.
+// A client that retries immediately gets 100 refusals per second over all of
+// its connections, and delays no other client.
 func TestLimits_ManyRefusals_AreDelayed(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]limit.Config{"a token": {Token: perMinute(1)},
@@ -39,8 +39,7 @@ func TestLimits_ManyRefusals_AreDelayed(t *testing.T) {
 				})
 			}
 			all.Wait()
-			// A hundred at once, a hundred in each second, also in the one
-			// after, and what was under way.
+			// A burst of 100, then 100 per second, plus the requests in flight.
 			if n := refused.Load(); n < 100 || n > 100+300+32 {
 				t.Errorf("%d refusals", n)
 			}
@@ -60,8 +59,7 @@ func (m *durationRecorder) Ended(operation string, status int, took time.Duratio
 	m.took = append(m.took, took)
 }
 
-// exhaust has a client refused so often that its next refusal is kept back for
-// a second.
+// exhaust sends requests until the next refusal is delayed by a second.
 func (d *deployment) exhaust(t *testing.T) (token string) {
 	t.Helper()
 	token, account := d.owner(t)

@@ -150,8 +150,8 @@ func TestRevocation_StreamNotRead_Aborts(t *testing.T) {
 	}
 }
 
-// What a list shows is in the audit before it is sent: a process that is killed
-// in the middle leaves its line.
+// Disclosures of a list are logged before they are sent: a process that is
+// killed halfway has logged a line.
 func TestAudit_List_LogsBeforeFirstCredentials(t *testing.T) {
 	t.Parallel()
 	var template *card.Card

@@ -236,8 +236,8 @@ func TestSimulatePayment_TrailingZeros_DoNotCountAsDecimals(t *testing.T) {
 	}
 }
 
-// What the schema lets through but no field can hold must not become a payment
-// of the default amount.
+// A value that fits the schema but no Go field must not become a payment of the
+// default amount.
 func TestSimulatePayment_BodyDoesNotBind_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})

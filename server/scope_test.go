@@ -18,9 +18,9 @@ import (
 	"github.com/cardmint/cardmint/server"
 )
 
-// scopes says which scope an operation of the contract needs; "" is none. It
-// repeats the contract, which decides: so a scope that is changed there by
-// mistake is noticed. An operation that is not here fails the test.
+// scopes has the scope of each operation of the contract; "" for none. It
+// repeats the contract, so that a scope that is changed there by mistake fails
+// the test.
 var scopes = map[string]account.Scope{
 	"listCards":       account.CardsRead,
 	"createCard":      account.CardsCreate,
@@ -126,7 +126,7 @@ func TestScopes_EveryOperationWithEveryScope(t *testing.T) {
 						a.lacks(t, needs) // nor anything else about it
 						equal(t, "the connection ends, so that nobody waits for the body", a.closed, true)
 						d.send(t, method, path, without[s], row.body).want(t, row.own)    // which has the scope
-						d.send(t, method, path, without[needs], row.body).lacks(t, needs) // all others do not make up for it
+						d.send(t, method, path, without[needs], row.body).lacks(t, needs) // all other scopes together do not suffice
 						return
 					}
 					d.send(t, method, path, only[s], row.body).want(t, row.own)
@@ -169,7 +169,8 @@ func TestScopes_NoReveal_MasksCredentials(t *testing.T) {
 			}
 		}
 		d.send(t, http.MethodPost, one+"/reveal", blind, "").lacks(t, account.CredentialsReveal)
-		// What was masked was not shown, and only what was shown is audited.
+		// Masked credentials are not disclosed, and only disclosures are
+		// logged.
 		equal(t, "audit", len(d.audited(t)), 5) // the whole list leaves a line at its beginning, too
 		a := d.send(t, http.MethodPost, one+"/reveal", d.scoped(t, owner, account.ScopesOf(account.CredentialsReveal)),
 			"").want(t, http.StatusOK)
@@ -179,8 +180,8 @@ func TestScopes_NoReveal_MasksCredentials(t *testing.T) {
 	})
 }
 
-// The response of an order that is repeated was never one with credentials,
-// whatever the token may see.
+// The response of a replayed order has no credentials, regardless of the
+// token's scopes.
 func TestScopes_Replay_DisclosesNoCredentials(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -228,8 +229,8 @@ func TestNew_ContractWithoutScopes_ReturnsError(t *testing.T) {
 	}
 }
 
-// A token that was rotated ends on every replica as quickly as one that was
-// revoked, and the new one has nothing more than the old one had.
+// A rotated token becomes invalid on every replica as quickly as a revoked one,
+// and the new token has the same scopes.
 func TestRotation_TakesEffectWithinFiveSeconds(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {

@@ -21,7 +21,7 @@ import (
 type listener struct {
 	net.Listener
 	bend           func(left time.Duration) time.Duration
-	patience       time.Duration // instead of what write deadlines leave, if it is not 0
+	patience       time.Duration // overrides write deadlines, if not 0
 	sendBuffer     int           // bytes that the kernel keeps for a slow reader, if it is not 0
 	writeDeadlines atomic.Int64  // how often one was set
 }
@@ -79,8 +79,8 @@ func serveOn(t testing.TB, l net.Listener, h http.Handler) {
 	})
 }
 
-// refusesConnections waits until nobody listens any more, which is how Serve
-// shows that it is ending.
+// refusesConnections waits until the listener is closed, which shows that Serve
+// is shutting down.
 func refusesConnections(t *testing.T, address string) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {

@@ -15,8 +15,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// The wire, character by character, in the order in which the contract lists
-// the fields.
+// The exact JSON, with fields in the contract's order.
 const (
 	wireHead = `^\{"uuid":"([0-9a-f-]{36})","created_at":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)","status":"STATUS","usd_amount":USD,"payment":` +
 		`\{"currency":"monero","amount":"0\.986755835301","address":"(7[1-9A-Za-z]{94})","state":"STATE","expires_at":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)",` +

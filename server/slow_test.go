@@ -13,7 +13,7 @@ import (
 )
 
 // hall is a listener in memory, for more connections than a process may have
-// descriptors. Time passes there only when the test says so.
+// descriptors. The test controls its time.
 type hall struct {
 	doors  chan net.Conn
 	closed chan struct{}
@@ -60,7 +60,7 @@ func (h *hall) dial(t *testing.T, text string) net.Conn {
 type guest struct {
 	net.Conn
 	mu       sync.Mutex
-	patience time.Duration // of the server, for what it reads now
+	patience time.Duration // read deadline of the server
 }
 
 func (g *guest) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4711} }
@@ -75,8 +75,9 @@ func (g *guest) SetReadDeadline(at time.Time) error {
 	return g.Conn.SetReadDeadline(time.Time{})
 }
 
-// wait has the server wait in vain for as long as it would, and returns for how
-// long that is; 0 is for ever. It does so when that is at least so long.
+// wait lets the server wait without data until its deadline, and returns how
+// long that takes; 0 is forever. It does so once the deadline is at least that
+// far away.
 func (g *guest) wait(least time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -91,8 +92,8 @@ func (g *guest) wait(least time.Duration) time.Duration {
 	return g.patience
 }
 
-// Five thousand connections that say half of what they have to say cost memory.
-// Others are served, and in the end all of them are closed.
+// 5,000 connections that send half a request cost memory. Other clients are
+// served, and all of the connections are closed in the end.
 func TestOverload_5000HalfOpenConnections_BlockNoClient(t *testing.T) {
 	t.Parallel()
 	const heads, bodies = 4500, 500 // more bodies than there are places

@@ -20,8 +20,8 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// fixed are the outermost parts of the service, without a database: what they
-// cost is not what is measured.
+// fixed are the outermost parts of the service, without a database, whose cost
+// is not measured.
 type fixed struct {
 	StrictServerInterface
 	account.Store
@@ -63,7 +63,7 @@ func (f fixed) CreateCard(context.Context, CreateCardRequestObject) (CreateCardR
 	return CreateCard201JSONResponse{Body: CreatedCard{UUID: f.card.UUID}}, nil
 }
 
-// discard is a response that nobody reads.
+// discard is a response writer that discards.
 type discard struct {
 	header http.Header
 	status int

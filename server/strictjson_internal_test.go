@@ -31,9 +31,9 @@ func TestStrictJSON_MaxDepth(t *testing.T) {
 	}
 }
 
-// What is accepted must mean one thing only, whoever reads it. The oracle never
-// looks for repeated keys: a text has as many members as it has colons outside
-// of strings, and if a map that was read from it has fewer, one was lost.
+// An accepted text must have one meaning for all parsers. The oracle does not
+// look for repeated keys: a text has as many members as colons outside of
+// strings; if the decoded maps have fewer, a key was repeated.
 func FuzzStrictJSON_AcceptsUnambiguousText(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `[]`, `null`, `1`, `"a"`, ``, ` `, `{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `{"a":{"b":1,"b":1}}`,
@@ -138,8 +138,8 @@ func replacements(text []byte) int {
 	return n
 }
 
-// Quotes around a key change nothing, and whatever is taken can be stored and
-// told apart.
+// Quotes around a key change nothing. Accepted keys can be stored and are
+// distinct.
 func FuzzIdempotencyKey_QuotedEqualsBare(f *testing.F) {
 	for _, seed := range []string{"", "k", `"`, `""`, `"""`, `"k"`, `"k`, `k"`, `a"b`, strings.Repeat("k", 255),
 		strings.Repeat("k", 256), "é"} {
@@ -152,7 +152,7 @@ func FuzzIdempotencyKey_QuotedEqualsBare(f *testing.F) {
 		}
 		quotes := len(header) >= 2 && header[0] == '"' && header[len(header)-1] == '"'
 		if quotes {
-			return // what is quoted already becomes another key by further quotes
+			return // further quotes around a quoted key make another key
 		}
 		quoted := `"` + header + `"`
 		same, err2 := idempotencyKey(&quoted)

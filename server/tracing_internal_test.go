@@ -12,9 +12,8 @@ import (
 	"github.com/cardmint/cardmint/openapi"
 )
 
-// BenchmarkTracing measures a request through the stages with traces off, which
-// must cost what BenchmarkStages/getCard/authenticate and the id of the request
-// do, and with traces that nobody or everybody samples.
+// BenchmarkTracing measures a request with traces off. It must cost no more
+// than BenchmarkStages/getCard/authenticate and the request's id.
 func BenchmarkTracing(b *testing.B) {
 	for _, tt := range []struct {
 		name    string

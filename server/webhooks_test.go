@@ -245,7 +245,7 @@ func TestWebhooks_ManyErrors_AreAllListed(t *testing.T) {
 		[]hookBody{before.Webhook})
 }
 
-// What PostgreSQL can't store is refused whatever the database is.
+// Text that PostgreSQL can't store is refused on SQLite, too.
 func TestWebhooks_DescriptionWithNUL_IsRefused(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -275,7 +275,7 @@ func TestCreateWebhook_TooMany_IsRefused(t *testing.T) {
 		"too_many_webhooks")
 }
 
-// A process without a sender has nobody to ask whether an address is allowed.
+// A process without a sender can't check a URL.
 func TestCreateWebhook_NoSender_IsUnavailable(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -284,8 +284,8 @@ func TestCreateWebhook_NoSender_IsUnavailable(t *testing.T) {
 	equal(t, "webhooks", d.send(t, http.MethodGet, "/api/webhooks", token, "").want(t, http.StatusOK).body, "[]\n")
 }
 
-// operations are those of one webhook, with the status of the answer to its
-// owner. The last one deletes it.
+// operations are the operations on one webhook, with the status for its owner.
+// The last one deletes it.
 func operations(event string) []struct {
 	method, path, body string
 	status             int
@@ -302,8 +302,7 @@ func operations(event string) []struct {
 	}
 }
 
-// One can't tell another account's webhook from one that does not exist, nor do
-// anything with it.
+// Another account's webhook is indistinguishable from one that does not exist.
 func TestWebhooks_OtherAccount_AreNotFound(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {

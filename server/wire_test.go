@@ -47,8 +47,8 @@ const (
 	again  = "\x00again"
 )
 
-// send sends what package client would never send. A body is declared as JSON
-// unless the headers, which are pairs of name and value, say otherwise.
+// send sends a request that package client would never send. The body is JSON
+// unless the headers, pairs of name and value, say otherwise.
 func (d *deployment) send(t testing.TB, method, target, token, body string, headers ...string) answer {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, d.web.URL+target, strings.NewReader(body))
@@ -181,7 +181,7 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
-// entries are the lines, each of which must be one JSON object.
+// entries returns the log lines, each of which must be a JSON object.
 func (b *logBuffer) entries(t testing.TB) []map[string]any {
 	t.Helper()
 	var all []map[string]any

@@ -24,7 +24,7 @@ func (s *spy) CancelCard(ctx context.Context, e card.Event) (bool, error) {
 }
 
 func TestCancelCard_CallsStoreTwice(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 4)
 		c, _, err := s.try("150", "")
 		check(t, err)
@@ -43,13 +43,12 @@ func TestCancelCard_CallsStoreTwice(t *testing.T) {
 	})
 }
 
-// It failed; it failed but had happened. Whoever tries again is told that the
-// card is canceled, and only once that is as durable as what the first attempt
-// would have acknowledged.
+// It failed; it failed but had happened. A retry reports the card as canceled
+// once that is as durable as the first attempt would have been.
 func TestCancelCard_Retried_ReturnsCanceledCard(t *testing.T) {
 	for name, happened := range map[string]bool{"it failed": false, "it failed but had happened": true} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, setup{}, func(t *testing.T, s *counter) {
+			onEach(t, setup{}, func(t *testing.T, s *fixture) {
 				s.stock("monero", 4)
 				c, _, err := s.try("150", "")
 				check(t, err)
@@ -83,14 +82,15 @@ func TestCancelCard_Retried_ReturnsCanceledCard(t *testing.T) {
 	}
 }
 
-// unmoved is a store that finds money on every card that is to be canceled.
+// unmoved is a store in which every card to be canceled has a payment.
 type unmoved struct{ order.Store }
 
 func (unmoved) CancelCard(context.Context, card.Event) (bool, error) { return false, nil }
 
-// Money that came and left between two looks of one request proves nothing.
+// A payment that appears and vanishes between two reads of a request proves
+// nothing.
 func TestCancelCard_PaymentVanishesBetweenReads_IsUnavailable(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 4)
 		c, _, err := s.try("150", "")
 		check(t, err)
@@ -101,10 +101,9 @@ func TestCancelCard_PaymentVanishesBetweenReads_IsUnavailable(t *testing.T) {
 	})
 }
 
-// Money that was decided to be given back has arrived, even if it has left the
-// chain since.
+// A refunded payment has arrived, even if a reorg removed it later.
 func TestCancelCard_AfterRefund(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 4)
 		c, _, err := s.try("150", "")
 		check(t, err)

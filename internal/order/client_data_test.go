@@ -101,8 +101,8 @@ func TestCheckFilter(t *testing.T) {
 	}
 }
 
-// with orders a card with data of the client's own.
-func (s *counter) with(reference *string, metadata map[string]string, key string) (*card.Card, bool, error) {
+// with orders a card with client data.
+func (s *fixture) with(reference *string, metadata map[string]string, key string) (*card.Card, bool, error) {
 	s.t.Helper()
 	o, wrong := s.orders.Check(
 		order.Request{USDAmount: "150", Currency: "monero", Reference: reference, Metadata: metadata})
@@ -113,7 +113,7 @@ func (s *counter) with(reference *string, metadata map[string]string, key string
 }
 
 func TestCreateCard_ClientData_IsStoredAndHashed(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.ready()
 		pairs := map[string]string{"b": "2", "a": "1", "c": ""}
 		const stored = `{"a":"1","b":"2","c":""}`
@@ -159,7 +159,7 @@ func TestCreateCard_ClientData_IsStoredAndHashed(t *testing.T) {
 }
 
 func TestListCards_FilterByReference(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.ready()
 		one, _, err := s.with(ref("order-4711"), nil, "")
 		check(t, err)
@@ -173,10 +173,9 @@ func TestListCards_FilterByReference(t *testing.T) {
 	})
 }
 
-// Metadata that somebody broke is left out and reported. It hides nothing else
-// of the card.
+// Corrupt metadata is omitted and reported. The rest of the card is returned.
 func TestCards_CorruptMetadata_CardIsReturned(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.ready()
 		made, _, err := s.with(ref("order-4711"), map[string]string{"canary": "canary"}, "k")
 		check(t, err)
@@ -199,9 +198,9 @@ func TestCards_CorruptMetadata_CardIsReturned(t *testing.T) {
 	})
 }
 
-// Where metadata is long, less of the list is in memory at once.
+// With long metadata, fewer cards are in memory at once.
 func TestListCards_LongMetadata_PagesAreShort(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		all := s.many(330)
 		s.exec("UPDATE cards SET metadata = $1 WHERE account_id = $2", `{"a":"`+strings.Repeat("x", 42_000)+`"}`, s.account)
 		if got := s.list(order.Filter{}); !slices.Equal(got, all) {

@@ -15,9 +15,9 @@ import (
 )
 
 // An issued card whose credentials can't be decrypted must not look as if it
-// were not issued. It is left out, and hides no other card.
+// were not issued. It is omitted; other cards are listed.
 func TestListCards_CorruptCredentials_OtherCardsAreReturned(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.ready()
 		var log bytes.Buffer
 		s.db.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
@@ -56,7 +56,7 @@ func TestListCards_CorruptCredentials_OtherCardsAreReturned(t *testing.T) {
 }
 
 func TestListCards_PageOfCorruptCredentials_Continues(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.db.LogTo(slog.New(slog.DiscardHandler))
 		ids := s.many(502)
 		s.exec("UPDATE cards SET status = 'generated' WHERE uuid NOT IN ($1, $2)", ids[500], ids[501])

@@ -16,8 +16,8 @@ import (
 
 var errBroken = errors.New("broken pipe")
 
-// refused asks for a card that must not be sold.
-func (s *counter) refused(usd, key string, want error) error {
+// refused orders a card that must be refused.
+func (s *fixture) refused(usd, key string, want error) error {
 	s.t.Helper()
 	c, replay, err := s.try(usd, key)
 	if c != nil || replay || !errors.Is(err, want) {
@@ -26,16 +26,16 @@ func (s *counter) refused(usd, key string, want error) error {
 	return err
 }
 
-// asked compares what the store was asked since the last time.
-func (s *counter) asked(want ...string) {
+// asked compares the calls of the store since the last time.
+func (s *fixture) asked(want ...string) {
 	s.t.Helper()
 	if diff := cmp.Diff(want, s.spy.asked()); diff != "" {
 		s.t.Errorf("the store was asked: %s", diff)
 	}
 }
 
-// arrive has money come to addresses.
-func (s *counter) arrive(addresses ...string) {
+// arrive adds transfers to addresses.
+func (s *fixture) arrive(addresses ...string) {
 	s.t.Helper()
 	ts := make([]card.Transfer, len(addresses))
 	for i, a := range addresses {
@@ -46,7 +46,7 @@ func (s *counter) arrive(addresses ...string) {
 }
 
 func TestCreateCard_TakesOneRoundTrip(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 40)
 		check(t, s.orders.Prepare(t.Context()))
 		s.spy.asked()
@@ -58,7 +58,7 @@ func TestCreateCard_TakesOneRoundTrip(t *testing.T) {
 }
 
 func TestCreateCard_ReturnsStoredCard(t *testing.T) {
-	onEach(t, setup{config: func(c *order.Config) { c.QuoteTTL = 90 * time.Minute }}, func(t *testing.T, s *counter) {
+	onEach(t, setup{config: func(c *order.Config) { c.QuoteTTL = 90 * time.Minute }}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 1)
 		s.stock("pebble", 1)
 		before := time.Now().Truncate(time.Millisecond)
@@ -93,7 +93,7 @@ func TestCreateCard_ReturnsStoredCard(t *testing.T) {
 }
 
 func TestCreateCard_UncheckedOrder_ReturnsError(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		if _, _, err := s.orders.CreateCard(t.Context(), s.account, order.Order{}, "key"); err == nil {
 			t.Error("it was taken")
 		}
@@ -102,7 +102,7 @@ func TestCreateCard_UncheckedOrder_ReturnsError(t *testing.T) {
 }
 
 func TestCreateCard_Replay_ReturnsCardAsCreated(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 40)
 		first := s.create("150", "key")
 		s.exec("UPDATE cards SET payment_state = 'paid', received = 5, settled = 5, height = 3, accepted = 5, refunded = 1, credit_paid = 4, credit_due = 0")
@@ -115,25 +115,24 @@ func TestCreateCard_Replay_ReturnsCardAsCreated(t *testing.T) {
 	})
 }
 
-// Without a rate, an address or anything left to be open, a replay is still
-// answered.
+// A replay succeeds without a rate, an address, or quota.
 func TestCreateCard_Replay_NeedsNoRateAddressOrQuota(t *testing.T) {
 	limits := setup{config: func(c *order.Config) { c.MaxOpenUSD, c.FreezeReversed = 150_00, true }}
 	for name, tt := range map[string]struct {
-		take func(*counter) // takes something away
+		take func(*fixture) // takes something away
 		want error
 	}{
-		"no rate":    {func(s *counter) { s.rates.usd = nil }, card.ErrNoRate},
-		"no address": {func(*counter) {}, card.ErrNoAddress},
-		"no quota": {func(s *counter) {
+		"no rate":    {func(s *fixture) { s.rates.usd = nil }, card.ErrNoRate},
+		"no address": {func(*fixture) {}, card.ErrNoAddress},
+		"no quota": {func(s *fixture) {
 			s.exec("UPDATE cards SET payment_state = 'underpaid'")
 		}, card.ErrQuotaExceeded},
-		"frozen": {func(s *counter) {
+		"frozen": {func(s *fixture) {
 			s.exec("UPDATE cards SET payment_state = 'reversed', credit_lost = 1")
 		}, card.ErrAccountFrozen},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, limits, func(t *testing.T, s *counter) {
+			onEach(t, limits, func(t *testing.T, s *fixture) {
 				s.stock("monero", 1)
 				first := s.create("150", "key")
 				s.exec("UPDATE cards SET payment_state = 'paid'")
@@ -155,7 +154,7 @@ func TestCreateCard_Replay_NeedsNoRateAddressOrQuota(t *testing.T) {
 }
 
 func TestCreateCard_KeyReused_IsRefused(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 40)
 		first := s.create("150", "key")
 		s.refused("151", "key", card.ErrKeyReused)
@@ -170,12 +169,12 @@ func TestCreateCard_KeyReused_IsRefused(t *testing.T) {
 	})
 }
 
-// Two requests with one key at the same time: one of them makes the card, the
-// other gets the same.
+// Of two concurrent requests with one key, one creates the card, and the other
+// returns it.
 func TestCreateCard_KeyTakenConcurrently_IsReplayed(t *testing.T) {
 	for name, theirs := range map[string]string{"for the same": "150", "for another": "151"} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, setup{}, func(t *testing.T, s *counter) {
+			onEach(t, setup{}, func(t *testing.T, s *fixture) {
 				s.stock("monero", 64)
 				rival, mine := s.replica(s.db, setup{}), ""
 				var first *card.Card
@@ -206,7 +205,7 @@ func TestCreateCard_KeyTakenConcurrently_IsReplayed(t *testing.T) {
 }
 
 func TestCreateCard_LostReply_CreatesOneCard(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 40)
 		for _, key := range []string{"", "key"} {
 			s.spy.inserting = func(c *card.Card) error { // the statement runs, and then once more
@@ -231,10 +230,10 @@ func TestCreateCard_LostReply_CreatesOneCard(t *testing.T) {
 	})
 }
 
-// A row that an unclear attempt has left behind may be lost by a failover. It
-// is acknowledged only when that is ruled out.
+// A failover may lose the row of an attempt with an unknown outcome. It is
+// acknowledged only once it is replicated.
 func TestCreateCard_NotReplicated_IsNotAcknowledged(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 40)
 		check(t, s.orders.Prepare(t.Context()))
 		first := s.create("150", "key")
@@ -265,7 +264,7 @@ func TestCreateCard_NotReplicated_IsNotAcknowledged(t *testing.T) {
 func TestCreateCard_AddressTaken_TriesThree(t *testing.T) {
 	for _, key := range []string{"", "key"} {
 		t.Run("key "+key, func(t *testing.T) {
-			onEach(t, setup{}, func(t *testing.T, s *counter) {
+			onEach(t, setup{}, func(t *testing.T, s *fixture) {
 				s.stock("monero", 12) // one account may take six of them
 				check(t, s.orders.Prepare(t.Context()))
 				s.arrive("monero-11", "monero-10")
@@ -289,10 +288,10 @@ func TestCreateCard_AddressTaken_TriesThree(t *testing.T) {
 	}
 }
 
-// A card may have been stored although its insertion failed, so that its
-// address is not handed out again.
+// A card may have been stored although its insert failed, so its address is not
+// reused.
 func TestCreateCard_InsertFails_AddressIsNotReused(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 6) // one account may take three of them
 		check(t, s.orders.Prepare(t.Context()))
 		s.spy.fail("InsertCard", errBroken)
@@ -312,10 +311,10 @@ func TestCreateCard_InsertFails_AddressIsNotReused(t *testing.T) {
 	})
 }
 
-// An address that has perhaps received money does not return to the pool, where
+// An address that may have received money does not return to the pool, where
 // later orders would find it again and again.
 func TestCreateCard_KeyLookupFails_AddressIsNotReturned(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 10) // one account may take five of them
 		check(t, s.orders.Prepare(t.Context()))
 		s.arrive("monero-9", "monero-8", "monero-7", "monero-6")
@@ -333,7 +332,7 @@ func TestCreateCard_KeyLookupFails_AddressIsNotReturned(t *testing.T) {
 }
 
 func TestCreateCard_NoRate_ReturnsError(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 40)
 		s.rates.usd = map[string]string{"pebble": "3"}
 		s.refused("150", "", card.ErrNoRate)

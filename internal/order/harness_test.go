@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-const coin card.Amount = 1_000000000000 // what a card of 150 dollars costs at the rate of 150
+const coin card.Amount = 1_000000000000 // the price of a card of 150 dollars at the rate of 150
 
 var databases = storetest.Databases
 
@@ -36,40 +36,40 @@ var (
 		AmountKey: "amount"}
 )
 
-// counter is one replica of the service with the store beside it, whose time
-// and rates the test controls.
-type counter struct {
+// fixture is one replica of the service and its store. The test controls time
+// and rates.
+type fixture struct {
 	t       *testing.T
 	url     string
 	db      *store.Store
 	direct  *sql.DB // past the store
-	spy     *spy    // what the service has for a store
+	spy     *spy    // the store of the service
 	vault   *vault.Vault
 	rates   *dial
 	orders  *order.Service
 	account uuid.UUID
 	woken   int   // how often the watchers were
-	paid    *paid // what the sandbox says was sent, in tests that want one
+	paid    *paid // the sandbox's transactions, in tests that need any
 	now     time.Time
 }
 
-// setup changes how a service is made. The zero setup is fit for most tests.
+// setup configures a service. Its zero value fits most tests.
 type setup struct {
 	config  func(*order.Config)
-	sandbox func(*counter) map[string]order.Sandbox
-	wake    func(*counter)
+	sandbox func(*fixture) map[string]order.Sandbox
+	wake    func(*fixture)
 }
 
 // onEach runs a test on every database.
-func onEach(t *testing.T, with setup, f func(t *testing.T, s *counter)) {
+func onEach(t *testing.T, with setup, f func(t *testing.T, s *fixture)) {
 	t.Helper()
 	storetest.Each(t, func(t *testing.T, url string) { f(t, open(t, url, with)) })
 }
 
-// open opens a counter that has no addresses yet.
-func open(t *testing.T, url string, with setup) *counter {
+// open opens a fixture without addresses.
+func open(t *testing.T, url string, with setup) *fixture {
 	t.Helper()
-	s := &counter{t: t, url: url, direct: rig.OpenSQL(t, url),
+	s := &fixture{t: t, url: url, direct: rig.OpenSQL(t, url),
 		rates: &dial{usd: map[string]string{"monero": "150", "pebble": "3"}}, now: time.Now()}
 	s.vault = vaulttest.New(t)
 	var err error
@@ -83,7 +83,7 @@ func open(t *testing.T, url string, with setup) *counter {
 }
 
 // replica returns another service on the same database.
-func (s *counter) replica(on order.Store, with setup) *order.Service {
+func (s *fixture) replica(on order.Store, with setup) *order.Service {
 	s.t.Helper()
 	cfg := order.Config{Currencies: []card.Currency{monero, pebble}, Now: func() time.Time { return s.now }}
 	if with.config != nil {
@@ -101,7 +101,7 @@ func (s *counter) replica(on order.Store, with setup) *order.Service {
 	return orders
 }
 
-func (s *counter) newAccount() uuid.UUID {
+func (s *fixture) newAccount() uuid.UUID {
 	s.t.Helper()
 	id := uuid.Must(uuid.NewV7())
 	check(s.t, s.db.InsertAccount(s.t.Context(), account.Account{ID: id, Name: id.String(), CreatedAt: s.now}))
@@ -109,7 +109,7 @@ func (s *counter) newAccount() uuid.UUID {
 }
 
 // stock puts n addresses of a currency into the store: "monero-0" and so on.
-func (s *counter) stock(currency string, n int) {
+func (s *fixture) stock(currency string, n int) {
 	s.t.Helper()
 	addresses := make([]settle.Address, n)
 	for i := range addresses {
@@ -121,8 +121,8 @@ func (s *counter) stock(currency string, n int) {
 	s.attest(currency)
 }
 
-// attest has an epoch begin, as a watcher does.
-func (s *counter) attest(currency string) {
+// attest starts an epoch, as a watcher does.
+func (s *fixture) attest(currency string) {
 	s.t.Helper()
 	l, err := s.db.AcquireLease(s.t.Context(), settle.LeaseName(currency), "watcher", time.Hour)
 	check(s.t, err)
@@ -132,7 +132,7 @@ func (s *counter) attest(currency string) {
 	}
 }
 
-func (s *counter) check(usd, currency string) order.Order {
+func (s *fixture) check(usd, currency string) order.Order {
 	s.t.Helper()
 	o, wrong := s.orders.Check(order.Request{USDAmount: usd, Currency: currency})
 	if len(wrong) > 0 {
@@ -141,14 +141,14 @@ func (s *counter) check(usd, currency string) order.Order {
 	return o
 }
 
-// try asks for a card to be paid in monero.
-func (s *counter) try(usd, key string) (*card.Card, bool, error) {
+// try orders a card to be paid in monero.
+func (s *fixture) try(usd, key string) (*card.Card, bool, error) {
 	s.t.Helper()
 	return s.orders.CreateCard(s.t.Context(), s.account, s.check(usd, "monero"), key)
 }
 
-// create asks for a card and gets it.
-func (s *counter) create(usd, key string) *card.Card {
+// create orders a card of an amount of US dollars.
+func (s *fixture) create(usd, key string) *card.Card {
 	s.t.Helper()
 	c, replay, err := s.try(usd, key)
 	check(s.t, err)
@@ -158,8 +158,8 @@ func (s *counter) create(usd, key string) *card.Card {
 	return c
 }
 
-// generate has a card made, without anybody's payment.
-func (s *counter) generate(c *card.Card, credentials card.Credentials) {
+// generate issues a card without a payment.
+func (s *fixture) generate(c *card.Card, credentials card.Credentials) {
 	s.t.Helper()
 	sealed, err := s.vault.SealCredentials(c.UUID, c.AccountID, credentials)
 	check(s.t, err)
@@ -170,29 +170,28 @@ func (s *counter) generate(c *card.Card, credentials card.Credentials) {
 	s.exec("UPDATE cards SET status = 'generated' WHERE uuid = $1", c.UUID)
 }
 
-// exec changes the database behind everybody's back.
-func (s *counter) exec(statement string, args ...any) {
+// exec changes the database directly.
+func (s *fixture) exec(statement string, args ...any) {
 	s.t.Helper()
 	_, err := s.direct.Exec(statement, args...)
 	check(s.t, err)
 }
 
-// spy counts what a store is asked, and fails or answers in its place where a
-// test wants it to.
+// spy records the calls of a store, and injects errors and results.
 type spy struct {
 	order.Store
 	mu    sync.Mutex
 	calls []string
-	// before is called before the store is asked; its error is the answer.
+	// before is called before each call; its error is returned.
 	before func(call string) error
-	// inserting is called before a card is inserted; its error is the answer.
+	// inserting is called before a card is inserted; its error is returned.
 	inserting func(*card.Card) error
-	// inserted is called after a card was inserted within a limit.
+	// inserted is called after a card was inserted within a quota.
 	inserted func()
-	// canceled is called after a card was canceled; its error is the answer.
+	// canceled is called after a card was canceled; its error is returned.
 	canceled func() error
-	// reserved is called after a card was inserted with what it reserves; its
-	// error is the answer.
+	// reserved is called after a card and its reservation were inserted; its
+	// error is returned.
 	reserved func() error
 	ages     map[string]time.Duration // instead of the store's
 }
@@ -208,7 +207,7 @@ func (s *spy) note(call string) error {
 	return before(call)
 }
 
-// asked returns what the store was asked since the last time.
+// asked returns the calls of the store since the last time.
 func (s *spy) asked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,7 +216,7 @@ func (s *spy) asked() []string {
 	return calls
 }
 
-// fail lets a call fail from now on; with nil it works again.
+// fail makes a call fail from now on; nil makes it succeed again.
 func (s *spy) fail(call string, err error) {
 	s.before = func(this string) error {
 		if this == call {
@@ -308,7 +307,7 @@ func (s *spy) PoolState(ctx context.Context, currency string) (order.PoolState, 
 	return state, err
 }
 
-// dial is rates that a test turns.
+// dial has rates that a test sets.
 type dial struct {
 	usd map[string]string
 	err error

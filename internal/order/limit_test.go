@@ -12,9 +12,9 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// burst asks each of the services for n cards of 50 dollars at the same time,
-// and returns how many were sold. The others must be refused.
-func (s *counter) burst(n int, services ...*order.Service) int {
+// burst orders n cards of 50 dollars from each of the services concurrently,
+// and returns how many were stored. The others must be refused.
+func (s *fixture) burst(n int, services ...*order.Service) int {
 	s.t.Helper()
 	var sold atomic.Int64
 	var all sync.WaitGroup
@@ -43,10 +43,10 @@ func (s *counter) burst(n int, services ...*order.Service) int {
 	return int(sold.Load())
 }
 
-// The first requests of an account come all at once, when nothing is known of
-// it yet.
+// The first requests of an account arrive concurrently, before its exposure is
+// known.
 func TestCreateCard_FirstBurst_StaysWithinQuota(t *testing.T) {
-	onEach(t, limited(250_00), func(t *testing.T, s *counter) {
+	onEach(t, limited(250_00), func(t *testing.T, s *fixture) {
 		s.ready()
 		if sold := s.burst(20, s.orders); sold != 5 {
 			t.Errorf("%d cards were sold, want 5", sold)
@@ -63,10 +63,10 @@ func TestCreateCard_FirstBurst_StaysWithinQuota(t *testing.T) {
 	})
 }
 
-// Replicas don't know of each other's orders until they are committed. Each may
-// be one card ahead of the others.
+// Replicas see orders of each other once they are committed. Each may exceed
+// the quota by one card.
 func TestCreateCard_Replicas_ExceedQuotaByOneCardEach(t *testing.T) {
-	onEach(t, limited(250_00), func(t *testing.T, s *counter) {
+	onEach(t, limited(250_00), func(t *testing.T, s *fixture) {
 		s.stock("monero", 300)
 		services := []*order.Service{s.orders}
 		for range 2 {
@@ -93,10 +93,10 @@ func TestCreateCard_Replicas_ExceedQuotaByOneCardEach(t *testing.T) {
 	})
 }
 
-// The store checks the limit with the card that it stores, so that what is
-// cached can only refuse too late, not sell too much.
+// The store checks the quota when it inserts a card, so a stale cache can delay
+// a refusal, but not exceed the quota.
 func TestCreateCard_OrdersOfAnotherReplica_CountImmediately(t *testing.T) {
-	onEach(t, limited(150_00), func(t *testing.T, s *counter) {
+	onEach(t, limited(150_00), func(t *testing.T, s *fixture) {
 		s.ready()
 		other := s.replica(s.db, limited(150_00))
 		s.create("50", "")
@@ -120,9 +120,10 @@ func TestCreateCard_OrdersOfAnotherReplica_CountImmediately(t *testing.T) {
 	})
 }
 
-// An order that waits for another one of its account gives up with its request.
+// An order that waits for another order of its account fails when its context
+// is canceled.
 func TestCreateCard_TurnHeld_WaitEndsWithContext(t *testing.T) {
-	onEach(t, limited(500_00), func(t *testing.T, s *counter) {
+	onEach(t, limited(500_00), func(t *testing.T, s *fixture) {
 		s.ready()
 		held, holding := make(chan struct{}), make(chan struct{})
 		s.spy.inserting = func(*card.Card) error {

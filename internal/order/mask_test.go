@@ -13,7 +13,7 @@ import (
 func TestRevealCard_IsNotMasked(t *testing.T) {
 	for name, mask := range map[string]bool{"masked": true, "not masked": false} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, setup{config: func(c *order.Config) { c.MaskCredentials = mask }}, func(t *testing.T, s *counter) {
+			onEach(t, setup{config: func(c *order.Config) { c.MaskCredentials = mask }}, func(t *testing.T, s *fixture) {
 				s.ready()
 				c := s.create("150", "")
 				s.generate(c, credentials)
@@ -47,9 +47,9 @@ func TestRevealCard_IsNotMasked(t *testing.T) {
 	}
 }
 
-// A list without the cards of a key that is only missing here would be wrong.
+// A list must not omit cards because a key is missing.
 func TestListCards_MissingKey_IsUnavailable(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.ready()
 		c := s.create("150", "")
 		s.create("150", "")

@@ -26,15 +26,15 @@ func (s *spy) InsertCardReserving(ctx context.Context, c *card.Card, limit card.
 	return inserted, err
 }
 
-// offer has a supplier offer something, and the service learn of it.
-func (s *counter) offer(supplier string, priority int, offers ...card.Offer) {
+// offer stores an offer of a supplier, and refreshes the service.
+func (s *fixture) offer(supplier string, priority int, offers ...card.Offer) {
 	s.t.Helper()
 	check(s.t, s.db.SaveOffers(s.t.Context(), card.SupplierOffers{Supplier: supplier, Priority: priority, Offers: offers}))
 	check(s.t, s.orders.RefreshOffers(s.t.Context()))
 }
 
-// shelve puts n items into the stock of a supplier, and offers them.
-func (s *counter) shelve(supplier string, priority, n int, usd card.USD) {
+// shelve adds n items to the stock of a supplier, and offers them.
+func (s *fixture) shelve(supplier string, priority, n int, usd card.USD) {
 	s.t.Helper()
 	items := make([]card.StockItem, n)
 	for i := range items {
@@ -49,7 +49,7 @@ func (s *counter) shelve(supplier string, priority, n int, usd card.USD) {
 var everything = []card.Offer{{Min: card.MinUSD, Max: card.MaxUSD, Left: card.Unlimited}}
 
 func TestListOffers_NoneStored_AnyAmount(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		check(t, s.orders.RefreshOffers(t.Context()))
 		if diff := cmp.Diff(everything, s.orders.ListOffers()); diff != "" {
 			t.Error(diff)
@@ -79,7 +79,7 @@ func TestCreateCard_AmountNotOffered_ListsTwentyOffers(t *testing.T) {
 		"one too many":       {21, "118, 119, and more US dollars."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, setup{}, func(t *testing.T, s *counter) {
+			onEach(t, setup{}, func(t *testing.T, s *fixture) {
 				var offers []card.Offer
 				for i := range tt.offered {
 					usd := card.USD(100+i) * 100
@@ -95,10 +95,10 @@ func TestCreateCard_AmountNotOffered_ListsTwentyOffers(t *testing.T) {
 	}
 }
 
-// The offers of a supplier that no longer answers are withdrawn, and not
-// forgotten: then everything would be sold.
+// Offers of a supplier that no longer responds expire. They are not dropped:
+// without any offers, every amount is sold.
 func TestListOffers_Expired_AreWithdrawn(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 9)
 		s.offer("one", 0, card.Offer{Min: 50_00, Max: 60_00, Left: card.Unlimited})
 		s.exec("UPDATE offers SET at = at - $1", (card.OfferTTL - time.Minute).Milliseconds())
@@ -110,7 +110,7 @@ func TestListOffers_Expired_AreWithdrawn(t *testing.T) {
 		s.refused("51", "", card.ErrNoAmount)
 		s.create("70", "")
 
-		// When nobody answers any more, it is not the client who is wrong.
+		// If the store does not reply, the client's request is not at fault.
 		s.exec("UPDATE offers SET at = 0")
 		check(t, s.orders.RefreshOffers(t.Context()))
 		if offers := s.orders.ListOffers(); len(offers) > 0 {
@@ -123,10 +123,10 @@ func TestListOffers_Expired_AreWithdrawn(t *testing.T) {
 	})
 }
 
-// Between two readings of a supplier's balance this process counts its own
+// Between two reads of a supplier's balance, this process counts its own
 // orders.
 func TestCreateCard_TotalOfASupplier_OrdersCountAgainstIt(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 40)
 		check(t, s.orders.Prepare(t.Context()))
 		offer := card.Offer{Min: 50_00, Max: 750_00, Left: card.Unlimited, Total: 750_00}
@@ -156,9 +156,9 @@ func TestCreateCard_TotalOfASupplier_OrdersCountAgainstIt(t *testing.T) {
 	})
 }
 
-// The card of a client that disconnects may be stored all the same.
+// The card may be stored although the client disconnects.
 func TestCreateCard_TotalOfASupplier_ClientDisconnects_OrderCounts(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.offer("stripe", 1, card.Offer{Min: 50_00, Max: 100_00, Left: card.Unlimited, Total: 100_00})
 		s.stock("monero", 40)
 		check(t, s.orders.Prepare(t.Context()))
@@ -171,10 +171,10 @@ func TestCreateCard_TotalOfASupplier_ClientDisconnects_OrderCounts(t *testing.T)
 	})
 }
 
-// An order that gets an item of a stock, or comes to nothing, takes nothing of
-// the total.
+// An order that reserves an item of stock, or fails, does not count against the
+// total.
 func TestCreateCard_TotalOfASupplier_OtherOrdersDoNotCount(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.offer("stripe", 1, card.Offer{Min: 50_00, Max: 100_00, Left: card.Unlimited, Total: 100_00})
 		s.refused("100", "", card.ErrNoAddress)
 		s.stock("monero", 40)
@@ -187,7 +187,7 @@ func TestCreateCard_TotalOfASupplier_OtherOrdersDoNotCount(t *testing.T) {
 }
 
 func TestRefreshOffers_StoreFails_KeepsOffers(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.offer("one", 0, card.Offer{Min: 100_00, Max: 100_00, Left: 1})
 		s.spy.fail("Offers", errBroken)
 		if err := s.orders.RefreshOffers(t.Context()); !errors.Is(err, errBroken) {
@@ -200,7 +200,7 @@ func TestRefreshOffers_StoreFails_KeepsOffers(t *testing.T) {
 }
 
 func TestCreateCard_Stock_ReservesByPriorityInOneRoundTrip(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 40)
 		check(t, s.orders.Prepare(t.Context()))
 		s.shelve("first", 1, 1, 100_00)
@@ -230,10 +230,9 @@ func TestCreateCard_Stock_ReservesByPriorityInOneRoundTrip(t *testing.T) {
 	})
 }
 
-// A replay is answered although nothing is left, and the last item went to the
-// first request.
+// A replay succeeds although the first request got the last item.
 func TestCreateCard_Replay_NeedsNoStock(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 40)
 		s.shelve("first", 0, 1, 100_00)
 		c := s.create("100", "key")
@@ -250,10 +249,10 @@ func TestCreateCard_Replay_NeedsNoStock(t *testing.T) {
 	})
 }
 
-// The reply was lost, and the statement ran twice: the second time the stock is
-// empty, because the first time took the last item.
+// The reply was lost, and the driver repeated the statement. The repetition
+// finds no stock, because the first run took the last item.
 func TestCreateCard_LastItem_LostReply_BelongsToTheCard(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 40)
 		s.shelve("first", 0, 1, 100_00)
 		s.spy.reserved = func() error { return card.ErrOutOfStock }
@@ -262,7 +261,7 @@ func TestCreateCard_LastItem_LostReply_BelongsToTheCard(t *testing.T) {
 }
 
 func TestCreateCard_Reservation_CountsTowardQuota(t *testing.T) {
-	onEach(t, setup{config: func(c *order.Config) { c.MaxOpenUSD = 150_00 }}, func(t *testing.T, s *counter) {
+	onEach(t, setup{config: func(c *order.Config) { c.MaxOpenUSD = 150_00 }}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 40)
 		s.shelve("first", 0, 3, 100_00)
 		other := s.replica(s.db, setup{config: func(c *order.Config) { c.MaxOpenUSD = 150_00 }})

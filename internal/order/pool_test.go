@@ -17,7 +17,7 @@ import (
 )
 
 // use hands out n addresses of monero. No card is stored for them.
-func (s *counter) use(n int) {
+func (s *fixture) use(n int) {
 	s.t.Helper()
 	s.spy.inserting = func(*card.Card) error { return errBroken }
 	for range n {
@@ -27,9 +27,9 @@ func (s *counter) use(n int) {
 	s.spy.asked()
 }
 
-// prepared has addresses taken, and compares how many were asked for; with 0,
+// prepared calls Prepare, and compares how many addresses were requested; 0 for
 // none.
-func (s *counter) prepared(n int) {
+func (s *fixture) prepared(n int) {
 	s.t.Helper()
 	want := []string{"PoolState monero"}
 	if n > 0 {
@@ -42,7 +42,7 @@ func (s *counter) prepared(n int) {
 func onlyMonero(c *order.Config) { c.Currencies = []card.Currency{monero} }
 
 func TestPrepare_BatchesUsedQuickly_Double(t *testing.T) {
-	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *counter) {
+	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 32+64+128+256+512+1024+3*2048)
 		free := 0
 		for _, batch := range []int{32, 64, 128, 256, 512, 1024, 2048, 2048} {
@@ -64,7 +64,7 @@ func TestPrepare_BatchesUsedQuickly_Double(t *testing.T) {
 }
 
 func TestPrepare_BatchesUsedSlowly_KeepTheirSize(t *testing.T) {
-	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *counter) {
+	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 100)
 		s.prepared(32)
 		s.use(16)
@@ -84,7 +84,7 @@ func TestPrepare_BatchesUsedSlowly_KeepTheirSize(t *testing.T) {
 func TestPrepare_StoreRunsOut_WakesWatchers(t *testing.T) {
 	for _, tt := range []struct{ left, woken int }{{0, 2}, {31, 1}, {32, 0}} {
 		t.Run(fmt.Sprintf("%d are left", tt.left), func(t *testing.T) {
-			onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *counter) {
+			onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *fixture) {
 				s.stock("monero", 40)
 				_, err := s.db.TakeAddresses(t.Context(), "monero", 40-tt.left)
 				check(t, err)
@@ -98,21 +98,19 @@ func TestPrepare_StoreRunsOut_WakesWatchers(t *testing.T) {
 	}
 }
 
-// Until the first pass over a chain there is nothing to take and nothing to
-// fail with.
+// Before the first pass over a chain there are no addresses, and no errors.
 func TestPrepare_NeverWatched_IsNoError(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		check(t, s.orders.Prepare(t.Context()))
 		s.asked("PoolState monero", "PoolState pebble")
 		s.refused("150", "", card.ErrNoAddress)
 	})
 }
 
-// While nobody could see a payment, nobody is asked for one, though there are
-// addresses in memory.
+// While payments would not be seen, the addresses in memory are withheld.
 func TestPrepare_BlindChain_WithholdsAddresses(t *testing.T) {
 	limits := setup{config: func(c *order.Config) { c.MaxBlind = time.Minute }}
-	onEach(t, limits, func(t *testing.T, s *counter) {
+	onEach(t, limits, func(t *testing.T, s *fixture) {
 		s.stock("monero", 64)
 		s.stock("pebble", 64)
 		check(t, s.orders.Prepare(t.Context()))
@@ -132,7 +130,7 @@ func TestPrepare_BlindChain_WithholdsAddresses(t *testing.T) {
 func TestPrepare_OneCurrencyFails_OthersContinue(t *testing.T) {
 	for _, call := range []string{"PoolState monero", "TakeAddresses monero 32"} {
 		t.Run(call, func(t *testing.T) {
-			onEach(t, setup{}, func(t *testing.T, s *counter) {
+			onEach(t, setup{}, func(t *testing.T, s *fixture) {
 				s.stock("monero", 64)
 				s.stock("pebble", 64)
 				s.spy.fail(call, errBroken)
@@ -154,15 +152,14 @@ func TestPrepare_OneCurrencyFails_OthersContinue(t *testing.T) {
 }
 
 func TestCreateCard_TakeAddressesFails_ReturnsItsError(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.spy.fail("TakeAddresses monero 32", card.ErrUnavailable)
 		s.refused("150", "key", card.ErrUnavailable)
 		s.asked("TakeAddresses monero 32")
 	})
 }
 
-// Requests that find no address in memory wait for one batch, instead of each
-// taking one.
+// Requests that find no address in memory share one batch.
 func TestCreateCard_Concurrent_ShareOneBatch(t *testing.T) {
 	t.Parallel()
 	url := databases.SQLite(t)
@@ -234,10 +231,10 @@ func TestCreateCard_BatchPending_WaitEndsWithContext(t *testing.T) {
 	})
 }
 
-// A process is not ready before it can take an order. It stays ready when its
-// addresses run out: reads do not need any.
+// A process is not ready before it can accept orders. It stays ready when its
+// addresses run out, because reads need none.
 func TestStocked_AfterFirstAddress(t *testing.T) {
-	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *counter) {
+	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *fixture) {
 		want := func(reason string) {
 			t.Helper()
 			if err := s.orders.Stocked("monero"); reason == "" && err != nil || reason != "" &&
@@ -259,9 +256,9 @@ func TestStocked_AfterFirstAddress(t *testing.T) {
 	})
 }
 
-// orderAll orders cards of an account until there is no address for it, and
-// returns how many it got.
-func (s *counter) orderAll(account uuid.UUID) (n int) {
+// orderAll orders cards of an account until it gets no address, and returns
+// their number.
+func (s *fixture) orderAll(account uuid.UUID) (n int) {
 	s.t.Helper()
 	ask := s.check("150", "monero")
 	for {
@@ -275,7 +272,7 @@ func (s *counter) orderAll(account uuid.UUID) (n int) {
 }
 
 func TestCreateCard_AddressesAreShort_OnlyAccountGetsAll(t *testing.T) {
-	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *counter) {
+	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 40)
 		if got := s.orderAll(s.account); got != 40 {
 			t.Errorf("%d orders got an address", got)
@@ -284,7 +281,7 @@ func TestCreateCard_AddressesAreShort_OnlyAccountGetsAll(t *testing.T) {
 }
 
 func TestCreateCard_AddressesAreShort_OneAccountLeavesSomeForOthers(t *testing.T) {
-	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *counter) {
+	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *fixture) {
 		second, third, late := s.newAccount(), s.newAccount(), s.newAccount()
 		if got := s.orderAll(second); got != 0 { // it is known from now on
 			t.Errorf("%d orders got an address that was not there", got)

@@ -13,13 +13,13 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// limited lets accounts have so much open.
+// limited sets the quota of accounts.
 func limited(usd card.USD) setup {
 	return setup{config: func(c *order.Config) { c.MaxOpenUSD = usd }}
 }
 
 // ready puts addresses into the memory of the service.
-func (s *counter) ready() {
+func (s *fixture) ready() {
 	s.t.Helper()
 	s.stock("monero", 40)
 	check(s.t, s.orders.Prepare(s.t.Context()))
@@ -27,7 +27,7 @@ func (s *counter) ready() {
 }
 
 func TestCreateCard_NoQuota_ReadsNoExposure(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.ready()
 		s.create("750", "")
 		s.asked("InsertCard")
@@ -35,7 +35,7 @@ func TestCreateCard_NoQuota_ReadsNoExposure(t *testing.T) {
 }
 
 func TestCreateCard_QuotaExceeded_IsRefused(t *testing.T) {
-	onEach(t, limited(500_00), func(t *testing.T, s *counter) {
+	onEach(t, limited(500_00), func(t *testing.T, s *fixture) {
 		s.ready()
 		s.create("449.99", "")
 		var refusal *card.Error
@@ -55,10 +55,10 @@ func TestCreateCard_QuotaExceeded_IsRefused(t *testing.T) {
 	})
 }
 
-// More may be open than is allowed, because of other replicas or of another
-// limit. There is never less than nothing left.
+// Replicas or a lower quota can make open orders exceed the quota. The
+// remainder is never negative.
 func TestCreateCard_QuotaLowered_LeavesNothing(t *testing.T) {
-	onEach(t, limited(100_00), func(t *testing.T, s *counter) {
+	onEach(t, limited(100_00), func(t *testing.T, s *fixture) {
 		s.ready()
 		s.create("50", "")
 		s.exec("UPDATE cards SET usd_cents = 15000")
@@ -71,7 +71,7 @@ func TestCreateCard_QuotaLowered_LeavesNothing(t *testing.T) {
 }
 
 func TestCreateCard_Exposure_IsCachedForFiveSeconds(t *testing.T) {
-	onEach(t, limited(500_00), func(t *testing.T, s *counter) {
+	onEach(t, limited(500_00), func(t *testing.T, s *fixture) {
 		s.ready()
 		s.create("500", "")
 		s.asked("Exposure true", "InsertCard")
@@ -99,7 +99,7 @@ func TestCreateCard_Reversed_FreezesOnlyIfConfigured(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := setup{config: func(c *order.Config) { c.FreezeReversed, c.MaxOpenUSD = tt.freeze, tt.limit }}
-			onEach(t, policy, func(t *testing.T, s *counter) {
+			onEach(t, policy, func(t *testing.T, s *fixture) {
 				s.ready()
 				s.create("150", "")
 				s.exec("UPDATE cards SET payment_state = 'reversed', credit_lost = 1")
@@ -119,7 +119,7 @@ func TestCreateCard_Reversed_FreezesOnlyIfConfigured(t *testing.T) {
 
 func TestCreateCard_FreezeWithoutQuota_SumsNothing(t *testing.T) {
 	policy := setup{config: func(c *order.Config) { c.FreezeReversed = true }}
-	onEach(t, policy, func(t *testing.T, s *counter) {
+	onEach(t, policy, func(t *testing.T, s *fixture) {
 		s.ready()
 		for range 3 {
 			s.create("750", "")
@@ -128,8 +128,7 @@ func TestCreateCard_FreezeWithoutQuota_SumsNothing(t *testing.T) {
 	})
 }
 
-// Orders of one account wait for each other only where a limit has to count
-// them.
+// Orders of an account wait for each other only if there is a quota.
 func TestCreateCard_NoQuota_RunsConcurrently(t *testing.T) {
 	t.Parallel()
 	url := databases.SQLite(t)
@@ -151,7 +150,7 @@ func TestCreateCard_NoQuota_RunsConcurrently(t *testing.T) {
 }
 
 func TestCreateCard_Failed_DoesNotCountTowardQuota(t *testing.T) {
-	onEach(t, limited(500_00), func(t *testing.T, s *counter) {
+	onEach(t, limited(500_00), func(t *testing.T, s *fixture) {
 		s.ready()
 		for _, fail := range []func(){
 			func() { s.spy.fail("InsertCard", errBroken) },
@@ -167,8 +166,8 @@ func TestCreateCard_Failed_DoesNotCountTowardQuota(t *testing.T) {
 	})
 }
 
-// An exposure that was read while a card was being stored may include it, so that
-// it is not added once more.
+// An exposure that was read while a card was being stored may include the card,
+// so it is not increased.
 func TestCreateCard_ExposureReadDuringInsert_IsNotIncreased(t *testing.T) {
 	t.Parallel()
 	url := databases.SQLite(t)
@@ -191,7 +190,7 @@ func TestCreateCard_ExposureReadDuringInsert_IsNotIncreased(t *testing.T) {
 }
 
 func TestCreateCard_ExposureUnknown_ReturnsError(t *testing.T) {
-	onEach(t, limited(500_00), func(t *testing.T, s *counter) {
+	onEach(t, limited(500_00), func(t *testing.T, s *fixture) {
 		s.ready()
 		s.spy.fail("Exposure true", errBroken)
 		for range 2 { // each asks again
@@ -212,7 +211,7 @@ func TestCreateCard_ExposureUnknown_ReturnsError(t *testing.T) {
 	})
 }
 
-// One request asks again while the others go on with what is known.
+// One request refreshes the exposure; concurrent ones use the cached value.
 func TestCreateCard_Concurrent_ReadExposureOnce(t *testing.T) {
 	t.Parallel()
 	url := databases.SQLite(t)

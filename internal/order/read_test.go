@@ -16,7 +16,7 @@ var credentials = card.Credentials{CardNumber: "4111111111111111", ExpirationDat
 	URL: "https://a.example", URLPassword: "x"}
 
 func TestGetCard_Generated_HasCredentials(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.ready()
 		c := s.create("150", "")
 		s.spy.asked()
@@ -38,7 +38,7 @@ func TestGetCard_Generated_HasCredentials(t *testing.T) {
 }
 
 func TestGetCard_OtherAccount_IsNotFound(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.ready()
 		c := s.create("150", "")
 		for _, ask := range []struct{ account, card uuid.UUID }{{s.newAccount(), c.UUID}, {s.account, uuid.New()}} {
@@ -56,10 +56,10 @@ func TestGetCard_OtherAccount_IsNotFound(t *testing.T) {
 	})
 }
 
-// Credentials that belong to another card are a failure of the service, not a
-// card without credentials.
+// Credentials of another card are an error of the service, not a card without
+// credentials.
 func TestGetCard_CorruptCredentials_ReturnsError(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.ready()
 		c := s.create("150", "")
 		s.generate(c, credentials)
@@ -70,9 +70,9 @@ func TestGetCard_CorruptCredentials_ReturnsError(t *testing.T) {
 	})
 }
 
-// An issued card whose credentials are no longer kept can still be read.
+// An issued card whose credentials were purged can still be read.
 func TestCards_IssuedWithoutCredentials_IsReturned(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.ready()
 		c := s.create("150", "")
 		s.generate(c, credentials)
@@ -96,7 +96,7 @@ func TestCards_IssuedWithoutCredentials_IsReturned(t *testing.T) {
 }
 
 // many stores n cards of a new account, and returns them newest first.
-func (s *counter) many(n int) []uuid.UUID {
+func (s *fixture) many(n int) []uuid.UUID {
 	s.t.Helper()
 	s.account = s.newAccount()
 	ids := make([]uuid.UUID, n)
@@ -113,8 +113,8 @@ func (s *counter) many(n int) []uuid.UUID {
 	return ids
 }
 
-// list returns what ListCards calls its function with.
-func (s *counter) list(filter order.Filter) []uuid.UUID {
+// list returns the cards of ListCards.
+func (s *fixture) list(filter order.Filter) []uuid.UUID {
 	s.t.Helper()
 	filter.AccountID = s.account
 	var ids []uuid.UUID
@@ -126,7 +126,7 @@ func (s *counter) list(filter order.Filter) []uuid.UUID {
 }
 
 func TestListCards_ManyPages_ReturnsAllCards(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.many(1)
 		all := s.many(1000)
 		for _, tt := range []struct {
@@ -161,7 +161,7 @@ func TestListCards_ManyPages_ReturnsAllCards(t *testing.T) {
 }
 
 func TestListCards_FilterByStatus(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.ready()
 		waiting, made := s.create("150", ""), s.create("150", "")
 		s.generate(made, credentials)
@@ -184,9 +184,9 @@ func TestListCards_FilterByStatus(t *testing.T) {
 	})
 }
 
-// Whoever reads slowly keeps nobody from writing, and sees no card twice.
+// A slow reader does not block writers, and reads no card twice.
 func TestListCards_CardsCreatedDuringList(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.ready()
 		all, listed := s.many(501), []uuid.UUID(nil)
 		check(t, s.orders.ListCards(t.Context(), order.Filter{AccountID: s.account}, func(c *card.Card) error {
@@ -202,10 +202,10 @@ func TestListCards_CardsCreatedDuringList(t *testing.T) {
 	})
 }
 
-// The next page is read while a page is shown. Who is gone waits for it no
-// longer than the store needs to give up.
+// The next page is read while f receives a page. After a disconnect, ListCards
+// waits only for the store to return.
 func TestListCards_ReadsAPageAhead(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		all := s.many(500)
 		ahead := make(chan struct{})
 		s.spy.before = func(call string) error {
@@ -245,7 +245,7 @@ func TestListCards_ReadsAPageAhead(t *testing.T) {
 }
 
 func TestListCards_StoreFails_ReturnsError(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.many(3)
 		n := 0
 		err := s.orders.ListCards(t.Context(), order.Filter{AccountID: s.account}, func(*card.Card) error {
@@ -265,7 +265,7 @@ func TestListCards_StoreFails_ReturnsError(t *testing.T) {
 
 func TestListCurrencies_SortsByCode(t *testing.T) {
 	backwards := setup{config: func(c *order.Config) { c.Currencies = []card.Currency{pebble, monero} }}
-	onEach(t, backwards, func(t *testing.T, s *counter) {
+	onEach(t, backwards, func(t *testing.T, s *fixture) {
 		stones, err := s.rates.Rate("pebble")
 		check(t, err)
 		coins, err := s.rates.Rate("monero")

@@ -17,8 +17,7 @@ import (
 
 const home = "xmr:where-the-customer-lives"
 
-// addresses begin with "xmr:", and are refused on another network than the
-// wallet's.
+// Valid addresses begin with "xmr:", and belong to the wallet's network.
 var refunding = setup{config: func(c *order.Config) {
 	c.CheckAddress = map[string]func(address, ours string) error{"monero": func(address, ours string) error {
 		switch {
@@ -31,8 +30,8 @@ var refunding = setup{config: func(c *order.Config) {
 	}}
 }}
 
-// to orders a card that names a refund address.
-func (s *counter) to(address, key string) (*card.Card, bool, error) {
+// to orders a card with a refund address.
+func (s *fixture) to(address, key string) (*card.Card, bool, error) {
 	s.t.Helper()
 	o, wrong := s.orders.Check(order.Request{USDAmount: "150", Currency: "monero", RefundAddress: address})
 	if len(wrong) > 0 {
@@ -42,7 +41,7 @@ func (s *counter) to(address, key string) (*card.Card, bool, error) {
 }
 
 func TestCheck_RefundAddress_MustFitCurrency(t *testing.T) {
-	onEach(t, refunding, func(t *testing.T, s *counter) {
+	onEach(t, refunding, func(t *testing.T, s *fixture) {
 		type wrong = []card.FieldError
 		for _, tt := range []struct {
 			usd, currency, address string
@@ -73,7 +72,7 @@ func TestCheck_RefundAddress_MustFitCurrency(t *testing.T) {
 }
 
 func TestCreateCard_RefundAddress_IsEncrypted(t *testing.T) {
-	onEach(t, refunding, func(t *testing.T, s *counter) {
+	onEach(t, refunding, func(t *testing.T, s *fixture) {
 		s.stock("monero", 5)
 		check(t, s.orders.Prepare(t.Context()))
 		c, _, err := s.to(home, "k")
@@ -105,8 +104,7 @@ func TestCreateCard_RefundAddress_IsEncrypted(t *testing.T) {
 		if diff := cmp.Diff([]string{"", home}, listed); diff != "" {
 			t.Error(diff)
 		}
-		// Another card's ciphertext is not this card's, and hides the card no
-		// more than it is shown.
+		// A ciphertext of another card is omitted; the card is returned.
 		var log bytes.Buffer
 		s.db.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
 		s.exec("UPDATE cards SET refund_address = (SELECT refund_address FROM cards WHERE uuid = $1) WHERE uuid = $2",
@@ -130,12 +128,12 @@ func TestCreateCard_RefundAddress_IsEncrypted(t *testing.T) {
 	})
 }
 
-// Money that is given back to the service itself would be lost to the customer.
+// A refund to the service itself would be lost to the customer.
 func TestCreateCard_RefundAddressOfTheServiceItself_IsRefused(t *testing.T) {
 	unchecked := setup{config: func(c *order.Config) {
 		c.CheckAddress = map[string]func(address, ours string) error{"monero": func(string, string) error { return nil }}
 	}}
-	onEach(t, unchecked, func(t *testing.T, s *counter) {
+	onEach(t, unchecked, func(t *testing.T, s *fixture) {
 		s.stock("monero", 40)
 		check(t, s.orders.Prepare(t.Context()))
 		earlier, _, err := s.to("elsewhere", "k")
@@ -168,7 +166,7 @@ func TestCreateCard_RefundAddressOfTheServiceItself_IsRefused(t *testing.T) {
 		if free != 1 {
 			t.Errorf("%d of 1 items are free", free)
 		}
-		// It is one round trip, as any other order; and a replay stays one.
+		// One round trip, like any other order, also for a replay.
 		s.spy.asked()
 		_, _, err = s.to("genesis", "")
 		check(t, err)
@@ -180,7 +178,7 @@ func TestCreateCard_RefundAddressOfTheServiceItself_IsRefused(t *testing.T) {
 }
 
 func TestCreateCard_RefundAddress_IsHashed(t *testing.T) {
-	onEach(t, refunding, func(t *testing.T, s *counter) {
+	onEach(t, refunding, func(t *testing.T, s *fixture) {
 		s.stock("monero", 9)
 		check(t, s.orders.Prepare(t.Context()))
 		first, _, err := s.to(home, "k")
@@ -204,9 +202,10 @@ func TestCreateCard_RefundAddress_IsHashed(t *testing.T) {
 	})
 }
 
-// An order without a refund address has the hash that earlier releases stored.
+// The hash of an order without a refund address equals that of earlier
+// releases.
 func TestCreateCard_HashOfEarlierRelease_IsReplayed(t *testing.T) {
-	onEach(t, refunding, func(t *testing.T, s *counter) {
+	onEach(t, refunding, func(t *testing.T, s *fixture) {
 		s.stock("monero", 2)
 		check(t, s.orders.Prepare(t.Context()))
 		c := s.create("150", "k")

@@ -18,8 +18,8 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// watch returns a watcher of the simulated chain, which has made addresses.
-func (s *counter) watch() *settle.Watcher {
+// watch returns a watcher of the simulated chain, which has created addresses.
+func (s *fixture) watch() *settle.Watcher {
 	s.t.Helper()
 	nobody, clock := func() {}, func() time.Time { return s.now }
 	w, err := settle.New(s.db, s.rates, s.simulated(),
@@ -30,20 +30,20 @@ func (s *counter) watch() *settle.Watcher {
 	return w
 }
 
-func (s *counter) simulated() *simulated.Chain {
+func (s *fixture) simulated() *simulated.Chain {
 	return simulated.New(monero, s.db, func() time.Time { return s.now })
 }
 
-// onSimulated has a simulated chain of monero, and a watcher that looks as soon
-// as it is woken.
+// onSimulated adds a simulated chain of monero, and a watcher that runs when it
+// is woken.
 func onSimulated() setup {
 	var watcher *settle.Watcher
 	return setup{
-		sandbox: func(s *counter) map[string]order.Sandbox {
+		sandbox: func(s *fixture) map[string]order.Sandbox {
 			watcher = s.watch()
 			return map[string]order.Sandbox{"monero": s.simulated()}
 		},
-		wake: func(s *counter) {
+		wake: func(s *fixture) {
 			s.woken++
 			check(s.t, watcher.Tick(s.t.Context()))
 		},
@@ -51,13 +51,13 @@ func onSimulated() setup {
 }
 
 // onSandbox runs a test on every database, with a simulated chain.
-func onSandbox(t *testing.T, f func(t *testing.T, s *counter)) {
+func onSandbox(t *testing.T, f func(t *testing.T, s *fixture)) {
 	t.Helper()
 	storetest.Each(t, func(t *testing.T, url string) { f(t, open(t, url, onSimulated())) })
 }
 
 func TestSimulatePayment_PaysAmountDue(t *testing.T) {
-	onSandbox(t, func(t *testing.T, s *counter) {
+	onSandbox(t, func(t *testing.T, s *fixture) {
 		c := s.create("150", "")
 		s.woken = 0
 		one, none := 1, 0
@@ -93,7 +93,7 @@ func TestSimulatePayment_PaysAmountDue(t *testing.T) {
 }
 
 func TestSimulatePayment_InvalidAmount_IsRefused(t *testing.T) {
-	onSandbox(t, func(t *testing.T, s *counter) {
+	onSandbox(t, func(t *testing.T, s *fixture) {
 		c := s.create("150", "")
 		s.stock("pebble", 40)
 		other, _, err := s.orders.CreateCard(t.Context(), s.account, s.check("150", "pebble"), "")
@@ -135,7 +135,7 @@ func TestSimulatePayment_InvalidAmount_IsRefused(t *testing.T) {
 }
 
 func TestSimulatePayment_RealChain_IsNotFound(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.ready()
 		c := s.create("150", "")
 		s.spy.asked()
@@ -149,7 +149,7 @@ func TestSimulatePayment_RealChain_IsNotFound(t *testing.T) {
 	})
 }
 
-// broken is a simulated chain that nobody can pay on.
+// broken is a simulated chain whose payments fail.
 type broken struct{}
 
 func (broken) Sent(context.Context, string) (string, card.Amount, error) { return "", 0, card.ErrNoRow }
@@ -159,8 +159,8 @@ func (broken) PayAs(context.Context, string, string, card.Amount, int) (card.Tip
 }
 
 func TestSimulatePayment_PaymentFails_ReturnsImmediately(t *testing.T) {
-	with := setup{sandbox: func(*counter) map[string]order.Sandbox { return map[string]order.Sandbox{"monero": broken{}} }}
-	onEach(t, with, func(t *testing.T, s *counter) {
+	with := setup{sandbox: func(*fixture) map[string]order.Sandbox { return map[string]order.Sandbox{"monero": broken{}} }}
+	onEach(t, with, func(t *testing.T, s *fixture) {
 		s.ready()
 		c := s.create("150", "")
 		if got, err := s.orders.SimulatePayment(t.Context(), s.account, c.UUID, order.SimulatedPayment{}); got != nil ||
@@ -173,14 +173,14 @@ func TestSimulatePayment_PaymentFails_ReturnsImmediately(t *testing.T) {
 	})
 }
 
-// waiting has a card of 150 dollars whose watcher looks only when the test says
-// so, in a bubble with a clock of its own.
-func waiting(t *testing.T, f func(s *counter, c *card.Card, watch func())) {
+// waiting runs test in a synctest bubble with a card of 150 dollars, whose
+// watcher runs only on request.
+func waiting(t *testing.T, f func(s *fixture, c *card.Card, watch func())) {
 	t.Helper()
 	t.Parallel()
 	url := databases.SQLite(t)
 	synctest.Test(t, func(t *testing.T) {
-		with := setup{sandbox: func(s *counter) map[string]order.Sandbox {
+		with := setup{sandbox: func(s *fixture) map[string]order.Sandbox {
 			return map[string]order.Sandbox{"monero": s.simulated()}
 		}}
 		s := open(t, url, with)
@@ -189,15 +189,15 @@ func waiting(t *testing.T, f func(s *counter, c *card.Card, watch func())) {
 	})
 }
 
-// payment is how a simulated payment ended.
+// payment is the result of a simulated payment.
 type payment struct {
 	card *card.Card
 	took time.Duration
 	err  error
 }
 
-// pay begins to simulate a payment of what is due.
-func (s *counter) pay(ctx context.Context, c *card.Card, confirmations int) <-chan payment {
+// pay starts to simulate a payment of the amount due.
+func (s *fixture) pay(ctx context.Context, c *card.Card, confirmations int) <-chan payment {
 	ended, started := make(chan payment, 1), time.Now()
 	go func() {
 		got, err := s.orders.SimulatePayment(ctx, s.account, c.UUID, order.SimulatedPayment{Confirmations: &confirmations})
@@ -206,12 +206,11 @@ func (s *counter) pay(ctx context.Context, c *card.Card, confirmations int) <-ch
 	return ended
 }
 
-// about reports whether a payment took as long as that, and no longer than it
-// takes to look again.
+// about reports whether a payment took d, and no longer than one more poll.
 func (p payment) about(d time.Duration) bool { return p.took >= d && p.took <= d+20*time.Millisecond }
 
 func TestSimulatePayment_WaitsUntilThePaymentIsSeen(t *testing.T) {
-	waiting(t, func(s *counter, c *card.Card, watch func()) {
+	waiting(t, func(s *fixture, c *card.Card, watch func()) {
 		ended := s.pay(s.t.Context(), c, 1)
 		<-time.After(time.Second)
 		watch()
@@ -224,7 +223,7 @@ func TestSimulatePayment_WaitsUntilThePaymentIsSeen(t *testing.T) {
 }
 
 func TestSimulatePayment_Paid_WaitsUntilIssued(t *testing.T) {
-	waiting(t, func(s *counter, c *card.Card, watch func()) {
+	waiting(t, func(s *fixture, c *card.Card, watch func()) {
 		ended := s.pay(s.t.Context(), c, 10)
 		<-time.After(time.Second)
 		watch()
@@ -238,10 +237,9 @@ func TestSimulatePayment_Paid_WaitsUntilIssued(t *testing.T) {
 	})
 }
 
-// A payment that stays in the mempool does not move the tip: what shows is that
-// more was received than before.
+// A payment in the mempool does not move the tip; the received amount shows it.
 func TestSimulatePayment_WaitsUntilTheRestIsSeen(t *testing.T) {
-	waiting(t, func(s *counter, c *card.Card, watch func()) {
+	waiting(t, func(s *fixture, c *card.Card, watch func()) {
 		_, err := s.simulated().Pay(s.t.Context(), c.Address, coin/4, 0)
 		check(s.t, err)
 		watch()
@@ -256,9 +254,9 @@ func TestSimulatePayment_WaitsUntilTheRestIsSeen(t *testing.T) {
 	})
 }
 
-// Nothing is due any more: what shows is that the chain has grown.
+// Nothing is due; the new tip shows the payment.
 func TestSimulatePayment_WaitsUntilTheGrownChainIsSeen(t *testing.T) {
-	waiting(t, func(s *counter, c *card.Card, watch func()) {
+	waiting(t, func(s *fixture, c *card.Card, watch func()) {
 		ended := s.pay(s.t.Context(), c, 1)
 		<-time.After(time.Second)
 		watch()
@@ -275,7 +273,7 @@ func TestSimulatePayment_WaitsUntilTheGrownChainIsSeen(t *testing.T) {
 }
 
 func TestSimulatePayment_NotSeen_ReturnsAfterFiveSeconds(t *testing.T) {
-	waiting(t, func(s *counter, c *card.Card, _ func()) {
+	waiting(t, func(s *fixture, c *card.Card, _ func()) {
 		p := <-s.pay(s.t.Context(), c, 1)
 		check(s.t, p.err)
 		if p.card.State != card.Unpaid || p.card.Received != 0 || !p.about(5*time.Second) {
@@ -285,7 +283,7 @@ func TestSimulatePayment_NotSeen_ReturnsAfterFiveSeconds(t *testing.T) {
 }
 
 func TestSimulatePayment_WaitEndsWithContext(t *testing.T) {
-	waiting(t, func(s *counter, c *card.Card, _ func()) {
+	waiting(t, func(s *fixture, c *card.Card, _ func()) {
 		ctx, cancel := context.WithTimeout(s.t.Context(), 1005*time.Millisecond) // between two looks
 		defer cancel()
 		if p := <-s.pay(ctx, c, 1); p.card != nil || !errors.Is(p.err, context.DeadlineExceeded) || !p.about(time.Second) {
@@ -295,7 +293,7 @@ func TestSimulatePayment_WaitEndsWithContext(t *testing.T) {
 }
 
 func TestSimulatePayment_StoreFailsDuringWait_ReturnsError(t *testing.T) {
-	waiting(t, func(s *counter, c *card.Card, _ func()) {
+	waiting(t, func(s *fixture, c *card.Card, _ func()) {
 		reads := 0
 		s.spy.before = func(string) error {
 			if reads++; reads == 3 {
@@ -309,9 +307,9 @@ func TestSimulatePayment_StoreFailsDuringWait_ReturnsError(t *testing.T) {
 	})
 }
 
-// The service must never hold more than it can add up.
+// The service must never receive more than it can add up.
 func TestSimulatePayment_MoreThanSupply_IsRefused(t *testing.T) {
-	onSandbox(t, func(t *testing.T, s *counter) {
+	onSandbox(t, func(t *testing.T, s *fixture) {
 		c := s.create("150", "")
 		pay := func(amount string) (*card.Card, error) {
 			p, none := order.SimulatedPayment{Amount: new(card.Decimal)}, 0

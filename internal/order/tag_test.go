@@ -11,7 +11,7 @@ import (
 )
 
 func TestTag_EqualsTagOfReadCards(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.ready()
 		c := s.create("150", "")
 		s.create("60", "")

@@ -14,7 +14,7 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// told is a store that says of its pools what the test does.
+// told is a store whose pool state the test sets.
 type told struct {
 	*spy
 	state order.PoolState
@@ -46,8 +46,8 @@ func TestHealth_DistinguishesNodeFromWorker(t *testing.T) {
 	}
 }
 
-// A process that starts with its worker finds old marks, and says nothing of
-// it.
+// A process that starts together with its worker finds old marks, and does not
+// log them.
 func TestPrepare_LastingProblem_IsLogged(t *testing.T) {
 	var log bytes.Buffer
 	s := open(t, databases.SQLite(t), setup{})
@@ -75,10 +75,9 @@ func TestPrepare_LastingProblem_IsLogged(t *testing.T) {
 	}
 }
 
-// Addresses of an epoch that has ended may have been handed out by another
-// database.
+// Addresses of an earlier epoch may have been handed out from another database.
 func TestPrepare_NewEpoch_DropsAddresses(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, s *counter) {
+	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 200)
 		store := &told{s.spy, order.PoolState{Epoch: 7, Moving: true}}
 		orders := s.replica(store, setup{config: onlyMonero})
@@ -100,7 +99,7 @@ func TestPrepare_NewEpoch_DropsAddresses(t *testing.T) {
 	})
 }
 
-// paid is a simulated chain that has a payment.
+// paid is a simulated chain with a payment.
 type paid struct {
 	broken
 	address string
@@ -113,11 +112,11 @@ func (p *paid) Sent(context.Context, string) (string, card.Amount, error) {
 }
 
 func TestSimulatePayment_KeyReused_IsRefused(t *testing.T) {
-	with := setup{sandbox: func(s *counter) map[string]order.Sandbox {
+	with := setup{sandbox: func(s *fixture) map[string]order.Sandbox {
 		s.paid = &paid{}
 		return map[string]order.Sandbox{"monero": s.paid}
 	}}
-	onEach(t, with, func(t *testing.T, s *counter) {
+	onEach(t, with, func(t *testing.T, s *fixture) {
 		s.ready()
 		c := s.create("150", "")
 		half, unknown := card.Decimal{Units: 5, Scale: 1}, errors.New("the chain is away")
@@ -126,7 +125,7 @@ func TestSimulatePayment_KeyReused_IsRefused(t *testing.T) {
 			amount *card.Decimal
 			want   error
 		}{
-			// and the chain is extended, which fails
+			// extending the chain fails
 			"the same payment":           {paid{address: c.Address, amount: coin / 2}, &half, errBroken},
 			"whatever was due":           {paid{address: c.Address, amount: coin / 2}, nil, errBroken},
 			"another amount":             {paid{address: c.Address, amount: coin}, &half, card.ErrKeyReused},
