@@ -25,21 +25,21 @@ const (
 	ruleFile = "../../docs/operate/alarms.rules.yaml"
 	// A minute of the file's "for" is a second here. Expressions, and the
 	// durations in them, are those of the file.
-	hurry = 60
+	speedup = 60
 )
 
 // prometheus is Debian's, with the rules as they are shipped. It remembers what
 // was done to cause an alarm, and when that was seen.
 type prometheus struct {
 	*rig.Process
-	url, dir string
-	provoked map[string]*provoked
+	url, dir     string
+	provocations map[string]*provocation
 }
 
-// provoked is an alarm that was caused on purpose.
-type provoked struct {
-	how                            string
-	caused, fired, mended, cleared time.Time
+// provocation is an alarm that was caused on purpose.
+type provocation struct {
+	how                              string
+	caused, fired, resolved, cleared time.Time
 }
 
 // alert is an alarm as Prometheus tells of it.
@@ -53,10 +53,10 @@ func startPrometheus(t *testing.T) *prometheus {
 	t.Helper()
 	program := rig.Need(t, "prometheus", "prometheus")
 	p := &prometheus{dir: t.TempDir(), url: fmt.Sprintf("http://127.0.0.1:%d", rig.FreePort(t)),
-		provoked: map[string]*provoked{}}
-	p.target(t, "cardmint")
-	p.target(t, "node")
-	p.write(t, "alarms.rules.yaml", hurried(t))
+		provocations: map[string]*provocation{}}
+	p.setTargets(t, "cardmint")
+	p.setTargets(t, "node")
+	p.write(t, "alarms.rules.yaml", shortenedRules(t))
 	p.write(t, "prometheus.yml", `global: {scrape_interval: 3s, scrape_timeout: 3s, evaluation_interval: 1s}
 rule_files: [alarms.rules.yaml]
 scrape_configs:
@@ -81,8 +81,8 @@ scrape_configs:
 	return p
 }
 
-// hurried returns the rules with every "for" shortened.
-func hurried(t *testing.T) string {
+// shortenedRules returns the rules with every "for" shortened.
+func shortenedRules(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(ruleFile)
 	if err != nil {
@@ -94,7 +94,7 @@ func hurried(t *testing.T) string {
 		if err != nil {
 			t.Fatalf("%s: %v", strings.TrimSpace(line), err)
 		}
-		return before + "for: " + strconv.Itoa(int((d / hurry).Milliseconds())) + "ms"
+		return before + "for: " + strconv.Itoa(int((d / speedup).Milliseconds())) + "ms"
 	})
 }
 
@@ -110,8 +110,8 @@ func (p *prometheus) write(t *testing.T, name, text string) {
 	}
 }
 
-// target has Prometheus scrape these addresses, and no others, as a job.
-func (p *prometheus) target(t *testing.T, job string, addresses ...string) {
+// setTargets has Prometheus scrape these addresses, and no others, as a job.
+func (p *prometheus) setTargets(t *testing.T, job string, addresses ...string) {
 	t.Helper()
 	text, err := json.Marshal([]map[string][]string{{"targets": append([]string{}, addresses...)}})
 	if err != nil {
@@ -148,16 +148,16 @@ func (p *prometheus) call(t *testing.T, path string, query url.Values, result an
 	}
 }
 
-// forget deletes what is known of a series before a moment, as if so much time
+// deleteSeries deletes what is known of a series before a moment, as if so much time
 // had passed that no rule looks at it.
-func (p *prometheus) forget(t *testing.T, series string, before time.Time) {
+func (p *prometheus) deleteSeries(t *testing.T, series string, before time.Time) {
 	t.Helper()
 	p.call(t, "/api/v1/admin/tsdb/delete_series",
 		url.Values{"match[]": {series}, "end": {strconv.FormatInt(before.Unix(), 10)}}, nil)
 }
 
-// now returns the alarms that fire or are about to.
-func (p *prometheus) now(t *testing.T) map[string]alert {
+// active returns the alarms that fire or are about to.
+func (p *prometheus) active(t *testing.T) map[string]alert {
 	t.Helper()
 	var answer struct{ Alerts []alert }
 	p.call(t, "/api/v1/alerts", nil, &answer)
@@ -171,11 +171,11 @@ func (p *prometheus) now(t *testing.T) map[string]alert {
 	return all
 }
 
-// note writes down what is seen now of the alarms that were provoked.
-func (p *prometheus) note(t *testing.T) {
+// observe writes down what is seen now of the alarms that were provoked.
+func (p *prometheus) observe(t *testing.T) {
 	t.Helper()
-	all := p.now(t)
-	for name, x := range p.provoked {
+	all := p.active(t)
+	for name, x := range p.provocations {
 		a, there := all[name]
 		switch {
 		case x.fired.IsZero() && a.State == "firing":
@@ -186,23 +186,23 @@ func (p *prometheus) note(t *testing.T) {
 				}
 			}
 			t.Logf("%s: %s", name, a.Annotations["description"])
-		case !x.mended.IsZero() && x.cleared.IsZero() && !there:
+		case !x.resolved.IsZero() && x.cleared.IsZero() && !there:
 			x.cleared = time.Now()
 		}
 	}
 }
 
-// until notes until a condition holds for all of the alarms.
-func (p *prometheus) until(t *testing.T, what string, holds func(*provoked) bool, names []string) {
+// await notes until a condition holds for all of the alarms.
+func (p *prometheus) await(t *testing.T, what string, holds func(*provocation) bool, names []string) {
 	t.Helper()
 	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(250 * time.Millisecond) {
-		p.note(t)
-		i := slices.IndexFunc(names, func(name string) bool { return !holds(p.provoked[name]) })
+		p.observe(t)
+		i := slices.IndexFunc(names, func(name string) bool { return !holds(p.provocations[name]) })
 		if i < 0 {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%s does not %s; there are %v", names[i], what, p.now(t))
+			t.Fatalf("%s does not %s; there are %v", names[i], what, p.active(t))
 		}
 	}
 }
@@ -210,45 +210,45 @@ func (p *prometheus) until(t *testing.T, what string, holds func(*provoked) bool
 // provoke causes alarms, none of which there may be yet.
 func (p *prometheus) provoke(t *testing.T, how string, cause func(), names ...string) {
 	t.Helper()
-	for name := range p.now(t) {
+	for name := range p.active(t) {
 		if slices.Contains(names, name) {
-			t.Fatalf("%s is there before it is provoked: %v", name, p.now(t)[name])
+			t.Fatalf("%s is there before it is provoked: %v", name, p.active(t)[name])
 		}
 	}
 	for _, name := range names {
-		p.provoked[name] = &provoked{how: how, caused: time.Now()}
+		p.provocations[name] = &provocation{how: how, caused: time.Now()}
 	}
 	cause()
 }
 
-// fire waits until alarms fire.
-func (p *prometheus) fire(t *testing.T, names ...string) {
+// awaitFiring waits until alarms fire.
+func (p *prometheus) awaitFiring(t *testing.T, names ...string) {
 	t.Helper()
-	p.until(t, "fire", func(x *provoked) bool { return !x.fired.IsZero() }, names)
+	p.await(t, "fire", func(x *provocation) bool { return !x.fired.IsZero() }, names)
 }
 
-// mend removes the cause of alarms, which must fire.
-func (p *prometheus) mend(t *testing.T, mend func(), names ...string) {
+// resolve removes the cause of alarms, which must fire.
+func (p *prometheus) resolve(t *testing.T, mend func(), names ...string) {
 	t.Helper()
-	p.fire(t, names...)
+	p.awaitFiring(t, names...)
 	for _, name := range names {
-		p.provoked[name].mended = time.Now()
+		p.provocations[name].resolved = time.Now()
 	}
 	mend()
 }
 
-// clear waits until alarms that were mended are gone.
-func (p *prometheus) clear(t *testing.T, names ...string) {
+// awaitCleared waits until alarms that were mended are gone.
+func (p *prometheus) awaitCleared(t *testing.T, names ...string) {
 	t.Helper()
-	p.until(t, "clear", func(x *provoked) bool { return !x.cleared.IsZero() }, names)
+	p.await(t, "clear", func(x *provocation) bool { return !x.cleared.IsZero() }, names)
 }
 
-// quiet waits until there is no alarm, whether it fires or is about to, but
+// awaitNone waits until there is no alarm, whether it fires or is about to, but
 // these.
-func (p *prometheus) quiet(t *testing.T, but ...string) {
+func (p *prometheus) awaitNone(t *testing.T, but ...string) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(250 * time.Millisecond) {
-		all := p.now(t)
+		all := p.active(t)
 		for _, name := range but {
 			delete(all, name)
 		}

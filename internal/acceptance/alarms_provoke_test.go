@@ -27,7 +27,7 @@ import (
 )
 
 // exec runs a statement in the service's database.
-func (s *troubled) exec(statement string, args ...any) {
+func (s *alarmFixture) exec(statement string, args ...any) {
 	s.t.Helper()
 	if _, err := rig.OpenSQL(s.t, s.cluster.URL("postgres")).Exec(statement, args...); err != nil {
 		s.t.Fatalf("%s: %v", statement, err)
@@ -35,7 +35,7 @@ func (s *troubled) exec(statement string, args ...any) {
 }
 
 // order orders cards.
-func (s *troubled) order(usd int64, n int) []*client.Card {
+func (s *alarmFixture) order(usd int64, n int) []*client.Card {
 	s.t.Helper()
 	shop, all := newClient(s.t, s.api.url, s.token), make([]*client.Card, n)
 	for i := range all {
@@ -49,7 +49,7 @@ func (s *troubled) order(usd int64, n int) []*client.Card {
 }
 
 // pay pays a part of what cards cost, and does not wait for them.
-func (s *troubled) pay(part string, cards ...*client.Card) {
+func (s *alarmFixture) pay(part string, cards ...*client.Card) {
 	s.t.Helper()
 	shop := newClient(s.t, s.api.url, s.token)
 	var all sync.WaitGroup
@@ -66,7 +66,7 @@ func (s *troubled) pay(part string, cards ...*client.Card) {
 }
 
 // buy orders cards, pays for them and waits until they are issued.
-func (s *troubled) buy(usd int64, n int) []*client.Card {
+func (s *alarmFixture) buy(usd int64, n int) []*client.Card {
 	s.t.Helper()
 	cards := s.order(usd, n)
 	s.pay("1", cards...)
@@ -81,14 +81,14 @@ func (s *troubled) buy(usd int64, n int) []*client.Card {
 	return cards
 }
 
-// shelve imports cards into the stock.
-func (s *troubled) shelve(first, n int) {
+// importStock imports cards into the stock.
+func (s *alarmFixture) importStock(first, n int) {
 	s.t.Helper()
 	file, _ := stockFile(s.t, "500", first, n)
 	s.program.must(s.t, "stock", "import", file, "--supplier", "shelf", "--suppliers", s.suppliers, "--yes")
 }
 
-func (s *troubled) startSupplier() {
+func (s *alarmFixture) startSupplier() {
 	s.t.Helper()
 	args := []string{"supplier", "serve", "--listen", s.supplierAddress, "--file", s.ledger}
 	for _, r := range s.rules {
@@ -105,16 +105,16 @@ func (s *troubled) startSupplier() {
 	})
 }
 
-// often is the pause of clients of whom eight make hundreds of requests per
+// trafficPause is the pause of clients of whom eight make hundreds of requests per
 // second.
-const often = 10 * time.Millisecond
+const trafficPause = 10 * time.Millisecond
 
 // disk is where the file system is that a test may fill. Nobody else sees it.
 const disk = "/srv"
 
 // startNode starts node_exporter on a machine whose database has a disk of its
 // own.
-func (s *troubled) startNode() {
+func (s *alarmFixture) startNode() {
 	s.t.Helper()
 	program := rig.Need(s.t, "prometheus-node-exporter", "prometheus-node-exporter")
 	s.nodeMetrics = fmt.Sprintf("127.0.0.1:%d", rig.FreePort(s.t))
@@ -135,14 +135,14 @@ func (s *troubled) startNode() {
 	})
 }
 
-func (s *troubled) scrapeAll() {
+func (s *alarmFixture) scrapeAll() {
 	s.t.Helper()
-	s.watch.target(s.t, "cardmint", s.apiMetrics, s.workMetrics)
-	s.watch.target(s.t, "node", s.nodeMetrics)
+	s.watch.setTargets(s.t, "cardmint", s.apiMetrics, s.workMetrics)
+	s.watch.setTargets(s.t, "node", s.nodeMetrics)
 }
 
-// ask sends a request, whatever is answered.
-func (s *troubled) ask(method, path, body string) {
+// request sends a request, whatever is answered.
+func (s *alarmFixture) request(method, path, body string) {
 	req, err := http.NewRequest(method, s.api.url+path, strings.NewReader(body))
 	if err != nil {
 		s.t.Error(err)
@@ -158,11 +158,13 @@ func (s *troubled) ask(method, path, body string) {
 	_ = res.Body.Close()
 }
 
-// get reads a card.
-func (s *troubled) get(c *client.Card) { s.ask(http.MethodGet, "/api/cards/"+c.UUID.String(), "") }
+// readCard reads a card.
+func (s *alarmFixture) readCard(c *client.Card) {
+	s.request(http.MethodGet, "/api/cards/"+c.UUID.String(), "")
+}
 
 // traffic has eight clients send requests, with pauses, until stop is called.
-func (s *troubled) traffic(pause time.Duration, send func()) (stop func()) {
+func (s *alarmFixture) traffic(pause time.Duration, send func()) (stop func()) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var all sync.WaitGroup
 	for range 8 {
@@ -184,7 +186,7 @@ func (s *troubled) traffic(pause time.Duration, send func()) (stop func()) {
 
 // provokeMoney has money come where it should not, cards sell out, a disk get
 // full, and a receiver of webhooks hang.
-func (s *troubled) provokeMoney() {
+func (s *alarmFixture) provokeMoney() {
 	t, w := s.t, s.watch
 	bought := s.buy(150, 12) // the first hooks see them all
 	late := s.order(150, 1)[0]
@@ -208,49 +210,49 @@ func (s *troubled) provokeMoney() {
 			t.Fatal(err)
 		}
 	}, "CardmintDiskFull")
-	s.hangUp()
+	s.addHangingWebhooks()
 	w.provoke(t, "16 receivers accept requests and do not answer; their events were made 10 minutes older", func() {
 		s.pay("1", s.order(150, 25)...)
 		s.exec("UPDATE events SET created_at = created_at - 600000")
 	}, "CardmintWebhooksLate", "CardmintWebhookBacklog")
-	w.fire(t, "CardmintStockLow")
+	w.awaitFiring(t, "CardmintStockLow")
 	w.provoke(t, "the last card in stock is sold", func() { s.buy(500, 1) }, "CardmintStockEmpty")
 	w.provoke(t, "the block with the payment of an issued card is replaced by one without", func() {
 		s.exec("DELETE FROM simulated_transfers WHERE address = $1", bought[1].Payment.Address)
 		s.exec("UPDATE simulated_chains SET height = height + 1, reorgs = reorgs + 1")
 	}, "CardmintMoneyReversed")
 
-	w.mend(t, func() {
+	w.resolve(t, func() {
 		attribute := []string{"transfers", "attribute", txid, "--refunded", "--note", "sent back", "--amount", "0.5", "--yes"}
 		s.program.must(t, attribute...)
 	}, "CardmintUnattributedMoney")
-	w.mend(t, func() {
+	w.resolve(t, func() {
 		half := late.Payment.Amount.Mul(decimal.RequireFromString("0.5")).Truncate(12).String()
 		s.program.must(t, "card", "resolve", late.UUID.String(), "refund", "--note", "sent back", "--amount", half, "--yes")
 	}, "CardmintMoneyHeld")
-	w.mend(t, func() {
+	w.resolve(t, func() {
 		amount := bought[1].Payment.Amount.String()
 		s.program.must(t, "card", "resolve", bought[1].UUID.String(), "write-off", "--note", "it did not return", "--amount",
 			amount, "--yes")
 	}, "CardmintMoneyReversed")
-	w.mend(t, func() {
+	w.resolve(t, func() {
 		s.exec("UPDATE cards SET credit_paid = credit_paid - 1 WHERE uuid = $1", bought[0].UUID)
 	}, "CardmintDiscrepancy")
-	w.mend(t, func() {
+	w.resolve(t, func() {
 		if err := os.Remove(fill); err != nil {
 			t.Fatal(err)
 		}
 	}, "CardmintDiskFull")
-	w.mend(t, func() { s.shelve(1000, 5) }, "CardmintStockLow", "CardmintStockEmpty")
-	w.mend(t, func() { close(s.hang) }, "CardmintWebhooksLate", "CardmintWebhookBacklog")
-	w.clear(t, "CardmintUnattributedMoney", "CardmintMoneyHeld", "CardmintMoneyReversed", "CardmintDiscrepancy",
+	w.resolve(t, func() { s.importStock(1000, 5) }, "CardmintStockLow", "CardmintStockEmpty")
+	w.resolve(t, func() { close(s.hang) }, "CardmintWebhooksLate", "CardmintWebhookBacklog")
+	w.awaitCleared(t, "CardmintUnattributedMoney", "CardmintMoneyHeld", "CardmintMoneyReversed", "CardmintDiscrepancy",
 		"CardmintDiskFull", "CardmintStockLow", "CardmintStockEmpty",
 		"CardmintWebhooksLate", "CardmintWebhookBacklog")
 }
 
-// hangUp registers as many webhooks as an account may have. None is answered
+// addHangingWebhooks registers as many webhooks as an account may have. None is answered
 // until s.hang is closed.
-func (s *troubled) hangUp() {
+func (s *alarmFixture) addHangingWebhooks() {
 	s.t.Helper()
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -269,7 +271,7 @@ func (s *troubled) hangUp() {
 }
 
 // provokeSupplier has a supplier die, and another one decline.
-func (s *troubled) provokeSupplier() {
+func (s *alarmFixture) provokeSupplier() {
 	t, w := s.t, s.watch
 	w.provoke(t, "the supplier is killed, and twelve cards are paid", func() {
 		s.supplier.Kill()
@@ -278,27 +280,27 @@ func (s *troubled) provokeSupplier() {
 	w.provoke(t, "likewise, and their payments were made 10 minutes older", func() {
 		s.exec("UPDATE intents SET decided_at = decided_at - 600000 WHERE state = 'open'")
 	}, "CardmintIntentOld")
-	w.fire(t, "CardmintSupplierFailing", "CardmintIntentOld")
+	w.awaitFiring(t, "CardmintSupplierFailing", "CardmintIntentOld")
 	w.provoke(t, "the supplier is back, and makes the cards that have waited for 10 minutes", func() {
-		w.mend(t, s.startSupplier, "CardmintSupplierFailing", "CardmintIntentOld")
+		w.resolve(t, s.startSupplier, "CardmintSupplierFailing", "CardmintIntentOld")
 	}, "CardmintIssuingSlow")
-	w.mend(t, func() { s.buy(150, 150) }, "CardmintIssuingSlow")
+	w.resolve(t, func() { s.buy(150, 150) }, "CardmintIssuingSlow")
 
 	var parked *client.Card
 	w.provoke(t, "a supplier answers with a card of another amount", func() {
-		s.misbehave("wrong-amount=1x")
+		s.restartSupplier("wrong-amount=1x")
 		parked = s.order(150, 1)[0]
 		s.pay("1", parked)
 	}, "CardmintCardsWait")
-	w.mend(t, func() {
-		s.misbehave()
+	w.resolve(t, func() {
+		s.restartSupplier()
 		s.program.must(t, "card", "resolve", parked.UUID.String(), "retry", "--note", "the supplier has mended it", "--yes")
 	}, "CardmintCardsWait")
-	w.clear(t, "CardmintSupplierFailing", "CardmintIntentOld", "CardmintIssuingSlow", "CardmintCardsWait")
+	w.awaitCleared(t, "CardmintSupplierFailing", "CardmintIntentOld", "CardmintIssuingSlow", "CardmintCardsWait")
 }
 
-// misbehave starts the supplier again, with these rules.
-func (s *troubled) misbehave(rules ...string) {
+// restartSupplier starts the supplier again, with these rules.
+func (s *alarmFixture) restartSupplier(rules ...string) {
 	s.t.Helper()
 	s.supplier.Kill()
 	s.rules = rules
@@ -306,53 +308,53 @@ func (s *troubled) misbehave(rules ...string) {
 }
 
 // provokeRates has sources of rates fail.
-func (s *troubled) provokeRates() {
+func (s *alarmFixture) provokeRates() {
 	t, w := s.t, s.watch
 	card := s.order(150, 1)[0]
 	w.provoke(t, "one of two sources is out of order", func() { s.gecko.Store("") }, "CardmintRateSources")
 	w.provoke(t, "likewise, for longer than --rate-max-age 5s", func() {}, "CardmintNoRate")
-	w.fire(t, "CardmintNoRate")
+	w.awaitFiring(t, "CardmintNoRate")
 	var stop func()
 	w.provoke(t, "orders without a rate", func() {
 		stop = s.traffic(2*time.Second, func() {
-			s.ask(http.MethodPost, "/api/cards", `{"usd_amount":150,"currency":"monero"}`)
+			s.request(http.MethodPost, "/api/cards", `{"usd_amount":150,"currency":"monero"}`)
 		})
 	}, "CardmintErrors")
-	w.fire(t, "CardmintErrors")
+	w.awaitFiring(t, "CardmintErrors")
 	w.provoke(t, "the clocks of both sources are 10 minutes ahead", func() {
 		s.skew.Store(int64(10 * time.Minute))
 	}, "CardmintClockWrong")
-	w.fire(t, "CardmintClockWrong")
+	w.awaitFiring(t, "CardmintClockWrong")
 	stop()
-	w.mend(t, func() {
+	w.resolve(t, func() {
 		s.skew.Store(0)
 		s.gecko.Store("150.5")
-		stop = s.traffic(often, func() { s.get(card) })
+		stop = s.traffic(trafficPause, func() { s.readCard(card) })
 	}, "CardmintRateSources", "CardmintNoRate", "CardmintErrors", "CardmintClockWrong")
-	w.clear(t, "CardmintRateSources", "CardmintNoRate", "CardmintErrors", "CardmintClockWrong")
+	w.awaitCleared(t, "CardmintRateSources", "CardmintNoRate", "CardmintErrors", "CardmintClockWrong")
 	stop()
 }
 
 // provokeToken moves a token to another account in the database.
-func (s *troubled) provokeToken() {
+func (s *alarmFixture) provokeToken() {
 	t, w := s.t, s.watch
 	s.program.must(t, "account", "create", "mallory")
 	text := s.program.must(t, "token", "create", "mallory", "--name", "moved")
 	w.provoke(t, "a token is moved to another account in the database, and used", func() {
 		s.exec("UPDATE tokens SET account_id = (SELECT id FROM accounts WHERE name = 'shop') WHERE name = 'moved'")
-		if status := s.api.answer(t, text); status != http.StatusUnauthorized {
+		if status := s.api.useToken(t, text); status != http.StatusUnauthorized {
 			t.Errorf("status %d", status)
 		}
 	}, "CardmintTokenChanged", "CardmintDiscrepancy")
-	w.mend(t, func() {
-		s.program.must(t, "token", "revoke", s.program.listed(t, "moved")[0]["ID"])
-		w.forget(t, "cardmint_tokens_changed_total", time.Now())
+	w.resolve(t, func() {
+		s.program.must(t, "token", "revoke", s.program.tokenRows(t, "moved")[0]["ID"])
+		w.deleteSeries(t, "cardmint_tokens_changed_total", time.Now())
 	}, "CardmintTokenChanged", "CardmintDiscrepancy")
-	w.clear(t, "CardmintTokenChanged", "CardmintDiscrepancy")
+	w.awaitCleared(t, "CardmintTokenChanged", "CardmintDiscrepancy")
 }
 
-// skewed returns where a source is reached whose clock is wrong by s.skew.
-func (s *troubled) skewed(source string) string {
+// skewedSource returns where a source is reached whose clock is wrong by s.skew.
+func (s *alarmFixture) skewedSource(source string) string {
 	s.t.Helper()
 	to, err := url.Parse(source)
 	if err != nil {
@@ -368,9 +370,9 @@ func (s *troubled) skewed(source string) string {
 	return web.URL
 }
 
-// askDashboard has Prometheus answer every query of the dashboard, after
+// checkDashboard has Prometheus answer every query of the dashboard, after
 // everything that it shows has happened once.
-func (s *troubled) askDashboard() {
+func (s *alarmFixture) checkDashboard() {
 	var dashboard struct {
 		Panels []struct {
 			Title   string
@@ -382,12 +384,12 @@ func (s *troubled) askDashboard() {
 	must(s.t, json.Unmarshal(text, &dashboard))
 	for _, panel := range dashboard.Panels {
 		for _, target := range panel.Targets {
-			s.askPanel(panel.Title, target.Expr)
+			s.checkPanel(panel.Title, target.Expr)
 		}
 	}
 }
 
-func (s *troubled) askPanel(title, query string) {
+func (s *alarmFixture) checkPanel(title, query string) {
 	if strings.HasPrefix(query, "ALERTS") || strings.Contains(query, "cardmint_chain_trouble") { // there are none
 		return
 	}
@@ -400,7 +402,7 @@ func (s *troubled) askPanel(title, query string) {
 }
 
 // provokeDatabase has requests wait for the database.
-func (s *troubled) provokeDatabase() {
+func (s *alarmFixture) provokeDatabase() {
 	t, w := s.t, s.watch
 	card := s.order(150, 1)[0]
 	db := rig.OpenSQL(t, s.cluster.URL("postgres"))
@@ -414,7 +416,7 @@ func (s *troubled) provokeDatabase() {
 		}
 		var all sync.WaitGroup
 		for range 600 {
-			all.Go(func() { s.get(card) })
+			all.Go(func() { s.readCard(card) })
 		}
 		time.Sleep(3 * time.Second)
 		if err := tx.Rollback(); err != nil {
@@ -423,17 +425,17 @@ func (s *troubled) provokeDatabase() {
 		all.Wait()
 	}, "CardmintSlow", "CardmintPoolSaturated", "CardmintOverloaded")
 	var stop func()
-	w.mend(t, func() {
-		stop = s.traffic(often, func() { s.get(card) })
+	w.resolve(t, func() {
+		stop = s.traffic(trafficPause, func() { s.readCard(card) })
 	}, "CardmintSlow", "CardmintPoolSaturated", "CardmintOverloaded")
-	w.clear(t, "CardmintSlow", "CardmintOverloaded")
-	w.quiet(t, "CardmintPoolSaturated") // CardmintErrors, which refusals are too
+	w.awaitCleared(t, "CardmintSlow", "CardmintOverloaded")
+	w.awaitNone(t, "CardmintPoolSaturated") // CardmintErrors, which refusals are too
 	stop()
 }
 
 // provokeProcesses has everything die: the worker, the database, and what
 // Prometheus scrapes.
-func (s *troubled) provokeProcesses() {
+func (s *alarmFixture) provokeProcesses() {
 	t, w := s.t, s.watch
 	w.provoke(t, "the only worker is started again", func() {
 		w.provoke(t, "likewise, with --reconcile-every 0", func() {
@@ -441,32 +443,32 @@ func (s *troubled) provokeProcesses() {
 			s.startWorker("--reconcile-every", "0")
 		}, "CardmintBooksUnread")
 	}, "CardmintEpochChanged")
-	w.fire(t, "CardmintEpochChanged")
+	w.awaitFiring(t, "CardmintEpochChanged")
 	s.provokePanic("--reconcile-every", "0")
 	s.provokeTargets() // the books take half a minute
 	keys := s.program.setting("CARDMINT_KEYS")
 	w.provoke(t, "the key file is moved away", func() { must(t, os.Rename(keys, keys+".away")) }, "CardmintKeyFileLost")
-	w.mend(t, func() { must(t, os.Rename(keys+".away", keys)) }, "CardmintKeyFileLost")
-	w.clear(t, "CardmintKeyFileLost")
-	w.fire(t, "CardmintBooksUnread")
+	w.resolve(t, func() { must(t, os.Rename(keys+".away", keys)) }, "CardmintKeyFileLost")
+	w.awaitCleared(t, "CardmintKeyFileLost")
+	w.awaitFiring(t, "CardmintBooksUnread")
 	w.provoke(t, "the only worker is killed", s.worker.Kill, "CardmintNoWorker", "CardmintInstanceDown")
-	w.mend(t, func() { s.startWorker() }, "CardmintNoWorker", "CardmintInstanceDown", "CardmintBooksUnread")
-	w.clear(t, "CardmintNoWorker", "CardmintInstanceDown", "CardmintBooksUnread")
-	w.mend(t, func() { w.forget(t, "cardmint_epoch", time.Now()) }, "CardmintEpochChanged")
-	w.clear(t, "CardmintEpochChanged")
+	w.resolve(t, func() { s.startWorker() }, "CardmintNoWorker", "CardmintInstanceDown", "CardmintBooksUnread")
+	w.awaitCleared(t, "CardmintNoWorker", "CardmintInstanceDown", "CardmintBooksUnread")
+	w.resolve(t, func() { w.deleteSeries(t, "cardmint_epoch", time.Now()) }, "CardmintEpochChanged")
+	w.awaitCleared(t, "CardmintEpochChanged")
 
 	w.provoke(t, "PostgreSQL is stopped", s.cluster.Stop, "CardmintStateUnknown")
-	w.mend(t, func() { s.cluster.Start(t) }, "CardmintStateUnknown")
-	w.clear(t, "CardmintStateUnknown")
+	w.resolve(t, func() { s.cluster.Start(t) }, "CardmintStateUnknown")
+	w.awaitCleared(t, "CardmintStateUnknown")
 
-	w.provoke(t, "Prometheus has no processes to scrape", func() { w.target(t, "cardmint") }, "CardmintAllDown")
-	w.mend(t, s.scrapeAll, "CardmintAllDown")
-	w.clear(t, "CardmintAllDown")
+	w.provoke(t, "Prometheus has no processes to scrape", func() { w.setTargets(t, "cardmint") }, "CardmintAllDown")
+	w.resolve(t, s.scrapeAll, "CardmintAllDown")
+	w.awaitCleared(t, "CardmintAllDown")
 }
 
 // provokePanic replaces the worker by one whose first request to a supplier
 // panics, until the alarm fires.
-func (s *troubled) provokePanic(args ...string) {
+func (s *alarmFixture) provokePanic(args ...string) {
 	t, w, path, env := s.t, s.watch, s.program.path, s.program.env
 	panicking := path + "-panicking"
 	if out, err := exec.Command("go", "build", "-tags", "nomsgpack,failpoints", "-o", panicking,
@@ -479,33 +481,33 @@ func (s *troubled) provokePanic(args ...string) {
 		s.startWorker(args...)
 		s.buy(150, 1)
 	}, "CardmintPanics")
-	w.mend(t, func() {
+	w.resolve(t, func() {
 		s.worker.stop(t)
 		s.program.path, s.program.env = path, env
 		s.startWorker(args...)
-		w.forget(t, "cardmint_panics_total", time.Now())
+		w.deleteSeries(t, "cardmint_panics_total", time.Now())
 	}, "CardmintPanics")
-	w.clear(t, "CardmintPanics")
+	w.awaitCleared(t, "CardmintPanics")
 }
 
 // provokeTargets has Prometheus scrape too much and too little.
-func (s *troubled) provokeTargets() {
+func (s *alarmFixture) provokeTargets() {
 	t, w := s.t, s.watch
 	other := newProgram(t, "")
 	other.account(t)
 	var second *server
-	w.provoke(t, "Prometheus has no node_exporter to scrape", func() { w.target(t, "node") }, "CardmintDiskUnwatched")
+	w.provoke(t, "Prometheus has no node_exporter to scrape", func() { w.setTargets(t, "node") }, "CardmintDiskUnwatched")
 	w.provoke(t, "a second service, with a database of its own, watches the same coin", func() {
 		second = other.serve(t, "serve", "--simulated", "--rate", "monero=150", "--metrics-listen", "127.0.0.1:0",
 			"--reconcile-every", "0")
-		w.target(t, "cardmint", s.apiMetrics, s.workMetrics, second.metricsAddress())
+		w.setTargets(t, "cardmint", s.apiMetrics, s.workMetrics, second.metricsAddress())
 	}, "CardmintTwoWorkers")
-	w.fire(t, "CardmintTwoWorkers", "CardmintDiskUnwatched")
-	w.mend(t, func() {
+	w.awaitFiring(t, "CardmintTwoWorkers", "CardmintDiskUnwatched")
+	w.resolve(t, func() {
 		second.stop(t)
 		s.scrapeAll()
 	}, "CardmintTwoWorkers", "CardmintDiskUnwatched")
-	w.clear(t, "CardmintTwoWorkers", "CardmintDiskUnwatched")
+	w.awaitCleared(t, "CardmintTwoWorkers", "CardmintDiskUnwatched")
 }
 
 // provokeChain has the node and the wallet of a real chain freeze, and returns
@@ -517,12 +519,12 @@ func provokeChain(t *testing.T) *prometheus {
 	s := p.serve(t, "serve", "--rate", "monero=150", "--address-pool", "30", "--metrics-listen", "127.0.0.1:0",
 		"--reconcile-every", "1s",
 		"--monero-daemon-url", net.DaemonURL, "--monero-wallet-url", net.WalletURL)
-	node := &troubled{t: t}
+	node := &alarmFixture{t: t}
 	node.startNode()
-	w.target(t, "node", node.nodeMetrics)
-	w.target(t, "cardmint", s.metricsAddress())
+	w.setTargets(t, "node", node.nodeMetrics)
+	w.setTargets(t, "cardmint", s.metricsAddress())
 	const coinbase = "CardmintUnattributedMoney" // the first block of the rig's chain pays the wallet
-	w.quiet(t, coinbase)
+	w.awaitNone(t, coinbase)
 	thaw := func() {
 		net.Daemon.Thaw()
 		net.Wallet.Thaw()
@@ -541,8 +543,8 @@ func provokeChain(t *testing.T) *prometheus {
 			}
 		}
 	}, "CardmintAddressesLow")
-	w.mend(t, thaw, "CardmintChainStale", "CardmintAddressesLow")
-	w.clear(t, "CardmintChainStale", "CardmintAddressesLow")
-	w.quiet(t, coinbase)
+	w.resolve(t, thaw, "CardmintChainStale", "CardmintAddressesLow")
+	w.awaitCleared(t, "CardmintChainStale", "CardmintAddressesLow")
+	w.awaitNone(t, coinbase)
 	return w
 }

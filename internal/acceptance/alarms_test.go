@@ -66,7 +66,7 @@ func TestAlarms_EveryRule_FiresAndClears(t *testing.T) {
 		for name, run := range map[string]func(*testing.T) *prometheus{"service": provokeService, "chain": provokeChain} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				for name, x := range run(t).provoked {
+				for name, x := range run(t).provocations {
 					all.Store(name, x)
 				}
 			})
@@ -88,19 +88,19 @@ func TestAlarms_EveryRule_FiresAndClears(t *testing.T) {
 			t.Errorf("%s was not provoked", name)
 			continue
 		}
-		p := x.(*provoked)
+		p := x.(*provocation)
 		if p.fired.IsZero() || p.cleared.IsZero() {
 			t.Errorf("%s did not fire and clear", name)
 		}
 		fmt.Fprintf(table, "%s\t%s\t%.1f s\t%.1f s\n", name, p.how, p.fired.Sub(p.caused).Seconds(),
-			p.cleared.Sub(p.mended).Seconds())
+			p.cleared.Sub(p.resolved).Seconds())
 	}
 	_ = table.Flush()
 }
 
-// troubled is a service of an API and a worker, with all that it depends on,
+// alarmFixture is a service of an API and a worker, with all that it depends on,
 // any of which can be made to fail.
-type troubled struct {
+type alarmFixture struct {
 	t       *testing.T
 	watch   *prometheus
 	cluster *rig.Cluster
@@ -122,24 +122,24 @@ type troubled struct {
 }
 
 func provokeService(t *testing.T) *prometheus {
-	s := newTroubled(t)
+	s := newAlarmFixture(t)
 	// Shares of requests come first, while there are few: it takes as many good
 	// ones to clear them.
 	for _, provoke := range []func(){
-		s.provokeRates, s.provokeDatabase, s.provokeSupplier, s.provokeMoney, s.provokeToken, s.askDashboard,
+		s.provokeRates, s.provokeDatabase, s.provokeSupplier, s.provokeMoney, s.provokeToken, s.checkDashboard,
 		s.provokeProcesses} {
-		s.watch.quiet(t, "CardmintPoolSaturated") // which takes a minute to clear
+		s.watch.awaitNone(t, "CardmintPoolSaturated") // which takes a minute to clear
 		provoke()
 	}
-	s.watch.clear(t, "CardmintPoolSaturated")
-	s.watch.forget(t, "cardmint_epoch", time.Now()) // a worker that was away may have begun one
-	s.watch.quiet(t)
+	s.watch.awaitCleared(t, "CardmintPoolSaturated")
+	s.watch.deleteSeries(t, "cardmint_epoch", time.Now()) // a worker that was away may have begun one
+	s.watch.awaitNone(t)
 	return s.watch
 }
 
-func newTroubled(t *testing.T) *troubled {
+func newAlarmFixture(t *testing.T) *alarmFixture {
 	t.Helper()
-	s := &troubled{t: t, watch: startPrometheus(t), cluster: rig.NewCluster(t), hang: make(chan struct{})}
+	s := &alarmFixture{t: t, watch: startPrometheus(t), cluster: rig.NewCluster(t), hang: make(chan struct{})}
 	s.program = newProgram(t, s.cluster.URL("postgres"))
 	s.token = s.program.account(t)
 	s.gecko.Store("150.5")
@@ -157,12 +157,12 @@ func newTroubled(t *testing.T) *troubled {
 		t.Fatal(err)
 	}
 	s.startSupplier()
-	s.shelve(1, 3)
+	s.importStock(1, 3)
 	s.apiMetrics, s.workMetrics = fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t)),
 		fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t))
 	sources := []string{"serve", "--simulated", "--suppliers", s.suppliers, "--rate-sources", "coingecko,kraken",
-		"--rate-url", "coingecko=" + s.skewed(coingecko(t, &s.gecko)),
-		"--rate-url", "kraken=" + s.skewed(kraken(t, &s.kraken)), "--rate-every", "500ms", "--rate-max-age", "5s",
+		"--rate-url", "coingecko=" + s.skewedSource(coingecko(t, &s.gecko)),
+		"--rate-url", "kraken=" + s.skewedSource(kraken(t, &s.kraken)), "--rate-every", "500ms", "--rate-max-age", "5s",
 		"--webhook-insecure", "--webhook-timeout", "10s",
 		"--limit-token", "off", "--limit-account", "off", "--limit-create", "off"}
 	s.program.env = append(s.program.env, "CARDMINT_RECONCILE_EVERY=5s")

@@ -10,7 +10,7 @@ import (
 // why.
 func TestAudit_OperatorCommand_LogsOneLine(t *testing.T) {
 	t.Parallel()
-	patience(t)
+	skipIfShort(t)
 	p := newProgram(t, "")
 	p.env = append(p.env, "CARDMINT_LOG_LEVEL=error") // which does not hold here
 	audited := func(want string, args ...string) string {

@@ -12,7 +12,7 @@ import (
 )
 
 func TestBackup_RunningService_CanBeRestored(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	simulated := []string{"serve", "--simulated", "--rate", "monero=150"}
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {

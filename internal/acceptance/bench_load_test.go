@@ -27,10 +27,10 @@ type load struct {
 	connections               int // 0 for the usual number
 }
 
-// inTurns returns requests per second of two loads, and how much of the second
+// alternate returns requests per second of two loads, and how much of the second
 // the first reaches: the medians of many short turns, in which they go first by
 // turns too.
-func inTurns(b *testing.B, first, second load) (ours, theirs, ratio float64) {
+func alternate(b *testing.B, first, second load) (ours, theirs, ratio float64) {
 	b.Helper()
 	const turns, turn = 30, 250 * time.Millisecond
 	run := [2]func(time.Duration) float64{first.start(b), second.start(b)}
@@ -50,9 +50,9 @@ func inTurns(b *testing.B, first, second load) (ours, theirs, ratio float64) {
 	return median(rates[0]), median(rates[1]), median(ratios)
 }
 
-// reportMost reports how many requests a second a handler answers that does
+// reportMaximum reports how many requests a second a handler answers that does
 // nothing, which is the most that there can be here.
-func reportMost(b *testing.B, connections int) {
+func reportMaximum(b *testing.B, connections int) {
 	b.Helper()
 	nothing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	run := load{handler: nothing, method: "GET", path: "/", want: http.StatusNoContent, connections: connections}.start(b)

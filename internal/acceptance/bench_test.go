@@ -138,11 +138,11 @@ func BenchmarkCreateCard(b *testing.B) {
 				want: http.StatusCreated, connections: connections}
 			bare := load{handler: s.bare(b, url), method: "POST", path: "/api/cards", body: body, want: http.StatusCreated,
 				connections: connections}
-			ours, theirs, ratio := inTurns(b, full, bare)
+			ours, theirs, ratio := alternate(b, full, bare)
 			b.ReportMetric(ours, "req/s")
 			b.ReportMetric(theirs, "bare-req/s")
 			b.ReportMetric(ratio, limit)
-			reportMost(b, connections)
+			reportMaximum(b, connections)
 			b.ReportMetric(0, "ns/op")
 		})
 	}
@@ -200,14 +200,14 @@ func BenchmarkGetCard(b *testing.B) {
 				must(b, err)
 				paths[i] = "/api/cards/" + c.UUID.String()
 			}
-			ours, theirs, ratio := inTurns(b,
+			ours, theirs, ratio := alternate(b,
 				load{handler: s.handler, method: "GET", paths: paths, token: s.token, want: http.StatusOK,
 					connections: connections},
 				load{handler: s.bareRead(b, url), method: "GET", paths: paths, want: http.StatusOK, connections: connections})
 			b.ReportMetric(ours, "req/s")
 			b.ReportMetric(theirs, "bare-req/s")
 			b.ReportMetric(ratio, "of-bare")
-			reportMost(b, connections)
+			reportMaximum(b, connections)
 			b.ReportMetric(0, "ns/op")
 		})
 	}
@@ -237,7 +237,7 @@ func (s *bench) bareRead(b *testing.B, url string) http.Handler {
 	return engine
 }
 
-const many = 100_000
+const manyCards = 100_000
 
 // fill inserts n cards that wait for their payment, in one statement.
 func fill(b *testing.B, url string, account uuid.UUID, n int) {
@@ -259,7 +259,7 @@ func BenchmarkListCards(b *testing.B) {
 	token := p.account(b)
 	var account uuid.UUID
 	must(b, rig.OpenSQL(b, url).QueryRow("SELECT id FROM accounts").Scan(&account))
-	fill(b, url, account, many)
+	fill(b, url, account, manyCards)
 	s := p.serve(b, "serve", "--simulated", "--rate", "monero=152.52")
 	list := func(query string) (cards int) {
 		r, _ := http.NewRequest("GET", s.url+"/api/cards"+query, nil)
@@ -281,7 +281,7 @@ func BenchmarkListCards(b *testing.B) {
 	start := time.Now()
 	cards := list("")
 	took := time.Since(start)
-	if cards < many {
+	if cards < manyCards {
 		b.Errorf("%d cards were listed", cards)
 	}
 	b.ReportMetric(float64(memory(b, s.PID(), "VmHWM")-before)/1024, "MiB-growth(max:32)")
@@ -294,11 +294,11 @@ func BenchmarkListCards(b *testing.B) {
 // 100,000 do.
 func BenchmarkWatcherTick(b *testing.B) {
 	var took [2]time.Duration
-	for i, waiting := range []int{100, many} {
+	for i, waiting := range []int{100, manyCards} {
 		url := rig.Postgres(b)
 		s := newBench(b, url, pool)
 		fill(b, url, s.account, waiting)
-		took[i] = s.passes(b).took
+		took[i] = s.passCost(b).took
 	}
 	b.ReportMetric(float64(took[0].Microseconds()), "µs/100-waiting")
 	b.ReportMetric(float64(took[1].Microseconds()), "µs/100000-waiting")
@@ -324,11 +324,11 @@ func (c *cost) tick(b *testing.B, s *bench) {
 	c.allocated += after.TotalAlloc - before.TotalAlloc
 }
 
-func (c cost) of(n int) cost { return cost{c.took / time.Duration(n), c.allocated / uint64(n)} }
+func (c cost) perPass(n int) cost { return cost{c.took / time.Duration(n), c.allocated / uint64(n)} }
 
-// slices returns what a pass costs that compares a twelfth of the newest
+// sliceCost returns what a pass costs that compares a twelfth of the newest
 // blocks.
-func (s *bench) slices(b *testing.B) cost {
+func (s *bench) sliceCost(b *testing.B) cost {
 	b.Helper()
 	const round = 12
 	var all cost
@@ -336,11 +336,11 @@ func (s *bench) slices(b *testing.B) cost {
 		s.ahead += 5 * time.Second
 		all.tick(b, s)
 	}
-	return all.of(round)
+	return all.perPass(round)
 }
 
-// passes returns what a pass with ten new payments costs.
-func (s *bench) passes(b *testing.B) cost {
+// passCost returns what a pass with ten new payments costs.
+func (s *bench) passCost(b *testing.B) cost {
 	b.Helper()
 	must(b, s.watcher.Tick(b.Context())) // filling took longer than a mark lasts
 	const passes, warm = 200, 20
@@ -358,7 +358,7 @@ func (s *bench) passes(b *testing.B) cost {
 			all.tick(b, s)
 		}
 	}
-	return all.of(passes)
+	return all.perPass(passes)
 }
 
 // BenchmarkPastTransfers measures passes with ten new payments each, and passes
@@ -382,7 +382,7 @@ func BenchmarkPastTransfers(b *testing.B) {
 			must(b, err)
 		}
 		must(b, s.watcher.Tick(b.Context())) // filling took longer than a mark lasts
-		slice[i], pass[i] = s.slices(b), s.passes(b)
+		slice[i], pass[i] = s.sliceCost(b), s.passCost(b)
 	}
 	for i, past := range []string{"1000-past", "1000000-past"} {
 		b.ReportMetric(float64(pass[i].took.Microseconds()), "µs/"+past)

@@ -29,7 +29,7 @@ func (s *server) cancel(t *testing.T, token string, c *client.Card) {
 }
 
 func TestCardShow_CanceledByClient_SaysSo(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	token := p.account(t)

@@ -47,7 +47,7 @@ func wantOutput(t *testing.T, text string, all ...string) {
 
 func TestCardResolve_UnderpaidCard_AcceptIssuesIt(t *testing.T) {
 	t.Parallel()
-	patience(t)
+	skipIfShort(t)
 	p := newProgram(t, "")
 	token := p.account(t)
 	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
@@ -132,7 +132,7 @@ func TestReconcile_TransfersDeleted_Fails(t *testing.T) {
 }
 
 func TestTransfers_LimitReached_ReportsMore(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)
 	p.account(t)
@@ -156,7 +156,7 @@ func TestTransfers_LimitReached_ReportsMore(t *testing.T) {
 }
 
 func TestCLI_OperatorMistake_IsExplained(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	p := newProgram(t, "")
 	p.account(t)
 	const nobody = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
@@ -206,7 +206,7 @@ func TestCLI_OperatorMistake_IsExplained(t *testing.T) {
 // Rows that can't be decoded are named by 'reconcile', and are in the way of
 // nothing else.
 func TestReconcile_DamagedRows_AreNamed(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)
@@ -260,7 +260,7 @@ func TestReconcile_DamagedRows_AreNamed(t *testing.T) {
 // What waits by itself says for what and how long; what a decision leaves out
 // is said with it.
 func TestCardShow_WaitingCard_NamesReason(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)
@@ -326,7 +326,7 @@ func TestCardShow_WaitingCard_NamesReason(t *testing.T) {
 
 // Whoever sends dust to a card does not fill the operator's terminal.
 func TestCardShow_ManyTransfers_CutsList(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)
 	token := p.account(t)
@@ -373,7 +373,7 @@ func TestErrors_CardsAndWallets_HintNextStep(t *testing.T) {
 	}
 	s.stop(t)
 	id, unknown := made.UUID.String(), "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
-	spends := playWallet(t, currentWallet, false, rig.MoneroAddress(18, 0, 0))
+	spends := fakeWallet(t, currentWallet, false, rig.MoneroAddress(18, 0, 0))
 	for _, tt := range []struct{ command, hint string }{
 		{"card list --account nobody", "leave --account out"},
 		{"card list --limit 0", "it takes 1 or more"},

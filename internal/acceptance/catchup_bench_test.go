@@ -19,7 +19,7 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-const outage = 10_000
+const backlog = 10_000
 
 // BenchmarkCatchUp lets 10,000 payments for 10,000 cards be confirmed while
 // nobody looks, and measures how fast they are settled and the cards made:
@@ -31,7 +31,7 @@ func BenchmarkCatchUp(b *testing.B) {
 	for range turns {
 		settle, made := catchUp(b)
 		write := bareCatchUp(b)
-		ours, bare = append(ours, outage/(settle+made).Seconds()), append(bare, outage/write.Seconds())
+		ours, bare = append(ours, backlog/(settle+made).Seconds()), append(bare, backlog/write.Seconds())
 		ratios = append(ratios, write.Seconds()/(settle+made).Seconds())
 		b.Logf("settled in %s, made in %s; bare writes %s", settle.Round(time.Millisecond), made.Round(time.Millisecond),
 			write.Round(time.Millisecond))
@@ -48,7 +48,7 @@ func catchUp(b *testing.B) (settled, made time.Duration) {
 	b.Helper()
 	ctx, url := b.Context(), rig.Postgres(b)
 	s := newBench(b, url, pool)
-	fill(b, url, s.account, outage)
+	fill(b, url, s.account, backlog)
 	db := rig.OpenSQL(b, url)
 	_, err := db.Exec(`INSERT INTO simulated_transfers (currency, txid, address, amount, height, seen_at)
 		SELECT 'monero', md5(address) || md5(uuid::TEXT), address, amount, 2, $1 FROM cards`, time.Now().UnixMilli())
@@ -63,7 +63,7 @@ func catchUp(b *testing.B) (settled, made time.Duration) {
 	made = time.Since(start)
 	books, err := operator.New(s.store, s.rates, slog.New(slog.DiscardHandler)).Reconcile(ctx, operator.Audit{})
 	must(b, err)
-	if len(books.Discrepancies) > 0 || books.Coins[0].Issued != outage {
+	if len(books.Discrepancies) > 0 || books.Coins[0].Issued != backlog {
 		b.Fatalf("the books: %+v", books)
 	}
 	return settled, made
@@ -74,7 +74,7 @@ func bareCatchUp(b *testing.B) time.Duration {
 	b.Helper()
 	url := rig.Postgres(b)
 	s := newBench(b, url, pool)
-	fill(b, url, s.account, outage)
+	fill(b, url, s.account, backlog)
 	db := rig.OpenSQL(b, url)
 	var cards []*card.Card
 	must(b, s.orders.ListCards(b.Context(), order.Filter{AccountID: s.account}, func(c *card.Card) error {

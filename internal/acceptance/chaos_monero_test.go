@@ -21,10 +21,10 @@ var chaosMonero = flag.Bool("chaos-monero", false,
 // reorganisation is deep.
 const chaosConfirmations = 4
 
-// nodes are a real monerod and two wallets, with a miner. Payments, blocks and
+// moneroNodes are a real monerod and two wallets, with a miner. Payments, blocks and
 // faults of the node wait for each other, so that whoever paid knows whether it
 // did.
-type nodes struct {
+type moneroNodes struct {
 	t   *testing.T
 	net *rig.MoneroNet
 
@@ -32,9 +32,9 @@ type nodes struct {
 	sent ledger // what the shop has paid
 }
 
-func newNodes(t *testing.T) *nodes {
+func newMoneroNodes(t *testing.T) *moneroNodes {
 	t.Helper()
-	n := &nodes{t: t, net: rig.Monero(t), sent: ledger{}}
+	n := &moneroNodes{t: t, net: rig.Monero(t), sent: ledger{}}
 	stop := make(chan struct{})
 	var mining sync.WaitGroup
 	mining.Go(func() {
@@ -57,14 +57,14 @@ func newNodes(t *testing.T) *nodes {
 }
 
 // flags are those of a service that watches the node.
-func (n *nodes) flags() []string {
+func (n *moneroNodes) flags() []string {
 	return []string{"serve", "--rate", "monero=150", "--address-pool", "100", "--monero-daemon-url", n.net.DaemonURL,
 		"--monero-wallet-url", n.net.WalletURL,
 		"--monero-confirmations", "4"}
 }
 
 // pay pays, unless the wallet has nothing to spend at the moment.
-func (n *nodes) pay(address string, amount decimal.Decimal) bool {
+func (n *moneroNodes) pay(address string, amount decimal.Decimal) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	piconeros := amount.Mul(piconero).IntPart()
@@ -82,26 +82,26 @@ func (n *nodes) pay(address string, amount decimal.Decimal) bool {
 func (c *chaos) chainFault() fault {
 	n := c.nodes
 	return []fault{
-		{"wallet killed", theChain, c.between(0, 4*time.Second), func() { n.net.Wallet.Kill() }, func() {
+		{"wallet killed", targetChain, c.between(0, 4*time.Second), func() { n.net.Wallet.Kill() }, func() {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.net.Wallet.Start(c.t)
 		}},
-		{"wallet suspended", theChain, c.between(time.Second, 10*time.Second), func() {
+		{"wallet suspended", targetChain, c.between(time.Second, 10*time.Second), func() {
 			n.net.Wallet.Signal(c.t, syscall.SIGSTOP)
 		}, n.net.Wallet.Thaw},
-		{"node suspended", theChain, c.between(time.Second, 8*time.Second), func() {
+		{"node suspended", targetChain, c.between(time.Second, 8*time.Second), func() {
 			n.mu.Lock()
 			n.net.Daemon.Freeze(c.t)
 		}, func() {
 			n.net.Daemon.Thaw()
 			n.mu.Unlock()
 		}},
-		{"reorganisation", theChain, 0, func() {
+		{"reorganisation", targetChain, 0, func() {
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			depth := 1 + c.chance.IntN(chaosConfirmations-1)
+			depth := 1 + c.random.IntN(chaosConfirmations-1)
 			n.net.Reorg(c.t, depth, depth+1, false)
 		}, func() {}},
-	}[c.chance.IntN(4)]
+	}[c.random.IntN(4)]
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier/reference"
 )
 
-// makes is the supplier of the cards, a process with a ledger of its own.
-type makes struct {
+// supplierProcess is the supplier of the cards, a process with a ledger of its own.
+type supplierProcess struct {
 	*rig.Process
 	url, control, ledger string
 	config               string // the file that names it
@@ -34,7 +34,7 @@ type makes struct {
 func (c *chaos) openSupplier() {
 	c.t.Helper()
 	dir := c.t.TempDir()
-	c.supplier = &makes{url: fmt.Sprintf("127.0.0.1:%d", rig.FreePort(c.t)),
+	c.supplier = &supplierProcess{url: fmt.Sprintf("127.0.0.1:%d", rig.FreePort(c.t)),
 		control: fmt.Sprintf("127.0.0.1:%d", rig.FreePort(c.t)),
 		ledger:  filepath.Join(dir, "supplier.db"), log: filepath.Join(c.t.ArtifactDir(), "supplier.log")}
 	c.supplier.config = writeSuppliers(c.t, dir, "http://"+c.supplier.url)
@@ -58,9 +58,9 @@ func (c *chaos) startSupplier() {
 	s.Process = rig.Start(c.t, cmd)
 }
 
-// behave tells the supplier how to behave. One that is down behaves well when
+// setBehavior tells the supplier how to behave. One that is down behaves well when
 // it is started.
-func (c *chaos) behave(rules ...string) error {
+func (c *chaos) setBehavior(rules ...string) error {
 	body, err := json.Marshal(append([]string{}, rules...))
 	if err != nil {
 		return err
@@ -84,12 +84,12 @@ func (c *chaos) behave(rules ...string) error {
 func (c *chaos) supplierFault() fault {
 	s := c.supplier
 	ill := func(rules ...string) fault {
-		return fault{"supplier " + strings.Join(rules, " "), theSupplier, c.between(time.Second, 8*time.Second),
-			func() { _ = c.behave(rules...) }, func() { _ = c.behave() }}
+		return fault{"supplier " + strings.Join(rules, " "), targetSupplier, c.between(time.Second, 8*time.Second),
+			func() { _ = c.setBehavior(rules...) }, func() { _ = c.setBehavior() }}
 	}
 	return []fault{
-		{"supplier killed", theSupplier, c.between(0, 5*time.Second), func() { s.Kill() }, c.startSupplier},
-		{"supplier suspended", theSupplier, c.between(time.Second, 20*time.Second), func() {
+		{"supplier killed", targetSupplier, c.between(0, 5*time.Second), func() { s.Kill() }, c.startSupplier},
+		{"supplier suspended", targetSupplier, c.between(time.Second, 20*time.Second), func() {
 			s.Signal(c.t, syscall.SIGSTOP)
 		}, func() { s.Signal(c.t, syscall.SIGCONT) }},
 		ill("ambiguous=0.7"),
@@ -97,27 +97,27 @@ func (c *chaos) supplierFault() fault {
 		ill("slow=0.5", "ambiguous=0.5"),
 		ill("out-of-stock=0.5"),
 		ill("rate-limited=0.5", "maintenance=0.3"),
-	}[c.chance.IntN(7)]
+	}[c.random.IntN(7)]
 }
 
 // networkFault loses connections to the databases.
 func (c *chaos) networkFault() fault {
-	if c.chance.IntN(2) == 0 {
-		return fault{"connections cut", theNetwork, c.between(time.Second, 6*time.Second), func() {
+	if c.random.IntN(2) == 0 {
+		return fault{"connections cut", targetNetwork, c.between(time.Second, 6*time.Second), func() {
 			for range 20 {
-				c.lines[c.chance.IntN(2)].Cut()
+				c.lines[c.random.IntN(2)].Cut()
 				c.sleep(0, 100*time.Millisecond)
 			}
 		}, func() {}}
 	}
-	line := c.lines[c.chance.IntN(2)]
-	return fault{"database out of reach", theNetwork, c.between(time.Second, 6*time.Second), line.Down, line.Up}
+	line := c.lines[c.random.IntN(2)]
+	return fault{"database out of reach", targetNetwork, c.between(time.Second, 6*time.Second), line.Down, line.Up}
 }
 
-// judgeSupplier compares the supplier's ledger with the cards: one card was
+// verifySupplier compares the supplier's ledger with the cards: one card was
 // made for each that is issued, none for another, and nothing was asked for
 // that is not paid.
-func (c *chaos) judgeSupplier(cards, issued map[uuid.UUID]*client.Card, ledger ledger) {
+func (c *chaos) verifySupplier(cards, issued map[uuid.UUID]*client.Card, ledger ledger) {
 	c.t.Helper()
 	entries, err := reference.ReadLedger(c.t.Context(), c.supplier.ledger)
 	if err != nil {
@@ -134,7 +134,7 @@ func (c *chaos) judgeSupplier(cards, issued map[uuid.UUID]*client.Card, ledger l
 		}
 		switch e.What {
 		case reference.Asked:
-			if !ledger.pays(cards[id]) {
+			if !ledger.isPaid(cards[id]) {
 				c.t.Errorf("the supplier was asked for card %s, which is not paid", id)
 			}
 		case reference.Made:

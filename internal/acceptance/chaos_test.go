@@ -47,12 +47,12 @@ func TestChaos(t *testing.T) {
 	t.Logf("go test -run TestChaos ./internal/cli -chaos %s -chaos-seed %d", length, seed)
 	c := newChaos(t, seed)
 	for end := time.Now().Add(length); time.Now().Before(end) && !t.Failed(); {
-		c.round()
+		c.runRound()
 	}
-	c.heal()
-	c.shop.finish(t)
+	c.awaitReady()
+	c.workload.finish(t)
 	if !t.Failed() {
-		c.judge()
+		c.verify()
 	}
 	c.report()
 }
@@ -61,29 +61,29 @@ const replicas = 3
 
 // What a fault may meet, besides a replica by its number.
 const (
-	thePrimary = replicas + iota
-	theStandby
-	theSupplier
-	theNetwork
-	theChain // only if it is real
+	targetPrimary = replicas + iota
+	targetStandby
+	targetSupplier
+	targetNetwork
+	targetChain // only if it is real
 )
 
 // chaos is everything that may fail, and who causes it.
 type chaos struct {
 	t                *testing.T
-	chance           *rand.Rand
+	random           *rand.Rand
 	program          *program
 	primary, standby *rig.Cluster
-	elsewhere        database     // instead of them, if others run it
+	externalDB       database     // instead of them, if others run it
 	lines            [2]*rig.Line // to the databases
-	supplier         *makes
-	nodes            *nodes // nil if the chain is simulated
+	supplier         *supplierProcess
+	nodes            *moneroNodes // nil if the chain is simulated
 	replicas         [replicas]*replica
-	shop             *shop
+	workload         *workload
 
-	began  time.Time
-	counts map[string]int           // of faults, by kind
-	pauses map[string]time.Duration // the longest from the end of faults to the next card, by their kinds
+	began    time.Time
+	counts   map[string]int           // of faults, by kind
+	recovery map[string]time.Duration // the longest from the end of faults to the next card, by their kinds
 }
 
 // database is what the judge asks.
@@ -94,8 +94,8 @@ type database interface {
 }
 
 func (c *chaos) database() database {
-	if c.elsewhere != nil {
-		return c.elsewhere
+	if c.externalDB != nil {
+		return c.externalDB
 	}
 	return c.primary
 }
@@ -109,7 +109,7 @@ type replica struct {
 }
 
 func newChaos(t *testing.T, seed uint64) *chaos {
-	c := &chaos{t: t, chance: rand.New(rand.NewPCG(seed, 0)), counts: map[string]int{}, pauses: map[string]time.Duration{}}
+	c := &chaos{t: t, random: rand.New(rand.NewPCG(seed, 0)), counts: map[string]int{}, recovery: map[string]time.Duration{}}
 	c.primary = rig.NewCluster(t)
 	c.primary.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = '*'") // which the copy inherits
 	c.standby = c.primary.Standby(t, "standby")
@@ -125,7 +125,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	c.openSupplier()
 	serve := serveSimulated()
 	if *chaosMonero {
-		c.nodes = newNodes(t)
+		c.nodes = newMoneroNodes(t)
 		serve = c.nodes.flags()
 	}
 	for i := range c.replicas {
@@ -141,10 +141,10 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 		c.start(i)
 		urls = append(urls, c.replicas[i].url)
 	}
-	t.Cleanup(c.explain)
-	c.heal()
+	t.Cleanup(c.logReplicas)
+	c.awaitReady()
 	c.began = time.Now()
-	c.shop = openShop(t, urls, token, seed, c.nodes)
+	c.workload = startWorkload(t, urls, token, seed, c.nodes)
 	return c
 }
 
@@ -162,8 +162,8 @@ func (c *chaos) start(i int) {
 	r.Process = rig.Start(c.t, cmd)
 }
 
-// explain logs what replicas complained of, if the test has failed.
-func (c *chaos) explain() {
+// logReplicas logs what replicas complained of, if the test has failed.
+func (c *chaos) logReplicas() {
 	if !c.t.Failed() {
 		return
 	}
@@ -184,22 +184,22 @@ type fault struct {
 	begin, end func()
 }
 
-// pick picks a fault, or several that can overlap.
-func (c *chaos) pick() (faults []fault) {
-	if c.chance.IntN(12) == 0 {
+// pickFaults picks a fault, or several that can overlap.
+func (c *chaos) pickFaults() (faults []fault) {
+	if c.random.IntN(12) == 0 {
 		return []fault{c.powerCut()}
 	}
 	n := 1
-	for n < 4 && c.chance.IntN(2) == 0 {
+	for n < 4 && c.random.IntN(2) == 0 {
 		n++
 	}
-	targets := int(theChain)
+	targets := int(targetChain)
 	if c.nodes != nil {
 		targets++
 	}
-	which := c.chance.Perm(targets)
-	if c.chance.IntN(3) == 0 { // it has the most ways to fail
-		i := slices.Index(which, thePrimary)
+	which := c.random.Perm(targets)
+	if c.random.IntN(3) == 0 { // it has the most ways to fail
+		i := slices.Index(which, targetPrimary)
 		which[0], which[i] = which[i], which[0]
 	}
 	for _, target := range which[:n] {
@@ -207,14 +207,14 @@ func (c *chaos) pick() (faults []fault) {
 	}
 	// A standby that is down can't be promoted.
 	if slices.ContainsFunc(faults, func(f fault) bool { return strings.HasPrefix(f.kind, "promotion") }) {
-		faults = slices.DeleteFunc(faults, func(f fault) bool { return f.target == theStandby })
+		faults = slices.DeleteFunc(faults, func(f fault) bool { return f.target == targetStandby })
 	}
 	return faults
 }
 
-// round causes faults, and mends them.
-func (c *chaos) round() {
-	faults := c.pick()
+// runRound causes faults, and mends them.
+func (c *chaos) runRound() {
+	faults := c.pickFaults()
 	var kinds []string
 	ends := map[int]time.Time{}
 	for _, f := range faults {
@@ -230,17 +230,17 @@ func (c *chaos) round() {
 		time.Sleep(time.Until(ends[f.target]))
 		f.end()
 	}
-	if c.chance.IntN(4) > 0 { // otherwise the next ones come before it has recovered
+	if c.random.IntN(4) > 0 { // otherwise the next ones come before it has recovered
 		slices.Sort(kinds)
 		all := strings.Join(kinds, " + ")
-		c.pauses[all] = max(c.pauses[all], c.shop.awaitSale(c.t))
+		c.recovery[all] = max(c.recovery[all], c.workload.awaitSale(c.t))
 	}
 	c.sleep(0, 2*time.Second)
 }
 
 // between returns a random duration; short ones are likelier.
 func (c *chaos) between(least, most time.Duration) time.Duration {
-	x := c.chance.Float64()
+	x := c.random.Float64()
 	return least + time.Duration(x*x*float64(most-least))
 }
 
@@ -249,17 +249,17 @@ func (c *chaos) sleep(least, most time.Duration) { time.Sleep(c.between(least, m
 // fault picks a fault of a target.
 func (c *chaos) fault(target int) fault {
 	switch target {
-	case thePrimary:
+	case targetPrimary:
 		return c.primaryFault()
-	case theStandby:
+	case targetStandby:
 		return fault{"standby down", target, c.between(0, 6*time.Second), func() { c.standby.Stop() }, func() {
 			c.standby.Start(c.t)
 		}}
-	case theSupplier:
+	case targetSupplier:
 		return c.supplierFault()
-	case theNetwork:
+	case targetNetwork:
 		return c.networkFault()
-	case theChain:
+	case targetChain:
 		return c.chainFault()
 	}
 	r := c.replicas[target]
@@ -273,7 +273,7 @@ func (c *chaos) fault(target int) fault {
 			r.Wait(c.t, 30*time.Second)
 			restart()
 		}},
-	}[c.chance.IntN(3)]
+	}[c.random.IntN(3)]
 }
 
 func (c *chaos) primaryFault() fault {
@@ -284,20 +284,20 @@ func (c *chaos) primaryFault() fault {
 		}
 	}
 	return []fault{
-		{"primary crashed", thePrimary, c.between(0, 5*time.Second), func() { c.primary.Stop() }, func() {
+		{"primary crashed", targetPrimary, c.between(0, 5*time.Second), func() { c.primary.Stop() }, func() {
 			c.primary.Start(c.t)
 		}},
-		{"primary frozen", thePrimary, c.between(time.Second, 8*time.Second), func() { c.primary.Freeze() }, func() {
+		{"primary frozen", targetPrimary, c.between(time.Second, 8*time.Second), func() { c.primary.Freeze() }, func() {
 			c.primary.Thaw()
 		}},
-		{"primary read-only", thePrimary, c.between(time.Second, 8*time.Second),
+		{"primary read-only", targetPrimary, c.between(time.Second, 8*time.Second),
 			setting("ALTER SYSTEM SET default_transaction_read_only = on"),
 			setting("ALTER SYSTEM RESET default_transaction_read_only")},
-		{"promotion", thePrimary, c.between(0, 4*time.Second), func() { c.primary.Stop() }, c.promote},
-		{"promotion of a standby that was cut off", thePrimary, c.between(0, 3*time.Second), func() {
+		{"promotion", targetPrimary, c.between(0, 4*time.Second), func() { c.primary.Stop() }, c.promote},
+		{"promotion of a standby that was cut off", targetPrimary, c.between(0, 3*time.Second), func() {
 			c.standby.Stop()
 			c.sleep(0, 10*time.Second)
-			if c.chance.IntN(2) == 0 { // it then shows what no standby has
+			if c.random.IntN(2) == 0 { // it then shows what no standby has
 				c.primary.Stop()
 				c.primary.Start(c.t)
 				c.sleep(0, 10*time.Second)
@@ -305,12 +305,12 @@ func (c *chaos) primaryFault() fault {
 			c.primary.Stop()
 			c.standby.Start(c.t)
 		}, c.promote},
-	}[c.chance.IntN(5)]
+	}[c.random.IntN(5)]
 }
 
 // powerCut ends everything at once.
 func (c *chaos) powerCut() fault {
-	return fault{"power cut", thePrimary, c.between(0, 2*time.Second), func() {
+	return fault{"power cut", targetPrimary, c.between(0, 2*time.Second), func() {
 		for _, r := range c.replicas {
 			r.Kill()
 		}
@@ -332,8 +332,8 @@ func (c *chaos) promote() {
 	c.standby.Follow(c.t, c.primary, "standby")
 }
 
-// heal waits until all replicas are well.
-func (c *chaos) heal() {
+// awaitReady waits until all replicas are well.
+func (c *chaos) awaitReady() {
 	for _, r := range c.replicas {
 		r.Ready(c.t, time.Minute, func() error {
 			res, err := http.Get(r.url + "/readyz")
@@ -355,16 +355,16 @@ func (c *chaos) report() {
 		c.t.Logf("%4d x %s", c.counts[kind], kind)
 	}
 	longest, after := time.Duration(0), ""
-	for kinds, took := range c.pauses {
+	for kinds, took := range c.recovery {
 		if took > longest {
 			longest, after = took, kinds
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(c.counts)) {
-		if took, alone := c.pauses[kind]; alone {
+		if took, alone := c.recovery[kind]; alone {
 			c.t.Logf("the next card was bought at most %4.1f s after the end of: %s, alone", took.Seconds(), kind)
 		}
 	}
 	c.t.Logf("the next card was bought at most %4.1f s after the end of any faults: %s", longest.Seconds(), after)
-	c.shop.report(c.t)
+	c.workload.report(c.t)
 }

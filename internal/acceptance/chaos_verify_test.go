@@ -15,31 +15,31 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// judge compares what the service has in the end with what it told.
-func (c *chaos) judge() {
-	t, s := c.t, c.shop
+// verify compares what the service has in the end with what it told.
+func (c *chaos) verify() {
+	t, s := c.t, c.workload
 	t.Helper()
 	ledger := c.ledger()
 	// those that wait because the supplier was ill
 	c.database().Exec(t, "UPDATE intents SET due_at = 0 WHERE state IN ('open', 'pending')")
-	cards := c.listed(ledger)
-	issued := c.judgeCards(cards, ledger)
-	c.judgeSupplier(cards, issued, ledger)
-	c.judgeEvents(issued)
+	cards := c.awaitIssuedCards(ledger)
+	issued := c.verifyCards(cards, ledger)
+	c.verifySupplier(cards, issued, ledger)
+	c.verifyEvents(issued)
 	wantOutput(t, c.program.reconcile(t), fmt.Sprintf("%d issued, %d paid", len(issued), len(issued)))
 	epochs := c.database().Value(t, "SELECT count(*) FROM epochs")
 	t.Logf("%d cards, %d of them issued; %d events, %d of them feed.reset, %d forgotten; %s epochs", len(s.orders),
 		len(issued),
-		len(s.meaning), s.resets, s.forgotten, epochs)
+		len(s.eventsBySeq), s.resets, s.forgotten, epochs)
 }
 
-// listed returns the account's cards, once all that are paid are issued.
-func (c *chaos) listed(ledger ledger) map[uuid.UUID]*client.Card {
+// awaitIssuedCards returns the account's cards, once all that are paid are issued.
+func (c *chaos) awaitIssuedCards(ledger ledger) map[uuid.UUID]*client.Card {
 	c.t.Helper()
 	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		cards := map[uuid.UUID]*client.Card{}
 		waiting := 0
-		for card, err := range newClient(c.t, c.replicas[0].url, c.shop.token).ListCards(c.t.Context(),
+		for card, err := range newClient(c.t, c.replicas[0].url, c.workload.token).ListCards(c.t.Context(),
 			client.ListCardsOptions{}) {
 			if err != nil {
 				c.t.Fatal(err)
@@ -50,7 +50,7 @@ func (c *chaos) listed(ledger ledger) map[uuid.UUID]*client.Card {
 			cards[card.UUID] = card
 		}
 		for _, card := range cards {
-			if ledger.pays(card) && card.Status != client.CardStatusGenerated {
+			if ledger.isPaid(card) && card.Status != client.CardStatusGenerated {
 				waiting++
 			}
 		}
@@ -63,24 +63,24 @@ func (c *chaos) listed(ledger ledger) map[uuid.UUID]*client.Card {
 	}
 }
 
-// judgeCards returns the issued cards.
-func (c *chaos) judgeCards(cards map[uuid.UUID]*client.Card, ledger ledger) map[uuid.UUID]*client.Card {
+// verifyCards returns the issued cards.
+func (c *chaos) verifyCards(cards map[uuid.UUID]*client.Card, ledger ledger) map[uuid.UUID]*client.Card {
 	t := c.t
 	t.Helper()
 	addresses, numbers := map[string]string{}, map[string]string{}
 	issued := map[uuid.UUID]*client.Card{}
-	for _, b := range c.shop.orders {
+	for _, b := range c.workload.orders {
 		card := cards[b.card.UUID]
 		if card == nil {
 			t.Errorf("%s was acknowledged, and is lost: card %s", b.key, b.card.UUID)
 			continue
 		}
-		c.shop.see(b, card)
+		c.workload.checkCard(b, card)
 		if other := addresses[card.Payment.Address]; other != "" {
 			t.Errorf("%s and %s have the same address", b.key, other)
 		}
 		addresses[card.Payment.Address] = b.key
-		c.judgePayments(b, card, ledger)
+		c.verifyPayments(b, card, ledger)
 		if card.Status == client.CardStatusGenerated {
 			issued[card.UUID] = card
 			if other := numbers[card.Credentials.CardNumber]; other != "" || card.Credentials.CardNumber == "" {
@@ -89,15 +89,15 @@ func (c *chaos) judgeCards(cards map[uuid.UUID]*client.Card, ledger ledger) map[
 			numbers[card.Credentials.CardNumber] = b.key
 		}
 	}
-	if len(cards) != len(c.shop.orders) {
-		t.Errorf("%d orders made %d cards", len(c.shop.orders), len(cards))
+	if len(cards) != len(c.workload.orders) {
+		t.Errorf("%d orders made %d cards", len(c.workload.orders), len(cards))
 	}
 	return issued
 }
 
-// judgePayments compares what the shop paid for a card, what arrived, and what
+// verifyPayments compares what the shop paid for a card, what arrived, and what
 // was credited.
-func (c *chaos) judgePayments(b *bought, card *client.Card, ledger ledger) {
+func (c *chaos) verifyPayments(b *purchase, card *client.Card, ledger ledger) {
 	c.t.Helper()
 	arrived := ledger[card.Payment.Address]
 	for amount := range arrived {
@@ -113,10 +113,10 @@ func (c *chaos) judgePayments(b *bought, card *client.Card, ledger ledger) {
 				p.acknowledged, p.unclear, n)
 		}
 	}
-	if sum := ledger.sum(card); !card.Payment.AmountReceived.Equal(sum) {
+	if sum := ledger.received(card); !card.Payment.AmountReceived.Equal(sum) {
 		c.t.Errorf("%s received %s, and was credited %s", b.key, sum, card.Payment.AmountReceived)
 	}
-	if (card.Status == client.CardStatusGenerated) != ledger.pays(card) {
+	if (card.Status == client.CardStatusGenerated) != ledger.isPaid(card) {
 		c.t.Errorf("%s is %s after payments of %v", b.key, card.Status, b.amounts)
 	}
 }
@@ -127,7 +127,7 @@ type ledger map[string]map[int64]int
 
 func coins(amount int64) decimal.Decimal { return decimal.New(amount, -12) }
 
-func (l ledger) sum(card *client.Card) decimal.Decimal {
+func (l ledger) received(card *client.Card) decimal.Decimal {
 	sum := decimal.Zero
 	for amount, n := range l[card.Payment.Address] {
 		sum = sum.Add(coins(amount * int64(n)))
@@ -135,8 +135,8 @@ func (l ledger) sum(card *client.Card) decimal.Decimal {
 	return sum
 }
 
-func (l ledger) pays(card *client.Card) bool {
-	return l.sum(card).GreaterThanOrEqual(card.Payment.Amount)
+func (l ledger) isPaid(card *client.Card) bool {
+	return l.received(card).GreaterThanOrEqual(card.Payment.Amount)
 }
 
 // ledger reads the simulated chain, or says what was paid on the real one.
@@ -170,10 +170,10 @@ func (c *chaos) ledger() ledger {
 	return sent
 }
 
-// judgeEvents reads the feed from its beginning, and waits until the webhook
+// verifyEvents reads the feed from its beginning, and waits until the webhook
 // was told all of it.
-func (c *chaos) judgeEvents(issued map[uuid.UUID]*client.Card) {
-	t, s := c.t, c.shop
+func (c *chaos) verifyEvents(issued map[uuid.UUID]*client.Card) {
+	t, s := c.t, c.workload
 	t.Helper()
 	feed := map[int64]*client.Event{}
 	generated := map[uuid.UUID]int{}
@@ -189,13 +189,13 @@ func (c *chaos) judgeEvents(issued map[uuid.UUID]*client.Card) {
 		}
 		last = e.Seq
 		feed[e.Seq] = e
-		s.means(e, "feed in the end")
+		s.recordEvent(e, "feed in the end")
 		if e.Type == client.EventTypeCardGenerated {
 			generated[e.CardUUID]++
 		}
 	}
-	c.awaitWebhook(feed)
-	c.judgeForgotten(feed)
+	c.awaitDeliveries(feed)
+	c.verifyForgotten(feed)
 	for id := range issued {
 		if generated[id] != 1 {
 			t.Errorf("card %s has %d events of being issued", id, generated[id])
@@ -206,16 +206,16 @@ func (c *chaos) judgeEvents(issued map[uuid.UUID]*client.Card) {
 	}
 }
 
-// judgeForgotten looks at events that were told and are not in the feed. A
+// verifyForgotten looks at events that were told and are not in the feed. A
 // primary that comes back after a crash shows what no standby had yet; if it
 // fails for good at once, that is forgotten. Then the next event is a reset.
-func (c *chaos) judgeForgotten(feed map[int64]*client.Event) {
-	t, s := c.t, c.shop
+func (c *chaos) verifyForgotten(feed map[int64]*client.Event) {
+	t, s := c.t, c.workload
 	t.Helper()
 	numbers := slices.Sorted(maps.Keys(feed))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for seq, e := range s.meaning {
+	for seq, e := range s.eventsBySeq {
 		if feed[seq] != nil {
 			continue
 		}
@@ -227,10 +227,10 @@ func (c *chaos) judgeForgotten(feed map[int64]*client.Event) {
 	}
 }
 
-// awaitWebhook waits until the webhook was told every event. Attempts that the
+// awaitDeliveries waits until the webhook was told every event. Attempts that the
 // service will repeat within minutes or hours are due at once.
-func (c *chaos) awaitWebhook(feed map[int64]*client.Event) {
-	t, s := c.t, c.shop
+func (c *chaos) awaitDeliveries(feed map[int64]*client.Event) {
+	t, s := c.t, c.workload
 	t.Helper()
 	patience := 45 * time.Second // the claims of a process that was killed end within 34 s
 	if *chaosFor == 0 {
@@ -241,7 +241,7 @@ func (c *chaos) awaitWebhook(feed map[int64]*client.Event) {
 		missing := 0
 		s.mu.Lock()
 		for _, e := range feed {
-			if s.told[e.ID] == 0 {
+			if s.deliveries[e.ID] == 0 {
 				missing++
 			}
 		}

@@ -23,11 +23,11 @@ import (
 	"github.com/cardmint/cardmint/client"
 )
 
-// shop buys cards for as long as faults happen, and remembers what it was told.
-type shop struct {
+// workload buys cards for as long as faults happen, and remembers what it was told.
+type workload struct {
 	t       *testing.T
 	clients []*client.Client // of the replicas
-	nodes   *nodes           // what it pays by; nil if the chain is simulated
+	nodes   *moneroNodes     // what it pays by; nil if the chain is simulated
 	token   string
 	secret  client.Secret
 
@@ -36,44 +36,44 @@ type shop struct {
 	stop           context.CancelFunc
 	stopped        <-chan struct{}
 
-	mu       sync.Mutex
-	chance   *rand.Rand
-	turn     int // of the replicas
-	orders   []*bought
-	sold     chan time.Time // when orders that were acknowledged were sent
-	answers  map[string]int
-	requests int
-	meaning  map[int64]*client.Event // of numbers, in the feed and in webhooks
-	told     map[uuid.UUID]int       // by the webhook
+	mu          sync.Mutex
+	random      *rand.Rand
+	nextReplica int // of the replicas
+	orders      []*purchase
+	sales       chan time.Time // when orders that were acknowledged were sent
+	answers     map[string]int
+	requests    int
+	eventsBySeq map[int64]*client.Event // of numbers, in the feed and in webhooks
+	deliveries  map[uuid.UUID]int       // by the webhook
 
 	resets, forgotten int // events
 }
 
-// bought is what the shop knows of an order. Only its buyer writes what stands
+// purchase is what the shop knows of an order. Only its buyer writes what stands
 // above the lock.
-type bought struct {
+type purchase struct {
 	key     string
 	usd     int64
 	amounts []decimal.Decimal // in coins, what it is paid by; none if it never is
 
 	mu    sync.Mutex
-	card  *client.Card        // as it was created; nil until the order is acknowledged
-	paid  map[string]*payment // by amount
+	card  *client.Card                // as it was created; nil until the order is acknowledged
+	paid  map[string]*paymentAttempts // by amount
 	shown *client.Credentials
 }
 
-// payment counts the requests for one payment.
-type payment struct{ acknowledged, unclear int }
+// paymentAttempts counts the requests for one payment.
+type paymentAttempts struct{ acknowledged, unclear int }
 
-// openShop registers a webhook, follows the feed, and starts to buy.
-func openShop(t *testing.T, urls []string, token string, seed uint64, pays *nodes) *shop {
+// startWorkload registers a webhook, follows the feed, and starts to buy.
+func startWorkload(t *testing.T, urls []string, token string, seed uint64, pays *moneroNodes) *workload {
 	t.Helper()
-	s := &shop{t: t, token: token, nodes: pays, chance: rand.New(rand.NewPCG(seed, 1)), closing: make(chan struct{}),
-		sold:    make(chan time.Time),
-		answers: map[string]int{}, meaning: map[int64]*client.Event{}, told: map[uuid.UUID]int{}}
+	s := &workload{t: t, token: token, nodes: pays, random: rand.New(rand.NewPCG(seed, 1)), closing: make(chan struct{}),
+		sales:   make(chan time.Time),
+		answers: map[string]int{}, eventsBySeq: map[int64]*client.Event{}, deliveries: map[uuid.UUID]int{}}
 	for _, url := range urls {
 		c, err := client.New(url, token, client.WithRetry(1, 0), client.WithAttemptTimeout(6*time.Second),
-			client.WithHTTPClient(&http.Client{Transport: &counting{shop: s, next: &http.Transport{}}}))
+			client.WithHTTPClient(&http.Client{Transport: &countingTransport{workload: s, next: &http.Transport{}}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,48 +97,48 @@ func openShop(t *testing.T, urls []string, token string, seed uint64, pays *node
 		s.buyers.Go(func() { s.buy(ctx) })
 	}
 	for range 2 {
-		s.others.Go(func() { s.look(ctx) })
+		s.others.Go(func() { s.readCards(ctx) })
 	}
-	s.others.Go(func() { s.follow(ctx) })
+	s.others.Go(func() { s.followFeed(ctx) })
 	return s
 }
 
-// counting counts answers.
-type counting struct {
-	shop *shop
-	next http.RoundTripper
+// countingTransport counts answers.
+type countingTransport struct {
+	workload *workload
+	next     http.RoundTripper
 }
 
-func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := c.next.RoundTrip(r)
 	answer := "none"
 	if err == nil {
 		answer = fmt.Sprint(res.StatusCode)
 	}
-	c.shop.mu.Lock()
-	defer c.shop.mu.Unlock()
-	c.shop.requests++
-	c.shop.answers[answer]++
+	c.workload.mu.Lock()
+	defer c.workload.mu.Unlock()
+	c.workload.requests++
+	c.workload.answers[answer]++
 	return res, err
 }
 
-// any returns the client whose turn it is.
-func (s *shop) any() *client.Client {
+// nextClient returns the client whose turn it is.
+func (s *workload) nextClient() *client.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turn++
-	return s.clients[s.turn%len(s.clients)]
+	s.nextReplica++
+	return s.clients[s.nextReplica%len(s.clients)]
 }
 
-func (s *shop) intN(n int) int {
+func (s *workload) intN(n int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.chance.IntN(n)
+	return s.random.IntN(n)
 }
 
-// wait waits a random time up to the given one. It reports whether there is
+// pause waits a random time up to the given one. It reports whether there is
 // more to do.
-func (s *shop) wait(ctx context.Context, most time.Duration) bool {
+func (s *workload) pause(ctx context.Context, most time.Duration) bool {
 	select {
 	case <-time.After(time.Duration(s.intN(int(most)))):
 		return true
@@ -149,7 +149,7 @@ func (s *shop) wait(ctx context.Context, most time.Duration) bool {
 
 // failed reports whether a request is to be sent again. A refusal that no fault
 // explains ends the test.
-func (s *shop) failed(ctx context.Context, err error, what string) bool {
+func (s *workload) failed(ctx context.Context, err error, what string) bool {
 	if refusal, refused := errors.AsType[*client.Error](err); refused &&
 		refusal.Status != http.StatusServiceUnavailable && ctx.Err() == nil {
 		s.t.Errorf("%s: %v", what, err)
@@ -159,8 +159,8 @@ func (s *shop) failed(ctx context.Context, err error, what string) bool {
 }
 
 // buy orders cards and pays for most of them, until the shop closes.
-func (s *shop) buy(ctx context.Context) {
-	for s.wait(ctx, 1200*time.Millisecond) {
+func (s *workload) buy(ctx context.Context) {
+	for s.pause(ctx, 1200*time.Millisecond) {
 		select {
 		case <-s.closing:
 			return
@@ -178,24 +178,24 @@ func (s *shop) buy(ctx context.Context) {
 	}
 }
 
-func (s *shop) newOrder() *bought {
+func (s *workload) newOrder() *purchase {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := &bought{key: fmt.Sprintf("order-%d", len(s.orders)), usd: 50 + s.chance.Int64N(700), paid: map[string]*payment{}}
+	b := &purchase{key: fmt.Sprintf("order-%d", len(s.orders)), usd: 50 + s.random.Int64N(700), paid: map[string]*paymentAttempts{}}
 	s.orders = append(s.orders, b)
 	return b
 }
 
 // order repeats an order until it is acknowledged, and sometimes once more. It
 // returns false if ctx ends before.
-func (s *shop) order(ctx context.Context, b *bought) bool {
+func (s *workload) order(ctx context.Context, b *purchase) bool {
 	repeated := s.intN(5) == 0
 	for {
 		start := time.Now()
-		card, err := s.any().CreateCard(ctx,
+		card, err := s.nextClient().CreateCard(ctx,
 			client.CreateCardRequest{USDAmount: decimal.NewFromInt(b.usd), Currency: "monero"}, client.WithIdempotencyKey(b.key))
 		if s.failed(ctx, err, b.key) {
-			if !s.wait(ctx, 600*time.Millisecond) {
+			if !s.pause(ctx, 600*time.Millisecond) {
 				return false
 			}
 			continue
@@ -218,7 +218,7 @@ func (s *shop) order(ctx context.Context, b *bought) bool {
 }
 
 // acknowledge remembers the answer to an order.
-func (s *shop) acknowledge(b *bought, card *client.Card, asked time.Time) {
+func (s *workload) acknowledge(b *purchase, card *client.Card, asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.card == nil {
@@ -227,20 +227,20 @@ func (s *shop) acknowledge(b *bought, card *client.Card, asked time.Time) {
 		s.t.Errorf("%s was answered in two ways: %s", b.key, diff)
 	}
 	select {
-	case s.sold <- asked:
+	case s.sales <- asked:
 	default: // nobody waits for it
 	}
 }
 
 // awaitSale returns how long it takes until an order that is sent from now on
 // is acknowledged.
-func (s *shop) awaitSale(t *testing.T) time.Duration {
+func (s *workload) awaitSale(t *testing.T) time.Duration {
 	t.Helper()
 	start := time.Now()
 	limit := time.After(90 * time.Second)
 	for {
 		select {
-		case asked := <-s.sold:
+		case asked := <-s.sales:
 			if asked.After(start) {
 				return time.Since(start)
 			}
@@ -254,14 +254,14 @@ func (s *shop) awaitSale(t *testing.T) time.Duration {
 
 // pay pays until the payment is acknowledged, or has arrived, so that the card
 // has total. It returns false if ctx ends before.
-func (s *shop) pay(ctx context.Context, b *bought, amount, total decimal.Decimal) bool {
-	p := &payment{}
+func (s *workload) pay(ctx context.Context, b *purchase, amount, total decimal.Decimal) bool {
+	p := &paymentAttempts{}
 	b.mu.Lock()
 	b.paid[amount.String()] = p
 	b.mu.Unlock()
 	if s.nodes != nil {
 		for !s.nodes.pay(b.card.Payment.Address, amount) {
-			if !s.wait(ctx, time.Second) {
+			if !s.pause(ctx, time.Second) {
 				return false
 			}
 		}
@@ -269,19 +269,19 @@ func (s *shop) pay(ctx context.Context, b *bought, amount, total decimal.Decimal
 		return true
 	}
 	for {
-		card, err := s.any().SimulatePayment(ctx, b.card.UUID, client.SimulatePaymentRequest{Amount: &amount})
+		card, err := s.nextClient().SimulatePayment(ctx, b.card.UUID, client.SimulatePaymentRequest{Amount: &amount})
 		if !s.failed(ctx, err, "pay for an acknowledged card") {
 			p.acknowledged++
-			s.see(b, card)
+			s.checkCard(b, card)
 			return true
 		}
 		p.unclear++
 		for range 6 { // it may have arrived all the same
-			if !s.wait(ctx, time.Second) {
+			if !s.pause(ctx, time.Second) {
 				return false
 			}
-			if card, err := s.any().GetCard(ctx, b.card.UUID); !s.failed(ctx, err, "read an acknowledged card") {
-				s.see(b, card)
+			if card, err := s.nextClient().GetCard(ctx, b.card.UUID); !s.failed(ctx, err, "read an acknowledged card") {
+				s.checkCard(b, card)
 				if card.Payment.AmountReceived.GreaterThanOrEqual(total) {
 					return true
 				}
@@ -290,9 +290,9 @@ func (s *shop) pay(ctx context.Context, b *bought, amount, total decimal.Decimal
 	}
 }
 
-// look reads cards.
-func (s *shop) look(ctx context.Context) {
-	for s.wait(ctx, 400*time.Millisecond) {
+// readCards reads cards.
+func (s *workload) readCards(ctx context.Context) {
+	for s.pause(ctx, 400*time.Millisecond) {
 		s.mu.Lock()
 		n := len(s.orders)
 		s.mu.Unlock()
@@ -307,14 +307,14 @@ func (s *shop) look(ctx context.Context) {
 		b := s.orders[i]
 		s.mu.Unlock()
 		if id, made := b.id(); made {
-			if card, err := s.any().GetCard(ctx, id); !s.failed(ctx, err, "read an acknowledged card, "+id.String()) {
-				s.see(b, card)
+			if card, err := s.nextClient().GetCard(ctx, id); !s.failed(ctx, err, "read an acknowledged card, "+id.String()) {
+				s.checkCard(b, card)
 			}
 		}
 	}
 }
 
-func (b *bought) id() (uuid.UUID, bool) {
+func (b *purchase) id() (uuid.UUID, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.card == nil {
@@ -323,8 +323,8 @@ func (b *bought) id() (uuid.UUID, bool) {
 	return b.card.UUID, true
 }
 
-// see compares a card with what was seen of it before.
-func (s *shop) see(b *bought, card *client.Card) {
+// checkCard compares a card with what was seen of it before.
+func (s *workload) checkCard(b *purchase, card *client.Card) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if card.UUID != b.card.UUID || card.Payment.Address != b.card.Payment.Address ||
@@ -342,7 +342,7 @@ func (s *shop) see(b *bought, card *client.Card) {
 }
 
 // receive takes the webhook's events.
-func (s *shop) receive(w http.ResponseWriter, r *http.Request) {
+func (s *workload) receive(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	e, err := client.ParseWebhook(body, r.Header, s.secret)
 	if err != nil {
@@ -352,27 +352,27 @@ func (s *shop) receive(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	s.means(e, "webhook")
+	s.recordEvent(e, "webhook")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told[e.ID]++
+	s.deliveries[e.ID]++
 }
 
-// means has a number mean an event for ever.
-func (s *shop) means(e *client.Event, from string) {
+// recordEvent has a number mean an event for ever.
+func (s *workload) recordEvent(e *client.Event, from string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known := s.meaning[e.Seq]; known == nil {
-		s.meaning[e.Seq] = e
+	if known := s.eventsBySeq[e.Seq]; known == nil {
+		s.eventsBySeq[e.Seq] = e
 	} else if diff := cmp.Diff(known, e); diff != "" {
 		s.t.Errorf("event %d has two meanings, the other one from the %s: %s", e.Seq, from, diff)
 	}
 }
 
-// follow reads the feed as the contract says.
-func (s *shop) follow(ctx context.Context) {
-	for last := int64(0); s.wait(ctx, time.Second); {
-		for e, err := range s.any().Events(ctx, last) {
+// followFeed reads the feed as the contract says.
+func (s *workload) followFeed(ctx context.Context) {
+	for last := int64(0); s.pause(ctx, time.Second); {
+		for e, err := range s.nextClient().Events(ctx, last) {
 			if refusal, refused := errors.AsType[*client.Error](err); refused &&
 				refusal.Code == client.ProblemCodeInvalidRequest {
 				break // the service has forgotten the event, and is about to reset the feed
@@ -384,13 +384,13 @@ func (s *shop) follow(ctx context.Context) {
 				s.t.Errorf("event %d, %s, came after %d", e.Seq, e.Type, last)
 			}
 			last = e.Seq
-			s.means(e, "feed")
+			s.recordEvent(e, "feed")
 		}
 	}
 }
 
 // finish waits until all orders are acknowledged and paid.
-func (s *shop) finish(t *testing.T) {
+func (s *workload) finish(t *testing.T) {
 	t.Helper()
 	close(s.closing)
 	done := make(chan struct{})
@@ -407,7 +407,7 @@ func (s *shop) finish(t *testing.T) {
 	s.others.Wait()
 }
 
-func (s *shop) report(t *testing.T) {
+func (s *workload) report(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	failed := 0

@@ -14,7 +14,7 @@ import (
 )
 
 func TestCLI_BadConfiguration_ExitsWithHint(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	p.must(t, "keys", "create")
@@ -112,7 +112,7 @@ func TestCLI_BadConfiguration_ExitsWithHint(t *testing.T) {
 }
 
 func TestToken_Revoked_IsRefused(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	token := p.account(t)
@@ -160,7 +160,7 @@ func TestHelp_PrintsToStandardOutput(t *testing.T) {
 }
 
 func TestDev_Restarted_KeepsToken(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	var tokens []string
@@ -179,7 +179,7 @@ func TestDev_Restarted_KeepsToken(t *testing.T) {
 }
 
 func TestServe_OtherKeyFile_IsRefused(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	p := newProgram(t, "")
 	p.account(t)
 	other := filepath.Join(t.TempDir(), "other.keys")

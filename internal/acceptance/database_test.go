@@ -18,9 +18,9 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// ask sends a request and returns the status and the body. It fails the test if
+// sendRequest sends a request and returns the status and the body. It fails the test if
 // there is no answer within 20 seconds.
-func ask(t *testing.T, method, url, token, key string) (int, string) {
+func sendRequest(t *testing.T, method, url, token, key string) (int, string) {
 	t.Helper()
 	body := ""
 	if method == http.MethodPost {
@@ -53,11 +53,11 @@ func ask(t *testing.T, method, url, token, key string) (int, string) {
 	return res.StatusCode, string(text)
 }
 
-// becomes waits until a path answers with a status.
-func becomes(t *testing.T, url string, status int, limit time.Duration) string {
+// awaitStatus waits until a path answers with a status.
+func awaitStatus(t *testing.T, url string, status int, limit time.Duration) string {
 	t.Helper()
 	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
-		got, body := ask(t, http.MethodGet, url, "", "")
+		got, body := sendRequest(t, http.MethodGet, url, "", "")
 		if got == status {
 			return body
 		}
@@ -91,17 +91,17 @@ func TestServe_DatabaseDown_WaitsForIt(t *testing.T) {
 	if !strings.Contains(s.Output(), "waiting for the database") {
 		t.Errorf("it does not say what it waits for: %s", s.Output())
 	}
-	becomes(t, s.url+"/livez", http.StatusOK, 0)
-	if body := becomes(t, s.url+"/readyz", http.StatusServiceUnavailable, 0); !strings.Contains(body,
+	awaitStatus(t, s.url+"/livez", http.StatusOK, 0)
+	if body := awaitStatus(t, s.url+"/readyz", http.StatusServiceUnavailable, 0); !strings.Contains(body,
 		`"reasons":{"database":"does not answer"}`) {
 		t.Error(body)
 	}
-	if status, body := ask(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusServiceUnavailable {
+	if status, body := sendRequest(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusServiceUnavailable {
 		t.Errorf("%d %s", status, body)
 	}
 	c.Start(t)
-	becomes(t, s.url+"/readyz", http.StatusOK, 10*time.Second)
-	if status, body := ask(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusCreated {
+	awaitStatus(t, s.url+"/readyz", http.StatusOK, 10*time.Second)
+	if status, body := sendRequest(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusCreated {
 		t.Errorf("%d %s", status, body)
 	}
 	name := c.Value(t, "SELECT DISTINCT application_name FROM pg_stat_activity WHERE application_name LIKE 'cardmint%'")
@@ -133,7 +133,7 @@ func TestServe_DatabaseFrozen_AnswersInTime(t *testing.T) {
 	p := newProgram(t, c.URL("postgres"))
 	token := p.account(t)
 	s := p.serve(t, serveSimulated()...)
-	_, made := ask(t, http.MethodPost, s.url+"/api/cards", token, "key")
+	_, made := sendRequest(t, http.MethodPost, s.url+"/api/cards", token, "key")
 	var card struct{ UUID uuid.UUID }
 	if err := json.Unmarshal([]byte(made), &card); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestServe_DatabaseFrozen_AnswersInTime(t *testing.T) {
 			{http.MethodGet, "/api/events", ""}, {http.MethodGet, "/readyz", ""},
 		} {
 			all.Go(func() {
-				status, body := ask(t, x.method, s.url+x.path, token, x.key)
+				status, body := sendRequest(t, x.method, s.url+x.path, token, x.key)
 				// more than four such lists
 				tooMany := status == http.StatusTooManyRequests && x.method == http.MethodGet && x.path == "/api/cards"
 				if status != http.StatusServiceUnavailable && !tooMany {
@@ -161,9 +161,9 @@ func TestServe_DatabaseFrozen_AnswersInTime(t *testing.T) {
 	all.Wait()
 	c.Thaw()
 	thawed := time.Now()
-	becomes(t, s.url+"/readyz", http.StatusOK, 6*time.Second)
+	awaitStatus(t, s.url+"/readyz", http.StatusOK, 6*time.Second)
 	for { // readiness may be a moment ahead of the first address
-		status, body := ask(t, http.MethodPost, s.url+"/api/cards", token, "")
+		status, body := sendRequest(t, http.MethodPost, s.url+"/api/cards", token, "")
 		if status == http.StatusCreated {
 			break
 		}
@@ -172,7 +172,7 @@ func TestServe_DatabaseFrozen_AnswersInTime(t *testing.T) {
 		}
 	}
 	for range 20 {
-		if status, body := ask(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusCreated {
+		if status, body := sendRequest(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusCreated {
 			t.Errorf("%d %s", status, body)
 		}
 	}
@@ -187,12 +187,12 @@ func TestServe_DatabaseFrozen_StopsInTime(t *testing.T) {
 	p := newProgram(t, c.URL("postgres"))
 	token := p.account(t)
 	s := p.serve(t, serveSimulated()...)
-	becomes(t, s.url+"/readyz", http.StatusOK, 10*time.Second)
+	awaitStatus(t, s.url+"/readyz", http.StatusOK, 10*time.Second)
 	c.Freeze()
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			if status, body := ask(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusServiceUnavailable {
+			if status, body := sendRequest(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusServiceUnavailable {
 				t.Errorf("%d %s", status, body)
 			}
 		})
@@ -220,7 +220,7 @@ func TestServe_Failover_KeepsAcknowledgedCards(t *testing.T) {
 	acknowledged := map[uuid.UUID]bool{}
 	var shop sync.WaitGroup
 	order := func(key string) (again bool) {
-		status, body := ask(t, http.MethodPost, s.url+"/api/cards", token, key)
+		status, body := sendRequest(t, http.MethodPost, s.url+"/api/cards", token, key)
 		var card struct{ UUID uuid.UUID }
 		switch err := json.Unmarshal([]byte(body), &card); {
 		case status == http.StatusCreated && err == nil:
@@ -245,7 +245,7 @@ func TestServe_Failover_KeepsAcknowledgedCards(t *testing.T) {
 		})
 	}
 	time.Sleep(5 * time.Second)
-	if status, body := ask(t, http.MethodGet, s.url+"/api/cards?limit=1", token, ""); status != http.StatusOK {
+	if status, body := sendRequest(t, http.MethodGet, s.url+"/api/cards?limit=1", token, ""); status != http.StatusOK {
 		t.Errorf("reading needs no standby: %d %s", status, body)
 	}
 	// An operator ends the waits: the rows show, and yet may not be

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// pasted returns the commands that dev prints.
-func pasted(t *testing.T, s *server) []string {
+// printedCommands returns the commands that dev prints.
+func printedCommands(t *testing.T, s *server) []string {
 	t.Helper()
 	var commands []string
 	for _, found := range regexp.MustCompile(`(?m)^  (.+)$`).FindAllStringSubmatch(s.Output(), -1) {
@@ -32,7 +32,7 @@ func TestDev_PrintedCommands_RunInShell(t *testing.T) {
 	}
 	p := newProgram(t, "")
 	s := p.serve(t, "dev")
-	commands := pasted(t, s)
+	commands := printedCommands(t, s)
 	if len(commands) != 6 || strings.Count(strings.Join(commands, "\n"), "cm_test_") != 1 {
 		t.Fatalf("%d commands, of which one is to hold the token:\n%s", len(commands), strings.Join(commands, "\n"))
 	}
@@ -52,7 +52,7 @@ func TestDev_PrintedCommands_RunInShell(t *testing.T) {
 }
 
 func TestDev_SeedDemo_HasCardInEveryState(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	s := p.serve(t, "dev", "--seed-demo")
@@ -89,7 +89,7 @@ func TestDev_SeedDemo_HasCardInEveryState(t *testing.T) {
 
 // Without its address nobody finds the service, however quiet its log is.
 func TestServe_LogLevelError_StillPrintsAddress(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	p.account(t)
@@ -130,7 +130,7 @@ func TestCLI_HelpVersionAndTypos(t *testing.T) {
 }
 
 func TestCompletion_Bash_CompletesWords(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip(err)

@@ -11,7 +11,7 @@ import (
 // The token is in the page where the service runs for development, and nowhere
 // else.
 func TestDocs_OnlyDev_OffersToken(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	read := func(url string) string {
 		res, err := http.Get(url)
 		if err != nil {

@@ -21,7 +21,7 @@ func TestDrill_RestartUnderLoad_ContinuesEpoch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := keepers(t)[name](t)
+			k := backupMethods(t)[name](t)
 			d := newDrill(t, k.url)
 			d.start("all")
 			rounds := 3

@@ -39,19 +39,19 @@ func TestDrill_Secrets_AreNotLeaked(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
-		newCanary(t, "sqlite:"+filepath.Join(dir, "x.db"), dir).search()
+		newLeakTest(t, "sqlite:"+filepath.Join(dir, "x.db"), dir).checkLeaks()
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
 		cluster := rig.NewCluster(t, "log_min_duration_statement=0", "log_parameter_max_length=-1",
 			"log_parameter_max_length_on_error=-1",
 			"log_statement=all", "logging_collector=on")
-		newCanary(t, cluster.URL("postgres"), cluster.Files()).search()
+		newLeakTest(t, cluster.URL("postgres"), cluster.Files()).checkLeaks()
 	})
 }
 
-// canary is a service with secrets, and what it wrote and said.
-type canary struct {
+// leakTest is a service with secrets, and what it wrote and said.
+type leakTest struct {
 	t       *testing.T
 	url     string // of its database
 	files   []string
@@ -60,12 +60,12 @@ type canary struct {
 	mu sync.Mutex
 	// responses other than those that must show credentials, requests to
 	// webhooks, and what commands printed
-	said bytes.Buffer
+	output bytes.Buffer
 }
 
-func newCanary(t *testing.T, url, files string) *canary {
+func newLeakTest(t *testing.T, url, files string) *leakTest {
 	t.Helper()
-	c := &canary{t: t, url: url, files: []string{files},
+	c := &leakTest{t: t, url: url, files: []string{files},
 		secrets: map[string]string{"supplier's secret": supplierSecret.Reveal()}}
 	p := newProgram(t, url)
 	p.env = append(p.env, "CARDMINT_LOG_LEVEL=debug", "GOTRACEBACK=crash")
@@ -73,30 +73,30 @@ func newCanary(t *testing.T, url, files string) *canary {
 	c.secrets["token"] = token
 
 	s := p.serve(t, serveSimulated("--webhook-insecure", "--suppliers", c.suppliers(p))...)
-	c.sell(newClient(t, s.url, token))
-	c.provoke(s.url, token)
-	c.orderWithOwnData(s.url, token)
-	c.ask(p)
-	c.say(s.scrape(t))
+	c.sellCards(newClient(t, s.url, token))
+	c.sendSecrets(s.url, token)
+	c.orderWithClientData(s.url, token)
+	c.runCommands(p)
+	c.record(s.scrape(t))
 	s.Signal(t, syscall.SIGABRT) // with all its stacks in the log
 	s.Wait(t, time.Minute)
-	if strings.Contains(s.Output(), ownData) {
+	if strings.Contains(s.Output(), clientData) {
 		t.Error("the client's own data is in the log")
 	}
-	c.said.WriteString(s.Output())
+	c.output.WriteString(s.Output())
 	return c
 }
 
-// ownData is what a client stores with a card. It is in the database and in
+// clientData is what a client stores with a card. It is in the database and in
 // what clients read, and nowhere else.
-const ownData = "nobody-else-is-to-read-this"
+const clientData = "nobody-else-is-to-read-this"
 
-// orderWithOwnData has a card ordered, paid, searched for and refused with data
+// orderWithClientData has a card ordered, paid, searched for and refused with data
 // of the client's own.
-func (c *canary) orderWithOwnData(url, token string) {
+func (c *leakTest) orderWithClientData(url, token string) {
 	t := c.t
 	t.Helper()
-	const own = `"currency":"monero","reference":"` + ownData + `","metadata":{"` + ownData + `":"` + ownData + `"`
+	const own = `"currency":"monero","reference":"` + clientData + `","metadata":{"` + clientData + `":"` + clientData + `"`
 	_, made := c.call(url, token, [3]string{"POST", "/api/cards", `{"usd_amount":100,` + own + `}}`})
 	var one struct{ UUID string }
 	if err := json.Unmarshal(made, &one); err != nil {
@@ -104,14 +104,14 @@ func (c *canary) orderWithOwnData(url, token string) {
 	}
 	for _, request := range [][3]string{
 		{"POST", "/api/sandbox/cards/" + one.UUID + "/payments", "{}"},
-		{"GET", "/api/cards?reference=" + ownData, ""},
+		{"GET", "/api/cards?reference=" + clientData, ""},
 		{"GET", "/api/events?after=1", ""},
-		{"GET", "/api/cards?reference=" + ownData + "&limit=0", ""},
+		{"GET", "/api/cards?reference=" + clientData + "&limit=0", ""},
 		{"POST", "/api/cards", `{"usd_amount":49,` + own + `}}`},
 		{"POST", "/api/cards", `{"usd_amount":100,` + own + `,"a":1}}`},
 	} {
 		status, body := c.call(url, token, request)
-		if shown := bytes.Contains(body, []byte(ownData)); shown != (status < 400) {
+		if shown := bytes.Contains(body, []byte(clientData)); shown != (status < 400) {
 			t.Errorf("%s %s: %d %s", request[0], request[1], status, body)
 		}
 	}
@@ -119,7 +119,7 @@ func (c *canary) orderWithOwnData(url, token string) {
 
 // call sends a request of a method, a path and a body, and returns the status
 // and the body of the response.
-func (c *canary) call(url, token string, request [3]string) (int, []byte) {
+func (c *leakTest) call(url, token string, request [3]string) (int, []byte) {
 	c.t.Helper()
 	req, err := http.NewRequestWithContext(c.t.Context(), request[0], url+request[1], strings.NewReader(request[2]))
 	if err != nil {
@@ -140,7 +140,7 @@ func (c *canary) call(url, token string, request [3]string) (int, []byte) {
 
 // suppliers opens a supplier and fills a stock, and returns the file that names
 // them.
-func (c *canary) suppliers(p *program) string {
+func (c *leakTest) suppliers(p *program) string {
 	t := c.t
 	t.Helper()
 	stock, numbers := writeStock(t, 2)
@@ -169,28 +169,28 @@ func (c *canary) suppliers(p *program) string {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.say(p.must(t, "stock", "import", stock, "--supplier", "shelf", "--suppliers", file))
-	c.say(p.must(t, "stock", "import", stock, "--supplier", "shelf", "--suppliers", file, "--yes"))
+	c.record(p.must(t, "stock", "import", stock, "--supplier", "shelf", "--suppliers", file))
+	c.record(p.must(t, "stock", "import", stock, "--supplier", "shelf", "--suppliers", file, "--yes"))
 	// it has them already
 	_, refused, _ := p.run("stock", "import", stock, "--supplier", "shelf", "--suppliers", file, "--yes")
-	c.say(refused)
+	c.record(refused)
 	return file
 }
 
-func (c *canary) say(text string) {
+func (c *leakTest) record(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.said.WriteString(text + "\n")
+	c.output.WriteString(text + "\n")
 }
 
-// sell has cards ordered, paid and issued, and takes note of what is secret of
+// sellCards has cards ordered, paid and issued, and takes note of what is secret of
 // them.
-func (c *canary) sell(shop *client.Client) {
+func (c *leakTest) sellCards(shop *client.Client) {
 	t := c.t
 	t.Helper()
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		c.say(fmt.Sprint(r.Header, string(body)))
+		c.record(fmt.Sprint(r.Header, string(body)))
 	}))
 	t.Cleanup(receiver.Close)
 	hook, err := shop.CreateWebhook(t.Context(), client.CreateWebhookRequest{URL: receiver.URL})
@@ -215,8 +215,8 @@ func (c *canary) sell(shop *client.Client) {
 	}
 }
 
-// provoke sends requests that have card numbers where they do not belong.
-func (c *canary) provoke(url, token string) {
+// sendSecrets sends requests that have card numbers where they do not belong.
+func (c *leakTest) sendSecrets(url, token string) {
 	number := c.secrets["number of card 0"]
 	for _, request := range [][3]string{
 		{"POST", "/api/cards", `{"usd_amount":"150","currency":"monero","` + number + `":1}`},
@@ -234,55 +234,55 @@ func (c *canary) provoke(url, token string) {
 			c.t.Errorf("%s %s: %d", request[0], request[1], status)
 		}
 		if status >= 400 {
-			c.say(string(body))
+			c.record(string(body))
 		}
 	}
 }
 
-// ask has commands print what they know.
-func (c *canary) ask(p *program) {
+// runCommands has commands print what they know.
+func (c *leakTest) runCommands(p *program) {
 	c.t.Helper()
 	backup := filepath.Join(c.t.TempDir(), "backup")
 	c.files = append(c.files, filepath.Dir(backup))
 	for _, args := range [][]string{{"backup", backup}, {"card", "list"}, {"transfers"}, {"token", "list"},
 		{"reconcile", "--json"}, {"reconcile", "--full"}} {
 		stdout, stderr, _ := p.run(args...)
-		c.say(stdout + stderr)
+		c.record(stdout + stderr)
 	}
 	if _, err := os.Stat(backup); err != nil {
 		c.t.Error(err)
 	}
 }
 
-// search looks for every secret, and then for one that it has planted.
-func (c *canary) search() {
+// checkLeaks looks for every secret, and then for one that it has planted.
+func (c *leakTest) checkLeaks() {
 	t := c.t
 	t.Helper()
 	for what, secret := range c.secrets {
 		if len(secret) < 8 {
 			t.Errorf("%s has only %d characters", what, len(secret))
 		}
-		if strings.Contains(c.said.String(), secret) {
+		if strings.Contains(c.output.String(), secret) {
 			t.Errorf("the %s was said", what)
 		}
-		for _, path := range c.find(secret) {
+		for _, path := range c.filesWith(secret) {
 			t.Errorf("the %s is in %s", what, path)
 		}
 	}
-	t.Logf("%d secrets are nowhere in %d bytes that were said, and in the files", len(c.secrets), c.said.Len())
+	t.Logf("%d secrets are nowhere in %d bytes that were said, and in the files", len(c.secrets), c.output.Len())
 
 	leak := "9900000000000004"
 	db := rig.OpenSQL(t, c.url)
 	if _, err := db.Exec("INSERT INTO settings (name, value) VALUES ('leak', '" + leak + "')"); err != nil {
 		t.Fatal(err)
 	}
-	if len(c.find(leak)) == 0 {
+	if len(c.filesWith(leak)) == 0 {
 		t.Error("the search does not find a number that is there")
 	}
 }
 
-// find returns the files that have a text in them.
-func (c *canary) find(text string) (found []string) {
+// filesWith returns the files that have a text in them.
+func (c *leakTest) filesWith(text string) (found []string) {
 	c.t.Helper()
 	for _, dir := range c.files {
 		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

@@ -65,8 +65,8 @@ func newDrill(t *testing.T, databaseURL string) *drill {
 	return d
 }
 
-// age returns how old a backup is to be: as likely 1 to 2 s as 5 to 10 min.
-func (d *drill) age() time.Duration {
+// backupAge returns how old a backup is to be: as likely 1 to 2 s as 5 to 10 min.
+func (d *drill) backupAge() time.Duration {
 	least, most := drillLeast.Seconds(), drillAge.Seconds()
 	return time.Duration(least * math.Pow(most/least, d.random.Float64()) * float64(time.Second))
 }
@@ -88,9 +88,9 @@ func (d *drill) crash() {
 	d.servers = nil
 }
 
-// order asks the servers in turn for a card. It returns nil if none could be
+// tryOrder asks the servers in turn for a card. It returns nil if none could be
 // sold.
-func (d *drill) order(s *server) *client.Card {
+func (d *drill) tryOrder(s *server) *client.Card {
 	d.t.Helper()
 	c, err := client.New(s.url, d.token, client.WithRetry(1, time.Minute))
 	if err != nil {
@@ -119,7 +119,7 @@ func (d *drill) sell(n int) []*client.Card {
 	d.t.Helper()
 	var cards []*client.Card
 	for deadline := time.Now().Add(3 * time.Minute); len(cards) < n; {
-		if c := d.order(d.servers[len(cards)%len(d.servers)]); c != nil {
+		if c := d.tryOrder(d.servers[len(cards)%len(d.servers)]); c != nil {
 			cards = append(cards, c)
 			continue
 		}
@@ -136,7 +136,7 @@ func (d *drill) sellFor(long time.Duration) []*client.Card {
 	d.t.Helper()
 	var cards []*client.Card
 	for until := time.Now().Add(long); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
-		if c := d.order(d.servers[d.random.IntN(len(d.servers))]); c != nil {
+		if c := d.tryOrder(d.servers[d.random.IntN(len(d.servers))]); c != nil {
 			cards = append(cards, c)
 		}
 	}
@@ -151,9 +151,9 @@ func (d *drill) pay(c *client.Card) (txID string) {
 	return txID
 }
 
-// follow reads the feed, and fails if a number has two meanings, or if it jumps
+// checkFeed reads the feed, and fails if a number has two meanings, or if it jumps
 // without a reset.
-func (d *drill) follow() {
+func (d *drill) checkFeed() {
 	d.t.Helper()
 	last, resets := int64(0), 0
 	for e, err := range newClient(d.t, d.servers[0].url, d.token).Events(d.t.Context(), 0) {
@@ -172,9 +172,9 @@ func (d *drill) follow() {
 	}
 }
 
-// lists waits until the operator's list of money that belongs to no card has
+// awaitUnattributed waits until the operator's list of money that belongs to no card has
 // the transactions.
-func (d *drill) lists(txIDs ...string) {
+func (d *drill) awaitUnattributed(txIDs ...string) {
 	d.t.Helper()
 	var list string
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(500 * time.Millisecond) {
@@ -192,8 +192,8 @@ func (d *drill) lists(txIDs ...string) {
 	d.t.Errorf("payments %v are not all listed:\n%s", txIDs, list)
 }
 
-// generated waits until a card is issued.
-func (d *drill) generated(c *client.Card) {
+// awaitIssued waits until a card is issued.
+func (d *drill) awaitIssued(c *client.Card) {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
 	defer cancel()
@@ -202,8 +202,8 @@ func (d *drill) generated(c *client.Card) {
 	}
 }
 
-// agrees compares the books.
-func (d *drill) agrees() {
+// checkBooks compares the books.
+func (d *drill) checkBooks() {
 	d.t.Helper()
 	d.program.reconcile(d.t)
 }
@@ -223,22 +223,22 @@ func readiness(t *testing.T, s *server) (status int, body string) {
 	return response.StatusCode, string(text)
 }
 
-// keeper saves and restores a database as operators do who don't know this
+// backupMethod saves and restores a database as operators do who don't know this
 // program.
-type keeper struct {
+type backupMethod struct {
 	url     string
 	save    func(t *testing.T, p *program, to string)
 	restore func(t *testing.T, from string)
 }
 
-// keepers returns a keeper for each database.
-func keepers(t *testing.T) map[string]func(t *testing.T) keeper {
+// backupMethods returns a keeper for each database.
+func backupMethods(t *testing.T) map[string]func(t *testing.T) backupMethod {
 	t.Helper()
 	backup := func(t *testing.T, p *program, to string) { p.must(t, "backup", to) }
-	return map[string]func(t *testing.T) keeper{
-		"sqlite": func(t *testing.T) keeper {
+	return map[string]func(t *testing.T) backupMethod{
+		"sqlite": func(t *testing.T) backupMethod {
 			path := filepath.Join(t.TempDir(), "x.db")
-			return keeper{"sqlite:" + path, backup, func(t *testing.T, from string) {
+			return backupMethod{"sqlite:" + path, backup, func(t *testing.T, from string) {
 				content, err := os.ReadFile(from)
 				if err != nil {
 					t.Fatal(err)
@@ -249,11 +249,11 @@ func keepers(t *testing.T) map[string]func(t *testing.T) keeper {
 				}
 			}}
 		},
-		"postgres": func(t *testing.T) keeper {
+		"postgres": func(t *testing.T) backupMethod {
 			c := rig.NewCluster(t)
 			c.Exec(t, "CREATE DATABASE cardmint")
 			url := c.URL("cardmint")
-			return keeper{url, backup, func(t *testing.T, from string) {
+			return backupMethod{url, backup, func(t *testing.T, from string) {
 				c.Exec(t, "DROP DATABASE cardmint WITH (FORCE)")
 				c.Exec(t, "CREATE DATABASE cardmint")
 				if out, err := exec.Command("pg_restore", "--no-owner", "--dbname", url, from).CombinedOutput(); err != nil {

@@ -21,7 +21,7 @@ import (
 // handed out twice, no number of an event has two meanings, and the payments of
 // forgotten orders are listed.
 func TestDrill_RestoredBackup_SellsNoAddressTwice(t *testing.T) {
-	for name, open := range keepers(t) {
+	for name, open := range backupMethods(t) {
 		t.Run(name, func(t *testing.T) {
 			k := open(t)
 			d := newDrill(t, k.url)
@@ -31,14 +31,14 @@ func TestDrill_RestoredBackup_SellsNoAddressTwice(t *testing.T) {
 				file := filepath.Join(t.TempDir(), "backup")
 				k.save(t, d.program, file)
 				wallet := d.wallet.Save(t)
-				age := d.age()
+				age := d.backupAge()
 				lost := d.sellFor(age)
 				var paid []string
 				if len(lost) > 0 {
 					paid = append(paid, d.pay(lost[len(lost)-1]))
-					d.generated(lost[len(lost)-1]) // its events will be forgotten too
+					d.awaitIssued(lost[len(lost)-1]) // its events will be forgotten too
 				}
-				d.follow()
+				d.checkFeed()
 				d.crash()
 				k.restore(t, file)
 				if both := round%2 == 0; both {
@@ -46,15 +46,15 @@ func TestDrill_RestoredBackup_SellsNoAddressTwice(t *testing.T) {
 				}
 				d.start("all")
 				d.sell(min(len(lost), 500) + 70) // more would take as long as they took
-				d.lists(paid...)
-				d.follow()
+				d.awaitUnattributed(paid...)
+				d.checkFeed()
 				t.Logf("round %d: %s old, %d orders forgotten, %d addresses in all", round, age.Round(time.Millisecond), len(lost),
 					len(d.sold))
 			}
 			card := d.sell(1)[0]
 			d.pay(card)
-			d.generated(card)
-			d.agrees()
+			d.awaitIssued(card)
+			d.checkBooks()
 		})
 	}
 }
@@ -62,7 +62,7 @@ func TestDrill_RestoredBackup_SellsNoAddressTwice(t *testing.T) {
 // TestDrill_RestoreWithoutWorker_SellsNoUsedAddress restores a dump below APIs that live, while no
 // worker does. They sell no address that may be in use.
 func TestDrill_RestoreWithoutWorker_SellsNoUsedAddress(t *testing.T) {
-	k := keepers(t)["postgres"](t)
+	k := backupMethods(t)["postgres"](t)
 	d := newDrill(t, k.url)
 	d.start("worker", "api", "api")
 	worker := d.servers[0]
@@ -90,13 +90,13 @@ func TestDrill_RestoreWithoutWorker_SellsNoUsedAddress(t *testing.T) {
 	d.start("worker")
 	d.servers = append(apis, d.servers...)[:2]
 	d.sell(100)
-	d.agrees()
+	d.checkBooks()
 }
 
 // TestDrill_ColdStart_SellsWithinSeconds kills the only worker and starts it again: what that
 // costs, and how long it takes to sell a card.
 func TestDrill_ColdStart_SellsWithinSeconds(t *testing.T) {
-	k := keepers(t)["postgres"](t)
+	k := backupMethods(t)["postgres"](t)
 	d := newDrill(t, k.url)
 	d.start("all")
 	d.sell(20)
@@ -125,8 +125,8 @@ func TestDrill_ColdStart_SellsWithinSeconds(t *testing.T) {
 	}
 }
 
-// standbyOf makes a standby, and returns what cuts it off from its primary.
-func standbyOf(t *testing.T, primary *rig.Cluster) (standby *rig.Cluster, cut func()) {
+// newStandby makes a standby, and returns what cuts it off from its primary.
+func newStandby(t *testing.T, primary *rig.Cluster) (standby *rig.Cluster, cut func()) {
 	t.Helper()
 	standby = primary.Standby(t, "second")
 	return standby, func() {
@@ -145,27 +145,27 @@ func standbyOf(t *testing.T, primary *rig.Cluster) (standby *rig.Cluster, cut fu
 // on, and connect to it.
 func TestDrill_PromotedStandby_SellsNoAddressTwice(t *testing.T) {
 	for round := range *drillRounds {
-		t.Run(fmt.Sprint(round), promote)
+		t.Run(fmt.Sprint(round), promoteStandby)
 	}
 }
 
-func promote(t *testing.T) {
+func promoteStandby(t *testing.T) {
 	t.Helper()
 	primary := rig.NewCluster(t)
-	standby, cut := standbyOf(t, primary)
+	standby, cut := newStandby(t, primary)
 	d := newDrill(t, fmt.Sprintf("postgres://postgres@%s,%s/postgres?sslmode=disable", primary.Host(), standby.Host()))
 	d.start("all", "api", "api")
 	d.sell(20)
 	time.Sleep(time.Second)
 	cut()
-	age := d.age()
+	age := d.backupAge()
 	lost := d.sellFor(age)
 	var paid []string
 	if len(lost) > 0 {
 		paid = append(paid, d.pay(lost[len(lost)-1]))
-		d.generated(lost[len(lost)-1])
+		d.awaitIssued(lost[len(lost)-1])
 	}
-	d.follow()
+	d.checkFeed()
 	primary.Stop()
 	standby.Promote(t)
 	started := time.Now()
@@ -174,12 +174,12 @@ func promote(t *testing.T) {
 		time.Since(started).Round(time.Millisecond))
 	d.sell(min(len(lost), 500) + 60)
 	d.program.env = append(d.program.env, "CARDMINT_DATABASE_URL="+standby.URL("postgres"))
-	d.lists(paid...)
-	d.follow()
+	d.awaitUnattributed(paid...)
+	d.checkFeed()
 	card := d.sell(1)[0]
 	d.pay(card)
-	d.generated(card)
-	d.agrees()
+	d.awaitIssued(card)
+	d.checkBooks()
 }
 
 // TestDrill_TwoDatabases_StopUntilWalletIsClaimed promotes a standby while the old primary lives on with
@@ -187,7 +187,7 @@ func promote(t *testing.T) {
 // operator claims the wallet for one of them.
 func TestDrill_TwoDatabases_StopUntilWalletIsClaimed(t *testing.T) {
 	primary := rig.NewCluster(t)
-	standby, _ := standbyOf(t, primary)
+	standby, _ := newStandby(t, primary)
 	d := newDrill(t, primary.URL("postgres"))
 	d.start("all")
 	old := d.servers[0]
@@ -227,22 +227,22 @@ func TestDrill_TwoDatabases_StopUntilWalletIsClaimed(t *testing.T) {
 			c.Status != client.CardStatusAwaitingPayment {
 			t.Errorf("issued meanwhile: %+v, %v", c, err)
 		}
-		if c := d.order(s); c != nil && s == late {
+		if c := d.tryOrder(s); c != nil && s == late {
 			t.Errorf("sold %s meanwhile", c.UUID)
 		}
 	}
 	wantOutput(t, other.must(t, "wallet", "claim"), "another database", "--yes")
 	wantOutput(t, other.must(t, "wallet", "claim", "--yes"), "claimed")
 	d.program, d.servers = other, []*server{late}
-	d.generated(both[0])
+	d.awaitIssued(both[0])
 	d.sell(60)
 	stopped(old)
 	if c, err := newClient(t, old.url, d.token).GetCard(t.Context(), both[0].UUID); err != nil ||
 		c.Status != client.CardStatusAwaitingPayment {
 		t.Errorf("issued in both: %+v, %v", c, err)
 	}
-	d.follow()
-	d.agrees()
+	d.checkFeed()
+	d.checkBooks()
 	old.Signal(t, syscall.SIGTERM)
 }
 
@@ -250,7 +250,7 @@ func TestDrill_TwoDatabases_StopUntilWalletIsClaimed(t *testing.T) {
 // way, by SIGKILL and by SIGTERM. The one that stood by takes over, in the same
 // epoch.
 func TestDrill_WorkerDies_StandbyKeepsEpoch(t *testing.T) {
-	k := keepers(t)["postgres"](t)
+	k := backupMethods(t)["postgres"](t)
 	d := newDrill(t, k.url)
 	d.start("worker", "all")
 	first, second := d.servers[0], d.servers[1]
@@ -272,7 +272,7 @@ func TestDrill_WorkerDies_StandbyKeepsEpoch(t *testing.T) {
 		first.Signal(t, how)
 		ended := time.Now()
 		d.net.Confirm(t, txID, 2)
-		d.generated(card)
+		d.awaitIssued(card)
 		took := time.Since(ended)
 		t.Logf("%s: the card was issued %s later", how, took.Round(time.Millisecond))
 		if took > 15*time.Second { // ten on a machine that has nothing else to do

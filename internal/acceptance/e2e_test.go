@@ -38,7 +38,7 @@ func TestE2E(t *testing.T) {
 				"--webhook-insecure",
 				"--monero-daemon-url", net.DaemonURL, "--monero-wallet-url", net.WalletURL)
 			shop := &e2e{net: net, client: newClient(t, s.url, token)}
-			shop.listen(t)
+			shop.addWebhook(t)
 			t.Run("exact payment", shop.exact)
 			t.Run("split payment", shop.split)
 			t.Run("underpayment with a top-up", shop.topUp)
@@ -55,16 +55,16 @@ func TestE2E(t *testing.T) {
 type e2e struct {
 	net    *rig.MoneroNet
 	client *client.Client
-	made   []uuid.UUID
+	issued []uuid.UUID
 
-	mu   sync.Mutex
-	told map[int64]*client.Event // by the webhook, by Seq
+	mu        sync.Mutex
+	delivered map[int64]*client.Event // by the webhook, by Seq
 }
 
-// listen registers a webhook.
-func (e *e2e) listen(t *testing.T) {
+// addWebhook registers a webhook.
+func (e *e2e) addWebhook(t *testing.T) {
 	t.Helper()
-	e.told = map[int64]*client.Event{}
+	e.delivered = map[int64]*client.Event{}
 	ready := make(chan http.Handler, 1) // its secret is known only when it is registered
 	handler := sync.OnceValue(func() http.Handler { return <-ready })
 	receiver := httptest.NewServer(
@@ -77,10 +77,10 @@ func (e *e2e) listen(t *testing.T) {
 	h, err := client.NewWebhookHandler(made.Secret, func(_ context.Context, event *client.Event) error {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if e.told[event.Seq] != nil {
+		if e.delivered[event.Seq] != nil {
 			t.Errorf("event %d came again", event.Seq)
 		}
-		e.told[event.Seq] = event
+		e.delivered[event.Seq] = event
 		return nil
 	})
 	if err != nil {
@@ -100,7 +100,7 @@ func (e *e2e) everyEventOnce(t *testing.T) {
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; {
 		e.mu.Lock()
-		n := len(e.told)
+		n := len(e.delivered)
 		e.mu.Unlock()
 		if n == len(feed) {
 			break
@@ -113,7 +113,7 @@ func (e *e2e) everyEventOnce(t *testing.T) {
 	got := map[client.EventType]int{}
 	for i, event := range feed {
 		got[event.Type]++
-		if diff := cmp.Diff(event, e.told[int64(i)+1]); diff != "" {
+		if diff := cmp.Diff(event, e.delivered[int64(i)+1]); diff != "" {
 			t.Errorf("event %d of the feed and as it was told: %s", i+1, diff)
 		}
 	}
@@ -127,9 +127,9 @@ func (e *e2e) everyEventOnce(t *testing.T) {
 func (e *e2e) exact(t *testing.T) {
 	c := e.create(t)
 	e.net.Confirm(t, e.pay(t, c, c.Payment.Amount), 9)
-	e.await(t, c, client.PaymentStateConfirming, 9)
+	e.awaitPayment(t, c, client.PaymentStateConfirming, 9)
 	e.net.Mine(t, 1)
-	e.generated(t, c, c.Payment.Amount)
+	e.awaitIssued(t, c, c.Payment.Amount)
 }
 
 func (e *e2e) split(t *testing.T) {
@@ -141,32 +141,32 @@ func (e *e2e) split(t *testing.T) {
 		e.net.Confirm(t, last, 1)
 	}
 	e.net.Confirm(t, last, 9)
-	e.await(t, c, client.PaymentStateConfirming, 9) // of the last part, which has the fewest
+	e.awaitPayment(t, c, client.PaymentStateConfirming, 9) // of the last part, which has the fewest
 	e.net.Mine(t, 1)
-	e.generated(t, c, c.Payment.Amount)
+	e.awaitIssued(t, c, c.Payment.Amount)
 }
 
 func (e *e2e) topUp(t *testing.T) {
 	c := e.create(t)
 	short := c.Payment.Amount.Sub(decimal.New(1, -12))
 	e.net.Confirm(t, e.pay(t, c, short), 12)
-	c = e.await(t, c, client.PaymentStateUnderpaid, 12)
+	c = e.awaitPayment(t, c, client.PaymentStateUnderpaid, 12)
 	if !c.Payment.AmountDue.Equal(decimal.New(1, -12)) {
 		t.Errorf("due is %s", c.Payment.AmountDue)
 	}
 	e.net.Confirm(t, e.pay(t, c, c.Payment.AmountDue), 10)
-	e.generated(t, c, c.Payment.Amount)
+	e.awaitIssued(t, c, c.Payment.Amount)
 }
 
 func (e *e2e) mempoolFirst(t *testing.T) {
 	c := e.create(t)
 	sent := e.pay(t, c, c.Payment.Amount)
-	c = e.await(t, c, client.PaymentStateDetected, 0)
+	c = e.awaitPayment(t, c, client.PaymentStateDetected, 0)
 	if !c.Payment.AmountReceived.Equal(c.Payment.Amount) || !c.Payment.AmountDue.IsZero() {
 		t.Errorf("received %s, due %s", c.Payment.AmountReceived, c.Payment.AmountDue)
 	}
 	e.net.Confirm(t, sent, 10)
-	e.generated(t, c, c.Payment.Amount)
+	e.awaitIssued(t, c, c.Payment.Amount)
 }
 
 func (e *e2e) everyCardOnce(t *testing.T) {
@@ -179,8 +179,8 @@ func (e *e2e) everyCardOnce(t *testing.T) {
 		listed++
 		numbers[c.Credentials.CardNumber] = true
 	}
-	if listed != len(e.made) || len(numbers) != len(e.made) {
-		t.Errorf("%d cards were paid for; %d are listed, with %d numbers", len(e.made), listed, len(numbers))
+	if listed != len(e.issued) || len(numbers) != len(e.issued) {
+		t.Errorf("%d cards were paid for; %d are listed, with %d numbers", len(e.issued), listed, len(numbers))
 	}
 }
 
@@ -199,8 +199,8 @@ func (e *e2e) pay(t *testing.T, c *client.Card, amount decimal.Decimal) (txID st
 	return e.net.Pay(t, c.Payment.Address, amount.Mul(piconero).IntPart())
 }
 
-// await polls until the payment is as it should be.
-func (e *e2e) await(t *testing.T, c *client.Card, state client.PaymentState, confirmations int64) *client.Card {
+// awaitPayment polls until the payment is as it should be.
+func (e *e2e) awaitPayment(t *testing.T, c *client.Card, state client.PaymentState, confirmations int64) *client.Card {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
 	for {
@@ -222,7 +222,7 @@ func (e *e2e) await(t *testing.T, c *client.Card, state client.PaymentState, con
 	}
 }
 
-func (e *e2e) generated(t *testing.T, c *client.Card, received decimal.Decimal) {
+func (e *e2e) awaitIssued(t *testing.T, c *client.Card, received decimal.Decimal) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -241,6 +241,6 @@ func (e *e2e) generated(t *testing.T, c *client.Card, received decimal.Decimal) 
 			t.Errorf("no %s", name)
 		}
 	}
-	e.made = append(e.made, c.UUID)
+	e.issued = append(e.issued, c.UUID)
 	fmt.Printf("    %s: paid %s, %s\n", t.Name(), received, got.Status)
 }

@@ -36,14 +36,14 @@ func BenchmarkIfNoneMatch(b *testing.B) {
 				r.Header.Set("Authorization", "Bearer "+s.token)
 				w := httptest.NewRecorder()
 				s.handler.ServeHTTP(w, r)
-				again, full, ratio := inTurns(b,
+				again, full, ratio := alternate(b,
 					load{handler: s.handler, method: "GET", path: path, token: s.token, etag: w.Header().Get("ETag"),
 						want: http.StatusNotModified},
 					load{handler: s.handler, method: "GET", path: path, token: s.token, want: http.StatusOK})
 				b.ReportMetric(again, "unchanged-req/s")
 				b.ReportMetric(full, "full-req/s")
 				b.ReportMetric(ratio, "times-full")
-				reportMost(b, connections)
+				reportMaximum(b, connections)
 				b.ReportMetric(0, "ns/op")
 			})
 		}

@@ -73,8 +73,8 @@ func (d *damagedItem) String() string {
 	return fmt.Sprintf("%s.%s = %v (%s)", d.table, d.column, d.value, d.stage)
 }
 
-// wreckage is a service at work whose database has damaged rows.
-type wreckage struct {
+// damagedService is a service at work whose database has damaged rows.
+type damagedService struct {
 	*testing.T
 	url       string
 	webhook   uuid.UUID
@@ -82,21 +82,21 @@ type wreckage struct {
 	program   *program
 	server    *server
 	client    *client.Client
-	receiver  *heard
-	damaged   []*damagedItem
+	receiver  *recordingReceiver
+	items     []*damagedItem
 	healthy   []*client.Card
 	suppliers map[string][]string // the flag that names them, by command
 }
 
-// heard is a receiver of webhooks that notes what it is told. It refuses events
+// recordingReceiver is a receiver of webhooks that notes what it is told. It refuses events
 // about cards whose deliveries were damaged, so that these are scheduled again.
-type heard struct {
+type recordingReceiver struct {
 	sync.Mutex
 	bodies  []string
 	refused []string // uuids of cards
 }
 
-func (h *heard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *recordingReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	h.Lock()
 	defer h.Unlock()
@@ -107,8 +107,8 @@ func (h *heard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.bodies = append(h.bodies, string(body))
 }
 
-// told reports whether an event of a card has come.
-func (h *heard) told(id uuid.UUID, kind client.EventType) bool {
+// received reports whether an event of a card has come.
+func (h *recordingReceiver) received(id uuid.UUID, kind client.EventType) bool {
 	h.Lock()
 	defer h.Unlock()
 	return slices.ContainsFunc(h.bodies, func(body string) bool {
@@ -126,18 +126,18 @@ func TestService_ExtremeIntegersInRows_HarmNoOtherCard(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWreckage(t, url(t))
-			w.order()
+			w := newDamagedService(t, url(t))
+			w.orderAll()
 			w.payAll("paid", 1, 20)
 			w.await("the payments are confirmed", func() error {
-				return w.count("SELECT COUNT(*) FROM intents", len(w.paid())+len(w.healthy))
+				return w.count("SELECT COUNT(*) FROM intents", len(w.paidCards())+len(w.healthy))
 			})
-			w.damage()
+			w.damageRows()
 			w.payAll("half", 0.5, 20)
 			w.payAll("young", 1, 1)
-			w.release()
+			w.resume()
 			w.wantHealthy(w.healthy)
-			w.wantNoCardForNothing()
+			w.wantNoUnpaidCard()
 			w.wantHealthy([]*client.Card{w.sell(50), w.sell(60), w.sell(500)})
 			w.wantAnswers()
 			w.wantCommands()
@@ -147,14 +147,14 @@ func TestService_ExtremeIntegersInRows_HarmNoOtherCard(t *testing.T) {
 	}
 }
 
-const wreckSuppliers = "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nmin_usd = \"500\"\nmax_usd = \"500\"\nmin_validity = \"720h\"\n\n[[supplier]]\nname = \"prompt\"\nkind = \"sandbox\"\nmax_usd = \"50\"\n\n" +
+const damagedSuppliers = "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nmin_usd = \"500\"\nmax_usd = \"500\"\nmin_validity = \"720h\"\n\n[[supplier]]\nname = \"prompt\"\nkind = \"sandbox\"\nmax_usd = \"50\"\n\n" +
 	"[[supplier]]\nname = \"later\"\nkind = \"sandbox\"\nbehaviour = \"pending\"\nmin_usd = \"60\"\nmax_usd = \"60\"\n"
 
-func newWreckage(t *testing.T, url string) *wreckage {
+func newDamagedService(t *testing.T, url string) *damagedService {
 	t.Helper()
-	w := &wreckage{T: t, url: url, db: rig.OpenSQL(t, url), program: newProgram(t, url), receiver: &heard{}}
+	w := &damagedService{T: t, url: url, db: rig.OpenSQL(t, url), program: newProgram(t, url), receiver: &recordingReceiver{}}
 	token := w.program.account(t)
-	suppliers := writeFile(t, "suppliers.toml", wreckSuppliers)
+	suppliers := writeFile(t, "suppliers.toml", damagedSuppliers)
 	stock, _ := stockFile(t, "500", 1, 150)
 	w.program.must(t, "stock", "import", stock, "--supplier", "shelf", "--suppliers", suppliers, "--yes")
 	w.suppliers = map[string][]string{"stock": {"--suppliers", suppliers}}
@@ -173,7 +173,7 @@ func newWreckage(t *testing.T, url string) *wreckage {
 	return w
 }
 
-func (w *wreckage) exec(statement string, args ...any) {
+func (w *damagedService) exec(statement string, args ...any) {
 	w.Helper()
 	if _, err := w.db.Exec(statement, args...); err != nil {
 		w.Fatalf("%s: %v", statement, err)
@@ -181,7 +181,7 @@ func (w *wreckage) exec(statement string, args ...any) {
 }
 
 // await waits until f returns nil.
-func (w *wreckage) await(what string, f func() error) {
+func (w *damagedService) await(what string, f func() error) {
 	w.Helper()
 	var err error
 	for until := time.Now().Add(30 * time.Second); time.Now().Before(until); <-time.After(20 * time.Millisecond) {
@@ -192,14 +192,14 @@ func (w *wreckage) await(what string, f func() error) {
 	w.Fatalf("not true after 30 seconds: %s: %v", what, err)
 }
 
-func (w *wreckage) count(query string, want int) error {
+func (w *damagedService) count(query string, want int) error {
 	if got := selectAll[int](w.T, w.db, query)[0]; got != want {
 		return fmt.Errorf("%d, want %d", got, want)
 	}
 	return nil
 }
 
-func (w *wreckage) sellUnpaid(usd int64) *client.Card {
+func (w *damagedService) sellUnpaid(usd int64) *client.Card {
 	w.Helper()
 	c, err := w.client.CreateCard(w.Context(),
 		client.CreateCardRequest{USDAmount: decimal.NewFromInt(usd), Currency: "monero"})
@@ -208,7 +208,7 @@ func (w *wreckage) sellUnpaid(usd int64) *client.Card {
 }
 
 // sell sells a card, and has it paid.
-func (w *wreckage) sell(usd int64) *client.Card {
+func (w *damagedService) sell(usd int64) *client.Card {
 	w.Helper()
 	c := w.sellUnpaid(usd)
 	_, err := w.client.SimulatePayment(w.Context(), c.UUID, client.SimulatePaymentRequest{})
@@ -216,8 +216,8 @@ func (w *wreckage) sell(usd int64) *client.Card {
 	return c
 }
 
-// order orders a card for each row that damage changes, and some healthy ones.
-func (w *wreckage) order() {
+// orderAll orders a card for each row that damage changes, and some healthy ones.
+func (w *damagedService) orderAll() {
 	w.Helper()
 	for table, stages := range map[string][]string{"cards": {"paid", "half", "young"}, "intents": {"paid"},
 		"deliveries": {"paid"}, "stock": {"paid", "half"}} {
@@ -226,7 +226,7 @@ func (w *wreckage) order() {
 		for _, column := range integerColumns(w.T, w.db, w.url, table) {
 			for _, value := range extremes() {
 				for _, stage := range stages {
-					w.damaged = append(w.damaged,
+					w.items = append(w.items,
 						&damagedItem{table: table, column: column, value: value, stage: stage, card: w.sellUnpaid(usd)})
 				}
 			}
@@ -237,9 +237,9 @@ func (w *wreckage) order() {
 	}
 }
 
-func (w *wreckage) paid() []*client.Card {
+func (w *damagedService) paidCards() []*client.Card {
 	var all []*client.Card
-	for _, d := range w.damaged {
+	for _, d := range w.items {
 		if d.stage == "paid" {
 			all = append(all, d.card)
 		}
@@ -248,10 +248,10 @@ func (w *wreckage) paid() []*client.Card {
 }
 
 // payAll pays a part of the price of the cards of a stage, with confirmations.
-func (w *wreckage) payAll(stage string, part float64, confirmations int) {
+func (w *damagedService) payAll(stage string, part float64, confirmations int) {
 	w.Helper()
 	var cards []*client.Card
-	for _, d := range w.damaged {
+	for _, d := range w.items {
 		if d.stage == stage {
 			cards = append(cards, d.card)
 		}
@@ -273,14 +273,14 @@ func (w *wreckage) payAll(stage string, part float64, confirmations int) {
 	must(w, tx.Commit())
 }
 
-// damage sets each column of each item. A value that the database rejects does
+// damageRows sets each column of each item. A value that the database rejects does
 // no harm.
-func (w *wreckage) damage() {
+func (w *damagedService) damageRows() {
 	w.Helper()
 	where := map[string]string{"cards": "uuid = $2", "intents": "card_uuid = $2", "stock": "card_uuid = $2",
 		"deliveries": "seq = (SELECT MIN(seq) FROM events WHERE card_uuid = $2)"}
 	rejected := 0
-	for _, d := range w.damaged {
+	for _, d := range w.items {
 		if d.table == "deliveries" {
 			w.receiver.refused = append(w.receiver.refused, d.card.UUID.String())
 		}
@@ -294,17 +294,17 @@ func (w *wreckage) damage() {
 			w.Fatalf("%v: %d rows, %v", d, n, err)
 		}
 	}
-	w.Logf("%d rows were damaged, and the database rejected %d values", len(w.damaged)-rejected, rejected)
+	w.Logf("%d rows were damaged, and the database rejected %d values", len(w.items)-rejected, rejected)
 }
 
-func (w *wreckage) release() {
+func (w *damagedService) resume() {
 	w.Helper()
 	w.exec("UPDATE webhooks SET paused_until = 0")
 	w.exec("UPDATE address_pools SET issue_after = 0")
 }
 
 // wantHealthy waits until cards are issued and their account was told.
-func (w *wreckage) wantHealthy(cards []*client.Card) {
+func (w *damagedService) wantHealthy(cards []*client.Card) {
 	w.Helper()
 	for _, c := range cards {
 		ctx, cancel := context.WithTimeout(w.Context(), 30*time.Second)
@@ -314,7 +314,7 @@ func (w *wreckage) wantHealthy(cards []*client.Card) {
 			w.Fatalf("a healthy card: %v", err)
 		}
 		w.await("the webhook is told of a healthy card", func() error {
-			if !w.receiver.told(c.UUID, client.EventTypeCardGenerated) {
+			if !w.receiver.received(c.UUID, client.EventTypeCardGenerated) {
 				return errors.New("it is not")
 			}
 			return nil
@@ -322,12 +322,12 @@ func (w *wreckage) wantHealthy(cards []*client.Card) {
 	}
 }
 
-// wantNoCardForNothing fails the test if a card was issued for too little money
+// wantNoUnpaidCard fails the test if a card was issued for too little money
 // or for unconfirmed money. Values that operators or coins can set are left
 // out.
-func (w *wreckage) wantNoCardForNothing() {
+func (w *damagedService) wantNoUnpaidCard() {
 	w.Helper()
-	for _, d := range w.damaged {
+	for _, d := range w.items {
 		if d.rejected && d.stage != "paid" {
 			state := map[string]string{"half": "underpaid", "young": "confirming"}[d.stage]
 			w.await("the payment is seen", func() error {
@@ -353,9 +353,9 @@ func (w *wreckage) wantNoCardForNothing() {
 
 // wantAnswers fails the test unless the API answers promptly for every card and
 // lists the healthy ones.
-func (w *wreckage) wantAnswers() {
+func (w *damagedService) wantAnswers() {
 	w.Helper()
-	for _, d := range w.damaged {
+	for _, d := range w.items {
 		ctx, cancel := context.WithTimeout(w.Context(), 10*time.Second)
 		_, err := w.client.GetCard(ctx, d.card.UUID, client.WithRetry(1, time.Second))
 		cancel()
@@ -384,7 +384,7 @@ func (w *wreckage) wantAnswers() {
 }
 
 // wantCommands fails the test unless the commands of operators work.
-func (w *wreckage) wantCommands() {
+func (w *damagedService) wantCommands() {
 	w.Helper()
 	stdout, stderr, code := w.program.run("reconcile")
 	if code != 1 || strings.Contains(stderr, "goroutine ") {
@@ -405,7 +405,7 @@ func (w *wreckage) wantCommands() {
 			w.Errorf("%v: exit code %d\n%s", args, code, stderr)
 		}
 	}
-	for _, d := range w.damaged { // damaged cards are all read alike
+	for _, d := range w.items { // damaged cards are all read alike
 		if n, _ := d.value.(int64); n != math.MinInt64 || d.rejected || d.table == "cards" && d.column != "refunded" {
 			continue
 		}
@@ -418,7 +418,7 @@ func (w *wreckage) wantCommands() {
 
 // wantMetrics fails the test unless the metrics have the state of the whole
 // service.
-func (w *wreckage) wantMetrics() {
+func (w *damagedService) wantMetrics() {
 	w.Helper()
 	response, err := http.Get(metricsLine.FindStringSubmatch(w.server.Output())[1])
 	must(w, err)

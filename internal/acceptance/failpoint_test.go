@@ -26,8 +26,8 @@ import (
 
 var failpointKills = flag.Int("failpoint-kills", 2, "have TestFailpoints kill a worker so often at each point")
 
-// buildFailing builds the program with its failpoints, once for all tests.
-var buildFailing = sync.OnceValues(func() ([]byte, error) {
+// buildWithFailpoints builds the program with its failpoints, once for all tests.
+var buildWithFailpoints = sync.OnceValues(func() ([]byte, error) {
 	return exec.Command("go", "build", "-tags", "nomsgpack,failpoints", "-o", binary+"-failpoints",
 		"../../cmd/cardmint").CombinedOutput()
 })
@@ -39,13 +39,13 @@ func TestFailpoints(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: kills processes for a minute")
 	}
-	if out, err := buildFailing(); err != nil {
+	if out, err := buildWithFailpoints(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	for _, name := range failpoint.Names() {
 		t.Run(strings.ReplaceAll(string(name), "/", " "), func(t *testing.T) {
 			t.Parallel()
-			f := newFailing(t, name)
+			f := newFailpointTest(t, name)
 			for range *failpointKills {
 				f.kill()
 			}
@@ -54,8 +54,8 @@ func TestFailpoints(t *testing.T) {
 	}
 }
 
-// failing is a service whose worker is killed again and again.
-type failing struct {
+// failpointTest is a service whose worker is killed again and again.
+type failpointTest struct {
 	t        *testing.T
 	point    failpoint.Name
 	program  *program
@@ -64,17 +64,17 @@ type failing struct {
 	supplier *reference.Server
 	worker   []string // its arguments
 	cards    []*client.Card
-	refused  int // cards that the supplier was told to decline
+	declined int // cards that the supplier was told to decline
 
-	mu   sync.Mutex
-	told map[string]bool // events
+	mu        sync.Mutex
+	delivered map[string]bool // events
 }
 
-func newFailing(t *testing.T, point failpoint.Name) *failing {
+func newFailpointTest(t *testing.T, point failpoint.Name) *failpointTest {
 	t.Helper()
 	dir := t.TempDir()
-	f := &failing{t: t, point: point, program: newProgram(t, "sqlite:"+filepath.Join(dir, "x.db")),
-		told: map[string]bool{}}
+	f := &failpointTest{t: t, point: point, program: newProgram(t, "sqlite:"+filepath.Join(dir, "x.db")),
+		delivered: map[string]bool{}}
 	secrets, err := supplier.ParseSecrets(supplierSecret)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func newFailing(t *testing.T, point failpoint.Name) *failing {
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.told[r.Header.Get("webhook-id")] = true
+		f.delivered[r.Header.Get("webhook-id")] = true
 	}))
 	t.Cleanup(receiver.Close)
 	if _, err := first.CreateWebhook(t.Context(), client.CreateWebhookRequest{URL: receiver.URL}); err != nil {
@@ -112,24 +112,24 @@ func newFailing(t *testing.T, point failpoint.Name) *failing {
 	}
 	f.api.stop(t)
 	// It is not ready: nobody has marked addresses for it that it may hand out.
-	f.api = f.program.starts(t, serveSimulated("--role", "api", "--webhook-insecure", "--max-blind", "24h")...)
+	f.api = f.program.startListening(t, serveSimulated("--role", "api", "--webhook-insecure", "--max-blind", "24h")...)
 	f.client = newClient(t, f.api.url, token)
 	return f
 }
 
 // kill pays for the next card, and starts a worker that is killed at the point.
-func (f *failing) kill() {
+func (f *failpointTest) kill() {
 	f.t.Helper()
 	if f.point == failpoint.Refusing {
 		f.supplier.Behave(reference.Rule{Behavior: reference.Declining, Next: 1})
-		f.refused++
+		f.declined++
 	}
 	next := f.cards[0]
 	f.cards = append(f.cards[1:], next)
 	if _, err := f.client.SimulatePayment(f.t.Context(), next.UUID, client.SimulatePaymentRequest{}); err != nil {
 		f.t.Fatal(err)
 	}
-	f.release()
+	f.releaseClaims()
 	cmd := exec.Command(binary+"-failpoints", f.worker...)
 	cmd.Env = append(f.program.env, "CARDMINT_FAILPOINT="+string(f.point))
 	worker := rig.Start(f.t, cmd)
@@ -139,9 +139,9 @@ func (f *failing) kill() {
 	}
 }
 
-// release ends the claims of webhooks, which otherwise outlive their process by
+// releaseClaims ends the claims of webhooks, which otherwise outlive their process by
 // half a minute.
-func (f *failing) release() {
+func (f *failpointTest) releaseClaims() {
 	f.t.Helper()
 	url := ""
 	for _, e := range f.program.env {
@@ -155,10 +155,10 @@ func (f *failing) release() {
 }
 
 // finish lets a worker do all that is left, and compares what everybody knows.
-func (f *failing) finish() {
+func (f *failpointTest) finish() {
 	t := f.t
 	t.Helper()
-	f.release()
+	f.releaseClaims()
 	worker := f.program.serve(t, f.worker...)
 	defer worker.stop(t)
 	issued, due := map[uuid.UUID]bool{}, 0
@@ -179,13 +179,13 @@ func (f *failing) finish() {
 			}
 		}
 	}
-	if due != f.refused {
-		t.Errorf("%d refunds are due, %d cards were refused", due, f.refused)
+	if due != f.declined {
+		t.Errorf("%d refunds are due, %d cards were refused", due, f.declined)
 	}
-	f.judge(issued)
+	f.verify(issued)
 }
 
-func (f *failing) judge(issued map[uuid.UUID]bool) {
+func (f *failpointTest) verify(issued map[uuid.UUID]bool) {
 	t := f.t
 	t.Helper()
 	entries, err := f.supplier.Ledger(t.Context())
@@ -214,15 +214,15 @@ func (f *failing) judge(issued map[uuid.UUID]bool) {
 		}
 		numbers[c.Credentials.CardNumber] = true
 	}
-	f.awaitTold()
+	f.awaitDeliveries()
 	stdout, stderr, code := f.program.run("reconcile")
-	if f.refused == 0 && code != 0 || f.refused > 0 && !strings.Contains(stdout, "supplier declined it") {
+	if f.declined == 0 && code != 0 || f.declined > 0 && !strings.Contains(stdout, "supplier declined it") {
 		t.Errorf("reconcile: exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 }
 
-// awaitTold waits until the webhook was told every event.
-func (f *failing) awaitTold() {
+// awaitDeliveries waits until the webhook was told every event.
+func (f *failpointTest) awaitDeliveries() {
 	f.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		missing := 0
@@ -231,7 +231,7 @@ func (f *failing) awaitTold() {
 				f.t.Fatal(err)
 			}
 			f.mu.Lock()
-			if !f.told[e.ID.String()] {
+			if !f.delivered[e.ID.String()] {
 				missing++
 			}
 			f.mu.Unlock()

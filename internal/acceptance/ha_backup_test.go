@@ -38,18 +38,18 @@ func TestHA_PointInTimeRestore_SellsNoAddressTwice(t *testing.T) {
 			`cd / && runuser -u postgres -- psql -Atc "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') || '+00'"`)
 		time.Sleep(10 * time.Millisecond)
 		lost := d.sell(5)
-		age := d.age()
+		age := d.backupAge()
 		lost = append(lost, d.sellFor(age)...)
 		paid := []string{d.pay(lost[len(lost)-1])}
-		d.generated(lost[len(lost)-1]) // its events will be forgotten too
-		d.follow()
+		d.awaitIssued(lost[len(lost)-1]) // its events will be forgotten too
+		d.checkFeed()
 		d.crash()
 		took := h.restore(target)
 		d.start("all", "api")
 		started := time.Now()
 		d.sell(min(len(lost), 500) + 70)
-		d.lists(paid...)
-		d.follow()
+		d.awaitUnattributed(paid...)
+		d.checkFeed()
 		for _, card := range kept {
 			if _, err := newClient(t, d.servers[0].url, d.token).GetCard(t.Context(), card.UUID); err != nil {
 				t.Errorf("a card of before is gone: %v", err)
@@ -63,12 +63,12 @@ func TestHA_PointInTimeRestore_SellsNoAddressTwice(t *testing.T) {
 			time.Since(started).Round(time.Millisecond))
 	}
 	h.follow(h.leader(), backupPage, "Every day")
-	h.follow(h.named("replica"), backupPage, "Every day")
+	h.follow(h.memberWithRole("replica"), backupPage, "Every day")
 	h.allRan(backupPage)
 	card := d.sell(1)[0]
 	d.pay(card)
-	d.generated(card)
-	d.agrees()
+	d.awaitIssued(card)
+	d.checkBooks()
 }
 
 // openRepository installs pgBackRest on the machines, with one directory for
@@ -97,7 +97,7 @@ func (h *haCluster) restore(target string) time.Duration {
 		h.follow(m, backupPage, "Stop the cluster")
 	}
 	h.follow(first, backupPage, "Restore one machine", "2026-11-22 03:00:00+00", target)
-	for h.named("leader") != first {
+	for h.memberWithRole("leader") != first {
 		if time.Since(begun) > 3*time.Minute {
 			h.t.Fatal("no leader after the restore")
 		}
@@ -108,6 +108,6 @@ func (h *haCluster) restore(target string) time.Duration {
 			h.follow(m, backupPage, "Copy it to the others")
 		}
 	}
-	h.whole(2 * time.Minute)
+	h.awaitWhole(2 * time.Minute)
 	return time.Since(begun)
 }

@@ -37,19 +37,19 @@ type haCluster struct {
 // commands returns the commands below a heading of a page.
 func commands(t *testing.T, page, heading string) string {
 	t.Helper()
-	block := headed(t, page)[heading]
+	block := commandBlocks(t, page)[heading]
 	if block == "" {
 		t.Fatalf("%s: there are no commands below %q", page, heading)
 	}
 	return block
 }
 
-// headed returns the commands of a page by their headings. There may be one
+// commandBlocks returns the commands of a page by their headings. There may be one
 // block below each.
-func headed(t *testing.T, page string) map[string]string {
+func commandBlocks(t *testing.T, page string) map[string]string {
 	t.Helper()
 	blocks := map[string]string{}
-	for heading, all := range headedBlocks(t, page) {
+	for heading, all := range shellBlocks(t, page) {
 		if blocks[heading] = all[0]; len(all) > 1 {
 			t.Errorf("%s: there are %d blocks of commands below %q", page, len(all), heading)
 		}
@@ -60,7 +60,7 @@ func headed(t *testing.T, page string) map[string]string {
 // allRan fails if the drill has left commands of a page out.
 func (h *haCluster) allRan(page string) {
 	h.t.Helper()
-	for heading := range headed(h.t, page) {
+	for heading := range commandBlocks(h.t, page) {
 		if !h.ran[heading] {
 			h.t.Errorf("%s: nobody ran the commands below %q", page, heading)
 		}
@@ -115,7 +115,7 @@ func newHACluster(t *testing.T) *haCluster {
 		h.nodes = append(h.nodes, h.network.Machine(t, fmt.Sprintf("db%d", i+1), 11+i))
 	}
 	h.app = h.network.Machine(t, "app1", 0)
-	t.Cleanup(h.explain) // before the machines end
+	t.Cleanup(h.saveLogs) // before the machines end
 	h.follow(h.nodes[0], haPage, "Certificates and passwords")
 	for _, m := range h.nodes {
 		h.follow(m, haPage, "The database machines", "NAME=db1 ADDRESS=10.0.0.11",
@@ -129,7 +129,7 @@ func newHACluster(t *testing.T) *haCluster {
 	roots.AppendCertsFromPEM(authority)
 	h.patroni = &http.Client{Timeout: time.Second,
 		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots}}}
-	h.whole(40 * time.Second)
+	h.awaitWhole(40 * time.Second)
 	h.follow(h.leader(), haPage, "The database")
 	h.follow(h.app, haPage, "HAProxy")
 	// HAProxy takes all servers to be the leader until it has checked them, and
@@ -162,7 +162,7 @@ func (h *haCluster) copyFiles() {
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		h.write(filepath.Base(from), h.here(string(text)), 0o644)
+		h.write(filepath.Base(from), h.localize(string(text)), 0o644)
 	}
 	h.write("systemctl", systemctl, 0o755)
 }
@@ -174,8 +174,8 @@ func (h *haCluster) write(name, text string, mode os.FileMode) {
 	}
 }
 
-// here replaces the documented addresses and ports by those that are free here.
-func (h *haCluster) here(text string) string {
+// localize replaces the documented addresses and ports by those that are free here.
+func (h *haCluster) localize(text string) string {
 	text = strings.ReplaceAll(text, "10.0.0.", h.network.Prefix())
 	for documented, free := range h.ports {
 		for _, before := range []string{"127.0.0.1:", "port=", "port = "} {
@@ -207,7 +207,7 @@ func (h *haCluster) script(page, heading string, changes ...string) string {
 		}
 		script = strings.Replace(script, changes[i], changes[i+1], 1)
 	}
-	return prelude + h.here(script)
+	return prelude + h.localize(script)
 }
 
 // member is a machine of the cluster as Patroni has it.
@@ -224,16 +224,16 @@ func (h *haCluster) members(leaveOut ...*rig.Machine) (members []member, err err
 		if len(leaveOut) > 0 && m == leaveOut[0] {
 			continue
 		}
-		if members, err = h.membersBy(m); err == nil {
+		if members, err = h.membersFrom(m); err == nil {
 			return members, nil
 		}
 	}
 	return nil, err
 }
 
-// membersBy returns what Patroni on one machine knows of all of them. That may
+// membersFrom returns what Patroni on one machine knows of all of them. That may
 // be old if the machine was cut off a moment ago.
-func (h *haCluster) membersBy(m *rig.Machine) ([]member, error) {
+func (h *haCluster) membersFrom(m *rig.Machine) ([]member, error) {
 	res, err := h.patroni.Get("https://" + m.Address + ":8008/cluster")
 	if err != nil {
 		return nil, err
@@ -244,8 +244,8 @@ func (h *haCluster) membersBy(m *rig.Machine) ([]member, error) {
 	return cluster.Members, err
 }
 
-// named returns the machine with a role, as the others have it, or nil.
-func (h *haCluster) named(role string, leaveOut ...*rig.Machine) *rig.Machine {
+// memberWithRole returns the machine with a role, as the others have it, or nil.
+func (h *haCluster) memberWithRole(role string, leaveOut ...*rig.Machine) *rig.Machine {
 	members, _ := h.members(leaveOut...)
 	for i, m := range members {
 		if m.Role == role && m.State != "stopped" {
@@ -261,23 +261,23 @@ func (h *haCluster) named(role string, leaveOut ...*rig.Machine) *rig.Machine {
 
 func (h *haCluster) leader() *rig.Machine {
 	h.t.Helper()
-	m := h.named("leader")
+	m := h.memberWithRole("leader")
 	if m == nil {
 		h.t.Fatal("the cluster has no leader")
 	}
 	return m
 }
 
-// whole waits until all three take part, one of them as a synchronous standby,
+// awaitWhole waits until all three take part, one of them as a synchronous standby,
 // and agree on that. It returns how long that took.
-func (h *haCluster) whole(limit time.Duration) time.Duration {
+func (h *haCluster) awaitWhole(limit time.Duration) time.Duration {
 	h.t.Helper()
 	started := time.Now()
 	for ; ; time.Sleep(100 * time.Millisecond) {
 		leaders, timelines := map[string]bool{}, map[int]bool{}
 		var wrong error
 		for _, by := range h.nodes {
-			members, err := h.membersBy(by)
+			members, err := h.membersFrom(by)
 			roles := map[string]int{}
 			for _, m := range members {
 				if m.State == "running" || m.State == "streaming" {
@@ -321,9 +321,9 @@ func (h *haCluster) documentedURL() string {
 	return strings.Replace(url, "/etc/haproxy/database-ca.crt", filepath.Join(h.files, "ca.crt"), 1)
 }
 
-// explain keeps what the machines printed, and logs the end of it if the test
+// saveLogs keeps what the machines printed, and logs the end of it if the test
 // has failed.
-func (h *haCluster) explain() {
+func (h *haCluster) saveLogs() {
 	for _, m := range append(h.nodes, h.app) {
 		for _, name := range []string{"etcd", "patroni", "haproxy", "pgbouncer"} {
 			text, err := os.ReadFile(m.Path("/var/log/" + name + ".out"))

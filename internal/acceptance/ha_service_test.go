@@ -53,9 +53,9 @@ func newHAService(t *testing.T, h *haCluster, url string) *haService {
 		"runuser -u postgres -- dropdb --if-exists --force cardmint; runuser -u postgres -- createdb --owner cardmint cardmint")
 	seed := rand.Uint64()
 	s := &haService{cluster: h,
-		chaos: &chaos{t: t, chance: rand.New(rand.NewPCG(seed, 0)), counts: map[string]int{},
-			pauses: map[string]time.Duration{}}}
-	s.elsewhere = remote(h.documentedURL())
+		chaos: &chaos{t: t, random: rand.New(rand.NewPCG(seed, 0)), counts: map[string]int{},
+			recovery: map[string]time.Duration{}}}
+	s.externalDB = externalDatabase(h.documentedURL())
 	s.program = newProgram(t, url)
 	token := s.program.account(t)
 	var urls []string
@@ -73,9 +73,9 @@ func newHAService(t *testing.T, h *haCluster, url string) *haService {
 			"--webhook-insecure", "--webhook-timeout", "2s", "--suppliers", s.supplier.config}
 		s.start(i)
 	}
-	t.Cleanup(s.chaos.explain)
-	s.heal()
-	s.shop = openShop(t, urls, token, seed, nil)
+	t.Cleanup(s.chaos.logReplicas)
+	s.awaitReady()
+	s.workload = startWorkload(t, urls, token, seed, nil)
 	s.watch(t)
 	return s
 }
@@ -86,16 +86,16 @@ func (s *haService) watch(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	s.stop = stop
 	for i, r := range s.replicas {
-		c, err := client.New(r.url, s.shop.token, client.WithRetry(1, 0), client.WithAttemptTimeout(2*time.Second))
+		c, err := client.New(r.url, s.workload.token, client.WithRetry(1, 0), client.WithAttemptTimeout(2*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
-			s.shop.buyers.Go(func() { s.probe(ctx, i, c) })
+			s.workload.buyers.Go(func() { s.probe(ctx, i, c) })
 		}
 		s.watching.Go(func() {
 			for ctx.Err() == nil {
-				s.look(i)
+				s.recordSample(i)
 				time.Sleep(200 * time.Millisecond)
 			}
 		})
@@ -108,43 +108,43 @@ func (s *haService) watch(t *testing.T) {
 
 // probe orders cards from one process, which nobody pays for.
 func (s *haService) probe(ctx context.Context, i int, c *client.Client) {
-	for s.shop.wait(ctx, 500*time.Millisecond) {
+	for s.workload.pause(ctx, 500*time.Millisecond) {
 		select {
-		case <-s.shop.closing:
+		case <-s.workload.closing:
 			return
 		default:
 		}
-		b := s.shop.newOrder()
+		b := s.workload.newOrder()
 		for {
 			sent := time.Now()
 			card, err := c.CreateCard(ctx, client.CreateCardRequest{USDAmount: decimal.NewFromInt(b.usd), Currency: "monero"},
 				client.WithIdempotencyKey(b.key))
-			if !s.shop.failed(ctx, err, b.key) {
-				s.shop.acknowledge(b, card, sent)
+			if !s.workload.failed(ctx, err, b.key) {
+				s.workload.acknowledge(b, card, sent)
 				s.mu.Lock()
 				s.acks[i] = append(s.acks[i], time.Now())
 				s.mu.Unlock()
 				break
 			}
-			if !s.shop.wait(ctx, 200*time.Millisecond) {
+			if !s.workload.pause(ctx, 200*time.Millisecond) {
 				return
 			}
 		}
 	}
 }
 
-var impatient = &http.Client{Timeout: 3 * time.Second}
+var probeClient = &http.Client{Timeout: 3 * time.Second}
 
-// look reads readiness and metrics of one process.
-func (s *haService) look(i int) {
+// recordSample reads readiness and metrics of one process.
+func (s *haService) recordSample(i int) {
 	now := sample{at: time.Now(), values: map[string]float64{}}
-	if res, err := impatient.Get(s.replicas[i].url + "/readyz"); err == nil {
+	if res, err := probeClient.Get(s.replicas[i].url + "/readyz"); err == nil {
 		_ = res.Body.Close()
 		now.ready = res.StatusCode == http.StatusOK
 	}
-	if res, err := impatient.Get("http://" + s.metrics[i] + "/metrics"); err == nil {
+	if res, err := probeClient.Get("http://" + s.metrics[i] + "/metrics"); err == nil {
 		now.scraped = res.StatusCode == http.StatusOK
-		read(res.Body, now.values)
+		sumMetrics(res.Body, now.values)
 		_ = res.Body.Close()
 	}
 	s.mu.Lock()
@@ -152,9 +152,9 @@ func (s *haService) look(i int) {
 	s.samples[i] = append(s.samples[i], now)
 }
 
-// read adds up metrics over their labels; refusals are those of requests
+// sumMetrics adds up metrics over their labels; refusals are those of requests
 // answered with 503.
-func read(text io.Reader, into map[string]float64) {
+func sumMetrics(text io.Reader, into map[string]float64) {
 	for lines := bufio.NewScanner(text); lines.Scan(); {
 		name, value, _ := strings.Cut(lines.Text(), " ")
 		name, labels, _ := strings.Cut(name, "{")
@@ -170,9 +170,9 @@ func read(text io.Reader, into map[string]float64) {
 	}
 }
 
-// longest returns the longest time without an acknowledged order, of one
+// longestGap returns the longest time without an acknowledged order, of one
 // process, that touches the time since from.
-func (s *haService) longest(from time.Time) (longest time.Duration) {
+func (s *haService) longestGap(from time.Time) (longest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, acks := range s.acks {
@@ -207,36 +207,36 @@ func (s *haService) awaitSales(since time.Time, limit time.Duration) {
 	}
 }
 
-// end ends the shop, and judges.
-func (s *haService) end() {
+// finish ends the shop, and judges.
+func (s *haService) finish() {
 	s.t.Helper()
-	s.heal()
-	s.shop.finish(s.t)
+	s.awaitReady()
+	s.workload.finish(s.t)
 	s.stop()
 	s.watching.Wait()
 	if !s.t.Failed() {
-		s.judge()
+		s.verify()
 	}
-	s.shop.report(s.t)
+	s.workload.report(s.t)
 	for _, r := range s.replicas {
 		r.Kill()
 	}
 	s.supplier.Kill()
 }
 
-// remote is a database that the drill has not started itself, by its URL.
-type remote string
+// externalDatabase is a database that the drill has not started itself, by its URL.
+type externalDatabase string
 
-func (r remote) URL(string) string { return string(r) }
+func (r externalDatabase) URL(string) string { return string(r) }
 
-func (r remote) Exec(tb testing.TB, statement string, args ...any) {
+func (r externalDatabase) Exec(tb testing.TB, statement string, args ...any) {
 	tb.Helper()
 	if _, err := rig.OpenSQL(tb, string(r)).Exec(statement, args...); err != nil {
 		tb.Fatalf("%s: %v", statement, err)
 	}
 }
 
-func (r remote) Value(tb testing.TB, query string, args ...any) (value string) {
+func (r externalDatabase) Value(tb testing.TB, query string, args ...any) (value string) {
 	tb.Helper()
 	if err := rig.OpenSQL(tb, string(r)).QueryRow(query, args...).Scan(&value); err != nil {
 		tb.Fatalf("%s: %v", query, err)

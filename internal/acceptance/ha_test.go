@@ -30,7 +30,7 @@ func TestHA_LeaderFails_LosesNoAcknowledgedOrder(t *testing.T) {
 	}{
 		{"HAProxy", h.documentedURL(), h.faults()},
 		{"hosts", h.url(all, "sslmode=verify-full"), h.faults()},
-		{"PgBouncer", h.url(h.here("127.0.0.1:6432"), "sslmode=disable"), h.faults()[:1]},
+		{"PgBouncer", h.url(h.localize("127.0.0.1:6432"), "sslmode=disable"), h.faults()[:1]},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			h.t = t
@@ -40,7 +40,7 @@ func TestHA_LeaderFails_LosesNoAcknowledgedOrder(t *testing.T) {
 					table = append(table, fmt.Sprintf("| %-9s | %s |", way.name, s.fail(round, f)))
 				}
 			}
-			s.end()
+			s.finish()
 		})
 		h.t = t
 	}
@@ -57,11 +57,11 @@ func TestHA_LeaderFails_LosesNoAcknowledgedOrder(t *testing.T) {
 func (h *haCluster) maintain() {
 	h.t.Helper()
 	h.follow(h.nodes[0], haPage, "A setting of PostgreSQL")
-	h.whole(2 * time.Minute)
-	h.follow(h.nodes[0], haPage, "A standby that does not follow", "db2", h.named("replica").Name)
-	h.whole(2 * time.Minute)
+	h.awaitWhole(2 * time.Minute)
+	h.follow(h.nodes[0], haPage, "A standby that does not follow", "db2", h.memberWithRole("replica").Name)
+	h.awaitWhole(2 * time.Minute)
 	h.follow(h.nodes[0], haPage, "Work on etcd, or on the network between the machines")
-	h.whole(2 * time.Minute)
+	h.awaitWhole(2 * time.Minute)
 }
 
 // haFault fails the leader, and mends it.
@@ -86,8 +86,8 @@ func (h *haCluster) faults() []haFault {
 func (s *haService) fail(round int, f haFault) string {
 	h, t := s.cluster, s.t
 	t.Helper()
-	h.whole(2 * time.Minute)
-	s.heal()
+	h.awaitWhole(2 * time.Minute)
+	s.awaitReady()
 	s.awaitSales(time.Now(), time.Minute)
 	before, _ := s.awaitEpoch(0, time.Now())
 	time.Sleep(3 * time.Second)
@@ -97,15 +97,15 @@ func (s *haService) fail(round int, f haFault) string {
 	leader := h.awaitLeader(old)
 	led := time.Since(begun)
 	s.awaitSales(time.Now(), 2*time.Minute)
-	s.heal()
-	stopped := s.longest(begun)
+	s.awaitReady()
+	stopped := s.longestGap(begun)
 	// what a process has sent to the old leader may take as long as a request
 	if late := stopped - led; late > 30*time.Second {
 		t.Errorf("%s: a process sold nothing for %s, though there was a new leader after %s", f.name, stopped, led)
 	}
 	mended := time.Now()
 	f.end(old)
-	whole := h.whole(3 * time.Minute)
+	whole := h.awaitWhole(3 * time.Minute)
 	s.awaitSales(time.Now(), time.Minute)
 	_, shown := s.awaitEpoch(before, begun)
 	refused := s.refused(begun)
@@ -118,7 +118,7 @@ func (s *haService) fail(round int, f haFault) string {
 	}
 	row := fmt.Sprintf("%-9s | %5.1f s | %5.1f s | %5.1f s | %4.0f | %5.1f s | %5.1f s | %5.1f s", f.name,
 		stopped.Seconds(), led.Seconds(), notReady.Seconds(), refused,
-		shown.Seconds(), s.longest(mended).Seconds(), whole.Seconds())
+		shown.Seconds(), s.longestGap(mended).Seconds(), whole.Seconds())
 	t.Logf("round %d, %s -> %s: %s", round, old.Name, leader.Name, row)
 	return row
 }
@@ -127,7 +127,7 @@ func (s *haService) fail(round int, f haFault) string {
 func (h *haCluster) awaitLeader(old *rig.Machine) *rig.Machine {
 	h.t.Helper()
 	for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		if leader := h.named("leader", old); leader != nil && leader != old {
+		if leader := h.memberWithRole("leader", old); leader != nil && leader != old {
 			return leader
 		}
 		if time.Since(begun) > 2*time.Minute {

@@ -48,9 +48,9 @@ var build = sync.OnceValues(func() ([]byte, error) {
 	return exec.Command("go", "build", "-o", binary, "../../cmd/cardmint").CombinedOutput()
 })
 
-// patience skips the test if -short is set. It is for tests that start the
+// skipIfShort skips the test if -short is set. It is for tests that start the
 // program many times, or wait for what it does by itself.
-func patience(tb testing.TB) {
+func skipIfShort(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {
 		tb.Skip("left out by -short: starts the program many times, or waits for it")
@@ -112,8 +112,8 @@ func (p *program) reconcile(t *testing.T) string {
 	return stdout
 }
 
-// kept is what a program with an account has on SQLite.
-var kept struct {
+// accountTemplate is what a program with an account has on SQLite.
+var accountTemplate struct {
 	sync.Once
 	database, keys []byte
 	token          string
@@ -127,22 +127,22 @@ func (p *program) account(tb testing.TB) (token string) {
 	if !lite || p.setting("CARDMINT_MODE") != "" {
 		return p.newAccount(tb)
 	}
-	kept.Do(func() {
+	accountTemplate.Do(func() {
 		first := newProgram(tb, "")
 		token := first.newAccount(tb)
 		var err error
-		kept.database, err = os.ReadFile(strings.TrimPrefix(first.setting("CARDMINT_DATABASE_URL"), "sqlite:"))
+		accountTemplate.database, err = os.ReadFile(strings.TrimPrefix(first.setting("CARDMINT_DATABASE_URL"), "sqlite:"))
 		must(tb, err)
-		kept.keys, err = os.ReadFile(first.setting("CARDMINT_KEYS"))
+		accountTemplate.keys, err = os.ReadFile(first.setting("CARDMINT_KEYS"))
 		must(tb, err)
-		kept.token = token
+		accountTemplate.token = token
 	})
-	if kept.token == "" {
+	if accountTemplate.token == "" {
 		tb.Fatal("no account could be made, as another test says")
 	}
-	must(tb, os.WriteFile(database, kept.database, 0o600))
-	must(tb, os.WriteFile(p.setting("CARDMINT_KEYS"), kept.keys, 0o600))
-	return kept.token
+	must(tb, os.WriteFile(database, accountTemplate.database, 0o600))
+	must(tb, os.WriteFile(p.setting("CARDMINT_KEYS"), accountTemplate.keys, 0o600))
+	return accountTemplate.token
 }
 
 func (p *program) newAccount(tb testing.TB) (token string) {

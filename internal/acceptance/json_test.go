@@ -46,7 +46,7 @@ func checkJSON(t *testing.T, path, name string, value any) {
 }
 
 func TestCLI_JSON_PrintsOneLine(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	dir := t.TempDir()
 	url := "sqlite:" + filepath.Join(dir, "x.db")
@@ -59,7 +59,7 @@ func TestCLI_JSON_PrintsOneLine(t *testing.T) {
 	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150", "--sandbox-supplier", "prompt", "--suppliers", "")
 	paid, open := s.order(t, token, "1").UUID.String(), s.order(t, token, "0.5").UUID.String()
 	db := rig.OpenSQL(t, url)
-	stray(t, p, db, "5c1f7a", 2e12)
+	sendStray(t, p, db, "5c1f7a", 2e12)
 	s.stop(t)
 	_ = db.Close() // restore is refused while somebody has it open
 	for _, tt := range []struct {
@@ -122,7 +122,7 @@ func TestCLI_JSON_PrintsOneLine(t *testing.T) {
 
 // A stock keeps no note of requests: to cancel one promises nothing.
 func TestSupplierCancel_Stock_PromisesNothing(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)

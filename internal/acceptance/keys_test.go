@@ -29,8 +29,8 @@ func (p *program) setting(name string) string {
 	return ""
 }
 
-// await runs a command until it prints what it should.
-func (p *program) await(t *testing.T, pattern string, args ...string) {
+// awaitCommand runs a command until it prints what it should.
+func (p *program) awaitCommand(t *testing.T, pattern string, args ...string) {
 	t.Helper()
 	wanted, last := regexp.MustCompile(pattern), ""
 	for until := time.Now().Add(30 * time.Second); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
@@ -42,9 +42,9 @@ func (p *program) await(t *testing.T, pattern string, args ...string) {
 	t.Fatalf("%v never printed %s, but:\n%s", args, pattern, last)
 }
 
-// hoard makes n copies of an issued card, each with credentials of its own, and
+// copyCard makes n copies of an issued card, each with credentials of its own, and
 // returns them.
-func (p *program) hoard(t *testing.T, of uuid.UUID, n int) []uuid.UUID {
+func (p *program) copyCard(t *testing.T, of uuid.UUID, n int) []uuid.UUID {
 	t.Helper()
 	db := rig.OpenSQL(t, strings.Split(p.setting("CARDMINT_DATABASE_URL"), "&fallback")[0])
 	v, err := vault.Open(p.setting("CARDMINT_KEYS"))
@@ -90,7 +90,7 @@ func TestKeys_WorkerKilledDuringRotation_CardsStayReadable(t *testing.T) {
 			issued := api.order(t, token, "1")
 			issued, err := newClient(t, api.url, token).WaitForCard(t.Context(), issued.UUID)
 			must(t, err)
-			ids := append(p.hoard(t, issued.UUID, 3000), issued.UUID)
+			ids := append(p.copyCard(t, issued.UUID, 3000), issued.UUID)
 			readable := func(url string) {
 				t.Helper()
 				n := 0
@@ -105,10 +105,10 @@ func TestKeys_WorkerKilledDuringRotation_CardsStayReadable(t *testing.T) {
 					t.Errorf("%d of %d cards are readable", n, len(ids))
 				}
 			}
-			p.await(t, `(?m)^([0-9a-f]{8}) .* primary +3002 +2 of 2$`, "keys", "list")
+			p.awaitCommand(t, `(?m)^([0-9a-f]{8}) .* primary +3002 +2 of 2$`, "keys", "list")
 			old := regexp.MustCompile(`(?m)^([0-9a-f]{8}) .* primary `).FindStringSubmatch(p.must(t, "keys", "list"))[1]
 			added := regexp.MustCompile(`added key ([0-9a-f]{8})`).FindStringSubmatch(p.must(t, "keys", "add"))[1]
-			p.await(t, `every process has key `+added+`: cardmint keys promote `+added, "keys", "list")
+			p.awaitCommand(t, `every process has key `+added+`: cardmint keys promote `+added, "keys", "list")
 			if _, stderr, code := p.run("keys", "retire", old); code != 1 || !strings.Contains(stderr, "hint: ") {
 				t.Errorf("retired the primary key: exit code %d, %s", code, stderr)
 			}
@@ -135,18 +135,18 @@ func TestKeys_WorkerKilledDuringRotation_CardsStayReadable(t *testing.T) {
 			must(t, err)
 
 			worker = p.serve(t, "serve", "--simulated", "--rate", "monero=150", "--role", "worker")
-			p.await(t, `nothing is encrypted with key `+old+` any more: cardmint keys retire `+old, "keys", "list")
+			p.awaitCommand(t, `nothing is encrypted with key `+old+` any more: cardmint keys retire `+old, "keys", "list")
 			readable(api.url)
-			p.await(t, `(?m)^\S+#\w+ +`+added+` .*\n\S+#\w+ +`+added+` `, "keys", "list") // both encrypt with the new key
+			p.awaitCommand(t, `(?m)^\S+#\w+ +`+added+` .*\n\S+#\w+ +`+added+` `, "keys", "list") // both encrypt with the new key
 			if _, stderr, code := p.run("keys", "retire", old); code != 1 ||
 				!strings.Contains(stderr, "hint: run this command again in 6 minutes at the latest") {
 				t.Errorf("retired a key right after a process started: exit code %d, %s", code, stderr)
 			}
 			_, err = db.Exec("UPDATE key_holders SET primary_since = primary_since - 361000")
 			must(t, err)
-			p.await(t, `retired key `+old, "keys", "retire", old)
+			p.awaitCommand(t, `retired key `+old, "keys", "retire", old)
 			readable(api.url)
-			p.await(t, `(?m)^`+added+` .* primary +3002 +2 of 2$`, "keys", "list")
+			p.awaitCommand(t, `(?m)^`+added+` .* primary +3002 +2 of 2$`, "keys", "list")
 			if n := strings.Count(p.must(t, "keys", "list"), " retired "); n != 1 {
 				t.Errorf("%d retired keys", n)
 			}
@@ -163,7 +163,7 @@ func TestKeys_WorkerKilledDuringRotation_CardsStayReadable(t *testing.T) {
 // A host that was down during a rotation comes back with a file that encrypts
 // with a key that was retired.
 func TestKeys_RetiredPrimary_IsRefused(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	p.must(t, "keys", "create") // without a token, whose row the old key would have sealed
@@ -192,7 +192,7 @@ func TestKeys_RetiredPrimary_IsRefused(t *testing.T) {
 // A host with an old copy of the key file would encrypt with the old key, and
 // could not read what others wrote.
 func TestKeys_OldCopyOfFile_IsRefused(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	p.account(t)
@@ -219,7 +219,7 @@ func TestKeys_OldCopyOfFile_IsRefused(t *testing.T) {
 
 func TestCardPurge_WithoutYes_DeletesNothing(t *testing.T) {
 	t.Parallel()
-	patience(t)
+	skipIfShort(t)
 	p := newProgram(t, "")
 	token := p.account(t)
 	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150", "--mask-credentials")
@@ -275,7 +275,7 @@ func TestServe_LostKeyFile_WarnsAndServes(t *testing.T) {
 	}
 	shows := func(warning string, usable string) {
 		t.Helper()
-		for deadline := time.Now().Add(longest); ; time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(waitLimit); ; time.Sleep(20 * time.Millisecond) {
 			code, body := get(s.url + "/readyz")
 			_, metrics := get("http://" + s.metricsAddress() + "/metrics")
 			if code == http.StatusOK && strings.Contains(body, warning) == (usable == "0") &&

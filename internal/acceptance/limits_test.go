@@ -6,7 +6,7 @@ import (
 )
 
 func TestServe_RequestLimits_AreOffInDev(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	get := func(url, token string, header ...string) *http.Response {
 		t.Helper()

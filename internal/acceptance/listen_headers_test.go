@@ -30,9 +30,9 @@ type printedEvent struct {
 	} `json:"forwarded"`
 }
 
-// tenants is a program on this machine that takes what is signed with a secret,
+// tenantReceiver is a program on this machine that takes what is signed with a secret,
 // and tells of each request's X-Tenant.
-func tenants(t *testing.T, secret string) (address string, got chan string) {
+func tenantReceiver(t *testing.T, secret string) (address string, got chan string) {
 	t.Helper()
 	got = make(chan string, 10)
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -47,7 +47,7 @@ func tenants(t *testing.T, secret string) (address string, got chan string) {
 }
 
 func TestListen_EventsAndHeaders_AreForwarded(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	s := p.serve(t, "dev")
@@ -58,7 +58,7 @@ func TestListen_EventsAndHeaders_AreForwarded(t *testing.T) {
 		strings.Contains(secret, token) {
 		t.Errorf("secrets %q and %q", secret, again)
 	}
-	hook, got := tenants(t, secret)
+	hook, got := tenantReceiver(t, secret)
 	cmd := exec.Command(p.path, "listen", "--after", "0", "--every", "50ms", "--forward-to", hook, "--events",
 		"card.generated,payment.late",
 		"--header", "X-Tenant: shop, the first", "--header", "X-Tenant:two", "--json")
@@ -99,10 +99,10 @@ func TestListen_EventsAndHeaders_AreForwarded(t *testing.T) {
 }
 
 func TestTrigger_Set_ChangesFields(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	p := newProgram(t, "")
-	hook, got := tenants(t, hookSecret)
+	hook, got := tenantReceiver(t, hookSecret)
 	p.env = append(p.env, "CARDMINT_WEBHOOK_SECRET="+hookSecret)
 	const id = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
 	out := p.must(t, "trigger", "card.generated", "--to", hook, "--set", "card_uuid="+id, "--set", "seq=42", "--set",

@@ -18,8 +18,8 @@ import (
 
 const hookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// local is an integrator's program, that keeps what it is sent.
-func local(t *testing.T, status int) (url string, events chan *client.Event) {
+// eventReceiver is an integrator's program, that keeps what it is sent.
+func eventReceiver(t *testing.T, status int) (url string, events chan *client.Event) {
 	t.Helper()
 	events = make(chan *client.Event, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +37,7 @@ func local(t *testing.T, status int) (url string, events chan *client.Event) {
 }
 
 func TestListen_NewEvents_ArePrintedAndForwarded(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	p := newProgram(t, "")
 	s := p.serve(t, "dev")
 	token := regexp.MustCompile(`(?m)^token: (\S+)$`).FindStringSubmatch(s.Output())[1]
@@ -54,7 +54,7 @@ func TestListen_NewEvents_ArePrintedAndForwarded(t *testing.T) {
 		return made
 	}
 	buy() // before anybody listens
-	hook, events := local(t, http.StatusOK)
+	hook, events := eventReceiver(t, http.StatusOK)
 	cmd := exec.Command(p.path, "listen", "--url", s.url, "--forward-to", hook, "--every", "50ms")
 	cmd.Env = append(p.env, "CARDMINT_TOKEN="+token, "CARDMINT_WEBHOOK_SECRET="+hookSecret)
 	listening := rig.Start(t, cmd)
@@ -89,7 +89,7 @@ func TestListen_NewEvents_ArePrintedAndForwarded(t *testing.T) {
 }
 
 func TestListen_BadToken_IsExplained(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	p := newProgram(t, "")
 	s := p.serve(t, "dev")
 	_, stderr, code := p.run("listen", "--url", s.url, "--token", "cm_test_wrong")
@@ -100,9 +100,9 @@ func TestListen_BadToken_IsExplained(t *testing.T) {
 }
 
 func TestTrigger_ExampleEvent_IsSent(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	p := newProgram(t, "")
-	hook, events := local(t, http.StatusNoContent)
+	hook, events := eventReceiver(t, http.StatusNoContent)
 	for _, kind := range []string{"card.generated", "payment.late", "webhook.disabled"} {
 		out := p.must(t, "trigger", kind, "--to", hook, "--secret", hookSecret)
 		if e := <-events; string(e.Type) != kind || e.Seq != 0 || !strings.Contains(out, e.ID.String()) ||
@@ -110,7 +110,7 @@ func TestTrigger_ExampleEvent_IsSent(t *testing.T) {
 			t.Errorf("%s: sent %+v\n%s", kind, e, out)
 		}
 	}
-	refusing, _ := local(t, http.StatusTeapot)
+	refusing, _ := eventReceiver(t, http.StatusTeapot)
 	out, stderr, code := p.run("trigger", "card.generated", "--to", refusing, "--secret", hookSecret)
 	if code != 1 || !strings.Contains(out, "-> 418 thanks") || !strings.Contains(stderr, "hint: it has to answer 2xx") {
 		t.Errorf("exit code %d\n%s%s", code, out, stderr)

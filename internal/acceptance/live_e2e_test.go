@@ -44,7 +44,7 @@ func TestE2E_LiveStock_IsSoldOnce(t *testing.T) {
 	var usd atomic.Value
 	usd.Store("152.52")
 	s := p.serve(t, append([]string{"serve", "--suppliers", suppliers, "--address-pool", "30", "--address-rate", "1",
-		"--monero-daemon-url", net.DaemonURL, "--monero-wallet-url", net.WalletURL}, priceFlags(t, &usd)...)...)
+		"--monero-daemon-url", net.DaemonURL, "--monero-wallet-url", net.WalletURL}, rateFlags(t, &usd)...)...)
 	wantOutput(t, s.Output(), "LIVE: real cards are sold for real coins", "monero after 10 confirmations",
 		"shelf (stock, 50 to 750 US dollars)")
 	shop := newClient(t, s.url, token)

@@ -35,8 +35,8 @@ func (s *server) scrape(tb testing.TB) string {
 	return string(text)
 }
 
-// metric returns the value of a series as it is exported, or "".
-func metric(scraped, series string) string {
+// metricValue returns the value of a series as it is exported, or "".
+func metricValue(scraped, series string) string {
 	_, rest, _ := strings.Cut("\n"+scraped, "\n"+series+" ")
 	value, _, _ := strings.Cut(rest, "\n")
 	return value
@@ -47,17 +47,17 @@ func (s *server) awaitMetric(t *testing.T, series, value string) string {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(200 * time.Millisecond) {
 		scraped := s.scrape(t)
-		if metric(scraped, series) == value {
+		if metricValue(scraped, series) == value {
 			return scraped
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%s is %q, want %q:\n%s", series, metric(scraped, series), value, scraped)
+			t.Fatalf("%s is %q, want %q:\n%s", series, metricValue(scraped, series), value, scraped)
 		}
 	}
 }
 
 func TestMetrics_SoldCard_IsCounted(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	token := p.account(t)
@@ -96,7 +96,7 @@ func TestMetrics_SoldCard_IsCounted(t *testing.T) {
 		`cardmint_scrape_errors_total`:                                                     "0",
 		`cardmint_webhook_backlog_deliveries`:                                              "0",
 	} {
-		if got := metric(scraped, series); got != want {
+		if got := metricValue(scraped, series); got != want {
 			t.Errorf("%s is %q, want %q", series, got, want)
 		}
 	}
@@ -104,7 +104,7 @@ func TestMetrics_SoldCard_IsCounted(t *testing.T) {
 		`cardmint_addresses_free{coin="monero"}`, `cardmint_epoch{coin="monero"}`,
 		`cardmint_db_connections_max{pool="write"}`, `cardmint_chain_pass_duration_seconds_count{coin="monero"}`,
 		"go_goroutines", "process_start_time_seconds"} {
-		if got := metric(scraped, some); got == "" || got == "0" {
+		if got := metricValue(scraped, some); got == "" || got == "0" {
 			t.Errorf("%s is %q", some, got)
 		}
 	}
@@ -119,7 +119,7 @@ func TestMetrics_SoldCard_IsCounted(t *testing.T) {
 }
 
 func TestMetrics_APIRole_ExportsNoServiceState(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	p.account(t)
@@ -137,14 +137,14 @@ func TestMetrics_APIRole_ExportsNoServiceState(t *testing.T) {
 			t.Errorf("%s is exported by a process that is no worker", name)
 		}
 	}
-	if metric(scraped, `cardmint_requests_in_flight`) == "" {
+	if metricValue(scraped, `cardmint_requests_in_flight`) == "" {
 		t.Errorf("nothing is exported of its own:\n%s", scraped)
 	}
 	s.stop(t)
 }
 
 func TestMetrics_AddressInUse_IsReported(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

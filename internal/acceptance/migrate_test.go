@@ -14,7 +14,7 @@ import (
 // The commands that an operator may run, with a newer version, beside a service
 // that goes on with the old one.
 func TestCLI_OldSchema_IsRefused(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	const id = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
 	commands := [][]string{

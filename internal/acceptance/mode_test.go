@@ -18,7 +18,7 @@ import (
 // A supplier that turns out to make real cards is asked for none while payments
 // are simulated, also for a card that was ordered and paid before.
 func TestDev_SupplierOfRealCards_NoCardIsRequested(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		mode string

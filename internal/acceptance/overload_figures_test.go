@@ -30,12 +30,12 @@ var overloadFor = flag.Duration("overload", time.Minute,
 	"how long TestFigures_Overload creates 200 cards a second; its other measurements take a sixth of that each")
 
 const (
-	calm      = 200 // cards created a second
+	baseRate  = 200 // cards created a second
 	poolAhead = 100_000
 
-	connectionsToAll = 1024 // as a proxy has, say
-	detections       = 40
-	paymentGap       = 250 * time.Millisecond
+	maxConnections = 1024 // as a proxy has, say
+	detections     = 40
+	paymentGap     = 250 * time.Millisecond
 )
 
 // TestFigures_Overload measures the real program on PostgreSQL, on one machine
@@ -43,45 +43,45 @@ const (
 // docs/design/measurements.md. Failed is what is answered in any other way than
 // created, or refused before it was begun.
 func TestFigures_Overload(t *testing.T) {
-	m := startMeasured(t, "all")
+	m := startLoadTest(t, "all")
 	short := *overloadFor / 6
 	fmt.Printf("\n| Cards ordered | Created a second | Refused a second | Failed | Median | 99 of 100 within |\n|---|---|---|---|---|---|\n")
-	m.offer(fmt.Sprintf("%d a second for %s", calm, *overloadFor), calm, *overloadFor)
+	m.measureOrders(fmt.Sprintf("%d a second for %s", baseRate, *overloadFor), baseRate, *overloadFor)
 	capacity := m.capacity(short)
 	fmt.Printf("| by 64 clients, each as soon as the last is created: the capacity | %.0f | | | | |\n", capacity)
 	for _, times := range []float64{1, 2, 4} {
-		m.offer(fmt.Sprintf("%.0f times the capacity", times), times*capacity, short)
+		m.measureOrders(fmt.Sprintf("%.0f times the capacity", times), times*capacity, short)
 	}
 	fmt.Printf("\n| Beside cards ordered | From the payment in a block to the card: median | 9 of 10 within | longest |\n|---|---|---|---|\n")
-	m.detect("none", 0)
-	m.detect(fmt.Sprint(calm, " a second"), calm)
-	m.detect(fmt.Sprint(10*calm, " a second"), 10*calm)
-	m.detect("4 times the capacity", 4*capacity)
+	m.measureDetection("none", 0)
+	m.measureDetection(fmt.Sprint(baseRate, " a second"), baseRate)
+	m.measureDetection(fmt.Sprint(10*baseRate, " a second"), 10*baseRate)
+	m.measureDetection("4 times the capacity", 4*capacity)
 	m.s.stop(t)
-	m = startMeasured(t, "worker", "api")
-	m.detect("4 times the capacity, with the worker in a separate process", 4*capacity)
+	m = startLoadTest(t, "worker", "api")
+	m.measureDetection("4 times the capacity, with the worker in a separate process", 4*capacity)
 	m.s.stop(t)
 }
 
-// measured is the program at work, and clients of it.
-type measured struct {
+// loadTest is the program at work, and clients of it.
+type loadTest struct {
 	t     *testing.T
 	s     *server
 	db    *sql.DB
 	token string
 	order []byte // a request
-	lines []*line
+	conns []*clientConn
 
 	metrics string // where they are
 }
 
-// startMeasured starts a process for each role. The last one serves the API,
+// startLoadTest starts a process for each role. The last one serves the API,
 // the first one has the metrics that tell of addresses.
-func startMeasured(t *testing.T, roles ...string) *measured {
+func startLoadTest(t *testing.T, roles ...string) *loadTest {
 	t.Helper()
 	url := rig.Postgres(t)
 	p := newProgram(t, url)
-	m := &measured{t: t, token: p.account(t), db: rig.OpenSQL(t, url),
+	m := &loadTest{t: t, token: p.account(t), db: rig.OpenSQL(t, url),
 		metrics: fmt.Sprintf("127.0.0.1:%d", rig.FreePort(t))}
 	metrics := m.metrics
 	for _, role := range roles {
@@ -93,17 +93,17 @@ func startMeasured(t *testing.T, roles ...string) *measured {
 	const body = `{"usd_amount": "150.50", "currency": "monero"}`
 	m.order = fmt.Appendf(nil,
 		"POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", m.token, len(body), body)
-	for range connectionsToAll {
-		m.lines = append(m.lines, &line{m: m})
+	for range maxConnections {
+		m.conns = append(m.conns, &clientConn{m: m})
 	}
 	return m
 }
 
-// ready waits until there are as many addresses as there are to be, and hangs
+// awaitAddresses waits until there are as many addresses as there are to be, and hangs
 // up, for a connection that is idle for two minutes is closed.
-func (m *measured) ready() {
+func (m *loadTest) awaitAddresses() {
 	m.t.Helper()
-	for _, l := range m.lines {
+	for _, l := range m.conns {
 		if l.conn != nil {
 			_ = l.conn.Close()
 			l.conn = nil
@@ -118,7 +118,7 @@ func (m *measured) ready() {
 		if _ = res.Body.Close(); err != nil {
 			m.t.Fatal(err)
 		}
-		free, _ := strconv.ParseFloat(metric(string(text), `cardmint_addresses_free{coin="monero"}`), 64)
+		free, _ := strconv.ParseFloat(metricValue(string(text), `cardmint_addresses_free{coin="monero"}`), 64)
 		if free >= poolAhead-1000 {
 			return
 		}
@@ -128,22 +128,22 @@ func (m *measured) ready() {
 	}
 }
 
-// line is a connection of a client that costs little, because it shares the
+// clientConn is a connection of a client that costs little, because it shares the
 // machine with what is measured.
-type line struct {
-	m    *measured
+type clientConn struct {
+	m    *loadTest
 	conn net.Conn
 	in   *bufio.Reader
 }
 
-// notBegun is what create returns for a card that was refused before it was
+// notStarted is what create returns for a card that was refused before it was
 // begun.
-const notBegun = -1
+const notStarted = -1
 
 // create orders a card, and returns the status of the answer, or notBegun. It
 // fails the test if there is no answer.
-func (l *line) create() (status int) {
-	status, err := l.ask()
+func (l *clientConn) create() (status int) {
+	status, err := l.roundTrip()
 	if err != nil {
 		l.m.t.Error(err)
 		l.conn = nil
@@ -151,7 +151,7 @@ func (l *line) create() (status int) {
 	return status
 }
 
-func (l *line) ask() (status int, err error) {
+func (l *clientConn) roundTrip() (status int, err error) {
 	if l.conn == nil {
 		if l.conn, err = net.Dial("tcp", strings.TrimPrefix(l.m.s.url, "http://")); err != nil {
 			return 0, err
@@ -189,7 +189,7 @@ func (l *line) ask() (status int, err error) {
 		l.conn = nil
 	}
 	if status == http.StatusServiceUnavailable && strings.Contains(string(body), "has not begun") {
-		return notBegun, nil
+		return notStarted, nil
 	}
 	if status != http.StatusCreated {
 		l.m.t.Logf("%s", body)
@@ -199,12 +199,12 @@ func (l *line) ask() (status int, err error) {
 
 // capacity returns how many cards are created a second for clients of whom each
 // waits for its answer.
-func (m *measured) capacity(d time.Duration) float64 {
-	m.ready()
+func (m *loadTest) capacity(d time.Duration) float64 {
+	m.awaitAddresses()
 	var created atomic.Int64
 	var clients sync.WaitGroup
 	start := time.Now()
-	for _, l := range m.lines[:64] {
+	for _, l := range m.conns[:64] {
 		clients.Go(func() {
 			for time.Since(start) < d {
 				if l.create() == http.StatusCreated {
@@ -217,21 +217,21 @@ func (m *measured) capacity(d time.Duration) float64 {
 	return float64(created.Load()) / time.Since(start).Seconds()
 }
 
-// outcome is what became of requests.
-type outcome struct {
+// loadResult is what became of requests.
+type loadResult struct {
 	created []time.Duration // how long they took
 	refused int
 	failed  int
 	took    time.Duration // all of it
 }
 
-// load orders so many cards a second until it is told to stop, whether those
+// sendOrders orders so many cards a second until it is told to stop, whether those
 // before have been answered or not, by as many lines as there are.
-func (m *measured) load(perSecond float64, stop <-chan struct{}) (o outcome) {
-	due := make(chan struct{}, len(m.lines))
+func (m *loadTest) sendOrders(perSecond float64, stop <-chan struct{}) (o loadResult) {
+	due := make(chan struct{}, len(m.conns))
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for _, l := range m.lines {
+	for _, l := range m.conns {
 		all.Go(func() {
 			for range due {
 				sent := time.Now()
@@ -241,7 +241,7 @@ func (m *measured) load(perSecond float64, stop <-chan struct{}) (o outcome) {
 				switch status {
 				case http.StatusCreated:
 					o.created = append(o.created, took)
-				case notBegun:
+				case notStarted:
 					o.refused++
 				default:
 					o.failed++
@@ -267,19 +267,19 @@ func (m *measured) load(perSecond float64, stop <-chan struct{}) (o outcome) {
 	}
 }
 
-// offer has cards ordered for a time, and prints how that went.
-func (m *measured) offer(name string, perSecond float64, d time.Duration) {
-	m.ready()
+// measureOrders has cards ordered for a time, and prints how that went.
+func (m *loadTest) measureOrders(name string, perSecond float64, d time.Duration) {
+	m.awaitAddresses()
 	stop := make(chan struct{})
 	time.AfterFunc(d, func() { close(stop) })
-	o := m.load(perSecond, stop)
+	o := m.sendOrders(perSecond, stop)
 	fmt.Printf("| %s | %.0f | %.0f | %d | %s | %s |\n", name, float64(len(o.created))/o.took.Seconds(),
 		float64(o.refused)/o.took.Seconds(), o.failed,
-		part(o.created, 0.5), part(o.created, 0.99))
+		percentile(o.created, 0.5), percentile(o.created, 0.99))
 }
 
-// part returns within how long a part of all were done, in milliseconds.
-func part(all []time.Duration, of float64) string {
+// percentile returns within how long a part of all were done, in milliseconds.
+func percentile(all []time.Duration, of float64) string {
 	if len(all) == 0 {
 		return "none"
 	}
@@ -287,10 +287,10 @@ func part(all []time.Duration, of float64) string {
 	return fmt.Sprintf("%.1f ms", float64(all[int(float64(len(all)-1)*of)].Microseconds())/1000)
 }
 
-// detect pays for cards beside so many orders a second, and prints how long it
+// measureDetection pays for cards beside so many orders a second, and prints how long it
 // took until they were issued.
-func (m *measured) detect(name string, perSecond float64) {
-	m.ready()
+func (m *loadTest) measureDetection(name string, perSecond float64) {
+	m.awaitAddresses()
 	shop := newClient(m.t, m.s.url, m.token)
 	var cards []uuid.UUID
 	for range detections {
@@ -304,23 +304,23 @@ func (m *measured) detect(name string, perSecond float64) {
 	stop := make(chan struct{})
 	var orders sync.WaitGroup
 	if perSecond > 0 {
-		orders.Go(func() { m.load(perSecond, stop) })
+		orders.Go(func() { m.sendOrders(perSecond, stop) })
 	}
 	took := make([]time.Duration, detections)
 	var all sync.WaitGroup
 	for i, id := range cards {
-		all.Go(func() { took[i] = m.pay(id) })
+		all.Go(func() { took[i] = m.payAndWait(id) })
 		time.Sleep(paymentGap)
 	}
 	all.Wait()
 	close(stop)
 	orders.Wait()
-	fmt.Printf("| %s | %s | %s | %s |\n", name, part(took, 0.5), part(took, 0.9), part(took, 1))
+	fmt.Printf("| %s | %s | %s | %s |\n", name, percentile(took, 0.5), percentile(took, 0.9), percentile(took, 1))
 }
 
-// pay has a payment be in a block that has its confirmations, and returns how
+// payAndWait has a payment be in a block that has its confirmations, and returns how
 // long it took until its card was issued.
-func (m *measured) pay(id uuid.UUID) time.Duration {
+func (m *loadTest) payAndWait(id uuid.UUID) time.Duration {
 	paid := time.Now()
 	_, err := m.db.Exec(`WITH mined AS (UPDATE simulated_chains SET height = height + 20 WHERE currency = 'monero' RETURNING height)
 		INSERT INTO simulated_transfers (currency, txid, address, amount, height, seen_at) SELECT 'monero', $1, address, amount, mined.height - 15, $2 FROM cards, mined WHERE uuid = $3`,

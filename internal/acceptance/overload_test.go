@@ -55,12 +55,12 @@ func (f *flood) send(t *testing.T, n int, method, url, token, body string) {
 // comes free. The worker has its own: a payment is seen and its card issued
 // meanwhile.
 func TestOverload_FloodedAPI_CardsAreStillIssued(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	url := rig.Postgres(t)
 	p := newProgram(t, url)
 	token := p.account(t)
-	others := p.tokens(t, 16) // as many as the API has connections
+	others := p.createTokens(t, 16) // as many as the API has connections
 	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150", "--coins", "monero", "--address-pool", "1000",
 		"--reconcile-every", "0")
 	shop := newClient(t, s.url, token)
@@ -154,8 +154,8 @@ func TestOverload_FloodedAPI_CardsAreStillIssued(t *testing.T) {
 	}
 }
 
-// tokens makes tokens of the account, quicker than the command does.
-func (p *program) tokens(t *testing.T, n int) (all []string) {
+// createTokens makes tokens of the account, quicker than the command does.
+func (p *program) createTokens(t *testing.T, n int) (all []string) {
 	t.Helper()
 	v, err := vault.Open(p.setting("CARDMINT_KEYS"))
 	must(t, err)
@@ -180,7 +180,7 @@ func (s *server) awaitShed(t *testing.T, kinds ...string) {
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		scraped := s.scrape(t)
 		for _, kind := range kinds {
-			if metric(scraped, `cardmint_requests_shed_total{kind="`+kind+`"}`) != "0" {
+			if metricValue(scraped, `cardmint_requests_shed_total{kind="`+kind+`"}`) != "0" {
 				return
 			}
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// nobody is the id of a user without rights.
-const nobody = 65534
+// nobodyUID is the id of a user without rights.
+const nobodyUID = 65534
 
 // runAsNobody runs a command of the program in a directory, as a user without
 // rights if the tests run as root.
@@ -30,7 +30,7 @@ func (p *program) runAsNobody(t *testing.T, dir string, args ...string) (output 
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Env = p.env
 	if os.Getuid() == 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobodyUID, Gid: nobodyUID}}
 	}
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
@@ -50,9 +50,9 @@ func TestDatabase_NoPermission_FailsAtOnce(t *testing.T) {
 	}{
 		"another user's file": {0, 0o600, 0o777,
 			[]string{"no permission to read and write the database file", "it belongs to root", "this process runs as "}, true},
-		"read-only file": {nobody, 0o400, 0o777,
+		"read-only file": {nobodyUID, 0o400, 0o777,
 			[]string{"no permission to read and write the database file", "(-r--------)", "this process runs as "}, false},
-		"read-only directory": {nobody, 0o600, 0o555,
+		"read-only directory": {nobodyUID, 0o600, 0o555,
 			[]string{"no permission to read and write the directory of the database", "this process runs as "}, false},
 	} {
 		if tt.onlyIfTestRoot && !isRoot {

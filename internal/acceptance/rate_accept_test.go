@@ -17,8 +17,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// priceFlags are the flags of a service whose sources both say what usd says.
-func priceFlags(t *testing.T, usd *atomic.Value) []string {
+// rateFlags are the flags of a service whose sources both say what usd says.
+func rateFlags(t *testing.T, usd *atomic.Value) []string {
 	return []string{"--rate-sources", "coingecko,kraken", "--rate-url", "coingecko=" + coingecko(t, usd), "--rate-url",
 		"kraken=" + kraken(t, usd)}
 }
@@ -46,7 +46,7 @@ func TestRates_LargeMove_WaitsForOperator(t *testing.T) {
 	usd.Store("150")
 	p := newProgram(t, "")
 	token := p.account(t)
-	sources := priceFlags(t, &usd)
+	sources := rateFlags(t, &usd)
 	serve := append([]string{"serve", "--simulated", "--rate-every", "200ms", "--rate-max-age", "3s"}, sources...)
 	s := p.serve(t, serve...)
 	order := client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"}
@@ -68,7 +68,7 @@ func TestRates_LargeMove_WaitsForOperator(t *testing.T) {
 			}
 			return nil
 		})
-		if status, body := ask(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusServiceUnavailable ||
+		if status, body := sendRequest(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusServiceUnavailable ||
 			!strings.Contains(body, "rate_unavailable") {
 			t.Errorf("create: %d %s", status, body)
 		}
@@ -85,7 +85,7 @@ func TestRates_LargeMove_WaitsForOperator(t *testing.T) {
 	// A restart forgets nothing, and does not believe them either.
 	s.stop(t)
 	restarted := time.Now()
-	s = p.starts(t, serve...)
+	s = p.startListening(t, serve...)
 	for range 10 {
 		if status, _ := ratesReady(t, s); status == http.StatusOK {
 			t.Fatalf("ready %s after the restart", time.Since(restarted))
@@ -147,8 +147,8 @@ func TestRates_LargeMove_WaitsForOperator(t *testing.T) {
 	wantOutput(t, shown, "1500 USD", "accepted: 1500 USD")
 }
 
-// starts starts a command that serves, and waits until it listens.
-func (p *program) starts(t *testing.T, args ...string) *server {
+// startListening starts a command that serves, and waits until it listens.
+func (p *program) startListening(t *testing.T, args ...string) *server {
 	t.Helper()
 	s := p.launch(t, args...)
 	s.Ready(t, 30*time.Second, func() error {
@@ -171,7 +171,7 @@ func TestRateAccept_RunningService_TakesEffectWithinSeconds(t *testing.T) {
 	usd.Store("150")
 	p := newProgram(t, "")
 	p.account(t)
-	sources := priceFlags(t, &usd)
+	sources := rateFlags(t, &usd)
 	serve := append([]string{"serve", "--simulated", "--rate-every", "200ms", "--rate-max-age", "30s"}, sources...)
 	s := p.serve(t, serve...)
 	s.Ready(t, 20*time.Second, func() error {
@@ -184,7 +184,7 @@ func TestRateAccept_RunningService_TakesEffectWithinSeconds(t *testing.T) {
 	s.Signal(t, syscall.SIGKILL)
 	usd.Store("300")
 	serve[3] = "4s"
-	s = p.starts(t, serve...)
+	s = p.startListening(t, serve...)
 	s.Ready(t, 30*time.Second, func() error {
 		if _, reason := ratesReady(t, s); !strings.Contains(reason, "an operator must accept it") {
 			return errors.New(reason)
@@ -216,7 +216,7 @@ func TestRates_DatabaseFrozen_StayFresh(t *testing.T) {
 	p := newProgram(t, c.URL("postgres"))
 	token := p.account(t)
 	s := p.serve(t,
-		append([]string{"serve", "--simulated", "--rate-every", "200ms", "--rate-max-age", "2s"}, priceFlags(t, &usd)...)...)
+		append([]string{"serve", "--simulated", "--rate-every", "200ms", "--rate-max-age", "2s"}, rateFlags(t, &usd)...)...)
 	c.Freeze()
 	for frozen := time.Now(); time.Since(frozen) < 8*time.Second; time.Sleep(100 * time.Millisecond) {
 		if _, reason := ratesReady(t, s); reason != "" {
@@ -225,8 +225,8 @@ func TestRates_DatabaseFrozen_StayFresh(t *testing.T) {
 	}
 	usd.Store("151")
 	c.Thaw()
-	becomes(t, s.url+"/readyz", http.StatusOK, 10*time.Second)
-	if status, body := ask(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusCreated {
+	awaitStatus(t, s.url+"/readyz", http.StatusOK, 10*time.Second)
+	if status, body := sendRequest(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusCreated {
 		t.Errorf("%d %s", status, body)
 	}
 	s.Ready(t, 20*time.Second, func() error {

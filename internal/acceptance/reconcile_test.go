@@ -10,9 +10,9 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// everything is what 'reconcile --json' prints, with a field for each that is
+// reconciliation is what 'reconcile --json' prints, with a field for each that is
 // documented.
-type everything struct {
+type reconciliation struct {
 	AsOf   string `json:"as_of"`
 	Full   bool   `json:"full"`
 	Agrees bool   `json:"agrees"`
@@ -34,8 +34,8 @@ type everything struct {
 	} `json:"waiting"`
 }
 
-// reconciled runs 'reconcile --json', which must end with a code.
-func reconciled(t *testing.T, p *program, want int, args ...string) (all everything) {
+// runReconcile runs 'reconcile --json', which must end with a code.
+func runReconcile(t *testing.T, p *program, want int, args ...string) (all reconciliation) {
 	t.Helper()
 	stdout, stderr, code := p.run(append([]string{"reconcile", "--json"}, args...)...)
 	if code != want {
@@ -54,7 +54,7 @@ func TestReconcile_JSON_HasEveryField(t *testing.T) {
 	url := rig.Postgres(t)
 	p := newProgram(t, url)
 	token := p.account(t)
-	empty := reconciled(t, p, 0)
+	empty := runReconcile(t, p, 0)
 	if !empty.Agrees || empty.Coins == nil || empty.Doubts == nil || empty.Waiting == nil ||
 		!strings.HasPrefix(empty.AsOf, "2") {
 		t.Errorf("%+v", empty)
@@ -70,7 +70,7 @@ func TestReconcile_JSON_HasEveryField(t *testing.T) {
 		}
 	}
 
-	got := reconciled(t, p, 0)
+	got := runReconcile(t, p, 0)
 	if c := got.Coins[0]; !got.Agrees || c.Currency != "monero" || c.Counted != c.Made || c.Credited != c.Made ||
 		c.Made == "0" || c.Lost != "0" || c.Issued != 1 || c.Paid != 1 || c.InBlocks != c.Counted || c.SoldUSD != "150" ||
 		c.CostUSD != nil {
@@ -78,7 +78,7 @@ func TestReconcile_JSON_HasEveryField(t *testing.T) {
 	}
 	exec("INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at) VALUES ('monero', 'c0ffee', 1, 'nobody', 9223372036854775807, 1, FALSE, TRUE, 0)")
 	exec("INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at) VALUES ('monero', 'c0ffee', 2, 'nobody', 9223372036854775807, 1, FALSE, TRUE, 0)")
-	got = reconciled(t, p, 3)
+	got = runReconcile(t, p, 3)
 	if got.Coins[0].Unattributed != "18446744.073709551614" || len(got.Waiting) != 2 {
 		t.Errorf("%+v", got)
 	}
@@ -89,7 +89,7 @@ func TestReconcile_JSON_HasEveryField(t *testing.T) {
 	exec("DELETE FROM credentials")
 	exec("UPDATE intents SET state = 'open', decided_at = decided_at - 1800000")
 	exec("UPDATE cards SET status = 'awaiting_payment'")
-	kinds := func(all everything) (kinds []string) {
+	kinds := func(all reconciliation) (kinds []string) {
 		for _, w := range all.Waiting {
 			if kinds = append(kinds, w.Kind); w.Kind != "unattributed" && w.Card != card.UUID.String() {
 				t.Errorf("%+v", w)
@@ -97,25 +97,25 @@ func TestReconcile_JSON_HasEveryField(t *testing.T) {
 		}
 		return kinds
 	}
-	if got := kinds(reconciled(t, p, 3)); len(got) != 2 {
+	if got := kinds(runReconcile(t, p, 3)); len(got) != 2 {
 		t.Errorf("before an hour: %v", got)
 	}
 	exec("UPDATE intents SET decided_at = decided_at - 1800000")
-	if got := kinds(reconciled(t, p, 3)); !slices.Contains(got, "unissued") {
+	if got := kinds(runReconcile(t, p, 3)); !slices.Contains(got, "unissued") {
 		t.Errorf("after an hour: %v", got)
 	}
 	exec("UPDATE cards SET payment_state = 'late'")
 	exec("UPDATE intents SET state = 'parked'")
 	exec("UPDATE events SET type = 'payment.late', created_at = created_at - 86400000 + 3600000")
-	if got := kinds(reconciled(t, p, 3)); slices.Contains(got, "late") {
+	if got := kinds(runReconcile(t, p, 3)); slices.Contains(got, "late") {
 		t.Errorf("before a day: %v", got)
 	}
 	exec("UPDATE events SET created_at = created_at - 3600000")
-	if got := kinds(reconciled(t, p, 3)); !slices.Contains(got, "late") {
+	if got := kinds(runReconcile(t, p, 3)); !slices.Contains(got, "late") {
 		t.Errorf("after a day: %v", got)
 	}
 	exec("UPDATE cards SET received = 0")
-	got = reconciled(t, p, 1, "--full")
+	got = runReconcile(t, p, 1, "--full")
 	if got.Agrees || !got.Full || len(got.Waiting) != 3 || len(got.Doubts) != 2 || got.Doubts[0].ID != card.UUID.String() {
 		t.Errorf("%+v", got)
 	}
@@ -148,7 +148,7 @@ func TestReconcile_WalletBalance_IsComparedWithBooks(t *testing.T) {
 	primary := rig.MoneroAddress(18, 0, 0)
 	db := rig.OpenSQL(t, p.setting("CARDMINT_DATABASE_URL"))
 	for _, statement := range []string{
-		"INSERT INTO chains (currency, fingerprint, height, hash, time) VALUES ('monero', 'mainnet " + playedGenesis + " " +
+		"INSERT INTO chains (currency, fingerprint, height, hash, time) VALUES ('monero', 'mainnet " + fakeGenesis + " " +
 			primary + "', 90, 'x', 1700000000000)",
 		"INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at) VALUES ('monero', 'c0ffee', 0, 'nobody', 2500000000000, 80, FALSE, TRUE, 0)",
 		"INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at) VALUES ('monero', 'decade', 0, 'nobody', 1000000000000, 0, FALSE, TRUE, 0)",
@@ -157,9 +157,9 @@ func TestReconcile_WalletBalance_IsComparedWithBooks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	own, other := playMonero(t, currentWallet, primary), playMonero(t, currentWallet, rig.MoneroAddress(18, 0, 9))
+	own, other := fakeMonero(t, currentWallet, primary), fakeMonero(t, currentWallet, rig.MoneroAddress(18, 0, 9))
 	from := func(url string) []string { return []string{"--monero-daemon-url", url, "--monero-wallet-url", url} }
-	if c := reconciled(t, p, 3, from(own)...).Coins[0]; c.Counted != "3.5" || c.InBlocks != "2.5" ||
+	if c := runReconcile(t, p, 3, from(own)...).Coins[0]; c.Counted != "3.5" || c.InBlocks != "2.5" ||
 		c.WalletBalance == nil || *c.WalletBalance != "2.5" || c.WalletError != nil {
 		t.Errorf("%+v", c)
 	}
@@ -170,7 +170,7 @@ func TestReconcile_WalletBalance_IsComparedWithBooks(t *testing.T) {
 	}
 	for why, url := range map[string]string{"not the chain or wallet this database belongs to": other,
 		"connection refused": "http://127.0.0.1:1"} {
-		c := reconciled(t, p, 3, from(url)...).Coins[0]
+		c := runReconcile(t, p, 3, from(url)...).Coins[0]
 		if c.WalletBalance != nil || c.WalletError == nil || !strings.Contains(*c.WalletError, why) {
 			t.Errorf("%s: %+v", why, c)
 		}

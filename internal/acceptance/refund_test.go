@@ -113,7 +113,7 @@ func TestCardResolve_RefundDue_IsRefunded(t *testing.T) {
 
 // An address that is damaged hides nothing else of the card.
 func TestCardShow_DamagedRefundAddress_ShowsRest(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)

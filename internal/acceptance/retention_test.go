@@ -18,7 +18,7 @@ import (
 // refused are times that look like a slip of the finger.
 func TestRetention_ExpiredCard_IsDeleted(t *testing.T) {
 	t.Parallel()
-	patience(t)
+	skipIfShort(t)
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)
 	token := p.account(t)

@@ -11,29 +11,29 @@ import (
 )
 
 func (h *host) index() {
-	h.open()
-	h.until(`"status":"ready"`, "The operator's runbook")
+	h.start()
+	h.runUntil(`"status":"ready"`, "The operator's runbook")
 }
 
 // alarms runs what the sections of alarms ask. It tells something else while
 // there is an alarm, which make alarms sees to: here, every command has to be
 // one that is known, and has to end.
 func (h *host) alarms() {
-	h.stock(3)
+	h.addStock(3)
 	root, err := filepath.Abs("../..")
 	must(h, err)
-	h.here["/usr/share/doc/cardmint"], h.here["/etc/prometheus"] = root, filepath.Join(h.dir, "etc/prometheus")
-	must(h, os.MkdirAll(h.here["/etc/prometheus"], 0o700))
+	h.substitutions["/usr/share/doc/cardmint"], h.substitutions["/etc/prometheus"] = root, filepath.Join(h.dir, "etc/prometheus")
+	must(h, os.MkdirAll(h.substitutions["/etc/prometheus"], 0o700))
 	h.postgresql(rig.NewCluster(h))
 	for _, unit := range []string{"prometheus", "prometheus-node-exporter", "monerod", "monero-wallet-rpc"} {
 		h.unit(unit, nil, func() *rig.Process { return nil })
 	}
-	h.open()
+	h.start()
 	if out, code := h.shell(
 		"cp cards.csv /var/lib/cardmint && cm stock import cards.csv --supplier shelf --yes"); code != 0 {
 		h.Fatal(out)
 	}
-	h.offered()
+	h.awaitOffers()
 	card := h.order(150)
 	for _, heading := range slices.Sorted(maps.Keys(h.blocks)) {
 		for range h.blocks[heading] {

@@ -13,8 +13,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// install has the host run another version of the program.
-func (h *host) install(path string) {
+// installVersion has the host run another version of the program.
+func (h *host) installVersion(path string) {
 	h.Helper()
 	link := filepath.Join(h.dir, "bin", programName)
 	must(h, os.Remove(link))
@@ -26,38 +26,38 @@ func (h *host) upgrade() {
 	now, err := os.Readlink(filepath.Join(h.dir, "bin", programName))
 	must(h, err)
 	release := buildPrevious(h.T)
-	h.open() // migrates the database: until there is a release, migrations may still be corrected
-	h.service().withoutSeals(h)
-	h.install(release)
+	h.start() // migrates the database: until there is a release, migrations may still be corrected
+	h.service().removeSeals(h)
+	h.installVersion(release)
 	if out, code := h.shell("systemctl restart cardmint"); code != 0 {
 		h.Fatal(out)
 	}
-	card := sellCard(h.T, h.shop())
-	h.install(now) // until there is a release, the previous one may know no backup
+	card := sellCard(h.T, h.client())
+	h.installVersion(now) // until there is a release, the previous one may know no backup
 	wantOutput(h.T, h.run(up), "wrote ")
 	h.run(up)
-	h.ready()
-	h.until(`"status":"ready"`, up)
-	if got, err := h.shop().GetCard(h.Context(), card.UUID); err != nil || got.Credentials != card.Credentials {
+	h.awaitReady()
+	h.runUntil(`"status":"ready"`, up)
+	if got, err := h.client().GetCard(h.Context(), card.UUID); err != nil || got.Credentials != card.Credentials {
 		h.Errorf("%+v, %v", got, err)
 	}
 	wantOutput(h.T, h.run(up), "everything agrees")
 
-	h.install(release)
+	h.installVersion(release)
 	h.run(back)
-	h.ready()
-	sellCard(h.T, h.shop())
+	h.awaitReady()
+	sellCard(h.T, h.client())
 	wantOutput(h.T, h.run(back), "everything agrees")
 
-	h.install(now)
+	h.installVersion(now)
 	if out, code := h.shell("systemctl restart cardmint"); code != 0 {
 		h.Fatal(out)
 	}
-	h.ready()
+	h.awaitReady()
 	h.run(seal)
 	wantOutput(h.T, h.run(seal), "action=tokens_sealed")
-	h.until(`"status":"ready"`, seal)
-	sellCard(h.T, h.shop())
+	h.runUntil(`"status":"ready"`, seal)
+	sellCard(h.T, h.client())
 }
 
 // postgresql makes a server of the rig a unit, and the one that the user
@@ -78,10 +78,10 @@ func (h *host) failover() {
 	primary := rig.NewCluster(h)
 	standby := primary.Standby(h, "second")
 	h.postgresql(primary)
-	h.set("CARDMINT_DATABASE_URL", "postgres://postgres@"+primary.Host()+","+standby.Host()+"/postgres?sslmode=disable")
-	h.open()
-	card := sellCard(h.T, h.shop())
-	for deadline := time.Now().Add(longest); primary.Value(h,
+	h.setVariable("CARDMINT_DATABASE_URL", "postgres://postgres@"+primary.Host()+","+standby.Host()+"/postgres?sslmode=disable")
+	h.start()
+	card := sellCard(h.T, h.client())
+	for deadline := time.Now().Add(waitLimit); primary.Value(h,
 		"SELECT count(*) FROM pg_stat_replication WHERE replay_lsn = pg_current_wal_lsn()") == "0"; time.Sleep(
 		20 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -89,19 +89,19 @@ func (h *host) failover() {
 		}
 	}
 	h.run(steps)
-	h.stands("database")
+	h.awaitNotReady("database")
 	h.postgresql(standby)
 	wantOutput(h.T, h.run(steps), "t")
 	h.run(steps)
-	h.ready()
-	h.epochs(2)
+	h.awaitReady()
+	h.awaitEpochs(2)
 	h.run(steps)
 	wantOutput(h.T, h.run(steps), "no transfer waits", "everything agrees")
-	h.until(`"status":"ready"`, steps)
-	if got, err := h.shop().GetCard(h.Context(), card.UUID); err != nil || got.Credentials != card.Credentials {
+	h.runUntil(`"status":"ready"`, steps)
+	if got, err := h.client().GetCard(h.Context(), card.UUID); err != nil || got.Credentials != card.Credentials {
 		h.Errorf("%+v, %v", got, err)
 	}
-	sellCard(h.T, h.shop())
+	sellCard(h.T, h.client())
 }
 
 func (h *host) diskFull() {
@@ -116,11 +116,11 @@ func (h *host) diskFull() {
 	postgres := rig.NewCluster(h)
 	postgres.Exec(h, "SELECT pg_create_physical_replication_slot('gone', true)")
 	h.postgresql(postgres)
-	h.open()
+	h.start()
 	h.run(before, "1G", "8M")
 	if small {
-		h.fill(filepath.Join(disk, "backup"))
-		h.logged("disk is full")
+		h.fillDisk(filepath.Join(disk, "backup"))
+		h.awaitLog("disk is full")
 	}
 	wantOutput(h.T, h.run(steps), disk)
 	h.run(steps)
@@ -130,18 +130,18 @@ func (h *host) diskFull() {
 	h.run(steps)
 	postgres.Stop()
 	h.run(steps)
-	h.ready()
+	h.awaitReady()
 	c := h.order(50)
 	h.pay(c, "1")
-	h.await(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
-	wantOutput(h.T, h.until(`"status":"ready"`, steps), "everything agrees")
+	h.awaitPayments(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
+	wantOutput(h.T, h.runUntil(`"status":"ready"`, steps), "everything agrees")
 }
 
-// fill fills a disk with a file, and orders until none is taken.
-func (h *host) fill(path string) {
+// fillDisk fills a disk with a file, and orders until none is taken.
+func (h *host) fillDisk(path string) {
 	h.Helper()
 	_ = exec.Command("dd", "if=/dev/zero", "of="+path, "bs=4096").Run()
-	for deadline := time.Now().Add(longest); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); {
 		if out, _ := h.shell(`curl -s -o /dev/null -w '%{http_code}' -H 'Authorization: Bearer ` + h.token +
 			`' -H 'Content-Type: application/json' --data '{"usd_amount":50,"currency":"monero"}' http://127.0.0.1:8080/api/cards`); out == "503" {
 			return

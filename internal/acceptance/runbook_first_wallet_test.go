@@ -15,9 +15,9 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// installed starts what a unit that was installed starts, and waits until it
+// startInstalledUnit starts what a unit that was installed starts, and waits until it
 // listens. more are flags for a private network.
-func (h *host) installed(unit, address string, more ...string) *rig.Process {
+func (h *host) startInstalledUnit(unit, address string, more ...string) *rig.Process {
 	text, err := os.ReadFile(filepath.Join(h.dir, "etc/systemd/system", unit+".service"))
 	if err != nil {
 		h.Error(err)
@@ -25,12 +25,12 @@ func (h *host) installed(unit, address string, more ...string) *rig.Process {
 	start := strings.Fields(regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/(.*)$`).FindStringSubmatch(string(text))[1])
 	cmd := exec.Command(rig.MoneroProgram(h, start[0]))
 	for _, arg := range append(start[1:], more...) {
-		cmd.Args = append(cmd.Args, strings.Replace(arg, "/etc/monero", h.here["/etc/monero"], 1))
+		cmd.Args = append(cmd.Args, strings.Replace(arg, "/etc/monero", h.substitutions["/etc/monero"], 1))
 	}
 	cmd.Dir = h.dir
-	cmd.Env = append(os.Environ(), "HOME="+h.here["/var/lib/monero"])
+	cmd.Env = append(os.Environ(), "HOME="+h.substitutions["/var/lib/monero"])
 	p := rig.Start(h, cmd)
-	for deadline := time.Now().Add(longest); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if c, err := net.Dial("tcp", address); err == nil {
 			_ = c.Close()
 			break
@@ -39,23 +39,23 @@ func (h *host) installed(unit, address string, more ...string) *rig.Process {
 	return p
 }
 
-// openFirstWallet prepares a host for node and wallet of its own, with files of
+// prepareFirstWallet prepares a host for node and wallet of its own, with files of
 // the package.
-func (h *host) openFirstWallet() (node string) {
+func (h *host) prepareFirstWallet() (node string) {
 	h.Helper()
 	h.write("/bin/monero-wallet-cli",
 		fmt.Sprintf("#!/bin/sh\nexec %s \"$@\"\n", rig.MoneroProgram(h, "monero-wallet-cli")), 0o755)
-	node, wallet := h.free(), h.free()
+	node, wallet := h.freeAddress(), h.freeAddress()
 	for _, dir := range []string{"etc/monero", "etc/systemd/system", "var/lib/monero"} {
-		h.here["/"+dir] = filepath.Join(h.dir, dir)
-		must(h, os.MkdirAll(h.here["/"+dir], 0o700))
+		h.substitutions["/"+dir] = filepath.Join(h.dir, dir)
+		must(h, os.MkdirAll(h.substitutions["/"+dir], 0o700))
 	}
 	for documented, here := range map[string]string{"18081": node, "18083": wallet} {
 		_, port, _ := strings.Cut(here, ":")
-		h.here["127.0.0.1:"+documented], h.here["rpc-bind-port="+documented] = here, "rpc-bind-port="+port
+		h.substitutions["127.0.0.1:"+documented], h.substitutions["rpc-bind-port="+documented] = here, "rpc-bind-port="+port
 	}
-	h.set("CARDMINT_MONERO_DAEMON_URL", "http://"+node)
-	h.set("CARDMINT_MONERO_WALLET_URL", "http://"+wallet)
+	h.setVariable("CARDMINT_MONERO_DAEMON_URL", "http://"+node)
+	h.setVariable("CARDMINT_MONERO_WALLET_URL", "http://"+wallet)
 	h.fewAddresses()
 	files, err := filepath.Glob("../../docs/operate/monero/*")
 	must(h, err)
@@ -65,7 +65,7 @@ func (h *host) openFirstWallet() (node string) {
 		h.write("/"+filepath.Base(path), string(text), 0o644)
 	}
 	h.unit("monerod", nil, func() *rig.Process {
-		return h.installed("monerod", node, "--regtest", "--offline", "--fixed-difficulty=1", "--no-zmq",
+		return h.startInstalledUnit("monerod", node, "--regtest", "--offline", "--fixed-difficulty=1", "--no-zmq",
 			"--rpc-ssl=disabled", "--check-updates=disabled",
 			"--disable-dns-checkpoints", "--disable-rpc-ban")
 	})
@@ -74,14 +74,14 @@ func (h *host) openFirstWallet() (node string) {
 		anyFork) {
 		private = append(private, anyFork)
 	}
-	h.unit("monero-wallet-rpc", nil, func() *rig.Process { return h.installed("monero-wallet-rpc", wallet, private...) })
+	h.unit("monero-wallet-rpc", nil, func() *rig.Process { return h.startInstalledUnit("monero-wallet-rpc", wallet, private...) })
 	return node
 }
 
 func (h *host) firstWallet() {
 	const cold, theNode, view, login = "The wallet that can spend", "The node", "The view-only wallet",
 		"Changing the login"
-	node := h.openFirstWallet()
+	node := h.prepareFirstWallet()
 	h.env = append(h.env, "HOME="+h.dir)
 	if out, code := h.shell("cm keys create"); code != 0 { // as install.md did
 		h.Fatal(out)
@@ -94,16 +94,16 @@ func (h *host) firstWallet() {
 		h.Fatalf("no address or view key:\n%s", said)
 	}
 	h.run(theNode)
-	h.until(`"synchronized": true`, theNode)
+	h.runUntil(`"synchronized": true`, theNode)
 	if out, code := h.shell(`curl -sS --fail http://` + node +
 		`/json_rpc --data '{"method":"generateblocks","params":{"amount_of_blocks":5,"wallet_address":"` + address +
 		`"}}'`); code != 0 || strings.Contains(out, "error") {
 		h.Fatal(out)
 	}
 	net := rig.Monero(h) // has a payer with coins
-	h.set("CARDMINT_MONERO_DAEMON_URL", net.DaemonURL)
-	h.set("CARDMINT_MONERO_CONFIRMATIONS", "2")
-	h.here["127.0.0.1:18081"] = strings.TrimPrefix(net.DaemonURL, "http://")
+	h.setVariable("CARDMINT_MONERO_DAEMON_URL", net.DaemonURL)
+	h.setVariable("CARDMINT_MONERO_CONFIRMATIONS", "2")
+	h.substitutions["127.0.0.1:18081"] = strings.TrimPrefix(net.DaemonURL, "http://")
 	h.run(view)
 	h.run(view)
 	if out := h.run(view, "ADDRESS=4...", "ADDRESS="+address, "VIEWKEY=...", "VIEWKEY="+key[1]); strings.Contains(out,
@@ -114,7 +114,7 @@ func (h *host) firstWallet() {
 	h.firstPayment(net)
 	h.run(login)
 	wantOutput(h.T, h.run(login), "view-only: yes", "the same wallet and network")
-	h.ready()
+	h.awaitReady()
 	h.order(50)
 }
 
@@ -123,7 +123,7 @@ func (h *host) firstWallet() {
 func (h *host) firstPayment(net *rig.MoneroNet) {
 	h.Helper()
 	const section, state = "The first payment", "{ declare -p TOKEN CARD; declare -f api; } >shell"
-	h.set("CARDMINT_RATE", "monero=150") // the page removes it, but there is no internet here
+	h.setVariable("CARDMINT_RATE", "monero=150") // the page removes it, but there is no internet here
 	out, code := h.shell(h.script(section) + h.script(section) + state)
 	uri := regexp.MustCompile(`monero:(\w+)\?tx_amount=([0-9.]+)`).FindStringSubmatch(out)
 	if code != 0 || uri == nil {

@@ -16,13 +16,13 @@ func (h *host) goingLive() {
 	const steps = "What to do"
 	var usd atomic.Value
 	usd.Store("150")
-	net, _ := h.openMonero() // in test mode
-	h.stock(3)
+	net, _ := h.startWithMonero() // in test mode
+	h.addStock(3)
 	h.write("/etc/cardmint/suppliers.toml", "[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\nlow_stock = 2\n", 0o600)
-	h.set("CARDMINT_RATE", "")
-	h.set("CARDMINT_RATE_SOURCES", "coingecko,kraken")
-	h.set("CARDMINT_RATE_URL", "coingecko="+coingecko(h.T, &usd)+";kraken="+kraken(h.T, &usd))
-	h.set("CARDMINT_WEBHOOK_INSECURE", "true")
+	h.setVariable("CARDMINT_RATE", "")
+	h.setVariable("CARDMINT_RATE_SOURCES", "coingecko,kraken")
+	h.setVariable("CARDMINT_RATE_URL", "coingecko="+coingecko(h.T, &usd)+";kraken="+kraken(h.T, &usd))
+	h.setVariable("CARDMINT_WEBHOOK_INSECURE", "true")
 	h.run(steps)
 	wantOutput(h.T, h.run(steps), "view-only: yes")
 	wantOutput(h.T, h.run(steps), "150 USD")
@@ -31,34 +31,34 @@ func (h *host) goingLive() {
 	if len(tokens) != 2 {
 		h.Fatalf("tokens: %d", len(tokens))
 	}
-	h.refusals()
+	h.checkRefusals()
 	if out, code := h.shell(
 		"cp cards.csv /var/lib/cardmint && cm stock import cards.csv --supplier shelf --yes"); code != 0 {
 		h.Fatal(out)
 	}
 	h.run(steps)
-	wantOutput(h.T, h.until("It refunds", steps), "monero after 2 confirmations", "shelf (stock")
-	h.ready()
-	h.epochs(2)
+	wantOutput(h.T, h.runUntil("It refunds", steps), "monero after 2 confirmations", "shelf (stock")
+	h.awaitReady()
+	h.awaitEpochs(2)
 	h.token = tokens[0]
 	// the wallet knows a later time than the new database
 	release, code := h.shell("cm stock release --supplier shelf --yes")
 	if code != 0 {
 		h.Fatal(release)
 	}
-	h.offered()
+	h.awaitOffers()
 	c := h.order(150)
 	h.payReal(net, c)
 	h.token = tokens[1]
-	h.await(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
+	h.awaitPayments(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
 	// the first block of the chain pays the wallet
-	wantOutput(h.T, h.exits(3, steps), "everything agrees", "1 issued, 1 paid", "its balance now")
-	h.until(`"status":"ready"`, "What live mode refuses")
+	wantOutput(h.T, h.runExit(3, steps), "everything agrees", "1 issued, 1 paid", "its balance now")
+	h.runUntil(`"status":"ready"`, "What live mode refuses")
 }
 
-// refusals starts the service with everything that the page says live mode
+// checkRefusals starts the service with everything that the page says live mode
 // refuses, one after the other.
-func (h *host) refusals() {
+func (h *host) checkRefusals() {
 	h.Helper()
 	text, err := os.ReadFile("../../docs/operate/going-live.md")
 	must(h, err)
@@ -85,7 +85,7 @@ func (h *host) refusals() {
 		}
 		before, err := os.ReadFile(path)
 		must(h, err)
-		h.set(change[0], change[1])
+		h.setVariable(change[0], change[1])
 		if out, code := h.shell("cm serve"); code != 1 || !strings.Contains(out, row[1]) {
 			h.Errorf("%s: exit code %d\n%s", row[1], code, out)
 		}

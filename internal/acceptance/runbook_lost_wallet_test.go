@@ -13,34 +13,34 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// openDocumentedWallet is like open, for a service with a view-only wallet that
+// startWithDocumentedWallet is like open, for a service with a view-only wallet that
 // was set up by the page on the first one, and a node whose coins others have.
-func (h *host) openDocumentedWallet() *rig.MoneroNet {
+func (h *host) startWithDocumentedWallet() *rig.MoneroNet {
 	h.Helper()
 	net := rig.Monero(h)
-	h.openFirstWallet()
-	h.set("CARDMINT_MONERO_DAEMON_URL", net.DaemonURL)
-	h.set("CARDMINT_MONERO_CONFIRMATIONS", "2")
-	h.here["127.0.0.1:18081"] = strings.TrimPrefix(net.DaemonURL, "http://")
+	h.prepareFirstWallet()
+	h.setVariable("CARDMINT_MONERO_DAEMON_URL", net.DaemonURL)
+	h.setVariable("CARDMINT_MONERO_CONFIRMATIONS", "2")
+	h.substitutions["127.0.0.1:18081"] = strings.TrimPrefix(net.DaemonURL, "http://")
 	h.unit("monerod", net.Daemon.Process, func() *rig.Process { return net.Daemon.Process })
-	h.of("first-wallet.md", "The node", 0)
+	h.runFrom("first-wallet.md", "The node", 0)
 	for i := range 2 {
-		h.of("first-wallet.md", "The view-only wallet", i)
+		h.runFrom("first-wallet.md", "The view-only wallet", i)
 	}
 	h.makeWallet(net, 0)
 	if out, code := h.shell("cm keys create"); code != 0 {
 		h.Fatal(out)
 	}
-	h.of("first-wallet.md", "The view-only wallet", 3)
-	h.set("CARDMINT_RATE", "monero=150") // the page removes it, but there is no internet here
-	h.open()
+	h.runFrom("first-wallet.md", "The view-only wallet", 3)
+	h.setVariable("CARDMINT_RATE", "monero=150") // the page removes it, but there is no internet here
+	h.start()
 	return net
 }
 
 // makeWallet makes the view-only wallet, which reads the chain from a height.
 func (h *host) makeWallet(net *rig.MoneroNet, height int64) {
 	h.Helper()
-	if out := h.of("first-wallet.md", "The view-only wallet", 2, "ADDRESS=4...", "ADDRESS="+net.Address, "VIEWKEY=...",
+	if out := h.runFrom("first-wallet.md", "The view-only wallet", 2, "ADDRESS=4...", "ADDRESS="+net.Address, "VIEWKEY=...",
 		"VIEWKEY="+net.ViewKey,
 		"HEIGHT=0", fmt.Sprintf("HEIGHT=%d", height)); strings.Contains(out, `"error"`) {
 		h.Fatal(out)
@@ -59,10 +59,12 @@ func (h *host) loseWallet() {
 func (h *host) walletLost() {
 	const cache, gone, vanished, leaked = "The wallet's cache is damaged", "The wallet's files are gone",
 		"The log says that a transfer has vanished", "The spend key has leaked"
-	net := h.openDocumentedWallet()
+	net := h.startWithDocumentedWallet()
 	first, second := h.order(50), h.order(50)
 	h.payReal(net, first)
-	paid := func(c *client.Card) { h.await(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid}) }
+	paid := func(c *client.Card) {
+		h.awaitPayments(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
+	}
 	paid(first)
 	h.run(cache)
 	h.payReal(net, second)
@@ -73,20 +75,20 @@ func (h *host) walletLost() {
 	if out, code := h.shell("systemctl restart cardmint"); code != 0 { // a worker has a wallet rescan once a minute
 		h.Fatal(out)
 	}
-	h.ready()
+	h.awaitReady()
 	third := h.order(50)
 	h.loseWallet()
 	h.makeWallet(net, 0)
-	h.until("view-only: yes", gone)
+	h.runUntil("view-only: yes", gone)
 	wantOutput(h.T, h.run(gone), "done; applied up to block")
 	h.payReal(net, third)
 	paid(third)
 
 	h.loseWallet()
 	h.makeWallet(net, net.Height(h))
-	h.logged("it no longer shows transaction")
+	h.awaitLog("it no longer shows transaction")
 	wantOutput(h.T, h.run(vanished), "done; applied up to block")
-	h.await(map[uuid.UUID]client.PaymentState{first.UUID: client.PaymentStateReversed})
+	h.awaitPayments(map[uuid.UUID]client.PaymentState{first.UUID: client.PaymentStateReversed})
 	wantOutput(h.T, h.run(vanished), first.UUID.String())
 
 	for _, c := range []*client.Card{first, second, third} {
@@ -97,13 +99,13 @@ func (h *host) walletLost() {
 	}
 	h.run(leaked)
 	h.run(leaked)
-	h.exits(0, leaked)
+	h.runExit(0, leaked)
 }
 
-// logged waits until the service has logged something.
-func (h *host) logged(want string) {
+// awaitLog waits until the service has logged something.
+func (h *host) awaitLog(want string) {
 	h.Helper()
-	for deadline := time.Now().Add(longest); !strings.Contains(h.log("cardmint"),
+	for deadline := time.Now().Add(waitLimit); !strings.Contains(h.log("cardmint"),
 		want); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			h.Fatalf("it never logged %q", want)
@@ -111,15 +113,15 @@ func (h *host) logged(want string) {
 	}
 }
 
-// twin returns a host of another machine that has a copy of this one: its
+// copyHost returns a host of another machine that has a copy of this one: its
 // database, its keys and its configuration.
-func (h *host) twin() *host {
+func (h *host) copyHost() *host {
 	h.Helper()
 	other := newHost(h.T, h.page)
 	text, err := os.ReadFile(filepath.Join(h.dir, "etc/cardmint/cardmint.env"))
 	must(h, err)
-	moved := strings.NewReplacer(h.dir, other.dir, h.address, other.address, h.here["127.0.0.1:9464"],
-		other.here["127.0.0.1:9464"]).Replace(string(text))
+	moved := strings.NewReplacer(h.dir, other.dir, h.address, other.address, h.substitutions["127.0.0.1:9464"],
+		other.substitutions["127.0.0.1:9464"]).Replace(string(text))
 	other.write("/etc/cardmint/cardmint.env", moved, 0o600)
 	keys, err := os.ReadFile(filepath.Join(h.dir, "var/lib/cardmint/cardmint.keys"))
 	must(h, err)
@@ -133,15 +135,15 @@ func (h *host) twin() *host {
 
 func (h *host) splitBrain() {
 	const steps = "What to do"
-	net, _ := h.openMonero()
+	net, _ := h.startWithMonero()
 	c := h.order(50)
-	other := h.twin()
+	other := h.copyHost()
 	if out, code := other.shell("systemctl start cardmint"); code != 0 {
 		h.Fatal(out)
 	}
 	both := []*host{h, other}
 	for _, x := range both {
-		x.stands("wallet claim")
+		x.awaitNotReady("wallet claim")
 	}
 	h.payReal(net, c)
 	question, cards := h.script(steps), h.script(steps)
@@ -159,14 +161,14 @@ func (h *host) splitBrain() {
 	}
 	wantOutput(h.T, h.run(steps), "another database", "--yes")
 	wantOutput(h.T, h.run(steps), "claimed")
-	h.ready()
+	h.awaitReady()
 	h.run(steps)
-	h.await(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
+	h.awaitPayments(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
 	wantOutput(h.T, h.run(steps), net.Address) // the first block of the chain pays the wallet
 	if out, code := other.shell(h.script(steps, "ADDRESS", c.Payment.Address)); code != 0 ||
 		!strings.Contains(out, c.UUID.String()) {
 		h.Errorf("exit code %d\n%s", code, out)
 	}
-	h.until(`cardmint_chain_leading{coin="monero"} 1`, steps)
+	h.runUntil(`cardmint_chain_leading{coin="monero"} 1`, steps)
 	h.order(50)
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// amountSaid returns the amount that a command names in the command that it
+// printedAmount returns the amount that a command names in the command that it
 // prints.
-func (h *host) amountSaid(said string) string {
+func (h *host) printedAmount(said string) string {
 	h.Helper()
 	found := regexp.MustCompile(`--amount (\S+) --yes`).FindStringSubmatch(said)
 	if found == nil {
@@ -22,13 +22,13 @@ func (h *host) amountSaid(said string) string {
 }
 
 func (h *host) money() {
-	h.open()
+	h.start()
 	late, back := h.order(150), h.order(50)
 	h.pay(late, "0.9")
 	h.pay(back, "0.9")
 	// as if it were later
 	h.exec("UPDATE cards SET expires_at = created_at WHERE uuid IN ($1, $2)", late.UUID.String(), back.UUID.String())
-	h.await(map[uuid.UUID]client.PaymentState{late.UUID: client.PaymentStateLate, back.UUID: client.PaymentStateLate})
+	h.awaitPayments(map[uuid.UUID]client.PaymentState{late.UUID: client.PaymentStateLate, back.UUID: client.PaymentStateLate})
 
 	const cards, transfers = "Cards that wait", "Money to addresses of no card"
 	wantOutput(h.T, h.run(cards), late.UUID.String(), back.UUID.String())
@@ -36,29 +36,29 @@ func (h *host) money() {
 	wantOutput(h.T, h.run(cards, "UUID", late.UUID.String()), "accept", "refund")
 	said := h.run(cards, "UUID", late.UUID.String())
 	wantOutput(h.T, said, "Nothing was changed", "--yes")
-	wantOutput(h.T, h.run(cards, "UUID", late.UUID.String(), "AMOUNT", h.amountSaid(said)), "recorded")
-	h.await(map[uuid.UUID]client.PaymentState{late.UUID: client.PaymentStatePaid})
+	wantOutput(h.T, h.run(cards, "UUID", late.UUID.String(), "AMOUNT", h.printedAmount(said)), "recorded")
+	h.awaitPayments(map[uuid.UUID]client.PaymentState{late.UUID: client.PaymentStatePaid})
 	said, _ = h.shell("cm card resolve " + back.UUID.String() + " refund --note x")
-	script := h.script(cards, "UUID", back.UUID.String(), "AMOUNT", h.amountSaid(said))
+	script := h.script(cards, "UUID", back.UUID.String(), "AMOUNT", h.printedAmount(said))
 	if out, _ := h.shell(script); !strings.Contains(out, "recorded") || !strings.Contains(out, "ask the customer") &&
 		!strings.Contains(out, "no refund address") {
 		h.Errorf("a card without a refund address:\n%s", out)
 	}
 	wantOutput(h.T,
-		h.run(cards, "UUID", back.UUID.String(), "TXID", strings.Repeat("6a", 32), "AMOUNT", h.amountSaid(said)), "recorded")
+		h.run(cards, "UUID", back.UUID.String(), "TXID", strings.Repeat("6a", 32), "AMOUNT", h.printedAmount(said)), "recorded")
 
 	db := rig.OpenSQL(h, h.databaseURL())
 	forNew, forCard, returned := strings.Repeat("5c", 32), strings.Repeat("81", 32), strings.Repeat("d9", 32)
 	waiting := h.order(150)
 	for txid, coins := range map[string]int64{forNew: 1e12, forCard: 1e12, returned: 3e12} {
-		stray(h.T, h.service(), db, txid, coins)
+		sendStray(h.T, h.service(), db, txid, coins)
 	}
 	wantOutput(h.T, h.run(transfers), forNew, forCard, returned)
 	said = h.run(transfers, "TXID", forNew)
 	wantOutput(h.T, said, "would make a card of 150 USD")
-	wantOutput(h.T, h.run(transfers, "TXID", forNew, "AMOUNT", h.amountSaid(said)), "recorded")
+	wantOutput(h.T, h.run(transfers, "TXID", forNew, "AMOUNT", h.printedAmount(said)), "recorded")
 	wantOutput(h.T, h.run(transfers, "TXID", forCard, "UUID", waiting.UUID.String(), "AMOUNT", "1"), "recorded")
-	h.await(map[uuid.UUID]client.PaymentState{waiting.UUID: client.PaymentStatePaid})
+	h.awaitPayments(map[uuid.UUID]client.PaymentState{waiting.UUID: client.PaymentStatePaid})
 	wantOutput(h.T, h.run(transfers, "TXID", returned, "AMOUNT", "3"), "Now send exactly 3 monero")
 	wantOutput(h.T, h.run(transfers), "no card waits", "no transfer waits", "everything agrees")
 }

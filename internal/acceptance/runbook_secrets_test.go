@@ -20,24 +20,24 @@ func (h *host) openCluster(password string) *rig.Cluster {
 	c.Exec(h, "CREATE ROLE cardmint LOGIN PASSWORD '"+password+"'")
 	c.Exec(h, "CREATE DATABASE cardmint OWNER cardmint")
 	c.RequirePasswords(h, "scram-sha-256")
-	h.set("CARDMINT_DATABASE_URL", strings.ReplaceAll(c.URL("cardmint"), "postgres@", "cardmint:"+password+"@"))
+	h.setVariable("CARDMINT_DATABASE_URL", strings.ReplaceAll(c.URL("cardmint"), "postgres@", "cardmint:"+password+"@"))
 	host, port, _ := strings.Cut(c.Host(), ":")
 	h.env = append(h.env, "PGHOST="+host, "PGPORT="+port, "PGUSER=postgres")
 	return c
 }
 
 func (h *host) secrets() {
-	h.set("CARDMINT_WEBHOOK_INSECURE", "true")
+	h.setVariable("CARDMINT_WEBHOOK_INSECURE", "true")
 	h.openCluster("first")
-	h.open()
-	card := sellCard(h.T, h.shop())
+	h.start()
+	card := sellCard(h.T, h.client())
 	h.leakedToken()
 	h.leakedWebhook()
 	h.leakedKey()
 	h.lostKey()
 	h.leakedPassword()
-	h.until(`"status":"ready"`, "The secret of a supplier")
-	if got, err := h.shop().GetCard(h.Context(), card.UUID); err != nil || got.Credentials != card.Credentials {
+	h.runUntil(`"status":"ready"`, "The secret of a supplier")
+	if got, err := h.client().GetCard(h.Context(), card.UUID); err != nil || got.Credentials != card.Credentials {
 		h.Errorf("%+v, %v", got, err)
 	}
 }
@@ -48,7 +48,7 @@ func (h *host) leakedToken() {
 	id := regexp.MustCompile(`[0-9a-f-]{36}`).FindString(h.run(heading))
 	h.run(heading)
 	h.run(heading, "ID", id)
-	h.shows("401",
+	h.awaitOutput("401",
 		"curl -s -o /dev/null -w '%{http_code}' -H 'Authorization: Bearer "+leaked+"' http://127.0.0.1:8080/api/cards")
 	wantOutput(h.T, h.run(heading, "ID", id), "credentials_shown") // sellCard has
 	token, _ := h.shell("cm token create shop 2>/dev/null")
@@ -66,7 +66,7 @@ func (h *host) leakedToken() {
 func (h *host) leakedWebhook() {
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	h.Cleanup(receiver.Close)
-	made, err := h.shop().CreateWebhook(h.Context(), client.CreateWebhookRequest{URL: receiver.URL})
+	made, err := h.client().CreateWebhook(h.Context(), client.CreateWebhookRequest{URL: receiver.URL})
 	must(h, err)
 	said := h.run("The secret of a webhook", "$TOKEN", h.token, "ID", made.Webhook.ID.String())
 	if !strings.Contains(said, "whsec_") || strings.Contains(said, made.Secret.Reveal()) {
@@ -79,13 +79,13 @@ func (h *host) leakedKey() {
 	said := h.run(heading)
 	added := regexp.MustCompile(`added key ([0-9a-f]{8})`).FindStringSubmatch(said)[1]
 	old := regexp.MustCompile(`(?m)^([0-9a-f]{8}) .* primary `).FindStringSubmatch(said)[1]
-	h.shows("every process has key "+added+": cardmint keys promote", "cm keys list")
+	h.awaitOutput("every process has key "+added+": cardmint keys promote", "cm keys list")
 	h.run(heading, "NEW", added)
-	h.until("nothing is encrypted with key "+old+" any more", heading)
+	h.runUntil("nothing is encrypted with key "+old+" any more", heading)
 	retire := h.script(heading, "OLD", old)
-	h.shows("run this command again in 6 minutes", retire)                  // once the process encrypts with the new key
+	h.awaitOutput("run this command again in 6 minutes", retire)            // once the process encrypts with the new key
 	h.exec("UPDATE key_holders SET primary_since = primary_since - 361000") // as if it were later
-	h.shows("retired key "+old, retire)
+	h.awaitOutput("retired key "+old, retire)
 }
 
 func (h *host) lostKey() {
@@ -98,14 +98,14 @@ func (h *host) lostKey() {
 func (h *host) leakedPassword() {
 	const heading = "The password of the database"
 	h.run(heading, "OLDPASSWORD", "first")
-	h.ready()
+	h.awaitReady()
 	if strings.Contains(h.service().setting("CARDMINT_DATABASE_URL"), "first") {
 		h.Error("the password is still in the configuration")
 	}
 	h.run(heading)
 	h.order(50)
 	wantOutput(h.T, h.run(heading), "t")
-	h.ready()
+	h.awaitReady()
 	h.order(50)
-	h.exits(0, heading)
+	h.runExit(0, heading)
 }

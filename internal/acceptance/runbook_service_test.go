@@ -16,8 +16,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// open gives the host a service that runs, with an account.
-func (h *host) open() {
+// start gives the host a service that runs, with an account.
+func (h *host) start() {
 	h.Helper()
 	if out, code := h.shell(
 		"[ -e /var/lib/cardmint/cardmint.keys ] || cm keys create; cm migrate && cm account create shop && cm token create shop >token && systemctl start cardmint"); code != 0 {
@@ -26,27 +26,27 @@ func (h *host) open() {
 	token, err := os.ReadFile(filepath.Join(h.dir, "token"))
 	must(h, err)
 	h.token = strings.TrimSpace(string(token))
-	h.ready()
+	h.awaitReady()
 }
 
-// ready waits until the service is.
-func (h *host) ready() {
+// awaitReady waits until the service is.
+func (h *host) awaitReady() {
 	h.Helper()
-	h.readiness(http.StatusOK, "")
+	h.awaitReadiness(http.StatusOK, "")
 }
 
-// stands waits until the service is not ready, and says why.
-func (h *host) stands(why string) {
+// awaitNotReady waits until the service is not ready, and says why.
+func (h *host) awaitNotReady(why string) {
 	h.Helper()
-	h.readiness(http.StatusServiceUnavailable, why)
+	h.awaitReadiness(http.StatusServiceUnavailable, why)
 }
 
-// readiness waits until the service answers so when it is asked whether it is
+// awaitReadiness waits until the service answers so when it is asked whether it is
 // ready.
-func (h *host) readiness(status int, part string) {
+func (h *host) awaitReadiness(status int, part string) {
 	h.Helper()
 	last := ""
-	for deadline := time.Now().Add(longest); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		res, err := http.Get("http://" + h.address + "/readyz")
 		if err != nil {
 			last = err.Error()
@@ -61,12 +61,12 @@ func (h *host) readiness(status int, part string) {
 	h.Fatalf("readyz: %s, want %d %q\n%s", last, status, part, h.log("cardmint"))
 }
 
-func (h *host) shop() *client.Client { return newClient(h, "http://"+h.address, h.token) }
+func (h *host) client() *client.Client { return newClient(h, "http://"+h.address, h.token) }
 
 // order orders a card.
 func (h *host) order(usd int64) *client.Card {
 	h.Helper()
-	c, err := h.shop().CreateCard(h.Context(),
+	c, err := h.client().CreateCard(h.Context(),
 		client.CreateCardRequest{USDAmount: decimal.NewFromInt(usd), Currency: "monero"})
 	must(h, err)
 	return c
@@ -76,17 +76,17 @@ func (h *host) order(usd int64) *client.Card {
 func (h *host) pay(c *client.Card, part string) {
 	h.Helper()
 	amount := c.Payment.Amount.Mul(decimal.RequireFromString(part)).Truncate(12)
-	_, err := h.shop().SimulatePayment(h.Context(), c.UUID, client.SimulatePaymentRequest{Amount: &amount})
+	_, err := h.client().SimulatePayment(h.Context(), c.UUID, client.SimulatePaymentRequest{Amount: &amount})
 	must(h, err)
 }
 
-// await waits until payments are in these states, and those of them that are
+// awaitPayments waits until payments are in these states, and those of them that are
 // paid are issued.
-func (h *host) await(want map[uuid.UUID]client.PaymentState) {
+func (h *host) awaitPayments(want map[uuid.UUID]client.PaymentState) {
 	h.Helper()
-	for deadline := time.Now().Add(longest); len(want) > 0; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); len(want) > 0; time.Sleep(100 * time.Millisecond) {
 		for id, state := range want {
-			got, err := h.shop().GetCard(h.Context(), id)
+			got, err := h.client().GetCard(h.Context(), id)
 			if err == nil && got.Payment.State == state &&
 				(state != client.PaymentStatePaid || got.Status == client.CardStatusGenerated) {
 				delete(want, id)
@@ -121,5 +121,5 @@ func (h *host) service() *program {
 
 // unit adds a service that may run already.
 func (h *host) unit(name string, running *rig.Process, start func() *rig.Process) {
-	h.units[name], h.runs[name] = start, running
+	h.units[name], h.running[name] = start, running
 }

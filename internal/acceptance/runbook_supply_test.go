@@ -15,11 +15,11 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// shows runs a command until it prints something, whatever its exit code.
-func (h *host) shows(want, script string) {
+// awaitOutput runs a command until it prints something, whatever its exit code.
+func (h *host) awaitOutput(want, script string) {
 	h.Helper()
 	last := ""
-	for deadline := time.Now().Add(longest); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if last, _ = h.shell(script); strings.Contains(last, want) {
 			return
 		}
@@ -33,29 +33,29 @@ func (h *host) rates() {
 	gecko.Store("150.5")
 	krak.Store("149.5")
 	exchange := kraken(h.T, &krak)
-	h.set("CARDMINT_RATE", "")
-	h.set("CARDMINT_RATE_SOURCES", "coingecko,kraken")
-	h.set("CARDMINT_RATE_URL", "coingecko="+coingecko(h.T, &gecko)+";kraken="+exchange)
-	h.set("CARDMINT_RATE_EVERY", "100ms")
-	h.set("CARDMINT_RATE_MAX_AGE", "2s")
-	h.here["https://api.kraken.com"] = exchange
-	h.open()
+	h.setVariable("CARDMINT_RATE", "")
+	h.setVariable("CARDMINT_RATE_SOURCES", "coingecko,kraken")
+	h.setVariable("CARDMINT_RATE_URL", "coingecko="+coingecko(h.T, &gecko)+";kraken="+exchange)
+	h.setVariable("CARDMINT_RATE_EVERY", "100ms")
+	h.setVariable("CARDMINT_RATE_MAX_AGE", "2s")
+	h.substitutions["https://api.kraken.com"] = exchange
+	h.start()
 
 	gecko.Store("")
-	wantOutput(h.T, h.exits(1, fail), "coingecko", "kraken")
+	wantOutput(h.T, h.runExit(1, fail), "coingecko", "kraken")
 	wantOutput(h.T, h.run(fail), "200")
 	gecko.Store("150.5")
 	h.run(fail)
-	h.ready()
+	h.awaitReady()
 
 	gecko.Store("215.4")
 	krak.Store("215.4")
-	h.shows("waits for an operator: 215.4 USD", "cm rate show")
-	wantOutput(h.T, h.exits(1, moved), "waits for an operator: 215.4 USD")
+	h.awaitOutput("waits for an operator: 215.4 USD", "cm rate show")
+	wantOutput(h.T, h.runExit(1, moved), "waits for an operator: 215.4 USD")
 	wantOutput(h.T, h.run(moved), "would accept 215.4 USD", "--usd 215.4 --yes")
 	wantOutput(h.T, h.run(moved), "recorded", "accepts 215.4 USD")
-	h.ready()
-	wantOutput(h.T, h.until(`"status":"ready"`, moved), "215.4 USD")
+	h.awaitReady()
+	wantOutput(h.T, h.runUntil(`"status":"ready"`, moved), "215.4 USD")
 }
 
 // supplier starts a supplier of cards that are not real, which behaves by the
@@ -81,40 +81,40 @@ func (h *host) supplier(address string, rules ...string) *rig.Process {
 func (h *host) supply() {
 	const fails, parked, stock = "A supplier fails", "Cards that are parked, or whose refund is due",
 		"The stock is low or empty"
-	address := h.free()
-	h.stock(3)
+	address := h.freeAddress()
+	h.addStock(3)
 	h.write("/etc/cardmint/suppliers.toml",
 		fmt.Sprintf(
 			"[[supplier]]\nname = \"acme\"\nkind = \"http\"\nurl = \"http://%s\"\nsecret_file = \"acme.secret\"\nmax_usd = \"100\"\n"+
 				"[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nmin_usd = \"150\"\nmax_usd = \"150\"\nlow_stock = 2\n", address), 0o600)
 	h.write("/etc/cardmint/acme.secret", supplierSecret.Reveal()+"\n", 0o600)
 	made := h.supplier(address)
-	h.open()
-	h.offered()
+	h.start()
+	h.awaitOffers()
 
 	c := h.order(50)
 	made.Kill()
 	h.pay(c, "1")
-	wantOutput(h.T, h.exits(1, fails), "acme", "hint: ")
-	h.until(`loop="issue acme"`, fails)
+	wantOutput(h.T, h.runExit(1, fails), "acme", "hint: ")
+	h.runUntil(`loop="issue acme"`, fails)
 	made = h.supplier(address)
-	h.await(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
+	h.awaitPayments(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
 	h.run(fails)
-	h.ready()
-	h.offered()
+	h.awaitReady()
+	h.awaitOffers()
 
 	made.Kill()
 	made = h.supplier(address, "declining")
 	c = h.order(50)
 	h.pay(c, "1")
 	list := h.script(parked)
-	h.shows(c.UUID.String(), list)
+	h.awaitOutput(c.UUID.String(), list)
 	wantOutput(h.T, h.run(parked, "UUID", c.UUID.String()), "its refund is due", "acme")
 	wantOutput(h.T, h.run(parked, "UUID", c.UUID.String()), "would ask acme")
 	made.Kill()
 	h.supplier(address)
 	wantOutput(h.T, h.run(parked, "UUID", c.UUID.String()), "recorded: ask the supplier again")
-	h.await(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
+	h.awaitPayments(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
 
 	if out, code := h.shell("cm stock list"); code != 0 ||
 		!strings.Contains(out, "nothing was ever in the stock of shelf") {
@@ -124,7 +124,7 @@ func (h *host) supply() {
 	if out, code := h.shell("cm stock import " + one + " --supplier shelf --yes"); code != 0 {
 		h.Fatal(out)
 	}
-	wantOutput(h.T, h.exits(1, stock), "LOW")
+	wantOutput(h.T, h.runExit(1, stock), "LOW")
 	wantOutput(h.T, h.run(stock), "Nothing was", "3 cards")
 	wantOutput(h.T, h.run(stock), "imported 3 cards")
 	wantOutput(h.T, h.run(stock), "acme", "shelf", "no card waits")

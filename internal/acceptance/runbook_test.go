@@ -42,17 +42,17 @@ var runbook = map[string]func(*host){
 	"disk-full.md":    (*host).diskFull,
 }
 
-// ranElsewhere are the pages whose commands another test runs, and which one.
-var ranElsewhere = map[string]string{
+// testedElsewhere are the pages whose commands another test runs, and which one.
+var testedElsewhere = map[string]string{
 	"high-availability.md": "make ha: TestHA_Failover",
 	"backup-pgbackrest.md": "make ha: TestHA_Restore",
 	"install.md":           "make install-check",
 	"reverse-proxy.md":     "make install-check",
 }
 
-// notRun are commands that do nothing on the host of a test, and why. Of
+// stubbed are commands that do nothing on the host of a test, and why. Of
 // install, the owner is left out for the same reason.
-var notRun = map[string]string{
+var stubbed = map[string]string{
 	"apt-get":  "packages are installed already",
 	"adduser":  "tests make no users",
 	"chown":    "likewise",
@@ -60,9 +60,9 @@ var notRun = map[string]string{
 	"promtool": "make alarms has Prometheus",
 }
 
-// longest is how long an operator waits for something that happens by itself. A
+// waitLimit is how long an operator waits for something that happens by itself. A
 // busy machine may need it.
-const longest = 3 * time.Minute
+const waitLimit = 3 * time.Minute
 
 // Every command of the operator's pages is run, as it is written, by an
 // operator with a service of his own.
@@ -72,17 +72,17 @@ func TestRunbook(t *testing.T) {
 	for _, path := range found {
 		page := filepath.Base(path)
 		run := runbook[page]
-		if len(headedBlocks(t, "operate/"+page)) == 0 {
+		if len(shellBlocks(t, "operate/"+page)) == 0 {
 			continue
 		}
 		if run == nil {
-			if ranElsewhere[page] == "" {
+			if testedElsewhere[page] == "" {
 				t.Errorf("%s: nobody runs its commands", page)
 			}
 			continue
 		}
 		t.Run(strings.TrimSuffix(page, ".md"), func(t *testing.T) {
-			patience(t)
+			skipIfShort(t)
 			t.Parallel()
 			h := newHost(t, page)
 			run(h)
@@ -96,9 +96,9 @@ func TestRunbook(t *testing.T) {
 	}
 }
 
-// headedBlocks returns the commands of a page by their headings, in their
+// shellBlocks returns the commands of a page by their headings, in their
 // order.
-func headedBlocks(t *testing.T, page string) map[string][]string {
+func shellBlocks(t *testing.T, page string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../../docs", page))
 	must(t, err)
@@ -127,37 +127,37 @@ func headedBlocks(t *testing.T, page string) map[string][]string {
 // 127.0.0.1:8080 and so on are ports of its own.
 type host struct {
 	*testing.T
-	page    string
-	dir     string
-	address string            // of the API
-	here    map[string]string // what is called otherwise here
-	token   string            // of the account shop
-	env     []string          // of commands, beside the configuration
-	control string
+	page          string
+	dir           string
+	address       string            // of the API
+	substitutions map[string]string // what is called otherwise here
+	token         string            // of the account shop
+	env           []string          // of commands, beside the configuration
+	control       string
 
 	blocks map[string][]string
 	next   map[string]int
 
-	mu    sync.Mutex                     // held by systemctl
-	units map[string]func() *rig.Process // how services start
-	stops map[string]func()              // how they stop, if not by SIGTERM
-	runs  map[string]*rig.Process
-	logs  map[string][]*rig.Process
+	mu      sync.Mutex                     // held by systemctl
+	units   map[string]func() *rig.Process // how services start
+	stops   map[string]func()              // how they stop, if not by SIGTERM
+	running map[string]*rig.Process
+	logs    map[string][]*rig.Process
 }
 
 func newHost(t *testing.T, page string) *host {
 	t.Helper()
-	h := &host{T: t, page: page, dir: t.TempDir(), blocks: headedBlocks(t, "operate/"+page), next: map[string]int{},
+	h := &host{T: t, page: page, dir: t.TempDir(), blocks: shellBlocks(t, "operate/"+page), next: map[string]int{},
 		units: map[string]func() *rig.Process{},
-		stops: map[string]func(){}, runs: map[string]*rig.Process{}, logs: map[string][]*rig.Process{}}
-	h.address = h.free()
-	metrics := h.free()
-	h.here = map[string]string{"127.0.0.1:8080": h.address, "127.0.0.1:9464": metrics}
+		stops: map[string]func(){}, running: map[string]*rig.Process{}, logs: map[string][]*rig.Process{}}
+	h.address = h.freeAddress()
+	metrics := h.freeAddress()
+	h.substitutions = map[string]string{"127.0.0.1:8080": h.address, "127.0.0.1:9464": metrics}
 	for _, name := range []string{"bin", "etc/cardmint", "var/lib/cardmint", "var/backups"} {
 		must(t, os.MkdirAll(filepath.Join(h.dir, name), 0o700))
-		h.here["/"+name] = filepath.Join(h.dir, name)
+		h.substitutions["/"+name] = filepath.Join(h.dir, name)
 	}
-	delete(h.here, "/bin")
+	delete(h.substitutions, "/bin")
 	must(t, os.Symlink(newProgram(t, "").path, filepath.Join(h.dir, "bin", programName)))
 	web := httptest.NewServer(http.HandlerFunc(h.serveControl))
 	t.Cleanup(web.Close)
@@ -180,16 +180,16 @@ func newHost(t *testing.T, page string) *host {
 	return h
 }
 
-// ports are those that hosts were given: what is free may be free twice.
-var ports sync.Map
+// usedPorts are those that hosts were given: what is free may be free twice.
+var usedPorts sync.Map
 
-// free returns an address on which nobody listens, and which no other host is
+// freeAddress returns an address on which nobody listens, and which no other host is
 // given.
-func (h *host) free() string {
+func (h *host) freeAddress() string {
 	h.Helper()
 	for {
 		port := rig.FreePort(h)
-		if _, given := ports.LoadOrStore(port, true); !given {
+		if _, given := usedPorts.LoadOrStore(port, true); !given {
 			return fmt.Sprintf("127.0.0.1:%d", port)
 		}
 	}
@@ -209,17 +209,17 @@ func (h *host) configure() {
 			map[string]string{"on": "true", "off": "false"}[value]+strings.TrimSuffix(strings.TrimSuffix(value, "off"), "on"))
 	}
 	h.write("/etc/cardmint/cardmint.env", text.String(), 0o600)
-	h.set("CARDMINT_DATABASE_URL", "sqlite:"+filepath.Join(h.dir, "var/lib/cardmint/cardmint.db"))
-	h.set("CARDMINT_KEYS", filepath.Join(h.dir, "var/lib/cardmint/cardmint.keys"))
-	h.set("CARDMINT_LISTEN", h.address)
-	h.set("CARDMINT_METRICS_LISTEN", h.here["127.0.0.1:9464"])
-	h.set("CARDMINT_SIMULATED", "true")
-	h.set("CARDMINT_RATE", "monero=150")
+	h.setVariable("CARDMINT_DATABASE_URL", "sqlite:"+filepath.Join(h.dir, "var/lib/cardmint/cardmint.db"))
+	h.setVariable("CARDMINT_KEYS", filepath.Join(h.dir, "var/lib/cardmint/cardmint.keys"))
+	h.setVariable("CARDMINT_LISTEN", h.address)
+	h.setVariable("CARDMINT_METRICS_LISTEN", h.substitutions["127.0.0.1:9464"])
+	h.setVariable("CARDMINT_SIMULATED", "true")
+	h.setVariable("CARDMINT_RATE", "monero=150")
 }
 
-// set changes a variable of the configuration. As the pages have it, what is
+// setVariable changes a variable of the configuration. As the pages have it, what is
 // not set is commented out.
-func (h *host) set(name, value string) {
+func (h *host) setVariable(name, value string) {
 	h.Helper()
 	path := filepath.Join(h.dir, "etc/cardmint/cardmint.env")
 	text, err := os.ReadFile(path)
@@ -245,14 +245,14 @@ func (h *host) write(path, text string, mode os.FileMode) {
 // prelude returns the functions that install.md defines for the operator, and
 // replacements for commands that a test's host lacks.
 func (h *host) prelude() string {
-	block := strings.Join(headedBlocks(h.T, "operate/install.md")["The package"], "\n")
+	block := strings.Join(shellBlocks(h.T, "operate/install.md")["The package"], "\n")
 	defined := regexp.MustCompile(`(?m)^(?:cm|configure)\(\) .*$`).FindAllString(block, -1)
 	if len(defined) != 2 {
 		h.Fatal("install.md does not define cm and configure")
 	}
 	text := `install() { local a=(); while [ $# -gt 0 ]; do case $1 in -o|-g) shift 2 ;; *) a+=("$1"); shift ;; esac; done; command install "${a[@]}"; }` + "\n"
 	text += "runuser() { while [ \"$1\" != -- ]; do shift; done; shift; \"$@\"; }\n" + strings.Join(defined, "\n") + "\n"
-	for _, name := range slices.Sorted(maps.Keys(notRun)) {
+	for _, name := range slices.Sorted(maps.Keys(stubbed)) {
 		text += name + "() { :; }\n"
 	}
 	return text
@@ -263,8 +263,8 @@ func (h *host) prelude() string {
 func (h *host) shell(script string) (out string, code int) {
 	h.Helper()
 	script = h.prelude() + script
-	for _, documented := range slices.SortedFunc(maps.Keys(h.here), func(a, b string) int { return len(b) - len(a) }) {
-		script = strings.ReplaceAll(script, documented, h.here[documented])
+	for _, documented := range slices.SortedFunc(maps.Keys(h.substitutions), func(a, b string) int { return len(b) - len(a) }) {
+		script = strings.ReplaceAll(script, documented, h.substitutions[documented])
 	}
 	cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir = h.dir
@@ -272,23 +272,23 @@ func (h *host) shell(script string) (out string, code int) {
 	var text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &text, &text
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	h.meet()
-	defer h.meet()
+	h.syncMemory()
+	defer h.syncMemory()
 	if err := cmd.Start(); err != nil {
 		h.Fatal(err)
 	}
-	late := time.AfterFunc(longest, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	late := time.AfterFunc(waitLimit, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	_ = cmd.Wait()
 	if !late.Stop() {
-		h.Fatalf("%s: not done after %s:\n%s\nIt has printed:\n%s", h.page, longest, script, text.String())
+		h.Fatalf("%s: not done after %s:\n%s\nIt has printed:\n%s", h.page, waitLimit, script, text.String())
 	}
 	return text.String(), cmd.ProcessState.ExitCode()
 }
 
-// meet has what was written before it be seen by whoever holds the lock after
+// syncMemory has what was written before it be seen by whoever holds the lock after
 // it, and the other way round: a script asks serveControl, which the race
 // detector can't know.
-func (h *host) meet() {
+func (h *host) syncMemory() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 }
@@ -312,10 +312,10 @@ func (h *host) script(heading string, changes ...string) string {
 	return script
 }
 
-// of runs commands of another page, whose heading has several blocks.
-func (h *host) of(page, heading string, n int, changes ...string) string {
+// runFrom runs commands of another page, whose heading has several blocks.
+func (h *host) runFrom(page, heading string, n int, changes ...string) string {
 	h.Helper()
-	script := strings.NewReplacer(changes...).Replace(headedBlocks(h.T, "operate/"+page)[heading][n])
+	script := strings.NewReplacer(changes...).Replace(shellBlocks(h.T, "operate/"+page)[heading][n])
 	out, code := h.shell(script)
 	if code != 0 {
 		h.Fatalf("%s, %s: exit code %d\n%s\n%s", page, heading, code, script, out)
@@ -327,11 +327,11 @@ func (h *host) of(page, heading string, n int, changes ...string) string {
 // what they print.
 func (h *host) run(heading string, changes ...string) string {
 	h.Helper()
-	return h.exits(0, heading, changes...)
+	return h.runExit(0, heading, changes...)
 }
 
-// exits is like run, for commands that end with a code.
-func (h *host) exits(want int, heading string, changes ...string) string {
+// runExit is like run, for commands that end with a code.
+func (h *host) runExit(want int, heading string, changes ...string) string {
 	h.Helper()
 	script := h.script(heading, changes...)
 	out, code := h.shell(script)
@@ -341,12 +341,12 @@ func (h *host) exits(want int, heading string, changes ...string) string {
 	return out
 }
 
-// until runs the next commands below a heading again and again, until they
+// runUntil runs the next commands below a heading again and again, until they
 // succeed and print something.
-func (h *host) until(want, heading string, changes ...string) string {
+func (h *host) runUntil(want, heading string, changes ...string) string {
 	h.Helper()
 	script, last := h.script(heading, changes...), ""
-	for deadline := time.Now().Add(longest); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		out, code := h.shell(script)
 		if last = out; code == 0 && strings.Contains(out, want) {
 			return out
@@ -399,7 +399,7 @@ func (h *host) systemctl(verb, unit string) error {
 	if start == nil {
 		return fmt.Errorf("there is no unit %s", unit)
 	}
-	running := h.runs[unit]
+	running := h.running[unit]
 	switch verb {
 	case "status", "is-active":
 		if running == nil {
@@ -422,12 +422,12 @@ func (h *host) systemctl(verb, unit string) error {
 			_ = syscall.Kill(running.PID(), s)
 		}
 		running.Wait(h.T, 30*time.Second)
-		delete(h.runs, unit)
+		delete(h.running, unit)
 		running = nil
 	}
 	if running == nil && verb != "stop" {
 		if p := start(); p != nil {
-			h.runs[unit], h.logs[unit] = p, append(h.logs[unit], p)
+			h.running[unit], h.logs[unit] = p, append(h.logs[unit], p)
 		}
 	}
 	return nil
@@ -451,7 +451,7 @@ func (h *host) startService() *rig.Process {
 	cmd.Dir = h.dir
 	cmd.Env = append(os.Environ(), append(h.env, "PATH="+filepath.Join(h.dir, "bin")+":"+os.Getenv("PATH"))...)
 	p := rig.Start(h.T, cmd)
-	for deadline := time.Now().Add(longest); time.Now().Before(deadline) &&
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline) &&
 		syscall.Kill(p.PID(), 0) == nil; time.Sleep(20 * time.Millisecond) {
 		if c, err := net.Dial("tcp", h.address); err == nil {
 			_ = c.Close()

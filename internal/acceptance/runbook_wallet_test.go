@@ -13,19 +13,19 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// openMonero is like open, for a service with a real node and a wallet of its
+// startWithMonero is like open, for a service with a real node and a wallet of its
 // own, both of which are units.
-func (h *host) openMonero() (*rig.MoneroNet, *rig.MoneroWallet) {
+func (h *host) startWithMonero() (*rig.MoneroNet, *rig.MoneroWallet) {
 	h.Helper()
 	net := rig.Monero(h)
 	wallet := net.NewWallet(h, "", "")
-	h.set("CARDMINT_SIMULATED", "")
-	h.set("CARDMINT_MONERO_DAEMON_URL", net.DaemonURL)
-	h.set("CARDMINT_MONERO_WALLET_URL", wallet.URL)
-	h.set("CARDMINT_MONERO_WALLET_FILE", "wallet")
-	h.set("CARDMINT_MONERO_CONFIRMATIONS", "2")
+	h.setVariable("CARDMINT_SIMULATED", "")
+	h.setVariable("CARDMINT_MONERO_DAEMON_URL", net.DaemonURL)
+	h.setVariable("CARDMINT_MONERO_WALLET_URL", wallet.URL)
+	h.setVariable("CARDMINT_MONERO_WALLET_FILE", "wallet")
+	h.setVariable("CARDMINT_MONERO_CONFIRMATIONS", "2")
 	h.fewAddresses()
-	h.here["127.0.0.1:18081"], h.here["127.0.0.1:18083"] = strings.TrimPrefix(net.DaemonURL, "http://"),
+	h.substitutions["127.0.0.1:18081"], h.substitutions["127.0.0.1:18083"] = strings.TrimPrefix(net.DaemonURL, "http://"),
 		strings.TrimPrefix(wallet.URL, "http://")
 	h.unit("monerod", net.Daemon.Process, func() *rig.Process {
 		net.Daemon.Start(h)
@@ -35,7 +35,7 @@ func (h *host) openMonero() (*rig.MoneroNet, *rig.MoneroWallet) {
 		wallet.Launch(h)
 		return wallet.Process
 	})
-	h.open()
+	h.start()
 	return net, wallet
 }
 
@@ -43,8 +43,8 @@ func (h *host) openMonero() (*rig.MoneroNet, *rig.MoneroWallet) {
 // 6,000 ahead, which takes it as long as all else on most pages.
 func (h *host) fewAddresses() {
 	h.Helper()
-	h.set("CARDMINT_ADDRESS_POOL", "20")
-	h.set("CARDMINT_ADDRESS_RATE", "1")
+	h.setVariable("CARDMINT_ADDRESS_POOL", "20")
+	h.setVariable("CARDMINT_ADDRESS_RATE", "1")
 }
 
 // payReal pays for a card from another wallet, with two confirmations.
@@ -57,21 +57,21 @@ func (h *host) payReal(net *rig.MoneroNet, c *client.Card) (txID string) {
 
 func (h *host) worker() {
 	const steps = "What to do"
-	net, wallet := h.openMonero()
+	net, wallet := h.startWithMonero()
 	c := h.order(150)
-	h.runs["cardmint"].Kill()
+	h.running["cardmint"].Kill()
 	h.payReal(net, c)
 	if _, code := h.shell(h.script(steps)); code == 0 {
 		h.Error("a service that was killed answers")
 	}
 	wantOutput(h.T, h.run(steps), "msg=started")
-	h.ready()
-	h.until(`cardmint_chain_leading{coin="monero"} 1`, steps)
-	h.await(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
+	h.awaitReady()
+	h.runUntil(`cardmint_chain_leading{coin="monero"} 1`, steps)
+	h.awaitPayments(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
 
 	c = h.order(150)
 	wallet.Kill()
-	h.logged("msg=failed")
+	h.awaitLog("msg=failed")
 	check := h.script(steps)
 	if out, code := h.shell(check); code != 1 || !strings.Contains(out, "hint: ") {
 		h.Errorf("wallet check without a wallet: exit code %d\n%s", code, out)
@@ -79,26 +79,26 @@ func (h *host) worker() {
 	h.run(steps)
 	h.run(steps)
 	h.payReal(net, c)
-	h.logged("well again")
+	h.awaitLog("well again")
 	wantOutput(h.T, h.run(steps), `loop="watch monero"`)
-	wantOutput(h.T, h.until(`"status":"ready"`, steps), "view-only: yes")
-	h.await(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
+	wantOutput(h.T, h.runUntil(`"status":"ready"`, steps), "view-only: yes")
+	h.awaitPayments(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
 }
 
-// stock gives the host a supplier that is a stock, with cards of 150 dollars.
-func (h *host) stock(n int) {
+// addStock gives the host a supplier that is a stock, with cards of 150 dollars.
+func (h *host) addStock(n int) {
 	h.Helper()
 	h.write("/etc/cardmint/suppliers.toml",
 		"[[supplier]]\nname = \"shelf\"\nkind = \"stock\"\ntest = true\nlow_stock = 2\n", 0o600)
-	h.set("CARDMINT_SUPPLIERS", filepath.Join(h.dir, "etc/cardmint/suppliers.toml"))
+	h.setVariable("CARDMINT_SUPPLIERS", filepath.Join(h.dir, "etc/cardmint/suppliers.toml"))
 	file, _ := stockFile(h, "150", 1, n)
 	must(h, os.Rename(file, filepath.Join(h.dir, "cards.csv")))
 }
 
-// epochs waits until the service has begun so many epochs.
-func (h *host) epochs(n int) {
+// awaitEpochs waits until the service has begun so many epochs.
+func (h *host) awaitEpochs(n int) {
 	h.Helper()
-	for deadline := time.Now().Add(longest); strings.Count(h.log("cardmint"),
+	for deadline := time.Now().Add(waitLimit); strings.Count(h.log("cardmint"),
 		`msg="epoch began"`) < n; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			h.Fatalf("there are no %d epochs", n)
@@ -108,19 +108,19 @@ func (h *host) epochs(n int) {
 
 func (h *host) restore() {
 	const before, restoring, forgotten = "Before it happens", "Restoring", "What was lost"
-	h.stock(5)
-	net, _ := h.openMonero()
+	h.addStock(5)
+	net, _ := h.startWithMonero()
 	if out, code := h.shell(
 		"cp cards.csv /var/lib/cardmint && cm stock import cards.csv --supplier shelf --yes"); code != 0 {
 		h.Fatal(out)
 	}
-	h.offered()
+	h.awaitOffers()
 	kept := h.order(150)
 	h.run(before)
 	h.run(before)
 	lost := h.order(150)
 	txID := h.payReal(net, lost)
-	h.await(map[uuid.UUID]client.PaymentState{lost.UUID: client.PaymentStatePaid})
+	h.awaitPayments(map[uuid.UUID]client.PaymentState{lost.UUID: client.PaymentStatePaid})
 
 	h.run(restoring)
 	must(h, os.Remove(filepath.Join(h.dir, "var/lib/cardmint/cardmint.keys")))
@@ -128,27 +128,27 @@ func (h *host) restore() {
 	wantOutput(h.T, h.run(restoring, "2026-11-22", time.Now().Format("2006-01-02")), "restored 1 card")
 	h.run(restoring)
 	wantOutput(h.T, h.run(restoring), "epoch began")
-	h.epochs(2)
-	h.ready()
-	if _, err := h.shop().GetCard(h.Context(), lost.UUID); err == nil {
+	h.awaitEpochs(2)
+	h.awaitReady()
+	if _, err := h.client().GetCard(h.Context(), lost.UUID); err == nil {
 		h.Error("nothing was forgotten")
 	}
-	h.until(txID, forgotten)
+	h.runUntil(txID, forgotten)
 	wantOutput(h.T, h.run(forgotten), "done; applied up to block")
 	wantOutput(h.T, h.run(forgotten), "shop")
 	wantOutput(h.T, h.run(forgotten), "Nothing was changed")
 	h.run(forgotten)
-	wantOutput(h.T, h.exits(3, forgotten), "everything agrees", txID) // it waits to be attributed
-	h.until(`"status":"ready"`, forgotten)
+	wantOutput(h.T, h.runExit(3, forgotten), "everything agrees", txID) // it waits to be attributed
+	h.runUntil(`"status":"ready"`, forgotten)
 	h.payReal(net, kept)
-	h.await(map[uuid.UUID]client.PaymentState{kept.UUID: client.PaymentStatePaid})
+	h.awaitPayments(map[uuid.UUID]client.PaymentState{kept.UUID: client.PaymentStatePaid})
 }
 
-// offered waits until something can be ordered.
-func (h *host) offered() {
+// awaitOffers waits until something can be ordered.
+func (h *host) awaitOffers() {
 	h.Helper()
-	for deadline := time.Now().Add(longest); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if offers, err := h.shop().ListOffers(h.Context()); err == nil && len(offers) > 0 {
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if offers, err := h.client().ListOffers(h.Context()); err == nil && len(offers) > 0 {
 			return
 		}
 	}

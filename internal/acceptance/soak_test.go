@@ -54,13 +54,13 @@ const (
 
 // soak is a service in this process, on PostgreSQL, whose clock runs fast.
 type soak struct {
-	t     *testing.T
-	began time.Time
-	db    *store.Store
-	sql   *sql.DB
-	url   string
-	token string
-	ended sync.WaitGroup
+	t       *testing.T
+	began   time.Time
+	db      *store.Store
+	sql     *sql.DB
+	url     string
+	token   string
+	clients sync.WaitGroup
 
 	cards, posts, refused atomic.Int64
 }
@@ -78,7 +78,7 @@ func TestSoak(t *testing.T) {
 	defer stop()
 	limit := rate.NewLimiter(soakCards, soakCards)
 	for n := range 8 {
-		s.ended.Go(func() { s.shop(ctx, limit, n) })
+		s.clients.Go(func() { s.buyCards(ctx, limit, n) })
 	}
 	var samples []soakSample
 	every := time.NewTicker(*soakFor / soakSamples)
@@ -86,11 +86,11 @@ func TestSoak(t *testing.T) {
 	for ctx.Err() == nil {
 		select {
 		case <-every.C:
-			samples = append(samples, s.soakSample())
+			samples = append(samples, s.takeSample())
 		case <-ctx.Done():
 		}
 	}
-	s.ended.Wait()
+	s.clients.Wait()
 	if s.cards.Load() < int64(soakFor.Seconds()) || s.posts.Load() < s.cards.Load()/2 ||
 		s.refused.Load() > s.cards.Load()/10 {
 		t.Errorf("%d cards, %d webhooks, %d requests that failed: that is no load", s.cards.Load(), s.posts.Load(),
@@ -98,7 +98,7 @@ func TestSoak(t *testing.T) {
 	}
 	t.Logf("%d cards and %d webhooks in %s of the service's clock; %d requests failed", s.cards.Load(), s.posts.Load(),
 		s.now().Sub(s.began).Round(time.Minute), s.refused.Load())
-	report, grows := judge(samples)
+	report, grows := findGrowth(samples)
 	t.Log("\n" + report)
 	for _, g := range grows {
 		t.Error(g)
@@ -207,9 +207,9 @@ func (s *soak) client() *client.Client {
 	return c
 }
 
-// shop orders cards until ctx ends. Of ten, seven are paid and read, one is
+// buyCards orders cards until ctx ends. Of ten, seven are paid and read, one is
 // paid too little, one is canceled, and one is left to expire.
-func (s *soak) shop(ctx context.Context, limit *rate.Limiter, n int) {
+func (s *soak) buyCards(ctx context.Context, limit *rate.Limiter, n int) {
 	shop := s.client()
 	for ; limit.Wait(ctx) == nil; n++ {
 		err := func() error {
@@ -255,7 +255,7 @@ type soakSample struct {
 	values map[string]float64 // by what it is: bytes, or a number
 }
 
-func (s *soak) soakSample() soakSample {
+func (s *soak) takeSample() soakSample {
 	runtime.GC() // what is left is in use
 	var heap runtime.MemStats
 	runtime.ReadMemStats(&heap)
@@ -300,10 +300,10 @@ func slope(x, y []float64) float64 {
 	return 0
 }
 
-// trend returns by how much y grows with x: the median of the slopes between
+// medianSlope returns by how much y grows with x: the median of the slopes between
 // any two points (Theil 1950, Sen 1968), of which a few that lie far off change
 // little.
-func trend(x, y []float64) float64 {
+func medianSlope(x, y []float64) float64 {
 	var slopes []float64
 	for i := range x {
 		for j := range i {
@@ -318,11 +318,11 @@ func trend(x, y []float64) float64 {
 	return median(slopes)
 }
 
-// judge returns the slopes of everything, and what grows without bound. The
+// findGrowth returns the slopes of everything, and what grows without bound. The
 // first quarter, in which pools and caches fill, does not count. What a process
 // holds must not grow. What a database holds may grow with the cards, but each
 // card may not cost more and more.
-func judge(samples []soakSample) (report string, grows []string) {
+func findGrowth(samples []soakSample) (report string, grows []string) {
 	samples = samples[len(samples)/4:]
 	if len(samples) < 8 {
 		return "", []string{"too few samples"}
@@ -338,7 +338,7 @@ func judge(samples []soakSample) (report string, grows []string) {
 		hours, cards, values := series(samples, name)
 		half := len(values) / 2
 		first, last := values[0], values[len(values)-1]
-		perHour := trend(hours, values)
+		perHour := medianSlope(hours, values)
 		grown := perHour * (hours[len(hours)-1] - hours[0])
 		early, late := slope(cards[:half], values[:half]), slope(cards[half:], values[half:])
 		if first != last || !strings.Contains(name, " ") { // of most tables there is nothing to say
@@ -393,7 +393,7 @@ func TestSoak_JudgesGrowth(t *testing.T) {
 		for n := range soakSamples {
 			samples = append(samples, soakSample{float64(n), float64(n) * 100, map[string]float64{tt.what: tt.at(float64(n))}})
 		}
-		if _, grows := judge(samples); (len(grows) > 0) != tt.grows {
+		if _, grows := findGrowth(samples); (len(grows) > 0) != tt.grows {
 			t.Errorf("%s: %v", name, grows)
 		}
 	}

@@ -136,7 +136,7 @@ func (s specService) register(t *testing.T, r *specReceiver, asked specObject) (
 	if key, err := base64.StdEncoding.DecodeString(encoded); !found || err != nil || len(key) != 32 {
 		t.Errorf("the secret is %q", answer.Secret)
 	}
-	r.with(func() { r.secret = answer.Secret })
+	r.locked(func() { r.secret = answer.Secret })
 	return hook
 }
 
@@ -238,8 +238,8 @@ func (r *specReceiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// with does what it is given while no request is dealt with.
-func (r *specReceiver) with(do func()) {
+// locked does what it is given while no request is dealt with.
+func (r *specReceiver) locked(do func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	do()
@@ -247,7 +247,7 @@ func (r *specReceiver) with(do func()) {
 
 // fail answers the next request with this status.
 func (r *specReceiver) fail(status int, retryAfter ...string) {
-	r.with(func() {
+	r.locked(func() {
 		r.answer = func(w http.ResponseWriter, _ *http.Request) {
 			w.Header()["Retry-After"] = retryAfter
 			http.Error(w, "not now", status)
@@ -261,7 +261,7 @@ func (r *specReceiver) awaitEvents(t *testing.T, want []specObject) {
 	t.Helper()
 	var got []specObject
 	awaitSpec(t, fmt.Sprintf("the receiver to have %d events", len(want)), func() bool {
-		r.with(func() { got = slices.Collect(maps.Values(r.events)) })
+		r.locked(func() { got = slices.Collect(maps.Values(r.events)) })
 		return len(got) >= len(want)
 	})
 	slices.SortFunc(got, func(a, b specObject) int { return specSeq(a) - specSeq(b) })
@@ -318,7 +318,7 @@ func TestReceiver_BuiltFromSpecAlone_GetsEveryEvent(t *testing.T) {
 	example := func() (request specRequest, payload specObject) {
 		var attempt specObject
 		s.call(t, "POST", hook+"/test", `{"type":"payment.late"}`, http.StatusOK, &attempt)
-		shop.with(func() { request = shop.last })
+		shop.locked(func() { request = shop.last })
 		_ = json.Unmarshal(request.body, &payload)
 		if attempt["status"] != 204.0 || attempt["error"] != nil || payload["seq"] != 0.0 ||
 			payload["type"] != "payment.late" {
@@ -343,7 +343,7 @@ func TestReceiver_BuiltFromSpecAlone_GetsEveryEvent(t *testing.T) {
 	var rotated struct{ Secret string }
 	s.call(t, "POST", hook+"/rotate-secret", "", http.StatusOK, &rotated)
 	before := shop.secret
-	shop.with(func() { shop.secret = rotated.Secret })
+	shop.locked(func() { shop.secret = rotated.Secret })
 	request, _ = example()
 	right := map[string]int{}
 	for _, signature := range request.signatures {
@@ -415,10 +415,10 @@ func TestReceiver_BuiltFromSpecAlone_GetsEveryEvent(t *testing.T) {
 	s.refused(t, "GET", hook, http.StatusNotFound, "not_found")
 	s.call(t, "PATCH", otherHook, `{"types":[]}`, http.StatusOK, nil)
 	var sent int
-	shop.with(func() { sent = shop.count })
+	shop.locked(func() { sent = shop.count })
 	s.pay(t, "", "")
 	other.awaitEvents(t, append([]specObject{told}, s.events(t)[len(known):]...))
-	if shop.with(func() { sent = shop.count - sent }); sent > 0 {
+	if shop.locked(func() { sent = shop.count - sent }); sent > 0 {
 		t.Errorf("%d requests came to a deleted webhook", sent)
 	}
 }

@@ -115,7 +115,7 @@ func TestStock_ImportedCard_IsSoldOnce(t *testing.T) {
 }
 
 func TestStockImport_UnsafeFile_IsRefused(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	p.account(t)
@@ -146,7 +146,7 @@ func TestStockImport_UnsafeFile_IsRefused(t *testing.T) {
 
 // What the page about stocks shows can be imported as it stands.
 func TestStockImport_DocumentedExample_IsImported(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/suppliers-stock.md")
 	if err != nil {
@@ -174,7 +174,7 @@ func TestStockImport_DocumentedExample_IsImported(t *testing.T) {
 // What was given out in a time that the database forgot stays held, while the
 // rest is sold again; and what a card never got is named.
 func TestStockRelease_Except_StaysHeld(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)

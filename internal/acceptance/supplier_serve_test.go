@@ -15,7 +15,7 @@ import (
 )
 
 func TestSupplierServe_BadConfiguration_ExitsWithHint(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	file := filepath.Join(t.TempDir(), "supplier.db")
@@ -54,7 +54,7 @@ func TestSupplierServe_BadConfiguration_ExitsWithHint(t *testing.T) {
 // A supplier that is killed knows its keys when it is back, and its ledger has
 // one card for each, masked.
 func TestSupplierServe_Restarted_SameKeyGetsSameCard(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	file := filepath.Join(t.TempDir(), "supplier.db")

@@ -13,9 +13,9 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-// withoutSeals takes everything from the database that earlier versions do not
+// removeSeals takes everything from the database that earlier versions do not
 // store.
-func (p *program) withoutSeals(t testing.TB) {
+func (p *program) removeSeals(t testing.TB) {
 	t.Helper()
 	v, err := vault.Open(p.setting("CARDMINT_KEYS"))
 	must(t, err)
@@ -31,8 +31,8 @@ func (p *program) withoutSeals(t testing.TB) {
 	}
 }
 
-// answer uses a token, and returns the status of the response.
-func (s *server) answer(t *testing.T, token string) int {
+// useToken uses a token, and returns the status of the response.
+func (s *server) useToken(t *testing.T, token string) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/api/cards?limit=1", nil)
 	must(t, err)
@@ -45,7 +45,7 @@ func (s *server) answer(t *testing.T, token string) int {
 
 func TestToken_RowChangedInDatabase_RefusedAndReported(t *testing.T) {
 	t.Parallel()
-	patience(t)
+	skipIfShort(t)
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		p := newProgram(t, url)
 		p.account(t)
@@ -74,12 +74,12 @@ func TestToken_RowChangedInDatabase_RefusedAndReported(t *testing.T) {
 		}
 
 		s := p.serve(t, "serve", "--simulated", "--rate", "monero=150", "--metrics-listen", "127.0.0.1:0")
-		if status := s.answer(t, text); status != http.StatusUnauthorized {
+		if status := s.useToken(t, text); status != http.StatusUnauthorized {
 			t.Errorf("status %d", status)
 		}
 		s.awaitOutput(t, 10*time.Second, "the token's row was changed without the keys")
 		wantOutput(t, s.Output(), "token="+changed.ID)
-		if n := metric(s.scrape(t), "cardmint_tokens_changed_total"); n != "1" {
+		if n := metricValue(s.scrape(t), "cardmint_tokens_changed_total"); n != "1" {
 			t.Errorf("cardmint_tokens_changed_total is %q", n)
 		}
 		p.must(t, "token", "revoke", changed.ID)
@@ -90,15 +90,15 @@ func TestToken_RowChangedInDatabase_RefusedAndReported(t *testing.T) {
 
 func TestTokenSeal_TokensOfEarlierRelease_AreSealed(t *testing.T) {
 	t.Parallel()
-	patience(t)
+	skipIfShort(t)
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		p := newProgram(t, url)
 		token := p.account(t)
-		p.withoutSeals(t)
+		p.removeSeals(t)
 		later := p.must(t, "token", "create", "shop", "--name", "later", "--mode", "live")
 		s := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
 		wantOutput(t, s.Output(), "run 'cardmint token seal'")
-		if status := s.answer(t, token); status != http.StatusOK {
+		if status := s.useToken(t, token); status != http.StatusOK {
 			t.Errorf("a token of an earlier version: status %d", status)
 		}
 		p.must(t, "reconcile")
@@ -116,7 +116,7 @@ func TestTokenSeal_TokensOfEarlierRelease_AreSealed(t *testing.T) {
 			t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 		}
 		p.must(t, "reconcile")
-		if text := p.must(t, "token", "rotate", p.listed(t, "later")[0]["ID"]); !strings.HasPrefix(text, "cm_live_") ||
+		if text := p.must(t, "token", "rotate", p.tokenRows(t, "later")[0]["ID"]); !strings.HasPrefix(text, "cm_live_") ||
 			text == later {
 			t.Errorf("a live token was replaced by %.8s", text)
 		}
@@ -125,7 +125,7 @@ func TestTokenSeal_TokensOfEarlierRelease_AreSealed(t *testing.T) {
 		if strings.Contains(s.Output(), "token seal") {
 			t.Errorf("still asked for:\n%s", s.Output())
 		}
-		if status := s.answer(t, token); status != http.StatusOK {
+		if status := s.useToken(t, token); status != http.StatusOK {
 			t.Errorf("status %d", status)
 		}
 		s.stop(t)

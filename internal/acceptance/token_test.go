@@ -15,8 +15,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// listed returns the row of 'token list' with a name, by column.
-func (p *program) listed(t *testing.T, name string) []map[string]string {
+// tokenRows returns the row of 'token list' with a name, by column.
+func (p *program) tokenRows(t *testing.T, name string) []map[string]string {
 	t.Helper()
 	var columns []string
 	var found []map[string]string
@@ -42,7 +42,7 @@ func (p *program) listed(t *testing.T, name string) []map[string]string {
 
 func TestToken_ScopesExpiryAndLastUse(t *testing.T) {
 	t.Parallel()
-	patience(t)
+	skipIfShort(t)
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		p := newProgram(t, url)
 		p.account(t)
@@ -51,7 +51,7 @@ func TestToken_ScopesExpiryAndLastUse(t *testing.T) {
 		p.must(t, "token", "create", "shop", "--name", "idle", "--expires-at", "2126-01-31")
 		x := &transcript{t: t, p: p}
 		x.run("token", "list")
-		row := p.listed(t, "books")[0]
+		row := p.tokenRows(t, "books")[0]
 		created, err := time.Parse(time.RFC3339, row["CREATED"])
 		if err != nil || row["SCOPES"] != "cards:read,events:read" || row["USED"] != "never" || row["REVOKED"] != "-" {
 			t.Errorf("%v, %v", row, err)
@@ -60,7 +60,7 @@ func TestToken_ScopesExpiryAndLastUse(t *testing.T) {
 			!expires.Equal(created.Add(90*24*time.Hour)) {
 			t.Errorf("%v, %v", row, err)
 		}
-		if row := p.listed(t, "idle")[0]; row["SCOPES"] != "all" || row["EXPIRES"] != "2126-01-31T00:00:00Z" {
+		if row := p.tokenRows(t, "idle")[0]; row["SCOPES"] != "all" || row["EXPIRES"] != "2126-01-31T00:00:00Z" {
 			t.Errorf("%v", row)
 		}
 
@@ -78,30 +78,30 @@ func TestToken_ScopesExpiryAndLastUse(t *testing.T) {
 		}
 		s.stop(t) // and what it knows of last uses is not lost
 		x.run("token", "list")
-		row = p.listed(t, "books")[0]
+		row = p.tokenRows(t, "books")[0]
 		if used, err := time.Parse(time.RFC3339, row["USED"]); err != nil || used.Before(created) {
 			t.Errorf("%v, %v", row, err)
 		}
-		if row := p.listed(t, "idle")[0]; row["USED"] != "never" {
+		if row := p.tokenRows(t, "idle")[0]; row["USED"] != "never" {
 			t.Errorf("%v", row)
 		}
 	})
 }
 
 func TestTokenRotate_Overlap_KeepsBothTokens(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		p := newProgram(t, url)
 		p.account(t)
 		old := p.must(t, "token", "create", "shop", "--name", "checkout", "--scopes", "cards:read", "--ttl", "720h")
-		id := p.listed(t, "checkout")[0]["ID"]
+		id := p.tokenRows(t, "checkout")[0]["ID"]
 		stdout, stderr, code := p.run("token", "rotate", id, "--overlap", "2h")
 		if code != 0 || !regexp.MustCompile(`^cm_test_[0-9A-Za-z]{33}\n$`).MatchString(stdout) ||
 			!regexp.MustCompile(`(?m)^\S{36} replaces `+id+`, which expires at 20\S+Z\n$`).MatchString(stderr) {
 			t.Fatalf("exit code %d: %q, %q", code, stdout, stderr)
 		}
-		rows := p.listed(t, "checkout")
+		rows := p.tokenRows(t, "checkout")
 		if len(rows) != 2 || rows[0]["ID"] != id || rows[1]["SCOPES"] != "cards:read" ||
 			!strings.Contains(stderr, "\n"+rows[1]["ID"]+" replaces") {
 			t.Fatalf("%v", rows)
@@ -155,17 +155,17 @@ func TestTokenRotate_Overlap_KeepsBothTokens(t *testing.T) {
 // CARDMINT_MODE.
 func TestTokenRotate_LiveToken_StaysLive(t *testing.T) {
 	t.Parallel()
-	patience(t)
+	skipIfShort(t)
 	p := newProgram(t, "")
 	p.account(t)
 	p.must(t, "token", "create", "shop", "--name", "checkout", "--mode", "live")
-	if text := p.must(t, "token", "rotate", p.listed(t, "checkout")[0]["ID"]); !strings.HasPrefix(text, "cm_live_") {
+	if text := p.must(t, "token", "rotate", p.tokenRows(t, "checkout")[0]["ID"]); !strings.HasPrefix(text, "cm_live_") {
 		t.Errorf("%.8s", text)
 	}
 }
 
 func TestToken_Mistake_IsExplained(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	p := newProgram(t, "")
 	p.account(t)

@@ -67,22 +67,22 @@ func newCollector(t *testing.T) *collector {
 	return c
 }
 
-// traced is a shop whose supplier and whose receiver of webhooks note what they
+// tracedService is a shop whose supplier and whose receiver of webhooks note what they
 // are sent.
-type traced struct {
+type tracedService struct {
 	t              *testing.T
 	program        *program
 	supplierConfig string
 	hook           string
 
-	mu     sync.Mutex
-	asked  []string       // traceparents of the requests that submit cards
-	posted chan [2]string // events and the traceparents of their posts
+	mu              sync.Mutex
+	supplierParents []string       // traceparents of the requests that submit cards
+	posts           chan [2]string // events and the traceparents of their posts
 }
 
-func newTraced(t *testing.T, database string) *traced {
+func newTracedService(t *testing.T, database string) *tracedService {
 	t.Helper()
-	x := &traced{t: t, program: newProgram(t, database), posted: make(chan [2]string, 16)}
+	x := &tracedService{t: t, program: newProgram(t, database), posts: make(chan [2]string, 16)}
 	dir := t.TempDir()
 	secrets, err := supplier.ParseSecrets(supplierSecret)
 	must(t, err)
@@ -93,7 +93,7 @@ func newTraced(t *testing.T, database string) *traced {
 	asked := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPut || r.Method == http.MethodPost {
 			x.mu.Lock()
-			x.asked = append(x.asked, r.Header.Get("Traceparent"))
+			x.supplierParents = append(x.supplierParents, r.Header.Get("Traceparent"))
 			x.mu.Unlock()
 		}
 		made.ServeHTTP(w, r)
@@ -105,7 +105,7 @@ func newTraced(t *testing.T, database string) *traced {
 		if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
 			t.Error(err)
 		}
-		x.posted <- [2]string{e.Type, r.Header.Get("Traceparent") + r.Header.Get("Tracestate") + r.Header.Get("Baggage")}
+		x.posts <- [2]string{e.Type, r.Header.Get("Traceparent") + r.Header.Get("Tracestate") + r.Header.Get("Baggage")}
 	}))
 	t.Cleanup(receiver.Close)
 	x.hook = receiver.URL + "/SECRETPATH"
@@ -120,7 +120,7 @@ const (
 // sell has a card ordered within a trace of the client, paid and issued, and
 // waits until the webhook tells of it. It returns the card, and the traceparent
 // of that post.
-func (x *traced) sell(api *server, token string) (card *client.Card, post string, secrets []string) {
+func (x *tracedService) sell(api *server, token string) (card *client.Card, post string, secrets []string) {
 	t := x.t
 	t.Helper()
 	shop := newClient(t, api.url, token)
@@ -133,7 +133,7 @@ func (x *traced) sell(api *server, token string) (card *client.Card, post string
 	must(t, err)
 	for post == "" {
 		select {
-		case p := <-x.posted:
+		case p := <-x.posts:
 			if p[0] == "card.generated" {
 				post = p[1] + " "
 			}
@@ -148,7 +148,7 @@ func (x *traced) sell(api *server, token string) (card *client.Card, post string
 
 // order has a card ordered within a trace of the client. It asks again while
 // there are no addresses yet.
-func (x *traced) order(api *server, token string) (ordered client.Card) {
+func (x *tracedService) order(api *server, token string) (ordered client.Card) {
 	t := x.t
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
@@ -182,12 +182,12 @@ func TestTraces_SoldCard_IsOneTrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: runs several processes")
 	}
-	for name, start := range map[string]func(*testing.T, *traced) (api, worker *server, token string){
-		"dev": func(t *testing.T, x *traced) (api, worker *server, token string) {
+	for name, start := range map[string]func(*testing.T, *tracedService) (api, worker *server, token string){
+		"dev": func(t *testing.T, x *tracedService) (api, worker *server, token string) {
 			s := x.program.serve(t, "dev", "--suppliers", x.supplierConfig)
 			return s, s, regexp.MustCompile(`(?m)^token: (\S+)$`).FindStringSubmatch(s.Output())[1]
 		},
-		"api and worker": func(t *testing.T, x *traced) (api, worker *server, token string) {
+		"api and worker": func(t *testing.T, x *tracedService) (api, worker *server, token string) {
 			token = x.program.account(t)
 			worker = x.program.serve(t, serveSimulated("--role", "worker", "--suppliers", x.supplierConfig, "--webhook-insecure")...)
 			return x.program.serve(t, serveSimulated("--role", "api", "--webhook-insecure")...), worker, token
@@ -199,7 +199,7 @@ func TestTraces_SoldCard_IsOneTrace(t *testing.T) {
 			if name != "dev" {
 				database = rig.Postgres(t)
 			}
-			x, c := newTraced(t, database), newCollector(t)
+			x, c := newTracedService(t, database), newCollector(t)
 			x.program.env = append(x.program.env, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.web.URL+"/",
 				"OTEL_EXPORTER_OTLP_HEADERS=x-key=a%20b", "OTEL_SERVICE_NAME=cards")
 			api, worker, token := start(t, x)
@@ -208,7 +208,7 @@ func TestTraces_SoldCard_IsOneTrace(t *testing.T) {
 			if worker != api {
 				worker.stop(t)
 			}
-			x.check(c, card, post)
+			x.checkSpans(c, card, post)
 			for _, secret := range secrets {
 				if bytes.Contains(c.raw.Bytes(), []byte(secret)) {
 					t.Errorf("%q was sent to the collector", secret)
@@ -229,8 +229,8 @@ func TestTraces_SoldCard_IsOneTrace(t *testing.T) {
 	}
 }
 
-// check compares the spans of the client's trace with what became of the card.
-func (x *traced) check(c *collector, card *client.Card, post string) {
+// checkSpans compares the spans of the client's trace with what became of the card.
+func (x *tracedService) checkSpans(c *collector, card *client.Card, post string) {
 	t := x.t
 	t.Helper()
 	keys := map[string]bool{}
@@ -274,8 +274,8 @@ func (x *traced) check(c *collector, card *client.Card, post string) {
 		t.Errorf("payment confirmed links to %v, the passes are %v", links, passes)
 	}
 	of := func(s *tracepb.Span) string { return "00-" + clientTrace + "-" + id(s) + "-01" }
-	if want := []string{of(byName["supplier submit"])}; !slices.Equal(x.asked, want) {
-		t.Errorf("the supplier was sent %q, want %q", x.asked, want)
+	if want := []string{of(byName["supplier submit"])}; !slices.Equal(x.supplierParents, want) {
+		t.Errorf("the supplier was sent %q, want %q", x.supplierParents, want)
 	}
 	if want := of(byName["deliver webhook card.generated"]); post != want {
 		t.Errorf("the webhook was sent %q, want %q", post, want)
@@ -311,15 +311,15 @@ func TestTraces_NoCollector_ServiceWorks(t *testing.T) {
 		"void":     {"CARDMINT_OTLP_ENDPOINT=http://127.0.0.1:9", "OTEL_BSP_SCHEDULE_DELAY=50"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x := newTraced(t, "")
+			x := newTracedService(t, "")
 			x.program.env = append(x.program.env, more...)
 			token := x.program.account(t)
 			s := x.program.serve(t, serveSimulated("--suppliers", x.supplierConfig, "--webhook-insecure")...)
 			card, post, _ := x.sell(s, token)
 			s.stop(t)
 			on := name == "void"
-			if (post != "") != on || len(x.asked) != 1 || (x.asked[0] != "") != on {
-				t.Errorf("supplier and webhook were sent %q and %q", x.asked, post)
+			if (post != "") != on || len(x.supplierParents) != 1 || (x.supplierParents[0] != "") != on {
+				t.Errorf("supplier and webhook were sent %q and %q", x.supplierParents, post)
 			}
 			if text := s.Output(); strings.Contains(text, "trace_id=") != on ||
 				strings.Contains(text, "traces are lost: the collector does not take them") != on {

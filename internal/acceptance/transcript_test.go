@@ -20,8 +20,8 @@ var commandLine = regexp.MustCompile(`(?m)^ +cardmint (.+)$`)
 
 var word = regexp.MustCompile(`'[^']*'|\S+`)
 
-// printed returns the arguments of the commands that a text tells to run.
-func printed(t *testing.T, text string) (all [][]string) {
+// commandsIn returns the arguments of the commands that a text tells to run.
+func commandsIn(t *testing.T, text string) (all [][]string) {
 	t.Helper()
 	for _, line := range commandLine.FindAllStringSubmatch(text, -1) {
 		var args []string
@@ -69,11 +69,11 @@ func (x *transcript) run(args ...string) string {
 	return stdout + stderr
 }
 
-// follow runs the one of the printed commands that has the words, with the note
+// runPrinted runs the one of the printed commands that has the words, with the note
 // filled in.
-func (x *transcript) follow(said, note string, words ...string) string {
+func (x *transcript) runPrinted(said, note string, words ...string) string {
 	x.t.Helper()
-	for _, args := range printed(x.t, said) {
+	for _, args := range commandsIn(x.t, said) {
 		if i := slices.IndexFunc(words, func(w string) bool { return !slices.Contains(args, w) }); i >= 0 {
 			continue
 		}
@@ -86,13 +86,13 @@ func (x *transcript) follow(said, note string, words ...string) string {
 	return ""
 }
 
-// settles is how the operator decides of each card, by its uuid.
-type settles map[uuid.UUID]string
+// decisions is how the operator decides of each card, by its uuid.
+type decisions map[uuid.UUID]string
 
 // An operator who reads nothing but what the commands print settles whatever
 // waits: each output holds the next command.
 func TestCLI_PrintedCommands_SettleEverything(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)
@@ -119,12 +119,12 @@ func TestCLI_PrintedCommands_SettleEverything(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	stray(t, p, db, "5c1f7a", 2e12)
+	sendStray(t, p, db, "5c1f7a", 2e12)
 	x := &transcript{t: t, p: p}
 	defer func() { t.Log(x.text.String()) }()
-	how := settles{late.UUID: "accept", back.UUID: "refund", reversed.UUID: "write-off", declined.UUID: "retry",
+	how := decisions{late.UUID: "accept", back.UUID: "refund", reversed.UUID: "write-off", declined.UUID: "retry",
 		parked.UUID: "refund"}
-	s.await(t, token,
+	s.awaitPayments(t, token,
 		map[uuid.UUID]client.PaymentState{late.UUID: client.PaymentStateLate, back.UUID: client.PaymentStateLate,
 			reversed.UUID: client.PaymentStateReversed})
 
@@ -134,22 +134,22 @@ func TestCLI_PrintedCommands_SettleEverything(t *testing.T) {
 	wantOutput(t, p.must(t, "card", "show", declined.UUID.String()), "an operator to decide: its refund is due since 2",
 		": no supplier makes the card: the sandbox declines")
 	for range len(how) {
-		said = x.follow(said, "", "card", "show") // of the first
+		said = x.runPrinted(said, "", "card", "show") // of the first
 		id := regexp.MustCompile(`card +(\S+) of account`).FindStringSubmatch(said)[1]
 		wantOutput(t, said, "waits for", "an operator to decide: ")
-		said = x.follow(said, "as agreed with the customer", "card", "resolve", how[uuid.MustParse(id)])
+		said = x.runPrinted(said, "as agreed with the customer", "card", "resolve", how[uuid.MustParse(id)])
 		wantOutput(t, said, "would ", "Nothing was changed.", "To do it:")
-		said = x.follow(said, "", "--yes")
+		said = x.runPrinted(said, "", "--yes")
 		wantOutput(t, said, "recorded: ")
-		said = x.follow(said, "", "card", "list", "--attention")
+		said = x.runPrinted(said, "", "card", "list", "--attention")
 	}
 	wantOutput(t, said, "no card waits for an operator", "Money came to addresses of no card.")
-	said = x.follow(said, "", "transfers", "--unattributed")
-	said = x.follow(said, "nobody knows whose it is", "--refunded")
-	said = x.follow(said, "", "--yes")
+	said = x.runPrinted(said, "", "transfers", "--unattributed")
+	said = x.runPrinted(said, "nobody knows whose it is", "--refunded")
+	said = x.runPrinted(said, "", "--yes")
 	wantOutput(t, said, "Now send exactly 2 monero")
-	wantOutput(t, x.follow(said, "", "transfers", "--unattributed"), "no transfer waits for an operator")
-	s.await(t, token,
+	wantOutput(t, x.runPrinted(said, "", "transfers", "--unattributed"), "no transfer waits for an operator")
+	s.awaitPayments(t, token,
 		map[uuid.UUID]client.PaymentState{late.UUID: client.PaymentStatePaid, declined.UUID: client.PaymentStatePaid,
 			back.UUID: client.PaymentStateExpired})
 	wantOutput(t, x.run("reconcile"), "everything agrees")
@@ -167,9 +167,9 @@ func TestCLI_PrintedCommands_SettleEverything(t *testing.T) {
 	}
 }
 
-// await waits until payments are in these states, and those of them that are
+// awaitPayments waits until payments are in these states, and those of them that are
 // paid are issued.
-func (s *server) await(t *testing.T, token string, want map[uuid.UUID]client.PaymentState) {
+func (s *server) awaitPayments(t *testing.T, token string, want map[uuid.UUID]client.PaymentState) {
 	t.Helper()
 	c := newClient(t, s.url, token)
 	for end := time.Now().Add(30 * time.Second); len(want) > 0; time.Sleep(50 * time.Millisecond) {

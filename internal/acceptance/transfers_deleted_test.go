@@ -12,7 +12,7 @@ import (
 // the card.
 func TestTransfers_DeletedCard_IsNamed(t *testing.T) {
 	t.Parallel()
-	patience(t)
+	skipIfShort(t)
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)
 	p.account(t)

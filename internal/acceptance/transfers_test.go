@@ -16,9 +16,9 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// stray has money come to an address that the database does not know, with ten
+// sendStray has money come to an address that the database does not know, with ten
 // confirmations.
-func stray(t *testing.T, p *program, db *sql.DB, txid string, coins int64) {
+func sendStray(t *testing.T, p *program, db *sql.DB, txid string, coins int64) {
 	t.Helper()
 	for _, statement := range []string{
 		fmt.Sprintf(`INSERT INTO simulated_transfers (currency, txid, address, amount, height, seen_at)
@@ -37,7 +37,7 @@ func stray(t *testing.T, p *program, db *sql.DB, txid string, coins int64) {
 }
 
 func TestTransfersAttribute_ForgottenPayments_AreSettled(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)
@@ -45,9 +45,9 @@ func TestTransfersAttribute_ForgottenPayments_AreSettled(t *testing.T) {
 	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
 	db := rig.OpenSQL(t, url)
 	const forCard, forNew, back = "5c1f7a", "81b3d0", "d90e44"
-	stray(t, p, db, forCard, 1e12)
-	stray(t, p, db, forNew, 15e11)
-	stray(t, p, db, back, 3e12)
+	sendStray(t, p, db, forCard, 1e12)
+	sendStray(t, p, db, forNew, 15e11)
+	sendStray(t, p, db, back, 3e12)
 	waiting, err := newClient(t, s.url, token).CreateCard(t.Context(),
 		client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
 	if err != nil {
@@ -76,7 +76,7 @@ func TestTransfersAttribute_ForgottenPayments_AreSettled(t *testing.T) {
 			!strings.Contains(stderr, "not 0.1") || !strings.Contains(stderr, "hint: ") {
 			t.Errorf("another amount: exit code %d, %s", code, stderr)
 		}
-		done := printed(t, said)[0]
+		done := commandsIn(t, said)[0]
 		said = p.must(t, done...)
 		wantOutput(t, said, "recorded: "+did)
 		wantOutput(t, p.must(t, done...), "nothing left to do")
@@ -122,7 +122,7 @@ func TestTransfersAttribute_ForgottenPayments_AreSettled(t *testing.T) {
 }
 
 func TestTransfersAttribute_SeveralOutputs_NeedsOutput(t *testing.T) {
-	patience(t)
+	skipIfShort(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
 	p := newProgram(t, url)

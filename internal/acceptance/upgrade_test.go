@@ -90,7 +90,7 @@ func TestUpgrade_PreviousRelease_RunsOnNewerSchema(t *testing.T) {
 		now := newProgram(t, url)
 		old := &program{path: release, env: now.env}
 		token := now.account(t)
-		now.withoutSeals(t) // as if the previous release had made them
+		now.removeSeals(t) // as if the previous release had made them
 		check := func(want ...string) {
 			t.Helper()
 			s := old.serve(t, "serve", "--simulated", "--rate", "monero=150")

@@ -14,27 +14,27 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// oldMonero plays a node and a wallet of 0.18.0, at block 100.
-func oldMonero(t *testing.T) string {
+// outdatedMonero plays a node and a wallet of 0.18.0, at block 100.
+func outdatedMonero(t *testing.T) string {
 	t.Helper()
-	return playMonero(t, `{"version":65561}`, rig.MoneroAddress(18, 0, 0))
+	return fakeMonero(t, `{"version":65561}`, rig.MoneroAddress(18, 0, 0))
 }
 
-// playMonero plays a node and a wallet at block 100. The wallet has the
+// fakeMonero plays a node and a wallet at block 100. The wallet has the
 // addresses, the primary one first.
-func playMonero(t *testing.T, walletVersion string, addresses ...string) string {
+func fakeMonero(t *testing.T, walletVersion string, addresses ...string) string {
 	t.Helper()
-	return playWallet(t, walletVersion, true, addresses...)
+	return fakeWallet(t, walletVersion, true, addresses...)
 }
 
-// playWallet is playMonero with a wallet that may be able to spend.
-func playWallet(t *testing.T, walletVersion string, viewOnly bool, addresses ...string) string {
+// fakeWallet is playMonero with a wallet that may be able to spend.
+func fakeWallet(t *testing.T, walletVersion string, viewOnly bool, addresses ...string) string {
 	t.Helper()
 	block := `{"block_header":{"hash":"%s","height":%d,"timestamp":1700000000},"status":"OK","untrusted":false}`
 	answers := map[string]string{
 		"get_info":                   `{"busy_syncing":false,"height":101,"nettype":"mainnet","offline":false,"status":"OK","synchronized":true,"untrusted":false,"version":"0.18.0.0-release"}`,
 		"get_last_block_header":      fmt.Sprintf(block, strings.Repeat("a", 64), 100),
-		"get_block_header_by_height": fmt.Sprintf(block, playedGenesis, 0),
+		"get_block_header_by_height": fmt.Sprintf(block, fakeGenesis, 0),
 		"hard_fork_info":             `{"status":"OK","untrusted":false,"version":16}`,
 		"get_version":                walletVersion,
 		"get_height":                 `{"height":101}`,
@@ -58,7 +58,7 @@ func playWallet(t *testing.T, walletVersion string, viewOnly bool, addresses ...
 		case "get_attribute":
 			answer = `"error":{"code":-45,"message":"attribute not found"}`
 		case "get_address":
-			answer = playedAddresses(addresses, request.Params.Indices)
+			answer = fakeAddresses(addresses, request.Params.Indices)
 		}
 		_, _ = fmt.Fprintf(w, `{"id":%s,"jsonrpc":"2.0",%s}`, request.ID, answer)
 	}))
@@ -67,12 +67,12 @@ func playWallet(t *testing.T, walletVersion string, viewOnly bool, addresses ...
 }
 
 const (
-	playedGenesis = "418015bb9ae982a1975da7d79277c2705727a56894ba0fb246adaabb1f4632e3"
+	fakeGenesis   = "418015bb9ae982a1975da7d79277c2705727a56894ba0fb246adaabb1f4632e3"
 	currentWallet = `{"version":65564}`
 )
 
-// playedAddresses answers get_address for the indices, all if there are none.
-func playedAddresses(addresses []string, indices []int) string {
+// fakeAddresses answers get_address for the indices, all if there are none.
+func fakeAddresses(addresses []string, indices []int) string {
 	if len(indices) == 0 {
 		for i := range addresses {
 			indices = append(indices, i)
@@ -90,7 +90,7 @@ func playedAddresses(addresses []string, indices []int) string {
 
 func TestWalletCheck_OutdatedVersions_Warns(t *testing.T) {
 	t.Parallel()
-	p, url := newProgram(t, ""), oldMonero(t)
+	p, url := newProgram(t, ""), outdatedMonero(t)
 	p.must(t, "migrate")
 	got := p.must(t, "wallet", "check", "--monero-daemon-url", url, "--monero-wallet-url", url)
 	for _, want := range []string{"version 0.18.0.0-release, block 100", "RPC 1.25, block 100", "warning",
@@ -104,7 +104,7 @@ func TestWalletCheck_OutdatedVersions_Warns(t *testing.T) {
 
 func TestServe_OutdatedNodeAndWallet_LogsWarnings(t *testing.T) {
 	t.Parallel()
-	p, url := newProgram(t, ""), oldMonero(t)
+	p, url := newProgram(t, ""), outdatedMonero(t)
 	p.must(t, "keys", "create")
 	cmd := exec.Command(p.path, "serve", "--listen", "127.0.0.1:0", "--rate", "monero=150", "--monero-daemon-url", url,
 		"--monero-wallet-url", url)
@@ -136,7 +136,7 @@ func TestWalletCheck_OtherWallet_Fails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	own := playMonero(t, currentWallet, primary, first, second)
+	own := fakeMonero(t, currentWallet, primary, first, second)
 
 	stdout, stderr, code := p.checkWallet(own)
 	if code != 0 {
@@ -144,7 +144,7 @@ func TestWalletCheck_OtherWallet_Fails(t *testing.T) {
 	}
 	wantOutput(t, stdout, "database", "has no wallet of monero yet")
 
-	network := "mainnet " + playedGenesis + " "
+	network := "mainnet " + fakeGenesis + " "
 	run("INSERT INTO chains (currency, fingerprint, height, hash, time) VALUES ('monero', $1, 90, 'x', 1700000000000)",
 		network+primary)
 	run("INSERT INTO address_pools (currency, next_position, checked_at, paced_until) VALUES ('monero', 2, 0, 0)")
@@ -163,10 +163,10 @@ func TestWalletCheck_OtherWallet_Fails(t *testing.T) {
 		prepare string
 		want    []string
 	}{
-		{"another wallet", playMonero(t, currentWallet, other), "",
+		{"another wallet", fakeMonero(t, currentWallet, other), "",
 			[]string{"not the chain or wallet this database belongs to", short(other), short(primary), "hint: ",
 				"--database-url"}},
-		{"a lost address", playMonero(t, currentWallet, primary, first), "",
+		{"a lost address", fakeMonero(t, currentWallet, primary, first), "",
 			[]string{"the wallet lost data", "subaddress 2", "hint: ", "cardmint wallet rescan monero"}},
 		{"another database", own, "UPDATE address_pools SET conflict = 'the wallet carries epoch 9 of another database'",
 			[]string{"another database uses the wallet", "epoch 9", "hint: ", "cardmint wallet claim monero"}},
@@ -190,7 +190,7 @@ func TestWalletCheck_OtherWallet_Fails(t *testing.T) {
 
 func TestWalletCheck_NoDatabase_FailsUnlessWalletOnly(t *testing.T) {
 	t.Parallel()
-	p, url := newProgram(t, ""), playMonero(t, currentWallet, rig.MoneroAddress(18, 0, 0))
+	p, url := newProgram(t, ""), fakeMonero(t, currentWallet, rig.MoneroAddress(18, 0, 0))
 	stdout, stderr, code := p.checkWallet(url)
 	if code != 1 {
 		t.Errorf("exit code %d\n%s", code, stdout)

@@ -28,16 +28,16 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// mailing is the part of the service that sends to webhooks, on PostgreSQL,
+// deliveryBench is the part of the service that sends to webhooks, on PostgreSQL,
 // with its loop.
-type mailing struct {
+type deliveryBench struct {
 	db       *sql.DB
 	store    *store.Store
 	webhooks *webhook.Service
 	woken    chan struct{}
 }
 
-func newMailing(b *testing.B, cfg webhook.Config) *mailing {
+func newDeliveryBench(b *testing.B, cfg webhook.Config) *deliveryBench {
 	b.Helper()
 	app.Tune()
 	ctx, cancel := context.WithCancel(b.Context())
@@ -53,7 +53,7 @@ func newMailing(b *testing.B, cfg webhook.Config) *mailing {
 	b.Cleanup(func() { _ = s.Close() })
 	poster := webhook.NewHTTPPoster(outbound.Guard{Insecure: true})
 	b.Cleanup(poster.Close)
-	m := &mailing{db: rig.OpenSQL(b, url), store: s, woken: make(chan struct{}, 1)}
+	m := &deliveryBench{db: rig.OpenSQL(b, url), store: s, woken: make(chan struct{}, 1)}
 	wake := func() {
 		select {
 		case m.woken <- struct{}{}:
@@ -87,7 +87,7 @@ func newMailing(b *testing.B, cfg webhook.Config) *mailing {
 }
 
 // account makes an account with a webhook.
-func (m *mailing) account(b *testing.B, url string) uuid.UUID {
+func (m *deliveryBench) account(b *testing.B, url string) uuid.UUID {
 	b.Helper()
 	a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: uuid.NewString(), CreatedAt: time.Now()}
 	must(b, m.store.InsertAccount(b.Context(), a))
@@ -96,14 +96,14 @@ func (m *mailing) account(b *testing.B, url string) uuid.UUID {
 	return a.ID
 }
 
-func (m *mailing) exec(b *testing.B, statement string) {
+func (m *deliveryBench) exec(b *testing.B, statement string) {
 	b.Helper()
 	_, err := m.db.Exec(statement)
 	must(b, err)
 }
 
 // commit commits n events of an account, which tell of no card.
-func (m *mailing) commit(b *testing.B, account uuid.UUID, n int) []card.Event {
+func (m *deliveryBench) commit(b *testing.B, account uuid.UUID, n int) []card.Event {
 	b.Helper()
 	es := make([]card.Event, n)
 	for i := range es {
@@ -132,7 +132,7 @@ func BenchmarkDeliveries(b *testing.B) {
 		b.Cleanup(receiver.Close)
 		receivers[i] = receiver.URL
 	}
-	m := newMailing(b, webhook.Config{Rate: 1e6}) // as fast as it can
+	m := newDeliveryBench(b, webhook.Config{Rate: 1e6}) // as fast as it can
 	accounts := make([]uuid.UUID, webhooks)
 	for i := range accounts {
 		accounts[i] = m.account(b, receivers[i])
@@ -207,7 +207,7 @@ func BenchmarkDeliveryLatency(b *testing.B) {
 	at := make(chan time.Time, 1)
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { at <- time.Now() }))
 	b.Cleanup(receiver.Close)
-	m := newMailing(b, webhook.Config{})
+	m := newDeliveryBench(b, webhook.Config{})
 	a := m.account(b, receiver.URL)
 	var took []float64
 	for range 300 {
@@ -243,7 +243,7 @@ func BenchmarkHangingReceiver(b *testing.B) {
 		}
 	}))
 	b.Cleanup(receiver.Close)
-	m := newMailing(b, webhook.Config{})
+	m := newDeliveryBench(b, webhook.Config{})
 	hanging := m.account(b, dead.URL)
 	others := make([]uuid.UUID, 99)
 	for i := range others {
@@ -282,7 +282,7 @@ func BenchmarkHangingReceiver(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-func (m *mailing) wake() {
+func (m *deliveryBench) wake() {
 	select {
 	case m.woken <- struct{}{}:
 	default:

@@ -20,18 +20,18 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// hook is a receiver that fails half of the time, at random.
-type hook struct {
+// flakyReceiver is a receiver that fails half of the time, at random.
+type flakyReceiver struct {
 	secret client.Secret
-	chance *rand.Rand
+	random *rand.Rand
 
-	mu    sync.Mutex
-	taken map[uuid.UUID]*client.Event // that were answered with 200
-	bad   []string
-	tries int
+	mu       sync.Mutex
+	accepted map[uuid.UUID]*client.Event // that were answered with 200
+	bad      []string
+	tries    int
 }
 
-func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *flakyReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	e, err := client.ParseWebhook(body, r.Header, h.secret)
 	h.mu.Lock()
@@ -41,22 +41,22 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.bad = append(h.bad, err.Error())
 		return
 	}
-	if h.chance.IntN(2) == 0 {
+	if h.random.IntN(2) == 0 {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
-	h.taken[e.ID] = e
+	h.accepted[e.ID] = e
 }
 
-func (h *hook) count() int {
+func (h *flakyReceiver) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.taken)
+	return len(h.accepted)
 }
 
-// timePasses lets a dead process's leases and claims end, and everything be due
+// expireClaims lets a dead process's leases and claims end, and everything be due
 // that is to be tried later.
-func timePasses(t *testing.T, url string) {
+func expireClaims(t *testing.T, url string) {
 	t.Helper()
 	db := rig.OpenSQL(t, url)
 	for _, statement := range []string{
@@ -90,7 +90,7 @@ func TestWebhooks_ProcessKilled_LosesNoEvent(t *testing.T) {
 			p := newProgram(t, url)
 			token := p.account(t)
 			args := []string{"serve", "--simulated", "--rate", "monero=150", "--webhook-insecure", "--webhook-timeout", "500ms"}
-			h := &hook{chance: rand.New(rand.NewPCG(seed, 1)), taken: map[uuid.UUID]*client.Event{}}
+			h := &flakyReceiver{random: rand.New(rand.NewPCG(seed, 1)), accepted: map[uuid.UUID]*client.Event{}}
 			receiver := httptest.NewServer(h)
 			t.Cleanup(receiver.Close)
 
@@ -113,7 +113,7 @@ func TestWebhooks_ProcessKilled_LosesNoEvent(t *testing.T) {
 				defer close(shopped)
 				base := <-addresses
 				for n := 0; n < cards && ctx.Err() == nil; {
-					if buy(ctx, base, token, n) {
+					if buyCard(ctx, base, token, n) {
 						n++
 						continue
 					}
@@ -128,7 +128,7 @@ func TestWebhooks_ProcessKilled_LosesNoEvent(t *testing.T) {
 			for range kills {
 				<-time.After(time.Duration(chance.IntN(400)) * time.Millisecond)
 				s.Kill()
-				timePasses(t, url)
+				expireClaims(t, url)
 				s = p.serve(t, args...)
 				select {
 				case <-addresses:
@@ -141,7 +141,7 @@ func TestWebhooks_ProcessKilled_LosesNoEvent(t *testing.T) {
 				if time.Now().After(deadline) {
 					t.Fatalf("%d of %d events arrived", h.count(), 2*cards)
 				}
-				timePasses(t, url)
+				expireClaims(t, url)
 				// One in a thousand is refused ten times.
 				if _, err := newClient(t, s.url, token).RecoverWebhook(ctx, w.Webhook.ID, time.Unix(0, 0)); err != nil {
 					t.Fatal(err)
@@ -159,12 +159,12 @@ func TestWebhooks_ProcessKilled_LosesNoEvent(t *testing.T) {
 				if seq++; e.Seq != seq {
 					t.Errorf("event %d has seq %d", seq, e.Seq)
 				}
-				if got := h.taken[e.ID]; got == nil || got.Seq != e.Seq || got.Type != e.Type || got.CardUUID != e.CardUUID {
+				if got := h.accepted[e.ID]; got == nil || got.Seq != e.Seq || got.Type != e.Type || got.CardUUID != e.CardUUID {
 					t.Errorf("event %+v arrived as %+v", e, got)
 				}
 			}
-			if seq != 2*cards || len(h.taken) != 2*cards || len(h.bad) > 0 {
-				t.Errorf("%d events, %d arrived, wrong requests: %v", seq, len(h.taken), h.bad)
+			if seq != 2*cards || len(h.accepted) != 2*cards || len(h.bad) > 0 {
+				t.Errorf("%d events, %d arrived, wrong requests: %v", seq, len(h.accepted), h.bad)
 			}
 			t.Logf("%d requests for %d events", h.tries, seq)
 			if out, stderr, code := p.run("reconcile"); code != 0 {
@@ -175,8 +175,8 @@ func TestWebhooks_ProcessKilled_LosesNoEvent(t *testing.T) {
 	}
 }
 
-// buy makes the n-th card and pays for it, and reports whether it is made.
-func buy(ctx context.Context, base, token string, n int) bool {
+// buyCard makes the n-th card and pays for it, and reports whether it is made.
+func buyCard(ctx context.Context, base, token string, n int) bool {
 	c, err := client.New(base, token, client.WithRetry(1, 0), client.WithAttemptTimeout(3*time.Second))
 	if err != nil {
 		return false
