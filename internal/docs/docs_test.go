@@ -219,7 +219,7 @@ func TestDocs_TrailingSlash_Redirects(t *testing.T) {
 	}
 }
 
-// What the contract lists, the guides explain.
+// The guides explain everything that the contract lists.
 func TestGuides_NameAllStatesEventsAndCodes(t *testing.T) {
 	s := open(t)
 	text := func(path string) string { return string(s.files[path].text) }
@@ -247,7 +247,7 @@ func TestGuides_NameAllStatesEventsAndCodes(t *testing.T) {
 	}
 }
 
-// A word that looks like an operation, but is none, would be one that was
+// A word that looks like an operation, but does not exist, was probably
 // renamed.
 func TestGuides_NameExistingOperations(t *testing.T) {
 	operations := tags(t)

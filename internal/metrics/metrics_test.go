@@ -51,7 +51,7 @@ func (d *database) Stats(ctx context.Context) (operator.Stats, error) {
 	}, d.err
 }
 
-// filled returns metrics of which every one has a value.
+// filled returns metrics that all have a value.
 func filled(t testing.TB, db *database, now func() time.Time) *Metrics {
 	t.Helper()
 	m := New("v1.2.3")
@@ -267,7 +267,7 @@ func TestAttempt_Outcomes(t *testing.T) {
 	}
 }
 
-// The table in docs/metrics.md says which metrics there are, and no other.
+// The table in docs/metrics.md lists exactly the existing metrics.
 func TestDocs_ListAllMetrics(t *testing.T) {
 	text, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {
@@ -343,8 +343,8 @@ func TestEnded_InvalidStatus_IsNone(t *testing.T) {
 	}
 }
 
-// A pool without a limit has no most, not one of 0: an alarm compares it with
-// what is in use.
+// A pool without a limit exports no maximum. An alarm would compare 0 with the
+// connections in use.
 func TestWatchPools_NoLimit_IsAbsent(t *testing.T) {
 	m := New("v1")
 	m.WatchPools(func() map[string]sql.DBStats {

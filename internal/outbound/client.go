@@ -101,7 +101,7 @@ type Result struct {
 }
 
 // Post sends a request once. A status counts as a response even if the rest
-// never arrives. If ctx is canceled, Reason says so.
+// never arrives. If ctx is canceled, Reason is set.
 func (c *Client) Post(ctx context.Context, r Request) Result {
 	start := time.Now()
 	result := c.post(ctx, r)

@@ -28,13 +28,13 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// soon is a deadline for what is to miss it.
+// soon is a timeout for requests that must exceed it.
 const soon = 100 * time.Millisecond
 
 var noTime = cmpopts.IgnoreFields(Result{}, "Took", "Address")
 
-// startRaw starts a receiver that says to each connection what it likes, and
-// returns its host and port.
+// startRaw starts a receiver with a connection handler, and returns its host
+// and port.
 func startRaw(t *testing.T, talk func(net.Conn)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -58,10 +58,10 @@ func startRaw(t *testing.T, talk func(net.Conn)) string {
 	return listener.Addr().String()
 }
 
-// wait waits until the other side has hung up.
+// wait waits until the other side closes the connection.
 func wait(conn io.Reader) { _, _ = io.Copy(io.Discard, conn) }
 
-// certify returns a certificate that signs itself, and a pool that trusts it.
+// certify returns a self-signed certificate, and a pool that trusts it.
 func certify(t *testing.T, edit func(*x509.Certificate)) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -161,8 +161,8 @@ func TestPost_ForbiddenURL_DoesNotConnect(t *testing.T) {
 	}
 }
 
-// A proxy would connect for us, wherever it is told to. 127.0.0.1 is never
-// proxied, so a name leads there.
+// A proxy would connect to any address. net/http never uses one for 127.0.0.1,
+// so the URL has a name.
 func TestPost_ProxyInEnvironment_IsIgnored(t *testing.T) {
 	proxy := startServer(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} {
@@ -233,7 +233,7 @@ func TestPost_ReadsUpTo64KiB_KeepsConnection(t *testing.T) {
 	}
 }
 
-// What may have arrived is not sent again, also on a connection that was kept.
+// A request that may have arrived is not repeated, even on a reused connection.
 func TestPost_BrokenKeptConnection_DoesNotRepeat(t *testing.T) {
 	var requests atomic.Int32
 	address := startRaw(t, func(conn net.Conn) {
@@ -262,7 +262,7 @@ func TestPost_BrokenKeptConnection_DoesNotRepeat(t *testing.T) {
 }
 
 func TestPost_NoAnswer_ReturnsReason(t *testing.T) {
-	heard := func(say string) func(net.Conn) { // once the request has come: net/http logs what comes before
+	heard := func(say string) func(net.Conn) { // after the request: net/http logs earlier bytes
 		return func(conn net.Conn) {
 			if r, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
 				wait(r.Body)
@@ -342,8 +342,7 @@ func TestPost_NoConnection_ReturnsReason(t *testing.T) {
 	}
 }
 
-// A hello in which the server chooses TLS 1.1, as old ones do that know no
-// better.
+// A ServerHello that chooses TLS 1.1, as of an old server.
 const oldHello = "\x16\x03\x02\x00\x2a" + "\x02\x00\x00\x26\x03\x02" + "0123456789abcdef0123456789abcdef" +
 	"\x00\xc0\x13\x00"
 
@@ -416,7 +415,7 @@ func TestPost_TLSFailure_ReturnsReason(t *testing.T) {
 	}
 }
 
-// The status is known, whatever becomes of the rest.
+// The status counts even if the rest of the response does not arrive.
 func TestPost_UnfinishedAnswer_KeepsStatus(t *testing.T) {
 	say := func(then func(net.Conn), first string) func(net.Conn) {
 		return func(conn net.Conn) {
@@ -528,8 +527,8 @@ func TestPost_RetryAfter(t *testing.T) {
 	}
 }
 
-// answering returns a receiver that reads a request, says what it is told to,
-// and goes on, on one connection. It counts connections.
+// answering returns a handler that answers each request on a connection with
+// the same bytes, until then returns false. It counts connections.
 func answering(connections *atomic.Int32, say string, then func(net.Conn) (more bool)) func(net.Conn) {
 	return func(conn net.Conn) {
 		connections.Add(1)
@@ -583,7 +582,7 @@ func TestPost_UnsolicitedBytes_CloseConnection(t *testing.T) {
 				if got := client.Post(t.Context(), Request{URL: "http://" + address, Body: []byte("x")}); got.Status/100 != 2 {
 					t.Errorf("got %+v", got)
 				}
-				time.Sleep(50 * time.Millisecond) // for what the receiver does next
+				time.Sleep(50 * time.Millisecond) // for the receiver's next action
 			}
 			if n := connections.Load(); n != test.connections {
 				t.Errorf("%d connections, want %d", n, test.connections)
@@ -607,7 +606,7 @@ func TestPost_TLS_KeepsConnection(t *testing.T) {
 	}
 }
 
-// net/http hides why the body could not be written.
+// net/http hides write errors of the body.
 func TestPost_UnreadBody_ReturnsReason(t *testing.T) {
 	for want, talk := range map[string]func(net.Conn){
 		"no answer within 100ms": func(net.Conn) { time.Sleep(3 * soon) },

@@ -15,10 +15,10 @@ import (
 
 const longestURL = 2048
 
-// errNotPublic means that the dialer refused an address.
+// errNotPublic means that the dialer rejected an address.
 var errNotPublic = errors.New("address is not public")
 
-// Guard decides which URLs and addresses customers may have us call.
+// Guard decides to which URLs and addresses a Client may send requests.
 type Guard struct {
 	Insecure bool           // allows plain http, and loopback, private and other special addresses; for development
 	RootCAs  *x509.CertPool // Defaults to the system's.
@@ -26,8 +26,8 @@ type Guard struct {
 	Timeout  time.Duration  // Limits a whole attempt. Defaults to 15 s.
 }
 
-// CheckURL returns an error if a URL is not allowed. The text says how to fix
-// it, and completes a sentence that begins with "url". CheckURL does not
+// CheckURL returns an error if a URL is not allowed. The text explains how to
+// fix it, and completes a sentence that begins with "url". CheckURL does not
 // resolve the host, so the dialer may still refuse the address of a URL that
 // passes.
 func (g Guard) CheckURL(raw string) error {
@@ -148,8 +148,8 @@ func local(host string) bool {
 // public reports whether an address may belong to a host on the public
 // internet. Source: IANA's special-purpose address registries (RFC 6890),
 // https://www.iana.org/assignments/iana-ipv4-special-registry and
-// https://www.iana.org/assignments/iana-ipv6-special-registry. It refuses even
-// the globally reachable ones: no customer has one.
+// https://www.iana.org/assignments/iana-ipv6-special-registry. It excludes even
+// the globally reachable ones: no receiver has one.
 func public(address netip.Addr) bool {
 	address = address.Unmap()
 	special := []string{
@@ -197,7 +197,7 @@ func withAdmit(ctx context.Context, admit func(netip.Addr) time.Duration) contex
 }
 
 // dialer returns the client's only dialer. It checks each address when it
-// connects, regardless of what the name resolved to before.
+// connects, regardless of earlier DNS answers.
 func (g Guard) dialer() *net.Dialer {
 	return &net.Dialer{Timeout: g.Timeout, Resolver: g.Resolver,
 		ControlContext: func(ctx context.Context, _, address string, _ syscall.RawConn) error {

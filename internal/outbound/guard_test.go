@@ -22,8 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// refusals holds URLs that no customer may register, by what is said about
-// them.
+// refusals contains forbidden URLs by their error.
 var refusals = map[string][]string{
 	"must begin with https://": {
 		"", "shop.example.com", "shop.example.com/hooks", "shop.example.com:8443", "//shop.example.com/", "/hooks", "?",
@@ -178,7 +177,7 @@ func TestGuard_Insecure_AcceptsPrivateURLs(t *testing.T) {
 	}
 }
 
-// special are addresses that nobody outside may have us connect to.
+// special are addresses that the guard must reject.
 var special = []string{
 	"0.0.0.0", "0.1.2.3", "10.0.0.0", "10.255.255.255", "100.64.0.0", "100.100.100.200", "100.127.255.255", "127.0.0.1",
 	"127.255.255.255",
@@ -329,7 +328,7 @@ func TestGuard_ReboundName_DoesNotConnect(t *testing.T) {
 	names, resolver := nameServer(t, "93.184.216.34")
 	client := newClient(t, Guard{Resolver: resolver})
 
-	found, err := resolver.LookupNetIP(t.Context(), "ip", "shop.example.com") // somebody who checks before the call
+	found, err := resolver.LookupNetIP(t.Context(), "ip", "shop.example.com") // a check before the call
 	if err != nil || len(found) != 1 || !public(found[0]) {
 		t.Fatalf("LookupNetIP = %v, %v, want a public address", found, err)
 	}
@@ -347,7 +346,7 @@ func TestGuard_ReboundName_DoesNotConnect(t *testing.T) {
 		t.Errorf("loopback's listener has seen %d connections", n)
 	}
 
-	// The same way does lead there for those who are allowed to.
+	// An insecure guard connects to the same address.
 	names.say("127.0.0.1")
 	insecure := newClient(t, Guard{Insecure: true, Resolver: resolver})
 	if got := insecure.Post(t.Context(), Request{URL: "http://shop.example.com:" + port + "/"}); got.Status != 200 || server.accepted.Load() != 1 {
@@ -355,7 +354,7 @@ func TestGuard_ReboundName_DoesNotConnect(t *testing.T) {
 	}
 }
 
-// A public address among the answers opens no way to the others.
+// A public address does not make the name's other addresses acceptable.
 func TestGuard_SeveralAddresses_ChecksEach(t *testing.T) {
 	_, resolver := nameServer(t, "10.0.0.1", "93.184.216.34", "127.0.0.1", "169.254.169.254")
 	dialer := Guard{Resolver: resolver}.dialer()

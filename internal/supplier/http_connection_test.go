@@ -24,8 +24,7 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier"
 )
 
-// Hazard: a redirect would take the signature, and what is asked for, to
-// somebody else.
+// Hazard: a redirect would send signed requests to another host.
 func TestHTTP_Redirect_IsNotFollowed(t *testing.T) {
 	var reached atomic.Int32
 	other := start(t, func(w http.ResponseWriter, r *http.Request) { reached.Add(1); says(issuedBody)(w, r) })
@@ -51,7 +50,7 @@ func TestHTTP_Redirect_IsNotFollowed(t *testing.T) {
 	}
 }
 
-// Hazard: whoever is between us must not become the supplier.
+// Hazard: a man in the middle must not become the supplier.
 func TestHTTP_UntrustedCertificate_IsRejected(t *testing.T) {
 	var requests atomic.Int32
 	server := httptest.NewUnstartedServer(
@@ -157,7 +156,7 @@ func TestHTTP_Offers(t *testing.T) {
 	if diff := gocmp.Diff(want, offers); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
-	if s.KeyRetention() != time.Hour { // what the supplier says counts if it is shorter
+	if s.KeyRetention() != time.Hour { // a shorter retention of the supplier takes precedence
 		t.Errorf("%s", s.KeyRetention())
 	}
 	for name, tt := range map[string]struct {
@@ -242,8 +241,7 @@ func TestNewHTTP_InvalidConfig_IsAnError(t *testing.T) {
 	}
 }
 
-// FuzzHTTP_Answers: whatever is said, only what the contract describes is an
-// answer.
+// FuzzHTTP_Answers checks that only answers of the contract are accepted.
 func FuzzHTTP_Answers(f *testing.F) {
 	for _, body := range []string{issuedBody, pendingBody, declinedBody, unknownBody,
 		`{"key":"x","status":"declined","KEY":1}`, "", "null", "[]"} {

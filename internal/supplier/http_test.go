@@ -163,8 +163,8 @@ func TestHTTP_ValidAnswers(t *testing.T) {
 	}
 }
 
-// hostile are answers that leave it open whether a card was made, or that have
-// a card which nobody may get.
+// hostile are answers that leave it unclear whether a card was made, or contain
+// a card that must not be sold.
 func hostile(t *testing.T) map[string]http.HandlerFunc {
 	all := map[string]http.HandlerFunc{
 		"nothing at all": says(""),
@@ -282,8 +282,8 @@ func endless(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// Whatever a supplier says that the contract does not have is neither a
-// refusal, after which money is given back, nor a card.
+// An answer outside of the contract is neither a decline, which would cause a
+// refund, nor a card.
 func TestHTTP_HostileAnswers_AreErrors(t *testing.T) {
 	n := 0
 	for name, answers := range hostile(t) {
@@ -333,8 +333,7 @@ func wantHarmless(t *testing.T, err error, texts ...string) {
 	}
 }
 
-// What an operator reads tells a supplier that is in trouble from an address
-// that is wrong.
+// Errors let an operator distinguish a failing supplier from a wrong URL.
 func TestHTTP_Errors_NameTheAnswer(t *testing.T) {
 	for want, answers := range map[string]http.HandlerFunc{
 		"HTTP status 200 with another type of content than the contract says": gives(200, "text/html", pendingBody),

@@ -120,7 +120,7 @@ func TestSandbox_Slow_TakesTwoSecondsOrTimesOut(t *testing.T) {
 func TestSandbox_Pending_IsIssuedAfterThreeSeconds(t *testing.T) {
 	s, now := sandbox(supplier.Delayed)
 	r := issue.Request{Key: "k"}
-	want(t, s.Lookup, r, issue.Unknown) // nobody told it since when
+	want(t, s.Lookup, r, issue.Unknown) // without the reference
 	r.Reference = want(t, s.Submit, r, issue.Pending).Reference
 	for _, tt := range []struct {
 		after time.Duration

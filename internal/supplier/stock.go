@@ -84,7 +84,7 @@ type Stock struct {
 	store StockStore
 	vault StockVault
 	cfg   StockConfig
-	low   map[card.USD]bool // amounts that the log was told of; of Tick alone
+	low   map[card.USD]bool // amounts that were logged as low; used only by Tick
 }
 
 var _ issue.Supplier = (*Stock)(nil)

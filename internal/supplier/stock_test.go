@@ -24,8 +24,7 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-// shelf is a stock with what belongs to it. The test sets its time, and reads
-// its log.
+// shelf is a stock with its store, vault, clock and log.
 type shelf struct {
 	*supplier.Stock
 	t   *testing.T
@@ -70,7 +69,7 @@ func row(usd string, n int, expires string) string {
 	return fmt.Sprintf("%s,%s,%s,123,https://cards.example/%d,secret%d\n", usd, number(n), expires, n, n)
 }
 
-// importing returns an import, and what it finds wrong.
+// importing returns an import, and its errors.
 func (s *shelf) importing() (i supplier.Import, wrong *[]string) {
 	wrong = new([]string)
 	return supplier.Import{Shelf: s.db, Vault: s.v, Supplier: "shelf", Min: card.MinUSD, Max: card.MaxUSD, Now: s.now,
@@ -137,8 +136,8 @@ func TestStock_Cancel_ReleasesReserved(t *testing.T) {
 	})
 }
 
-// Only what was given out is a card's. Unknown has it asked for again, which
-// after a fault would be too early to say.
+// Lookup finds only issued items. Unknown would cause another request, so a
+// failed lookup must be an error.
 func TestStock_Lookup_FindsIssued(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
 		s.shelve(row("100", 1, "11/27"))
@@ -212,8 +211,8 @@ func TestStock_Offers_OutlastQuote(t *testing.T) {
 				{Min: 100_00, Max: 100_00, Left: 2, Life: 961 * time.Hour}}, offers); diff != "" {
 			t.Error(diff)
 		}
-		// The cards expire as December begins. What can still be given out may
-		// be too short for a quote.
+		// The cards expire when December begins. A card can be valid long
+		// enough to be issued, but not for a quote.
 		s.now = time.Date(2027, 12, 1, 0, 0, 0, 0, time.UTC).Add(-961 * time.Hour)
 		if offers, err := s.Offers(t.Context()); err != nil || len(offers) != 2 || offers[1].Left != 0 ||
 			offers[1].Has(100_00) {
@@ -361,8 +360,8 @@ func TestImport_AllOrNothing(t *testing.T) {
 	})
 }
 
-// A card was given an item; then the database goes back to where that item was
-// free. Declined would have another supplier make a second card.
+// A card got an item; then a restored database shows that item as free.
+// Declined would make another supplier issue a second card.
 func TestStock_Held_DeclinesNothing(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
 		s.shelve(row("100", 1, "11/27"))

@@ -25,9 +25,9 @@ const (
 	stripeCanary = "4242424242424242" // in everything that Stripe writes in its own words
 )
 
-// fakeStripe is Stripe Issuing as its documentation has it: the answer to a key
-// is kept for 24 hours, also if it is an error, and forgotten then. It fails
-// when it is told to.
+// fakeStripe is Stripe Issuing according to its documentation: the answer to a
+// key is kept for 24 hours, also if it is an error, and forgotten then. It
+// fails when it is told to.
 type fakeStripe struct {
 	*httptest.Server
 	mu     sync.Mutex

@@ -95,8 +95,8 @@ func (s *fixture) order() *card.Card {
 	return c
 }
 
-// issue makes an attempt for everything that is open, however long it was to
-// wait, and returns for how many cards.
+// issue makes an attempt for every open intent, due or not, and returns their
+// number.
 func (s *fixture) issue() int {
 	s.Helper()
 	s.exec("UPDATE intents SET due_at = 0")
@@ -112,7 +112,7 @@ func (s *fixture) exec(query string) {
 	s.check(err)
 }
 
-// pass lets time pass, for Stripe and for what was asked of it.
+// pass advances the time of Stripe and of the intents.
 func (s *fixture) pass(d time.Duration) {
 	s.Helper()
 	s.stripe.pass(d)
@@ -142,8 +142,7 @@ func (s *fixture) record(c *card.Card) operator.IntentRecord {
 	return *record.Intent
 }
 
-// wantCard compares the card that an order got with the one that Stripe made,
-// which is the only one.
+// wantCard compares an order's card with the only one that Stripe has.
 func (s *fixture) wantCard(c *card.Card) {
 	s.Helper()
 	made := s.stripe.of(c.UUID.String())
@@ -176,8 +175,8 @@ func TestStripe_PaidOrder_GetsCard(t *testing.T) {
 	})
 }
 
-// Each fault by itself, seen through to its end: a day later the key is
-// forgotten, and the card is still found.
+// Each fault alone, up to the end: a day later the key is forgotten, and the
+// card is still found.
 func TestStripe_AnyFailure_IssuesOneCard(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fail   map[string][]string
@@ -318,7 +317,7 @@ func TestStripe_RandomHistories_IssueOneCard(t *testing.T) {
 		for _, c := range orders {
 			made, state := s.stripe.of(c.UUID.String()), s.record(c).State
 			states[state]++
-			if state == string(issue.StateParked) && len(made) > 0 { // the operator is told that there is none
+			if state == string(issue.StateParked) && len(made) > 0 { // the operator learns that there is none
 				s.Errorf("%s got %d cards, and is %s", c.UUID, len(made), state)
 			}
 		}

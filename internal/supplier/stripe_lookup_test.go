@@ -51,7 +51,7 @@ func TestStripe_Search_SkipsOlderCards(t *testing.T) {
 	s := f.supplier(t)
 	f.pass(-2 * time.Hour)
 	f.many(101)
-	f.pass(90 * time.Minute) // half an hour ago: by so much the order's clock may be wrong
+	f.pass(90 * time.Minute) // half an hour ago, within the tolerance for the order's clock
 	f.many(99)
 	f.pass(30 * time.Minute)
 	want(t, s.Lookup, ordered(), issue.Unknown)
@@ -89,8 +89,8 @@ func TestStripe_IncompleteList_IsAnError(t *testing.T) {
 	}
 }
 
-// Whoever restores a database forgets what was asked for since. The key is the
-// same, but Stripe may have forgotten it.
+// A restored database has lost the latest requests. The key is the same, but
+// Stripe may have forgotten it.
 func TestStripe_RestoredOrder_GetsNoSecondCard(t *testing.T) {
 	for _, later := range []time.Duration{0, time.Hour, 23*time.Hour + time.Minute, 24 * time.Hour, 25 * time.Hour,
 		1000 * time.Hour} {
@@ -142,7 +142,7 @@ func TestStripe_CanceledCard_IsReplacedOnlyOnRetry(t *testing.T) {
 			if a := want(t, s.Submit, r, issue.Issued); a != second || f.total() != 2 {
 				t.Errorf("submitted again, it is %s", a.Reference)
 			}
-			r.Declines++ // nobody declined this one, whatever the caller believes
+			r.Declines++ // this one was not declined, contrary to the request
 			if a := want(t, s.Lookup, r, issue.Issued); a != second {
 				t.Errorf("%s is left to its own", second.Reference)
 			}

@@ -70,7 +70,7 @@ func TestStripe_Requests_MatchSpecification(t *testing.T) {
 	}
 }
 
-// claim has a card say that it belongs to an order.
+// claim sets the metadata of a card to an order.
 func claim(text []byte, key string) ([]byte, error) {
 	var c map[string]any
 	if err := json.Unmarshal(text, &c); err != nil {

@@ -99,8 +99,8 @@ func TestStripe_SendsOnceWithoutTelemetry(t *testing.T) {
 			t.Errorf("%s: %v, after %v", fault, err, calls)
 		}
 	}
-	// net/http repeats what has a key and was sent on a connection that had
-	// been in use. It has the same key.
+	// net/http repeats requests with a key on reused connections. The key stays
+	// the same.
 	r = ordered()
 	f.fail("create", "cut")
 	want(t, s.Submit, r, issue.Issued)
@@ -156,7 +156,7 @@ func TestStripe_Answers(t *testing.T) {
 			s := f.supplier(t)
 			r := ordered()
 			f.fail("create", fault, fault)
-			for range 2 { // the answer to a key is the same for a day; one that was not carried out is given again
+			for range 2 { // the answer to a key stays the same for a day, unless the request was not executed
 				a, err := s.Submit(t.Context(), r)
 				if tt.reason != "" {
 					if diff := cmp.Diff(issue.Answer{Outcome: issue.Declined, Reason: tt.reason, Temporary: tt.temporary},

@@ -23,7 +23,7 @@ func recording(t *testing.T) (*trace.Tracer, *tracetest.SpanRecorder) {
 	return trace.New(p.Tracer("test"), nil), spans
 }
 
-// everything does whatever a request and the work that follows from it do.
+// everything starts and ends all spans of a request and its later work.
 func everything(ctx context.Context, t *trace.Tracer, h http.Header, cards []uuid.UUID) {
 	card := cards[0]
 	ctx, request := t.StartServer(ctx, "createCard", trace.Incoming(h))
@@ -57,7 +57,7 @@ func TestTracer_Nil_DoesNotAllocate(t *testing.T) {
 	}
 }
 
-// What a client sends is its trace, or nothing at all.
+// Only a valid traceparent of the client continues its trace.
 func TestStartServer_InvalidTraceparent_IsIgnored(t *testing.T) {
 	for name, tt := range map[string]struct {
 		header http.Header

@@ -33,8 +33,8 @@ func (openVault) Open(_, _ uuid.UUID, _ string, sealed []byte) (card.Secret, err
 	return card.Secret(sealed), nil
 }
 
-// sending is a service whose time a test moves, and an account with a webhook
-// under test and another one that is told of it.
+// sending is a service with a test clock, and an account with a webhook under
+// test and another one that receives its events.
 type sending struct {
 	*webhook.Service
 	sender *webhook.Sender
@@ -97,7 +97,7 @@ func (x *sending) claim(t testing.TB) *webhook.Claim {
 	return all[i]
 }
 
-// due returns everything that is due, whatever a probe takes first.
+// due returns all due deliveries, in any order.
 func (x *sending) due(t testing.TB, c *webhook.Claim) []webhook.Delivery {
 	t.Helper()
 	ds, err := x.store.DueDeliveries(t.Context(), c.Webhook.ID, x.now, 99)
@@ -225,7 +225,7 @@ func TestSaveAttempts_FiveDaysOfFailuresAndExhaustedEvent_Disables(t *testing.T)
 			return c
 		}
 		attempt(0, 500, false)
-		attempt(4*days, 200, false) // which begins it anew
+		attempt(4*days, 200, false) // which restarts it
 		attempt(4*days+time.Hour, 503, true)
 		attempt(9*days+time.Hour, 0, true)
 		if w := x.read(t); !w.Enabled || !w.FailingSince.Equal(epoch.Add(4*days+time.Hour)) {
@@ -244,7 +244,7 @@ func TestSaveAttempts_FiveDaysOfFailuresAndExhaustedEvent_Disables(t *testing.T)
 	})
 }
 
-// rawRelease ends whatever claim there is.
+// rawRelease ends any claim.
 func rawRelease(s *store.Store, w *webhook.Webhook) error {
 	var errs []error
 	for fence := range int64(20) {
@@ -296,7 +296,7 @@ func TestSaveAttempts_Gone_DisablesAndKeepsPending(t *testing.T) {
 		x := newSending(t, s)
 		x.insertEvents(t, 4)
 		c := x.claim(t)
-		x.save(t, c, x.attempted(t, c, 200, 410, 410)) // two at the same moment, and one that was not sent yet
+		x.save(t, c, x.attempted(t, c, 200, 410, 410)) // two concurrent ones, and one that was not sent yet
 		if text := x.log.String(); x.wakes != 1 || strings.Count(text, "webhook is disabled") != 1 ||
 			!strings.Contains(text, "reason=gone") {
 			t.Errorf("it woke the sender %d times to tell the others; logged: %s", x.wakes, text)
@@ -393,8 +393,8 @@ func TestSaveAttempts_RepeatedAfterLostReply_CountsOnce(t *testing.T) {
 	})
 }
 
-// A process that was away for longer than its claim must not write over what
-// the next one did; what it sent is then sent twice.
+// A process that stalled for longer than its claim must not overwrite the
+// results of the next one. Its deliveries are then sent twice.
 func TestSaveAttempts_LostClaim_SavesNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()
@@ -417,9 +417,8 @@ func TestSaveAttempts_LostClaim_SavesNothing(t *testing.T) {
 	})
 }
 
-// What was sent while the client changed the webhook went to the old address,
-// or was signed with the old secret, or has failed for a reason that is gone.
-// It is sent again, unless it has arrived.
+// A failure from before the client's change concerns the old URL or secret, or
+// a cause that no longer exists. It is sent again, unless it has arrived.
 func TestSaveAttempts_WebhookChanged_SavesOnlySuccesses(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		for name, change := range map[string]func(t *testing.T, x *sending){
@@ -472,7 +471,7 @@ func TestSaveAttempts_WebhookChanged_SavesOnlySuccesses(t *testing.T) {
 	})
 }
 
-// A description or other types are nothing that a sender has to know of.
+// A new description or other types do not concern the sender.
 func TestSaveAttempts_DescriptionChanged_SavesAll(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)

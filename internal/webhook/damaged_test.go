@@ -15,8 +15,8 @@ func (s *fixture) exec(statement string, args ...any) {
 	check(s.t, err)
 }
 
-// An event is sent whatever the row says of earlier attempts, and the others
-// are too.
+// An event is sent even if the row's earlier attempts are corrupt, and so are
+// all others.
 func TestSender_CorruptAttempts_DelayNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		r := newReceiver(t, nil)
@@ -45,8 +45,8 @@ func TestSender_CorruptAttempts_DelayNothing(t *testing.T) {
 	})
 }
 
-// A webhook whose secret can't be decrypted holds up no other, and what is said
-// of it is not about a card.
+// A webhook whose secret can't be decrypted delays no other, and its error does
+// not concern a card.
 func TestSender_CorruptSecret_DelaysNoOtherWebhook(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		r, broken := newReceiver(t, nil), newReceiver(t, nil)
@@ -75,8 +75,8 @@ func TestSender_CorruptSecret_DelaysNoOtherWebhook(t *testing.T) {
 	})
 }
 
-// A secret whose key this process lacks is no damaged one: another process may
-// have the key, or this one in a second.
+// A secret with an unknown key is not corrupt: another process may have the
+// key, or this one soon.
 func TestSender_MissingKey_ReleasesClaim(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		r := newReceiver(t, nil)

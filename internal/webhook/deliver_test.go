@@ -36,7 +36,7 @@ func TestSender_RecoveredReceiver_IsNotOverrun(t *testing.T) {
 		rate   float64
 		events int
 		atOnce int           // how many are sent at once
-		each   time.Duration // how long the others wait for the one before them
+		each   time.Duration // the intervals between attempts
 	}{
 		"fifty a second":        {50, 70, 50, 20 * time.Millisecond},
 		"one in four seconds":   {0.25, 3, 1, 4 * time.Second},
@@ -75,7 +75,7 @@ func TestSender_BatchesGrowOnSuccessAndShrinkOnFailure(t *testing.T) {
 		rate   float64
 		events int
 		answer func(n int) int
-		want   string // what is asked of the store
+		want   string // calls of the store
 	}{
 		"to what is sent in a quarter of a second": {200, 190, nil, "due 8, due 32, due 50, due 50, due 50, due 50"},
 		"to five hundred at most":                  {4000, 200, nil, "due 8, due 32, due 128, due 500, due 500"},
@@ -140,8 +140,7 @@ func TestSender_UnreachableReceiver_GetsOneRequestAtATime(t *testing.T) {
 	})
 }
 
-// A receiver that has much to catch up on gives way to others after ten
-// seconds.
+// A receiver with a long backlog releases its slot after ten seconds.
 func TestSender_ClaimEndsAfterTenSeconds(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(t *testing.T, s *fixture, r *receiver) {
@@ -172,8 +171,8 @@ func TestSender_ClaimEndsAfterTenSeconds(t *testing.T) {
 	})
 }
 
-// What the client changes takes effect with the next batch, so a batch must not
-// last long. It begins nothing after a quarter of a second.
+// A client's change takes effect in the next batch, so a batch must be short:
+// it starts no attempt after a quarter of a second.
 func TestSender_SlowReceiver_EndsBatchSoon(t *testing.T) {
 	t.Parallel()
 	answer := func(n int) int {
@@ -203,8 +202,8 @@ func TestSender_SlowReceiver_EndsBatchSoon(t *testing.T) {
 	})
 }
 
-// A database that restarts must cost neither what was sent meanwhile nor the
-// rest of the claim.
+// A restart of the database must lose neither the attempts made during it nor
+// the rest of the claim.
 func TestSender_DatabaseAway_StoresAttemptsLater(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(t *testing.T, s *fixture, r *receiver) {

@@ -158,11 +158,11 @@ func TestDelivery_ManyAttempts_KeepsLastTwenty(t *testing.T) {
 	}
 }
 
-// Two attempts at the same delivery, by a process that lost its claim and the
-// one that has it, must not write into each other's list.
+// Concurrent attempts at one delivery, after a process lost its claim, must not
+// share the backing array of the list.
 func TestDelivery_After_DoesNotChangeReceiver(t *testing.T) {
 	for _, n := range []int{0, 1, 19, 20, 25} {
-		before := make([]webhook.Attempt, n, n+50) // with room, in which append would write
+		before := make([]webhook.Attempt, n, n+50) // with spare capacity that append would use
 		for i := range before {
 			before[i] = failure(500 + i)
 		}

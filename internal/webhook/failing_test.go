@@ -40,8 +40,8 @@ func TestSender_FailingReceiver_IsPaused(t *testing.T) {
 	})
 }
 
-// A receiver that has accepted an event, but does not like one type of event,
-// whatever it answers to it, is sent all the others at once.
+// A receiver that rejects one type of event, with any status, still gets all
+// others immediately.
 func TestSender_RejectedEvents_DelayNoOthers(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		var taken, refused atomic.Int32
@@ -153,7 +153,7 @@ func TestSender_Gone_DisablesAndNotifiesOtherWebhooks(t *testing.T) {
 		if n := len(gone.all()); n != 1 {
 			t.Errorf("%d requests to the one that is gone", n)
 		}
-		s.wantStates(w.ID, webhook.DeliveryPending) // and of what happened since there is no delivery
+		s.wantStates(w.ID, webhook.DeliveryPending) // later events have no delivery
 	})
 }
 
@@ -169,7 +169,7 @@ func TestSender_FiveDaysOfFailures_Disables(t *testing.T) {
 		w, _ := s.createWebhook(r.URL)
 		s.insertEvents(1)
 		s.deliver()
-		s.advance(30 * 24 * time.Hour) // in which nothing is sent
+		s.advance(30 * 24 * time.Hour) // without events
 		s.insertEvents(1)
 		s.deliver()
 		if now := s.webhook(w.ID); !now.Enabled {

@@ -12,7 +12,7 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// waiting is somebody who waits for events.
+// waiting is a request that waits for events.
 type waiting struct {
 	found <-chan struct{}
 	stop  func()
@@ -34,8 +34,7 @@ func (w waiting) over() bool {
 	}
 }
 
-// tick has the service look for events once, which must take these calls of the
-// store.
+// tick calls Tick, which must make exactly these calls of the store.
 func (s *fixture) tick(calls ...string) {
 	s.t.Helper()
 	s.took()
@@ -54,7 +53,7 @@ func (s *fixture) wantOver(what string, w waiting, want bool) {
 
 func TestAwaitEvents_FirstNewEvent_ClosesChannel(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
-		s.tick() // nobody waits, so that nothing is asked
+		s.tick() // no request waits, so no query is made
 		first, another := s.wait(s.account, webhook.EventFilter{}), s.wait(s.account, webhook.EventFilter{})
 		stranger := s.wait(newAccount(t, s.store), webhook.EventFilter{})
 		s.tick("last of 2 accounts")
@@ -77,8 +76,8 @@ func TestAwaitEvents_FirstNewEvent_ClosesChannel(t *testing.T) {
 	})
 }
 
-// One that follows a card is not woken by the events of others, and looks for
-// its card only when the account has new events.
+// A request that waits for a card is not woken by events of other cards, and is
+// queried only when the account has new events.
 func TestAwaitEvents_OneCard_IgnoresOthers(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		other := insertCard(t, s.store, s.account)
@@ -137,8 +136,7 @@ func TestListEvents_OneCard_Pages(t *testing.T) {
 	})
 }
 
-// The numbers jump ahead when a database has gone back. Who waits learns of it,
-// whatever it had seen before.
+// Seq jumps ahead after a restore. Every waiting request is woken.
 func TestAwaitEvents_FeedReset_ClosesChannel(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		ahead := s.wait(s.account, webhook.EventFilter{After: 1000})

@@ -116,7 +116,7 @@ func (s *fixture) advance(d time.Duration) {
 	s.now = s.now.Add(d)
 }
 
-// pass has everything sent that is due, and waits for it.
+// pass sends all due deliveries, and waits for them.
 func (s *fixture) deliver() {
 	s.t.Helper()
 	check(s.t, s.sender.Tick(s.t.Context()))
@@ -149,7 +149,7 @@ func (s *fixture) webhook(id uuid.UUID) *webhook.Webhook {
 	return w
 }
 
-// deliveries returns those of a webhook, oldest event first.
+// deliveries returns a webhook's deliveries, oldest event first.
 func (s *fixture) deliveries(id uuid.UUID) []webhook.Delivery {
 	s.t.Helper()
 	ds, _, err := s.webhooks.ListDeliveries(s.t.Context(), s.account, id, webhook.DeliveryFilter{Limit: 1000})
@@ -190,7 +190,8 @@ type receiver struct {
 	answer func(n int) int // status of the n-th request, from 0 on
 }
 
-// newReceiver starts one that answers 200, or what answer returns.
+// newReceiver starts a receiver that answers 200, or the status that answer
+// returns.
 func newReceiver(t *testing.T, answer func(n int) int) *receiver {
 	return startReceiver(t, answer, true)
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// What is asked for while an attempt is under way is not undone by that
-// attempt's failure.
+// A redelivery requested during an attempt survives that attempt's failure.
 func TestRedeliver_DuringAttempt_StaysDue(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)

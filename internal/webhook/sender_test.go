@@ -161,7 +161,7 @@ func TestSender_HangingReceiver_DelaysNoOther(t *testing.T) {
 	})
 }
 
-// await waits for what another goroutine does.
+// await waits until done returns true.
 func await(t *testing.T, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !done(); {
@@ -214,8 +214,7 @@ func TestSender_DeletedOrDisabledDuringAttempt(t *testing.T) {
 	})
 }
 
-// Little is sent after the client changed the webhook, and what was taken
-// before it is stored.
+// Few requests follow a client's change, and earlier successes are stored.
 func TestSender_WebhookChangedDuringBatch_TakesEffectSoon(t *testing.T) {
 	for name, tt := range map[string]struct {
 		takes time.Duration
@@ -378,7 +377,7 @@ func TestSender_LostClaim_WritesNothing(t *testing.T) {
 	})
 }
 
-// What a program has wrong does not get right by asking again.
+// Retrying does not fix a bug.
 func TestSender_OtherStoreError_IsNotRetried(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		r := newReceiver(t, nil)

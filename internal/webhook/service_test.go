@@ -69,7 +69,7 @@ func TestCreateWebhook_Concurrent_RespectsLimit(t *testing.T) {
 	})
 }
 
-// One secret that can't be opened must not keep the others waiting.
+// An unreadable secret must not delay other webhooks.
 func TestClaimWebhooks_UnreadableSecret_IsReported(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)

@@ -15,7 +15,7 @@ import (
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// requests has the trace of the request that ordered each card.
+// requests maps cards to the traces of their requests.
 type requests map[uuid.UUID]string
 
 func (r requests) TraceParents(_ context.Context, ids []uuid.UUID) (map[uuid.UUID]string, error) {

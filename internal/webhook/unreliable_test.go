@@ -31,8 +31,8 @@ func inBubble(t *testing.T, answer func(n int) int, f func(t *testing.T, s *fixt
 	})
 }
 
-// unreliable is a real store that notes what the sender calls, and fails where
-// a test tells it to.
+// unreliable is a real store that records the sender's calls, and fails on
+// request.
 type unreliable struct {
 	*store.Store
 	s *fixture

@@ -53,7 +53,7 @@ func onSQLite(t *testing.T) *fixture {
 	return newFixture(t, databases.SQLite(t))
 }
 
-// wantSaying fails the test unless a client is told so.
+// wantSaying fails the test unless the public error has this message.
 func wantSaying(t testing.TB, err error, text string) {
 	t.Helper()
 	var public *card.Error
@@ -62,8 +62,7 @@ func wantSaying(t testing.TB, err error, text string) {
 	}
 }
 
-// wantField fails the test unless a client is told what is wrong with one
-// field.
+// wantField fails the test unless the public error has exactly this field.
 func wantField(t testing.TB, err error, pointer, detail string) {
 	t.Helper()
 	var public *card.Error
@@ -401,8 +400,7 @@ func TestTestWebhook_SignsWithBothSecrets(t *testing.T) {
 	}
 }
 
-// Without a limit, a customer could use examples to flood somebody else's
-// server.
+// Without a limit, a customer could flood another server with examples.
 func TestTestWebhook_AccountLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -187,7 +187,7 @@ func (r *process) paid() *card.Card {
 	return c
 }
 
-// issue lets all the time pass that intents wait, and works on what is due.
+// issue makes all waiting intents due, and works on them.
 func (r *process) issue() {
 	r.t.Helper()
 	_, err := rig.OpenSQL(r.t, r.url).Exec("UPDATE intents SET due_at = 0")
@@ -205,7 +205,7 @@ func (r *process) backdate(by time.Duration) {
 	check(r.t, err)
 }
 
-// want compares how far the issuing of a card is, and what the last answer was.
+// want compares the state of an intent and its last answer.
 func (r *process) want(c *card.Card, state issue.State, answer string) operator.IntentRecord {
 	r.t.Helper()
 	record, err := r.db.CardDetail(r.t.Context(), c.UUID)
@@ -218,7 +218,7 @@ func (r *process) want(c *card.Card, state issue.State, answer string) operator.
 	return i
 }
 
-// wantCard compares the stored card with the one that the server made.
+// wantCard compares the stored card with the server's.
 func (r *process) wantCard(c *card.Card) {
 	r.t.Helper()
 	r.want(c, issue.StateDone, "issued")

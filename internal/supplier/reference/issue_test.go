@@ -23,7 +23,7 @@ func TestIssue_Prompt_SendsOneRequest(t *testing.T) {
 	})
 }
 
-// Hazard: the card was made, and nobody heard of it.
+// Hazard: the card was made, but the answer was lost.
 func TestIssue_Ambiguous_MakesOneCard(t *testing.T) {
 	onEach(t, func(t *testing.T, r *process) {
 		r.behave("ambiguous=1x")
@@ -37,7 +37,7 @@ func TestIssue_Ambiguous_MakesOneCard(t *testing.T) {
 	})
 }
 
-// Hazard: nobody waits for the answer any more.
+// Hazard: the answer arrives after the timeout.
 func TestIssue_Slow_MakesOneCard(t *testing.T) {
 	onEach(t, func(t *testing.T, r *process) {
 		hurried, err := supplier.NewHTTP(
@@ -89,7 +89,7 @@ func TestIssue_Declined_RefundIsDue(t *testing.T) {
 	}
 }
 
-// Hazard: a card that is not the one that was paid for.
+// Hazard: the card differs from the paid one.
 func TestIssue_WrongCard_IsNeverIssued(t *testing.T) {
 	for _, how := range []string{"wrong-amount", "wrong-currency", "wrong-key", "bad-number", "expired"} {
 		t.Run(how, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestIssue_WrongCard_IsNeverIssued(t *testing.T) {
 				c := r.paid()
 				r.issue()
 				r.want(c, issue.StateParked, "issued")
-				r.issue() // nobody asks again
+				r.issue() // no further request
 				r.wantLedger("", "asked", "made")
 			})
 		})
