@@ -43,7 +43,7 @@ type Card struct {
 	Rate                  Rate
 	ExpiresAt             time.Time // of the quote
 	ConfirmationsRequired int
-	IdempotencyKey        string // "" if the request had none // "" without a key
+	IdempotencyKey        string // "" without a key
 	RequestHash           []byte // fingerprint of a request with a key
 
 	// Changed since.
@@ -83,7 +83,7 @@ type Card struct {
 	Accepted   Amount    // enough for the card, regardless of its price; 0 if nothing was decided
 	Refunded   Amount    // total of all refunds
 	RefundedAt time.Time // time of the last refund; zero without one
-	RefundTxID string    // of the last refund's transaction; "" if the operator named none // of the last refund; "" if the operator gave none
+	RefundTxID string    // of the last refund; "" if the operator gave none
 	WrittenOff Amount    // the part of a generated card's loss that is not waited for
 
 	// CredentialsPurgedAt is when the credentials were deleted permanently; nil
@@ -201,5 +201,5 @@ type Credentials struct {
 type Sealed struct {
 	CardNumber, ExpirationDate, SecurityCode, URL, URLPassword []byte
 
-	LastFour string // digits of the card number, in the clear; "" if they are not known // digits of the card number, in plain text; "" if unknown
+	LastFour string // digits of the card number, in plain text; "" if unknown
 }

@@ -40,7 +40,7 @@ type Event struct {
 	CardUUID  uuid.UUID // zero if the event is not about a card; then Status and State are empty
 	Status    Status
 	State     PaymentState
-	Reference Secret    // of the card; "" if it has none. The store adds it where events are read // of the card; "" if it has none. The store sets it where events are read
+	Reference Secret    // of the card; "" if it has none. The store sets it where events are read
 	WebhookID uuid.UUID // with EventWebhookDisabled
 	Since     time.Time // with EventFeedReset: events since then may have been lost
 	CreatedAt time.Time

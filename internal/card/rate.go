@@ -15,7 +15,7 @@ type AcceptedRate struct {
 	Source   string    // rate source
 	At       time.Time // time of acceptance
 	By       string    // process or operator
-	Note     string    // why an operator accepted it; "" if a process did, by the rules // the operator's reason; "" for a process
+	Note     string    // the operator's reason; "" for a process
 }
 
 // ParkedRate is a rate that a process may not accept by itself. Cards of the

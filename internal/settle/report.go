@@ -12,7 +12,7 @@ type Report struct {
 	// Cause and Took can be set.
 	Leads bool
 	Err   error
-	Cause string // of Err, in a few public words out of a fixed set; "" if it is not known // of Err, in public words from a fixed set; "" if unknown
+	Cause string // of Err, in public words from a fixed set; "" if unknown
 	Took  time.Duration
 	// The rest is set if a view was applied, even if the Tick failed later.
 	Applied   bool
