@@ -11,7 +11,8 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// end stops every fault, lets everything be confirmed, and has all work done.
+// end stops every fault, lets everything confirm, and lets the processes
+// finish.
 func (h *history) end() {
 	h.step++
 	h.idle, h.w.dust = 0, 0
@@ -30,7 +31,7 @@ func (h *history) end() {
 	for _, until := range []int64{0, deep + 13, 0} { // 13 confirmations are more than any card needs
 		h.w.mineSome(1, 100)
 		h.w.mineSome(int(max(0, until-h.w.height())), 100)
-		if h.tick(h.active) != nil { // it is noticed only now, because the chain was too short before
+		if h.tick(h.active) != nil { // noticed only now, because the chain was too short before
 			h.repair()
 		}
 	}
@@ -47,7 +48,7 @@ func (h *history) end() {
 	h.checkEnd()
 }
 
-// repair ticks until what was usurped, forgotten or lost is found out.
+// repair ticks until each usurped, forgotten or lost item is noticed.
 func (h *history) repair() {
 	h.w.now = h.w.now.Add(25 * time.Hour) // the wallet may be repaired, and every quote has expired
 	for range 4 {
@@ -116,7 +117,7 @@ func (h *history) checkEnd() {
 	h.checkEvents()
 }
 
-// checkEvents compares what the account was told: every change of state once.
+// checkEvents compares the events with the changes of state: one for each.
 func (h *history) checkEvents() {
 	rows, err := h.db.events.QueryContext(h.ctx)
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-// history is one account's life, from a seed: what customers, miners, nodes,
-// processes, the supplier and operators do.
+// history is one account's life, from a seed: the actions of customers, miners,
+// nodes, processes, the supplier and operators.
 type history struct {
 	ctx     context.Context
 	db      *database
@@ -59,15 +59,15 @@ type history struct {
 type database struct {
 	store  *store.Store
 	vault  *vault.Vault
-	beside *sql.DB // to empty it, and to look at it often
+	beside *sql.DB // for resets and frequent reads
 	cards  *sql.Stmt
 	events *sql.Stmt
 	used   int
-	tally  map[string]int // what happened how often
+	tally  map[string]int // occurrences by kind
 }
 
-// prepare prepares what is asked after every step: reading it through the
-// service would take most of the time.
+// prepare prepares the statements that run after every step: reading through
+// the service would take most of the time.
 func (db *database) prepare(ctx context.Context) (err error) {
 	if db.cards, err = db.beside.PrepareContext(ctx, `SELECT c.uuid, c.status,
 		CASE WHEN c.payment_state = 'expired' AND c.canceled_at IS NOT NULL THEN 'canceled' ELSE c.payment_state END, c.received, c.settled, c.height, k.height,
@@ -81,7 +81,7 @@ func (db *database) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-// wipe forgets the history before.
+// wipe deletes the previous history.
 func (db *database) wipe() error {
 	db.used++
 	if db.used == 1 {
@@ -100,7 +100,7 @@ func (db *database) wipe() error {
 	return err
 }
 
-// violation is a property that does not hold, and the way there.
+// violation is a property that does not hold, and the steps to it.
 type violation struct {
 	seed  uint64
 	lines []string
@@ -112,8 +112,8 @@ func (v *violation) String() string {
 		v.seed, v.text, strings.Join(v.lines, "\n  "), v.seed)
 }
 
-// runHistory lives through the history of a seed, and returns the steps it took
-// and what went wrong.
+// runHistory runs the history of a seed, and returns its steps and the
+// violation.
 func runHistory(ctx context.Context, db *database, seed uint64) (steps []string, bad *violation) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	h := &history{ctx: ctx, db: db, seed: seed, byID: map[uuid.UUID]*sale{}, w: newWorld(r)}
@@ -157,7 +157,7 @@ func runHistory(ctx context.Context, db *database, seed uint64) (steps []string,
 	return
 }
 
-// fail notes a violation; the first one counts.
+// fail records a violation; the first one counts.
 func (h *history) fail(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -196,7 +196,7 @@ func (h *history) Rate(string) (card.Rate, error) {
 
 func (h *history) order(id uuid.UUID) *sale { return h.byID[id] }
 
-// live takes one step, and then has the processes do their work, or not.
+// live takes one step, and then lets the processes work, or not.
 func (h *history) live(steps []step) {
 	if h.step == h.node.until {
 		h.node.down, h.node.foreign, h.node.behind = false, false, 0
@@ -267,8 +267,8 @@ func (h *history) tick(r *replica) error {
 	return err
 }
 
-// failed returns an error on one line, without what is not the same in every
-// run.
+// failed returns an error on one line, without the parts that differ between
+// runs.
 func (h *history) failed(err error) string {
 	if err == nil {
 		return ""
@@ -311,8 +311,8 @@ func (h *history) observe() {
 	}
 }
 
-// reconcile compares the books, which are kept from one time to the next, and
-// some of them with a full reading.
+// reconcile compares the books, which are updated incrementally, and sometimes
+// compares them with a full reading.
 func (h *history) reconcile() {
 	b, err := h.active.desk.Reconcile(h.ctx, operator.Audit{})
 	h.need("reconcile", err)
@@ -391,7 +391,7 @@ func (h *history) issue(r *replica) {
 	h.observe()
 }
 
-// newPlan returns a supplier that makes what is paid for.
+// newPlan returns a supplier that makes every paid card.
 func (h *history) newPlan() (*plan, string) {
 	pl := &plan{askable: make([]bool, len(h.o.orders)), answers: make([]answer, len(h.o.orders)),
 		unseen: make([]bool, len(h.o.orders)),

@@ -19,11 +19,11 @@ import (
 // states of the chain. It shares no code with the product.
 type oracle struct {
 	tip    card.Tip
-	facts  []fact // of the last view that was applied
+	facts  []fact // of the last applied view
 	firsts map[string]time.Time
 	read   map[string]bool // its state when its block was read last, and its lock at that time
 	orders []*sale
-	rate   int64 // today's, times 10^8; 0 if none is known
+	rate   int64 // today's, times 10^8; 0 if unknown
 	fail   func(format string, args ...any)
 }
 
@@ -34,29 +34,29 @@ type sale struct {
 	usd                           card.USD
 	price                         card.Amount
 	address                       string
-	expires                       time.Time // or when it was canceled, if that was before
+	expires                       time.Time // or its cancellation, if earlier
 	canceled                      bool
 	k                             int64
-	accepted, refunded, writeOffs card.Amount // what operators decided
+	accepted, refunded, writeOffs card.Amount // operators' decisions
 	decisions                     int
-	decided                       bool // since it was looked at last
+	decided                       bool // since the last check
 
-	state     card.PaymentState // as it was found, and found right
+	state     card.PaymentState // as last found correct
 	generated bool
 	found     card.Amount // the amount that made it paid, which is enough from then on
 	settled   card.Amount // the amount the card was issued for
 	sealed    []byte
-	events    []card.EventType // that it must have
+	events    []card.EventType // required events
 	refundDue bool             // no supplier makes the card
 	due       card.Amount      // the last refund due in an event to the account
-	dueAgain  bool             // more is due, which a pass found: that says also that it was detected
-	refused   bool             // the supplier gave a reason to ask an operator
+	dueAgain  bool             // a pass found a larger refund due, which also reports the detection
+	refused   bool             // the supplier's reason for an operator's decision
 	attempts  int
 
 	facts string // that judged late money
 	worth bool   // the firm money was worth the dollars
 	hope  bool   // it was not, but together with the rest it was
-	unfit bool   // not even that was
+	unfit bool   // not even together
 	tried int64  // height without a rate to judge it
 }
 
@@ -68,7 +68,7 @@ func (x *sale) must() card.Amount {
 	return 0
 }
 
-// checkRefund compares a card as check does, and expects an event whenever the
+// checkRefund compares a card like check, and expects an event whenever the
 // amount due to the customer changes.
 func (o *oracle) checkRefund(x *sale, c *card.Card, refundDue bool) {
 	due := card.Amount(0)
@@ -135,10 +135,10 @@ func (o *oracle) newest(x *sale) (height int64) {
 	return height
 }
 
-// first returns when a transfer was shown to have been seen first.
+// first returns when a transfer was first shown.
 func (o *oracle) first(f fact) time.Time { return o.firsts[f.key()] }
 
-// apply takes note of a view that the product has just stored.
+// apply records a view that the product has just stored.
 func (o *oracle) apply(s *observation) {
 	switch {
 	case s.bad != "":
@@ -191,12 +191,12 @@ func (o *oracle) judge(x *sale) {
 	}
 }
 
-// pays reports whether what is firm pays for a card.
+// pays reports whether the firm money pays for a card.
 func (o *oracle) pays(x *sale, m money) bool {
 	return m.firm > x.refunded && (enough(x, m.firm, m.firmEarly) || x.worth && x.tried != o.tip.Height)
 }
 
-// cost returns what a card takes of the money that was found enough.
+// cost returns the part of enough money that a card takes.
 func (o *oracle) cost(x *sale, m money) card.Amount {
 	switch kept := m.firm - x.refunded; {
 	case m.firmEarly-x.refunded >= x.price:
@@ -207,8 +207,8 @@ func (o *oracle) cost(x *sale, m money) card.Amount {
 	return max(x.price, price(x.usd, o.rate)) // late, and judged by today's rate
 }
 
-// judgeLate judges late money by today's rate once it can't be judged by
-// anything else, and once for the same facts.
+// judgeLate judges late money by today's rate if nothing else decides, and only
+// once for the same facts.
 func (o *oracle) judgeLate(x *sale) {
 	m := o.money(x)
 	if x.facts != m.facts {
@@ -235,7 +235,7 @@ func worth(amount card.Amount, rate int64) *big.Rat {
 
 func cents(usd card.USD) *big.Rat { return big.NewRat(int64(usd), 1) }
 
-// price returns the least amount that is worth the dollars.
+// price returns the smallest amount worth the dollars.
 func price(usd card.USD, rate int64) card.Amount {
 	low, high := card.Amount(0), card.Amount(1<<62)
 	for low+1 < high {
@@ -379,7 +379,7 @@ func (o *oracle) check(x *sale, c *card.Card) {
 			c.Accepted, c.Refunded, c.WrittenOff, x.accepted, x.refunded, x.writeOffs)
 	}
 	if c.State != x.state {
-		again := x.dueAgain || x.decided && slices.Contains(x.events, card.EventDetected) // no decision brings money
+		again := x.dueAgain || x.decided && slices.Contains(x.events, card.EventDetected) // decisions do not add money
 		if told := telling(x.state, c.State); told != "" && !(told == card.EventDetected && again) {
 			x.events = append(x.events, told)
 		}
@@ -398,7 +398,7 @@ func telling(from, to card.PaymentState) card.EventType {
 	case from == card.Reversed && to == card.Paid:
 		return card.EventRestored
 	case told[to] == card.EventDetected && told[from] == card.EventDetected:
-		return "" // was told before
+		return "" // reported before
 	}
 	return told[to]
 }
@@ -458,9 +458,8 @@ func (o *oracle) checkBooks(b operator.Books, waits []string) {
 	}
 }
 
-// checkEnd is what must be true when nothing fails any more and everything is
-// deep in the chain: no card waits, and none that is paid for is missing. It
-// looks at the chain itself.
+// checkEnd checks the state without faults and with everything deep in the
+// chain: no card waits, and no paid card is missing. It reads the chain itself.
 func (o *oracle) checkEnd(x *sale, c *card.Card, w *world) {
 	var total, firm, early card.Amount
 	for _, tx := range w.txs {

@@ -37,8 +37,8 @@ type replica struct {
 	watcher *settle.Watcher
 
 	look      *observation // result of the last scan, until it is stored
-	meanwhile func()       // happens once, between reading the chain and storing what it showed
-	usurped   bool         // another has its lease, and it does not know that
+	meanwhile func()       // runs once, between the read of the chain and the commit
+	usurped   bool         // another process has its lease, unknown to it
 }
 
 func (h *history) start() *replica {
@@ -129,8 +129,8 @@ func (r *replica) Recover(_ context.Context, _ string, _ *settle.Address, progre
 type faultyStore struct {
 	*store.Store
 	r      *replica
-	before bool // the next transaction fails and has not happened
-	after  bool // the next transaction fails and has happened
+	before bool // the next transaction fails without effect
+	after  bool // the next transaction fails after its commit
 }
 
 // SettleTx implements settle.Store.
@@ -148,7 +148,7 @@ func (d *faultyStore) IssueTx(ctx context.Context, f func(issue.Tx) error) error
 	return d.around(func() error { return d.Store.IssueTx(ctx, f) })
 }
 
-// around has a transaction fail if it is to.
+// around makes a transaction fail if planned.
 func (d *faultyStore) around(transaction func() error) error {
 	if d.before {
 		d.before = false
@@ -157,7 +157,7 @@ func (d *faultyStore) around(transaction func() error) error {
 	if err := transaction(); err != nil {
 		return err
 	}
-	if look := d.r.look; look != nil { // what follows a scan is that it is stored
+	if look := d.r.look; look != nil { // a scan is followed by its commit
 		d.r.look = nil
 		if d.r.usurped {
 			d.r.h.fail("%s stored what it saw although another has its lease", d.r.name)
@@ -193,8 +193,8 @@ func (d *faultyStore) AcquireLease(ctx context.Context, name, holder string, ttl
 	return l, err
 }
 
-// ClaimIntents implements issue.Store. A claim ends at once, so that what a
-// process left behind need not be waited for.
+// ClaimIntents implements issue.Store. A claim ends immediately, so that
+// intents of a dead process are available.
 func (d *faultyStore) ClaimIntents(ctx context.Context, claim issue.Claim, n int, _ time.Duration) ([]issue.Intent,
 	error) {
 	intents, err := d.Store.ClaimIntents(ctx, claim, n, 0)
@@ -211,8 +211,8 @@ func (d *faultyStore) ClaimIntents(ctx context.Context, claim issue.Claim, n int
 	return intents, err
 }
 
-// CardsByUUID implements issue.Store. What happens before decides what may be
-// asked for.
+// CardsByUUID implements issue.Store. Actions before it determine the permitted
+// requests.
 func (d *faultyStore) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
 	if pl, issuing := ctx.Value(planKey{}).(*plan); issuing && pl.leaves != nil {
 		pl.leaves()
@@ -224,7 +224,7 @@ func (d *faultyStore) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card
 	return d.Store.CardsByUUID(ctx, ids)
 }
 
-// SaveIntents implements issue.Store. No attempt is waited for.
+// SaveIntents implements issue.Store. No attempt backs off.
 func (d *faultyStore) SaveIntents(ctx context.Context, intents []issue.Intent) error {
 	for i := range intents {
 		intents[i].Wait = 0
@@ -232,7 +232,7 @@ func (d *faultyStore) SaveIntents(ctx context.Context, intents []issue.Intent) e
 	return d.Store.SaveIntents(ctx, intents)
 }
 
-// answer is what the supplier says to one request.
+// answer is the supplier's response to one request.
 type answer int
 
 const (
@@ -252,11 +252,11 @@ func (a answer) String() string {
 // permitted requests.
 type plan struct {
 	askable   []bool
-	leaves    func() // happens once, between the claim and the reading of the cards
+	leaves    func() // runs once, between the claim and the read of the cards
 	unseen    []bool // was submitted before the round, and not looked up in it yet
 	answers   []answer
 	old       int    // an order whose card was issued before; -1 if there is none
-	meanwhile func() // happens once, when it is asked for the order at
+	meanwhile func() // runs once, at the request for the order at
 	at        int
 	once      sync.Once
 	// closed when it has happened; nil if it will not. Requests for other

@@ -11,7 +11,7 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// step is one thing that can happen.
+// step is a possible action.
 type step struct {
 	weight int
 	do     func()
@@ -65,7 +65,7 @@ func (h *history) create() {
 	h.observe()
 }
 
-// anyOrder returns an order, rather a new one; nil if there is none.
+// anyOrder returns an order, preferably a new one; nil if there is none.
 func (h *history) anyOrder() *sale {
 	n := len(h.o.orders)
 	if n == 0 {
@@ -74,7 +74,7 @@ func (h *history) anyOrder() *sale {
 	return h.o.orders[max(h.w.r.IntN(n), h.w.r.IntN(n))]
 }
 
-// amount returns what a customer might send for an order.
+// amount returns a plausible payment for an order.
 func (h *history) amount(x *sale) card.Amount {
 	switch h.w.r.IntN(10) {
 	case 0:
@@ -116,7 +116,7 @@ func (h *history) pay() {
 	h.send(outputs)
 }
 
-// topUp pays what is missing.
+// topUp pays the missing amount.
 func (h *history) topUp() {
 	x := h.anyOrder()
 	if x == nil {
@@ -148,8 +148,8 @@ func (h *history) send(outputs []output) {
 // never is the height of a lock that lasts forever.
 const never = 1 << 40
 
-// grieve sends next to nothing to an order, in ways that must not stop it:
-// locked for ever, or in each of the next blocks.
+// grieve sends almost nothing to an order, in ways that must not delay it:
+// locked forever, or in each of the next blocks.
 func (h *history) grieve() {
 	x := h.anyOrder()
 	if x == nil {
@@ -231,7 +231,7 @@ func (h *history) replace(depth, lost int) {
 		}
 	}
 	longer := h.w.between(0, 3)
-	if h.w.chance(15) { // the longer chain is not there yet
+	if h.w.chance(15) { // the longer chain does not exist yet
 		longer = -h.w.between(1, depth)
 	}
 	for goal := h.w.top + int64(longer); h.w.height() < goal; {
@@ -254,8 +254,8 @@ func (h *history) anyTransaction(fits func(*transaction) bool) *transaction {
 	return some[h.w.r.IntN(len(some))]
 }
 
-// doubleSpend removes a transaction from the mempool, by another or by
-// forgetting it.
+// doubleSpend removes a transaction from the mempool by a conflicting one, or
+// because the node forgets it.
 func (h *history) doubleSpend() {
 	tx := h.anyTransaction(func(tx *transaction) bool { return tx.pooled })
 	if tx == nil {
@@ -275,7 +275,7 @@ func (h *history) doubleSpend() {
 	h.note("%s is replaced by %s %v at %d", tx.id, other.id, other.outputs, other.height)
 }
 
-// relayAgain brings a transaction back that is nowhere.
+// relayAgain brings a vanished transaction back.
 func (h *history) relayAgain() {
 	tx := h.anyTransaction(func(tx *transaction) bool { return !tx.pooled && tx.height == 0 && h.w.rival(tx) == nil })
 	if tx == nil {
@@ -346,8 +346,7 @@ func (h *history) breakWallet() {
 	}
 }
 
-// restart ends the active process. One that crashes leaves its lease behind,
-// for a while.
+// restart ends the active process. If it crashes, its lease stays for a while.
 func (h *history) restart() {
 	old := h.active
 	if h.w.chance(50) {
@@ -359,8 +358,8 @@ func (h *history) restart() {
 	h.note("%s starts in the place of %s", h.active.name, old.name)
 }
 
-// takeOver lets the other replica watch: in order, because the lease ran out,
-// or between reading and storing.
+// takeOver lets the other replica watch: after a release, after an expired
+// lease, or between a read and its commit.
 func (h *history) takeOver() {
 	old := h.active
 	switch h.w.r.IntN(3) {
@@ -399,7 +398,7 @@ func (h *history) breakDisk() {
 	_ = h.tick(h.active)
 }
 
-// whileIssuing returns what happens while the supplier makes a card.
+// whileIssuing returns an action during the supplier's work on a card.
 func (h *history) whileIssuing(r *replica, x *sale) func() {
 	return func() {
 		if h.w.chance(40) { // another replica does the same
@@ -425,7 +424,7 @@ func (h *history) leaves(x *sale) {
 	_ = h.tick(h.active)
 }
 
-// operate has an operator decide, mostly on a card that needs it.
+// operate makes a decision of an operator, mostly on a card that needs it.
 func (h *history) operate() {
 	var some []*sale
 	for _, x := range h.o.orders {

@@ -27,8 +27,8 @@ var (
 	seeds     = flag.Int("seeds", 0, "simulate so many histories; 0 for a few")
 )
 
-// TestSimulation lives through random histories of payments, and compares the
-// product with an oracle after every step.
+// TestSimulation runs random histories of payments, and compares the product
+// with an oracle after every step.
 func TestSimulation(t *testing.T) {
 	first, n := *firstSeed, *seeds
 	switch {
@@ -81,8 +81,7 @@ func TestSimulation_Postgres(t *testing.T) {
 	simulate(t, 2, numbers, func(int) string { return rig.Postgres(t) })
 }
 
-// TestSimulation_SameSeed_SameHistory shows that a seed is all that is needed
-// to see a failure again.
+// TestSimulation_SameSeed_SameHistory shows that a seed reproduces a failure.
 func TestSimulation_SameSeed_SameHistory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out: it takes seconds")
@@ -100,8 +99,8 @@ func TestSimulation_SameSeed_SameHistory(t *testing.T) {
 	}
 }
 
-// memory returns a directory for databases, in memory where there is a file
-// system for that: nothing here must outlive a power cut.
+// memory returns a directory for databases, in memory if a suitable file system
+// exists: nothing here has to survive a power failure.
 func memory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "simulation")
@@ -112,7 +111,7 @@ func memory(t *testing.T) string {
 	return dir
 }
 
-// pick chooses by how fast this binary is.
+// pick chooses by the speed of this binary.
 func pick(slow, fast int) int {
 	if raceDetector {
 		return slow

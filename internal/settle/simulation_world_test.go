@@ -11,17 +11,17 @@ import (
 )
 
 // world is the truth of a history: a chain of blocks, a mempool and the
-// wallet's addresses. Everything in it is in slices, so that what happens
-// follows from the seed alone.
+// wallet's addresses. It keeps everything in slices, so that the seed alone
+// determines the history.
 type world struct {
 	r      *rand.Rand
 	now    time.Time
 	blocks []*block       // the best chain; blocks[i] has the height i+1
-	txs    []*transaction // all there ever were
+	txs    []*transaction // including replaced ones
 	wallet []string       // addresses that the wallet made, by position
-	known  int            // of these, that it knows at the moment
-	latest time.Time      // of all blocks there ever were; block times never go back
-	top    int64          // height of the longest chain there ever was
+	known  int            // the number it knows at the moment
+	latest time.Time      // of all blocks, replaced ones included; block times never go back
+	top    int64          // height of the longest chain so far
 	serial int
 	dustTo string // gets one unit in each of the next dust blocks
 	dust   int
@@ -37,16 +37,16 @@ type block struct {
 // transaction is in a block, in the mempool, or nowhere.
 type transaction struct {
 	id        string
-	spends    int // two that spend the same are never both there
+	spends    int // at most one transaction with the same inputs exists at a time
 	outputs   []output
 	unlock    int64 // height at which the outputs become spendable
 	height    int64
 	minedAt   time.Time
 	pooled    bool
-	pooledAt  time.Time // when it was in the mempool first, as the wallet knows; zero if it never was
+	pooledAt  time.Time // when it was first in the mempool, as the wallet knows; zero if never
 	remembers bool      // the wallet still knows pooledAt once the transaction is mined
 	forgotten bool      // the wallet lost it
-	lingers   bool      // the mempool goes on listing it for a while after a block took it
+	lingers   bool      // the mempool still lists it for a while after a block took it
 }
 
 type output struct {
@@ -55,17 +55,18 @@ type output struct {
 }
 
 const (
-	primary  = "primary"  // an address of the wallet that is no card's
-	stranger = "stranger" // somebody else's
+	primary  = "primary"  // an address of the wallet without a card
+	stranger = "stranger" // a stranger's
 )
 
 // firstBlocks is more than the deepest reorganization.
 const firstBlocks = 30
 
-// lingering is for how many blocks the mempool may list what is mined.
+// lingering is the number of blocks for which the mempool may list a mined
+// transaction.
 const lingering = 6
 
-// deepest is how far below the longest chain there ever was a fork may begin.
+// deepest is the greatest depth of a fork below the longest chain so far.
 const deepest = 28
 
 func newWorld(r *rand.Rand) *world {
@@ -92,7 +93,7 @@ func (w *world) newTransaction(outputs ...output) *transaction {
 	return tx
 }
 
-// rival returns a transaction that spends the same, and is there.
+// rival returns an existing transaction with the same inputs.
 func (w *world) rival(tx *transaction) *transaction {
 	i := slices.IndexFunc(w.txs, func(x *transaction) bool {
 		return x != tx && x.spends == tx.spends && (x.pooled || x.height > 0)
@@ -103,8 +104,8 @@ func (w *world) rival(tx *transaction) *transaction {
 	return w.txs[i]
 }
 
-// relay brings a transaction into the mempool, in the place of one there that
-// spends the same.
+// relay adds a transaction to the mempool, where it replaces one with the same
+// inputs.
 func (w *world) relay(tx *transaction) bool {
 	if tx.height > 0 || tx.pooled {
 		return false
@@ -122,7 +123,7 @@ func (w *world) relay(tx *transaction) bool {
 	return true
 }
 
-// mine adds a block. Transactions that can't be in it are left out.
+// mine adds a block. Transactions that cannot be in it are omitted.
 func (w *world) mine(txs []*transaction) {
 	w.serial++
 	at := w.now
@@ -173,8 +174,8 @@ func (w *world) mineSome(n, percent int) {
 	}
 }
 
-// drop takes the newest blocks off the chain and returns what was in them,
-// which then is nowhere.
+// drop removes the newest blocks and returns their transactions, which are then
+// nowhere.
 func (w *world) drop(depth int) []*transaction {
 	var out []*transaction
 	for _, b := range w.blocks[len(w.blocks)-depth:] {
@@ -205,7 +206,7 @@ func (w *world) conflict(tx *transaction) *transaction {
 	return other
 }
 
-// fact is one output as the wallet showed it.
+// fact is an output as shown by the wallet.
 type fact struct {
 	tx      string
 	output  int64
@@ -227,10 +228,10 @@ type observation struct {
 	facts  []fact
 	hidden []fact // transactions in the read blocks that the wallet did not show
 	forgot []fact // those of them that it must have shown before if they are stored
-	bad    string // why it must not be applied
+	bad    string // reason not to apply it
 }
 
-// look returns what node and wallet show when they are behind blocks behind.
+// look returns the view of node and wallet that are some blocks behind.
 func (w *world) look(q settle.Query, behind int64) (settle.View, *observation) {
 	height := w.height() - behind
 	tip := w.blocks[height-1]
@@ -274,7 +275,7 @@ func (w *world) look(q settle.Query, behind int64) (settle.View, *observation) {
 				if f.listed = tx.lingers && position < w.known && height-f.height < lingering; f.listed {
 					v.Transfers = append(v.Transfers, shown)
 				}
-				s.facts = append(s.facts, f) // was shown before, and can't have changed but for its lock
+				s.facts = append(s.facts, f) // was shown before, and only its lock can have changed
 				continue
 			}
 			if position >= w.known {
@@ -294,8 +295,8 @@ func (w *world) look(q settle.Query, behind int64) (settle.View, *observation) {
 	return v, s
 }
 
-// newAddresses makes n addresses after those the wallet knows. One that lost
-// some makes the same again.
+// newAddresses makes n addresses after those the wallet knows. A wallet that
+// lost some makes them again.
 func (w *world) newAddresses(n int) []settle.Address {
 	made := make([]settle.Address, n)
 	for i := range made {
@@ -308,7 +309,7 @@ func (w *world) newAddresses(n int) []settle.Address {
 	return made
 }
 
-// recover has the wallet find everything again.
+// recover makes the wallet find everything again.
 func (w *world) recover() {
 	w.known = len(w.wallet)
 	for _, tx := range w.txs {
