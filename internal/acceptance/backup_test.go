@@ -45,7 +45,7 @@ func TestBackup_RunningService_CanBeRestored(t *testing.T) {
 		s.stop(t)
 
 		wantOutput(t, p.must(t, "restore", file, "--replace"), "restored 1 card, schema version ", "Newest entry: 20",
-			"knows nothing of what happened later")
+			"lacks everything that happened later")
 		s = p.serve(t, simulated...)
 		c = newClient(t, s.url, token)
 		if got, err := c.GetCard(t.Context(), sold.UUID); err != nil || got.Credentials != sold.Credentials {

@@ -183,7 +183,7 @@ func TestCLI_OperatorMistake_IsExplained(t *testing.T) {
 		{"transfers attribute x --note x", 2, "--card=UUID or --new or --refunded"},
 		{"transfers attribute x --note x --refunded --new", 2, "can't be used together"},
 		{"transfers attribute x --refunded", 2, "--note"},
-		{"transfers attribute x --refunded --note x", 1, `no transaction "x" came to this wallet`},
+		{"transfers attribute x --refunded --note x", 1, `this wallet received no transaction "x"`},
 		{"transfers attribute x --refunded --note x --yes", 1, "--yes needs --amount"},
 		{"transfers attribute x --refunded --note x --usd 50", 1, "--account and --usd are for a new card"},
 		{"transfers attribute x --card x --note x", 1, `"x" is not the uuid of a card`},

@@ -231,7 +231,7 @@ func TestCardPurge_WithoutYes_DeletesNothing(t *testing.T) {
 		t.Error("not masked")
 	}
 	purge := []string{"card", "purge", made.UUID.String(), "--note", "asked for it", "--operator", "alice"}
-	wantOutput(t, p.must(t, purge...), "would delete the credentials", "Nothing was changed", "--yes")
+	wantOutput(t, p.must(t, purge...), "would permanently delete the credentials", "Nothing was changed", "--yes")
 	if whole, err := c.RevealCard(t.Context(), made.UUID); err != nil || whole.Credentials.CardNumber == "" {
 		t.Errorf("without --yes it was done: %v", err)
 	}

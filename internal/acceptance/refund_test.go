@@ -102,7 +102,7 @@ func TestCardResolve_RefundDue_IsRefunded(t *testing.T) {
 		t.Errorf("%+v, %v", read, err)
 	}
 	if _, stderr, code = p.run("card", "resolve", id, "retry", "--note", "x"); code == 0 {
-		t.Errorf("what was given back is asked for again: %s", stderr)
+		t.Errorf("refunded money is due again: %s", stderr)
 	}
 	wantOutput(t, stderr, "its money was refunded: 1 monero, by transaction "+txid, "hint: ", "cardmint card show "+id)
 	wantOutput(t, p.must(t, "reconcile"), "everything agrees")

@@ -108,7 +108,7 @@ func TestStock_ImportedCard_IsSoldOnce(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	wantOutput(t, stdout, "shelf     150  0     0         1       0     0     0        LOW")
-	wantOutput(t, stderr, "amounts of which little is left: 1", "hint: ")
+	wantOutput(t, stderr, "amounts that run low: 1", "hint: ")
 	s.awaitOutput(t, 20*time.Second, "stock is low: import cards")
 	s.stop(t)
 	wantOutput(t, s.Output(), "supplier=shelf usd=150 left=0 limit=1")

@@ -29,15 +29,15 @@ type Config struct {
 	Listen      string           `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address to listen on (${default}). A worker serves only /livez and /readyz there."`
 	Metrics     string           `name:"metrics-listen" env:"CARDMINT_METRICS_LISTEN" default:"${metrics_address}" placeholder:"ADDRESS" help:"Address to serve metrics for Prometheus on, at /metrics; off for none (${default}; left out if another process uses that). They name no card, account or address, but whoever reaches it can read them."`
 	Role        string           `env:"CARDMINT_ROLE" default:"all" enum:"api,worker,all" placeholder:"ROLE" help:"What this process does: api, worker (watches the chains, issues cards and sends webhooks) or all (${default})."`
-	Wait        time.Duration    `name:"database-wait" env:"CARDMINT_DATABASE_WAIT" default:"1m" placeholder:"DURATION" help:"How long to wait at the start for a PostgreSQL that is not there yet (${default})."`
-	Simulated   bool             `env:"CARDMINT_SIMULATED" help:"Simulate the chains, so that cards can be paid for without money. Only in test mode."`
+	Wait        time.Duration    `name:"database-wait" env:"CARDMINT_DATABASE_WAIT" default:"1m" placeholder:"DURATION" help:"How long to wait at start until PostgreSQL is available (${default})."`
+	Simulated   bool             `env:"CARDMINT_SIMULATED" help:"Simulate the chains, so that cards are paid without money. Only in test mode."`
 	Rates       RateConfig       `embed:""`
-	QuoteTTL    time.Duration    `name:"quote-ttl" env:"CARDMINT_QUOTE_TTL" default:"60m" placeholder:"DURATION" help:"How long amount and rate of a card are locked (${default})."`
+	QuoteTTL    time.Duration    `name:"quote-ttl" env:"CARDMINT_QUOTE_TTL" default:"60m" placeholder:"DURATION" help:"How long a quote is valid (${default})."`
 	Addresses   AddressConfig    `embed:""`
-	MaxOpenUSD  int64            `name:"max-open-usd" env:"CARDMINT_MAX_OPEN_USD" default:"0" placeholder:"USD" help:"US dollars that an account may have open in cards that are not paid yet; 0 for no limit (${default})."`
+	MaxOpenUSD  int64            `name:"max-open-usd" env:"CARDMINT_MAX_OPEN_USD" default:"0" placeholder:"USD" help:"Limit of US dollars in unpaid cards of an account; 0 for no limit (${default})."`
 	Freeze      bool             `name:"freeze-reversed" env:"CARDMINT_FREEZE_REVERSED" default:"true" negatable:"" help:"Sell no new cards to an account while one of its issued cards is reversed (on)."`
-	MaxBlind    time.Duration    `name:"max-blind" env:"CARDMINT_MAX_BLIND" default:"15m" placeholder:"DURATION" help:"How long cards are accepted while nobody can watch their chain (${default})."`
-	Reconcile   time.Duration    `name:"reconcile-every" env:"CARDMINT_RECONCILE_EVERY" default:"1h" placeholder:"DURATION" help:"How often the worker reads the books, as the command reconcile does, for metrics and alarms; 0 for never (${default})."`
+	MaxBlind    time.Duration    `name:"max-blind" env:"CARDMINT_MAX_BLIND" default:"15m" placeholder:"DURATION" help:"How long orders are accepted while no worker can watch the chain (${default})."`
+	Reconcile   time.Duration    `name:"reconcile-every" env:"CARDMINT_RECONCILE_EVERY" default:"1h" placeholder:"DURATION" help:"How often the worker reconciles, for metrics and alarms; 0 for never (${default})."`
 	Credentials CredentialConfig `embed:""`
 	Retention   RetentionConfig  `embed:""`
 	Limits      LimitConfig      `embed:""`
@@ -72,14 +72,14 @@ type Coin struct {
 
 // CredentialConfig configures how long and how openly credentials are kept.
 type CredentialConfig struct {
-	Retention time.Duration `name:"credentials-retention" env:"CARDMINT_CREDENTIALS_RETENTION" default:"0" placeholder:"DURATION" help:"Delete the credentials of cards so long after they were issued, for example 720h; 0 to keep them for good (${default}). The same for all workers."`
+	Retention time.Duration `name:"credentials-retention" env:"CARDMINT_CREDENTIALS_RETENTION" default:"0" placeholder:"DURATION" help:"How long credentials are kept after a card is issued, for example 720h; 0 to keep them (${default}). The same for all workers."`
 	Mask      bool          `name:"mask-credentials" env:"CARDMINT_MASK_CREDENTIALS" help:"Mask card number, security code and password wherever cards are read, except by revealCard. The same for all APIs."`
 }
 
 // AddressConfig configures how many addresses wallets make.
 type AddressConfig struct {
 	Pool int     `name:"address-pool" env:"CARDMINT_ADDRESS_POOL" default:"200" placeholder:"N" help:"Free addresses to keep ahead, per coin (${default})."`
-	Rate float64 `name:"address-rate" env:"CARDMINT_ADDRESS_RATE" default:"10" placeholder:"N" help:"Addresses per second that each coin's wallet hands out in the long run at most (${default}). After a start, as many are skipped as the time can have used of which nothing is known."`
+	Rate float64 `name:"address-rate" env:"CARDMINT_ADDRESS_RATE" default:"10" placeholder:"N" help:"Long-term limit of addresses per second for each coin's wallet (${default}). After a start, the addresses that may have been used since the last known one are skipped."`
 }
 
 // validate returns an error if a setting is out of bounds. It normalizes URLs.

@@ -19,10 +19,10 @@ import (
 // Deployment is what every process and command of one installation shares. Its
 // tags define the flags of all commands.
 type Deployment struct {
-	DatabaseURL     string `name:"database-url" env:"CARDMINT_DATABASE_URL" default:"sqlite:cardmint.db" placeholder:"URL" help:"Where cards are kept: sqlite:PATH or postgres://USER@HOST/NAME (${default})."`
-	Keys            string `env:"CARDMINT_KEYS" default:"cardmint.keys" placeholder:"FILE" help:"The key file that credentials are encrypted with, made by 'keys create' (${default})."`
-	Mode            string `env:"CARDMINT_MODE" default:"test" enum:"test,live" placeholder:"MODE" help:"Test or live. It is part of every token, so that a token for tests is never taken for a real one (${default})."`
-	AllowUnverified bool   `name:"allow-unverified-database" env:"CARDMINT_ALLOW_UNVERIFIED_DATABASE" help:"In live mode, connect to a PostgreSQL on another machine without checking its certificate. Anyone between the two can then read and change everything that is stored: tokens, payment addresses, refunds. Only for a network that nobody else can reach."`
+	DatabaseURL     string `name:"database-url" env:"CARDMINT_DATABASE_URL" default:"sqlite:cardmint.db" placeholder:"URL" help:"Database: sqlite:PATH or postgres://USER@HOST/NAME (${default})."`
+	Keys            string `env:"CARDMINT_KEYS" default:"cardmint.keys" placeholder:"FILE" help:"Key file that encrypts credentials, created by 'keys create' (${default})."`
+	Mode            string `env:"CARDMINT_MODE" default:"test" enum:"test,live" placeholder:"MODE" help:"Test or live. It is part of every token, so that a test token can't be mistaken for a real one (${default})."`
+	AllowUnverified bool   `name:"allow-unverified-database" env:"CARDMINT_ALLOW_UNVERIFIED_DATABASE" help:"In live mode, connect to a PostgreSQL on another machine without checking its certificate. Anyone between the two can then read and change everything that is stored: tokens, payment addresses, refunds. Only for a private network."`
 
 	Log   *slog.Logger `kong:"-"`
 	Audit *slog.Logger `kong:"-"` // operator actions and the start of the service, at every log level
@@ -87,7 +87,7 @@ func (d *Deployment) CheckDatabase() error {
 	}
 	if slices.ContainsFunc(hosts, func(host string) bool { return !loopback(host) }) {
 		return WithHint(errors.New("live mode: --database-url: the certificate of PostgreSQL is not verified"),
-			"let it end in sslmode=verify-full; docs/flags.md says what --allow-unverified-database risks")
+			"let it end in sslmode=verify-full; docs/flags.md describes the risk of --allow-unverified-database")
 	}
 	return nil
 }

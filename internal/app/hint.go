@@ -53,10 +53,10 @@ func Explain(err error) error {
 			"check that --database-url names the database that you mean; for a new one run: cardmint migrate")
 	case errors.Is(err, store.ErrLocked):
 		return WithHint(err,
-			"nothing is lost: run it again when the long transactions have ended; PostgreSQL lists them in pg_stat_activity")
+			"nothing is lost: run it again after the long transactions; PostgreSQL lists them in pg_stat_activity")
 	case errors.Is(err, card.ErrCorrupt):
 		return WithHint(err,
-			"run the newest version of cardmint that has used this database; if that is this one, mend the row, by a backup perhaps")
+			"run the newest version of cardmint that has used this database; if that is this one, repair the row, for example from a backup")
 	case errors.Is(err, card.ErrWrongKeys):
 		return WithHint(err,
 			"point --keys to the key file of this database; without it its tokens and credentials can't be read")
@@ -66,9 +66,9 @@ func Explain(err error) error {
 		return WithHint(err,
 			"copy the newest key file here, from the host where 'cardmint keys retire' was run, and try again")
 	case errors.Is(err, vault.ErrPermissions):
-		return WithHint(err, "take the rights away from others: chmod 600 FILE")
+		return WithHint(err, "remove the access of other users: chmod 600 FILE")
 	}
-	return WithHint(err, "docs/operate/README.md leads from what you see to the page about it")
+	return WithHint(err, "docs/operate/README.md lists symptoms and their pages")
 }
 
 // ExplainDatabase adds a hint to an error of opening a database.

@@ -15,7 +15,7 @@ type LimitConfig struct {
 	Account limit.Policy   `name:"limit-account" env:"CARDMINT_LIMIT_ACCOUNT" default:"20000/10s" placeholder:"LIMIT" help:"How many requests all tokens of an account may send (${default})."`
 	Create  limit.Policy   `name:"limit-create" env:"CARDMINT_LIMIT_CREATE" default:"2000/10s" placeholder:"LIMIT" help:"How many cards an account may create (${default})."`
 	Address limit.Policy   `name:"limit-address" env:"CARDMINT_LIMIT_ADDRESS" default:"600/min" placeholder:"LIMIT" help:"How many requests without a valid token an address may send: an IPv4 address, or an IPv6 network of 64 bits (${default})."`
-	Proxies []netip.Prefix `name:"trusted-proxies" env:"CARDMINT_TRUSTED_PROXIES" placeholder:"CIDR" help:"Networks of reverse proxies in front of the service, for example 10.0.0.0/8, whose X-Forwarded-For says where requests come from. Without it, nobody's does."`
+	Proxies []netip.Prefix `name:"trusted-proxies" env:"CARDMINT_TRUSTED_PROXIES" placeholder:"CIDR" help:"Networks of reverse proxies in front of the service, for example 10.0.0.0/8, whose X-Forwarded-For is trusted. Defaults to none."`
 }
 
 // addLimits adds the limits of requests, and the loop that shares their counts

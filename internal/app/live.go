@@ -25,7 +25,7 @@ func (p *process) checkLive() error {
 	}
 	if c.Supplier.File == "" {
 		return WithHint(errors.New("live mode: no supplier of real cards"),
-			"name at least one with --suppliers FILE; docs/suppliers.md says how")
+			"name at least one with --suppliers FILE; see docs/suppliers.md")
 	}
 	if err := p.CheckDatabase(); err != nil {
 		return err

@@ -28,9 +28,9 @@ type RateConfig struct {
 
 // LiveRateConfig configures which sources to ask, and when to trust them.
 type LiveRateConfig struct {
-	RateSources   []string          `env:"CARDMINT_RATE_SOURCES" placeholder:"NAME" help:"Sources to ask for live rates. Without it, all that have a market for the coin."`
+	RateSources   []string          `env:"CARDMINT_RATE_SOURCES" placeholder:"NAME" help:"Sources of live rates. Defaults to all that have a market for the coin."`
 	RateURL       map[string]string `name:"rate-url" env:"CARDMINT_RATE_URL" placeholder:"SOURCE=URL" help:"Another address of a source, for example that of a proxy."`
-	RateEvery     time.Duration     `env:"CARDMINT_RATE_EVERY" default:"1m" placeholder:"DURATION" help:"How often to ask them (${default})."`
+	RateEvery     time.Duration     `env:"CARDMINT_RATE_EVERY" default:"1m" placeholder:"DURATION" help:"How often to fetch rates (${default})."`
 	RateQuorum    int               `env:"CARDMINT_RATE_QUORUM" default:"2" placeholder:"N" help:"How many must agree (${default})."`
 	RateMaxAge    time.Duration     `env:"CARDMINT_RATE_MAX_AGE" default:"5m" placeholder:"DURATION" help:"How old a rate may be, by its source's own time (${default})."`
 	RateMaxSpread string            `env:"CARDMINT_RATE_MAX_SPREAD" default:"3" placeholder:"PERCENT" help:"Leave out a source that differs more from the median (${default})."`
@@ -88,11 +88,11 @@ func markets(codes []string) map[string]map[string]string {
 func (f LiveRateConfig) Open(log *slog.Logger, codes []string) (*rate.Live, error) {
 	switch {
 	case f.RateEvery <= 0 || f.RateMaxAge <= f.RateEvery:
-		return nil, WithHint(errors.New("a rate must not be too old before it is asked for again"),
+		return nil, WithHint(errors.New("rates would expire before the next fetch"),
 			"let --rate-max-age be more than --rate-every, and both more than 0")
 	case f.RateQuorum < 1:
 		return nil, WithHint(errors.New("a quorum is at least 1"),
-			"the default of --rate-quorum is 2: then no source alone is believed")
+			"the default of --rate-quorum is 2: a single source is not enough")
 	}
 	cfg := rate.Config{Coins: codes, Quorum: f.RateQuorum, MaxAge: f.RateMaxAge, Timeout: sourceTimeout(f.RateEvery)}
 	var err error

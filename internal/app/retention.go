@@ -11,8 +11,8 @@ const retainEvery = 10 * time.Minute
 
 // RetentionConfig configures how long unpaid cards and events are kept.
 type RetentionConfig struct {
-	Expired time.Duration `name:"retain-expired" env:"CARDMINT_RETAIN_EXPIRED" default:"8760h" placeholder:"DURATION" help:"Delete cards that nobody paid for so long after they were ordered, unless one of their events is still kept; 0 to keep them for good (${default}). Their addresses stay known. The same for all workers."`
-	Events  time.Duration `name:"retain-events" env:"CARDMINT_RETAIN_EVENTS" default:"2160h" placeholder:"DURATION" help:"Delete events so long after they happened, a day after their deliveries at the earliest; 0 to keep them for good (${default}). Readers of the feed that are older get feed.reset. The same for all workers."`
+	Expired time.Duration `name:"retain-expired" env:"CARDMINT_RETAIN_EXPIRED" default:"8760h" placeholder:"DURATION" help:"How long unpaid cards are kept after the order, or longer while one of their events is kept; 0 to keep them (${default}). Their addresses stay known. The same for all workers."`
+	Events  time.Duration `name:"retain-events" env:"CARDMINT_RETAIN_EVENTS" default:"2160h" placeholder:"DURATION" help:"How long events are kept, at least a day longer than deliveries; 0 to keep them (${default}). Readers of the feed that are behind get feed.reset. The same for all workers."`
 }
 
 func (f RetentionConfig) policy(deliveries time.Duration) retention.Policy {

@@ -51,7 +51,7 @@ func (p *process) awaitStores(ctx context.Context, startup *startupHandler) (sto
 		reason := store.WhyUnready(err)
 		if time.Since(start) > p.cfg.Wait {
 			return dbs, WithHint(fmt.Errorf("the database was not there within %s (%s): %w", p.cfg.Wait, reason, err),
-				"start the database or check --database-url; --database-wait says how long to wait for it")
+				"start the database or check --database-url; --database-wait limits the wait")
 		}
 		if reason != last {
 			p.Log.Warn("waiting for the database", "reason", reason, "at_most", p.cfg.Wait, "error", err, "url", p.url())

@@ -28,8 +28,8 @@ const maxPerSecond = 10_000
 
 // SupplierConfig configures who makes the cards.
 type SupplierConfig struct {
-	File     string            `name:"suppliers" env:"CARDMINT_SUPPLIERS" placeholder:"FILE" help:"TOML file that names the suppliers of cards, and which amounts each makes. Without it, sandbox cards are made."`
-	Patience time.Duration     `name:"refund-after" env:"CARDMINT_REFUND_AFTER" default:"24h" placeholder:"DURATION" help:"How long a paid card waits for suppliers that have none now but may have one later. After that its refund is due (${default})."`
+	File     string            `name:"suppliers" env:"CARDMINT_SUPPLIERS" placeholder:"FILE" help:"TOML file with the suppliers of cards. Without it, sandbox cards are issued."`
+	Patience time.Duration     `name:"refund-after" env:"CARDMINT_REFUND_AFTER" default:"24h" placeholder:"DURATION" help:"How long a paid card waits for suppliers that are out of stock. Then its refund is due (${default})."`
 	Sandbox  supplier.Behavior `name:"sandbox-supplier" env:"CARDMINT_SANDBOX_SUPPLIER" default:"prompt" enum:"prompt,slow,pending,ambiguous,declining" placeholder:"BEHAVIOUR" help:"How the supplier of sandbox cards behaves: prompt, slow, pending, ambiguous or declining (${default})."`
 }
 
@@ -227,11 +227,11 @@ func (f SupplierConfig) Read(mode string) (Suppliers, error) {
 		text, err := os.ReadFile(f.File)
 		if err != nil {
 			return Suppliers{}, WithHint(fmt.Errorf("--suppliers: %w", err),
-				"name a file that can be read; docs/suppliers.md says what is in it")
+				"name a readable file; docs/suppliers.md describes it")
 		}
 		if s.Entries, err = parseSuppliers(text, filepath.Dir(f.File)); err != nil {
 			return Suppliers{}, WithHint(fmt.Errorf("--suppliers: %s: %w", f.File, err),
-				"docs/suppliers.md says what is in the file; try it with: cardmint supplier check --suppliers %s", f.File)
+				"docs/suppliers.md describes the file; try it with: cardmint supplier check --suppliers %s", f.File)
 		}
 	}
 	return s, s.fit(mode)
@@ -244,7 +244,7 @@ func (s Suppliers) fit(mode string) error {
 		switch {
 		case mode == card.TestMode && e.Kind == StockKind && !e.Test:
 			return WithHint(fmt.Errorf("test mode: the cards of supplier %q are real", e.Name),
-				"use --mode live; if the cards in this stock are for tests only, say so by test = true")
+				"use --mode live; if the cards in this stock are for tests only, set test = true")
 		case mode == card.LiveMode && (e.Kind == sandboxKind || e.Test):
 			return WithHint(fmt.Errorf("live mode: the cards of supplier %q are not real", e.Name),
 				"name suppliers of real cards with --suppliers, or use --mode test")
@@ -311,7 +311,7 @@ func (e *SupplierEntry) check() error {
 	switch {
 	case !validSupplierName(e.Name):
 		return errors.New(
-			"name must be 1 to 32 lower-case letters, digits and hyphens, and begin with a letter; it is kept with every card, so choose one for good")
+			"name must be 1 to 32 lower-case letters, digits and hyphens, and begin with a letter; it is stored with every card and can't be changed")
 	case !known:
 		return fmt.Errorf("there is no kind %q; choose one of: %s", e.Kind,
 			strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
@@ -379,7 +379,7 @@ func (s Suppliers) Open(opts SupplierOptions) ([]Supplier, issue.Routes, error) 
 		m, err := supplierKinds()[e.Kind].open(e, opts)
 		if err != nil {
 			return nil, nil, WithHint(fmt.Errorf("supplier %q: %w", e.Name, err),
-				"docs/suppliers.md says what a supplier of kind %s needs", e.Kind)
+				"docs/suppliers.md describes the settings of kind %s", e.Kind)
 		}
 		opened = append(opened, m)
 		routes = append(routes,

@@ -16,7 +16,7 @@ import (
 // are, and which origins may call its API.
 type WebConfig struct {
 	PublicURL   string   `name:"public-url" env:"CARDMINT_PUBLIC_URL" placeholder:"URL" help:"Where clients reach the service, for example https://cards.example. The type of an error leads to its pages there; without it, to the project's README."`
-	CORSOrigins []string `name:"cors-origins" env:"CARDMINT_CORS_ORIGINS" placeholder:"ORIGIN" help:"Origins whose pages may call the API from a browser, for example https://shop.example. Defaults to none. A token in a page is known to everybody who opens it."`
+	CORSOrigins []string `name:"cors-origins" env:"CARDMINT_CORS_ORIGINS" placeholder:"ORIGIN" help:"Origins whose pages may call the API from a browser, for example https://shop.example. Defaults to none. Anyone who opens a page can read its token."`
 }
 
 // validate returns an error if a setting is not usable. It normalizes both as

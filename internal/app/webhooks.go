@@ -20,7 +20,7 @@ func (f WebhookConfig) validate(mode string) error {
 	switch {
 	case f.Insecure && mode == card.LiveMode:
 		return WithHint(errors.New("--webhook-insecure: not in live mode"),
-			"whoever may register a webhook could reach servers in your own network")
+			"clients could register webhooks that reach servers in your own network")
 	case f.Timeout < shortest || f.Timeout > longest:
 		return WithHint(errors.New("--webhook-timeout: out of bounds"), "it takes %s to %s", shortest, longest)
 	case f.Retention < leastKept:

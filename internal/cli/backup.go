@@ -83,10 +83,10 @@ func (c restoreCommand) Run(ctx context.Context, g *globals) error {
 	}
 	fmt.Fprintf(g.stdout, "restored %s, schema version %d\n", count(r.Cards, "card"), r.Schema.Version)
 	for _, name := range r.Kept {
-		fmt.Fprintf(g.stdout, "kept what was there before as %s\n", name)
+		fmt.Fprintf(g.stdout, "kept the previous database as %s\n", name)
 	}
 	fmt.Fprintf(g.stdout,
-		"Newest entry: %s. This database knows nothing of what happened later: cards that were ordered, addresses that were given away, payments, refunds, issued cards.\n",
+		"Newest entry: %s. This database lacks everything that happened later: orders, assigned addresses, payments, refunds, issued cards.\n",
 		moment(r.Newest))
 	if err := r.Schema.Usable(); err != nil {
 		fmt.Fprintf(g.stdout, "Before this version of cardmint can use it: %v\n", app.Hint(app.Explain(err)))

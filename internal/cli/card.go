@@ -187,14 +187,14 @@ func oneLine(s string) string {
 // this machine. It returns an error if the note is empty.
 func operatorName(note, operator string) (string, error) {
 	if strings.TrimSpace(note) == "" {
-		return "", app.WithHint(errors.New("the note is empty"), `say why: --note "..."`)
+		return "", app.WithHint(errors.New("the note is empty"), `give a reason: --note "..."`)
 	}
 	if operator != "" {
 		return operator, nil
 	}
 	me, err := user.Current()
 	if err != nil {
-		return "", app.WithHint(errors.New("the user of this machine has no name"), "say who decides with --operator")
+		return "", app.WithHint(errors.New("the user of this machine has no name"), "name the operator with --operator")
 	}
 	return me.Username, nil
 }

@@ -15,9 +15,9 @@ import (
 type cardPurgeCommand struct {
 	output   `embed:""`
 	UUID     string `arg:"" help:"The card's uuid."`
-	Note     string `required:"" placeholder:"TEXT" help:"Why, for those who ask later. It is kept with the card."`
+	Note     string `required:"" placeholder:"TEXT" help:"The reason. It is stored with the card."`
 	Operator string `placeholder:"NAME" help:"Who decided. Without it, the user of this machine."`
-	Yes      bool   `help:"Do it. Without it, the command only says what it would do."`
+	Yes      bool   `help:"Do it. Without it, the command only prints its plan."`
 }
 
 func (cardPurgeCommand) Help() string {
@@ -62,7 +62,7 @@ func (c cardPurgeCommand) Run(ctx context.Context, g *globals) error {
 		case !c.Yes:
 			return say(false, false,
 				fmt.Sprintf(
-					"would delete the credentials of card %s of account %s for good, %s USD. Nothing was changed.\nto do it: %s\n",
+					"would permanently delete the credentials of card %s of account %s, %s USD. Nothing was changed.\nto do it: %s\n",
 					id, oneLine(r.Account), r.Card.USD,
 					command("card", "purge", id.String(), "--note", c.Note, "--operator", who, "--yes")))
 		}

@@ -20,11 +20,11 @@ type cardResolveCommand struct {
 	output   `embed:""`
 	UUID     string `arg:"" help:"The card's uuid."`
 	Decision string `arg:"" enum:"accept,refund,write-off,retry" help:"accept, refund, write-off or retry."`
-	Amount   string `placeholder:"COINS" help:"What it is about, as the command without --yes says it."`
+	Amount   string `placeholder:"COINS" help:"The amount that the command prints without --yes."`
 	TxID     string `name:"txid" placeholder:"TXID" help:"With refund: the transaction by which you gave the money back. It can be named once you have sent it."`
-	Note     string `required:"" placeholder:"TEXT" help:"Why, for those who ask later. It is kept with the card."`
+	Note     string `required:"" placeholder:"TEXT" help:"The reason. It is stored with the card."`
 	Operator string `placeholder:"NAME" help:"Who decided. Without it, the user of this machine."`
-	Yes      bool   `help:"Do it. Without it, the command only says what it would do."`
+	Yes      bool   `help:"Do it. Without it, the command only prints its plan."`
 }
 
 func (cardResolveCommand) Help() string {
@@ -60,7 +60,7 @@ func (c cardResolveCommand) Run(ctx context.Context, g *globals) error {
 	}
 	kind := operator.ResolutionKind(strings.ReplaceAll(c.Decision, "-", "_"))
 	if c.Yes && c.Amount == "" && kind != operator.Retry {
-		return app.WithHint(errors.New("--yes needs --amount"), "run the command without --yes first: it says the amount")
+		return app.WithHint(errors.New("--yes needs --amount"), "run the command without --yes first: it prints the amount")
 	}
 	if c.TxID != "" && kind != operator.Refund {
 		return app.WithHint(errors.New("--txid is only for refund"), "it names the transaction by which you gave money back")
@@ -109,7 +109,7 @@ func (c cardResolveCommand) amount(coin card.Currency) (*card.Amount, error) {
 	amount, err := card.ParseDecimal(c.Amount, coin.Decimals)
 	if err != nil {
 		return nil, app.WithHint(fmt.Errorf("--amount: %q %w", c.Amount, err),
-			"it takes whole coins, as the command without --yes says them")
+			"it takes whole coins, as printed without --yes")
 	}
 	units := card.Amount(amount.Units)
 	return &units, nil

@@ -19,11 +19,11 @@ type cardShowCommand struct {
 
 	UUID string `arg:"" help:"The card's uuid."`
 	All  bool   `help:"Show every transfer, not just the 20 largest."`
-	To   bool   `name:"refund-address" help:"Show only the address that money is to be given back to, in full. The log says that it was read, and by whom."`
+	To   bool   `name:"refund-address" help:"Show only the refund address, in full. The audit log records who read it."`
 }
 
 func (cardShowCommand) Help() string {
-	return "Everything that is kept of a card but its credentials: what it waits for, the quote, its transfers, how far its issuing is, what operators decided, what the account was told, and what can be decided now.\n\nExamples:\n  cardmint card show 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88\n  cardmint card show --refund-address 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88" + jsonHelp(recordJSON{}) + " With --refund-address, the object has only that, in full."
+	return "Shows everything stored about a card except its credentials: what it waits for, the quote, transfers, the progress of issuing, decisions of operators, events, and the possible decisions.\n\nExamples:\n  cardmint card show 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88\n  cardmint card show --refund-address 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88" + jsonHelp(recordJSON{}) + " With --refund-address, the object has only that, in full."
 }
 
 // Run shows a card.
@@ -78,7 +78,7 @@ func (admin adminContext) refundAddress(c *card.Card) (card.Secret, error) {
 func (c cardShowCommand) showRefundAddress(ctx context.Context, g *globals, of *card.Card, address card.Secret) error {
 	if address == "" {
 		return app.WithHint(fmt.Errorf("the order of card %s named no refund address", of.UUID),
-			"ask the customer where the money is to be sent")
+			"ask the customer for a refund address")
 	}
 	who, err := operatorName("reads", "")
 	if err != nil {

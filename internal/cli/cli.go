@@ -33,62 +33,62 @@ type commands struct {
 
 	ShowVersion versionFlag `name:"version" help:"Print the version."`
 
-	Dev     devCommand     `cmd:"" help:"Run everything in one process, with simulated money, for trying it out and for development."`
+	Dev     devCommand     `cmd:"" help:"Run everything in one process with simulated money, for development."`
 	Serve   serveCommand   `cmd:"" help:"Run the service: the API, the worker, or both."`
-	Listen  listenCommand  `cmd:"" help:"Print events as they come and forward them to a program on this machine, for developing a receiver."`
+	Listen  listenCommand  `cmd:"" help:"Print events and forward them to a program on this machine, for developing a receiver."`
 	Trigger triggerCommand `cmd:"" help:"Send an example event to a program on this machine."`
 	Migrate migrateCommand `cmd:"" help:"Bring the database's schema up to date."`
-	Backup  backupCommand  `cmd:"" help:"Write a copy of the database to a file, also while it is in use."`
-	Restore restoreCommand `cmd:"" help:"Put a backup in the place of a database."`
+	Backup  backupCommand  `cmd:"" help:"Back up the database to a file, even while it is in use."`
+	Restore restoreCommand `cmd:"" help:"Restore a database from a backup."`
 	Account struct {
 		Create accountCreateCommand `cmd:"" help:"Create an account."`
 	} `cmd:"" help:"Customers. A card belongs to an account."`
 	Token struct {
 		Create tokenCreateCommand `cmd:"" help:"Create an API token and print it."`
 		List   tokenListCommand   `cmd:"" help:"List the tokens, without their texts."`
-		Rotate tokenRotateCommand `cmd:"" help:"Replace a token by a new one, and let both be valid for a while."`
+		Rotate tokenRotateCommand `cmd:"" help:"Replace a token by a new one; both are valid for a while."`
 		Revoke tokenRevokeCommand `cmd:"" help:"Revoke a token."`
-		Seal   tokenSealCommand   `cmd:"" help:"Protect the tokens of earlier versions against changes in the database, once."`
+		Seal   tokenSealCommand   `cmd:"" help:"Protect the tokens of earlier versions against changes in the database. Needed once."`
 	} `cmd:"" help:"API tokens. A token belongs to an account."`
 	Card struct {
 		List    cardListCommand    `cmd:"" help:"List cards of all accounts."`
-		Show    cardShowCommand    `cmd:"" help:"Show everything that is stored about a card except its credentials."`
-		Resolve cardResolveCommand `cmd:"" help:"Decide about a payment that is late, too small or lost, or about a card that was not issued."`
-		Purge   cardPurgeCommand   `cmd:"" help:"Delete a card's credentials for good."`
+		Show    cardShowCommand    `cmd:"" help:"Show everything stored about a card except its credentials."`
+		Resolve cardResolveCommand `cmd:"" help:"Decide about a late, insufficient or lost payment, or a card that was not issued."`
+		Purge   cardPurgeCommand   `cmd:"" help:"Delete a card's credentials permanently."`
 	} `cmd:"" help:"Cards, as an operator sees them."`
 	Transfers struct {
 		List      transfersListCommand      `cmd:"" default:"withargs" help:"List transfers to addresses that belong to no card."`
 		Attribute transfersAttributeCommand `cmd:"" help:"Decide about a transfer to an address that belongs to no card."`
 	} `cmd:"" help:"Transfers to addresses that belong to no card."`
-	Reconcile reconcileCommand `cmd:"" help:"Add up what was received and issued, and report discrepancies."`
+	Reconcile reconcileCommand `cmd:"" help:"Compare received money with issued cards, and report discrepancies."`
 	Rate      struct {
 		Show   rateShowCommand   `cmd:"" help:"Ask the sources of live rates."`
-		Accept rateAcceptCommand `cmd:"" help:"Accept a rate that has moved too far to be believed without an operator."`
+		Accept rateAcceptCommand `cmd:"" help:"Accept a rate that moved too far to be used without an operator's approval."`
 	} `cmd:"" help:"What coins are worth."`
 	Keys struct {
 		Create  keysCreateCommand  `cmd:"" help:"Create a key file."`
 		Add     keysAddCommand     `cmd:"" help:"Add a new encryption key to the key file."`
-		Promote keysPromoteCommand `cmd:"" help:"Encrypt with another key of the key file from now on."`
-		Retire  keysRetireCommand  `cmd:"" help:"Remove a key that nothing is encrypted with any more."`
-		List    keysListCommand    `cmd:"" help:"List the encryption keys, and what and who needs them."`
+		Promote keysPromoteCommand `cmd:"" help:"Encrypt with another key of the key file."`
+		Retire  keysRetireCommand  `cmd:"" help:"Remove a key that no row needs."`
+		List    keysListCommand    `cmd:"" help:"List the encryption keys, and the rows and processes that use them."`
 	} `cmd:"" help:"The keys that credentials are encrypted with."`
 	Stock struct {
-		Import  stockImportCommand  `cmd:"" help:"Put cards that were bought ahead in stock."`
-		List    stockListCommand    `cmd:"" help:"Print what is in stock, and what is low."`
-		Hold    stockHoldCommand    `cmd:"" help:"Have no card given out that is in stock now."`
-		Release stockReleaseCommand `cmd:"" help:"Have cards given out again that are held."`
-	} `cmd:"" help:"Cards that were bought ahead."`
+		Import  stockImportCommand  `cmd:"" help:"Put cards bought in advance in stock."`
+		List    stockListCommand    `cmd:"" help:"Print the stock, and mark what runs low."`
+		Hold    stockHoldCommand    `cmd:"" help:"Stop issuing the cards that are in stock now."`
+		Release stockReleaseCommand `cmd:"" help:"Issue held cards again."`
+	} `cmd:"" help:"Cards bought in advance."`
 	Wallet struct {
 		Check  walletCheckCommand  `cmd:"" help:"Check whether the service can use node and wallet."`
-		Rescan walletRescanCommand `cmd:"" help:"Have a wallet scan its whole chain again."`
-		Claim  walletClaimCommand  `cmd:"" help:"Give a wallet that two databases use to one of them."`
+		Rescan walletRescanCommand `cmd:"" help:"Make a wallet rescan its whole chain."`
+		Claim  walletClaimCommand  `cmd:"" help:"Assign a wallet that two databases use to one of them."`
 	} `cmd:"" help:"The wallets that receive payments."`
 	Supplier struct {
-		Check  supplierCheckCommand  `cmd:"" help:"Ask every supplier what can be had, without buying anything."`
-		Cancel supplierCancelCommand `cmd:"" help:"Have the supplier of a card make none, or close it."`
-		Serve  supplierServeCommand  `cmd:"" help:"Run a supplier of cards that are not real, for development and tests."`
-		Ledger supplierLedgerCommand `cmd:"" help:"Print what such a supplier was asked for and made."`
-	} `cmd:"" help:"Suppliers, which make the cards."`
+		Check  supplierCheckCommand  `cmd:"" help:"Ask every supplier for its offers, without buying anything."`
+		Cancel supplierCancelCommand `cmd:"" help:"Cancel a card at its supplier."`
+		Serve  supplierServeCommand  `cmd:"" help:"Run a supplier of test cards, for development and tests."`
+		Ledger supplierLedgerCommand `cmd:"" help:"Print the requests to such a supplier, and its cards."`
+	} `cmd:"" help:"Suppliers, which issue the cards."`
 	Completion completionCommand `cmd:"" help:"Print a script that completes commands in a shell."`
 	Complete   completeCommand   `cmd:"" name:"__complete" hidden:"" help:"Print what can come next in a command line."`
 	Help       helpCommand       `cmd:"" help:"Print the help of a command."`
@@ -130,7 +130,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exit
 	}
 	if err != nil {
-		return c.report(2, app.WithHint(err, "run 'cardmint%s --help' to see what it takes", commandOf(err)))
+		return c.report(2, app.WithHint(err, "run 'cardmint%s --help' for its usage", commandOf(err)))
 	}
 	return c.run(parsed)
 }

@@ -70,7 +70,7 @@ type devLimitFlags struct {
 	Account limit.Policy   `name:"limit-account" env:"CARDMINT_LIMIT_ACCOUNT" default:"off" placeholder:"LIMIT" help:"How many requests all tokens of an account may send (${default})."`
 	Create  limit.Policy   `name:"limit-create" env:"CARDMINT_LIMIT_CREATE" default:"off" placeholder:"LIMIT" help:"How many cards an account may create (${default})."`
 	Address limit.Policy   `name:"limit-address" env:"CARDMINT_LIMIT_ADDRESS" default:"off" placeholder:"LIMIT" help:"How many requests without a valid token an address may send (${default})."`
-	Proxies []netip.Prefix `name:"trusted-proxies" env:"CARDMINT_TRUSTED_PROXIES" placeholder:"CIDR" help:"Networks of reverse proxies whose X-Forwarded-For says where requests come from."`
+	Proxies []netip.Prefix `name:"trusted-proxies" env:"CARDMINT_TRUSTED_PROXIES" placeholder:"CIDR" help:"Networks of reverse proxies whose X-Forwarded-For is trusted."`
 }
 
 // welcome creates the cards of --seed-demo, and prints how to use the service.

@@ -143,7 +143,7 @@ func (c keysRetireCommand) Run(ctx context.Context, g *globals) error {
 		case errors.Is(err, keys.ErrStillUsed):
 			return app.WithHint(err,
 				"wait until a worker has re-encrypted them, as 'cardmint keys list' shows. If it does not go on, the log of the worker names "+
-					"the rows that can't be decrypted: mend them by a backup, 'card purge' such a card, 'token revoke' such a token, or delete such a webhook")
+					"the rows that can't be decrypted: restore them from a backup, 'card purge' such a card, 'token revoke' such a token, or delete such a webhook")
 		case err != nil:
 			return err
 		}

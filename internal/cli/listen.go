@@ -24,7 +24,7 @@ type listenCommand struct {
 	ForwardTo   string        `name:"forward-to" placeholder:"URL" help:"URL to send each event to, signed like a webhook's. Without a scheme it is http to this machine and https to others. Without it events are only printed."`
 	Events      []string      `enum:"${event_types}" placeholder:"TYPE,..." help:"Only events of these types: ${enum}."`
 	After       int64         `default:"-1" placeholder:"SEQ" help:"Begin after the event with this seq; 0 for all. Defaults to new events only."`
-	Every       time.Duration `default:"1s" placeholder:"DURATION" help:"How often to ask for new events (${default})."`
+	Every       time.Duration `default:"1s" placeholder:"DURATION" help:"How often to poll for new events (${default})."`
 	PrintSecret bool          `name:"print-secret" help:"Print only the secret that requests are signed with, and end."`
 }
 

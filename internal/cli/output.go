@@ -85,7 +85,7 @@ func jsonHelp(data any) string {
 		t, what = t.Elem(), "an array of objects"
 	}
 	return "\n\nWith --json: " + what + " with " + strings.Join(jsonFields(t), ", ") +
-		". Money is in decimal strings, times are RFC 3339 in UTC with milliseconds, and what is not known is null or left out."
+		". Money is in decimal strings, times are RFC 3339 in UTC with milliseconds, and unknown values are null or omitted."
 }
 
 // jsonFields returns the JSON names of the fields of a type, including nested

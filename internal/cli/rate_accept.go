@@ -19,10 +19,10 @@ import (
 
 type rateAcceptCommand struct {
 	Coin     string `arg:"" optional:"" default:"${default_coin}" help:"Code of the currency (${default})."`
-	USD      string `name:"usd" placeholder:"USD" help:"The rate to accept, as the command without --yes says it."`
-	Note     string `required:"" placeholder:"TEXT" help:"Why, for those who ask later. It is kept."`
+	USD      string `name:"usd" placeholder:"USD" help:"The rate to accept, which the command prints without --yes."`
+	Note     string `required:"" placeholder:"TEXT" help:"The reason. It is stored."`
 	Operator string `placeholder:"NAME" help:"Who decided. Without it, the user of this machine."`
-	Yes      bool   `help:"Do it. Without it, the command only says what it would do."`
+	Yes      bool   `help:"Do it. Without it, the command only prints its plan."`
 }
 
 func (rateAcceptCommand) Help() string {
@@ -44,13 +44,13 @@ func (c rateAcceptCommand) Run(ctx context.Context, g *globals) (err error) {
 		return app.WithHint(fmt.Errorf("%q is not the code of a currency", c.Coin), "it is one of: %s", coinVars()["coins"])
 	}
 	if c.Yes && c.USD == "" {
-		return app.WithHint(errors.New("--yes needs --usd"), "run the command without --yes first: it says the rate")
+		return app.WithHint(errors.New("--yes needs --usd"), "run the command without --yes first: it prints the rate")
 	}
 	var usd card.Decimal
 	if c.USD != "" {
 		if usd, err = card.ParseDecimal(c.USD, card.RateScale); err != nil {
 			return app.WithHint(fmt.Errorf("--usd: %q %w", c.USD, err),
-				"it takes US dollars for one coin, as the command without --yes says them")
+				"it takes US dollars for one coin, as printed without --yes")
 		}
 	}
 	return g.withAdmin(ctx, func(admin adminContext) error {

@@ -29,7 +29,7 @@ func (rateShowCommand) Help() string {
 		sources = append(sources, "\n  "+code+": "+strings.Join(slices.Sorted(maps.Keys(names)), ", "))
 	}
 	slices.Sort(sources)
-	return "Asks every source once and prints the rates that would follow. It also shows what was accepted last, by which process or operator, and what waits for an operator. Nothing is changed. The sources with a market are, for" + strings.Join(sources, "") +
+	return "Asks every source once and prints the resulting rates, the last accepted rate of each coin with its process or operator, and the rates that wait for an operator. Nothing is changed. The sources with a market are, for" + strings.Join(sources, "") +
 		"\n\nExamples:\n  cardmint rate show\n  cardmint rate show " +
 		strings.Join(slices.Sorted(maps.Keys(chain.Markets())), " ") + " --rate-max-spread 1" + jsonHelp([]coinRateJSON{})
 }
@@ -84,7 +84,7 @@ func (c rateShowCommand) Run(ctx context.Context, g *globals) error {
 	}
 	known, err := g.storedRates(ctx, c.Coins)
 	if err != nil {
-		fmt.Fprintln(g.stderr, "what was accepted before can't be read, so that rates are compared with nothing:", err)
+		fmt.Fprintln(g.stderr, "accepted rates can't be read, so new rates are compared with nothing:", err)
 	}
 	live.UseBook(known, app.ProcessName())
 	fmt.Fprintln(g.stderr, "asking", strings.Join(live.Sources(), ", "), "...")

@@ -22,7 +22,7 @@ import (
 
 // stockFlags names the file of suppliers.
 type stockFlags struct {
-	File string `name:"suppliers" env:"CARDMINT_SUPPLIERS" required:"" placeholder:"FILE" help:"TOML file that names the suppliers of cards."`
+	File string `name:"suppliers" env:"CARDMINT_SUPPLIERS" required:"" placeholder:"FILE" help:"TOML file with the suppliers of cards."`
 }
 
 // stocks returns the suppliers of kind stock, by name.
@@ -60,7 +60,7 @@ type stockImportCommand struct {
 
 	File     string `arg:"" type:"path" help:"CSV file with a header and the columns usd_amount, card_number, expiration_date (MM/YY), security_code, url, url_password. Only its owner may read it."`
 	Supplier string `required:"" placeholder:"NAME" help:"The supplier whose stock it is."`
-	Yes      bool   `help:"Import it. Otherwise the command only says what it would do."`
+	Yes      bool   `help:"Import it. Without it, the command only prints its plan."`
 
 	Suppliers stockFlags `embed:""`
 }
@@ -122,11 +122,11 @@ func (c stockImportCommand) run(ctx context.Context, g *globals, i supplier.Impo
 	fmt.Fprintln(g.stderr, "checking", c.File)
 	found, err := i.Check(ctx, file)
 	if err != nil {
-		return app.WithHint(err, "nothing was imported; cardmint stock import --help says what is in the file")
+		return app.WithHint(err, "nothing was imported; cardmint stock import --help describes the file")
 	}
 	if found.Wrong > 0 {
 		return app.WithHint(fmt.Errorf("nothing was imported: lines that are wrong: %d", found.Wrong),
-			"mend them or take them out, and run it again")
+			"fix or remove them, and run it again")
 	}
 	data := importJSON{Supplier: i.Supplier, Soon: int(found.Soon), Amounts: []amountJSON{}}
 	for _, usd := range slices.Sorted(maps.Keys(found.Cards)) {
@@ -169,7 +169,7 @@ func printImport(g *globals, found importJSON) error {
 		}
 	})
 	if err == nil && found.Soon > 0 {
-		_, err = fmt.Fprintf(g.stdout, "%d of them expire too soon to be given out\n", found.Soon)
+		_, err = fmt.Fprintf(g.stdout, "%d of them expire too soon to be issued\n", found.Soon)
 	}
 	return err
 }
@@ -177,7 +177,7 @@ func printImport(g *globals, found importJSON) error {
 type stockListCommand struct {
 	output `embed:""`
 
-	Low       int64      `placeholder:"N" default:"-1" help:"Mark amounts of which fewer than N are free (low_stock of the supplier)."`
+	Low       int64      `placeholder:"N" default:"-1" help:"Mark amounts with fewer than N free cards (low_stock of the supplier)."`
 	Held      bool       `help:"Name every item that is held too, as 'stock release --except' takes it."`
 	Suppliers stockFlags `embed:""`
 }
@@ -251,7 +251,7 @@ func (c stockListCommand) Run(ctx context.Context, g *globals) error {
 			}
 		}
 		if low > 0 {
-			return app.WithHint(fmt.Errorf("amounts of which little is left: %d", low),
+			return app.WithHint(fmt.Errorf("amounts that run low: %d", low),
 				"import cards with: cardmint stock import")
 		}
 		return nil
@@ -415,8 +415,8 @@ type stockReleaseCommand struct {
 	output `embed:""`
 
 	Supplier string      `required:"" placeholder:"NAME" help:"The supplier whose stock it is."`
-	Except   []uuid.UUID `placeholder:"ITEM,..." help:"Items that stay held, because they were given out. May be repeated."`
-	Yes      bool        `help:"Release it. Otherwise the command only says what it would do."`
+	Except   []uuid.UUID `placeholder:"ITEM,..." help:"Items that stay held, because they were issued. May be repeated."`
+	Yes      bool        `help:"Release it. Without it, the command only prints its plan."`
 
 	Suppliers stockFlags `embed:""`
 }
@@ -452,7 +452,7 @@ func (c stockReleaseCommand) Run(ctx context.Context, g *globals) error {
 			})
 			return c.write(g, data, func(w io.Writer) {
 				fmt.Fprintf(w,
-					"would release %d cards. Nothing was changed. If none of them was given out, run it again with --yes.\n",
+					"would release %d cards. Nothing was changed. If none of them was issued, run it again with --yes.\n",
 					len(released))
 				printItems(w, "HELD", data.Held)
 			})

@@ -18,10 +18,10 @@ import (
 type supplierCancelCommand struct {
 	output   `embed:""`
 	UUID     string `arg:"" help:"The card's uuid."`
-	File     string `name:"suppliers" env:"CARDMINT_SUPPLIERS" required:"" placeholder:"FILE" help:"TOML file that names the suppliers of cards."`
-	Note     string `required:"" placeholder:"TEXT" help:"Why, for those who ask later. It is logged."`
+	File     string `name:"suppliers" env:"CARDMINT_SUPPLIERS" required:"" placeholder:"FILE" help:"TOML file with the suppliers of cards."`
+	Note     string `required:"" placeholder:"TEXT" help:"The reason. It is logged."`
 	Operator string `placeholder:"NAME" help:"Who decided. Without it, the user of this machine."`
-	Yes      bool   `help:"Do it. Without it, the command only says what it would do."`
+	Yes      bool   `help:"Do it. Without it, the command only prints its plan."`
 }
 
 func (supplierCancelCommand) Help() string {
@@ -106,7 +106,8 @@ func openCanceler(suppliers app.Suppliers, opts app.SupplierOptions, i *operator
 		}
 		return nil, app.WithHint(errors.New("supplier "+i.Supplier+" can't cancel a request"), "its cards are not real")
 	}
-	return nil, app.WithHint(errors.New("the file has no supplier "+i.Supplier), "name the file that it was asked by")
+	return nil, app.WithHint(errors.New("the file has no supplier "+i.Supplier),
+		"name the file of suppliers that was in use")
 }
 
 // cancelPlan describes canceling the request for a card.

@@ -20,11 +20,11 @@ const supplierCheckTime = 15 * time.Second
 type supplierCheckCommand struct {
 	output `embed:""`
 
-	File string `name:"suppliers" env:"CARDMINT_SUPPLIERS" required:"" placeholder:"FILE" help:"TOML file that names the suppliers of cards."`
+	File string `name:"suppliers" env:"CARDMINT_SUPPLIERS" required:"" placeholder:"FILE" help:"TOML file with the suppliers of cards."`
 }
 
 func (supplierCheckCommand) Help() string {
-	return "Reads the file, asks every supplier in it what can be had, and prints that. Nothing is bought. The exit code is 1 if the file is wrong, or a supplier can't be used.\n\nExample:\n  cardmint supplier check --suppliers suppliers.toml" + jsonHelp([]supplierJSON{})
+	return "Reads the file, asks every supplier in it for its offers, and prints them. Nothing is bought. The exit code is 1 if the file is invalid or a supplier can't be used.\n\nExample:\n  cardmint supplier check --suppliers suppliers.toml" + jsonHelp([]supplierJSON{})
 }
 
 // supplierJSON is a supplier and its current offers.
@@ -88,7 +88,7 @@ func (c supplierCheckCommand) Run(ctx context.Context, g *globals) error {
 		}
 		if failed > 0 {
 			return app.WithHint(errors.New("suppliers that can't be used: "+strconv.Itoa(failed)),
-				"cards wait for such a supplier, or are asked of the next one if it clearly declines")
+				"cards wait for such a supplier, or go to the next one if it declines")
 		}
 		return nil
 	})

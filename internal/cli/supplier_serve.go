@@ -29,7 +29,7 @@ type supplierServeCommand struct {
 	Listen      string        `name:"listen" default:"127.0.0.1:8090" placeholder:"ADDRESS" help:"Address to listen on (${default})."`
 	File        string        `default:"supplier.db" placeholder:"FILE" help:"SQLite file of requests and cards, with the ledger (${default})."`
 	Secret      string        `env:"CARDMINT_SUPPLIER_SECRET" placeholder:"SECRET" help:"Secret that requests are signed with: whsec_ and base64. Better set in the environment. Defaults to a new one, which is printed."`
-	CallbackURL string        `name:"callback-url" placeholder:"URL" help:"Where to tell of pending cards that are made. Defaults to nowhere."`
+	CallbackURL string        `name:"callback-url" placeholder:"URL" help:"URL to notify when a pending card is made. Defaults to none."`
 	Offer       []string      `placeholder:"MIN[-MAX][=LEFT]" help:"Amount, or range of amounts, in US dollars, and how many cards there are. May be repeated. Defaults to 50-750."`
 	Be          []string      `placeholder:"RULE" help:"How to behave: a behaviour, always or =0.25 (with that probability) or =3x (the next three times). May be repeated. Defaults to well."`
 	Seed        uint64        `default:"1" placeholder:"N" help:"The same seed and the same requests make the same draws (${default})."`

@@ -156,14 +156,14 @@ type transfersAttributeCommand struct {
 	TxID     string `arg:"" name:"txid" help:"The transaction, from 'transfers --unattributed'."`
 	Output   *int64 `placeholder:"N" help:"Which of its outputs. Needed only if it has several to this wallet."`
 	Card     string `required:"" xor:"to" placeholder:"UUID" help:"Count it toward this card, as if it had been sent to the card's address."`
-	New      bool   `required:"" xor:"to" help:"Make the card that was forgotten again, for what came to the address; with --account and --usd."`
+	New      bool   `required:"" xor:"to" help:"Create the lost card again, paid by the transfer; with --account and --usd."`
 	Refunded bool   `required:"" xor:"to" help:"Record that it is given back."`
 	Account  string `placeholder:"NAME" help:"The account that gets the new card."`
 	USD      string `name:"usd" placeholder:"AMOUNT" help:"The balance of the new card, in US dollars."`
-	Amount   string `placeholder:"COINS" help:"What it is about, as the command without --yes says it."`
-	Note     string `required:"" placeholder:"TEXT" help:"Why, for those who ask later. It is kept with the transfer."`
+	Amount   string `placeholder:"COINS" help:"The amount that the command prints without --yes."`
+	Note     string `required:"" placeholder:"TEXT" help:"The reason. It is stored with the transfer."`
 	Operator string `placeholder:"NAME" help:"Who decided. Without it, the user of this machine."`
-	Yes      bool   `help:"Do it. Without it, the command only says what it would do."`
+	Yes      bool   `help:"Do it. Without it, the command only prints its plan."`
 }
 
 func (transfersAttributeCommand) Help() string {
@@ -236,7 +236,7 @@ func (c transfersAttributeCommand) decision() (d operator.AttributionDecision, e
 		d.Kind = operator.ToNewCard
 		if c.Account == "" || c.USD == "" {
 			return d, app.WithHint(errors.New("--new needs --account and --usd"),
-				"say whose card it is and what it is worth, for example: --account shop --usd 150")
+				"name the account and the amount of the card, for example: --account shop --usd 150")
 		}
 		if d.USD, err = card.ParseUSD(c.USD); err != nil || d.USD < card.MinUSD || d.USD > card.MaxUSD {
 			return d, app.WithHint(fmt.Errorf("--usd: %q is not the balance of a card", c.USD),
@@ -247,7 +247,8 @@ func (c transfersAttributeCommand) decision() (d operator.AttributionDecision, e
 		return d, app.WithHint(errors.New("--account and --usd are for a new card"), "leave them out, or use --new")
 	}
 	if c.Yes && c.Amount == "" {
-		return d, app.WithHint(errors.New("--yes needs --amount"), "run the command without --yes first: it says the amount")
+		return d, app.WithHint(errors.New("--yes needs --amount"),
+			"run the command without --yes first: it prints the amount")
 	}
 	return d, nil
 }
@@ -292,7 +293,7 @@ func (c transfersAttributeCommand) lookUp(ctx context.Context, admin adminContex
 		amount, err := card.ParseDecimal(c.Amount, d.Coin.Decimals)
 		if err != nil {
 			return app.WithHint(fmt.Errorf("--amount: %q %w", c.Amount, err),
-				"it takes whole coins, as the command without --yes says them")
+				"it takes whole coins, as printed without --yes")
 		}
 		units := card.Amount(amount.Units)
 		d.Amount = &units
@@ -375,11 +376,11 @@ func (c transfersAttributeCommand) repeatCommand(d operator.AttributionDecision,
 func (c transfersAttributeCommand) cantAttribute(err error, d operator.AttributionDecision) error {
 	switch {
 	case errors.Is(err, operator.ErrNoTransfer):
-		return app.WithHint(fmt.Errorf("no transaction %q came to this wallet", c.TxID),
+		return app.WithHint(fmt.Errorf("this wallet received no transaction %q", c.TxID),
 			"copy the transaction from the list: cardmint transfers --all")
 	case errors.Is(err, operator.ErrAnotherAmount):
 		return app.WithHint(err,
-			"something arrived since, or it is another transfer: run the command without --amount and --yes, which says the amount")
+			"something arrived since, or it is another transfer: run the command without --amount and --yes, which prints the amount")
 	case errors.Is(err, operator.ErrNotConfirmed):
 		return app.WithHint(err,
 			"wait until everything at the address has its confirmations (%d) and is not locked, then run this again. In which blocks it is, and "+

@@ -92,7 +92,7 @@ func set(e *card.Event, values map[string]string) error {
 		}
 		if err := change(values[name]); err != nil {
 			return app.WithHint(fmt.Errorf("--set %s=%s: %w", name, values[name], err),
-				"openapi/openapi.yaml says what an event holds; its example is: cardmint trigger %s", e.Type)
+				"openapi/openapi.yaml describes events; an example is: cardmint trigger %s", e.Type)
 		}
 	}
 	return nil

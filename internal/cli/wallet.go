@@ -153,7 +153,7 @@ func explainMismatch(err error, coin app.Coin, c settle.Comparison) error {
 			"this database was used with --simulated: let --database-url name a new database, and run 'cardmint migrate'")
 	case errors.Is(err, card.ErrWrongChain):
 		return app.WithHint(err,
-			"a database belongs to its wallet for good: point %s to that wallet, or --database-url to the database of this one",
+			"a database belongs to its wallet permanently: point %s to that wallet, or --database-url to the database of this one",
 			strings.Join(urlFlags(coin.Settings), " and "))
 	case errors.Is(err, card.ErrWalletLost):
 		return app.WithHint(err,
@@ -214,7 +214,7 @@ func (c walletRescanCommand) Run(ctx context.Context, g *globals) error {
 			return err
 		}
 		g.audited(ctx, "wallet_rescan_requested", "", slog.String("currency", c.Currency), slog.Bool("believe", c.Believe))
-		fmt.Fprintln(g.stderr, "asked for; a worker does it at its next pass")
+		fmt.Fprintln(g.stderr, "requested; a worker does it at its next pass")
 		waiting, cancel := context.WithTimeout(ctx, c.Wait)
 		defer cancel()
 		every := time.NewTicker(time.Second)
@@ -246,7 +246,7 @@ func (c walletRescanCommand) Run(ctx context.Context, g *globals) error {
 
 type walletClaimCommand struct {
 	Currency string `arg:"" optional:"" default:"${default_coin}" help:"Currency of the wallet (${default})."`
-	Yes      bool   `help:"Do it. Without this the command only says what it would do."`
+	Yes      bool   `help:"Do it. Without it, the command only prints its plan."`
 }
 
 func (walletClaimCommand) Help() string {
