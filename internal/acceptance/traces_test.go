@@ -322,7 +322,7 @@ func TestTraces_NoCollector_ServiceWorks(t *testing.T) {
 				t.Errorf("supplier and webhook were sent %q and %q", x.supplierParents, post)
 			}
 			if text := s.Output(); strings.Contains(text, "trace_id=") != on ||
-				strings.Contains(text, "traces are lost: the collector does not take them") != on {
+				strings.Contains(text, "traces lost: the collector does not accept them") != on {
 				t.Errorf("the log is\n%s", text)
 			}
 			var parent *string

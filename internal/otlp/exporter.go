@@ -33,7 +33,7 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	}
 	e.lost += len(spans)
 	if now := time.Now(); now.Sub(e.loggedAt) >= logInterval {
-		e.log.WarnContext(ctx, "traces are lost: the collector does not take them", "spans", e.lost, "error", cause(err))
+		e.log.WarnContext(ctx, "traces lost: the collector does not accept them", "spans", e.lost, "error", cause(err))
 		e.loggedAt, e.lost = now, 0
 	}
 	return nil

@@ -57,7 +57,7 @@ func TestProvider_CollectorRejects_LogsOnceWithoutURL(t *testing.T) {
 		}
 		web.Close()
 		text := log.String()
-		if asked != 3 || strings.Count(text, "traces are lost") != 1 || !strings.Contains(text, "spans=2") ||
+		if asked != 3 || strings.Count(text, "traces lost") != 1 || !strings.Contains(text, "spans=2") ||
 			!strings.Contains(text, http.StatusText(status)) || strings.Contains(text, "SECRET") || len(text) > 500 {
 			t.Errorf("%d: %d requests; the log is %s", status, asked, text)
 		}

@@ -105,7 +105,7 @@ func (p *parents) TraceParents(context.Context, []uuid.UUID) (map[uuid.UUID]stri
 }
 
 // Work on a card continues the trace of the request that ordered it. If that
-// can't be found out, it has a trace of its own: work goes on.
+// trace can't be read, the work gets a new one.
 func TestStartWork_ContinuesTraceOfCard(t *testing.T) {
 	card := uuid.New()
 	known := map[uuid.UUID]string{card: parent}

@@ -152,7 +152,7 @@ func (s *Sender) saveAttempts(ctx context.Context, c *Claim, attempted []attempt
 	c.Failures, c.Webhook.FailingSince = state.Failures, state.FailingSince
 	c.Ended = state.DisabledReason != "" || state.PausedUntil.After(now)
 	if state.DisabledReason != "" {
-		s.log.WarnContext(ctx, "webhook is disabled", "webhook", c.Webhook.ID, "account", c.Webhook.AccountID, "reason",
+		s.log.WarnContext(ctx, "webhook disabled", "webhook", c.Webhook.ID, "account", c.Webhook.AccountID, "reason",
 			state.DisabledReason)
 		s.wake()
 	}

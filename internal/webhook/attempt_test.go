@@ -296,8 +296,8 @@ func TestSaveAttempts_Gone_DisablesAndKeepsPending(t *testing.T) {
 		x := newSending(t, s)
 		x.insertEvents(t, 4)
 		c := x.claim(t)
-		x.save(t, c, x.attempted(t, c, 200, 410, 410)) // two concurrent ones, and one that was not sent yet
-		if text := x.log.String(); x.wakes != 1 || strings.Count(text, "webhook is disabled") != 1 ||
+		x.save(t, c, x.attempted(t, c, 200, 410, 410)) // two concurrent attempts, and an unsent delivery
+		if text := x.log.String(); x.wakes != 1 || strings.Count(text, "webhook disabled") != 1 ||
 			!strings.Contains(text, "reason=gone") {
 			t.Errorf("it woke the sender %d times to tell the others; logged: %s", x.wakes, text)
 		}

@@ -194,8 +194,8 @@ func TestSender_SlowReceiver_EndsBatchSoon(t *testing.T) {
 			return do()
 		}
 		s.deliver()
-		// Four at once, one after a quarter of a second, and one that was begun
-		// by then; the next batches go eight abreast.
+		// A burst of four, one after a quarter of a second, and one that had
+		// started by then; later batches are sent by eight workers.
 		if !slices.Equal(stored, []int{6, 14, 20}) {
 			t.Errorf("stored after %v requests", stored)
 		}
@@ -283,7 +283,7 @@ func TestSender_DatabaseAway_StopsTenSecondsBeforeClaimEnds(t *testing.T) {
 				if slices.Contains(s.took(), "release") {
 					t.Error("the claim was released: another process would send everything again at once")
 				}
-				if text := s.log.String(); !strings.Contains(text, `level=ERROR msg="sending to a webhook"`) ||
+				if text := s.log.String(); !strings.Contains(text, `level=ERROR msg="webhook deliveries failed"`) ||
 					strings.Contains(text, "stored late") {
 					t.Errorf("logged: %s", text)
 				}
@@ -299,9 +299,9 @@ func TestSender_StoreFails_IsLogged(t *testing.T) {
 		released bool
 		logged   string
 	}{
-		"DueDeliveries":  {0, false, `level=ERROR msg="sending to a webhook"`},
-		"DueRetries":     {1, false, `level=ERROR msg="sending to a webhook"`},
-		"ReleaseWebhook": {1, true, `level=WARN msg="releasing a webhook"`},
+		"DueDeliveries":  {0, false, `level=ERROR msg="webhook deliveries failed"`},
+		"DueRetries":     {1, false, `level=ERROR msg="webhook deliveries failed"`},
+		"ReleaseWebhook": {1, true, `level=WARN msg="webhook not released"`},
 		"nothing":        {1, true, ""},
 	} {
 		t.Run(method, func(t *testing.T) {

@@ -37,7 +37,7 @@ func TestSender_ObserverPanics_EventsAreDeliveredOnce(t *testing.T) {
 		if n := len(hook.all()); n != 3 {
 			t.Errorf("%d requests, want 3", n)
 		}
-		if text := s.log.String(); strings.Count(text, "sending an event") != 3 || strings.Contains(text, "canary") {
+		if text := s.log.String(); strings.Count(text, "event attempt panicked") != 3 || strings.Contains(text, "canary") {
 			t.Errorf("logged:\n%s", text)
 		}
 	})
@@ -60,7 +60,7 @@ func TestSender_Panic_OtherWebhooksContinue(t *testing.T) {
 		s.wantStates(well.ID, webhook.DeliveryDelivered)
 		s.wantStates(broken.ID, webhook.DeliveryPending)
 		text := s.log.String()
-		if strings.Count(text, "sending to a webhook") != 1 || !strings.Contains(text, broken.ID.String()) ||
+		if strings.Count(text, "webhook deliveries failed") != 1 || !strings.Contains(text, broken.ID.String()) ||
 			strings.Contains(text, "canary") {
 			t.Errorf("logged:\n%s", text)
 		}

@@ -76,7 +76,7 @@ func (s *Sender) Tick(ctx context.Context) error {
 			s.running.Go(func() {
 				err := panics.Call(func() error { s.deliverTo(ctx, c); return nil })
 				if err != nil { // not released: the claim expires, and the webhook is claimed again
-					s.log.ErrorContext(ctx, "sending to a webhook", "webhook", c.Webhook.ID, "error", err, panics.Stack(err))
+					s.log.ErrorContext(ctx, "webhook deliveries failed", "webhook", c.Webhook.ID, "error", err, panics.Stack(err))
 				}
 				<-s.slots
 				s.wake()
@@ -113,11 +113,11 @@ func (s *Sender) deliverTo(ctx context.Context, c *Claim) {
 	// If the webhook was changed or deleted, or the claim was lost, saving
 	// fails with card.ErrFenced. Releasing a lost claim is a no-op.
 	if err != nil && !errors.Is(err, card.ErrFenced) {
-		s.log.ErrorContext(ctx, "sending to a webhook", "webhook", c.Webhook.ID, "error", err)
+		s.log.ErrorContext(ctx, "webhook deliveries failed", "webhook", c.Webhook.ID, "error", err)
 		return // not released: the claim expires, and the webhook is claimed again
 	}
 	if err := s.store.ReleaseWebhook(working, c); err != nil {
-		s.log.WarnContext(ctx, "releasing a webhook", "webhook", c.Webhook.ID, "error", err)
+		s.log.WarnContext(ctx, "webhook not released", "webhook", c.Webhook.ID, "error", err)
 	}
 }
 
@@ -170,7 +170,7 @@ func (s *Sender) save(ctx context.Context, c *Claim, done []attempted, until tim
 			continue
 		}
 		if err == nil && wait > first {
-			s.log.WarnContext(ctx, "attempts at a webhook were stored late: the database was out of reach", "webhook",
+			s.log.WarnContext(ctx, "webhook attempts stored late: the database was unreachable", "webhook",
 				c.Webhook.ID, "attempts", len(done))
 		}
 		return err

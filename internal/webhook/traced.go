@@ -33,7 +33,7 @@ func (s *Sender) attempt(ctx context.Context, c *Claim, e card.Event, parents tr
 		return nil
 	})
 	if err != nil {
-		s.log.ErrorContext(ctx, "sending an event", "event", e.ID, "error", err, panics.Stack(err))
+		s.log.ErrorContext(ctx, "event attempt panicked", "event", e.ID, "error", err, panics.Stack(err))
 	}
 	if a.At.IsZero() {
 		a = Attempt{At: s.cfg.Now(), Error: "internal error"}

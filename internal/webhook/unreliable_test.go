@@ -18,9 +18,9 @@ import (
 )
 
 // inBubble runs a test on SQLite in a synctest bubble. The receiver is outside
-// of it: the bubble's clock stands still while a request is under way. The
-// receiver closes every connection, because waiting at an idle one would stop
-// the clock for good.
+// of it: the bubble's clock stands still during a request. The receiver closes
+// every connection, because waiting at an idle one would stop the clock for
+// good.
 func inBubble(t *testing.T, answer func(n int) int, f func(t *testing.T, s *fixture, r *receiver)) {
 	t.Helper()
 	r, url := startReceiver(t, answer, false), databases.SQLite(t)

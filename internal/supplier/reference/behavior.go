@@ -12,8 +12,8 @@ import (
 // Behavior is a deviation from a prompt and honest supplier.
 type Behavior string
 
-// The behaviours. Those above the line concern every request, those below it
-// what a request asks for.
+// The behaviors. The first group concerns every request, the second one only
+// cards.
 const (
 	Slow        Behavior = "slow"         // answers only after Config.Slowness
 	RateLimited Behavior = "rate-limited" // answers 429 and does nothing
@@ -52,7 +52,7 @@ func ParseRule(text string) (Rule, error) {
 	name, when, given := strings.Cut(text, "=")
 	r := Rule{Behavior: Behavior(name), Probability: 1}
 	if !slices.Contains(Behaviors(), r.Behavior) {
-		return Rule{}, fmt.Errorf("%q is not a behaviour", name)
+		return Rule{}, fmt.Errorf("%q is not a behavior", name)
 	}
 	var err error
 	if times, counted := strings.CutSuffix(when, "x"); counted {

@@ -15,8 +15,8 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 )
 
-// contract is the published document. Its copy here knows no fields but those
-// it lists, so that nobody says more.
+// contract is the published document, without additional properties, so that
+// undocumented fields are errors.
 var contract = sync.OnceValue(func() *openapi3.T {
 	doc, err := openapi3.NewLoader().LoadFromFile("../../../openapi/supplier.yaml")
 	if err != nil {

@@ -163,8 +163,8 @@ func TestIssue_ForgottenKey_IsNotRequestedAgain(t *testing.T) {
 	}, func(c *reference.Config) { c.ForgetAfter = time.Minute })
 }
 
-// Hazard: everything at once. No key ever has two cards, and every card that
-// was made is the one that was given out.
+// Hazard: all behaviors together. No key ever has two cards, and every issued
+// card is the one that was made.
 func TestIssue_RandomBehavior_OneCardPerKey(t *testing.T) {
 	onEach(t, func(t *testing.T, r *process) {
 		r.behave("ambiguous=0.4", "pending=0.3", "rate-limited=0.2", "maintenance=0.2")
