@@ -10,8 +10,7 @@ import (
 	"github.com/cardmint/cardmint/client"
 )
 
-// Whoever reads an amount in another way than was meant sells a card at the
-// wrong price.
+// An amount that is misread sells a card at the wrong price.
 func TestCreateCard_AcceptsDocumentedAmounts(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -85,8 +84,7 @@ func TestCreateCard_AcceptsDocumentedAmounts(t *testing.T) {
 	equal(t, "cards after the refusals", count(t, c), made)
 }
 
-// The accept set once more, by a reader of numbers that has nothing in common
-// with the service's, and the price.
+// Checks the accepted amounts and the price against an independent parser.
 func FuzzCreateCard_AmountEqualsOracle(f *testing.F) {
 	for _, seed := range []string{
 		"50", "750", "49.99", "50.00", "50.001", "750.00", "750.01", "0050", "1e2", "5E1", "-50", "+50", " 50", "50 ", "",

@@ -76,7 +76,7 @@ func TestAccess_EveryOperationWithEveryToken(t *testing.T) {
 
 	who, err := d.accounts.Authenticate(t.Context(), own)
 	need(t, err)
-	// hook makes a webhook of the owner's, which lasts as long as a test.
+	// hook creates a webhook of the owner, for the duration of a test.
 	hook := func(t *testing.T) (id, event uuid.UUID) {
 		url := "https://shop.example.com/hooks"
 		w, _, err := d.webhooks.CreateWebhook(t.Context(), who.AccountID, webhook.Request{URL: &url})
@@ -209,8 +209,8 @@ func TestAuthentication_Refusals_AreIdentical(t *testing.T) {
 	}
 }
 
-// The promise is five seconds, on every replica, for a token that is in use all
-// the time.
+// A revocation takes effect within five seconds on every replica, even while
+// the token is in use.
 func TestRevocation_TakesEffectWithinFiveSeconds(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -271,7 +271,7 @@ func TestExpiry_TakesEffectImmediately(t *testing.T) {
 	d.send(t, http.MethodGet, "/api/cards", token, "").want(t, http.StatusUnauthorized)
 }
 
-// Whoever steals the database has no token and no card.
+// A stolen database contains no token and no card.
 func TestDatabase_ContainsNoSecrets(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})

@@ -105,7 +105,8 @@ func TestCreateCard_OtherMediaType_IsRefused(t *testing.T) {
 	}
 }
 
-// Who is not known must not make the service read, parse or keep anything.
+// An unauthenticated client must not make the service read, parse or store
+// anything.
 func TestAuthentication_RunsBeforeBodyIsRead(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -120,15 +121,14 @@ func TestAuthentication_RunsBeforeBodyIsRead(t *testing.T) {
 		for _, path := range []string{"/api/cards", "/api/sandbox/cards/not-a-uuid/payments"} {
 			t.Run(name+" to "+path, func(t *testing.T) {
 				text := "POST " + path + " HTTP/1.1\r\nHost: x\r\n" + head
-				// hear takes the first answer there is: 100 Continue would be
-				// one.
+				// hear returns the first response, which could be 100 Continue.
 				d.speak(t, d.address(), text).refused(t, http.StatusUnauthorized, "unauthorized")
 			})
 		}
 	}
 }
 
-// A client that may send asks first, and is told to go on.
+// A client sends Expect: 100-continue, and gets 100 Continue.
 func TestCreateCard_ExpectContinue(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -153,7 +153,7 @@ func TestCreateCard_ExpectContinue(t *testing.T) {
 func TestServe_StalledBody_TimesOut(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
-	// The 15 seconds that a request may take to arrive are over at once.
+	// The read deadline of 15 seconds expires immediately.
 	l := listen(t, func(left time.Duration) time.Duration {
 		if left > 10*time.Second {
 			return time.Millisecond
@@ -180,7 +180,7 @@ func TestServe_StalledBody_TimesOut(t *testing.T) {
 func TestServe_HalfOpenConnections_DoNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
-	// The 5 seconds for the head of a request are over at once.
+	// The header deadline of 5 seconds expires immediately.
 	l := listen(t, func(left time.Duration) time.Duration {
 		if 0 < left && left < 10*time.Second {
 			return 100 * time.Millisecond
@@ -198,15 +198,15 @@ func TestServe_HalfOpenConnections_DoNotBlockOthers(t *testing.T) {
 	d.speak(t, l.Addr().String(), "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").want(t, http.StatusOK)
 	for _, conn := range slow {
 		need(t, conn.SetDeadline(time.Now().Add(5*time.Second))) // less than a whole request may take
-		// The server resets a connection that it closes before it has read all.
+		// The server resets a connection that it closes before it has read
+		// everything.
 		if _, err := io.Copy(io.Discard, conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 			t.Fatalf("a half-open connection is not closed: %v", err)
 		}
 	}
 }
 
-// A connection that broke is not a malformed document, and nothing may come of
-// it.
+// A broken connection is not a malformed document, and has no effect.
 func TestCreateCard_TruncatedBody_CreatesNoCard(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})

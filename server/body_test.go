@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Bodies that two programs would read in two ways, as bytes.
+// Bodies that two parsers could read differently, as bytes.
 func TestCreateCard_AmbiguousBody_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})

@@ -13,7 +13,7 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// paying sends simulated money to a card, and returns the card as it is then.
+// paying pays with simulated money, and returns the card.
 func (d *deployment) paying(t testing.TB, token string, id uuid.UUID, body string) client.Card {
 	t.Helper()
 	var c client.Card
@@ -82,8 +82,8 @@ func TestCancel_CardWithPayment_IsRefused(t *testing.T) {
 		"invalid_request")
 }
 
-// Who pays after all gets the card if the money is worth it now. Otherwise an
-// operator decides; it is never forgotten.
+// A customer who pays a canceled card gets it if the payment is worth it at the
+// current rate. Otherwise an operator decides; the payment is never forgotten.
 func TestCancel_LaterPayment_IsLate(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {

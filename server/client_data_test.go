@@ -18,7 +18,7 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// ownData is what a client stores with a card.
+// ownData is client data.
 type ownData struct {
 	UUID      string            `json:"uuid"`
 	Reference *string           `json:"reference"`
@@ -86,7 +86,7 @@ func TestClientData_IsReturnedUnchanged(t *testing.T) {
 	})
 }
 
-// A client that never heard of it never meets it.
+// A client that does not use client data never sees it.
 func TestClientData_None_IsAbsent(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})

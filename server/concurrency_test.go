@@ -20,8 +20,8 @@ const (
 	listsAtOnce     = 32
 )
 
-// crowd inserts n cards into the account of a token, which are more than the
-// buffers of a connection hold.
+// crowd inserts n cards into the account of a token, more than the buffers of a
+// connection hold.
 func (d *deployment) crowd(t testing.TB, token string, n int) {
 	t.Helper()
 	made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t, http.StatusCreated)
@@ -34,8 +34,8 @@ func (d *deployment) crowd(t testing.TB, token string, n int) {
 	need(t, err)
 }
 
-// reader is a client that asks for a list, and reads no more than the head of
-// the answer.
+// reader is a client that requests a list, and reads only the header of the
+// response.
 type reader struct {
 	conn   net.Conn
 	answer *http.Response
@@ -52,7 +52,7 @@ func (d *deployment) slowly(t testing.TB, address, token, query string) reader {
 	return reader{conn, answer}
 }
 
-// refused fails the test unless a list was refused because there are too many.
+// refused fails the test unless a list was refused by the concurrency limit.
 func (r reader) refused(t testing.TB, policy, left string) {
 	t.Helper()
 	body, err := io.ReadAll(r.answer.Body)
@@ -79,9 +79,9 @@ func (d *deployment) eventually(t testing.TB, address, token string) reader {
 	}
 }
 
-// A reader that reads nothing keeps a page in memory. Their number is limited
-// for a token, an account and in all, and the last place is kept for an account
-// that has none.
+// A stalled reader keeps a page in memory. The number of lists is limited by
+// token, account and process, and the last slot is reserved for an account that
+// has none.
 func TestListCards_SlowReaders_AreLimited(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: reads a long list slowly, for fifty readers")

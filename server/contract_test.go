@@ -24,8 +24,8 @@ import (
 	"github.com/cardmint/cardmint/openapi"
 )
 
-// contract is the published document. Its copy here knows no fields but those
-// it lists, so that an answer can't say more.
+// contract is the published document. Unknown fields fail validation, so that
+// responses contain nothing else.
 var contract = sync.OnceValue(func() *openapi3.T {
 	doc, err := openapi3.NewLoader().LoadFromData(openapi.YAML)
 	if err == nil {
@@ -42,7 +42,7 @@ var contract = sync.OnceValue(func() *openapi3.T {
 	return doc
 })
 
-// strict are the formats of the contract, to the letter.
+// strict are exact validators of the contract's formats.
 var strict = sync.OnceValue(func() []openapi3.SchemaValidationOption {
 	text := func(name, pattern string) openapi3.SchemaValidationOption {
 		return openapi3.WithStringFormatValidator(name, openapi3.NewRegexpFormatValidator(pattern))
@@ -57,7 +57,7 @@ var strict = sync.OnceValue(func() []openapi3.SchemaValidationOption {
 	}
 })
 
-// checked is a transport whose every answer must be what the contract allows.
+// checked is a transport that validates each response against the contract.
 type checked struct {
 	t    testing.TB
 	next http.RoundTripper
@@ -82,8 +82,8 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// checkResponse fails the test unless the contract has this answer. Of an
-// answer that was cut off only the head is looked at.
+// checkResponse fails the test unless the contract has this response. It checks
+// only the header of an aborted response.
 func checkResponse(t testing.TB, method string, u *url.URL, res *http.Response, body []byte, cut bool) {
 	t.Helper()
 	if err := responseFault(method, u, res, body, cut); err != nil {
@@ -209,8 +209,7 @@ func problemFault(method string, res *http.Response, body []byte) error {
 	return nil
 }
 
-// findPath returns the path of the contract that a request's path is an
-// instance of.
+// findPath returns the path template that matches a request's path.
 func findPath(path string) (string, *openapi3.PathItem, map[string]string) {
 	steps := strings.Split(path, "/")
 next:

@@ -80,7 +80,7 @@ func TestCORS_OtherOrigin_MayNotCall(t *testing.T) {
 		d.send(t, http.MethodOptions, "/api/cards", "", "", "Origin", origin, "Access-Control-Request-Method",
 			"GET").refused(t, http.StatusMethodNotAllowed, "method_not_allowed")
 	}
-	// Health is no business of pages, nor is an OPTIONS that is no preflight.
+	// Health is not for pages, and not every OPTIONS is a preflight.
 	equal(t, "livez",
 		d.send(t, http.MethodGet, "/livez", "", "", "Origin", ourPage).header.Values("Access-Control-Allow-Origin"), nil)
 	d.send(t, http.MethodOptions, "/api/cards", token, "", "Origin", ourPage).refused(t, http.StatusMethodNotAllowed,

@@ -20,7 +20,7 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-// issued returns a card of the token's account that is paid and issued.
+// issued returns an issued card of the token's account.
 func (d *deployment) issued(t *testing.T, token string) uuid.UUID {
 	t.Helper()
 	c := d.client(t, token)
@@ -34,8 +34,8 @@ func (d *deployment) issued(t *testing.T, token string) uuid.UUID {
 	return made.UUID
 }
 
-// audited returns the lines of the audit since the last call, without what
-// changes each time.
+// audited returns the audit lines since the last call, without fields that
+// vary.
 func (d *deployment) audited(t *testing.T) (all []string) {
 	t.Helper()
 	for _, e := range d.log.entries(t)[d.seen:] {

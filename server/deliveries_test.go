@@ -47,8 +47,8 @@ func TestTestWebhook_SendsExample_StoresNothing(t *testing.T) {
 	})
 }
 
-// A receiver that does not answer must not let clients fill the service with
-// examples.
+// Clients must not be able to fill the service with examples for a receiver
+// that does not respond.
 func TestTestWebhook_Concurrency_IsLimited(t *testing.T) {
 	t.Parallel()
 	h := deployHooks(t, setup{})
@@ -114,7 +114,7 @@ func TestListDeliveries_ReturnsAttempts(t *testing.T) {
 	})
 }
 
-// failed has the last attempts at the deliveries that are pending fail.
+// failed makes the last attempts of pending deliveries fail.
 func (h *hooks) failed(t testing.TB, one string) {
 	t.Helper()
 	id := uuid.MustParse(strings.TrimPrefix(one, "/api/webhooks/"))
@@ -224,7 +224,7 @@ func TestRedeliver_AndRecoverSendAgain(t *testing.T) {
 			}
 		}
 		count(late.Add(time.Millisecond), `{"count":0}`)
-		// failed, before it was there, and while it was disabled
+		// one failed, one is older than the webhook, and one is from while it was disabled
 		count(early.In(time.FixedZone("east", 2*60*60)), `{"count":3}`)
 		count(early, `{"count":0}`)
 		equal(t, "deliveries", h.states(t, one+"/deliveries"), []string{"5 pending", "4 pending", "2 pending", "1 pending"})

@@ -22,8 +22,7 @@ func (d *deployment) unchanged(t testing.TB, path, token, etag string) {
 		[]string{"", etag, "", "no-store"})
 }
 
-// follows fails the test unless the tag of a resource changes if a change shows
-// in it.
+// follows fails the test unless the tag of a resource changes with its content.
 func (d *deployment) follows(t testing.TB, path, token string, change func()) (changed bool) {
 	t.Helper()
 	before := d.send(t, http.MethodGet, path, token, "").want(t, http.StatusOK)
@@ -145,8 +144,8 @@ func TestETag_Pages(t *testing.T) {
 	})
 }
 
-// Damaged cards are left out of a list. Its tag must not stand for a list that
-// has them.
+// Corrupt cards are omitted from a list. Its tag must differ from that of the
+// complete list.
 func TestETag_PageWithCorruptCard(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -216,7 +215,7 @@ func TestIfNoneMatch_ParsesLists(t *testing.T) {
 	}
 }
 
-// Whoever has seen the credentials already does not see them again.
+// A 304 discloses no credentials.
 func TestIfNoneMatch_NotModified_IsNotAudited(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})

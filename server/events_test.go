@@ -57,8 +57,8 @@ func (d *deployment) owner(t testing.TB) (token string, account uuid.UUID) {
 	return token, a.ID
 }
 
-// walk follows the Link headers from target on, calls f with every answer and
-// returns how many there were.
+// walk follows the Link headers from target on, calls f with every response,
+// and returns their number.
 func (d *deployment) walk(t testing.TB, target, token string, f func(answer)) (pages int) {
 	t.Helper()
 	for target != "" {
@@ -185,8 +185,8 @@ func TestListEvents_InvalidParameters_AreRefused(t *testing.T) {
 	}
 }
 
-// A consumer that is ahead of a service whose backup was restored must learn of
-// it, and not wait until the numbers are reached again.
+// After a restore, a consumer may be ahead of the feed. It must learn of it
+// instead of waiting for the numbers to catch up.
 func TestListEvents_AfterUnknownNumber_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -203,8 +203,8 @@ func TestListEvents_AfterUnknownNumber_IsRefused(t *testing.T) {
 	}
 }
 
-// Whoever catches up with many events after an outage gets them page by page,
-// while new ones happen.
+// A consumer that catches up after an outage gets the events page by page,
+// while new ones are added.
 func TestListEvents_IsAppendOnly(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})

@@ -17,8 +17,8 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// reality is what the service really responds, under the names that the
-// contract's examples have.
+// reality has real responses of the service, by the names of the contract's
+// examples.
 type reality map[string]any
 
 const ownDataAndRefund = `{"usd_amount":"150.50","currency":"monero","refund_address":"` + refundTo +
@@ -89,7 +89,7 @@ func (r reality) cards(t *testing.T, d *deployment) {
 	read("CardReversed", id)
 }
 
-// refused is a card that no supplier makes.
+// refused is a card that no supplier issues.
 func (r reality) refused(t *testing.T) {
 	d := deploy(t, setup{supplies: supplier.Declining})
 	token := d.token(t)
@@ -101,7 +101,7 @@ func (r reality) refused(t *testing.T) {
 	r["CardRefundDue"] = bodyOf[any](t, d.send(t, http.MethodGet, path, token, "").want(t, http.StatusOK))
 }
 
-// refund has the operator give back what a card holds.
+// refund makes the operator refund a card.
 func (d *deployment) refund(t *testing.T, id string) {
 	_, err := operator.New(d.store, d.rates, slog.New(slog.DiscardHandler)).ResolveCard(t.Context(), operator.Decision{
 		CardUUID: uuid.MustParse(id), Kind: operator.Refund, Note: "n", Operator: "o", TxID: strings.Repeat("ab", 32)})
@@ -120,7 +120,7 @@ func (d *deployment) payUnissued(t *testing.T, token, id string) {
 	need(t, d.watcher.Tick(t.Context()))
 }
 
-// market reads currencies and offers, with and without what may be missing.
+// market reads currencies and offers, with and without optional fields.
 func (r reality) market(t *testing.T, d *deployment) {
 	token := d.token(t)
 	read := func(d *deployment, name, target, token string) {

@@ -11,8 +11,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// An example is what the service really responds: it has the same fields, the
-// same nulls and the same states.
+// Examples equal real responses: they have the same fields, nulls and states.
 func TestExamples_EqualResponses(t *testing.T) {
 	t.Parallel()
 	real := reality{}
@@ -69,7 +68,7 @@ func TestExamples_ExistAndAreConsistent(t *testing.T) {
 	equal(t, "examples in use", slices.Sorted(maps.Keys(used)), slices.Sorted(maps.Keys(contract().Components.Examples)))
 }
 
-// plain is a value as JSON has it.
+// plain returns a value as decoded JSON.
 func plain(t testing.TB, value any) (all any) {
 	t.Helper()
 	text, err := json.Marshal(value)

@@ -1,6 +1,6 @@
 package server
 
-// CheckContract reports whether a server can be made with a contract.
+// CheckContract returns an error if a contract can't be loaded.
 func CheckContract(yaml []byte) error {
 	_, err := loadSpec(yaml)
 	return err

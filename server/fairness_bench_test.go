@@ -14,9 +14,9 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// BenchmarkFairness measures what one account gets while another account sends
-// 64 recoveries of a webhook at once, and while it reads 32 lists slowly. Run
-// it with -benchtime 1x.
+// BenchmarkFairness measures the responses to one account while another account
+// sends 64 concurrent recoveries of a webhook, and while it reads 32 lists
+// slowly. Run it with -benchtime 1x.
 func BenchmarkFairness(b *testing.B) {
 	for name, database := range map[string]func() string{
 		"sqlite":   func() string { return databases.SQLite(b) },
@@ -27,7 +27,7 @@ func BenchmarkFairness(b *testing.B) {
 	}
 }
 
-// outcomes are the answers that the quiet account got.
+// outcomes are the responses to the quiet account.
 type outcomes struct {
 	good int
 	took []time.Duration
@@ -84,7 +84,7 @@ func benchmarkRecover(b *testing.B, database string) {
 	got.report(b)
 }
 
-// missed inserts events that no webhook was there to receive.
+// missed inserts events without deliveries.
 func missed(t testing.TB, d *deployment, account uuid.UUID, n int) {
 	t.Helper()
 	for ; n > 0; n -= 1000 {

@@ -10,11 +10,11 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// bulkLine is the length of the line of bulk requests.
+// bulkLine is the capacity of the queue of bulk requests.
 const bulkLine = 16
 
-// While one account sends many recoveries at once, another one cancels its
-// cards as if it were alone.
+// While one account sends many recoveries concurrently, another account cancels
+// its cards without delay.
 func TestRecoverWebhook_ManyOfOneAccount_DelayNoOtherAccount(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -54,7 +54,7 @@ func TestRecoverWebhook_ManyOfOneAccount_DelayNoOtherAccount(t *testing.T) {
 	})
 }
 
-// served returns how many of the next n answers are 202.
+// served returns how many of the next n responses are 202.
 func served(answers <-chan answer, n int) (good int) {
 	for range n {
 		if a := <-answers; a.status == http.StatusAccepted {
@@ -64,8 +64,8 @@ func served(answers <-chan answer, n int) (good int) {
 	return good
 }
 
-// While the tokens of one account read as many lists as they may, slowly, the
-// list of another account is sent at once.
+// While the tokens of one account slowly read as many lists as allowed, the
+// list of another account starts immediately.
 func TestListCards_SlowReadersOfOneAccount_LeaveRoomForOthers(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{pool: 400})
@@ -79,9 +79,9 @@ func TestListCards_SlowReadersOfOneAccount_LeaveRoomForOthers(t *testing.T) {
 	}
 }
 
-// slowLists makes an account with unpaid cards of 10 KB each. Eight of its
-// tokens begin four lists each over TCP, and read nothing but the head. It
-// returns the number of refused lists, and the open ones.
+// slowLists creates an account with unpaid cards of 10 KB each. Eight of its
+// tokens start four lists each over TCP, and read only the header. It returns
+// the number of refused lists, and the open ones.
 func slowLists(t testing.TB, d *deployment, cards int) (refused int, reading []reader) {
 	t.Helper()
 	account := d.account(t)

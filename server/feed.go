@@ -23,7 +23,7 @@ import (
 const streamPage = 100
 
 // errShutdown means that the server is shutting down.
-var errShutdown = errors.New("the server is ending")
+var errShutdown = errors.New("the server is shutting down")
 
 // feed is a request for events. It holds no connection of the store while it
 // waits.

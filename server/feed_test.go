@@ -31,7 +31,7 @@ const (
 	waitsAtOnce     = 500
 )
 
-// ask sends a request whose answer comes later.
+// ask sends a request without waiting for its response.
 func (d *deployment) ask(t testing.TB, target, token string, headers ...string) <-chan answer {
 	t.Helper()
 	answered := make(chan answer, 1)
@@ -60,7 +60,7 @@ type stream struct {
 	in  *bufio.Reader
 }
 
-// open asks for a stream of events at a base URL.
+// open requests a stream of events from a base URL.
 func (d *deployment) open(t testing.TB, base, query, token string, headers ...string) *stream {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/api/events"+query, nil)
@@ -87,7 +87,7 @@ func (s *stream) block() (lines []string, err error) {
 	}
 }
 
-// next returns the next block, while the service looks for events.
+// next returns the next block, while the service polls for events.
 func (s *stream) next() []string {
 	s.t.Helper()
 	got := make(chan []string, 1)
@@ -108,7 +108,7 @@ func (s *stream) next() []string {
 	}
 }
 
-// begun reads the first block.
+// begun reads the first block, which has no event.
 func (s *stream) begun() *stream {
 	s.t.Helper()
 	equal(s.t, "status", s.res.StatusCode, http.StatusOK)
@@ -120,8 +120,8 @@ func (s *stream) begun() *stream {
 	return s
 }
 
-// wants fails the test unless the next block but heartbeats is this event, in
-// the form that the list has.
+// wants fails the test unless the next block, except heartbeats, is this event
+// in the form of the list.
 func (s *stream) wants(token string, e card.Event) {
 	s.t.Helper()
 	listed := bodyOf[[]json.RawMessage](s.t,
@@ -223,7 +223,7 @@ func TestEventStream_SendsEventsImmediately(t *testing.T) {
 	})
 }
 
-// proxied returns the URL of a proxy in front of a service.
+// proxied returns the URL of a reverse proxy for a service.
 func proxied(t testing.TB, to string) string {
 	t.Helper()
 	target, err := url.Parse(to)
@@ -233,7 +233,7 @@ func proxied(t testing.TB, to string) string {
 	return proxy.URL
 }
 
-// A client that takes both gets what it got before there were streams.
+// A client that accepts both types gets JSON, as before streams existed.
 func TestEventStream_RequiresAcceptHeader(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -250,7 +250,7 @@ func TestEventStream_RequiresAcceptHeader(t *testing.T) {
 	}
 }
 
-// A stream reads on in pages, and a reader that does not read is cut off.
+// A stream reads page by page, and a stalled reader is aborted.
 func TestEventStream_SlowReader_IsAborted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: waits for a reader that does not read")
@@ -427,8 +427,8 @@ func TestWait_ExceedsDeadlineOfOtherRequests(t *testing.T) {
 	s.wants(token, d.happen(t, account, card.EventDetected)[0])
 }
 
-// A stream that can't read the feed ends, so that its client connects again.
-// Before it has begun, it is refused.
+// A stream that can't read the feed ends, so that its client reconnects. Before
+// the first byte it responds with an error.
 func TestEventStream_FeedUnreadable_Ends(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})

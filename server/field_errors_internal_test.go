@@ -12,7 +12,7 @@ import (
 	"github.com/cardmint/cardmint/openapi"
 )
 
-// A client is told in words what a text must be, not by a regular expression.
+// Details describe the required text in words, not by a regular expression.
 func TestPatternDetails_CoverContract(t *testing.T) {
 	patterns := regexp.MustCompile(`pattern: '([^']+)'`).FindAllStringSubmatch(string(openapi.YAML), -1)
 	if len(patterns) < 5 {

@@ -15,9 +15,9 @@ import (
 )
 
 // BenchmarkFlood measures how long one account waits for its card while another
-// account creates cards, or tries to: without that, at a thousand times a
-// second, as fast as it can over many connections, and at a thousand times a
-// second where nothing is limited. Run it with -benchtime 1x.
+// account floods createCard: not at all, at 1000 requests per second, as fast
+// as possible over many connections, and at 1000 requests per second without
+// limits. Run it with -benchtime 1x.
 func BenchmarkFlood(b *testing.B) {
 	ten := limit.Policy{Quota: 10, Window: time.Second}
 	all := limit.Policy{Quota: 1000, Window: time.Second}
@@ -71,14 +71,14 @@ func newFlooded(b *testing.B, requests *limit.Config) flooded {
 	return f
 }
 
-// flood is what the loud account sends.
+// flood sends the requests of the loud account.
 type flood struct {
 	connections int // none for no flood
 	perSecond   int // over all connections; 0 for the next request as soon as the last one is answered
 }
 
-// measure returns how long requests of the quiet account took within a second,
-// while the loud one floods.
+// measure returns the durations of the quiet account's requests within a second
+// of the flood.
 func (f flooded) measure(b *testing.B, by flood) (took []time.Duration) {
 	b.Helper()
 	const second = time.Second

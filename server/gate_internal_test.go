@@ -11,10 +11,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// The accounts of requests.
+// Accounts of requests.
 var loud, quiet = uuid.UUID{1}, uuid.UUID{2}
 
-// queueFixture is requests at a gate, in a bubble of time.
+// queueFixture sends requests to a gate, in a synctest bubble.
 type queueFixture struct {
 	t       *testing.T
 	gate    *gate
@@ -31,7 +31,7 @@ func newQueueFixture(t *testing.T, slots int) *queueFixture {
 // refused.
 func (c *queueFixture) come(ctx context.Context, who int) { c.comeOf(ctx, loud, who) }
 
-// comeOf has one of an account come.
+// comeOf sends a request of an account.
 func (c *queueFixture) comeOf(ctx context.Context, account uuid.UUID, who int) {
 	go func() {
 		came := time.Now()
@@ -224,7 +224,7 @@ func TestGate_Concurrent_LosesNoSlot(t *testing.T) {
 	}
 }
 
-// BenchmarkGate measures what a lone request pays.
+// BenchmarkGate measures the overhead of a gate without contention.
 func BenchmarkGate(b *testing.B) {
 	g := newGate("test", 4, 4)
 	b.ReportAllocs()

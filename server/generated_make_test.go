@@ -18,7 +18,7 @@ type operation struct {
 	*openapi3.Operation
 }
 
-// valid makes a request that the contract allows.
+// valid generates a request that the contract allows.
 func (g *generator) valid(o operation) *generated {
 	r := &generated{operation: o, path: o.template, query: url.Values{}, headers: map[string]string{},
 		token: g.hooks.token}
@@ -36,7 +36,7 @@ func (g *generator) valid(o operation) *generated {
 		case "header":
 			r.headers[p.Name] = value
 		}
-		// A cursor is not for clients to make, and a number may be ahead of the
+		// Clients do not generate cursors, and a number may be ahead of the
 		// newest event.
 		r.refusable = r.refusable || p.Name == "cursor" || p.Name == "after" || p.Name == "Last-Event-ID"
 	}
@@ -137,7 +137,7 @@ func (g *generator) text(field string, s *openapi3.Schema) string {
 	return g.words(longest)
 }
 
-// words is text of letters of all kinds.
+// words returns text in several scripts.
 func (g *generator) words(longest int) string {
 	letters := []rune("aZ09 _-.äß漢😀\u202e\"\\<>'%&/~\u0301\t")
 	text := make([]rune, 1+g.IntN(longest))
@@ -147,8 +147,8 @@ func (g *generator) words(longest int) string {
 	return string(text)
 }
 
-// breakIt breaks a request in one way, and returns the statuses that it may
-// then be answered with.
+// breakIt breaks a request in one way, and returns the statuses that the
+// response may have.
 func (g *generator) breakIt(r *generated) string {
 	for {
 		b := breakages[g.IntN(len(breakages))]
@@ -161,8 +161,8 @@ func (g *generator) breakIt(r *generated) string {
 
 const malformed, invalid = "400", "422"
 
-// breakages return what a broken request is answered with, or "" if the request
-// can't be broken so.
+// breakages break a request, and return the problem code of the response, or ""
+// if the request can't be broken that way.
 var breakages = []struct {
 	name string
 	do   func(*generator, *generated) string
@@ -346,7 +346,7 @@ var breakages = []struct {
 
 func (g *generator) oneOf(values ...string) string { return values[g.IntN(len(values))] }
 
-// any is a value of any type.
+// any returns a value of any type.
 func (g *generator) any() any {
 	return []any{nil, true, 7.5, "x", []any{nil}, map[string]any{"x": 1.0}}[g.IntN(6)]
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// tally is a meter that keeps what it is told.
+// tally is a Metrics that records its calls.
 type tally struct {
 	mu     sync.Mutex
 	begun  int

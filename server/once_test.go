@@ -16,7 +16,7 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// repeats fails the test unless an answer repeats the first one.
+// repeats fails the test unless a response replays the first one.
 func repeats(t testing.TB, first, again answer) {
 	t.Helper()
 	again.want(t, first.status)
@@ -26,7 +26,7 @@ func repeats(t testing.TB, first, again answer) {
 	equal(t, "Idempotency-Replayed", again.header.Get("Idempotency-Replayed"), "true")
 }
 
-// asking is a request that may be repeated with a key.
+// asking is a request with an optional idempotency key.
 type asking struct {
 	target, body string
 	other        string // another request of the same operation
@@ -90,7 +90,7 @@ func TestIdempotency_Webhooks(t *testing.T) {
 			http.StatusUnprocessableEntity, "idempotency_key_reused")
 		d.send(t, http.MethodPost, "/api/webhooks", token, hookURL, key, "testWebhook").refused(t,
 			http.StatusUnprocessableEntity, "idempotency_key_reused")
-		// keys belong to an account
+		// keys are scoped to an account
 		d.send(t, http.MethodPost, "/api/webhooks", d.token(t), hookURL, key, "testWebhook").want(t, http.StatusCreated)
 		if strings.Contains(d.log.String(), "whsec_") {
 			t.Error("the log has a secret")
@@ -122,8 +122,8 @@ func TestIdempotency_FailedOrDeletedWebhooks(t *testing.T) {
 	})
 }
 
-// The same request comes to two processes at the same time: it happens once,
-// and both answer alike.
+// Two processes receive the same request concurrently: it has one effect, and
+// both return the same response.
 func TestIdempotency_WebhooksInTwoProcesses(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -193,7 +193,7 @@ func TestIdempotency_WebhooksAfterKeyRotation(t *testing.T) {
 	})
 }
 
-// Keys are forgotten in the end, and no earlier than promised.
+// Keys expire, but no earlier than documented.
 func TestIdempotency_WebhookKeys_AreKeptForADay(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{clock: &clock{}, poster: &receiver{answer: webhook.Attempt{Status: 200}}})
@@ -213,7 +213,7 @@ func TestIdempotency_WebhookKeys_AreKeptForADay(t *testing.T) {
 	equal(t, "Idempotency-Replayed", again.header.Get("Idempotency-Replayed"), "")
 }
 
-// These may be repeated with any key: nothing happens twice.
+// These operations are idempotent without a key.
 func TestIdempotency_IdempotentOperations_IgnoreKey(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -259,7 +259,7 @@ func TestIdempotency_SimulatedPayments(t *testing.T) {
 				"idempotency_key_reused")
 		}
 		d.send(t, http.MethodPost, second, token, "", key, "the-rest").want(t, http.StatusOK)
-		// nothing is due any more
+		// nothing is due
 		rest := d.send(t, http.MethodPost, second, token, "", key, "the-rest").want(t, http.StatusOK)
 		if !strings.Contains(rest.body, `"state":"paid"`) || strings.Count(rest.body, `"txid"`) != 1 {
 			t.Error(rest.body)
@@ -269,8 +269,8 @@ func TestIdempotency_SimulatedPayments(t *testing.T) {
 	})
 }
 
-// One key never stands for two operations, not even if they arrive at the same
-// instant. The loser is refused, whichever it is.
+// One key never succeeds for two operations, even concurrent ones. Either may
+// be refused.
 func TestIdempotency_KeyInTwoConcurrentOperations_OneSucceeds(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {

@@ -16,7 +16,7 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// How many requests of a kind are at work at the same time.
+// Slots per kind of requests.
 const (
 	places        = 256 // slots of createCard, and of reads
 	unknownPlaces = 64
@@ -43,7 +43,7 @@ func (d *dam) pass() {
 	}
 }
 
-// shut closes the dam, and returns what opens it.
+// shut closes the dam, and returns a function that opens it.
 func (d *dam) shut(t *testing.T) (open func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -62,7 +62,7 @@ func (d *dam) shut(t *testing.T) (open func()) {
 	return open
 }
 
-// await waits until n are held up.
+// await waits until n calls are blocked.
 func (d *dam) await(t *testing.T, n int) {
 	t.Helper()
 	late := time.After(time.Minute)
@@ -75,7 +75,7 @@ func (d *dam) await(t *testing.T, n int) {
 	}
 }
 
-// shed fails the test unless a request was refused because there are too many.
+// shed fails the test unless a request was refused because of overload.
 func (a answer) shed(t *testing.T) {
 	t.Helper()
 	a.refused(t, http.StatusServiceUnavailable, "unavailable")
@@ -84,8 +84,8 @@ func (a answer) shed(t *testing.T) {
 	}
 }
 
-// atOnce sends n requests at the same time, and returns a function that waits
-// for their answers.
+// atOnce sends n concurrent requests, and returns a function that waits for
+// their responses.
 func atOnce(n int, send func(i int) answer) (answers func() []answer) {
 	all := make([]answer, n)
 	var wait sync.WaitGroup
@@ -168,8 +168,8 @@ func TestOverload_OneKind_OtherKindsAreServed(t *testing.T) {
 	}
 }
 
-// Anybody can make up tokens: looking them up takes no place of tokens that are
-// known.
+// Clients can make up tokens: lookups of unknown tokens take no slots of known
+// tokens.
 func TestOverload_UnknownTokens_DoNotBlockKnownTokens(t *testing.T) {
 	t.Parallel()
 	looking, m := newDam(), &tally{}
@@ -199,7 +199,7 @@ func TestOverload_UnknownTokens_DoNotBlockKnownTokens(t *testing.T) {
 	}
 }
 
-// stuck is a client that does not read its answer until it is told to.
+// stuck is a client that does not read its response until it is released.
 type stuck struct {
 	*httptest.ResponseRecorder
 	dam *dam
@@ -210,7 +210,7 @@ func (s stuck) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
-// Who reads slowly keeps a connection, not a place.
+// A slow reader holds a connection, but no slot.
 func TestOverload_SlowReaders_HoldNoSlot(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -238,8 +238,7 @@ func TestOverload_SlowReaders_HoldNoSlot(t *testing.T) {
 	all.Wait()
 }
 
-// A storm of pollers costs a look at a tag each, and none beyond what its token
-// may send.
+// Each poll reads one tag, and a token's limit bounds the number of polls.
 func TestOverload_Pollers_ReadOnlyChangedCards(t *testing.T) {
 	t.Parallel()
 	const quota, polls, pollers = 200, 300, 20

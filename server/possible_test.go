@@ -7,8 +7,7 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// impossible lists what in a response, or in a part of it, can never come
-// together.
+// impossible returns the contradictions in a response, or in a part of it.
 func impossible(at string, value any) (faults []string) {
 	switch value := value.(type) {
 	case []any:

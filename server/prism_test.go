@@ -29,8 +29,8 @@ const (
 
 var prismRequests = flag.Int("prism-requests", 1_000, "how many requests go through Prism to the service")
 
-// start runs a program until the test ends, and returns it when it has printed
-// a line for each of the marks, with the rest of those lines.
+// start runs a program until the test ends. It returns once the program has
+// printed a line with each of the marks, with the rest of those lines.
 func start(t *testing.T, marks []string, name string, args ...string) []string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -88,8 +88,7 @@ func ask(t *testing.T, server string, r *generated) (*http.Response, []byte) {
 	return res, body
 }
 
-// A mock server that knows nothing but the contract answers with nothing that
-// can't be.
+// The responses of a mock server that knows only the contract are consistent.
 func TestPrism_Mock_IsConsistent(t *testing.T) {
 	mock := prism(t, "mock", prismDocument)
 	g := &generator{hooks: &hooks{token: "t"}, Rand: rand.New(rand.NewPCG(1, 0))}
@@ -126,8 +125,8 @@ func TestPrism_Mock_IsConsistent(t *testing.T) {
 	t.Logf("Prism answered %d requests to %d operations", n, len(g.operations))
 }
 
-// Prism between a client and the service finds nothing in the requests or the
-// responses that is not in the contract.
+// Prism, as a proxy between a client and the service, finds no violation of the
+// contract.
 func TestPrism_Proxy_FindsNoViolation(t *testing.T) {
 	dir := t.TempDir()
 	found := start(t, []string{"api: ", "token: "}, ownProgram, "dev", "--listen", "127.0.0.1:0",

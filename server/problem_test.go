@@ -129,7 +129,7 @@ func TestProblem_NeverQuotesAValue(t *testing.T) {
 	}
 }
 
-// Everything needs the store, if only to know who asks.
+// Every operation needs the store, if only to authenticate.
 func TestStoreIsDown_EveryOperation_HasRetryAfter(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -244,8 +244,7 @@ func TestPanic_IsInternalError_DisclosesNothing(t *testing.T) {
 	d.send(t, http.MethodGet, "/api/cards", token, "").want(t, http.StatusOK)
 }
 
-// A code that one side knows and another does not is a failure that a program
-// can't decide by.
+// A client can't handle a code that it does not know.
 func TestCodes_AreEqualInCardSpecAndClient(t *testing.T) {
 	t.Parallel()
 	var inDomain, inContract []string
@@ -301,8 +300,8 @@ func guideCodes(t *testing.T) (codes []string) {
 	return codes
 }
 
-// The type of a problem leads to the page that explains it, by an address that
-// never comes from the request.
+// A problem's type is the URL of its documentation, which does not depend on
+// the request.
 func TestProblem_Type_IsDocumentationURL(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{publicURL: "https://cards.example"})
@@ -357,7 +356,7 @@ func TestProblem_NumbersOfTheService_AreNotRedacted(t *testing.T) {
 	}
 }
 
-// Whatever part of a request a problem quotes, it may be a card number.
+// Any part of a request that a problem quotes may be a card number.
 func TestProblem_NumbersOfTheRequest_AreRedacted(t *testing.T) {
 	t.Parallel()
 	poster := webhook.NewHTTPPoster(outbound.Guard{})

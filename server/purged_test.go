@@ -11,8 +11,7 @@ import (
 
 const noCredentials = `"credentials":{"card_number":null,"expiration_date":null,"security_code":null,"url":null,"url_password":null}`
 
-// Credentials need not be kept for ever. A card without them is read as any
-// other.
+// Credentials can be purged. The card is still returned.
 func TestCards_CredentialsPurged_IsReturned(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {

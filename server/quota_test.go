@@ -13,8 +13,8 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// Every open card is an option to pay at an old rate: who opens many and pays
-// only when the rate has moved his way costs money.
+// Each open card is an option to pay at an old rate: an account that opens many
+// and pays only when the rate has moved in its favor costs money.
 func TestCreateCard_QuotaExceeded_IsRefused(t *testing.T) {
 	t.Parallel()
 	clock := &clock{}
@@ -41,7 +41,7 @@ func TestCreateCard_QuotaExceeded_IsRefused(t *testing.T) {
 	open(t, d, token, "500")
 }
 
-// A replay opens nothing.
+// A replay does not count toward the quota.
 func TestCreateCard_Replay_DoesNotCountTowardQuota(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{limits: func(c *order.Config) { c.MaxOpenUSD = 100_00 }})

@@ -21,7 +21,7 @@ func firstOf(header string) string {
 	return first
 }
 
-// manual is a clock that only a test moves.
+// manual is a manual clock.
 type manual struct{ past atomic.Int64 }
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -151,7 +151,7 @@ func TestLimits_Address(t *testing.T) {
 	get("abc", bad...).refused(t, http.StatusUnauthorized, "unauthorized")
 	get("abc", bad...).refused(t, http.StatusTooManyRequests, "rate_limited")
 	a = get(known, bad...).want(t, http.StatusOK)
-	// its three requests of before have been refilled
+	// its three requests have been refilled
 	equal(t, "what failures cost a token", a.header.Get("RateLimit"), `"token";r=99;t=1`)
 }
 
@@ -167,7 +167,7 @@ func TestLimits_Address_IsCheckedBeforeBody(t *testing.T) {
 	}
 }
 
-// A revoked token gives no right to ask the store again and again.
+// A revoked token does not allow repeated queries of the store.
 func TestLimits_RevokedToken_IsNoLongerKnown(t *testing.T) {
 	t.Parallel()
 	clock, now := &clock{}, &manual{}
@@ -204,8 +204,8 @@ func TestLimits_Off_SetNoHeaders(t *testing.T) {
 	equal(t, "fields", []int{len(r["Ratelimit"]), len(r["Ratelimit-Policy"])}, []int{0, 0})
 }
 
-// bare returns the header of a response whose header fields the contract is not
-// asked about.
+// bare returns the header of a response that is not validated against the
+// contract.
 func (d *deployment) bare(t *testing.T, token string) http.Header {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.web.URL+"/api/currencies", nil)
@@ -218,7 +218,8 @@ func (d *deployment) bare(t *testing.T, token string) http.Header {
 	return res.Header
 }
 
-// Three servers share a database. Two accounts use all of them; one floods.
+// Three servers share a database. Two accounts use all of them; one floods
+// them.
 func TestLimits_FloodOfThreeServers(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, url string) {
@@ -235,8 +236,8 @@ func TestLimits_FloodOfThreeServers(t *testing.T) {
 		}
 		tick()
 		loud, quiet := first.token(t), first.token(t)
-		// flood sends n requests to each of some servers at once, and returns
-		// how many passed.
+		// flood sends n concurrent requests to each of some servers, and
+		// returns how many were admitted.
 		flood := func(token string, n int, to ...*deployment) int {
 			var passed atomic.Int64
 			var all sync.WaitGroup
@@ -291,7 +292,7 @@ func TestLimits_FloodOfThreeServers(t *testing.T) {
 	})
 }
 
-// The client reads how the limits stand from every answer.
+// The client reads the limits from every response.
 func TestLimits_AreReadByClient(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})

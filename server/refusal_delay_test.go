@@ -47,7 +47,7 @@ func TestLimits_ManyRefusals_AreDelayed(t *testing.T) {
 	}
 }
 
-// durationRecorder is a meter that keeps how long refusals took.
+// durationRecorder is a Metrics that records the durations of refusals.
 type durationRecorder struct {
 	tally
 	took []time.Duration

@@ -21,8 +21,7 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// ended waits until a request with a token has ended, and returns its line of
-// the log.
+// ended waits until a request of a token has ended, and returns its log line.
 func (d *deployment) ended(t *testing.T, token uuid.UUID) map[string]any {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -37,7 +36,7 @@ func (d *deployment) ended(t *testing.T, token uuid.UUID) map[string]any {
 	}
 }
 
-// wantCut fails the test unless a response breaks off.
+// wantCut fails the test unless a response is aborted.
 func (r reader) wantCut(t *testing.T) {
 	t.Helper()
 	text, err := io.ReadAll(r.answer.Body)
@@ -46,8 +45,8 @@ func (r reader) wantCut(t *testing.T) {
 	}
 }
 
-// A client that does not read what it was sent keeps a response open, but not
-// for longer than its token lives. The token is revoked at another replica.
+// A client that does not read keeps a response open, but only until its token
+// becomes invalid. The token is revoked at another replica.
 func TestRevocation_ClientDoesNotRead_Aborts(t *testing.T) {
 	for name, query := range map[string]string{"list": "", "page": "?limit=1000"} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +103,7 @@ func TestRevocation_ListBeingRead_Aborts(t *testing.T) {
 	}
 }
 
-// Before the first card there is still time for a problem document.
+// Before the first card, the error is a problem document.
 func TestRevocation_BeforeFirstCard_Refused(t *testing.T) {
 	t.Parallel()
 	reading := make(chan struct{})

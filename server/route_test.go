@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Every method that an address of the contract does not have is refused there,
-// and the Allow header tells the ones it has.
+// Methods that a path of the contract does not have are refused, and the Allow
+// header lists the existing ones.
 func TestRoutes_WrongMethod_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -108,7 +108,8 @@ func TestRoutes_UnusualRequest_IsServed(t *testing.T) {
 	}
 }
 
-// X-HTTP-Method-Override and its like are how a filter in front is passed by.
+// X-HTTP-Method-Override and similar headers would bypass a filter in front of
+// the service.
 func TestRoutes_MethodCannotBeOverridden(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})

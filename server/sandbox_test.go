@@ -14,8 +14,8 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// pay is a simulated payment; an empty amount or negative confirmations are
-// left out of the request.
+// pay is a simulated payment; an empty amount and negative confirmations are
+// omitted from the request.
 func pay(amount string, confirmations int32) client.SimulatePaymentRequest {
 	var r client.SimulatePaymentRequest
 	if amount != "" {
@@ -28,7 +28,7 @@ func pay(amount string, confirmations int32) client.SimulatePaymentRequest {
 	return r
 }
 
-// progress is what a payment's progress looks like.
+// progress is the progress of a payment.
 type progress struct {
 	Status        client.CardStatus
 	State         client.PaymentState
@@ -125,7 +125,7 @@ func TestSimulatePayment_PaymentStates(t *testing.T) {
 	}
 }
 
-// However often it is paid: a card is made once.
+// Repeated payments issue one card.
 func TestSimulatePayment_Repeated_IssuesOneCard(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -170,7 +170,7 @@ func TestSimulatePayment_BodyIsOptional(t *testing.T) {
 	}
 }
 
-// A client that streams does not know before that it has nothing to send.
+// A client that streams its body does not know in advance that it is empty.
 func TestSimulatePayment_ChunkedEmptyBody_IsAccepted(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -178,7 +178,7 @@ func TestSimulatePayment_ChunkedEmptyBody_IsAccepted(t *testing.T) {
 	made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"))
 	head := "Host: x\r\nAuthorization: Bearer " + token + "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
 	d.speak(t, d.address(), "POST "+paymentsOf(made)+" HTTP/1.1\r\n"+head).want(t, http.StatusOK)
-	// Where a body is needed it is still missed.
+	// An operation that requires a body still rejects an empty one.
 	d.speak(t, d.address(), "POST /api/cards HTTP/1.1\r\n"+head).refused(t, http.StatusBadRequest, "malformed_json")
 }
 
@@ -281,7 +281,7 @@ func wantCode(t testing.TB, err error, code client.ProblemCode) {
 	}
 }
 
-// movingRates are what a test last set.
+// movingRates are rates that a test sets.
 type movingRates struct{ usd atomic.Pointer[card.Decimal] }
 
 func (r *movingRates) set(usd string) {

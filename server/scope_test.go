@@ -52,8 +52,7 @@ func (d *deployment) scoped(t testing.TB, owner string, only account.Scopes) str
 	return text.Reveal()
 }
 
-// lacks fails the test unless a request was refused because its token lacks a
-// scope.
+// lacks fails the test unless a request was refused for a missing scope.
 func (a answer) lacks(t testing.TB, scope account.Scope) {
 	t.Helper()
 	p := a.refused(t, http.StatusForbidden, "insufficient_scope")
@@ -64,8 +63,8 @@ func (a answer) lacks(t testing.TB, scope account.Scope) {
 	}
 }
 
-// Every operation of the contract, with every scope alone, and with all but
-// every scope.
+// Calls every operation of the contract with each single scope, and with all
+// other scopes.
 func TestScopes_EveryOperationWithEveryScope(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{poster: &receiver{answer: webhook.Attempt{Status: 200}}})
@@ -138,7 +137,7 @@ func TestScopes_EveryOperationWithEveryScope(t *testing.T) {
 	equal(t, "operations of the contract", seen, len(scopes))
 }
 
-// Whatever a token without credentials:reveal calls, it sees no credentials.
+// A token without credentials:reveal never receives credentials.
 func TestScopes_NoReveal_MasksCredentials(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -202,7 +201,7 @@ func TestScopes_Replay_DisclosesNoCredentials(t *testing.T) {
 	}
 }
 
-// Nobody may call an operation because it was forgotten to decide who may.
+// An operation without a scope must not be callable by default.
 func TestNew_ContractWithoutScopes_ReturnsError(t *testing.T) {
 	t.Parallel()
 	text := string(openapi.YAML)

@@ -16,8 +16,8 @@ import (
 	"github.com/cardmint/cardmint/server"
 )
 
-// listener bends the deadlines that the server sets, so that no test has to
-// wait for them.
+// listener shortens the deadlines that the server sets, so that tests need not
+// wait.
 type listener struct {
 	net.Listener
 	bend           func(left time.Duration) time.Duration

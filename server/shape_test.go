@@ -128,7 +128,7 @@ func TestCurrencies_HaveRateAndTime(t *testing.T) {
 	}
 }
 
-// The quote is what was agreed on: it does not move with the rate.
+// A quote does not change with the rate.
 func TestCard_RateChanges_KeepsPrice(t *testing.T) {
 	t.Parallel()
 	rates := &movingRates{}
@@ -140,8 +140,8 @@ func TestCard_RateChanges_KeepsPrice(t *testing.T) {
 	again, err := c.GetCard(t.Context(), made.UUID)
 	need(t, err)
 	equal(t, "payment", again.Payment.Amount.String()+" at "+again.Payment.Rate.String(), "0.5 at 100")
-	// 50 dollars at this rate are 1,666,666,666.66 coins, more than the
-	// currency can write.
+	// 50 dollars at this rate are 1,666,666,666.66 coins, too many for the
+	// currency's format.
 	_, err = c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: number("50"), Currency: "monero"})
 	wantCode(t, err, client.ProblemCodeRateUnavailable)
 }

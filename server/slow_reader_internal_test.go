@@ -33,7 +33,7 @@ func (c *slowClient) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// sendTo sends buffers of a list, and returns the time it took and the error.
+// sendTo sends buffers of a list, and returns the duration and the error.
 func sendTo(c *slowClient, buffers int) (time.Duration, error) {
 	w, began := newMinRateWriter(c, c.extend), time.Now()
 	for range buffers {

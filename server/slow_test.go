@@ -40,7 +40,7 @@ func (h *hall) Close() error {
 
 func (h *hall) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
-// dial connects, and says something.
+// dial connects, and sends bytes.
 func (h *hall) dial(t *testing.T, text string) net.Conn {
 	t.Helper()
 	ours, theirs := net.Pipe()

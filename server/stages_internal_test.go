@@ -102,9 +102,9 @@ func stages(b *testing.B, limits *limit.Limiter, gates *gates) (handlers []gin.H
 	return handlers, f, text.Reveal()
 }
 
-// BenchmarkStages measures requests as they pass more and more of the stages
-// before the handler: "bare" is the strict handler alone; "refused" is one too
-// many.
+// BenchmarkStages measures requests through more and more of the stages before
+// the handler: "bare" is the strict handler alone; "refused" is a request
+// beyond a limit.
 func BenchmarkStages(b *testing.B) {
 	for _, r := range []struct{ name, method, target, body string }{
 		{"getCard", "GET", "/api/cards/019aa1c9-f868-7cef-8e4e-9b1c97fb1d88", ""},

@@ -107,8 +107,8 @@ func colons(text []byte) (n int) {
 	return n
 }
 
-// replaced counts the replacement characters in a value. It has more than its
-// text if half of a surrogate pair was replaced.
+// replaced counts the replacement characters in a value. There are more than in
+// its text if half of a surrogate pair was replaced.
 func replaced(value any) (n int) {
 	switch v := value.(type) {
 	case string:

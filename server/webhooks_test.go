@@ -20,8 +20,7 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// receiver is a webhook.Poster that sends nothing, and remembers what it should
-// have sent.
+// receiver is a webhook.Poster that records requests instead of sending them.
 type receiver struct {
 	mu     sync.Mutex
 	posts  []post
@@ -60,7 +59,7 @@ func (r *receiver) Post(_ context.Context, url string, secrets []card.Secret, e 
 	return r.answer
 }
 
-// last returns what was sent last.
+// last returns the last request.
 func (r *receiver) last(t testing.TB) post {
 	t.Helper()
 	r.mu.Lock()
@@ -71,7 +70,7 @@ func (r *receiver) last(t testing.TB) post {
 	return r.posts[len(r.posts)-1]
 }
 
-// hooks is a deployment with an account that may have webhooks.
+// hooks is a deployment with an account for webhooks.
 type hooks struct {
 	*deployment
 	*receiver
@@ -113,7 +112,7 @@ func (h *hooks) ask(t testing.TB, status int, method, target, body string) answe
 	return h.send(t, method, target, h.token, body).want(t, status)
 }
 
-// register makes a webhook and returns where it is.
+// register creates a webhook and returns its path.
 func (h *hooks) register(t testing.TB, body string) (string, webhookWithSecret) {
 	t.Helper()
 	a := h.ask(t, http.StatusCreated, http.MethodPost, "/api/webhooks", body)
@@ -122,7 +121,8 @@ func (h *hooks) register(t testing.TB, body string) (string, webhookWithSecret) 
 	return a.header.Get("Location"), made
 }
 
-// settle has a sender send what is due to a webhook, with these answers.
+// settle makes a sender send the due deliveries of a webhook, with these
+// responses.
 func (h *hooks) settle(t testing.TB, statuses ...int) {
 	t.Helper()
 	ctx, now := t.Context(), h.clock.now()
@@ -157,8 +157,8 @@ func (h *hooks) settle(t testing.TB, statuses ...int) {
 	need(t, h.store.ReleaseWebhook(ctx, claims[0]))
 }
 
-// states are the deliveries that an address lists, each as its event's number
-// and its state.
+// states are the deliveries that a path lists, each as its event's number and
+// its state.
 func (h *hooks) states(t testing.TB, target string) (all []string) {
 	t.Helper()
 	h.walk(t, target, h.token, func(a answer) {
