@@ -73,8 +73,9 @@ func (s *Store) undump(ctx context.Context, databaseURL, file string, replace bo
 // the database, which has the tables in there.
 func (s *Store) checkReplaceable(ctx context.Context, there, backup []string) error {
 	var others int
-	err := s.get(ctx, s.w, &others, "count sessions", `SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user
-		AND pid <> pg_backend_pid() AND backend_type = 'client backend'`)
+	err := s.get(ctx, s.w, &others, "count sessions", `SELECT COUNT(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND usename = current_user
+			AND pid <> pg_backend_pid() AND backend_type = 'client backend'`)
 	if err != nil {
 		return err
 	}
@@ -92,9 +93,11 @@ func (s *Store) checkReplaceable(ctx context.Context, there, backup []string) er
 // its schema.
 func (s *Store) tables(ctx context.Context) ([]string, error) {
 	var all []string
-	err := s.list(ctx, s.w, &all, "list tables", `SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	err := s.list(ctx, s.w, &all, "list tables", `SELECT n.nspname || '.' || c.relname
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\_%'
-		AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = CAST('pg_class' AS regclass) AND d.objid = c.oid AND d.deptype = 'e') ORDER BY 1`)
+		AND NOT EXISTS (SELECT 1 FROM pg_depend d
+			WHERE d.classid = CAST('pg_class' AS regclass) AND d.objid = c.oid AND d.deptype = 'e') ORDER BY 1`)
 	return all, err
 }
 
@@ -119,8 +122,8 @@ type client struct {
 
 // libpqParameters are the parameters of a URL that PostgreSQL's programs know
 // too. lib/pq passes all others to the server.
-var libpqParameters = []string{"application_name", "channel_binding", "client_encoding", "connect_timeout", "dbname", "host",
-	"hostaddr", "krbsrvname", "load_balance_hosts",
+var libpqParameters = []string{"application_name", "channel_binding", "client_encoding", "connect_timeout", "dbname",
+	"host", "hostaddr", "krbsrvname", "load_balance_hosts",
 	"options", "passfile", "port", "service", "sslcert", "sslkey", "sslmode", "sslnegotiation", "sslrootcert", "sslsni",
 	"target_session_attrs", "user"}
 

@@ -32,8 +32,10 @@ func stateOfCanceled(state card.PaymentState) card.PaymentState {
 // transfers are checked too, because a card whose row was corrupt was not
 // assessed when its money arrived.
 const cancelCard = `UPDATE cards SET payment_state = 'expired', canceled_at = ?, credit_due = 0
-	WHERE uuid = ? AND account_id = ? AND status = 'awaiting_payment' AND payment_state = 'unpaid' AND received = 0 AND refunded = 0
-	AND NOT EXISTS (SELECT 1 FROM transfers t WHERE t.currency = cards.currency AND t.address = cards.address AND t.counted)`
+	WHERE uuid = ? AND account_id = ? AND status = 'awaiting_payment' AND payment_state = 'unpaid'
+	AND received = 0 AND refunded = 0
+	AND NOT EXISTS (SELECT 1 FROM transfers t
+		WHERE t.currency = cards.currency AND t.address = cards.address AND t.counted)`
 
 // freeCanceled releases the item that is reserved for a card. An index finds it
 // by the time.

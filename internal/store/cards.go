@@ -206,7 +206,7 @@ func (s *Store) oneCard(row *oneCardRow, err error) (*card.Card, error) {
 	}
 	c, err := s.card(&row.cardRow)
 	if err != nil {
-		return nil, corruptCard{row.UUID, err}
+		return nil, corruptCardError{row.UUID, err}
 	}
 	var transfers transferList
 	if err := transfers.scan(row.Transfers); err != nil {
@@ -263,7 +263,7 @@ func (s *Store) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card,
 }
 
 func (s *Store) cardsByUUID(ctx context.Context, on runner, ids []uuid.UUID) (cards []*card.Card,
-	damaged []corruptCard, err error) {
+	damaged []corruptCardError, err error) {
 	err = inChunks(ids, func(some []uuid.UUID) error {
 		these, args := in(s.dialect, "c.uuid", s.dialect.uuidType, some)
 		found, err := selectMany[cardRow](ctx, s, on, len(some), "select cards", selectCards+" WHERE "+these+" ORDER BY c.uuid",
@@ -328,7 +328,7 @@ func (t *tx) LockCards(ctx context.Context, currency string, addresses []string,
 		return cards, err
 	}
 	t.s.reportCorruptCards(ctx, damaged)
-	return cards, inChunks(damaged, func(some []corruptCard) error {
+	return cards, inChunks(damaged, func(some []corruptCardError) error {
 		ids := make([]uuid.UUID, len(some))
 		for i, d := range some {
 			ids[i] = d.id
@@ -358,7 +358,7 @@ func (t *tx) LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card
 
 // lockCards locks cards in the order of ids, which must be sorted, so that two
 // transactions never deadlock.
-func (t *tx) lockCards(ctx context.Context, ids []uuid.UUID) ([]*card.Card, []corruptCard, error) {
+func (t *tx) lockCards(ctx context.Context, ids []uuid.UUID) ([]*card.Card, []corruptCardError, error) {
 	if t.s.dialect.forUpdate != "" {
 		err := inChunks(ids, func(some []uuid.UUID) error {
 			these, args := in(t.s.dialect, "uuid", t.s.dialect.uuidType, some)

@@ -66,25 +66,25 @@ var (
 	errUnknownState    = errors.New("this version does not know the state of its payment")
 )
 
-// corruptCard is a card whose row is corrupt.
-type corruptCard struct {
+// corruptCardError is a card whose row is corrupt.
+type corruptCardError struct {
 	id  uuid.UUID
 	err error // why
 }
 
-func (d corruptCard) Error() string {
+func (d corruptCardError) Error() string {
 	return fmt.Sprintf("card %s: %s: %s", d.id, card.ErrCorrupt, d.err)
 }
 
-func (d corruptCard) Unwrap() []error { return []error{card.ErrCorrupt, d.err} }
+func (d corruptCardError) Unwrap() []error { return []error{card.ErrCorrupt, d.err} }
 
 // decode returns the cards of rows, and separately the corrupt ones.
-func (s *Store) decode(rows []cardRow) (cards []*card.Card, damaged []corruptCard) {
+func (s *Store) decode(rows []cardRow) (cards []*card.Card, damaged []corruptCardError) {
 	cards = make([]*card.Card, 0, len(rows))
 	for i := range rows {
 		c, err := s.card(&rows[i])
 		if err != nil {
-			damaged = append(damaged, corruptCard{rows[i].UUID, err})
+			damaged = append(damaged, corruptCardError{rows[i].UUID, err})
 			continue
 		}
 		cards = append(cards, c)
@@ -93,7 +93,7 @@ func (s *Store) decode(rows []cardRow) (cards []*card.Card, damaged []corruptCar
 }
 
 // reportCorruptCards reports corrupt cards.
-func (s *Store) reportCorruptCards(ctx context.Context, damaged []corruptCard) {
+func (s *Store) reportCorruptCards(ctx context.Context, damaged []corruptCardError) {
 	for _, d := range damaged {
 		s.ReportCorrupt(ctx, "card", d.id, d.err)
 	}

@@ -21,7 +21,6 @@ type attempt struct {
 	card  *card.Card
 	limit card.USD
 	want  bool // whether it is stored
-	fails bool
 }
 
 // together starts to insert cards that share a statement, which wait runs.

@@ -238,7 +238,7 @@ func TestMigrate_WaitingForLock_OthersContinue(t *testing.T) {
 	if slowest := slices.Max(waits); slowest > 2*time.Second || len(waits) < 100 {
 		t.Errorf("%d accounts were inserted meanwhile, the slowest in %s", len(waits), slowest)
 	}
-	for _, want := range []string{"a migration waits for others",
+	for _, want := range []string{"migration waiting for other transactions",
 		fmt.Sprintf("schema=%d of=%d", newestSchema, scratchSchema), "migrated the database", "schema=99"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("%q is missing in the log:\n%s", want, log)

@@ -46,7 +46,8 @@ func checkAccess(databaseURL string) error {
 }
 
 func denied(path, what string, err error) *PermissionError {
-	const hint = "run the command as the user that the service runs as; or give that user the directory, the database and the -wal and -shm files next to it, with chown"
+	const hint = "run the command as the user that the service runs as; or give that user the directory, " +
+		"the database and the -wal and -shm files next to it, with chown"
 	info, statErr := os.Stat(path)
 	switch {
 	case !errors.Is(err, fs.ErrPermission):
@@ -67,6 +68,6 @@ func deniedByServer(err error) *PermissionError {
 		return nil
 	}
 	return &PermissionError{err,
-		"the role of --database-url lacks rights: make it the owner of the database with 'ALTER DATABASE ... OWNER TO ...', or grant it all on " +
-			"the schema and its tables"}
+		"the role of --database-url lacks rights: make it the owner of the database with " +
+			"'ALTER DATABASE ... OWNER TO ...', or grant it all on the schema and its tables"}
 }

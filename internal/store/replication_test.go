@@ -152,7 +152,7 @@ func insertAll(t *testing.T, s *store.Store, owner uuid.UUID, primary, standby *
 			wantError(t, s.AwaitReplication(replay), card.ErrUnavailable)
 		})
 	}
-	t.Run("insert, the wait is cancelled while the caller is there", func(t *testing.T) {
+	t.Run("insert, the wait is canceled while the caller waits", func(t *testing.T) {
 		c, ended := newCard(owner), make(chan error, 1)
 		go func() {
 			_, err := s.InsertCard(context.WithoutCancel(t.Context()), c, 0)

@@ -156,7 +156,8 @@ func (s *Store) history(ctx context.Context) (string, error) {
 	}
 	database := "CAST('leases'::regclass AS OID) || '/' || " // a table that was restored has another
 	for _, expression := range []string{
-		database + "(SELECT system_identifier FROM pg_control_system()) || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)",
+		database + "(SELECT system_identifier FROM pg_control_system()) || '/' || " +
+			"substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)",
 		database + "CAST(pg_postmaster_start_time() AS TEXT)",
 	} {
 		var name string

@@ -165,7 +165,7 @@ func TestSilentConnection_EveryCallEnds(t *testing.T) {
 				})
 			}
 		},
-		"cancelled": func(s *store.Store, silence func()) func(context.Context) error {
+		"canceled": func(s *store.Store, silence func()) func(context.Context) error {
 			silence()
 			return func(ctx context.Context) error {
 				ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)

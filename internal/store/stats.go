@@ -53,7 +53,8 @@ func (t *tx) coinStats(ctx context.Context, f *operator.Stats) error {
 		Epoch    int64  `db:"epoch"`
 	}
 	err := t.s.list(ctx, t.t, &found, "count addresses", `SELECT p.currency,
-		COALESCE((SELECT MAX(a.position) FROM addresses a WHERE a.currency = p.currency) + 1, p.next_position) - p.next_position AS free,
+		COALESCE((SELECT MAX(a.position) FROM addresses a WHERE a.currency = p.currency) + 1, p.next_position)
+			- p.next_position AS free,
 		COALESCE((SELECT l.epoch FROM leases l WHERE l.name = '`+settle.LeaseName("")+`' || p.currency), 0) AS epoch
 		FROM address_pools p ORDER BY p.currency`)
 	for _, x := range found {
@@ -118,7 +119,8 @@ func (t *tx) intentStats(ctx context.Context, f *operator.Stats) error {
 	err := t.s.list(ctx, t.t, &found, "count intents", `SELECT state, COUNT(*) AS n,
 		COALESCE(`+now+` - MIN(CASE WHEN decided_at BETWEEN 0 AND `+now+` THEN decided_at END), 0) AS age FROM intents
 		WHERE state IN ('open', 'pending') GROUP BY state
-		UNION ALL SELECT state, COUNT(*) AS n, 0 AS age FROM intents WHERE state IN ('parked', 'refund_due') GROUP BY state`)
+		UNION ALL SELECT state, COUNT(*) AS n, 0 AS age FROM intents
+			WHERE state IN ('parked', 'refund_due') GROUP BY state`)
 	f.Intents = map[string]int64{"open": 0, "pending": 0, "parked": 0, "refund_due": 0}
 	for _, x := range found {
 		f.Intents[x.State] = x.Rows
@@ -147,11 +149,14 @@ func (t *tx) deliveryStats(ctx context.Context, f *operator.Stats) error {
 		Now     int64         `db:"now"`
 	}
 	now := "(SELECT " + t.s.dialect.now + ")"
-	err := t.s.get(ctx, t.t, &row, "count deliveries", `SELECT (SELECT COUNT(*) FROM webhooks w JOIN deliveries d ON d.webhook_id = w.id
+	err := t.s.get(ctx, t.t, &row, "count deliveries", `SELECT
+		(SELECT COUNT(*) FROM webhooks w JOIN deliveries d ON d.webhook_id = w.id
 			WHERE w.enabled AND d.due_at IS NOT NULL) AS backlog,
 		(SELECT MIN(x.since) FROM (
-			SELECT (SELECT MIN(d.due_at) FROM deliveries d WHERE d.webhook_id = w.id AND d.due_at > 0) AS since FROM webhooks w WHERE w.enabled
-			UNION ALL SELECT (SELECT e.created_at FROM deliveries d JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq
+			SELECT (SELECT MIN(d.due_at) FROM deliveries d WHERE d.webhook_id = w.id AND d.due_at > 0) AS since
+				FROM webhooks w WHERE w.enabled
+			UNION ALL SELECT (SELECT e.created_at
+				FROM deliveries d JOIN events e ON e.account_id = d.account_id AND e.seq = d.seq
 				WHERE d.webhook_id = w.id AND d.due_at = 0 ORDER BY d.seq LIMIT 1) AS since FROM webhooks w WHERE w.enabled) x
 			WHERE x.since <= `+now+`) AS oldest, `+t.s.dialect.now+" AS now")
 	f.Backlog = row.Backlog

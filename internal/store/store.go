@@ -51,7 +51,7 @@ type Store struct {
 	}
 	inserts            *batch.Batcher[insertion, bool]
 	rollbacks          *rollbackDetector
-	file               string                 // identifies the file of SQLite and the boot of the machine; "" if unknown
+	file               string                 // the file of SQLite and the boot of the machine; "" if unknown
 	requireAttestation atomic.Bool            // see RequireAttestation
 	historySQL         atomic.Pointer[string] // the expression of history that the role may use, once it is known
 }
@@ -183,21 +183,21 @@ func (s *Store) Close() error {
 
 // buildStatements builds the statements with long texts once.
 func (s *Store) buildStatements() {
-	read := func(query string) statement { return newStatement(s.r, query) }
-	write := func(query string) statement { return newStatement(s.w, query) }
-	full := s.dialect.selectFullCard()
-	s.statements.cardByUUID = newCardReader[oneCardRow](s, selectBaseCard, full)
-	s.statements.cardTag = newCardReader[tagRow](s, selectBaseTag, s.dialect.selectFullTag())
-	s.statements.tokenByHash = read(selectTokens + " WHERE t.hash = ?")
-	s.statements.insertRefundable = withQuota{write(s.dialect.insertCard(false, exceptServiceAddress)),
-		write(s.dialect.insertCard(true, exceptServiceAddress))}
-	s.statements.insertCard = withQuota{write(s.dialect.insertCard(false, "")), write(s.dialect.insertCard(true, ""))}
-	if s.dialect.arrays {
-		cards := s.dialect.batchTable()
-		s.statements.insertCards = withQuota{write(s.dialect.insertCards(false, cards)), write(s.dialect.insertCards(true, cards))}
-		s.statements.reserveCard = withQuota{write(s.dialect.reserveCard(false, "")), write(s.dialect.reserveCard(true, ""))}
-		s.statements.reserveRefundable = withQuota{write(s.dialect.reserveCard(false, exceptServiceAddress)),
-			write(s.dialect.reserveCard(true, exceptServiceAddress))}
+	d := s.dialect
+	write := func(query func(limited bool) string) withQuota {
+		return withQuota{newStatement(s.w, query(false)), newStatement(s.w, query(true))}
+	}
+	st := &s.statements
+	st.cardByUUID = newCardReader[oneCardRow](s, selectBaseCard, d.selectFullCard())
+	st.cardTag = newCardReader[tagRow](s, selectBaseTag, d.selectFullTag())
+	st.tokenByHash = newStatement(s.r, selectTokens+" WHERE t.hash = ?")
+	st.insertCard = write(func(limited bool) string { return d.insertCard(limited, "") })
+	st.insertRefundable = write(func(limited bool) string { return d.insertCard(limited, exceptServiceAddress) })
+	if d.arrays {
+		cards := d.batchTable()
+		st.insertCards = write(func(limited bool) string { return d.insertCards(limited, cards) })
+		st.reserveCard = write(func(limited bool) string { return d.reserveCard(limited, "") })
+		st.reserveRefundable = write(func(limited bool) string { return d.reserveCard(limited, exceptServiceAddress) })
 	}
 }
 
