@@ -19,7 +19,7 @@ func (a *api) CreateWebhook(ctx context.Context, r CreateWebhookRequestObject) (
 		return nil, err
 	}
 	types := eventTypes(r.Body.Types)
-	hooks, once, err := a.once(owner, r.Params.IdempotencyKey, "createWebhook", r.Body.URL, deref(r.Body.Description, ""),
+	hooks, request, err := a.keyed(owner, r.Params.IdempotencyKey, "createWebhook", r.Body.URL, deref(r.Body.Description, ""),
 		fmt.Sprint(deref(types, nil)))
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func (a *api) CreateWebhook(ctx context.Context, r CreateWebhookRequestObject) (
 	}
 	location := "/api/webhooks/" + w.ID.String()
 	return CreateWebhook201JSONResponse{
-		Headers: CreateWebhook201ResponseHeaders{Location: &location, IdempotencyReplayed: replayed(once)},
+		Headers: CreateWebhook201ResponseHeaders{Location: &location, IdempotencyReplayed: replayed(request)},
 		Body:    WebhookWithSecret{Webhook: wireWebhook(w), Secret: secret.Reveal()}}, nil
 }
 
@@ -96,7 +96,7 @@ func (a *api) RotateWebhookSecret(gc context.Context,
 	if err != nil {
 		return nil, err
 	}
-	hooks, once, err := a.once(owner, r.Params.IdempotencyKey, "rotateWebhookSecret", r.WebhookID.String())
+	hooks, request, err := a.keyed(owner, r.Params.IdempotencyKey, "rotateWebhookSecret", r.WebhookID.String())
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (a *api) RotateWebhookSecret(gc context.Context,
 	}
 	a.audited(gc, "webhook_secret_rotated", "rotateWebhookSecret", slog.String("webhook", w.ID.String()))
 	return RotateWebhookSecret200JSONResponse{
-		Headers: RotateWebhookSecret200ResponseHeaders{IdempotencyReplayed: replayed(once)},
+		Headers: RotateWebhookSecret200ResponseHeaders{IdempotencyReplayed: replayed(request)},
 		Body:    WebhookWithSecret{Webhook: wireWebhook(w), Secret: secret.Reveal()}}, nil
 }
 
@@ -120,7 +120,7 @@ func (a *api) TestWebhook(ctx context.Context, r TestWebhookRequestObject) (Test
 	if r.Body != nil && r.Body.Type != nil {
 		kind = card.EventType(*r.Body.Type)
 	}
-	hooks, once, err := a.once(owner, r.Params.IdempotencyKey, "testWebhook", r.WebhookID.String(), string(kind))
+	hooks, request, err := a.keyed(owner, r.Params.IdempotencyKey, "testWebhook", r.WebhookID.String(), string(kind))
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (a *api) TestWebhook(ctx context.Context, r TestWebhookRequestObject) (Test
 	if err != nil {
 		return nil, err
 	}
-	return TestWebhook200JSONResponse{Headers: TestWebhook200ResponseHeaders{IdempotencyReplayed: replayed(once)},
+	return TestWebhook200JSONResponse{Headers: TestWebhook200ResponseHeaders{IdempotencyReplayed: replayed(request)},
 		Body: wireAttempt(attempt)}, nil
 }
 
@@ -166,14 +166,14 @@ func (a *api) Redeliver(ctx context.Context, r RedeliverRequestObject) (Redelive
 	if err != nil {
 		return nil, err
 	}
-	hooks, once, err := a.once(owner, r.Params.IdempotencyKey, "redeliver", r.WebhookID.String(), r.EventID.String())
+	hooks, request, err := a.keyed(owner, r.Params.IdempotencyKey, "redeliver", r.WebhookID.String(), r.EventID.String())
 	if err != nil {
 		return nil, err
 	}
 	if err := hooks.Redeliver(ctx, owner, r.WebhookID, r.EventID); err != nil {
 		return nil, err
 	}
-	return Redeliver202Response{Headers: Redeliver202ResponseHeaders{IdempotencyReplayed: replayed(once)}}, nil
+	return Redeliver202Response{Headers: Redeliver202ResponseHeaders{IdempotencyReplayed: replayed(request)}}, nil
 }
 
 // RecoverWebhook implements recoverWebhook.
@@ -183,7 +183,7 @@ func (a *api) RecoverWebhook(ctx context.Context, r RecoverWebhookRequestObject)
 		return nil, err
 	}
 	since := time.Time(r.Params.Since)
-	hooks, once, err := a.once(owner, r.Params.IdempotencyKey, "recoverWebhook", r.WebhookID.String(),
+	hooks, request, err := a.keyed(owner, r.Params.IdempotencyKey, "recoverWebhook", r.WebhookID.String(),
 		since.UTC().Format(time.RFC3339Nano))
 	if err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (a *api) RecoverWebhook(ctx context.Context, r RecoverWebhookRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	return RecoverWebhook202JSONResponse{Headers: RecoverWebhook202ResponseHeaders{IdempotencyReplayed: replayed(once)},
+	return RecoverWebhook202JSONResponse{Headers: RecoverWebhook202ResponseHeaders{IdempotencyReplayed: replayed(request)},
 		Body: Recovery{Count: n}}, nil
 }
 

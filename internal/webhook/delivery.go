@@ -131,7 +131,7 @@ func (s *Service) ListDeliveries(ctx context.Context, account, webhook uuid.UUID
 // card.ErrWebhookDisabled if the webhook is disabled.
 func (s *Service) Redeliver(ctx context.Context, account, webhook, event uuid.UUID) error {
 	err := s.store.WebhookTx(ctx, func(tx Tx) error {
-		w, replayed, err := s.lockOnce(ctx, tx, account, webhook, &struct{}{})
+		w, replayed, err := s.lockAndReplay(ctx, tx, account, webhook, &struct{}{})
 		switch {
 		case err != nil:
 			return noWebhook(err)
@@ -148,7 +148,7 @@ func (s *Service) Redeliver(ctx context.Context, account, webhook, event uuid.UU
 		if err != nil {
 			return err
 		}
-		return s.keep(ctx, tx, struct{}{})
+		return s.storeReply(ctx, tx, struct{}{})
 	})
 	if err == nil {
 		s.wake()
@@ -163,14 +163,14 @@ func (s *Service) Redeliver(ctx context.Context, account, webhook, event uuid.UU
 // The error is card.ErrWebhookDisabled if the webhook is disabled.
 func (s *Service) RecoverWebhook(ctx context.Context, account, webhook uuid.UUID, since time.Time) (int64, error) {
 	var count int64
-	if replayed, err := s.earlier(ctx, &count); replayed || err != nil {
+	if replayed, err := s.findReply(ctx, &count); replayed || err != nil {
 		return count, err
 	}
 	count, err := s.recover(ctx, account, webhook, since)
 	if err != nil {
 		return count, err
 	}
-	return count, s.keepFirst(ctx, &count)
+	return count, s.storeFirstReply(ctx, &count)
 }
 
 func (s *Service) recover(ctx context.Context, account, webhook uuid.UUID, since time.Time) (int64, error) {

@@ -122,7 +122,7 @@ type Service struct {
 	cfg     Config
 	testing *limit.Shares
 	waiting *waiters
-	once    *Once // nil unless the request has an idempotency key
+	keyed   *KeyedRequest // nil unless the request has an idempotency key
 }
 
 // New returns a service. poster may be nil; then no webhook can be registered.
@@ -171,7 +171,7 @@ func (s *Service) CreateWebhook(ctx context.Context, account uuid.UUID, r Reques
 		if err := tx.LockAccount(ctx, account); err != nil {
 			return err
 		}
-		if s.once != nil {
+		if s.keyed != nil {
 			var reply withSecret
 			if replayed, err := s.replay(ctx, tx, &reply); replayed || err != nil {
 				w, secret = &reply.Webhook, card.Secret(reply.Secret)
@@ -185,7 +185,7 @@ func (s *Service) CreateWebhook(ctx context.Context, account uuid.UUID, r Reques
 		if err := errors.Join(err, tx.InsertWebhook(ctx, w)); err != nil {
 			return err
 		}
-		return s.keep(ctx, tx, replyOf(w, secret))
+		return s.storeReply(ctx, tx, replyOf(w, secret))
 	})
 	if err != nil {
 		return nil, "", err
@@ -295,7 +295,7 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, account, id uuid.UUID
 	err := s.store.WebhookTx(ctx, func(tx Tx) (err error) {
 		var reply withSecret
 		var replayed bool
-		if w, replayed, err = s.lockOnce(ctx, tx, account, id, &reply); err != nil {
+		if w, replayed, err = s.lockAndReplay(ctx, tx, account, id, &reply); err != nil {
 			return err
 		}
 		if replayed {
@@ -310,7 +310,7 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, account, id uuid.UUID
 		if err := tx.SaveWebhook(ctx, w); err != nil {
 			return err
 		}
-		return s.keep(ctx, tx, replyOf(w, secret))
+		return s.storeReply(ctx, tx, replyOf(w, secret))
 	})
 	if err != nil {
 		return nil, "", noWebhook(err)
@@ -334,7 +334,7 @@ func (s *Service) TestWebhook(ctx context.Context, account, id uuid.UUID, kind c
 		return Attempt{}, card.ErrUnavailable.WithCause(errNoPoster)
 	}
 	var reply Attempt
-	if replayed, err := s.earlier(ctx, &reply); replayed || err != nil {
+	if replayed, err := s.findReply(ctx, &reply); replayed || err != nil {
 		return reply, err
 	}
 	w, err := s.GetWebhook(ctx, account, id)
@@ -355,5 +355,5 @@ func (s *Service) TestWebhook(ctx context.Context, account, id uuid.UUID, kind c
 	if reply.Postponed > 0 {
 		return Attempt{}, postponed(reply)
 	}
-	return reply, s.keepFirst(ctx, &reply)
+	return reply, s.storeFirstReply(ctx, &reply)
 }

@@ -14,9 +14,9 @@ import (
 )
 
 // once returns the service for a request that is sent again and again.
-func (s *fixture) once(operation string) (*webhook.Service, *webhook.Once) {
-	o := &webhook.Once{AccountID: s.account, Key: "k", Request: []string{operation}}
-	return s.webhooks.Once(o), o
+func (s *fixture) once(operation string) (*webhook.Service, *webhook.KeyedRequest) {
+	o := &webhook.KeyedRequest{AccountID: s.account, Key: "k", Request: []string{operation}}
+	return s.webhooks.Keyed(o), o
 }
 
 // It failed; it failed but had happened. Either way a repetition leaves one
@@ -112,8 +112,8 @@ func TestOnce_RedeliveryReplyLost_RedeliversOnce(t *testing.T) {
 		if !o.Replayed || !after[0].DueAt.Equal(before[0].DueAt) {
 			t.Errorf("replayed %t, due %s and then %s", o.Replayed, before[0].DueAt, after[0].DueAt)
 		}
-		another := &webhook.Once{AccountID: s.account, Key: "k", Request: []string{"another"}}
-		wantError(t, s.webhooks.Once(another).Redeliver(t.Context(), s.account, w.ID, e.ID), card.ErrKeyReused)
+		another := &webhook.KeyedRequest{AccountID: s.account, Key: "k", Request: []string{"another"}}
+		wantError(t, s.webhooks.Keyed(another).Redeliver(t.Context(), s.account, w.ID, e.ID), card.ErrKeyReused)
 	})
 }
 
