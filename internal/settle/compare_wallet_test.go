@@ -11,7 +11,7 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// twoSides plays a wallet and the database that it is compared with.
+// twoSides is a wallet and the database it is compared with.
 type twoSides struct {
 	beacon settle.Beacon
 	cursor settle.Cursor

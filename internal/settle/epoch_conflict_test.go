@@ -9,8 +9,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Two databases that use one wallet find each other within two passes, and
-// neither sells or issues until an operator has decided.
+// Two databases with one wallet find each other within two passes. Neither
+// sells or issues until an operator has decided.
 func TestWatcher_TwoDatabasesWithOneWallet_Stop(t *testing.T) {
 	t.Parallel()
 	one := newDeployment(t)
@@ -98,8 +98,7 @@ func TestWatcher_ChainUnreadable_StillReportsConflict(t *testing.T) {
 	}
 }
 
-// A process that has stood by goes on with the epoch, so that nothing is
-// skipped when it takes over.
+// A standby that takes over continues the epoch, so that no address is skipped.
 func TestWatcher_StandbyTakesOver_ContinuesEpoch(t *testing.T) {
 	t.Parallel()
 	b := newDeployment(t)

@@ -12,7 +12,7 @@ import (
 )
 
 // A card in stock may have been issued in the time that a database has lost.
-// After a pause, however long, nothing was.
+// After a pause without loss, of any length, none was.
 func TestWatcher_DatabaseWentBack_HoldsStock(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

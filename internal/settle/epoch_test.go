@@ -28,9 +28,9 @@ import (
 type fakeWallet struct {
 	made   int64 // addresses
 	beacon settle.Beacon
-	kept   settle.Beacon // what its file has
-	asked  int           // how many addresses it was told to make
-	scans  int           // how often it rescanned its chain
+	kept   settle.Beacon // in its file
+	asked  int           // addresses requested so far
+	scans  int           // rescans so far
 	ill    error         // result of a scan
 	lost   error         // result of a rescan
 }
@@ -88,7 +88,7 @@ func (p *fakeWallet) Recover(context.Context, string, *settle.Address, func(stri
 	return p.lost
 }
 
-// restarted returns the wallet as its file has it.
+// restarted returns the wallet in the state of its file.
 func (p *fakeWallet) restarted() *fakeWallet {
 	return &fakeWallet{made: p.made, beacon: p.kept, kept: p.kept}
 }
@@ -99,15 +99,15 @@ type deployment struct {
 	t       *testing.T
 	path    string
 	store   *store.Store
-	direct  *sql.DB // past the store
+	direct  *sql.DB // direct access
 	orders  *order.Service
 	watcher *settle.Watcher
 	wallet  *fakeWallet
 	account uuid.UUID
 	log     strings.Builder // the watcher's
-	woken   bool            // it wants another pass at once
-	later   time.Duration   // how much time has passed that the machine's clock does not show
-	ahead   time.Duration   // of the machine's clock is the watcher's
+	woken   bool            // another pass was requested
+	later   time.Duration   // time that the machine's clock does not show
+	ahead   time.Duration   // the watcher's rate, relative to the machine's clock
 }
 
 const branchPool = 20
@@ -236,8 +236,7 @@ func aged(b settle.Beacon, by time.Duration) settle.Beacon {
 	return b
 }
 
-// Whatever is restored, and however old it is, no address is handed out that
-// was handed out in the lost time.
+// No address is handed out twice, whatever is restored and however old it is.
 func TestWatcher_AnythingRestored_NoAddressTwice(t *testing.T) {
 	t.Parallel()
 	for name, restore := range map[string]func(saved, now *fakeWallet) *fakeWallet{
@@ -273,13 +272,13 @@ func TestWatcher_AnythingRestored_NoAddressTwice(t *testing.T) {
 	}
 }
 
-// A wallet that went back with the database reads blocks before it makes
+// A wallet that went back with the database reads blocks before it makes the
 // addresses again that they pay to.
 func TestWatcher_WalletWentBack_RescansIfPaymentsMayBeMissed(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		restored bool // by 'cardmint restore', which records it
-		ahead    bool // it has made the addresses of ten minutes ahead
+		ahead    bool // it has the addresses of the next ten minutes
 		lost     time.Duration
 		wallet   func(saved, now *fakeWallet) *fakeWallet
 		want     int
@@ -341,8 +340,8 @@ func insertAccount(t *testing.T, db *store.Store) uuid.UUID {
 	return a.ID
 }
 
-// resets returns how often the account's feed was reset, and fails unless each
-// number is one more than the one before, or the first after a jump is the
+// resets returns the number of feed resets of the account, and fails unless
+// each number is one more than the one before, or the first after a jump is the
 // reset.
 func (b *deployment) resets() int {
 	b.t.Helper()
@@ -375,12 +374,12 @@ func (b *deployment) tell() {
 	}))
 }
 
-// The numbers of events jump ahead where something shows that the database went
-// back, and only there.
+// Event numbers jump ahead only when something shows that the database went
+// back.
 func TestWatcher_DatabaseWentBack_ResetsFeeds(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		happens func(b *deployment) *deployment // and returns the process that watches then
+		happens func(b *deployment) *deployment // returns the process that watches afterwards
 		want    int
 	}{
 		"a restart": {func(b *deployment) *deployment {
@@ -452,7 +451,7 @@ func TestWatcher_DatabaseWentBack_ResetsFeeds(t *testing.T) {
 	}
 }
 
-// beats makes a pass that marks.
+// beats makes a pass with a mark.
 func (b *deployment) beats() {
 	b.t.Helper()
 	time.Sleep(time.Until(time.Now().Add(720 * time.Millisecond)))
@@ -478,8 +477,8 @@ func TestWatcher_Start_SkipsFewAddresses(t *testing.T) {
 	if again.later > 4*time.Second {
 		t.Errorf("the first card was sold after %s", again.later)
 	}
-	// The wallet has made the addresses of ten minutes ahead, so that a start
-	// need not wait for it.
+	// The wallet has made the addresses of ten minutes ahead, so a start need
+	// not wait for it.
 	runway := func() int64 { return again.wallet.made - 1 - again.wallet.beacon.Position }
 	for range 200 {
 		if check(t, again.watcher.Tick(t.Context())); runway() >= 6000 {

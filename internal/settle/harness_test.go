@@ -31,8 +31,8 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-// fixture is one replica of the service with a simulated chain, whose time and
-// supplier the test controls.
+// fixture is a replica of the service with a simulated chain. The test controls
+// its time and its supplier.
 type fixture struct {
 	t        *testing.T
 	store    *store.Store
@@ -108,7 +108,7 @@ func (s *fixture) watch(c settle.Chain, cfg settle.Config) *settle.Watcher {
 	if cfg.CompareEvery == 0 {
 		cfg.CompareEvery = -1
 	}
-	if cfg.LeaseTTL == 0 { // the database's clock goes on while the test's stands still
+	if cfg.LeaseTTL == 0 { // the database's clock advances while the test's stands still
 		cfg.LeaseTTL = time.Minute
 	}
 	w, err := settle.New(s.store, s.rates, c, nobody(), quiet, cfg)
@@ -133,7 +133,7 @@ func (s *fixture) coins(coins []card.Currency) {
 func (s *fixture) replica() *fixture {
 	other := *s
 	other.orders, other.watcher = nil, nil
-	// The first one watches; it must let go before another may.
+	// The first one watches; it must release the lease before another can.
 	check(s.t, s.watcher.Close(s.t.Context()))
 	other.start()
 	return &other
@@ -161,7 +161,7 @@ func (s *fixture) tick() {
 	check(s.t, s.watcher.Tick(s.t.Context()))
 }
 
-// settle has everything done that is due.
+// settle lets all due work finish.
 func (s *fixture) settle() {
 	s.t.Helper()
 	s.tick()
@@ -174,7 +174,7 @@ func (s *fixture) settle() {
 	}
 }
 
-// again lets the time pass that an intent waits for its next attempt.
+// again advances the clock to an intent's next attempt.
 func (s *fixture) again() {
 	s.t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
@@ -219,8 +219,8 @@ func (s *fixture) reconcile() {
 	}
 }
 
-// undecided returns the kinds of the cards that wait for an operator. Late
-// payments are left out: the ledger has them.
+// undecided returns the kinds of the cards that wait for an operator, except
+// late payments, which are in the ledger.
 func undecided(books operator.Books) (kinds []string) {
 	for _, w := range books.Waiting {
 		if w.Kind != operator.WaitingUnattributed && w.Kind != operator.WaitingLate {
@@ -256,8 +256,7 @@ func (s *fixture) resolve(c *card.Card, kind operator.ResolutionKind) operator.R
 	return done
 }
 
-// wantIssued compares how many cards the supplier made with how many it should
-// have.
+// wantIssued compares the number of cards that the supplier made.
 func (s *fixture) wantIssued(n int) {
 	s.t.Helper()
 	if got := s.supplier.cards(); got != n {
@@ -265,7 +264,7 @@ func (s *fixture) wantIssued(n int) {
 	}
 }
 
-// adjustableRate is a rate that a test turns.
+// adjustableRate is a rate that tests change.
 type adjustableRate struct{ usd string }
 
 func (d *adjustableRate) Rate(currency string) (card.Rate, error) {

@@ -43,7 +43,7 @@ func TestWatcher_Health_ReturnsReason(t *testing.T) {
 			}
 			want(tt.why)
 			s.now = s.now.Add(2 * time.Minute)
-			want(tt.why) // that no pass has ended since is the lesser news
+			want(tt.why) // the failure matters more than the time since the last pass
 			fault = nil
 			check(t, w.Tick(t.Context()))
 			want("")
@@ -68,7 +68,7 @@ func TestWatcher_LeaseNotReleased_IsLogged(t *testing.T) {
 				want = append(want, `level=WARN msg="lease lost: this process no longer watches the chain" currency=monero fence=1`)
 				w, heard := s.listen(db, slowScan{Chain: s.chain, scan: func(context.Context) error { return errFault }})
 				check(t, s.store.AwaitLease(t.Context(), settle.LeaseName("monero"), "another", time.Minute))
-				for _, wait := range []time.Duration{0, 30 * time.Second} { // then it makes room for another process
+				for _, wait := range []time.Duration{0, 30 * time.Second} { // then it yields the lease
 					heard.want(t)
 					s.now = s.now.Add(wait)
 					if err := w.Tick(t.Context()); !errors.Is(err, errFault) {

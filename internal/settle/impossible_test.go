@@ -37,7 +37,7 @@ func TestWatcher_MoreCoinsThanExist_ChangesNothing(t *testing.T) {
 		s.want(c, card.AwaitingPayment, card.Paid, most, 2)
 		s.want(other, card.AwaitingPayment, card.Confirming, other.Amount, 1)
 
-		for range 20 { // what came before is not read again
+		for range 20 { // older blocks are not reread
 			q.mine()
 		}
 		check(t, w.Tick(t.Context()))

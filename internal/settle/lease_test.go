@@ -12,10 +12,10 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// slowScan is a chain whose answers take as long as the test wants.
+// slowScan is a chain whose scans take as long as the test requires.
 type slowScan struct {
 	settle.Chain
-	scan, ahead, create func(ctx context.Context) error // nil: at once
+	scan, ahead, create func(ctx context.Context) error // nil: no wait
 }
 
 func (l slowScan) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
@@ -46,7 +46,7 @@ func (l slowScan) NewAddresses(ctx context.Context, after int64, n int) ([]settl
 }
 
 // sibling returns a watcher of another process on the same database; s itself
-// lets go of the chain.
+// releases the chain.
 func (s *fixture) sibling(db settle.Store, c settle.Chain, ttl time.Duration) *settle.Watcher {
 	s.t.Helper()
 	check(s.t, s.watcher.Close(s.t.Context()))
@@ -56,7 +56,7 @@ func (s *fixture) sibling(db settle.Store, c settle.Chain, ttl time.Duration) *s
 	return w
 }
 
-// outlast waits until the lease would have ended if it had not been prolonged.
+// outlast waits until the lease would have expired without a renewal.
 func (s *fixture) outlast(ctx context.Context) error {
 	db := rig.OpenSQL(s.t, s.url)
 	expiry := func() (at int64) {
@@ -65,7 +65,7 @@ func (s *fixture) outlast(ctx context.Context) error {
 	}
 	first, again := expiry(), time.NewTicker(10*time.Millisecond)
 	defer again.Stop()
-	for time.Now().UnixMilli() <= first+100 { // the databases have this machine's clock
+	for time.Now().UnixMilli() <= first+100 { // the databases use this machine's clock
 		select {
 		case <-again.C:
 		case <-ctx.Done():
@@ -120,7 +120,7 @@ func TestWatcher_LeaseLost_CancelsPass(t *testing.T) {
 			s.tick() // takes over
 			<-ctx.Done()
 			return ctx.Err()
-		}}, 4*time.Second) // prolonged after a second, long after it was taken
+		}}, 4*time.Second) // renewed after a second, long after it was acquired
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		if err := w.Tick(ctx); !errors.Is(err, card.ErrFenced) || ctx.Err() != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// Who stands by requests a pass as soon as a mark gets it the lease, and only
+// A standby requests a pass as soon as a mark acquires the lease, and only
 // then.
 func TestWatcher_MarkTakesOver_RequestsPass(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
@@ -37,11 +37,11 @@ func TestWatcher_MarkTakesOver_RequestsPass(t *testing.T) {
 	})
 }
 
-// failingLeases is a database that fails to prolong one lease.
+// failingLeases is a database that fails to renew one lease.
 type failingLeases struct {
 	*store.Store
 	asked atomic.Int64
-	again chan struct{} // closed when it has prolonged it after that
+	again chan struct{} // closed at the next renewal
 }
 
 var errAway = errors.New("the database is away")
@@ -49,7 +49,7 @@ var errAway = errors.New("the database is away")
 func (u *failingLeases) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (settle.Lease,
 	error) {
 	switch u.asked.Add(1) {
-	case 2: // the first is to get it
+	case 2: // the first call acquires it
 		return settle.Lease{}, errAway
 	case 3:
 		defer close(u.again)
@@ -57,7 +57,7 @@ func (u *failingLeases) AcquireLease(ctx context.Context, name, holder string, t
 	return u.Store.AcquireLease(ctx, name, holder, ttl)
 }
 
-// One failure to prolong a lease is logged, and ends no pass.
+// A failed renewal of the lease is logged, and ends no pass.
 func TestWatcher_LeaseRenewedLate_KeepsChain(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()

@@ -32,21 +32,21 @@ func TestWatcher_MoneroWalletKilledWhileReading_LosesNothing(t *testing.T) {
 		s.paid(other, coin, 1)
 		before := s.facts(c, other)
 		s.wallet.Before("refresh", func() {
-			s.net.Daemon.Freeze(t) // so that the wallet is in the middle of it
+			s.net.Daemon.Freeze(t) // in the middle of the pass
 			time.AfterFunc(100*time.Millisecond, own.Kill)
 		})
 		t.Cleanup(s.net.Daemon.Thaw)
 		s.refuses(nil)
 		s.net.Daemon.Thaw()
 		s.unchanged(before)
-		s.refuses(nil) // it is still gone
+		s.refuses(nil) // still missing
 		own.Launch(t)  // with no wallet open
 		s.recovers()
 		s.want(c, card.Generated, card.Paid, coin, s.confirmations(c))
 		s.want(other, card.AwaitingPayment, card.Confirming, coin, s.confirmations(other))
 
 		own.Close(t)
-		s.tick() // opens it again, at once
+		s.tick() // opens it again immediately
 		s.wantIssued(1)
 		s.wantMoney(ledger{Counted: 2 * coin, Made: coin, Open: coin, Paid: 1, Issued: 1})
 	}, fewConfirmations, ownWallet(&own))
@@ -64,7 +64,7 @@ func TestWatcher_MoneroWalletCacheDamaged_IsRebuilt(t *testing.T) {
 		s.paid(other, coin, 1)
 		s.refuses(card.ErrChainNotReady)
 		s.unchanged(before)
-		own.DeleteCache(t)          // as the error tells the operator to
+		own.DeleteCache(t)          // as the error recommends
 		s.later += 20 * time.Second // until wallet and pool are compared again
 		s.refuses(card.ErrWalletLost)
 		s.unchanged(before)
@@ -78,7 +78,7 @@ func TestWatcher_MoneroWalletCacheDamaged_IsRebuilt(t *testing.T) {
 }
 
 // highCard returns a card whose address a wallet without its cache does not
-// look for: it does for the first 200 only.
+// scan for: it scans for the first 200 only.
 func (s *moneroFixture) highCard(own *rig.MoneroWallet) *card.Card {
 	s.t.Helper()
 	for newest := int64(0); newest < int64(*lostAddresses); {
@@ -110,7 +110,7 @@ func TestWatcher_MoneroWalletLostAddresses_RestoresThemAndTheirPayments(t *testi
 		for range 8 {
 			_ = s.watcher.Tick(t.Context())
 		}
-		s.later += 20 * time.Second // now they are compared
+		s.later += 20 * time.Second // now the comparison runs
 		_ = s.watcher.Tick(t.Context())
 		s.recovers()
 		s.want(first, card.Generated, card.Paid, coin, few)
@@ -158,7 +158,7 @@ func TestWatcher_MoneroFalseTransfer_UncountedOnlyByOperator(t *testing.T) {
 		before := s.facts(c)
 		phantom = false // no block has changed
 		s.refuses(card.ErrWalletLost)
-		s.refuses(card.ErrWalletLost) // it has looked through the whole chain, but may have begun too late
+		s.refuses(card.ErrWalletLost) // it has scanned the whole chain, but possibly from too late a height
 		s.unchanged(before)
 		check(t, s.store.AskForRescan(t.Context(), "monero", true))
 		s.recovers()

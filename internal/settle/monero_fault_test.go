@@ -10,7 +10,7 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// impatient has node and wallet answer soon.
+// impatient shortens the timeouts of node and wallet.
 func impatient(s *moneroFixture) {
 	s.config.Timeout, s.config.RefreshTimeout = time.Second, 2*time.Second
 }
@@ -66,8 +66,8 @@ func TestWatcher_MoneroOtherNetworkOrWallet_StopsAll(t *testing.T) {
 	}
 }
 
-// state returns the state of a card, where a test can't know whether the first
-// block has taken a payment.
+// state returns the state of a card, for tests that cannot know whether the
+// first block has taken a payment.
 func (s *moneroFixture) state(c *card.Card) card.PaymentState {
 	s.t.Helper()
 	got, err := s.orders.GetCard(s.t.Context(), s.account, c.UUID)
@@ -87,7 +87,7 @@ func TestWatcher_MoneroNodeBehind_ChangesNothing(t *testing.T) {
 		s.tick()
 		s.mine(1)
 		_, newest := s.top()
-		s.expire(unpaid, newest) // the newest block is enough for both, if it is believed
+		s.expire(unpaid, newest) // the newest block is enough for both, if trusted
 		before := s.facts(ready, unpaid)
 		for name, l := range map[string]func(map[string]any){
 			"it synchronizes":                   func(info map[string]any) { info["synchronized"] = false },
@@ -135,7 +135,7 @@ func TestWatcher_MoneroNodeKilled_LosesNothing(t *testing.T) {
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin, few)
 		s.wantIssued(1)
-		// the payer's program has to find its node again
+		// the payer's wallet has to find its node again
 		s.net.Daemon.Ready(t, 20*time.Second, func() error { return s.net.Payer.Ask("refresh", nil, nil) })
 	}, fewConfirmations)
 }

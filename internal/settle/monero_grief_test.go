@@ -82,7 +82,7 @@ func TestWatcher_MoneroBackdatedBlock_PaysTodaysRate(t *testing.T) {
 			t.Fatalf("the block is from %s", dated)
 		}
 		s.settle()
-		s.want(c, card.AwaitingPayment, card.Confirming, coin, 1) // its state does not go back to before it expired
+		s.want(c, card.AwaitingPayment, card.Confirming, coin, 1) // its state does not return to the one before it expired
 		s.mine(few)
 		s.settle()
 		s.want(c, card.AwaitingPayment, card.Late, coin, few+1)

@@ -29,14 +29,14 @@ import (
 type moneroFixture struct {
 	*fixture
 	net     *rig.MoneroNet
-	node    *rig.Proxy // what stands before the node
-	wallet  *rig.Proxy // and before the wallet
+	node    *rig.Proxy // proxy of the node
+	wallet  *rig.Proxy // proxy of the wallet
 	chain   *monero.Chain
 	config  monero.Config
 	policy  order.Config
 	pool    int
-	batch   int           // addresses made in one pass at most; 0 for the default
-	compare time.Duration // how often a pass compares what was applied; negative for each
+	batch   int           // at most, per pass; 0 for the default
+	compare time.Duration // see Config.CompareEvery
 	lease   time.Duration // 0 for the default
 	later   time.Duration // offset of the clock of service and watcher; the node's clock is real
 }
@@ -129,7 +129,7 @@ func (s *moneroFixture) restart() {
 	check(s.t, err)
 }
 
-// replica is another process on the same database, that has not looked yet.
+// replica is another process on the same database, before its first pass.
 func (s *moneroFixture) replica() *moneroFixture {
 	s.t.Helper()
 	shared := *s.fixture
@@ -161,7 +161,7 @@ func (s *moneroFixture) mine(n int) {
 	s.net.Mine(s.t, n)
 }
 
-// expire moves the end of a card's quote, as the time of the node can't be
+// expire moves the end of a card's quote, because the node's time cannot be
 // moved.
 func (s *moneroFixture) expire(c *card.Card, at time.Time) {
 	s.t.Helper()
@@ -180,12 +180,12 @@ func (s *moneroFixture) top() (height int64, at time.Time) {
 	return answer.BlockHeader.Height, time.Unix(answer.BlockHeader.Timestamp, 0)
 }
 
-// mineAfter waits until at, and mines until the newest block is not from
-// before: one block, as a rule.
+// mineAfter waits until at, and mines until the newest block is no older: one
+// block, as a rule.
 func (s *moneroFixture) mineAfter(at time.Time) {
 	s.t.Helper()
 	second := at.Add(time.Second - 1).Truncate(time.Second) // blocks have no smaller unit
-	<-time.After(time.Until(second))                        // the node has no clock but the machine's
+	<-time.After(time.Until(second))                        // the node uses the machine's clock
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		s.mine(1)
 		if _, newest := s.top(); !newest.Before(at) {
@@ -197,12 +197,12 @@ func (s *moneroFixture) mineAfter(at time.Time) {
 	}
 }
 
-// refuses has a pass fail as it should, soon, with the readiness saying so.
+// refuses makes a pass that must fail soon with the error, also in Health.
 func (s *moneroFixture) refuses(want error) {
 	s.t.Helper()
 	started := time.Now()
 	err := s.watcher.Tick(s.t.Context())
-	// the adapter waits 15 s for an answer, on a machine that may be busy
+	// a call's timeout is 15 s, and the machine may be busy
 	if took := time.Since(started); took > 40*time.Second {
 		s.t.Errorf("the pass took %s", took)
 	}
@@ -214,8 +214,7 @@ func (s *moneroFixture) refuses(want error) {
 	}
 }
 
-// recovers has passes run until one goes well, and makes the cards that are
-// due.
+// recovers makes passes until one succeeds, and issues the due cards.
 func (s *moneroFixture) recovers() {
 	s.t.Helper()
 	for deadline := time.Now().Add(15 * time.Second); ; {
@@ -249,7 +248,7 @@ func (s *moneroFixture) wantMoney(want ledger) {
 	}
 }
 
-// unattributed returns what came to addresses of no card, by transaction.
+// unattributed returns the amounts at addresses of no card, by transaction.
 func (s *moneroFixture) unattributed() map[string]card.Amount {
 	s.t.Helper()
 	ts, err := s.store.Unattributed(s.t.Context(), 10_000)
@@ -275,8 +274,8 @@ func (s *moneroFixture) wantEvents(c *card.Card, want ...card.EventType) {
 	}
 }
 
-// facts is what is stored of cards, transfers and events, without how high the
-// chain is.
+// facts is the stored state of cards, transfers and events, without the height
+// of the chain.
 func (s *moneroFixture) facts(cards ...*card.Card) []operator.CardDetail {
 	s.t.Helper()
 	var all []operator.CardDetail
@@ -289,7 +288,7 @@ func (s *moneroFixture) facts(cards ...*card.Card) []operator.CardDetail {
 	return all
 }
 
-// unchanged compares with facts from before.
+// unchanged compares the stored state with earlier facts.
 func (s *moneroFixture) unchanged(before []operator.CardDetail) {
 	s.t.Helper()
 	ids := make([]*card.Card, len(before))
@@ -301,7 +300,7 @@ func (s *moneroFixture) unchanged(before []operator.CardDetail) {
 	}
 }
 
-// wantNoAddress has no card made for want of an address, at once.
+// wantNoAddress expects that a card fails for lack of an address, immediately.
 func (s *moneroFixture) wantNoAddress() {
 	s.t.Helper()
 	check(s.t, s.orders.Prepare(s.t.Context())) // as a server does every second

@@ -21,12 +21,12 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// fakeNode is a Monero node and its wallet, both honest but for one lie at a
+// fakeNode is a Monero node and its wallet, honest except for one lie at a
 // time.
 type fakeNode struct {
 	t       *testing.T
 	now     int64
-	blocks  int64 // the height of the newest
+	blocks  int64 // newest block
 	in      []map[string]any
 	pool    []map[string]any
 	made    []string // addresses; the first is the primary one
@@ -47,7 +47,7 @@ func newFakeNode(t *testing.T, s *fixture) (*fakeNode, *monero.Chain) {
 	return m, wallet
 }
 
-// pay has a payment in block height; 0 for the mempool.
+// pay adds a payment in block height; 0 for the mempool.
 func (m *fakeNode) pay(address string, amount card.Amount, height, unlock int64) {
 	e := map[string]any{"address": address, "amount": int64(amount), "amounts": []int64{int64(amount)},
 		"double_spend_seen": false, "height": height,
@@ -158,8 +158,8 @@ func (m *fakeNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text)
 }
 
-// mintLies returns lies about the entries of get_transfers at the indices of
-// in, about one in the mempool, and about what else a pass asks.
+// mintLies returns lies about the entries of get_transfers at the indices in,
+// about one in the mempool, and about the other responses of a pass.
 func mintLies(entries ...int) []rig.Lie {
 	var lies []rig.Lie
 	about := func(method, path string, fields map[string]any) {
@@ -196,7 +196,7 @@ func mintLies(entries ...int) []rig.Lie {
 		lies = append(lies, rig.LiesOf(method)...)
 	}
 	slices.SortFunc(lies, func(a, b rig.Lie) int { return strings.Compare(a.Name, b.Name) })
-	// it may be: then it is locked
+	// possible: then it is locked
 	return slices.DeleteFunc(lies, func(l rig.Lie) bool { return strings.HasSuffix(l.Name, "unlock_time is huge") })
 }
 
@@ -213,7 +213,7 @@ func TestWatcher_MoneroWrongAnswer_NeitherIssuesNorReverses(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.coins(append(chain.Currencies(), pebble))
 		m, wallet := newFakeNode(t, s)
-		w := s.watch(wallet, settle.Config{FillBatch: 200, LeaseTTL: time.Hour}) // longer than all that it is told
+		w := s.watch(wallet, settle.Config{FillBatch: 200, LeaseTTL: time.Hour}) // longer than all its lies
 		check(t, w.Tick(t.Context()))
 		var cards []*card.Card
 		for range 13 {
@@ -250,9 +250,9 @@ func TestWatcher_MoneroWrongAnswer_NeitherIssuesNorReverses(t *testing.T) {
 			}
 			return all
 		}
-		m.blocks++ // from here on ready's card is due
+		m.blocks++ // from now on ready's card is due
 		before := facts()
-		lies := every(4, mintLies(0, 9, 10)) // the adapter's tests tell them all
+		lies := every(4, mintLies(0, 9, 10)) // the tests of package monero tell them all
 		if testing.Short() || strings.HasPrefix(s.url, "postgres") {
 			lies = every(3, lies)
 		}

@@ -133,7 +133,7 @@ func TestWatcher_MoneroPaidWhileDown_DoesNotExpire(t *testing.T) {
 		ends := newest.Add(time.Millisecond)
 		s.expire(paid, ends)
 		s.expire(unpaid, ends)
-		s.later = 3 * time.Hour // the clock alone ends no quote: no block from after it was seen
+		s.later = 3 * time.Hour // the clock alone ends no quote: no later block was seen
 		s.restart()
 		s.settle()
 		s.want(paid, card.Generated, card.Paid, coin, 10)
@@ -165,7 +165,7 @@ func TestWatcher_MoneroReadAHundredTimesByThreeReplicas_OneBalance(t *testing.T)
 				r.restart()
 			}
 			check(t, r.watcher.Tick(t.Context()))
-			check(t, r.watcher.Close(t.Context())) // the next one reads the same again
+			check(t, r.watcher.Close(t.Context())) // the next one rereads the same
 		}
 		s.unchanged(before)
 		s.want(made, card.Generated, card.Paid, coin, s.confirmations(made))
@@ -216,7 +216,7 @@ func TestWatcher_MoneroMoneyForIssuedOrExpiredCard_IsKept(t *testing.T) {
 	})
 }
 
-// confirmations returns how many a card has, where a test can't know.
+// confirmations returns a card's confirmations where a test cannot know them.
 func (s *moneroFixture) confirmations(c *card.Card) int64 {
 	s.t.Helper()
 	got, err := s.orders.GetCard(s.t.Context(), s.account, c.UUID)

@@ -51,10 +51,10 @@ func TestWatcher_RandomReorgs_EqualOracle(t *testing.T) {
 		s.mine(few) // all of the chain is confirmed now
 		h.catchUp()
 		h.compare()
-		for range min(h.reversed, 20) { // more of a kind are not named
+		for range min(h.reversed, 20) { // at most this many of a kind are logged
 			s.doubts = append(s.doubts, lost)
 		}
-	}, fewConfirmations) // so that many cards are made and lose their money
+	}, fewConfirmations) // so that many cards are issued and lose their money
 }
 
 // randomPayments is a fixture with the payments that its chain may hold.
@@ -67,7 +67,7 @@ type randomPayments struct {
 
 	there    int  // payments that the node has
 	pooled   bool // some of them are in the mempool
-	reversed int  // cards that are made and whose money is gone
+	reversed int  // issued cards whose money is gone
 }
 
 type sentPayment struct {
@@ -77,7 +77,7 @@ type sentPayment struct {
 
 	known  bool
 	height int64 // 0 in the mempool
-	mined  bool  // it was in a block once
+	mined  bool  // was in a block before
 }
 
 // payments sends one to three payments, each in its own block or in none.
@@ -129,8 +129,8 @@ func (h *randomPayments) payments() {
 	}
 }
 
-// catchUp mines until the watcher believes the chain again, and returns how
-// often it did not.
+// catchUp mines until the watcher trusts the chain again, and returns how often
+// it did not.
 func (h *randomPayments) catchUp() (refused int) {
 	h.t.Helper()
 	for {
@@ -146,7 +146,7 @@ func (h *randomPayments) catchUp() (refused int) {
 	}
 }
 
-// look asks the node where the payments are.
+// look reads the payments' places from the node.
 func (h *randomPayments) look() {
 	h.t.Helper()
 	var hashes []string
@@ -183,11 +183,11 @@ func (h *randomPayments) look() {
 	}
 }
 
-// returned reports whether a reorganization brought the payment back to the
-// mempool, and it is still there.
+// returned reports whether a reorganization returned the payment to the
+// mempool, where it still is.
 func (p *sentPayment) returned() bool { return p.known && p.mined && p.height == 0 }
 
-// counted reports whether a payment is counted for a card, as one in the
+// counted reports whether a payment counts for a card, at least as one in the
 // mempool.
 func (h *randomPayments) counted(p *sentPayment) bool {
 	h.t.Helper()

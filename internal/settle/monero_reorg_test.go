@@ -21,13 +21,13 @@ func TestWatcher_MoneroReorgOfAnyDepth_BeforeIssue(t *testing.T) {
 			cards = append(cards, c)
 			heights = append(heights, s.net.Height(t))
 		}
-		s.tick() // the oldest three are paid now, but the supplier is not asked before the chain has changed
+		s.tick() // the oldest three are paid now, but the supplier is not called before the reorganization
 		s.want(cards[0], card.AwaitingPayment, card.Paid, coin, s.confirmations(cards[0]))
 		s.want(cards[11], card.AwaitingPayment, card.Confirming, coin, 1)
 		top := s.net.Height(t)
 		for i := len(cards) - 1; i >= 0; i-- {
 			depth := int(top - heights[i] + 1)
-			s.net.Reorg(t, depth, depth, true) // the chain is as high as before: only its hashes tell
+			s.net.Reorg(t, depth, depth, true) // the height is the same: only the hashes differ
 			s.tick()
 			s.want(cards[i], card.AwaitingPayment, card.Unpaid, 0, 0)
 			for j, c := range cards[:i] {
@@ -118,11 +118,11 @@ func TestWatcher_MoneroBlocksDropped_ConfirmNothing(t *testing.T) {
 		s.want(c, card.AwaitingPayment, card.Confirming, coin, 8)
 		before := s.facts(c)
 		s.mine(2)
-		s.net.Wallet.Call(t, "refresh", nil, nil) // 10 confirmations, as the wallet goes on saying
+		s.net.Wallet.Call(t, "refresh", nil, nil) // 10 confirmations, as the wallet still shows
 		s.net.Pop(t, 3)
 		s.refuses(card.ErrChainNotReady)
 		s.unchanged(before)
-		s.mine(1) // the wallet follows, but the chain is no higher than it was
+		s.mine(1) // the wallet follows, but the height is unchanged
 		s.settle()
 		s.unchanged(before)
 		s.mine(1)

@@ -63,7 +63,7 @@ func TestWatcher_MoneroThreeReplicasCreate_ShareNoAddress(t *testing.T) {
 		create := func(r *moneroFixture) bool {
 			c, err := create(t.Context(), r.orders, r.account, "150")
 			if errors.Is(err, card.ErrNoAddress) && t.Context().Err() == nil {
-				<-time.After(10 * time.Millisecond) // as a client that tries again
+				<-time.After(10 * time.Millisecond) // as a client that retries
 				return false
 			}
 			if err != nil {

@@ -32,8 +32,8 @@ func TestPace_BurstThenRate(t *testing.T) {
 	allows(until, 20)
 }
 
-// However addresses were made in a time that is lost, there are no more of them
-// than are skipped for it; and hardly fewer, if it was fast.
+// At most as many addresses as are skipped can have been made in a lost period;
+// and hardly fewer, if they were made fast.
 func TestPace_LostTime_SkipsAllThatCanBeMade(t *testing.T) {
 	p, then := settle.NewPace(10, 20), time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC)
 	for name, before := range map[string]time.Time{"nothing of the burst was used": {},
@@ -58,7 +58,7 @@ func TestPace_NoLimit(t *testing.T) {
 	if until := p.After(now, now, 1000); !until.Equal(now) || p.Allows(until, now) < 1_000_000 {
 		t.Errorf("%v, allows %d", until, p.Allows(until, now))
 	}
-	if skipped := p.Since(now, now, now.Add(time.Hour)); skipped != 0 { // it can't be estimated
+	if skipped := p.Since(now, now, now.Add(time.Hour)); skipped != 0 { // no estimate is possible
 		t.Errorf("%d addresses are skipped", skipped)
 	}
 }

@@ -41,8 +41,8 @@ func TestWatcher_PassPanics_FailsAndContinues(t *testing.T) {
 	})
 }
 
-// A lease with impossible numbers may stop the passes, but neither the process
-// nor later passes, once the row is restored.
+// Impossible numbers in a lease may fail passes, but neither the process nor
+// later passes once the row is restored.
 func TestWatcher_ExtremeIntegersInLease_WorksOnceRepaired(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		db := rig.OpenSQL(t, s.url)
@@ -63,7 +63,7 @@ func TestWatcher_ExtremeIntegersInLease_WorksOnceRepaired(t *testing.T) {
 					_, err = db.Exec("UPDATE leases SET expires_at = 0")
 				}
 				check(t, err)
-				_ = s.watcher.Tick(t.Context()) // finds that the lease was lost
+				_ = s.watcher.Tick(t.Context()) // notices the lost lease
 				if err := s.watcher.Tick(t.Context()); err != nil {
 					t.Fatalf("%s = %v was mended: %v", column, value, err)
 				}

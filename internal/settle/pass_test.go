@@ -17,8 +17,8 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// replace has other blocks, one more, take the place of the newest n. Payments
-// in them are gone.
+// replace replaces the newest n blocks by others, and one more. Their payments
+// are gone.
 func (q *pebbleNet) replace(n int) {
 	q.blocks = q.blocks[:len(q.blocks)-n]
 	kept := int64(len(q.blocks))
@@ -28,12 +28,12 @@ func (q *pebbleNet) replace(n int) {
 	}
 }
 
-// walletOfNet is the network of pebbles as a wallet shows it that follows
+// walletOfNet is the network of pebbles as seen by a wallet that follows
 // reorganizations down to a depth.
 type walletOfNet struct {
 	derivedChain
-	follows int64   // how many blocks may be replaced; 0 for any number
-	asked   []int64 // the heights of the tips that it was last asked about
+	follows int64   // follows up to n replaced blocks; 0 for any number
+	asked   []int64 // heights of the tips in its last query
 }
 
 func (c *walletOfNet) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
@@ -49,8 +49,8 @@ func (c *walletOfNet) Scan(ctx context.Context, q settle.Query) (settle.View, er
 	return v, err
 }
 
-// pebbles opens the store for pebbles, too, and returns their network. It has
-// 10 blocks.
+// pebbles opens the store for pebbles, too, and returns their network of 10
+// blocks.
 func (s *fixture) pebbles() *pebbleNet {
 	s.t.Helper()
 	s.coins(append(chain.Currencies(), pebble))
@@ -61,8 +61,8 @@ func (s *fixture) pebbles() *pebbleNet {
 	return q
 }
 
-// orderPebbles returns a card that can be paid in pebbles. A watcher must have
-// passed before.
+// orderPebbles returns a card to be paid in pebbles. A watcher must have passed
+// before.
 func (s *fixture) orderPebbles() *card.Card {
 	s.t.Helper()
 	o, wrong := s.orders.Check(order.Request{USDAmount: "150", Currency: pebble.Code})
@@ -95,7 +95,7 @@ func TestWatcher_Reorg_OlderMoneyMissing_Fails(t *testing.T) {
 
 		q.replace(2)
 		paid := q.paid
-		q.paid = nil // no reorganization did that
+		q.paid = nil // without a reorganization
 		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) {
 			t.Errorf("error %v", err)
 		}
@@ -123,7 +123,7 @@ func TestWatcher_TransferOfOtherProcessMissing_Fails(t *testing.T) {
 		check(t, other.Tick(t.Context()))
 		check(t, other.Close(t.Context()))
 		q.mine()
-		q.paid = nil // the wallet of the first has never seen it
+		q.paid = nil // the first one's wallet has never seen it
 		if err := first.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) {
 			t.Errorf("error %v", err)
 		}
@@ -131,15 +131,15 @@ func TestWatcher_TransferOfOtherProcessMissing_Fails(t *testing.T) {
 	})
 }
 
-// Each tip that a chain is asked about may cost a call of its node.
+// Each known tip may cost a call of the node.
 func TestWatcher_Scan_QueriesOnlyRereadBlocks(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		q := s.pebbles()
 		wallet := &walletOfNet{derivedChain: derivedChain{q}}
 		w := s.watch(wallet, settle.Config{FillBatch: 200, Reread: 4})
 		for _, want := range [][]int64{{10}, {11, 10}, {12, 11, 10}, {13, 12, 11, 10}, {14, 13, 12, 11}} {
-			// the second pass shows what the first remembered, the third that a
-			// pass without a new block changes nothing
+			// the second pass shows the tips of the first; the third shows that
+			// a pass without a new block changes nothing
 			for range 3 {
 				check(t, w.Tick(t.Context()))
 			}
@@ -148,7 +148,7 @@ func TestWatcher_Scan_QueriesOnlyRereadBlocks(t *testing.T) {
 			}
 			q.mine()
 		}
-		q.replace(2) // 14, and 15, which was not seen
+		q.replace(2) // 14, and 15, which was never seen
 		for range 2 {
 			check(t, w.Tick(t.Context()))
 		}
@@ -162,7 +162,7 @@ func TestWatcher_ReorgTooDeepForWallet_Rescans(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		q := s.pebbles()
 		wallet := &walletOfNet{derivedChain: derivedChain{q}, follows: 5}
-		pass := func() error { // of a process that has just started
+		pass := func() error { // of a new process
 			t.Helper()
 			w := s.watch(wallet, settle.Config{FillBatch: 200})
 			defer func() { check(t, w.Close(t.Context())) }()
@@ -242,7 +242,7 @@ func TestWatcher_CursorCannotMove_CountsNoMoney(t *testing.T) {
 	})
 }
 
-// stuckCursor is a database whose cursors do not move.
+// stuckCursor is a database that fails to move its cursors.
 type stuckCursor struct{ *store.Store }
 
 func (s stuckCursor) SettleTx(ctx context.Context, f func(settle.Tx) error) error {

@@ -21,7 +21,7 @@ type damagedWallet struct {
 	lost    bool
 	lacks   error // the missing address; nil if none is
 	rescans int
-	rescan  func(progress func(string)) error // nil: nothing happens
+	rescan  func(progress func(string)) error // nil: no effect
 }
 
 func (a *damagedWallet) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
@@ -133,7 +133,7 @@ func TestWatcher_RescanWithoutSuccess_RepeatsAfterHour(t *testing.T) {
 		s.want(c, card.Generated, card.Paid, coin, 10)
 
 		wallet.lost = false
-		check(t, w.Tick(t.Context())) // it shows everything again without one more
+		check(t, w.Tick(t.Context())) // it shows everything again without another rescan
 		wallet.wantRescans(t, 2)
 		check(t, w.Tick(t.Context()))
 		wallet.lost = true
@@ -147,11 +147,11 @@ func TestWatcher_OperatorRequestsRescan_DoesNotWait(t *testing.T) {
 		t := s.t
 		loses(0)
 		loses(1)
-		s.requestRescan() // an operator has made the wallet again, with too late a height
+		s.requestRescan() // an operator has recreated the wallet, with too late a height
 		loses(2)
 		loses(2)
 		s.wantInVain()
-		wallet.rescan = func(func(string)) error { // it was made once more, and shows everything once it has rescanned
+		wallet.rescan = func(func(string)) error { // recreated again, it shows everything after its rescan
 			wallet.lost = false
 			return nil
 		}
@@ -163,8 +163,7 @@ func TestWatcher_OperatorRequestsRescan_DoesNotWait(t *testing.T) {
 	})
 }
 
-// A wallet can lose everything between a rescan and the pass over what it shows
-// then.
+// A wallet can lose everything between a rescan and the pass over its view.
 func TestWatcher_WalletLosesAddressesAgain_RescansImmediately(t *testing.T) {
 	onLost(t, func(s *fixture, c *card.Card, wallet *damagedWallet, w *settle.Watcher, loses func(int)) {
 		t := s.t

@@ -16,11 +16,11 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// captured is what a watcher logs, and whom it wakes.
+// captured is a watcher's log, and the loops it wakes.
 type captured struct {
 	log   bytes.Buffer
 	wakes []string
-	won   int // how often the lease was
+	won   int // renewals of the lease
 }
 
 // listen returns a watcher of the same process as s, and its output.
@@ -84,13 +84,13 @@ func TestWatcher_PassWithChanges_LogsAndWakes(t *testing.T) {
 		news := func(level, what string, c *card.Card, from, to card.PaymentState) string {
 			return fmt.Sprintf("level=%s msg=\"%s\" card=%s currency=monero state=%s before=%s", level, what, c.UUID, to, from)
 		}
-		pass("wakes the orders") // nothing has happened, but there are addresses
+		pass("wakes the orders") // without a change, but with new addresses
 		s.mine(1)
 		pass() // a block without our transfers
 
 		s.pay(exact, coin, 9)
 		pass(applied(1, 0, 1, 0), news("INFO", "payment seen", exact, card.Unpaid, card.Confirming), "wakes the sender")
-		s.mine(1) // the last confirmation is news, though no transfer changed
+		s.mine(1) // the last confirmation is a transition, although no transfer changed
 		pass(applied(0, 0, 1, 1), news("INFO", "payment confirmed", exact, card.Confirming, card.Paid), "wakes the sender",
 			"wakes the issuer")
 		pass()
@@ -103,7 +103,7 @@ func TestWatcher_PassWithChanges_LogsAndWakes(t *testing.T) {
 
 		s.pay(short, coin/2, 10)
 		pass(applied(1, 0, 1, 0), news("INFO", "payment seen", short, card.Unpaid, card.Underpaid), "wakes the sender")
-		s.now = s.now.Add(3 * time.Hour) // too little, and its time is over
+		s.now = s.now.Add(3 * time.Hour) // too little, and its time has passed
 		if heard.won != 1 {
 			t.Errorf("the lease was won %d times", heard.won)
 		}

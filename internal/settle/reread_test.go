@@ -20,10 +20,10 @@ type recordingChain struct {
 	settle.Chain
 	asked  settle.Query // last
 	last   settle.View
-	blocks int64 // how many newest ones were read
-	shown  int   // how many transfers the last view had
+	blocks int64 // newest blocks read last
+	shown  int   // transfers in the last view
 	hidden string
-	added  []card.Transfer // these are there, too
+	added  []card.Transfer // always shown
 	listed []card.Transfer // always in the mempool
 }
 
@@ -45,7 +45,7 @@ func (c *recordingChain) Scan(ctx context.Context, q settle.Query) (settle.View,
 	return v, err
 }
 
-// again returns how many older blocks were read again.
+// again returns the number of older blocks reread.
 func (c *recordingChain) again() (n int64) {
 	for _, b := range c.last.Again {
 		n += b.Last - b.First + 1
@@ -61,15 +61,15 @@ func (c *recordingChain) forget(s *fixture, x *card.Card) {
 	c.hidden = record.Transfers[0].TxID
 }
 
-// slicesInRound is how many slices compare everything that a test here has
-// applied, while no blocks are mined.
+// slicesInRound is the number of slices that reread all blocks applied in a
+// test, while no blocks are mined.
 const slicesInRound = 12
 
 // sliceEvery is the time between two slices.
 const sliceEvery = 5 * time.Second
 
-// until passes until one fails, for that many slices at most, and returns after
-// how many, and the error.
+// until makes up to most passes until one fails, and returns their number and the
+// error.
 func (s *fixture) until(w *settle.Watcher, most int) (int, error) {
 	for n := range most {
 		s.now = s.now.Add(sliceEvery)
@@ -80,7 +80,7 @@ func (s *fixture) until(w *settle.Watcher, most int) (int, error) {
 	return most, nil
 }
 
-// locked returns a transfer of that height which its sender locked.
+// locked returns a transfer at a height that its sender locked.
 func (s *fixture) locked(c *card.Card, amount card.Amount, height int64) card.Transfer {
 	return card.Transfer{Currency: "monero", TxID: fmt.Sprint("locked ", height), Address: c.Address, Amount: amount,
 		Height: height, Locked: true, FirstSeenAt: s.now}
@@ -101,7 +101,7 @@ func TestWatcher_Pass_ReadsNewBlocksAndRereadsSlices(t *testing.T) {
 		s.pay(paid, coin, 3)
 		s.pay(pooled, coin, 0)
 		s.mine(200)
-		check(t, w.Tick(t.Context())) // a new process compares
+		check(t, w.Tick(t.Context())) // a new process rereads all
 		s.want(paid, card.AwaitingPayment, card.Paid, coin, 203)
 		s.want(pooled, card.AwaitingPayment, card.Detected, coin, 0)
 		pass(0, 1) // the mempool
@@ -160,8 +160,8 @@ func TestWatcher_LockEnds_RereadFindsIt(t *testing.T) {
 	})
 }
 
-// While blocks are mined and passes fail, every block that was applied is
-// compared once in a round, and no slice has more than its share.
+// While blocks are mined and passes fail, a round rereads every applied block
+// once, and no slice exceeds its share.
 func TestWatcher_Round_RereadsEveryBlock(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(300)
@@ -171,7 +171,7 @@ func TestWatcher_Round_RereadsEveryBlock(t *testing.T) {
 		w := s.watch(flaky, settle.Config{CompareEvery: sliceEvery})
 		check(t, w.Tick(t.Context()))
 		const height = 301
-		at := map[int64]int{} // after how many slices a block was compared last
+		at := map[int64]int{} // slices since the last reread, by block
 		for n := range 5 * slicesInRound {
 			s.now = s.now.Add(sliceEvery)
 			fails = nil
@@ -209,7 +209,7 @@ func TestWatcher_Round_RereadsEveryBlock(t *testing.T) {
 	})
 }
 
-// failingChain is a chain that can't be read now and then.
+// failingChain is a chain whose scans fail at times.
 type failingChain struct {
 	settle.Chain
 	err *error
@@ -220,7 +220,7 @@ func (f *failingChain) Scan(ctx context.Context, q settle.Query) (settle.View, e
 	return v, errors.Join(err, *f.err)
 }
 
-// A slice that was read but not applied is compared by the next pass.
+// The next pass rereads a slice that was read but not applied.
 func TestWatcher_SliceNotApplied_RereadAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(300)
@@ -257,7 +257,7 @@ func TestWatcher_BlockNotRead_PaymentStays(t *testing.T) {
 		s.mine(1)
 		moves.Height = 22
 		chain.added = []card.Transfer{moves}
-		for range 2 { // the second pass is after a rescan, which did not help
+		for range 2 { // the second pass follows a rescan without success
 			if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) ||
 				!strings.Contains(err.Error(), "it is now in block 22") {
 				t.Errorf("error %v", err)
@@ -321,8 +321,8 @@ func TestWatcher_MempoolStillListsMined_StaysConfirmed(t *testing.T) {
 		}
 		chain.listed = nil
 		check(t, w.Tick(t.Context())) // after a rescan
-		// A wallet that shows it in the mempool alone has lost its block: that
-		// is found once the block is compared.
+		// A wallet that shows it in the mempool alone has lost its block:
+		// rereading the block shows it.
 		stale.Address, stale.Amount = c.Address, coin
 		chain.hidden, chain.listed = stale.TxID, []card.Transfer{stale}
 		n, err := s.until(w, slicesInRound)
@@ -412,7 +412,7 @@ func TestWatcher_OlderBlocksWithLocks_RereadInTurn(t *testing.T) {
 		for i := range chain.added {
 			chain.added[i].Locked = false
 		}
-		for range 4 { // what ended is no longer in turn, so that the rest comes first
+		for range 4 { // the finished one no longer has a turn, so the rest comes first
 			s.now = s.now.Add(sliceEvery)
 			check(t, w.Tick(t.Context()))
 		}
@@ -453,7 +453,7 @@ func TestWatcher_OtherReplica_ContinuesRereading(t *testing.T) {
 		}
 		chain.hidden = ""
 		check(t, two.Tick(t.Context()))
-		s.mine(500) // the window moves on, beyond what the first has compared
+		s.mine(500) // the window moves on, beyond the blocks that the first one reread
 		later := s.order()
 		s.pay(later, coin, 3)
 		check(t, two.Tick(t.Context()))
@@ -471,7 +471,7 @@ func TestWatcher_OtherReplica_ContinuesRereading(t *testing.T) {
 	})
 }
 
-// A reorganization within a slice, or below it, is read from where it begins.
+// A reorganization within a slice, or below it, is read from its first block.
 func TestQuery_View(t *testing.T) {
 	tips := []card.Tip{{Height: 100, Hash: "a"}, {Height: 90, Hash: "b"}}
 	again := []settle.Blocks{{First: 3, Last: 3}, {First: 50, Last: 60}}

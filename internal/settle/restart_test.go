@@ -19,8 +19,8 @@ var errKilled = errors.New("the process was killed")
 // crashing is a worker's access to its database and wallet. The process is
 // killed before or after one of its writes.
 type crashing struct {
-	left  int  // writes until then
-	after bool // the last one is still done
+	left  int  // writes before the end
+	after bool // the last write still succeeds
 }
 
 func (m *crashing) write(do func() error) error {
