@@ -47,8 +47,8 @@ var (
 	runbookURL  = regexp.MustCompile(`^https://github\.com/cardmint/cardmint/blob/main/docs/operate/alarms\.md#([a-z]+)$`)
 )
 
-// exported returns the labels of every metric in the table of docs/metrics.md,
-// which another test compares with what is exported.
+// exported returns the labels of every metric in docs/metrics.md, which another
+// test compares with the exported metrics.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -67,7 +67,7 @@ func exported(t *testing.T) map[string][]string {
 	return all
 }
 
-func TestAlarms_AreCompleteAndHaveASection(t *testing.T) {
+func TestAlarms_EachRule_HasRunbookSection(t *testing.T) {
 	text, known := page(t, "docs/operate/alarms.md"), exported(t)
 	sections := map[string]string{}
 	for _, s := range strings.Split(text, "\n### ")[1:] {
@@ -111,7 +111,7 @@ func shellLines(text string) []string {
 	return all
 }
 
-func TestAlarms_CommandsExist(t *testing.T) {
+func TestAlarms_Commands_Parse(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: reads every command of the alarms")
 	}
@@ -167,7 +167,7 @@ func TestAlarms_CommandsExist(t *testing.T) {
 }
 
 // Every link of the operators' pages leads to a page and a section of it.
-func TestOperate_LinksResolve(t *testing.T) {
+func TestDocs_Links_Resolve(t *testing.T) {
 	anchor := func(title string) string {
 		kept := regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(title), "")
 		return strings.ReplaceAll(kept, " ", "-")

@@ -2,7 +2,7 @@ package cli
 
 import "testing"
 
-func TestOneLine_WhatATerminalObeys_IsEscaped(t *testing.T) {
+func TestOneLine_ControlCharacters_AreEscaped(t *testing.T) {
 	for text, want := range map[string]string{
 		"shop":           "shop",
 		"Zoë's \"shop\"": "Zoë's \"shop\"",

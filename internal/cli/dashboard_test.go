@@ -48,7 +48,7 @@ var (
 
 // Every metric that the dashboard and the alarms name is exported, with these
 // labels; and the dashboard leaves out none.
-func TestDashboard_ShowsWhatIsExported(t *testing.T) {
+func TestDashboard_Queries_CoverExportedMetrics(t *testing.T) {
 	known, shown := exported(t), map[string]bool{}
 	for _, r := range rules(t) {
 		checkLabels(t, known, dashboardQuery{r.name, r.expr, ""})
@@ -87,7 +87,7 @@ func checkLabels(t *testing.T, known map[string][]string, q dashboardQuery) {
 		}
 		labels, found = append(labels, own...), true
 	}
-	if !found { // of others
+	if !found { // other metrics
 		return
 	}
 	var named []string

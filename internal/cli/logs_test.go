@@ -42,7 +42,7 @@ var (
 	code = regexp.MustCompile("`([^`]+)`")
 )
 
-func TestLogs_TheTableOfTheAuditIsComplete(t *testing.T) {
+func TestLogs_AuditTable_IsComplete(t *testing.T) {
 	var want []string
 	for _, text := range sources(t) {
 		for _, found := range auditedAction.FindAllStringSubmatch(text, -1) {
@@ -62,7 +62,7 @@ func TestLogs_TheTableOfTheAuditIsComplete(t *testing.T) {
 	}
 }
 
-func TestLogs_MessagesAreThoseOfTheCode(t *testing.T) {
+func TestLogs_DocumentedMessages_Exist(t *testing.T) {
 	var all strings.Builder
 	for _, text := range sources(t) {
 		all.WriteString(text)
@@ -83,9 +83,8 @@ func TestLogs_MessagesAreThoseOfTheCode(t *testing.T) {
 	}
 }
 
-// Durations are logged as such, and their unit with them: a number of seconds,
-// or of something, is a guess for whoever reads it.
-func TestLogs_DurationsHaveUnits(t *testing.T) {
+// Durations are logged with their unit. The unit of a bare number is a guess.
+func TestLogs_Durations_HaveUnits(t *testing.T) {
 	n := 0
 	for path, text := range sources(t) {
 		for number, line := range strings.Split(text, "\n") {

@@ -11,8 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// printsNoData are the commands that only do something, and say what they did.
-// All others print data.
+// printsNoData are the commands without data in their output.
 var printsNoData = []string{
 	"dev", "serve", "supplier serve", // run until they are stopped, and have a log
 	"completion", "__complete", "help",
@@ -20,7 +19,7 @@ var printsNoData = []string{
 	"keys create", "keys promote", "keys retire",
 }
 
-func TestCLI_EveryCommandThatPrintsDataHasJSON(t *testing.T) {
+func TestCLI_CommandsWithData_HaveJSON(t *testing.T) {
 	snake := regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 	known := map[string]bool{}
 	eachCommand(model(t), func(n *kong.Node) {
@@ -48,7 +47,7 @@ func TestCLI_EveryCommandThatPrintsDataHasJSON(t *testing.T) {
 	}
 }
 
-func TestInstant_IsWrittenAsTheContractDoes(t *testing.T) {
+func TestInstant_JSON_IsAsInAPI(t *testing.T) {
 	east := time.FixedZone("east", 2*60*60)
 	text, err := json.Marshal([]instant{{time.Date(2026, 11, 20, 16, 46, 0, 0, east)}, {}})
 	if err != nil || string(text) != `["2026-11-20T14:46:00.000Z",null]` {
@@ -56,7 +55,7 @@ func TestInstant_IsWrittenAsTheContractDoes(t *testing.T) {
 	}
 }
 
-func TestHelp_LeavesOutTheFlagsThatMeanNothing(t *testing.T) {
+func TestHelp_IgnoredFlags_AreHidden(t *testing.T) {
 	root := model(t)
 	eachCommand(root, func(n *kong.Node) {
 		var names []string
@@ -80,7 +79,7 @@ func TestHelp_LeavesOutTheFlagsThatMeanNothing(t *testing.T) {
 	}
 }
 
-func TestComplete_WhatCanComeNext(t *testing.T) {
+func TestComplete_PartialLine_ListsCandidates(t *testing.T) {
 	root := model(t)
 	for line, want := range map[string]string{
 		"":                          "dev serve listen trigger migrate backup restore account token card transfers reconcile rate keys stock wallet supplier completion help version",
@@ -114,7 +113,7 @@ func TestComplete_WhatCanComeNext(t *testing.T) {
 	}
 }
 
-func TestColors_AreForTerminals(t *testing.T) {
+func TestColors_Auto_OnlyOnTerminals(t *testing.T) {
 	var pipe strings.Builder
 	for _, tt := range []struct {
 		when string
@@ -130,7 +129,7 @@ func TestColors_AreForTerminals(t *testing.T) {
 	}
 }
 
-func TestWithScheme_HTTPIsForThisMachine(t *testing.T) {
+func TestWithScheme_ThisMachine_IsHTTP(t *testing.T) {
 	for address, want := range map[string]string{
 		"":                         "",
 		"localhost:3000":           "http://localhost:3000",

@@ -55,7 +55,7 @@ func eachCommand(n *kong.Node, f func(*kong.Node)) {
 	}
 }
 
-func TestREADME_ListsTheFlagsOfServe(t *testing.T) {
+func TestREADME_Flags_AreThoseOfServe(t *testing.T) {
 	var want []string
 	eachCommand(model(t), func(n *kong.Node) {
 		if n.Name != "serve" || n.Parent.Type != kong.ApplicationNode { // the supplier has one too
@@ -94,7 +94,7 @@ func TestREADME_ListsTheFlagsOfServe(t *testing.T) {
 	}
 }
 
-func TestREADME_ListsTheErrorCodes(t *testing.T) {
+func TestREADME_ErrorCodes_AreComplete(t *testing.T) {
 	rows := table(t, readme(t), "<a name")
 	for _, e := range card.PublicErrors() {
 		if !slices.ContainsFunc(rows, func(row string) bool {
@@ -108,13 +108,13 @@ func TestREADME_ListsTheErrorCodes(t *testing.T) {
 	}
 }
 
-func TestREADME_StaysShort(t *testing.T) {
+func TestREADME_Length_IsBounded(t *testing.T) {
 	if n := strings.Count(readme(t), "\n"); n >= 200 {
 		t.Errorf("%d lines", n)
 	}
 }
 
-func TestHelp_EveryCommandHasExamplesAndEveryFlagAText(t *testing.T) {
+func TestHelp_CommandsHaveExamples_FlagsHaveText(t *testing.T) {
 	eachCommand(model(t), func(n *kong.Node) {
 		if n.Help == "" || !strings.Contains(n.Detail, "Example") ||
 			!strings.Contains(n.Detail, "cardmint "+strings.TrimPrefix(n.Path(), "cli ")) &&

@@ -26,13 +26,12 @@ func operatorPages(t *testing.T) map[string]string {
 	return pages
 }
 
-// notProcedures are the pages that say how things are, or how to make them, not
-// what to do when something is wrong.
+// notProcedures are the pages that are not instructions for a failure.
 var notProcedures = []string{"README.md", "alarms.md", "backup-pgbackrest.md", "capacity.md", "epochs.md",
 	"first-wallet.md", "growth.md", "high-availability.md", "install.md", "keys.md", "logs.md", "overload.md",
 	"reconcile.md", "reverse-proxy.md", "security.md", "traces.md"}
 
-func TestRunbook_PagesAreComplete(t *testing.T) {
+func TestRunbook_Pages_AreComplete(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: reads every command of the runbook")
 	}
@@ -55,7 +54,7 @@ func TestRunbook_PagesAreComplete(t *testing.T) {
 		if strings.Count(text, "\n```")%2 != 0 {
 			t.Errorf("%s has a block that does not end", name)
 		}
-		// What is indented, or named within a sentence, is not run.
+		// Indented and inline commands are parsed, but not run.
 		for _, line := range regexp.MustCompile(
 			"(?m)`((?:cm|cardmint) [a-z][^`]+)`|^ {4,}((?:cm|cardmint) .+)$").FindAllStringSubmatch(text, -1) {
 			parses(t, name, line[1]+line[2])
@@ -121,7 +120,7 @@ func known(t *testing.T) map[string]bool {
 
 // A umask that outlives its block makes files unreadable that later commands
 // of the same root shell write.
-func TestRunbook_UmaskStaysInASubshell(t *testing.T) {
+func TestRunbook_Umask_StaysInSubshell(t *testing.T) {
 	leaking := regexp.MustCompile(`(?m)^(?:umask|.*[;&] *umask)\b.*$`)
 	for name, text := range operatorPages(t) {
 		for _, line := range leaking.FindAllString(text, -1) {

@@ -10,7 +10,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-func TestSupplierCheck_SaysWhatCanBeHad(t *testing.T) {
+func TestSupplierCheck_ValidFile_PrintsOffers(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "suppliers.toml")
 	writeFile(t, file,
@@ -33,7 +33,7 @@ func TestSupplierCheck_SaysWhatCanBeHad(t *testing.T) {
 	}
 }
 
-func TestSupplierCheck_OffersAreForPeople(t *testing.T) {
+func TestOffersText_Ranges_AreReadable(t *testing.T) {
 	t.Parallel()
 	for want, offers := range map[string][]card.Offer{
 		"nothing":                          nil,
