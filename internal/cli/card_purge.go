@@ -21,9 +21,9 @@ type cardPurgeCommand struct {
 }
 
 func (cardPurgeCommand) Help() string {
-	return `Deletes the credentials of a card that is issued: nobody can read them afterwards, the customer included. The card stays generated, and the API says
-when they were purged. The keyed hash of the card number stays, so that no other order can get the same card. Backups from before still have
-the credentials. To purge all credentials of a certain age, see: cardmint serve --help (--credentials-retention)
+	return `Deletes the credentials of an issued card. Nobody can read them afterwards, not even the customer. The card stays generated, and the API shows
+the time of the purge. The keyed hash of the card number stays, so that no other order can get the same card. Older backups still have the
+credentials. To purge credentials by age, see --credentials-retention in: cardmint serve --help
 
 Examples:
   cardmint card purge 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --note "the customer asked for it"

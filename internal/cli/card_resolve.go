@@ -29,18 +29,18 @@ type cardResolveCommand struct {
 
 func (cardResolveCommand) Help() string {
 	return `What can be decided:
-  accept     what was received is enough: the card is issued once that is confirmed. What its sender has locked is left out, for it may
-             stay locked for ever
-  refund     give the money back; of a card that is issued, the surplus. Only what is confirmed and not locked is given back: the rest may
-             never be yours. cardmint sends nothing. Record it first, for from then on the money buys no card; then send exactly the
-             amount that was recorded yourself, to the address that 'cardmint card show --refund-address' shows, and run the command again
-             with --txid, so that the customer sees by which transaction
-  write-off  money left the chain after the card was issued, or after it was given back, and will not come back
-  retry      ask the supplier again, with the same key, for a card that it got wrong; and every supplier for one that all declined
+  accept     the received money is enough: the card is issued once it is confirmed. Money that its sender has locked is left out: it may
+             stay locked forever
+  refund     return the money, or the surplus of an issued card. Only confirmed, unlocked money is refunded: the rest may never be
+             yours. cardmint sends nothing. First record the refund: from then on the money buys no card. Then send exactly the recorded
+             amount to the address in 'cardmint card show --refund-address', and run the command again with --txid, so that the customer
+             sees the transaction
+  write-off  money left the chain after the card was issued or refunded, and will not return
+  retry      ask the supplier again, with the same key, for a card with unusable credentials; or all suppliers, if all declined
 
-Without --yes the command says what it would do and what it would leave out, and changes nothing. With it, --amount must be what it said:
-if something arrived or left meanwhile, nothing is done. Where nothing is left to decide, nothing is done either. Every decision is kept
-with the card. What can be decided of a card now, and what that costs, is shown by: cardmint card show
+Without --yes the command prints its plan and the money that it leaves out, and changes nothing. With --yes, --amount must be the printed
+amount: if money arrived or left since, nothing is done. If there is nothing left to decide, nothing is done either. Decisions are stored
+with the card. The possible decisions and their cost are shown by: cardmint card show
 
 Examples:
   cardmint card resolve 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 accept --note "paid an hour late, price hardly moved"

@@ -26,13 +26,13 @@ type rateAcceptCommand struct {
 }
 
 func (rateAcceptCommand) Help() string {
-	return `If all sources agree on a rate that is too far from those of the last hour (--rate-max-move of 'serve'), it may be the market, or the sources may be wrong together. Then no card is sold for that coin: /readyz, the log and 'rate show' say so. It goes on when the sources come back, or when you accept what they say. Look at the market elsewhere first.
+	return `If all sources agree on a rate that is too far from those of the last hour (--rate-max-move of 'serve'), the market may have moved, or all sources may be wrong. Until the rate returns or you accept it, no card is sold for that coin, which /readyz, the log and 'rate show' report. Check the market elsewhere first.
 
-Without --yes the command says what it would do and changes nothing. With it, --usd must be what it said; if the sources say something else by now, farther than 3 percent from it, nothing is done. Within seconds every process sells at what its sources say, if that is near the accepted rate. Who accepted what, when and why is kept.
+Without --yes the command prints its plan and changes nothing. With --yes, --usd must be the printed rate; if the sources now differ from it by more than 3 percent, nothing is done. Within seconds every process sells at the rate of its sources, if that is near the accepted rate. The operator, time, rate and note are stored.
 
 Examples:
-  cardmint rate accept --note "the market says so too"
-  cardmint rate accept ` + chain.Coins()[0].Code + ` --note "the market says so too" --usd 215.4 --yes`
+  cardmint rate accept --note "matches the market"
+  cardmint rate accept ` + chain.Coins()[0].Code + ` --note "matches the market" --usd 215.4 --yes`
 }
 
 // Run accepts a rate. Without --yes it only prints its plan.

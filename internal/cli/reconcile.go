@@ -32,13 +32,13 @@ type reconcileCommand struct {
 }
 
 func (reconcileCommand) Help() string {
-	return `Adds up everything that was received and issued, as of one moment. For each currency, what was counted on the chain must be what was credited to cards, is surplus, came to no card or was given back of that; and the cards that were made must be those that were paid. Every row must be one that can be decoded, and credentials and refund addresses ones that can be decrypted. The row of every token must be as it was sealed. Anything else is printed as a doubt.
+	return `Compares all received money with all issued cards, in one snapshot. For each currency, the money counted on the chain must equal the money that was credited to cards, is surplus, belongs to no card, or was returned; and the issued cards must be the paid ones. Every row must be decodable, credentials and refund addresses must be decryptable, and the row of every token must match its seal. Everything else is printed as a doubt.
 
-The sums of each day are kept, so that the next reading costs what changed. Run --full from time to time, and after somebody changed the database by hand: it reads every row, in pieces, and doubts the days whose sums are not those that were kept. The next reading reads such a day again. The first reading takes as long. Progress is told on standard error.
+Daily sums are stored, so that the next run reads only changes. Run --full from time to time, and after manual changes of the database: it reads every row, in pieces, and doubts days whose sums differ from the stored ones. The next run reads such a day again. The first run takes as long as --full. Progress is printed on standard error.
 
-Printed, too, is what waits for an operator although the books are right: money to addresses of no card of which nothing was decided, cards whose money has been late for a day, cards that were paid an hour ago or requested ten times and are not issued, cards whose issuing is parked or whose refund is due, and cards whose money left the chain after they were issued.
+It also prints what waits for an operator although the books are right: undecided money at addresses of no card, cards whose money has been late for a day, cards that were paid an hour ago or requested ten times but not issued, cards whose issuing is parked or whose refund is due, and cards whose money left the chain after they were issued.
 
-Next to what was counted in blocks is the balance of the wallet, if node and wallet can be read. A view-only wallet does not know what was sent from it, so that both are equal. "sold" is the face value of the issued cards in US dollars. What they cost is not known: suppliers do not report it.
+The balance of the wallet is printed next to the money counted in blocks, if node and wallet can be read. A view-only wallet does not see outgoing payments, so both are equal. "sold" is the face value of the issued cards in US dollars. Their cost is not known: suppliers do not report it.
 
 Exit codes:
   0  the books are right, and nothing waits

@@ -183,7 +183,7 @@ type stockListCommand struct {
 }
 
 func (stockListCommand) Help() string {
-	return `FREE can be sold. SOON is free, but expires too soon to be given out; EXPIRED has expired. HELD waits for "cardmint stock release", because the database went back in time. Below that, every item is named that was issued to a card which never got it: the card was parked, is to be refunded, or was made by another supplier. The exit code is 1 if an amount is low.
+	return `FREE can be sold. SOON is free, but expires too soon to be issued; EXPIRED has expired. HELD waits for "cardmint stock release", because the database went back in time. Below the table are the items that never reached their card: the card was parked, its refund is due, or another supplier issued it. The exit code is 1 if an amount is low.
 
 Examples:
   cardmint stock list --suppliers suppliers.toml
@@ -368,7 +368,7 @@ type stockHoldCommand struct {
 }
 
 func (stockHoldCommand) Help() string {
-	return `Nothing that is in stock now is sold or given out until "cardmint stock release". The service does this by itself when it notices that the database went back in time. It can't notice if database and wallet were put back together, by a snapshot of the whole machine for example: then run this before you start it. It also names the items that were issued to a card which never got them: they are not sold again by themselves.
+	return `No item that is in stock now is sold or issued until "cardmint stock release". The service holds the stock automatically when it detects that the database went back in time. It can't detect this if database and wallet were restored together, for example by a snapshot of the machine: then run this command before you start the service. It also lists the items that never reached their card, which are not sold again automatically.
 
 Example:
   cardmint stock hold --supplier shelf --suppliers suppliers.toml` + jsonHelp(holdJSON{})

@@ -283,9 +283,9 @@ type tokenSealCommand struct {
 }
 
 func (tokenSealCommand) Help() string {
-	return `A token's row is sealed with the keys: a row that somebody changes in the database is refused. Earlier versions stored tokens without seals. This command seals those, once, and prints them. It vouches for the rows as they are: look at 'cardmint token list' before.
+	return `The row of a token is sealed with the keys: a row that was changed in the database is refused. Earlier versions stored tokens without seals. This command seals those rows as they are, and prints them: check 'cardmint token list' first.
 
-Replace every process of earlier versions first. They refuse the database afterwards. A new database needs no such command.
+Replace every process of earlier versions first: they refuse the database afterwards. A new database does not need this command.
 
 Example:
   cardmint token seal` + jsonHelp([]tokenJSON{})

@@ -157,7 +157,7 @@ type transfersAttributeCommand struct {
 	Output   *int64 `placeholder:"N" help:"Which of its outputs. Needed only if it has several to this wallet."`
 	Card     string `required:"" xor:"to" placeholder:"UUID" help:"Count it toward this card, as if it had been sent to the card's address."`
 	New      bool   `required:"" xor:"to" help:"Create the lost card again, paid by the transfer; with --account and --usd."`
-	Refunded bool   `required:"" xor:"to" help:"Record that it is given back."`
+	Refunded bool   `required:"" xor:"to" help:"Record that it is returned."`
 	Account  string `placeholder:"NAME" help:"The account that gets the new card."`
 	USD      string `name:"usd" placeholder:"AMOUNT" help:"The balance of the new card, in US dollars."`
 	Amount   string `placeholder:"COINS" help:"The amount that the command prints without --yes."`
@@ -167,17 +167,16 @@ type transfersAttributeCommand struct {
 }
 
 func (transfersAttributeCommand) Help() string {
-	return `A restored database has forgotten the orders since the backup. Their payments come to addresses that belong to no card:
-  --card      the money counts toward a card of the same coin, by the ordinary rules: too little waits for more, late money must be
+	return `A restored database lacks the orders since the backup. Their payments arrive at addresses of no card:
+  --card      credit the money to a card of the same coin, by the usual rules: a partial payment waits for more, and late money must be
               worth the price today
-  --new       the card is made again, at the address that the money came to. All that came there is the price, and is enough
-  --refunded  the money is given back. This sends nothing. Record it first, for it can't be attributed afterwards; then send exactly the
-              amount that was recorded
+  --new       create the lost card again, at the address that received the money. All money at the address is the price
+  --refunded  the money is returned. cardmint sends nothing. Record it first: the money can't be attributed afterwards. Then send exactly
+              the recorded amount
 
-Without --yes the command says what it would do and changes nothing. With it, --amount must be what it said. The money must have its
-confirmations and not be locked. Should it leave the chain later, the card is assessed without it. Every decision is kept, and none can
-be changed; repeating one does nothing. Once there is one, versions of cardmint that know none refuse to start: replace every process
-before.
+Without --yes the command prints its plan and changes nothing. With --yes, --amount must be the printed amount. The money must be confirmed
+and not locked. If it leaves the chain later, the card is assessed without it. Decisions are stored and can't be changed; repeating one
+does nothing. Versions of cardmint that do not know decisions refuse to start once there is one: replace every process first.
 
 Examples:
   cardmint transfers attribute 5c1f7a... --card 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --note "paid to the address of the lost order"

@@ -28,7 +28,7 @@ type walletCheckCommand struct {
 }
 
 func (walletCheckCommand) Help() string {
-	return `Checks node and wallet, and compares them with the database: the chain, the wallet's primary address, the newest address that was stored, and the epoch must be those that the database was used with. Nothing is changed, and the service may run meanwhile.
+	return `Checks node and wallet, and compares them with the database: the chain, the wallet's primary address, the newest stored address, and the epoch must match. Nothing is changed, and the service may be running.
 
 The exit code is 0 only if the service can use them with this database. --wallet-only leaves the database out, for a machine that has none.
 
@@ -191,7 +191,7 @@ type walletRescanCommand struct {
 }
 
 func (walletRescanCommand) Help() string {
-	return `For a wallet that has lost data, or could not follow a deep reorganisation. The worker that watches the chain does it in its next pass: it has the wallet create its addresses again and scan the whole chain, and compares every transfer with what is stored. Interrupting it loses nothing. New payments are seen when it is done. A worker that notices that its wallet has lost something starts a rescan by itself. If the wallet still lacks a transfer whose block is in the chain, or shows another amount of it, the worker does not trust it, and credits nothing of that coin until this is solved: restore the wallet from an earlier height, or use --believe.
+	return `For a wallet that lost data or could not follow a deep reorganization. The worker that watches the chain runs it in its next pass: the wallet creates its addresses again and scans the whole chain, and the worker compares every transfer with the stored ones. It can be interrupted. New payments are detected when it is done. A worker starts a rescan automatically when it detects that its wallet lost data. If the wallet still lacks a transfer whose block is in the chain, or shows another amount, the worker does not trust it and credits nothing of that coin: restore the wallet from an earlier height, or use --believe.
 
 Examples:
   cardmint wallet rescan
