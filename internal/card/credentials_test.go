@@ -7,8 +7,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// wellFormed are credentials that may be given out until the end of November
-// 2026.
+// wellFormed are credentials without a flaw until the end of November 2026.
 func wellFormed(change ...func(*card.Credentials)) card.Credentials {
 	c := card.Credentials{CardNumber: "4242424242424242", ExpirationDate: "11/26", SecurityCode: "123",
 		URL: "https://cards.example/1", URLPassword: "p"}

@@ -114,8 +114,7 @@ func TestCard_NothingDue_NoPaymentURI(t *testing.T) {
 	}
 }
 
-// A refund is due of a card that is paid for and that no supplier makes, and of
-// no other.
+// A refund is due for a paid card that no supplier makes, and for no other.
 func TestCard_RefundDue(t *testing.T) {
 	for name, tt := range map[string]struct {
 		card card.Card

@@ -14,8 +14,7 @@ import (
 	"github.com/cardmint/cardmint/openapi"
 )
 
-// schema returns a schema of the contract, which here knows no fields but those
-// it lists.
+// schema returns a schema of the contract that permits no other fields.
 func schema(t *testing.T, name string) *openapi3.Schema {
 	t.Helper()
 	doc, err := openapi3.NewLoader().LoadFromData(openapi.YAML)

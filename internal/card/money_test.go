@@ -101,7 +101,7 @@ func TestPrice_RoundsUpToOneAtomicUnit(t *testing.T) {
 }
 
 // FuzzPrice compares with exact fractions: amount times rate is never below the
-// dollars asked for, and one atomic unit less would be.
+// dollars, but one atomic unit less is.
 func FuzzPrice(f *testing.F) {
 	f.Add(int64(50_00), int64(152_52000000))
 	f.Add(int64(750_00), int64(1))

@@ -12,8 +12,8 @@ import (
 
 var epoch = time.Date(2026, 11, 20, 14, 0, 0, 0, time.UTC)
 
-// at 150 US dollars a coin, a card of 150 costs 100 units here; the numbers are
-// small to be read
+// at 150 US dollars per coin, a card of 150 costs 100 units here: small numbers
+// are easy to read
 func order(change ...func(*card.Card)) *card.Card {
 	c := &card.Card{
 		Coin: card.Currency{Code: "monero", Decimals: 2, Confirmations: 10}, USD: 150_00, Amount: 100,
@@ -28,8 +28,7 @@ func order(change ...func(*card.Card)) *card.Card {
 
 func generated(c *card.Card) { c.Status, c.State, c.Settled = card.Generated, card.Paid, 100 }
 
-// cheap is generated for late money that was worth more than when it was
-// quoted.
+// cheap was issued for late money that was worth more than at the quote.
 func cheap(c *card.Card) { generated(c); c.Settled = 75 }
 
 // accepted is a card for which an operator accepted 60; refunded is one with 99
@@ -49,7 +48,7 @@ func locked(t *card.Transfer) { t.Locked = true }
 func gone(t *card.Transfer)   { t.Counted = false }
 func late(t *card.Transfer)   { t.FirstSeenAt = epoch.Add(time.Hour) }
 
-// canceled ends the quote ten minutes after it began.
+// canceled ends the quote after ten minutes.
 func canceled(c *card.Card)        { c.CanceledAt = epoch.Add(10 * time.Minute) }
 func afterCancel(t *card.Transfer) { t.FirstSeenAt = epoch.Add(10 * time.Minute) }
 

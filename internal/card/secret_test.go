@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// showsNothing prints v in every way a program prints by accident.
+// showsNothing prints v in every way a program might print it by accident.
 func showsNothing(t *testing.T, v any) {
 	t.Helper()
 	var out bytes.Buffer

@@ -16,15 +16,14 @@ import (
 var allMutants = flag.Bool("mutants", false,
 	"break every rule that TestSimulation_CatchesBrokenRules knows, not just one")
 
-// mutant is a rule of the product, broken.
+// mutant is a broken rule of the product.
 type mutant struct {
 	name, file string
-	from, to   string // from must be there once
+	from, to   string // from must occur once
 }
 
-// TestSimulation_CatchesBrokenRules shows that the simulation finds what it is
-// for: each rule is broken in a copy of the product's source, and the
-// simulation must fail.
+// TestSimulation_CatchesBrokenRules breaks each rule in a copy of the product's
+// source, and the simulation must fail.
 func TestSimulation_CatchesBrokenRules(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out: it builds this package again and again")
@@ -37,7 +36,7 @@ func TestSimulation_CatchesBrokenRules(t *testing.T) {
 		t.Skip("left out: there is no go command to build with")
 	}
 	mutants := []mutant{
-		{"whatever comes late delays a card", "../card/payment.go", "case c.enough(firm):",
+		{"a late transfer delays a card", "../card/payment.go", "case c.enough(firm):",
 			"case c.enough(firm) && Confirmed(c, transfers, tip):"},
 		{"the key changes with every attempt", "../issue/issue.go", "Request{Key: intent.Key,",
 			"Request{Key: fmt.Sprintf(\"%s%02d\", intent.Key[:34], intent.Attempts%100),"},
@@ -48,61 +47,61 @@ func TestSimulation_CatchesBrokenRules(t *testing.T) {
 	AND NOT EXISTS (SELECT 1 FROM transfers t WHERE t.currency = cards.currency AND t.address = cards.address AND t.counted)`, ""},
 		{"the payment of a canceled card is forgotten", "../card/payment.go", "case all.kept <= 0 && c.canceled():",
 			"case c.canceled():"},
-		{"what comes after a cancel is in time", "../card/payment.go",
+		{"money after a cancellation is in time", "../card/payment.go",
 			"if c.canceled() && c.CanceledAt.Before(c.ExpiresAt) {", "if c.CanceledAt.After(c.ExpiresAt) {"},
 		{"one confirmation less is enough", "../card/payment.go", "int64(c.ConfirmationsRequired) - 1 }",
 			"int64(c.ConfirmationsRequired) - 2 }"},
-		{"locked money is spent", "../card/payment.go", "tip.Height >= c.readyAt(t) && !t.Locked",
+		{"locked money pays", "../card/payment.go", "tip.Height >= c.readyAt(t) && !t.Locked",
 			"tip.Height >= c.readyAt(t)"},
 		{"money in the mempool has the height of the rest", "../card/payment.go", "if t.Height == 0 {\n\t\t\treturn 0",
 			"if t.Height < 0 {\n\t\t\treturn 0"},
-		{"the last transfer is waited for", "../card/payment.go", "if need <= 0 {", "if need < 0 && t.Height < 0 {"},
-		{"a block may be dated back", "pass.go", "if t.FirstSeenAt.Before(cursor.Tip.Time) {", "if t.FirstSeenAt.IsZero() {"},
+		{"the card waits for the last transfer", "../card/payment.go", "if need <= 0 {", "if need < 0 && t.Height < 0 {"},
+		{"a block may be backdated", "pass.go", "if t.FirstSeenAt.Before(cursor.Tip.Time) {", "if t.FirstSeenAt.IsZero() {"},
 		{"time goes back", "pass.go", "if v.Tip.Time.Before(cursor.Tip.Time) {", "if v.Tip.Time.IsZero() {"},
 		{"late money counts as in time", "../card/payment.go", "t.FirstSeenAt.Before(c.quoteEnd())",
 			"!t.FirstSeenAt.Before(c.CreatedAt)"},
-		{"without a rate any money is enough", "../card/payment.go", "case firm.late() && c.Coin",
+		{"any money is enough without a rate", "../card/payment.go", "case firm.late() && c.Coin",
 			"case firm.late() && today.USD.Units == 0 || firm.late() && c.Coin"},
 		{"nothing is ever reversed", "../card/payment.go", "case c.Status == Generated && all.kept < c.Settled:",
 			"case c.Status == Generated && all.kept < 0:"},
 		{"a fall of the rate is a surplus", "../card/payment.go", "return max(c.Amount, worth)",
 			"return min(c.Amount, worth)"},
-		{"what was given back is kept", "../card/payment.go", "s := sum{-c.Refunded, -c.Refunded}", "s := sum{}"},
-		{"what left the chain is counted", "pass.go", "\t\tt.Counted = false\n", ""},
-		{"a wallet that forgets is believed", "pass.go", "if t.Height > 0 && t.Height <= v.Kept",
+		{"refunded money is kept", "../card/payment.go", "s := sum{-c.Refunded, -c.Refunded}", "s := sum{}"},
+		{"money that left the chain counts", "pass.go", "\t\tt.Counted = false\n", ""},
+		{"a forgetful wallet is trusted", "pass.go", "if t.Height > 0 && t.Height <= v.Kept",
 			"if t.Height < 0 && t.Height <= v.Kept"},
-		{"a shorter chain is believed", "pass.go", "if v.Tip.Height < cursor.Tip.Height {", "if v.Tip.Height < 0 {"},
-		{"another chain is believed", "pass.go", `if cursor.Fingerprint != "" && cursor`,
+		{"a shorter chain is trusted", "pass.go", "if v.Tip.Height < cursor.Tip.Height {", "if v.Tip.Height < 0 {"},
+		{"another chain is trusted", "pass.go", `if cursor.Fingerprint != "" && cursor`,
 			`if cursor.Fingerprint == "" && cursor`},
-		{"miners' clocks are believed", "pass.go", "v.Tip.Time.After(now)", "v.Tip.Time.After(now.AddDate(9, 0, 0))"},
-		{"money that left while the card was made is not noticed", "../issue/issue.go",
+		{"miners' clocks are trusted", "pass.go", "v.Tip.Time.After(now)", "v.Tip.Time.After(now.AddDate(9, 0, 0))"},
+		{"a payment that left during the issue is not noticed", "../issue/issue.go",
 			"if c.State != card.Paid {\n\t\t\t\treturn", "if c.State == \"\" {\n\t\t\t\treturn"},
-		{"asks for a card whose payment left", "../issue/issue.go", "case c.State != card.Paid:", "case c.State == \"\":"},
-		{"money is given back while the card is made", "../operator/resolve.go",
+		{"a card is requested after its payment left", "../issue/issue.go", "case c.State != card.Paid:", "case c.State == \"\":"},
+		{"a refund during the issue is accepted", "../operator/resolve.go",
 			"case ev.intent != nil && !waits && (c.State == card.Paid || ev.intent.Attempts > 0):",
 			"case ev.intent == nil && waits:"},
-		{"what is not confirmed is given back", "../operator/resolve.go", "if amount = min(amount, firm); amount <= 0 {",
+		{"unconfirmed money is refunded", "../operator/resolve.go", "if amount = min(amount, firm); amount <= 0 {",
 			"if amount <= 0 {"},
 		{"the time of a payment is when it was mined", "../store/transfers.go", "attributed = excluded.attributed`",
 			"attributed = excluded.attributed, first_seen_at = excluded.first_seen_at`"},
-		{"a lease that was lost is not noticed", "../store/leases.go",
+		{"a lost lease is not noticed", "../store/leases.go",
 			"AND fence = ? AND expires_at > \"+\n\t\t\tt.s.dialect.now+", "AND fence = ? AND expires_at >= 0\"+"},
-		{"a card is asked for again without looking it up", "../issue/issue.go", "if intent.Asked {",
+		{"a card is requested again without a lookup", "../issue/issue.go", "if intent.Asked {",
 			"if intent.State == StatePending {"},
-		{"a number may be given out twice", "../issue/issue.go", "[]byte(credentials.CardNumber.Reveal())",
+		{"a card number may be issued twice", "../issue/issue.go", "[]byte(credentials.CardNumber.Reveal())",
 			"[]byte(c.UUID.String())"},
-		{"a decision is told of as a payment", "../operator/resolve.go", "if told {", "if told && c == nil {"},
-		{"every look is told", "../card/payment.go", "if from == to {", "if from == \"\" {"},
-		{"what was accepted need not stay", "../card/payment.go", "c.Accepted > 0 && s.kept >= c.Accepted", "c.Accepted > 0"},
-		{"long locks are forgotten", "reread.go", "if cursor.LowestLocked > 0 {", "if cursor.LowestLocked < 0 {"},
-		{"few blocks are read again", "reread.go", "since := cursor.Tip.Height - w.cfg.Reread",
+		{"a decision is reported as a payment", "../operator/resolve.go", "if told {", "if told && c == nil {"},
+		{"every pass is reported", "../card/payment.go", "if from == to {", "if from == \"\" {"},
+		{"accepted money need not stay", "../card/payment.go", "c.Accepted > 0 && s.kept >= c.Accepted", "c.Accepted > 0"},
+		{"long locks are not reread", "reread.go", "if cursor.LowestLocked > 0 {", "if cursor.LowestLocked < 0 {"},
+		{"few blocks are reread", "reread.go", "since := cursor.Tip.Height - w.cfg.Reread",
 			"since := cursor.Tip.Height - 3"},
-		{"slices are not compared", "reread.go", "case now.Sub(w.round.at) < w.cfg.CompareEvery:",
+		{"slices are not reread", "reread.go", "case now.Sub(w.round.at) < w.cfg.CompareEvery:",
 			"case w.cfg.CompareEvery > 0:"},
 		{"each slice is the first", "reread.go", "if from >= tip {", "if from >= 0 {"},
-		{"the end of a long lock is not seen in a slice", "reread.go", "Blocks{h, h})", "Blocks{h, h - 1})"},
+		{"slices miss the end of a long lock", "reread.go", "Blocks{h, h})", "Blocks{h, h - 1})"},
 		{"replaced blocks are not read", "chain.go", "v.Since = min(q.Since, kept)", "v.Since = max(q.Since, kept)"},
-		{"what the mempool still lists is not in a block", "pass.go", "known && lingersInMempool(old, t)",
+		{"the mempool list decides over a block", "pass.go", "known && lingersInMempool(old, t)",
 			"known && lingersInMempool(t, t) && old.Height == 0"},
 	}
 	for _, m := range mutants {

@@ -1,7 +1,7 @@
 package monero
 
-// SetMaxBlocks sets how many blocks one call may ask the transfers of.
+// SetMaxBlocks sets the number of blocks per call for transfers.
 func (m *Chain) SetMaxBlocks(blocks int64) { m.maxBlocks = blocks }
 
-// SetMaxReply sets how many bytes the answer to one such call may have.
+// SetMaxReply sets the length in bytes of such a call's response.
 func (m *Chain) SetMaxReply(bytes int64) { m.maxReply = bytes }

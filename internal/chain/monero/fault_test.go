@@ -13,7 +13,7 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// proxied returns the adapter of a wallet and the node, each behind a proxy.
+// proxied returns the chain of a wallet and the node, each behind a proxy.
 func proxied(t *testing.T, net *rig.MoneroNet, walletURL string, config monero.Config) (m *monero.Chain, wallet,
 	daemon *rig.Proxy) {
 	t.Helper()
@@ -22,8 +22,8 @@ func proxied(t *testing.T, net *rig.MoneroNet, walletURL string, config monero.C
 	return newMonero(t, config), wallet, daemon
 }
 
-// notReady fails the test unless err is card.ErrChainNotReady and has all the
-// words.
+// notReady fails the test unless err is card.ErrChainNotReady and contains all
+// says.
 func notReady(t *testing.T, err error, says ...string) {
 	t.Helper()
 	if !errors.Is(err, card.ErrChainNotReady) {
@@ -175,7 +175,7 @@ func TestChain_ClosedWallet_IsOpened(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		s.set("get_address", closed)
-		notReady(t, do(t.Context(), m), "it is opened now") // closed by somebody as often as it is opened
+		notReady(t, do(t.Context(), m), "it is opened now") // closed as often as it is opened
 	}
 }
 
@@ -229,7 +229,7 @@ func TestChain_WalletKilledWhileReading(t *testing.T) {
 	address, start := newAddress(t, m), net.Height(t)
 	txID := net.Pay(t, address.Address, xmr)
 	net.Confirm(t, txID, 20)
-	net.Daemon.Freeze(t) // so that the wallet waits for blocks when it dies
+	net.Daemon.Freeze(t) // so that the wallet is waiting for blocks when it dies
 	t.Cleanup(net.Daemon.Thaw)
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()

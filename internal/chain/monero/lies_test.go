@@ -17,7 +17,7 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// doings are what the adapter is asked to do.
+// doings are the chain's calls, by name.
 var doings = map[string]func(ctx context.Context, m *monero.Chain) (any, error){
 	"scan": func(ctx context.Context, m *monero.Chain) (any, error) {
 		return m.Scan(ctx, settle.Query{Known: []card.Tip{{Height: 95, Hash: hash("e")}}, Since: 80, Newest: 5})
@@ -170,7 +170,7 @@ func TestChain_ContradictoryResponses_AreRejected(t *testing.T) {
 		{"scan", "get_transfers", in0 + "unlock_time", json.Number("9223372036854775807")},
 		{"scan", "get_transfers", in0 + "height", 89}, // other confirmations
 		{"scan", "get_transfers", in0 + "height", 91},
-		{"scan", "get_transfers", in0 + "height", 80}, // not asked for
+		{"scan", "get_transfers", in0 + "height", 80}, // outside the query
 		{"scan", "get_transfers", in0 + "height", 0},
 		{"scan", "get_transfers", in0 + "height", 101},
 		{"scan", "get_transfers", in0 + "confirmations", 10},
@@ -181,7 +181,7 @@ func TestChain_ContradictoryResponses_AreRejected(t *testing.T) {
 		{"scan", "get_transfers", in0 + "txid", hash("b") + "b"},
 		{"scan", "get_transfers", in0 + "txid", hash("B")},
 		{"scan", "get_transfers", in0 + "txid", hash("g")},
-		{"scan", "get_transfers", in0 + "address", sub(4)}, // another of ours
+		{"scan", "get_transfers", in0 + "address", sub(4)}, // another of our addresses
 		{"scan", "get_transfers", in0 + "address", sub(999)},
 		{"scan", "get_transfers", in0 + "address", primary},
 		{"scan", "get_transfers", in0 + "address", address(testnetSub, 0, 5)},
@@ -321,7 +321,7 @@ func TestChain_OtherWalletOpenBriefly_AddressesForgotten(t *testing.T) {
 	}
 }
 
-// Each address is compared once, so that a pass costs no more than before.
+// Each address is compared once, so a pass costs no more than before.
 func TestChain_WalletAddress_ReadOnce(t *testing.T) {
 	s, m := honest(t)
 	asked := 0
@@ -331,7 +331,7 @@ func TestChain_WalletAddress_ReadOnce(t *testing.T) {
 		}
 		return answer
 	}
-	for _, want := range []int{3, 2, 2} { // twice it is asked for its primary address
+	for _, want := range []int{3, 2, 2} { // two are for its primary address
 		asked = 0
 		scan(t, m, 80)
 		if asked != want {

@@ -21,7 +21,7 @@ const xmr = 1_000_000_000_000 // piconero
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-// merchant returns the network and the adapter of its merchant's wallet.
+// merchant returns the network and the chain of its merchant's wallet.
 func merchant(t *testing.T) (*rig.MoneroNet, *monero.Chain) {
 	t.Helper()
 	net := rig.Monero(t)
@@ -237,7 +237,7 @@ func TestChain_ReadInParts_SameTransfers(t *testing.T) {
 	}
 }
 
-// byTxID leaves the order of transfers out of a comparison.
+// byTxID ignores the order of transfers in a comparison.
 var byTxID = cmpopts.SortSlices(func(a, b card.Transfer) bool {
 	return a.TxID < b.TxID || a.TxID == b.TxID && a.Output < b.Output
 })
@@ -326,7 +326,7 @@ func TestChain_AddressesSurviveKilledWallet(t *testing.T) {
 	net := rig.Monero(t)
 	wallet := net.NewWallet(t, "", "")
 	m := newMonero(t, monero.Config{WalletURL: wallet.URL, DaemonURL: net.DaemonURL})
-	first, err := m.NewAddresses(t.Context(), settle.NoPosition, 70) // more than one call may make
+	first, err := m.NewAddresses(t.Context(), settle.NoPosition, 70) // more than the limit of one call
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,15 +18,14 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// busy plays a wallet at block tip that received a payment in every block. It
-// answers for the blocks first to last unless it hangs; asked counts how often
-// it was to.
+// busy is a wallet at block tip that received a payment in every block. It
+// responds for the blocks first to last unless it hangs; asked counts the
+// calls.
 func busy(t *testing.T, tip int64, hangs func(first, last int64) bool) (m *monero.Chain, asked func() int) {
 	t.Helper()
 	var config monero.Config
 	if testing.Short() {
-		// tests wait until it is over, and machines that run them with -short
-		// are not that slow
+		// tests wait for the timeout; machines that run -short are fast enough
 		config.Timeout = 2 * time.Second
 	}
 	s, m := newScriptWith(t, config)

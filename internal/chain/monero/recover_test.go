@@ -33,7 +33,7 @@ func ownWallet(t *testing.T, net *rig.MoneroNet, n int) (*rig.MoneroWallet, *mon
 
 func TestChain_ReorgTooDeepForWallet_IsWalletLost(t *testing.T) {
 	net := rig.Monero(t)
-	t.Cleanup(func() { // they can't follow either
+	t.Cleanup(func() { // they cannot follow either
 		net.Wallet.Call(t, "rescan_blockchain", nil, nil)
 		net.Payer.Call(t, "rescan_blockchain", nil, nil)
 	})
@@ -46,7 +46,7 @@ func TestChain_ReorgTooDeepForWallet_IsWalletLost(t *testing.T) {
 		t.Fatalf("%+v", known)
 	}
 	net.Reorg(t, 101, 102, true)
-	for range 2 { // it does not pass
+	for range 2 { // the error is permanent
 		if _, err := m.Scan(t.Context(), settle.Query{Known: known, Newest: settle.NoPosition}); !errors.Is(err,
 			card.ErrWalletLost) {
 			t.Fatalf("got %v, want ErrWalletLost", err)
@@ -61,8 +61,7 @@ func TestChain_ReorgTooDeepForWallet_IsWalletLost(t *testing.T) {
 	}
 }
 
-// farAhead is more than the addresses that a wallet watches ahead of those it
-// has made.
+// farAhead is more than the addresses that a wallet watches ahead of its own.
 const farAhead = 300
 
 func TestChain_RecoverFindsPaymentsFarAhead(t *testing.T) {
@@ -146,8 +145,8 @@ func TestChain_RecoverKilledHalfWay(t *testing.T) {
 	}
 }
 
-// A wallet that sees a payment to an address that it has yet to make goes on
-// behind it, also between two calls for one batch.
+// A wallet that sees a payment to an address it has yet to make continues after
+// that address, even between two calls for one batch.
 func TestChain_AddressesMayHaveGaps(t *testing.T) {
 	net := rig.Monero(t)
 	wallet, _, made := ownWallet(t, net, 1)

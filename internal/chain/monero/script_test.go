@@ -33,7 +33,7 @@ type script struct {
 	// or "" for the default
 	answers map[string][]string
 	raw     http.HandlerFunc // answers everything, if set
-	// lie, if set, changes whole answers.
+	// lie, if set, changes whole responses.
 	lie func(method, answer string) string
 	// wallet is the primary address.
 	wallet string
@@ -42,7 +42,7 @@ type script struct {
 
 func hash(digit string) string { return strings.Repeat(digit, 64) }
 
-// newScript plays a node and a wallet at block 100 that hold nothing.
+// newScript returns an empty node and wallet at block 100.
 func newScript(t testing.TB) (*script, *monero.Chain) {
 	t.Helper()
 	return newScriptWith(t, monero.Config{})
@@ -108,7 +108,7 @@ func sub(index int64) string { return addressAt(0, index) }
 
 func addressAt(account, index int64) string { return address(mainnetSub, account, index) }
 
-// created returns the result of create_address for these indices.
+// created returns the result of create_address for the indices.
 func created(indices ...int64) string {
 	var addresses []string
 	for _, i := range indices {
@@ -119,8 +119,7 @@ func created(indices ...int64) string {
 			"address_indices": indices})
 }
 
-// addressesOf returns the result of get_address of a wallet that has every
-// address.
+// addressesOf returns the result of get_address of a wallet with every address.
 func addressesOf(wallet string, account int64, indices []int64) string {
 	at := func(index int64) string {
 		if account == 0 && index == 0 {

@@ -52,7 +52,7 @@ func TestChain_BlockDuringPass_RescansOnce(t *testing.T) {
 	before, next := header(100, "a"), header(101, "c")
 	for name, tt := range map[string]struct {
 		headers []string
-		wallet  []string // what get_height returns
+		wallet  []string // result of get_height
 		want    string   // the hash of the tip; "" for an error
 	}{
 		"at its end":                      {[]string{before, next}, []string{`{"height":101}`, `{"height":102}`}, hash("c")},
@@ -287,7 +287,7 @@ func TestChain_BadTransport(t *testing.T) {
 			t.Parallel()
 			s, m := newScriptWith(t, monero.Config{Timeout: time.Second})
 			s.raw = func(w http.ResponseWriter, r *http.Request) {
-				// so that the server notices when the client goes
+				// so that the server notices a lost connection
 				_, _ = http.MaxBytesReader(w, r.Body, 1<<20).Read(make([]byte, 4096))
 				if r.URL.Path == "/elsewhere" {
 					t.Error("redirect was followed")
@@ -307,7 +307,7 @@ func TestChain_ContextCanceled(t *testing.T) {
 	s, m := newScript(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	s.raw = func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // or the server would not notice that the caller is gone
+		_, _ = io.Copy(io.Discard, r.Body) // so that the server notices a lost connection
 		cancel()
 		select {
 		case <-r.Context().Done():
@@ -341,7 +341,7 @@ func TestChain_Inspect_Rejects(t *testing.T) {
 	}
 }
 
-// A wallet of the same address that can spend may be opened at any time.
+// A wallet with the same address and a spend key may be opened at any time.
 func TestChain_SpendingWalletOpenedLater_EveryPassFails(t *testing.T) {
 	s, m := newScript(t)
 	if _, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); err != nil {
