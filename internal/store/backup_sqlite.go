@@ -88,12 +88,15 @@ func restoreSQLite(ctx context.Context, path, file string, replace bool, at time
 	if err := markSQLite(ctx, temp, at); err != nil {
 		return Restored{}, err
 	}
-	release, err := lockSQLite(path)
+	release, err := sqlite.Lock(path)
+	if errors.Is(err, sqlite.ErrLocked) {
+		return Restored{}, fmt.Errorf("%w: %w", ErrInUse, err)
+	}
 	if err != nil {
 		return Restored{}, err
 	}
 	defer release()
-	if err := sameOwner(path, temp); err != nil {
+	if err := sqlite.CopyOwner(path, temp); err != nil {
 		return Restored{}, err
 	}
 	if r.Kept, err = moveAway(path,

@@ -94,7 +94,7 @@ func open(ctx context.Context, databaseURL string, conns int, timeout time.Durat
 func (s *Store) ready(ctx context.Context, databaseURL string, coins []card.Currency) error {
 	s.rollbacks = &rollbackDetector{}
 	if path, ok := strings.CutPrefix(databaseURL, "sqlite:"); ok {
-		s.file = identifyFile(path)
+		s.file = sqlite.FileID(path)
 	}
 	s.coins = make(map[string]card.Currency, len(coins))
 	for _, c := range coins {

@@ -19,6 +19,9 @@ func init() {
 	sqlx.BindDriver("sqlite", sqlx.QUESTION) // sqlx does not know the name of modernc's driver
 }
 
+// ErrLocked means that a process has the database open.
+var ErrLocked = errors.New("a process has the database open")
+
 // Parameters of NewConnector.
 const (
 	ReadWrite = "_txlock=immediate"

@@ -1,6 +1,6 @@
 //go:build unix
 
-package store
+package sqlite
 
 import (
 	"bytes"
@@ -14,14 +14,14 @@ import (
 // SQLite locks these bytes of a database. In WAL mode every connection that has
 // read holds a shared lock until it is closed.
 const (
-	sqliteLocks     = 0x40000000
-	sqliteLockBytes = 512
+	lockedAt    = 0x40000000
+	lockedBytes = 512
 )
 
-// lockSQLite keeps other processes away from the database at path until release
-// is called. The error is ErrInUse if one has it open. It does not read the
-// database, which may be damaged.
-func lockSQLite(path string) (release func(), err error) {
+// Lock excludes other processes from the database at path until release is
+// called. The error is ErrLocked if a process has it open. Lock does not read
+// the database, which may be corrupt.
+func Lock(path string) (release func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return func() {}, nil
@@ -30,18 +30,18 @@ func lockSQLite(path string) (release func(), err error) {
 		return nil, err
 	}
 	err = syscall.FcntlFlock(f.Fd(), syscall.F_SETLK,
-		&syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart, Start: sqliteLocks, Len: sqliteLockBytes})
+		&syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart, Start: lockedAt, Len: lockedBytes})
 	if err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("%w: %w", ErrInUse, err)
+		return nil, fmt.Errorf("%w: %w", ErrLocked, err)
 	}
 	return func() { _ = f.Close() }, nil
 }
 
-// sameOwner gives a file the owner of another one, if that exists. Otherwise a
-// service could not open what root restored for it.
-func sameOwner(as, file string) error {
-	info, err := os.Stat(as)
+// CopyOwner gives a file the owner of another one, if that exists. Otherwise a
+// service could not open a database that root has restored.
+func CopyOwner(from, file string) error {
+	info, err := os.Stat(from)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -55,9 +55,9 @@ func sameOwner(as, file string) error {
 	return os.Chown(file, int(owner.Uid), int(owner.Gid))
 }
 
-// identifyFile names a file by its inode, and the machine since its last boot.
-// It returns "" if it can't.
-func identifyFile(path string) string {
+// FileID identifies a file by its inode and the boot of the machine. It is "" if
+// these are not known.
+func FileID(path string) string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
