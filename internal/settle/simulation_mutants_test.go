@@ -43,8 +43,10 @@ func TestSimulation_CatchesBrokenRules(t *testing.T) {
 		{"a transfer that is mined again keeps its height", "../store/transfers.go",
 			"height = excluded.height, locked = excluded.locked", "locked = excluded.locked"},
 
-		{"a card with money is canceled", "../store/cancel.go", ` AND payment_state = 'unpaid' AND received = 0 AND refunded = 0
-	AND NOT EXISTS (SELECT 1 FROM transfers t WHERE t.currency = cards.currency AND t.address = cards.address AND t.counted)`, ""},
+		{"a card with money is canceled", "../store/cancel.go", ` AND payment_state = 'unpaid'
+	AND received = 0 AND refunded = 0
+	AND NOT EXISTS (SELECT 1 FROM transfers t
+		WHERE t.currency = cards.currency AND t.address = cards.address AND t.counted)`, ""},
 		{"the payment of a canceled card is forgotten", "../card/payment.go", "case all.kept <= 0 && c.canceled():",
 			"case c.canceled():"},
 		{"money after a cancellation is in time", "../card/payment.go",
