@@ -13,7 +13,7 @@ import (
 	"github.com/cardmint/cardmint/internal/rig/vaulttest"
 )
 
-func TestCheckKeys_OtherKeysAreNoticed(t *testing.T) {
+func TestCheckKeys_OtherKeys_ReturnsError(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	check(t, d.CheckKeys(t.Context())) // the first keys are the right ones
@@ -23,7 +23,7 @@ func TestCheckKeys_OtherKeysAreNoticed(t *testing.T) {
 	check(t, d.CheckKeys(t.Context()))
 }
 
-func TestCheckKeys_AFailureIsNotMistakenForWrongKeys(t *testing.T) {
+func TestCheckKeys_StoreFails_IsNotWrongKeys(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	wantError(t, d.with(t, failingVault{d.vault, "key check"}, "").CheckKeys(t.Context()), errVault)
@@ -33,7 +33,7 @@ func TestCheckKeys_AFailureIsNotMistakenForWrongKeys(t *testing.T) {
 	check(t, d.CheckKeys(t.Context()))
 }
 
-func TestCreateAccount_NamesWithinTheBounds(t *testing.T) {
+func TestCreateAccount_Names(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	for _, name := range []string{"a", "two words", strings.Repeat("a", 100), strings.Repeat("ü", 100)} {
@@ -61,7 +61,7 @@ func TestCreateAccount_NamesWithinTheBounds(t *testing.T) {
 	}
 }
 
-func TestCreateAccount_NameThatIsTaken(t *testing.T) {
+func TestCreateAccount_NameTaken_ReturnsError(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	_, err := d.CreateAccount(t.Context(), "shop")
@@ -71,7 +71,7 @@ func TestCreateAccount_NameThatIsTaken(t *testing.T) {
 	wantError(t, err, card.ErrUnavailable)
 }
 
-func TestCreateToken_IsStoredWithoutItsText(t *testing.T) {
+func TestCreateToken_TextIsNotStored(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	made, text := d.token(t, 90*time.Minute)
@@ -97,7 +97,7 @@ func TestCreateToken_IsStoredWithoutItsText(t *testing.T) {
 }
 
 // A lifetime that was computed wrong must not give a token that lives for ever.
-func TestCreateToken_ANegativeTTLIsNotForEver(t *testing.T) {
+func TestCreateToken_NegativeTTL_ReturnsError(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	for _, ttl := range []time.Duration{-1, -720 * time.Hour} {
@@ -112,7 +112,7 @@ func TestCreateToken_ANegativeTTLIsNotForEver(t *testing.T) {
 }
 
 // A token that the caller never got must not exist.
-func TestCreateToken_AFailureStoresNothing(t *testing.T) {
+func TestCreateToken_Failure_StoresNothing(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	create := func(s *account.Service, of string, want error) {
@@ -137,7 +137,7 @@ func TestCreateToken_AFailureStoresNothing(t *testing.T) {
 	}
 }
 
-func TestRevokeToken_AgainKeepsTheEarlierTime(t *testing.T) {
+func TestRevokeToken_Twice_KeepsFirstTime(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	token, _ := d.token(t, 0)
@@ -156,7 +156,7 @@ func TestRevokeToken_AgainKeepsTheEarlierTime(t *testing.T) {
 	wantError(t, d.RevokeToken(t.Context(), other.ID), card.ErrUnavailable)
 }
 
-func TestDevToken_IsTheSameAtEachStart(t *testing.T) {
+func TestDevToken_Restart_SameToken(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	first, err := d.DevToken(t.Context())
@@ -179,7 +179,7 @@ func TestDevToken_IsTheSameAtEachStart(t *testing.T) {
 	}
 }
 
-func TestDevToken_UsesTheAccountThatExists(t *testing.T) {
+func TestDevToken_AccountExists_IsUsed(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	made, err := d.CreateAccount(t.Context(), "dev")
@@ -192,7 +192,7 @@ func TestDevToken_UsesTheAccountThatExists(t *testing.T) {
 	}
 }
 
-func TestDevToken_AFailureIsMendedAtTheNextStart(t *testing.T) {
+func TestDevToken_Failure_NextStartSucceeds(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	for _, method := range []string{"AccountByName", "InsertAccount", "TokenByHash", "InsertToken"} {

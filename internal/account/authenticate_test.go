@@ -13,7 +13,7 @@ import (
 	"github.com/cardmint/cardmint/internal/rig/vaulttest"
 )
 
-func TestAuthenticate_LooksUpOnceInTwoSeconds(t *testing.T) {
+func TestAuthenticate_Cached_LookedUpEveryTwoSeconds(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	token, text := d.token(t, 0)
@@ -32,7 +32,7 @@ func TestAuthenticate_LooksUpOnceInTwoSeconds(t *testing.T) {
 	d.accepts(t, token, text, 0)
 }
 
-func TestAuthenticate_TokensAreRememberedApart(t *testing.T) {
+func TestAuthenticate_TwoTokens_CachedSeparately(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	one, oneText := d.token(t, 0)
@@ -47,7 +47,7 @@ func TestAuthenticate_TokensAreRememberedApart(t *testing.T) {
 	d.accepts(t, two, twoText, 1)
 }
 
-func TestRecognizes_WhatWasGoodWhenItWasLastLookedUp(t *testing.T) {
+func TestRecognizes_LastLookup(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	token, text := d.token(t, time.Hour)
@@ -76,7 +76,7 @@ func TestRecognizes_WhatWasGoodWhenItWasLastLookedUp(t *testing.T) {
 
 // While one request looks a token up again, the others use what is remembered:
 // a slow database delays one request, not all.
-func TestAuthenticate_OneRefreshAtATime(t *testing.T) {
+func TestAuthenticate_Stale_RefreshedOnce(t *testing.T) {
 	for name, age := range map[string]time.Duration{"as soon as it is not fresh": 2 * time.Second,
 		"shortly before it is stale": 4*time.Second - 1} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestAuthenticate_OneRefreshAtATime(t *testing.T) {
 	}
 }
 
-func TestAuthenticate_RevokedIsRefusedAfterFourSeconds(t *testing.T) {
+func TestAuthenticate_RevokedStoreDown_RejectedAfterFourSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t)
@@ -142,7 +142,7 @@ func TestAuthenticate_RevokedIsRefusedAfterFourSeconds(t *testing.T) {
 	})
 }
 
-func TestAuthenticate_RevokedIsRefusedAfterTwoSecondsWhenTheStoreAnswers(t *testing.T) {
+func TestAuthenticate_Revoked_RejectedAfterTwoSeconds(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	token, text := d.token(t, 0)
@@ -154,7 +154,7 @@ func TestAuthenticate_RevokedIsRefusedAfterTwoSecondsWhenTheStoreAnswers(t *test
 
 // The four seconds count from when the store was asked: a late answer may have
 // been read before the token was revoked.
-func TestAuthenticate_ALateAnswerIsAsOldAsItsQuestion(t *testing.T) {
+func TestAuthenticate_SlowLookup_AgesFromItsStart(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	token, text := d.token(t, 0)
@@ -165,7 +165,7 @@ func TestAuthenticate_ALateAnswerIsAsOldAsItsQuestion(t *testing.T) {
 }
 
 // A client that keeps using a revoked token costs no more than any other.
-func TestAuthenticate_ARevokedTokenIsRememberedToo(t *testing.T) {
+func TestAuthenticate_Revoked_IsCached(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	token, text := d.token(t, 0)
@@ -178,7 +178,7 @@ func TestAuthenticate_ARevokedTokenIsRememberedToo(t *testing.T) {
 
 // Whoever keeps sending an unknown token costs the database one lookup in three
 // seconds. One that is created meanwhile is known after them.
-func TestAuthenticate_AnUnknownTokenIsRememberedForThreeSeconds(t *testing.T) {
+func TestAuthenticate_Unknown_CachedForThreeSeconds(t *testing.T) {
 	t.Parallel()
 	d, other := newFixture(t), newFixture(t)
 	token, text := other.token(t, 0)
@@ -206,7 +206,7 @@ func TestAuthenticate_AnUnknownTokenIsRememberedForThreeSeconds(t *testing.T) {
 
 // The three seconds count from when the store was asked: the token may have
 // been created before a late answer.
-func TestAuthenticate_ALateRefusalIsAsOldAsItsQuestion(t *testing.T) {
+func TestAuthenticate_SlowLookupUnknown_AgesFromItsStart(t *testing.T) {
 	t.Parallel()
 	d, other := newFixture(t), newFixture(t)
 	_, text := other.token(t, 0)
@@ -217,7 +217,7 @@ func TestAuthenticate_ALateRefusalIsAsOldAsItsQuestion(t *testing.T) {
 
 // Whoever makes tokens up does not fill the memory with them: of so many the
 // service remembers the newest, and no more.
-func TestAuthenticate_UnknownTokensTakeBoundedMemory(t *testing.T) {
+func TestAuthenticate_ManyUnknown_BoundedMemory(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	d.store.unknown = true // the real one would take long
@@ -231,7 +231,7 @@ func TestAuthenticate_UnknownTokensTakeBoundedMemory(t *testing.T) {
 
 // The hash needs the key: somebody who can read the database must not be able
 // to check guesses against it.
-func TestCreateToken_TheHashIsKeyed(t *testing.T) {
+func TestCreateToken_Hash_IsKeyed(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	token, text := d.token(t, 0)
@@ -245,7 +245,7 @@ func TestCreateToken_TheHashIsKeyed(t *testing.T) {
 	}
 }
 
-func TestAuthenticate_ATokenWhoseRowIsGoneIsForgotten(t *testing.T) {
+func TestAuthenticate_RowDeleted_Rejected(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	token, text := d.token(t, 0)
@@ -260,7 +260,7 @@ func TestAuthenticate_ATokenWhoseRowIsGoneIsForgotten(t *testing.T) {
 	d.refuses(t, text, 1)
 }
 
-func TestAuthenticate_ExpiredExactlyAtTheInstant(t *testing.T) {
+func TestAuthenticate_AtExpiry_Rejected(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	token, text := d.token(t, time.Second)
@@ -278,7 +278,7 @@ func TestAuthenticate_ExpiredExactlyAtTheInstant(t *testing.T) {
 	d.refuses(t, text, 1) // also when it is looked up for the first time
 }
 
-func TestAuthenticate_ATokenWithoutATTLDoesNotExpire(t *testing.T) {
+func TestAuthenticate_NoTTL_DoesNotExpire(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	token, text := d.token(t, 0)
@@ -291,7 +291,7 @@ func TestAuthenticate_ATokenWithoutATTLDoesNotExpire(t *testing.T) {
 
 // A client must not be told that its token is invalid when nobody could look it
 // up.
-func TestAuthenticate_AStoreThatFailsIsNoRefusal(t *testing.T) {
+func TestAuthenticate_StoreFails_IsNotUnauthorized(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	token, text := d.token(t, 0)
@@ -320,7 +320,7 @@ func TestAuthenticate_AStoreThatFailsIsNoRefusal(t *testing.T) {
 	d.accepts(t, token, text, 1)
 }
 
-func TestAuthenticate_AVaultThatFailsIsNoRefusal(t *testing.T) {
+func TestAuthenticate_VaultFails_IsNotUnauthorized(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	_, text := d.token(t, 0)
@@ -334,7 +334,7 @@ func TestAuthenticate_AVaultThatFailsIsNoRefusal(t *testing.T) {
 }
 
 // Config.Now defaults to time.Now, which is the bubble's clock here.
-func TestAuthenticate_UsesTheRealClockByDefault(t *testing.T) {
+func TestAuthenticate_NoClock_UsesRealTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t)

@@ -23,7 +23,7 @@ func (d *fixture) narrow(t *testing.T, ttl time.Duration) (account.Token, string
 	return token, text.Reveal()
 }
 
-func TestRotateToken_BothAreValidUntilTheOverlapHasPassed(t *testing.T) {
+func TestRotateToken_DuringOverlap_BothValid(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	old, oldText := d.narrow(t, 90*24*time.Hour)
@@ -57,7 +57,7 @@ func TestRotateToken_BothAreValidUntilTheOverlapHasPassed(t *testing.T) {
 }
 
 // A process that remembers the old token learns of its end within seconds.
-func TestRotateToken_WithoutAnOverlapIsInForceWithinFiveSeconds(t *testing.T) {
+func TestRotateToken_NoOverlap_OldRejectedWithinFiveSeconds(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	old, text := d.token(t, 0)
@@ -69,7 +69,7 @@ func TestRotateToken_WithoutAnOverlapIsInForceWithinFiveSeconds(t *testing.T) {
 }
 
 // A rotation must not give a token more time than it had.
-func TestRotateToken_TheOldOneNeverLivesLonger(t *testing.T) {
+func TestRotateToken_LongOverlap_KeepsOldExpiry(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	old, text := d.token(t, time.Hour)
@@ -82,7 +82,7 @@ func TestRotateToken_TheOldOneNeverLivesLonger(t *testing.T) {
 	d.refuses(t, text, 1)
 }
 
-func TestRotateToken_OfOneThatDoesNotExpire(t *testing.T) {
+func TestRotateToken_NoExpiry(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	old, _ := d.token(t, 0)
@@ -100,7 +100,7 @@ func TestRotateToken_OfOneThatDoesNotExpire(t *testing.T) {
 	}
 }
 
-func TestRotateToken_WhatCanNotBeRotated(t *testing.T) {
+func TestRotateToken_Invalid_ReturnsError(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	rotate := func(id uuid.UUID) error {
@@ -135,7 +135,7 @@ func TestRotateToken_WhatCanNotBeRotated(t *testing.T) {
 
 // Whoever rotates a token need not know its mode: a token of the wrong one
 // would be of no use, and the old one would end all the same.
-func TestRotateToken_KeepsTheMode(t *testing.T) {
+func TestRotateToken_KeepsMode(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	test, live := d.with(t, d.vault, card.TestMode), d.with(t, d.vault, card.LiveMode)
@@ -159,7 +159,7 @@ func TestRotateToken_KeepsTheMode(t *testing.T) {
 
 // Of two operators at the same moment one gets a token, and the other is told
 // of it.
-func TestRotateToken_TwoAtOnceMakeOne(t *testing.T) {
+func TestRotateToken_Concurrent_OneSuccessor(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	old, _ := d.token(t, 0)
@@ -187,7 +187,7 @@ func TestRotateToken_TwoAtOnceMakeOne(t *testing.T) {
 	wantError(t, err, account.ErrTokenEnded)
 }
 
-func TestRotateToken_AFailureChangesNothing(t *testing.T) {
+func TestRotateToken_Failure_ChangesNothing(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	old, text := d.token(t, 0)
@@ -205,7 +205,7 @@ func TestRotateToken_AFailureChangesNothing(t *testing.T) {
 	}
 }
 
-func TestCreateToken_ExpiresWhenItIsToldTo(t *testing.T) {
+func TestCreateToken_ExpiresAt(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	end := epoch.Add(time.Hour)

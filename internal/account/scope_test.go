@@ -7,7 +7,7 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 )
 
-func TestScopes_TextAndBack(t *testing.T) {
+func TestScopes_RoundTrip(t *testing.T) {
 	t.Parallel()
 	known := account.KnownScopes()
 	for set := range account.Scopes(1 << len(known)) {
@@ -34,7 +34,7 @@ func TestScopes_TextAndBack(t *testing.T) {
 }
 
 // All is more than each of the scopes there are: a later version may add some.
-func TestScopes_AllIsNotTheListOfThem(t *testing.T) {
+func TestScopes_All_IncludesLaterScopes(t *testing.T) {
 	t.Parallel()
 	each := account.ScopesOf(account.KnownScopes()...)
 	if each == account.AllScopes || each.String() == "all" || account.AllScopes.String() != "all" ||
@@ -52,7 +52,7 @@ func TestScopes_AllIsNotTheListOfThem(t *testing.T) {
 }
 
 // What a later version has stored gives a token nothing here.
-func TestReadScopes_LeavesOutWhatItDoesNotKnow(t *testing.T) {
+func TestReadScopes_UnknownScope_Ignored(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]account.Scopes{
 		"": 0, "cards:burn": 0, "cards:read,cards:burn": account.ScopesOf(account.CardsRead),
@@ -64,7 +64,7 @@ func TestReadScopes_LeavesOutWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-func TestParseScopes_NamesTheOneThatMayBeMeant(t *testing.T) {
+func TestParseScopes_Typo_SuggestsScope(t *testing.T) {
 	t.Parallel()
 	for text, near := range map[string]account.Scope{
 		"card:read": account.CardsRead, "cards.read": account.CardsRead, "Cards:Read": account.CardsRead,

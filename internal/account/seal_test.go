@@ -40,7 +40,7 @@ func (d *fixture) wantChanged(t *testing.T, ids ...uuid.UUID) {
 
 // Write access to the database without the keys gives no token more power. mine
 // is a token of the attacker, and theirs one of the victim.
-func TestAuthenticate_RowChangedWithoutKeys_Refused(t *testing.T) {
+func TestAuthenticate_RowChangedWithoutKeys_Rejected(t *testing.T) {
 	const (
 		deleteMine = "DELETE FROM tokens WHERE id = $1"
 		insertMine = `INSERT INTO tokens (id, account_id, name, hash, created_at, seal)
@@ -103,7 +103,7 @@ func TestAuthenticate_RowChangedWithoutKeys_Refused(t *testing.T) {
 	}
 }
 
-func TestAuthenticate_EndUndoneWithoutKeys_Refused(t *testing.T) {
+func TestAuthenticate_EndUndoneWithoutKeys_Rejected(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	revoked, text := d.token(t, 0)
@@ -214,7 +214,7 @@ func TestSealTokens_MarkerReset_SealsNothing(t *testing.T) {
 }
 
 // A process that has seen one seal accepts no row without.
-func TestAuthenticate_NoSealBesideOthers_Refused(t *testing.T) {
+func TestAuthenticate_NoSealAmongSealed_Rejected(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	d.before(t)

@@ -20,7 +20,7 @@ func (s seedVault) Digest(string, []byte) ([]byte, error) { return s.seed, nil }
 
 // Another program computed these texts. A change of digits or checksum would
 // invalidate every token in use.
-func TestToken_TextAndChecksumAreThoseOfTokensInUse(t *testing.T) {
+func TestToken_Format_IsStable(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	for _, tt := range []struct{ seed, test, live string }{
@@ -53,7 +53,7 @@ func TestToken_TextAndChecksumAreThoseOfTokensInUse(t *testing.T) {
 	}
 }
 
-func TestCreateToken_EveryTextIsNewAndWellFormed(t *testing.T) {
+func TestCreateToken_Texts_UniqueAndWellFormed(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -73,7 +73,7 @@ func TestCreateToken_EveryTextIsNewAndWellFormed(t *testing.T) {
 }
 
 // Nonsense must not load the database.
-func TestAuthenticate_MalformedIsRefusedWithoutAskingTheStore(t *testing.T) {
+func TestAuthenticate_Malformed_RejectedWithoutLookup(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	_, text := d.token(t, 0)
@@ -96,7 +96,7 @@ func TestAuthenticate_MalformedIsRefusedWithoutAskingTheStore(t *testing.T) {
 	}
 }
 
-func TestAuthenticate_MistypedIsRefusedWithoutAskingTheStore(t *testing.T) {
+func TestAuthenticate_Mistyped_RejectedWithoutLookup(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	token, text := d.token(t, 0)
@@ -120,7 +120,7 @@ func TestAuthenticate_MistypedIsRefusedWithoutAskingTheStore(t *testing.T) {
 
 // A test token must never be good for a live service, even on the same database
 // with the same keys.
-func TestAuthenticate_TokenOfTheOtherModeIsRefused(t *testing.T) {
+func TestAuthenticate_OtherMode_Rejected(t *testing.T) {
 	t.Parallel()
 	test := newFixture(t)
 	live := *test
@@ -136,7 +136,7 @@ func TestAuthenticate_TokenOfTheOtherModeIsRefused(t *testing.T) {
 	live.refuses(t, testText, 0)
 }
 
-func TestNew_ModeIsTestUnlessItIsLive(t *testing.T) {
+func TestNew_Mode_DefaultsToTest(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	for mode, want := range map[string]string{"": "cm_test_", card.TestMode: "cm_test_", card.LiveMode: "cm_live_"} {

@@ -23,7 +23,7 @@ func (d *fixture) used(t *testing.T, want map[uuid.UUID]time.Time) {
 }
 
 // However many requests there are, the store is told once a minute.
-func TestSaveUses_OneWriteForAllRequests(t *testing.T) {
+func TestSaveUses_ManyRequests_OneWrite(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	busy, busyText := d.token(t, 0)
@@ -46,7 +46,7 @@ func TestSaveUses_OneWriteForAllRequests(t *testing.T) {
 	d.used(t, map[uuid.UUID]time.Time{busy.ID: epoch.Add(time.Second), quiet.ID: epoch})
 }
 
-func TestSaveUses_ARefusalIsNoUse(t *testing.T) {
+func TestSaveUses_Rejected_IsNoUse(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	token, text := d.token(t, time.Hour)
@@ -61,7 +61,7 @@ func TestSaveUses_ARefusalIsNoUse(t *testing.T) {
 	d.used(t, map[uuid.UUID]time.Time{token.ID: epoch})
 }
 
-func TestSaveUses_WhatCouldNotBeStoredIsKept(t *testing.T) {
+func TestSaveUses_StoreFails_KeepsUses(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	one, oneText := d.token(t, 0)
@@ -80,7 +80,7 @@ func TestSaveUses_WhatCouldNotBeStoredIsKept(t *testing.T) {
 
 // Of several processes the one that saw the token last is right, whoever writes
 // last.
-func TestSaveUses_TheLatestOfSeveralProcessesCounts(t *testing.T) {
+func TestSaveUses_SeveralProcesses_LatestStored(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	token, text := d.token(t, 0)
@@ -95,7 +95,7 @@ func TestSaveUses_TheLatestOfSeveralProcessesCounts(t *testing.T) {
 }
 
 // Requests go on while uses are saved, and none is lost.
-func TestSaveUses_WhileRequestsComeIn(t *testing.T) {
+func TestSaveUses_ConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	token, text := d.token(t, 0)

@@ -13,7 +13,7 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-func TestIssue_ARetryOfAForgottenRequestBuysNoSecondCard(t *testing.T) {
+func TestRetry_ForgottenRequest_BuysNoSecondCard(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		m := r.withSuppliers(2, 0)
 		a, b := m.suppliers[0], m.suppliers[1]
@@ -44,7 +44,7 @@ func TestIssue_ARetryOfAForgottenRequestBuysNoSecondCard(t *testing.T) {
 	})
 }
 
-func TestIssue_ARetryAsksNobodyForAnAmountThatItDoesNotMake(t *testing.T) {
+func TestRetry_RouteExcludesAmount_IsNotSubmitted(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		m := r.withSuppliers(2, 0)
 		a, b := m.suppliers[0], m.suppliers[1]
@@ -73,7 +73,7 @@ func (w *watched) Offers(ctx context.Context) ([]card.Offer, error) {
 	return w.offeringSupplier.Offers(ctx)
 }
 
-func TestOffers_ThereAreAlwaysSomeWhileSuppliersChange(t *testing.T) {
+func TestOffers_SuppliersChange_SomeAlwaysExist(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		check(t, r.db.SaveOffers(t.Context(), card.SupplierOffers{Supplier: "old"}))
 		s := &watched{offeringSupplier: offeringSupplier{fakeSupplier: fakeSupplier{name: "new"}}}
@@ -100,7 +100,7 @@ func (s racingStore) ClaimIntents(ctx context.Context, c issue.Claim, n int, ttl
 	return s.faultyStore.ClaimIntents(ctx, c, n, ttl)
 }
 
-func TestIssue_AnIntentOfAnotherSupplierIsNotParked(t *testing.T) {
+func TestIssue_IntentOfAnotherSupplier_IsNotParked(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		m := r.withSuppliers(2, 0)
 		m.suppliers[0].submit = answering(issue.Answer{Outcome: issue.Declined, Reason: "none"}, nil)

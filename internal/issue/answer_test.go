@@ -30,7 +30,7 @@ var (
 	odd   = answering(issue.Answer{Outcome: 9}, nil)
 )
 
-func TestIssue_APaidCardIsSubmittedOnceAndStored(t *testing.T) {
+func TestIssue_PaidCard_SubmittedOnceAndStored(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
 		r.supplier.submit = after(func() { // whom it asks, with which key and since when is committed by now
@@ -57,7 +57,7 @@ func TestIssue_APaidCardIsSubmittedOnceAndStored(t *testing.T) {
 	})
 }
 
-func TestIssue_WhatIsNoCardIsTriedAgainOrLeftToAnOperator(t *testing.T) {
+func TestIssue_NoCard_RetriedOrRefundDue(t *testing.T) {
 	for name, tt := range map[string]struct {
 		submit         handler
 		state          issue.State
@@ -90,7 +90,7 @@ func TestIssue_WhatIsNoCardIsTriedAgainOrLeftToAnOperator(t *testing.T) {
 
 // Whatever the first answer was, the second attempt looks up, and submits only
 // what the supplier does not know.
-func TestIssue_WhatWasAskedForIsLookedUpFirst(t *testing.T) {
+func TestIssue_EarlierRequest_LookedUpFirst(t *testing.T) {
 	firsts := map[string]handler{"pending": pending, "unknown": unknown, "an error": hangs}
 	for name, tt := range map[string]struct {
 		lookup handler // nil: as the ledger has it
@@ -159,7 +159,7 @@ func TestIssue_WhatWasAskedForIsLookedUpFirst(t *testing.T) {
 	}
 }
 
-func TestIssue_AProcessThatDiedMayHaveAsked(t *testing.T) {
+func TestIssue_ProcessDied_LookedUpFirst(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
 		_, err := r.db.ClaimIntents(t.Context(), of("press"), 1, time.Minute) // and then it died
@@ -172,7 +172,7 @@ func TestIssue_AProcessThatDiedMayHaveAsked(t *testing.T) {
 	})
 }
 
-func TestIssue_SubmitsAgainOnlyWhileTheSupplierKeepsTheKey(t *testing.T) {
+func TestIssue_KeyExpired_Parked(t *testing.T) {
 	const grace = 20 * time.Second // that an attempt may take
 	for name, tt := range map[string]struct {
 		retention, asked time.Duration
@@ -226,7 +226,7 @@ func TestIssue_SubmitsAgainOnlyWhileTheSupplierKeepsTheKey(t *testing.T) {
 	}
 }
 
-func TestIssue_WhatWasDeclinedIsSubmittedAgainWhenAnOperatorRetries(t *testing.T) {
+func TestRetry_Declined_SubmittedAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
 		r.supplier.submit, r.supplier.lookup = declined, declined
@@ -268,7 +268,7 @@ func TestIssue_WhatWasDeclinedIsSubmittedAgainWhenAnOperatorRetries(t *testing.T
 	})
 }
 
-func TestIssue_ARetryOfAFlawedCardIsNoSecondCard(t *testing.T) {
+func TestRetry_FlawedCard_BuysNoSecondCard(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
 		made, err := r.supplier.make(t.Context(), issue.Request{Key: c.UUID.String(), USD: c.USD})
@@ -290,7 +290,7 @@ func TestIssue_ARetryOfAFlawedCardIsNoSecondCard(t *testing.T) {
 	})
 }
 
-func TestIssue_AnotherSupplierIsNotAskedForWhatOneMayHaveMade(t *testing.T) {
+func TestIssue_OtherSupplierMayHaveIssued_Parked(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		unclear, refused := r.paid(), r.paid()
 		r.supplier.submit = func(_ context.Context, q issue.Request) (issue.Answer, error) {
@@ -321,7 +321,7 @@ func TestIssue_AnotherSupplierIsNotAskedForWhatOneMayHaveMade(t *testing.T) {
 	})
 }
 
-func TestIssue_FlawedCardsAreNotGivenOut(t *testing.T) {
+func TestIssue_FlawedCard_Parked(t *testing.T) {
 	for name, flaw := range map[string]func(*card.Credentials){
 		"wrong check digit":  func(c *card.Credentials) { c.CardNumber = "4111111111111112" },
 		"not a number":       func(c *card.Credentials) { c.CardNumber = "4111-1111-1111" },
@@ -356,7 +356,7 @@ func TestIssue_FlawedCardsAreNotGivenOut(t *testing.T) {
 }
 
 // The date of a card is compared with the clock of the process.
-func TestIssue_ACardThatExpiredMeanwhileIsFlawed(t *testing.T) {
+func TestIssue_CardExpired_Parked(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
 		r.clock.pass(3 * 365 * 24 * time.Hour)
@@ -367,7 +367,7 @@ func TestIssue_ACardThatExpiredMeanwhileIsFlawed(t *testing.T) {
 
 // A supplier's texts are kept and shown. They hold no card number, and nothing
 // that a database or a terminal would choke on.
-func TestIssue_ASuppliersTextsAreCleaned(t *testing.T) {
+func TestIssue_SupplierTexts_Cleaned(t *testing.T) {
 	for given, kept := range map[string]string{
 		"":                             "",
 		"out of stock":                 "out of stock",
@@ -394,7 +394,7 @@ func TestIssue_ASuppliersTextsAreCleaned(t *testing.T) {
 	}
 }
 
-func TestIssue_AReferenceThatCantBeKeptIsIgnored(t *testing.T) {
+func TestIssue_InvalidReference_Ignored(t *testing.T) {
 	for given, kept := range map[string]string{
 		"4111111111111111":       "4111111111111111", // it is the supplier's number of the order
 		strings.Repeat("x", 200): strings.Repeat("x", 200),
@@ -421,7 +421,7 @@ func TestIssue_AReferenceThatCantBeKeptIsIgnored(t *testing.T) {
 	}
 }
 
-func TestIssue_TheLogNamesNoCardNumber(t *testing.T) {
+func TestIssue_Log_ContainsNoCardNumber(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
 		number := cardOf(c.UUID).CardNumber.Reveal()
@@ -441,7 +441,7 @@ func TestIssue_TheLogNamesNoCardNumber(t *testing.T) {
 	})
 }
 
-func TestIssue_WhatNeedsAnOperatorIsAnErrorInTheLog(t *testing.T) {
+func TestIssue_NeedsOperator_LoggedAsError(t *testing.T) {
 	for name, tt := range map[string]struct {
 		answer handler
 		want   string
@@ -464,7 +464,7 @@ func TestIssue_WhatNeedsAnOperatorIsAnErrorInTheLog(t *testing.T) {
 	}
 }
 
-func TestOutcome_TheZeroIsUnknown(t *testing.T) {
+func TestOutcome_Zero_IsUnknown(t *testing.T) {
 	var zero issue.Outcome
 	for o, want := range map[issue.Outcome]string{zero: "unknown", issue.Issued: "issued", issue.Pending: "pending",
 		issue.Declined: "declined", 9: "Outcome(9)"} {

@@ -17,7 +17,7 @@ import (
 )
 
 // A batch is small, unless there is much to do and the supplier is quick.
-func TestIssue_BatchesGrowWhileTheyAreFullAndQuick(t *testing.T) {
+func TestIssue_FullFastBatches_Grow(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		var full bool
 		var takes time.Duration
@@ -64,7 +64,7 @@ func (r *fixture) grow() {
 	r.supplier.calls = nil
 }
 
-func TestIssue_CardsAreStoredTogether(t *testing.T) {
+func TestIssue_Batch_StoredInOneCommit(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		r.grow()
 		r.manyPaid(20)
@@ -103,7 +103,7 @@ func (r *fixture) overlap(asked func()) {
 }
 
 // While a batch is stored the next one is asked for, if there is much to do.
-func TestTick_AsksForTheNextBatchWhileOneIsStored(t *testing.T) {
+func TestTick_LargeBatch_NextOneRequestedWhileStored(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		cards := r.manyPaid(16 + 32 + 5)
 		r.overlap(func() {})
@@ -115,7 +115,7 @@ func TestTick_AsksForTheNextBatchWhileOneIsStored(t *testing.T) {
 }
 
 // A batch that takes long to store, or fails, is followed by the smallest.
-func TestIssue_ABatchThatIsStoredSlowlyIsFollowedByASmallOne(t *testing.T) {
+func TestIssue_SlowCommit_NextBatchIsSmall(t *testing.T) {
 	for name, breaks := range map[string]func(*fixture) error{
 		"slow": func(r *fixture) error { r.clock.pass(time.Second); return nil }, "failing": func(*fixture) error {
 			return errFault
@@ -145,7 +145,7 @@ func TestIssue_ABatchThatIsStoredSlowlyIsFollowedByASmallOne(t *testing.T) {
 
 // What was claimed is stored when the process is asked to end meanwhile, also
 // the batch that waits for another to be stored.
-func TestTick_AnEndingProcessStoresBothBatches(t *testing.T) {
+func TestTick_Shutdown_BothBatchesStored(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		r.manyPaid(16 + 32 + 32 + 1)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -161,7 +161,7 @@ func TestTick_AnEndingProcessStoresBothBatches(t *testing.T) {
 }
 
 // Batches that could not be stored end the tick, and are found again.
-func TestTick_ABatchThatIsNotStoredIsAnError(t *testing.T) {
+func TestTick_BatchNotStored_ReturnsError(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		cards := r.manyPaid(16 + 32 + 64 + 100)
 		committed := 0
@@ -186,7 +186,7 @@ func TestTick_ABatchThatIsNotStoredIsAnError(t *testing.T) {
 	})
 }
 
-func TestIssue_SixteenCardsAreAskedForAtOnceAndNoneAfterThreeSeconds(t *testing.T) {
+func TestIssue_SlowSupplier_SixteenRequestsThenNone(t *testing.T) {
 	for took, asked := range map[time.Duration]int{3 * time.Second: 32, 3*time.Second + 1: 16} {
 		t.Run(took.String(), func(t *testing.T) {
 			onEach(t, func(t *testing.T, r *fixture) {
@@ -241,7 +241,7 @@ func TestIssue_SixteenCardsAreAskedForAtOnceAndNoneAfterThreeSeconds(t *testing.
 
 // What was claimed is finished within a grace, also when the process is asked
 // to end.
-func TestIssue_AnEndingProcessFinishesWhatItClaimed(t *testing.T) {
+func TestIssue_Shutdown_ClaimedCardsFinished(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c, failing := r.paid(), r.paid()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -279,7 +279,7 @@ func TestIssue_AnEndingProcessFinishesWhatItClaimed(t *testing.T) {
 }
 
 // An answer that comes too late is none.
-func TestIssue_AHangingSupplierIsGivenUp(t *testing.T) {
+func TestIssue_HangingSupplier_TimesOut(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
 		r.supplier.submit = func(ctx context.Context, _ issue.Request) (issue.Answer, error) {
@@ -292,7 +292,7 @@ func TestIssue_AHangingSupplierIsGivenUp(t *testing.T) {
 
 // Waits double from attempt to attempt, up to ten minutes, and are not the same
 // for all.
-func TestIssue_WaitsGrow(t *testing.T) {
+func TestIssue_Retries_BackOff(t *testing.T) {
 	for name, tt := range map[string]struct {
 		answer handler
 		state  string
@@ -331,7 +331,7 @@ func TestIssue_WaitsGrow(t *testing.T) {
 	}
 }
 
-func TestIssue_AClaimOutlivesItsProcessByLessThanTenSeconds(t *testing.T) {
+func TestIssue_ProcessDied_ClaimExpiresWithinTenSeconds(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		r.paid()
 		r.store.claims = func(claimed []issue.Intent, _ int, ttl time.Duration) []issue.Intent {
@@ -344,7 +344,7 @@ func TestIssue_AClaimOutlivesItsProcessByLessThanTenSeconds(t *testing.T) {
 	})
 }
 
-func TestIssue_AClaimIsProlongedWhileTheSupplierIsAsked(t *testing.T) {
+func TestIssue_SlowSupplier_ClaimIsProlonged(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
 		r.supplier.submit = after(func() {

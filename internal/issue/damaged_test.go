@@ -9,7 +9,7 @@ import (
 
 // A paid card whose row can't be decoded holds up no other. It is asked for
 // once its row is mended.
-func TestIssue_ADamagedCardWaitsAndHoldsUpNoOther(t *testing.T) {
+func TestIssue_CorruptCard_OthersAreIssued(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		cards := r.manyPaid(3)
 		r.exec("UPDATE cards SET currency = 'canary' WHERE uuid = '" + cards[0].UUID.String() + "'")

@@ -12,7 +12,7 @@ import (
 
 // A supplier that says that there is news has a pending request looked up at
 // once, and nothing else.
-func TestExpedite_APendingRequestIsLookedUpAtOnce(t *testing.T) {
+func TestExpedite_PendingRequest_LookedUpImmediately(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c, other := r.paid(), r.paid()
 		r.supplier.submit = pending
@@ -28,7 +28,7 @@ func TestExpedite_APendingRequestIsLookedUpAtOnce(t *testing.T) {
 	})
 }
 
-func TestConfig_ARouteMayBeOfOneAmount(t *testing.T) {
+func TestConfig_RouteOfOneAmount_Valid(t *testing.T) {
 	one, none := issue.Only(&fakeSupplier{name: "press"}), issue.Only(&fakeSupplier{name: "press"})
 	one[0].Min, one[0].Max = 100_00, 100_00
 	none[0].Min, none[0].Max = 100_01, 100_00
@@ -40,7 +40,7 @@ func TestConfig_ARouteMayBeOfOneAmount(t *testing.T) {
 	}
 }
 
-func TestConfig_TheIndexIsOfARoute(t *testing.T) {
+func TestConfig_IndexOutOfRange_Invalid(t *testing.T) {
 	for index, ok := range map[int]bool{-1: false, 0: true, 1: false} {
 		cfg := issue.Config{Routes: issue.Only(&fakeSupplier{name: "press"}), Index: index}
 		if err := cfg.Validate(); (err == nil) != ok {
@@ -51,7 +51,7 @@ func TestConfig_TheIndexIsOfARoute(t *testing.T) {
 
 // A supplier that names the amount of its card must have made one of what was
 // paid.
-func TestIssue_ACardOfAnotherAmountIsLeftToAnOperator(t *testing.T) {
+func TestIssue_CardOfAnotherAmount_Parked(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		for _, usd := range []card.USD{150_50, 150_49} {
 			r.supplier.submit = func(ctx context.Context, request issue.Request) (issue.Answer, error) {
@@ -70,7 +70,7 @@ func TestIssue_ACardOfAnotherAmountIsLeftToAnOperator(t *testing.T) {
 }
 
 // Who leaves a card to the next supplier wakes those who ask that one.
-func TestRoute_TheNextSupplierIsAskedAtOnce(t *testing.T) {
+func TestRoute_Declined_NextSupplierWoken(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		m := r.withSuppliers(2, 0)
 		m.suppliers[0].submit = declined

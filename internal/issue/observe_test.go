@@ -10,7 +10,7 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-func TestObserve_ToldOfCallsAndCards(t *testing.T) {
+func TestObserve_CallsAndCards_Reported(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		var mu sync.Mutex
 		var calls []string

@@ -22,7 +22,7 @@ type offeringSupplier struct {
 
 func (s *offeringSupplier) Offers(context.Context) ([]card.Offer, error) { return s.offers, s.err }
 
-func TestOffers_AreClippedToTheSuppliersAmounts(t *testing.T) {
+func TestOffers_Route_ClipsAmounts(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		one, two := &offeringSupplier{fakeSupplier: fakeSupplier{name: "one"}},
 			&offeringSupplier{fakeSupplier: fakeSupplier{name: "two"}}
@@ -71,7 +71,7 @@ func TestOffers_AreClippedToTheSuppliersAmounts(t *testing.T) {
 
 // Cards that are ordered and not issued are taken out of a balance before it is
 // offered.
-func TestOffers_TotalOfASupplier_PromisedCardsAreTakenOut(t *testing.T) {
+func TestOffers_Total_ExcludesPromisedCards(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		s := &offeringSupplier{fakeSupplier: fakeSupplier{name: "one"}}
 		o, err := issue.NewOffers(r.db, issue.Only(s), 0)
@@ -122,7 +122,7 @@ func TestOffers_TotalOfASupplier_PromisedCardsAreTakenOut(t *testing.T) {
 	})
 }
 
-func TestNewOffers_OnlyOfASupplierThatMakesThem(t *testing.T) {
+func TestNewOffers_SupplierWithoutOffers_ReturnsError(t *testing.T) {
 	if _, err := issue.NewOffers(nil, issue.Only(&fakeSupplier{name: "press"}), 0); err == nil {
 		t.Error("no error")
 	}

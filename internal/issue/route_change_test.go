@@ -11,7 +11,7 @@ import (
 
 // What becomes of cards when the suppliers that a process knows change.
 
-func TestRoute_ASupplierThatIsConfiguredNoMore(t *testing.T) {
+func TestRoute_SupplierRemoved_ParkedIfItMayHaveIssued(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		m := r.withSuppliers(3, 0)
 		a, b := m.suppliers[0], m.suppliers[1]
@@ -60,7 +60,7 @@ func TestRoute_ASupplierThatIsConfiguredNoMore(t *testing.T) {
 
 // While programs with different suppliers run side by side, a card is left to
 // those that know its supplier.
-func TestRoute_AProcessThatDoesNotKnowTheSupplierYet(t *testing.T) {
+func TestRoute_SupplierUnknownToProcess_LeftToOthers(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		m := r.withSuppliers(2, 0)
 		a, b := m.suppliers[0], m.suppliers[1]

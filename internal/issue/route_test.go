@@ -99,7 +99,7 @@ func (r *fixture) age(d time.Duration) {
 
 // Whatever the suppliers answer: another one is asked only after a clear
 // refusal of each before, and no two ever make a card.
-func TestRoute_AnotherSupplierIsAskedOnlyAfterAClearRefusal(t *testing.T) {
+func TestRoute_NextSupplier_OnlyAfterClearRefusal(t *testing.T) {
 	const (
 		issues = iota
 		isPending
@@ -202,7 +202,7 @@ func TestRoute_AnotherSupplierIsAskedOnlyAfterAClearRefusal(t *testing.T) {
 	}
 }
 
-func TestRoute_ATemporaryRefusalIsWaitedForWithPatience(t *testing.T) {
+func TestRoute_TemporaryRefusal_RetriedWithinPatience(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		m := r.withSuppliers(2, time.Hour)
 		for i, p := range m.suppliers {
@@ -248,7 +248,7 @@ func TestRoute_ATemporaryRefusalIsWaitedForWithPatience(t *testing.T) {
 	})
 }
 
-func TestRoute_WhoIsAskedFirstFollowsOrderAndAmount(t *testing.T) {
+func TestRoute_FirstSupplier_ByPriorityAndAmount(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		m := r.withSuppliers(3, 0)
 		m.routes[0].Max, m.routes[1].Min, m.routes[1].Max = 100_00, 100_00, 200_00
@@ -274,7 +274,7 @@ func TestRoute_WhoIsAskedFirstFollowsOrderAndAmount(t *testing.T) {
 	})
 }
 
-func TestRoute_AnAmountThatNobodyMakesWaitsWithPatience(t *testing.T) {
+func TestRoute_UncoveredAmount_RetriedWithinPatience(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		const nobody = "no supplier makes cards of 300 US dollars"
 		m := r.withSuppliers(2, time.Hour)
@@ -306,7 +306,7 @@ func TestRoute_AnAmountThatNobodyMakesWaitsWithPatience(t *testing.T) {
 
 // What a supplier refused is not asked of it again for an amount that it no
 // longer makes.
-func TestRoute_ARetryKeepsToTheAmounts(t *testing.T) {
+func TestRoute_Retry_RespectsAmounts(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		m := r.withSuppliers(1, 0)
 		m.suppliers[0].submit, m.suppliers[0].lookup = declined, declined
@@ -327,7 +327,7 @@ func TestRoute_ARetryKeepsToTheAmounts(t *testing.T) {
 
 // Suppliers are told how often the card was refused before, so that those which
 // repeat their answer to a key can be given another one.
-func TestRoute_SuppliersAreToldOfEarlierRefusals(t *testing.T) {
+func TestRoute_Request_CountsEarlierRefusals(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		m := r.withSuppliers(2, 0)
 		var told []int
@@ -351,7 +351,7 @@ func TestRoute_SuppliersAreToldOfEarlierRefusals(t *testing.T) {
 
 // A process that dies between a refusal and its record: the refusal is found
 // again, and the next supplier is asked once.
-func TestRoute_ARefusalThatIsNotRecordedIsLookedUp(t *testing.T) {
+func TestRoute_RefusalNotStored_LookedUp(t *testing.T) {
 	for name, lookup := range map[string]handler{"and remembered": declined, "and forgotten": nil} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, r *fixture) {
@@ -383,7 +383,7 @@ func TestRoute_ARefusalThatIsNotRecordedIsLookedUp(t *testing.T) {
 
 // No refund is due of money that is not there: the account is not told, and the
 // suppliers are asked once it is back.
-func TestRoute_ARefundIsNotDueWhileThePaymentIsAway(t *testing.T) {
+func TestRoute_PaymentLeftChain_RefundNotDue(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		m := r.withSuppliers(1, 0)
 		p := m.suppliers[0]
@@ -412,7 +412,7 @@ func TestRoute_ARefundIsNotDueWhileThePaymentIsAway(t *testing.T) {
 
 // A supplier is never asked for a card whose payment left the chain after the
 // card was claimed: neither to make it nor what became of it.
-func TestIssue_NobodyIsAskedForACardWhosePaymentLeft(t *testing.T) {
+func TestIssue_PaymentLeftChain_NoRequestSent(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		cards := r.manyPaid(12)
 		left := func(c *card.Card) bool { return slices.Index(cards, c)%2 == 0 }
@@ -450,7 +450,7 @@ func TestIssue_NobodyIsAskedForACardWhosePaymentLeft(t *testing.T) {
 	})
 }
 
-func TestIssue_AccountsTakeTurns(t *testing.T) {
+func TestIssue_ManyCards_AccountsTakeTurns(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		other := r.newAccount("another shop")
 		many := 1000

@@ -10,7 +10,7 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-func TestIssue_MoneyThatLeavesWhileTheSupplierIsAskedKeepsTheCardBack(t *testing.T) {
+func TestIssue_MoneyLeavesDuringRequest_CardNotStored(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c, other := r.paid(), r.paid()
 		r.supplier.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
@@ -35,7 +35,7 @@ func TestIssue_MoneyThatLeavesWhileTheSupplierIsAskedKeepsTheCardBack(t *testing
 	})
 }
 
-func TestIssue_MoneyThatLeavesBeforeTheSupplierIsAskedKeepsItFromBeingAsked(t *testing.T) {
+func TestIssue_MoneyLeavesBeforeRequest_NoRequestSent(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
 		r.store.reading = func() error { r.assess(c, card.Unpaid); return nil }
@@ -68,7 +68,7 @@ func TestIssue_MoneyThatLeavesBeforeTheSupplierIsAskedKeepsItFromBeingAsked(t *t
 	})
 }
 
-func TestIssue_ANumberThatAnotherOrderHasIsNotGivenOut(t *testing.T) {
+func TestIssue_DuplicateNumber_Parked(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		first := r.paid()
 		r.issue(1)
@@ -97,7 +97,7 @@ func TestIssue_ANumberThatAnotherOrderHasIsNotGivenOut(t *testing.T) {
 	})
 }
 
-func TestIssue_WhoLostItsClaimStoresNothing(t *testing.T) {
+func TestIssue_ClaimLost_NothingStored(t *testing.T) {
 	for name, answer := range map[string]handler{"issued": nil, "pending": pending, "declined": declined,
 		"unknown": unknown,
 		"flawed":  answering(issue.Answer{Outcome: issue.Issued}, nil)} {
@@ -126,7 +126,7 @@ func TestIssue_WhoLostItsClaimStoresNothing(t *testing.T) {
 	}
 }
 
-func TestIssue_TwoProcessesThatAskForTheSameCardIssueOne(t *testing.T) {
+func TestIssue_TwoProcessesOneCard_IssuedOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c, slow := r.paid(), r.issuer
 		r.start() // the quick one
@@ -150,7 +150,7 @@ func TestIssue_TwoProcessesThatAskForTheSameCardIssueOne(t *testing.T) {
 	})
 }
 
-func TestIssue_ManyCardsByTwoProcessesAreSubmittedOnce(t *testing.T) {
+func TestIssue_TwoProcessesManyCards_SubmittedOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		cards, one := r.manyPaid(40), r.issuer
 		before := r.store
@@ -175,7 +175,7 @@ func TestIssue_ManyCardsByTwoProcessesAreSubmittedOnce(t *testing.T) {
 }
 
 // Each access to the store fails, as a pair: it did not happen, and it did.
-func TestIssue_TheStoreFails(t *testing.T) {
+func TestIssue_StoreFails_RetriedLater(t *testing.T) {
 	unavailable := card.ErrUnavailable.WithCause(errFault)
 	for name, tt := range map[string]struct {
 		breaks    func(*faultyStore)
@@ -228,7 +228,7 @@ func TestIssue_TheStoreFails(t *testing.T) {
 	}
 }
 
-func TestIssue_AnAnswerThatCantBeSavedIsLookedUp(t *testing.T) {
+func TestIssue_AnswerNotSaved_LookedUp(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c, good := r.paid(), r.paid()
 		r.supplier.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
@@ -251,7 +251,7 @@ func TestIssue_AnAnswerThatCantBeSavedIsLookedUp(t *testing.T) {
 }
 
 // What can't be encrypted keeps nobody else back.
-func TestIssue_OneThatFailsKeepsNoOtherBack(t *testing.T) {
+func TestIssue_OneFails_OthersAreIssued(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		cards := r.manyPaid(5)
 		bad := cards[2].UUID.String()
@@ -272,7 +272,7 @@ func TestIssue_OneThatFailsKeepsNoOtherBack(t *testing.T) {
 	})
 }
 
-func TestTick_IssuesWhateverIsDue(t *testing.T) {
+func TestTick_ManyDue_IssuesAll(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		cards := r.manyPaid(40)
 		check(t, r.issuer.Tick(t.Context()))

@@ -8,7 +8,7 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-func TestPace_ABusySupplierIsLeftAloneForAsLongAsItSays(t *testing.T) {
+func TestThrottle_Busy_PausesAsRequested(t *testing.T) {
 	for name, tt := range map[string]struct{ answer, waits time.Duration }{
 		"a minute":       {time.Minute, time.Minute},
 		"does not say":   {0, 5 * time.Second},
@@ -45,7 +45,7 @@ func TestPace_ABusySupplierIsLeftAloneForAsLongAsItSays(t *testing.T) {
 
 // What a supplier was asked for before it was busy is looked up; that it is
 // busy says nothing about it.
-func TestPace_ABusySupplierKeepsWhatItWasAskedFor(t *testing.T) {
+func TestThrottle_Busy_EarlierRequestsLookedUp(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
 		r.supplier.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
@@ -71,7 +71,7 @@ func TestPace_ABusySupplierKeepsWhatItWasAskedFor(t *testing.T) {
 }
 
 // A supplier that is busy is not ill, however often it says so.
-func TestPace_BusyIsNotSilent(t *testing.T) {
+func TestThrottle_Busy_IsNotUnclear(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		r.manyPaid(2)
 		r.supplier.submit = answering(issue.Answer{}, &issue.BusyError{After: time.Second})
@@ -85,7 +85,7 @@ func TestPace_BusyIsNotSilent(t *testing.T) {
 	})
 }
 
-func TestPace_ASilentSupplierIsLeftAloneAndProbed(t *testing.T) {
+func TestThrottle_NoAnswers_PausesAndProbes(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		cards := r.manyPaid(64)
 		r.supplier.submit, r.supplier.lookup = hangs, hangs
@@ -129,7 +129,7 @@ func TestPace_ASilentSupplierIsLeftAloneAndProbed(t *testing.T) {
 }
 
 // A clear answer, whatever it is, shows that a supplier is well.
-func TestPace_AnyClearAnswerIsASignOfLife(t *testing.T) {
+func TestThrottle_ClearAnswer_ResetsCount(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		r.with = func(c *issue.Config) { c.Routes[0].Concurrency = 1 }
 		r.start()
@@ -151,7 +151,7 @@ func TestPace_AnyClearAnswerIsASignOfLife(t *testing.T) {
 	})
 }
 
-func TestPace_ASupplierIsAskedForSoManyCardsASecond(t *testing.T) {
+func TestThrottle_PerSecond_LimitsRequests(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		r.with = func(c *issue.Config) { c.Routes[0].PerSecond = 2.5 }
 		r.start()

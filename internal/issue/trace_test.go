@@ -20,7 +20,7 @@ import (
 
 // A span that failed is what an operator looks for: nobody else gets the
 // customer the card, or the supplier gave no clear answer.
-func TestIssue_SpansSayWhatCameOfAnAttempt(t *testing.T) {
+func TestIssue_Spans_ContainOutcome(t *testing.T) {
 	flawed := answering(issue.Answer{Outcome: issue.Issued, Credentials: card.Credentials{CardNumber: "1"}}, nil)
 	for name, tt := range map[string]struct {
 		submit handler
@@ -81,7 +81,7 @@ func told(ended *tracetest.SpanRecorder) (all []string) {
 
 // While a supplier takes its time, the claim is prolonged every other second.
 // That it could not be is logged, and only that.
-func TestIssue_OnlyAClaimThatCanNotBeProlongedIsLogged(t *testing.T) {
+func TestIssue_ProlongFails_Logged(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fails error
 		want  int // lines

@@ -14,7 +14,7 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-func TestPromote_OnlyOnceEveryProcessHasTheKey(t *testing.T) {
+func TestPromote_ProcessLacksKey_ReturnsError(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		other := s.secondProcess()
 		ours, theirs := s.reporter("a/1", nil), other.reporter("b/2", nil)
@@ -62,7 +62,7 @@ func TestPromote_OnlyOnceEveryProcessHasTheKey(t *testing.T) {
 	})
 }
 
-func TestPromote_AProcessThatDiedIsNotWaitedForForEver(t *testing.T) {
+func TestPromote_ProcessDied_IgnoredAfterAWhile(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		check(t, s.reporter("dead/1", nil).Tick(t.Context()))
 		added, err := vault.AddKey(s.path)
@@ -79,7 +79,7 @@ func TestPromote_AProcessThatDiedIsNotWaitedForForEver(t *testing.T) {
 	})
 }
 
-func TestReporter_SaysWhatChangedAtOnceAndTheRestFromTimeToTime(t *testing.T) {
+func TestReporter_Change_ReportedImmediately(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		now := time.Now()
 		r := s.reporter("a/1", func() time.Time { return now })
@@ -122,7 +122,7 @@ func TestReporter_SaysWhatChangedAtOnceAndTheRestFromTimeToTime(t *testing.T) {
 
 // Whether the key of a ciphertext is missing here, or a bit of the ciphertext
 // has flipped, shows in the keys that anybody ever had.
-func TestReporter_TellsAMissingKeyFromADamagedRow(t *testing.T) {
+func TestReporter_UnknownKey_MissingOrCorrupt(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		ids := s.issue(2)
 		behind := s.secondProcess()
@@ -169,7 +169,7 @@ func TestReporter_TellsAMissingKeyFromADamagedRow(t *testing.T) {
 	})
 }
 
-func TestReport_OfEveryKeyAndProcess(t *testing.T) {
+func TestReport_EveryKeyAndProcess(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.issue(3)
 		check(t, s.reporter("a/1", nil).Tick(t.Context()))
@@ -212,7 +212,7 @@ func TestReport_OfEveryKeyAndProcess(t *testing.T) {
 }
 
 // Nothing was encrypted with it yet, and no process has said that it does.
-func TestRetire_NotTheKeyThatWasPromotedLast(t *testing.T) {
+func TestRetire_LastPromoted_ReturnsError(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		_, key := s.promote()
 		wantError(t, keys.Retire(t.Context(), s.db, key), keys.ErrStillPrimary)
@@ -266,7 +266,7 @@ func TestRetire_DuringAnImport(t *testing.T) {
 
 // A host that was down during a rotation comes back with a file that has both
 // keys, but encrypts with the one that was retired meanwhile.
-func TestRetire_AHostThatComesBackDoesNotEncrypt(t *testing.T) {
+func TestRetire_HostReturns_DoesNotEncrypt(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		behind := s.secondProcess()
 		ids := s.issue(1)

@@ -52,7 +52,7 @@ func (p *paged) PurgeCredentials(context.Context, time.Duration, int) (purged, d
 
 // A key is retired only if the last row does not need it, also where a page
 // ends with the rows before.
-func TestUsers_LooksAtEveryPage(t *testing.T) {
+func TestUsers_ReadsEveryPage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		pages []page
 		want  int64
@@ -75,7 +75,7 @@ func TestUsers_LooksAtEveryPage(t *testing.T) {
 
 // A tick goes on while there may be more to purge, or more to find the time of,
 // and ends with the first error.
-func TestPurger_GoesOnUntilNothingIsLeft(t *testing.T) {
+func TestPurger_ManyPages_PurgesAll(t *testing.T) {
 	for name, pages := range map[string][]page{
 		"nothing":             {{0, 0, nil}},
 		"less than a page":    {{499, 499, nil}},

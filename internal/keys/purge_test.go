@@ -33,7 +33,7 @@ func (s *fixture) wantPurged(ids []uuid.UUID, want ...bool) {
 	}
 }
 
-func TestPurger_DeletesWhatIsOldEnough(t *testing.T) {
+func TestPurger_DeletesOldCredentials(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		ids := s.issue(3)
 		purger, err := keys.NewPurger(s.db, time.Hour, s.logger())
@@ -63,7 +63,7 @@ func TestPurger_DeletesWhatIsOldEnough(t *testing.T) {
 }
 
 // More than a page, by two workers at the same time.
-func TestPurger_ManyByTwoWorkers(t *testing.T) {
+func TestPurger_TwoWorkers(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		ids := s.issue(20)
 		s.exec("UPDATE credentials SET issued_at = issued_at - 3600000")
@@ -90,7 +90,7 @@ func TestPurger_ManyByTwoWorkers(t *testing.T) {
 	})
 }
 
-func TestPurgeCard_OnceAndOnlyOfAnIssuedCard(t *testing.T) {
+func TestPurgeCard_IssuedCard_Once(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		ids := s.issue(2)
 		purge := keys.Purge{ID: uuid.Must(uuid.NewV7()), CardUUID: ids[0], Note: "why", Operator: "who"}
@@ -118,7 +118,7 @@ func TestPurgeCard_OnceAndOnlyOfAnIssuedCard(t *testing.T) {
 
 // Credentials that were lost are what the books doubt: a purge that deletes
 // nothing must not say that it did.
-func TestPurgeCard_HidesNoLostCredentials(t *testing.T) {
+func TestPurgeCard_LostCredentials_StillReported(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		id := s.issue(1)[0]
 		s.exec("DELETE FROM credentials WHERE card_uuid = $1", id)
@@ -134,7 +134,7 @@ func TestPurgeCard_HidesNoLostCredentials(t *testing.T) {
 	})
 }
 
-func TestCheckRetention_NotWithinTheHour(t *testing.T) {
+func TestCheckRetention_BelowAnHour_ReturnsError(t *testing.T) {
 	t.Parallel()
 	for retention, ok := range map[time.Duration]bool{0: true, time.Hour: true, 720 * time.Hour: true,
 		time.Hour - 1: false, -time.Hour: false} {

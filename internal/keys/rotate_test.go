@@ -16,7 +16,7 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-func TestRotator_ReplacesEverythingThatAnOlderKeySealed(t *testing.T) {
+func TestRotator_OlderKey_EverythingReplaced(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		ids, w := s.issue(7), s.hook()
 		check(t, s.rotator().Tick(t.Context())) // nothing was promoted
@@ -115,7 +115,7 @@ func TestRotator_KilledMidway(t *testing.T) {
 	}
 }
 
-func TestRotator_WhatChangedMeanwhileIsNotReplaced(t *testing.T) {
+func TestRotator_RowChanged_NotReplaced(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		w := s.hook()
 		old, key := s.promote()
@@ -148,7 +148,7 @@ func TestRotator_WhatChangedMeanwhileIsNotReplaced(t *testing.T) {
 	})
 }
 
-func TestRotator_OneThatCantBeDecryptedStopsNoOther(t *testing.T) {
+func TestRotator_CorruptRow_OthersReplaced(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		ids := s.issue(7)
 		s.exec("UPDATE credentials SET url = $1 WHERE card_uuid = $2",
@@ -173,7 +173,7 @@ func TestRotator_OneThatCantBeDecryptedStopsNoOther(t *testing.T) {
 
 // Only the first field is found by an index. A row of which another field has
 // the key counts all the same before a key is retired.
-func TestRetire_LooksAtEveryField(t *testing.T) {
+func TestRetire_ReadsEveryField(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		ids := s.issue(2)
 		old, _ := s.promote()
@@ -189,7 +189,7 @@ func TestRetire_LooksAtEveryField(t *testing.T) {
 }
 
 // Two hosts with different key files would undo each other's work for ever.
-func TestRotator_WithAnotherPrimaryKeyItDoesNothing(t *testing.T) {
+func TestRotator_AnotherPrimaryKey_DoesNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.issue(2)
 		other := s.secondProcess()
@@ -214,7 +214,7 @@ func TestRotator_WithAnotherPrimaryKeyItDoesNothing(t *testing.T) {
 
 // Rotations follow each other while another process issues cards, and both read
 // them.
-func TestRotator_WhileCardsAreIssuedAndRead(t *testing.T) {
+func TestRotator_ConcurrentIssueAndReads(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		other := s.secondProcess()
 		ids := s.issue(5)

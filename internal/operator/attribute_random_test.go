@@ -25,7 +25,7 @@ type history struct {
 
 // Whatever is attributed, reorganised, decided and issued, in whatever order:
 // the books agree after every step, and the supplier makes no card twice.
-func TestAttribute_TheBooksAgreeAfterAnyHistory(t *testing.T) {
+func TestAttribute_RandomHistory_BooksAgree(t *testing.T) {
 	histories, steps := 6, 200
 	if testing.Short() {
 		histories = 1

@@ -81,7 +81,7 @@ func (s *fixture) wantUnattributed(n int) {
 	}
 }
 
-func TestAttribute_ToACardThatIsThenIssuedOnce(t *testing.T) {
+func TestAttribute_ToCard_IssuedOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		a, c := s.stray(coin, 10), s.order()
 		s.wantBooks(ledger{Counted: coin, Unattributed: coin})
@@ -128,7 +128,7 @@ func TestAttribute_ToACardThatIsThenIssuedOnce(t *testing.T) {
 	})
 }
 
-func TestAttribute_CompletesWhatACardReceived(t *testing.T) {
+func TestAttribute_UnderpaidCard_Completed(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin/2, 10)
@@ -150,7 +150,7 @@ func TestAttribute_CompletesWhatACardReceived(t *testing.T) {
 
 // Money that was first seen when the quote had expired buys the card only at
 // today's rate.
-func TestAttribute_LateMoneyIsLate(t *testing.T) {
+func TestAttribute_LateMoney_IsLate(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		enough, little := s.order(), s.order()
 		s.now = s.now.Add(3 * time.Hour)
@@ -175,7 +175,7 @@ func TestAttribute_LateMoneyIsLate(t *testing.T) {
 	})
 }
 
-func TestAttribute_MoneyThatLeavesTheChainIsNotCountedAnyMore(t *testing.T) {
+func TestAttribute_LeavesChain_NoLongerCounted(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		a, waiting, issued := s.stray(coin, 10), s.order(), s.order()
@@ -203,7 +203,7 @@ func TestAttribute_MoneyThatLeavesTheChainIsNotCountedAnyMore(t *testing.T) {
 	})
 }
 
-func TestAttribute_AForgottenCardIsCreatedAgain(t *testing.T) {
+func TestAttribute_ToNewCard_CardRecreated(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		forgotten := s.order()
 		s.forget(forgotten)
@@ -253,7 +253,7 @@ func TestAttribute_AForgottenCardIsCreatedAgain(t *testing.T) {
 	})
 }
 
-func TestAttribute_WhatBelongsElsewhereIsNoPartOfAForgottenCard(t *testing.T) {
+func TestAttribute_ToNewCard_ExcludesAttributedTransfers(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		forgotten, c := s.order(), s.order()
 		s.forget(forgotten)
@@ -284,7 +284,7 @@ func TestAttribute_WhatBelongsElsewhereIsNoPartOfAForgottenCard(t *testing.T) {
 	})
 }
 
-func TestAttribute_WhatWasGivenBackIsAFigureOfItsOwn(t *testing.T) {
+func TestAttribute_GiveBack_SummedAsReturned(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		a := s.stray(coin, 10)
@@ -308,7 +308,7 @@ func TestAttribute_WhatWasGivenBackIsAFigureOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestAttribute_WhatCantBeDecidedIsRefused(t *testing.T) {
+func TestAttribute_InvalidDecision_ReturnsError(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		paid, made, open := s.order(), s.order(), s.order()
 		s.pay(made, coin, 10)
@@ -389,7 +389,7 @@ func TestAttribute_WhatCantBeDecidedIsRefused(t *testing.T) {
 }
 
 // An operator may choose what a client may: the balances at both ends, too.
-func TestAttribute_ToANewCardOfTheLeastAndTheMostUSD(t *testing.T) {
+func TestAttribute_ToNewCard_MinAndMaxUSD(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		for _, usd := range []card.USD{card.MinUSD, card.MaxUSD} {
 			d := s.toNew(s.stray(coin, 10))
@@ -402,7 +402,7 @@ func TestAttribute_ToANewCardOfTheLeastAndTheMostUSD(t *testing.T) {
 	})
 }
 
-func TestAttribute_OnlyForTheAmountThatTheOperatorSaw(t *testing.T) {
+func TestAttribute_AnotherAmount_ReturnsError(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		forgotten := s.order()
 		s.forget(forgotten)
@@ -427,7 +427,7 @@ func TestAttribute_OnlyForTheAmountThatTheOperatorSaw(t *testing.T) {
 }
 
 // Whoever pays again by the clock of another machine has paid in time.
-func TestAttribute_ANewCardIsPaidWhateverTheClockSays(t *testing.T) {
+func TestAttribute_ToNewCardClockBehind_Paid(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		a := s.stray(coin, 10)
 		s.exec("UPDATE transfers SET first_seen_at = first_seen_at + 86400000")
@@ -443,7 +443,7 @@ func TestAttribute_ANewCardIsPaidWhateverTheClockSays(t *testing.T) {
 
 var errFirst = errors.New("no error: it was the first")
 
-func TestAttribute_TwoOperatorsAtOnce(t *testing.T) {
+func TestAttribute_TwoOperators_OneDecides(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		for range 5 {
 			a, one, two := s.stray(coin, 10), s.order(), s.order()
@@ -479,7 +479,7 @@ func TestAttribute_TwoOperatorsAtOnce(t *testing.T) {
 
 // A pass that takes a transfer away, and has not committed that yet, must not
 // be overlooked.
-func TestAttribute_WaitsForThePassThatTakesTheTransferAway(t *testing.T) {
+func TestAttribute_DuringPass_Waits(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		a, c := s.stray(coin, 10), s.order()
 		check(t, s.watcher.Close(t.Context())) // another process watches now

@@ -40,7 +40,7 @@ func (s *fixture) pots() ledger {
 	return want
 }
 
-func TestReconcile_MoneyInEveryPotAddsUp(t *testing.T) {
+func TestReconcile_EverySum_AddsUp(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		books := s.pots().books()
 		if got, want := books.Credited(), card.TotalOf(coin+111); !got.Equal(want) {
@@ -49,7 +49,7 @@ func TestReconcile_MoneyInEveryPotAddsUp(t *testing.T) {
 	})
 }
 
-func TestReconcile_SaysWhatDoesNotAddUp(t *testing.T) {
+func TestReconcile_SumsDiffer_ReportsDiscrepancy(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.pots()
 		s.exec("UPDATE cards SET credit_paid = credit_paid + 1 WHERE credit_paid = 1")
@@ -60,7 +60,7 @@ func TestReconcile_SaysWhatDoesNotAddUp(t *testing.T) {
 	})
 }
 
-func TestReconcile_BooksThatCantBeReadAreNoBooks(t *testing.T) {
+func TestReconcile_ReadFails_ReturnsError(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		broken := operator.New(&faultyStore{Store: s.store, books: errBroken}, s.rates, nil)
 		books, err := broken.Reconcile(t.Context(), operator.Audit{})
@@ -70,7 +70,7 @@ func TestReconcile_BooksThatCantBeReadAreNoBooks(t *testing.T) {
 	})
 }
 
-func TestReconcile_BooksThatCantBeKeptAreBooks(t *testing.T) {
+func TestReconcile_KeepFails_ReturnsBooks(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		want := s.pots()
 		var log bytes.Buffer
@@ -84,7 +84,7 @@ func TestReconcile_BooksThatCantBeKeptAreBooks(t *testing.T) {
 	})
 }
 
-func TestAfter_IsTheNextUUID(t *testing.T) {
+func TestAfter_ReturnsNextUUID(t *testing.T) {
 	for id, want := range map[string]string{
 		"00000000-0000-0000-0000-000000000000": "00000000-0000-0000-0000-000000000001",
 		"01900000-0000-7000-80ff-ffffffffffff": "01900000-0000-7000-8100-000000000000",

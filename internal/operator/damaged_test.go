@@ -18,7 +18,7 @@ import (
 
 // From the payment to the credentials, a card that can't be decoded is in
 // nobody's way, and the operator is told which it is.
-func TestReconcile_NamesTheCardThatCantBeDecoded(t *testing.T) {
+func TestReconcile_CorruptCard_Reported(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		bad, good := s.order(), s.order()
 		s.exec("UPDATE cards SET payment_state = 'canary' WHERE uuid = $1", bad.UUID)
@@ -55,7 +55,7 @@ func TestReconcile_NamesTheCardThatCantBeDecoded(t *testing.T) {
 	})
 }
 
-func TestReconcile_NamesTheCardsThatCantBeDecrypted(t *testing.T) {
+func TestReconcile_UndecryptableCards_Reported(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		var cards []*card.Card
 		for range 3 {
@@ -102,7 +102,7 @@ func TestReconcile_NamesTheCardsThatCantBeDecrypted(t *testing.T) {
 }
 
 // What is not said, for there is too much of it, is read again next time.
-func TestReconcile_ForgetsNoneOfManyDamagedCards(t *testing.T) {
+func TestReconcile_ManyUndecryptableCards_AllReportedInTurn(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		const n = 23
 		for range n {
@@ -139,7 +139,7 @@ func (s *sealed) KeepBooks(_ context.Context, r operator.Reading) error {
 
 // Every encrypted card is tried, however many are read at once, and only what
 // is damaged is read again next time.
-func TestReconcile_TriesEveryEncryptedCard(t *testing.T) {
+func TestReconcile_Pages_CoverEveryCard(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		for _, n := range []int{0, 1, 499, 500, 501, 1000, 1001} {
 			on := &sealed{faultyStore: faultyStore{Store: s.store}}
@@ -160,7 +160,7 @@ func TestReconcile_TriesEveryEncryptedCard(t *testing.T) {
 	})
 }
 
-func TestReconcile_NamesTheCardsWhoseRefundAddressCantBeDecrypted(t *testing.T) {
+func TestReconcile_UndecryptableRefundAddress_Reported(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		good, bad := s.order(), s.order()
 		for _, c := range []*card.Card{good, bad} {

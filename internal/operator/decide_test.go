@@ -50,7 +50,7 @@ func (s *fixture) late(amount card.Amount) *card.Card {
 	return c
 }
 
-func TestResolve_AcceptedBeforeItIsConfirmedIsAcceptedOnce(t *testing.T) {
+func TestResolve_AcceptUnconfirmed_AcceptedOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		c := s.order()
@@ -70,7 +70,7 @@ func TestResolve_AcceptedBeforeItIsConfirmedIsAcceptedOnce(t *testing.T) {
 	})
 }
 
-func TestResolve_WhatThePaymentIsEnoughForNeedsNoDecision(t *testing.T) {
+func TestResolve_AcceptSufficientPayment_Unchanged(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 10)
@@ -84,7 +84,7 @@ func TestResolve_WhatThePaymentIsEnoughForNeedsNoDecision(t *testing.T) {
 	})
 }
 
-func TestResolve_MoreThanThePriceIsAcceptedAsThePrice(t *testing.T) {
+func TestResolve_AcceptMoreThanPrice_AcceptsPrice(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(3 * coin)
 		s.decided(c, operator.Accept, coin, card.Paid)
@@ -93,7 +93,7 @@ func TestResolve_MoreThanThePriceIsAcceptedAsThePrice(t *testing.T) {
 	})
 }
 
-func TestResolve_WhatWasGivenBackIsNotAccepted(t *testing.T) {
+func TestResolve_AcceptRefunded_ReturnsError(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
 		s.decided(c, operator.Refund, coin/2, card.Expired)
@@ -108,7 +108,7 @@ func TestResolve_WhatWasGivenBackIsNotAccepted(t *testing.T) {
 
 // The making of the card was decided, but nobody was asked for it yet: its
 // money may be given back once the payment is not enough any more.
-func TestResolve_MoneyOfACardThatNobodyWasAskedForIsGivenBack(t *testing.T) {
+func TestResolve_RefundBeforeFirstRequest_Refunded(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		c := s.order()
@@ -128,7 +128,7 @@ func TestResolve_MoneyOfACardThatNobodyWasAskedForIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestResolve_AParkedCardWhoseMoneyIsGoneIsNotTriedAgain(t *testing.T) {
+func TestResolve_RetryParkedWithoutMoney_ReturnsError(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		c := s.order()
@@ -143,7 +143,7 @@ func TestResolve_AParkedCardWhoseMoneyIsGoneIsNotTriedAgain(t *testing.T) {
 	})
 }
 
-func TestResolve_EachLossIsWrittenOffOnce(t *testing.T) {
+func TestResolve_WriteOff_EachLossOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		c := s.order()
@@ -166,7 +166,7 @@ func TestResolve_EachLossIsWrittenOffOnce(t *testing.T) {
 
 // A loss that was written off and came back is no loss any more, though the
 // card was never made.
-func TestResolve_ALossThatCameBackLeavesNothingToWriteOff(t *testing.T) {
+func TestResolve_WriteOffMoneyReturned_Unchanged(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		c := s.late(coin / 2)
@@ -181,7 +181,7 @@ func TestResolve_ALossThatCameBackLeavesNothingToWriteOff(t *testing.T) {
 	})
 }
 
-func TestResolve_WithoutARateLateMoneyWaits(t *testing.T) {
+func TestResolve_NoRate_LateMoneyWaits(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
 		s.resolve(c, operator.Refund)
@@ -193,7 +193,7 @@ func TestResolve_WithoutARateLateMoneyWaits(t *testing.T) {
 	})
 }
 
-func TestResolve_EveryDecisionIsLoggedOnce(t *testing.T) {
+func TestResolve_Decision_LoggedOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin)
 		try := operator.Decision{CardUUID: c.UUID, Kind: operator.Accept, Note: "only asked", Operator: "bob", DryRun: true}
@@ -231,7 +231,7 @@ func (s *fixture) wantEvents(c *card.Card, want ...card.EventType) {
 
 // A decision brings no money: of a payment that was told of before, the account
 // hears no second time.
-func TestResolve_ADecisionTellsOfNoPaymentTwice(t *testing.T) {
+func TestResolve_Decision_PaymentEventNotRepeated(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		told := s.order()
@@ -264,7 +264,7 @@ func TestResolve_ADecisionTellsOfNoPaymentTwice(t *testing.T) {
 	})
 }
 
-func TestResolve_WhatHappenedIsToldInFull(t *testing.T) {
+func TestResolve_Result_IsComplete(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin)
 		before, err := s.orders.GetCard(t.Context(), s.account, c.UUID)

@@ -11,7 +11,7 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-func TestExplain_WhatACardWaitsForAndWhatCanBeDecided(t *testing.T) {
+func TestExplain_EveryState(t *testing.T) {
 	quote := time.Date(2026, 11, 20, 15, 0, 0, 0, time.UTC)
 	next := quote.Add(time.Hour)
 	at := func(usd int64) card.Rate {
@@ -140,7 +140,7 @@ func TestExplain_WhatACardWaitsForAndWhatCanBeDecided(t *testing.T) {
 
 // A customer who waits for a refund has waited since the account was told of it
 // last.
-func TestExplain_SinceWhenARefundIsDue(t *testing.T) {
+func TestExplain_RefundDue_Since(t *testing.T) {
 	at := func(hour int) time.Time { return time.Date(2026, 11, 20, hour, 0, 0, 0, time.UTC) }
 	told := func(kind card.EventType, hour int) card.Event { return card.Event{Type: kind, CreatedAt: at(hour)} }
 	for name, tt := range map[string]struct {
@@ -166,7 +166,7 @@ func TestExplain_SinceWhenARefundIsDue(t *testing.T) {
 
 // What can be decided is what ResolveCard does: it says the same amounts, and
 // what they leave out.
-func TestResolve_SaysWhatADecisionLeavesOut(t *testing.T) {
+func TestResolve_Result_LeftOut(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
 		s.pay(c, coin/4, 5)

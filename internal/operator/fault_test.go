@@ -139,7 +139,7 @@ func (s *fixture) at(f *faultyStore) *operator.Service {
 	return operator.New(f, s.rates, slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 }
 
-func TestResolve_WhateverFailsNothingIsDecided(t *testing.T) {
+func TestResolve_AnyFailure_NothingStored(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		refused := s.order()
 		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }
@@ -181,7 +181,7 @@ func TestResolve_WhateverFailsNothingIsDecided(t *testing.T) {
 	})
 }
 
-func TestResolve_ADecisionWhoseReplyIsLostIsNotDecidedAgain(t *testing.T) {
+func TestResolve_CommitReplyLost_Unchanged(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
 		refund := operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Note: "x", Operator: "x"}
@@ -194,7 +194,7 @@ func TestResolve_ADecisionWhoseReplyIsLostIsNotDecidedAgain(t *testing.T) {
 	})
 }
 
-func TestResolve_ATransactionThatRunsAgainDecidesOnce(t *testing.T) {
+func TestResolve_TransactionRetried_DecidedOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
 		refund := operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Note: "x", Operator: "x"}
@@ -207,7 +207,7 @@ func TestResolve_ATransactionThatRunsAgainDecidesOnce(t *testing.T) {
 	})
 }
 
-func TestAttribute_WhateverFailsNothingIsDecided(t *testing.T) {
+func TestAttribute_AnyFailure_NothingStored(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c, taken := s.order(), s.order()
 		a, earlier := s.stray(coin, 10), s.stray(5, 10)
@@ -252,7 +252,7 @@ func TestAttribute_WhateverFailsNothingIsDecided(t *testing.T) {
 	})
 }
 
-func TestAttribute_ADecisionWhoseReplyIsLostIsNotDecidedAgain(t *testing.T) {
+func TestAttribute_CommitReplyLost_Unchanged(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		for _, d := range []operator.AttributionDecision{s.toCard(s.stray(coin, 10), c), s.toNew(s.stray(coin, 10)),
@@ -271,7 +271,7 @@ func TestAttribute_ADecisionWhoseReplyIsLostIsNotDecidedAgain(t *testing.T) {
 	})
 }
 
-func TestAttribute_ATransactionThatRunsAgainDecidesOnce(t *testing.T) {
+func TestAttribute_TransactionRetried_DecidedOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		done, err := s.at(&faultyStore{twice: true}).AttributeTransfer(t.Context(), s.toNew(s.stray(coin, 10)))
 		if err != nil || done.Unchanged || done.Amount != coin || done.After != card.Paid {

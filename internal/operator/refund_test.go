@@ -30,7 +30,7 @@ func (s *fixture) wantRefund(c *card.Card, amount card.Amount, txid string) {
 	}
 }
 
-func TestResolve_ARefundGetsItsTransactionAfterwards(t *testing.T) {
+func TestResolve_RefundTransaction_AddedLater(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
 		s.wantRefund(c, 0, "")
@@ -69,7 +69,7 @@ func TestResolve_ARefundGetsItsTransactionAfterwards(t *testing.T) {
 	})
 }
 
-func TestResolve_ATransactionIsThatOfTheRefundThatHasNone(t *testing.T) {
+func TestResolve_RefundTransaction_AddedToRefundWithoutOne(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
 		s.resolve(c, operator.Refund)
@@ -94,7 +94,7 @@ func TestResolve_ATransactionIsThatOfTheRefundThatHasNone(t *testing.T) {
 }
 
 // A transaction gives money back once, however often it is named.
-func TestResolve_ATransactionIsThatOfOneRefund(t *testing.T) {
+func TestResolve_RefundTransaction_AddedOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
 		_, err := s.sent(c, firstTx, nil, false)
@@ -123,7 +123,7 @@ func TestResolve_ATransactionIsThatOfOneRefund(t *testing.T) {
 	})
 }
 
-func TestResolve_OnlyARefundHasATransaction(t *testing.T) {
+func TestResolve_TransactionWithoutRefund_ReturnsError(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
 		for _, kind := range []operator.ResolutionKind{operator.Accept, operator.Retry, operator.WriteOff} {
@@ -140,7 +140,7 @@ func TestResolve_OnlyARefundHasATransaction(t *testing.T) {
 }
 
 // What was given back buys no card, whatever is paid again or retried.
-func TestResolve_ARefundThatWasDueIsNeverIssued(t *testing.T) {
+func TestResolve_RefundDueRefunded_NeverIssued(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }
 		c := s.order()

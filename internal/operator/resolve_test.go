@@ -11,7 +11,7 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-func TestResolve_LateMoneyIsAcceptedOnce(t *testing.T) {
+func TestResolve_AcceptLateMoney_Once(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.now = s.now.Add(3 * time.Hour)
@@ -47,7 +47,7 @@ func TestResolve_LateMoneyIsAcceptedOnce(t *testing.T) {
 	})
 }
 
-func TestResolve_TooLittleIsRefundedAndThenPaidAgain(t *testing.T) {
+func TestResolve_RefundUnderpaid_CanBePaidAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin/2, 10)
@@ -74,7 +74,7 @@ func TestResolve_TooLittleIsRefundedAndThenPaidAgain(t *testing.T) {
 	})
 }
 
-func TestResolve_SurplusIsRefunded(t *testing.T) {
+func TestResolve_Surplus_Refunded(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, 3*coin, 10)
@@ -88,7 +88,7 @@ func TestResolve_SurplusIsRefunded(t *testing.T) {
 	})
 }
 
-func TestResolve_ALossIsWrittenOff(t *testing.T) {
+func TestResolve_Loss_WrittenOff(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin, 10)
@@ -115,7 +115,7 @@ func TestResolve_ALossIsWrittenOff(t *testing.T) {
 	})
 }
 
-func TestResolve_ADeclinedCardIsTriedAgainOrRefunded(t *testing.T) {
+func TestResolve_RefundDue_RetriedOrRefunded(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		again, back := s.order(), s.order()
 		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }
@@ -145,7 +145,7 @@ func TestResolve_ADeclinedCardIsTriedAgainOrRefunded(t *testing.T) {
 
 // A card that the supplier may have made all the same is parked, and left to
 // the operator as one that it declined is.
-func TestResolve_AParkedCardIsTriedAgainOrRefunded(t *testing.T) {
+func TestResolve_Parked_RetriedOrRefunded(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		again, back := s.order(), s.order()
 		s.supplier.fault = func(_ int, c *card.Credentials) error { c.SecurityCode = "x"; return nil }
@@ -168,7 +168,7 @@ func TestResolve_AParkedCardIsTriedAgainOrRefunded(t *testing.T) {
 	})
 }
 
-func TestResolve_WhatCantBeDecidedIsRefused(t *testing.T) {
+func TestResolve_InvalidDecision_ReturnsError(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c, paid, made := s.order(), s.order(), s.order()
 		s.pay(made, coin, 10)
@@ -206,7 +206,7 @@ func TestResolve_WhatCantBeDecidedIsRefused(t *testing.T) {
 	})
 }
 
-func TestReconcile_FindsWhatDoesNotAgree(t *testing.T) {
+func TestReconcile_ChangedRows_ReportsDiscrepancies(t *testing.T) {
 	for want, wreck := range map[string]string{
 		"it has credentials, but is not issued":              "UPDATE cards SET status = 'awaiting_payment'",
 		"it is issued, but has no credentials":               "DELETE FROM credentials",
@@ -239,7 +239,7 @@ func TestReconcile_FindsWhatDoesNotAgree(t *testing.T) {
 	}
 }
 
-func TestReconcile_CardsThatWaitForAnOperator_AreNotDoubted(t *testing.T) {
+func TestReconcile_WaitingCards_AreNoDiscrepancies(t *testing.T) {
 	const unissue, deleted = "UPDATE cards SET status = 'awaiting_payment'", "DELETE FROM credentials"
 	for kind, changes := range map[operator.WaitingKind][]string{
 		operator.WaitingRefundDue: {unissue, deleted, "UPDATE intents SET state = 'refund_due'"},
@@ -271,7 +271,7 @@ func TestReconcile_CardsThatWaitForAnOperator_AreNotDoubted(t *testing.T) {
 	}
 }
 
-func TestResolve_OnlyWhatIsConfirmedIsGivenBack(t *testing.T) {
+func TestResolve_RefundUnconfirmed_ReturnsError(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin/2, 0)
@@ -295,7 +295,7 @@ func TestResolve_OnlyWhatIsConfirmedIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestResolve_OnlyForTheAmountThatTheOperatorSaw(t *testing.T) {
+func TestResolve_AnotherAmount_ReturnsError(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.now = s.now.Add(3 * time.Hour)
@@ -318,7 +318,7 @@ func TestResolve_OnlyForTheAmountThatTheOperatorSaw(t *testing.T) {
 	})
 }
 
-func TestResolve_MoneyThatLeavesTheChainAfterItWasGivenBackIsSeen(t *testing.T) {
+func TestResolve_RefundedMoneyLeavesChain_IsLost(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		c, other := s.order(), s.order()
@@ -345,7 +345,7 @@ func TestResolve_MoneyThatLeavesTheChainAfterItWasGivenBackIsSeen(t *testing.T) 
 	})
 }
 
-func TestResolve_WhatWasAcceptedAndGivenBackIsNotEnoughAgain(t *testing.T) {
+func TestResolve_AcceptedThenRefunded_IsNotEnough(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin/2, 0)
@@ -368,7 +368,7 @@ func TestResolve_WhatWasAcceptedAndGivenBackIsNotEnoughAgain(t *testing.T) {
 	})
 }
 
-func TestResolve_ALossOfACardWhoseSurplusWasGivenBackIsWrittenOffWhole(t *testing.T) {
+func TestResolve_LossAfterSurplusRefund_WrittenOffWhole(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, 2*coin, 10)
@@ -383,7 +383,7 @@ func TestResolve_ALossOfACardWhoseSurplusWasGivenBackIsWrittenOffWhole(t *testin
 	})
 }
 
-func TestResolve_LateMoneyThatWasFoundEnoughStaysEnough(t *testing.T) {
+func TestResolve_LateMoneyWasEnough_StaysEnough(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.now = s.now.Add(3 * time.Hour)

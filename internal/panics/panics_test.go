@@ -16,7 +16,7 @@ var errOrdinary = errors.New("ordinary")
 //go:noinline
 func index(n int, list []int) int { return list[n] }
 
-func TestCall_PanicBecomesAnErrorWithoutItsValue(t *testing.T) {
+func TestCall_Panic_ReturnsErrorWithoutValue(t *testing.T) {
 	for name, f := range map[string]func() error{
 		"string":  func() error { panic("4111 canary") },
 		"error":   func() error { panic(fmt.Errorf("canary: %w", errOrdinary)) },
@@ -44,7 +44,7 @@ func TestCall_PanicBecomesAnErrorWithoutItsValue(t *testing.T) {
 	}
 }
 
-func TestCall_WithoutAPanic_ReturnsTheErrorOfTheFunction(t *testing.T) {
+func TestCall_NoPanic_ReturnsError(t *testing.T) {
 	before := panics.Recovered()
 	if err := panics.Call(func() error { return errOrdinary }); err != errOrdinary {
 		t.Errorf("error %v", err)

@@ -7,7 +7,7 @@ import (
 	"github.com/cardmint/cardmint/internal/rate"
 )
 
-func TestAcceptable_OnlyWhatTheSourcesStillSay(t *testing.T) {
+func TestAcceptable_WithinThreePercent(t *testing.T) {
 	waiting := []card.ParkedRate{{USD: decimal(t, "1500")}, {USD: decimal(t, "200")}}
 	for usd, want := range map[string]string{
 		"1500": "1500", "1545": "1500", "1455": "1500", "200": "200", "206": "200",

@@ -125,7 +125,7 @@ func (r *replica) tick(usd string) error {
 	return errors.Join(r.Tick(r.t.Context()), r.Follow(r.t.Context()))
 }
 
-func TestLive_AfterARestartAJumpIsHeldLikeAnyOther(t *testing.T) {
+func TestLive_JumpAfterRestart_IsHeld(t *testing.T) {
 	b, c := &book{}, &clock{noon}
 	first := newReplica(t, b, c, "one")
 	if err := first.tick("150"); err != nil {
@@ -161,7 +161,7 @@ func TestLive_AfterARestartAJumpIsHeldLikeAnyOther(t *testing.T) {
 	}
 }
 
-func TestLive_AnOperatorsAcceptanceIsFollowedWithoutAnotherTick(t *testing.T) {
+func TestLive_RateAcceptedByOperator_QuotedWithoutTick(t *testing.T) {
 	b, c := &book{}, &clock{noon}
 	one, two := newReplica(t, b, c, "one"), newReplica(t, b, c, "two")
 	_, _ = one.tick("150"), two.tick("150")
@@ -210,7 +210,7 @@ func TestLive_AnOperatorsAcceptanceIsFollowedWithoutAnotherTick(t *testing.T) {
 	}
 }
 
-func TestLive_AnAcceptanceOfAnotherRateChangesNothing(t *testing.T) {
+func TestLive_AnotherRateAccepted_ChangesNothing(t *testing.T) {
 	b, c := &book{}, &clock{noon}
 	r := newReplica(t, b, c, "one")
 	_ = r.tick("150")
@@ -250,7 +250,7 @@ func TestLive_ReplicasAgree(t *testing.T) {
 	}
 }
 
-func TestLive_WithoutItsBookItStartsWithNoRateAndGoesOnWithTheOneItHas(t *testing.T) {
+func TestLive_BookDown_NoFirstRateButKeepsLast(t *testing.T) {
 	b, c := &book{broken: errors.New("out of reach")}, &clock{noon}
 	b.accepts(t, "150", c.now().Add(-12*time.Hour))
 	r := newReplica(t, b, c, "one")
@@ -298,7 +298,7 @@ func TestLive_WithoutItsBookItStartsWithNoRateAndGoesOnWithTheOneItHas(t *testin
 	}
 }
 
-func TestLive_AFirstStartKnowsAtOnceWhatTheBookSays(t *testing.T) {
+func TestLive_FirstStart_ReadsBook(t *testing.T) {
 	b, c := &book{broken: errors.New("out of reach")}, &clock{noon}
 	b.accepts(t, "150", c.now().Add(-12*time.Hour))
 	r := newReplica(t, b, c, "one")
@@ -312,7 +312,7 @@ func TestLive_AFirstStartKnowsAtOnceWhatTheBookSays(t *testing.T) {
 
 // As soon as the book can be read, the quotes of the last Tick make a rate,
 // whoever accepted what it says.
-func TestLive_ABookThatIsReadLateDelaysTheFirstRateNoLonger(t *testing.T) {
+func TestLive_BookReadLate_FirstRateFollows(t *testing.T) {
 	b, c := &book{}, &clock{noon}
 	if err := newReplica(t, b, c, "one").tick("150"); err != nil {
 		t.Fatal(err)
@@ -330,7 +330,7 @@ func TestLive_ABookThatIsReadLateDelaysTheFirstRateNoLonger(t *testing.T) {
 
 // Whoever reads the logs sees each acceptance once, when it begins to count.
 // What was accepted before a start is no news.
-func TestLive_AnOperatorsAcceptanceIsLoggedOnce(t *testing.T) {
+func TestLive_RateAcceptedByOperator_LoggedOnce(t *testing.T) {
 	var logged strings.Builder
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
@@ -353,7 +353,7 @@ func TestLive_AnOperatorsAcceptanceIsLoggedOnce(t *testing.T) {
 	}
 }
 
-func TestLive_ABookThatHangsDelaysNothing(t *testing.T) {
+func TestLive_BookHangs_DelaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, c := &book{}, &clock{noon}
 		r := newReplica(t, b, c, "one")
@@ -378,7 +378,7 @@ func TestLive_ABookThatHangsDelaysNothing(t *testing.T) {
 	})
 }
 
-func TestLive_AFirstRateThatIsComparedWithNothingIsLogged(t *testing.T) {
+func TestLive_FirstRateWithoutComparison_Logged(t *testing.T) {
 	var logged strings.Builder
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))

@@ -197,7 +197,7 @@ func TestJudge_OneTick(t *testing.T) {
 	}
 }
 
-func TestJudge_WhatASourceShouldHaveCheckedIsCheckedAgain(t *testing.T) {
+func TestJudge_InvalidQuotes_Dropped(t *testing.T) {
 	good := Quote{USD: usd(t, "150"), At: noon}
 	for name, bad := range map[string]Quote{
 		"nothing":        {},
@@ -292,7 +292,7 @@ func TestJudge_TickAfterTick(t *testing.T) {
 
 // Sources that agree on ten times the price must not be believed because they
 // insist.
-func TestJudge_ARateTooFarFromWhatWasAcceptedNeedsAnOperator(t *testing.T) {
+func TestJudge_TooFarFromAccepted_Parked(t *testing.T) {
 	type tick struct {
 		after  time.Duration // since the one before
 		quotes string
@@ -391,7 +391,7 @@ func accepted(t testing.TB, texts string) (p past) {
 	return p
 }
 
-func TestJudge_IsComparedWithWhatIsStored(t *testing.T) {
+func TestJudge_StoredRates_Compared(t *testing.T) {
 	for name, test := range map[string]struct {
 		past   string
 		quote  string
@@ -432,7 +432,7 @@ func TestJudge_IsComparedWithWhatIsStored(t *testing.T) {
 
 // What another process accepted may be far from a rate that goes on. That one
 // is withdrawn only if the market is below it.
-func TestJudge_ARateThatIsHeldIsWithdrawnOnlyIfTheMarketIsBelowIt(t *testing.T) {
+func TestJudge_Held_WithdrawnOnlyIfMarketIsBelow(t *testing.T) {
 	for quote, withdrawn := range map[string]bool{"151": false, "150": false, "149.99999999": true} {
 		before := standing{past: accepted(t, "100@40m 150@20m"), last: card.Rate{USD: usd(t, "150"), At: noon}}
 		after := judge("monero", said(t, "a="+quote+" b="+quote), before, noon, config(nil))
@@ -442,7 +442,7 @@ func TestJudge_ARateThatIsHeldIsWithdrawnOnlyIfTheMarketIsBelowIt(t *testing.T) 
 	}
 }
 
-func TestJudge_WithoutKnowingWhatWasAcceptedNothingIs(t *testing.T) {
+func TestJudge_BookUnread_NothingAccepted(t *testing.T) {
 	before := standing{unread: errors.New("database out of reach")}
 	after := judge("monero", said(t, "a=150 b=150"), before, noon, config(nil))
 	if after.why == nil || !strings.Contains(after.why.Error(), "database out of reach") || after.last != (card.Rate{}) ||
@@ -451,7 +451,7 @@ func TestJudge_WithoutKnowingWhatWasAcceptedNothingIs(t *testing.T) {
 	}
 }
 
-func TestPast_KeepsWhatBoundsTheNextRate(t *testing.T) {
+func TestPast_Recent(t *testing.T) {
 	s := standing{}
 	now := noon
 	for i := range 500 {
@@ -480,7 +480,7 @@ func TestPast_KeepsWhatBoundsTheNextRate(t *testing.T) {
 
 // What could not be stored yet is added to what was read, each rate once and
 // oldest first.
-func TestPast_MergedWithWhatIsNotStoredYet(t *testing.T) {
+func TestPast_Merge(t *testing.T) {
 	row := func(id byte) card.AcceptedRate {
 		return card.AcceptedRate{ID: uuid.UUID{id}, At: noon.Add(time.Duration(id) * time.Minute)}
 	}
@@ -498,7 +498,7 @@ func TestPast_MergedWithWhatIsNotStoredYet(t *testing.T) {
 	}
 }
 
-func TestJudge_AJumpIsHeldHoweverOldTheLastRateIs(t *testing.T) {
+func TestJudge_JumpFromOldRate_IsHeld(t *testing.T) {
 	before := judge("monero", said(t, "a=100 b=100"), standing{}, noon, config(nil))
 	quotes := said(t, "a=120@48h b=120@48h")
 	if after := judge("monero", quotes, before, noon.Add(48*time.Hour), config(nil)); after.held.ticks != 1 ||
@@ -512,7 +512,7 @@ func TestJudge_AJumpIsHeldHoweverOldTheLastRateIs(t *testing.T) {
 	}
 }
 
-func TestJudge_ReasonsAreBounded(t *testing.T) {
+func TestJudge_Reasons_AreBounded(t *testing.T) {
 	got := judge("monero", []quoted{{"a", Quote{Err: errors.New(strings.Repeat("é", 10_000) + "\xff")}}}, standing{},
 		noon, config(nil))
 	if len(got.why.Error()) > 300 {
@@ -529,7 +529,7 @@ func TestJudge_ReasonsAreBounded(t *testing.T) {
 // Whatever sources say: an accepted rate lies between the least and the
 // greatest quote that was used, at least a quorum was used, all of it fresh,
 // none far from the median, and nothing that was given was changed.
-func TestJudge_AnAcceptedRateLiesBetweenTheQuotesUsed(t *testing.T) {
+func TestJudge_AcceptedRate_IsBetweenUsedQuotes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	accepted := 0
 	for range 50_000 {

@@ -43,7 +43,7 @@ func wantNoRate(t testing.TB, live *rate.Live, why string) {
 	}
 }
 
-func TestLive_TheMedianOfAllSources(t *testing.T) {
+func TestLive_Rate_IsMedianOfSources(t *testing.T) {
 	live, _, s := newLive(t, 3, rate.Config{})
 	wantNoRate(t, live, "no source was asked yet")
 	s[0].quotes(t, noon.Add(-time.Minute), map[string]string{"monero": "152.6"})
@@ -65,7 +65,7 @@ func TestLive_TheMedianOfAllSources(t *testing.T) {
 	}
 }
 
-func TestLive_ARateLapsesByItself(t *testing.T) {
+func TestLive_Rate_Expires(t *testing.T) {
 	live, clock, _ := newLive(t, 2, rate.Config{})
 	if err := live.Tick(t.Context()); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestLive_ARateLapsesByItself(t *testing.T) {
 	wantNoRate(t, live, "31s in the future")
 }
 
-func TestLive_YesterdaysCacheIsDropped(t *testing.T) {
+func TestLive_OldQuote_Dropped(t *testing.T) {
 	live, _, s := newLive(t, 2, rate.Config{})
 	s[0].quotes(t, noon.Add(-24*time.Hour), map[string]string{"monero": "150"})
 	if err := live.Tick(t.Context()); err == nil {
@@ -88,14 +88,14 @@ func TestLive_YesterdaysCacheIsDropped(t *testing.T) {
 	wantNoRate(t, live, "1 of 2 sources can be used, and 2 are needed: a: quote is 24h0m0s old, more than 5m0s")
 }
 
-func TestLive_TimestampInTheFutureIsDropped(t *testing.T) {
+func TestLive_FutureQuote_Dropped(t *testing.T) {
 	live, _, s := newLive(t, 2, rate.Config{})
 	s[0].quotes(t, noon.Add(time.Hour), map[string]string{"monero": "150"})
 	_ = live.Tick(t.Context())
 	wantNoRate(t, live, "a: quote is from 1h0m0s in the future, more than 30s")
 }
 
-func TestLive_BelowQuorumThereIsNoRate(t *testing.T) {
+func TestLive_BelowQuorum_NoRate(t *testing.T) {
 	live, clock, s := newLive(t, 3, rate.Config{})
 	_ = live.Tick(t.Context())
 	s[0].fails(errors.New("HTTP status 500"))
@@ -120,7 +120,7 @@ func TestLive_BelowQuorumThereIsNoRate(t *testing.T) {
 	wantRate(t, live, "151")
 }
 
-func TestLive_AJumpIsHeldUntilItStands(t *testing.T) {
+func TestLive_Jump_HeldUntilConfirmed(t *testing.T) {
 	live, clock, s := newLive(t, 2, rate.Config{})
 	tick := func(usd string) {
 		clock.pass(time.Minute)
@@ -145,7 +145,7 @@ func TestLive_AJumpIsHeldUntilItStands(t *testing.T) {
 	wantRate(t, live, "150")
 }
 
-func TestLive_AHeldJumpDoesNotProlongTheOldRate(t *testing.T) {
+func TestLive_HeldJump_OldRateExpires(t *testing.T) {
 	live, clock, s := newLive(t, 2, rate.Config{HoldTicks: 100})
 	_ = live.Tick(t.Context())
 	for range 6 {
@@ -158,7 +158,7 @@ func TestLive_AHeldJumpDoesNotProlongTheOldRate(t *testing.T) {
 	wantNoRate(t, live, "the last one is 6m0s old, more than 5m0s; since then: 300 is more than 15 percent")
 }
 
-func TestLive_NeverBelowTheFloor(t *testing.T) {
+func TestLive_BelowFloor_NoRate(t *testing.T) {
 	live, clock, s := newLive(t, 2, rate.Config{Floor: map[string]card.Decimal{"monero": {Units: 145}}})
 	_ = live.Tick(t.Context())
 	wantRate(t, live, "150")
@@ -172,7 +172,7 @@ func TestLive_NeverBelowTheFloor(t *testing.T) {
 	}
 }
 
-func TestLive_NeverAboveTheCeiling(t *testing.T) {
+func TestLive_AboveCeiling_NoRate(t *testing.T) {
 	live, clock, s := newLive(t, 2, rate.Config{Ceiling: map[string]card.Decimal{"monero": {Units: 1555, Scale: 1}}})
 	_ = live.Tick(t.Context())
 	wantRate(t, live, "150")
@@ -186,7 +186,7 @@ func TestLive_NeverAboveTheCeiling(t *testing.T) {
 	}
 }
 
-func TestLive_OneCoinsFailureDoesNotTouchTheOthers(t *testing.T) {
+func TestLive_OneCoinFails_OthersHaveRates(t *testing.T) {
 	live, _, s := newLive(t, 2, rate.Config{Coins: []string{"monero", "bitcoin", "litecoin"}})
 	s[0].fetch = func(context.Context, []string) (map[string]rate.Quote, error) {
 		return map[string]rate.Quote{
@@ -203,7 +203,7 @@ rate of litecoin: 1 of 2 sources can be used, and 2 are needed: b: answer has no
 	wantRate(t, live, "150")
 }
 
-func TestLive_SourcesAreAskedOnlyForCoinsThatTheyServe(t *testing.T) {
+func TestLive_Sources_FetchServedCoinsOnly(t *testing.T) {
 	live, _, s := newLive(t, 4, rate.Config{Coins: []string{"monero", "bitcoin"}})
 	s[2].serves, s[3].serves = []string{"bitcoin"}, []string{"doge"}
 	for i, want := range []string{"[monero bitcoin]", "[monero bitcoin]", "[bitcoin]", "not at all"} {
@@ -221,7 +221,7 @@ rate of bitcoin: 0 of 3 sources can be used, and 2 are needed: a: down; b: down;
 	}
 }
 
-func TestLive_AHangingSourceDoesNotDelayTheOthersPastTheDeadline(t *testing.T) {
+func TestLive_HangingSource_TimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		live, _, s := newLive(t, 3, rate.Config{Now: time.Now,
 			Floor:   map[string]card.Decimal{"monero": decimal(t, "1")},
@@ -254,7 +254,7 @@ func TestLive_AHangingSourceDoesNotDelayTheOthersPastTheDeadline(t *testing.T) {
 	})
 }
 
-func TestLive_SourcesAreAskedAtOnce(t *testing.T) {
+func TestLive_Sources_FetchedConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		live, _, s := newLive(t, 3, rate.Config{Now: time.Now})
 		for _, s := range s {
@@ -277,7 +277,7 @@ func TestLive_SourcesAreAskedAtOnce(t *testing.T) {
 	})
 }
 
-func TestLive_IsReadWhileItTicks(t *testing.T) {
+func TestLive_ConcurrentReadsAndTicks(t *testing.T) {
 	live, _, _ := newLive(t, 3, rate.Config{})
 	_ = live.Tick(t.Context())
 	var readers sync.WaitGroup
@@ -298,7 +298,7 @@ func TestLive_IsReadWhileItTicks(t *testing.T) {
 	readers.Wait()
 }
 
-func TestLive_ATickThatWaitsForAnotherEndsWithItsContext(t *testing.T) {
+func TestLive_WaitingTick_EndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		live, _, s := newLive(t, 2, rate.Config{Now: time.Now})
 		s[0].fetch = func(ctx context.Context, _ []string) (map[string]rate.Quote, error) {
@@ -318,7 +318,7 @@ func TestLive_ATickThatWaitsForAnotherEndsWithItsContext(t *testing.T) {
 }
 
 // Otherwise nobody would hear of a dead source until a second one dies.
-func TestLive_ASourceThatIsMissingFromARateIsLoggedOnce(t *testing.T) {
+func TestLive_MissingSource_LoggedOnce(t *testing.T) {
 	var logged strings.Builder
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
@@ -345,7 +345,7 @@ func TestLive_ASourceThatIsMissingFromARateIsLoggedOnce(t *testing.T) {
 	tick("missing=[]")
 }
 
-func TestNew_WhatCanNotWorkIsRefused(t *testing.T) {
+func TestNew_InvalidConfig_ReturnsError(t *testing.T) {
 	a, b := &script{name: "a"}, &script{name: "b"}
 	good := rate.Config{Coins: []string{"monero"}}
 	for name, test := range map[string]struct {
@@ -422,7 +422,7 @@ func TestNew_WhatCanNotWorkIsRefused(t *testing.T) {
 	}
 }
 
-func TestNew_TheBoundsThemselvesWork(t *testing.T) {
+func TestNew_Bounds_Valid(t *testing.T) {
 	a, b := &script{name: "a"}, &script{name: "b"}
 	for name, change := range map[string]func(*rate.Config){
 		"a quorum of one":       func(c *rate.Config) { c.Quorum = 1 },

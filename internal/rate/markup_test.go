@@ -20,7 +20,7 @@ func fixed(t testing.TB, usd string) order.Rates {
 	return f
 }
 
-func TestMarkup(t *testing.T) {
+func TestMarkup_Rate(t *testing.T) {
 	for _, test := range []struct{ rate, percent, want, source string }{
 		{"101.5", "1.5", "100", "fixed markup=1.5%"},
 		{"152.52", "0.0001", "152.51984748", "fixed markup=0.0001%"},
@@ -40,7 +40,7 @@ func TestMarkup(t *testing.T) {
 	}
 }
 
-func TestMarkup_ZeroChangesNothing(t *testing.T) {
+func TestMarkup_Zero_ChangesNothing(t *testing.T) {
 	rates := fixed(t, "152.52")
 	for _, zero := range []card.Decimal{{}, {Scale: 4}} {
 		if got, err := rate.Markup(rates, zero); err != nil || got != rates {
@@ -49,7 +49,7 @@ func TestMarkup_ZeroChangesNothing(t *testing.T) {
 	}
 }
 
-func TestMarkup_AbsurdPercentagesAreRefused(t *testing.T) {
+func TestMarkup_InvalidPercentage_ReturnsError(t *testing.T) {
 	for _, p := range []card.Decimal{{Units: -1}, {Units: 101}, {Units: 1_000_001, Scale: 4}, {Units: 1, Scale: 5},
 		{Units: 1, Scale: -1}, {Units: 1<<63 - 1, Scale: 4}} {
 		if _, err := rate.Markup(fixed(t, "152.52"), p); err == nil {
@@ -58,7 +58,7 @@ func TestMarkup_AbsurdPercentagesAreRefused(t *testing.T) {
 	}
 }
 
-func TestMarkup_NoRateStaysNoRate(t *testing.T) {
+func TestMarkup_NoRate_ReturnsError(t *testing.T) {
 	rates, err := rate.Markup(fixed(t, "0.00000001"), percent(t, "1"))
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestMarkup_NoRateStaysNoRate(t *testing.T) {
 
 // The marked-up rate is the greatest at which the card still costs percent
 // more.
-func FuzzMarkup_IsTheGreatestRateThatLeavesTheMarkup(f *testing.F) {
+func FuzzMarkup_LargestRateWithMarkup(f *testing.F) {
 	f.Add(int64(15_252_000_000), int64(15), uint8(1))
 	f.Add(int64(1<<63-1), int64(1), uint8(4))
 	f.Add(int64(1), int64(1), uint8(4))

@@ -24,7 +24,7 @@ func TestFixed(t *testing.T) {
 	}
 }
 
-func TestFixed_AbsurdRatesAreRefused(t *testing.T) {
+func TestFixed_InvalidRates_ReturnError(t *testing.T) {
 	for _, text := range []string{"", "0", "0.0", "-1", "1e2", "abc", "1.123456789", "99999999999999"} {
 		if _, err := rate.NewFixed(map[string]string{"monero": text}, time.Now); err == nil {
 			t.Errorf("%q was accepted", text)

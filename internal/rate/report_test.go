@@ -11,7 +11,7 @@ import (
 	"github.com/cardmint/cardmint/internal/rate"
 )
 
-func TestReports_SayWhatEachSourceAnswered(t *testing.T) {
+func TestReports_QuotesOfSources(t *testing.T) {
 	live, clock, s := newLive(t, 3,
 		rate.Config{Floor: map[string]card.Decimal{"monero": decimal(t, "1")},
 			Ceiling: map[string]card.Decimal{"monero": decimal(t, "1000")}})

@@ -19,7 +19,7 @@ func checkQuote(t *testing.T, q Quote) {
 	}
 }
 
-func FuzzReaders_OnlyPlausibleQuotesGetThrough(f *testing.F) {
+func FuzzReaders_Quotes_ArePlausible(f *testing.F) {
 	for _, body := range []string{KrakenAnswer, BitfinexAnswer, CoinGeckoAnswer, CoinbaseAnswer,
 		`["error",10020,"symbol: invalid"]`, `{"error":["EQuery:Unknown asset pair"]}`,
 		`null`, `[null]`, `[[]]`, `{"monero":null}`, `{"price":"1e5","time":"2026-11-20T12:00:00Z"}`,
@@ -40,7 +40,7 @@ func FuzzReaders_OnlyPlausibleQuotesGetThrough(f *testing.F) {
 	})
 }
 
-func FuzzNewQuote_CutsAndNeverRoundsUp(f *testing.F) {
+func FuzzNewQuote_NeverRoundsUp(f *testing.F) {
 	for _, s := range []string{"152.52", "152", "152.", ".5", "0.01", "0.009999999", "100000000", "100000000.000000001",
 		"1e5", "-1", "+1", "NaN", "0x10", "1_000",
 		"152.123456789e5", "152.12345678901234567890", "", "null", "1.2.3", "٣"} {

@@ -25,7 +25,7 @@ import (
 
 var coins = []string{"monero", "bitcoin", "litecoin"}
 
-func TestSources_ReadWhatIsDocumented(t *testing.T) {
+func TestSources_DocumentedResponses(t *testing.T) {
 	for name, test := range map[string]struct {
 		body, want string
 		asked      []string
@@ -54,7 +54,7 @@ func TestSources_ReadWhatIsDocumented(t *testing.T) {
 }
 
 // An empty list of markets would ask some sources for every market there is.
-func TestSources_WithoutAMarketNothingIsAsked(t *testing.T) {
+func TestSources_NoMarket_NoRequest(t *testing.T) {
 	for name := range rate.Known() {
 		s := answering(t, `{}`)
 		quotes, err := open(t, name, s.URL).Fetch(t.Context(), []string{"unheard-of"})
@@ -64,7 +64,7 @@ func TestSources_WithoutAMarketNothingIsAsked(t *testing.T) {
 	}
 }
 
-func TestSources_OneBadValueSpoilsItsOwnQuoteOnly(t *testing.T) {
+func TestSources_BadValue_AffectsItsQuoteOnly(t *testing.T) {
 	const implausible = "quote is not a plain number of 0.01 to 100000000 US dollars"
 	good := map[string]string{
 		"kraken":    `{"error":[],"result":{"XXMRZUSD":[["152.52","0.1",1795176000,"b","m","",1]],"XXBTZUSD":%s}}`,
@@ -122,7 +122,7 @@ func TestSources_OneBadValueSpoilsItsOwnQuoteOnly(t *testing.T) {
 	check("coingecko", `[]`, undocumented)
 }
 
-func TestSources_AMarketThatIsGoneIsNamed(t *testing.T) {
+func TestSources_MissingMarket_Named(t *testing.T) {
 	for name, body := range map[string]string{
 		"kraken": `{"error":[],"result":{"XXBTZUSD":[["90000","1",1795176000]]}}`, "bitfinex": `[]`, "coingecko": `{}`,
 	} {
@@ -133,7 +133,7 @@ func TestSources_AMarketThatIsGoneIsNamed(t *testing.T) {
 	}
 }
 
-func TestCoinbase_OneMarketsFailureLeavesTheOther(t *testing.T) {
+func TestCoinbase_OneMarketFails_OthersQuoted(t *testing.T) {
 	s := playing(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.URL.Path, "BTC") {
 			w.WriteHeader(http.StatusNotFound)
@@ -162,7 +162,7 @@ func TestCoinbase_OneMarketsFailureLeavesTheOther(t *testing.T) {
 	}
 }
 
-func TestKraken_AnErrorIsAFailureWhateverElseIsThere(t *testing.T) {
+func TestKraken_ErrorWithResult_Dropped(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"error":["EQuery:Unknown asset pair"]}`:                                                    "answers with the error EQuery:Unknown asset pair",
 		`{"error":["EAPI:Rate limit exceeded"],"result":{"XXMRZUSD":[["152.52","0.1",1795176000]]}}`: "answers with the error EAPI:Rate limit exceeded",
@@ -195,7 +195,7 @@ func fails(t *testing.T, address string, want string) {
 	}
 }
 
-func TestSources_StatusesAndBodiesThatAreNoAnswerAreDropped(t *testing.T) {
+func TestSources_InvalidResponses_Dropped(t *testing.T) {
 	for _, status := range []int{201, 204, 400, 401, 403, 404, 418, 429, 451, 500, 502, 503, 520} {
 		s := playing(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "60")
@@ -224,7 +224,7 @@ func TestSources_StatusesAndBodiesThatAreNoAnswerAreDropped(t *testing.T) {
 	}
 }
 
-func TestBitfinex_AnswerThatIsNoTrade_IsDropped(t *testing.T) {
+func TestBitfinex_NoTrade_Dropped(t *testing.T) {
 	const undocumented = "answer is not what the source documents"
 	for body, want := range map[string]string{
 		`["error",10020,"symbol: canary"]`: undocumented, // with status 200
@@ -255,7 +255,7 @@ func bitfinex(t testing.TB, prices map[string]string) *site {
 	})
 }
 
-func TestLive_RedirectTLSErrorAndEndlessBodyAreDropped(t *testing.T) {
+func TestLive_RedirectTLSErrorEndlessBody_Dropped(t *testing.T) {
 	var followed atomic.Int32
 	target := playing(t, func(w http.ResponseWriter, _ *http.Request) {
 		followed.Add(1)
@@ -294,7 +294,7 @@ func TestLive_RedirectTLSErrorAndEndlessBodyAreDropped(t *testing.T) {
 	}
 }
 
-func TestSources_AnAnswerOfAMegabyteIsRead(t *testing.T) {
+func TestSources_BodyOfAMegabyte_Read(t *testing.T) {
 	const most = 1 << 20
 	fill := strings.Repeat(" ", most-len(rate.KrakenAnswer))
 	if quotes, err := open(t, "kraken", answering(t, rate.KrakenAnswer+fill).URL).Fetch(t.Context(), coins); err != nil ||
@@ -341,7 +341,7 @@ func TestLive_FromEverySource(t *testing.T) {
 	}
 }
 
-func TestSources_HangingOnesEndWithTheirTime(t *testing.T) {
+func TestSources_Hanging_TimeOut(t *testing.T) {
 	silent := playing(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	stuck := playing(t, func(w http.ResponseWriter, r *http.Request) { // in the middle of its body
 		_, _ = io.WriteString(w, rate.CoinGeckoAnswer[:30])
@@ -368,7 +368,7 @@ func TestSources_HangingOnesEndWithTheirTime(t *testing.T) {
 	}
 }
 
-func TestSources_AClosedPortAndATornConnectionAreDropped(t *testing.T) {
+func TestSources_ConnectionFails_Dropped(t *testing.T) {
 	closed := answering(t, "")
 	closed.Close()
 	fails(t, closed.URL, "connection refused")
@@ -396,7 +396,7 @@ func TestLive_HaltedMarket_IsDropped(t *testing.T) {
 		"1 of 3 sources can be used, and 2 are needed: bitfinex: quote is 1h0m0s old, more than 5m0s; kraken: quote is 1h0m0s old")
 }
 
-func TestSources_RequestsSayWhoAsksAndNothingElse(t *testing.T) {
+func TestSources_Request_HasNoOtherHeaders(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
 	for name := range rate.Known() {
 		var header http.Header
@@ -416,7 +416,7 @@ func TestSources_RequestsSayWhoAsksAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestSources_EndWithTheirContext(t *testing.T) {
+func TestSources_ContextCanceled_Return(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := playing(t, func(_ http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() })
 	quotes, err := open(t, "kraken", s.URL).Fetch(ctx, []string{"monero"})
@@ -425,7 +425,7 @@ func TestSources_EndWithTheirContext(t *testing.T) {
 	}
 }
 
-func TestSources_AreChosenByName(t *testing.T) {
+func TestSources_ByName(t *testing.T) {
 	names := func(sources []rate.Source) (names []string) {
 		for _, s := range sources {
 			names = append(names, s.Name())
@@ -476,7 +476,7 @@ func TestSources_AreChosenByName(t *testing.T) {
 	}
 }
 
-func TestSources_AreNotReadOverALineThatAnybodyCanChange(t *testing.T) {
+func TestSources_PlainHTTP_ReturnsError(t *testing.T) {
 	for _, address := range []string{"https://example.com", "https://example.com:8443/mirror/", "http://127.0.0.1:8080",
 		"http://[::1]:8080", "http://localhost"} {
 		if _, err := rate.Sources([]string{"kraken"}, map[string]string{"kraken": address}, chain.Markets()); err != nil {

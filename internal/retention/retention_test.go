@@ -64,7 +64,7 @@ func (s *fakeStore) RetireCards(_ context.Context, account uuid.UUID, currency s
 	return int64(n), uuid.UUID{after[0] + 1}, nil
 }
 
-func TestKeeper(t *testing.T) {
+func TestKeeper_Tick(t *testing.T) {
 	some := func() *fakeStore {
 		return &fakeStore{held: true, events: map[uuid.UUID]int{{1}: 450}, cards: map[uuid.UUID]int{{2}: 300}}
 	}
@@ -116,7 +116,7 @@ func TestKeeper(t *testing.T) {
 
 // Whoever reads the log learns of what is gone, and nothing where nothing was
 // due.
-func TestKeeper_LogsWhatItDeleted(t *testing.T) {
+func TestKeeper_Deletions_Logged(t *testing.T) {
 	for name, tt := range map[string]struct {
 		events, cards int
 		want          string // "" for no line
@@ -148,7 +148,7 @@ func (s slowStore) PruneEvents(ctx context.Context, account uuid.UUID, age time.
 
 // Requests come first: the database has nine times as long for them as for what
 // is deleted.
-func TestKeeper_LeavesTheDatabaseToOthersMostOfTheTime(t *testing.T) {
+func TestKeeper_Pauses_BetweenPages(t *testing.T) {
 	for name, own := range map[string]bool{"by its own timer": false, "by a timer of the test": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestKeeper_LeavesTheDatabaseToOthersMostOfTheTime(t *testing.T) {
 	}
 }
 
-func TestPolicy_RefusesASlipOfTheFinger(t *testing.T) {
+func TestPolicy_TooShort_ReturnsError(t *testing.T) {
 	for policy, good := range map[retention.Policy]bool{
 		{}:                               true,
 		{Expired: 7 * day}:               true,

@@ -12,7 +12,7 @@ import (
 
 // An operator who is root changes the keys of a service that is not, which must
 // still be able to read them.
-func TestChange_KeepsTheOwner(t *testing.T) {
+func TestChange_KeepsOwner(t *testing.T) {
 	_, path := newVault(t)
 	owner := os.Getuid()
 	if owner == 0 { // only root can give a file away

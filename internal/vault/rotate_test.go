@@ -107,7 +107,7 @@ func TestRotation_FromOneKeyToTheNext(t *testing.T) {
 // A process may meet what another one encrypted with a key that this one has
 // not read yet: it reads the file at once. As long as the file does not have
 // it, the answer is to come again, not that the data is damaged.
-func TestOpen_AKeyThatComesLater(t *testing.T) { synctest.Test(t, testKeyThatComesLater) }
+func TestOpen_KeyAddedLater(t *testing.T) { synctest.Test(t, testKeyThatComesLater) }
 
 func testKeyThatComesLater(t *testing.T) {
 	v, path := newVault(t)
@@ -165,7 +165,7 @@ func testKeyThatComesLater(t *testing.T) {
 // Whoever has the other key files is asked for every key that a ciphertext
 // names and this file does not have. Damaged ciphertexts, which may name any,
 // fill no memory: after a thousand it begins anew.
-func TestStrangers_AllOfAThousandAreKept(t *testing.T) {
+func TestUnknownKeys_Thousand_AllKept(t *testing.T) {
 	v, _ := newVault(t)
 	id, met := uuid.New(), 0
 	for _, tt := range []struct{ named, want int }{{1, 1}, {2, 2}, {1000, 1000}, {1001, 1}} {
@@ -181,7 +181,7 @@ func TestStrangers_AllOfAThousandAreKept(t *testing.T) {
 	}
 }
 
-func TestReread_AFileThatCantBeUsedChangesNothing(t *testing.T) {
+func TestReread_InvalidFile_ChangesNothing(t *testing.T) {
 	v, path := newVault(t)
 	other, otherPath := newVault(t)
 	foreign, err := os.ReadFile(otherPath)
@@ -218,7 +218,7 @@ func TestReread_AFileThatCantBeUsedChangesNothing(t *testing.T) {
 
 // A command that is killed leaves the file as it was, or as it should be, and
 // never a part of it.
-func TestChange_AnInterruptedOneIsNoticedAndHarmless(t *testing.T) {
+func TestChange_Interrupted_ReturnsError(t *testing.T) {
 	_, path := newVault(t)
 	before, err := os.ReadFile(path)
 	check(t, err)
@@ -244,7 +244,7 @@ func TestChange_AnInterruptedOneIsNoticedAndHarmless(t *testing.T) {
 	}
 }
 
-func TestChange_FollowsALink(t *testing.T) {
+func TestChange_Symlink_Followed(t *testing.T) {
 	v, path := newVault(t)
 	link := filepath.Join(t.TempDir(), "link.keys")
 	check(t, os.Symlink(path, link))
@@ -258,7 +258,7 @@ func TestChange_FollowsALink(t *testing.T) {
 
 // Versions without rotation have written files that do not say when a key was
 // made.
-func TestOpen_AFileOfBefore(t *testing.T) {
+func TestOpen_FileOfOldVersion(t *testing.T) {
 	_, path := newVault(t)
 	var file map[string]json.RawMessage
 	text, err := os.ReadFile(path)
@@ -277,7 +277,7 @@ func TestOpen_AFileOfBefore(t *testing.T) {
 	}
 }
 
-func TestSealCredentials_AllFieldsByOneKey(t *testing.T) {
+func TestSealCredentials_AllFields_SameKey(t *testing.T) {
 	v, _ := newVault(t)
 	id, account := uuid.New(), uuid.New()
 	plain := card.Credentials{CardNumber: "9912345678901232", ExpirationDate: "11/29", SecurityCode: "123",
@@ -330,7 +330,7 @@ func TestSeal_NoNonceTwice(t *testing.T) {
 
 // A process that was stopped for a while may go on before its loops do. It must
 // not encrypt with a key that may have been retired meanwhile.
-func TestSeal_AfterAWhileTheFileIsReadFirst(t *testing.T) {
+func TestSeal_OldKeys_FileReadFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, path := newVault(t)
 		first, id := v.Keys().Primary, uuid.New()

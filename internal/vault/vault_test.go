@@ -27,7 +27,7 @@ func newVault(t *testing.T) (*vault.Vault, string) {
 	return v, path
 }
 
-func TestSeal_OpensOnlyWhereItBelongs(t *testing.T) {
+func TestSeal_OtherPlace_DoesNotOpen(t *testing.T) {
 	v, path := newVault(t)
 	id, account := uuid.New(), uuid.New()
 	sealed, err := v.Seal(id, account, "card_number", "9912345678901232")
@@ -67,7 +67,7 @@ func TestSeal_OpensOnlyWhereItBelongs(t *testing.T) {
 
 // A vault holds the secrets of cards and of webhooks: an error must not send an
 // operator to look for a card that does not exist.
-func TestOpen_ErrorsNameWhatCantBeOpened(t *testing.T) {
+func TestOpen_Error_NamesField(t *testing.T) {
 	v, _ := newVault(t)
 	id, account := uuid.New(), uuid.New()
 	_, err := v.Open(id, account, "webhook_secret", []byte("damaged"))
@@ -81,7 +81,7 @@ func TestOpen_ErrorsNameWhatCantBeOpened(t *testing.T) {
 	}
 }
 
-func TestSeal_TheSameTextTwiceIsNotTheSameCiphertext(t *testing.T) {
+func TestSeal_SameText_DifferentCiphertexts(t *testing.T) {
 	v, _ := newVault(t)
 	id := uuid.New()
 	one, _ := v.Seal(id, id, "f", "text")
@@ -117,7 +117,7 @@ func TestDigest_DependsOnKeysAndLabel(t *testing.T) {
 	}
 }
 
-func TestCreate_NeverOverwritesAndIsPrivate(t *testing.T) {
+func TestCreate_ExistingFile_ReturnsError(t *testing.T) {
 	_, path := newVault(t)
 	if err := vault.Create(path); !errors.Is(err, vault.ErrExists) {
 		t.Errorf("second time: %v", err)
@@ -130,7 +130,7 @@ func TestCreate_NeverOverwritesAndIsPrivate(t *testing.T) {
 	}
 }
 
-func TestOpen_ErrorsDoNotQuoteTheFile(t *testing.T) {
+func TestOpen_Error_DoesNotQuoteFile(t *testing.T) {
 	for _, text := range []string{"", "canary", `{"encryption":"canary","hashing":"canary"}`,
 		`{"encryption":{"key":[{"keyData":{"value":"canary"}}]}}`} {
 		path := filepath.Join(t.TempDir(), "x.keys")
