@@ -23,32 +23,32 @@ import (
 
 const (
 	ruleFile = "../../docs/operate/alarms.rules.yaml"
-	// A minute of the file's "for" is a second here. Expressions, and the
-	// durations in them, are those of the file.
+	// speedup shortens each "for" of the rules: a minute becomes a second.
+	// Expressions, and the durations in them, stay as shipped.
 	speedup = 60
 )
 
-// prometheus is Debian's, with the rules as they are shipped. It remembers what
-// was done to cause an alarm, and when that was seen.
+// prometheus is Debian's Prometheus with the shipped rules. It records how each
+// alarm was provoked, and when its state changed.
 type prometheus struct {
 	*rig.Process
 	url, dir     string
 	provocations map[string]*provocation
 }
 
-// provocation is an alarm that was caused on purpose.
+// provocation is an alarm that the test caused.
 type provocation struct {
 	how                              string
 	caused, fired, resolved, cleared time.Time
 }
 
-// alert is an alarm as Prometheus tells of it.
+// alert is an entry of Prometheus's list of alerts.
 type alert struct {
 	Labels, Annotations map[string]string
 	State               string
 }
 
-// startPrometheus starts a server that scrapes nothing yet.
+// startPrometheus starts a server without scrape targets.
 func startPrometheus(t *testing.T) *prometheus {
 	t.Helper()
 	program := rig.Need(t, "prometheus", "prometheus")
@@ -110,7 +110,7 @@ func (p *prometheus) write(t *testing.T, name, text string) {
 	}
 }
 
-// setTargets has Prometheus scrape these addresses, and no others, as a job.
+// setTargets replaces the addresses that Prometheus scrapes for a job.
 func (p *prometheus) setTargets(t *testing.T, job string, addresses ...string) {
 	t.Helper()
 	text, err := json.Marshal([]map[string][]string{{"targets": append([]string{}, addresses...)}})
@@ -120,7 +120,7 @@ func (p *prometheus) setTargets(t *testing.T, job string, addresses ...string) {
 	p.write(t, job+".json", string(text))
 }
 
-// call calls the HTTP API, and reads what it answers into result.
+// call calls the HTTP API and decodes the data of the response into result.
 func (p *prometheus) call(t *testing.T, path string, query url.Values, result any) {
 	t.Helper()
 	res, err := http.PostForm(p.url+path, query)
@@ -148,15 +148,14 @@ func (p *prometheus) call(t *testing.T, path string, query url.Values, result an
 	}
 }
 
-// deleteSeries deletes what is known of a series before a moment, as if so much time
-// had passed that no rule looks at it.
+// deleteSeries deletes a series up to a time, so that no rule sees its past.
 func (p *prometheus) deleteSeries(t *testing.T, series string, before time.Time) {
 	t.Helper()
 	p.call(t, "/api/v1/admin/tsdb/delete_series",
 		url.Values{"match[]": {series}, "end": {strconv.FormatInt(before.Unix(), 10)}}, nil)
 }
 
-// active returns the alarms that fire or are about to.
+// active returns the pending and firing alarms.
 func (p *prometheus) active(t *testing.T) map[string]alert {
 	t.Helper()
 	var answer struct{ Alerts []alert }
@@ -171,7 +170,7 @@ func (p *prometheus) active(t *testing.T) map[string]alert {
 	return all
 }
 
-// observe writes down what is seen now of the alarms that were provoked.
+// observe records state changes of the provoked alarms.
 func (p *prometheus) observe(t *testing.T) {
 	t.Helper()
 	all := p.active(t)
@@ -192,7 +191,7 @@ func (p *prometheus) observe(t *testing.T) {
 	}
 }
 
-// await notes until a condition holds for all of the alarms.
+// await observes until a condition holds for all named alarms.
 func (p *prometheus) await(t *testing.T, what string, holds func(*provocation) bool, names []string) {
 	t.Helper()
 	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(250 * time.Millisecond) {
@@ -207,7 +206,7 @@ func (p *prometheus) await(t *testing.T, what string, holds func(*provocation) b
 	}
 }
 
-// provoke causes alarms, none of which there may be yet.
+// provoke causes alarms. None of them may be active before.
 func (p *prometheus) provoke(t *testing.T, how string, cause func(), names ...string) {
 	t.Helper()
 	for name := range p.active(t) {
@@ -221,13 +220,13 @@ func (p *prometheus) provoke(t *testing.T, how string, cause func(), names ...st
 	cause()
 }
 
-// awaitFiring waits until alarms fire.
+// awaitFiring waits until the alarms fire.
 func (p *prometheus) awaitFiring(t *testing.T, names ...string) {
 	t.Helper()
 	p.await(t, "fire", func(x *provocation) bool { return !x.fired.IsZero() }, names)
 }
 
-// resolve removes the cause of alarms, which must fire.
+// resolve waits until the alarms fire, and then removes their cause.
 func (p *prometheus) resolve(t *testing.T, mend func(), names ...string) {
 	t.Helper()
 	p.awaitFiring(t, names...)
@@ -237,14 +236,13 @@ func (p *prometheus) resolve(t *testing.T, mend func(), names ...string) {
 	mend()
 }
 
-// awaitCleared waits until alarms that were mended are gone.
+// awaitCleared waits until resolved alarms are no longer active.
 func (p *prometheus) awaitCleared(t *testing.T, names ...string) {
 	t.Helper()
 	p.await(t, "clear", func(x *provocation) bool { return !x.cleared.IsZero() }, names)
 }
 
-// awaitNone waits until there is no alarm, whether it fires or is about to, but
-// these.
+// awaitNone waits until no alarm is pending or firing, except the given ones.
 func (p *prometheus) awaitNone(t *testing.T, but ...string) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(250 * time.Millisecond) {

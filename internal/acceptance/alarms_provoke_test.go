@@ -34,7 +34,7 @@ func (s *alarmFixture) exec(statement string, args ...any) {
 	}
 }
 
-// order orders cards.
+// order orders n cards.
 func (s *alarmFixture) order(usd int64, n int) []*client.Card {
 	s.t.Helper()
 	shop, all := newClient(s.t, s.api.url, s.token), make([]*client.Card, n)
@@ -48,7 +48,7 @@ func (s *alarmFixture) order(usd int64, n int) []*client.Card {
 	return all
 }
 
-// pay pays a part of what cards cost, and does not wait for them.
+// pay pays a part of the price of cards, without waiting for them.
 func (s *alarmFixture) pay(part string, cards ...*client.Card) {
 	s.t.Helper()
 	shop := newClient(s.t, s.api.url, s.token)
@@ -81,7 +81,7 @@ func (s *alarmFixture) buy(usd int64, n int) []*client.Card {
 	return cards
 }
 
-// importStock imports cards into the stock.
+// importStock imports n cards of 500 dollars into the stock.
 func (s *alarmFixture) importStock(first, n int) {
 	s.t.Helper()
 	file, _ := stockFile(s.t, "500", first, n)
@@ -105,15 +105,14 @@ func (s *alarmFixture) startSupplier() {
 	})
 }
 
-// trafficPause is the pause of clients of whom eight make hundreds of requests per
-// second.
+// trafficPause lets eight clients send hundreds of requests per second.
 const trafficPause = 10 * time.Millisecond
 
-// disk is where the file system is that a test may fill. Nobody else sees it.
+// disk is the mount point of a small file system that a test can fill. Other
+// processes do not see it.
 const disk = "/srv"
 
-// startNode starts node_exporter on a machine whose database has a disk of its
-// own.
+// startNode starts node_exporter in a mount namespace with a 16 MiB disk.
 func (s *alarmFixture) startNode() {
 	s.t.Helper()
 	program := rig.Need(s.t, "prometheus-node-exporter", "prometheus-node-exporter")
@@ -125,7 +124,7 @@ func (s *alarmFixture) startNode() {
 	s.node = rig.Start(s.t,
 		exec.Command("unshare", append(private, "sh", "-c", `mount -t tmpfs -o size=16m disk `+disk+` && exec "$@"`, "sh",
 			program, "--web.listen-address="+s.nodeMetrics, "--collector.disable-defaults", "--collector.filesystem",
-			"--collector.filesystem.mount-points-exclude=^/($|[^s]|s[^r])")...)) // those of this machine may be full
+			"--collector.filesystem.mount-points-exclude=^/($|[^s]|s[^r])")...)) // the file systems of this machine may be full
 	s.node.Ready(s.t, 30*time.Second, func() error {
 		res, err := http.Get("http://" + s.nodeMetrics + "/metrics")
 		if err == nil {
@@ -141,7 +140,7 @@ func (s *alarmFixture) scrapeAll() {
 	s.watch.setTargets(s.t, "node", s.nodeMetrics)
 }
 
-// request sends a request, whatever is answered.
+// request sends a request and ignores the response.
 func (s *alarmFixture) request(method, path, body string) {
 	req, err := http.NewRequest(method, s.api.url+path, strings.NewReader(body))
 	if err != nil {
@@ -163,7 +162,7 @@ func (s *alarmFixture) readCard(c *client.Card) {
 	s.request(http.MethodGet, "/api/cards/"+c.UUID.String(), "")
 }
 
-// traffic has eight clients send requests, with pauses, until stop is called.
+// traffic runs eight clients that call send, with pauses, until stop is called.
 func (s *alarmFixture) traffic(pause time.Duration, send func()) (stop func()) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var all sync.WaitGroup
@@ -184,11 +183,11 @@ func (s *alarmFixture) traffic(pause time.Duration, send func()) (stop func()) {
 	}
 }
 
-// provokeMoney has money come where it should not, cards sell out, a disk get
-// full, and a receiver of webhooks hang.
+// provokeMoney provokes alarms about unexpected money, sold-out cards, a full
+// disk, and a webhook receiver that hangs.
 func (s *alarmFixture) provokeMoney() {
 	t, w := s.t, s.watch
-	bought := s.buy(150, 12) // the first hooks see them all
+	bought := s.buy(150, 12) // the first webhooks deliver all their events
 	late := s.order(150, 1)[0]
 	s.pay("0.5", late)
 
@@ -250,8 +249,8 @@ func (s *alarmFixture) provokeMoney() {
 		"CardmintWebhooksLate", "CardmintWebhookBacklog")
 }
 
-// addHangingWebhooks registers as many webhooks as an account may have. None is answered
-// until s.hang is closed.
+// addHangingWebhooks registers as many webhooks as an account may have. Their
+// receiver answers only after s.hang is closed.
 func (s *alarmFixture) addHangingWebhooks() {
 	s.t.Helper()
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -270,7 +269,8 @@ func (s *alarmFixture) addHangingWebhooks() {
 	}
 }
 
-// provokeSupplier has a supplier die, and another one decline.
+// provokeSupplier kills a supplier, and then makes it answer with a wrong
+// amount.
 func (s *alarmFixture) provokeSupplier() {
 	t, w := s.t, s.watch
 	w.provoke(t, "the supplier is killed, and twelve cards are paid", func() {
@@ -299,7 +299,7 @@ func (s *alarmFixture) provokeSupplier() {
 	w.awaitCleared(t, "CardmintSupplierFailing", "CardmintIntentOld", "CardmintIssuingSlow", "CardmintCardsWait")
 }
 
-// restartSupplier starts the supplier again, with these rules.
+// restartSupplier restarts the supplier with the given rules.
 func (s *alarmFixture) restartSupplier(rules ...string) {
 	s.t.Helper()
 	s.supplier.Kill()
@@ -307,7 +307,7 @@ func (s *alarmFixture) restartSupplier(rules ...string) {
 	s.startSupplier()
 }
 
-// provokeRates has sources of rates fail.
+// provokeRates makes rate sources fail.
 func (s *alarmFixture) provokeRates() {
 	t, w := s.t, s.watch
 	card := s.order(150, 1)[0]
@@ -353,7 +353,8 @@ func (s *alarmFixture) provokeToken() {
 	w.awaitCleared(t, "CardmintTokenChanged", "CardmintDiscrepancy")
 }
 
-// skewedSource returns where a source is reached whose clock is wrong by s.skew.
+// skewedSource returns the URL of a proxy of a rate source whose Date header is
+// off by s.skew.
 func (s *alarmFixture) skewedSource(source string) string {
 	s.t.Helper()
 	to, err := url.Parse(source)
@@ -370,8 +371,8 @@ func (s *alarmFixture) skewedSource(source string) string {
 	return web.URL
 }
 
-// checkDashboard has Prometheus answer every query of the dashboard, after
-// everything that it shows has happened once.
+// checkDashboard runs every query of the dashboard. It comes last, because each
+// metric needs at least one event.
 func (s *alarmFixture) checkDashboard() {
 	var dashboard struct {
 		Panels []struct {
@@ -401,7 +402,7 @@ func (s *alarmFixture) checkPanel(title, query string) {
 	}
 }
 
-// provokeDatabase has requests wait for the database.
+// provokeDatabase makes requests wait for the database.
 func (s *alarmFixture) provokeDatabase() {
 	t, w := s.t, s.watch
 	card := s.order(150, 1)[0]
@@ -429,12 +430,11 @@ func (s *alarmFixture) provokeDatabase() {
 		stop = s.traffic(trafficPause, func() { s.readCard(card) })
 	}, "CardmintSlow", "CardmintPoolSaturated", "CardmintOverloaded")
 	w.awaitCleared(t, "CardmintSlow", "CardmintOverloaded")
-	w.awaitNone(t, "CardmintPoolSaturated") // CardmintErrors, which refusals are too
+	w.awaitNone(t, "CardmintPoolSaturated") // refusals also cause CardmintErrors
 	stop()
 }
 
-// provokeProcesses has everything die: the worker, the database, and what
-// Prometheus scrapes.
+// provokeProcesses stops the worker, the database, and the scrape targets.
 func (s *alarmFixture) provokeProcesses() {
 	t, w := s.t, s.watch
 	w.provoke(t, "the only worker is started again", func() {
@@ -445,7 +445,7 @@ func (s *alarmFixture) provokeProcesses() {
 	}, "CardmintEpochChanged")
 	w.awaitFiring(t, "CardmintEpochChanged")
 	s.provokePanic("--reconcile-every", "0")
-	s.provokeTargets() // the books take half a minute
+	s.provokeTargets() // reconciliation takes half a minute to be missed
 	keys := s.program.setting("CARDMINT_KEYS")
 	w.provoke(t, "the key file is moved away", func() { must(t, os.Rename(keys, keys+".away")) }, "CardmintKeyFileLost")
 	w.resolve(t, func() { must(t, os.Rename(keys+".away", keys)) }, "CardmintKeyFileLost")
@@ -466,8 +466,8 @@ func (s *alarmFixture) provokeProcesses() {
 	w.awaitCleared(t, "CardmintAllDown")
 }
 
-// provokePanic replaces the worker by one whose first request to a supplier
-// panics, until the alarm fires.
+// provokePanic replaces the worker with one that panics at its first request to
+// a supplier, until the alarm fires.
 func (s *alarmFixture) provokePanic(args ...string) {
 	t, w, path, env := s.t, s.watch, s.program.path, s.program.env
 	panicking := path + "-panicking"
@@ -490,7 +490,8 @@ func (s *alarmFixture) provokePanic(args ...string) {
 	w.awaitCleared(t, "CardmintPanics")
 }
 
-// provokeTargets has Prometheus scrape too much and too little.
+// provokeTargets removes a scrape target, and then adds the worker of another
+// service.
 func (s *alarmFixture) provokeTargets() {
 	t, w := s.t, s.watch
 	other := newProgram(t, "")
@@ -510,8 +511,7 @@ func (s *alarmFixture) provokeTargets() {
 	w.awaitCleared(t, "CardmintTwoWorkers", "CardmintDiskUnwatched")
 }
 
-// provokeChain has the node and the wallet of a real chain freeze, and returns
-// what saw it.
+// provokeChain freezes the node and the wallet of a real chain.
 func provokeChain(t *testing.T) *prometheus {
 	w, net := startPrometheus(t), rig.Monero(t)
 	p := newProgram(t, "")

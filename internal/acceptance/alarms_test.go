@@ -18,8 +18,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// TestAlarms_Rules_PassPromtool has promtool check the rules, and what is known to be true
-// of them.
+// TestAlarms_Rules_PassPromtool runs promtool's lint and the unit tests of the
+// rules.
 func TestAlarms_Rules_PassPromtool(t *testing.T) {
 	t.Parallel()
 	promtool := rig.Need(t, "promtool", "prometheus")
@@ -31,8 +31,8 @@ func TestAlarms_Rules_PassPromtool(t *testing.T) {
 	}
 }
 
-// TestAlarms_DocumentedConfig_PassesPromtool has promtool check what the page
-// shows, with the rules beside it.
+// TestAlarms_DocumentedConfig_PassesPromtool runs promtool on the configuration
+// in docs/operate/alarms.md, together with the shipped rules.
 func TestAlarms_DocumentedConfig_PassesPromtool(t *testing.T) {
 	t.Parallel()
 	promtool, dir := rig.Need(t, "promtool", "prometheus"), t.TempDir()
@@ -57,8 +57,9 @@ func TestAlarms_DocumentedConfig_PassesPromtool(t *testing.T) {
 	}
 }
 
-// TestAlarms_EveryRule_FiresAndClears causes every alarm of the shipped rules by what it is
-// meant for, sees it fire in Prometheus, removes the cause and sees it clear.
+// TestAlarms_EveryRule_FiresAndClears provokes every alarm of the shipped
+// rules, waits until Prometheus fires it, removes the cause, and waits until it
+// clears.
 func TestAlarms_EveryRule_FiresAndClears(t *testing.T) {
 	t.Parallel()
 	var all sync.Map
@@ -98,8 +99,8 @@ func TestAlarms_EveryRule_FiresAndClears(t *testing.T) {
 	_ = table.Flush()
 }
 
-// alarmFixture is a service of an API and a worker, with all that it depends on,
-// any of which can be made to fail.
+// alarmFixture is a service of an API and a worker. Each of their dependencies
+// can be made to fail.
 type alarmFixture struct {
 	t       *testing.T
 	watch   *prometheus
@@ -115,24 +116,24 @@ type alarmFixture struct {
 	supplier                *rig.Process
 	supplierAddress         string
 	suppliers, ledger       string   // files
-	rules                   []string // how the supplier behaves; none for well
+	rules                   []string // of the supplier; none for good behavior
 	gecko, kraken           atomic.Value
-	skew                    atomic.Int64  // nanoseconds that the clocks of both sources are ahead
-	hang                    chan struct{} // closed when the receiver of webhooks answers
+	skew                    atomic.Int64  // nanoseconds by which the clocks of both rate sources are ahead
+	hang                    chan struct{} // closed to let the webhook receiver answer
 }
 
 func provokeService(t *testing.T) *prometheus {
 	s := newAlarmFixture(t)
-	// Shares of requests come first, while there are few: it takes as many good
-	// ones to clear them.
+	// Alarms about shares of requests come first: the fewer requests were sent,
+	// the fewer good ones clear them.
 	for _, provoke := range []func(){
 		s.provokeRates, s.provokeDatabase, s.provokeSupplier, s.provokeMoney, s.provokeToken, s.checkDashboard,
 		s.provokeProcesses} {
-		s.watch.awaitNone(t, "CardmintPoolSaturated") // which takes a minute to clear
+		s.watch.awaitNone(t, "CardmintPoolSaturated") // it takes a minute to clear
 		provoke()
 	}
 	s.watch.awaitCleared(t, "CardmintPoolSaturated")
-	s.watch.deleteSeries(t, "cardmint_epoch", time.Now()) // a worker that was away may have begun one
+	s.watch.deleteSeries(t, "cardmint_epoch", time.Now()) // a new worker may have started an epoch
 	s.watch.awaitNone(t)
 	return s.watch
 }

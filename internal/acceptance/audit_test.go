@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// Operators' deeds leave a line of one shape on standard error, and none of
-// why.
+// Each administrative command writes one audit line to standard error. The line
+// never contains a reason.
 func TestAudit_OperatorCommand_LogsOneLine(t *testing.T) {
 	t.Parallel()
 	skipIfShort(t)
 	p := newProgram(t, "")
-	p.env = append(p.env, "CARDMINT_LOG_LEVEL=error") // which does not hold here
+	p.env = append(p.env, "CARDMINT_LOG_LEVEL=error") // the audit log ignores it
 	audited := func(want string, args ...string) string {
 		t.Helper()
 		stdout, stderr, code := p.run(args...)

@@ -17,19 +17,19 @@ import (
 	"time"
 )
 
-// load is requests of one kind, from several connections at once.
+// load describes requests of one kind, sent on several connections at once.
 type load struct {
 	handler                   http.Handler
 	method, path, token, body string
 	paths                     []string // one for each connection, instead of path
-	etag                      string   // that the client knows
+	etag                      string   // sent in If-None-Match
 	want                      int
-	connections               int // 0 for the usual number
+	connections               int // 0 for the default
 }
 
-// alternate returns requests per second of two loads, and how much of the second
-// the first reaches: the medians of many short turns, in which they go first by
-// turns too.
+// alternate measures two loads in many short alternating turns. It returns the
+// median requests per second of each, and the median ratio of the first to the
+// second.
 func alternate(b *testing.B, first, second load) (ours, theirs, ratio float64) {
 	b.Helper()
 	const turns, turn = 30, 250 * time.Millisecond
@@ -50,8 +50,8 @@ func alternate(b *testing.B, first, second load) (ours, theirs, ratio float64) {
 	return median(rates[0]), median(rates[1]), median(ratios)
 }
 
-// reportMaximum reports how many requests a second a handler answers that does
-// nothing, which is the most that there can be here.
+// reportMaximum reports the request rate of a handler that does nothing: the
+// most that this machine can reach.
 func reportMaximum(b *testing.B, connections int) {
 	b.Helper()
 	nothing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
@@ -65,10 +65,10 @@ func median(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-// start returns a function that sends requests for a time, and returns how many
-// a second were answered. The machine is the server's as far as can be:
-// requests are made before, and each connection writes one, reads the answer,
-// and writes the next.
+// start returns a function that sends requests for d and returns the number of
+// responses per second. Clients use as little CPU as possible: each connection
+// writes the same prepared request and reads the response before it writes the
+// next.
 func (l load) start(b *testing.B) func(time.Duration) float64 {
 	b.Helper()
 	web := httptest.NewServer(l.handler)
@@ -104,7 +104,7 @@ func (l load) start(b *testing.B) func(time.Duration) float64 {
 	}
 }
 
-// loadClient sends the same request on one connection.
+// loadClient sends the same request again and again on one connection.
 type loadClient struct {
 	conn    net.Conn
 	answers *bufio.Reader

@@ -35,19 +35,18 @@ import (
 	cardserver "github.com/cardmint/cardmint/server"
 )
 
-// Every benchmark measures once, for a fixed time, and reports its figure
-// beside the limit it is held to: run them with make bench, which sets
-// -benchtime 1x. What is compared is measured in turns, so that a machine's
-// moods meet both.
+// Each benchmark measures once, for a fixed time, and reports its figure next
+// to its limit. Run them with make bench, which sets -benchtime 1x. Compared
+// loads alternate, so that changes of the machine affect both.
 
-// pool is how many addresses are made before a benchmark begins.
+// pool is the number of addresses made before a benchmark begins.
 const pool = 300_000
 
-// connections is how many clients send requests at once, and how many
-// connections to the database there are.
+// connections is the default number of clients, and of connections to the
+// database.
 const connections = 16
 
-// bench is the service in this process, on PostgreSQL.
+// bench is the service, running in this process on PostgreSQL.
 type bench struct {
 	store   *store.Store
 	vault   *vault.Vault
@@ -59,12 +58,12 @@ type bench struct {
 	watcher *settle.Watcher
 	issuer  *issue.Issuer
 	rates   order.Rates
-	ahead   time.Duration // by which the watcher's clock is
+	ahead   time.Duration // of the watcher's clock
 }
 
 func newBench(b testing.TB, url string, pool int) *bench {
 	b.Helper()
-	app.Tune() // as a process that serves does
+	app.Tune() // as serve does
 	ctx := b.Context()
 	keys := filepath.Join(b.TempDir(), "x.keys")
 	must(b, vault.Create(keys))
@@ -95,7 +94,7 @@ func newBench(b testing.TB, url string, pool int) *bench {
 	must(b, err)
 	all := &bench{store: s, vault: v, orders: orders, rates: rates, handler: handler, account: shop.ID,
 		token: token.Reveal(), chain: sim, issuer: issuer}
-	// filling takes long
+	// The lease must outlast the filling of the pool.
 	all.watcher, err = settle.New(s, rates, sim, quietWake(), quiet,
 		settle.Config{PoolSize: pool, FillBatch: pool, LeaseTTL: time.Hour,
 			Now: func() time.Time { return time.Now().Add(all.ahead) }})
@@ -104,7 +103,7 @@ func newBench(b testing.TB, url string, pool int) *bench {
 	return all
 }
 
-// quietWake wakes nobody.
+// quietWake ignores all wake-ups.
 func quietWake() settle.Wake {
 	return settle.Wake{Pass: func() {}, Orders: func() {}, Issuer: func() {}, Sender: func() {}}
 }
@@ -117,8 +116,8 @@ func must(b testing.TB, err error) {
 }
 
 // BenchmarkCreateCard compares createCard with a bare gin handler in the same
-// process that only decodes the body and inserts the same row, each by a
-// statement of its own.
+// process that only decodes the body and inserts the same row. Both run one
+// statement per request.
 func BenchmarkCreateCard(b *testing.B) {
 	for connections, limit := range map[int]string{16: "of-bare(min:0.85)", 64: "of-bare", 256: "of-bare(min:2)"} {
 		b.Run(fmt.Sprint(connections, "-connections"), func(b *testing.B) {
@@ -126,7 +125,7 @@ func BenchmarkCreateCard(b *testing.B) {
 			s := newBench(b, url, pool)
 			ctx, cancel := context.WithCancel(b.Context())
 			defer cancel()
-			go func() { // the process's own loops: marks, and addresses ahead
+			go func() { // loops of the process: marks, and prepared addresses
 				for ctx.Err() == nil {
 					_ = s.watcher.Mark(ctx)
 					_ = s.orders.Prepare(ctx)
@@ -148,11 +147,11 @@ func BenchmarkCreateCard(b *testing.B) {
 	}
 }
 
-// bare answers createCard without anything around it.
+// bare returns the bare handler of BenchmarkCreateCard.
 func (s *bench) bare(b *testing.B, url string) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
-	// Addresses like those of the service: of the same length and in no order,
-	// for they are in an index.
+	// Addresses must have the service's length and random order, because they
+	// are indexed.
 	made, err := simulated.New(card.Currency{Code: "bare"}, s.store, time.Now).NewAddresses(b.Context(),
 		settle.NoPosition, 2*pool)
 	must(b, err)
@@ -187,8 +186,8 @@ func (s *bench) bare(b *testing.B, url string) http.Handler {
 }
 
 // BenchmarkGetCard compares getCard with a bare gin handler in the same process
-// that only reads the same row, each by a statement of its own. Each connection
-// polls a card of its own.
+// that only reads the same row. Both run one statement per request. Each
+// connection polls its own card.
 func BenchmarkGetCard(b *testing.B) {
 	for _, connections := range []int{16, 64, 256} {
 		b.Run(fmt.Sprint(connections, "-connections"), func(b *testing.B) {
@@ -213,7 +212,7 @@ func BenchmarkGetCard(b *testing.B) {
 	}
 }
 
-// bareRead answers getCard without anything around it.
+// bareRead returns the bare handler of BenchmarkGetCard.
 func (s *bench) bareRead(b *testing.B, url string) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	db := rig.OpenSQL(b, url)
@@ -239,7 +238,7 @@ func (s *bench) bareRead(b *testing.B, url string) http.Handler {
 
 const manyCards = 100_000
 
-// fill inserts n cards that wait for their payment, in one statement.
+// fill inserts n unpaid cards in one statement.
 func fill(b *testing.B, url string, account uuid.UUID, n int) {
 	b.Helper()
 	db := rig.OpenSQL(b, url)
@@ -251,8 +250,8 @@ func fill(b *testing.B, url string, account uuid.UUID, n int) {
 	must(b, err)
 }
 
-// BenchmarkListCards streams the whole list from the real binary and reports by
-// how much its memory grew.
+// BenchmarkListCards streams the whole list from the real binary and reports
+// its memory growth.
 func BenchmarkListCards(b *testing.B) {
 	url := rig.Postgres(b)
 	p := newProgram(b, url)
@@ -289,9 +288,8 @@ func BenchmarkListCards(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkWatcherTick compares a pass over a chain with 10 new transfers, and
-// 10 that got the confirmations they need, while 100 cards wait and while
-// 100,000 do.
+// BenchmarkWatcherTick compares passes while 100 cards wait with passes while
+// 100,000 do. Each pass sees 10 new transfers, and 10 that become confirmed.
 func BenchmarkWatcherTick(b *testing.B) {
 	var took [2]time.Duration
 	for i, waiting := range []int{100, manyCards} {
@@ -306,13 +304,13 @@ func BenchmarkWatcherTick(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// cost is what a pass needs.
+// cost is the cost of a pass.
 type cost struct {
 	took      time.Duration
-	allocated uint64 // bytes, in this process
+	allocated uint64 // bytes, by this process
 }
 
-// tick adds the cost of a pass.
+// tick runs a pass and adds its cost.
 func (c *cost) tick(b *testing.B, s *bench) {
 	b.Helper()
 	var before, after runtime.MemStats
@@ -326,7 +324,7 @@ func (c *cost) tick(b *testing.B, s *bench) {
 
 func (c cost) perPass(n int) cost { return cost{c.took / time.Duration(n), c.allocated / uint64(n)} }
 
-// sliceCost returns what a pass costs that compares a twelfth of the newest
+// sliceCost returns the cost of a pass that compares a twelfth of the newest
 // blocks.
 func (s *bench) sliceCost(b *testing.B) cost {
 	b.Helper()
@@ -339,7 +337,7 @@ func (s *bench) sliceCost(b *testing.B) cost {
 	return all.perPass(round)
 }
 
-// passCost returns what a pass with ten new payments costs.
+// passCost returns the cost of a pass with ten new payments.
 func (s *bench) passCost(b *testing.B) cost {
 	b.Helper()
 	must(b, s.watcher.Tick(b.Context())) // filling took longer than a mark lasts
@@ -362,7 +360,8 @@ func (s *bench) passCost(b *testing.B) cost {
 }
 
 // BenchmarkPastTransfers measures passes with ten new payments each, and passes
-// that compare a slice, beside transfers in the last hundred blocks.
+// that compare a slice, with 1,000 and with 1,000,000 transfers in the last
+// hundred blocks.
 func BenchmarkPastTransfers(b *testing.B) {
 	const most = 1_000_000
 	var pass, slice [2]cost
@@ -394,8 +393,8 @@ func BenchmarkPastTransfers(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkDev starts the real binary and reports how long it took to be ready,
-// and what it needs when idle.
+// BenchmarkDev starts the real binary and reports its startup time, and its
+// memory and CPU use when idle.
 func BenchmarkDev(b *testing.B) {
 	p := newProgram(b, "")
 	start := time.Now()
@@ -413,7 +412,7 @@ func BenchmarkDev(b *testing.B) {
 	s.stop(b)
 }
 
-// memory returns a line of /proc/PID/status, in KiB.
+// memory returns a field of /proc/PID/status, in KiB.
 func memory(b *testing.B, pid int, line string) int64 {
 	b.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -429,8 +428,7 @@ func memory(b *testing.B, pid int, line string) int64 {
 	return 0
 }
 
-// cpu returns the processor time a process has used, from /proc/PID/stat, in
-// which a tick is 10 ms.
+// cpu returns the CPU time of a process. A tick in /proc/PID/stat is 10 ms.
 func cpu(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -443,7 +441,7 @@ func cpu(b *testing.B, pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// create asks for a card of so many US dollars.
+// create orders a card with the given balance in US dollars.
 func create(ctx context.Context, s *order.Service, account uuid.UUID, usd string) (*card.Card, error) {
 	o, wrong := s.Check(order.Request{USDAmount: usd, Currency: "monero"})
 	if len(wrong) > 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/cardmint/cardmint/client"
 )
 
-// cancel cancels a card as its client does.
+// cancel cancels a card with its client's token.
 func (s *server) cancel(t *testing.T, token string, c *client.Card) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/api/cards/"+c.UUID.String()+"/cancel", nil)

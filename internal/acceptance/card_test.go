@@ -15,8 +15,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// order creates a card of 150 US dollars, which costs a coin, and pays so much
-// of it.
+// order creates a card of 150 US dollars, which costs one coin, and pays the
+// given number of coins.
 func (s *server) order(t *testing.T, token, pays string) *client.Card {
 	t.Helper()
 	c := newClient(t, s.url, token)
@@ -35,7 +35,7 @@ func (s *server) order(t *testing.T, token, pays string) *client.Card {
 	return card
 }
 
-// wantOutput fails unless the text holds everything.
+// wantOutput fails the test unless text contains all strings.
 func wantOutput(t *testing.T, text string, all ...string) {
 	t.Helper()
 	for _, want := range all {
@@ -83,7 +83,7 @@ func TestCardResolve_UnderpaidCard_AcceptIssuesIt(t *testing.T) {
 	wantOutput(t, p.must(t, decide...), "recorded: accept 0.9", "was underpaid, is paid")
 	if stdout, stderr, code := p.run(decide...); code == 0 {
 		wantOutput(t, stdout, "nothing left to do")
-	} else { // it was issued meanwhile
+	} else { // the issuer was faster
 		wantOutput(t, stderr, "the card is already issued")
 	}
 	card, err := newClient(t, s.url, token).WaitForCard(t.Context(), short.UUID)
@@ -97,8 +97,9 @@ func TestCardResolve_UnderpaidCard_AcceptIssuesIt(t *testing.T) {
 			t.Errorf("a credential is shown:\n%s", shown)
 		}
 	}
-	// Three digits are found in any identifier or address; a security code
-	// would stand as a word, and the only such word is the price.
+	// Any identifier or address may contain the three digits. A security code
+	// would be a separate word; the only other word of three digits is the
+	// price.
 	word := regexp.MustCompile(`\b` + card.Credentials.SecurityCode + `\b`)
 	if found := word.FindString(strings.ReplaceAll(shown, "150 USD", "")); found != "" {
 		t.Errorf("the security code %s is shown:\n%s", found, shown)
@@ -203,8 +204,8 @@ func TestCLI_OperatorMistake_IsExplained(t *testing.T) {
 	}
 }
 
-// Rows that can't be decoded are named by 'reconcile', and are in the way of
-// nothing else.
+// Reconcile names rows that can't be decoded. All other commands and endpoints
+// keep working.
 func TestReconcile_DamagedRows_AreNamed(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -257,8 +258,8 @@ func TestReconcile_DamagedRows_AreNamed(t *testing.T) {
 	}
 }
 
-// What waits by itself says for what and how long; what a decision leaves out
-// is said with it.
+// The command explains the reason for waiting and the expected duration, and
+// the money that a decision leaves out.
 func TestCardShow_WaitingCard_NamesReason(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -268,7 +269,7 @@ func TestCardShow_WaitingCard_NamesReason(t *testing.T) {
 	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
 	short := s.order(t, token, "0.75")
 	db := rig.OpenSQL(t, url)
-	for _, statement := range []string{ // more, in the mempool
+	for _, statement := range []string{ // an unconfirmed second payment
 		"INSERT INTO simulated_transfers (currency, txid, address, amount, height, seen_at) SELECT currency, 'waiting', address, 125000000000, 0, seen_at FROM simulated_transfers",
 	} {
 		if _, err := db.Exec(statement); err != nil {
@@ -324,7 +325,8 @@ func TestCardShow_WaitingCard_NamesReason(t *testing.T) {
 		"waits for      the supplier, who was asked 3 times (no answer), and is asked again at 2100-01-01T00:00:00Z")
 }
 
-// Whoever sends dust to a card does not fill the operator's terminal.
+// Dust that a third party sends to a card must not flood the operator's
+// terminal.
 func TestCardShow_ManyTransfers_CutsList(t *testing.T) {
 	skipIfShort(t)
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")

@@ -21,10 +21,10 @@ import (
 
 const backlog = 10_000
 
-// BenchmarkCatchUp lets 10,000 payments for 10,000 cards be confirmed while
-// nobody looks, and measures how fast they are settled and the cards made:
-// beside that, the same rows written by bare statements, in as many rows a
-// statement and as many transactions.
+// BenchmarkCatchUp confirms 10,000 payments for 10,000 cards while no worker
+// runs, and measures how fast they are settled and issued. It compares this
+// with bare statements that write the same rows in as many statements and
+// transactions.
 func BenchmarkCatchUp(b *testing.B) {
 	const turns = 3
 	var ours, bare, ratios []float64
@@ -42,8 +42,7 @@ func BenchmarkCatchUp(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// catchUp returns how long it took until all payments were settled, and then
-// until all cards were made.
+// catchUp returns the time to settle all payments, and then to issue all cards.
 func catchUp(b *testing.B) (settled, made time.Duration) {
 	b.Helper()
 	ctx, url := b.Context(), rig.Postgres(b)
@@ -69,7 +68,7 @@ func catchUp(b *testing.B) (settled, made time.Duration) {
 	return settled, made
 }
 
-// bareCatchUp returns how long the database takes for the same rows.
+// bareCatchUp returns the time to write the same rows with bare statements.
 func bareCatchUp(b *testing.B) time.Duration {
 	b.Helper()
 	url := rig.Postgres(b)
@@ -159,7 +158,7 @@ func transaction(b *testing.B, db *sql.DB, f func(context.Context, *sql.Tx)) {
 	must(b, tx.Commit())
 }
 
-// write runs one statement with a group of values for each card between head
+// write runs one statement, with a group of values for each card between head
 // and tail.
 func write(b *testing.B, ctx context.Context, tx *sql.Tx, head, tail string, cards []*card.Card,
 	values func(*card.Card) []any) {

@@ -17,19 +17,19 @@ import (
 var chaosMonero = flag.Bool("chaos-monero", false,
 	"have TestChaos use a real monerod and monero-wallet-rpc, which fail too")
 
-// chaosConfirmations is how many confirmations payments need there: more than a
-// reorganisation is deep.
+// chaosConfirmations is the number of confirmations that payments need. It
+// exceeds the depth of any reorganization here.
 const chaosConfirmations = 4
 
-// moneroNodes are a real monerod and two wallets, with a miner. Payments, blocks and
-// faults of the node wait for each other, so that whoever paid knows whether it
-// did.
+// moneroNodes are a real monerod, two wallets and a miner. Payments, blocks and
+// faults of the node exclude each other, so that the result of each payment is
+// known.
 type moneroNodes struct {
 	t   *testing.T
 	net *rig.MoneroNet
 
 	mu   sync.Mutex
-	sent ledger // what the shop has paid
+	sent ledger // payments by the workload
 }
 
 func newMoneroNodes(t *testing.T) *moneroNodes {
@@ -56,14 +56,14 @@ func newMoneroNodes(t *testing.T) *moneroNodes {
 	return n
 }
 
-// flags are those of a service that watches the node.
+// flags returns the flags of a service that watches the node.
 func (n *moneroNodes) flags() []string {
 	return []string{"serve", "--rate", "monero=150", "--address-pool", "100", "--monero-daemon-url", n.net.DaemonURL,
 		"--monero-wallet-url", n.net.WalletURL,
 		"--monero-confirmations", "4"}
 }
 
-// pay pays, unless the wallet has nothing to spend at the moment.
+// pay pays, and reports false if the wallet has no unlocked money.
 func (n *moneroNodes) pay(address string, amount decimal.Decimal) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -78,7 +78,7 @@ func (n *moneroNodes) pay(address string, amount decimal.Decimal) bool {
 	return true
 }
 
-// chainFault picks a fault of the node, or of the wallet that the service uses.
+// chainFault picks a fault of the node or of the service's wallet.
 func (c *chaos) chainFault() fault {
 	n := c.nodes
 	return []fault{

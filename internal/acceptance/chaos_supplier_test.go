@@ -22,15 +22,15 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier/reference"
 )
 
-// supplierProcess is the supplier of the cards, a process with a ledger of its own.
+// supplierProcess is a supplier in a process with a ledger of its own.
 type supplierProcess struct {
 	*rig.Process
 	url, control, ledger string
-	config               string // the file that names it
+	config               string // path of suppliers.toml
 	log                  string
 }
 
-// openSupplier starts the supplier, and writes the file that names it.
+// openSupplier starts the supplier and writes suppliers.toml.
 func (c *chaos) openSupplier() {
 	c.t.Helper()
 	dir := c.t.TempDir()
@@ -41,7 +41,7 @@ func (c *chaos) openSupplier() {
 	c.startSupplier()
 }
 
-// startSupplier starts the supplier, and does not wait for it.
+// startSupplier starts the supplier without waiting for it.
 func (c *chaos) startSupplier() {
 	c.t.Helper()
 	s := c.supplier
@@ -58,8 +58,7 @@ func (c *chaos) startSupplier() {
 	s.Process = rig.Start(c.t, cmd)
 }
 
-// setBehavior tells the supplier how to behave. One that is down behaves well when
-// it is started.
+// setBehavior replaces the supplier's rules. A restarted supplier has none.
 func (c *chaos) setBehavior(rules ...string) error {
 	body, err := json.Marshal(append([]string{}, rules...))
 	if err != nil {
@@ -100,7 +99,7 @@ func (c *chaos) supplierFault() fault {
 	}[c.random.IntN(7)]
 }
 
-// networkFault loses connections to the databases.
+// networkFault breaks connections to the databases.
 func (c *chaos) networkFault() fault {
 	if c.random.IntN(2) == 0 {
 		return fault{"connections cut", targetNetwork, c.between(time.Second, 6*time.Second), func() {
@@ -114,9 +113,9 @@ func (c *chaos) networkFault() fault {
 	return fault{"database out of reach", targetNetwork, c.between(time.Second, 6*time.Second), line.Down, line.Up}
 }
 
-// verifySupplier compares the supplier's ledger with the cards: one card was
-// made for each that is issued, none for another, and nothing was asked for
-// that is not paid.
+// verifySupplier compares the supplier's ledger with the cards. The supplier
+// must have made exactly one card for each issued one, and none for any other.
+// It must never have been asked for an unpaid card.
 func (c *chaos) verifySupplier(cards, issued map[uuid.UUID]*client.Card, ledger ledger) {
 	c.t.Helper()
 	entries, err := reference.ReadLedger(c.t.Context(), c.supplier.ledger)

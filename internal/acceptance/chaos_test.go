@@ -27,11 +27,11 @@ var (
 )
 
 // TestChaos runs three replicas on a primary with a synchronous standby, and a
-// supplier as a process of its own. A shop orders, pays and reads cards, a
-// webhook and a reader of the feed take events, while processes, connections,
-// databases and the supplier fail at random. In the end nothing that was
-// acknowledged may be lost, nothing may have happened twice, and the supplier's
-// ledger has a card for each that is issued and for no other.
+// supplier in a process of its own. A workload orders, pays and reads cards,
+// follows the feed and receives webhooks, while processes, connections,
+// databases and the supplier fail at random. In the end, nothing acknowledged
+// may be lost, nothing may have happened twice, and the supplier's ledger must
+// contain exactly one card for each issued one.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -59,22 +59,22 @@ func TestChaos(t *testing.T) {
 
 const replicas = 3
 
-// What a fault may meet, besides a replica by its number.
+// Targets of faults that follow the replica numbers.
 const (
 	targetPrimary = replicas + iota
 	targetStandby
 	targetSupplier
 	targetNetwork
-	targetChain // only if it is real
+	targetChain // only with -chaos-monero
 )
 
-// chaos is everything that may fail, and who causes it.
+// chaos is the service with all its dependencies, and the source of faults.
 type chaos struct {
 	t                *testing.T
 	random           *rand.Rand
 	program          *program
 	primary, standby *rig.Cluster
-	externalDB       database     // instead of them, if others run it
+	externalDB       database     // replaces primary and standby if set
 	lines            [2]*rig.Line // to the databases
 	supplier         *supplierProcess
 	nodes            *moneroNodes // nil if the chain is simulated
@@ -83,10 +83,10 @@ type chaos struct {
 
 	began    time.Time
 	counts   map[string]int           // of faults, by kind
-	recovery map[string]time.Duration // the longest from the end of faults to the next card, by their kinds
+	recovery map[string]time.Duration // the longest time from the end of faults to the next sale, by kind
 }
 
-// database is what the judge asks.
+// database is the access to the service's database for verification.
 type database interface {
 	Exec(tb testing.TB, statement string, args ...any)
 	Value(tb testing.TB, query string, args ...any) string
@@ -100,18 +100,18 @@ func (c *chaos) database() database {
 	return c.primary
 }
 
-// replica is a process at an address that it keeps.
+// replica is a process that keeps its address when restarted.
 type replica struct {
 	*rig.Process
 	args []string
 	url  string
-	log  string // a file
+	log  string // file name
 }
 
 func newChaos(t *testing.T, seed uint64) *chaos {
 	c := &chaos{t: t, random: rand.New(rand.NewPCG(seed, 0)), counts: map[string]int{}, recovery: map[string]time.Duration{}}
 	c.primary = rig.NewCluster(t)
-	c.primary.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = '*'") // which the copy inherits
+	c.primary.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = '*'") // the standby inherits it
 	c.standby = c.primary.Standby(t, "standby")
 	c.primary.Exec(t, "SELECT pg_reload_conf()")
 	c.lines = [2]*rig.Line{rig.NewLine(t, c.primary.Host()), rig.NewLine(t, c.standby.Host())}
@@ -148,7 +148,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	return c
 }
 
-// start starts a replica, and does not wait for it.
+// start starts a replica without waiting for it.
 func (c *chaos) start(i int) {
 	c.t.Helper()
 	r := c.replicas[i]
@@ -162,7 +162,7 @@ func (c *chaos) start(i int) {
 	r.Process = rig.Start(c.t, cmd)
 }
 
-// logReplicas logs what replicas complained of, if the test has failed.
+// logReplicas logs the end of each replica's log if the test has failed.
 func (c *chaos) logReplicas() {
 	if !c.t.Failed() {
 		return
@@ -176,7 +176,7 @@ func (c *chaos) logReplicas() {
 	}
 }
 
-// fault is something that fails, and is mended.
+// fault is a failure and its repair.
 type fault struct {
 	kind       string
 	target     int
@@ -184,7 +184,7 @@ type fault struct {
 	begin, end func()
 }
 
-// pickFaults picks a fault, or several that can overlap.
+// pickFaults picks one fault, or several that can overlap.
 func (c *chaos) pickFaults() (faults []fault) {
 	if c.random.IntN(12) == 0 {
 		return []fault{c.powerCut()}
@@ -205,14 +205,14 @@ func (c *chaos) pickFaults() (faults []fault) {
 	for _, target := range which[:n] {
 		faults = append(faults, c.fault(target))
 	}
-	// A standby that is down can't be promoted.
+	// A stopped standby can't be promoted.
 	if slices.ContainsFunc(faults, func(f fault) bool { return strings.HasPrefix(f.kind, "promotion") }) {
 		faults = slices.DeleteFunc(faults, func(f fault) bool { return f.target == targetStandby })
 	}
 	return faults
 }
 
-// runRound causes faults, and mends them.
+// runRound causes faults and ends them.
 func (c *chaos) runRound() {
 	faults := c.pickFaults()
 	var kinds []string
@@ -230,7 +230,7 @@ func (c *chaos) runRound() {
 		time.Sleep(time.Until(ends[f.target]))
 		f.end()
 	}
-	if c.random.IntN(4) > 0 { // otherwise the next ones come before it has recovered
+	if c.random.IntN(4) > 0 { // otherwise the next faults begin before the service has recovered
 		slices.Sort(kinds)
 		all := strings.Join(kinds, " + ")
 		c.recovery[all] = max(c.recovery[all], c.workload.awaitSale(c.t))
@@ -238,7 +238,7 @@ func (c *chaos) runRound() {
 	c.sleep(0, 2*time.Second)
 }
 
-// between returns a random duration; short ones are likelier.
+// between returns a random duration, more often a short one.
 func (c *chaos) between(least, most time.Duration) time.Duration {
 	x := c.random.Float64()
 	return least + time.Duration(x*x*float64(most-least))
@@ -297,7 +297,7 @@ func (c *chaos) primaryFault() fault {
 		{"promotion of a standby that was cut off", targetPrimary, c.between(0, 3*time.Second), func() {
 			c.standby.Stop()
 			c.sleep(0, 10*time.Second)
-			if c.random.IntN(2) == 0 { // it then shows what no standby has
+			if c.random.IntN(2) == 0 { // the primary then shows rows that no standby has
 				c.primary.Stop()
 				c.primary.Start(c.t)
 				c.sleep(0, 10*time.Second)
@@ -308,7 +308,7 @@ func (c *chaos) primaryFault() fault {
 	}[c.random.IntN(5)]
 }
 
-// powerCut ends everything at once.
+// powerCut kills all processes at once.
 func (c *chaos) powerCut() fault {
 	return fault{"power cut", targetPrimary, c.between(0, 2*time.Second), func() {
 		for _, r := range c.replicas {
@@ -325,14 +325,14 @@ func (c *chaos) powerCut() fault {
 	}}
 }
 
-// promote has the standby take over, and the failed primary become its standby.
+// promote promotes the standby, and makes the failed primary its standby.
 func (c *chaos) promote() {
 	c.primary, c.standby = c.standby, c.primary
 	c.primary.Promote(c.t)
 	c.standby.Follow(c.t, c.primary, "standby")
 }
 
-// awaitReady waits until all replicas are well.
+// awaitReady waits until all replicas are ready.
 func (c *chaos) awaitReady() {
 	for _, r := range c.replicas {
 		r.Ready(c.t, time.Minute, func() error {
@@ -349,7 +349,7 @@ func (c *chaos) awaitReady() {
 	}
 }
 
-// report logs figures.
+// report logs the figures of the run.
 func (c *chaos) report() {
 	for _, kind := range slices.Sorted(maps.Keys(c.counts)) {
 		c.t.Logf("%4d x %s", c.counts[kind], kind)

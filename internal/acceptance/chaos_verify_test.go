@@ -15,12 +15,12 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// verify compares what the service has in the end with what it told.
+// verify compares the final state of the service with its answers and events.
 func (c *chaos) verify() {
 	t, s := c.t, c.workload
 	t.Helper()
 	ledger := c.ledger()
-	// those that wait because the supplier was ill
+	// Retry cards immediately that wait because the supplier failed.
 	c.database().Exec(t, "UPDATE intents SET due_at = 0 WHERE state IN ('open', 'pending')")
 	cards := c.awaitIssuedCards(ledger)
 	issued := c.verifyCards(cards, ledger)
@@ -33,7 +33,8 @@ func (c *chaos) verify() {
 		len(s.eventsBySeq), s.resets, s.forgotten, epochs)
 }
 
-// awaitIssuedCards returns the account's cards, once all that are paid are issued.
+// awaitIssuedCards waits until all paid cards are issued, and returns all cards
+// of the account.
 func (c *chaos) awaitIssuedCards(ledger ledger) map[uuid.UUID]*client.Card {
 	c.t.Helper()
 	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(100 * time.Millisecond) {
@@ -63,7 +64,7 @@ func (c *chaos) awaitIssuedCards(ledger ledger) map[uuid.UUID]*client.Card {
 	}
 }
 
-// verifyCards returns the issued cards.
+// verifyCards checks each order, and returns the issued cards.
 func (c *chaos) verifyCards(cards map[uuid.UUID]*client.Card, ledger ledger) map[uuid.UUID]*client.Card {
 	t := c.t
 	t.Helper()
@@ -95,8 +96,8 @@ func (c *chaos) verifyCards(cards map[uuid.UUID]*client.Card, ledger ledger) map
 	return issued
 }
 
-// verifyPayments compares what the shop paid for a card, what arrived, and what
-// was credited.
+// verifyPayments compares the requested, the arrived and the credited payments
+// of a card.
 func (c *chaos) verifyPayments(b *purchase, card *client.Card, ledger ledger) {
 	c.t.Helper()
 	arrived := ledger[card.Payment.Address]
@@ -121,8 +122,7 @@ func (c *chaos) verifyPayments(b *purchase, card *client.Card, ledger ledger) {
 	}
 }
 
-// ledger is how often an address was sent an amount, in piconero, on the
-// simulated chain.
+// ledger counts the payments to an address by amount, in piconero.
 type ledger map[string]map[int64]int
 
 func coins(amount int64) decimal.Decimal { return decimal.New(amount, -12) }
@@ -139,7 +139,8 @@ func (l ledger) isPaid(card *client.Card) bool {
 	return l.received(card).GreaterThanOrEqual(card.Payment.Amount)
 }
 
-// ledger reads the simulated chain, or says what was paid on the real one.
+// ledger returns the payments on the simulated chain, or the payments sent on
+// the real one.
 func (c *chaos) ledger() ledger {
 	c.t.Helper()
 	if c.nodes != nil {
@@ -171,7 +172,7 @@ func (c *chaos) ledger() ledger {
 }
 
 // verifyEvents reads the feed from its beginning, and waits until the webhook
-// was told all of it.
+// has received all of it.
 func (c *chaos) verifyEvents(issued map[uuid.UUID]*client.Card) {
 	t, s := c.t, c.workload
 	t.Helper()
@@ -206,9 +207,10 @@ func (c *chaos) verifyEvents(issued map[uuid.UUID]*client.Card) {
 	}
 }
 
-// verifyForgotten looks at events that were told and are not in the feed. A
-// primary that comes back after a crash shows what no standby had yet; if it
-// fails for good at once, that is forgotten. Then the next event is a reset.
+// verifyForgotten checks events that were delivered but are missing in the
+// feed. After a crash, a primary shows commits that no standby has yet. If it
+// then fails permanently, they are lost. In that case, the next event in the
+// feed must be a reset.
 func (c *chaos) verifyForgotten(feed map[int64]*client.Event) {
 	t, s := c.t, c.workload
 	t.Helper()
@@ -227,12 +229,12 @@ func (c *chaos) verifyForgotten(feed map[int64]*client.Event) {
 	}
 }
 
-// awaitDeliveries waits until the webhook was told every event. Attempts that the
-// service will repeat within minutes or hours are due at once.
+// awaitDeliveries waits until the webhook has received every event. After a
+// while, it makes attempts due immediately that are scheduled for later.
 func (c *chaos) awaitDeliveries(feed map[int64]*client.Event) {
 	t, s := c.t, c.workload
 	t.Helper()
-	patience := 45 * time.Second // the claims of a process that was killed end within 34 s
+	patience := 45 * time.Second // the claims of a killed process expire within 34 s
 	if *chaosFor == 0 {
 		patience = 3 * time.Second
 	}

@@ -23,49 +23,49 @@ import (
 	"github.com/cardmint/cardmint/client"
 )
 
-// workload buys cards for as long as faults happen, and remembers what it was told.
+// workload buys cards while faults happen, and records all answers and events.
 type workload struct {
 	t       *testing.T
-	clients []*client.Client // of the replicas
-	nodes   *moneroNodes     // what it pays by; nil if the chain is simulated
+	clients []*client.Client // one for each replica
+	nodes   *moneroNodes     // nil if the chain is simulated
 	token   string
 	secret  client.Secret
 
 	buyers, others sync.WaitGroup
-	closing        chan struct{} // no more orders
+	closing        chan struct{} // closed to stop new orders
 	stop           context.CancelFunc
 	stopped        <-chan struct{}
 
 	mu          sync.Mutex
 	random      *rand.Rand
-	nextReplica int // of the replicas
+	nextReplica int // index of the next client
 	orders      []*purchase
-	sales       chan time.Time // when orders that were acknowledged were sent
+	sales       chan time.Time // receives when each acknowledged order was sent
 	answers     map[string]int
 	requests    int
-	eventsBySeq map[int64]*client.Event // of numbers, in the feed and in webhooks
-	deliveries  map[uuid.UUID]int       // by the webhook
+	eventsBySeq map[int64]*client.Event // from the feed and the webhook
+	deliveries  map[uuid.UUID]int       // by the webhook, by event
 
-	resets, forgotten int // events
+	resets, forgotten int // number of events
 }
 
-// purchase is what the shop knows of an order. Only its buyer writes what stands
-// above the lock.
+// purchase is the workload's record of an order. Only its buyer writes the
+// fields above the lock.
 type purchase struct {
 	key     string
 	usd     int64
-	amounts []decimal.Decimal // in coins, what it is paid by; none if it never is
+	amounts []decimal.Decimal // payments in coins; none if it stays unpaid
 
 	mu    sync.Mutex
-	card  *client.Card                // as it was created; nil until the order is acknowledged
+	card  *client.Card                // as first acknowledged, nil before
 	paid  map[string]*paymentAttempts // by amount
 	shown *client.Credentials
 }
 
-// paymentAttempts counts the requests for one payment.
+// paymentAttempts counts the requests for one payment by result.
 type paymentAttempts struct{ acknowledged, unclear int }
 
-// startWorkload registers a webhook, follows the feed, and starts to buy.
+// startWorkload registers a webhook, follows the feed, and starts buying.
 func startWorkload(t *testing.T, urls []string, token string, seed uint64, pays *moneroNodes) *workload {
 	t.Helper()
 	s := &workload{t: t, token: token, nodes: pays, random: rand.New(rand.NewPCG(seed, 1)), closing: make(chan struct{}),
@@ -103,7 +103,7 @@ func startWorkload(t *testing.T, urls []string, token string, seed uint64, pays 
 	return s
 }
 
-// countingTransport counts answers.
+// countingTransport counts responses by status.
 type countingTransport struct {
 	workload *workload
 	next     http.RoundTripper
@@ -122,7 +122,7 @@ func (c *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// nextClient returns the client whose turn it is.
+// nextClient returns the clients in turn.
 func (s *workload) nextClient() *client.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,8 +136,8 @@ func (s *workload) intN(n int) int {
 	return s.random.IntN(n)
 }
 
-// pause waits a random time up to the given one. It reports whether there is
-// more to do.
+// pause waits for a random time up to most. It returns false if ctx ends
+// before.
 func (s *workload) pause(ctx context.Context, most time.Duration) bool {
 	select {
 	case <-time.After(time.Duration(s.intN(int(most)))):
@@ -147,8 +147,8 @@ func (s *workload) pause(ctx context.Context, most time.Duration) bool {
 	}
 }
 
-// failed reports whether a request is to be sent again. A refusal that no fault
-// explains ends the test.
+// failed reports whether a request must be repeated. A refusal that no fault
+// explains fails the test.
 func (s *workload) failed(ctx context.Context, err error, what string) bool {
 	if refusal, refused := errors.AsType[*client.Error](err); refused &&
 		refusal.Status != http.StatusServiceUnavailable && ctx.Err() == nil {
@@ -158,7 +158,7 @@ func (s *workload) failed(ctx context.Context, err error, what string) bool {
 	return err != nil
 }
 
-// buy orders cards and pays for most of them, until the shop closes.
+// buy orders cards and pays for most of them, until closing is closed.
 func (s *workload) buy(ctx context.Context) {
 	for s.pause(ctx, 1200*time.Millisecond) {
 		select {
@@ -208,7 +208,7 @@ func (s *workload) order(ctx context.Context, b *purchase) bool {
 	}
 	amount := b.card.Payment.Amount
 	switch third := amount.DivRound(decimal.NewFromInt(3), 12); s.intN(5) {
-	case 0: // is never paid
+	case 0: // stays unpaid
 	case 1:
 		b.amounts = []decimal.Decimal{third, amount.Sub(third)}
 	default:
@@ -217,7 +217,7 @@ func (s *workload) order(ctx context.Context, b *purchase) bool {
 	return true
 }
 
-// acknowledge remembers the answer to an order.
+// acknowledge records the answer to an order.
 func (s *workload) acknowledge(b *purchase, card *client.Card, asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -228,12 +228,12 @@ func (s *workload) acknowledge(b *purchase, card *client.Card, asked time.Time) 
 	}
 	select {
 	case s.sales <- asked:
-	default: // nobody waits for it
+	default: // no awaitSale is waiting
 	}
 }
 
-// awaitSale returns how long it takes until an order that is sent from now on
-// is acknowledged.
+// awaitSale returns the time until an order is acknowledged that was sent after
+// the call.
 func (s *workload) awaitSale(t *testing.T) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -252,8 +252,8 @@ func (s *workload) awaitSale(t *testing.T) time.Duration {
 	}
 }
 
-// pay pays until the payment is acknowledged, or has arrived, so that the card
-// has total. It returns false if ctx ends before.
+// pay repeats a payment until it is acknowledged, or until the card has
+// received total. It returns false if ctx ends before.
 func (s *workload) pay(ctx context.Context, b *purchase, amount, total decimal.Decimal) bool {
 	p := &paymentAttempts{}
 	b.mu.Lock()
@@ -276,7 +276,7 @@ func (s *workload) pay(ctx context.Context, b *purchase, amount, total decimal.D
 			return true
 		}
 		p.unclear++
-		for range 6 { // it may have arrived all the same
+		for range 6 { // the payment may have succeeded without an answer
 			if !s.pause(ctx, time.Second) {
 				return false
 			}
@@ -290,7 +290,7 @@ func (s *workload) pay(ctx context.Context, b *purchase, amount, total decimal.D
 	}
 }
 
-// readCards reads cards.
+// readCards reads random cards.
 func (s *workload) readCards(ctx context.Context) {
 	for s.pause(ctx, 400*time.Millisecond) {
 		s.mu.Lock()
@@ -300,7 +300,7 @@ func (s *workload) readCards(ctx context.Context) {
 			continue
 		}
 		i := s.intN(n)
-		if s.intN(2) == 0 { // one of the last
+		if s.intN(2) == 0 { // one of the newest
 			i = max(0, n-1-s.intN(10))
 		}
 		s.mu.Lock()
@@ -323,7 +323,7 @@ func (b *purchase) id() (uuid.UUID, bool) {
 	return b.card.UUID, true
 }
 
-// checkCard compares a card with what was seen of it before.
+// checkCard compares a card with its first answer.
 func (s *workload) checkCard(b *purchase, card *client.Card) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -334,14 +334,13 @@ func (s *workload) checkCard(b *purchase, card *client.Card) {
 	if card.Status == client.CardStatusGenerated && b.shown == nil {
 		b.shown = &card.Credentials
 	}
-	// An answer that was on its way when the card was issued may come after one
-	// that shows it.
+	// A delayed answer may still show the card without credentials.
 	if card.Status == client.CardStatusGenerated && *b.shown != card.Credentials {
 		s.t.Errorf("%s has other credentials than before", b.key)
 	}
 }
 
-// receive takes the webhook's events.
+// receive handles webhook requests.
 func (s *workload) receive(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	e, err := client.ParseWebhook(body, r.Header, s.secret)
@@ -358,7 +357,7 @@ func (s *workload) receive(w http.ResponseWriter, r *http.Request) {
 	s.deliveries[e.ID]++
 }
 
-// recordEvent has a number mean an event for ever.
+// recordEvent fails the test if a number has belonged to another event.
 func (s *workload) recordEvent(e *client.Event, from string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -369,13 +368,13 @@ func (s *workload) recordEvent(e *client.Event, from string) {
 	}
 }
 
-// followFeed reads the feed as the contract says.
+// followFeed follows the feed as the contract describes.
 func (s *workload) followFeed(ctx context.Context) {
 	for last := int64(0); s.pause(ctx, time.Second); {
 		for e, err := range s.nextClient().Events(ctx, last) {
 			if refusal, refused := errors.AsType[*client.Error](err); refused &&
 				refusal.Code == client.ProblemCodeInvalidRequest {
-				break // the service has forgotten the event, and is about to reset the feed
+				break // the service lost the event and will reset the feed
 			}
 			if s.failed(ctx, err, "feed") {
 				break

@@ -96,7 +96,7 @@ func TestCLI_BadConfiguration_ExitsWithHint(t *testing.T) {
 			}
 			lines := strings.Split(strings.TrimSpace(stderr), "\n")
 			for len(lines) > 2 && (strings.Contains(lines[0], "level=") || strings.HasSuffix(lines[0], "...")) {
-				lines = lines[1:] // progress and log lines before the end
+				lines = lines[1:] // progress and log lines
 			}
 			if len(lines) != 2 || !strings.HasPrefix(lines[0], "cardmint: ") || !strings.HasPrefix(lines[1], "hint: ") {
 				t.Errorf("printed %q", stderr)
@@ -131,7 +131,7 @@ func TestToken_Revoked_IsRefused(t *testing.T) {
 		}
 	}
 	id := regexp.MustCompile(`(?m)^(\S+)\s+shop\s+checkout`).FindStringSubmatch(list)[1]
-	p.must(t, "token", "revoke", id) // by another process than the one that serves
+	p.must(t, "token", "revoke", id) // in a process other than the server
 	deadline := time.Now().Add(6 * time.Second)
 	for {
 		_, err := newClient(t, s.url, expiring).ListCurrencies(t.Context())

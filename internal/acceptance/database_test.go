@@ -18,8 +18,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// sendRequest sends a request and returns the status and the body. It fails the test if
-// there is no answer within 20 seconds.
+// sendRequest sends a request and returns the status and the body. It fails the
+// test if no response arrives within 20 seconds.
 func sendRequest(t *testing.T, method, url, token, key string) (int, string) {
 	t.Helper()
 	body := ""
@@ -53,7 +53,7 @@ func sendRequest(t *testing.T, method, url, token, key string) (int, string) {
 	return res.StatusCode, string(text)
 }
 
-// awaitStatus waits until a path answers with a status.
+// awaitStatus waits until a URL returns the status.
 func awaitStatus(t *testing.T, url string, status int, limit time.Duration) string {
 	t.Helper()
 	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
@@ -125,8 +125,8 @@ func TestServe_TerminatedWhileWaiting_Exits(t *testing.T) {
 	}
 }
 
-// TestServe_DatabaseFrozen_AnswersInTime has every request answered in time, a database that
-// heals be used again, and nothing else be left.
+// While the database is frozen, every request is answered in time. After the
+// thaw, the service recovers and has leaked nothing.
 func TestServe_DatabaseFrozen_AnswersInTime(t *testing.T) {
 	t.Parallel()
 	c := rig.NewCluster(t)
@@ -150,7 +150,7 @@ func TestServe_DatabaseFrozen_AnswersInTime(t *testing.T) {
 		} {
 			all.Go(func() {
 				status, body := sendRequest(t, x.method, s.url+x.path, token, x.key)
-				// more than four such lists
+				// At most four full lists run at once.
 				tooMany := status == http.StatusTooManyRequests && x.method == http.MethodGet && x.path == "/api/cards"
 				if status != http.StatusServiceUnavailable && !tooMany {
 					t.Errorf("%s %s: %d %s", x.method, x.path, status, body)
@@ -162,7 +162,7 @@ func TestServe_DatabaseFrozen_AnswersInTime(t *testing.T) {
 	c.Thaw()
 	thawed := time.Now()
 	awaitStatus(t, s.url+"/readyz", http.StatusOK, 6*time.Second)
-	for { // readiness may be a moment ahead of the first address
+	for { // the first address may follow readiness
 		status, body := sendRequest(t, http.MethodPost, s.url+"/api/cards", token, "")
 		if status == http.StatusCreated {
 			break
@@ -179,8 +179,8 @@ func TestServe_DatabaseFrozen_AnswersInTime(t *testing.T) {
 	s.stop(t)
 }
 
-// A process that is told to end finishes what it has accepted and gives back
-// what it holds, but not for longer than those who started it wait.
+// On SIGTERM, a process finishes accepted requests and releases its leases, but
+// not beyond the stop timeout of its supervisor.
 func TestServe_DatabaseFrozen_StopsInTime(t *testing.T) {
 	t.Parallel()
 	c := rig.NewCluster(t)
@@ -204,9 +204,8 @@ func TestServe_DatabaseFrozen_StopsInTime(t *testing.T) {
 	all.Wait()
 }
 
-// TestServe_Failover_KeepsAcknowledgedCards cuts off the standby for longer
-// than a request may take, while clients keep trying, and then has it take
-// over.
+// TestServe_Failover_KeepsAcknowledgedCards disconnects the standby for longer
+// than a request may take, while clients keep retrying, and then promotes it.
 func TestServe_Failover_KeepsAcknowledgedCards(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)
@@ -240,7 +239,7 @@ func TestServe_Failover_KeepsAcknowledgedCards(t *testing.T) {
 	cut := time.Now()
 	for i := range 6 {
 		shop.Go(func() {
-			for time.Since(cut) < 30*time.Second && order(fmt.Sprintf("during-%d", i)) { // the same key, again and again
+			for time.Since(cut) < 30*time.Second && order(fmt.Sprintf("during-%d", i)) { // with the same key
 			}
 		})
 	}
@@ -248,8 +247,8 @@ func TestServe_Failover_KeepsAcknowledgedCards(t *testing.T) {
 	if status, body := sendRequest(t, http.MethodGet, s.url+"/api/cards?limit=1", token, ""); status != http.StatusOK {
 		t.Errorf("reading needs no standby: %d %s", status, body)
 	}
-	// An operator ends the waits: the rows show, and yet may not be
-	// acknowledged.
+	// An operator cancels the waits for replication: the rows become visible,
+	// but must not be acknowledged.
 	time.Sleep(15 * time.Second)
 	primary.Exec(t, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
 	shop.Wait()
@@ -269,8 +268,8 @@ func TestServe_Failover_KeepsAcknowledgedCards(t *testing.T) {
 	}
 }
 
-// A pooler in a mode that can't work is no database that may come: that ends
-// the start at once.
+// A pooler in an unsupported mode will not recover by waiting, so that startup
+// fails immediately.
 func TestServe_PgBouncerTransactionMode_IsRefused(t *testing.T) {
 	t.Parallel()
 	direct := rig.Postgres(t)

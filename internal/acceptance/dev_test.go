@@ -87,7 +87,7 @@ func TestDev_SeedDemo_HasCardInEveryState(t *testing.T) {
 	s.stop(t)
 }
 
-// Without its address nobody finds the service, however quiet its log is.
+// Without its address, the service can't be found, whatever the log level.
 func TestServe_LogLevelError_StillPrintsAddress(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -122,7 +122,7 @@ func TestCLI_HelpVersionAndTypos(t *testing.T) {
 		}
 	}
 	if _, stderr, _ := p.run("serv", "--color", "always"); strings.Contains(stderr, "\x1b[") {
-		t.Errorf("%q", stderr) // the flag was not read yet
+		t.Errorf("%q", stderr) // the flag was not parsed
 	}
 	if _, stderr, _ := p.run("keys", "list", "--color", "always"); !strings.Contains(stderr, "\x1b[31mcardmint:\x1b[0m") {
 		t.Errorf("%q", stderr)
@@ -139,8 +139,8 @@ func TestCompletion_Bash_CompletesWords(t *testing.T) {
 	for words, want := range map[string]string{
 		"card li":               "list",
 		"card list --state un":  "unpaid underpaid",
-		"card list --state = l": "late", // bash makes words of --state=l
-		"stock import ":         "",     // files
+		"card list --state = l": "late", // bash splits --state=l into words
+		"stock import ":         "",     // bash completes file names
 		"wallet ":               "check rescan claim",
 	} {
 		script := `source <("$1" completion bash)

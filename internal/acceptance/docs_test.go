@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// The token is in the page where the service runs for development, and nowhere
-// else.
+// Only dev may show a token in the page.
 func TestDocs_OnlyDev_OffersToken(t *testing.T) {
 	skipIfShort(t)
 	read := func(url string) string {

@@ -11,13 +11,13 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// TestDrill_RestartUnderLoad_ContinuesEpoch ends the only worker again and
-// again, at any moment of a pass, while customers order as fast as the wallet
-// makes addresses.
+// TestDrill_RestartUnderLoad_ContinuesEpoch restarts the only worker at random
+// moments of a pass, while customers order as fast as the wallet makes
+// addresses.
 func TestDrill_RestartUnderLoad_ContinuesEpoch(t *testing.T) {
 	for name, ends := range map[string][]syscall.Signal{
 		"postgres": {syscall.SIGTERM, syscall.SIGKILL},
-		"sqlite":   {syscall.SIGTERM}, // SIGKILL while the wallet writes its file begins an epoch
+		"sqlite":   {syscall.SIGTERM}, // SIGKILL while the wallet writes its file starts an epoch
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -45,7 +45,7 @@ func TestDrill_RestartUnderLoad_ContinuesEpoch(t *testing.T) {
 	}
 }
 
-// wantOneEpoch fails if an epoch began after the first, or if a feed was reset.
+// wantOneEpoch fails the test if a second epoch began or the feed was reset.
 func (d *drill) wantOneEpoch(url string) {
 	d.t.Helper()
 	var epochs int

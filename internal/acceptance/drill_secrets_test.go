@@ -27,11 +27,11 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier/reference"
 )
 
-// TestDrill_Secrets_AreNotLeaked issues cards, from a stock and from a supplier, and
-// has everything told of them that anybody can be told, at the chattiest. Then
-// it searches all that was written and said, the database's own files and logs
-// among them, for the cards' numbers and passwords and the secrets of the
-// service. In the end it plants a number to see that the search would find one.
+// TestDrill_Secrets_AreNotLeaked issues cards from a stock and from a supplier,
+// at the most verbose log levels. Then it searches logs, responses, webhooks,
+// command output, and the files and logs of the database for card numbers,
+// passwords and the service's own secrets. Finally it plants a number, to prove
+// that the search works.
 func TestDrill_Secrets_AreNotLeaked(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: needs PostgreSQL")
@@ -50,16 +50,16 @@ func TestDrill_Secrets_AreNotLeaked(t *testing.T) {
 	})
 }
 
-// leakTest is a service with secrets, and what it wrote and said.
+// leakTest is a service, its secrets, and everything that it has output.
 type leakTest struct {
 	t       *testing.T
-	url     string // of its database
+	url     string // of the database
 	files   []string
-	secrets map[string]string // what must be nowhere, by what it is
+	secrets map[string]string // by description
 
 	mu sync.Mutex
-	// responses other than those that must show credentials, requests to
-	// webhooks, and what commands printed
+	// Responses that may not contain credentials, webhook requests, and the
+	// output of commands.
 	output bytes.Buffer
 }
 
@@ -78,7 +78,7 @@ func newLeakTest(t *testing.T, url, files string) *leakTest {
 	c.orderWithClientData(s.url, token)
 	c.runCommands(p)
 	c.record(s.scrape(t))
-	s.Signal(t, syscall.SIGABRT) // with all its stacks in the log
+	s.Signal(t, syscall.SIGABRT) // which logs all stacks
 	s.Wait(t, time.Minute)
 	if strings.Contains(s.Output(), clientData) {
 		t.Error("the client's own data is in the log")
@@ -87,12 +87,12 @@ func newLeakTest(t *testing.T, url, files string) *leakTest {
 	return c
 }
 
-// clientData is what a client stores with a card. It is in the database and in
-// what clients read, and nowhere else.
+// clientData is the reference and metadata of a card. It may appear only in the
+// database and in responses to its client.
 const clientData = "nobody-else-is-to-read-this"
 
-// orderWithClientData has a card ordered, paid, searched for and refused with data
-// of the client's own.
+// orderWithClientData orders, pays and searches for a card with client data,
+// and sends refused requests that contain it.
 func (c *leakTest) orderWithClientData(url, token string) {
 	t := c.t
 	t.Helper()
@@ -117,7 +117,7 @@ func (c *leakTest) orderWithClientData(url, token string) {
 	}
 }
 
-// call sends a request of a method, a path and a body, and returns the status
+// call sends a request, given as method, path and body, and returns the status
 // and the body of the response.
 func (c *leakTest) call(url, token string, request [3]string) (int, []byte) {
 	c.t.Helper()
@@ -138,8 +138,8 @@ func (c *leakTest) call(url, token string, request [3]string) (int, []byte) {
 	return res.StatusCode, body
 }
 
-// suppliers opens a supplier and fills a stock, and returns the file that names
-// them.
+// suppliers starts a supplier, fills a stock, and returns the path of
+// suppliers.toml.
 func (c *leakTest) suppliers(p *program) string {
 	t := c.t
 	t.Helper()
@@ -171,7 +171,7 @@ func (c *leakTest) suppliers(p *program) string {
 	}
 	c.record(p.must(t, "stock", "import", stock, "--supplier", "shelf", "--suppliers", file))
 	c.record(p.must(t, "stock", "import", stock, "--supplier", "shelf", "--suppliers", file, "--yes"))
-	// it has them already
+	// A second import is refused.
 	_, refused, _ := p.run("stock", "import", stock, "--supplier", "shelf", "--suppliers", file, "--yes")
 	c.record(refused)
 	return file
@@ -183,8 +183,7 @@ func (c *leakTest) record(text string) {
 	c.output.WriteString(text + "\n")
 }
 
-// sellCards has cards ordered, paid and issued, and takes note of what is secret of
-// them.
+// sellCards sells cards and records their secrets.
 func (c *leakTest) sellCards(shop *client.Client) {
 	t := c.t
 	t.Helper()
@@ -215,7 +214,7 @@ func (c *leakTest) sellCards(shop *client.Client) {
 	}
 }
 
-// sendSecrets sends requests that have card numbers where they do not belong.
+// sendSecrets sends requests with card numbers in unexpected places.
 func (c *leakTest) sendSecrets(url, token string) {
 	number := c.secrets["number of card 0"]
 	for _, request := range [][3]string{
@@ -239,7 +238,7 @@ func (c *leakTest) sendSecrets(url, token string) {
 	}
 }
 
-// runCommands has commands print what they know.
+// runCommands records the output of commands that print stored data.
 func (c *leakTest) runCommands(p *program) {
 	c.t.Helper()
 	backup := filepath.Join(c.t.TempDir(), "backup")
@@ -254,7 +253,7 @@ func (c *leakTest) runCommands(p *program) {
 	}
 }
 
-// checkLeaks looks for every secret, and then for one that it has planted.
+// checkLeaks searches for every secret, and then for a planted one.
 func (c *leakTest) checkLeaks() {
 	t := c.t
 	t.Helper()
@@ -281,13 +280,13 @@ func (c *leakTest) checkLeaks() {
 	}
 }
 
-// filesWith returns the files that have a text in them.
+// filesWith returns the files that contain text.
 func (c *leakTest) filesWith(text string) (found []string) {
 	c.t.Helper()
 	for _, dir := range c.files {
 		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || !entry.Type().IsRegular() {
-				return nil // a file that the server has just deleted
+				return nil // the server may have just deleted the file
 			}
 			content, err := os.ReadFile(path)
 			if err == nil && bytes.Contains(content, []byte(text)) {

@@ -24,8 +24,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// Drills have a database go back in time, exist twice or be away, with the
-// binary, real PostgreSQL and real Monero.
+// Drills restore, duplicate or stop the database of the real binary, on real
+// PostgreSQL and with real Monero.
 var (
 	drillRounds = flag.Int("drill-rounds", 1, "repeat each drill so often")
 	drillLeast  = flag.Duration("drill-least", time.Second, "restore backups at least so old")
@@ -33,7 +33,7 @@ var (
 	drillSeed   = flag.Uint64("drill-seed", 0, "choose by this seed; 0 for one from the clock")
 )
 
-// drill is a service under load, and what its customers were told.
+// drill is a service under load, with a record of its sold cards and events.
 type drill struct {
 	t       *testing.T
 	random  *rand.Rand
@@ -42,11 +42,11 @@ type drill struct {
 	program *program
 	token   string
 	servers []*server
-	sold    map[string]uuid.UUID // cards by their addresses, whatever the database knows of them
-	seqs    map[int64]uuid.UUID  // events by their numbers
+	sold    map[string]uuid.UUID // cards by address, including those that the database has lost
+	seqs    map[int64]uuid.UUID  // events by number
 }
 
-// newDrill makes a wallet for the drill alone.
+// newDrill creates a service with a wallet of its own.
 func newDrill(t *testing.T, databaseURL string) *drill {
 	t.Helper()
 	seed := *drillSeed
@@ -65,13 +65,14 @@ func newDrill(t *testing.T, databaseURL string) *drill {
 	return d
 }
 
-// backupAge returns how old a backup is to be: as likely 1 to 2 s as 5 to 10 min.
+// backupAge returns a random age for a backup, evenly distributed on a
+// logarithmic scale: 1 to 2 s is as likely as 5 to 10 s.
 func (d *drill) backupAge() time.Duration {
 	least, most := drillLeast.Seconds(), drillAge.Seconds()
 	return time.Duration(least * math.Pow(most/least, d.random.Float64()) * float64(time.Second))
 }
 
-// start starts processes with these roles, and returns once all are ready.
+// start starts a process for each role, and waits until all are ready.
 func (d *drill) start(roles ...string) {
 	d.t.Helper()
 	d.servers = nil
@@ -80,7 +81,7 @@ func (d *drill) start(roles ...string) {
 	}
 }
 
-// crash kills processes.
+// crash kills all processes.
 func (d *drill) crash() {
 	for _, s := range d.servers {
 		s.Kill()
@@ -88,8 +89,8 @@ func (d *drill) crash() {
 	d.servers = nil
 }
 
-// tryOrder asks the servers in turn for a card. It returns nil if none could be
-// sold.
+// tryOrder orders a card from a server. It returns nil if the service was
+// unavailable.
 func (d *drill) tryOrder(s *server) *client.Card {
 	d.t.Helper()
 	c, err := client.New(s.url, d.token, client.WithRetry(1, time.Minute))
@@ -114,7 +115,7 @@ func (d *drill) tryOrder(s *server) *client.Card {
 	return card
 }
 
-// sell sells n cards, however long it takes, and returns them.
+// sell sells n cards, retrying while the service is unavailable.
 func (d *drill) sell(n int) []*client.Card {
 	d.t.Helper()
 	var cards []*client.Card
@@ -131,7 +132,7 @@ func (d *drill) sell(n int) []*client.Card {
 	return cards
 }
 
-// sellFor sells cards for a time, and returns them.
+// sellFor sells cards for a time.
 func (d *drill) sellFor(long time.Duration) []*client.Card {
 	d.t.Helper()
 	var cards []*client.Card
@@ -143,7 +144,7 @@ func (d *drill) sellFor(long time.Duration) []*client.Card {
 	return cards
 }
 
-// pay pays for a card that the database may have forgotten.
+// pay pays for a card that the database may have lost.
 func (d *drill) pay(c *client.Card) (txID string) {
 	d.t.Helper()
 	txID = d.net.Pay(d.t, c.Payment.Address, c.Payment.Amount.Mul(piconero).IntPart())
@@ -151,8 +152,8 @@ func (d *drill) pay(c *client.Card) (txID string) {
 	return txID
 }
 
-// checkFeed reads the feed, and fails if a number has two meanings, or if it jumps
-// without a reset.
+// checkFeed reads the feed. It fails the test if an event's number was used
+// before, or if numbers jump without a reset.
 func (d *drill) checkFeed() {
 	d.t.Helper()
 	last, resets := int64(0), 0
@@ -172,8 +173,8 @@ func (d *drill) checkFeed() {
 	}
 }
 
-// awaitUnattributed waits until the operator's list of money that belongs to no card has
-// the transactions.
+// awaitUnattributed waits until the unattributed transfers include the
+// transactions.
 func (d *drill) awaitUnattributed(txIDs ...string) {
 	d.t.Helper()
 	var list string
@@ -202,13 +203,13 @@ func (d *drill) awaitIssued(c *client.Card) {
 	}
 }
 
-// checkBooks compares the books.
+// checkBooks fails the test unless the books agree.
 func (d *drill) checkBooks() {
 	d.t.Helper()
 	d.program.reconcile(d.t)
 }
 
-// readiness returns what a process says of itself.
+// readiness returns the response of /readyz.
 func readiness(t *testing.T, s *server) (status int, body string) {
 	t.Helper()
 	response, err := http.Get(s.url + "/readyz")
@@ -223,15 +224,14 @@ func readiness(t *testing.T, s *server) (status int, body string) {
 	return response.StatusCode, string(text)
 }
 
-// backupMethod saves and restores a database as operators do who don't know this
-// program.
+// backupMethod saves and restores a database with the tools of that database.
 type backupMethod struct {
 	url     string
 	save    func(t *testing.T, p *program, to string)
 	restore func(t *testing.T, from string)
 }
 
-// backupMethods returns a keeper for each database.
+// backupMethods returns a constructor for each database.
 func backupMethods(t *testing.T) map[string]func(t *testing.T) backupMethod {
 	t.Helper()
 	backup := func(t *testing.T, p *program, to string) { p.must(t, "backup", to) }

@@ -16,10 +16,10 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// TestDrill_RestoredBackup_SellsNoAddressTwice restores backups of random ages, with or without the
-// wallet's files of the same moment, while customers order. No address is
-// handed out twice, no number of an event has two meanings, and the payments of
-// forgotten orders are listed.
+// TestDrill_RestoredBackup_SellsNoAddressTwice restores backups of random ages
+// while customers order, in every second round together with the wallet's
+// files. No address may be sold twice, no event number may be reused, and the
+// payments of lost orders must be listed.
 func TestDrill_RestoredBackup_SellsNoAddressTwice(t *testing.T) {
 	for name, open := range backupMethods(t) {
 		t.Run(name, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestDrill_RestoredBackup_SellsNoAddressTwice(t *testing.T) {
 				var paid []string
 				if len(lost) > 0 {
 					paid = append(paid, d.pay(lost[len(lost)-1]))
-					d.awaitIssued(lost[len(lost)-1]) // its events will be forgotten too
+					d.awaitIssued(lost[len(lost)-1]) // its events will be lost too
 				}
 				d.checkFeed()
 				d.crash()
@@ -45,7 +45,7 @@ func TestDrill_RestoredBackup_SellsNoAddressTwice(t *testing.T) {
 					d.wallet.Restore(t, wallet)
 				}
 				d.start("all")
-				d.sell(min(len(lost), 500) + 70) // more would take as long as they took
+				d.sell(min(len(lost), 500) + 70) // more would take too long
 				d.awaitUnattributed(paid...)
 				d.checkFeed()
 				t.Logf("round %d: %s old, %d orders forgotten, %d addresses in all", round, age.Round(time.Millisecond), len(lost),
@@ -59,8 +59,8 @@ func TestDrill_RestoredBackup_SellsNoAddressTwice(t *testing.T) {
 	}
 }
 
-// TestDrill_RestoreWithoutWorker_SellsNoUsedAddress restores a dump below APIs that live, while no
-// worker does. They sell no address that may be in use.
+// TestDrill_RestoreWithoutWorker_SellsNoUsedAddress restores a dump while APIs
+// run but no worker does. They may sell no address that was sold before.
 func TestDrill_RestoreWithoutWorker_SellsNoUsedAddress(t *testing.T) {
 	k := backupMethods(t)["postgres"](t)
 	d := newDrill(t, k.url)
@@ -72,7 +72,7 @@ func TestDrill_RestoreWithoutWorker_SellsNoUsedAddress(t *testing.T) {
 	k.save(t, d.program, file)
 	d.sell(60)
 	worker.Kill()
-	lost := d.sellFor(5 * time.Second) // from memory
+	lost := d.sellFor(5 * time.Second) // from their prepared addresses
 	for _, s := range d.servers {
 		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 			if status, body := readiness(t, s); status == http.StatusServiceUnavailable && strings.Contains(body, "monero") {
@@ -93,8 +93,9 @@ func TestDrill_RestoreWithoutWorker_SellsNoUsedAddress(t *testing.T) {
 	d.checkBooks()
 }
 
-// TestDrill_ColdStart_SellsWithinSeconds kills the only worker and starts it again: what that
-// costs, and how long it takes to sell a card.
+// TestDrill_ColdStart_SellsWithinSeconds kills and restarts the only worker,
+// and limits the time until the next sale and the number of abandoned
+// addresses.
 func TestDrill_ColdStart_SellsWithinSeconds(t *testing.T) {
 	k := backupMethods(t)["postgres"](t)
 	d := newDrill(t, k.url)
@@ -119,13 +120,14 @@ func TestDrill_ColdStart_SellsWithinSeconds(t *testing.T) {
 		if cost > 400 {
 			t.Errorf("%d addresses", cost)
 		}
-		if took > 10*time.Second { // five on a machine that has nothing else to do
+		if took > 10*time.Second { // five on an idle machine
 			t.Errorf("the first card was sold after %s", took)
 		}
 	}
 }
 
-// newStandby makes a standby, and returns what cuts it off from its primary.
+// newStandby returns a standby, and a function that disconnects it from its
+// primary.
 func newStandby(t *testing.T, primary *rig.Cluster) (standby *rig.Cluster, cut func()) {
 	t.Helper()
 	standby = primary.Standby(t, "second")
@@ -141,8 +143,8 @@ func newStandby(t *testing.T, primary *rig.Cluster) (standby *rig.Cluster, cut f
 	}
 }
 
-// TestDrill_PromotedStandby_SellsNoAddressTwice promotes a standby that lags behind. The processes live
-// on, and connect to it.
+// TestDrill_PromotedStandby_SellsNoAddressTwice promotes a standby that lags.
+// The processes keep running and connect to it.
 func TestDrill_PromotedStandby_SellsNoAddressTwice(t *testing.T) {
 	for round := range *drillRounds {
 		t.Run(fmt.Sprint(round), promoteStandby)
@@ -182,9 +184,9 @@ func promoteStandby(t *testing.T) {
 	d.checkBooks()
 }
 
-// TestDrill_TwoDatabases_StopUntilWalletIsClaimed promotes a standby while the old primary lives on with
-// a worker of its own, and both with the same wallet. Both stop, until an
-// operator claims the wallet for one of them.
+// TestDrill_TwoDatabases_StopUntilWalletIsClaimed promotes a standby while the
+// old primary and its worker keep running, both with the same wallet. Both must
+// stop selling until an operator claims the wallet for one of them.
 func TestDrill_TwoDatabases_StopUntilWalletIsClaimed(t *testing.T) {
 	primary := rig.NewCluster(t)
 	standby, _ := newStandby(t, primary)
@@ -246,9 +248,9 @@ func TestDrill_TwoDatabases_StopUntilWalletIsClaimed(t *testing.T) {
 	old.Signal(t, syscall.SIGTERM)
 }
 
-// TestDrill_WorkerDies_StandbyKeepsEpoch ends the worker that watches, with a payment on its
-// way, by SIGKILL and by SIGTERM. The one that stood by takes over, in the same
-// epoch.
+// TestDrill_WorkerDies_StandbyKeepsEpoch ends the active worker by SIGKILL and
+// by SIGTERM while a payment is under way. The standby worker takes over in the
+// same epoch.
 func TestDrill_WorkerDies_StandbyKeepsEpoch(t *testing.T) {
 	k := backupMethods(t)["postgres"](t)
 	d := newDrill(t, k.url)
@@ -275,13 +277,13 @@ func TestDrill_WorkerDies_StandbyKeepsEpoch(t *testing.T) {
 		d.awaitIssued(card)
 		took := time.Since(ended)
 		t.Logf("%s: the card was issued %s later", how, took.Round(time.Millisecond))
-		if took > 15*time.Second { // ten on a machine that has nothing else to do
+		if took > 15*time.Second { // ten on an idle machine
 			t.Errorf("the card was issued %s after the worker had ended", took)
 		}
 		if now := epoch(); now != before {
 			t.Errorf("epoch %d became %d", before, now)
 		}
-		if how == syscall.SIGKILL { // the second one watches now, and the next one stands by
+		if how == syscall.SIGKILL { // the second process is active now; start a new standby
 			first = second
 			d.start("all")
 		}

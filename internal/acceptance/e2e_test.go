@@ -17,13 +17,12 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// piconero is how many piconero a monero has.
+// piconero is the number of piconero in a monero.
 var piconero = decimal.New(1, 12)
 
-// TestE2E runs the main job on real input: the binary on a real database, with
-// a view-only wallet on a real monerod (regtest), asked through the Go client,
-// paid from another wallet, confirmed by mined blocks. Each payment ends with
-// exactly one card.
+// TestE2E sells cards with the real binary, database, monerod (regtest) and
+// view-only wallet, through the Go client, to payments from another wallet.
+// Each payment must result in exactly one card.
 func TestE2E(t *testing.T) {
 	for name, url := range map[string]func(testing.TB) string{
 		"sqlite":   func(testing.TB) string { return "" },
@@ -65,7 +64,7 @@ type e2e struct {
 func (e *e2e) addWebhook(t *testing.T) {
 	t.Helper()
 	e.delivered = map[int64]*client.Event{}
-	ready := make(chan http.Handler, 1) // its secret is known only when it is registered
+	ready := make(chan http.Handler, 1) // the secret is known only after registration
 	handler := sync.OnceValue(func() http.Handler { return <-ready })
 	receiver := httptest.NewServer(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler().ServeHTTP(w, r) }))
@@ -89,7 +88,7 @@ func (e *e2e) addWebhook(t *testing.T) {
 	ready <- h
 }
 
-// everyEventOnce compares what the webhook was told with the feed.
+// everyEventOnce compares the events of the webhook with the feed.
 func (e *e2e) everyEventOnce(t *testing.T) {
 	var feed []*client.Event
 	for event, err := range e.client.Events(t.Context(), 0) {
@@ -117,7 +116,7 @@ func (e *e2e) everyEventOnce(t *testing.T) {
 			t.Errorf("event %d of the feed and as it was told: %s", i+1, diff)
 		}
 	}
-	// How often one was underpaid depends on when the watcher looked.
+	// The number of underpaid events depends on the timing of passes.
 	if got[client.EventTypePaymentDetected] != 4 || got[client.EventTypeCardGenerated] != 4 ||
 		got[client.EventTypePaymentUnderpaid] < 1 {
 		t.Errorf("events: %v", got)
@@ -199,7 +198,7 @@ func (e *e2e) pay(t *testing.T, c *client.Card, amount decimal.Decimal) (txID st
 	return e.net.Pay(t, c.Payment.Address, amount.Mul(piconero).IntPart())
 }
 
-// awaitPayment polls until the payment is as it should be.
+// awaitPayment waits until the payment has the state and the confirmations.
 func (e *e2e) awaitPayment(t *testing.T, c *client.Card, state client.PaymentState, confirmations int64) *client.Card {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)

@@ -8,8 +8,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// BenchmarkIfNoneMatch compares reading what has not changed with reading it in
-// full.
+// BenchmarkIfNoneMatch compares conditional reads of unchanged cards with full
+// reads.
 func BenchmarkIfNoneMatch(b *testing.B) {
 	for name, url := range map[string]func(testing.TB) string{
 		"sqlite":   func(t testing.TB) string { return "sqlite:" + t.TempDir() + "/x.db" },

@@ -22,14 +22,13 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// extremes are the values that integer columns are set to; nil is NULL.
+// extremes returns the values for integer columns; nil is NULL.
 func extremes() []any {
 	return []any{int64(-10), int64(-1), int64(0), int64(1), int64(1 << 31), int64(1 << 62), int64(math.MaxInt64),
 		int64(math.MinInt64), nil}
 }
 
-// integerColumns returns the integer columns of a table, as its schema has
-// them.
+// integerColumns returns the integer columns of a table from its schema.
 func integerColumns(t *testing.T, db *sql.DB, url, table string) []string {
 	t.Helper()
 	query := "SELECT column_name FROM information_schema.columns WHERE table_name = $1 AND data_type IN ('smallint', 'integer', 'bigint') ORDER BY ordinal_position"
@@ -43,7 +42,7 @@ func integerColumns(t *testing.T, db *sql.DB, url, table string) []string {
 	return found
 }
 
-// selectAll returns the only column of a query's rows.
+// selectAll returns the values of a query with one column.
 func selectAll[T any](t *testing.T, db *sql.DB, query string, args ...any) (all []T) {
 	t.Helper()
 	rows, err := db.Query(query, args...)
@@ -64,7 +63,7 @@ func selectAll[T any](t *testing.T, db *sql.DB, query string, args ...any) (all 
 type damagedItem struct {
 	table, column string
 	value         any
-	stage         string // how far the card was when the row was changed
+	stage         string // of the card when the row was changed
 	card          *client.Card
 	rejected      bool // by a constraint of the database
 }
@@ -73,7 +72,7 @@ func (d *damagedItem) String() string {
 	return fmt.Sprintf("%s.%s = %v (%s)", d.table, d.column, d.value, d.stage)
 }
 
-// damagedService is a service at work whose database has damaged rows.
+// damagedService is a running service with damaged rows in its database.
 type damagedService struct {
 	*testing.T
 	url       string
@@ -85,15 +84,15 @@ type damagedService struct {
 	receiver  *recordingReceiver
 	items     []*damagedItem
 	healthy   []*client.Card
-	suppliers map[string][]string // the flag that names them, by command
+	suppliers map[string][]string // the flag for suppliers, by command
 }
 
-// recordingReceiver is a receiver of webhooks that notes what it is told. It refuses events
-// about cards whose deliveries were damaged, so that these are scheduled again.
+// recordingReceiver is a webhook receiver that records events. It refuses
+// events about cards with damaged deliveries, so that these are rescheduled.
 type recordingReceiver struct {
 	sync.Mutex
 	bodies  []string
-	refused []string // uuids of cards
+	refused []string // card uuids
 }
 
 func (h *recordingReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -107,7 +106,7 @@ func (h *recordingReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.bodies = append(h.bodies, string(body))
 }
 
-// received reports whether an event of a card has come.
+// received reports whether an event of a card has arrived.
 func (h *recordingReceiver) received(id uuid.UUID, kind client.EventType) bool {
 	h.Lock()
 	defer h.Unlock()
@@ -116,9 +115,9 @@ func (h *recordingReceiver) received(id uuid.UUID, kind client.EventType) bool {
 	})
 }
 
-// The process survives every integer in every row. No card is issued without
-// its money, other cards are sold, issued, delivered and listed, and the
-// commands of operators work.
+// The process must survive every integer in every row. It may issue no card
+// without its money, and must keep selling, issuing, delivering and listing
+// other cards. Operators' commands must keep working.
 func TestService_ExtremeIntegersInRows_HarmNoOtherCard(t *testing.T) {
 	for name, url := range map[string]func(*testing.T) string{
 		"sqlite":   func(t *testing.T) string { return "sqlite:" + t.TempDir() + "/x.db" },
@@ -167,7 +166,7 @@ func newDamagedService(t *testing.T, url string) *damagedService {
 	made, err := w.client.CreateWebhook(t.Context(), client.CreateWebhookRequest{URL: receiver.URL})
 	must(t, err)
 	w.webhook = made.Webhook.ID
-	// Nothing is issued and nothing is sent until the rows are damaged.
+	// Issuing and sending wait until the rows are damaged.
 	w.exec("UPDATE address_pools SET issue_after = $1", time.Now().Add(time.Hour).UnixMilli())
 	w.exec("UPDATE webhooks SET paused_until = $1", time.Now().Add(time.Hour).UnixMilli())
 	return w
@@ -207,7 +206,7 @@ func (w *damagedService) sellUnpaid(usd int64) *client.Card {
 	return c
 }
 
-// sell sells a card, and has it paid.
+// sell orders and pays a card.
 func (w *damagedService) sell(usd int64) *client.Card {
 	w.Helper()
 	c := w.sellUnpaid(usd)
@@ -216,12 +215,12 @@ func (w *damagedService) sell(usd int64) *client.Card {
 	return c
 }
 
-// orderAll orders a card for each row that damage changes, and some healthy ones.
+// orderAll orders a card for each row to damage, and some healthy ones.
 func (w *damagedService) orderAll() {
 	w.Helper()
 	for table, stages := range map[string][]string{"cards": {"paid", "half", "young"}, "intents": {"paid"},
 		"deliveries": {"paid"}, "stock": {"paid", "half"}} {
-		usd := map[string]int64{"stock": 500, "intents": 60}[table] // supplier later makes an intent wait for another attempt
+		usd := map[string]int64{"stock": 500, "intents": 60}[table] // the supplier "later" makes an intent wait for another attempt
 		usd = max(usd, 50)
 		for _, column := range integerColumns(w.T, w.db, w.url, table) {
 			for _, value := range extremes() {
@@ -247,7 +246,7 @@ func (w *damagedService) paidCards() []*client.Card {
 	return all
 }
 
-// payAll pays a part of the price of the cards of a stage, with confirmations.
+// payAll pays a part of the price of the cards at a stage, with confirmations.
 func (w *damagedService) payAll(stage string, part float64, confirmations int) {
 	w.Helper()
 	var cards []*client.Card
@@ -273,8 +272,7 @@ func (w *damagedService) payAll(stage string, part float64, confirmations int) {
 	must(w, tx.Commit())
 }
 
-// damageRows sets each column of each item. A value that the database rejects does
-// no harm.
+// damageRows sets one column of each item. The database rejects some values.
 func (w *damagedService) damageRows() {
 	w.Helper()
 	where := map[string]string{"cards": "uuid = $2", "intents": "card_uuid = $2", "stock": "card_uuid = $2",
@@ -303,7 +301,7 @@ func (w *damagedService) resume() {
 	w.exec("UPDATE address_pools SET issue_after = 0")
 }
 
-// wantHealthy waits until cards are issued and their account was told.
+// wantHealthy waits until cards are issued and their webhooks delivered.
 func (w *damagedService) wantHealthy(cards []*client.Card) {
 	w.Helper()
 	for _, c := range cards {
@@ -322,9 +320,8 @@ func (w *damagedService) wantHealthy(cards []*client.Card) {
 	}
 }
 
-// wantNoUnpaidCard fails the test if a card was issued for too little money
-// or for unconfirmed money. Values that operators or coins can set are left
-// out.
+// wantNoUnpaidCard fails the test if a card was issued for too little or
+// unconfirmed money. It skips values that an operator or a coin can set.
 func (w *damagedService) wantNoUnpaidCard() {
 	w.Helper()
 	for _, d := range w.items {
@@ -351,8 +348,8 @@ func (w *damagedService) wantNoUnpaidCard() {
 	}
 }
 
-// wantAnswers fails the test unless the API answers promptly for every card and
-// lists the healthy ones.
+// wantAnswers fails the test unless the API answers promptly for every card,
+// and lists the healthy ones.
 func (w *damagedService) wantAnswers() {
 	w.Helper()
 	for _, d := range w.items {
@@ -383,7 +380,7 @@ func (w *damagedService) wantAnswers() {
 	}
 }
 
-// wantCommands fails the test unless the commands of operators work.
+// wantCommands fails the test unless the operators' commands work.
 func (w *damagedService) wantCommands() {
 	w.Helper()
 	stdout, stderr, code := w.program.run("reconcile")
@@ -405,7 +402,7 @@ func (w *damagedService) wantCommands() {
 			w.Errorf("%v: exit code %d\n%s", args, code, stderr)
 		}
 	}
-	for _, d := range w.items { // damaged cards are all read alike
+	for _, d := range w.items { // card list has already read every column of cards
 		if n, _ := d.value.(int64); n != math.MinInt64 || d.rejected || d.table == "cards" && d.column != "refunded" {
 			continue
 		}
@@ -416,7 +413,7 @@ func (w *damagedService) wantCommands() {
 	}
 }
 
-// wantMetrics fails the test unless the metrics have the state of the whole
+// wantMetrics fails the test unless the metrics include the state of the
 // service.
 func (w *damagedService) wantMetrics() {
 	w.Helper()

@@ -26,15 +26,16 @@ import (
 
 var failpointKills = flag.Int("failpoint-kills", 2, "have TestFailpoints kill a worker so often at each point")
 
-// buildWithFailpoints builds the program with its failpoints, once for all tests.
+// buildWithFailpoints builds the program with its failpoints, once for all
+// tests.
 var buildWithFailpoints = sync.OnceValues(func() ([]byte, error) {
 	return exec.Command("go", "build", "-tags", "nomsgpack,failpoints", "-o", binary+"-failpoints",
 		"../../cmd/cardmint").CombinedOutput()
 })
 
-// TestFailpoints kills the worker at each point where a crash would be worst.
-// In the end the supplier's ledger has one card for each card that is issued
-// and none for another, each event was told, and the books agree.
+// TestFailpoints kills the worker at the worst points for a crash. In the end,
+// the supplier's ledger must contain exactly one card for each issued one, each
+// event must have been delivered, and the books must agree.
 func TestFailpoints(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: kills processes for a minute")
@@ -54,7 +55,7 @@ func TestFailpoints(t *testing.T) {
 	}
 }
 
-// failpointTest is a service whose worker is killed again and again.
+// failpointTest is a service whose worker is killed repeatedly.
 type failpointTest struct {
 	t        *testing.T
 	point    failpoint.Name
@@ -62,9 +63,9 @@ type failpointTest struct {
 	api      *server
 	client   *client.Client
 	supplier *reference.Server
-	worker   []string // its arguments
+	worker   []string // command-line arguments
 	cards    []*client.Card
-	declined int // cards that the supplier was told to decline
+	declined int // number of cards that the supplier was told to decline
 
 	mu        sync.Mutex
 	delivered map[string]bool // events
@@ -111,13 +112,14 @@ func newFailpointTest(t *testing.T, point failpoint.Name) *failpointTest {
 		t.Fatal(err)
 	}
 	f.api.stop(t)
-	// It is not ready: nobody has marked addresses for it that it may hand out.
+	// The API does not become ready: without a worker, no addresses are
+	// released to it.
 	f.api = f.program.startListening(t, serveSimulated("--role", "api", "--webhook-insecure", "--max-blind", "24h")...)
 	f.client = newClient(t, f.api.url, token)
 	return f
 }
 
-// kill pays for the next card, and starts a worker that is killed at the point.
+// kill pays for the next card, and starts a worker that dies at the failpoint.
 func (f *failpointTest) kill() {
 	f.t.Helper()
 	if f.point == failpoint.Refusing {
@@ -139,7 +141,7 @@ func (f *failpointTest) kill() {
 	}
 }
 
-// releaseClaims ends the claims of webhooks, which otherwise outlive their process by
+// releaseClaims ends the claims of webhooks, which outlive a killed process by
 // half a minute.
 func (f *failpointTest) releaseClaims() {
 	f.t.Helper()
@@ -154,7 +156,7 @@ func (f *failpointTest) releaseClaims() {
 	}
 }
 
-// finish lets a worker do all that is left, and compares what everybody knows.
+// finish runs a worker until all cards are issued, and verifies the result.
 func (f *failpointTest) finish() {
 	t := f.t
 	t.Helper()
@@ -221,7 +223,7 @@ func (f *failpointTest) verify(issued map[uuid.UUID]bool) {
 	}
 }
 
-// awaitDeliveries waits until the webhook was told every event.
+// awaitDeliveries waits until the webhook has received every event.
 func (f *failpointTest) awaitDeliveries() {
 	f.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {

@@ -10,10 +10,10 @@ import (
 
 const backupPage = "operate/backup-pgbackrest.md"
 
-// TestHA_PointInTimeRestore_SellsNoAddressTwice restores a cluster to a moment in the past by pgBackRest, as
-// the documentation says, with real Monero. No address is handed out twice, no
-// number of an event has two meanings, and the payments of forgotten orders are
-// listed.
+// TestHA_PointInTimeRestore_SellsNoAddressTwice restores a cluster with
+// pgBackRest by the documented commands, with real Monero. No address may be
+// sold twice, no event number may be reused, and the payments of lost orders
+// must be listed.
 func TestHA_PointInTimeRestore_SellsNoAddressTwice(t *testing.T) {
 	h := newHACluster(t)
 	h.openRepository()
@@ -32,7 +32,7 @@ func TestHA_PointInTimeRestore_SellsNoAddressTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	for round := range *haRounds {
-		d.sellFor(2 * time.Second) // pgBackRest looks for a backup that ended in an earlier second than the moment
+		d.sellFor(2 * time.Second) // pgBackRest needs a backup that ended in an earlier second than the target
 		kept := d.sell(5)
 		target := h.leader().Run(t,
 			`cd / && runuser -u postgres -- psql -Atc "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') || '+00'"`)
@@ -41,7 +41,7 @@ func TestHA_PointInTimeRestore_SellsNoAddressTwice(t *testing.T) {
 		age := d.backupAge()
 		lost = append(lost, d.sellFor(age)...)
 		paid := []string{d.pay(lost[len(lost)-1])}
-		d.awaitIssued(lost[len(lost)-1]) // its events will be forgotten too
+		d.awaitIssued(lost[len(lost)-1]) // its events will be lost too
 		d.checkFeed()
 		d.crash()
 		took := h.restore(target)
@@ -71,8 +71,7 @@ func TestHA_PointInTimeRestore_SellsNoAddressTwice(t *testing.T) {
 	d.checkBooks()
 }
 
-// openRepository installs pgBackRest on the machines, with one directory for
-// all of them.
+// openRepository installs pgBackRest on the machines, with a shared repository.
 func (h *haCluster) openRepository() {
 	h.t.Helper()
 	shared, err := os.MkdirTemp("", "repository")
@@ -87,8 +86,8 @@ func (h *haCluster) openRepository() {
 	}
 }
 
-// restore takes the cluster back to a moment, and returns how long it took
-// until it was whole.
+// restore restores the cluster to a point in time, and returns the time until
+// all machines have joined again.
 func (h *haCluster) restore(target string) time.Duration {
 	h.t.Helper()
 	begun := time.Now()

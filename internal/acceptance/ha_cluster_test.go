@@ -18,23 +18,23 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// haPage is a page of the documentation whose commands the drills run.
+// haPage is the page whose commands set up and maintain the cluster.
 const haPage = "operate/high-availability.md"
 
-// haCluster is three database machines under Patroni, and one for what runs
-// beside cardmint, set up as the documentation says.
+// haCluster is three database machines under Patroni, and one machine for
+// cardmint's proxies, set up by the documented commands.
 type haCluster struct {
 	t       *testing.T
 	network *rig.Network
-	files   string // the directory with the files, as operators have it
+	files   string // with the documented files
 	nodes   []*rig.Machine
 	app     *rig.Machine
-	ports   map[string]int // by the documented ones, of the machine that is shared with other programs
+	ports   map[string]int // free ports of the shared machine, by documented port
 	patroni *http.Client
 	ran     map[string]bool // headings whose commands were run
 }
 
-// commands returns the commands below a heading of a page.
+// commands returns the commands under a heading of a page.
 func commands(t *testing.T, page, heading string) string {
 	t.Helper()
 	block := commandBlocks(t, page)[heading]
@@ -44,8 +44,8 @@ func commands(t *testing.T, page, heading string) string {
 	return block
 }
 
-// commandBlocks returns the commands of a page by their headings. There may be one
-// block below each.
+// commandBlocks returns the commands of a page by heading. Each heading may
+// have one block.
 func commandBlocks(t *testing.T, page string) map[string]string {
 	t.Helper()
 	blocks := map[string]string{}
@@ -57,7 +57,7 @@ func commandBlocks(t *testing.T, page string) map[string]string {
 	return blocks
 }
 
-// allRan fails if the drill has left commands of a page out.
+// allRan fails the test if some commands of a page were not run.
 func (h *haCluster) allRan(page string) {
 	h.t.Helper()
 	for heading := range commandBlocks(h.t, page) {
@@ -67,8 +67,8 @@ func (h *haCluster) allRan(page string) {
 	}
 }
 
-// systemctl starts what the units of the packages start, for machines without
-// systemd.
+// systemctl replaces systemd: it starts and stops the services of the packages'
+// units.
 const systemctl = `#!/bin/bash
 unit() { sed -n "s/^$1=//p" "/lib/systemd/system/$name.service"; }
 start() {
@@ -101,7 +101,7 @@ for name; do
 done
 `
 
-// newHACluster sets a cluster up by the commands of the documentation.
+// newHACluster sets up a cluster by the documented commands.
 func newHACluster(t *testing.T) *haCluster {
 	t.Helper()
 	for program, debianPackage := range map[string]string{"patroni": "patroni", "etcd": "etcd-server",
@@ -115,7 +115,7 @@ func newHACluster(t *testing.T) *haCluster {
 		h.nodes = append(h.nodes, h.network.Machine(t, fmt.Sprintf("db%d", i+1), 11+i))
 	}
 	h.app = h.network.Machine(t, "app1", 0)
-	t.Cleanup(h.saveLogs) // before the machines end
+	t.Cleanup(h.saveLogs) // before the machines stop
 	h.follow(h.nodes[0], haPage, "Certificates and passwords")
 	for _, m := range h.nodes {
 		h.follow(m, haPage, "The database machines", "NAME=db1 ADDRESS=10.0.0.11",
@@ -132,8 +132,8 @@ func newHACluster(t *testing.T) *haCluster {
 	h.awaitWhole(40 * time.Second)
 	h.follow(h.leader(), haPage, "The database")
 	h.follow(h.app, haPage, "HAProxy")
-	// HAProxy takes all servers to be the leader until it has checked them, and
-	// then cuts the connections to the others.
+	// Until its first checks, HAProxy treats every server as the leader. Then
+	// it cuts the connections to all but the leader.
 	db := rig.OpenSQL(t, h.documentedURL())
 	db.SetMaxIdleConns(0)
 	for deadline, led := time.Now().Add(time.Minute), 0; led < 2*len(h.nodes); time.Sleep(100 * time.Millisecond) {
@@ -149,8 +149,7 @@ func newHACluster(t *testing.T) *haCluster {
 	return h
 }
 
-// copyFiles copies the documented files, with the addresses and ports that are
-// free here.
+// copyFiles copies the documented files, with free addresses and ports.
 func (h *haCluster) copyFiles() {
 	h.t.Helper()
 	found, err := filepath.Glob("../../docs/operate/ha/*")
@@ -174,7 +173,7 @@ func (h *haCluster) write(name, text string, mode os.FileMode) {
 	}
 }
 
-// localize replaces the documented addresses and ports by those that are free here.
+// localize replaces documented addresses and ports by free ones.
 func (h *haCluster) localize(text string) string {
 	text = strings.ReplaceAll(text, "10.0.0.", h.network.Prefix())
 	for documented, free := range h.ports {
@@ -185,13 +184,13 @@ func (h *haCluster) localize(text string) string {
 	return text
 }
 
-// prelude stands in for what machines lack, or have already. Their /tmp is
-// shared, where pgBackRest would keep its locks.
+// prelude replaces commands that the machines lack or do not need. The machines
+// share /tmp, so that pgBackRest needs another directory for its locks.
 const prelude = "PATH=$PWD:$PATH\napt-get() { :; }\nexport PGBACKREST_LOCK_PATH=/run/lock\n"
 
-// follow runs the first commands below a heading of a page on a machine, where
-// all packages are installed already, and returns what they printed. Of
-// changes, pairs of old and new, each old text must be in the commands.
+// follow runs the commands under a heading of a page on a machine, and returns
+// their output. changes are pairs of old and new text; each old text must occur
+// in the commands.
 func (h *haCluster) follow(m *rig.Machine, page, heading string, changes ...string) string {
 	h.t.Helper()
 	return m.RunIn(h.t, h.files, h.script(page, heading, changes...))
@@ -210,14 +209,14 @@ func (h *haCluster) script(page, heading string, changes ...string) string {
 	return prelude + h.localize(script)
 }
 
-// member is a machine of the cluster as Patroni has it.
+// member is a machine in Patroni's view.
 type member struct {
 	Name, Role, State string
 	Timeline          int
 }
 
-// members asks the machines in turn, but those left out, for what Patroni knows
-// of all of them.
+// members returns the view of the first machine that answers. It skips
+// leaveOut.
 func (h *haCluster) members(leaveOut ...*rig.Machine) (members []member, err error) {
 	err = errors.New("nobody was asked")
 	for _, m := range h.nodes {
@@ -231,8 +230,8 @@ func (h *haCluster) members(leaveOut ...*rig.Machine) (members []member, err err
 	return nil, err
 }
 
-// membersFrom returns what Patroni on one machine knows of all of them. That may
-// be old if the machine was cut off a moment ago.
+// membersFrom returns one machine's view of the cluster. It may be outdated if
+// the machine was just disconnected.
 func (h *haCluster) membersFrom(m *rig.Machine) ([]member, error) {
 	res, err := h.patroni.Get("https://" + m.Address + ":8008/cluster")
 	if err != nil {
@@ -244,7 +243,7 @@ func (h *haCluster) membersFrom(m *rig.Machine) ([]member, error) {
 	return cluster.Members, err
 }
 
-// memberWithRole returns the machine with a role, as the others have it, or nil.
+// memberWithRole returns the machine with a role, or nil.
 func (h *haCluster) memberWithRole(role string, leaveOut ...*rig.Machine) *rig.Machine {
 	members, _ := h.members(leaveOut...)
 	for i, m := range members {
@@ -268,8 +267,8 @@ func (h *haCluster) leader() *rig.Machine {
 	return m
 }
 
-// awaitWhole waits until all three take part, one of them as a synchronous standby,
-// and agree on that. It returns how long that took.
+// awaitWhole waits until all three machines have joined, with one synchronous
+// standby, and agree on it. It returns the time that it took.
 func (h *haCluster) awaitWhole(limit time.Duration) time.Duration {
 	h.t.Helper()
 	started := time.Now()
@@ -301,7 +300,7 @@ func (h *haCluster) awaitWhole(limit time.Duration) time.Duration {
 	}
 }
 
-// url returns another database URL, with hosts and parameters.
+// url returns a database URL with the given hosts and parameters.
 func (h *haCluster) url(hosts, parameters string) string {
 	h.t.Helper()
 	password, err := os.ReadFile(filepath.Join(h.files, "cardmint.password"))
@@ -317,12 +316,12 @@ func (h *haCluster) documentedURL() string {
 	h.t.Helper()
 	line := h.follow(h.app, haPage, "cardmint")
 	url := strings.Trim(strings.TrimPrefix(line, "CARDMINT_DATABASE_URL="), "\"")
-	// which is on the machine only
+	// The documented path exists only on the machine.
 	return strings.Replace(url, "/etc/haproxy/database-ca.crt", filepath.Join(h.files, "ca.crt"), 1)
 }
 
-// saveLogs keeps what the machines printed, and logs the end of it if the test
-// has failed.
+// saveLogs saves the logs of the machines, and logs their last lines if the
+// test has failed.
 func (h *haCluster) saveLogs() {
 	for _, m := range append(h.nodes, h.app) {
 		for _, name := range []string{"etcd", "patroni", "haproxy", "pgbouncer"} {

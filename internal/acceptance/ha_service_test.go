@@ -23,8 +23,9 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// haService is three cardmint on a cluster, with the shop and the supplier of
-// chaos, and probes that order a card from each of them several times a second.
+// haService is three replicas on a cluster, with the workload and the supplier
+// of TestChaos, and probes that order several cards per second from each
+// replica.
 type haService struct {
 	*chaos
 	cluster *haCluster
@@ -33,20 +34,20 @@ type haService struct {
 	stop     context.CancelFunc
 	watching sync.WaitGroup
 	mu       sync.Mutex
-	acks     [replicas][]time.Time // when orders were acknowledged
+	acks     [replicas][]time.Time // times of acknowledged orders
 	samples  [replicas][]sample
 }
 
-// sample is what a process said of itself.
+// sample is the readiness and metrics of a replica at one time.
 type sample struct {
 	at      time.Time
 	ready   bool
-	values  map[string]float64 // metrics, summed over their labels; what is absent is not there
+	values  map[string]float64 // metrics, summed over their labels
 	scraped bool
 }
 
-// newHAService empties the cluster's database and starts a service on it, which
-// connects by url.
+// newHAService recreates the cluster's database and starts a service on it that
+// connects with url.
 func newHAService(t *testing.T, h *haCluster, url string) *haService {
 	t.Helper()
 	h.leader().Run(t,
@@ -80,7 +81,7 @@ func newHAService(t *testing.T, h *haCluster, url string) *haService {
 	return s
 }
 
-// watch starts probes, and looks at readiness and metrics, until the service
+// watch starts the probes, and samples readiness and metrics until the service
 // ends.
 func (s *haService) watch(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
@@ -106,7 +107,7 @@ func (s *haService) watch(t *testing.T) {
 	})
 }
 
-// probe orders cards from one process, which nobody pays for.
+// probe orders cards from one replica, and never pays for them.
 func (s *haService) probe(ctx context.Context, i int, c *client.Client) {
 	for s.workload.pause(ctx, 500*time.Millisecond) {
 		select {
@@ -135,7 +136,7 @@ func (s *haService) probe(ctx context.Context, i int, c *client.Client) {
 
 var probeClient = &http.Client{Timeout: 3 * time.Second}
 
-// recordSample reads readiness and metrics of one process.
+// recordSample samples readiness and metrics of one replica.
 func (s *haService) recordSample(i int) {
 	now := sample{at: time.Now(), values: map[string]float64{}}
 	if res, err := probeClient.Get(s.replicas[i].url + "/readyz"); err == nil {
@@ -152,8 +153,8 @@ func (s *haService) recordSample(i int) {
 	s.samples[i] = append(s.samples[i], now)
 }
 
-// sumMetrics adds up metrics over their labels; refusals are those of requests
-// answered with 503.
+// sumMetrics adds up metrics over their labels. "refusals" counts responses
+// with status 503.
 func sumMetrics(text io.Reader, into map[string]float64) {
 	for lines := bufio.NewScanner(text); lines.Scan(); {
 		name, value, _ := strings.Cut(lines.Text(), " ")
@@ -170,8 +171,8 @@ func sumMetrics(text io.Reader, into map[string]float64) {
 	}
 }
 
-// longestGap returns the longest time without an acknowledged order, of one
-// process, that touches the time since from.
+// longestGap returns the longest time between two acknowledged orders of a
+// replica that ended after from.
 func (s *haService) longestGap(from time.Time) (longest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,7 +187,7 @@ func (s *haService) longestGap(from time.Time) (longest time.Duration) {
 	return longest
 }
 
-// awaitSales waits until each process has sold a card since then.
+// awaitSales waits until each replica has sold a card after since.
 func (s *haService) awaitSales(since time.Time, limit time.Duration) {
 	s.t.Helper()
 	for ; ; time.Sleep(50 * time.Millisecond) {
@@ -207,7 +208,7 @@ func (s *haService) awaitSales(since time.Time, limit time.Duration) {
 	}
 }
 
-// finish ends the shop, and judges.
+// finish stops the workload and verifies the result.
 func (s *haService) finish() {
 	s.t.Helper()
 	s.awaitReady()
@@ -224,7 +225,7 @@ func (s *haService) finish() {
 	s.supplier.Kill()
 }
 
-// externalDatabase is a database that the drill has not started itself, by its URL.
+// externalDatabase is the URL of a database that the test did not start.
 type externalDatabase string
 
 func (r externalDatabase) URL(string) string { return string(r) }

@@ -14,11 +14,10 @@ import (
 
 var haRounds = flag.Int("ha-rounds", 1, "repeat each fault of TestHA so often")
 
-// TestHA_LeaderFails_LosesNoAcknowledgedOrder fails the leader of a cluster that was set up as the
-// documentation says, in every way, under load: with processes that connect
-// through HAProxy, and with processes that know all hosts. No acknowledged
-// order is lost, no address and no card is there twice, and the old leader
-// takes part again.
+// TestHA_LeaderFails_LosesNoAcknowledgedOrder fails the leader of a documented
+// cluster in several ways under load: with processes that connect through
+// HAProxy, through PgBouncer, and to all hosts. No acknowledged order may be
+// lost, no address or card may be sold twice, and the old leader must rejoin.
 func TestHA_LeaderFails_LosesNoAcknowledgedOrder(t *testing.T) {
 	h := newHACluster(t)
 	all := fmt.Sprintf("%s,%s,%s", h.nodes[0].Address, h.nodes[1].Address, h.nodes[2].Address)
@@ -52,8 +51,7 @@ func TestHA_LeaderFails_LosesNoAcknowledgedOrder(t *testing.T) {
 	}
 }
 
-// maintain runs the commands of the documentation that change a cluster that is
-// well.
+// maintain runs the documented commands for a healthy cluster.
 func (h *haCluster) maintain() {
 	h.t.Helper()
 	h.follow(h.nodes[0], haPage, "A setting of PostgreSQL")
@@ -64,7 +62,7 @@ func (h *haCluster) maintain() {
 	h.awaitWhole(2 * time.Minute)
 }
 
-// haFault fails the leader, and mends it.
+// haFault is a failure of the leader and its repair.
 type haFault struct {
 	name       string
 	begin, end func(leader *rig.Machine)
@@ -81,8 +79,8 @@ func (h *haCluster) faults() []haFault {
 	}
 }
 
-// fail has the leader fail, waits until all is well again, and returns a row of
-// the table.
+// fail causes the fault, waits until the cluster is whole again, and returns a
+// row of the table.
 func (s *haService) fail(round int, f haFault) string {
 	h, t := s.cluster, s.t
 	t.Helper()
@@ -99,7 +97,7 @@ func (s *haService) fail(round int, f haFault) string {
 	s.awaitSales(time.Now(), 2*time.Minute)
 	s.awaitReady()
 	stopped := s.longestGap(begun)
-	// what a process has sent to the old leader may take as long as a request
+	// Requests that were sent to the old leader may take their full timeout.
 	if late := stopped - led; late > 30*time.Second {
 		t.Errorf("%s: a process sold nothing for %s, though there was a new leader after %s", f.name, stopped, led)
 	}
@@ -123,7 +121,7 @@ func (s *haService) fail(round int, f haFault) string {
 	return row
 }
 
-// awaitLeader waits until another machine leads than old, and returns it.
+// awaitLeader waits until a machine other than old is the leader.
 func (h *haCluster) awaitLeader(old *rig.Machine) *rig.Machine {
 	h.t.Helper()
 	for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) {
@@ -136,8 +134,8 @@ func (h *haCluster) awaitLeader(old *rig.Machine) *rig.Machine {
 	}
 }
 
-// awaitEpoch waits until metrics show an epoch above before, and returns it,
-// and how long after since that was.
+// awaitEpoch waits until the metrics show an epoch above before. It returns the
+// epoch and the time since since.
 func (s *haService) awaitEpoch(before float64, since time.Time) (epoch float64, after time.Duration) {
 	s.t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
@@ -159,7 +157,7 @@ func (s *haService) awaitEpoch(before float64, since time.Time) (epoch float64, 
 	return 0, 0
 }
 
-// refused returns how many requests were answered with 503 since then, by the
+// refused returns the number of responses with status 503 since then, from the
 // metrics.
 func (s *haService) refused(since time.Time) (n float64) {
 	s.mu.Lock()
@@ -179,7 +177,7 @@ func (s *haService) refused(since time.Time) (n float64) {
 	return n
 }
 
-// notReady returns for how long at most a process was not ready since then.
+// notReady returns the longest time that a replica was not ready since then.
 func (s *haService) notReady(since time.Time) (longest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
