@@ -69,7 +69,8 @@ export interface paths {
         /**
          * Read one card with its credentials
          * @description Reads a card as `getCard` does, and always with its whole credentials, also where the operator has the other operations mask them.
-         *     The service's audit log records each call, without the credentials. Repeating it is harmless. The credentials are null while the card
+         *     The service's audit log records each call, without the credentials. Repeating it is harmless. The credentials are null while the
+         *     card
          *     is `awaiting_payment`, and once they are purged.
          */
         post: operations["revealCard"];
@@ -93,7 +94,8 @@ export interface paths {
          * @description Ends a card that holds no money: `payment.state` becomes `canceled`, and the event `payment.canceled` is sent. The card no longer
          *     counts toward what the account may have open, and what was reserved for it can be sold again.
          *
-         *     Repeating it is harmless. A card that is `canceled` or `expired` and holds no money stays as it is, and the service responds with it.
+         *     Repeating it is harmless. A card that is `canceled` or `expired` and holds no money stays as it is, and the service responds with
+         *     it.
          *     Once money has arrived, even without a confirmation, the service refuses with `409`.
          *
          *     Money that arrives after the cancellation is treated as if it came after `expires_at`: the service issues the card if the money is
@@ -136,7 +138,8 @@ export interface paths {
         };
         /**
          * List offers
-         * @description Lists the amounts that cards can be ordered for right now, ascending and without overlaps. An amount that is not listed is refused by
+         * @description Lists the amounts that cards can be ordered for right now, ascending and without overlaps. An amount that is not listed is refused
+         *     by
          *     `createCard` with `amount_unavailable`. The list may be some seconds old: other clients order from it too.
          */
         get: operations["listOffers"];
@@ -157,7 +160,8 @@ export interface paths {
         };
         /**
          * List events
-         * @description Lists what happened to the account's cards and webhooks, oldest first, and leaves nothing out: the `seq` of each event is one more than
+         * @description Lists what happened to the account's cards and webhooks, oldest first, and leaves nothing out: the `seq` of each event is one more
+         *     than
          *     that of the event before, unless it is `feed.reset`. Keep the last `seq` that you have handled of this list and ask for what came
          *     `after` it: you then miss nothing, whatever happened to your webhooks. Do not keep one that a webhook brought: an earlier event may
          *     still be on its way. The service refuses a `seq` that it has not assigned yet.
@@ -173,7 +177,8 @@ export interface paths {
          *     To learn of events as they happen, wait for them: with `wait`, the service holds the request until there is an event after `after`.
          *     Or ask for a stream of server-sent events, by `Accept: text/event-stream`: the service then sends every event as it happens, until
          *     you disconnect. Each has its `seq` as `id`, its `type` as `event`, and as `data` the object that a list shows. If the stream ends,
-         *     which it may at any time, connect again and send the `id` of the last event as `Last-Event-ID`. `wait` and `limit` do not matter to a
+         *     which it may at any time, connect again and send the `id` of the last event as `Last-Event-ID`. `wait` and `limit` do not matter
+         *     to a
          *     stream. While nothing happens it sends a comment every 15 seconds.
          *
          *     With `card`, you follow one card: `seq` then has gaps, and neither `feed.reset` nor `webhook.disabled` is among the events. Read the
@@ -205,7 +210,8 @@ export interface paths {
         put?: never;
         /**
          * Register a webhook
-         * @description Registers a webhook: from now on the service sends every event of the account to `url` by `POST`. "Webhooks" above describes how, and
+         * @description Registers a webhook: from now on the service sends every event of the account to `url` by `POST`. "Webhooks" above describes how,
+         *     and
          *     "Callbacks" here describes one request. The response holds the `secret` that signs the requests; it is shown only this once. A first
          *     request may arrive before you have stored the secret: refuse it, and it comes again after 5 seconds. An account may have up to 16
          *     webhooks.
@@ -236,7 +242,8 @@ export interface paths {
         post?: never;
         /**
          * Delete a webhook
-         * @description Deletes a webhook and its deliveries. The service sends nothing more to it. Requests that are under way, or about to be sent within a
+         * @description Deletes a webhook and its deliveries. The service sends nothing more to it. Requests that are under way, or about to be sent
+         *     within a
          *     quarter second, may still arrive.
          *
          *     An account runs one `deleteWebhook` or `recoverWebhook` at a time. Others wait for a few seconds, and are then refused with `429`.
@@ -246,9 +253,10 @@ export interface paths {
         head?: never;
         /**
          * Change a webhook
-         * @description Changes the fields that the request holds and leaves the others. `enabled: false` stops the sending. `enabled:
-         *     true` resumes it, regardless of why the webhook was disabled: the service sends each pending event at its
-         *     `next_attempt_at`. To send all of them now, including later events, call `recoverWebhook`. If you change `url`, waiting events are sent to the new one. Requests that are
+         * @description Changes the fields that the request holds and leaves the others. `enabled: false` stops the sending. `enabled: true` resumes it,
+         *     regardless of why the webhook was disabled: the service sends each pending event at its
+         *     `next_attempt_at`. To send all of them now, including later events, call `recoverWebhook`. If you change `url`, waiting events are
+         *     sent to the new one. Requests that are
          *     under way, or about to be sent within a quarter second, may still arrive as if the webhook had not changed.
          */
         patch: operations["updateWebhook"];
@@ -269,7 +277,8 @@ export interface paths {
          *     before it, so that you can change the receiver in between without losing an event.
          *
          *     If the response is lost, repeat the call with the same `Idempotency-Key`: the service sends the first response again, with the same
-         *     secret. Without a key, you create another secret, and only the two newest sign. The secret that your receiver knows is then no longer
+         *     secret. Without a key, you create another secret, and only the two newest sign. The secret that your receiver knows is then no
+         *     longer
          *     one of them, so give it the newest at once.
          */
         post: operations["rotateWebhookSecret"];
@@ -290,9 +299,11 @@ export interface paths {
         put?: never;
         /**
          * Send an example event
-         * @description Sends an example now, signed like any event, and reports what the receiver responded. The example's card does not exist, and its `seq`
+         * @description Sends an example now, signed like any event, and reports what the receiver responded. The example's card does not exist, and its
+         *     `seq`
          *     is 0. The service sends it only once, whatever the webhook's `types` are, and even if the webhook is disabled. The example appears
-         *     neither among the events nor among the deliveries. Whatever the receiver responds has no consequences. If you repeat a call with the same
+         *     neither among the events nor among the deliveries. Whatever the receiver responds has no consequences. If you repeat a call with
+         *     the same
          *     `Idempotency-Key` while the first is being answered, or if that failed, the service may send the example twice.
          */
         post: operations["testWebhook"];
@@ -335,7 +346,8 @@ export interface paths {
         /**
          * Send one event again
          * @description Sends the event again as soon as possible, regardless of earlier attempts. The `webhook-id` stays the same. If the attempt fails,
-         *     the event gets all the attempts of a new delivery. The webhook must be enabled. An event that was never meant for this webhook has no
+         *     the event gets all the attempts of a new delivery. The webhook must be enabled. An event that was never meant for this webhook has
+         *     no
          *     delivery: see `recoverWebhook`.
          */
         post: operations["redeliver"];
@@ -363,7 +375,8 @@ export interface paths {
          *     The service does not send events that the webhook's `types` leave out, or events about this webhook itself. It
          *     reaches back to the oldest stored delivery. You must enable a disabled webhook first.
          *
-         *     An account runs one `recoverWebhook` or `deleteWebhook` at a time. Others wait for a few seconds, and are then refused with `429`. If the
+         *     An account runs one `recoverWebhook` or `deleteWebhook` at a time. Others wait for a few seconds, and are then refused with `429`.
+         *     If the
          *     request fails, repeat it: it continues with the events that are left.
          */
         post: operations["recoverWebhook"];
@@ -417,7 +430,8 @@ export interface components {
          *     - `detected`: enough has arrived, but a transfer that it takes is not in a block yet.
          *     - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
          *     - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
-         *     - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes nothing.
+         *     - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes
+         *       nothing.
          *     - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
          *       the operator. A card ends when it is canceled or refunded, if that is before `expires_at`.
          *     - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
@@ -454,9 +468,12 @@ export interface components {
              */
             expires_at: string;
             /**
-             * @description The payment instruction as a URI, for wallets and QR codes. It is for the first payment of a card that is `unpaid`; go by `state`, which
-             *     alone says whether to pay. In every other state, also once the card is `expired` or `late`, it still names `address` and `amount` as they
-             *     were ordered: money that comes then is judged at the rate of that day. Empty if the card was canceled, or the operator refunded money
+             * @description The payment instruction as a URI, for wallets and QR codes. It is for the first payment of a card that is `unpaid`; go by
+             *     `state`, which
+             *     alone says whether to pay. In every other state, also once the card is `expired` or `late`, it still names `address` and
+             *     `amount` as they
+             *     were ordered: money that comes then is judged at the rate of that day. Empty if the card was canceled, or the operator
+             *     refunded money
              *     before it was issued: do not pay any more.
              * @example monero:8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v?tx_amount=0.983456789012
              */
@@ -470,8 +487,10 @@ export interface components {
             amount_received: string;
             /**
              * Format: decimal
-             * @description What you still have to send, in coins: while the card is `unpaid` or `underpaid`. Once it is `expired` or `late`, it is what was lacking at
-             *     the price of the order. Send nothing then: the price is no longer locked, and the operator decides about what has arrived. `0` once
+             * @description What you still have to send, in coins: while the card is `unpaid` or `underpaid`. Once it is `expired` or `late`, it is what
+             *     was lacking at
+             *     the price of the order. Send nothing then: the price is no longer locked, and the operator decides about what has arrived. `0`
+             *     once
              *     enough has arrived, once the card is issued or canceled, and once the operator refunded money.
              * @example 0.983456789012
              */
@@ -763,7 +782,8 @@ export interface components {
         SimulatePaymentRequest: {
             /**
              * Format: decimal
-             * @description How much to send, in coins. It defaults to the amount due, and may have as many decimals as the coin. Trailing zeros do not count.
+             * @description How much to send, in coins. It defaults to the amount due, and may have as many decimals as the coin. Trailing zeros do not
+             *     count.
              * @example 0.5
              */
             amount?: string;
@@ -845,9 +865,11 @@ export interface components {
          *     - `payment.expired`: nothing arrived in time.
          *     - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
          *     - `payment.reversed`: the payment of an issued card left its blockchain.
-         *     - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is `paid`.
+         *     - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is
+         *       `paid`.
          *     - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
-         *     - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost, cards
+         *     - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost,
+         *       cards
          *       and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
          *       not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
          *
@@ -998,7 +1020,8 @@ export interface components {
             disabled_at: string | null;
             /**
              * Format: date-time
-             * @description When the current run of failed attempts began, UTC. Null if the last attempt succeeded, or if there was none since the webhook was
+             * @description When the current run of failed attempts began, UTC. Null if the last attempt succeeded, or if there was none since the webhook
+             *     was
              *     enabled or got another `url`.
              * @example 2026-11-20T15:06:00.120Z
              */
@@ -1090,7 +1113,8 @@ export interface components {
         };
         /**
          * @description How far the delivery is:
-         *     - `pending`: the service will send the event, or send it again, at `next_attempt_at`, or once the webhook is enabled if that is later.
+         *     - `pending`: the service will send the event, or send it again, at `next_attempt_at`, or once the webhook is enabled if that is
+         *       later.
          *     - `delivered`: the receiver has responded with `2xx`.
          *     - `failed`: the attempts are used up. The service sends the event again if you ask for it.
          * @example delivered
@@ -1152,7 +1176,8 @@ export interface components {
             count: number;
         };
         /**
-         * @description What went wrong, for programs. The codes are stable. There may be more of them later: go by the status where you do not know the code.
+         * @description What went wrong, for programs. The codes are stable. There may be more of them later: go by the status where you do not know the
+         *     code.
          * @example invalid_request
          * @enum {string}
          */
@@ -1175,7 +1200,8 @@ export interface components {
         Problem: {
             /**
              * Format: uri
-             * @description Identifies the kind of problem; as stable as `code`. It leads to the explanation of the code: to `/docs/errors` of the service if
+             * @description Identifies the kind of problem; as stable as `code`. It leads to the explanation of the code: to `/docs/errors` of the service
+             *     if
              *     the operator has told it its address.
              * @example https://github.com/cardmint/cardmint/blob/main/README.md#invalid_request
              */
@@ -1405,7 +1431,8 @@ export interface components {
          *     - `idempotency_key_reused`: its `Idempotency-Key` was used for another request.
          *     - `too_many_webhooks`: the account has as many webhooks as it may have.
          *     - `webhook_disabled`: the webhook must be enabled first.
-         *     - `amount_unavailable`: no card of this amount can be had right now. `detail` names those that there are, and `listOffers` lists them.
+         *     - `amount_unavailable`: no card of this amount can be had right now. `detail` names those that there are, and `listOffers` lists
+         *       them.
          */
         InvalidRequest: {
             headers: {
@@ -1489,7 +1516,8 @@ export interface components {
             };
         };
         /**
-         * @description The token or the account has sent too many requests, or the address too many without a valid token (`rate_limited`). The request was not
+         * @description The token or the account has sent too many requests, or the address too many without a valid token (`rate_limited`). The request
+         *     was not
          *     looked at. Try again after `Retry-After` seconds.
          */
         RateLimited: {
@@ -1516,8 +1544,10 @@ export interface components {
         };
         /**
          * @description A limit is reached. Try again after `Retry-After` seconds.
-         *     - `quota_exceeded`: the account's cards that wait for payment are worth as much as it may have open. Some must be paid or expire first.
-         *     - `rate_limited`: the token or the account has sent too many requests, the account has created too many cards, or the address has sent too
+         *     - `quota_exceeded`: the account's cards that wait for payment are worth as much as it may have open. Some must be paid or expire
+         *       first.
+         *     - `rate_limited`: the token or the account has sent too many requests, the account has created too many cards, or the address has
+         *       sent too
          *       many requests without a valid token. The request was not looked at.
          */
         LimitReached: {
@@ -1648,7 +1678,8 @@ export interface components {
             };
         };
         /**
-         * @description The service can't do this now: it has no fresh exchange rate (`rate_unavailable`), it has no payment address (`address_unavailable`),
+         * @description The service can't do this now: it has no fresh exchange rate (`rate_unavailable`), it has no payment address
+         *     (`address_unavailable`),
          *     or a part that it depends on does not respond, or more requests come than it can answer (`unavailable`). Try again after
          *     `Retry-After` seconds.
          */
@@ -1677,7 +1708,8 @@ export interface components {
     };
     parameters: {
         /**
-         * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+         * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
+         *     for
          *     another operation was used for another request.
          * @example 7b0f2c1e-hook-1
          */
@@ -1728,9 +1760,12 @@ export interface components {
          */
         "Retry-After": number;
         /**
-         * @description How each limit stands that applies to the request (draft-ietf-httpapi-ratelimit-headers-10): `r` requests may follow at once, and after
-         *     `t` seconds there are more. See "Limits". A limit of another kind that was reached comes first: for `open-usd`, `r` is in US dollars;
-         *     for `lists`, `lists-of-account` and `lists-of-token`, it is lists that may be sent at the same time. Absent if no limit applies, or the request was not
+         * @description How each limit stands that applies to the request (draft-ietf-httpapi-ratelimit-headers-10): `r` requests may follow at once, and
+         *     after
+         *     `t` seconds there are more. See "Limits". A limit of another kind that was reached comes first: for `open-usd`, `r` is in US
+         *     dollars;
+         *     for `lists`, `lists-of-account` and `lists-of-token`, it is lists that may be sent at the same time. Absent if no limit applies,
+         *     or the request was not
          *     authenticated.
          * @example "token";r=998;t=1, "account";r=1990;t=1
          */
@@ -1853,8 +1888,10 @@ export interface operations {
                 /**
                  * @description Makes the call safe to repeat. Choose 1 to 255 visible ASCII characters; a key in double quotes means the same as the bare key.
                  *     If the same key comes with the same request, the service sends the first response again, byte for byte, with
-                 *     `Idempotency-Replayed: true`: the card as it was then. Read it with `getCard` before you ask anybody to pay. If the key comes with
-                 *     another request, the service refuses that request with `422`. A request that failed does not use up its key. Keys belong to the account.
+                 *     `Idempotency-Replayed: true`: the card as it was then. Read it with `getCard` before you ask anybody to pay. If the key comes
+                 *     with
+                 *     another request, the service refuses that request with `422`. A request that failed does not use up its key. Keys belong to
+                 *     the account.
                  * @example 1f0c5a52-order-4711
                  */
                 "Idempotency-Key"?: string;
@@ -2204,7 +2241,8 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+                 * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
+                 *     for
                  *     another operation was used for another request.
                  * @example 7b0f2c1e-hook-1
                  */
@@ -2347,7 +2385,8 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+                 * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
+                 *     for
                  *     another operation was used for another request.
                  * @example 7b0f2c1e-hook-1
                  */
@@ -2392,7 +2431,8 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+                 * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
+                 *     for
                  *     another operation was used for another request.
                  * @example 7b0f2c1e-hook-1
                  */
@@ -2503,7 +2543,8 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+                 * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
+                 *     for
                  *     another operation was used for another request.
                  * @example 7b0f2c1e-hook-1
                  */
@@ -2556,7 +2597,8 @@ export interface operations {
             };
             header?: {
                 /**
-                 * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used for
+                 * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
+                 *     for
                  *     another operation was used for another request.
                  * @example 7b0f2c1e-hook-1
                  */
@@ -2601,8 +2643,10 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description Makes the call safe to repeat: a repeated call with the same key sends no second transfer, and responds with the card as it is by
-                 *     then. If the key comes with another card or another `amount`, the service refuses the request with `422`. Keys belong to the account.
+                 * @description Makes the call safe to repeat: a repeated call with the same key sends no second transfer, and responds with the card as it is
+                 *     by
+                 *     then. If the key comes with another card or another `amount`, the service refuses the request with `422`. Keys belong to the
+                 *     account.
                  * @example 7b0f2c1e-payment-1
                  */
                 "Idempotency-Key"?: string;
