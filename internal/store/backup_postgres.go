@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cardmint/cardmint/internal/store/postgres"
 )
@@ -69,13 +70,29 @@ func (s *Store) undump(ctx context.Context, databaseURL, file string, replace bo
 	return err
 }
 
-// checkReplaceable returns ErrInUse or ErrOtherTables if a backup can't replace
-// the database, which has the tables in there.
-func (s *Store) checkReplaceable(ctx context.Context, there, backup []string) error {
-	var others int
-	err := s.get(ctx, s.w, &others, "count sessions", `SELECT COUNT(*) FROM pg_stat_activity
+// countOtherSessions returns how many other sessions the same user has in the
+// database.
+func (s *Store) countOtherSessions(ctx context.Context) (n int, err error) {
+	err = s.get(ctx, s.w, &n, "count sessions", `SELECT COUNT(*) FROM pg_stat_activity
 		WHERE datname = current_database() AND usename = current_user
 			AND pid <> pg_backend_pid() AND backend_type = 'client backend'`)
+	return n, err
+}
+
+// checkReplaceable returns ErrInUse or ErrOtherTables if a backup can't replace
+// the database, which has the tables in there. The server ends the sessions of
+// a process shortly after the process itself, so it waits up to two seconds for
+// them.
+func (s *Store) checkReplaceable(ctx context.Context, there, backup []string) error {
+	others, err := s.countOtherSessions(ctx)
+	for wait := 0; err == nil && others > 0 && wait < 20; wait++ {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+		others, err = s.countOtherSessions(ctx)
+	}
 	if err != nil {
 		return err
 	}
