@@ -44,7 +44,7 @@ func TestChaos(t *testing.T) {
 	if length == 0 {
 		length = 15 * time.Second
 	}
-	t.Logf("go test -run TestChaos ./internal/cli -chaos %s -chaos-seed %d", length, seed)
+	t.Logf("go test -run TestChaos -tags drill ./internal/acceptance -chaos %s -chaos-seed %d", length, seed)
 	c := newChaos(t, seed)
 	for end := time.Now().Add(length); time.Now().Before(end) && !t.Failed(); {
 		c.runRound()
