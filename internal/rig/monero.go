@@ -119,7 +119,7 @@ func startMonero(tb testing.TB) *MoneroNet {
 	n.Daemon.Start(tb)
 	n.Wallet.Start(tb)
 	n.Payer.Start(tb)
-	n.Payer.Call(tb, "refresh", nil, nil)
+	n.Payer.Refresh(tb)
 	ready = true
 	return n
 }
@@ -306,7 +306,7 @@ func (n *MoneroNet) Pay(tb testing.TB, address string, amount int64) (txID strin
 // it returns an error, and nothing was sent.
 func (n *MoneroNet) TryPay(tb testing.TB, address string, amount int64) error {
 	tb.Helper()
-	n.refresh(tb, n.Payer)
+	n.Payer.Refresh(tb)
 	_, err := n.transfer(tb, n.Payer, 0, MoneroOutput{address, amount})
 	return err
 }
@@ -316,7 +316,7 @@ func (n *MoneroNet) TryPay(tb testing.TB, address string, amount int64) error {
 // ones.
 func (n *MoneroNet) PayMany(tb testing.TB, outputs ...MoneroOutput) (txID string) {
 	tb.Helper()
-	n.refresh(tb, n.Payer)
+	n.Payer.Refresh(tb)
 	txID, err := n.transfer(tb, n.Payer, 0, outputs...)
 	if err != nil {
 		tb.Fatal(err)
@@ -358,13 +358,6 @@ func (n *MoneroNet) awaitRelay(tb testing.TB, txID string) {
 	})
 }
 
-// refresh makes a wallet read the chain. It tries more than once: the first
-// request to a restarted node fails.
-func (n *MoneroNet) refresh(tb testing.TB, w *MoneroWallet) {
-	tb.Helper()
-	w.Ready(tb, 10*time.Second, func() error { return w.Ask("refresh", nil, nil) })
-}
-
 // Conflict returns two transactions of the payer that spend the same output,
 // one to each address. Neither is sent. Each pays the whole output of about 35
 // coins, less the fee.
@@ -376,7 +369,7 @@ func (n *MoneroNet) Conflict(tb testing.TB, first, second string) [2]MoneroTx {
 			Unlocked bool
 		}
 	}
-	n.refresh(tb, n.Payer)
+	n.Payer.Refresh(tb)
 	n.Payer.Call(tb, "incoming_transfers", map[string]any{"transfer_type": "available"}, &outputs)
 	var made [2]MoneroTx
 	for _, output := range outputs.Transfers {

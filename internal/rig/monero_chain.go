@@ -73,7 +73,7 @@ func makeFirst(tb testing.TB, kept string) {
 		tb.Fatal(err)
 	}
 	for _, w := range []*MoneroWallet{n.Wallet, n.Payer} {
-		n.refresh(tb, w)
+		w.Refresh(tb)
 		w.Close(tb)
 		w.kill()
 	}

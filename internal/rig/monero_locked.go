@@ -22,7 +22,7 @@ type MoneroLocked struct {
 func (n *MoneroNet) PayLocked(tb testing.TB, payments ...MoneroLocked) (txIDs []string) {
 	tb.Helper()
 	send := func(from *MoneroWallet) {
-		n.refresh(tb, from)
+		from.Refresh(tb)
 		for _, p := range payments {
 			txID, err := n.transfer(tb, from, p.UnlockTime, p.MoneroOutput)
 			if err != nil && strings.Contains(err.Error(), "unlock time") {
@@ -55,7 +55,7 @@ func (n *MoneroNet) PayLocked(tb testing.TB, payments ...MoneroLocked) (txIDs []
 	n.Pop(tb, 1)
 	n.Wallet.Thaw()
 	n.Payer.Thaw()
-	n.refresh(tb, n.Wallet)
+	n.Wallet.Refresh(tb)
 	return txIDs
 }
 

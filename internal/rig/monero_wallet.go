@@ -94,6 +94,26 @@ func (w *MoneroWallet) Reconnect(tb testing.TB) {
 	}
 }
 
+// Refresh reads the blocks that the wallet has not read yet.
+func (w *MoneroWallet) Refresh(tb testing.TB) {
+	tb.Helper()
+	w.read(tb, "refresh")
+}
+
+// Rescan reads the chain again, as a wallet must after a reorganization that is
+// too deep for it.
+func (w *MoneroWallet) Rescan(tb testing.TB) {
+	tb.Helper()
+	w.read(tb, "rescan_blockchain")
+}
+
+// read calls a method that reads from the node. The first request to a
+// restarted node may fail with "no connection to daemon", so it is repeated.
+func (w *MoneroWallet) read(tb testing.TB, method string) {
+	tb.Helper()
+	w.Ready(tb, 10*time.Second, func() error { return w.Ask(method, nil, nil) })
+}
+
 // Close stores and closes the wallet.
 func (w *MoneroWallet) Close(tb testing.TB) {
 	tb.Helper()

@@ -118,7 +118,7 @@ func TestWatcher_MoneroBlocksDropped_ConfirmNothing(t *testing.T) {
 		s.want(c, card.AwaitingPayment, card.Confirming, coin, 8)
 		before := s.facts(c)
 		s.mine(2)
-		s.net.Wallet.Call(t, "refresh", nil, nil) // 10 confirmations, as the wallet still shows
+		s.net.Wallet.Refresh(t) // 10 confirmations, as the wallet still shows
 		s.net.Pop(t, 3)
 		s.refuses(card.ErrChainNotReady)
 		s.unchanged(before)
@@ -215,7 +215,7 @@ func TestWatcher_MoneroReorgOf101Blocks_SameHeight_IsNoticed(t *testing.T) {
 // tooDeep replaces more blocks than the wallet follows. The wallet stays on the
 // old chain, which some versions report as a success.
 func tooDeep(t *testing.T, s *moneroFixture, blocks int) {
-	t.Cleanup(func() { s.net.Payer.Call(t, "rescan_blockchain", nil, nil) }) // his wallet could not follow either
+	t.Cleanup(func() { s.net.Payer.Rescan(t) }) // the payer's wallet cannot follow either
 	made, open := s.order(), s.order()
 	s.paid(made, coin, 10)
 	s.settle()

@@ -22,7 +22,7 @@ import (
 func ownWallet(t *testing.T, net *rig.MoneroNet, n int) (*rig.MoneroWallet, *monero.Chain, []settle.Address) {
 	t.Helper()
 	wallet := net.NewWallet(t, "", "")
-	wallet.Call(t, "refresh", nil, nil)
+	wallet.Refresh(t)
 	m := newMonero(t, monero.Config{WalletURL: wallet.URL, DaemonURL: net.DaemonURL, WalletFile: "wallet"})
 	made, err := m.NewAddresses(t.Context(), settle.NoPosition, n)
 	if err != nil {
@@ -33,9 +33,9 @@ func ownWallet(t *testing.T, net *rig.MoneroNet, n int) (*rig.MoneroWallet, *mon
 
 func TestChain_ReorgTooDeepForWallet_IsWalletLost(t *testing.T) {
 	net := rig.Monero(t)
-	t.Cleanup(func() { // they cannot follow either
-		net.Wallet.Call(t, "rescan_blockchain", nil, nil)
-		net.Payer.Call(t, "rescan_blockchain", nil, nil)
+	t.Cleanup(func() { // these wallets cannot follow either
+		net.Wallet.Rescan(t)
+		net.Payer.Rescan(t)
 	})
 	_, m, _ := ownWallet(t, net, 1)
 	older := scan(t, m, 0).Deep
