@@ -98,6 +98,10 @@ func HoldWrites(ctx context.Context, s *Store) (release func(), err error) {
 	}, nil
 }
 
+// BlockedWrites returns how many writes have waited for the connection that
+// HoldWrites occupies. It is of use on SQLite only.
+func BlockedWrites(s *Store) int64 { return s.w.Stats().WaitCount }
+
 // Queued returns how many cards wait to be inserted.
 func Queued(s *Store) int { return s.inserts.Pending() }
 

@@ -23,17 +23,20 @@ type attempt struct {
 	want  bool // whether it is stored
 }
 
-// together starts to insert cards that share a statement, which wait runs.
+// together starts to insert cards that share a statement, which wait runs. On
+// SQLite, the first card gets a statement of its own, because nothing delays
+// the first worker before it takes its batch.
 func together(t *testing.T, s *store.Store, ctx context.Context, all []attempt) (stored []bool, errs []error,
 	wait func()) {
 	t.Helper()
 	release, err := store.HoldWrites(t.Context(), s)
 	check(t, err)
 	stored, errs = make([]bool, len(all)), make([]error, len(all))
+	blocked := store.BlockedWrites(s)
 	var inserting sync.WaitGroup
 	for i, a := range all {
 		inserting.Go(func() { stored[i], errs[i] = s.InsertCard(ctx, a.card, a.limit) })
-		for store.Queued(s) <= i { // one after the other
+		for store.Queued(s) <= i || !store.Arrays(s) && store.BlockedWrites(s) == blocked {
 			runtime.Gosched()
 		}
 	}
@@ -166,7 +169,7 @@ func TestInsertCard_CanceledWhileWaiting_IsNotStored(t *testing.T) {
 		_, errs, wait := together(t, s, ctx, all)
 		defer wait()
 		cancel()
-		for store.Queued(s) > 1 { // SQLite already executes one
+		for store.Queued(s) > 0 {
 			runtime.Gosched()
 		}
 		wait()

@@ -103,8 +103,8 @@ INSERT INTO deliveries (webhook_id, account_id, seq, state, due_at) SELECT w.id,
 INSERT INTO events (account_id, seq, id, type, card_uuid, status, payment_state, webhook_id, since,
     created_at) SELECT *
     FROM (VALUES (CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS
-    TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT)))
-    AS v
+    TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT)),
+    ...) AS v
     WHERE TRUE;
 UPDATE accounts
     SET last_seq = last_seq + ?
@@ -804,8 +804,8 @@ INSERT INTO stock (id, supplier, usd_cents, expires_at, number_hash, card_number
     v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, v.column10,
     CAST(unixepoch('subsec') * 1000 AS INTEGER)
     FROM (VALUES (CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS
-    BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB))) AS
-    v;
+    BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB)),
+    ...) AS v;
 
 -- InsertAcceptedRates
 DELETE
@@ -849,6 +849,44 @@ INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, ad
     (SELECT 1 FROM idempotency_keys k WHERE k.account_id = CAST(? AS TEXT) AND k.idempotency_key =
     CAST(? AS TEXT)) ON CONFLICT (account_id, idempotency_key)
     WHERE idempotency_key IS NOT NULL DO NOTHING;
+INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate,
+    rate_at, rate_source, expires_at, confirmations_required, idempotency_key, request_hash,
+    credit_due, refund_address, reference, metadata, trace_parent) SELECT column1, column2, column3,
+    column4, column5, column6, column7, column8, column9, column10, column11, column12, column13,
+    column14, column15, column16, column17, column18, column19
+    FROM (SELECT v.* FROM (VALUES (CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS
+    BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS
+    BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS INTEGER), CAST(? AS TEXT), CAST(? AS
+    BLOB), CAST(? AS BIGINT), CAST(? AS BLOB), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT),
+    CAST(? AS BIGINT), CAST(? AS BIGINT)), ...) AS v) AS v
+    WHERE (SELECT 1 FROM transfers t WHERE t.currency = v.column5 AND t.address = v.column7 LIMIT 1)
+    IS NULL AND (SELECT 1 FROM retired_addresses o WHERE o.currency = v.column5 AND o.address =
+    v.column7) IS NULL AND (SELECT 1 FROM idempotency_keys k WHERE k.account_id = v.column2 AND
+    k.idempotency_key = v.column13) IS NULL
+    ORDER BY v.column21 ON CONFLICT (account_id, idempotency_key)
+    WHERE idempotency_key IS NOT NULL DO NOTHING
+    RETURNING uuid;
+INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate,
+    rate_at, rate_source, expires_at, confirmations_required, idempotency_key, request_hash,
+    credit_due, refund_address, reference, metadata, trace_parent) SELECT column1, column2, column3,
+    column4, column5, column6, column7, column8, column9, column10, column11, column12, column13,
+    column14, column15, column16, column17, column18, column19
+    FROM (SELECT v.*, SUM(column4) OVER (PARTITION BY column2 ORDER BY v.column21) AS usd_cents FROM
+    (VALUES (CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS
+    TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS
+    TEXT), CAST(? AS BIGINT), CAST(? AS INTEGER), CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS
+    BIGINT), CAST(? AS BLOB), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT),
+    CAST(? AS BIGINT)), ...) AS v) AS v
+    WHERE (SELECT 1 FROM transfers t WHERE t.currency = v.column5 AND t.address = v.column7 LIMIT 1)
+    IS NULL AND (SELECT 1 FROM retired_addresses o WHERE o.currency = v.column5 AND o.address =
+    v.column7) IS NULL AND (SELECT 1 FROM idempotency_keys k WHERE k.account_id = v.column2 AND
+    k.idempotency_key = v.column13) IS NULL AND CASE WHEN v.column20 = 0 THEN TRUE ELSE (SELECT
+    COALESCE(SUM(CASE WHEN o.usd_cents BETWEEN 1 AND 100000000 THEN o.usd_cents END), 0) FROM cards
+    o WHERE o.account_id = v.column2 AND o.payment_state IN ('unpaid', 'underpaid')) + v.usd_cents
+    <= v.column20 END
+    ORDER BY v.column21 ON CONFLICT (account_id, idempotency_key)
+    WHERE idempotency_key IS NOT NULL DO NOTHING
+    RETURNING uuid;
 
 -- InsertCardReserving
 INSERT INTO cards (uuid, account_id, created_at, usd_cents, currency, amount, address, rate,
@@ -922,21 +960,13 @@ DELETE
     ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 INSERT INTO books_days (part, day, currency, rows, sums, doubted) SELECT *
     FROM (VALUES (CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS
-    TEXT), CAST(? AS BOOLEAN))) AS v
-    WHERE TRUE;
-INSERT INTO books_days (part, day, currency, rows, sums, doubted) SELECT *
-    FROM (VALUES (CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS
-    TEXT), CAST(? AS BOOLEAN)), (CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS
-    BIGINT), CAST(? AS TEXT), CAST(? AS BOOLEAN)), (CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS
-    TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BOOLEAN))) AS v
+    TEXT), CAST(? AS BOOLEAN)), ...) AS v
     WHERE TRUE;
 INSERT INTO books_doubts (card_uuid) SELECT *
-    FROM (VALUES (CAST(? AS TEXT))) AS v
+    FROM (VALUES (CAST(? AS TEXT)), ...) AS v
     WHERE TRUE ON CONFLICT DO NOTHING;
 INSERT INTO books_feeds (account_id, seq) SELECT *
-    FROM (VALUES (CAST(? AS TEXT), CAST(? AS BIGINT)), (CAST(? AS TEXT), CAST(? AS BIGINT)), (CAST(?
-    AS TEXT), CAST(? AS BIGINT)), (CAST(? AS TEXT), CAST(? AS BIGINT)), (CAST(? AS TEXT), CAST(? AS
-    BIGINT)), (CAST(? AS TEXT), CAST(? AS BIGINT))) AS v
+    FROM (VALUES (CAST(? AS TEXT), CAST(? AS BIGINT)), ...) AS v
     WHERE TRUE ON CONFLICT (account_id) DO UPDATE
     SET seq = excluded.seq;
 UPDATE books
@@ -1099,8 +1129,7 @@ SELECT checked_at, conflict
 -- ProlongIntents
 UPDATE intents
     SET due_at = CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?
-    FROM (VALUES (CAST(? AS TEXT), CAST(? AS BIGINT)), (CAST(? AS TEXT), CAST(? AS BIGINT)), (CAST(?
-    AS TEXT), CAST(? AS BIGINT)), (CAST(? AS TEXT), CAST(? AS BIGINT))) AS v
+    FROM (VALUES (CAST(? AS TEXT), CAST(? AS BIGINT)), ...) AS v
     WHERE intents.card_uuid = v.column1 AND intents.fence = v.column2 AND CASE WHEN intents.state IN
     ('open', 'pending') THEN TRUE ELSE FALSE END;
 
@@ -1519,37 +1548,14 @@ SELECT uuid
     ORDER BY uuid;
 UPDATE cards
     SET refund_address = v.column3
-    FROM (VALUES (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS
-    BLOB), CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB)), (CAST(? AS TEXT),
-    CAST(? AS BLOB), CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB)), (CAST(?
-    AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS
-    BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB),
-    CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB))) AS v
+    FROM (VALUES (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB)), ...) AS v
     WHERE cards.uuid = v.column1 AND cards.refund_address = v.column2;
 UPDATE credentials
     SET card_number = v.column3, expiration_date = v.column5, security_code = v.column7, url =
     v.column9, url_password = v.column11
     FROM (VALUES (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
     BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB),
-    CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
-    BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB),
-    CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
-    BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB),
-    CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
-    BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB),
-    CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
-    BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB),
-    CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
-    BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB),
-    CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
-    BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB),
-    CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
-    BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB),
-    CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
-    BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB),
-    CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
-    BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB),
-    CAST(? AS BLOB))) AS v
+    CAST(? AS BLOB)), ...) AS v
     WHERE credentials.card_uuid = v.column1 AND credentials.card_number = v.column2 AND
     credentials.expiration_date = v.column4 AND credentials.security_code = v.column6 AND
     credentials.url = v.column8 AND credentials.url_password = v.column10;
@@ -1558,25 +1564,7 @@ UPDATE stock
     v.column9, url_password = v.column11
     FROM (VALUES (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
     BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB),
-    CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
-    BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB),
-    CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
-    BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB),
-    CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
-    BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB),
-    CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
-    BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB),
-    CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
-    BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB),
-    CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
-    BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB),
-    CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
-    BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB),
-    CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
-    BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB),
-    CAST(? AS BLOB)), (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
-    BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB),
-    CAST(? AS BLOB))) AS v
+    CAST(? AS BLOB)), ...) AS v
     WHERE stock.id = v.column1 AND stock.card_number = v.column2 AND stock.expiration_date =
     v.column4 AND stock.security_code = v.column6 AND stock.url = v.column8 AND stock.url_password =
     v.column10;
@@ -1596,8 +1584,8 @@ INSERT INTO deliveries (webhook_id, account_id, seq, state, due_at) SELECT w.id,
 INSERT INTO events (account_id, seq, id, type, card_uuid, status, payment_state, webhook_id, since,
     created_at) SELECT *
     FROM (VALUES (CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS
-    TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT)))
-    AS v
+    TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT)),
+    ...) AS v
     WHERE TRUE;
 SELECT fence
     FROM leases
@@ -1651,7 +1639,7 @@ SELECT uuid
 -- RetiredCards
 SELECT r.card_uuid AS uuid, r.account_id, a.name AS account, r.currency, r.address, r.usd_cents,
     r.amount, r.expires_at, r.retired_at
-    FROM (VALUES (CAST(? AS TEXT), CAST(? AS TEXT)), (CAST(? AS TEXT), CAST(? AS TEXT))) AS v
+    FROM (VALUES (CAST(? AS TEXT), CAST(? AS TEXT)), ...) AS v
     JOIN retired_addresses r ON r.currency = v.column1 AND r.address = v.column2
     JOIN accounts a ON a.id = r.account_id;
 
@@ -1688,7 +1676,7 @@ UPDATE intents
     v.column9, refusals = v.column10, declines = v.column11
     FROM (VALUES (CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS
     BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS TEXT),
-    CAST(? AS BIGINT))) AS v
+    CAST(? AS BIGINT)), ...) AS v
     WHERE intents.card_uuid = v.column1 AND intents.fence = v.column2 AND CASE WHEN intents.state IN
     ('open', 'pending') THEN TRUE ELSE FALSE END;
 
@@ -1705,7 +1693,7 @@ INSERT INTO parked_rates (currency, process, usd, source, reason, since, valid_u
     column1, column2, column3, column4, column5, CAST(unixepoch('subsec') * 1000 AS INTEGER) -
     column6, CAST(unixepoch('subsec') * 1000 AS INTEGER) + column7
     FROM (VALUES (CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS
-    TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT))) AS v
+    TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT)), ...) AS v
     WHERE TRUE;
 
 -- SaveUsage
@@ -2148,22 +2136,22 @@ INSERT INTO address_pools (currency, next_position, checked_at, paced_until)
     VALUES (?, ?, CAST(unixepoch('subsec') * 1000 AS INTEGER), ?) ON CONFLICT (currency) DO UPDATE
     SET paced_until = excluded.paced_until;
 INSERT INTO addresses (currency, address, position) SELECT *
-    FROM (VALUES (CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT))) AS v
+    FROM (VALUES (CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT)), ...) AS v
     WHERE TRUE;
 
 -- tx.InsertAttributions
 INSERT INTO attributions (currency, txid, output, id, kind, card_uuid, amount, note, operator,
     created_at) SELECT *
     FROM (VALUES (CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS
-    TEXT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT)))
-    AS v
+    TEXT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT)),
+    ...) AS v
     WHERE TRUE;
 UPDATE schema_compatibility
     SET oldest = ?
     WHERE oldest < ? AND EXISTS (SELECT 1 FROM attributions);
 UPDATE transfers
     SET attributed = TRUE
-    FROM (VALUES (CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT))) AS v
+    FROM (VALUES (CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT)), ...) AS v
     WHERE transfers.currency = v.column1 AND transfers.txid = v.column2 AND transfers.output =
     v.column3;
 
@@ -2183,8 +2171,8 @@ INSERT INTO deliveries (webhook_id, account_id, seq, state, due_at) SELECT w.id,
 INSERT INTO events (account_id, seq, id, type, card_uuid, status, payment_state, webhook_id, since,
     created_at) SELECT *
     FROM (VALUES (CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS
-    TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT)))
-    AS v
+    TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT)),
+    ...) AS v
     WHERE TRUE;
 UPDATE accounts
     SET last_seq = last_seq + ?
@@ -2343,18 +2331,7 @@ INSERT INTO chains (currency, fingerprint, height, hash, time, deep_height, deep
 UPDATE deliveries
     SET attempts = v.column3, (state, tries, due_at) = (v.column4, v.column5, v.column6)
     FROM (VALUES (CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS
-    INTEGER), CAST(? AS BIGINT)), (CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS
-    TEXT), CAST(? AS INTEGER), CAST(? AS BIGINT)), (CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS
-    TEXT), CAST(? AS TEXT), CAST(? AS INTEGER), CAST(? AS BIGINT)), (CAST(? AS BIGINT), CAST(? AS
-    BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS INTEGER), CAST(? AS BIGINT)), (CAST(? AS
-    BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS INTEGER), CAST(? AS
-    BIGINT)), (CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS
-    INTEGER), CAST(? AS BIGINT)), (CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS
-    TEXT), CAST(? AS INTEGER), CAST(? AS BIGINT)), (CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS
-    TEXT), CAST(? AS TEXT), CAST(? AS INTEGER), CAST(? AS BIGINT)), (CAST(? AS BIGINT), CAST(? AS
-    BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS INTEGER), CAST(? AS BIGINT)), (CAST(? AS
-    BIGINT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS INTEGER), CAST(? AS
-    BIGINT))) AS v
+    INTEGER), CAST(? AS BIGINT)), ...) AS v
     WHERE deliveries.seq = v.column1 AND deliveries.due_at = v.column2 AND deliveries.webhook_id = ?;
 
 -- tx.SaveIntents
@@ -2364,7 +2341,7 @@ UPDATE intents
     v.column9, refusals = v.column10, declines = v.column11
     FROM (VALUES (CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS
     BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS TEXT),
-    CAST(? AS BIGINT))) AS v
+    CAST(? AS BIGINT)), ...) AS v
     WHERE intents.card_uuid = v.column1 AND intents.fence = v.column2 AND CASE WHEN intents.state IN
     ('open', 'pending') THEN TRUE ELSE FALSE END;
 
@@ -2372,7 +2349,7 @@ UPDATE intents
 INSERT INTO credentials (card_uuid, card_number, expiration_date, security_code, url, url_password,
     last_four, issued_at) SELECT v.*, CAST(unixepoch('subsec') * 1000 AS INTEGER)
     FROM (VALUES (CAST(? AS TEXT), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS BLOB), CAST(? AS
-    BLOB), CAST(? AS BLOB), CAST(? AS TEXT))) AS v
+    BLOB), CAST(? AS BLOB), CAST(? AS TEXT)), ...) AS v
     WHERE TRUE;
 UPDATE cards
     SET status = ?
@@ -2380,7 +2357,7 @@ UPDATE cards
 UPDATE intents
     SET state = 'done', answer = 'issued', reason = NULL, card_number_hash = v.column3, reference =
     v.column4
-    FROM (VALUES (CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BLOB), CAST(? AS TEXT))) AS v
+    FROM (VALUES (CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BLOB), CAST(? AS TEXT)), ...) AS v
     WHERE intents.card_uuid = v.column1 AND intents.fence = v.column2 AND CASE WHEN intents.state IN
     ('open', 'pending') THEN TRUE ELSE FALSE END;
 
@@ -2394,11 +2371,11 @@ INSERT INTO deliveries (webhook_id, account_id, seq, state, due_at) SELECT w.id,
 INSERT INTO events (account_id, seq, id, type, card_uuid, status, payment_state, webhook_id, since,
     created_at) SELECT *
     FROM (VALUES (CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS
-    TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT)))
-    AS v
+    TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT)),
+    ...) AS v
     WHERE TRUE;
 INSERT INTO intents (card_uuid, due_at) SELECT column1, 0
-    FROM (VALUES (CAST(? AS TEXT))) AS v
+    FROM (VALUES (CAST(? AS TEXT)), ...) AS v
     WHERE TRUE ON CONFLICT (card_uuid) DO NOTHING;
 UPDATE accounts
     SET last_seq = last_seq + ?
@@ -2411,7 +2388,7 @@ UPDATE cards
     v.column12, credit_due = v.column13
     FROM (VALUES (CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS
     BIGINT), CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS
-    BIGINT), CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS BIGINT))) AS v
+    BIGINT), CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS BIGINT)), ...) AS v
     WHERE cards.uuid = v.column1;
 
 -- tx.SaveWebhook
@@ -2474,11 +2451,8 @@ INSERT INTO transfers (currency, txid, output, address, amount, height, locked, 
     WHEN (SELECT c.uuid FROM cards c WHERE c.currency = v.column1 AND c.address = v.column4) IS NULL
     THEN FALSE END
     FROM (VALUES (CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS
-    BIGINT), CAST(? AS BIGINT), CAST(? AS BOOLEAN), CAST(? AS BOOLEAN), CAST(? AS BIGINT)), (CAST(?
-    AS TEXT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS
-    BIGINT), CAST(? AS BOOLEAN), CAST(? AS BOOLEAN), CAST(? AS BIGINT)), (CAST(? AS TEXT), CAST(? AS
-    TEXT), CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS
-    BOOLEAN), CAST(? AS BOOLEAN), CAST(? AS BIGINT))) AS v
+    BIGINT), CAST(? AS BIGINT), CAST(? AS BOOLEAN), CAST(? AS BOOLEAN), CAST(? AS BIGINT)), ...) AS
+    v
     WHERE TRUE ON CONFLICT (currency, txid, output) DO UPDATE
     SET address = excluded.address, amount = excluded.amount, height = excluded.height, locked =
     excluded.locked, counted = excluded.counted, attributed = excluded.attributed;
