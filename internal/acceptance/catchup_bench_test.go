@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,7 +98,7 @@ func bareCatchUp(b *testing.B) time.Duration {
 	)
 	start := time.Now()
 	transaction(b, db, func(ctx context.Context, tx *sql.Tx) {
-		for _, some := range parts(cards, 500) {
+		for some := range slices.Chunk(cards, 500) {
 			write(b, ctx, tx,
 				"INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at) VALUES ",
 				"", some, func(c *card.Card) []any {
@@ -105,23 +106,23 @@ func bareCatchUp(b *testing.B) time.Duration {
 						time.Now().UnixMilli()}
 				})
 		}
-		for _, some := range parts(cards, 500) {
+		for some := range slices.Chunk(cards, 500) {
 			write(b, ctx, tx,
 				"UPDATE cards SET payment_state = v.column2, received = CAST(v.column3 AS BIGINT), settled = CAST(v.column3 AS BIGINT), height = 2 FROM (VALUES ",
 				") AS v WHERE cards.uuid = CAST(v.column1 AS UUID)", some, func(c *card.Card) []any {
 					return []any{c.UUID, "paid", int64(c.Amount)}
 				})
 		}
-		for _, some := range parts(cards, 500) {
+		for some := range slices.Chunk(cards, 500) {
 			write(b, ctx, tx, "INSERT INTO intents (card_uuid, due_at) VALUES ", "", some, func(c *card.Card) []any {
 				return []any{c.UUID, 0}
 			})
 		}
-		for _, some := range parts(cards, 500) {
+		for some := range slices.Chunk(cards, 500) {
 			write(b, ctx, tx, events, "", some, event)
 		}
 	})
-	for _, some := range parts(cards, 64) {
+	for some := range slices.Chunk(cards, 64) {
 		transaction(b, db, func(ctx context.Context, tx *sql.Tx) {
 			write(b, ctx, tx,
 				"UPDATE intents SET state = 'done', attempts = 1, fence = 1, card_number_hash = CAST(v.column2 AS BYTEA) FROM (VALUES ",
@@ -140,14 +141,6 @@ func bareCatchUp(b *testing.B) time.Duration {
 		})
 	}
 	return time.Since(start)
-}
-
-func parts[T any](all []T, n int) (some [][]T) {
-	for len(all) > 0 {
-		k := min(n, len(all))
-		some, all = append(some, all[:k]), all[k:]
-	}
-	return some
 }
 
 func transaction(b *testing.B, db *sql.DB, f func(context.Context, *sql.Tx)) {

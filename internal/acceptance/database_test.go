@@ -2,12 +2,14 @@ package acceptance_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -65,6 +67,16 @@ func awaitStatus(t *testing.T, url string, status int, limit time.Duration) stri
 			t.Fatalf("%s: %d %s, want %d", url, got, body, status)
 		}
 	}
+}
+
+// awaitReplay waits until a standby has replayed everything that its primary
+// has written.
+func awaitReplay(tb testing.TB, primary *rig.Cluster) {
+	tb.Helper()
+	written := primary.Value(tb, "SELECT pg_current_wal_lsn()")
+	await(tb, time.Minute, "the standby to replay all writes", func() bool {
+		return primary.Value(tb, "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn >= $1::PG_LSN", written) != "0"
+	})
 }
 
 func serveSimulated(more ...string) []string {
@@ -189,23 +201,24 @@ func TestServe_DatabaseFrozen_StopsInTime(t *testing.T) {
 	s := p.serve(t, serveSimulated()...)
 	awaitStatus(t, s.url+"/readyz", http.StatusOK, 10*time.Second)
 	c.Freeze()
+	const requests = 8
 	var all sync.WaitGroup
-	for range 8 {
+	defer all.Wait()
+	for range requests {
 		all.Go(func() {
 			if status, body := sendRequest(t, http.MethodPost, s.url+"/api/cards", token, ""); status != http.StatusServiceUnavailable {
 				t.Errorf("%d %s", status, body)
 			}
 		})
 	}
-	time.Sleep(time.Second) // they have been accepted
-	told := time.Now()
+	s.awaitMetric(t, "cardmint_requests_in_flight", strconv.Itoa(requests))
+	signaled := time.Now()
 	s.stop(t)
-	t.Logf("it took %.1f s", time.Since(told).Seconds())
-	all.Wait()
+	t.Logf("the process exited after %.1f s", time.Since(signaled).Seconds())
 }
 
-// TestServe_Failover_KeepsAcknowledgedCards disconnects the standby for longer
-// than a request may take, while clients keep retrying, and then promotes it.
+// TestServe_Failover_KeepsAcknowledgedCards stops the standby until requests
+// time out, while clients keep retrying, and then promotes it.
 func TestServe_Failover_KeepsAcknowledgedCards(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)
@@ -217,7 +230,7 @@ func TestServe_Failover_KeepsAcknowledgedCards(t *testing.T) {
 	s := p.serve(t, serveSimulated()...)
 	var mu sync.Mutex
 	acknowledged := map[uuid.UUID]bool{}
-	var shop sync.WaitGroup
+	var answers [6]int // by client
 	order := func(key string) (again bool) {
 		status, body := sendRequest(t, http.MethodPost, s.url+"/api/cards", token, key)
 		var card struct{ UUID uuid.UUID }
@@ -236,22 +249,49 @@ func TestServe_Failover_KeepsAcknowledgedCards(t *testing.T) {
 		order(fmt.Sprintf("before-%d", i))
 	}
 	standby.Stop()
-	cut := time.Now()
-	for i := range 6 {
-		shop.Go(func() {
-			for time.Since(cut) < 30*time.Second && order(fmt.Sprintf("during-%d", i)) { // with the same key
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for i := range answers {
+		clients.Go(func() {
+			for ctx.Err() == nil && order(fmt.Sprintf("during-%d", i)) { // repeats the same key
+				mu.Lock()
+				answers[i]++
+				mu.Unlock()
 			}
 		})
 	}
-	time.Sleep(5 * time.Second)
+	snapshot := func() [6]int {
+		mu.Lock()
+		defer mu.Unlock()
+		return answers
+	}
+	// allGot reports whether every client has got n more answers than before.
+	allGot := func(n int, before [6]int) bool {
+		for i, now := range snapshot() {
+			if now < before[i]+n {
+				return false
+			}
+		}
+		return true
+	}
+	const waitsForStandby = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+	isWaiting := func() bool { return primary.Value(t, "SELECT count(*) "+waitsForStandby) != "0" }
+	await(t, time.Minute, "a commit that waits for the standby", isWaiting)
 	if status, body := sendRequest(t, http.MethodGet, s.url+"/api/cards?limit=1", token, ""); status != http.StatusOK {
 		t.Errorf("reading needs no standby: %d %s", status, body)
 	}
+	await(t, time.Minute, "every client's first request to time out, and a retry that waits for the standby",
+		func() bool { return allGot(1, [6]int{}) && isWaiting() })
 	// An operator cancels the waits for replication: the rows become visible,
 	// but must not be acknowledged.
-	time.Sleep(15 * time.Second)
-	primary.Exec(t, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
-	shop.Wait()
+	canceledAfter := snapshot()
+	primary.Exec(t, "SELECT pg_cancel_backend(pid) "+waitsForStandby)
+	await(t, time.Minute, "every client to retry after the cancellation",
+		func() bool { return allGot(2, canceledAfter) }) // the first answer may be to an earlier request
+	cancel()
+	clients.Wait()
 	unclear := primary.Value(t, "SELECT count(*) FROM cards")
 	primary.Stop()
 	standby.Start(t)

@@ -223,6 +223,16 @@ func (s *server) stop(tb testing.TB) {
 	s.Wait(tb, 30*time.Second)
 }
 
+// await waits until a condition holds. It fails the test after limit.
+func await(tb testing.TB, limit time.Duration, what string, holds func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(limit); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("waited %s for: %s", limit, what)
+		}
+	}
+}
+
 func newClient(tb testing.TB, url, token string) *client.Client {
 	tb.Helper()
 	c, err := client.New(url, token, client.WithPollInterval(50*time.Millisecond, 200*time.Millisecond))

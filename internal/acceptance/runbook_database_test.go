@@ -81,13 +81,7 @@ func (h *host) failover() {
 	h.setVariable("CARDMINT_DATABASE_URL", "postgres://postgres@"+primary.Host()+","+standby.Host()+"/postgres?sslmode=disable")
 	h.start()
 	card := sellCard(h.T, h.client())
-	for deadline := time.Now().Add(waitLimit); primary.Value(h,
-		"SELECT count(*) FROM pg_stat_replication WHERE replay_lsn = pg_current_wal_lsn()") == "0"; time.Sleep(
-		20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			h.Fatal("the standby does not follow")
-		}
-	}
+	awaitReplay(h, primary)
 	h.run(steps)
 	h.awaitNotReady("database")
 	h.postgresql(standby)

@@ -113,13 +113,16 @@ func (m *deliveryBench) commit(b *testing.B, account uuid.UUID, n int) []card.Ev
 	return es
 }
 
+// concurrency is the most requests that a sender makes to one webhook at once.
+const concurrency = 8
+
 // BenchmarkDeliveries compares how fast events that are due are delivered, and
 // that is stored, with bare posts of the same body from as many connections.
 func BenchmarkDeliveries(b *testing.B) {
 	const (
 		webhooks    = 16
-		connections = 8 * webhooks // as many as a sender makes to so many webhooks
-		each        = 3000         // events of a turn, of each webhook
+		connections = concurrency * webhooks
+		each        = 3000 // events of a turn, of each webhook
 		turns       = 11
 	)
 	receivers := make([]string, webhooks)
@@ -225,7 +228,9 @@ func BenchmarkDeliveryLatency(b *testing.B) {
 // 10,000 events of another wait for a receiver that accepts and never answers.
 func BenchmarkHangingReceiver(b *testing.B) {
 	release := make(chan struct{})
+	var requests atomic.Int64
 	dead := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
 		select {
 		case <-release:
 		case <-r.Context().Done():
@@ -251,7 +256,7 @@ func BenchmarkHangingReceiver(b *testing.B) {
 	}
 	m.commit(b, hanging, 10_000)
 	m.wake()
-	time.Sleep(time.Second)
+	await(b, time.Minute, "all requests to the hanging receiver", func() bool { return requests.Load() >= concurrency })
 	committed := map[string]time.Time{}
 	for range 20 {
 		for _, a := range others {
