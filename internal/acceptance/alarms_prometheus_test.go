@@ -181,7 +181,7 @@ func (p *prometheus) observe(t *testing.T) {
 			x.fired = time.Now()
 			for _, text := range []string{a.Annotations["summary"], a.Annotations["description"]} {
 				if text == "" || strings.Contains(text, "<error") || strings.Contains(text, "<no value>") {
-					t.Errorf("%s says %q", name, text)
+					t.Errorf("%s has the description %q", name, text)
 				}
 			}
 			t.Logf("%s: %s", name, a.Annotations["description"])
@@ -201,7 +201,7 @@ func (p *prometheus) await(t *testing.T, what string, holds func(*provocation) b
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%s does not %s; there are %v", names[i], what, p.active(t))
+			t.Fatalf("%s did not %s; active: %v", names[i], what, p.active(t))
 		}
 	}
 }
@@ -211,7 +211,7 @@ func (p *prometheus) provoke(t *testing.T, how string, cause func(), names ...st
 	t.Helper()
 	for name := range p.active(t) {
 		if slices.Contains(names, name) {
-			t.Fatalf("%s is there before it is provoked: %v", name, p.active(t)[name])
+			t.Fatalf("%s is active before it is provoked: %v", name, p.active(t)[name])
 		}
 	}
 	for _, name := range names {
@@ -226,14 +226,15 @@ func (p *prometheus) awaitFiring(t *testing.T, names ...string) {
 	p.await(t, "fire", func(x *provocation) bool { return !x.fired.IsZero() }, names)
 }
 
-// resolve waits until the alarms fire, and then removes their cause.
-func (p *prometheus) resolve(t *testing.T, mend func(), names ...string) {
+// resolve waits until the alarms fire, and then calls fix to remove their
+// cause.
+func (p *prometheus) resolve(t *testing.T, fix func(), names ...string) {
 	t.Helper()
 	p.awaitFiring(t, names...)
 	for _, name := range names {
 		p.provocations[name].resolved = time.Now()
 	}
-	mend()
+	fix()
 }
 
 // awaitCleared waits until resolved alarms are no longer active.
@@ -254,7 +255,7 @@ func (p *prometheus) awaitNone(t *testing.T, but ...string) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("alarms although nothing is wrong: %v", all)
+			t.Fatalf("unexpected alarms: %v", all)
 		}
 	}
 }

@@ -124,7 +124,7 @@ func (s *alarmFixture) startNode() {
 	s.node = rig.Start(s.t,
 		exec.Command("unshare", append(private, "sh", "-c", `mount -t tmpfs -o size=16m disk `+disk+` && exec "$@"`, "sh",
 			program, "--web.listen-address="+s.nodeMetrics, "--collector.disable-defaults", "--collector.filesystem",
-			"--collector.filesystem.mount-points-exclude=^/($|[^s]|s[^r])")...)) // the file systems of this machine may be full
+			"--collector.filesystem.mount-points-exclude=^/($|[^s]|s[^r])")...)) // ignores the file systems of this machine, which may be full
 	s.node.Ready(s.t, 30*time.Second, func() error {
 		res, err := http.Get("http://" + s.nodeMetrics + "/metrics")
 		if err == nil {
@@ -398,7 +398,7 @@ func (s *alarmFixture) checkPanel(title, query string) {
 	s.watch.call(s.t, "/api/v1/query", url.Values{"query": {strings.ReplaceAll(query, "$__rate_interval", "2m")}},
 		&answer)
 	if len(answer.Result) == 0 {
-		s.t.Errorf("panel %s: nothing is known of %s", title, query)
+		s.t.Errorf("panel %s: no data for %s", title, query)
 	}
 }
 
@@ -407,7 +407,7 @@ func (s *alarmFixture) provokeDatabase() {
 	t, w := s.t, s.watch
 	card := s.order(150, 1)[0]
 	db := rig.OpenSQL(t, s.cluster.URL("postgres"))
-	w.provoke(t, "600 requests while the table of cards is locked for three seconds", func() {
+	w.provoke(t, "600 requests while the cards table is locked for three seconds", func() {
 		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{})
 		if err == nil {
 			_, err = tx.Exec("LOCK TABLE cards IN ACCESS EXCLUSIVE MODE")
@@ -445,7 +445,7 @@ func (s *alarmFixture) provokeProcesses() {
 	}, "CardmintEpochChanged")
 	w.awaitFiring(t, "CardmintEpochChanged")
 	s.provokePanic("--reconcile-every", "0")
-	s.provokeTargets() // reconciliation takes half a minute to be missed
+	s.provokeTargets() // the alarm about missing reconciliation needs half a minute
 	keys := s.program.setting("CARDMINT_KEYS")
 	w.provoke(t, "the key file is moved away", func() { must(t, os.Rename(keys, keys+".away")) }, "CardmintKeyFileLost")
 	w.resolve(t, func() { must(t, os.Rename(keys+".away", keys)) }, "CardmintKeyFileLost")
@@ -466,8 +466,8 @@ func (s *alarmFixture) provokeProcesses() {
 	w.awaitCleared(t, "CardmintAllDown")
 }
 
-// provokePanic replaces the worker with one that panics at its first request to
-// a supplier, until the alarm fires.
+// provokePanic replaces the worker by a build that panics at its first supplier
+// request, until the alarm fires.
 func (s *alarmFixture) provokePanic(args ...string) {
 	t, w, path, env := s.t, s.watch, s.program.path, s.program.env
 	panicking := path + "-panicking"

@@ -116,16 +116,16 @@ type alarmFixture struct {
 	supplier                *rig.Process
 	supplierAddress         string
 	suppliers, ledger       string   // files
-	rules                   []string // of the supplier; none for good behavior
+	rules                   []string // of the supplier; it behaves well without rules
 	gecko, kraken           atomic.Value
-	skew                    atomic.Int64  // nanoseconds by which the clocks of both rate sources are ahead
+	skew                    atomic.Int64  // nanoseconds; how far the clocks of both rate sources are ahead
 	hang                    chan struct{} // closed to let the webhook receiver answer
 }
 
 func provokeService(t *testing.T) *prometheus {
 	s := newAlarmFixture(t)
-	// Alarms about shares of requests come first: the fewer requests were sent,
-	// the fewer good ones clear them.
+	// Alarms about the share of failed requests come first: after fewer
+	// requests in total, fewer successful ones clear them.
 	for _, provoke := range []func(){
 		s.provokeRates, s.provokeDatabase, s.provokeSupplier, s.provokeMoney, s.provokeToken, s.checkDashboard,
 		s.provokeProcesses} {

@@ -20,7 +20,7 @@ func TestAudit_OperatorCommand_LogsOneLine(t *testing.T) {
 			t.Errorf("%v: exit code %d; want %s in\n%s", args, code, want, stderr)
 		}
 		if strings.Contains(stderr, strings.TrimSpace(stdout)) {
-			t.Errorf("%v: what it printed is in the log too", args)
+			t.Errorf("%v: the log repeats the output", args)
 		}
 		return strings.TrimSpace(stdout)
 	}

@@ -40,7 +40,7 @@ func TestBackup_RunningService_CanBeRestored(t *testing.T) {
 		fails("there is a database already", "name another database", "restore", file)
 		fails("the database is in use", "stop every cardmint", "restore", file, "--replace")
 		if got, err := c.GetCard(t.Context(), later.UUID); err != nil || got.UUID != later.UUID {
-			t.Errorf("the refused restore was not harmless: %v", err)
+			t.Errorf("the refused restore changed the database: %v", err)
 		}
 		s.stop(t)
 
@@ -52,7 +52,7 @@ func TestBackup_RunningService_CanBeRestored(t *testing.T) {
 			t.Errorf("error %v; %v", err, got)
 		}
 		if _, err := c.GetCard(t.Context(), later.UUID); err == nil {
-			t.Error("a card that was ordered after the backup is known")
+			t.Error("a card that was ordered after the backup survived the restore")
 		}
 		s.stop(t)
 		p.must(t, "reconcile")

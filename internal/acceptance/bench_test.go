@@ -125,7 +125,7 @@ func BenchmarkCreateCard(b *testing.B) {
 			s := newBench(b, url, pool)
 			ctx, cancel := context.WithCancel(b.Context())
 			defer cancel()
-			go func() { // loops of the process: marks, and prepared addresses
+			go func() { // the loops of serve that write marks and prepare addresses
 				for ctx.Err() == nil {
 					_ = s.watcher.Mark(ctx)
 					_ = s.orders.Prepare(ctx)
@@ -150,8 +150,8 @@ func BenchmarkCreateCard(b *testing.B) {
 // bare returns the bare handler of BenchmarkCreateCard.
 func (s *bench) bare(b *testing.B, url string) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
-	// Addresses must have the service's length and random order, because they
-	// are indexed.
+	// Addresses are indexed. Therefore their length and random order must match
+	// the service's.
 	made, err := simulated.New(card.Currency{Code: "bare"}, s.store, time.Now).NewAddresses(b.Context(),
 		settle.NoPosition, 2*pool)
 	must(b, err)
@@ -400,7 +400,7 @@ func BenchmarkDev(b *testing.B) {
 	start := time.Now()
 	s := p.serve(b, "dev")
 	ready := time.Since(start)
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // startup work is not idle use
 	before := cpu(b, s.PID())
 	const idle = 10 * time.Second
 	time.Sleep(idle)

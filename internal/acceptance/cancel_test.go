@@ -28,7 +28,7 @@ func (s *server) cancel(t *testing.T, token string, c *client.Card) {
 	}
 }
 
-func TestCardShow_CanceledByClient_SaysSo(t *testing.T) {
+func TestCardShow_CanceledByClient_NamesCancellation(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
 	p := newProgram(t, "")

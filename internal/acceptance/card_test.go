@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/shopspring/decimal"
 
@@ -73,7 +72,7 @@ func TestCardResolve_UnderpaidCard_AcceptIssuesIt(t *testing.T) {
 		"--amount 0.9 --yes")
 	if c, err := newClient(t, s.url, token).GetCard(t.Context(), short.UUID); err != nil ||
 		c.Status != client.CardStatusAwaitingPayment {
-		t.Errorf("without --yes it was done: %+v, %v", c, err)
+		t.Errorf("executed without --yes: %+v, %v", c, err)
 	}
 	if _, stderr, code := p.run(append(decide, "--amount", "0.8", "--yes")...); code != 1 ||
 		!strings.Contains(stderr, "0.9, not 0.8") {
@@ -146,8 +145,8 @@ func TestTransfers_LimitReached_ReportsMore(t *testing.T) {
 	}
 	for limit, more := range map[string]bool{"1": true, "2": true, "3": false, "4": false} {
 		stdout, stderr, code := p.run("transfers", "--unattributed", "--limit", limit)
-		if says := strings.Contains(stderr, "there are more than these "+limit); code != 0 || says != more {
-			t.Errorf("--limit %s: exit code %d, says that there are more: %v\n%s", limit, code, says, stderr)
+		if hinted := strings.Contains(stderr, "there are more than these "+limit); code != 0 || hinted != more {
+			t.Errorf("--limit %s: exit code %d, hint at more transfers: %t\n%s", limit, code, hinted, stderr)
 		}
 		wantOutput(t, stdout, "newest")
 		if strings.Contains(stdout, "oldest") == more {
@@ -204,7 +203,7 @@ func TestCLI_OperatorMistake_IsExplained(t *testing.T) {
 	}
 }
 
-// Reconcile names rows that can't be decoded. All other commands and endpoints
+// reconcile lists rows that can't be decoded. All other commands and endpoints
 // keep working.
 func TestReconcile_DamagedRows_AreNamed(t *testing.T) {
 	skipIfShort(t)
@@ -258,8 +257,8 @@ func TestReconcile_DamagedRows_AreNamed(t *testing.T) {
 	}
 }
 
-// The command explains the reason for waiting and the expected duration, and
-// the money that a decision leaves out.
+// card show prints why a card waits, for how long, and which payments a
+// decision does not include.
 func TestCardShow_WaitingCard_NamesReason(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -277,11 +276,9 @@ func TestCardShow_WaitingCard_NamesReason(t *testing.T) {
 		}
 	}
 	show := []string{"card", "show", short.UUID.String()}
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(p.must(t, show...), "0.875"); {
-		if time.Now().After(end) {
-			t.Fatal("it is not seen")
-		}
-	}
+	await(t, waitLimit, "card show to include the second payment", func() bool {
+		return strings.Contains(p.must(t, show...), "0.875")
+	})
 	s.stop(t)
 	wantOutput(t, p.must(t, show...), "the customer to pay 0.125 monero more until ",
 		"131.25 USD, at 150 USD each by its quote", "18.75 USD are missing, now 0.125 monero",

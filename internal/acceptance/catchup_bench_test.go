@@ -64,7 +64,7 @@ func catchUp(b *testing.B) (settled, made time.Duration) {
 	books, err := operator.New(s.store, s.rates, slog.New(slog.DiscardHandler)).Reconcile(ctx, operator.Audit{})
 	must(b, err)
 	if len(books.Discrepancies) > 0 || books.Coins[0].Issued != backlog {
-		b.Fatalf("the books: %+v", books)
+		b.Fatalf("reconcile: %+v", books)
 	}
 	return settled, made
 }

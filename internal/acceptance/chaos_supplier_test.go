@@ -22,7 +22,7 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier/reference"
 )
 
-// supplierProcess is a supplier in a process with a ledger of its own.
+// supplierProcess is a supplier in a separate process, with its own ledger.
 type supplierProcess struct {
 	*rig.Process
 	url, control, ledger string
@@ -115,7 +115,7 @@ func (c *chaos) networkFault() fault {
 
 // verifySupplier compares the supplier's ledger with the cards. The supplier
 // must have made exactly one card for each issued one, and none for any other.
-// It must never have been asked for an unpaid card.
+// It must not have received a request for an unpaid card.
 func (c *chaos) verifySupplier(cards, issued map[uuid.UUID]*client.Card, ledger ledger) {
 	c.t.Helper()
 	entries, err := reference.ReadLedger(c.t.Context(), c.supplier.ledger)
@@ -128,13 +128,13 @@ func (c *chaos) verifySupplier(cards, issued map[uuid.UUID]*client.Card, ledger 
 		text, _, _ := strings.Cut(e.Key, ".")
 		id, err := uuid.Parse(text)
 		if err != nil || cards[id] == nil {
-			c.t.Errorf("the supplier was asked for %s, which is no card", e.Key)
+			c.t.Errorf("the supplier received a request for %s, which is not a card", e.Key)
 			continue
 		}
 		switch e.What {
 		case reference.Asked:
 			if !ledger.isPaid(cards[id]) {
-				c.t.Errorf("the supplier was asked for card %s, which is not paid", id)
+				c.t.Errorf("the supplier received a request for card %s, which is not paid", id)
 			}
 		case reference.Made:
 			made[id]++
@@ -142,12 +142,12 @@ func (c *chaos) verifySupplier(cards, issued map[uuid.UUID]*client.Card, ledger 
 	}
 	for id := range issued {
 		if made[id] != 1 {
-			c.t.Errorf("card %s is issued, and the supplier made it %d times", id, made[id])
+			c.t.Errorf("card %s is issued, but the supplier made it %d times", id, made[id])
 		}
 	}
 	for id, n := range made {
 		if issued[id] == nil {
-			c.t.Errorf("card %s is not issued, and the supplier made it %d times", id, n)
+			c.t.Errorf("card %s is not issued, but the supplier made it %d times", id, n)
 		}
 	}
 	c.t.Logf("the supplier's ledger: %v", counts)

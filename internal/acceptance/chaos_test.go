@@ -22,16 +22,16 @@ import (
 )
 
 var (
-	chaosFor  = flag.Duration("chaos", 0, "have TestChaos cause faults for so long; 0 for about fifteen seconds")
-	chaosSeed = flag.Uint64("chaos-seed", 0, "have TestChaos cause the faults of this seed; 0 for any")
+	chaosFor  = flag.Duration("chaos", 0, "how long TestChaos causes faults; 0 for about fifteen seconds")
+	chaosSeed = flag.Uint64("chaos-seed", 0, "seed of the faults of TestChaos; 0 for a random one")
 )
 
 // TestChaos runs three replicas on a primary with a synchronous standby, and a
-// supplier in a process of its own. A workload orders, pays and reads cards,
+// supplier in a separate process. A workload orders, pays and reads cards,
 // follows the feed and receives webhooks, while processes, connections,
-// databases and the supplier fail at random. In the end, nothing acknowledged
-// may be lost, nothing may have happened twice, and the supplier's ledger must
-// contain exactly one card for each issued one.
+// databases and the supplier fail at random. In the end, no acknowledged order
+// or payment may be lost, none may have been executed twice, and the supplier's
+// ledger must contain exactly one card for each issued one.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -83,7 +83,7 @@ type chaos struct {
 
 	began    time.Time
 	counts   map[string]int           // of faults, by kind
-	recovery map[string]time.Duration // the longest time from the end of faults to the next sale, by kind
+	recovery map[string]time.Duration // longest time from the end of faults to the next sale, by kind
 }
 
 // database is the access to the service's database for verification.
@@ -198,7 +198,7 @@ func (c *chaos) pickFaults() (faults []fault) {
 		targets++
 	}
 	which := c.random.Perm(targets)
-	if c.random.IntN(3) == 0 { // it has the most ways to fail
+	if c.random.IntN(3) == 0 { // the primary can fail in the most ways
 		i := slices.Index(which, targetPrimary)
 		which[0], which[i] = which[i], which[0]
 	}
@@ -362,9 +362,9 @@ func (c *chaos) report() {
 	}
 	for _, kind := range slices.Sorted(maps.Keys(c.counts)) {
 		if took, alone := c.recovery[kind]; alone {
-			c.t.Logf("the next card was bought at most %4.1f s after the end of: %s, alone", took.Seconds(), kind)
+			c.t.Logf("longest time to the next sale after %s alone: %4.1f s", kind, took.Seconds())
 		}
 	}
-	c.t.Logf("the next card was bought at most %4.1f s after the end of any faults: %s", longest.Seconds(), after)
+	c.t.Logf("longest time to the next sale after any faults: %4.1f s (%s)", longest.Seconds(), after)
 	c.workload.report(c.t)
 }

@@ -20,7 +20,7 @@ func (c *chaos) verify() {
 	t, s := c.t, c.workload
 	t.Helper()
 	ledger := c.ledger()
-	// Retry cards immediately that wait because the supplier failed.
+	// Cards that wait because the supplier failed are retried immediately.
 	c.database().Exec(t, "UPDATE intents SET due_at = 0 WHERE state IN ('open', 'pending')")
 	cards := c.awaitIssuedCards(ledger)
 	issued := c.verifyCards(cards, ledger)
@@ -73,7 +73,7 @@ func (c *chaos) verifyCards(cards map[uuid.UUID]*client.Card, ledger ledger) map
 	for _, b := range c.workload.orders {
 		card := cards[b.card.UUID]
 		if card == nil {
-			t.Errorf("%s was acknowledged, and is lost: card %s", b.key, b.card.UUID)
+			t.Errorf("%s was acknowledged, but card %s is lost", b.key, b.card.UUID)
 			continue
 		}
 		c.workload.checkCard(b, card)
@@ -85,7 +85,7 @@ func (c *chaos) verifyCards(cards map[uuid.UUID]*client.Card, ledger ledger) map
 		if card.Status == client.CardStatusGenerated {
 			issued[card.UUID] = card
 			if other := numbers[card.Credentials.CardNumber]; other != "" || card.Credentials.CardNumber == "" {
-				t.Errorf("%s has the number of %s", b.key, other)
+				t.Errorf("%s has the card number of %s", b.key, other)
 			}
 			numbers[card.Credentials.CardNumber] = b.key
 		}
@@ -96,26 +96,26 @@ func (c *chaos) verifyCards(cards map[uuid.UUID]*client.Card, ledger ledger) map
 	return issued
 }
 
-// verifyPayments compares the requested, the arrived and the credited payments
-// of a card.
+// verifyPayments compares the payments that the workload made with those on the
+// chain, and with the amount that the card was credited.
 func (c *chaos) verifyPayments(b *purchase, card *client.Card, ledger ledger) {
 	c.t.Helper()
 	arrived := ledger[card.Payment.Address]
 	for amount := range arrived {
 		if b.paid[coins(amount).String()] == nil {
-			c.t.Errorf("%s: nobody paid %s", b.key, coins(amount))
+			c.t.Errorf("%s: unexpected payment of %s", b.key, coins(amount))
 		}
 	}
 	for text, p := range b.paid {
 		n := arrived[decimal.RequireFromString(text).Mul(piconero).IntPart()]
 		if n < p.acknowledged || n > p.acknowledged+p.unclear {
-			c.t.Errorf("%s: the payment of %s was acknowledged %d times, was unclear %d times, and arrived %d times", b.key,
+			c.t.Errorf("%s: payment of %s: %d acknowledged, %d unclear, %d on the chain", b.key,
 				text,
 				p.acknowledged, p.unclear, n)
 		}
 	}
 	if sum := ledger.received(card); !card.Payment.AmountReceived.Equal(sum) {
-		c.t.Errorf("%s received %s, and was credited %s", b.key, sum, card.Payment.AmountReceived)
+		c.t.Errorf("%s received %s, but was credited %s", b.key, sum, card.Payment.AmountReceived)
 	}
 	if (card.Status == client.CardStatusGenerated) != ledger.isPaid(card) {
 		c.t.Errorf("%s is %s after payments of %v", b.key, card.Status, b.amounts)
@@ -186,7 +186,7 @@ func (c *chaos) verifyEvents(issued map[uuid.UUID]*client.Card) {
 		if e.Type == client.EventTypeFeedReset {
 			s.resets++
 		} else if e.Seq != last+1 {
-			t.Errorf("the feed has event %d after %d", e.Seq, last)
+			t.Errorf("feed: event %d follows event %d", e.Seq, last)
 		}
 		last = e.Seq
 		feed[e.Seq] = e
@@ -199,11 +199,11 @@ func (c *chaos) verifyEvents(issued map[uuid.UUID]*client.Card) {
 	c.verifyForgotten(feed)
 	for id := range issued {
 		if generated[id] != 1 {
-			t.Errorf("card %s has %d events of being issued", id, generated[id])
+			t.Errorf("card %s has %d card.generated events", id, generated[id])
 		}
 	}
 	if len(generated) != len(issued) {
-		t.Errorf("%d cards are issued, and %d have an event of it", len(issued), len(generated))
+		t.Errorf("%d cards are issued, but %d have a card.generated event", len(issued), len(generated))
 	}
 }
 
@@ -224,7 +224,7 @@ func (c *chaos) verifyForgotten(feed map[int64]*client.Event) {
 		s.forgotten++
 		i, _ := slices.BinarySearch(numbers, seq)
 		if i == len(numbers) || feed[numbers[i]].Type != client.EventTypeFeedReset {
-			t.Errorf("event %d, %s of card %s, was told, and is not in the feed, which was not reset", seq, e.Type, e.CardUUID)
+			t.Errorf("event %d, %s of card %s, was delivered, but is not in the feed, which was not reset", seq, e.Type, e.CardUUID)
 		}
 	}
 }
@@ -256,7 +256,7 @@ func (c *chaos) awaitDeliveries(feed map[int64]*client.Event) {
 			c.database().Exec(t, "UPDATE webhooks SET claimed_until = 0, paused_until = 0")
 		}
 		if time.Since(start) > patience+30*time.Second {
-			t.Errorf("%d of %d events did not come by the webhook", missing, len(feed))
+			t.Errorf("the webhook lacks %d of %d events", missing, len(feed))
 			return
 		}
 	}

@@ -23,7 +23,8 @@ import (
 	"github.com/cardmint/cardmint/client"
 )
 
-// workload buys cards while faults happen, and records all answers and events.
+// workload buys cards while faults happen, and records all responses and
+// events.
 type workload struct {
 	t       *testing.T
 	clients []*client.Client // one for each replica
@@ -65,7 +66,7 @@ type purchase struct {
 // paymentAttempts counts the requests for one payment by result.
 type paymentAttempts struct{ acknowledged, unclear int }
 
-// startWorkload registers a webhook, follows the feed, and starts buying.
+// startWorkload registers a webhook, follows the feed, and starts to buy cards.
 func startWorkload(t *testing.T, urls []string, token string, seed uint64, pays *moneroNodes) *workload {
 	t.Helper()
 	s := &workload{t: t, token: token, nodes: pays, random: rand.New(rand.NewPCG(seed, 1)), closing: make(chan struct{}),
@@ -217,14 +218,14 @@ func (s *workload) order(ctx context.Context, b *purchase) bool {
 	return true
 }
 
-// acknowledge records the answer to an order.
+// acknowledge records the response to an order.
 func (s *workload) acknowledge(b *purchase, card *client.Card, asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.card == nil {
 		b.card = card
 	} else if diff := cmp.Diff(b.card, card); diff != "" {
-		s.t.Errorf("%s was answered in two ways: %s", b.key, diff)
+		s.t.Errorf("%s: two responses differ: %s", b.key, diff)
 	}
 	select {
 	case s.sales <- asked:
@@ -247,7 +248,7 @@ func (s *workload) awaitSale(t *testing.T) time.Duration {
 		case <-s.stopped:
 			return 0
 		case <-limit:
-			t.Fatal("no card can be bought, 90 s after all faults have ended")
+			t.Fatal("no sale within 90 s of the end of all faults")
 		}
 	}
 }
@@ -323,20 +324,20 @@ func (b *purchase) id() (uuid.UUID, bool) {
 	return b.card.UUID, true
 }
 
-// checkCard compares a card with its first answer.
+// checkCard compares a card with its first response.
 func (s *workload) checkCard(b *purchase, card *client.Card) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if card.UUID != b.card.UUID || card.Payment.Address != b.card.Payment.Address ||
 		!card.Payment.Amount.Equal(b.card.Payment.Amount) {
-		s.t.Errorf("%s is another card: %v, was %v", b.key, card, b.card)
+		s.t.Errorf("%s changed from card %v to %v", b.key, b.card, card)
 	}
 	if card.Status == client.CardStatusGenerated && b.shown == nil {
 		b.shown = &card.Credentials
 	}
-	// A delayed answer may still show the card without credentials.
+	// A delayed response may still show the card without credentials.
 	if card.Status == client.CardStatusGenerated && *b.shown != card.Credentials {
-		s.t.Errorf("%s has other credentials than before", b.key)
+		s.t.Errorf("%s: the credentials changed", b.key)
 	}
 }
 
@@ -364,7 +365,7 @@ func (s *workload) recordEvent(e *client.Event, from string) {
 	if known := s.eventsBySeq[e.Seq]; known == nil {
 		s.eventsBySeq[e.Seq] = e
 	} else if diff := cmp.Diff(known, e); diff != "" {
-		s.t.Errorf("event %d has two meanings, the other one from the %s: %s", e.Seq, from, diff)
+		s.t.Errorf("event %d differs in the %s: %s", e.Seq, from, diff)
 	}
 }
 
@@ -380,7 +381,7 @@ func (s *workload) followFeed(ctx context.Context) {
 				break
 			}
 			if e.Seq != last+1 && (e.Type != client.EventTypeFeedReset || e.Seq <= last) {
-				s.t.Errorf("event %d, %s, came after %d", e.Seq, e.Type, last)
+				s.t.Errorf("event %d, %s, follows event %d", e.Seq, e.Type, last)
 			}
 			last = e.Seq
 			s.recordEvent(e, "feed")
@@ -400,7 +401,7 @@ func (s *workload) finish(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(90 * time.Second):
-		t.Fatal("orders are not finished 90 s after all faults have ended")
+		t.Fatal("orders were not finished within 90 s of the end of all faults")
 	}
 	s.stop()
 	s.others.Wait()
@@ -415,7 +416,7 @@ func (s *workload) report(t *testing.T) {
 			failed += n
 		}
 	}
-	t.Logf("%d orders; %d requests: %.1f %% were answered with 5xx, %.1f %% had no answer; answers by status: %v",
+	t.Logf("%d orders; %d requests: %.1f %% got 5xx, %.1f %% no response; responses by status: %v",
 		len(s.orders), s.requests,
 		100*float64(failed)/float64(s.requests), 100*float64(s.answers["none"])/float64(s.requests), sorted(s.answers))
 }

@@ -139,14 +139,14 @@ func TestToken_Revoked_IsRefused(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("not refused five seconds after it was revoked: %v", err)
+			t.Fatalf("accepted five seconds after it was revoked: %v", err)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 	s.stop(t)
 }
 
-func TestHelp_PrintsToStandardOutput(t *testing.T) {
+func TestHelp_Requested_PrintsToStandardOutput(t *testing.T) {
 	p := newProgram(t, "")
 	for _, args := range [][]string{{}, {"--help"}, {"serve", "--help"}, {"token", "create", "--help"}} {
 		stdout, stderr, code := p.run(args...)
@@ -215,7 +215,7 @@ func TestDev_StartFails_LeavesNoFiles(t *testing.T) {
 			t.Errorf("%s: exit code %d, printed %q", name, code, stderr)
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-			t.Errorf("%s: left behind %v, error %v", name, left, err)
+			t.Errorf("%s: remaining files %v, error %v", name, left, err)
 		}
 	}
 }

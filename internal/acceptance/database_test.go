@@ -41,16 +41,16 @@ func sendRequest(t *testing.T, method, url, token, key string) (int, string) {
 	c := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := c.Do(r)
 	if err != nil {
-		t.Errorf("no answer: %v", err)
+		t.Errorf("no response: %v", err)
 		return 0, ""
 	}
 	defer func() { _ = res.Body.Close() }()
 	text, err := io.ReadAll(res.Body)
 	if err != nil {
-		t.Errorf("half an answer: %v", err)
+		t.Errorf("incomplete response: %v", err)
 	}
 	if res.StatusCode == http.StatusServiceUnavailable && res.Header.Get("Retry-After") == "" {
-		t.Errorf("does not ask to try again: %s", text)
+		t.Errorf("no Retry-After: %s", text)
 	}
 	return res.StatusCode, string(text)
 }
@@ -101,7 +101,7 @@ func TestServe_DatabaseDown_WaitsForIt(t *testing.T) {
 		return nil
 	})
 	if !strings.Contains(s.Output(), "waiting for the database") {
-		t.Errorf("it does not say what it waits for: %s", s.Output())
+		t.Errorf("the log does not mention the wait: %s", s.Output())
 	}
 	awaitStatus(t, s.url+"/livez", http.StatusOK, 0)
 	if body := awaitStatus(t, s.url+"/readyz", http.StatusServiceUnavailable, 0); !strings.Contains(body,
@@ -118,7 +118,7 @@ func TestServe_DatabaseDown_WaitsForIt(t *testing.T) {
 	}
 	name := c.Value(t, "SELECT DISTINCT application_name FROM pg_stat_activity WHERE application_name LIKE 'cardmint%'")
 	if !regexp.MustCompile(`^cardmint all \S+$`).MatchString(name) {
-		t.Errorf("sessions are called %q", name)
+		t.Errorf("application_name is %q", name)
 	}
 	s.stop(t)
 }
@@ -174,7 +174,7 @@ func TestServe_DatabaseFrozen_AnswersInTime(t *testing.T) {
 	c.Thaw()
 	thawed := time.Now()
 	awaitStatus(t, s.url+"/readyz", http.StatusOK, 6*time.Second)
-	for { // the first address may follow readiness
+	for { // the process may become ready before it has an address
 		status, body := sendRequest(t, http.MethodPost, s.url+"/api/cards", token, "")
 		if status == http.StatusCreated {
 			break
@@ -267,7 +267,7 @@ func TestServe_Failover_KeepsAcknowledgedCards(t *testing.T) {
 		defer mu.Unlock()
 		return answers
 	}
-	// allGot reports whether every client has got n more answers than before.
+	// allGot reports whether every client has got n more responses than before.
 	allGot := func(n int, before [6]int) bool {
 		for i, now := range snapshot() {
 			if now < before[i]+n {
@@ -280,7 +280,7 @@ func TestServe_Failover_KeepsAcknowledgedCards(t *testing.T) {
 	isWaiting := func() bool { return primary.Value(t, "SELECT count(*) "+waitsForStandby) != "0" }
 	await(t, time.Minute, "a commit that waits for the standby", isWaiting)
 	if status, body := sendRequest(t, http.MethodGet, s.url+"/api/cards?limit=1", token, ""); status != http.StatusOK {
-		t.Errorf("reading needs no standby: %d %s", status, body)
+		t.Errorf("read while the standby is down: %d %s", status, body)
 	}
 	await(t, time.Minute, "every client's first request to time out, and a retry that waits for the standby",
 		func() bool { return allGot(1, [6]int{}) && isWaiting() })
@@ -289,7 +289,7 @@ func TestServe_Failover_KeepsAcknowledgedCards(t *testing.T) {
 	canceledAfter := snapshot()
 	primary.Exec(t, "SELECT pg_cancel_backend(pid) "+waitsForStandby)
 	await(t, time.Minute, "every client to retry after the cancellation",
-		func() bool { return allGot(2, canceledAfter) }) // the first answer may be to an earlier request
+		func() bool { return allGot(2, canceledAfter) }) // the first response may be to an earlier request
 	cancel()
 	clients.Wait()
 	unclear := primary.Value(t, "SELECT count(*) FROM cards")
@@ -304,11 +304,11 @@ func TestServe_Failover_KeepsAcknowledgedCards(t *testing.T) {
 	}
 	t.Logf("%d cards acknowledged, %s on the primary, %d lost", len(acknowledged), unclear, lost)
 	if lost > 0 || len(acknowledged) != 10 {
-		t.Errorf("%d of %d acknowledged cards are lost", lost, len(acknowledged))
+		t.Errorf("%d of %d acknowledged cards are lost, want 0 of 10", lost, len(acknowledged))
 	}
 }
 
-// A pooler in an unsupported mode will not recover by waiting, so that startup
+// Waiting does not help against a pooler in an unsupported mode, so startup
 // fails immediately.
 func TestServe_PgBouncerTransactionMode_IsRefused(t *testing.T) {
 	t.Parallel()
@@ -337,7 +337,7 @@ func TestServe_ApplicationNameInURL_NamesSessions(t *testing.T) {
 	p.account(t)
 	s := p.serve(t, serveSimulated("--role", "worker")...)
 	if n := c.Value(t, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'shop'"); n == "0" {
-		t.Error("no session is called shop")
+		t.Error("no session has the application_name shop")
 	}
 	s.stop(t)
 }

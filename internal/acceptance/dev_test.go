@@ -34,10 +34,10 @@ func TestDev_PrintedCommands_RunInShell(t *testing.T) {
 	s := p.serve(t, "dev")
 	commands := printedCommands(t, s)
 	if len(commands) != 6 || strings.Count(strings.Join(commands, "\n"), "cm_test_") != 1 {
-		t.Fatalf("%d commands, of which one is to hold the token:\n%s", len(commands), strings.Join(commands, "\n"))
+		t.Fatalf("%d commands, want 6, and the token in exactly one:\n%s", len(commands), strings.Join(commands, "\n"))
 	}
 	if !strings.HasPrefix(commands[4], p.path+" listen") || !strings.Contains(s.Output(), "second") {
-		t.Errorf("not the program that was started, in a second terminal: %s", commands[4])
+		t.Errorf("no hint to run this program in a second terminal: %s", commands[4])
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -78,7 +78,7 @@ func TestDev_SeedDemo_HasCardInEveryState(t *testing.T) {
 		"confirming": "awaiting_payment", "paid": "generated", "late": "awaiting_payment", "expired": "awaiting_payment",
 		"reversed": "generated"} {
 		if got[state] != status {
-			t.Errorf("a card that is %s: %q, want %q", state, got[state], status)
+			t.Errorf("status of the %s card is %q, want %q", state, got[state], status)
 		}
 	}
 	s.stop(t)
@@ -87,7 +87,8 @@ func TestDev_SeedDemo_HasCardInEveryState(t *testing.T) {
 	s.stop(t)
 }
 
-// Without its address, the service can't be found, whatever the log level.
+// The address is printed at every log level: without it, clients can't find the
+// service.
 func TestServe_LogLevelError_StillPrintsAddress(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -98,14 +99,14 @@ func TestServe_LogLevelError_StillPrintsAddress(t *testing.T) {
 	s.stop(t)
 }
 
-func TestCLI_HelpVersionAndTypos(t *testing.T) {
+func TestCLI_Typo_SuggestsCorrection(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, "")
 	if p.must(t, "help", "card", "resolve") != p.must(t, "card", "resolve", "--help") || p.must(t, "help") != p.must(t) {
-		t.Error("help is not --help")
+		t.Error("help and --help differ")
 	}
 	if p.must(t, "--version") != p.must(t, "version") {
-		t.Error("--version is not version")
+		t.Error("--version and version differ")
 	}
 	var v struct{ Version, Go string }
 	if err := json.Unmarshal([]byte(p.must(t, "version", "--json")), &v); err != nil || v.Version == "" || v.Go == "" {

@@ -25,10 +25,10 @@ func TestDocs_OnlyDev_OffersToken(t *testing.T) {
 	}
 	dev := newProgram(t, "").serve(t, "dev")
 	if page := read(dev.url + "/"); !strings.Contains(page, "<h1") || !strings.Contains(page, "/docs/reference") {
-		t.Errorf("the address of the service does not lead to its pages: %.200s", page)
+		t.Errorf("the root URL does not show the documentation: %.200s", page)
 	}
 	if !strings.Contains(read(dev.url+"/docs/reference"), `name="cardmint-token" content="cm_test_`) {
-		t.Error("dev does not offer its token")
+		t.Error("the page of dev does not show its token")
 	}
 	var refused struct{ Type, Code string }
 	if err := json.Unmarshal([]byte(read(dev.url+"/api/cards")), &refused); err != nil {
@@ -36,7 +36,7 @@ func TestDocs_OnlyDev_OffersToken(t *testing.T) {
 	}
 	page, anchor, _ := strings.Cut(refused.Type, "#")
 	if page != dev.url+"/docs/errors" || anchor != "unauthorized" || !strings.Contains(read(page), `id="`+anchor+`"`) {
-		t.Errorf("the type of an error leads to %s", refused.Type)
+		t.Errorf("the type of an error is %s", refused.Type)
 	}
 
 	p := newProgram(t, "")
@@ -44,6 +44,6 @@ func TestDocs_OnlyDev_OffersToken(t *testing.T) {
 	shop := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
 	if page := read(shop.url + "/docs/reference"); !strings.Contains(page, "<h1") || strings.Contains(page, token) ||
 		strings.Contains(page, "cardmint-token") || strings.Contains(page, "cm_test_") {
-		t.Errorf("the reference of a service that is not for development: %.200s", page)
+		t.Errorf("reference page of serve: %.200s", page)
 	}
 }

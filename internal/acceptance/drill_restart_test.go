@@ -12,8 +12,7 @@ import (
 )
 
 // TestDrill_RestartUnderLoad_ContinuesEpoch restarts the only worker at random
-// moments of a pass, while customers order as fast as the wallet makes
-// addresses.
+// times, while customers order as fast as the wallet creates addresses.
 func TestDrill_RestartUnderLoad_ContinuesEpoch(t *testing.T) {
 	for name, ends := range map[string][]syscall.Signal{
 		"postgres": {syscall.SIGTERM, syscall.SIGKILL},

@@ -78,10 +78,10 @@ func newLeakTest(t *testing.T, url, files string) *leakTest {
 	c.orderWithClientData(s.url, token)
 	c.runCommands(p)
 	c.record(s.scrape(t))
-	s.Signal(t, syscall.SIGABRT) // which logs all stacks
+	s.Signal(t, syscall.SIGABRT) // logs all stacks
 	s.Wait(t, time.Minute)
 	if strings.Contains(s.Output(), clientData) {
-		t.Error("the client's own data is in the log")
+		t.Error("client data is in the log")
 	}
 	c.output.WriteString(s.Output())
 	return c
@@ -89,7 +89,7 @@ func newLeakTest(t *testing.T, url, files string) *leakTest {
 
 // clientData is the reference and metadata of a card. It may appear only in the
 // database and in responses to its client.
-const clientData = "nobody-else-is-to-read-this"
+const clientData = "private-client-data-canary"
 
 // orderWithClientData orders, pays and searches for a card with client data,
 // and sends refused requests that contain it.
@@ -262,13 +262,13 @@ func (c *leakTest) checkLeaks() {
 			t.Errorf("%s has only %d characters", what, len(secret))
 		}
 		if strings.Contains(c.output.String(), secret) {
-			t.Errorf("the %s was said", what)
+			t.Errorf("the output contains the %s", what)
 		}
 		for _, path := range c.filesWith(secret) {
 			t.Errorf("the %s is in %s", what, path)
 		}
 	}
-	t.Logf("%d secrets are nowhere in %d bytes that were said, and in the files", len(c.secrets), c.output.Len())
+	t.Logf("%d secrets occur neither in %d bytes of output nor in the files", len(c.secrets), c.output.Len())
 
 	leak := "9900000000000004"
 	db := rig.OpenSQL(t, c.url)
@@ -276,7 +276,7 @@ func (c *leakTest) checkLeaks() {
 		t.Fatal(err)
 	}
 	if len(c.filesWith(leak)) == 0 {
-		t.Error("the search does not find a number that is there")
+		t.Error("the search does not find the planted number")
 	}
 }
 

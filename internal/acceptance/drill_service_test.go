@@ -27,10 +27,10 @@ import (
 // Drills restore, duplicate or stop the database of the real binary, on real
 // PostgreSQL and with real Monero.
 var (
-	drillRounds = flag.Int("drill-rounds", 1, "repeat each drill so often")
-	drillLeast  = flag.Duration("drill-least", time.Second, "restore backups at least so old")
-	drillAge    = flag.Duration("drill-age", 8*time.Second, "restore backups at most so old")
-	drillSeed   = flag.Uint64("drill-seed", 0, "choose by this seed; 0 for one from the clock")
+	drillRounds = flag.Int("drill-rounds", 1, "number of rounds of each drill")
+	drillLeast  = flag.Duration("drill-least", time.Second, "minimum age of restored backups")
+	drillAge    = flag.Duration("drill-age", 8*time.Second, "maximum age of restored backups")
+	drillSeed   = flag.Uint64("drill-seed", 0, "random seed; 0 for the current time")
 )
 
 // drill is a service under load, with a record of its sold cards and events.
@@ -42,11 +42,11 @@ type drill struct {
 	program *program
 	token   string
 	servers []*server
-	sold    map[string]uuid.UUID // cards by address, including those that the database has lost
+	sold    map[string]uuid.UUID // cards by address, including cards that the database has lost
 	seqs    map[int64]uuid.UUID  // events by number
 }
 
-// newDrill creates a service with a wallet of its own.
+// newDrill creates a service with its own wallet.
 func newDrill(t *testing.T, databaseURL string) *drill {
 	t.Helper()
 	seed := *drillSeed
@@ -65,8 +65,9 @@ func newDrill(t *testing.T, databaseURL string) *drill {
 	return d
 }
 
-// backupAge returns a random age for a backup, evenly distributed on a
-// logarithmic scale: 1 to 2 s is as likely as 5 to 10 s.
+// backupAge returns a random age for a backup, between -drill-least and
+// -drill-age. Its logarithm is uniformly distributed: otherwise ages of a
+// second or two, which lose only a few events, would be rare.
 func (d *drill) backupAge() time.Duration {
 	least, most := drillLeast.Seconds(), drillAge.Seconds()
 	return time.Duration(least * math.Pow(most/least, d.random.Float64()) * float64(time.Second))
@@ -109,7 +110,7 @@ func (d *drill) tryOrder(s *server) *client.Card {
 		d.t.Fatal(err)
 	}
 	if other, twice := d.sold[card.Payment.Address]; twice {
-		d.t.Errorf("address %s was handed out to %s and to %s", card.Payment.Address, other, card.UUID)
+		d.t.Errorf("address %s belongs to cards %s and %s", card.Payment.Address, other, card.UUID)
 	}
 	d.sold[card.Payment.Address] = card.UUID
 	return card
@@ -132,11 +133,11 @@ func (d *drill) sell(n int) []*client.Card {
 	return cards
 }
 
-// sellFor sells cards for a time.
-func (d *drill) sellFor(long time.Duration) []*client.Card {
+// sellFor sells cards until duration has passed. It skips orders that fail.
+func (d *drill) sellFor(duration time.Duration) []*client.Card {
 	d.t.Helper()
 	var cards []*client.Card
-	for until := time.Now().Add(long); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+	for until := time.Now().Add(duration); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
 		if c := d.tryOrder(d.servers[d.random.IntN(len(d.servers))]); c != nil {
 			cards = append(cards, c)
 		}
@@ -167,7 +168,7 @@ func (d *drill) checkFeed() {
 			d.t.Errorf("event %d follows %d", e.Seq, last)
 		}
 		if id, known := d.seqs[e.Seq]; known && id != e.ID {
-			d.t.Errorf("event %d is %s, and was %s", e.Seq, e.ID, id)
+			d.t.Errorf("event %d has the id %s, and had %s before", e.Seq, e.ID, id)
 		}
 		d.seqs[e.Seq], last = e.ID, e.Seq
 	}

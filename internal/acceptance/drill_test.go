@@ -36,7 +36,7 @@ func TestDrill_RestoredBackup_SellsNoAddressTwice(t *testing.T) {
 				var paid []string
 				if len(lost) > 0 {
 					paid = append(paid, d.pay(lost[len(lost)-1]))
-					d.awaitIssued(lost[len(lost)-1]) // its events will be lost too
+					d.awaitIssued(lost[len(lost)-1]) // the restore also loses its events
 				}
 				d.checkFeed()
 				d.crash()
@@ -48,7 +48,7 @@ func TestDrill_RestoredBackup_SellsNoAddressTwice(t *testing.T) {
 				d.sell(min(len(lost), 500) + 70) // more would take too long
 				d.awaitUnattributed(paid...)
 				d.checkFeed()
-				t.Logf("round %d: %s old, %d orders forgotten, %d addresses in all", round, age.Round(time.Millisecond), len(lost),
+				t.Logf("round %d: backup of %s ago, %d orders lost, %d addresses in total", round, age.Round(time.Millisecond), len(lost),
 					len(d.sold))
 			}
 			card := d.sell(1)[0]
@@ -72,14 +72,14 @@ func TestDrill_RestoreWithoutWorker_SellsNoUsedAddress(t *testing.T) {
 	k.save(t, d.program, file)
 	d.sell(60)
 	worker.Kill()
-	lost := d.sellFor(5 * time.Second) // from their prepared addresses
+	lost := d.sellFor(5 * time.Second) // from addresses that the APIs hold
 	for _, s := range d.servers {
 		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 			if status, body := readiness(t, s); status == http.StatusServiceUnavailable && strings.Contains(body, "monero") {
 				break
 			}
 			if time.Now().After(deadline) {
-				t.Fatal("an API is ready although nobody watches")
+				t.Fatal("an API is ready although no worker runs")
 			}
 		}
 	}
@@ -116,11 +116,11 @@ func TestDrill_ColdStart_SellsWithinSeconds(t *testing.T) {
 		d.start("all")
 		d.sell(1)
 		took, cost := time.Since(started), next()-before
-		t.Logf("the first card %s after the start, at the cost of %d addresses", took.Round(time.Millisecond), cost)
+		t.Logf("first card sold %s after the start, %d addresses used", took.Round(time.Millisecond), cost)
 		if cost > 400 {
-			t.Errorf("%d addresses", cost)
+			t.Errorf("a restart used %d addresses, want at most 400", cost)
 		}
-		if took > 10*time.Second { // five on an idle machine
+		if took > 10*time.Second { // five seconds on an idle machine
 			t.Errorf("the first card was sold after %s", took)
 		}
 	}
@@ -169,7 +169,7 @@ func promoteStandby(t *testing.T) {
 	standby.Promote(t)
 	started := time.Now()
 	d.sell(1)
-	t.Logf("%s behind, %d orders forgotten, the next one sold after %s", age.Round(time.Millisecond), len(lost),
+	t.Logf("standby %s behind, %d orders lost, next card sold after %s", age.Round(time.Millisecond), len(lost),
 		time.Since(started).Round(time.Millisecond))
 	d.sell(min(len(lost), 500) + 60)
 	d.program.env = append(d.program.env, "CARDMINT_DATABASE_URL="+standby.URL("postgres"))
@@ -197,11 +197,10 @@ func TestDrill_TwoDatabases_StopUntilWalletIsClaimed(t *testing.T) {
 		env: append(append([]string{}, d.program.env...), "CARDMINT_DATABASE_URL="+standby.URL("postgres"))}
 	cmd := exec.Command(other.path, "serve")
 	cmd.Env = other.env
-	late := &server{Process: rig.Start(t, cmd)}
-	stopped := func(s *server) {
+	second := &server{Process: rig.Start(t, cmd)}
+	awaitStopped := func(s *server) {
 		t.Helper()
-		late := time.Now().Add(30 * time.Second)
-		for ; ; time.Sleep(100 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 			if s.url == "" {
 				if found := urlLine.FindStringSubmatch(s.Output()); found != nil {
 					s.url = found[1] + found[2]
@@ -210,32 +209,32 @@ func TestDrill_TwoDatabases_StopUntilWalletIsClaimed(t *testing.T) {
 				strings.Contains(body, "wallet claim") {
 				return
 			}
-			if time.Now().After(late) {
-				t.Fatalf("it does not say that another database uses the wallet:\n%s", s.Output())
+			if time.Now().After(deadline) {
+				t.Fatalf("/readyz does not report the conflict:\n%s", s.Output())
 			}
 		}
 	}
 	started := time.Now()
-	stopped(old)
-	stopped(late)
-	t.Logf("both stopped %s after the second one was started", time.Since(started).Round(time.Millisecond))
+	awaitStopped(old)
+	awaitStopped(second)
+	t.Logf("both stopped selling %s after the second process started", time.Since(started).Round(time.Millisecond))
 	d.net.Confirm(t, d.net.Pay(t, both[0].Payment.Address, both[0].Payment.Amount.Mul(piconero).IntPart()), 4)
-	time.Sleep(3 * time.Second) // several passes, in which neither may issue the card
-	for _, s := range []*server{old, late} {
+	time.Sleep(3 * time.Second) // neither may issue the card during several passes
+	for _, s := range []*server{old, second} {
 		if c, err := newClient(t, s.url, d.token).GetCard(t.Context(), both[0].UUID); err != nil ||
 			c.Status != client.CardStatusAwaitingPayment {
-			t.Errorf("issued meanwhile: %+v, %v", c, err)
+			t.Errorf("issued without a claim: %+v, %v", c, err)
 		}
-		if c := d.tryOrder(s); c != nil && s == late {
-			t.Errorf("sold %s meanwhile", c.UUID)
+		if c := d.tryOrder(s); c != nil && s == second {
+			t.Errorf("sold card %s without a claim", c.UUID)
 		}
 	}
 	wantOutput(t, other.must(t, "wallet", "claim"), "another database", "--yes")
 	wantOutput(t, other.must(t, "wallet", "claim", "--yes"), "claimed")
-	d.program, d.servers = other, []*server{late}
+	d.program, d.servers = other, []*server{second}
 	d.awaitIssued(both[0])
 	d.sell(60)
-	stopped(old)
+	awaitStopped(old)
 	if c, err := newClient(t, old.url, d.token).GetCard(t.Context(), both[0].UUID); err != nil ||
 		c.Status != client.CardStatusAwaitingPayment {
 		t.Errorf("issued in both: %+v, %v", c, err)
@@ -274,12 +273,12 @@ func TestDrill_WorkerDies_StandbyKeepsEpoch(t *testing.T) {
 		d.net.Confirm(t, txID, 2)
 		d.awaitIssued(card)
 		took := time.Since(ended)
-		t.Logf("%s: the card was issued %s later", how, took.Round(time.Millisecond))
-		if took > 15*time.Second { // ten on an idle machine
+		t.Logf("%s: card issued %s later", how, took.Round(time.Millisecond))
+		if took > 15*time.Second { // ten seconds on an idle machine
 			t.Errorf("the card was issued %s after the worker had ended", took)
 		}
 		if now := epoch(); now != before {
-			t.Errorf("epoch %d became %d", before, now)
+			t.Errorf("epoch %d changed to %d", before, now)
 		}
 		if how == syscall.SIGKILL { // the second process is active now; start a new standby
 			first = second

@@ -77,7 +77,7 @@ func (e *e2e) addWebhook(t *testing.T) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if e.delivered[event.Seq] != nil {
-			t.Errorf("event %d came again", event.Seq)
+			t.Errorf("event %d was delivered twice", event.Seq)
 		}
 		e.delivered[event.Seq] = event
 		return nil
@@ -97,23 +97,16 @@ func (e *e2e) everyEventOnce(t *testing.T) {
 		}
 		feed = append(feed, event)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	await(t, waitLimit, fmt.Sprintf("all %d events", len(feed)), func() bool {
 		e.mu.Lock()
-		n := len(e.delivered)
-		e.mu.Unlock()
-		if n == len(feed) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d events arrived", n, len(feed))
-		}
-		<-time.After(10 * time.Millisecond)
-	}
+		defer e.mu.Unlock()
+		return len(e.delivered) == len(feed)
+	})
 	got := map[client.EventType]int{}
 	for i, event := range feed {
 		got[event.Type]++
 		if diff := cmp.Diff(event, e.delivered[int64(i)+1]); diff != "" {
-			t.Errorf("event %d of the feed and as it was told: %s", i+1, diff)
+			t.Errorf("event %d differs between feed and webhook: %s", i+1, diff)
 		}
 	}
 	// The number of underpaid events depends on the timing of passes.
@@ -140,7 +133,7 @@ func (e *e2e) split(t *testing.T) {
 		e.net.Confirm(t, last, 1)
 	}
 	e.net.Confirm(t, last, 9)
-	e.awaitPayment(t, c, client.PaymentStateConfirming, 9) // of the last part, which has the fewest
+	e.awaitPayment(t, c, client.PaymentStateConfirming, 9) // of the last part, which is the youngest
 	e.net.Mine(t, 1)
 	e.awaitIssued(t, c, c.Payment.Amount)
 }
@@ -151,7 +144,7 @@ func (e *e2e) topUp(t *testing.T) {
 	e.net.Confirm(t, e.pay(t, c, short), 12)
 	c = e.awaitPayment(t, c, client.PaymentStateUnderpaid, 12)
 	if !c.Payment.AmountDue.Equal(decimal.New(1, -12)) {
-		t.Errorf("due is %s", c.Payment.AmountDue)
+		t.Errorf("amount due is %s", c.Payment.AmountDue)
 	}
 	e.net.Confirm(t, e.pay(t, c, c.Payment.AmountDue), 10)
 	e.awaitIssued(t, c, c.Payment.Amount)
@@ -179,7 +172,7 @@ func (e *e2e) everyCardOnce(t *testing.T) {
 		numbers[c.Credentials.CardNumber] = true
 	}
 	if listed != len(e.issued) || len(numbers) != len(e.issued) {
-		t.Errorf("%d cards were paid for; %d are listed, with %d numbers", len(e.issued), listed, len(numbers))
+		t.Errorf("%d cards are paid; %d are listed, with %d numbers", len(e.issued), listed, len(numbers))
 	}
 }
 

@@ -28,7 +28,8 @@ func extremes() []any {
 		int64(math.MinInt64), nil}
 }
 
-// integerColumns returns the integer columns of a table from its schema.
+// integerColumns returns the integer columns of a table, as listed in the
+// schema.
 func integerColumns(t *testing.T, db *sql.DB, url, table string) []string {
 	t.Helper()
 	query := "SELECT column_name FROM information_schema.columns WHERE table_name = $1 AND data_type IN ('smallint', 'integer', 'bigint') ORDER BY ordinal_position"
@@ -87,8 +88,8 @@ type damagedService struct {
 	suppliers map[string][]string // the flag for suppliers, by command
 }
 
-// recordingReceiver is a webhook receiver that records events. It refuses
-// events about cards with damaged deliveries, so that these are rescheduled.
+// recordingReceiver is a webhook receiver that records events. It rejects
+// events of cards with damaged deliveries, so that these are rescheduled.
 type recordingReceiver struct {
 	sync.Mutex
 	bodies  []string
@@ -115,9 +116,9 @@ func (h *recordingReceiver) received(id uuid.UUID, kind client.EventType) bool {
 	})
 }
 
-// The process must survive every integer in every row. It may issue no card
-// without its money, and must keep selling, issuing, delivering and listing
-// other cards. Operators' commands must keep working.
+// The process must survive every integer in every row. It must not issue a card
+// that is not fully paid, and must keep selling, issuing, delivering and
+// listing other cards. Operators' commands must keep working.
 func TestService_ExtremeIntegersInRows_HarmNoOtherCard(t *testing.T) {
 	for name, url := range map[string]func(*testing.T) string{
 		"sqlite":   func(t *testing.T) string { return "sqlite:" + t.TempDir() + "/x.db" },
@@ -220,7 +221,7 @@ func (w *damagedService) orderAll() {
 	w.Helper()
 	for table, stages := range map[string][]string{"cards": {"paid", "half", "young"}, "intents": {"paid"},
 		"deliveries": {"paid"}, "stock": {"paid", "half"}} {
-		usd := map[string]int64{"stock": 500, "intents": 60}[table] // the supplier "later" makes an intent wait for another attempt
+		usd := map[string]int64{"stock": 500, "intents": 60}[table] // the supplier "later" keeps the intent open for another attempt
 		usd = max(usd, 50)
 		for _, column := range integerColumns(w.T, w.db, w.url, table) {
 			for _, value := range extremes() {
@@ -246,7 +247,8 @@ func (w *damagedService) paidCards() []*client.Card {
 	return all
 }
 
-// payAll pays a part of the price of the cards at a stage, with confirmations.
+// payAll pays part of the price of all cards at a stage, with the given number
+// of confirmations.
 func (w *damagedService) payAll(stage string, part float64, confirmations int) {
 	w.Helper()
 	var cards []*client.Card
@@ -292,7 +294,7 @@ func (w *damagedService) damageRows() {
 			w.Fatalf("%v: %d rows, %v", d, n, err)
 		}
 	}
-	w.Logf("%d rows were damaged, and the database rejected %d values", len(w.items)-rejected, rejected)
+	w.Logf("%d rows damaged, %d values rejected by the database", len(w.items)-rejected, rejected)
 }
 
 func (w *damagedService) resume() {
@@ -311,26 +313,27 @@ func (w *damagedService) wantHealthy(cards []*client.Card) {
 		if err != nil {
 			w.Fatalf("a healthy card: %v", err)
 		}
-		w.await("the webhook is told of a healthy card", func() error {
+		w.await("the webhook receives the card.generated event of a healthy card", func() error {
 			if !w.receiver.received(c.UUID, client.EventTypeCardGenerated) {
-				return errors.New("it is not")
+				return errors.New("not received")
 			}
 			return nil
 		})
 	}
 }
 
-// wantNoUnpaidCard fails the test if a card was issued for too little or
-// unconfirmed money. It skips values that an operator or a coin can set.
+// wantNoUnpaidCard fails the test if a card was issued for too small or
+// unconfirmed payments. It skips damaged values that are also valid settings,
+// such as a low price.
 func (w *damagedService) wantNoUnpaidCard() {
 	w.Helper()
 	for _, d := range w.items {
 		if d.rejected && d.stage != "paid" {
 			state := map[string]string{"half": "underpaid", "young": "confirming"}[d.stage]
-			w.await("the payment is seen", func() error {
+			w.await("the payment is detected", func() error {
 				if got := selectAll[string](w.T, w.db, "SELECT payment_state FROM cards WHERE uuid = $1",
 					d.card.UUID)[0]; got != state {
-					return fmt.Errorf("%v: it is %s", d, got)
+					return fmt.Errorf("%v: payment is %s", d, got)
 				}
 				return nil
 			})
@@ -343,7 +346,7 @@ func (w *damagedService) wantNoUnpaidCard() {
 			continue
 		}
 		if selectAll[string](w.T, w.db, "SELECT status FROM cards WHERE uuid = $1", d.card.UUID)[0] != "awaiting_payment" {
-			w.Errorf("%v: a card was issued, though the payment was too little or too young", d)
+			w.Errorf("%v: a card was issued, although the payment is too small or not confirmed", d)
 		}
 	}
 }

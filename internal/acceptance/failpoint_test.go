@@ -24,7 +24,7 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier/reference"
 )
 
-var failpointKills = flag.Int("failpoint-kills", 2, "have TestFailpoints kill a worker so often at each point")
+var failpointKills = flag.Int("failpoint-kills", 2, "how often TestFailpoints kills a worker at each point")
 
 // buildWithFailpoints builds the program with its failpoints, once for all
 // tests.
@@ -34,8 +34,8 @@ var buildWithFailpoints = sync.OnceValues(func() ([]byte, error) {
 })
 
 // TestFailpoints kills the worker at the worst points for a crash. In the end,
-// the supplier's ledger must contain exactly one card for each issued one, each
-// event must have been delivered, and the books must agree.
+// the supplier's ledger must contain exactly one entry for each issued card,
+// each event must have been delivered, and the books must agree.
 func TestFailpoints(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: kills processes for a minute")
@@ -65,7 +65,7 @@ type failpointTest struct {
 	supplier *reference.Server
 	worker   []string // command-line arguments
 	cards    []*client.Card
-	declined int // number of cards that the supplier was told to decline
+	declined int // number of cards that the supplier must decline
 
 	mu        sync.Mutex
 	delivered map[string]bool // events
@@ -112,8 +112,8 @@ func newFailpointTest(t *testing.T, point failpoint.Name) *failpointTest {
 		t.Fatal(err)
 	}
 	f.api.stop(t)
-	// The API does not become ready: without a worker, no addresses are
-	// released to it.
+	// The API does not become ready, because it gets no addresses without a
+	// worker.
 	f.api = f.program.startListening(t, serveSimulated("--role", "api", "--webhook-insecure", "--max-blind", "24h")...)
 	f.client = newClient(t, f.api.url, token)
 	return f
@@ -166,7 +166,7 @@ func (f *failpointTest) finish() {
 	issued, due := map[uuid.UUID]bool{}, 0
 	for deadline := time.Now().Add(time.Minute); len(issued)+due < len(f.cards); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d cards are issued, and %d refunds due", len(issued), len(f.cards), due)
+			t.Fatalf("%d of %d cards are issued, %d refunds are due", len(issued), len(f.cards), due)
 		}
 		due = 0
 		for e, err := range f.client.Events(t.Context(), 0) {
@@ -182,7 +182,7 @@ func (f *failpointTest) finish() {
 		}
 	}
 	if due != f.declined {
-		t.Errorf("%d refunds are due, %d cards were refused", due, f.declined)
+		t.Errorf("%d refunds are due, but %d cards were declined", due, f.declined)
 	}
 	f.verify(issued)
 }
@@ -202,7 +202,7 @@ func (f *failpointTest) verify(issued map[uuid.UUID]bool) {
 		}
 	}
 	if len(made) != len(issued) {
-		t.Errorf("the supplier made cards for %d keys, %d cards are issued", len(made), len(issued))
+		t.Errorf("the supplier made cards for %d keys, but %d cards are issued", len(made), len(issued))
 	}
 	numbers := map[string]bool{}
 	for id := range issued {
@@ -211,7 +211,7 @@ func (f *failpointTest) verify(issued map[uuid.UUID]bool) {
 			t.Fatal(err)
 		}
 		if made[id.String()] != 1 || c.Status != client.CardStatusGenerated || numbers[c.Credentials.CardNumber] {
-			t.Errorf("card %s is %s, the supplier made it %d times, its number is used: %t", id, c.Status, made[id.String()],
+			t.Errorf("card %s is %s; the supplier made it %d times; duplicate number: %t", id, c.Status, made[id.String()],
 				numbers[c.Credentials.CardNumber])
 		}
 		numbers[c.Credentials.CardNumber] = true
@@ -242,7 +242,7 @@ func (f *failpointTest) awaitDeliveries() {
 			return
 		}
 		if time.Now().After(deadline) {
-			f.t.Fatalf("%d events did not come by the webhook", missing)
+			f.t.Fatalf("the webhook lacks %d events", missing)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func TestHA_PointInTimeRestore_SellsNoAddressTwice(t *testing.T) {
 		age := d.backupAge()
 		lost = append(lost, d.sellFor(age)...)
 		paid := []string{d.pay(lost[len(lost)-1])}
-		d.awaitIssued(lost[len(lost)-1]) // its events will be lost too
+		d.awaitIssued(lost[len(lost)-1]) // the restore also loses its events
 		d.checkFeed()
 		d.crash()
 		took := h.restore(target)
@@ -52,13 +52,13 @@ func TestHA_PointInTimeRestore_SellsNoAddressTwice(t *testing.T) {
 		d.checkFeed()
 		for _, card := range kept {
 			if _, err := newClient(t, d.servers[0].url, d.token).GetCard(t.Context(), card.UUID); err != nil {
-				t.Errorf("a card of before is gone: %v", err)
+				t.Errorf("a card ordered before the target time is missing: %v", err)
 			}
 		}
 		if _, err := newClient(t, d.servers[0].url, d.token).GetCard(t.Context(), lost[0].UUID); err == nil {
-			t.Error("a card of after is there: nothing was restored")
+			t.Error("a card ordered after the target time exists: nothing was restored")
 		}
-		t.Logf("round %d: restored in %s, %s after the moment; %d orders forgotten, %d addresses in all; as many sold again within %s", round,
+		t.Logf("round %d: restored in %s, %s after the target time; %d orders lost, %d addresses in total; as many cards sold again within %s", round,
 			took.Round(time.Second), age.Round(time.Millisecond), len(lost), len(d.sold),
 			time.Since(started).Round(time.Millisecond))
 	}

@@ -22,7 +22,7 @@ import (
 const haPage = "operate/high-availability.md"
 
 // haCluster is three database machines under Patroni, and one machine for
-// cardmint's proxies, set up by the documented commands.
+// cardmint's proxies, set up with the documented commands.
 type haCluster struct {
 	t       *testing.T
 	network *rig.Network
@@ -39,7 +39,7 @@ func commands(t *testing.T, page, heading string) string {
 	t.Helper()
 	block := commandBlocks(t, page)[heading]
 	if block == "" {
-		t.Fatalf("%s: there are no commands below %q", page, heading)
+		t.Fatalf("%s: no commands below %q", page, heading)
 	}
 	return block
 }
@@ -51,18 +51,18 @@ func commandBlocks(t *testing.T, page string) map[string]string {
 	blocks := map[string]string{}
 	for heading, all := range shellBlocks(t, page) {
 		if blocks[heading] = all[0]; len(all) > 1 {
-			t.Errorf("%s: there are %d blocks of commands below %q", page, len(all), heading)
+			t.Errorf("%s: %d blocks of commands below %q", page, len(all), heading)
 		}
 	}
 	return blocks
 }
 
-// allRan fails the test if some commands of a page were not run.
+// allRan fails the test if it skipped commands of a page.
 func (h *haCluster) allRan(page string) {
 	h.t.Helper()
 	for heading := range commandBlocks(h.t, page) {
 		if !h.ran[heading] {
-			h.t.Errorf("%s: nobody ran the commands below %q", page, heading)
+			h.t.Errorf("%s: no test ran the commands below %q", page, heading)
 		}
 	}
 }
@@ -101,7 +101,7 @@ for name; do
 done
 `
 
-// newHACluster sets up a cluster by the documented commands.
+// newHACluster sets up a cluster with the documented commands.
 func newHACluster(t *testing.T) *haCluster {
 	t.Helper()
 	for program, debianPackage := range map[string]string{"patroni": "patroni", "etcd": "etcd-server",
@@ -133,7 +133,7 @@ func newHACluster(t *testing.T) *haCluster {
 	h.follow(h.leader(), haPage, "The database")
 	h.follow(h.app, haPage, "HAProxy")
 	// Until its first checks, HAProxy treats every server as the leader. Then
-	// it cuts the connections to all but the leader.
+	// it closes the connections to all standbys.
 	db := rig.OpenSQL(t, h.documentedURL())
 	db.SetMaxIdleConns(0)
 	for deadline, led := time.Now().Add(time.Minute), 0; led < 2*len(h.nodes); time.Sleep(100 * time.Millisecond) {
@@ -143,7 +143,7 @@ func newHACluster(t *testing.T) *haCluster {
 			led = 0
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("HAProxy leads not only to the leader: ", err)
+			t.Fatal("HAProxy also connects to other servers than the leader: ", err)
 		}
 	}
 	return h
@@ -218,7 +218,7 @@ type member struct {
 // members returns the view of the first machine that answers. It skips
 // leaveOut.
 func (h *haCluster) members(leaveOut ...*rig.Machine) (members []member, err error) {
-	err = errors.New("nobody was asked")
+	err = errors.New("no machine is left")
 	for _, m := range h.nodes {
 		if len(leaveOut) > 0 && m == leaveOut[0] {
 			continue
@@ -267,8 +267,8 @@ func (h *haCluster) leader() *rig.Machine {
 	return m
 }
 
-// awaitWhole waits until all three machines have joined, with one synchronous
-// standby, and agree on it. It returns the time that it took.
+// awaitWhole waits until all three machines have joined, have one synchronous
+// standby, and agree on that. It returns how long it waited.
 func (h *haCluster) awaitWhole(limit time.Duration) time.Duration {
 	h.t.Helper()
 	started := time.Now()
@@ -288,14 +288,14 @@ func (h *haCluster) awaitWhole(limit time.Duration) time.Duration {
 				}
 			}
 			if err != nil || len(members) != 3 || roles["leader"] != 1 || roles["sync_standby"] != 1 || roles["replica"] != 1 {
-				wrong = fmt.Errorf("%s knows of %+v, error %v", by.Name, members, err)
+				wrong = fmt.Errorf("view of %s: %+v, error %v", by.Name, members, err)
 			}
 		}
 		if wrong == nil && len(leaders) == 1 && len(timelines) == 1 {
 			return time.Since(started)
 		}
 		if time.Since(started) > limit {
-			h.t.Fatalf("the cluster is not whole after %s: leaders %v, timelines %v, %v", limit, leaders, timelines, wrong)
+			h.t.Fatalf("the cluster is not complete after %s: leaders %v, timelines %v, %v", limit, leaders, timelines, wrong)
 		}
 	}
 }

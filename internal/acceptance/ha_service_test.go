@@ -203,7 +203,7 @@ func (s *haService) awaitSales(since time.Time, limit time.Duration) {
 			return
 		}
 		if time.Since(since) > limit {
-			s.t.Fatalf("%d of %d processes sell %s later", sell, replicas, limit)
+			s.t.Fatalf("only %d of %d processes sold a card within %s", sell, replicas, limit)
 		}
 	}
 }

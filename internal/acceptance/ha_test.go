@@ -12,7 +12,7 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-var haRounds = flag.Int("ha-rounds", 1, "repeat each fault of TestHA so often")
+var haRounds = flag.Int("ha-rounds", 1, "how often TestHA causes each fault")
 
 // TestHA_LeaderFails_LosesNoAcknowledgedOrder fails the leader of a documented
 // cluster in several ways under load: with processes that connect through
@@ -45,7 +45,7 @@ func TestHA_LeaderFails_LosesNoAcknowledgedOrder(t *testing.T) {
 	}
 	h.maintain()
 	h.allRan(haPage)
-	t.Log("| connection | fault | writes stopped | new leader after | not ready for | 503s | new epoch in metrics after | stop at return | whole after |")
+	t.Log("| connection | fault | writes stopped | new leader after | not ready for | 503s | new epoch in metrics after | stop at return | complete after |")
 	for _, row := range table {
 		t.Log(row)
 	}
@@ -99,24 +99,24 @@ func (s *haService) fail(round int, f haFault) string {
 	stopped := s.longestGap(begun)
 	// Requests that were sent to the old leader may take their full timeout.
 	if late := stopped - led; late > 30*time.Second {
-		t.Errorf("%s: a process sold nothing for %s, though there was a new leader after %s", f.name, stopped, led)
+		t.Errorf("%s: a process sold nothing for %s, although a new leader existed after %s", f.name, stopped, led)
 	}
-	mended := time.Now()
+	repaired := time.Now()
 	f.end(old)
 	whole := h.awaitWhole(3 * time.Minute)
 	s.awaitSales(time.Now(), time.Minute)
 	_, shown := s.awaitEpoch(before, begun)
 	refused := s.refused(begun)
 	if refused == 0 {
-		t.Errorf("%s: no metric shows that requests were refused", f.name)
+		t.Errorf("%s: no metric counts refused requests", f.name)
 	}
 	notReady := s.notReady(begun)
 	if notReady == 0 && stopped > 5*time.Second {
-		t.Errorf("%s: all processes were ready while nothing was sold for %s", f.name, stopped)
+		t.Errorf("%s: all processes were ready, but none sold a card for %s", f.name, stopped)
 	}
 	row := fmt.Sprintf("%-9s | %5.1f s | %5.1f s | %5.1f s | %4.0f | %5.1f s | %5.1f s | %5.1f s", f.name,
 		stopped.Seconds(), led.Seconds(), notReady.Seconds(), refused,
-		shown.Seconds(), s.longestGap(mended).Seconds(), whole.Seconds())
+		shown.Seconds(), s.longestGap(repaired).Seconds(), whole.Seconds())
 	t.Logf("round %d, %s -> %s: %s", round, old.Name, leader.Name, row)
 	return row
 }
@@ -157,7 +157,7 @@ func (s *haService) awaitEpoch(before float64, since time.Time) (epoch float64, 
 	return 0, 0
 }
 
-// refused returns the number of responses with status 503 since then, from the
+// refused returns the number of responses with status 503 after since, from the
 // metrics.
 func (s *haService) refused(since time.Time) (n float64) {
 	s.mu.Lock()
@@ -177,7 +177,7 @@ func (s *haService) refused(since time.Time) (n float64) {
 	return n
 }
 
-// notReady returns the longest time that a replica was not ready since then.
+// notReady returns the longest time that a replica was not ready after since.
 func (s *haService) notReady(since time.Time) (longest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 // binary is where build leaves the program.
 var binary string
 
-// build builds the program, once for all tests. With -short, where every second
-// counts, the binary of the tests is the program too.
+// build builds the program, once for all tests. With -short, it saves that
+// time: the test binary acts as the program.
 var build = sync.OnceValues(func() ([]byte, error) {
 	if self, err := os.Executable(); err == nil && testing.Short() && os.Link(self, binary) == nil {
 		return nil, nil
@@ -48,8 +48,8 @@ var build = sync.OnceValues(func() ([]byte, error) {
 	return exec.Command("go", "build", "-o", binary, "../../cmd/cardmint").CombinedOutput()
 })
 
-// skipIfShort skips the test if -short is set. It is for tests that start the
-// program many times, or wait for what it does by itself.
+// skipIfShort skips the test if -short is set. Tests call it if they start the
+// program many times, or wait for its background work.
 func skipIfShort(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {
@@ -57,7 +57,7 @@ func skipIfShort(tb testing.TB) {
 	}
 }
 
-// program is the real binary, built once, with a database and keys of its own.
+// program is the real binary, built once, with its own database and keys.
 type program struct {
 	path string
 	env  []string
@@ -78,8 +78,8 @@ func newProgram(tb testing.TB, databaseURL string) *program {
 		"CARDMINT_METRICS_LISTEN=127.0.0.1:0")}
 }
 
-// run runs a command to its end and returns what it printed on standard output
-// and standard error, and its exit code.
+// run runs a command and returns its standard output, its standard error and
+// its exit code.
 func (p *program) run(args ...string) (stdout, stderr string, code int) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -100,8 +100,8 @@ func (p *program) must(tb testing.TB, args ...string) string {
 	return strings.TrimSpace(stdout)
 }
 
-// reconcile runs the command, which must find that everything agrees; something
-// may wait, such as money to addresses of no card.
+// reconcile runs the command, which must report that everything agrees. Items
+// that wait for an operator, such as unattributed payments, are allowed.
 func (p *program) reconcile(t *testing.T) string {
 	t.Helper()
 	stdout, stderr, code := p.run("reconcile")
@@ -112,15 +112,15 @@ func (p *program) reconcile(t *testing.T) string {
 	return stdout
 }
 
-// accountTemplate is what a program with an account has on SQLite.
+// accountTemplate holds the files and the token of an account on SQLite.
 var accountTemplate struct {
 	sync.Once
 	database, keys []byte
 	token          string
 }
 
-// account makes keys, an account and a token, as an operator would. On SQLite,
-// that is done once: each program gets copies.
+// account creates keys, an account and a token with the commands of an
+// operator. On SQLite, it does so once, and then copies the files.
 func (p *program) account(tb testing.TB) (token string) {
 	tb.Helper()
 	database, lite := strings.CutPrefix(p.setting("CARDMINT_DATABASE_URL"), "sqlite:")
@@ -138,7 +138,7 @@ func (p *program) account(tb testing.TB) (token string) {
 		accountTemplate.token = token
 	})
 	if accountTemplate.token == "" {
-		tb.Fatal("no account could be made, as another test says")
+		tb.Fatal("no account was created; see the failure of another test")
 	}
 	must(tb, os.WriteFile(database, accountTemplate.database, 0o600))
 	must(tb, os.WriteFile(p.setting("CARDMINT_KEYS"), accountTemplate.keys, 0o600))
@@ -153,7 +153,7 @@ func (p *program) newAccount(tb testing.TB) (token string) {
 	return p.must(tb, "token", "create", "shop")
 }
 
-// server is the binary at work.
+// server is a running process of the binary.
 type server struct {
 	*rig.Process
 	url string
@@ -161,7 +161,7 @@ type server struct {
 
 var urlLine = regexp.MustCompile(`url=(http://\S+)|(?m)^api: (http://\S+)$`)
 
-// launch starts a command that serves.
+// launch starts a command that serves, and does not wait for it.
 func (p *program) launch(tb testing.TB, args ...string) *server {
 	tb.Helper()
 	cmd := exec.Command(p.path, args...)
@@ -216,7 +216,7 @@ func (s *server) awaitOutput(tb testing.TB, limit time.Duration, text string) {
 	})
 }
 
-// stop ends the server as an operator would, and fails unless it ends well.
+// stop sends SIGTERM, and fails the test unless the server exits with code 0.
 func (s *server) stop(tb testing.TB) {
 	tb.Helper()
 	s.Signal(tb, syscall.SIGTERM)

@@ -18,8 +18,8 @@ var (
 		`(amount|usd|^received|^surplus|^lost|^accepted|^refunded|^written_off|^counted|^credited)$`)
 )
 
-// checkJSON fails the test if a value breaks the rules for what programs read:
-// money is in strings, times are in UTC with milliseconds.
+// checkJSON fails the test if a value breaks the rules for JSON output: amounts
+// are strings, times are in UTC with milliseconds.
 func checkJSON(t *testing.T, path, name string, value any) {
 	t.Helper()
 	switch v := value.(type) {
@@ -61,7 +61,7 @@ func TestCLI_JSON_PrintsOneLine(t *testing.T) {
 	db := rig.OpenSQL(t, url)
 	sendStray(t, p, db, "5c1f7a", 2e12)
 	s.stop(t)
-	_ = db.Close() // restore is refused while somebody has it open
+	_ = db.Close() // restore is refused while a connection is open
 	for _, tt := range []struct {
 		command string
 		code    int
@@ -120,8 +120,9 @@ func TestCLI_JSON_PrintsOneLine(t *testing.T) {
 	}
 }
 
-// A stock keeps no note of requests: to cancel one promises nothing.
-func TestSupplierCancel_Stock_PromisesNothing(t *testing.T) {
+// A stock does not record requests, so supplier cancel can't guarantee that no
+// card follows.
+func TestSupplierCancel_Stock_GuaranteesNothing(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "x.db")

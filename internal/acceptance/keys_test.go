@@ -29,7 +29,7 @@ func (p *program) setting(name string) string {
 	return ""
 }
 
-// awaitCommand runs a command until it prints what it should.
+// awaitCommand repeats a command until its output matches a pattern.
 func (p *program) awaitCommand(t *testing.T, pattern string, args ...string) {
 	t.Helper()
 	wanted, last := regexp.MustCompile(pattern), ""
@@ -42,8 +42,8 @@ func (p *program) awaitCommand(t *testing.T, pattern string, args ...string) {
 	t.Fatalf("%v never printed %s, but:\n%s", args, pattern, last)
 }
 
-// copyCard makes n copies of an issued card, each with credentials of its own, and
-// returns them.
+// copyCard creates n copies of an issued card, each with its own credentials,
+// and returns their ids.
 func (p *program) copyCard(t *testing.T, of uuid.UUID, n int) []uuid.UUID {
 	t.Helper()
 	db := rig.OpenSQL(t, strings.Split(p.setting("CARDMINT_DATABASE_URL"), "&fallback")[0])
@@ -73,8 +73,8 @@ func (p *program) copyCard(t *testing.T, of uuid.UUID, n int) []uuid.UUID {
 	return ids
 }
 
-// A whole rotation by the commands that an operator runs, with two processes,
-// one of which is killed while it re-encrypts.
+// Keys are rotated with the commands of an operator while two processes run.
+// One of them is killed while it re-encrypts.
 func TestKeys_WorkerKilledDuringRotation_CardsStayReadable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: waits for processes that run and die, which takes 20 s")
@@ -110,11 +110,11 @@ func TestKeys_WorkerKilledDuringRotation_CardsStayReadable(t *testing.T) {
 			added := regexp.MustCompile(`added key ([0-9a-f]{8})`).FindStringSubmatch(p.must(t, "keys", "add"))[1]
 			p.awaitCommand(t, `every process has key `+added+`: cardmint keys promote `+added, "keys", "list")
 			if _, stderr, code := p.run("keys", "retire", old); code != 1 || !strings.Contains(stderr, "hint: ") {
-				t.Errorf("retired the primary key: exit code %d, %s", code, stderr)
+				t.Errorf("retire of the primary key: exit code %d, %s", code, stderr)
 			}
 			p.must(t, "keys", "promote", added)
 			if _, stderr, code := p.run("keys", "retire", old); code != 1 || !strings.Contains(stderr, "hint: ") {
-				t.Errorf("retired a key in use: exit code %d, %s", code, stderr)
+				t.Errorf("retire of a key in use: exit code %d, %s", code, stderr)
 			}
 
 			db := rig.OpenSQL(t, p.setting("CARDMINT_DATABASE_URL"))
@@ -140,7 +140,7 @@ func TestKeys_WorkerKilledDuringRotation_CardsStayReadable(t *testing.T) {
 			p.awaitCommand(t, `(?m)^\S+#\w+ +`+added+` .*\n\S+#\w+ +`+added+` `, "keys", "list") // both encrypt with the new key
 			if _, stderr, code := p.run("keys", "retire", old); code != 1 ||
 				!strings.Contains(stderr, "hint: run this command again in 6 minutes at the latest") {
-				t.Errorf("retired a key right after a process started: exit code %d, %s", code, stderr)
+				t.Errorf("retire right after a process started: exit code %d, %s", code, stderr)
 			}
 			_, err = db.Exec("UPDATE key_holders SET primary_since = primary_since - 361000")
 			must(t, err)
@@ -154,14 +154,14 @@ func TestKeys_WorkerKilledDuringRotation_CardsStayReadable(t *testing.T) {
 			worker.stop(t)
 			api.stop(t)
 			if list := p.must(t, "keys", "list"); !strings.Contains(list, "0 of 0") {
-				t.Errorf("processes that have ended are listed:\n%s", list)
+				t.Errorf("stopped processes are listed:\n%s", list)
 			}
 		})
 	}
 }
 
-// A host that was down during a rotation comes back with a file that encrypts
-// with a key that was retired.
+// A host that was down during a rotation restarts with a key file whose primary
+// key was retired since.
 func TestKeys_RetiredPrimary_IsRefused(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -190,7 +190,7 @@ func TestKeys_RetiredPrimary_IsRefused(t *testing.T) {
 }
 
 // A host with an old copy of the key file would encrypt with the old key, and
-// could not read what others wrote.
+// could not read the rows of the other hosts.
 func TestKeys_OldCopyOfFile_IsRefused(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -228,18 +228,18 @@ func TestCardPurge_WithoutYes_DeletesNothing(t *testing.T) {
 	seen, err := c.WaitForCard(t.Context(), made.UUID)
 	must(t, err)
 	if !strings.HasPrefix(seen.Credentials.CardNumber, "************") {
-		t.Error("not masked")
+		t.Error("the card number is not masked")
 	}
 	purge := []string{"card", "purge", made.UUID.String(), "--note", "asked for it", "--operator", "alice"}
 	wantOutput(t, p.must(t, purge...), "would permanently delete the credentials", "Nothing was changed", "--yes")
 	if whole, err := c.RevealCard(t.Context(), made.UUID); err != nil || whole.Credentials.CardNumber == "" {
-		t.Errorf("without --yes it was done: %v", err)
+		t.Errorf("purged without --yes: %v", err)
 	}
 	wantOutput(t, p.must(t, append(purge, "--yes")...), "purged")
 	wantOutput(t, p.must(t, append(purge, "--yes")...), "nothing to do")
-	if gone, err := c.RevealCard(t.Context(), made.UUID); err != nil || gone.CredentialsPurgedAt == nil ||
-		gone.Credentials != (client.Credentials{}) || gone.Status != client.CardStatusGenerated {
-		t.Errorf("%+v, %v", gone, err)
+	if purged, err := c.RevealCard(t.Context(), made.UUID); err != nil || purged.CredentialsPurgedAt == nil ||
+		purged.Credentials != (client.Credentials{}) || purged.Status != client.CardStatusGenerated {
+		t.Errorf("%+v, %v", purged, err)
 	}
 	wantOutput(t, p.must(t, "card", "show", made.UUID.String()), "purged at", "purge ", "alice", "asked for it")
 	wantOutput(t, p.must(t, "reconcile"), "everything agrees")
@@ -252,7 +252,7 @@ func TestCardPurge_WithoutYes_DeletesNothing(t *testing.T) {
 		t.Errorf("a card that is not issued, without --yes: exit code %d, %s", code, stderr)
 	}
 	if text := s.Output(); !strings.Contains(text, "action=credentials_shown") {
-		t.Error("nothing was audited")
+		t.Error("the log has no audit line")
 	}
 	s.stop(t)
 }
@@ -316,8 +316,7 @@ func TestKeys_MissingWithNewDatabase_HintsKeysCreate(t *testing.T) {
 	}
 }
 
-// metricsAddress returns where a process that chose the address serves its
-// metrics.
+// metricsAddress returns the address that a process chose for its metrics.
 func (s *server) metricsAddress() string {
 	return strings.TrimSuffix(strings.TrimPrefix(metricsLine.FindStringSubmatch(s.Output())[1], "http://"), "/metrics")
 }

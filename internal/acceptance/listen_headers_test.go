@@ -30,8 +30,8 @@ type printedEvent struct {
 	} `json:"forwarded"`
 }
 
-// tenantReceiver is a program on this machine that takes what is signed with a secret,
-// and tells of each request's X-Tenant.
+// tenantReceiver starts a webhook receiver that verifies signatures and sends
+// the X-Tenant header of each request to got.
 func tenantReceiver(t *testing.T, secret string) (address string, got chan string) {
 	t.Helper()
 	got = make(chan string, 10)
@@ -78,7 +78,7 @@ func TestListen_EventsAndHeaders_AreForwarded(t *testing.T) {
 		if tenant != "shop, the first+two" {
 			t.Errorf("X-Tenant: %s", tenant)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(waitLimit):
 		t.Fatalf("nothing was forwarded\n%s", listening.Output())
 	}
 	var line []string
@@ -123,6 +123,6 @@ func TestTrigger_Set_ChangesFields(t *testing.T) {
 		}
 	}
 	if len(got) > 0 {
-		t.Error("something wrong was sent")
+		t.Error("an invalid event was sent")
 	}
 }

@@ -18,7 +18,8 @@ import (
 
 const hookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// eventReceiver is an integrator's program, that keeps what it is sent.
+// eventReceiver starts a webhook receiver that sends every event to the
+// channel.
 func eventReceiver(t *testing.T, status int) (url string, events chan *client.Event) {
 	t.Helper()
 	events = make(chan *client.Event, 10)
@@ -53,12 +54,12 @@ func TestListen_NewEvents_ArePrintedAndForwarded(t *testing.T) {
 		}
 		return made
 	}
-	buy() // before anybody listens
+	buy() // before the listener starts
 	hook, events := eventReceiver(t, http.StatusOK)
 	cmd := exec.Command(p.path, "listen", "--url", s.url, "--forward-to", hook, "--every", "50ms")
 	cmd.Env = append(p.env, "CARDMINT_TOKEN="+token, "CARDMINT_WEBHOOK_SECRET="+hookSecret)
 	listening := rig.Start(t, cmd)
-	listening.Ready(t, 10*time.Second, func() error {
+	listening.Ready(t, waitLimit, func() error {
 		if !strings.Contains(listening.Output(), "listening after event 2") {
 			return io.ErrNoProgress
 		}
@@ -71,11 +72,11 @@ func TestListen_NewEvents_ArePrintedAndForwarded(t *testing.T) {
 			if e.Type != want || e.CardUUID != made.UUID || e.Seq < 3 {
 				t.Errorf("forwarded %+v, want %s of %s", e, want, made.UUID)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(waitLimit):
 			t.Fatalf("nothing was forwarded\n%s", listening.Output())
 		}
 	}
-	listening.Ready(t, 10*time.Second, func() error {
+	listening.Ready(t, waitLimit, func() error {
 		out := listening.Output()
 		if strings.Count(out, "-> 200 thanks (") != 2 ||
 			!strings.Contains(out, " 4 card.generated card="+made.UUID.String()+" status=generated payment=paid") {

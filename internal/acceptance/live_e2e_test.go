@@ -18,10 +18,9 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// TestE2E_LiveStock_IsSoldOnce sells ten cards that were bought ahead, as an
-// operator and a customer would: imported from a file, ordered through the Go
-// client, paid from a wallet on a real monerod. Each order gets one of the ten,
-// and there is no eleventh.
+// TestE2E_LiveStock_IsSoldOnce sells ten cards from a stock. They are imported
+// from a file, ordered through the Go client, and paid from a wallet on a real
+// monerod. Each order gets a different card, and an eleventh order is refused.
 func TestE2E_LiveStock_IsSoldOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: needs Monero")
@@ -48,7 +47,7 @@ func TestE2E_LiveStock_IsSoldOnce(t *testing.T) {
 	wantOutput(t, s.Output(), "LIVE: real cards are sold for real coins", "monero after 10 confirmations",
 		"shelf (stock, 50 to 750 US dollars)")
 	shop := newClient(t, s.url, token)
-	// Other tests may have used the wallet: then it knows a later time than the
+	// Other tests may have used the wallet. In that case, it is ahead of the
 	// database, and the stock is held when the epoch begins.
 	s.awaitOutput(t, 2*time.Minute, "epoch began")
 	p.must(t, "stock", "release", "--supplier", "shelf", "--suppliers", suppliers, "--yes")
@@ -71,7 +70,7 @@ func TestE2E_LiveStock_IsSoldOnce(t *testing.T) {
 			want != strings.Join(
 				[]string{got.Credentials.ExpirationDate, got.Credentials.SecurityCode, got.Credentials.URL,
 					got.Credentials.URLPassword}, ",") {
-			t.Errorf("card %s is not one of the stock, or another order has it", c.UUID)
+			t.Errorf("card %s is not in the stock, or was sold twice", c.UUID)
 		}
 		delete(stock, got.Credentials.CardNumber)
 		if strings.Contains(s.Output(), got.Credentials.CardNumber) {
@@ -79,13 +78,13 @@ func TestE2E_LiveStock_IsSoldOnce(t *testing.T) {
 		}
 	}
 	if len(stock) > 0 {
-		t.Errorf("%d cards of the stock were not given out", len(stock))
+		t.Errorf("%d cards of the stock were not sold", len(stock))
 	}
 	s.stop(t)
 	wantOutput(t, p.reconcile(t), fmt.Sprintf("%d issued, %d paid", len(orders), len(orders)))
 }
 
-// awaitOffer waits until n cards of 100 dollars, and no others, are offered.
+// awaitOffer waits until exactly n cards are offered, all of 100 dollars.
 func awaitOffer(t *testing.T, shop *client.Client, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
@@ -98,13 +97,13 @@ func awaitOffer(t *testing.T, shop *client.Client, n int) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("offered is %+v", offers)
+			t.Fatalf("offers: %+v", offers)
 		}
 	}
 }
 
-// writeStock writes a file of cards of 100 dollars, and returns it with what it
-// says of each number.
+// writeStock writes a file of n cards of 100 dollars. It returns the file's
+// path, and the other credentials of each card by its number.
 func writeStock(t *testing.T, n int) (file string, stock map[string]string) {
 	t.Helper()
 	file, stock = filepath.Join(t.TempDir(), "cards.csv"), map[string]string{}
@@ -122,8 +121,8 @@ func writeStock(t *testing.T, n int) (file string, stock map[string]string) {
 	return file, stock
 }
 
-// orderAll orders n cards of 100 dollars. There must be no more, nor cards of
-// another amount.
+// orderAll orders n cards of 100 dollars. Orders of more cards, or of another
+// amount, must be refused.
 func orderAll(t *testing.T, shop *client.Client, n int) []*client.Card {
 	t.Helper()
 	order := func(usd int64) (*client.Card, error) {
@@ -142,7 +141,7 @@ func orderAll(t *testing.T, shop *client.Client, n int) []*client.Card {
 		orders = append(orders, c)
 	}
 	if _, err := order(100); !errors.As(err, &refused) || refused.Code != "amount_unavailable" {
-		t.Errorf("one more than there are: %v", err)
+		t.Errorf("an order beyond the stock: %v", err)
 	}
 	return orders
 }

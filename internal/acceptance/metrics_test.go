@@ -21,7 +21,7 @@ func (s *server) scrape(tb testing.TB) string {
 	tb.Helper()
 	found := metricsLine.FindStringSubmatch(s.Output())
 	if found == nil {
-		tb.Fatal("the process does not say where its metrics are")
+		tb.Fatal("the log has no address of the metrics")
 	}
 	res, err := http.Get(found[1])
 	if err != nil {
@@ -112,7 +112,7 @@ func TestMetrics_SoldCard_IsCounted(t *testing.T) {
 		"password": issued.Credentials.URLPassword,
 		"card":     paid.UUID.String(), "address": open.Payment.Address} {
 		if secret == "" || strings.Contains(scraped, secret) {
-			t.Errorf("the %s is in the metrics, or not known", what)
+			t.Errorf("the %s is empty, or in the metrics", what)
 		}
 	}
 	s.stop(t)
@@ -134,11 +134,11 @@ func TestMetrics_APIRole_ExportsNoServiceState(t *testing.T) {
 	for _, name := range []string{"cardmint_intents", "cardmint_open_cards", "cardmint_addresses_free",
 		"cardmint_reconcile_doubts"} {
 		if strings.Contains(scraped, name) {
-			t.Errorf("%s is exported by a process that is no worker", name)
+			t.Errorf("%s is exported by a process without a worker", name)
 		}
 	}
 	if metricValue(scraped, `cardmint_requests_in_flight`) == "" {
-		t.Errorf("nothing is exported of its own:\n%s", scraped)
+		t.Errorf("no metrics of the API:\n%s", scraped)
 	}
 	s.stop(t)
 }
@@ -159,10 +159,10 @@ func TestMetrics_AddressInUse_IsReported(t *testing.T) {
 	}
 	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150", "--metrics-listen", "off")
 	if strings.Contains(s.Output(), "/metrics") {
-		t.Error("metrics are served although they are off")
+		t.Error("metrics are served with --metrics-listen off")
 	}
 	s.stop(t)
-	for range 2 { // whoever comes first has the address that nobody chose
+	for range 2 { // the second process takes another port than the default
 		p.serve(t, "serve", "--simulated", "--rate", "monero=150", "--metrics-listen", "127.0.0.1:9464")
 	}
 }

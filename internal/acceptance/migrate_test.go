@@ -11,8 +11,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// The commands that an operator may run, with a newer version, beside a service
-// that goes on with the old one.
+// An operator may run commands of a newer version while the service still runs
+// the old one.
 func TestCLI_OldSchema_IsRefused(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -39,7 +39,7 @@ func TestCLI_OldSchema_IsRefused(t *testing.T) {
 		refused("no schema")
 		if path, lite := strings.CutPrefix(url, "sqlite:"); lite {
 			if files, _ := filepath.Glob(path + "*"); len(files) > 0 {
-				t.Errorf("there are %v", files)
+				t.Errorf("a refused command created %v", files)
 			}
 		}
 		const older = 5

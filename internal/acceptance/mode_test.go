@@ -15,8 +15,8 @@ import (
 	"github.com/cardmint/cardmint/client"
 )
 
-// A supplier that turns out to make real cards is asked for none while payments
-// are simulated, also for a card that was ordered and paid before.
+// While payments are simulated, no card is requested from a supplier that turns
+// out to make real cards, not even for an order that is already paid.
 func TestDev_SupplierOfRealCards_NoCardIsRequested(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -58,7 +58,7 @@ func TestDev_SupplierOfRealCards_NoCardIsRequested(t *testing.T) {
 			id := c.UUID
 			awaitShown(t, p, id, "the supplier makes real cards")
 			if n := requested.Load(); n > 0 {
-				t.Errorf("%d requests for a card that nothing was paid for", n)
+				t.Errorf("%d requests for a card that was paid with simulated money", n)
 			}
 			_, stderr, code := p.run("supplier", "check", "--suppliers", file)
 			if code != 1 {
@@ -69,7 +69,7 @@ func TestDev_SupplierOfRealCards_NoCardIsRequested(t *testing.T) {
 	}
 }
 
-// awaitShown waits until card show prints a text.
+// awaitShown waits until the output of card show contains want.
 func awaitShown(t *testing.T, p *program, id uuid.UUID, want string) {
 	t.Helper()
 	shown := ""

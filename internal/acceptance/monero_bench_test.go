@@ -13,15 +13,15 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-var payments = flag.Int("payments", 450, "how many payments BenchmarkMoneroPass makes, 15 in a transaction")
+var payments = flag.Int("payments", 450, "number of payments of BenchmarkMoneroPass, 15 per transaction")
 
-// BenchmarkMoneroPass compares a pass over a real wallet that has received few
-// payments with one that has received many: the wallet walks all of them, we
-// should not.
+// BenchmarkMoneroPass compares a pass over a real wallet with few payments to a
+// pass over a wallet with many. The wallet reads all of its payments; the
+// service should not.
 func BenchmarkMoneroPass(b *testing.B) {
 	net := rig.Monero(b)
 	url := "sqlite:" + filepath.Join(b.TempDir(), "x.db")
-	// One address is enough: making more is not what is measured.
+	// One address is enough, because the creation of addresses is not measured.
 	s := newBench(b, url, 1)
 	for _, table := range []string{"chains", "addresses", "address_pools"} { // of the simulated chain
 		_, err := rig.OpenSQL(b, url).Exec("DELETE FROM " + table)
@@ -60,7 +60,7 @@ func BenchmarkMoneroPass(b *testing.B) {
 	}
 	start := time.Now()
 	for paid := 0; paid < *payments; {
-		for range 30 { // then the payer's change is to be mined before it can be spent
+		for range 30 { // then the payer must wait until its change is mined
 			net.PayMany(b, outputs...)
 			if paid += len(outputs); paid >= *payments {
 				break
@@ -69,7 +69,7 @@ func BenchmarkMoneroPass(b *testing.B) {
 		net.Mine(b, 12)
 		b.Logf("%d of %d payments, %s", paid, *payments, time.Since(start).Round(time.Second))
 	}
-	net.Mine(b, 150) // the payments lie below what is read again
+	net.Mine(b, 150) // moves the payments below the blocks that passes read again
 	measure(1)
 	b.ReportMetric(float64(whole[0].Microseconds())/1000, "ms/new-wallet")
 	b.ReportMetric(float64(whole[1].Microseconds())/1000, "ms/many-payments")

@@ -18,11 +18,11 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier"
 )
 
-// recordingSupplier is a supplier that writes down what it is asked for.
+// recordingSupplier is a supplier that records the keys of its requests.
 type recordingSupplier struct {
 	*supplier.Sandbox
 	mu   sync.Mutex
-	keys []string // keys, which are the cards' uuids
+	keys []string // uuids of the cards
 }
 
 func (c *recordingSupplier) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
@@ -32,10 +32,10 @@ func (c *recordingSupplier) Submit(ctx context.Context, r issue.Request) (issue.
 	return c.Sandbox.Submit(ctx, r)
 }
 
-// Of ten thousand orders of six accounts a thousand are paid in one block,
-// nearly all of them of one account. One pass finds them, the supplier is asked
-// for no more cards a second than it allows, and nobody waits for the large
-// account to be done.
+// Six accounts have ten thousand orders. A thousand of these are paid in one
+// block, nearly all by one account. One pass must find the payments, the
+// supplier's rate limit must be kept, and the small accounts must not wait for
+// the large one.
 func TestOverload_ThousandPaymentsInOneBlock_SmallAccountsFirst(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -61,7 +61,7 @@ func burst(t *testing.T, url, uuidOf string) {
 		_, err := db.Exec("INSERT INTO accounts (id, name, created_at) VALUES ($1, $2, $3)", a, fmt.Sprint("quiet ", i), now)
 		must(t, err)
 	}
-	// Those of the large account were ordered first.
+	// The orders of the large account are the oldest.
 	first := map[uuid.UUID]int{s.account: 0}
 	for i, a := range accounts[1:] {
 		first[a] = orders - quiet*each + i*each
@@ -88,7 +88,7 @@ func burst(t *testing.T, url, uuidOf string) {
 		return n
 	}
 	if n := count("intents"); n != paid {
-		t.Fatalf("one pass has %d cards issued, want %d", n, paid)
+		t.Fatalf("one pass created %d intents, want %d", n, paid)
 	}
 
 	clock := time.Now()
@@ -100,7 +100,7 @@ func burst(t *testing.T, url, uuidOf string) {
 	for second := 1; second <= paid/perSecond; second++ {
 		must(t, issuer.Tick(ctx))
 		if n := len(press.keys); n != second*perSecond {
-			t.Fatalf("the supplier was asked for %d cards within %d seconds, want %d", n, second, second*perSecond)
+			t.Fatalf("%d requests to the supplier within %d seconds, want %d", n, second, second*perSecond)
 		}
 		if n := count("cards WHERE status = 'generated'"); n != second*perSecond {
 			t.Fatalf("%d cards are issued after %d seconds", n, second)
@@ -108,7 +108,7 @@ func burst(t *testing.T, url, uuidOf string) {
 		if second == 1 {
 			if n := count("cards WHERE status = 'generated' AND address >= '" +
 				fmt.Sprint("order ", 100_000+orders-quiet*each) + "'"); n != quiet*each {
-				t.Errorf("%d of the %d cards of the small accounts are among the first", n, quiet*each)
+				t.Errorf("%d of the %d cards of the small accounts were issued in the first second", n, quiet*each)
 			}
 		}
 		clock = clock.Add(time.Second)
@@ -116,7 +116,7 @@ func burst(t *testing.T, url, uuidOf string) {
 	seen := map[string]bool{}
 	for _, key := range press.keys {
 		if seen[key] {
-			t.Errorf("%s was asked for twice", key)
+			t.Errorf("card %s was requested twice", key)
 		}
 		seen[key] = true
 	}
@@ -125,6 +125,6 @@ func burst(t *testing.T, url, uuidOf string) {
 	}
 	books, err := operator.New(s.store, s.rates, slog.New(slog.DiscardHandler)).Reconcile(ctx, operator.Audit{})
 	if must(t, err); len(books.Discrepancies) > 0 || books.Coins[0].Issued != paid {
-		t.Errorf("the books: %s", strings.TrimSpace(fmt.Sprintf("%+v", books)))
+		t.Errorf("reconcile: %s", strings.TrimSpace(fmt.Sprintf("%+v", books)))
 	}
 }

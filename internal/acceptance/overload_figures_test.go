@@ -33,15 +33,16 @@ const (
 	baseRate  = 200 // cards created a second
 	poolAhead = 100_000
 
-	maxConnections = 1024 // as a proxy has, say
+	maxConnections = 1024 // a typical limit of a proxy
 	detections     = 40
 	paymentGap     = 250 * time.Millisecond
 )
 
 // TestFigures_Overload measures the real program on PostgreSQL, on one machine
 // with the database and the clients, and prints the table of
-// docs/design/measurements.md. Failed is what is answered in any other way than
-// created, or refused before it was begun.
+// docs/design/measurements.md. The column Failed counts all responses except
+// cards that were created, and orders that were refused before they were
+// started.
 func TestFigures_Overload(t *testing.T) {
 	m := startLoadTest(t, "all")
 	short := *overloadFor / 6
@@ -63,20 +64,20 @@ func TestFigures_Overload(t *testing.T) {
 	m.s.stop(t)
 }
 
-// loadTest is the program at work, and clients of it.
+// loadTest is the running program with its clients.
 type loadTest struct {
 	t     *testing.T
 	s     *server
 	db    *sql.DB
 	token string
-	order []byte // a request
+	order []byte // the request of a client
 	conns []*clientConn
 
-	metrics string // where they are
+	metrics string // address
 }
 
-// startLoadTest starts a process for each role. The last one serves the API,
-// the first one has the metrics that tell of addresses.
+// startLoadTest starts a process for each role. The first one exports the
+// metrics of the address pool, the last one serves the API.
 func startLoadTest(t *testing.T, roles ...string) *loadTest {
 	t.Helper()
 	url := rig.Postgres(t)
@@ -99,8 +100,8 @@ func startLoadTest(t *testing.T, roles ...string) *loadTest {
 	return m
 }
 
-// awaitAddresses waits until there are as many addresses as there are to be, and hangs
-// up, for a connection that is idle for two minutes is closed.
+// awaitAddresses closes all connections, because the service would close them
+// after two idle minutes. Then it waits until the address pool is full.
 func (m *loadTest) awaitAddresses() {
 	m.t.Helper()
 	for _, l := range m.conns {
@@ -110,7 +111,7 @@ func (m *loadTest) awaitAddresses() {
 		}
 	}
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) {
-		res, err := http.Get("http://" + m.metrics + "/metrics") // its address is in the log, which gets long
+		res, err := http.Get("http://" + m.metrics + "/metrics") // not scrape, which searches the long log for the address
 		if err != nil {
 			m.t.Fatal(err)
 		}
@@ -128,20 +129,20 @@ func (m *loadTest) awaitAddresses() {
 	}
 }
 
-// clientConn is a connection of a client that costs little, because it shares the
-// machine with what is measured.
+// clientConn is a connection of a client. It uses little CPU, because clients
+// and service share the machine.
 type clientConn struct {
 	m    *loadTest
 	conn net.Conn
 	in   *bufio.Reader
 }
 
-// notStarted is what create returns for a card that was refused before it was
-// begun.
+// notStarted is the result of create for an order that was refused before it
+// was started.
 const notStarted = -1
 
-// create orders a card, and returns the status of the answer, or notBegun. It
-// fails the test if there is no answer.
+// create orders a card and returns the status of the response, or notStarted.
+// It fails the test if there is no response.
 func (l *clientConn) create() (status int) {
 	status, err := l.roundTrip()
 	if err != nil {
@@ -197,8 +198,8 @@ func (l *clientConn) roundTrip() (status int, err error) {
 	return status, nil
 }
 
-// capacity returns how many cards are created a second for clients of whom each
-// waits for its answer.
+// capacity returns the number of cards created per second for 64 clients. Each
+// client orders its next card after the previous response.
 func (m *loadTest) capacity(d time.Duration) float64 {
 	m.awaitAddresses()
 	var created atomic.Int64
@@ -217,16 +218,16 @@ func (m *loadTest) capacity(d time.Duration) float64 {
 	return float64(created.Load()) / time.Since(start).Seconds()
 }
 
-// loadResult is what became of requests.
+// loadResult counts the responses to a series of orders.
 type loadResult struct {
-	created []time.Duration // how long they took
+	created []time.Duration // response times
 	refused int
 	failed  int
-	took    time.Duration // all of it
+	took    time.Duration // duration of the series
 }
 
-// sendOrders orders so many cards a second until it is told to stop, whether those
-// before have been answered or not, by as many lines as there are.
+// sendOrders orders perSecond cards per second until stop is closed. It does
+// not wait for responses, unless all connections are busy.
 func (m *loadTest) sendOrders(perSecond float64, stop <-chan struct{}) (o loadResult) {
 	due := make(chan struct{}, len(m.conns))
 	var mu sync.Mutex
@@ -267,7 +268,8 @@ func (m *loadTest) sendOrders(perSecond float64, stop <-chan struct{}) (o loadRe
 	}
 }
 
-// measureOrders has cards ordered for a time, and prints how that went.
+// measureOrders orders perSecond cards per second for d, and prints a row of
+// the table.
 func (m *loadTest) measureOrders(name string, perSecond float64, d time.Duration) {
 	m.awaitAddresses()
 	stop := make(chan struct{})
@@ -278,7 +280,7 @@ func (m *loadTest) measureOrders(name string, perSecond float64, d time.Duration
 		percentile(o.created, 0.5), percentile(o.created, 0.99))
 }
 
-// percentile returns within how long a part of all were done, in milliseconds.
+// percentile returns a quantile of durations, in milliseconds.
 func percentile(all []time.Duration, of float64) string {
 	if len(all) == 0 {
 		return "none"
@@ -287,8 +289,8 @@ func percentile(all []time.Duration, of float64) string {
 	return fmt.Sprintf("%.1f ms", float64(all[int(float64(len(all)-1)*of)].Microseconds())/1000)
 }
 
-// measureDetection pays for cards beside so many orders a second, and prints how long it
-// took until they were issued.
+// measureDetection pays for cards while perSecond cards are ordered per second,
+// and prints how long it took until they were issued.
 func (m *loadTest) measureDetection(name string, perSecond float64) {
 	m.awaitAddresses()
 	shop := newClient(m.t, m.s.url, m.token)
@@ -318,8 +320,8 @@ func (m *loadTest) measureDetection(name string, perSecond float64) {
 	fmt.Printf("| %s | %s | %s | %s |\n", name, percentile(took, 0.5), percentile(took, 0.9), percentile(took, 1))
 }
 
-// payAndWait has a payment be in a block that has its confirmations, and returns how
-// long it took until its card was issued.
+// payAndWait adds a confirmed payment to the chain, and returns the time until
+// its card was issued.
 func (m *loadTest) payAndWait(id uuid.UUID) time.Duration {
 	paid := time.Now()
 	_, err := m.db.Exec(`WITH mined AS (UPDATE simulated_chains SET height = height + 20 WHERE currency = 'monero' RETURNING height)

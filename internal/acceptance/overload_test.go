@@ -20,14 +20,14 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-// flood is requests that are sent at the same time.
+// flood sends many requests concurrently and counts the responses.
 type flood struct {
 	all    sync.WaitGroup
 	mu     sync.Mutex
-	status map[string]int // how often a method was answered with a status
+	status map[string]int // responses by method and status
 }
 
-// send sends n requests at the same time.
+// send sends n requests concurrently.
 func (f *flood) send(t *testing.T, n int, method, url, token, body string) {
 	for range n {
 		f.all.Go(func() {
@@ -51,9 +51,9 @@ func (f *flood) send(t *testing.T, n int, method, url, token, body string) {
 	}
 }
 
-// A flood has taken every place and every connection of the API, none of which
-// comes free. The worker has its own: a payment is seen and its card issued
-// meanwhile.
+// A flood occupies every slot and every database connection of the API for the
+// whole test. The worker uses separate connections: it must still detect a
+// payment and issue its card.
 func TestOverload_FloodedAPI_CardsAreStillIssued(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -70,12 +70,12 @@ func TestOverload_FloodedAPI_CardsAreStillIssued(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := shop.GetCard(t.Context(), ordered.UUID); err != nil { // so that its token is known for a while
+	if _, err := shop.GetCard(t.Context(), ordered.UUID); err != nil { // caches the token
 		t.Fatal(err)
 	}
 
-	// What only the API uses is locked: looking up a token that is not known
-	// yet keeps a connection, until there is none left.
+	// Only the API uses the locked table. Each lookup of a token that is not
+	// cached blocks a connection, until none is left.
 	db := rig.OpenSQL(t, url)
 	lock, err := db.BeginTx(t.Context(), nil)
 	if err != nil {
@@ -98,14 +98,14 @@ func TestOverload_FloodedAPI_CardsAreStillIssued(t *testing.T) {
 	}
 	for end := time.Now().Add(10 * time.Second); held() < len(others); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("lookups have taken %d of the API's %d connections", held(), len(others))
+			t.Fatalf("lookups block %d of the API's %d connections", held(), len(others))
 		}
 	}
 	f.send(t, 600, http.MethodPost, s.url+"/api/cards", token, `{"usd_amount":100,"currency":"monero"}`)
 	f.send(t, 600, http.MethodGet, s.url+"/api/cards/"+ordered.UUID.String(), token, "")
 	f.send(t, 100, http.MethodPatch, s.url+"/api/webhooks/"+ordered.UUID.String(), token, `{"description":"none"}`)
 	for _, kind := range []string{"create", "read", "manage"} {
-		s.awaitShed(t, kind, "authenticate") // if the token is to be looked up again
+		s.awaitShed(t, kind, "authenticate") // if the cached token has expired
 	}
 
 	if _, err := db.Exec(
@@ -116,7 +116,7 @@ func TestOverload_FloodedAPI_CardsAreStillIssued(t *testing.T) {
 	if _, err := db.Exec("UPDATE simulated_chains SET height = height + 20"); err != nil {
 		t.Fatal(err)
 	}
-	// less than the 17 seconds after which requests give up
+	// Requests time out after 17 seconds, which ends the flood.
 	for end := time.Now().Add(12 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		var status string
 		if err := db.QueryRow("SELECT status FROM cards WHERE uuid = $1", ordered.UUID).Scan(&status); err != nil {
@@ -130,7 +130,7 @@ func TestOverload_FloodedAPI_CardsAreStillIssued(t *testing.T) {
 		}
 	}
 	if n := held(); n != len(others) {
-		t.Errorf("%d connections of the API are taken: it was not flooded all the time", n)
+		t.Errorf("%d connections of the API are blocked: the flood has ended too early", n)
 	}
 	res, err := http.Get(s.url + "/livez")
 	if err != nil || res.StatusCode != http.StatusOK {
@@ -144,17 +144,18 @@ func TestOverload_FloodedAPI_CardsAreStillIssued(t *testing.T) {
 	if err := db.QueryRow("SELECT count(*) FROM cards").Scan(&cards); err != nil {
 		t.Fatal(err)
 	}
-	// Whoever had a place has a card; whoever had none was told so.
+	// Every order either created a card or was refused with 503.
 	if n := f.status["POST 201"]; n == 0 || n != cards-1 || n+f.status["POST 503"] != 600 {
-		t.Errorf("%d cards, beside %v", cards, f.status)
+		t.Errorf("%d cards, responses %v", cards, f.status)
 	}
 	if f.status["GET 503"] == 0 || f.status["GET 200"]+f.status["GET 503"] != 600+len(others) ||
 		f.status["PATCH 404"]+f.status["PATCH 503"] != 100 {
-		t.Errorf("answered: %v", f.status)
+		t.Errorf("responses: %v", f.status)
 	}
 }
 
-// createTokens makes tokens of the account, quicker than the command does.
+// createTokens creates tokens of the account, without starting a command for
+// each.
 func (p *program) createTokens(t *testing.T, n int) (all []string) {
 	t.Helper()
 	v, err := vault.Open(p.setting("CARDMINT_KEYS"))
@@ -173,8 +174,8 @@ func (p *program) createTokens(t *testing.T, n int) (all []string) {
 	return all
 }
 
-// awaitShed waits until requests of one of the kinds were refused because all
-// its places are taken.
+// awaitShed waits until a request of one of the kinds was refused because all
+// slots of the kind are occupied.
 func (s *server) awaitShed(t *testing.T, kinds ...string) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {

@@ -39,13 +39,13 @@ func (p *program) runAsNobody(t *testing.T, dir string, args ...string) (output 
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-func TestDatabase_NoPermission_FailsAtOnce(t *testing.T) {
+func TestDatabase_NoPermission_FailsImmediately(t *testing.T) {
 	t.Parallel()
 	isRoot := os.Getuid() == 0
 	for name, tt := range map[string]struct {
 		owner          int // of the file
 		file, dir      os.FileMode
-		says           []string
+		want           []string
 		onlyIfTestRoot bool
 	}{
 		"another user's file": {0, 0o600, 0o777,
@@ -59,7 +59,7 @@ func TestDatabase_NoPermission_FailsAtOnce(t *testing.T) {
 			continue
 		}
 		dir, data := t.TempDir(), t.TempDir()
-		must(t, os.Chmod(filepath.Dir(dir), 0o711)) // for the other user to pass through
+		must(t, os.Chmod(filepath.Dir(dir), 0o711)) // lets the other user enter
 		path := filepath.Join(data, "x.db")
 		p := newProgram(t, "sqlite:"+path)
 		p.must(t, "migrate")
@@ -74,7 +74,7 @@ func TestDatabase_NoPermission_FailsAtOnce(t *testing.T) {
 				t.Errorf("%s: %s: exit code %d\n%s", name, command, code, out)
 			}
 			if command == "migrate" || strings.Contains(out, "no permission") { // without a node, only that is reported
-				wantOutput(t, out, append(tt.says, "hint: ", "chown")...)
+				wantOutput(t, out, append(tt.want, "hint: ", "chown")...)
 			}
 		}
 		must(t, os.Chmod(data, 0o700))

@@ -17,14 +17,15 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// rateFlags are the flags of a service whose sources both say what usd says.
+// rateFlags returns the flags of a service with two sources that both report
+// usd.
 func rateFlags(t *testing.T, usd *atomic.Value) []string {
 	return []string{"--rate-sources", "coingecko,kraken", "--rate-url", "coingecko=" + coingecko(t, usd), "--rate-url",
 		"kraken=" + kraken(t, usd)}
 }
 
-// ratesReady returns the status of /readyz, and the reason why there is no
-// rate.
+// ratesReady returns the status of /readyz, and the reason why no rate is
+// available.
 func ratesReady(t *testing.T, s *server) (status int, reason string) {
 	t.Helper()
 	status, body := get(t, s.url+"/readyz")
@@ -35,11 +36,11 @@ func ratesReady(t *testing.T, s *server) (status int, reason string) {
 	return status, why.Reasons["rates"]
 }
 
-// Two sources that agree on ten times the price are not believed: neither
-// because they insist, nor after a restart.
+// The service must not accept ten times the price, although both sources agree
+// on it, repeat it, and the service is restarted.
 func TestRates_LargeMove_WaitsForOperator(t *testing.T) {
 	if testing.Short() {
-		t.Skip("left out by -short: a simulated service waits 5 s for a rate before it says where it listens")
+		t.Skip("left out by -short: a simulated service waits 5 s for a rate before it listens")
 	}
 	t.Parallel()
 	var usd atomic.Value
@@ -82,7 +83,7 @@ func TestRates_LargeMove_WaitsForOperator(t *testing.T) {
 	usd.Store("1500")
 	waits()
 	wantOutput(t, s.Output(), "level=ERROR", "1500 is more than 30 percent from 150")
-	// A restart forgets nothing, and does not believe them either.
+	// After a restart, the service must still reject the rate.
 	s.stop(t)
 	restarted := time.Now()
 	s = p.startListening(t, serve...)
@@ -120,7 +121,7 @@ func TestRates_LargeMove_WaitsForOperator(t *testing.T) {
 		"--usd 1500 --yes")
 	wantOutput(t, p.must(t, "rate", "accept", "--note", "x", "--usd", "1500"), "Nothing was changed")
 	if status, _ := ratesReady(t, s); status == http.StatusOK {
-		t.Error("saying what would be done did it")
+		t.Error("accepted without --yes")
 	}
 
 	done := p.must(t, "rate", "accept", "--note", "the market says so too", "--operator", "alice", "--usd", "1500",
@@ -134,7 +135,7 @@ func TestRates_LargeMove_WaitsForOperator(t *testing.T) {
 		return nil
 	})
 	if took := time.Since(decided); took > 5*time.Second {
-		t.Errorf("known after %s", took)
+		t.Errorf("the service uses the accepted rate after %s", took)
 	}
 	bought, err := newClient(t, s.url, token).CreateCard(t.Context(), order)
 	if err != nil || bought.Payment.Rate.String() != "1500" {
@@ -160,8 +161,8 @@ func (p *program) startListening(t *testing.T, args ...string) *server {
 	return s
 }
 
-// An acceptance does not wait for the next round of the sources, and a service
-// that was killed has stored what it believed.
+// The service must use an accepted rate before it next reads the sources. A
+// killed service must have stored its last rate.
 func TestRateAccept_RunningService_TakesEffectWithinSeconds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: waits for three rounds of 4 s")
@@ -206,8 +207,9 @@ func TestRateAccept_RunningService_TakesEffectWithinSeconds(t *testing.T) {
 	}
 }
 
-// Rates are compared with those in the database, but do not depend on it: they
-// stay fresh while it hangs, and are there when it is back.
+// The service compares rates with those in the database, but must not depend on
+// it. Rates stay fresh while the database is frozen, and are stored after the
+// thaw.
 func TestRates_DatabaseFrozen_StayFresh(t *testing.T) {
 	t.Parallel()
 	var usd atomic.Value
@@ -231,11 +233,11 @@ func TestRates_DatabaseFrozen_StayFresh(t *testing.T) {
 	}
 	s.Ready(t, 20*time.Second, func() error {
 		if last := c.Value(t, "SELECT usd FROM accepted_rates ORDER BY accepted_at DESC LIMIT 1"); last != "15100000000" {
-			return fmt.Errorf("stored is %s", last)
+			return fmt.Errorf("stored rate is %s", last)
 		}
 		return nil
 	})
 	if n := c.Value(t, "SELECT COUNT(*) FROM accepted_rates"); n != "2" {
-		t.Errorf("%s rates are stored", n)
+		t.Errorf("%s rates are stored, want 2", n)
 	}
 }

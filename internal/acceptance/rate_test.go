@@ -17,7 +17,8 @@ import (
 	"github.com/cardmint/cardmint/client"
 )
 
-// coingecko answers as CoinGecko does, with what a test sets.
+// coingecko starts a fake CoinGecko that reports usd, or fails while usd is
+// empty.
 func coingecko(t *testing.T, usd *atomic.Value) string {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		price := usd.Load().(string)
@@ -32,7 +33,7 @@ func coingecko(t *testing.T, usd *atomic.Value) string {
 	return web.URL
 }
 
-// kraken answers as Kraken does.
+// kraken starts a fake Kraken that reports usd.
 func kraken(t *testing.T, usd *atomic.Value) string {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -67,14 +68,14 @@ func TestRates_NoFreshRate_RefusesOrders(t *testing.T) {
 		t.Fatal(err)
 	}
 	if quoted.Payment.Amount.String() != "1.2" || quoted.Payment.Rate.String() != "125" {
-		t.Errorf("150 dollars at 150 and 20 percent more cost %s at %s", quoted.Payment.Amount, quoted.Payment.Rate)
+		t.Errorf("150 dollars at a rate of 150 with 20 %% markup cost %s at %s", quoted.Payment.Amount, quoted.Payment.Rate)
 	}
 	wantOutput(t, p.must(t, "card", "show", quoted.UUID.String()), "coingecko=150.5 kraken=149.5 markup=20%")
 
 	gecko.Store("")
 	s.Ready(t, 20*time.Second, func() error {
 		if status, _ := get(t, s.url+"/readyz"); status != http.StatusServiceUnavailable {
-			return errors.New("it is still ready")
+			return errors.New("still ready")
 		}
 		return nil
 	})
@@ -98,7 +99,7 @@ func TestRates_NoFreshRate_RefusesOrders(t *testing.T) {
 	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
 		t.Errorf("without a rate: %s, Retry-After %q", response.Status, response.Header.Get("Retry-After"))
 	}
-	// The quote that was given stands.
+	// The earlier quote remains valid.
 	paid, err := c.SimulatePayment(t.Context(), quoted.UUID, client.SimulatePaymentRequest{})
 	if err != nil || paid.Status != client.CardStatusGenerated {
 		t.Errorf("%+v, %v", paid, err)
@@ -107,7 +108,7 @@ func TestRates_NoFreshRate_RefusesOrders(t *testing.T) {
 	gecko.Store("150.5")
 	s.Ready(t, 20*time.Second, func() error {
 		if status, _ := get(t, s.url+"/readyz"); status != http.StatusOK {
-			return errors.New("it is not ready again")
+			return errors.New("not ready yet")
 		}
 		return nil
 	})

@@ -10,8 +10,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// reconciliation is what 'reconcile --json' prints, with a field for each that is
-// documented.
+// reconciliation is the output of 'reconcile --json', with every documented
+// field.
 type reconciliation struct {
 	AsOf   string `json:"as_of"`
 	Full   bool   `json:"full"`
@@ -34,7 +34,8 @@ type reconciliation struct {
 	} `json:"waiting"`
 }
 
-// runReconcile runs 'reconcile --json', which must end with a code.
+// runReconcile runs 'reconcile --json', which must exit with code want and
+// print no unknown fields.
 func runReconcile(t *testing.T, p *program, want int, args ...string) (all reconciliation) {
 	t.Helper()
 	stdout, stderr, code := p.run(append([]string{"reconcile", "--json"}, args...)...)
@@ -98,7 +99,7 @@ func TestReconcile_JSON_HasEveryField(t *testing.T) {
 		return kinds
 	}
 	if got := kinds(runReconcile(t, p, 3)); len(got) != 2 {
-		t.Errorf("before an hour: %v", got)
+		t.Errorf("after half an hour: %v", got)
 	}
 	exec("UPDATE intents SET decided_at = decided_at - 1800000")
 	if got := kinds(runReconcile(t, p, 3)); !slices.Contains(got, "unissued") {
@@ -108,7 +109,7 @@ func TestReconcile_JSON_HasEveryField(t *testing.T) {
 	exec("UPDATE intents SET state = 'parked'")
 	exec("UPDATE events SET type = 'payment.late', created_at = created_at - 86400000 + 3600000")
 	if got := kinds(runReconcile(t, p, 3)); slices.Contains(got, "late") {
-		t.Errorf("before a day: %v", got)
+		t.Errorf("after 23 hours: %v", got)
 	}
 	exec("UPDATE events SET created_at = created_at - 3600000")
 	if got := kinds(runReconcile(t, p, 3)); !slices.Contains(got, "late") {
@@ -136,7 +137,7 @@ func TestReconcile_Help_ListsExitCodes(t *testing.T) {
 		"  3  the books are right, but something waits for an operator", "written_off", "cardmint reconcile --full",
 		"cardmint reconcile --json"} {
 		if !strings.Contains(help, want) {
-			t.Errorf("the help does not say %q:\n%s", want, help)
+			t.Errorf("the help lacks %q:\n%s", want, help)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/shopspring/decimal"
 
@@ -13,8 +12,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// A card that can't be had is given back, to the address that its order named,
-// and its customer sees by which transaction.
+// If no supplier makes a card, its payment is refunded to the address in the
+// order, and the customer sees the transaction.
 func TestCardResolve_RefundDue_IsRefunded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out: waits for seconds")
@@ -34,12 +33,9 @@ func TestCardResolve_RefundDue_IsRefunded(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := made.UUID.String()
-	deadline := time.Now().Add(20 * time.Second)
-	for !strings.Contains(p.must(t, "card", "list", "--attention"), id) {
-		if time.Now().After(deadline) {
-			t.Fatalf("nobody sees it:\n%s", p.must(t, "card", "show", id))
-		}
-	}
+	await(t, waitLimit, "card list --attention to list the card", func() bool {
+		return strings.Contains(p.must(t, "card", "list", "--attention"), id)
+	})
 	list := strings.Join(strings.Fields(p.must(t, "card", "list", "--attention")), " ")
 	wantOutput(t, list, "SINCE WORTH STATE WHY", "150 paid refund due: the sandbox declines")
 	if !regexp.MustCompile(`1 1 2\d{3}-\S+ 150 paid refund due`).MatchString(list) {
@@ -53,7 +49,7 @@ func TestCardResolve_RefundDue_IsRefunded(t *testing.T) {
 		"To ask the suppliers again for a card of 150 USD, which was paid with what is worth 150 USD today:",
 		"To give back 1 monero:", "card.refund_due")
 	if strings.Contains(shown, to) {
-		t.Error("the whole address is shown")
+		t.Error("the full address is shown")
 	}
 
 	stdout, stderr, code := p.run("card", "show", "--refund-address", id, "--log-level", "error")
@@ -102,16 +98,16 @@ func TestCardResolve_RefundDue_IsRefunded(t *testing.T) {
 		t.Errorf("%+v, %v", read, err)
 	}
 	if _, stderr, code = p.run("card", "resolve", id, "retry", "--note", "x"); code == 0 {
-		t.Errorf("refunded money is due again: %s", stderr)
+		t.Errorf("a second refund is accepted: %s", stderr)
 	}
 	wantOutput(t, stderr, "its money was refunded: 1 monero, by transaction "+txid, "hint: ", "cardmint card show "+id)
 	wantOutput(t, p.must(t, "reconcile"), "everything agrees")
 	if strings.Contains(s.Output(), to) {
-		t.Error("the log has the address")
+		t.Error("the log contains the refund address")
 	}
 }
 
-// An address that is damaged hides nothing else of the card.
+// A card with a damaged refund address is still shown.
 func TestCardShow_DamagedRefundAddress_ShowsRest(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()

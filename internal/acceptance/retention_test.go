@@ -14,8 +14,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// A worker deletes what the defaults do not keep, and nothing with money;
-// refused are times that look like a slip of the finger.
+// With default settings, a worker deletes old events and unpaid cards, but no
+// card that received money. Retention times that look like typos are refused.
 func TestRetention_ExpiredCard_IsDeleted(t *testing.T) {
 	t.Parallel()
 	skipIfShort(t)

@@ -15,9 +15,9 @@ func (h *host) index() {
 	h.runUntil(`"status":"ready"`, "The operator's runbook")
 }
 
-// alarms runs what the sections of alarms ask. It tells something else while
-// there is an alarm, which make alarms sees to: here, every command has to be
-// one that is known, and has to end.
+// alarms runs the commands in the sections of all alarms. Their output depends
+// on the alarm, which make alarms tests. Here, every command must exist, accept
+// its flags, and terminate.
 func (h *host) alarms() {
 	h.addStock(3)
 	root, err := filepath.Abs("../..")

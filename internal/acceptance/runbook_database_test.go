@@ -13,7 +13,7 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// installVersion has the host run another version of the program.
+// installVersion replaces the program of the host.
 func (h *host) installVersion(path string) {
 	h.Helper()
 	link := filepath.Join(h.dir, "bin", programName)
@@ -26,14 +26,14 @@ func (h *host) upgrade() {
 	now, err := os.Readlink(filepath.Join(h.dir, "bin", programName))
 	must(h, err)
 	release := buildPrevious(h.T)
-	h.start() // migrates the database: until there is a release, migrations may still be corrected
+	h.start() // migrates the database, because migrations may change until the first release
 	h.service().removeSeals(h)
 	h.installVersion(release)
 	if out, code := h.shell("systemctl restart cardmint"); code != 0 {
 		h.Fatal(out)
 	}
 	card := sellCard(h.T, h.client())
-	h.installVersion(now) // until there is a release, the previous one may know no backup
+	h.installVersion(now) // before the first release, the previous version may lack the backup command
 	wantOutput(h.T, h.run(up), "wrote ")
 	h.run(up)
 	h.awaitReady()
@@ -60,8 +60,8 @@ func (h *host) upgrade() {
 	sellCard(h.T, h.client())
 }
 
-// postgresql makes a server of the rig a unit, and the one that the user
-// postgres asks.
+// postgresql adds a unit for a server of the rig. Clients of the user postgres
+// connect to it.
 func (h *host) postgresql(c *rig.Cluster) {
 	h.Helper()
 	host, port, _ := strings.Cut(c.Host(), ":")
@@ -105,7 +105,7 @@ func (h *host) diskFull() {
 	if small {
 		h.Cleanup(func() { _ = exec.Command("umount", "-l", disk).Run() })
 	} else {
-		h.Log("no file system can be mounted here: the commands are run, but no disk is full")
+		h.Log("can't mount a file system: the commands run without a full disk")
 	}
 	postgres := rig.NewCluster(h)
 	postgres.Exec(h, "SELECT pg_create_physical_replication_slot('gone', true)")
@@ -131,7 +131,8 @@ func (h *host) diskFull() {
 	wantOutput(h.T, h.runUntil(`"status":"ready"`, steps), "everything agrees")
 }
 
-// fillDisk fills a disk with a file, and orders until none is taken.
+// fillDisk fills a disk with a file, and orders cards until an order is
+// refused.
 func (h *host) fillDisk(path string) {
 	h.Helper()
 	_ = exec.Command("dd", "if=/dev/zero", "of="+path, "bs=4096").Run()
@@ -141,5 +142,5 @@ func (h *host) fillDisk(path string) {
 			return
 		}
 	}
-	h.Fatal("orders are taken though the disk is full")
+	h.Fatal("orders are accepted although the disk is full")
 }

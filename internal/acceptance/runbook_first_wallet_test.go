@@ -15,8 +15,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// startInstalledUnit starts what a unit that was installed starts, and waits until it
-// listens. more are flags for a private network.
+// startInstalledUnit runs the command of an installed unit, with more flags for
+// a private network. It waits until the process listens on address.
 func (h *host) startInstalledUnit(unit, address string, more ...string) *rig.Process {
 	text, err := os.ReadFile(filepath.Join(h.dir, "etc/systemd/system", unit+".service"))
 	if err != nil {
@@ -39,7 +39,7 @@ func (h *host) startInstalledUnit(unit, address string, more ...string) *rig.Pro
 	return p
 }
 
-// prepareFirstWallet prepares a host for node and wallet of its own, with files of
+// prepareFirstWallet prepares a host for its own node and wallet, with files of
 // the package.
 func (h *host) prepareFirstWallet() (node string) {
 	h.Helper()
@@ -83,7 +83,7 @@ func (h *host) firstWallet() {
 		"Changing the login"
 	node := h.prepareFirstWallet()
 	h.env = append(h.env, "HOME="+h.dir)
-	if out, code := h.shell("cm keys create"); code != 0 { // as install.md did
+	if out, code := h.shell("cm keys create"); code != 0 { // install.md contains this command
 		h.Fatal(out)
 	}
 	h.run(cold)
@@ -100,7 +100,7 @@ func (h *host) firstWallet() {
 		`"}}'`); code != 0 || strings.Contains(out, "error") {
 		h.Fatal(out)
 	}
-	net := rig.Monero(h) // has a payer with coins
+	net := rig.Monero(h) // provides a payer with coins
 	h.setVariable("CARDMINT_MONERO_DAEMON_URL", net.DaemonURL)
 	h.setVariable("CARDMINT_MONERO_CONFIRMATIONS", "2")
 	h.substitutions["127.0.0.1:18081"] = strings.TrimPrefix(net.DaemonURL, "http://")
@@ -118,12 +118,12 @@ func (h *host) firstWallet() {
 	h.order(50)
 }
 
-// firstPayment follows the section about the first payment, whose commands
-// share one shell, and pays from another wallet.
+// firstPayment runs the commands of the section about the first payment in one
+// shell, and pays from another wallet.
 func (h *host) firstPayment(net *rig.MoneroNet) {
 	h.Helper()
 	const section, state = "The first payment", "{ declare -p TOKEN CARD; declare -f api; } >shell"
-	h.setVariable("CARDMINT_RATE", "monero=150") // the page removes it, but there is no internet here
+	h.setVariable("CARDMINT_RATE", "monero=150") // the page removes the fixed rate, but tests have no internet access
 	out, code := h.shell(h.script(section) + h.script(section) + state)
 	uri := regexp.MustCompile(`monero:(\w+)\?tx_amount=([0-9.]+)`).FindStringSubmatch(out)
 	if code != 0 || uri == nil {

@@ -41,7 +41,7 @@ func (h *host) goingLive() {
 	h.awaitReady()
 	h.awaitEpochs(2)
 	h.token = tokens[0]
-	// the wallet knows a later time than the new database
+	// The wallet is ahead of the new database, so that the stock is held.
 	release, code := h.shell("cm stock release --supplier shelf --yes")
 	if code != 0 {
 		h.Fatal(release)
@@ -51,13 +51,13 @@ func (h *host) goingLive() {
 	h.payReal(net, c)
 	h.token = tokens[1]
 	h.awaitPayments(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
-	// the first block of the chain pays the wallet
+	// The first block of the chain pays the wallet, so that a transfer waits.
 	wantOutput(h.T, h.runExit(3, steps), "everything agrees", "1 issued, 1 paid", "its balance now")
 	h.runUntil(`"status":"ready"`, "What live mode refuses")
 }
 
-// checkRefusals starts the service with everything that the page says live mode
-// refuses, one after the other.
+// checkRefusals starts the service with each setting that live mode refuses, as
+// listed in the page's table.
 func (h *host) checkRefusals() {
 	h.Helper()
 	text, err := os.ReadFile("../../docs/operate/going-live.md")
@@ -74,13 +74,13 @@ func (h *host) checkRefusals() {
 		"--webhook-insecure: not in live mode": {"CARDMINT_WEBHOOK_INSECURE", "true"},
 	}
 	if len(rows) != len(changes) {
-		h.Errorf("%d rows, %d tried", len(rows), len(changes))
+		h.Errorf("the table has %d rows, the test has %d", len(rows), len(changes))
 	}
 	path := filepath.Join(h.dir, "etc/cardmint/cardmint.env")
 	for _, row := range rows {
 		change, known := changes[row[1]]
 		if !known {
-			h.Errorf("nobody tries %q", row[1])
+			h.Errorf("%q is not tested", row[1])
 			continue
 		}
 		before, err := os.ReadFile(path)

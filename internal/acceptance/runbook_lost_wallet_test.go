@@ -13,8 +13,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// startWithDocumentedWallet is like open, for a service with a view-only wallet that
-// was set up by the page on the first one, and a node whose coins others have.
+// startWithDocumentedWallet is like start, with a node of the rig, and a
+// view-only wallet that is created with the commands of first-wallet.md.
 func (h *host) startWithDocumentedWallet() *rig.MoneroNet {
 	h.Helper()
 	net := rig.Monero(h)
@@ -32,12 +32,13 @@ func (h *host) startWithDocumentedWallet() *rig.MoneroNet {
 		h.Fatal(out)
 	}
 	h.runFrom("first-wallet.md", "The view-only wallet", 3)
-	h.setVariable("CARDMINT_RATE", "monero=150") // the page removes it, but there is no internet here
+	h.setVariable("CARDMINT_RATE", "monero=150") // the page removes the fixed rate, but tests have no internet access
 	h.start()
 	return net
 }
 
-// makeWallet makes the view-only wallet, which reads the chain from a height.
+// makeWallet creates the view-only wallet, which scans the chain from the given
+// height.
 func (h *host) makeWallet(net *rig.MoneroNet, height int64) {
 	h.Helper()
 	if out := h.runFrom("first-wallet.md", "The view-only wallet", 2, "ADDRESS=4...", "ADDRESS="+net.Address, "VIEWKEY=...",
@@ -72,7 +73,7 @@ func (h *host) walletLost() {
 	paid(second)
 	h.run(cache)
 
-	if out, code := h.shell("systemctl restart cardmint"); code != 0 { // a worker has a wallet rescan once a minute
+	if out, code := h.shell("systemctl restart cardmint"); code != 0 { // a worker requests at most one rescan per minute
 		h.Fatal(out)
 	}
 	h.awaitReady()
@@ -102,19 +103,19 @@ func (h *host) walletLost() {
 	h.runExit(0, leaked)
 }
 
-// awaitLog waits until the service has logged something.
+// awaitLog waits until the log of the service contains want.
 func (h *host) awaitLog(want string) {
 	h.Helper()
 	for deadline := time.Now().Add(waitLimit); !strings.Contains(h.log("cardmint"),
 		want); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			h.Fatalf("it never logged %q", want)
+			h.Fatalf("the log never contained %q", want)
 		}
 	}
 }
 
-// copyHost returns a host of another machine that has a copy of this one: its
-// database, its keys and its configuration.
+// copyHost returns another host with a copy of the database, the keys and the
+// configuration.
 func (h *host) copyHost() *host {
 	h.Helper()
 	other := newHost(h.T, h.page)

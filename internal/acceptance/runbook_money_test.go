@@ -10,13 +10,13 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// printedAmount returns the amount that a command names in the command that it
-// prints.
+// printedAmount returns the --amount in the command that another command has
+// printed.
 func (h *host) printedAmount(said string) string {
 	h.Helper()
 	found := regexp.MustCompile(`--amount (\S+) --yes`).FindStringSubmatch(said)
 	if found == nil {
-		h.Fatalf("no amount is named:\n%s", said)
+		h.Fatalf("no amount is printed:\n%s", said)
 	}
 	return found[1]
 }
@@ -26,7 +26,7 @@ func (h *host) money() {
 	late, back := h.order(150), h.order(50)
 	h.pay(late, "0.9")
 	h.pay(back, "0.9")
-	// as if it were later
+	// The card expires.
 	h.exec("UPDATE cards SET expires_at = created_at WHERE uuid IN ($1, $2)", late.UUID.String(), back.UUID.String())
 	h.awaitPayments(map[uuid.UUID]client.PaymentState{late.UUID: client.PaymentStateLate, back.UUID: client.PaymentStateLate})
 

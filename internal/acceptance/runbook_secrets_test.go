@@ -12,8 +12,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// openCluster gives the host a PostgreSQL server that asks the role cardmint
-// for its password.
+// openCluster gives the host a PostgreSQL server that requires a password from
+// the role cardmint.
 func (h *host) openCluster(password string) *rig.Cluster {
 	h.Helper()
 	c := rig.NewCluster(h)
@@ -50,7 +50,7 @@ func (h *host) leakedToken() {
 	h.run(heading, "ID", id)
 	h.awaitOutput("401",
 		"curl -s -o /dev/null -w '%{http_code}' -H 'Authorization: Bearer "+leaked+"' http://127.0.0.1:8080/api/cards")
-	wantOutput(h.T, h.run(heading, "ID", id), "credentials_shown") // sellCard has
+	wantOutput(h.T, h.run(heading, "ID", id), "credentials_shown") // sellCard has shown them
 	token, _ := h.shell("cm token create shop 2>/dev/null")
 	h.token = strings.TrimSpace(token)
 	list, _ := h.shell("cm token list --json")
@@ -83,15 +83,15 @@ func (h *host) leakedKey() {
 	h.run(heading, "NEW", added)
 	h.runUntil("nothing is encrypted with key "+old+" any more", heading)
 	retire := h.script(heading, "OLD", old)
-	h.awaitOutput("run this command again in 6 minutes", retire)            // once the process encrypts with the new key
-	h.exec("UPDATE key_holders SET primary_since = primary_since - 361000") // as if it were later
+	h.awaitOutput("run this command again in 6 minutes", retire)            // when the process encrypts with the new key
+	h.exec("UPDATE key_holders SET primary_since = primary_since - 361000") // skips the wait
 	h.awaitOutput("retired key "+old, retire)
 }
 
 func (h *host) lostKey() {
 	path := filepath.Join(h.dir, "var/lib/cardmint/cardmint.keys")
 	must(h, os.Rename(path, filepath.Join(h.dir, "var/backups/cardmint.keys")))
-	h.order(50) // processes that run have the keys
+	h.order(50) // a running process keeps the keys in memory
 	wantOutput(h.T, h.run("The key file is lost"), "1 of 1")
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// start gives the host a service that runs, with an account.
+// start creates an account, starts the service, and waits until it is ready.
 func (h *host) start() {
 	h.Helper()
 	if out, code := h.shell(
@@ -29,20 +29,20 @@ func (h *host) start() {
 	h.awaitReady()
 }
 
-// awaitReady waits until the service is.
+// awaitReady waits until the service is ready.
 func (h *host) awaitReady() {
 	h.Helper()
 	h.awaitReadiness(http.StatusOK, "")
 }
 
-// awaitNotReady waits until the service is not ready, and says why.
+// awaitNotReady waits until /readyz fails with the given reason.
 func (h *host) awaitNotReady(why string) {
 	h.Helper()
 	h.awaitReadiness(http.StatusServiceUnavailable, why)
 }
 
-// awaitReadiness waits until the service answers so when it is asked whether it is
-// ready.
+// awaitReadiness waits until /readyz returns the status, and a body that
+// contains part.
 func (h *host) awaitReadiness(status int, part string) {
 	h.Helper()
 	last := ""
@@ -72,7 +72,7 @@ func (h *host) order(usd int64) *client.Card {
 	return c
 }
 
-// pay pays a part of what a card costs, with simulated money.
+// pay pays the given part of a card's price, with simulated money.
 func (h *host) pay(c *client.Card, part string) {
 	h.Helper()
 	amount := c.Payment.Amount.Mul(decimal.RequireFromString(part)).Truncate(12)
@@ -80,8 +80,8 @@ func (h *host) pay(c *client.Card, part string) {
 	must(h, err)
 }
 
-// awaitPayments waits until payments are in these states, and those of them that are
-// paid are issued.
+// awaitPayments waits for the given state of each payment, and until all paid
+// cards are issued.
 func (h *host) awaitPayments(want map[uuid.UUID]client.PaymentState) {
 	h.Helper()
 	for deadline := time.Now().Add(waitLimit); len(want) > 0; time.Sleep(100 * time.Millisecond) {
@@ -97,7 +97,7 @@ func (h *host) awaitPayments(want map[uuid.UUID]client.PaymentState) {
 	}
 }
 
-// exec changes the database behind everybody's back.
+// exec runs a statement in the service's database.
 func (h *host) exec(statement string, args ...any) {
 	h.Helper()
 	_, err := rig.OpenSQL(h, h.databaseURL()).Exec(statement, args...)
@@ -106,8 +106,8 @@ func (h *host) exec(statement string, args ...any) {
 
 func (h *host) databaseURL() string { return h.service().setting("CARDMINT_DATABASE_URL") }
 
-// service returns the program with the configuration of the host, for what is
-// no operator's.
+// service returns the program with the configuration of the host, for commands
+// that are not part of a page.
 func (h *host) service() *program {
 	h.Helper()
 	text, err := os.ReadFile(filepath.Join(h.dir, "etc/cardmint/cardmint.env"))
@@ -119,7 +119,7 @@ func (h *host) service() *program {
 	return p
 }
 
-// unit adds a service that may run already.
+// unit adds a unit. running is its current process, or nil.
 func (h *host) unit(name string, running *rig.Process, start func() *rig.Process) {
 	h.units[name], h.running[name] = start, running
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// awaitOutput runs a command until it prints something, whatever its exit code.
+// awaitOutput repeats a script until its output contains want. It ignores the
+// exit code.
 func (h *host) awaitOutput(want, script string) {
 	h.Helper()
 	last := ""
@@ -24,7 +25,7 @@ func (h *host) awaitOutput(want, script string) {
 			return
 		}
 	}
-	h.Fatalf("%s never printed %q, but:\n%s", script, want, last)
+	h.Fatalf("%s never printed %q; last output:\n%s", script, want, last)
 }
 
 func (h *host) rates() {
@@ -58,8 +59,7 @@ func (h *host) rates() {
 	wantOutput(h.T, h.runUntil(`"status":"ready"`, moved), "215.4 USD")
 }
 
-// supplier starts a supplier of cards that are not real, which behaves by the
-// rules.
+// supplier starts a supplier of test cards that behaves according to rules.
 func (h *host) supplier(address string, rules ...string) *rig.Process {
 	h.Helper()
 	args := []string{"supplier", "serve", "--listen", address, "--file", filepath.Join(h.dir, "supplier.db")}

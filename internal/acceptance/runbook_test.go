@@ -42,30 +42,31 @@ var runbook = map[string]func(*host){
 	"disk-full.md":    (*host).diskFull,
 }
 
-// testedElsewhere are the pages whose commands another test runs, and which one.
+// testedElsewhere maps pages to the tests outside TestRunbook that run their
+// commands.
 var testedElsewhere = map[string]string{
-	"high-availability.md": "make ha: TestHA_Failover",
-	"backup-pgbackrest.md": "make ha: TestHA_Restore",
+	"high-availability.md": "make ha: TestHA_LeaderFails_LosesNoAcknowledgedOrder",
+	"backup-pgbackrest.md": "make ha: TestHA_PointInTimeRestore_SellsNoAddressTwice",
 	"install.md":           "make install-check",
 	"reverse-proxy.md":     "make install-check",
 }
 
-// stubbed are commands that do nothing on the host of a test, and why. Of
-// install, the owner is left out for the same reason.
+// stubbed maps commands that do nothing on the host of a test to the reason.
+// Besides, install ignores the owner, because tests create no users.
 var stubbed = map[string]string{
 	"apt-get":  "packages are installed already",
-	"adduser":  "tests make no users",
-	"chown":    "likewise",
+	"adduser":  "tests create no users",
+	"chown":    "tests create no users",
 	"podman":   "make image runs the container",
-	"promtool": "make alarms has Prometheus",
+	"promtool": "make alarms runs Prometheus",
 }
 
-// waitLimit is how long an operator waits for something that happens by itself. A
-// busy machine may need it.
+// waitLimit is the longest wait for background work of the service. It is long
+// enough for a busy machine.
 const waitLimit = 3 * time.Minute
 
-// Every command of the operator's pages is run, as it is written, by an
-// operator with a service of his own.
+// TestRunbook runs every command of the operator's pages as written. Each page
+// has its own host and service.
 func TestRunbook(t *testing.T) {
 	found, err := filepath.Glob("../../docs/operate/*.md")
 	must(t, err)
@@ -77,7 +78,7 @@ func TestRunbook(t *testing.T) {
 		}
 		if run == nil {
 			if testedElsewhere[page] == "" {
-				t.Errorf("%s: nobody runs its commands", page)
+				t.Errorf("%s: no test runs its commands", page)
 			}
 			continue
 		}
@@ -91,13 +92,12 @@ func TestRunbook(t *testing.T) {
 	}
 	for page := range runbook {
 		if _, err := os.Stat("../../docs/operate/" + page); err != nil {
-			t.Errorf("a page has gone: %v", err)
+			t.Errorf("a tested page is missing: %v", err)
 		}
 	}
 }
 
-// shellBlocks returns the commands of a page by their headings, in their
-// order.
+// shellBlocks returns the blocks of commands of a page by heading, in order.
 func shellBlocks(t *testing.T, page string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../../docs", page))
@@ -122,25 +122,25 @@ func shellBlocks(t *testing.T, page string) map[string][]string {
 	return blocks
 }
 
-// host is a machine with the package, as far as an operator notices: its own
-// configuration, keys and database, and a cardmint.service. What the pages call
-// 127.0.0.1:8080 and so on are ports of its own.
+// host imitates a machine with the installed package. It has its own
+// configuration, keys, database and cardmint.service. Documented addresses such
+// as 127.0.0.1:8080 are replaced by free ports.
 type host struct {
 	*testing.T
 	page          string
 	dir           string
 	address       string            // of the API
-	substitutions map[string]string // what is called otherwise here
+	substitutions map[string]string // of documented paths and addresses
 	token         string            // of the account shop
-	env           []string          // of commands, beside the configuration
+	env           []string          // of commands, in addition to the configuration
 	control       string
 
 	blocks map[string][]string
 	next   map[string]int
 
 	mu      sync.Mutex                     // held by systemctl
-	units   map[string]func() *rig.Process // how services start
-	stops   map[string]func()              // how they stop, if not by SIGTERM
+	units   map[string]func() *rig.Process // start functions
+	stops   map[string]func()              // stop functions; SIGTERM by default
 	running map[string]*rig.Process
 	logs    map[string][]*rig.Process
 }
@@ -180,11 +180,11 @@ func newHost(t *testing.T, page string) *host {
 	return h
 }
 
-// usedPorts are those that hosts were given: what is free may be free twice.
+// usedPorts contains the ports of all hosts. A port that is free may be
+// returned twice.
 var usedPorts sync.Map
 
-// freeAddress returns an address on which nobody listens, and which no other host is
-// given.
+// freeAddress returns an address that is free, and that no other host uses.
 func (h *host) freeAddress() string {
 	h.Helper()
 	for {
@@ -195,8 +195,8 @@ func (h *host) freeAddress() string {
 	}
 }
 
-// configure writes the configuration of the package, for a service with
-// simulated money, and what such a service has.
+// configure writes the configuration file of the package, with settings for a
+// service with simulated money.
 func (h *host) configure() {
 	h.Helper()
 	var text strings.Builder
@@ -217,8 +217,8 @@ func (h *host) configure() {
 	h.setVariable("CARDMINT_RATE", "monero=150")
 }
 
-// setVariable changes a variable of the configuration. As the pages have it, what is
-// not set is commented out.
+// setVariable sets a variable in the configuration file. If the value is empty,
+// it comments the variable out.
 func (h *host) setVariable(name, value string) {
 	h.Helper()
 	path := filepath.Join(h.dir, "etc/cardmint/cardmint.env")
@@ -226,7 +226,7 @@ func (h *host) setVariable(name, value string) {
 	must(h, err)
 	line := regexp.MustCompile(`(?m)^#?` + name + `=.*\n`)
 	if !line.Match(text) {
-		h.Fatalf("%s is no variable", name)
+		h.Fatalf("the configuration has no variable %s", name)
 	}
 	to := fmt.Sprintf("%s=%q\n", name, value)
 	if value == "" {
@@ -235,7 +235,7 @@ func (h *host) setVariable(name, value string) {
 	must(h, os.WriteFile(path, line.ReplaceAllLiteral(text, []byte(to)), 0o600))
 }
 
-// write writes a file that has a documented path.
+// write writes a file with a documented path.
 func (h *host) write(path, text string, mode os.FileMode) {
 	h.Helper()
 	path = filepath.Join(h.dir, path)
@@ -258,8 +258,8 @@ func (h *host) prelude() string {
 	return text
 }
 
-// shell runs a script and returns what it prints, and its exit code. What takes
-// too long is ended, with all that it started.
+// shell runs a script and returns its output and its exit code. After
+// waitLimit, it kills the script with all its children.
 func (h *host) shell(script string) (out string, code int) {
 	h.Helper()
 	script = h.prelude() + script
@@ -280,26 +280,26 @@ func (h *host) shell(script string) (out string, code int) {
 	late := time.AfterFunc(waitLimit, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	_ = cmd.Wait()
 	if !late.Stop() {
-		h.Fatalf("%s: not done after %s:\n%s\nIt has printed:\n%s", h.page, waitLimit, script, text.String())
+		h.Fatalf("%s: not finished after %s:\n%s\noutput:\n%s", h.page, waitLimit, script, text.String())
 	}
 	return text.String(), cmd.ProcessState.ExitCode()
 }
 
-// syncMemory has what was written before it be seen by whoever holds the lock after
-// it, and the other way round: a script asks serveControl, which the race
-// detector can't know.
+// syncMemory orders memory accesses of the test and of serveControl for the
+// race detector. A script calls serveControl in another process, which the
+// detector can't see.
 func (h *host) syncMemory() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 }
 
-// script returns the next commands below a heading. Of changes, pairs of old
-// and new, each old text must be in them.
+// script returns the next block of commands below a heading. changes are pairs
+// of old and new text; each old text must occur in the block.
 func (h *host) script(heading string, changes ...string) string {
 	h.Helper()
 	blocks, i := h.blocks[heading], h.next[heading]
 	if i >= len(blocks) {
-		h.Fatalf("%s: there are only %d blocks of commands below %q", h.page, len(blocks), heading)
+		h.Fatalf("%s: only %d blocks of commands below %q", h.page, len(blocks), heading)
 	}
 	h.next[heading]++
 	script := blocks[i]
@@ -312,7 +312,7 @@ func (h *host) script(heading string, changes ...string) string {
 	return script
 }
 
-// runFrom runs commands of another page, whose heading has several blocks.
+// runFrom runs the n-th block of commands below a heading of another page.
 func (h *host) runFrom(page, heading string, n int, changes ...string) string {
 	h.Helper()
 	script := strings.NewReplacer(changes...).Replace(shellBlocks(h.T, "operate/"+page)[heading][n])
@@ -323,14 +323,14 @@ func (h *host) runFrom(page, heading string, n int, changes ...string) string {
 	return out
 }
 
-// run runs the next commands below a heading, which must succeed, and returns
-// what they print.
+// run runs the next block of commands below a heading, which must succeed, and
+// returns its output.
 func (h *host) run(heading string, changes ...string) string {
 	h.Helper()
 	return h.runExit(0, heading, changes...)
 }
 
-// runExit is like run, for commands that end with a code.
+// runExit is like run, for commands that exit with code want.
 func (h *host) runExit(want int, heading string, changes ...string) string {
 	h.Helper()
 	script := h.script(heading, changes...)
@@ -341,8 +341,8 @@ func (h *host) runExit(want int, heading string, changes ...string) string {
 	return out
 }
 
-// runUntil runs the next commands below a heading again and again, until they
-// succeed and print something.
+// runUntil repeats the next block of commands below a heading, until it
+// succeeds and its output contains want.
 func (h *host) runUntil(want, heading string, changes ...string) string {
 	h.Helper()
 	script, last := h.script(heading, changes...), ""
@@ -352,21 +352,22 @@ func (h *host) runUntil(want, heading string, changes ...string) string {
 			return out
 		}
 	}
-	h.Fatalf("%s, %s: never printed %q, but:\n%s", h.page, heading, want, last)
+	h.Fatalf("%s, %s: never printed %q; last output:\n%s", h.page, heading, want, last)
 	return ""
 }
 
-// allRan fails if commands of the page were not run.
+// allRan fails the test if it skipped commands of the page.
 func (h *host) allRan() {
 	h.Helper()
 	for heading, blocks := range h.blocks {
 		for _, block := range blocks[h.next[heading]:] {
-			h.Errorf("%s: nobody ran, below %q:\n%s", h.page, heading, block)
+			h.Errorf("%s: commands below %q did not run:\n%s", h.page, heading, block)
 		}
 	}
 }
 
-// serveControl plays systemctl and journalctl, whose arguments are the body.
+// serveControl implements systemctl and journalctl. The body of a request
+// contains their arguments.
 func (h *host) serveControl(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	words := strings.Fields(string(body))
@@ -381,7 +382,7 @@ func (h *host) serveControl(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, text)
 		return
 	}
-	for _, unit := range words[1:] { // daemon-reload has none
+	for _, unit := range words[1:] { // none for daemon-reload
 		if strings.HasPrefix(unit, "-") {
 			continue
 		}
@@ -418,7 +419,7 @@ func (h *host) systemctl(verb, unit string) error {
 		if stop := h.stops[unit]; stop != nil {
 			stop()
 		}
-		for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} { // as systemd does; it may have ended
+		for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} { // like systemd; ignores an ended process
 			_ = syscall.Kill(running.PID(), s)
 		}
 		running.Wait(h.T, 30*time.Second)
@@ -433,7 +434,7 @@ func (h *host) systemctl(verb, unit string) error {
 	return nil
 }
 
-// log returns what a unit has printed.
+// log returns the output of all processes of a unit.
 func (h *host) log(unit string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -444,8 +445,8 @@ func (h *host) log(unit string) string {
 	return text
 }
 
-// startService starts cardmint as its unit does, and waits until it listens or
-// has ended.
+// startService starts cardmint with the command of its unit, and waits until
+// the process listens or has ended.
 func (h *host) startService() *rig.Process {
 	cmd := exec.Command("sh", "-ac", ". etc/cardmint/cardmint.env; cd var/lib/cardmint; exec cardmint serve")
 	cmd.Dir = h.dir

@@ -13,8 +13,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// startWithMonero is like open, for a service with a real node and a wallet of its
-// own, both of which are units.
+// startWithMonero is like start, for a service with a real node and its own
+// wallet. Both are units of the host.
 func (h *host) startWithMonero() (*rig.MoneroNet, *rig.MoneroWallet) {
 	h.Helper()
 	net := rig.Monero(h)
@@ -39,8 +39,8 @@ func (h *host) startWithMonero() (*rig.MoneroNet, *rig.MoneroWallet) {
 	return net, wallet
 }
 
-// fewAddresses has the wallet make few addresses. At the usual rate it makes
-// 6,000 ahead, which takes it as long as all else on most pages.
+// fewAddresses reduces the address pool. By default, the wallet prepares 6,000
+// addresses, which would take longer than the rest of most pages.
 func (h *host) fewAddresses() {
 	h.Helper()
 	h.setVariable("CARDMINT_ADDRESS_POOL", "20")
@@ -62,7 +62,7 @@ func (h *host) worker() {
 	h.running["cardmint"].Kill()
 	h.payReal(net, c)
 	if _, code := h.shell(h.script(steps)); code == 0 {
-		h.Error("a service that was killed answers")
+		h.Error("the commands succeed although the service was killed")
 	}
 	wantOutput(h.T, h.run(steps), "msg=started")
 	h.awaitReady()
@@ -85,7 +85,8 @@ func (h *host) worker() {
 	h.awaitPayments(map[uuid.UUID]client.PaymentState{c.UUID: client.PaymentStatePaid})
 }
 
-// addStock gives the host a supplier that is a stock, with cards of 150 dollars.
+// addStock configures a stock as supplier, and writes a file with n cards of
+// 150 dollars for it.
 func (h *host) addStock(n int) {
 	h.Helper()
 	h.write("/etc/cardmint/suppliers.toml",
@@ -95,13 +96,13 @@ func (h *host) addStock(n int) {
 	must(h, os.Rename(file, filepath.Join(h.dir, "cards.csv")))
 }
 
-// awaitEpochs waits until the service has begun so many epochs.
+// awaitEpochs waits until the service has begun n epochs.
 func (h *host) awaitEpochs(n int) {
 	h.Helper()
 	for deadline := time.Now().Add(waitLimit); strings.Count(h.log("cardmint"),
 		`msg="epoch began"`) < n; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			h.Fatalf("there are no %d epochs", n)
+			h.Fatalf("fewer than %d epochs began", n)
 		}
 	}
 }
@@ -131,20 +132,20 @@ func (h *host) restore() {
 	h.awaitEpochs(2)
 	h.awaitReady()
 	if _, err := h.client().GetCard(h.Context(), lost.UUID); err == nil {
-		h.Error("nothing was forgotten")
+		h.Error("a card ordered after the backup survived the restore")
 	}
 	h.runUntil(txID, forgotten)
 	wantOutput(h.T, h.run(forgotten), "done; applied up to block")
 	wantOutput(h.T, h.run(forgotten), "shop")
 	wantOutput(h.T, h.run(forgotten), "Nothing was changed")
 	h.run(forgotten)
-	wantOutput(h.T, h.runExit(3, forgotten), "everything agrees", txID) // it waits to be attributed
+	wantOutput(h.T, h.runExit(3, forgotten), "everything agrees", txID) // the transfer waits to be attributed
 	h.runUntil(`"status":"ready"`, forgotten)
 	h.payReal(net, kept)
 	h.awaitPayments(map[uuid.UUID]client.PaymentState{kept.UUID: client.PaymentStatePaid})
 }
 
-// awaitOffers waits until something can be ordered.
+// awaitOffers waits until at least one card is offered.
 func (h *host) awaitOffers() {
 	h.Helper()
 	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
@@ -152,5 +153,5 @@ func (h *host) awaitOffers() {
 			return
 		}
 	}
-	h.Fatal("nothing is offered")
+	h.Fatal("no card is offered")
 }

@@ -67,8 +67,9 @@ type soak struct {
 
 func (s *soak) now() time.Time { return s.began.Add(soakSpeed * time.Since(s.began)) }
 
-// TestSoak sells cards for a day of the service's clock, has some of them
-// expire, canceled or paid too little, and looks at what grows.
+// TestSoak sells cards for a day of the service's clock. Some of them expire,
+// are canceled, or are underpaid. It fails if memory, other resources, or
+// tables grow without bound.
 func TestSoak(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: takes its time")
@@ -93,10 +94,10 @@ func TestSoak(t *testing.T) {
 	s.clients.Wait()
 	if s.cards.Load() < int64(soakFor.Seconds()) || s.posts.Load() < s.cards.Load()/2 ||
 		s.refused.Load() > s.cards.Load()/10 {
-		t.Errorf("%d cards, %d webhooks, %d requests that failed: that is no load", s.cards.Load(), s.posts.Load(),
+		t.Errorf("only %d cards and %d webhooks, %d failed requests: too little load", s.cards.Load(), s.posts.Load(),
 			s.refused.Load())
 	}
-	t.Logf("%d cards and %d webhooks in %s of the service's clock; %d requests failed", s.cards.Load(), s.posts.Load(),
+	t.Logf("%d cards and %d webhooks in %s of the service's clock; %d failed requests", s.cards.Load(), s.posts.Load(),
 		s.now().Sub(s.began).Round(time.Minute), s.refused.Load())
 	report, grows := findGrowth(samples)
 	t.Log("\n" + report)
@@ -132,8 +133,7 @@ func newSoak(t *testing.T) *soak {
 	return s
 }
 
-// wire makes the actors as a process that serves does, and runs their loops
-// until the test ends.
+// wire creates the actors like serve, and runs their loops until the test ends.
 func (s *soak) wire(v *vault.Vault, accounts *account.Service, log *slog.Logger) {
 	t, coin := s.t, chain.Currencies()[0]
 	fixed, err := rates.NewFixed(map[string]string{coin.Code: "150"}, s.now)
@@ -180,7 +180,7 @@ func (s *soak) wire(v *vault.Vault, accounts *account.Service, log *slog.Logger)
 			defer again.Stop()
 			for ctx.Err() == nil {
 				if err := tick(ctx); err != nil && ctx.Err() == nil {
-					t.Errorf("a loop: %v", err)
+					t.Errorf("loop: %v", err)
 				}
 				select {
 				case <-again.C:
@@ -207,8 +207,8 @@ func (s *soak) client() *client.Client {
 	return c
 }
 
-// buyCards orders cards until ctx ends. Of ten, seven are paid and read, one is
-// paid too little, one is canceled, and one is left to expire.
+// buyCards orders cards until ctx ends. Seven of ten are paid and read, one is
+// underpaid, one is canceled, and one expires.
 func (s *soak) buyCards(ctx context.Context, limit *rate.Limiter, n int) {
 	shop := s.client()
 	for ; limit.Wait(ctx) == nil; n++ {
@@ -242,21 +242,21 @@ func (s *soak) buyCards(ctx context.Context, limit *rate.Limiter, n int) {
 		}()
 		if err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 			if s.refused.Add(1) < 4 {
-				s.t.Logf("a request: %v", err)
+				s.t.Logf("request: %v", err)
 			}
 		}
 	}
 }
 
-// soakSample is what there is at one time.
+// soakSample holds the measurements of one time.
 type soakSample struct {
 	hours  float64 // of the service's clock
 	cards  float64
-	values map[string]float64 // by what it is: bytes, or a number
+	values map[string]float64 // in bytes, or counts
 }
 
 func (s *soak) takeSample() soakSample {
-	runtime.GC() // what is left is in use
+	runtime.GC() // leaves only memory in use
 	var heap runtime.MemStats
 	runtime.ReadMemStats(&heap)
 	files, err := os.ReadDir("/proc/self/fd")
@@ -287,7 +287,7 @@ func resident(t *testing.T) float64 {
 	return float64(pages * os.Getpagesize())
 }
 
-// slope returns by how much y grows with x, by least squares.
+// slope returns the slope of y over x, by least squares.
 func slope(x, y []float64) float64 {
 	var sx, sy, sxx, sxy float64
 	for i := range x {
@@ -300,9 +300,8 @@ func slope(x, y []float64) float64 {
 	return 0
 }
 
-// medianSlope returns by how much y grows with x: the median of the slopes between
-// any two points (Theil 1950, Sen 1968), of which a few that lie far off change
-// little.
+// medianSlope returns the slope of y over x: the median of the slopes between
+// all pairs of points (Theil 1950, Sen 1968). A few outliers change it little.
 func medianSlope(x, y []float64) float64 {
 	var slopes []float64
 	for i := range x {
@@ -318,10 +317,10 @@ func medianSlope(x, y []float64) float64 {
 	return median(slopes)
 }
 
-// findGrowth returns the slopes of everything, and what grows without bound. The
-// first quarter, in which pools and caches fill, does not count. What a process
-// holds must not grow. What a database holds may grow with the cards, but each
-// card may not cost more and more.
+// findGrowth returns a table of all slopes, and the measurements that grow
+// without bound. It skips the first quarter, while pools and caches fill.
+// Resources of the process must not grow. The database may grow with the number
+// of cards, but its size per card must not.
 func findGrowth(samples []soakSample) (report string, grows []string) {
 	samples = samples[len(samples)/4:]
 	if len(samples) < 8 {
@@ -341,13 +340,13 @@ func findGrowth(samples []soakSample) (report string, grows []string) {
 		perHour := medianSlope(hours, values)
 		grown := perHour * (hours[len(hours)-1] - hours[0])
 		early, late := slope(cards[:half], values[:half]), slope(cards[half:], values[half:])
-		if first != last || !strings.Contains(name, " ") { // of most tables there is nothing to say
+		if first != last || !strings.Contains(name, " ") { // skips tables that did not change
 			fmt.Fprintf(&b, "%-44s %14.0f %14.0f %16.1f %12.1f\n", name, first, last, perHour, slope(cards, values))
 		}
 		switch {
-		case strings.Contains(name, " "): // pages and free space make steps, which are larger than a card
+		case strings.Contains(name, " "): // tables grow in pages, which are larger than a card
 			if n := cards[len(cards)-1] - cards[half]; late > 1.5*early && (late-early)*n > 1<<20 {
-				grows = append(grows, fmt.Sprintf("%s: %.0f bytes a card, and then %.0f", name, early, late))
+				grows = append(grows, fmt.Sprintf("%s: %.0f bytes per card at first, %.0f later", name, early, late))
 			}
 		default:
 			least := map[string]float64{"heap": 8 << 20, "resident": 48 << 20, "goroutines": 24, "descriptors": 24}[name]
@@ -366,8 +365,8 @@ func series(samples []soakSample, name string) (hours, cards, values []float64) 
 	return hours, cards, values
 }
 
-// What TestSoak takes for growth, and what not.
-func TestSoak_JudgesGrowth(t *testing.T) {
+// TestSoak_UnboundedGrowth_IsReported tests findGrowth.
+func TestSoak_UnboundedGrowth_IsReported(t *testing.T) {
 	for name, tt := range map[string]struct {
 		what  string
 		grows bool

@@ -1,7 +1,7 @@
 package acceptance_test
 
-// This file is written from the source document of the card service alone: it
-// plays a client that knows the service by that document and nothing else.
+// This file tests the service with a client that was written from the source
+// document of the card service alone.
 
 import (
 	"bufio"
@@ -29,7 +29,7 @@ var (
 	sourceDocTime    = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$`)
 	sourceDocDecimal = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?$`)
 
-	// sourceDocCredentials holds the form of each credential, nil for any
+	// sourceDocCredentials holds the format of each credential; nil accepts any
 	// string.
 	sourceDocCredentials = map[string]*regexp.Regexp{
 		"card_number":     regexp.MustCompile(`^[0-9]+$`),
@@ -42,10 +42,10 @@ var (
 	sourceDocHTTP = &http.Client{Timeout: 15 * time.Second}
 )
 
-// sourceDocService is what a client is told about a running service.
+// sourceDocService holds the URL and the token of a running service.
 type sourceDocService struct{ base, token string }
 
-// sourceDocObject is a JSON object with its numbers kept as they were written.
+// sourceDocObject is a JSON object with undecoded numbers.
 type sourceDocObject = map[string]any
 
 // startSourceDocService runs the program and stops it when t ends.
@@ -82,16 +82,16 @@ func startSourceDocService(t *testing.T) sourceDocService {
 		exited <- cmd.Wait()
 	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended, which shows below
+		_ = cmd.Process.Signal(syscall.SIGTERM) // fails only if the service has ended, which is reported below
 		select {
 		case err := <-exited:
 			if err != nil {
 				t.Errorf("the service ended with %v, want exit code 0\n%s", err, stderr.String())
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			_ = cmd.Process.Kill()
 			<-exited
-			t.Errorf("the service did not end within 10 seconds of SIGTERM\n%s", stderr.String())
+			t.Errorf("the service did not end within 30 seconds of SIGTERM\n%s", stderr.String())
 		}
 	})
 	select {
@@ -106,8 +106,8 @@ func startSourceDocService(t *testing.T) sourceDocService {
 	return sourceDocService{}
 }
 
-// send makes one request with exactly the given Authorization value, none if
-// empty. The document says that bodies are JSON, so a body is labelled as JSON.
+// send sends a request with exactly the given Authorization value, or without
+// the header if it is empty. It labels bodies as JSON, as documented.
 func (s sourceDocService) send(t *testing.T, method, path, authorization, body string) (int, []byte) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.base+path, strings.NewReader(body))
@@ -126,7 +126,8 @@ func (s sourceDocService) send(t *testing.T, method, path, authorization, body s
 	return res.StatusCode, raw
 }
 
-// ok makes an authorized request that has to succeed and returns its body.
+// ok sends an authorized request that must succeed, and returns the response
+// body.
 func (s sourceDocService) ok(t *testing.T, method, path, body string) []byte {
 	t.Helper()
 	code, raw := s.send(t, method, path, "Bearer "+s.token, body)
@@ -154,7 +155,7 @@ func (s sourceDocService) create(t *testing.T, body, usd string) sourceDocObject
 	return card
 }
 
-// list returns the listed cards by their uuid, each checked on its own.
+// list returns the listed cards by uuid, and checks each of them.
 func (s sourceDocService) list(t *testing.T, query string) map[string]sourceDocObject {
 	t.Helper()
 	array, isArray := decodeSourceDoc(t, s.ok(t, "GET", "/api/cards"+query, "")).([]any)
@@ -173,7 +174,8 @@ func (s sourceDocService) list(t *testing.T, query string) map[string]sourceDocO
 	return cards
 }
 
-// awaitSourceDoc calls done until it reports true or the time is up.
+// awaitSourceDoc calls done until it returns true. It fails the test after 30
+// seconds.
 func awaitSourceDoc(t *testing.T, done func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -194,7 +196,7 @@ func noSourceDocError(t *testing.T, err error) {
 	}
 }
 
-// decodeSourceDoc decodes exactly one JSON value, numbers as written.
+// decodeSourceDoc decodes exactly one JSON value, without decoding numbers.
 func decodeSourceDoc(t *testing.T, raw []byte) (v any) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -214,8 +216,8 @@ func sameSourceDocAmount(got, want string) bool {
 	return ok && ok2 && a.Cmp(b) == 0
 }
 
-// checkSourceDocCard checks what holds of every Card, wherever it is shown, and
-// takes away what the document does not tell of it.
+// checkSourceDocCard checks the fields of a Card in any response, and removes
+// the fields that the document does not name.
 func checkSourceDocCard(t *testing.T, card sourceDocObject) {
 	t.Helper()
 	match := func(o sourceDocObject, field string, form *regexp.Regexp) string {
@@ -247,8 +249,7 @@ func checkSourceDocCard(t *testing.T, card sourceDocObject) {
 		t.Errorf("status is %#v", card["status"])
 	}
 
-	// Fields that the document does not name are none of this client's
-	// business.
+	// This client ignores fields that the document does not name.
 	keep := func(o sourceDocObject, fields ...string) {
 		maps.DeleteFunc(o, func(field string, _ any) bool { return !slices.Contains(fields, field) })
 	}
@@ -327,7 +328,7 @@ func TestSourceDocument_Client(t *testing.T) {
 	})
 	t.Run("Refusals", func(t *testing.T) {
 		good, bearer := `{"usd_amount":"100","currency":"monero"}`, "Bearer "+s.token
-		s.create(t, good, "100") // so that a refusal below is for the one thing that differs
+		s.create(t, good, "100") // proves that each request below is refused for its only difference
 		before := s.list(t, "")
 		for _, c := range []struct{ method, authorization, body string }{
 			{"GET", "", ""}, {"GET", "Bearer wrong", ""}, {"GET", bearer + "x", ""}, {"GET", s.token, ""},

@@ -1,8 +1,7 @@
 package acceptance_test
 
-// This file is written from the published document openapi/openapi.yaml alone:
-// it plays a shop that knows the service by that document and nothing else, and
-// receives its webhooks with the standard library.
+// This file tests the service with a shop that was written from
+// openapi/openapi.yaml alone. It receives webhooks with the standard library.
 
 import (
 	"crypto/hmac"
@@ -31,10 +30,10 @@ var (
 	specUUID7    = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 )
 
-// specObject is a JSON object as it came.
+// specObject is a decoded JSON object.
 type specObject = map[string]any
 
-// specDelivery is the document's Delivery.
+// specDelivery is the Delivery of the document.
 type specDelivery struct {
 	Event         specObject   `json:"event"`
 	State         string       `json:"state"`
@@ -42,12 +41,11 @@ type specDelivery struct {
 	NextAttemptAt any          `json:"next_attempt_at"`
 }
 
-// specService is the HTTP client: the service's address and a token of the
-// account.
+// specService is an HTTP client of the service.
 type specService struct{ base, token string }
 
-// call makes one request, which must be answered with the status, and decodes
-// the answer into out unless that is nil.
+// call sends a request, which must return the given status. It decodes the
+// response into out unless out is nil.
 func (s specService) call(t *testing.T, method, path, body string, status int, out any) http.Header {
 	t.Helper()
 	request, _ := http.NewRequestWithContext(t.Context(), method, s.base+path, strings.NewReader(body))
@@ -55,7 +53,7 @@ func (s specService) call(t *testing.T, method, path, body string, status int, o
 	if body != "" {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	response, err := (&http.Client{Timeout: 10 * time.Second}).Do(request)
+	response, err := (&http.Client{Timeout: 30 * time.Second}).Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,23 +67,23 @@ func (s specService) call(t *testing.T, method, path, body string, status int, o
 	}
 	h := response.Header
 	if h.Get("X-Request-Id") == "" || out != nil && status < 300 && h.Get("Cache-Control") != "no-store" {
-		t.Errorf("%s %s: the headers are %v", method, path, h)
+		t.Errorf("%s %s: headers %v", method, path, h)
 	}
 	return h
 }
 
-// refused makes a request that must be refused with this status and code.
+// refused sends a request that must be refused with the given status and code.
 func (s specService) refused(t *testing.T, method, path string, status int, code string) {
 	t.Helper()
 	var problem specObject
 	h := s.call(t, method, path, "", status, &problem)
 	if problem["code"] != code || problem["request_id"] != h.Get("X-Request-Id") ||
 		h.Get("Content-Type") != "application/problem+json" {
-		t.Errorf("%s %s: refused as %v, want the code %s", method, path, problem, code)
+		t.Errorf("%s %s: problem %v, want code %s", method, path, problem, code)
 	}
 }
 
-// events lists the account's events, and checks what holds of each.
+// events lists the account's events, and checks the fields of each.
 func (s specService) events(t *testing.T) (all []specObject) {
 	t.Helper()
 	s.call(t, "GET", "/api/events", "", http.StatusOK, &all)
@@ -100,7 +98,8 @@ func (s specService) events(t *testing.T) (all []specObject) {
 	return all
 }
 
-// pay pays for a card, for a new one if it is "", and returns it.
+// pay pays for a card and returns its uuid. If card is empty, it orders a new
+// one.
 func (s specService) pay(t *testing.T, card, body string) string {
 	t.Helper()
 	if card == "" {
@@ -112,8 +111,8 @@ func (s specService) pay(t *testing.T, card, body string) string {
 	return card
 }
 
-// register registers a receiver, checks all that the document says of the
-// answer, and returns the webhook's path.
+// register registers a receiver, compares the response with the document, and
+// returns the webhook's path.
 func (s specService) register(t *testing.T, r *specReceiver, asked specObject) (hook string) {
 	t.Helper()
 	asked["url"] = r.url
@@ -130,7 +129,7 @@ func (s specService) register(t *testing.T, r *specReceiver, asked specObject) (
 	if !reflect.DeepEqual(answer.Webhook, asked) || !reflect.DeepEqual(read, asked) ||
 		!specUUID7.MatchString(fmt.Sprint(asked["id"])) ||
 		time.Since(specTime(t, asked["created_at"])).Abs() > time.Minute {
-		t.Errorf("registered as %v, read as %v, want %v, now", answer.Webhook, read, asked)
+		t.Errorf("registered as %v, read as %v, want %v, created now", answer.Webhook, read, asked)
 	}
 	encoded, found := strings.CutPrefix(answer.Secret, "whsec_")
 	if key, err := base64.StdEncoding.DecodeString(encoded); !found || err != nil || len(key) != 32 {
@@ -140,9 +139,9 @@ func (s specService) register(t *testing.T, r *specReceiver, asked specObject) (
 	return hook
 }
 
-// attempted waits until the newest delivery has n attempts, of which the last
-// was answered with the status. If it failed, the next one must come between
-// the least and the most delay, else none.
+// attempted waits until the newest delivery has n attempts. The last one must
+// have returned the given status. If most is 0, no further attempt may be
+// scheduled; otherwise the next one must be between least and most later.
 func (s specService) attempted(t *testing.T, hook string, n, status int, least, most time.Duration) (event string) {
 	t.Helper()
 	var all []specDelivery
@@ -160,19 +159,19 @@ func (s specService) attempted(t *testing.T, hook string, n, status int, least, 
 	}
 	if d.State != state || last["status"] != float64(status) || last["error"] != nil ||
 		(d.NextAttemptAt == nil) != (most == 0) {
-		t.Errorf("after %d attempts and the status %d the delivery is %v", n, status, d)
+		t.Errorf("delivery after %d attempts, want last status %d: %v", n, status, d)
 	}
 	return fmt.Sprint(d.Event["id"])
 }
 
-// specRequest is one request of the service to a receiver.
+// specRequest is a request of the service to a receiver.
 type specRequest struct {
 	id, timestamp string
 	signatures    []string
 	body          []byte
 }
 
-// verify checks a request as the document describes it.
+// verify verifies a request as the document describes.
 func (r specRequest) verify(secret string, now time.Time) error {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	seconds, err2 := strconv.ParseInt(r.timestamp, 10, 64)
@@ -187,20 +186,20 @@ func (r specRequest) verify(secret string, now time.Time) error {
 			return nil
 		}
 	}
-	return errors.New("no signature is right")
+	return errors.New("no valid signature")
 }
 
-// specReceiver is the shop's end of a webhook.
+// specReceiver is the shop's webhook receiver.
 type specReceiver struct {
 	t   *testing.T
 	url string
 
 	mu     sync.Mutex
 	secret string
-	answer http.HandlerFunc      // to the next request, instead of 204
+	answer http.HandlerFunc      // handles the next request, which otherwise gets 204
 	count  int                   // of all requests
 	last   specRequest           // of all requests
-	events map[string]specObject // by webhook-id, what was answered with 204, but for examples
+	events map[string]specObject // by webhook-id: accepted events, except examples
 }
 
 func newSpecReceiver(t *testing.T) *specReceiver {
@@ -223,7 +222,7 @@ func (r *specReceiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	err = errors.Join(err, r.last.verify(r.secret, time.Now()), json.Unmarshal(body, &event))
 	if err != nil || request.Method != http.MethodPost || h.Get("Content-Type") != "application/json" ||
 		len(r.last.id) > 64 {
-		r.t.Errorf("a bad request: %v\n%s %v\n%s", err, request.Method, h, body)
+		r.t.Errorf("bad request: %v\n%s %v\n%s", err, request.Method, h, body)
 		http.Error(w, "bad request", http.StatusBadRequest)
 		return
 	}
@@ -238,14 +237,14 @@ func (r *specReceiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// locked does what it is given while no request is dealt with.
+// locked calls do while it holds the lock.
 func (r *specReceiver) locked(do func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	do()
 }
 
-// fail answers the next request with this status.
+// fail makes the receiver return the given status to the next request.
 func (r *specReceiver) fail(status int, retryAfter ...string) {
 	r.locked(func() {
 		r.answer = func(w http.ResponseWriter, _ *http.Request) {
@@ -255,8 +254,8 @@ func (r *specReceiver) fail(status int, retryAfter ...string) {
 	})
 }
 
-// awaitEvents waits until the receiver has as many events as are wanted, and
-// compares them field by field.
+// awaitEvents waits until the receiver has len(want) events, and compares them
+// field by field.
 func (r *specReceiver) awaitEvents(t *testing.T, want []specObject) {
 	t.Helper()
 	var got []specObject
@@ -279,17 +278,18 @@ func specTime(t *testing.T, value any) time.Time {
 	t.Helper()
 	at, err := time.Parse(time.RFC3339Nano, fmt.Sprint(value))
 	if err != nil || !specTimeForm.MatchString(fmt.Sprint(value)) {
-		t.Errorf("%v is not a time as the document describes it", value)
+		t.Errorf("%v does not have the documented time format", value)
 	}
 	return at
 }
 
-// awaitSpec waits until done, at most ten seconds.
+// awaitSpec calls done until it returns true. It fails the test after 30
+// seconds.
 func awaitSpec(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !done(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited ten seconds for %s", what)
+			t.Fatalf("waited 30 seconds for %s", what)
 		}
 	}
 }
@@ -306,7 +306,7 @@ func TestReceiver_BuiltFromSpecAlone_GetsEveryEvent(t *testing.T) {
 	hook := s.register(t, shop, specObject{"description": "shop", "types": []any{}})
 	otherHook := s.register(t, other, specObject{"description": "", "types": []any{"webhook.disabled"}})
 
-	// A card, paid for: what is received is what is listed.
+	// The receiver gets the listed events of a paid card.
 	s.pay(t, s.pay(t, "", `{"confirmations":0}`), "")
 	events := s.events(t)
 	if len(events) != 2 || events[0]["type"] != "payment.detected" || events[1]["type"] != "card.generated" {
@@ -314,7 +314,8 @@ func TestReceiver_BuiltFromSpecAlone_GetsEveryEvent(t *testing.T) {
 	}
 	shop.awaitEvents(t, events)
 
-	// An example leaves no trace. What is forged or stale is refused.
+	// An example event is not stored. The receiver rejects forged and stale
+	// requests.
 	example := func() (request specRequest, payload specObject) {
 		var attempt specObject
 		s.call(t, "POST", hook+"/test", `{"type":"payment.late"}`, http.StatusOK, &attempt)
@@ -322,7 +323,7 @@ func TestReceiver_BuiltFromSpecAlone_GetsEveryEvent(t *testing.T) {
 		_ = json.Unmarshal(request.body, &payload)
 		if attempt["status"] != 204.0 || attempt["error"] != nil || payload["seq"] != 0.0 ||
 			payload["type"] != "payment.late" {
-			t.Errorf("the example %v was answered %v", payload, attempt)
+			t.Errorf("example %v, attempt %v", payload, attempt)
 		}
 		return request, payload
 	}
@@ -335,11 +336,11 @@ func TestReceiver_BuiltFromSpecAlone_GetsEveryEvent(t *testing.T) {
 	}
 	stale := request.verify(shop.secret, time.Now().Add(6*time.Minute))
 	if request.body = append(request.body, ' '); stale == nil || request.verify(shop.secret, time.Now()) == nil {
-		t.Error("the receiver takes a forged or a stale request")
+		t.Error("the receiver accepts a forged or a stale request")
 	}
 
-	// A new secret: for a day there are two signatures, each right by one of
-	// the secrets.
+	// After a rotation, requests have two signatures for a day, one by each
+	// secret.
 	var rotated struct{ Secret string }
 	s.call(t, "POST", hook+"/rotate-secret", "", http.StatusOK, &rotated)
 	before := shop.secret
@@ -351,11 +352,11 @@ func TestReceiver_BuiltFromSpecAlone_GetsEveryEvent(t *testing.T) {
 		right[fmt.Sprint(one.verify(before, time.Now()) == nil, one.verify(rotated.Secret, time.Now()) == nil)]++
 	}
 	if !reflect.DeepEqual(right, map[string]int{"true false": 1, "false true": 1}) {
-		t.Errorf("signatures %v, right by the old and by the new secret: %v", request.signatures, right)
+		t.Errorf("signatures %v, valid by the old and by the new secret: %v", request.signatures, right)
 	}
 
-	// The receiver fails, then asks for more than the day that is the most,
-	// then takes the event, twice.
+	// The receiver fails, then requests a delay above the maximum of one day,
+	// and then accepts the event twice.
 	shop.fail(http.StatusInternalServerError)
 	card := s.pay(t, "", `{"confirmations":0}`)
 	event := s.attempted(t, hook, 1, http.StatusInternalServerError, 4*time.Second, 6*time.Second)
@@ -365,60 +366,60 @@ func TestReceiver_BuiltFromSpecAlone_GetsEveryEvent(t *testing.T) {
 	for _, attempt := range []int{3, 4} {
 		s.call(t, "POST", hook+"/deliveries/"+event+"/redeliver", "", http.StatusAccepted, nil)
 		if again := s.attempted(t, hook, attempt, http.StatusNoContent, 0, 0); again != event {
-			t.Errorf("event %s is delivered, want %s", again, event)
+			t.Errorf("event %s was delivered, want %s", again, event)
 		}
 	}
 	shop.awaitEvents(t, s.events(t))
 
-	// It answers 410: the webhook is disabled, which the other one is told, and
-	// takes examples only.
+	// The receiver returns 410. The webhook is disabled and gets only examples.
+	// The other webhook receives an event about that.
 	shop.fail(http.StatusGone)
 	s.pay(t, card, "")
 	s.attempted(t, hook, 1, http.StatusGone, 4*time.Second, 6*time.Second)
-	var webhook, told specObject
+	var webhook, disabled specObject
 	awaitSpec(t, "the event webhook.disabled", func() bool {
 		events = s.events(t)
-		told = events[len(events)-1]
-		return told["type"] == "webhook.disabled"
+		disabled = events[len(events)-1]
+		return disabled["type"] == "webhook.disabled"
 	})
 	s.call(t, "GET", hook, "", http.StatusOK, &webhook)
-	if webhook["enabled"] != false || webhook["disabled_reason"] != "gone" || told["webhook_id"] != webhook["id"] {
-		t.Errorf("after 410 the webhook is %v, the newest event %v", webhook, told)
+	if webhook["enabled"] != false || webhook["disabled_reason"] != "gone" || disabled["webhook_id"] != webhook["id"] {
+		t.Errorf("after 410: webhook %v, newest event %v", webhook, disabled)
 	}
-	other.awaitEvents(t, []specObject{told})
-	// The event that was refused may be of the same millisecond. It waits
-	// already.
+	other.awaitEvents(t, []specObject{disabled})
+	// The rejected event is still due. It may have the same timestamp as
+	// disabled_at, so recovery starts a millisecond later.
 	recovery := hook + "/recover?since=" +
 		specTime(t, webhook["disabled_at"]).Add(time.Millisecond).Format(time.RFC3339Nano)
 	s.refused(t, "POST", recovery, http.StatusUnprocessableEntity, "webhook_disabled")
 	example()
 
-	// It is enabled again: what waited is sent, and what it missed meanwhile as
-	// soon as it is asked for.
+	// The webhook is enabled again. Due events are sent immediately, and missed
+	// events after a recovery.
 	s.pay(t, "", "")
 	known := s.events(t)
 	s.call(t, "PATCH", hook, `{"enabled":true}`, http.StatusOK, &webhook)
 	if webhook["enabled"] != true || webhook["disabled_reason"] != nil || webhook["disabled_at"] != nil {
-		t.Errorf("enabled as %v", webhook)
+		t.Errorf("after enabling: %v", webhook)
 	}
 	for _, count := range []int{len(known) - len(events), 0} {
 		var recovered specObject
 		if s.call(t, "POST", recovery, "", http.StatusAccepted, &recovered); recovered["count"] != float64(count) {
-			t.Errorf("%v are recovered, want %d", recovered, count)
+			t.Errorf("%v events recovered, want %d", recovered, count)
 		}
 	}
 	shop.awaitEvents(t, slices.DeleteFunc(slices.Clone(known), func(e specObject) bool { return e["webhook_id"] != nil }))
 
-	// It is deleted: what happens then is sent to the other one only, which is
-	// to have all types now.
+	// The webhook is deleted. Later events are sent only to the other webhook,
+	// which now gets all types.
 	s.call(t, "DELETE", hook, "", http.StatusNoContent, nil)
 	s.refused(t, "GET", hook, http.StatusNotFound, "not_found")
 	s.call(t, "PATCH", otherHook, `{"types":[]}`, http.StatusOK, nil)
 	var sent int
 	shop.locked(func() { sent = shop.count })
 	s.pay(t, "", "")
-	other.awaitEvents(t, append([]specObject{told}, s.events(t)[len(known):]...))
+	other.awaitEvents(t, append([]specObject{disabled}, s.events(t)[len(known):]...))
 	if shop.locked(func() { sent = shop.count - sent }); sent > 0 {
-		t.Errorf("%d requests came to a deleted webhook", sent)
+		t.Errorf("a deleted webhook received %d requests", sent)
 	}
 }

@@ -44,7 +44,7 @@ func writeFile(t testing.TB, name, text string) string {
 	return path
 }
 
-// Cards that were bought ahead are imported, sold, given out once, and counted.
+// Imported cards are offered, sold once, and counted.
 func TestStock_ImportedCard_IsSoldOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out: waits for seconds")
@@ -77,26 +77,17 @@ func TestStock_ImportedCard_IsSoldOnce(t *testing.T) {
 
 	s := p.serve(t, "serve", "--simulated", "--rate", "monero=150", "--suppliers", suppliers)
 	c := newClient(t, s.url, token)
-	deadline := time.Now().Add(20 * time.Second)
-	for {
+	await(t, waitLimit, "a single offer of the last card", func() bool {
 		offers, err := c.ListOffers(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(offers) == 1 && offers[0].MinUSD.String() == "150" && offers[0].Left != nil && *offers[0].Left == 1 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("offers: %+v", offers)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		must(t, err)
+		return len(offers) == 1 && offers[0].MinUSD.String() == "150" && offers[0].Left != nil && *offers[0].Left == 1
+	})
 	made, err := c.WaitForCard(t.Context(), s.order(t, token, "1").UUID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if made.Credentials.CardNumber != number {
-		t.Error("another card was issued")
+		t.Error("the issued card is not from the stock")
 	}
 	_, err = c.CreateCard(t.Context(), client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"})
 	var problem *client.Error
@@ -144,7 +135,7 @@ func TestStockImport_UnsafeFile_IsRefused(t *testing.T) {
 	}
 }
 
-// What the page about stocks shows can be imported as it stands.
+// The example files in the documentation can be imported unchanged.
 func TestStockImport_DocumentedExample_IsImported(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -171,8 +162,9 @@ func TestStockImport_DocumentedExample_IsImported(t *testing.T) {
 		"imported 1 cards into the stock of shelf")
 }
 
-// What was given out in a time that the database forgot stays held, while the
-// rest is sold again; and what a card never got is named.
+// After a restore, an operator releases the held stock except for cards that
+// were already sold. A stock item whose card has other credentials is listed as
+// never received.
 func TestStockRelease_Except_StaysHeld(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -222,7 +214,7 @@ func TestStockRelease_Except_StaysHeld(t *testing.T) {
 	wantOutput(t, p.must(t, "stock", "list", "--held"), "shelf     150  2     0         0       1     0     0", "HELD ",
 		given)
 
-	// As if an item had been issued to a card that another supplier made.
+	// The item looks as if it was issued to a card of another supplier.
 	const of = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
 	if _, err := rig.OpenSQL(t, url).Exec("UPDATE stock SET state = 'issued', card_uuid = ? WHERE id = ?", of,
 		given); err != nil {

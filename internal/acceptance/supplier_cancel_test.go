@@ -16,7 +16,7 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier/reference"
 )
 
-// supplierSecret signs the requests of tests.
+// supplierSecret signs requests to suppliers in tests.
 var supplierSecret = card.Secret("whsec_" + base64.StdEncoding.EncodeToString([]byte("for tests of this program only")))
 
 // writeSuppliers writes a file that names the supplier at url, and returns its
@@ -36,8 +36,8 @@ func writeSuppliers(t *testing.T, dir, url string) string {
 	return file
 }
 
-// A request that the supplier is slow about is taken back: no card is made, and
-// the refund is due.
+// A pending request to a slow supplier is canceled. No card is made, and the
+// refund is due.
 func TestSupplierCancel_PendingRequest_IsCanceled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: waits for seconds")
@@ -67,14 +67,14 @@ func TestSupplierCancel_PendingRequest_IsCanceled(t *testing.T) {
 		for deadline := time.Now().Add(30 * time.Second); !strings.Contains(p.must(t, command...),
 			want); time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("%v does not say %q:\n%s", command, want, p.must(t, "card", "show", id))
+				t.Fatalf("%v never printed %q:\n%s", command, want, p.must(t, "card", "show", id))
 			}
 		}
 	}
 	await([]string{"card", "show", id}, "pending, attempts ")
 	cancel := []string{"supplier", "cancel", id, "--suppliers", file, "--note", "it takes too long"}
 	wantOutput(t, p.must(t, cancel...), "would ask acme to cancel its request", "Nothing was changed")
-	for range 2 { // again is harmless
+	for range 2 { // the second call has no effect
 		wantOutput(t, p.must(t, append(cancel, "--yes")...), "acme: canceled: no card was made and none will be")
 	}
 	await([]string{"card", "list", "--attention"}, id)

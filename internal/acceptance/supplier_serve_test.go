@@ -51,8 +51,8 @@ func TestSupplierServe_BadConfiguration_ExitsWithHint(t *testing.T) {
 	}
 }
 
-// A supplier that is killed knows its keys when it is back, and its ledger has
-// one card for each, masked.
+// A restarted supplier returns the same card for the same key. Its ledger lists
+// one card per key, with masked numbers.
 func TestSupplierServe_Restarted_SameKeyGetsSameCard(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -101,7 +101,7 @@ func TestSupplierServe_Restarted_SameKeyGetsSameCard(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left, err := io.ReadAll(response.Body); err != nil || strings.TrimSpace(string(left)) != `["slow=0"]` {
-		t.Errorf("left: %s, %v", left, err)
+		t.Errorf("remaining rules: %s, %v", left, err)
 	}
 	_ = response.Body.Close()
 	s.stop(t)
@@ -109,14 +109,14 @@ func TestSupplierServe_Restarted_SameKeyGetsSameCard(t *testing.T) {
 	s, h, _ = serve()
 	again, err := h.Submit(t.Context(), issue.Request{Key: "k", USD: 100_00})
 	if err != nil || again != first {
-		t.Errorf("another card, or %v", err)
+		t.Errorf("got another card, error %v", err)
 	}
 	ledger := p.must(t, "supplier", "ledger", file)
 	number := first.Credentials.CardNumber.Reveal()
 	wantOutput(t, ledger, "..."+number[12:], "out_of_stock", "again", "1 cards for 1 keys")
 	if strings.Contains(ledger+s.Output(), number) ||
 		strings.Contains(ledger+s.Output(), string(card.Secret(number[:12]))) {
-		t.Error("a card number is shown")
+		t.Error("the output contains a card number")
 	}
 	s.stop(t)
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-// removeSeals takes everything from the database that earlier versions do not
-// store.
+// removeSeals deletes the data that earlier versions do not store.
 func (p *program) removeSeals(t testing.TB) {
 	t.Helper()
 	v, err := vault.Open(p.setting("CARDMINT_KEYS"))
@@ -57,7 +56,7 @@ func TestToken_RowChangedInDatabase_RefusedAndReported(t *testing.T) {
 		must(t, err)
 		var changed struct{ ID string }
 		for _, row := range regexp.MustCompile(`(?m)^(\S{36}).*$`).FindAllStringSubmatch(p.must(t, "token", "list"), -1) {
-			changed.ID = row[1] // the youngest
+			changed.ID = row[1] // the newest
 		}
 
 		stdout, stderr, code := p.run("reconcile", "--json")
@@ -99,7 +98,7 @@ func TestTokenSeal_TokensOfEarlierRelease_AreSealed(t *testing.T) {
 		s := p.serve(t, "serve", "--simulated", "--rate", "monero=150")
 		wantOutput(t, s.Output(), "run 'cardmint token seal'")
 		if status := s.useToken(t, token); status != http.StatusOK {
-			t.Errorf("a token of an earlier version: status %d", status)
+			t.Errorf("token of an earlier version: status %d", status)
 		}
 		p.must(t, "reconcile")
 
@@ -118,12 +117,12 @@ func TestTokenSeal_TokensOfEarlierRelease_AreSealed(t *testing.T) {
 		p.must(t, "reconcile")
 		if text := p.must(t, "token", "rotate", p.tokenRows(t, "later")[0]["ID"]); !strings.HasPrefix(text, "cm_live_") ||
 			text == later {
-			t.Errorf("a live token was replaced by %.8s", text)
+			t.Errorf("the live token was replaced by %.8s", text)
 		}
 		s.stop(t)
 		s = p.serve(t, "serve", "--simulated", "--rate", "monero=150")
 		if strings.Contains(s.Output(), "token seal") {
-			t.Errorf("still asked for:\n%s", s.Output())
+			t.Errorf("the log still mentions token seal:\n%s", s.Output())
 		}
 		if status := s.useToken(t, token); status != http.StatusOK {
 			t.Errorf("status %d", status)

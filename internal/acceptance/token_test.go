@@ -15,7 +15,7 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// tokenRows returns the row of 'token list' with a name, by column.
+// tokenRows returns the rows of 'token list' with a name, by column.
 func (p *program) tokenRows(t *testing.T, name string) []map[string]string {
 	t.Helper()
 	var columns []string
@@ -40,7 +40,7 @@ func (p *program) tokenRows(t *testing.T, name string) []map[string]string {
 	return found
 }
 
-func TestToken_ScopesExpiryAndLastUse(t *testing.T) {
+func TestTokenList_UsedToken_ShowsScopesExpiryAndLastUse(t *testing.T) {
 	t.Parallel()
 	skipIfShort(t)
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
@@ -74,9 +74,9 @@ func TestToken_ScopesExpiryAndLastUse(t *testing.T) {
 		_, err = c.CreateCard(t.Context(), client.CreateCardRequest{Currency: "monero"})
 		if refused := (*client.Error)(nil); !errors.As(err, &refused) || refused.Status != http.StatusForbidden ||
 			refused.Code != client.ProblemCodeInsufficientScope {
-			t.Errorf("an order: %v", err)
+			t.Errorf("order without the scope: %v", err)
 		}
-		s.stop(t) // and what it knows of last uses is not lost
+		s.stop(t) // saves the times of last use
 		x.run("token", "list")
 		row = p.tokenRows(t, "books")[0]
 		if used, err := time.Parse(time.RFC3339, row["USED"]); err != nil || used.Before(created) {
@@ -151,8 +151,7 @@ func TestTokenRotate_Overlap_KeepsBothTokens(t *testing.T) {
 	})
 }
 
-// A live token is replaced by a live one, also where nobody has set
-// CARDMINT_MODE.
+// A live token is replaced by a live one, even if CARDMINT_MODE is not set.
 func TestTokenRotate_LiveToken_StaysLive(t *testing.T) {
 	t.Parallel()
 	skipIfShort(t)
@@ -203,6 +202,6 @@ func TestToken_Mistake_IsExplained(t *testing.T) {
 		})
 	}
 	if rows := strings.Count(p.must(t, "token", "list"), "\n"); rows != 1 {
-		t.Errorf("%d tokens were made", rows)
+		t.Errorf("%d tokens were created", rows)
 	}
 }

@@ -67,8 +67,8 @@ func newCollector(t *testing.T) *collector {
 	return c
 }
 
-// tracedService is a shop whose supplier and whose receiver of webhooks note what they
-// are sent.
+// tracedService is a shop whose supplier and webhook receiver record the trace
+// headers of requests.
 type tracedService struct {
 	t              *testing.T
 	program        *program
@@ -77,7 +77,7 @@ type tracedService struct {
 
 	mu              sync.Mutex
 	supplierParents []string       // traceparents of the requests that submit cards
-	posts           chan [2]string // events and the traceparents of their posts
+	posts           chan [2]string // type and trace headers of each webhook request
 }
 
 func newTracedService(t *testing.T, database string) *tracedService {
@@ -117,9 +117,10 @@ const (
 	clientSpan  = "b7ad6b7169203331"
 )
 
-// sell has a card ordered within a trace of the client, paid and issued, and
-// waits until the webhook tells of it. It returns the card, and the traceparent
-// of that post.
+// sell orders a card within a trace of the client, pays for it, and waits until
+// it is issued and the webhook request has arrived. It returns the card, the
+// trace headers of that request, and texts that must not be sent to the
+// collector.
 func (x *tracedService) sell(api *server, token string) (card *client.Card, post string, secrets []string) {
 	t := x.t
 	t.Helper()
@@ -138,7 +139,7 @@ func (x *tracedService) sell(api *server, token string) (card *client.Card, post
 				post = p[1] + " "
 			}
 		case <-time.After(30 * time.Second):
-			t.Fatal("no webhook tells of the card")
+			t.Fatal("no webhook request for the card")
 		}
 	}
 	return card, strings.TrimSpace(post), []string{card.Credentials.CardNumber, card.Credentials.URLPassword,
@@ -146,8 +147,8 @@ func (x *tracedService) sell(api *server, token string) (card *client.Card, post
 		card.Payment.Amount.String(), token, hook.Secret.Reveal(), supplierSecret.Reveal(), "SECRET", "151.37"}
 }
 
-// order has a card ordered within a trace of the client. It asks again while
-// there are no addresses yet.
+// order orders a card within a trace of the client. It retries until the
+// service has an address.
 func (x *tracedService) order(api *server, token string) (ordered client.Card) {
 	t := x.t
 	t.Helper()
@@ -171,13 +172,13 @@ func (x *tracedService) order(api *server, token string) (ordered client.Card) {
 			return ordered
 		}
 		if response.StatusCode != http.StatusServiceUnavailable || time.Now().After(deadline) {
-			t.Fatalf("ordered: %s %s", response.Status, body)
+			t.Fatalf("order: %s %s", response.Status, body)
 		}
 	}
 }
 
-// TestTraces_SoldCard_IsOneTrace has a card sold by one process, and
-// by two that share a database, and looks at what a collector was sent.
+// TestTraces_SoldCard_IsOneTrace sells a card with one process, and with two
+// that share a database, and checks the spans that arrive at a collector.
 func TestTraces_SoldCard_IsOneTrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: runs several processes")
@@ -204,32 +205,32 @@ func TestTraces_SoldCard_IsOneTrace(t *testing.T) {
 				"OTEL_EXPORTER_OTLP_HEADERS=x-key=a%20b", "OTEL_SERVICE_NAME=cards")
 			api, worker, token := start(t, x)
 			card, post, secrets := x.sell(api, token)
-			api.stop(t) // which sends what is left
+			api.stop(t) // sends the remaining spans
 			if worker != api {
 				worker.stop(t)
 			}
 			x.checkSpans(c, card, post)
 			for _, secret := range secrets {
 				if bytes.Contains(c.raw.Bytes(), []byte(secret)) {
-					t.Errorf("%q was sent to the collector", secret)
+					t.Errorf("the collector received %q", secret)
 				}
 			}
 			if !slices.Contains(c.services, "service.name=cards") || !slices.Contains(c.services, "service.version=(devel)") &&
 				!slices.ContainsFunc(c.services, func(s string) bool { return strings.HasPrefix(s, "service.version=") }) {
-				t.Errorf("the service is %v", c.services)
+				t.Errorf("service attributes are %v", c.services)
 			}
 			for out, line := range map[string]string{worker.Output(): `msg="card issued" card=` + card.UUID.String() +
 				` supplier=acme attempts=1 since_paid=\S+s loop="issue acme" trace_id=` + clientTrace,
 				api.Output(): `msg=request .* route=/api/cards status=201 .* trace_id=` + clientTrace} {
 				if !regexp.MustCompile(line).MatchString(out) {
-					t.Errorf("no line %s", line)
+					t.Errorf("the log has no line %s", line)
 				}
 			}
 		})
 	}
 }
 
-// checkSpans compares the spans of the client's trace with what became of the card.
+// checkSpans checks the spans of the client's trace.
 func (x *tracedService) checkSpans(c *collector, card *client.Card, post string) {
 	t := x.t
 	t.Helper()
@@ -253,7 +254,7 @@ func (x *tracedService) checkSpans(c *collector, card *client.Card, post string)
 	}
 	request := byName["createCard"]
 	if request == nil {
-		t.Fatalf("no span of the request among %d", len(c.spans))
+		t.Fatalf("no span of the request among %d spans", len(c.spans))
 	}
 	id := func(s *tracepb.Span) string { return hex.EncodeToString(s.GetSpanId()) }
 	for name, parent := range map[string]string{"createCard": clientSpan, "payment confirmed": id(request),
@@ -275,10 +276,10 @@ func (x *tracedService) checkSpans(c *collector, card *client.Card, post string)
 	}
 	of := func(s *tracepb.Span) string { return "00-" + clientTrace + "-" + id(s) + "-01" }
 	if want := []string{of(byName["supplier submit"])}; !slices.Equal(x.supplierParents, want) {
-		t.Errorf("the supplier was sent %q, want %q", x.supplierParents, want)
+		t.Errorf("the supplier received %q, want %q", x.supplierParents, want)
 	}
 	if want := of(byName["deliver webhook card.generated"]); post != want {
-		t.Errorf("the webhook was sent %q, want %q", post, want)
+		t.Errorf("the webhook received %q, want %q", post, want)
 	}
 	if got := attribute(byName["supplier submit"], "cardmint.outcome"); got != "issued" {
 		t.Errorf("the supplier's outcome is %q", got)
@@ -300,8 +301,9 @@ func attribute(s *tracepb.Span, key string) string {
 	return ""
 }
 
-// Without an endpoint nothing is sent to anybody, and a request's trace goes no
-// farther. With one that nobody serves, everything works as well.
+// Without an endpoint, the service sends no spans, and does not propagate the
+// trace of a request. If the endpoint is unreachable, the service works as
+// usual.
 func TestTraces_NoCollector_ServiceWorks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: runs several processes")
@@ -319,18 +321,18 @@ func TestTraces_NoCollector_ServiceWorks(t *testing.T) {
 			s.stop(t)
 			on := name == "void"
 			if (post != "") != on || len(x.supplierParents) != 1 || (x.supplierParents[0] != "") != on {
-				t.Errorf("supplier and webhook were sent %q and %q", x.supplierParents, post)
+				t.Errorf("supplier and webhook received %q and %q", x.supplierParents, post)
 			}
 			if text := s.Output(); strings.Contains(text, "trace_id=") != on ||
 				strings.Contains(text, "traces lost: the collector does not accept them") != on {
-				t.Errorf("the log is\n%s", text)
+				t.Errorf("log:\n%s", text)
 			}
 			var parent *string
 			must(t, rig.OpenSQL(t,
 				x.program.setting("CARDMINT_DATABASE_URL")).QueryRow("SELECT trace_parent FROM cards WHERE uuid = $1",
 				card.UUID.String()).Scan(&parent))
 			if (parent != nil) != on {
-				t.Errorf("the stored trace is %v", parent)
+				t.Errorf("stored trace parent is %v", parent)
 			}
 		})
 	}

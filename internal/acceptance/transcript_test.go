@@ -15,12 +15,13 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// commandLine is a command that a command prints for the operator to run.
+// commandLine matches a command that another command prints for the operator to
+// run.
 var commandLine = regexp.MustCompile(`(?m)^ +cardmint (.+)$`)
 
 var word = regexp.MustCompile(`'[^']*'|\S+`)
 
-// commandsIn returns the arguments of the commands that a text tells to run.
+// commandsIn returns the arguments of all commands that are printed in text.
 func commandsIn(t *testing.T, text string) (all [][]string) {
 	t.Helper()
 	for _, line := range commandLine.FindAllStringSubmatch(text, -1) {
@@ -36,19 +37,17 @@ func commandsIn(t *testing.T, text string) (all [][]string) {
 	return all
 }
 
-// auditLine is the one line on standard error that is for whoever keeps the
-// audit.
+// auditLine matches the line of the audit log on standard error.
 var auditLine = regexp.MustCompile(`(?m)^time=\S+ level=INFO msg=audit action=[^\n]*\n`)
 
-// transcript is an operator at work, who knows nothing but what the commands
-// print.
+// transcript runs commands like an operator, and records their output.
 type transcript struct {
 	t    *testing.T
 	p    *program
 	text strings.Builder
 }
 
-// run runs a command and returns everything that it prints.
+// run runs a command, which must succeed, and returns its output.
 func (x *transcript) run(args ...string) string {
 	x.t.Helper()
 	stdout, stderr, code := x.p.run(args...)
@@ -64,13 +63,13 @@ func (x *transcript) run(args ...string) string {
 	}
 	if people := auditLine.ReplaceAllString(stderr, ""); strings.Contains(people, "level=") ||
 		strings.Contains(stdout, "000000000") {
-		x.t.Errorf("%v prints what is for machines:\n%s%s", args, stdout, stderr)
+		x.t.Errorf("%v prints log lines or raw amounts:\n%s%s", args, stdout, stderr)
 	}
 	return stdout + stderr
 }
 
-// runPrinted runs the one of the printed commands that has the words, with the note
-// filled in.
+// runPrinted runs the first printed command that contains all words. It
+// replaces "..." by note.
 func (x *transcript) runPrinted(said, note string, words ...string) string {
 	x.t.Helper()
 	for _, args := range commandsIn(x.t, said) {
@@ -86,11 +85,11 @@ func (x *transcript) runPrinted(said, note string, words ...string) string {
 	return ""
 }
 
-// decisions is how the operator decides of each card, by its uuid.
+// decisions holds the operator's decision for each card.
 type decisions map[uuid.UUID]string
 
-// An operator who reads nothing but what the commands print settles whatever
-// waits: each output holds the next command.
+// An operator can settle everything that waits with printed commands alone:
+// each output contains the next command.
 func TestCLI_PrintedCommands_SettleEverything(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
@@ -110,7 +109,7 @@ func TestCLI_PrintedCommands_SettleEverything(t *testing.T) {
 	s = p.serve(t, flags...)
 	late, back, reversed := s.order(t, token, "0.9"), s.order(t, token, "0.25"), s.order(t, token, "1")
 	for _, statement := range []string{
-		// as if it were later
+		// the cards expire
 		"UPDATE cards SET expires_at = created_at WHERE uuid IN ('" + late.UUID.String() + "', '" + back.UUID.String() + "')",
 		"DELETE FROM simulated_transfers WHERE address = '" + reversed.Payment.Address + "'",
 		"UPDATE simulated_chains SET reorgs = reorgs + 1, height = height + 1",
@@ -134,7 +133,7 @@ func TestCLI_PrintedCommands_SettleEverything(t *testing.T) {
 	wantOutput(t, p.must(t, "card", "show", declined.UUID.String()), "an operator to decide: its refund is due since 2",
 		": no supplier makes the card: the sandbox declines")
 	for range len(how) {
-		said = x.runPrinted(said, "", "card", "show") // of the first
+		said = x.runPrinted(said, "", "card", "show") // of the first card
 		id := regexp.MustCompile(`card +(\S+) of account`).FindStringSubmatch(said)[1]
 		wantOutput(t, said, "waits for", "an operator to decide: ")
 		said = x.runPrinted(said, "as agreed with the customer", "card", "resolve", how[uuid.MustParse(id)])
@@ -154,7 +153,7 @@ func TestCLI_PrintedCommands_SettleEverything(t *testing.T) {
 			back.UUID: client.PaymentStateExpired})
 	wantOutput(t, x.run("reconcile"), "everything agrees")
 	if list := x.run("card", "list", "--attention"); strings.Contains(list, "monero") {
-		t.Errorf("still waits:\n%s", list)
+		t.Errorf("cards still wait:\n%s", list)
 	}
 	for id, status := range map[uuid.UUID]client.CardStatus{late.UUID: client.CardStatusGenerated,
 		declined.UUID: client.CardStatusGenerated,
@@ -167,8 +166,8 @@ func TestCLI_PrintedCommands_SettleEverything(t *testing.T) {
 	}
 }
 
-// awaitPayments waits until payments are in these states, and those of them that are
-// paid are issued.
+// awaitPayments waits for the given state of each payment, and until all paid
+// cards are issued.
 func (s *server) awaitPayments(t *testing.T, token string, want map[uuid.UUID]client.PaymentState) {
 	t.Helper()
 	c := newClient(t, s.url, token)

@@ -8,8 +8,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// Money that comes for a card that was deleted is listed with what is known of
-// the card.
+// A payment for a deleted card is listed with the remaining data about the
+// card.
 func TestTransfers_DeletedCard_IsNamed(t *testing.T) {
 	t.Parallel()
 	skipIfShort(t)

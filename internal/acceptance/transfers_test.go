@@ -16,8 +16,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// sendStray has money come to an address that the database does not know, with ten
-// confirmations.
+// sendStray adds a payment with ten confirmations to an address that the
+// database does not know.
 func sendStray(t *testing.T, p *program, db *sql.DB, txid string, coins int64) {
 	t.Helper()
 	for _, statement := range []string{
@@ -29,11 +29,9 @@ func sendStray(t *testing.T, p *program, db *sql.DB, txid string, coins int64) {
 			t.Fatal(err)
 		}
 	}
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(p.must(t, "transfers", "--unattributed"), txid); {
-		if time.Now().After(end) {
-			t.Fatalf("%s does not arrive", txid)
-		}
-	}
+	await(t, waitLimit, "transaction "+txid+" to be listed", func() bool {
+		return strings.Contains(p.must(t, "transfers", "--unattributed"), txid)
+	})
 }
 
 func TestTransfersAttribute_ForgottenPayments_AreSettled(t *testing.T) {
@@ -63,18 +61,18 @@ func TestTransfersAttribute_ForgottenPayments_AreSettled(t *testing.T) {
 		"waits: 1 monero of transaction "+forCard+", output 0, came to no card, since 2", forNew, back)
 	wantOutput(t, stderr, "it agrees, but something waits", "hint: ", "cardmint transfers --unattributed")
 
-	// decide runs a command as its own first answer says.
+	// decide runs a command, and then the command that it printed.
 	decide := func(would, did string, args ...string) string {
 		t.Helper()
 		args = append([]string{"transfers", "attribute"}, append(args, "--note", "ticket 4711", "--operator", "alice")...)
 		said := p.must(t, args...)
 		wantOutput(t, said, "would "+would, "Nothing was changed.", "To do it:\n  cardmint transfers attribute ", "--amount ")
 		if again := p.must(t, args...); again != said {
-			t.Errorf("said %q, then %q", said, again)
+			t.Errorf("printed %q, then %q", said, again)
 		}
 		if _, stderr, code := p.run(append(args, "--amount", "0.1", "--yes")...); code != 1 ||
 			!strings.Contains(stderr, "not 0.1") || !strings.Contains(stderr, "hint: ") {
-			t.Errorf("another amount: exit code %d, %s", code, stderr)
+			t.Errorf("wrong amount: exit code %d, %s", code, stderr)
 		}
 		done := commandsIn(t, said)[0]
 		said = p.must(t, done...)

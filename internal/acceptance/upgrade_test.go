@@ -16,13 +16,13 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// previousRelease is the file that names the release before this version: its
-// tag, another name of a commit, or a commit's subject. Until there is a
-// release it is the subject of the first commit that runs on a newer schema.
-// Whoever makes a release writes its tag there.
+// previousRelease is a file that names the release before this version, by a
+// tag, another revision, or the subject of a commit. Until the first release,
+// it contains the subject of the first commit that runs on a newer schema. Each
+// release must write its tag there.
 const previousRelease = "testdata/previous-release"
 
-// previous is the previous release, which is built once.
+// previous is the binary of the previous release, which is built once.
 var previous struct {
 	sync.Mutex
 	path string
@@ -52,7 +52,7 @@ func buildFromHistory(t *testing.T) (path string) {
 	if err != nil {
 		history, err := exec.Command(git, "log", "--format=%H %s").CombinedOutput()
 		if err != nil && os.Getenv("CI") == "" {
-			t.Skipf("left out: there is no history of the repository: %s", history)
+			t.Skipf("left out: no history of the repository: %s", history)
 		}
 		for line := range strings.Lines(string(history)) {
 			if hash, subject, _ := strings.Cut(strings.TrimSpace(line), " "); subject == name {
@@ -78,8 +78,8 @@ func buildFromHistory(t *testing.T) (path string) {
 	return path
 }
 
-// The previous release goes on while replicas are replaced one by one, and can
-// return when the new version fails.
+// The previous release must run on the new schema while replicas are upgraded
+// one by one, and after a downgrade.
 func TestUpgrade_PreviousRelease_RunsOnNewerSchema(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: builds the previous release")
@@ -90,7 +90,7 @@ func TestUpgrade_PreviousRelease_RunsOnNewerSchema(t *testing.T) {
 		now := newProgram(t, url)
 		old := &program{path: release, env: now.env}
 		token := now.account(t)
-		now.removeSeals(t) // as if the previous release had made them
+		now.removeSeals(t) // the previous release creates none
 		check := func(want ...string) {
 			t.Helper()
 			s := old.serve(t, "serve", "--simulated", "--rate", "monero=150")
@@ -108,7 +108,7 @@ func TestUpgrade_PreviousRelease_RunsOnNewerSchema(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// What the first step of a change may bring.
+		// These changes are allowed in the first step of a schema change.
 		alter("ALTER TABLE cards ADD COLUMN scratch TEXT NOT NULL DEFAULT 'unknown'")
 		alter("ALTER TABLE intents ADD COLUMN scratch TEXT")
 		alter("CREATE TABLE scratch (id INTEGER PRIMARY KEY)")

@@ -14,20 +14,21 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// outdatedMonero plays a node and a wallet of 0.18.0, at block 100.
+// outdatedMonero starts a fake node and wallet of version 0.18.0, at block 100.
 func outdatedMonero(t *testing.T) string {
 	t.Helper()
 	return fakeMonero(t, `{"version":65561}`, rig.MoneroAddress(18, 0, 0))
 }
 
-// fakeMonero plays a node and a wallet at block 100. The wallet has the
-// addresses, the primary one first.
+// fakeMonero starts a fake node and view-only wallet at block 100. The first
+// address of the wallet is the primary one.
 func fakeMonero(t *testing.T, walletVersion string, addresses ...string) string {
 	t.Helper()
 	return fakeWallet(t, walletVersion, true, addresses...)
 }
 
-// fakeWallet is playMonero with a wallet that may be able to spend.
+// fakeWallet is like fakeMonero, with a wallet that can spend unless it is
+// view-only.
 func fakeWallet(t *testing.T, walletVersion string, viewOnly bool, addresses ...string) string {
 	t.Helper()
 	block := `{"block_header":{"hash":"%s","height":%d,"timestamp":1700000000},"status":"OK","untrusted":false}`
@@ -71,7 +72,8 @@ const (
 	currentWallet = `{"version":65564}`
 )
 
-// fakeAddresses answers get_address for the indices, all if there are none.
+// fakeAddresses returns the response to get_address for the given indices, or
+// for all addresses if there are none.
 func fakeAddresses(addresses []string, indices []int) string {
 	if len(indices) == 0 {
 		for i := range addresses {
@@ -97,7 +99,7 @@ func TestWalletCheck_OutdatedVersions_Warns(t *testing.T) {
 		"monerod 0.18.0.0-release is outdated",
 		"monero-wallet-rpc is outdated, its version is RPC 1.25: upgrade to 0.18.4 (RPC 1.28) or newer"} {
 		if !strings.Contains(got, want) {
-			t.Errorf("does not say %q:\n%s", want, got)
+			t.Errorf("%q is not printed:\n%s", want, got)
 		}
 	}
 }
@@ -118,7 +120,7 @@ func TestServe_OutdatedNodeAndWallet_LogsWarnings(t *testing.T) {
 	})
 }
 
-// checkWallet runs the command with a played node and wallet.
+// checkWallet runs wallet check with a fake node and wallet.
 func (p *program) checkWallet(url string, more ...string) (stdout, stderr string, code int) {
 	return p.run(append([]string{"wallet", "check", "--monero-daemon-url", url, "--monero-wallet-url", url}, more...)...)
 }
@@ -140,7 +142,7 @@ func TestWalletCheck_OtherWallet_Fails(t *testing.T) {
 
 	stdout, stderr, code := p.checkWallet(own)
 	if code != 0 {
-		t.Errorf("a database without a wallet: exit code %d\n%s%s", code, stdout, stderr)
+		t.Errorf("database without a wallet: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	wantOutput(t, stdout, "database", "has no wallet of monero yet")
 
@@ -152,7 +154,7 @@ func TestWalletCheck_OtherWallet_Fails(t *testing.T) {
 	run("INSERT INTO epochs (currency, epoch, started_at, first_position, reason) VALUES ('monero', 7, 7, 1, 'x')")
 	stdout, stderr, code = p.checkWallet(own)
 	if code != 0 {
-		t.Errorf("its own wallet: exit code %d\n%s%s", code, stdout, stderr)
+		t.Errorf("the wallet of the database: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	wantOutput(t, stdout, "database", "the same wallet and network, block 90, addresses up to 2, epoch 7")
 

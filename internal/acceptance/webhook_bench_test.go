@@ -28,7 +28,7 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// deliveryBench is the part of the service that sends to webhooks, on PostgreSQL,
+// deliveryBench is the part of the service that sends webhooks, on PostgreSQL,
 // with its loop.
 type deliveryBench struct {
 	db       *sql.DB
@@ -65,7 +65,7 @@ func newDeliveryBench(b *testing.B, cfg webhook.Config) *deliveryBench {
 	sender, err := webhook.NewSender(s, v, poster, wake, slog.Default(), cfg)
 	must(b, err)
 	var loop sync.WaitGroup
-	loop.Go(func() { // as the process does
+	loop.Go(func() { // the loop of serve
 		for {
 			if err := sender.Tick(ctx); err != nil && ctx.Err() == nil {
 				b.Error(err)
@@ -86,7 +86,7 @@ func newDeliveryBench(b *testing.B, cfg webhook.Config) *deliveryBench {
 	return m
 }
 
-// account makes an account with a webhook.
+// account creates an account with a webhook.
 func (m *deliveryBench) account(b *testing.B, url string) uuid.UUID {
 	b.Helper()
 	a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: uuid.NewString(), CreatedAt: time.Now()}
@@ -102,7 +102,7 @@ func (m *deliveryBench) exec(b *testing.B, statement string) {
 	must(b, err)
 }
 
-// commit commits n events of an account, which tell of no card.
+// commit commits n events of an account. They belong to no card.
 func (m *deliveryBench) commit(b *testing.B, account uuid.UUID, n int) []card.Event {
 	b.Helper()
 	es := make([]card.Event, n)
@@ -116,13 +116,13 @@ func (m *deliveryBench) commit(b *testing.B, account uuid.UUID, n int) []card.Ev
 // concurrency is the most requests that a sender makes to one webhook at once.
 const concurrency = 8
 
-// BenchmarkDeliveries compares how fast events that are due are delivered, and
-// that is stored, with bare posts of the same body from as many connections.
+// BenchmarkDeliveries compares how fast due events are delivered and saved as
+// delivered with bare posts of the same body on as many connections.
 func BenchmarkDeliveries(b *testing.B) {
 	const (
 		webhooks    = 16
 		connections = concurrency * webhooks
-		each        = 3000 // events of a turn, of each webhook
+		each        = 3000 // events per turn and webhook
 		turns       = 11
 	)
 	receivers := make([]string, webhooks)
@@ -135,7 +135,7 @@ func BenchmarkDeliveries(b *testing.B) {
 		b.Cleanup(receiver.Close)
 		receivers[i] = receiver.URL
 	}
-	m := newDeliveryBench(b, webhook.Config{Rate: 1e6}) // as fast as it can
+	m := newDeliveryBench(b, webhook.Config{Rate: 1e6}) // no limit in practice
 	accounts := make([]uuid.UUID, webhooks)
 	for i := range accounts {
 		accounts[i] = m.account(b, receivers[i])
@@ -167,8 +167,8 @@ func BenchmarkDeliveries(b *testing.B) {
 		return webhooks * each / time.Since(start).Seconds()
 	}
 	ours := func() float64 {
-		// The queue is there before the clock starts: sending is measured, not
-		// the making of events.
+		// The queue is filled before the clock starts, because only sending is
+		// measured.
 		m.exec(b, "UPDATE webhooks SET paused_until = 9e15")
 		for _, a := range accounts {
 			m.commit(b, a, each)
@@ -179,8 +179,8 @@ func BenchmarkDeliveries(b *testing.B) {
 		for first := arrived.Load(); arrived.Load() < first+webhooks*each; {
 			time.Sleep(time.Millisecond)
 		}
-		// Until that is stored. The newest events are stored last; to look for
-		// others, too, would measure the looking.
+		// Wait until the deliveries are saved. The newest are saved last. A
+		// query for all of them would slow down the sender.
 		for left := true; left; {
 			time.Sleep(5 * time.Millisecond)
 			must(b, m.db.QueryRow(`SELECT EXISTS (SELECT 1 FROM webhooks w JOIN accounts a ON a.id = w.account_id
@@ -216,7 +216,7 @@ func BenchmarkDeliveryLatency(b *testing.B) {
 	for range 300 {
 		m.commit(b, a, 1)
 		committed := time.Now()
-		m.wake() // as Service does after each commit with events
+		m.wake() // like Service after each commit with events
 		took = append(took, float64((<-at).Sub(committed).Microseconds())/1000)
 	}
 	b.ReportMetric(median(took), "ms/median(max:50)")
@@ -224,8 +224,9 @@ func BenchmarkDeliveryLatency(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkHangingReceiver reports how long events of 99 webhooks take while
-// 10,000 events of another wait for a receiver that accepts and never answers.
+// BenchmarkHangingReceiver reports the delivery time of events of 99 webhooks,
+// while 10,000 events of another webhook wait for a receiver that accepts
+// connections but never responds.
 func BenchmarkHangingReceiver(b *testing.B) {
 	release := make(chan struct{})
 	var requests atomic.Int64

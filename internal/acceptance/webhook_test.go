@@ -20,13 +20,13 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// flakyReceiver is a receiver that fails half of the time, at random.
+// flakyReceiver is a receiver that fails half of all requests at random.
 type flakyReceiver struct {
 	secret client.Secret
 	random *rand.Rand
 
 	mu       sync.Mutex
-	accepted map[uuid.UUID]*client.Event // that were answered with 200
+	accepted map[uuid.UUID]*client.Event // events that got status 200
 	bad      []string
 	tries    int
 }
@@ -54,8 +54,8 @@ func (h *flakyReceiver) count() int {
 	return len(h.accepted)
 }
 
-// expireClaims lets a dead process's leases and claims end, and everything be due
-// that is to be tried later.
+// expireClaims ends the leases and claims of a dead process, and makes all
+// scheduled attempts due.
 func expireClaims(t *testing.T, url string) {
 	t.Helper()
 	db := rig.OpenSQL(t, url)
@@ -69,9 +69,9 @@ func expireClaims(t *testing.T, url string) {
 	}
 }
 
-// TestWebhooks_ProcessKilled_LosesNoEvent makes 250 cards, which are
-// 500 events, while the process is killed 50 times and the receiver fails half
-// of the time.
+// TestWebhooks_ProcessKilled_LosesNoEvent sells 250 cards, which create 500
+// events. The process is killed 50 times, and the receiver fails half of all
+// requests.
 func TestWebhooks_ProcessKilled_LosesNoEvent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: kills the process 50 times, which takes 15 s")
@@ -105,7 +105,7 @@ func TestWebhooks_ProcessKilled_LosesNoEvent(t *testing.T) {
 			h.secret = w.Secret
 			h.mu.Unlock()
 
-			// A shop orders and pays, and repeats what was cut off.
+			// A shop orders and pays, and repeats requests that failed.
 			addresses := make(chan string, 1)
 			addresses <- s.url
 			shopped := make(chan struct{})
@@ -142,7 +142,8 @@ func TestWebhooks_ProcessKilled_LosesNoEvent(t *testing.T) {
 					t.Fatalf("%d of %d events arrived", h.count(), 2*cards)
 				}
 				expireClaims(t, url)
-				// One in a thousand is refused ten times.
+				// One event in a thousand fails ten times, and is then no
+				// longer sent.
 				if _, err := newClient(t, s.url, token).RecoverWebhook(ctx, w.Webhook.ID, time.Unix(0, 0)); err != nil {
 					t.Fatal(err)
 				}
@@ -164,7 +165,7 @@ func TestWebhooks_ProcessKilled_LosesNoEvent(t *testing.T) {
 				}
 			}
 			if seq != 2*cards || len(h.accepted) != 2*cards || len(h.bad) > 0 {
-				t.Errorf("%d events, %d arrived, wrong requests: %v", seq, len(h.accepted), h.bad)
+				t.Errorf("%d events, %d arrived, invalid requests: %v", seq, len(h.accepted), h.bad)
 			}
 			t.Logf("%d requests for %d events", h.tries, seq)
 			if out, stderr, code := p.run("reconcile"); code != 0 {
@@ -175,7 +176,8 @@ func TestWebhooks_ProcessKilled_LosesNoEvent(t *testing.T) {
 	}
 }
 
-// buyCard makes the n-th card and pays for it, and reports whether it is made.
+// buyCard orders and pays the n-th card. It returns false unless the card is
+// issued.
 func buyCard(ctx context.Context, base, token string, n int) bool {
 	c, err := client.New(base, token, client.WithRetry(1, 0), client.WithAttemptTimeout(3*time.Second))
 	if err != nil {
