@@ -1,9 +1,9 @@
 // Package card is the domain: cards, payments, and the rules that lead from one
 // to the other.
 //
-// It imports none of ours. It has no clock and does no I/O: its decisions
-// follow from facts that others read, and that they commit together with the
-// decision. After a crash, the same facts lead to the same decision.
+// It imports no other package of this module. It has no clock and does no I/O:
+// its decisions follow from facts that the callers read, and commit together
+// with the decision. After a crash, the same facts lead to the same decision.
 package card
 
 import (
@@ -74,8 +74,8 @@ type Card struct {
 	CanceledAt time.Time // when the client canceled the card, which ended its quote; zero if not canceled
 
 	// Transfers are the counted transfers, first seen first. If there are many,
-	// only the largest are listed, and Omitted is the number of the others.
-	// They are set only where one card is read.
+	// only the largest are listed, and Omitted is the number of the rest. They
+	// are set only where one card is read.
 	Transfers []Transfer
 	Omitted   int64
 

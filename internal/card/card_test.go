@@ -26,7 +26,7 @@ func TestFirstUUID_DividesCardsByTime(t *testing.T) {
 		} {
 			first := card.FirstUUID(tt.time)
 			if earlier := bytes.Compare(id[:], first[:]) < 0; earlier != tt.earlier {
-				t.Errorf("%s of %s, earlier than %s of %s: %t", id, at, first, tt.time, earlier)
+				t.Errorf("%s of %s before %s of %s: %t", id, at, first, tt.time, earlier)
 			}
 		}
 	}

@@ -65,7 +65,7 @@ func TestFlaw_FindsEachFault(t *testing.T) {
 		}
 	}
 	if wellFormed().Flaw(time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)) != expiry {
-		t.Error("it is good for longer than its month")
+		t.Error("valid after the end of its month")
 	}
 }
 

@@ -43,7 +43,7 @@ func CreditOf(c *Card) Credit {
 }
 
 // RefundDue returns the amount to refund, surplus included, of a paid card that
-// no supplier makes; 0 for any other card. Late money is not due: an operator
+// no supplier issues; 0 for any other card. Late money is not due: an operator
 // decides about it.
 func (c *Card) RefundDue() Amount {
 	if !c.Refused || c.Status == Generated || c.State != Paid {

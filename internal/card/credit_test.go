@@ -15,38 +15,38 @@ func TestCreditOf_EveryCase(t *testing.T) {
 		want card.Credit
 	}{
 		"nothing received": {card.Card{State: card.Unpaid}, card.Credit{Due: 100}},
-		"some of it": {card.Card{State: card.Underpaid, Received: 40},
+		"partly paid": {card.Card{State: card.Underpaid, Received: 40},
 			card.Credit{Paid: 40, Due: 60}},
 		"exactly, not confirmed":  {card.Card{State: card.Confirming, Received: 100}, card.Credit{Paid: 100}},
 		"too much, not confirmed": {card.Card{State: card.Detected, Received: 130}, card.Credit{Paid: 130}},
-		"too much, found paid": {card.Card{State: card.Paid, Received: 130, Settled: 100},
+		"too much, already paid": {card.Card{State: card.Paid, Received: 130, Settled: 100},
 			card.Credit{Paid: 100, Surplus: 30}},
 		"issued": {
 			card.Card{Status: card.Generated, State: card.Paid, Received: 130, Settled: 100},
 			card.Credit{Paid: 100, Surplus: 30}},
-		"issued, surplus given back": {
+		"issued, surplus refunded first": {
 			card.Card{Status: card.Generated, State: card.Paid, Received: 130, Settled: 100, Refunded: 30},
 			card.Credit{Paid: 100, Refunded: 30}},
 		"late":                      {card.Card{State: card.Late, Received: 70}, card.Credit{Held: 70, Due: 30}},
 		"late, more than the price": {card.Card{State: card.Late, Received: 170}, card.Credit{Held: 170}},
-		"late, a part given back": {card.Card{State: card.Late, Received: 70, Refunded: 20},
+		"late, partly refunded": {card.Card{State: card.Late, Received: 70, Refunded: 20},
 			card.Credit{Held: 50, Refunded: 20}},
-		"late, though it was found paid once": {card.Card{State: card.Late, Received: 70, Settled: 90},
+		"late, but once paid": {card.Card{State: card.Late, Received: 70, Settled: 90},
 			card.Credit{Held: 70, Due: 20}},
-		"late and a surplus over what it needs": {card.Card{State: card.Late, Received: 100, Settled: 90},
+		"late with a surplus": {card.Card{State: card.Late, Received: 100, Settled: 90},
 			card.Credit{Held: 90, Surplus: 10}},
-		"accepted as it is": {card.Card{State: card.Paid, Received: 70, Accepted: 70, Settled: 70},
+		"accepted amount received": {card.Card{State: card.Paid, Received: 70, Accepted: 70, Settled: 70},
 			card.Credit{Paid: 70}},
-		"accepted, and some left": {card.Card{State: card.Underpaid, Received: 50, Accepted: 70},
+		"accepted, then partly lost": {card.Card{State: card.Underpaid, Received: 50, Accepted: 70},
 			card.Credit{Paid: 50, Due: 20}},
-		"more accepted than asked for": {card.Card{State: card.Underpaid, Received: 50, Accepted: 170},
+		"more accepted than the price": {card.Card{State: card.Underpaid, Received: 50, Accepted: 170},
 			card.Credit{Paid: 50, Due: 50}},
 		"canceled": {card.Card{State: card.Canceled, CanceledAt: epoch}, card.Credit{}},
 		"canceled, then paid too little": {card.Card{State: card.Late, CanceledAt: epoch, Received: 70},
 			card.Credit{Held: 70}},
-		"all given back": {card.Card{State: card.Expired, Received: 70, Refunded: 70},
+		"all refunded": {card.Card{State: card.Expired, Received: 70, Refunded: 70},
 			card.Credit{Refunded: 70}},
-		"given back, and it left the chain": {card.Card{State: card.Expired, Received: 10, Refunded: 70},
+		"refunded, then left the chain": {card.Card{State: card.Expired, Received: 10, Refunded: 70},
 			card.Credit{Refunded: 10, Lost: 60}},
 		"issued, all lost": {card.Card{Status: card.Generated, State: card.Reversed, Settled: 100},
 			card.Credit{Lost: 100}},
@@ -58,7 +58,7 @@ func TestCreditOf_EveryCase(t *testing.T) {
 		"lost and written off": {
 			card.Card{Status: card.Generated, State: card.Reversed, Settled: 100, WrittenOff: 100},
 			card.Credit{Lost: 100, WrittenOff: 100}},
-		"written off, and some came back": {
+		"written off, partly returned": {
 			card.Card{Status: card.Generated, State: card.Reversed, Received: 70, Settled: 100, WrittenOff: 100},
 			card.Credit{Paid: 70, Lost: 30, WrittenOff: 30}},
 	} {
@@ -94,10 +94,10 @@ func TestCard_NothingDue_NoPaymentURI(t *testing.T) {
 		card card.Card
 		want string
 	}{
-		"unpaid":     {card.Card{State: card.Unpaid}, "monero:a?tx_amount=0.0000000001"},
-		"expired":    {card.Card{State: card.Expired}, "monero:a?tx_amount=0.0000000001"},
-		"given back": {card.Card{State: card.Expired, Received: 70, Refunded: 70}, ""},
-		"canceled":   {card.Card{State: card.Canceled, CanceledAt: epoch}, ""},
+		"unpaid":   {card.Card{State: card.Unpaid}, "monero:a?tx_amount=0.0000000001"},
+		"expired":  {card.Card{State: card.Expired}, "monero:a?tx_amount=0.0000000001"},
+		"refunded": {card.Card{State: card.Expired, Received: 70, Refunded: 70}, ""},
+		"canceled": {card.Card{State: card.Canceled, CanceledAt: epoch}, ""},
 		"canceled, and issued": {card.Card{Status: card.Generated, State: card.Paid, CanceledAt: epoch},
 			"monero:a?tx_amount=0.0000000001"},
 		"issued": {card.Card{Status: card.Generated, State: card.Paid, Received: 100, Settled: 100},
@@ -105,7 +105,7 @@ func TestCard_NothingDue_NoPaymentURI(t *testing.T) {
 		"issued, surplus refunded": {
 			card.Card{Status: card.Generated, State: card.Paid, Received: 130, Settled: 100, Refunded: 30},
 			"monero:a?tx_amount=0.0000000001"},
-		"given back and paid again": {card.Card{State: card.Paid, Received: 170, Refunded: 70, Settled: 100}, ""},
+		"refunded and paid again": {card.Card{State: card.Paid, Received: 170, Refunded: 70, Settled: 100}, ""},
 	} {
 		tt.card.Amount, tt.card.Address, tt.card.Coin = 100, "a", monero()
 		if got := tt.card.PaymentURI(); got != tt.want {
@@ -114,22 +114,22 @@ func TestCard_NothingDue_NoPaymentURI(t *testing.T) {
 	}
 }
 
-// A refund is due for a paid card that no supplier makes, and for no other.
+// A refund is due for a paid card that no supplier issues, and for no other.
 func TestCard_RefundDue(t *testing.T) {
 	for name, tt := range map[string]struct {
 		card card.Card
 		want card.Amount
 	}{
-		"no supplier makes it": {card.Card{Refused: true, State: card.Paid, Received: 130, Settled: 100}, 130},
-		"and a part was given back": {
+		"no supplier issues it": {card.Card{Refused: true, State: card.Paid, Received: 130, Settled: 100}, 130},
+		"no supplier, partly refunded": {
 			card.Card{Refused: true, State: card.Paid, Received: 130, Settled: 100, Refunded: 30}, 100},
-		"and what was given back is gone": {
+		"no supplier, refunded money left the chain": {
 			card.Card{Refused: true, State: card.Paid, Received: 100, Settled: 100, Refunded: 130}, 0},
-		"a supplier may make it": {card.Card{State: card.Paid, Received: 130, Settled: 100}, 0},
-		"it was issued after all": {
+		"a supplier may issue it": {card.Card{State: card.Paid, Received: 130, Settled: 100}, 0},
+		"issued later": {
 			card.Card{Refused: true, Status: card.Generated, State: card.Paid, Received: 130, Settled: 100}, 0},
-		"its money left the chain": {card.Card{Refused: true, State: card.Confirming, Received: 130}, 0},
-		"its money is late":        {card.Card{State: card.Late, Received: 70}, 0},
+		"money left the chain": {card.Card{Refused: true, State: card.Confirming, Received: 130}, 0},
+		"money is late":        {card.Card{State: card.Late, Received: 70}, 0},
 	} {
 		if got := tt.card.RefundDue(); got != tt.want {
 			t.Errorf("%s: %d, want %d", name, got, tt.want)

@@ -239,7 +239,7 @@ var (
 	ErrWrongAnswer = fmt.Errorf("%w: an answer cannot be right", ErrChainNotReady)
 	// ErrImpossible means that an address or a card received more coins than
 	// exist. It is a case of ErrChainNotReady.
-	ErrImpossible = fmt.Errorf("%w: more coins came to one address than there are", ErrChainNotReady)
+	ErrImpossible = fmt.Errorf("%w: an address received more coins than exist", ErrChainNotReady)
 
 	errKeyTaken = errors.New("idempotency key has a card")
 )

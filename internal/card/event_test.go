@@ -66,7 +66,7 @@ func TestPayload_Golden(t *testing.T) {
 		"of a card with a reference": {named, `{"type":"card.generated","timestamp":"2026-11-20T15:06:00.120Z","seq":42,` +
 			`"card_uuid":"019aa1c9-f868-7cef-8e4e-9b1c97fb1d88","reference":"order \u003c4711\u003e ` + "\U0001f600" +
 			`","status":"generated","payment_state":"paid"}`},
-		"elsewhere on earth": {expired,
+		"another time zone": {expired,
 			`{"type":"payment.expired","timestamp":"2026-01-02T03:04:05.999Z","seq":4611686018427387904,` +
 				`"card_uuid":"019aa1c9-f868-7cef-8e4e-9b1c97fb1d88","status":"awaiting_payment","payment_state":"expired"}`},
 		"of a webhook": {disabled, `{"type":"webhook.disabled","timestamp":"2026-11-20T15:06:00.000Z","seq":42,` +

@@ -11,8 +11,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// An assessment leads to one intent, to an event for each change, and to an
-// alarm for cards that need an operator.
+// An assessment leads to at most one intent, to an event for each change, and
+// to an alarm for cards that need an operator.
 func TestJudge_EachState_IssueAndEvent(t *testing.T) {
 	id := uuid.Must(uuid.NewV7())
 	tip := card.Tip{Height: 109, Time: epoch}
@@ -28,20 +28,20 @@ func TestJudge_EachState_IssueAndEvent(t *testing.T) {
 	}{
 		"nothing new": {order(), nil, tip, false, "", false},
 		"paid":        {order(), []card.Transfer{in(100, 100)}, tip, true, card.EventDetected, false},
-		"paid, as it was": {order(func(c *card.Card) { c.State = card.Paid }), []card.Transfer{in(100, 100)}, tip,
+		"paid before": {order(func(c *card.Card) { c.State = card.Paid }), []card.Transfer{in(100, 100)}, tip,
 			true, "", false},
-		"issued":                     {order(generated), []card.Transfer{in(100, 100)}, tip, false, "", false},
-		"issued, and its money left": {order(generated), nil, tip, false, card.EventReversed, true},
+		"issued":             {order(generated), []card.Transfer{in(100, 100)}, tip, false, "", false},
+		"issued, money left": {order(generated), nil, tip, false, card.EventReversed, true},
 		"reversed, as it was": {order(generated, func(c *card.Card) { c.State = card.Reversed }), nil, tip, false, "",
 			false},
 		"reversed, and restored": {order(generated, func(c *card.Card) { c.State = card.Reversed }),
 			[]card.Transfer{in(100, 100)}, tip, false, card.EventRestored, false},
-		"reversed, and a part back": {order(generated, func(c *card.Card) { c.State = card.Reversed }),
+		"reversed, partly returned": {order(generated, func(c *card.Card) { c.State = card.Reversed }),
 			[]card.Transfer{in(40, 100)}, tip, false, "", false},
 		"too little": {order(), []card.Transfer{in(40, 100)}, tip, false, card.EventUnderpaid, false},
 		"late": {order(), []card.Transfer{in(40, 100, late)},
 			card.Tip{Height: 109, Time: epoch.Add(3 * time.Hour)}, false, card.EventLate, true},
-		"no supplier, as it was": {order(refused), []card.Transfer{in(100, 100)}, tip, true, "", false},
+		"no supplier, unchanged": {order(refused), []card.Transfer{in(100, 100)}, tip, true, "", false},
 		"no supplier, more money": {order(refused), []card.Transfer{in(100, 100), in(50, 100)}, tip, true,
 			card.EventRefundDue, true},
 		"no supplier, money left": {order(refused), nil, tip, false, "", false},
@@ -77,14 +77,14 @@ func TestConfirmed_AllTransfersFirm(t *testing.T) {
 		height int64
 		want   bool
 	}{
-		"nothing":                  {nil, 1000, false},
-		"one confirmation short":   {[]card.Transfer{in(1, 100)}, 108, false},
-		"just confirmed":           {[]card.Transfer{in(1, 100)}, 109, true},
-		"one of two is not":        {[]card.Transfer{in(1, 100), in(1, 101)}, 109, false},
-		"one is in the mempool":    {[]card.Transfer{in(1, 100), in(1, 0)}, 1000, false},
-		"one is locked":            {[]card.Transfer{in(1, 100), in(1, 100, locked)}, 1000, false},
-		"one that is gone is not":  {[]card.Transfer{in(1, 100), in(1, 0, gone)}, 109, true},
-		"one that is gone, locked": {[]card.Transfer{in(1, 100), in(1, 100, gone, locked)}, 109, true},
+		"nothing":                   {nil, 1000, false},
+		"one confirmation short":    {[]card.Transfer{in(1, 100)}, 108, false},
+		"just confirmed":            {[]card.Transfer{in(1, 100)}, 109, true},
+		"one of two unconfirmed":    {[]card.Transfer{in(1, 100), in(1, 101)}, 109, false},
+		"one is in the mempool":     {[]card.Transfer{in(1, 100), in(1, 0)}, 1000, false},
+		"one is locked":             {[]card.Transfer{in(1, 100), in(1, 100, locked)}, 1000, false},
+		"one left the chain":        {[]card.Transfer{in(1, 100), in(1, 0, gone)}, 109, true},
+		"locked one left the chain": {[]card.Transfer{in(1, 100), in(1, 100, gone, locked)}, 109, true},
 	} {
 		if got := card.Confirmed(order(), tt.in, card.Tip{Height: tt.height}); got != tt.want {
 			t.Errorf("%s: %t", name, got)
@@ -96,19 +96,19 @@ func TestAwaited_ReturnsNeededTransfersThatAreNotFirm(t *testing.T) {
 	for name, tt := range map[string]struct {
 		card *card.Card
 		in   []card.Transfer
-		want []int64 // their heights
+		want []int64 // heights
 	}{
-		"nothing":                    {order(), nil, nil},
-		"one confirmation short":     {order(), []card.Transfer{in(100, 101)}, []int64{101}},
-		"confirmed":                  {order(), []card.Transfer{in(100, 100)}, nil},
-		"dust in the pool is not":    {order(), []card.Transfer{in(100, 101), in(1, 0)}, []int64{101}},
-		"the rest in the pool is":    {order(), []card.Transfer{in(99, 90), in(1, 0)}, []int64{0}},
-		"locked, the last resort":    {order(), []card.Transfer{in(100, 50, locked), in(60, 90)}, []int64{50}},
-		"less was accepted":          {order(accepted), []card.Transfer{in(60, 105), in(40, 107)}, []int64{105}},
-		"what is gone is not":        {order(), []card.Transfer{in(100, 105, gone)}, nil},
-		"not enough, all of it":      {order(), []card.Transfer{in(30, 105), in(30, 0)}, []int64{105, 0}},
-		"given back, and paid again": {order(refunded), []card.Transfer{in(99, 50), in(100, 105)}, []int64{105}},
-		"found paid, and mined again": {order(func(c *card.Card) { c.Settled = 75 }),
+		"nothing":                        {order(), nil, nil},
+		"one confirmation short":         {order(), []card.Transfer{in(100, 101)}, []int64{101}},
+		"confirmed":                      {order(), []card.Transfer{in(100, 100)}, nil},
+		"dust in the mempool not needed": {order(), []card.Transfer{in(100, 101), in(1, 0)}, []int64{101}},
+		"rest in the mempool":            {order(), []card.Transfer{in(99, 90), in(1, 0)}, []int64{0}},
+		"locked one needed":              {order(), []card.Transfer{in(100, 50, locked), in(60, 90)}, []int64{50}},
+		"smaller accepted amount":        {order(accepted), []card.Transfer{in(60, 105), in(40, 107)}, []int64{105}},
+		"one left the chain":             {order(), []card.Transfer{in(100, 105, gone)}, nil},
+		"not enough, all needed":         {order(), []card.Transfer{in(30, 105), in(30, 0)}, []int64{105, 0}},
+		"refunded and paid again":        {order(refunded), []card.Transfer{in(99, 50), in(100, 105)}, []int64{105}},
+		"once paid, mined again": {order(func(c *card.Card) { c.Settled = 75 }),
 			[]card.Transfer{in(75, 105), in(25, 107)}, []int64{105}},
 	} {
 		var got []int64
@@ -145,7 +145,7 @@ func TestCard_AsCreated(t *testing.T) {
 		t.Error(diff)
 	}
 	if now.Status != card.Generated || now.Received != 1 {
-		t.Error("the card itself was changed")
+		t.Error("the original card changed")
 	}
 }
 
@@ -163,7 +163,7 @@ func TestError_KeepsCauseFromClients(t *testing.T) {
 		card.Quota{Limit: 3})
 	if !errors.Is(e, card.ErrUnavailable) || !errors.Is(e, cause) || errors.Is(e, card.ErrNotFound) ||
 		errors.Is(e, errors.New("x")) {
-		t.Error("it is not what it is")
+		t.Error("errors.Is does not match the failure or its cause")
 	}
 	if e.Error() != "unavailable: dial 10.0.0.1" ||
 		card.ErrNotFound.WithMessage("No card.").Error() != "not_found: No card." {
@@ -174,10 +174,10 @@ func TestError_KeepsCauseFromClients(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	if u := card.ErrUnavailable; u.Cause != nil || u.Fields != nil || u.Quota != nil || u.Message == e.Message {
-		t.Errorf("the failure itself was changed: %+v", u)
+		t.Errorf("the original failure changed: %+v", u)
 	}
 	if card.Unready("no fresh rate").Error() != "no fresh rate" {
-		t.Error("unready does not say why")
+		t.Error("Unready loses its reason")
 	}
 }
 

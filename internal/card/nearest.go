@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Nearest returns the option that a name most resembles, to suggest what was
-// meant: "" if more than half of each option would have to change. It ignores
-// the case of the name; of equals, the last one wins.
+// Nearest returns the option that a name most resembles, to suggest the
+// intended one: "" if more than half of each option would have to change. It
+// ignores the case of the name; of equals, the last one wins.
 func Nearest[S ~string](name string, options []S) (nearest S) {
 	name = strings.ToLower(name)
 	least := math.MaxInt

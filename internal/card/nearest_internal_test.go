@@ -17,7 +17,7 @@ func FuzzDistance_EqualsRecursion(f *testing.F) {
 	})
 }
 
-// recursiveDistance tries every way.
+// recursiveDistance tries every edit.
 func recursiveDistance(a, b string) int {
 	switch {
 	case a == "" || b == "":

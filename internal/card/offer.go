@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Offer is an amount, or a range of amounts, for which cards are available now.
+// Offer is an amount, or a range of amounts, of cards that are available now.
 type Offer struct {
 	Min, Max USD   // inclusive; equal for one amount
 	Left     int64 // remaining cards; Unlimited if they are not counted
 	Total    USD   // limit for the sum of all cards, such as a prepaid balance; 0 for no limit
-	// Life is set for cards in our own stock: each order reserves one that
+	// Life is set for cards in our own stock: each order reserves a card that
 	// stays valid for at least Life. It is 0 if orders reserve nothing.
 	Life time.Duration
 }

@@ -58,9 +58,8 @@ type Tip struct {
 type Assessment struct {
 	State    PaymentState
 	Received Amount // sum of the counted transfers
-	// The amount with which the payment became Paid, and which must remain: the
-	// price, the price at the rate for late money, or the accepted amount. 0
-	// before.
+	// The amount that made the payment Paid, and must remain: the price, the
+	// price at the rate for late money, or the accepted amount. 0 before.
 	Settled     Amount
 	Height      int64 // block of the transfer that the card waits for; 0 if there is none, or it is in the mempool
 	Credit      Credit
@@ -68,13 +67,13 @@ type Assessment struct {
 }
 
 // Assess decides the state of a card's payment. It is pure: the same card,
-// counted transfers, tip and rate give the same result, however often and in
-// whatever order the transfers arrived. today is the current rate, which only
+// counted transfers, tip and rate give the same result, in any order of the
+// transfers and any number of calls. today is the current rate, which only
 // money needs that was first seen after the quote ended; the zero Rate is an
 // unknown one.
 //
-// Only firm transfers pay: they have their confirmations and can be spent.
-// Other transfers never delay a card that the firm ones pay for.
+// Only firm transfers pay: they are confirmed and can be spent. Other transfers
+// never delay a card that the firm ones pay for.
 //
 // A generated card is never revoked: it is Paid, or Reversed once its money
 // left the chain.
@@ -160,12 +159,12 @@ func (c *Card) quoteEnd() time.Time {
 	return c.ExpiresAt
 }
 
-// firm reports whether a transfer has its confirmations and can be spent.
+// firm reports whether a transfer is confirmed and can be spent.
 func (c *Card) firm(t Transfer, tip Tip) bool {
 	return t.Height > 0 && tip.Height >= c.readyAt(t) && !t.Locked
 }
 
-// readyAt returns the tip at which a mined transfer has its confirmations.
+// readyAt returns the tip that confirms a mined transfer.
 func (c *Card) readyAt(t Transfer) int64 { return t.Height + int64(c.ConfirmationsRequired) - 1 }
 
 // enough reports whether s pays the price without the need of a rate. An amount
@@ -235,8 +234,8 @@ func Awaited(c *Card, transfers []Transfer, tip Tip) []Transfer {
 	return slices.DeleteFunc(needed(c, transfers), func(t Transfer) bool { return c.firm(t, tip) })
 }
 
-// nextReadyHeight returns the tip at which the next transfer of an unpaid card
-// becomes firm. A card that waits for a rate is assessed again with the next
+// nextReadyHeight returns the tip that makes the next transfer of an unpaid
+// card firm. A card that waits for a rate is assessed again with the next
 // block.
 func nextReadyHeight(c *Card, transfers []Transfer, tip Tip, forRate bool) (height int64) {
 	if !slices.Contains([]PaymentState{Detected, Confirming, Late}, c.State) {
@@ -280,7 +279,7 @@ type Verdict struct {
 	Event      *Event // for the account; nil for none
 }
 
-// Alarm reports whether the verdict makes the card one that needs an operator.
+// Alarm reports whether the card newly needs an operator.
 func (v Verdict) Alarm() bool {
 	return v.Event != nil &&
 		(v.Assessment.State == Late || v.Assessment.State == Reversed || v.Event.Type == EventRefundDue)

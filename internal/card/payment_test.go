@@ -12,8 +12,8 @@ import (
 
 var epoch = time.Date(2026, 11, 20, 14, 0, 0, 0, time.UTC)
 
-// at 150 US dollars per coin, a card of 150 costs 100 units here: small numbers
-// are easy to read
+// At 150 US dollars per coin, a card of 150 costs 100 units here, which keeps
+// the numbers small.
 func order(change ...func(*card.Card)) *card.Card {
 	c := &card.Card{
 		Coin: card.Currency{Code: "monero", Decimals: 2, Confirmations: 10}, USD: 150_00, Amount: 100,
@@ -31,7 +31,7 @@ func generated(c *card.Card) { c.Status, c.State, c.Settled = card.Generated, ca
 // cheap was issued for late money that was worth more than at the quote.
 func cheap(c *card.Card) { generated(c); c.Settled = 75 }
 
-// accepted is a card for which an operator accepted 60; refunded is one with 99
+// accepted is a card with an accepted amount of 60; refunded is a card with 99
 // refunded.
 func accepted(c *card.Card) { c.Accepted = 60 }
 func refunded(c *card.Card) { c.Refunded = 99 }
@@ -67,7 +67,7 @@ func TestAssess(t *testing.T) {
 		"nothing":         {order(), nil, tip, same, card.Assessment{State: card.Unpaid}},
 		"nothing in time": {order(), nil, afterExpiry, same, card.Assessment{State: card.Expired}},
 		"canceled":        {order(canceled), nil, tip, same, card.Assessment{State: card.Canceled}},
-		"canceled, and its time is over": {order(canceled), nil, afterExpiry, same,
+		"canceled, quote ended": {order(canceled), nil, afterExpiry, same,
 			card.Assessment{State: card.Canceled}},
 		"canceled, its money left the chain": {order(canceled), transfers{in(100, 100, gone)}, tip, same,
 			card.Assessment{State: card.Canceled}},
@@ -77,7 +77,7 @@ func TestAssess(t *testing.T) {
 			card.Assessment{State: card.Late, Received: 50, Height: 100}},
 		"canceled, then paid": {order(canceled), transfers{in(100, 100, afterCancel)}, tip, same,
 			card.Assessment{State: card.Paid, Received: 100, Settled: 100, Height: 100}},
-		"canceled, then paid what is less": {order(canceled), transfers{in(100, 100, afterCancel)}, tip, cheaper,
+		"canceled, then paid too little": {order(canceled), transfers{in(100, 100, afterCancel)}, tip, cheaper,
 			card.Assessment{State: card.Late, Received: 100, Height: 100}},
 		"canceled, then paid, no rate known": {order(canceled), transfers{in(100, 100, afterCancel)}, tip, unknown,
 			card.Assessment{State: card.Confirming, Received: 100, Height: 100, ReadyHeight: 110}},
@@ -85,9 +85,9 @@ func TestAssess(t *testing.T) {
 			card.Assessment{State: card.Detected, Received: 100}},
 		"canceled, then paid and refunded": {order(canceled, refunded), transfers{in(99, 50, late)}, afterExpiry,
 			dearer, card.Assessment{State: card.Canceled, Received: 99, Height: 50}},
-		"canceled once it had expired": {order(func(c *card.Card) { c.CanceledAt = c.ExpiresAt.Add(time.Hour) }),
+		"canceled after expiry": {order(func(c *card.Card) { c.CanceledAt = c.ExpiresAt.Add(time.Hour) }),
 			transfers{in(100, 100, late)}, afterExpiry, cheaper, card.Assessment{State: card.Late, Received: 100, Height: 100}},
-		"only what left the chain": {order(), transfers{in(100, 100, gone)}, tip, same,
+		"all left the chain": {order(), transfers{in(100, 100, gone)}, tip, same,
 			card.Assessment{State: card.Unpaid}},
 		"exact, in the mempool": {order(), transfers{in(100, 0)}, tip, same,
 			card.Assessment{State: card.Detected, Received: 100}},
@@ -119,7 +119,7 @@ func TestAssess(t *testing.T) {
 			card.Assessment{State: card.Confirming, Received: 60, Height: 101, ReadyHeight: 110}},
 		"accepted, a part left the chain": {order(accepted), transfers{in(59, 100), in(1, 100, gone)}, afterExpiry,
 			same, card.Assessment{State: card.Late, Received: 59, Height: 100}},
-		"accepted, and more than asked": {order(accepted), transfers{in(60, 100), in(60, 100, late)}, afterExpiry,
+		"accepted, more than the price": {order(accepted), transfers{in(60, 100), in(60, 100, late)}, afterExpiry,
 			cheaper, card.Assessment{State: card.Paid, Received: 120, Settled: 100, Height: 100}},
 		"refunded": {order(refunded), transfers{in(99, 50, late)}, afterExpiry, dearer,
 			card.Assessment{State: card.Expired, Received: 99, Height: 50}},
@@ -131,7 +131,7 @@ func TestAssess(t *testing.T) {
 			card.Assessment{State: card.Paid, Received: 199, Settled: 100, Height: 50}},
 		"refunded, then it left the chain": {order(generated, refunded), transfers{in(198, 50)}, tip, same,
 			card.Assessment{State: card.Reversed, Received: 198, Settled: 100, Height: 50}},
-		"split, the newest rules": {order(), transfers{in(60, 50), in(40, 105)}, tip, same,
+		"split, newest part decides": {order(), transfers{in(60, 50), in(40, 105)}, tip, same,
 			card.Assessment{State: card.Confirming, Received: 100, Height: 105, ReadyHeight: 114}},
 		"split, one in the mempool": {order(), transfers{in(60, 50), in(40, 0)}, tip, same,
 			card.Assessment{State: card.Detected, Received: 100}},
@@ -177,22 +177,22 @@ func TestAssess(t *testing.T) {
 			card.Assessment{State: card.Late, Received: 100, Height: 100}},
 		"enough in time, surplus late": {order(), transfers{in(100, 50), in(1, 100, late)}, afterExpiry, cheaper,
 			card.Assessment{State: card.Paid, Received: 101, Settled: 100, Height: 50}},
-		"paid in time, half given back": {order(func(c *card.Card) { c.Refunded = 50 }), transfers{in(100, 100)},
+		"paid in time, half refunded": {order(func(c *card.Card) { c.Refunded = 50 }), transfers{in(100, 100)},
 			tip, same, card.Assessment{State: card.Late, Received: 100, Height: 100}},
-		"paid in time, all given back": {order(func(c *card.Card) { c.Refunded = 100 }), transfers{in(100, 100)},
+		"paid in time, all refunded": {order(func(c *card.Card) { c.Refunded = 100 }), transfers{in(100, 100)},
 			tip, same, card.Assessment{State: card.Expired, Received: 100, Height: 100}},
-		"given back, and left the chain": {order(func(c *card.Card) { c.Refunded = 100 }),
+		"refunded, then left the chain unpaid": {order(func(c *card.Card) { c.Refunded = 100 }),
 			transfers{in(100, 100, gone)}, tip, same, card.Assessment{State: card.Expired}},
-		"found paid late, then cheaper": {order(func(c *card.Card) { c.State, c.Settled = card.Paid, 75 }),
+		"once paid late, then cheaper": {order(func(c *card.Card) { c.State, c.Settled = card.Paid, 75 }),
 			transfers{in(75, 100, late)}, afterExpiry, cheaper,
 			card.Assessment{State: card.Paid, Received: 75, Settled: 75, Height: 100}},
-		"found paid late, and dust": {order(func(c *card.Card) { c.State, c.Settled = card.Paid, 75 }),
+		"once paid late, then dust": {order(func(c *card.Card) { c.State, c.Settled = card.Paid, 75 }),
 			transfers{in(75, 100, late), in(1, 100, late)}, afterExpiry, cheaper,
 			card.Assessment{State: card.Paid, Received: 76, Settled: 75, Height: 100}},
-		"found paid at a higher price": {order(func(c *card.Card) { c.State, c.Settled = card.Paid, 101 }),
+		"once paid at a higher price": {order(func(c *card.Card) { c.State, c.Settled = card.Paid, 101 }),
 			transfers{in(101, 100, late)}, afterExpiry, cheaper,
 			card.Assessment{State: card.Paid, Received: 101, Settled: 101, Height: 100}},
-		"paid, and one unit locked for ever": {order(), transfers{in(100, 100), in(1, 50, locked)}, tip, same,
+		"paid, one unit locked": {order(), transfers{in(100, 100), in(1, 50, locked)}, tip, same,
 			card.Assessment{State: card.Paid, Received: 101, Settled: 100, Height: 100}},
 		"paid, and one unit in the mempool": {order(), transfers{in(100, 100), in(1, 0)}, tip, same,
 			card.Assessment{State: card.Paid, Received: 101, Settled: 100, Height: 100}},
@@ -208,19 +208,19 @@ func TestAssess(t *testing.T) {
 			card.Assessment{State: card.Confirming, Received: 100, Height: 106, ReadyHeight: 113}},
 		"locked, and paid again": {order(), transfers{in(100, 50, locked), in(100, 100)}, tip, same,
 			card.Assessment{State: card.Paid, Received: 200, Settled: 100, Height: 100}},
-		"locked, and on its way again": {order(), transfers{in(100, 50, locked), in(100, 105)}, tip, same,
+		"locked, paid again in the mempool": {order(), transfers{in(100, 50, locked), in(100, 105)}, tip, same,
 			card.Assessment{State: card.Confirming, Received: 200, Height: 105, ReadyHeight: 114}},
-		"late, and one unit locked for ever": {order(), transfers{in(100, 100, late), in(1, 50, late, locked)},
+		"late, one unit locked": {order(), transfers{in(100, 100, late), in(1, 50, late, locked)},
 			afterExpiry, same, card.Assessment{State: card.Paid, Received: 101, Settled: 100, Height: 100}},
 		"late, short, one unit in the pool": {order(), transfers{in(60, 100, late), in(1, 0, late)}, afterExpiry, same,
 			card.Assessment{State: card.Late, Received: 61}},
 		"late, short, one unit in the newest": {order(), transfers{in(60, 100, late), in(1, 109, late)}, afterExpiry, same,
 			card.Assessment{State: card.Late, Received: 61, Height: 109, ReadyHeight: 118}},
-		"late, short, the rest on its way": {order(), transfers{in(60, 100, late), in(40, 105, late)}, afterExpiry,
+		"late, short, rest unconfirmed": {order(), transfers{in(60, 100, late), in(40, 105, late)}, afterExpiry,
 			same, card.Assessment{State: card.Confirming, Received: 100, Height: 105, ReadyHeight: 114}},
 		"late, short, the rest is locked": {order(), transfers{in(60, 100, late), in(40, 100, late, locked)},
 			afterExpiry, same, card.Assessment{State: card.Confirming, Received: 100, Height: 100}},
-		"late, the unit that lacks is early": {order(), transfers{in(60, 100), in(39, 100), in(1, 109, late)},
+		"late, missing unit in time": {order(), transfers{in(60, 100), in(39, 100), in(1, 109, late)},
 			afterExpiry, same, card.Assessment{State: card.Confirming, Received: 100, Height: 109, ReadyHeight: 118}},
 		"in time short, worth enough, dust": {order(), transfers{in(75, 100), in(1, 0, late)}, afterExpiry, dearer,
 			card.Assessment{State: card.Detected, Received: 76}},
@@ -234,7 +234,7 @@ func TestAssess(t *testing.T) {
 			unknown, card.Assessment{State: card.Paid, Received: 61, Settled: 60, Height: 100}},
 		"accepted, and one unit in the pool": {order(accepted), transfers{in(60, 100), in(1, 0)}, afterExpiry, unknown,
 			card.Assessment{State: card.Paid, Received: 61, Settled: 60, Height: 100}},
-		"found paid, a part is mined again": {order(func(c *card.Card) { c.State, c.Settled = card.Paid, 100 }),
+		"once paid, part mined again": {order(func(c *card.Card) { c.State, c.Settled = card.Paid, 100 }),
 			transfers{in(60, 100), in(40, 0)}, tip, same, card.Assessment{State: card.Detected, Received: 100, Settled: 100}},
 		"refunded, then paid again, and dust": {order(refunded),
 			transfers{in(99, 50, late), in(100, 90, late), in(1, 0, late)}, afterExpiry, same,

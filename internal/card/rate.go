@@ -18,9 +18,9 @@ type AcceptedRate struct {
 	Note     string    // the operator's reason; "" for a process
 }
 
-// ParkedRate is a rate that a process may not accept by itself. Cards of the
-// currency are not sold until an operator accepts it, or until the sources
-// return to the accepted rate.
+// ParkedRate is a rate that no process may accept. Cards of the currency are
+// not sold until an operator accepts it, or until the sources return to the
+// accepted rate.
 type ParkedRate struct {
 	Currency string
 	USD      Decimal // Scale is RateScale

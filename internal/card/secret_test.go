@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// showsNothing prints v in every way a program might print it by accident.
+// showsNothing prints v in every way that a program might by accident.
 func showsNothing(t *testing.T, v any) {
 	t.Helper()
 	var out bytes.Buffer

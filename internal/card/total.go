@@ -59,11 +59,11 @@ func ParseTotal(s string) (Total, error) {
 	return Total{n}, nil
 }
 
-// Add returns the sum of t and others.
-func (t Total) Add(others ...Total) Total {
+// Add returns the sum of t and us.
+func (t Total) Add(us ...Total) Total {
 	n := new(big.Int).Set(t.big())
-	for _, o := range others {
-		n.Add(n, o.big())
+	for _, u := range us {
+		n.Add(n, u.big())
 	}
 	return Total{n}
 }
