@@ -234,7 +234,7 @@ func (d AttributionDecision) recreate(id uuid.UUID, address string, transfers []
 	}, nil
 }
 
-// impliedRate returns the rate at which amount is worth usd, rounded down.
+// impliedRate returns the rate that makes amount worth usd, rounded down.
 func impliedRate(coin card.Currency, usd card.USD, amount card.Amount) (card.Decimal, error) {
 	if amount <= 0 {
 		return card.Decimal{}, ErrNoPrice

@@ -13,18 +13,18 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// history is a fixture to which anything may happen, in any order.
+// history runs random steps on a fixture.
 type history struct {
 	*fixture
 	random *rand.Rand
 	cards  []*card.Card
-	told   []string // what happened
+	steps  []string // names
 
 	attributed int
 }
 
-// Whatever is attributed, reorganised, decided and issued, in whatever order:
-// the books agree after every step, and the supplier makes no card twice.
+// After random steps of attributions, reorganizations, decisions and issuing,
+// the books agree, and the supplier issues no card twice.
 func TestAttribute_RandomHistory_BooksAgree(t *testing.T) {
 	histories, steps := 6, 200
 	if testing.Short() {
@@ -38,7 +38,7 @@ func TestAttribute_RandomHistory_BooksAgree(t *testing.T) {
 				for range steps {
 					h.step()
 					if t.Failed() {
-						t.Fatal(strings.Join(h.told, ", "))
+						t.Fatal(strings.Join(h.steps, ", "))
 					}
 				}
 				for key, n := range s.supplier.attempts {
@@ -67,7 +67,7 @@ func (h *history) step() {
 		{"attribution", h.attributeAny},
 		{"attribution", h.attributeAny},
 		{"blocks", func() { h.mine(1 + h.random.IntN(10)) }},
-		{"reorganisation", func() {
+		{"reorganization", func() {
 			err := h.store.SimulatedReorg(h.t.Context(), "monero", 1+h.random.IntN(30), h.random.IntN(3) == 0)
 			check(h.t, err)
 		}},
@@ -85,9 +85,9 @@ func (h *history) step() {
 		}},
 	}
 	a := actions[h.random.IntN(len(actions))]
-	h.told = append(h.told, a.name)
+	h.steps = append(h.steps, a.name)
 	if h.rates.usd == "" && strings.HasSuffix(a.name, "order") {
-		return // there is no quote
+		return // no quote
 	}
 	a.do()
 	books, err := h.service.Reconcile(h.t.Context(), operator.Audit{})
@@ -131,7 +131,7 @@ func (h *history) attributeAny() {
 	switch {
 	case err == nil && !done.Unchanged:
 		h.attributed++
-		h.told[len(h.told)-1] = fmt.Sprintf("attribution (%s, %s)", d.Kind, done.After)
+		h.steps[len(h.steps)-1] = fmt.Sprintf("attribution (%s, %s)", d.Kind, done.After)
 		if d.Kind == operator.ToNewCard {
 			h.cards = append(h.cards, done.Card)
 		}

@@ -16,15 +16,14 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// forget has the database forget a card that nothing happened to, as one that
-// was restored does.
+// forget deletes a card without activity from the database, as a restore of an
+// older backup does.
 func (s *fixture) forget(c *card.Card) {
 	s.t.Helper()
 	s.exec("DELETE FROM cards WHERE uuid = '" + c.UUID.String() + "'")
 }
 
-// stray pays to the address of a card that was forgotten, and returns what
-// arrived there.
+// stray pays to the address of a forgotten card, and returns the transfer.
 func (s *fixture) stray(amount card.Amount, confirmations int) operator.Arrival {
 	s.t.Helper()
 	c := s.order()
@@ -34,7 +33,7 @@ func (s *fixture) stray(amount card.Amount, confirmations int) operator.Arrival 
 	return s.arrived(c.Address)[0]
 }
 
-// arrived returns what came to an address, last seen first.
+// arrived returns the transfers to an address, last seen first.
 func (s *fixture) arrived(address string) (found []operator.Arrival) {
 	s.t.Helper()
 	all, err := s.store.Strays(s.t.Context(), 1000)
@@ -92,7 +91,7 @@ func TestAttribute_ToCard_IssuedOnce(t *testing.T) {
 			t.Errorf("%+v", done)
 		}
 		s.settle()
-		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0) // only asked
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0) // dry run
 		d.DryRun = false
 		if done := s.attribute(d); done.Amount != coin || done.Card.State != card.Unpaid || done.After != card.Paid ||
 			done.Unchanged {
@@ -103,7 +102,7 @@ func TestAttribute_ToCard_IssuedOnce(t *testing.T) {
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin, 10)
 		if done := s.attribute(d); !done.Unchanged || done.After != card.Paid {
-			t.Errorf("attributed twice: %+v", done)
+			t.Errorf("repeated: %+v", done)
 		}
 		s.settle()
 		s.wantIssued(1)
@@ -115,11 +114,11 @@ func TestAttribute_ToCard_IssuedOnce(t *testing.T) {
 		}
 		if r := record.Resolutions; len(r) != 1 || r[0].Kind != operator.Attribute || r[0].Operator != "alice" ||
 			r[0].Note != d.Note || r[0].Amount != coin || r[0].CreatedAt.IsZero() {
-			t.Errorf("kept: %+v", r)
+			t.Errorf("stored: %+v", r)
 		}
 		if kept := s.arrived(a.Address)[0].Attribution; kept == nil || kept.CardUUID != c.UUID ||
 			kept.Kind != operator.ToCard || kept.Operator != "alice" || kept.Amount != coin {
-			t.Errorf("kept: %+v", kept)
+			t.Errorf("stored: %+v", kept)
 		}
 		if log := s.log.String(); strings.Count(log, "operator attributed a transfer") != 1 ||
 			!strings.Contains(log, a.TxID) {
@@ -148,7 +147,7 @@ func TestAttribute_UnderpaidCard_Completed(t *testing.T) {
 	})
 }
 
-// Money that was first seen when the quote had expired buys the card only at
+// Money that was first seen after the quote expired pays for the card only at
 // today's rate.
 func TestAttribute_LateMoney_IsLate(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
@@ -160,7 +159,7 @@ func TestAttribute_LateMoney_IsLate(t *testing.T) {
 		if done := s.attribute(s.toCard(a, enough)); done.Card.State != card.Expired || done.After != card.Paid {
 			t.Errorf("%+v", done)
 		}
-		s.rates.usd = "" // the operator's process may know none
+		s.rates.usd = "" // the operator's process may have no rate
 		if done := s.attribute(s.toCard(b, little)); done.After != card.Confirming {
 			t.Errorf("%+v", done)
 		}
@@ -183,7 +182,7 @@ func TestAttribute_LeavesChain_NoLongerCounted(t *testing.T) {
 		s.attribute(s.toCard(b, issued))
 		s.settle()
 		s.want(issued, card.Generated, card.Paid, coin, 10)
-		s.attribute(s.toCard(a, waiting)) // and not issued yet
+		s.attribute(s.toCard(a, waiting)) // not issued yet
 		check(t, s.store.SimulatedReorg(t.Context(), "monero", 25, false))
 		s.tick()
 		s.want(waiting, card.AwaitingPayment, card.Detected, coin, 0)
@@ -198,7 +197,7 @@ func TestAttribute_LeavesChain_NoLongerCounted(t *testing.T) {
 		s.reconcile()
 		s.wantBooks(ledger{Lost: coin, Paid: 1, Issued: 1})
 		if _, err := s.service.AttributeTransfer(t.Context(), s.toCard(a, s.order())); !errors.Is(err, operator.ErrAttributed) {
-			t.Errorf("what left the chain was attributed again: %v", err)
+			t.Errorf("attributed a transfer that left the chain: %v", err)
 		}
 	})
 }
@@ -232,10 +231,10 @@ func TestAttribute_ToNewCard_CardRecreated(t *testing.T) {
 		s.want(c, card.Generated, card.Paid, coin*3/4, 10)
 		for _, part := range parts {
 			if done := s.attribute(s.toNew(part)); !done.Unchanged || done.Card.UUID != c.UUID {
-				t.Errorf("created twice: %+v", done)
+				t.Errorf("repeated: %+v", done)
 			}
 		}
-		s.pay(c, 5, 10) // more to the same address
+		s.pay(c, 5, 10) // another transfer to the same address
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin*3/4+5, 20)
 		s.wantIssued(1)
@@ -295,7 +294,7 @@ func TestAttribute_GiveBack_SummedAsReturned(t *testing.T) {
 		s.wantUnattributed(0)
 		s.wantBooks(ledger{Counted: coin, Returned: coin})
 		if done := s.attribute(d); !done.Unchanged {
-			t.Errorf("given back twice: %+v", done)
+			t.Errorf("repeated: %+v", done)
 		}
 		for _, other := range []operator.AttributionDecision{s.toCard(a, s.order()), s.toNew(a)} {
 			if _, err := s.service.AttributeTransfer(t.Context(), other); !errors.Is(err, operator.ErrAttributed) {
@@ -320,7 +319,7 @@ func TestAttribute_InvalidDecision_ReturnsError(t *testing.T) {
 		nothing := s.stray(2, 10)
 		s.attribute(s.toCard(attributed, open))
 		shallow, pool := s.stray(coin, 9), s.stray(coin, 0)
-		// What the simulated chain does not show.
+		// Cases that the simulated chain can't produce.
 		s.exec("UPDATE transfers SET locked = TRUE WHERE txid = '" + locked.TxID + "'")
 		s.exec("UPDATE transfers SET counted = FALSE WHERE txid = '" + gone.TxID + "'")
 		s.exec("UPDATE transfers SET amount = 0 WHERE txid = '" + nothing.TxID + "'")
@@ -343,34 +342,34 @@ func TestAttribute_InvalidDecision_ReturnsError(t *testing.T) {
 			"no transfer": {s.about(operator.Arrival{}, operator.GiveBack), operator.ErrNoTransfer},
 			"no output": {with(s.toCard(good, open), func(d *operator.AttributionDecision) { d.Output = 9 }),
 				operator.ErrNoTransfer},
-			"no card":        {s.toCard(good, &card.Card{UUID: uuid.New()}), card.ErrNoRow},
-			"shallow":        {s.toCard(shallow, open), operator.ErrNotConfirmed},
-			"shallow, new":   {s.toNew(shallow), operator.ErrNotConfirmed},
-			"shallow, back":  {s.about(shallow, operator.GiveBack), operator.ErrNotConfirmed},
-			"in the mempool": {s.toCard(pool, open), operator.ErrNotConfirmed},
-			"locked":         {s.about(locked, operator.GiveBack), operator.ErrNotConfirmed},
-			"gone":           {s.toNew(gone), operator.ErrLeftChain},
-			"paid":           {s.toCard(good, paid), operator.ErrPaid},
-			"made":           {s.toCard(good, made), operator.ErrIssued},
+			"no card":            {s.toCard(good, &card.Card{UUID: uuid.New()}), card.ErrNoRow},
+			"shallow":            {s.toCard(shallow, open), operator.ErrNotConfirmed},
+			"shallow, new":       {s.toNew(shallow), operator.ErrNotConfirmed},
+			"shallow, give back": {s.about(shallow, operator.GiveBack), operator.ErrNotConfirmed},
+			"in the mempool":     {s.toCard(pool, open), operator.ErrNotConfirmed},
+			"locked":             {s.about(locked, operator.GiveBack), operator.ErrNotConfirmed},
+			"left chain":         {s.toNew(gone), operator.ErrLeftChain},
+			"paid":               {s.toCard(good, paid), operator.ErrPaid},
+			"issued":             {s.toCard(good, made), operator.ErrIssued},
 			"of a card": {s.about(operator.Arrival{Transfer: record.Transfers[0]}, operator.GiveBack),
 				operator.ErrCardAddress},
 			"of another coin": {bitcoin, operator.ErrAnotherCoin},
 			"too small":       {s.toNew(tiny), operator.ErrNoPrice},
-			"of nothing":      {s.toNew(nothing), operator.ErrNoPrice},
+			"zero amount":     {s.toNew(nothing), operator.ErrNoPrice},
 			"another amount": {with(s.toCard(good, open), func(d *operator.AttributionDecision) { d.Amount = &saw }),
 				operator.ErrAnotherAmount},
-			"to another card":  {s.toCard(attributed, paid), operator.ErrAttributed},
-			"to a new card":    {s.toNew(attributed), operator.ErrAttributed},
-			"given back later": {s.about(attributed, operator.GiveBack), operator.ErrAttributed},
-			"no note":          {with(s.toNew(good), func(d *operator.AttributionDecision) { d.Note = "" }), nil},
-			"nobody":           {with(s.toNew(good), func(d *operator.AttributionDecision) { d.Operator = "" }), nil},
-			"too little USD":   {with(s.toNew(good), func(d *operator.AttributionDecision) { d.USD = card.MinUSD - 1 }), nil},
-			"too much USD":     {with(s.toNew(good), func(d *operator.AttributionDecision) { d.USD = card.MaxUSD + 1 }), nil},
-			"burnt":            {s.about(good, "burn"), nil},
-			"of nobody":        {with(s.toNew(good), func(d *operator.AttributionDecision) { d.AccountID = uuid.New() }), nil},
+			"to another card": {s.toCard(attributed, paid), operator.ErrAttributed},
+			"to a new card":   {s.toNew(attributed), operator.ErrAttributed},
+			"refunded later":  {s.about(attributed, operator.GiveBack), operator.ErrAttributed},
+			"no note":         {with(s.toNew(good), func(d *operator.AttributionDecision) { d.Note = "" }), nil},
+			"no operator":     {with(s.toNew(good), func(d *operator.AttributionDecision) { d.Operator = "" }), nil},
+			"too little USD":  {with(s.toNew(good), func(d *operator.AttributionDecision) { d.USD = card.MinUSD - 1 }), nil},
+			"too much USD":    {with(s.toNew(good), func(d *operator.AttributionDecision) { d.USD = card.MaxUSD + 1 }), nil},
+			"unknown kind":    {s.about(good, "burn"), nil},
+			"unknown account": {with(s.toNew(good), func(d *operator.AttributionDecision) { d.AccountID = uuid.New() }), nil},
 		} {
 			for _, dry := range []bool{true, false} {
-				if tt.d.DryRun = dry; dry && name == "of nobody" {
+				if tt.d.DryRun = dry; dry && name == "unknown account" {
 					continue
 				}
 				done, err := s.service.AttributeTransfer(t.Context(), tt.d)
@@ -388,14 +387,14 @@ func TestAttribute_InvalidDecision_ReturnsError(t *testing.T) {
 	})
 }
 
-// An operator may choose what a client may: the balances at both ends, too.
+// An operator may choose the smallest and the largest balance, as a client may.
 func TestAttribute_ToNewCard_MinAndMaxUSD(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		for _, usd := range []card.USD{card.MinUSD, card.MaxUSD} {
 			d := s.toNew(s.stray(coin, 10))
 			d.USD = usd
 			if done := s.attribute(d); done.Card.USD != usd || done.After != card.Paid {
-				t.Errorf("of %s US dollars: %+v", usd, done)
+				t.Errorf("%s US dollars: %+v", usd, done)
 			}
 		}
 		s.settle()
@@ -411,7 +410,7 @@ func TestAttribute_AnotherAmount_ReturnsError(t *testing.T) {
 		d := s.toNew(s.arrived(forgotten.Address)[0])
 		saw := coin / 2
 		d.Amount = &saw
-		s.pay(forgotten, coin/2, 10) // meanwhile
+		s.pay(forgotten, coin/2, 10) // after the operator read the amount
 		s.tick()
 		if _, err := s.service.AttributeTransfer(t.Context(), d); !errors.Is(err, operator.ErrAnotherAmount) {
 			t.Errorf("%v", err)
@@ -426,7 +425,8 @@ func TestAttribute_AnotherAmount_ReturnsError(t *testing.T) {
 	})
 }
 
-// Whoever pays again by the clock of another machine has paid in time.
+// A second payment that another machine's slow clock dates before the card
+// counts as in time.
 func TestAttribute_ToNewCardClockBehind_Paid(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		a := s.stray(coin, 10)
@@ -441,7 +441,7 @@ func TestAttribute_ToNewCardClockBehind_Paid(t *testing.T) {
 	})
 }
 
-var errFirst = errors.New("no error: it was the first")
+var errFirst = errors.New("no error: decided first")
 
 func TestAttribute_TwoOperators_OneDecides(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
@@ -469,7 +469,7 @@ func TestAttribute_TwoOperators_OneDecides(t *testing.T) {
 				}
 			}
 			if first != 1 {
-				t.Errorf("%d of them were first", first)
+				t.Errorf("%d operators decided first, want 1", first)
 			}
 			s.settle()
 			s.reconcile()
@@ -477,12 +477,12 @@ func TestAttribute_TwoOperators_OneDecides(t *testing.T) {
 	})
 }
 
-// A pass that takes a transfer away, and has not committed that yet, must not
-// be overlooked.
+// An attribution waits for a pass that has removed the transfer and not
+// committed yet.
 func TestAttribute_DuringPass_Waits(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		a, c := s.stray(coin, 10), s.order()
-		check(t, s.watcher.Close(t.Context())) // another process watches now
+		check(t, s.watcher.Close(t.Context())) // another process takes over
 		l, err := s.store.AcquireLease(t.Context(), settle.LeaseName("monero"), "worker", time.Minute)
 		check(t, err)
 		result := make(chan error, 1)
@@ -504,9 +504,9 @@ func TestAttribute_DuringPass_Waits(t *testing.T) {
 			}()
 			select {
 			case err := <-result:
-				t.Errorf("it did not wait: %v", err)
+				t.Errorf("did not wait: %v", err)
 				result <- err
-			case <-time.After(300 * time.Millisecond): // it waits, or has not begun
+			case <-time.After(300 * time.Millisecond): // waits, or has not started
 			}
 			return nil
 		}))

@@ -164,8 +164,8 @@ const (
 )
 
 // checkSealed decrypts the encrypted fields of the cards that were read. It
-// returns up to maxDamaged discrepancies, and all damaged cards: those that
-// were not reported are read again.
+// returns up to maxDamaged discrepancies, and all damaged cards. Unreported
+// ones are read again.
 func (s *Service) checkSealed(ctx context.Context, vault Vault, r Reading) (discrepancies []Discrepancy,
 	damaged []uuid.UUID,
 	err error) {
@@ -180,14 +180,14 @@ func (s *Service) checkSealed(ctx context.Context, vault Vault, r Reading) (disc
 	for some := range slices.Chunk(r.Others, sealedPage) {
 		page, err := s.store.SealedCardsOf(ctx, some)
 		if err != nil {
-			return nil, nil, fmt.Errorf("check what is encrypted: %w", err)
+			return nil, nil, fmt.Errorf("check encrypted fields: %w", err)
 		}
 		check(page)
 	}
 	for from := r.From; ; {
 		page, err := s.store.SealedCards(ctx, from, sealedPage)
 		if err != nil {
-			return nil, nil, fmt.Errorf("check what is encrypted: %w", err)
+			return nil, nil, fmt.Errorf("check encrypted fields: %w", err)
 		}
 		if check(page); len(page) < sealedPage {
 			return discrepancies, damaged, nil

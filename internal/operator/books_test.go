@@ -15,8 +15,8 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// pots has money in every pot of the books at once, in amounts that can't be
-// mistaken for each other, and returns what the books should say.
+// pots puts a different amount into every sum of the books, and returns the
+// expected sums.
 func (s *fixture) pots() ledger {
 	s.t.Helper()
 	c, short, late, back := s.order(), s.order(), s.order(), s.order()

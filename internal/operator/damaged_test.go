@@ -16,8 +16,7 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// From the payment to the credentials, a card that can't be decoded is in
-// nobody's way, and the operator is told which it is.
+// A card that can't be decoded delays no other, in any state, and is reported.
 func TestReconcile_CorruptCard_Reported(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		bad, good := s.order(), s.order()
@@ -39,13 +38,13 @@ func TestReconcile_CorruptCard_Reported(t *testing.T) {
 		}
 		for i, d := range books.Discrepancies {
 			if d.Text != want[i] || i < 2 && d.ID != bad.UUID {
-				t.Errorf("doubt %+v, want %q", d, want[i])
+				t.Errorf("discrepancy %+v, want %q", d, want[i])
 			}
 		}
 		_, err = s.service.ResolveCard(t.Context(),
 			operator.Decision{CardUUID: bad.UUID, Kind: operator.Accept, Note: "n", Operator: "o"})
 		if !errors.Is(err, card.ErrCorrupt) || errors.Is(err, card.ErrNoRow) {
-			t.Errorf("resolving it: %v", err)
+			t.Errorf("resolve: %v", err)
 		}
 
 		s.exec("UPDATE cards SET payment_state = 'unpaid' WHERE uuid = $1", bad.UUID)
@@ -86,7 +85,7 @@ func TestReconcile_UndecryptableCards_Reported(t *testing.T) {
 		wantDamaged()
 		s.exec("UPDATE credentials SET url = $1 WHERE card_uuid = $2", []byte("canary"), cards[1].UUID)
 		wantDamaged(cards[1].UUID)
-		wantDamaged(cards[1].UUID) // it is looked at again
+		wantDamaged(cards[1].UUID) // read again
 		stranger := append((s.vault.Keys().Primary ^ 1).Prefix(), "sealed"...)
 		s.exec("UPDATE credentials SET url = $1 WHERE card_uuid = $2", stranger, cards[1].UUID)
 		wantDiscrepancies(operator.Discrepancy{ID: cards[1].UUID,
@@ -95,13 +94,13 @@ func TestReconcile_UndecryptableCards_Reported(t *testing.T) {
 		wantDamaged(cards[0].UUID, cards[1].UUID, cards[2].UUID)
 		broken := operator.New(&faultyStore{Store: s.store, sealed: errBroken}, s.rates, nil)
 		if _, err := broken.Reconcile(t.Context(), operator.Audit{Full: true, Vault: s.vault}); !errors.Is(err, errBroken) ||
-			!strings.HasPrefix(err.Error(), "check what is encrypted: ") {
+			!strings.HasPrefix(err.Error(), "check encrypted fields: ") {
 			t.Errorf("%v", err)
 		}
 	})
 }
 
-// What is not said, for there is too much of it, is read again next time.
+// Damaged cards beyond the limit of a report are read again next time.
 func TestReconcile_ManyUndecryptableCards_AllReportedInTurn(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		const n = 23
@@ -113,12 +112,12 @@ func TestReconcile_ManyUndecryptableCards_AllReportedInTurn(t *testing.T) {
 		books, err := operator.New(f, s.rates, nil).Reconcile(t.Context(), operator.Audit{Vault: s.vault})
 		check(t, err)
 		if len(books.Discrepancies) != 20 || len(f.kept.Recheck) != n {
-			t.Errorf("%d discrepancies, %d cards to be read again", len(books.Discrepancies), len(f.kept.Recheck))
+			t.Errorf("%d discrepancies, %d cards to read again", len(books.Discrepancies), len(f.kept.Recheck))
 		}
 	})
 }
 
-// sealed is a store with encrypted cards of its own.
+// sealed is a store with its own encrypted cards.
 type sealed struct {
 	faultyStore
 	cards []operator.SealedCard // by uuid
@@ -137,8 +136,8 @@ func (s *sealed) KeepBooks(_ context.Context, r operator.Reading) error {
 	return nil
 }
 
-// Every encrypted card is tried, however many are read at once, and only what
-// is damaged is read again next time.
+// Every encrypted card is decrypted at every page size, and only damaged ones
+// are read again next time.
 func TestReconcile_Pages_CoverEveryCard(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		for _, n := range []int{0, 1, 499, 500, 501, 1000, 1001} {
@@ -147,13 +146,13 @@ func TestReconcile_Pages_CoverEveryCard(t *testing.T) {
 				c := operator.SealedCard{UUID: uuid.UUID{14: byte(i >> 8), 15: byte(i)}, AccountID: s.account}
 				on.cards = append(on.cards, c)
 			}
-			if n > 0 { // the last of all is damaged
+			if n > 0 { // only the last card is damaged
 				on.cards[n-1].RefundAddress = []byte("canary")
 			}
 			books, err := operator.New(on, s.rates, nil).Reconcile(t.Context(), operator.Audit{Vault: s.vault})
 			check(t, err)
 			if len(books.Discrepancies) != min(n, 1) || len(on.kept.Recheck) != min(n, 1) {
-				t.Errorf("of %d cards, %d are said to be damaged and %d read again, want %d", n, len(books.Discrepancies),
+				t.Errorf("of %d cards, %d were reported and %d will be read again, want %d", n, len(books.Discrepancies),
 					len(on.kept.Recheck), min(n, 1))
 			}
 		}
@@ -166,9 +165,9 @@ func TestReconcile_UndecryptableRefundAddress_Reported(t *testing.T) {
 		for _, c := range []*card.Card{good, bad} {
 			sealed, err := s.vault.Seal(good.UUID, good.AccountID, card.RefundAddressField, "an address")
 			check(t, err)
-			s.exec("UPDATE cards SET refund_address = $1 WHERE uuid = $2", sealed, c.UUID) // that of one belongs to the other
+			s.exec("UPDATE cards SET refund_address = $1 WHERE uuid = $2", sealed, c.UUID) // both cards get the ciphertext of one
 		}
-		s.order() // which names none
+		s.order() // without a refund address
 		books, err := s.service.Reconcile(t.Context(), operator.Audit{Full: true, Vault: s.vault})
 		check(t, err)
 		if diff := cmp.Diff([]operator.Discrepancy{{ID: bad.UUID, Text: "its refund address can't be decrypted"}},

@@ -12,7 +12,7 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// refused asks for a decision that can't be made now.
+// refused checks that a decision can't be made now.
 func (s *fixture) refused(c *card.Card, kind operator.ResolutionKind, want error) {
 	s.t.Helper()
 	_, err := s.service.ResolveCard(s.t.Context(), operator.Decision{CardUUID: c.UUID, Kind: kind, Note: "x", Operator: "x"})
@@ -21,8 +21,7 @@ func (s *fixture) refused(c *card.Card, kind operator.ResolutionKind, want error
 	}
 }
 
-// decided compares a decision with the amount it should be about and the state
-// it should lead to.
+// decided makes a decision, and compares its amount and the new state.
 func (s *fixture) decided(c *card.Card, kind operator.ResolutionKind, amount card.Amount, after card.PaymentState) {
 	s.t.Helper()
 	if done := s.resolve(c, kind); done.Unchanged || done.Resolution.Amount != amount || done.After != after {
@@ -30,7 +29,7 @@ func (s *fixture) decided(c *card.Card, kind operator.ResolutionKind, amount car
 	}
 }
 
-// nothing asks for a decision where nothing is left to decide.
+// nothing checks that nothing is left to decide.
 func (s *fixture) nothing(c *card.Card, kind operator.ResolutionKind) {
 	s.t.Helper()
 	if done := s.resolve(c, kind); !done.Unchanged {
@@ -38,7 +37,8 @@ func (s *fixture) nothing(c *card.Card, kind operator.ResolutionKind) {
 	}
 }
 
-// late returns a card whose payment of so much came too late to be worth it.
+// late returns a card whose payment of amount came too late and is worth too
+// little.
 func (s *fixture) late(amount card.Amount) *card.Card {
 	s.t.Helper()
 	c := s.order()
@@ -59,10 +59,10 @@ func TestResolve_AcceptUnconfirmed_AcceptedOnce(t *testing.T) {
 		s.settle()
 		s.decided(c, operator.Accept, coin*3/4, card.Detected)
 		s.nothing(c, operator.Accept)
-		check(t, s.store.SimulatedReorg(t.Context(), "monero", 5, true)) // the half is gone
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 5, true)) // the second half leaves the chain
 		s.settle()
 		s.want(c, card.AwaitingPayment, card.Underpaid, coin/4, 0)
-		s.decided(c, operator.Accept, coin/4, card.Detected) // what is left is not what was accepted
+		s.decided(c, operator.Accept, coin/4, card.Detected) // the remaining half was not the accepted one
 		s.pay(c, 0, 10)
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin/4, 10)
@@ -76,10 +76,10 @@ func TestResolve_AcceptSufficientPayment_Unchanged(t *testing.T) {
 		s.pay(c, coin, 10)
 		s.tick()
 		s.nothing(c, operator.Accept)
-		s.nothing(c, operator.Retry) // it is not parked
+		s.nothing(c, operator.Retry) // not parked
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin, 10)
-		s.nothing(c, operator.Refund) // there is no surplus
+		s.nothing(c, operator.Refund) // no surplus
 		s.nothing(c, operator.WriteOff)
 	})
 }
@@ -106,8 +106,8 @@ func TestResolve_AcceptRefunded_ReturnsError(t *testing.T) {
 	})
 }
 
-// The making of the card was decided, but nobody was asked for it yet: its
-// money may be given back once the payment is not enough any more.
+// The card is due to be issued, but no request was sent: once the payment no
+// longer suffices, it can be refunded.
 func TestResolve_RefundBeforeFirstRequest_Refunded(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
@@ -150,7 +150,7 @@ func TestResolve_WriteOff_EachLossOnce(t *testing.T) {
 		s.pay(c, coin/4, 10)
 		s.pay(c, coin*3/4, 10)
 		s.settle()
-		check(t, s.store.SimulatedReorg(t.Context(), "monero", 10, true)) // the second payment
+		check(t, s.store.SimulatedReorg(t.Context(), "monero", 10, true)) // the second payment leaves the chain
 		s.settle()
 		s.want(c, card.Generated, card.Reversed, coin/4, 21)
 		s.decided(c, operator.WriteOff, coin*3/4, card.Reversed)
@@ -164,8 +164,8 @@ func TestResolve_WriteOff_EachLossOnce(t *testing.T) {
 	})
 }
 
-// A loss that was written off and came back is no loss any more, though the
-// card was never made.
+// Money that was written off and came back is no loss, even if the card was
+// never issued.
 func TestResolve_WriteOffMoneyReturned_Unchanged(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
@@ -188,7 +188,7 @@ func TestResolve_NoRate_LateMoneyWaits(t *testing.T) {
 		s.rates.usd = ""
 		s.pay(c, coin/4, 10)
 		s.settle()
-		s.want(c, card.AwaitingPayment, card.Confirming, coin*3/4, 10) // nobody knows what it is worth
+		s.want(c, card.AwaitingPayment, card.Confirming, coin*3/4, 10) // no rate: its worth is unknown
 		s.decided(c, operator.Refund, coin/4, card.Expired)
 	})
 }
@@ -202,7 +202,7 @@ func TestResolve_Decision_LoggedOnce(t *testing.T) {
 		}
 		s.refused(c, operator.Retry, operator.ErrNotParked)
 		if s.log.Len() > 0 {
-			t.Errorf("nothing was decided, but logged: %s", &s.log)
+			t.Errorf("no decision, but logged: %s", &s.log)
 		}
 		s.resolve(c, operator.Accept)
 		s.nothing(c, operator.Accept)
@@ -215,7 +215,7 @@ func TestResolve_Decision_LoggedOnce(t *testing.T) {
 	})
 }
 
-// wantEvents compares what the account was told of a card.
+// wantEvents compares the events that the account received for a card.
 func (s *fixture) wantEvents(c *card.Card, want ...card.EventType) {
 	s.t.Helper()
 	record, err := s.store.CardDetail(s.t.Context(), c.UUID)
@@ -225,31 +225,30 @@ func (s *fixture) wantEvents(c *card.Card, want ...card.EventType) {
 		got = append(got, e.Type)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		s.t.Errorf("told: %s", diff)
+		s.t.Errorf("events: %s", diff)
 	}
 }
 
-// A decision brings no money: of a payment that was told of before, the account
-// hears no second time.
+// A decision does not repeat the event of an earlier payment.
 func TestResolve_Decision_PaymentEventNotRepeated(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
-		told := s.order()
+		reported := s.order()
 		s.now = s.now.Add(3 * time.Hour)
-		s.pay(told, coin, 5)
+		s.pay(reported, coin, 5)
 		s.settle() // confirming
 		s.rates.usd = "100"
 		s.mine(5)
 		s.settle()
-		s.wantEvents(told, card.EventDetected, card.EventLate)
-		s.decided(told, operator.Accept, coin, card.Paid)
+		s.wantEvents(reported, card.EventDetected, card.EventLate)
+		s.decided(reported, operator.Accept, coin, card.Paid)
 		s.settle()
-		s.wantEvents(told, card.EventDetected, card.EventLate, card.EventGenerated)
+		s.wantEvents(reported, card.EventDetected, card.EventLate, card.EventGenerated)
 
 		rest := s.late(coin / 2)
 		s.pay(rest, coin/4, 5)
 		s.settle()
-		s.decided(rest, operator.Refund, coin/2, card.Confirming) // what is left is not judged before it is confirmed
+		s.decided(rest, operator.Refund, coin/2, card.Confirming) // unconfirmed money is not assessed yet
 		s.wantEvents(rest, card.EventLate, card.EventDetected)
 		s.mine(5)
 		s.settle()
@@ -269,19 +268,19 @@ func TestResolve_Result_IsComplete(t *testing.T) {
 		c := s.late(coin)
 		before, err := s.orders.GetCard(t.Context(), s.account, c.UUID)
 		check(t, err)
-		before.Transfers = nil // which are read for customers
+		before.Transfers = nil // only read for customers
 		done := s.resolve(c, operator.Accept)
-		before.Tag, done.Card.Tag = "", "" // only clients see it
+		before.Tag, done.Card.Tag = "", "" // only for clients
 		if diff := cmp.Diff(before, done.Card); diff != "" {
-			t.Errorf("the card as it was: %s", diff)
+			t.Errorf("card before the decision: %s", diff)
 		}
 		record, err := s.store.CardDetail(t.Context(), c.UUID)
 		check(t, err)
 		if diff := cmp.Diff([]operator.Resolution{done.Resolution}, record.Resolutions); diff != "" {
-			t.Errorf("kept: %s", diff)
+			t.Errorf("stored: %s", diff)
 		}
 		if id := done.Resolution.ID; !done.Resolution.CreatedAt.Equal(card.TimeOf(id)) {
-			t.Errorf("decided at %s, by its id at %s", done.Resolution.CreatedAt, card.TimeOf(id))
+			t.Errorf("decided at %s, want %s from its id", done.Resolution.CreatedAt, card.TimeOf(id))
 		}
 		s.settle()
 	})

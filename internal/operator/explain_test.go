@@ -79,16 +79,16 @@ func TestExplain_EveryState(t *testing.T) {
 			transfers{in("a", 60, 100), in("b", 10, 0)}, nil, at(150), operator.Explanation{
 				Wait: operator.ForDecision, Worth: worth(at(150), 105_00, 45_00, 30),
 				Choices: choices{accept(70, 45_00, none), refund(60, operator.LeftOut{Unconfirmed: 10})}}},
-		"too little when the quote ended, and dearer since": {card.Card{State: card.Late, Received: 60},
+		"too little at expiry, price rose since": {card.Card{State: card.Late, Received: 60},
 			transfers{in("a", 60, 100)}, nil, at(300), operator.Explanation{
 				Wait: operator.ForDecision, Worth: worth(at(300), 180_00, 0, 0),
 				Choices: choices{accept(60, 0, none), refund(60, none)}}},
-		"given back": {card.Card{State: card.Expired, Received: 60, Refunded: 60}, transfers{in("a", 60, 100)}, nil, at(150),
+		"refunded": {card.Card{State: card.Expired, Received: 60, Refunded: 60}, transfers{in("a", 60, 100)}, nil, at(150),
 			operator.Explanation{Wait: operator.ForNothing}},
-		"given back in time": {card.Card{State: card.Unpaid, Received: 60, Refunded: 60}, transfers{in("a", 60, 100)}, nil,
+		"refunded in time": {card.Card{State: card.Unpaid, Received: 60, Refunded: 60}, transfers{in("a", 60, 100)}, nil,
 			at(150),
 			operator.Explanation{Wait: operator.ForNothing}},
-		"given back, and it left the chain": {card.Card{State: card.Expired, Refunded: 60}, nil, nil, at(150),
+		"refunded, then left the chain": {card.Card{State: card.Expired, Refunded: 60}, nil, nil, at(150),
 			operator.Explanation{
 				Wait: operator.ForDecision, Lost: 60, Choices: choices{{Kind: operator.WriteOff, Amount: 60}}}},
 		"paid": {card.Card{State: card.Paid, Received: 100, Settled: 100}, transfers{in("a", 100, 100)},
@@ -97,11 +97,11 @@ func TestExplain_EveryState(t *testing.T) {
 		"declined": {card.Card{State: card.Paid, Received: 100, Settled: 100}, transfers{in("a", 100, 100)},
 			&operator.IntentRecord{State: "refund_due", Attempts: 1}, at(150), operator.Explanation{Wait: operator.ForDecision,
 				Worth: worth(at(150), 150_00, 0, 0), Choices: choices{{Kind: operator.Retry}, refund(100, none)}}},
-		"declined, and cheaper since": {card.Card{State: card.Paid, Received: 100, Settled: 100},
+		"declined, price fell since": {card.Card{State: card.Paid, Received: 100, Settled: 100},
 			transfers{in("a", 100, 100)},
 			&operator.IntentRecord{State: "refund_due", Attempts: 1}, at(100), operator.Explanation{Wait: operator.ForDecision,
 				Worth: worth(at(100), 100_00, 0, 0), Choices: choices{{Kind: operator.Retry, Cost: 50_00}, refund(100, none)}}},
-		"declined, and a part was given back": {card.Card{State: card.Paid, Received: 200, Refunded: 100, Settled: 100},
+		"declined, partly refunded": {card.Card{State: card.Paid, Received: 200, Refunded: 100, Settled: 100},
 			transfers{in("a", 200, 100)},
 			&operator.IntentRecord{State: "refund_due", Attempts: 1}, at(100), operator.Explanation{Wait: operator.ForDecision,
 				Worth: worth(at(100), 100_00, 0, 0), Choices: choices{{Kind: operator.Retry, Cost: 50_00}, refund(100, none)}}},
@@ -138,22 +138,21 @@ func TestExplain_EveryState(t *testing.T) {
 	}
 }
 
-// A customer who waits for a refund has waited since the account was told of it
-// last.
+// A refund is due since the account's last event of it.
 func TestExplain_RefundDue_Since(t *testing.T) {
 	at := func(hour int) time.Time { return time.Date(2026, 11, 20, hour, 0, 0, 0, time.UTC) }
-	told := func(kind card.EventType, hour int) card.Event { return card.Event{Type: kind, CreatedAt: at(hour)} }
+	event := func(kind card.EventType, hour int) card.Event { return card.Event{Type: kind, CreatedAt: at(hour)} }
 	for name, tt := range map[string]struct {
 		intent string
 		events []card.Event
 		want   time.Time
 	}{
-		"told": {"refund_due",
-			[]card.Event{told(card.EventDetected, 9), told(card.EventRefundDue, 10), told(card.EventLate, 11)}, at(10)},
-		"told again": {"refund_due", []card.Event{told(card.EventRefundDue, 10), told(card.EventRefundDue, 12)},
+		"event": {"refund_due",
+			[]card.Event{event(card.EventDetected, 9), event(card.EventRefundDue, 10), event(card.EventLate, 11)}, at(10)},
+		"second event": {"refund_due", []card.Event{event(card.EventRefundDue, 10), event(card.EventRefundDue, 12)},
 			at(12)},
-		"not told":            {"refund_due", []card.Event{told(card.EventDetected, 9)}, time.Time{}},
-		"no refund, but told": {"parked", []card.Event{told(card.EventRefundDue, 10)}, time.Time{}},
+		"no event":             {"refund_due", []card.Event{event(card.EventDetected, 9)}, time.Time{}},
+		"no refund, but event": {"parked", []card.Event{event(card.EventRefundDue, 10)}, time.Time{}},
 	} {
 		c := card.Card{State: card.Paid, Received: 100, Settled: 100, Amount: 100, USD: 150_00,
 			Coin: card.Currency{Code: "monero", Decimals: 2}}
@@ -164,8 +163,7 @@ func TestExplain_RefundDue_Since(t *testing.T) {
 	}
 }
 
-// What can be decided is what ResolveCard does: it says the same amounts, and
-// what they leave out.
+// The choices have the amounts and exclusions that ResolveCard then reports.
 func TestResolve_Result_LeftOut(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)

@@ -16,20 +16,20 @@ import (
 
 var errBroken = errors.New("broken pipe")
 
-// faultyStore is a store that fails where a test wants it to.
+// faultyStore is a store with faults.
 type faultyStore struct {
 	operator.Store
-	books  error  // instead of the books
-	keep   error  // instead of keeping them
-	sealed error  // instead of sealed cards
+	books  error  // returned by ReadBooks
+	keep   error  // returned by KeepBooks
+	sealed error  // returned by SealedCards
 	call   string // the call of a transaction that fails
-	twice  bool   // what a transaction does is done again, as after a failure to serialise
-	lost   error  // instead of the reply to COMMIT, which succeeds
+	twice  bool   // transactions run twice, as after a serialization failure
+	lost   error  // returned after a COMMIT that succeeds
 
-	kept operator.Reading // last
+	kept operator.Reading // last reading
 }
 
-var errAgain = errors.New("could not serialise")
+var errAgain = errors.New("could not serialize")
 
 func (f *faultyStore) ReadBooks(ctx context.Context, full bool, progress func(operator.Progress)) (operator.Reading, error) {
 	if f.books != nil {
@@ -112,8 +112,8 @@ func (f faultyTx) SaveVerdicts(ctx context.Context, vs []card.Verdict) error {
 }
 
 func (f faultyTx) HasEvent(ctx context.Context, id uuid.UUID, kind card.EventType) (bool, error) {
-	told, err := f.Tx.HasEvent(ctx, id, kind)
-	return told, errors.Join(err, f.fail("told"))
+	found, err := f.Tx.HasEvent(ctx, id, kind)
+	return found, errors.Join(err, f.fail("event"))
 }
 
 func (f faultyTx) LockChain(ctx context.Context, currency string) error {
@@ -158,7 +158,7 @@ func TestResolve_AnyFailure_NothingStored(t *testing.T) {
 			{"intent", operator.Accept, late},
 			{"transfers", operator.Accept, late},
 			{"resolution", operator.Accept, late},
-			{"told", operator.Accept, late},
+			{"event", operator.Accept, late},
 			{"verdicts", operator.Accept, late},
 			{"reopen", operator.Retry, refused},
 		} {
@@ -176,7 +176,7 @@ func TestResolve_AnyFailure_NothingStored(t *testing.T) {
 			}
 		}
 		if s.log.Len() > 0 {
-			t.Errorf("nothing was decided, but logged: %s", &s.log)
+			t.Errorf("no decision, but logged: %s", &s.log)
 		}
 	})
 }
@@ -247,7 +247,7 @@ func TestAttribute_AnyFailure_NothingStored(t *testing.T) {
 		}
 		s.wantUnattributed(1)
 		if s.log.Len() > 0 {
-			t.Errorf("nothing was decided, but logged: %s", &s.log)
+			t.Errorf("no decision, but logged: %s", &s.log)
 		}
 	})
 }

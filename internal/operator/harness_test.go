@@ -32,9 +32,9 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-const coin card.Amount = 1_000000000000 // what a card of 150 dollars costs at the rate of 150
+const coin card.Amount = 1_000000000000 // price of a card of 150 dollars at the rate of 150
 
-// What the books doubt until an operator has decided.
+// Discrepancies that last until an operator decides.
 const (
 	lost     = string(operator.WaitingReversed)
 	parked   = string(operator.WaitingParked)
@@ -43,13 +43,13 @@ const (
 
 var databases = storetest.Databases
 
-// fixture is a service with a simulated chain, and time, rate
-// and supplier in the hands of the test.
+// fixture is a service with a simulated chain. The test controls time, rate and
+// supplier.
 type fixture struct {
 	t             *testing.T
 	vault         *vault.Vault
 	store         *store.Store
-	direct        *sql.DB // past the store
+	direct        *sql.DB // bypasses the store
 	chain         *simulated.Chain
 	watcher       *settle.Watcher
 	orders        *order.Service
@@ -60,10 +60,10 @@ type fixture struct {
 	log           bytes.Buffer // of the service
 	account       uuid.UUID
 	now           time.Time
-	discrepancies []string // what the books may doubt when the test ends
+	discrepancies []string // expected at the end of the test
 }
 
-// onEach runs a test on every database. In the end the books must agree.
+// onEach runs a test on every database. At the end the books must agree.
 func onEach(t *testing.T, f func(t *testing.T, s *fixture)) {
 	t.Helper()
 	storetest.Each(t, func(t *testing.T, url string) {
@@ -96,13 +96,13 @@ func open(t *testing.T, url string) *fixture {
 	check(t, err)
 	s.service = operator.New(s.store, s.rates,
 		slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
-	s.tick() // makes addresses
+	s.tick() // creates addresses
 	return s
 }
 
 func (s *fixture) clock() time.Time { return s.now }
 
-// order asks for a card of 150 dollars.
+// order creates a card of 150 dollars.
 func (s *fixture) order() *card.Card {
 	s.t.Helper()
 	o, wrong := s.orders.Check(order.Request{USDAmount: "150", Currency: "monero"})
@@ -130,28 +130,28 @@ func (s *fixture) tick() {
 	check(s.t, s.watcher.Tick(s.t.Context()))
 }
 
-// settle has everything done that is due.
+// settle runs all loops until nothing is due.
 func (s *fixture) settle() {
 	s.t.Helper()
 	s.tick()
 	check(s.t, s.issuer.Tick(s.t.Context()))
 }
 
-// again has the supplier asked again at once for what was deferred.
+// again makes all waiting intents due, and issues their cards.
 func (s *fixture) again() {
 	s.t.Helper()
 	s.exec("UPDATE intents SET due_at = 0")
 	check(s.t, s.issuer.Tick(s.t.Context()))
 }
 
-// exec changes the database behind everybody's back.
+// exec changes the database directly.
 func (s *fixture) exec(statement string, args ...any) {
 	s.t.Helper()
 	_, err := s.direct.Exec(statement, args...)
 	check(s.t, err)
 }
 
-// want reads the card again and compares.
+// want reads the card and compares it.
 func (s *fixture) want(c *card.Card, status card.Status, state card.PaymentState, received card.Amount,
 	confirmations int64) {
 	s.t.Helper()
@@ -166,17 +166,16 @@ func (s *fixture) want(c *card.Card, status card.Status, state card.PaymentState
 	}
 }
 
-// wantIssued compares how many cards the supplier made with how many it should
-// have.
+// wantIssued checks the number of cards that the supplier issued.
 func (s *fixture) wantIssued(n int) {
 	s.t.Helper()
 	if got := len(s.supplier.issued); got != n {
-		s.t.Errorf("the supplier made %d cards, want %d", got, n)
+		s.t.Errorf("the supplier issued %d cards, want %d", got, n)
 	}
 }
 
-// reconcile is the last assertion of every test: the books doubt nothing but
-// what the test expects.
+// reconcile checks at the end of every test that the books have exactly the
+// expected discrepancies.
 func (s *fixture) reconcile() {
 	s.t.Helper()
 	books, err := s.service.Reconcile(context.Background(), operator.Audit{})
@@ -191,8 +190,8 @@ func (s *fixture) reconcile() {
 	}
 }
 
-// undecided returns the kinds of the cards that wait for an operator. Late
-// payments are left out: the ledger has them.
+// undecided returns the kinds of the cards that need an operator, except late
+// payments, which the ledger contains.
 func undecided(books operator.Books) (kinds []string) {
 	for _, w := range books.Waiting {
 		if w.Kind != operator.WaitingUnattributed && w.Kind != operator.WaitingLate {
@@ -202,7 +201,7 @@ func undecided(books operator.Books) (kinds []string) {
 	return kinds
 }
 
-// ledger is what books say of a coin, in amounts.
+// ledger is the sums of one coin.
 type ledger struct {
 	Counted, Unattributed, Returned, Unconfirmed          card.Amount
 	Made, Open, Held, Surplus, Refunded, Lost, WrittenOff card.Amount
@@ -238,7 +237,7 @@ func (s *fixture) resolve(c *card.Card, kind operator.ResolutionKind) operator.R
 	return done
 }
 
-// fakeRates is a rate that a test turns.
+// fakeRates is a rate that the test sets.
 type fakeRates struct{ usd string }
 
 func (d *fakeRates) Rate(currency string) (card.Rate, error) {
@@ -252,14 +251,15 @@ func (d *fakeRates) Rate(currency string) (card.Rate, error) {
 	return f.Rate(currency)
 }
 
-// fakeSupplier is the sandbox's supplier with faults, and a ledger of what it made.
+// fakeSupplier is the sandbox's supplier with faults. It records the cards that
+// it issues.
 type fakeSupplier struct {
 	*supplier.Sandbox
-	// fault, if set, says what becomes of an attempt: the card is made all the
-	// same unless it returns errDeclined.
+	// fault, if set, returns the error of an attempt. The card is issued
+	// despite the error, unless it is errDeclined.
 	fault func(attempt int, c *card.Credentials) error
 
-	mu       sync.Mutex // cards are asked for side by side
+	mu       sync.Mutex // requests are concurrent
 	attempts map[string]int
 	issued   map[string]bool
 }

@@ -12,7 +12,7 @@ import (
 
 var firstTx, secondTx = strings.Repeat("1", 64), strings.Repeat("2", 64)
 
-// sent decides of a refund with a transaction.
+// sent records a refund with its transaction.
 func (s *fixture) sent(c *card.Card, txid string, amount *card.Amount, dryRun bool) (operator.Resolved, error) {
 	s.t.Helper()
 	return s.service.ResolveCard(s.t.Context(),
@@ -20,7 +20,7 @@ func (s *fixture) sent(c *card.Card, txid string, amount *card.Amount, dryRun bo
 			DryRun: dryRun})
 }
 
-// wantRefund compares what a card's account sees of refunds.
+// wantRefund compares the refund that the account sees.
 func (s *fixture) wantRefund(c *card.Card, amount card.Amount, txid string) {
 	s.t.Helper()
 	got, err := s.store.CardByUUID(s.t.Context(), s.account, c.UUID)
@@ -52,9 +52,9 @@ func TestResolve_RefundTransaction_AddedLater(t *testing.T) {
 		}
 		s.wantRefund(c, right, firstTx)
 		if done, err := s.sent(c, firstTx, &wrong, false); err != nil || !done.Unchanged {
-			t.Errorf("again: %+v, %v", done, err)
+			t.Errorf("repeated: %+v, %v", done, err)
 		}
-		_, err = s.sent(c, secondTx, &right, false) // the first was a slip
+		_, err = s.sent(c, secondTx, &right, false) // corrects the first
 		check(t, err)
 		s.wantRefund(c, right, secondTx)
 		record, err := s.store.CardDetail(t.Context(), c.UUID)
@@ -64,7 +64,7 @@ func TestResolve_RefundTransaction_AddedLater(t *testing.T) {
 			txids = append(txids, r.TxID)
 		}
 		if !slices.Equal(txids, []string{"", firstTx, secondTx}) {
-			t.Errorf("kept %q", txids)
+			t.Errorf("stored %q", txids)
 		}
 	})
 }
@@ -82,9 +82,9 @@ func TestResolve_RefundTransaction_AddedToRefundWithoutOne(t *testing.T) {
 		}
 		s.wantRefund(c, coin/2, firstTx)
 		if done, err = s.sent(c, firstTx, nil, false); err != nil || !done.Unchanged {
-			t.Errorf("again: %+v, %v", done, err)
+			t.Errorf("repeated: %+v, %v", done, err)
 		}
-		done, err = s.sent(c, secondTx, nil, false) // of what is still to be given back
+		done, err = s.sent(c, secondTx, nil, false) // refunds the rest
 		check(t, err)
 		if done.ExistingRefund != nil || done.Resolution.Amount != coin/4 {
 			t.Errorf("%+v", done)
@@ -93,7 +93,7 @@ func TestResolve_RefundTransaction_AddedToRefundWithoutOne(t *testing.T) {
 	})
 }
 
-// A transaction gives money back once, however often it is named.
+// A transaction counts as one refund, however often it is recorded.
 func TestResolve_RefundTransaction_AddedOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
@@ -133,13 +133,14 @@ func TestResolve_TransactionWithoutRefund_ReturnsError(t *testing.T) {
 			}
 		}
 		if done, err := s.sent(c, firstTx, nil, false); err != nil || done.Resolution.Amount != coin/2 || done.ExistingRefund != nil {
-			t.Errorf("%+v, %v", done, err) // it was sent before it was recorded
+			t.Errorf("%+v, %v", done, err) // recorded after it was sent
 		}
 		s.wantRefund(c, coin/2, firstTx)
 	})
 }
 
-// What was given back buys no card, whatever is paid again or retried.
+// Refunded money buys no card, even if the customer pays again or an operator
+// retries.
 func TestResolve_RefundDueRefunded_NeverIssued(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }
@@ -161,7 +162,7 @@ func TestResolve_RefundDueRefunded_NeverIssued(t *testing.T) {
 		s.resolve(c, operator.Refund)
 		s.supplier.fault = nil
 		s.refused(c, operator.Retry, operator.ErrRefunded)
-		s.pay(c, coin, 10) // once more, although nobody asked for it
+		s.pay(c, coin, 10) // an unexpected second payment
 		s.settle()
 		s.again()
 		s.settle()
@@ -172,20 +173,19 @@ func TestResolve_RefundDueRefunded_NeverIssued(t *testing.T) {
 	})
 }
 
-// A customer who was refunded must not pay again, so that the card asks for no
-// money. If money arrives nevertheless, each change of the amount due has an
-// event.
-func TestResolve_RefundDuringTheQuote_AsksForNoMoney(t *testing.T) {
+// A refunded customer must not pay again, so the card requests no money. If
+// money arrives anyway, each change of the amount due has an event.
+func TestResolve_RefundDuringQuote_RequestsNoMoney(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }
 		c := s.order()
 		s.pay(c, coin, 10)
 		s.settle()
-		told := []card.EventType{card.EventDetected, card.EventRefundDue}
+		events := []card.EventType{card.EventDetected, card.EventRefundDue}
 		due := func(want card.Amount, more ...card.EventType) {
 			t.Helper()
-			told = append(told, more...)
-			s.wantEvents(c, told...)
+			events = append(events, more...)
+			s.wantEvents(c, events...)
 			now, err := s.store.CardByUUID(t.Context(), s.account, c.UUID)
 			check(t, err)
 			if now.RefundDue() != want {
@@ -216,9 +216,9 @@ func TestResolve_RefundDuringTheQuote_AsksForNoMoney(t *testing.T) {
 	})
 }
 
-// A reorganization undoes the payment, and the money returns: the refund is due
-// again, and has its event again.
-func TestResolve_RefundDueAfterAReorg_IsToldAgain(t *testing.T) {
+// After a reorganization removes the payment and it returns, the refund is due
+// again, with another event.
+func TestResolve_RefundDueAfterReorg_SendsEventAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }
 		s.mine(30)

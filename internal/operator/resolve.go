@@ -28,7 +28,7 @@ type Resolved struct {
 	Card           *card.Card // before the decision
 	After          card.PaymentState
 	Unchanged      bool        // nothing was left to decide
-	ExistingRefund *Resolution // the earlier refund to which the transaction was added; nil otherwise
+	ExistingRefund *Resolution // the earlier refund that got the transaction; nil otherwise
 	LeftOut
 }
 

@@ -26,13 +26,13 @@ func TestResolve_AcceptLateMoney_Once(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.settle()
-		s.want(c, card.AwaitingPayment, card.Late, coin, 10) // only asked
+		s.want(c, card.AwaitingPayment, card.Late, coin, 10) // dry run
 		done := s.resolve(c, operator.Accept)
 		if done.Unchanged || done.After != card.Paid || done.Resolution.Amount != coin {
 			t.Errorf("%+v", done)
 		}
 		if again := s.resolve(c, operator.Accept); !again.Unchanged {
-			t.Errorf("accepted twice: %+v", again)
+			t.Errorf("repeated: %+v", again)
 		}
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin, 10)
@@ -42,7 +42,7 @@ func TestResolve_AcceptLateMoney_Once(t *testing.T) {
 		check(t, err)
 		if len(record.Resolutions) != 1 || record.Resolutions[0].Operator != "alice" ||
 			record.Resolutions[0].Note != "as agreed" {
-			t.Errorf("kept: %+v", record.Resolutions)
+			t.Errorf("stored: %+v", record.Resolutions)
 		}
 	})
 }
@@ -55,15 +55,15 @@ func TestResolve_RefundUnderpaid_CanBePaidAgain(t *testing.T) {
 		s.now = s.now.Add(3 * time.Hour)
 		s.mine(1)
 		s.settle()
-		s.want(c, card.AwaitingPayment, card.Late, coin/2, 11) // too little, and its time is over
+		s.want(c, card.AwaitingPayment, card.Late, coin/2, 11) // too little, and the quote has expired
 		if done := s.resolve(c, operator.Refund); done.After != card.Expired || done.Resolution.Amount != coin/2 {
 			t.Errorf("%+v", done)
 		}
 		if again := s.resolve(c, operator.Refund); !again.Unchanged {
-			t.Errorf("refunded twice: %+v", again)
+			t.Errorf("repeated: %+v", again)
 		}
 		s.wantBooks(ledger{Counted: coin / 2, Refunded: coin / 2})
-		s.pay(c, coin/2, 10) // what was given back does not count any more
+		s.pay(c, coin/2, 10) // refunded money does not count
 		s.settle()
 		s.want(c, card.AwaitingPayment, card.Late, coin, 10)
 		s.pay(c, coin/2, 10)
@@ -103,7 +103,7 @@ func TestResolve_Loss_WrittenOff(t *testing.T) {
 		}
 		s.discrepancies = nil
 		s.wantBooks(ledger{Lost: coin, WrittenOff: coin, Paid: 1, Issued: 1})
-		s.pay(c, coin/2, 10) // after all
+		s.pay(c, coin/2, 10) // the money returns
 		s.settle()
 		s.wantEvents(c, card.EventDetected, card.EventGenerated, card.EventReversed)
 		s.pay(c, coin/2, 10)
@@ -143,8 +143,8 @@ func TestResolve_RefundDue_RetriedOrRefunded(t *testing.T) {
 	})
 }
 
-// A card that the supplier may have made all the same is parked, and left to
-// the operator as one that it declined is.
+// A card that may have been issued despite an error is parked, and an operator
+// can retry or refund it like a declined one.
 func TestResolve_Parked_RetriedOrRefunded(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		again, back := s.order(), s.order()
@@ -186,8 +186,8 @@ func TestResolve_InvalidDecision_ReturnsError(t *testing.T) {
 			{"nothing to refund", c.UUID, operator.Refund, operator.ErrNothingReceived},
 			{"nothing to write off", c.UUID, operator.WriteOff, operator.ErrNothingLost},
 			{"nothing to retry", c.UUID, operator.Retry, operator.ErrNotParked},
-			{"being made", paid.UUID, operator.Refund, operator.ErrBeingIssued},
-			{"made", made.UUID, operator.Accept, operator.ErrIssued},
+			{"being issued", paid.UUID, operator.Refund, operator.ErrBeingIssued},
+			{"issued", made.UUID, operator.Accept, operator.ErrIssued},
 		} {
 			_, err := s.service.ResolveCard(t.Context(),
 				operator.Decision{CardUUID: tt.card, Kind: tt.kind, Note: "x", Operator: "x"})
@@ -199,7 +199,7 @@ func TestResolve_InvalidDecision_ReturnsError(t *testing.T) {
 			{CardUUID: c.UUID, Kind: operator.Accept, Note: "x"},
 			{CardUUID: made.UUID, Kind: "burn", Note: "x", Operator: "x"}} {
 			if _, err := s.service.ResolveCard(t.Context(), d); err == nil {
-				t.Errorf("%+v was taken", d)
+				t.Errorf("%+v was accepted", d)
 			}
 		}
 		s.settle()
@@ -232,7 +232,7 @@ func TestReconcile_ChangedRows_ReportsDiscrepancies(t *testing.T) {
 					s.discrepancies = append(s.discrepancies, d.Text)
 				}
 				if !found {
-					t.Errorf("found %q", s.discrepancies)
+					t.Errorf("discrepancies %q", s.discrepancies)
 				}
 			})
 		})
@@ -287,7 +287,7 @@ func TestResolve_RefundUnconfirmed_ReturnsError(t *testing.T) {
 		s.pay(c, 0, 9)
 		s.settle()
 		if _, err := s.service.ResolveCard(t.Context(), refund); !errors.Is(err, operator.ErrNotConfirmed) {
-			t.Errorf("not deep enough: %v", err)
+			t.Errorf("too few confirmations: %v", err)
 		}
 		s.mine(1)
 		s.settle()
@@ -303,7 +303,7 @@ func TestResolve_AnotherAmount_ReturnsError(t *testing.T) {
 		s.pay(c, coin/2, 10)
 		s.settle()
 		saw := coin / 2
-		s.pay(c, coin/4, 10) // meanwhile
+		s.pay(c, coin/4, 10) // after the operator read the amount
 		s.settle()
 		decision := operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Amount: &saw, Note: "x", Operator: "x"}
 		if _, err := s.service.ResolveCard(t.Context(), decision); !errors.Is(err, operator.ErrAnotherAmount) {
@@ -359,7 +359,7 @@ func TestResolve_AcceptedThenRefunded_IsNotEnough(t *testing.T) {
 		s.supplier.fault = func(int, *card.Credentials) error { return errDeclined }
 		s.mine(1)
 		s.settle()
-		s.resolve(c, operator.Refund) // the supplier made none
+		s.resolve(c, operator.Refund) // the supplier issued none
 		s.supplier.fault = nil
 		s.pay(c, coin/2, 10)
 		s.settle()
@@ -390,19 +390,19 @@ func TestResolve_LateMoneyWasEnough_StaysEnough(t *testing.T) {
 		s.pay(c, coin, 10)
 		s.supplier.fault = func(attempt int, _ *card.Credentials) error {
 			if attempt == 1 {
-				return errors.New("connection reset by peer") // after the card was made
+				return errors.New("connection reset by peer") // after the card was issued
 			}
 			return nil
 		}
 		s.settle()
-		s.rates.usd = "10" // today it would be too little
+		s.rates.usd = "10" // today it is worth too little
 		s.pay(c, 1, 0)
 		s.tick()
-		s.want(c, card.AwaitingPayment, card.Paid, coin+1, 10) // one unit delays nothing
+		s.want(c, card.AwaitingPayment, card.Paid, coin+1, 10) // a difference of one unit
 		if _, err := s.service.ResolveCard(t.Context(),
 			operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Note: "x", Operator: "x"}); !errors.Is(err,
 			operator.ErrBeingIssued) {
-			t.Errorf("the supplier may have made it: %v", err)
+			t.Errorf("the supplier may have issued it: %v", err)
 		}
 		s.pay(c, 0, 10)
 		s.tick()
