@@ -1,6 +1,6 @@
 package keys
 
-// InPagesOf has a rotator replace so many rows at once.
+// InPagesOf sets the number of rows in a page.
 func (r *Rotator) InPagesOf(n int) *Rotator {
 	r.page = n
 	return r

@@ -30,13 +30,13 @@ func TestMain(m *testing.M) { rig.Main(m) }
 
 var databases = storetest.Databases
 
-// fixture is a process that keeps sealed data: a store, a key file and the vault
-// that has read it.
+// fixture is a process with encrypted data: a store, a key file and the vault
+// that read it.
 type fixture struct {
 	t       *testing.T
 	url     string
 	db      *store.Store
-	direct  *sql.DB // past the store
+	direct  *sql.DB // bypasses the store
 	path    string
 	vault   *vault.Vault
 	account uuid.UUID
@@ -80,7 +80,7 @@ func (s *fixture) reporter(name string, now func() time.Time) *keys.Reporter {
 	return keys.NewReporter(s.db, s.vault, name, s.logger(), now)
 }
 
-// issue issues cards, and returns them.
+// issue issues n cards.
 func (s *fixture) issue(n int) []uuid.UUID {
 	s.t.Helper()
 	ids := make([]uuid.UUID, n)
@@ -132,7 +132,7 @@ func (s *fixture) issueOne() (uuid.UUID, error) {
 	})
 }
 
-// items seals cards that can be put in stock.
+// items seals cards for the stock.
 func (s *fixture) items(n int) []card.StockItem {
 	s.t.Helper()
 	items := make([]card.StockItem, n)
@@ -146,7 +146,7 @@ func (s *fixture) items(n int) []card.StockItem {
 	return items
 }
 
-// stock puts cards in stock, and returns the ids of the items.
+// stock adds cards to the stock, and returns the ids of the items.
 func (s *fixture) stock(n int) []uuid.UUID {
 	s.t.Helper()
 	ids, items := make([]uuid.UUID, n), s.items(n)
@@ -157,7 +157,7 @@ func (s *fixture) stock(n int) []uuid.UUID {
 	return ids
 }
 
-// refundAddress has a card's order name an address to give money back to.
+// refundAddress adds a refund address to a card.
 func (s *fixture) refundAddress(id uuid.UUID) {
 	s.t.Helper()
 	sealed, err := s.vault.Seal(id, s.account, card.RefundAddressField, card.Secret("address "+id.String()))
@@ -181,8 +181,7 @@ func (s *fixture) hook() *webhook.Webhook {
 	return w
 }
 
-// wantReadable fails the test unless every one of the cards can be read here,
-// whole and masked.
+// wantReadable checks that this process can decrypt and mask the cards.
 func (s *fixture) wantReadable(ids []uuid.UUID) {
 	s.t.Helper()
 	for _, id := range ids {
@@ -194,7 +193,7 @@ func (s *fixture) wantReadable(ids []uuid.UUID) {
 	}
 }
 
-// users returns how many rows each key has sealed, by a scan of all of them.
+// users returns the number of rows that each key has sealed, from a full scan.
 func (s *fixture) users(key card.KeyID) int64 {
 	s.t.Helper()
 	n, err := keys.Users(s.t.Context(), s.db, key)
@@ -202,13 +201,13 @@ func (s *fixture) users(key card.KeyID) int64 {
 	counted, err := s.db.CountSealed(s.t.Context())
 	check(s.t, err)
 	if counted[key] != n {
-		s.t.Errorf("key %s: %d rows by the index, %d by a scan", key, counted[key], n)
+		s.t.Errorf("key %s: %d rows by index, %d by scan", key, counted[key], n)
 	}
 	return n
 }
 
-// add adds a key to the key file, promotes it, and returns it with the one
-// before.
+// promote adds a key to the key file, promotes it, and returns it with the
+// previous primary key.
 func (s *fixture) promote() (old, key card.KeyID) {
 	s.t.Helper()
 	old = s.vault.Keys().Primary
@@ -226,11 +225,11 @@ func (s *fixture) exec(statement string, args ...any) {
 	check(s.t, err)
 }
 
-// faultyStore is a store that fails to replace rows, before or after it did.
+// faultyStore fails to replace rows, before or after the commit.
 type faultyStore struct {
 	*store.Store
-	pages int  // that succeed before
-	late  bool // the page is replaced all the same
+	pages int  // that succeed first
+	late  bool // the failing page is committed
 	meet  func()
 }
 

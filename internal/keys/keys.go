@@ -22,7 +22,7 @@ import (
 // Ring is the set of encryption keys in a key file, without their secrets.
 type Ring struct {
 	IDs     []card.KeyID
-	Primary card.KeyID               // the one that encrypts
+	Primary card.KeyID               // encrypts new data
 	Created map[card.KeyID]time.Time // lacks keys of old versions
 }
 
@@ -87,8 +87,8 @@ type Store interface {
 	// transactions that have checked that the key is not retired.
 	MarkRetired(ctx context.Context, id card.KeyID, retired bool) error
 
-	// LongestWrite returns the time after which a transaction has certainly
-	// been committed or rolled back.
+	// LongestWrite returns the longest time until a transaction has committed
+	// or rolled back.
 	LongestWrite() time.Duration
 
 	// SealedSets returns all sets.
@@ -96,8 +96,8 @@ type Store interface {
 	// SealedBy returns up to n rows of a set that were sealed with a key and
 	// whose id is greater than after, by id.
 	SealedBy(ctx context.Context, set string, key card.KeyID, after uuid.UUID, n int) ([]Row, error)
-	// ReplaceSealed replaces the rows before by the rows after, except those
-	// that have changed since they were read. It returns the number of replaced
+	// ReplaceSealed replaces the rows before by the rows after, unless they
+	// have changed since they were read. It returns the number of replaced
 	// rows.
 	ReplaceSealed(ctx context.Context, set string, before, after []Row) (int64, error)
 	// CountSealed returns the number of rows that each key has sealed, by the

@@ -29,14 +29,14 @@ func TestPromote_ProcessLacksKey_ReturnsError(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		if known, err := s.db.KnownKeys(t.Context()); err != nil || known[0].PromotedAt != nil || known[1].PromotedAt != nil {
-			t.Errorf("promoted all the same: %+v, %v", known, err)
+			t.Errorf("promoted despite the error: %+v, %v", known, err)
 		}
 		check(t, theirs.Tick(t.Context()))
 		check(t, keys.Promote(t.Context(), s.db, added, false))
 		check(t, vault.PromoteKey(s.path, added))
 
-		// The other one still encrypts with the old key until it has read the
-		// file again.
+		// The other process encrypts with the old key until it reads the file
+		// again.
 		old := other.vault.Keys().Primary
 		check(t, ours.Tick(t.Context()))
 		err = keys.Retire(t.Context(), s.db, old)
@@ -45,9 +45,9 @@ func TestPromote_ProcessLacksKey_ReturnsError(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		wantError(t, keys.Retire(t.Context(), s.db, added), keys.ErrStillPrimary)
-		check(t, theirs.Close(t.Context())) // or until it has ended
+		check(t, theirs.Close(t.Context())) // or until it stops
 		wantError(t, keys.Retire(t.Context(), s.db, old), keys.ErrTooSoon)
-		// five transactions that take as long as they may, but no more
+		// one minute less than the settle time
 		s.exec("UPDATE key_holders SET primary_since = primary_since - 300000")
 		check(t, ours.Tick(t.Context()))
 		err = keys.Retire(t.Context(), s.db, old)
@@ -62,7 +62,7 @@ func TestPromote_ProcessLacksKey_ReturnsError(t *testing.T) {
 	})
 }
 
-func TestPromote_ProcessDied_IgnoredAfterAWhile(t *testing.T) {
+func TestPromote_ProcessDied_IgnoredOnceUnseen(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		check(t, s.reporter("dead/1", nil).Tick(t.Context()))
 		added, err := vault.AddKey(s.path)
@@ -105,10 +105,10 @@ func TestReporter_Change_ReportedImmediately(t *testing.T) {
 		_, err := vault.AddKey(s.path)
 		check(t, err)
 		if told() != 1 || !strings.Contains(s.log.String(), "key file changed") {
-			t.Errorf("a new key was not told of, or not logged:\n%s", s.log)
+			t.Errorf("a new key was not reported or not logged:\n%s", s.log)
 		}
-		// A broken file is an error each time, and others still learn what this
-		// process has.
+		// A broken file is an error each time, and the other processes still
+		// see this process's keys.
 		check(t, os.WriteFile(s.path, []byte("broken"), 0o600))
 		now = now.Add(10 * time.Second)
 		if err := r.Tick(t.Context()); err == nil || len(s.vault.Keys().IDs) != 2 {
@@ -120,8 +120,8 @@ func TestReporter_Change_ReportedImmediately(t *testing.T) {
 	})
 }
 
-// Whether the key of a ciphertext is missing here, or a bit of the ciphertext
-// has flipped, shows in the keys that anybody ever had.
+// A key that no process ever had means that the ciphertext is corrupt. Any
+// other unknown key is only missing here.
 func TestReporter_UnknownKey_MissingOrCorrupt(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		ids := s.issue(2)
@@ -130,7 +130,7 @@ func TestReporter_UnknownKey_MissingOrCorrupt(t *testing.T) {
 		check(t, err)
 		stale := s.path + ".stale"
 		check(t, os.WriteFile(stale, text, 0o600))
-		behind.vault, err = vault.Open(stale) // a host that nobody copied the file to
+		behind.vault, err = vault.Open(stale) // a host with an outdated copy of the file
 		check(t, err)
 		_, key := s.promote()
 		check(t, s.rotator().Tick(t.Context()))
@@ -149,13 +149,13 @@ func TestReporter_UnknownKey_MissingOrCorrupt(t *testing.T) {
 		wantError(t, read(s, 0), card.ErrUnavailable) // not known yet
 		check(t, s.reporter("a/1", nil).Tick(t.Context()))
 		if err := read(s, 0); err == nil || errors.Is(err, card.ErrUnavailable) {
-			t.Errorf("damaged: %v", err)
+			t.Errorf("corrupt ciphertext: %v", err)
 		}
 		check(t, read(s, 1))
 
 		wantError(t, read(behind, 1), card.ErrUnavailable)
 		reporter := behind.reporter("b/2", nil)
-		for range 2 { // as long as that lasts
+		for range 2 { // on every Tick
 			wantError(t, reporter.Tick(t.Context()), card.ErrMissingKey)
 		}
 		wantError(t, read(behind, 1), card.ErrUnavailable)
@@ -199,7 +199,7 @@ func TestReport_EveryKeyAndProcess(t *testing.T) {
 		if k, made := at(key), s.vault.Keys().Created[key]; k.Created == nil || !k.Created.Equal(made) {
 			t.Errorf("new %+v, made at %v", k, made)
 		}
-		all, _, err = keys.Report(t.Context(), s.db, keys.Ring{}) // of a host without a key file
+		all, _, err = keys.Report(t.Context(), s.db, keys.Ring{}) // on a host without a key file
 		check(t, err)
 		known, err := s.db.KnownKeys(t.Context())
 		check(t, err)
@@ -211,7 +211,7 @@ func TestReport_EveryKeyAndProcess(t *testing.T) {
 	})
 }
 
-// Nothing was encrypted with it yet, and no process has said that it does.
+// No data is encrypted with it, and no process has reported it as primary.
 func TestRetire_LastPromoted_ReturnsError(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		_, key := s.promote()
@@ -219,9 +219,8 @@ func TestRetire_LastPromoted_ReturnsError(t *testing.T) {
 	})
 }
 
-// An import that is not committed yet is invisible to whoever counts what a key
-// has sealed.
-func TestRetire_DuringAnImport(t *testing.T) {
+// Rows of an uncommitted import are not counted as users of a key.
+func TestRetire_DuringImport_ImportReadable(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		old := s.vault.Keys().Primary
 		items := s.items(2)
@@ -232,7 +231,7 @@ func TestRetire_DuringAnImport(t *testing.T) {
 				return err
 			}
 			go func() { retired <- keys.Retire(t.Context(), s.db, old) }()
-			if !s.db.SingleWriter() { // otherwise it waits for this transaction
+			if !s.db.SingleWriter() { // on SQLite, it waits for this transaction
 				err := <-retired
 				retired <- err
 			}
@@ -245,7 +244,7 @@ func TestRetire_DuringAnImport(t *testing.T) {
 			check(t, err)
 			for _, k := range known {
 				if k.RetiredAt != nil {
-					t.Errorf("key %s was left retired", k.ID)
+					t.Errorf("key %s is still marked as retired", k.ID)
 				}
 			}
 			check(t, s.rotator().Tick(t.Context()))
@@ -254,18 +253,18 @@ func TestRetire_DuringAnImport(t *testing.T) {
 			check(t, err)
 			wantError(t, imported, card.ErrRetiredKey)
 			if n := s.users(old); n != 0 {
-				t.Errorf("%d rows were imported that nobody can read", n)
+				t.Errorf("%d imported rows can't be decrypted", n)
 			}
 		}
 		err := s.db.ImportStock(t.Context(), func(add func([]card.StockItem) error) error { return add(items[1:]) })
 		wantError(t, err, card.ErrRetiredKey)
-		check(t, s.db.PromoteKey(t.Context(), old)) // not retired any more
+		check(t, s.db.PromoteKey(t.Context(), old)) // no longer retired
 		check(t, s.db.ImportStock(t.Context(), func(add func([]card.StockItem) error) error { return add(items[1:]) }))
 	})
 }
 
-// A host that was down during a rotation comes back with a file that has both
-// keys, but encrypts with the one that was retired meanwhile.
+// A host that was down during a rotation returns with a file that contains both
+// keys, but encrypts with the retired one.
 func TestRetire_HostReturns_DoesNotEncrypt(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		behind := s.secondProcess()
@@ -291,11 +290,11 @@ func TestRetire_HostReturns_DoesNotEncrypt(t *testing.T) {
 		}
 		open()
 		wantError(t, keys.CheckKeys(t.Context(), behind.db, behind.vault), card.ErrRetiredKey)
-		open() // as if it had started before
+		open() // as in a process that started before the retirement
 		sealed, err := behind.vault.Seal(ids[0], s.account, "f", "x")
 		check(t, err)
 		reporter := behind.reporter("b/2", nil)
-		for range 2 { // as long as that lasts
+		for range 2 { // on every Tick
 			wantError(t, reporter.Tick(t.Context()), card.ErrRetiredKey)
 		}
 		_, err = behind.vault.Seal(ids[0], s.account, "f", "x")
@@ -314,8 +313,8 @@ func TestRetire_HostReturns_DoesNotEncrypt(t *testing.T) {
 		check(t, err)
 
 		check(t, s.vault.Reread())
-		// What it sealed before has a key that is in no file any more: somebody
-		// must be told.
+		// The key of the rows that it has sealed is in no file: this must be
+		// reported.
 		check(t, s.rotator().Tick(t.Context()))
 		s.exec("UPDATE cards SET refund_address = $1 WHERE uuid = $2", sealed, ids[0])
 		wantError(t, s.rotator().Tick(t.Context()), card.ErrMissingKey)

@@ -13,8 +13,7 @@ import (
 	"github.com/cardmint/cardmint/internal/keys"
 )
 
-// paged is a store that is asked page by page. It answers each call with what
-// is next.
+// paged is a store that returns prepared pages in order.
 type paged struct {
 	keys.Store // nil
 	pages      []page
@@ -22,16 +21,16 @@ type paged struct {
 }
 
 type page struct {
-	found, looked int // purged and dated, or users and looked at
+	found, looked int // purged and dated, or users and rows read
 	err           error
 }
 
 func (p *paged) next(after uuid.UUID) (now page, last uuid.UUID, err error) {
 	if want := (uuid.UUID{15: byte(p.calls)}); after != want {
-		return page{}, after, errors.New("asked for the same page again")
+		return page{}, after, errors.New("the same page was read again")
 	}
 	if p.calls++; p.calls > len(p.pages) {
-		return page{}, after, errors.New("asked for more than there is")
+		return page{}, after, errors.New("read beyond the last page")
 	}
 	now = p.pages[p.calls-1]
 	return now, uuid.UUID{15: byte(p.calls)}, now.err
@@ -50,8 +49,8 @@ func (p *paged) PurgeCredentials(context.Context, time.Duration, int) (purged, d
 	return int64(now.found), int64(now.looked), err
 }
 
-// A key is retired only if the last row does not need it, also where a page
-// ends with the rows before.
+// A key is retired only if no row up to the last one needs it, even if the last
+// page is full.
 func TestUsers_ReadsEveryPage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		pages []page
@@ -73,8 +72,8 @@ func TestUsers_ReadsEveryPage(t *testing.T) {
 	}
 }
 
-// A tick goes on while there may be more to purge, or more to find the time of,
-// and ends with the first error.
+// A tick continues while there may be more credentials to purge or to date, and
+// stops at the first error.
 func TestPurger_ManyPages_PurgesAll(t *testing.T) {
 	for name, pages := range map[string][]page{
 		"nothing":             {{0, 0, nil}},

@@ -12,8 +12,7 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// wantPurged fails the test unless exactly these of the cards have lost their
-// credentials.
+// wantPurged checks which of the cards have lost their credentials.
 func (s *fixture) wantPurged(ids []uuid.UUID, want ...bool) {
 	s.t.Helper()
 	for i, id := range ids {
@@ -28,7 +27,7 @@ func (s *fixture) wantPurged(ids []uuid.UUID, want ...bool) {
 	check(s.t, err)
 	for _, d := range books.Discrepancies {
 		if strings.Contains(d.Text, "credentials") {
-			s.t.Errorf("doubt: %s", d.Text)
+			s.t.Errorf("discrepancy: %s", d.Text)
 		}
 	}
 }
@@ -39,7 +38,7 @@ func TestPurger_DeletesOldCredentials(t *testing.T) {
 		purger, err := keys.NewPurger(s.db, time.Hour, s.logger())
 		check(t, err)
 		s.exec("UPDATE credentials SET issued_at = issued_at - 3600000 WHERE card_uuid = $1", ids[0])
-		s.exec("UPDATE credentials SET issued_at = NULL WHERE card_uuid <> $1", ids[0]) // by a program of before
+		s.exec("UPDATE credentials SET issued_at = NULL WHERE card_uuid <> $1", ids[0]) // stored by an old version
 		s.exec("UPDATE events SET created_at = created_at - 7200000 WHERE card_uuid = $1", ids[1])
 		never, err := keys.NewPurger(s.db, 0, s.logger())
 		check(t, err)
@@ -62,7 +61,7 @@ func TestPurger_DeletesOldCredentials(t *testing.T) {
 	})
 }
 
-// More than a page, by two workers at the same time.
+// Two workers purge more than a page at the same time.
 func TestPurger_TwoWorkers(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		ids := s.issue(20)
@@ -116,8 +115,8 @@ func TestPurgeCard_IssuedCard_Once(t *testing.T) {
 	})
 }
 
-// Credentials that were lost are what the books doubt: a purge that deletes
-// nothing must not say that it did.
+// Lost credentials are a discrepancy. A purge that deletes nothing must not
+// hide it by recording a purge.
 func TestPurgeCard_LostCredentials_StillReported(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		id := s.issue(1)[0]
@@ -129,7 +128,7 @@ func TestPurgeCard_LostCredentials_StillReported(t *testing.T) {
 		c, err := s.db.CardByUUID(t.Context(), s.account, id)
 		check(t, err)
 		if c.CredentialsPurgedAt != nil {
-			t.Error("what was lost is said to be purged")
+			t.Error("lost credentials are recorded as purged")
 		}
 	})
 }

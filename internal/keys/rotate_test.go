@@ -19,7 +19,7 @@ import (
 func TestRotator_OlderKey_EverythingReplaced(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		ids, w := s.issue(7), s.hook()
-		check(t, s.rotator().Tick(t.Context())) // nothing was promoted
+		check(t, s.rotator().Tick(t.Context())) // no key was promoted
 		old, key := s.promote()
 		later := s.issue(2)
 		if n := s.users(old); n != 9 {
@@ -44,7 +44,7 @@ func TestRotator_OlderKey_EverythingReplaced(t *testing.T) {
 		s.log.Reset()
 		check(t, s.rotator().Tick(t.Context()))
 		if text := s.log.String(); text != "" {
-			t.Errorf("there was nothing to do, logged:\n%s", text)
+			t.Errorf("nothing was due, but logged:\n%s", text)
 		}
 		check(t, keys.Retire(t.Context(), s.db, old))
 		check(t, vault.RetireKey(s.path, old))
@@ -53,8 +53,8 @@ func TestRotator_OlderKey_EverythingReplaced(t *testing.T) {
 	})
 }
 
-// A token outlives the key that sealed its row. Whoever has kept the row from
-// before can't undo a revocation with it once the key is retired.
+// A token outlives the key that sealed its row. An old copy of the row can't
+// undo a revocation once the key is retired.
 func TestRotator_Token_SealedAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		ctx := t.Context()
@@ -87,10 +87,10 @@ func TestRotator_Token_SealedAgain(t *testing.T) {
 	})
 }
 
-// A worker that dies between two pages, or whose last page happened although it
-// was not told so, leaves what every process can read, and the next one
+// A worker dies between two pages, or after a page whose commit returned an
+// error. Every process can still decrypt all rows, and the next worker
 // finishes.
-func TestRotator_KilledMidway(t *testing.T) {
+func TestRotator_Killed_NextFinishes(t *testing.T) {
 	for name, late := range map[string]bool{"before the page": false, "after the page": true} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, s *fixture) {
@@ -103,7 +103,7 @@ func TestRotator_KilledMidway(t *testing.T) {
 				}
 				wantError(t, keys.Retire(t.Context(), s.db, old), keys.ErrStillUsed)
 				s.wantReadable(ids)
-				other.wantReadable(ids) // which has not read the key file since
+				other.wantReadable(ids) // with the key file as it was at the start
 				check(t, other.vault.Reread())
 				check(t, other.rotator().Tick(t.Context()))
 				if n := s.users(old); n != 0 {
@@ -171,8 +171,8 @@ func TestRotator_CorruptRow_OthersReplaced(t *testing.T) {
 	})
 }
 
-// Only the first field is found by an index. A row of which another field has
-// the key counts all the same before a key is retired.
+// The index finds rows by their first field only. Before a key is retired, rows
+// with the key in another field count too.
 func TestRetire_ReadsEveryField(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		ids := s.issue(2)
@@ -188,14 +188,14 @@ func TestRetire_ReadsEveryField(t *testing.T) {
 	})
 }
 
-// Two hosts with different key files would undo each other's work for ever.
+// Two hosts with different key files would undo each other's work forever.
 func TestRotator_AnotherPrimaryKey_DoesNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.issue(2)
 		other := s.secondProcess()
 		text, err := os.ReadFile(s.path)
 		check(t, err)
-		check(t, os.WriteFile(s.path+".copy", text, 0o600)) // another host's, which nobody replaces
+		check(t, os.WriteFile(s.path+".copy", text, 0o600)) // another host's copy, which stays outdated
 		other.vault, err = vault.Open(s.path + ".copy")
 		check(t, err)
 		old, key := s.promote()
@@ -208,12 +208,12 @@ func TestRotator_AnotherPrimaryKey_DoesNothing(t *testing.T) {
 		text, err = os.ReadFile(s.path)
 		check(t, err)
 		check(t, os.WriteFile(s.path+".copy", text, 0o600))
-		check(t, other.rotator().Tick(t.Context())) // which reads the file again
+		check(t, other.rotator().Tick(t.Context())) // reads the file again
 	})
 }
 
-// Rotations follow each other while another process issues cards, and both read
-// them.
+// Keys rotate several times while another process issues cards, and both
+// processes read them.
 func TestRotator_ConcurrentIssueAndReads(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		other := s.secondProcess()
@@ -245,8 +245,8 @@ func TestRotator_ConcurrentIssueAndReads(t *testing.T) {
 			for {
 				check(t, s.rotator().Tick(t.Context()))
 				s.wantReadable(issued())
-				// The other process may still encrypt with the old key. Nothing
-				// says so here, for it reports nothing.
+				// The other process reports nothing, so it may still encrypt
+				// with the old key.
 				left, err := keys.Users(t.Context(), s.db, old)
 				check(t, err)
 				if other.vault.Keys().Primary != old && left == 0 {
@@ -255,7 +255,7 @@ func TestRotator_ConcurrentIssueAndReads(t *testing.T) {
 				_ = other.vault.Reread()
 			}
 			err := keys.Retire(t.Context(), s.db, old)
-			if errors.Is(err, keys.ErrStillUsed) { // sealed before, stored since
+			if errors.Is(err, keys.ErrStillUsed) { // sealed before the check, stored after it
 				continue
 			}
 			check(t, err)
@@ -271,8 +271,8 @@ func TestRotator_ConcurrentIssueAndReads(t *testing.T) {
 	})
 }
 
-// What the associated data binds can't be moved. What it can't tell is which of
-// two values of the same field is the newer one.
+// Associated data reveals ciphertexts that were moved. It can't reveal which of
+// two values of a field is newer.
 func TestSealed_MovedOrRolledBack(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		ids := s.issue(2)
@@ -296,13 +296,13 @@ func TestSealed_MovedOrRolledBack(t *testing.T) {
 		stored, err := s.db.WebhookByID(t.Context(), s.account, w.ID)
 		check(t, err)
 		if got, err := s.vault.Open(w.ID, s.account, "webhook_secret", stored.Sealed); err != nil || got.Reveal() != "old" {
-			t.Errorf("a secret of before, sealed by a key in use, is not told from the present one: %v", err)
+			t.Errorf("an older secret under a key in use must be readable: %v", err)
 		}
 	})
 }
 
-// What is in stock is re-encrypted until it is wiped, and an address to give
-// money back to as long as its card.
+// Stock items are re-encrypted until they are wiped, and refund addresses as
+// long as their card exists.
 func TestRotator_ReplacesStockAndRefundAddresses(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		ids, stock := s.issue(4), s.stock(5)
