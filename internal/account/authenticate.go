@@ -11,9 +11,9 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// After tokenFresh one request looks a cached token up again, while the others
-// still use the cache. After tokenStale none does. The API contract promises
-// that a revoked token is rejected everywhere within five seconds.
+// After tokenFresh one request refreshes a cached token, while concurrent
+// requests still use the cache. After tokenStale none does. The API contract
+// promises that a revoked token is rejected everywhere within five seconds.
 const (
 	tokenFresh = 2 * time.Second
 	tokenStale = 4 * time.Second

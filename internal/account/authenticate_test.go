@@ -23,7 +23,7 @@ func TestAuthenticate_Cached_LookedUpEveryTwoSeconds(t *testing.T) {
 	d.accepts(t, token, text, 0)
 	d.now = epoch.Add(2 * time.Second)
 	d.accepts(t, token, text, 1)
-	d.now = epoch.Add(4*time.Second - 1) // the second lookup started the two seconds again
+	d.now = epoch.Add(4*time.Second - 1) // counted from the second lookup
 	d.accepts(t, token, text, 0)
 	d.now = epoch.Add(4 * time.Second)
 	d.accepts(t, token, text, 1)
@@ -60,7 +60,7 @@ func TestRecognizes_LastLookup(t *testing.T) {
 	is(false)
 	d.accepts(t, token, text, 1)
 	is(true)
-	d.now = epoch.Add(time.Minute) // however long ago that was
+	d.now = epoch.Add(time.Minute) // after any time
 	is(true)
 	check(t, d.RevokeToken(t.Context(), token.ID))
 	is(true)
@@ -70,15 +70,15 @@ func TestRecognizes_LastLookup(t *testing.T) {
 	d.accepts(t, expiring, text2, 1)
 	d.now = d.now.Add(time.Hour)
 	if d.Recognizes(text2) || d.Recognizes("") || d.Recognizes("abc") {
-		t.Error("a token is recognized that is not good")
+		t.Error("an invalid token is recognized")
 	}
 }
 
-// While one request looks a token up again, the others use what is remembered:
-// a slow database delays one request, not all.
+// While one request refreshes a token, concurrent requests use the cache: a
+// slow database delays one request only.
 func TestAuthenticate_Stale_RefreshedOnce(t *testing.T) {
 	for name, age := range map[string]time.Duration{"as soon as it is not fresh": 2 * time.Second,
-		"shortly before it is stale": 4*time.Second - 1} {
+		"just before it is stale": 4*time.Second - 1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestAuthenticate_Stale_RefreshedOnce(t *testing.T) {
 				check(t, <-refreshed)
 				d.accepts(t, token, text, 0)
 				d.now = d.now.Add(2 * time.Second)
-				d.accepts(t, token, text, 1) // and the next refresh is possible
+				d.accepts(t, token, text, 1) // the next refresh succeeds
 			})
 		})
 	}
@@ -116,7 +116,7 @@ func TestAuthenticate_RevokedStoreDown_RejectedAfterFourSeconds(t *testing.T) {
 		check(t, d.RevokeToken(t.Context(), token.ID))
 		d.accepts(t, token, text, 0)
 
-		// The worst case: the refresh hangs, and the others learn nothing new.
+		// The worst case: the refresh hangs, and the cache is not updated.
 		d.now = epoch.Add(2 * time.Second)
 		hangs, release := true, make(chan struct{})
 		d.store.lookup = func() {
@@ -152,19 +152,20 @@ func TestAuthenticate_Revoked_RejectedAfterTwoSeconds(t *testing.T) {
 	d.refuses(t, text, 1)
 }
 
-// The four seconds count from when the store was asked: a late answer may have
+// The four seconds count from the start of the lookup: a late result may have
 // been read before the token was revoked.
 func TestAuthenticate_SlowLookup_AgesFromItsStart(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	token, text := d.token(t, 0)
-	d.store.lookup = func() { d.now = epoch.Add(10 * time.Second) } // the lookup takes that long
+	d.store.lookup = func() { d.now = epoch.Add(10 * time.Second) } // a slow lookup
 	d.accepts(t, token, text, 1)
 	check(t, d.RevokeToken(t.Context(), token.ID))
 	d.refuses(t, text, 1)
 }
 
-// A client that keeps using a revoked token costs no more than any other.
+// A client that keeps using a revoked token costs no more lookups than one with
+// a valid token.
 func TestAuthenticate_Revoked_IsCached(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
@@ -176,8 +177,8 @@ func TestAuthenticate_Revoked_IsCached(t *testing.T) {
 	d.refuses(t, text, 1)
 }
 
-// Whoever keeps sending an unknown token costs the database one lookup in three
-// seconds. One that is created meanwhile is known after them.
+// A repeated unknown token costs one database lookup in three seconds. If it is
+// created later, it is valid after them.
 func TestAuthenticate_Unknown_CachedForThreeSeconds(t *testing.T) {
 	t.Parallel()
 	d, other := newFixture(t), newFixture(t)
@@ -204,8 +205,8 @@ func TestAuthenticate_Unknown_CachedForThreeSeconds(t *testing.T) {
 	d.accepts(t, token, text, 0)
 }
 
-// The three seconds count from when the store was asked: the token may have
-// been created before a late answer.
+// The three seconds count from the start of the lookup: the token may have been
+// created before a late result.
 func TestAuthenticate_SlowLookupUnknown_AgesFromItsStart(t *testing.T) {
 	t.Parallel()
 	d, other := newFixture(t), newFixture(t)
@@ -215,12 +216,11 @@ func TestAuthenticate_SlowLookupUnknown_AgesFromItsStart(t *testing.T) {
 	d.refuses(t, text, 1)
 }
 
-// Whoever makes tokens up does not fill the memory with them: of so many the
-// service remembers the newest, and no more.
+// Invented tokens can't fill the memory: only the newest are cached.
 func TestAuthenticate_ManyUnknown_BoundedMemory(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
-	d.store.unknown = true // the real one would take long
+	d.store.unknown = true // avoids slow lookups
 	for n := range int64(15_000) {
 		d.refuses(t, account.MadeUp(n), 1)
 	}
@@ -229,8 +229,8 @@ func TestAuthenticate_ManyUnknown_BoundedMemory(t *testing.T) {
 	d.refuses(t, account.MadeUp(15_000-10_001), 1)
 }
 
-// The hash needs the key: somebody who can read the database must not be able
-// to check guesses against it.
+// The hash is keyed: with read access to the database alone, guesses can't be
+// checked against it.
 func TestCreateToken_Hash_IsKeyed(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
@@ -255,7 +255,7 @@ func TestAuthenticate_RowDeleted_Rejected(t *testing.T) {
 	d.now = epoch.Add(2 * time.Second)
 	d.refuses(t, text, 1)
 	d.now = epoch.Add(5*time.Second - 1)
-	d.refuses(t, text, 0) // as one that never was
+	d.refuses(t, text, 0) // like a token that never existed
 	d.now = epoch.Add(5 * time.Second)
 	d.refuses(t, text, 1)
 }
@@ -268,14 +268,14 @@ func TestAuthenticate_AtExpiry_Rejected(t *testing.T) {
 	d.now = epoch.Add(time.Second - 1)
 	d.accepts(t, token, text, 0)
 	d.now = epoch.Add(time.Second)
-	d.refuses(t, text, 0) // although it is remembered as good
+	d.refuses(t, text, 0) // despite the cache
 	d.now = epoch.Add(time.Minute)
 	d.refuses(t, text, 1)
 
 	d.now = epoch
 	token, text = d.token(t, time.Hour)
 	d.now = epoch.Add(time.Hour)
-	d.refuses(t, text, 1) // also when it is looked up for the first time
+	d.refuses(t, text, 1) // also without the cache
 }
 
 func TestAuthenticate_NoTTL_DoesNotExpire(t *testing.T) {
@@ -289,8 +289,7 @@ func TestAuthenticate_NoTTL_DoesNotExpire(t *testing.T) {
 	d.accepts(t, token, text, 1)
 }
 
-// A client must not be told that its token is invalid when nobody could look it
-// up.
+// A failed lookup must not look like an invalid token.
 func TestAuthenticate_StoreFails_IsNotUnauthorized(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
@@ -310,7 +309,7 @@ func TestAuthenticate_StoreFails_IsNotUnauthorized(t *testing.T) {
 	d.store.fails = "TokenByHash"
 	d.now = epoch.Add(2 * time.Second)
 	fails()                      // the request that refreshes
-	d.accepts(t, token, text, 0) // the others
+	d.accepts(t, token, text, 0) // concurrent requests
 	d.now = epoch.Add(4*time.Second - 1)
 	d.accepts(t, token, text, 0)
 	d.now = epoch.Add(4 * time.Second)

@@ -21,8 +21,8 @@ var epoch = time.Date(2024, 11, 20, 14, 46, 0, 120e6, time.UTC)
 
 var databases = storetest.Databases
 
-// fixture is a Service with a real store, a real vault and a clock that the test
-// moves.
+// fixture is a service with a real store, a real vault and a clock that only
+// the test moves.
 type fixture struct {
 	*account.Service
 	store *countingStore
@@ -69,8 +69,8 @@ func (d *fixture) token(t *testing.T, ttl time.Duration) (account.Token, string)
 	return token, text.Reveal()
 }
 
-// accepts fails the test unless the token is accepted, after exactly this many
-// lookups in the store.
+// accepts checks that the token is accepted, after this number of lookups in
+// the store.
 func (d *fixture) accepts(t *testing.T, token account.Token, text string, lookups int64) {
 	t.Helper()
 	before := d.store.lookups.Load()
@@ -84,22 +84,21 @@ func (d *fixture) accepts(t *testing.T, token account.Token, text string, lookup
 	}
 }
 
-// refuses fails the test unless the token is refused, after exactly this many
-// lookups in the store.
+// refuses checks that the token is rejected, after this number of lookups in
+// the store.
 func (d *fixture) refuses(t *testing.T, text string, lookups int64) {
 	t.Helper()
 	before := d.store.lookups.Load()
 	who, err := d.Authenticate(t.Context(), text)
 	if !errors.Is(err, card.ErrUnauthorized) || who != (account.Identity{}) {
-		t.Errorf("%q at %v: %+v, error %v; want it refused", text, d.now.Sub(epoch), who, err)
+		t.Errorf("%q at %v: %+v, error %v; want it rejected", text, d.now.Sub(epoch), who, err)
 	}
 	if n := d.store.lookups.Load() - before; n != lookups {
 		t.Errorf("%q at %v: looked up %d times, want %d", text, d.now.Sub(epoch), n, lookups)
 	}
 }
 
-// countingStore is the real store. It counts lookups of tokens, and fails where a
-// test tells it to.
+// countingStore counts token lookups in a real store, and can fail.
 type countingStore struct {
 	*store.Store
 	lookups  atomic.Int64
@@ -107,7 +106,7 @@ type countingStore struct {
 	fails    string // the method that returns errStore
 	lookup   func() // runs before a token is looked up; may be nil
 	rotating func() // runs before a token is rotated; may be nil
-	unknown  bool   // whether it knows no token
+	unknown  bool   // every lookup finds no token
 }
 
 var errStore = card.ErrUnavailable.WithCause(errors.New("the database restarts"))

@@ -13,8 +13,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// narrow creates a token of the account "shop" that may only read, and lives
-// for ttl.
+// narrow creates a token of the account "shop" with read access and a time to
+// live.
 func (d *fixture) narrow(t *testing.T, ttl time.Duration) (account.Token, string) {
 	t.Helper()
 	token, text, err := d.CreateToken(t.Context(), "shop",
@@ -56,7 +56,7 @@ func TestRotateToken_DuringOverlap_BothValid(t *testing.T) {
 	d.accepts(t, r.New, text, 1)
 }
 
-// A process that remembers the old token learns of its end within seconds.
+// Processes that have cached the old token reject it within seconds.
 func TestRotateToken_NoOverlap_OldRejectedWithinFiveSeconds(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
@@ -68,7 +68,7 @@ func TestRotateToken_NoOverlap_OldRejectedWithinFiveSeconds(t *testing.T) {
 	d.refuses(t, text, 1)
 }
 
-// A rotation must not give a token more time than it had.
+// A rotation must not extend the life of the old token.
 func TestRotateToken_LongOverlap_KeepsOldExpiry(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
@@ -91,7 +91,7 @@ func TestRotateToken_NoExpiry(t *testing.T) {
 	if r.New.ExpiresAt != nil || r.New.Scopes != account.AllScopes || !r.Old.ExpiresAt.Equal(epoch.Add(time.Hour)) {
 		t.Errorf("%+v", r)
 	}
-	// The next one is as long-lived as the first, not as the overlap.
+	// The next token gets the original time to live, not the overlap.
 	d.now = epoch.Add(time.Minute)
 	next, err := d.RotateToken(t.Context(), r.New.ID, time.Hour)
 	check(t, err)
@@ -107,7 +107,7 @@ func TestRotateToken_Invalid_ReturnsError(t *testing.T) {
 		t.Helper()
 		r, err := d.RotateToken(t.Context(), id, time.Hour)
 		if err != nil && r.Text != "" {
-			t.Error("a text in spite of the error")
+			t.Error("a text despite the error")
 		}
 		return err
 	}
@@ -133,8 +133,8 @@ func TestRotateToken_Invalid_ReturnsError(t *testing.T) {
 	}
 }
 
-// Whoever rotates a token need not know its mode: a token of the wrong one
-// would be of no use, and the old one would end all the same.
+// The caller of a rotation need not know the token's mode: the new token has
+// the same one.
 func TestRotateToken_KeepsMode(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
@@ -143,11 +143,11 @@ func TestRotateToken_KeepsMode(t *testing.T) {
 		old, first, err := made.CreateToken(t.Context(), "shop", account.TokenRequest{Scopes: account.AllScopes})
 		check(t, err)
 		prefix := first.Reveal()[:len("cm_live_")]
-		for range 2 { // also the one that replaced it
+		for range 2 { // also for the successor
 			r, err := rotating.RotateToken(t.Context(), old.ID, time.Hour)
 			check(t, err)
 			if !strings.HasPrefix(r.Text.Reveal(), prefix) {
-				t.Errorf("%s... was replaced by %s...", prefix, r.Text.Reveal()[:len(prefix)])
+				t.Errorf("%s... was rotated to %s...", prefix, r.Text.Reveal()[:len(prefix)])
 			}
 			if _, err := made.Authenticate(t.Context(), r.Text.Reveal()); err != nil {
 				t.Errorf("%s...: %v", prefix, err)
@@ -157,8 +157,8 @@ func TestRotateToken_KeepsMode(t *testing.T) {
 	}
 }
 
-// Of two operators at the same moment one gets a token, and the other is told
-// of it.
+// Of two concurrent rotations one creates a token, and the other returns a
+// RotatedError.
 func TestRotateToken_Concurrent_OneSuccessor(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
@@ -217,7 +217,7 @@ func TestCreateToken_ExpiresAt(t *testing.T) {
 	d.now = end
 	d.refuses(t, text.Reveal(), 0)
 	for name, r := range map[string]account.TokenRequest{
-		"expired already": {Scopes: account.AllScopes, ExpiresAt: &end}, "without a scope": {},
+		"already expired": {Scopes: account.AllScopes, ExpiresAt: &end}, "without a scope": {},
 		"with a negative time": {Scopes: account.AllScopes, TTL: -1},
 	} {
 		if _, text, err := d.CreateToken(t.Context(), "shop", r); err == nil || text != "" {

@@ -32,7 +32,7 @@ func (s Scope) Known() bool { return slices.Contains(KnownScopes(), s) }
 // is empty.
 type Scopes uint32
 
-// AllScopes contains every scope, including those of later versions.
+// AllScopes contains every scope, including scopes of later versions.
 const AllScopes = ^Scopes(0)
 
 const allScopes = "all"

@@ -33,7 +33,7 @@ func TestScopes_RoundTrip(t *testing.T) {
 	}
 }
 
-// All is more than each of the scopes there are: a later version may add some.
+// AllScopes is more than every current scope: later versions may add some.
 func TestScopes_All_IncludesLaterScopes(t *testing.T) {
 	t.Parallel()
 	each := account.ScopesOf(account.KnownScopes()...)
@@ -47,11 +47,11 @@ func TestScopes_All_IncludesLaterScopes(t *testing.T) {
 		}
 	}
 	if account.AllScopes.Has("cards:burn") || account.AllScopes.Has("") || account.AllScopes.Has("none") {
-		t.Error("it has scopes that there are not")
+		t.Error("the set contains unknown scopes")
 	}
 }
 
-// What a later version has stored gives a token nothing here.
+// Scopes of later versions grant nothing in this version.
 func TestReadScopes_UnknownScope_Ignored(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]account.Scopes{

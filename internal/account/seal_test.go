@@ -23,8 +23,7 @@ func (d *fixture) exec(t *testing.T, statement string, args ...any) {
 	}
 }
 
-// wantChanged fails the test unless exactly these tokens are said to be
-// changed.
+// wantChanged checks which tokens ChangedTokens returns.
 func (d *fixture) wantChanged(t *testing.T, ids ...uuid.UUID) {
 	t.Helper()
 	found, err := d.ChangedTokens(t.Context())
@@ -38,8 +37,8 @@ func (d *fixture) wantChanged(t *testing.T, ids ...uuid.UUID) {
 	}
 }
 
-// Write access to the database without the keys gives no token more power. mine
-// is a token of the attacker, and theirs one of the victim.
+// Write access to the database without the keys does not let an attacker extend
+// a token. mine is the attacker's token, and theirs the victim's.
 func TestAuthenticate_RowChangedWithoutKeys_Rejected(t *testing.T) {
 	const (
 		deleteMine = "DELETE FROM tokens WHERE id = $1"
@@ -55,7 +54,7 @@ func TestAuthenticate_RowChangedWithoutKeys_Rejected(t *testing.T) {
 		"another scope":      "UPDATE tokens SET scopes = 'credentials:reveal' WHERE id = $1",
 		"no expiry":          "UPDATE tokens SET expires_at = NULL WHERE id = $1",
 		"later expiry":       "UPDATE tokens SET expires_at = expires_at + 1 WHERE id = $1",
-		// a rotation would give the new token that much time
+		// a rotation would give the new token the same time to live
 		"age":               "UPDATE tokens SET created_at = 0 WHERE id = $1",
 		"no seal":           "UPDATE tokens SET seal = NULL WHERE id = $1",
 		"empty seal":        "UPDATE tokens SET seal = x'' WHERE id = $1",
@@ -83,7 +82,7 @@ func TestAuthenticate_RowChangedWithoutKeys_Rejected(t *testing.T) {
 				}
 			}
 			d.exec(t, attack, []any{mine.ID, theirs.ID, mine.Hash}...)
-			d.now = d.now.Add(2 * time.Second) // when what is remembered is looked up again
+			d.now = d.now.Add(2 * time.Second) // when the cache expires
 			d.refuses(t, text, 1)
 			d.refuses(t, text, 0)
 			if d.Recognizes(text) {
@@ -95,7 +94,7 @@ func TestAuthenticate_RowChangedWithoutKeys_Rejected(t *testing.T) {
 			d.wantChanged(t, row)
 			_, err = d.RotateToken(t.Context(), row, 0)
 			wantError(t, err, account.ErrTokenChanged)
-			check(t, d.RevokeToken(t.Context(), row)) // which settles it
+			check(t, d.RevokeToken(t.Context(), row)) // makes the row valid
 			d.wantChanged(t)
 			d.now = d.now.Add(3 * time.Second)
 			d.refuses(t, text, 1)
@@ -118,8 +117,8 @@ func TestAuthenticate_EndUndoneWithoutKeys_Rejected(t *testing.T) {
 	d.wantChanged(t, revoked.ID, rotated.ID)
 }
 
-// In an emergency a token can be revoked in the database itself. A later
-// revocation by the program puts its row in order.
+// In an emergency a token can be revoked directly in the database. A later
+// revocation by the program makes its row valid again.
 func TestRevokeToken_AfterRevocationInDatabase(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
@@ -132,7 +131,7 @@ func TestRevokeToken_AfterRevocationInDatabase(t *testing.T) {
 	d.refuses(t, text, 1)
 }
 
-// before replaces what a version without seals would have stored otherwise.
+// before replaces the rows by rows of a version without seals.
 func (d *fixture) before(t *testing.T) {
 	t.Helper()
 	digest, err := d.vault.Digest("key check", nil)
@@ -141,7 +140,7 @@ func (d *fixture) before(t *testing.T) {
 	check(t, err)
 	check(t, d.CheckKeys(t.Context()))
 	if d.Sealed() {
-		t.Fatal("the tokens of an old database are said to be sealed")
+		t.Fatal("the tokens of an old database count as sealed")
 	}
 }
 
@@ -155,7 +154,7 @@ func TestSealTokens_DatabaseOfEarlierVersion(t *testing.T) {
 	ofLive, liveText, err := live.CreateToken(t.Context(), "shop", account.TokenRequest{Scopes: account.AllScopes})
 	check(t, err)
 	if old.Seal != nil || ofLive.Seal != nil {
-		t.Error("a token has a seal that earlier versions would not keep up to date")
+		t.Error("a token has a seal that earlier versions would not update")
 	}
 	d.accepts(t, old, text, 1)
 	d.wantChanged(t)
@@ -174,20 +173,20 @@ func TestSealTokens_DatabaseOfEarlierVersion(t *testing.T) {
 	d.accepts(t, old, text, 1)
 	d.accepts(t, r.New, r.Text.Reveal(), 1)
 	if !d.Sealed() {
-		t.Error("a process that runs has not noticed")
+		t.Error("a running process has not noticed")
 	}
 	d.wantChanged(t)
 	next, err := sealing.RotateToken(t.Context(), ofLive.ID, time.Hour) // by a service of the other mode
 	check(t, err)
 	for _, text := range []card.Secret{liveText, next.Text} {
 		if _, err := live.Authenticate(t.Context(), text.Reveal()); err != nil {
-			t.Errorf("a live token is refused: %v", err)
+			t.Errorf("a live token is rejected: %v", err)
 		}
 	}
 }
 
-// What lets an earlier version's tokens be sealed can't be made up without the
-// keys, once it is gone.
+// The setting that allows an earlier version's tokens to be sealed can't be
+// restored without the keys.
 func TestSealTokens_MarkerReset_SealsNothing(t *testing.T) {
 	for name, reset := range map[string]string{
 		"deleted": "DELETE FROM settings WHERE name = 'key_check'",
@@ -213,7 +212,7 @@ func TestSealTokens_MarkerReset_SealsNothing(t *testing.T) {
 	}
 }
 
-// A process that has seen one seal accepts no row without.
+// A process that has verified one seal rejects rows without a seal.
 func TestAuthenticate_NoSealAmongSealed_Rejected(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
@@ -227,8 +226,7 @@ func TestAuthenticate_NoSealAmongSealed_Rejected(t *testing.T) {
 	d.refuses(t, twoText, 1)
 }
 
-// A key that only another process has is no reason to tell a client that its
-// token is not valid.
+// If only another process has the key, the token is unavailable, not invalid.
 func TestAuthenticate_SealUnderMissingKey_Unavailable(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
@@ -236,7 +234,7 @@ func TestAuthenticate_SealUnderMissingKey_Unavailable(t *testing.T) {
 	d.exec(t, "UPDATE tokens SET seal = $1 WHERE id = $2", append(card.KeyID(7).Prefix(), make([]byte, 40)...), token.ID)
 	_, err := d.Authenticate(t.Context(), text)
 	wantError(t, err, card.ErrUnavailable)
-	d.vault.MarkNonexistent([]card.KeyID{7}) // as the loop of the keys finds out
+	d.vault.MarkNonexistent([]card.KeyID{7}) // as the keys loop determines
 	d.refuses(t, text, 1)
 	check(t, d.RevokeToken(t.Context(), token.ID))
 	d.wantChanged(t)

@@ -18,8 +18,8 @@ type seedVault struct {
 
 func (s seedVault) Digest(string, []byte) ([]byte, error) { return s.seed, nil }
 
-// Another program computed these texts. A change of digits or checksum would
-// invalidate every token in use.
+// The expected texts were computed by another program. A change of digits or
+// checksum would invalidate every existing token.
 func TestToken_Format_IsStable(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
@@ -47,7 +47,7 @@ func TestToken_Format_IsStable(t *testing.T) {
 				t.Errorf("seed %s: %s, want %s", tt.seed, text.Reveal(), want)
 			}
 			if _, err := s.Authenticate(t.Context(), want); err != nil {
-				t.Errorf("%s is refused: %v", want, err)
+				t.Errorf("%s is rejected: %v", want, err)
 			}
 		}
 	}
@@ -72,7 +72,7 @@ func TestCreateToken_Texts_UniqueAndWellFormed(t *testing.T) {
 	}
 }
 
-// Nonsense must not load the database.
+// Malformed tokens must not load the database.
 func TestAuthenticate_Malformed_RejectedWithoutLookup(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
@@ -81,10 +81,10 @@ func TestAuthenticate_Malformed_RejectedWithoutLookup(t *testing.T) {
 		"empty":                                  "",
 		"prefix alone":                           "cm_test_",
 		"without a prefix":                       text[len("cm_test_"):],
-		"of an unknown mode":                     "cm_prod_" + text[len("cm_test_"):],
+		"unknown mode":                           "cm_prod_" + text[len("cm_test_"):],
 		"in capitals":                            "CM_TEST_" + text[len("cm_test_"):],
-		"one digit short":                        text[:len(text)-1],
-		"one digit long":                         text + "0",
+		"one digit too short":                    text[:len(text)-1],
+		"one digit too long":                     text + "0",
 		"one digit long, but with its checksum":  "cm_test_00000000000000000000000000002OUWLi",
 		"one digit short, but with its checksum": "cm_test_000000000000000000000000001ETyca",
 		"a space before it":                      " " + text,
@@ -118,8 +118,8 @@ func TestAuthenticate_Mistyped_RejectedWithoutLookup(t *testing.T) {
 	d.accepts(t, token, text, 1)
 }
 
-// A test token must never be good for a live service, even on the same database
-// with the same keys.
+// A test token must never be valid in a live service, even with the same
+// database and keys.
 func TestAuthenticate_OtherMode_Rejected(t *testing.T) {
 	t.Parallel()
 	test := newFixture(t)

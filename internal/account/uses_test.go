@@ -12,7 +12,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// used fails the test unless these are the uses that are stored.
+// used checks the stored times of last use.
 func (d *fixture) used(t *testing.T, want map[uuid.UUID]time.Time) {
 	t.Helper()
 	got, err := d.store.TokenUses(t.Context())
@@ -22,13 +22,13 @@ func (d *fixture) used(t *testing.T, want map[uuid.UUID]time.Time) {
 	}
 }
 
-// However many requests there are, the store is told once a minute.
+// The times of last use are written once a minute, for any number of requests.
 func TestSaveUses_ManyRequests_OneWrite(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	busy, busyText := d.token(t, 0)
 	quiet, quietText := d.token(t, 0)
-	d.token(t, 0) // which nobody uses
+	d.token(t, 0) // never used
 	check(t, d.SaveUses(t.Context()))
 	d.accepts(t, quiet, quietText, 1)
 	for range 100 {
@@ -37,7 +37,7 @@ func TestSaveUses_ManyRequests_OneWrite(t *testing.T) {
 		check(t, err)
 	}
 	d.used(t, map[uuid.UUID]time.Time{})
-	for range 3 { // there is nothing new for the second and third
+	for range 3 { // nothing new after the first time
 		check(t, d.SaveUses(t.Context()))
 	}
 	if n := d.store.saves.Load(); n != 1 {
@@ -78,8 +78,7 @@ func TestSaveUses_StoreFails_KeepsUses(t *testing.T) {
 	d.used(t, map[uuid.UUID]time.Time{one.ID: epoch.Add(time.Second), two.ID: epoch})
 }
 
-// Of several processes the one that saw the token last is right, whoever writes
-// last.
+// Several processes store the latest use, in any order of their writes.
 func TestSaveUses_SeveralProcesses_LatestStored(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
@@ -94,7 +93,7 @@ func TestSaveUses_SeveralProcesses_LatestStored(t *testing.T) {
 	d.used(t, map[uuid.UUID]time.Time{token.ID: epoch.Add(time.Minute)})
 }
 
-// Requests go on while uses are saved, and none is lost.
+// Requests during SaveUses lose no use.
 func TestSaveUses_ConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
