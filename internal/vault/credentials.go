@@ -29,8 +29,8 @@ func credentialFields(c *card.Credentials, sealed *card.Sealed) []struct {
 }
 
 // SealCredentials encrypts each field separately, all with the same key, and
-// binds it to the card, its account and the field's name. The errors are those
-// of Seal.
+// binds it to the card, its account and the field's name. The errors are from
+// Seal.
 func (v *Vault) SealCredentials(id, account uuid.UUID, c card.Credentials) (card.Sealed, error) {
 	k, err := v.current()
 	if err != nil {

@@ -180,7 +180,7 @@ func syncDir(dir string) error {
 }
 
 // readFile reads a key file, and returns it with its text. The error is
-// ErrPermissions if the file is accessible to others than its owner.
+// ErrPermissions if other users can access the file.
 func readFile(path string) (file keyFile, text []byte, err error) {
 	info, err := os.Stat(path)
 	if err != nil {

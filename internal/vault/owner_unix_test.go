@@ -10,12 +10,12 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-// An operator who is root changes the keys of a service that is not, which must
+// When root changes the keys of a service with another user, the service must
 // still be able to read them.
 func TestChange_KeepsOwner(t *testing.T) {
 	_, path := newVault(t)
 	owner := os.Getuid()
-	if owner == 0 { // only root can give a file away
+	if owner == 0 { // only root can change the owner
 		owner = 65534
 		check(t, os.Chown(path, owner, owner))
 	}

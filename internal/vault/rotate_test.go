@@ -32,17 +32,17 @@ func wantError(t *testing.T, got, want error) {
 	}
 }
 
-// keyOf returns the key that a ciphertext names.
+// keyOf returns the key of a ciphertext.
 func keyOf(t *testing.T, ciphertext []byte) card.KeyID {
 	t.Helper()
 	key, named := card.KeyOf(ciphertext)
 	if !named {
-		t.Fatalf("%x names no key", ciphertext)
+		t.Fatalf("%x contains no key", ciphertext)
 	}
 	return key
 }
 
-func TestRotation_FromOneKeyToTheNext(t *testing.T) {
+func TestRotation_NewPrimaryKey_SealsNewData(t *testing.T) {
 	v, path := newVault(t)
 	id := uuid.New()
 	seal := func() []byte {
@@ -69,21 +69,21 @@ func TestRotation_FromOneKeyToTheNext(t *testing.T) {
 		t.Fatalf("%+v after %s was added to %s", keys, added, first)
 	}
 	if key := keyOf(t, seal()); key != first {
-		t.Errorf("sealed by %s before it was promoted", key)
+		t.Errorf("sealed with %s before it was promoted", key)
 	}
 
 	check(t, vault.PromoteKey(path, added))
 	check(t, v.Reread())
 	newer := seal()
 	if key := keyOf(t, newer); key != added || !bytes.Equal(newer[:5], added.Prefix()) {
-		t.Errorf("sealed by %s, which is not promoted", key)
+		t.Errorf("sealed with %s, which is not promoted", key)
 	}
 	opens(older)
 	opens(newer)
 	resealed, err := v.Reseal(id, id, []string{"f"}, [][]byte{older})
 	check(t, err)
 	if key := keyOf(t, resealed[0]); key != added {
-		t.Errorf("resealed by %s", key)
+		t.Errorf("resealed with %s", key)
 	}
 	opens(resealed[0])
 
@@ -92,10 +92,9 @@ func TestRotation_FromOneKeyToTheNext(t *testing.T) {
 	check(t, v.Reread())
 	opens(newer)
 	opens(resealed[0])
-	// A row that is rolled back to what it was before its key was retired fails
-	// closed.
+	// A row that is rolled back to a version under a retired key fails closed.
 	if _, err := v.Open(id, id, "f", older); !errors.Is(err, card.ErrUnavailable) {
-		t.Errorf("opened what a retired key sealed: %v", err)
+		t.Errorf("opened a ciphertext of a retired key: %v", err)
 	}
 	wantError(t, vault.RetireKey(path, first), vault.ErrNoKey)
 	wantError(t, vault.PromoteKey(path, first), vault.ErrNoKey)
@@ -104,12 +103,12 @@ func TestRotation_FromOneKeyToTheNext(t *testing.T) {
 	}
 }
 
-// A process may meet what another one encrypted with a key that this one has
-// not read yet: it reads the file at once. As long as the file does not have
-// it, the answer is to come again, not that the data is damaged.
-func TestOpen_KeyAddedLater(t *testing.T) { synctest.Test(t, testKeyThatComesLater) }
+// A ciphertext with a key that this process has not read yet makes the vault
+// read the file immediately. While the file lacks the key, the error is
+// ErrUnavailable, not corruption.
+func TestOpen_KeyAddedLater(t *testing.T) { synctest.Test(t, testKeyAddedLater) }
 
-func testKeyThatComesLater(t *testing.T) {
+func testKeyAddedLater(t *testing.T) {
 	v, path := newVault(t)
 	other := filepath.Join(t.TempDir(), "other.keys")
 	text, err := os.ReadFile(path)
@@ -134,13 +133,13 @@ func testKeyThatComesLater(t *testing.T) {
 	if met := v.UnknownKeys(); !slices.Equal(met, []card.KeyID{added}) {
 		t.Errorf("met %v", met)
 	}
-	// Nobody ever had it: then a bit of the ciphertext has flipped.
+	// The key exists in no process: a bit of the ciphertext has flipped.
 	v.MarkNonexistent([]card.KeyID{added})
 	if _, err = v.Open(id, id, "f", sealed); err == nil || errors.Is(err, card.ErrUnavailable) {
-		t.Errorf("damaged: %v", err)
+		t.Errorf("corrupt: %v", err)
 	}
 	if met := v.UnknownKeys(); len(met) != 0 {
-		t.Errorf("still in doubt: %v", met)
+		t.Errorf("still unknown: %v", met)
 	}
 
 	text, err = os.ReadFile(other)
@@ -152,9 +151,9 @@ func testKeyThatComesLater(t *testing.T) {
 	}
 	time.Sleep(1)
 	if plain, err := v.Open(id, id, "f", sealed); err != nil || plain.Reveal() != "text" {
-		t.Errorf("once the file has it: %v", err)
+		t.Errorf("after the file has the key: %v", err)
 	}
-	// What a key that is known did not seal so is damaged.
+	// A ciphertext that a known key can't open is corrupt.
 	flipped := bytes.Clone(sealed)
 	flipped[7] ^= 1
 	if _, err = v.Open(id, id, "f", flipped); err == nil || errors.Is(err, card.ErrUnavailable) {
@@ -162,9 +161,9 @@ func testKeyThatComesLater(t *testing.T) {
 	}
 }
 
-// Whoever has the other key files is asked for every key that a ciphertext
-// names and this file does not have. Damaged ciphertexts, which may name any,
-// fill no memory: after a thousand it begins anew.
+// Every unknown key is remembered, so that other processes can be asked for it.
+// Corrupt ciphertexts, which may contain any key, can't fill the memory: after
+// a thousand, the set is cleared.
 func TestUnknownKeys_Thousand_AllKept(t *testing.T) {
 	v, _ := newVault(t)
 	id, met := uuid.New(), 0
@@ -176,7 +175,7 @@ func TestUnknownKeys_Thousand_AllKept(t *testing.T) {
 			}
 		}
 		if got := len(v.UnknownKeys()); got != tt.want {
-			t.Errorf("after %d keys, %d are in doubt, want %d", tt.named, got, tt.want)
+			t.Errorf("after %d keys, %d are unknown, want %d", tt.named, got, tt.want)
 		}
 	}
 }
@@ -192,14 +191,14 @@ func TestReread_InvalidFile_ChangesNothing(t *testing.T) {
 	sealed, err := v.Seal(id, id, "f", "text")
 	check(t, err)
 	for name, f := range map[string]func() error{
-		"gone":    func() error { return os.Remove(path) },
-		"empty":   func() error { return os.WriteFile(path, nil, 0o600) },
-		"cut off": func() error { return os.WriteFile(path, good[:len(good)/2], 0o600) },
+		"missing":   func() error { return os.Remove(path) },
+		"empty":     func() error { return os.WriteFile(path, nil, 0o600) },
+		"truncated": func() error { return os.WriteFile(path, good[:len(good)/2], 0o600) },
 		"canary": func() error {
 			return os.WriteFile(path, []byte(`{"encryption":"canary","hashing":"canary"}`), 0o600)
 		},
-		"other hashing":  func() error { return os.WriteFile(path, foreign, 0o600) },
-		"read by others": func() error { return errors.Join(os.WriteFile(path, good, 0o600), os.Chmod(path, 0o640)) },
+		"other hashing":   func() error { return os.WriteFile(path, foreign, 0o600) },
+		"readable by all": func() error { return errors.Join(os.WriteFile(path, good, 0o600), os.Chmod(path, 0o640)) },
 	} {
 		check(t, f())
 		if err := v.Reread(); err == nil || strings.Contains(err.Error(), "canary") {
@@ -216,8 +215,8 @@ func TestReread_InvalidFile_ChangesNothing(t *testing.T) {
 	}
 }
 
-// A command that is killed leaves the file as it was, or as it should be, and
-// never a part of it.
+// A killed command leaves either the old file or the new one, never a part of
+// it.
 func TestChange_Interrupted_ReturnsError(t *testing.T) {
 	_, path := newVault(t)
 	before, err := os.ReadFile(path)
@@ -256,8 +255,7 @@ func TestChange_Symlink_Followed(t *testing.T) {
 	}
 }
 
-// Versions without rotation have written files that do not say when a key was
-// made.
+// Versions without rotation wrote files without the creation times of keys.
 func TestOpen_FileOfOldVersion(t *testing.T) {
 	_, path := newVault(t)
 	var file map[string]json.RawMessage
@@ -287,7 +285,7 @@ func TestSealCredentials_AllFields_SameKey(t *testing.T) {
 	all := [][]byte{sealed.CardNumber, sealed.ExpirationDate, sealed.SecurityCode, sealed.URL, sealed.URLPassword}
 	for _, text := range all {
 		if keyOf(t, text) != v.Keys().Primary {
-			t.Errorf("sealed by %s", keyOf(t, text))
+			t.Errorf("sealed with %s", keyOf(t, text))
 		}
 	}
 	if opened, err := v.OpenCredentials(id, account, sealed); err != nil || opened != plain {
@@ -298,7 +296,7 @@ func TestSealCredentials_AllFields_SameKey(t *testing.T) {
 		URL: "https://x.invalid", URLPassword: "********"}
 	masked, err := v.MaskCredentials(id, account,
 		card.Sealed{ExpirationDate: sealed.ExpirationDate, URL: sealed.URL, LastFour: sealed.LastFour})
-	if err != nil || masked != want { // without what it must not decrypt
+	if err != nil || masked != want { // masking does not decrypt the number
 		t.Errorf("masked %q, %v", masked.CardNumber.Reveal(), err)
 	}
 	older := sealed
@@ -308,12 +306,12 @@ func TestSealCredentials_AllFields_SameKey(t *testing.T) {
 	}
 	older.CardNumber = nil
 	if _, err = v.MaskCredentials(id, account, older); err == nil {
-		t.Error("masked a number that can't be opened")
+		t.Error("masked a number that can't be decrypted")
 	}
 }
 
-// Tink chooses nonces at random; a million of 96 bits repeat with a probability
-// of 10^-17.
+// Tink chooses random nonces of 96 bits; among a million, two are equal with a
+// probability of 10^-17.
 func TestSeal_NoNonceTwice(t *testing.T) {
 	v, _ := newVault(t)
 	id, seen := uuid.New(), make(map[string]bool, 100_000)
@@ -328,8 +326,8 @@ func TestSeal_NoNonceTwice(t *testing.T) {
 	}
 }
 
-// A process that was stopped for a while may go on before its loops do. It must
-// not encrypt with a key that may have been retired meanwhile.
+// A suspended process may resume before its loops do. It must not encrypt with
+// a key that was retired in between.
 func TestSeal_OldKeys_FileReadFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v, path := newVault(t)
@@ -340,14 +338,14 @@ func TestSeal_OldKeys_FileReadFirst(t *testing.T) {
 		early, err := v.Seal(id, id, "f", "text")
 		check(t, err)
 		if key := keyOf(t, early); key != first {
-			t.Errorf("sealed by %s", key)
+			t.Errorf("sealed with %s", key)
 		}
 		time.Sleep(5*time.Second + 1)
 		check(t, vault.RetireKey(path, first))
 		sealed, err := v.SealCredentials(id, id, card.Credentials{CardNumber: "1234"})
 		check(t, err)
 		if key := keyOf(t, sealed.URLPassword); key != added || v.Keys().Has(first) {
-			t.Errorf("sealed by %s", key)
+			t.Errorf("sealed with %s", key)
 		}
 	})
 }

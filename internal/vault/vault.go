@@ -89,8 +89,8 @@ var (
 	errOtherHashing = errors.New("it has other hashing keys")
 )
 
-// Open reads a key file. The error is ErrPermissions if others than its owner
-// may read it.
+// Open reads a key file. The error is ErrPermissions if other users can read
+// it.
 func Open(path string) (*Vault, error) {
 	k, err := readKeys(path)
 	if err != nil {

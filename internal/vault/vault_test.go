@@ -35,7 +35,7 @@ func TestSeal_OtherPlace_DoesNotOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if bytes.Contains(sealed, []byte("991234")) {
-		t.Error("the ciphertext shows the number")
+		t.Error("the ciphertext contains the number")
 	}
 	again, err := vault.Open(path) // another process with the same file
 	if err != nil {
@@ -65,8 +65,8 @@ func TestSeal_OtherPlace_DoesNotOpen(t *testing.T) {
 	}
 }
 
-// A vault holds the secrets of cards and of webhooks: an error must not send an
-// operator to look for a card that does not exist.
+// A vault encrypts secrets of cards and webhooks. Errors must name the right
+// kind, so that an operator does not look for a card that does not exist.
 func TestOpen_Error_NamesField(t *testing.T) {
 	v, _ := newVault(t)
 	id, account := uuid.New(), uuid.New()
