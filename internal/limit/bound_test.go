@@ -36,15 +36,14 @@ func TestFail_FullMap_SweepsOncePerSecond(t *testing.T) {
 	want(half + 1)
 	fail(half - 1)
 	c.advance(500 * time.Millisecond)
-	fail(1) // the second half could be dropped, but it is too soon
+	fail(1) // the second half can't be dropped before the next sweep
 	want(limit.MaxAddresses + 1)
 	c.advance(500 * time.Millisecond)
 	fail(1)
-	want(2) // the last one, and the shared bucket
+	want(2) // the last one and the shared bucket
 }
 
-// An address that arrives after a sweep gets a bucket of its own only if the
-// sweep dropped one.
+// An address after a sweep gets its own bucket only if the sweep dropped one.
 func TestFail_AfterSweep_NewAddressGetsItsOwnBucket(t *testing.T) {
 	c := newClock()
 	l := limit.New(nil, limit.Config{Address: policy(t, "2/min"), Now: c.now})
@@ -60,12 +59,12 @@ func TestFail_AfterSweep_NewAddressGetsItsOwnBucket(t *testing.T) {
 	if wait := blocked(l, numbered(limit.MaxAddresses+2)); wait != 30*time.Second {
 		t.Errorf("a client of the shared bucket is blocked for %v", wait)
 	}
-	c.advance(time.Second) // all but the shared one are full
+	c.advance(time.Second) // all buckets but the shared one are full
 	late := numbered(1_000_000)
 	l.Fail(late)
 	l.Fail(late)
 	if wait := blocked(l, late); wait != 30*time.Second {
-		t.Errorf("blocked for %v, though it failed twice", wait)
+		t.Errorf("blocked for %v after two failures", wait)
 	}
 	if wait := blocked(l, netip.MustParsePrefix("192.0.2.1/32")); wait != 0 {
 		t.Errorf("another is blocked for %v", wait)

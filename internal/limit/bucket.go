@@ -2,10 +2,10 @@ package limit
 
 import "time"
 
-// bucket is a token bucket, kept as the time since the limiter's start at which
-// it is full again (GCRA). golang.org/x/time/rate can't replace it: it counts in
-// floating point, so Retry-After would sometimes be a second too long, and it
-// can't check several buckets before it charges any of them.
+// bucket is a token bucket, stored as the time since the limiter's start when
+// it is full again (GCRA). golang.org/x/time/rate can't replace it: it counts
+// in floating point, so Retry-After would sometimes be a second too long, and
+// it can't check several buckets before it charges any of them.
 type bucket time.Duration
 
 // missing returns how long until the bucket is full.

@@ -79,7 +79,7 @@ func TestTake_AdmitsBurstThenRate(t *testing.T) {
 		}
 		c.advance(v.Wait - 1)
 		if l.Take(token, account, false).Wait != 1 {
-			t.Errorf("%s: a request is admitted before Wait is over", text)
+			t.Errorf("%s: a request is admitted before Wait has passed", text)
 		}
 		c.advance(1)
 		if got := passed(l, token, account, false, 2); got != 1 {
@@ -128,10 +128,10 @@ func TestTake_TokenOverItsLimit_ChargesNoOtherLimit(t *testing.T) {
 	l := limit.New(nil, limit.Config{Token: policy(t, "10/s"), Account: policy(t, "15/s"), Now: c.now})
 	loud, quiet, stranger, account := uuid.New(), uuid.New(), uuid.New(), uuid.New()
 	if got := passed(l, loud, account, false, 1000); got != 10 {
-		t.Errorf("%d of the loud one", got)
+		t.Errorf("%d of the busy token", got)
 	}
 	if got := passed(l, quiet, account, false, 6); got != 5 {
-		t.Errorf("%d of its account's other token", got)
+		t.Errorf("%d of the account's other token", got)
 	}
 	if got := passed(l, stranger, uuid.New(), false, 10); got != 10 {
 		t.Errorf("%d of another account", got)

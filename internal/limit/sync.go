@@ -57,7 +57,7 @@ type report struct {
 	used map[key]usage
 }
 
-// Tick reports the requests of this process to the others, and counts theirs.
+// Tick reports the requests of this process to its peers, and counts theirs.
 // Call it about once a second, from one goroutine. It runs one query, and one
 // more if the report changed. It drops idle counters.
 func (l *Limiter) Tick(ctx context.Context) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-var errStore = errors.New("the store is away")
+var errStore = errors.New("the store is unreachable")
 
 // memory is a Store in memory.
 type memory struct {
@@ -174,12 +174,12 @@ func TestTick_StoreFails_CountsOnce(t *testing.T) {
 		}
 	}
 	if got := left(); got != 498 {
-		t.Errorf("%d left while the store is away", got)
+		t.Errorf("%d left while the store is unreachable", got)
 	}
 	f.store.fails = false
 	f.tick(t)
 	if got := left(); got != 397 {
-		t.Errorf("%d left when it is back", got)
+		t.Errorf("%d left when it is reachable again", got)
 	}
 }
 

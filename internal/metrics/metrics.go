@@ -209,7 +209,7 @@ func slow() []float64 {
 	return []float64{.01, .05, .1, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 21600, 86400}
 }
 
-// Handler serves the metrics at /metrics, without those that can't be read.
+// Handler serves the metrics at /metrics. It omits metrics that can't be read.
 func (m *Metrics) Handler(log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
@@ -251,7 +251,7 @@ func (m *Metrics) Pass(coin string, now time.Time, r settle.Report) {
 	m.leading.WithLabelValues(coin).Set(0)
 	if r.Leads {
 		m.leading.WithLabelValues(coin).Set(1)
-	} else if r.Err == nil { // it stood by
+	} else if r.Err == nil { // it is a standby
 		return
 	}
 	outcome := "ok"
@@ -296,10 +296,10 @@ func (m *Metrics) LowStock(supplier string, cards int64) {
 	m.lowStock.WithLabelValues(supplier).Set(float64(cards))
 }
 
-// Books records the number of doubts that a reading of the books found, and its
-// time.
-func (m *Metrics) Books(doubts int, at time.Time) {
-	m.doubts.WithLabelValues().Set(float64(doubts))
+// Books records the number of discrepancies that a reading of the books found,
+// and its time.
+func (m *Metrics) Books(discrepancies int, at time.Time) {
+	m.doubts.WithLabelValues().Set(float64(discrepancies))
 	m.booksAt.WithLabelValues().Set(unix(at))
 }
 

@@ -35,7 +35,7 @@ type database struct {
 func (d *database) Stats(ctx context.Context) (operator.Stats, error) {
 	d.reads++
 	if _, limited := ctx.Deadline(); !limited {
-		return operator.Stats{}, errors.New("the reading has no deadline")
+		return operator.Stats{}, errors.New("the query has no deadline")
 	}
 	if d.takes != nil {
 		d.takes()
@@ -140,7 +140,7 @@ func TestMetrics_FollowConventions(t *testing.T) {
 	}
 }
 
-// What failed is absent: a value of before, or 0, would be a lie.
+// A value that can't be read is absent: an old value, or 0, would be wrong.
 func TestState_UnknownIsAbsent(t *testing.T) {
 	now := at
 	db := &database{}
@@ -149,13 +149,13 @@ func TestState_UnknownIsAbsent(t *testing.T) {
 		t.Fatalf("no state in\n%s", s)
 	}
 	db.err, now = errors.New("away"), now.Add(statsTTL)
-	for failed := range 2 { // the second reading is the first one, which is not repeated at once
+	for failed := range 2 { // the second scrape repeats the error without a query
 		s := scrape(t, m)
 		want(t, s, fmt.Sprintf("cardmint_scrape_errors_total %d", failed+1), `cardmint_db_waits_total{pool="api"} 5`)
 		for _, line := range strings.Split(s, "\n") {
 			if strings.HasPrefix(line, "cardmint_intents") || strings.HasPrefix(line, "cardmint_unattributed") ||
 				strings.HasPrefix(line, "cardmint_state_") {
-				t.Errorf("exported although it is not known: %s", line)
+				t.Errorf("exported although unknown: %s", line)
 			}
 		}
 	}
@@ -207,7 +207,7 @@ func TestPass_Standby_RecordsNoPass(t *testing.T) {
 	want(t, s, `cardmint_chain_leading{coin="monero"} 0`, `cardmint_chain_passes_total{coin="bitcoin",outcome="failed"} 1`)
 	want(t, s, `cardmint_chain_trouble{cause="not known",coin="bitcoin"} 1`)
 	if strings.Contains(s, `passes_total{coin="monero"`) || strings.Contains(s, "last_good_pass_timestamp_seconds{") {
-		t.Errorf("a pass that was not made, or failed, counts as a good one:\n%s", s)
+		t.Errorf("a standby or failed pass counts as successful:\n%s", s)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestRates_UnknownIsAbsent(t *testing.T) {
 	want(t, s, `cardmint_rate_sources_agreeing{coin="monero"} 0`, `cardmint_rate_quorum_sources{coin="monero"} 2`)
 	for _, name := range []string{"cardmint_rate_dollars", "cardmint_rate_timestamp", "cardmint_rate_source_"} {
 		if strings.Contains(s, name) {
-			t.Errorf("a rate that nobody knows:\n%s", s)
+			t.Errorf("an unknown rate is exported:\n%s", s)
 		}
 	}
 }
@@ -243,14 +243,14 @@ func TestRates_UnknownIsAbsent(t *testing.T) {
 func TestBooks_Forgotten_AreAbsent(t *testing.T) {
 	m := New("")
 	if s := scrape(t, m); strings.Contains(s, "cardmint_reconcile_") {
-		t.Errorf("books that nobody read:\n%s", s)
+		t.Errorf("books are exported before they were read:\n%s", s)
 	}
 	m.Books(0, at)
 	m.KeyFile(true)
 	want(t, scrape(t, m), "cardmint_reconcile_doubts 0")
 	m.ForgetBooks()
 	if s := scrape(t, m); strings.Contains(s, "cardmint_reconcile_") {
-		t.Errorf("books that somebody else reads:\n%s", s)
+		t.Errorf("books are exported after another process took over:\n%s", s)
 	}
 }
 
@@ -309,7 +309,7 @@ func TestDocs_ListAllMetrics(t *testing.T) {
 	}
 }
 
-// meterOnce is what a request costs.
+// meterOnce records one request.
 func meterOnce(m *Metrics) {
 	m.Started()
 	m.Ended("getCard", 200, 3*time.Millisecond)
@@ -330,7 +330,7 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// Whatever a handler answers, there are no more labels than HTTP has statuses.
+// The number of labels is bounded, even for invalid statuses.
 func TestEnded_InvalidStatus_IsNone(t *testing.T) {
 	for status, want := range map[int]string{-1: none, 0: none, 99: none, 100: "100", 404: "404", 599: "599", 600: none,
 		1000: none} {
@@ -353,7 +353,7 @@ func TestWatchPools_NoLimit_IsAbsent(t *testing.T) {
 	text := scrape(t, m)
 	for name, want := range map[string]bool{"limited": true, "not limited": false} {
 		if got := strings.Contains(text, `cardmint_db_connections_max{pool="`+name+`"}`); got != want {
-			t.Errorf("the most of the pool %q is told: %t, want %t", name, got, want)
+			t.Errorf("the maximum of pool %q is exported: %t, want %t", name, got, want)
 		}
 	}
 }

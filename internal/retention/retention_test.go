@@ -19,11 +19,11 @@ import (
 
 const day = 24 * time.Hour
 
-// fakeStore is a store that counts: so many events and cards of each account
-// are old.
+// fakeStore counts calls. A given number of each account's events and cards are
+// old.
 type fakeStore struct {
 	held          bool
-	holds         int // until another process has the lease; 0 for never
+	holds         int // until another process acquires the lease; 0 for never
 	events, cards map[uuid.UUID]int
 	did           []string
 	err           error
@@ -72,14 +72,14 @@ func TestKeeper_Tick(t *testing.T) {
 	lost := some()
 	lost.holds = 2
 	failing := some()
-	failing.err = errors.New("away")
+	failing.err = errors.New("database down")
 	for name, test := range map[string]struct {
 		store  *fakeStore
 		policy retention.Policy
 		want   []string
 		err    error
 	}{
-		"everything that is old": {some(), both,
+		"all that is old": {some(), both,
 			[]string{"events of 1, 2160h0m0s: 200", "events of 1, 2160h0m0s: 200", "events of 1, 2160h0m0s: 50",
 				"monero cards of 1 after 0, 8760h0m0s: 0", "events of 2, 2160h0m0s: 0", "monero cards of 2 after 0, 8760h0m0s: 200",
 				"monero cards of 2 after 1, 8760h0m0s: 100"}, nil},
@@ -88,10 +88,10 @@ func TestKeeper_Tick(t *testing.T) {
 		"events as long as their deliveries": {some(), retention.Policy{Events: 7 * day, Deliveries: 30 * day},
 			[]string{"events of 1, 744h0m0s: 200",
 				"events of 1, 744h0m0s: 200", "events of 1, 744h0m0s: 50", "events of 2, 744h0m0s: 0"}, nil},
-		"nothing":                             {some(), retention.Policy{Deliveries: 30 * day}, nil, nil},
-		"another process deletes":             {&fakeStore{}, both, nil, nil},
-		"another process has begun meanwhile": {lost, both, []string{"events of 1, 2160h0m0s: 200"}, nil},
-		"the database is away":                {failing, both, []string{"events of 1, 2160h0m0s: 200"}, failing.err},
+		"nothing":                 {some(), retention.Policy{Deliveries: 30 * day}, nil, nil},
+		"another process deletes": {&fakeStore{}, both, nil, nil},
+		"lease lost":              {lost, both, []string{"events of 1, 2160h0m0s: 200"}, nil},
+		"database down":           {failing, both, []string{"events of 1, 2160h0m0s: 200"}, failing.err},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
@@ -114,8 +114,7 @@ func TestKeeper_Tick(t *testing.T) {
 	}
 }
 
-// Whoever reads the log learns of what is gone, and nothing where nothing was
-// due.
+// The log contains one line about deletions, and none if nothing was due.
 func TestKeeper_Deletions_Logged(t *testing.T) {
 	for name, tt := range map[string]struct {
 		events, cards int
@@ -138,7 +137,7 @@ func TestKeeper_Deletions_Logged(t *testing.T) {
 	}
 }
 
-// slowStore is a store that takes its time to delete.
+// slowStore deletes slowly.
 type slowStore struct{ *fakeStore }
 
 func (s slowStore) PruneEvents(ctx context.Context, account uuid.UUID, age time.Duration, n int) (int, error) {
@@ -146,8 +145,7 @@ func (s slowStore) PruneEvents(ctx context.Context, account uuid.UUID, age time.
 	return s.fakeStore.PruneEvents(ctx, account, age, n)
 }
 
-// Requests come first: the database has nine times as long for them as for what
-// is deleted.
+// Requests have priority: deletions take a tenth of the time.
 func TestKeeper_Pauses_BetweenPages(t *testing.T) {
 	for name, own := range map[string]bool{"by its own timer": false, "by a timer of the test": true} {
 		t.Run(name, func(t *testing.T) {
