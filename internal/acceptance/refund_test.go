@@ -42,7 +42,7 @@ func TestCardResolve_RefundDue_IsRefunded(t *testing.T) {
 		t.Error(list)
 	}
 	wantOutput(t, p.must(t, "card", "list", "--attention", "--json"),
-		`"why":"refund due: the sandbox declines, as it was told to","since":"2`, `"worth_usd":"150"`)
+		`"why":"refund due: the sandbox declines as configured","since":"2`, `"worth_usd":"150"`)
 	shown := p.must(t, "card", "show", id)
 	wantOutput(t, shown, "an operator to decide: its refund is due since 2", "refund to      4AdUnd...684Rge",
 		"refused by     sandbox, for good: the sandbox declines",

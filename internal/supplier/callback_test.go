@@ -77,7 +77,7 @@ func TestCallback_OnlySigned_Wakes(t *testing.T) {
 			t.Errorf("%s: %d, woke %q, want %d, %q", name, got, woken, tt.status, want)
 		}
 	}
-	woken = nil // a repetition is only another look-up
+	woken = nil // a repetition causes only another lookup
 	if post("POST", body, good) != 204 || post("POST", body, good) != 204 || len(woken) != 2 {
 		t.Errorf("twice: woke %q", woken)
 	}

@@ -70,9 +70,9 @@ type HTTPConfig struct {
 	Now func() time.Time
 }
 
-// HTTP requests cards from a supplier over HTTP. It follows no redirects, uses no
-// proxy and keeps no cookies. Anything outside of the contract is an error, after
-// which the card may exist; *issue.BusyError means that it does not. Errors
+// HTTP requests cards from a supplier over HTTP. It follows no redirects, uses
+// no proxy and keeps no cookies. Anything outside of the contract is an error,
+// and the card may exist; *issue.BusyError means that it does not. Errors
 // contain no text from the supplier.
 type HTTP struct {
 	name      string
@@ -208,14 +208,14 @@ func (s *HTTP) Lookup(ctx context.Context, r issue.Request) (issue.Answer, error
 }
 
 // Cancel cancels a request if that is still possible, and returns its answer:
-// Declined if no card was made and none will be.
+// Declined if no card was issued and none will be.
 func (s *HTTP) Cancel(ctx context.Context, r issue.Request) (issue.Answer, error) {
 	return s.ask(ctx, r, opCancelCard, nil)
 }
 
-// checkMode returns an error if the supplier has the other mode, or if its mode
-// can't be read in test mode. In live mode the supplier checks the mode in the
-// request.
+// checkMode returns an error if the supplier has the other mode. In test mode
+// an unreadable mode is an error too; in live mode the supplier checks the mode
+// in the request.
 func (s *HTTP) checkMode(ctx context.Context) error {
 	if s.stated.Load() == nil && s.mode == ModeTest {
 		if _, err := s.Offers(ctx); err != nil && s.stated.Load() == nil {
@@ -278,7 +278,7 @@ func (s *HTTP) ask(ctx context.Context, r issue.Request, op func(key string) ope
 	if o.method == http.MethodGet && reply.isProblem(http.StatusNotFound, ProblemCodeUnknownKey) {
 		if s.offeredRetention.Load() == unknownRetention { // the supplier may have forgotten the key
 			if _, err := s.Offers(ctx); err != nil {
-				return issue.Answer{}, fmt.Errorf("ask how long keys are kept: %w", err)
+				return issue.Answer{}, fmt.Errorf("read the key retention: %w", err)
 			}
 		}
 		return issue.Answer{}, nil
@@ -361,7 +361,7 @@ func (s *HTTP) cause(ctx context.Context, err error) error {
 	case is[tls.RecordHeaderError](err), is[tls.AlertError](err), strings.Contains(err.Error(), "tls: "):
 		return errors.New("the TLS handshake failed")
 	case isDial, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return errors.New("the connection was refused, or broke off")
+		return errors.New("the connection was refused or lost")
 	}
 	return errors.New("the answer is not HTTP")
 }

@@ -29,13 +29,13 @@ const (
 
 // The texts of errors are fixed: any part of an answer may be a card number.
 var (
-	errNotJSON   = errors.New("the answer is not what the contract says: not one JSON object, or a field is there twice")
-	errMissing   = errors.New("the answer is not what the contract says: a required field is missing or has another type")
+	errNotJSON   = errors.New("the answer violates the contract: it is not one JSON object, or a field is repeated")
+	errMissing   = errors.New("the answer violates the contract: a required field is missing or has another type")
 	errOtherKey  = errors.New("the answer is about another key")
-	errNoStatus  = errors.New("the answer has a status that the contract does not have")
-	errNoReason  = errors.New("the answer declines for a reason that the contract does not have")
-	errNoMode    = errors.New("the offers have a mode that the contract does not have")
-	errNotOffers = errors.New("the offers are not what the contract says")
+	errNoStatus  = errors.New("the answer has a status that is not in the contract")
+	errNoReason  = errors.New("the answer declines for a reason that is not in the contract")
+	errNoMode    = errors.New("the offers have a mode that is not in the contract")
+	errNotOffers = errors.New("the offers violate the contract")
 )
 
 // reply is a complete HTTP response.
@@ -98,8 +98,9 @@ func (r reply) has(status int, contentType string) bool {
 	return r.status == status && err == nil && media == contentType
 }
 
-// fault returns the error of a reply that is no answer: *issue.BusyError if the
-// supplier did not accept the request. After any other error that is unclear.
+// fault returns the error of a reply without an answer: *issue.BusyError if the
+// supplier did not accept the request. Any other error means that the card may
+// exist.
 func (r reply) fault() error {
 	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
 		// Nine digits can't overflow. The contract allows no date.
@@ -113,7 +114,7 @@ func (r reply) fault() error {
 		return &issue.BusyError{Cause: "the supplier refuses requests of this mode, test or live"}
 	}
 	if r.status == http.StatusOK {
-		return errors.New("HTTP status 200 with another type of content than the contract says")
+		return errors.New("HTTP status 200 with a content type that is not in the contract")
 	}
 	return fmt.Errorf("HTTP status %d", r.status)
 }

@@ -50,7 +50,7 @@ func TestHTTP_Redirect_IsNotFollowed(t *testing.T) {
 	}
 }
 
-// Hazard: a man in the middle must not become the supplier.
+// Hazard: a man in the middle poses as the supplier.
 func TestHTTP_UntrustedCertificate_IsRejected(t *testing.T) {
 	var requests atomic.Int32
 	server := httptest.NewUnstartedServer(
@@ -85,7 +85,7 @@ func TestHTTP_UntrustedCertificate_IsRejected(t *testing.T) {
 			connect(t, strings.Replace(start(t, server.Config.Handler.ServeHTTP), "http:", "https:", 1), trusting),
 			"the TLS handshake failed"},
 		"a name that is nobody": {connect(t, "https://supplier.invalid", trusting), ""}, // that depends on who resolves it
-		"nobody there":          {connect(t, "https://127.0.0.1:1", trusting), "the connection was refused, or broke off"},
+		"no server":             {connect(t, "https://127.0.0.1:1", trusting), "the connection was refused or lost"},
 	} {
 		a, err := tt.s.Submit(t.Context(), asked)
 		if err == nil || !strings.HasPrefix(err.Error(), tt.want) || requests.Load() != 0 {
@@ -109,7 +109,7 @@ func TestHTTP_ProxyInEnvironment_IsIgnored(t *testing.T) {
 
 func TestHTTP_SlowAnswer_TimesOut(t *testing.T) {
 	hang := func(r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // before that, net/http does not notice that the client is gone
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise net/http does not notice that the client disconnected
 		<-r.Context().Done()
 	}
 	for name, answers := range map[string]http.HandlerFunc{
@@ -131,7 +131,7 @@ func TestHTTP_SlowAnswer_TimesOut(t *testing.T) {
 			t.Errorf("%s: %s, %v", name, a.Outcome, err)
 		}
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing, not even in TLS
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections without responding, not even in TLS
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestHTTP_Offers(t *testing.T) {
 	if diff := gocmp.Diff(want, offers); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
-	if s.KeyRetention() != time.Hour { // a shorter retention of the supplier takes precedence
+	if s.KeyRetention() != time.Hour { // the supplier's shorter retention takes precedence
 		t.Errorf("%s", s.KeyRetention())
 	}
 	for name, tt := range map[string]struct {
@@ -284,7 +284,7 @@ func TestHTTP_UnknownRetention_ReadsOffers(t *testing.T) {
 	}))
 	found, err := s.Lookup(t.Context(), asked)
 	if got := s.KeyRetention(); err == nil && found.Outcome == issue.Unknown && got != 24*time.Hour {
-		t.Errorf("the supplier does not know the key, and it is taken to be kept for %v (0 is for ever), not 24h", got)
+		t.Errorf("unknown key with a retention of %v (0 is forever), want 24h", got)
 	}
 	_, err = s.Offers(t.Context())
 	if s.KeyRetention() != 24*time.Hour {

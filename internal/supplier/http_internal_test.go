@@ -2,8 +2,8 @@ package supplier
 
 import "testing"
 
-// net/http reads the environment once in a process, perhaps before the test
-// that sets a proxy.
+// net/http reads the environment once per process, perhaps before the test that
+// sets a proxy.
 func TestHTTP_TransportHasNoProxy(t *testing.T) {
 	s, err := NewHTTP(
 		HTTPConfig{Name: "acme", URL: "https://cards.example.net", Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"})
@@ -11,6 +11,6 @@ func TestHTTP_TransportHasNoProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.transport.Proxy != nil {
-		t.Error("the transport asks for a proxy")
+		t.Error("the transport uses a proxy")
 	}
 }

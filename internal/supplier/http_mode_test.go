@@ -13,12 +13,12 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier"
 )
 
-// modal is a supplier that makes every card at once, and states mode in its
-// offers: a JSON value, or "" to leave it out.
+// modal is a supplier that issues every card immediately. Its offers contain
+// mode: a JSON value, or "" to omit it.
 type modal struct {
 	mu    sync.Mutex
 	mode  string
-	cards []string // the bodies and paths of requests about cards
+	cards []string // bodies and paths of requests about cards
 }
 
 func (m *modal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -62,21 +62,21 @@ func TestHTTP_OtherMode_SendsNoRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := &modal{mode: tt.theirs}
 			s := connect(t, start(t, m.ServeHTTP), inMode(tt.ours))
-			if tt.ours == card.LiveMode { // test mode asks on its own
+			if tt.ours == card.LiveMode { // test mode reads the offers itself
 				_, _ = s.Offers(t.Context())
 			}
 			for _, f := range []call{s.Submit, s.Lookup} {
 				a, err := f(t.Context(), asked)
 				var busy *issue.BusyError
 				if a != (issue.Answer{}) || !errors.As(err, &busy) || !strings.Contains(err.Error(), tt.want) {
-					t.Errorf("%s, %v; want that nothing was taken, because %s", a.Outcome, err, tt.want)
+					t.Errorf("%s, %v; want the request not accepted, because %s", a.Outcome, err, tt.want)
 				}
 			}
 			if _, err := s.Offers(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("offers: %v", err)
 			}
 			if m.asked() != "" {
-				t.Errorf("the supplier was asked: %s", m.asked())
+				t.Errorf("requests to the supplier: %s", m.asked())
 			}
 		})
 	}
@@ -124,11 +124,11 @@ func TestHTTP_ModeChanges_LastOffersCount(t *testing.T) {
 	m.set(`"live"`)
 	_, _ = s.Offers(t.Context())
 	if a, err := s.Submit(t.Context(), asked); err == nil {
-		t.Errorf("a card is requested of a supplier of real cards: %s", a.Outcome)
+		t.Errorf("a test card was requested from a live supplier: %s", a.Outcome)
 	}
 	m.set(`"test"`)
 	if _, err := s.Submit(t.Context(), asked); err == nil {
-		t.Error("asked again without new offers")
+		t.Error("requested again without new offers")
 	}
 	_, _ = s.Offers(t.Context())
 	if _, err := s.Submit(t.Context(), asked); err != nil {
@@ -142,9 +142,9 @@ func TestHTTP_WrongModeAnswer_IsBusy(t *testing.T) {
 		says  http.HandlerFunc
 		taken bool
 	}{
-		"as the contract says": {gives(403, problem, body), false},
-		"another problem":      {gives(403, problem, strings.Replace(body, "wrong_mode", "unauthorized", 1)), true},
-		"of a proxy":           {gives(403, "text/html", body), true},
+		"by the contract": {gives(403, problem, body), false},
+		"another problem": {gives(403, problem, strings.Replace(body, "wrong_mode", "unauthorized", 1)), true},
+		"of a proxy":      {gives(403, "text/html", body), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := connect(t, start(t, tt.says)).Submit(t.Context(), asked)

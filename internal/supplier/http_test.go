@@ -44,7 +44,7 @@ func connect(t testing.TB, url string, change ...func(*supplier.HTTPConfig)) *su
 	return s
 }
 
-// start starts a supplier that answers what the test says.
+// start starts a supplier with the test's handler.
 func start(t testing.TB, answers http.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewUnstartedServer(answers)
@@ -54,7 +54,7 @@ func start(t testing.TB, answers http.HandlerFunc) string {
 	return server.URL
 }
 
-// says returns what answers 200 and JSON.
+// says returns a handler that responds with status 200 and JSON.
 func says(body string) http.HandlerFunc { return gives(200, "application/json", body) }
 
 func gives(status int, contentType, body string, header ...string) http.HandlerFunc {
@@ -68,7 +68,7 @@ func gives(status int, contentType, body string, header ...string) http.HandlerF
 	}
 }
 
-// raw returns what speaks to the connection itself, and closes it.
+// raw returns a handler that writes text to the connection, and closes it.
 func raw(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := w.(http.Hijacker).Hijack()
@@ -92,7 +92,7 @@ const (
 	problem = "application/problem+json"
 )
 
-// but returns a body with one thing changed.
+// but returns a body with one replacement.
 func but(t *testing.T, body, old, new string) http.HandlerFunc {
 	t.Helper()
 	if !strings.Contains(body, old) {
@@ -148,11 +148,11 @@ func TestHTTP_ValidAnswers(t *testing.T) {
 			t.Errorf("%s: %+v, %v", reason, a, err)
 		}
 		if !strings.Contains(document(t), reason) {
-			t.Errorf("the contract does not have %s", reason)
+			t.Errorf("%s is not in the contract", reason)
 		}
 	}
 	s := connect(t, start(t, func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/offers") { // it is asked how long it keeps keys
+		if strings.HasSuffix(r.URL.Path, "/offers") { // the adapter reads the key retention
 			says(`{"offers":[],"key_retention_seconds":86400}`)(w, r)
 			return
 		}
@@ -163,8 +163,8 @@ func TestHTTP_ValidAnswers(t *testing.T) {
 	}
 }
 
-// hostile are answers that leave it unclear whether a card was made, or contain
-// a card that must not be sold.
+// hostile returns answers that leave it unclear whether a card was issued, or
+// contain a card that must not be sold.
 func hostile(t *testing.T) map[string]http.HandlerFunc {
 	all := map[string]http.HandlerFunc{
 		"nothing at all": says(""),
@@ -282,8 +282,8 @@ func endless(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// An answer outside of the contract is neither a decline, which would cause a
-// refund, nor a card.
+// An answer outside of the contract is neither a card nor a decline, which
+// would cause a refund.
 func TestHTTP_HostileAnswers_AreErrors(t *testing.T) {
 	n := 0
 	for name, answers := range hostile(t) {
@@ -293,19 +293,19 @@ func TestHTTP_HostileAnswers_AreErrors(t *testing.T) {
 			s := connect(t, start(t, answers))
 			for what, f := range map[string]call{"submit": s.Submit, "look up": s.Lookup, "cancel": s.Cancel} {
 				a, err := f(t.Context(), asked)
-				// 0: it is not said
+				// not specified
 				delivered := err == nil && a.Outcome == issue.Issued && a.Flaw == "" && (a.USD == 0 || a.USD == asked.USD) &&
 					a.Credentials.Flaw(vectorTime) == ""
 				switch {
 				case err != nil && a != (issue.Answer{}):
-					t.Errorf("%s: an answer beside the error", what)
+					t.Errorf("%s: an answer with the error", what)
 				case err == nil && a.Outcome != issue.Issued, delivered:
 					t.Errorf("%s: %s %+v", what, a.Outcome, a)
 				}
 				wantHarmless(t, err, a.Flaw, a.Reference)
 				var busy *issue.BusyError
 				if errors.As(err, &busy) {
-					t.Errorf("%s: nothing was taken, it is said", what)
+					t.Errorf("%s: reported as not accepted", what)
 				}
 			}
 			if offers, err := s.Offers(t.Context()); err == nil {
@@ -318,8 +318,7 @@ func TestHTTP_HostileAnswers_AreErrors(t *testing.T) {
 	}
 }
 
-// wantHarmless fails if anything that may be a card number or a secret is in a
-// text.
+// wantHarmless checks that no text contains a possible card number or secret.
 func wantHarmless(t *testing.T, err error, texts ...string) {
 	t.Helper()
 	if err != nil {
@@ -328,7 +327,7 @@ func wantHarmless(t *testing.T, err error, texts ...string) {
 	for _, text := range texts {
 		if regexp.MustCompile(`\d([ -]?\d){11,}`).MatchString(text) || strings.Contains(text, secret.Reveal()[6:]) ||
 			strings.Contains(text, "whsec_") {
-			t.Errorf("it shows too much: %s", text)
+			t.Errorf("contains a secret: %s", text)
 		}
 	}
 }
@@ -336,7 +335,7 @@ func wantHarmless(t *testing.T, err error, texts ...string) {
 // Errors let an operator distinguish a failing supplier from a wrong URL.
 func TestHTTP_Errors_NameTheAnswer(t *testing.T) {
 	for want, answers := range map[string]http.HandlerFunc{
-		"HTTP status 200 with another type of content than the contract says": gives(200, "text/html", pendingBody),
+		"HTTP status 200 with a content type that is not in the contract": gives(200, "text/html", pendingBody),
 		"HTTP status 404": gives(404, "text/html", "<p>not found"),
 		"HTTP status 500": gives(500, problem, unknownBody),
 	} {
@@ -394,7 +393,7 @@ func TestHTTP_Busy_MeansNotAccepted(t *testing.T) {
 	}
 }
 
-// sent is a request as it arrived.
+// sent is a received request.
 type sent struct{ Method, Target, Body, ContentType string }
 
 func TestHTTP_Requests_AreSignedAndValid(t *testing.T) {
@@ -424,7 +423,7 @@ func TestHTTP_Requests_AreSignedAndValid(t *testing.T) {
 		{"PUT", "/v1/cards/" + vectorKey, body, "application/json"},
 		{"PUT", "/v1/cards/" + vectorKey + ".2", body, "application/json"},
 		{"GET", "/v1/cards/" + vectorKey + ".2", "", ""},
-		{"GET", "/v1/offers", "", ""}, // for how long keys are kept
+		{"GET", "/v1/offers", "", ""}, // reads the key retention
 		{"POST", "/v1/cards/" + vectorKey + "/cancel", "", ""},
 		{"GET", "/v1/offers", "", ""},
 		{"PUT", "/cards/" + vectorKey, `{"currency":"USD","mode":"live","usd_amount":"150.50"}`, "application/json"},

@@ -22,8 +22,8 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-// Behavior is how the sandbox answers. Together the behaviors show integrators
-// every way in which a card can be issued, or not.
+// Behavior is how the sandbox answers. The behaviors let integrators test every
+// outcome of a request.
 type Behavior string
 
 // The behaviors.
@@ -77,7 +77,7 @@ func (s *Sandbox) Submit(ctx context.Context, r issue.Request) (issue.Answer, er
 	case Delayed:
 		return issue.Answer{Outcome: issue.Pending, Reference: referenceOf(s.now())}, nil
 	case Ambiguous:
-		return issue.Answer{}, errors.New("the sandbox made the card and lost the answer, as it was told to")
+		return issue.Answer{}, errors.New("the sandbox issued the card and dropped the answer as configured")
 	}
 	return s.answer(ctx, r)
 }
@@ -99,7 +99,7 @@ func (s *Sandbox) Lookup(ctx context.Context, r issue.Request) (issue.Answer, er
 func (s *Sandbox) answer(ctx context.Context, r issue.Request) (issue.Answer, error) {
 	switch s.behavior {
 	case Declining:
-		return issue.Answer{Outcome: issue.Declined, Reason: "the sandbox declines, as it was told to"}, nil
+		return issue.Answer{Outcome: issue.Declined, Reason: "the sandbox declines as configured"}, nil
 	case Slow:
 		select {
 		case <-time.After(slowness):
@@ -128,7 +128,7 @@ func submittedAt(reference string) (time.Time, bool) {
 // SandboxCard returns the card of a key, valid for three years from now.
 //
 // An expiry derived from the key alone would be in the past one day. An expiry
-// relative to now may differ between attempts, but the first one that is stored
+// relative to now may differ between attempts, but only the first stored one
 // counts.
 func SandboxCard(key string, now time.Time) card.Credentials {
 	body := fmt.Sprintf("99%013d", number(key, "number")%1e13)

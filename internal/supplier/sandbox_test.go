@@ -17,7 +17,7 @@ import (
 
 var november = time.Date(2026, 11, 30, 23, 59, 0, 0, time.UTC)
 
-// sandbox returns a sandbox whose time the test sets.
+// sandbox returns a sandbox whose clock only the test moves.
 func sandbox(b supplier.Behavior) (s *supplier.Sandbox, now *time.Time) {
 	at := november
 	return supplier.NewSandbox("sandbox", b, func() time.Time { return at }), &at
@@ -26,7 +26,7 @@ func sandbox(b supplier.Behavior) (s *supplier.Sandbox, now *time.Time) {
 // call submits a request, or looks it up.
 type call func(context.Context, issue.Request) (issue.Answer, error)
 
-// want calls, and compares the outcome.
+// want calls f, and compares the outcome.
 func want(t *testing.T, f call, r issue.Request, outcome issue.Outcome) issue.Answer {
 	t.Helper()
 	a, err := f(t.Context(), r)
@@ -65,8 +65,8 @@ func TestSandbox_Cards_AreWellFormedAndNeverReal(t *testing.T) {
 	}
 }
 
-// Every version gives the same cards, so that an update between two attempts
-// changes none.
+// A key has the same card in every version, so that an update between two
+// attempts does not change it.
 func TestSandbox_SameKey_SameCardInEveryVersion(t *testing.T) {
 	const key = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
 	want := card.Credentials{CardNumber: "9975762542954000", ExpirationDate: "11/29", SecurityCode: "633",
@@ -92,7 +92,7 @@ func TestSandbox_Prompt(t *testing.T) {
 	s, _ := sandbox(supplier.Prompt)
 	r := issue.Request{Key: uuid.NewString()}
 	if submitted, found := want(t, s.Submit, r, issue.Issued), want(t, s.Lookup, r, issue.Issued); submitted != found {
-		t.Error("submitted and found are not the same")
+		t.Error("the lookup returned another card")
 	}
 	if s.Name() != "sandbox" || s.KeyRetention() != 0 {
 		t.Errorf("%s keeps keys for %s", s.Name(), s.KeyRetention())
@@ -127,7 +127,7 @@ func TestSandbox_Pending_IsIssuedAfterThreeSeconds(t *testing.T) {
 		want  issue.Outcome
 	}{{0, issue.Pending}, {3*time.Second - 1, issue.Pending}, {3 * time.Second, issue.Issued}, {time.Hour, issue.Issued}} {
 		*now = november.Add(tt.after)
-		other := supplier.NewSandbox("sandbox", supplier.Delayed, func() time.Time { return *now }) // on another replica
+		other := supplier.NewSandbox("sandbox", supplier.Delayed, func() time.Time { return *now }) // another replica
 		if a := want(t, other.Lookup, r, tt.want); a.Reference != r.Reference {
 			t.Errorf("reference %q, then %q", r.Reference, a.Reference)
 		}

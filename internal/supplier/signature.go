@@ -21,17 +21,17 @@ const (
 
 const (
 	secretPrefix     = "whsec_"
-	shortestSecret   = 24 // bytes, as Standard Webhooks says
+	shortestSecret   = 24 // bytes, by Standard Webhooks
 	longestSecret    = 64
 	tolerance        = 5 * time.Minute // between the clocks of both sides
-	mostSignatures   = 8               // that are looked at
+	mostSignatures   = 8               // verified per request
 	signatureVersion = "v1,"
 )
 
 var (
 	errSecret    = errors.New("the secret must be whsec_ and then 24 to 64 bytes in base64")
-	errSignature = errors.New("no signature is right")
-	errTime      = errors.New("the time of the signature is more than five minutes away")
+	errSignature = errors.New("no signature matches")
+	errTime      = errors.New("the time of the signature differs by more than five minutes")
 )
 
 // Secrets sign and verify messages between cardmint and a supplier. Several are

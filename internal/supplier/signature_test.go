@@ -34,7 +34,7 @@ func secrets(t testing.TB, texts ...card.Secret) supplier.Secrets {
 	return s
 }
 
-// document is the contract as it is published.
+// document returns the published contract.
 func document(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../openapi/supplier.yaml")
@@ -61,16 +61,16 @@ func TestContract_ExamplesMatchSchemas(t *testing.T) {
 		{"usd_amount: '150.50'\n", "usd_amount: 150.50\n"},
 		{"example: 11/29", "example: 2029-11"}, {"reason: out_of_stock, temporary", "reason: sold_out, temporary"}} {
 		if !strings.Contains(text, broken[0]) || validate(strings.Replace(text, broken[0], broken[1], 1)) == nil {
-			t.Errorf("%q instead of %q is not noticed", broken[1], broken[0])
+			t.Errorf("%q instead of %q is not detected", broken[1], broken[0])
 		}
 	}
 }
 
-// Whoever writes a supplier tests with these.
+// Implementers of suppliers test with these vectors.
 func TestSignature_ContractVectors(t *testing.T) {
 	text, s := strings.Join(strings.Fields(document(t)), " "), secrets(t, secret)
 	if !strings.Contains(text, secret.Reveal()) || !strings.Contains(text, "`1795186000`") {
-		t.Error("the secret or the time is not that of the document")
+		t.Error("the secret or the time differs from the document")
 	}
 	for target, header := range map[string]http.Header{
 		"`/v1/cards/" + vectorKey +
@@ -80,7 +80,7 @@ func TestSignature_ContractVectors(t *testing.T) {
 	} {
 		signature := header.Get(supplier.SignatureHeader) + header.Get("Webhook-Signature")
 		if !regexp.MustCompile(regexp.QuoteMeta(target) + ".{1,120}`" + regexp.QuoteMeta(signature) + "`").MatchString(text) {
-			t.Errorf("after %s the document does not have %s", target, signature)
+			t.Errorf("after %s the document lacks %s", target, signature)
 		}
 	}
 }
@@ -141,16 +141,16 @@ func TestSignature_ChangedRequest_IsRejected(t *testing.T) {
 		}
 	}
 	if err := secrets(t, otherSecret, secret).VerifyRequest("PUT", "/v1/cards/k?x=1", good, body, vectorTime); err != nil {
-		t.Errorf("with the secret before: %v", err)
+		t.Errorf("with the previous secret: %v", err)
 	}
 	if s.VerifyMessage(
 		http.Header{"Webhook-Id": {"PUT\n/x"}, "Webhook-Timestamp": good[supplier.TimestampHeader],
 			"Webhook-Signature": good[supplier.SignatureHeader]}, body, vectorTime) == nil {
-		t.Error("a request passes for a callback")
+		t.Error("a request was accepted as a callback")
 	}
 }
 
-// Callbacks are signed as the official library does it.
+// Callbacks have the signatures of the official library.
 func TestSignature_Callbacks_AreStandardWebhooks(t *testing.T) {
 	library, err := standardwebhooks.NewWebhook(secret.Reveal())
 	if err != nil {

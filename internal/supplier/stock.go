@@ -16,9 +16,9 @@ import (
 // StockStore stores cards that were bought in advance, as items. Each of our cards
 // gets at most one item of a supplier, permanently.
 type StockStore interface {
-	// TakeStock returns the item that was issued to a card, or issues one that
-	// expires later than after: the item reserved for the card, or else the
-	// first free item of the amount to expire. A held item is returned
+	// TakeStock returns the item that was issued to a card, or issues an item
+	// that expires later than after: the item reserved for the card, or else
+	// the first free item of the amount to expire. A held item is returned
 	// unchanged. The error is card.ErrOutOfStock if there is no item, and
 	// card.ErrStockHeld if the card may have received an item that is now held.
 	TakeStock(ctx context.Context, supplier string, id uuid.UUID, usd card.USD, after time.Time) (card.StockItem, error)

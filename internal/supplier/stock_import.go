@@ -44,7 +44,7 @@ type Import struct {
 	Supplier string   // its name
 	Min, Max card.USD // amounts that the supplier is used for
 	Now      time.Time
-	// Soon is the earliest expiry with which a card can be issued.
+	// Soon is the earliest expiry that lets a card be issued.
 	Soon time.Time
 	// Wrong is called for each line that can't be imported, with the reason. The
 	// reason does not quote the line.
@@ -141,14 +141,14 @@ func (i Import) Store(ctx context.Context, file io.ReadSeeker) (imported int, er
 			return add(items)
 		})
 		if err == nil && changed > 0 {
-			err = errors.New("the file was changed while it was read")
+			err = errors.New("the file was changed during the import")
 		}
 		return err
 	})
 	return imported, err
 }
 
-// read calls f with batches of valid lines, and wrong for the others.
+// read calls f with batches of valid lines, and wrong for invalid lines.
 func (i Import) read(file io.Reader, wrong func(int, string), f func([]line) error) error {
 	r := csv.NewReader(file)
 	r.ReuseRecord, r.FieldsPerRecord = true, -1

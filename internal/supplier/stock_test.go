@@ -35,8 +35,8 @@ type shelf struct {
 	log bytes.Buffer
 }
 
-// onShelf runs a test on every database. The stock gives out nothing that
-// expires within 40 days.
+// onShelf runs a test on every database. The stock issues no items that expire
+// within 40 days.
 func onShelf(t *testing.T, f func(t *testing.T, s *shelf)) {
 	t.Helper()
 	storetest.Each(t, func(t *testing.T, url string) {
@@ -104,7 +104,7 @@ func TestStock_Imported_IsIssued(t *testing.T) {
 		wanted := card.Credentials{CardNumber: card.Secret(number(1)), ExpirationDate: "11/27", SecurityCode: "123",
 			URL: "https://cards.example/1", URLPassword: "secret1"}
 		if first.Credentials != wanted || first.USD != 100_00 || first.Reference == "" {
-			t.Errorf("the first to expire that lasts long enough is not given out first: of %s US dollars, expires %s",
+			t.Errorf("not the item that expires first and lasts long enough: %s US dollars, expires %s",
 				first.USD, first.Credentials.ExpirationDate.Reveal())
 		}
 		for _, again := range []call{s.Submit, s.Lookup, s.Cancel} {
@@ -119,7 +119,7 @@ func TestStock_Imported_IsIssued(t *testing.T) {
 		}
 		want(t, s.Submit, request(50_50), issue.Issued)
 		if _, err := s.Submit(t.Context(), issue.Request{Key: "x"}); err == nil {
-			t.Error("a key that is no card's")
+			t.Error("accepted a key that is not a uuid")
 		}
 	})
 }
@@ -166,8 +166,7 @@ func (brokenStore) StockItem(context.Context, string, uuid.UUID) (card.StockItem
 	return card.StockItem{}, errBroken
 }
 
-// Whatever was wiped is not given out a second time, and nothing else in its
-// place.
+// An erased item is neither issued a second time nor replaced by another one.
 func TestStock_ErasedItem_IsNotReplaced(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
 		s.shelve(row("100", 1, "11/27"), row("100", 2, "11/27"))
@@ -185,7 +184,7 @@ func TestStock_ErasedItem_IsNotReplaced(t *testing.T) {
 	})
 }
 
-// wipedStore is a store whose items are wiped.
+// wipedStore is a store whose items are erased.
 type wipedStore struct{ *store.Store }
 
 func (w wipedStore) TakeStock(ctx context.Context, supplier string, id uuid.UUID, usd card.USD,
@@ -211,8 +210,8 @@ func TestStock_Offers_OutlastQuote(t *testing.T) {
 				{Min: 100_00, Max: 100_00, Left: 2, Life: 961 * time.Hour}}, offers); diff != "" {
 			t.Error(diff)
 		}
-		// The cards expire when December begins. A card can be valid long
-		// enough to be issued, but not for a quote.
+		// The cards expire when December begins. A card may last long enough to
+		// be issued, but not for a quote.
 		s.now = time.Date(2027, 12, 1, 0, 0, 0, 0, time.UTC).Add(-961 * time.Hour)
 		if offers, err := s.Offers(t.Context()); err != nil || len(offers) != 2 || offers[1].Left != 0 ||
 			offers[1].Has(100_00) {
@@ -244,8 +243,8 @@ func TestStock_Low_IsLoggedOnce(t *testing.T) {
 		tick("")
 		s.shelve(row("100", 3, "11/27"), row("100", 4, "11/27"))
 		tick(`msg="stock is no longer low" supplier=shelf usd=100 left=2`)
-		// They expire as December begins, and are sold no more once one could
-		// expire before it is paid for and used.
+		// They expire when December begins, and are no longer offered once they
+		// could expire before they are paid and used.
 		s.now = time.Date(2027, 12, 1, 0, 0, 0, 0, time.UTC).Add(-961 * time.Hour)
 		tick(`level=WARN msg="stock is low: import cards" supplier=shelf usd=100 left=0 limit=2`)
 	})
@@ -285,13 +284,13 @@ func TestImport_InvalidLines_AreNamedNotQuoted(t *testing.T) {
 			t.Error(diff)
 		}
 		if found.Wrong != len(want) || found.Cards[100_00] != 1 {
-			t.Errorf("%d wrong, %d good", found.Wrong, found.Cards[100_00])
+			t.Errorf("%d invalid, %d valid", found.Wrong, found.Cards[100_00])
 		}
 	})
 }
 
-// Whoever imports cards learns how many of them are about to expire, and may
-// use the amounts at both ends.
+// Check counts the cards that expire soon, and accepts the amounts at both
+// limits.
 func TestImport_CountsCardsThatExpireSoon(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
 		i, wrong := s.importing()
@@ -313,7 +312,7 @@ func TestImport_ReportsProgress(t *testing.T) {
 		_, err := i.Check(t.Context(), strings.NewReader(header+strings.Repeat("bad\n", 20_001)))
 		need(t, err)
 		if !slices.Equal(told, []int{10_000, 20_000}) || len(*wrong) != 20_001 {
-			t.Errorf("told %v, %d lines are wrong", told, len(*wrong))
+			t.Errorf("progress %v, %d invalid lines", told, len(*wrong))
 		}
 	})
 }
@@ -344,7 +343,7 @@ func TestImport_AllOrNothing(t *testing.T) {
 		}
 		i, _ := s.importing()
 		if _, err := i.Store(t.Context(), strings.NewReader(header+strings.Join(lines, "")+"bad\n")); err == nil {
-			t.Error("a file that changed was imported")
+			t.Error("a changed file was imported")
 		}
 		if _, err := i.Store(t.Context(), strings.NewReader(header+strings.Join(lines, "")+lines[7])); !errors.Is(err,
 			card.ErrDuplicate) {
@@ -360,8 +359,8 @@ func TestImport_AllOrNothing(t *testing.T) {
 	})
 }
 
-// A card got an item; then a restored database shows that item as free.
-// Declined would make another supplier issue a second card.
+// After a restore, an issued item is marked as free. Declined would make
+// another supplier issue a second card.
 func TestStock_Held_DeclinesNothing(t *testing.T) {
 	onShelf(t, func(t *testing.T, s *shelf) {
 		s.shelve(row("100", 1, "11/27"))
@@ -372,7 +371,7 @@ func TestStock_Held_DeclinesNothing(t *testing.T) {
 		_, err = s.db.HoldStock(t.Context(), "shelf")
 		need(t, err)
 		if a, err := s.Submit(t.Context(), r); err == nil && a.Outcome == issue.Declined {
-			t.Errorf("the stock says that it gave out no card, though it did: %s", a.Reason)
+			t.Errorf("the stock declined, although it has issued an item: %s", a.Reason)
 		}
 	})
 }

@@ -30,8 +30,8 @@ const (
 )
 
 const (
-	// stripeRetention is an hour less than the 24 hours for which Stripe keeps a
-	// key, because the database's clock may be adjusted.
+	// stripeRetention is an hour less than Stripe's key retention of 24 hours,
+	// because the database's clock may be adjusted.
 	stripeRetention = 23 * time.Hour
 	stripeSkew      = time.Hour // how far the clock of an order may be ahead of Stripe's
 	stripePage      = 100       // cards on a page: Stripe's maximum
@@ -92,7 +92,7 @@ func (s *Stripe) Submit(ctx context.Context, r issue.Request) (issue.Answer, err
 		return issue.Answer{}, fmt.Errorf("stripe: create a card: %w", plainStripe(ctx, err))
 	}
 	if created.Object != "issuing.card" || !stripeCard.MatchString(created.ID) {
-		return issue.Answer{}, errors.New("stripe: create a card: the answer is no card")
+		return issue.Answer{}, errors.New("stripe: create a card: the answer is not a card")
 	}
 	// The answer has neither number nor code. It may also be a replay as old as
 	// the key, so only the card itself shows the current state.
@@ -146,7 +146,7 @@ func (s *Stripe) Offers(ctx context.Context) ([]card.Offer, error) {
 		return nil, fmt.Errorf("stripe: cardholder: %w", plainStripe(ctx, err))
 	}
 	if holder.ID != s.cfg.Cardholder || holder.Status == "" {
-		return nil, errors.New("stripe: cardholder: the answer is no cardholder")
+		return nil, errors.New("stripe: cardholder: the answer is not a cardholder")
 	}
 	if holder.Status != stripe.IssuingCardholderStatusActive || holder.Requirements != nil &&
 		holder.Requirements.DisabledReason != "" {
@@ -243,11 +243,11 @@ func (s *Stripe) search(ctx context.Context, r issue.Request) (string, error) {
 		case err != nil:
 			return "", fmt.Errorf("stripe: list cards: %w", plainStripe(ctx, err))
 		case list.Object != "list" || list.HasMore == nil:
-			return "", errors.New("stripe: list cards: the answer is no list")
+			return "", errors.New("stripe: list cards: the answer is not a list")
 		}
 		for _, c := range list.Data {
 			if c == nil || c.Object != "issuing.card" || !stripeCard.MatchString(c.ID) {
-				return "", errors.New("stripe: list cards: the answer has something else than cards")
+				return "", errors.New("stripe: list cards: the list contains other objects than cards")
 			}
 			if isCardOf(r, c) {
 				return c.ID, nil
@@ -258,10 +258,10 @@ func (s *Stripe) search(ctx context.Context, r issue.Request) (string, error) {
 		case !*list.HasMore:
 			return "", nil
 		case len(list.Data) == 0:
-			return "", errors.New("stripe: list cards: the list does not go on")
+			return "", errors.New("stripe: list cards: the list does not continue")
 		}
 	}
-	return "", fmt.Errorf("stripe: list cards: more than %d were made since the order", stripePage*stripePages)
+	return "", fmt.Errorf("stripe: list cards: more than %d were created since the order", stripePage*stripePages)
 }
 
 // retrieve returns a card that must exist.
@@ -275,7 +275,7 @@ func (s *Stripe) retrieve(ctx context.Context, id string, expand ...string) (*st
 		return nil, fmt.Errorf("stripe: retrieve the card: %w", plainStripe(ctx, err))
 	}
 	if c.Object != "issuing.card" || c.ID != id {
-		return nil, errors.New("stripe: retrieve the card: the answer is another")
+		return nil, errors.New("stripe: retrieve the card: the answer is another card")
 	}
 	return c, nil
 }

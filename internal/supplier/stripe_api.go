@@ -132,8 +132,8 @@ func newStripeTransport() *http.Transport {
 	}
 }
 
-// stripeWire passes only responses with status 200. It converts others to a
-// refusal without Stripe's text.
+// stripeWire passes only responses with status 200. It converts all other
+// responses to a refusal without Stripe's text.
 //
 // net/http repeats a request if the connection breaks before the response. That
 // is harmless, because the key is the same.
@@ -246,13 +246,13 @@ func plainStripe(ctx context.Context, err error) error {
 		return errors.New("the name can't be resolved")
 	case isType[*tls.CertificateVerificationError](err), isType[x509.UnknownAuthorityError](err),
 		isType[x509.HostnameError](err):
-		return errors.New("the certificate is not to be trusted")
+		return errors.New("the certificate is not trusted")
 	case isType[*net.OpError](err):
 		return errors.New("the connection failed")
 	case isType[*http.MaxBytesError](err):
 		return fmt.Errorf("the answer is longer than %d bytes", stripeMaxAnswerBytes)
 	}
-	return errors.New("the connection broke off, or the answer is not Stripe's")
+	return errors.New("the connection was lost, or the answer is not from Stripe")
 }
 
 func isType[E error](err error) bool {

@@ -22,22 +22,22 @@ import (
 const (
 	holder       = "ich_1MsKAB2eZvKYlo2C3eZ2BdvK"
 	pageSecret   = "a secret of the page, 32 bytes or more"
-	stripeCanary = "4242424242424242" // in everything that Stripe writes in its own words
+	stripeCanary = "4242424242424242" // in all free text from Stripe
 )
 
 // fakeStripe is Stripe Issuing according to its documentation: the answer to a
-// key is kept for 24 hours, also if it is an error, and forgotten then. It
-// fails when it is told to.
+// key, including an error, is kept for 24 hours, and then forgotten. It can
+// fail on request.
 type fakeStripe struct {
 	*httptest.Server
 	mu     sync.Mutex
-	ahead  time.Duration // of the real time
+	ahead  time.Duration // of real time
 	cards  []fakeCard    // oldest first
 	saved  map[string]savedAnswer
-	faults map[string][]string // what goes wrong, by operation, in turn
+	faults map[string][]string // next failures by operation, in order
 	fault  func(operation string) string
 	asked  []string // operations
-	made   int      // creations that were executed
+	made   int      // number of executed creations
 	last   *http.Request
 	form   url.Values // of the last creation
 
@@ -48,7 +48,7 @@ type fakeCard map[string]any
 
 func (c fakeCard) id() string { return c["id"].(string) }
 
-// says returns what the metadata of a card say.
+// says returns a value of a card's metadata.
 func (c fakeCard) says(name string) string { return c["metadata"].(map[string]string)[name] }
 
 // limit returns the first spending limit.
@@ -69,7 +69,7 @@ func newFakeStripe(t *testing.T) *fakeStripe {
 			`","object":"issuing.cardholder","status":"active","requirements":{"disabled_reason":null,"past_due":[]}}`,
 		balance: `{"object":"balance","available":[{"amount":1,"currency":"usd"}],"issuing":{"available":[{"amount":5,"currency":"eur"},{"amount":123456,"currency":"usd"}]}}`}
 	f.Server = httptest.NewServer(f)
-	f.Config.SetKeepAlivesEnabled(false) // so that net/http repeats nothing
+	f.Config.SetKeepAlivesEnabled(false) // keeps net/http from repeating requests
 	t.Cleanup(f.Close)
 	return f
 }
@@ -83,35 +83,35 @@ func (f *fakeStripe) pass(d time.Duration) {
 	f.ahead += d
 }
 
-// fail has the next operations of a kind fail, in turn.
+// fail makes the next operations of a kind fail, in order.
 func (f *fakeStripe) fail(operation string, faults ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.faults[operation] = faults
 }
 
-// failOnly has one operation fail once, and no other.
+// failOnly makes one operation fail once, and no other.
 func (f *fakeStripe) failOnly(operation, fault string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.faults = map[string][]string{operation: {fault}}
 }
 
-// unfailed returns how many faults of an operation are left.
+// unfailed returns the number of remaining faults of an operation.
 func (f *fakeStripe) unfailed(operation string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.faults[operation])
 }
 
-// failBy has operations fail as fault says.
+// failBy makes fault choose the fault of each operation.
 func (f *fakeStripe) failBy(fault func(operation string) string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fault = fault
 }
 
-// supplier returns a supplier that asks the fake.
+// supplier returns a supplier that uses the fake.
 func (f *fakeStripe) supplier(t *testing.T) *supplier.Stripe {
 	t.Helper()
 	s, err := supplier.NewStripe(supplier.StripeConfig{Key: "rk_test_123", Cardholder: holder, URL: f.URL, Insecure: true,
@@ -126,7 +126,7 @@ func (f *fakeStripe) supplier(t *testing.T) *supplier.Stripe {
 	return s
 }
 
-// of returns the cards that were made for a key.
+// of returns the cards that were created for a key.
 func (f *fakeStripe) of(key string) (cards []fakeCard) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,7 +145,7 @@ func (f *fakeStripe) all() []fakeCard {
 	return slices.Clone(f.cards)
 }
 
-// swap gives a card another status and returns the one it had; "" leaves it.
+// swap sets the status of a card, and returns the previous one; "" keeps it.
 func (f *fakeStripe) swap(c fakeCard, status string) any {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -156,10 +156,10 @@ func (f *fakeStripe) swap(c fakeCard, status string) any {
 	return old
 }
 
-// total returns how many cards were made.
+// total returns the number of cards.
 func (f *fakeStripe) total() int { return len(f.all()) }
 
-// calls returns what was asked since the last time.
+// calls returns the operations since the last call.
 func (f *fakeStripe) calls() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,7 +187,7 @@ func (f *fakeStripe) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil || r.Header.Get("Authorization") != "Bearer rk_test_123" || operation == "" {
 		panic(fmt.Sprintf("%s %s: %v", r.Method, r.URL, err))
 	}
-	w.Header().Set("Request-Id", "req_"+strconv.Itoa(len(f.asked))) // without it there is no telemetry
+	w.Header().Set("Request-Id", "req_"+strconv.Itoa(len(f.asked))) // telemetry needs it
 	status, body := f.answer(w, operation, fault, r)
 	switch fault {
 	case "cut", "unread":
@@ -210,7 +210,7 @@ func (f *fakeStripe) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// refusals are answers that mean that the request was not carried out.
+// refusals returns answers to requests that were not executed.
 var refusals = map[string]struct {
 	status int
 	body   string
@@ -225,7 +225,7 @@ var refusals = map[string]struct {
 		`{"error":{"type":"idempotency_error","code":"idempotency_key_in_use","message":"` + stripeCanary + `"}}`},
 	"wrong key": {401,
 		`{"error":{"type":"invalid_request_error","message":"Invalid API Key provided: rk_test_` + stripeCanary + `"}}`},
-	"no right": {403,
+	"no permission": {403,
 		`{"error":{"type":"invalid_request_error","code":"` + stripeCanary + `","message":"` + stripeCanary + `"}}`},
 	"missing": {404,
 		`{"error":{"type":"invalid_request_error","code":"resource_missing","param":"id","message":"` + stripeCanary + `"}}`},
@@ -236,7 +236,7 @@ var refusals = map[string]struct {
 	"proxy's 402": {402, `{"error":"` + stripeCanary + `"}`},
 }
 
-// errors are answers to the request itself, which are kept with the key.
+// errors returns answers to the request itself, which are stored with the key.
 var keptErrors = map[string]struct {
 	status int
 	body   string
@@ -259,8 +259,8 @@ var keptErrors = map[string]struct {
 			stripeCanary + `"}}`},
 	"no balance": {400,
 		`{"error":{"type":"invalid_request_error","code":"balance_insufficient","message":"` + stripeCanary + `"}}`},
-	"failed":       {500, `{"error":{"type":"api_error","message":"` + stripeCanary + `"}}`},
-	"made, failed": {500, `{"error":{"type":"api_error","message":"` + stripeCanary + `"}}`},
+	"failed":          {500, `{"error":{"type":"api_error","message":"` + stripeCanary + `"}}`},
+	"created, failed": {500, `{"error":{"type":"api_error","message":"` + stripeCanary + `"}}`},
 }
 
 func (f *fakeStripe) answer(w http.ResponseWriter, operation, fault string, r *http.Request) (int, []byte) {
@@ -313,7 +313,7 @@ func (f *fakeStripe) create(w http.ResponseWriter, fault string, r *http.Request
 	}
 	kept, is := keptErrors[fault]
 	status, body := kept.status, []byte(kept.body)
-	if !is || fault == "made, failed" {
+	if !is || fault == "created, failed" {
 		c := f.make(r.PostForm)
 		if !is {
 			status, body = 200, encode(c)
@@ -389,7 +389,8 @@ func (f *fakeStripe) list(form url.Values, fault string) []byte {
 	return text
 }
 
-// encode leaves out what has to be asked for.
+// encode returns a card's JSON. It omits the fields that Stripe omits unless
+// expand contains them.
 func encode(c fakeCard, expand ...string) []byte {
 	c = maps.Clone(c)
 	for _, secret := range []string{"number", "cvc"} {
@@ -404,7 +405,7 @@ func encode(c fakeCard, expand ...string) []byte {
 	return text
 }
 
-// submitted returns a request that was submitted, and its card.
+// submitted submits a request, and returns it with its card.
 func (f *fakeStripe) submitted(t *testing.T, s *supplier.Stripe, r issue.Request) (issue.Request, fakeCard) {
 	t.Helper()
 	a, err := s.Submit(t.Context(), r)

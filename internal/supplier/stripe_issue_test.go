@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { rig.Main(m) }
 
 var databases = storetest.Databases
 
-// fixture has paid orders, and a fake Stripe.
+// fixture has paid orders and a fake Stripe.
 type fixture struct {
 	*testing.T
 	stripe   *fakeStripe
@@ -42,10 +42,11 @@ type fixture struct {
 	issuer   *issue.Issuer
 	account  uuid.UUID
 	log      bytes.Buffer
-	waited   atomic.Int64 // for how long Stripe was left alone, in nanoseconds
+	waited   atomic.Int64 // time without requests to Stripe, in nanoseconds
 }
 
-// inShop runs a test on every database. In the end no card's number was logged.
+// inShop runs a test on every database. At the end it checks that no card
+// number was logged.
 func inShop(t *testing.T, f func(s *fixture)) {
 	t.Helper()
 	storetest.Each(t, func(t *testing.T, url string) {
@@ -66,7 +67,7 @@ func inShop(t *testing.T, f func(s *fixture)) {
 			}
 		}
 		if bytes.Contains(s.log.Bytes(), []byte(stripeCanary)) {
-			t.Errorf("Stripe's words are in the log: %s", s.log.Bytes())
+			t.Errorf("text from Stripe is in the log: %s", s.log.Bytes())
 		}
 	})
 }
@@ -78,7 +79,7 @@ func (s *fixture) check(err error) {
 	}
 }
 
-// order returns an order that is paid.
+// order returns a paid order.
 func (s *fixture) order() *card.Card {
 	s.Helper()
 	c := &card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: s.account, CreatedAt: time.Now(), USD: 150_50,
@@ -95,7 +96,7 @@ func (s *fixture) order() *card.Card {
 	return c
 }
 
-// issue makes an attempt for every open intent, due or not, and returns their
+// issue makes all open intents due, attempts each once, and returns their
 // number.
 func (s *fixture) issue() int {
 	s.Helper()
@@ -112,15 +113,15 @@ func (s *fixture) exec(query string) {
 	s.check(err)
 }
 
-// pass advances the time of Stripe and of the intents.
+// pass advances the clocks of Stripe and the intents.
 func (s *fixture) pass(d time.Duration) {
 	s.Helper()
 	s.stripe.pass(d)
 	s.exec(fmt.Sprintf("UPDATE intents SET first_asked_at = first_asked_at - %d", d.Milliseconds()))
 }
 
-// die claims what is open, as a process that dies after it has asked Stripe, or
-// before.
+// die claims the open intents like a process that dies after its request to
+// Stripe, or before it.
 func (s *fixture) die(asked bool) {
 	s.Helper()
 	s.exec("UPDATE intents SET due_at = 0")
@@ -142,12 +143,12 @@ func (s *fixture) record(c *card.Card) operator.IntentRecord {
 	return *record.Intent
 }
 
-// wantCard compares an order's card with the only one that Stripe has.
+// wantCard compares an order's card with Stripe's only card.
 func (s *fixture) wantCard(c *card.Card) {
 	s.Helper()
 	made := s.stripe.of(c.UUID.String())
 	if i := s.record(c); i.State != string(issue.StateDone) || len(made) != 1 {
-		s.Errorf("issuing is %s, %s, %q; Stripe made %d cards", i.State, i.Answer, i.Reason, len(made))
+		s.Errorf("issuing is %s, %s, %q; Stripe created %d cards", i.State, i.Answer, i.Reason, len(made))
 		return
 	}
 	stored, err := s.db.CardByUUID(s.Context(), c.AccountID, c.UUID)
@@ -156,7 +157,7 @@ func (s *fixture) wantCard(c *card.Card) {
 	s.check(err)
 	if got.CardNumber.Reveal() != made[0]["number"] || got.SecurityCode.Reveal() != made[0]["cvc"] ||
 		made[0].limit()["amount"] != 150_50 {
-		s.Error("the card that is stored is another")
+		s.Error("the stored card is another one")
 	}
 }
 
@@ -170,17 +171,17 @@ func TestStripe_PaidOrder_GetsCard(t *testing.T) {
 		}
 		s.issue()
 		if calls := s.stripe.calls(); len(calls) > 0 {
-			s.Errorf("asked again: %s", calls)
+			s.Errorf("further requests: %s", calls)
 		}
 	})
 }
 
-// Each fault alone, up to the end: a day later the key is forgotten, and the
-// card is still found.
+// Each fault occurs once. The second attempt is at once or a day later, when
+// the key is forgotten and the card must still be found.
 func TestStripe_AnyFailure_IssuesOneCard(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fail   map[string][]string
-		until  time.Duration // the second attempt
+		until  time.Duration // time until the second attempt
 		state  issue.State
 		reason string
 		made   int
@@ -190,8 +191,8 @@ func TestStripe_AnyFailure_IssuesOneCard(t *testing.T) {
 			1},
 		"half an answer": {map[string][]string{"create": {"half"}}, 25 * time.Hour, issue.StateDone, "",
 			1},
-		"500 although it was made": {map[string][]string{"create": {"made, failed"}}, 0, issue.StateDone, "", 1},
-		"500 although it was made, for a day": {map[string][]string{"create": {"made, failed"}}, 25 * time.Hour,
+		"500, created": {map[string][]string{"create": {"created, failed"}}, 0, issue.StateDone, "", 1},
+		"500, created, for a day": {map[string][]string{"create": {"created, failed"}}, 25 * time.Hour,
 			issue.StateDone, "", 1},
 		"it can't be read": {map[string][]string{"retrieve": {"failed"}}, 0, issue.StateDone, "", 1},
 		"it can't be read for a day": {map[string][]string{"retrieve": {"cut"}}, 25 * time.Hour, issue.StateDone,
@@ -224,7 +225,7 @@ func TestStripe_AnyFailure_IssuesOneCard(t *testing.T) {
 				i := s.record(c)
 				if made := s.stripe.of(c.UUID.String()); i.State != string(tt.state) || i.Reason != tt.reason ||
 					len(made) != tt.made || s.stripe.total() != tt.made {
-					s.Errorf("issuing is %s, %q; Stripe made %d", i.State, i.Reason, s.stripe.total())
+					s.Errorf("issuing is %s, %q; Stripe created %d", i.State, i.Reason, s.stripe.total())
 				}
 				for range 3 {
 					s.issue()
@@ -233,7 +234,7 @@ func TestStripe_AnyFailure_IssuesOneCard(t *testing.T) {
 				case s.record(c).State == string(issue.StateDone):
 					s.wantCard(c)
 				case tt.made == 1:
-					s.Error("it got no card in the end")
+					s.Error("no card at the end")
 				}
 			})
 		})
@@ -268,21 +269,21 @@ func TestStripe_WrongCard_IsLeftToOperator(t *testing.T) {
 					s.Errorf("issuing is %s, %q", i.State, i.Reason)
 				}
 				if bytes.Equal(before, encode(made, "number", "cvc")) || s.stripe.total() != 1 {
-					s.Errorf("%d were made", s.stripe.total())
+					s.Errorf("%d were created", s.stripe.total())
 				}
 			})
 		})
 	}
 }
 
-// Everything may break at any time, in any order, and processes die, while days
-// pass. What Stripe made is counted at Stripe.
+// Every call may fail at any time, processes die, and days pass. The cards are
+// counted at Stripe.
 func TestStripe_RandomHistories_IssueOneCard(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: lives through a long history")
 	}
 	faults := map[string][]string{
-		"create": {"cut", "half", "garbage", "empty", "failed", "made, failed", "unread", "busy", "locked", "in use",
+		"create": {"cut", "half", "garbage", "empty", "failed", "created, failed", "unread", "busy", "locked", "in use",
 			"wrong key", "down", "moved", "proxy's 400"},
 		"retrieve": {"cut", "busy", "wrong key", "down", "garbage", "empty"},
 		"list":     {"cut", "half", "busy", "wrong key", "down", "empty", "stuck", "no end", "no list", "null"},
@@ -317,7 +318,7 @@ func TestStripe_RandomHistories_IssueOneCard(t *testing.T) {
 		for _, c := range orders {
 			made, state := s.stripe.of(c.UUID.String()), s.record(c).State
 			states[state]++
-			if state == string(issue.StateParked) && len(made) > 0 { // the operator learns that there is none
+			if state == string(issue.StateParked) && len(made) > 0 { // the operator knows that there is no card
 				s.Errorf("%s got %d cards, and is %s", c.UUID, len(made), state)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-// many makes n cards of other orders.
+// many creates n cards of other orders.
 func (f *fakeStripe) many(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,7 +51,7 @@ func TestStripe_Search_SkipsOlderCards(t *testing.T) {
 	s := f.supplier(t)
 	f.pass(-2 * time.Hour)
 	f.many(101)
-	f.pass(90 * time.Minute) // half an hour ago, within the tolerance for the order's clock
+	f.pass(90 * time.Minute) // half an hour ago, which is within the tolerance for the order's clock
 	f.many(99)
 	f.pass(30 * time.Minute)
 	want(t, s.Lookup, ordered(), issue.Unknown)
@@ -66,7 +66,7 @@ func TestStripe_IncompleteList_IsAnError(t *testing.T) {
 	r := ordered()
 	f.many(150)
 	want(t, s.Lookup, r, issue.Unknown)
-	for _, fault := range []string{"busy", "wrong key", "no right", "missing", "failed", "down", "cut", "half", "garbage",
+	for _, fault := range []string{"busy", "wrong key", "no permission", "missing", "failed", "down", "cut", "half", "garbage",
 		"empty", "null", "a text", "stuck", "no end", "no card", "other things", "no list", "moved"} {
 		for _, faults := range [][]string{{fault}, {"", fault}} { // on the first page, or on the second
 			f.fail("list", faults...)
@@ -84,12 +84,12 @@ func TestStripe_IncompleteList_IsAnError(t *testing.T) {
 	}
 	f.many(5000)
 	if a, err := s.Lookup(t.Context(), r); err == nil ||
-		err.Error() != "stripe: list cards: more than 5000 were made since the order" {
+		err.Error() != "stripe: list cards: more than 5000 were created since the order" {
 		t.Errorf("%s, %v", a.Outcome, err)
 	}
 }
 
-// A restored database has lost the latest requests. The key is the same, but
+// A restored database lacks the latest requests. The key is the same, but
 // Stripe may have forgotten it.
 func TestStripe_RestoredOrder_GetsNoSecondCard(t *testing.T) {
 	for _, later := range []time.Duration{0, time.Hour, 23*time.Hour + time.Minute, 24 * time.Hour, 25 * time.Hour,
@@ -100,18 +100,18 @@ func TestStripe_RestoredOrder_GetsNoSecondCard(t *testing.T) {
 		first := want(t, s.Submit, r, issue.Issued)
 		f.pass(later)
 		if again := want(t, s.Submit, r, issue.Issued); again != first || f.total() != 1 {
-			t.Errorf("%s later: %s, then %s; %d were made", later, first.Reference, again.Reference, f.total())
+			t.Errorf("%s later: %s, then %s; %d were created", later, first.Reference, again.Reference, f.total())
 		}
 		f.fail("list", "down")
 		if a, err := s.Submit(t.Context(), r); later > 24*time.Hour && err == nil {
-			t.Errorf("%s later, not knowing: %s", later, a.Outcome)
+			t.Errorf("%s later, after the restore: %s", later, a.Outcome)
 		}
 		f.fail("list")
 		r.Key = "not a UUID"
 		f.calls()
 		want(t, s.Submit, r, issue.Issued)
 		if calls := f.calls(); calls[0] != "list" {
-			t.Errorf("of unknown age: %v", calls)
+			t.Errorf("unknown age: %v", calls)
 		}
 	}
 }
@@ -133,18 +133,18 @@ func TestStripe_CanceledCard_IsReplacedOnlyOnRetry(t *testing.T) {
 			want(t, s.Lookup, r, issue.Unknown)
 			second := want(t, s.Submit, r, issue.Issued)
 			if second.Reference == c.id() {
-				t.Error("it is the canceled card")
+				t.Error("returned the canceled card")
 			}
 			f.pass(48 * time.Hour) // the answer was lost
 			if a := want(t, s.Lookup, r, issue.Issued); a != second {
-				t.Errorf("looked up, it is %s", a.Reference)
+				t.Errorf("lookup returned %s", a.Reference)
 			}
 			if a := want(t, s.Submit, r, issue.Issued); a != second || f.total() != 2 {
-				t.Errorf("submitted again, it is %s", a.Reference)
+				t.Errorf("the second submit returned %s", a.Reference)
 			}
-			r.Declines++ // this one was not declined, contrary to the request
+			r.Declines++ // the stored number of declines is too high
 			if a := want(t, s.Lookup, r, issue.Issued); a != second {
-				t.Errorf("%s is left to its own", second.Reference)
+				t.Errorf("%s is not attributed to its order", second.Reference)
 			}
 		}
 	}
@@ -158,7 +158,7 @@ func TestStripe_CardOfOtherAccount_IsNotUnknown(t *testing.T) {
 		err.Error() != "stripe: retrieve the card: HTTP status 404, invalid_request_error, code resource_missing, parameter id" {
 		t.Errorf("%s, %v", a.Outcome, err)
 	}
-	for _, odd := range []string{"ic_1/../../balance", "sandbox-1", "ic_"} { // is not sent
+	for _, odd := range []string{"ic_1/../../balance", "sandbox-1", "ic_"} { // not sent
 		r.Reference = odd
 		want(t, f.supplier(t).Lookup, r, issue.Unknown)
 	}
@@ -193,7 +193,7 @@ func TestStripe_Cancel(t *testing.T) {
 		c["metadata"] = map[string]string{}
 		r.Reference = c.id()
 		if a, err := s.Cancel(t.Context(), r); err == nil || f.swap(c, "") != "active" {
-			t.Errorf("another order's: %s, now %s", a.Outcome, f.swap(c, ""))
+			t.Errorf("card of another order: %s, now %s", a.Outcome, f.swap(c, ""))
 		}
 	}
 }
@@ -210,14 +210,14 @@ func TestStripe_Offers(t *testing.T) {
 			[]card.Offer{{Min: 1, Max: 750_00, Left: card.Unlimited, Total: 750_00}}, ""},
 		"no requirements": {`{"id":"` + holder + `","status":"active"}`, balance,
 			[]card.Offer{{Min: 1, Max: 750_00, Left: card.Unlimited, Total: 750_00}}, ""},
-		"an inactive cardholder":    {strings.Replace(active, `"active"`, `"inactive"`, 1), balance, nil, ""},
-		"a blocked cardholder":      {strings.Replace(active, `"active"`, `"blocked"`, 1), balance, nil, ""},
-		"one who must prove things": {strings.Replace(active, "null", `"requirements.past_due"`, 1), balance, nil, ""},
+		"an inactive cardholder":       {strings.Replace(active, `"active"`, `"inactive"`, 1), balance, nil, ""},
+		"a blocked cardholder":         {strings.Replace(active, `"active"`, `"blocked"`, 1), balance, nil, ""},
+		"cardholder with requirements": {strings.Replace(active, "null", `"requirements.past_due"`, 1), balance, nil, ""},
 		"another cardholder": {`{"id":"ich_2","status":"active"}`, balance, nil,
-			"stripe: cardholder: the answer is no cardholder"},
-		"nobody":   {`{}`, balance, nil, "stripe: cardholder: the answer is no cardholder"},
-		"no money": {active, strings.Replace(balance, "75000", "0", 1), nil, ""},
-		"debts":    {active, strings.Replace(balance, "75000", "-1", 1), nil, ""},
+			"stripe: cardholder: the answer is not a cardholder"},
+		"no cardholder":    {`{}`, balance, nil, "stripe: cardholder: the answer is not a cardholder"},
+		"no money":         {active, strings.Replace(balance, "75000", "0", 1), nil, ""},
+		"negative balance": {active, strings.Replace(balance, "75000", "-1", 1), nil, ""},
 		"no dollars": {active,
 			strings.Replace(balance, `75000,"currency":"usd"`, `75000,"currency":"gbp"`, 1), nil, ""},
 		"no Issuing": {active, `{"object":"balance"}`, nil,
@@ -236,7 +236,7 @@ func TestStripe_Offers(t *testing.T) {
 				t.Error("no error")
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" || f.total() > 0 {
-				t.Errorf("%d were made; %s", f.total(), diff)
+				t.Errorf("%d were created; %s", f.total(), diff)
 			}
 		})
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier"
 )
 
-// stripe-mock checks requests against Stripe's own specification, and answers
-// with examples: every card is the same, with no number.
+// stripe-mock checks requests against Stripe's specification, and answers with
+// examples: every card is the same, without a number.
 func TestStripe_Requests_MatchSpecification(t *testing.T) {
 	mock, err := url.Parse(startStripeMock(t))
 	if err != nil {
@@ -35,7 +35,7 @@ func TestStripe_Requests_MatchSpecification(t *testing.T) {
 		body, err := io.ReadAll(res.Body)
 		path := regexp.MustCompile(`/ich?_[A-Za-z0-9]+`).ReplaceAllString(res.Request.URL.Path, "/{id}")
 		seen = append(seen, res.Request.Method+" "+path+" "+res.Status)
-		if err == nil && strings.HasSuffix(path, "/cards/{id}") { // the example says nothing of an order
+		if err == nil && strings.HasSuffix(path, "/cards/{id}") { // the example contains no order
 			body, err = claim(body, r.Key)
 		}
 		res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
@@ -54,7 +54,7 @@ func TestStripe_Requests_MatchSpecification(t *testing.T) {
 	if err != nil || a.Outcome != issue.Issued || a.Flaw == "" || a.Reference == "" {
 		t.Errorf("submitted: %+v, %v", a, err)
 	}
-	want(t, s.Lookup, r, issue.Unknown) // by what cards say
+	want(t, s.Lookup, r, issue.Unknown) // by the cards' metadata
 	r.Reference = a.Reference
 	want(t, s.Cancel, r, issue.Declined)
 	if _, err := s.Offers(t.Context()); err == nil || err.Error() != "stripe: balance: the answer has no Issuing balance" {
@@ -80,8 +80,7 @@ func claim(text []byte, key string) ([]byte, error) {
 	return json.Marshal(c)
 }
 
-// startStripeMock starts stripe-mock on ports of its choice and returns its
-// address.
+// startStripeMock starts stripe-mock on free ports, and returns its address.
 func startStripeMock(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -103,6 +102,6 @@ func startStripeMock(t *testing.T) string {
 			return "http://" + address
 		}
 	}
-	t.Fatalf("stripe-mock does not say where it listens: %s", mock.Output())
+	t.Fatalf("stripe-mock does not log its address: %s", mock.Output())
 	return ""
 }

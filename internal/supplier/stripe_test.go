@@ -22,7 +22,7 @@ import (
 	"github.com/cardmint/cardmint/internal/supplier"
 )
 
-// ordered returns the request for the card of an order that was made now.
+// ordered returns the request of a new order.
 func ordered() issue.Request {
 	return issue.Request{Key: uuid.Must(uuid.NewV7()).String(), USD: 150_50}
 }
@@ -58,15 +58,14 @@ func TestStripe_Order_IsVirtualCardWithLimit(t *testing.T) {
 		t.Errorf("the credentials: %s %s", flaw, got.URL.Reveal())
 	}
 	if found := want(t, s.Lookup, r, issue.Issued); found.Credentials != got || found.Reference != c.id() {
-		t.Error("looked up, it is another card")
+		t.Error("the lookup returned another card")
 	}
 	if s.Name() != "stripe" || s.KeyRetention() >= 24*time.Hour || s.KeyRetention() < 20*time.Hour || s.Live() {
 		t.Errorf("%s keeps keys for %s, live: %t", s.Name(), s.KeyRetention(), s.Live())
 	}
 }
 
-// The operator's page computes the password too, so that it is the same in
-// every version.
+// The operator's page computes the same password, so it must never change.
 func TestStripe_PagePassword_NeverChanges(t *testing.T) {
 	f := newFakeStripe(t)
 	if a := want(t, f.supplier(t).Submit, ordered(), issue.Issued); a.Reference != "ic_1Fake1" ||
@@ -76,12 +75,12 @@ func TestStripe_PagePassword_NeverChanges(t *testing.T) {
 }
 
 func TestStripe_SendsOnceWithoutTelemetry(t *testing.T) {
-	t.Setenv("CLAUDECODE", "1") // stripe-go tells Stripe what it finds in the environment
+	t.Setenv("CLAUDECODE", "1") // stripe-go sends what it finds in the environment
 	f := newFakeStripe(t)
 	f.Config.SetKeepAlivesEnabled(true)
 	s := f.supplier(t)
 	r := ordered()
-	for range 2 { // telemetry would be of the call before
+	for range 2 { // telemetry would be about the previous call
 		want(t, s.Lookup, r, issue.Unknown)
 	}
 	h := f.last.Header
@@ -111,8 +110,8 @@ func TestStripe_SendsOnceWithoutTelemetry(t *testing.T) {
 
 func TestStripe_Answers(t *testing.T) {
 	for fault, tt := range map[string]struct {
-		reason    string // "" is an error
-		waits     string // nothing was made, and the same request is repeated later
+		reason    string // "" for an error
+		waits     string // no card was created, and the same request is repeated later
 		temporary bool
 		err       string
 		made      bool
@@ -127,36 +126,36 @@ func TestStripe_Answers(t *testing.T) {
 		"declined":    {reason: "Stripe declined, card_error, code card_declined, decline code do_not_honor"},
 		"no funds": {reason: "Stripe declined, card_error, code card_declined, decline code insufficient_funds",
 			temporary: true},
-		"no balance":    {reason: "Stripe declined, invalid_request_error, code balance_insufficient", temporary: true},
-		"busy":          {err: "the supplier is busy"},
-		"busy, no JSON": {err: "the supplier is busy"},
-		"locked":        {err: "the supplier is busy"},
-		"in use":        {err: "HTTP status 409, idempotency_error, code idempotency_key_in_use"},
-		"wrong key":     {err: "HTTP status 401, invalid_request_error"},
-		"no right":      {err: "HTTP status 403, invalid_request_error"},
-		"missing":       {err: "HTTP status 404, invalid_request_error, code resource_missing, parameter id"},
-		"moved":         {err: "HTTP status 302"},
-		"no content":    {err: "HTTP status 204"},
-		"proxy's 400":   {err: "HTTP status 400"},
-		"proxy's 402":   {err: "HTTP status 402"},
-		"failed":        {err: "HTTP status 500, api_error"},
-		"made, failed":  {err: "HTTP status 500, api_error", made: true},
-		"down":          {err: "HTTP status 503"},
-		"unread":        {err: "the connection broke off, or the answer is not Stripe's"},
-		"cut":           {err: "the connection broke off, or the answer is not Stripe's", made: true},
-		"half":          {err: "the connection broke off, or the answer is not Stripe's", made: true},
-		"garbage":       {err: "the connection broke off, or the answer is not Stripe's", made: true},
-		"empty":         {err: "the answer is no card", made: true},
-		"endless":       {err: "the answer is longer than 8388608 bytes", made: true},
-		"null":          {err: "the answer is no card", made: true},
-		"a text":        {err: "the answer is no card", made: true},
+		"no balance":      {reason: "Stripe declined, invalid_request_error, code balance_insufficient", temporary: true},
+		"busy":            {err: "the supplier is busy"},
+		"busy, no JSON":   {err: "the supplier is busy"},
+		"locked":          {err: "the supplier is busy"},
+		"in use":          {err: "HTTP status 409, idempotency_error, code idempotency_key_in_use"},
+		"wrong key":       {err: "HTTP status 401, invalid_request_error"},
+		"no permission":   {err: "HTTP status 403, invalid_request_error"},
+		"missing":         {err: "HTTP status 404, invalid_request_error, code resource_missing, parameter id"},
+		"moved":           {err: "HTTP status 302"},
+		"no content":      {err: "HTTP status 204"},
+		"proxy's 400":     {err: "HTTP status 400"},
+		"proxy's 402":     {err: "HTTP status 402"},
+		"failed":          {err: "HTTP status 500, api_error"},
+		"created, failed": {err: "HTTP status 500, api_error", made: true},
+		"down":            {err: "HTTP status 503"},
+		"unread":          {err: "the connection was lost, or the answer is not from Stripe"},
+		"cut":             {err: "the connection was lost, or the answer is not from Stripe", made: true},
+		"half":            {err: "the connection was lost, or the answer is not from Stripe", made: true},
+		"garbage":         {err: "the connection was lost, or the answer is not from Stripe", made: true},
+		"empty":           {err: "the answer is not a card", made: true},
+		"endless":         {err: "the answer is longer than 8388608 bytes", made: true},
+		"null":            {err: "the answer is not a card", made: true},
+		"a text":          {err: "the answer is not a card", made: true},
 	} {
 		t.Run(fault, func(t *testing.T) {
 			f := newFakeStripe(t)
 			s := f.supplier(t)
 			r := ordered()
 			f.fail("create", fault, fault)
-			for range 2 { // the answer to a key stays the same for a day, unless the request was not executed
+			for range 2 { // the answer to a key is the same for a day, unless the request was not executed
 				a, err := s.Submit(t.Context(), r)
 				if tt.reason != "" {
 					if diff := cmp.Diff(issue.Answer{Outcome: issue.Declined, Reason: tt.reason, Temporary: tt.temporary},
@@ -168,7 +167,7 @@ func TestStripe_Answers(t *testing.T) {
 				if tt.waits != "" {
 					busy, is := errors.AsType[*issue.BusyError](err)
 					if !is || busy.Error() != tt.waits || a != (issue.Answer{}) {
-						t.Errorf("%+v, %v; want that it waits, because %s", a, err, tt.waits)
+						t.Errorf("%+v, %v; want a wait, because %s", a, err, tt.waits)
 					}
 					continue
 				}
@@ -187,14 +186,13 @@ func TestStripe_Answers(t *testing.T) {
 			}
 			r.Declines++ // after a clear answer another key is used
 			if a, err := s.Submit(t.Context(), r); tt.reason != "" && (err != nil || a.Outcome != issue.Issued) {
-				t.Errorf("asked anew: %s, %v", a.Outcome, err)
+				t.Errorf("with another key: %s, %v", a.Outcome, err)
 			}
 		})
 	}
 }
 
-// A key that was used for another order of cards made a card: which one is not
-// clear.
+// A key that was used with other parameters has created some card.
 func TestStripe_IdempotencyError_IsUnclear(t *testing.T) {
 	f := newFakeStripe(t)
 	s := f.supplier(t)
@@ -239,7 +237,7 @@ func TestStripe_Judge(t *testing.T) {
 		want   issue.Answer // without reference and credentials
 	}{
 		"as ordered": {func(fakeCard) {}, issue.Answer{Outcome: issue.Issued, USD: 150_50}},
-		"another's": {func(c fakeCard) { c["metadata"] = map[string]string{"cardmint_key": "x"} }, issue.Answer{
+		"card of another order": {func(c fakeCard) { c["metadata"] = map[string]string{"cardmint_key": "x"} }, issue.Answer{
 			Outcome: issue.Issued, Flaw: "the card at Stripe belongs to another order"}},
 		"canceled": {func(c fakeCard) { c["status"] = "canceled" }, issue.Answer{
 			Outcome: issue.Declined, Reason: "the card was canceled at Stripe"}},
@@ -260,11 +258,11 @@ func TestStripe_Judge(t *testing.T) {
 			Outcome: issue.Issued, Flaw: otherLimits}},
 		"a daily limit": {func(c fakeCard) { c.limit()["interval"] = "daily" }, issue.Answer{
 			Outcome: issue.Issued, Flaw: otherLimits}},
-		"for some shops": {func(c fakeCard) { c.limit()["categories"] = []string{"bakeries"} }, issue.Answer{
+		"limited to categories": {func(c fakeCard) { c.limit()["categories"] = []string{"bakeries"} }, issue.Answer{
 			Outcome: issue.Issued, Flaw: otherLimits}},
 		"two limits": {func(c fakeCard) { limits(c, c.limit(), c.limit()) }, issue.Answer{
 			Outcome: issue.Issued, Flaw: otherLimits}},
-		"known to others": {func(c fakeCard) { c["latest_fraud_warning"] = map[string]any{"type": "card_testing_exposure"} },
+		"fraud warning": {func(c fakeCard) { c["latest_fraud_warning"] = map[string]any{"type": "card_testing_exposure"} },
 			issue.Answer{Outcome: issue.Issued, Flaw: "Stripe warns that the card's details are known to others"}},
 		"no number": {func(c fakeCard) { delete(c, "number") }, issue.Answer{
 			Outcome: issue.Issued, Flaw: "Stripe left out the card's number or security code: the API key may not read them"}},
@@ -276,7 +274,7 @@ func TestStripe_Judge(t *testing.T) {
 			s := f.supplier(t)
 			r, c := f.submitted(t, s, ordered())
 			tt.change(c)
-			// the answer that is kept is the old one
+			// the replayed answer is outdated
 			for call, ask := range map[string]call{"submitted": s.Submit, "looked up": s.Lookup} {
 				a, err := ask(t.Context(), r)
 				if err != nil || a.Reference != c.id() || (a.Credentials == card.Credentials{}) != (a.USD == 0) {
@@ -303,7 +301,7 @@ func TestStripe_Judge(t *testing.T) {
 func TestStripe_Expiry(t *testing.T) {
 	for _, tt := range []struct {
 		year, month int
-		want        card.Secret // "" if it can't be on a card
+		want        card.Secret // "" if no card can have it
 	}{
 		{2030, 1, "01/30"}, {2030, 12, "12/30"}, {2099, 12, "12/99"},
 		{2030, 0, ""}, {2030, 13, ""}, {1999, 12, ""}, {2100, 1, ""},
@@ -358,7 +356,7 @@ func TestStripe_Errors_ContainNoTextFromStripe(t *testing.T) {
 		}
 	}
 	if printed, err := os.ReadFile(out.Name()); err != nil || len(printed) > 0 || tried < 100 {
-		t.Errorf("%d tried, %v; printed %s", tried, err, printed)
+		t.Errorf("%d cases, %v; printed %s", tried, err, printed)
 	}
 }
 
@@ -375,8 +373,8 @@ func TestStripe_UntrustedServer_IsRejected(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Submit(t.Context(), ordered()); err == nil ||
-		err.Error() != "stripe: create a card: the certificate is not to be trusted" || asked > 0 {
-		t.Errorf("%v, asked %d times", err, asked)
+		err.Error() != "stripe: create a card: the certificate is not trusted" || asked > 0 {
+		t.Errorf("%v, %d requests", err, asked)
 	}
 	if !s.Live() {
 		t.Error("the key is not for testing")

@@ -68,7 +68,7 @@ func (s *Server) RequestCard(gc context.Context, in RequestCardRequestObject) (R
 		return nil, err
 	}
 	if s.rules.draw(Ambiguous) {
-		panic(http.ErrAbortHandler) // has net/http cut the connection
+		panic(http.ErrAbortHandler) // net/http then cuts the connection
 	}
 	return RequestCard200JSONResponse{AnswerJSONResponse(answer)}, nil
 }

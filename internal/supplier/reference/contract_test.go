@@ -15,7 +15,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 )
 
-// contract is the published document, without additional properties, so that
+// contract is the published document without additional properties, so that
 // undocumented fields are errors.
 var contract = sync.OnceValue(func() *openapi3.T {
 	doc, err := openapi3.NewLoader().LoadFromFile("../../../openapi/supplier.yaml")
@@ -30,7 +30,7 @@ var contract = sync.OnceValue(func() *openapi3.T {
 	return doc
 })
 
-// checked has every request and every answer be what the contract describes.
+// checked validates every request and answer against the contract.
 func checked(t *testing.T, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -40,18 +40,18 @@ func checked(t *testing.T, next http.Handler) http.Handler {
 			Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}}
 		sentIn.Request.Body = io.NopCloser(bytes.NewReader(body))
 		if err := openapi3filter.ValidateRequest(context.Background(), sentIn); err != nil {
-			t.Errorf("%s %s is against the contract: %v", r.Method, r.URL, err)
+			t.Errorf("%s %s violates the contract: %v", r.Method, r.URL, err)
 		}
 		recorder := httptest.NewRecorder()
 		next.ServeHTTP(recorder, r)
 		answer := recorder.Body.Bytes()
-		if !strings.Contains(string(answer), `"EUR"`) { // it was told to
+		if !strings.Contains(string(answer), `"EUR"`) { // a violation that the test requested
 			err := openapi3filter.ValidateResponse(context.Background(),
 				&openapi3filter.ResponseValidationInput{RequestValidationInput: sentIn,
 					Status: recorder.Code, Header: recorder.Header(), Body: io.NopCloser(bytes.NewReader(answer)),
 					Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true}})
 			if err != nil {
-				t.Errorf("%s %s answered %d against the contract: %v\n%s", r.Method, r.URL, recorder.Code, err, answer)
+				t.Errorf("%s %s: answer %d violates the contract: %v\n%s", r.Method, r.URL, recorder.Code, err, answer)
 			}
 		}
 		for name, values := range recorder.Header() {
@@ -72,7 +72,7 @@ func findRoute(t *testing.T, r *http.Request) (*routers.Route, map[string]string
 	}
 	item := contract().Paths.Value(path)
 	if item == nil || item.GetOperation(r.Method) == nil {
-		t.Fatalf("the contract does not have %s %s", r.Method, r.URL)
+		t.Fatalf("%s %s is not in the contract", r.Method, r.URL)
 	}
 	return &routers.Route{Spec: contract(), Path: path, PathItem: item, Method: r.Method,
 		Operation: item.GetOperation(r.Method)}, params

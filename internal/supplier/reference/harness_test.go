@@ -36,7 +36,7 @@ var databases = storetest.Databases
 
 const secret = card.Secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 
-// logBuffer is a log.
+// logBuffer is a concurrency-safe log.
 type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -54,7 +54,7 @@ func (l *logBuffer) text() string {
 	return l.b.String()
 }
 
-// clock is the clock of the reference server, and of the adapter.
+// clock is the clock of the reference server and the adapter.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -72,7 +72,7 @@ func (c *clock) pass(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// fixture is a reference server and the adapter that is connected to it.
+// fixture is a reference server with an adapter.
 type fixture struct {
 	t      *testing.T
 	server *reference.Server
@@ -119,7 +119,7 @@ func (s *fixture) behave(texts ...string) {
 	s.server.Behave(rules...)
 }
 
-// ledger returns what the ledger has of a key, or of all if it is "".
+// ledger returns the ledger's entries for a key, or all if it is "".
 func (s *fixture) ledger(key string) (what []string) {
 	s.t.Helper()
 	all, err := s.server.Ledger(context.Background())
@@ -132,7 +132,7 @@ func (s *fixture) ledger(key string) (what []string) {
 	return what
 }
 
-// wantLedger compares what the ledger has of a key.
+// wantLedger compares the ledger's entries for a key.
 func (s *fixture) wantLedger(key string, want ...string) {
 	s.t.Helper()
 	if got := s.ledger(key); !slices.Equal(got, want) {
@@ -140,7 +140,7 @@ func (s *fixture) wantLedger(key string, want ...string) {
 	}
 }
 
-// process issues cards of the reference server.
+// process issues cards from the reference server.
 type process struct {
 	*fixture
 	db      *store.Store
@@ -150,8 +150,8 @@ type process struct {
 	account uuid.UUID
 }
 
-// onEach runs a test on every database. In the end no key has two cards, and no
-// log has a number.
+// onEach runs a test on every database. At the end it checks that no key has
+// two cards, and no log contains a number.
 func onEach(t *testing.T, f func(t *testing.T, r *process), change ...func(*reference.Config)) {
 	t.Helper()
 	storetest.Each(t, func(t *testing.T, url string) {
@@ -187,7 +187,7 @@ func (r *process) paid() *card.Card {
 	return c
 }
 
-// issue makes all waiting intents due, and works on them.
+// issue makes all waiting intents due, and issues their cards.
 func (r *process) issue() {
 	r.t.Helper()
 	_, err := rig.OpenSQL(r.t, r.url).Exec("UPDATE intents SET due_at = 0")
@@ -196,8 +196,7 @@ func (r *process) issue() {
 	check(r.t, err)
 }
 
-// backdate moves when requests were first made into the past, by the clock of
-// the database.
+// backdate moves the first requests into the past, by the database's clock.
 func (r *process) backdate(by time.Duration) {
 	r.t.Helper()
 	_, err := rig.OpenSQL(r.t,
@@ -205,7 +204,7 @@ func (r *process) backdate(by time.Duration) {
 	check(r.t, err)
 }
 
-// want compares the state of an intent and its last answer.
+// want checks an intent's state and last answer.
 func (r *process) want(c *card.Card, state issue.State, answer string) operator.IntentRecord {
 	r.t.Helper()
 	record, err := r.db.CardDetail(r.t.Context(), c.UUID)
@@ -218,7 +217,7 @@ func (r *process) want(c *card.Card, state issue.State, answer string) operator.
 	return i
 }
 
-// wantCard compares the stored card with the server's.
+// wantCard compares the stored card with the issued one.
 func (r *process) wantCard(c *card.Card) {
 	r.t.Helper()
 	r.want(c, issue.StateDone, "issued")
@@ -230,7 +229,7 @@ func (r *process) wantCard(c *card.Card) {
 	got, err := r.vault.OpenCredentials(c.UUID, c.AccountID, *stored.Sealed)
 	check(r.t, err)
 	if got != supplier.SandboxCard(c.UUID.String(), r.clock.Now()) {
-		r.t.Error("the card that is stored is not the one that was made")
+		r.t.Error("the stored card is not the issued one")
 	}
 }
 
@@ -242,7 +241,7 @@ func (r *process) audit() {
 	for _, e := range all {
 		if e.What == reference.Made {
 			if made[e.Key]++; made[e.Key] > 1 {
-				r.t.Errorf("%d cards were made for %s", made[e.Key], e.Key)
+				r.t.Errorf("%d cards were issued for %s", made[e.Key], e.Key)
 			}
 		}
 		for serial := range 2 {

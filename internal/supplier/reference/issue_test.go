@@ -23,7 +23,7 @@ func TestIssue_Prompt_SendsOneRequest(t *testing.T) {
 	})
 }
 
-// Hazard: the card was made, but the answer was lost.
+// Hazard: the card was issued, but the answer was lost.
 func TestIssue_Ambiguous_MakesOneCard(t *testing.T) {
 	onEach(t, func(t *testing.T, r *process) {
 		r.behave("ambiguous=1x")
@@ -129,7 +129,7 @@ func TestIssue_Busy_IsRetried(t *testing.T) {
 				r.behave(how + "=2x")
 				c := r.paid()
 				r.issue()
-				r.clock.pass(time.Second) // as it asked for
+				r.clock.pass(time.Second) // the requested wait
 				r.issue()
 				r.wantLedger("")
 				if record, err := r.db.CardDetail(t.Context(), c.UUID); err != nil || record.Intent.State != string(issue.StateOpen) ||
@@ -144,7 +144,7 @@ func TestIssue_Busy_IsRetried(t *testing.T) {
 	}
 }
 
-// Hazard: the supplier has forgotten the key, and would make a second card.
+// Hazard: the supplier has forgotten the key, and would issue a second card.
 func TestIssue_ForgottenKey_IsNotRequestedAgain(t *testing.T) {
 	onEach(t, func(t *testing.T, r *process) {
 		if _, err := r.http.Offers(t.Context()); err != nil || r.http.KeyRetention() != time.Minute {
@@ -163,8 +163,8 @@ func TestIssue_ForgottenKey_IsNotRequestedAgain(t *testing.T) {
 	}, func(c *reference.Config) { c.ForgetAfter = time.Minute })
 }
 
-// Hazard: all behaviors together. No key ever has two cards, and every issued
-// card is the one that was made.
+// Hazard: all behaviors together. No key ever has two cards, and every stored
+// card is the issued one.
 func TestIssue_RandomBehavior_OneCardPerKey(t *testing.T) {
 	onEach(t, func(t *testing.T, r *process) {
 		r.behave("ambiguous=0.4", "pending=0.3", "rate-limited=0.2", "maintenance=0.2")
@@ -184,7 +184,7 @@ func TestIssue_RandomBehavior_OneCardPerKey(t *testing.T) {
 			}
 		}
 		if n := strings.Count(strings.Join(r.ledger(""), " "), reference.Made); n != len(ids) {
-			t.Errorf("%d cards were made for %d orders", n, len(ids))
+			t.Errorf("%d cards were issued for %d orders", n, len(ids))
 		}
 	}, func(c *reference.Config) { c.Seed = 7 })
 }

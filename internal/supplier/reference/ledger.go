@@ -232,8 +232,8 @@ func (b book) count(where string, args ...any) (n int, err error) {
 	return n, err
 }
 
-// latest returns the number and key of the card that was issued last for another
-// key, or "".
+// latest returns the number and key of the last card that was issued for
+// another key, or "".
 func (b book) latest(key string) (number, other string, err error) {
 	err = b.QueryRow("SELECT number, key FROM ledger WHERE what = ? AND key <> ? ORDER BY id DESC LIMIT 1", Made,
 		key).Scan(&number, &other)

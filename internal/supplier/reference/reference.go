@@ -1,6 +1,6 @@
 // Package reference is a supplier of test cards, for development and tests: the
 // counterpart of supplier.HTTP. It implements openapi/supplier.yaml, and can be
-// told to violate it.
+// configured to violate it.
 //
 // It may import packages card and supplier. Requests and cards are in a SQLite
 // file. Each change is committed together with its entry in an append-only
@@ -48,7 +48,7 @@ type Config struct {
 	Seed        uint64           // of the draws
 	Slowness    time.Duration    // of answers, if Slow. Defaults to 2 s.
 	PendingFor  time.Duration    // of cards, if Pending. Defaults to 3 s.
-	ForgetAfter time.Duration    // after which keys are deleted. Defaults to never.
+	ForgetAfter time.Duration    // retention of keys. Defaults to forever.
 	RetryAfter  time.Duration    // of RateLimited and Maintenance, in whole seconds. Defaults to 1 s.
 	CallbackURL string           // receives the callbacks of Pending cards. Defaults to none.
 	Now         func() time.Time // Defaults to time.Now.
@@ -173,10 +173,10 @@ func (s *Server) hinder(c *gin.Context) {
 	switch {
 	case s.rules.draw(RateLimited):
 		f = &fault{http.StatusTooManyRequests, ProblemCodeTooManyRequests,
-			"Nothing was done: the server was told to be rate limited."}
+			"The request was not executed: the server simulates a rate limit."}
 	case s.rules.draw(Maintenance):
 		f = &fault{http.StatusServiceUnavailable, ProblemCodeUnavailable,
-			"Nothing was done: the server was told to be maintained."}
+			"The request was not executed: the server simulates maintenance."}
 	default:
 		return
 	}

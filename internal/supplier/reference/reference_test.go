@@ -23,7 +23,7 @@ import (
 
 var asked = issue.Request{Key: "k", USD: 100_00}
 
-// submit asks for a card, and compares the outcome.
+// submit requests a card, and compares the outcome.
 func (s *fixture) submit(r issue.Request, want issue.Outcome) issue.Answer {
 	s.t.Helper()
 	a, err := s.http.Submit(s.t.Context(), r)
@@ -33,7 +33,7 @@ func (s *fixture) submit(r issue.Request, want issue.Outcome) issue.Answer {
 	return a
 }
 
-// lookup looks a card up, and compares the outcome.
+// lookup looks up a card, and compares the outcome.
 func (s *fixture) lookup(r issue.Request, want issue.Outcome) issue.Answer {
 	s.t.Helper()
 	a, err := s.http.Lookup(s.t.Context(), r)
@@ -43,7 +43,7 @@ func (s *fixture) lookup(r issue.Request, want issue.Outcome) issue.Answer {
 	return a
 }
 
-// flaw returns why a card must not be given out, or "".
+// flaw returns why a card must not be issued to a customer, or "".
 func flaw(a issue.Answer, now time.Time) string {
 	switch {
 	case a.Flaw != "":
@@ -60,22 +60,22 @@ func TestServer_SameKey_SameCard(t *testing.T) {
 	first := s.submit(asked, issue.Issued)
 	if first != s.submit(asked, issue.Issued) || first != s.lookup(asked, issue.Issued) ||
 		flaw(first, s.clock.Now()) != "" {
-		t.Errorf("another card, or one that is flawed: %s", flaw(first, s.clock.Now()))
+		t.Errorf("another card, or a flawed one: %s", flaw(first, s.clock.Now()))
 	}
-	if first.Reference != "ref_k_1" { // the first of its key
-		t.Errorf("its reference is %s", first.Reference)
+	if first.Reference != "ref_k_1" { // the first request with this key
+		t.Errorf("reference %s", first.Reference)
 	}
-	if a, err := s.http.Submit(t.Context(), issue.Request{Key: "k", USD: 101_00}); err == nil { // a conflict
+	if a, err := s.http.Submit(t.Context(), issue.Request{Key: "k", USD: 101_00}); err == nil { // conflict
 		t.Errorf("%s", a.Outcome)
 	}
 	if other := s.submit(issue.Request{Key: "k", USD: 100_00, Declines: 1},
 		issue.Issued); other.Credentials == first.Credentials {
-		t.Error("another key, and the same card")
+		t.Error("another key got the same card")
 	}
 	s.wantLedger("k", "looked up", "asked", "made", "asked", "looked up", "asked", "made")
 }
 
-// Hazard: the same request twice at the same time.
+// Hazard: the same request arrives twice concurrently.
 func TestServer_ConcurrentRequests_MakeOneCard(t *testing.T) {
 	s := newFixture(t)
 	var all sync.WaitGroup
@@ -159,7 +159,7 @@ func TestServer_Declined_IsFinalForKey(t *testing.T) {
 	offers(0)
 	for key, usd := range map[string]card.USD{"o": 50_00, "p": 55_00, "q": 60_00} {
 		if a := s.submit(issue.Request{Key: key, USD: usd}, issue.Declined); !a.Temporary {
-			t.Errorf("that there is no card of %s is not temporary", usd)
+			t.Errorf("the lack of cards of %s is not temporary", usd)
 		}
 	}
 	s.wantLedger("l", "asked", "declined")
@@ -180,7 +180,7 @@ func TestServer_Cancel_StopsPending(t *testing.T) {
 	s.submit(asked, issue.Declined)
 	s.lookup(asked, issue.Declined)
 	early := issue.Request{Key: "early", USD: 100_00}
-	cancel(early, issue.Declined) // before its request came
+	cancel(early, issue.Declined) // before its request
 	s.submit(early, issue.Declined)
 	late := issue.Request{Key: "late", USD: 100_00}
 	s.submit(late, issue.Pending)
@@ -192,8 +192,8 @@ func TestServer_Cancel_StopsPending(t *testing.T) {
 	s.wantLedger("late", "asked", "made", "cancel", "looked up")
 }
 
-// Hazard: a key that the supplier has forgotten makes a second card. The ledger
-// shows it.
+// Hazard: a second card is issued for a key that the supplier has forgotten.
+// The ledger shows it.
 func TestServer_ForgottenKey_MakesSecondCard(t *testing.T) {
 	s := newFixture(t, func(c *reference.Config) { c.ForgetAfter = time.Hour })
 	first := s.submit(asked, issue.Issued)
@@ -243,12 +243,12 @@ func TestServer_PendingCard_SendsCallback(t *testing.T) {
 	}
 	tick()
 	s.clock.pass(3 * time.Second)
-	tick("l") // the other one is refused
+	tick("l") // the other one is rejected
 	tick("l", "k")
 	tick("l", "k")
 	if log := s.log.text(); strings.Count(log, "callback") != 1 ||
 		!strings.Contains(log, `msg="callback refused" key=k.3 status=500`) {
-		t.Errorf("the log says %s", log)
+		t.Errorf("log: %s", log)
 	}
 	s.lookup(issue.Request{Key: "k", USD: 100_00, Declines: 3}, issue.Issued)
 }
@@ -297,8 +297,8 @@ func TestServer_MalformedRequest_IsRejected(t *testing.T) {
 	s.wantLedger("")
 }
 
-// A live cardmint gets no card of this server, whether it has read the offers
-// or not.
+// The server issues no cards to a cardmint in live mode, whether or not it has
+// read the offers.
 func TestServer_LiveMode_IsRejected(t *testing.T) {
 	s := newFixture(t)
 	live, err := supplier.NewHTTP(
@@ -379,7 +379,7 @@ func TestServer_Slow_TakesTwoSeconds(t *testing.T) {
 	})
 }
 
-// The same seed makes the same supplier.
+// The same seed causes the same behavior.
 func TestServer_SameSeed_SameBehavior(t *testing.T) {
 	t.Parallel()
 	outcomes := func(seed uint64) (all string) {
