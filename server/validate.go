@@ -79,7 +79,7 @@ func readBody(r *http.Request, declared *openapi3.RequestBodyRef) (*parsedBody, 
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, card.ErrRequestTimeout
 	case err != nil:
-		return nil, card.ErrMalformedJSON.WithMessage("The body broke off.")
+		return nil, card.ErrMalformedJSON.WithMessage("The body is incomplete.")
 	}
 	if len(text) == 0 && !declared.Value.Required { // chunked, without a chunk
 		return nil, nil

@@ -173,7 +173,7 @@ func (c *Client) reason(ctx context.Context, err error, connected bool) string {
 	case errors.Is(err, errNotPublic):
 		return "the address of the host is not allowed: it is not public"
 	case ctx.Err() != nil:
-		return "the attempt was given up before an answer came"
+		return "the request was canceled before an answer arrived"
 	case is[*net.DNSError](err):
 		return "the name of the host can't be resolved"
 	case errors.As(err, &timeout) && timeout.Timeout():
@@ -190,7 +190,7 @@ func (c *Client) reason(ctx context.Context, err error, connected bool) string {
 	case is[*net.OpError](err) && connected, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
 		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
 		strings.Contains(text, "server closed idle connection"):
-		return "the connection broke off"
+		return "the connection was lost"
 	case strings.Contains(text, "response headers exceeded"):
 		return "the headers of the answer are too long"
 	case connected:

@@ -250,7 +250,7 @@ func TestPost_BrokenKeptConnection_DoesNotRepeat(t *testing.T) {
 		}
 	})
 	client := newClient(t, Guard{Insecure: true})
-	for _, want := range []Result{{Status: 204}, {Reason: "the connection broke off"}} {
+	for _, want := range []Result{{Status: 204}, {Reason: "the connection was lost"}} {
 		if diff := cmp.Diff(want, client.Post(t.Context(), Request{URL: "http://" + address, Body: []byte("x")}),
 			noTime); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -284,11 +284,11 @@ func TestPost_NoAnswer_ReturnsReason(t *testing.T) {
 	}{
 		"hangs":             {func(conn net.Conn) { wait(conn) }, "no answer within 100ms"},
 		"hangs in a header": {hang, "no answer within 100ms"},
-		"hangs up":          {heard(""), "the connection broke off"},
-		"hangs up early":    {func(net.Conn) {}, "the connection broke off"},
-		"resets":            {reset, "the connection broke off"},
+		"hangs up":          {heard(""), "the connection was lost"},
+		"hangs up early":    {func(net.Conn) {}, "the connection was lost"},
+		"resets":            {reset, "the connection was lost"},
 		"breaks in a line":  {heard("HTTP/1.1 20"), notHTTP},
-		"breaks in headers": {heard("HTTP/1.1 200 OK\r\nA: b\r\n"), "the connection broke off"},
+		"breaks in headers": {heard("HTTP/1.1 200 OK\r\nA: b\r\n"), "the connection was lost"},
 		"speaks SSH":        {heard("SSH-2.0-OpenSSH_9.2p1\r\n"), notHTTP},
 		"speaks no HTTP":    {heard("\x00\x01\x02\x03\r\n\r\n"), notHTTP},
 		"status is a word":  {heard("HTTP/1.1 fine\r\n\r\n"), notHTTP},
@@ -333,7 +333,7 @@ func TestPost_NoConnection_ReturnsReason(t *testing.T) {
 	}{
 		{t.Context(), "http://" + listener.Addr().String(), "the connection was refused"},
 		{t.Context(), "http://shop.example.com", "the name of the host can't be resolved"},
-		{given, "http://" + listener.Addr().String(), "the attempt was given up before an answer came"},
+		{given, "http://" + listener.Addr().String(), "the request was canceled before an answer arrived"},
 	} {
 		if diff := cmp.Diff(Result{Reason: test.want}, client.Post(test.ctx, Request{URL: test.url}),
 			noTime); diff != "" {
@@ -381,7 +381,7 @@ func TestPost_TLSFailure_ReturnsReason(t *testing.T) {
 			want: "TLS: the handshake failed"},
 		"refuses":        {talk: hello("\x15\x03\x01\x00\x02\x02\x28"), want: "TLS: the handshake failed"},
 		"speaks HTTP":    {talk: hello("HTTP/1.1 400 Bad Request\r\n\r\n"), want: "TLS: the port does not speak it"},
-		"hangs up":       {talk: func(net.Conn) {}, want: "the connection broke off"},
+		"hangs up":       {talk: func(net.Conn) {}, want: "the connection was lost"},
 		"hangs":          {talk: func(conn net.Conn) { wait(conn) }, want: "no answer within 100ms"},
 		"nothing at all": {want: ""},
 	} {
@@ -610,7 +610,7 @@ func TestPost_TLS_KeepsConnection(t *testing.T) {
 func TestPost_UnreadBody_ReturnsReason(t *testing.T) {
 	for want, talk := range map[string]func(net.Conn){
 		"no answer within 100ms": func(net.Conn) { time.Sleep(3 * soon) },
-		"the connection broke off": func(conn net.Conn) {
+		"the connection was lost": func(conn net.Conn) {
 			_, _ = io.ReadFull(conn, make([]byte, 100))
 			_ = conn.(*net.TCPConn).SetLinger(0)
 		},
@@ -655,7 +655,7 @@ func TestPost_Canceled_ReturnsImmediately(t *testing.T) {
 		close(gone)
 	})
 	got := client.Post(ctx, Request{URL: "http://" + address})
-	if diff := cmp.Diff(Result{Reason: "the attempt was given up before an answer came"}, got, noTime); diff != "" ||
+	if diff := cmp.Diff(Result{Reason: "the request was canceled before an answer arrived"}, got, noTime); diff != "" ||
 		got.Took > 5*time.Second {
 		t.Errorf("after %s (-want +got):\n%s", got.Took, diff)
 	}
