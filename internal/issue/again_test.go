@@ -25,14 +25,14 @@ func TestRetry_ForgottenRequest_BuysNoSecondCard(t *testing.T) {
 			return issue.Answer{}, errors.New("timeout")
 		}
 		c := r.paid()
-		m.work() // b made it; nobody heard
+		m.work() // b issues the card, but its answer is lost
 		both := m.routes
 		m.routes = both[:1]
 		m.restart()
 		r.due()
 		m.work()
 		r.want(c, issue.StateParked, "unknown", r.reason(c))
-		// three days later; b has forgotten the key
+		// three days later b has forgotten the key
 		r.exec("UPDATE intents SET first_asked_at = first_asked_at - 259200000, opened_at = opened_at - 259200000")
 		m.routes = both
 		m.restart()
@@ -105,7 +105,7 @@ func TestIssue_IntentOfAnotherSupplier_IsNotParked(t *testing.T) {
 		m := r.withSuppliers(2, 0)
 		m.suppliers[0].submit = answering(issue.Answer{Outcome: issue.Declined, Reason: "none"}, nil)
 		c := r.paid()
-		_, err := m.issuers[0].IssueDue(t.Context()) // now b is to be asked
+		_, err := m.issuers[0].IssueDue(t.Context()) // b is due now
 		check(t, err)
 		late, err := issue.New(racingStore{r.store}, r.store, issue.Wake{}, slog.New(slog.NewTextHandler(io.Discard, nil)),
 			issue.Config{Routes: m.routes})

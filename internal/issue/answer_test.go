@@ -25,7 +25,7 @@ var (
 	unknown  = answering(issue.Answer{}, nil)
 	pending  = answering(issue.Answer{Outcome: issue.Pending, Reference: "r1"}, nil)
 	declined = answering(issue.Answer{Outcome: issue.Declined, Reason: "out of stock"}, nil)
-	// what comes with an error is nothing
+	// an answer that comes with an error is ignored
 	hangs = answering(issue.Answer{Outcome: issue.Issued, Credentials: card.Credentials{CardNumber: "1"}}, errFault)
 	odd   = answering(issue.Answer{Outcome: 9}, nil)
 )
@@ -33,21 +33,21 @@ var (
 func TestIssue_PaidCard_SubmittedOnceAndStored(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
-		r.supplier.submit = after(func() { // whom it asks, with which key and since when is committed by now
+		r.supplier.submit = after(func() { // supplier, key and time of the request are committed by now
 			i := r.want(c, issue.StateOpen, "", "")
 			if i.Supplier != "press" || i.FirstAskedAt == nil || r.count("intents WHERE key = '"+c.UUID.String()+"'") != 1 {
 				t.Errorf("before the call: %+v", i)
 			}
-			r.wantWait(c, 8*time.Second, 8*time.Second) // as long as the claim, unless it is prolonged
+			r.wantWait(c, 8*time.Second, 8*time.Second) // the TTL of the claim, which was not prolonged
 		}, r.supplier.make)
 		r.issue(1)
 		r.wantCard(c)
 		r.wantCalls("submit")
-		var hash []byte // by which the same number is known in every version
+		var hash []byte // must not change between versions
 		check(t, r.direct.QueryRow("SELECT card_number_hash FROM intents").Scan(&hash))
 		want, err := r.vault.Digest("card number", []byte(r.supplier.cards[c.UUID.String()].CardNumber.Reveal()))
 		if check(t, err); !bytes.Equal(hash, want) {
-			t.Error("the hash of the number is another")
+			t.Error("the hash of the number changed")
 		}
 		r.due()
 		r.issue(0)
@@ -88,30 +88,30 @@ func TestIssue_NoCard_RetriedOrRefundDue(t *testing.T) {
 	}
 }
 
-// Whatever the first answer was, the second attempt looks up, and submits only
-// what the supplier does not know.
+// The second attempt looks the request up, after any first answer, and submits
+// it only if the supplier does not know it.
 func TestIssue_EarlierRequest_LookedUpFirst(t *testing.T) {
 	firsts := map[string]handler{"pending": pending, "unknown": unknown, "an error": hangs}
 	for name, tt := range map[string]struct {
-		lookup handler // nil: as the ledger has it
-		made   bool    // although there was no answer
+		lookup handler // nil: answers from the ledger
+		made   bool    // the supplier issued the card in spite of its answer
 		calls  []string
 		state  issue.State
 		answer string
 		reason string
 	}{
-		"finds the card":   {made: true, calls: []string{"look up"}, state: issue.StateDone, answer: "issued"},
-		"does not know it": {calls: []string{"look up", "submit"}, state: issue.StateDone, answer: "issued"},
-		"works on it":      {lookup: pending, calls: []string{"look up"}, state: issue.StatePending, answer: "pending"},
+		"card found":      {made: true, calls: []string{"look up"}, state: issue.StateDone, answer: "issued"},
+		"unknown request": {calls: []string{"look up", "submit"}, state: issue.StateDone, answer: "issued"},
+		"pending":         {lookup: pending, calls: []string{"look up"}, state: issue.StatePending, answer: "pending"},
 		"declined": {lookup: declined, calls: []string{"look up"}, state: issue.StateRefundDue, answer: "declined",
 			reason: "out of stock"},
-		"does not answer": {lookup: hangs, calls: []string{"look up"}, answer: "unknown", reason: unclear},
-		"makes no sense":  {lookup: odd, calls: []string{"look up"}, answer: "unknown", reason: unclear},
-		"made a bad card": {lookup: answering(issue.Answer{Outcome: issue.Issued}, nil), calls: []string{"look up"},
+		"no answer":       {lookup: hangs, calls: []string{"look up"}, answer: "unknown", reason: unclear},
+		"invalid outcome": {lookup: odd, calls: []string{"look up"}, answer: "unknown", reason: unclear},
+		"flawed card": {lookup: answering(issue.Answer{Outcome: issue.Issued}, nil), calls: []string{"look up"},
 			state: issue.StateParked, answer: "issued", reason: "the supplier gave a card number that is not well formed"},
-		"has another name": {made: true, lookup: answering(issue.Answer{Outcome: issue.Pending, Reference: "r2"}, nil),
+		"new reference": {made: true, lookup: answering(issue.Answer{Outcome: issue.Pending, Reference: "r2"}, nil),
 			calls: []string{"look up"}, state: issue.StatePending, answer: "pending"},
-		"forgot its number": {made: true, lookup: answering(issue.Answer{Outcome: issue.Pending}, nil),
+		"no reference": {made: true, lookup: answering(issue.Answer{Outcome: issue.Pending}, nil),
 			calls: []string{"look up"}, state: issue.StatePending, answer: "pending"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,19 +124,19 @@ func TestIssue_EarlierRequest_LookedUpFirst(t *testing.T) {
 					}
 					r.issue(1)
 					r.wantCalls("submit")
-					r.start() // it also holds for another process
+					r.start() // another process must do the same
 					r.due()
 					r.supplier.submit, r.supplier.lookup = nil, tt.lookup
 					r.issue(1)
 					state, calls, reference := tt.state, append([]string(nil), tt.calls...), ""
-					if state == "" { // as it was
+					if state == "" { // unchanged
 						state = map[string]issue.State{"pending": issue.StatePending, "unknown": issue.StateOpen,
 							"an error": issue.StateOpen}[first]
 					}
-					if first == "pending" || name == "works on it" {
+					if first == "pending" || name == "pending" {
 						reference = "r1"
 					}
-					if name == "has another name" {
+					if name == "new reference" {
 						reference = "r2"
 					}
 					if first == "pending" {
@@ -152,7 +152,7 @@ func TestIssue_EarlierRequest_LookedUpFirst(t *testing.T) {
 					if state == issue.StateDone {
 						r.wantCard(c)
 					}
-					r.exec("UPDATE intents SET state = 'parked' WHERE state IN ('open', 'pending')") // out of the way
+					r.exec("UPDATE intents SET state = 'parked' WHERE state IN ('open', 'pending')") // so that the next round skips them
 				}
 			})
 		})
@@ -162,9 +162,9 @@ func TestIssue_EarlierRequest_LookedUpFirst(t *testing.T) {
 func TestIssue_ProcessDied_LookedUpFirst(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
-		_, err := r.db.ClaimIntents(t.Context(), of("press"), 1, time.Minute) // and then it died
+		_, err := r.db.ClaimIntents(t.Context(), of("press"), 1, time.Minute) // the process dies here
 		check(t, err)
-		r.issue(0) // its claim still runs
+		r.issue(0) // its claim has not expired
 		r.due()
 		r.issue(1)
 		r.wantCalls("look up", "submit")
@@ -173,26 +173,26 @@ func TestIssue_ProcessDied_LookedUpFirst(t *testing.T) {
 }
 
 func TestIssue_KeyExpired_Parked(t *testing.T) {
-	const grace = 20 * time.Second // that an attempt may take
+	const grace = 20 * time.Second // the longest attempt
 	for name, tt := range map[string]struct {
 		retention, asked time.Duration
 		lookup           handler
 		want             issue.State
 	}{
-		"for ever":             {0, 1000 * time.Hour, nil, issue.StateDone},
-		"long enough":          {24 * time.Hour, 24*time.Hour - grace - 1, nil, issue.StateDone},
-		"over before the end":  {24 * time.Hour, 24*time.Hour - grace, nil, issue.StateParked},
-		"over":                 {24 * time.Hour, 25 * time.Hour, nil, issue.StateParked},
-		"shorter than a call":  {time.Second, 0, nil, issue.StateParked},
-		"over, but it answers": {24 * time.Hour, 25 * time.Hour, pending, issue.StatePending},
-		"over, but it failed":  {24 * time.Hour, 25 * time.Hour, hangs, issue.StateOpen},
+		"unlimited":               {0, 1000 * time.Hour, nil, issue.StateDone},
+		"long enough":             {24 * time.Hour, 24*time.Hour - grace - 1, nil, issue.StateDone},
+		"ends during the call":    {24 * time.Hour, 24*time.Hour - grace, nil, issue.StateParked},
+		"expired":                 {24 * time.Hour, 25 * time.Hour, nil, issue.StateParked},
+		"shorter than a call":     {time.Second, 0, nil, issue.StateParked},
+		"expired, lookup answers": {24 * time.Hour, 25 * time.Hour, pending, issue.StatePending},
+		"expired, lookup fails":   {24 * time.Hour, 25 * time.Hour, hangs, issue.StateOpen},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, r *fixture) {
 				c := r.paid()
 				r.supplier.submit, r.supplier.retention = hangs, tt.retention
 				r.issue(1)
-				r.wantCalls("submit") // the first time anyhow
+				r.wantCalls("submit") // the first request is always submitted
 				r.due()
 				r.supplier.submit, r.supplier.lookup = nil, tt.lookup
 				r.store.claims = func(claimed []issue.Intent, _ int, _ time.Duration) []issue.Intent {
@@ -214,7 +214,7 @@ func TestIssue_KeyExpired_Parked(t *testing.T) {
 					r.wantCalls("look up")
 					r.want(c, issue.StateParked, "unknown", forgot)
 					r.store.claims = nil
-					r.retry(c) // the operator knows that there is no card
+					r.retry(c) // the operator knows that no card was issued
 					if tt.retention > grace {
 						r.issue(1)
 						r.wantCalls("look up", "submit")
@@ -238,8 +238,8 @@ func TestRetry_Declined_SubmittedAgain(t *testing.T) {
 		r.issue(1)
 		r.wantCalls("look up", "submit")
 		r.want(c, issue.StateRefundDue, "declined", "out of stock")
-		// The decline is the old one until there is another answer, however
-		// often that takes.
+		// A repeated decline counts as the old one until the supplier gives
+		// another answer, even after many attempts.
 		r.retry(c)
 		for _, answer := range []handler{hangs, unknown, odd} {
 			r.supplier.submit = answer
@@ -257,7 +257,7 @@ func TestRetry_Declined_SubmittedAgain(t *testing.T) {
 		r.wantCalls("look up", "submit")
 		r.want(c, issue.StatePending, "pending", "")
 		r.due()
-		r.issue(1) // this decline is new
+		r.issue(1) // a new decline
 		r.wantCalls("look up r1")
 		r.want(c, issue.StateRefundDue, "declined", "out of stock")
 		r.retry(c)
@@ -282,7 +282,7 @@ func TestRetry_FlawedCard_BuysNoSecondCard(t *testing.T) {
 		r.retry(c)
 		r.issue(1)
 		r.want(c, issue.StateParked, "issued", noDate)
-		r.supplier.lookup = answering(made, nil) // the supplier mended it
+		r.supplier.lookup = answering(made, nil) // the supplier corrected the card
 		r.retry(c)
 		r.issue(1)
 		r.wantCalls("submit", "look up", "look up")
@@ -309,7 +309,7 @@ func TestIssue_OtherSupplierMayHaveIssued_Parked(t *testing.T) {
 		r.issue(1)
 		r.want(unclear, issue.StateParked, "unknown", gone)
 		r.wantCalls()
-		r.retry(refused) // nobody made it
+		r.retry(refused) // no supplier issued it
 		r.issue(1)
 		r.wantCalls("look up", "submit")
 		r.wantCard(refused)
@@ -323,15 +323,15 @@ func TestIssue_OtherSupplierMayHaveIssued_Parked(t *testing.T) {
 
 func TestIssue_FlawedCard_Parked(t *testing.T) {
 	for name, flaw := range map[string]func(*card.Credentials){
-		"wrong check digit":  func(c *card.Credentials) { c.CardNumber = "4111111111111112" },
-		"not a number":       func(c *card.Credentials) { c.CardNumber = "4111-1111-1111" },
-		"no number":          func(c *card.Credentials) { c.CardNumber = "" },
-		"expired":            func(c *card.Credentials) { c.ExpirationDate = "01/20" },
-		"unreadable date":    func(c *card.Credentials) { c.ExpirationDate = "2029-01" },
-		"no code":            func(c *card.Credentials) { c.SecurityCode = "" },
-		"dangerous address":  func(c *card.Credentials) { c.URL = "javascript:alert(1)" },
-		"address in clear":   func(c *card.Credentials) { c.URL = "http://example.com" },
-		"no password for it": func(c *card.Credentials) { c.URLPassword = "" },
+		"wrong check digit":    func(c *card.Credentials) { c.CardNumber = "4111111111111112" },
+		"not a number":         func(c *card.Credentials) { c.CardNumber = "4111-1111-1111" },
+		"no number":            func(c *card.Credentials) { c.CardNumber = "" },
+		"expired":              func(c *card.Credentials) { c.ExpirationDate = "01/20" },
+		"unreadable date":      func(c *card.Credentials) { c.ExpirationDate = "2029-01" },
+		"no code":              func(c *card.Credentials) { c.SecurityCode = "" },
+		"dangerous URL":        func(c *card.Credentials) { c.URL = "javascript:alert(1)" },
+		"unencrypted URL":      func(c *card.Credentials) { c.URL = "http://example.com" },
+		"URL without password": func(c *card.Credentials) { c.URLPassword = "" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, r *fixture) {
@@ -349,13 +349,13 @@ func TestIssue_FlawedCard_Parked(t *testing.T) {
 				}
 				r.wantCard(good)
 				r.due()
-				r.issue(0) // it is not asked for again
+				r.issue(0) // not requested again
 			})
 		})
 	}
 }
 
-// The date of a card is compared with the clock of the process.
+// The card's expiry is compared with the process's clock.
 func TestIssue_CardExpired_Parked(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
@@ -365,23 +365,23 @@ func TestIssue_CardExpired_Parked(t *testing.T) {
 	})
 }
 
-// A supplier's texts are kept and shown. They hold no card number, and nothing
-// that a database or a terminal would choke on.
+// Suppliers' texts are stored and shown. Card numbers, and characters that a
+// database or terminal can't handle, are removed.
 func TestIssue_SupplierTexts_Cleaned(t *testing.T) {
 	for given, kept := range map[string]string{
-		"":                             "",
-		"out of stock":                 "out of stock",
-		"a\x00b\x1b[2Jc\nd\u0085e":     "a b [2Jc d e",
-		"bad \xff byte":                "bad ? byte",
-		"card 4111111111111111 gone":   "card [number] gone",
-		"4111 1111 1111 1111":          "[number]",
-		"4111-1111-1111":               "[number]",
-		"12345678901 is too short":     "12345678901 is too short",
-		"4111  1111  1111":             "4111  1111  1111", // nobody writes a card number in this way
-		strings.Repeat("x", 200):       strings.Repeat("x", 200),
-		strings.Repeat("x", 201):       strings.Repeat("x", 200),
-		strings.Repeat("ü", 150):       strings.Repeat("ü", 100),
-		"x" + strings.Repeat("ü", 100): "x" + strings.Repeat("ü", 99),
+		"":                              "",
+		"out of stock":                  "out of stock",
+		"a\x00b\x1b[2Jc\nd\u0085e":      "a b [2Jc d e",
+		"bad \xff byte":                 "bad ? byte",
+		"card 4111111111111111 expired": "card [number] expired",
+		"4111 1111 1111 1111":           "[number]",
+		"4111-1111-1111":                "[number]",
+		"12345678901 is too short":      "12345678901 is too short",
+		"4111  1111  1111":              "4111  1111  1111", // not a format of card numbers
+		strings.Repeat("x", 200):        strings.Repeat("x", 200),
+		strings.Repeat("x", 201):        strings.Repeat("x", 200),
+		strings.Repeat("ü", 150):        strings.Repeat("ü", 100),
+		"x" + strings.Repeat("ü", 100):  "x" + strings.Repeat("ü", 99),
 	} {
 		t.Run(fmt.Sprintf("%.20q", given), func(t *testing.T) {
 			onEach(t, func(t *testing.T, r *fixture) {
@@ -396,7 +396,7 @@ func TestIssue_SupplierTexts_Cleaned(t *testing.T) {
 
 func TestIssue_InvalidReference_Ignored(t *testing.T) {
 	for given, kept := range map[string]string{
-		"4111111111111111":       "4111111111111111", // it is the supplier's number of the order
+		"4111111111111111":       "4111111111111111", // the supplier's order number
 		strings.Repeat("x", 200): strings.Repeat("x", 200),
 		strings.Repeat("x", 201): "r1",
 		"a\x00b":                 "r1",

@@ -16,7 +16,8 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-// A batch is small, unless there is much to do and the supplier is quick.
+// Batches are small, and grow only while they are full and the supplier is
+// fast.
 func TestIssue_FullFastBatches_Grow(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		var full bool
@@ -28,7 +29,7 @@ func TestIssue_FullFastBatches_Grow(t *testing.T) {
 			}
 			claimed := make([]issue.Intent, n)
 			for i := range claimed {
-				// of no card
+				// of no existing card
 				claimed[i] = issue.Intent{CardUUID: uuid.New(), State: issue.StateOpen, Supplier: "press", Attempts: 1}
 			}
 			return claimed
@@ -56,7 +57,7 @@ func TestIssue_FullFastBatches_Grow(t *testing.T) {
 	})
 }
 
-// grow has the next batch take n cards more than the smallest.
+// grow makes the next batch n cards larger than the smallest.
 func (r *fixture) grow() {
 	r.t.Helper()
 	r.manyPaid(16)
@@ -78,8 +79,8 @@ func TestIssue_Batch_StoredInOneCommit(t *testing.T) {
 	})
 }
 
-// overlap has the second batch stored only once a card of the third one is
-// asked for, of which asked is told.
+// overlap delays the commit of the second batch until a card of the third is
+// requested. It calls asked at that request.
 func (r *fixture) overlap(asked func()) {
 	var submitted, committed atomic.Int32
 	next := make(chan struct{})
@@ -95,14 +96,14 @@ func (r *fixture) overlap(asked func()) {
 			select {
 			case <-next:
 			case <-time.After(10 * time.Second):
-				r.t.Error("no card of the third batch is asked for")
+				r.t.Error("no card of the third batch was requested")
 			}
 		}
 		return commit()
 	}
 }
 
-// While a batch is stored the next one is asked for, if there is much to do.
+// While a large batch is stored, the next one is requested.
 func TestTick_LargeBatch_NextOneRequestedWhileStored(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		cards := r.manyPaid(16 + 32 + 5)
@@ -114,7 +115,7 @@ func TestTick_LargeBatch_NextOneRequestedWhileStored(t *testing.T) {
 	})
 }
 
-// A batch that takes long to store, or fails, is followed by the smallest.
+// After a slow or failed commit, the next batch has the smallest size.
 func TestIssue_SlowCommit_NextBatchIsSmall(t *testing.T) {
 	for name, breaks := range map[string]func(*fixture) error{
 		"slow": func(r *fixture) error { r.clock.pass(time.Second); return nil }, "failing": func(*fixture) error {
@@ -143,8 +144,8 @@ func TestIssue_SlowCommit_NextBatchIsSmall(t *testing.T) {
 	}
 }
 
-// What was claimed is stored when the process is asked to end meanwhile, also
-// the batch that waits for another to be stored.
+// Claimed cards are stored even if the process is stopped, including the batch
+// that waits for another one to be stored.
 func TestTick_Shutdown_BothBatchesStored(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		r.manyPaid(16 + 32 + 32 + 1)
@@ -152,15 +153,16 @@ func TestTick_Shutdown_BothBatchesStored(t *testing.T) {
 		defer cancel()
 		r.overlap(cancel)
 		if err := r.issuer.Tick(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("the error is %v", err)
+			t.Errorf("Tick: %v", err)
 		}
 		if n := r.count("cards WHERE status = 'generated'"); n != 16+32+32 {
-			t.Errorf("%d cards are generated", n)
+			t.Errorf("%d cards were issued", n)
 		}
 	})
 }
 
-// Batches that could not be stored end the tick, and are found again.
+// If a batch can't be stored, Tick returns the error, and the next one finds
+// the cards again.
 func TestTick_BatchNotStored_ReturnsError(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		cards := r.manyPaid(16 + 32 + 64 + 100)
@@ -172,10 +174,10 @@ func TestTick_BatchNotStored_ReturnsError(t *testing.T) {
 			return commit()
 		}
 		if err := r.issuer.Tick(t.Context()); !errors.Is(err, errFault) {
-			t.Errorf("the error is %v", err)
+			t.Errorf("Tick: %v", err)
 		}
 		if n := r.count("cards WHERE status = 'generated'"); n != 16 {
-			t.Errorf("%d cards are generated", n)
+			t.Errorf("%d cards were issued", n)
 		}
 		r.store.commits = nil
 		r.due()
@@ -200,7 +202,7 @@ func TestIssue_SlowSupplier_SixteenRequestsThenNone(t *testing.T) {
 					now++
 					if most = max(most, now); now == 16 {
 						once.Do(func() {
-							time.AfterFunc(20*time.Millisecond, func() { // another might begin
+							time.AfterFunc(20*time.Millisecond, func() { // time for a 17th request to begin
 								r.clock.pass(took)
 								close(arrived)
 							})
@@ -210,7 +212,7 @@ func TestIssue_SlowSupplier_SixteenRequestsThenNone(t *testing.T) {
 					select {
 					case <-arrived:
 					case <-time.After(5 * time.Second):
-						t.Error("fewer than 16 are asked for at once")
+						t.Error("fewer than 16 concurrent requests")
 					}
 					mu.Lock()
 					now--
@@ -219,7 +221,7 @@ func TestIssue_SlowSupplier_SixteenRequestsThenNone(t *testing.T) {
 				}
 				r.issue(32)
 				if most != 16 || len(r.supplier.calls) != asked {
-					t.Errorf("%d at once, %d in all", most, len(r.supplier.calls))
+					t.Errorf("%d concurrent requests, %d in total", most, len(r.supplier.calls))
 				}
 				left := 32 - asked
 				if n := r.count(
@@ -227,7 +229,7 @@ func TestIssue_SlowSupplier_SixteenRequestsThenNone(t *testing.T) {
 					t.Errorf("%d are left, want %d", n, left)
 				}
 				r.supplier.calls, r.supplier.submit = nil, nil
-				check(t, r.issuer.Tick(t.Context())) // they are due at once, and nobody needs to look them up
+				check(t, r.issuer.Tick(t.Context())) // due at once, and submitted without a lookup
 				if n := len(slices.DeleteFunc(r.supplier.calls, func(call string) bool { return call != "submit" })); n != left {
 					t.Errorf("%d were submitted then, want %d", n, left)
 				}
@@ -239,8 +241,8 @@ func TestIssue_SlowSupplier_SixteenRequestsThenNone(t *testing.T) {
 	}
 }
 
-// What was claimed is finished within a grace, also when the process is asked
-// to end.
+// Claimed cards are finished within a grace period, even if the process is
+// stopped.
 func TestIssue_Shutdown_ClaimedCardsFinished(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c, failing := r.paid(), r.paid()
@@ -250,7 +252,7 @@ func TestIssue_Shutdown_ClaimedCardsFinished(t *testing.T) {
 		r.supplier.submit = func(asking context.Context, q issue.Request) (issue.Answer, error) {
 			cancel()
 			if asking.Err() != nil {
-				t.Error("the call was cut off")
+				t.Error("the call was interrupted")
 			}
 			if q.Key == failing.UUID.String() {
 				return issue.Answer{}, errFault
@@ -278,7 +280,7 @@ func TestIssue_Shutdown_ClaimedCardsFinished(t *testing.T) {
 	})
 }
 
-// An answer that comes too late is none.
+// An answer after the timeout is ignored.
 func TestIssue_HangingSupplier_TimesOut(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
@@ -290,13 +292,12 @@ func TestIssue_HangingSupplier_TimesOut(t *testing.T) {
 	})
 }
 
-// Waits double from attempt to attempt, up to ten minutes, and are not the same
-// for all.
+// Waits double with each attempt, up to ten minutes, and are jittered.
 func TestIssue_Retries_BackOff(t *testing.T) {
 	for name, tt := range map[string]struct {
 		answer handler
 		state  string
-		most   map[int]time.Duration // the longest after so many attempts
+		most   map[int]time.Duration // longest wait by number of attempts
 	}{
 		"after no clear answer": {unknown, "open",
 			map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 10: 512 * time.Second,
@@ -312,9 +313,9 @@ func TestIssue_Retries_BackOff(t *testing.T) {
 				r.supplier.submit, r.supplier.lookup = tt.answer, tt.answer
 				for attempts, most := range tt.most {
 					cards := r.manyPaid(16)
-					r.start() // does not know yet that the supplier is ill
+					r.start() // a new process has no pause for this supplier
 
-					// not those before
+					// ignores earlier waits
 					r.exec(fmt.Sprintf("UPDATE intents SET attempts = %d, state = '%s' WHERE state <> 'parked'", attempts-1, tt.state))
 					r.store.waits = nil
 					r.issue(16)
@@ -349,7 +350,7 @@ func TestIssue_SlowSupplier_ClaimIsProlonged(t *testing.T) {
 		c := r.paid()
 		r.supplier.submit = after(func() {
 			time.Sleep(3 * time.Second)
-			r.wantWait(c, 6*time.Second, 8*time.Second) // 5 if it were not
+			r.wantWait(c, 6*time.Second, 8*time.Second) // 5 s if it were not prolonged
 		}, r.supplier.make)
 		r.issue(1)
 		r.wantCard(c)

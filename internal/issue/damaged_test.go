@@ -7,8 +7,8 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-// A paid card whose row can't be decoded holds up no other. It is asked for
-// once its row is mended.
+// A paid card whose row can't be decoded delays no other card. It is issued
+// once its row is repaired.
 func TestIssue_CorruptCard_OthersAreIssued(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		cards := r.manyPaid(3)
@@ -24,7 +24,7 @@ func TestIssue_CorruptCard_OthersAreIssued(t *testing.T) {
 			if state != "open" || reason != "the card's row can't be decoded" || time.Until(time.UnixMilli(wait)) > time.Minute {
 				t.Errorf("issuing is %s, %q, due at %s", state, reason, time.UnixMilli(wait))
 			}
-			r.issue(0) // not at once
+			r.issue(0) // it backs off
 			r.exec("UPDATE intents SET due_at = 0 WHERE card_uuid = '" + cards[0].UUID.String() + "'")
 			cards = append(cards[:1], r.manyPaid(2)...)
 		}

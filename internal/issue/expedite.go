@@ -14,7 +14,7 @@ import (
 // looked up when they are due.
 const maxExpedited = 4096
 
-// expedited holds the cards for which the supplier announced an answer.
+// expedited holds cards whose supplier announced an answer.
 type expedited struct {
 	mu    sync.Mutex
 	cards map[uuid.UUID]bool

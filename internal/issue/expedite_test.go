@@ -10,8 +10,8 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-// A supplier that says that there is news has a pending request looked up at
-// once, and nothing else.
+// When a supplier announces news of a pending request, only that request is
+// looked up, immediately.
 func TestExpedite_PendingRequest_LookedUpImmediately(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c, other := r.paid(), r.paid()
@@ -36,7 +36,7 @@ func TestConfig_RouteOfOneAmount_Valid(t *testing.T) {
 		t.Error(err)
 	}
 	if (&issue.Config{Routes: none}).Validate() == nil {
-		t.Error("amounts that end before they begin are valid")
+		t.Error("a maximum below the minimum is valid")
 	}
 }
 
@@ -49,8 +49,8 @@ func TestConfig_IndexOutOfRange_Invalid(t *testing.T) {
 	}
 }
 
-// A supplier that names the amount of its card must have made one of what was
-// paid.
+// If the supplier's answer contains the card's face value, it must equal the
+// ordered value.
 func TestIssue_CardOfAnotherAmount_Parked(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		for _, usd := range []card.USD{150_50, 150_49} {
@@ -69,7 +69,7 @@ func TestIssue_CardOfAnotherAmount_Parked(t *testing.T) {
 	})
 }
 
-// Who leaves a card to the next supplier wakes those who ask that one.
+// Routing a card to the next supplier wakes that supplier's issuer.
 func TestRoute_Declined_NextSupplierWoken(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		m := r.withSuppliers(2, 0)
@@ -80,7 +80,7 @@ func TestRoute_Declined_NextSupplierWoken(t *testing.T) {
 		}
 		m.work()
 		if got, n := m.made(c), r.wokenIssuers.Load(); got != "b" || n != 1 {
-			t.Errorf("made by %q, woken %d times", got, n)
+			t.Errorf("issued by %q, woken %d times", got, n)
 		}
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-// clock is a clock that stands still unless the test moves it.
+// clock is a clock that only the test moves.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -35,7 +35,7 @@ func (c *clock) pass(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// logBuffer is a log.
+// logBuffer is a concurrency-safe log.
 type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -56,12 +56,12 @@ func (l *logBuffer) bytes() []byte {
 // handler answers a request.
 type handler func(ctx context.Context, r issue.Request) (issue.Answer, error)
 
-// fakeSupplier is a supplier with a ledger. It issues what is submitted and
-// knows what it issued, unless the test says otherwise.
+// fakeSupplier is a supplier with a ledger. It issues every submitted card and
+// remembers it, unless the test replaces a handler.
 type fakeSupplier struct {
 	name           string
 	retention      time.Duration
-	any            bool // it makes cards of whatever amount
+	any            bool // issue cards of any amount
 	submit, lookup handler
 
 	mu    sync.Mutex
@@ -103,8 +103,7 @@ func (p *fakeSupplier) called(what string, r issue.Request) {
 	p.calls, p.keys = append(p.calls, what), append(p.keys, r.Key)
 }
 
-// asks returns how often it was asked for a card: to make it, or what became of
-// it.
+// asks returns the number of requests and lookups for a card.
 func (p *fakeSupplier) asks(c *card.Card) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +115,7 @@ func (p *fakeSupplier) asks(c *card.Card) (n int) {
 	return n
 }
 
-// make says that the card is issued. The same key always yields the same card.
+// make issues a card. The same key always yields the same card.
 func (p *fakeSupplier) make(_ context.Context, r issue.Request) (issue.Answer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +127,7 @@ func (p *fakeSupplier) make(_ context.Context, r issue.Request) (issue.Answer, e
 	return issue.Answer{Outcome: issue.Issued, Credentials: c}, nil
 }
 
-// secrets returns what must be nowhere.
+// secrets returns texts that must never be logged.
 func (p *fakeSupplier) secrets() (all []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,7 +149,7 @@ func answering(a issue.Answer, err error) handler {
 	return func(context.Context, issue.Request) (issue.Answer, error) { return a, err }
 }
 
-// after has something happen before an answer.
+// after returns a handler that calls happens before it answers.
 func after(happens func(), then handler) handler {
 	return func(ctx context.Context, r issue.Request) (issue.Answer, error) {
 		happens()
@@ -158,22 +157,22 @@ func after(happens func(), then handler) handler {
 	}
 }
 
-// faultyStore is the store and the vault, with faults.
+// faultyStore is a store and vault with faults.
 type faultyStore struct {
 	*store.Store
 	vault *vault.Vault
 
 	claims        func([]issue.Intent, int, time.Duration) []issue.Intent // changes what was claimed
 	claimFails    error
-	reading       func() error // what happens before cards are read
+	reading       func() error // called before cards are read
 	commits       func(ctx context.Context, commit func() error) error
 	prolongFails  error
 	prolonged     []int // intents in each prolongation
-	patient       bool  // who is to be tried again waits until the test has it due, however slow the machine is
+	patient       bool  // retries wait until the test calls due, even on a slow machine
 	saveFails     error
 	sealFails     error
 	digestFails   error
-	commitsOf     []int // cards in each transaction that was tried
+	commitsOf     []int // cards in each attempted transaction
 	waits         []time.Duration
 	claimedCounts []int
 }
@@ -219,7 +218,7 @@ func (d *faultyStore) IssueTx(ctx context.Context, f func(issue.Tx) error) error
 	return commit()
 }
 
-// counting counts how many cards are stored together.
+// counting counts the cards that are stored together.
 type counting struct {
 	issue.Tx
 	d *faultyStore

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { rig.Main(m) }
 var databases = storetest.Databases
 
 // fixture is a process that issues cards. The test controls its supplier and
-// its clock, and stands between it and its store.
+// clock, and can inject faults between process and store.
 type fixture struct {
 	t            *testing.T
 	db           *store.Store
@@ -45,11 +45,11 @@ type fixture struct {
 	account      uuid.UUID
 	woken        atomic.Int32
 	wokenIssuers atomic.Int32
-	with         func(*issue.Config) // changes how a process is configured; nil for one supplier and no patience
+	with         func(*issue.Config) // changes the configuration; nil for one supplier without patience
 }
 
-// onEach runs a test on every database. In the end no card was issued twice, or
-// without the payment.
+// onEach runs a test on every database. At the end it checks that no card was
+// issued twice or without payment.
 func onEach(t *testing.T, f func(t *testing.T, r *fixture)) {
 	t.Helper()
 	storetest.Each(t, func(t *testing.T, url string) {
@@ -77,7 +77,7 @@ func (r *fixture) newAccount(name string) uuid.UUID {
 	return a.ID
 }
 
-// start begins a process, as after a crash of the one before.
+// start starts a process, as after a crash of the previous one.
 func (r *fixture) start() {
 	r.store = &faultyStore{Store: r.db, vault: r.vault}
 	r.issuer = r.issuerOf(0)
@@ -103,7 +103,7 @@ func (r *fixture) paid() *card.Card {
 	return r.paidBy(r.account, 150_50)
 }
 
-// paidBy returns an account's card whose payment is confirmed.
+// paidBy returns a card of an account, with a confirmed payment.
 func (r *fixture) paidBy(account uuid.UUID, usd card.USD) *card.Card {
 	r.t.Helper()
 	c := &card.Card{UUID: uuid.Must(uuid.NewV7()), AccountID: account, CreatedAt: r.clock.Now(), USD: usd,
@@ -136,7 +136,7 @@ func (r *fixture) assess(c *card.Card, state card.PaymentState) {
 	}))
 }
 
-// retry is an operator's decision.
+// retry retries a card as an operator does.
 func (r *fixture) retry(c *card.Card) {
 	r.t.Helper()
 	check(r.t, r.db.OperatorTx(r.t.Context(), func(tx operator.Tx) error {
@@ -144,23 +144,23 @@ func (r *fixture) retry(c *card.Card) {
 	}))
 }
 
-// exec changes the database behind everybody's back.
+// exec changes the database directly.
 func (r *fixture) exec(query string) {
 	r.t.Helper()
 	_, err := r.direct.Exec(query)
 	check(r.t, err)
 }
 
-// due lets all the time pass that intents wait.
+// due makes all waiting intents due.
 func (r *fixture) due() { r.exec("UPDATE intents SET due_at = 0") }
 
-// issue makes one round, which must work on n cards.
+// issue runs one round, and checks that it works on n cards.
 func (r *fixture) issue(n int) {
 	r.t.Helper()
 	r.fails(n, nil)
 }
 
-// fails makes one round, which must work on n cards and end with an error.
+// fails runs one round, and checks that it works on n cards and fails.
 func (r *fixture) fails(n int, want error) {
 	r.t.Helper()
 	if got, err := r.issuer.IssueDue(r.t.Context()); got != n || !errors.Is(err, want) {
@@ -168,7 +168,7 @@ func (r *fixture) fails(n int, want error) {
 	}
 }
 
-// want compares how far the issuing of a card is, and what the last answer was.
+// want checks an intent's state and last answer.
 func (r *fixture) want(c *card.Card, state issue.State, answer, reason string) operator.IntentRecord {
 	r.t.Helper()
 	record, err := r.db.CardDetail(r.t.Context(), c.UUID)
@@ -183,8 +183,7 @@ func (r *fixture) want(c *card.Card, state issue.State, answer, reason string) o
 	return i
 }
 
-// wantCard compares the credentials that are stored with those that the
-// supplier made.
+// wantCard compares the stored credentials with the issued ones.
 func (r *fixture) wantCard(c *card.Card) {
 	r.t.Helper()
 	r.want(c, issue.StateDone, "issued", "")
@@ -196,22 +195,22 @@ func (r *fixture) wantCard(c *card.Card) {
 	got, err := r.vault.OpenCredentials(c.UUID, c.AccountID, *stored.Sealed)
 	check(r.t, err)
 	if made := r.supplier.cards[c.UUID.String()]; got != made || made.CardNumber == "" {
-		r.t.Errorf("the card that is stored is not the one that was made")
+		r.t.Errorf("the stored card is not the issued one")
 	}
 }
 
-// wantWait compares when the next attempt is due.
+// wantWait checks when the next attempt is due.
 func (r *fixture) wantWait(c *card.Card, least, most time.Duration) {
 	r.t.Helper()
 	record, err := r.db.CardDetail(r.t.Context(), c.UUID)
 	check(r.t, err)
-	const slack = 5 * time.Second // between two clocks, and for a slow machine
+	const slack = 5 * time.Second // for the difference between two clocks, and slow machines
 	if wait := time.Until(record.Intent.DueAt); wait < least-slack || wait > most+time.Millisecond {
 		r.t.Errorf("the next attempt is due in %s, want %s to %s", wait, least, most)
 	}
 }
 
-// wantCalls compares what the supplier was asked since the last time.
+// wantCalls checks the calls to the supplier since the last check.
 func (r *fixture) wantCalls(want ...string) {
 	r.t.Helper()
 	if diff := cmp.Diff(want, r.supplier.calls); diff != "" {
@@ -220,14 +219,14 @@ func (r *fixture) wantCalls(want ...string) {
 	r.supplier.calls = nil
 }
 
-// count returns what a query counts.
+// count returns the number of rows.
 func (r *fixture) count(query string) (n int) {
 	r.t.Helper()
 	check(r.t, r.direct.QueryRow("SELECT COUNT(*) FROM "+query).Scan(&n))
 	return n
 }
 
-// audit compares what was issued with what was told and kept.
+// audit compares issued cards with events and stored rows.
 func (r *fixture) audit() {
 	r.t.Helper()
 	cards := r.count("cards WHERE status = 'generated'")
@@ -235,7 +234,7 @@ func (r *fixture) audit() {
 		"events WHERE type = 'card.generated'",
 		"credentials s JOIN cards c ON c.uuid = s.card_uuid WHERE c.payment_state = 'paid'"} {
 		if n := r.count(also); n != cards {
-			r.t.Errorf("%d cards are generated, but there are %d %s", cards, n, also)
+			r.t.Errorf("%d cards were issued, but there are %d %s", cards, n, also)
 		}
 	}
 	for _, text := range r.supplier.secrets() {
@@ -254,7 +253,7 @@ func check(t *testing.T, err error) {
 
 var errFault = errors.New("connection reset by peer")
 
-// reason returns why a card is not issued yet.
+// reason returns why a card was not issued yet.
 func (r *fixture) reason(c *card.Card) string {
 	r.t.Helper()
 	record, err := r.db.CardDetail(r.t.Context(), c.UUID)
@@ -262,7 +261,7 @@ func (r *fixture) reason(c *card.Card) string {
 	return record.Intent.Reason
 }
 
-// of returns the claim of the only supplier.
+// of returns the claim of a process with one supplier.
 func of(supplier string) issue.Claim {
 	return issue.Claim{Supplier: supplier, Shares: []issue.Share{{Supplier: supplier, Min: card.MinUSD, Max: card.MaxUSD}}}
 }

@@ -87,7 +87,7 @@ func (c *Config) Validate() error {
 }
 
 // Issuer issues paid cards from one supplier. It is safe for concurrent use,
-// also by several processes.
+// and several processes may run at the same time.
 type Issuer struct {
 	store     Store
 	vault     Vault
@@ -251,8 +251,8 @@ type attempt struct {
 	span   *trace.Span // ends when the card is stored; nil if it has ended
 }
 
-// tryAll requests all cards. It returns those that were issued, and the intents
-// of the others.
+// tryAll requests all cards. It returns the issued cards, and the intents of
+// the rest.
 func (s *Issuer) tryAll(ctx context.Context, intents []Intent, cards []*card.Card,
 	parents trace.Parents) (issued []attempt, rest []Intent, err error) {
 	byID := make(map[uuid.UUID]*card.Card, len(cards))
@@ -422,7 +422,7 @@ func (s *Issuer) park(ctx context.Context, intent Intent, reason string) attempt
 var errUnpaidAgain = errors.New(unpaidAgain)
 
 // storeIssued stores cards in one commit, or in one commit each if that fails,
-// so that one bad card can't block the others. It returns the intents of cards
+// so that one bad card can't block the rest. It returns the intents of cards
 // that can't be stored.
 func (s *Issuer) storeIssued(ctx context.Context, cards []attempt) ([]Intent, error) {
 	if len(cards) == 0 {

@@ -29,7 +29,7 @@ func TestOffers_Route_ClipsAmounts(t *testing.T) {
 		routes := issue.Routes{{Supplier: one, Min: 60_00, Max: 100_00}, {Supplier: two, Min: 50_00, Max: 750_00}}
 		one.offers = []card.Offer{{Min: 10_00, Max: 900_00, Left: card.Unlimited}, {Min: 50_00, Max: 50_00, Left: 1}}
 		two.offers = []card.Offer{{Min: 50_00, Max: 50_00, Left: 2}}
-		check(t, r.db.SaveOffers(t.Context(), card.SupplierOffers{Supplier: "gone", Offers: two.offers}))
+		check(t, r.db.SaveOffers(t.Context(), card.SupplierOffers{Supplier: "removed", Offers: two.offers}))
 		var all []*issue.Offers
 		for i := range routes {
 			o, err := issue.NewOffers(r.db, routes, i)
@@ -51,7 +51,7 @@ func TestOffers_Route_ClipsAmounts(t *testing.T) {
 			t.Error(diff)
 		}
 
-		// One that fails keeps what it offered, and it ages.
+		// A supplier whose request fails keeps its offers, which age.
 		_, err := r.direct.Exec("UPDATE offers SET at = at - 60000")
 		check(t, err)
 		one.err = errors.New("busy with 4111 1111 1111 1111")
@@ -69,8 +69,7 @@ func TestOffers_Route_ClipsAmounts(t *testing.T) {
 	})
 }
 
-// Cards that are ordered and not issued are taken out of a balance before it is
-// offered.
+// Cards that are ordered but not issued are subtracted from a balance.
 func TestOffers_Total_ExcludesPromisedCards(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		s := &offeringSupplier{fakeSupplier: fakeSupplier{name: "one"}}
@@ -94,7 +93,7 @@ func TestOffers_Total_ExcludesPromisedCards(t *testing.T) {
 		c := r.paid() // 150.50
 		want(offered(750_00), card.Offer{Min: card.MinUSD, Max: 599_50, Left: card.Unlimited, Total: 599_50})
 		want(offered(150_50))
-		want(offered(200_00)) // 49.50 is less than any card
+		want(offered(200_00)) // 49.50 is less than any card costs
 		want(offered(200_50), card.Offer{Min: card.MinUSD, Max: card.MinUSD, Left: card.Unlimited, Total: card.MinUSD})
 		want(offered(2000_00), card.Offer{Min: card.MinUSD, Max: card.MaxUSD, Left: card.Unlimited, Total: 1849_50})
 		r.exec("UPDATE intents SET state = 'parked'")

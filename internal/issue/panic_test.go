@@ -51,15 +51,15 @@ func TestIssueDue_SupplierPanics_OtherCardsAreIssued(t *testing.T) {
 	})
 }
 
-// An intent whose number of attempts is impossible backs off as any other, and
-// keeps no other from being claimed.
+// An intent with an impossible number of attempts backs off like any other, and
+// blocks no claims.
 func TestIssueDue_ImpossibleAttempts_CardIsIssuedLater(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		for _, column := range []string{"attempts", "fence"} {
 			for _, n := range []int64{-10, -1, 1 << 31, 1 << 62, math.MaxInt64, math.MinInt64} {
 				damaged, well := r.paid(), r.paid()
 				// PostgreSQL rejects numbers of more than 32 bits; the intent
-				// then stays as it was.
+				// is then unchanged.
 				_, _ = r.direct.Exec(fmt.Sprintf("UPDATE intents SET %s = $1 WHERE card_uuid = $2", column), n, damaged.UUID)
 				r.supplier.submit = func(_ context.Context, q issue.Request) (issue.Answer, error) {
 					return issue.Answer{Outcome: issue.Pending}, nil
@@ -96,13 +96,13 @@ func TestIssueDue_ImpossibleFirstAsked_IsNotSubmittedAgain(t *testing.T) {
 			r.issue(1)
 			r.want(c, issue.StateParked, "unknown",
 				"the supplier does not know the request, and may have forgotten it: ask the supplier, then retry or refund")
-			r.clock.pass(time.Hour) // a supplier that gave no answers is left alone for a while
+			r.clock.pass(time.Hour) // ends the pause of a supplier that did not answer
 		}
 	})
 }
 
-// The key of a request depends on how often suppliers declined. If that number
-// is impossible, the key is unknown.
+// A request's key contains the number of declines. If that is impossible, the
+// key is unknown.
 func TestIssueDue_ImpossibleDeclines_IsParked(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		for _, n := range []int64{-10, -1, math.MaxInt32, math.MaxInt64, math.MinInt64} {

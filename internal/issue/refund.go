@@ -49,8 +49,8 @@ func (s *Issuer) retryOrRefund(ctx context.Context, intent Intent, c *card.Card,
 	return attempt{card: c, intent: intent}
 }
 
-// saveAll stores intents whose card was not issued. Each refund that became due
-// is a transaction of its own, with its event.
+// saveAll stores intents whose card was not issued. Each newly due refund gets
+// its own transaction, with its event.
 func (s *Issuer) saveAll(ctx context.Context, intents []Intent) error {
 	var failed []error
 	var others []Intent

@@ -9,7 +9,7 @@ import (
 	"github.com/cardmint/cardmint/internal/issue"
 )
 
-// What becomes of cards when the suppliers that a process knows change.
+// The suppliers that a process knows change while cards are issued.
 
 func TestRoute_SupplierRemoved_ParkedIfItMayHaveIssued(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
@@ -17,18 +17,18 @@ func TestRoute_SupplierRemoved_ParkedIfItMayHaveIssued(t *testing.T) {
 		a, b := m.suppliers[0], m.suppliers[1]
 		silent := func(context.Context, issue.Request) (issue.Answer, error) { return issue.Answer{}, errFault }
 		isBusy := func(context.Context, issue.Request) (issue.Answer, error) { return issue.Answer{}, &issue.BusyError{} }
-		// one after the other: a busy supplier is left alone, and the others
+		// one after the other: while a busy supplier is paused, the other cards
 		// wait
 		asked := func(sayA, sayB handler) *card.Card {
 			a.submit, b.submit = sayA, sayB
 			c := m.paid()
 			m.work()
-			r.exec("UPDATE intents SET due_at = due_at + 3600000") // on a slow machine, it would be due before the next one is
+			r.exec("UPDATE intents SET due_at = due_at + 3600000") // on a slow machine, it could become due before the next one
 			return c
 		}
 		unclear := asked(silent, silent)
 		next := asked(declined, silent)
-		refused := asked(declined, isBusy) // nobody made it
+		refused := asked(declined, isBusy) // not issued by any supplier
 		busy := asked(isBusy, isBusy)
 		for c, want := range map[*card.Card]string{unclear: "a", next: "ab", refused: "ab", busy: "a"} {
 			if got := m.asked(c); got != want {
@@ -42,7 +42,7 @@ func TestRoute_SupplierRemoved_ParkedIfItMayHaveIssued(t *testing.T) {
 		m.work()
 		for c, want := range map[*card.Card]string{unclear: "", busy: "c", refused: "c", next: ""} {
 			if got := m.made(c); got != want {
-				t.Errorf("made by %q, want %q", got, want)
+				t.Errorf("issued by %q, want %q", got, want)
 			}
 		}
 		m.want(unclear, issue.StateParked, "unknown", strings.Replace(gone, "press", "a", 1))
@@ -53,13 +53,13 @@ func TestRoute_SupplierRemoved_ParkedIfItMayHaveIssued(t *testing.T) {
 		m.retry(next)
 		m.work()
 		if m.made(unclear) != "a" || m.made(next) != "b" {
-			t.Errorf("made by %q and %q", m.made(unclear), m.made(next))
+			t.Errorf("issued by %q and %q", m.made(unclear), m.made(next))
 		}
 	})
 }
 
-// While programs with different suppliers run side by side, a card is left to
-// those that know its supplier.
+// While processes with different suppliers run at the same time, a card is
+// requested only by processes that know its supplier.
 func TestRoute_SupplierUnknownToProcess_LeftToOthers(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		m := r.withSuppliers(2, 0)
@@ -82,7 +82,7 @@ func TestRoute_SupplierUnknownToProcess_LeftToOthers(t *testing.T) {
 		m.work()
 		m.want(c, issue.StateDone, "issued", "")
 		if m.made(c) != "b" {
-			t.Errorf("made by %q", m.made(c))
+			t.Errorf("issued by %q", m.made(c))
 		}
 	})
 }

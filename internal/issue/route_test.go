@@ -15,8 +15,8 @@ import (
 
 const outOfStock = "out of stock"
 
-// routeFixture is a process with several suppliers, each with a ledger and an
-// issuer of its own.
+// routeFixture is a process with several suppliers. Each has its own ledger and
+// issuer.
 type routeFixture struct {
 	*fixture
 	suppliers []*fakeSupplier
@@ -26,7 +26,7 @@ type routeFixture struct {
 }
 
 // withSuppliers returns a process with n suppliers, "a", "b" and so on, that
-// make every card.
+// issue cards of every amount.
 func (r *fixture) withSuppliers(n int, patience time.Duration) *routeFixture {
 	r.t.Helper()
 	m := &routeFixture{fixture: r, patience: patience}
@@ -39,7 +39,7 @@ func (r *fixture) withSuppliers(n int, patience time.Duration) *routeFixture {
 	return m
 }
 
-// restart begins a process with the suppliers in m.routes.
+// restart starts a process with the suppliers in m.routes.
 func (m *routeFixture) restart() {
 	m.t.Helper()
 	m.issuers = nil
@@ -50,7 +50,7 @@ func (m *routeFixture) restart() {
 	}
 }
 
-// work has every issuer work until there is nothing due.
+// work runs every issuer until nothing is due.
 func (m *routeFixture) work() {
 	m.t.Helper()
 	for again := true; again; {
@@ -63,8 +63,8 @@ func (m *routeFixture) work() {
 	}
 }
 
-// asked returns the names of the suppliers that were asked for a card, in the
-// order of the routes of the test.
+// asked returns the names of the suppliers that received a request for a card,
+// in the order of the test's routes.
 func (m *routeFixture) asked(c *card.Card) (names string) {
 	for _, p := range m.suppliers {
 		if p.asks(c) > 0 {
@@ -74,7 +74,7 @@ func (m *routeFixture) asked(c *card.Card) (names string) {
 	return names
 }
 
-// made returns the names of the suppliers that made a card.
+// made returns the names of the suppliers that issued a card.
 func (m *routeFixture) made(c *card.Card) (names string) {
 	for _, p := range m.suppliers {
 		if _, made := p.cards[c.UUID.String()]; made {
@@ -84,7 +84,7 @@ func (m *routeFixture) made(c *card.Card) (names string) {
 	return names
 }
 
-// wantRefundsDue compares how often accounts were told that a refund is due.
+// wantRefundsDue checks the number of refund_due events.
 func (m *routeFixture) wantRefundsDue(n int) {
 	m.t.Helper()
 	if got := m.count("events WHERE type = 'card.refund_due'"); got != n {
@@ -92,13 +92,13 @@ func (m *routeFixture) wantRefundsDue(n int) {
 	}
 }
 
-// age has time pass since suppliers were first asked for cards.
+// age moves the first requests d into the past.
 func (r *fixture) age(d time.Duration) {
 	r.exec(fmt.Sprintf("UPDATE intents SET opened_at = opened_at - %d", d.Milliseconds()))
 }
 
-// Whatever the suppliers answer: another one is asked only after a clear
-// refusal of each before, and no two ever make a card.
+// With every combination of answers, a supplier is asked only after each one
+// before it clearly declined, and no two issue the same card.
 func TestRoute_NextSupplier_OnlyAfterClearRefusal(t *testing.T) {
 	const (
 		issues = iota
@@ -117,7 +117,7 @@ func TestRoute_NextSupplier_OnlyAfterClearRefusal(t *testing.T) {
 			}
 			onEach(t, func(t *testing.T, r *fixture) {
 				m := r.withSuppliers(n, time.Hour)
-				m.store.patient = true // or all that were silent would come again in a row, and their supplier be taken for ill
+				m.store.patient = true // otherwise the unanswered ones would retry in a row and pause their supplier
 				combinations := 1
 				for range n {
 					combinations *= kinds
@@ -125,7 +125,7 @@ func TestRoute_NextSupplier_OnlyAfterClearRefusal(t *testing.T) {
 				cards := m.manyPaid(combinations)
 				scripts := map[string][]int{}
 				for x, c := range cards {
-					for range n { // the first supplier's answers alternate most, so that it is not taken for ill
+					for range n { // the first supplier's answers alternate most, so that it is never paused
 						scripts[c.UUID.String()], x = append(scripts[c.UUID.String()], x%kinds), x/kinds
 					}
 				}
@@ -165,7 +165,7 @@ func TestRoute_NextSupplier_OnlyAfterClearRefusal(t *testing.T) {
 						declines: issue.StateRefundDue, declinesForNow: issue.StateOpen,
 						isSilent: issue.StateOpen, isSilentButMadeIt: issue.StateOpen, saysNothing: issue.StateOpen}[answers[last]]
 					if answers[last] == declines && slices.Contains(answers[:last], declinesForNow) {
-						want = issue.StateOpen // that one may have it later
+						want = issue.StateOpen // a temporary refusal: retried later
 					}
 					if want == issue.StateRefundDue {
 						refunds++
@@ -175,7 +175,7 @@ func TestRoute_NextSupplier_OnlyAfterClearRefusal(t *testing.T) {
 					}
 				}
 				m.wantRefundsDue(refunds)
-				for _, p := range m.suppliers { // all of them are well again
+				for _, p := range m.suppliers { // from here on all of them answer
 					p.submit, p.lookup = nil, nil
 				}
 				for range 3 {
@@ -188,13 +188,13 @@ func TestRoute_NextSupplier_OnlyAfterClearRefusal(t *testing.T) {
 					last := slices.IndexFunc(answers, func(kind int) bool { return kind != declines && kind != declinesForNow })
 					want := ""
 					switch {
-					case last >= 0: // whoever may have made it
+					case last >= 0: // the supplier that may have issued it
 						want = "abc"[last : last+1]
-					case slices.Contains(answers, declinesForNow): // they were asked once more
+					case slices.Contains(answers, declinesForNow): // both were asked once more
 						want = "a"
 					}
 					if got := m.made(c); got != want {
-						t.Errorf("%v: made by %q, want %q", answers, got, want)
+						t.Errorf("%v: issued by %q, want %q", answers, got, want)
 					}
 				}
 			})
@@ -237,7 +237,7 @@ func TestRoute_TemporaryRefusal_RetriedWithinPatience(t *testing.T) {
 		m.due()
 		m.work()
 		m.wantRefundsDue(1)
-		m.retry(c) // which begins anew
+		m.retry(c) // starts over
 		m.work()
 		m.want(c, issue.StateOpen, "", "a: out of stock; b: out of stock")
 		m.suppliers[0].submit = nil
@@ -258,7 +258,7 @@ func TestRoute_FirstSupplier_ByPriorityAndAmount(t *testing.T) {
 			c := m.paidBy(m.account, usd)
 			m.work()
 			if m.asked(c) != want || m.made(c) != want {
-				t.Errorf("%s dollars: asked %q, made by %q, want %q", usd, m.asked(c), m.made(c), want)
+				t.Errorf("%s dollars: asked %q, issued by %q, want %q", usd, m.asked(c), m.made(c), want)
 			}
 		}
 		for _, p := range m.suppliers[:2] {
@@ -268,7 +268,7 @@ func TestRoute_FirstSupplier_ByPriorityAndAmount(t *testing.T) {
 			c := m.paidBy(m.account, usd)
 			m.work()
 			if m.asked(c) != want || m.made(c) != "c" {
-				t.Errorf("%s dollars: asked %q, made by %q, want %q", usd, m.asked(c), m.made(c), want)
+				t.Errorf("%s dollars: asked %q, issued by %q, want %q", usd, m.asked(c), m.made(c), want)
 			}
 		}
 	})
@@ -299,13 +299,13 @@ func TestRoute_UncoveredAmount_RetriedWithinPatience(t *testing.T) {
 		m.work()
 		m.want(c, issue.StateDone, "issued", "")
 		if m.made(c) != "b" {
-			t.Errorf("made by %q", m.made(c))
+			t.Errorf("issued by %q", m.made(c))
 		}
 	})
 }
 
-// What a supplier refused is not asked of it again for an amount that it no
-// longer makes.
+// A retry does not return to the supplier that declined if its route no longer
+// covers the amount.
 func TestRoute_Retry_RespectsAmounts(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		m := r.withSuppliers(1, 0)
@@ -325,15 +325,15 @@ func TestRoute_Retry_RespectsAmounts(t *testing.T) {
 	})
 }
 
-// Suppliers are told how often the card was refused before, so that those which
-// repeat their answer to a key can be given another one.
+// Requests contain the number of earlier refusals, so that a supplier that
+// repeats its answer to a key can be sent another key.
 func TestRoute_Request_CountsEarlierRefusals(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		m := r.withSuppliers(2, 0)
-		var told []int
+		var declines []int
 		for _, p := range m.suppliers {
 			p.submit = func(_ context.Context, q issue.Request) (issue.Answer, error) {
-				told = append(told, q.Declines)
+				declines = append(declines, q.Declines)
 				return issue.Answer{Outcome: issue.Declined, Reason: outOfStock}, nil
 			}
 			p.lookup = declined
@@ -342,15 +342,15 @@ func TestRoute_Request_CountsEarlierRefusals(t *testing.T) {
 		m.work()
 		m.retry(c)
 		m.work()
-		if diff := cmp.Diff([]int{0, 1, 2, 3}, told); diff != "" {
+		if diff := cmp.Diff([]int{0, 1, 2, 3}, declines); diff != "" {
 			t.Error(diff)
 		}
-		m.wantRefundsDue(2) // once for each time that nobody makes it
+		m.wantRefundsDue(2) // one event for each time that no supplier issues it
 	})
 }
 
-// A process that dies between a refusal and its record: the refusal is found
-// again, and the next supplier is asked once.
+// A process dies before it stores a refusal. The next one looks the refusal up,
+// and asks the next supplier once.
 func TestRoute_RefusalNotStored_LookedUp(t *testing.T) {
 	for name, lookup := range map[string]handler{"and remembered": declined, "and forgotten": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -374,15 +374,15 @@ func TestRoute_RefusalNotStored_LookedUp(t *testing.T) {
 					t.Error(diff)
 				}
 				if diff := cmp.Diff([]string{"submit"}, b.calls); diff != "" || m.made(c) != "b" {
-					t.Errorf("made by %q: %s", m.made(c), diff)
+					t.Errorf("issued by %q: %s", m.made(c), diff)
 				}
 			})
 		})
 	}
 }
 
-// No refund is due of money that is not there: the account is not told, and the
-// suppliers are asked once it is back.
+// While the payment is off the chain, no refund is due and no event is sent.
+// The suppliers are asked once the payment is back.
 func TestRoute_PaymentLeftChain_RefundNotDue(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		m := r.withSuppliers(1, 0)
@@ -410,8 +410,8 @@ func TestRoute_PaymentLeftChain_RefundNotDue(t *testing.T) {
 	})
 }
 
-// A supplier is never asked for a card whose payment left the chain after the
-// card was claimed: neither to make it nor what became of it.
+// A card whose payment left the chain after the claim is neither requested nor
+// looked up.
 func TestIssue_PaymentLeftChain_NoRequestSent(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		cards := r.manyPaid(12)
@@ -424,24 +424,24 @@ func TestIssue_PaymentLeftChain_NoRequestSent(t *testing.T) {
 			}
 			return nil
 		}
-		for round := range 2 { // first they are submitted, then they are looked up
+		for round := range 2 { // submit, then look up
 			r.supplier.submit, r.supplier.lookup = pending, pending
 			r.store.reading = leave
 			r.issue(12)
 			for _, c := range cards {
 				want := round + 1
 				if left(c) {
-					want = round // from the time when it was paid
+					want = round // counted from the payment
 				}
 				if n := r.supplier.asks(c); n != want {
-					t.Errorf("round %d: asked %d times for a card of which the payment left: %t; want %d", round, n, left(c), want)
+					t.Errorf("round %d: asked %d times, want %d (payment left the chain: %t)", round, n, want, left(c))
 				}
 			}
 			r.store.reading = nil
 			for _, c := range cards {
 				r.assess(c, card.Paid)
 			}
-			if round == 0 { // the others are caught up with
+			if round == 0 { // submit the other cards
 				r.exec("UPDATE intents SET due_at = 0 WHERE answer IS NULL")
 				r.issue(6)
 			}
@@ -459,11 +459,11 @@ func TestIssue_ManyCards_AccountsTakeTurns(t *testing.T) {
 		}
 		r.manyPaid(many)
 		r.exec("UPDATE intents SET due_at = 0")
-		c := r.paidBy(other, 150_50) // after all of these
+		c := r.paidBy(other, 150_50) // last of all cards
 		r.issue(16)
 		r.wantCard(c)
 		if n := r.count("cards WHERE status = 'generated'"); n != 16 {
-			t.Errorf("%d cards are generated", n)
+			t.Errorf("%d cards were issued", n)
 		}
 	})
 }

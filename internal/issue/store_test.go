@@ -30,7 +30,7 @@ func TestIssue_MoneyLeavesDuringRequest_CardNotStored(t *testing.T) {
 		r.wantCalls("look up")
 		r.wantCard(c)
 		if len(r.supplier.cards) != 2 {
-			t.Errorf("%d cards were made", len(r.supplier.cards))
+			t.Errorf("the supplier issued %d cards", len(r.supplier.cards))
 		}
 	})
 }
@@ -54,7 +54,7 @@ func TestIssue_MoneyLeavesBeforeRequest_NoRequestSent(t *testing.T) {
 		first := r.want(c, issue.StatePending, "pending", "").FirstAskedAt
 		r.store.reading = func() error { r.assess(c, card.Unpaid); return nil }
 		r.due()
-		r.issue(1) // this time it was asked before
+		r.issue(1) // this time with an earlier request
 		if i := r.want(c, issue.StatePending, "pending", unpaid); i.FirstAskedAt == nil || !i.FirstAskedAt.Equal(*first) ||
 			i.Reference != "r1" {
 			t.Errorf("%+v", i)
@@ -92,7 +92,7 @@ func TestIssue_DuplicateNumber_Parked(t *testing.T) {
 		}
 		r.supplier.submit = nil
 		r.retry(second)
-		r.issue(1) // the supplier knows nothing of it
+		r.issue(1) // the supplier does not know the request
 		r.wantCard(second)
 	})
 }
@@ -108,7 +108,7 @@ func TestIssue_ClaimLost_NothingStored(t *testing.T) {
 					if q.Key != lost.UUID.String() {
 						return r.supplier.make(ctx, q)
 					}
-					r.exec("UPDATE intents SET fence = fence + 1 WHERE card_uuid = '" + q.Key + "'") // another process took over
+					r.exec("UPDATE intents SET fence = fence + 1 WHERE card_uuid = '" + q.Key + "'") // another process took the card over
 					if answer != nil {
 						return answer(ctx, q)
 					}
@@ -129,13 +129,13 @@ func TestIssue_ClaimLost_NothingStored(t *testing.T) {
 func TestIssue_TwoProcessesOneCard_IssuedOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c, slow := r.paid(), r.issuer
-		r.start() // the quick one
+		r.start() // the fast process
 		first := true
 		r.supplier.submit = func(ctx context.Context, q issue.Request) (issue.Answer, error) {
 			if first {
 				first = false
-				r.due()    // the first was stopped for longer than its claim
-				r.issue(1) // and the other issues the card meanwhile
+				r.due()    // the first process hung until its claim expired
+				r.issue(1) // the other process issues the card
 			}
 			return r.supplier.make(ctx, q)
 		}
@@ -174,25 +174,25 @@ func TestIssue_TwoProcessesManyCards_SubmittedOnce(t *testing.T) {
 	})
 }
 
-// Each access to the store fails, as a pair: it did not happen, and it did.
+// Each store access fails in two ways: without and with effect.
 func TestIssue_StoreFails_RetriedLater(t *testing.T) {
 	unavailable := card.ErrUnavailable.WithCause(errFault)
 	for name, tt := range map[string]struct {
 		breaks    func(*faultyStore)
 		worked    int
-		then      []string // what is asked of the supplier in all
-		generated bool     // although there was an error
+		then      []string // expected calls to the supplier in total
+		generated bool     // despite the error
 	}{
-		"claiming": {func(d *faultyStore) { d.claimFails = unavailable }, 0, []string{"submit"}, false},
-		"claiming, which happened": {func(d *faultyStore) {
+		"claim fails": {func(d *faultyStore) { d.claimFails = unavailable }, 0, []string{"submit"}, false},
+		"claim reply lost": {func(d *faultyStore) {
 			d.claims = func([]issue.Intent, int, time.Duration) []issue.Intent { return nil }
 		}, 0, []string{"look up", "submit"}, false},
-		"reading": {func(d *faultyStore) { d.reading = func() error { return unavailable } }, 1, []string{
+		"read fails": {func(d *faultyStore) { d.reading = func() error { return unavailable } }, 1, []string{
 			"look up", "submit"}, false},
-		"storing": {func(d *faultyStore) {
+		"commit fails": {func(d *faultyStore) {
 			d.commits = func(context.Context, func() error) error { return unavailable }
 		}, 1, []string{"submit", "look up"}, false},
-		"storing, which happened": {func(d *faultyStore) {
+		"commit reply lost": {func(d *faultyStore) {
 			d.commits = func(_ context.Context, commit func() error) error {
 				if err := commit(); err != nil {
 					return err
@@ -200,20 +200,20 @@ func TestIssue_StoreFails_RetriedLater(t *testing.T) {
 				return unavailable
 			}
 		}, 1, []string{"submit"}, true},
-		"encrypting": {func(d *faultyStore) { d.sealFails = unavailable }, 1, []string{"submit", "look up"}, false},
-		"hashing":    {func(d *faultyStore) { d.digestFails = unavailable }, 1, []string{"submit", "look up"}, false},
+		"seal fails":   {func(d *faultyStore) { d.sealFails = unavailable }, 1, []string{"submit", "look up"}, false},
+		"digest fails": {func(d *faultyStore) { d.digestFails = unavailable }, 1, []string{"submit", "look up"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, r *fixture) {
 				c := r.paid()
 				tt.breaks(r.store)
 				want := error(card.ErrUnavailable)
-				if name == "claiming, which happened" {
+				if name == "claim reply lost" {
 					want = nil
 				}
 				r.fails(tt.worked, want)
 				if n := r.count("cards WHERE status = 'generated'"); (n == 1) != tt.generated {
-					t.Errorf("%d cards are generated", n)
+					t.Errorf("%d cards were issued", n)
 				}
 				r.start()
 				r.due()
@@ -221,7 +221,7 @@ func TestIssue_StoreFails_RetriedLater(t *testing.T) {
 				r.wantCalls(tt.then...)
 				r.wantCard(c)
 				if len(r.supplier.cards) != 1 {
-					t.Errorf("%d cards were made", len(r.supplier.cards))
+					t.Errorf("the supplier issued %d cards", len(r.supplier.cards))
 				}
 			})
 		})
@@ -250,7 +250,7 @@ func TestIssue_AnswerNotSaved_LookedUp(t *testing.T) {
 	})
 }
 
-// What can't be encrypted keeps nobody else back.
+// A card that can't be encrypted does not block the rest.
 func TestIssue_OneFails_OthersAreIssued(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		cards := r.manyPaid(5)

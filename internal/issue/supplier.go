@@ -50,8 +50,8 @@ type Answer struct {
 	Temporary   bool             // if Declined: a later request may succeed, for example once there is new stock
 }
 
-// BusyError means that a supplier rejected a request unread and wants no others
-// for a while: it answered 429, or is under maintenance.
+// BusyError means that a supplier rejected a request unread and wants no
+// requests for a while: it answered 429, or is under maintenance.
 type BusyError struct {
 	After time.Duration // until the next request; 0 if unknown
 	Cause string        // Defaults to "the supplier is busy".

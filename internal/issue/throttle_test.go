@@ -10,10 +10,10 @@ import (
 
 func TestThrottle_Busy_PausesAsRequested(t *testing.T) {
 	for name, tt := range map[string]struct{ answer, waits time.Duration }{
-		"a minute":       {time.Minute, time.Minute},
-		"does not say":   {0, 5 * time.Second},
-		"hardly a while": {time.Millisecond, time.Second},
-		"for ever":       {24 * time.Hour, 10 * time.Minute},
+		"a minute":    {time.Minute, time.Minute},
+		"unspecified": {0, 5 * time.Second},
+		"too short":   {time.Millisecond, time.Second},
+		"too long":    {24 * time.Hour, 10 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, r *fixture) {
@@ -22,7 +22,7 @@ func TestThrottle_Busy_PausesAsRequested(t *testing.T) {
 				cards := r.manyPaid(5)
 				r.supplier.submit = answering(issue.Answer{}, &issue.BusyError{After: tt.answer})
 				r.issue(5)
-				r.wantCalls("submit") // the others are not asked for
+				r.wantCalls("submit") // the other cards are not requested
 				for _, c := range cards {
 					if i := r.want(c, issue.StateOpen, "", r.reason(c)); i.FirstAskedAt != nil {
 						t.Errorf("asked since %s", i.FirstAskedAt)
@@ -43,8 +43,8 @@ func TestThrottle_Busy_PausesAsRequested(t *testing.T) {
 	}
 }
 
-// What a supplier was asked for before it was busy is looked up; that it is
-// busy says nothing about it.
+// A request that was sent before the supplier was busy is looked up later: a
+// BusyError is no answer to it.
 func TestThrottle_Busy_EarlierRequestsLookedUp(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		c := r.paid()
@@ -70,7 +70,7 @@ func TestThrottle_Busy_EarlierRequestsLookedUp(t *testing.T) {
 	})
 }
 
-// A supplier that is busy is not ill, however often it says so.
+// Busy answers, however many, do not count as unclear.
 func TestThrottle_Busy_IsNotUnclear(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		r.manyPaid(2)
@@ -81,7 +81,7 @@ func TestThrottle_Busy_IsNotUnclear(t *testing.T) {
 			r.due()
 		}
 		r.supplier.submit = nil
-		r.issue(2) // not one, to see whether it is well again
+		r.issue(2) // both cards, not a single probe
 	})
 }
 
@@ -90,7 +90,7 @@ func TestThrottle_NoAnswers_PausesAndProbes(t *testing.T) {
 		cards := r.manyPaid(64)
 		r.supplier.submit, r.supplier.lookup = hangs, hangs
 		r.issue(16)
-		r.issue(32) // the second batch is larger, and breaks off
+		r.issue(32) // the second batch is larger, and stops early
 		r.supplier.mu.Lock()
 		asked := len(r.supplier.calls)
 		r.supplier.mu.Unlock()
@@ -99,7 +99,7 @@ func TestThrottle_NoAnswers_PausesAndProbes(t *testing.T) {
 		}
 		r.due()
 		r.issue(0)
-		// Those that were under way when the pause began do not make it longer.
+		// Requests that were in flight when the pause began do not extend it.
 		for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second,
 			16 * time.Second, 32 * time.Second, time.Minute, time.Minute} {
 			r.supplier.calls = nil
@@ -116,7 +116,7 @@ func TestThrottle_NoAnswers_PausesAndProbes(t *testing.T) {
 		r.supplier.submit, r.supplier.lookup = nil, nil
 		r.clock.pass(time.Minute)
 		r.issue(1)
-		for range 10 { // it is well again
+		for range 10 { // the supplier answers again
 			if n, err := r.issuer.IssueDue(t.Context()); n == 0 || err != nil {
 				check(t, err)
 				break
@@ -128,7 +128,7 @@ func TestThrottle_NoAnswers_PausesAndProbes(t *testing.T) {
 	})
 }
 
-// A clear answer, whatever it is, shows that a supplier is well.
+// Any clear answer resets the count of unclear ones.
 func TestThrottle_ClearAnswer_ResetsCount(t *testing.T) {
 	onEach(t, func(t *testing.T, r *fixture) {
 		r.with = func(c *issue.Config) { c.Routes[0].Concurrency = 1 }
@@ -144,7 +144,7 @@ func TestThrottle_ClearAnswer_ResetsCount(t *testing.T) {
 		for left := 100; left > 0; {
 			some, err := r.issuer.IssueDue(t.Context())
 			if check(t, err); some == 0 {
-				t.Fatalf("left alone with %d cards to ask for", left)
+				t.Fatalf("paused with %d cards still due", left)
 			}
 			left -= some
 		}
@@ -156,7 +156,7 @@ func TestThrottle_PerSecond_LimitsRequests(t *testing.T) {
 		r.with = func(c *issue.Config) { c.Routes[0].PerSecond = 2.5 }
 		r.start()
 		r.manyPaid(12)
-		r.issue(3) // as many as may come together
+		r.issue(3) // the burst of the rate limit
 		r.issue(0)
 		r.clock.pass(400 * time.Millisecond)
 		r.issue(1)

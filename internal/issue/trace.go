@@ -43,7 +43,8 @@ func (s *Issuer) traced(ctx context.Context, intent Intent, c *card.Card, parent
 	return a, err
 }
 
-// endAll ends the spans of cards that were not stored; the others have ended.
+// endAll ends the spans of cards that were not stored; all other spans have
+// ended.
 func endAll(cards []attempt) {
 	for _, a := range cards {
 		a.span.End()

@@ -18,8 +18,8 @@ import (
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// A span that failed is what an operator looks for: nobody else gets the
-// customer the card, or the supplier gave no clear answer.
+// Spans are marked as failed only if an operator may have to act: a refund is
+// due, or the supplier gave no clear answer.
 func TestIssue_Spans_ContainOutcome(t *testing.T) {
 	flawed := answering(issue.Answer{Outcome: issue.Issued, Credentials: card.Credentials{CardNumber: "1"}}, nil)
 	for name, tt := range map[string]struct {
@@ -53,7 +53,7 @@ func TestIssue_Spans_ContainOutcome(t *testing.T) {
 				if _, err := r.issuer.IssueDue(t.Context()); (err != nil) != (tt.breaks != nil) {
 					t.Error(err)
 				}
-				if diff := cmp.Diff(tt.want, told(ended)); diff != "" {
+				if diff := cmp.Diff(tt.want, endedSpans(ended)); diff != "" {
 					t.Error(diff)
 				}
 			})
@@ -61,9 +61,8 @@ func TestIssue_Spans_ContainOutcome(t *testing.T) {
 	}
 }
 
-// told returns the spans that have ended: their names, their outcomes, and
-// which failed.
-func told(ended *tracetest.SpanRecorder) (all []string) {
+// endedSpans returns the names, outcomes and failures of the ended spans.
+func endedSpans(ended *tracetest.SpanRecorder) (all []string) {
 	for _, s := range ended.Ended() {
 		text := s.Name() + ": "
 		for _, a := range s.Attributes() {
@@ -79,8 +78,8 @@ func told(ended *tracetest.SpanRecorder) (all []string) {
 	return all
 }
 
-// While a supplier takes its time, the claim is prolonged every other second.
-// That it could not be is logged, and only that.
+// Claims are prolonged every two seconds during a slow request. A failed
+// prolongation is only logged.
 func TestIssue_ProlongFails_Logged(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fails error
