@@ -22,8 +22,8 @@ const (
 type Claim struct {
 	Webhook *Webhook
 	Secrets []card.Secret // newest first
-	// Failures counts consecutive batches in which no event was accepted, and
-	// the receiver was unreachable or rejected everything.
+	// Failures counts consecutive batches with an unreachable or rejecting
+	// receiver and no accepted event.
 	Failures int
 	Fence    int64 // the store rejects writes with an older one
 	Ended    bool  // the webhook was disabled or paused
@@ -37,8 +37,8 @@ type State struct {
 	DisabledReason DisabledReason // "" if the webhook stays enabled
 }
 
-// after returns the state of the webhook after a batch of deliveries, given in
-// the order in which their last attempts ended.
+// after returns the webhook's state after a batch of deliveries, ordered by the
+// end of their last attempts.
 func (c Claim) after(batch []Delivery, now time.Time) State {
 	s := State{FailingSince: c.Webhook.FailingSince, PausedUntil: Immediately()}
 	unreachable, accepted, rejected, exhausted := false, false, len(batch) > 0, false
@@ -115,9 +115,9 @@ func (s *Sender) dueDeliveries(ctx context.Context, c *Claim, n int) ([]Delivery
 	return s.store.DueDeliveries(ctx, c.Webhook.ID, s.cfg.Now(), n)
 }
 
-// saveAttempts stores a batch of attempts, given in the order in which they
-// ended, with the webhook's new state, and renews the claim. A delivery stays
-// due if a client requested it again during the attempt.
+// saveAttempts stores a batch of attempts, ordered by their end, with the
+// webhook's new state, and renews the claim. A delivery stays due if a client
+// requested it again during the attempt.
 //
 // The error is card.ErrFenced if the claim was lost, or the webhook was changed
 // or deleted. The attempts are then repeated. If the webhook was only changed,

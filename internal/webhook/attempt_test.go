@@ -20,7 +20,7 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// openVault keeps secrets as they are.
+// openVault stores secrets unencrypted.
 type openVault struct{}
 
 func (openVault) Seal(_, _ uuid.UUID, _ string, plaintext card.Secret) ([]byte, error) {
@@ -28,13 +28,13 @@ func (openVault) Seal(_, _ uuid.UUID, _ string, plaintext card.Secret) ([]byte, 
 }
 func (openVault) Open(_, _ uuid.UUID, _ string, sealed []byte) (card.Secret, error) {
 	if strings.HasPrefix(string(sealed), "broken") {
-		return "", errors.New("can't be opened")
+		return "", errors.New("can't be decrypted")
 	}
 	return card.Secret(sealed), nil
 }
 
-// sending is a service with a test clock, and an account with a webhook under
-// test and another one that receives its events.
+// sending is a service with a test clock, and an account with two webhooks: w
+// under test, and other, which receives events about w.
 type sending struct {
 	*webhook.Service
 	sender *webhook.Sender
@@ -44,7 +44,7 @@ type sending struct {
 	now    time.Time
 	card   *card.Card
 	hook   *webhook.Webhook
-	other  *webhook.Webhook // only of webhooks that are disabled
+	other  *webhook.Webhook // receives events about disabled webhooks only
 }
 
 func newSending(t *testing.T, s *store.Store) *sending {
@@ -52,7 +52,7 @@ func newSending(t *testing.T, s *store.Store) *sending {
 	x := &sending{store: s, log: &log{}, now: epoch}
 	var err error
 	cfg := webhook.Config{Now: func() time.Time { return x.now }}
-	poster := webhook.NewHTTPPoster(outbound.Guard{}) // which checks addresses, and is never asked to send
+	poster := webhook.NewHTTPPoster(outbound.Guard{}) // checks addresses, but sends nothing in these tests
 	t.Cleanup(poster.Close)
 	x.Service, err = webhook.New(s, openVault{}, poster, func() {}, cfg)
 	check(t, err)
@@ -66,7 +66,7 @@ func newSending(t *testing.T, s *store.Store) *sending {
 	return x
 }
 
-// happen makes events, so that there is something to send.
+// insertEvents inserts n events, so that deliveries are due.
 func (x *sending) insertEvents(t testing.TB, n int) {
 	t.Helper()
 	es := make([]card.Event, n)
@@ -105,7 +105,7 @@ func (x *sending) due(t testing.TB, c *webhook.Claim) []webhook.Delivery {
 	return ds
 }
 
-// attempted pairs what is due with answers.
+// attempted pairs the due deliveries with attempts of the given statuses.
 func (x *sending) attempted(t testing.TB, c *webhook.Claim, statuses ...int) (all []webhook.Attempted) {
 	t.Helper()
 	due := x.due(t, c)
@@ -146,7 +146,7 @@ func TestSaveAttempts_DeadReceiver_IsPausedWithBackoff(t *testing.T) {
 			if want > 0 {
 				x.now = x.now.Add(want - time.Millisecond)
 				if all, err := x.sender.Claims(t.Context(), 9); err != nil || len(all) != 0 {
-					t.Fatalf("after failure %d: it is claimed before %v are over, error %v", i+1, want, err)
+					t.Fatalf("after failure %d: claimed before %v have passed, error %v", i+1, want, err)
 				}
 				x.now = x.now.Add(time.Millisecond)
 			}
@@ -168,10 +168,10 @@ func TestSaveAttempts_DeadReceiver_IsPausedWithBackoff(t *testing.T) {
 	})
 }
 
-// Attempts are made at the same time: that one receiver has a bad moment with
-// all of them is one failure, and one success shows that it is there. So does
-// an answer that is a verdict on an event, unless it was down for another. That
-// nothing at the URL takes events is a failure.
+// Attempts are concurrent, so a batch that fails as a whole counts as one
+// failure, and a single success resets the count. So does a rejection of an
+// event, unless the receiver was down for another event. A receiver that
+// rejects all events counts as failing.
 func TestSaveAttempts_BatchWithoutSuccess_CountsAsOneFailure(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		for _, tt := range []struct {
@@ -195,7 +195,7 @@ func TestSaveAttempts_BatchWithoutSuccess_CountsAsOneFailure(t *testing.T) {
 				x.save(t, c, x.attempted(t, c, statuses...))
 			}
 			if text := x.log.String(); x.wakes > 0 || text != "" {
-				t.Errorf("%v: it woke the sender %d times; logged: %s", tt.rounds, x.wakes, text)
+				t.Errorf("%v: woke the sender %d times; logged: %s", tt.rounds, x.wakes, text)
 			}
 			if c.Failures != tt.failures || c.Ended != tt.over || (x.read(t).FailingSince != nil) != tt.failing {
 				t.Errorf("%v: %d failures, over: %t, failing since %v", tt.rounds, c.Failures, c.Ended, x.read(t).FailingSince)
@@ -205,8 +205,8 @@ func TestSaveAttempts_BatchWithoutSuccess_CountsAsOneFailure(t *testing.T) {
 	})
 }
 
-// Only the last attempt at an event is proof: a webhook that seldom has any
-// would else be disabled by the first failure after a silence.
+// Only an event's last attempt disables a webhook: otherwise the first failure
+// after a long silence would disable a webhook with few events.
 func TestSaveAttempts_FiveDaysOfFailuresAndExhaustedEvent_Disables(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		const days = 24 * time.Hour
@@ -225,26 +225,26 @@ func TestSaveAttempts_FiveDaysOfFailuresAndExhaustedEvent_Disables(t *testing.T)
 			return c
 		}
 		attempt(0, 500, false)
-		attempt(4*days, 200, false) // which restarts it
+		attempt(4*days, 200, false) // restarts the five days
 		attempt(4*days+time.Hour, 503, true)
 		attempt(9*days+time.Hour, 0, true)
 		if w := x.read(t); !w.Enabled || !w.FailingSince.Equal(epoch.Add(4*days+time.Hour)) {
-			t.Fatalf("after five days, but not more: %+v", w)
+			t.Fatalf("after exactly five days: %+v", w)
 		}
 		attempt(9*days+time.Hour+time.Minute, 500, false)
 		if w := x.read(t); !w.Enabled {
-			t.Fatal("disabled by the first attempt at an event")
+			t.Fatal("disabled by an event's first attempt")
 		}
 		c := attempt(9*days+time.Hour+3*time.Minute, 500, true)
 		w := x.read(t)
 		if !c.Ended || w.Enabled || w.DisabledReason != webhook.DisabledFailing || !w.DisabledAt.Equal(x.now) {
 			t.Errorf("after more than five days: over: %t, %+v", c.Ended, w)
 		}
-		x.told(t, 1)
+		x.wantDisabledEvents(t, 1)
 	})
 }
 
-// rawRelease ends any claim.
+// rawRelease releases any claim.
 func rawRelease(s *store.Store, w *webhook.Webhook) error {
 	var errs []error
 	for fence := range int64(20) {
@@ -253,13 +253,13 @@ func rawRelease(s *store.Store, w *webhook.Webhook) error {
 	return errors.Join(errs...)
 }
 
-// told fails the test unless the account was told n times that the webhook was
-// disabled, and the webhook itself never.
-func (x *sending) told(t testing.TB, n int) {
+// wantDisabledEvents checks that n events about the disabled webhook were sent
+// to the account's other webhook, and none to itself.
+func (x *sending) wantDisabledEvents(t testing.TB, n int) {
 	t.Helper()
 	ds := deliveries(t, x.store, x.other.ID)
 	if len(ds) != n {
-		t.Errorf("the account was told %d times that a webhook is disabled, want %d", len(ds), n)
+		t.Errorf("%d events about a disabled webhook, want %d", len(ds), n)
 	}
 	for _, d := range ds {
 		if e := d.Event; e.Type != card.EventWebhookDisabled || e.WebhookID != x.hook.ID || e.CardUUID != uuid.Nil ||
@@ -269,13 +269,13 @@ func (x *sending) told(t testing.TB, n int) {
 	}
 	for _, d := range deliveries(t, x.store, x.hook.ID) {
 		if d.Event.Type == card.EventWebhookDisabled {
-			t.Error("the webhook is told that it is disabled")
+			t.Error("the webhook received an event about itself")
 		}
 	}
 }
 
-// The reason is shown to the client. That its receiver asked for it says more
-// than that nothing has arrived for days.
+// The client sees the reason. A status 410 is more specific than five days of
+// failures.
 func TestSaveAttempts_GoneAfterFiveDays_IsTheReason(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
@@ -287,7 +287,7 @@ func TestSaveAttempts_GoneAfterFiveDays_IsTheReason(t *testing.T) {
 		if w := x.read(t); w.Enabled || w.DisabledReason != webhook.DisabledGone {
 			t.Errorf("%+v", w)
 		}
-		x.told(t, 1)
+		x.wantDisabledEvents(t, 1)
 	})
 }
 
@@ -299,13 +299,13 @@ func TestSaveAttempts_Gone_DisablesAndKeepsPending(t *testing.T) {
 		x.save(t, c, x.attempted(t, c, 200, 410, 410)) // two concurrent attempts, and an unsent delivery
 		if text := x.log.String(); x.wakes != 1 || strings.Count(text, "webhook disabled") != 1 ||
 			!strings.Contains(text, "reason=gone") {
-			t.Errorf("it woke the sender %d times to tell the others; logged: %s", x.wakes, text)
+			t.Errorf("woke the sender %d times for the event; logged: %s", x.wakes, text)
 		}
 		w := x.read(t)
 		if !c.Ended || w.Enabled || w.DisabledReason != webhook.DisabledGone || !w.DisabledAt.Equal(x.now) {
 			t.Errorf("over: %t, %+v", c.Ended, w)
 		}
-		x.told(t, 1)
+		x.wantDisabledEvents(t, 1)
 		check(t, x.store.ReleaseWebhook(t.Context(), c))
 		x.now = x.now.Add(time.Hour)
 		if all, err := x.sender.Claims(t.Context(), 9); err != nil || len(all) != 1 || all[0].Webhook.ID != x.other.ID {
@@ -323,8 +323,8 @@ func TestSaveAttempts_Gone_DisablesAndKeepsPending(t *testing.T) {
 	})
 }
 
-// While a receiver is down, every second probe is a retry. Otherwise new events
-// would take all of them.
+// While a receiver is down, every second batch is a retry. Otherwise new events
+// would use all attempts.
 func TestDueDeliveries_FailingReceiver_AlternatesWithRetries(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
@@ -358,11 +358,11 @@ func TestSaveAttempts_RenewsClaim(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
 		x.insertEvents(t, 2)
-		all, err := s.ClaimWebhooks(t.Context(), x.now, 9, 0) // they have ended already
+		all, err := s.ClaimWebhooks(t.Context(), x.now, 9, 0) // expired immediately
 		check(t, err)
 		x.save(t, all[0], x.attempted(t, all[0], 200))
 		if again, err := x.sender.Claims(t.Context(), 9); err != nil || len(again) != 0 {
-			t.Errorf("%d claimed by another, error %v", len(again), err)
+			t.Errorf("%d claimed by another sender, error %v", len(again), err)
 		}
 	})
 }
@@ -388,7 +388,7 @@ func TestSaveAttempts_RepeatedAfterLostReply_CountsOnce(t *testing.T) {
 			if diff := cmp.Diff(want, deliveries(t, s, x.hook.ID)); diff != "" {
 				t.Error(diff)
 			}
-			x.told(t, map[int]int{500: 0, 410: 1}[last])
+			x.wantDisabledEvents(t, map[int]int{500: 0, 410: 1}[last])
 		}
 	})
 }
@@ -413,7 +413,7 @@ func TestSaveAttempts_LostClaim_SavesNothing(t *testing.T) {
 		rest := x.attempted(t, owner, 200)
 		check(t, x.DeleteWebhook(ctx, x.card.AccountID, x.hook.ID))
 		wantError(t, x.sender.SaveAttempts(ctx, owner, rest), card.ErrFenced)
-		x.told(t, 0)
+		x.wantDisabledEvents(t, 0)
 	})
 }
 
@@ -423,14 +423,14 @@ func TestSaveAttempts_WebhookChanged_SavesOnlySuccesses(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		for name, change := range map[string]func(t *testing.T, x *sending){
 			"disabled": func(t *testing.T, x *sending) { x.change(t, webhook.Request{Enabled: ptr(false)}) },
-			"mended": func(t *testing.T, x *sending) {
+			"re-enabled": func(t *testing.T, x *sending) {
 				x.change(t, webhook.Request{Enabled: ptr(false)})
 				x.change(t, webhook.Request{Enabled: ptr(true)})
 			},
-			"moved": func(t *testing.T, x *sending) {
+			"new URL": func(t *testing.T, x *sending) {
 				x.change(t, webhook.Request{URL: ptr("https://other.example.com/")})
 			},
-			"with another secret": func(t *testing.T, x *sending) {
+			"new secret": func(t *testing.T, x *sending) {
 				_, _, err := x.RotateWebhookSecret(t.Context(), x.card.AccountID, x.hook.ID)
 				check(t, err)
 			},
@@ -450,7 +450,7 @@ func TestSaveAttempts_WebhookChanged_SavesOnlySuccesses(t *testing.T) {
 					before = x.read(t)
 				}
 				wantError(t, x.sender.SaveAttempts(t.Context(), c, attempted), card.ErrFenced)
-				x.told(t, 0)
+				x.wantDisabledEvents(t, 0)
 				if name == "deleted" {
 					wantDeliveries(t, s, x.hook.ID)
 					return

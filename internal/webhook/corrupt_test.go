@@ -15,8 +15,7 @@ func (s *fixture) exec(statement string, args ...any) {
 	check(s.t, err)
 }
 
-// An event is sent even if the row's earlier attempts are corrupt, and so are
-// all others.
+// Corrupt earlier attempts delay neither their own event nor any other.
 func TestSender_CorruptAttempts_DelayNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		r := newReceiver(t, nil)
@@ -61,12 +60,12 @@ func TestSender_CorruptSecret_DelaysNoOtherWebhook(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 		if n := len(r.all()); n != 3 {
-			t.Errorf("%d events were sent to the other", n)
+			t.Errorf("%d events were sent to the other webhook", n)
 		}
 		s.insertEvents(1)
-		s.deliver() // the broken one is claimed
+		s.deliver() // the webhook with the corrupt secret is claimed
 		if n := len(r.all()); n != 4 || len(broken.all()) > 0 {
-			t.Errorf("%d events were sent to the other, %d to the broken one", n, len(broken.all()))
+			t.Errorf("%d events were sent to the other webhook, %d to the corrupt one", n, len(broken.all()))
 		}
 		list, err := s.webhooks.ListWebhooks(t.Context(), s.account)
 		if err != nil || len(list) != 2 {
@@ -76,7 +75,7 @@ func TestSender_CorruptSecret_DelaysNoOtherWebhook(t *testing.T) {
 }
 
 // A secret with an unknown key is not corrupt: another process may have the
-// key, or this one soon.
+// key, or this process may get it soon.
 func TestSender_MissingKey_ReleasesClaim(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		r := newReceiver(t, nil)

@@ -16,8 +16,8 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// attempted returns when the first attempt at each delivery to a webhook was
-// made, counted from start, in order.
+// attempted returns the times of the first attempts at a webhook's deliveries,
+// relative to start, in order.
 func (s *fixture) attempted(id uuid.UUID, start time.Time) []time.Duration {
 	s.t.Helper()
 	var all []time.Duration
@@ -35,7 +35,7 @@ func TestSender_RecoveredReceiver_IsNotOverrun(t *testing.T) {
 	for name, tt := range map[string]struct {
 		rate   float64
 		events int
-		atOnce int           // how many are sent at once
+		atOnce int           // concurrent requests
 		each   time.Duration // the intervals between attempts
 	}{
 		"fifty a second":        {50, 70, 50, 20 * time.Millisecond},
@@ -66,22 +66,22 @@ func TestSender_RecoveredReceiver_IsNotOverrun(t *testing.T) {
 	}
 }
 
-// Deliveries are sent and stored in batches: large ones while the receiver is
-// well, to be fast, and small ones when it fails, so that few of them have to
-// be sent again after a change or a crash.
+// Deliveries are sent and stored in batches: large ones while the receiver
+// accepts them, for throughput, and small ones while it fails, so that few are
+// repeated after a change or a crash.
 func TestSender_BatchesGrowOnSuccessAndShrinkOnFailure(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		rate   float64
 		events int
 		answer func(n int) int
-		want   string // calls of the store
+		want   string // calls to the store
 	}{
-		"to what is sent in a quarter of a second": {200, 190, nil, "due 8, due 32, due 50, due 50, due 50, due 50"},
-		"to five hundred at most":                  {4000, 200, nil, "due 8, due 32, due 128, due 500, due 500"},
-		"less than is asked for is no reason":      {200, 20, nil, "due 8, due 32, due 32"},
-		"a failure among them": {200, 260, func(n int) int {
-			if n == 205 { // where the rate spaces the requests: the failure is noticed before the next
+		"to a quarter of a second":  {200, 190, nil, "due 8, due 32, due 50, due 50, due 50, due 50"},
+		"to the maximum":            {4000, 200, nil, "due 8, due 32, due 128, due 500, due 500"},
+		"not after a partial batch": {200, 20, nil, "due 8, due 32, due 32"},
+		"one failure": {200, 260, func(n int) int {
+			if n == 205 { // the rate spaces the requests here, so the failure is noticed before the next one
 				return 503
 			}
 			return 200
@@ -119,7 +119,7 @@ func TestSender_Gone_StopsBatch(t *testing.T) {
 		s.insertEvents(260)
 		s.deliver()
 		if n := len(r.all()) - 205; n < 1 || n > 8 || s.webhook(w.ID).Enabled {
-			t.Errorf("%d requests to a receiver that is gone, want those that were under way", n)
+			t.Errorf("%d requests to a receiver that is gone, want only those in flight", n)
 		}
 	})
 }
@@ -155,14 +155,14 @@ func TestSender_ClaimEndsAfterTenSeconds(t *testing.T) {
 			t.Errorf("%d requests in %v, want two rounds of eight in 15 s", len(r.all()), took)
 		}
 		if wakes != 1 {
-			t.Errorf("it woke the sender %d times, want once", wakes)
+			t.Errorf("woke the sender %d times, want 1", wakes)
 		}
 		s.deliver()
 		if at := s.attempted(w.ID, start); len(at) != 30 {
-			t.Errorf("%d of 30 were sent after another turn", len(at))
+			t.Errorf("%d of 30 were sent after the second claim", len(at))
 		}
 		time.Sleep(10 * time.Second)
-		s.insertEvents(11) // which take ten seconds to the instant
+		s.insertEvents(11) // which take exactly ten seconds
 		s.took()
 		s.deliver()
 		if calls := s.took(); !slices.Equal(calls, []string{"claim 64 for 34s", "due 8", "due 8", "release"}) {
@@ -171,13 +171,13 @@ func TestSender_ClaimEndsAfterTenSeconds(t *testing.T) {
 	})
 }
 
-// A client's change takes effect in the next batch, so a batch must be short:
-// it starts no attempt after a quarter of a second.
+// A client's change takes effect in the next batch, so batches must be short:
+// no attempt starts after a quarter of a second.
 func TestSender_SlowReceiver_EndsBatchSoon(t *testing.T) {
 	t.Parallel()
 	answer := func(n int) int {
 		if n == 0 {
-			return 503 // so that the next requests are made one after the other
+			return 503 // makes the next requests sequential
 		}
 		return 200
 	}
@@ -188,22 +188,22 @@ func TestSender_SlowReceiver_EndsBatchSoon(t *testing.T) {
 		s.insertEvents(1)
 		s.deliver()
 		s.insertEvents(20)
-		var stored []int // how many requests had been made when a batch was stored
+		var stored []int // number of requests at each commit of a batch
 		s.around = func(do func() error) error {
 			stored = append(stored, len(r.all())-1)
 			return do()
 		}
 		s.deliver()
-		// A burst of four, one after a quarter of a second, and one that had
-		// started by then; later batches are sent by eight workers.
+		// A burst of four, one after a quarter of a second, and one already in
+		// flight; later batches have eight workers.
 		if !slices.Equal(stored, []int{6, 14, 20}) {
 			t.Errorf("stored after %v requests", stored)
 		}
 	})
 }
 
-// A restart of the database must lose neither the attempts made during it nor
-// the rest of the claim.
+// A database restart loses neither the attempts during it nor the rest of the
+// claim.
 func TestSender_DatabaseAway_StoresAttemptsLater(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(t *testing.T, s *fixture, r *receiver) {
@@ -213,9 +213,9 @@ func TestSender_DatabaseAway_StoresAttemptsLater(t *testing.T) {
 		s.around = func(do func() error) error {
 			times++
 			switch times {
-			case 1, 2: // it failed
+			case 1, 2: // failed
 				return errStore
-			case 3: // it failed, but had happened
+			case 3: // failed, but was committed
 				return errors.Join(do(), errStore)
 			}
 			return do()
@@ -226,7 +226,7 @@ func TestSender_DatabaseAway_StoresAttemptsLater(t *testing.T) {
 			t.Errorf("%d requests for 50 events, %d transactions", n, times)
 		}
 		if took := time.Since(start); took != 700*time.Millisecond {
-			t.Errorf("it took %v, want waits of 100, 200 and 400 ms", took)
+			t.Errorf("took %v, want waits of 100, 200 and 400 ms", took)
 		}
 		for _, d := range s.deliveries(w.ID) {
 			if d.State != webhook.DeliveryDelivered || len(d.Attempts) != 1 {
@@ -239,20 +239,20 @@ func TestSender_DatabaseAway_StoresAttemptsLater(t *testing.T) {
 	})
 }
 
-// Near the end of a claim nothing is stored any more, since another process may
-// have the webhook next.
+// Near the end of a claim nothing is stored, because another process may claim
+// the webhook next.
 func TestSender_DatabaseAway_StopsTenSecondsBeforeClaimEnds(t *testing.T) {
 	t.Parallel()
-	const safe = 2*timeout + 30*time.Second - 10*time.Second // of a claim
+	const safe = 2*timeout + 30*time.Second - 10*time.Second // attempts are stored until then
 	for name, tt := range map[string]struct {
 		rate  float64
-		fails int           // the first transaction that fails, as do all after it
-		from  time.Duration // when the claim was last prolonged
-		begun time.Duration // when that transaction begins
+		fails int           // first failing transaction; all later ones fail too
+		from  time.Duration // last renewal of the claim
+		begun time.Duration // start of that transaction
 		tries int
 	}{
-		"counted from the claim itself":      {200, 1, 0, 0, 16},
-		"counted from when it was prolonged": {1, 2, 7 * time.Second, 15 * time.Second, 12},
+		"from the claim":        {200, 1, 0, 0, 16},
+		"from the last renewal": {1, 2, 7 * time.Second, 15 * time.Second, 12},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -281,7 +281,7 @@ func TestSender_DatabaseAway_StopsTenSecondsBeforeClaimEnds(t *testing.T) {
 					t.Errorf("attempted %d times, from %v to %v", n, first, last)
 				}
 				if slices.Contains(s.took(), "release") {
-					t.Error("the claim was released: another process would send everything again at once")
+					t.Error("the claim was released: another process would repeat everything immediately")
 				}
 				if text := s.log.String(); !strings.Contains(text, `level=ERROR msg="webhook deliveries failed"`) ||
 					strings.Contains(text, "stored late") {
@@ -326,7 +326,7 @@ func TestSender_StoreFails_IsLogged(t *testing.T) {
 	}
 }
 
-// An owner who changes a webhook while something is sent to it causes no error.
+// A client's change to a webhook during a delivery causes no error.
 func TestSender_LostClaim_IsNotLogged(t *testing.T) {
 	t.Parallel()
 	inBubble(t, nil, func(t *testing.T, s *fixture, r *receiver) {
@@ -354,7 +354,7 @@ func TestSender_Shutdown_StoresRunningAttempts(t *testing.T) {
 		start := time.Now()
 		check(t, s.sender.Close(t.Context()))
 		if took := time.Since(start); took != 0 || len(r.all()) != 3 {
-			t.Errorf("%d requests, and then it took %v to end", len(r.all()), took)
+			t.Errorf("%d requests, then a shutdown of %v", len(r.all()), took)
 		}
 		delivered := 0
 		for _, d := range s.deliveries(w.ID) {
@@ -368,8 +368,8 @@ func TestSender_Shutdown_StoresRunningAttempts(t *testing.T) {
 	})
 }
 
-// holdTurns makes every turn wait until the test sends a value or ends. The
-// turn then finds nothing due.
+// holdTurns makes every turn wait until the test sends a value or ends. Each
+// turn then finds no due delivery.
 func (s *fixture) holdTurns(t *testing.T) (end chan struct{}) {
 	end = make(chan struct{})
 	s.due = func(uuid.UUID) ([]webhook.Delivery, error) {
@@ -380,7 +380,7 @@ func (s *fixture) holdTurns(t *testing.T) (end chan struct{}) {
 	return end
 }
 
-// hooks inserts webhooks of several accounts, each with an event to send.
+// hooks inserts n webhooks of several accounts, each with a due event.
 func (s *fixture) hooks(n int) {
 	s.t.Helper()
 	for n > 0 {
@@ -402,7 +402,7 @@ func (s *fixture) hooks(n int) {
 	}
 }
 
-// claims returns the claims among the calls of the store.
+// claims returns the claims among the calls to the store.
 func (s *fixture) claims() string {
 	calls := slices.DeleteFunc(s.took(), func(c string) bool { return !strings.HasPrefix(c, "claim") })
 	return strings.Join(calls, ", ")
@@ -422,7 +422,7 @@ func TestTick_ClaimsOnlyFreeSlots(t *testing.T) {
 				t.Errorf("claims %q, want %q", got, want)
 			}
 			if want == "" {
-				end <- struct{}{} // one webhook has nothing due any more
+				end <- struct{}{} // one webhook has no more due deliveries
 				synctest.Wait()
 			}
 		}
@@ -435,10 +435,10 @@ func TestTick_ManyWebhooks_ServesAll(t *testing.T) {
 		atOnce, hooks int
 		want          string
 	}{
-		"fewer than places":             {4, 3, "claim 4 for 34s"},
-		"as many as places":             {4, 4, "claim 4 for 34s"},
-		"as many as are claimed once":   {0, 64, "claim 64 for 34s, claim 64 for 34s"},
-		"more than are claimed at once": {70, 80, "claim 64 for 34s, claim 6 for 34s"},
+		"fewer than slots":    {4, 3, "claim 4 for 34s"},
+		"as many as slots":    {4, 4, "claim 4 for 34s"},
+		"one full claim":      {0, 64, "claim 64 for 34s, claim 64 for 34s"},
+		"more than one claim": {70, 80, "claim 64 for 34s, claim 6 for 34s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -469,7 +469,7 @@ func TestTick_StoreFails_ReturnsError(t *testing.T) {
 		end()
 		check(t, s.sender.Tick(ended))
 		if calls := s.took(); len(calls) > 0 {
-			t.Errorf("after the end: %v", calls)
+			t.Errorf("after shutdown: %v", calls)
 		}
 	})
 }

@@ -20,7 +20,7 @@ type Delivery struct {
 	DueAt    time.Time // time of the next attempt, while pending; Immediately before the first
 }
 
-// Immediately returns a time at which a delivery is due by any clock.
+// Immediately returns a due time that is in the past by any clock.
 func Immediately() time.Time { return time.UnixMilli(0).UTC() }
 
 // DeliveryState is the state of a delivery.

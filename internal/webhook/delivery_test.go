@@ -17,7 +17,7 @@ var waits = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 
 	10 * time.Hour, 14 * time.Hour,
 	20 * time.Hour, 24 * time.Hour}
 
-// about is how exactly a wait is known, which is a fraction of its length.
+// about is the relative tolerance of a wait.
 const about = time.Millisecond
 
 func failure(status int) webhook.Attempt { return webhook.Attempt{At: epoch, Status: status} }
@@ -75,17 +75,17 @@ func TestDelivery_RetryAfter_DelaysRetry(t *testing.T) {
 		tries       int
 		asked, want time.Duration
 	}{
-		"none":                         {0, 0, 5 * time.Second},
-		"shorter than the schedule":    {1, time.Minute, 5 * time.Minute},
-		"as long as the schedule":      {1, 5 * time.Minute, 5 * time.Minute},
-		"longer than the schedule":     {0, time.Hour, time.Hour},
-		"a day":                        {0, 24 * time.Hour, 24 * time.Hour},
-		"more than a day":              {0, 24*time.Hour + 1, 24 * time.Hour},
-		"for ever":                     {0, math.MaxInt64, 24 * time.Hour},
-		"negative":                     {0, -time.Hour, 5 * time.Second},
-		"shorter than the last wait":   {8, 23 * time.Hour, 24 * time.Hour},
-		"no more attempts, whatever":   {9, time.Hour, 0},
-		"shorter, though not by a lot": {3, 2*time.Hour - 1, 2 * time.Hour},
+		"none":                       {0, 0, 5 * time.Second},
+		"shorter than the schedule":  {1, time.Minute, 5 * time.Minute},
+		"as long as the schedule":    {1, 5 * time.Minute, 5 * time.Minute},
+		"longer than the schedule":   {0, time.Hour, time.Hour},
+		"a day":                      {0, 24 * time.Hour, 24 * time.Hour},
+		"more than a day":            {0, 24*time.Hour + 1, 24 * time.Hour},
+		"maximum":                    {0, math.MaxInt64, 24 * time.Hour},
+		"negative":                   {0, -time.Hour, 5 * time.Second},
+		"shorter than the last wait": {8, 23 * time.Hour, 24 * time.Hour},
+		"no attempts left":           {9, time.Hour, 0},
+		"slightly shorter":           {3, 2*time.Hour - 1, 2 * time.Hour},
 	} {
 		a := failure(429)
 		a.RetryAfter = tt.asked
@@ -104,8 +104,8 @@ func TestDelivery_RetryAfter_DelaysRetry(t *testing.T) {
 	}
 }
 
-// Only 2xx means that the receiver has the event. A redirect is not followed,
-// so it has delivered nothing.
+// Only 2xx means that the receiver accepted the event. A redirect is not
+// followed, so it delivers nothing.
 func TestDelivery_OnlyStatus2xx_IsDelivered(t *testing.T) {
 	for status, want := range map[int]webhook.DeliveryState{
 		200: webhook.DeliveryDelivered, 201: webhook.DeliveryDelivered, 202: webhook.DeliveryDelivered,
@@ -150,7 +150,7 @@ func TestDelivery_ManyAttempts_KeepsLastTwenty(t *testing.T) {
 		a := failure(500)
 		a.Took = time.Duration(i)
 		want = append(want, a)
-		d.Tries %= 10 // sent again
+		d.Tries %= 10 // redelivered
 		d = d.After(a, epoch, 0)
 	}
 	if diff := cmp.Diff(want[27:], d.Attempts); diff != "" {
@@ -158,8 +158,8 @@ func TestDelivery_ManyAttempts_KeepsLastTwenty(t *testing.T) {
 	}
 }
 
-// Concurrent attempts at one delivery, after a process lost its claim, must not
-// share the backing array of the list.
+// After a lost claim, two processes may append attempts to the same delivery.
+// They must not share a backing array.
 func TestDelivery_After_DoesNotChangeReceiver(t *testing.T) {
 	for _, n := range []int{0, 1, 19, 20, 25} {
 		before := make([]webhook.Attempt, n, n+50) // with spare capacity that append would use
@@ -170,7 +170,7 @@ func TestDelivery_After_DoesNotChangeReceiver(t *testing.T) {
 		d.Attempts = before
 		one, two := d.After(failure(201), epoch, 0), d.After(failure(404), epoch, 0)
 		if got := one.Attempts[len(one.Attempts)-1].Status; got != 201 {
-			t.Errorf("of %d: another attempt was written over this one: %d", n, got)
+			t.Errorf("of %d: overwritten by another attempt: %d", n, got)
 		}
 		if got := two.Attempts[len(two.Attempts)-1].Status; got != 404 {
 			t.Errorf("of %d: %d", n, got)

@@ -24,7 +24,7 @@ const (
 	// provenAccounts is how many accounts may send to one address at
 	// Config.Rate each.
 	provenAccounts = 5
-	maxFailures    = 20 // in a row, after which an endpoint is unproven again
+	maxFailures    = 20 // consecutive failures that make an endpoint unproven again
 	maxProven      = 16 // addresses of an endpoint
 	forgetAfter    = 10 * time.Minute
 )

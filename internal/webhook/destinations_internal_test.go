@@ -12,8 +12,8 @@ import (
 
 var stranger, shopAddress = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
 
-// flood sends as much as is admitted to an address for a minute, from several
-// accounts with two hosts each, and returns how many requests that were.
+// flood sends all admitted requests to an address for a minute, from several
+// accounts with two hosts each, and returns their number.
 func flood(d *destinations, accounts int, address netip.Addr) (admitted int) {
 	var keys []endpointKey
 	for range accounts {
@@ -59,7 +59,7 @@ func TestDestinations_FloodedAddress_DelaysNoProvenEndpoint(t *testing.T) {
 			}
 		}
 		if wait := d.admit(shop, stranger); wait <= 0 || wait > time.Second/defaultRate {
-			t.Errorf("beyond its rate it waits for %s", wait)
+			t.Errorf("beyond its rate the wait is %s", wait)
 		}
 	})
 }
@@ -91,7 +91,7 @@ func TestDestinations_Proven_OnlyForAcceptingAddress(t *testing.T) {
 			}
 		}
 		reject(maxFailures - 1)
-		d.report(key, shopAddress, Attempt{Status: 422}) // an answer to the event
+		d.report(key, shopAddress, Attempt{Status: 422}) // rejects the event only
 		reject(maxFailures - 1)
 		if n := admitted(key, shopAddress); n != defaultRate {
 			t.Errorf("%d requests were admitted after rejections with an answer to an event in between", n)

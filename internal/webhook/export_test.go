@@ -10,14 +10,13 @@ import (
 	"github.com/cardmint/cardmint/internal/limit"
 )
 
-// At gives a poster another clock.
+// At replaces a poster's clock.
 func (p *HTTPPoster) At(now func() time.Time) *HTTPPoster {
 	p.now = now
 	return p
 }
 
-// Exhaust uses up what an account may send to an address where nothing has
-// accepted an event.
+// Exhaust uses up an account's requests to an unproven address.
 func (p *HTTPPoster) Exhaust(account uuid.UUID, address netip.Addr) {
 	p.destinations.admit(endpointKey{account: account}, address)
 	own := p.destinations.addresses[limit.Network(address)].accounts[account].unproven
@@ -26,18 +25,18 @@ func (p *HTTPPoster) Exhaust(account uuid.UUID, address netip.Addr) {
 	own.Allow()
 }
 
-// Attempted is a delivery and the attempt that was just made at it.
+// Attempted is a delivery with its newest attempt.
 type Attempted = attempted
 
-// Claims returns up to n webhooks that have something due.
+// Claims claims up to n webhooks with due deliveries.
 func (s *Sender) Claims(ctx context.Context, n int) ([]*Claim, error) { return s.claimWebhooks(ctx, n) }
 
-// DueDeliveries returns what a turn would attempt next.
+// DueDeliveries returns the next batch of a turn.
 func (s *Sender) DueDeliveries(ctx context.Context, c *Claim, n int) ([]Delivery, error) {
 	return s.dueDeliveries(ctx, c, n)
 }
 
-// SaveAttempts stores a round of attempts.
+// SaveAttempts stores a batch of attempts.
 func (s *Sender) SaveAttempts(ctx context.Context, c *Claim, all []Attempted) error {
 	return s.saveAttempts(ctx, c, all)
 }

@@ -33,15 +33,15 @@ func TestSender_FailingReceiver_IsPaused(t *testing.T) {
 			s.advance(61 * time.Second)
 			s.deliver()
 			if n := len(r.all()) - first; n != 1 {
-				t.Errorf("%d: %d requests after the pause, want 1 that tries", status, n)
+				t.Errorf("%d: %d requests after the pause, want 1 probe", status, n)
 			}
 			check(t, s.webhooks.DeleteWebhook(t.Context(), s.account, w.ID))
 		}
 	})
 }
 
-// A receiver that rejects one type of event, with any status, still gets all
-// others immediately.
+// A receiver that rejects events of one type, with any status, still gets all
+// other events immediately.
 func TestSender_RejectedEvents_DelayNoOthers(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		var taken, refused atomic.Int32
@@ -66,9 +66,9 @@ func TestSender_RejectedEvents_DelayNoOthers(t *testing.T) {
 		s.insertEvents(10)
 		s.deliver()
 		if taken.Load() != 11 || refused.Load() != 100 {
-			t.Errorf("%d of 11 were taken, %d of 100 refused", taken.Load(), refused.Load())
+			t.Errorf("%d of 11 were accepted, %d of 100 rejected", taken.Load(), refused.Load())
 		}
-		for range 9 { // nothing that could go well is left
+		for range 9 { // only failing events are left
 			s.advance(29 * time.Hour)
 			s.deliver()
 		}
@@ -88,7 +88,7 @@ func TestSender_UnreachableReceiver_StopsBatch(t *testing.T) {
 		s.insertEvents(100)
 		s.deliver()
 		for status, r := range all {
-			if n := len(r.all()); n > 10 { // eight at the same time, and two that try
+			if n := len(r.all()); n > 10 { // eight concurrent requests and two probes
 				t.Errorf("%d: %d requests", status, n)
 			}
 		}
@@ -146,12 +146,12 @@ func TestSender_Gone_DisablesAndNotifiesOtherWebhooks(t *testing.T) {
 		got := other.all()
 		if len(got) != 1 || !strings.Contains(got[0].Body, `"type":"webhook.disabled"`) ||
 			!strings.Contains(got[0].Body, w.ID.String()) || strings.Contains(got[0].Body, "card_uuid") {
-			t.Errorf("the other got %+v", got)
+			t.Errorf("the other webhook received %+v", got)
 		}
 		s.insertEvents(2)
 		s.deliver()
 		if n := len(gone.all()); n != 1 {
-			t.Errorf("%d requests to the one that is gone", n)
+			t.Errorf("%d requests to the receiver that is gone", n)
 		}
 		s.wantStates(w.ID, webhook.DeliveryPending) // later events have no delivery
 	})
@@ -182,7 +182,7 @@ func TestSender_FiveDaysOfFailures_Disables(t *testing.T) {
 		if now := s.webhook(w.ID); now.Enabled || now.DisabledReason != webhook.DisabledFailing {
 			t.Fatalf("webhook %+v", now)
 		}
-		s.wantStates(w.ID, webhook.DeliveryFailed, webhook.DeliveryPending) // the second was not due as often
+		s.wantStates(w.ID, webhook.DeliveryFailed, webhook.DeliveryPending) // the second was attempted less often
 		s.insertEvents(3)
 		well = true
 		enabled := true
@@ -197,7 +197,7 @@ func TestSender_FiveDaysOfFailures_Disables(t *testing.T) {
 		s.advance(29 * time.Hour)
 		s.deliver()
 		ds := s.deliveries(w.ID)
-		if n != 3 || len(ds) != 6 { // the first event is older than deliveries are kept
+		if n != 3 || len(ds) != 6 { // the first event is older than the retention
 			t.Errorf("%d sent again, %d deliveries", n, len(ds))
 		}
 		for _, d := range ds[1:] {
@@ -208,8 +208,8 @@ func TestSender_FiveDaysOfFailures_Disables(t *testing.T) {
 	})
 }
 
-// New events must not take all the probes: the oldest one uses up its ten
-// attempts by its schedule, however many come after it.
+// New events must not use all the probes: the oldest event exhausts its ten
+// attempts on schedule.
 func TestSender_DeadReceiverWithNewEvents_IsDisabled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: sends for a week")
@@ -229,7 +229,7 @@ func TestSender_DeadReceiverWithNewEvents_IsDisabled(t *testing.T) {
 		}
 		ds := s.deliveries(w.ID)
 		if d := ds[0]; d.State != webhook.DeliveryFailed || d.Tries != 10 {
-			t.Errorf("the oldest is %s after %d tries", d.State, d.Tries)
+			t.Errorf("the oldest delivery is %s after %d tries", d.State, d.Tries)
 		}
 		if took := ds[0].Attempts[len(ds[0].Attempts)-1].At.Sub(ds[0].Attempts[0].At); took > 4*24*time.Hour {
 			t.Errorf("its attempts took %s", took)

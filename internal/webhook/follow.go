@@ -11,7 +11,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Topic selects the events of an account, or of one of its cards.
+// Topic selects the events of an account or of a card.
 type Topic struct {
 	AccountID uuid.UUID
 	CardUUID  uuid.UUID // the zero UUID for all events of the account
@@ -64,10 +64,10 @@ func (s *Service) AwaitEvents(account uuid.UUID, filter EventFilter) (found <-ch
 	return w.found, func() { s.waiting.remove(w) }
 }
 
-// Tick looks for the events that requests wait for. It costs one query for all
-// of them, a second one if some wait for a card whose account has new events,
-// and none without waiting requests. Call it soon after events were committed,
-// and once a second for the events of other processes, but not concurrently.
+// Tick finds the events that requests wait for. It runs one query for all of
+// them, a second one if some wait for a card whose account has new events, and
+// none without waiting requests. Call it soon after events were committed, and
+// once a second for the events of other processes, but not concurrently.
 func (s *Service) Tick(ctx context.Context) error {
 	waiting := s.waiting.waiting()
 	accounts := map[uuid.UUID]bool{}

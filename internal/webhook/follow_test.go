@@ -34,13 +34,13 @@ func (w waiting) over() bool {
 	}
 }
 
-// tick calls Tick, which must make exactly these calls of the store.
+// tick calls Tick, and checks its calls to the store.
 func (s *fixture) tick(calls ...string) {
 	s.t.Helper()
 	s.took()
 	check(s.t, s.webhooks.Tick(s.t.Context()))
 	if diff := cmp.Diff(calls, s.took()); diff != "" {
-		s.t.Errorf("calls of the store (-want +got):\n%s", diff)
+		s.t.Errorf("calls to the store (-want +got):\n%s", diff)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestAwaitEvents_FirstNewEvent_ClosesChannel(t *testing.T) {
 		s.wantOver("another account's", stranger, false)
 		s.tick("last of 1 accounts")
 		later := s.wait(s.account, webhook.EventFilter{After: 1})
-		late := s.wait(s.account, webhook.EventFilter{}) // the event came between reading and waiting
+		late := s.wait(s.account, webhook.EventFilter{}) // the event was committed between reading and waiting
 		s.tick("last of 2 accounts")
 		s.wantOver("who has seen the event", later, false)
 		s.wantOver("who has not seen it", late, true)

@@ -26,8 +26,8 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-// fixture is an account with a card, the service and a sender, and a clock that
-// the test moves.
+// fixture is an account with a card, the service, a sender, and a clock that
+// only the test moves.
 type fixture struct {
 	t        *testing.T
 	url      string
@@ -71,7 +71,7 @@ func newFixture(t *testing.T, url string) *fixture {
 	return s
 }
 
-// open wires a replica.
+// open opens the service and the sender.
 func (s *fixture) open() {
 	s.t.Helper()
 	var err error
@@ -116,14 +116,14 @@ func (s *fixture) advance(d time.Duration) {
 	s.now = s.now.Add(d)
 }
 
-// pass sends all due deliveries, and waits for them.
+// deliver sends all due deliveries, and waits for them.
 func (s *fixture) deliver() {
 	s.t.Helper()
 	check(s.t, s.sender.Tick(s.t.Context()))
 	check(s.t, s.sender.Close(s.t.Context()))
 }
 
-// happen commits n events of the account's card.
+// insertEvents commits n events of the account's card.
 func (s *fixture) insertEvents(n int) []card.Event {
 	s.t.Helper()
 	es := make([]card.Event, n)
@@ -174,14 +174,14 @@ func (s *fixture) wantStates(id uuid.UUID, want ...webhook.DeliveryState) []webh
 	return ds
 }
 
-// received is a request that came to a receiver.
+// received is a request that a receiver got.
 type received struct {
 	ID, Timestamp, Signature string
 	Body                     string
 	header                   http.Header
 }
 
-// receiver keeps what it is sent.
+// receiver records its requests.
 type receiver struct {
 	URL string
 
@@ -226,8 +226,8 @@ func (r *receiver) all() []received {
 	return append([]received(nil), r.got...)
 }
 
-// signedBy reports whether the official library takes the request for one
-// signed by the secret.
+// signedBy reports whether the official library verifies the request with the
+// secret.
 func (r received) signedBy(t *testing.T, secret card.Secret) bool {
 	t.Helper()
 	key, err := standardwebhooks.NewWebhook(secret.Reveal())

@@ -13,19 +13,19 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// once returns the service for a request that is sent again and again.
+// once returns the service for one repeated request.
 func (s *fixture) once(operation string) (*webhook.Service, *webhook.KeyedRequest) {
 	o := &webhook.KeyedRequest{AccountID: s.account, Key: "k", Request: []string{operation}}
 	return s.webhooks.Keyed(o), o
 }
 
-// It failed; it failed but had happened. Either way a repetition leaves one
-// webhook, with the secret that the repetition tells.
+// The first request fails, either without effect or after its commit. A
+// repetition leaves one webhook, and returns its secret.
 func TestOnce_CreateReplyLost_ReplaysWebhook(t *testing.T) {
-	lost := errors.New("the connection is gone")
+	lost := errors.New("connection lost")
 	for name, around := range map[string]func(func() error) error{
-		"it failed":                  func(func() error) error { return lost },
-		"it failed but had happened": func(do func() error) error { return errors.Join(do(), lost) },
+		"failed":                func(func() error) error { return lost },
+		"committed, reply lost": func(do func() error) error { return errors.Join(do(), lost) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, s *fixture) {
@@ -41,7 +41,7 @@ func TestOnce_CreateReplyLost_ReplaysWebhook(t *testing.T) {
 				s.around = nil
 				w, secret, replayed, err := create()
 				check(t, err)
-				if replayed != (name == "it failed but had happened") {
+				if replayed != (name == "committed, reply lost") {
 					t.Errorf("replayed %t", replayed)
 				}
 				all, err := s.webhooks.ListWebhooks(t.Context(), s.account)
@@ -52,18 +52,18 @@ func TestOnce_CreateReplyLost_ReplaysWebhook(t *testing.T) {
 				kept, err := s.vault.Open(w.ID, s.account, "webhook_secret", all[0].Sealed)
 				check(t, err)
 				if kept.Reveal() != secret.Reveal() {
-					t.Error("another secret signs")
+					t.Error("signed with another secret")
 				}
 			})
 		})
 	}
 }
 
-// A rotation whose reply was lost is not another rotation: the secret that the
-// receiver knows still signs.
+// If the reply to a rotation was lost, a repetition does not rotate again: the
+// secret that the receiver knows still signs.
 func TestOnce_RotationReplyLost_ReplaysSecret(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
-		lost := errors.New("the connection is gone")
+		lost := errors.New("connection lost")
 		w, first := s.createWebhook("https://shop.example.com/hooks")
 		var second card.Secret
 		for range 3 {
@@ -85,19 +85,19 @@ func TestOnce_RotationReplyLost_ReplaysSecret(t *testing.T) {
 		for sealed, want := range map[*[]byte]card.Secret{&now.Sealed: second, &now.SealedOld: first} {
 			if got, err := s.vault.Open(w.ID, s.account, "webhook_secret", *sealed); err != nil ||
 				got.Reveal() != want.Reveal() {
-				t.Errorf("another secret signs: %v", err)
+				t.Errorf("signed with another secret: %v", err)
 			}
 		}
 	})
 }
 
-// A delivery that was sent again is not sent a third time, whatever became of
-// the first reply.
+// A repeated redelivery request causes no second redelivery, even if its first
+// reply was lost.
 func TestOnce_RedeliveryReplyLost_RedeliversOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		w, _ := s.createWebhook("https://shop.example.com/hooks")
 		e := s.insertEvents(1)[0]
-		lost := errors.New("the connection is gone")
+		lost := errors.New("connection lost")
 		s.around = func(do func() error) error { return errors.Join(do(), lost) }
 		hooks, _ := s.once("redeliver")
 		wantError(t, hooks.Redeliver(t.Context(), s.account, w.ID, e.ID), lost)
@@ -117,7 +117,7 @@ func TestOnce_RedeliveryReplyLost_RedeliversOnce(t *testing.T) {
 	})
 }
 
-// What is kept is encrypted, and bound to its account.
+// Replies are encrypted, and bound to their account.
 func TestOnce_CorruptReply_IsNotReplayed(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		url := "https://shop.example.com/hooks"
@@ -135,7 +135,7 @@ func TestOnce_CorruptReply_IsNotReplayed(t *testing.T) {
 	})
 }
 
-// What was replied is remembered for two days, whatever is pruned meanwhile.
+// Replies are kept for two days, even if deliveries are pruned earlier.
 func TestPrune_KeepsReplies(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		url := "https://shop.example.com/hooks"
@@ -151,8 +151,8 @@ func TestPrune_KeepsReplies(t *testing.T) {
 	})
 }
 
-// An order takes the key while a request is between its look for the key and
-// its commit. It is about PostgreSQL only: SQLite has one writer.
+// An order uses the key between the request's lookup and its commit. PostgreSQL
+// only: SQLite has one writer.
 func TestOnce_KeyUsedByConcurrentOrder_IsRejected(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, databases.Postgres(t))

@@ -56,7 +56,7 @@ func TestSender_Panic_OtherWebhooksContinue(t *testing.T) {
 		}
 		s.insertEvents(1)
 		s.deliver()
-		s.deliver() // the claim of the broken one has not expired: it is left alone
+		s.deliver() // the claim of the panicking webhook has not expired
 		s.wantStates(well.ID, webhook.DeliveryDelivered)
 		s.wantStates(broken.ID, webhook.DeliveryPending)
 		text := s.log.String()

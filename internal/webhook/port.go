@@ -44,8 +44,8 @@ type Outbox interface {
 	// WebhookTx is like WebhookTx of Store.
 	WebhookTx(ctx context.Context, f func(Tx) error) error
 
-	// ClaimWebhooks claims up to n enabled webhooks that have a delivery due at
-	// now, and are neither paused nor claimed. A claim lasts for ttl by the
+	// ClaimWebhooks claims up to n enabled webhooks with a delivery due at now
+	// that are neither paused nor claimed. A claim lasts for ttl by the
 	// database's clock. Webhooks with fewer failures come first, then those
 	// served longest ago. Secrets is not set.
 	ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl time.Duration) ([]*Claim, error)
@@ -54,7 +54,7 @@ type Outbox interface {
 	// DueDeliveries returns up to n deliveries that are due at now, the longest
 	// due first.
 	DueDeliveries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]Delivery, error)
-	// DueRetries is like DueDeliveries, but leaves out deliveries that are due
+	// DueRetries is like DueDeliveries, but omits deliveries that are due
 	// Immediately, and returns the oldest event first.
 	DueRetries(ctx context.Context, webhook uuid.UUID, now time.Time, n int) ([]Delivery, error)
 	// PruneDeliveries deletes up to n deliveries that are not pending and whose
@@ -100,8 +100,8 @@ type Tx interface {
 	// SaveWebhook stores a webhook. A new Version resets the sender's state.
 	SaveWebhook(ctx context.Context, w *Webhook) error
 	// SaveWebhookState stores a sender's state of a webhook, and renews the
-	// claim. The error is card.ErrFenced if the claim was lost, or the webhook
-	// has another Version, is disabled or was deleted.
+	// claim. The error is card.ErrFenced if the claim was lost, or if the
+	// webhook was disabled, deleted or changed to another Version.
 	SaveWebhookState(ctx context.Context, c *Claim, s State, now time.Time, ttl time.Duration) error
 	// CheckClaim returns card.ErrFenced if the claim was lost or the webhook
 	// was deleted. Otherwise the webhook can't be claimed again before the
@@ -113,8 +113,8 @@ type Tx interface {
 	// Redeliver makes a delivery due at now, and restarts its schedule. The
 	// caller must have locked the webhook.
 	Redeliver(ctx context.Context, account, webhook, event uuid.UUID, now time.Time) error
-	// Reply returns what was replied to the request with an account's
-	// idempotency key. If that request ordered a card, only its hash is set.
+	// Reply returns the reply to the request with an account's idempotency key.
+	// If that request ordered a card, only its hash is set.
 	Reply(ctx context.Context, account uuid.UUID, key string) (Reply, error)
 	// InsertReply stores a reply. The error is card.ErrDuplicate if the account
 	// has used the key for any request.

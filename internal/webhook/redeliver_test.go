@@ -13,7 +13,7 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// A redelivery requested during an attempt survives that attempt's failure.
+// A delivery that a client requests again during a failing attempt stays due.
 func TestRedeliver_DuringAttempt_StaysDue(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
@@ -34,7 +34,7 @@ func TestRecoverWebhook_GoesBackToRetention(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
 		var es []card.Event
-		for i := range 2300 { // more than one transaction has sent again
+		for i := range 2300 { // more than one transaction redelivers
 			e := newEvent(x.card, card.EventDetected)
 			e.CreatedAt = epoch.Add(time.Duration(i) * time.Millisecond)
 			es = append(es, e)
@@ -44,7 +44,7 @@ func TestRecoverWebhook_GoesBackToRetention(t *testing.T) {
 		x.now = epoch.AddDate(0, 0, 30).Add(100 * time.Millisecond)
 		for _, want := range []int64{2200, 0} {
 			if n, err := x.RecoverWebhook(t.Context(), w.AccountID, w.ID, time.Time{}); err != nil || n != want {
-				t.Errorf("%d are sent, want %d, error %v", n, want, err)
+				t.Errorf("%d redelivered, want %d, error %v", n, want, err)
 			}
 		}
 		ds := deliveries(t, s, w.ID)
@@ -71,10 +71,10 @@ func TestRecoverWebhook_SkewedClocks_FindsAllEvents(t *testing.T) {
 		}
 		w := insertWebhook(t, s, newWebhook(x.card.AccountID))
 		if n, err := x.RecoverWebhook(t.Context(), w.AccountID, w.ID, epoch.Add(5*time.Second)); err != nil || n != 1 {
-			t.Errorf("%d are sent, want the last; error %v", n, err)
+			t.Errorf("%d redelivered, want 1; error %v", n, err)
 		}
 		if n, err := x.RecoverWebhook(t.Context(), w.AccountID, w.ID, epoch); err != nil || n != 1 {
-			t.Errorf("%d more are sent, want 1; error %v", n, err)
+			t.Errorf("%d more redelivered, want 1; error %v", n, err)
 		}
 		wantDeliveries(t, s, w.ID, "4 pending", "2 pending")
 	})
@@ -83,7 +83,7 @@ func TestRecoverWebhook_SkewedClocks_FindsAllEvents(t *testing.T) {
 func TestRedeliver_UnknownEvent_IsNotFound(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
-		insertEvents(t, s, newEvent(x.card, card.EventLate)) // which it does not want
+		insertEvents(t, s, newEvent(x.card, card.EventLate)) // of a type that it does not subscribe to
 		es, err := s.Events(t.Context(), x.card.AccountID, 0, 9)
 		check(t, err)
 		for _, id := range []uuid.UUID{uuid.New(), es[0].ID} {
@@ -159,8 +159,8 @@ func TestListEvents_Pages(t *testing.T) {
 	})
 }
 
-// After a backup is restored, a reader may be ahead of the feed. An empty page
-// would make it skip the events that come next.
+// After a restore, a reader may be ahead of the feed. An empty page would make
+// it skip the next events.
 func TestListEvents_AfterUnassignedSeq_IsAnError(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)

@@ -22,7 +22,7 @@ var epoch = time.Date(2024, 11, 20, 14, 46, 0, 120e6, time.UTC)
 
 var databases = storetest.Databases
 
-// onEachStore runs a test on every database with a store that is open.
+// onEachStore runs a test on an open store of every database.
 func onEachStore(t *testing.T, f func(t *testing.T, s *store.Store)) {
 	t.Helper()
 	storetest.Each(t, func(t *testing.T, url string) { f(t, open(t, url)) })
@@ -81,7 +81,7 @@ func insertEvents(t testing.TB, s *store.Store, es ...card.Event) {
 	check(t, s.WebhookTx(t.Context(), func(tx webhook.Tx) error { return tx.InsertEvents(t.Context(), es) }))
 }
 
-// seqs are the numbers of an account's events.
+// seqs returns the numbers of an account's events.
 func seqs(t testing.TB, s *store.Store, account uuid.UUID) (all []int64) {
 	t.Helper()
 	es, err := s.Events(t.Context(), account, 0, 10_000)
@@ -99,8 +99,8 @@ func deliveries(t testing.TB, s *store.Store, id uuid.UUID) []webhook.Delivery {
 	return all
 }
 
-// wantDeliveries fails the test unless the webhook has these, each written as
-// its event's number and its state, newest first.
+// wantDeliveries checks a webhook's deliveries, each written as its event's
+// number and its state, newest first.
 func wantDeliveries(t testing.TB, s *store.Store, id uuid.UUID, want ...string) {
 	t.Helper()
 	var got []string

@@ -28,9 +28,9 @@ const (
 	saveMargin = 10 * time.Second
 )
 
-// Sender sends due deliveries. It serves each webhook in a goroutine of its
-// own, so that a slow receiver delays no other. Several processes may send at
-// the same time; a webhook is claimed by one of them.
+// Sender sends due deliveries. It serves each webhook in its own goroutine, so
+// that a slow receiver delays no other. Several processes may send at the same
+// time; a webhook is claimed by one of them.
 type Sender struct {
 	store   Outbox
 	vault   Vault
@@ -57,8 +57,8 @@ func NewSender(store Outbox, vault Vault, poster *HTTPPoster, wake func(), log *
 }
 
 // ttl is how long a claim lasts unless it is renewed: long enough for a batch
-// of attempts and for storing it, even if the database is unreachable for a
-// moment.
+// of attempts and for storing it, even if the database is unreachable for a few
+// seconds.
 func (s *Sender) ttl() time.Duration { return 2*s.poster.client.Timeout() + 30*time.Second }
 
 // Tick claims webhooks that have due deliveries, as many as there are free
@@ -177,11 +177,11 @@ func (s *Sender) save(ctx context.Context, c *Claim, done []attempted, until tim
 	}
 }
 
-// attemptBatch attempts deliveries in the given order: several concurrently, or
-// one at a time if the receiver failed in the last batch. It starts no more
-// attempts after maxBatchTime, or once the receiver is unreachable or gone. It
-// returns the attempts in the order in which they ended. If an attempt was
-// postponed, wait is the time until the destination accepts the next one.
+// attemptBatch attempts deliveries in order: several concurrently, or one at a
+// time if the receiver failed in the last batch. It starts no more attempts
+// after maxBatchTime, or once the receiver is unreachable or gone. It returns
+// the attempts, ordered by their end. If an attempt was postponed, wait is the
+// time until the destination accepts the next one.
 func (s *Sender) attemptBatch(ctx, working context.Context, c *Claim, due []Delivery, limit *rate.Limiter) (
 	done []attempted, wait time.Duration) {
 	var (

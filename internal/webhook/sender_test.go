@@ -41,7 +41,7 @@ func TestSender_SendsSignedEvents(t *testing.T) {
 		}
 		for i, e := range es {
 			if got[i].ID != e.ID.String() || got[i].Body != string(e.Payload()) || !got[i].signedBy(t, secret) {
-				t.Errorf("event %+v came as %+v", e, got[i])
+				t.Errorf("event %+v was received as %+v", e, got[i])
 			}
 			if kind := got[i].header.Get("Content-Type"); kind != "application/json" {
 				t.Errorf("type %q", kind)
@@ -54,7 +54,7 @@ func TestSender_SendsSignedEvents(t *testing.T) {
 			t.Errorf("body %s\nwant %s", got[1].Body, want)
 		}
 		if filtered := made.all(); len(filtered) != 1 || filtered[0].Body != want {
-			t.Errorf("the other receiver got %+v", filtered)
+			t.Errorf("the other receiver received %+v", filtered)
 		}
 		for _, d := range s.wantStates(w.ID, webhook.DeliveryDelivered, webhook.DeliveryDelivered) {
 			if len(d.Attempts) != 1 || d.Attempts[0].Status != 200 {
@@ -63,7 +63,7 @@ func TestSender_SendsSignedEvents(t *testing.T) {
 		}
 		s.deliver()
 		if n := len(r.all()); n != 2 {
-			t.Errorf("%d requests after another pass", n)
+			t.Errorf("%d requests after another delivery", n)
 		}
 	})
 }
@@ -74,7 +74,7 @@ func TestSender_Retries_HaveSameIDAndBodyAndNewTimestamp(t *testing.T) {
 		w, secret := s.createWebhook(r.URL)
 		s.insertEvents(1)
 		s.deliver()
-		s.deliver() // nothing: it is not due yet
+		s.deliver() // not due yet
 		s.wantStates(w.ID, webhook.DeliveryPending)
 		s.advance(6 * time.Second)
 		s.deliver()
@@ -156,7 +156,7 @@ func TestSender_HangingReceiver_DelaysNoOther(t *testing.T) {
 			await(t, func() bool { return len(r.all()) == 3 })
 		}
 		if n := hanging.Load(); n > 8 {
-			t.Errorf("%d requests hang at one receiver", n)
+			t.Errorf("%d requests to the hanging receiver", n)
 		}
 	})
 }
@@ -166,7 +166,7 @@ func await(t *testing.T, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !done(); {
 		if time.Now().After(deadline) {
-			t.Fatal("it did not happen")
+			t.Fatal("timed out")
 		}
 		<-time.After(time.Millisecond)
 	}
@@ -214,7 +214,8 @@ func TestSender_DeletedOrDisabledDuringAttempt(t *testing.T) {
 	})
 }
 
-// Few requests follow a client's change, and earlier successes are stored.
+// After a client's change few requests are sent with the old settings, and
+// earlier successes are stored.
 func TestSender_WebhookChangedDuringBatch_TakesEffectSoon(t *testing.T) {
 	for name, tt := range map[string]struct {
 		takes time.Duration
@@ -252,7 +253,7 @@ func TestSender_WebhookChangedDuringBatch_TakesEffectSoon(t *testing.T) {
 				s.deliver()
 				check(t, changed)
 				if after > tt.most || !off {
-					t.Errorf("%d requests after it was disabled: %t", after, off)
+					t.Errorf("%d requests after the change (disabled: %t)", after, off)
 				}
 				off = false
 				enabled := true
@@ -261,7 +262,7 @@ func TestSender_WebhookChangedDuringBatch_TakesEffectSoon(t *testing.T) {
 				s.deliver()
 				for id, n := range arrived {
 					if n != 1 {
-						t.Errorf("event %s arrived %d times", id, n)
+						t.Errorf("event %s was received %d times", id, n)
 					}
 				}
 				for _, d := range s.deliveries(w.ID) {
@@ -286,10 +287,10 @@ func TestSender_Replicas_NeverSendConcurrently(t *testing.T) {
 			under[id]++
 			times[id]++
 			if under[id] > 1 {
-				t.Errorf("event %s is sent twice at the same time", id)
+				t.Errorf("event %s is sent twice concurrently", id)
 			}
 			if len(under) > 8 {
-				t.Errorf("%d requests at the same time", len(under))
+				t.Errorf("%d concurrent requests", len(under))
 			}
 			mu.Unlock()
 			defer func() {
@@ -316,11 +317,11 @@ func TestSender_Replicas_NeverSendConcurrently(t *testing.T) {
 			check(t, r.sender.Close(t.Context()))
 		}
 		if len(times) != events {
-			t.Errorf("%d events arrived", len(times))
+			t.Errorf("%d events were received", len(times))
 		}
 		for id, n := range times {
 			if n != 1 {
-				t.Errorf("event %s arrived %d times", id, n)
+				t.Errorf("event %s was received %d times", id, n)
 			}
 		}
 		for _, d := range s.deliveries(w.ID) {
@@ -349,7 +350,7 @@ func TestSender_RolledBackEvent_IsNeverSent(t *testing.T) {
 			t.Errorf("received %+v", got)
 		}
 		if kept := s.insertEvents(1); kept[0].CardUUID != s.card.UUID {
-			t.Fatal("not of the card")
+			t.Fatal("an event of another card")
 		}
 		s.deliver()
 		if got := r.all(); len(got) != 1 || !strings.Contains(got[0].Body, `"seq":1,`) {
@@ -363,7 +364,7 @@ func TestSender_LostClaim_WritesNothing(t *testing.T) {
 		r := newReceiver(t, nil)
 		w, _ := s.createWebhook(r.URL)
 		s.insertEvents(1)
-		claims, err := s.store.ClaimWebhooks(t.Context(), s.clock(), 10, 0) // it has ended already
+		claims, err := s.store.ClaimWebhooks(t.Context(), s.clock(), 10, 0) // the TTL is over immediately
 		check(t, err)
 		due, err := s.sender.DueDeliveries(t.Context(), claims[0], 10)
 		check(t, err)
@@ -371,13 +372,13 @@ func TestSender_LostClaim_WritesNothing(t *testing.T) {
 		err = s.sender.SaveAttempts(t.Context(), claims[0],
 			[]webhook.Attempted{{Delivery: due[0], Attempt: webhook.Attempt{Status: 500}}})
 		if !errors.Is(err, card.ErrFenced) {
-			t.Errorf("the write of the one who lost the claim: %v", err)
+			t.Errorf("write with a lost claim: %v", err)
 		}
 		s.wantStates(w.ID, webhook.DeliveryDelivered)
 	})
 }
 
-// Retrying does not fix a bug.
+// Errors other than ErrUnavailable are not retried: they may be bugs.
 func TestSender_OtherStoreError_IsNotRetried(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		r := newReceiver(t, nil)

@@ -36,7 +36,7 @@ func TestDeleteWebhook_ManyDeliveries_DeletesInBatches(t *testing.T) {
 
 func TestCreateWebhook_Concurrent_RespectsLimit(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
-		x := newSending(t, s) // which has two
+		x := newSending(t, s) // with two webhooks
 		var mu sync.Mutex
 		made := 0
 		var all sync.WaitGroup
@@ -59,7 +59,7 @@ func TestCreateWebhook_Concurrent_RespectsLimit(t *testing.T) {
 		hooks, err := x.ListWebhooks(t.Context(), x.card.AccountID)
 		check(t, err)
 		if made != 14 || len(hooks) != 16 {
-			t.Errorf("%d were made, now there are %d", made, len(hooks))
+			t.Errorf("%d were created, now there are %d", made, len(hooks))
 		}
 		check(t, x.DeleteWebhook(t.Context(), x.card.AccountID, hooks[7].ID))
 		_, _, err = x.CreateWebhook(t.Context(), x.card.AccountID, webhook.Request{URL: ptr("https://shop.example.com/")})
@@ -127,7 +127,7 @@ func TestPrune_KeepsRecentAndPendingDeliveries(t *testing.T) {
 	})
 }
 
-// awaitLock returns when a transaction on PostgreSQL waits for another, or done
+// awaitLock waits until a transaction on PostgreSQL waits for another, or done
 // is closed.
 func awaitLock(t testing.TB, url string, done <-chan struct{}) {
 	t.Helper()
@@ -144,8 +144,8 @@ func awaitLock(t testing.TB, url string, done <-chan struct{}) {
 	}
 }
 
-// insertBeside inserts an event while another transaction has done something
-// already and then commits. It is about PostgreSQL only: SQLite has one writer.
+// insertBeside inserts an event while another transaction has executed
+// statements and not committed yet. PostgreSQL only: SQLite has one writer.
 func (x *sending) insertBeside(t *testing.T, url string, statements ...string) {
 	t.Helper()
 	other, err := rig.OpenSQL(t, url).Begin()
@@ -166,12 +166,12 @@ func (x *sending) insertBeside(t *testing.T, url string, statements ...string) {
 	check(t, other.Commit())
 	<-done
 	if err != nil {
-		t.Errorf("what the event belongs to is not stored: %v", err)
+		t.Errorf("insert event: %v", err)
 	}
 }
 
-// The payment of a card must not fail because its owner deletes a webhook at
-// that moment.
+// The payment of a card must not fail if a client deletes a webhook at the same
+// time.
 func TestInsertEvents_DuringDeleteWebhook(t *testing.T) {
 	t.Parallel()
 	url := databases.Postgres(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// The vector of the Standard Webhooks specification.
+// The test vector of the Standard Webhooks specification.
 const (
 	vectorID        = "msg_p5jXN8AQM9LWM0D4loKWxJek"
 	vectorTime      = 1614265330
@@ -42,8 +42,8 @@ func TestSign_InvalidSecret_IsNotShown(t *testing.T) {
 	}
 }
 
-// verifiers have the official libraries verify a request: they answer the
-// payload, or an error if it is not genuine.
+// verifiers returns the official libraries: each returns the payload of a
+// request, or an error if its signature is invalid.
 func verifiers(t *testing.T) map[string]func(secret card.Secret, r received) ([]byte, error) {
 	t.Helper()
 	program := func(name string) string {

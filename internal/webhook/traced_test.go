@@ -28,15 +28,15 @@ func TestSender_Attempt_IsSpanInTraceOfCard(t *testing.T) {
 	const traceID = "0af7651916cd43dd8448eb211c80319c"
 	type span struct {
 		Trace, Event string
-		Status       int64 // 0 if it has none
+		Status       int64 // 0 if absent
 		Failed       bool
 	}
 	for name, tt := range map[string]struct {
 		url  string
 		want span
 	}{
-		"taken":    {newReceiver(t, func(int) int { return 204 }).URL, span{traceID, "payment.underpaid", 204, false}},
-		"refused":  {newReceiver(t, func(int) int { return 400 }).URL, span{traceID, "payment.underpaid", 400, true}},
+		"accepted": {newReceiver(t, func(int) int { return 204 }).URL, span{traceID, "payment.underpaid", 204, false}},
+		"rejected": {newReceiver(t, func(int) int { return 400 }).URL, span{traceID, "payment.underpaid", 400, true}},
 		"no reply": {"http://127.0.0.1:1/", span{traceID, "payment.underpaid", 0, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestSender_Attempt_IsSpanInTraceOfCard(t *testing.T) {
 						case "http.response.status_code":
 							this.Status = a.Value.AsInt64()
 							if this.Status == 0 {
-								t.Error("a status of 0 is told")
+								t.Error("a status of 0 is exported")
 							}
 						}
 					}

@@ -18,9 +18,8 @@ import (
 )
 
 // inBubble runs a test on SQLite in a synctest bubble. The receiver is outside
-// of it: the bubble's clock stands still during a request. The receiver closes
-// every connection, because waiting at an idle one would stop the clock for
-// good.
+// of the bubble, whose clock stands still during a request. The receiver closes
+// every connection, because an idle one would stop the clock permanently.
 func inBubble(t *testing.T, answer func(n int) int, f func(t *testing.T, s *fixture, r *receiver)) {
 	t.Helper()
 	r, url := startReceiver(t, answer, false), databases.SQLite(t)
@@ -181,7 +180,7 @@ func (s *fixture) called(format string, args ...any) {
 	s.calls = append(s.calls, fmt.Sprintf(format, args...))
 }
 
-// took returns the calls since the last time, and forgets them.
+// took returns the calls since the last time.
 func (s *fixture) took() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +189,7 @@ func (s *fixture) took() []string {
 	return calls
 }
 
-// log keeps what is logged.
+// log is a concurrency-safe log.
 type log struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -318,8 +318,8 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, account, id uuid.UUID
 	return w, secret, nil
 }
 
-// postponed is the refusal of an example, because too much has been sent to the
-// address already.
+// postponed returns the error for an example that exceeds the limit of its
+// address.
 func postponed(a Attempt) error {
 	err := card.ErrUnavailable.WithMessage(
 		"Too many requests have been sent to the address of this webhook. Try again in a few seconds.")

@@ -17,7 +17,7 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// scripted is a Poster that allows any address and answers what the test says.
+// scripted is a Poster that allows any address and returns the test's attempts.
 type scripted struct {
 	post func(url string, secrets []card.Secret, e card.Event) webhook.Attempt
 }
@@ -28,7 +28,7 @@ func (s scripted) Post(_ context.Context, url string, secrets []card.Secret, e c
 	return s.post(url, secrets, e)
 }
 
-// lockedVault neither seals nor opens anything.
+// lockedVault can neither encrypt nor decrypt.
 type lockedVault struct{}
 
 var errLocked = errors.New("locked")
@@ -53,22 +53,22 @@ func onSQLite(t *testing.T) *fixture {
 	return newFixture(t, databases.SQLite(t))
 }
 
-// wantSaying fails the test unless the public error has this message.
+// wantSaying checks the message of a public error.
 func wantSaying(t testing.TB, err error, text string) {
 	t.Helper()
 	var public *card.Error
 	if !errors.As(err, &public) || !strings.Contains(public.Message, text) {
-		t.Errorf("error %v does not say %q", err, text)
+		t.Errorf("error %v, want message %q", err, text)
 	}
 }
 
-// wantField fails the test unless the public error has exactly this field.
+// wantField checks that a public error has exactly this field.
 func wantField(t testing.TB, err error, pointer, detail string) {
 	t.Helper()
 	var public *card.Error
 	if !errors.As(err, &public) || len(public.Fields) != 1 || public.Fields[0].Pointer != pointer ||
 		!strings.Contains(public.Fields[0].Detail, detail) {
-		t.Errorf("error %v does not say %q of %s alone", err, detail, pointer)
+		t.Errorf("error %v, want only %q at %s", err, detail, pointer)
 	}
 }
 
@@ -80,19 +80,19 @@ func TestNew_InvalidConfig_IsAnError(t *testing.T) {
 		"deliveries kept for less than a week": {Retention: week - 1},
 		"negative retention":                   {Retention: -week},
 		"negative rate":                        {Rate: -1},
-		"negative number at once":              {Concurrency: -1},
+		"negative concurrency":                 {Concurrency: -1},
 	} {
 		if _, err := webhook.New(s.store, s.vault, nil, func() {}, cfg); err == nil {
-			t.Errorf("%s: a service is made", name)
+			t.Errorf("%s: New returned a service", name)
 		}
 		if _, err := webhook.NewSender(s.store, s.vault, nil, func() {}, nil, cfg); err == nil {
-			t.Errorf("%s: a sender is made", name)
+			t.Errorf("%s: NewSender returned a sender", name)
 		}
 	}
 	cfg := webhook.Config{Retention: week, Rate: 1, Concurrency: 1, Now: s.clock}
 	if err := cfg.Validate(); err != nil || cfg.Retention != week || cfg.Rate != 1 || cfg.Concurrency != 1 ||
 		!cfg.Now().Equal(s.now) {
-		t.Errorf("what was set became %+v, error %v", cfg, err)
+		t.Errorf("set fields changed: %+v, error %v", cfg, err)
 	}
 	var unset webhook.Config
 	if err := unset.Validate(); err != nil || unset.Retention != 30*24*time.Hour || unset.Rate != 200 ||
@@ -162,8 +162,8 @@ func TestWebhook_ForbiddenURL_IsRejected(t *testing.T) {
 	})
 }
 
-// If a version were used twice, a sender could store what it learned about an
-// address or a secret that is no longer in use.
+// If a version were used twice, a sender could store a state that belongs to an
+// old URL or secret.
 func TestUpdateWebhook_VersionIncreases(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s *store.Store) {
 		x := newSending(t, s)
@@ -181,12 +181,12 @@ func TestUpdateWebhook_VersionIncreases(t *testing.T) {
 		}{
 			{"description", func() { x.change(t, webhook.Request{Description: ptr("d")}) }, 0, true},
 			{"the same address", func() { x.change(t, webhook.Request{URL: &x.hook.URL}) }, 0, true},
-			{"enabled, as it was", func() { x.change(t, webhook.Request{Enabled: ptr(true)}) }, 0, true},
+			{"still enabled", func() { x.change(t, webhook.Request{Enabled: ptr(true)}) }, 0, true},
 			{"another secret", rotate, 1, true},
 			{"another address", func() { x.change(t, webhook.Request{URL: ptr("https://other.example.com/")}) }, 1, false},
 			{"disabled", func() { x.change(t, webhook.Request{Enabled: ptr(false)}) }, 1, false},
 			{"another secret again", rotate, 1, false},
-			{"disabled, as it was", func() { x.change(t, webhook.Request{Enabled: ptr(false)}) }, 0, false},
+			{"still disabled", func() { x.change(t, webhook.Request{Enabled: ptr(false)}) }, 0, false},
 			{"enabled", func() { x.change(t, webhook.Request{Enabled: ptr(true)}) }, 1, false},
 		} {
 			before := x.read(t)
@@ -204,7 +204,7 @@ func TestUpdateWebhook_VersionIncreases(t *testing.T) {
 	})
 }
 
-// claimAfterFailure returns a claim of the webhook under test that has noted a
+// claimAfterFailure returns a claim of the webhook under test after one
 // failure.
 func (x *sending) claimAfterFailure(t testing.TB) *webhook.Claim {
 	t.Helper()
@@ -214,7 +214,8 @@ func (x *sending) claimAfterFailure(t testing.TB) *webhook.Claim {
 	return c
 }
 
-// What becomes due is sent at once, not when the sender looks next.
+// Deliveries that become due wake the sender, so that they are sent
+// immediately.
 func TestService_DeliveriesDue_WakesSender(t *testing.T) {
 	t.Parallel()
 	s := onSQLite(t)
@@ -233,7 +234,7 @@ func TestService_DeliveriesDue_WakesSender(t *testing.T) {
 		before := wakes
 		check(t, f())
 		if wakes != before+1 {
-			t.Errorf("%s: it woke the sender %d times", name, wakes-before)
+			t.Errorf("%s: woke the sender %d times", name, wakes-before)
 		}
 	}
 }
@@ -264,11 +265,11 @@ func TestService_VaultFails_ChangesNothing(t *testing.T) {
 	locked := s.service(lockedVault{}, scripted{}, func() {})
 	_, secret, err := locked.CreateWebhook(t.Context(), s.account, webhook.Request{URL: &w.URL})
 	if wantError(t, err, errLocked); secret != "" {
-		t.Error("a secret that was not sealed is given out")
+		t.Error("returned a secret that was not sealed")
 	}
 	_, secret, err = locked.RotateWebhookSecret(t.Context(), s.account, w.ID)
 	if wantError(t, err, errLocked); secret != "" {
-		t.Error("a secret that was not sealed is given out")
+		t.Error("returned a secret that was not sealed")
 	}
 	_, err = locked.TestWebhook(t.Context(), s.account, w.ID, card.EventLate)
 	wantError(t, err, errLocked)
@@ -320,14 +321,14 @@ func TestService_StoreFails_ReturnsError(t *testing.T) {
 			t.Errorf("%s when %s fails: %v", tt.operation, tt.method, err)
 		}
 	}
-	// A reader that begins can't be ahead of the feed, which need not be asked
-	// for its end.
+	// A reader at the start of the feed can't be ahead of it, so the end is not
+	// queried.
 	s.fails = "LastSeq"
 	if es, more, err := s.webhooks.ListEvents(ctx, newAccount(t, s.store), webhook.EventFilter{Limit: 1}); err != nil ||
 		len(es) != 0 || more {
 		t.Errorf("%d events, error %v", len(es), err)
 	}
-	// A deletion that failed halfway has disabled the webhook, and can be
+	// A deletion that failed halfway leaves the webhook disabled, and can be
 	// repeated.
 	s.fails = ""
 	if now := s.webhook(w.ID); now.Enabled {
@@ -371,7 +372,7 @@ func TestTestWebhook_SignsWithBothSecrets(t *testing.T) {
 	_, second, err := s.webhooks.RotateWebhookSecret(t.Context(), s.account, w.ID)
 	check(t, err)
 	off := false
-	// an example can be sent before it is enabled again
+	// an example can be sent to a disabled webhook
 	_, err = s.webhooks.UpdateWebhook(t.Context(), s.account, w.ID, webhook.Request{Enabled: &off})
 	check(t, err)
 	want := webhook.Attempt{At: epoch, Status: 418, Answer: "a teapot"}
@@ -400,7 +401,7 @@ func TestTestWebhook_SignsWithBothSecrets(t *testing.T) {
 	}
 }
 
-// Without a limit, a customer could flood another server with examples.
+// The limit keeps an account from flooding another server with examples.
 func TestTestWebhook_AccountLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -424,7 +425,7 @@ func TestTestWebhook_AccountLimit(t *testing.T) {
 			wantError(t, err, card.ErrUnavailable)
 			wantSaying(t, err, "Other examples")
 		}
-		for range 3 { // whatever was sent before
+		for range 3 { // in every round
 			begin(w)
 			begin(w)
 			refused()
