@@ -19,9 +19,9 @@ func TestAcceptable_WithinThreePercent(t *testing.T) {
 		}
 	}
 	if _, ok := rate.Acceptable(waiting, card.Decimal{Units: 1500}); ok {
-		t.Error("a number of another scale was taken for a rate")
+		t.Error("a number of another scale was accepted as a rate")
 	}
 	if _, ok := rate.Acceptable(nil, decimal(t, "1500")); ok {
-		t.Error("nothing waits")
+		t.Error("accepted a rate although none is parked")
 	}
 }

@@ -22,9 +22,9 @@ import (
 type book struct {
 	mu       sync.Mutex
 	accepted []card.AcceptedRate
-	inserted int // how many rates it was told to insert
+	inserted int // number of inserted rates
 	parked   map[string][]card.ParkedRate
-	broken   error // what every method returns
+	broken   error // returned by every method
 	hang     bool  // until the context ends
 }
 
@@ -61,7 +61,7 @@ func (b *book) InsertAcceptedRates(ctx context.Context, rates []card.AcceptedRat
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(rates) == 0 {
-		return errors.New("there is nothing to insert")
+		return errors.New("no rates to insert")
 	}
 	b.inserted += len(rates)
 	for _, r := range rates {
@@ -86,7 +86,7 @@ func (b *book) SaveParkedRates(ctx context.Context, process string, rates []card
 	return nil
 }
 
-// accepts has an operator accept a rate.
+// accepts stores an operator's acceptance of a rate.
 func (b *book) accepts(t testing.TB, usd string, at time.Time) {
 	t.Helper()
 	b.accepted = append(b.accepted,
@@ -94,7 +94,7 @@ func (b *book) accepts(t testing.TB, usd string, at time.Time) {
 			By: "alice", Note: "I looked"})
 }
 
-// replica is a process with rates of its own, and two sources.
+// replica is a process with two sources and its own rates.
 type replica struct {
 	*rate.Live
 	t       testing.TB
@@ -109,15 +109,14 @@ func newReplica(t testing.TB, b *book, c *clock, process string) *replica {
 	return &replica{live, t, c, sources}
 }
 
-// say has both sources say usd, now.
+// say makes both sources quote usd at the current time.
 func (r *replica) say(usd string) {
 	for _, s := range r.sources {
 		s.quotes(r.t, r.clock.now(), map[string]string{"monero": usd})
 	}
 }
 
-// tick has both sources say usd a minute later. The book is followed all the
-// time.
+// tick makes both sources quote usd a minute later, and runs Tick and Follow.
 func (r *replica) tick(usd string) error {
 	r.clock.pass(time.Minute)
 	r.say(usd)
@@ -133,7 +132,7 @@ func TestLive_JumpAfterRestart_IsHeld(t *testing.T) {
 	}
 	c.pass(12 * time.Hour)
 	second := newReplica(t, b, c, "two")
-	wantNoRate(t, second.Live, "no source was asked yet") // what is stored is no quote
+	wantNoRate(t, second.Live, "no source was fetched yet") // stored rates are never quoted
 	_ = second.tick("180")
 	wantNoRate(t, second.Live, "180 is more than 15 percent from the last rate 150, and is held until seen 3 times (now 1")
 	_ = second.tick("180")
@@ -188,7 +187,7 @@ func TestLive_RateAcceptedByOperator_QuotedWithoutTick(t *testing.T) {
 	b.accepts(t, "305", c.now())
 	for _, r := range []*replica{one, two} {
 		for _, s := range r.sources {
-			s.fails(errors.New("must not be asked"))
+			s.fails(errors.New("must not be fetched"))
 		}
 		if err := r.Follow(t.Context()); err != nil {
 			t.Fatal(err)
@@ -201,12 +200,12 @@ func TestLive_RateAcceptedByOperator_QuotedWithoutTick(t *testing.T) {
 	if len(b.parked["one"])+len(b.parked["two"]) != 0 {
 		t.Errorf("still parked: %+v", b.parked)
 	}
-	// A restart knows it too, and a second acceptance is not needed.
+	// The acceptance survives a restart, and need not be repeated.
 	if err := newReplica(t, b, c, "three").tick("310"); err != nil {
 		t.Error(err)
 	}
 	if err := one.tick("150"); err == nil {
-		t.Error("the way back is as far as the way there")
+		t.Error("an equal jump back was accepted")
 	}
 }
 
@@ -226,7 +225,7 @@ func TestLive_AnotherRateAccepted_ChangesNothing(t *testing.T) {
 	wantNoRate(t, r.Live, "300 is more than 30 percent from 200")
 }
 
-// What one process has held until it stood counts for all.
+// A jump that one process held until it was confirmed is accepted by all.
 func TestLive_ReplicasAgree(t *testing.T) {
 	b, c := &book{}, &clock{noon}
 	one, two := newReplica(t, b, c, "one"), newReplica(t, b, c, "two")
@@ -239,8 +238,7 @@ func TestLive_ReplicasAgree(t *testing.T) {
 		t.Error(err)
 	}
 	wantRate(t, two.Live, "181")
-	// A replica that is told something else by its sources does not pull the
-	// others along.
+	// A replica with deviating sources does not change the rates of another.
 	for range 4 {
 		_ = two.tick("100")
 	}
@@ -251,19 +249,19 @@ func TestLive_ReplicasAgree(t *testing.T) {
 }
 
 func TestLive_BookDown_NoFirstRateButKeepsLast(t *testing.T) {
-	b, c := &book{broken: errors.New("out of reach")}, &clock{noon}
+	b, c := &book{broken: errors.New("unreachable")}, &clock{noon}
 	b.accepts(t, "150", c.now().Add(-12*time.Hour))
 	r := newReplica(t, b, c, "one")
 	if err := r.tick("150"); err == nil {
 		t.Error("no error")
 	}
-	wantNoRate(t, r.Live, "the accepted rates are not known: out of reach")
+	wantNoRate(t, r.Live, "the accepted rates are not known: unreachable")
 	if err := r.Follow(t.Context()); err == nil {
 		t.Error("no error")
 	}
 	b.broken = nil
 	for _, s := range r.sources {
-		s.fails(errors.New("must not be asked"))
+		s.fails(errors.New("must not be fetched"))
 	}
 	if err := r.Follow(t.Context()); err != nil {
 		t.Fatal(err)
@@ -271,15 +269,15 @@ func TestLive_BookDown_NoFirstRateButKeepsLast(t *testing.T) {
 	wantRate(t, r.Live, "150")
 	n, inserted := len(b.accepted), b.inserted
 
-	b.broken = errors.New("out of reach")
+	b.broken = errors.New("unreachable")
 	for _, usd := range []string{"151", "152", "153"} {
-		if err := r.tick(usd); err == nil || err.Error() != "read accepted rates: out of reach" {
+		if err := r.tick(usd); err == nil || err.Error() != "read accepted rates: unreachable" {
 			t.Errorf("%v", err)
 		}
 		wantRate(t, r.Live, usd)
 	}
 	for range 3 {
-		_ = r.tick("1530") // held and parked without the book, too
+		_ = r.tick("1530") // also held and parked without the book
 	}
 	wantNoRate(t, r.Live, "1530 is more than 30 percent from 150")
 	b.broken = nil
@@ -299,7 +297,7 @@ func TestLive_BookDown_NoFirstRateButKeepsLast(t *testing.T) {
 }
 
 func TestLive_FirstStart_ReadsBook(t *testing.T) {
-	b, c := &book{broken: errors.New("out of reach")}, &clock{noon}
+	b, c := &book{broken: errors.New("unreachable")}, &clock{noon}
 	b.accepts(t, "150", c.now().Add(-12*time.Hour))
 	r := newReplica(t, b, c, "one")
 	_ = r.tick("300")
@@ -310,17 +308,17 @@ func TestLive_FirstStart_ReadsBook(t *testing.T) {
 	wantNoRate(t, r.Live, "300 is more than 15 percent from the last rate 150, and is held until seen 3 times (now 1")
 }
 
-// As soon as the book can be read, the quotes of the last Tick make a rate,
-// whoever accepted what it says.
+// Once the book is read, the quotes of the last Tick are accepted if they match
+// the rates in it.
 func TestLive_BookReadLate_FirstRateFollows(t *testing.T) {
 	b, c := &book{}, &clock{noon}
 	if err := newReplica(t, b, c, "one").tick("150"); err != nil {
 		t.Fatal(err)
 	}
-	b.broken = errors.New("out of reach")
+	b.broken = errors.New("unreachable")
 	two := newReplica(t, b, c, "two")
 	_ = two.tick("151")
-	wantNoRate(t, two.Live, "the accepted rates are not known: out of reach")
+	wantNoRate(t, two.Live, "the accepted rates are not known: unreachable")
 	b.broken = nil
 	if err := two.Follow(t.Context()); err != nil {
 		t.Fatal(err)
@@ -328,8 +326,8 @@ func TestLive_BookReadLate_FirstRateFollows(t *testing.T) {
 	wantRate(t, two.Live, "151")
 }
 
-// Whoever reads the logs sees each acceptance once, when it begins to count.
-// What was accepted before a start is no news.
+// Each acceptance is logged once, when it takes effect. Acceptances from before
+// a start are not logged.
 func TestLive_RateAcceptedByOperator_LoggedOnce(t *testing.T) {
 	var logged strings.Builder
 	before := slog.Default()
@@ -344,12 +342,12 @@ func TestLive_RateAcceptedByOperator_LoggedOnce(t *testing.T) {
 		}
 		_, _ = r.tick(usd), r.tick(usd)
 		if n := strings.Count(logged.String(), "rate accepted by an operator"); n != max(0, i-1) {
-			t.Errorf("after %s, %d acceptances are logged, want %d", usd, n, max(0, i-1))
+			t.Errorf("after %s, %d acceptances were logged, want %d", usd, n, max(0, i-1))
 		}
 	}
 	_ = newReplica(t, b, c, "two").tick("310")
 	if n := strings.Count(logged.String(), "rate accepted by an operator"); n != 2 {
-		t.Errorf("after a restart, %d acceptances are logged, want 2", n)
+		t.Errorf("after a restart, %d acceptances were logged, want 2", n)
 	}
 }
 
@@ -370,7 +368,7 @@ func TestLive_BookHangs_DelaysNothing(t *testing.T) {
 		var following sync.WaitGroup
 		following.Go(func() { _ = r.Follow(t.Context()) })
 		synctest.Wait()
-		wantRate(t, r.Live, "151") // reading does not wait for a Follow
+		wantRate(t, r.Live, "151") // Rate does not wait for Follow
 		following.Wait()
 		if took := time.Since(began); took != 3*time.Second {
 			t.Errorf("took %s", took)

@@ -32,7 +32,7 @@ func TestLive_ClocksAhead_ComparesDates(t *testing.T) {
 					}
 					w.Header().Set(key, value)
 				}
-				w.WriteHeader(http.StatusServiceUnavailable) // the Date counts anyway
+				w.WriteHeader(http.StatusServiceUnavailable) // its Date counts too
 			}))
 			defer web.Close()
 			sources, err := rate.Sources([]string{"kraken"}, map[string]string{"kraken": web.URL},

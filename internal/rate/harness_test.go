@@ -29,7 +29,7 @@ func decimal(t testing.TB, text string) card.Decimal {
 	return d
 }
 
-// percent reads a percentage with as many decimals as are written.
+// percent parses a percentage, and keeps its number of decimals.
 func percent(t testing.TB, text string) (p card.Decimal) {
 	t.Helper()
 	if err := p.UnmarshalText([]byte(text)); err != nil {
@@ -38,16 +38,16 @@ func percent(t testing.TB, text string) (p card.Decimal) {
 	return p
 }
 
-// clock is what a test says that time is.
+// clock is a clock that only the test moves.
 type clock struct{ time.Time }
 
 func (c *clock) now() time.Time       { return c.Time }
 func (c *clock) pass(d time.Duration) { c.Time = c.Add(d) }
 
-// script is a source that says what a test wants.
+// script is a source whose quotes the test sets.
 type script struct {
 	name   string
-	serves []string // the coins; empty for all
+	serves []string // coins that it serves; empty for all
 	fetch  func(ctx context.Context, coins []string) (map[string]rate.Quote, error)
 }
 
@@ -61,7 +61,7 @@ func (s *script) Fetch(ctx context.Context, coins []string) (map[string]rate.Quo
 	return s.fetch(ctx, coins)
 }
 
-// quotes makes a source say prices as they are now, by coin.
+// quotes sets the prices of a source, by coin.
 func (s *script) quotes(t testing.TB, at time.Time, usdPerCoin map[string]string) {
 	t.Helper()
 	quotes := map[string]rate.Quote{}
@@ -75,8 +75,8 @@ func (s *script) fails(err error) {
 	s.fetch = func(context.Context, []string) (map[string]rate.Quote, error) { return nil, err }
 }
 
-// newLive returns rates of monero from scripts named a, b, ... that say 150 at
-// noon.
+// newLive returns rates of monero from n scripts, named a, b and so on, that
+// quote 150 at noon.
 func newLive(t testing.TB, n int, cfg rate.Config) (*rate.Live, *clock, []*script) {
 	t.Helper()
 	c := &clock{noon}
@@ -99,14 +99,14 @@ func newLive(t testing.TB, n int, cfg rate.Config) (*rate.Live, *clock, []*scrip
 	return live, c, scripts
 }
 
-// site is an HTTP server that plays a rate source: it answers every request
-// with what it was given.
+// site is the HTTP server of a rate source. It sends the same response to every
+// request.
 type site struct {
 	*httptest.Server
-	asked []string // the requests, with their queries
+	asked []string // request paths with queries
 }
 
-// answering returns a site that answers at noon with body.
+// answering returns a site that responds with body at noon.
 func answering(t testing.TB, body string) *site {
 	return playing(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
 }
@@ -126,7 +126,7 @@ func playing(t testing.TB, handle http.HandlerFunc) *site {
 	return s
 }
 
-// open returns the source of a name, asked at address.
+// open returns a source with its URL replaced by address.
 func open(t testing.TB, name, address string) rate.Source {
 	t.Helper()
 	sources, err := rate.Sources([]string{name}, map[string]string{name: address}, chain.Markets())
@@ -136,8 +136,8 @@ func open(t testing.TB, name, address string) rate.Source {
 	return sources[0]
 }
 
-// show writes quotes as "coin=price@time" or "coin: why", and a failure as
-// "why".
+// show formats quotes as "coin=price@time" or "coin: error", and a failure as
+// its error.
 func show(coins []string, quotes map[string]rate.Quote, err error) string {
 	if err != nil {
 		return err.Error()

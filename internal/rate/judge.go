@@ -18,7 +18,7 @@ type quoted struct {
 	Quote
 }
 
-// ErrParked means that a rate differs so much from accepted ones that only an
+// ErrParked means that a rate is too far from the accepted ones: only an
 // operator can accept it.
 var ErrParked = errors.New("no card is sold until an operator accepts it with: cardmint rate accept")
 
@@ -191,7 +191,7 @@ func sift(quotes []quoted, now time.Time, cfg Config) (used []quoted, left []dro
 
 func bySource(a, b quoted) int { return cmp.Compare(a.source, b.source) }
 
-// usable returns an error if a quote must be dropped regardless of the others.
+// usable returns an error if a quote must be dropped independently of the rest.
 // It repeats the checks of our own sources, because Source is an open
 // interface.
 func (c Config) usable(q Quote, now time.Time) error {

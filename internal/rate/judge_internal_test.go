@@ -28,8 +28,8 @@ func usd(t testing.TB, text string) card.Decimal {
 	return d
 }
 
-// said reads "a=152.52 b=152.6@-6m c=!down": quotes of sources, their times as
-// distances from noon, and failures.
+// said parses "a=152.52 b=152.6@-6m c=!down": quotes of sources, with their
+// offsets from noon, and failures.
 func said(t testing.TB, texts string) []quoted {
 	t.Helper()
 	var quotes []quoted
@@ -60,7 +60,7 @@ func config(change func(*Config)) Config {
 	}
 	c.fill()
 	c.Floor, c.Ceiling = maps.Clone(c.Floor), maps.Clone(c.Ceiling)
-	// with both, a quorum is enough for the first rate
+	// with both bounds, a quorum is enough for the first rate
 	for bounds, widest := range map[*map[string]card.Decimal]int64{&c.Floor: 1, &c.Ceiling: 1e16} {
 		if *bounds == nil {
 			*bounds = map[string]card.Decimal{}
@@ -72,8 +72,8 @@ func config(change func(*Config)) Config {
 	return c
 }
 
-// Without bounds and without an earlier rate, a wrong majority looks like a
-// right one.
+// Without bounds and an earlier rate, a wrong majority can't be distinguished
+// from a right one.
 func TestJudge_FirstRateWithoutBounds_AllSourcesMustAgree(t *testing.T) {
 	one := func(units int64) map[string]card.Decimal {
 		return map[string]card.Decimal{"monero": {Units: units, Scale: card.RateScale}}
@@ -86,14 +86,14 @@ func TestJudge_FirstRateWithoutBounds_AllSourcesMustAgree(t *testing.T) {
 		rate           string // "" for none
 	}{
 		"all agree":                        {quotes: "a=150 b=151 c=149", rate: "150"},
-		"one is away":                      {quotes: "a=1500 b=1500 c=!down"},
+		"one is down":                      {quotes: "a=1500 b=1500 c=!down"},
 		"one disagrees":                    {quotes: "a=1500 b=1500 c=150"},
 		"one is too old":                   {quotes: "a=1500 b=1500 c=1500@-6m"},
 		"one disagrees, only a floor":      {quotes: "a=1500 b=1500 c=150", floor: floor},
 		"one disagrees, only a ceiling":    {quotes: "a=1500 b=1500 c=150", ceiling: ceiling},
 		"one disagrees, within the bounds": {quotes: "a=1500 b=1500 c=150", floor: floor, ceiling: ceiling, rate: "1500"},
-		"one disagrees, with a past":       {quotes: "a=150 b=150 c=15", past: "150@20m", rate: "150"},
-		"one is away, with a past":         {quotes: "a=150 b=150 c=!down", past: "150@20m", rate: "150"},
+		"one disagrees, earlier rate":      {quotes: "a=150 b=150 c=15", past: "150@20m", rate: "150"},
+		"one is down, earlier rate":        {quotes: "a=150 b=150 c=!down", past: "150@20m", rate: "150"},
 	} {
 		cfg := Config{Coins: []string{"monero"}, Floor: test.floor, Ceiling: test.ceiling}
 		cfg.fill()
@@ -119,12 +119,12 @@ func TestJudge_OneTick(t *testing.T) {
 	for name, test := range map[string]struct {
 		quotes string
 		config func(*Config)
-		rate   string // or none
+		rate   string // "" for none
 		source string
 		age    time.Duration
-		why    string // a part of it
+		why    string // substring of the reason
 	}{
-		"one agrees with itself": {quotes: "a=150", config: func(c *Config) {
+		"quorum of one": {quotes: "a=150", config: func(c *Config) {
 			c.Quorum = 1
 		}, rate: "150", source: "median a=150"},
 		"two: the mean": {quotes: "a=150 b=151", rate: "150.5", source: "median a=150 b=151"},
@@ -140,19 +140,19 @@ func TestJudge_OneTick(t *testing.T) {
 		"failures are named": {quotes: "b=!no-route a=150 c=!down",
 			why: "1 of 3 sources can be used, and 2 are needed: b: no-route; c: down"},
 		"a failure leaves a quorum": {quotes: "a=150 b=!down c=151", rate: "150.5", source: "median a=150 c=151"},
-		"exactly of the greatest age": {quotes: "a=150@-5m b=150", rate: "150", source: "median a=150 b=150",
+		"exactly the maximum age": {quotes: "a=150@-5m b=150", rate: "150", source: "median a=150 b=150",
 			age: 5 * time.Minute},
 		"too old":                              {quotes: "a=150@-5m1s b=150", why: "a: quote is 5m1s old, more than 5m0s"},
-		"yesterday's":                          {quotes: "a=150@-24h b=150@-24h c=150", why: "1 of 3"},
-		"exactly as far ahead as tolerated":    {quotes: "a=150@30s b=150", rate: "150", source: "median a=150 b=150"},
+		"a day old":                            {quotes: "a=150@-24h b=150@-24h c=150", why: "1 of 3"},
+		"exactly the maximum ahead":            {quotes: "a=150@30s b=150", rate: "150", source: "median a=150 b=150"},
 		"all ahead: never taken in the future": {quotes: "a=150@20s b=150@10s", rate: "150", source: "median a=150 b=150"},
 		"too far ahead": {quotes: "a=150@31s b=150",
 			why: "a: quote is from 31s in the future, more than 30s"},
-		"oldest used counts": {quotes: "a=150@-1m b=150@-2m c=150@-3s", rate: "150",
+		"oldest used quote": {quotes: "a=150@-1m b=150@-2m c=150@-3s", rate: "150",
 			source: "median a=150 b=150 c=150", age: 2 * time.Minute},
-		"a dropped one's age does not count": {quotes: "a=150@-1m b=150 c=200@-4m", rate: "150",
+		"age of a dropped quote ignored": {quotes: "a=150@-1m b=150 c=200@-4m", rate: "150",
 			source: "median a=150 b=150", age: time.Minute},
-		"exactly as far as tolerated": {quotes: "a=100 b=100 c=103", rate: "100",
+		"exactly the maximum spread": {quotes: "a=100 b=100 c=103", rate: "100",
 			source: "median a=100 b=100 c=103"},
 		"one unit farther": {quotes: "a=100 b=100 c=103.00000001", rate: "100",
 			source: "median a=100 b=100"},
@@ -173,11 +173,11 @@ func TestJudge_OneTick(t *testing.T) {
 		"another coin's ceiling": {quotes: "a=100 b=100", config: func(c *Config) {
 			c.Ceiling = map[string]card.Decimal{"bitcoin": usd(t, "1")}
 		}, rate: "100", source: "median a=100 b=100"},
-		"the least":           {quotes: "a=0.01 b=0.01", rate: "0.01", source: "median a=0.01 b=0.01"},
-		"less than the least": {quotes: "a=0.00999999 b=1 c=1", rate: "1", source: "median b=1 c=1"},
-		"the most": {quotes: "a=100000000 b=100000000", rate: "100000000",
+		"the minimum":       {quotes: "a=0.01 b=0.01", rate: "0.01", source: "median a=0.01 b=0.01"},
+		"below the minimum": {quotes: "a=0.00999999 b=1 c=1", rate: "1", source: "median b=1 c=1"},
+		"the maximum": {quotes: "a=100000000 b=100000000", rate: "100000000",
 			source: "median a=100000000 b=100000000"},
-		"more than the most": {quotes: "a=100000000.00000001 b=100000000.00000001",
+		"above the maximum": {quotes: "a=100000000.00000001 b=100000000.00000001",
 			why: "0 of 2 sources can be used, and 2 are needed: a: quote is not"},
 		"zero": {quotes: "a=0 b=0 c=1", why: "1 of 3"},
 	} {
@@ -221,45 +221,45 @@ func TestJudge_InvalidQuotes_Dropped(t *testing.T) {
 func TestJudge_TickAfterTick(t *testing.T) {
 	type tick struct {
 		quotes string
-		want   string // the rate that goes on, "withdrawn", or "none"
-		why    string // a part of it
+		want   string // the valid rate, "withdrawn" or "none"
+		why    string // substring of the reason
 	}
 	const held = "is held until seen 3 times (now "
 	for name, ticks := range map[string][]tick{
-		"exactly the greatest jump is none": {{"a=100 b=100", "100", ""}, {"a=115 b=115", "115", ""},
+		"exactly the maximum jump is not held": {{"a=100 b=100", "100", ""}, {"a=115 b=115", "115", ""},
 			{"a=97.75 b=97.75", "97.75", ""}},
-		"a rise is held until it stands, and the old rate goes on": {{"a=100 b=100", "100", ""},
+		"a confirmed rise is accepted, and the old rate stays valid until then": {{"a=100 b=100", "100", ""},
 			{"a=115.00000001 b=115.00000001", "100", held + "1"}, {"a=116 b=116", "100", held + "2"},
 			{"a=117 b=117", "117", ""}},
-		"a fall is held until it stands, and the old rate is withdrawn": {{"a=100 b=100", "100", ""},
+		"a confirmed fall is accepted, and the old rate is withdrawn until then": {{"a=100 b=100", "100", ""},
 			{"a=84.99999999 b=84.99999999", "withdrawn", held + "1"}, {"a=84 b=84", "withdrawn", held + "2"},
 			{"a=84 b=84", "84", ""}},
-		"a spike passes": {{"a=100 b=100", "100", ""}, {"a=200 b=200", "100", held + "1"}, {"a=101 b=101", "101", ""},
+		"spike": {{"a=100 b=100", "100", ""}, {"a=200 b=200", "100", held + "1"}, {"a=101 b=101", "101", ""},
 			{"a=200 b=200", "101", held + "1"}},
-		"a dip passes": {{"a=100 b=100", "100", ""}, {"a=10 b=10", "withdrawn", held + "1"}, {"a=101 b=101", "101", ""}},
-		"a jump that moves on starts again": {{"a=100 b=100", "100", ""}, {"a=120 b=120", "100", held + "1"},
+		"dip": {{"a=100 b=100", "100", ""}, {"a=10 b=10", "withdrawn", held + "1"}, {"a=101 b=101", "101", ""}},
+		"moving jump restarts the hold": {{"a=100 b=100", "100", ""}, {"a=120 b=120", "100", held + "1"},
 			{"a=125 b=125", "100", held + "1"},
 			{"a=126 b=126", "100", held + "2"}, {"a=127 b=127", "127", ""}},
 		"a jump that creeps starts again: all must be close, not only neighbours": {{"a=100 b=100", "100", ""},
 			{"a=120 b=120", "100", held + "1"},
 			{"a=123 b=123", "100", held + "2"}, {"a=126 b=126", "100", held + "1"}},
-		"a jump to the other side starts again": {{"a=100 b=100", "100", ""}, {"a=120 b=120", "100", held + "1"},
+		"opposite jump restarts the hold": {{"a=100 b=100", "100", ""}, {"a=120 b=120", "100", held + "1"},
 			{"a=80 b=80", "withdrawn", held + "1"},
 			{"a=120 b=120", "withdrawn", held + "1"}},
 		"Ticks without a quorum are not consecutive": {{"a=100 b=100", "100", ""}, {"a=200 b=200", "100", held + "1"},
 			{"a=200 b=200", "100", held + "2"},
 			{"a=200 b=!down", "100", "1 of 2"}, {"a=200 b=200", "100", held + "1"}},
-		"without a quorum the old rate goes on": {{"a=100 b=100", "100", ""}, {"a=!down b=!down", "100", "0 of 2"},
+		"no quorum keeps the old rate": {{"a=100 b=100", "100", ""}, {"a=!down b=!down", "100", "0 of 2"},
 			{"a=101 b=101", "101", ""}},
-		"without a quorum a withdrawn rate stays so": {{"a=100 b=100", "100", ""}, {"a=50 b=50", "withdrawn", held},
+		"no quorum keeps a withdrawn rate withdrawn": {{"a=100 b=100", "100", ""}, {"a=50 b=50", "withdrawn", held},
 			{"a=!down b=50", "withdrawn", "1 of 2"}},
 		"below the floor the old rate is withdrawn": {{"a=100 b=100", "100", ""},
 			{"a=89 b=89", "withdrawn", "below the floor of 90"}, {"a=91 b=91", "91", ""}},
-		"the floor holds however long it stands": {{"a=100 b=100", "100", ""}, {"a=50 b=50", "withdrawn", "floor"},
+		"floor is never lifted": {{"a=100 b=100", "100", ""}, {"a=50 b=50", "withdrawn", "floor"},
 			{"a=50 b=50", "withdrawn", "floor"}, {"a=50 b=50", "withdrawn", "floor"}, {"a=50 b=50", "withdrawn", "floor"}},
 		"above the ceiling the old rate is withdrawn": {{"a=100 b=100", "100", ""},
 			{"a=111 b=111", "withdrawn", "above the ceiling of 110"}, {"a=109 b=109", "109", ""}},
-		"the ceiling holds however long it stands": {{"a=100 b=100", "100", ""},
+		"ceiling is never lifted": {{"a=100 b=100", "100", ""},
 			{"a=111 b=111", "withdrawn", "ceiling"}, {"a=111 b=111", "withdrawn", "ceiling"},
 			{"a=111 b=111", "withdrawn", "ceiling"}, {"a=111 b=111", "withdrawn", "ceiling"}},
 		"a jump is measured from the last accepted rate": {{"a=100 b=100", "100", ""}, {"a=110 b=110", "110", ""},
@@ -290,19 +290,18 @@ func TestJudge_TickAfterTick(t *testing.T) {
 	}
 }
 
-// Sources that agree on ten times the price must not be believed because they
-// insist.
+// Sources that keep agreeing on ten times the price must not be trusted.
 func TestJudge_TooFarFromAccepted_Parked(t *testing.T) {
 	type tick struct {
-		after  time.Duration // since the one before
+		after  time.Duration // since the previous Tick
 		quotes string
-		want   string // the rate that goes on, "withdrawn", or "parked"
-		why    string // a part of it
+		want   string // the valid rate, "withdrawn" or "parked"
+		why    string // substring of the reason
 	}
 	const m = time.Minute
 	const held = "is held until seen 3 times (now "
 	for name, ticks := range map[string][]tick{
-		"ten times the price, however long it stands": {{0, "a=150 b=150", "150", ""},
+		"ten times the price, repeatedly": {{0, "a=150 b=150", "150", ""},
 			{m, "a=1500 b=1500", "150", held + "1"}, {m, "a=1500 b=1500", "150", held + "2"},
 			{m, "a=1500 b=1500", "parked",
 				"1500 is more than 30 percent from 150, accepted 2026-11-20T12:00:00Z (median a=1500 b=1500): no card is sold"},
@@ -310,12 +309,12 @@ func TestJudge_TooFarFromAccepted_Parked(t *testing.T) {
 		"a tenth of the price": {{0, "a=150 b=150", "150", ""}, {m, "a=15 b=15", "withdrawn", held + "1"},
 			{m, "a=15 b=15", "withdrawn", held + "2"},
 			{m, "a=15 b=15", "parked", "15 is more than 30 percent from 150"}},
-		"exactly the greatest move": {{0, "a=100 b=100", "100", ""}, {m, "a=130 b=130", "100", held + "1"},
+		"exactly the maximum move": {{0, "a=100 b=100", "100", ""}, {m, "a=130 b=130", "100", held + "1"},
 			{m, "a=130 b=130", "100", held + "2"}, {m, "a=130 b=130", "130", ""}},
 		"one unit more": {{0, "a=100 b=100", "100", ""}, {m, "a=130.00000001 b=130.00000001", "100", held + "1"},
 			{m, "a=130.00000001 b=130.00000001", "100", held + "2"},
 			{m, "a=130.00000001 b=130.00000001", "parked", "130.00000001 is more than 30 percent from 100"}},
-		"in steps that are no jumps": {{0, "a=100 b=100", "100", ""}, {m, "a=114 b=114", "114", ""},
+		"in steps below a jump": {{0, "a=100 b=100", "100", ""}, {m, "a=114 b=114", "114", ""},
 			{m, "a=129 b=129", "129", ""},
 			{m, "a=140 b=140", "129", "140 is more than 30 percent from 100, accepted 2026-11-20T12:00:00Z, and " + held + "1"},
 			{m, "a=139 b=139", "129", held + "2"},
@@ -323,23 +322,23 @@ func TestJudge_TooFarFromAccepted_Parked(t *testing.T) {
 		"there and back": {{0, "a=100 b=100", "100", ""}, {m, "a=114 b=114", "114", ""}, {m, "a=129 b=129", "129", ""},
 			{m, "a=115 b=115", "115", ""},
 			{m, "a=100 b=100", "100", ""}, {m, "a=88 b=88", "withdrawn", "88 is more than 30 percent from 129"}},
-		"what was accepted more than an hour ago no longer bounds": {{0, "a=100 b=100", "100", ""},
+		"a rate older than an hour does not limit": {{0, "a=100 b=100", "100", ""},
 			{m, "a=114 b=114", "114", ""}, {time.Hour, "a=129 b=129", "129", ""},
 			{m, "a=140 b=140", "140", ""}},
-		"but the last one bounds, however old it is": {{0, "a=100 b=100", "100", ""},
+		"the last rate limits at any age": {{0, "a=100 b=100", "100", ""},
 			{48 * time.Hour, "a=140 b=140", "100", held + "1"}, {m, "a=140 b=140", "100", held + "2"},
 			{m, "a=140 b=140", "parked", "140 is more than 30 percent from 100"}},
-		"a price that runs away is parked too": {{0, "a=100 b=100", "100", ""}, {m, "a=200 b=200", "100", held + "1"},
+		"a rising price is parked": {{0, "a=100 b=100", "100", ""}, {m, "a=200 b=200", "100", held + "1"},
 			{m, "a=220 b=220", "100", held + "1"},
 			{m, "a=250 b=250", "parked", "250 is more"}},
-		"back to what was accepted": {{0, "a=100 b=100", "100", ""}, {m, "a=200 b=200", "100", held + "1"},
+		"back to the accepted rate": {{0, "a=100 b=100", "100", ""}, {m, "a=200 b=200", "100", held + "1"},
 			{m, "a=200 b=200", "100", held + "2"}, {m, "a=200 b=200", "parked", ""},
 			{m, "a=101 b=101", "101", ""}},
-		"back within the bound, by a jump": {{0, "a=100 b=100", "100", ""}, {m, "a=200 b=200", "100", held + "1"},
+		"back within the limit, by a jump": {{0, "a=100 b=100", "100", ""}, {m, "a=200 b=200", "100", held + "1"},
 			{m, "a=200 b=200", "100", held + "2"}, {m, "a=200 b=200", "parked", ""},
 			{m, "a=120 b=120", "withdrawn", held + "1"}, {m, "a=120 b=120", "withdrawn", held + "2"},
 			{m, "a=120 b=120", "120", ""}},
-		"without a quorum it still waits": {{0, "a=100 b=100", "100", ""}, {m, "a=200 b=200", "100", held + "1"},
+		"parked without a quorum": {{0, "a=100 b=100", "100", ""}, {m, "a=200 b=200", "100", held + "1"},
 			{m, "a=200 b=200", "100", held + "2"}, {m, "a=200 b=200", "parked", ""},
 			{m, "a=200 b=!down", "parked", ErrParked.Error() + "; since then: 1 of 2"},
 			{m, "a=201 b=201", "parked", "201 is more"}},
@@ -398,23 +397,23 @@ func TestJudge_StoredRates_Compared(t *testing.T) {
 		parked bool
 		held   bool
 	}{
-		"nothing is known":                           {"", "1500", false, false},
-		"the same":                                   {"150@1m", "150", false, false},
-		"a jump, after a restart":                    {"150@1m", "180", false, true},
-		"a jump, after a week":                       {"150@168h", "180", false, true},
-		"ten times":                                  {"150@1m", "1500", true, true},
-		"ten times, after a week":                    {"150@168h", "1500", true, true},
-		"of another process":                         {"150@50m 120@40m 150@1m", "157", true, true},
-		"an hour ago, which still counts":            {"100@1h 125@1m", "135", true, true},
-		"more than an hour ago":                      {"100@60m1s 125@1m", "135", false, false},
-		"an operator accepted it":                    {"150@1h 150@2m 1500@1m!", "1500", false, false},
-		"an operator accepted about that":            {"150@1h 150@2m 1500@1m!", "1600", false, false},
-		"an operator accepted something else":        {"150@1h 150@2m 1500@1m!", "150", true, true},
-		"what came after an acceptance counts":       {"150@1h 1500@30m! 1400@20m 1700@10m", "1300", false, true},
-		"an acceptance counts for the hour":          {"150@2h 1500@30m! 1700@10m", "1025", true, true},
-		"an acceptance of long ago":                  {"150@3h 1500@2h! 1700@1m", "1600", false, false},
-		"an acceptance is the last, however old":     {"150@3h 1500@2h!", "1500", false, false},
-		"accepted, by a clock that is ahead of this": {"150@-1m", "1500", true, true},
+		"no earlier rate":                     {"", "1500", false, false},
+		"the same":                            {"150@1m", "150", false, false},
+		"a jump, after a restart":             {"150@1m", "180", false, true},
+		"a jump, after a week":                {"150@168h", "180", false, true},
+		"ten times":                           {"150@1m", "1500", true, true},
+		"ten times, after a week":             {"150@168h", "1500", true, true},
+		"accepted by another process":         {"150@50m 120@40m 150@1m", "157", true, true},
+		"exactly an hour ago":                 {"100@1h 125@1m", "135", true, true},
+		"more than an hour ago":               {"100@60m1s 125@1m", "135", false, false},
+		"an operator accepted it":             {"150@1h 150@2m 1500@1m!", "1500", false, false},
+		"an operator accepted a similar rate": {"150@1h 150@2m 1500@1m!", "1600", false, false},
+		"an operator accepted another rate":   {"150@1h 150@2m 1500@1m!", "150", true, true},
+		"rate after an acceptance":            {"150@1h 1500@30m! 1400@20m 1700@10m", "1300", false, true},
+		"acceptance within the hour":          {"150@2h 1500@30m! 1700@10m", "1025", true, true},
+		"old acceptance":                      {"150@3h 1500@2h! 1700@1m", "1600", false, false},
+		"old acceptance is the last rate":     {"150@3h 1500@2h!", "1500", false, false},
+		"accepted by a fast clock":            {"150@-1m", "1500", true, true},
 	} {
 		cfg := config(func(c *Config) { c.HoldTicks = 2 })
 		quotes := said(t, "a="+test.quote+" b="+test.quote)
@@ -430,8 +429,8 @@ func TestJudge_StoredRates_Compared(t *testing.T) {
 	}
 }
 
-// What another process accepted may be far from a rate that goes on. That one
-// is withdrawn only if the market is below it.
+// A rate that another process accepted may be far from this process's valid
+// rate. The valid rate is withdrawn only if the market is below it.
 func TestJudge_Held_WithdrawnOnlyIfMarketIsBelow(t *testing.T) {
 	for quote, withdrawn := range map[string]bool{"151": false, "150": false, "149.99999999": true} {
 		before := standing{past: accepted(t, "100@40m 150@20m"), last: card.Rate{USD: usd(t, "150"), At: noon}}
@@ -443,9 +442,9 @@ func TestJudge_Held_WithdrawnOnlyIfMarketIsBelow(t *testing.T) {
 }
 
 func TestJudge_BookUnread_NothingAccepted(t *testing.T) {
-	before := standing{unread: errors.New("database out of reach")}
+	before := standing{unread: errors.New("database unreachable")}
 	after := judge("monero", said(t, "a=150 b=150"), before, noon, config(nil))
-	if after.why == nil || !strings.Contains(after.why.Error(), "database out of reach") || after.last != (card.Rate{}) ||
+	if after.why == nil || !strings.Contains(after.why.Error(), "database unreachable") || after.last != (card.Rate{}) ||
 		len(after.past) > 0 || after.unread == nil {
 		t.Errorf("%+v", after)
 	}
@@ -464,22 +463,22 @@ func TestPast_Recent(t *testing.T) {
 		}
 	}
 	if n := len(s.past); n < 360 || n > 362 {
-		t.Errorf("%d rates are kept of an hour", n)
+		t.Errorf("%d rates of the last hour are kept", n)
 	}
 	same := past{}
 	for i := range 500 {
 		same = same.with(card.AcceptedRate{USD: usd(t, "150"), At: noon.Add(time.Duration(i) * time.Second)})
 	}
 	if len(same) != 9 {
-		t.Errorf("a rate that stays the same is kept %d times in 500 seconds", len(same))
+		t.Errorf("an unchanged rate is kept %d times in 500 seconds", len(same))
 	}
 	if again := same[:1].with(card.AcceptedRate{USD: usd(t, "150"), At: noon.Add(time.Minute)}); len(again) != 2 {
-		t.Error("a rate that stays the same is not kept after a minute")
+		t.Error("an unchanged rate is not kept after a minute")
 	}
 }
 
-// What could not be stored yet is added to what was read, each rate once and
-// oldest first.
+// Rates that are not stored yet are merged with those from the book, each once
+// and oldest first.
 func TestPast_Merge(t *testing.T) {
 	row := func(id byte) card.AcceptedRate {
 		return card.AcceptedRate{ID: uuid.UUID{id}, At: noon.Add(time.Duration(id) * time.Minute)}
@@ -508,7 +507,7 @@ func TestJudge_JumpFromOldRate_IsHeld(t *testing.T) {
 	once := config(func(c *Config) { c.HoldTicks = 1 })
 	if after := judge("monero", quotes, before, noon.Add(48*time.Hour), once); after.why != nil ||
 		after.last.USD.String() != "120" {
-		t.Errorf("with 1 none is held: %+v", after)
+		t.Errorf("held with HoldTicks of 1: %+v", after)
 	}
 }
 
@@ -526,9 +525,9 @@ func TestJudge_Reasons_AreBounded(t *testing.T) {
 	}
 }
 
-// Whatever sources say: an accepted rate lies between the least and the
-// greatest quote that was used, at least a quorum was used, all of it fresh,
-// none far from the median, and nothing that was given was changed.
+// For any quotes, an accepted rate lies between the smallest and the largest
+// used quote. At least a quorum of fresh quotes is used, none is far from the
+// median, and the input is unchanged.
 func TestJudge_AcceptedRate_IsBetweenUsedQuotes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	accepted := 0
@@ -572,11 +571,11 @@ func TestJudge_AcceptedRate_IsBetweenUsedQuotes(t *testing.T) {
 		case rate.USD.Units < least || rate.USD.Units > most:
 			t.Fatalf("%s is not between %v", rate.USD, used)
 		case !rate.At.Equal(oldest) || noon.Sub(rate.At) > cfg.MaxAge:
-			t.Fatalf("taken %s, the oldest used is of %s", rate.At, oldest)
+			t.Fatalf("rate is of %s, the oldest used quote of %s", rate.At, oldest)
 		}
 	}
 	if accepted < 5000 {
-		t.Errorf("only %d were accepted: the test shows little", accepted)
+		t.Errorf("only %d rates were accepted: the test proves little", accepted)
 	}
 }
 

@@ -38,20 +38,19 @@ type Config struct {
 	// percent of that, at any age: the first quotes after an outage are the
 	// least trustworthy. A larger jump is held. Defaults to 15.
 	MaxJump card.Decimal
-	// HoldTicks is the number of consecutive Ticks, with medians within
-	// MaxSpread, after which a jump is accepted. Defaults to 3; with 1, no jump
-	// is held.
+	// HoldTicks is the number of consecutive Ticks with medians within
+	// MaxSpread that confirm a jump. Defaults to 3; with 1, no jump is held.
 	HoldTicks int
 	// MaxMove is the largest distance of a rate from the rates accepted within
 	// the last hour, and from the last one at any age, in percent of those. A
 	// rate that is beyond it for HoldTicks consecutive Ticks is parked: only an
 	// operator can accept it. Defaults to 30.
 	MaxMove card.Decimal
-	// Floor is the lowest rate at which a coin is quoted, in US dollars by
-	// currency code. Defaults to none.
+	// Floor is the lowest quoted rate of a coin, in US dollars by currency
+	// code. Defaults to none.
 	Floor map[string]card.Decimal
-	// Ceiling is the highest rate at which a coin is quoted, in US dollars by
-	// currency code. Defaults to none.
+	// Ceiling is the highest quoted rate of a coin, in US dollars by currency
+	// code. Defaults to none.
 	Ceiling map[string]card.Decimal
 	// Timeout limits a request to one source. Defaults to 10 s; at most a
 	// minute.
@@ -132,8 +131,8 @@ func rescale(bounds map[string]card.Decimal) map[string]card.Decimal {
 	return all
 }
 
-// Live has the rates on which several sources agreed in the latest Ticks. It is
-// safe for concurrent use.
+// Live provides the rates that several sources agreed on in the latest Ticks.
+// It is safe for concurrent use.
 type Live struct {
 	sources []Source // by name
 	log     *slog.Logger
@@ -190,7 +189,7 @@ func New(sources []Source, log *slog.Logger, cfg Config) (*Live, error) {
 		if served < cfg.Quorum {
 			return nil, fmt.Errorf("%s: %d of the sources have a market for it, and a quorum is %d", coin, served, cfg.Quorum)
 		}
-		l.coins[coin] = standing{why: errors.New("no source was asked yet")}
+		l.coins[coin] = standing{why: errors.New("no source was fetched yet")}
 	}
 	return l, nil
 }
@@ -320,7 +319,7 @@ func (l *Live) rate(currency string) (card.Rate, error) {
 	case err != nil && s.why != nil:
 		return card.Rate{}, fmt.Errorf("the last one %w; since then: %w", err, s.why)
 	case err != nil:
-		return card.Rate{}, fmt.Errorf("the last one %w, and the sources have not been asked since", err)
+		return card.Rate{}, fmt.Errorf("the last one %w, and the sources have not been fetched since", err)
 	}
 	return s.last, nil
 }

@@ -25,8 +25,8 @@ func wantRate(t testing.TB, rates order.Rates, want string) {
 	}
 }
 
-// wantNoRate demands that there is no rate of monero, and that whoever runs the
-// service is told why.
+// wantNoRate checks that there is no rate of monero, and that the reason is
+// logged and reported by Health.
 func wantNoRate(t testing.TB, live *rate.Live, why string) {
 	t.Helper()
 	got, err := live.Rate("monero")
@@ -35,7 +35,7 @@ func wantNoRate(t testing.TB, live *rate.Live, why string) {
 		t.Errorf("rate: %+v, %v", got, err)
 	}
 	if !strings.Contains(err.Error(), why) || strings.Contains(public.Message, why) {
-		t.Errorf("rate: %v; want %q for the log only", err, why)
+		t.Errorf("rate: %v; want the reason %q only in the log", err, why)
 	}
 	if health := live.Health(); health == nil || !strings.Contains(health.Error(), why) ||
 		!strings.Contains(health.Error(), "rate of monero: ") {
@@ -45,7 +45,7 @@ func wantNoRate(t testing.TB, live *rate.Live, why string) {
 
 func TestLive_Rate_IsMedianOfSources(t *testing.T) {
 	live, _, s := newLive(t, 3, rate.Config{})
-	wantNoRate(t, live, "no source was asked yet")
+	wantNoRate(t, live, "no source was fetched yet")
 	s[0].quotes(t, noon.Add(-time.Minute), map[string]string{"monero": "152.6"})
 	s[1].quotes(t, noon, map[string]string{"monero": "152.4"})
 	s[2].quotes(t, noon, map[string]string{"monero": "152.52"})
@@ -61,7 +61,7 @@ func TestLive_Rate_IsMedianOfSources(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := live.Rate("bitcoin"); !errors.Is(err, card.ErrNoRate) {
-		t.Errorf("a currency that is not configured: %v", err)
+		t.Errorf("unconfigured currency: %v", err)
 	}
 }
 
@@ -73,8 +73,8 @@ func TestLive_Rate_Expires(t *testing.T) {
 	clock.pass(5 * time.Minute)
 	wantRate(t, live, "150")
 	clock.pass(time.Second)
-	wantNoRate(t, live, "the last one is 5m1s old, more than 5m0s, and the sources have not been asked since")
-	// A clock that was set back makes it no fresher.
+	wantNoRate(t, live, "the last one is 5m1s old, more than 5m0s, and the sources have not been fetched since")
+	// A clock that was set back does not make the rate fresh again.
 	clock.Time = noon.Add(-31 * time.Second)
 	wantNoRate(t, live, "31s in the future")
 }
@@ -105,7 +105,7 @@ func TestLive_BelowQuorum_NoRate(t *testing.T) {
 	if err := live.Tick(t.Context()); err == nil || err.Error() != "rate of monero: "+why {
 		t.Errorf("Tick: %v", err)
 	}
-	wantRate(t, live, "150") // until it is too old
+	wantRate(t, live, "150") // until it expires
 	if err := live.Health(); err != nil {
 		t.Error(err)
 	}
@@ -190,12 +190,12 @@ func TestLive_OneCoinFails_OthersHaveRates(t *testing.T) {
 	live, _, s := newLive(t, 2, rate.Config{Coins: []string{"monero", "bitcoin", "litecoin"}})
 	s[0].fetch = func(context.Context, []string) (map[string]rate.Quote, error) {
 		return map[string]rate.Quote{
-			"monero": {USD: decimal(t, "150"), At: noon}, "bitcoin": {Err: errors.New("torn")},
+			"monero": {USD: decimal(t, "150"), At: noon}, "bitcoin": {Err: errors.New("truncated")},
 			"litecoin": {USD: decimal(t, "80"), At: noon}}, nil
 	}
 	s[1].quotes(t, noon, map[string]string{"monero": "150", "bitcoin": "90000"})
 	err := live.Tick(t.Context())
-	const want = `rate of bitcoin: 1 of 2 sources can be used, and 2 are needed: a: torn
+	const want = `rate of bitcoin: 1 of 2 sources can be used, and 2 are needed: a: truncated
 rate of litecoin: 1 of 2 sources can be used, and 2 are needed: b: answer has no quote for it`
 	if health := live.Health(); err == nil || health == nil || err.Error() != want || health.Error() != want {
 		t.Errorf("Tick: %v\nhealth: %v", err, health)
@@ -209,7 +209,7 @@ func TestLive_Sources_FetchServedCoinsOnly(t *testing.T) {
 	for i, want := range []string{"[monero bitcoin]", "[monero bitcoin]", "[bitcoin]", "not at all"} {
 		s[i].fetch = func(_ context.Context, coins []string) (map[string]rate.Quote, error) {
 			if got := fmt.Sprint(coins); got != want {
-				t.Errorf("source %d was asked for %s, want %s", i, got, want)
+				t.Errorf("source %d was fetched for %s, want %s", i, got, want)
 			}
 			return nil, errors.New("down")
 		}
@@ -241,7 +241,7 @@ func TestLive_HangingSource_TimesOut(t *testing.T) {
 			t.Errorf("took %s", took)
 		}
 		wantRate(t, live, "150")
-		// Also if whoever calls has less patience than the source was given.
+		// The caller's deadline is shorter than the source's timeout.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := live.Tick(ctx); err != nil {
@@ -268,7 +268,7 @@ func TestLive_Sources_FetchedConcurrently(t *testing.T) {
 		ticks.Go(func() { _ = live.Tick(t.Context()) })
 		ticks.Go(func() { _ = live.Tick(t.Context()) }) // one after the other
 		synctest.Wait()
-		wantNoRate(t, live, "no source was asked yet") // reading does not wait for a Tick
+		wantNoRate(t, live, "no source was fetched yet") // Rate does not wait for Tick
 		ticks.Wait()
 		if took := time.Since(began); took != 6*time.Second {
 			t.Errorf("took %s", took)
@@ -317,7 +317,7 @@ func TestLive_WaitingTick_EndsWithContext(t *testing.T) {
 	})
 }
 
-// Otherwise nobody would hear of a dead source until a second one dies.
+// A dead source is logged before a second one fails.
 func TestLive_MissingSource_LoggedOnce(t *testing.T) {
 	var logged strings.Builder
 	before := slog.Default()
@@ -329,7 +329,7 @@ func TestLive_MissingSource_LoggedOnce(t *testing.T) {
 	tick := func(want string) {
 		t.Helper()
 		logged.Reset()
-		clock.pass(time.Second) // reasons that tell an age differ from Tick to Tick
+		clock.pass(time.Second) // reasons that contain an age differ in each Tick
 		if err := live.Tick(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -357,9 +357,9 @@ func TestNew_InvalidConfig_ReturnsError(t *testing.T) {
 		"no sources":                    {nil, nil, "0 sources"},
 		"too few with a market": {[]rate.Source{a, b, &script{name: "c", serves: []string{"bitcoin"}}},
 			func(c *rate.Config) { c.Quorum = 3 }, "monero: 2 of the sources have a market for it, and a quorum is 3"},
-		"the same source twice": {[]rate.Source{a, b, &script{name: "a"}}, nil, "rate source a is listed twice"},
-		"no coins":              {[]rate.Source{a, b}, func(c *rate.Config) { c.Coins = nil }, "coins: at least one"},
-		"a coin twice": {[]rate.Source{a, b}, func(c *rate.Config) {
+		"duplicate source": {[]rate.Source{a, b, &script{name: "a"}}, nil, "rate source a is listed twice"},
+		"no coins":         {[]rate.Source{a, b}, func(c *rate.Config) { c.Coins = nil }, "coins: at least one"},
+		"duplicate coin": {[]rate.Source{a, b}, func(c *rate.Config) {
 			c.Coins = []string{"monero", "monero"}
 		}, "listed twice"},
 		"an empty coin":      {[]rate.Source{a, b}, func(c *rate.Config) { c.Coins = []string{""} }, "is empty"},
@@ -374,7 +374,7 @@ func TestNew_InvalidConfig_ReturnsError(t *testing.T) {
 		"negative spread": {[]rate.Source{a, b}, func(c *rate.Config) {
 			c.MaxSpread.Units = -1
 		}, "max spread: "},
-		"written zero spread": {[]rate.Source{a, b}, func(c *rate.Config) {
+		"explicit zero spread": {[]rate.Source{a, b}, func(c *rate.Config) {
 			c.MaxSpread = card.Decimal{Scale: 2}
 		}, "max spread: "},
 		"too fine a jump": {[]rate.Source{a, b}, func(c *rate.Config) {
@@ -408,7 +408,7 @@ func TestNew_InvalidConfig_ReturnsError(t *testing.T) {
 			c.Floor, c.Ceiling = map[string]card.Decimal{"monero": {Units: 2}},
 				map[string]card.Decimal{"monero": {Units: 19, Scale: 1}}
 		}, "must not be below its floor"},
-		"floor of a strange scale": {[]rate.Source{a, b}, func(c *rate.Config) {
+		"floor with an invalid scale": {[]rate.Source{a, b}, func(c *rate.Config) {
 			c.Floor = map[string]card.Decimal{"monero": {Units: 1, Scale: -3}}
 		}, "floor of monero"},
 	} {

@@ -9,7 +9,7 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// Markup returns rates at which a card costs percent more coin: each rate is
+// Markup returns rates that make a card cost percent more coin: each rate is
 // divided by 1 + percent/100 and rounded down. If percent is 0, it returns
 // rates. It returns an error if percent is not from 0 to 100, or has more than
 // 4 decimals.
@@ -38,7 +38,7 @@ func (m markup) Rate(currency string) (card.Rate, error) {
 	units := new(big.Int).Mul(big.NewInt(rate.USD.Units), whole)
 	rate.USD.Units = units.Quo(units, whole.Add(whole, big.NewInt(m.percent.Units))).Int64()
 	if rate.USD.Units <= 0 {
-		return card.Rate{}, card.ErrNoRate.WithCause(errors.New("nothing is left of the rate after the markup"))
+		return card.Rate{}, card.ErrNoRate.WithCause(errors.New("the rate is 0 after the markup"))
 	}
 	rate.Source += " markup=" + m.percent.String() + "%"
 	return rate, nil

@@ -63,15 +63,14 @@ func TestMarkup_NoRate_ReturnsError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, currency := range []string{"bitcoin", "monero"} { // unknown; nothing left after rounding
+	for _, currency := range []string{"bitcoin", "monero"} { // unknown; 0 after rounding
 		if got, err := rates.Rate(currency); !errors.Is(err, card.ErrNoRate) || got != (card.Rate{}) {
 			t.Errorf("%s: %+v, %v", currency, got, err)
 		}
 	}
 }
 
-// The marked-up rate is the greatest at which the card still costs percent
-// more.
+// The marked-up rate is the largest rate that makes the card cost percent more.
 func FuzzMarkup_LargestRateWithMarkup(f *testing.F) {
 	f.Add(int64(15_252_000_000), int64(15), uint8(1))
 	f.Add(int64(1<<63-1), int64(1), uint8(4))
@@ -84,7 +83,7 @@ func FuzzMarkup_LargestRateWithMarkup(f *testing.F) {
 			return
 		}
 		got, err := rates.Rate("monero")
-		if err != nil { // nothing is left
+		if err != nil { // 0 after rounding
 			got.USD.Units = 0
 		}
 		ten := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(scale)), nil)
@@ -92,15 +91,15 @@ func FuzzMarkup_LargestRateWithMarkup(f *testing.F) {
 			new(big.Rat).Quo(new(big.Rat).SetFrac(big.NewInt(p), ten), big.NewRat(100, 1)))
 		whole := new(big.Rat).SetInt64(units)
 		if r := new(big.Rat).SetInt64(got.USD.Units); r.Mul(r, factor).Cmp(whole) > 0 {
-			t.Errorf("%s with %s percent is %s: too much", given, percent, got.USD)
+			t.Errorf("%s with %s percent is %s: too high", given, percent, got.USD)
 		}
 		if r := new(big.Rat).SetInt64(got.USD.Units + 1); r.Mul(r, factor).Cmp(whole) <= 0 {
-			t.Errorf("%s with %s percent is %s: too little", given, percent, got.USD)
+			t.Errorf("%s with %s percent is %s: too low", given, percent, got.USD)
 		}
 	})
 }
 
-// constant is one rate for all.
+// constant is the same rate for every currency.
 type constant struct{ usd card.Decimal }
 
 func (c constant) Rate(string) (card.Rate, error) { return card.Rate{USD: c.usd, Source: "test"}, nil }

@@ -10,7 +10,7 @@ import (
 
 func TestLive_SourcePanics_OthersAreUsed(t *testing.T) {
 	live, _, s := newLive(t, 3, rate.Config{Floor: map[string]card.Decimal{"monero": decimal(t, "1")},
-		Ceiling: map[string]card.Decimal{"monero": decimal(t, "1000")}}) // without both, all sources must agree at first
+		Ceiling: map[string]card.Decimal{"monero": decimal(t, "1000")}}) // without both bounds, all sources must agree on the first rate
 	s[0].fetch = func(context.Context, []string) (map[string]rate.Quote, error) { panic("canary") }
 	s[1].quotes(t, noon, map[string]string{"monero": "152.4"})
 	s[2].quotes(t, noon, map[string]string{"monero": "152.5"})

@@ -10,7 +10,7 @@ import (
 const (
 	// window is how long an accepted rate limits later ones.
 	window = time.Hour
-	// repeatAfter is the time after which an unchanged rate is added again.
+	// repeatAfter is the interval between additions of an unchanged rate.
 	repeatAfter = time.Minute
 )
 
@@ -26,9 +26,9 @@ func (p past) last() card.AcceptedRate {
 	return p[len(p)-1]
 }
 
-// recent returns the rates that limit the next one: those of the last hour, or
-// else the last one, and none from before an operator's acceptance. It shares
-// p's elements.
+// recent returns the rates that limit the next one: the rates of the last hour,
+// or else the last one, and none from before an operator's acceptance. It
+// shares p's elements.
 func (p past) recent(now time.Time) past {
 	from := 0
 	for i, r := range p {
@@ -61,10 +61,10 @@ func (p past) with(r card.AcceptedRate) past {
 	return append(slices.Clone(p), r)
 }
 
-// merge returns p with the others that it lacks.
-func (p past) merge(others past) past {
+// merge returns p, and the rates of q that it lacks.
+func (p past) merge(q past) past {
 	all := slices.Clone(p)
-	for _, r := range others {
+	for _, r := range q {
 		if !slices.ContainsFunc(p, func(known card.AcceptedRate) bool { return known.ID == r.ID }) {
 			all = append(all, r)
 		}

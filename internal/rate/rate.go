@@ -6,8 +6,8 @@
 // either. Arithmetic is exact, and results are rounded down: a lower rate asks
 // for more coin, so that the amount is never worth less than the dollars.
 //
-// Every process fetches the sources by itself, so that none depends on another,
-// and compares their rates with those accepted by any process or operator,
+// Every process fetches the sources independently of other processes. It
+// compares their rates with the rates that any process or operator accepted,
 // which are stored in a Book. Stored rates are never quoted. After a crash
 // there is no rate before the end of the first Tick, and a jump since the last
 // accepted rate is held like any other.

@@ -17,11 +17,11 @@ func TestReports_QuotesOfSources(t *testing.T) {
 			Ceiling: map[string]card.Decimal{"monero": decimal(t, "1000")}})
 	if got := live.Reports(); len(got) != 1 || got[0].Rate != (card.Rate{}) || len(got[0].Quotes) != 0 ||
 		got[0].Median.Units != 0 {
-		t.Errorf("before anybody was asked: %+v", got)
+		t.Errorf("before the first Tick: %+v", got)
 	}
 	s[0].quotes(t, noon, map[string]string{"monero": "150"})
 	s[1].quotes(t, noon, map[string]string{"monero": "152"})
-	s[2].fails(errors.New("away"))
+	s[2].fails(errors.New("down"))
 	if err := live.Tick(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestReports_QuotesOfSources(t *testing.T) {
 		t.Error(diff)
 	}
 	clock.pass(time.Hour)
-	// too old; what was answered stays known
+	// too old; the quotes remain
 	want[0].Rate, want[0].Median, want[0].Agreeing = card.Rate{}, card.Decimal{Scale: card.RateScale}, 0
 	if diff := cmp.Diff(want, live.Reports()); diff != "" {
 		t.Error(diff)

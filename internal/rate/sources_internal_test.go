@@ -8,7 +8,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// checkQuote fails if a reader let through what no rate must be made of.
+// checkQuote fails the test if a reader returned an invalid quote.
 func checkQuote(t *testing.T, q Quote) {
 	t.Helper()
 	switch {
@@ -63,7 +63,7 @@ func FuzzNewQuote_NeverRoundsUp(f *testing.F) {
 	})
 }
 
-// What the sources document, at noon.
+// The documented responses of the sources, at noon.
 const (
 	KrakenAnswer = `{"error":[],"result":{
 		"XXMRZUSD":[["152.52000000","0.10000000",1795175998.1234567,"b","m","",11]],

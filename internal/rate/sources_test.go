@@ -48,18 +48,18 @@ func TestSources_DocumentedResponses(t *testing.T) {
 			t.Errorf("%s: %s", source.Name(), got)
 		}
 		if diff := cmp.Diff(test.asked, s.asked); diff != "" {
-			t.Errorf("%s was asked (-want +got)\n%s", name, diff)
+			t.Errorf("requests to %s (-want +got)\n%s", name, diff)
 		}
 	}
 }
 
-// An empty list of markets would ask some sources for every market there is.
+// Without markets, some sources would return every market that they have.
 func TestSources_NoMarket_NoRequest(t *testing.T) {
 	for name := range rate.Known() {
 		s := answering(t, `{}`)
 		quotes, err := open(t, name, s.URL).Fetch(t.Context(), []string{"unheard-of"})
 		if err != nil || len(quotes) > 0 || len(s.asked) > 0 {
-			t.Errorf("%s: %v, %v, asked %v", name, quotes, err, s.asked)
+			t.Errorf("%s: %v, %v, requests %v", name, quotes, err, s.asked)
 		}
 	}
 }
@@ -70,7 +70,7 @@ func TestSources_BadValue_AffectsItsQuoteOnly(t *testing.T) {
 		"kraken":    `{"error":[],"result":{"XXMRZUSD":[["152.52","0.1",1795176000,"b","m","",1]],"XXBTZUSD":%s}}`,
 		"coingecko": `{"bitcoin":%s,"monero":{"usd":152.52,"last_updated_at":1795176000}}`,
 	}
-	forms := map[string]string{ // of a price that is put in
+	forms := map[string]string{ // formats of a price
 		"kraken":    `[[%s,"0.1",1795176000.123,"b","m","",1]]`,
 		"coingecko": `{"usd":%s,"last_updated_at":1795176000}`,
 	}
@@ -84,7 +84,7 @@ func TestSources_BadValue_AffectsItsQuoteOnly(t *testing.T) {
 	}
 	for name, form := range forms {
 		for price, want := range map[string]string{
-			`"90000.5"`: "=90000.5@12:00:00", `90000.5`: "=90000.5@12:00:00", // number and string may change places
+			`"90000.5"`: "=90000.5@12:00:00", `90000.5`: "=90000.5@12:00:00", // both numbers and strings are accepted
 			`0.01`: "=0.01@12:00:00", `100000000`: "=100000000@12:00:00", `90000.999999999`: "=90000.99999999@12:00:00",
 			`0`: ": " + implausible, `"0.00"`: ": " + implausible, `-90000`: ": " + implausible, `"NaN"`: ": " + implausible,
 			`"Infinity"`: ": " + implausible,
@@ -112,7 +112,7 @@ func TestSources_BadValue_AffectsItsQuoteOnly(t *testing.T) {
 	check("kraken", `[["90000","0.1",null]]`, ": quote has no time")
 	check("kraken", `[["90000","0.1","now"]]`, ": quote has no time")
 	check("kraken", `[["90000","0.1",1e30]]`, ": quote has no time")
-	check("kraken", `[["80000","0.1",1795175000,"b","m","",1],`+traded+`]`, "=90000@12:00:00") // the newest is the last
+	check("kraken", `[["80000","0.1",1795175000,"b","m","",1],`+traded+`]`, "=90000@12:00:00") // the last trade is the newest
 	check("coingecko", `null`, ": quote has no time")
 	check("coingecko", `{}`, ": quote has no time")
 	check("coingecko", `{"usd":90000}`, ": quote has no time")
@@ -181,8 +181,8 @@ func TestKraken_ErrorWithResult_Dropped(t *testing.T) {
 	}
 }
 
-// fails fetches from every source and demands that there is no quote at all,
-// but a reason that repeats nothing of the body.
+// fails checks that no source returns a quote, and that the reason contains no
+// part of the body.
 func fails(t *testing.T, address string, want string) {
 	t.Helper()
 	for name := range rate.Known() {
@@ -246,7 +246,7 @@ func TestBitfinex_NoTrade_Dropped(t *testing.T) {
 	}
 }
 
-// bitfinex returns a site that answers as Bitfinex does, with a price for each
+// bitfinex returns a site that responds like Bitfinex, with a price for each
 // market.
 func bitfinex(t testing.TB, prices map[string]string) *site {
 	return playing(t, func(w http.ResponseWriter, r *http.Request) {
@@ -343,12 +343,12 @@ func TestLive_FromEverySource(t *testing.T) {
 
 func TestSources_Hanging_TimeOut(t *testing.T) {
 	silent := playing(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	stuck := playing(t, func(w http.ResponseWriter, r *http.Request) { // in the middle of its body
+	stuck := playing(t, func(w http.ResponseWriter, r *http.Request) { // in the middle of the body
 		_, _ = io.WriteString(w, rate.CoinGeckoAnswer[:30])
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and nobody answers them
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, and never responds
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +382,7 @@ func TestSources_ConnectionFails_Dropped(t *testing.T) {
 	}).URL, "exceeded")
 }
 
-// A halted market still answers, and its answers are fresh.
+// A halted market still returns fresh responses.
 func TestLive_HaltedMarket_IsDropped(t *testing.T) {
 	hourAgo := noon.Add(-time.Hour)
 	live := liveFrom(t, map[string]string{
@@ -443,7 +443,7 @@ func TestSources_ByName(t *testing.T) {
 	}
 	for _, s := range all {
 		if s.Serves("monero") == (s.Name() == "coinbase") || !s.Serves("bitcoin") || s.Serves("unheard-of") {
-			t.Errorf("%s serves other coins than it has markets for", s.Name())
+			t.Errorf("%s serves coins without a market", s.Name())
 		}
 	}
 	const nowhere = "rate source coinbase has no market for monero"
@@ -458,7 +458,7 @@ func TestSources_ByName(t *testing.T) {
 	}
 	for name, address := range rate.Known() {
 		if !strings.HasPrefix(address, "https://") {
-			t.Errorf("%s is asked at %s", name, address)
+			t.Errorf("URL of %s is %s", name, address)
 		}
 	}
 	for want, test := range map[string]struct {
