@@ -9,7 +9,7 @@ import (
 )
 
 // CancelCard cancels a card that holds no money, and returns it. It is a no-op
-// if the card is canceled or expired. It costs two calls of the store. The
+// if the card is canceled or expired. It makes two calls to the store. The
 // error is card.ErrNotFound if the account has no such card, and
 // card.ErrHasPayments if money has arrived for it.
 //

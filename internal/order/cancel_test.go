@@ -28,23 +28,24 @@ func TestCancelCard_CallsStoreTwice(t *testing.T) {
 		s.stock("monero", 4)
 		c, _, err := s.try("150", "")
 		check(t, err)
-		s.spy.asked()
+		s.spy.takeCalls()
 		got, err := s.orders.CancelCard(t.Context(), s.account, c.UUID)
 		check(t, err)
 		if got.State != card.Canceled || got.CanceledAt.UnixMilli() != s.now.UnixMilli() {
 			t.Errorf("%s at %s", got.State, got.CanceledAt)
 		}
-		if asked := s.spy.asked(); !slices.Equal(asked, []string{"CancelCard", "CardByUUID"}) {
-			t.Errorf("asked %v", asked)
+		if calls := s.spy.takeCalls(); !slices.Equal(calls, []string{"CancelCard", "CardByUUID"}) {
+			t.Errorf("calls %v", calls)
 		}
 		if _, err := s.orders.CancelCard(t.Context(), uuid.New(), c.UUID); !errors.Is(err, card.ErrNotFound) {
-			t.Errorf("another account's: %v", err)
+			t.Errorf("of another account: %v", err)
 		}
 	})
 }
 
-// It failed; it failed but had happened. A retry reports the card as canceled
-// once that is as durable as the first attempt would have been.
+// The first call fails, either without effect or after its commit. A retry
+// reports the card as canceled once that is as durable as the first call would
+// have made it.
 func TestCancelCard_Retried_ReturnsCanceledCard(t *testing.T) {
 	for name, happened := range map[string]bool{"it failed": false, "it failed but had happened": true} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +53,7 @@ func TestCancelCard_Retried_ReturnsCanceledCard(t *testing.T) {
 				s.stock("monero", 4)
 				c, _, err := s.try("150", "")
 				check(t, err)
-				lost := card.ErrUnavailable.WithCause(errors.New("the connection is gone"))
+				lost := card.ErrUnavailable.WithCause(errors.New("connection lost"))
 				if happened {
 					s.spy.canceled = func() error { return lost }
 				} else {
@@ -62,11 +63,11 @@ func TestCancelCard_Retried_ReturnsCanceledCard(t *testing.T) {
 					t.Fatal(err)
 				}
 				s.spy.canceled, s.spy.before = nil, nil
-				s.spy.asked()
+				s.spy.takeCalls()
 				got, err := s.orders.CancelCard(t.Context(), s.account, c.UUID)
 				check(t, err)
-				if asked := s.spy.asked(); got.State != card.Canceled || slices.Contains(asked, "AwaitReplication") != happened {
-					t.Errorf("%s, asked %v", got.State, asked)
+				if calls := s.spy.takeCalls(); got.State != card.Canceled || slices.Contains(calls, "AwaitReplication") != happened {
+					t.Errorf("%s, calls %v", got.State, calls)
 				}
 				events, err := s.db.Events(t.Context(), s.account, 0, 9)
 				check(t, err)
@@ -75,19 +76,19 @@ func TestCancelCard_Retried_ReturnsCanceledCard(t *testing.T) {
 				}
 				s.spy.fail("AwaitReplication", lost)
 				if _, err := s.orders.CancelCard(t.Context(), s.account, c.UUID); !errors.Is(err, card.ErrUnavailable) {
-					t.Errorf("acknowledged although it may get lost: %v", err)
+					t.Errorf("acknowledged although a failover may lose it: %v", err)
 				}
 			})
 		})
 	}
 }
 
-// unmoved is a store in which every card to be canceled has a payment.
+// unmoved is a store that finds a payment for every card to cancel.
 type unmoved struct{ order.Store }
 
 func (unmoved) CancelCard(context.Context, card.Event) (bool, error) { return false, nil }
 
-// A payment that appears and vanishes between two reads of a request proves
+// A payment that appears and disappears between two reads of a request proves
 // nothing.
 func TestCancelCard_PaymentVanishesBetweenReads_IsUnavailable(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {

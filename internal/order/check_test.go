@@ -56,7 +56,7 @@ func TestCheck_ManyErrors_ReturnsAll(t *testing.T) {
 			t.Errorf("%q %q: %s", tt.usd, tt.currency, diff)
 		}
 		if found := o != (order.Order{}); found != (want == nil) {
-			t.Errorf("%q %q: an order: %v", tt.usd, tt.currency, found)
+			t.Errorf("%q %q: returned an order: %v", tt.usd, tt.currency, found)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func TestNew_InvalidConfig_ReturnsError(t *testing.T) {
 	} {
 		s, err := order.New(nil, nil, nil, nil, nil, tt.config)
 		if got := text(err); got != tt.want || (s == nil) != (err != nil) {
-			t.Errorf("%s: %q, want %q; a service: %v", name, got, tt.want, s != nil)
+			t.Errorf("%s: %q, want %q; returned a service: %v", name, got, tt.want, s != nil)
 		}
 	}
 }
@@ -106,10 +106,10 @@ func TestConfig_Validate_SetsDefaults(t *testing.T) {
 		got := tt.set
 		got.Currencies = []card.Currency{monero}
 		check(t, got.Validate())
-		if told := got.Now(); told.IsZero() != (tt.set.Now != nil) {
-			t.Errorf("the clock shows %s", told)
+		if now := got.Now(); now.IsZero() != (tt.set.Now != nil) {
+			t.Errorf("the clock shows %s", now)
 		}
-		got.Log.Debug("nobody hears it")
+		got.Log.Debug("discarded")
 		if diff := cmp.Diff(got.Currencies, got.Known); diff != "" {
 			t.Errorf("known: %s", diff)
 		}

@@ -36,9 +36,9 @@ func TestCheck_ClientData(t *testing.T) {
 	}{
 		"nothing": {nil, nil, nil},
 		"empty":   {ref(""), map[string]string{}, nil},
-		"the most": {ref(strings.Repeat(face, 200)),
+		"maximum": {ref(strings.Repeat(face, 200)),
 			map[string]string{strings.Repeat(face, 40): strings.Repeat(face, 500)}, nil},
-		"the most pairs":     {nil, pairs(20), nil},
+		"maximum pairs":      {nil, pairs(20), nil},
 		"control characters": {ref("a\tb\n\x01\x7f\u0085"), map[string]string{"\n": "\x1b[31m"}, nil},
 		"a long reference": {ref(strings.Repeat(face, 201)), nil,
 			wrong{{Pointer: "/reference", Detail: "must have at most 200 characters"}}},
@@ -64,13 +64,13 @@ func TestCheck_ClientData(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 		if made := o != (order.Order{}); made != (tt.want == nil) {
-			t.Errorf("%s: an order: %t", name, made)
+			t.Errorf("%s: returned an order: %t", name, made)
 		}
 	}
 	_, got := s.Check(
 		order.Request{USDAmount: "49", Currency: "x", Reference: ref("\x00"), Metadata: map[string]string{"": ""}})
 	if len(got) != 4 {
-		t.Errorf("not all at once: %v", got)
+		t.Errorf("not all errors: %v", got)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestCheckFilter(t *testing.T) {
 		want   []card.FieldError
 	}{
 		{order.Filter{}, nil},
-		{order.Filter{Currency: "pebble", Reference: "order-4711"}, nil}, // cards may still have it
+		{order.Filter{Currency: "pebble", Reference: "order-4711"}, nil}, // disabled, but stored cards may have it
 		{order.Filter{Currency: "Monero"}, []card.FieldError{{Pointer: "query/currency", Detail: other}}},
 		{order.Filter{Reference: "a\x00"},
 			[]card.FieldError{{Pointer: "query/reference", Detail: "must not contain the character U+0000"}}},
@@ -117,14 +117,14 @@ func TestCreateCard_ClientData_IsStoredAndHashed(t *testing.T) {
 		s.ready()
 		pairs := map[string]string{"b": "2", "a": "1", "c": ""}
 		const stored = `{"a":"1","b":"2","c":""}`
-		s.spy.asked()
+		s.spy.takeCalls()
 		made, _, err := s.with(ref("order-4711"), pairs, "k")
 		check(t, err)
-		s.asked("InsertCard")
+		s.wantCalls("InsertCard")
 		again, replay, err := s.with(ref("order-4711"), maps.Clone(pairs), "k")
 		check(t, err)
 		if !replay || again.UUID != made.UUID {
-			t.Errorf("the same is another order: %t", !replay)
+			t.Errorf("an equal order is not replayed: %t", !replay)
 		}
 		read, err := s.orders.GetCard(t.Context(), s.account, made.UUID)
 		check(t, err)
@@ -137,19 +137,19 @@ func TestCreateCard_ClientData_IsStoredAndHashed(t *testing.T) {
 			reference *string
 			metadata  map[string]string
 		}{
-			"neither":             {nil, nil},
-			"no metadata":         {ref("order-4711"), nil},
-			"empty metadata":      {ref("order-4711"), map[string]string{}},
-			"no reference":        {nil, pairs},
-			"an empty reference":  {ref(""), pairs},
-			"another reference":   {ref("order-4712"), pairs},
-			"another value":       {ref("order-4711"), map[string]string{"b": "2", "a": "1", "c": "3"}},
-			"another key":         {ref("order-4711"), map[string]string{"b": "2", "a": "1", "d": ""}},
-			"keys for values":     {ref("order-4711"), map[string]string{"2": "b", "1": "a", "c": ""}},
-			"as if it were both":  {ref(`order-4711` + `metadata` + stored), nil},
-			"in the reference":    {ref(stored), pairs},
-			"in another one's":    {ref("order-4711"), map[string]string{"a": `1","b":"2`, "c": ""}},
-			"with another accent": {ref("order\u0301-4711"), pairs},
+			"neither":                          {nil, nil},
+			"no metadata":                      {ref("order-4711"), nil},
+			"empty metadata":                   {ref("order-4711"), map[string]string{}},
+			"no reference":                     {nil, pairs},
+			"an empty reference":               {ref(""), pairs},
+			"another reference":                {ref("order-4712"), pairs},
+			"another value":                    {ref("order-4711"), map[string]string{"b": "2", "a": "1", "c": "3"}},
+			"another key":                      {ref("order-4711"), map[string]string{"b": "2", "a": "1", "d": ""}},
+			"keys for values":                  {ref("order-4711"), map[string]string{"2": "b", "1": "a", "c": ""}},
+			"reference with metadata appended": {ref(`order-4711` + `metadata` + stored), nil},
+			"metadata in the reference":        {ref(stored), pairs},
+			"metadata in another value":        {ref("order-4711"), map[string]string{"a": `1","b":"2`, "c": ""}},
+			"with another accent":              {ref("order\u0301-4711"), pairs},
 		} {
 			if _, _, err := s.with(other.reference, other.metadata, "k"); !errors.Is(err, card.ErrKeyReused) {
 				t.Errorf("%s: error %v", name, err)
@@ -198,7 +198,7 @@ func TestCards_CorruptMetadata_CardIsReturned(t *testing.T) {
 	})
 }
 
-// With long metadata, fewer cards are in memory at once.
+// Pages of cards with long metadata are shorter, to limit memory.
 func TestListCards_LongMetadata_PagesAreShort(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		all := s.many(330)
@@ -206,6 +206,6 @@ func TestListCards_LongMetadata_PagesAreShort(t *testing.T) {
 		if got := s.list(order.Filter{}); !slices.Equal(got, all) {
 			t.Errorf("%d cards", len(got))
 		}
-		s.asked("Cards 100", "Cards 49", "Cards 49", "Cards 49", "Cards 49", "Cards 49")
+		s.wantCalls("Cards 100", "Cards 49", "Cards 49", "Cards 49", "Cards 49", "Cards 49")
 	})
 }

@@ -16,7 +16,7 @@ import (
 
 var errBroken = errors.New("broken pipe")
 
-// refused orders a card that must be refused.
+// refused checks that an order is refused.
 func (s *fixture) refused(usd, key string, want error) error {
 	s.t.Helper()
 	c, replay, err := s.try(usd, key)
@@ -26,11 +26,11 @@ func (s *fixture) refused(usd, key string, want error) error {
 	return err
 }
 
-// asked compares the calls of the store since the last time.
-func (s *fixture) asked(want ...string) {
+// wantCalls compares the calls to the store since the last check.
+func (s *fixture) wantCalls(want ...string) {
 	s.t.Helper()
-	if diff := cmp.Diff(want, s.spy.asked()); diff != "" {
-		s.t.Errorf("the store was asked: %s", diff)
+	if diff := cmp.Diff(want, s.spy.takeCalls()); diff != "" {
+		s.t.Errorf("calls to the store: %s", diff)
 	}
 }
 
@@ -49,11 +49,11 @@ func TestCreateCard_TakesOneRoundTrip(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 40)
 		check(t, s.orders.Prepare(t.Context()))
-		s.spy.asked()
+		s.spy.takeCalls()
 		s.create("150", "")
-		s.asked("InsertCard")
+		s.wantCalls("InsertCard")
 		s.create("150", "key")
-		s.asked("InsertCard")
+		s.wantCalls("InsertCard")
 	})
 }
 
@@ -84,7 +84,7 @@ func TestCreateCard_ReturnsStoredCard(t *testing.T) {
 			}
 			stored, err := s.db.CardByUUID(t.Context(), s.account, c.UUID)
 			check(t, err)
-			want.Transfers, want.Tag = []card.Transfer{}, stored.Tag // no transfers were read, and a tag
+			want.Transfers, want.Tag = []card.Transfer{}, stored.Tag // CreateCard reads no transfers and no tag
 			if diff := cmp.Diff(want, stored); diff != "" {
 				t.Errorf("stored: %s", diff)
 			}
@@ -95,9 +95,9 @@ func TestCreateCard_ReturnsStoredCard(t *testing.T) {
 func TestCreateCard_UncheckedOrder_ReturnsError(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		if _, _, err := s.orders.CreateCard(t.Context(), s.account, order.Order{}, "key"); err == nil {
-			t.Error("it was taken")
+			t.Error("an unchecked order was accepted")
 		}
-		s.asked()
+		s.wantCalls()
 	})
 }
 
@@ -107,7 +107,7 @@ func TestCreateCard_Replay_ReturnsCardAsCreated(t *testing.T) {
 		first := s.create("150", "key")
 		s.exec("UPDATE cards SET payment_state = 'paid', received = 5, settled = 5, height = 3, accepted = 5, refunded = 1, credit_paid = 4, credit_due = 0")
 		s.generate(first, card.Credentials{CardNumber: "4111111111111111"})
-		again, replay, err := s.try("150.00", "key") // means the same
+		again, replay, err := s.try("150.00", "key") // the same amount
 		check(t, err)
 		if diff := cmp.Diff(first, again); diff != "" || !replay {
 			t.Errorf("replay: %v, %s", replay, diff)
@@ -119,7 +119,7 @@ func TestCreateCard_Replay_ReturnsCardAsCreated(t *testing.T) {
 func TestCreateCard_Replay_NeedsNoRateAddressOrQuota(t *testing.T) {
 	limits := setup{config: func(c *order.Config) { c.MaxOpenUSD, c.FreezeReversed = 150_00, true }}
 	for name, tt := range map[string]struct {
-		take func(*fixture) // takes something away
+		take func(*fixture) // removes a precondition
 		want error
 	}{
 		"no rate":    {func(s *fixture) { s.rates.usd = nil }, card.ErrNoRate},
@@ -160,11 +160,11 @@ func TestCreateCard_KeyReused_IsRefused(t *testing.T) {
 		s.refused("151", "key", card.ErrKeyReused)
 		if _, _, err := s.orders.CreateCard(t.Context(), s.account, s.check("150", "pebble"), "key"); !errors.Is(err,
 			card.ErrKeyReused) {
-			t.Errorf("another currency: %v", err)
+			t.Errorf("with another currency: %v", err)
 		}
 		s.account = s.newAccount()
 		if other := s.create("151", "key"); other.UUID == first.UUID {
-			t.Error("it is another account's card")
+			t.Error("returned the card of another account")
 		}
 	})
 }
@@ -195,9 +195,9 @@ func TestCreateCard_KeyTakenConcurrently_IsReplayed(t *testing.T) {
 				} else {
 					s.refused("150", "key", card.ErrKeyReused)
 				}
-				s.asked(wanted...)
+				s.wantCalls(wanted...)
 				if next := s.create("150", ""); next.Address != mine {
-					t.Errorf("%s was not used and is not handed out; %s is", mine, next.Address)
+					t.Errorf("unused address %s is not handed out again, but %s", mine, next.Address)
 				}
 			})
 		})
@@ -208,7 +208,7 @@ func TestCreateCard_LostReply_CreatesOneCard(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 40)
 		for _, key := range []string{"", "key"} {
-			s.spy.inserting = func(c *card.Card) error { // the statement runs, and then once more
+			s.spy.inserting = func(c *card.Card) error { // the statement runs twice
 				s.spy.inserting = nil
 				_, err := s.db.InsertCard(t.Context(), c, 0)
 				return err
@@ -238,19 +238,19 @@ func TestCreateCard_NotReplicated_IsNotAcknowledged(t *testing.T) {
 		check(t, s.orders.Prepare(t.Context()))
 		first := s.create("150", "key")
 		s.spy.fail("AwaitReplication", card.ErrUnavailable)
-		s.spy.asked()
+		s.spy.takeCalls()
 		s.refused("150", "key", card.ErrUnavailable)
-		s.asked("InsertCard", "CardByUUID", "CardOfKey", "CardOfKey", "CardByUUID", "AwaitReplication")
-		s.refused("151", "key", card.ErrKeyReused) // that needs no promise
+		s.wantCalls("InsertCard", "CardByUUID", "CardOfKey", "CardOfKey", "CardByUUID", "AwaitReplication")
+		s.refused("151", "key", card.ErrKeyReused) // needs no replication
 
-		s.spy.inserting = func(c *card.Card) error { // the statement runs, its reply is lost, and then it runs once more
+		s.spy.inserting = func(c *card.Card) error { // the statement runs, its reply is lost, and it runs again
 			s.spy.inserting = nil
 			_, err := s.db.InsertCard(t.Context(), c, 0)
 			return err
 		}
-		s.spy.asked()
+		s.spy.takeCalls()
 		s.refused("150", "other", card.ErrUnavailable)
-		s.asked("InsertCard", "CardByUUID", "AwaitReplication")
+		s.wantCalls("InsertCard", "CardByUUID", "AwaitReplication")
 
 		s.spy.fail("", nil)
 		again, replay, err := s.try("150", "key")
@@ -271,11 +271,11 @@ func TestCreateCard_AddressTaken_TriesThree(t *testing.T) {
 				if c := s.create("150", key); c.Address != "monero-9" {
 					t.Errorf("paid to %s", c.Address)
 				}
-				s.arrive("monero-8", "monero-7", "monero-6") // the rest stays for other orders
-				s.spy.asked()
+				s.arrive("monero-8", "monero-7", "monero-6") // the remaining addresses are for other orders
+				s.spy.takeCalls()
 				s.refused("150", key+"other", card.ErrNoAddress)
 				inserted := 0
-				for _, call := range s.spy.asked() {
+				for _, call := range s.spy.takeCalls() {
 					if call == "InsertCard" {
 						inserted++
 					}
@@ -295,24 +295,24 @@ func TestCreateCard_InsertFails_AddressIsNotReused(t *testing.T) {
 		s.stock("monero", 6) // one account may take three of them
 		check(t, s.orders.Prepare(t.Context()))
 		s.spy.fail("InsertCard", errBroken)
-		s.spy.asked()
+		s.spy.takeCalls()
 		s.refused("150", "key", errBroken)
-		s.asked("InsertCard") // it is unclear, and so no replay is looked for
+		s.wantCalls("InsertCard") // the outcome is unknown, so no replay is looked up
 
 		s.spy.fail("CardByUUID", errBroken)
 		s.arrive("monero-4")
 		s.refused("150", "key", errBroken)
-		s.asked("InsertCard", "CardByUUID")
+		s.wantCalls("InsertCard", "CardByUUID")
 
 		s.spy.fail("CardOfKey", errBroken)
 		s.arrive("monero-3")
 		s.refused("150", "key", errBroken)
-		s.asked("InsertCard", "CardByUUID", "CardOfKey")
+		s.wantCalls("InsertCard", "CardByUUID", "CardOfKey")
 	})
 }
 
-// An address that may have received money does not return to the pool, where
-// later orders would find it again and again.
+// An address that may have received money does not return to the pool: every
+// later order would fail with it.
 func TestCreateCard_KeyLookupFails_AddressIsNotReturned(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 10) // one account may take five of them
@@ -323,11 +323,11 @@ func TestCreateCard_KeyLookupFails_AddressIsNotReturned(t *testing.T) {
 			s.refused("150", "key", errBroken)
 		}
 		s.spy.fail("", nil)
-		s.spy.asked()
+		s.spy.takeCalls()
 		if c := s.create("150", "key"); c.Address != "monero-5" {
 			t.Errorf("paid to %s", c.Address)
 		}
-		s.asked("InsertCard")
+		s.wantCalls("InsertCard")
 	})
 }
 
@@ -338,10 +338,10 @@ func TestCreateCard_NoRate_ReturnsError(t *testing.T) {
 		s.refused("150", "", card.ErrNoRate)
 		s.rates.usd = map[string]string{"monero": "0.00000001"}
 		if err := s.refused("150", "", card.ErrNoRate); err == nil || !strings.Contains(err.Error(), "do not fit") {
-			t.Errorf("for the log: %v", err)
+			t.Errorf("logged error: %v", err)
 		}
 		s.rates.err = errBroken
 		s.refused("150", "key", errBroken)
-		s.asked() // no address was lost
+		s.wantCalls() // no address was taken
 	})
 }

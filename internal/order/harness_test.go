@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-const coin card.Amount = 1_000000000000 // the price of a card of 150 dollars at the rate of 150
+const coin card.Amount = 1_000000000000 // price of a card of 150 dollars at the rate of 150
 
 var databases = storetest.Databases
 
@@ -42,14 +42,14 @@ type fixture struct {
 	t       *testing.T
 	url     string
 	db      *store.Store
-	direct  *sql.DB // past the store
-	spy     *spy    // the store of the service
+	direct  *sql.DB // bypasses the store
+	spy     *spy    // wraps the store of the service
 	vault   *vault.Vault
 	rates   *dial
 	orders  *order.Service
 	account uuid.UUID
-	woken   int   // how often the watchers were
-	paid    *paid // the sandbox's transactions, in tests that need any
+	woken   int   // wakes of the watchers
+	paid    *paid // the sandbox's transactions, if the test needs any
 	now     time.Time
 }
 
@@ -141,13 +141,13 @@ func (s *fixture) check(usd, currency string) order.Order {
 	return o
 }
 
-// try orders a card to be paid in monero.
+// try orders a card with a payment in monero.
 func (s *fixture) try(usd, key string) (*card.Card, bool, error) {
 	s.t.Helper()
 	return s.orders.CreateCard(s.t.Context(), s.account, s.check(usd, "monero"), key)
 }
 
-// create orders a card of an amount of US dollars.
+// create orders a card of usd dollars.
 func (s *fixture) create(usd, key string) *card.Card {
 	s.t.Helper()
 	c, replay, err := s.try(usd, key)
@@ -177,7 +177,7 @@ func (s *fixture) exec(statement string, args ...any) {
 	check(s.t, err)
 }
 
-// spy records the calls of a store, and injects errors and results.
+// spy records the calls to the store, and injects errors and results.
 type spy struct {
 	order.Store
 	mu    sync.Mutex
@@ -193,7 +193,7 @@ type spy struct {
 	// reserved is called after a card and its reservation were inserted; its
 	// error is returned.
 	reserved func() error
-	ages     map[string]time.Duration // instead of the store's
+	ages     map[string]time.Duration // replaces the store's ages
 }
 
 func (s *spy) note(call string) error {
@@ -207,8 +207,8 @@ func (s *spy) note(call string) error {
 	return before(call)
 }
 
-// asked returns the calls of the store since the last time.
-func (s *spy) asked() []string {
+// takeCalls returns the calls to the store since the last time.
+func (s *spy) takeCalls() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	calls := s.calls
@@ -307,7 +307,7 @@ func (s *spy) PoolState(ctx context.Context, currency string) (order.PoolState, 
 	return state, err
 }
 
-// dial has rates that a test sets.
+// dial is rates that the test sets.
 type dial struct {
 	usd map[string]string
 	err error

@@ -12,8 +12,8 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// burst orders n cards of 50 dollars from each of the services concurrently,
-// and returns how many were stored. The others must be refused.
+// burst orders n cards of 50 dollars from each service concurrently, and
+// returns the number of stored cards. The remaining orders must be refused.
 func (s *fixture) burst(n int, services ...*order.Service) int {
 	s.t.Helper()
 	var sold atomic.Int64
@@ -52,7 +52,7 @@ func TestCreateCard_FirstBurst_StaysWithinQuota(t *testing.T) {
 			t.Errorf("%d cards were sold, want 5", sold)
 		}
 		reads := 0
-		for _, call := range s.spy.asked() {
+		for _, call := range s.spy.takeCalls() {
 			if call == "Exposure true" {
 				reads++
 			}
@@ -63,8 +63,8 @@ func TestCreateCard_FirstBurst_StaysWithinQuota(t *testing.T) {
 	})
 }
 
-// Replicas see orders of each other once they are committed. Each may exceed
-// the quota by one card.
+// Replicas see each other's orders once they are committed. Each may exceed the
+// quota by one card.
 func TestCreateCard_Replicas_ExceedQuotaByOneCardEach(t *testing.T) {
 	onEach(t, limited(250_00), func(t *testing.T, s *fixture) {
 		s.stock("monero", 300)
@@ -75,7 +75,7 @@ func TestCreateCard_Replicas_ExceedQuotaByOneCardEach(t *testing.T) {
 			t.Cleanup(func() { _ = db.Close() })
 			services = append(services, s.replica(db, limited(250_00)))
 		}
-		for range 2 { // they have to see the marks grow
+		for range 2 { // once per growing total
 			for _, one := range services {
 				check(t, one.Prepare(t.Context()))
 			}
@@ -102,17 +102,17 @@ func TestCreateCard_OrdersOfAnotherReplica_CountImmediately(t *testing.T) {
 		s.create("50", "")
 		_, _, err := other.CreateCard(t.Context(), s.account, s.check("50", "monero"), "")
 		check(t, err)
-		s.spy.asked()
+		s.spy.takeCalls()
 		var refusal *card.Error
 		if err := s.refused("100", "", card.ErrQuotaExceeded); !errors.As(err, &refusal) || refusal.Quota == nil ||
 			refusal.Quota.Left != 50 {
 			t.Fatalf("%+v", refusal)
 		}
-		s.asked("InsertCard", "CardByUUID", "Exposure true")
+		s.wantCalls("InsertCard", "CardByUUID", "Exposure true")
 		s.refused("100", "", card.ErrQuotaExceeded)
-		s.asked() // it is known now
+		s.wantCalls() // cached by now
 		s.create("50", "key")
-		s.asked("InsertCard")
+		s.wantCalls("InsertCard")
 		again, replay, err := s.try("50", "key")
 		if err != nil || !replay || again == nil {
 			t.Errorf("replay: %t, %v", replay, err)
@@ -143,7 +143,7 @@ func TestCreateCard_TurnHeld_WaitEndsWithContext(t *testing.T) {
 		s.spy.inserting = nil
 		mine := s.account
 		s.account = s.newAccount()
-		s.create("50", "") // another account's need not wait
+		s.create("50", "") // an order of another account does not wait
 		s.account = mine
 		close(held)
 		first.Wait()

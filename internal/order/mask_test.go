@@ -21,17 +21,17 @@ func TestRevealCard_IsNotMasked(t *testing.T) {
 				if mask {
 					read = card.MaskCredentials("1111", credentials.ExpirationDate, credentials.URL)
 				}
-				s.spy.asked()
+				s.spy.takeCalls()
 				got, err := s.orders.GetCard(t.Context(), s.account, c.UUID)
 				if check(t, err); *got.Credentials != read {
 					t.Errorf("read %q", got.Credentials.CardNumber.Reveal())
 				}
-				s.asked("CardByUUID")
+				s.wantCalls("CardByUUID")
 				got, err = s.orders.RevealCard(t.Context(), s.account, c.UUID)
 				if check(t, err); *got.Credentials != credentials {
 					t.Errorf("revealed %q", got.Credentials.CardNumber.Reveal())
 				}
-				s.asked("CardByUUID")
+				s.wantCalls("CardByUUID")
 				check(t, s.orders.ListCards(t.Context(), order.Filter{AccountID: s.account}, func(c *card.Card) error {
 					if *c.Credentials != read {
 						t.Errorf("listed %q", c.Credentials.CardNumber.Reveal())
@@ -40,7 +40,7 @@ func TestRevealCard_IsNotMasked(t *testing.T) {
 				}))
 				if got, err := s.orders.RevealCard(t.Context(), s.newAccount(), c.UUID); got != nil ||
 					!errors.Is(err, card.ErrNotFound) {
-					t.Errorf("another account's: %v, %v", got, err)
+					t.Errorf("of another account: %v, %v", got, err)
 				}
 			})
 		})

@@ -73,10 +73,10 @@ func TestListOffers_NoneStored_AnyAmount(t *testing.T) {
 func TestCreateCard_AmountNotOffered_ListsTwentyOffers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		offered int
-		want    string // how the list ends
+		want    string // end of the list
 	}{
-		"all that there are": {20, "118, 119 US dollars."},
-		"one too many":       {21, "118, 119, and more US dollars."},
+		"all offers":   {20, "118, 119 US dollars."},
+		"one too many": {21, "118, 119, and more US dollars."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, setup{}, func(t *testing.T, s *fixture) {
@@ -110,7 +110,7 @@ func TestListOffers_Expired_AreWithdrawn(t *testing.T) {
 		s.refused("51", "", card.ErrNoAmount)
 		s.create("70", "")
 
-		// If the store does not reply, the client's request is not at fault.
+		// A store without a reply is not the client's fault.
 		s.exec("UPDATE offers SET at = 0")
 		check(t, s.orders.RefreshOffers(t.Context()))
 		if offers := s.orders.ListOffers(); len(offers) > 0 {
@@ -143,7 +143,7 @@ func TestCreateCard_TotalOfASupplier_OrdersCountAgainstIt(t *testing.T) {
 			t.Error(err)
 		}
 		s.spy.fail("InsertCard", nil)
-		s.refused("300.01", "", card.ErrNoAmount) // the one before may be stored
+		s.refused("300.01", "", card.ErrNoAmount) // the previous order may be stored
 		s.create("300", "")
 		s.refused("50", "", card.ErrNoAmount)
 
@@ -205,11 +205,11 @@ func TestCreateCard_Stock_ReservesByPriorityInOneRoundTrip(t *testing.T) {
 		check(t, s.orders.Prepare(t.Context()))
 		s.shelve("first", 1, 1, 100_00)
 		s.shelve("second", 2, 1, 100_00)
-		s.spy.asked()
+		s.spy.takeCalls()
 		one := s.create("100", "")
-		s.asked("InsertCardReserving first")
+		s.wantCalls("InsertCardReserving first")
 		two := s.create("100", "")
-		s.asked("InsertCardReserving first", "CardByUUID", "InsertCardReserving second")
+		s.wantCalls("InsertCardReserving first", "CardByUUID", "InsertCardReserving second")
 		for supplier, c := range map[string]*card.Card{"first": one, "second": two} {
 			if item, err := s.db.StockItem(t.Context(), supplier, c.UUID); err != nil || item.State != card.StockReserved {
 				t.Errorf("%s: %s, %v", supplier, item.State, err)
@@ -221,12 +221,12 @@ func TestCreateCard_Stock_ReservesByPriorityInOneRoundTrip(t *testing.T) {
 		}
 
 		s.offer("third", 3, everything...)
-		s.spy.asked()
-		s.create("100", "") // of the third, in the end
-		s.asked("InsertCardReserving first", "CardByUUID", "InsertCardReserving second", "CardByUUID", "InsertCard")
+		s.spy.takeCalls()
+		s.create("100", "") // of the third supplier
+		s.wantCalls("InsertCardReserving first", "CardByUUID", "InsertCardReserving second", "CardByUUID", "InsertCard")
 		s.offer("third", 0, everything...)
 		s.create("100", "")
-		s.asked("InsertCard")
+		s.wantCalls("InsertCard")
 	})
 }
 
@@ -236,7 +236,7 @@ func TestCreateCard_Replay_NeedsNoStock(t *testing.T) {
 		s.stock("monero", 40)
 		s.shelve("first", 0, 1, 100_00)
 		c := s.create("100", "key")
-		for range 2 { // before memory knows that it is sold out, and after
+		for range 2 { // before and after the cached offers show it as sold out
 			again, replay, err := s.try("100", "key")
 			check(t, err)
 			if !replay || again.UUID != c.UUID {
@@ -250,7 +250,7 @@ func TestCreateCard_Replay_NeedsNoStock(t *testing.T) {
 }
 
 // The reply was lost, and the driver repeated the statement. The repetition
-// finds no stock, because the first run took the last item.
+// finds no stock, because the first run reserved the last item.
 func TestCreateCard_LastItem_LostReply_BelongsToTheCard(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 40)

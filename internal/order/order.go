@@ -177,11 +177,11 @@ type Config struct {
 	// Known are all currencies that stored cards may have, including disabled
 	// ones. Defaults to Currencies.
 	Known []card.Currency
-	// CheckAddress has a function by currency that returns an error if address
-	// is not valid on the network of ours: an address of the wallet, or "" if
-	// none is known. The error continues a sentence that begins with
-	// the name of the field. In a currency without a function, orders can't
-	// have a refund address.
+	// CheckAddress contains a function by currency, which returns an error if
+	// address is invalid on our network. ours is an address of the wallet, or
+	// "" if none is known. The error continues a sentence that begins with the
+	// name of the field. In a currency without a function, orders can't have a
+	// refund address.
 	CheckAddress map[string]func(address, ours string) error
 	// QuoteTTL is how long amount and rate are locked. Defaults to 60 minutes.
 	QuoteTTL time.Duration
@@ -243,8 +243,8 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// New returns a service. sandbox has the simulated chains by currency; nil if
-// all chains are real. wake wakes the watchers, when addresses run out or a
+// New returns a service. sandbox contains the simulated chains by currency; nil
+// if all chains are real. wake wakes the watchers when addresses run out or a
 // payment was simulated. New returns an error if cfg is not valid.
 func New(store Store, vault Vault, rates Rates, sandbox map[string]Sandbox, wake func(), cfg Config) (*Service, error) {
 	if err := cfg.Validate(); err != nil {

@@ -183,10 +183,10 @@ const (
 	CheckTTL = time.Minute      // of the last comparison of wallet and address pool
 )
 
-// Prepare takes addresses before requests need them. It withholds the addresses
-// of a currency while its payments have not been watched for Config.MaxBlind.
-// Call it about once a second. A failure of one currency does not affect the
-// others.
+// Prepare takes addresses before requests need them. After the payments of a
+// currency have not been watched for Config.MaxBlind, it withholds the
+// addresses. Call it about once a second. A failure of one currency does not
+// affect another.
 func (s *Service) Prepare(ctx context.Context) error {
 	var failed []error
 	for _, coin := range s.cfg.Currencies {

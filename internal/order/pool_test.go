@@ -24,7 +24,7 @@ func (s *fixture) use(n int) {
 		s.refused("150", "", errBroken)
 	}
 	s.spy.inserting = nil
-	s.spy.asked()
+	s.spy.takeCalls()
 }
 
 // prepared calls Prepare, and compares how many addresses were requested; 0 for
@@ -36,7 +36,7 @@ func (s *fixture) prepared(n int) {
 		want = append(want, fmt.Sprintf("TakeAddresses monero %d", n))
 	}
 	check(s.t, s.orders.Prepare(s.t.Context()))
-	s.asked(want...)
+	s.wantCalls(want...)
 }
 
 func onlyMonero(c *order.Config) { c.Currencies = []card.Currency{monero} }
@@ -55,10 +55,10 @@ func TestPrepare_BatchesUsedQuickly_Double(t *testing.T) {
 			free = batch / 2
 			s.now = s.now.Add(5*time.Second - 1)
 		}
-		s.now = s.now.Add(1) // slowly enough: no larger batch, and no smaller one
+		s.now = s.now.Add(1) // slow enough to keep the batch size
 		s.prepared(2048)
 		if s.woken != 0 {
-			t.Errorf("the watchers were woken %d times, but the store had enough", s.woken)
+			t.Errorf("the watchers were woken %d times, although the store had enough addresses", s.woken)
 		}
 	})
 }
@@ -72,12 +72,12 @@ func TestPrepare_BatchesUsedSlowly_KeepTheirSize(t *testing.T) {
 		s.prepared(32)
 		s.use(32)
 		s.now = s.now.Add(5*time.Second - 1)
-		s.prepared(64) // 36 are left of these
+		s.prepared(64) // 36 of them are left
 		if s.woken != 1 {
 			t.Errorf("the watchers were woken %d times, want once", s.woken)
 		}
 		s.use(20)
-		s.prepared(64) // it was not full, so that it is no reason for a larger one
+		s.prepared(64) // the last batch was not full, so the size stays
 	})
 }
 
@@ -102,7 +102,7 @@ func TestPrepare_StoreRunsOut_WakesWatchers(t *testing.T) {
 func TestPrepare_NeverWatched_IsNoError(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		check(t, s.orders.Prepare(t.Context()))
-		s.asked("PoolState monero", "PoolState pebble")
+		s.wantCalls("PoolState monero", "PoolState pebble")
 		s.refused("150", "", card.ErrNoAddress)
 	})
 }
@@ -141,11 +141,11 @@ func TestPrepare_OneCurrencyFails_OthersContinue(t *testing.T) {
 				}[call]; !errors.Is(err, errBroken) || err.Error() != want {
 					t.Errorf("%v, want %s", err, want)
 				}
-				s.spy.asked()
+				s.spy.takeCalls()
 				if _, _, err := s.orders.CreateCard(t.Context(), s.account, s.check("150", "pebble"), ""); err != nil {
 					t.Errorf("the other currency: %v", err)
 				}
-				s.asked("InsertCard")
+				s.wantCalls("InsertCard")
 			})
 		})
 	}
@@ -155,7 +155,7 @@ func TestCreateCard_TakeAddressesFails_ReturnsItsError(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.spy.fail("TakeAddresses monero 32", card.ErrUnavailable)
 		s.refused("150", "key", card.ErrUnavailable)
-		s.asked("TakeAddresses monero 32")
+		s.wantCalls("TakeAddresses monero 32")
 	})
 }
 
@@ -185,7 +185,7 @@ func TestCreateCard_Concurrent_ShareOneBatch(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		s.asked("TakeAddresses monero 32")
+		s.wantCalls("TakeAddresses monero 32")
 		close(held)
 		all.Wait()
 		if err := errors.Join(failed...); err != nil {
@@ -198,9 +198,9 @@ func TestCreateCard_Concurrent_ShareOneBatch(t *testing.T) {
 		if len(used) != 10 {
 			t.Errorf("used %d addresses: %q", len(used), addresses)
 		}
-		for _, call := range s.spy.asked() {
+		for _, call := range s.spy.takeCalls() {
 			if call != "InsertCard" {
-				t.Errorf("the store was asked for %s", call)
+				t.Errorf("call to the store: %s", call)
 			}
 		}
 	})
@@ -256,8 +256,8 @@ func TestStocked_AfterFirstAddress(t *testing.T) {
 	})
 }
 
-// orderAll orders cards of an account until it gets no address, and returns
-// their number.
+// orderAll orders cards of an account until no address is left for it, and
+// returns their number.
 func (s *fixture) orderAll(account uuid.UUID) (n int) {
 	s.t.Helper()
 	ask := s.check("150", "monero")
@@ -283,15 +283,15 @@ func TestCreateCard_AddressesAreShort_OnlyAccountGetsAll(t *testing.T) {
 func TestCreateCard_AddressesAreShort_OneAccountLeavesSomeForOthers(t *testing.T) {
 	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *fixture) {
 		second, third, late := s.newAccount(), s.newAccount(), s.newAccount()
-		if got := s.orderAll(second); got != 0 { // it is known from now on
-			t.Errorf("%d orders got an address that was not there", got)
+		if got := s.orderAll(second); got != 0 { // from now on, two accounts are known
+			t.Errorf("%d orders got an address from an empty pool", got)
 		}
 		s.stock("monero", 40)
 		for _, tt := range []struct {
 			account uuid.UUID
 			want    int
 		}{
-			{s.account, 36}, // a batch of 32, and half of the 8 that are left
+			{s.account, 36}, // a batch of 32, and half of the remaining 8
 			{second, 3},     // all but the last
 			{s.account, 0},
 			{third, 1},

@@ -23,14 +23,14 @@ func (s *fixture) ready() {
 	s.t.Helper()
 	s.stock("monero", 40)
 	check(s.t, s.orders.Prepare(s.t.Context()))
-	s.spy.asked()
+	s.spy.takeCalls()
 }
 
 func TestCreateCard_NoQuota_ReadsNoExposure(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.ready()
 		s.create("750", "")
-		s.asked("InsertCard")
+		s.wantCalls("InsertCard")
 	})
 }
 
@@ -74,14 +74,14 @@ func TestCreateCard_Exposure_IsCachedForFiveSeconds(t *testing.T) {
 	onEach(t, limited(500_00), func(t *testing.T, s *fixture) {
 		s.ready()
 		s.create("500", "")
-		s.asked("Exposure true", "InsertCard")
+		s.wantCalls("Exposure true", "InsertCard")
 		s.exec("UPDATE cards SET payment_state = 'paid'")
 		s.now = s.now.Add(5*time.Second - 1)
 		s.refused("50", "", card.ErrQuotaExceeded)
-		s.asked()
+		s.wantCalls()
 		s.now = s.now.Add(1)
 		s.create("500", "")
-		s.asked("Exposure true", "InsertCard")
+		s.wantCalls("Exposure true", "InsertCard")
 	})
 }
 
@@ -104,11 +104,11 @@ func TestCreateCard_Reversed_FreezesOnlyIfConfigured(t *testing.T) {
 				s.create("150", "")
 				s.exec("UPDATE cards SET payment_state = 'reversed', credit_lost = 1")
 				s.now = s.now.Add(5 * time.Second)
-				s.spy.asked()
+				s.spy.takeCalls()
 				if _, _, err := s.try("50", ""); !errors.Is(err, tt.want) {
 					t.Errorf("%v, want %v", err, tt.want)
 				}
-				s.asked(tt.asked...)
+				s.wantCalls(tt.asked...)
 				s.exec("UPDATE cards SET credit_written_off = 1") // an operator settled it
 				s.now = s.now.Add(5 * time.Second)
 				s.create("50", "")
@@ -124,7 +124,7 @@ func TestCreateCard_FreezeWithoutQuota_SumsNothing(t *testing.T) {
 		for range 3 {
 			s.create("750", "")
 		}
-		s.asked("Exposure false", "InsertCard", "InsertCard", "InsertCard")
+		s.wantCalls("Exposure false", "InsertCard", "InsertCard", "InsertCard")
 	})
 }
 
@@ -183,9 +183,9 @@ func TestCreateCard_ExposureReadDuringInsert_IsNotIncreased(t *testing.T) {
 		}
 		s.create("300", "")
 		second.Wait()
-		s.asked("Exposure true", "InsertCard", "Exposure true", "InsertCard")
+		s.wantCalls("Exposure true", "InsertCard", "Exposure true", "InsertCard")
 		s.refused("50", "", card.ErrQuotaExceeded)
-		s.asked()
+		s.wantCalls()
 	})
 }
 
@@ -197,7 +197,7 @@ func TestCreateCard_ExposureUnknown_ReturnsError(t *testing.T) {
 			if err := s.refused("50", "key", errBroken); text(err) != "read exposure: broken pipe" {
 				t.Error(err)
 			}
-			s.asked("Exposure true")
+			s.wantCalls("Exposure true")
 		}
 		s.spy.before = nil
 		s.create("500", "")
@@ -205,9 +205,9 @@ func TestCreateCard_ExposureUnknown_ReturnsError(t *testing.T) {
 		s.spy.fail("Exposure true", errBroken)
 		s.refused("50", "", errBroken)
 		s.spy.before = nil
-		s.spy.asked()
+		s.spy.takeCalls()
 		s.refused("50", "", card.ErrQuotaExceeded)
-		s.asked("Exposure true")
+		s.wantCalls("Exposure true")
 	})
 }
 
@@ -220,7 +220,7 @@ func TestCreateCard_Concurrent_ReadExposureOnce(t *testing.T) {
 		s.ready()
 		s.create("100", "")
 		s.now = s.now.Add(5 * time.Second)
-		s.spy.asked()
+		s.spy.takeCalls()
 		held := make(chan struct{})
 		s.spy.before = func(call string) error {
 			if call == "Exposure true" {
@@ -231,11 +231,11 @@ func TestCreateCard_Concurrent_ReadExposureOnce(t *testing.T) {
 		var first sync.WaitGroup
 		first.Go(func() { s.create("100", "") })
 		synctest.Wait()
-		s.asked("Exposure true")
+		s.wantCalls("Exposure true")
 		s.create("100", "")
-		s.asked("InsertCard")
+		s.wantCalls("InsertCard")
 		close(held)
 		first.Wait()
-		s.asked("InsertCard")
+		s.wantCalls("InsertCard")
 	})
 }

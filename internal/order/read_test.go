@@ -19,13 +19,13 @@ func TestGetCard_Generated_HasCredentials(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.ready()
 		c := s.create("150", "")
-		s.spy.asked()
+		s.spy.takeCalls()
 		got, err := s.orders.GetCard(t.Context(), s.account, c.UUID)
 		check(t, err)
 		if got.Credentials != nil || got.Status != card.AwaitingPayment {
 			t.Errorf("%s, credentials: %v", got.Status, got.Credentials != nil)
 		}
-		s.asked("CardByUUID")
+		s.wantCalls("CardByUUID")
 		s.generate(c, credentials)
 		got, err = s.orders.GetCard(t.Context(), s.account, c.UUID)
 		check(t, err)
@@ -33,7 +33,7 @@ func TestGetCard_Generated_HasCredentials(t *testing.T) {
 			got.Credentials.CardNumber.Reveal() != "4111111111111111" {
 			t.Errorf("credentials: %s", diff)
 		}
-		s.asked("CardByUUID")
+		s.wantCalls("CardByUUID")
 	})
 }
 
@@ -51,7 +51,7 @@ func TestGetCard_OtherAccount_IsNotFound(t *testing.T) {
 		}
 		s.spy.fail("CardByUUID", card.ErrUnavailable)
 		if got, err := s.orders.GetCard(t.Context(), s.account, c.UUID); got != nil || !errors.Is(err, card.ErrUnavailable) {
-			t.Errorf("out of reach: %v, %v", got, err)
+			t.Errorf("store unavailable: %v, %v", got, err)
 		}
 	})
 }
@@ -95,7 +95,7 @@ func TestCards_IssuedWithoutCredentials_IsReturned(t *testing.T) {
 	})
 }
 
-// many stores n cards of a new account, and returns them newest first.
+// many stores n cards of a new account, and returns their ids, newest first.
 func (s *fixture) many(n int) []uuid.UUID {
 	s.t.Helper()
 	s.account = s.newAccount()
@@ -113,7 +113,7 @@ func (s *fixture) many(n int) []uuid.UUID {
 	return ids
 }
 
-// list returns the cards of ListCards.
+// list returns the ids of the cards from ListCards.
 func (s *fixture) list(filter order.Filter) []uuid.UUID {
 	s.t.Helper()
 	filter.AccountID = s.account
@@ -147,16 +147,16 @@ func TestListCards_ManyPages_ReturnsAllCards(t *testing.T) {
 			if got := s.list(order.Filter{Limit: tt.limit}); !slices.Equal(got, tt.want) {
 				t.Errorf("limit %d: %d cards, want %d in their order", tt.limit, len(got), len(tt.want))
 			}
-			s.asked(tt.asked...)
+			s.wantCalls(tt.asked...)
 		}
 		if got := s.list(order.Filter{Before: all[649]}); !slices.Equal(got, all[650:]) {
 			t.Errorf("%d cards are older than the 650th", len(got))
 		}
-		s.asked("Cards 100", "Cards 250", "Cards 250") // nobody knows that the second page is the last
+		s.wantCalls("Cards 100", "Cards 250", "Cards 250") // the second page does not show that it is the last
 		if got := s.list(order.Filter{Before: all[650]}); !slices.Equal(got, all[651:]) {
 			t.Errorf("%d cards are older than the 651st", len(got))
 		}
-		s.asked("Cards 100", "Cards 250")
+		s.wantCalls("Cards 100", "Cards 250")
 	})
 }
 
@@ -236,7 +236,7 @@ func TestListCards_ReadsAPageAhead(t *testing.T) {
 		}
 		defer func() {
 			if got := recover(); got != errBroken || !ended {
-				t.Errorf("the store's panic was %v, of a call that ended: %t", got, ended)
+				t.Errorf("panic %v, call has ended: %t", got, ended)
 			}
 		}()
 		_ = s.orders.ListCards(t.Context(), order.Filter{AccountID: s.account}, func(*card.Card) error { return errBroken })
@@ -258,7 +258,7 @@ func TestListCards_StoreFails_ReturnsError(t *testing.T) {
 		s.spy.fail("Cards 100", card.ErrUnavailable)
 		err = s.orders.ListCards(t.Context(), order.Filter{AccountID: s.account}, func(*card.Card) error { n++; return nil })
 		if !errors.Is(err, card.ErrUnavailable) || n != 1 {
-			t.Errorf("out of reach, after %d cards: %v", n, err)
+			t.Errorf("store unavailable after %d cards: %v", n, err)
 		}
 	})
 }
@@ -290,6 +290,6 @@ func TestListCurrencies_SortsByCode(t *testing.T) {
 		if got, err := s.orders.ListCurrencies(); got != nil || !errors.Is(err, errBroken) {
 			t.Errorf("%v, %v", got, err)
 		}
-		s.asked()
+		s.wantCalls()
 	})
 }

@@ -52,9 +52,9 @@ func TestCheck_RefundAddress_MustFitCurrency(t *testing.T) {
 			{"150", "monero", "btc:x", wrong{{Pointer: "/refund_address", Detail: "is no address"}}},
 			{"49", "monero", "btc:x",
 				wrong{{Pointer: "/usd_amount", Detail: outOfBounds}, {Pointer: "/refund_address", Detail: "is no address"}}},
-			{"150", "dogecoin", "btc:x", wrong{{Pointer: "/currency", Detail: unknownCoin}}}, // nobody can tell
+			{"150", "dogecoin", "btc:x", wrong{{Pointer: "/currency", Detail: unknownCoin}}}, // can't be checked
 			{"150", "pebble", "a", wrong{{Pointer: "/refund_address", Detail: "is not accepted with this currency"}}},
-			{"150", "monero", "xmr:test", nil}, // no address of the wallet is known yet
+			{"150", "monero", "xmr:test", nil}, // no wallet address is known yet
 		} {
 			_, got := s.orders.Check(order.Request{USDAmount: tt.usd, Currency: tt.currency, RefundAddress: tt.address})
 			if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -89,7 +89,7 @@ func TestCreateCard_RefundAddress_IsEncrypted(t *testing.T) {
 		}
 		if plain := sha256.Sum256([]byte("createCard/1\x00" + "15000\x00monero\x00refund_address\x00" + home)); bytes.Equal(
 			plain[:], hash) {
-			t.Error("the hash of the order lets anybody try addresses")
+			t.Error("the hash of the order is not keyed: addresses could be guessed")
 		}
 		got, err := s.orders.GetCard(t.Context(), s.account, c.UUID)
 		check(t, err)
@@ -111,11 +111,11 @@ func TestCreateCard_RefundAddress_IsEncrypted(t *testing.T) {
 			c.UUID, without.UUID)
 		for range 2 {
 			if got, err := s.orders.GetCard(t.Context(), s.account, without.UUID); err != nil || got.RefundAddress != "" {
-				t.Errorf("%v, or the address of another card is shown", err)
+				t.Errorf("%v, or returned the address of another card", err)
 			}
 		}
 		if n := len(s.list(order.Filter{})); n != 2 {
-			t.Errorf("%d cards are listed", n)
+			t.Errorf("%d cards were listed", n)
 		}
 		if text := log.String(); strings.Count(text, "level=ERROR") != 1 ||
 			!strings.Contains(text, "refund_address="+without.UUID.String()) {
@@ -167,10 +167,10 @@ func TestCreateCard_RefundAddressOfTheServiceItself_IsRefused(t *testing.T) {
 			t.Errorf("%d of 1 items are free", free)
 		}
 		// One round trip, like any other order, also for a replay.
-		s.spy.asked()
+		s.spy.takeCalls()
 		_, _, err = s.to("genesis", "")
 		check(t, err)
-		s.asked("InsertCard")
+		s.wantCalls("InsertCard")
 		if c, replay, err := s.to("elsewhere", "k"); err != nil || !replay || c.UUID != earlier.UUID {
 			t.Errorf("replay %t, %v", replay, err)
 		}
@@ -202,8 +202,7 @@ func TestCreateCard_RefundAddress_IsHashed(t *testing.T) {
 	})
 }
 
-// The hash of an order without a refund address equals that of earlier
-// releases.
+// Orders without a refund address have the same hash as in earlier releases.
 func TestCreateCard_HashOfEarlierRelease_IsReplayed(t *testing.T) {
 	onEach(t, refunding, func(t *testing.T, s *fixture) {
 		s.stock("monero", 2)
@@ -212,7 +211,7 @@ func TestCreateCard_HashOfEarlierRelease_IsReplayed(t *testing.T) {
 		var hash []byte
 		check(t, s.direct.QueryRow("SELECT request_hash FROM cards").Scan(&hash))
 		if want := sha256.Sum256([]byte("createCard/1\x0015000\x00monero")); !bytes.Equal(hash, want[:]) {
-			t.Error("the hash is another")
+			t.Error("the hash changed")
 		}
 		again, replay, err := s.try("150", "k")
 		check(t, err)

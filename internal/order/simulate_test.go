@@ -62,7 +62,7 @@ func TestSimulatePayment_PaysAmountDue(t *testing.T) {
 		s.woken = 0
 		one, none := 1, 0
 		for _, tt := range []struct {
-			pay           string // "" for what is due
+			pay           string // "" for the amount due
 			confirmations *int
 			received      card.Amount
 			state         card.PaymentState
@@ -111,9 +111,9 @@ func TestSimulatePayment_InvalidAmount_IsRefused(t *testing.T) {
 				card.ErrInvalidRequest.WithFields(card.FieldError{Pointer: "/amount", Detail: "is too large"})},
 			"no card": {s.account, uuid.New(), card.Decimal{Units: 1},
 				card.ErrNotFound.WithMessage("Your account has no card with this uuid.")},
-			"another account's": {s.newAccount(), c.UUID, card.Decimal{Units: 1},
+			"other account": {s.newAccount(), c.UUID, card.Decimal{Units: 1},
 				card.ErrNotFound.WithMessage("Your account has no card with this uuid.")},
-			"a currency with none": {s.account, other.UUID, card.Decimal{Units: 1},
+			"currency without a sandbox": {s.account, other.UUID, card.Decimal{Units: 1},
 				card.ErrNotFound.WithMessage("This card's currency has no simulated chain: pay with real coins.")},
 		} {
 			got, err := s.orders.SimulatePayment(t.Context(), tt.account, tt.card, order.SimulatedPayment{Amount: &tt.amount})
@@ -138,14 +138,14 @@ func TestSimulatePayment_RealChain_IsNotFound(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.ready()
 		c := s.create("150", "")
-		s.spy.asked()
+		s.spy.takeCalls()
 		got, err := s.orders.SimulatePayment(t.Context(), s.account, c.UUID, order.SimulatedPayment{})
 		var refusal *card.Error
 		if got != nil || !errors.Is(err, card.ErrNotFound) || !errors.As(err, &refusal) ||
 			refusal.Message != "This service runs no simulated chain: pay with real coins." {
 			t.Errorf("%v, %v", got, err)
 		}
-		s.asked()
+		s.wantCalls()
 	})
 }
 
@@ -173,7 +173,7 @@ func TestSimulatePayment_PaymentFails_ReturnsImmediately(t *testing.T) {
 	})
 }
 
-// waiting runs test in a synctest bubble with a card of 150 dollars, whose
+// waiting runs a test in a synctest bubble, with a card of 150 dollars whose
 // watcher runs only on request.
 func waiting(t *testing.T, f func(s *fixture, c *card.Card, watch func())) {
 	t.Helper()
@@ -206,7 +206,7 @@ func (s *fixture) pay(ctx context.Context, c *card.Card, confirmations int) <-ch
 	return ended
 }
 
-// about reports whether a payment took d, and no longer than one more poll.
+// about reports whether a payment took d, plus at most one poll.
 func (p payment) about(d time.Duration) bool { return p.took >= d && p.took <= d+20*time.Millisecond }
 
 func TestSimulatePayment_WaitsUntilThePaymentIsSeen(t *testing.T) {
@@ -284,7 +284,7 @@ func TestSimulatePayment_NotSeen_ReturnsAfterFiveSeconds(t *testing.T) {
 
 func TestSimulatePayment_WaitEndsWithContext(t *testing.T) {
 	waiting(t, func(s *fixture, c *card.Card, _ func()) {
-		ctx, cancel := context.WithTimeout(s.t.Context(), 1005*time.Millisecond) // between two looks
+		ctx, cancel := context.WithTimeout(s.t.Context(), 1005*time.Millisecond) // between two polls
 		defer cancel()
 		if p := <-s.pay(ctx, c, 1); p.card != nil || !errors.Is(p.err, context.DeadlineExceeded) || !p.about(time.Second) {
 			s.t.Errorf("%v, %v after %s", p.card, p.err, p.took)
@@ -307,7 +307,7 @@ func TestSimulatePayment_StoreFailsDuringWait_ReturnsError(t *testing.T) {
 	})
 }
 
-// The service must never receive more than it can add up.
+// The service must never receive more than it can sum up.
 func TestSimulatePayment_MoreThanSupply_IsRefused(t *testing.T) {
 	onSandbox(t, func(t *testing.T, s *fixture) {
 		c := s.create("150", "")
@@ -342,7 +342,7 @@ func TestSimulatePayment_MoreThanSupply_IsRefused(t *testing.T) {
 			t.Errorf("received %d", got.Received)
 		}
 		refused("0.000000000001", "0")
-		other, err := s.orders.GetCard(t.Context(), s.account, s.create("150", "").UUID) // others go on
+		other, err := s.orders.GetCard(t.Context(), s.account, s.create("150", "").UUID) // other cards are not affected
 		check(t, err)
 		if other.State != card.Unpaid {
 			t.Errorf("another card is %s", other.State)

@@ -20,7 +20,7 @@ func TestTag_EqualsTagOfReadCards(t *testing.T) {
 			check(t, err)
 			for _, other := range tags {
 				if tag == other {
-					t.Errorf("tag %d is that of something else", len(tags))
+					t.Errorf("tag %d equals another one", len(tags))
 				}
 			}
 			tags = append(tags, tag)

@@ -14,30 +14,30 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// told is a store whose pool state the test sets.
-type told struct {
+// fixedState is a store whose pool state the test sets.
+type fixedState struct {
 	*spy
 	state order.PoolState
 }
 
-func (s *told) PoolState(context.Context, string) (order.PoolState, error) { return s.state, nil }
+func (s *fixedState) PoolState(context.Context, string) (order.PoolState, error) { return s.state, nil }
 
 func TestHealth_DistinguishesNodeFromWorker(t *testing.T) {
 	s := open(t, databases.SQLite(t), setup{})
 	for name, tt := range map[string]struct {
 		state order.PoolState
-		want  string // nothing, if it is well
+		want  string // "" if healthy
 	}{
-		"just now": {order.PoolState{Epoch: 1}, ""},
-		"as long ago as it may be": {order.PoolState{Epoch: 1, MarkedAgo: order.MarkTTL, CheckedAgo: order.CheckTTL},
+		"fresh": {order.PoolState{Epoch: 1}, ""},
+		"exactly at the limits": {order.PoolState{Epoch: 1, MarkedAgo: order.MarkTTL, CheckedAgo: order.CheckTTL},
 			""},
-		"marked longer ago": {order.PoolState{Epoch: 1, MarkedAgo: order.MarkTTL + 1}, "no worker watches monero"},
-		"compared longer ago": {order.PoolState{Epoch: 1, CheckedAgo: order.CheckTTL + 1},
+		"stale mark": {order.PoolState{Epoch: 1, MarkedAgo: order.MarkTTL + 1}, "no worker watches monero"},
+		"stale comparison": {order.PoolState{Epoch: 1, CheckedAgo: order.CheckTTL + 1},
 			"monero is not watched: node or wallet is not ready"},
 		"shared by another database": {order.PoolState{Epoch: 1, Conflict: true},
 			"another database uses the wallet of monero"},
 	} {
-		orders := s.replica(&told{s.spy, tt.state}, setup{config: onlyMonero})
+		orders := s.replica(&fixedState{s.spy, tt.state}, setup{config: onlyMonero})
 		check(t, orders.Prepare(t.Context()))
 		err := orders.Health("monero")
 		if (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
@@ -46,12 +46,12 @@ func TestHealth_DistinguishesNodeFromWorker(t *testing.T) {
 	}
 }
 
-// A process that starts together with its worker finds old marks, and does not
-// log them.
+// A process that starts together with its worker finds outdated marks, and does
+// not log a problem.
 func TestPrepare_LastingProblem_IsLogged(t *testing.T) {
 	var log bytes.Buffer
 	s := open(t, databases.SQLite(t), setup{})
-	store := &told{spy: s.spy}
+	store := &fixedState{spy: s.spy}
 	orders := s.replica(store, setup{config: func(c *order.Config) {
 		onlyMonero(c)
 		c.Log = slog.New(slog.NewTextHandler(&log, nil))
@@ -59,7 +59,7 @@ func TestPrepare_LastingProblem_IsLogged(t *testing.T) {
 	well, away := order.PoolState{Epoch: 1}, order.PoolState{Epoch: 1, MarkedAgo: time.Hour}
 	for i, look := range []struct {
 		state         order.PoolState
-		limited, ends int // lines of the log by then
+		limited, ends int // log lines so far
 	}{
 		{away, 0, 0}, {away, 0, 0}, {well, 0, 0}, {well, 0, 0}, {well, 0, 0}, {well, 0, 0}, {away, 0, 0}, {away, 0, 0},
 		{away, 1, 0}, {well, 1, 1},
@@ -70,7 +70,7 @@ func TestPrepare_LastingProblem_IsLogged(t *testing.T) {
 		limited, ends := strings.Count(log.String(), "for a limited time only"),
 			strings.Count(log.String(), "without a time limit again")
 		if limited != look.limited || ends != look.ends {
-			t.Errorf("look %d: %d and %d lines, want %d and %d", i, limited, ends, look.limited, look.ends)
+			t.Errorf("check %d: %d and %d lines, want %d and %d", i, limited, ends, look.limited, look.ends)
 		}
 	}
 }
@@ -79,18 +79,18 @@ func TestPrepare_LastingProblem_IsLogged(t *testing.T) {
 func TestPrepare_NewEpoch_DropsAddresses(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 200)
-		store := &told{s.spy, order.PoolState{Epoch: 7, Moving: true}}
+		store := &fixedState{s.spy, order.PoolState{Epoch: 7, Moving: true}}
 		orders := s.replica(store, setup{config: onlyMonero})
 		took := func() bool {
 			t.Helper()
-			s.spy.asked()
+			s.spy.takeCalls()
 			check(t, orders.Prepare(t.Context()))
-			return slices.ContainsFunc(s.spy.asked(), func(call string) bool {
+			return slices.ContainsFunc(s.spy.takeCalls(), func(call string) bool {
 				return strings.HasPrefix(call, "TakeAddresses monero")
 			})
 		}
 		if !took() || took() {
-			t.Error("it does not take a batch, or takes another one")
+			t.Error("it took no batch, or a second one")
 		}
 		store.state.Epoch = 8
 		if !took() {
@@ -119,18 +119,18 @@ func TestSimulatePayment_KeyReused_IsRefused(t *testing.T) {
 	onEach(t, with, func(t *testing.T, s *fixture) {
 		s.ready()
 		c := s.create("150", "")
-		half, unknown := card.Decimal{Units: 5, Scale: 1}, errors.New("the chain is away")
+		half, unknown := card.Decimal{Units: 5, Scale: 1}, errors.New("the chain is unreachable")
 		for name, tt := range map[string]struct {
 			paid   paid
 			amount *card.Decimal
 			want   error
 		}{
 			// extending the chain fails
-			"the same payment":           {paid{address: c.Address, amount: coin / 2}, &half, errBroken},
-			"whatever was due":           {paid{address: c.Address, amount: coin / 2}, nil, errBroken},
-			"another amount":             {paid{address: c.Address, amount: coin}, &half, card.ErrKeyReused},
-			"another card":               {paid{address: "elsewhere", amount: coin / 2}, &half, card.ErrKeyReused},
-			"nobody knows what was paid": {paid{address: c.Address, err: unknown}, &half, unknown},
+			"the same payment": {paid{address: c.Address, amount: coin / 2}, &half, errBroken},
+			"amount due":       {paid{address: c.Address, amount: coin / 2}, nil, errBroken},
+			"another amount":   {paid{address: c.Address, amount: coin}, &half, card.ErrKeyReused},
+			"another card":     {paid{address: "elsewhere", amount: coin / 2}, &half, card.ErrKeyReused},
+			"unknown payment":  {paid{address: c.Address, err: unknown}, &half, unknown},
 		} {
 			*s.paid = tt.paid
 			if _, err := s.orders.SimulatePayment(t.Context(), s.account, c.UUID,
