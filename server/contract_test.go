@@ -192,7 +192,7 @@ func problemFault(method string, res *http.Response, body []byte) error {
 	case p.Status != res.StatusCode:
 		return fmt.Errorf("its status says %d", p.Status)
 	case !strings.HasSuffix(p.Type, "/docs/errors#"+p.Code) &&
-		p.Type != "https://github.com/cardmint/cardmint/blob/main/README.md#"+p.Code:
+		p.Type != "https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#"+p.Code:
 		return errors.New("its type does not name its code")
 	case p.RequestID != res.Header.Get("X-Request-Id"):
 		return errors.New("its request_id is not X-Request-Id")

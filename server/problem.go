@@ -22,11 +22,11 @@ import (
 
 // problemType returns the prefix of problem types; the code follows. It is a
 // URL of the service's documentation, or of the project's if publicURL is "".
-// It does not depend on the request, because the Host header may be errs
+// It does not depend on the request, because the Host header may be wrong
 // behind a proxy.
 func problemType(publicURL string) string {
 	if publicURL == "" {
-		return "https://github.com/cardmint/cardmint/blob/main/README.md#"
+		return "https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#"
 	}
 	return publicURL + "/docs/errors#"
 }

@@ -313,7 +313,7 @@ func TestProblem_Type_IsDocumentationURL(t *testing.T) {
 	p := deploy(t, setup{}).send(t, http.MethodGet, "/api/cards", "", "").refused(t, http.StatusUnauthorized,
 		"unauthorized")
 	equal(t, "type of a service that does not know its address", p.Type,
-		"https://github.com/cardmint/cardmint/blob/main/README.md#unauthorized")
+		"https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#unauthorized")
 }
 
 // problemCodes reads the constants of type ProblemCode out of a source file.

@@ -808,12 +808,11 @@ type PaymentState string
 
 // Problem An error, in the form that RFC 9457 defines.
 type Problem struct {
-	// Type Identifies the kind of problem; as stable as `code`. It leads to the explanation of the code: to `/docs/errors` of the service
-	// if
-	// the operator has told it its address.
+	// Type Identifies the kind of problem; as stable as `code`. It links to the explanation of the code, at `/docs/errors` of the service
+	// if its public URL is configured.
 	//
 	//
-	// Example: https://github.com/cardmint/cardmint/blob/main/README.md#invalid_request
+	// Example: https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#invalid_request
 	Type string `json:"type"`
 
 	// Title The kind of problem in a few words.

@@ -15,7 +15,7 @@ import (
 // WebConfig configures what browsers may do: where the pages of the service
 // are, and which origins may call its API.
 type WebConfig struct {
-	PublicURL   string   `name:"public-url" env:"CARDMINT_PUBLIC_URL" placeholder:"URL" help:"Where clients reach the service, for example https://cards.example. The type of an error leads to its pages there; without it, to the project's README."`
+	PublicURL   string   `name:"public-url" env:"CARDMINT_PUBLIC_URL" placeholder:"URL" help:"Where clients reach the service, for example https://cards.example. The type of an error links to the documentation there; without it, to the project's."`
 	CORSOrigins []string `name:"cors-origins" env:"CARDMINT_CORS_ORIGINS" placeholder:"ORIGIN" help:"Origins whose pages may call the API from a browser, for example https://shop.example. Defaults to none. Anyone who opens a page can read its token."`
 }
 

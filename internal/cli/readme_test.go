@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
-
-	"github.com/cardmint/cardmint/internal/card"
 )
 
 func readme(t *testing.T) string { return page(t, "README.md") }
@@ -91,20 +89,6 @@ func TestREADME_Flags_AreThoseOfServe(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("page:\n%s\nflags:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-}
-
-func TestREADME_ErrorCodes_AreComplete(t *testing.T) {
-	rows := table(t, readme(t), "<a name")
-	for _, e := range card.PublicErrors() {
-		if !slices.ContainsFunc(rows, func(row string) bool {
-			return strings.HasPrefix(row, fmt.Sprintf("| <a name=%q></a>`%s` |", e.Code, e.Code))
-		}) {
-			t.Errorf("%s is missing", e.Code)
-		}
-	}
-	if len(rows) != len(card.PublicErrors()) {
-		t.Errorf("%d codes in the README, %d in the code", len(rows), len(card.PublicErrors()))
 	}
 }
 

@@ -1200,10 +1200,9 @@ export interface components {
         Problem: {
             /**
              * Format: uri
-             * @description Identifies the kind of problem; as stable as `code`. It leads to the explanation of the code: to `/docs/errors` of the service
-             *     if
-             *     the operator has told it its address.
-             * @example https://github.com/cardmint/cardmint/blob/main/README.md#invalid_request
+             * @description Identifies the kind of problem; as stable as `code`. It links to the explanation of the code, at `/docs/errors` of the service
+             *     if its public URL is configured.
+             * @example https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#invalid_request
              */
             type: string;
             /**
@@ -1279,7 +1278,7 @@ export interface components {
             content: {
                 /**
                  * @example {
-                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#malformed_json",
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#malformed_json",
                  *       "title": "Malformed JSON",
                  *       "status": 400,
                  *       "code": "malformed_json",
@@ -1300,7 +1299,7 @@ export interface components {
             content: {
                 /**
                  * @example {
-                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#unauthorized",
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#unauthorized",
                  *       "title": "Unauthorized",
                  *       "status": 401,
                  *       "code": "unauthorized",
@@ -1326,7 +1325,7 @@ export interface components {
             content: {
                 /**
                  * @example {
-                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#insufficient_scope",
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#insufficient_scope",
                  *       "title": "Insufficient scope",
                  *       "status": 403,
                  *       "code": "insufficient_scope",
@@ -1348,7 +1347,7 @@ export interface components {
             content: {
                 /**
                  * @example {
-                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#not_found",
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#not_found",
                  *       "title": "Not found",
                  *       "status": 404,
                  *       "code": "not_found",
@@ -1370,7 +1369,7 @@ export interface components {
             content: {
                 /**
                  * @example {
-                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#request_timeout",
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#request_timeout",
                  *       "title": "Request timeout",
                  *       "status": 408,
                  *       "code": "request_timeout",
@@ -1392,7 +1391,7 @@ export interface components {
             content: {
                 /**
                  * @example {
-                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#body_too_large",
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#body_too_large",
                  *       "title": "Body too large",
                  *       "status": 413,
                  *       "code": "body_too_large",
@@ -1414,7 +1413,7 @@ export interface components {
             content: {
                 /**
                  * @example {
-                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#unsupported_media_type",
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#unsupported_media_type",
                  *       "title": "Unsupported media type",
                  *       "status": 415,
                  *       "code": "unsupported_media_type",
@@ -1444,7 +1443,7 @@ export interface components {
             content: {
                 /**
                  * @example {
-                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#invalid_request",
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#invalid_request",
                  *       "title": "Invalid request",
                  *       "status": 422,
                  *       "code": "invalid_request",
@@ -1476,7 +1475,7 @@ export interface components {
             content: {
                 /**
                  * @example {
-                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#card_has_payments",
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#card_has_payments",
                  *       "title": "Card has payments",
                  *       "status": 409,
                  *       "code": "card_has_payments",
@@ -1504,7 +1503,7 @@ export interface components {
             content: {
                 /**
                  * @example {
-                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#account_frozen",
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#account_frozen",
                  *       "title": "Account frozen",
                  *       "status": 403,
                  *       "code": "account_frozen",
@@ -1531,7 +1530,7 @@ export interface components {
             content: {
                 /**
                  * @example {
-                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#rate_limited",
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#rate_limited",
                  *       "title": "Too many requests",
                  *       "status": 429,
                  *       "code": "rate_limited",
@@ -1561,7 +1560,7 @@ export interface components {
             content: {
                 /**
                  * @example {
-                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#quota_exceeded",
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#quota_exceeded",
                  *       "title": "Quota exceeded",
                  *       "status": 429,
                  *       "code": "quota_exceeded",
@@ -1589,7 +1588,7 @@ export interface components {
             content: {
                 /**
                  * @example {
-                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#quota_exceeded",
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#quota_exceeded",
                  *       "title": "Quota exceeded",
                  *       "status": 429,
                  *       "code": "quota_exceeded",
@@ -1616,7 +1615,7 @@ export interface components {
             content: {
                 /**
                  * @example {
-                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#quota_exceeded",
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#quota_exceeded",
                  *       "title": "Quota exceeded",
                  *       "status": 429,
                  *       "code": "quota_exceeded",
@@ -1644,7 +1643,7 @@ export interface components {
             content: {
                 /**
                  * @example {
-                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#quota_exceeded",
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#quota_exceeded",
                  *       "title": "Quota exceeded",
                  *       "status": 429,
                  *       "code": "quota_exceeded",
@@ -1666,7 +1665,7 @@ export interface components {
             content: {
                 /**
                  * @example {
-                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#internal",
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#internal",
                  *       "title": "Internal error",
                  *       "status": 500,
                  *       "code": "internal",
@@ -1694,7 +1693,7 @@ export interface components {
             content: {
                 /**
                  * @example {
-                 *       "type": "https://github.com/cardmint/cardmint/blob/main/README.md#rate_unavailable",
+                 *       "type": "https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#rate_unavailable",
                  *       "title": "No exchange rate",
                  *       "status": 503,
                  *       "code": "rate_unavailable",
