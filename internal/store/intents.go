@@ -37,11 +37,11 @@ const unlimited = "9223372036854775807"
 // show few due.
 const stillOpen = "CASE WHEN intents.state IN ('open', 'pending') THEN TRUE ELSE FALSE END"
 
-// strangersTurn is how long an intent must be due before a process without its
-// supplier may claim it. It is longer than any attempt, so that processes with
-// the supplier come first while programs with different suppliers run side by
-// side.
-const strangersTurn = 10 * time.Minute
+// foreignClaimDelay is how long an intent must be due before a process without
+// its supplier may claim it. It is longer than any attempt, so that processes
+// with the supplier come first while programs with different suppliers run side
+// by side.
+const foreignClaimDelay = 10 * time.Minute
 
 // claimRow is an intent as its claim returns it.
 type claimRow struct {
@@ -125,7 +125,7 @@ func sharesOf(claim issue.Claim, now string) (known string, names []any, supplie
 	}
 	known = strings.TrimSuffix(strings.Repeat("?, ", len(names)), ", ")
 	var by strings.Builder
-	args = append(slices.Clone(names), strangersTurn.Milliseconds())
+	args = append(slices.Clone(names), foreignClaimDelay.Milliseconds())
 	for _, x := range claim.Shares {
 		by.WriteString(" WHEN q.supplier IS NULL AND c.usd_cents BETWEEN ? AND ? THEN CAST(? AS TEXT)")
 		args = append(args, int64(x.Min), int64(x.Max), x.Supplier)
