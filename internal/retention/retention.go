@@ -17,9 +17,9 @@ import (
 // Store deletes rows. Every method is harmless when it runs twice. The error is
 // card.ErrUnavailable if the database can't be reached.
 type Store interface {
-	// HoldRetention acquires or prolongs the lease for deleting, by the
+	// AcquireRetention acquires or prolongs the lease for deleting, by the
 	// database's clock. It returns false if another process holds it.
-	HoldRetention(ctx context.Context, holder string, ttl time.Duration) (bool, error)
+	AcquireRetention(ctx context.Context, holder string, ttl time.Duration) (bool, error)
 	// ReleaseRetention releases the lease; a no-op if another process holds it.
 	ReleaseRetention(ctx context.Context, holder string) error
 	// AccountIDs returns all accounts.
@@ -133,7 +133,7 @@ func (k *Keeper) Tick(ctx context.Context) error {
 	if k.cfg.Policy.Events == 0 && k.cfg.Policy.Expired == 0 {
 		return nil
 	}
-	if held, err := k.store.HoldRetention(ctx, k.cfg.Holder, leaseTTL); err != nil || !held {
+	if held, err := k.store.AcquireRetention(ctx, k.cfg.Holder, leaseTTL); err != nil || !held {
 		return err
 	}
 	accounts, err := k.store.AccountIDs(ctx)
@@ -188,7 +188,7 @@ func (k *Keeper) paged(ctx context.Context, f func() (more bool, err error)) err
 			return err
 		}
 		k.cfg.Pause(ctx, (share-1)*time.Since(began))
-		held, err := k.store.HoldRetention(ctx, k.cfg.Holder, leaseTTL)
+		held, err := k.store.AcquireRetention(ctx, k.cfg.Holder, leaseTTL)
 		switch {
 		case err != nil:
 			return err

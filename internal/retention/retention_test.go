@@ -29,7 +29,7 @@ type fakeStore struct {
 	err           error
 }
 
-func (s *fakeStore) HoldRetention(context.Context, string, time.Duration) (bool, error) {
+func (s *fakeStore) AcquireRetention(context.Context, string, time.Duration) (bool, error) {
 	if s.holds--; s.holds == 0 {
 		s.held = false
 	}

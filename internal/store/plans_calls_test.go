@@ -197,7 +197,7 @@ func (c *calls) sealed() {
 
 func (c *calls) retention() {
 	s := c.s
-	c.do("HoldRetention", func(ctx context.Context) error { return first(s.HoldRetention(ctx, "x", time.Minute)) })
+	c.do("AcquireRetention", func(ctx context.Context) error { return first(s.AcquireRetention(ctx, "x", time.Minute)) })
 	c.do("AccountIDs", func(ctx context.Context) error { return first(s.AccountIDs(ctx)) })
 	expired := c.newCard() // has no event
 	expired.UUID = numbered("8009", 5)

@@ -16,10 +16,10 @@ import (
 // retentionLease is the name of the lease for deleting old rows.
 const retentionLease = "retention"
 
-// HoldRetention implements retention.Store.
-func (s *Store) HoldRetention(ctx context.Context, holder string, ttl time.Duration) (bool, error) {
+// AcquireRetention implements retention.Store.
+func (s *Store) AcquireRetention(ctx context.Context, holder string, ttl time.Duration) (bool, error) {
 	now := s.dialect.now
-	n, err := s.exec(ctx, s.w, "hold lease", `INSERT INTO leases (name, holder, fence, expires_at) VALUES (?, ?, 1, `+now+` + ?)
+	n, err := s.exec(ctx, s.w, "acquire lease", `INSERT INTO leases (name, holder, fence, expires_at) VALUES (?, ?, 1, `+now+` + ?)
 		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at,
 			fence = leases.fence + CASE WHEN leases.holder = excluded.holder THEN 0 ELSE 1 END
 		WHERE leases.holder = excluded.holder OR leases.expires_at <= `+now, retentionLease, holder, ttl.Milliseconds())

@@ -447,7 +447,7 @@ func TestHoldRetention_OneAtATime(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		hold := func(holder string, ttl time.Duration, want bool) {
 			t.Helper()
-			if held, err := s.HoldRetention(t.Context(), holder, ttl); err != nil || held != want {
+			if held, err := s.AcquireRetention(t.Context(), holder, ttl); err != nil || held != want {
 				t.Errorf("%s: %v, %v", holder, held, err)
 			}
 		}

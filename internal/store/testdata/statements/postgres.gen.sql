@@ -65,6 +65,15 @@ INSERT INTO leases (name, holder, fence, expires_at, mark)
 SELECT CAST('leases'::regclass AS OID) || '/' || (SELECT system_identifier FROM pg_control_system())
     || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8);
 
+-- AcquireRetention
+INSERT INTO leases (name, holder, fence, expires_at)
+    VALUES ($1, $2, 1, CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) + $3) ON
+    CONFLICT (name) DO UPDATE
+    SET holder = excluded.holder, expires_at = excluded.expires_at, fence = leases.fence + CASE WHEN
+    leases.holder = excluded.holder THEN 0 ELSE 1 END
+    WHERE leases.holder = excluded.holder OR leases.expires_at <= CAST(EXTRACT(EPOCH FROM
+    clock_timestamp()) * 1000 AS BIGINT);
+
 -- AddressPool
 SELECT a.position, a.address, p.next_position, p.paced_until, (SELECT COALESCE(MAX(e.epoch), 0) FROM
     epochs e WHERE e.currency = p.currency) AS last_epoch
@@ -872,15 +881,6 @@ WITH RECURSIVE a (cents) AS ( SELECT MIN(usd_cents) FROM stock WHERE supplier = 
     FROM a
     WHERE a.cents IS NOT NULL
     ORDER BY a.cents;
-
--- HoldRetention
-INSERT INTO leases (name, holder, fence, expires_at)
-    VALUES ($1, $2, 1, CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) + $3) ON
-    CONFLICT (name) DO UPDATE
-    SET holder = excluded.holder, expires_at = excluded.expires_at, fence = leases.fence + CASE WHEN
-    leases.holder = excluded.holder THEN 0 ELSE 1 END
-    WHERE leases.holder = excluded.holder OR leases.expires_at <= CAST(EXTRACT(EPOCH FROM
-    clock_timestamp()) * 1000 AS BIGINT);
 
 -- HoldStock
 UPDATE stock

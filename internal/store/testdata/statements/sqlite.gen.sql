@@ -50,6 +50,14 @@ INSERT INTO leases (name, holder, fence, expires_at, mark)
     RETURNING fence, COALESCE(epoch, 0) AS epoch, mark, marked_at, history, CAST(unixepoch('subsec')
     * 1000 AS INTEGER) AS now, '' AS database, '' AS server;
 
+-- AcquireRetention
+INSERT INTO leases (name, holder, fence, expires_at)
+    VALUES (?, ?, 1, CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?) ON CONFLICT (name) DO UPDATE
+    SET holder = excluded.holder, expires_at = excluded.expires_at, fence = leases.fence + CASE WHEN
+    leases.holder = excluded.holder THEN 0 ELSE 1 END
+    WHERE leases.holder = excluded.holder OR leases.expires_at <= CAST(unixepoch('subsec') * 1000 AS
+    INTEGER);
+
 -- AddressPool
 SELECT a.position, a.address, p.next_position, p.paced_until, (SELECT COALESCE(MAX(e.epoch), 0) FROM
     epochs e WHERE e.currency = p.currency) AS last_epoch
@@ -777,14 +785,6 @@ WITH RECURSIVE a (cents) AS ( SELECT MIN(usd_cents) FROM stock WHERE supplier = 
     FROM a
     WHERE a.cents IS NOT NULL
     ORDER BY a.cents;
-
--- HoldRetention
-INSERT INTO leases (name, holder, fence, expires_at)
-    VALUES (?, ?, 1, CAST(unixepoch('subsec') * 1000 AS INTEGER) + ?) ON CONFLICT (name) DO UPDATE
-    SET holder = excluded.holder, expires_at = excluded.expires_at, fence = leases.fence + CASE WHEN
-    leases.holder = excluded.holder THEN 0 ELSE 1 END
-    WHERE leases.holder = excluded.holder OR leases.expires_at <= CAST(unixepoch('subsec') * 1000 AS
-    INTEGER);
 
 -- HoldStock
 UPDATE stock
