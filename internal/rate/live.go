@@ -101,7 +101,7 @@ func (c *Config) Validate() error {
 		for coin, usd := range bounds {
 			refuse(!slices.Contains(c.Coins, coin), "%s: %q is not one of the coins", name, coin)
 			bound, err := exact(usd)
-			refuse(err != nil || !plausible(bound), "%s of %s: must be %s, with at most %d decimals", name, coin, believed,
+			refuse(err != nil || !plausible(bound), "%s of %s: must be %s, with at most %d decimals", name, coin, plausibleRange,
 				card.RateScale)
 		}
 	}

@@ -37,14 +37,14 @@ type Quote struct {
 
 // The reasons to drop a source.
 var (
-	errImplausible  = errors.New("quote is not a plain number of " + believed)
+	errImplausible  = errors.New("quote is not a plain number of " + plausibleRange)
 	errNoQuote      = errors.New("answer has no quote for it")
 	errNoTime       = errors.New("quote has no time")
 	errUndocumented = errors.New("answer is not what the source documents")
 )
 
-// believed is the range of plausible rates.
-const believed = "0.01 to 100000000 US dollars"
+// plausibleRange is the range of plausible rates.
+const plausibleRange = "0.01 to 100000000 US dollars"
 
 // plausible reports whether usd is in that range, and at the scale of rates.
 func plausible(usd card.Decimal) bool {
