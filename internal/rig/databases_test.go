@@ -19,7 +19,7 @@ func openSQL(url string) (*sql.DB, error) {
 	return sql.Open("postgres", url)
 }
 
-func TestDatabases_EachTestHasACopyOfItsOwn(t *testing.T) {
+func TestDatabases_EachTest_GetsOwnCopy(t *testing.T) {
 	var migrated atomic.Int64
 	databases := rig.Databases{Migrate: func(url string) error {
 		migrated.Add(1)
@@ -49,7 +49,7 @@ func TestDatabases_EachTestHasACopyOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestDatabases_EmptyWithoutMigrate(t *testing.T) {
+func TestDatabases_NoMigrate_AreEmpty(t *testing.T) {
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		if _, err := rig.OpenSQL(t, url).Exec("CREATE TABLE cards (number INTEGER)"); err != nil {
 			t.Fatal(err)
