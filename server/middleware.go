@@ -22,7 +22,7 @@ const (
 	identityKey   = "cardmint.identity"
 	unlimitedKey  = "cardmint.unlimited"   // the context without a deadline
 	checkTokenKey = "cardmint.check_token" // the function that checks the token again
-	delayedKey    = "cardmint.held"        // how long the response was delayed
+	delayedKey    = "cardmint.delayed"     // how long the response was delayed
 	explainedKey  = "cardmint.explained"   // whether the problem's cause was logged
 )
 

@@ -33,9 +33,8 @@ type Request struct {
 	Key       string // ours, the same in every attempt
 	Reference string // the supplier's; "" if it sent none
 	USD       card.USD
-	// Declines counts clear refusals by any supplier. A supplier that answers a
-	// repeated key with its earlier refusal can be sent a key that contains
-	// this number.
+	// Declines counts clear refusals by any supplier. For a supplier that repeats
+	// its refusal for a known key, an adapter can add this number to the key.
 	Declines int
 }
 

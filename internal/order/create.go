@@ -101,7 +101,8 @@ func (s *Service) checkRefundAddress(r Request) error {
 }
 
 // CreateCard quotes an order and stores a card that awaits its payment. It takes
-// one round trip to the store; a replay takes more.
+// one round trip to the store, and more for a replay, for an account whose
+// exposure is not cached, or if no address is in memory.
 //
 // key is an idempotency key, or "". For an equal order with the same key,
 // CreateCard returns the card as it was created first, and true. For a different
@@ -246,8 +247,8 @@ func (s *Service) seal(c *card.Card, o Order) (err error) {
 
 // storeCard inserts a card. It returns false if the address is taken. The error
 // is errKeyTaken if the idempotency key is taken, card.ErrOutOfStock if there is
-// no item to reserve, and card.ErrQuotaExceeded
-// if the account's open orders would exceed its quota.
+// no item to reserve, and card.ErrQuotaExceeded if the account's open orders
+// would exceed its quota.
 func (s *Service) storeCard(ctx context.Context, c *card.Card, from source) (bool, error) {
 	returnAddress := func() { s.pools[c.Coin.Code].add(c.AccountID, c.Address) }
 	inserted, err := s.insert(ctx, c, from)
