@@ -215,7 +215,7 @@ type ledgerJSON struct {
 func (c supplierLedgerCommand) Run(ctx context.Context, g *globals) error {
 	all, err := reference.ReadLedger(ctx, c.File)
 	if errors.Is(err, fs.ErrNotExist) {
-		return app.WithHint(fmt.Errorf("%s is not there", c.File), "name the --file of 'cardmint supplier serve'")
+		return app.WithHint(fmt.Errorf("%s does not exist", c.File), "name the --file of 'cardmint supplier serve'")
 	}
 	if err != nil {
 		return app.WithHint(err, "name the --file of 'cardmint supplier serve'")

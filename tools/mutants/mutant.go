@@ -139,7 +139,7 @@ func (c *code) describe(m *mutant, kind string) (counts bool, err error) {
 		was := *op
 		to, known := changes[kind][was]
 		if !known {
-			return false, fmt.Errorf("%s:%d: %s of %s is unknown", m.file, m.line, kind, was)
+			return false, fmt.Errorf("%s:%d: unknown mutation %s of %s", m.file, m.line, kind, was)
 		}
 		before := c.print(node)
 		*op = to
