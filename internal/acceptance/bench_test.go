@@ -46,7 +46,8 @@ const pool = 300_000
 // database.
 const connections = 16
 
-// bench is the service, running in this process on PostgreSQL.
+// bench is the service, running in this process on PostgreSQL. It does not use
+// the wiring of package app, because benchmarks run each pass themselves.
 type bench struct {
 	store   *store.Store
 	vault   *vault.Vault
@@ -65,15 +66,7 @@ func newBench(b testing.TB, url string, pool int) *bench {
 	b.Helper()
 	app.Tune() // as serve does
 	ctx := b.Context()
-	keys := filepath.Join(b.TempDir(), "x.keys")
-	must(b, vault.Create(keys))
-	v, err := vault.Open(keys)
-	must(b, err)
-	_, err = store.Migrate(ctx, url)
-	must(b, err)
-	s, err := store.Open(ctx, url, connections, chain.Currencies())
-	must(b, err)
-	b.Cleanup(func() { _ = s.Close() })
+	s, v := openStore(b, url)
 	rates, err := rate.NewFixed(map[string]string{"monero": "152.52"}, time.Now)
 	must(b, err)
 	orders, err := order.New(s, v, rates, nil, func() {}, order.Config{Currencies: chain.Currencies()})
@@ -101,6 +94,21 @@ func newBench(b testing.TB, url string, pool int) *bench {
 	must(b, err)
 	must(b, all.watcher.Tick(ctx))
 	return all
+}
+
+// openStore migrates a database and opens it, with a new key file.
+func openStore(tb testing.TB, url string) (*store.Store, *vault.Vault) {
+	tb.Helper()
+	keys := filepath.Join(tb.TempDir(), "x.keys")
+	must(tb, vault.Create(keys))
+	v, err := vault.Open(keys)
+	must(tb, err)
+	_, err = store.Migrate(tb.Context(), url)
+	must(tb, err)
+	s, err := store.Open(tb.Context(), url, connections, chain.Currencies())
+	must(tb, err)
+	tb.Cleanup(func() { _ = s.Close() })
+	return s, v
 }
 
 // quietWake ignores all wake-ups.

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -110,16 +109,8 @@ func newSoak(t *testing.T) *soak {
 	app.Tune()
 	s := &soak{t: t, began: time.Now()}
 	database := rig.Postgres(t)
-	keys := filepath.Join(t.TempDir(), "x.keys")
-	must(t, vault.Create(keys))
-	v, err := vault.Open(keys)
-	must(t, err)
-	_, err = store.Migrate(t.Context(), database)
-	must(t, err)
-	s.db, err = store.Open(t.Context(), database, 16, chain.Currencies())
-	must(t, err)
-	t.Cleanup(func() { _ = s.db.Close() })
-	s.sql = rig.OpenSQL(t, database)
+	db, v := openStore(t, database)
+	s.db, s.sql = db, rig.OpenSQL(t, database)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 1}))
 	accounts, err := account.New(s.db, v, account.Config{Now: s.now})
 	must(t, err)

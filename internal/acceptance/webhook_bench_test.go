@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,11 +19,9 @@ import (
 	"github.com/cardmint/cardmint/internal/account"
 	"github.com/cardmint/cardmint/internal/app"
 	"github.com/cardmint/cardmint/internal/card"
-	"github.com/cardmint/cardmint/internal/chain"
 	"github.com/cardmint/cardmint/internal/outbound"
 	"github.com/cardmint/cardmint/internal/rig"
 	"github.com/cardmint/cardmint/internal/store"
-	"github.com/cardmint/cardmint/internal/vault"
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
@@ -41,16 +38,8 @@ func newDeliveryBench(b *testing.B, cfg webhook.Config) *deliveryBench {
 	b.Helper()
 	app.Tune()
 	ctx, cancel := context.WithCancel(b.Context())
-	keys := filepath.Join(b.TempDir(), "x.keys")
-	must(b, vault.Create(keys))
-	v, err := vault.Open(keys)
-	must(b, err)
 	url := rig.Postgres(b)
-	_, err = store.Migrate(ctx, url)
-	must(b, err)
-	s, err := store.Open(ctx, url, 16, chain.Currencies())
-	must(b, err)
-	b.Cleanup(func() { _ = s.Close() })
+	s, v := openStore(b, url)
 	poster := webhook.NewHTTPPoster(outbound.Guard{Insecure: true})
 	b.Cleanup(poster.Close)
 	m := &deliveryBench{db: rig.OpenSQL(b, url), store: s, woken: make(chan struct{}, 1)}
@@ -60,6 +49,7 @@ func newDeliveryBench(b *testing.B, cfg webhook.Config) *deliveryBench {
 		default:
 		}
 	}
+	var err error
 	m.webhooks, err = webhook.New(s, v, poster, wake, cfg)
 	must(b, err)
 	sender, err := webhook.NewSender(s, v, poster, wake, slog.Default(), cfg)
