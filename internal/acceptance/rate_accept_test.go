@@ -48,7 +48,7 @@ func TestRates_LargeMove_WaitsForOperator(t *testing.T) {
 	p := newProgram(t, "")
 	token := p.account(t)
 	sources := rateFlags(t, &usd)
-	serve := append([]string{"serve", "--simulated", "--rate-every", "200ms", "--rate-max-age", "3s"}, sources...)
+	serve := append([]string{"serve", "--simulated", "--rate-every", "200ms", "--rate-max-age", "6s"}, sources...)
 	s := p.serve(t, serve...)
 	order := client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"}
 	if _, err := newClient(t, s.url, token).CreateCard(t.Context(), order); err != nil {
@@ -165,7 +165,7 @@ func (p *program) startListening(t *testing.T, args ...string) *server {
 // killed service must have stored its last rate.
 func TestRateAccept_RunningService_TakesEffectWithinSeconds(t *testing.T) {
 	if testing.Short() {
-		t.Skip("left out by -short: waits for three rounds of 4 s")
+		t.Skip("left out by -short: waits for three rounds of 6 s")
 	}
 	t.Parallel()
 	var usd atomic.Value
@@ -184,7 +184,7 @@ func TestRateAccept_RunningService_TakesEffectWithinSeconds(t *testing.T) {
 	})
 	s.Signal(t, syscall.SIGKILL)
 	usd.Store("300")
-	serve[3] = "4s"
+	serve[3] = "6s"
 	s = p.startListening(t, serve...)
 	s.Ready(t, 30*time.Second, func() error {
 		if _, reason := ratesReady(t, s); !strings.Contains(reason, "an operator must accept it") {
@@ -200,10 +200,10 @@ func TestRateAccept_RunningService_TakesEffectWithinSeconds(t *testing.T) {
 		}
 		return nil
 	})
-	if took := time.Since(decided); took > 3*time.Second {
-		t.Errorf("known after %s", took)
-	} else {
-		t.Logf("known after %s", took)
+	took := time.Since(decided)
+	t.Logf("the service uses the accepted rate after %s", took)
+	if took > 5*time.Second {
+		t.Error("the service has waited for the next round of its sources")
 	}
 }
 
@@ -218,7 +218,7 @@ func TestRates_DatabaseFrozen_StayFresh(t *testing.T) {
 	p := newProgram(t, c.URL("postgres"))
 	token := p.account(t)
 	s := p.serve(t,
-		append([]string{"serve", "--simulated", "--rate-every", "200ms", "--rate-max-age", "2s"}, rateFlags(t, &usd)...)...)
+		append([]string{"serve", "--simulated", "--rate-every", "200ms", "--rate-max-age", "5s"}, rateFlags(t, &usd)...)...)
 	c.Freeze()
 	for frozen := time.Now(); time.Since(frozen) < 8*time.Second; time.Sleep(100 * time.Millisecond) {
 		if _, reason := ratesReady(t, s); reason != "" {

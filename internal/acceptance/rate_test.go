@@ -46,7 +46,7 @@ func kraken(t *testing.T, usd *atomic.Value) string {
 
 func TestRates_NoFreshRate_RefusesOrders(t *testing.T) {
 	if testing.Short() {
-		t.Skip("left out by -short: waits until a rate is too old, which takes 3 s")
+		t.Skip("left out by -short: waits until a rate is too old, which takes 6 s")
 	}
 	var gecko, krak atomic.Value
 	gecko.Store("150.5")
@@ -59,7 +59,7 @@ func TestRates_NoFreshRate_RefusesOrders(t *testing.T) {
 	wantOutput(t, shown, "150 USD", "coingecko=150.5", "kraken=149.5")
 
 	s := p.serve(t,
-		append([]string{"serve", "--simulated", "--rate-every", "100ms", "--rate-max-age", "2s", "--markup", "20"},
+		append([]string{"serve", "--simulated", "--rate-every", "100ms", "--rate-max-age", "5s", "--markup", "20"},
 			flags...)...)
 	c := newClient(t, s.url, token)
 	order := client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero"}
