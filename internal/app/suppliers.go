@@ -30,7 +30,7 @@ const maxPerSecond = 10_000
 type SupplierConfig struct {
 	File     string            `name:"suppliers" env:"CARDMINT_SUPPLIERS" placeholder:"FILE" help:"TOML file with the suppliers of cards. Without it, sandbox cards are issued."`
 	Patience time.Duration     `name:"refund-after" env:"CARDMINT_REFUND_AFTER" default:"24h" placeholder:"DURATION" help:"How long a paid card waits for suppliers that are out of stock. Then its refund is due (${default})."`
-	Sandbox  supplier.Behavior `name:"sandbox-supplier" env:"CARDMINT_SANDBOX_SUPPLIER" default:"prompt" enum:"prompt,slow,pending,ambiguous,declining" placeholder:"BEHAVIOUR" help:"How the supplier of sandbox cards behaves: prompt, slow, pending, ambiguous or declining (${default})."`
+	Sandbox  supplier.Behavior `name:"sandbox-supplier" env:"CARDMINT_SANDBOX_SUPPLIER" default:"prompt" enum:"prompt,slow,pending,ambiguous,declining" placeholder:"BEHAVIOR" help:"How the supplier of sandbox cards behaves: prompt, slow, pending, ambiguous or declining (${default})."`
 }
 
 // Suppliers are the configured suppliers, by priority.
@@ -106,11 +106,11 @@ func supplierKinds() map[string]supplierKind {
 		sandboxKind: {
 			own: func(e SupplierEntry) map[string]bool { return map[string]bool{"behaviour": e.Behavior != ""} },
 			open: func(e SupplierEntry, _ SupplierOptions) (Supplier, error) {
-				behaviour := supplier.Behavior(cmp.Or(e.Behavior, string(supplier.Prompt)))
-				if !slices.Contains(supplier.Behaviors(), behaviour) {
-					return nil, fmt.Errorf("there is no behaviour %q", e.Behavior)
+				behavior := supplier.Behavior(cmp.Or(e.Behavior, string(supplier.Prompt)))
+				if !slices.Contains(supplier.Behaviors(), behavior) {
+					return nil, fmt.Errorf("there is no behavior %q", e.Behavior)
 				}
-				return supplier.NewSandbox(e.Name, behaviour, time.Now), nil
+				return supplier.NewSandbox(e.Name, behavior, time.Now), nil
 			},
 		},
 		"http": {

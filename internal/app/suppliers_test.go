@@ -123,7 +123,7 @@ func TestSuppliersOpen_UnknownBehavior_IsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := (Suppliers{Entries: entries}).Open(SupplierOptions{}); err == nil ||
-		!strings.Contains(err.Error(), `supplier "a": there is no behaviour`) {
+		!strings.Contains(err.Error(), `supplier "a": there is no behavior`) {
 		t.Errorf("error %v", err)
 	}
 }

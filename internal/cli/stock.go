@@ -128,7 +128,7 @@ func (c stockImportCommand) run(ctx context.Context, g *globals, i supplier.Impo
 		return app.WithHint(fmt.Errorf("nothing was imported: lines that are wrong: %d", found.Wrong),
 			"fix or remove them, and run it again")
 	}
-	data := importJSON{Supplier: i.Supplier, Soon: int(found.Soon), Amounts: []amountJSON{}}
+	data := importJSON{Supplier: i.Supplier, Soon: found.Soon, Amounts: []amountJSON{}}
 	for _, usd := range slices.Sorted(maps.Keys(found.Cards)) {
 		data.Amounts = append(data.Amounts, amountJSON{usd, found.Cards[usd]})
 		data.Cards += found.Cards[usd]
@@ -153,7 +153,7 @@ func (c stockImportCommand) run(ctx context.Context, g *globals, i supplier.Impo
 	if err != nil {
 		return err
 	}
-	data.Imported, data.Cards = true, int(imported)
+	data.Imported, data.Cards = true, imported
 	g.audited(ctx, "stock_imported", "", slog.String("supplier", i.Supplier), slog.Int64("cards", int64(imported)))
 	return c.write(g, data, func(w io.Writer) {
 		fmt.Fprintf(w, "imported %d cards into the stock of %s\n", imported, i.Supplier)

@@ -31,12 +31,12 @@ type supplierServeCommand struct {
 	Secret      string        `env:"CARDMINT_SUPPLIER_SECRET" placeholder:"SECRET" help:"Secret that requests are signed with: whsec_ and base64. Better set in the environment. Defaults to a new one, which is printed."`
 	CallbackURL string        `name:"callback-url" placeholder:"URL" help:"URL to notify when a pending card is made. Defaults to none."`
 	Offer       []string      `placeholder:"MIN[-MAX][=LEFT]" help:"Amount, or range of amounts, in US dollars, and how many cards there are. May be repeated. Defaults to 50-750."`
-	Be          []string      `placeholder:"RULE" help:"How to behave: a behaviour, always or =0.25 (with that probability) or =3x (the next three times). May be repeated. Defaults to well."`
+	Be          []string      `placeholder:"RULE" help:"How to behave: a behavior, always or =0.25 (with that probability) or =3x (the next three times). May be repeated. Defaults to well."`
 	Seed        uint64        `default:"1" placeholder:"N" help:"The same seed and the same requests make the same draws (${default})."`
 	Slowness    time.Duration `default:"2s" placeholder:"DURATION" help:"How long answers take if slow (${default})."`
 	PendingFor  time.Duration `name:"pending-for" default:"3s" placeholder:"DURATION" help:"How long cards take if pending (${default})."`
 	ForgetAfter time.Duration `name:"forget-after" placeholder:"DURATION" help:"Forget keys after this time. A key that comes again then has a second card made, which the ledger shows. Defaults to never."`
-	Control     string        `placeholder:"ADDRESS" help:"Address on this machine of an endpoint that changes the behaviour. Defaults to none."`
+	Control     string        `placeholder:"ADDRESS" help:"Address on this machine of an endpoint that changes the behavior. Defaults to none."`
 }
 
 func (supplierServeCommand) Help() string {
@@ -79,7 +79,7 @@ func (c supplierServeCommand) config(g *globals) (cfg reference.Config, made car
 		rule, err := reference.ParseRule(text)
 		if err != nil {
 			return cfg, "", app.WithHint(fmt.Errorf("--be: %w", err),
-				"for example --be slow, --be slow=0.25 or --be slow=3x; 'supplier serve --help' lists the behaviours")
+				"for example --be slow, --be slow=0.25 or --be slow=3x; 'supplier serve --help' lists the behaviors")
 		}
 		cfg.Rules = append(cfg.Rules, rule)
 	}
@@ -171,7 +171,7 @@ func (c supplierServeCommand) Run(ctx context.Context, g *globals) error {
 	return group.Wait()
 }
 
-// listenControl opens the listener that changes the behaviour, or returns nil.
+// listenControl opens the listener that changes the behavior, or returns nil.
 func (c supplierServeCommand) listenControl() (net.Listener, error) {
 	if c.Control == "" {
 		return nil, nil
