@@ -9,7 +9,8 @@ import (
 // keyed returns the service for a request to webhooks, and the request if it has
 // an idempotency key; otherwise nil. what is the operation with its parameters:
 // another request with the same key is rejected.
-func (a *api) keyed(account uuid.UUID, header *string, what ...string) (*webhook.Service, *webhook.KeyedRequest, error) {
+func (a *api) keyed(account uuid.UUID, header *string, what ...string) (*webhook.Service, *webhook.KeyedRequest,
+	error) {
 	key, err := idempotencyKey(header)
 	if err != nil || key == "" {
 		return a.webhooks, nil, err

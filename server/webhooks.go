@@ -19,8 +19,8 @@ func (a *api) CreateWebhook(ctx context.Context, r CreateWebhookRequestObject) (
 		return nil, err
 	}
 	types := eventTypes(r.Body.Types)
-	hooks, request, err := a.keyed(owner, r.Params.IdempotencyKey, "createWebhook", r.Body.URL, deref(r.Body.Description, ""),
-		fmt.Sprint(deref(types, nil)))
+	hooks, request, err := a.keyed(owner, r.Params.IdempotencyKey, "createWebhook", r.Body.URL,
+		deref(r.Body.Description, ""), fmt.Sprint(deref(types, nil)))
 	if err != nil {
 		return nil, err
 	}

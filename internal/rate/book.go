@@ -179,7 +179,7 @@ func (l *Live) adopt(coin string, after standing) {
 		r := &after.past[n-1]
 		r.ID, r.By = uuid.Must(uuid.NewV7()), l.process
 		if l.book != nil {
-			l.unstored[coin] = past(append(l.unstored[coin], *r)).recent(l.cfg.Now())
+			l.unstored[coin] = append(l.unstored[coin], *r).recent(l.cfg.Now())
 		}
 	}
 	l.coins[coin] = after

@@ -124,8 +124,10 @@ func (s *Store) ReadBooks(ctx context.Context, full bool, progress func(operator
 	if err != nil {
 		return operator.Reading{}, err
 	}
-	return operator.Reading{Books: operator.Books{AsOf: r.now, Coins: coins, Discrepancies: r.doubts.all(), Waiting: r.waiting},
-		From: firstOf(r.from), Others: r.others(), Recheck: r.doubts.ids(), State: r}, nil
+	return operator.Reading{
+		Books: operator.Books{AsOf: r.now, Coins: coins, Discrepancies: r.doubts.all(), Waiting: r.waiting},
+		From:  firstOf(r.from), Others: r.others(), Recheck: r.doubts.ids(), State: r,
+	}, nil
 }
 
 // begin reads the time and the state of the stored books.

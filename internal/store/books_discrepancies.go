@@ -290,7 +290,8 @@ func (r *reading) doubtFeeds(ctx context.Context) error {
 			}
 			if (gap || f.LastSeq != f.Newest) && doubted < someDoubts {
 				doubted++
-				r.doubts.others = append(r.doubts.others, operator.Discrepancy{ID: f.AccountID, Text: "the account's events have gaps"})
+				r.doubts.others = append(r.doubts.others,
+					operator.Discrepancy{ID: f.AccountID, Text: "the account's events have gaps"})
 			}
 		}
 		if len(found) < booksPage {

@@ -266,8 +266,8 @@ func (s *Store) cardsByUUID(ctx context.Context, on runner, ids []uuid.UUID) (ca
 	damaged []corruptCardError, err error) {
 	err = inChunks(ids, func(some []uuid.UUID) error {
 		these, args := in(s.dialect, "c.uuid", s.dialect.uuidType, some)
-		found, err := selectMany[cardRow](ctx, s, on, len(some), "select cards", selectCards+" WHERE "+these+" ORDER BY c.uuid",
-			args...)
+		found, err := selectMany[cardRow](ctx, s, on, len(some), "select cards",
+			selectCards+" WHERE "+these+" ORDER BY c.uuid", args...)
 		if err != nil {
 			return err
 		}
@@ -400,7 +400,8 @@ func (t *tx) SaveVerdicts(ctx context.Context, vs []card.Verdict) error {
 		table, args := t.s.dialect.table(some, types...)
 		_, err := t.s.exec(ctx, t.t, "update cards", `UPDATE cards SET payment_state = v.column2, received = v.column3,
 			settled = v.column4, height = v.column5, ready_height = v.column6, credit_paid = v.column7, credit_held = v.column8,
-			credit_surplus = v.column9, credit_refunded = v.column10, credit_lost = v.column11, credit_written_off = v.column12, credit_due = v.column13
+			credit_surplus = v.column9, credit_refunded = v.column10, credit_lost = v.column11, credit_written_off = v.column12,
+			credit_due = v.column13
 			FROM `+table+` WHERE cards.uuid = v.column1`, args...)
 		return err
 	})

@@ -151,17 +151,17 @@ func (s *Store) SimulatedReorg(ctx context.Context, currency string, depth int, 
 			return err
 		}
 		if int64(depth) >= height {
-			return errors.New("reorganise: the chain is not that long")
+			return errors.New("reorganize: the chain is not that long")
 		}
 		change := "UPDATE simulated_transfers SET height = 0"
 		if drop {
 			change = "DELETE FROM simulated_transfers"
 		}
-		if _, err := s.exec(ctx, t.t, "reorganise", change+" WHERE currency = ? AND height > ?", currency,
+		if _, err := s.exec(ctx, t.t, "reorganize", change+" WHERE currency = ? AND height > ?", currency,
 			height-int64(depth)); err != nil {
 			return err
 		}
-		_, err = s.exec(ctx, t.t, "reorganise",
+		_, err = s.exec(ctx, t.t, "reorganize",
 			"UPDATE simulated_chains SET height = height + 1, reorgs = reorgs + 1 WHERE currency = ?", currency)
 		return err
 	})

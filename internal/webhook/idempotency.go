@@ -106,8 +106,8 @@ func (s *Service) storeReply(ctx context.Context, tx Tx, reply any) error {
 // lockAndReplay locks a webhook and, if the request has a key, its account. It
 // reports whether the request was answered before: then reply is set, and w is
 // nil.
-func (s *Service) lockAndReplay(ctx context.Context, tx Tx, account, id uuid.UUID, reply any) (w *Webhook, replayed bool,
-	err error) {
+func (s *Service) lockAndReplay(ctx context.Context, tx Tx, account, id uuid.UUID, reply any) (w *Webhook,
+	replayed bool, err error) {
 	w, err = tx.LockWebhook(ctx, account, id)
 	if s.keyed == nil || err != nil && !errors.Is(err, card.ErrNoRow) {
 		return w, false, err

@@ -135,7 +135,8 @@ func (m *Chain) blockHeader(ctx context.Context, method string, params any) (car
 		return card.Tip{}, wrongAnswer(name, "block_header.hash is %q", rpc.Excerpt(b.Hash))
 	case b.Height < 0 || b.Height > maxHeight:
 		return card.Tip{}, wrongAnswer(name, "block_header.height is %d", b.Height)
-	case b.Timestamp < firstBlockTime && b.Height > 0, b.Timestamp < 0, b.Timestamp > m.config.Now().Add(clockLeeway).Unix():
+	case b.Timestamp < firstBlockTime && b.Height > 0, b.Timestamp < 0,
+		b.Timestamp > m.config.Now().Add(clockLeeway).Unix():
 		return card.Tip{}, wrongAnswer(name, "block_header.timestamp is %d, and this machine's clock shows %d", b.Timestamp,
 			m.config.Now().Unix())
 	}

@@ -135,7 +135,7 @@ func (c *Client) exchange(ctx context.Context, limit Limit, method string, param
 	case status == http.StatusUnauthorized:
 		return ErrLogin
 	case err == nil && envelope.Error != nil && !ours: // its code must not decide anything
-		return WrongAnswer(fmt.Errorf("%w: %s", errNotAsked, envelope.Error))
+		return WrongAnswer(fmt.Errorf("%w: %s", errNotAsked, envelope.Error)) //nolint:errorlint // must not match
 	case err == nil && envelope.Error != nil:
 		return envelope.Error
 	case status != http.StatusOK:

@@ -161,7 +161,8 @@ func (s *Chain) Sent(ctx context.Context, txid string) (address string, amount c
 // PayAs implements order.Sandbox.
 func (s *Chain) PayAs(ctx context.Context, txid, address string, amount card.Amount, confirmations int) (card.Tip,
 	error) {
-	height, err := s.ledger.SimulatedPay(ctx, s.currency, txid, address, amount, s.coin.MaxAmount(), confirmations, s.now())
+	height, err := s.ledger.SimulatedPay(ctx, s.currency, txid, address, amount, s.coin.MaxAmount(), confirmations,
+		s.now())
 	if err != nil {
 		return card.Tip{}, fmt.Errorf("pay on simulated chain: %w", err)
 	}
