@@ -17,7 +17,7 @@ func TestCreateCard_AmountNotOffered_IsRefused(t *testing.T) {
 	token := d.token(t)
 	c := d.client(t, token)
 	all := d.send(t, http.MethodGet, "/api/offers", token, "").want(t, http.StatusOK)
-	equal(t, "everything", strings.TrimSpace(string(all.body)), `[{"min_usd":"50","max_usd":"750","left":null}]`)
+	equal(t, "everything", strings.TrimSpace(all.body), `[{"min_usd":"50","max_usd":"750","left":null}]`)
 
 	offers := []card.Offer{{Min: 50_50, Max: 50_50, Left: 3, Life: time.Hour},
 		{Min: 100_00, Max: 200_00, Left: card.Unlimited}, {Min: 300_00, Max: 300_00}}

@@ -154,7 +154,7 @@ func paymentHolds(p object) bool {
 	case "canceled":
 		return none && p["uri"] == ""
 	}
-	return true // expired or reversed: a refund or a reorganisation may have left anything
+	return true // expired or reversed: a refund or a reorganization may have left anything
 }
 
 // Checks the checker: contradictions in examples must be found.

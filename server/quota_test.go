@@ -66,7 +66,7 @@ func TestCreateCard_PaymentReversed_AccountIsFrozen(t *testing.T) {
 	d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).refused(t, http.StatusForbidden, "account_frozen")
 	open(t, d, other, "50")
 
-	decision := operator.Decision{CardUUID: uuid.MustParse(id), Kind: operator.WriteOff, Note: "a deep reorganisation",
+	decision := operator.Decision{CardUUID: uuid.MustParse(id), Kind: operator.WriteOff, Note: "a deep reorganization",
 		Operator: "alice"}
 	_, err := operator.New(d.store, d.rates, slog.New(slog.DiscardHandler)).ResolveCard(t.Context(), decision)
 	need(t, err)

@@ -99,7 +99,7 @@ func TestServe_Shutdown_FinishesAcceptedRequests(t *testing.T) {
 	d := deploy(t, setup{checks: map[string]func(context.Context) error{"slow": func(ctx context.Context) error {
 		close(asked)
 		<-release
-		return ctx.Err() // not cancelled by the shutdown
+		return ctx.Err() // not canceled by the shutdown
 	}}})
 	l := listen(t, unbent)
 	ctx, cancel := context.WithCancel(t.Context())

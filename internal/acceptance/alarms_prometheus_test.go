@@ -140,7 +140,7 @@ func (p *prometheus) call(t *testing.T, path string, query url.Values, result an
 		return
 	}
 	var answer struct{ Data json.RawMessage }
-	if err := json.Unmarshal(text, &answer); err == nil {
+	if err = json.Unmarshal(text, &answer); err == nil {
 		err = json.Unmarshal(answer.Data, result)
 	}
 	if err != nil {

@@ -97,7 +97,7 @@ func (c *chaos) chainFault() fault {
 			n.net.Daemon.Thaw()
 			n.mu.Unlock()
 		}},
-		{"reorganisation", targetChain, 0, func() {
+		{"reorganization", targetChain, 0, func() {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			depth := 1 + c.random.IntN(chaosConfirmations-1)

@@ -286,7 +286,7 @@ func (c *leakTest) filesWith(text string) (found []string) {
 	for _, dir := range c.files {
 		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || !entry.Type().IsRegular() {
-				return nil // the server may have just deleted the file
+				return nil //nolint:nilerr // the server may have just deleted the file
 			}
 			content, err := os.ReadFile(path)
 			if err == nil && bytes.Contains(content, []byte(text)) {

@@ -113,7 +113,7 @@ func TestTrigger_Set_ChangesFields(t *testing.T) {
 		t.Errorf("%s, %v", out, err)
 	}
 	for _, wrong := range [][]string{
-		{"--set", "payment_state=eaten"}, {"--set", "colour=red"}, {"--set", "seq=-1"},
+		{"--set", "payment_state=eaten"}, {"--set", "color=red"}, {"--set", "seq=-1"},
 		{"--set", "since=2026-11-20T14:46:00Z"}, {"--set", "card_uuid=x"},
 		{"--header", "no colon"}, {"--header", "Webhook-Id: forged"}, {"--header", "a b: c"}, {"--header", "a: b\nc: d"},
 	} {

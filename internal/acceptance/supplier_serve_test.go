@@ -24,7 +24,7 @@ func TestSupplierServe_BadConfiguration_ExitsWithHint(t *testing.T) {
 	}
 	for name, args := range map[string][]string{
 		"a bad secret":             serve("--secret", "canary"),
-		"no such behaviour":        serve("--be", "kind"),
+		"no such behavior":         serve("--be", "kind"),
 		"an odd probability":       serve("--be", "slow=2"),
 		"no probability":           serve("--be", "slow=NaN"),
 		"never":                    serve("--be", "slow=0x"),

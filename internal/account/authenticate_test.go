@@ -273,7 +273,7 @@ func TestAuthenticate_AtExpiry_Rejected(t *testing.T) {
 	d.refuses(t, text, 1)
 
 	d.now = epoch
-	token, text = d.token(t, time.Hour)
+	_, text = d.token(t, time.Hour)
 	d.now = epoch.Add(time.Hour)
 	d.refuses(t, text, 1) // also without the cache
 }

@@ -240,6 +240,4 @@ var (
 	// ErrImpossible means that an address or a card received more coins than
 	// exist. It is a case of ErrChainNotReady.
 	ErrImpossible = fmt.Errorf("%w: an address received more coins than exist", ErrChainNotReady)
-
-	errKeyTaken = errors.New("idempotency key has a card")
 )

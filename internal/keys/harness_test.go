@@ -28,8 +28,6 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-var databases = storetest.Databases
-
 // fixture is a process with encrypted data: a store, a key file and the vault
 // that read it.
 type fixture struct {

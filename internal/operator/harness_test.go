@@ -41,8 +41,6 @@ const (
 	declined = string(operator.WaitingRefundDue)
 )
 
-var databases = storetest.Databases
-
 // fixture is a service with a simulated chain. The test controls time, rate and
 // supplier.
 type fixture struct {

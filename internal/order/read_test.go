@@ -235,7 +235,7 @@ func TestListCards_ReadsAPageAhead(t *testing.T) {
 			return nil
 		}
 		defer func() {
-			if got := recover(); got != errBroken || !ended {
+			if got := recover(); got != errBroken || !ended { //nolint:errorlint // must not be wrapped
 				t.Errorf("panic %v, call has ended: %t", got, ended)
 			}
 		}()

@@ -46,7 +46,7 @@ func TestCall_Panic_ReturnsErrorWithoutValue(t *testing.T) {
 
 func TestCall_NoPanic_ReturnsError(t *testing.T) {
 	before := panics.Recovered()
-	if err := panics.Call(func() error { return errOrdinary }); err != errOrdinary {
+	if err := panics.Call(func() error { return errOrdinary }); err != errOrdinary { //nolint:errorlint // must not be wrapped
 		t.Errorf("error %v", err)
 	}
 	if err := panics.Call(func() error { return nil }); err != nil {

@@ -240,7 +240,7 @@ func TestJudge_TickAfterTick(t *testing.T) {
 		"moving jump restarts the hold": {{"a=100 b=100", "100", ""}, {"a=120 b=120", "100", held + "1"},
 			{"a=125 b=125", "100", held + "1"},
 			{"a=126 b=126", "100", held + "2"}, {"a=127 b=127", "127", ""}},
-		"a jump that creeps starts again: all must be close, not only neighbours": {{"a=100 b=100", "100", ""},
+		"a jump that creeps starts again: all must be close, not only neighbors": {{"a=100 b=100", "100", ""},
 			{"a=120 b=120", "100", held + "1"},
 			{"a=123 b=123", "100", held + "2"}, {"a=126 b=126", "100", held + "1"}},
 		"opposite jump restarts the hold": {{"a=100 b=100", "100", ""}, {"a=120 b=120", "100", held + "1"},
@@ -452,7 +452,7 @@ func TestJudge_BookUnread_NothingAccepted(t *testing.T) {
 
 func TestPast_Recent(t *testing.T) {
 	s := standing{}
-	now := noon
+	var now time.Time
 	for i := range 500 {
 		now = noon.Add(time.Duration(i) * 10 * time.Second)
 		quotes := said(t, fmt.Sprintf("a=%d b=%[1]d", 150+i%2))

@@ -15,8 +15,8 @@ import (
 func MoneroAddress(kind byte, account, index int64) string {
 	data := make([]byte, 65, 69)
 	data[0] = kind
-	binary.BigEndian.PutUint64(data[1:], uint64(account)) //nolint:gosec // any bits will do
-	binary.BigEndian.PutUint64(data[9:], uint64(index))   //nolint:gosec // likewise
+	binary.BigEndian.PutUint64(data[1:], uint64(account))
+	binary.BigEndian.PutUint64(data[9:], uint64(index))
 	hash := sha3.NewLegacyKeccak256()
 	_, _ = hash.Write(data)
 	return moneroBase58(append(data, hash.Sum(nil)[:4]...))

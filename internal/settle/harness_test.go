@@ -174,19 +174,6 @@ func (s *fixture) settle() {
 	}
 }
 
-// again advances the clock to an intent's next attempt.
-func (s *fixture) again() {
-	s.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for time.Now().Before(deadline) {
-		if n, err := s.issuer.IssueDue(s.t.Context()); err != nil || n > 0 {
-			check(s.t, err)
-			return
-		}
-	}
-	s.t.Fatal("the intent did not come back")
-}
-
 // want reads the card again and compares.
 func (s *fixture) want(c *card.Card, status card.Status, state card.PaymentState, received card.Amount,
 	confirmations int64) *card.Card {

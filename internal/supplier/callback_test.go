@@ -78,7 +78,8 @@ func TestCallback_OnlySigned_Wakes(t *testing.T) {
 		}
 	}
 	woken = nil // a repetition causes only another lookup
-	if post("POST", body, good) != 204 || post("POST", body, good) != 204 || len(woken) != 2 {
+	first, second := post("POST", body, good), post("POST", body, good)
+	if first != 204 || second != 204 || len(woken) != 2 {
 		t.Errorf("twice: woke %q", woken)
 	}
 }

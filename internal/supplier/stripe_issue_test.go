@@ -29,8 +29,6 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-var databases = storetest.Databases
-
 // fixture has paid orders and a fake Stripe.
 type fixture struct {
 	*testing.T

@@ -149,7 +149,7 @@ func testKeyAddedLater(t *testing.T) {
 	if _, err = v.Open(id, id, "f", sealed); err == nil {
 		t.Error("the file was read twice within a second")
 	}
-	time.Sleep(1)
+	time.Sleep(time.Nanosecond)
 	if plain, err := v.Open(id, id, "f", sealed); err != nil || plain.Reveal() != "text" {
 		t.Errorf("after the file has the key: %v", err)
 	}

@@ -129,7 +129,7 @@ func (x *tab) need(err error) {
 	}
 }
 
-// show opens a page on a screen of some width, in light or dark colours, and
+// show opens a page on a screen of some width, in light or dark colors, and
 // waits until it is complete.
 func (x *tab) show(path string, width int64, scheme string) {
 	x.Helper()

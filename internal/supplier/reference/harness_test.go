@@ -32,8 +32,6 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-var databases = storetest.Databases
-
 const secret = card.Secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 
 // logBuffer is a concurrency-safe log.
