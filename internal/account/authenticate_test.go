@@ -43,7 +43,7 @@ func TestAuthenticate_TwoTokens_CachedSeparately(t *testing.T) {
 	d.accepts(t, two, twoText, 0)
 	check(t, d.RevokeToken(t.Context(), one.ID))
 	d.now = d.now.Add(2 * time.Second)
-	d.refuses(t, oneText, 1)
+	d.rejects(t, oneText, 1)
 	d.accepts(t, two, twoText, 1)
 }
 
@@ -64,7 +64,7 @@ func TestRecognizes_LastLookup(t *testing.T) {
 	is(true)
 	check(t, d.RevokeToken(t.Context(), token.ID))
 	is(true)
-	d.refuses(t, text, 1)
+	d.rejects(t, text, 1)
 	is(false)
 	expiring, text2 := d.token(t, time.Hour)
 	d.accepts(t, expiring, text2, 1)
@@ -134,7 +134,7 @@ func TestAuthenticate_RevokedStoreDown_RejectedAfterFourSeconds(t *testing.T) {
 		d.now = epoch.Add(4*time.Second - 1)
 		d.accepts(t, token, text, 0)
 		d.now = epoch.Add(4 * time.Second)
-		d.refuses(t, text, 1)
+		d.rejects(t, text, 1)
 		close(release)
 		wantError(t, <-hung, card.ErrUnauthorized)
 		_, err := d.Authenticate(t.Context(), text)
@@ -149,7 +149,7 @@ func TestAuthenticate_Revoked_RejectedAfterTwoSeconds(t *testing.T) {
 	d.accepts(t, token, text, 1)
 	check(t, d.RevokeToken(t.Context(), token.ID))
 	d.now = epoch.Add(2 * time.Second)
-	d.refuses(t, text, 1)
+	d.rejects(t, text, 1)
 }
 
 // The four seconds count from the start of the lookup: a late result may have
@@ -161,7 +161,7 @@ func TestAuthenticate_SlowLookup_AgesFromItsStart(t *testing.T) {
 	d.store.lookup = func() { d.now = epoch.Add(10 * time.Second) } // a slow lookup
 	d.accepts(t, token, text, 1)
 	check(t, d.RevokeToken(t.Context(), token.ID))
-	d.refuses(t, text, 1)
+	d.rejects(t, text, 1)
 }
 
 // A client that keeps using a revoked token costs no more lookups than one with
@@ -171,10 +171,10 @@ func TestAuthenticate_Revoked_IsCached(t *testing.T) {
 	d := newFixture(t)
 	token, text := d.token(t, 0)
 	check(t, d.RevokeToken(t.Context(), token.ID))
-	d.refuses(t, text, 1)
-	d.refuses(t, text, 0)
+	d.rejects(t, text, 1)
+	d.rejects(t, text, 0)
 	d.now = epoch.Add(2 * time.Second)
-	d.refuses(t, text, 1)
+	d.rejects(t, text, 1)
 }
 
 // A repeated unknown token costs one database lookup in three seconds. If it is
@@ -184,13 +184,13 @@ func TestAuthenticate_Unknown_CachedForThreeSeconds(t *testing.T) {
 	d, other := newFixture(t), newFixture(t)
 	token, text := other.token(t, 0)
 	_, another := other.token(t, 0)
-	d.refuses(t, text, 1)
-	d.refuses(t, text, 0)
-	d.refuses(t, another, 1)
+	d.rejects(t, text, 1)
+	d.rejects(t, text, 0)
+	d.rejects(t, another, 1)
 	d.now = epoch.Add(3*time.Second - 1)
-	d.refuses(t, text, 0)
+	d.rejects(t, text, 0)
 	d.now = epoch.Add(3 * time.Second)
-	d.refuses(t, text, 1)
+	d.rejects(t, text, 1)
 
 	hash, err := d.vault.Digest("token", []byte(text))
 	check(t, err)
@@ -199,7 +199,7 @@ func TestAuthenticate_Unknown_CachedForThreeSeconds(t *testing.T) {
 	token.Hash, token.AccountID = hash, owner.ID
 	check(t, d.Seal(&token))
 	check(t, d.store.Store.InsertToken(t.Context(), token))
-	d.refuses(t, text, 0)
+	d.rejects(t, text, 0)
 	d.now = epoch.Add(6 * time.Second)
 	d.accepts(t, token, text, 1)
 	d.accepts(t, token, text, 0)
@@ -212,8 +212,8 @@ func TestAuthenticate_SlowLookupUnknown_AgesFromItsStart(t *testing.T) {
 	d, other := newFixture(t), newFixture(t)
 	_, text := other.token(t, 0)
 	d.store.lookup = func() { d.now = d.now.Add(3 * time.Second) }
-	d.refuses(t, text, 1)
-	d.refuses(t, text, 1)
+	d.rejects(t, text, 1)
+	d.rejects(t, text, 1)
 }
 
 // Invented tokens can't fill the memory: only the newest are cached.
@@ -222,11 +222,11 @@ func TestAuthenticate_ManyUnknown_BoundedMemory(t *testing.T) {
 	d := newFixture(t)
 	d.store.unknown = true // avoids slow lookups
 	for n := range int64(15_000) {
-		d.refuses(t, account.MadeUp(n), 1)
+		d.rejects(t, account.MadeUp(n), 1)
 	}
-	d.refuses(t, account.MadeUp(15_000-1), 0)
-	d.refuses(t, account.MadeUp(15_000-5_000), 0)
-	d.refuses(t, account.MadeUp(15_000-10_001), 1)
+	d.rejects(t, account.MadeUp(15_000-1), 0)
+	d.rejects(t, account.MadeUp(15_000-5_000), 0)
+	d.rejects(t, account.MadeUp(15_000-10_001), 1)
 }
 
 // The hash is keyed: with read access to the database alone, guesses can't be
@@ -253,11 +253,11 @@ func TestAuthenticate_RowDeleted_Rejected(t *testing.T) {
 	_, err := rig.OpenSQL(t, d.url).Exec("DELETE FROM tokens")
 	check(t, err)
 	d.now = epoch.Add(2 * time.Second)
-	d.refuses(t, text, 1)
+	d.rejects(t, text, 1)
 	d.now = epoch.Add(5*time.Second - 1)
-	d.refuses(t, text, 0) // like a token that never existed
+	d.rejects(t, text, 0) // like a token that never existed
 	d.now = epoch.Add(5 * time.Second)
-	d.refuses(t, text, 1)
+	d.rejects(t, text, 1)
 }
 
 func TestAuthenticate_AtExpiry_Rejected(t *testing.T) {
@@ -268,14 +268,14 @@ func TestAuthenticate_AtExpiry_Rejected(t *testing.T) {
 	d.now = epoch.Add(time.Second - 1)
 	d.accepts(t, token, text, 0)
 	d.now = epoch.Add(time.Second)
-	d.refuses(t, text, 0) // despite the cache
+	d.rejects(t, text, 0) // despite the cache
 	d.now = epoch.Add(time.Minute)
-	d.refuses(t, text, 1)
+	d.rejects(t, text, 1)
 
 	d.now = epoch
 	_, text = d.token(t, time.Hour)
 	d.now = epoch.Add(time.Hour)
-	d.refuses(t, text, 1) // also without the cache
+	d.rejects(t, text, 1) // also without the cache
 }
 
 func TestAuthenticate_NoTTL_DoesNotExpire(t *testing.T) {
@@ -348,6 +348,6 @@ func TestAuthenticate_NoClock_UsesRealTime(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		d.accepts(t, token, text, 1)
 		time.Sleep(time.Minute - 2*time.Second)
-		d.refuses(t, text, 1)
+		d.rejects(t, text, 1)
 	})
 }

@@ -84,9 +84,9 @@ func (d *fixture) accepts(t *testing.T, token account.Token, text string, lookup
 	}
 }
 
-// refuses checks that the token is rejected, after this number of lookups in
+// rejects checks that the token is rejected, after this number of lookups in
 // the store.
-func (d *fixture) refuses(t *testing.T, text string, lookups int64) {
+func (d *fixture) rejects(t *testing.T, text string, lookups int64) {
 	t.Helper()
 	before := d.store.lookups.Load()
 	who, err := d.Authenticate(t.Context(), text)

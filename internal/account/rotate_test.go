@@ -13,9 +13,9 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// narrow creates a token of the account "shop" with read access and a time to
+// readOnlyToken creates a token of the account "shop" with read access and a time to
 // live.
-func (d *fixture) narrow(t *testing.T, ttl time.Duration) (account.Token, string) {
+func (d *fixture) readOnlyToken(t *testing.T, ttl time.Duration) (account.Token, string) {
 	t.Helper()
 	token, text, err := d.CreateToken(t.Context(), "shop",
 		account.TokenRequest{Name: "books", Scopes: account.ScopesOf(account.CardsRead, account.EventsRead), TTL: ttl})
@@ -26,7 +26,7 @@ func (d *fixture) narrow(t *testing.T, ttl time.Duration) (account.Token, string
 func TestRotateToken_DuringOverlap_BothValid(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
-	old, oldText := d.narrow(t, 90*24*time.Hour)
+	old, oldText := d.readOnlyToken(t, 90*24*time.Hour)
 	d.now = epoch.Add(80 * 24 * time.Hour)
 	rotated := d.now
 	r, err := d.RotateToken(t.Context(), old.ID, 24*time.Hour)
@@ -52,7 +52,7 @@ func TestRotateToken_DuringOverlap_BothValid(t *testing.T) {
 	d.now = end.Add(-1)
 	d.accepts(t, old, oldText, 1)
 	d.now = end
-	d.refuses(t, oldText, 0)
+	d.rejects(t, oldText, 0)
 	d.accepts(t, r.New, text, 1)
 }
 
@@ -65,7 +65,7 @@ func TestRotateToken_NoOverlap_OldRejectedWithinFiveSeconds(t *testing.T) {
 	_, err := d.RotateToken(t.Context(), old.ID, 0)
 	check(t, err)
 	d.now = epoch.Add(4 * time.Second)
-	d.refuses(t, text, 1)
+	d.rejects(t, text, 1)
 }
 
 // A rotation must not extend the life of the old token.
@@ -79,7 +79,7 @@ func TestRotateToken_LongOverlap_KeepsOldExpiry(t *testing.T) {
 		t.Errorf("expires at %v", r.Old.ExpiresAt)
 	}
 	d.now = epoch.Add(time.Hour)
-	d.refuses(t, text, 1)
+	d.rejects(t, text, 1)
 }
 
 func TestRotateToken_NoExpiry(t *testing.T) {
@@ -215,7 +215,7 @@ func TestCreateToken_ExpiresAt(t *testing.T) {
 	d.now = end.Add(-1)
 	d.accepts(t, token, text.Reveal(), 1)
 	d.now = end
-	d.refuses(t, text.Reveal(), 0)
+	d.rejects(t, text.Reveal(), 0)
 	for name, r := range map[string]account.TokenRequest{
 		"already expired": {Scopes: account.AllScopes, ExpiresAt: &end}, "without a scope": {},
 		"with a negative time": {Scopes: account.AllScopes, TTL: -1},

@@ -71,7 +71,7 @@ func TestAuthenticate_RowChangedWithoutKeys_Rejected(t *testing.T) {
 			check(t, err)
 			theirs, _, err := d.CreateToken(t.Context(), "victim", account.TokenRequest{Scopes: account.AllScopes})
 			check(t, err)
-			mine, text := d.narrow(t, time.Hour)
+			mine, text := d.readOnlyToken(t, time.Hour)
 			d.accepts(t, mine, text, 1)
 			row := mine.ID
 			switch name {
@@ -83,8 +83,8 @@ func TestAuthenticate_RowChangedWithoutKeys_Rejected(t *testing.T) {
 			}
 			d.exec(t, attack, []any{mine.ID, theirs.ID, mine.Hash}...)
 			d.now = d.now.Add(2 * time.Second) // when the cache expires
-			d.refuses(t, text, 1)
-			d.refuses(t, text, 0)
+			d.rejects(t, text, 1)
+			d.rejects(t, text, 0)
 			if d.Recognizes(text) {
 				t.Error("the token is still recognized")
 			}
@@ -97,7 +97,7 @@ func TestAuthenticate_RowChangedWithoutKeys_Rejected(t *testing.T) {
 			check(t, d.RevokeToken(t.Context(), row)) // makes the row valid
 			d.wantChanged(t)
 			d.now = d.now.Add(3 * time.Second)
-			d.refuses(t, text, 1)
+			d.rejects(t, text, 1)
 		})
 	}
 }
@@ -112,8 +112,8 @@ func TestAuthenticate_EndUndoneWithoutKeys_Rejected(t *testing.T) {
 	check(t, err)
 	d.exec(t, "UPDATE tokens SET revoked_at = NULL WHERE id = $1", revoked.ID)
 	d.exec(t, "UPDATE tokens SET replaced_by = NULL, expires_at = NULL WHERE id = $1", rotated.ID)
-	d.refuses(t, text, 1)
-	d.refuses(t, text2, 1)
+	d.rejects(t, text, 1)
+	d.rejects(t, text2, 1)
 	d.wantChanged(t, revoked.ID, rotated.ID)
 }
 
@@ -124,11 +124,11 @@ func TestRevokeToken_AfterRevocationInDatabase(t *testing.T) {
 	d := newFixture(t)
 	token, text := d.token(t, 0)
 	d.exec(t, "UPDATE tokens SET revoked_at = 1 WHERE id = $1", token.ID)
-	d.refuses(t, text, 1)
+	d.rejects(t, text, 1)
 	check(t, d.RevokeToken(t.Context(), token.ID))
 	d.wantChanged(t)
 	d.now = d.now.Add(3 * time.Second)
-	d.refuses(t, text, 1)
+	d.rejects(t, text, 1)
 }
 
 // before replaces the rows by rows of a version without seals.
@@ -150,7 +150,7 @@ func TestSealTokens_DatabaseOfEarlierVersion(t *testing.T) {
 	d.before(t)
 	live := d.with(t, d.vault, card.LiveMode)
 	check(t, live.CheckKeys(t.Context()))
-	old, text := d.narrow(t, time.Hour)
+	old, text := d.readOnlyToken(t, time.Hour)
 	ofLive, liveText, err := live.CreateToken(t.Context(), "shop", account.TokenRequest{Scopes: account.AllScopes})
 	check(t, err)
 	if old.Seal != nil || ofLive.Seal != nil {
@@ -196,7 +196,7 @@ func TestSealTokens_MarkerReset_SealsNothing(t *testing.T) {
 			t.Parallel()
 			d := newFixture(t)
 			d.before(t)
-			token, text := d.narrow(t, 0)
+			token, text := d.readOnlyToken(t, 0)
 			_, err := d.SealTokens(t.Context())
 			check(t, err)
 			d.exec(t, "UPDATE tokens SET scopes = NULL, seal = NULL")
@@ -223,7 +223,7 @@ func TestAuthenticate_NoSealAmongSealed_Rejected(t *testing.T) {
 	check(t, err)
 	d.accepts(t, one, oneText, 1)
 	d.exec(t, "UPDATE tokens SET seal = NULL WHERE id <> $1", one.ID)
-	d.refuses(t, twoText, 1)
+	d.rejects(t, twoText, 1)
 }
 
 // If only another process has the key, the token is unavailable, not invalid.
@@ -235,7 +235,7 @@ func TestAuthenticate_SealUnderMissingKey_Unavailable(t *testing.T) {
 	_, err := d.Authenticate(t.Context(), text)
 	wantError(t, err, card.ErrUnavailable)
 	d.vault.MarkNonexistent([]card.KeyID{7}) // as the keys loop determines
-	d.refuses(t, text, 1)
+	d.rejects(t, text, 1)
 	check(t, d.RevokeToken(t.Context(), token.ID))
 	d.wantChanged(t)
 }

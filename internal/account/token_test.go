@@ -92,7 +92,7 @@ func TestAuthenticate_Malformed_RejectedWithoutLookup(t *testing.T) {
 		"twice":                                  text + text,
 		"nothing but checksum":                   "cm_test_" + text[len(text)-6:],
 	} {
-		t.Run(name, func(t *testing.T) { d.refuses(t, malformed, 0) })
+		t.Run(name, func(t *testing.T) { d.rejects(t, malformed, 0) })
 	}
 }
 
@@ -105,7 +105,7 @@ func TestAuthenticate_Mistyped_RejectedWithoutLookup(t *testing.T) {
 		if wrong[i]++; wrong[i] > 'z' {
 			wrong[i] = '0'
 		}
-		d.refuses(t, string(wrong), 0)
+		d.rejects(t, string(wrong), 0)
 	}
 	for i := len("cm_test_"); i < len(text)-1; i++ {
 		if text[i] == text[i+1] {
@@ -113,7 +113,7 @@ func TestAuthenticate_Mistyped_RejectedWithoutLookup(t *testing.T) {
 		}
 		swapped := []byte(text)
 		swapped[i], swapped[i+1] = swapped[i+1], swapped[i]
-		d.refuses(t, string(swapped), 0)
+		d.rejects(t, string(swapped), 0)
 	}
 	d.accepts(t, token, text, 1)
 }
@@ -132,8 +132,8 @@ func TestAuthenticate_OtherMode_Rejected(t *testing.T) {
 	}
 	test.accepts(t, testToken, testText, 1)
 	live.accepts(t, liveToken, liveText, 1)
-	test.refuses(t, liveText, 0)
-	live.refuses(t, testText, 0)
+	test.rejects(t, liveText, 0)
+	live.rejects(t, testText, 0)
 }
 
 func TestNew_Mode_DefaultsToTest(t *testing.T) {

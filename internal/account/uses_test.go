@@ -12,8 +12,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// used checks the stored times of last use.
-func (d *fixture) used(t *testing.T, want map[uuid.UUID]time.Time) {
+// wantUses checks the stored times of last use.
+func (d *fixture) wantUses(t *testing.T, want map[uuid.UUID]time.Time) {
 	t.Helper()
 	got, err := d.store.TokenUses(t.Context())
 	check(t, err)
@@ -36,14 +36,14 @@ func TestSaveUses_ManyRequests_OneWrite(t *testing.T) {
 		_, err := d.Authenticate(t.Context(), busyText)
 		check(t, err)
 	}
-	d.used(t, map[uuid.UUID]time.Time{})
+	d.wantUses(t, map[uuid.UUID]time.Time{})
 	for range 3 { // nothing new after the first time
 		check(t, d.SaveUses(t.Context()))
 	}
 	if n := d.store.saves.Load(); n != 1 {
 		t.Errorf("%d writes", n)
 	}
-	d.used(t, map[uuid.UUID]time.Time{busy.ID: epoch.Add(time.Second), quiet.ID: epoch})
+	d.wantUses(t, map[uuid.UUID]time.Time{busy.ID: epoch.Add(time.Second), quiet.ID: epoch})
 }
 
 func TestSaveUses_Rejected_IsNoUse(t *testing.T) {
@@ -52,13 +52,13 @@ func TestSaveUses_Rejected_IsNoUse(t *testing.T) {
 	token, text := d.token(t, time.Hour)
 	d.accepts(t, token, text, 1)
 	d.now = epoch.Add(time.Hour)
-	d.refuses(t, text, 1)
+	d.rejects(t, text, 1)
 	revoked, revokedText := d.token(t, 0)
 	check(t, d.RevokeToken(t.Context(), revoked.ID))
-	d.refuses(t, revokedText, 1)
-	d.refuses(t, account.MadeUp(7), 1)
+	d.rejects(t, revokedText, 1)
+	d.rejects(t, account.MadeUp(7), 1)
 	check(t, d.SaveUses(t.Context()))
-	d.used(t, map[uuid.UUID]time.Time{token.ID: epoch})
+	d.wantUses(t, map[uuid.UUID]time.Time{token.ID: epoch})
 }
 
 func TestSaveUses_StoreFails_KeepsUses(t *testing.T) {
@@ -75,7 +75,7 @@ func TestSaveUses_StoreFails_KeepsUses(t *testing.T) {
 	wantError(t, d.SaveUses(t.Context()), card.ErrUnavailable)
 	d.store.fails = ""
 	check(t, d.SaveUses(t.Context()))
-	d.used(t, map[uuid.UUID]time.Time{one.ID: epoch.Add(time.Second), two.ID: epoch})
+	d.wantUses(t, map[uuid.UUID]time.Time{one.ID: epoch.Add(time.Second), two.ID: epoch})
 }
 
 // Several processes store the latest use, in any order of their writes.
@@ -90,7 +90,7 @@ func TestSaveUses_SeveralProcesses_LatestStored(t *testing.T) {
 	d.accepts(t, token, text, 1)
 	check(t, d.SaveUses(t.Context()))
 	check(t, other.SaveUses(t.Context()))
-	d.used(t, map[uuid.UUID]time.Time{token.ID: epoch.Add(time.Minute)})
+	d.wantUses(t, map[uuid.UUID]time.Time{token.ID: epoch.Add(time.Minute)})
 }
 
 // Requests during SaveUses lose no use.
@@ -125,5 +125,5 @@ func TestSaveUses_ConcurrentRequests(t *testing.T) {
 	close(done)
 	saves.Wait()
 	check(t, d.SaveUses(t.Context()))
-	d.used(t, map[uuid.UUID]time.Time{token.ID: epoch})
+	d.wantUses(t, map[uuid.UUID]time.Time{token.ID: epoch})
 }

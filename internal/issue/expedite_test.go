@@ -79,7 +79,7 @@ func TestRoute_Declined_NextSupplierWoken(t *testing.T) {
 			t.Fatalf("woken %d times before", n)
 		}
 		m.work()
-		if got, n := m.made(c), r.wokenIssuers.Load(); got != "b" || n != 1 {
+		if got, n := m.issuedBy(c), r.wokenIssuers.Load(); got != "b" || n != 1 {
 			t.Errorf("issued by %q, woken %d times", got, n)
 		}
 	})

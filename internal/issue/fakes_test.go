@@ -74,7 +74,7 @@ func (p *fakeSupplier) Name() string                { return p.name }
 func (p *fakeSupplier) KeyRetention() time.Duration { return p.retention }
 
 func (p *fakeSupplier) Submit(ctx context.Context, r issue.Request) (issue.Answer, error) {
-	p.called("submit", r)
+	p.record("submit", r)
 	if p.submit != nil {
 		return p.submit(ctx, r)
 	}
@@ -82,7 +82,7 @@ func (p *fakeSupplier) Submit(ctx context.Context, r issue.Request) (issue.Answe
 }
 
 func (p *fakeSupplier) Lookup(ctx context.Context, r issue.Request) (issue.Answer, error) {
-	p.called("look up", r)
+	p.record("look up", r)
 	if p.lookup != nil {
 		return p.lookup(ctx, r)
 	}
@@ -94,7 +94,7 @@ func (p *fakeSupplier) Lookup(ctx context.Context, r issue.Request) (issue.Answe
 	return issue.Answer{}, nil
 }
 
-func (p *fakeSupplier) called(what string, r issue.Request) {
+func (p *fakeSupplier) record(what string, r issue.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r.Reference != "" {
@@ -103,8 +103,8 @@ func (p *fakeSupplier) called(what string, r issue.Request) {
 	p.calls, p.keys = append(p.calls, what), append(p.keys, r.Key)
 }
 
-// asks returns the number of requests and lookups for a card.
-func (p *fakeSupplier) asks(c *card.Card) (n int) {
+// requests returns the number of requests and lookups for a card.
+func (p *fakeSupplier) requests(c *card.Card) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, key := range p.keys {

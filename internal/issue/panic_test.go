@@ -39,7 +39,7 @@ func TestIssueDue_SupplierPanics_OtherCardsAreIssued(t *testing.T) {
 		r.due()
 		r.issue(1)
 		r.wantCard(poison)
-		if n := r.supplier.asks(poison); n != 2 {
+		if n := r.supplier.requests(poison); n != 2 {
 			t.Errorf("the supplier was asked %d times, want a request and a look-up", n)
 		}
 		text := string(r.log.bytes())
@@ -112,7 +112,7 @@ func TestIssueDue_ImpossibleDeclines_IsParked(t *testing.T) {
 			}
 			r.issue(1)
 			r.want(c, issue.StateParked, "", "the stored number of refusals is impossible: restore the row, then retry")
-			if n := r.supplier.asks(c); n != 0 {
+			if n := r.supplier.requests(c); n != 0 {
 				t.Errorf("the supplier was asked %d times", n)
 			}
 		}

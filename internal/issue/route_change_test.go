@@ -31,7 +31,7 @@ func TestRoute_SupplierRemoved_ParkedIfItMayHaveIssued(t *testing.T) {
 		refused := asked(declined, isBusy) // not issued by any supplier
 		busy := asked(isBusy, isBusy)
 		for c, want := range map[*card.Card]string{unclear: "a", next: "ab", refused: "ab", busy: "a"} {
-			if got := m.asked(c); got != want {
+			if got := m.requestedFrom(c); got != want {
 				t.Fatalf("asked %q, want %q", got, want)
 			}
 		}
@@ -41,7 +41,7 @@ func TestRoute_SupplierRemoved_ParkedIfItMayHaveIssued(t *testing.T) {
 		m.due()
 		m.work()
 		for c, want := range map[*card.Card]string{unclear: "", busy: "c", refused: "c", next: ""} {
-			if got := m.made(c); got != want {
+			if got := m.issuedBy(c); got != want {
 				t.Errorf("issued by %q, want %q", got, want)
 			}
 		}
@@ -52,8 +52,8 @@ func TestRoute_SupplierRemoved_ParkedIfItMayHaveIssued(t *testing.T) {
 		m.retry(unclear)
 		m.retry(next)
 		m.work()
-		if m.made(unclear) != "a" || m.made(next) != "b" {
-			t.Errorf("issued by %q and %q", m.made(unclear), m.made(next))
+		if m.issuedBy(unclear) != "a" || m.issuedBy(next) != "b" {
+			t.Errorf("issued by %q and %q", m.issuedBy(unclear), m.issuedBy(next))
 		}
 	})
 }
@@ -74,15 +74,15 @@ func TestRoute_SupplierUnknownToProcess_LeftToOthers(t *testing.T) {
 		m.exec("UPDATE intents SET due_at = opened_at")
 		m.work()
 		m.want(c, issue.StateOpen, "unknown", "the supplier gave no clear answer")
-		if m.asked(c) != "ab" || a.asks(c) != 1 {
-			t.Errorf("asked %q, a %d times", m.asked(c), a.asks(c))
+		if m.requestedFrom(c) != "ab" || a.requests(c) != 1 {
+			t.Errorf("asked %q, a %d times", m.requestedFrom(c), a.requests(c))
 		}
 		m.routes, b.submit = all, nil
 		m.restart()
 		m.work()
 		m.want(c, issue.StateDone, "issued", "")
-		if m.made(c) != "b" {
-			t.Errorf("issued by %q", m.made(c))
+		if m.issuedBy(c) != "b" {
+			t.Errorf("issued by %q", m.issuedBy(c))
 		}
 	})
 }

@@ -63,19 +63,19 @@ func (m *routeFixture) work() {
 	}
 }
 
-// asked returns the names of the suppliers that received a request for a card,
+// requestedFrom returns the names of the suppliers that received a request for a card,
 // in the order of the test's routes.
-func (m *routeFixture) asked(c *card.Card) (names string) {
+func (m *routeFixture) requestedFrom(c *card.Card) (names string) {
 	for _, p := range m.suppliers {
-		if p.asks(c) > 0 {
+		if p.requests(c) > 0 {
 			names += p.name
 		}
 	}
 	return names
 }
 
-// made returns the names of the suppliers that issued a card.
-func (m *routeFixture) made(c *card.Card) (names string) {
+// issuedBy returns the names of the suppliers that issued a card.
+func (m *routeFixture) issuedBy(c *card.Card) (names string) {
 	for _, p := range m.suppliers {
 		if _, made := p.cards[c.UUID.String()]; made {
 			names += p.name
@@ -156,8 +156,8 @@ func TestRoute_NextSupplier_OnlyAfterClearRefusal(t *testing.T) {
 					for last < n-1 && (answers[last] == declines || answers[last] == declinesForNow) {
 						last++
 					}
-					if want := "abc"[:last+1]; m.asked(c) != want {
-						t.Errorf("%v: asked %q, want %q", answers, m.asked(c), want)
+					if want := "abc"[:last+1]; m.requestedFrom(c) != want {
+						t.Errorf("%v: asked %q, want %q", answers, m.requestedFrom(c), want)
 					}
 					record, err := m.db.CardDetail(t.Context(), c.UUID)
 					check(t, err)
@@ -193,7 +193,7 @@ func TestRoute_NextSupplier_OnlyAfterClearRefusal(t *testing.T) {
 					case slices.Contains(answers, declinesForNow): // both were asked once more
 						want = "a"
 					}
-					if got := m.made(c); got != want {
+					if got := m.issuedBy(c); got != want {
 						t.Errorf("%v: issued by %q, want %q", answers, got, want)
 					}
 				}
@@ -219,7 +219,7 @@ func TestRoute_TemporaryRefusal_RetriedWithinPatience(t *testing.T) {
 			time.Since(*i.OpenedAt) < 59*time.Minute {
 			t.Errorf("asked since %v", i.OpenedAt)
 		}
-		if a, b := m.suppliers[0].asks(c), m.suppliers[1].asks(c); a != 2 || b != 2 {
+		if a, b := m.suppliers[0].requests(c), m.suppliers[1].requests(c); a != 2 || b != 2 {
 			t.Errorf("asked %d and %d times", a, b)
 		}
 		m.wantRefundsDue(0)
@@ -257,8 +257,8 @@ func TestRoute_FirstSupplier_ByPriorityAndAmount(t *testing.T) {
 			750_00: "c"} {
 			c := m.paidBy(m.account, usd)
 			m.work()
-			if m.asked(c) != want || m.made(c) != want {
-				t.Errorf("%s dollars: asked %q, issued by %q, want %q", usd, m.asked(c), m.made(c), want)
+			if m.requestedFrom(c) != want || m.issuedBy(c) != want {
+				t.Errorf("%s dollars: asked %q, issued by %q, want %q", usd, m.requestedFrom(c), m.issuedBy(c), want)
 			}
 		}
 		for _, p := range m.suppliers[:2] {
@@ -267,8 +267,8 @@ func TestRoute_FirstSupplier_ByPriorityAndAmount(t *testing.T) {
 		for usd, want := range map[card.USD]string{50_00: "ac", 100_00: "abc", 150_00: "bc", 300_00: "c"} {
 			c := m.paidBy(m.account, usd)
 			m.work()
-			if m.asked(c) != want || m.made(c) != "c" {
-				t.Errorf("%s dollars: asked %q, issued by %q, want %q", usd, m.asked(c), m.made(c), want)
+			if m.requestedFrom(c) != want || m.issuedBy(c) != "c" {
+				t.Errorf("%s dollars: asked %q, issued by %q, want %q", usd, m.requestedFrom(c), m.issuedBy(c), want)
 			}
 		}
 	})
@@ -290,16 +290,16 @@ func TestRoute_UncoveredAmount_RetriedWithinPatience(t *testing.T) {
 		m.work()
 		m.want(c, issue.StateRefundDue, "", nobody)
 		m.wantRefundsDue(1)
-		if m.asked(c) != "" {
-			t.Errorf("asked %q", m.asked(c))
+		if m.requestedFrom(c) != "" {
+			t.Errorf("asked %q", m.requestedFrom(c))
 		}
 		m.routes[1].Max = 300_00
 		m.restart()
 		m.retry(c)
 		m.work()
 		m.want(c, issue.StateDone, "issued", "")
-		if m.made(c) != "b" {
-			t.Errorf("issued by %q", m.made(c))
+		if m.issuedBy(c) != "b" {
+			t.Errorf("issued by %q", m.issuedBy(c))
 		}
 	})
 }
@@ -373,8 +373,8 @@ func TestRoute_RefusalNotStored_LookedUp(t *testing.T) {
 				if diff := cmp.Diff(want, a.calls); diff != "" {
 					t.Error(diff)
 				}
-				if diff := cmp.Diff([]string{"submit"}, b.calls); diff != "" || m.made(c) != "b" {
-					t.Errorf("issued by %q: %s", m.made(c), diff)
+				if diff := cmp.Diff([]string{"submit"}, b.calls); diff != "" || m.issuedBy(c) != "b" {
+					t.Errorf("issued by %q: %s", m.issuedBy(c), diff)
 				}
 			})
 		})
@@ -395,7 +395,7 @@ func TestRoute_PaymentLeftChain_RefundNotDue(t *testing.T) {
 		m.wantRefundsDue(0)
 		m.due()
 		m.work()
-		if n := p.asks(c); n != 1 {
+		if n := p.requests(c); n != 1 {
 			t.Errorf("asked %d times", n)
 		}
 		p.submit = declined
@@ -433,7 +433,7 @@ func TestIssue_PaymentLeftChain_NoRequestSent(t *testing.T) {
 				if left(c) {
 					want = round // counted from the payment
 				}
-				if n := r.supplier.asks(c); n != want {
+				if n := r.supplier.requests(c); n != want {
 					t.Errorf("round %d: asked %d times, want %d (payment left the chain: %t)", round, n, want, left(c))
 				}
 			}

@@ -61,8 +61,8 @@ func (h *history) step() {
 		do   func()
 	}{
 		{"order", func() { h.cards = append(h.cards, h.order()) }},
-		{"forgotten order", func() { c := h.order(); h.forget(c); h.pay(c, h.some(), h.random.IntN(12)) }},
-		{"payment", func() { h.onCard(func(c *card.Card) { h.pay(c, h.some(), h.random.IntN(12)) }) }},
+		{"forgotten order", func() { c := h.order(); h.forget(c); h.pay(c, h.randomAmount(), h.random.IntN(12)) }},
+		{"payment", func() { h.withRandomCard(func(c *card.Card) { h.pay(c, h.randomAmount(), h.random.IntN(12)) }) }},
 		{"attribution", h.attributeAny},
 		{"attribution", h.attributeAny},
 		{"attribution", h.attributeAny},
@@ -78,7 +78,7 @@ func (h *history) step() {
 		{"rate", func() { h.rates.usd = []string{"150", "100", "200", ""}[h.random.IntN(4)] }},
 		{"decision", func() {
 			kinds := []operator.ResolutionKind{operator.Accept, operator.Refund, operator.WriteOff, operator.Retry}
-			h.onCard(func(c *card.Card) {
+			h.withRandomCard(func(c *card.Card) {
 				_, _ = h.service.ResolveCard(h.t.Context(),
 					operator.Decision{CardUUID: c.UUID, Kind: kinds[h.random.IntN(4)], Note: "x", Operator: "x"})
 			})
@@ -102,9 +102,9 @@ func (h *history) step() {
 	}
 }
 
-func (h *history) some() card.Amount { return coin * card.Amount(1+h.random.IntN(5)) / 4 }
+func (h *history) randomAmount() card.Amount { return coin * card.Amount(1+h.random.IntN(5)) / 4 }
 
-func (h *history) onCard(f func(*card.Card)) {
+func (h *history) withRandomCard(f func(*card.Card)) {
 	if len(h.cards) > 0 {
 		f(h.cards[h.random.IntN(len(h.cards))])
 	}
@@ -118,10 +118,10 @@ func (h *history) attributeAny() {
 		return
 	}
 	a := strays[h.random.IntN(len(strays))]
-	d := h.about(a, operator.GiveBack)
+	d := h.decision(a, operator.GiveBack)
 	switch h.random.IntN(4) {
 	case 0, 1:
-		h.onCard(func(c *card.Card) { d = h.toCard(a, c) })
+		h.withRandomCard(func(c *card.Card) { d = h.toCard(a, c) })
 	case 2:
 		d = h.toNew(a)
 	}

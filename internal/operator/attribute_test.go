@@ -23,18 +23,18 @@ func (s *fixture) forget(c *card.Card) {
 	s.exec("DELETE FROM cards WHERE uuid = '" + c.UUID.String() + "'")
 }
 
-// stray pays to the address of a forgotten card, and returns the transfer.
-func (s *fixture) stray(amount card.Amount, confirmations int) operator.Arrival {
+// payStray pays to the address of a forgotten card, and returns the transfer.
+func (s *fixture) payStray(amount card.Amount, confirmations int) operator.Arrival {
 	s.t.Helper()
 	c := s.order()
 	s.forget(c)
 	s.pay(c, amount, confirmations)
 	s.tick()
-	return s.arrived(c.Address)[0]
+	return s.transfersTo(c.Address)[0]
 }
 
-// arrived returns the transfers to an address, last seen first.
-func (s *fixture) arrived(address string) (found []operator.Arrival) {
+// transfersTo returns the transfers to an address, last seen first.
+func (s *fixture) transfersTo(address string) (found []operator.Arrival) {
 	s.t.Helper()
 	all, err := s.store.Strays(s.t.Context(), 1000)
 	check(s.t, err)
@@ -46,8 +46,8 @@ func (s *fixture) arrived(address string) (found []operator.Arrival) {
 	return found
 }
 
-// about returns a decision about a transfer.
-func (s *fixture) about(a operator.Arrival, kind operator.AttributionKind) operator.AttributionDecision {
+// decision returns a decision about a transfer.
+func (s *fixture) decision(a operator.Arrival, kind operator.AttributionKind) operator.AttributionDecision {
 	return operator.AttributionDecision{Coin: chain.Currencies()[0], TxID: a.TxID, Output: a.Output, Kind: kind,
 		Note: "the backup was old", Operator: "alice"}
 }
@@ -60,13 +60,13 @@ func (s *fixture) attribute(d operator.AttributionDecision) operator.Attributed 
 }
 
 func (s *fixture) toCard(a operator.Arrival, c *card.Card) operator.AttributionDecision {
-	d := s.about(a, operator.ToCard)
+	d := s.decision(a, operator.ToCard)
 	d.CardUUID = c.UUID
 	return d
 }
 
 func (s *fixture) toNew(a operator.Arrival) operator.AttributionDecision {
-	d := s.about(a, operator.ToNewCard)
+	d := s.decision(a, operator.ToNewCard)
 	d.AccountID, d.USD = s.account, 150_00
 	return d
 }
@@ -82,7 +82,7 @@ func (s *fixture) wantUnattributed(n int) {
 
 func TestAttribute_ToCard_IssuedOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
-		a, c := s.stray(coin, 10), s.order()
+		a, c := s.payStray(coin, 10), s.order()
 		s.wantBooks(ledger{Counted: coin, Unattributed: coin})
 		d := s.toCard(a, c)
 		d.DryRun = true
@@ -116,7 +116,7 @@ func TestAttribute_ToCard_IssuedOnce(t *testing.T) {
 			r[0].Note != d.Note || r[0].Amount != coin || r[0].CreatedAt.IsZero() {
 			t.Errorf("stored: %+v", r)
 		}
-		if kept := s.arrived(a.Address)[0].Attribution; kept == nil || kept.CardUUID != c.UUID ||
+		if kept := s.transfersTo(a.Address)[0].Attribution; kept == nil || kept.CardUUID != c.UUID ||
 			kept.Kind != operator.ToCard || kept.Operator != "alice" || kept.Amount != coin {
 			t.Errorf("stored: %+v", kept)
 		}
@@ -131,7 +131,7 @@ func TestAttribute_UnderpaidCard_Completed(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
 		s.pay(c, coin/2, 10)
-		first, second := s.stray(coin/4, 10), s.stray(coin/4+7, 10)
+		first, second := s.payStray(coin/4, 10), s.payStray(coin/4+7, 10)
 		if done := s.attribute(s.toCard(first, c)); done.Card.State != card.Underpaid || done.After != card.Underpaid {
 			t.Errorf("%+v", done)
 		}
@@ -155,7 +155,7 @@ func TestAttribute_LateMoney_IsLate(t *testing.T) {
 		s.now = s.now.Add(3 * time.Hour)
 		s.mine(1)
 		s.tick()
-		a, b := s.stray(coin, 10), s.stray(coin, 10)
+		a, b := s.payStray(coin, 10), s.payStray(coin, 10)
 		if done := s.attribute(s.toCard(a, enough)); done.Card.State != card.Expired || done.After != card.Paid {
 			t.Errorf("%+v", done)
 		}
@@ -177,8 +177,8 @@ func TestAttribute_LateMoney_IsLate(t *testing.T) {
 func TestAttribute_LeavesChain_NoLongerCounted(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
-		a, waiting, issued := s.stray(coin, 10), s.order(), s.order()
-		b := s.stray(coin, 10)
+		a, waiting, issued := s.payStray(coin, 10), s.order(), s.order()
+		b := s.payStray(coin, 10)
 		s.attribute(s.toCard(b, issued))
 		s.settle()
 		s.want(issued, card.Generated, card.Paid, coin, 10)
@@ -211,7 +211,7 @@ func TestAttribute_ToNewCard_CardRecreated(t *testing.T) {
 		s.pay(forgotten, coin/2, 10)
 		s.settle()
 		s.now = s.now.Add(time.Second)
-		parts := s.arrived(forgotten.Address)
+		parts := s.transfersTo(forgotten.Address)
 		d := s.toNew(parts[0])
 		d.DryRun = true
 		s.attribute(d)
@@ -261,11 +261,11 @@ func TestAttribute_ToNewCard_ExcludesAttributedTransfers(t *testing.T) {
 			s.tick()
 		}
 		kinds := map[card.Amount]func(operator.Arrival) operator.AttributionDecision{
-			10:  func(a operator.Arrival) operator.AttributionDecision { return s.about(a, operator.GiveBack) },
+			10:  func(a operator.Arrival) operator.AttributionDecision { return s.decision(a, operator.GiveBack) },
 			100: func(a operator.Arrival) operator.AttributionDecision { return s.toCard(a, c) },
 		}
 		var rest operator.Arrival
-		for _, a := range s.arrived(forgotten.Address) {
+		for _, a := range s.transfersTo(forgotten.Address) {
 			if decide := kinds[a.Amount]; decide != nil {
 				s.attribute(decide(a))
 			} else {
@@ -286,8 +286,8 @@ func TestAttribute_ToNewCard_ExcludesAttributedTransfers(t *testing.T) {
 func TestAttribute_GiveBack_SummedAsReturned(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
-		a := s.stray(coin, 10)
-		d := s.about(a, operator.GiveBack)
+		a := s.payStray(coin, 10)
+		d := s.decision(a, operator.GiveBack)
 		if done := s.attribute(d); done.Amount != coin || done.Card != nil || done.Unchanged {
 			t.Errorf("%+v", done)
 		}
@@ -314,11 +314,12 @@ func TestAttribute_InvalidDecision_ReturnsError(t *testing.T) {
 		s.settle()
 		s.pay(paid, coin, 10)
 		s.tick()
-		good, locked, gone, tiny, attributed := s.stray(coin, 10), s.stray(7, 10), s.stray(coin, 10), s.stray(1, 10),
-			s.stray(3, 10)
-		nothing := s.stray(2, 10)
+		good, locked, gone, tiny, attributed := s.payStray(coin, 10), s.payStray(7, 10), s.payStray(coin, 10),
+			s.payStray(1, 10),
+			s.payStray(3, 10)
+		nothing := s.payStray(2, 10)
 		s.attribute(s.toCard(attributed, open))
-		shallow, pool := s.stray(coin, 9), s.stray(coin, 0)
+		shallow, pool := s.payStray(coin, 9), s.payStray(coin, 0)
 		// Cases that the simulated chain can't produce.
 		s.exec("UPDATE transfers SET locked = TRUE WHERE txid = '" + locked.TxID + "'")
 		s.exec("UPDATE transfers SET counted = FALSE WHERE txid = '" + gone.TxID + "'")
@@ -339,19 +340,19 @@ func TestAttribute_InvalidDecision_ReturnsError(t *testing.T) {
 			d    operator.AttributionDecision
 			want error
 		}{
-			"no transfer": {s.about(operator.Arrival{}, operator.GiveBack), operator.ErrNoTransfer},
+			"no transfer": {s.decision(operator.Arrival{}, operator.GiveBack), operator.ErrNoTransfer},
 			"no output": {with(s.toCard(good, open), func(d *operator.AttributionDecision) { d.Output = 9 }),
 				operator.ErrNoTransfer},
 			"no card":            {s.toCard(good, &card.Card{UUID: uuid.New()}), card.ErrNoRow},
 			"shallow":            {s.toCard(shallow, open), operator.ErrNotConfirmed},
 			"shallow, new":       {s.toNew(shallow), operator.ErrNotConfirmed},
-			"shallow, give back": {s.about(shallow, operator.GiveBack), operator.ErrNotConfirmed},
+			"shallow, give back": {s.decision(shallow, operator.GiveBack), operator.ErrNotConfirmed},
 			"in the mempool":     {s.toCard(pool, open), operator.ErrNotConfirmed},
-			"locked":             {s.about(locked, operator.GiveBack), operator.ErrNotConfirmed},
+			"locked":             {s.decision(locked, operator.GiveBack), operator.ErrNotConfirmed},
 			"left chain":         {s.toNew(gone), operator.ErrLeftChain},
 			"paid":               {s.toCard(good, paid), operator.ErrPaid},
 			"issued":             {s.toCard(good, made), operator.ErrIssued},
-			"of a card": {s.about(operator.Arrival{Transfer: record.Transfers[0]}, operator.GiveBack),
+			"of a card": {s.decision(operator.Arrival{Transfer: record.Transfers[0]}, operator.GiveBack),
 				operator.ErrCardAddress},
 			"of another coin": {bitcoin, operator.ErrAnotherCoin},
 			"too small":       {s.toNew(tiny), operator.ErrNoPrice},
@@ -360,12 +361,12 @@ func TestAttribute_InvalidDecision_ReturnsError(t *testing.T) {
 				operator.ErrAnotherAmount},
 			"to another card": {s.toCard(attributed, paid), operator.ErrAttributed},
 			"to a new card":   {s.toNew(attributed), operator.ErrAttributed},
-			"refunded later":  {s.about(attributed, operator.GiveBack), operator.ErrAttributed},
+			"refunded later":  {s.decision(attributed, operator.GiveBack), operator.ErrAttributed},
 			"no note":         {with(s.toNew(good), func(d *operator.AttributionDecision) { d.Note = "" }), nil},
 			"no operator":     {with(s.toNew(good), func(d *operator.AttributionDecision) { d.Operator = "" }), nil},
 			"too little USD":  {with(s.toNew(good), func(d *operator.AttributionDecision) { d.USD = card.MinUSD - 1 }), nil},
 			"too much USD":    {with(s.toNew(good), func(d *operator.AttributionDecision) { d.USD = card.MaxUSD + 1 }), nil},
-			"unknown kind":    {s.about(good, "burn"), nil},
+			"unknown kind":    {s.decision(good, "burn"), nil},
 			"unknown account": {with(s.toNew(good), func(d *operator.AttributionDecision) { d.AccountID = uuid.New() }), nil},
 		} {
 			for _, dry := range []bool{true, false} {
@@ -391,7 +392,7 @@ func TestAttribute_InvalidDecision_ReturnsError(t *testing.T) {
 func TestAttribute_ToNewCard_MinAndMaxUSD(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		for _, usd := range []card.USD{card.MinUSD, card.MaxUSD} {
-			d := s.toNew(s.stray(coin, 10))
+			d := s.toNew(s.payStray(coin, 10))
 			d.USD = usd
 			if done := s.attribute(d); done.Card.USD != usd || done.After != card.Paid {
 				t.Errorf("%s US dollars: %+v", usd, done)
@@ -407,7 +408,7 @@ func TestAttribute_AnotherAmount_ReturnsError(t *testing.T) {
 		s.forget(forgotten)
 		s.pay(forgotten, coin/2, 10)
 		s.tick()
-		d := s.toNew(s.arrived(forgotten.Address)[0])
+		d := s.toNew(s.transfersTo(forgotten.Address)[0])
 		saw := coin / 2
 		d.Amount = &saw
 		s.pay(forgotten, coin/2, 10) // after the operator read the amount
@@ -429,7 +430,7 @@ func TestAttribute_AnotherAmount_ReturnsError(t *testing.T) {
 // counts as in time.
 func TestAttribute_ToNewCardClockBehind_Paid(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
-		a := s.stray(coin, 10)
+		a := s.payStray(coin, 10)
 		s.exec("UPDATE transfers SET first_seen_at = first_seen_at + 86400000")
 		s.rates.usd = "1"
 		done := s.attribute(s.toNew(a))
@@ -446,9 +447,9 @@ var errFirst = errors.New("no error: decided first")
 func TestAttribute_TwoOperators_OneDecides(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		for range 5 {
-			a, one, two := s.stray(coin, 10), s.order(), s.order()
+			a, one, two := s.payStray(coin, 10), s.order(), s.order()
 			decisions := []operator.AttributionDecision{s.toCard(a, one), s.toCard(a, two), s.toNew(a),
-				s.about(a, operator.GiveBack), s.toCard(a, one), s.toNew(a)}
+				s.decision(a, operator.GiveBack), s.toCard(a, one), s.toNew(a)}
 			results := make(chan error, len(decisions))
 			for _, d := range decisions {
 				go func() {
@@ -481,7 +482,7 @@ func TestAttribute_TwoOperators_OneDecides(t *testing.T) {
 // committed yet.
 func TestAttribute_DuringPass_Waits(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
-		a, c := s.stray(coin, 10), s.order()
+		a, c := s.payStray(coin, 10), s.order()
 		check(t, s.watcher.Close(t.Context())) // another process takes over
 		l, err := s.store.AcquireLease(t.Context(), settle.LeaseName("monero"), "worker", time.Minute)
 		check(t, err)

@@ -15,9 +15,9 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// pots puts a different amount into every sum of the books, and returns the
+// fillBooks puts a different amount into every sum of the books, and returns the
 // expected sums.
-func (s *fixture) pots() ledger {
+func (s *fixture) fillBooks() ledger {
 	s.t.Helper()
 	c, short, late, back := s.order(), s.order(), s.order(), s.order()
 	s.pay(c, coin+1000, 10)
@@ -42,7 +42,7 @@ func (s *fixture) pots() ledger {
 
 func TestReconcile_EverySum_AddsUp(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
-		books := s.pots().books()
+		books := s.fillBooks().books()
 		if got, want := books.Credited(), card.TotalOf(coin+111); !got.Equal(want) {
 			t.Errorf("credited %s, want %s", got, want)
 		}
@@ -51,7 +51,7 @@ func TestReconcile_EverySum_AddsUp(t *testing.T) {
 
 func TestReconcile_SumsDiffer_ReportsDiscrepancy(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
-		s.pots()
+		s.fillBooks()
 		s.exec("UPDATE cards SET credit_paid = credit_paid + 1 WHERE credit_paid = 1")
 		s.discrepancies = []string{
 			"its credits do not add up to its received amount",
@@ -72,7 +72,7 @@ func TestReconcile_ReadFails_ReturnsError(t *testing.T) {
 
 func TestReconcile_KeepFails_ReturnsBooks(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
-		want := s.pots()
+		want := s.fillBooks()
 		var log bytes.Buffer
 		broken := operator.New(&faultyStore{Store: s.store, keep: errBroken}, s.rates, slog.New(slog.NewTextHandler(&log, nil)))
 		books, err := broken.Reconcile(t.Context(), operator.Audit{})

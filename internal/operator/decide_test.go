@@ -12,8 +12,8 @@ import (
 	"github.com/cardmint/cardmint/internal/operator"
 )
 
-// refused checks that a decision can't be made now.
-func (s *fixture) refused(c *card.Card, kind operator.ResolutionKind, want error) {
+// wantRefused checks that a decision can't be made now.
+func (s *fixture) wantRefused(c *card.Card, kind operator.ResolutionKind, want error) {
 	s.t.Helper()
 	_, err := s.service.ResolveCard(s.t.Context(), operator.Decision{CardUUID: c.UUID, Kind: kind, Note: "x", Operator: "x"})
 	if !errors.Is(err, want) {
@@ -21,16 +21,17 @@ func (s *fixture) refused(c *card.Card, kind operator.ResolutionKind, want error
 	}
 }
 
-// decided makes a decision, and compares its amount and the new state.
-func (s *fixture) decided(c *card.Card, kind operator.ResolutionKind, amount card.Amount, after card.PaymentState) {
+// wantDecided makes a decision, and compares its amount and the new state.
+func (s *fixture) wantDecided(c *card.Card, kind operator.ResolutionKind, amount card.Amount,
+	after card.PaymentState) {
 	s.t.Helper()
 	if done := s.resolve(c, kind); done.Unchanged || done.Resolution.Amount != amount || done.After != after {
 		s.t.Errorf("%s: %+v, want %d and %s", kind, done, amount, after)
 	}
 }
 
-// nothing checks that nothing is left to decide.
-func (s *fixture) nothing(c *card.Card, kind operator.ResolutionKind) {
+// wantNothingToDo checks that nothing is left to decide.
+func (s *fixture) wantNothingToDo(c *card.Card, kind operator.ResolutionKind) {
 	s.t.Helper()
 	if done := s.resolve(c, kind); !done.Unchanged {
 		s.t.Errorf("%s: %+v, want nothing to do", kind, done)
@@ -57,12 +58,12 @@ func TestResolve_AcceptUnconfirmed_AcceptedOnce(t *testing.T) {
 		s.pay(c, coin/2, 5)
 		s.pay(c, coin/4, 0)
 		s.settle()
-		s.decided(c, operator.Accept, coin*3/4, card.Detected)
-		s.nothing(c, operator.Accept)
+		s.wantDecided(c, operator.Accept, coin*3/4, card.Detected)
+		s.wantNothingToDo(c, operator.Accept)
 		check(t, s.store.SimulatedReorg(t.Context(), "monero", 5, true)) // the second half leaves the chain
 		s.settle()
 		s.want(c, card.AwaitingPayment, card.Underpaid, coin/4, 0)
-		s.decided(c, operator.Accept, coin/4, card.Detected) // the remaining half was not the accepted one
+		s.wantDecided(c, operator.Accept, coin/4, card.Detected) // the remaining half was not the accepted one
 		s.pay(c, 0, 10)
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin/4, 10)
@@ -75,19 +76,19 @@ func TestResolve_AcceptSufficientPayment_Unchanged(t *testing.T) {
 		c := s.order()
 		s.pay(c, coin, 10)
 		s.tick()
-		s.nothing(c, operator.Accept)
-		s.nothing(c, operator.Retry) // not parked
+		s.wantNothingToDo(c, operator.Accept)
+		s.wantNothingToDo(c, operator.Retry) // not parked
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin, 10)
-		s.nothing(c, operator.Refund) // no surplus
-		s.nothing(c, operator.WriteOff)
+		s.wantNothingToDo(c, operator.Refund) // no surplus
+		s.wantNothingToDo(c, operator.WriteOff)
 	})
 }
 
 func TestResolve_AcceptMoreThanPrice_AcceptsPrice(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(3 * coin)
-		s.decided(c, operator.Accept, coin, card.Paid)
+		s.wantDecided(c, operator.Accept, coin, card.Paid)
 		s.settle()
 		s.wantBooks(ledger{Counted: 3 * coin, Made: coin, Surplus: 2 * coin, Paid: 1, Issued: 1})
 	})
@@ -96,11 +97,11 @@ func TestResolve_AcceptMoreThanPrice_AcceptsPrice(t *testing.T) {
 func TestResolve_AcceptRefunded_ReturnsError(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
-		s.decided(c, operator.Refund, coin/2, card.Expired)
-		s.refused(c, operator.Accept, operator.ErrRefunded)
+		s.wantDecided(c, operator.Refund, coin/2, card.Expired)
+		s.wantRefused(c, operator.Accept, operator.ErrRefunded)
 		s.pay(c, coin/4, 10)
 		s.settle()
-		s.decided(c, operator.Accept, coin/4, card.Paid)
+		s.wantDecided(c, operator.Accept, coin/4, card.Paid)
 		s.settle()
 		s.wantBooks(ledger{Counted: coin * 3 / 4, Made: coin / 4, Refunded: coin / 2, Paid: 1, Issued: 1})
 	})
@@ -116,13 +117,13 @@ func TestResolve_RefundBeforeFirstRequest_Refunded(t *testing.T) {
 		s.pay(c, coin/2, 10)
 		s.tick()
 		s.want(c, card.AwaitingPayment, card.Paid, coin, 10)
-		s.refused(c, operator.Refund, operator.ErrBeingIssued)
+		s.wantRefused(c, operator.Refund, operator.ErrBeingIssued)
 		check(t, s.store.SimulatedReorg(t.Context(), "monero", 10, true))
 		s.now = s.now.Add(3 * time.Hour)
 		s.mine(10)
 		s.tick()
 		s.want(c, card.AwaitingPayment, card.Late, coin/2, 26)
-		s.decided(c, operator.Refund, coin/2, card.Expired)
+		s.wantDecided(c, operator.Refund, coin/2, card.Expired)
 		s.settle()
 		s.wantIssued(0)
 	})
@@ -138,8 +139,8 @@ func TestResolve_RetryParkedWithoutMoney_ReturnsError(t *testing.T) {
 		check(t, s.store.SimulatedReorg(t.Context(), "monero", 10, true))
 		s.settle()
 		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
-		s.refused(c, operator.Retry, operator.ErrNothingReceived)
-		s.refused(c, operator.Refund, operator.ErrNothingReceived)
+		s.wantRefused(c, operator.Retry, operator.ErrNothingReceived)
+		s.wantRefused(c, operator.Refund, operator.ErrNothingReceived)
 	})
 }
 
@@ -153,13 +154,13 @@ func TestResolve_WriteOff_EachLossOnce(t *testing.T) {
 		check(t, s.store.SimulatedReorg(t.Context(), "monero", 10, true)) // the second payment leaves the chain
 		s.settle()
 		s.want(c, card.Generated, card.Reversed, coin/4, 21)
-		s.decided(c, operator.WriteOff, coin*3/4, card.Reversed)
-		s.nothing(c, operator.WriteOff)
+		s.wantDecided(c, operator.WriteOff, coin*3/4, card.Reversed)
+		s.wantNothingToDo(c, operator.WriteOff)
 		check(t, s.store.SimulatedReorg(t.Context(), "monero", 21, true)) // the first one too
 		s.settle()
 		s.want(c, card.Generated, card.Reversed, 0, 0)
-		s.decided(c, operator.WriteOff, coin/4, card.Reversed)
-		s.nothing(c, operator.WriteOff)
+		s.wantDecided(c, operator.WriteOff, coin/4, card.Reversed)
+		s.wantNothingToDo(c, operator.WriteOff)
 		s.wantBooks(ledger{Lost: coin, WrittenOff: coin, Paid: 1, Issued: 1})
 	})
 }
@@ -170,14 +171,14 @@ func TestResolve_WriteOffMoneyReturned_Unchanged(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.mine(30)
 		c := s.late(coin / 2)
-		s.decided(c, operator.Refund, coin/2, card.Expired)
-		s.refused(c, operator.WriteOff, operator.ErrNothingLost)
+		s.wantDecided(c, operator.Refund, coin/2, card.Expired)
+		s.wantRefused(c, operator.WriteOff, operator.ErrNothingLost)
 		check(t, s.store.SimulatedReorg(t.Context(), "monero", 10, true))
 		s.settle()
-		s.decided(c, operator.WriteOff, coin/2, card.Expired)
+		s.wantDecided(c, operator.WriteOff, coin/2, card.Expired)
 		s.pay(c, coin/2, 10)
 		s.settle()
-		s.nothing(c, operator.WriteOff)
+		s.wantNothingToDo(c, operator.WriteOff)
 	})
 }
 
@@ -189,7 +190,7 @@ func TestResolve_NoRate_LateMoneyWaits(t *testing.T) {
 		s.pay(c, coin/4, 10)
 		s.settle()
 		s.want(c, card.AwaitingPayment, card.Confirming, coin*3/4, 10) // no rate: its worth is unknown
-		s.decided(c, operator.Refund, coin/4, card.Expired)
+		s.wantDecided(c, operator.Refund, coin/4, card.Expired)
 	})
 }
 
@@ -200,12 +201,12 @@ func TestResolve_Decision_LoggedOnce(t *testing.T) {
 		if _, err := s.service.ResolveCard(t.Context(), try); err != nil {
 			t.Fatal(err)
 		}
-		s.refused(c, operator.Retry, operator.ErrNotParked)
+		s.wantRefused(c, operator.Retry, operator.ErrNotParked)
 		if s.log.Len() > 0 {
 			t.Errorf("no decision, but logged: %s", &s.log)
 		}
 		s.resolve(c, operator.Accept)
-		s.nothing(c, operator.Accept)
+		s.wantNothingToDo(c, operator.Accept)
 		if text := s.log.String(); strings.Count(text, "\n") != 1 ||
 			!strings.Contains(text,
 				c.UUID.String()+" decision=accept amount=\"1 monero\" operator=alice before=late after=paid") {
@@ -241,23 +242,23 @@ func TestResolve_Decision_PaymentEventNotRepeated(t *testing.T) {
 		s.mine(5)
 		s.settle()
 		s.wantEvents(reported, card.EventDetected, card.EventLate)
-		s.decided(reported, operator.Accept, coin, card.Paid)
+		s.wantDecided(reported, operator.Accept, coin, card.Paid)
 		s.settle()
 		s.wantEvents(reported, card.EventDetected, card.EventLate, card.EventGenerated)
 
 		rest := s.late(coin / 2)
 		s.pay(rest, coin/4, 5)
 		s.settle()
-		s.decided(rest, operator.Refund, coin/2, card.Confirming) // unconfirmed money is not assessed yet
+		s.wantDecided(rest, operator.Refund, coin/2, card.Confirming) // unconfirmed money is not assessed yet
 		s.wantEvents(rest, card.EventLate, card.EventDetected)
 		s.mine(5)
 		s.settle()
-		s.decided(rest, operator.Accept, coin/4, card.Paid)
+		s.wantDecided(rest, operator.Accept, coin/4, card.Paid)
 		s.settle()
 		s.wantEvents(rest, card.EventLate, card.EventDetected, card.EventLate, card.EventGenerated)
 
 		silent := s.late(coin / 2)
-		s.decided(silent, operator.Accept, coin/2, card.Paid)
+		s.wantDecided(silent, operator.Accept, coin/2, card.Paid)
 		s.settle()
 		s.wantEvents(silent, card.EventLate, card.EventDetected, card.EventGenerated)
 	})

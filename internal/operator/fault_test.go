@@ -189,7 +189,7 @@ func TestResolve_CommitReplyLost_Unchanged(t *testing.T) {
 			card.ErrUnavailable) {
 			t.Errorf("%v", err)
 		}
-		s.nothing(c, operator.Refund)
+		s.wantNothingToDo(c, operator.Refund)
 		s.wantBooks(ledger{Counted: coin / 2, Refunded: coin / 2})
 	})
 }
@@ -210,7 +210,7 @@ func TestResolve_TransactionRetried_DecidedOnce(t *testing.T) {
 func TestAttribute_AnyFailure_NothingStored(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c, taken := s.order(), s.order()
-		a, earlier := s.stray(coin, 10), s.stray(5, 10)
+		a, earlier := s.payStray(coin, 10), s.payStray(5, 10)
 		s.attribute(s.toCard(earlier, taken))
 		s.log.Reset()
 		before, err := operator.New(s.store, s.rates, slog.New(slog.DiscardHandler)).Reconcile(t.Context(), operator.Audit{})
@@ -225,10 +225,10 @@ func TestAttribute_AnyFailure_NothingStored(t *testing.T) {
 			{"lock", s.toCard(earlier, taken)},
 			{"transfers", s.toCard(a, c)},
 			{"transfers", s.toNew(a)},
-			{"tip", s.about(a, operator.GiveBack)},
+			{"tip", s.decision(a, operator.GiveBack)},
 			{"card", s.toNew(a)},
 			{"attributions", s.toNew(a)},
-			{"attributions", s.about(a, operator.GiveBack)},
+			{"attributions", s.decision(a, operator.GiveBack)},
 			{"verdicts", s.toCard(a, c)},
 			{"verdicts", s.toNew(a)},
 		} {
@@ -255,8 +255,8 @@ func TestAttribute_AnyFailure_NothingStored(t *testing.T) {
 func TestAttribute_CommitReplyLost_Unchanged(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
-		for _, d := range []operator.AttributionDecision{s.toCard(s.stray(coin, 10), c), s.toNew(s.stray(coin, 10)),
-			s.about(s.stray(coin, 10), operator.GiveBack)} {
+		for _, d := range []operator.AttributionDecision{s.toCard(s.payStray(coin, 10), c), s.toNew(s.payStray(coin, 10)),
+			s.decision(s.payStray(coin, 10), operator.GiveBack)} {
 			if _, err := s.at(&faultyStore{lost: card.ErrUnavailable}).AttributeTransfer(t.Context(), d); !errors.Is(err,
 				card.ErrUnavailable) {
 				t.Errorf("%v", err)
@@ -273,7 +273,7 @@ func TestAttribute_CommitReplyLost_Unchanged(t *testing.T) {
 
 func TestAttribute_TransactionRetried_DecidedOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
-		done, err := s.at(&faultyStore{twice: true}).AttributeTransfer(t.Context(), s.toNew(s.stray(coin, 10)))
+		done, err := s.at(&faultyStore{twice: true}).AttributeTransfer(t.Context(), s.toNew(s.payStray(coin, 10)))
 		if err != nil || done.Unchanged || done.Amount != coin || done.After != card.Paid {
 			t.Errorf("%+v, %v", done, err)
 		}

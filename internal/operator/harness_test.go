@@ -135,8 +135,8 @@ func (s *fixture) settle() {
 	check(s.t, s.issuer.Tick(s.t.Context()))
 }
 
-// again makes all waiting intents due, and issues their cards.
-func (s *fixture) again() {
+// retryIntents makes all waiting intents due, and issues their cards.
+func (s *fixture) retryIntents() {
 	s.t.Helper()
 	s.exec("UPDATE intents SET due_at = 0")
 	check(s.t, s.issuer.Tick(s.t.Context()))

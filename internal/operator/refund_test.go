@@ -12,8 +12,8 @@ import (
 
 var firstTx, secondTx = strings.Repeat("1", 64), strings.Repeat("2", 64)
 
-// sent records a refund with its transaction.
-func (s *fixture) sent(c *card.Card, txid string, amount *card.Amount, dryRun bool) (operator.Resolved, error) {
+// refundWith records a refund with its transaction.
+func (s *fixture) refundWith(c *card.Card, txid string, amount *card.Amount, dryRun bool) (operator.Resolved, error) {
 	s.t.Helper()
 	return s.service.ResolveCard(s.t.Context(),
 		operator.Decision{CardUUID: c.UUID, Kind: operator.Refund, Amount: amount, TxID: txid, Note: "sent", Operator: "ann",
@@ -37,24 +37,25 @@ func TestResolve_RefundTransaction_AddedLater(t *testing.T) {
 		s.resolve(c, operator.Refund)
 		s.wantRefund(c, coin/2, "")
 		wrong, right := coin, coin/2
-		if _, err := s.sent(c, firstTx, &wrong, false); !errors.Is(err, operator.ErrAnotherAmount) {
+		if _, err := s.refundWith(c, firstTx, &wrong, false); !errors.Is(err, operator.ErrAnotherAmount) {
 			t.Errorf("error %v", err)
 		}
-		if done, err := s.sent(c, firstTx, nil, true); err != nil || done.ExistingRefund == nil || done.ExistingRefund.Amount != right ||
+		if done, err := s.refundWith(c, firstTx, nil, true); err != nil || done.ExistingRefund == nil ||
+			done.ExistingRefund.Amount != right ||
 			done.Unchanged {
 			t.Errorf("%+v, %v", done, err)
 		}
 		s.wantRefund(c, right, "")
-		done, err := s.sent(c, firstTx, &right, false)
+		done, err := s.refundWith(c, firstTx, &right, false)
 		check(t, err)
 		if done.After != done.Card.State || done.Resolution.TxID != firstTx || done.Resolution.Amount != 0 {
 			t.Errorf("%+v", done)
 		}
 		s.wantRefund(c, right, firstTx)
-		if done, err := s.sent(c, firstTx, &wrong, false); err != nil || !done.Unchanged {
+		if done, err := s.refundWith(c, firstTx, &wrong, false); err != nil || !done.Unchanged {
 			t.Errorf("repeated: %+v, %v", done, err)
 		}
-		_, err = s.sent(c, secondTx, &right, false) // corrects the first
+		_, err = s.refundWith(c, secondTx, &right, false) // corrects the first
 		check(t, err)
 		s.wantRefund(c, right, secondTx)
 		record, err := s.store.CardDetail(t.Context(), c.UUID)
@@ -75,16 +76,16 @@ func TestResolve_RefundTransaction_AddedToRefundWithoutOne(t *testing.T) {
 		s.resolve(c, operator.Refund)
 		s.pay(c, coin/4, 10)
 		s.tick()
-		done, err := s.sent(c, firstTx, nil, false)
+		done, err := s.refundWith(c, firstTx, nil, false)
 		check(t, err)
 		if done.ExistingRefund == nil || done.ExistingRefund.Amount != coin/2 {
 			t.Errorf("%+v", done)
 		}
 		s.wantRefund(c, coin/2, firstTx)
-		if done, err = s.sent(c, firstTx, nil, false); err != nil || !done.Unchanged {
+		if done, err = s.refundWith(c, firstTx, nil, false); err != nil || !done.Unchanged {
 			t.Errorf("repeated: %+v, %v", done, err)
 		}
-		done, err = s.sent(c, secondTx, nil, false) // refunds the rest
+		done, err = s.refundWith(c, secondTx, nil, false) // refunds the rest
 		check(t, err)
 		if done.ExistingRefund != nil || done.Resolution.Amount != coin/4 {
 			t.Errorf("%+v", done)
@@ -97,15 +98,16 @@ func TestResolve_RefundTransaction_AddedToRefundWithoutOne(t *testing.T) {
 func TestResolve_RefundTransaction_AddedOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.late(coin / 2)
-		_, err := s.sent(c, firstTx, nil, false)
+		_, err := s.refundWith(c, firstTx, nil, false)
 		check(t, err)
 		s.pay(c, coin/4, 10)
 		s.tick()
-		_, err = s.sent(c, secondTx, nil, false)
+		_, err = s.refundWith(c, secondTx, nil, false)
 		check(t, err)
 		wantNothing := func() {
 			t.Helper()
-			if done, err := s.sent(c, firstTx, nil, false); err != nil || !done.Unchanged || done.ExistingRefund == nil ||
+			if done, err := s.refundWith(c, firstTx, nil, false); err != nil || !done.Unchanged ||
+				done.ExistingRefund == nil ||
 				done.ExistingRefund.Amount != coin/2 {
 				t.Errorf("%+v, %v", done, err)
 			}
@@ -132,7 +134,8 @@ func TestResolve_TransactionWithoutRefund_ReturnsError(t *testing.T) {
 				t.Errorf("%s: no error", kind)
 			}
 		}
-		if done, err := s.sent(c, firstTx, nil, false); err != nil || done.Resolution.Amount != coin/2 || done.ExistingRefund != nil {
+		if done, err := s.refundWith(c, firstTx, nil, false); err != nil || done.Resolution.Amount != coin/2 ||
+			done.ExistingRefund != nil {
 			t.Errorf("%+v, %v", done, err) // recorded after it was sent
 		}
 		s.wantRefund(c, coin/2, firstTx)
@@ -161,10 +164,10 @@ func TestResolve_RefundDueRefunded_NeverIssued(t *testing.T) {
 		}
 		s.resolve(c, operator.Refund)
 		s.supplier.fault = nil
-		s.refused(c, operator.Retry, operator.ErrRefunded)
+		s.wantRefused(c, operator.Retry, operator.ErrRefunded)
 		s.pay(c, coin, 10) // an unexpected second payment
 		s.settle()
-		s.again()
+		s.retryIntents()
 		s.settle()
 		s.wantIssued(0)
 		s.wantRefund(c, coin, "")

@@ -161,7 +161,7 @@ func TestResolve_Parked_RetriedOrRefunded(t *testing.T) {
 		if done := s.resolve(back, operator.Refund); done.Resolution.Amount != coin {
 			t.Errorf("%+v", done)
 		}
-		s.again()
+		s.retryIntents()
 		s.discrepancies = nil
 		s.want(again, card.Generated, card.Paid, coin, 20)
 		s.wantBooks(ledger{Counted: 2 * coin, Made: coin, Refunded: coin, Paid: 1, Issued: 1})
@@ -406,7 +406,7 @@ func TestResolve_LateMoneyWasEnough_StaysEnough(t *testing.T) {
 		}
 		s.pay(c, 0, 10)
 		s.tick()
-		s.again()
+		s.retryIntents()
 		s.want(c, card.Generated, card.Paid, coin+1, 20)
 		s.wantIssued(1)
 	})

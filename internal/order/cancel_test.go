@@ -26,7 +26,7 @@ func (s *spy) CancelCard(ctx context.Context, e card.Event) (bool, error) {
 func TestCancelCard_CallsStoreTwice(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 4)
-		c, _, err := s.try("150", "")
+		c, _, err := s.tryOrder("150", "")
 		check(t, err)
 		s.spy.takeCalls()
 		got, err := s.orders.CancelCard(t.Context(), s.account, c.UUID)
@@ -51,7 +51,7 @@ func TestCancelCard_Retried_ReturnsCanceledCard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, setup{}, func(t *testing.T, s *fixture) {
 				s.stock("monero", 4)
-				c, _, err := s.try("150", "")
+				c, _, err := s.tryOrder("150", "")
 				check(t, err)
 				lost := card.ErrUnavailable.WithCause(errors.New("connection lost"))
 				if happened {
@@ -93,7 +93,7 @@ func (unmoved) CancelCard(context.Context, card.Event) (bool, error) { return fa
 func TestCancelCard_PaymentVanishesBetweenReads_IsUnavailable(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 4)
-		c, _, err := s.try("150", "")
+		c, _, err := s.tryOrder("150", "")
 		check(t, err)
 		if _, err := s.replica(unmoved{s.spy}, setup{}).CancelCard(t.Context(), s.account, c.UUID); !errors.Is(err,
 			card.ErrUnavailable) {
@@ -106,7 +106,7 @@ func TestCancelCard_PaymentVanishesBetweenReads_IsUnavailable(t *testing.T) {
 func TestCancelCard_AfterRefund(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 4)
-		c, _, err := s.try("150", "")
+		c, _, err := s.tryOrder("150", "")
 		check(t, err)
 		s.exec("UPDATE cards SET refunded = 1")
 		if _, err := s.orders.CancelCard(t.Context(), s.account, c.UUID); !errors.Is(err, card.ErrHasPayments) {

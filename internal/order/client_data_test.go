@@ -101,8 +101,8 @@ func TestCheckFilter(t *testing.T) {
 	}
 }
 
-// with orders a card with client data.
-func (s *fixture) with(reference *string, metadata map[string]string, key string) (*card.Card, bool, error) {
+// orderWithData orders a card with client data.
+func (s *fixture) orderWithData(reference *string, metadata map[string]string, key string) (*card.Card, bool, error) {
 	s.t.Helper()
 	o, wrong := s.orders.Check(
 		order.Request{USDAmount: "150", Currency: "monero", Reference: reference, Metadata: metadata})
@@ -118,10 +118,10 @@ func TestCreateCard_ClientData_IsStoredAndHashed(t *testing.T) {
 		pairs := map[string]string{"b": "2", "a": "1", "c": ""}
 		const stored = `{"a":"1","b":"2","c":""}`
 		s.spy.takeCalls()
-		made, _, err := s.with(ref("order-4711"), pairs, "k")
+		made, _, err := s.orderWithData(ref("order-4711"), pairs, "k")
 		check(t, err)
 		s.wantCalls("InsertCard")
-		again, replay, err := s.with(ref("order-4711"), maps.Clone(pairs), "k")
+		again, replay, err := s.orderWithData(ref("order-4711"), maps.Clone(pairs), "k")
 		check(t, err)
 		if !replay || again.UUID != made.UUID {
 			t.Errorf("an equal order is not replayed: %t", !replay)
@@ -151,7 +151,7 @@ func TestCreateCard_ClientData_IsStoredAndHashed(t *testing.T) {
 			"metadata in another value":        {ref("order-4711"), map[string]string{"a": `1","b":"2`, "c": ""}},
 			"with another accent":              {ref("order\u0301-4711"), pairs},
 		} {
-			if _, _, err := s.with(other.reference, other.metadata, "k"); !errors.Is(err, card.ErrKeyReused) {
+			if _, _, err := s.orderWithData(other.reference, other.metadata, "k"); !errors.Is(err, card.ErrKeyReused) {
 				t.Errorf("%s: error %v", name, err)
 			}
 		}
@@ -161,11 +161,11 @@ func TestCreateCard_ClientData_IsStoredAndHashed(t *testing.T) {
 func TestListCards_FilterByReference(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.ready()
-		one, _, err := s.with(ref("order-4711"), nil, "")
+		one, _, err := s.orderWithData(ref("order-4711"), nil, "")
 		check(t, err)
-		_, _, err = s.with(ref("order-47110"), nil, "")
+		_, _, err = s.orderWithData(ref("order-47110"), nil, "")
 		check(t, err)
-		two, _, err := s.with(ref("order-4711"), nil, "")
+		two, _, err := s.orderWithData(ref("order-4711"), nil, "")
 		check(t, err)
 		if got := s.list(order.Filter{Reference: "order-4711"}); len(got) != 2 || got[0] != two.UUID || got[1] != one.UUID {
 			t.Errorf("%v", got)
@@ -177,14 +177,14 @@ func TestListCards_FilterByReference(t *testing.T) {
 func TestCards_CorruptMetadata_CardIsReturned(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.ready()
-		made, _, err := s.with(ref("order-4711"), map[string]string{"canary": "canary"}, "k")
+		made, _, err := s.orderWithData(ref("order-4711"), map[string]string{"canary": "canary"}, "k")
 		check(t, err)
 		var log bytes.Buffer
 		s.db.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
 		s.exec("UPDATE cards SET metadata = '{canary' WHERE uuid = $1", made.UUID)
 		read, err := s.orders.GetCard(t.Context(), s.account, made.UUID)
 		check(t, err)
-		again, _, err := s.with(ref("order-4711"), map[string]string{"canary": "canary"}, "k")
+		again, _, err := s.orderWithData(ref("order-4711"), map[string]string{"canary": "canary"}, "k")
 		check(t, err)
 		if read.Metadata != "" || again.Metadata != "" || *read.Reference != "order-4711" ||
 			len(s.list(order.Filter{})) != 1 {
@@ -201,7 +201,7 @@ func TestCards_CorruptMetadata_CardIsReturned(t *testing.T) {
 // Pages of cards with long metadata are shorter, to limit memory.
 func TestListCards_LongMetadata_PagesAreShort(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
-		all := s.many(330)
+		all := s.insertCards(330)
 		s.exec("UPDATE cards SET metadata = $1 WHERE account_id = $2", `{"a":"`+strings.Repeat("x", 42_000)+`"}`, s.account)
 		if got := s.list(order.Filter{}); !slices.Equal(got, all) {
 			t.Errorf("%d cards", len(got))

@@ -58,7 +58,7 @@ func TestListCards_CorruptCredentials_OtherCardsAreReturned(t *testing.T) {
 func TestListCards_PageOfCorruptCredentials_Continues(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.db.LogTo(slog.New(slog.DiscardHandler))
-		ids := s.many(502)
+		ids := s.insertCards(502)
 		s.exec("UPDATE cards SET status = 'generated' WHERE uuid NOT IN ($1, $2)", ids[500], ids[501])
 		s.exec("INSERT INTO credentials (card_uuid, card_number, expiration_date, security_code, url, url_password) SELECT uuid, $1, $1, $1, $1, $1 FROM cards WHERE status = 'generated'", []byte("damaged"))
 		for limit, want := range map[int][]uuid.UUID{0: ids[500:], 2: ids[500:], 1: ids[500:501]} {

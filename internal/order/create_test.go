@@ -16,10 +16,10 @@ import (
 
 var errBroken = errors.New("broken pipe")
 
-// refused checks that an order is refused.
-func (s *fixture) refused(usd, key string, want error) error {
+// wantRefused checks that an order is refused.
+func (s *fixture) wantRefused(usd, key string, want error) error {
 	s.t.Helper()
-	c, replay, err := s.try(usd, key)
+	c, replay, err := s.tryOrder(usd, key)
 	if c != nil || replay || !errors.Is(err, want) {
 		s.t.Errorf("%v, replay: %v, %v; want %v", c, replay, err, want)
 	}
@@ -34,8 +34,8 @@ func (s *fixture) wantCalls(want ...string) {
 	}
 }
 
-// arrive adds transfers to addresses.
-func (s *fixture) arrive(addresses ...string) {
+// addTransfers adds transfers to addresses.
+func (s *fixture) addTransfers(addresses ...string) {
 	s.t.Helper()
 	ts := make([]card.Transfer, len(addresses))
 	for i, a := range addresses {
@@ -107,7 +107,7 @@ func TestCreateCard_Replay_ReturnsCardAsCreated(t *testing.T) {
 		first := s.create("150", "key")
 		s.exec("UPDATE cards SET payment_state = 'paid', received = 5, settled = 5, height = 3, accepted = 5, refunded = 1, credit_paid = 4, credit_due = 0")
 		s.generate(first, card.Credentials{CardNumber: "4111111111111111"})
-		again, replay, err := s.try("150.00", "key") // the same amount
+		again, replay, err := s.tryOrder("150.00", "key") // the same amount
 		check(t, err)
 		if diff := cmp.Diff(first, again); diff != "" || !replay {
 			t.Errorf("replay: %v, %s", replay, diff)
@@ -138,16 +138,16 @@ func TestCreateCard_Replay_NeedsNoRateAddressOrQuota(t *testing.T) {
 				s.exec("UPDATE cards SET payment_state = 'paid'")
 				s.now = s.now.Add(time.Minute)
 				tt.take(s)
-				again, replay, err := s.try("150", "key")
+				again, replay, err := s.tryOrder("150", "key")
 				check(t, err)
 				if diff := cmp.Diff(first, again); diff != "" || !replay {
 					t.Errorf("replay: %v, %s", replay, diff)
 				}
-				s.refused("151", "key", card.ErrKeyReused)
-				s.refused("150", "other", tt.want)
-				s.refused("150", "", tt.want)
+				s.wantRefused("151", "key", card.ErrKeyReused)
+				s.wantRefused("150", "other", tt.want)
+				s.wantRefused("150", "", tt.want)
 				s.spy.fail("CardOfKey", errBroken)
-				s.refused("150", "key", errBroken)
+				s.wantRefused("150", "key", errBroken)
 			})
 		})
 	}
@@ -157,7 +157,7 @@ func TestCreateCard_KeyReused_IsRefused(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 40)
 		first := s.create("150", "key")
-		s.refused("151", "key", card.ErrKeyReused)
+		s.wantRefused("151", "key", card.ErrKeyReused)
 		if _, _, err := s.orders.CreateCard(t.Context(), s.account, s.check("150", "pebble"), "key"); !errors.Is(err,
 			card.ErrKeyReused) {
 			t.Errorf("with another currency: %v", err)
@@ -187,13 +187,13 @@ func TestCreateCard_KeyTakenConcurrently_IsReplayed(t *testing.T) {
 					"CardByUUID"}
 				if theirs == "150" {
 					wanted = append(wanted, "AwaitReplication")
-					again, replay, err := s.try("150", "key")
+					again, replay, err := s.tryOrder("150", "key")
 					check(t, err)
 					if diff := cmp.Diff(first, again); diff != "" || !replay {
 						t.Errorf("replay: %v, %s", replay, diff)
 					}
 				} else {
-					s.refused("150", "key", card.ErrKeyReused)
+					s.wantRefused("150", "key", card.ErrKeyReused)
 				}
 				s.wantCalls(wanted...)
 				if next := s.create("150", ""); next.Address != mine {
@@ -239,9 +239,9 @@ func TestCreateCard_NotReplicated_IsNotAcknowledged(t *testing.T) {
 		first := s.create("150", "key")
 		s.spy.fail("AwaitReplication", card.ErrUnavailable)
 		s.spy.takeCalls()
-		s.refused("150", "key", card.ErrUnavailable)
+		s.wantRefused("150", "key", card.ErrUnavailable)
 		s.wantCalls("InsertCard", "CardByUUID", "CardOfKey", "CardOfKey", "CardByUUID", "AwaitReplication")
-		s.refused("151", "key", card.ErrKeyReused) // needs no replication
+		s.wantRefused("151", "key", card.ErrKeyReused) // needs no replication
 
 		s.spy.inserting = func(c *card.Card) error { // the statement runs, its reply is lost, and it runs again
 			s.spy.inserting = nil
@@ -249,11 +249,11 @@ func TestCreateCard_NotReplicated_IsNotAcknowledged(t *testing.T) {
 			return err
 		}
 		s.spy.takeCalls()
-		s.refused("150", "other", card.ErrUnavailable)
+		s.wantRefused("150", "other", card.ErrUnavailable)
 		s.wantCalls("InsertCard", "CardByUUID", "AwaitReplication")
 
 		s.spy.fail("", nil)
-		again, replay, err := s.try("150", "key")
+		again, replay, err := s.tryOrder("150", "key")
 		check(t, err)
 		if diff := cmp.Diff(first, again); diff != "" || !replay {
 			t.Errorf("replay: %v, %s", replay, diff)
@@ -267,13 +267,13 @@ func TestCreateCard_AddressTaken_TriesThree(t *testing.T) {
 			onEach(t, setup{}, func(t *testing.T, s *fixture) {
 				s.stock("monero", 12) // one account may take six of them
 				check(t, s.orders.Prepare(t.Context()))
-				s.arrive("monero-11", "monero-10")
+				s.addTransfers("monero-11", "monero-10")
 				if c := s.create("150", key); c.Address != "monero-9" {
 					t.Errorf("paid to %s", c.Address)
 				}
-				s.arrive("monero-8", "monero-7", "monero-6") // the remaining addresses are for other orders
+				s.addTransfers("monero-8", "monero-7", "monero-6") // the remaining addresses are for other orders
 				s.spy.takeCalls()
-				s.refused("150", key+"other", card.ErrNoAddress)
+				s.wantRefused("150", key+"other", card.ErrNoAddress)
 				inserted := 0
 				for _, call := range s.spy.takeCalls() {
 					if call == "InsertCard" {
@@ -296,17 +296,17 @@ func TestCreateCard_InsertFails_AddressIsNotReused(t *testing.T) {
 		check(t, s.orders.Prepare(t.Context()))
 		s.spy.fail("InsertCard", errBroken)
 		s.spy.takeCalls()
-		s.refused("150", "key", errBroken)
+		s.wantRefused("150", "key", errBroken)
 		s.wantCalls("InsertCard") // the outcome is unknown, so no replay is looked up
 
 		s.spy.fail("CardByUUID", errBroken)
-		s.arrive("monero-4")
-		s.refused("150", "key", errBroken)
+		s.addTransfers("monero-4")
+		s.wantRefused("150", "key", errBroken)
 		s.wantCalls("InsertCard", "CardByUUID")
 
 		s.spy.fail("CardOfKey", errBroken)
-		s.arrive("monero-3")
-		s.refused("150", "key", errBroken)
+		s.addTransfers("monero-3")
+		s.wantRefused("150", "key", errBroken)
 		s.wantCalls("InsertCard", "CardByUUID", "CardOfKey")
 	})
 }
@@ -317,10 +317,10 @@ func TestCreateCard_KeyLookupFails_AddressIsNotReturned(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 10) // one account may take five of them
 		check(t, s.orders.Prepare(t.Context()))
-		s.arrive("monero-9", "monero-8", "monero-7", "monero-6")
+		s.addTransfers("monero-9", "monero-8", "monero-7", "monero-6")
 		s.spy.fail("CardOfKey", errBroken)
 		for range 4 {
-			s.refused("150", "key", errBroken)
+			s.wantRefused("150", "key", errBroken)
 		}
 		s.spy.fail("", nil)
 		s.spy.takeCalls()
@@ -335,13 +335,13 @@ func TestCreateCard_NoRate_ReturnsError(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 40)
 		s.rates.usd = map[string]string{"pebble": "3"}
-		s.refused("150", "", card.ErrNoRate)
+		s.wantRefused("150", "", card.ErrNoRate)
 		s.rates.usd = map[string]string{"monero": "0.00000001"}
-		if err := s.refused("150", "", card.ErrNoRate); err == nil || !strings.Contains(err.Error(), "do not fit") {
+		if err := s.wantRefused("150", "", card.ErrNoRate); err == nil || !strings.Contains(err.Error(), "do not fit") {
 			t.Errorf("logged error: %v", err)
 		}
 		s.rates.err = errBroken
-		s.refused("150", "key", errBroken)
+		s.wantRefused("150", "key", errBroken)
 		s.wantCalls() // no address was taken
 	})
 }

@@ -141,8 +141,8 @@ func (s *fixture) check(usd, currency string) order.Order {
 	return o
 }
 
-// try orders a card with a payment in monero.
-func (s *fixture) try(usd, key string) (*card.Card, bool, error) {
+// tryOrder orders a card with a payment in monero.
+func (s *fixture) tryOrder(usd, key string) (*card.Card, bool, error) {
 	s.t.Helper()
 	return s.orders.CreateCard(s.t.Context(), s.account, s.check(usd, "monero"), key)
 }
@@ -150,7 +150,7 @@ func (s *fixture) try(usd, key string) (*card.Card, bool, error) {
 // create orders a card of usd dollars.
 func (s *fixture) create(usd, key string) *card.Card {
 	s.t.Helper()
-	c, replay, err := s.try(usd, key)
+	c, replay, err := s.tryOrder(usd, key)
 	check(s.t, err)
 	if replay {
 		s.t.Errorf("card %s is a replay", c.UUID)

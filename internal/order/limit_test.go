@@ -104,16 +104,16 @@ func TestCreateCard_OrdersOfAnotherReplica_CountImmediately(t *testing.T) {
 		check(t, err)
 		s.spy.takeCalls()
 		var refusal *card.Error
-		if err := s.refused("100", "", card.ErrQuotaExceeded); !errors.As(err, &refusal) || refusal.Quota == nil ||
+		if err := s.wantRefused("100", "", card.ErrQuotaExceeded); !errors.As(err, &refusal) || refusal.Quota == nil ||
 			refusal.Quota.Left != 50 {
 			t.Fatalf("%+v", refusal)
 		}
 		s.wantCalls("InsertCard", "CardByUUID", "Exposure true")
-		s.refused("100", "", card.ErrQuotaExceeded)
+		s.wantRefused("100", "", card.ErrQuotaExceeded)
 		s.wantCalls() // cached by now
 		s.create("50", "key")
 		s.wantCalls("InsertCard")
-		again, replay, err := s.try("50", "key")
+		again, replay, err := s.tryOrder("50", "key")
 		if err != nil || !replay || again == nil {
 			t.Errorf("replay: %t, %v", replay, err)
 		}

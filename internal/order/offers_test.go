@@ -63,7 +63,7 @@ func TestListOffers_NoneStored_AnyAmount(t *testing.T) {
 			t.Error(diff)
 		}
 		s.create("51", "")
-		err := s.refused("75", "", card.ErrNoAmount)
+		err := s.wantRefused("75", "", card.ErrNoAmount)
 		if text := err.Error(); !strings.Contains(text, "cards of 50 to 60, 100 to 750 US dollars") {
 			t.Error(text)
 		}
@@ -86,7 +86,7 @@ func TestCreateCard_AmountNotOffered_ListsTwentyOffers(t *testing.T) {
 					offers = append(offers, card.Offer{Min: usd, Max: usd, Left: 1})
 				}
 				s.offer("one", 0, offers...)
-				if text := s.refused("75", "", card.ErrNoAmount).Error(); !strings.Contains(text,
+				if text := s.wantRefused("75", "", card.ErrNoAmount).Error(); !strings.Contains(text,
 					"There are cards of 100, 101, ") || !strings.Contains(text, tt.want) {
 					t.Error(text)
 				}
@@ -107,7 +107,7 @@ func TestListOffers_Expired_AreWithdrawn(t *testing.T) {
 		s.offer("two", 0, card.Offer{Min: 70_00, Max: 70_00, Left: card.Unlimited})
 		s.exec("UPDATE offers SET at = at - 120000")
 		check(t, s.orders.RefreshOffers(t.Context()))
-		s.refused("51", "", card.ErrNoAmount)
+		s.wantRefused("51", "", card.ErrNoAmount)
 		s.create("70", "")
 
 		// A store without a reply is not the client's fault.
@@ -116,8 +116,8 @@ func TestListOffers_Expired_AreWithdrawn(t *testing.T) {
 		if offers := s.orders.ListOffers(); len(offers) > 0 {
 			t.Error(offers)
 		}
-		s.refused("70", "", card.ErrUnavailable)
-		if _, replay, err := s.try("51", "key"); err != nil || !replay {
+		s.wantRefused("70", "", card.ErrUnavailable)
+		if _, replay, err := s.tryOrder("51", "key"); err != nil || !replay {
 			t.Errorf("replay: %t, %v", replay, err)
 		}
 	})
@@ -132,27 +132,27 @@ func TestCreateCard_TotalOfASupplier_OrdersCountAgainstIt(t *testing.T) {
 		offer := card.Offer{Min: 50_00, Max: 750_00, Left: card.Unlimited, Total: 750_00}
 		s.offer("stripe", 0, offer)
 		s.create("400", "key")
-		s.refused("400", "", card.ErrNoAmount)
+		s.wantRefused("400", "", card.ErrNoAmount)
 		check(t, s.orders.RefreshOffers(t.Context())) // the same offers, read again
-		s.refused("350.01", "", card.ErrNoAmount)
-		if _, replay, err := s.try("400", "key"); err != nil || !replay {
+		s.wantRefused("350.01", "", card.ErrNoAmount)
+		if _, replay, err := s.tryOrder("400", "key"); err != nil || !replay {
 			t.Errorf("replay: %t, %v", replay, err)
 		}
 		s.spy.fail("InsertCard", card.ErrUnavailable)
-		if _, _, err := s.try("50", ""); !errors.Is(err, card.ErrUnavailable) {
+		if _, _, err := s.tryOrder("50", ""); !errors.Is(err, card.ErrUnavailable) {
 			t.Error(err)
 		}
 		s.spy.fail("InsertCard", nil)
-		s.refused("300.01", "", card.ErrNoAmount) // the previous order may be stored
+		s.wantRefused("300.01", "", card.ErrNoAmount) // the previous order may be stored
 		s.create("300", "")
-		s.refused("50", "", card.ErrNoAmount)
+		s.wantRefused("50", "", card.ErrNoAmount)
 
 		// Newer offers include the orders.
 		s.now = s.now.Add(time.Minute)
 		offer.Max, offer.Total = 50_00, 50_00
 		s.offer("stripe", 0, offer)
 		s.create("50", "")
-		s.refused("50", "", card.ErrNoAmount)
+		s.wantRefused("50", "", card.ErrNoAmount)
 	})
 }
 
@@ -163,11 +163,11 @@ func TestCreateCard_TotalOfASupplier_ClientDisconnects_OrderCounts(t *testing.T)
 		s.stock("monero", 40)
 		check(t, s.orders.Prepare(t.Context()))
 		s.spy.fail("InsertCard", context.Canceled)
-		if _, _, err := s.try("100", ""); !errors.Is(err, context.Canceled) {
+		if _, _, err := s.tryOrder("100", ""); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		s.spy.fail("InsertCard", nil)
-		s.refused("50", "", card.ErrNoAmount)
+		s.wantRefused("50", "", card.ErrNoAmount)
 	})
 }
 
@@ -176,13 +176,13 @@ func TestCreateCard_TotalOfASupplier_ClientDisconnects_OrderCounts(t *testing.T)
 func TestCreateCard_TotalOfASupplier_OtherOrdersDoNotCount(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.offer("stripe", 1, card.Offer{Min: 50_00, Max: 100_00, Left: card.Unlimited, Total: 100_00})
-		s.refused("100", "", card.ErrNoAddress)
+		s.wantRefused("100", "", card.ErrNoAddress)
 		s.stock("monero", 40)
 		check(t, s.orders.Prepare(t.Context()))
 		s.shelve("shelf", 0, 1, 100_00)
 		s.create("100", "")
 		s.create("100", "")
-		s.refused("100", "", card.ErrNoAmount)
+		s.wantRefused("100", "", card.ErrNoAmount)
 	})
 }
 
@@ -215,7 +215,7 @@ func TestCreateCard_Stock_ReservesByPriorityInOneRoundTrip(t *testing.T) {
 				t.Errorf("%s: %s, %v", supplier, item.State, err)
 			}
 		}
-		err := s.refused("100", "", card.ErrNoAmount)
+		err := s.wantRefused("100", "", card.ErrNoAmount)
 		if !strings.Contains(err.Error(), "nor any other") {
 			t.Error(err)
 		}
@@ -237,13 +237,13 @@ func TestCreateCard_Replay_NeedsNoStock(t *testing.T) {
 		s.shelve("first", 0, 1, 100_00)
 		c := s.create("100", "key")
 		for range 2 { // before and after the cached offers show it as sold out
-			again, replay, err := s.try("100", "key")
+			again, replay, err := s.tryOrder("100", "key")
 			check(t, err)
 			if !replay || again.UUID != c.UUID {
 				t.Errorf("replay: %t, card %s", replay, again.UUID)
 			}
-			s.refused("200", "key", card.ErrKeyReused)
-			s.refused("100", "another", card.ErrNoAmount)
+			s.wantRefused("200", "key", card.ErrKeyReused)
+			s.wantRefused("100", "another", card.ErrNoAmount)
 			s.offer("first", 0)
 		}
 	})

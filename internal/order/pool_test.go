@@ -16,12 +16,12 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// use hands out n addresses of monero. No card is stored for them.
-func (s *fixture) use(n int) {
+// takeAddresses hands out n addresses of monero. No card is stored for them.
+func (s *fixture) takeAddresses(n int) {
 	s.t.Helper()
 	s.spy.inserting = func(*card.Card) error { return errBroken }
 	for range n {
-		s.refused("150", "", errBroken)
+		s.wantRefused("150", "", errBroken)
 	}
 	s.spy.inserting = nil
 	s.spy.takeCalls()
@@ -49,9 +49,9 @@ func TestPrepare_BatchesUsedQuickly_Double(t *testing.T) {
 			s.prepared(batch)
 			free += batch
 			s.prepared(0) // there are enough
-			s.use(free - batch/2 - 1)
+			s.takeAddresses(free - batch/2 - 1)
 			s.prepared(0) // just enough
-			s.use(1)
+			s.takeAddresses(1)
 			free = batch / 2
 			s.now = s.now.Add(5*time.Second - 1)
 		}
@@ -67,16 +67,16 @@ func TestPrepare_BatchesUsedSlowly_KeepTheirSize(t *testing.T) {
 	onEach(t, setup{config: onlyMonero}, func(t *testing.T, s *fixture) {
 		s.stock("monero", 100)
 		s.prepared(32)
-		s.use(16)
+		s.takeAddresses(16)
 		s.now = s.now.Add(5 * time.Second)
 		s.prepared(32)
-		s.use(32)
+		s.takeAddresses(32)
 		s.now = s.now.Add(5*time.Second - 1)
 		s.prepared(64) // 36 of them are left
 		if s.woken != 1 {
 			t.Errorf("the watchers were woken %d times, want once", s.woken)
 		}
-		s.use(20)
+		s.takeAddresses(20)
 		s.prepared(64) // the last batch was not full, so the size stays
 	})
 }
@@ -103,7 +103,7 @@ func TestPrepare_NeverWatched_IsNoError(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		check(t, s.orders.Prepare(t.Context()))
 		s.wantCalls("PoolState monero", "PoolState pebble")
-		s.refused("150", "", card.ErrNoAddress)
+		s.wantRefused("150", "", card.ErrNoAddress)
 	})
 }
 
@@ -117,7 +117,7 @@ func TestPrepare_BlindChain_WithholdsAddresses(t *testing.T) {
 		s.create("150", "")
 		s.spy.ages = map[string]time.Duration{"monero": time.Minute + 1}
 		check(t, s.orders.Prepare(t.Context()))
-		s.refused("150", "", card.ErrNoAddress)
+		s.wantRefused("150", "", card.ErrNoAddress)
 		if _, _, err := s.orders.CreateCard(t.Context(), s.account, s.check("150", "pebble"), ""); err != nil {
 			t.Errorf("the other currency: %v", err)
 		}
@@ -154,7 +154,7 @@ func TestPrepare_OneCurrencyFails_OthersContinue(t *testing.T) {
 func TestCreateCard_TakeAddressesFails_ReturnsItsError(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.spy.fail("TakeAddresses monero 32", card.ErrUnavailable)
-		s.refused("150", "key", card.ErrUnavailable)
+		s.wantRefused("150", "key", card.ErrUnavailable)
 		s.wantCalls("TakeAddresses monero 32")
 	})
 }
@@ -250,8 +250,8 @@ func TestStocked_AfterFirstAddress(t *testing.T) {
 		s.stock("monero", 1)
 		check(t, s.orders.Prepare(t.Context()))
 		want("")
-		s.use(1)
-		s.refused("150", "", card.ErrNoAddress)
+		s.takeAddresses(1)
+		s.wantRefused("150", "", card.ErrNoAddress)
 		want("")
 	})
 }

@@ -39,7 +39,7 @@ func TestCreateCard_QuotaExceeded_IsRefused(t *testing.T) {
 		s.ready()
 		s.create("449.99", "")
 		var refusal *card.Error
-		if err := s.refused("50.02", "", card.ErrQuotaExceeded); !errors.As(err, &refusal) {
+		if err := s.wantRefused("50.02", "", card.ErrQuotaExceeded); !errors.As(err, &refusal) {
 			t.Fatal(err)
 		}
 		want := *card.ErrQuotaExceeded
@@ -49,7 +49,7 @@ func TestCreateCard_QuotaExceeded_IsRefused(t *testing.T) {
 			t.Error(diff)
 		}
 		s.create("50.01", "") // exactly what is left
-		s.refused("50", "", card.ErrQuotaExceeded)
+		s.wantRefused("50", "", card.ErrQuotaExceeded)
 		s.account = s.newAccount()
 		s.create("500", "")
 	})
@@ -64,7 +64,7 @@ func TestCreateCard_QuotaLowered_LeavesNothing(t *testing.T) {
 		s.exec("UPDATE cards SET usd_cents = 15000")
 		s.now = s.now.Add(5 * time.Second)
 		var refusal *card.Error
-		if err := s.refused("50", "", card.ErrQuotaExceeded); !errors.As(err, &refusal) || refusal.Quota.Left != 0 {
+		if err := s.wantRefused("50", "", card.ErrQuotaExceeded); !errors.As(err, &refusal) || refusal.Quota.Left != 0 {
 			t.Errorf("%v leaves %+v", err, refusal.Quota)
 		}
 	})
@@ -77,7 +77,7 @@ func TestCreateCard_Exposure_IsCachedForFiveSeconds(t *testing.T) {
 		s.wantCalls("Exposure true", "InsertCard")
 		s.exec("UPDATE cards SET payment_state = 'paid'")
 		s.now = s.now.Add(5*time.Second - 1)
-		s.refused("50", "", card.ErrQuotaExceeded)
+		s.wantRefused("50", "", card.ErrQuotaExceeded)
 		s.wantCalls()
 		s.now = s.now.Add(1)
 		s.create("500", "")
@@ -105,7 +105,7 @@ func TestCreateCard_Reversed_FreezesOnlyIfConfigured(t *testing.T) {
 				s.exec("UPDATE cards SET payment_state = 'reversed', credit_lost = 1")
 				s.now = s.now.Add(5 * time.Second)
 				s.spy.takeCalls()
-				if _, _, err := s.try("50", ""); !errors.Is(err, tt.want) {
+				if _, _, err := s.tryOrder("50", ""); !errors.Is(err, tt.want) {
 					t.Errorf("%v, want %v", err, tt.want)
 				}
 				s.wantCalls(tt.asked...)
@@ -157,12 +157,12 @@ func TestCreateCard_Failed_DoesNotCountTowardQuota(t *testing.T) {
 			func() { s.rates.err = errBroken },
 		} {
 			fail()
-			s.refused("500", "", errBroken)
+			s.wantRefused("500", "", errBroken)
 			s.spy.before, s.rates.err = nil, nil
 		}
 		s.create("450", "")
 		s.create("50", "")
-		s.refused("50", "", card.ErrQuotaExceeded)
+		s.wantRefused("50", "", card.ErrQuotaExceeded)
 	})
 }
 
@@ -184,7 +184,7 @@ func TestCreateCard_ExposureReadDuringInsert_IsNotIncreased(t *testing.T) {
 		s.create("300", "")
 		second.Wait()
 		s.wantCalls("Exposure true", "InsertCard", "Exposure true", "InsertCard")
-		s.refused("50", "", card.ErrQuotaExceeded)
+		s.wantRefused("50", "", card.ErrQuotaExceeded)
 		s.wantCalls()
 	})
 }
@@ -194,7 +194,7 @@ func TestCreateCard_ExposureUnknown_ReturnsError(t *testing.T) {
 		s.ready()
 		s.spy.fail("Exposure true", errBroken)
 		for range 2 { // each asks again
-			if err := s.refused("50", "key", errBroken); text(err) != "read exposure: broken pipe" {
+			if err := s.wantRefused("50", "key", errBroken); text(err) != "read exposure: broken pipe" {
 				t.Error(err)
 			}
 			s.wantCalls("Exposure true")
@@ -203,10 +203,10 @@ func TestCreateCard_ExposureUnknown_ReturnsError(t *testing.T) {
 		s.create("500", "")
 		s.now = s.now.Add(5 * time.Second)
 		s.spy.fail("Exposure true", errBroken)
-		s.refused("50", "", errBroken)
+		s.wantRefused("50", "", errBroken)
 		s.spy.before = nil
 		s.spy.takeCalls()
-		s.refused("50", "", card.ErrQuotaExceeded)
+		s.wantRefused("50", "", card.ErrQuotaExceeded)
 		s.wantCalls("Exposure true")
 	})
 }

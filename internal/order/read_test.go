@@ -95,8 +95,8 @@ func TestCards_IssuedWithoutCredentials_IsReturned(t *testing.T) {
 	})
 }
 
-// many stores n cards of a new account, and returns their ids, newest first.
-func (s *fixture) many(n int) []uuid.UUID {
+// insertCards stores n cards of a new account, and returns their ids, newest first.
+func (s *fixture) insertCards(n int) []uuid.UUID {
 	s.t.Helper()
 	s.account = s.newAccount()
 	ids := make([]uuid.UUID, n)
@@ -127,8 +127,8 @@ func (s *fixture) list(filter order.Filter) []uuid.UUID {
 
 func TestListCards_ManyPages_ReturnsAllCards(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
-		s.many(1)
-		all := s.many(1000)
+		s.insertCards(1)
+		all := s.insertCards(1000)
 		for _, tt := range []struct {
 			limit int
 			want  []uuid.UUID
@@ -188,7 +188,7 @@ func TestListCards_FilterByStatus(t *testing.T) {
 func TestListCards_CardsCreatedDuringList(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
 		s.ready()
-		all, listed := s.many(501), []uuid.UUID(nil)
+		all, listed := s.insertCards(501), []uuid.UUID(nil)
 		check(t, s.orders.ListCards(t.Context(), order.Filter{AccountID: s.account}, func(c *card.Card) error {
 			if len(listed) < 3 {
 				s.create("150", "")
@@ -206,7 +206,7 @@ func TestListCards_CardsCreatedDuringList(t *testing.T) {
 // waits only for the store to return.
 func TestListCards_ReadsAPageAhead(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
-		all := s.many(500)
+		all := s.insertCards(500)
 		ahead := make(chan struct{})
 		s.spy.before = func(call string) error {
 			if call == "Cards 250" {
@@ -246,7 +246,7 @@ func TestListCards_ReadsAPageAhead(t *testing.T) {
 
 func TestListCards_StoreFails_ReturnsError(t *testing.T) {
 	onEach(t, setup{}, func(t *testing.T, s *fixture) {
-		s.many(3)
+		s.insertCards(3)
 		n := 0
 		err := s.orders.ListCards(t.Context(), order.Filter{AccountID: s.account}, func(*card.Card) error {
 			n++

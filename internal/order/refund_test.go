@@ -30,8 +30,8 @@ var refunding = setup{config: func(c *order.Config) {
 	}}
 }}
 
-// to orders a card with a refund address.
-func (s *fixture) to(address, key string) (*card.Card, bool, error) {
+// orderRefundTo orders a card with a refund address.
+func (s *fixture) orderRefundTo(address, key string) (*card.Card, bool, error) {
 	s.t.Helper()
 	o, wrong := s.orders.Check(order.Request{USDAmount: "150", Currency: "monero", RefundAddress: address})
 	if len(wrong) > 0 {
@@ -75,7 +75,7 @@ func TestCreateCard_RefundAddress_IsEncrypted(t *testing.T) {
 	onEach(t, refunding, func(t *testing.T, s *fixture) {
 		s.stock("monero", 5)
 		check(t, s.orders.Prepare(t.Context()))
-		c, _, err := s.to(home, "k")
+		c, _, err := s.orderRefundTo(home, "k")
 		check(t, err)
 		without := s.create("150", "")
 		if c.RefundAddress != home || without.RefundAddress != "" {
@@ -122,7 +122,8 @@ func TestCreateCard_RefundAddress_IsEncrypted(t *testing.T) {
 			t.Errorf("logged:\n%s", text)
 		}
 		s.exec("UPDATE cards SET refund_address = $1 WHERE uuid = $2", []byte("canary"), c.UUID)
-		if again, replay, err := s.to(home, "k"); err != nil || !replay || again.UUID != c.UUID || again.RefundAddress != "" {
+		if again, replay, err := s.orderRefundTo(home, "k"); err != nil || !replay || again.UUID != c.UUID ||
+			again.RefundAddress != "" {
 			t.Errorf("replay %t, %v", replay, err)
 		}
 	})
@@ -136,7 +137,7 @@ func TestCreateCard_RefundAddressOfTheServiceItself_IsRefused(t *testing.T) {
 	onEach(t, unchecked, func(t *testing.T, s *fixture) {
 		s.stock("monero", 40)
 		check(t, s.orders.Prepare(t.Context()))
-		earlier, _, err := s.to("elsewhere", "k")
+		earlier, _, err := s.orderRefundTo("elsewhere", "k")
 		check(t, err)
 		s.exec("INSERT INTO chains (currency, fingerprint, height, hash, time) VALUES ('monero', 'mainnet genesis primary', 1, 'x', 0) " +
 			"ON CONFLICT (currency) DO UPDATE SET fingerprint = excluded.fingerprint")
@@ -168,10 +169,10 @@ func TestCreateCard_RefundAddressOfTheServiceItself_IsRefused(t *testing.T) {
 		}
 		// One round trip, like any other order, also for a replay.
 		s.spy.takeCalls()
-		_, _, err = s.to("genesis", "")
+		_, _, err = s.orderRefundTo("genesis", "")
 		check(t, err)
 		s.wantCalls("InsertCard")
-		if c, replay, err := s.to("elsewhere", "k"); err != nil || !replay || c.UUID != earlier.UUID {
+		if c, replay, err := s.orderRefundTo("elsewhere", "k"); err != nil || !replay || c.UUID != earlier.UUID {
 			t.Errorf("replay %t, %v", replay, err)
 		}
 	})
@@ -181,22 +182,22 @@ func TestCreateCard_RefundAddress_IsHashed(t *testing.T) {
 	onEach(t, refunding, func(t *testing.T, s *fixture) {
 		s.stock("monero", 9)
 		check(t, s.orders.Prepare(t.Context()))
-		first, _, err := s.to(home, "k")
+		first, _, err := s.orderRefundTo(home, "k")
 		check(t, err)
-		again, replay, err := s.to(home, "k")
+		again, replay, err := s.orderRefundTo(home, "k")
 		check(t, err)
 		if !replay || again.UUID != first.UUID || again.RefundAddress != home {
 			t.Errorf("replay %t of %s to %q", replay, again.UUID, again.RefundAddress.Reveal())
 		}
 		for _, other := range []string{home + "2", ""} {
-			if _, _, err := s.to(other, "k"); !errors.Is(err, card.ErrKeyReused) {
+			if _, _, err := s.orderRefundTo(other, "k"); !errors.Is(err, card.ErrKeyReused) {
 				t.Errorf("%q: error %v", other, err)
 			}
 		}
-		if _, _, err := s.to("", "plain"); err != nil {
+		if _, _, err := s.orderRefundTo("", "plain"); err != nil {
 			t.Error(err)
 		}
-		if _, _, err := s.to(home, "plain"); !errors.Is(err, card.ErrKeyReused) {
+		if _, _, err := s.orderRefundTo(home, "plain"); !errors.Is(err, card.ErrKeyReused) {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -213,7 +214,7 @@ func TestCreateCard_HashOfEarlierRelease_IsReplayed(t *testing.T) {
 		if want := sha256.Sum256([]byte("createCard/1\x0015000\x00monero")); !bytes.Equal(hash, want[:]) {
 			t.Error("the hash changed")
 		}
-		again, replay, err := s.try("150", "k")
+		again, replay, err := s.tryOrder("150", "k")
 		check(t, err)
 		if !replay || again.UUID != c.UUID {
 			t.Errorf("replay %t of %s", replay, again.UUID)

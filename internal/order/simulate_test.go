@@ -206,8 +206,10 @@ func (s *fixture) pay(ctx context.Context, c *card.Card, confirmations int) <-ch
 	return ended
 }
 
-// about reports whether a payment took d, plus at most one poll.
-func (p payment) about(d time.Duration) bool { return p.took >= d && p.took <= d+20*time.Millisecond }
+// tookAbout reports whether a payment took d, plus at most one poll.
+func (p payment) tookAbout(d time.Duration) bool {
+	return p.took >= d && p.took <= d+20*time.Millisecond
+}
 
 func TestSimulatePayment_WaitsUntilThePaymentIsSeen(t *testing.T) {
 	waiting(t, func(s *fixture, c *card.Card, watch func()) {
@@ -216,7 +218,7 @@ func TestSimulatePayment_WaitsUntilThePaymentIsSeen(t *testing.T) {
 		watch()
 		p := <-ended
 		check(s.t, p.err)
-		if p.card.State != card.Confirming || p.card.Received != coin || !p.about(time.Second) {
+		if p.card.State != card.Confirming || p.card.Received != coin || !p.tookAbout(time.Second) {
 			s.t.Errorf("%s, received %d after %s", p.card.State, p.card.Received, p.took)
 		}
 	})
@@ -231,7 +233,7 @@ func TestSimulatePayment_Paid_WaitsUntilIssued(t *testing.T) {
 		s.generate(c, credentials)
 		p := <-ended
 		check(s.t, p.err)
-		if p.card.State != card.Paid || p.card.Credentials == nil || !p.about(2*time.Second) {
+		if p.card.State != card.Paid || p.card.Credentials == nil || !p.tookAbout(2*time.Second) {
 			s.t.Errorf("%s, credentials: %v after %s", p.card.State, p.card.Credentials != nil, p.took)
 		}
 	})
@@ -248,7 +250,7 @@ func TestSimulatePayment_WaitsUntilTheRestIsSeen(t *testing.T) {
 		watch()
 		p := <-ended
 		check(s.t, p.err)
-		if p.card.State != card.Detected || p.card.Received != coin || !p.about(time.Second) {
+		if p.card.State != card.Detected || p.card.Received != coin || !p.tookAbout(time.Second) {
 			s.t.Errorf("%s, received %d after %s", p.card.State, p.card.Received, p.took)
 		}
 	})
@@ -266,7 +268,7 @@ func TestSimulatePayment_WaitsUntilTheGrownChainIsSeen(t *testing.T) {
 		watch()
 		p := <-ended
 		check(s.t, p.err)
-		if p.card.Received != coin || p.card.Confirmations() != 5 || !p.about(time.Second) {
+		if p.card.Received != coin || p.card.Confirmations() != 5 || !p.tookAbout(time.Second) {
 			s.t.Errorf("received %d, %d confirmations after %s", p.card.Received, p.card.Confirmations(), p.took)
 		}
 	})
@@ -276,7 +278,7 @@ func TestSimulatePayment_NotSeen_ReturnsAfterFiveSeconds(t *testing.T) {
 	waiting(t, func(s *fixture, c *card.Card, _ func()) {
 		p := <-s.pay(s.t.Context(), c, 1)
 		check(s.t, p.err)
-		if p.card.State != card.Unpaid || p.card.Received != 0 || !p.about(5*time.Second) {
+		if p.card.State != card.Unpaid || p.card.Received != 0 || !p.tookAbout(5*time.Second) {
 			s.t.Errorf("%s, received %d after %s", p.card.State, p.card.Received, p.took)
 		}
 	})
@@ -286,7 +288,7 @@ func TestSimulatePayment_WaitEndsWithContext(t *testing.T) {
 	waiting(t, func(s *fixture, c *card.Card, _ func()) {
 		ctx, cancel := context.WithTimeout(s.t.Context(), 1005*time.Millisecond) // between two polls
 		defer cancel()
-		if p := <-s.pay(ctx, c, 1); p.card != nil || !errors.Is(p.err, context.DeadlineExceeded) || !p.about(time.Second) {
+		if p := <-s.pay(ctx, c, 1); p.card != nil || !errors.Is(p.err, context.DeadlineExceeded) || !p.tookAbout(time.Second) {
 			s.t.Errorf("%v, %v after %s", p.card, p.err, p.took)
 		}
 	})
