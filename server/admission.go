@@ -80,7 +80,7 @@ var bulkQuota = boundedQuota{card.Quota{Name: "bulk-of-account", Limit: bulkShar
 // varies, so that refused clients do not return at the same time.
 func overloaded() error {
 	err := card.ErrUnavailable.WithMessage(
-		`The service has more requests than it can answer in time, and has not begun with yours. Try again when the time in "Retry-After" is over.`)
+		`The service has more requests than it can answer in time, and did not start yours. Try again after the time in "Retry-After".`)
 	err.RetryAfter = time.Second + rand.N(4*time.Second)
 	return err
 }

@@ -49,11 +49,11 @@ type concurrency struct {
 func newLists() *concurrency {
 	return newConcurrency(
 		boundedQuota{card.Quota{Name: "lists-of-token", Limit: listsPerToken},
-			fmt.Sprintf(`Your token has %d lists without "limit" being sent, `+
-				`which is as many as it may have. Read one to its end, or read pages with "limit".`, listsPerToken)},
+			fmt.Sprintf(`Your token has %d lists without "limit" in progress, `+
+				`which is the maximum. Read one to its end, or read pages with "limit".`, listsPerToken)},
 		boundedQuota{card.Quota{Name: "lists-of-account", Limit: listsPerAccount},
-			fmt.Sprintf(`Your account has %d lists without "limit" being sent, `+
-				`which is as many as it may have. Read one to its end, or read pages with "limit".`, listsPerAccount)},
+			fmt.Sprintf(`Your account has %d lists without "limit" in progress, `+
+				`which is the maximum. Read one to its end, or read pages with "limit".`, listsPerAccount)},
 		boundedQuota{card.Quota{Name: "lists", Limit: listsAtOnce},
 			`The service is sending as many lists without "limit" as it can. ` +
 				`Try again in a few seconds, or read pages with "limit".`})
@@ -64,14 +64,14 @@ func newWaits() *concurrency {
 	return newConcurrency(
 		boundedQuota{card.Quota{Name: "waits-of-token", Limit: waitsPerToken},
 			fmt.Sprintf(`Your token has %d requests that wait for events, `+
-				`which is as many as it may have. Wait for the events of all cards with one of them, or ask without "wait".`,
+				`which is the maximum. Wait for the events of all cards with one of them, or send requests without "wait".`,
 				waitsPerToken)},
 		boundedQuota{card.Quota{Name: "waits-of-account", Limit: waitsPerAccount},
 			fmt.Sprintf(`Your account has %d requests that wait for events, `+
-				`which is as many as it may have. Wait for the events of all cards with one of them, or ask without "wait".`,
+				`which is the maximum. Wait for the events of all cards with one of them, or send requests without "wait".`,
 				waitsPerAccount)},
 		boundedQuota{card.Quota{Name: "waits", Limit: waitsAtOnce}, `As many requests wait for events as the service allows. ` +
-			`Try again in a few seconds, or ask without "wait".`})
+			`Try again in a few seconds, or send requests without "wait".`})
 }
 
 func newConcurrency(ofToken, ofAccount, ofAll boundedQuota) *concurrency {

@@ -117,9 +117,9 @@ var (
 	ErrScope = &Error{Kind: Forbidden, Code: "insufficient_scope", Title: "Insufficient scope",
 		Message: "Your token does not have the scope that this operation needs."}
 	ErrNotFound = &Error{Kind: NotFound, Code: "not_found", Title: "Not found",
-		Message: "There is nothing at this address."}
+		Message: "This path does not exist."}
 	ErrMethodNotAllowed = &Error{Kind: MethodNotAllowed, Code: "method_not_allowed", Title: "Method not allowed",
-		Message: `This address does not know the method. The "Allow" header lists those it knows.`}
+		Message: `This path does not support the method. The "Allow" header lists the supported methods.`}
 	ErrRequestTimeout = &Error{Kind: Timeout, Code: "request_timeout", Title: "Request timeout",
 		Message: "The request's body did not arrive in time. Send it again."}
 	ErrBodyTooLarge = &Error{Kind: TooLarge, Code: "body_too_large", Title: "Body too large",
@@ -131,15 +131,16 @@ var (
 	ErrKeyReused = &Error{Kind: Invalid, Code: "idempotency_key_reused", Title: "Idempotency key reused",
 		Message: "This Idempotency-Key was used for another request. Use a new key for a new request."}
 	ErrTooManyWebhooks = &Error{Kind: Invalid, Code: "too_many_webhooks", Title: "Too many webhooks",
-		Message: "Your account has 16 webhooks, which is as many as it may have. Delete one, or change its address."}
+		Message: "Your account has 16 webhooks, which is the maximum. Delete one, or change its URL."}
 	ErrWebhookDisabled = &Error{Kind: Invalid, Code: "webhook_disabled", Title: "Webhook disabled",
 		Message: `The webhook is disabled, so nothing can be sent to it. Enable it first.`}
 	ErrNoAmount = &Error{Kind: Invalid, Code: "amount_unavailable", Title: "Amount unavailable",
-		Message: "No card of this amount can be had right now."}
+		Message: "No card of this amount is available right now."}
 	ErrHasPayments = &Error{Kind: Conflict, Code: "card_has_payments", Title: "Card has payments",
-		Message: "Money has arrived for this card, so that it can't be canceled."}
+		Message: "Money has arrived for this card, so it can't be canceled."}
 	ErrAccountFrozen = &Error{Kind: Forbidden, Code: "account_frozen", Title: "Account frozen",
-		Message: "The payment of a card that was generated has left its blockchain. Until the operator has settled that, your account gets no new cards."}
+		Message: "The payment of one of your issued cards has left its blockchain. " +
+			"Your account can't create cards until the operator has resolved this."}
 	ErrQuotaExceeded = &Error{Kind: LimitReached, Code: "quota_exceeded", Title: "Quota exceeded",
 		Message:    "Too many of your cards wait for their payment. Pay some of them, or try again when they have expired.",
 		RetryAfter: time.Minute}
@@ -149,10 +150,10 @@ var (
 		Message:    "There is no fresh exchange rate for this currency. Try again in a few seconds.",
 		RetryAfter: 10 * time.Second}
 	ErrNoAddress = &Error{Kind: Unavailable, Code: "address_unavailable", Title: "No payment address",
-		Message:    "There is no payment address to hand out right now. Try again in a few seconds.",
+		Message:    "No payment address is available right now. Try again in a few seconds.",
 		RetryAfter: 5 * time.Second}
 	ErrUnavailable = &Error{Kind: Unavailable, Code: "unavailable", Title: "Service unavailable",
-		Message:    "A part that the service depends on does not answer. Try again in a few seconds.",
+		Message:    "A dependency of the service does not respond. Try again in a few seconds.",
 		RetryAfter: 5 * time.Second}
 )
 

@@ -118,13 +118,13 @@ func (s *Service) noAmount(usd card.USD) error {
 	}
 	if len(texts) == 0 {
 		return card.ErrNoAmount.WithMessage("No card of " + usd.String() +
-			" US dollars can be had right now, nor any other. Try again later.")
+			" US dollars is available right now, nor of any other amount. Try again later.")
 	}
 	more := ""
 	if len(texts) > shownOffers {
 		texts, more = texts[:shownOffers], ", and more"
 	}
 	return card.ErrNoAmount.WithMessage("No card of " + usd.String() +
-		" US dollars can be had right now. There are cards of " + strings.Join(texts, ", ") + more +
+		" US dollars is available right now. There are cards of " + strings.Join(texts, ", ") + more +
 		` US dollars. "GET /api/offers" lists them all.`)
 }

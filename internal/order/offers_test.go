@@ -216,7 +216,7 @@ func TestCreateCard_Stock_ReservesByPriorityInOneRoundTrip(t *testing.T) {
 			}
 		}
 		err := s.wantRefused("100", "", card.ErrNoAmount)
-		if !strings.Contains(err.Error(), "nor any other") {
+		if !strings.Contains(err.Error(), "nor of any other") {
 			t.Error(err)
 		}
 

@@ -1430,7 +1430,7 @@ export interface components {
          *     - `idempotency_key_reused`: its `Idempotency-Key` was used for another request.
          *     - `too_many_webhooks`: the account has as many webhooks as it may have.
          *     - `webhook_disabled`: the webhook must be enabled first.
-         *     - `amount_unavailable`: no card of this amount can be had right now. `detail` names those that there are, and `listOffers` lists
+         *     - `amount_unavailable`: no card of this amount is available right now. `detail` names the available amounts, and `listOffers` lists
          *       them.
          */
         InvalidRequest: {
@@ -1479,7 +1479,7 @@ export interface components {
                  *       "title": "Card has payments",
                  *       "status": 409,
                  *       "code": "card_has_payments",
-                 *       "detail": "Money has arrived for this card, so that it can't be canceled.",
+                 *       "detail": "Money has arrived for this card, so it can't be canceled.",
                  *       "request_id": "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
                  *     }
                  */
@@ -1507,7 +1507,7 @@ export interface components {
                  *       "title": "Account frozen",
                  *       "status": 403,
                  *       "code": "account_frozen",
-                 *       "detail": "The payment of a card that was generated has left its blockchain. Until the operator has settled that, your account gets no new cards.",
+                 *       "detail": "The payment of one of your issued cards has left its blockchain. Your account can't create cards until the operator has resolved this.",
                  *       "request_id": "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
                  *     }
                  */
@@ -1592,7 +1592,7 @@ export interface components {
                  *       "title": "Quota exceeded",
                  *       "status": 429,
                  *       "code": "quota_exceeded",
-                 *       "detail": "Your token has 4 lists without \"limit\" being sent, which is as many as it may have. Read one to its end, or read pages with \"limit\".",
+                 *       "detail": "Your token has 4 lists without \"limit\" in progress, which is the maximum. Read one to its end, or read pages with \"limit\".",
                  *       "request_id": "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
                  *     }
                  */
@@ -1647,7 +1647,7 @@ export interface components {
                  *       "title": "Quota exceeded",
                  *       "status": 429,
                  *       "code": "quota_exceeded",
-                 *       "detail": "Your token has 16 requests that wait for events, which is as many as it may have. Wait for the events of all cards with one of them, or ask without \"wait\".",
+                 *       "detail": "Your token has 16 requests that wait for events, which is the maximum. Wait for the events of all cards with one of them, or send requests without \"wait\".",
                  *       "request_id": "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
                  *     }
                  */
