@@ -3,14 +3,12 @@ package order_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/order"
 )
 
@@ -95,48 +93,6 @@ func TestPrepare_NewEpoch_DropsAddresses(t *testing.T) {
 		store.state.Epoch = 8
 		if !took() {
 			t.Error("addresses of another epoch are kept")
-		}
-	})
-}
-
-// paid is a simulated chain with a payment.
-type paid struct {
-	broken
-	address string
-	amount  card.Amount
-	err     error
-}
-
-func (p *paid) Sent(context.Context, string) (string, card.Amount, error) {
-	return p.address, p.amount, p.err
-}
-
-func TestSimulatePayment_KeyReused_IsRefused(t *testing.T) {
-	with := setup{sandbox: func(s *fixture) map[string]order.Sandbox {
-		s.paid = &paid{}
-		return map[string]order.Sandbox{"monero": s.paid}
-	}}
-	onEach(t, with, func(t *testing.T, s *fixture) {
-		s.ready()
-		c := s.create("150", "")
-		half, unknown := card.Decimal{Units: 5, Scale: 1}, errors.New("the chain is unreachable")
-		for name, tt := range map[string]struct {
-			paid   paid
-			amount *card.Decimal
-			want   error
-		}{
-			// extending the chain fails
-			"the same payment": {paid{address: c.Address, amount: coin / 2}, &half, errBroken},
-			"amount due":       {paid{address: c.Address, amount: coin / 2}, nil, errBroken},
-			"another amount":   {paid{address: c.Address, amount: coin}, &half, card.ErrKeyReused},
-			"another card":     {paid{address: "elsewhere", amount: coin / 2}, &half, card.ErrKeyReused},
-			"unknown payment":  {paid{address: c.Address, err: unknown}, &half, unknown},
-		} {
-			*s.paid = tt.paid
-			if _, err := s.orders.SimulatePayment(t.Context(), s.account, c.UUID,
-				order.SimulatedPayment{Amount: tt.amount, Key: "key"}); !errors.Is(err, tt.want) {
-				t.Errorf("%s: error %v, want %v", name, err, tt.want)
-			}
 		}
 	})
 }
