@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+	"github.com/google/go-cmp/cmp"
 )
 
 func readme(t *testing.T) string { return page(t, "README.md") }
@@ -87,8 +88,8 @@ func TestREADME_Flags_AreThoseOfServe(t *testing.T) {
 	for i, row := range want {
 		want[i] = strings.ReplaceAll(row, "|  |", "| |")
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("page:\n%s\nflags:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("docs/flags.md differs from the flags (-flags +page):\n%s", diff)
 	}
 }
 
