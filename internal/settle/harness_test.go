@@ -206,8 +206,8 @@ func (s *fixture) reconcile() {
 	}
 }
 
-// undecided returns the kinds of the cards that wait for an operator, except
-// late payments, which are in the ledger.
+// undecided returns the kinds of entries that wait for an operator, except
+// those whose amounts the ledger has: late payments and unattributed coins.
 func undecided(books operator.Books) (kinds []string) {
 	for _, w := range books.Waiting {
 		if w.Kind != operator.WaitingUnattributed && w.Kind != operator.WaitingLate {
