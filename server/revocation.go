@@ -59,13 +59,13 @@ func (t *tokenWatch) run(ctx context.Context) {
 
 // check returns why the token is no longer valid, or nil once ctx is canceled.
 func (t *tokenWatch) check(ctx context.Context) error {
-	again := time.NewTicker(tokenCheckInterval)
-	defer again.Stop()
+	ticker := time.NewTicker(tokenCheckInterval)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-again.C:
+		case <-ticker.C:
 		}
 		err := t.checkToken(ctx)
 		if ctx.Err() != nil {

@@ -174,11 +174,11 @@ func (s *Service) keepWorking() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		again := time.NewTicker(workEvery)
-		defer again.Stop()
+		ticker := time.NewTicker(workEvery)
+		defer ticker.Stop()
 		for {
 			select {
-			case <-again.C:
+			case <-ticker.C:
 				s.work()
 			case <-ctx.Done():
 				return

@@ -269,12 +269,12 @@ func (s stores) close() {
 func awaitReady(ctx context.Context, checks []server.Check) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
 	for _, check := range checks {
 		for check.Run(ctx) != nil {
 			select {
-			case <-again.C:
+			case <-ticker.C:
 			case <-ctx.Done():
 				return
 			}

@@ -241,8 +241,8 @@ func (d *demo) pay(ctx context.Context, id uuid.UUID, share string, confirmation
 func (d *demo) await(ctx context.Context, id uuid.UUID, want card.PaymentState) (*card.Card, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, demoPatience, fmt.Errorf("card %s did not become %s in time", id, want))
 	defer cancel()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
 	for {
 		r, err := d.db.CardDetail(ctx, id) // the log would name every request to the API
 		if err == nil && r.Card.State == want && (want != card.Paid || r.Card.Status == card.Generated) {
@@ -252,7 +252,7 @@ func (d *demo) await(ctx context.Context, id uuid.UUID, want card.PaymentState) 
 			return nil, err
 		}
 		select {
-		case <-again.C:
+		case <-ticker.C:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}

@@ -223,13 +223,13 @@ func (s *Issuer) holdClaims(ctx context.Context, intents []Intent) (release func
 	ctx, cancel := context.WithCancel(ctx)
 	var prolonging sync.WaitGroup
 	prolonging.Go(func() {
-		again := time.NewTicker(renewInterval)
-		defer again.Stop()
+		ticker := time.NewTicker(renewInterval)
+		defer ticker.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-again.C:
+			case <-ticker.C:
 			}
 			err := panics.Call(func() error { return s.store.ProlongIntents(ctx, intents, claimTTL) })
 			if err != nil && ctx.Err() == nil {

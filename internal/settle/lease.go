@@ -51,13 +51,13 @@ func (w *Watcher) holdLease(ctx context.Context) (held context.Context, release 
 	held, cancel := context.WithCancelCause(ctx)
 	var renewing sync.WaitGroup
 	renewing.Go(func() {
-		again := time.NewTicker(min(time.Second, w.cfg.LeaseTTL/4))
-		defer again.Stop()
+		ticker := time.NewTicker(min(time.Second, w.cfg.LeaseTTL/4))
+		defer ticker.Stop()
 		for {
 			select {
 			case <-held.Done():
 				return
-			case <-again.C:
+			case <-ticker.C:
 			}
 			var l Lease
 			err := panics.Call(func() (err error) {
