@@ -88,7 +88,7 @@ type Store interface {
 	// Setting returns the value of a setting. If there is none, it first stores
 	// proposed.
 	Setting(ctx context.Context, name, proposed string) (string, error)
-	// ReportCorrupt reports a damaged row to the operator, once.
+	// ReportCorrupt reports a corrupt row to the operator, once.
 	ReportCorrupt(ctx context.Context, what string, id uuid.UUID, err error)
 }
 

@@ -145,11 +145,11 @@ func (s *Service) Reconcile(ctx context.Context, a Audit) (Books, error) {
 		}
 	}
 	if a.Vault != nil {
-		discrepancies, damaged, err := s.checkSealed(ctx, a.Vault, r)
+		discrepancies, corrupt, err := s.checkSealed(ctx, a.Vault, r)
 		if err != nil {
 			return Books{}, err
 		}
-		r.Recheck = append(r.Recheck, damaged...)
+		r.Recheck = append(r.Recheck, corrupt...)
 		b.Discrepancies = append(b.Discrepancies, discrepancies...)
 	}
 	if err := s.store.KeepBooks(ctx, r); err != nil {
@@ -160,20 +160,20 @@ func (s *Service) Reconcile(ctx context.Context, a Audit) (Books, error) {
 
 const (
 	sealedPage = 500 // cards decrypted together
-	maxDamaged = 20  // discrepancies of this kind in one report
+	maxCorrupt = 20  // discrepancies of this kind in one report
 )
 
 // checkSealed decrypts the encrypted fields of the cards that were read. It
-// returns up to maxDamaged discrepancies, and all damaged cards. Unreported
+// returns up to maxCorrupt discrepancies, and all corrupt cards. Unreported
 // ones are read again.
 func (s *Service) checkSealed(ctx context.Context, vault Vault, r Reading) (discrepancies []Discrepancy,
-	damaged []uuid.UUID,
+	corrupt []uuid.UUID,
 	err error) {
 	check := func(page []SealedCard) {
 		for _, c := range page {
 			if found := c.discrepancies(vault); len(found) > 0 {
-				damaged = append(damaged, c.UUID)
-				discrepancies = append(discrepancies, found[:min(len(found), maxDamaged-len(discrepancies))]...)
+				corrupt = append(corrupt, c.UUID)
+				discrepancies = append(discrepancies, found[:min(len(found), maxCorrupt-len(discrepancies))]...)
 			}
 		}
 	}
@@ -190,7 +190,7 @@ func (s *Service) checkSealed(ctx context.Context, vault Vault, r Reading) (disc
 			return nil, nil, fmt.Errorf("check encrypted fields: %w", err)
 		}
 		if check(page); len(page) < sealedPage {
-			return discrepancies, damaged, nil
+			return discrepancies, corrupt, nil
 		}
 		from = After(page[len(page)-1].UUID)
 	}

@@ -143,12 +143,12 @@ func (r *reading) doubt(ctx context.Context, early string, bound []any, where st
 	for i, d := range all {
 		columns = append(columns, fmt.Sprintf("CASE WHEN %s THEN '%d ' ELSE '' END", d.condition, i))
 	}
-	damaged, known, err := sqlx.In("c.currency NOT IN (?) OR c.payment_state NOT IN (?)",
+	corrupt, known, err := sqlx.In("c.currency NOT IN (?) OR c.payment_state NOT IN (?)",
 		slices.Collect(maps.Keys(r.t.s.coins)), card.PaymentStates())
 	if err != nil {
 		return nil, err
 	}
-	columns = append(columns, fmt.Sprintf("CASE WHEN %s THEN '%d ' ELSE '' END", damaged, len(all)),
+	columns = append(columns, fmt.Sprintf("CASE WHEN %s THEN '%d ' ELSE '' END", corrupt, len(all)),
 		"CASE WHEN "+early+" THEN '"+earlier+" ' ELSE '' END")
 	all = append(all, doubtOfCard{text: card.ErrCorrupt.Error() + corruptCardText})
 	var doubted []struct {
@@ -341,7 +341,7 @@ func (r *reading) doubtDeliveries(ctx context.Context) error {
 		if r.full {
 			args = []any{mostTries, maxMillis, webhook, seq, booksPage}
 		}
-		err := r.list(ctx, &found, "look for damaged deliveries", `SELECT d.webhook_id, d.seq, d.due_at, d.tries, d.attempts,
+		err := r.list(ctx, &found, "look for corrupt deliveries", `SELECT d.webhook_id, d.seq, d.due_at, d.tries, d.attempts,
 			CASE WHEN d.attempts <> '[]' OR d.tries NOT BETWEEN 0 AND ? OR d.due_at NOT BETWEEN 0 AND ? THEN (SELECT e.id FROM events e WHERE e.account_id = d.account_id AND e.seq = d.seq) END AS event_id
 			FROM deliveries d WHERE `+where+" ORDER BY "+order+" LIMIT ?", args...)
 		if err != nil {

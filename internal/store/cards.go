@@ -257,13 +257,13 @@ func (l transferList) addTo(c *card.Card) {
 
 // CardsByUUID implements issue.Store.
 func (s *Store) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
-	cards, damaged, err := s.cardsByUUID(ctx, s.r, ids)
-	s.reportCorruptCards(ctx, damaged)
+	cards, corrupt, err := s.cardsByUUID(ctx, s.r, ids)
+	s.reportCorruptCards(ctx, corrupt)
 	return cards, err
 }
 
 func (s *Store) cardsByUUID(ctx context.Context, on runner, ids []uuid.UUID) (cards []*card.Card,
-	damaged []corruptCardError, err error) {
+	corrupt []corruptCardError, err error) {
 	err = inChunks(ids, func(some []uuid.UUID) error {
 		these, args := in(s.dialect, "c.uuid", s.dialect.uuidType, some)
 		found, err := selectMany[cardRow](ctx, s, on, len(some), "select cards",
@@ -272,10 +272,10 @@ func (s *Store) cardsByUUID(ctx context.Context, on runner, ids []uuid.UUID) (ca
 			return err
 		}
 		whole, broken := s.decode(found)
-		cards, damaged = append(cards, whole...), append(damaged, broken...)
+		cards, corrupt = append(cards, whole...), append(corrupt, broken...)
 		return nil
 	})
-	return cards, damaged, err
+	return cards, corrupt, err
 }
 
 // maxDue limits how many cards one transaction assesses only because of a new
@@ -323,12 +323,12 @@ func (t *tx) LockCards(ctx context.Context, currency string, addresses []string,
 	if err != nil {
 		return nil, err
 	}
-	cards, damaged, err := t.lockCards(ctx, sortedIDs(found))
-	if err != nil || len(damaged) == 0 {
+	cards, corrupt, err := t.lockCards(ctx, sortedIDs(found))
+	if err != nil || len(corrupt) == 0 {
 		return cards, err
 	}
-	t.s.reportCorruptCards(ctx, damaged)
-	return cards, inChunks(damaged, func(some []corruptCardError) error {
+	t.s.reportCorruptCards(ctx, corrupt)
+	return cards, inChunks(corrupt, func(some []corruptCardError) error {
 		ids := make([]uuid.UUID, len(some))
 		for i, d := range some {
 			ids[i] = d.id
@@ -337,7 +337,7 @@ func (t *tx) LockCards(ctx context.Context, currency string, addresses []string,
 		if err != nil {
 			return err
 		}
-		_, err = t.s.exec(ctx, t.t, "put off damaged cards", query, args...)
+		_, err = t.s.exec(ctx, t.t, "postpone corrupt cards", query, args...)
 		return err
 	})
 }
@@ -349,9 +349,9 @@ func (t *tx) LockCardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card
 	for _, id := range ids {
 		set[id] = true
 	}
-	cards, damaged, err := t.lockCards(ctx, sortedIDs(set))
-	if err == nil && len(damaged) > 0 {
-		return nil, damaged[0]
+	cards, corrupt, err := t.lockCards(ctx, sortedIDs(set))
+	if err == nil && len(corrupt) > 0 {
+		return nil, corrupt[0]
 	}
 	return cards, err
 }

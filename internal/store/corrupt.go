@@ -79,22 +79,22 @@ func (d corruptCardError) Error() string {
 func (d corruptCardError) Unwrap() []error { return []error{card.ErrCorrupt, d.err} }
 
 // decode returns the cards of rows, and separately the corrupt ones.
-func (s *Store) decode(rows []cardRow) (cards []*card.Card, damaged []corruptCardError) {
+func (s *Store) decode(rows []cardRow) (cards []*card.Card, corrupt []corruptCardError) {
 	cards = make([]*card.Card, 0, len(rows))
 	for i := range rows {
 		c, err := s.card(&rows[i])
 		if err != nil {
-			damaged = append(damaged, corruptCardError{rows[i].UUID, err})
+			corrupt = append(corrupt, corruptCardError{rows[i].UUID, err})
 			continue
 		}
 		cards = append(cards, c)
 	}
-	return cards, damaged
+	return cards, corrupt
 }
 
 // reportCorruptCards reports corrupt cards.
-func (s *Store) reportCorruptCards(ctx context.Context, damaged []corruptCardError) {
-	for _, d := range damaged {
+func (s *Store) reportCorruptCards(ctx context.Context, corrupt []corruptCardError) {
+	for _, d := range corrupt {
 		s.ReportCorrupt(ctx, "card", d.id, d.err)
 	}
 }

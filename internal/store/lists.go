@@ -88,7 +88,7 @@ func (s *Store) pageRunner(f order.Filter) runner {
 }
 
 // readPage returns up to limit cards. It calls query for the next n cards
-// beyond a card, uuid.Nil for the first, and reads on if rows are damaged: a
+// beyond a card, uuid.Nil for the first, and reads on if rows are corrupt: a
 // page has fewer cards only if there are no more.
 func (s *Store) readPage(ctx context.Context, on runner, operation string, limit int,
 	query func(n int, beyond uuid.UUID) (string, []any)) ([]*card.Card, error) {
@@ -100,10 +100,10 @@ func (s *Store) readPage(ctx context.Context, on runner, operation string, limit
 		if err != nil {
 			return nil, err
 		}
-		intact, damaged := s.decode(found)
+		intact, corrupt := s.decode(found)
 		cards = append(cards, intact...)
-		s.reportCorruptCards(ctx, damaged)
-		if len(damaged) == 0 || len(found) < n {
+		s.reportCorruptCards(ctx, corrupt)
+		if len(corrupt) == 0 || len(found) < n {
 			return cards, nil
 		}
 		beyond = found[n-1].UUID

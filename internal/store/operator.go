@@ -30,12 +30,12 @@ func (s *Store) inSnapshot(ctx context.Context, f func(*tx) error) error {
 func (s *Store) CardDetail(ctx context.Context, id uuid.UUID) (operator.CardDetail, error) {
 	var r operator.CardDetail
 	err := s.inSnapshot(ctx, func(t *tx) error {
-		cards, damaged, err := s.cardsByUUID(ctx, t.t, []uuid.UUID{id})
+		cards, corrupt, err := s.cardsByUUID(ctx, t.t, []uuid.UUID{id})
 		if err != nil {
 			return err
 		}
-		if len(damaged) > 0 {
-			return damaged[0]
+		if len(corrupt) > 0 {
+			return corrupt[0]
 		}
 		if len(cards) == 0 {
 			return card.ErrNoRow
