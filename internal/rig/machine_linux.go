@@ -124,8 +124,8 @@ sleep infinity &
 wait
 `
 
-// Machine starts a machine with an address by its last byte; with 0 it shares
-// the network of this process.
+// Machine starts a machine. last is the last byte of its address; a machine with
+// 0 shares the network of this process.
 func (n *Network) Machine(tb testing.TB, name string, last int) *Machine {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "rig-machine")
