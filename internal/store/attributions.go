@@ -23,8 +23,8 @@ const (
 // attributed transfers.
 const attributionsSchema = 8
 
-// leaveBehind makes programs that do not know attributions reject the database
-// once it has one.
+// leaveBehind makes programs without attributions reject the database once it
+// has one.
 func (s *Store) leaveBehind(ctx context.Context, on runner) error {
 	_, err := s.exec(ctx, on, "raise schema compatibility",
 		"UPDATE schema_compatibility SET oldest = ? WHERE oldest < ? AND EXISTS (SELECT 1 FROM attributions)",

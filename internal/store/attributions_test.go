@@ -18,8 +18,8 @@ func newTransfer(txid string, output int64, address string, amount card.Amount) 
 		Counted: true, FirstSeenAt: epoch}
 }
 
-// newAttribution returns a decision about a transfer; the zero UUID gives it
-// back.
+// newAttribution returns a decision that attributes a transfer to a card, or
+// refunds it if the UUID is zero.
 func newAttribution(t card.Transfer, to uuid.UUID) operator.Attribution {
 	kind := operator.ToCard
 	if to == uuid.Nil {
@@ -173,8 +173,8 @@ func TestConfirmations_ThoseOfTheNewestCard(t *testing.T) {
 	})
 }
 
-// Programs that know no attributions would not count them. They can use the
-// database until there is one.
+// Earlier versions, which don't count attributions, are refused once the first
+// one exists.
 func TestInsertAttributions_LeavesOlderProgramsBehind(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := open(t, url)

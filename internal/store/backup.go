@@ -25,7 +25,7 @@ var (
 	ErrOtherTables = errors.New("the database has tables that the backup does not have")
 	// ErrNoBackup means that a file is not a backup of such a database, or is
 	// corrupt.
-	ErrNoBackup = errors.New("the file is not a whole backup of such a database")
+	ErrNoBackup = errors.New("the file is not a complete backup of this kind of database")
 )
 
 // MissingTool means that a program of PostgreSQL is not in PATH.
@@ -94,7 +94,7 @@ func Backup(ctx context.Context, databaseURL, file string, progress func(string)
 // Restored is the result of Restore.
 type Restored struct {
 	Contents
-	Kept []string // the files of the database that was there before, under their new names
+	Kept []string // the files of the previous database, under their new names
 }
 
 // Restore restores a backup at databaseURL, with its schema, and calls

@@ -131,14 +131,14 @@ func archived(list string) []string {
 	return all
 }
 
-// client is how PostgreSQL's programs reach a database.
+// client contains the connection parameters for PostgreSQL's programs.
 type client struct {
-	uri string   // without the password, for everybody can read a command line
-	env []string // with it
+	uri string   // without the password, because all users can read command lines
+	env []string // contains the password
 }
 
-// libpqParameters are the parameters of a URL that PostgreSQL's programs know
-// too. lib/pq passes all others to the server.
+// libpqParameters are the URL parameters that PostgreSQL's programs also know.
+// lib/pq passes other parameters to the server.
 var libpqParameters = []string{"application_name", "channel_binding", "client_encoding", "connect_timeout", "dbname",
 	"host", "hostaddr", "krbsrvname", "load_balance_hosts",
 	"options", "passfile", "port", "service", "sslcert", "sslkey", "sslmode", "sslnegotiation", "sslrootcert", "sslsni",

@@ -25,8 +25,7 @@ func openFile(path, mode string) (*Store, error) {
 	return &Store{w: db, r: db, dialect: sqliteDialect}, nil
 }
 
-// copySQLite copies the database at path into an empty file, as of the moment
-// at which it begins.
+// copySQLite copies a snapshot of the database at path into an empty file.
 func copySQLite(ctx context.Context, path, mode, target string) error {
 	absolute, err := filepath.Abs(target) // SQLite would parse a relative one as a URI
 	if err != nil {

@@ -79,7 +79,7 @@ func TestBackup_RestoresEverything(t *testing.T) {
 		if diff := cmp.Diff(want, contents); diff != "" {
 			t.Error(diff)
 		}
-		insertCard(t, s, newCard(c.AccountID)) // the backup knows nothing of it
+		insertCard(t, s, newCard(c.AccountID)) // not in the backup
 		wantFiles(t, filepath.Dir(file), "backup")
 
 		other := sibling(t, url)
@@ -148,7 +148,7 @@ func TestBackup_BusyDatabase_IsConsistent(t *testing.T) {
 		var files []string
 		var least []int64
 		busy := false
-		for range 20 { // until another process has written
+		for range 20 { // until another process writes
 			before := done.Load()
 			file, _ := backup(t, url)
 			files, least = append(files, file), append(least, before)
@@ -337,8 +337,8 @@ func TestRestore_SQLite_KeepsOldFiles(t *testing.T) {
 	check(t, open(t, "sqlite:"+killed).Close())
 }
 
-// After its main file was lost, the log of a database is still there. It must
-// never be applied to another database.
+// The log of a database whose main file was lost must never be applied to
+// another database.
 func TestRestore_LeftLog_IsRefused(t *testing.T) {
 	t.Parallel()
 	url := databases.SQLite(t)
@@ -355,7 +355,7 @@ func TestRestore_LeftLog_IsRefused(t *testing.T) {
 	check(t, open(t, "sqlite:"+path).Close())
 }
 
-// Everybody on a machine can read the arguments of its processes.
+// Every user of a machine can read the arguments of its processes.
 func TestBackup_Password_IsNoArgument(t *testing.T) {
 	const password = "p%23 &'x"
 	url := strings.Replace(databases.Postgres(t), "postgres@", "postgres:p%2523%20%26%27x@", 1) +

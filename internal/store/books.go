@@ -29,7 +29,7 @@ const (
 	// changes of rows that are older than 24 hours: a transaction that saw a
 	// younger row has ended six hours later.
 	keptAfter = 30 * time.Hour
-	// Books with more doubted cards are not stored: checking those again would
+	// Books with more doubted cards are not stored: checking them again would
 	// take longer than a full reading.
 	mostDoubted = 10_000
 )
@@ -198,7 +198,7 @@ func (r *reading) coins() ([]operator.CoinBooks, error) {
 // wasRead reports whether the rows of a day were read.
 func (r *reading) wasRead(d dayID) bool { return d.day >= r.from || r.again[d] }
 
-// others returns the cards of stored days that may have changed.
+// changedCards returns the cards of stored days that may have changed.
 func (r *reading) others() []uuid.UUID {
 	if r.full {
 		return nil
@@ -406,7 +406,7 @@ func (r *reading) nextTransfers(ctx context.Context, from int64) (int64, error) 
 	return dayAt(first), err
 }
 
-// seenFrom returns the earliest time at which a transfer of a day can have been
+// seenFrom returns the earliest time when a transfer of a day can have been
 // seen.
 func seenFrom(day int64) int64 {
 	if day == 0 {

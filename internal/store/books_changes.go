@@ -129,7 +129,7 @@ func (s *Store) KeepBooks(ctx context.Context, read operator.Reading) error {
 	if err != nil || kept == 0 {
 		return err
 	}
-	// There may be many notes. One that is left costs a day read again.
+	// There may be many notes. If one remains, its day is read again.
 	return s.deleteAll(ctx, s.w, "books_notes", "id", anyOf(r.notes.read))
 }
 

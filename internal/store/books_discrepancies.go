@@ -49,7 +49,7 @@ func doubtsOfCard() []doubtOfCard {
 		{"it is issued, but its intent is not done", "c.status = 'generated' AND COALESCE(" + intent + ", '') <> 'done'"},
 		{"its intent is done, but it is not issued", "c.status <> 'generated' AND " + intent + " = 'done'"},
 		{"it is paid, but has no intent", "c.payment_state = 'paid' AND " + intent + " IS NULL"},
-		{card.ErrCorrupt.Error() + ": one of its numbers is impossible", hasImpossibleNumber()},
+		{card.ErrCorrupt.Error() + ": a number is out of range", hasImpossibleNumber()},
 	}
 }
 
@@ -135,7 +135,8 @@ func (r *reading) doubtCards(ctx context.Context) error {
 	})
 }
 
-// doubt checks the cards that match where, and returns those that meet early.
+// doubt checks the cards that match where, and returns the cards that meet
+// early.
 func (r *reading) doubt(ctx context.Context, early string, bound []any, where string, args ...any) (found []uuid.UUID,
 	err error) {
 	all := doubtsOfCard()
@@ -247,12 +248,12 @@ func (r *reading) doubtOthers(ctx context.Context) error {
 // backoff allows.
 func (r *reading) doubtIntents(ctx context.Context) error {
 	var ids []uuid.UUID
-	err := r.list(ctx, &ids, "look for impossible intents", `SELECT c.uuid FROM intents i JOIN cards c ON c.uuid = i.card_uuid
+	err := r.list(ctx, &ids, "find impossible intents", `SELECT c.uuid FROM intents i JOIN cards c ON c.uuid = i.card_uuid
 		WHERE i.state IN ('open', 'pending') AND i.due_at > (SELECT `+r.t.s.dialect.now+`) + ? AND c.payment_state = 'paid'
 		ORDER BY i.due_at, i.card_uuid LIMIT ?`, maxDueMillis, someDoubts)
 	for _, id := range ids {
 		r.doubts.others = append(r.doubts.others, operator.Discrepancy{ID: id,
-			Text: "it is paid, but the next attempt to issue it is due in more than an hour: its intent's due_at is impossible"})
+			Text: "it is paid, but its next attempt is due in more than an hour: the intent's due_at is out of range"})
 	}
 	return err
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// anyAmount returns an amount of any size, often one at the edge of what fits.
+// anyAmount returns a random amount, often close to the minimum or maximum.
 func anyAmount(r *rand.Rand) int64 {
 	switch r.IntN(4) {
 	case 0:
@@ -35,7 +35,7 @@ func anyAmount(r *rand.Rand) int64 {
 	return r.Int64()
 }
 
-// wantSum compares a sum with the same by math/big.
+// wantSum compares a sum with one computed by math/big.
 func wantSum(t *testing.T, name string, got card.Total, amounts ...int64) {
 	t.Helper()
 	want := new(big.Int)
@@ -57,7 +57,7 @@ func TestBooks_SumsOfAnySizeAreExact(t *testing.T) {
 		}
 		exec := func(statement string, args ...any) {
 			t.Helper()
-			for n := 1; strings.Contains(statement, "?"); n++ { // SQLite takes these, too
+			for n := 1; strings.Contains(statement, "?"); n++ { // SQLite accepts these, too
 				statement = strings.Replace(statement, "?", fmt.Sprint("$", n), 1)
 			}
 			_, err := db.Exec(statement, args...)
@@ -115,7 +115,7 @@ func TestBooks_SumsOfAnySizeAreExact(t *testing.T) {
 	})
 }
 
-// wantDoubtsOf compares the doubts about the sums of cards.
+// wantDoubtsOf compares the doubts about cards' sums.
 func wantDoubtsOf(t *testing.T, books operator.Books, want []operator.Discrepancy) {
 	t.Helper()
 	got := slices.DeleteFunc(slices.Clone(books.Discrepancies), func(d operator.Discrepancy) bool {
@@ -132,8 +132,8 @@ func wantDoubtsOf(t *testing.T, books operator.Books, want []operator.Discrepanc
 	}
 }
 
-// What ten payments of a million coins did to an installation before they were
-// refused.
+// Before amounts were limited, ten payments of a million coins overflowed the
+// sum of a card.
 func TestBooks_ACardWhoseSumWrappedAroundIsDoubted(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		c := insertCard(t, s, newCard(newAccount(t, s)))
@@ -155,8 +155,8 @@ func TestBooks_ACardWhoseSumWrappedAroundIsDoubted(t *testing.T) {
 
 func nobody(operator.Progress) {}
 
-// readBooks reads and keeps the books as an operator does, and fails the test
-// if a full reading says anything else.
+// readBooks reads and stores the books as an operator does, and fails the test
+// if a full reading differs.
 func readBooks(t testing.TB, s *store.Store) operator.Books {
 	t.Helper()
 	read, err := s.ReadBooks(t.Context(), false, nobody)
@@ -165,14 +165,14 @@ func readBooks(t testing.TB, s *store.Store) operator.Books {
 	check(t, err)
 	if diff := cmp.Diff(full.Books, read.Books, cmpopts.IgnoreFields(operator.Books{}, "AsOf"),
 		cmpopts.EquateEmpty()); diff != "" {
-		t.Fatalf("a full reading says something else: %s", diff)
+		t.Fatalf("a full reading differs: %s", diff)
 	}
 	check(t, s.KeepBooks(t.Context(), read))
 	return read.Books
 }
 
-// oldBooks is a database whose rows are old enough to be kept, changed by hand
-// as any program may.
+// oldBooks is a database whose rows are old enough for stored books. Its
+// methods change them with SQL, as another program may.
 type oldBooks struct {
 	*store.Store
 	t       *testing.T
@@ -189,14 +189,14 @@ func newOldBooks(t *testing.T, url string) *oldBooks {
 
 func (b *oldBooks) exec(statement string, args ...any) {
 	b.t.Helper()
-	for n := 1; strings.Contains(statement, "?"); n++ { // SQLite takes these, too
+	for n := 1; strings.Contains(statement, "?"); n++ { // SQLite accepts these, too
 		statement = strings.Replace(statement, "?", fmt.Sprint("$", n), 1)
 	}
 	_, err := b.db.Exec(statement, args...)
 	check(b.t, err)
 }
 
-// card makes a card that is so many hours old, at an address.
+// card inserts a card of the given age in hours, and returns its uuid.
 func (b *oldBooks) card(hours int, address string) string {
 	b.t.Helper()
 	b.n++
@@ -207,7 +207,8 @@ func (b *oldBooks) card(hours int, address string) string {
 	return id
 }
 
-// transfer makes a transfer that was first seen so many hours ago.
+// transfer inserts a transfer that was first seen the given number of hours
+// ago.
 func (b *oldBooks) transfer(hours int, address string, amount int64) string {
 	b.t.Helper()
 	b.n++
@@ -229,8 +230,8 @@ func (b *oldBooks) wantDoubts(books operator.Books, want ...string) {
 	}
 }
 
-// Whatever any program writes, young or old, in whatever order: a reading of
-// what changed says what a full one says.
+// An incremental reading returns the same as a full one after any sequence of
+// changes to recent and old rows.
 func TestBooks_AReadingOfWhatChangedIsAFullOne(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		seeds, steps := 6, 50
@@ -246,7 +247,7 @@ func TestBooks_AReadingOfWhatChangedIsAFullOne(t *testing.T) {
 					done = append(done, b.change(r))
 				}
 				if r.IntN(3) == 0 {
-					continue // not after every step: what was young gets noted, too
+					continue // not after every step, so that changes to recent rows are noted, too
 				}
 				if readBooks(t, b.Store); t.Failed() {
 					t.Fatalf("seed %d, step %d: %q", seed, step, done)
@@ -266,7 +267,7 @@ func TestBooks_AReadingOfWhatChangedIsAFullOne(t *testing.T) {
 	})
 }
 
-// change makes a change of some row, and returns the statement.
+// change changes a random row, and returns the statement.
 func (b *oldBooks) change(r *rand.Rand) string {
 	const hours = 24 * 12
 	address := func() string { return fmt.Sprint("address ", r.IntN(12)) }
@@ -373,8 +374,8 @@ func (b *oldBooks) change(r *rand.Rand) string {
 	return fmt.Sprint(statement, args)
 }
 
-// What is kept is not read again: what triggers did not note is found by a full
-// reading alone, and read again by the next one.
+// Incremental readings don't read stored days again. A change that triggers did
+// not note is found only by a full reading, and the next reading reads its day.
 func TestBooks_AFullReadingDoubtsADayThatChangedUnnoticed(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		b := newOldBooks(t, url)
@@ -389,18 +390,18 @@ func TestBooks_AFullReadingDoubtsADayThatChangedUnnoticed(t *testing.T) {
 			return r.Coins[0].Counted.String(), r
 		}
 		if got, r := counted(false); got != "10" {
-			t.Errorf("a reading of what changed says %s", got)
+			t.Errorf("an incremental reading returned %s", got)
 			b.wantDoubts(r.Books)
 		}
 		got, full := counted(true)
 		if got != "15" || len(full.Discrepancies) != 1 ||
 			!strings.Contains(full.Discrepancies[0].Text,
 				"1 transfers of monero were kept, which add up to (10 10 0 0), but there are 2, which add up to (15 15 0 0)") {
-			t.Errorf("a full reading says %s, %+v", got, full.Discrepancies)
+			t.Errorf("a full reading returned %s, %+v", got, full.Discrepancies)
 		}
 		check(t, b.KeepBooks(t.Context(), full))
 		if got, r := counted(false); got != "15" {
-			t.Errorf("the next reading says %s", got)
+			t.Errorf("the next reading returned %s", got)
 		} else {
 			check(t, b.KeepBooks(t.Context(), r))
 		}
@@ -408,8 +409,8 @@ func TestBooks_AFullReadingDoubtsADayThatChangedUnnoticed(t *testing.T) {
 	})
 }
 
-// The rows of a day don't vanish: it is doubted until a full reading has said
-// so.
+// Rows of a day should not disappear: a day without any is doubted until a full
+// reading confirms it.
 func TestBooks_ADayWithoutRowsIsDoubted(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		b := newOldBooks(t, url)
@@ -430,8 +431,8 @@ func TestBooks_ADayWithoutRowsIsDoubted(t *testing.T) {
 	})
 }
 
-// A transfer that moves to another card leaves both to be looked at, whether it
-// is old or young.
+// If a transfer moves to another card, both cards are checked, for old and for
+// recent transfers.
 func TestBooks_BothCardsOfAMovedTransferAreDoubted(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		for _, hours := range []int{24 * 9, 1} {
@@ -455,8 +456,8 @@ func TestBooks_BothCardsOfAMovedTransferAreDoubted(t *testing.T) {
 	})
 }
 
-// What happens while the books are read belongs to the next reading, and of two
-// readings at once the later one to be kept is none.
+// Changes during a reading belong to the next one. Of two concurrent readings,
+// only the first to be stored is kept.
 func TestBooks_AreAsOfOneMoment(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		b := newOldBooks(t, url)
@@ -484,7 +485,7 @@ func TestBooks_AreAsOfOneMoment(t *testing.T) {
 	})
 }
 
-// More rows than a piece has, many of them seen at the same moment.
+// More rows than a page holds, many of them with the same time.
 func TestBooks_AreReadInPieces(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: fills a database")
@@ -518,9 +519,9 @@ func TestBooks_AreReadInPieces(t *testing.T) {
 	})
 }
 
-// A purge is no discrepancy, also where the books of the day were kept before.
-// A rotation, which writes every row, makes the next reading look at none of
-// them.
+// A purge is no discrepancy, even if the books of the day are already stored.
+// After a key rotation, which updates every row, the next reading reads none of
+// them again.
 func TestBooks_NoteAPurgeAndNoRotation(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		b := newOldBooks(t, url)

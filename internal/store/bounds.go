@@ -68,7 +68,7 @@ func (r *cardRow) numbers() [21]number {
 func (r *cardRow) checkNumbers() error {
 	for _, n := range r.numbers() {
 		if n.value < n.least || n.value > n.most {
-			return fmt.Errorf("its %s is impossible", n.column)
+			return fmt.Errorf("its %s is out of range", n.column)
 		}
 	}
 	return nil
@@ -84,7 +84,7 @@ func hasImpossibleNumber() string {
 }
 
 // countedUSD is an expression for the cents of a card. It is NULL if they are
-// impossible, so that sums do not overflow.
+// out of range, so that sums do not overflow.
 func countedUSD(column string) string {
 	return fmt.Sprintf("CASE WHEN %s BETWEEN 1 AND %d THEN %[1]s END", column, maxUSD)
 }

@@ -111,8 +111,8 @@ func TestCancelCard_WithMoney_IsRefused(t *testing.T) {
 				t.Errorf("a card that is %s was canceled", state)
 			}
 		}
-		// No pass could assess a card whose row was damaged, but its money is
-		// there.
+		// The card's row was corrupt, so no pass assessed it, but its money has
+		// arrived.
 		unassessed := insertCard(t, s, newCard(owner))
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			return tx.UpsertTransfers(ctx, []card.Transfer{newTransfer("unassessed", 0, unassessed.Address, 1)})
@@ -133,9 +133,9 @@ func TestCancelCard_WithMoney_IsRefused(t *testing.T) {
 	})
 }
 
-// A cancel and a pass that stores a transfer at the same time wait for each
-// other. Either the card has money and is not canceled, or the pass assesses a
-// card that it finds canceled.
+// A cancellation and a concurrent pass that stores a transfer wait for each
+// other. Either the card is paid and not canceled, or the pass assesses a
+// canceled card.
 func TestCancelCard_ConcurrentTransfer_OneWins(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		first, second := open(t, url), open(t, url)
@@ -156,14 +156,14 @@ func TestCancelCard_ConcurrentTransfer_OneWins(t *testing.T) {
 			won[canceled]++
 			got := readCard(t, first, c)
 			want := card.Underpaid
-			if canceled { // late, with an unknown value
+			if canceled { // a late payment of unknown value
 				want = card.Confirming
 			}
 			if got.State != want || got.CanceledAt.IsZero() == canceled || got.Received != c.Amount-1 {
 				t.Errorf("canceled %t: %s, canceled at %s, received %d", canceled, got.State, got.CanceledAt, got.Received)
 			}
 			if canceled && readCard(t, first, c).Credit.Due != 0 {
-				t.Error("something is due")
+				t.Error("an amount is due")
 			}
 		}
 		t.Logf("canceled: %v", won)
@@ -175,8 +175,8 @@ func TestCancelCard_ConcurrentTransfer_OneWins(t *testing.T) {
 	})
 }
 
-// The pass commits its transfer after the cancel has read the card: the cancel
-// must not decide by a row that it read before it waited.
+// The pass commits its transfer while the cancellation waits for the card's
+// lock. The cancellation must not decide by a row that it read before.
 func TestCancelCard_CardLockedByPass_Waits(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		first, second := open(t, url), open(t, url)
@@ -193,7 +193,7 @@ func TestCancelCard_CardLockedByPass_Waits(t *testing.T) {
 			return tx.SaveVerdicts(ctx, verdicts([]*card.Card{c}, card.Assessment{State: card.Underpaid, Received: 1}))
 		})
 		if <-answer {
-			t.Error("it was canceled, or failed")
+			t.Error("the card was canceled, or canceling failed")
 		}
 		if got := readCard(t, first, c); got.State != card.Underpaid || !got.CanceledAt.IsZero() {
 			t.Errorf("%s, canceled at %s", got.State, got.CanceledAt)
@@ -228,7 +228,7 @@ func TestFindCards_CanceledAndExpired_AreSeparate(t *testing.T) {
 		if len(found) != 1 || found[0].UUID != paidLate.UUID {
 			t.Errorf("%d cards need an operator", len(found))
 		}
-		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { // its money left again
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { // a reorganization removed its payment
 			return tx.SaveVerdicts(ctx, verdicts([]*card.Card{paidLate}, card.Assessment{State: card.Canceled}))
 		})
 		if got := readCard(t, s, paidLate); got.State != card.Canceled {
@@ -237,8 +237,7 @@ func TestFindCards_CanceledAndExpired_AreSeparate(t *testing.T) {
 	})
 }
 
-// A program of an older version, which knows fewer states, can read a canceled
-// card.
+// Earlier versions, which lack the state, read a canceled card as expired.
 func TestCancelCard_OlderPrograms_SeeExpired(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		c := insertCard(t, s, newCard(newAccount(t, s)))
@@ -255,8 +254,8 @@ func TestCancelCard_RoundTrips(t *testing.T) {
 	proxy := startCountingProxy(t, databases.Postgres(t))
 	s := open(t, proxy.url)
 	c := insertCard(t, s, newCard(newAccount(t, s)))
-	// two for each statement: card, stock, three for the event; only the card
-	// if it is already canceled
+	// Two for each statement: the card, the stock, three for the event. If the
+	// card is already canceled, only the first.
 	for _, want := range []int64{12, 4} {
 		before := proxy.ready.Load()
 		cancelIt(t, s, c)

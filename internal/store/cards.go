@@ -286,8 +286,8 @@ const maxDue = 10000
 // block, so that it is assessed as soon as its row is repaired.
 func (t *tx) LockCards(ctx context.Context, currency string, addresses []string, tip card.Tip) ([]*card.Card, error) {
 	found := map[uuid.UUID]bool{}
-	// Cards that only the new tip affects are taken in the order in which they
-	// become due, so that the limit delays none indefinitely.
+	// Cards that are affected only by the new tip are selected in the order of
+	// their due heights, so that the limit delays none indefinitely.
 	for _, due := range []struct {
 		condition string
 		arg       int64

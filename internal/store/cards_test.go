@@ -63,7 +63,7 @@ func TestCardByUUID_HasTheTransfersThatCount(t *testing.T) {
 			check(t, err)
 			return got
 		}
-		for _, x := range []*card.Transfer{&locked, &pooled, &given} { // what the contract does not show is not read
+		for _, x := range []*card.Transfer{&locked, &pooled, &given} { // not in the contract, so not read
 			x.Address, x.Output = "", 0
 		}
 		got := read(c)
@@ -81,11 +81,12 @@ func TestCardByUUID_HasTheTransfersThatCount(t *testing.T) {
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.UpsertTransfers(ctx, dust) })
 		got = read(c)
 		if len(got.Transfers) != 100 || got.Omitted != 53 || got.Transfers[99].TxID != "l" {
-			t.Errorf("%d, the last is %s, %d more", len(got.Transfers), got.Transfers[len(got.Transfers)-1].TxID, got.Omitted)
+			t.Errorf("%d transfers, the last is %s, %d more", len(got.Transfers),
+				got.Transfers[len(got.Transfers)-1].TxID, got.Omitted)
 		}
 		for _, x := range got.Transfers {
 			if x.Amount < 27 {
-				t.Errorf("%s of %d is not one of the largest", x.TxID, x.Amount)
+				t.Errorf("%s of %d is not among the largest", x.TxID, x.Amount)
 			}
 		}
 	})
@@ -151,7 +152,7 @@ func TestCardByUUID_AnotherAccountsCardIsNotFound(t *testing.T) {
 	})
 }
 
-// generate stores a card as made.
+// generate marks a card as issued.
 func generate(t *testing.T, s *store.Store, id uuid.UUID) {
 	t.Helper()
 	cards, err := s.CardsByUUID(t.Context(), []uuid.UUID{id})
@@ -176,7 +177,7 @@ func issued(i issue.Intent, number string) issue.IssuedCard {
 func TestCards_NewestFirstFilteredAndPaged(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account := newAccount(t, s)
-		insertCard(t, s, newCard(newAccount(t, s))) // somebody else's
+		insertCard(t, s, newCard(newAccount(t, s))) // another account's
 		var newest []uuid.UUID
 		for range 7 {
 			newest = append(newest, insertCard(t, s, newCard(account)).UUID)
@@ -372,7 +373,7 @@ func TestAccountsAndTokens(t *testing.T) {
 		a := account.Account{ID: uuid.Must(uuid.NewV7()), Name: "Shop", CreatedAt: epoch}
 		check(t, s.InsertAccount(ctx, a))
 		wantError(t, s.InsertAccount(ctx, account.Account{ID: uuid.New(), Name: "Shop", CreatedAt: epoch}), card.ErrDuplicate)
-		// case counts on both databases
+		// both databases compare case-sensitively
 		check(t, s.InsertAccount(ctx, account.Account{ID: uuid.New(), Name: "shop", CreatedAt: epoch}))
 		got, err := s.AccountByName(ctx, "Shop")
 		check(t, err)
@@ -442,8 +443,8 @@ func TestInsertCard_OnlyWhileSoMuchIsOpen(t *testing.T) {
 		assess(t, s, second, card.Assessment{State: card.Confirming, Received: 9})
 		within(owner, 40_00, 100_01, true)
 
-		// A statement whose reply was lost runs again, and must not say that
-		// the card is stored twice.
+		// A statement whose reply was lost is repeated. The card must not count
+		// as a duplicate of itself.
 		if inserted, err := s.InsertCard(t.Context(), first, 1000_00); err != nil || inserted {
 			t.Errorf("again: %t, %v", inserted, err)
 		}

@@ -22,7 +22,8 @@ import (
 
 func secret(text string) *card.Secret { return (*card.Secret)(&text) }
 
-// However a card is stored, clients read their own data as they sent it.
+// Clients read their own data as they sent it, whichever statement inserted the
+// card.
 func TestCards_ClientsReadTheirOwnDataUnchanged(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		owner := newAccount(t, s)
@@ -72,7 +73,7 @@ func TestCards_ClientsReadTheirOwnDataUnchanged(t *testing.T) {
 				}
 			}
 		}
-		// What a pass reads of thousands of cards does not have it.
+		// Passes, which read thousands of cards, leave it out.
 		some, err := s.CardsByUUID(t.Context(), []uuid.UUID{want[0].UUID})
 		check(t, err)
 		if some[0].Metadata != "" || some[0].Reference != nil {
@@ -89,7 +90,7 @@ func text(s *card.Secret) *string {
 	return &revealed
 }
 
-// Whoever wrote an event: where it is read, it has the reference of its card.
+// An event has its card's reference in every list.
 func TestEvents_HaveTheReferenceOfTheirCard(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		owner := newAccount(t, s)
@@ -136,7 +137,7 @@ func TestEvents_HaveTheReferenceOfTheirCard(t *testing.T) {
 	})
 }
 
-// Every combination of conditions, in pages, against a plain search.
+// Compares every combination of conditions, page by page, with a linear search.
 func TestCards_ConditionsCombine(t *testing.T) {
 	coins := append(chain.Currencies(),
 		card.Currency{Code: "pebble", Name: "Pebble", Decimals: 2, Confirmations: 3, BlockTime: time.Minute})
@@ -210,10 +211,10 @@ func cardsToFilter(t *testing.T, s *store.Store, url string, random *rand.Rand,
 		insertCard(t, s, c)
 		stored, canceledAt := c.State, (*int64)(nil)
 		switch {
-		case c.State == card.Canceled: // as the store keeps it
+		case c.State == card.Canceled: // as stored
 			stored = card.Expired
 			fallthrough
-		case c.State != card.Expired && i%4 == 0: // money came after it was canceled
+		case c.State != card.Expired && i%4 == 0: // paid after it was canceled
 			canceledAt = new(int64)
 			*canceledAt = c.CreatedAt.UnixMilli()
 		}

@@ -40,7 +40,7 @@ func (s *Store) LogTo(log *slog.Logger) {
 	s.corrupt.log = log
 }
 
-// ReportCorrupt implements order.Store. what is the kind of the corrupt thing,
+// ReportCorrupt implements order.Store. kind is the kind of the corrupt item,
 // and id is its UUID.
 func (s *Store) ReportCorrupt(ctx context.Context, what string, id uuid.UUID, err error) {
 	d := &s.corrupt

@@ -20,8 +20,8 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// corruptions are ways to corrupt a card's row. Each has the text that no log
-// and no error may show.
+// corruptions are ways to corrupt a card's row. Each has the text that must not
+// appear in logs and errors.
 var corruptions = map[string]string{
 	"currency": "UPDATE cards SET currency = 'canary' WHERE uuid = $1",
 	"state":    "UPDATE cards SET payment_state = 'canary' WHERE uuid = $1",
@@ -180,7 +180,7 @@ func TestLockCardsByUUID_CorruptRow_Fails(t *testing.T) {
 // next block, so that it is assessed once its row is repaired.
 func TestLockCards_CorruptRow_IsPostponed(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
-		d := newCorruptStore(t, url, corruptions["state"]) // a card of another currency is of no concern
+		d := newCorruptStore(t, url, corruptions["state"]) // this card has another currency
 		cards := d.cards(2, 0)
 		lock := func(height int64, addresses []string, want ...*card.Card) {
 			t.Helper()
@@ -245,8 +245,7 @@ func TestBooks_CorruptRows_AreNamed(t *testing.T) {
 	})
 }
 
-// For any number of corrupt rows, remembering the reported ones takes little
-// memory.
+// The memory for reported rows is bounded.
 func TestReportCorrupt_LogsEachOnce(t *testing.T) {
 	var log bytes.Buffer
 	s := open(t, databases.SQLite(t))
@@ -257,7 +256,7 @@ func TestReportCorrupt_LogsEachOnce(t *testing.T) {
 	}
 	for range 3 {
 		for _, id := range ids {
-			s.ReportCorrupt(t.Context(), "card", id, errors.New("its number is cracked"))
+			s.ReportCorrupt(t.Context(), "card", id, errors.New("the number is corrupt"))
 		}
 	}
 	for _, id := range ids {
@@ -265,7 +264,7 @@ func TestReportCorrupt_LogsEachOnce(t *testing.T) {
 			t.Errorf("%s was reported %d times", id, strings.Count(log.String(), id.String()))
 		}
 	}
-	if !strings.Contains(log.String(), "its number is cracked") {
+	if !strings.Contains(log.String(), "the number is corrupt") {
 		t.Error(log.String())
 	}
 }

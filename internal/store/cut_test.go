@@ -19,9 +19,9 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// A connection is cut at every request and every reply of every method, COMMIT
-// included. After the caller has repeated the method, or it has returned
-// success, the rows are the same as without the cut.
+// Each run cuts the connection at one request or reply of each method,
+// including COMMIT. Once the method succeeds, at the first call or when
+// repeated, the rows are the same as without the cut.
 func TestCuts_LostConnection_NothingHappensTwice(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -48,7 +48,7 @@ func TestCuts_LostConnection_NothingHappensTwice(t *testing.T) {
 		most = max(most, n)
 	}
 	t.Logf("%d methods were cut, at up to %d places", len(cuts), most)
-	for _, method := range want.methods { // a check that never cuts can't fail
+	for _, method := range want.methods { // without a cut the test proves nothing
 		if cuts[method] == 0 && !withoutDatabase[method] {
 			t.Errorf("%s was never cut", method)
 		}
@@ -59,13 +59,13 @@ func TestCuts_LostConnection_NothingHappensTwice(t *testing.T) {
 // must find more of them.
 const cutCards = 2000
 
-// withoutDatabase are the methods that run no statement.
+// withoutDatabase are the methods that run no statements.
 var withoutDatabase = map[string]bool{"LogTo": true, "LongestWrite": true, "ReportCorrupt": true, "Schema": true,
 	"SealedSets": true, "SingleWriter": true, "ShareDetector": true, "RequireAttestation": true, "Close": true,
 	"Pools": true}
 
-// deleteSome are the methods that delete the oldest rows, up to a number: a
-// second call deletes more of them, which is harmless.
+// deleteSome are the methods that delete the oldest n rows. A second call
+// deletes more of them, which is harmless.
 var deleteSome = map[string]bool{"DeleteDeliveries": true, "PruneDeliveries": true}
 
 // notTwice are the errors of methods whose second call detects the effect of
@@ -75,14 +75,14 @@ var notTwice = []error{card.ErrDuplicate, card.ErrFenced, card.ErrNoRow}
 // cutRun is the effect of calling every method.
 type cutRun struct {
 	methods []string
-	added   []map[string]int // by each of them, by table
-	cuts    map[string]int   // that met a method
+	added   []map[string]int // rows by method and table
+	cuts    map[string]int   // by method
 }
 
-// cutting calls every method of the store, and has the connection of each lost
-// at its nth exchange with the server: before the request arrives, or before
-// the reply does. It compares what is there after each with want; nth 0 loses
-// nothing.
+// cutting calls every method of the store, and cuts the connection of each at
+// its nth exchange with the server: before the request arrives, or before the
+// reply does. It compares the rows after each method with want. If nth is 0,
+// nothing is cut.
 func cutting(t *testing.T, filled *rig.Databases, nth int64, before bool, want *cutRun) *cutRun {
 	t.Helper()
 	url := filled.Postgres(t)
@@ -114,7 +114,7 @@ func cutting(t *testing.T, filled *rig.Databases, nth int64, before bool, want *
 		if err != nil {
 			t.Fatalf("%s, %s: %v", method, where, err)
 		}
-		if want != nil && !cut && !deleteSome[method] { // its rows are counted with those of the next method that is cut
+		if want != nil && !cut && !deleteSome[method] { // counted together with the next cut method
 			for table, n := range want.added[len(run.added)] {
 				had[table] += n
 			}
@@ -137,15 +137,15 @@ func cutting(t *testing.T, filled *rig.Databases, nth int64, before bool, want *
 	return run
 }
 
-// wantRows compares numbers of rows, by table.
+// wantRows compares the row count of each table.
 func wantRows(t *testing.T, where string, rows, want map[string]int) {
 	t.Helper()
 	for table, must := range want {
-		if table == "books_notes" { // how many depends on which rows are old; one too many costs a reading
+		if table == "books_notes" { // depends on the age of rows; an extra one only causes a reading
 			continue
 		}
 		if n := rows[table]; n != must {
-			t.Errorf("%s: %d rows in %s, must be %d", where, n, table, must)
+			t.Errorf("%s: %d rows in %s, want %d", where, n, table, must)
 		}
 	}
 }
@@ -170,11 +170,11 @@ func countRows(t *testing.T, db *sql.DB) func() map[string]int {
 	}
 }
 
-// cuttable is a proxy that loses connections.
+// cuttable is a proxy that cuts connections.
 type cuttable struct {
 	url    string
-	left   atomic.Int64 // exchanges until one is lost; 0 or less for none
-	before atomic.Bool  // the request is lost, otherwise the reply
+	left   atomic.Int64 // exchanges until the cut; 0 or less for none
+	before atomic.Bool  // cut before the request, otherwise before the reply
 	cut    atomic.Bool
 }
 
@@ -196,13 +196,13 @@ func (p *cuttable) arm(nth int64, before bool) {
 	p.left.Store(nth)
 }
 
-// disarm reports whether a connection was lost.
+// disarm disables the cut, and reports whether it happened.
 func (p *cuttable) disarm() bool {
 	p.left.Store(0)
 	return p.cut.Load()
 }
 
-// loses reports whether this exchange is the one to lose.
+// loses reports whether the connection must be cut at this exchange.
 func (p *cuttable) loses(before bool) bool {
 	if p.before.Load() != before || p.left.Load() <= 0 || p.left.Add(-1) != 0 {
 		return false
@@ -211,12 +211,12 @@ func (p *cuttable) loses(before bool) bool {
 	return true
 }
 
-// requests forwards messages of the client. A request ends with a Query or a
+// requests forwards the client's messages. A request ends with a Query or a
 // Sync.
 func (p *cuttable) requests(client, server net.Conn, begun <-chan struct{}) {
 	for first := true; ; {
 		head := make([]byte, 5)
-		if first { // messages of the start have no type
+		if first { // startup messages have no type
 			if n, err := client.Read(head[:1]); err != nil || n == 0 {
 				return
 			}
@@ -250,7 +250,7 @@ func (p *cuttable) requests(client, server net.Conn, begun <-chan struct{}) {
 			if (head[0] == 'Q' || head[0] == 'S') && p.loses(true) {
 				return
 			}
-		default: // logging in
+		default: // authentication
 		}
 		if _, err := server.Write(append(head, body...)); err != nil {
 			return
@@ -258,8 +258,8 @@ func (p *cuttable) requests(client, server net.Conn, begun <-chan struct{}) {
 	}
 }
 
-// replies forwards messages of the server. A reply ends with ReadyForQuery; the
-// first one ends the log-in.
+// replies forwards the server's messages. A reply ends with ReadyForQuery. The
+// first one ends authentication.
 func (p *cuttable) replies(client, server net.Conn, begun chan<- struct{}) {
 	first := true
 	head := make([]byte, 5)

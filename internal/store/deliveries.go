@@ -32,12 +32,12 @@ type storedAttempt struct {
 }
 
 var (
-	errAttempts = errors.New("the attempts to deliver it are no JSON, and count as none")
-	errTries    = errors.New("how often it was sent is impossible, and counts as never")
-	errDue      = errors.New("when it is to be sent next is impossible")
+	errAttempts = errors.New("its attempts are not valid JSON and are ignored")
+	errTries    = errors.New("its number of attempts is out of range and counts as 0")
+	errDue      = errors.New("the time of its next attempt is out of range")
 )
 
-// checkDelivery returns an error if a delivery has an impossible number.
+// checkDelivery returns an error if a number of a delivery is out of range.
 func checkDelivery(dueAt *int64, tries int64) error {
 	switch {
 	case tries < 0 || tries > mostTries:
@@ -48,7 +48,7 @@ func checkDelivery(dueAt *int64, tries int64) error {
 	return nil
 }
 
-// mostTries is far more often than any delivery is attempted.
+// mostTries is far above the number of attempts of any delivery.
 const mostTries = 1000
 
 // delivery decodes a row. If its attempts or their number are corrupt, it has
@@ -159,7 +159,7 @@ func (s *Store) Deliveries(ctx context.Context, id uuid.UUID, filter webhook.Del
 	all, err := s.deliveries(ctx, found, err)
 	for i := range all {
 		if errors.Is(checkDelivery(found[i].DueAt, 0), errDue) {
-			all[i].DueAt = webhook.Immediately() // clients can't be told an impossible time
+			all[i].DueAt = webhook.Immediately() // a time out of range can't be encoded for clients
 		}
 	}
 	return all, err
@@ -238,8 +238,8 @@ func (s *Store) DeleteDeliveries(ctx context.Context, webhook uuid.UUID, n int) 
 		(SELECT seq FROM deliveries WHERE webhook_id = ? LIMIT ?)`, webhook, webhook, n)
 }
 
-// PruneDeliveries implements webhook.Outbox. It takes the age of a delivery
-// from its event, so that deliveries need no time of their own.
+// PruneDeliveries implements webhook.Outbox. A delivery is as old as its event,
+// so its row needs no time.
 func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, n int) (int64, error) {
 	var old []struct {
 		Webhook uuid.UUID `db:"id"`

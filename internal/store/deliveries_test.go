@@ -44,14 +44,14 @@ func TestDueDeliveries_LongestDueFirst(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("%d of them after %d minutes: %s", tt.n, tt.minutes, diff)
+				t.Errorf("%d deliveries after %d minutes: %s", tt.n, tt.minutes, diff)
 			}
 		}
 		if due, err := s.DueDeliveries(ctx, w.ID, at(2).Add(-time.Millisecond), 9); err != nil || len(due) != 1 {
-			t.Errorf("%d deliveries a moment before they are due, error %v", len(due), err)
+			t.Errorf("%d deliveries just before they are due, error %v", len(due), err)
 		}
-		// No clock decides when a new delivery is due: the one here is years
-		// behind that of the event.
+		// A new delivery is due regardless of clocks: the local one is years
+		// behind the event's time.
 		if due, err := s.DueDeliveries(ctx, other.ID, time.UnixMilli(0), 9); err != nil || len(due) != 6 ||
 			!due[0].DueAt.Equal(webhook.Immediately()) {
 			t.Errorf("%d new deliveries, error %v", len(due), err)
@@ -83,7 +83,7 @@ func TestDueRetries_OldestEventFirstAndNoneThatIsNew(t *testing.T) {
 				got = append(got, d.Event.Seq)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("%d of them after %d minutes: %s", tt.n, tt.minutes, diff)
+				t.Errorf("%d deliveries after %d minutes: %s", tt.n, tt.minutes, diff)
 			}
 		}
 	})
@@ -123,8 +123,7 @@ func TestSaveDeliveries_WhatCameOfThemComesBack(t *testing.T) {
 	})
 }
 
-// A receiver answers what it likes, and neither database may refuse to store
-// it.
+// Both databases store any response of a receiver.
 func TestSaveDeliveries_AnswerThatIsNoText(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		w := dueWebhook(t, s)
@@ -177,8 +176,8 @@ func redeliver(ctx context.Context, s *store.Store, account, webhook, event uuid
 	return s.Do(ctx, func(tx *store.Tx) error { return tx.Redeliver(ctx, account, webhook, event, now) })
 }
 
-// What was asked to be sent again while an attempt was under way is sent again,
-// whatever came of the attempt.
+// A redelivery that is requested during an attempt is sent even if the attempt
+// succeeds.
 func TestSaveDeliveries_NotOfWhatIsDueOtherwiseThanBefore(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()
@@ -196,7 +195,7 @@ func TestSaveDeliveries_NotOfWhatIsDueOtherwiseThanBefore(t *testing.T) {
 			if d := got[0]; d.State != webhook.DeliveryPending || d.Tries != 0 || !d.DueAt.Equal(epoch.Add(time.Second)) {
 				t.Errorf("%s, %d tries, due %v", d.State, d.Tries, d.DueAt)
 			}
-			if got[1].State != webhook.DeliveryFailed { // which the first round has stored, and the second can't
+			if got[1].State != webhook.DeliveryFailed { // stored in the first round, rejected in the second
 				t.Errorf("%s", got[1].State)
 			}
 		}
@@ -211,7 +210,7 @@ func TestRedeliver_WithANewSchedule(t *testing.T) {
 		choosy, theirs := insertWebhook(t, s, newWebhook(account, card.EventLate)),
 			insertWebhook(t, s, newWebhook(foreign.AccountID))
 		for range 4 {
-			// which have the same numbers
+			// with the same numbers
 			insertEvents(t, s, newEvent(c, card.EventDetected), newEvent(foreign, card.EventDetected))
 		}
 		events, err := s.Events(ctx, account, 0, 9)
@@ -224,7 +223,7 @@ func TestRedeliver_WithANewSchedule(t *testing.T) {
 		}
 		now := epoch.Add(time.Minute)
 		for i, e := range events[:3] {
-			for range 2 { // a repeated statement
+			for range 2 { // a retry
 				check(t, redeliver(ctx, s, account, w.ID, e.ID, now))
 			}
 			want := webhook.Delivery{Event: e, State: webhook.DeliveryPending, Attempts: attempts, DueAt: now}
@@ -251,7 +250,8 @@ func TestRedeliver_WithANewSchedule(t *testing.T) {
 	})
 }
 
-// recoverAll looks at all events, n at a time, and returns how many are sent.
+// recoverAll checks all events, n at a time, and returns the number of new
+// deliveries.
 func recoverAll(t testing.TB, s *store.Store, w *webhook.Webhook, since time.Time, n int, now time.Time) (all int64) {
 	t.Helper()
 	for after, more := int64(0), true; more; {
@@ -275,7 +275,7 @@ func TestRecoverDeliveries_OnlyWhatWasMissedSince(t *testing.T) {
 				insertEvents(t, s, e, newEvent(foreign, card.EventDetected))
 			}
 		}
-		happen(1, 3) // before it was there
+		happen(1, 3) // before the webhook was created
 		w := insertWebhook(t, s, newWebhook(account))
 		happen(4, 8)
 		w.Enabled = false
@@ -288,13 +288,13 @@ func TestRecoverDeliveries_OnlyWhatWasMissedSince(t *testing.T) {
 			used, of(7, webhook.DeliveryPending, epoch.Add(time.Hour)))
 		now := epoch.Add(time.Minute)
 		if n := recoverAll(t, s, w, epoch, 3, now); n != 0 {
-			t.Errorf("%d are sent to a webhook that is disabled", n)
+			t.Errorf("%d deliveries to a disabled webhook", n)
 		}
 		w.Enabled = true
 		saveWebhook(t, s, w)
-		for _, want := range []int64{6, 0} { // 3, 4, 6, 9 and 10, and 7, which waits; 8 is due already
+		for _, want := range []int64{6, 0} { // 3, 4, 6, 9, 10, and 7, which waits for a retry; 8 is already due
 			if n := recoverAll(t, s, w, epoch.Add(3*time.Millisecond), 3, now); n != want {
-				t.Errorf("%d were missed, want %d", n, want)
+				t.Errorf("%d recovered, want %d", n, want)
 			}
 		}
 		wantDeliveries(t, s, w.ID, "10 pending", "9 pending", "8 pending", "7 pending", "6 pending", "5 delivered",
@@ -325,10 +325,10 @@ func TestRecoverDeliveries_OnlyWhatTheWebhookWants(t *testing.T) {
 		foreign := *w
 		foreign.AccountID = newAccount(t, s)
 		if n := recoverAll(t, s, &foreign, epoch, 9, epoch); n != 0 {
-			t.Errorf("%d are sent for another account", n)
+			t.Errorf("%d deliveries for another account", n)
 		}
 		if n := recoverAll(t, s, w, epoch, 1, epoch); n != 2 {
-			t.Errorf("%d were missed", n)
+			t.Errorf("%d recovered", n)
 		}
 		wantDeliveries(t, s, w.ID, "4 pending", "1 pending")
 	})
@@ -364,7 +364,7 @@ func TestPruneDeliveries_OnlySoManyAndNoneThatIsPending(t *testing.T) {
 		wantDeliveries(t, s, w.ID, "5 delivered", "3 pending")
 		wantDeliveries(t, s, other.ID, "5 delivered", "3 pending")
 		if got := seqs(t, s, account); len(got) != 5 {
-			t.Errorf("only the events %v are left", got)
+			t.Errorf("remaining events: %v", got)
 		}
 	})
 }
@@ -384,7 +384,7 @@ func TestDeleteDeliveries_OnlySoManyOfOneWebhook(t *testing.T) {
 		}
 		wantDeliveries(t, s, w.ID)
 		if n := len(deliveries(t, s, other.ID)); n != 5 {
-			t.Errorf("%d of another webhook are left", n)
+			t.Errorf("%d deliveries of another webhook are left", n)
 		}
 	})
 }

@@ -17,9 +17,9 @@ type dialect struct {
 	bytes     string // the type of a bytes column
 	forUpdate string // locks the selected rows until the transaction ends
 	// skips rows of the table w that were deleted during the statement, and
-	// prevents the deletion of the others
+	// locks the rest against deletion
 	forShare   string
-	snapshot   sql.IsolationLevel // the level at which a transaction reads one snapshot
+	snapshot   sql.IsolationLevel // the isolation level of a transaction that reads one snapshot
 	skipLocked string             // like forUpdate, for the table q, but skips rows that are already locked
 	hasTable   string             // whether there is a table of that name
 	// makes a JSON array of arrays of rows; the values in parentheses, and one
@@ -95,7 +95,7 @@ var postgresDialect = dialect{
 	now:        "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
 	uuidType:   "UUID",
 	bytes:      "BYTEA",
-	forUpdate:  " FOR NO KEY UPDATE", // others may still insert rows that refer to the locked one
+	forUpdate:  " FOR NO KEY UPDATE", // transactions may still insert rows that refer to the locked one
 	forShare:   " FOR KEY SHARE OF w",
 	snapshot:   sql.LevelRepeatableRead,
 	hasTable:   "SELECT to_regclass(?) IS NOT NULL",
@@ -127,7 +127,7 @@ var sqliteDialect = dialect{
 	isBadRow:      sqlite.IsBadRow,
 }
 
-// by makes SQLite search a table by an index, where its planner would walk
+// by makes SQLite search a table by an index, where its planner would scan
 // another index for its order. PostgreSQL chooses well without it.
 func (d dialect) by(index string) string {
 	if d.name == sqliteDialect.name {

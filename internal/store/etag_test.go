@@ -12,8 +12,8 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// Columns of cards that never change once the card is there, or of which no
-// client sees anything.
+// Columns of cards that never change after the insert, or that clients never
+// see.
 var untagged = map[string]string{
 	"account_id": "constant", "created_at": "constant", "usd_cents": "constant", "currency": "constant",
 	"amount": "constant", "address": "constant",
@@ -27,7 +27,8 @@ var untagged = map[string]string{
 	"credit_lost":     "not seen", "credit_written_off": "not seen", "credit_due": "computed anew from the others",
 }
 
-// Whoever adds a column to cards decides whether a client sees its changes.
+// Every column of cards must either be part of the tag or be listed as
+// constant.
 func TestTags_OfEachColumnItIsKnownWhetherItChanges(t *testing.T) {
 	url := databases.SQLite(t)
 	open(t, url)
@@ -41,7 +42,7 @@ func TestTags_OfEachColumnItIsKnownWhetherItChanges(t *testing.T) {
 		n++
 		tagged := regexp.MustCompile(`\bc\.` + column + `\b`).MatchString(store.Changing)
 		if exempt := untagged[column] != ""; !exempt && !tagged {
-			t.Errorf("is %s constant? If not, a tag must be made of it", column)
+			t.Errorf("column %s is neither part of the tag nor listed as constant", column)
 		}
 	}
 	check(t, found.Err())

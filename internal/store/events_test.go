@@ -30,7 +30,7 @@ func insertEvents(t testing.TB, s *store.Store, es ...card.Event) {
 	inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.InsertEvents(ctx, es) })
 }
 
-// seqs are the numbers of an account's events.
+// seqs returns the sequence numbers of an account's events.
 func seqs(t testing.TB, s *store.Store, account uuid.UUID) (all []int64) {
 	t.Helper()
 	es, err := s.Events(t.Context(), account, 0, 10_000)
@@ -48,7 +48,7 @@ func deliveries(t testing.TB, s *store.Store, id uuid.UUID) []webhook.Delivery {
 	return all
 }
 
-// saveDeliveries stores how far deliveries are, whatever they were before.
+// saveDeliveries stores deliveries regardless of their previous state.
 func saveDeliveries(t testing.TB, s *store.Store, id uuid.UUID, after ...webhook.Delivery) {
 	t.Helper()
 	due := map[int64]time.Time{}
@@ -62,8 +62,8 @@ func saveDeliveries(t testing.TB, s *store.Store, id uuid.UUID, after ...webhook
 	inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.SaveDeliveries(ctx, id, before, after) })
 }
 
-// wantDeliveries fails the test unless the webhook has these, each written as
-// its event's number and its state, newest first.
+// wantDeliveries fails the test unless the webhook has the given deliveries,
+// newest first, each written as its event's number and its state.
 func wantDeliveries(t testing.TB, s *store.Store, id uuid.UUID, want ...string) {
 	t.Helper()
 	var got []string
@@ -78,7 +78,7 @@ func wantDeliveries(t testing.TB, s *store.Store, id uuid.UUID, want ...string) 
 	}
 }
 
-// of is a delivery of the event with a number.
+// of returns a delivery of the event with the given number.
 func of(seq int64, state webhook.DeliveryState, due time.Time) webhook.Delivery {
 	return webhook.Delivery{Event: card.Event{Seq: seq}, State: state, DueAt: due}
 }
@@ -132,8 +132,8 @@ func TestInsertEvents_WebhookIsNotToldThatItIsDisabledItself(t *testing.T) {
 	})
 }
 
-// A webhook is told from its creation on; what was before it is listed, or
-// recovered by listEvents.
+// A webhook gets the events after its creation. Clients list or recover earlier
+// ones by listEvents.
 func TestInsertEvents_WebhookIsNotToldWhatWasBeforeIt(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account := newAccount(t, s)
@@ -145,7 +145,7 @@ func TestInsertEvents_WebhookIsNotToldWhatWasBeforeIt(t *testing.T) {
 	})
 }
 
-// Whoever counts to find out that it missed nothing relies on this.
+// Clients detect missed events by gaps in the numbers.
 func TestInsertEvents_NumbersHaveNoGapsWhateverHappensAtOnce(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		var cards []*card.Card
@@ -227,7 +227,7 @@ func TestInsertEvents_RolledBackLeavesNeitherEventNorDelivery(t *testing.T) {
 			t.Errorf("%d events, %d deliveries", events, sent)
 		}
 		if got := claim(t, s, 9, time.Hour); len(got) != 0 {
-			t.Error("there is something to be sent")
+			t.Error("a delivery is due")
 		}
 		insertEvents(t, s, newEvent(c, card.EventDetected))
 		wantDeliveries(t, s, w.ID, "1 pending")
@@ -250,7 +250,7 @@ func TestEvents_PagesHaveNoGaps(t *testing.T) {
 				page, err := s.Events(t.Context(), c.AccountID, after, limit)
 				check(t, err)
 				if len(page) > limit {
-					t.Fatalf("%d events, at most %d were asked for", len(page), limit)
+					t.Fatalf("%d events, requested at most %d", len(page), limit)
 				}
 				if len(page) == 0 {
 					break
@@ -258,7 +258,7 @@ func TestEvents_PagesHaveNoGaps(t *testing.T) {
 				got = append(got, page...)
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("by %d: %s", limit, diff)
+				t.Errorf("pages of %d: %s", limit, diff)
 			}
 		}
 		for account, want := range map[uuid.UUID]int64{c.AccountID: 7, foreign.AccountID: 7, newAccount(t, s): 0} {

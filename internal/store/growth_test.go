@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The page about sharding names every unique key of the schema that lacks the
-// account: a new one needs a rule for accounts in several databases.
+// The page about sharding lists every unique key of the schema without the
+// account. A new one needs a rule for accounts in several databases.
 func TestSchema_UniqueKeysWithoutAccount_AreDocumented(t *testing.T) {
 	t.Parallel()
 	var keys []string
@@ -39,6 +39,6 @@ func TestSchema_UniqueKeysWithoutAccount_AreDocumented(t *testing.T) {
 	slices.Sort(keys)
 	slices.Sort(written)
 	if diff := cmp.Diff(keys, written); diff != "" {
-		t.Errorf("written down (+) is not what there is (-): %s", diff)
+		t.Errorf("documented keys (+) differ from those of the schema (-): %s", diff)
 	}
 }

@@ -52,7 +52,7 @@ func TestReply_BelongsToAnAccountAndHasOneKey(t *testing.T) {
 	})
 }
 
-// The key of an order is another request's.
+// Another request can't use the key of an order.
 func TestReply_FindsTheKeysOfOrders(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		c := newCard(newAccount(t, s))
@@ -66,14 +66,14 @@ func TestReply_FindsTheKeysOfOrders(t *testing.T) {
 	})
 }
 
-// No order gets the key of another request.
+// An order can't use the key of another request.
 func TestInsertCard_NotWithTheKeyOfAReply(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		stockUp(t, s, 1)
 		owner := newAccount(t, s)
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.InsertReply(ctx, newReply(owner, "k")) })
 		if id, err := s.CardOfKey(t.Context(), owner, "k"); err != nil || id != uuid.Nil {
-			t.Errorf("the reply's key is that of %s: %v", id, err)
+			t.Errorf("the reply's key belongs to card %s: %v", id, err)
 		}
 		_, err := s.CardOfKey(t.Context(), owner, "other")
 		wantError(t, err, card.ErrNoRow)
@@ -113,8 +113,8 @@ func TestPruneReplies_TheOldestOnly(t *testing.T) {
 	})
 }
 
-// The database itself keeps the keys of cards and of replies apart, so that no
-// order of statements lets one key stand for two operations.
+// A database constraint prevents a card and a reply from sharing a key, so that
+// no order of statements assigns one key to two operations.
 func TestIdempotencyKeys_KeyOfACard_IsRefusedToAReply(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		c := newCard(newAccount(t, s))
@@ -151,7 +151,7 @@ func TestIdempotencyKeys_ReplyInAnOpenTransaction_InsertCardWaits(t *testing.T) 
 }
 
 // waitForLock returns once a statement waits for a lock, or stop returns true.
-// In SQLite every other write waits anyway.
+// In SQLite all other writes wait anyway.
 func waitForLock(t *testing.T, url string, stop func() bool) {
 	t.Helper()
 	if strings.HasPrefix(url, "sqlite:") {
@@ -179,9 +179,9 @@ func TestIdempotencyKeys_DeletedRow_ReleasesItsKey(t *testing.T) {
 	})
 }
 
-// The migrations keep all keys, and a key that a card and a reply shared as
-// that of the card. Programs of the previous version insert and delete replies
-// as if they had their own table.
+// The migrations keep all keys. A key that a card and a reply shared becomes
+// the card's. Programs of the previous version insert and delete replies as if
+// they had their own table.
 func TestMigrate_IdempotencyKeys_AreThoseOfCardsAndReplies(t *testing.T) {
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		_, beside := migrateTo(t, url, 26)
@@ -206,12 +206,12 @@ func TestMigrate_IdempotencyKeys_AreThoseOfCardsAndReplies(t *testing.T) {
 			check(t, err)
 		}
 		migrate(t, url)
-		for range 2 { // the second of each finds its key taken
+		for range 2 { // the second time, each key is taken
 			_ = addCard("'card 2'")
 			_ = addReply("reply 2")
 		}
 		if addCard("'reply 2'") == nil || addReply("card") == nil {
-			t.Error("a key stands for a card and a reply")
+			t.Error("a key belongs to a card and a reply")
 		}
 		check(t, exec("DELETE FROM replies WHERE idempotency_key = 'reply 2'"))
 		check(t, addReply("reply 3"))

@@ -127,9 +127,9 @@ func (d dialect) insertCards(limited bool, table string) string {
 func (d dialect) batchTypes() []string { return append(d.cardTypes(), "BIGINT", "BIGINT") }
 
 // batchTable returns the table of insertCards for parameters that are arrays.
-// PostgreSQL estimates it at a thousand rows, whatever the arrays hold. With a
-// better estimate it would plan the statement for each call, which takes longer
-// than inserting eight cards.
+// PostgreSQL always estimates it at a thousand rows. With a better estimate it
+// would plan the statement for each call, which takes longer than inserting
+// eight cards.
 func (d dialect) batchTable() string {
 	call, names := unnest(d.batchTypes())
 	return "ROWS FROM (" + call + ", generate_subscripts(CAST('{}' AS INTEGER[]), 1)) AS v (" + names + ")"

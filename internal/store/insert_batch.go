@@ -54,7 +54,7 @@ func (s *Store) InsertCard(ctx context.Context, c *card.Card, limit card.USD) (b
 	}
 	insert := s.inserts.Do
 	if c.RefundAddress != "" {
-		insert = s.insertAlone // its statement has a further condition
+		insert = s.insertAlone // its statement has an additional condition
 	}
 	inserted, err := insert(ctx, insertion{c, limit, args})
 	if _, panicked := errors.AsType[*panics.Error](err); panicked {

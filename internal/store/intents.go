@@ -111,7 +111,7 @@ func (s *Store) ClaimIntents(ctx context.Context, claim issue.Claim, n int, ttl 
 			intents[i].DecidedAt = fromMillis(f.DecidedAt.Int64)
 		}
 		if f.Refusals.Valid && json.Unmarshal([]byte(f.Refusals.String), &intents[i].Refusals) != nil {
-			intents[i].Refusals = nil // the suppliers are asked once more
+			intents[i].Refusals = nil // all suppliers are asked again
 		}
 	}
 	return intents, err
@@ -224,7 +224,7 @@ func (s *Store) saveIntents(ctx context.Context, on runner, intents []issue.Inte
 	return saved, err
 }
 
-// orNull returns nil for an empty text.
+// orNull returns nil for an empty string.
 func orNull(text string) any {
 	if text == "" {
 		return nil
@@ -279,8 +279,8 @@ func (t *tx) SaveIssued(ctx context.Context, cards []issue.IssuedCard) error {
 
 // ReopenIntent implements operator.Tx. A parked intent is looked up before it
 // is submitted again. It is submitted only while the supplier keeps its key, or
-// after an operator was told to check. After a refusal by all suppliers, all
-// are asked again.
+// after an operator was prompted to check. After a refusal by all suppliers,
+// all are asked again.
 func (t *tx) ReopenIntent(ctx context.Context, id uuid.UUID) error {
 	_, err := t.s.exec(ctx, t.t, "reopen intent", `UPDATE intents SET state = 'open', due_at = 0, refusals = NULL, opened_at = NULL,
 		first_asked_at = CASE state WHEN 'refund_due' THEN NULL ELSE first_asked_at END,

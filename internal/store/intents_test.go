@@ -22,7 +22,7 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// payCards inserts n cards and decides that they are to be made.
+// payCards inserts n paid cards with intents.
 func payCards(t *testing.T, s *store.Store, n int) []*card.Card {
 	t.Helper()
 	account := newAccount(t, s)
@@ -33,7 +33,7 @@ func payCards(t *testing.T, s *store.Store, n int) []*card.Card {
 	}
 	inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 		vs := verdicts(cards, as...)
-		return errors.Join(tx.SaveVerdicts(ctx, vs), tx.SaveVerdicts(ctx, vs)) // the decision twice is one intent
+		return errors.Join(tx.SaveVerdicts(ctx, vs), tx.SaveVerdicts(ctx, vs)) // idempotent
 	})
 	return cards
 }
@@ -78,7 +78,7 @@ func TestClaimIntents_EachIsClaimedByOne(t *testing.T) {
 func TestClaimIntents_OnlyWhilePaid(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		c := payCards(t, s, 1)[0]
-		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { // its money left the chain again
+		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { // a reorganization removed its payment
 			return tx.SaveVerdicts(ctx, verdicts([]*card.Card{c}, card.Assessment{State: card.Unpaid}))
 		})
 		if got, err := s.ClaimIntents(t.Context(), claimOf("sandbox"), 5, time.Hour); err != nil || len(got) != 0 {
@@ -87,7 +87,7 @@ func TestClaimIntents_OnlyWhilePaid(t *testing.T) {
 	})
 }
 
-// claimDue claims all that is due, in the order of the cards.
+// claimDue claims all due intents, in the order of the cards.
 func claimDue(t *testing.T, s *store.Store, supplier string, ttl time.Duration) []issue.Intent {
 	t.Helper()
 	claimed, err := s.ClaimIntents(t.Context(), claimOf(supplier), 9, ttl)
@@ -98,7 +98,7 @@ func claimDue(t *testing.T, s *store.Store, supplier string, ttl time.Duration) 
 	return claimed
 }
 
-// wantIntent compares an intent, but for the times of its claim.
+// wantIntent compares two intents except for the times of their claims.
 func wantIntent(t *testing.T, got, want issue.Intent) {
 	t.Helper()
 	got.FirstAskedAt, got.DecidedAt, got.OpenedAt, got.ClaimedAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
@@ -110,7 +110,7 @@ func wantIntent(t *testing.T, got, want issue.Intent) {
 func TestClaimIntents_CommitsWhomToAskWithWhichKeySinceWhen(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		id := payCards(t, s, 1)[0].UUID
-		first := claimDue(t, s, "a", -time.Hour)[0] // long enough ago for one that does not know the supplier
+		first := claimDue(t, s, "a", -time.Hour)[0] // expired long enough for a process without that supplier
 		wantIntent(t, first,
 			issue.Intent{CardUUID: id, State: issue.StateOpen, Supplier: "a", Key: id.String(), Attempts: 1, Fence: 1})
 		if asked := first.ClaimedAt.Sub(first.FirstAskedAt).Abs(); asked > time.Minute ||
@@ -123,8 +123,8 @@ func TestClaimIntents_CommitsWhomToAskWithWhichKeySinceWhen(t *testing.T) {
 			r.Intent.Answer != "" {
 			t.Errorf("%+v", r.Intent)
 		}
-		// The process is gone. Who claims next knows that the supplier may have
-		// been asked, and which.
+		// The process crashed. The next claim shows which supplier may have
+		// been asked.
 		time.Sleep(2 * time.Millisecond)
 		second := claimDue(t, s, "b", time.Hour)[0]
 		wantIntent(t, second,
@@ -137,7 +137,7 @@ func TestClaimIntents_CommitsWhomToAskWithWhichKeySinceWhen(t *testing.T) {
 			t.Errorf("opened at %s, then %s", first.OpenedAt, second.OpenedAt)
 		}
 		if !second.FirstAskedAt.Equal(first.FirstAskedAt) || !second.ClaimedAt.After(first.ClaimedAt) {
-			t.Errorf("asked first at %s, then %s; claimed at %s, then %s", first.FirstAskedAt, second.FirstAskedAt,
+			t.Errorf("first asked at %s, then %s; claimed at %s, then %s", first.FirstAskedAt, second.FirstAskedAt,
 				first.ClaimedAt, second.ClaimedAt)
 		}
 		if again := claimDue(t, s, "a", time.Hour); len(again) != 0 {
@@ -154,7 +154,7 @@ func TestSaveIntents_TheNextClaimKnowsTheAnswer(t *testing.T) {
 			i.State, i.Asked, i.Answer, i.Reference, i.Reason = issue.StatePending, true, outcome, fmt.Sprint("r", attempt),
 				`why, {"not"}?`
 			check(t, s.SaveIntents(t.Context(), []issue.Intent{i}))
-			check(t, s.SaveIntents(t.Context(), []issue.Intent{i})) // a statement whose reply was lost
+			check(t, s.SaveIntents(t.Context(), []issue.Intent{i})) // repeated after a lost reply
 			r, err := s.CardDetail(t.Context(), id)
 			check(t, err)
 			if r.Intent.Answer != outcome.String() || r.Intent.Reference != i.Reference || r.Intent.Reason != i.Reason ||
@@ -196,7 +196,7 @@ func TestSaveIntents_ComesBackAfterItsWait(t *testing.T) {
 		r, err := s.CardDetail(t.Context(), claims[1].CardUUID)
 		check(t, err)
 		if off := r.Intent.DueAt.Sub(claims[1].ClaimedAt) - time.Hour; off < 0 || off > time.Minute {
-			t.Errorf("due %s from the hour", off)
+			t.Errorf("due %s away from the hour", off)
 		}
 	})
 }
@@ -248,8 +248,8 @@ func TestSaveIntents_LostClaimCannotWrite(t *testing.T) {
 		}
 		wantError(t, save(zombies[0]), card.ErrFenced)
 		check(t, save(owners[0]))
-		wantError(t, save(owners[0]), card.ErrFenced) // done is done
-		wantError(t, save(owners[1]), card.ErrFenced) // an operator has it
+		wantError(t, save(owners[0]), card.ErrFenced) // the intent is done
+		wantError(t, save(owners[1]), card.ErrFenced) // parked for an operator
 		check(t, s.SaveIntents(ctx, owners))
 		if again := claimDue(t, s, "a", time.Hour); len(again) != 0 {
 			t.Errorf("claimed %+v", again)
@@ -297,8 +297,8 @@ func TestSaveIssued_TheSameCardNumberTwiceIsRefused(t *testing.T) {
 	})
 }
 
-// A retry looks up first, and does not forget since when the supplier may know
-// the key. What was declined may be asked of another supplier, from now on.
+// A reopened intent starts with a lookup, and keeps the time of the first
+// request. A declined intent may go to another supplier immediately.
 func TestReopenIntent_KeepsTheAnswer(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		payCards(t, s, 4)
@@ -312,7 +312,7 @@ func TestReopenIntent_KeepsTheAnswer(t *testing.T) {
 		for _, i := range claims {
 			inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.ReopenIntent(ctx, i.CardUUID) })
 		}
-		again := claimDue(t, s, "b", -time.Hour) // long enough ago for another one
+		again := claimDue(t, s, "b", -time.Hour) // expired long enough for another supplier
 		if len(again) != 2 {
 			t.Fatalf("claimed %+v", again)
 		}
@@ -325,10 +325,10 @@ func TestReopenIntent_KeepsTheAnswer(t *testing.T) {
 		wantIntent(t, again[1], want)
 		if asked := again[1].ClaimedAt.Sub(again[1].FirstAskedAt).Abs(); asked > time.Minute ||
 			!again[0].FirstAskedAt.Equal(epoch) {
-			t.Errorf("asked since %s, and %s", again[0].FirstAskedAt, again[1].FirstAskedAt)
+			t.Errorf("first asked at %s and %s", again[0].FirstAskedAt, again[1].FirstAskedAt)
 		}
 		want.Attempts, want.Fence = 3, 3
-		wantIntent(t, claimDue(t, s, "c", time.Hour)[1], want) // that attempt was cut off: the decline stays known
+		wantIntent(t, claimDue(t, s, "c", time.Hour)[1], want) // the attempt was interrupted; the decline is kept
 	})
 }
 
@@ -353,14 +353,14 @@ func TestClaimIntents_InTheOrderInWhichTheyAreDue(t *testing.T) {
 	})
 }
 
-// What an older version left behind is asked for again only after it was looked
-// up.
+// The intents of an earlier version are looked up before they are requested
+// again.
 func TestMigrate_ToSuppliersAndBackKeepsIntents(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: migrates databases to and fro")
 	}
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
-		const before = 4 // the version
+		const before = 4 // schema version
 		ctx := t.Context()
 		p, beside := migrateTo(t, url, before)
 		owner := uuid.Must(uuid.NewV7())
@@ -423,7 +423,7 @@ func TestMigrate_ToSuppliersAndBackKeepsIntents(t *testing.T) {
 		finish := func(i issue.Intent) error {
 			return s.Do(ctx, func(tx *store.Tx) error { return tx.SaveIssued(ctx, []issue.IssuedCard{issued(i, "\x01")}) })
 		}
-		wantError(t, finish(claims[0]), card.ErrDuplicate) // the numbers that were given out are still known
+		wantError(t, finish(claims[0]), card.ErrDuplicate) // issued card numbers are still known
 		claims[0].State, claims[0].Asked, claims[0].Answer, claims[0].Reason = issue.StateRefundDue, true, issue.Declined,
 			"out of stock"
 		claims[1].State, claims[1].Answer, claims[1].Reference = issue.StatePending, issue.Pending, "r"
@@ -440,7 +440,7 @@ func TestMigrate_ToSuppliersAndBackKeepsIntents(t *testing.T) {
 				"done 1 -"}, back); diff != "" {
 			t.Error(diff)
 		}
-		migrate(t, url) // and forward again
+		migrate(t, url) // and up again
 		s = open(t, url)
 		r, err := s.CardDetail(ctx, ids[0])
 		check(t, err)
@@ -469,8 +469,8 @@ func TestProlongIntents_AClaimEndsSoonUnlessItIsProlonged(t *testing.T) {
 	})
 }
 
-// While two databases may use one wallet, and for some seconds after an epoch
-// began, no card is issued.
+// No card is issued while two databases may use one wallet, and for some
+// seconds after an epoch begins.
 func TestClaimIntents_NotInAConflictAndNotInTheQuietTime(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := open(t, url)
@@ -488,10 +488,10 @@ func TestClaimIntents_NotInAConflictAndNotInTheQuietTime(t *testing.T) {
 		check(t, s.NoteConflict(t.Context(), "monero", "another database"))
 		claims(0)
 		takes(t, s)
-		check(t, s.NoteConflict(t.Context(), "monero", "later")) // the first reason stays
+		check(t, s.NoteConflict(t.Context(), "monero", "later")) // keeps the first reason
 		cursor, err := s.Cursor(t.Context(), chain.Currencies()[0])
 		check(t, err)
-		if cursor.Conflict != "" { // the chain has not been watched yet, and nothing is known of it
+		if cursor.Conflict != "" { // the chain has not been watched yet
 			t.Errorf("conflict %q", cursor.Conflict)
 		}
 		l, err := s.BeginEpoch(t.Context(), mark(t, s),
@@ -509,8 +509,8 @@ func claimOf(supplier string) issue.Claim {
 	return issue.Claim{Supplier: supplier, Shares: []issue.Share{{Supplier: supplier, Min: card.MinUSD, Max: card.MaxUSD}}}
 }
 
-// Each supplier's issuer claims what that supplier is to be asked for, and the
-// first one also what is nobody's.
+// Each supplier's issuer claims the intents routed to it, and the first one
+// also those without a supplier.
 func TestClaimIntents_EachSupplierHasItsShare(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		cards := payCards(t, s, 3)
@@ -519,7 +519,7 @@ func TestClaimIntents_EachSupplierHasItsShare(t *testing.T) {
 			t.Helper()
 			got, err := s.ClaimIntents(t.Context(), issue.Claim{Supplier: supplier, Shares: shares}, 9, expiredAtOnce)
 			check(t, err)
-			for _, i := range got { // as if nobody had been asked
+			for _, i := range got { // as if no supplier had been asked
 				i.FirstAskedAt, i.Supplier = time.Time{}, ""
 				check(t, s.SaveIntents(t.Context(), []issue.Intent{i}))
 			}
@@ -545,8 +545,8 @@ func TestClaimIntents_EachSupplierHasItsShare(t *testing.T) {
 				t.Errorf("%d: %s claimed %d, want %d", i, tt.supplier, got, tt.want)
 			}
 		}
-		// An intent that was given to a supplier stays with it, whatever its
-		// share, until the supplier is gone.
+		// An intent stays with its supplier until the supplier is removed,
+		// whatever the shares.
 		kept := claimDue(t, s, "large", expiredAtOnce)
 		kept[0].Supplier, kept[0].FirstAskedAt, kept[0].Refusals, kept[0].Declines = "all", time.Time{},
 			[]issue.Refusal{{Supplier: "large", Reason: "no", Temporary: true}}, 1

@@ -10,8 +10,8 @@ import (
 	"github.com/cardmint/cardmint/internal/keys"
 )
 
-// forgetHolders is after how long a process is forgotten that did not say that
-// it has ended.
+// forgetHolders is how long a process is remembered if it did not shut down
+// properly.
 const forgetHolders = 24 * time.Hour
 
 // SaveHolder implements keys.Store.
@@ -103,8 +103,8 @@ func (s *Store) PromoteKey(ctx context.Context, id card.KeyID) error {
 	return err
 }
 
-// MarkRetired implements keys.Store. A key that is not known yet is
-// inserted, so that an import that knows it waits, or is waited for.
+// MarkRetired implements keys.Store. An unknown key is inserted, so that this
+// transaction and an import that uses the key wait for each other.
 func (s *Store) MarkRetired(ctx context.Context, id card.KeyID, retired bool) error {
 	now := s.dialect.now
 	if !retired {
@@ -117,9 +117,9 @@ func (s *Store) MarkRetired(ctx context.Context, id card.KeyID, retired bool) er
 	return err
 }
 
-// notRetired returns card.ErrRetiredKey if a key is retired. Otherwise it can't
-// become so before the transaction has ended: the row is locked, and made if
-// there is none. The statement changes nothing else.
+// notRetired returns card.ErrRetiredKey if a key is retired. Otherwise it locks
+// the key's row, and inserts it if there is none, so that the key is not
+// retired before the transaction ends. The statement changes nothing else.
 func (t *tx) notRetired(ctx context.Context, id card.KeyID) error {
 	n, err := t.s.exec(ctx, t.t, "check key", "INSERT INTO encryption_keys (id, known_since) VALUES (?, "+t.s.dialect.now+
 		") ON CONFLICT (id) DO UPDATE SET known_since = encryption_keys.known_since WHERE encryption_keys.retired_at IS NULL", int64(id))

@@ -171,7 +171,8 @@ func (s *Store) ReleaseLease(ctx context.Context, l settle.Lease) error {
 	return err
 }
 
-// awaited is the name of the row that shows who waits for a lease.
+// awaited returns the name of the row that shows which process waits for a
+// lease.
 func awaited(lease string) string { return "await " + lease }
 
 // AwaitLease implements settle.Store.

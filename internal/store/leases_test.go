@@ -19,7 +19,7 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-const expiredAtOnce = 0 // a time to live that is over when the statement ends
+const expiredAtOnce = 0 // a TTL that is over when the statement ends
 
 // lockHorizon is monero's.
 const lockHorizon = 5000
@@ -35,7 +35,7 @@ func TestAcquireLease_OneHolderAndAFenceThatGrows(t *testing.T) {
 			t.Errorf("the clock went from %s to %s", first.Now, again.Now)
 		}
 		if first.Now = again.Now; first != again {
-			t.Errorf("prolonging changed %+v to %+v", first, again)
+			t.Errorf("renewing changed %+v to %+v", first, again)
 		}
 		_, err = s.AcquireLease(ctx, "watch", "b", time.Minute)
 		wantError(t, err, card.ErrFenced)
@@ -59,7 +59,7 @@ func TestAcquireLease_OneHolderAndAFenceThatGrows(t *testing.T) {
 	})
 }
 
-// attest has an epoch of monero begin, or go on.
+// attest begins or continues an epoch of monero.
 func attest(t *testing.T, s *store.Store) {
 	t.Helper()
 	l, err := s.AcquireLease(t.Context(), settle.LeaseName("monero"), "watcher", time.Hour)
@@ -168,7 +168,7 @@ func TestInsertAddresses_TwiceIsRefused(t *testing.T) {
 	})
 }
 
-// takes has an address taken, and compares.
+// takes fails the test unless the store hands out these addresses.
 func takes(t *testing.T, s *store.Store, want ...string) {
 	t.Helper()
 	got, err := s.TakeAddresses(t.Context(), "monero", 1)
@@ -178,7 +178,7 @@ func takes(t *testing.T, s *store.Store, want ...string) {
 	}
 }
 
-// mark has the watcher attest once more.
+// mark renews the watcher's attestation.
 func mark(t *testing.T, s *store.Store) settle.Lease {
 	t.Helper()
 	l, err := s.AcquireLease(t.Context(), settle.LeaseName("monero"), "watcher", time.Hour)
@@ -191,13 +191,12 @@ func TestTakeAddresses_AProcessMustHaveSeenTheMarksGrow(t *testing.T) {
 		worker, api := open(t, url), open(t, url)
 		addAddresses(t, worker, 0, 3)
 		takes(t, worker, "a00000") // it attests itself
-		// it has seen one mark only: the database may be a copy of the one that
-		// the mark was made in
+		// It has seen only one mark: the database may be a copy.
 		takes(t, api)
 		takes(t, api)
 		mark(t, worker)
 		takes(t, api, "a00001")
-		takes(t, open(t, url)) // what another process of the same machine saw does not count
+		takes(t, open(t, url)) // marks seen by another process don't count
 	})
 }
 
@@ -225,9 +224,9 @@ func TestTakeAddresses_NoneWhileTheWalletWasNotCompared(t *testing.T) {
 	})
 }
 
-// A database that went back has older marks than the processes remember.
-// Nothing is taken from it before an epoch begins, and then only what the epoch
-// may hand out.
+// After a rollback, the database has older marks than the processes remember.
+// No address is handed out until an epoch begins, and then only addresses of
+// that epoch.
 func TestTakeAddresses_NoneFromADatabaseThatWentBack(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		worker, api := open(t, url), open(t, url)
@@ -245,10 +244,10 @@ func TestTakeAddresses_NoneFromADatabaseThatWentBack(t *testing.T) {
 			t.Errorf("%+v, error %v", state, err)
 		}
 		takes(t, api)
-		takes(t, worker) // it too, before it has tried to attest
+		takes(t, worker) // also the worker, before it attests
 		l := mark(t, worker)
 		if l.Epoch != 0 || !l.WentBack || l.MarkedAt.IsZero() {
-			t.Errorf("the epoch goes on: %+v", l)
+			t.Errorf("the epoch continued: %+v", l)
 		}
 		if again := mark(t, worker); again.Epoch != 0 || !again.MarkedAt.Equal(l.MarkedAt) {
 			t.Errorf("a second mark attests: %+v", again)
@@ -267,8 +266,8 @@ func TestTakeAddresses_NoneFromADatabaseThatWentBack(t *testing.T) {
 	})
 }
 
-// Whoever stands by has seen the marks, so that the epoch goes on when it takes
-// over. A process that has just started has not.
+// A standby replica has seen the marks, so the epoch continues when it takes
+// over. A process that just started has not.
 func TestAcquireLease_TheEpochGoesOnWithAProcessThatStoodBy(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		first, second := open(t, url), open(t, url)
@@ -277,7 +276,7 @@ func TestAcquireLease_TheEpochGoesOnWithAProcessThatStoodBy(t *testing.T) {
 		acquire := func(s *store.Store, holder string) (settle.Lease, error) {
 			return s.AcquireLease(t.Context(), settle.LeaseName("monero"), holder, time.Hour)
 		}
-		for range 2 { // one look would not prove that the database goes on
+		for range 2 { // a single observation would not rule out a rollback
 			_, err := acquire(second, "second")
 			wantError(t, err, card.ErrFenced)
 			mark(t, first)
@@ -292,7 +291,7 @@ func TestAcquireLease_TheEpochGoesOnWithAProcessThatStoodBy(t *testing.T) {
 		l, err = acquire(open(t, url), "third")
 		check(t, err)
 		if l.Epoch != 0 || l.WentBack {
-			t.Errorf("%+v: it has seen nothing", l)
+			t.Errorf("%+v, although it has seen no marks", l)
 		}
 	})
 }
@@ -314,7 +313,7 @@ func TestUpsertTransfers_TheSameFactsAgainChangeNothing(t *testing.T) {
 		later := facts[0]
 		later.Height, later.FirstSeenAt = 101, epoch.Add(time.Hour)
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.UpsertTransfers(ctx, []card.Transfer{later}) })
-		later.FirstSeenAt = epoch // the earlier time is kept
+		later.FirstSeenAt = epoch // keeps the earlier time
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			since, err := tx.TransfersIn(ctx, "monero", 90, nil)
 			check(t, err)
@@ -325,7 +324,7 @@ func TestUpsertTransfers_TheSameFactsAgainChangeNothing(t *testing.T) {
 			in, err := tx.TransfersIn(ctx, "monero", 100,
 				[]settle.Blocks{{First: 0, Last: 3}, {First: 90, Last: 90}, {First: 92, Last: 200}})
 			check(t, err)
-			sortTransfers(in) // each once, though the blocks reach above 100
+			sortTransfers(in) // each once, although the range ends above 100
 			if diff := cmp.Diff([]card.Transfer{later, facts[1], facts[2], facts[3]}, in); diff != "" {
 				t.Error(diff)
 			}
@@ -429,8 +428,8 @@ func sortTransfers(ts []card.Transfer) {
 	})
 }
 
-// After a restore the next numbers of events may have been used, until somebody
-// attests to an epoch.
+// After a restore, the next event numbers may have been used. No event is
+// numbered until an epoch is attested.
 func TestInsist_NothingIsIssuedOrNumberedUnlessSomebodyAttests(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := open(t, url)

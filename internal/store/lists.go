@@ -16,7 +16,7 @@ import (
 
 // newestFirst orders the cards of one account. The primary key does not have
 // this order, because its NULLs sort elsewhere; the indexes of lists do. So
-// PostgreSQL cannot choose to walk the primary key through the newer cards of
+// PostgreSQL cannot choose to scan the primary key through the newer cards of
 // all other accounts, which it does when it expects an account to have most
 // cards.
 const newestFirst = " ORDER BY c.uuid DESC NULLS LAST"
@@ -171,11 +171,11 @@ func (s *Store) FindCards(ctx context.Context, search operator.Search) ([]*card.
 const lockPatience = "86400000"
 
 // waitingPage returns a statement that selects the oldest n cards beyond a card
-// that need an operator: their money is late or too little, or left the chain
+// that need an operator. Their money is late or too little, or left the chain
 // after the card was issued or the money refunded; their issuing is parked or
-// declined; or their money stays locked. It reads all such cards, for each
-// reason by an index that has no others. COALESCE keeps the databases from
-// using an index of the condition itself.
+// declined; or their money stays locked. It reads all such cards, and for each
+// reason uses an index of only these. COALESCE keeps the databases from using
+// an index of the condition itself.
 func (d dialect) waitingPage(columns string, search operator.Search, n int, beyond uuid.UUID) (string, []any) {
 	const state = "COALESCE(c.payment_state, '')"
 	reasons := []string{

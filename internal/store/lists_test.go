@@ -28,7 +28,7 @@ func ids(cards []*card.Card) []uuid.UUID {
 	return all
 }
 
-// One statement searches a hundred accounts.
+// One statement searches at most a hundred accounts.
 func TestFindCards_WithAStateOfMoreAccountsThanAStatementSearches(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		var want []uuid.UUID
@@ -86,7 +86,7 @@ func TestCards_PagesOfAStatusHaveEachCardOnce(t *testing.T) {
 	})
 }
 
-// A card that needs an operator for two reasons takes one place of the list.
+// A card that needs an operator for two reasons is listed once.
 func TestFindCards_ThatNeedAnOperatorForSeveralReasonsAreListedOnce(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		var want []uuid.UUID
@@ -108,9 +108,8 @@ func TestFindCards_ThatNeedAnOperatorForSeveralReasonsAreListedOnce(t *testing.T
 	})
 }
 
-// What a transfer remembers of cards and attributions only narrows the search
-// for strays: here it knows nothing, as if an older program had stored it while
-// this one runs.
+// The flags of transfers only narrow the search for strays. Here they are
+// unset, as if a program of an earlier version had stored the transfers.
 func TestStrays_OfAnOlderProgramAreFoundAndOthersAreNot(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s, db := open(t, url), rig.OpenSQL(t, url)
@@ -122,7 +121,7 @@ func TestStrays_OfAnOlderProgramAreFoundAndOthersAreNot(t *testing.T) {
 		execPlans(t, db, `INSERT INTO attributions (currency, txid, output, id, kind, amount, note, operator, created_at)
 			VALUES ('monero', 'tx2', 0, '`+uuid.NewString()+`', 'refund', 1, '', '', 0)`)
 		wantStrays(t, s, "tx1", "tx2 tx1")
-		// A pass that sees them again keeps it so.
+		// A pass that sees them again does not change that.
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
 			all, err := tx.TransfersIn(ctx, "monero", 0, nil)
 			if err != nil {
@@ -168,7 +167,7 @@ func TestMigrate_FindsTheStraysOfBefore(t *testing.T) {
 			execPlans(t, db, fmt.Sprintf(`INSERT INTO transfers (currency, txid, output, address, amount, height, locked, counted, first_seen_at)
 				VALUES ('monero', 'tx%d', 0, '%s', 1, 1, FALSE, TRUE, %d)`, i, address, i))
 		}
-		for _, txid := range []string{"tx1", "tx3"} { // tx1 came to the address that its new card has
+		for _, txid := range []string{"tx1", "tx3"} { // tx1 paid to the address of the new card
 			execPlans(t, db, `INSERT INTO attributions (currency, txid, output, id, kind, amount, note, operator, created_at)
 				VALUES ('monero', '`+txid+`', 0, '`+uuid.NewString()+`', 'refund', 1, '', '', 0)`)
 		}
@@ -177,8 +176,7 @@ func TestMigrate_FindsTheStraysOfBefore(t *testing.T) {
 	})
 }
 
-// While somebody reads for long, as pg_dump does, the indexes wait, and
-// everybody else works.
+// A long read, as by pg_dump, delays the indexes, and no other session.
 func TestMigrate_OthersWorkWhileIndexesAreBuilt(t *testing.T) {
 	t.Parallel()
 	url := new(rig.Databases).Postgres(t)
@@ -198,8 +196,8 @@ func TestMigrate_OthersWorkWhileIndexesAreBuilt(t *testing.T) {
 	defer end()
 	_, err = reader.Exec("SELECT COUNT(*) FROM cards")
 	check(t, err)
-	// As long as the reader is there, they give up. What is left of the indexes
-	// is not used.
+	// During the read, building the indexes fails. The invalid indexes that
+	// remain are not used.
 	_, err = store.Migration{LockWait: 3 * time.Second}.Run(t.Context(), url)
 	wantError(t, err, store.ErrLocked)
 	if v := version(t, url); v >= newestSchema {
@@ -231,7 +229,7 @@ func TestMigrate_OthersWorkWhileIndexesAreBuilt(t *testing.T) {
 		t.Errorf("schema %+v after %s", schema, took)
 	}
 	if slowest := slices.Max(waits); slowest > 2*time.Second || len(waits) < 50 {
-		t.Errorf("%d cards were inserted meanwhile, the slowest in %s", len(waits), slowest)
+		t.Errorf("%d cards were inserted in the meantime, the slowest in %s", len(waits), slowest)
 	}
 	var invalid []string
 	query(t, url, &invalid, "SELECT CAST(indexrelid AS regclass) FROM pg_index WHERE NOT indisvalid")

@@ -36,7 +36,7 @@ const (
 
 // ErrLocked means that other processes locked the tables that a migration
 // changes, or were migrating, for longer than it may wait.
-var ErrLocked = errors.New("the database stays locked by others")
+var ErrLocked = errors.New("other processes keep the database locked")
 
 // Migration brings the schema of a database up to date. Its zero value is ready
 // to use.
@@ -55,11 +55,11 @@ func Migrate(ctx context.Context, databaseURL string) (int64, error) {
 }
 
 // Run brings the schema of the database at databaseURL up to date, and returns
-// the new schema. An SQLite database that does not exist is created, readable by
-// its owner only. A newer schema than this program's is not changed: the error
-// is ErrNewerSchema if this program can't use it. Several processes may call Run
-// at once: one works, the others wait. The error is ErrLocked if a lock was not
-// acquired in time. Migrations that have finished by then stay.
+// the new schema. An SQLite database that does not exist is created, readable
+// by its owner only. A newer schema than this program's is not changed: the
+// error is ErrNewerSchema if this program can't use it. Several processes may
+// call Run at once: one migrates while the rest wait. The error is ErrLocked if
+// a lock was not acquired in time. Migrations that have finished by then stay.
 //
 // Each migration is a transaction, which is rolled back and retried when it
 // can't get a lock. A migration without a transaction must be safe to run again.
@@ -88,8 +88,8 @@ func (m Migration) Run(ctx context.Context, databaseURL string) (Schema, error) 
 	if s.dialect.name == sqliteDialect.name {
 		return m.migrate(ctx, s)
 	}
-	// Most starts have nothing to migrate. They should not wait as long as a
-	// migration for a server that does not answer.
+	// Most starts have nothing to migrate. They should not wait for an
+	// unresponsive server as long as a migration does.
 	if schema, err := s.readSchema(ctx, m.files); err != nil || schema.Version >= schema.Program {
 		return schema, cmp.Or(err, schema.Usable())
 	}
@@ -192,8 +192,8 @@ type locker struct {
 
 // SessionLock implements lock.SessionLocker.
 func (l *locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	// A statement that no other one queues behind may wait as long as there is
-	// time (cardmint.lock_wait).
+	// A statement that blocks no other session may wait for all of LockWait
+	// (cardmint.lock_wait).
 	patience := strconv.FormatInt(max(1, time.Until(l.until).Milliseconds()), 10)
 	for _, set := range []string{"SET lock_timeout = '" + lockTimeout + "'",
 		"SET cardmint.lock_wait = '" + patience + "'"} {

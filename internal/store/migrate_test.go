@@ -29,11 +29,10 @@ func migrate(t *testing.T, url string) {
 	check(t, err)
 }
 
-// scratchSchema is the version of a migration that a later version of the
-// program might bring.
+// scratchSchema is the number of a migration that the tests add.
 const scratchSchema = 99
 
-// later returns the migrations for the database at url and one more.
+// later returns the migrations for the database at url, and an additional one.
 func later(t *testing.T, url, migration string) fs.FS {
 	t.Helper()
 	name, _, _ := strings.Cut(url, ":")
@@ -72,7 +71,7 @@ func TestOpen_NeverMigrates(t *testing.T) {
 		wantError(t, opened(), store.ErrNoSchema)
 		if path, lite := strings.CutPrefix(url, "sqlite:"); lite {
 			if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("a file was made: %v", err)
+				t.Errorf("a file was created: %v", err)
 			}
 		}
 		if v := version(t, url); v != -1 {
@@ -138,7 +137,7 @@ func TestMigrations_RecordOldestProgram(t *testing.T) {
 			for _, part := range []string{up, down} {
 				found := said.FindAllStringSubmatch(part, -1)
 				if len(found) != 1 {
-					t.Errorf("%s: want one line UPDATE schema_compatibility SET oldest = ...; each way", path)
+					t.Errorf("%s: want one line UPDATE schema_compatibility SET oldest = ...; in Up and Down", path)
 					continue
 				}
 				oldest[name] = append(oldest[name], found[0][1])
@@ -147,7 +146,7 @@ func TestMigrations_RecordOldestProgram(t *testing.T) {
 	}
 	for name, said := range oldest {
 		if len(said) != 4 || said[0] != said[2] || said[1] != said[3] {
-			t.Errorf("%s: up and down say %v", name, said)
+			t.Errorf("%s: up and down set %v", name, said)
 		}
 	}
 }
@@ -168,7 +167,7 @@ func TestMigrate_SQLiteFiles_OnlyOwnerReads(t *testing.T) {
 	}
 }
 
-// progress collects what is logged.
+// progress collects log messages.
 type progress struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -186,8 +185,7 @@ func (p *progress) String() string {
 	return p.text.String()
 }
 
-// read opens a transaction that has read the table accounts, and returns what
-// ends it.
+// read opens a transaction that has read the table accounts. end ends it.
 func read(t *testing.T, url string) (end func()) {
 	t.Helper()
 	tx, err := rig.OpenSQL(t, url).BeginTx(context.WithoutCancel(t.Context()), &sql.TxOptions{ReadOnly: true})
@@ -197,8 +195,8 @@ func read(t *testing.T, url string) (end func()) {
 	return sync.OnceFunc(func() { _ = tx.Rollback() })
 }
 
-// A reader of ten seconds stands before a migration, which stands before
-// everybody else.
+// A transaction that reads for ten seconds blocks a migration, which queues
+// ahead of all other sessions.
 func TestMigrate_WaitingForLock_OthersContinue(t *testing.T) {
 	t.Parallel()
 	url := databases.Postgres(t)
@@ -236,7 +234,7 @@ func TestMigrate_WaitingForLock_OthersContinue(t *testing.T) {
 		t.Errorf("schema %+v after %s", schema, took)
 	}
 	if slowest := slices.Max(waits); slowest > 2*time.Second || len(waits) < 100 {
-		t.Errorf("%d accounts were inserted meanwhile, the slowest in %s", len(waits), slowest)
+		t.Errorf("%d accounts were inserted in the meantime, the slowest in %s", len(waits), slowest)
 	}
 	for _, want := range []string{"migration waiting for other transactions",
 		fmt.Sprintf("schema=%d of=%d", newestSchema, scratchSchema), "migrated the database", "schema=99"} {

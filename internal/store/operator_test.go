@@ -19,7 +19,7 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// arrive stores counted transfers.
+// arrive stores transfers that count.
 func arrive(t *testing.T, s *store.Store, ts ...card.Transfer) {
 	t.Helper()
 	for i := range ts {
@@ -28,7 +28,7 @@ func arrive(t *testing.T, s *store.Store, ts ...card.Transfer) {
 	inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.UpsertTransfers(ctx, ts) })
 }
 
-// assess stores an assessment of a card, as it is now, with what it credits.
+// assess stores an assessment of a card's current row, and its credits.
 func assess(t *testing.T, s *store.Store, c *card.Card, a card.Assessment) {
 	t.Helper()
 	now, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID)
@@ -40,8 +40,7 @@ func assess(t *testing.T, s *store.Store, c *card.Card, a card.Assessment) {
 	})
 }
 
-// An earlier release stored that the price is due again once the money was
-// given back.
+// An earlier release stored the price as due after a refund.
 func TestCard_NothingIsDueAfterARefundThatAnEarlierReleaseStored(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := open(t, url)
@@ -78,7 +77,7 @@ func TestFindCards_ThoseThatNeedAnOperator(t *testing.T) {
 				operator.Resolution{ID: uuid.New(), CardUUID: settled.UUID, Kind: operator.WriteOff, Amount: 6, Note: "n",
 					Operator: "o", CreatedAt: epoch}, &settled)
 		})
-		assess(t, s, cards[3], card.Assessment{State: card.Reversed, Settled: 9, Received: 3}) // as a decision is followed by
+		assess(t, s, cards[3], card.Assessment{State: card.Reversed, Settled: 9, Received: 3}) // after a decision
 		assess(t, s, cards[4], card.Assessment{State: card.Paid, Received: 9, Settled: 9})
 		claims, err := s.ClaimIntents(ctx, claimOf("sandbox"), 1, time.Hour)
 		check(t, err)
@@ -199,8 +198,7 @@ func TestBooks_AddUp(t *testing.T) {
 	})
 }
 
-// A feed that was reset has gaps, of which the events that were forgotten may
-// be the reason.
+// A feed that was reset may have gaps where events were pruned.
 func TestBooks_NumbersOfEventsJumpOnlyWhereTheFeedWasReset(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := open(t, url)
@@ -226,7 +224,7 @@ func TestBooks_NumbersOfEventsJumpOnlyWhereTheFeedWasReset(t *testing.T) {
 		if want := []operator.Discrepancy{{ID: c.AccountID, Text: "the account's events have gaps"}}; !slices.Equal(
 			books.Discrepancies,
 			want) {
-			t.Errorf("with one event gone, doubts: %+v", books.Discrepancies)
+			t.Errorf("with one event deleted, doubts: %+v", books.Discrepancies)
 		}
 	})
 }
@@ -267,7 +265,7 @@ func TestRescan_IsAskedForOnceAndEnds(t *testing.T) {
 		believed := func(want bool) {
 			t.Helper()
 			if cursor, err := s.Cursor(ctx, chain.Currencies()[0]); err != nil || cursor.Believe != want {
-				t.Errorf("to be believed: %t, want %t; error %v", cursor.Believe, want, err)
+				t.Errorf("trusted: %t, want %t; error %v", cursor.Believe, want, err)
 			}
 		}
 		for _, believe := range []bool{false, true} {
@@ -275,7 +273,7 @@ func TestRescan_IsAskedForOnceAndEnds(t *testing.T) {
 			rescan(settle.Asked)
 			believed(believe)
 		}
-		check(t, s.AskForRescan(ctx, "monero", false)) // takes nothing back
+		check(t, s.AskForRescan(ctx, "monero", false)) // withdraws nothing
 		believed(true)
 		check(t, s.NoteRescan(ctx, "monero", "half"))
 		rescan("half")

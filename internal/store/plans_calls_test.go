@@ -25,13 +25,13 @@ import (
 )
 
 // calls calls every exported method of a store and of its transactions, on a
-// database that fillPlans has filled with n cards.
+// database that fillPlans filled with n cards.
 type calls struct {
 	t     *testing.T
 	s     *store.Store
 	n     int
 	begin func(method string)                                // is called before each method
-	call  func(method string, f func(context.Context) error) // calls a method; nil to have any error end the test
+	call  func(method string, f func(context.Context) error) // calls a method; if nil, an error ends the test
 
 	withoutBooks bool
 
@@ -66,10 +66,10 @@ func (c *calls) tx(method string, f func(ctx context.Context, tx *store.Tx) erro
 // first drops the first result of a method.
 func first[T any](_ T, err error) error { return err }
 
-// page is how many things a list is asked for.
+// page is the page size of all lists.
 const page = 10
 
-// all calls every method, with everything that filters of lists combine to.
+// all calls every method, with every combination of the filters of lists.
 func (c *calls) all() {
 	c.together()
 	c.filters()
@@ -163,13 +163,13 @@ func (c *calls) keys() {
 	c.sealed()
 }
 
-// sealed calls what goes through everything that is encrypted.
+// sealed calls the methods that read all encrypted values.
 func (c *calls) sealed() {
 	s := c.s
 	c.do("SealedSets", func(context.Context) error { s.SealedSets(); return nil })
 	c.do("LongestWrite", func(context.Context) error { s.LongestWrite(); return nil })
 	for _, set := range s.SealedSets() {
-		for _, key := range []card.KeyID{1, 2, 3} { // of the older half, of the newer half, and of nothing
+		for _, key := range []card.KeyID{1, 2, 3} { // used in the older half, in the newer half, and nowhere
 			for _, after := range []uuid.UUID{uuid.Nil, numbered(cardKind, c.n/4)} {
 				var rows []keys.Row
 				c.do("SealedBy "+set.Name, func(ctx context.Context) (err error) {
@@ -209,7 +209,7 @@ func (c *calls) retention() {
 		name    string
 		account uuid.UUID
 	}{{"even", even}, {"odd", odd}, {"old", old}, {"own", c.own}} {
-		for range 2 { // also once there is a feed.reset
+		for range 2 { // the second time with a feed.reset
 			c.do("PruneEvents "+of.name, func(ctx context.Context) error {
 				return first(s.PruneEvents(ctx, of.account, time.Hour, page))
 			})
@@ -302,7 +302,7 @@ func (c *calls) addresses() {
 	c.do("TakeAddresses", func(ctx context.Context) error {
 		taken, err := s.TakeAddresses(ctx, "monero", page)
 		if err == nil && len(taken) == 0 {
-			c.t.Log("no address was taken: they have all been paid to")
+			c.t.Log("no address was handed out: all have been paid to")
 		}
 		return err
 	})
@@ -313,8 +313,8 @@ func (c *calls) addresses() {
 	c.tx("EndRescan", func(ctx context.Context, tx *store.Tx) error { return tx.EndRescan(ctx, "monero") })
 }
 
-// together calls methods at the same time, so that they share statements. On
-// SQLite, three of the four cards do.
+// together calls methods concurrently, so that they share statements. On SQLite,
+// three of the four cards do.
 func (c *calls) together() {
 	account, inserting := newAccount(c.t, c.s), make([]attempt, 4)
 	for _, limit := range []card.USD{0, 10_000_00} {
@@ -373,8 +373,8 @@ func (c *calls) cards() {
 	})
 }
 
-// lists calls what lists things, with every filter, so that the newest cards
-// match and so that they do not.
+// lists calls every list with every filter, both with values that the newest
+// cards match and with values that they don't.
 func (c *calls) lists() {
 	s := c.s
 	for name, account := range map[string]uuid.UUID{"even": even, "odd": odd, "old": old, "own": c.own} {

@@ -14,9 +14,10 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// A claim reads as many intents as the accounts share by turns, however many
-// are due, and storing results reads no others: even if all became due at once
-// and statistics contain none. SQLite reads them all, but has few.
+// A claim reads the bounded window that accounts take turns in, however many
+// intents are due, and storing results reads only the claimed ones: even if all
+// became due at once, and statistics were collected before. SQLite reads all
+// due intents, but its databases have few.
 func TestPlans_ClaimIntents_ReadsFewRows(t *testing.T) {
 	t.Parallel()
 	const due, window, batch = 20_000, 2048, 16
@@ -66,8 +67,8 @@ func TestPlans_ClaimIntents_ReadsFewRows(t *testing.T) {
 	}
 }
 
-// When a receiver fails, more deliveries become due than statistics contain.
-// Neither claims, every second, nor results may read all of them then.
+// When a receiver fails, far more deliveries become due than the statistics
+// show. Claims, which run every second, and results must not read all of them.
 func TestPlans_ClaimWebhooks_ReadsFewRows(t *testing.T) {
 	t.Parallel()
 	url := databases.Postgres(t)
@@ -82,7 +83,7 @@ func TestPlans_ClaimWebhooks_ReadsFewRows(t *testing.T) {
 		c.do("ClaimWebhooks", func(ctx context.Context) error {
 			return first(c.s.ClaimWebhooks(ctx, time.Now(), 1, time.Hour))
 		})
-		c.begin("") // so few events are quicker read in full
+		c.begin("") // with so few events, a full scan is faster
 		due, err := c.s.DueDeliveries(t.Context(), evenHook, time.Now(), page)
 		check(t, err)
 		done := slices.Clone(due)

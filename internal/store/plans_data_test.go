@@ -19,19 +19,19 @@ var (
 	// an old card has expired, a new one is issued; deliveries have arrived,
 	// and failed since
 	even     = numbered("acc0", 0)
-	odd      = numbered("acc0", 1) // the other way round
+	odd      = numbered("acc0", 1) // the reverse
 	old      = numbered("acc0", 2) // has the oldest cards of all
 	evenHook = numbered("4001", 0)
 	oddHook  = numbered("4001", 1)
 )
 
-// numbered returns the uuid of the thing with a number. Each is a second
-// younger than the one before, long ago.
+// numbered returns the uuid of the row with a number. Each is a second younger
+// than the previous one. All are old.
 func numbered(kind string, i int) uuid.UUID {
 	return uuid.MustParse(fmt.Sprintf("%08x-%04x-7000-%s-%012x", i*1000>>16, i*1000&0xffff, kind, i))
 }
 
-// Kinds of things that have uuids: part of each.
+// Parts of uuids, by kind of row.
 const (
 	cardKind  = "8000"
 	eventKind = "8001"
@@ -74,8 +74,7 @@ func fillPlans(t testing.TB, url string, n int) {
 		"{attributed}", "CASE WHEN i > 30 AND i <= {n} / 4 AND i % 2 = 1 THEN 1000 ELSE 0 END", "{unwiped}",
 		"(i > {n} - 110)", "{issued}", "({sold} AND NOT {parked} AND i <= {n} - 20)")
 	before, after := []string{"SET session_replication_role = replica", "SET synchronous_commit = off"},
-		// VACUUM marks pages as visible to all only if their commits are
-		// flushed.
+		// VACUUM marks pages as all-visible only if their commits are flushed.
 		[]string{"SET synchronous_commit = on", "UPDATE accounts SET name = name", "VACUUM ANALYZE"}
 	if lite {
 		before, after = []string{"PRAGMA synchronous = OFF"}, []string{"ANALYZE"}

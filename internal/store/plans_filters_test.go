@@ -14,8 +14,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// filters calls Cards with everything that filters combine to, so that many
-// cards match, few, or none.
+// filters calls Cards with every combination of filters, so that many cards
+// match, few, or none.
 func (c *calls) filters() {
 	for name, account := range map[string]uuid.UUID{"even": even, "odd": odd} {
 		for _, status := range []card.Status{"", card.AwaitingPayment, card.Generated} {
@@ -35,7 +35,7 @@ func (c *calls) filters() {
 	}
 }
 
-// places are where lists begin and end.
+// places are the positions where lists begin and end.
 func (c *calls) places() map[string]order.Filter {
 	at := func(i int) time.Time { return card.TimeOf(numbered(cardKind, i)) }
 	return map[string]order.Filter{

@@ -13,8 +13,8 @@ import (
 var plansAt = flag.String("plans-at", "",
 	"explain the store's statements on the PostgreSQL database at this URL; it is filled first if it is empty, and stays")
 
-// manyCards is from where on indexes are made after the rows: rows are then
-// inserted several times as fast.
+// With manyCards or more, indexes are built after the rows are inserted, which
+// is several times faster.
 const manyCards = 1_000_000
 
 // atURL migrates the database at url, which a flag names, and reports whether
@@ -27,8 +27,7 @@ func atURL(t *testing.T, url string) (empty bool) {
 	return empty
 }
 
-// withoutIndexes drops the indexes of all tables, except of their keys, while f
-// fills them.
+// withoutIndexes drops all indexes except keys while f fills the tables.
 func withoutIndexes(t testing.TB, db *sql.DB, f func()) {
 	t.Helper()
 	var all [][2]string
@@ -51,8 +50,7 @@ func withoutIndexes(t testing.TB, db *sql.DB, f func()) {
 	}
 }
 
-// printSizes prints how many bytes the tables and indexes of a database have
-// for each card.
+// printSizes prints the bytes per card of each table and index.
 func printSizes(t *testing.T, url string, n int) {
 	t.Helper()
 	found, err := rig.OpenSQL(t, url).Query(`SELECT c.relname, COALESCE(t.relname, ''), pg_relation_size(c.oid) FROM pg_class c

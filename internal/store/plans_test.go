@@ -26,12 +26,12 @@ import (
 
 var plansOf = flag.Int("plans", 0, "explain the store's statements with so many cards, and print what they cost")
 
-// No statement may read more than this, however many cards there are. The tests
-// ask for pages of ten.
+// Limits of one statement's reads, for any number of cards. The tests request
+// pages of ten.
 const (
-	mostRows      = 300 // that PostgreSQL reads from tables and indexes, including rows that it discards
-	mostPages     = 500 // that PostgreSQL reads, including cached ones
-	mostLitePages = 300 // that SQLite reads
+	mostRows      = 300 // read by PostgreSQL from tables and indexes, including discarded ones
+	mostPages     = 500 // read by PostgreSQL, including cached ones
+	mostLitePages = 300 // read by SQLite
 )
 
 // Methods that may read more, with the reason.
@@ -49,25 +49,25 @@ var mayRead = map[string]string{
 	"Confirmations of a coin without cards": "looks at the newest 10,000 cards",
 }
 
-// measured is the highest cost of a statement.
+// measured is a statement with its highest cost.
 type measured struct {
 	method, query, plan string
 	rows, pages         int
-	skipped             int // rows that an index-only scan discarded
+	skipped             int // rows discarded by index-only scans
 	took                time.Duration
 }
 
 // listsCards are the prefixes of methods that list cards with several filters.
-// They may walk the index of one filter, of entries of which a page has
-// indexEntries, and leave out there what others do not match.
+// They may scan the index of one filter, with indexEntries entries per page,
+// and discard the entries that the other filters don't match.
 var listsCards = []string{"Filtered ", "Cards ", "PageTags "}
 
 const indexEntries = 40
 
-// limits returns how much a statement may read.
+// limits returns the limits of a statement.
 func (m *meter) limits(s measured) (rows, pages int) {
 	rows, pages = mostRows, mostPages
-	if m.lite && *plansOf == 0 { // with millions of cards the trees of indexes are higher
+	if m.lite && *plansOf == 0 { // with millions of cards, B-trees have more levels
 		pages = mostLitePages
 	}
 	if slices.ContainsFunc(listsCards, func(prefix string) bool { return strings.HasPrefix(s.method, prefix) }) {
@@ -85,7 +85,7 @@ type meter struct {
 	n    int // cards
 
 	mu     sync.Mutex
-	method string // that is called now; "" for none that counts
+	method string // the current method; "" if it does not count
 	called []string
 	all    map[string]measured // by method and statement
 
@@ -112,11 +112,11 @@ func (m *meter) note(s measured) {
 	}
 }
 
-// dear returns the statements that read too much.
+// dear returns the statements that exceed the limits.
 func (m *meter) dear() (dear []measured) {
 	for _, s := range m.all {
 		mostRows, mostPages := m.limits(s)
-		// with millions of rows, a page of rows to encrypt again has more rows
+		// With millions of rows, key rotation uses larger pages.
 		if *plansOf > 0 && strings.HasPrefix(s.method, "SealedBy ") {
 			continue
 		}
@@ -134,8 +134,7 @@ func (s measured) String() string {
 		strings.ReplaceAll(s.plan, "\n", "\n      "))
 }
 
-// measure has f call methods of a store of the database at url, which has n
-// cards.
+// measure runs f on a store of the database at url, which has n cards.
 func measure(t *testing.T, url string, n int, f func(*calls)) *meter {
 	t.Helper()
 	m := &meter{lite: strings.HasPrefix(url, "sqlite:"), n: n, all: map[string]measured{}}
@@ -153,7 +152,7 @@ func measureWith(t *testing.T, m *meter, url string, n int, f func(*calls)) {
 	f(&calls{t: t, s: s, n: n, begin: m.begin, own: newAccount(t, s)})
 }
 
-// No statement takes longer because there are more cards than it is asked for.
+// The cost of a statement does not depend on the number of cards.
 func TestPlans_NoStatementReadsAWholeTable(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -165,7 +164,7 @@ func TestPlans_NoStatementReadsAWholeTable(t *testing.T) {
 		}
 		printSizes(t, *plansAt, *plansOf)
 		m := measure(t, *plansAt, *plansOf, func(c *calls) {
-			c.withoutBooks = true // which read everything the first time
+			c.withoutBooks = true // the first reading is a full scan
 			c.all()
 		})
 		for _, key := range slices.Sorted(maps.Keys(m.all)) {
@@ -176,9 +175,9 @@ func TestPlans_NoStatementReadsAWholeTable(t *testing.T) {
 	databases.Each(t, func(t *testing.T, url string) {
 		n := 25_000
 		if strings.HasPrefix(url, "sqlite:") {
-			n = 20_000 // its driver takes longer to fill them
+			n = 20_000 // filling it takes longer
 			if underRace {
-				n = 1000 // too few to notice anything; make test runs this without the race detector, too
+				n = 1000 // too few to find anything; make test also runs this without the race detector
 			}
 		}
 		if *plansOf > 0 {
@@ -205,7 +204,8 @@ func TestPlans_NoStatementReadsAWholeTable(t *testing.T) {
 	})
 }
 
-// noticed fails the test if it would not notice that an index is missing.
+// noticed fails the test unless dropping an index makes a statement exceed its
+// limits.
 func noticed(t *testing.T, url string, n int) {
 	t.Helper()
 	db := rig.OpenSQL(t, url)
@@ -219,7 +219,7 @@ func noticed(t *testing.T, url string, n int) {
 		{"stock_key", "SealedBy stock"}, {"credentials_issued", "PurgeCredentials"},
 	} {
 		if strings.HasPrefix(missing.index, "credentials_") && strings.HasPrefix(url, "sqlite:") {
-			continue // the ciphertexts here are so short that the whole table has few pages
+			continue // ciphertexts in the tests are short, so the whole table has few pages
 		}
 		var made string
 		query := "SELECT sql FROM sqlite_master WHERE name = '" + missing.index + "'"
@@ -239,7 +239,7 @@ func noticed(t *testing.T, url string, n int) {
 		}
 		dear := measure(t, url, n, searches).dear()
 		if !slices.ContainsFunc(dear, func(s measured) bool { return strings.HasPrefix(s.method, missing.method) }) {
-			t.Errorf("nothing notices that %s is missing; %d statements read too much", missing.index, len(dear))
+			t.Errorf("without index %s, none of these statements exceeds its limits; %d do", missing.index, len(dear))
 		}
 		execPlans(t, db, made)
 	}
@@ -271,7 +271,7 @@ func everyMethod(t *testing.T, m *meter) {
 	}
 }
 
-// conn is a connection of either driver.
+// rawConn is a connection of either driver.
 type rawConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -282,7 +282,7 @@ type rawConn interface {
 	driver.Validator
 }
 
-// metered connects connections to a meter.
+// metered is a connector whose connections report to a meter.
 type metered struct {
 	driver.Connector
 	m *meter
@@ -349,7 +349,7 @@ func (r meteredRows) Close() error {
 }
 
 // start explains a statement that is about to run, and returns a function to
-// call when it is done.
+// call afterwards.
 func (c *meteredConn) start(ctx context.Context, query string, args []driver.NamedValue) (end func()) {
 	s := measured{query: strings.Join(strings.Fields(query), " ")}
 	verb, _, _ := strings.Cut(s.query, " ")
@@ -361,7 +361,7 @@ func (c *meteredConn) start(ctx context.Context, query string, args []driver.Nam
 		return func() {}
 	}
 	if !c.m.lite {
-		for _, forAll := range []bool{false, true} { // the server may keep one plan for all values of a prepared statement
+		for _, forAll := range []bool{false, true} { // the server may use a custom or a generic plan
 			if forAll && !postgres.Prepares(ctx, args) {
 				break
 			}
@@ -387,7 +387,7 @@ func (c *meteredConn) start(ctx context.Context, query string, args []driver.Nam
 	})
 }
 
-// pages returns how many pages the connection has looked at.
+// pages returns the number of pages that the connection has read.
 func (c *meteredConn) pages() (all int) {
 	for _, kind := range []modernc.DBStatusOp{modernc.DBStatusCacheHit, modernc.DBStatusCacheMiss} {
 		n, _, err := c.rawConn.(modernc.DBStatus).Status(kind, false)
@@ -399,7 +399,7 @@ func (c *meteredConn) pages() (all int) {
 	return all
 }
 
-// texts returns the last column of the rows of a query.
+// texts returns the last column of a query's rows.
 func (c *meteredConn) texts(ctx context.Context, query string, args []driver.NamedValue) (texts []string, err error) {
 	found, err := c.rawConn.QueryContext(ctx, query, args)
 	if err != nil {
@@ -420,10 +420,10 @@ func (c *meteredConn) texts(ctx context.Context, query string, args []driver.Nam
 	}
 }
 
-// explain runs a statement on PostgreSQL, and rolls it back; with a plan for
-// all values, or for its own.
+// explain runs a statement on PostgreSQL with a generic or a custom plan, and
+// rolls it back.
 func (c *meteredConn) explain(s *measured, query string, args []driver.NamedValue, forAll bool) error {
-	ctx := context.Background() // of a statement that does not run often
+	ctx := context.Background() // without postgres.WithPrepare
 	begin, rollBack := "BEGIN", "ROLLBACK"
 	if c.inTx {
 		begin, rollBack = "SAVEPOINT plans", "ROLLBACK TO SAVEPOINT plans"
@@ -464,7 +464,7 @@ func (c *meteredConn) explain(s *measured, query string, args []driver.NamedValu
 	return nil
 }
 
-// forAllValues marks a statement that was explained with a plan for all values.
+// forAllValues marks a statement that was explained with a generic plan.
 const forAllValues = "for all values: "
 
 // literals returns arguments as SQL.
@@ -497,8 +497,8 @@ type node struct {
 	Plans     []node
 }
 
-// read returns how many rows the node and those below it found in tables and
-// indexes.
+// read returns the number of rows that the node and its children read from
+// tables and indexes.
 func (n node) read() (rows int) {
 	if n.Table != "" && strings.Contains(n.Type, "Scan") || n.Type == "Bitmap Index Scan" {
 		rows = int((n.Rows + n.Filtered + n.Rechecked) * n.Loops)
@@ -509,7 +509,7 @@ func (n node) read() (rows int) {
 	return rows
 }
 
-// skipped returns how many of these rows scans of an index alone left out.
+// skipped returns the number of these rows that index-only scans discarded.
 func (n node) skipped() (rows int) {
 	if n.Type == "Index Only Scan" {
 		rows = int(n.Filtered * n.Loops)

@@ -30,7 +30,7 @@ func TestPgBouncer_SessionModeWorks(t *testing.T) {
 	}
 	all.Wait()
 	check(t, s.Do(t.Context(), func(tx *store.Tx) error { return tx.CheckedPool(t.Context(), "monero") }))
-	// The settings are in force although PgBouncer does not pass them on.
+	// The settings apply although PgBouncer does not forward them.
 	var settings string
 	check(t, s.Scalar(t.Context(), &settings, `SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings
 		WHERE name IN ('client_min_messages', 'jit', 'statement_timeout', 'idle_in_transaction_session_timeout')`))
@@ -47,7 +47,7 @@ func TestPgBouncer_OtherModes_AreRejectedUnderLoad(t *testing.T) {
 			_, err := store.Open(t.Context(), url, 4, chain.Currencies())
 			wantError(t, err, store.ErrPoolMode)
 		}
-		// Also where the URL sets the settings.
+		// Also if the URL contains the settings.
 		_, err := store.Open(t.Context(), url+"&statement_timeout=60s&idle_in_transaction_session_timeout=60s", 4,
 			chain.Currencies())
 		wantError(t, err, store.ErrPoolMode)
@@ -62,7 +62,7 @@ func TestPgBouncer_RejectsParameters_ErrorNamesThem(t *testing.T) {
 	wantError(t, err, card.ErrUnavailable)
 }
 
-// Where there is no second session to be had, the first one is not shared.
+// If the pool has only one session, the session is not shared.
 func TestPgBouncer_SmallPool_IsAccepted(t *testing.T) {
 	t.Parallel()
 	url := rig.PgBouncer(t, databases.Postgres(t), "pool_mode = session", "default_pool_size = 2", ignored)

@@ -10,7 +10,7 @@ import (
 )
 
 // prepared is a runner whose statements every session of PostgreSQL keeps
-// prepared (postgres.WithPrepare). They must search by indexes for all values.
+// prepared (postgres.WithPrepare). They must use indexes for all arguments.
 type prepared struct{ runner }
 
 // ExecContext implements runner.

@@ -21,29 +21,29 @@ func openSession(t *testing.T, url string) *store.Store {
 	return s
 }
 
-// onSession runs f in a transaction of an actor on PostgreSQL, always on the
-// same session.
+// onSession returns a function that runs f in a transaction of an actor on
+// PostgreSQL, always on the same session.
 func onSession(t *testing.T, url string) func(f func(*store.Tx) error) error {
 	t.Helper()
 	s := openSession(t, url)
 	return func(f func(*store.Tx) error) error { return s.Do(t.Context(), f) }
 }
 
-// plans returns how many statements with a part of a text the session keeps
-// prepared, and how often these were planned, or a plan used again.
+// plans returns the number of prepared statements of the session that contain
+// text, and the number of their executions.
 func plans(t *testing.T, tx *store.Tx, text string) (statements, uses int) {
 	t.Helper()
 	var rows []struct {
 		Statements int `db:"statements"`
 		Uses       int `db:"uses"`
 	}
-	// Without parameters: such a statement is not kept itself.
+	// The query has no parameters, so it is not kept itself.
 	check(t, tx.Select(t.Context(), &rows, `SELECT COUNT(*) AS statements, COALESCE(SUM(generic_plans + custom_plans), 0) AS uses
 		FROM pg_prepared_statements WHERE statement LIKE '%`+text+`%'`))
 	return rows[0].Statements, rows[0].Uses
 }
 
-// A plan may have been made while a table was small.
+// A plan that was made for a small table must not be used forever.
 func TestPrepared_AfterItsLifetime_IsPlannedAgain(t *testing.T) {
 	t.Parallel()
 	s := openSession(t, databases.Postgres(t))

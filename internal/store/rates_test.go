@@ -13,15 +13,15 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// acceptedRate returns a rate that was accepted a while ago. With a note, an
-// operator did it.
+// acceptedRate returns a rate that was accepted some time ago; by an operator
+// if it has a note.
 func acceptedRate(currency string, usd int64, ago time.Duration, note string) card.AcceptedRate {
 	return card.AcceptedRate{ID: uuid.Must(uuid.NewV7()), Currency: currency,
 		USD: card.Decimal{Units: usd, Scale: card.RateScale}, Source: "median a=1",
 		At: time.Now().Add(-ago), By: "host/1", Note: note}
 }
 
-// nearly takes times for equal that passed through the clock of the database.
+// nearly compares times with the tolerance that the database's clock needs.
 var nearly = cmpopts.EquateApproxTime(3 * time.Second)
 
 func TestAcceptedRates_TheLastHourAndTheLastOfEachCurrency(t *testing.T) {
@@ -42,7 +42,7 @@ func TestAcceptedRates_TheLastHourAndTheLastOfEachCurrency(t *testing.T) {
 		want(nil, "monero")
 		check(t, s.InsertAcceptedRates(ctx, []card.AcceptedRate{newest, old, alone}, time.Hour))
 		check(t, s.InsertAcceptedRates(ctx, []card.AcceptedRate{recent, decided, other}, time.Hour))
-		check(t, s.InsertAcceptedRates(ctx, []card.AcceptedRate{recent, decided}, time.Hour)) // harmless
+		check(t, s.InsertAcceptedRates(ctx, []card.AcceptedRate{recent, decided}, time.Hour)) // idempotent
 		check(t, s.InsertAcceptedRates(ctx, nil, time.Hour))
 		want([]card.AcceptedRate{alone, recent, newest}, "monero", "litecoin")
 		want([]card.AcceptedRate{other}, "bitcoin")
@@ -61,8 +61,8 @@ func TestAcceptedRates_TheLastHourAndTheLastOfEachCurrency(t *testing.T) {
 	})
 }
 
-// What is newest is told by one clock, whatever those of the processes say: a
-// time in the future counts as now.
+// The database's clock decides which rate is the newest. A time in the future
+// counts as now.
 func TestAcceptedRates_ATimeInTheFutureIsNotNewerThanNow(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		ahead := acceptedRate("monero", 1, -24*time.Hour, "")
@@ -103,7 +103,7 @@ func TestParkedRates_EachProcessReplacesItsOwn(t *testing.T) {
 		want(one, two)
 		check(t, s.SaveParkedRates(ctx, "a/1", nil))
 		want(two)
-		check(t, s.SaveParkedRates(ctx, "c/1", []card.ParkedRate{parked("c/1", 4, -time.Minute)})) // of a process that died
+		check(t, s.SaveParkedRates(ctx, "c/1", []card.ParkedRate{parked("c/1", 4, -time.Minute)})) // of a crashed process
 		time.Sleep(2 * time.Millisecond)
 		want(two)
 	})

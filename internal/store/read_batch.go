@@ -78,7 +78,7 @@ func (r *cardReader[R]) setActive(key cardKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.active) >= maxActive {
-		for other := range r.active { // it is read twice once more
+		for other := range r.active { // this card is read twice again
 			delete(r.active, other)
 			break
 		}

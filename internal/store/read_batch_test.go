@@ -27,7 +27,7 @@ func onPostgres(t *testing.T) (*store.Store, string) {
 	return open(t, url), url
 }
 
-// received changes a card: a payment to it is seen, or several are.
+// received stores payments to a card.
 func received(t *testing.T, s *store.Store, c *card.Card, units card.Amount) {
 	t.Helper()
 	inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
@@ -197,13 +197,13 @@ func TestCardByUUID_StatementSentBefore_IsNotShared(t *testing.T) {
 		time.Sleep(2 * store.SlowRead)
 	}
 	go func() {
-		for range conns.found { // calls that have waited for MaxWait run their own statements
+		for range conns.found { // calls that waited for MaxWait run their own statements
 		}
 	}()
-	for units := range card.Amount(3) { // each read starts after another change
+	for units := range card.Amount(3) { // each read starts after one more change
 		received(t, other, c, units+1)
 		after = append(after, read())
-		time.Sleep(20 * time.Millisecond) // long enough to wait, or to share what it must not
+		time.Sleep(20 * time.Millisecond) // time to join a batch
 	}
 	close(conns.returns)
 	for _, answers := range before {
@@ -289,7 +289,7 @@ func TestCardByUUID_CardWithActivity_UsesFullQuery(t *testing.T) {
 		before := alone()
 		received(t, s, c, card.Amount(i+1))
 		read(c, card.Amount(i+1))
-		want := 1 // the other account's
+		want := 1 // the other account's card
 		if i == 0 {
 			want = 3
 		}
@@ -297,7 +297,7 @@ func TestCardByUUID_CardWithActivity_UsesFullQuery(t *testing.T) {
 			t.Errorf("after %d payments: read alone %d times, want %d", i+1, n, want)
 		}
 	}
-	inTx(t, s, func(ctx context.Context, tx *store.Tx) error { // a reorganization removed them all
+	inTx(t, s, func(ctx context.Context, tx *store.Tx) error { // a reorganization removed all payments
 		return tx.SaveVerdicts(ctx, []card.Verdict{{Card: c, Assessment: card.Assessment{State: card.Unpaid}}})
 	})
 	read(c, 0)

@@ -14,8 +14,7 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// However a card is read, it says where the customer wants money back, and what
-// was given back last.
+// Every read of a card includes its refund address and its last refund.
 func TestCards_EveryReadHasTheRefund(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		type refund struct {
@@ -67,7 +66,7 @@ func TestCards_EveryReadHasTheRefund(t *testing.T) {
 		want(refund{To: to})
 		decide(operator.Refund, 7, "", first)
 		want(refund{to, 7, "", first})
-		decide(operator.Refund, 0, "a", second) // names the transaction of the one before
+		decide(operator.Refund, 0, "a", second) // names the transaction of the previous decision
 		want(refund{to, 7, "a", first})
 		decide(operator.Refund, 2, "", second)
 		want(refund{to, 9, "", second})

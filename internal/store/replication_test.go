@@ -26,8 +26,8 @@ func replicated(t *testing.T) (primary, standby *rig.Cluster) {
 	return primary, standby
 }
 
-// waiting waits until n sessions wait for the standby, and then does something
-// to them.
+// waiting waits until n sessions wait for the standby, and then calls the SQL
+// function do, unless it is empty, with the pid of each.
 func waiting(t *testing.T, c *rig.Cluster, n int, do string) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -44,8 +44,7 @@ func waiting(t *testing.T, c *rig.Cluster, n int, do string) {
 	}
 }
 
-// A commit that only the primary has, and not the standby that is promoted,
-// must not be acknowledged.
+// A commit that is not on the promoted standby must not have been acknowledged.
 func TestReplication_Failover_KeepsAcknowledgedOrders(t *testing.T) {
 	t.Parallel()
 	primary, standby := replicated(t)
@@ -66,7 +65,7 @@ func TestReplication_Failover_KeepsAcknowledgedOrders(t *testing.T) {
 		waiting(t, primary, 1, "pg_cancel_backend")
 		wantError(t, <-ended, card.ErrUnavailable)
 	})
-	t.Run("a transaction whose caller goes", func(t *testing.T) {
+	t.Run("a transaction whose caller cancels", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		start := time.Now()
@@ -78,7 +77,7 @@ func TestReplication_Failover_KeepsAcknowledgedOrders(t *testing.T) {
 		if took := time.Since(start); took > 5*time.Second {
 			t.Errorf("it took %s", took)
 		}
-		waiting(t, primary, 1, "") // nobody cut it off
+		waiting(t, primary, 1, "") // the commit was not interrupted
 	})
 	t.Run("a statement with a result", func(t *testing.T) {
 		ended := make(chan error, 1)
@@ -116,12 +115,12 @@ func TestReplication_Failover_KeepsAcknowledgedOrders(t *testing.T) {
 	}
 }
 
-// insertAll cuts off the standby and inserts cards, whose waits are ended in
-// several ways. It returns the cards that the primary has.
+// insertAll disconnects the standby, inserts cards, and ends their waits in
+// several ways. It returns the cards that are on the primary.
 func insertAll(t *testing.T, s *store.Store, owner uuid.UUID, primary, standby *rig.Cluster,
 	acknowledged *[]uuid.UUID) (unclear []uuid.UUID) {
 	t.Helper()
-	standby.Stop() // a frozen one would find what was sent to it when it is thawed
+	standby.Stop() // a frozen one would still receive the data after it resumes
 	var mu sync.Mutex
 	for _, by := range []string{"pg_cancel_backend", "pg_terminate_backend"} {
 		t.Run("insert, "+by, func(t *testing.T) {
@@ -137,7 +136,7 @@ func insertAll(t *testing.T, s *store.Store, owner uuid.UUID, primary, standby *
 			}
 			wantError(t, err, card.ErrUnavailable)
 			if _, err := s.CardByUUID(t.Context(), owner, c.UUID); !errors.Is(err, card.ErrNoRow) {
-				t.Errorf("the request cut off the commit: %v", err) // it shows only when the wait is over
+				t.Errorf("the request cut off the commit: %v", err) // visible only after the wait
 			}
 			waiting(t, primary, 1, by)
 			unclear = append(unclear, c.UUID)
@@ -161,7 +160,7 @@ func insertAll(t *testing.T, s *store.Store, owner uuid.UUID, primary, standby *
 		waiting(t, primary, 1, "pg_cancel_backend")
 		wantError(t, <-ended, card.ErrUnavailable)
 		if _, err := s.CardByUUID(t.Context(), owner, c.UUID); err != nil {
-			t.Errorf("the row should be there: %v", err)
+			t.Errorf("the row was not found: %v", err)
 		}
 		unclear = append(unclear, c.UUID)
 	})
@@ -203,12 +202,12 @@ func TestReplication_WritesWaitForStandby_ReadsContinue(t *testing.T) {
 	}))
 	all.Wait()
 	standby.Thaw()
-	insertCard(t, s, newCard(owner)) // all connections come back
+	insertCard(t, s, newCard(owner)) // all connections are released
 	check(t, s.AwaitReplication(t.Context()))
 }
 
-// Statements that are not prepared, and roles without privileges, can wait as
-// well; and it costs one round trip.
+// The wait also works for unprepared statements and unprivileged roles, and
+// costs one round trip.
 func TestAwaitReplication_CostsOneRoundTrip(t *testing.T) {
 	primary, _ := replicated(t)
 	primary.Exec(t, "CREATE ROLE shop LOGIN")

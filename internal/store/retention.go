@@ -185,9 +185,9 @@ func (s *Store) RetireCards(ctx context.Context, account uuid.UUID, currency str
 	return retired, last, err
 }
 
-// oldExpired reads the next n expired cards. It returns the ones that can be
-// retired, judged without a lock, and the last of the n; uuid.Nil if there are
-// fewer.
+// oldExpired reads the next n expired cards. It returns the cards that can be
+// retired, checked without a lock, and the last of the n cards; uuid.Nil if
+// there are fewer.
 func (s *Store) oldExpired(ctx context.Context, account uuid.UUID, currency string, until int64, after uuid.UUID,
 	n int) (old []uuid.UUID, last uuid.UUID, err error) {
 	var all []uuid.UUID

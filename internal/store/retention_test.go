@@ -25,8 +25,8 @@ const (
 	hoursOld = 200
 )
 
-// feed describes an account's events, as a reader sees them that begins after a
-// number.
+// feed describes the events of an account after a number, as a client reads
+// them.
 func feed(t testing.TB, s *store.Store, account uuid.UUID, after int64) (all []string) {
 	t.Helper()
 	es, err := s.Events(t.Context(), account, after, 1000)
@@ -37,8 +37,8 @@ func feed(t testing.TB, s *store.Store, account uuid.UUID, after int64) (all []s
 	return all
 }
 
-// prune prunes in pages of n until nothing is left to prune, and returns how
-// often something was.
+// prune prunes n events at a time until none are left, and returns the number
+// of calls that pruned any.
 func prune(t testing.TB, s *store.Store, account uuid.UUID, n int) (times int) {
 	t.Helper()
 	for {
@@ -51,7 +51,7 @@ func prune(t testing.TB, s *store.Store, account uuid.UUID, n int) (times int) {
 	}
 }
 
-// oldFeed has eight events, the first five of which are old.
+// oldFeed inserts eight events. The first five are old.
 func oldFeed(t *testing.T, b *oldBooks) {
 	t.Helper()
 	c := insertCard(t, b.Store, newCard(b.account))
@@ -97,8 +97,7 @@ func TestPruneEvents_ReadersThatAreOlderGetAReset(t *testing.T) {
 	})
 }
 
-// The feed of an account of which nothing has happened for long begins with the
-// reset, and ends with it.
+// The feed of an inactive account consists of the reset event.
 func TestPruneEvents_AllOfThem(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		b := newOldBooks(t, url)
@@ -112,7 +111,7 @@ func TestPruneEvents_AllOfThem(t *testing.T) {
 		var notes int
 		check(t, b.db.QueryRow("SELECT COUNT(*) FROM books_notes").Scan(&notes))
 		if notes > 0 {
-			t.Errorf("%d notes, which the next reading would have to read", notes)
+			t.Errorf("%d notes for the next reading", notes)
 		}
 	})
 }
@@ -143,8 +142,7 @@ func TestPruneEvents_PendingDeliveriesKeepTheirEvent(t *testing.T) {
 	})
 }
 
-// retirable makes an expired card that is old, at an address, and returns its
-// uuid.
+// retirable inserts an old expired card at an address, and returns its uuid.
 func (b *oldBooks) retirable(address string) string {
 	b.t.Helper()
 	id := b.card(hoursOld, address)
@@ -253,7 +251,8 @@ func TestRetireCards_DeletesOnlyWhatNobodyPaidFor(t *testing.T) {
 	})
 }
 
-// What the chain was not seen to hold is no proof that nobody paid.
+// A card is deleted only if the chain was scanned long enough after its expiry
+// to rule out a payment.
 func TestRetireCards_GoesByTheNewestBlock(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		b := newOldBooks(t, url)
@@ -273,8 +272,8 @@ func TestRetireCards_GoesByTheNewestBlock(t *testing.T) {
 	})
 }
 
-// The address of a deleted card was given away: it is never given to another
-// one, and money that still comes is found.
+// The address of a deleted card is never reused, and late payments to it are
+// still found.
 func TestRetireCards_AddressesStayKnown(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		b := newOldBooks(t, url)
@@ -286,7 +285,7 @@ func TestRetireCards_AddressesStayKnown(t *testing.T) {
 		again := newCard(b.account)
 		again.Address = "free"
 		if inserted, err := b.InsertCard(t.Context(), again, 0); err != nil || inserted {
-			t.Errorf("the address was given away again: %v, %v", inserted, err)
+			t.Errorf("the address was handed out again: %v, %v", inserted, err)
 		}
 		late := newTransfer("late", 0, "free", 7)
 		inTx(t, b.Store, func(ctx context.Context, tx *store.Tx) error {
@@ -309,8 +308,8 @@ func TestRetireCards_AddressesStayKnown(t *testing.T) {
 	})
 }
 
-// While a pass stores a transfer to a card's address, the card is not deleted:
-// the pass has found it, so that nobody would look for the money.
+// A card is not deleted while a pass stores a transfer to its address. The pass
+// has already found the card, so a deletion would leave the money unassigned.
 func TestRetireCards_APassHasJustStoredATransfer(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		b := newOldBooks(t, url)
@@ -335,7 +334,7 @@ func TestRetireCards_APassHasJustStoredATransfer(t *testing.T) {
 			}()
 			for deadline := time.Now().Add(10 * time.Second); !strings.HasPrefix(url, "sqlite:") &&
 				time.Now().Before(deadline); {
-				var waits bool // SQLite lets nobody else write anyway
+				var waits bool // SQLite has one writer at a time anyway
 				check(t, b.db.QueryRow(
 					"SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')").Scan(&waits))
 				if waits {
@@ -354,9 +353,8 @@ func TestRetireCards_APassHasJustStoredATransfer(t *testing.T) {
 	})
 }
 
-// Whatever has happened before and happens in between: what is deleted is what
-// nobody paid for, and neither the books nor the lists say anything else than
-// before.
+// After any sequence of changes, only unpaid cards are deleted, and the books
+// and lists stay the same apart from them.
 func TestRetireCards_BooksAndListsStayRight(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		seeds, steps := 4, 40
@@ -378,7 +376,7 @@ func TestRetireCards_BooksAndListsStayRight(t *testing.T) {
 				b.exec("UPDATE cards SET payment_state = 'expired' WHERE payment_state = 'unpaid' AND address LIKE ?",
 					fmt.Sprint("%", r.IntN(4)))
 				if r.IntN(3) == 0 {
-					readBooks(t, b.Store) // so that days are kept, also without what changed since
+					readBooks(t, b.Store) // stores days, which later changes outdate
 				}
 				if r.IntN(3) > 0 {
 					continue
@@ -400,10 +398,9 @@ func TestRetireCards_BooksAndListsStayRight(t *testing.T) {
 	})
 }
 
-// retireAll retires what it can, and fails the test unless that is what nobody
-// paid for, and is all that the books and lists miss. Between reading the books
-// before and after, it keeps one reading, perhaps of before the cards were
-// deleted.
+// retireAll retires all cards that can be, and fails the test unless they are
+// unpaid and are the only difference in the books and lists. Between the two
+// comparisons it stores a reading, which may have started before the deletion.
 func (b *oldBooks) retireAll(r *rand.Rand) int64 {
 	b.t.Helper()
 	unpaid := b.texts(`SELECT CAST(c.uuid AS TEXT) FROM cards c WHERE c.status = 'awaiting_payment' AND c.payment_state = 'expired' AND c.currency = 'monero'
@@ -429,7 +426,7 @@ func (b *oldBooks) retireAll(r *rand.Rand) int64 {
 	if diff := cmp.Diff(want, b.cards(), cmpopts.EquateEmpty()); diff != "" || n != int64(len(unpaid)) {
 		b.t.Errorf("deleted %d of %d: %s", n, len(unpaid), diff)
 	}
-	after := readBooks(b.t, b.Store) // both a full reading and one of what changed
+	after := readBooks(b.t, b.Store) // a full and an incremental reading
 	if diff := cmp.Diff(books, after, cmpopts.IgnoreFields(operator.Books{}, "AsOf"), cmpopts.EquateEmpty()); diff != "" {
 		b.t.Errorf("the books: %s", diff)
 	}

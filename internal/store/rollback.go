@@ -13,7 +13,8 @@ var errNoHistory = errors.New("the database does not report when it was started"
 
 // A restored database looks exactly as it did when it was saved. Therefore a
 // process trusts a database only after it has seen it advance: its store
-// remembers the newest mark of each lease, and which server it was read from.
+// remembers the newest mark of each lease, and the server that it was read
+// from.
 
 // observation is the row of a lease.
 type observation struct {
@@ -106,7 +107,7 @@ func (s *Store) ShareDetector(other *Store) { s.rollbacks = other.rollbacks }
 // it.
 func (s *Store) RequireAttestation() { s.requireAttestation.Store(true) }
 
-var errNotAttested = errors.New("nobody attests that the database is as it was")
+var errNotAttested = errors.New("no process attests that the database was not rolled back")
 
 // attested returns the condition that a process attests to an epoch, in the
 // present history of the database.

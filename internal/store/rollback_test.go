@@ -2,9 +2,9 @@ package store_test
 
 import "testing"
 
-// An API that reads the mark while the worker of its process writes the next
-// one may get its answer later. That is not a rollback: otherwise a busy
-// machine would end an epoch, reset feeds and hold the stock.
+// The API may read a mark while the worker of its process writes the next one,
+// and get the result after that. This is not a rollback: otherwise a busy
+// machine would end the epoch, reset feeds and hold the stock.
 func TestAcquireLease_ConcurrentReads_KeepTheEpoch(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		worker, api := open(t, url), open(t, url)

@@ -105,7 +105,7 @@ func TestHotPaths_CostOneRoundTrip(t *testing.T) {
 	c := insertCard(t, s, newCard(owner))
 	stockUp(t, s, 2)
 	reserve(t, s, newCard(owner))
-	if _, err := s.CardByUUID(t.Context(), owner, c.UUID); err != nil { // prepared on the connection from here on
+	if _, err := s.CardByUUID(t.Context(), owner, c.UUID); err != nil { // prepares the statement
 		t.Fatal(err)
 	}
 	token := account.Token{ID: uuid.New(), AccountID: owner, Hash: []byte("hash"), CreatedAt: epoch}
@@ -149,8 +149,8 @@ func startCountingProxy(t *testing.T, target string) *countingProxy {
 	return p
 }
 
-// startProxy has pass connect every client with the database at the URL target,
-// and returns its own URL.
+// startProxy calls pass for every client with a connection to the database at
+// the URL target, and returns the proxy's URL.
 func startProxy(t *testing.T, target string, pass func(client, server net.Conn)) string {
 	t.Helper()
 	host := target[strings.Index(target, "@")+1 : strings.LastIndex(target, "/")]
@@ -196,7 +196,7 @@ func (p *countingProxy) count(client, server net.Conn) {
 	}
 }
 
-// migrateTo gives an empty database the schema of an earlier version.
+// migrateTo migrates an empty database to an earlier version of the schema.
 func migrateTo(t *testing.T, url string, version int64) (*goose.Provider, *sql.DB) {
 	t.Helper()
 	beside := rig.OpenSQL(t, url)
@@ -211,7 +211,7 @@ func migrateTo(t *testing.T, url string, version int64) (*goose.Provider, *sql.D
 	return p, beside
 }
 
-// The migration credits every card of an older version as the rule does.
+// The migration computes the same credits for existing cards as card.Assess.
 func TestMigrate_OldCards_AreCreditedByTheRule(t *testing.T) {
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		_, beside := migrateTo(t, url, 3)
@@ -241,14 +241,13 @@ func TestMigrate_OldCards_AreCreditedByTheRule(t *testing.T) {
 		}
 		for _, c := range cards {
 			if want := card.CreditOf(c); c.Credit != want {
-				t.Errorf("%+v\ncredits %+v\nmust be  %+v", c, c.Credit, want)
+				t.Errorf("%+v\ncredits %+v\nwant    %+v", c, c.Credit, want)
 			}
 		}
 	})
 }
 
-// A service that is updated keeps its events with their numbers, also when it
-// has to go back.
+// An upgrade and a downgrade keep all events and their numbers.
 func TestMigrate_ToWebhooksAndBack_KeepsEvents(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: migrates databases to and fro")

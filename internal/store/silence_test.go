@@ -15,8 +15,8 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// within fails the test if f takes longer than it may. f gets a context without
-// a deadline, as worker loops have it.
+// within fails the test if f takes longer than longest. Like a worker loop's,
+// the context of f has no deadline.
 func within(t *testing.T, longest time.Duration, f func(ctx context.Context) error) error {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -97,9 +97,9 @@ func TestInTx_ProcessStoppedInside_ReleasesItsLocks(t *testing.T) {
 	wantError(t, within(t, 20*time.Second, func(ctx context.Context) error {
 		_, err := alive.AcquireLease(ctx, "watch", "alive", time.Minute)
 		return err
-	}), card.ErrFenced) // it got the row: its lease was still good
+	}), card.ErrFenced) // it got the lock, and its lease was still valid
 	wantError(t, resume(), card.ErrUnavailable)
-	inTx(t, dead, func(ctx context.Context, tx *store.Tx) error { return tx.CheckLease(ctx, l) }) // by another connection
+	inTx(t, dead, func(ctx context.Context, tx *store.Tx) error { return tx.CheckLease(ctx, l) }) // on another connection
 }
 
 func TestOpen_ProcessGone_ServerEndsItsSessions(t *testing.T) {
@@ -122,8 +122,8 @@ func TestOpen_ProcessGone_ServerEndsItsSessions(t *testing.T) {
 	}
 }
 
-// impatient opens a database by way of a proxy that can silence it, with a
-// second for each statement.
+// impatient opens a database through a proxy that can silence it, with a
+// statement timeout of one second.
 func impatient(t *testing.T) (*store.Store, *silencer) {
 	t.Helper()
 	p := startSilencer(t, databases.Postgres(t))
@@ -177,9 +177,9 @@ func TestSilentConnection_EveryCallEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, p := impatient(t)
-			check(t, acquire(s)(t.Context())) // there is a connection
+			check(t, acquire(s)(t.Context())) // opens a connection
 			wantError(t, within(t, 20*time.Second, call(s, p.silence)), card.ErrUnavailable)
-			check(t, within(t, 20*time.Second, acquire(s))) // by another connection
+			check(t, within(t, 20*time.Second, acquire(s))) // on another connection
 		})
 	}
 }
@@ -188,7 +188,7 @@ func TestIdleConnection_StaysOpen(t *testing.T) {
 	t.Parallel()
 	s, _ := impatient(t)
 	before := session(t, s)
-	time.Sleep(2 * time.Second) // the wire has no clock that could be set: longer than a read may take
+	time.Sleep(2 * time.Second) // longer than the read timeout
 	if after := session(t, s); before != after {
 		t.Errorf("session %d became %d", before, after)
 	}
@@ -203,11 +203,11 @@ func TestSlowStatement_ServerEndsIt(t *testing.T) {
 		return s.Scalar(ctx, &nothing, "SELECT CAST(pg_sleep(60) AS TEXT)")
 	}), card.ErrUnavailable)
 	if after := session(t, s); before != after {
-		t.Error("the connection was given up, while the server might still be at work")
+		t.Error("the connection was closed while the server may still run the statement")
 	}
 }
 
-// session returns which of the server's sessions the one connection of s is.
+// session returns the server's process ID of the only connection of s.
 func session(t *testing.T, s *store.Store) (pid int) {
 	t.Helper()
 	check(t, s.Scalar(t.Context(), &pid, "SELECT pg_backend_pid()"))
@@ -227,8 +227,8 @@ func TestOpen_SilentServer_Fails(t *testing.T) {
 	wantError(t, err, card.ErrUnavailable)
 }
 
-// silencer forwards connections to a server until it silences the present ones:
-// they stay open and accept data, but forward nothing. New ones work.
+// silencer is a proxy that can silence its present connections: they stay open
+// and accept data, but forward nothing. New ones work.
 type silencer struct {
 	url string
 	mu  sync.Mutex
@@ -257,7 +257,7 @@ func (p *silencer) silence() {
 	}
 }
 
-// quiet lets what is written to it disappear once it is silent.
+// quiet is a writer that discards all data once it is silent.
 type quiet struct {
 	io.Writer
 	silent *atomic.Bool

@@ -27,7 +27,7 @@ func (t *tx) simulatedChain(ctx context.Context, currency string) (height int64,
 	return height, err
 }
 
-// SimulatedScan implements simulated.Ledger. It reads everything as of one moment.
+// SimulatedScan implements simulated.Ledger. It reads one snapshot.
 func (s *Store) SimulatedScan(ctx context.Context, currency string, since int64, again []settle.Blocks) (height,
 	reorgs int64, ts []card.Transfer, err error) {
 	var found []struct {

@@ -22,8 +22,8 @@ func figures(t *testing.T, s *store.Store) operator.Stats {
 	return f
 }
 
-// aged reports whether an age is more than a minimum, and not by more than a
-// test may take.
+// aged reports whether an age is above a minimum, by less than the duration of
+// a test.
 func aged(age, minimum time.Duration) bool { return age >= minimum && age < minimum+10*time.Minute }
 
 func TestStats_CountOpenAndWaiting(t *testing.T) {
@@ -36,7 +36,7 @@ func TestStats_CountOpenAndWaiting(t *testing.T) {
 		}
 		empty := operator.Stats{Intents: map[string]int64{"open": 0, "pending": 0, "parked": 0, "refund_due": 0}}
 		if diff := cmp.Diff(empty, figures(t, s)); diff != "" {
-			t.Errorf("of an empty database: %s", diff)
+			t.Errorf("empty database: %s", diff)
 		}
 		owner := newAccount(t, s)
 		hook, off := newWebhook(owner), newWebhook(owner)

@@ -30,8 +30,8 @@ func newItem(usd card.USD, expires time.Time) card.StockItem {
 			URL: []byte("4"), URLPassword: []byte("5")}}
 }
 
-// stockUp puts n items of 150.50 dollars in stock, each of which expires a
-// month later than the one before.
+// stockUp imports n items of 150.50 dollars. Each expires a month after the
+// previous one.
 func stockUp(t testing.TB, s *store.Store, n int) []card.StockItem {
 	t.Helper()
 	items := make([]card.StockItem, n)
@@ -57,8 +57,8 @@ func reserve(t testing.TB, s *store.Store, c *card.Card) *card.Card {
 	return c
 }
 
-// wantStock fails the test unless so many items are free, reserved, issued and
-// held.
+// wantStock fails the test unless the stock has these numbers of items in each
+// state.
 func wantStock(t testing.TB, s *store.Store, free, reserved, issued, held int64) {
 	t.Helper()
 	counts, err := s.StockCounts(t.Context())
@@ -124,7 +124,8 @@ func TestInsertCardReserving_ReservesNothingForACardThatIsRefused(t *testing.T) 
 	})
 }
 
-// Of 50 orders at once on three replicas for 5 items, exactly 5 get one each.
+// Of 50 concurrent orders on three replicas for 5 items, exactly 5 get one
+// each.
 func TestInsertCardReserving_ReservesNoItemTwice(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		replicas := []*store.Store{open(t, url), open(t, url), open(t, url)}
@@ -176,7 +177,7 @@ func TestTakeStock_GivesACardOneItemForEver(t *testing.T) {
 			t.Errorf("item %s", got.ID)
 		}
 		if got, err = take(other, epoch.AddDate(9, 0, 0)); err != nil || got.ID != items[1].ID {
-			t.Errorf("item %s, error %v: the same card gets the same item, whatever it is worth now", got.ID, err)
+			t.Errorf("item %s, error %v: the card must keep its item, whatever its value now", got.ID, err)
 		}
 		_, err = take(uuid.New(), items[2].ExpiresAt)
 		wantError(t, err, card.ErrOutOfStock)
@@ -236,8 +237,8 @@ func TestCancelStock_FreesWhatIsNotIssued(t *testing.T) {
 	})
 }
 
-// An item stays reserved while its card may be paid, also after the quote has
-// expired, and no longer.
+// An item stays reserved while its card may be paid, even after the quote has
+// expired.
 func TestTidyStock_FreesWhatWaitsForNothing(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		owner := newAccount(t, s)
@@ -285,7 +286,7 @@ func TestTidyStock_WipesWhatIsStoredElsewhere(t *testing.T) {
 		check(t, s.TidyStock(t.Context()))
 		for _, id := range ids {
 			if item, err := s.StockItem(t.Context(), shelf, id); err != nil || item.Sealed == nil {
-				t.Errorf("wiped before it was stored, or lost: %v", err)
+				t.Errorf("wiped before the card was stored, or lost: %v", err)
 			}
 		}
 		for _, intent := range claimed {
@@ -308,8 +309,8 @@ func TestTidyStock_WipesWhatIsStoredElsewhere(t *testing.T) {
 	})
 }
 
-// Nobody tidies the stock of a supplier that is no longer configured: a purge
-// leaves no copy there.
+// The stock of a removed supplier is not tidied, so a purge must wipe its
+// copies.
 func TestPurgeCard_WipesTheStock(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		stockUp(t, s, 2)
@@ -320,7 +321,7 @@ func TestPurgeCard_WipesTheStock(t *testing.T) {
 			item, err := s.TakeStock(t.Context(), shelf, intent.CardUUID, 150_50, epoch)
 			check(t, err)
 			made := issued(intent, "x")
-			if i == 0 { // the other was made by another supplier, so that its item is still good
+			if i == 0 { // another supplier issued the other card, so its item is still valid
 				made.NumberHash = item.NumberHash
 			}
 			check(t, s.IssueTx(t.Context(), func(tx issue.Tx) error {
@@ -340,8 +341,8 @@ func TestPurgeCard_WipesTheStock(t *testing.T) {
 	})
 }
 
-// What is free or reserved in a database that went back may have been given
-// out: nothing of it is sold before an operator says so.
+// After a rollback, free and reserved items may have been issued. They are held
+// until an operator releases them.
 func TestBeginEpoch_AStaleOneHoldsTheStock(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		stockUp(t, s, 3)
@@ -387,8 +388,7 @@ func TestBeginEpoch_AStaleOneHoldsTheStock(t *testing.T) {
 	})
 }
 
-// While nobody attests that the database is as it was, nothing in stock is
-// given out.
+// Without an attested epoch, no item is issued.
 func TestTakeStock_InsistsOnAnEpoch(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		stockUp(t, s, 1)
@@ -534,7 +534,7 @@ func TestDoubtfulStock_HasWhatACardNeverGot(t *testing.T) {
 			check(t, err)
 			items = append(items, item)
 		}
-		wantDoubtful(t, s) // they are on their way
+		wantDoubtful(t, s) // still being issued
 		for i, hash := range [][]byte{items[0].NumberHash, []byte("made by another supplier")} {
 			made := issued(claimed[i], "x")
 			made.NumberHash = hash
@@ -565,15 +565,14 @@ func TestTakeStock_AnItemThatSomebodyLooksAtIsNotOutOfStock(t *testing.T) {
 	url := databases.Postgres(t) // SQLite has one writer
 	s := open(t, url)
 	stockUp(t, s, 1)
-	// an order that is about to be refused: its key is taken, or too much is
-	// open
+	// an order that will be refused: its key is taken, or it exceeds the quota
 	other, err := rig.OpenSQL(t, url).Begin()
 	check(t, err)
 	_, err = other.Exec("SELECT id FROM stock WHERE state = 'free' FOR NO KEY UPDATE")
 	check(t, err)
 	_, err = s.TakeStock(t.Context(), shelf, uuid.New(), 150_50, epoch)
 	if errors.Is(err, card.ErrOutOfStock) {
-		t.Error("an item is free, and the supplier clearly declines:", err)
+		t.Error("an item is free, but the supplier declined:", err)
 	}
 	check(t, other.Rollback())
 	_, err = s.TakeStock(t.Context(), shelf, uuid.New(), 150_50, epoch)
@@ -581,7 +580,7 @@ func TestTakeStock_AnItemThatSomebodyLooksAtIsNotOutOfStock(t *testing.T) {
 	wantStock(t, s, 0, 0, 1, 0)
 }
 
-// The item is taken by an attempt whose COMMIT takes longer than the attempt.
+// The item is taken by an attempt that times out before its COMMIT returns.
 func TestTakeStock_AnItemTakenLateIsNotLost(t *testing.T) {
 	t.Parallel()
 	url := databases.Postgres(t) // SQLite has one writer
@@ -595,6 +594,6 @@ func TestTakeStock_AnItemTakenLateIsNotLost(t *testing.T) {
 	_, err = s.TakeStock(t.Context(), shelf, id, 150_50, epoch)
 	check(t, first.Commit())
 	if errors.Is(err, card.ErrOutOfStock) {
-		t.Error("clearly declined, and issued nevertheless")
+		t.Error("declined, but issued nevertheless")
 	}
 }

@@ -2,12 +2,12 @@
 // PostgreSQL (lib/pq) and SQLite.
 //
 // It may import package card, the actors whose ports it implements, and package
-// batch. Sessions and files are the concern of its packages postgres and
-// sqlite. Times are stored as Unix milliseconds and amounts as integers of
-// atomic units. After a crash a transaction has happened as a whole or not at
-// all; running a statement outside of transactions twice is harmless. No type
-// or error of a driver leaves the package. testdata/statements shows every
-// statement as each database gets it.
+// batch. Its packages postgres and sqlite handle sessions and files. Times are
+// stored as Unix milliseconds and amounts as integers of atomic units. After a
+// crash a transaction has happened as a whole or not at all; running a
+// statement outside of transactions twice is harmless. No type or error of a
+// driver leaves the package. testdata/statements shows every statement as each
+// database gets it.
 package store
 
 import (

@@ -22,14 +22,13 @@ func TestMain(m *testing.M) { rig.Main(m) }
 
 var databases = storetest.Databases
 
-// onEach runs a test on every database, each time on one with the schema and
-// nothing in it.
+// onEach runs a test on an empty database of each kind.
 func onEach(t *testing.T, f func(t *testing.T, url string)) {
 	t.Helper()
 	storetest.Each(t, f)
 }
 
-// conform runs a test on every database with a store that is open.
+// conform runs a test on a new store of each kind of database.
 func conform(t *testing.T, f func(t *testing.T, s *store.Store)) {
 	t.Helper()
 	onEach(t, func(t *testing.T, url string) { f(t, open(t, url)) })
@@ -45,7 +44,7 @@ func open(t testing.TB, url string) *store.Store {
 	return s
 }
 
-// openNew opens a database that has no schema yet.
+// openNew creates the schema of a new database, and opens it.
 func openNew(t testing.TB, url string) *store.Store {
 	t.Helper()
 	_, err := store.Migrate(t.Context(), url)
@@ -110,7 +109,7 @@ func wantError(t testing.TB, got, want error) {
 	}
 }
 
-// SQLite deletes the log when the last connection is really closed.
+// SQLite deletes the log only when the last connection has no open statements.
 func TestClose_SQLite_ClosesCachedStatements(t *testing.T) {
 	t.Parallel()
 	url := databases.SQLite(t)
@@ -123,6 +122,6 @@ func TestClose_SQLite_ClosesCachedStatements(t *testing.T) {
 	check(t, err)
 	check(t, s.Close())
 	if _, err := os.Stat(log); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the log is still there: %v", err)
+		t.Errorf("the log still exists: %v", err)
 	}
 }

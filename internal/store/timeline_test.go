@@ -15,8 +15,8 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// The old primary is back, and does not know yet that another one was promoted.
-// Orders that were acknowledged since must not seem to be lost.
+// The old primary restarts before it learns that a standby was promoted. It
+// must not be used: it lacks the orders that were acknowledged since.
 func TestSeveralHosts_OldPrimary_IsNotUsedAgain(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)
@@ -32,7 +32,7 @@ func TestSeveralHosts_OldPrimary_IsNotUsedAgain(t *testing.T) {
 	eventually(t, func() error { _, err := s.InsertCard(t.Context(), c, 0); return err })
 	line.Up()
 	var all sync.WaitGroup
-	for range 8 { // more than one session, so that new ones are made
+	for range 8 { // enough for several sessions
 		all.Go(func() {
 			for range 20 {
 				if _, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID); err != nil && !errors.Is(err, card.ErrUnavailable) {
@@ -47,8 +47,8 @@ func TestSeveralHosts_OldPrimary_IsNotUsedAgain(t *testing.T) {
 	eventually(t, func() error { _, err := s.CardByUUID(t.Context(), c.AccountID, c.UUID); return err })
 }
 
-// A primary that is silent commits nothing and refuses nothing. What waits for
-// it must not hold up what another one can do.
+// An unresponsive primary must not delay orders once another server was
+// promoted.
 func TestSeveralHosts_WaitingForOldPrimary_IsCanceled(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)
@@ -58,7 +58,7 @@ func TestSeveralHosts_WaitingForOldPrimary_IsCanceled(t *testing.T) {
 	warm(t, s)
 	awaitFirst(t, standby, "accounts")
 	primary.Freeze()
-	order := func() error { // as a request, which reads before it writes
+	order := func() error { // like a request, reads before it writes
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if err := s.Ping(ctx); err != nil {
@@ -95,8 +95,7 @@ func TestSeveralHosts_WaitingForOldPrimary_IsCanceled(t *testing.T) {
 	}
 }
 
-// A pooler or a proxy may still route to a server that was the primary a moment
-// ago.
+// A pooler or proxy may still route to the previous primary.
 func TestStandby_Transaction_IsUnavailable(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)

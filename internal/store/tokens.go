@@ -12,28 +12,28 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// scopesSchema is the first version of the schema whose programs know scopes.
+// scopesSchema is the first version of the schema whose programs check scopes.
 const scopesSchema = 20
 
-// ifScoped is the condition that there is a token with less than all scopes.
+// ifScoped is the condition that there is a token without all scopes.
 const ifScoped = " AND EXISTS (SELECT 1 FROM tokens WHERE scopes IS NOT NULL)"
 
-// demandScopes makes programs that know no scopes refuse the database, on a
-// condition.
+// demandScopes makes programs without scopes refuse the database if a condition
+// holds.
 func (s *Store) demandScopes(ctx context.Context, on runner, condition string) error {
 	_, err := s.exec(ctx, on, "raise schema compatibility",
 		"UPDATE schema_compatibility SET oldest = ? WHERE oldest < ?"+condition, scopesSchema, scopesSchema)
 	return err
 }
 
-// sealsSchema is the first version of the schema whose programs know seals.
+// sealsSchema is the first version of the schema whose programs check seals.
 const sealsSchema = 27
 
 // ifSealed is the condition that there is a token with a seal.
 const ifSealed = " AND EXISTS (SELECT 1 FROM tokens WHERE seal IS NOT NULL)"
 
-// demandSeals makes programs that know no seals refuse the database, on a
-// condition.
+// demandSeals makes programs without seals refuse the database if a condition
+// holds.
 func (s *Store) demandSeals(ctx context.Context, on runner, condition string) error {
 	_, err := s.exec(ctx, on, "raise schema compatibility",
 		"UPDATE schema_compatibility SET oldest = ? WHERE oldest < ?"+condition, sealsSchema, sealsSchema)
@@ -76,8 +76,8 @@ func (s *Store) TokenByID(ctx context.Context, id uuid.UUID) (account.Token, err
 	return row.token(), nil
 }
 
-// RotateToken implements account.Store. Running it twice is harmless: it is the
-// same successor.
+// RotateToken implements account.Store. Running it twice is harmless: the
+// successor is the same.
 func (s *Store) RotateToken(ctx context.Context, old, successor account.Token, now time.Time) error {
 	return s.inTx(ctx, func(x *tx) error {
 		n, err := s.exec(ctx, x.t, "rotate token", `UPDATE tokens SET replaced_by = ?, expires_at = ?, seal = ?
@@ -93,9 +93,9 @@ func (s *Store) RotateToken(ctx context.Context, old, successor account.Token, n
 	})
 }
 
-// RevokeToken implements account.Store. It writes every column that can change
-// and that the seal covers, so that the row is the one that was sealed even if
-// another process has just rotated the token.
+// RevokeToken implements account.Store. It writes every changeable column that
+// the seal covers, so that the row matches the seal even if another process has
+// just rotated the token.
 func (s *Store) RevokeToken(ctx context.Context, t account.Token) error {
 	n, err := s.exec(ctx, s.w, "revoke token",
 		"UPDATE tokens SET revoked_at = ?, expires_at = ?, replaced_by = ?, seal = ? WHERE id = ?",

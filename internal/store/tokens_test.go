@@ -14,7 +14,7 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// newToken returns a token of an account that is not stored.
+// newToken returns a token of an account, without storing it.
 func newToken(owner uuid.UUID, scopes account.Scopes) account.Token {
 	id := uuid.Must(uuid.NewV7())
 	return account.Token{ID: id, AccountID: owner, Account: "a", Name: "n", Hash: id[:], Scopes: scopes, CreatedAt: epoch}
@@ -68,7 +68,7 @@ func TestRotateToken(t *testing.T) {
 		for name, before := range map[string]time.Time{"never expires": {}, "expires later": epoch.Add(9 * time.Hour)} {
 			old, successor := expiring(before), newToken(owner, account.ScopesOf(account.CardsRead))
 			successor.Seal = []byte("begins")
-			for range 2 { // the answer to the first may have been lost
+			for range 2 { // the reply to the first may have been lost
 				check(t, rotate(old, successor))
 			}
 			got, err := s.TokenByID(ctx, old.ID)
@@ -100,7 +100,7 @@ func TestSaveUses_TheLatestStays(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()
 		want := map[uuid.UUID]time.Time{}
-		for range 1203 { // more than one statement takes; tokens that were deleted by hand are no obstacle
+		for range 1203 { // more than fit in one statement; deleted tokens are ignored
 			want[uuid.Must(uuid.NewV7())] = epoch
 		}
 		check(t, s.SaveUses(ctx, want))
@@ -123,8 +123,7 @@ func TestSaveUses_TheLatestStays(t *testing.T) {
 	})
 }
 
-// A program that knows no scopes would let a token with few of them do
-// everything.
+// A program without scopes would ignore a token's restrictions.
 func TestInsertToken_ProgramsWithoutScopesStayOutOnceThereIsOne(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := open(t, url)
@@ -136,7 +135,7 @@ func TestInsertToken_ProgramsWithoutScopesStayOutOnceThereIsOne(t *testing.T) {
 		owner := newAccount(t, s)
 		check(t, s.InsertToken(t.Context(), newToken(owner, account.AllScopes)))
 		if n := oldest(); n != 6 {
-			t.Errorf("%d, though every token may do everything", n)
+			t.Errorf("oldest program %d, although every token has all scopes", n)
 		}
 		check(t, s.InsertToken(t.Context(), newToken(owner, account.ScopesOf(account.CardsRead))))
 		if n := oldest(); n != newestScopes {
@@ -150,10 +149,10 @@ func TestInsertToken_ProgramsWithoutScopesStayOutOnceThereIsOne(t *testing.T) {
 	})
 }
 
-// newestScopes is the schema that brought scopes.
+// newestScopes is the schema version that added scopes.
 const newestScopes = 20
 
-// A program that knows no seals would accept a row that was changed.
+// A program without seals would accept a modified row.
 func TestInsertToken_Sealed_EarlierVersionsRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := open(t, url)
@@ -186,8 +185,7 @@ func TestInsertToken_Sealed_EarlierVersionsRefused(t *testing.T) {
 	})
 }
 
-// Tokens of before have all scopes, and stay so when a program of before writes
-// one.
+// Existing tokens get all scopes, as do tokens that an earlier version inserts.
 func TestMigrate_OldTokensHaveAllScopes(t *testing.T) {
 	new(rig.Databases).Each(t, func(t *testing.T, url string) {
 		_, beside := migrateTo(t, url, newestScopes-1)

@@ -93,8 +93,8 @@ func (s *Store) transfers(ctx context.Context, on runner, query string, args ...
 	return ts, nil
 }
 
-// UpsertTransfers implements settle.Tx. A stored transfer keeps the time at
-// which it was first seen.
+// UpsertTransfers implements settle.Tx. A stored transfer keeps its
+// first_seen_at.
 func (t *tx) UpsertTransfers(ctx context.Context, ts []card.Transfer) error {
 	return inChunks(ts, func(some []card.Transfer) error {
 		values := make([][]any, len(some))

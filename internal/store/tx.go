@@ -39,8 +39,8 @@ func (s *Store) WebhookTx(ctx context.Context, f func(webhook.Tx) error) error {
 	})
 }
 
-// maxAttempts is how often a transaction runs that the database could not
-// serialize.
+// maxAttempts limits how often a transaction runs if the database can't
+// serialize it.
 const maxAttempts = 5
 
 // LongestWrite implements keys.Store.

@@ -29,12 +29,12 @@ func eventually(t *testing.T, f func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("not well after five seconds: %v", err)
+			t.Fatalf("still failing after five seconds: %v", err)
 		}
 	}
 }
 
-// warm has every connection of s in use, so that none has to be made later.
+// warm opens all connections of s.
 func warm(t *testing.T, s *store.Store) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -64,7 +64,7 @@ func wantUnready(t *testing.T, err error, why string) {
 	t.Helper()
 	got, _ := errors.AsType[card.Unready](err)
 	if string(got) != why {
-		t.Errorf("unready because of %q, want %q: %v", got, why, err)
+		t.Errorf("unready for reason %q, want %q: %v", got, why, err)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestUnhealthyServer_IsUnavailable_AndRecovers(t *testing.T) {
 			for _, statement := range x.breaks {
 				c.Exec(t, statement)
 			}
-			eventually(t, func() error { // until the server has read its configuration
+			eventually(t, func() error { // until the server has reloaded its configuration
 				if err := s.Ping(t.Context()); err == nil {
 					return errors.New("ready")
 				}
@@ -113,7 +113,7 @@ func TestUnhealthyServer_IsUnavailable_AndRecovers(t *testing.T) {
 			}
 			eventually(t, func() error { return s.Ping(t.Context()) })
 			eventually(t, insert)
-			for range 20 { // no broken session is left
+			for range 20 { // no broken session remains
 				check(t, insert())
 			}
 		})
@@ -137,9 +137,9 @@ func TestUnhealthyServer_Restart_IsUnavailable(t *testing.T) {
 	})
 }
 
-// A frozen server does not answer, and lib/pq waits for the answer to its
-// cancel request. Every call returns in time, and no goroutine or connection is
-// left.
+// A frozen server does not respond, and lib/pq waits for the response to its
+// cancel request. Every call returns in time, and no goroutine or connection
+// leaks.
 func TestFrozenServer_CallsEndWithTheirContext(t *testing.T) {
 	c := rig.NewCluster(t)
 	s := openNew(t, c.URL("postgres"))
@@ -161,7 +161,7 @@ func TestFrozenServer_CallsEndWithTheirContext(t *testing.T) {
 			return err
 		},
 	} {
-		for range 3 { // more than there are connections: some have to make one, or to wait
+		for range 3 { // more calls than connections: some open one, or wait
 			all.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
@@ -196,7 +196,7 @@ func TestFrozenServer_CallsEndWithTheirContext(t *testing.T) {
 	})
 }
 
-// A process that is told to end while its database is frozen ends.
+// A process can shut down while its database is frozen.
 func TestClose_FrozenServer_DoesNotWait(t *testing.T) {
 	t.Parallel()
 	c := rig.NewCluster(t)
@@ -218,7 +218,7 @@ func TestClose_FrozenServer_DoesNotWait(t *testing.T) {
 	defer c.Thaw()
 	check(t, within(t, 20*time.Second, func(context.Context) error { return s.Close() }))
 	c.Thaw()
-	eventually(t, func() error { // a server that was frozen ends the sessions as any other does
+	eventually(t, func() error { // a resumed server ends the sessions as any other does
 		if n := c.Value(t, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"); n != "1" {
 			return fmt.Errorf("%s sessions", n)
 		}
@@ -242,7 +242,7 @@ func TestSeveralHosts_ConnectsToPrimary(t *testing.T) {
 	}
 	awaitFirst(t, standby, "cards")
 	primary.Stop()
-	wantUnready(t, s.Ping(t.Context()), "read only") // the standby is there
+	wantUnready(t, s.Ping(t.Context()), "read only") // the standby is reachable
 	standby.Promote(t)
 	eventually(t, func() error {
 		_, err := s.InsertCard(t.Context(), newCard(owner), 0)
@@ -268,8 +268,7 @@ func TestSeveralHosts_URLOverridesDefaults(t *testing.T) {
 	}
 }
 
-// A proxy in front of a cluster may still route to the server that was the
-// primary a moment ago.
+// A proxy in front of a cluster may still route to the previous primary.
 func TestStandby_Order_IsUnavailable(t *testing.T) {
 	t.Parallel()
 	primary := rig.NewCluster(t)
@@ -285,7 +284,7 @@ func TestStandby_Order_IsUnavailable(t *testing.T) {
 	wantUnready(t, s.Ping(t.Context()), "read only")
 }
 
-// New connections read the file of passwords again.
+// New connections read the password file again.
 func TestPassword_Rotated_NeedsNoRestart(t *testing.T) {
 	c := rig.NewCluster(t)
 	c.Exec(t, "CREATE ROLE shop LOGIN PASSWORD 'old'")
@@ -298,11 +297,11 @@ func TestPassword_Rotated_NeedsNoRestart(t *testing.T) {
 	s := openNew(t, strings.Replace(c.URL("cards"), "//postgres@", "//shop@", 1))
 	check(t, s.Ping(t.Context()))
 	c.Exec(t, "ALTER ROLE shop PASSWORD 'new'")
-	check(t, s.Ping(t.Context())) // sessions that there are stay
+	check(t, s.Ping(t.Context())) // existing sessions continue
 	c.Exec(t, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'shop'")
 	eventually(t, func() error {
 		if err := s.Ping(t.Context()); err == nil {
-			return errors.New("the old password is still good")
+			return errors.New("the old password is still accepted")
 		}
 		return nil
 	})

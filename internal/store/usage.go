@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// forgetUsage is after how long the usage of a process is deleted that has not
-// ended properly.
+// forgetUsage is how long the usage of a process is kept if it did not shut
+// down properly.
 const forgetUsage = time.Hour
 
 // SaveUsage implements limit.Store.

@@ -21,7 +21,7 @@ func TestUsage_IsThatOfTheOthersThatLive(t *testing.T) {
 			}
 		}
 		want("a", map[string]string{})
-		for range 2 { // again is harmless
+		for range 2 { // repeating is harmless
 			check(t, s.SaveUsage(t.Context(), "a", "[1]"))
 			check(t, s.SaveUsage(t.Context(), "b", "[2]"))
 			check(t, s.SaveUsage(t.Context(), "c", "[3]"))
@@ -38,12 +38,12 @@ func TestUsage_IsThatOfTheOthersThatLive(t *testing.T) {
 		got, err := s.UsageOfOthers(t.Context(), "x", 100*time.Hour)
 		check(t, err)
 		if diff := cmp.Diff(map[string]string{"b": "[4]"}, got); diff != "" {
-			t.Errorf("what is left: %s", diff)
+			t.Errorf("remaining: %s", diff)
 		}
 	})
 }
 
-// age has what a process told grow old.
+// age backdates the usage that a process stored.
 func age(t *testing.T, url, process string, by time.Duration) {
 	t.Helper()
 	_, err := rig.OpenSQL(t, url).Exec("UPDATE request_usage SET saved_at = saved_at - $1 WHERE process = $2",

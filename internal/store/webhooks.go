@@ -122,9 +122,9 @@ func (s *Store) DeleteWebhook(ctx context.Context, account, id uuid.UUID) error 
 }
 
 // ClaimWebhooks implements webhook.Outbox. Each claim increments the fence. A
-// claim whose reply is lost expires after its ttl. Whether something is due is
-// no EXISTS, which PostgreSQL may make a join: of all that is due, if it
-// believes that to be little.
+// claim whose reply is lost expires after its ttl. The condition that something
+// is due uses no EXISTS: PostgreSQL may turn that into a join over all due
+// deliveries if it expects few.
 func (s *Store) ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl time.Duration) ([]*webhook.Claim, error) {
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
@@ -147,8 +147,8 @@ func (s *Store) ClaimWebhooks(ctx context.Context, now time.Time, n int, ttl tim
 }
 
 // ReleaseWebhook implements webhook.Outbox. It sets claimed_until to the
-// present: ClaimWebhooks orders by it, to serve first who was served longest
-// ago.
+// present: ClaimWebhooks orders by it, to serve the least recently served
+// first.
 func (s *Store) ReleaseWebhook(ctx context.Context, c *webhook.Claim) error {
 	_, err := s.exec(ctx, s.w, "release webhook",
 		"UPDATE webhooks SET claimed_until = "+s.dialect.now+" WHERE id = ? AND fence = ?", c.Webhook.ID, c.Fence)

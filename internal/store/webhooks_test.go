@@ -32,7 +32,7 @@ func saveWebhook(t testing.TB, s *store.Store, w *webhook.Webhook) {
 	inTx(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.SaveWebhook(ctx, w) })
 }
 
-// dueWebhook has one event of an account of its own to be sent.
+// dueWebhook creates a webhook in a new account, with one due delivery.
 func dueWebhook(t testing.TB, s *store.Store) *webhook.Webhook {
 	t.Helper()
 	account := newAccount(t, s)
@@ -48,7 +48,7 @@ func claim(t testing.TB, s *store.Store, n int, ttl time.Duration) []*webhook.Cl
 	return claims
 }
 
-// claimOne claims the only webhook that can be.
+// claimOne claims the only due webhook.
 func claimOne(t testing.TB, s *store.Store, ttl time.Duration) *webhook.Claim {
 	t.Helper()
 	claims := claim(t, s, 9, ttl)
@@ -63,7 +63,7 @@ func saveState(s *store.Store, c *webhook.Claim, state webhook.State) error {
 	return s.Do(ctx, func(tx *store.Tx) error { return tx.SaveWebhookState(ctx, c, state, epoch, time.Hour) })
 }
 
-// scalar reads one value from the database beside the store.
+// scalar reads one value directly from the database.
 func scalar[T any](t testing.TB, url, q string) T {
 	t.Helper()
 	var one T
@@ -178,7 +178,7 @@ func TestWebhook_OfAnotherAccountIsNotFound(t *testing.T) {
 				wantError(t, err, card.ErrNoRow)
 				wantError(t, s.Do(ctx, func(tx *store.Tx) error { _, err := tx.LockWebhook(ctx, who[0], who[1]); return err }),
 					card.ErrNoRow)
-				check(t, s.DeleteWebhook(ctx, who[0], who[1])) // which does nothing
+				check(t, s.DeleteWebhook(ctx, who[0], who[1])) // has no effect
 			})
 		}
 		_, err := s.WebhookByID(ctx, account, w.ID)
@@ -196,13 +196,13 @@ func TestDeleteWebhook_TakesItsDeliveriesAlong(t *testing.T) {
 		check(t, s.DeleteWebhook(ctx, account, gone.ID))
 		_, err := s.WebhookByID(ctx, account, gone.ID)
 		wantError(t, err, card.ErrNoRow)
-		check(t, s.DeleteWebhook(ctx, account, gone.ID)) // a repeated statement
+		check(t, s.DeleteWebhook(ctx, account, gone.ID)) // a retry
 		if n := scalar[int](t, url, "SELECT COUNT(*) FROM deliveries"); n != 2 {
 			t.Errorf("%d deliveries are left", n)
 		}
 		wantDeliveries(t, s, stays.ID, "2 pending", "1 pending")
 		if got := seqs(t, s, account); !cmp.Equal(got, []int64{1, 2}) {
-			t.Errorf("events %v are left", got)
+			t.Errorf("remaining events: %v", got)
 		}
 		insertEvents(t, s, newEvent(c, card.EventReversed))
 		wantDeliveries(t, s, stays.ID, "3 pending", "2 pending", "1 pending")
@@ -270,7 +270,7 @@ func TestClaimWebhooks_OnlyWhatCanBeSentToNow(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := open(t, url)
 		ctx := t.Context()
-		insertWebhook(t, s, newWebhook(newAccount(t, s))) // nothing to send
+		insertWebhook(t, s, newWebhook(newAccount(t, s))) // has nothing to send
 		want := dueWebhook(t, s)
 		disabled := dueWebhook(t, s)
 		disabled.Enabled, disabled.DisabledReason, disabled.DisabledAt = false, webhook.DisabledByRequest, &epoch
@@ -308,13 +308,13 @@ func TestClaimWebhooks_OnlyWhatCanBeSentToNow(t *testing.T) {
 	})
 }
 
-// Many dead receivers must not keep those that are well waiting.
+// Many failing receivers must not delay healthy ones.
 func TestClaimWebhooks_FewestFailuresFirst(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		failures := map[uuid.UUID]int{}
 		for i := range 5 {
 			dueWebhook(t, s)
-			c := claimOne(t, s, expiredAtOnce) // the others keep their claims
+			c := claimOne(t, s, expiredAtOnce) // the other claims continue
 			failures[c.Webhook.ID] = (i * 3) % 5
 			check(t, saveState(s, c, webhook.State{Failures: failures[c.Webhook.ID]}))
 		}
@@ -356,18 +356,17 @@ func TestReleaseWebhook_OldHolderCannotReleaseTheNewOnes(t *testing.T) {
 		owner := claimOne(t, s, time.Hour)
 		check(t, s.ReleaseWebhook(ctx, zombie))
 		if got := claim(t, s, 9, time.Hour); len(got) != 0 {
-			t.Error("the old holder has released it")
+			t.Error("the old holder released the claim")
 		}
 		check(t, s.ReleaseWebhook(ctx, owner))
-		check(t, s.ReleaseWebhook(ctx, owner)) // a repeated statement
+		check(t, s.ReleaseWebhook(ctx, owner)) // a retry
 		if next := claimOne(t, s, time.Hour); next.Fence <= owner.Fence {
 			t.Errorf("fence %d after %d", next.Fence, owner.Fence)
 		}
 	})
 }
 
-// A webhook that always has something to be sent must not keep the others
-// waiting.
+// A webhook that always has due deliveries must not delay other webhooks.
 func TestClaimWebhooks_LongestNotServedFirst(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := open(t, url)
@@ -403,7 +402,7 @@ func TestSaveWebhookState_LostClaimCannotWrite(t *testing.T) {
 		got, err := s.WebhookByID(ctx, w.AccountID, w.ID)
 		check(t, err)
 		if diff := cmp.Diff(w, got); diff != "" {
-			t.Errorf("the old holder has written: %s", diff)
+			t.Errorf("the old holder stored %s", diff)
 		}
 		check(t, saveState(s, owner, webhook.State{Failures: 2, FailingSince: &since}))
 		check(t, s.DeleteWebhook(ctx, w.AccountID, w.ID))
@@ -411,14 +410,14 @@ func TestSaveWebhookState_LostClaimCannotWrite(t *testing.T) {
 	})
 }
 
-// A sender that knows an older address or secret, or not that the webhook was
-// mended, must not note anything.
+// A sender with an outdated URL, secret or version of the webhook must not
+// store its state.
 func TestSaveWebhookState_ChangedWebhookCannotBeWritten(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		w := dueWebhook(t, s)
 		c := claimOne(t, s, time.Hour)
 		w.Description = "changed"
-		saveWebhook(t, s, w) // which no sender has to know of
+		saveWebhook(t, s, w) // a change that does not concern senders
 		check(t, saveState(s, c, webhook.State{}))
 		for _, version := range []int64{4, 2} {
 			w.Version = version
@@ -486,13 +485,13 @@ func TestSaveWebhookState_Disables(t *testing.T) {
 				t.Error(diff)
 			}
 			if again := claim(t, s, 9, time.Hour); len(again) != 0 {
-				t.Error("it is claimed although it is disabled")
+				t.Error("a disabled webhook was claimed")
 			}
 		}
 	})
 }
 
-// Whoever changes a webhook has mended it: it is tried at once.
+// Changing a webhook ends its pause: it is tried immediately.
 func TestSaveWebhook_NewVersionEndsThePause(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		s := open(t, url)

@@ -12,7 +12,8 @@ import (
 // milliseconds.
 const cancelGrace = 1500 * time.Millisecond
 
-// closeTimeout limits the message that ends a session. It has no answer.
+// closeTimeout limits sending the message that ends a session, which has no
+// response.
 const closeTimeout = 100 * time.Millisecond
 
 // dialer opens connections that wait for the other side for at most timeout.
@@ -75,8 +76,8 @@ func (d dialer) DialTimeout(network, address string, timeout time.Duration) (net
 	return d.DialContext(ctx, network, address)
 }
 
-// deadlineConn is a connection on which every read and write has a deadline. It
-// may be idle in between for any time.
+// deadlineConn sets a deadline for every read and write of a connection. The
+// connection may be idle for any time.
 type deadlineConn struct {
 	net.Conn
 	timeout time.Duration // of a read or write

@@ -9,12 +9,12 @@ import (
 )
 
 var (
-	// ErrConnect marks errors of connecting, all of which mean that the
-	// database can't be reached.
+	// ErrConnect marks errors of connecting. They all mean that the database
+	// can't be reached.
 	ErrConnect = errors.New("connect")
 	// ErrUnreplicated means that a transaction was committed, but perhaps on
-	// this server alone: the wait for its standby was cut off. lib/pq takes
-	// that for success.
+	// this server alone: the wait for its standby was canceled. lib/pq reports
+	// that as success.
 	ErrUnreplicated = errors.New("committed, but perhaps not replicated")
 	// ErrParameters replaces errors of lib/pq, which quote the text that they
 	// could not parse: it may be part of the password.
@@ -23,7 +23,7 @@ var (
 	errReadOnly = errors.New("the session is read only")
 )
 
-// code returns the SQLSTATE of an error, or that of success if it has none.
+// code returns the SQLSTATE of an error, or the code of success if it has none.
 func code(err error) pqerror.Code {
 	if e, is := errors.AsType[*pq.Error](err); is && e.Code != "" {
 		return e.Code
@@ -85,8 +85,8 @@ func IsDenied(err error) bool {
 }
 
 // cannotWrite reports whether an error means that the session can't write, so
-// that another one should be tried. A standby that is asked for its position in
-// the log returns the second code.
+// that another one should be tried. A standby returns the second code when
+// asked for its position in the log.
 func cannotWrite(err error) bool {
 	c := code(err)
 	return c == pqerror.ReadOnlySQLTransaction || c == pqerror.ObjectNotInPrerequisiteState

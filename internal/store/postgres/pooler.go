@@ -15,10 +15,10 @@ import (
 	"github.com/lib/pq/pqerror"
 )
 
-// ErrPoolMode means that a pooler such as PgBouncer stands in front of
-// PostgreSQL, and does not give each connection a session of its own. A
-// statement that is prepared in one session would be executed in another, which
-// may have prepared a different statement by that name.
+// ErrPoolMode means that a pooler such as PgBouncer in front of PostgreSQL does
+// not give each connection its own session. A statement that is prepared in one
+// session would be executed in another, which may have prepared a different
+// statement by that name.
 var ErrPoolMode = errors.New("a connection pooler shares sessions among clients; " +
 	"cardmint needs pool_mode = session, with any version of PgBouncer (not transaction or statement), or no pooler")
 
@@ -61,7 +61,7 @@ func (c *Connector) CheckPooler(ctx context.Context, db *sqlx.DB) error {
 	var names, want []string
 	for _, name := range []string{"client_min_messages", "idle_in_transaction_session_timeout", "statement_timeout"} {
 		value := c.runtime[name]
-		// the server shows "60s" in another unit
+		// the server reports "60s" in another unit
 		if value == "warning" || value != "" && strings.Trim(value, "0123456789") == "" {
 			names, want = append(names, pq.QuoteLiteral(name)), append(want, value)
 		}

@@ -1,8 +1,8 @@
 // Package postgres connects to PostgreSQL with lib/pq: it opens sessions, keeps
 // their statements prepared, detects poolers and classifies errors.
 //
-// It imports none of ours and knows no table. A session never waits forever for
-// a server, and reports a commit that may not be replicated.
+// It imports no other package of cardmint and knows no tables. A session never
+// waits forever for a server, and reports a commit that may not be replicated.
 package postgres
 
 import (
@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	idleInTxTimeout    = 65 * time.Second // only a dead process takes that long between two statements
+	idleInTxTimeout    = 65 * time.Second // only a stuck process takes that long between two statements
 	connectTimeout     = 10 * time.Second
 	hostConnectTimeout = 3 * time.Second // with several hosts: the next one may be healthy
 	// Some settings of a server, a role or a database apply to new sessions
@@ -34,11 +34,11 @@ const (
 // more than timeout. Parameters in the URL override the settings below.
 //
 // Neither side waits forever for a silent peer. By default, a process that is
-// stopped or cut off would keep its locks for two hours. With these settings
-// the server probes a silent connection after 15 s, and ends its session. In
-// the other direction, lib/pq can only ask the server to cancel a statement.
-// Without deadlines on the connection, a call to a silent server would never
-// return, whatever its context.
+// stopped or disconnected would keep its locks for two hours. With these
+// settings the server probes a silent connection after 15 s, and ends its
+// session. In the other direction, lib/pq can only ask the server to cancel a
+// statement. Without deadlines on the connection, a call to a silent server
+// would never return, even after its context has ended.
 func NewConnector(databaseURL string, timeout time.Duration) (*Connector, error) {
 	cfg, err := parse(databaseURL)
 	if err != nil {
@@ -61,7 +61,7 @@ func NewConnector(databaseURL string, timeout time.Duration) (*Connector, error)
 	if err != nil {
 		return nil, ErrParameters
 	}
-	connector.Dialer(dialer{timeout + timeout/4}) // by then the server should have ended the statement itself
+	connector.Dialer(dialer{timeout + timeout/4}) // the server should end the statement earlier
 	return &Connector{Connector: connector, runtime: cfg.Runtime, StatementLifetime: statementLifetime}, nil
 }
 
@@ -87,7 +87,7 @@ func (c *Connector) Ping(ctx context.Context, db *sqlx.DB) error {
 
 func checkWritable(ctx context.Context, db *sqlx.DB) error {
 	var readOnly string
-	if err := db.GetContext(ctx, &readOnly, "SHOW transaction_read_only"); err != nil { // is on in a standby too
+	if err := db.GetContext(ctx, &readOnly, "SHOW transaction_read_only"); err != nil { // also on in a standby
 		return err
 	}
 	if readOnly == "on" {

@@ -11,18 +11,18 @@ import (
 // MaxPrepared is how many statements a session keeps prepared.
 const MaxPrepared = 100
 
-// statementLifetime is how long a session keeps a statement prepared. PostgreSQL
-// plans it for its values five times, and may then keep one plan for all
-// values. A plan from when a table was small may read all of that table once it
+// statementLifetime is how long a session keeps a statement prepared.
+// PostgreSQL plans it for its values five times, and may then keep one plan for
+// all values. A plan that was made for a small table may scan all of it once it
 // is large.
 const statementLifetime = 10 * time.Second
 
 type prepareKey struct{}
 
-// WithPrepare returns a context in which sessions keep statements prepared. That
-// saves parsing, most of the planning, and the round trip in which lib/pq
-// prepares any other statement with arguments. Such statements must search by
-// indexes for all values.
+// WithPrepare returns a context that makes sessions keep statements prepared.
+// This saves parsing, most of the planning, and the round trip for preparing
+// that lib/pq adds to statements with arguments. The statements must use
+// indexes for all arguments.
 func WithPrepare(ctx context.Context) context.Context {
 	return context.WithValue(ctx, prepareKey{}, true)
 }
@@ -77,8 +77,8 @@ func (s *session) closePrepared(query string) error {
 	return st.Close()
 }
 
-// forgetIfChanged forgets a statement that the server can't run as it was
-// prepared, because the types of its columns have changed since.
+// forgetIfChanged discards a statement that the server can no longer run
+// because the types of its columns have changed.
 func (s *session) forgetIfChanged(query string, err error) {
 	if code(err) == pqerror.FeatureNotSupported {
 		delete(s.prepared, query)

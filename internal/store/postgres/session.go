@@ -16,9 +16,9 @@ import (
 
 // disableJIT disables PostgreSQL's compiler. It compiles statements with a high
 // estimated cost, such as an INSERT of a thousand cards of accounts with many
-// open ones, and that takes longer than running any of ours. It is no startup
-// parameter, because every PgBouncer that is not configured for it would reject
-// it.
+// open ones, and compiling takes longer than running any of these statements.
+// It is no startup parameter, because every PgBouncer that is not configured
+// for it would reject it.
 const disableJIT = "SET SESSION jit = off;"
 
 // Connector opens sessions. It implements driver.Connector.
@@ -249,7 +249,7 @@ func (s *session) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx
 	if err != nil {
 		release()
 		if e, is := errors.AsType[*pq.Error](err); is && e.Code == pqerror.FeatureNotSupported {
-			e.Code = pqerror.ReadOnlySQLTransaction // of a standby, for a transaction that may write
+			e.Code = pqerror.ReadOnlySQLTransaction // from a standby, for a transaction that may write
 		}
 		return nil, s.end(err)
 	}

@@ -1,7 +1,8 @@
 // Package sqlite connects to SQLite with modernc.org/sqlite: it opens files,
 // keeps statements compiled and classifies errors.
 //
-// It imports none of ours and knows no table. Every commit is synced to disk.
+// It imports no other package of cardmint and knows no tables. Every commit is
+// synced to disk.
 package sqlite
 
 import (

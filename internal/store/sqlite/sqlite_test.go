@@ -12,7 +12,7 @@ import (
 	modernc "modernc.org/sqlite"
 )
 
-// numbers counts to a number, a row at a time.
+// numbers returns the numbers up to a parameter, one per row.
 const numbers = "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ?) SELECT i FROM n"
 
 func check(t *testing.T, err error) {
@@ -22,7 +22,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// writer returns the connection that writes to a database.
+// writer returns the writing connection of a database.
 func writer(t *testing.T, path string) *sql.Conn {
 	t.Helper()
 	w, r, err := Open(path, 1)
@@ -136,8 +136,8 @@ const schema = `
 	CREATE TABLE replies (id INTEGER PRIMARY KEY, created_at INTEGER);
 	CREATE INDEX replies_created ON replies (created_at);`
 
-// SQLite compiles a statement again if what it planned for has changed. Then it
-// needs memory again for all its parts.
+// SQLite recompiles a statement if the values that it was planned for change.
+// That allocates memory for all its parts again.
 func TestCache_OtherValues_CompilesOnce(t *testing.T) {
 	t.Parallel()
 	for name, query := range map[string]string{
@@ -159,7 +159,7 @@ func TestCache_OtherValues_CompilesOnce(t *testing.T) {
 				case i == 0:
 					first = took
 				case 5*took > first:
-					t.Errorf("the first time took %d parts, the next %d", first, took)
+					t.Errorf("the first run allocated %d parts, the next %d", first, took)
 				}
 			}
 		})
@@ -173,7 +173,7 @@ func cached(t *testing.T, c *sql.Conn) (kept map[string]stmt) {
 	return kept
 }
 
-// parts returns how many small pieces of memory a connection has asked for.
+// parts returns the number of small allocations of a connection.
 func parts(t *testing.T, c *sql.Conn) (n int) {
 	t.Helper()
 	check(t, c.Raw(func(conn any) error {
