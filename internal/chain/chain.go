@@ -51,8 +51,8 @@ func ByCode(code string) (driver.Coin, bool) {
 	return driver.Coin{}, false
 }
 
-// Markets returns the names of markets by currency and rate source, including
-// those of coins that cards cannot be paid with yet.
+// Markets returns the names of markets by currency and rate source. It includes
+// coins that cards cannot be paid with yet.
 func Markets() map[string]map[string]string {
 	markets := map[string]map[string]string{}
 	for _, c := range all() {

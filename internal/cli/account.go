@@ -17,8 +17,8 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-// adminContext is what commands that work on the database use. It has no rates;
-// decisions that depend on one wait for a worker.
+// adminContext contains the services of commands that work on the database. It
+// has no rates; decisions that depend on one wait for a worker.
 type adminContext struct {
 	vault    *vault.Vault
 	db       *store.Store

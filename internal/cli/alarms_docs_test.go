@@ -11,14 +11,14 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// rule is an alarm of the file that is shipped.
+// rule is an alarm of the shipped file.
 type rule struct {
 	name, expr                              string
 	severity, summary, description, runbook string
 }
 
-// rules reads the file, which promtool checks: every value of it is on one
-// line, but for expressions.
+// rules reads the file, whose syntax promtool checks. Every value except
+// expressions is on one line.
 func rules(t *testing.T) []rule {
 	t.Helper()
 	var all []rule
@@ -95,11 +95,11 @@ func TestAlarms_EachRule_HasRunbookSection(t *testing.T) {
 		}
 	}
 	for title := range sections {
-		t.Errorf("the section %s is of no alarm", title)
+		t.Errorf("the section %s belongs to no alarm", title)
 	}
 }
 
-// shellLines returns what a page runs in a shell.
+// shellLines returns the shell commands of a page.
 func shellLines(text string) []string {
 	var all []string
 	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(text, -1) {
@@ -126,7 +126,7 @@ func TestAlarms_Commands_Parse(t *testing.T) {
 			if !slices.Contains(
 				[]string{"apt-get", "install", "promtool", "systemctl", "journalctl", "curl", "df", "du", "grep", "timedatectl",
 					"top", "runuser"}, words[0]) {
-				t.Errorf("what is %s?", line)
+				t.Errorf("unknown metric or command: %s", line)
 			}
 			continue
 		}

@@ -25,7 +25,7 @@ Examples:
   cardmint backup before-upgrade --database-url postgres://cardmint@localhost/cardmint` + jsonHelp(backupJSON{})
 }
 
-// backupJSON is what a backup holds, for programs.
+// backupJSON is the content of a backup as JSON.
 type backupJSON struct {
 	File          string   `json:"file"`
 	Cards         int64    `json:"cards"`

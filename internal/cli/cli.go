@@ -1,5 +1,5 @@
 // Package cli is the command line: commands, their output and their help.
-// Package app runs what serves.
+// Package app runs the service.
 //
 // It may import every package. A command stops everything that it started.
 package cli

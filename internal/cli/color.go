@@ -18,7 +18,7 @@ const (
 )
 
 // paint returns a text in a color if w supports colors. In a table, paint only
-// the last column: the others are padded by their length.
+// the last column: the other columns are padded by their length.
 func (g *globals) paint(w io.Writer, c color, text string) string {
 	if c == none || !colors(g.Color, w) {
 		return text

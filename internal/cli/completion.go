@@ -93,7 +93,7 @@ func candidates(root *kong.Node, words []string) []string {
 	p, last := position{node: root}, ""
 	for i, word := range words {
 		switch {
-		case word == "=": // bash has it as a word of its own
+		case word == "=": // bash splits it off as a word
 		case i == len(words)-1:
 			last = word
 		default:

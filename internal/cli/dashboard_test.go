@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// dashboardQuery is a query of the dashboard that is shipped.
+// dashboardQuery is a query of the shipped dashboard.
 type dashboardQuery struct{ panel, expr, legend string }
 
 func dashboardQueries(t *testing.T) []dashboardQuery {
@@ -46,8 +46,8 @@ var (
 	legends   = regexp.MustCompile(`\{\{(\w+)\}\}`)
 )
 
-// Every metric that the dashboard and the alarms name is exported, with these
-// labels; and the dashboard leaves out none.
+// The metrics and labels that the dashboard and the alarms use are exported,
+// and the dashboard shows every exported metric.
 func TestDashboard_Queries_CoverExportedMetrics(t *testing.T) {
 	known, shown := exported(t), map[string]bool{}
 	for _, r := range rules(t) {
@@ -73,7 +73,7 @@ func TestDashboard_Queries_CoverExportedMetrics(t *testing.T) {
 // exported.
 func checkLabels(t *testing.T, known map[string][]string, q dashboardQuery) {
 	t.Helper()
-	labels := []string{"instance", "job", "alertname"} // which Prometheus adds
+	labels := []string{"instance", "job", "alertname"} // added by Prometheus
 	found := false
 	for _, s := range selectors.FindAllStringSubmatch(q.expr, -1) {
 		own, there := known[s[1]]

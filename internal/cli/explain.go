@@ -145,7 +145,7 @@ func decisionReason(r operator.CardDetail, x operator.Explanation) string {
 	return "the card could not be issued: " + orDash(oneLine(r.Intent.Reason))
 }
 
-// formatWorth returns the value of the money of a card, and what is missing.
+// formatWorth returns the value of a card's money, and the missing amount.
 func formatWorth(c *card.Card, w *operator.Worth) string {
 	text := fmt.Sprintf("%s USD, at %s USD each by %s of %s", w.USD, w.Rate.USD, w.Rate.Source, formatTime(&w.Rate.At))
 	if w.Short == 0 {
@@ -157,7 +157,7 @@ func formatWorth(c *card.Card, w *operator.Worth) string {
 // printDecisions prints the possible decisions, each with its command.
 func printDecisions(out io.Writer, c *card.Card, x operator.Explanation) {
 	if x.Wait == operator.ForConfirmations || x.Wait == operator.ForSupplier {
-		return // it goes on by itself
+		return // continues automatically
 	}
 	for _, choice := range x.Choices {
 		what := ""

@@ -39,8 +39,8 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 }
 
 // shownFlags hides the global flags that a command ignores, and returns the
-// others. Ignored flags are accepted, so that scripts can pass the same flags
-// to every command.
+// rest. Ignored flags are accepted, so that scripts can pass the same flags to
+// every command.
 func shownFlags(node *kong.Node) [][]*kong.Flag {
 	root := node
 	for root.Parent != nil {

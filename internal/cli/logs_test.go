@@ -74,7 +74,7 @@ func TestLogs_DocumentedMessages_Exist(t *testing.T) {
 		for _, message := range code.FindAllStringSubmatch(strings.Split(row, "|")[1], -1) {
 			n++
 			if !strings.Contains(all.String(), `"`+message[1]+`"`) {
-				t.Errorf("no line says %q", message[1])
+				t.Errorf("no log call has the message %q", message[1])
 			}
 		}
 	}
@@ -83,7 +83,7 @@ func TestLogs_DocumentedMessages_Exist(t *testing.T) {
 	}
 }
 
-// Durations are logged with their unit. The unit of a bare number is a guess.
+// Durations are logged with their unit: a bare number would be ambiguous.
 func TestLogs_Durations_HaveUnits(t *testing.T) {
 	n := 0
 	for path, text := range sources(t) {
@@ -101,6 +101,6 @@ func TestLogs_Durations_HaveUnits(t *testing.T) {
 		}
 	}
 	if n < 60 {
-		t.Errorf("only %d lines that log were found", n)
+		t.Errorf("only %d log calls were found", n)
 	}
 }

@@ -90,7 +90,7 @@ func TestComplete_PartialLine_ListsCandidates(t *testing.T) {
 		"card list --st":            "--state",
 		"card list --state un":      "unpaid underpaid",
 		"card list --state=un":      "--state=unpaid --state=underpaid",
-		"card list --state = un":    "unpaid underpaid", // as bash has it
+		"card list --state = un":    "unpaid underpaid", // as split by bash
 		"card list --limit 5 --att": "--attention",
 		"card show --all --refu":    "--refund-address",
 		"card resolve x ":           "accept refund write-off retry",

@@ -92,7 +92,7 @@ func (r *receiver) chooseSecret(token string) (made bool, err error) {
 }
 
 // withScheme adds a missing scheme to an address: http for this machine, https
-// for others.
+// otherwise.
 func withScheme(address string) string {
 	if address == "" || strings.Contains(address, "://") {
 		return address

@@ -72,8 +72,8 @@ func TestRunbook_Pages_AreComplete(t *testing.T) {
 	}
 }
 
-// parses fails unless there is such a command. What follows "..." or a capital
-// letter is the operator's to fill in.
+// parses fails the test unless the command exists. The rest of a line after
+// "..." or a capital letter is a placeholder.
 func parses(t *testing.T, name, line string) {
 	t.Helper()
 	parser, err := kong.New(newCommands(), coinVars(), kong.Exit(func(int) {}), kong.Writers(os.Stderr, os.Stderr))
@@ -90,8 +90,7 @@ func parses(t *testing.T, name, line string) {
 	}
 }
 
-// begins reports whether arguments are the name of a command, as a sentence has
-// it.
+// begins reports whether arguments are the name of a command, as in a sentence.
 func begins(t *testing.T, args []string) (found bool) {
 	t.Helper()
 	eachCommand(model(t), func(n *kong.Node) {
@@ -118,8 +117,8 @@ func known(t *testing.T) map[string]bool {
 	return flags
 }
 
-// A umask that outlives its block makes files unreadable that later commands
-// of the same root shell write.
+// A umask that outlives its block makes files unreadable that later commands in
+// the same root shell create.
 func TestRunbook_Umask_StaysInSubshell(t *testing.T) {
 	leaking := regexp.MustCompile(`(?m)^(?:umask|.*[;&] *umask)\b.*$`)
 	for name, text := range operatorPages(t) {

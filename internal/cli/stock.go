@@ -202,7 +202,7 @@ type stockLine struct {
 	Soon      int64    `json:"expire_soon"`
 	Expired   int64    `json:"expired"`
 	Low       bool     `json:"low"`
-	Known     bool     `json:"in_file"` // the file of suppliers names the supplier
+	Known     bool     `json:"in_file"` // the file of suppliers contains the supplier
 }
 
 // stockJSON is the stock in JSON.

@@ -147,7 +147,7 @@ func (tokenCreateCommand) Help() string {
 func (c tokenCreateCommand) Run(ctx context.Context, g *globals) error {
 	r := account.TokenRequest{Name: c.Name, Scopes: account.Scopes(c.Scopes), ExpiresAt: (*time.Time)(c.ExpiresAt)}
 	if c.ExpiresIn != nil {
-		if r.TTL = time.Duration(*c.ExpiresIn); r.TTL == 0 { // which stands for ever
+		if r.TTL = time.Duration(*c.ExpiresIn); r.TTL == 0 { // no expiry
 			return app.WithHint(errors.New("the token would have expired already"),
 				"leave out --expires-in for a token that is valid until it is revoked")
 		}
@@ -251,7 +251,7 @@ type tokenJSON struct {
 	Name      string    `json:"name"`
 	Scopes    []string  `json:"scopes"`
 	CreatedAt instant   `json:"created_at"`
-	UsedAt    instant   `json:"used_at"` // null if it never was
+	UsedAt    instant   `json:"used_at"` // null if never used
 	ExpiresAt instant   `json:"expires_at"`
 	RevokedAt instant   `json:"revoked_at"`
 }

@@ -16,7 +16,7 @@ import (
 	_ "github.com/lib/pq" // the driver for PostgreSQL
 )
 
-// Cluster is a PostgreSQL server of one test, which may be stopped, frozen and
+// Cluster is a PostgreSQL server of one test. It can be stopped, frozen and
 // replicated.
 type Cluster struct {
 	*Process
@@ -40,8 +40,8 @@ func NewCluster(tb testing.TB, settings ...string) *Cluster {
 	return c
 }
 
-// Standby starts a server that replicates c and is called name, as
-// synchronous_standby_names has it. It ends with the test.
+// Standby starts a server that replicates c and is called name, for
+// synchronous_standby_names. It ends with the test.
 func (c *Cluster) Standby(tb testing.TB, name string, settings ...string) *Cluster {
 	tb.Helper()
 	s := prepareCluster(tb, settings)
@@ -80,7 +80,7 @@ func prepareCluster(tb testing.TB, settings []string) *Cluster {
 	if c.admin, err = sql.Open("postgres", c.URL("postgres")); err != nil {
 		tb.Fatal(err)
 	}
-	c.admin.SetMaxIdleConns(0) // a crash of the server breaks none that would be used after it
+	c.admin.SetMaxIdleConns(0) // leaves no broken connections after a crash
 	tb.Cleanup(func() { _ = c.admin.Close() })
 	return c
 }

@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// Lie is an error in an answer of a JSON-RPC server.
+// Lie is an error in a response of a JSON-RPC server.
 type Lie struct {
 	Name   string
-	Method string // whose answer it is
-	Field  string // what is wrong; "" if it is the whole answer
+	Method string // the method of the response
+	Field  string // the wrong field; "" if the whole response is wrong
 	tell   telling
 }
 
 type telling func(answer []byte) (lied []byte, ok bool)
 
-// Tell returns the answer with the lie. It returns false if the answer lacks
-// the field of the lie.
+// Tell returns the response with the lie. It returns false if the response
+// lacks the field.
 func (l Lie) Tell(answer []byte) (lied []byte, ok bool) { return l.tell(answer) }
 
 // LieThat returns a lie that replaces the value of a field in a method's
@@ -71,7 +71,7 @@ func LiesAbout(method, field string, honest any) []Lie {
 	return lies
 }
 
-// LiesOf returns the lies that replace a method's whole answer.
+// LiesOf returns the lies that replace a method's whole response.
 func LiesOf(method string) []Lie {
 	whole := func(text string) telling { return func([]byte) ([]byte, bool) { return []byte(text), true } }
 	lies := []Lie{

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Line forwards connections to a server at a TCP address, and can lose them.
+// Line forwards connections to a server at a TCP address, and can cut them.
 type Line struct {
 	listener net.Listener
 	to       string
@@ -54,7 +54,7 @@ func (l *Line) Down() {
 	l.Cut()
 }
 
-// Up lets connections through again.
+// Up accepts connections again.
 func (l *Line) Up() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,8 +71,7 @@ func (l *Line) run() {
 	}
 }
 
-// register reports whether connections are allowed, and adds c to those that
-// Cut closes.
+// register reports whether connections are allowed. If so, Cut will close c.
 func (l *Line) register(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 // nothing behind.
 type Network struct {
 	*Process
-	prefix string // of addresses: the first three bytes, with a dot behind each
+	prefix string // first three bytes of addresses, with a trailing dot
 }
 
 // NewNetwork creates a network. Its first address is this process. The test
@@ -29,7 +29,7 @@ func NewNetwork(tb testing.TB) *Network {
 	tb.Helper()
 	notShort(tb, "machines")
 	if os.Getuid() != 0 {
-		tb.Fatal("machines are made by root only")
+		tb.Fatal("only root can start machines")
 	}
 	n := &Network{prefix: freeNetwork(tb)}
 	n.Process = Start(tb, exec.Command("unshare", "--net", "sleep", "infinity"))
@@ -69,7 +69,7 @@ func ownNamespace(pid int, kind string) error {
 		return err
 	}
 	if ours, _ := os.Readlink("/proc/self/ns/" + kind); ours == theirs {
-		return fmt.Errorf("process %d has no %s namespace of its own", pid, kind)
+		return fmt.Errorf("process %d shares the %s namespace", pid, kind)
 	}
 	return nil
 }
@@ -93,20 +93,19 @@ func run(tb testing.TB, program string, args ...string) {
 	}
 }
 
-// Machine has its own processes, and its own copies of /etc, /var and /run,
-// which are deleted with it.
+// Machine is a container with its own processes and copies of /etc, /var and
+// /run. The copies are deleted with it.
 type Machine struct {
 	Name, Address string
 
 	network *Network
 	anchor  *Process
-	first   int    // its first process, by the number it has here
-	dir     string // of what it writes
+	first   int    // pid of its first process, outside of the machine
+	dir     string // its /etc, /var and /run
 	link    string // its port of the switch
 }
 
-// inside prepares the directories, and reaps processes that lost their parents,
-// as the first process has to.
+// inside prepares the directories, and reaps orphaned processes, as init must.
 const inside = `
 set -e
 for name in etc var; do

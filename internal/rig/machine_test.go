@@ -16,7 +16,7 @@ func TestMachine_CanBeCutOffAndForgetsItsFiles(t *testing.T) {
 		what, want string
 		do         func()
 	}{
-		{"plugged in", "1", func() {}}, // refused: nobody listens
+		{"plugged in", "1", func() {}}, // refused: no listener
 		{"cut", "124", func() { two.Cut(t) }},
 		{"mended", "1", func() { two.Mend(t) }},
 	} {

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// With fixed keys the wallets are set up faster than with new ones. They are
-// worth nothing.
+// Fixed keys make the setup of wallets faster. They protect no real money.
 const (
 	merchantAddress = "49snN9s5C6n6gVTjGPKivRM4t1DbCjBQah96GqqJiBVvM43b71asFZ2NRQYuuaqG3GDDAwMb1MMVKUVjZaVDvJaX4vTQFcr"
 	merchantViewKey = "feaccb9e60a89e60f34c88a9ec5d997bb707d466d7f2d7499ac5f72b805d540f"
@@ -61,9 +60,9 @@ type MoneroNet struct {
 
 // Monero returns a network for exclusive use until the test ends, and repairs
 // it if necessary. The next test gets the same network, with its history. Two
-// parallel tests may have networks at the same time; others wait. A test and
-// its subtests must therefore request only one. Starting one takes about 1 s,
-// and the first one 8 s longer. Main stops them.
+// parallel tests may have networks at the same time; further tests wait. A test
+// and its subtests must therefore request only one. Starting one takes about 1
+// s, and the first one 8 s longer. Main stops them.
 func Monero(tb testing.TB) *MoneroNet {
 	tb.Helper()
 	notShort(tb, "Monero")
@@ -71,7 +70,7 @@ func Monero(tb testing.TB) *MoneroNet {
 	MoneroProgram(tb, "monero-wallet-rpc")
 	n := idleMonero(tb)
 	tb.Cleanup(func() { monero.idle <- n })
-	n.mend(tb)
+	n.repair(tb)
 	return n
 }
 
@@ -104,8 +103,8 @@ func endMonero() {
 	}
 }
 
-// startMonero starts a network that begins as all do: with copies of a chain
-// and of two wallets that have read it.
+// startMonero starts a network with copies of the initial chain and of two
+// wallets that have read it.
 func startMonero(tb testing.TB) *MoneroNet {
 	tb.Helper()
 	n := newNet(tb)
@@ -165,17 +164,17 @@ func (n *MoneroNet) end() {
 	_ = os.RemoveAll(n.dir)
 }
 
-// mend restarts, thaws and reopens programs that a test has stopped, frozen or
-// closed. It then mines a block, so that the mempool is empty and no wallet is
-// ahead of the node.
-func (n *MoneroNet) mend(tb testing.TB) {
+// repair restarts, thaws and reopens programs that a test has stopped, frozen
+// or closed. It then mines a block, so that the mempool is empty and no wallet
+// is ahead of the node.
+func (n *MoneroNet) repair(tb testing.TB) {
 	tb.Helper()
 	n.Daemon.Thaw()
 	if n.Daemon.ended() {
 		n.Daemon.Start(tb)
 	}
-	n.Wallet.mend(tb)
-	n.Payer.mend(tb)
+	n.Wallet.repair(tb)
+	n.Payer.repair(tb)
 	n.Mine(tb, int(max(1, firstBlocks-n.Height(tb))))
 }
 
@@ -251,10 +250,9 @@ func (n *MoneroNet) DropMempool(tb testing.TB) {
 
 // Reorg replaces the newest depth blocks with the given number of new ones.
 // With drop, their transactions and the mempool are lost. Without drop, their
-// transactions are mined again in the first new block. An exception are
-// transactions that were made after the newest remaining block: they stay in
-// the mempool permanently, because their decoys are too young, and monerod does
-// not retry.
+// transactions are mined again in the first new block. Transactions that were
+// made after the newest remaining block stay in the mempool permanently: their
+// decoys are too young, and monerod does not retry.
 func (n *MoneroNet) Reorg(tb testing.TB, depth, blocks int, drop bool) {
 	tb.Helper()
 	n.Pop(tb, depth)
@@ -302,8 +300,7 @@ func (n *MoneroNet) Pay(tb testing.TB, address string, amount int64) (txID strin
 	return n.PayMany(tb, MoneroOutput{address, amount})
 }
 
-// TryPay is Pay for a payer that may have nothing to spend at the moment: then
-// it returns an error, and nothing was sent.
+// TryPay is like Pay, but returns an error if the payer has nothing to spend.
 func (n *MoneroNet) TryPay(tb testing.TB, address string, amount int64) error {
 	tb.Helper()
 	n.Payer.Refresh(tb)
@@ -383,7 +380,7 @@ func (n *MoneroNet) Conflict(tb testing.TB, first, second string) [2]MoneroTx {
 		}
 		return made
 	}
-	tb.Fatal("the payer has no output that he can spend")
+	tb.Fatal("the payer has no spendable output")
 	return made
 }
 

@@ -40,6 +40,6 @@ func TestMoneroProgram_IsOfTheVersionThatIsAskedFor(t *testing.T) {
 	want("system", system)
 
 	if !KnowsFlag(t, system, "--old-flag") || KnowsFlag(t, system, "--new-flag") {
-		t.Error("the help was not asked for its flags")
+		t.Error("the flags were not read from the help")
 	}
 }

@@ -50,10 +50,10 @@ func (w *MoneroWallet) Launch(tb testing.TB) {
 		login = "--rpc-login=" + w.user + ":" + w.password
 	}
 	args := []string{"--daemon-address=" + w.daemonURL, "--trusted-daemon", "--wallet-dir=" + w.dir, login, "--no-dns",
-		"--rpc-ssl=disabled", "--daemon-ssl=disabled", // each would create an RSA key first, which takes seconds
+		"--rpc-ssl=disabled", "--daemon-ssl=disabled", // otherwise each would first create an RSA key, which takes seconds
 		"--shared-ringdb-dir=" + filepath.Join(w.dir, "ring"), "--log-level=0", "--log-file=" + filepath.Join(w.dir, "log")}
-	// a new wallet takes a regtest node, with every fork at block 1, for an
-	// outdated one
+	// a new wallet considers a regtest node, with every fork at block 1,
+	// outdated
 	const anyFork = "--allow-mismatched-daemon-version"
 	if KnowsFlag(tb, w.path(tb), anyFork) {
 		args = append(args, anyFork)
@@ -168,9 +168,9 @@ func (w *MoneroWallet) DeleteCache(tb testing.TB) {
 	}
 }
 
-// mend gets the program running with its wallet open. If the wallet can't be
-// opened, it deletes its cache.
-func (w *MoneroWallet) mend(tb testing.TB) {
+// repair starts the program, if necessary, and opens its wallet. If the wallet
+// can't be opened, it deletes the cache.
+func (w *MoneroWallet) repair(tb testing.TB) {
 	tb.Helper()
 	w.Thaw()
 	if w.ended() {
@@ -185,8 +185,8 @@ func (w *MoneroWallet) mend(tb testing.TB) {
 	}
 }
 
-// Save returns the wallet's files as they are now, as a snapshot of the machine
-// would have them.
+// Save returns the wallet's current files, as a snapshot of the machine would
+// contain them.
 func (w *MoneroWallet) Save(tb testing.TB) map[string][]byte {
 	tb.Helper()
 	files := map[string][]byte{}

@@ -29,11 +29,11 @@ func answering(t *testing.T, text string) (url string, served *atomic.Int64) {
 	return s.URL, served
 }
 
-// patience is long enough for a busy machine; one test waits for its end.
+// patience is long enough for a busy machine. One test waits for all of it.
 const patience = 2 * time.Second
 
-// ask calls a JSON-RPC method, reads at most 1 MB of the answer, and gives up
-// after a while.
+// ask calls a JSON-RPC method, reads at most 1 MB of the response, and times
+// out after patience.
 func ask(url, method string) (status int, answer string, err error) {
 	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Post(url+"/json_rpc", "application/json", strings.NewReader(`{"method":"`+method+`"}`))
@@ -52,7 +52,7 @@ func TestProxy_Faults(t *testing.T) {
 		name   string
 		fault  rig.Fault
 		status int
-		answer string // how it begins
+		answer string // prefix
 		length int
 		err    func(error) bool
 		served int64

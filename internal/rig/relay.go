@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// relay forwards connections to a server, and acknowledges received data at
-// once. monero-wallet-rpc sends each request to its node in two parts, and
-// sends the second only after the first is acknowledged. Without the relay that
-// takes 40 ms.
+// relay forwards connections to a server, and acknowledges received data
+// immediately. monero-wallet-rpc sends each request to its node in two parts,
+// and sends the second only after the first is acknowledged. Without the relay
+// that takes 40 ms.
 type relay struct {
 	URL string
 
@@ -68,8 +68,8 @@ func (r *relay) pass(from net.Conn) {
 	<-ended
 }
 
-// acknowledging is a connection that, on Linux, acknowledges at once what it
-// reads.
+// acknowledging is a connection that, on Linux, acknowledges data as soon as it
+// reads it.
 type acknowledging struct{ net.Conn }
 
 func (c acknowledging) Read(b []byte) (int, error) {

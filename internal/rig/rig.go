@@ -1,10 +1,10 @@
 // Package rig starts real servers for tests: PostgreSQL, PgBouncer, monerod and
 // monero-wallet-rpc.
 //
-// It imports nothing of ours and is imported by tests only. Its servers listen
-// on loopback or in a Network, keep their data in a temporary directory, and
-// stop with the test, or with its process if that is killed. With -short, tests
-// that need a server are skipped.
+// It imports no other package of cardmint, and only tests import it. Its
+// servers listen on loopback or in a Network, keep their data in a temporary
+// directory, and stop with the test, or with its process if that is killed.
+// With -short, tests that need a server are skipped.
 package rig
 
 import (

@@ -42,7 +42,7 @@ func (s *server) run(tb testing.TB, args ...string) {
 	tb.Helper()
 	cmd := exec.Command(s.path(tb), append(args, "--rpc-bind-port="+strconv.Itoa(s.port))...)
 	cmd.Dir = s.dir
-	// the programs read configuration from HOME, and write files there unasked
+	// the programs read their configuration from HOME, and write files there
 	cmd.Env = append(os.Environ(), "HOME="+s.dir)
 	s.Process = launch(tb, cmd)
 }

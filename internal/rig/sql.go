@@ -14,7 +14,7 @@ func OpenSQL(tb testing.TB, url string) *sql.DB {
 	tb.Helper()
 	driver, source := "postgres", url
 	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
-		driver, source = "sqlite", path+"?_pragma=busy_timeout(10000)" // others may be writing
+		driver, source = "sqlite", path+"?_pragma=busy_timeout(10000)" // other connections may be writing
 	}
 	db, err := sql.Open(driver, source)
 	if err != nil {

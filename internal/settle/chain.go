@@ -13,12 +13,12 @@ type Chain interface {
 	Currency() card.Currency
 	// Scan returns the chain's tip, and every incoming transfer in the mempool
 	// and in the blocks of Query.View, each output of a transaction once. The
-	// view is of one moment: tip and Kept also hold for the reread blocks. The
+	// view is a snapshot: tip and Kept also hold for the reread blocks. The
 	// error is card.ErrChainNotReady if the chain cannot be trusted at the
 	// moment.
 	Scan(ctx context.Context, q Query) (View, error)
 	// NewAddresses returns the n addresses after a position, by ascending
-	// position. A wallet makes the ones it lacks. If after is NoPosition, a
+	// position. A wallet makes missing addresses. If after is NoPosition, a
 	// wallet that remembers its addresses continues after its own newest.
 	NewAddresses(ctx context.Context, after int64, n int) ([]Address, error)
 	// Reserve makes the wallet's addresses up to upTo, but no more than n per
@@ -107,7 +107,7 @@ func (q Query) View(kept int64) View {
 	return v
 }
 
-// View is the state of a chain at one moment.
+// View is a snapshot of a chain.
 type View struct {
 	Fingerprint string // of the network and the wallet; never changes for one database
 	Tip         card.Tip
@@ -156,14 +156,14 @@ type Lease struct {
 // LeaseName returns the name of the lease for watching a currency's chain.
 func LeaseName(currency string) string { return "watch " + currency }
 
-// Epoch is a period in which the database is known not to have gone back.
-// Addresses that were made before an epoch are never handed out in it.
+// Epoch is a period without a rollback of the database. Addresses that were
+// made before an epoch are never handed out in it.
 type Epoch struct {
 	Currency   string
-	Number     int64 // Unix milliseconds of its start, and greater than all before
+	Number     int64 // Unix milliseconds of its start; greater than all earlier numbers
 	First      int64 // first position that it may hand out
 	PacedUntil time.Time
-	Quiet      time.Duration // pause of issuing, in which another database with the wallet would notice
+	Quiet      time.Duration // pause of issuing that lets another database with the wallet notice
 	// Stale means that the database may lack the latest changes: unissued cards
 	// in stock may have been issued.
 	Stale  bool

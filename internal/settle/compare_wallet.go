@@ -12,7 +12,7 @@ import (
 
 // ErrDatabaseBehind means that the wallet's beacon is ahead of the database:
 // the database was restored, or another one uses the wallet.
-var ErrDatabaseBehind = errors.New("the wallet knows a later state than this database")
+var ErrDatabaseBehind = errors.New("the wallet has a later state than this database")
 
 // behindTimeout is how long a wallet may stay ahead of its database: a worker
 // stores a new state in the wallet first.

@@ -9,12 +9,12 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// A database can go back in time: a backup is restored, a virtual machine is
-// reset, a standby that lags is promoted. Customers then hold addresses that
-// the database does not know. So the holder of a chain's lease attests with
-// every mark that the database is unchanged. If it cannot know, as after a
-// start, it begins an epoch: addresses that may have been handed out before
-// stay watched, and are never handed out again.
+// A database can be rolled back: a backup is restored, a virtual machine is
+// reset, a lagging standby is promoted. Customers then hold addresses that the
+// database does not know. So the holder of a chain's lease attests with every
+// mark that the database is unchanged. If it cannot know, as after a start, it
+// begins an epoch: addresses that may have been handed out before stay watched,
+// and are never handed out again.
 
 // longestPause is the longest time between a worker's last mark and the start
 // of the next worker that may continue the epoch.
@@ -55,10 +55,10 @@ func (b Beacon) provesContinuity(pool Pool, l Lease, pause time.Duration) bool {
 type pendingEpoch struct {
 	target    int64         // newest address that may have been handed out
 	from      int64         // newest known address
-	back      bool          // the database went back
-	reset     bool          // it did, or may have: event numbers must jump ahead
-	continued bool          // it did not: the last epoch continues
-	stale     bool          // it did, or another database has the newest state
+	back      bool          // the database was rolled back
+	reset     bool          // it was, or may have been: event numbers must jump ahead
+	continued bool          // it was not: the last epoch continues
+	stale     bool          // it was, or another database has the newest state
 	lacked    bool          // the wallet lacked the target address at first
 	lost      time.Duration // upper limit of the time since the newest mark
 	since     time.Time     // of the last mark; zero without one
@@ -287,12 +287,12 @@ func (w *Watcher) logEpoch(ctx context.Context, e Epoch, p *pendingEpoch) {
 	}
 }
 
-// requestRescan requests a rescan if the wallet may have read blocks before it
-// made addresses again that they pay to, which happens if it was restored
-// together with the database. Nothing may prove that. But a wallet that ran
-// until some minutes ago has the addresses of ten minutes ahead, unless it was
-// about to make them; after a longer time without a worker, any wallet lacks
-// addresses.
+// requestRescan requests a rescan if the wallet may have scanned blocks before
+// it recreated the addresses that they pay to, which happens if it was restored
+// together with the database. There may be no evidence of that. But a wallet
+// that ran until some minutes ago has the addresses of the next ten minutes,
+// unless it was about to make them; after a longer time without a worker, any
+// wallet lacks addresses.
 func (w *Watcher) requestRescan(ctx context.Context, p *pendingEpoch) error {
 	switch {
 	case !p.lacked:
@@ -317,7 +317,7 @@ func (w *Watcher) continues(pool Pool, cursor Cursor) bool {
 }
 
 // planEpoch decides which addresses an epoch skips, and whether the database
-// went back.
+// was rolled back.
 func (w *Watcher) planEpoch(pool Pool, cursor Cursor) *pendingEpoch {
 	b, l := w.beacon, w.lease
 	p := &pendingEpoch{from: max(pool.last(), b.Position), since: l.MarkedAt,

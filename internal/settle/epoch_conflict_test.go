@@ -9,8 +9,8 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// Two databases with one wallet find each other within two passes. Neither
-// sells or issues until an operator has decided.
+// Two databases with one wallet detect each other within two passes. Neither
+// sells or issues until an operator decides.
 func TestWatcher_TwoDatabasesWithOneWallet_Stop(t *testing.T) {
 	t.Parallel()
 	one := newDeployment(t)
@@ -35,7 +35,7 @@ func TestWatcher_TwoDatabasesWithOneWallet_Stop(t *testing.T) {
 			t.Errorf("%+v, error %v", state, err)
 		}
 	}
-	third := openDeployment(t, copied, one.wallet, one.account) // a restart decides nothing
+	third := openDeployment(t, copied, one.wallet, one.account) // a restart does not resolve the conflict
 	check(t, two.watcher.Close(t.Context()))
 	if err := third.watcher.Tick(t.Context()); !errors.Is(err, card.ErrWalletShared) {
 		t.Errorf("error %v", err)
@@ -44,7 +44,7 @@ func TestWatcher_TwoDatabasesWithOneWallet_Stop(t *testing.T) {
 	third.sell(2*branchPool, sold)
 	for range 2 {
 		if err := one.watcher.Tick(t.Context()); !errors.Is(err, card.ErrWalletShared) {
-			t.Errorf("the other one goes on: %v", err)
+			t.Errorf("the other database continues: %v", err)
 		}
 		check(t, third.watcher.Tick(t.Context()))
 	}
@@ -53,8 +53,8 @@ func TestWatcher_TwoDatabasesWithOneWallet_Stop(t *testing.T) {
 	}
 }
 
-// A wallet with the epoch of its own database gets no conflict flag, which it
-// would carry to the next database that opens it.
+// A wallet with its own database's epoch gets no conflict flag, which the next
+// database that opens it would see.
 func TestWatcher_WalletWithOwnEpoch_GetsNoConflict(t *testing.T) {
 	t.Parallel()
 	b := newDeployment(t)
@@ -65,7 +65,7 @@ func TestWatcher_WalletWithOwnEpoch_GetsNoConflict(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if b.wallet.beacon != before || before.Epoch == 0 {
-		t.Errorf("the wallet carried %+v, and now %+v", before, b.wallet.beacon)
+		t.Errorf("beacon was %+v, now %+v", before, b.wallet.beacon)
 	}
 }
 

@@ -38,11 +38,11 @@ func TestWatcher_ClockWentBack_EpochNumberGrows(t *testing.T) {
 	b = openDeployment(t, b.path, b.wallet, b.account)
 	b.pass()
 	check(t, b.watcher.Close(t.Context()))
-	b = openDeployment(t, b.path, &fakeWallet{made: b.wallet.made}, b.account) // the database alone knows of it
+	b = openDeployment(t, b.path, &fakeWallet{made: b.wallet.made}, b.account) // only the database has recorded it
 	b.pass()
 	numbers, reasons := b.epochs()
 	if len(numbers) != 3 || !slices.IsSorted(numbers) || numbers[1] <= carried || numbers[2] <= numbers[1] {
-		t.Errorf("epochs %v, of which the wallet carried %d before the second", numbers, carried)
+		t.Errorf("epochs %v; beacon %d before the second", numbers, carried)
 	}
 	if want := []string{"the first one", "the wallet knows a later time than the database"}; len(reasons) < 2 ||
 		!slices.Equal(reasons[:2], want) {
@@ -50,8 +50,8 @@ func TestWatcher_ClockWentBack_EpochNumberGrows(t *testing.T) {
 	}
 }
 
-// The lost period may have used all addresses that the pace allows, so a burst
-// right after it would make the next loss impossible to estimate.
+// The lost period may have used all addresses that the rate limit allows, so a
+// burst right after it would make the next loss impossible to estimate.
 func TestWatcher_EpochSkipsAddresses_MakesNoneInBurst(t *testing.T) {
 	t.Parallel()
 	b := newDeployment(t)
@@ -78,14 +78,14 @@ func TestWatcher_EpochSkipsAddresses_MakesNoneInBurst(t *testing.T) {
 			break
 		}
 	}
-	paced := int(10 * time.Since(began).Seconds()) // on a busy machine, the pace allows some within the pass
+	paced := int(10 * time.Since(began).Seconds()) // on a busy machine, the rate limit allows some during the pass
 	if epoch == first || n > paced {
-		t.Errorf("epoch %d after %d begins with %d addresses; the pace allows %d", epoch, first, n, paced)
+		t.Errorf("epoch %d after %d begins with %d addresses; the rate limit allows %d", epoch, first, n, paced)
 	}
 }
 
-// A database of a version that kept no marks lost no time that could be
-// estimated: nothing is skipped, and sales start immediately.
+// A database of a version without marks gives no estimate of the lost time: no
+// addresses are skipped, and sales start immediately.
 func TestWatcher_FirstEpochOfOldDatabase_MakesAddressesImmediately(t *testing.T) {
 	t.Parallel()
 	b := newDeployment(t)
@@ -119,7 +119,7 @@ func TestWatcher_EpochSkipsAddresses_IsLogged(t *testing.T) {
 	copied := b.backup()
 	older(t, copied, time.Minute)
 	check(t, b.store.Close())
-	// which has none of the addresses of that minute yet
+	// the wallet has none of that minute's addresses yet
 	b = openDeployment(t, copied, &fakeWallet{made: newest + 1}, b.account)
 	b.pass()
 	pool, err := b.store.AddressPool(t.Context(), "monero")
@@ -128,6 +128,6 @@ func TestWatcher_EpochSkipsAddresses_IsLogged(t *testing.T) {
 	log := b.log.String()
 	lines := strings.Count(log, "no cards are sold until then") // of nine passes or more
 	if skipped < 600 || lines < 1 || lines > 2 || !strings.Contains(log, fmt.Sprintf(" skipped=%d\n", skipped)) {
-		t.Errorf("%d addresses were skipped; the log says\n%s", skipped, log)
+		t.Errorf("%d addresses were skipped; logged:\n%s", skipped, log)
 	}
 }

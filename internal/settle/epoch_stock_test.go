@@ -11,8 +11,8 @@ import (
 	"github.com/cardmint/cardmint/internal/rig"
 )
 
-// A card in stock may have been issued in the time that a database has lost.
-// After a pause without loss, of any length, none was.
+// Cards in stock may have been issued in the period that a database lost.
+// Without a loss, none were, however long the pause.
 func TestWatcher_DatabaseWentBack_HoldsStock(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

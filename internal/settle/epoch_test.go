@@ -131,7 +131,7 @@ func openDeploymentAt(t *testing.T, url string, p *fakeWallet, account uuid.UUID
 	b.orders, err = order.New(b.store, nil, &adjustableRate{usd: "150"}, nil, func() {}, order.Config{
 		Currencies: chain.Currencies()})
 	check(t, err)
-	wake := nobody()
+	wake := wakesNothing()
 	wake.Pass = func() { b.woken = true }
 	b.watch(b.store, p, wake)
 	return b
@@ -149,7 +149,7 @@ func (b *deployment) watch(db settle.Store, c settle.Chain, wake settle.Wake) {
 	check(b.t, err)
 }
 
-// wait lets two seconds pass for the pace of addresses.
+// wait lets two seconds pass for the rate limit of addresses.
 func (b *deployment) wait() {
 	b.t.Helper()
 	const pause = 2 * time.Second
@@ -207,7 +207,7 @@ func newDeployment(t *testing.T) *deployment {
 	return b
 }
 
-// backup copies the database as it is now.
+// backup copies the database.
 func (b *deployment) backup() string {
 	b.t.Helper()
 	to := filepath.Join(b.t.TempDir(), "copy.db")
@@ -216,7 +216,7 @@ func (b *deployment) backup() string {
 	return to
 }
 
-// older backdates a copy by d.
+// older backdates a copy of the database.
 func older(t *testing.T, path string, by time.Duration) {
 	t.Helper()
 	ms := fmt.Sprint(by.Milliseconds())
@@ -230,13 +230,14 @@ func older(t *testing.T, path string, by time.Duration) {
 	}
 }
 
-// aged returns a beacon backdated by d.
+// aged returns a backdated beacon.
 func aged(b settle.Beacon, by time.Duration) settle.Beacon {
 	b.MarkedAt, b.PacedUntil = b.MarkedAt.Add(-by), b.PacedUntil.Add(-by)
 	return b
 }
 
-// No address is handed out twice, whatever is restored and however old it is.
+// No address is handed out twice after a restore of the database, the wallet or
+// both, of any age.
 func TestWatcher_AnythingRestored_NoAddressTwice(t *testing.T) {
 	t.Parallel()
 	for name, restore := range map[string]func(saved, now *fakeWallet) *fakeWallet{
@@ -272,8 +273,8 @@ func TestWatcher_AnythingRestored_NoAddressTwice(t *testing.T) {
 	}
 }
 
-// A wallet that went back with the database reads blocks before it makes the
-// addresses again that they pay to.
+// A wallet that was restored with the database may scan blocks before it
+// recreates the addresses that they pay to.
 func TestWatcher_WalletWentBack_RescansIfPaymentsMayBeMissed(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -327,7 +328,7 @@ func TestWatcher_WalletWentBack_RescansIfPaymentsMayBeMissed(t *testing.T) {
 				check(t, again.watcher.Tick(t.Context()))
 			}
 			if again.wallet.scans != tt.want {
-				t.Errorf("it rescanned %d times, want %d", again.wallet.scans, tt.want)
+				t.Errorf("%d rescans, want %d", again.wallet.scans, tt.want)
 			}
 		})
 	}
@@ -340,9 +341,8 @@ func insertAccount(t *testing.T, db *store.Store) uuid.UUID {
 	return a.ID
 }
 
-// resets returns the number of feed resets of the account, and fails unless
-// each number is one more than the one before, or the first after a jump is the
-// reset.
+// resets returns the number of feed resets of the account. It fails the test if
+// event numbers jump without a reset.
 func (b *deployment) resets() int {
 	b.t.Helper()
 	events, err := b.store.Events(b.t.Context(), b.account, 0, 1000)
@@ -363,8 +363,8 @@ func (b *deployment) resets() int {
 	return n
 }
 
-// tell inserts an event of the account.
-func (b *deployment) tell() {
+// insertEvent inserts an event of the account.
+func (b *deployment) insertEvent() {
 	b.t.Helper()
 	id := uuid.Must(uuid.NewV7())
 	check(b.t, b.store.WebhookTx(b.t.Context(), func(tx webhook.Tx) error {
@@ -374,8 +374,7 @@ func (b *deployment) tell() {
 	}))
 }
 
-// Event numbers jump ahead only when something shows that the database went
-// back.
+// Event numbers jump ahead only if there is evidence of a rollback.
 func TestWatcher_DatabaseWentBack_ResetsFeeds(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -435,23 +434,23 @@ func TestWatcher_DatabaseWentBack_ResetsFeeds(t *testing.T) {
 			b := newDeployment(t)
 			b.pass()
 			for range 3 {
-				b.tell()
+				b.insertEvent()
 			}
 			b = tt.happens(b)
 			b.sell(2*branchPool, map[string]bool{})
 			b.beats()
-			b.tell()
+			b.insertEvent()
 			if got := b.resets(); got != tt.want {
 				t.Errorf("%d resets, want %d", got, tt.want)
 			}
 			if b.wallet.beacon.Epoch == 0 || b.wallet.kept.Position < branchPool {
-				t.Errorf("the wallet carries %+v", b.wallet.kept)
+				t.Errorf("beacon %+v", b.wallet.kept)
 			}
 		})
 	}
 }
 
-// beats makes a pass with a mark.
+// beats makes a pass that writes a mark.
 func (b *deployment) beats() {
 	b.t.Helper()
 	time.Sleep(time.Until(time.Now().Add(720 * time.Millisecond)))
@@ -477,7 +476,7 @@ func TestWatcher_Start_SkipsFewAddresses(t *testing.T) {
 	if again.later > 4*time.Second {
 		t.Errorf("the first card was sold after %s", again.later)
 	}
-	// The wallet has made the addresses of ten minutes ahead, so a start need
+	// The wallet already has the next ten minutes' addresses, so a start does
 	// not wait for it.
 	runway := func() int64 { return again.wallet.made - 1 - again.wallet.beacon.Position }
 	for range 200 {
@@ -488,7 +487,7 @@ func TestWatcher_Start_SkipsFewAddresses(t *testing.T) {
 	t.Errorf("a runway of %d addresses", runway())
 }
 
-// A seller at the highest rate still gets its runway.
+// Sales at the highest rate still leave time to make the runway.
 func TestWatcher_UnderLoad_MakesRunway(t *testing.T) {
 	t.Parallel()
 	b := newDeployment(t)

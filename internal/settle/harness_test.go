@@ -78,8 +78,8 @@ const (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// wakes no loop.
-func nobody() settle.Wake {
+// wakesNothing returns a Wake without loops.
+func wakesNothing() settle.Wake {
 	return settle.Wake{Pass: func() {}, Orders: func() {}, Issuer: func() {}, Sender: func() {}}
 }
 
@@ -111,7 +111,7 @@ func (s *fixture) watch(c settle.Chain, cfg settle.Config) *settle.Watcher {
 	if cfg.LeaseTTL == 0 { // the database's clock advances while the test's stands still
 		cfg.LeaseTTL = time.Minute
 	}
-	w, err := settle.New(s.store, s.rates, c, nobody(), quiet, cfg)
+	w, err := settle.New(s.store, s.rates, c, wakesNothing(), quiet, cfg)
 	check(s.t, err)
 	return w
 }
@@ -269,8 +269,8 @@ func (d *adjustableRate) Rate(currency string) (card.Rate, error) {
 // made.
 type scripted struct {
 	*supplier.Sandbox
-	// fault, if set, returns the error of an attempt: the card is made
-	// nevertheless unless the error is errDeclined.
+	// fault, if set, returns the error of an attempt: the card is issued anyway
+	// unless the error is errDeclined.
 	fault func(attempt int, c *card.Credentials) error
 
 	mu    sync.Mutex
@@ -340,7 +340,7 @@ func create(ctx context.Context, s *order.Service, account uuid.UUID, usd string
 func newIssuer(db issue.Store, v issue.Vault, s issue.Supplier, now func() time.Time) *issue.Issuer {
 	issuer, err := issue.New(db, v, issue.Wake{}, quiet, issue.Config{Routes: issue.Only(s), Now: now})
 	if err != nil {
-		panic(err) // the configuration is the test's own
+		panic(err) // the configuration is fixed
 	}
 	return issuer
 }

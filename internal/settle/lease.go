@@ -38,14 +38,15 @@ func (w *Watcher) keepLease(ctx context.Context) error {
 }
 
 // holdLease renews the lease in the background until release is called, so that
-// a slow wallet does not cost the process its lease. Callers use held for the
-// wallet; it is canceled if the lease is lost. They pass the wallet's error to
-// release, which returns that error, or card.ErrFenced if the lease was lost.
+// a slow wallet does not cost the process its lease. held is the context for
+// calls to the wallet; it is canceled if the lease is lost. Callers pass the
+// wallet's error to release, which returns that error, or card.ErrFenced if the
+// lease was lost.
 //
 // Calls with held must have their own deadlines: a wallet that hangs would
 // otherwise keep the lease from the other replicas forever. Database calls have
-// none, so they must not use held: a process whose connection hangs must lose
-// the lease.
+// no deadlines, so they must not use held: a process whose connection hangs
+// must lose the lease.
 func (w *Watcher) holdLease(ctx context.Context) (held context.Context, release func(error) error) {
 	name, fence := w.lease.Name, w.lease.Fence
 	held, cancel := context.WithCancelCause(ctx)

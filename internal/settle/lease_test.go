@@ -50,7 +50,7 @@ func (l slowScan) NewAddresses(ctx context.Context, after int64, n int) ([]settl
 func (s *fixture) sibling(db settle.Store, c settle.Chain, ttl time.Duration) *settle.Watcher {
 	s.t.Helper()
 	check(s.t, s.watcher.Close(s.t.Context()))
-	w, err := settle.New(db, s.rates, c, nobody(), quiet,
+	w, err := settle.New(db, s.rates, c, wakesNothing(), quiet,
 		settle.Config{PoolSize: 200, CompareEvery: -1, Now: s.clock, LeaseTTL: ttl})
 	check(s.t, err)
 	return w

@@ -11,7 +11,7 @@ import (
 
 // logTransitions logs each payment's transition, and adds a span to the trace
 // of each card that was paid. A pass without changes has no span: one per
-// second would bury the others.
+// second would bury all other spans.
 func (w *Watcher) logTransitions(ctx context.Context, done applied) {
 	if done.transfers == 0 && len(done.transitions) == 0 {
 		return
@@ -48,7 +48,7 @@ func transitionText(v card.Verdict) (slog.Level, string) {
 	case v.Alarm():
 		return slog.LevelError, "payment needs an operator"
 	case v.Card.State == card.Reversed:
-		return slog.LevelWarn, "payment is back"
+		return slog.LevelWarn, "payment restored"
 	case v.Assessment.State == card.Paid:
 		return slog.LevelInfo, "payment confirmed"
 	case v.Event == nil:

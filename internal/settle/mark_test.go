@@ -19,7 +19,7 @@ import (
 // then.
 func TestWatcher_MarkTakesOver_RequestsPass(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
-		passes, wake := 0, nobody()
+		passes, wake := 0, wakesNothing()
 		wake.Pass = func() { passes++ }
 		w, err := settle.New(s.store, s.rates, s.chain, wake, quiet,
 			settle.Config{PoolSize: 200, CompareEvery: -1, Now: s.clock, LeaseTTL: time.Minute})
@@ -44,7 +44,7 @@ type failingLeases struct {
 	again chan struct{} // closed at the next renewal
 }
 
-var errAway = errors.New("the database is away")
+var errAway = errors.New("the database is unavailable")
 
 func (u *failingLeases) AcquireLease(ctx context.Context, name, holder string, ttl time.Duration) (settle.Lease,
 	error) {
@@ -57,7 +57,7 @@ func (u *failingLeases) AcquireLease(ctx context.Context, name, holder string, t
 	return u.Store.AcquireLease(ctx, name, holder, ttl)
 }
 
-// A failed renewal of the lease is logged, and ends no pass.
+// A failed renewal of the lease is logged, and does not end the pass.
 func TestWatcher_LeaseRenewedLate_KeepsChain(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
@@ -73,7 +73,7 @@ func TestWatcher_LeaseRenewedLate_KeepsChain(t *testing.T) {
 			}
 		}}
 		var log bytes.Buffer
-		w, err := settle.New(u, s.rates, slow, nobody(), slog.New(slog.NewTextHandler(&log, nil)),
+		w, err := settle.New(u, s.rates, slow, wakesNothing(), slog.New(slog.NewTextHandler(&log, nil)),
 			settle.Config{PoolSize: 200, CompareEvery: -1, Now: s.clock, LeaseTTL: time.Minute})
 		check(t, err)
 		check(t, w.Tick(t.Context()))
@@ -98,7 +98,7 @@ func (f repeatingWallet) NewAddresses(ctx context.Context, after int64, n int) (
 
 func TestWatcher_WalletRepeatsNewestAddress_IsNotTrusted(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
-		s.order() // takes one
+		s.order() // takes an address
 		s.watcher = s.watch(repeatingWallet{s.chain}, settle.Config{})
 		if err := s.watcher.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) {
 			t.Errorf("error %v", err)

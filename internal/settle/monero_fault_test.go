@@ -59,7 +59,7 @@ func TestWatcher_MoneroOtherNetworkOrWallet_StopsAll(t *testing.T) {
 				s.wantAddress()
 				s.wantMoney(ledger{Counted: 2 * coin, Made: coin, Open: coin, Paid: 1, Issued: 1})
 				if n := s.wallet.Calls("rescan_blockchain") - rescans; n != 0 {
-					t.Errorf("looked through the whole chain %d times, for nothing", n)
+					t.Errorf("%d unnecessary rescans", n)
 				}
 			}, fewConfirmations)
 		})
@@ -135,7 +135,7 @@ func TestWatcher_MoneroNodeKilled_LosesNothing(t *testing.T) {
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin, few)
 		s.wantIssued(1)
-		// the payer's wallet has to find its node again
+		// the payer's wallet must reconnect to its node
 		s.net.Daemon.Ready(t, 20*time.Second, func() error { return s.net.Payer.Ask("refresh", nil, nil) })
 	}, fewConfirmations)
 }
@@ -229,11 +229,11 @@ func TestWatcher_MoneroNodeOrWalletFrozen_AnswersRequests(t *testing.T) {
 				for range 6 {
 					s.refuses(nil)
 					check(t, s.orders.Prepare(t.Context()))
-					for range 3 { // more than there are addresses
+					for range 3 { // more than the free addresses
 						started := time.Now()
 						_, err := create(t.Context(), s.orders, s.account, "150")
 						if took := time.Since(started); took > time.Second || (err != nil && !errors.Is(err, card.ErrNoAddress)) {
-							t.Errorf("a request was answered with %v after %s", err, took)
+							t.Errorf("a request returned %v after %s", err, took)
 						}
 						if err == nil {
 							created++

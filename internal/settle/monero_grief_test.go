@@ -59,7 +59,7 @@ func TestWatcher_MoneroDustInEachBlock_DoesNotDelayCard(t *testing.T) {
 		s.want(c, card.Generated, card.Paid, coin+few-1, few)
 		s.want(back, card.AwaitingPayment, card.Late, coin/2+few-1, 1)
 		if done := s.resolve(back, operator.Refund); done.Resolution.Amount != coin/2 {
-			t.Errorf("given back: %+v", done)
+			t.Errorf("refunded: %+v", done)
 		}
 		s.wantIssued(1)
 	}, fewConfirmations)
@@ -69,7 +69,7 @@ func TestWatcher_MoneroBackdatedBlock_PaysTodaysRate(t *testing.T) {
 	t.Parallel()
 	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		c := s.order()
-		s.mine(40) // the median of 60 blocks is among these
+		s.mine(40) // the median of the last 60 blocks is one of these
 		_, at := s.top()
 		s.expire(c, at.Add(2*time.Second))
 		s.mineAfter(at.Add(3 * time.Second))
@@ -82,7 +82,7 @@ func TestWatcher_MoneroBackdatedBlock_PaysTodaysRate(t *testing.T) {
 			t.Fatalf("the block is from %s", dated)
 		}
 		s.settle()
-		s.want(c, card.AwaitingPayment, card.Confirming, coin, 1) // its state does not return to the one before it expired
+		s.want(c, card.AwaitingPayment, card.Confirming, coin, 1) // it remains expired
 		s.mine(few)
 		s.settle()
 		s.want(c, card.AwaitingPayment, card.Late, coin, few+1)

@@ -64,8 +64,8 @@ func onMoneroPostgres(t *testing.T, f func(t *testing.T, s *moneroFixture), chan
 	f(t, s)
 }
 
-// few is the number of confirmations where it does not matter: each block takes
-// a moment.
+// few is the number of confirmations if any number will do: each block takes
+// time.
 const few = 4
 
 func fewConfirmations(s *moneroFixture) { s.policy.Currencies[0].Confirmations = few }
@@ -113,7 +113,7 @@ func (s *moneroFixture) open() {
 	s.restart()
 }
 
-// restart replaces the watcher, and with it all it knows of node and wallet.
+// restart replaces the watcher, which forgets all state of node and wallet.
 func (s *moneroFixture) restart() {
 	s.t.Helper()
 	if s.watcher != nil {
@@ -123,7 +123,7 @@ func (s *moneroFixture) restart() {
 	s.chain, err = monero.New(s.config)
 	check(s.t, err)
 	s.t.Cleanup(s.chain.Close)
-	s.watcher, err = settle.New(s.store, s.rates, s.chain, nobody(), quiet,
+	s.watcher, err = settle.New(s.store, s.rates, s.chain, wakesNothing(), quiet,
 		settle.Config{PoolSize: s.pool, FillBatch: s.batch, CompareEvery: s.compare, Now: s.clock,
 			LeaseTTL: s.lease})
 	check(s.t, err)

@@ -196,7 +196,7 @@ func mintLies(entries ...int) []rig.Lie {
 		lies = append(lies, rig.LiesOf(method)...)
 	}
 	slices.SortFunc(lies, func(a, b rig.Lie) int { return strings.Compare(a.Name, b.Name) })
-	// possible: then it is locked
+	// valid: the transfer is locked
 	return slices.DeleteFunc(lies, func(l rig.Lie) bool { return strings.HasSuffix(l.Name, "unlock_time is huge") })
 }
 
@@ -252,7 +252,7 @@ func TestWatcher_MoneroWrongAnswer_NeitherIssuesNorReverses(t *testing.T) {
 		}
 		m.blocks++ // from now on ready's card is due
 		before := facts()
-		lies := every(4, mintLies(0, 9, 10)) // the tests of package monero tell them all
+		lies := every(4, mintLies(0, 9, 10)) // the tests of package monero use all of them
 		if testing.Short() || strings.HasPrefix(s.url, "postgres") {
 			lies = every(3, lies)
 		}
@@ -260,7 +260,7 @@ func TestWatcher_MoneroWrongAnswer_NeitherIssuesNorReverses(t *testing.T) {
 			m.lie, m.told = lie, false
 			err := w.Tick(t.Context())
 			if err == nil || !m.told || w.Health() == nil {
-				t.Errorf("%s: told %t, error %v, health %v", lie.Name, m.told, err, w.Health())
+				t.Errorf("%s: applied %t, error %v, health %v", lie.Name, m.told, err, w.Health())
 			}
 			if n := issue(); n != 0 {
 				t.Fatalf("%s: issued %d cards", lie.Name, n)

@@ -98,7 +98,7 @@ func TestWatcher_MoneroSeenBeforeExpiry_KeepsRate(t *testing.T) {
 		for _, c := range []*card.Card{early, worth, cheap, short} {
 			s.expire(c, seen.Add(time.Millisecond))
 		}
-		s.rates.usd = "100" // early would not be worth its card today
+		s.rates.usd = "100" // at this rate, the early payment is too little
 		s.mineAfter(seen.Add(time.Millisecond))
 		s.net.Confirm(t, txID, 10)
 		s.settle()
@@ -133,7 +133,7 @@ func TestWatcher_MoneroPaidWhileDown_DoesNotExpire(t *testing.T) {
 		ends := newest.Add(time.Millisecond)
 		s.expire(paid, ends)
 		s.expire(unpaid, ends)
-		s.later = 3 * time.Hour // the clock alone ends no quote: no later block was seen
+		s.later = 3 * time.Hour // no later block was seen, so no quote expires
 		s.restart()
 		s.settle()
 		s.want(paid, card.Generated, card.Paid, coin, 10)
@@ -229,7 +229,7 @@ func TestWatcher_MoneroLockedMoney_PaysOnceUnlocked(t *testing.T) {
 	onMonero(t, func(t *testing.T, s *moneroFixture) {
 		block, clock, day, past := s.order(), s.order(), s.order(), s.order()
 		start := s.net.Height(t)
-		const leeway = 180 // seconds by which a lock ends early
+		const leeway = 180 // a lock may end this many seconds early
 		unlocked := time.Now().Add(40 * time.Second)
 		locked := func(c *card.Card, unlock int64) rig.MoneroLocked {
 			return rig.MoneroLocked{UnlockTime: uint64(unlock),
@@ -239,7 +239,7 @@ func TestWatcher_MoneroLockedMoney_PaysOnceUnlocked(t *testing.T) {
 			locked(block, start+32),
 			locked(clock, unlocked.Unix()+leeway),
 			locked(day, time.Now().Add(24*time.Hour).Unix()),
-			locked(past, 1)) // below every height, and long ago as a time
+			locked(past, 1)) // read as a time, long ago
 		s.settle()
 		for _, c := range []*card.Card{block, clock, day, past} {
 			s.want(c, card.AwaitingPayment, card.Detected, coin, 0)
@@ -265,7 +265,7 @@ func TestWatcher_MoneroLockedMoney_PaysOnceUnlocked(t *testing.T) {
 		s.settle()
 		s.want(block, card.Generated, card.Paid, coin, s.confirmations(block))
 		s.mineAfter(unlocked.Add(time.Second))
-		s.net.Wallet.Reconnect(t) // or it would ask for the time after 30 s only
+		s.net.Wallet.Reconnect(t) // otherwise it gets the time only after 30 s
 		s.settle()
 		s.want(clock, card.Generated, card.Paid, coin, s.confirmations(clock))
 		s.want(day, card.AwaitingPayment, card.Confirming, coin, s.confirmations(day))
@@ -309,7 +309,7 @@ func TestWatcher_MoneroMempoolDoubleSpend_IsUncounted(t *testing.T) {
 		s.settle()
 		s.want(c, card.AwaitingPayment, card.Detected, card.Amount(txs[0].Amount), 0)
 		if s.net.Send(t, txs[1]) == nil {
-			t.Fatal("the node took a double spend")
+			t.Fatal("the node accepted a double spend")
 		}
 		s.net.DropMempool(t)
 		check(t, s.net.Send(t, txs[1]))
@@ -389,8 +389,8 @@ func TestWatcher_MoneroBurntOutputs_CountOnce(t *testing.T) {
 		height, at := s.top()
 		for i, tt := range []struct {
 			name    string
-			amounts []int64 // of entries, each of its own transaction
-			twice   bool    // one transaction is listed twice
+			amounts []int64 // one per entry, in separate transactions
+			twice   bool    // the transaction is listed twice
 			want    card.Amount
 		}{
 			{"the larger first", []int64{larger}, false, coin},

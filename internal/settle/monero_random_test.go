@@ -38,11 +38,11 @@ func TestWatcher_RandomReorgs_EqualOracle(t *testing.T) {
 			h.payments()
 			depth := 1 + h.r.IntN(25)
 			blocks, drop := max(1, depth-3+h.r.IntN(7)), h.r.IntN(3) == 0
-			h.look()
+			h.locate()
 			s.net.Reorg(t, depth, blocks, drop)
 			passes := h.catchUp()
 			h.compare()
-			t.Logf("%3d: depth %2d, %2d new blocks, drop %-5t: %d passes refused, %d of %d payments there, %d cards made, %d reversed",
+			t.Logf("%3d: depth %2d, %2d new, drop %-5t: %d passes failed, %d of %d paid, %d issued, %d reversed",
 				i+1, depth, blocks, drop, passes, h.there, len(h.sent), len(h.made), h.reversed)
 			if t.Failed() {
 				return
@@ -51,7 +51,7 @@ func TestWatcher_RandomReorgs_EqualOracle(t *testing.T) {
 		s.mine(few) // all of the chain is confirmed now
 		h.catchUp()
 		h.compare()
-		for range min(h.reversed, 20) { // at most this many of a kind are logged
+		for range min(h.reversed, 20) { // at most this many are logged
 			s.doubts = append(s.doubts, lost)
 		}
 	}, fewConfirmations) // so that many cards are issued and lose their money
@@ -67,7 +67,7 @@ type randomPayments struct {
 
 	there    int  // payments that the node has
 	pooled   bool // some of them are in the mempool
-	reversed int  // issued cards whose money is gone
+	reversed int  // issued cards whose payment left the chain
 }
 
 type sentPayment struct {
@@ -83,9 +83,9 @@ type sentPayment struct {
 // payments sends one to three payments, each in its own block or in none.
 func (h *randomPayments) payments() {
 	h.t.Helper()
-	if h.look(); h.pooled {
+	if h.locate(); h.pooled {
 		h.mine(1)
-		if h.look(); h.pooled { // transactions that the node can no longer mine keep the payer's money
+		if h.locate(); h.pooled { // transactions that the node can no longer mine keep the payer's money
 			h.net.DropMempool(h.t)
 		}
 	}
@@ -129,8 +129,8 @@ func (h *randomPayments) payments() {
 	}
 }
 
-// catchUp mines until the watcher trusts the chain again, and returns how often
-// it did not.
+// catchUp mines until the watcher trusts the chain again, and returns the
+// number of failed passes.
 func (h *randomPayments) catchUp() (refused int) {
 	h.t.Helper()
 	for {
@@ -146,8 +146,8 @@ func (h *randomPayments) catchUp() (refused int) {
 	}
 }
 
-// look reads the payments' places from the node.
-func (h *randomPayments) look() {
+// locate reads the payments' blocks from the node.
+func (h *randomPayments) locate() {
 	h.t.Helper()
 	var hashes []string
 	for _, p := range h.sent {
@@ -204,7 +204,7 @@ func (h *randomPayments) counted(p *sentPayment) bool {
 // compare compares every card with the node's payments.
 func (h *randomPayments) compare() {
 	h.t.Helper()
-	h.look()
+	h.locate()
 	top, _ := h.top()
 	h.reversed = 0
 	foreign := h.unattributed()

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// edited returns the URL of a proxy that edits a server's results into ones
-// that a real server cannot be made to give.
+// edited returns the URL of a proxy that edits a server's results, to produce
+// results that a real server can't be made to return.
 func edited(t *testing.T, target string, edit func(method string, result map[string]any)) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -63,7 +63,7 @@ func TestWatcher_MoneroThreeReplicasCreate_ShareNoAddress(t *testing.T) {
 		create := func(r *moneroFixture) bool {
 			c, err := create(t.Context(), r.orders, r.account, "150")
 			if errors.Is(err, card.ErrNoAddress) && t.Context().Err() == nil {
-				<-time.After(10 * time.Millisecond) // as a client that retries
+				<-time.After(10 * time.Millisecond) // a client retries
 				return false
 			}
 			if err != nil {
@@ -95,7 +95,7 @@ func TestWatcher_MoneroThreeReplicasCreate_ShareNoAddress(t *testing.T) {
 					return
 				default:
 				}
-				r := replicas[i/10%3] // each makes addresses for a while
+				r := replicas[i/10%3] // each makes some of the addresses
 				if err := r.watcher.Tick(t.Context()); err != nil {
 					t.Error(err)
 				}
@@ -144,7 +144,7 @@ func TestWatcher_MoneroThreeReplicasCreate_ShareNoAddress(t *testing.T) {
 				t.Error("too slow")
 			}
 			if n := s.wallet.Calls("get_transfers") - calls; n != 5 {
-				t.Errorf("asked for transfers %d times in 5 passes", n)
+				t.Errorf("get_transfers was called %d times in 5 passes", n)
 			}
 		})
 	}, fewConfirmations, ownWallet(&own), func(s *moneroFixture) { s.pool, s.batch = 512, 256 })

@@ -18,7 +18,7 @@ func TestObserve_CalledAfterEachTick(t *testing.T) {
 		check(t, w.Tick(t.Context()))
 		check(t, w.Tick(t.Context()))
 		if !got.Leads || !got.Applied || got.Err != nil || got.Behind != 0 || got.Transfers != 0 {
-			t.Errorf("a pass without news: %+v", got)
+			t.Errorf("a pass without changes: %+v", got)
 		}
 		height := got.Tip.Height
 		c := s.order()
@@ -35,7 +35,7 @@ func TestObserve_CalledAfterEachTick(t *testing.T) {
 		s.name = "another process"
 		check(t, s.watch(s.chain, settle.Config{FillBatch: 200, Observe: observe}).Tick(t.Context()))
 		if got.Leads || got.Err != nil || got.Applied {
-			t.Errorf("one that stands by: %+v", got)
+			t.Errorf("a standby: %+v", got)
 		}
 	})
 }

@@ -41,8 +41,8 @@ func TestWatcher_PassPanics_FailsAndContinues(t *testing.T) {
 	})
 }
 
-// Impossible numbers in a lease may fail passes, but neither the process nor
-// later passes once the row is restored.
+// Numbers out of range in a lease may fail passes, but do not stop the process.
+// Passes succeed again once the row is restored.
 func TestWatcher_ExtremeIntegersInLease_WorksOnceRepaired(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		db := rig.OpenSQL(t, s.url)
@@ -52,7 +52,7 @@ func TestWatcher_ExtremeIntegersInLease_WorksOnceRepaired(t *testing.T) {
 				var was any
 				check(t, db.QueryRow("SELECT "+column+" FROM leases").Scan(&was))
 				if _, err := db.Exec("UPDATE leases SET "+column+" = $1", value); err != nil {
-					continue // by a constraint
+					continue // a constraint rejects it
 				}
 				for range 2 {
 					_ = s.watcher.Tick(t.Context())
@@ -65,7 +65,7 @@ func TestWatcher_ExtremeIntegersInLease_WorksOnceRepaired(t *testing.T) {
 				check(t, err)
 				_ = s.watcher.Tick(t.Context()) // notices the lost lease
 				if err := s.watcher.Tick(t.Context()); err != nil {
-					t.Fatalf("%s = %v was mended: %v", column, value, err)
+					t.Fatalf("%s = %v was repaired: %v", column, value, err)
 				}
 			}
 		}
@@ -76,8 +76,7 @@ func TestWatcher_ExtremeIntegersInLease_WorksOnceRepaired(t *testing.T) {
 	})
 }
 
-// integerColumns returns the integer columns of a table, as its schema has
-// them.
+// integerColumns returns the integer columns of a table's schema.
 func integerColumns(t *testing.T, db *sql.DB, url, table string) (columns []string) {
 	t.Helper()
 	query := "SELECT column_name FROM information_schema.columns WHERE table_name = $1 AND data_type IN ('smallint', 'integer', 'bigint')"

@@ -98,8 +98,8 @@ func (w *Watcher) readView(ctx context.Context, cursor Cursor, query Query) (Vie
 }
 
 // rememberTips keeps the applied tips among the last Reread blocks that are
-// still in the chain. The next scan measures with them how deep a
-// reorganization is.
+// still in the chain. The next scan uses them to measure the depth of a
+// reorganization.
 func (w *Watcher) rememberTips(v View) {
 	if len(w.known) > 0 && w.known[0].Hash == v.Tip.Hash {
 		return
@@ -255,8 +255,8 @@ func applyTransfers(ctx context.Context, tx Tx, currency string, cursor Cursor, 
 }
 
 // storedTransfers returns the stored transfers in the mempool and in the blocks
-// that the view covers (read), and those of the view's transactions in other
-// blocks (unread).
+// that the view covers (read), and the view's transactions that are stored in
+// other blocks (unread).
 func storedTransfers(
 	ctx context.Context, tx Tx, currency string, v View,
 ) (read, unread map[transferKey]card.Transfer, err error) {

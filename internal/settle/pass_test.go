@@ -17,8 +17,7 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// replace replaces the newest n blocks by others, and one more. Their payments
-// are gone.
+// replace replaces the newest n blocks with n+1 empty ones.
 func (q *pebbleNet) replace(n int) {
 	q.blocks = q.blocks[:len(q.blocks)-n]
 	kept := int64(len(q.blocks))
@@ -138,13 +137,13 @@ func TestWatcher_Scan_QueriesOnlyRereadBlocks(t *testing.T) {
 		wallet := &walletOfNet{derivedChain: derivedChain{q}}
 		w := s.watch(wallet, settle.Config{FillBatch: 200, Reread: 4})
 		for _, want := range [][]int64{{10}, {11, 10}, {12, 11, 10}, {13, 12, 11, 10}, {14, 13, 12, 11}} {
-			// the second pass shows the tips of the first; the third shows that
-			// a pass without a new block changes nothing
+			// the second pass queries the tips of the first; the third shows
+			// that a pass without a new block changes nothing
 			for range 3 {
 				check(t, w.Tick(t.Context()))
 			}
 			if diff := cmp.Diff(want, wallet.asked); diff != "" {
-				t.Errorf("asked about other tips (-want +got):\n%s", diff)
+				t.Errorf("queried other tips (-want +got):\n%s", diff)
 			}
 			q.mine()
 		}
@@ -153,7 +152,7 @@ func TestWatcher_Scan_QueriesOnlyRereadBlocks(t *testing.T) {
 			check(t, w.Tick(t.Context()))
 		}
 		if diff := cmp.Diff([]int64{16, 13}, wallet.asked); diff != "" {
-			t.Errorf("asked about other tips after a reorganization (-want +got):\n%s", diff)
+			t.Errorf("queried other tips after a reorganization (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -180,7 +179,7 @@ func TestWatcher_ReorgTooDeepForWallet_Rescans(t *testing.T) {
 		c := s.orderPebbles()
 		paid(c)
 		q.replace(5)
-		check(t, pass()) // as deep as it can
+		check(t, pass()) // as deep as the wallet can follow
 		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0)
 
 		paid(c)
@@ -263,7 +262,7 @@ func TestWatcher_WrongWallet_IsRejectedWithoutRescan(t *testing.T) {
 			}
 		}
 		if reason := s.pending(); reason != "" {
-			t.Errorf("it is to rescan its chain: %s", reason)
+			t.Errorf("a rescan is pending: %s", reason)
 		}
 	})
 }

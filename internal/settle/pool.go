@@ -107,8 +107,8 @@ const (
 )
 
 // makeRunway makes more addresses in the wallet than are stored. The wallet
-// then sees payments to addresses that a lost past has handed out, and an epoch
-// that skips them begins immediately.
+// then sees payments to addresses that were handed out in a lost period, and an
+// epoch that skips them begins immediately.
 func (w *Watcher) makeRunway(ctx context.Context, pool Pool) error {
 	if w.pace.perSecond == 0 || w.runwayAt == pool.last() {
 		return nil
@@ -148,8 +148,7 @@ type pace struct {
 // interval is the time per address at the highest rate.
 func (p pace) interval() time.Duration { return time.Duration(float64(time.Second) / p.perSecond) }
 
-// from returns the time up to which the rate has been used, counted from the
-// start of an unused burst.
+// from returns PacedUntil, but no earlier than the start of an unused burst.
 func (p pace) from(until, now time.Time) time.Time {
 	full := now.Add(-time.Duration(p.burst) * p.interval())
 	if used := until.Add(-time.Duration(p.burst) * p.interval()); used.After(full) {

@@ -109,7 +109,7 @@ func onLost(t *testing.T,
 func (s *fixture) wantInVain() {
 	s.t.Helper()
 	if note := s.pending(); !strings.HasPrefix(note, "a rescan did not help: ") {
-		s.t.Errorf("an operator reads %q", note)
+		s.t.Errorf("rescan state %q", note)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestWatcher_RescanWithoutSuccess_RepeatsAfterHour(t *testing.T) {
 		s.want(c, card.Generated, card.Paid, coin, 10)
 
 		wallet.lost = false
-		check(t, w.Tick(t.Context())) // it shows everything again without another rescan
+		check(t, w.Tick(t.Context())) // the wallet shows everything again without another rescan
 		wallet.wantRescans(t, 2)
 		check(t, w.Tick(t.Context()))
 		wallet.lost = true
@@ -187,10 +187,10 @@ func TestWatcher_Rescan_IsLoggedAndReported(t *testing.T) {
 		wallet.rescan = func(progress func(string)) error {
 			progress("block 7 of 9")
 			if err := w.Health(); !errors.Is(err, card.ErrWalletLost) || !strings.HasSuffix(err.Error(), ": block 7 of 9") {
-				t.Errorf("meanwhile its health is: %v", err)
+				t.Errorf("health during the rescan: %v", err)
 			}
 			if note := s.pending(); note != "block 7 of 9" {
-				t.Errorf("meanwhile an operator reads %q", note)
+				t.Errorf("rescan state during the rescan: %q", note)
 			}
 			s.now = s.now.Add(90 * time.Second)
 			return nil
@@ -218,7 +218,7 @@ func TestWatcher_RescanFails_RetriesInNextPass(t *testing.T) {
 			}
 			wallet.wantRescans(t, i+1)
 		}
-		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0) // such a wallet is not read
+		s.want(c, card.AwaitingPayment, card.Unpaid, 0, 0) // the wallet's view is not applied
 		wallet.rescan = nil
 		check(t, w.Tick(t.Context()))
 		wallet.wantRescans(t, 3)

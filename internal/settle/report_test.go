@@ -23,7 +23,7 @@ type captured struct {
 	won   int // renewals of the lease
 }
 
-// listen returns a watcher of the same process as s, and its output.
+// listen returns a watcher of the same process as s, and captures its output.
 func (s *fixture) listen(db settle.Store, c settle.Chain) (*settle.Watcher, *captured) {
 	s.t.Helper()
 	h := &captured{}
@@ -59,7 +59,7 @@ func (h *captured) want(t *testing.T, want ...string) {
 		got = append(got, line)
 	}
 	if diff := cmp.Diff(want, append(got, h.wakes...)); diff != "" {
-		t.Errorf("it was heard (-want +got):\n%s", diff)
+		t.Errorf("log and wakes (-want +got):\n%s", diff)
 	}
 	h.log.Reset()
 	h.wakes = nil
@@ -103,9 +103,9 @@ func TestWatcher_PassWithChanges_LogsAndWakes(t *testing.T) {
 
 		s.pay(short, coin/2, 10)
 		pass(applied(1, 0, 1, 0), news("INFO", "payment seen", short, card.Unpaid, card.Underpaid), "wakes the sender")
-		s.now = s.now.Add(3 * time.Hour) // too little, and its time has passed
+		s.now = s.now.Add(3 * time.Hour) // underpaid and expired
 		if heard.won != 1 {
-			t.Errorf("the lease was won %d times", heard.won)
+			t.Errorf("%d leases acquired", heard.won)
 		}
 		pass(news("ERROR", "payment needs an operator", short, card.Underpaid, card.Late), "wakes the sender")
 		pass()

@@ -15,7 +15,7 @@ import (
 )
 
 // recordingChain records the reads of a chain, hides a transaction, and adds
-// others.
+// transfers.
 type recordingChain struct {
 	settle.Chain
 	asked  settle.Query // last
@@ -120,7 +120,7 @@ func TestWatcher_Pass_ReadsNewBlocksAndRereadsSlices(t *testing.T) {
 			t.Errorf("compared %d blocks, want a twelfth of 120", n)
 		}
 		if _, err := s.until(w, slicesInRound); !errors.Is(err, card.ErrWalletLost) {
-			t.Errorf("it forgot a payment: %v", err)
+			t.Errorf("the wallet forgot a payment: %v", err)
 		}
 		s.want(pooled, card.AwaitingPayment, card.Confirming, coin, 2)
 	})
@@ -236,7 +236,7 @@ func TestWatcher_SliceNotApplied_RereadAgain(t *testing.T) {
 		fails = nil
 		check(t, w.Tick(t.Context()))
 		if diff := cmp.Diff(first, chain.last.Again); diff != "" || len(first) != 1 {
-			t.Errorf("it read %v, and then another: %s", first, diff)
+			t.Errorf("read %v, then another slice: %s", first, diff)
 		}
 	})
 }
@@ -264,7 +264,7 @@ func TestWatcher_BlockNotRead_PaymentStays(t *testing.T) {
 			}
 			s.want(c, card.AwaitingPayment, card.Confirming, coin, 7)
 		}
-		moves.Height, moves.Output = 22, 2 // another output of it may be there
+		moves.Height, moves.Output = 22, 2 // another output of the transaction may be in that block
 		first := moves
 		first.Height, first.Output = 15, 1
 		chain.added = []card.Transfer{first}
@@ -321,8 +321,8 @@ func TestWatcher_MempoolStillListsMined_StaysConfirmed(t *testing.T) {
 		}
 		chain.listed = nil
 		check(t, w.Tick(t.Context())) // after a rescan
-		// A wallet that shows it in the mempool alone has lost its block:
-		// rereading the block shows it.
+		// A wallet that shows it only in the mempool has lost its block, which
+		// rereading the block detects.
 		stale.Address, stale.Amount = c.Address, coin
 		chain.hidden, chain.listed = stale.TxID, []card.Transfer{stale}
 		n, err := s.until(w, slicesInRound)
@@ -393,11 +393,11 @@ func TestWatcher_OlderBlocksWithLocks_RereadInTurn(t *testing.T) {
 			}
 			for i, b := range chain.asked.Again[1:] {
 				if before := chain.asked.Again[i]; b.First == before.Last+1 {
-					t.Errorf("blocks %d to %d are asked for in two stretches", before.First, b.Last)
+					t.Errorf("blocks %d to %d are queried as two ranges", before.First, b.Last)
 				}
 			}
 			if older > 10 {
-				t.Errorf("%d older blocks beside a slice", older)
+				t.Errorf("%d older blocks with one slice", older)
 			}
 		}
 		for h := int64(1); h <= 401-120; h++ {
@@ -412,7 +412,7 @@ func TestWatcher_OlderBlocksWithLocks_RereadInTurn(t *testing.T) {
 		for i := range chain.added {
 			chain.added[i].Locked = false
 		}
-		for range 4 { // the finished one no longer has a turn, so the rest comes first
+		for range 4 { // the finished card no longer takes a turn
 			s.now = s.now.Add(sliceEvery)
 			check(t, w.Tick(t.Context()))
 		}
@@ -425,7 +425,7 @@ func TestWatcher_OlderBlocksWithLocks_RereadInTurn(t *testing.T) {
 		}
 		s.now = s.now.Add(sliceEvery)
 		if check(t, w.Tick(t.Context())); chain.again() != 10 {
-			t.Errorf("%d blocks were compared, though nothing is locked", chain.again())
+			t.Errorf("%d blocks were compared, although nothing is locked", chain.again())
 		}
 	})
 }

@@ -19,8 +19,8 @@ var errKilled = errors.New("the process was killed")
 // crashing is a worker's access to its database and wallet. The process is
 // killed before or after one of its writes.
 type crashing struct {
-	left  int  // writes before the end
-	after bool // the last write still succeeds
+	left  int  // writes until it is killed
+	after bool // killed after the last write
 }
 
 func (m *crashing) write(do func() error) error {
@@ -95,7 +95,7 @@ func onEachRestart(t *testing.T, f func(t *testing.T, r *restartFixture)) {
 			sold: map[string]bool{}}
 		r.account = insertAccount(t, r.store)
 		r.pass()
-		r.tell()
+		r.insertEvent()
 		r.load(2)
 		f(t, r)
 	})
@@ -110,7 +110,7 @@ func (r *restartFixture) load(passes int) (err error) {
 		if err = r.watcher.Tick(r.t.Context()); err != nil {
 			return err
 		}
-		for range 3 { // there may be no address yet
+		for range 3 { // no address may be free yet
 			if c, err := create(r.t.Context(), r.orders, r.account, "150"); err == nil {
 				if r.sold[c.Address] {
 					r.t.Fatalf("%s was handed out twice", c.Address)
@@ -122,8 +122,8 @@ func (r *restartFixture) load(passes int) (err error) {
 	return nil
 }
 
-// restart starts a process after the last one was killed. A nil life means that
-// it lives on.
+// restart starts a process after the last one was killed. If life is nil, it is
+// not killed.
 func (r *restartFixture) restart(life *crashing) {
 	r.t.Helper()
 	_, err := r.direct.Exec("UPDATE leases SET expires_at = 0")
@@ -134,7 +134,7 @@ func (r *restartFixture) restart(life *crashing) {
 		check(r.t, r.store.InvalidateEpochs(r.t.Context()))
 	}
 	if life != nil {
-		r.watch(crashingStore{r.store, life}, crashingWallet{r.wallet, life}, nobody())
+		r.watch(crashingStore{r.store, life}, crashingWallet{r.wallet, life}, wakesNothing())
 	}
 }
 
@@ -182,7 +182,7 @@ func TestWatcher_KilledAtAnyWrite_ContinuesEpoch(t *testing.T) {
 	})
 }
 
-// Each of these lost data within a minute, or can't rule that out.
+// Each case lost data within a minute, or can't rule that out.
 func TestWatcher_RestartAfterRewind_BeginsEpoch(t *testing.T) {
 	for name, rewind := range map[string]func(r *restartFixture){
 		"another server": func(r *restartFixture) { r.wallet.beacon.Server = "another" },
@@ -212,8 +212,8 @@ func TestWatcher_RestartAfterRewind_BeginsEpoch(t *testing.T) {
 	}
 }
 
-// A file may have been replaced together with the wallet's. A server that has
-// run since can't have been.
+// SQLite's file may have been replaced together with the wallet's file. The
+// data of a server that has run since can't have been.
 func TestWatcher_RestartWithWallet_ContinuesEpochOfServer(t *testing.T) {
 	onEachRestart(t, func(t *testing.T, r *restartFixture) {
 		r.wallet.beacon = r.wallet.kept

@@ -31,7 +31,7 @@ func (h *history) end() {
 	for _, until := range []int64{0, deep + 13, 0} { // 13 confirmations are more than any card needs
 		h.w.mineSome(1, 100)
 		h.w.mineSome(int(max(0, until-h.w.height())), 100)
-		if h.tick(h.active) != nil { // noticed only now, because the chain was too short before
+		if h.tick(h.active) != nil { // noticed only now: the chain was too short before
 			h.repair()
 		}
 	}

@@ -24,8 +24,8 @@ import (
 	"github.com/cardmint/cardmint/internal/vault"
 )
 
-// history is one account's life, from a seed: the actions of customers, miners,
-// nodes, processes, the supplier and operators.
+// history is the random history of one account, from a seed: the actions of
+// customers, miners, nodes, processes, the supplier and operators.
 type history struct {
 	ctx     context.Context
 	db      *database
@@ -196,7 +196,7 @@ func (h *history) Rate(string) (card.Rate, error) {
 
 func (h *history) order(id uuid.UUID) *sale { return h.byID[id] }
 
-// live takes one step, and then lets the processes work, or not.
+// live takes one step, and then sometimes lets the processes work.
 func (h *history) live(steps []step) {
 	if h.step == h.node.until {
 		h.node.down, h.node.foreign, h.node.behind = false, false, 0

@@ -26,7 +26,7 @@ type mutant struct {
 // source, and the simulation must fail.
 func TestSimulation_CatchesBrokenRules(t *testing.T) {
 	if testing.Short() {
-		t.Skip("left out: it builds this package again and again")
+		t.Skip("left out: builds this package many times")
 	}
 	if *oneSeed > 0 {
 		t.Skip("left out: one seed is simulated")
@@ -108,7 +108,7 @@ func TestSimulation_CatchesBrokenRules(t *testing.T) {
 	}
 	for _, m := range mutants {
 		if source, err := os.ReadFile(m.file); err != nil || strings.Count(string(source), m.from) != 1 {
-			t.Errorf("%s: %s must have %q once: %v", m.name, m.file, m.from, err)
+			t.Errorf("%s: %s must contain %q once: %v", m.name, m.file, m.from, err)
 		}
 	}
 	most := 1000
@@ -163,7 +163,7 @@ func (m mutant) mustFail(t *testing.T, tool string, seeds int) {
 		return
 	}
 	run := exec.CommandContext(t.Context(), binary, "-test.run", "^TestSimulation$", "-seeds", fmt.Sprint(seeds))
-	run.Env = append(os.Environ(), "GOMAXPROCS=1") // two run at once, and one worker takes the seeds in their order
+	run.Env = append(os.Environ(), "GOMAXPROCS=1") // two run concurrently; one worker runs the seeds in order
 	out, err := run.CombinedOutput()
 	found := regexp.MustCompile(`(?s): (\d+) histories,.*seed \d+: ([^\n]{0,150})`).FindStringSubmatch(string(out))
 	switch {

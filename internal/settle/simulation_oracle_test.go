@@ -41,9 +41,9 @@ type sale struct {
 	decisions                     int
 	decided                       bool // since the last check
 
-	state     card.PaymentState // as last found correct
+	state     card.PaymentState // last correct state
 	generated bool
-	found     card.Amount // the amount that made it paid, which is enough from then on
+	found     card.Amount // the amount that made it paid, which remains sufficient
 	settled   card.Amount // the amount the card was issued for
 	sealed    []byte
 	events    []card.EventType // required events
@@ -250,15 +250,15 @@ func price(usd card.USD, rate int64) card.Amount {
 }
 
 // enough reports whether a total pays the price without the need of a rate.
-// early is the part of it that was in time.
+// early is the part that arrived in time.
 func enough(x *sale, total, early card.Amount) bool {
 	kept := total - x.refunded
 	return early-x.refunded >= x.price || x.accepted > 0 && kept >= x.accepted || x.found > 0 && kept >= x.found
 }
 
-// confirmations returns those of the transfer that a card waits for: the fewest
-// among the most confirmed transfers that reach the needed amount. Locked
-// transfers do not count if the others are enough.
+// confirmations returns the confirmations of the transfer that a card waits
+// for: the fewest among the most confirmed transfers that reach the needed
+// amount. Locked transfers do not count if the rest is enough.
 func (o *oracle) confirmations(x *sale, m money) int64 {
 	need := x.price
 	if x.accepted > 0 {
@@ -380,16 +380,16 @@ func (o *oracle) check(x *sale, c *card.Card) {
 	}
 	if c.State != x.state {
 		again := x.dueAgain || x.decided && slices.Contains(x.events, card.EventDetected) // decisions do not add money
-		if told := telling(x.state, c.State); told != "" && !(told == card.EventDetected && again) {
-			x.events = append(x.events, told)
+		if event := requiredEvent(x.state, c.State); event != "" && !(event == card.EventDetected && again) {
+			x.events = append(x.events, event)
 		}
 		x.state = c.State
 	}
 	x.decided = false
 }
 
-// telling returns the event that a change of state requires.
-func telling(from, to card.PaymentState) card.EventType {
+// requiredEvent returns the event that a change of state requires.
+func requiredEvent(from, to card.PaymentState) card.EventType {
 	told := map[card.PaymentState]card.EventType{card.Underpaid: card.EventUnderpaid, card.Late: card.EventLate,
 		card.Expired: card.EventExpired, card.Canceled: card.EventCanceled,
 		card.Reversed: card.EventReversed, card.Detected: card.EventDetected, card.Confirming: card.EventDetected,

@@ -22,7 +22,7 @@ var errScripted = errors.New("scripted fault")
 
 const (
 	reread      = 40 // blocks
-	slicesInAll = 14 // that are more than enough to compare all of them, and older ones with locked transfers
+	slicesInAll = 14 // enough to compare all of them, and older ones with locked transfers
 )
 
 // replica is one process: a service and a watcher, with its own access to store
@@ -47,10 +47,10 @@ func (h *history) start() *replica {
 	r.disk = &faultyStore{Store: h.db.store, r: r}
 	r.orders, r.desk = r.orderService(10), operator.New(r.disk, h, quiet)
 	r.issuer = newIssuer(r.disk, h.db.vault, h.press, h.clock)
-	// The store's clock is real and a test must not wait for it: the history
-	// ends leases.
+	// The store's clock is real, and tests must not wait for it, so histories
+	// end leases explicitly.
 	var err error
-	r.watcher, err = settle.New(r.disk, h, r, nobody(), quiet,
+	r.watcher, err = settle.New(r.disk, h, r, wakesNothing(), quiet,
 		settle.Config{Reread: reread, CompareEvery: h.compare, PoolSize: 8, FillBatch: 8, LeaseTTL: 24 * time.Hour,
 			Replica: r.name, Now: h.clock})
 	if err != nil {
@@ -124,8 +124,8 @@ func (r *replica) Recover(_ context.Context, _ string, _ *settle.Address, progre
 	return nil
 }
 
-// faultyStore is the real store, with failing transactions as the history
-// requires, and with the history's time in place of its own.
+// faultyStore is the real store, with the history's clock and failing
+// transactions.
 type faultyStore struct {
 	*store.Store
 	r      *replica
@@ -178,7 +178,7 @@ func (d *faultyStore) InsertCard(ctx context.Context, c *card.Card, limit card.U
 }
 
 // TakeAddresses implements order.Store. A process takes one at a time, so that
-// a dying process loses few.
+// a crash loses few.
 func (d *faultyStore) TakeAddresses(ctx context.Context, currency string, _ int) ([]string, error) {
 	return d.Store.TakeAddresses(ctx, currency, 1)
 }
@@ -211,7 +211,7 @@ func (d *faultyStore) ClaimIntents(ctx context.Context, claim issue.Claim, n int
 	return intents, err
 }
 
-// CardsByUUID implements issue.Store. Actions before it determine the permitted
+// CardsByUUID implements issue.Store. Earlier actions determine the permitted
 // requests.
 func (d *faultyStore) CardsByUUID(ctx context.Context, ids []uuid.UUID) ([]*card.Card, error) {
 	if pl, issuing := ctx.Value(planKey{}).(*plan); issuing && pl.leaves != nil {
@@ -239,7 +239,7 @@ const (
 	gives    answer = iota
 	hangs           // after it made the card
 	refuses         // before it could make the card
-	declines        // until it is submitted again
+	declines        // until submitted again
 	repeats         // a card that another order has
 	garbles         // the number
 )

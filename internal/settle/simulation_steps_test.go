@@ -415,7 +415,8 @@ func (h *history) whileIssuing(r *replica, x *sale) func() {
 	}
 }
 
-// leaves removes the newest payment of an order from the chain, noticeably.
+// leaves removes the newest payment of an order from the chain, so that the
+// next pass notices.
 func (h *history) leaves(x *sale) {
 	h.w.frozen = true
 	defer func() { h.w.frozen = false }()

@@ -19,13 +19,13 @@ type world struct {
 	blocks []*block       // the best chain; blocks[i] has the height i+1
 	txs    []*transaction // including replaced ones
 	wallet []string       // addresses that the wallet made, by position
-	known  int            // the number it knows at the moment
+	known  int            // the number it currently knows
 	latest time.Time      // of all blocks, replaced ones included; block times never go back
 	top    int64          // height of the longest chain so far
 	serial int
 	dustTo string // gets one unit in each of the next dust blocks
 	dust   int
-	frozen bool // time stands still: goroutines read the clock concurrently
+	frozen bool // time is frozen while goroutines read the clock
 }
 
 type block struct {
@@ -56,17 +56,16 @@ type output struct {
 
 const (
 	primary  = "primary"  // an address of the wallet without a card
-	stranger = "stranger" // a stranger's
+	stranger = "stranger" // an address of another wallet
 )
 
 // firstBlocks is more than the deepest reorganization.
 const firstBlocks = 30
 
-// lingering is the number of blocks for which the mempool may list a mined
-// transaction.
+// lingering is how many blocks long the mempool may list a mined transaction.
 const lingering = 6
 
-// deepest is the greatest depth of a fork below the longest chain so far.
+// deepest is the maximum depth of a fork below the longest chain so far.
 const deepest = 28
 
 func newWorld(r *rand.Rand) *world {
@@ -79,7 +78,7 @@ func newWorld(r *rand.Rand) *world {
 
 func (w *world) height() int64 { return int64(len(w.blocks)) }
 
-// chance is true in percent of all cases.
+// chance returns true with a probability in percent.
 func (w *world) chance(percent int) bool { return w.r.IntN(100) < percent }
 
 // between returns a number from low to high.
@@ -134,7 +133,7 @@ func (w *world) mine(txs []*transaction) {
 		at = w.latest
 	}
 	w.latest = at
-	if w.chance(15) { // and a node accepts a block older than the newest ones
+	if w.chance(15) { // nodes accept a block older than the newest ones
 		at = at.Add(-time.Duration(w.between(1, 180)) * time.Minute)
 	}
 	if w.dust > 0 {
@@ -216,7 +215,7 @@ type fact struct {
 	locked  bool
 	seenAt  time.Time
 	unread  bool // it is in a block that was not read
-	listed  bool // also, and the mempool still lists it
+	listed  bool // not read, and the mempool still lists it
 }
 
 func (f fact) key() string { return fmt.Sprint(f.tx, "/", f.output) }
@@ -227,7 +226,7 @@ type observation struct {
 	tip    card.Tip
 	facts  []fact
 	hidden []fact // transactions in the read blocks that the wallet did not show
-	forgot []fact // those of them that it must have shown before if they are stored
+	forgot []fact // hidden ones that are stored only if the wallet showed them before
 	bad    string // reason not to apply it
 }
 
@@ -275,7 +274,7 @@ func (w *world) look(q settle.Query, behind int64) (settle.View, *observation) {
 				if f.listed = tx.lingers && position < w.known && height-f.height < lingering; f.listed {
 					v.Transfers = append(v.Transfers, shown)
 				}
-				s.facts = append(s.facts, f) // was shown before, and only its lock can have changed
+				s.facts = append(s.facts, f) // shown before; only its lock can have changed
 				continue
 			}
 			if position >= w.known {

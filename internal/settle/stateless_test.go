@@ -15,7 +15,7 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// pebble is a coin that only exists here.
+// pebble is a coin that exists only in these tests.
 var pebble = card.Currency{Code: "pebble", Name: "Pebble", Decimals: 8, Confirmations: 2, BlockTime: 10 * time.Minute,
 	AmountKey: "amount"}
 
@@ -39,8 +39,8 @@ func (q *pebbleNet) pay(address string, amount card.Amount) {
 func (q *pebbleNet) mine() { q.blocks = append(q.blocks, fmt.Sprint("b", len(q.blocks)+1)) }
 
 // derivedChain is a chain without a wallet: it derives addresses from a public
-// key and scans the blocks itself. Between two calls it keeps nothing, so every
-// call is made of a new one.
+// key and scans the blocks itself. It keeps no state between calls, so every
+// call uses a new one.
 type derivedChain struct{ q *pebbleNet }
 
 func derive(position int64) string {
@@ -98,8 +98,8 @@ func (derivedChain) SetBeacon(context.Context, settle.Beacon, bool) error { retu
 
 func (derivedChain) Recover(context.Context, string, *settle.Address, func(string)) error { return nil }
 
-// A chain that keeps nothing between calls fits the contract: positions come
-// from the store, and so does how far to look for payments.
+// A chain without state between calls can implement the interface: the store
+// provides positions and the range of addresses to scan for.
 func TestWatcher_StatelessChain(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.coins(append(chain.Currencies(), pebble))
@@ -157,7 +157,7 @@ func TestWatcher_StatelessChain(t *testing.T) {
 	})
 }
 
-// A coin whose node is down gets no new addresses and is unhealthy; the others
+// A coin whose node is down gets no new addresses and is unhealthy; other coins
 // continue.
 func TestWatcher_OneCoinFails_OthersContinue(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
@@ -179,14 +179,14 @@ func TestWatcher_OneCoinFails_OthersContinue(t *testing.T) {
 		}
 		check(t, orders.Prepare(t.Context()))
 		s.now = s.now.Add(2 * time.Second)
-		s.tick() // its orders have seen the marks grow now
+		s.tick() // its order service has now seen the marks grow
 		check(t, w.Tick(t.Context()))
 		check(t, orders.Prepare(t.Context()))
 		q.down = true
 		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrChainNotReady) || w.Health() == nil {
 			t.Errorf("error %v, health %v", err, w.Health())
 		}
-		// as time would
+		// as if time had passed
 		_, err = rig.OpenSQL(t, s.url).Exec("UPDATE address_pools SET checked_at = 0 WHERE currency = 'pebble'")
 		check(t, err)
 		if err := orders.Prepare(t.Context()); err != nil {

@@ -24,8 +24,8 @@ func (r requests) TraceParents(_ context.Context, ids []uuid.UUID) (map[uuid.UUI
 	return found, nil
 }
 
-// Only a pass that changes something has a span, so that these can be found. A
-// confirmed payment belongs to the trace of its card.
+// Only a pass that changes something has a span, so that such passes can be
+// found. A confirmed payment belongs to the trace of its card.
 func TestWatcher_PassWithChanges_HasSpan(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		const traceID = "0af7651916cd43dd8448eb211c80319c"

@@ -15,8 +15,8 @@ import (
 //     used is worth less, or nothing. It can grow only if blocks were replaced.
 //
 // Any other change means that the wallet is damaged. A rescan may repair it, so
-// the error is that of a missing transfer, as is the operator's remedy if a
-// rescan does not help.
+// the error is the same as for a missing transfer, and so is the operator's
+// remedy if a rescan does not help.
 func validateTransfer(old, now card.Transfer, cursor Cursor, v View) error {
 	final := old.Height > 0 && old.Height <= v.Kept
 	grew := now.Amount > old.Amount && v.Kept >= cursor.Tip.Height

@@ -14,14 +14,14 @@ import (
 // editedChain is a chain whose transfers a test changes.
 type editedChain struct {
 	settle.Chain
-	tell func(t *card.Transfer) // if set
+	edit func(t *card.Transfer) // if set
 }
 
 func (r *editedChain) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	v, err := r.Chain.Scan(ctx, q)
 	for i := range v.Transfers {
-		if r.tell != nil {
-			r.tell(&v.Transfers[i])
+		if r.edit != nil {
+			r.edit(&v.Transfers[i])
 		}
 	}
 	return v, err
@@ -31,7 +31,7 @@ func (*editedChain) Recover(context.Context, string, *settle.Address, func(strin
 
 func TestWatcher_ChangeInKeptBlock_IsRejected(t *testing.T) {
 	for name, tt := range map[string]struct {
-		tell func(t *card.Transfer)
+		edit func(t *card.Transfer)
 		says string
 	}{
 		"less":                {func(t *card.Transfer) { t.Amount-- }, "its amount to "},
@@ -52,7 +52,7 @@ func TestWatcher_ChangeInKeptBlock_IsRejected(t *testing.T) {
 				check(t, w.Tick(t.Context()))
 				s.mine(20)
 				check(t, w.Tick(t.Context()))
-				wallet.tell = func(x *card.Transfer) { tt.tell(x) }
+				wallet.edit = func(x *card.Transfer) { tt.edit(x) }
 				for range 3 { // the second pass is after a rescan
 					s.mine(1)
 					err := w.Tick(t.Context())
@@ -70,7 +70,7 @@ func TestWatcher_ChangeInKeptBlock_IsRejected(t *testing.T) {
 					t.Errorf("an operator reads %q", note)
 				}
 				s.wantIssued(1)
-				wallet.tell = nil
+				wallet.edit = nil
 				check(t, w.Tick(t.Context()))
 				s.want(issued, card.Generated, card.Paid, coin, 34)
 				s.wantNonePending()
@@ -84,7 +84,7 @@ func TestWatcher_OperatorBelieves_AmountChanges(t *testing.T) {
 		c := s.order()
 		s.pay(c, coin, 10)
 		s.settle()
-		wallet := &editedChain{Chain: s.chain, tell: func(x *card.Transfer) { x.Amount = coin / 2 }}
+		wallet := &editedChain{Chain: s.chain, edit: func(x *card.Transfer) { x.Amount = coin / 2 }}
 		w := s.watch(wallet, settle.Config{FillBatch: 200})
 		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) {
 			t.Errorf("error %v", err)
@@ -92,17 +92,17 @@ func TestWatcher_OperatorBelieves_AmountChanges(t *testing.T) {
 		check(t, s.store.AskForRescan(t.Context(), "monero", true))
 		check(t, w.Tick(t.Context()))
 		s.want(c, card.Generated, card.Reversed, coin/2, 10)
-		check(t, w.Tick(t.Context())) // it is what is stored now
-		wallet.tell = nil
-		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) { // the operator's word holds for one rescan
+		check(t, w.Tick(t.Context())) // equals the stored transfer now
+		wallet.edit = nil
+		if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) { // valid for one rescan
 			t.Errorf("error %v", err)
 		}
 		s.doubts = append(s.doubts, lost)
 	})
 }
 
-// Of two outputs with one key the mempool shows both in full. A block that
-// takes the second shows by how much it is larger, if at all.
+// The mempool shows the full amounts of two outputs with one key. Once a block
+// contains the second, its amount is only the difference, if it is larger.
 func TestWatcher_MempoolAmount_MayFallButNotGrow(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		c := s.order()
@@ -111,7 +111,7 @@ func TestWatcher_MempoolAmount_MayFallButNotGrow(t *testing.T) {
 		w := s.watch(wallet, settle.Config{FillBatch: 200})
 		height := int64(0)
 		amount := func(a card.Amount) error {
-			wallet.tell = func(x *card.Transfer) { x.Amount, x.Height = a, height }
+			wallet.edit = func(x *card.Transfer) { x.Amount, x.Height = a, height }
 			return w.Tick(t.Context())
 		}
 		check(t, amount(coin/2))
@@ -126,7 +126,7 @@ func TestWatcher_MempoolAmount_MayFallButNotGrow(t *testing.T) {
 		s.want(c, card.AwaitingPayment, card.Underpaid, coin/4, 0)
 		cursor, err := s.store.Cursor(t.Context(), wallet.Currency())
 		check(t, err)
-		height = cursor.Tip.Height + 1 // that block takes it
+		height = cursor.Tip.Height + 1 // that block contains it
 		s.mine(1)
 		if err := amount(coin); !errors.Is(err, card.ErrWalletLost) {
 			t.Errorf("error %v", err)
@@ -143,8 +143,7 @@ func TestWatcher_MempoolAmount_MayFallButNotGrow(t *testing.T) {
 	})
 }
 
-// After blocks were replaced, the other one of two outputs with one key may be
-// the first.
+// A reorganization may reverse the order of two outputs with one key.
 func TestWatcher_BlocksReplaced_AmountMayGrow(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		q := s.pebbles()

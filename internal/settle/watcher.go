@@ -1,8 +1,8 @@
 // Package settle follows a chain: it makes the stored transfers equal to those
 // on the chain, and assesses the cards they pay for.
 //
-// It may import packages card, failpoint, panics and trace. It has no state of
-// its own: the cursor moves in the transaction that applies the transfers, so
+// It may import packages card, failpoint, panics and trace. It has no durable
+// state: the cursor moves in the transaction that applies the transfers, so
 // that after a crash the next Tick resumes at the cursor.
 package settle
 
@@ -32,11 +32,12 @@ type Config struct {
 	// reorganization goes unnoticed, so it must be much larger than the number
 	// of confirmations. Defaults to the coin's reorg horizon.
 	Reread int64
-	// CompareEvery is the time between two slices of rereading: a twelfth of
-	// the Reread blocks, and ten older ones with locked transfers, in turn. A
-	// transfer that a wallet forgot is noticed within about twelve times as
-	// long. The first pass of a process rereads everything; others read only
-	// new blocks. Defaults to 5 s; if negative, each pass rereads everything.
+	// CompareEvery is the time between two slices of rereading. A slice is a
+	// twelfth of the Reread blocks, and ten older blocks with locked transfers,
+	// in turn. A transfer that a wallet forgot is noticed within about
+	// 12*CompareEvery. The first pass of a process rereads everything; later
+	// passes read only new blocks and slices. Defaults to 5 s; if negative,
+	// each pass rereads everything.
 	CompareEvery time.Duration
 	// PoolSize is the number of free addresses in the address pool. Defaults to
 	// 200.
@@ -44,24 +45,25 @@ type Config struct {
 	// FillBatch is the maximum number of addresses made per pass. Defaults to
 	// 64.
 	FillBatch int
-	// AddressRate is the highest long-term rate, per second, at which addresses
-	// are handed out. An epoch skips as many as can have been handed out in the
-	// time that the database may have lost. 0 means no limit and no skipping,
-	// for a wallet that never makes an address twice.
+	// AddressRate limits the long-term rate of handing out addresses, per
+	// second. An epoch skips as many as can have been handed out in the time
+	// that the database may have lost. 0 means no limit and no skipping, for a
+	// wallet that never makes an address twice.
 	AddressRate float64
-	// Beacon enables the wallet's beacon, by which two databases with the same
-	// wallet find each other.
+	// Beacon enables the wallet's beacon, so that two databases with the same
+	// wallet detect each other.
 	Beacon bool
 	// Quiet is the pause of issuing after an epoch began, if there is a beacon.
 	// It must be longer than two passes.
 	Quiet time.Duration
-	// LeaseTTL is the time after which another replica takes over from a dead
-	// watcher. Defaults to 3 s.
+	// LeaseTTL is how long the lease of a dead watcher lasts until another
+	// replica takes over. Defaults to 3 s.
 	LeaseTTL time.Duration
 	// Replica is the name of this process, unique among all replicas. Defaults
 	// to a random name.
 	Replica string
-	// Observe is called after each Tick. It must be quick. Defaults to a no-op.
+	// Observe is called after each Tick. It must return quickly. Defaults to a
+	// no-op.
 	Observe func(Report)
 	// Tracer starts a span for each pass that changes something, and for each
 	// payment that becomes confirmed. Defaults to none.
@@ -227,7 +229,7 @@ func (w *Watcher) Mark(ctx context.Context) error {
 	return err
 }
 
-// handleError takes the measures for an error, and returns it.
+// handleError reacts to an error, and returns it.
 func (w *Watcher) handleError(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, card.ErrWrongChain):
@@ -257,9 +259,9 @@ func (w *Watcher) leadOrStandBy(ctx context.Context) (standby bool, err error) {
 		return false, err
 	}
 	now := w.cfg.Now()
-	// A process whose own passes failed waits before it asks again: two that
-	// cannot reach their node would otherwise take the lease from each other
-	// all the time.
+	// A process whose own passes failed waits before it asks again. Otherwise
+	// two processes that cannot reach their nodes would constantly take the
+	// lease from each other.
 	failed := !w.failedAt.IsZero() && now.Sub(w.failedAt) < retryAfterFailure
 	if !failed && now.Sub(w.awaitedAt) >= w.cfg.LeaseTTL {
 		if err := w.store.AwaitLease(ctx, LeaseName(w.currency), w.cfg.Replica, 3*w.cfg.LeaseTTL+awaitMargin); err != nil {
@@ -288,7 +290,7 @@ func (w *Watcher) yielded() bool {
 }
 
 // yieldLease releases the lease once passes have failed for LeaseTTL, if
-// another process waits for it: that one may reach the node, or have the right
+// another process waits for it: it may reach the node, or have the right
 // wallet.
 func (w *Watcher) yieldLease(ctx context.Context, err error) {
 	now := w.cfg.Now()

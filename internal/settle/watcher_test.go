@@ -93,7 +93,7 @@ func TestWatcher_ReorgBeforeIssue(t *testing.T) {
 		s.mine(20)
 		s.settle()
 		s.wantIssued(0)
-		s.pay(c, coin, 10) // and again
+		s.pay(c, coin, 10) // and pays again
 		s.settle()
 		s.want(c, card.Generated, card.Paid, coin, 10)
 		s.wantIssued(1)
@@ -191,13 +191,13 @@ func TestWatcher_MoneyToFreeAddress_IsKeptAndAddressWithdrawn(t *testing.T) {
 		s.settle()
 		for range 60 {
 			if c := s.order(); c.Address == free {
-				t.Fatal("the address was handed out although money came to it")
+				t.Fatal("the address was handed out although it had received a payment")
 			}
 		}
 		var kept int64
 		check(t, rig.OpenSQL(t, s.url).QueryRow("SELECT amount FROM transfers WHERE counted").Scan(&kept))
 		if card.Amount(kept) != coin {
-			t.Errorf("%d was kept", kept)
+			t.Errorf("%d was recorded", kept)
 		}
 	})
 }
@@ -264,8 +264,8 @@ func TestWatcher_TwoReplicas_OneWatches(t *testing.T) {
 func TestWatcher_DatabaseRestored_HandsOutNoUsedAddress(t *testing.T) {
 	onEach(t, func(t *testing.T, s *fixture) {
 		s.order()
-		// Last night's backup: the pool is full, the wallet has given out more
-		// since, and the last comparison was hours ago.
+		// Last night's backup: the pool is full, the wallet has made more
+		// addresses since, and the last comparison was hours ago.
 		first, err := s.store.SimulatedAddresses(t.Context(), "monero", 50)
 		check(t, err)
 		_, err = rig.OpenSQL(t, s.url).Exec("UPDATE address_pools SET checked_at = 0")
@@ -277,7 +277,7 @@ func TestWatcher_DatabaseRestored_HandsOutNoUsedAddress(t *testing.T) {
 			check(t, rig.OpenSQL(t,
 				s.url).QueryRow("SELECT position FROM addresses WHERE address = '"+c.Address+"'").Scan(&position))
 			if position < first+50 {
-				t.Fatalf("the address at %d was handed out, though the wallet was at %d", position, first+50)
+				t.Fatalf("address %d was handed out, although the wallet was at %d", position, first+50)
 			}
 		}
 	})
@@ -288,7 +288,7 @@ func TestWatcher_PoolNotFull_FillsWithoutPause(t *testing.T) {
 		s.order() // which takes 32 addresses of the 200
 		check(t, s.watcher.Close(t.Context()))
 		woken := 0
-		wake := nobody()
+		wake := wakesNothing()
 		wake.Pass = func() { woken++ }
 		w, err := settle.New(s.store, s.rates, s.chain, wake, quiet,
 			settle.Config{PoolSize: 200, FillBatch: 15, CompareEvery: -1, Now: s.clock})
@@ -333,7 +333,7 @@ func TestWatcher_MoneyMissingFromKeptBlock_UncountedOnlyByOperator(t *testing.T)
 		s.pay(c, coin, 5)
 		s.tick()
 		w := s.watch(emptyWallet{s.chain}, settle.Config{})
-		for range 3 { // it is scanning the whole chain
+		for range 3 { // rescans the whole chain
 			if err := w.Tick(t.Context()); !errors.Is(err, card.ErrWalletLost) {
 				t.Errorf("error %v", err)
 			}
@@ -386,7 +386,7 @@ func TestWatcher_LeaseLostAfterRead_AppliesNothing(t *testing.T) {
 	})
 }
 
-// slowChain does something else while it reads.
+// slowChain calls a function while it reads.
 type slowChain struct {
 	settle.Chain
 	meanwhile func()

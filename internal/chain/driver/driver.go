@@ -22,12 +22,12 @@ type Coin struct {
 	// Example shows the coin's flags in help texts.
 	Example string
 	// CheckAddress returns an error unless the coin can be sent to an address,
-	// on the network that ours is for: an address of the wallet, or "" if none
-	// is known. The error continues a sentence that begins with the name of the
-	// field, and does not quote the address.
+	// on the network of ours: an address of the wallet, or "" if none is known.
+	// The error continues a sentence that begins with the name of the field,
+	// and does not quote the address.
 	CheckAddress func(address, ours string) error
 	// CheckTxID returns an error unless the text can be a transaction's id. The
-	// error continues a sentence like that of CheckAddress.
+	// error continues a sentence as in CheckAddress.
 	CheckTxID func(txid string) error
 	// Every is the time between two passes over the chain.
 	Every time.Duration
@@ -63,11 +63,11 @@ type Node interface {
 	Close()
 }
 
-// ErrUnfit means that node and wallet cannot be used as they are, and that
-// waiting will not help.
+// ErrUnfit means that node and wallet can't be used until an operator changes
+// them.
 var ErrUnfit = errors.New("node or wallet is not fit")
 
-// Unfit makes err match ErrUnfit without a change of its text.
+// Unfit makes err match ErrUnfit without changing its text.
 func Unfit(err error) error { return unfit{err} }
 
 type unfit struct{ error }
@@ -78,8 +78,8 @@ func (u unfit) Is(target error) bool { return target == ErrUnfit }
 // Report describes node and wallet for an operator.
 type Report []struct{ Name, Text string }
 
-// Warning is the name of a row about something that works, but that the
-// operator should change soon.
+// Warning is the name of a row about a setup that works, but that the operator
+// should change soon.
 const Warning = "warning"
 
 // WithHint adds to err the operator's remedy; nil stays nil.

@@ -76,8 +76,8 @@ func addressKindOf(address string) (addressKind, error) {
 }
 
 // checkAddress implements driver.Coin.CheckAddress. It accepts integrated
-// addresses, because exchanges still give them to their customers, and wallets
-// pay to them as to any other.
+// addresses, because exchanges still give them to their customers, and all
+// wallets can pay to them.
 func checkAddress(address, ours string) error {
 	kind, err := addressKindOf(address)
 	if network := networkOf(ours); err == nil && network != "" && kind.network != network {
@@ -97,7 +97,7 @@ func checkTxID(txid string) error {
 const base58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 // decodeBase58 decodes Monero's base58: 8 bytes become 11 digits, and a shorter
-// last block becomes as few as it needs.
+// last block becomes the fewest that fit it.
 func decodeBase58(text string) (data []byte, ok bool) {
 	sizes := map[int]int{2: 1, 3: 2, 5: 3, 6: 4, 7: 5, 9: 6, 10: 7, 11: 8} // bytes by number of digits
 	for len(text) > 0 {

@@ -30,7 +30,7 @@ func (m *Chain) newAddresses(ctx context.Context, after int64, n int) ([]settle.
 		if err != nil {
 			return nil, err
 		}
-		positions := make([]int64, n) // with gaps where the wallet saw payments to addresses that it had yet to make
+		positions := make([]int64, n) // with gaps if the wallet saw payments to addresses that it had yet to make
 		for i, a := range made {
 			positions[i] = a.Position
 		}

@@ -23,14 +23,14 @@ func proxied(t *testing.T, net *rig.MoneroNet, walletURL string, config monero.C
 }
 
 // notReady fails the test unless err is card.ErrChainNotReady and contains all
-// says.
-func notReady(t *testing.T, err error, says ...string) {
+// parts.
+func notReady(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	if !errors.Is(err, card.ErrChainNotReady) {
 		t.Errorf("got %v, want ErrChainNotReady", err)
 		return
 	}
-	for _, s := range says {
+	for _, s := range parts {
 		if !strings.Contains(err.Error(), s) {
 			t.Errorf("got %v, want %q in it", err, s)
 		}
@@ -55,22 +55,22 @@ func TestChain_Kept_EndsBelowReplacedBlock(t *testing.T) {
 	last := scan(t, m, 0).Tip
 	asked := daemon.Calls("get_block_header_by_height")
 	if !same(last) {
-		t.Error("nothing happened: not the same")
+		t.Error("unchanged chain: not kept")
 	}
 	if more := daemon.Calls("get_block_header_by_height") - asked; more != 1 { // the genesis block
-		t.Errorf("asked for %d blocks although the tip is the same", more)
+		t.Errorf("requested %d blocks although the tip is the same", more)
 	}
 	net.Mine(t, 2)
 	if !same(last) {
-		t.Error("two blocks more: not the same")
+		t.Error("two more blocks: not kept")
 	}
 	net.Reorg(t, 2, 3, true)
 	if !same(last) {
-		t.Error("blocks above replaced: not the same")
+		t.Error("blocks above replaced: not kept")
 	}
 	net.Reorg(t, 4, 5, true)
 	if same(last) {
-		t.Error("replaced by another block: the same")
+		t.Error("block replaced: still kept")
 	}
 	older := scan(t, m, 0).Tip
 	net.Mine(t, 3)
@@ -80,12 +80,12 @@ func TestChain_Kept_EndsBelowReplacedBlock(t *testing.T) {
 		t.Errorf("kept up to %d, want %d", got, older.Height)
 	}
 	if got := kept(newer, last); got != 0 {
-		t.Errorf("nothing is known of what was kept, got %d", got)
+		t.Errorf("no known tips: kept %d", got)
 	}
 	last = scan(t, m, 0).Tip
 	net.Reorg(t, 3, 1, true)
 	if same(last) {
-		t.Error("the chain is shorter now: the same")
+		t.Error("shorter chain: still kept")
 	}
 }
 
@@ -175,7 +175,7 @@ func TestChain_ClosedWallet_IsOpened(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		s.set("get_address", closed)
-		notReady(t, do(t.Context(), m), "it is opened now") // closed as often as it is opened
+		notReady(t, do(t.Context(), m), "it is opened now") // closed again whenever it is opened
 	}
 }
 
@@ -190,7 +190,7 @@ func TestChain_WalletCannotBeOpened(t *testing.T) {
 		_, err := newMonero(t, config).Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
 		notReady(t, err, `can't open the wallet "`+config.WalletFile+`"`, "--wallet-dir", "password")
 		if strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: the error tells the password", name)
+			t.Errorf("%s: the error contains the password", name)
 		}
 	}
 	t.Run("started with --wallet-file", func(t *testing.T) {
@@ -229,7 +229,7 @@ func TestChain_WalletKilledWhileReading(t *testing.T) {
 	address, start := newAddress(t, m), net.Height(t)
 	txID := net.Pay(t, address.Address, xmr)
 	net.Confirm(t, txID, 20)
-	net.Daemon.Freeze(t) // so that the wallet is waiting for blocks when it dies
+	net.Daemon.Freeze(t) // so that the wallet is waiting for blocks when it is killed
 	t.Cleanup(net.Daemon.Thaw)
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()

@@ -17,8 +17,8 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// doings are the chain's calls, by name.
-var doings = map[string]func(ctx context.Context, m *monero.Chain) (any, error){
+// actions are the chain's calls, by name.
+var actions = map[string]func(ctx context.Context, m *monero.Chain) (any, error){
 	"scan": func(ctx context.Context, m *monero.Chain) (any, error) {
 		return m.Scan(ctx, settle.Query{Known: []card.Tip{{Height: 95, Hash: hash("e")}}, Since: 80, Newest: 5})
 	},
@@ -38,8 +38,8 @@ var doings = map[string]func(ctx context.Context, m *monero.Chain) (any, error){
 	},
 }
 
-// honest returns a wallet with three payments: in a block, in a block and
-// locked, and in the mempool.
+// honest returns a wallet with three payments: one in a block, a locked one in
+// a block, and one in the mempool.
 func honest(t *testing.T) (*script, *monero.Chain) {
 	t.Helper()
 	s, m := newScript(t)
@@ -101,7 +101,7 @@ func entryFields(path string) map[string]any {
 	return fields
 }
 
-// harmless lists lies that look like the truth, with the reason why they do no
+// harmless lists lies that can't be detected, with the reason why they do no
 // harm.
 var harmless = map[string]string{
 	"get_transfers: in is missing": "an empty list is left out; a stored transfer can't vanish from a block that is still there: " +
@@ -116,7 +116,7 @@ var harmless = map[string]string{
 
 func TestChain_NeededFieldMissing_IsRejected(t *testing.T) {
 	if testing.Short() {
-		t.Skip("left out by -short: tells hundreds of lies, one by one")
+		t.Skip("left out by -short: tries hundreds of lies")
 	}
 	t.Parallel()
 	var lies int
@@ -164,7 +164,7 @@ func TestChain_ContradictoryResponses_AreRejected(t *testing.T) {
 		{"scan", "get_transfers", in0 + "locked", true}, // nothing locks it
 		{"scan", "get_transfers", in1 + "locked", false},
 		{"scan", "get_transfers", in1 + "unlock_time", 0},
-		{"scan", "get_transfers", in1 + "unlock_time", 101}, // it was reached
+		{"scan", "get_transfers", in1 + "unlock_time", 101}, // already reached
 		{"scan", "get_transfers", in0 + "unlock_time", 102},
 		{"scan", "get_transfers", in0 + "unlock_time", clock.Unix() + 11_000},
 		{"scan", "get_transfers", in0 + "unlock_time", json.Number("9223372036854775807")},
@@ -270,8 +270,8 @@ func TestChain_ContradictoryEntries_AreRejected(t *testing.T) {
 	}
 }
 
-// A node that lacks a block below its newest has changed since. That must not
-// be mistaken for another block at that height.
+// A node that lacks a block below its newest one changed during the pass. That
+// must not be mistaken for another block at that height.
 func TestChain_NodeLacksOldBlock_NotReady(t *testing.T) {
 	s, m := newScript(t)
 	s.set("get_block_header_by_height", genesisBlock,
@@ -285,7 +285,7 @@ func TestChain_NodeLacksOldBlock_NotReady(t *testing.T) {
 }
 
 // A wallet that lost its addresses shows a payment in the mempool to an address
-// that it denies to have. Holds must then still run.
+// that it lacks. The scan must succeed, so that Holds runs.
 func TestChain_MempoolPaymentToLostAddress_IsReturned(t *testing.T) {
 	s, m := newScript(t)
 	s.made = 2
@@ -298,12 +298,11 @@ func TestChain_MempoolPaymentToLostAddress_IsReturned(t *testing.T) {
 	}
 	s.set("get_transfers", `{"in":[`+entry(t, nil)+`]}`)
 	if _, err := m.Scan(t.Context(), settle.Query{Since: 80, Newest: settle.NoPosition}); err == nil {
-		t.Error("a block gives it an address")
+		t.Error("accepted although it is in a block")
 	}
 }
 
-// Addresses of another wallet are not remembered for the one that is opened
-// again.
+// The address cache does not mix up two wallets that are opened in turn.
 func TestChain_OtherWalletOpenBriefly_AddressesForgotten(t *testing.T) {
 	s, m := honest(t)
 	other := false
@@ -321,7 +320,7 @@ func TestChain_OtherWalletOpenBriefly_AddressesForgotten(t *testing.T) {
 	}
 }
 
-// Each address is compared once, so a pass costs no more than before.
+// Each address is compared only once, so later passes need no calls for it.
 func TestChain_WalletAddress_ReadOnce(t *testing.T) {
 	s, m := honest(t)
 	asked := 0
@@ -335,18 +334,18 @@ func TestChain_WalletAddress_ReadOnce(t *testing.T) {
 		asked = 0
 		scan(t, m, 80)
 		if asked != want {
-			t.Errorf("asked %d times, want %d", asked, want)
+			t.Errorf("%d calls, want %d", asked, want)
 		}
 	}
 	s.wallet = address(mainnet, 0, 7)
 	asked = 0
 	if scan(t, m, 80); asked != 3 {
-		t.Errorf("another wallet was asked %d times", asked)
+		t.Errorf("%d calls to another wallet", asked)
 	}
 }
 
-// tell lets an honest wallet give one wrong answer, and fails the test unless
-// the action ends with an error that names it.
+// tell makes an honest wallet lie once, and fails the test unless the action
+// returns an error that names the field.
 func tell(t *testing.T, do string, lie rig.Lie) {
 	t.Helper()
 	t.Run(do+", "+lie.Name, func(t *testing.T) {
@@ -363,13 +362,13 @@ func tell(t *testing.T, do string, lie rig.Lie) {
 			told = told || ok
 			return string(lied)
 		}
-		got, err := doings[do](t.Context(), m)
+		got, err := actions[do](t.Context(), m)
 		if !told {
-			t.Fatal("there was no occasion for the lie")
+			t.Fatal("the action did not use the field")
 		}
 		if reason := harmless[lie.Name]; reason != "" {
 			if err != nil {
-				t.Errorf("error %v, though it is harmless: %s", err, reason)
+				t.Errorf("error %v, although the lie is harmless: %s", err, reason)
 			}
 			return
 		}
@@ -385,8 +384,8 @@ func tell(t *testing.T, do string, lie rig.Lie) {
 			t.Errorf("with the error came %+v", view)
 		}
 		s.lie = nil
-		if _, err := doings[do](t.Context(), m); err != nil {
-			t.Errorf("of the truth after it: %v", err)
+		if _, err := actions[do](t.Context(), m); err != nil {
+			t.Errorf("after the lie, an honest response fails: %v", err)
 		}
 		if addresses, _ := got.([]settle.Address); len(addresses) > 0 && !errors.Is(err, card.ErrWrongChain) {
 			t.Errorf("with the error came %+v", addresses)

@@ -147,7 +147,7 @@ func (m *Chain) blockHeader(ctx context.Context, method string, params any) (car
 const (
 	firstBlockTime = 1397800000     // Unix time before Monero's first block
 	maxHeight      = 500_000_000    // CRYPTONOTE_MAX_BLOCK_NUMBER; an unlock time is a height if it is below
-	clockLeeway    = 24 * time.Hour // how far the time of a block or a wallet may be ahead of ours
+	clockLeeway    = 24 * time.Hour // how far a block's or a wallet's time may be ahead of the local clock
 )
 
 func (m *Chain) topBlock(ctx context.Context) (card.Tip, error) {
@@ -271,13 +271,13 @@ func (m *Chain) incoming(ctx context.Context, v settle.View, tip int64) ([]trans
 // receivedInParts returns the transfers to all accounts above the height from
 // up to last, and in the mempool if pool is set. A long range, as after a
 // rescan, is read in parts, so that no response grows with the wallet's
-// history. A part that is too large for one response is halved, unless it has
-// few blocks: then the wallet hangs or its response is endless, and another
-// call would only take as long again.
+// history. A part that is too large for one response is halved unless it has
+// few blocks. With few blocks, the wallet hangs or its response is endless, so
+// another call would not help.
 func (m *Chain) receivedInParts(ctx context.Context, from, last int64, pool bool) ([]transferEntry, error) {
 	var all []transferEntry
 	for stretch := m.maxBlocks; ; {
-		stretch = min(stretch, max(1, last-from)) // no more than the rest, so that halving helps
+		stretch = min(stretch, max(1, last-from)) // at most the rest, so that halving helps
 		some, err := m.received(ctx, from, from+stretch, pool && from+stretch >= last)
 		if stretch > fewBlocks && tooMuch(ctx, err) {
 			stretch /= 2
@@ -298,8 +298,7 @@ func (m *Chain) receivedInParts(ctx context.Context, from, last int64, pool bool
 }
 
 // received returns the transfers to all accounts above the height from up to
-// to. If newest is set, these are all newest blocks, including later ones, and
-// the mempool.
+// to. If newest is set, it includes all later blocks and the mempool.
 func (m *Chain) received(ctx context.Context, from, to int64, newest bool) ([]transferEntry, error) {
 	var answer struct {
 		In   []transferEntry `json:"in,omitempty"`

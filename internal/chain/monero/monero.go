@@ -1,8 +1,9 @@
 // Package monero watches Monero through monerod and a view-only
 // monero-wallet-rpc.
 //
-// It may import packages card, settle, chain/driver and chain/rpc. It turns what
-// a node says into a settle.View, and keeps nothing that a crash could lose.
+// It may import packages card, settle, chain/driver and chain/rpc. It converts
+// a node's responses into a settle.View, and keeps no state that a crash could
+// lose.
 package monero
 
 import (
@@ -156,7 +157,7 @@ func (m *Chain) Currency() card.Currency { return m.config.Coin }
 // Scan returns every incoming transfer, even if it cannot belong to a card: to
 // the primary address (directly or through an integrated address), to other
 // accounts, and coinbases. Locked means that the sender's unlock time is still
-// ahead; the 10 blocks in which no output can be spent are not a lock. Mempool
+// ahead; the 10 blocks before any output can be spent are not a lock. Mempool
 // entries that the node has seen spent twice are omitted.
 func (m *Chain) Scan(ctx context.Context, q settle.Query) (settle.View, error) {
 	return retryOpened(func() (settle.View, error) { return m.scan(ctx, q) })
@@ -408,8 +409,8 @@ func (m *Chain) holds(ctx context.Context, newest settle.Address) error {
 	return nil
 }
 
-// checkScannedWallet returns card.ErrWrongChain if the wallet is not that of
-// the last Scan.
+// checkScannedWallet returns card.ErrWrongChain if another wallet is open than
+// in the last Scan.
 func (m *Chain) checkScannedWallet(ctx context.Context) error {
 	wallet, err := m.primaryAddress(ctx)
 	if err != nil {

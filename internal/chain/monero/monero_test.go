@@ -125,7 +125,7 @@ func TestChain_ReorgUnseesTransfer(t *testing.T) {
 		t.Errorf("still there: %+v", ts)
 	}
 	if first.Fingerprint != second.Fingerprint || first.Tip.Hash == second.Tip.Hash {
-		t.Error("a reorganization must change the tip, and only that")
+		t.Error("a reorganization must change only the tip")
 	}
 }
 
@@ -145,7 +145,7 @@ func TestChain_ReorgMinesTransferAtAnotherHeight(t *testing.T) {
 		t.Fatalf("height %d, want %d", got.Height, high)
 	}
 	net.Reorg(t, int(high-start), 1, false)
-	net.Confirm(t, tx.TxID, 1) // a node that is busy leaves it out of the first blocks
+	net.Confirm(t, tx.TxID, 1) // a busy node may leave it out of the first blocks
 	if got := one(t, scan(t, m, start), address.Address); got.TxID != tx.TxID || got.Height <= start ||
 		got.Height >= high {
 		t.Errorf("got %+v, want %s between %d and %d", got, tx.TxID, start, high)
@@ -182,7 +182,7 @@ func TestChain_DoubleSpend_VanishesFromMempool(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	if err := net.Send(t, txs[1]); err == nil {
-		t.Fatal("node took a double spend")
+		t.Fatal("the node accepted a double spend")
 	}
 	net.DropMempool(t)
 	if err := net.Send(t, txs[1]); err != nil {
@@ -219,7 +219,7 @@ func TestChain_OneTransactionSeveralOutputs(t *testing.T) {
 func TestChain_ReadInParts_SameTransfers(t *testing.T) {
 	net, m := merchant(t)
 	a := newAddress(t, m)
-	for range 4 { // in blocks next to each other, so that some part begins at one
+	for range 4 { // in adjacent blocks, so that parts begin at some of them
 		net.PayMany(t, rig.MoneroOutput{Address: a.Address, Amount: 7})
 		net.Mine(t, 1)
 	}
@@ -265,7 +265,7 @@ func TestChain_MoneyForNoCard(t *testing.T) {
 	for _, got := range view.Transfers {
 		amount, known := want[got.TxID]
 		switch {
-		case !known: // the block's reward
+		case !known: // the block reward
 			coinbases++
 			if !got.Locked || got.Address != net.Address || got.Output != 0 {
 				t.Errorf("coinbase: got %+v", got)
@@ -304,8 +304,8 @@ func TestChain_LockedTransferWithConfirmations(t *testing.T) {
 			"clock": one(t, view, clock.Address).Locked, "past": one(t, view, past.Address).Locked,
 			"free": one(t, view, free.Address).Locked}
 	}
-	// the 10 blocks in which no output can be spent are not distinguished from
-	// an unlock time
+	// the wallet reports the 10 blocks before any output can be spent like an
+	// unlock time
 	early := map[string]bool{"block": true, "soon": true, "clock": true, "past": true, "free": false}
 	if diff := cmp.Diff(early, locked()); diff != "" {
 		t.Errorf("mempool: %s", diff)

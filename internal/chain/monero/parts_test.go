@@ -25,7 +25,7 @@ func busy(t *testing.T, tip int64, hangs func(first, last int64) bool) (m *moner
 	t.Helper()
 	var config monero.Config
 	if testing.Short() {
-		// tests wait for the timeout; machines that run -short are fast enough
+		// tests wait for the timeout; machines with -short are fast
 		config.Timeout = 2 * time.Second
 	}
 	s, m := newScriptWith(t, config)
@@ -118,23 +118,23 @@ func TestChain_ResponseTooLong_ReadInSmallerParts(t *testing.T) {
 	m.SetMaxReply(one)
 	if _, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition}); err == nil ||
 		!strings.Contains(err.Error(), "get transfers: answer is longer than") {
-		t.Errorf("few blocks are too much: error %v", err)
+		t.Errorf("few blocks with a long response: error %v", err)
 	}
 	if n := asked(); n > 5 {
-		t.Errorf("asked %d times, though no answer is short enough", n)
+		t.Errorf("%d calls, although no response is short enough", n)
 	}
 }
 
 func TestChain_ResponseTooSlow_ReadInSmallerParts(t *testing.T) {
 	if testing.Short() {
-		t.Skip("left out by -short: waits for answers that never come")
+		t.Skip("left out by -short: waits for timeouts")
 	}
 	t.Parallel()
 	const tip = 5000
 	m, asked := busy(t, tip, func(first, last int64) bool { return first < 600 && last-first >= 700 })
 	wantBlocks(t, scan(t, m, 0), tip)
 	if n := asked(); n > 8 {
-		t.Errorf("asked %d times, though only the oldest blocks take long", n)
+		t.Errorf("%d calls, although only the oldest blocks are slow", n)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestChain_WalletHangs_NoRepeatedCalls(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if n := asked(); n != 1 {
-		t.Errorf("asked %d times", n)
+		t.Errorf("%d calls", n)
 	}
 }
 

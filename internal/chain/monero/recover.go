@@ -29,8 +29,8 @@ func retryOpened[T any](f func() (T, error)) (T, error) {
 	return v, err
 }
 
-// open opens the configured wallet (open_wallet), after storing another one
-// that is open. The error includes the remedy.
+// open stores the wallet that is open, if any, and opens the configured one
+// (open_wallet). The error includes the remedy.
 func (m *Chain) open(ctx context.Context) error {
 	name := m.config.WalletFile
 	var ignored struct{}

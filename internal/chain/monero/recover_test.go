@@ -16,8 +16,8 @@ import (
 )
 
 // ownWallet returns a wallet for this test alone, the chain that opens it, and
-// n addresses it has made. Its keys are those of every wallet of the network,
-// so it first sees the payments to addresses of other tests, and makes its own
+// n addresses it has made. All wallets of the network have the same keys, so it
+// first sees payments to addresses of other tests, and makes its own addresses
 // after these.
 func ownWallet(t *testing.T, net *rig.MoneroNet, n int) (*rig.MoneroWallet, *monero.Chain, []settle.Address) {
 	t.Helper()
@@ -61,7 +61,7 @@ func TestChain_ReorgTooDeepForWallet_IsWalletLost(t *testing.T) {
 	}
 }
 
-// farAhead is more than the addresses that a wallet watches ahead of its own.
+// farAhead is more addresses than a wallet's lookahead.
 const farAhead = 300
 
 func TestChain_RecoverFindsPaymentsFarAhead(t *testing.T) {
@@ -81,7 +81,7 @@ func TestChain_RecoverFindsPaymentsFarAhead(t *testing.T) {
 		t.Fatalf("got %v; want ErrWalletLost", err)
 	}
 	if n := len(to(scan(t, m, start), newest.Address)); n != 0 {
-		t.Fatalf("the wallet sees %d payments that it should have lost", n)
+		t.Fatalf("the wallet shows %d payments that it should have lost", n)
 	}
 	var progress []string
 	recovers := func() {
@@ -115,7 +115,7 @@ func TestChain_RecoverFindsPaymentsFarAhead(t *testing.T) {
 	wallet.Launch(t)
 	recovers() // of its store calls, one more than needed
 	if len(progress) != 1 || strings.Contains(progress[0], "addresses") {
-		t.Errorf("nothing was lost: progress %q", progress)
+		t.Errorf("progress %q, although nothing was lost", progress)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestChain_RecoverKilledHalfWay(t *testing.T) {
 	wallet.Launch(t)
 	proxy.Before("rescan_blockchain", wallet.Kill)
 	if err := m.Recover(t.Context(), "", &newest, func(string) {}); err == nil {
-		t.Error("no error of a wallet that was killed")
+		t.Error("no error from a killed wallet")
 	}
 	wallet.Launch(t)
 	if err := m.Holds(t.Context(), newest); err != nil { // its addresses do not show that it has not scanned for payments
@@ -203,7 +203,7 @@ func TestChain_RecoverOtherKeys_IsRejected(t *testing.T) {
 	daemon.Target(rig.Stagenet(t).URL)
 	refuses("other network", m, newest, card.ErrWrongChain)
 	if n := proxy.Calls("rescan_blockchain"); n != 0 {
-		t.Errorf("looked %d times", n)
+		t.Errorf("%d calls", n)
 	}
 }
 
@@ -229,7 +229,7 @@ func TestChain_CorruptCache_ErrorHasRemedy(t *testing.T) {
 	wallet.CorruptCache(t)
 	_, err := m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
 	notReady(t, err, "delete the wallet's cache file", "keep the .keys file")
-	wallet.Kill() // monero-wallet-rpc exits by itself if it was started with --wallet-file
+	wallet.Kill() // with --wallet-file, monero-wallet-rpc exits
 	_, err = m.Scan(t.Context(), settle.Query{Newest: settle.NoPosition})
 	if err == nil || !strings.Contains(err.Error(), "delete the wallet's cache file") {
 		t.Errorf("got %v", err)

@@ -25,12 +25,12 @@ const (
 
 var clock = time.Date(2026, 11, 20, 14, 46, 0, 0, time.UTC)
 
-// script is a node and a wallet with scripted answers that real ones cannot be
-// made to give.
+// script is a node and a wallet with scripted responses that real ones cannot
+// be made to give.
 type script struct {
 	mu sync.Mutex
-	// by method, the last one repeatedly; each is the result, a whole "error",
-	// or "" for the default
+	// responses by method; the last one repeats. Each is the result, a whole
+	// "error", or "" for the default.
 	answers map[string][]string
 	raw     http.HandlerFunc // answers everything, if set
 	// lie, if set, changes whole responses.
@@ -65,7 +65,7 @@ func newScriptWith(t testing.TB, config monero.Config) (*script, *monero.Chain) 
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	config.WalletURL, config.DaemonURL = server.URL+"/", server.URL
-	config.Timeout = cmp.Or(config.Timeout, 5*time.Second) // machines are slow at times
+	config.Timeout = cmp.Or(config.Timeout, 5*time.Second) // for slow machines
 	config.Now = func() time.Time { return clock }
 	return s, newMonero(t, config)
 }

@@ -287,7 +287,7 @@ func TestChain_BadTransport(t *testing.T) {
 			t.Parallel()
 			s, m := newScriptWith(t, monero.Config{Timeout: time.Second})
 			s.raw = func(w http.ResponseWriter, r *http.Request) {
-				// so that the server notices a lost connection
+				// otherwise the server does not notice a lost connection
 				_, _ = http.MaxBytesReader(w, r.Body, 1<<20).Read(make([]byte, 4096))
 				if r.URL.Path == "/elsewhere" {
 					t.Error("redirect was followed")

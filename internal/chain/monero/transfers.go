@@ -40,8 +40,8 @@ const (
 	maxAccount    = math.MaxInt32  // so that account and index fit into a transfer's output
 	maxSubaddress = math.MaxUint32 // the wallet's limit
 	maxAmount     = 1 << 62        // a quarter of all coins
-	spendableAge  = 10             // CRYPTONOTE_DEFAULT_TX_SPENDABLE_AGE: blocks in which no output can be spent
-	unlockLeeway  = 3 * time.Hour  // how far the network's time may be ahead of ours
+	spendableAge  = 10             // CRYPTONOTE_DEFAULT_TX_SPENDABLE_AGE: blocks before an output can be spent
+	unlockLeeway  = 3 * time.Hour  // how far the network's time may be ahead of the local clock
 )
 
 // transfers validates entries and converts them to transfers, one for each
@@ -82,10 +82,10 @@ func (m *Chain) transfers(entries []transferEntry, tip card.Tip) ([]card.Transfe
 	return transfers, nil
 }
 
-// merge compares the transfer of an entry with that of an earlier one for the
-// same transaction and subaddress. Entries have the sum of such outputs, so
-// both show the same money. The mempool may still list it after a block took
-// it, with the amount as if no output of the same key had come first.
+// merge compares an entry's transfer with an earlier one for the same
+// transaction and subaddress. Entries have the sum of such outputs, so both
+// show the same money. The mempool may still list it after a block took it,
+// with the amount as if no output of the same key had come first.
 func (e transferEntry) merge(known *card.Transfer, t card.Transfer) error {
 	mined, pool := *known, t
 	if known.Height == 0 {
@@ -134,8 +134,8 @@ func (e transferEntry) check(now time.Time, tip card.Tip) error {
 	return cmp.Or(e.checkAmount(), e.checkLock(now, tip))
 }
 
-// checkAmount compares the amount with those of the outputs. It is less than
-// their sum if the key of one was used before, for a smaller output: only the
+// checkAmount compares the amount with the outputs' amounts. It is less than
+// their sum if an output's key was used before, for a smaller output: only the
 // difference can be spent. An output whose key was used for a larger one is
 // omitted.
 func (e transferEntry) checkAmount() error {
@@ -143,7 +143,7 @@ func (e transferEntry) checkAmount() error {
 		return e.wrongAnswer("amount", "is %d, which is too large", e.Amount)
 	}
 	if len(e.Amounts) == 0 {
-		return nil // of a wallet that stored it before the list existed
+		return nil // stored by a wallet version without the list
 	}
 	var sum uint64
 	for _, a := range e.Amounts {

@@ -12,7 +12,7 @@ import (
 	"github.com/cardmint/cardmint/internal/chain/rpc"
 )
 
-// reply has fields of every type that answers have.
+// reply has a field of each type that responses use.
 type reply struct {
 	Text   string          `json:"text"`
 	Truth  bool            `json:"truth"`
@@ -72,7 +72,7 @@ func TestDecode(t *testing.T) {
 	} {
 		err := rpc.Decode([]byte(strings.Replace(whole, tt.old, tt.new, 1)), new(reply))
 		if !errors.Is(err, card.ErrWrongAnswer) || !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%s in place of %s: error %v, want %q", tt.new, tt.old, err, tt.says)
+			t.Errorf("%s instead of %s: error %v, want %q", tt.new, tt.old, err, tt.says)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(err)
 		}
 		if err := json.Unmarshal([]byte(text), &want); err != nil {
-			return // it has a key in another case, too
+			return // encoding/json ignores the case of keys
 		}
 		for _, name := range []string{"text", "truth", "number", "large", "small", "inner"} {
 			if value, there := keys[name]; !there || string(value) == "null" {

@@ -16,7 +16,7 @@ import (
 	"github.com/cardmint/cardmint/internal/settle"
 )
 
-// Chain is a chain on which clients pay for their own orders with Pay. It
+// Chain is a chain whose clients pay for their own orders with Pay. It
 // implements settle.Chain and order.Sandbox.
 type Chain struct {
 	coin     card.Currency
@@ -130,8 +130,7 @@ func newAddress() string {
 }
 
 // CheckAddress returns a driver.Coin.CheckAddress for a simulated chain of the
-// coin: it also accepts the addresses of such a chain, and those of any
-// network.
+// coin: it also accepts the addresses of such a chain, and of any network.
 func CheckAddress(check func(address, ours string) error) func(address, ours string) error {
 	return func(address, _ string) error {
 		if isSimulated(address) {

@@ -18,7 +18,7 @@ func Create(tb testing.TB) string {
 	return path
 }
 
-// New opens a vault with a key file of its own.
+// New opens a vault with a new key file.
 func New(tb testing.TB) *vault.Vault {
 	tb.Helper()
 	v, err := vault.Open(Create(tb))
