@@ -7,8 +7,8 @@ import (
 	"github.com/cardmint/cardmint/openapi"
 )
 
-// Every operation has a gate, or is listed as needing none, so that new
-// operations are not forgotten.
+// Every operation has a gate, or is listed without one, so that no new
+// operation is forgotten.
 func TestGates_CoverEveryOperation(t *testing.T) {
 	g := newGates(noMetrics{})
 	want := map[string]*gate{
@@ -16,8 +16,8 @@ func TestGates_CoverEveryOperation(t *testing.T) {
 		"getCard":    g.read, "revealCard": g.read, "listWebhooks": g.read, "getWebhook": g.read, "listDeliveries": g.read,
 		"cancelCard": g.manage, "createWebhook": g.manage, "updateWebhook": g.manage, "rotateWebhookSecret": g.manage,
 		"redeliver": g.manage, "recoverWebhook": g.bulk, "deleteWebhook": g.bulk,
-		"listCurrencies": nil, "listOffers": nil, // are in memory
-		"listEvents": nil, "testWebhook": nil, "simulatePayment": nil, // wait for others
+		"listCurrencies": nil, "listOffers": nil, // served from memory
+		"listEvents": nil, "testWebhook": nil, "simulatePayment": nil, // have other limits
 	}
 	s, err := loadSpec(openapi.YAML)
 	if err != nil {
@@ -32,7 +32,7 @@ func TestGates_CoverEveryOperation(t *testing.T) {
 			}
 			through, known := want[id]
 			if !known || g.of(name(id), nil) != through {
-				t.Errorf("%s: known %t, at the wrong gate", id, known)
+				t.Errorf("%s: listed %t, wrong gate", id, known)
 			}
 			delete(want, id)
 		}
@@ -42,6 +42,6 @@ func TestGates_CoverEveryOperation(t *testing.T) {
 	}
 	if g.of(name("listCards"), ListCardsRequestObject{}) != nil ||
 		g.of(name("listCards"), ListCardsRequestObject{Params: ListCardsParams{Limit: new(int32(1))}}) != g.read {
-		t.Error("a page of the list is one read, the whole list is counted as such")
+		t.Error("a page must take a read slot, and a streamed list must not")
 	}
 }

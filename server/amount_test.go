@@ -10,7 +10,7 @@ import (
 	"github.com/cardmint/cardmint/client"
 )
 
-// An amount that is misread sells a card at the wrong price.
+// A misread amount would sell a card at the wrong price.
 func TestCreateCard_AcceptsDocumentedAmounts(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -32,10 +32,10 @@ func TestCreateCard_AcceptsDocumentedAmounts(t *testing.T) {
 		{`"749.99"`, `749.99`, "749.99"},
 		{`150.5`, `150.5`, "150.50"},
 		{`"150.50"`, `150.5`, "150.50"},
-		{`"0050"`, `50`, "50"}, // the pattern of the contract allows zeros in front
+		{`"0050"`, `50`, "50"}, // the contract's pattern allows leading zeros
 		{`"000000750.00"`, `750`, "750"},
 		{`"\u0031\u00300"`, `100`, "100"},
-		{`"150.000"`, `150`, "150"}, // as SQL and C# write their decimals
+		{`"150.000"`, `150`, "150"}, // the form of decimals in SQL and C#
 		{`50.000`, `50`, "50"},
 		{`749.990`, `749.99`, "749.99"},
 		{`"749.9900"`, `749.99`, "749.99"},
@@ -123,7 +123,7 @@ func checkAmount(t *testing.T, d *deployment, token, sent, text string, wholeDig
 	var card client.Card
 	need(t, json.Unmarshal([]byte(a.want(t, http.StatusCreated).body), &card))
 	if card.USDAmount.Rat().Cmp(usd) != 0 {
-		t.Errorf("%s became %s", sent, card.USDAmount)
+		t.Errorf("%s was read as %s", sent, card.USDAmount)
 	}
 	rate, unit := card.Payment.Rate.Rat(), big.NewRat(1, 1e12)
 	price := card.Payment.Amount.Rat()
@@ -131,7 +131,7 @@ func checkAmount(t *testing.T, d *deployment, token, sent, text string, wholeDig
 		t.Errorf("%s is sold for %s, which is worth less", sent, card.Payment.Amount)
 	}
 	if less := price.Sub(price, unit); less.Mul(less, rate).Cmp(usd) >= 0 {
-		t.Errorf("%s costs %s, more than the smallest amount that is worth it", sent, card.Payment.Amount)
+		t.Errorf("%s costs %s, more than the smallest sufficient amount", sent, card.Payment.Amount)
 	}
 }
 

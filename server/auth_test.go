@@ -24,8 +24,8 @@ import (
 )
 
 // access is the response of an operation to the owner of a card, and to another
-// account. An operation that is missing here fails the test: access to it must
-// be decided.
+// account. An operation that is missing here fails the test, so that its access
+// is decided.
 var access = map[string]struct {
 	body       string
 	own, other int
@@ -68,7 +68,7 @@ func TestAccess_EveryOperationWithEveryToken(t *testing.T) {
 	mine, err := d.client(t, own).CreateCard(t.Context(),
 		client.CreateCardRequest{USDAmount: number("50"), Currency: "monero"})
 	need(t, err)
-	for _, token := range []string{expired, revoked} { // known and remembered before
+	for _, token := range []string{expired, revoked} { // cached before
 		d.send(t, http.MethodGet, "/api/cards", token, "").want(t, http.StatusOK)
 	}
 	need(t, d.accounts.RevokeToken(t.Context(), revokedID))
@@ -121,17 +121,17 @@ func TestAccess_EveryOperationWithEveryToken(t *testing.T) {
 	seen := map[string]bool{}
 	for template, item := range contract().Paths.Map() {
 		if len(item.Parameters) > 0 {
-			t.Errorf("%s: parameters are checked where an operation has them", template)
+			t.Errorf("%s: parameters must be checked if and only if the operation has any", template)
 		}
 		for method, operation := range item.Operations() {
 			row, known := access[operation.OperationID]
 			if !known {
-				t.Errorf("who may call %s? Decide it in the table", operation.OperationID)
+				t.Errorf("%s is missing in the table: decide who may call it", operation.OperationID)
 				continue
 			}
 			seen[operation.OperationID] = true
 			if operation.Security != nil || len(contract().Security) != 1 || contract().Security[0]["bearer"] == nil {
-				t.Errorf("%s: the contract does not ask for a token", operation.OperationID)
+				t.Errorf("%s: the contract does not require a token", operation.OperationID)
 			}
 			of := func(card, hook, event uuid.UUID) string {
 				target := strings.NewReplacer("{uuid}", card.String(), "{webhook_id}", hook.String(), "{event_id}",
@@ -142,7 +142,7 @@ func TestAccess_EveryOperationWithEveryToken(t *testing.T) {
 				return target
 			}
 			target := func(t *testing.T) string {
-				if operation.OperationID == "cancelCard" { // mine may have been paid
+				if operation.OperationID == "cancelCard" { // the owner's may have been paid
 					unpaid, err := d.client(t, own).CreateCard(t.Context(),
 						client.CreateCardRequest{USDAmount: number("50"), Currency: "monero"})
 					need(t, err)
@@ -161,7 +161,7 @@ func TestAccess_EveryOperationWithEveryToken(t *testing.T) {
 			t.Run(operation.OperationID+" with another account's", func(t *testing.T) {
 				a := d.send(t, method, target(t), stranger, row.body).want(t, row.other)
 				if strings.Contains(a.body, mine.UUID.String()) || strings.Contains(a.body, mine.Payment.Address) {
-					t.Errorf("it shows another's card: %s", a.body)
+					t.Errorf("the response shows another account's card: %s", a.body)
 				}
 				if row.other == http.StatusNotFound { // indistinguishable from a card that does not exist
 					nobodys := d.send(t, method, of(uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7())),
@@ -291,7 +291,7 @@ func TestDatabase_ContainsNoSecrets(t *testing.T) {
 		all = append(all, text...)
 	}
 	if !bytes.Contains(all, []byte("find-me")) || !bytes.Contains(all, []byte(made.Payment.Address)) {
-		t.Fatalf("%v are not the database", files)
+		t.Fatalf("%v are not the files of the database", files)
 	}
 	hash := func(text string) string {
 		sum := sha256.Sum256([]byte(text))
@@ -306,7 +306,7 @@ func TestDatabase_ContainsNoSecrets(t *testing.T) {
 		"hash of the card number without a key": hash(made.Credentials.CardNumber),
 	} {
 		if bytes.Contains(all, []byte(secret)) {
-			t.Errorf("the database holds the %s", name)
+			t.Errorf("the database contains the %s", name)
 		}
 	}
 	tokens, err := d.store.Tokens(t.Context())

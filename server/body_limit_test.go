@@ -55,7 +55,7 @@ func TestCreateCard_EndlessBody_IsAborted(t *testing.T) {
 		}
 		sent <- n
 	}()
-	a := hear(t, conn, head)
+	a := readResponse(t, conn, head)
 	a.refused(t, http.StatusRequestEntityTooLarge, "body_too_large")
 	if !a.closed {
 		t.Error("the connection stays open although the rest of the body is not read")
@@ -63,7 +63,7 @@ func TestCreateCard_EndlessBody_IsAborted(t *testing.T) {
 	// The writer fails because the service closes the connection; until then it
 	// has filled the kernel's buffers.
 	if n := <-sent; n > 32<<20 {
-		t.Errorf("the service took %d bytes", n)
+		t.Errorf("the service read %d bytes", n)
 	}
 }
 
@@ -121,7 +121,8 @@ func TestAuthentication_RunsBeforeBodyIsRead(t *testing.T) {
 		for _, path := range []string{"/api/cards", "/api/sandbox/cards/not-a-uuid/payments"} {
 			t.Run(name+" to "+path, func(t *testing.T) {
 				text := "POST " + path + " HTTP/1.1\r\nHost: x\r\n" + head
-				// hear returns the first response, which could be 100 Continue.
+				// readResponse returns the first response, which may be 100
+				// Continue.
 				d.speak(t, d.address(), text).refused(t, http.StatusUnauthorized, "unauthorized")
 			})
 		}
@@ -171,7 +172,7 @@ func TestServe_StalledBody_TimesOut(t *testing.T) {
 				"\r\nContent-Type: application/json\r\n"+body)
 			a.refused(t, http.StatusRequestTimeout, "request_timeout")
 			if !a.closed {
-				t.Error("the connection stays open although the rest of the body may still come")
+				t.Error("the connection stays open although the rest of the body may still arrive")
 			}
 		})
 	}
@@ -197,7 +198,7 @@ func TestServe_HalfOpenConnections_DoNotBlockOthers(t *testing.T) {
 	}
 	d.speak(t, l.Addr().String(), "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").want(t, http.StatusOK)
 	for _, conn := range slow {
-		need(t, conn.SetDeadline(time.Now().Add(5*time.Second))) // less than a whole request may take
+		need(t, conn.SetDeadline(time.Now().Add(5*time.Second))) // less than the deadline of a whole request
 		// The server resets a connection that it closes before it has read
 		// everything.
 		if _, err := io.Copy(io.Discard, conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
@@ -217,6 +218,6 @@ func TestCreateCard_TruncatedBody_CreatesNoCard(t *testing.T) {
 			"Content-Length: %d\r\n\r\n%s", token, len(orderBody("50"))+1, orderBody("50"))
 	need(t, err)
 	need(t, conn.(*net.TCPConn).CloseWrite())
-	hear(t, conn, "POST /api/cards HTTP/1.1").refused(t, http.StatusBadRequest, "malformed_json")
+	readResponse(t, conn, "POST /api/cards HTTP/1.1").refused(t, http.StatusBadRequest, "malformed_json")
 	equal(t, "cards", count(t, d.client(t, token)), 0)
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Bodies that two parsers could read differently, as bytes.
+// Tests bodies that two parsers could read differently.
 func TestCreateCard_AmbiguousBody_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -91,7 +91,7 @@ func TestCreateCard_AmbiguousBody_IsRefused(t *testing.T) {
 	}
 	equal(t, "cards", count(t, d.client(t, token)), 0)
 
-	t.Run("blanks around are no fault", func(t *testing.T) {
+	t.Run("surrounding blanks are accepted", func(t *testing.T) {
 		d.send(t, http.MethodPost, "/api/cards", token, "\r\n\t "+orderBody("50")+" \r\n").want(t, http.StatusCreated)
 	})
 }
@@ -124,7 +124,7 @@ func TestCreateCard_UnknownCurrency_ListsCurrencies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := d.send(t, http.MethodPost, "/api/cards", token, `{"usd_amount":50,"currency":`+sent+`}`).invalid(t, "/currency")
 			if !strings.HasSuffix(p.Errors[0].Detail, "choose one of: monero") {
-				t.Errorf("the detail does not help: %q", p.Errors[0].Detail)
+				t.Errorf("the detail lists no currencies: %q", p.Errors[0].Detail)
 			}
 		})
 	}

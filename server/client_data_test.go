@@ -25,7 +25,7 @@ type ownData struct {
 	Metadata  map[string]string `json:"metadata"`
 }
 
-// orderWith is the body of an order with further fields, in JSON.
+// orderWith returns the body of an order with additional fields in JSON.
 func orderWith(further string) string { return `{"usd_amount":50,"currency":"monero",` + further + `}` }
 
 func TestClientData_IsReturnedUnchanged(t *testing.T) {
@@ -126,7 +126,7 @@ func TestClientData_ManyErrors_AreAllListed(t *testing.T) {
 			p := d.send(t, http.MethodPost, "/api/cards", token, orderWith(sent)).invalid(t, pointers...)
 			for _, e := range p.Errors {
 				if strings.Contains(e.Detail, "xxx") || strings.Contains(e.Detail, "kkk") {
-					t.Errorf("%s quotes what was sent: %s", e.Pointer, e.Detail)
+					t.Errorf("%s quotes the request: %s", e.Pointer, e.Detail)
 				}
 			}
 		}
@@ -166,7 +166,7 @@ func TestListCards_Link_KeepsConditions(t *testing.T) {
 		for _, ids := range [][]string{all, named, paid} {
 			slices.Reverse(ids)
 		}
-		created := func(after, before string) (want []string) { // several may have the same time
+		created := func(after, before string) (want []string) { // several cards may have the same time
 			for i, at := range times {
 				if at >= after && (before == "" || at < before) {
 					want = append([]string{all[len(all)-1-i]}, want...)
@@ -276,8 +276,8 @@ func TestQuery_UnknownParameter_IsRefused(t *testing.T) {
 	})
 }
 
-// A page is in memory as a whole, so a page with much metadata is short. The
-// walk continues.
+// A page is held in memory, so a page with much metadata is short. Pagination
+// continues.
 func TestListCards_MuchMetadata_PagesAreShort(t *testing.T) {
 	t.Parallel()
 	var template *card.Card
@@ -295,7 +295,7 @@ func TestListCards_MuchMetadata_PagesAreShort(t *testing.T) {
 	text, err := json.Marshal(pairs)
 	need(t, err)
 	template.Metadata = card.Secret(text)
-	for limit, want := range map[string]int{"5": 5, "27": 27, "28": 27, "1000": 27} { // 27 have more than a mebibyte
+	for limit, want := range map[string]int{"5": 5, "27": 27, "28": 27, "1000": 27} { // 27 exceed 1 MiB
 		ids, next := d.page(t, token, "limit="+limit)
 		if len(ids) != want || next == "" {
 			t.Errorf("limit %s: %d cards, next %q", limit, len(ids), next)

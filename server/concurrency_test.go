@@ -20,9 +20,9 @@ const (
 	listsAtOnce     = 32
 )
 
-// crowd inserts n cards into the account of a token, more than the buffers of a
-// connection hold.
-func (d *deployment) crowd(t testing.TB, token string, n int) {
+// insertCards inserts n cards into the account of a token, more than the
+// buffers of a connection hold.
+func (d *deployment) insertCards(t testing.TB, token string, n int) {
 	t.Helper()
 	made := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t, http.StatusCreated)
 	template := strings.TrimPrefix(made.header.Get("Location"), "/api/cards/")
@@ -74,7 +74,7 @@ func (d *deployment) eventually(t testing.TB, address, token string) reader {
 		}
 		need(t, r.conn.Close())
 		if time.Now().After(deadline) {
-			t.Fatal("there is still no place for another list")
+			t.Fatal("no slot became free for another list")
 		}
 	}
 }
@@ -86,7 +86,7 @@ func TestListCards_SlowReaders_AreLimited(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: reads a long list slowly, for fifty readers")
 	}
-	d := deploy(t, setup{}) // alone, because memory is measured
+	d := deploy(t, setup{}) // not parallel: measures memory
 	l := listen(t, unbent)
 	l.sendBuffer = 16 << 10
 	serveOn(t, l, d.handler)
@@ -106,7 +106,7 @@ func TestListCards_SlowReaders_AreLimited(t *testing.T) {
 			_, tokens[i] = d.tokenOf(t, owner, 0)
 		}
 		token = tokens[0]
-		d.crowd(t, token, 5_000)
+		d.insertCards(t, token, 5_000)
 		for range min(listsPerToken, listsAtOnce-1-len(reading)) {
 			read(tokens[0])
 		}
@@ -118,11 +118,11 @@ func TestListCards_SlowReaders_AreLimited(t *testing.T) {
 		if len(reading) < listsAtOnce-1 {
 			d.slowly(t, address, tokens[2], "").refused(t, `"lists-of-account";q=8`, `"lists-of-account";r=0`)
 		} else {
-			d.slowly(t, address, tokens[2], "").refused(t, `"lists";q=32`, `"lists";r=0`) // the last place is reserved
+			d.slowly(t, address, tokens[2], "").refused(t, `"lists";q=32`, `"lists";r=0`) // the last slot is reserved
 		}
 	}
 	late, later := d.token(t), d.token(t)
-	d.crowd(t, late, 5_000)
+	d.insertCards(t, late, 5_000)
 	read(late)
 	d.slowly(t, address, later, "").refused(t, `"lists";q=32`, `"lists";r=0`)
 	if grown := heap() - before; grown > 24<<20 {
@@ -152,12 +152,12 @@ func heap() int64 {
 // The response of a stalled reader is aborted, and its slot is freed.
 func TestListCards_StalledReader_IsAborted(t *testing.T) {
 	if testing.Short() {
-		t.Skip("left out by -short: has a long list stall for seconds")
+		t.Skip("left out by -short: stalls a long list for seconds")
 	}
 	t.Parallel()
 	d := deploy(t, setup{})
 	token := d.token(t)
-	d.crowd(t, token, 2_000)
+	d.insertCards(t, token, 2_000)
 	l := listen(t, unbent)
 	l.patience, l.sendBuffer = 2*time.Second, 16<<10
 	serveOn(t, l, d.handler)
@@ -170,6 +170,6 @@ func TestListCards_StalledReader_IsAborted(t *testing.T) {
 	d.slowly(t, l.Addr().String(), token, "").refused(t, `"lists-of-token";q=4`, `"lists-of-token";r=0`)
 	d.eventually(t, l.Addr().String(), token)
 	if _, err := io.Copy(io.Discard, stalled[0].answer.Body); err == nil {
-		t.Error("a list that was cut off ends as if it were whole")
+		t.Error("an aborted list ends like a complete one")
 	}
 }

@@ -142,7 +142,7 @@ func paymentHolds(p object) bool {
 	none := due.IsZero()
 	switch p["state"] {
 	case "unpaid":
-		return received.IsZero() && due.Equal(amount) && p["uri"] != "" || none && p["uri"] == "" // which was refunded
+		return received.IsZero() && due.Equal(amount) && p["uri"] != "" || none && p["uri"] == "" // refunded
 	case "underpaid":
 		return received.IsPositive() && received.Add(due).Equal(amount)
 	case "detected", "confirming":
@@ -157,7 +157,7 @@ func paymentHolds(p object) bool {
 	return true // expired or reversed: a refund or a reorganization may have left anything
 }
 
-// Checks the checker: contradictions in examples must be found.
+// The checker must find contradictions in modified examples.
 func TestImpossible_FindsContradictions(t *testing.T) {
 	t.Parallel()
 	credentials := func(number any) object { return object{"card_number": number, "url": number} }

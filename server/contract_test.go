@@ -87,7 +87,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 func checkResponse(t testing.TB, method string, u *url.URL, res *http.Response, body []byte, cut bool) {
 	t.Helper()
 	if err := responseFault(method, u, res, body, cut); err != nil {
-		t.Errorf("%s %s answered %d against the contract: %v\n%v\n%.2000s", method, u, res.StatusCode, err, res.Header, body)
+		t.Errorf("%s %s: %d violates the contract: %v\n%v\n%.2000s", method, u, res.StatusCode, err, res.Header, body)
 	}
 }
 
@@ -134,7 +134,7 @@ func responseFault(method string, u *url.URL, res *http.Response, body []byte, c
 	for name := range operation.Responses.Status(res.StatusCode).Value.Headers {
 		optional := name == "Link" || name == "ETag" || name == "Idempotency-Replayed" ||
 			name == "WWW-Authenticate" && res.StatusCode == http.StatusForbidden || // see problemFault
-			strings.HasPrefix(name, "RateLimit") && res.StatusCode >= 500 // nobody was authenticated
+			strings.HasPrefix(name, "RateLimit") && res.StatusCode >= 500 // not authenticated
 		if !optional && res.Header.Get(name) == "" {
 			return fmt.Errorf("the header %s is missing", name)
 		}
@@ -188,18 +188,18 @@ func problemFault(method string, res *http.Response, body []byte) error {
 		res.Header.Get("WWW-Authenticate"))
 	switch {
 	case (p.Code == "insufficient_scope") != challenge:
-		return errors.New("WWW-Authenticate names a scope with insufficient_scope, and only with it")
+		return errors.New("WWW-Authenticate must name a scope if and only if the code is insufficient_scope")
 	case p.Status != res.StatusCode:
-		return fmt.Errorf("its status says %d", p.Status)
+		return fmt.Errorf("its status is %d", p.Status)
 	case !strings.HasSuffix(p.Type, "/docs/errors#"+p.Code) &&
 		p.Type != "https://github.com/cardmint/cardmint/blob/main/docs/guides/errors.md#"+p.Code:
 		return errors.New("its type does not name its code")
 	case p.RequestID != res.Header.Get("X-Request-Id"):
 		return errors.New("its request_id is not X-Request-Id")
 	case p.Title == "" || p.Detail == "":
-		return errors.New("it says nothing to people")
+		return errors.New("it has no title or detail")
 	case (p.Code == "invalid_request") != (len(p.Errors) > 0):
-		return errors.New("errors belong to invalid_request, and only to it")
+		return errors.New("only invalid_request has errors")
 	}
 	for _, e := range p.Errors {
 		if e.Detail == "" {
@@ -232,7 +232,7 @@ next:
 	return "", nil, nil
 }
 
-// Cards in a state that is unknown to the code would be reported as corrupt.
+// Cards in a state that the code does not know would be reported as corrupt.
 func TestContract_ListsPaymentStates(t *testing.T) {
 	t.Parallel()
 	var want []string

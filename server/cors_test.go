@@ -76,11 +76,11 @@ func TestCORS_OtherOrigin_MayNotCall(t *testing.T) {
 		"http://shop.example", "HTTPS://SHOP.EXAMPLE", ourPage + "/", absent} {
 		a := d.send(t, http.MethodGet, "/api/cards", token, "", "Origin", origin).want(t, http.StatusOK)
 		equal(t, origin+": allowed", a.header.Values("Access-Control-Allow-Origin"), nil)
-		equal(t, origin+": Vary", a.header.Get("Vary"), "Origin") // a cache must not give it to our page
+		equal(t, origin+": Vary", a.header.Get("Vary"), "Origin") // a cache must not return it to an allowed page
 		d.send(t, http.MethodOptions, "/api/cards", "", "", "Origin", origin, "Access-Control-Request-Method",
 			"GET").refused(t, http.StatusMethodNotAllowed, "method_not_allowed")
 	}
-	// Health is not for pages, and not every OPTIONS is a preflight.
+	// Pages can't read health, and not every OPTIONS request is a preflight.
 	equal(t, "livez",
 		d.send(t, http.MethodGet, "/livez", "", "", "Origin", ourPage).header.Values("Access-Control-Allow-Origin"), nil)
 	d.send(t, http.MethodOptions, "/api/cards", token, "", "Origin", ourPage).refused(t, http.StatusMethodNotAllowed,

@@ -84,7 +84,7 @@ func TestMask_OnlyRevealCardDiscloses(t *testing.T) {
 		}
 		equal(t, "audit", d.audited(t), []string{"revealCard " + id.String()})
 		for _, older := range []bool{false, true} {
-			if older { // stored by a version that did not store the last digits
+			if older { // stored by a version without the last digits
 				_, err := db.Exec("UPDATE credentials SET last_four = NULL")
 				need(t, err)
 			}
@@ -124,7 +124,7 @@ func TestMask_OnlyRevealCardDiscloses(t *testing.T) {
 		d.send(t, http.MethodPost, "/api/cards/"+id.String()+"/reveal", token, "").refused(t, http.StatusInternalServerError,
 			"internal")
 		if text := d.log.String(); strings.Contains(text, whole.CardNumber) || strings.Contains(text, whole.URLPassword) {
-			t.Error("the log shows credentials")
+			t.Error("the log contains credentials")
 		}
 	})
 }
@@ -218,7 +218,7 @@ func TestCards_KeyMissing_IsUnavailable(t *testing.T) {
 	need(t, os.WriteFile(d.keys, text, 0o600))
 	for since := time.Now(); d.send(t, http.MethodGet, paths[0], token, "").status != http.StatusOK &&
 		time.Since(since) < 10*time.Second; {
-		time.Sleep(50 * time.Millisecond) // it reads the file once a second at most
+		time.Sleep(50 * time.Millisecond) // the file is read at most once a second
 	}
 	for _, path := range paths {
 		d.send(t, http.MethodGet, path, token, "").want(t, http.StatusOK)

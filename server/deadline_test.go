@@ -98,10 +98,10 @@ func TestStream_NoCardBeforeDeadline_IsUnavailable(t *testing.T) {
 				return
 			}
 			if _, err := io.Copy(io.Discard, res.Body); err == nil {
-				t.Error("the part passes for the whole")
+				t.Error("the part ends like a complete list")
 			}
 			if took := (<-ended).Sub(start); took < 18*time.Second {
-				t.Errorf("a list that had begun was given up after %s", took)
+				t.Errorf("a list that had begun was aborted after %s", took)
 			}
 		})
 	}

@@ -65,7 +65,7 @@ func TestTestWebhook_Concurrency_IsLimited(t *testing.T) {
 	other, _ := h.owner(t)
 	theirs := h.send(t, http.MethodPost, "/api/webhooks", other, hookURL).want(t,
 		http.StatusCreated).header.Get("Location")
-	for range 3 { // of another account, which is not in the way of the first
+	for range 3 { // the other account has its own limit
 		send(other, theirs)
 	}
 	equal(t, "the other account's one too many", <-statuses, http.StatusServiceUnavailable)
@@ -105,7 +105,7 @@ func TestListDeliveries_ReturnsAttempts(t *testing.T) {
 		equal(t, "attempts", attempts(0), []string{"<nil> 84  no connection", `503 84 an "answer" <b> <nil>`})
 		equal(t, "states", h.states(t, one+"/deliveries"), []string{"2 pending", "1 delivered"})
 		if all[1]["next_attempt_at"] != nil {
-			t.Errorf("what was delivered is sent again at %v", all[1]["next_attempt_at"])
+			t.Errorf("a delivered event is sent again at %v", all[1]["next_attempt_at"])
 		}
 		next, err := time.Parse(time.RFC3339, fmt.Sprint(all[0]["next_attempt_at"]))
 		if wait := next.Sub(h.clock.now()); err != nil || wait < 3*time.Minute || wait > 6*time.Minute {
@@ -174,7 +174,7 @@ func TestRedeliver_AndRecoverSendAgain(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, database string) {
 		h := deployHooks(t, setup{database: database, clock: &clock{}})
 		d, l := card.EventDetected, card.EventLate
-		events := h.happen(t, h.account, d) // before the webhook was there
+		events := h.happen(t, h.account, d) // before the webhook was created
 		one, _ := h.register(t, `{"url":"https://shop.example.com/hooks","types":["payment.detected"]}`)
 		events = append(events, h.happen(t, h.account, d, l, d)...)
 		h.settle(t, 200)
@@ -224,7 +224,8 @@ func TestRedeliver_AndRecoverSendAgain(t *testing.T) {
 			}
 		}
 		count(late.Add(time.Millisecond), `{"count":0}`)
-		// one failed, one is older than the webhook, and one is from while it was disabled
+		// one failed, one is older than the webhook, and one occurred while it
+		// was disabled
 		count(early.In(time.FixedZone("east", 2*60*60)), `{"count":3}`)
 		count(early, `{"count":0}`)
 		equal(t, "deliveries", h.states(t, one+"/deliveries"), []string{"5 pending", "4 pending", "2 pending", "1 pending"})

@@ -61,7 +61,7 @@ func TestETag_ChangesWithResponse(t *testing.T) {
 				need(t, err)
 			}
 		}
-		const one, two = 1, 2 // the card alone shows it, or a page of the list, too
+		const one, two = 1, 2 // visible in the card only, or also in a page of the list
 		const resolution = "INSERT INTO resolutions (id, card_uuid, kind, amount, txid, note, operator, created_at) VALUES (NEW, UUID, 'refund', "
 		for _, x := range []struct {
 			what   string
@@ -112,7 +112,7 @@ func TestETag_ChangesWithResponse(t *testing.T) {
 				shows = 1 + inPage
 			}
 			if shows != x.shows {
-				t.Errorf("%s: %d of card and list show it, want %d", x.what, shows, x.shows)
+				t.Errorf("%s: visible in %d of card and list, want %d", x.what, shows, x.shows)
 			}
 			if t.Failed() {
 				t.Fatalf("after %s", x.what)
@@ -137,15 +137,15 @@ func TestETag_Pages(t *testing.T) {
 		equal(t, "other statuses change", d.follows(t, "/api/cards?limit=2&status=generated", token, add), false)
 		whole := d.send(t, http.MethodGet, "/api/cards", token, "", ifNoneMatch, "*").want(t, http.StatusOK)
 		equal(t, "tag of the whole list", whole.header.Get("ETag"), "")
-		last := d.send(t, http.MethodGet, "/api/cards?limit=5", token, "").want(t, http.StatusOK) // all there are
+		last := d.send(t, http.MethodGet, "/api/cards?limit=5", token, "").want(t, http.StatusOK) // the last page
 		add()
 		d.send(t, http.MethodGet, "/api/cards?limit=5", token, "", ifNoneMatch, last.header.Get("ETag")).want(t,
 			http.StatusOK)
 	})
 }
 
-// Corrupt cards are omitted from a list. Its tag must differ from that of the
-// complete list.
+// Corrupt cards are omitted from a list. Its tag must differ from the complete
+// list's tag.
 func TestETag_PageWithCorruptCard(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})

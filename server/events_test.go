@@ -17,8 +17,8 @@ import (
 	"github.com/cardmint/cardmint/internal/webhook"
 )
 
-// happen inserts events of a card's account into the store, one of each type,
-// and returns them with their numbers.
+// happen inserts events of a card's account, one of each type, and returns them
+// with their numbers.
 func (d *deployment) happen(t testing.TB, account uuid.UUID, types ...card.EventType) []card.Event {
 	t.Helper()
 	es := make([]card.Event, len(types))
@@ -84,8 +84,8 @@ func bodyOf[T any](t testing.TB, a answer) (value T) {
 	return value
 }
 
-// Webhook payloads and listEvents have the same form, so that a program can use
-// the same code for both.
+// Webhook payloads and events of listEvents are equal, so that programs can
+// share code for both.
 func TestListEvents_EqualsWebhookPayloads(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -123,11 +123,11 @@ func TestListEvents_PaidCard_HasItsEvents(t *testing.T) {
 	one := `^\[(\{"id":"[0-9a-f-]{36}","type":"[a-z.]+","timestamp":"[-0-9T:.]+Z","seq":\d+,"card_uuid":"` + id +
 		`","status":"[a-z_]+","payment_state":"[a-z]+"\},?)+\]\n$`
 	if !regexp.MustCompile(one).MatchString(events) {
-		t.Errorf("answered %s, want %s", events, one)
+		t.Errorf("got %s, want %s", events, one)
 	}
 	if n := strings.Count(events, `"type":"card.generated"`); n != 1 ||
 		!strings.Contains(events, `"status":"generated","payment_state":"paid"`) {
-		t.Errorf("the card was made %d times: %s", n, events)
+		t.Errorf("the card was issued %d times: %s", n, events)
 	}
 	equal(t, "another account's", d.send(t, http.MethodGet, "/api/events", d.token(t), "").want(t, http.StatusOK).body,
 		"[]\n")
@@ -185,7 +185,7 @@ func TestListEvents_InvalidParameters_AreRefused(t *testing.T) {
 	}
 }
 
-// After a restore, a consumer may be ahead of the feed. It must learn of it
+// After a restore, a consumer may be ahead of the feed. It must get an error
 // instead of waiting for the numbers to catch up.
 func TestListEvents_AfterUnknownNumber_IsRefused(t *testing.T) {
 	t.Parallel()
@@ -198,7 +198,7 @@ func TestListEvents_AfterUnknownNumber_IsRefused(t *testing.T) {
 	for _, after := range []string{"3", "9223372036854775807"} {
 		p := d.send(t, http.MethodGet, "/api/events?after="+after, token, "").invalid(t, "query/after")
 		if !strings.Contains(p.Errors[0].Detail, ", 2:") {
-			t.Errorf("it does not say which the newest is: %s", p.Errors[0].Detail)
+			t.Errorf("the problem does not name the newest event: %s", p.Errors[0].Detail)
 		}
 	}
 }

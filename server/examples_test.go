@@ -77,12 +77,15 @@ func plain(t testing.TB, value any) (all any) {
 	return all
 }
 
-// telling are the fields whose values determine which other fields exist.
-var telling = []string{"status", "state", "payment_state", "type", "enabled", "locked", "disabled_reason", "reference",
-	"usd_amount", "currency"}
+// discriminators are the fields whose values determine which other fields
+// exist.
+var discriminators = []string{
+	"status", "state", "payment_state", "type", "enabled", "locked", "disabled_reason",
+	"reference", "usd_amount", "currency",
+}
 
-// shape is what values of the same kind have in common: fields, nulls, lengths
-// of arrays, empty values, and states.
+// shape returns the common structure of values of the same kind: fields, nulls,
+// lengths of arrays, empty values, and states.
 func shape(field string, value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -99,7 +102,7 @@ func shape(field string, value any) any {
 		return items
 	case string:
 		switch {
-		case slices.Contains(telling, field) || value == "" || value == "0":
+		case slices.Contains(discriminators, field) || value == "" || value == "0":
 			return value
 		case strings.HasPrefix(value, "***"):
 			return fmt.Sprintf("%d asterisks", strings.Count(value, "*"))
@@ -107,7 +110,7 @@ func shape(field string, value any) any {
 		return "text"
 	case float64:
 		switch {
-		case slices.Contains(telling, field), field == "confirmations":
+		case slices.Contains(discriminators, field), field == "confirmations":
 			return value
 		}
 		return "number"

@@ -73,7 +73,7 @@ func benchmarkRecover(b *testing.B, database string) {
 		})
 	}
 	var got outcomes
-	time.Sleep(50 * time.Millisecond) // the recoveries have begun
+	time.Sleep(50 * time.Millisecond) // until the recoveries have begun
 	for _, c := range cards {
 		began := time.Now()
 		a := h.send(b, http.MethodPost, c+"/cancel", quiet, "")
@@ -110,6 +110,6 @@ func benchmarkSlowLists(b *testing.B, database string) {
 		got.add(a.status, time.Since(began))
 		time.Sleep(100 * time.Millisecond)
 	}
-	b.Logf("of the slow lists, %d were begun and %d refused", len(reading), refused)
+	b.Logf("slow lists: %d begun, %d refused", len(reading), refused)
 	got.report(b)
 }

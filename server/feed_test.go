@@ -145,7 +145,7 @@ func TestWait_Event_ReturnsImmediately(t *testing.T) {
 		happened := d.happen(t, account, card.EventDetected)
 		equal(t, "events", bodyOf[[]struct{ ID uuid.UUID }](t, d.awaited(t, first).want(t, http.StatusOK))[0].ID,
 			happened[0].ID)
-		d.send(t, http.MethodGet, "/api/events?wait=60", token, "").want(t, http.StatusOK) // does not wait for what is there
+		d.send(t, http.MethodGet, "/api/events?wait=60", token, "").want(t, http.StatusOK) // no need to wait
 		second := d.ask(t, "/api/events?wait=60&after=1&card="+of.String(), token)
 		d.happen(t, account, card.EventWebhookDisabled, card.EventUnderpaid)
 		events := bodyOf[[]struct{ Seq int64 }](t, d.awaited(t, second).want(t, http.StatusOK))
@@ -156,7 +156,7 @@ func TestWait_Event_ReturnsImmediately(t *testing.T) {
 	})
 }
 
-// A wait ends with the existing events, even without a poll.
+// A wait that times out returns the existing events, even without a poll.
 func TestWait_TimeIsUp_ReturnsEvents(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -285,7 +285,7 @@ func TestEventStream_SlowReader_IsAborted(t *testing.T) {
 	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(d.log.String(),
 		`"client_gone":true`); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("a reader that stalls is not cut off")
+			t.Fatal("a stalled reader was not aborted")
 		}
 	}
 }
@@ -331,7 +331,7 @@ func TestWait_Concurrency_IsLimited(t *testing.T) {
 	for deadline := time.Now().Add(30 * time.Second); d.send(t, http.MethodGet, "/api/events?wait=1", token,
 		"").status != http.StatusOK; {
 		if time.Now().After(deadline) {
-			t.Fatal("a client that has gone keeps its place")
+			t.Fatal("a disconnected client keeps its slot")
 		}
 	}
 }
@@ -364,7 +364,7 @@ func TestWait_TokenRevoked_Ends(t *testing.T) {
 		one, two := d.open(t, d.web.URL, "", revoked).begun(), d.open(t, d.web.URL, "", expiring).begun()
 		three, four := d.ask(t, "/api/events?wait=60", revoked), d.ask(t, "/api/events?wait=60", expiring)
 		need(t, d.accounts.RevokeToken(t.Context(), id))
-		go func() { // time passes also for a request that has only now begun to wait
+		go func() { // advances the clock, also for a request that has just begun to wait
 			for t.Context().Err() == nil {
 				d.clock.advance(4 * time.Second)
 				time.Sleep(time.Second)
@@ -406,7 +406,7 @@ func TestWait_Shutdown_Ends(t *testing.T) {
 	if !errors.Is(err, io.EOF) {
 		t.Errorf("the stream ends with %v", err)
 	}
-	equal(t, "body", hear(t, conn, head).want(t, http.StatusOK).body, "[]\n")
+	equal(t, "body", readResponse(t, conn, head).want(t, http.StatusOK).body, "[]\n")
 	need(t, <-ended)
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("the server ended after %s", took)
@@ -438,7 +438,7 @@ func TestEventStream_FeedUnreadable_Ends(t *testing.T) {
 	need(t, d.store.Close())
 	_, err := s.block()
 	if err == nil {
-		t.Error("the stream goes on")
+		t.Error("the stream continued")
 	}
 	if errors.Is(err, io.EOF) {
 		return

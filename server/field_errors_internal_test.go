@@ -20,7 +20,7 @@ func TestPatternDetails_CoverContract(t *testing.T) {
 	}
 	for _, p := range patterns {
 		if patternDetails[p[1]] == "" {
-			t.Errorf("%s has no words", p[1])
+			t.Errorf("pattern %s has no detail", p[1])
 		}
 	}
 }
@@ -37,6 +37,6 @@ func TestParameterErrors_KeyWithSpace_IsExplained(t *testing.T) {
 	want := card.FieldError{Pointer: "header/Idempotency-Key",
 		Detail: "must have only visible ASCII characters, and no spaces"}
 	if len(faults) != 1 || faults[0] != want {
-		t.Errorf("faults %+v, want %+v", faults, want)
+		t.Errorf("errors %+v, want %+v", faults, want)
 	}
 }

@@ -20,8 +20,8 @@ const (
 	queuedPerSlot = 4
 )
 
-// gate limits how many requests work at the same time, and refuses early those
-// that it can't admit soon.
+// gate limits how many requests work at the same time, and refuses requests
+// early that it can't admit soon.
 //
 // Without a gate, excess requests wait in the driver's queue for a connection,
 // which is unbounded and unordered, until their deadline. By then their clients
@@ -36,11 +36,11 @@ const (
 // A free slot goes to the account with the fewest requests at work, in order of
 // arrival. If the queue is full, the last request of the account with the most
 // queued requests is evicted in favor of an account with fewer. So one account
-// can delay others by no more than one slot.
+// can delay another by no more than one slot.
 //
-// An account with no request at work does not even wait for that: no account
-// may use more than its share of the slots, and the last slot is reserved for
-// an account that has none (limit.Shares).
+// An account with no request at work does not wait even for one slot: no
+// account may use more than its share of the slots, and the last slot is
+// reserved for an account that has none (limit.Shares).
 type gate struct {
 	kind    string
 	slots   int // at work

@@ -19,7 +19,7 @@ type queueFixture struct {
 	t       *testing.T
 	gate    *gate
 	mu      sync.Mutex
-	let     []int // who was let in, in this order
+	let     []int // admitted requests, in order
 	refused map[int]time.Duration
 }
 
@@ -27,8 +27,8 @@ func newQueueFixture(t *testing.T, slots int) *queueFixture {
 	return &queueFixture{t: t, gate: newGate("test", slots, slots), refused: map[int]time.Duration{}}
 }
 
-// come sends a request of an account, and returns when it works, waits or was
-// refused.
+// come sends a request of the loud account, and returns when it works, waits or
+// was refused.
 func (c *queueFixture) come(ctx context.Context, who int) { c.comeOf(ctx, loud, who) }
 
 // comeOf sends a request of an account.
@@ -53,7 +53,7 @@ func (c *queueFixture) want(what string, let ...int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !slices.Equal(c.let, let) {
-		c.t.Errorf("%s: let in %v, want %v", what, c.let, let)
+		c.t.Errorf("%s: admitted %v, want %v", what, c.let, let)
 	}
 }
 
@@ -99,10 +99,10 @@ func TestGate_FloodOfOneAccount_DelaysOthersByOneSlot(t *testing.T) {
 		c.wantRefused(10, 0)
 		for n := range 4 {
 			c.comeOf(t.Context(), quiet, 20+n)
-			c.wantRefused(9-n, 0) // makes room
+			c.wantRefused(9-n, 0) // evicted
 		}
 		c.comeOf(t.Context(), quiet, 24)
-		c.wantRefused(24, 0) // whose account has as many in line as the other
+		c.wantRefused(24, 0) // its account has as many queued requests as the other
 		c.gate.release(loud)
 		c.want("the other account", 0, 1, 20)
 		c.gate.release(loud)
@@ -173,7 +173,7 @@ func TestGate_LastingQueue_WaitsShorter(t *testing.T) {
 		time.Sleep(burstWait)
 		synctest.Wait()
 		c.wantRefused(3, burstWait)
-		c.come(t.Context(), 5) // there is no line any more
+		c.come(t.Context(), 5) // the queue is empty again
 		time.Sleep(burstWait - time.Millisecond)
 		c.gate.release(loud)
 		c.want("a new burst", 0, 1, 5)

@@ -36,7 +36,7 @@ func (g *generator) valid(o operation) *generated {
 		case "header":
 			r.headers[p.Name] = value
 		}
-		// Clients do not generate cursors, and a number may be ahead of the
+		// Clients do not make up cursors, and a number may be ahead of the
 		// newest event.
 		r.refusable = r.refusable || p.Name == "cursor" || p.Name == "after" || p.Name == "Last-Event-ID"
 	}
@@ -61,7 +61,7 @@ func (g *generator) parameter(p *openapi3.Parameter) string {
 	case "uuid", "card", "webhook_id", "event_id":
 		return g.id(p.Name)
 	case "wait":
-		return "0" // anything else takes its time
+		return "0" // other values make the request wait
 	case "after", "Last-Event-ID":
 		return fmt.Sprint(g.Int64N(g.seq + 1))
 	case "Idempotency-Key":

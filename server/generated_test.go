@@ -25,7 +25,7 @@ var (
 	generatedSeed = flag.Uint64("generated-seed", 0, "where TestGenerated begins; 0 for another place every time")
 )
 
-// internalText is what an answer never tells.
+// internalText matches text that no response may contain.
 var internalText = regexp.MustCompile(
 	`(?i)goroutine |panic|runtime error|\bsqlite|\bpq:|\.go:\d|sql:|json: (cannot|unsupported)|strconv\.|/internal/|nil pointer|openapi3|constraint failed`)
 
@@ -45,10 +45,10 @@ func TestGenerated_ResponsesFitContract(t *testing.T) {
 	g := newGenerator(t, seed)
 	for i := range n {
 		if i%400 == 0 {
-			g.move(t) // lists stay short
+			g.move(t) // keeps lists short
 		}
 		r := g.valid(g.operations[i%len(g.operations)])
-		want := "" // any answer but a malformed one's
+		want := "" // any response except for malformed requests
 		if g.Uint64()%4 > 0 {
 			want = g.breakIt(r)
 		}
@@ -58,7 +58,7 @@ func TestGenerated_ResponsesFitContract(t *testing.T) {
 		}
 	}
 	unlucky := func(o operation) bool { return g.worked[o.id] == 0 }
-	// whose requests all named what had been deleted
+	// all of their requests named deleted resources
 	for i := 0; i < 20 && slices.ContainsFunc(g.operations, unlucky); i++ {
 		g.move(t)
 		for _, o := range g.operations {
@@ -76,8 +76,8 @@ func TestGenerated_ResponsesFitContract(t *testing.T) {
 	}
 }
 
-// judge fails the test if the answer is not what such a request gets. send has
-// compared it with the contract.
+// judge fails the test if the response does not match the request. send has
+// already validated it against the contract.
 func (g *generator) judge(t *testing.T, r *generated, want string, a answer) {
 	t.Helper()
 	g.statuses[a.status]++
@@ -87,7 +87,7 @@ func (g *generator) judge(t *testing.T, r *generated, want string, a answer) {
 	}
 	fault := func(what string) {
 		g.faults++
-		t.Errorf("%v is answered %d, %s: %.2000s", r, a.status, what, a.body)
+		t.Errorf("%v: status %d, %s: %.2000s", r, a.status, what, a.body)
 	}
 	if found := internalText.FindString(p.Title + p.Detail + fmt.Sprint(p.Errors)); found != "" {
 		fault("which tells " + found)
@@ -108,16 +108,16 @@ func (g *generator) judge(t *testing.T, r *generated, want string, a answer) {
 	}
 }
 
-// generated is a request in the making.
+// generated is a generated request.
 type generated struct {
 	operation
 	path      string
 	query     url.Values
 	headers   map[string]string
-	body      any    // of a request that has one
+	body      any    // nil if the request has none
 	text      string // the path to send
 	token     string
-	refusable bool   // a valid request may also be refused for reasons that only the service knows
+	refusable bool   // even a valid request may be refused, because of the service's state
 	broken    string // how
 }
 
@@ -145,11 +145,11 @@ type generator struct {
 	*rand.Rand
 	operations []operation
 	about      map[string][]string // values of parameters that exist
-	seq        int64               // of the newest event, at least
+	seq        int64               // a lower bound of the newest event's number
 	statuses   map[int]int
 	worked     map[string]int
 	faults     int
-	receiver   string // where the webhooks are that it makes
+	receiver   string // URL of its webhooks
 }
 
 func newGenerator(t *testing.T, seed uint64) *generator {

@@ -12,19 +12,21 @@ import (
 	"time"
 )
 
-// hall is a listener in memory, for more connections than a process may have
-// descriptors. The test controls its time.
-type hall struct {
+// memoryListener is a listener in memory, for more connections than a process
+// may have descriptors. The test controls its time.
+type memoryListener struct {
 	doors  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
 	mu     sync.Mutex
-	guests []*guest
+	conns  []*memoryConn
 }
 
-func newHall() *hall { return &hall{doors: make(chan net.Conn), closed: make(chan struct{})} }
+func newMemoryListener() *memoryListener {
+	return &memoryListener{doors: make(chan net.Conn), closed: make(chan struct{})}
+}
 
-func (h *hall) Accept() (net.Conn, error) {
+func (h *memoryListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-h.doors:
 		return c, nil
@@ -33,21 +35,21 @@ func (h *hall) Accept() (net.Conn, error) {
 	}
 }
 
-func (h *hall) Close() error {
+func (h *memoryListener) Close() error {
 	h.once.Do(func() { close(h.closed) })
 	return nil
 }
 
-func (h *hall) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+func (h *memoryListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
 // dial connects, and sends bytes.
-func (h *hall) dial(t *testing.T, text string) net.Conn {
+func (h *memoryListener) dial(t *testing.T, text string) net.Conn {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	t.Cleanup(func() { _ = ours.Close() })
-	g := &guest{Conn: theirs}
+	g := &memoryConn{Conn: theirs}
 	h.mu.Lock()
-	h.guests = append(h.guests, g)
+	h.conns = append(h.conns, g)
 	h.mu.Unlock()
 	h.doors <- g
 	need(t, ours.SetDeadline(time.Now().Add(time.Minute)))
@@ -56,16 +58,18 @@ func (h *hall) dial(t *testing.T, text string) net.Conn {
 	return ours
 }
 
-// guest is the server's end of a connection.
-type guest struct {
+// memoryConn is the server's end of a connection.
+type memoryConn struct {
 	net.Conn
 	mu       sync.Mutex
 	patience time.Duration // read deadline of the server
 }
 
-func (g *guest) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4711} }
+func (g *memoryConn) RemoteAddr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4711}
+}
 
-func (g *guest) SetReadDeadline(at time.Time) error {
+func (g *memoryConn) SetReadDeadline(at time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.patience = 0; at.IsZero() || !at.After(time.Now()) {
@@ -78,10 +82,10 @@ func (g *guest) SetReadDeadline(at time.Time) error {
 // wait lets the server wait without data until its deadline, and returns how
 // long that takes; 0 is forever. It does so once the deadline is at least that
 // far away.
-func (g *guest) wait(least time.Duration) time.Duration {
+func (g *memoryConn) wait(least time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for g.patience < least { // it has not read the head yet
+	for g.patience < least { // the header was not read yet
 		g.mu.Unlock()
 		runtime.Gosched()
 		g.mu.Lock()
@@ -96,9 +100,9 @@ func (g *guest) wait(least time.Duration) time.Duration {
 // served, and all of the connections are closed in the end.
 func TestOverload_5000HalfOpenConnections_BlockNoClient(t *testing.T) {
 	t.Parallel()
-	const heads, bodies = 4500, 500 // more bodies than there are places
+	const heads, bodies = 4500, 500 // more bodies than slots
 	d := deploy(t, setup{})
-	h := newHall()
+	h := newMemoryListener()
 	serveOn(t, h, d.handler)
 	token := d.token(t)
 	request := func(method, target, body string, length int) string {
@@ -107,7 +111,7 @@ func TestOverload_5000HalfOpenConnections_BlockNoClient(t *testing.T) {
 	}
 	order := orderBody("50")
 	first := request(http.MethodPost, "/api/cards", order, len(order))
-	hear(t, h.dial(t, first), first).want(t, http.StatusCreated)
+	readResponse(t, h.dial(t, first), first).want(t, http.StatusCreated)
 	var slow []net.Conn
 	for i := range heads + bodies {
 		text := "GET /api/cards HTTP/1.1\r\nHost: x\r\nX-Slow: "
@@ -116,16 +120,16 @@ func TestOverload_5000HalfOpenConnections_BlockNoClient(t *testing.T) {
 		}
 		slow = append(slow, h.dial(t, text))
 	}
-	hear(t, h.dial(t, first), first).want(t, http.StatusCreated)
+	readResponse(t, h.dial(t, first), first).want(t, http.StatusCreated)
 	list := request(http.MethodGet, "/api/cards?limit=10", "", 0)
-	equal(t, "cards", strings.Count(hear(t, h.dial(t, list), list).want(t, http.StatusOK).body, `"uuid"`), 2)
+	equal(t, "cards", strings.Count(readResponse(t, h.dial(t, list), list).want(t, http.StatusOK).body, `"uuid"`), 2)
 
 	for i, conn := range slow {
 		least, longest := 6*time.Second, 15*time.Second
 		if i >= bodies {
 			least, longest = 0, 5*time.Second
 		}
-		if waits := h.guests[i+1].wait(least); waits <= 0 || waits > longest {
+		if waits := h.conns[i+1].wait(least); waits <= 0 || waits > longest {
 			t.Fatalf("the server waits %s for connection %d, want up to %s", waits, i, longest)
 		}
 		answer, err := io.ReadAll(conn)
@@ -133,5 +137,5 @@ func TestOverload_5000HalfOpenConnections_BlockNoClient(t *testing.T) {
 			t.Fatalf("connection %d ends with %q, %v", i, answer, err)
 		}
 	}
-	hear(t, h.dial(t, list), list).want(t, http.StatusOK)
+	readResponse(t, h.dial(t, list), list).want(t, http.StatusOK)
 }

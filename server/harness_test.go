@@ -37,18 +37,17 @@ import (
 	"github.com/cardmint/cardmint/server"
 )
 
-// testRate makes a price that does not come out even, so that rounding shows.
+// testRate makes prices that need rounding.
 const testRate = "152.52"
 
 func TestMain(m *testing.M) {
-	// The server under test logs where its test can read it; the rest of the
-	// service would only be noise here.
+	// Each test reads the log of its server; the rest of the service would only
+	// be noise.
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	rig.Main(m)
 }
 
-// setup is what one deployment is made of. The zero value is a sandbox on
-// SQLite.
+// setup configures a deployment. The zero value is a sandbox on SQLite.
 type setup struct {
 	database   string                    // Defaults to a new SQLite file.
 	keys       string                    // Defaults to a new key file.
@@ -56,14 +55,14 @@ type setup struct {
 	rates      order.Rates               // Defaults to monero at testRate.
 	mode       string                    // Defaults to the test mode.
 	sandbox    map[string]order.Sandbox  // Defaults to the simulated chain.
-	wrap       func(*store.Store) hooked // stands between the requests and the store. Defaults to nothing.
+	wrap       func(*store.Store) hooked // wraps the store. Defaults to none.
 	checks     map[string]func(context.Context) error
 	noService  bool // only health is served
 	origins    []string
 	publicURL  string
 	docs       http.Handler
 	supplies   supplier.Behavior // Defaults to supplier.Prompt.
-	pool       int               // addresses ahead. Defaults to 64.
+	pool       int               // free addresses. Defaults to 64.
 	limits     func(*order.Config)
 	poster     webhook.Poster // Defaults to none: no webhook can be registered.
 	wakeSender func()
@@ -84,9 +83,9 @@ type deployment struct {
 	handler  http.Handler
 	web      *httptest.Server
 	log      *logBuffer
-	work     func() // looks at the chain and issues what is due, once
+	work     func() // runs one pass, and issues due cards
 
-	seen     int // lines of the log, by audited
+	seen     int // lines that audited has read
 	stopOnce sync.Once
 	watcher  *settle.Watcher
 }
@@ -149,7 +148,7 @@ func deploy(t testing.TB, s setup) *deployment {
 		issue.Config{Routes: issue.Only(supplier.NewSandbox("sandbox", s.supplies, s.clock.now)), Now: s.clock.now})
 	need(t, err)
 	d.work = func() {
-		// What goes wrong here shows in the card, which is then not paid.
+		// Errors show in the card, which is then not paid.
 		_ = d.watcher.Tick(ctx)
 		_ = issuing.Tick(ctx)
 	}
@@ -194,8 +193,7 @@ func checksOf(byName map[string]func(context.Context) error) []server.Check {
 
 var databases = storetest.Databases
 
-// stop ends the deployment in order, so that another may go on with its
-// database.
+// stop shuts the deployment down, so that another one can use its database.
 func (d *deployment) stop() {
 	d.stopOnce.Do(func() {
 		if d.web != nil {
@@ -208,7 +206,7 @@ func (d *deployment) stop() {
 	})
 }
 
-// restart is a new process on the same database with the same keys.
+// restart starts a new process on the same database with the same keys.
 func (d *deployment) restart(t testing.TB) *deployment {
 	t.Helper()
 	d.stop()
@@ -217,8 +215,8 @@ func (d *deployment) restart(t testing.TB) *deployment {
 	return deploy(t, s)
 }
 
-// replica is another process of the same service. It has seen this one attest
-// to the epoch.
+// replica starts another process of the same service. It has observed this
+// one's attestation.
 func (d *deployment) replica(t testing.TB) *deployment {
 	t.Helper()
 	s := d.setup
@@ -235,7 +233,7 @@ func (d *deployment) replica(t testing.TB) *deployment {
 
 var accounts atomic.Int64
 
-// account makes an account and returns its name.
+// account creates an account and returns its name.
 func (d *deployment) account(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("account %d", accounts.Add(1))
@@ -244,8 +242,8 @@ func (d *deployment) account(t testing.TB) string {
 	return name
 }
 
-// tokenOf makes another token of an account, which lives for ttl or, if that is
-// 0, for ever.
+// tokenOf creates another token of an account. It expires after ttl, or never
+// if ttl is 0.
 func (d *deployment) tokenOf(t testing.TB, owner string, ttl time.Duration) (uuid.UUID, string) {
 	t.Helper()
 	token, text, err := d.accounts.CreateToken(t.Context(), owner,
@@ -261,8 +259,8 @@ func (d *deployment) token(t testing.TB) string {
 	return token
 }
 
-// client returns a client that tries once, and whose every answer is held
-// against the contract.
+// client returns a client without retries. Each response is validated against
+// the contract.
 func (d *deployment) client(t testing.TB, token string) *client.Client {
 	t.Helper()
 	c, err := client.New(d.web.URL, token,

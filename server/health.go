@@ -62,7 +62,7 @@ func (h *health) ready(c *gin.Context) {
 	c.JSON(status, r.response)
 }
 
-// probe runs the checks, and lists those that fail. It shows a reason only if
+// probe runs the checks, and lists the failed ones. It shows a reason only if
 // it is a card.Unready; other reasons are in the operator's log. The process is
 // ready while at least one coin is: orders in other coins are refused.
 func (h *health) probe(ctx context.Context) readiness {

@@ -62,8 +62,8 @@ func TestReadyz_ListsFailures_ShowsOnlyPublicReasons(t *testing.T) {
 	}
 }
 
-// A coin that is ill is named; the process is ready as long as another one is
-// well.
+// A failing coin is listed, and the process stays ready while another coin
+// works.
 func TestReadyz_OneCoinPasses_IsReady(t *testing.T) {
 	t.Parallel()
 	well := func(context.Context) error { return nil }
@@ -116,7 +116,7 @@ func TestReadyz_CheckHangs_TimesOut(t *testing.T) {
 	})
 }
 
-// Anybody may ask, so that a flood of probes must not become one of statements.
+// Probes need no token, so a flood of them must not flood the database.
 func TestReadyz_ConcurrentRequests_ShareOneProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestReadyz_FollowsTheDatabase(t *testing.T) {
 	equal(t, "body", a.body, `{"failing":["database"],"status":"not ready"}`)
 }
 
-// A worker has no API, and so no addresses that would have to be protected.
+// A worker has no API, and so no paths to protect.
 func TestWorker_ServesOnlyHealth(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{noService: true})
@@ -168,14 +168,14 @@ func TestWorker_ServesOnlyHealth(t *testing.T) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.web.URL+path, nil)
 		need(t, err)
 		r.Header.Set("Authorization", "Bearer "+token)
-		res, err := d.web.Client().Do(r) // not held against the contract, which a worker does not serve
+		res, err := d.web.Client().Do(r) // not validated: a worker does not serve the contract
 		need(t, err)
 		need(t, res.Body.Close())
 		equal(t, path, res.StatusCode, http.StatusNotFound)
 	}
 }
 
-// withoutDefaults leaves out what means the same when it is not there.
+// withoutDefaults removes values that equal the default.
 func withoutDefaults(document any) {
 	switch v := document.(type) {
 	case map[string]any:
@@ -192,7 +192,7 @@ func withoutDefaults(document any) {
 	}
 }
 
-// Two documents that differ would be two contracts.
+// The YAML and JSON forms must be the same contract.
 func TestSpec_YAMLAndJSONAreEqual(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -204,7 +204,7 @@ func TestSpec_YAMLAndJSONAreEqual(t *testing.T) {
 
 	want, err := openapi3filter.YamlBodyDecoder(strings.NewReader(inYAML.body), http.Header{}, nil, nil)
 	need(t, err)
-	normal, err := json.Marshal(want) // numbers as JSON has them
+	normal, err := json.Marshal(want) // converts numbers as JSON does
 	need(t, err)
 	var fromYAML, fromJSON any
 	need(t, json.Unmarshal(normal, &fromYAML))

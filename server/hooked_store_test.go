@@ -12,7 +12,7 @@ import (
 	"github.com/cardmint/cardmint/internal/store"
 )
 
-// hooked is a store that does otherwise where a test wants it to.
+// hooked is a store whose methods a test can replace.
 type hooked struct {
 	*store.Store
 	cardByUUID    func(ctx context.Context, id uuid.UUID) (*card.Card, error)

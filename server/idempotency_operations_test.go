@@ -26,8 +26,8 @@ func repeats(t testing.TB, first, again answer) {
 	equal(t, "Idempotency-Replayed", again.header.Get("Idempotency-Replayed"), "true")
 }
 
-// asking is a request with an optional idempotency key.
-type asking struct {
+// keyedRequest is a request with an optional idempotency key.
+type keyedRequest struct {
 	target, body string
 	other        string // another request of the same operation
 	otherBody    string
@@ -35,7 +35,7 @@ type asking struct {
 
 // keyed returns a request of each operation on webhooks that has idempotency
 // keys, each to its own webhook.
-func (d *deployment) keyed(t testing.TB, token string) map[string]asking {
+func (d *deployment) keyed(t testing.TB, token string) map[string]keyedRequest {
 	t.Helper()
 	d.send(t, http.MethodPost, "/api/cards", token, orderBody("150")).want(t, http.StatusCreated)
 	hooks := make([]string, 4)
@@ -46,7 +46,7 @@ func (d *deployment) keyed(t testing.TB, token string) map[string]asking {
 	who, err := d.accounts.Authenticate(t.Context(), token)
 	need(t, err)
 	event := d.happen(t, who.AccountID, card.EventLate)[0].ID.String()
-	return map[string]asking{
+	return map[string]keyedRequest{
 		"createWebhook": {"/api/webhooks", `{"url":"https://a.example","types":["card.generated"]}`, "/api/webhooks",
 			`{"url":"https://a.example"}`},
 		"rotateWebhookSecret": {hooks[0] + "/rotate-secret", "", hooks[1] + "/rotate-secret", ""},
@@ -79,7 +79,7 @@ func TestIdempotency_Webhooks(t *testing.T) {
 			another := d.send(t, http.MethodPost, r.target, token, r.body, key, operation+"-again")
 			equal(t, operation+" with another key", another.header.Get("Idempotency-Replayed"), "")
 			if strings.Contains(first.body, "whsec_") && another.body == first.body {
-				t.Errorf("%s: two keys have one secret", operation)
+				t.Errorf("%s: two keys returned the same secret", operation)
 			}
 			d.send(t, http.MethodPost, r.target, token, r.body, key, `""`).refused(t, http.StatusUnprocessableEntity,
 				"invalid_request")
@@ -93,7 +93,7 @@ func TestIdempotency_Webhooks(t *testing.T) {
 		// keys are scoped to an account
 		d.send(t, http.MethodPost, "/api/webhooks", d.token(t), hookURL, key, "testWebhook").want(t, http.StatusCreated)
 		if strings.Contains(d.log.String(), "whsec_") {
-			t.Error("the log has a secret")
+			t.Error("the log contains a secret")
 		}
 	})
 }
@@ -142,7 +142,7 @@ func TestIdempotency_WebhooksInTwoProcesses(t *testing.T) {
 			all.Wait()
 			firsts := 0
 			for _, a := range answers {
-				if a.status == http.StatusServiceUnavailable && operation == "testWebhook" { // its own limit
+				if a.status == http.StatusServiceUnavailable && operation == "testWebhook" { // own limit
 					continue
 				}
 				if a.header.Get("Idempotency-Replayed") == "" {
@@ -153,7 +153,7 @@ func TestIdempotency_WebhooksInTwoProcesses(t *testing.T) {
 				}
 			}
 			if firsts != 1 {
-				t.Errorf("%s: %d first answers", operation, firsts)
+				t.Errorf("%s: %d responses are not replayed", operation, firsts)
 			}
 			for _, a := range answers[1:] {
 				if operation != "testWebhook" {

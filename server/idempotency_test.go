@@ -22,7 +22,7 @@ func eachDatabase(t *testing.T, test func(t *testing.T, database string)) {
 	t.Run("postgres", func(t *testing.T) { test(t, databases.Postgres(t)) })
 }
 
-// replayed fails the test unless an answer repeats the first one.
+// replayed fails the test unless a response repeats the first one.
 func replayed(t testing.TB, first, again answer) {
 	t.Helper()
 	again.want(t, http.StatusCreated)
@@ -31,12 +31,12 @@ func replayed(t testing.TB, first, again answer) {
 	equal(t, "Content-Type", again.header.Get("Content-Type"), first.header.Get("Content-Type"))
 	equal(t, "Idempotency-Replayed", again.header.Get("Idempotency-Replayed"), "true")
 	if again.header.Get("X-Request-Id") == first.header.Get("X-Request-Id") {
-		t.Error("two requests have one name")
+		t.Error("two requests have the same id")
 	}
 }
 
-// Whatever happened to the card since: the answer is the first one, byte for
-// byte, and so never holds credentials.
+// Later changes of the card don't affect a replay: it equals the first response
+// byte for byte, so it never contains credentials.
 func TestIdempotency_ReplayIsByteEqual(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -62,7 +62,7 @@ func TestIdempotency_ReplayIsByteEqual(t *testing.T) {
 		pay(`{}`)
 		if card := d.send(t, http.MethodGet, first.header.Get("Location"), token, "").body; !strings.Contains(card,
 			`"status":"generated"`) {
-			t.Fatalf("the card is not generated: %s", card)
+			t.Fatalf("the card is not issued: %s", card)
 		}
 		replayed(t, first, again())
 		d = d.restart(t)
@@ -154,12 +154,12 @@ func TestIdempotency_Failure_KeepsKeyUnused(t *testing.T) {
 	first := send(orderBody("70")).want(t, http.StatusCreated)
 	equal(t, "Idempotency-Replayed", first.header.Get("Idempotency-Replayed"), "")
 	rates.on.Store(false)
-	replayed(t, first, send(orderBody("70"))) // for which no rate is needed
+	replayed(t, first, send(orderBody("70"))) // needs no rate
 	send(orderBody("50")).refused(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
 	equal(t, "cards", count(t, d.client(t, token)), 1)
 }
 
-// switchedRates are known only while they are on.
+// switchedRates are rates that can be switched off.
 type switchedRates struct{ on atomic.Bool }
 
 func (r *switchedRates) Rate(string) (card.Rate, error) {
@@ -249,13 +249,12 @@ func TestIdempotency_ConcurrentRequests_CreateOneCard(t *testing.T) {
 	need(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM cards").Scan(&cards))
 	equal(t, "cards", cards, 1)
 
-	// The addresses that the losers had in hand may be used again, but the
-	// winner's never.
+	// The losers' addresses may be used again, the winner's never.
 	addresses := map[string]bool{addressOf(t, answers[0]): true}
 	for i := range 45 {
 		address := addressOf(t, all[i%3].send(t, http.MethodPost, "/api/cards", token, orderBody("50")))
 		if addresses[address] {
-			t.Errorf("address %s is handed out twice", address)
+			t.Errorf("address %s was handed out twice", address)
 		}
 		addresses[address] = true
 	}
@@ -268,7 +267,7 @@ func addressOf(t testing.TB, made answer) string {
 	return c.Payment.Address
 }
 
-// Different requests with one key: one of them succeeds, the others are
+// Of different concurrent requests with one key, one succeeds and the rest are
 // refused.
 func TestIdempotency_ConcurrentDifferentRequests_CreateOneCard(t *testing.T) {
 	t.Parallel()

@@ -76,7 +76,7 @@ func TestListCards_WalkDuringInserts_HasEveryCardOnce(t *testing.T) {
 						t.Fatalf("a page of %d cards, next %q", len(ids), next)
 					}
 					got, query = append(got, ids...), next
-					create() // belongs before the cards that were read
+					create() // precedes the cards that were read
 				}
 				equal(t, "walk", got, all)
 			})
@@ -123,8 +123,8 @@ func TestListCards_Link_KeepsFilter(t *testing.T) {
 	}
 }
 
-// A cursor of another account cuts one's own list, and shows nothing of the
-// other's.
+// A cursor of another account returns a part of the caller's list, and
+// discloses nothing.
 func TestListCards_CursorOfOtherAccount_DisclosesNothing(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -144,12 +144,12 @@ func TestListCards_CursorOfOtherAccount_DisclosesNothing(t *testing.T) {
 	for _, nobodys := range []string{"AAAAAAAAAAAAAAAAAAAAAA", "_____________________w"} {
 		ids, next := d.page(t, d.token(t), "limit=1&cursor="+nobodys)
 		if len(ids) > 0 || next != "" {
-			t.Errorf("an account without cards sees %v", ids)
+			t.Errorf("an account without cards gets %v", ids)
 		}
 	}
 }
 
-// many are more cards than one buffer holds, made out of one.
+// many returns a card, and makes the list longer than one buffer.
 func many(t testing.TB, d *deployment, token string) *card.Card {
 	t.Helper()
 	a := d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t, http.StatusCreated)
@@ -162,8 +162,7 @@ func many(t testing.TB, d *deployment, token string) *card.Card {
 	return c
 }
 
-// A list that breaks off must never look like a list: neither its bytes nor its
-// end.
+// An aborted list must not look complete, neither by its bytes nor by its end.
 func TestListCards_FailsMidway_AbortsConnection(t *testing.T) {
 	t.Parallel()
 	var template *card.Card
@@ -209,14 +208,14 @@ func TestListCards_FailsMidway_AbortsConnection(t *testing.T) {
 			defer func() { _ = res.Body.Close() }()
 			text, err := io.ReadAll(res.Body)
 			if !errors.Is(err, io.ErrUnexpectedEOF) {
-				t.Errorf("the answer ends with %v, as if it were whole", err)
+				t.Errorf("the response ends with %v, like a complete one", err)
 			}
 			if json.Valid(text) || len(text) < 30<<10 {
 				t.Errorf("%d bytes, valid: %t", len(text), json.Valid(text))
 			}
 		})
-		// A page is held until it is whole, so that its failure is always an
-		// answer.
+		// A page is sent once it is complete, so that every failure gets an
+		// error response.
 		pages = min(x.pages, 1)
 		t.Run(name+", with a limit", func(t *testing.T) {
 			a := d.send(t, http.MethodGet, "/api/cards?limit=1000", token, "")
@@ -255,7 +254,7 @@ func TestListCards_Streams(t *testing.T) {
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	need(t, err)
 	part := make([]byte, 30<<10)
-	_, err = io.ReadFull(res.Body, part) // the store has not gone on yet
+	_, err = io.ReadFull(res.Body, part) // the store has not continued yet
 	need(t, err)
 	early := l.writeDeadlines.Load()
 	close(goOn)
@@ -265,11 +264,11 @@ func TestListCards_Streams(t *testing.T) {
 	need(t, json.Unmarshal(append(part, rest...), &cards))
 	equal(t, "cards", len(cards), 1_350)
 	if late := l.writeDeadlines.Load(); late < early+20 {
-		t.Errorf("a reader that keeps up was given more time only %d times", late-early)
+		t.Errorf("the deadline of a reader that keeps up was extended only %d times", late-early)
 	}
 }
 
-// Who hangs up must not keep the store busy.
+// A client that disconnects must not keep the store busy.
 func TestListCards_ClientDisconnects_StopsReading(t *testing.T) {
 	t.Parallel()
 	var template *card.Card
@@ -278,7 +277,7 @@ func TestListCards_ClientDisconnects_StopsReading(t *testing.T) {
 		var once sync.Once
 		return hooked{Store: s, cards: func(ctx context.Context, filter order.Filter) ([]*card.Card, error) {
 			once.Do(func() { context.AfterFunc(ctx, func() { close(ended) }) }) // with the request
-			return slices.Repeat([]*card.Card{template}, filter.Limit), nil     // for ever
+			return slices.Repeat([]*card.Card{template}, filter.Limit), nil     // endless
 		}}
 	}})
 	token := d.token(t)
@@ -290,6 +289,6 @@ func TestListCards_ClientDisconnects_StopsReading(t *testing.T) {
 	need(t, err)
 	need(t, conn.Close())
 	if err := <-ended; err != nil {
-		t.Errorf("for a client that is gone: %v", err)
+		t.Errorf("after the client disconnected: %v", err)
 	}
 }

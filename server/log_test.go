@@ -44,12 +44,11 @@ func TestRequestID_UnsafeValue_IsReplaced(t *testing.T) {
 		"a line break end": "abc\n",
 	} {
 		t.Run("replaced: "+name, func(t *testing.T) {
-			// Without a network between, because a client would refuse to send
-			// most of them.
+			// Bypasses the network: a client would refuse to send most of them.
 			r := d.serve(t, http.MethodGet, "/api/cards", "", "", "X-Request-Id", id)
 			got := r.header.Get("X-Request-Id")
 			if parsed, err := uuid.Parse(got); err != nil || parsed.Version() != 7 {
-				t.Errorf("X-Request-Id is %q, want a fresh name", got)
+				t.Errorf("X-Request-Id is %q, want a new id", got)
 			}
 			if r.header.Get("X-Injected") != "" {
 				t.Error("a header was injected")
@@ -58,12 +57,12 @@ func TestRequestID_UnsafeValue_IsReplaced(t *testing.T) {
 	}
 	for _, e := range d.log.entries(t) {
 		if e["level"] != "INFO" || e["msg"] != "request" {
-			t.Errorf("a line of the log that nobody wrote: %v", e)
+			t.Errorf("an injected log line: %v", e)
 		}
 	}
 }
 
-// A line break that would start a second header or request never reaches the
+// A line break that would start another header or request never reaches the
 // service.
 func TestRequestID_LineBreak_InjectsNothing(t *testing.T) {
 	t.Parallel()
@@ -86,8 +85,8 @@ func TestRequestID_LineBreak_InjectsNothing(t *testing.T) {
 	d.log.entries(t)
 }
 
-// Every request leaves one line, and no line has anything in it that the client
-// wrote or a card holds.
+// Every request logs one line, and no line contains data of the client or of a
+// card.
 func TestLog_OneLinePerRequest_NoSecrets(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -118,11 +117,11 @@ func TestLog_OneLinePerRequest_NoSecrets(t *testing.T) {
 		"url": card.Credentials.URL, "url password": card.Credentials.URLPassword, "payment address": card.Payment.Address,
 	} {
 		if strings.Contains(log, secret) {
-			t.Errorf("the log holds the %s", name)
+			t.Errorf("the log contains the %s", name)
 		}
 	}
 	if strings.Contains(strings.ReplaceAll(log, `"method":"`+canary+`"`, ""), canary) {
-		t.Errorf("the log holds what clients wrote:\n%s", log)
+		t.Errorf("the log contains client data:\n%s", log)
 	}
 
 	var requests []map[string]any
@@ -167,14 +166,14 @@ func TestLog_OneLinePerRequest_NoSecrets(t *testing.T) {
 	}
 }
 
-// stale has no rate, for a reason whose text differs each time.
+// stale has no rate, and each time a different reason.
 type stale struct{ asked atomic.Int64 }
 
 func (s *stale) Rate(string) (card.Rate, error) {
 	return card.Rate{}, card.ErrNoRate.WithCause(fmt.Errorf("the last one is %ds old", s.asked.Add(1)))
 }
 
-// A cause that concerns every order is logged once, not for each order.
+// A cause that affects every order is logged once, not for each order.
 func TestLog_ManyOrdersRefusedForOneCause_CauseIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{rates: &stale{}})

@@ -47,7 +47,7 @@ func (m *tally) Shed(kind string) {
 	m.sheds = append(m.sheds, kind)
 }
 
-// The recorded operations are those of the contract, or none.
+// The recorded operations are operationIds of the contract, or none.
 func TestMetrics_RecordOperations(t *testing.T) {
 	t.Parallel()
 	now, m := &manual{}, &tally{}
@@ -66,7 +66,7 @@ func TestMetrics_RecordOperations(t *testing.T) {
 	want := []string{"listCurrencies 200", "createCard 201", "getCard 404", "listCards 429", "listCards 401",
 		"listCards 429", "none 404"}
 	if !slices.Equal(m.ended, want) || m.begun != len(want) {
-		t.Errorf("%d begun, ended %q, want %q", m.begun, m.ended, want)
+		t.Errorf("%d started, ended %q, want %q", m.begun, m.ended, want)
 	}
 	if want := []string{"token", "address"}; !slices.Equal(m.refuse, want) {
 		t.Errorf("refused by %q, want %q", m.refuse, want)

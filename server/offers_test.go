@@ -30,7 +30,7 @@ func TestCreateCard_AmountNotOffered_IsRefused(t *testing.T) {
 	equal(t, "left", *listed[0].Left, int64(3))
 	equal(t, "second", []string{listed[1].MinUSD.String(), listed[1].MaxUSD.String()}, []string{"100", "200"})
 	if listed[1].Left != nil {
-		t.Error("the cards of the second are counted")
+		t.Error("the second offer has a number of cards")
 	}
 
 	open(t, d, token, "150")

@@ -70,7 +70,7 @@ func (d *dam) await(t *testing.T, n int) {
 		select {
 		case <-d.arrived:
 		case <-late:
-			t.Fatalf("only %d of %d requests have arrived", i, n)
+			t.Fatalf("only %d of %d requests arrived", i, n)
 		}
 	}
 }
@@ -129,7 +129,7 @@ func TestOverload_OneKind_OtherKindsAreServed(t *testing.T) {
 			held := atOnce(places-1, ask)
 			dam.await(t, places-1)
 			last := atOnce(1, func(int) answer { return d.serve(t, tt.method, path, third, body) })
-			dam.await(t, 1) // the reserved place
+			dam.await(t, 1) // the reserved slot
 			for _, a := range atOnce(more, ask)() {
 				a.shed(t)
 			}
@@ -150,7 +150,7 @@ func TestOverload_OneKind_OtherKindsAreServed(t *testing.T) {
 				if kind == "read" &&
 					(strings.HasSuffix(other, "limit=1") || strings.HasSuffix(other, "events") ||
 						strings.HasSuffix(other, "webhooks")) {
-					d.serve(t, http.MethodGet, other, token, "").shed(t) // of the same kind
+					d.serve(t, http.MethodGet, other, token, "").shed(t) // same kind
 					continue
 				}
 				d.serve(t, http.MethodGet, other, token, "").want(t, http.StatusOK)
@@ -191,7 +191,7 @@ func TestOverload_UnknownTokens_DoNotBlockKnownTokens(t *testing.T) {
 	m.mu.Lock()
 	equal(t, "refusals", m.sheds, []string{"authenticate"})
 	m.mu.Unlock()
-	again := atOnce(1, func(int) answer { return ask(known) }) // it may be this one's turn to be looked up again
+	again := atOnce(1, func(int) answer { return ask(known) }) // this token's lookup may be due again
 	open()
 	again()[0].want(t, http.StatusOK)
 	for _, a := range held() {
@@ -231,7 +231,7 @@ func TestOverload_SlowReaders_HoldNoSlot(t *testing.T) {
 				t.Errorf("status %d", w.Code)
 			}
 		})
-		sending.await(t, 1) // one after the other, so that none waits in line
+		sending.await(t, 1) // sequentially, so that none is queued
 	}
 	d.serve(t, http.MethodGet, "/api/cards?limit=1", token, "").want(t, http.StatusOK)
 	open()
@@ -299,7 +299,7 @@ func TestOverload_RetryAfter_IsAdmitted(t *testing.T) {
 			for i := range 30 {
 				servers[(round+i)%3].serve(t, http.MethodGet, "/api/currencies", [2]string{one, two}[i%2], "")
 			}
-			tick() // each has the counts of the others
+			tick() // exchanges counts among replicas
 			d := servers[round%3]
 			a := d.serve(t, http.MethodGet, "/api/currencies", one, "")
 			a.refused(t, http.StatusTooManyRequests, "rate_limited")
@@ -309,7 +309,7 @@ func TestOverload_RetryAfter_IsAdmitted(t *testing.T) {
 				var left, t64 int
 				_, rest, _ := strings.Cut(is, ";")
 				if _, err := fmt.Sscanf(rest, "r=%d;t=%d", &left, &t64); err != nil || left == 0 && again < t64 {
-					t.Errorf("Retry-After is %d, beside %s: %v", again, is, err)
+					t.Errorf("Retry-After is %d with %s: %v", again, is, err)
 				}
 			}
 			now.advance(time.Duration(again) * time.Second)

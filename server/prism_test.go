@@ -70,7 +70,7 @@ func prism(t *testing.T, args ...string) string {
 	return "http://127.0.0.1:" + port
 }
 
-// ask sends a request to a server and returns the answer.
+// ask sends a request to a server and returns the response.
 func ask(t *testing.T, server string, r *generated) (*http.Response, []byte) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), r.method, server+r.path, strings.NewReader(r.text))
@@ -122,7 +122,7 @@ func TestPrism_Mock_IsConsistent(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("Prism answered %d requests to %d operations", n, len(g.operations))
+	t.Logf("Prism responded to %d requests to %d operations", n, len(g.operations))
 }
 
 // Prism, as a proxy between a client and the service, finds no violation of the
@@ -144,18 +144,18 @@ func TestPrism_Proxy_FindsNoViolation(t *testing.T) {
 		g.statuses[res.StatusCode]++
 		if violations := res.Header.Get("sl-violations"); violations != "" ||
 			strings.Contains(string(body), "stoplight.io/prism") || res.StatusCode >= 500 {
-			t.Errorf("%v is answered %d: %s\n%.2000s", r, res.StatusCode, violations, body)
+			t.Errorf("%v: status %d: %s\n%.2000s", r, res.StatusCode, violations, body)
 		}
 		g.learn(o.id, body)
 	}
 	for _, status := range slices.Sorted(maps.Keys(g.statuses)) {
 		t.Logf("%d: %d", status, g.statuses[status])
 	}
-	t.Logf("%d requests went through Prism", *prismRequests)
+	t.Logf("%d requests through Prism", *prismRequests)
 }
 
-// Without the examples, the mock's responses contradict themselves, which must
-// be found; so must a request outside of the contract.
+// Without examples, the mock's responses contradict themselves, which must be
+// found. So must a request that violates the contract.
 func TestPrism_CanFail(t *testing.T) {
 	g := &generator{hooks: &hooks{token: "t"}, Rand: rand.New(rand.NewPCG(1, 0))}
 	get := func(server, path string) (*http.Response, []byte) {
@@ -165,7 +165,7 @@ func TestPrism_CanFail(t *testing.T) {
 	var value any
 	need(t, json.Unmarshal(body, &value))
 	if len(impossible("", value)) == 0 {
-		t.Errorf("the mock without examples answers what can be: %s", body)
+		t.Errorf("the mock without examples responds consistently: %s", body)
 	}
 	wrong := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -174,7 +174,7 @@ func TestPrism_CanFail(t *testing.T) {
 	defer wrong.Close()
 	if res, body := get(prism(t, "proxy", prismDocument, wrong.URL), "/api/currencies"); !strings.Contains(string(body),
 		"stoplight.io/prism") {
-		t.Errorf("the proxy lets a wrong response through: %d %v %s", res.StatusCode, res.Header, body)
+		t.Errorf("the proxy forwards a wrong response: %d %v %s", res.StatusCode, res.Header, body)
 	}
 }
 

@@ -24,21 +24,21 @@ func TestProblem_ListsAtMost100Errors(t *testing.T) {
 	p := a.refused(t, http.StatusUnprocessableEntity, "invalid_request")
 	if len(p.Errors) != 100 || p.ErrorsOmitted != 3902 || !strings.HasPrefix(p.Detail, "4002 things") ||
 		len(a.body) > 10_000 {
-		t.Errorf("%d faults are listed and %d are not, %q, %d bytes", len(p.Errors), p.ErrorsOmitted, p.Detail, len(a.body))
+		t.Errorf("%d errors listed, %d omitted, %q, %d bytes", len(p.Errors), p.ErrorsOmitted, p.Detail, len(a.body))
 	}
 	listed := map[string]bool{}
 	for _, f := range p.Errors {
 		listed[f.Pointer] = true
 	}
 	if !listed["/usd_amount"] || !listed["/currency"] || len(listed) != 100 {
-		t.Errorf("listed are %v", listed)
+		t.Errorf("listed: %v", listed)
 	}
 
 	for n, omitted := range map[int]int{98: 0, 99: 1} {
 		a := d.send(t, http.MethodPost, "/api/cards", token, body(n))
 		p := a.refused(t, http.StatusUnprocessableEntity, "invalid_request")
 		if len(p.Errors) != 100 || p.ErrorsOmitted != omitted || strings.Contains(a.body, "errors_omitted") != (omitted > 0) {
-			t.Errorf("of %d faults, %d are listed and %d are not", n+2, len(p.Errors), p.ErrorsOmitted)
+			t.Errorf("of %d errors, %d are listed and %d omitted", n+2, len(p.Errors), p.ErrorsOmitted)
 		}
 	}
 
@@ -49,6 +49,6 @@ func TestProblem_ListsAtMost100Errors(t *testing.T) {
 	p = d.send(t, http.MethodGet, "/api/cards?"+query+"limit=0", token, "").refused(t, http.StatusUnprocessableEntity,
 		"invalid_request")
 	if len(p.Errors) != 100 || p.ErrorsOmitted != 201 {
-		t.Errorf("of a query, %d faults are listed and %d are not", len(p.Errors), p.ErrorsOmitted)
+		t.Errorf("in a query, %d errors are listed and %d omitted", len(p.Errors), p.ErrorsOmitted)
 	}
 }

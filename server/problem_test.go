@@ -50,7 +50,7 @@ func TestProblem_ListsAllErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := d.send(t, x.method, x.target, token, x.body, x.headers...).invalid(t, x.pointers...)
 			if n := strconv.Itoa(len(x.pointers)); !strings.HasPrefix(p.Detail, n+" thing") {
-				t.Errorf("the detail does not count: %q", p.Detail)
+				t.Errorf("the detail has no count: %q", p.Detail)
 			}
 		})
 	}
@@ -124,7 +124,7 @@ func TestProblem_NeverQuotesAValue(t *testing.T) {
 		"header of no worry": d.send(t, "GET", "/api/cards?limit=x", token, "", "X-Request-Id", canary+"!"),
 	} {
 		if a.status < 400 || strings.Contains(a.body, canary) || strings.Contains(a.body, token) {
-			t.Errorf("%s: answered %d %s", name, a.status, a.body)
+			t.Errorf("%s: got %d %s", name, a.status, a.body)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func TestStoreIsDown_EveryOperation_HasRetryAfter(t *testing.T) {
 	}
 	d.send(t, http.MethodGet, "/livez", "", "").want(t, http.StatusOK)
 	if !strings.Contains(d.log.String(), "database is closed") {
-		t.Error("the log does not say why")
+		t.Error("the log does not name the cause")
 	}
 }
 
@@ -168,7 +168,7 @@ func TestStoreGoesDown_EveryOperation_HasRetryAfter(t *testing.T) {
 	unavailable(t, d.send(t, "POST", "/api/cards", token, orderBody("50")))
 	unavailable(t, d.send(t, "POST", "/api/cards", token, orderBody("50"), "Idempotency-Key", "k"))
 	unavailable(t, d.send(t, "POST", "/api/sandbox"+strings.TrimPrefix(one, "/api")+"/payments", token, ""))
-	d.send(t, "GET", "/api/currencies", token, "").want(t, http.StatusOK) // answers from memory
+	d.send(t, "GET", "/api/currencies", token, "").want(t, http.StatusOK) // served from memory
 }
 
 func unavailable(t *testing.T, a answer) {
@@ -176,7 +176,7 @@ func unavailable(t *testing.T, a answer) {
 	a.refused(t, http.StatusServiceUnavailable, "unavailable")
 	equal(t, "Retry-After", a.header.Get("Retry-After"), "5")
 	if strings.Contains(a.body, "sql") || strings.Contains(a.body, "closed") {
-		t.Errorf("the answer says what only the log should: %s", a.body)
+		t.Errorf("the response contains text for the log only: %s", a.body)
 	}
 }
 
@@ -213,14 +213,14 @@ func TestFailure_IsLogged_NotDisclosed(t *testing.T) {
 	a := d.send(t, http.MethodGet, "/api/cards/019aa1c9-f868-7cef-8e4e-9b1c97fb1d88", d.token(t), "")
 	p := a.refused(t, http.StatusInternalServerError, "internal")
 	if strings.Contains(a.body, "pq") || strings.Contains(a.body, "password") {
-		t.Errorf("the client learns: %s", a.body)
+		t.Errorf("the response discloses: %s", a.body)
 	}
 	found := false
 	for _, e := range d.log.entries(t) {
 		found = found || e["error"] == internal && e["request_id"] == p.RequestID
 	}
 	if !found {
-		t.Errorf("the log does not say what happened to %s:\n%s", p.RequestID, d.log)
+		t.Errorf("the log does not name the cause for %s:\n%s", p.RequestID, d.log)
 	}
 }
 
@@ -236,10 +236,10 @@ func TestPanic_IsInternalError_DisclosesNothing(t *testing.T) {
 	a := d.send(t, http.MethodGet, "/api/cards/019aa1c9-f868-7cef-8e4e-9b1c97fb1d88", token, "")
 	a.refused(t, http.StatusInternalServerError, "internal")
 	if strings.Contains(a.body+d.log.String(), secret) {
-		t.Error("what was panicked with is shown")
+		t.Error("the panic value is disclosed")
 	}
 	if !strings.Contains(d.log.String(), `"msg":"panic"`) || !strings.Contains(d.log.String(), "problem_test.go") {
-		t.Errorf("the log does not show where:\n%s", d.log)
+		t.Errorf("the log has no stack:\n%s", d.log)
 	}
 	d.send(t, http.MethodGet, "/api/cards", token, "").want(t, http.StatusOK)
 }
@@ -289,7 +289,7 @@ func guideCodes(t *testing.T) (codes []string) {
 		-1) {
 		codes = append(codes, found[1])
 		if !strings.Contains(string(readme), "</a>`"+found[1]+"` | "+found[2]+" |") {
-			t.Errorf("%s is not %s in the README", found[1], found[2])
+			t.Errorf("%s is not %s as in the README", found[1], found[2])
 		}
 		for _, e := range card.PublicErrors() {
 			if e.Code == found[1] {
@@ -391,7 +391,7 @@ func TestProblem_NumbersOfTheRequest_AreRedacted(t *testing.T) {
 			t.Errorf("%s: status %d, want a problem with %s: %s", name, a.status, x.want, a.body)
 		}
 		if strings.Contains(a.body, "1111") || strings.Contains(d.log.String(), "1111-1111") {
-			t.Errorf("%s: the number is shown: %s", name, a.body)
+			t.Errorf("%s: the number is not redacted: %s", name, a.body)
 		}
 	}
 }

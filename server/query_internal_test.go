@@ -12,7 +12,7 @@ func TestUnknownParameters_NoQuery_AllocatesNothing(t *testing.T) {
 	declared := s.routes["GET"]["/api/cards"].Operation.Parameters
 	if n := testing.AllocsPerRun(100, func() {
 		if unknownParameters("", declared) != nil {
-			t.Error("nothing is unknown")
+			t.Error("no parameter is unknown")
 		}
 	}); n != 0 {
 		t.Errorf("%g allocations", n)

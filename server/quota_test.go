@@ -13,8 +13,8 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// Each open card is an option to pay at an old rate: an account that opens many
-// and pays only when the rate has moved in its favor costs money.
+// Each open card is an option to pay at an old rate: an account that opens
+// many, and pays only when the rate has moved in its favor, costs money.
 func TestCreateCard_QuotaExceeded_IsRefused(t *testing.T) {
 	t.Parallel()
 	clock := &clock{}
@@ -27,7 +27,7 @@ func TestCreateCard_QuotaExceeded_IsRefused(t *testing.T) {
 	equal(t, "headers",
 		[]string{a.header.Get("Retry-After"), firstOf(a.header.Get("RateLimit")), firstOf(a.header.Get("RateLimit-Policy"))},
 		[]string{"60", `"open-usd";r=50`, `"open-usd";q=500`})
-	open(t, d, token, "50") // exactly what is left
+	open(t, d, token, "50") // exactly the rest
 	open(t, d, d.token(t), "500")
 
 	d.send(t, http.MethodPost, "/api/sandbox/cards/"+paid+"/payments", token, "").want(t, http.StatusOK)
@@ -36,7 +36,7 @@ func TestCreateCard_QuotaExceeded_IsRefused(t *testing.T) {
 	d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).refused(t, http.StatusTooManyRequests,
 		"quota_exceeded")
 
-	clock.advance(2 * time.Hour) // they have expired
+	clock.advance(2 * time.Hour) // the cards have expired
 	d.work()
 	open(t, d, token, "500")
 }
@@ -74,7 +74,7 @@ func TestCreateCard_PaymentReversed_AccountIsFrozen(t *testing.T) {
 	open(t, d, token, "50")
 }
 
-// While payments would not be seen, orders are refused. Existing orders remain.
+// Orders are refused while payments can't be detected. Existing orders remain.
 func TestCreateCard_ChainNotWatched_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})

@@ -31,8 +31,8 @@ func (c *manual) advance(d time.Duration) { c.past.Add(int64(d)) }
 
 func perMinute(n int64) limit.Policy { return limit.Policy{Quota: n, Window: time.Minute} }
 
-// standing returns the limits in a response.
-func (a answer) standing() [3]string {
+// limitHeaders returns the limits in a response.
+func (a answer) limitHeaders() [3]string {
 	return [3]string{a.header.Get("RateLimit-Policy"), a.header.Get("RateLimit"), a.header.Get("Retry-After")}
 }
 
@@ -46,24 +46,24 @@ func TestLimits_EveryResponse_HasStatus(t *testing.T) {
 	const policy, creating = `"token";q=6;w=60, "account";q=60;w=60`,
 		`"token";q=6;w=60, "account";q=60;w=60, "create";q=2;w=60`
 	a := d.send(t, http.MethodGet, "/api/cards", token, "").want(t, http.StatusOK)
-	equal(t, "list", a.standing(), [3]string{policy, `"token";r=5;t=10, "account";r=59;t=1`, ""})
+	equal(t, "list", a.limitHeaders(), [3]string{policy, `"token";r=5;t=10, "account";r=59;t=1`, ""})
 	a = d.send(t, http.MethodPost, "/api/cards", token, "{").want(t, http.StatusBadRequest)
-	equal(t, "bad request", a.standing(),
+	equal(t, "bad request", a.limitHeaders(),
 		[3]string{creating, `"token";r=4;t=10, "account";r=58;t=1, "create";r=1;t=30`, ""})
 	a = d.send(t, http.MethodPost, "/api/cards", token, orderBody("50")).want(t, http.StatusCreated)
-	equal(t, "created", a.standing(), [3]string{creating, `"token";r=3;t=10, "account";r=57;t=1, "create";r=0;t=30`, ""})
+	equal(t, "created", a.limitHeaders(), [3]string{creating, `"token";r=3;t=10, "account";r=57;t=1, "create";r=0;t=30`, ""})
 	a = d.send(t, http.MethodPost, "/api/cards", token, orderBody("50"))
 	a.refused(t, http.StatusTooManyRequests, "rate_limited")
-	equal(t, "one too many", a.standing(),
+	equal(t, "one too many", a.limitHeaders(),
 		[3]string{creating, `"token";r=3;t=10, "account";r=57;t=1, "create";r=0;t=30`, "30"})
 	now.advance(9500 * time.Millisecond)
 	a = d.send(t, http.MethodGet, "/api/cards/"+missing, token, "").want(t, http.StatusNotFound)
-	equal(t, "not found", a.standing(), [3]string{policy, `"token";r=2;t=1, "account";r=59;t=1`, ""})
+	equal(t, "not found", a.limitHeaders(), [3]string{policy, `"token";r=2;t=1, "account";r=59;t=1`, ""})
 	d.send(t, http.MethodGet, "/api/cards", token, "").want(t, http.StatusOK)
 	d.send(t, http.MethodGet, "/api/cards", token, "").want(t, http.StatusOK)
 	a = d.send(t, http.MethodGet, "/api/cards", token, "")
 	p := a.refused(t, http.StatusTooManyRequests, "rate_limited")
-	equal(t, "over the limit", a.standing(), [3]string{policy, `"token";r=0;t=1, "account";r=57;t=1`, "1"})
+	equal(t, "over the limit", a.limitHeaders(), [3]string{policy, `"token";r=0;t=1, "account";r=57;t=1`, "1"})
 	equal(t, "detail", p.Detail,
 		`Your token may send 6 requests in 60 seconds. Try again when the time in "Retry-After" is over.`)
 	now.advance(time.Second)
@@ -136,17 +136,17 @@ func TestLimits_Address(t *testing.T) {
 	get("", bad...).refused(t, http.StatusUnauthorized, "unauthorized")
 	a := get(deploy(t, setup{}).token(t), bad...)
 	a.refused(t, http.StatusUnauthorized, "unauthorized")
-	equal(t, "standing of an unknown", a.standing(), [3]string{})
+	equal(t, "limits of an unknown token", a.limitHeaders(), [3]string{})
 	before := asked.Load()
 	for _, token := range []string{"abc", "", deploy(t, setup{}).token(t), young} {
 		a := get(token, bad...)
 		a.refused(t, http.StatusTooManyRequests, "rate_limited")
-		equal(t, "standing", a.standing(), [3]string{`"address";q=3;w=60`, `"address";r=0;t=20`, "20"})
+		equal(t, "limits", a.limitHeaders(), [3]string{`"address";q=3;w=60`, `"address";r=0;t=20`, "20"})
 	}
 	equal(t, "questions to the store", asked.Load(), before)
-	get(known, bad...).want(t, http.StatusOK) // a token that this process knows
+	get(known, bad...).want(t, http.StatusOK) // a known token
 	get(young, from("192.0.2.2")...).want(t, http.StatusOK)
-	get(young, bad...).want(t, http.StatusOK) // now it has
+	get(young, bad...).want(t, http.StatusOK) // known now
 	now.advance(20 * time.Second)
 	get("abc", bad...).refused(t, http.StatusUnauthorized, "unauthorized")
 	get("abc", bad...).refused(t, http.StatusTooManyRequests, "rate_limited")
@@ -190,7 +190,7 @@ func TestLimits_HealthAndContract_HaveNone(t *testing.T) {
 	for range 5 {
 		for _, path := range outsideContract {
 			a := d.send(t, http.MethodGet, path, "abc", "").want(t, http.StatusOK)
-			equal(t, path, a.standing(), [3]string{})
+			equal(t, path, a.limitHeaders(), [3]string{})
 		}
 	}
 	d.send(t, http.MethodGet, "/api/nothing", "abc", "").refused(t, http.StatusNotFound, "not_found")
@@ -218,7 +218,7 @@ func (d *deployment) bare(t *testing.T, token string) http.Header {
 	return res.Header
 }
 
-// Three servers share a database. Two accounts use all of them; one floods
+// Three servers share a database. Two accounts use all servers; one floods
 // them.
 func TestLimits_FloodOfThreeServers(t *testing.T) {
 	t.Parallel()
@@ -228,7 +228,7 @@ func TestLimits_FloodOfThreeServers(t *testing.T) {
 		first := deploy(t, setup{database: url, clock: &clock{}, requests: config})
 		servers := []*deployment{first, first.replica(t), first.replica(t)}
 		tick := func() {
-			for range 2 { // a process learns the last requests in its next Tick
+			for range 2 { // a process gets the latest counts in its next Tick
 				for _, d := range servers {
 					need(t, d.requests.Tick(t.Context()))
 				}
@@ -281,7 +281,7 @@ func TestLimits_FloodOfThreeServers(t *testing.T) {
 		// a burst of 60 and 180 over time, plus the requests that two processes
 		// admitted before the first exchange
 		if total < 180 || total > 60+180+4 {
-			t.Errorf("%d of %d requests passed in three minutes", total, 180*6)
+			t.Errorf("%d of %d requests were admitted in three minutes", total, 180*6)
 		}
 		for _, d := range servers {
 			need(t, d.requests.Close(t.Context()))

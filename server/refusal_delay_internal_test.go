@@ -23,9 +23,9 @@ func TestDelayRefusal_EndsWithClientOrServer(t *testing.T) {
 		c, _ := gin.CreateTestContext(httptest.NewRecorder())
 		c.Request = httptest.NewRequestWithContext(ctx, "GET", "/", nil)
 		start := time.Now()
-		delayRefusal(c, time.Hour) // or the test never ends
+		delayRefusal(c, time.Hour) // otherwise the test hangs
 		if worked(c, start) < 0 {
-			t.Errorf("%s: kept back longer than it took", name)
+			t.Errorf("%s: the recorded delay exceeds the elapsed time", name)
 		}
 	}
 }

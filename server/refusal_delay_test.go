@@ -83,7 +83,7 @@ func TestLimits_Delay_IsNotRecordedAsDuration(t *testing.T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if took := m.took[len(m.took)-1]; took >= time.Second {
-		t.Errorf("the meter was told of %s", took)
+		t.Errorf("the recorded duration is %s", took)
 	}
 	entries := d.log.entries(t)
 	last := entries[len(entries)-1]

@@ -31,7 +31,7 @@ func (d *deployment) ended(t *testing.T, token uuid.UUID) map[string]any {
 			}
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the response goes on")
+			t.Fatal("the response continues")
 		}
 	}
 }
@@ -53,7 +53,7 @@ func TestRevocation_ClientDoesNotRead_Aborts(t *testing.T) {
 			t.Parallel()
 			d := deploy(t, setup{})
 			id, token := d.tokenOf(t, d.account(t), 0)
-			d.crowd(t, token, 1_500)
+			d.insertCards(t, token, 1_500)
 			other := d.replica(t)
 			l := listen(t, unbent)
 			l.sendBuffer = 16 << 10
@@ -145,7 +145,7 @@ func TestRevocation_StreamNotRead_Aborts(t *testing.T) {
 	d.clock.advance(4 * time.Second)
 	d.ended(t, id)
 	if text, _ := io.ReadAll(answer.Body); strings.Contains(string(text), "id: 2000\n") {
-		t.Error("the stream went on to its end")
+		t.Error("the stream was sent completely")
 	}
 }
 

@@ -103,7 +103,7 @@ func TestRoutes_UnusualRequest_IsServed(t *testing.T) {
 			conn := dial(t, d.address())
 			_, err := conn.Write([]byte(x.text))
 			need(t, err)
-			hear(t, conn, "GET / HTTP/1.1").refused(t, http.StatusNotFound, "not_found")
+			readResponse(t, conn, "GET / HTTP/1.1").refused(t, http.StatusNotFound, "not_found")
 		})
 	}
 }

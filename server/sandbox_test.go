@@ -71,7 +71,7 @@ func TestGetCard_ListsTransfers(t *testing.T) {
 	for listed, err := range c.ListCards(t.Context(), client.ListCardsOptions{}) {
 		need(t, err)
 		if listed.Payment.Transfers != nil {
-			t.Error("the list has transfers")
+			t.Error("the list includes transfers")
 		}
 	}
 }
@@ -146,7 +146,7 @@ func TestSimulatePayment_Repeated_IssuesOneCard(t *testing.T) {
 		group.Wait()
 		for _, got := range credentials {
 			if got != credentials[0] || got == (client.Credentials{}) {
-				t.Errorf("two sets of credentials, or none")
+				t.Errorf("the credentials changed, or are missing")
 			}
 		}
 		after, err := c.GetCard(t.Context(), made.UUID)
@@ -217,7 +217,7 @@ func TestSimulatePayment_InvalidPayment_IsRefused(t *testing.T) {
 		http.StatusRequestEntityTooLarge, "body_too_large")
 	if after := d.send(t, http.MethodGet, made.header.Get("Location"), token, "").body; !strings.Contains(after,
 		`"amount_received":"0"`) {
-		t.Errorf("something was paid: %s", after)
+		t.Errorf("a payment was made: %s", after)
 	}
 }
 
@@ -236,8 +236,8 @@ func TestSimulatePayment_TrailingZeros_DoNotCountAsDecimals(t *testing.T) {
 	}
 }
 
-// A value that fits the schema but no Go field must not become a payment of the
-// default amount.
+// A value that matches the schema but no Go field must not become a payment of
+// the default amount.
 func TestSimulatePayment_BodyDoesNotBind_IsRefused(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, setup{})
@@ -255,7 +255,7 @@ func TestSimulatePayment_BodyDoesNotBind_IsRefused(t *testing.T) {
 	}
 	if after := d.send(t, http.MethodGet, made.header.Get("Location"), token, "").body; !strings.Contains(after,
 		`"amount_received":"0"`) {
-		t.Errorf("something was paid: %s", after)
+		t.Errorf("a payment was made: %s", after)
 	}
 }
 
@@ -266,7 +266,7 @@ func TestSimulatePayment_RealChain_IsRefused(t *testing.T) {
 	_, err := c.SimulatePayment(t.Context(), made.UUID, client.SimulatePaymentRequest{})
 	wantCode(t, err, client.ProblemCodeNotFound)
 
-	d = deploy(t, setup{sandbox: map[string]order.Sandbox{"bitcoin": nil}}) // another currency's chain is simulated
+	d = deploy(t, setup{sandbox: map[string]order.Sandbox{"bitcoin": nil}}) // only another currency is simulated
 	c, made = d.create(t, "50")
 	_, err = c.SimulatePayment(t.Context(), made.UUID, client.SimulatePaymentRequest{})
 	wantCode(t, err, client.ProblemCodeNotFound)
@@ -277,7 +277,7 @@ func wantCode(t testing.TB, err error, code client.ProblemCode) {
 	t.Helper()
 	var refused *client.Error
 	if !errors.As(err, &refused) || refused.Code != code {
-		t.Errorf("the client gets %v, want %s", err, code)
+		t.Errorf("got %v, want %s", err, code)
 	}
 }
 

@@ -59,7 +59,7 @@ func (a answer) lacks(t testing.TB, scope account.Scope) {
 	equal(t, "WWW-Authenticate", a.header.Get("WWW-Authenticate"),
 		`Bearer error="insufficient_scope", scope="`+string(scope)+`"`)
 	if !strings.Contains(p.Detail, `"`+string(scope)+`"`) || !strings.Contains(p.Detail, "ask the operator") {
-		t.Errorf("the detail does not say what to do: %s", p.Detail)
+		t.Errorf("the detail has no remedy: %s", p.Detail)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestScopes_EveryOperationWithEveryScope(t *testing.T) {
 			needs, known := scopes[operation.OperationID]
 			row, decided := access[operation.OperationID]
 			if !known || !decided {
-				t.Errorf("which scope does %s need? Decide it in the table", operation.OperationID)
+				t.Errorf("%s is missing in the table: decide which scope it needs", operation.OperationID)
 				continue
 			}
 			seen++
@@ -120,11 +120,11 @@ func TestScopes_EveryOperationWithEveryScope(t *testing.T) {
 					path := target(t, template)
 					if needs != "" && needs != s {
 						d.send(t, method, path, only[s], row.body).lacks(t, needs)
-						d.send(t, method, path, strangers[s], row.body).lacks(t, needs) // and does not learn whether it exists
+						d.send(t, method, path, strangers[s], row.body).lacks(t, needs) // discloses nothing
 						a := d.send(t, method, path, only[s], `{"no json`)
-						a.lacks(t, needs) // nor anything else about it
+						a.lacks(t, needs) // or anything else about it
 						equal(t, "the connection ends, so that nobody waits for the body", a.closed, true)
-						d.send(t, method, path, without[s], row.body).want(t, row.own)    // which has the scope
+						d.send(t, method, path, without[s], row.body).want(t, row.own)    // has the scope
 						d.send(t, method, path, without[needs], row.body).lacks(t, needs) // all other scopes together do not suffice
 						return
 					}
@@ -164,17 +164,17 @@ func TestScopes_NoReveal_MasksCredentials(t *testing.T) {
 			}
 			if a := d.send(t, r[0], r[1], all, "").want(t, http.StatusOK); !strings.Contains(a.body,
 				whole.Credentials.CardNumber) {
-				t.Errorf("%s %s does not show them to a token that has the scope", r[0], r[1])
+				t.Errorf("%s %s masks credentials although the token has the scope", r[0], r[1])
 			}
 		}
 		d.send(t, http.MethodPost, one+"/reveal", blind, "").lacks(t, account.CredentialsReveal)
 		// Masked credentials are not disclosed, and only disclosures are
 		// logged.
-		equal(t, "audit", len(d.audited(t)), 5) // the whole list leaves a line at its beginning, too
+		equal(t, "audit", len(d.audited(t)), 5) // a whole list also logs a line at its start
 		a := d.send(t, http.MethodPost, one+"/reveal", d.scoped(t, owner, account.ScopesOf(account.CredentialsReveal)),
 			"").want(t, http.StatusOK)
 		if !strings.Contains(a.body, whole.Credentials.CardNumber) {
-			t.Error("revealCard does not reveal")
+			t.Error("revealCard returns no credentials")
 		}
 	})
 }

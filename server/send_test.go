@@ -17,15 +17,15 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// answer is a response as it came over the wire.
+// answer is a response as received.
 type answer struct {
 	status int
 	header http.Header
 	body   string
-	closed bool // the connection ends with it
+	closed bool // the connection is closed after it
 }
 
-// problem is an error as the contract writes it.
+// problem is a problem document of the contract.
 type problem struct {
 	Type      string
 	Title     string
@@ -40,15 +40,15 @@ type problem struct {
 
 type fieldError struct{ Pointer, Detail string }
 
-// In the value of a header, absent means that it is not sent, and between two
-// values again means that it is sent twice.
+// In header values, absent omits the header, and again separates two values
+// that are sent as two lines.
 const (
 	absent = "\x00absent"
 	again  = "\x00again"
 )
 
-// send sends a request that package client would never send. The body is JSON
-// unless the headers, pairs of name and value, say otherwise.
+// send sends a request that package client would never send. headers are pairs
+// of name and value. The body is JSON unless they set another type.
 func (d *deployment) send(t testing.TB, method, target, token, body string, headers ...string) answer {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, d.web.URL+target, strings.NewReader(body))
@@ -94,7 +94,7 @@ func (d *deployment) speak(t testing.TB, address, text string) answer {
 	t.Helper()
 	conn := dial(t, address)
 	go func() { _, _ = io.WriteString(conn, text) }() // the service may answer before it has read everything
-	return hear(t, conn, text)
+	return readResponse(t, conn, text)
 }
 
 func (d *deployment) address() string { return d.web.Listener.Addr().String() }
@@ -108,8 +108,8 @@ func dial(t testing.TB, address string) net.Conn {
 	return conn
 }
 
-// hear reads one answer to the request that text is, or begins with.
-func hear(t testing.TB, conn net.Conn, text string) answer {
+// readResponse reads the response to the request that text begins with.
+func readResponse(t testing.TB, conn net.Conn, text string) answer {
 	t.Helper()
 	method, rest, _ := strings.Cut(text, " ")
 	target, _, _ := strings.Cut(rest, " ")
@@ -181,7 +181,7 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
-// entries returns the log lines, each of which must be a JSON object.
+// entries returns the log lines. Each must be a JSON object.
 func (b *logBuffer) entries(t testing.TB) []map[string]any {
 	t.Helper()
 	var all []map[string]any

@@ -23,7 +23,7 @@ type listener struct {
 	bend           func(left time.Duration) time.Duration
 	patience       time.Duration // overrides write deadlines, if not 0
 	sendBuffer     int           // bytes that the kernel keeps for a slow reader, if it is not 0
-	writeDeadlines atomic.Int64  // how often one was set
+	writeDeadlines atomic.Int64  // number of write deadlines set
 }
 
 func listen(t testing.TB, bend func(time.Duration) time.Duration) *listener {
@@ -90,7 +90,7 @@ func refusesConnections(t *testing.T, address string) {
 		}
 		_ = conn.Close()
 	}
-	t.Fatal("still listens")
+	t.Fatal("the listener is still open")
 }
 
 func TestServe_Shutdown_FinishesAcceptedRequests(t *testing.T) {
@@ -120,21 +120,21 @@ func TestServe_Shutdown_FinishesAcceptedRequests(t *testing.T) {
 	_, err = io.WriteString(creating, head)
 	need(t, err)
 	goOn := make([]byte, len("HTTP/1.1 100 Continue\r\n\r\n"))
-	_, err = io.ReadFull(creating, goOn) // now it is being served
+	_, err = io.ReadFull(creating, goOn) // the request is being served now
 	need(t, err)
 
 	cancel()
 	refusesConnections(t, l.Addr().String())
 	select {
 	case err := <-ended:
-		t.Fatalf("Serve ended with requests in hand: %v", err)
+		t.Fatalf("Serve returned while serving requests: %v", err)
 	default:
 	}
 	_, err = io.WriteString(creating, body)
 	need(t, err)
-	hear(t, creating, head).want(t, http.StatusCreated)
+	readResponse(t, creating, head).want(t, http.StatusCreated)
 	close(release)
-	hear(t, checking, check).want(t, http.StatusOK)
+	readResponse(t, checking, check).want(t, http.StatusOK)
 	need(t, <-ended)
 	equal(t, "cards", count(t, d.client(t, token)), 1)
 }
@@ -156,10 +156,10 @@ func TestServe_GraceIsOver_ReturnsError(t *testing.T) {
 	<-asked
 	cancel()
 	if err := <-ended; !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Serve: %v, want that the grace was exceeded", err)
+		t.Errorf("Serve returned %v, want that the grace was exceeded", err)
 	}
 	if text, err := io.ReadAll(conn); len(text) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the connection of a request that was given up: %q, %v", text, err)
+		t.Errorf("the connection of an aborted request: %q, %v", text, err)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/cardmint/cardmint/internal/card"
 )
 
-// The exact JSON, with fields in the contract's order.
+// Exact JSON of cards, with fields in the contract's order.
 const (
 	wireHead = `^\{"uuid":"([0-9a-f-]{36})","created_at":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)","status":"STATUS","usd_amount":USD,"payment":` +
 		`\{"currency":"monero","amount":"0\.986755835301","address":"(7[1-9A-Za-z]{94})","state":"STATE","expires_at":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)",` +
@@ -124,7 +124,7 @@ func TestCurrencies_HaveRateAndTime(t *testing.T) {
 	a := d.send(t, http.MethodGet, "/api/currencies", d.token(t), "").want(t, http.StatusOK)
 	want := `^\[\{"code":"monero","name":"Monero","decimals":12,"confirmations_required":10,"rate":"152\.52","rate_at":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"\}\]\n$`
 	if !regexp.MustCompile(want).MatchString(a.body) {
-		t.Errorf("answered %s, want %s", a.body, want)
+		t.Errorf("got %s, want %s", a.body, want)
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 	"github.com/cardmint/cardmint/internal/order"
 )
 
-// fixed are the outermost parts of the service, without a database, whose cost
-// is not measured.
+// fixed contains the parts of the service that are not measured, without a
+// database.
 type fixed struct {
 	StrictServerInterface
 	account.Store
@@ -102,9 +102,9 @@ func stages(b *testing.B, limits *limit.Limiter, gates *gates) (handlers []gin.H
 	return handlers, f, text.Reveal()
 }
 
-// BenchmarkStages measures requests through more and more of the stages before
-// the handler: "bare" is the strict handler alone; "refused" is a request
-// beyond a limit.
+// BenchmarkStages measures requests through increasingly many stages before the
+// handler: "bare" is the strict handler alone; "refused" is a request beyond a
+// limit.
 func BenchmarkStages(b *testing.B) {
 	for _, r := range []struct{ name, method, target, body string }{
 		{"getCard", "GET", "/api/cards/019aa1c9-f868-7cef-8e4e-9b1c97fb1d88", ""},

@@ -65,7 +65,7 @@ func FuzzStrictJSON_AcceptsUnambiguousText(f *testing.F) {
 			t.Errorf("%q is read as %v", text, got)
 		}
 		if len(fault) > len(text)*6+200 || !utf8.ValidString(fault) {
-			t.Errorf("%q: what is wrong with it is %q", text, fault)
+			t.Errorf("%q: error %q", text, fault)
 		}
 	})
 }
@@ -152,7 +152,7 @@ func FuzzIdempotencyKey_QuotedEqualsBare(f *testing.F) {
 		}
 		quotes := len(header) >= 2 && header[0] == '"' && header[len(header)-1] == '"'
 		if quotes {
-			return // further quotes around a quoted key make another key
+			return // quoting a quoted key makes a different key
 		}
 		quoted := `"` + header + `"`
 		same, err2 := idempotencyKey(&quoted)

@@ -46,7 +46,7 @@ func (s *spec) validate(a *api, problems problemWriter) gin.HandlerFunc {
 type parsedBody struct{ value any }
 
 // Read returns an error. The generated code calls it only if the value does not
-// bind; it would take io.EOF for a missing body.
+// bind; it would interpret io.EOF as a missing body.
 func (*parsedBody) Read([]byte) (int, error) { return 0, errors.New("the body does not bind") }
 
 // Close does nothing.
@@ -129,9 +129,8 @@ func bindValid[T any](body *parsedBody) (request T, ok bool) {
 	return request, true
 }
 
-// merge adds the errors of the domain to those of the schema. If both concern
-// the same field, the domain's text is more helpful, unless the field is
-// missing.
+// merge adds the domain's errors to the schema's errors. If both concern the
+// same field, the domain's text is more helpful, unless the field is missing.
 func merge(schema, domain []card.FieldError) []card.FieldError {
 	for _, d := range domain {
 		i := slices.IndexFunc(schema, func(f card.FieldError) bool { return f.Pointer == d.Pointer })

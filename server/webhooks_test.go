@@ -25,8 +25,8 @@ type receiver struct {
 	mu     sync.Mutex
 	posts  []post
 	answer webhook.Attempt
-	hold   chan struct{} // if there is one, nothing is answered before it is closed
-	woken  atomic.Int64  // times that the sender was
+	hold   chan struct{} // if not nil, responses wait until it is closed
+	woken  atomic.Int64  // how often the sender was woken
 }
 
 type post struct {
@@ -65,7 +65,7 @@ func (r *receiver) last(t testing.TB) post {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.posts) == 0 {
-		t.Fatal("nothing was sent")
+		t.Fatal("no request was sent")
 	}
 	return r.posts[len(r.posts)-1]
 }
@@ -183,7 +183,7 @@ func TestWebhook_JSON(t *testing.T) {
 			`"created_at":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"\}),"secret":"whsec_[A-Za-z0-9+/]{43}="\}\n$`
 		found := regexp.MustCompile(want).FindStringSubmatch(strings.ReplaceAll(a.body, `\u0026`, "&"))
 		if found == nil {
-			t.Fatalf("answered %s, want %s", a.body, want)
+			t.Fatalf("got %s, want %s", a.body, want)
 		}
 		read := func(target string) string {
 			return strings.ReplaceAll(h.ask(t, http.StatusOK, http.MethodGet, target, "").body, `\u0026`, "&")
@@ -302,7 +302,7 @@ func operations(event string) []struct {
 	}
 }
 
-// Another account's webhook is indistinguishable from one that does not exist.
+// Another account's webhook is indistinguishable from a missing one.
 func TestWebhooks_OtherAccount_AreNotFound(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, database string) {
@@ -367,7 +367,7 @@ func TestUpdateWebhook_ChangesOnlySentFields(t *testing.T) {
 		h.happen(t, h.account, card.EventLate)
 		equal(t, "deliveries", h.states(t, one+"/deliveries"), []string{"1 pending"})
 		if claims, err := h.store.ClaimWebhooks(t.Context(), h.clock.now(), 9, 0); err != nil || len(claims) != 0 {
-			t.Errorf("%d webhooks are sent to, error %v", len(claims), err)
+			t.Errorf("%d webhooks are enabled, error %v", len(claims), err)
 		}
 		h.clock.advance(time.Hour)
 		equal(t, "disabled already", patch(`{"enabled":false}`), off)
@@ -444,12 +444,12 @@ func TestSecret_IsDisclosedTwice(t *testing.T) {
 	}
 	shown.WriteString(h.log.String())
 	if !strings.Contains(shown.String(), event) || !strings.Contains(shown.String(), `"msg":"request"`) {
-		t.Fatal("what was looked at is not what was shown")
+		t.Fatal("the secret differs from the one that was shown")
 	}
 	for secret := range secrets {
 		if strings.Contains(shown.String(), strings.TrimPrefix(secret, "whsec_")) ||
 			strings.Contains(shown.String(), "whsec_") {
-			t.Errorf("%s is shown, logged or stored", secret)
+			t.Errorf("%s was returned, logged or stored", secret)
 		}
 	}
 }
