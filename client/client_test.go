@@ -56,7 +56,7 @@ func TestNew_RefusesWhatCannotWork(t *testing.T) {
 				t.Fatal("no error")
 			}
 			if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), testToken) {
-				t.Errorf("the error shows a secret: %v", err)
+				t.Errorf("the error contains a secret: %v", err)
 			}
 		})
 	}
@@ -133,7 +133,7 @@ func TestNew_KeepsThePathOfTheBaseURL(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := s.seen[0].URL.String(); got != "https://cards.test/shop/api/currencies" {
-			t.Errorf("%s: asked %s", base, got)
+			t.Errorf("%s: requested %s", base, got)
 		}
 	}
 }
@@ -266,19 +266,19 @@ func TestCredentials_AreNeitherPrintedNorLogged(t *testing.T) {
 	}
 	for _, secret := range []string{card.Credentials.CardNumber, card.Credentials.URLPassword, "11/29"} {
 		if strings.Contains(b.String(), secret) || strings.Contains(b.String(), fmt.Sprintf("%x", secret)) {
-			t.Errorf("%q is printed: %s", secret, b.String())
+			t.Errorf("%q prints credentials: %s", secret, b.String())
 		}
 	}
 	if raw, err := json.Marshal(card); err != nil || !bytes.Contains(raw, []byte(card.Credentials.CardNumber)) {
-		t.Errorf("JSON has lost them: %s %v", raw, err)
+		t.Errorf("JSON lacks the credentials: %s %v", raw, err)
 	}
 }
 
-// What users of the SDK get into their builds is these modules and the standard
-// library, and nothing of the service.
+// The SDK depends only on these modules and the standard library, not on the
+// service.
 func TestPackage_DependsOnNothingElse(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".")
-	var progress strings.Builder // such as of downloads
+	var progress strings.Builder // of downloads, for example
 	list.Stderr = &progress
 	out, err := list.Output()
 	if err != nil {

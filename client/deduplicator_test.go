@@ -74,7 +74,7 @@ func TestMemoryDeduplicator_OnlySuccessIsRemembered(t *testing.T) {
 			})
 			group.Wait()
 			if calls(t, d, eventID) != 1 {
-				t.Error("taken for handled")
+				t.Error("the failed event counts as handled")
 			}
 		})
 	}
@@ -93,7 +93,7 @@ func TestMemoryDeduplicator_WaitingEndsWithTheContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 		defer cancel()
 		err := d.Once(ctx, eventID, func(context.Context) error {
-			t.Error("handled twice at a time")
+			t.Error("handled twice concurrently")
 			return nil
 		})
 		if !errors.Is(err, context.DeadlineExceeded) {
@@ -110,7 +110,7 @@ func TestMemoryDeduplicator_WaitingEndsWithTheContext(t *testing.T) {
 
 func TestMemoryDeduplicator_ManyAtOnce(t *testing.T) {
 	d := NewMemoryDeduplicator(100)
-	var handled [100]int // each written by one handle at a time, as the race detector checks
+	var handled [100]int // written without a lock; the race detector finds concurrent calls
 	var group sync.WaitGroup
 	for i := range 2000 {
 		group.Go(func() {

@@ -10,10 +10,10 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// difference says where two values differ, and is empty if they do not. Types
-// with an Equal method decide by it, as decimals and times have to. It is
-// go-cmp in a few lines: what the tests require would be required of everybody
-// who uses the package.
+// difference describes how two values differ; it is empty if they are equal.
+// Values with an Equal method, such as decimals and times, are compared by it.
+// It replaces go-cmp, because users of the module would get the dependencies of
+// its tests.
 func difference(want, got any) string {
 	var b strings.Builder
 	differ(&b, "", reflect.ValueOf(want), reflect.ValueOf(got))
@@ -87,5 +87,5 @@ func TestDifference_CanTell(t *testing.T) {
 	}
 }
 
-// ptr is a pointer to a copy, which new(x) is from Go 1.26 on.
+// ptr returns a pointer to a copy, like new(x) of Go 1.26.
 func ptr[T any](x T) *T { return &x }

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Do calls an operation for which the package has no method, with the same
+// Do calls an operation that has no method in this package, with the same
 // token, retries, errors and options. The path starts with "/api/" and may have
 // a query. The request body is in, encoded as JSON, or empty if in is nil. The
 // response is decoded into *out, or ignored if out is nil.
@@ -29,7 +29,7 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any, opts 
 		return errors.New("Do: the method must be one such as GET, in upper case")
 	}
 	if to := reflect.ValueOf(out); out != nil && (to.Kind() != reflect.Pointer || to.IsNil()) {
-		return errors.New("Do: out must be nil or a pointer to what the answer is decoded into")
+		return errors.New("Do: out must be nil or a pointer that the response is decoded into")
 	}
 	r := request{operation: operation{name: method + " " + u.EscapedPath(), method: method, path: u.EscapedPath()},
 		query: u.RawQuery, in: in, keyable: true}

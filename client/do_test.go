@@ -78,7 +78,7 @@ func TestWithMiddleware_IsAroundEachAttempt(t *testing.T) {
 			})
 		}
 		s := &script{steps: []step{reset, answer(200, "[]")}}
-		// The transport is found whatever the order of the options.
+		// The order of the options does not matter.
 		c, err := New("https://cards.test", testToken, around("a"), around("b"), WithHTTPClient(&http.Client{Transport: s}))
 		if err != nil {
 			t.Fatal(err)

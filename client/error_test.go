@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// refusal is the error that GetCard makes of an answer.
+// refusal returns the error of GetCard for a response.
 func refusal(t *testing.T, s step) *Error {
 	t.Helper()
 	c, _ := scripted(t, []step{s}, WithRetry(1, 0))
@@ -45,8 +45,8 @@ func TestError_HasEverythingOfAProblem(t *testing.T) {
 	}
 }
 
-// The service lists a hundred things that are wrong, and the longest of their
-// places takes more than the body did.
+// A problem lists a hundred errors, and its pointers may be longer than the
+// body of the request.
 func TestError_TellsThatMoreIsWrong(t *testing.T) {
 	long := strings.Repeat("~0", 60_000)
 	e := refusal(t, answer(422, `{"title":"Invalid request","status":422,"code":"invalid_request","detail":"2 things are wrong.","request_id":"r1",
@@ -86,7 +86,7 @@ func TestError_OfAProxyIsShortAndWithoutItsBody(t *testing.T) {
 	}
 }
 
-// endless is a body without an end.
+// endless is a body that does not end.
 type endless struct{ read int }
 
 func (e *endless) Read(p []byte) (int, error) {

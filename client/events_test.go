@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// feed is a service with this many events, which answers pages of at most
+// feed is a service with the given number of events, in pages of at most
 // longest.
 func feed(t *testing.T, events, longest int) (*Client, *[]string) {
 	t.Helper()
@@ -71,7 +71,7 @@ func TestEvents_EachLoopStartsAfresh(t *testing.T) {
 		n := int64(0)
 		for e, err := range events {
 			if n++; err != nil || e.Seq != n {
-				t.Fatalf("%v, %v in place of %d", e, err, n)
+				t.Fatalf("%v, %v instead of %d", e, err, n)
 			}
 		}
 		if n != 5 {
@@ -149,14 +149,14 @@ func TestListDeliveries_FollowsThePages(t *testing.T) {
 	path := "https://cards.test/api/webhooks/" + hookID.String() + "/deliveries?"
 	for i, want := range []string{path + "limit=1&state=pending", path + "before=42&limit=1&state=pending"} {
 		if got := s.seen[i].URL.String(); got != want {
-			t.Errorf("asked %s, want %s", got, want)
+			t.Errorf("requested %s, want %s", got, want)
 		}
 	}
 }
 
 func TestListDeliveries_PagesAreSmallerThanTheLargestAnswer(t *testing.T) {
-	// A delivery is largest with 20 attempts of 1,024 bytes that JSON writes as
-	// six each.
+	// The largest delivery has 20 attempts with 1,024 bytes each, which JSON
+	// escapes as six bytes per byte.
 	const largest = 20 * (6*1024 + 512)
 	c, s := scripted(t, []step{answer(200, "[]")})
 	for range c.ListDeliveries(t.Context(), uuid.Nil, ListDeliveriesOptions{}) {

@@ -10,11 +10,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// inTx is where handle finds the transaction in its context.
+// inTx is the context key of the transaction.
 type inTx struct{}
 
-// postgres has each event handled once by any number of processes. It needs a
-// table:
+// postgres is a Deduplicator for any number of processes. It needs a table:
 //
 //	CREATE TABLE events (id uuid PRIMARY KEY)
 type postgres struct{ db *sql.DB }
@@ -40,8 +39,8 @@ func (p postgres) Once(ctx context.Context, id uuid.UUID, handle func(context.Co
 	return tx.Commit()
 }
 
-// Handle each event once by any number of processes: what handle writes and the
-// event's id are one commit.
+// Handle each event once in any number of processes: the changes of handle and
+// the event's id are one commit.
 func ExampleDeduplicator() {
 	db, err := sql.Open("postgres", "dbname=shop") // with the driver imported
 	if err != nil {

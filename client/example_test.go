@@ -18,8 +18,8 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// The examples' service is a script with one card, which is generated once its
-// payment was simulated.
+// The service of the examples is scripted. It has one card, which is generated
+// after the simulated payment.
 var (
 	paid      atomic.Bool
 	service   = httptest.NewServer(http.HandlerFunc(serve))
@@ -50,7 +50,7 @@ func serve(w http.ResponseWriter, r *http.Request) {
 	case "GET /api/cards/" + exampleID:
 		fmt.Fprint(w, exampleCard())
 	case "GET /api/events":
-		if r.URL.Query().Has("wait") { // somebody pays while the client waits
+		if r.URL.Query().Has("wait") { // the payment arrives while the client waits
 			paid.Store(true)
 		}
 		fmt.Fprintf(w, `[%s,%s]`, exampleEvent(42, "payment.detected", "awaiting_payment"),
@@ -74,7 +74,7 @@ func exampleCard() string {
 		`"expiration_date":null`, `"expiration_date":"11/29"`, `"security_code":null`, `"security_code":"123"`).Replace(card)
 }
 
-// buyCard is what the README shows.
+// buyCard is the example of the README.
 func buyCard(ctx context.Context) error {
 	c, err := client.NewFromEnv() // CARDMINT_URL and CARDMINT_TOKEN
 	if err != nil {
@@ -94,7 +94,7 @@ func buyCard(ctx context.Context) error {
 	return nil
 }
 
-// Buy a card with what is set in the environment.
+// Buy a card, with the service and the token from the environment.
 func ExampleNewFromEnv() {
 	_ = os.Setenv("CARDMINT_URL", service.URL)
 	_ = os.Setenv("CARDMINT_TOKEN", "cm_test_token")
@@ -123,7 +123,7 @@ func Example() {
 	}
 	fmt.Println("send", card.Payment.Amount, card.Payment.Currency, "to", card.Payment.Address)
 
-	// In a sandbox; elsewhere a wallet pays.
+	// In a sandbox. Elsewhere a wallet pays.
 	if _, err := c.SimulatePayment(ctx, card.UUID, client.SimulatePaymentRequest{}); err != nil {
 		log.Fatal(err)
 	}
@@ -145,8 +145,8 @@ func ExampleClient_CreateCard() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// With a key of one's own, here an order number, the card is made once
-	// however often this runs.
+	// With an idempotency key, here an order number, the card is created once,
+	// even if this code runs again.
 	card, err := c.CreateCard(context.Background(), client.CreateCardRequest{
 		USDAmount: decimal.RequireFromString("150.00"),
 		Currency:  "monero",
@@ -192,8 +192,7 @@ func ExampleClient_ListCards() {
 	// Output: 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 150
 }
 
-// Read an answer as it was sent, with fields that this version of the package
-// does not know.
+// Read a response with fields that this version of the package does not know.
 func ExampleClient_Do() {
 	c, err := client.New(service.URL, "cm_test_token")
 	if err != nil {

@@ -16,8 +16,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// What CreateWebhook has answered; a program would take it from where its
-// passwords are.
+// The secret that CreateWebhook returned. Store it with your passwords.
 const webhookSecret client.Secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwmfKQ9r8GKYo="
 
 func exampleEvent(seq int, kind, status string) string {
@@ -26,7 +25,7 @@ func exampleEvent(seq int, kind, status string) string {
 		seq, kind, seq, exampleID, status)
 }
 
-// deliver does what the service does: it sends an event to a receiver.
+// deliver sends an event to a receiver, as the service does.
 func deliver(url, id, payload string) *http.Response {
 	header, err := client.SignWebhook([]byte(payload), uuid.MustParse(id), time.Now(), webhookSecret)
 	if err != nil {
@@ -45,19 +44,19 @@ func deliver(url, id, payload string) *http.Response {
 	return res
 }
 
-// Receive events. One that comes twice is handled once.
+// Receive events. A repeated event is handled once.
 func ExampleNewWebhookHandler() {
 	c, err := client.New(service.URL, "cm_test_token")
 	if err != nil {
 		log.Fatal(err)
 	}
 	receiver, err := client.NewWebhookHandler(webhookSecret, func(ctx context.Context, e *client.Event) error {
-		if e.Type != client.EventTypeCardGenerated || e.Seq == 0 { // of another type, or an example
+		if e.Type != client.EventTypeCardGenerated || e.Seq == 0 { // another type, or a test event
 			return nil
 		}
 		card, err := c.GetCard(ctx, e.CardUUID)
 		if err != nil {
-			return err // and the service sends the event again
+			return err // the service will send the event again
 		}
 		fmt.Println("card", card.UUID, "of", card.USDAmount, "dollars is made")
 		return nil
@@ -80,7 +79,7 @@ func ExampleNewWebhookHandler() {
 	// 204 No Content
 }
 
-// Test a receiver of your own.
+// Test a receiver.
 func ExampleSignWebhook() {
 	receiver, err := client.NewWebhookHandler(webhookSecret, func(_ context.Context, e *client.Event) error {
 		fmt.Println(e.Type)
@@ -103,8 +102,7 @@ func ExampleSignWebhook() {
 	// 204
 }
 
-// Receive events where a handler is not what is needed, here while the secret
-// is being changed.
+// Receive events without the handler, here during a rotation of the secret.
 func ExampleParseWebhook() {
 	const newSecret client.Secret = "whsec_bmV3IHNlY3JldCBvZiB0aGlydHktdHdvIGJ5dGVzISE="
 	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -122,7 +120,7 @@ func ExampleParseWebhook() {
 			w.WriteHeader(http.StatusInternalServerError)
 			return
 		}
-		// Store it by its ID, and answer.
+		// Store the event by its ID, then respond.
 		fmt.Println(e.Seq, e.Type, e.CardUUID)
 	}))
 	defer shop.Close()
@@ -131,7 +129,7 @@ func ExampleParseWebhook() {
 	// Output: 42 payment.detected 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
 }
 
-// Catch up with what happened since the last event that was dealt with.
+// Catch up with the events since the last handled one.
 func ExampleClient_Events() {
 	c, err := client.New(service.URL, "cm_test_token")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	longestWait    = 30 * time.Second // asked of the service; shorter than the timeouts of proxies
+	longestWait    = 30 * time.Second // requested from the service; shorter than the timeouts of proxies
 	mostFeedFaults = 3
 )
 

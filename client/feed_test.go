@@ -12,14 +12,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// eventOf is an answer with one event of a card.
+// eventOf is a response with one event of a card.
 func eventOf(id uuid.UUID, seq int) step {
 	return answer(200,
 		fmt.Sprintf(
 			`[{"id":"019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11","type":"payment.detected","timestamp":"2026-11-20T15:06:00Z","seq":%d,"card_uuid":%q}]`, seq, id))
 }
 
-// slowly takes d over a step, or as long as the request's context lasts.
+// slowly delays a step by d, or until the request's context ends.
 func slowly(d time.Duration, do step) step {
 	return func(r *http.Request) (*http.Response, error) {
 		select {
@@ -31,8 +31,7 @@ func slowly(d time.Duration, do step) step {
 	}
 }
 
-// generatedAfter is a card that is generated when d has passed since the first
-// request for it.
+// generatedAfter is a card that is generated d after the first request for it.
 func generatedAfter(d time.Duration) step {
 	var start time.Time
 	return func(r *http.Request) (*http.Response, error) {
@@ -46,19 +45,19 @@ func generatedAfter(d time.Duration) step {
 	}
 }
 
-// A card that is generated after ten minutes, and feeds of all kinds: how soon
-// is it noticed, and after how many requests?
+// Measures, for several kinds of feeds, how soon a card that is generated after
+// ten minutes is noticed, and after how many requests.
 func TestWaitForCard_SleepsOnTheFeed(t *testing.T) {
 	const after = 10 * time.Minute
 	for name, tc := range map[string]struct {
 		feed         func(n int) step // for the nth request
-		late         time.Duration    // at most
-		asked, waits int              // how often the card is asked for and the feed, at most
+		late         time.Duration    // maximum delay
+		asked, waits int              // maximum number of reads and of waits
 	}{
 		"an event wakes it": {func(n int) step {
 			switch {
 			case n == 1:
-				return eventOf(testID, 3) // what was before
+				return eventOf(testID, 3) // an earlier event
 			case n <= 20:
 				return slowly(30*time.Second, answer(200, "[]"))
 			}
@@ -110,7 +109,7 @@ func TestWaitForCard_SleepsOnTheFeed(t *testing.T) {
 					t.Fatalf("%+v, %v, %+v", got, err, res)
 				}
 				if late := time.Since(start) - after; late > tc.late || len(s.seen) > tc.asked || waits > tc.waits {
-					t.Errorf("%v late; the card was asked for %d times, the feed %d times", late, len(s.seen), waits)
+					t.Errorf("%v late; %d reads of the card, %d waits for events", late, len(s.seen), waits)
 				}
 			})
 		})
@@ -142,7 +141,7 @@ func TestWaitForCard_EndsWhileItSleepsOnTheFeed(t *testing.T) {
 	}
 }
 
-// Each look at the feed asks for what came after the one before.
+// Each request to the feed asks for events after the previous response.
 func TestWaitForCard_AsksForNewEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var after []string

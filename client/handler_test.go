@@ -19,7 +19,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// receiver is a handler that handle stands behind, and what it reports.
+// receiver returns a webhook handler for handle, and its reported errors.
 func receiver(t *testing.T, handle func(context.Context, *Event) error, opts ...WebhookOption) (http.Handler,
 	*[]error) {
 	t.Helper()
@@ -80,7 +80,7 @@ func TestWebhookHandler_HandsOverTheEvent(t *testing.T) {
 		return nil
 	}, WithSecrets(otherSecret))
 	byOther := signed(t, time.Now(), testID.String(), testPayload, otherSecret)
-	byOther.Set("Content-Type", "text/plain") // the signature counts, not the type
+	byOther.Set("Content-Type", "text/plain") // the signature decides, not the type
 	for _, w := range []*httptest.ResponseRecorder{deliver(t, h, eventID), post(h, testPayload, byOther)} {
 		if w.Code != http.StatusNoContent || w.Body.Len() > 0 {
 			t.Errorf("%d %s", w.Code, w.Body)
@@ -108,7 +108,7 @@ func TestWebhookHandler_RefusesWhatIsNoGoodRequest(t *testing.T) {
 		header          http.Header
 		body            io.Reader
 		status          int
-		err             error // reported; nil for nothing
+		err             error // reported; nil for none
 		says            string
 	}{
 		"GET":        {method: "GET", status: 405, says: "POST"},
@@ -181,11 +181,11 @@ func TestWebhookHandler_ConcurrentDuplicatesWaitForTheFirst(t *testing.T) {
 	for name, fails := range map[string]int{"which succeeds": 0, "of which three fail": 3} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				running, calls := 0, 0 // by handle alone: the race detector sees whether two run at a time
+				running, calls := 0, 0 // without a lock; the race detector finds concurrent calls
 				h, _ := receiver(t, func(context.Context, *Event) error {
 					calls++
 					if running++; running > 1 {
-						t.Error("two at a time")
+						t.Error("two concurrent calls")
 					}
 					time.Sleep(time.Second)
 					running--
@@ -203,7 +203,7 @@ func TestWebhookHandler_ConcurrentDuplicatesWaitForTheFirst(t *testing.T) {
 					count[<-codes]++
 				}
 				if calls != fails+1 || count[500] != fails || count[204] != 50-fails {
-					t.Errorf("%d calls, answers %v", calls, count)
+					t.Errorf("%d calls, responses %v", calls, count)
 				}
 			})
 		})
@@ -263,7 +263,7 @@ func TestWebhookHandler_PanicIsNotHandled(t *testing.T) {
 	}
 }
 
-// failing is a Deduplicator whose database is away before or after handle.
+// failing is a Deduplicator whose database fails before or after handle.
 type failing struct{ before, after error }
 
 func (f failing) Once(ctx context.Context, _ uuid.UUID, handle func(context.Context) error) error {
@@ -274,7 +274,7 @@ func (f failing) Once(ctx context.Context, _ uuid.UUID, handle func(context.Cont
 }
 
 func TestWebhookHandler_EventThatCannotBeNotedComesAgain(t *testing.T) {
-	away := errors.New("database is away")
+	away := errors.New("database is unavailable")
 	for _, d := range []failing{{before: away}, {after: away}} {
 		calls := 0
 		h, reported := receiver(t, func(context.Context, *Event) error {

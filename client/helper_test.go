@@ -19,17 +19,17 @@ const (
 "credentials":{"card_number":null,"expiration_date":null,"security_code":null,"url":null,"url_password":null}}`
 )
 
-// step is what the fake service does with one request.
+// step is the reaction of the fake service to one request.
 type step func(*http.Request) (*http.Response, error)
 
-// script is a service that does one step for each request, the last one again
-// and again. It has no network, so that testing/synctest can run its tests in
+// script is a service that does one step for each request. The last step
+// repeats. It has no network, so that testing/synctest can run its tests in
 // fake time.
 type script struct {
 	mu    sync.Mutex
 	steps []step
-	// what it does with requests that wait for events, which are not counted;
-	// nil refuses them, as an older service does
+	// reaction to requests that wait for events, which are not counted; nil
+	// refuses them, as an older service does
 	feed   step
 	seen   []*http.Request
 	bodies []string
@@ -57,7 +57,7 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	return do(r)
 }
 
-// scripted is a client of a service that takes these steps.
+// scripted returns a client of a service with these steps.
 func scripted(t *testing.T, steps []step, opts ...Option) (*Client, *script) {
 	t.Helper()
 	s := &script{steps: steps}
@@ -69,7 +69,7 @@ func scripted(t *testing.T, steps []step, opts ...Option) (*Client, *script) {
 	return c, s
 }
 
-// answer is an answer with pairs of header names and values.
+// answer is a response with pairs of header names and values.
 func answer(status int, body string, headers ...string) step {
 	return func(r *http.Request) (*http.Response, error) {
 		res := &http.Response{
@@ -84,7 +84,7 @@ func answer(status int, body string, headers ...string) step {
 	}
 }
 
-// problem is a refusal.
+// problem is a problem response.
 func problem(status int, code ProblemCode, headers ...string) step {
 	return answer(status, `{"title":"Refused","status":1,"detail":"No.","code":"`+string(code)+`","request_id":"r1"}`,
 		append([]string{"Content-Type", "application/problem+json"}, headers...)...)
@@ -98,10 +98,10 @@ func card(status CardStatus, state PaymentState) step {
 
 var errReset = errors.New("connection reset by peer")
 
-// reset is a connection that breaks before there is an answer.
+// reset is a connection that breaks before the response.
 func reset(*http.Request) (*http.Response, error) { return nil, errReset }
 
-// cutOff is an answer whose connection breaks in the middle of the body.
+// cutOff is a response whose connection breaks in the middle of the body.
 func cutOff(status int, body string, headers ...string) step {
 	return func(r *http.Request) (*http.Response, error) {
 		res, err := answer(status, "", headers...)(r)
@@ -114,7 +114,7 @@ type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// hang is a service that never answers.
+// hang is a service that never responds.
 func hang(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, context.Cause(r.Context())

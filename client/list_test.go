@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// pageOf is a page of cards with these numbers as their uuids' ends.
+// pageOf is a page of cards whose uuids end with these numbers.
 func pageOf(numbers ...int) string {
 	cards := make([]string, len(numbers))
 	for i, n := range numbers {
@@ -75,7 +75,7 @@ func TestListCards_FollowsThePages(t *testing.T) {
 	if diff := difference([]string{
 		"https://cards.test/api/cards?limit=2&status=generated",
 		"https://cards.test/api/cards?cursor=a&limit=2&status=generated",
-		"https://cards.test/api/cards?cursor=b&limit=2", // never where the token does not belong
+		"https://cards.test/api/cards?cursor=b&limit=2", // never to another host
 	}, urls); diff != "" {
 		t.Error(diff)
 	}
@@ -155,7 +155,7 @@ func TestListCards_StopsWithTheLoopAndStartsAfresh(t *testing.T) {
 	c, s := scripted(t, []step{answer(200, pageOf(2, 1), "Link", `</api/cards?cursor=a>; rel="next"`)})
 	list := c.ListCards(t.Context(), ListCardsOptions{PageSize: 2})
 	if len(s.seen) != 0 {
-		t.Error("asked before the loop began")
+		t.Error("sent a request before the loop began")
 	}
 	for range 2 {
 		for _, err := range list {
@@ -193,7 +193,7 @@ func FuzzNextPage(f *testing.F) {
 		}
 		u, err := url.Parse("https://cards.test/api/cards?" + next)
 		if err != nil || u.Host != "cards.test" || u.Path != "/api/cards" {
-			t.Errorf("%q leads to %v, %v", header, u, err)
+			t.Errorf("%q: next page %v, %v", header, u, err)
 		}
 	})
 }

@@ -78,9 +78,9 @@ func WithUserAgent(agent string) Option {
 	return clientOption(func(c *Client) { c.userAgent = agent })
 }
 
-// WithRetry limits the attempts of a call, including the first, and the time
-// after which no further attempt starts. WithRetry(1, 0) disables retries.
-// Defaults to 4 attempts within a minute.
+// WithRetry limits the attempts of a call, including the first. No attempt
+// starts after maxElapsed. WithRetry(1, 0) disables retries. Defaults to 4
+// attempts within a minute.
 //
 // If the service requests a longer wait, the call fails at once with that wait
 // in [Error.RetryAfter].

@@ -140,7 +140,7 @@ func TestCallOptions_AreTakenByEveryCall(t *testing.T) {
 	}
 }
 
-// What can't work is an error before anything is sent, and nothing panics.
+// Invalid arguments are errors before a request is sent, and never panic.
 func TestCallOptions_WhatCannotWorkIsAnError(t *testing.T) {
 	var none Setting
 	for name, opt := range map[string]CallOption{

@@ -33,7 +33,7 @@ func TestCreateCard_BrokenConnectionSendsSameKey(t *testing.T) {
 				}
 				for i, r := range s.seen[1:3] {
 					if r.Header.Get("Idempotency-Key") != key || s.bodies[i+1] != s.bodies[0] {
-						t.Errorf("attempt %d is another request: %v %s", i+2, r.Header, s.bodies[i+1])
+						t.Errorf("attempt %d differs: %v %s", i+2, r.Header, s.bodies[i+1])
 					}
 				}
 				if s.seen[3].Header.Get("Idempotency-Key") == key {
@@ -172,7 +172,7 @@ func TestRetry_AttemptThatHangsIsRepeated(t *testing.T) {
 }
 
 func TestRetry_NeverAfterTheContextEnded(t *testing.T) {
-	cause := errors.New("the shop closes")
+	cause := errors.New("shutdown")
 	for name, tc := range map[string]struct {
 		first step
 		want  int
@@ -200,7 +200,7 @@ func TestRetry_NeverAfterTheContextEnded(t *testing.T) {
 					t.Errorf("error %v", err)
 				}
 				if _, ok := asType[*Error](err); ok != (name == "during the wait") {
-					t.Errorf("what went wrong before is lost, or made up: %v", err)
+					t.Errorf("the earlier error is missing or wrong: %v", err)
 				}
 				if len(s.seen) != tc.want {
 					t.Errorf("%d attempts, want %d", len(s.seen), tc.want)

@@ -53,7 +53,7 @@ func TestWaitForCard_EndsWhenWaitingIsOfNoUse(t *testing.T) {
 }
 
 func TestWaitForCard_ContextEndsButTheLastCardIsKept(t *testing.T) {
-	cause := errors.New("the customer left")
+	cause := errors.New("the customer disconnected")
 	for name, last := range map[string]step{
 		"in a pause":    card(CardStatusAwaitingPayment, PaymentStateConfirming),
 		"in a request":  hang,
@@ -82,8 +82,8 @@ func TestWaitForCard_ContextEndsButTheLastCardIsKept(t *testing.T) {
 	}
 }
 
-// The operator may still have the card made, so that the wait goes on; how it
-// ended says that nothing is wrong with the payment.
+// The operator may still issue the card, so the wait continues. The final error
+// shows that the payment is not the problem.
 func TestWaitForCard_ARefundThatIsDueDoesNotEndIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)

@@ -24,8 +24,8 @@ var (
 		CreatedAt: time.Date(2026, 11, 20, 14, 47, 0, 120_000_000, time.UTC)}
 )
 
-// webhookCall is one operation on webhooks, with what it sends, what is
-// answered and what it makes of that.
+// webhookCall is an operation on webhooks, with its request, the response and
+// the result.
 type webhookCall struct {
 	do            func(context.Context, *Client) (any, error)
 	request, body string
@@ -109,8 +109,8 @@ func TestWebhooks_SendAndReadWhatTheContractSays(t *testing.T) {
 	}
 }
 
-// A second secret, example or webhook would do harm: all attempts of a POST
-// have the same key.
+// Repeating these operations would do harm, so all attempts of a POST have the
+// same key.
 func TestWebhooks_AreRepeatedWithoutHarm(t *testing.T) {
 	for name, call := range webhookCalls() {
 		for fault, broken := range map[string]step{"reset": reset, "hangs": hang, "502": answer(502, ""),
@@ -151,7 +151,7 @@ func TestDeleteWebhook_GoneAfterABrokenAttemptIsDone(t *testing.T) {
 		"hangs":                  {[]step{hang, gone}, true},
 		"503":                    {[]step{problem(503, ProblemCodeUnavailable), gone}, true},
 		"broken, then throttled": {[]step{reset, problem(429, ""), gone}, true},
-		"throttled":              {[]step{problem(429, ""), gone}, false}, // the service did nothing before
+		"throttled":              {[]step{problem(429, ""), gone}, false}, // the service did not execute it
 		"request timeout":        {[]step{problem(408, ProblemCodeRequestTimeout), gone}, false},
 		"404 of a proxy":         {[]step{reset, answer(404, "no route", "Content-Type", "text/plain")}, false},
 		"another refusal":        {[]step{reset, problem(401, ProblemCodeUnauthorized)}, false},

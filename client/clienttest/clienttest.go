@@ -10,7 +10,7 @@
 //		...
 //	}
 //
-// It imports the service, and is therefore a module of its own: a module that
+// It imports the service, and is therefore a separate module: a module that
 // imports it also requires the service's dependencies. To keep those out of
 // your program's module, put the tests into a separate module that requires
 // both.
@@ -210,7 +210,7 @@ func (s *Service) Now() time.Time { return time.Now().Add(time.Duration(s.ahead.
 func (s *Service) Advance(d time.Duration) {
 	s.t.Helper()
 	if d < 0 {
-		s.t.Fatal("clienttest: a clock that goes back is no clock")
+		s.t.Fatal("clienttest: the clock can't go back")
 	}
 	s.ahead.Add(int64(d))
 	s.work()

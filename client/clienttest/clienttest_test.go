@@ -13,7 +13,7 @@ import (
 	"github.com/cardmint/cardmint/client/clienttest"
 )
 
-// order asks for a card.
+// order creates a card.
 func order(t *testing.T, c *client.Client) *client.Card {
 	t.Helper()
 	card, err := c.CreateCard(t.Context(),
@@ -64,8 +64,7 @@ func TestService_ACardThatIsCanceledEndsTheWait(t *testing.T) {
 	}
 }
 
-// What the client sends and reads of its own data is what the service does with
-// it.
+// The service stores and filters by client data, as sent through the client.
 func TestService_KeepsTheClientsData(t *testing.T) {
 	c := clienttest.Start(t).Client()
 	in := client.CreateCardRequest{USDAmount: decimal.NewFromInt(150), Currency: "monero", Reference: "order-4711",
@@ -74,7 +73,7 @@ func TestService_KeepsTheClientsData(t *testing.T) {
 	if err != nil || card.Reference != "order-4711" || card.Metadata["customer"] != "c-1208" {
 		t.Fatalf("%+v, %v", card, err)
 	}
-	order(t, c) // another one
+	order(t, c) // a second card
 	n := 0
 	for found, err := range c.ListCards(t.Context(),
 		client.ListCardsOptions{Reference: "order-4711", PaymentState: client.PaymentStateUnpaid, Currency: "monero",
@@ -85,11 +84,11 @@ func TestService_KeepsTheClientsData(t *testing.T) {
 		}
 	}
 	if n != 1 {
-		t.Errorf("%d cards were found", n)
+		t.Errorf("%d cards found", n)
 	}
 }
 
-// The clock moves while somebody waits.
+// The clock advances while a call waits.
 func TestService_AWaitEndsWhenTheQuoteExpires(t *testing.T) {
 	service := clienttest.Start(t)
 	c := service.Client()
@@ -122,8 +121,8 @@ func TestService_TooLittleIsLateWhenTheQuoteExpires(t *testing.T) {
 	}
 }
 
-// Money that comes after the quote has expired buys the card if it is enough at
-// the rate of that day.
+// A payment after the quote has expired buys the card if it is enough at the
+// current rate.
 func TestService_LatePayment(t *testing.T) {
 	service := clienttest.Start(t)
 	c := service.Client()
@@ -185,7 +184,7 @@ func TestService_ListsOffersAndOutlivesManyDays(t *testing.T) {
 	}
 }
 
-// More cards than there are addresses ahead.
+// Sells more cards than there are free addresses.
 func TestService_SellsManyCards(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a second")

@@ -9,8 +9,7 @@ import (
 	"github.com/cardmint/cardmint/client/clienttest"
 )
 
-// The program that the README shows is a module of its own, with nothing but
-// the client.
+// The README's program is a separate module that requires only the client.
 func TestQuickstart_Runs(t *testing.T) {
 	service := clienttest.Start(t)
 	program := exec.CommandContext(t.Context(), "go", "run", ".")

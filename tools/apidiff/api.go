@@ -16,7 +16,7 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// loaded is a package with all that it imports.
+// loaded is a package with its imports.
 type loaded struct {
 	*packages.Package
 	imports map[string]*types.Package // by path, also indirect ones
@@ -38,7 +38,7 @@ func load(dir string) (*loaded, error) {
 	return p, nil
 }
 
-// add adds what a package imports.
+// add adds the imports of a package.
 func (p *loaded) add(of *types.Package) {
 	for _, i := range of.Imports() {
 		if p.imports[i.Path()] == nil {
@@ -56,7 +56,8 @@ func (p *loaded) Import(path string) (*types.Package, error) {
 	return nil, fmt.Errorf("the package no longer imports %s", path)
 }
 
-// check reads a stub. Types of other packages are those of now.
+// check parses and type-checks a stub. Types of other packages are the current
+// ones.
 func (p *loaded) check(text []byte) (*types.Package, error) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, apiFile, text, 0)
@@ -93,7 +94,7 @@ func stub(p *loaded) ([]byte, error) {
 				}
 				return true
 			})
-			// Without positions nothing is known of comments and blank lines.
+			// Without positions, no comments and blank lines are printed.
 			if err := (&printer.Config{Mode: printer.UseSpaces | printer.TabIndent, Tabwidth: 8}).Fprint(&body, p.Fset,
 				kept); err != nil {
 				return nil, err
@@ -111,13 +112,14 @@ func stub(p *loaded) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := p.check(text); err != nil { // it must be possible to read it again
+	if _, err := p.check(text); err != nil { // fails early if it can't be parsed again
 		return nil, fmt.Errorf("check the stub: %w", err)
 	}
 	return text, nil
 }
 
-// keep is what a stub has of a declaration; nil for nothing.
+// keep returns the part of a declaration that belongs to the stub; nil if none
+// does.
 func keep(p *loaded, d ast.Decl, qualify types.Qualifier) ast.Node {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -137,7 +139,7 @@ func keep(p *loaded, d ast.Decl, qualify types.Qualifier) ast.Node {
 	return nil
 }
 
-// keepVars is the exported variables of a declaration with their types.
+// keepVars returns the exported variables of a declaration with their types.
 func keepVars(p *loaded, d *ast.GenDecl, qualify types.Qualifier) ast.Node {
 	vars := &ast.GenDecl{Tok: token.VAR, Lparen: 1}
 	for _, spec := range d.Specs {
@@ -145,7 +147,7 @@ func keepVars(p *loaded, d *ast.GenDecl, qualify types.Qualifier) ast.Node {
 			if name.IsExported() {
 				of, err := parser.ParseExpr(types.TypeString(p.TypesInfo.Defs[name].Type(), qualify))
 				if err != nil {
-					panic(err) // the compiler takes it
+					panic(err) // can't happen: it compiles
 				}
 				vars.Specs = append(vars.Specs, &ast.ValueSpec{Names: []*ast.Ident{ast.NewIdent(name.Name)}, Type: of})
 			}
@@ -157,7 +159,7 @@ func keepVars(p *loaded, d *ast.GenDecl, qualify types.Qualifier) ast.Node {
 	return vars
 }
 
-// uncommented takes the comments out of a declaration of types or constants.
+// uncommented removes the comments of a declaration of types or constants.
 func uncommented(d *ast.GenDecl) ast.Node {
 	ast.Inspect(d, func(n ast.Node) bool {
 		switch x := n.(type) {

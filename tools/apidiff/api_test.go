@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The package's stub is the released API, and the same with one text instead of
-// another is what it has become.
+// The stub is the released API, and a copy with one replacement is the current
+// one.
 func TestCompare_FailsWhereProgramsBreak(t *testing.T) {
 	now, err := load("../../client")
 	if err != nil {

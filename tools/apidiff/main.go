@@ -1,13 +1,11 @@
-// Command apidiff compares what package client exports with what its last
-// release exported, and fails where a program that was written for the release
-// would no longer compile.
+// Command apidiff compares the API of package client with its last release. It
+// fails if a program that was written for the release would no longer compile.
 //
 //	go run . ../../client          # compare with client/api.txt
 //	go run . -write ../../client   # with a release: write what is exported now
 //
-// The file is the package's source without comments and function bodies: text
-// that can be read and compared, which types are checked from as they were
-// then.
+// The file is the package's source without comments and function bodies:
+// readable text that is type-checked to get the released API.
 package main
 
 import (
@@ -21,7 +19,7 @@ import (
 	"golang.org/x/exp/apidiff"
 )
 
-// apiFile is where the released API is kept, in the package's directory.
+// apiFile contains the released API, in the package's directory.
 const apiFile = "api.txt"
 
 func main() {
@@ -60,8 +58,7 @@ func main() {
 	}
 }
 
-// compare returns what of the released API is not there any more, or not as it
-// was.
+// compare returns the incompatible changes to the released API.
 func compare(released []byte, now *loaded) (string, error) {
 	before, err := now.check(released)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package browser looks at the pages that the service serves as a reader does:
-// in Chromium, by keyboard too, on wide and narrow screens.
+// Package browser tests the pages of the service in Chromium: on wide and
+// narrow screens, and by keyboard.
 package browser
 
 import (
@@ -23,7 +23,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// service is the address of the service under test, which runs for development.
+// service is the address of the service under test, which runs in development
+// mode.
 var service string
 
 func TestMain(m *testing.M) {
@@ -66,10 +67,10 @@ func start(dir string) (stop func(), err error) {
 			return func() { _ = dev.Process.Signal(os.Interrupt); _ = dev.Wait() }, nil
 		}
 	}
-	return nil, fmt.Errorf("the service has not said where its pages are: %w", dev.Wait())
+	return nil, fmt.Errorf("the service has not printed its address: %w", dev.Wait())
 }
 
-// tab is a page in a browser. Whatever it logs or asks of others fails its
+// tab is a page in a browser. Log messages and requests to other hosts fail its
 // test.
 type tab struct {
 	*testing.T
@@ -129,8 +130,8 @@ func (x *tab) need(err error) {
 	}
 }
 
-// show opens a page on a screen of some width, in light or dark colors, and
-// waits until it is complete.
+// show opens a page on a screen of the given width, in light or dark colors,
+// and waits until it has loaded.
 func (x *tab) show(path string, width int64, scheme string) {
 	x.Helper()
 	x.need(chromedp.Do(x.ctx, chromedp.EmulateViewport(width, 900)))
@@ -153,8 +154,8 @@ func eval[T any](x *tab, expression string) T {
 	return value
 }
 
-// await waits until an expression is true. While one page replaces another,
-// there is for a moment none to ask.
+// await waits until an expression is true. Evaluation may fail while one page
+// replaces another.
 func (x *tab) await(expression string) {
 	x.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; {
@@ -174,10 +175,10 @@ func (x *tab) press(key string) {
 	x.need(chromedp.Do(x.ctx, chromedp.KeyEvent(key)))
 }
 
-// operation is one of the contract.
+// operation is an operation of the contract.
 type operation struct{ ID, Tag string }
 
-// operations returns those of the contract that the service publishes.
+// operations returns the operations of the published contract.
 func operations(t *testing.T) (all []operation) {
 	t.Helper()
 	res, err := http.Get(service + "/openapi.json")
@@ -204,14 +205,14 @@ func operations(t *testing.T) (all []operation) {
 	return all
 }
 
-// rules returns the script of axe, which checks pages.
+// rules returns the script of axe, an accessibility checker.
 var rules = sync.OnceValues(func() (string, error) {
 	script, err := os.ReadFile("node_modules/axe-core/axe.min.js")
 	return string(script), err
 })
 
-// accessible fails the test unless the page keeps the rules of WCAG 2.2, levels
-// A and AA, as far as a program can tell.
+// accessible fails the test if axe finds violations of WCAG 2.2, levels A and
+// AA.
 func (x *tab) accessible(what string) {
 	x.Helper()
 	script, err := rules()
@@ -224,7 +225,7 @@ func (x *tab) accessible(what string) {
 	}
 }
 
-// fits fails the test if the page has to be scrolled sideways.
+// fits fails the test if the page scrolls horizontally.
 func (x *tab) fits(what string) {
 	x.Helper()
 	wide := eval[[]string](x, `(() => {
@@ -237,7 +238,7 @@ func (x *tab) fits(what string) {
 	}
 }
 
-// shoot keeps a picture of the page if SCREENSHOTS names a directory.
+// shoot saves a screenshot of the page if SCREENSHOTS names a directory.
 func (x *tab) shoot(name string) {
 	x.Helper()
 	dir := os.Getenv("SCREENSHOTS")

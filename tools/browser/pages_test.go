@@ -30,7 +30,7 @@ func TestPages_AreReadableOnEveryScreen(t *testing.T) {
 	}
 }
 
-// unfold opens operations of the reference, and all that is in them.
+// unfold expands operations of the reference, and everything in them.
 const unfold = `(async () => {
 	const wait = (ms) => new Promise(r => setTimeout(r, ms));
 	for (const id of %s) {
@@ -81,7 +81,7 @@ func TestReference_ShowsEveryOperationWhereTheGuidesLinkToIt(t *testing.T) {
 			t.Errorf("%s is not shown", o.ID)
 		}
 	}
-	// A link opens the operation, and its note is shown.
+	// A link expands the operation, and its note is shown.
 	x.show("/docs/reference#/Sandbox/simulatePayment", 1280, "light")
 	x.await(`document.querySelector("#operations-Sandbox-simulatePayment.is-open")?.textContent.includes("Outside the sandbox this operation responds with")`)
 }
@@ -95,7 +95,7 @@ func (x *tab) tabTo(expression string) {
 			return
 		}
 	}
-	x.Fatalf("no Tab leads to %s", expression)
+	x.Fatalf("Tab never reaches %s", expression)
 }
 
 func TestReference_ACardIsCreatedByKeyboardAlone(t *testing.T) {
@@ -119,8 +119,7 @@ func TestReference_ACardIsCreatedByKeyboardAlone(t *testing.T) {
 	x.shoot("created-320-light")
 }
 
-// mark numbers what a mouse can do something with, and returns how much that
-// is.
+// mark numbers the clickable elements, and returns their number.
 const mark = `(() => {
 	const seen = (e) => e.getClientRects().length > 0 && getComputedStyle(e).visibility === "visible";
 	const mouse = [...document.querySelectorAll("body *")].filter(e => seen(e) && !e.disabled && (
@@ -159,11 +158,11 @@ func TestPages_AreReachedByKeyboard(t *testing.T) {
 			}
 		}
 		if invisible > 0 {
-			t.Errorf("%s: %d stops do not show that they have the focus", page, invisible)
+			t.Errorf("%s: %d elements have no visible focus", page, invisible)
 		}
 		for i := range n {
 			if !reached[fmt.Sprint(i)] {
-				t.Errorf("%s: no Tab leads to %s", page,
+				t.Errorf("%s: Tab never reaches %s", page,
 					eval[string](x, fmt.Sprintf(`document.querySelector("[data-stop='%d']").outerHTML.slice(0, 200)`, i)))
 			}
 		}

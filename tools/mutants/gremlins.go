@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// found is what gremlins says of a package.
+// found is gremlins' report about a package.
 type found struct {
 	Files []struct {
 		Name      string `json:"file_name"`
@@ -25,9 +25,9 @@ type found struct {
 	}
 }
 
-// copyTree copies what git keeps, or would, to a temporary directory. Gremlins
-// copies the whole tree for each of its workers, and would take along whatever
-// else lies in it.
+// copyTree copies the files that git does not ignore to a temporary directory.
+// Gremlins copies the whole tree for each of its workers, including ignored
+// files.
 func copyTree() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "mutants"); err != nil {
 		return "", err
@@ -38,7 +38,7 @@ func copyTree() (dir string, err error) {
 	}
 	for file := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
 		text, err := os.ReadFile(file)
-		if errors.Is(err, fs.ErrNotExist) { // deleted, but git was not told yet
+		if errors.Is(err, fs.ErrNotExist) { // deleted, but still in the index
 			continue
 		}
 		to := filepath.Join(dir, file)
@@ -55,11 +55,11 @@ func copyTree() (dir string, err error) {
 	return dir, nil
 }
 
-// unleash has gremlins find the mutants of a package of the tree, and which of
-// them its tests reach. It tries those, and returns all.
+// unleash lets gremlins find the mutants of a package of the tree, and which of
+// them its tests reach. It runs the tests on these, and returns all mutants.
 //
 // Gremlins itself would compile and link a test binary for each mutant, and run
-// all tests. It passes no flags to them, but they obey GOFLAGS.
+// all tests. It passes no flags to them, but GOFLAGS applies.
 func unleash(tree, pkg string) ([]mutant, error) {
 	output := filepath.Join(tree, "gremlins.json")
 	defer func() { _ = os.Remove(output) }()
@@ -85,7 +85,7 @@ func unleash(tree, pkg string) ([]mutant, error) {
 	}
 	var mutants []mutant
 	for _, file := range all.Files {
-		if strings.Contains(file.Name, "/") || strings.HasSuffix(file.Name, ".gen.go") { // of a package within, or generated
+		if strings.Contains(file.Name, "/") || strings.HasSuffix(file.Name, ".gen.go") { // subpackage, or generated
 			continue
 		}
 		for _, mutation := range file.Mutations {

@@ -1,11 +1,12 @@
-// Command mutants breaks packages on purpose, by gremlins, and fails if their
-// own tests notice too little of it, or a mutant lives that nobody has judged.
+// Command mutants runs mutation tests with gremlins. It fails if a package's
+// tests reach or kill too few mutants, or if a mutant survives that is not
+// listed.
 //
 // Each package is tested alone and with -short, so that no server is started.
-// Mutants that lived are compared with survivors.txt, the list of those that
-// may. Not counted are mutants that do not compile, which gremlins takes for
-// killed, those outside of functions, which it takes for not covered, and those
-// of generated files.
+// Survivors are compared with survivors.txt, the list of accepted ones. It does
+// not count mutants that do not compile, which gremlins reports as killed,
+// mutants outside of functions, which it reports as not covered, and mutants in
+// generated files.
 package main
 
 import (
@@ -19,20 +20,20 @@ import (
 )
 
 const (
-	minCoverage = 80.0 // percent of the mutants that the tests reach
-	minEfficacy = 95.0 // percent of those that they kill, or that are listed
+	minCoverage = 80.0 // percent of mutants that the tests reach
+	minEfficacy = 95.0 // percent of reached mutants that are killed or listed
 )
 
 // tally counts the mutants of a package.
 type tally struct {
 	pkg                string
 	killed, timedOut   int
-	lived, listed      int // the listed ones are among those that lived
+	lived, listed      int // listed ones count as lived, too
 	coverage, efficacy float64
 
-	survivors []mutant // that nobody listed
+	survivors []mutant // not listed
 	uncovered []mutant
-	gone      []string // that are listed and did not live
+	gone      []string // listed, but did not survive
 }
 
 func main() {
@@ -91,7 +92,7 @@ func parseSurvivors(text string) (map[string]string, error) {
 	return may, nil
 }
 
-// count sums up the mutants of a package, of which those in may are listed.
+// count sums up the mutants of a package. may contains the listed ones.
 func count(pkg string, mutants []mutant, may map[string]string) tally {
 	t := tally{pkg: pkg}
 	alive := map[string]bool{}
@@ -131,7 +132,7 @@ func percent(part, whole int) float64 {
 	return 100 * float64(part) / float64(whole)
 }
 
-// report prints the tallies, and reports whether all are good enough.
+// report prints the tallies, and reports whether all packages pass.
 func report(tallies []tally, verbose bool) bool {
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(table, "package\tkilled\ttimed out\tlived\tlisted\tnot covered\tcoverage\tefficacy\t")
@@ -163,7 +164,7 @@ func report(tallies []tally, verbose bool) bool {
 	return good
 }
 
-// faults returns why a package is not good enough.
+// faults returns the reasons why a package fails.
 func (t tally) faults() (all []string) {
 	if t.coverage < minCoverage {
 		all = append(all, fmt.Sprintf("the tests reach %.1f %% of the mutants, want %.0f %%", t.coverage, minCoverage))

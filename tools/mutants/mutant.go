@@ -24,29 +24,29 @@ import (
 type mutant struct {
 	file         string // from the root of the module
 	line, column int
-	status       string // gremlins' word for what became of it
-	name         string // the same after its lines have moved
+	status       string // the result, as reported by gremlins
+	name         string // does not depend on line numbers
 
-	// Of those that are tried:
+	// Only for mutants that are tried:
 	decl             *ast.FuncDecl
 	text             string // a copy of the function with the change
-	function, number int    // from 1 on
+	function, number int    // start at 1
 }
 
 func (m mutant) compare(other mutant) int {
 	return cmp.Or(cmp.Compare(m.file, other.file), cmp.Compare(m.line, other.line), cmp.Compare(m.column, other.column))
 }
 
-// Gremlins' words for what becomes of mutants.
+// Gremlins' results for mutants.
 const (
 	notCovered = "NOT COVERED" // no test reaches it
-	runnable   = "RUNNABLE"    // it is to be tried
+	runnable   = "RUNNABLE"    // not tried yet
 	killed     = "KILLED"
 	lived      = "LIVED"
 	timedOut   = "TIMED OUT"
 )
 
-// number tells mutants of the same name apart by their order.
+// number makes equal names of mutants unique by their order.
 func number(mutants []mutant) {
 	seen := map[string]int{}
 	for i := range mutants {
@@ -57,7 +57,8 @@ func number(mutants []mutant) {
 	}
 }
 
-// changes is what gremlins' kinds of mutation make of an operator.
+// changes maps gremlins' kinds of mutation and operators to the mutated
+// operators.
 var changes = map[string]map[token.Token]token.Token{
 	"ARITHMETIC_BASE": {token.ADD: token.SUB, token.SUB: token.ADD, token.MUL: token.QUO, token.QUO: token.MUL,
 		token.REM: token.MUL},
@@ -67,7 +68,7 @@ var changes = map[string]map[token.Token]token.Token{
 	"INCREMENT_DECREMENT": {token.INC: token.DEC, token.DEC: token.INC},
 }
 
-// code is a package, parsed.
+// code is a parsed package.
 type code struct {
 	path     string
 	name     string
@@ -80,7 +81,7 @@ type code struct {
 	copies  int
 }
 
-// load parses a package, and prepares to check its types.
+// load parses a package, and prepares type checks.
 func load(tree, pkg string) (*code, error) {
 	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles,DepOnly", "./"+pkg)
 	cmd.Dir, cmd.Stderr = tree, os.Stderr
@@ -129,7 +130,7 @@ func (c *code) describe(m *mutant, kind string) (counts bool, err error) {
 	}
 	for _, decl := range file.Decls {
 		f, isFunc := decl.(*ast.FuncDecl)
-		if !isFunc || f.Recv == nil && f.Name.Name == "init" { // which can't be called
+		if !isFunc || f.Recv == nil && f.Name.Name == "init" { // can't be called
 			continue
 		}
 		node, op := c.operator(f, m.line, m.column)
@@ -157,7 +158,7 @@ func (c *code) describe(m *mutant, kind string) (counts bool, err error) {
 	return false, nil
 }
 
-// operator returns the node of a function whose operator stands at a place, and
+// operator returns the node of a function whose operator is at a position, and
 // the operator.
 func (c *code) operator(f *ast.FuncDecl, line, column int) (at ast.Node, op *token.Token) {
 	ast.Inspect(f, func(n ast.Node) bool {
@@ -179,8 +180,8 @@ func (c *code) operator(f *ast.FuncDecl, line, column int) (at ast.Node, op *tok
 	return at, op
 }
 
-// inCase reports whether a node stands in the expressions of a case, which Go's
-// profiles of coverage leave out: gremlins takes them for not covered.
+// inCase reports whether a node is in the expressions of a case. Go's coverage
+// profiles omit those, so gremlins reports them as not covered.
 func (c *code) inCase(f *ast.FuncDecl, node ast.Node) bool {
 	in := false
 	ast.Inspect(f, func(n ast.Node) bool {
@@ -194,7 +195,7 @@ func (c *code) inCase(f *ast.FuncDecl, node ast.Node) bool {
 	return in
 }
 
-// copyOf stores a copy of a function, as it is now, for a mutant.
+// copyOf stores a copy of a function, with its current change, for a mutant.
 func (c *code) copyOf(f *ast.FuncDecl, m *mutant) {
 	if c.numbers[f] == 0 {
 		c.numbers[f] = len(c.numbers) + 1
@@ -208,12 +209,12 @@ func (c *code) copyOf(f *ast.FuncDecl, m *mutant) {
 	f.Name.Name, m.text = name, text.String()
 }
 
-// original returns where a file is.
+// original returns the path of a file.
 func (c *code) original(file string) string { return c.fset.Position(c.files[file].Package).Filename }
 
 func (c *code) offset(p token.Pos) int { return c.fset.Position(p).Offset }
 
-// compiles reports whether the package does, as it is now.
+// compiles reports whether the package compiles with its current change.
 func (c *code) compiles() bool {
 	var files []*ast.File
 	for _, file := range c.files {

@@ -131,8 +131,8 @@ func TestParseSurvivors_NeedsAReasonForEach(t *testing.T) {
 	}
 }
 
-// Go's profile of coverage has nothing for the expressions of a case, so they
-// are broken here.
+// Go's coverage profiles omit the expressions of a case, so these mutants are
+// tried as well.
 func TestDescribe_BreaksTheExpressionsOfACase(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out by -short: compiles tests")
@@ -158,7 +158,7 @@ func TestDescribe_BreaksTheExpressionsOfACase(t *testing.T) {
 	for _, x := range []struct {
 		line   int
 		status string
-	}{{5, killed}, {7, lived}} { // that 9 itself is not more than 9 is not tested
+	}{{5, killed}, {7, lived}} { // the boundary is not tested
 		m := []mutant{{file: "p/p.go", line: x.line, column: 9, status: notCovered}}
 		counts, err := p.describe(&m[0], "CONDITIONALS_BOUNDARY")
 		if err := errors.Join(err, p.tryAll(m, time.Second)); err != nil || !counts || m[0].status != x.status {
@@ -167,10 +167,10 @@ func TestDescribe_BreaksTheExpressionsOfACase(t *testing.T) {
 	}
 }
 
-// The functions here have everything that is awkward about a call of a copy.
+// The functions here cover all features that make calling a copy difficult.
 func TestTryAll_TellsWhatTheTestsNotice(t *testing.T) {
 	if testing.Short() {
-		t.Skip("left out by -short: compiles tests, and waits for one that never ends")
+		t.Skip("left out by -short: compiles tests, and waits for a timeout")
 	}
 	tree := t.TempDir()
 	for name, text := range map[string]string{
@@ -246,7 +246,7 @@ func TestFailsByItself(t *testing.T) { t.Error("always") }
 		{"INCREMENT_DECREMENT", runnable, 14, 41},
 		{"INCREMENT_DECREMENT", runnable, 17, 22},
 		{"CONDITIONALS_NEGATION", notCovered, 25, 9}, // in a case
-		{"CONDITIONALS_NEGATION", runnable, 31, 26},  // in a function that nobody can call
+		{"CONDITIONALS_NEGATION", runnable, 31, 26},  // in a function that can't be called
 	} {
 		m := mutant{file: "p/p.go", line: x.line, column: x.column, status: x.status}
 		counts, err := p.describe(&m, x.kind)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// source is a file to which mutants are added. Each is a copy of its function,
-// which calls it while the mutant is awake.
+// source is a file with added mutants. Each is a copy of its function, which
+// calls the copy while the mutant is active.
 type source struct {
 	text      string
 	functions map[*ast.FuncDecl][]*mutant
@@ -17,7 +17,7 @@ type source struct {
 
 // broken returns the text of the file with its mutants.
 func (s *source) broken(c *code) string {
-	inserts := map[int]string{} // by offset; what stands there is a blank if it is replaced
+	inserts := map[int]string{} // by offset; replaces the text there if it is a blank
 	var copies strings.Builder
 	for f, mutants := range s.functions {
 		call := callOf(c, f, inserts)
@@ -44,7 +44,7 @@ func (s *source) broken(c *code) string {
 func copyName(number int) string { return fmt.Sprintf("mutants%d", number) }
 
 // callOf returns the statements that call a copy of a function and return, with
-// %s for the copy's name. Parameters that have no names get some.
+// %s for the copy's name. It names unnamed parameters.
 func callOf(c *code, f *ast.FuncDecl, inserts map[int]string) string {
 	call := "%s"
 	if f.Recv != nil {
@@ -66,7 +66,7 @@ func callOf(c *code, f *ast.FuncDecl, inserts map[int]string) string {
 	return "return " + call
 }
 
-// arguments returns the names of parameters, as they are passed on.
+// arguments returns the names of parameters, as arguments of a call.
 func arguments(c *code, list *ast.FieldList, prefix string, inserts map[int]string) []string {
 	var args []string
 	for _, field := range list.List {

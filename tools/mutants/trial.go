@@ -21,8 +21,8 @@ import (
 	"time"
 )
 
-// trial is a test binary in which every mutant of a package sleeps. A variable
-// of the environment wakes one of them.
+// trial is a test binary that contains every mutant of a package. An
+// environment variable activates one of them.
 type trial struct {
 	binary, dir string // dir is the package's
 	tests       []test // in the order of their time
@@ -32,21 +32,21 @@ type trial struct {
 	kills map[kill]int
 }
 
-// kill is that a test has noticed a mutant of a function.
+// kill records that a test killed a mutant of a function.
 type kill struct {
 	function int
 	test     string
 }
 
-// test is one that passes if no mutant is awake.
+// test is a test that passes if no mutant is active.
 type test struct {
 	name    string
 	time    time.Duration
 	entered map[int]bool // the functions with mutants that it calls, by number
 }
 
-// tryAll breaks the package by each mutant that is to be tried, and stores what
-// became of it. Tests have patience, and ten times as long as without mutants.
+// tryAll runs the tests on each runnable mutant, and stores the result. A test
+// may take patience plus ten times as long as without mutants.
 func (c *code) tryAll(mutants []mutant, patience time.Duration) error {
 	dir, err := os.MkdirTemp("", "mutants-trial")
 	if err != nil {
@@ -79,9 +79,9 @@ func (c *code) tryAll(mutants []mutant, patience time.Duration) error {
 	return nil
 }
 
-// awake is the file that is added to the package. A function asks which of its
-// mutants is awake. Where the environment names a file, the functions that were
-// called are noted there.
+// awake is a file that is added to the package. It returns which mutant of a
+// function is active. If the environment names a file, it records called
+// functions there.
 const awake = `package %s
 
 import (
@@ -148,8 +148,8 @@ func (c *code) build(dir, binary string, mutants []mutant) error {
 	return nil
 }
 
-// watch runs each test alone, and notes which functions it calls. Tests that
-// fail by themselves are left out.
+// watch runs each test alone, and records which functions it calls. Tests that
+// fail without a mutant are omitted.
 func (t *trial) watch(dir string) error {
 	list := exec.Command(t.binary, "-test.list", ".")
 	list.Dir = t.dir
@@ -186,13 +186,13 @@ func (t *trial) watch(dir string) error {
 	return nil
 }
 
-// atOnce is how many tests one process runs. More of them would start fewer
-// processes, but those that are parallel all run to their end.
+// atOnce is how many tests one process runs. More would start fewer processes,
+// but parallel tests run to completion after a failure.
 const atOnce = 6
 
-// try wakes a mutant, and returns gremlins' word for what becomes of it. Of the
-// tests that call its function, those are first that noticed most of its
-// mutants, and then the quickest.
+// try activates a mutant, and returns the result. It runs the tests that call
+// its function: the test with most kills of its mutants first, among equals the
+// fastest.
 func (t *trial) try(m *mutant) string {
 	var tests []test
 	for _, x := range t.tests {
@@ -219,8 +219,7 @@ func (t *trial) try(m *mutant) string {
 
 var failed = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
 
-// run runs tests with variables in their environment, and returns which one
-// failed first.
+// run runs tests with environment variables, and returns the first failed test.
 func (t *trial) run(tests []test, env ...string) (status, by string) {
 	var names []string
 	limit := t.patience
@@ -232,7 +231,7 @@ func (t *trial) run(tests []test, env ...string) (status, by string) {
 	defer cancel()
 	run := exec.CommandContext(ctx, t.binary, "-test.short", "-test.failfast", "-test.run",
 		"^("+strings.Join(names, "|")+")$")
-	// its children may hold the output open
+	// child processes may hold the output open
 	run.Dir, run.Env, run.WaitDelay = t.dir, append(os.Environ(), env...), time.Second
 	out, err := run.CombinedOutput()
 	switch first := failed.FindSubmatch(out); {

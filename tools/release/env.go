@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// configured are the variables that the package sets itself, for the service to
-// find its data.
+// configured are the variables that the package sets itself, so that the
+// service finds its data.
 var configured = map[string]string{
 	"CARDMINT_DATABASE_URL": "sqlite:/var/lib/cardmint/cardmint.db",
 	"CARDMINT_KEYS":         "/var/lib/cardmint/cardmint.keys",
@@ -20,14 +20,14 @@ const preface = `# The configuration of cardmint.service, and of the commands of
 # Passwords do not belong here but in files that only the user cardmint can read.
 `
 
-// A row of the page is | flag | variable | default | what it is |. What it is
-// may contain links.
+// A row of the page is | flag | variable | default | description |.
+// Descriptions may contain links.
 var (
 	row  = regexp.MustCompile("(?m)^\\| `--[^`]+` \\| `(CARDMINT_[A-Z_]+)` \\|([^|]*)\\|(.*)\\|$")
 	link = regexp.MustCompile(`\[([^\]]+)\]\([^)]*\)`)
 )
 
-// variables prints every variable of the page that lists the flags of serve.
+// variables prints every variable on the page that lists the flags of serve.
 func variables(w io.Writer, page string) error {
 	text, err := os.ReadFile(page)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command release makes the parts of a release that need more than a compiler
-// and tar; see build beside it.
+// Command release builds the parts of a release that need more than a compiler
+// and tar. The script build calls it.
 //
 //	release env FLAGS           prints the file of variables that the package configures the service with, from docs/flags.md
 //	release sbom BINARY VERSION prints the bill of materials of a program, as CycloneDX JSON
@@ -42,8 +42,8 @@ func run(args []string, stdout io.Writer) error {
 	return errors.New("use: release env FLAGS | sbom BINARY VERSION | roots | deb CONFIG PACKAGE")
 }
 
-// roots leaves out the authorities that are trusted only within limits, which a
-// file of certificates can't state.
+// roots omits authorities that are trusted only with constraints, because a
+// file of certificates can't express those.
 func roots(w io.Writer) error {
 	for root := range bundle.Roots() {
 		if root.Constraint != nil {
@@ -56,8 +56,8 @@ func roots(w io.Writer) error {
 	return nil
 }
 
-// pack uses nfpm as a library: the command also makes formats that nobody asked
-// for.
+// pack uses nfpm as a library: the command supports many more formats, with
+// their dependencies.
 func pack(config, file string) error {
 	parsed, err := nfpm.ParseFileWithEnvMapping(config, os.Getenv)
 	if err != nil {

@@ -25,9 +25,9 @@ func TestVariables(t *testing.T) {
 	if got := strings.TrimPrefix(out.String(), preface); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	write("\n| `--keys` | CARDMINT_KEYS | | |\n") // a variable that is not found would be missing from the package
+	write("\n| `--keys` | CARDMINT_KEYS | | |\n") // otherwise the package would lack a variable
 	if err := variables(&out, page); err == nil {
-		t.Error("a row that can't be read was left out")
+		t.Error("a malformed row was omitted")
 	}
 }
 

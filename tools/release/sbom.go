@@ -9,9 +9,10 @@ import (
 	cyclonedx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// materials lists what the linker says it has linked into a program: every
-// module with its version and its checksum as in go.sum, and the standard
-// library. It holds no time and no random number, so that it can be made again.
+// materials lists the modules that are linked into a program, according to its
+// build information: each with its version and its checksum as in go.sum, and
+// the standard library. It contains no times and random numbers, so that it is
+// reproducible.
 func materials(w io.Writer, program, version string) error {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
@@ -40,8 +41,8 @@ func materials(w io.Writer, program, version string) error {
 	return cyclonedx.NewBOMEncoder(w, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
 }
 
-// library describes a module. One that is replaced by a folder of this
-// repository is of the same version as the program.
+// library describes a module. A module that is replaced by a directory of this
+// repository has the program's version.
 func library(m *debug.Module, version string) cyclonedx.Component {
 	if r := m.Replace; r != nil && strings.HasPrefix(r.Path, ".") {
 		return component(cyclonedx.ComponentTypeLibrary, m.Path, version)

@@ -15,8 +15,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// Each attempt of a call is a span, below the span of whoever calls, and its
-// traceparent is sent along.
+// Each attempt of a call is a span below the caller's span, and sends its
+// traceparent.
 func Example() {
 	spans := tracetest.NewInMemoryExporter()
 	tracing := trace.NewTracerProvider(trace.WithSyncer(spans))
@@ -50,7 +50,7 @@ func Example() {
 	// checkout true Unset
 }
 
-// service is one that is busy at first.
+// service returns a service that is busy at first.
 func service() *httptest.Server {
 	var asked atomic.Int32
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

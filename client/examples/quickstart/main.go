@@ -21,7 +21,7 @@ func main() {
 		log.Fatal(err)
 	}
 	fmt.Println("pay", card.Payment.Amount, card.Payment.Currency, "to", card.Payment.Address)
-	// A sandbox plays the payer. Elsewhere, leave this to a wallet.
+	// In a sandbox, the program pays. Elsewhere, a wallet does.
 	if _, err = shop.SimulatePayment(ctx, card.UUID, client.SimulatePaymentRequest{}); err != nil {
 		log.Fatal(err)
 	}

@@ -1,10 +1,10 @@
-// Command view prints an OpenAPI document, as JSON, in the form in which
-// oasdiff can tell whether clients break.
+// Command view prints an OpenAPI document as JSON, rewritten so that oasdiff
+// finds all changes that break clients.
 //
-// Oasdiff does not check callbacks. Each becomes an operation that answers what
-// a receiver is sent: to whoever reads them, the two are the same. Enumerations
-// that the contract allows to grow lose their values, and others those that no
-// client meets unless it asks for them.
+// Oasdiff does not check callbacks, so each becomes an operation whose response
+// is the request to the receiver. Enumerations that may grow under the contract
+// lose their values. Other enumerations lose values that occur only after the
+// client has used a new operation.
 package main
 
 import (
@@ -16,12 +16,12 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// growing names the enumerations whose descriptions tell clients to expect more
-// values.
+// growing names the enumerations that may get more values, according to their
+// descriptions.
 var growing = []string{"EventType", "ProblemCode"}
 
-// asked names the values of other enumerations that a response has only once
-// the client has used an operation that is as new as they are.
+// asked names the values of other enumerations that occur only after the client
+// has used an equally new operation.
 var asked = map[string][]string{
 	"PaymentState": {"canceled"}, // cancelCard
 }
