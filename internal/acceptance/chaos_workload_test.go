@@ -219,7 +219,7 @@ func (s *workload) order(ctx context.Context, b *purchase) bool {
 }
 
 // acknowledge records the response to an order.
-func (s *workload) acknowledge(b *purchase, card *client.Card, asked time.Time) {
+func (s *workload) acknowledge(b *purchase, card *client.Card, sent time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.card == nil {
@@ -228,7 +228,7 @@ func (s *workload) acknowledge(b *purchase, card *client.Card, asked time.Time) 
 		s.t.Errorf("%s: two responses differ: %s", b.key, diff)
 	}
 	select {
-	case s.sales <- asked:
+	case s.sales <- sent:
 	default: // no awaitSale is waiting
 	}
 }
@@ -241,8 +241,8 @@ func (s *workload) awaitSale(t *testing.T) time.Duration {
 	limit := time.After(90 * time.Second)
 	for {
 		select {
-		case asked := <-s.sales:
-			if asked.After(start) {
+		case sent := <-s.sales:
+			if sent.After(start) {
 				return time.Since(start)
 			}
 		case <-s.stopped:

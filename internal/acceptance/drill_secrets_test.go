@@ -152,15 +152,15 @@ func (c *leakTest) suppliers(p *program) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := reference.Open(
+	supplierServer, err := reference.Open(
 		reference.Config{File: filepath.Join(dir, "supplier.db"), Secrets: secrets, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = made.Close() })
-	asked := httptest.NewServer(made)
-	t.Cleanup(asked.Close)
-	file := writeSuppliers(t, dir, asked.URL)
+	t.Cleanup(func() { _ = supplierServer.Close() })
+	endpoint := httptest.NewServer(supplierServer)
+	t.Cleanup(endpoint.Close)
+	file := writeSuppliers(t, dir, endpoint.URL)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -86,9 +86,9 @@ func newFailpointTest(t *testing.T, point failpoint.Name) *failpointTest {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = f.supplier.Close() })
-	asked := httptest.NewServer(f.supplier)
-	t.Cleanup(asked.Close)
-	suppliers := writeSuppliers(t, dir, asked.URL)
+	endpoint := httptest.NewServer(f.supplier)
+	t.Cleanup(endpoint.Close)
+	suppliers := writeSuppliers(t, dir, endpoint.URL)
 	f.worker = serveSimulated("--role", "worker", "--suppliers", suppliers, "--webhook-insecure", "--listen", "127.0.0.1:0")
 
 	token := f.program.account(t)

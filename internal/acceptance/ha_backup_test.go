@@ -107,6 +107,6 @@ func (h *haCluster) restore(target string) time.Duration {
 			h.follow(m, backupPage, "Copy it to the others")
 		}
 	}
-	h.awaitWhole(2 * time.Minute)
+	h.awaitHealthy(2 * time.Minute)
 	return time.Since(begun)
 }

@@ -129,7 +129,7 @@ func newHACluster(t *testing.T) *haCluster {
 	roots.AppendCertsFromPEM(authority)
 	h.patroni = &http.Client{Timeout: time.Second,
 		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots}}}
-	h.awaitWhole(40 * time.Second)
+	h.awaitHealthy(40 * time.Second)
 	h.follow(h.leader(), haPage, "The database")
 	h.follow(h.app, haPage, "HAProxy")
 	// Until its first checks, HAProxy treats every server as the leader. Then
@@ -267,9 +267,9 @@ func (h *haCluster) leader() *rig.Machine {
 	return m
 }
 
-// awaitWhole waits until all three machines have joined, have one synchronous
+// awaitHealthy waits until all three machines have joined, have one synchronous
 // standby, and agree on that. It returns how long it waited.
-func (h *haCluster) awaitWhole(limit time.Duration) time.Duration {
+func (h *haCluster) awaitHealthy(limit time.Duration) time.Duration {
 	h.t.Helper()
 	started := time.Now()
 	for ; ; time.Sleep(100 * time.Millisecond) {
@@ -295,7 +295,7 @@ func (h *haCluster) awaitWhole(limit time.Duration) time.Duration {
 			return time.Since(started)
 		}
 		if time.Since(started) > limit {
-			h.t.Fatalf("the cluster is not complete after %s: leaders %v, timelines %v, %v", limit, leaders, timelines, wrong)
+			h.t.Fatalf("the cluster is not healthy after %s: leaders %v, timelines %v, %v", limit, leaders, timelines, wrong)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TestHA_LeaderFails_LosesNoAcknowledgedOrder(t *testing.T) {
 	}
 	h.maintain()
 	h.allRan(haPage)
-	t.Log("| connection | fault | writes stopped | new leader after | not ready for | 503s | new epoch in metrics after | stop at return | complete after |")
+	t.Log("| connection | fault | writes stopped | new leader after | not ready for | 503s | new epoch in metrics after | stop at return | healthy after |")
 	for _, row := range table {
 		t.Log(row)
 	}
@@ -55,11 +55,11 @@ func TestHA_LeaderFails_LosesNoAcknowledgedOrder(t *testing.T) {
 func (h *haCluster) maintain() {
 	h.t.Helper()
 	h.follow(h.nodes[0], haPage, "A setting of PostgreSQL")
-	h.awaitWhole(2 * time.Minute)
+	h.awaitHealthy(2 * time.Minute)
 	h.follow(h.nodes[0], haPage, "A standby that does not follow", "db2", h.memberWithRole("replica").Name)
-	h.awaitWhole(2 * time.Minute)
+	h.awaitHealthy(2 * time.Minute)
 	h.follow(h.nodes[0], haPage, "Work on etcd, or on the network between the machines")
-	h.awaitWhole(2 * time.Minute)
+	h.awaitHealthy(2 * time.Minute)
 }
 
 // haFault is a failure of the leader and its repair.
@@ -79,12 +79,12 @@ func (h *haCluster) faults() []haFault {
 	}
 }
 
-// fail causes the fault, waits until the cluster is whole again, and returns a
+// fail causes the fault, waits until the cluster is healthy again, and returns a
 // row of the table.
 func (s *haService) fail(round int, f haFault) string {
 	h, t := s.cluster, s.t
 	t.Helper()
-	h.awaitWhole(2 * time.Minute)
+	h.awaitHealthy(2 * time.Minute)
 	s.awaitReady()
 	s.awaitSales(time.Now(), time.Minute)
 	before, _ := s.awaitEpoch(0, time.Now())
@@ -103,7 +103,7 @@ func (s *haService) fail(round int, f haFault) string {
 	}
 	repaired := time.Now()
 	f.end(old)
-	whole := h.awaitWhole(3 * time.Minute)
+	healthy := h.awaitHealthy(3 * time.Minute)
 	s.awaitSales(time.Now(), time.Minute)
 	_, shown := s.awaitEpoch(before, begun)
 	refused := s.refused(begun)
@@ -116,7 +116,7 @@ func (s *haService) fail(round int, f haFault) string {
 	}
 	row := fmt.Sprintf("%-9s | %5.1f s | %5.1f s | %5.1f s | %4.0f | %5.1f s | %5.1f s | %5.1f s", f.name,
 		stopped.Seconds(), led.Seconds(), notReady.Seconds(), refused,
-		shown.Seconds(), s.longestGap(repaired).Seconds(), whole.Seconds())
+		shown.Seconds(), s.longestGap(repaired).Seconds(), healthy.Seconds())
 	t.Logf("round %d, %s -> %s: %s", round, old.Name, leader.Name, row)
 	return row
 }

@@ -232,7 +232,7 @@ func TestCardPurge_WithoutYes_DeletesNothing(t *testing.T) {
 	}
 	purge := []string{"card", "purge", made.UUID.String(), "--note", "asked for it", "--operator", "alice"}
 	wantOutput(t, p.must(t, purge...), "would permanently delete the credentials", "Nothing was changed", "--yes")
-	if whole, err := c.RevealCard(t.Context(), made.UUID); err != nil || whole.Credentials.CardNumber == "" {
+	if revealed, err := c.RevealCard(t.Context(), made.UUID); err != nil || revealed.Credentials.CardNumber == "" {
 		t.Errorf("purged without --yes: %v", err)
 	}
 	wantOutput(t, p.must(t, append(purge, "--yes")...), "purged")

@@ -87,11 +87,11 @@ func (h *host) firstWallet() {
 		h.Fatal(out)
 	}
 	h.run(cold)
-	said := h.run(cold)
-	address := regexp.MustCompile(`\b4[1-9A-HJ-NP-Za-km-z]{94}\b`).FindString(said)
-	key := regexp.MustCompile(`secret: ([0-9a-f]{64})`).FindStringSubmatch(said)
+	printed := h.run(cold)
+	address := regexp.MustCompile(`\b4[1-9A-HJ-NP-Za-km-z]{94}\b`).FindString(printed)
+	key := regexp.MustCompile(`secret: ([0-9a-f]{64})`).FindStringSubmatch(printed)
 	if address == "" || key == nil {
-		h.Fatalf("no address or view key:\n%s", said)
+		h.Fatalf("no address or view key:\n%s", printed)
 	}
 	h.run(theNode)
 	h.runUntil(`"synchronized": true`, theNode)

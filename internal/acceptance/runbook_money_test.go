@@ -12,11 +12,11 @@ import (
 
 // printedAmount returns the --amount in the command that another command has
 // printed.
-func (h *host) printedAmount(said string) string {
+func (h *host) printedAmount(printed string) string {
 	h.Helper()
-	found := regexp.MustCompile(`--amount (\S+) --yes`).FindStringSubmatch(said)
+	found := regexp.MustCompile(`--amount (\S+) --yes`).FindStringSubmatch(printed)
 	if found == nil {
-		h.Fatalf("no amount is printed:\n%s", said)
+		h.Fatalf("no amount is printed:\n%s", printed)
 	}
 	return found[1]
 }
@@ -34,18 +34,18 @@ func (h *host) money() {
 	wantOutput(h.T, h.run(cards), late.UUID.String(), back.UUID.String())
 	wantOutput(h.T, h.run(cards, "ADDRESS", late.Payment.Address), late.UUID.String())
 	wantOutput(h.T, h.run(cards, "UUID", late.UUID.String()), "accept", "refund")
-	said := h.run(cards, "UUID", late.UUID.String())
-	wantOutput(h.T, said, "Nothing was changed", "--yes")
-	wantOutput(h.T, h.run(cards, "UUID", late.UUID.String(), "AMOUNT", h.printedAmount(said)), "recorded")
+	printed := h.run(cards, "UUID", late.UUID.String())
+	wantOutput(h.T, printed, "Nothing was changed", "--yes")
+	wantOutput(h.T, h.run(cards, "UUID", late.UUID.String(), "AMOUNT", h.printedAmount(printed)), "recorded")
 	h.awaitPayments(map[uuid.UUID]client.PaymentState{late.UUID: client.PaymentStatePaid})
-	said, _ = h.shell("cm card resolve " + back.UUID.String() + " refund --note x")
-	script := h.script(cards, "UUID", back.UUID.String(), "AMOUNT", h.printedAmount(said))
+	printed, _ = h.shell("cm card resolve " + back.UUID.String() + " refund --note x")
+	script := h.script(cards, "UUID", back.UUID.String(), "AMOUNT", h.printedAmount(printed))
 	if out, _ := h.shell(script); !strings.Contains(out, "recorded") || !strings.Contains(out, "ask the customer") &&
 		!strings.Contains(out, "no refund address") {
 		h.Errorf("a card without a refund address:\n%s", out)
 	}
 	wantOutput(h.T,
-		h.run(cards, "UUID", back.UUID.String(), "TXID", strings.Repeat("6a", 32), "AMOUNT", h.printedAmount(said)), "recorded")
+		h.run(cards, "UUID", back.UUID.String(), "TXID", strings.Repeat("6a", 32), "AMOUNT", h.printedAmount(printed)), "recorded")
 
 	db := rig.OpenSQL(h, h.databaseURL())
 	forNew, forCard, returned := strings.Repeat("5c", 32), strings.Repeat("81", 32), strings.Repeat("d9", 32)
@@ -54,9 +54,9 @@ func (h *host) money() {
 		sendStray(h.T, h.service(), db, txid, coins)
 	}
 	wantOutput(h.T, h.run(transfers), forNew, forCard, returned)
-	said = h.run(transfers, "TXID", forNew)
-	wantOutput(h.T, said, "would make a card of 150 USD")
-	wantOutput(h.T, h.run(transfers, "TXID", forNew, "AMOUNT", h.printedAmount(said)), "recorded")
+	printed = h.run(transfers, "TXID", forNew)
+	wantOutput(h.T, printed, "would make a card of 150 USD")
+	wantOutput(h.T, h.run(transfers, "TXID", forNew, "AMOUNT", h.printedAmount(printed)), "recorded")
 	wantOutput(h.T, h.run(transfers, "TXID", forCard, "UUID", waiting.UUID.String(), "AMOUNT", "1"), "recorded")
 	h.awaitPayments(map[uuid.UUID]client.PaymentState{waiting.UUID: client.PaymentStatePaid})
 	wantOutput(h.T, h.run(transfers, "TXID", returned, "AMOUNT", "3"), "Now send exactly 3 monero")

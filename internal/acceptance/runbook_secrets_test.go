@@ -68,17 +68,17 @@ func (h *host) leakedWebhook() {
 	h.Cleanup(receiver.Close)
 	made, err := h.client().CreateWebhook(h.Context(), client.CreateWebhookRequest{URL: receiver.URL})
 	must(h, err)
-	said := h.run("The secret of a webhook", "$TOKEN", h.token, "ID", made.Webhook.ID.String())
-	if !strings.Contains(said, "whsec_") || strings.Contains(said, made.Secret.Reveal()) {
-		h.Errorf("no new secret: %s", said)
+	printed := h.run("The secret of a webhook", "$TOKEN", h.token, "ID", made.Webhook.ID.String())
+	if !strings.Contains(printed, "whsec_") || strings.Contains(printed, made.Secret.Reveal()) {
+		h.Errorf("no new secret: %s", printed)
 	}
 }
 
 func (h *host) leakedKey() {
 	const heading = "The key file has leaked"
-	said := h.run(heading)
-	added := regexp.MustCompile(`added key ([0-9a-f]{8})`).FindStringSubmatch(said)[1]
-	old := regexp.MustCompile(`(?m)^([0-9a-f]{8}) .* primary `).FindStringSubmatch(said)[1]
+	printed := h.run(heading)
+	added := regexp.MustCompile(`added key ([0-9a-f]{8})`).FindStringSubmatch(printed)[1]
+	old := regexp.MustCompile(`(?m)^([0-9a-f]{8}) .* primary `).FindStringSubmatch(printed)[1]
 	h.awaitOutput("every process has key "+added+": cardmint keys promote", "cm keys list")
 	h.run(heading, "NEW", added)
 	h.runUntil("nothing is encrypted with key "+old+" any more", heading)

@@ -113,23 +113,23 @@ func (s specService) pay(t *testing.T, card, body string) string {
 
 // register registers a receiver, compares the response with the document, and
 // returns the webhook's path.
-func (s specService) register(t *testing.T, r *specReceiver, asked specObject) (hook string) {
+func (s specService) register(t *testing.T, r *specReceiver, want specObject) (hook string) {
 	t.Helper()
-	asked["url"] = r.url
-	body, _ := json.Marshal(asked)
+	want["url"] = r.url
+	body, _ := json.Marshal(want)
 	var answer struct {
 		Webhook specObject
 		Secret  string
 	}
 	hook = s.call(t, "POST", "/api/webhooks", string(body), http.StatusCreated, &answer).Get("Location")
-	maps.Copy(asked, specObject{"id": strings.TrimPrefix(hook, "/api/webhooks/"), "enabled": true,
+	maps.Copy(want, specObject{"id": strings.TrimPrefix(hook, "/api/webhooks/"), "enabled": true,
 		"disabled_reason": nil, "disabled_at": nil, "failing_since": nil, "created_at": answer.Webhook["created_at"]})
 	var read specObject
 	s.call(t, "GET", hook, "", http.StatusOK, &read)
-	if !reflect.DeepEqual(answer.Webhook, asked) || !reflect.DeepEqual(read, asked) ||
-		!specUUID7.MatchString(fmt.Sprint(asked["id"])) ||
-		time.Since(specTime(t, asked["created_at"])).Abs() > time.Minute {
-		t.Errorf("registered as %v, read as %v, want %v, created now", answer.Webhook, read, asked)
+	if !reflect.DeepEqual(answer.Webhook, want) || !reflect.DeepEqual(read, want) ||
+		!specUUID7.MatchString(fmt.Sprint(want["id"])) ||
+		time.Since(specTime(t, want["created_at"])).Abs() > time.Minute {
+		t.Errorf("registered as %v, read as %v, want %v, created now", answer.Webhook, read, want)
 	}
 	encoded, found := strings.CutPrefix(answer.Secret, "whsec_")
 	if key, err := base64.StdEncoding.DecodeString(encoded); !found || err != nil || len(key) != 32 {

@@ -48,16 +48,16 @@ func TestSupplierCancel_PendingRequest_IsCanceled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := reference.Open(
+	supplierServer, err := reference.Open(
 		reference.Config{File: filepath.Join(dir, "supplier.db"), Secrets: secrets, Log: slog.New(slog.DiscardHandler),
 			Rules: []reference.Rule{{Behavior: reference.Pending, Probability: 1}}, PendingFor: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = made.Close() })
-	asked := httptest.NewServer(made)
-	t.Cleanup(asked.Close)
-	file := writeSuppliers(t, dir, asked.URL)
+	t.Cleanup(func() { _ = supplierServer.Close() })
+	endpoint := httptest.NewServer(supplierServer)
+	t.Cleanup(endpoint.Close)
+	file := writeSuppliers(t, dir, endpoint.URL)
 	p := newProgram(t, "")
 	token := p.account(t)
 	s := p.serve(t, serveSimulated("--suppliers", file)...)

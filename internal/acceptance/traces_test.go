@@ -86,20 +86,20 @@ func newTracedService(t *testing.T, database string) *tracedService {
 	dir := t.TempDir()
 	secrets, err := supplier.ParseSecrets(supplierSecret)
 	must(t, err)
-	made, err := reference.Open(
+	supplierServer, err := reference.Open(
 		reference.Config{File: filepath.Join(dir, "supplier.db"), Secrets: secrets, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
-	t.Cleanup(func() { _ = made.Close() })
-	asked := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	t.Cleanup(func() { _ = supplierServer.Close() })
+	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPut || r.Method == http.MethodPost {
 			x.mu.Lock()
 			x.supplierParents = append(x.supplierParents, r.Header.Get("Traceparent"))
 			x.mu.Unlock()
 		}
-		made.ServeHTTP(w, r)
+		supplierServer.ServeHTTP(w, r)
 	}))
-	t.Cleanup(asked.Close)
-	x.supplierConfig = writeSuppliers(t, dir, asked.URL)
+	t.Cleanup(endpoint.Close)
+	x.supplierConfig = writeSuppliers(t, dir, endpoint.URL)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var e struct{ Type string }
 		if err := json.NewDecoder(r.Body).Decode(&e); err != nil {

@@ -70,9 +70,9 @@ func (x *transcript) run(args ...string) string {
 
 // runPrinted runs the first printed command that contains all words. It
 // replaces "..." by note.
-func (x *transcript) runPrinted(said, note string, words ...string) string {
+func (x *transcript) runPrinted(printed, note string, words ...string) string {
 	x.t.Helper()
-	for _, args := range commandsIn(x.t, said) {
+	for _, args := range commandsIn(x.t, printed) {
 		if i := slices.IndexFunc(words, func(w string) bool { return !slices.Contains(args, w) }); i >= 0 {
 			continue
 		}
@@ -127,27 +127,27 @@ func TestCLI_PrintedCommands_SettleEverything(t *testing.T) {
 		map[uuid.UUID]client.PaymentState{late.UUID: client.PaymentStateLate, back.UUID: client.PaymentStateLate,
 			reversed.UUID: client.PaymentStateReversed})
 
-	said := x.run("card", "list", "--attention")
+	printed := x.run("card", "list", "--attention")
 	wantOutput(t, p.must(t, "card", "show", parked.UUID.String()),
 		"an operator to decide: the card could not be issued: it answered with no card number")
 	wantOutput(t, p.must(t, "card", "show", declined.UUID.String()), "an operator to decide: its refund is due since 2",
 		": no supplier makes the card: the sandbox declines")
 	for range len(how) {
-		said = x.runPrinted(said, "", "card", "show") // of the first card
-		id := regexp.MustCompile(`card +(\S+) of account`).FindStringSubmatch(said)[1]
-		wantOutput(t, said, "waits for", "an operator to decide: ")
-		said = x.runPrinted(said, "as agreed with the customer", "card", "resolve", how[uuid.MustParse(id)])
-		wantOutput(t, said, "would ", "Nothing was changed.", "To do it:")
-		said = x.runPrinted(said, "", "--yes")
-		wantOutput(t, said, "recorded: ")
-		said = x.runPrinted(said, "", "card", "list", "--attention")
+		printed = x.runPrinted(printed, "", "card", "show") // of the first card
+		id := regexp.MustCompile(`card +(\S+) of account`).FindStringSubmatch(printed)[1]
+		wantOutput(t, printed, "waits for", "an operator to decide: ")
+		printed = x.runPrinted(printed, "as agreed with the customer", "card", "resolve", how[uuid.MustParse(id)])
+		wantOutput(t, printed, "would ", "Nothing was changed.", "To do it:")
+		printed = x.runPrinted(printed, "", "--yes")
+		wantOutput(t, printed, "recorded: ")
+		printed = x.runPrinted(printed, "", "card", "list", "--attention")
 	}
-	wantOutput(t, said, "no card waits for an operator", "Money came to addresses of no card.")
-	said = x.runPrinted(said, "", "transfers", "--unattributed")
-	said = x.runPrinted(said, "nobody knows whose it is", "--refunded")
-	said = x.runPrinted(said, "", "--yes")
-	wantOutput(t, said, "Now send exactly 2 monero")
-	wantOutput(t, x.runPrinted(said, "", "transfers", "--unattributed"), "no transfer waits for an operator")
+	wantOutput(t, printed, "no card waits for an operator", "Money came to addresses of no card.")
+	printed = x.runPrinted(printed, "", "transfers", "--unattributed")
+	printed = x.runPrinted(printed, "nobody knows whose it is", "--refunded")
+	printed = x.runPrinted(printed, "", "--yes")
+	wantOutput(t, printed, "Now send exactly 2 monero")
+	wantOutput(t, x.runPrinted(printed, "", "transfers", "--unattributed"), "no transfer waits for an operator")
 	s.awaitPayments(t, token,
 		map[uuid.UUID]client.PaymentState{late.UUID: client.PaymentStatePaid, declined.UUID: client.PaymentStatePaid,
 			back.UUID: client.PaymentStateExpired})

@@ -28,9 +28,9 @@ func TestTransfers_DeletedCard_IsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const said = "locked for card " + id + " of shop, 150 USD, which expired 2025-11-20T16:00:00Z and was deleted"
-	wantOutput(t, p.must(t, "transfers", "--unattributed"), "x            3       a", "b        "+said)
-	wantOutput(t, p.must(t, "transfers"), said)
+	const printed = "locked for card " + id + " of shop, 150 USD, which expired 2025-11-20T16:00:00Z and was deleted"
+	wantOutput(t, p.must(t, "transfers", "--unattributed"), "x            3       a", "b        "+printed)
+	wantOutput(t, p.must(t, "transfers"), printed)
 	var all []struct {
 		TxID    string
 		Deleted *struct {

@@ -65,26 +65,26 @@ func TestTransfersAttribute_ForgottenPayments_AreSettled(t *testing.T) {
 	decide := func(would, did string, args ...string) string {
 		t.Helper()
 		args = append([]string{"transfers", "attribute"}, append(args, "--note", "ticket 4711", "--operator", "alice")...)
-		said := p.must(t, args...)
-		wantOutput(t, said, "would "+would, "Nothing was changed.", "To do it:\n  cardmint transfers attribute ", "--amount ")
-		if again := p.must(t, args...); again != said {
-			t.Errorf("printed %q, then %q", said, again)
+		printed := p.must(t, args...)
+		wantOutput(t, printed, "would "+would, "Nothing was changed.", "To do it:\n  cardmint transfers attribute ", "--amount ")
+		if again := p.must(t, args...); again != printed {
+			t.Errorf("printed %q, then %q", printed, again)
 		}
 		if _, stderr, code := p.run(append(args, "--amount", "0.1", "--yes")...); code != 1 ||
 			!strings.Contains(stderr, "not 0.1") || !strings.Contains(stderr, "hint: ") {
 			t.Errorf("wrong amount: exit code %d, %s", code, stderr)
 		}
-		done := commandsIn(t, said)[0]
-		said = p.must(t, done...)
-		wantOutput(t, said, "recorded: "+did)
+		done := commandsIn(t, printed)[0]
+		printed = p.must(t, done...)
+		wantOutput(t, printed, "recorded: "+did)
 		wantOutput(t, p.must(t, done...), "nothing left to do")
-		return said
+		return printed
 	}
 	decide("count 1 monero toward card "+waiting.UUID.String()+" of 150 USD; payment is unpaid, would be paid",
 		"count 1 monero toward card", forCard, "--card", waiting.UUID.String())
-	said := decide("make a card of 300 USD for 1.5 monero, at 200 USD each", "make a card of 300 USD for 1.5 monero",
+	printed := decide("make a card of 300 USD for 1.5 monero, at 200 USD each", "make a card of 300 USD for 1.5 monero",
 		forNew, "--new", "--account", "shop", "--usd", "300", "--output", "0")
-	made := uuid.MustParse(regexp.MustCompile(`card (\S+), payment is paid`).FindStringSubmatch(said)[1])
+	made := uuid.MustParse(regexp.MustCompile(`card (\S+), payment is paid`).FindStringSubmatch(printed)[1])
 	decide("give back 3 monero", "give back 3 monero", back, "--refunded")
 
 	for _, id := range []uuid.UUID{waiting.UUID, made} {
