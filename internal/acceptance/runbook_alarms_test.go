@@ -12,7 +12,7 @@ import (
 
 func (h *host) index() {
 	h.start()
-	h.runUntil(`"status":"ready"`, "The operator's runbook")
+	h.runUntil(`"status":"ready"`, "When something is wrong")
 }
 
 // alarms runs the commands in the sections of all alarms. Their output depends
