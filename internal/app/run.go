@@ -76,6 +76,13 @@ func Run(ctx context.Context, d *Deployment, cfg Config) error {
 	if err := p.configure(); err != nil {
 		return err
 	}
+	// Local checks come before those of other machines. In development the key
+	// file is created, which waits for the listener.
+	if !cfg.Dev {
+		if err := p.openVault(ctx); err != nil {
+			return err
+		}
+	}
 	if p.worker() && !cfg.Simulated {
 		closeNodes, err := p.openNodes(ctx)
 		if err != nil {
@@ -89,8 +96,10 @@ func Run(ctx context.Context, d *Deployment, cfg Config) error {
 		return err
 	}
 	defer p.closeListeners()
-	if err := p.openVault(ctx); err != nil {
-		return err
+	if cfg.Dev {
+		if err := p.createVault(ctx); err != nil {
+			return err
+		}
 	}
 	return p.run(ctx)
 }
@@ -118,13 +127,16 @@ func (p *process) configure() (err error) {
 }
 
 func (p *process) openVault(ctx context.Context) (err error) {
-	if p.cfg.Dev {
-		if err := vault.Create(p.Keys); err != nil && !errors.Is(err, vault.ErrExists) {
-			return WithHint(err, "choose a directory that can be written with --keys")
-		}
-	}
 	p.vault, err = p.OpenVault(ctx)
 	return err
+}
+
+// createVault opens the vault, after creating a missing key file.
+func (p *process) createVault(ctx context.Context) error {
+	if err := vault.Create(p.Keys); err != nil && !errors.Is(err, vault.ErrExists) {
+		return WithHint(err, "choose a directory that can be written with --keys")
+	}
+	return p.openVault(ctx)
 }
 
 // Tune configures the garbage collector for a process that serves. The live

@@ -2,16 +2,20 @@ package app
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/cardmint/cardmint/internal/card"
 	"github.com/cardmint/cardmint/internal/chain"
+	"github.com/cardmint/cardmint/internal/chain/driver"
 )
 
 // devProcess returns the configuration of a process with simulated money, in
@@ -48,6 +52,28 @@ func TestRun_Simulated_IsReadyAndStops(t *testing.T) {
 	}
 	if err := Run(ctx, d, cfg); err != nil || status != http.StatusOK {
 		t.Errorf("error %v, status of readiness %d", err, status)
+	}
+}
+
+// unopened are settings of a node that must not be opened.
+type unopened struct {
+	driver.Settings
+	t *testing.T
+}
+
+func (u unopened) URLs() map[string]string { return nil }
+
+func (u unopened) Open() (driver.Node, error) {
+	u.t.Error("the node was opened before the key file was read")
+	return nil, errors.New("unreachable")
+}
+
+func TestRun_MissingKeyFile_IsReportedBeforeNodesAreOpened(t *testing.T) {
+	t.Parallel()
+	d, cfg := devProcess(t)
+	cfg.Dev, cfg.Simulated, cfg.Coins[0].Settings = false, false, unopened{t: t}
+	if err := Run(t.Context(), d, cfg); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(Hint(err), "keys create") {
+		t.Errorf("error %v, hint %q", err, Hint(err))
 	}
 }
 
