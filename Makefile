@@ -24,12 +24,13 @@ rerun       = $(if $(CI),--rerun-fails=1 --rerun-fails-max-failures=$(1) --rerun
 
 ##@ Every day
 
-run: ## Run the service with simulated money, on SQLite
-	@echo 'compiling cardmint: the first time takes one to two minutes' >&2
-	@go run ./cmd/cardmint dev
+# On a terminal, the program gets a process group of its own (set -m), so that
+# Ctrl-C ends it, but not make, which would report an error.
+run: build ## Run the service with simulated money, on SQLite; ARGS=--seed-demo
+	@[ ! -t 0 ] || set -m; bin/cardmint dev $(ARGS); exit $$?
 
 build: ## Build bin/cardmint
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/cardmint ./cmd/cardmint
+	@tools/compile
 
 # Left to `make test` are the tests that start the program, and those of packages
 # that only tests use. Each process has one core, because several run at once.
@@ -45,7 +46,7 @@ LINK  = $(if $(RACE),,CGO_ENABLED=0) GOFLAGS="$$GOFLAGS -ldflags=-s"
 # go test starts packages in this order: the longest first.
 FIRST = ./internal/settle ./internal/acceptance ./internal/store ./internal/chain/monero ./server
 test: deps ## Run all tests, on SQLite, PostgreSQL and Monero, in about ten minutes
-	$(LINK) GOGC=400 tools/in-memory 4 $(GOTESTSUM) --format pkgname --jsonfile .test.json $(call rerun,2) \
+	@$(LINK) GOGC=400 tools/progress .test.json tools/in-memory 4 $(GOTESTSUM) --format pkgname --jsonfile .test.json $(call rerun,2) \
 	  --packages="$(FIRST) ./... $(CLIENT)" -- $(RACE) -vet=off -p 3 -parallel 4 -timeout 20m $(TEST_FLAGS)
 	@tools/skipped .test.json
 	$(if $(RACE),tools/in-memory 2 go test -count=1 -vet=off -run TestPlans ./internal/store)
