@@ -3,9 +3,14 @@ package acceptance_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -33,22 +38,66 @@ func TestDev_PrintedCommands_RunInShell(t *testing.T) {
 	p := newProgram(t, "")
 	s := p.serve(t, "dev")
 	commands := printedCommands(t, s)
-	if len(commands) != 6 || strings.Count(strings.Join(commands, "\n"), "cm_test_") != 1 {
-		t.Fatalf("%d commands, want 6, and the token in exactly one:\n%s", len(commands), strings.Join(commands, "\n"))
+	if len(commands) != 5 || commands[0] != p.path+" card create 150" || !strings.Contains(s.Output(), "second") {
+		t.Fatalf("not the program that was started, in a second terminal:\n%s", s.Output())
 	}
-	if !strings.HasPrefix(commands[4], p.path+" listen") || !strings.Contains(s.Output(), "second") {
-		t.Errorf("no hint to run this program in a second terminal: %s", commands[4])
+	for _, line := range commands {
+		if len(line) > 78 && !strings.Contains(line, p.path) {
+			t.Errorf("too long for a terminal: %s", line)
+		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	paste := exec.CommandContext(ctx, "bash", "-c", strings.Join(commands[:4], "\n"))
+	script := append(commands[:2:2], commands[3], commands[4],
+		`curl -sS "$CARDMINT_URL/api/cards" -H "Authorization: Bearer $CARDMINT_TOKEN"`)
+	paste := exec.CommandContext(ctx, "bash", "-ec", strings.Join(script, "\n"))
 	paste.Env = p.env
-	out, err := paste.Output()
-	if err != nil || strings.Count(string(out), `"status":"generated"`) != 2 ||
-		!strings.Contains(string(out), `"card_number":"`) {
+	out, err := paste.CombinedOutput()
+	if err != nil || !regexp.MustCompile(`(?m)^number +99\d{14}$`).Match(out) ||
+		!strings.Contains(string(out), `"status":"generated"`) {
 		t.Errorf("error %v\n%s", err, out)
 	}
 	s.stop(t)
+}
+
+func TestDev_Start_PrintsBannerWithoutLog(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t, "")
+	s := p.serve(t, "dev", "--seed-demo")
+	if out := s.Output(); !strings.HasPrefix(out, "api: ") || strings.Contains(out, "level=") {
+		t.Errorf("printed\n%s", out)
+	}
+	p.must(t, "card", "create", "150")
+	s.awaitOutput(t, 10*time.Second, "route=/api/cards status=201")
+	for _, line := range strings.Split(s.Output(), "\n") {
+		if strings.Contains(line, "level=") && !regexp.MustCompile(`^time=\d\d:\d\d:\d\d level=`).MatchString(line) {
+			t.Errorf("not a short line: %s", line)
+		}
+	}
+	s.stop(t)
+	p = newProgram(t, "")
+	s = p.serve(t, "dev", "--log-level", "debug")
+	wantOutput(t, s.Output(), "epoch began")
+	s.stop(t)
+}
+
+func TestDev_Interrupted_ExitsWithZeroAndRemovesState(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t, "")
+	state := filepath.Join(p.setting("XDG_STATE_HOME"), "cardmint", "dev.json")
+	s := p.serve(t, "dev")
+	if info, err := os.Stat(state); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, error %v", info, err)
+	}
+	s.Signal(t, syscall.SIGINT)
+	s.Wait(t, 30*time.Second) // fails unless the exit code is 0
+	if _, err := os.Stat(state); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is left: %v", state, err)
+	}
+	_, stderr, code := p.run("card", "create", "150")
+	if code != 1 || !strings.Contains(stderr, "hint: start a sandbox in another terminal: "+p.path+" dev") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
 }
 
 func TestDev_SeedDemo_HasCardInEveryState(t *testing.T) {
@@ -75,7 +124,8 @@ func TestDev_SeedDemo_HasCardInEveryState(t *testing.T) {
 	}
 	for state, status := range map[string]string{"unpaid": "awaiting_payment", "detected": "awaiting_payment",
 		"underpaid":  "awaiting_payment",
-		"confirming": "awaiting_payment", "paid": "generated", "late": "awaiting_payment", "expired": "awaiting_payment",
+		"confirming": "awaiting_payment", "canceled": "awaiting_payment", "paid": "generated",
+		"late": "awaiting_payment", "expired": "awaiting_payment",
 		"reversed": "generated"} {
 		if got[state] != status {
 			t.Errorf("status of the %s card is %q, want %q", state, got[state], status)

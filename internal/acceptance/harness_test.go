@@ -75,7 +75,7 @@ func newProgram(tb testing.TB, databaseURL string) *program {
 	}
 	return &program{path: binary, env: append(os.Environ(),
 		"CARDMINT_DATABASE_URL="+databaseURL, "CARDMINT_KEYS="+filepath.Join(dir, "x.keys"), "CARDMINT_LISTEN=127.0.0.1:0",
-		"CARDMINT_METRICS_LISTEN=127.0.0.1:0")}
+		"CARDMINT_METRICS_LISTEN=127.0.0.1:0", "XDG_STATE_HOME="+dir)}
 }
 
 // run runs a command and returns its standard output, its standard error and

@@ -4,15 +4,19 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/cardmint/cardmint/internal/trace"
 )
 
-// NewLoggers returns the log and the audit log of w. Format is "text" or
-// "json". The level does not apply to the audit log. The two share a lock, so
+// NewLoggers returns the log and the audit log of w. Format is "text", "json",
+// or "short" for a terminal in development. The level does not apply to the audit log. The two share a lock, so
 // that their lines do not mix.
 func NewLoggers(w io.Writer, format string, level slog.Level) (log, audit *slog.Logger) {
 	options := &slog.HandlerOptions{Level: min(level, slog.LevelInfo)}
+	if format == "short" {
+		options.ReplaceAttr = short
+	}
 	var all slog.Handler = slog.NewTextHandler(w, options)
 	if format == "json" {
 		options.ReplaceAttr = withUnit
@@ -43,6 +47,18 @@ func (h atLeast) WithGroup(name string) slog.Handler {
 func withUnit(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
+}
+
+// short shortens the time, and omits what is the same in every line of one
+// account's log.
+func short(_ []string, a slog.Attr) slog.Attr {
+	switch a.Key {
+	case slog.TimeKey:
+		return slog.String(a.Key, a.Value.Time().Format(time.TimeOnly))
+	case "account", "token", "actor", "bytes":
+		return slog.Attr{}
 	}
 	return a
 }

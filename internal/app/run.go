@@ -76,8 +76,8 @@ func Run(ctx context.Context, d *Deployment, cfg Config) error {
 	if err := p.configure(); err != nil {
 		return err
 	}
-	// Local checks come before those of other machines. In development the key
-	// file is created, which waits for the listener.
+	// The key file is local, so it is checked before other machines. In
+	// development it is created, which waits for the listener.
 	if !cfg.Dev {
 		if err := p.openVault(ctx); err != nil {
 			return err

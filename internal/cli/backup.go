@@ -22,7 +22,8 @@ func (backupCommand) Help() string {
 
 Examples:
   cardmint backup /var/backups/cardmint-$(date +%F)
-  cardmint backup before-upgrade --database-url postgres://cardmint@localhost/cardmint` + jsonHelp(backupJSON{})
+  cardmint backup before-upgrade \
+    --database-url postgres://cardmint@localhost/cardmint` + jsonHelp(backupJSON{})
 }
 
 // backupJSON is the content of a backup as JSON.
@@ -64,7 +65,8 @@ func (restoreCommand) Help() string {
 
 Examples:
   cardmint restore /var/backups/cardmint-2026-11-20
-  cardmint restore before-upgrade --replace --database-url postgres://cardmint@localhost/cardmint` + jsonHelp(backupJSON{})
+  cardmint restore before-upgrade --replace \
+    --database-url postgres://cardmint@localhost/cardmint` + jsonHelp(backupJSON{})
 }
 
 // Run restores a backup.

@@ -26,8 +26,10 @@ the time of the purge. The keyed hash of the card number stays, so that no other
 credentials. To purge credentials by age, see --credentials-retention in: cardmint serve --help
 
 Examples:
-  cardmint card purge 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --note "the customer asked for it"
-  cardmint card purge 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --note "the customer asked for it" --yes` + jsonHelp(purgedJSON{})
+  cardmint card purge 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 \
+    --note "the customer asked for it"
+  cardmint card purge 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 \
+    --note "the customer asked for it" --yes` + jsonHelp(purgedJSON{})
 }
 
 // Run purges a card's credentials. Without --yes it only prints its plan.

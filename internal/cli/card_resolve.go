@@ -29,23 +29,32 @@ type cardResolveCommand struct {
 
 func (cardResolveCommand) Help() string {
 	return `What can be decided:
-  accept     the received money is enough: the card is issued once it is confirmed. Money that its sender has locked is left out: it may
+  accept     the received money is enough: the card is issued once it is
+             confirmed. Money that its sender has locked is left out: it may
              stay locked forever
-  refund     return the money, or the surplus of an issued card. Only confirmed, unlocked money is refunded: the rest may never be
-             yours. cardmint sends nothing. First record the refund: from then on the money buys no card. Then send exactly the recorded
-             amount to the address in 'cardmint card show --refund-address', and run the command again with --txid, so that the customer
+  refund     return the money, or the surplus of an issued card. Only
+             confirmed, unlocked money is refunded: the rest may never be
+             yours. cardmint sends nothing. First record the refund: from
+             then on the money buys no card. Then send exactly the recorded
+             amount to the address in 'cardmint card show --refund-address',
+             and run the command again with --txid, so that the customer
              sees the transaction
-  write-off  money left the chain after the card was issued or refunded, and will not return
-  retry      ask the supplier again, with the same key, for a card with unusable credentials; or all suppliers, if all declined
+  write-off  money left the chain after the card was issued or refunded, and
+             will not return
+  retry      ask the supplier again, with the same key, for a card with
+             unusable credentials; or all suppliers, if all declined
 
 Without --yes the command prints its plan and the money that it leaves out, and changes nothing. With --yes, --amount must be the printed
 amount: if money arrived or left since, nothing is done. If there is nothing left to decide, nothing is done either. Decisions are stored
 with the card. The possible decisions and their cost are shown by: cardmint card show
 
 Examples:
-  cardmint card resolve 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 accept --note "paid an hour late, price hardly moved"
-  cardmint card resolve 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 refund --note "wants it back" --amount 0.983 --yes
-  cardmint card resolve 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 refund --note "sent" --txid 6a1d6ba5f5c0a1e6a8a2f1f8d3c84a6b1f0a9d5c4b3e2f1a0b9c8d7e6f5a4b3c` + jsonHelp(resolvedJSON{})
+  cardmint card resolve 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 accept \
+    --note "paid an hour late, price hardly moved"
+  cardmint card resolve 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 refund \
+    --note "wants it back" --amount 0.983 --yes
+  cardmint card resolve 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 refund \
+    --note sent --txid 6a1d6b...` + jsonHelp(resolvedJSON{})
 }
 
 // Run records a decision. Without --yes it only prints its plan.

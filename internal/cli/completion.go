@@ -16,9 +16,12 @@ func (completionCommand) Help() string {
 	return `Prints a script for the shell, which asks this program what can come next: commands, flags and their values.
 
 Examples:
-  source <(cardmint completion bash)                                     # in ~/.bashrc, for good
-  cardmint completion zsh > "${fpath[1]}/_cardmint"                      # after compinit is loaded, once
-  cardmint completion fish > ~/.config/fish/completions/cardmint.fish    # once`
+  # in ~/.bashrc
+  source <(cardmint completion bash)
+  # once, where compinit is loaded
+  cardmint completion zsh > "${fpath[1]}/_cardmint"
+  # once
+  cardmint completion fish > ~/.config/fish/completions/cardmint.fish`
 }
 
 // Run prints a script.

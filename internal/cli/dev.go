@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -30,7 +31,7 @@ type devCommand struct {
 	Listen  string `env:"CARDMINT_LISTEN" default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Address to listen on (${default})."`
 	Metrics string `name:"metrics-listen" env:"CARDMINT_METRICS_LISTEN" default:"off" placeholder:"ADDRESS" help:"Address to serve metrics for Prometheus on, at /metrics, for example 127.0.0.1:9464 (${default})."`
 	Rate    string `env:"CARDMINT_DEV_RATE" default:"150" placeholder:"USD" help:"What one coin of each currency is worth, in US dollars (${default})."`
-	Demo    bool   `name:"seed-demo" help:"Make a card in every state that a payment can be in. Does nothing if the database has cards already."`
+	Demo    bool   `name:"seed-demo" help:"Create a card in each of the nine states of a payment, unless the database has cards already."`
 	Open    bool   `help:"Open the documentation of the API in a browser, when standard output is a terminal."`
 
 	Limits   devLimitFlags      `embed:""`
@@ -39,7 +40,14 @@ type devCommand struct {
 }
 
 func (devCommand) Help() string {
-	return "The chain is simulated, the cards are not real, and the exchange rate is fixed. The first start creates the key file, an account and a token; the token stays the same. Everything is kept in the database and survives a restart. What it prints can be pasted into a second terminal.\n\nExamples:\n  cardmint dev\n  cardmint dev --seed-demo --open\n  cardmint dev --listen 127.0.0.1:9000 --database-url sqlite:/tmp/try.db --keys /tmp/try.keys"
+	return `The chain is simulated, the cards are not real, and the exchange rate is fixed. The first start creates the key file, an account and a token; the token stays the same. Everything is kept in the database and survives a restart.
+
+While it runs, 'card create', 'card pay', 'card watch', 'listen' and 'trigger' of the same user find its address and token in the file cardmint/dev.json of $XDG_STATE_HOME or ~/.local/state. The log begins once it has started; --log-level debug shows the start too.
+
+Examples:
+  cardmint dev
+  cardmint dev --seed-demo --open
+  cardmint dev --listen 127.0.0.1:9000 --database-url sqlite:try.db`
 }
 
 // Run runs the sandbox until ctx ends.
@@ -55,12 +63,17 @@ func (c devCommand) Run(ctx context.Context, g *globals) error {
 	if _, err := rate.NewFixed(worth, time.Now); err != nil {
 		return app.WithHint(err, "--rate takes US dollars for one coin, for example 152.52")
 	}
+	removeState := func() {}
+	defer func() { removeState() }()
 	return app.Run(ctx, &g.Deployment, app.Config{Listen: c.Listen, Metrics: c.Metrics, Role: app.RoleAll,
 		Simulated: true, Rates: app.RateConfig{Rate: worth, Markup: "0"}, MaxBlind: 15 * time.Minute,
 		Addresses: app.AddressConfig{Pool: app.SimulatedPool}, Limits: app.LimitConfig(c.Limits), Supplier: c.Supplier,
 		Webhooks: app.WebhookConfig{Insecure: true, Timeout: 15 * time.Second, Retention: 30 * 24 * time.Hour},
 		Tracing:  c.Tracing, Coins: coins, Dev: true,
-		Started: func(ctx context.Context, r app.Running) error { return c.welcome(ctx, g, r, coins[0].Currency) }})
+		Started: func(ctx context.Context, r app.Running) (err error) {
+			removeState, err = c.started(ctx, g, r, coins[0].Currency)
+			return err
+		}})
 }
 
 // devLimitFlags are the flags of app.LimitConfig, but without limits by
@@ -73,33 +86,75 @@ type devLimitFlags struct {
 	Proxies []netip.Prefix `name:"trusted-proxies" env:"CARDMINT_TRUSTED_PROXIES" placeholder:"CIDR" help:"Networks of reverse proxies whose X-Forwarded-For is trusted."`
 }
 
-// welcome creates the cards of --seed-demo, and prints how to use the service.
-func (c devCommand) welcome(ctx context.Context, g *globals, r app.Running, coin card.Currency) error {
+// started creates the cards of --seed-demo, prints how to use the service, and
+// starts the log. It returns the function that removes the state that other
+// commands read.
+func (c devCommand) started(ctx context.Context, g *globals, r app.Running, coin card.Currency) (func(), error) {
+	nothing := func() {}
 	token, err := r.Accounts.DevToken(ctx)
 	if err != nil {
-		return err
+		return nothing, err
 	}
+	var seeded string
 	if c.Demo {
-		if err := c.seedDemo(ctx, g, r, token, coin); err != nil {
-			return app.WithHint(fmt.Errorf("--seed-demo: %w", err),
-				"try it with a database of its own: cardmint dev --seed-demo --database-url sqlite:/tmp/demo.db --keys /tmp/demo.keys")
+		if seeded, err = seedDemo(ctx, r, token, coin); err != nil {
+			return nothing, app.WithHint(fmt.Errorf("--seed-demo: %w", err),
+				"try it with a database of its own: cardmint dev --seed-demo --database-url sqlite:demo.db --keys demo.keys")
 		}
 	}
-	program, where := self()
-	if _, err := fmt.Fprintf(g.stdout, welcome, r.URL, token.Reveal(), coin.Code, program, where); err != nil {
-		return err
+	state := devState{URL: r.URL, Token: token.Reveal(), PID: os.Getpid()}
+	remove, unwritten := state.write()
+	if unwritten != nil {
+		remove = nothing
+	}
+	if err := printWelcome(g.stdout, state, unwritten == nil, seeded); err != nil {
+		return remove, err
 	}
 	if c.Open && isTerminal(g.stdout) {
 		if err := browse(ctx, r.URL+"/docs"); err != nil {
 			fmt.Fprintf(g.stderr, "no browser could be opened (%v): open %s/docs yourself\n", err, r.URL)
 		}
 	}
-	return nil
+	g.startLog()
+	return remove, nil
+}
+
+// Programs parse this text: api, token and docs have their own lines.
+const welcome = `api: %[1]s
+token: %[2]s
+docs: %[1]s/docs
+%[3]s
+cardmint runs with simulated money. Try it in a second terminal%[4]s:
+
+%[5]s  %[6]s card create 150
+  %[6]s card pay
+  %[6]s listen --after 0
+
+%[7]sCtrl-C stops it.
+
+`
+
+// exports are the commands that prepare a shell for programs.
+const exports = "  export CARDMINT_URL=%[1]s\n  export CARDMINT_TOKEN=%[2]s\n"
+
+// printWelcome prints how to use the service. found reports whether other
+// commands find its address and token by themselves.
+func printWelcome(w io.Writer, s devState, found bool, seeded string) error {
+	program, where := self()
+	first, later := "", fmt.Sprintf(exports, s.URL, s.Token)
+	if found {
+		later = "For curl and programs of your own:\n\n" + later + "\n"
+	} else {
+		first, later = later, ""
+	}
+	_, err := fmt.Fprintf(w, welcome, s.URL, s.Token, seeded, where, first, program, later)
+	return err
 }
 
 // self returns the command that runs this program in a shell, and the phrase
 // that names its working directory, or "" for any directory.
 func self() (program, where string) {
+	const here = " in this directory"
 	path, err := os.Executable()
 	switch {
 	case !strings.ContainsRune(os.Args[0], filepath.Separator): // found by the shell
@@ -108,11 +163,19 @@ func self() (program, where string) {
 		return "cardmint", ""
 	// go run deletes the binary when it ends
 	case filepath.Base(filepath.Dir(path)) == "exe" && strings.Contains(path, "go-build"):
-		return "go run ./cmd/cardmint", " in this directory"
+		return "go run -tags nomsgpack ./cmd/cardmint", here
+	case !filepath.IsAbs(os.Args[0]) && plain.MatchString(os.Args[0]):
+		return os.Args[0], here
 	case plain.MatchString(path):
 		return path, ""
 	}
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'", ""
+}
+
+// programName returns the command that runs this program in a shell.
+func programName() string {
+	program, _ := self()
+	return program
 }
 
 // browse opens a page in the user's browser.
@@ -123,32 +186,6 @@ func browse(ctx context.Context, url string) error {
 	}
 	return exec.CommandContext(ctx, opener, url).Start()
 }
-
-// Programs parse this text: api and token have their own lines.
-const welcome = `api: %[1]s
-token: %[2]s
-docs: %[1]s/docs
-
-This terminal is in use now. Open a second one%[5]s and paste into it, first of all:
-
-  export CARDMINT_URL=%[1]s CARDMINT_TOKEN=%[2]s
-
-Create a card, pay for it, read it with its credentials:
-
-  card=$(curl -sS "$CARDMINT_URL/api/cards" -H "Authorization: Bearer $CARDMINT_TOKEN" -H "Content-Type: application/json" -d '{"usd_amount": "150", "currency": "%[3]s"}' | tee /dev/stderr | sed 's/.*"uuid":"\([^"]*\)".*/\1/')
-
-  curl -sS -X POST "$CARDMINT_URL/api/sandbox/cards/$card/payments" -H "Authorization: Bearer $CARDMINT_TOKEN"
-
-  curl -sS "$CARDMINT_URL/api/cards/$card" -H "Authorization: Bearer $CARDMINT_TOKEN"
-
-See its events as they come, or have them sent to a program of your own:
-
-  %[4]s listen --after 0
-
-  %[4]s listen --forward-to localhost:3000/hook
-
-Stop with Ctrl-C.
-`
 
 // demo creates the cards of --seed-demo, through the API where possible.
 type demo struct {
@@ -163,24 +200,23 @@ const (
 	demoAge      = 2 * time.Hour    // of a card whose quote has expired
 )
 
-// seedDemo creates a card in every state, unless the database has cards.
-func (c devCommand) seedDemo(ctx context.Context, g *globals, r app.Running, token card.Secret,
-	coin card.Currency) error {
+// seedDemo creates a card in every state, unless the database has cards. It
+// returns a text about them.
+func seedDemo(ctx context.Context, r app.Running, token card.Secret, coin card.Currency) (string, error) {
 	cards, err := r.Store.FindCards(ctx, operator.Search{Limit: 1})
 	if err != nil {
-		return err
+		return "", err
 	}
 	if len(cards) > 0 {
-		fmt.Fprintln(g.stderr, "the database has cards already: none was made for the demonstration")
-		return nil
+		return "\n--seed-demo created no cards, because the database has cards already.\n", nil
 	}
 	api, err := client.New(r.URL, token.Reveal())
 	if err != nil {
-		return err
+		return "", err
 	}
 	d := &demo{api: api, db: r.Store, coin: coin}
 	required := coin.Confirmations
-	text := "cards of the demonstration:\n"
+	text := "\nA card in every state:\n\n"
 	// Each payment extends the chain. The reorganization comes first, and the
 	// payments with few confirmations last.
 	for _, step := range []struct {
@@ -190,6 +226,7 @@ func (c devCommand) seedDemo(ctx context.Context, g *globals, r app.Running, tok
 		{card.Unpaid, func() (uuid.UUID, error) { return d.unpaid, d.order(ctx, &d.unpaid) }},
 		{card.Reversed, func() (uuid.UUID, error) { return d.reversed(ctx) }},
 		{card.Paid, func() (uuid.UUID, error) { return d.paying(ctx, "1", required) }},
+		{card.Canceled, func() (uuid.UUID, error) { return d.canceled(ctx) }},
 		{card.Expired, func() (uuid.UUID, error) { return d.old(ctx) }},
 		{card.Late, func() (uuid.UUID, error) { return d.late(ctx) }},
 		{card.Underpaid, func() (uuid.UUID, error) { return d.paying(ctx, "0.5", required) }},
@@ -198,16 +235,15 @@ func (c devCommand) seedDemo(ctx context.Context, g *globals, r app.Running, tok
 	} {
 		id, err := step.make()
 		if err != nil {
-			return fmt.Errorf("%s: %w", step.to, err)
+			return "", fmt.Errorf("%s: %w", step.to, err)
 		}
 		made, err := d.await(ctx, id, step.to)
 		if err != nil {
-			return err
+			return "", err
 		}
 		text += fmt.Sprintf("  %s  %-10s  %s\n", id, made.State, made.Status)
 	}
-	_, err = fmt.Fprintln(g.stdout, text)
-	return err
+	return text, nil
 }
 
 func (d *demo) order(ctx context.Context, id *uuid.UUID) error {
@@ -269,6 +305,15 @@ func (d *demo) reversed(ctx context.Context) (uuid.UUID, error) {
 		return id, err
 	}
 	return id, d.db.SimulatedReorg(ctx, d.coin.Code, d.coin.Confirmations, true)
+}
+
+// canceled orders a card and cancels it.
+func (d *demo) canceled(ctx context.Context) (id uuid.UUID, err error) {
+	if err := d.order(ctx, &id); err != nil {
+		return id, err
+	}
+	_, err = d.api.CancelCard(ctx, id)
+	return id, err
 }
 
 // late pays half of the price after the quote has expired. The full price would

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -18,24 +19,92 @@ func (helpCommand) Help() string {
 	return "The same as --help after the command.\n\nExamples:\n  cardmint help\n  cardmint help card resolve"
 }
 
-// helpFor replaces the command help by the flag --help.
-func helpFor(args []string) []string {
-	switch {
-	case len(args) == 0:
-		return []string{"--help"}
-	case args[0] == "help" && !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "-") }):
+// helpFor replaces the command help by the flag --help, and adds it to a group
+// of commands without one of them.
+func helpFor(root *kong.Node, args []string) []string {
+	if len(args) > 0 && args[0] == "help" &&
+		!slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "-") }) {
 		return append(slices.Clone(args[1:]), "--help")
+	}
+	node := root
+	for _, name := range args {
+		i := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == name })
+		if i < 0 {
+			return args
+		}
+		node = node.Children[i]
+	}
+	if len(node.Children) > 0 && node.DefaultCmd == nil {
+		return append(slices.Clone(args), "--help")
 	}
 	return args
 }
 
-// printHelp prints the help of a command without the global flags that it
-// ignores.
+// helpWidth is the greatest width of help texts.
+const helpWidth = 80
+
+// printHelp prints the overview, or the help of a command without the global
+// flags that it ignores.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
-	if selected := ctx.Selected(); selected != nil {
-		shownFlags(selected)
+	selected := ctx.Selected()
+	if selected == nil {
+		_, err := io.WriteString(ctx.Stdout, overview(ctx.Model.Node))
+		return err
 	}
+	shownFlags(selected)
+	var usage strings.Builder
+	writeRows(&usage, 0, [][2]string{{"", "Usage: cardmint " + selected.Summary()}})
+	if _, err := io.WriteString(ctx.Stdout, strings.TrimLeft(usage.String(), " ")); err != nil {
+		return err
+	}
+	options.NoAppSummary, options.FlagsLast = true, len(selected.Children) > 0
 	return kong.DefaultHelpPrinter(options, ctx)
+}
+
+// overview returns the help of all commands, by task. Commands for operators
+// are listed in groups.
+func overview(root *kong.Node) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s\n\nUsage: cardmint COMMAND [ARGUMENTS] [FLAGS]\n", root.Help)
+	const left = len("card create")
+	for _, group := range groups {
+		var rows [][2]string
+		for _, leaf := range root.Leaves(true) {
+			switch closest := leaf.ClosestGroup(); {
+			case closest == nil || closest.Key != group.Key:
+			case group.Key != operate || leaf.Parent == root:
+				rows = append(rows, [2]string{leaf.Path(), leaf.Help})
+			case len(rows) > 0 && rows[len(rows)-1][0] == leaf.Parent.Path():
+				rows[len(rows)-1][1] += ", " + leaf.Name
+			default:
+				rows = append(rows, [2]string{leaf.Parent.Path(), strings.TrimSuffix(leaf.Parent.Help, ".") + ": " + leaf.Name})
+			}
+		}
+		fmt.Fprintf(&text, "\n%s\n", group.Title)
+		writeRows(&text, left, rows)
+	}
+	text.WriteString(`
+Start with: cardmint dev
+The flags of a command: cardmint COMMAND --help
+Every flag can also be set by the environment variable that its help names.
+`)
+	return text.String()
+}
+
+// writeRows writes two columns: one of a fixed width, and one that is wrapped.
+func writeRows(w *strings.Builder, left int, rows [][2]string) {
+	indent := strings.Repeat(" ", 2+left)
+	for _, row := range rows {
+		line := fmt.Sprintf("  %-*s ", left, row[0])
+		for word := range strings.FieldsSeq(row[1]) {
+			if len(line)+1+len(word) > helpWidth {
+				fmt.Fprintln(w, line)
+				line = indent + " "
+			}
+			line += " " + word
+		}
+		fmt.Fprintln(w, line)
+	}
 }
 
 // shownFlags hides the global flags that a command ignores, and returns the
@@ -56,7 +125,9 @@ func shownFlags(node *kong.Node) [][]*kong.Flag {
 func ignored(path, flag string) bool {
 	var used []string
 	switch path {
-	case "listen", "trigger", "supplier ledger", "completion", "__complete", "help", "version":
+	case "card", "account", "token", "transfers", "rate", "keys", "stock", "wallet", "supplier": // groups
+		return flag != "help"
+	case "card create", "card pay", "card watch", "listen", "trigger", "supplier ledger", "completion", "__complete", "help", "version":
 	case "supplier serve":
 		used = []string{"log-format", "log-level"}
 	case "keys create", "keys add":

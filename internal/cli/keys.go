@@ -46,11 +46,17 @@ func (keysAddCommand) Help() string {
 have the key within seconds; copy the file to the other hosts. The key that hashes tokens and card numbers stays: what it hashed is not stored.
 
 A rotation:
-  cardmint keys add              # prints the id of the new key; copy the file to every host
-  cardmint keys list             # until every process has it
-  cardmint keys promote ID       # from now on it encrypts; copy the file again
-  cardmint keys list             # until the old key has no rows
-  cardmint keys retire OLD-ID    # removes the old key; copy the file once more, and keep a copy apart from the database
+  # prints the id of the new key; copy the file to every host
+  cardmint keys add
+  # until every process has it
+  cardmint keys list
+  # from now on it encrypts; copy the file again
+  cardmint keys promote ID
+  # until the old key has no rows
+  cardmint keys list
+  # removes the old key; copy the file once more, and keep a copy apart
+  # from the database
+  cardmint keys retire OLD-ID
 
 Example:
   cardmint keys add --keys /etc/cardmint/cardmint.keys` + jsonHelp(addedKeyJSON{})

@@ -17,14 +17,13 @@ import (
 )
 
 type listenCommand struct {
+	apiFlags    `embed:""`
 	receiver    `embed:""`
 	output      `embed:""`
-	URL         string        `env:"CARDMINT_URL" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Address of the service (${default})."`
-	Token       string        `env:"CARDMINT_TOKEN" required:"" placeholder:"TOKEN" help:"The account's API token. Better set in the environment, where no other user sees it."`
 	ForwardTo   string        `name:"forward-to" placeholder:"URL" help:"URL to send each event to, signed like a webhook's. Without a scheme it is http to this machine and https to others. Without it events are only printed."`
 	Events      []string      `enum:"${event_types}" placeholder:"TYPE,..." help:"Only events of these types: ${enum}."`
 	After       int64         `default:"-1" placeholder:"SEQ" help:"Begin after the event with this seq; 0 for all. Defaults to new events only."`
-	Every       time.Duration `default:"1s" placeholder:"DURATION" help:"How often to poll for new events (${default})."`
+	Every       time.Duration `default:"1s" placeholder:"DURATION" help:"Pause before the next attempt if events can't be read (${default})."`
 	PrintSecret bool          `name:"print-secret" help:"Print only the secret that requests are signed with, and end."`
 }
 
@@ -32,42 +31,40 @@ func (listenCommand) Help() string {
 	return `Needs no public address: events are read from the account's feed, and forwarded from here.
 
 Examples:
-  CARDMINT_TOKEN=cm_test_... cardmint listen
-  CARDMINT_TOKEN=cm_test_... cardmint listen --forward-to localhost:3000/hook --events card.generated,payment.late
-  CARDMINT_TOKEN=cm_test_... cardmint listen --url https://cards.example.com --after 0 --json
-  export WEBHOOK_SECRET=$(CARDMINT_TOKEN=cm_test_... cardmint listen --print-secret)` + jsonHelp(sentEvent{})
+  cardmint listen
+  cardmint listen --forward-to localhost:3000/hook --events card.generated
+  cardmint listen --url https://cards.example.com --after 0 --json
+  export WEBHOOK_SECRET=$(cardmint listen --print-secret)` + jsonHelp(sentEvent{})
 }
 
 // Run prints and forwards events until ctx ends.
 func (c *listenCommand) Run(ctx context.Context, g *globals) error {
+	api, err := c.apiFlags.open()
+	if err != nil {
+		return err
+	}
 	if c.PrintSecret {
 		if _, err := c.chooseSecret(c.Token); err != nil {
 			return err
 		}
 		return c.write(g, secretJSON{c.secret.Reveal()}, func(w io.Writer) { fmt.Fprintln(w, c.secret.Reveal()) })
 	}
-	api, err := client.New(withScheme(c.URL), c.Token)
-	if err != nil {
-		return app.WithHint(err,
-			"--url takes an address such as https://cards.example.com, and CARDMINT_TOKEN a token of the account")
-	}
 	if c.Every <= 0 {
 		return app.WithHint(errors.New("--every: must be more than 0"), "for example --every 1s")
 	}
 	if c.ForwardTo = withScheme(c.ForwardTo); c.ForwardTo != "" {
-		if err := c.open(c.notes(g), c.ForwardTo, c.Token); err != nil {
+		if err := c.receiver.open(c.notes(g), c.ForwardTo, c.Token); err != nil {
 			return err
 		}
 		defer c.poster.Close()
 	}
 	after := c.After
 	if after < 0 {
-		fmt.Fprintln(g.stderr, "going past the events there are ...")
 		if after, err = c.follow(ctx, api, 0, func(*client.Event) error { return nil }); err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
-			return explainListen(err)
+			return c.explain(err)
 		}
 	}
 	fmt.Fprintf(g.stderr, "listening after event %d; stop with Ctrl-C\n", after)
@@ -79,22 +76,38 @@ type secretJSON struct {
 	Secret string `json:"secret"`
 }
 
+// longestPoll is how long one request waits for events.
+const longestPoll = 25 * time.Second
+
 // listen prints and forwards the events after the given one until ctx ends.
-func (c *listenCommand) listen(ctx context.Context, g *globals, api *client.Client, after int64) (err error) {
+func (c *listenCommand) listen(ctx context.Context, g *globals, api *client.Client, after int64) error {
 	for {
-		after, err = c.follow(ctx, api, after, func(e *client.Event) error { return c.take(ctx, g, e) })
+		pause := c.Every
+		began := time.Now()
+		events, err := c.awaitEvents(ctx, api, after, uuid.Nil, longestPoll)
 		switch refused := (*client.Error)(nil); {
 		case ctx.Err() != nil:
 			return nil
-		case errors.As(err, &refused) && refused.Status < 500:
-			return explainListen(err)
+		case errors.As(err, &refused) && refused.Status < 500 && refused.RetryAfter == 0:
+			return c.explain(err)
 		case err != nil:
-			fmt.Fprintf(g.stderr, "can't read events, trying again: %v\n", err)
+			fmt.Fprintf(g.stderr, "can't read events, trying again: %v\n", c.explain(err))
+		case len(events) > 0 || time.Since(began) > time.Second:
+			pause = 0
+		}
+		for i := range events {
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err := c.take(ctx, g, &events[i]); err != nil {
+				return err
+			}
+			after = events[i].Seq
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(c.Every):
+		case <-time.After(pause):
 		}
 	}
 }
@@ -135,11 +148,6 @@ func (c *listenCommand) follow(ctx context.Context, api *client.Client, after in
 		after = e.Seq
 	}
 	return after, nil
-}
-
-func explainListen(err error) error {
-	return app.WithHint(err,
-		"check --url, and that CARDMINT_TOKEN is a token of the account that is neither expired nor revoked, and has the scope events:read")
 }
 
 // line formats an event for people.

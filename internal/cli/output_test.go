@@ -82,11 +82,11 @@ func TestHelp_IgnoredFlags_AreHidden(t *testing.T) {
 func TestComplete_PartialLine_ListsCandidates(t *testing.T) {
 	root := model(t)
 	for line, want := range map[string]string{
-		"":                          "dev serve listen trigger migrate backup restore account token card transfers reconcile rate keys stock wallet supplier completion help version",
+		"":                          "dev card listen trigger serve migrate backup restore account token transfers reconcile rate keys stock wallet supplier completion help version",
 		"car":                       "card",
-		"card ":                     "list show resolve purge",
+		"card ":                     "create pay watch list show resolve purge",
 		"card li":                   "list",
-		"card nosuch ":              "list show resolve purge",
+		"card nosuch ":              "create pay watch list show resolve purge",
 		"card list --st":            "--state",
 		"card list --state un":      "unpaid underpaid",
 		"card list --state=un":      "--state=unpaid --state=underpaid",

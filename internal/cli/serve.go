@@ -16,7 +16,9 @@ func (serveCommand) Help() string {
 	return `Any number of processes may serve one database: APIs side by side, and workers of which one watches each chain while the others stand by.
 
 Examples:
-  cardmint serve --database-url postgres://cardmint@localhost/cardmint --markup 1.5 ` + chain.Coins()[0].Example + `
+  cardmint serve --database-url postgres://cardmint@localhost/cardmint \
+    --markup 1.5
+  cardmint serve ` + chain.Coins()[0].Example + `
   cardmint serve --role api --listen 0.0.0.0:8080
   cardmint serve --simulated --rate ` + chain.Coins()[0].Code + `=152.52`
 }

@@ -72,7 +72,8 @@ The exit code is 1 if nothing was imported because of a mistake.
 
 Examples:
   cardmint stock import cards.csv --supplier shelf --suppliers suppliers.toml
-  cardmint stock import cards.csv --supplier shelf --suppliers suppliers.toml --yes` + jsonHelp(importJSON{})
+  cardmint stock import cards.csv --supplier shelf \
+    --suppliers suppliers.toml --yes` + jsonHelp(importJSON{})
 }
 
 // importJSON is the content of a file, and whether it was imported.
@@ -426,7 +427,8 @@ func (stockReleaseCommand) Help() string {
 
 Examples:
   cardmint stock release --supplier shelf --suppliers suppliers.toml
-  cardmint stock release --supplier shelf --suppliers suppliers.toml --except 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --yes` + jsonHelp(holdJSON{})
+  cardmint stock release --supplier shelf --suppliers suppliers.toml \
+    --except 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --yes` + jsonHelp(holdJSON{})
 }
 
 // Run releases the held items.

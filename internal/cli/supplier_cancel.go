@@ -30,7 +30,8 @@ func (supplierCancelCommand) Help() string {
 A stock only takes back what it has reserved for the card, and keeps no note of it: a card that is paid gets an item at the next attempt. An item that was issued stays issued.
 
 Example:
-  cardmint supplier cancel 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --suppliers suppliers.toml --note "the payment is gone" --yes` + jsonHelp(canceledJSON{})
+  cardmint supplier cancel 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 \
+    --suppliers suppliers.toml --note "the payment is gone" --yes` + jsonHelp(canceledJSON{})
 }
 
 // canceler is a supplier that can cancel requests.

@@ -52,11 +52,13 @@ Behaviors: ` + strings.Join(all, ", ") + `. With --control, PUT /behaviour takes
 
 Examples:
   cardmint supplier serve
-  cardmint supplier serve --be pending --callback-url http://127.0.0.1:8080/supplier/acme/callback
+  cardmint supplier serve --be pending \
+    --callback-url http://127.0.0.1:8080/supplier/acme/callback
   cardmint supplier serve --be ambiguous=0.2 --be slow=3x --seed 7
   cardmint supplier serve --offer 50-200 --offer 500=3
   cardmint supplier serve --control 127.0.0.1:8091
-  curl -X PUT http://127.0.0.1:8091/behaviour -d '["out-of-stock", "rate-limited=2x"]'`
+  curl -X PUT http://127.0.0.1:8091/behaviour \
+    -d '["out-of-stock", "rate-limited=2x"]'`
 }
 
 // config reads the flags.

@@ -44,11 +44,14 @@ func (l *lifespan) UnmarshalText(text []byte) error {
 		return nil
 	}
 	d, err := time.ParseDuration(string(text))
-	if err == nil && d < 0 {
-		err = fmt.Errorf("%s is negative", text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is not a duration such as 90d or 2h", text)
+	case d < 0:
+		return fmt.Errorf("%s is negative", text)
 	}
 	*l = lifespan(d)
-	return err
+	return nil
 }
 
 // deadline is a flag that takes a date or a time.
@@ -78,7 +81,7 @@ A token is rotated once. If the new one was lost, rotate that; its id is in 'tok
 
 Examples:
   cardmint token rotate 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
-  cardmint token rotate 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --overlap 7d --json` + jsonHelp(rotatedTokenJSON{})
+  cardmint token rotate 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --overlap 7d` + jsonHelp(rotatedTokenJSON{})
 }
 
 // Run rotates a token and prints the new one.
@@ -140,7 +143,15 @@ type tokenCreateCommand struct {
 }
 
 func (tokenCreateCommand) Help() string {
-	return "The token alone is printed on standard output. It is stored only as a keyed hash and can't be shown again.\n\nA token without credentials:reveal sees credentials masked wherever cards are shown. Replace every process of versions that know no scopes before you create a token with less than all: they would let it do everything, and no longer start once there is one.\n\nExamples:\n  cardmint token create shop\n  cardmint token create shop --name checkout --scopes cards:create --expires-in 90d\n  cardmint token create shop --name books --scopes cards:read,events:read --expires-at 2027-01-31" + jsonHelp(createdTokenJSON{})
+	return `The token alone is printed on standard output. It is stored only as a keyed hash and can't be shown again.
+
+A token without credentials:reveal sees credentials masked wherever cards are shown. Replace every process of versions that know no scopes before you create a token with less than all: they would let it do everything, and no longer start once there is one.
+
+Examples:
+  cardmint token create shop
+  cardmint token create shop --name checkout --expires-in 90d
+  cardmint token create shop --name books --scopes cards:read,events:read \
+    --expires-at 2027-01-31` + jsonHelp(createdTokenJSON{})
 }
 
 // Run creates a token and prints it.

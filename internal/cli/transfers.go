@@ -168,20 +168,27 @@ type transfersAttributeCommand struct {
 
 func (transfersAttributeCommand) Help() string {
 	return `A restored database lacks the orders since the backup. Their payments arrive at addresses of no card:
-  --card      credit the money to a card of the same coin, by the usual rules: a partial payment waits for more, and late money must be
+  --card      credit the money to a card of the same coin, by the usual
+              rules: a partial payment waits for more, and late money must be
               worth the price today
-  --new       create the lost card again, at the address that received the money. All money at the address is the price
-  --refunded  the money is returned. cardmint sends nothing. Record it first: the money can't be attributed afterwards. Then send exactly
-              the recorded amount
+  --new       create the lost card again, at the address that received the
+              money. All money at the address is the price
+  --refunded  the money is returned. cardmint sends nothing. Record it first:
+              the money can't be attributed afterwards. Then send exactly the
+              recorded amount
 
 Without --yes the command prints its plan and changes nothing. With --yes, --amount must be the printed amount. The money must be confirmed
 and not locked. If it leaves the chain later, the card is assessed without it. Decisions are stored and can't be changed; repeating one
 does nothing. Versions of cardmint that do not know decisions refuse to start once there is one: replace every process first.
 
 Examples:
-  cardmint transfers attribute 5c1f7a... --card 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 --note "paid to the address of the lost order"
-  cardmint transfers attribute 5c1f7a... --new --account shop --usd 150 --note "ticket 4711" --amount 0.983 --yes
-  cardmint transfers attribute 5c1f7a... --output 3 --refunded --note "wants it back" --amount 0.983 --yes` + jsonHelp(attributedJSON{})
+  cardmint transfers attribute 5c1f7a... \
+    --card 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 \
+    --note "paid to the address of the lost order"
+  cardmint transfers attribute 5c1f7a... --new --account shop --usd 150 \
+    --note "ticket 4711" --amount 0.983 --yes
+  cardmint transfers attribute 5c1f7a... --output 3 --refunded \
+    --note "wants it back" --amount 0.983 --yes` + jsonHelp(attributedJSON{})
 }
 
 // Run records a decision. Without --yes it only prints its plan.

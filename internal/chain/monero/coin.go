@@ -20,7 +20,7 @@ func Coin() driver.Coin {
 		Currency: card.Currency{Code: "monero", Name: "Monero", Decimals: 12, Confirmations: 10, BlockTime: 2 * time.Minute,
 			AmountKey: "tx_amount"},
 		Markets:  map[string]string{"bitfinex": "tXMRUSD", "coingecko": "monero", "kraken": "XXMRZUSD"},
-		Example:  "--monero-daemon-url http://127.0.0.1:18081 --monero-wallet-url http://127.0.0.1:18083",
+		Example:  "--monero-wallet-url http://127.0.0.1:18083",
 		Every:    2 * time.Second,
 		Settings: func() driver.Settings { return new(settings) },
 
