@@ -524,7 +524,7 @@ type Payment struct {
 	// Example: monero
 	Currency string `json:"currency"`
 
-	// ExpiresAt The amount and the rate are locked until this time, UTC. The service honours a payment that it first saw before this time,
+	// ExpiresAt The amount and the rate are locked until this time, UTC. The service honors a payment that it first saw before this time,
 	// whenever that payment confirms. A card that is canceled ends at once; this time stays as it was.
 	//
 	//

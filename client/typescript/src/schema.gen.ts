@@ -100,7 +100,7 @@ export interface paths {
          *
          *     Money that arrives after the cancellation is treated as if it came after `expires_at`: the service issues the card if the money is
          *     worth the ordered balance at the current rate; otherwise `payment.state` becomes `late`, and the operator settles it. A payment that
-         *     was on its way when the card was canceled, and that the service saw before, is honoured at the locked rate. No money is lost.
+         *     was on its way when the card was canceled, and that the service saw before, is honored at the locked rate. No money is lost.
          */
         post: operations["cancelCard"];
         delete?: never;
@@ -462,7 +462,7 @@ export interface components {
             state: components["schemas"]["PaymentState"];
             /**
              * Format: date-time
-             * @description The amount and the rate are locked until this time, UTC. The service honours a payment that it first saw before this time,
+             * @description The amount and the rate are locked until this time, UTC. The service honors a payment that it first saw before this time,
              *     whenever that payment confirms. A card that is canceled ends at once; this time stays as it was.
              * @example 2026-11-20T15:46:00.120Z
              */
