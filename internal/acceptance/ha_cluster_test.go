@@ -288,7 +288,7 @@ func (h *haCluster) awaitHealthy(limit time.Duration) time.Duration {
 				}
 			}
 			if err != nil || len(members) != 3 || roles["leader"] != 1 || roles["sync_standby"] != 1 || roles["replica"] != 1 {
-				wrong = fmt.Errorf("view of %s: %+v, error %w", by.Name, members, err)
+				wrong = fmt.Errorf("view of %s: %+v, error %v", by.Name, members, err) //nolint:errorlint // may be nil
 			}
 		}
 		if wrong == nil && len(leaders) == 1 && len(timelines) == 1 {

@@ -266,7 +266,7 @@ func (m *Chain) cacheAddresses(ctx context.Context, account uint32, indices []in
 		return err
 	}
 	for i, address := range all {
-		m.cache.addresses[subaddressID{account, uint32(indices[i])}] = address //nolint:gosec // it was one
+		m.cache.addresses[subaddressID{account, uint32(indices[i])}] = address
 	}
 	return nil
 }
