@@ -9,7 +9,7 @@ export GOFLAGS := $(GOFLAGS) -tags=nomsgpack
 # The client is a module of its own, which ./... leaves out.
 CLIENT     := github.com/cardmint/cardmint/client
 TYPESCRIPT := client/typescript
-CONTRACTS  := ../../openapi/openapi.yaml ../../openapi/supplier.yaml
+CONTRACTS  := $(addprefix ../../openapi/,openapi.yaml openapi.gen.yaml openapi-3.1.gen.yaml supplier.yaml)
 OAPI_LINT  := tools/openapi-lint
 GOTESTSUM  := go tool -modfile=tools/gotestsum/go.mod gotestsum
 GOLANGCI   := go tool -modfile=tools/golangci-lint/go.mod golangci-lint
@@ -193,6 +193,7 @@ test-client:
 test-tools:
 	cd tools/oasdiff && go vet ./... && go test -count=1 ./...
 	cd tools/apidiff && go vet ./... && go test -count=1 ./...
+	cd tools/publish && go vet ./... && go mod tidy -diff && go test -count=1 ./...
 
 fresh:
 	@generated() { find . -name node_modules -prune -o -name '*.gen.*' -not -path './$(TYPESCRIPT)/dist/*' -print | sort | xargs cat | sha256sum; }; \

@@ -18,13 +18,18 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// The service of the examples is scripted. It has one card, which is generated
-// after the simulated payment.
+// The service of the examples is scripted. It has one webhook, and one card,
+// which is generated after the simulated payment.
 var (
 	paid      atomic.Bool
 	service   = httptest.NewServer(http.HandlerFunc(serve))
 	exampleID = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"
 )
+
+func init() {
+	_ = os.Setenv("CARDMINT_URL", service.URL)
+	_ = os.Setenv("CARDMINT_TOKEN", "cm_test_token")
+}
 
 func serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
@@ -47,7 +52,7 @@ func serve(w http.ResponseWriter, r *http.Request) {
 	case "POST /api/sandbox/cards/" + exampleID + "/payments":
 		paid.Store(true)
 		fmt.Fprint(w, exampleCard())
-	case "GET /api/cards/" + exampleID:
+	case "GET /api/cards/" + exampleID, "POST /api/cards/" + exampleID + "/reveal":
 		fmt.Fprint(w, exampleCard())
 	case "GET /api/events":
 		if r.URL.Query().Has("wait") { // the payment arrives while the client waits
@@ -55,8 +60,14 @@ func serve(w http.ResponseWriter, r *http.Request) {
 		}
 		fmt.Fprintf(w, `[%s,%s]`, exampleEvent(42, "payment.detected", "awaiting_payment"),
 			exampleEvent(43, "card.generated", "generated"))
+	case "POST /api/cards/" + exampleID + "/cancel":
+		fmt.Fprint(w, strings.Replace(exampleCard(), `"unpaid"`, `"canceled"`, 1))
+	case "GET /api/currencies":
+		fmt.Fprint(w, `[{"code":"monero","name":"Monero","decimals":12,"confirmations_required":10,"rate":"152.52","rate_at":"2026-11-20T14:45:55.000Z"}]`)
+	case "GET /api/offers":
+		fmt.Fprint(w, `[{"min_usd":"50","max_usd":"50","left":3},{"min_usd":"100","max_usd":"750","left":null}]`)
 	default:
-		http.NotFound(w, r)
+		serveWebhooks(w, r)
 	}
 }
 
@@ -96,8 +107,6 @@ func buyCard(ctx context.Context) error {
 
 // Buy a card, with the service and the token from the environment.
 func ExampleNewFromEnv() {
-	_ = os.Setenv("CARDMINT_URL", service.URL)
-	_ = os.Setenv("CARDMINT_TOKEN", "cm_test_token")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	if err := buyCard(ctx); err != nil {
@@ -140,24 +149,6 @@ func Example() {
 	// in a log: [hidden]
 }
 
-func ExampleClient_CreateCard() {
-	c, err := client.New(service.URL, "cm_test_token")
-	if err != nil {
-		log.Fatal(err)
-	}
-	// With an idempotency key, here an order number, the card is created once,
-	// even if this code runs again.
-	card, err := c.CreateCard(context.Background(), client.CreateCardRequest{
-		USDAmount: decimal.RequireFromString("150.00"),
-		Currency:  "monero",
-	}, client.WithIdempotencyKey("order-4711"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(card.Status, card.Payment.URI)
-	// Output: awaiting_payment monero:8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3?tx_amount=0.983456789012
-}
-
 func ExampleError() {
 	c, err := client.New(service.URL, "cm_test_token")
 	if err != nil {
@@ -176,20 +167,6 @@ func ExampleError() {
 		log.Fatal(err)
 	}
 	// Output: /usd_amount must be between 50 and 750
-}
-
-func ExampleClient_ListCards() {
-	c, err := client.New(service.URL, "cm_test_token")
-	if err != nil {
-		log.Fatal(err)
-	}
-	for card, err := range c.ListCards(context.Background(), client.ListCardsOptions{}) {
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(card.UUID, card.USDAmount)
-	}
-	// Output: 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88 150
 }
 
 // Read a response with fields that this version of the package does not know.

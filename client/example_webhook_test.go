@@ -128,24 +128,3 @@ func ExampleParseWebhook() {
 	deliver(shop.URL, "019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11", exampleEvent(42, "payment.detected", "awaiting_payment"))
 	// Output: 42 payment.detected 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
 }
-
-// Catch up with the events since the last handled one.
-func ExampleClient_Events() {
-	c, err := client.New(service.URL, "cm_test_token")
-	if err != nil {
-		log.Fatal(err)
-	}
-	last := int64(41) // kept in a file or a database
-	for e, err := range c.Events(context.Background(), last) {
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(e.Seq, e.Type)
-		last = e.Seq
-	}
-	fmt.Println("next time after", last)
-	// Output:
-	// 42 payment.detected
-	// 43 card.generated
-	// next time after 43
-}

@@ -151,7 +151,7 @@ func responseFault(method string, u *url.URL, res *http.Response, body []byte, c
 }
 
 // outsideContract are the routes outside of the contract.
-var outsideContract = []string{"/livez", "/readyz", "/openapi.yaml", "/openapi.json"}
+var outsideContract = []string{"/livez", "/readyz", "/openapi.yaml", "/openapi.json", "/openapi-3.1.yaml"}
 
 // problemFault returns how a problem violates RFC 9457, or the contract's rules
 // for all problems.

@@ -198,7 +198,7 @@ func TestSpec_YAMLAndJSONAreEqual(t *testing.T) {
 	d := deploy(t, setup{})
 	inYAML := d.send(t, http.MethodGet, "/openapi.yaml", "", "").want(t, http.StatusOK)
 	inJSON := d.send(t, http.MethodGet, "/openapi.json", "", "").want(t, http.StatusOK)
-	equal(t, "published", inYAML.body, string(openapi.YAML))
+	equal(t, "published", inYAML.body, string(openapi.Published))
 	equal(t, "Content-Type", []string{inYAML.header.Get("Content-Type"), inJSON.header.Get("Content-Type")},
 		[]string{"application/yaml", "application/json"})
 

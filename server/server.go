@@ -52,8 +52,8 @@ type Config struct {
 	// as https://shop.example. Defaults to none.
 	Origins []string
 	// PublicURL is the URL of the service for clients, without a trailing
-	// slash. Problem types begin with it. Defaults to unknown: types are URLs
-	// of the project's README.
+	// slash. Problem types begin with it, and the published contract names it.
+	// Defaults to unknown: types are URLs of the project's README.
 	PublicURL string
 	// Metrics records requests. Defaults to none.
 	Metrics Metrics
@@ -121,7 +121,7 @@ func New(cfg Config) (http.Handler, error) {
 	if len(cfg.Origins) > 0 {
 		engine.Use(newCORS(cfg.Origins, spec).handle)
 	}
-	spec.register(headRouter{engine})
+	spec.register(headRouter{engine}, cfg.PublicURL)
 	cfg.registerDocs(headRouter{engine})
 	a := &api{orders: cfg.Orders, webhooks: cfg.Webhooks, lists: newLists(), waits: newWaits(), log: cfg.Log,
 		auditLog: cfg.Audit, heartbeat: cfg.Heartbeat,

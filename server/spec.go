@@ -1,8 +1,10 @@
 package server
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
+	"path"
 	"strings"
 	"sync"
 
@@ -25,7 +27,7 @@ type spec struct {
 
 // published is the contract of this process. All servers share it: it is
 // constant, and takes long to load.
-var published = sync.OnceValues(func() (*spec, error) { return loadSpec(openapi.YAML) })
+var published = sync.OnceValues(func() (*spec, error) { return loadSpec(openapi.Published) })
 
 // Tags returns the first tag of each operation of the contract, by operationId.
 // The caller must not modify it.
@@ -77,7 +79,21 @@ func ginPath(path string) string {
 	return strings.NewReplacer("{", ":", "}", "").Replace(path)
 }
 
-func (s *spec) register(r gin.IRoutes) {
-	r.GET("/openapi.yaml", func(c *gin.Context) { c.Data(http.StatusOK, "application/yaml", openapi.YAML) })
-	r.GET("/openapi.json", func(c *gin.Context) { c.Data(http.StatusOK, "application/json", s.json) })
+// contractURL is the server that the contract names.
+const contractURL = "http://127.0.0.1:8080"
+
+// register serves the published documents. They name publicURL as the server,
+// unless it is "".
+func (s *spec) register(r gin.IRoutes, publicURL string) {
+	for name, text := range map[string][]byte{
+		"/openapi.yaml":     openapi.Published,
+		"/openapi-3.1.yaml": openapi.Published31,
+		"/openapi.json":     s.json,
+	} {
+		if publicURL != "" {
+			text = bytes.Replace(text, []byte(contractURL), []byte(publicURL), 1)
+		}
+		kind := "application/" + strings.TrimPrefix(path.Ext(name), ".")
+		r.GET(name, func(c *gin.Context) { c.Data(http.StatusOK, kind, text) })
+	}
 }

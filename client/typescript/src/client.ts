@@ -104,6 +104,14 @@ export class CardmintClient {
     });
   }
 
+  /** Returns a client of the service at CARDMINT_URL with the token CARDMINT_TOKEN. Both environment variables must be set. */
+  static fromEnv(options: Omit<ClientOptions, "baseUrl" | "token"> = {}): CardmintClient {
+    const { CARDMINT_URL: baseUrl, CARDMINT_TOKEN: token } = process.env;
+    if (!baseUrl) throw new TypeError('cardmint: CARDMINT_URL is not set; it is the service\'s address, like "https://cards.example.com"');
+    if (!token) throw new TypeError("cardmint: CARDMINT_TOKEN is not set; it is a token of the account");
+    return new CardmintClient({ ...options, baseUrl, token });
+  }
+
   /**
    * Asks for a card and answers how to pay for it: send exactly `payment.amount` of `payment.currency` to `payment.address` before
    * `payment.expires_at`. It never makes a second card by repeating itself.

@@ -109,6 +109,48 @@ test("each operation has a method of its name", async () => {
   for (const name of names) assert.equal(typeof c[name as keyof CardmintClient], "function", name);
 });
 
+// The samples of the published contract. Each names things that do not exist, whose place new ones take.
+test("each operation has a sample that works", async (t) => {
+  const run = promisify(execFile);
+  const contract = await (await fetch(`${service.url}/openapi.json`)).json() as { paths: Record<string, Record<string, { operationId: string }>> };
+  const names = Object.values(contract.paths).flatMap((item) => Object.values(item)).map(({ operationId }) => operationId);
+  const hook = createServer((_, res) => void res.writeHead(204).end());
+  hook.listen(0, "127.0.0.1");
+  await once(hook, "listening");
+  t.after(() => hook.close());
+  const url = `http://127.0.0.1:${(hook.address() as AddressInfo).port}`;
+  // The sample of listEvents starts after the event 41, which must exist.
+  for (let seq = 0; seq < 41; ) {
+    const { uuid } = await c.createCard(order);
+    await c.simulatePayment(uuid);
+    for (const event of await all(c.listEvents({ after: seq }))) seq = event.seq;
+  }
+  const fill = async (text: string): Promise<string> => {
+    if (text.includes("019aa1c9-f868-7cef-8e4e-9b1c97fb1d88")) {
+      text = text.replaceAll("019aa1c9-f868-7cef-8e4e-9b1c97fb1d88", (await c.createCard(order)).uuid);
+    }
+    if (text.includes("019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17")) {
+      const { webhook } = await c.createWebhook({ url });
+      text = text.replaceAll("019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17", webhook.id);
+    }
+    if (text.includes("019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11")) {
+      const { uuid } = await c.createCard(order);
+      await c.simulatePayment(uuid);
+      const event = (await all(c.listEvents())).at(-1);
+      text = text.replaceAll("019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11", event?.id ?? "");
+    }
+    return text;
+  };
+  const env = { PATH: process.env["PATH"], CARDMINT_URL: service.url, CARDMINT_TOKEN: service.token };
+  for (const name of names) {
+    const file = join(root, "build/samples", `${name}.run.js`);
+    await writeFile(file, await fill(await readFile(join(root, "build/samples", `${name}.js`), "utf8")));
+    const { stderr } = await run(process.execPath, [file], { env }); // throws if the program fails
+    assert.equal(stderr, "", name);
+  }
+  for (const { id } of await c.listWebhooks()) await c.deleteWebhook(id);
+});
+
 test("operations without a method can be called", async () => {
   const { data } = await c.api.GET("/api/cards", { params: { query: { limit: 1 } } });
   assert.equal(data?.length, 1);

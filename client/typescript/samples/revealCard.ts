@@ -1,0 +1,7 @@
+import { CardmintClient } from "@cardmint/client";
+
+const cardmint = CardmintClient.fromEnv(); // CARDMINT_URL and CARDMINT_TOKEN
+
+const card = await cardmint.revealCard("019aa1c9-f868-7cef-8e4e-9b1c97fb1d88");
+const { card_number, expiration_date, security_code } = card.credentials;
+console.log(card_number, expiration_date, security_code);

@@ -1,0 +1,2 @@
+curl -sS "$CARDMINT_URL/api/cards?status=generated&limit=100" \
+  -H "Authorization: Bearer $CARDMINT_TOKEN"

@@ -1,0 +1,2 @@
+curl -sS "$CARDMINT_URL/api/webhooks" \
+  -H "Authorization: Bearer $CARDMINT_TOKEN"

@@ -1,0 +1,3 @@
+curl -sS -X POST "$CARDMINT_URL/api/webhooks/019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17/rotate-secret" \
+  -H "Authorization: Bearer $CARDMINT_TOKEN" \
+  -H "Idempotency-Key: rotation-1"
