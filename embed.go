@@ -2,8 +2,8 @@ package cardmint
 
 import "embed"
 
-// Docs contains the guides for integrators and the changelog, which the service
-// shows under /docs.
+// Docs contains the pages that the service shows under /docs: the guides for
+// integrators, the changelog, and the pages for operators.
 //
-//go:embed docs/guides CHANGELOG.md
+//go:embed docs/guides docs/operate/*.md docs/*.md CHANGELOG.md
 var Docs embed.FS

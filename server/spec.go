@@ -19,7 +19,7 @@ import (
 // spec is the contract, as it is served, and as requests are validated.
 type spec struct {
 	json       []byte
-	tags       map[string]string                    // first tag of each operation, by operationId
+	doc        *openapi3.T
 	routes     map[string]map[string]*routers.Route // by method and gin path
 	scopes     map[*routers.Route]account.Scope     // required scopes, or noScope
 	validation validation
@@ -29,14 +29,14 @@ type spec struct {
 // constant, and takes long to load.
 var published = sync.OnceValues(func() (*spec, error) { return loadSpec(openapi.Published) })
 
-// Tags returns the first tag of each operation of the contract, by operationId.
-// The caller must not modify it.
-func Tags() (map[string]string, error) {
+// Contract returns the contract, without the security requirements of its
+// operations. The caller must not modify it.
+func Contract() (*openapi3.T, error) {
 	s, err := published()
 	if err != nil {
 		return nil, err
 	}
-	return s.tags, nil
+	return s.doc, nil
 }
 
 func loadSpec(yaml []byte) (*spec, error) {
@@ -44,7 +44,7 @@ func loadSpec(yaml []byte) (*spec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load openapi: %w", err)
 	}
-	s := &spec{tags: map[string]string{}, routes: map[string]map[string]*routers.Route{},
+	s := &spec{doc: doc, routes: map[string]map[string]*routers.Route{},
 		scopes: map[*routers.Route]account.Scope{}, validation: newValidation()}
 	if s.json, err = doc.MarshalJSON(); err != nil {
 		return nil, fmt.Errorf("load openapi: %w", err)
@@ -60,7 +60,6 @@ func loadSpec(yaml []byte) (*spec, error) {
 			if s.routes[method] == nil {
 				s.routes[method] = map[string]*routers.Route{}
 			}
-			s.tags[operation.OperationID] = operation.Tags[0]
 			route := &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: operation}
 			s.routes[method][ginPath(path)], s.scopes[route] = route, scope
 		}

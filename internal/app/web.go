@@ -71,11 +71,10 @@ func (p *process) addWeb(ctx context.Context) error {
 			return err
 		}
 	}
-	tags, err := server.Tags()
+	contract, err := server.Contract()
 	if err != nil {
 		return err
 	}
-	pages, err := docs.New(token.Reveal(), tags)
-	p.server.Docs = pages
-	return err
+	p.server.Docs = docs.New(token.Reveal(), contract)
+	return nil
 }

@@ -1,9 +1,10 @@
-// Package docs serves the documentation: the Markdown guides, and a reference
-// page of the contract.
+// Package docs serves the documentation: the Markdown guides for integrators and
+// for operators, a reference page of the contract, and a search.
 //
 // It may import the root package, which embeds the guides, and package openapi.
-// Everything is rendered when the process starts. The pages load nothing from
-// other hosts, and only the reference has a script.
+// Everything is rendered at the first request, which takes about half a second.
+// The pages load nothing from other hosts, and are readable without their
+// scripts.
 package docs
 
 import (
@@ -20,8 +21,12 @@ import (
 	"net/http"
 	"net/netip"
 	"path"
+	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/cardmint/cardmint"
 )
@@ -29,37 +34,31 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// guides are the pages under /docs, in the order of the menu.
-var guides = []struct{ slug, file string }{
-	{"", "docs/guides/index.md"},
-	{"quickstart", "docs/guides/quickstart.md"},
-	{"payments", "docs/guides/payments.md"},
-	{"webhooks", "docs/guides/webhooks.md"},
-	{"idempotency", "docs/guides/idempotency.md"},
-	{"errors", "docs/guides/errors.md"},
-	{"testing", "docs/guides/testing.md"},
-	{"going-live", "docs/guides/going-live.md"},
-	{"changelog", "CHANGELOG.md"},
-}
-
 const (
 	root      = "/docs"
 	reference = "/docs/reference"
-	// policy allows only the server's own files. The style sheet of the
-	// reference contains its icons as data URLs.
-	policy = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	operate   = "/docs/operate"
+	// policy allows only the server's own files.
+	policy = "default-src 'self'; script-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	// referencePolicy also allows the styles that the reference's script adds to
+	// the page. It shows the contract only.
+	referencePolicy = policy + "; style-src 'self' 'unsafe-inline'"
 )
 
 // page is the data of the template.
 type page struct {
-	Title   string
-	Path    string
-	Menu    []entry
-	Content template.HTML
-	Token   string // offered by the reference to readers on this machine
-}
+	Title          string
+	Path           string
+	Section        string // root, reference or operate
+	Menu           []group
+	Contents       []*heading
+	Content        template.HTML
+	Previous, Next *entry
+	Tags           []tag  // of the reference
+	Token          string // offered by the reference to readers on this machine
 
-type entry struct{ Path, Title string }
+	sections []*heading
+}
 
 // site contains all files, by path.
 type site struct {
@@ -69,10 +68,22 @@ type site struct {
 }
 
 // New returns the handler of /docs/, and redirects / to it. The reference page
-// offers token, unless it is "", to readers on this machine only. Operations in
-// the guides become links to the reference page, which groups them by tag: tags
-// maps each operationId to its tag.
-func New(token string, tags map[string]string) (http.Handler, error) {
+// offers token, unless it is "", to readers on this machine only.
+func New(token string, contract *openapi3.T) http.Handler {
+	render := sync.OnceValues(func() (*site, error) { return newSite(token, contract) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s, err := render()
+		if err != nil { // the pages are embedded, and tests render all of them
+			http.Error(w, "the documentation can't be rendered: "+err.Error(), http.StatusInternalServerError)
+			return
+		}
+		s.ServeHTTP(w, r)
+	})
+}
+
+// newSite renders all pages. Operations in the guides become links to the
+// reference page.
+func newSite(token string, contract *openapi3.T) (*site, error) {
 	s := &site{files: map[string]*file{}}
 	if err := s.addAssets(); err != nil {
 		return nil, fmt.Errorf("read documentation: %w", err)
@@ -81,51 +92,78 @@ func New(token string, tags map[string]string) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read documentation: %w", err)
 	}
-	operations := operationPaths(tags)
-	var pages []page
-	for _, g := range guides {
-		text, err := fs.ReadFile(cardmint.Docs, g.file)
-		if err != nil {
-			return nil, fmt.Errorf("read documentation: %w", err)
-		}
-		p, err := render(text, operations)
-		if err != nil {
-			return nil, fmt.Errorf("render %s: %w", g.file, err)
-		}
-		p.Path = strings.TrimSuffix(root+"/"+g.slug, "/")
-		pages = append(pages, p)
+	tags, err := contractTags(contract)
+	if err != nil {
+		return nil, fmt.Errorf("read contract: %w", err)
 	}
-	var menu []entry
-	for i, p := range pages {
-		menu = append(menu, entry{p.Path, p.Title})
-		if i == 0 {
-			menu = append(menu, entry{reference, "API reference"})
-		}
-	}
-	draw := func(p page) (*file, error) {
-		var text bytes.Buffer
-		p.Menu = menu
-		err := layout.Execute(&text, p)
-		return newFile("text/html; charset=utf-8", text.Bytes()), err
-	}
-	for _, p := range pages {
-		if s.files[p.Path], err = draw(p); err != nil {
-			return nil, err
-		}
-	}
-	if s.reference.open, err = draw(page{Title: "API reference", Path: reference}); err != nil {
+	pages, err := renderAll(tags)
+	if err != nil {
 		return nil, err
 	}
+	if s.files[root+"/search.json"], err = searchIndex(tags, pages); err != nil {
+		return nil, err
+	}
+	draw := func(p page) *file {
+		var text bytes.Buffer
+		if e := layout.Execute(&text, p); e != nil {
+			err = e
+		}
+		return newFile("text/html; charset=utf-8", text.Bytes())
+	}
+	for _, p := range pages {
+		s.files[p.Path] = draw(p)
+	}
+	guides := pages[0].Menu
+	about := page{Title: "API reference", Path: reference, Section: reference, Menu: guides, Tags: tags}
+	s.reference.open = draw(about)
 	s.reference.withToken = s.reference.open
 	if token != "" {
-		if s.reference.withToken, err = draw(page{Title: "API reference", Path: reference, Token: token}); err != nil {
-			return nil, err
+		about.Token = token
+		s.reference.withToken = draw(about)
+	}
+	s.missing = draw(page{Title: "Not found", Menu: guides,
+		Content: "<h1>Not found</h1><p>There is no page at this address. The menu lists all pages, and the search finds what is on them.</p>"})
+	return s, err
+}
+
+// renderAll renders the guides for integrators, followed by those for operators.
+func renderAll(tags []tag) ([]page, error) {
+	operations := map[string]string{}
+	for _, t := range tags {
+		for _, o := range t.Operations {
+			operations[o.ID] = reference + "#" + o.Anchor()
 		}
 	}
-	s.missing, err = draw(
-		page{Title: "Not found",
-			Content: "<h1>Not found</h1><p>There is no page at this address. The menu lists those that there are.</p>"})
-	return s, err
+	operator, err := operatorGuides()
+	if err != nil {
+		return nil, fmt.Errorf("read documentation: %w", err)
+	}
+	addresses := map[string]string{"openapi/openapi.yaml": reference}
+	for _, g := range slices.Concat(guides, operator) {
+		addresses[g.file] = g.path()
+	}
+	var all []page
+	for _, section := range [][]guide{guides, operator} {
+		var pages []page
+		for _, g := range section {
+			text, err := fs.ReadFile(cardmint.Docs, g.file)
+			if err != nil {
+				return nil, fmt.Errorf("read documentation: %w", err)
+			}
+			p, err := render(g.file, text, addresses, operations)
+			if err != nil {
+				return nil, fmt.Errorf("render %s: %w", g.file, err)
+			}
+			p.Path, p.Section = g.path(), root
+			if strings.HasPrefix(g.slug, "operate") {
+				p.Section = operate
+			}
+			pages = append(pages, p)
+		}
+		link(pages, menu(section, pages))
+		all = append(all, pages...)
+	}
+	return all, nil
 }
 
 // addAssets adds the files that the pages load.
@@ -143,11 +181,11 @@ func (s *site) addAssets() error {
 			s.files[root+"/assets/"+e.Name()] = newFile(kind, text)
 		}
 	}
-	return s.addSwaggerUI()
+	return s.addVendored()
 }
 
 var kinds = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
-	".svg": "image/svg+xml"}
+	".svg": "image/svg+xml", ".woff2": "font/woff2", ".txt": "text/plain; charset=utf-8"}
 
 // ServeHTTP serves GET and HEAD.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -166,16 +204,20 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f, status := s.files[r.URL.Path], http.StatusOK
 	switch {
-	case r.URL.Path == reference && ownMachine(r):
-		f = s.reference.withToken
 	case r.URL.Path == reference:
-		f = s.reference.open
+		h.Set("Content-Security-Policy", referencePolicy)
+		if f = s.reference.open; ownMachine(r) {
+			f = s.reference.withToken
+		}
 	case f == nil:
 		f, status = s.missing, http.StatusNotFound
 	}
-	if f == s.reference.withToken && f != s.reference.open {
+	switch {
+	case f == s.reference.withToken && f != s.reference.open:
 		h.Set("Cache-Control", "no-store")
-	} else {
+	case f.immutable:
+		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	default:
 		h.Set("Cache-Control", "no-cache") // revalidate: the entity tag makes that cheap
 	}
 	f.serve(w, r, status)
@@ -203,6 +245,7 @@ type file struct {
 	kind, tag string
 	text      []byte
 	packed    bool // text is compressed by gzip
+	immutable bool // its path names its version
 }
 
 func newFile(kind string, text []byte) *file {

@@ -1,75 +1,133 @@
-// Shows the contract of this very service. The token is in the page only where the service runs for development on the reader's own machine.
+// Draws the contract of this very service in place of the plain list of
+// operations. The token is in the page only where the service runs for
+// development on the reader's own machine.
 "use strict";
 
-const token = document.querySelector('meta[name="cardmint-token"]')?.content;
-const place = document.getElementById("reference");
+const list = document.getElementById("reference");
+const token = document.querySelector('meta[name="cardmint-token"]')?.content ?? "";
 
-// Some of Swagger UI's controls have no name, or react to the mouse alone.
-function mend() {
-  for (const tab of place.querySelectorAll(".tab-item:not([tabindex])")) {
-    tab.tabIndex = 0;
-    tab.setAttribute("role", "button");
-    tab.addEventListener("keydown", (e) => {
-      if (e.key === "Enter" || e.key === " ") {
-        e.preventDefault();
-        tab.click();
-      }
-    });
+// inOrder sorts the operations like the plain list, which has the order of the
+// contract. The members of an object in JSON have none.
+function inOrder(paths) {
+  const sorted = {};
+  for (const { dataset } of list.querySelectorAll("section")) {
+    const method = dataset.method.toLowerCase();
+    sorted[dataset.path] ??= {};
+    sorted[dataset.path][method] = paths[dataset.path][method];
   }
-  for (const control of place.querySelectorAll("input:not([aria-label]), select:not([aria-label]), textarea:not([aria-label])")) {
-    const row = control.closest("tr[data-param-name]");
-    const name = row ? row.dataset.paramName : control.closest(".body-param") ? "Request body" : control.placeholder || control.name;
-    control.setAttribute("aria-label", name || "Value");
-  }
-  for (const button of place.querySelectorAll("button:not([aria-label])")) {
-    if (button.textContent.trim() === "") {
-      button.setAttribute("aria-label", button.closest(".copy-to-clipboard") ? "Copy" : button.title || "Unfold");
-    }
-  }
-  for (const wide of place.querySelectorAll("pre:not([tabindex]), .table-container:not([tabindex]), .model-box:not([tabindex])")) {
-    wide.tabIndex = 0;
-  }
+  return sorted;
 }
 
-// An operation is unfolded by a button; a link within it could not be reached.
-const withoutLinks = (system) => ({
-  components: { DeepLink: ({ text }) => system.React.createElement("span", null, text) },
-});
-
-// Examples are filled into the forms, and would be sent: keep those of what has to be sent.
+// keepFormsEmpty moves the examples of optional parameters to their
+// descriptions: from the forms they would be sent.
 function keepFormsEmpty(contract) {
-  for (const item of Object.values(contract.paths)) {
-    for (const operation of Object.values(item)) {
-      for (const parameter of operation.parameters ?? []) {
-        if (parameter.example !== undefined && !parameter.required) {
-          parameter.description += "\n\nExample: `" + parameter.example + "`";
-          delete parameter.example;
-        }
-      }
+  const parameters = [
+    ...Object.values(contract.components.parameters ?? {}),
+    ...Object.values(contract.paths).flatMap((item) => Object.values(item).flatMap((operation) => operation.parameters ?? [])),
+  ].filter((parameter) => !parameter.$ref && !parameter.required);
+  for (const parameter of parameters) {
+    const example = parameter.example ?? parameter.schema?.example;
+    if (example !== undefined) {
+      parameter.description = `${parameter.description ?? ""}\n\nExample: \`${example}\``;
+    }
+    delete parameter.example;
+    if (parameter.schema) {
+      delete parameter.schema.example;
+    }
+    parameter.examples = { empty: { value: "", "x-disabled": true } };
+  }
+}
+
+// trim removes the empty line at the end of each sample.
+function trim(contract) {
+  for (const operation of Object.values(contract.paths).flatMap(Object.values)) {
+    for (const sample of operation["x-codeSamples"] ?? []) {
+      sample.source = sample.source.trimEnd();
     }
   }
 }
 
-async function show() {
-  const contract = await (await fetch("/openapi.json")).json();
-  keepFormsEmpty(contract);
-  contract.servers = [{ url: location.origin, description: "This service" }];
-  new MutationObserver(mend).observe(place, { childList: true, subtree: true });
-  const ui = SwaggerUIBundle({
-    spec: contract,
-    domNode: place,
-    presets: [SwaggerUIBundle.presets.apis],
-    plugins: [withoutLinks],
-    layout: "BaseLayout",
-    deepLinking: true,
-    displayRequestDuration: true,
-    defaultModelsExpandDepth: 0,
-    syntaxHighlight: { activated: false },
-    validatorUrl: null,
+// mend gives names and roles to controls that Scalar draws without them, and
+// makes what scrolls reachable by keyboard. It relies on class names, so that
+// the version of Scalar is pinned.
+function mend(place) {
+  const each = (selector, change) => place.querySelectorAll(selector).forEach(change);
+  const named = (element) => element.textContent.trim() !== "" ||
+    (element.getAttribute("aria-labelledby") ?? "").split(" ").some((id) => document.getElementById(id)?.textContent.trim());
+  const name = (element, text) => {
+    element.removeAttribute("aria-labelledby");
+    element.setAttribute("aria-label", text);
+  };
+  each(".cm-content:not([aria-label])", (editor) => name(editor, editor.contentEditable === "true" ? "Request body" : "Response body"));
+  each(".code-input-lite__editor[aria-autocomplete]", (editor) => {
+    editor.removeAttribute("aria-autocomplete");
+    editor.removeAttribute("aria-expanded");
+    editor.setAttribute("role", "textbox");
   });
-  if (token) {
-    ui.preauthorizeApiKey("bearer", token);
-  }
+  each("input[aria-activedescendant]:not([aria-expanded])", (input) => {
+    input.setAttribute("aria-expanded", "true");
+    name(input, input.placeholder || "Search");
+  });
+  each('button[role="none"][aria-label]', (button) => button.removeAttribute("role"));
+  each("button[aria-controls]", (button) => {
+    if (!document.getElementById(button.getAttribute("aria-controls"))) {
+      button.removeAttribute("aria-controls");
+    }
+  });
+  each(".show-more[aria-label]", (button) => button.removeAttribute("aria-label")); // it has text
+  each(".endpoints:not([tabindex]), .cm-scroller[tabindex='-1']", (wide) => {
+    wide.tabIndex = 0;
+  });
+  each("button[class*=copy-button]:not([aria-label])", (button) => name(button, "Copy"));
+  each("button:not([aria-label])", (button) => {
+    if (!named(button)) {
+      name(button, "Unfold");
+    }
+  });
 }
 
-show();
+// Tab leaves the editors, instead of indenting.
+addEventListener("keydown", (event) => {
+  if (event.key === "Tab" && event.target.closest?.(".cm-content")) {
+    event.stopImmediatePropagation();
+  }
+}, { capture: true });
+
+async function draw() {
+  const contract = await (await fetch("/openapi.json")).json();
+  contract.paths = inOrder(contract.paths);
+  keepFormsEmpty(contract);
+  trim(contract);
+  contract.servers = [{ url: location.origin, description: "This service" }];
+  const place = document.createElement("div");
+  place.id = "scalar";
+  list.replaceWith(place);
+  new MutationObserver(() => mend(document.body)).observe(document.body, { childList: true, subtree: true });
+  Scalar.createApiReference(place, {
+    content: contract,
+    layout: "modern",
+    theme: "none",
+    withDefaultFonts: false,
+    // The operations of the contract are the same wherever it is shown.
+    generateTagSlug: (tag) => tag.name,
+    generateOperationSlug: (operation) => operation.operationId,
+    showOperationId: true,
+    hideModels: true,
+    hideSearch: true, // the search of the pages finds operations too
+    hideDarkModeToggle: true, // the pages follow the system
+    hideClientButton: true,
+    hiddenClients: true, // the contract has its own samples
+    documentDownloadType: "none",
+    showDeveloperTools: "never",
+    // Nothing is sent to other hosts, and no token is stored.
+    telemetry: false,
+    persistAuth: false,
+    agent: { disabled: true, hideAddApi: true },
+    mcp: { disabled: true },
+    proxyUrl: "",
+    externalUrls: { dashboardUrl: "", registryUrl: "", proxyUrl: "", apiBaseUrl: "" },
+    authentication: { preferredSecurityScheme: "bearer", securitySchemes: { bearer: { token } } },
+  });
+}
+
+draw();
