@@ -256,41 +256,20 @@ func TestCodes_AreEqualInCardSpecAndClient(t *testing.T) {
 	}
 	equal(t, "codes of the contract", sorted(inContract), sorted(inDomain))
 	equal(t, "codes of the client", sorted(problemCodes(t, "../client/client.gen.go")), sorted(inDomain))
-	equal(t, "codes of the README, where the type of every problem leads", sorted(readmeCodes(t)), sorted(inDomain))
-	equal(t, "codes of the page of errors, where it leads if the service's address is known", sorted(guideCodes(t)),
+	equal(t, "codes of the guide about errors", sorted(guideCodes(t)),
 		sorted(inDomain))
 	equal(t, "codes of the server", sorted(problemCodes(t, "server.gen.go")), sorted(inDomain))
 }
 
-// readmeCodes reads the table of errors.
-func readmeCodes(t *testing.T) (codes []string) {
-	t.Helper()
-	text, err := os.ReadFile("../README.md")
-	need(t, err)
-	for _, row := range regexp.MustCompile("<a name=\"(\\w+)\"></a>`(\\w+)` \\| [0-9]{3} \\|").FindAllStringSubmatch(
-		string(text), -1) {
-		if row[1] != row[2] {
-			t.Errorf("the anchor of %s is %s", row[2], row[1])
-		}
-		codes = append(codes, row[1])
-	}
-	return codes
-}
-
-// guideCodes reads the page of errors, which must not disagree with the README.
+// guideCodes returns the codes that the guide about errors explains.
 func guideCodes(t *testing.T) (codes []string) {
 	t.Helper()
 	text, err := os.ReadFile("../docs/guides/errors.md")
-	need(t, err)
-	readme, err := os.ReadFile("../README.md")
 	need(t, err)
 	for _, found := range regexp.MustCompile(
 		`(?m)^## (\w+)\n\n\*\*([0-9]{3}) ([^*]+)\.\*\* .+\n\n\*\*What to do:\*\* .+\n`).FindAllStringSubmatch(string(text),
 		-1) {
 		codes = append(codes, found[1])
-		if !strings.Contains(string(readme), "</a>`"+found[1]+"` | "+found[2]+" |") {
-			t.Errorf("%s is not %s as in the README", found[1], found[2])
-		}
 		for _, e := range card.PublicErrors() {
 			if e.Code == found[1] {
 				equal(t, "title of "+e.Code, found[3], e.Title)

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -94,8 +95,21 @@ func TestREADME_Flags_AreThoseOfServe(t *testing.T) {
 }
 
 func TestREADME_Length_IsBounded(t *testing.T) {
-	if n := strings.Count(readme(t), "\n"); n >= 200 {
-		t.Errorf("%d lines", n)
+	if n := len(strings.Fields(readme(t))); n > 900 {
+		t.Errorf("%d words", n)
+	}
+}
+
+// The picture shows commands that the page names.
+func TestREADME_Picture_ShowsItsCommands(t *testing.T) {
+	commands := regexp.MustCompile(`class="command">([^<]+)<`).FindAllStringSubmatch(page(t, "docs/terminal.svg"), -1)
+	for _, command := range commands {
+		if !strings.Contains(readme(t), "\n"+command[1]) {
+			t.Errorf("the README does not name %s", command[1])
+		}
+	}
+	if len(commands) != 3 {
+		t.Errorf("%d commands", len(commands))
 	}
 }
 

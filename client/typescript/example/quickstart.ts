@@ -10,7 +10,7 @@ const ordered = await cardmint.createCard({ usd_amount: "150", currency: "monero
 const { amount, currency, address } = ordered.payment;
 console.log(`pay ${amount} ${currency} to ${address}`);
 
-// A sandbox plays the payer. Elsewhere, leave this to a wallet.
+// In a sandbox, the program pays. Elsewhere, a wallet does.
 await cardmint.simulatePayment(ordered.uuid);
 
 // Wait until the payment is confirmed and the card is issued.
