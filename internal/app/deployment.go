@@ -20,8 +20,8 @@ import (
 // tags define the flags of all commands.
 type Deployment struct {
 	DatabaseURL     string `name:"database-url" env:"CARDMINT_DATABASE_URL" default:"sqlite:cardmint.db" placeholder:"URL" help:"Database: sqlite:PATH or postgres://USER@HOST/NAME (${default})."`
-	Keys            string `env:"CARDMINT_KEYS" default:"cardmint.keys" placeholder:"FILE" help:"Key file that encrypts credentials, created by 'keys create' (${default})."`
-	Mode            string `env:"CARDMINT_MODE" default:"test" enum:"test,live" placeholder:"MODE" help:"Test or live. It is part of every token, so that a test token can't be mistaken for a real one (${default})."`
+	Keys            string `env:"CARDMINT_KEYS" default:"cardmint.keys" placeholder:"FILE" help:"Key file that encrypts credentials, created by 'keys create'; readable only by its owner (${default})."`
+	Mode            string `env:"CARDMINT_MODE" default:"test" enum:"test,live" placeholder:"MODE" help:"Test, or live, which sells real cards and refuses simulated parts and unprotected connections. It is part of every token, so that a test token can't be mistaken for a real one (${default})."`
 	AllowUnverified bool   `name:"allow-unverified-database" env:"CARDMINT_ALLOW_UNVERIFIED_DATABASE" help:"In live mode, connect to a PostgreSQL on another machine without checking its certificate. Anyone between the two can then read and change everything that is stored: tokens, payment addresses, refunds. Only for a private network."`
 
 	Log   *slog.Logger `kong:"-"`

@@ -29,15 +29,15 @@ type RateConfig struct {
 // LiveRateConfig configures which sources to ask, and when to trust them.
 type LiveRateConfig struct {
 	RateSources   []string          `env:"CARDMINT_RATE_SOURCES" placeholder:"NAME" help:"Sources of live rates. Defaults to all that have a market for the coin."`
-	RateURL       map[string]string `name:"rate-url" env:"CARDMINT_RATE_URL" placeholder:"SOURCE=URL" help:"Another address of a source, for example that of a proxy."`
+	RateURL       map[string]string `name:"rate-url" env:"CARDMINT_RATE_URL" placeholder:"SOURCE=URL" help:"Another address of a source, such as a proxy, for example kraken=https://rates.example."`
 	RateEvery     time.Duration     `env:"CARDMINT_RATE_EVERY" default:"1m" placeholder:"DURATION" help:"How often to fetch rates (${default})."`
-	RateQuorum    int               `env:"CARDMINT_RATE_QUORUM" default:"2" placeholder:"N" help:"How many must agree (${default})."`
+	RateQuorum    int               `env:"CARDMINT_RATE_QUORUM" default:"2" placeholder:"N" help:"How many sources must agree (${default})."`
 	RateMaxAge    time.Duration     `env:"CARDMINT_RATE_MAX_AGE" default:"5m" placeholder:"DURATION" help:"How old a rate may be, by its source's own time (${default})."`
-	RateMaxSpread string            `env:"CARDMINT_RATE_MAX_SPREAD" default:"3" placeholder:"PERCENT" help:"Leave out a source that differs more from the median (${default})."`
-	RateMaxJump   string            `env:"CARDMINT_RATE_MAX_JUMP" default:"15" placeholder:"PERCENT" help:"Hold a rate that differs more from the last one until it has been seen three times (${default})."`
-	RateMaxMove   string            `env:"CARDMINT_RATE_MAX_MOVE" default:"30" placeholder:"PERCENT" help:"Sell no card at a rate that differs more from any within the last hour, until an operator accepts it with 'rate accept' (${default})."`
-	RateFloor     map[string]string `env:"CARDMINT_RATE_FLOOR" placeholder:"COIN=USD" help:"Sell no card below this rate, for example ${default_coin}=50."`
-	RateCeiling   map[string]string `env:"CARDMINT_RATE_CEILING" placeholder:"COIN=USD" help:"Sell no card above this rate, for example ${default_coin}=5000."`
+	RateMaxSpread string            `env:"CARDMINT_RATE_MAX_SPREAD" default:"3" placeholder:"PERCENT" help:"Leave out a source that differs from the median by more than this percentage (${default})."`
+	RateMaxJump   string            `env:"CARDMINT_RATE_MAX_JUMP" default:"15" placeholder:"PERCENT" help:"Hold a rate that differs from the last one by more than this percentage until it has been seen three times (${default})."`
+	RateMaxMove   string            `env:"CARDMINT_RATE_MAX_MOVE" default:"30" placeholder:"PERCENT" help:"Sell no card at a rate that differs by more than this percentage from any within the last hour, until an operator accepts it with 'rate accept' (${default})."`
+	RateFloor     map[string]string `env:"CARDMINT_RATE_FLOOR" placeholder:"COIN=USD" help:"Sell no card below this rate, for example ${default_coin}=50. Live mode warns if it is not set."`
+	RateCeiling   map[string]string `env:"CARDMINT_RATE_CEILING" placeholder:"COIN=USD" help:"Sell no card above this rate, for example ${default_coin}=5000. Live mode warns if it is not set."`
 }
 
 // open returns the rates of coins with the markup and, unless they are fixed,

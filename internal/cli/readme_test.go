@@ -1,10 +1,10 @@
 package cli
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -55,8 +55,23 @@ func eachCommand(n *kong.Node, f func(*kong.Node)) {
 	}
 }
 
+// furtherReading are the links that docs/flags.md adds to the help of flags.
+var furtherReading = map[string]string{
+	"metrics-listen":  "[Metrics](metrics.md)",
+	"rate-max-move":   "[Rates](operate/rates.md)",
+	"max-open-usd":    "[Details](#the-limit-of-open-cards)",
+	"reconcile-every": "[The books](operate/reconcile.md)",
+	"retain-events":   "[Growth](operate/growth.md#what-is-deleted-and-when)",
+	"retain-expired":  "[Growth](operate/growth.md#what-is-deleted-and-when)",
+	"limit-token":     "[Limits](operate/overload.md#limits)",
+	"suppliers":       "[Suppliers](suppliers.md)",
+	"otlp-endpoint":   "[Traces](operate/traces.md)",
+}
+
+// The page has the words of 'serve --help', so that they can't disagree.
 func TestREADME_Flags_AreThoseOfServe(t *testing.T) {
-	var want []string
+	literal := regexp.MustCompile(`https?://[^\s;)]+[^\s.,;)]|--[a-z-]+`)
+	var rows strings.Builder
 	eachCommand(model(t), func(n *kong.Node) {
 		if n.Name != "serve" || n.Parent.Type != kong.ApplicationNode { // the supplier has one too
 			return
@@ -66,33 +81,43 @@ func TestREADME_Flags_AreThoseOfServe(t *testing.T) {
 				if len(f.Envs) == 0 { // help, and how this process prints
 					continue
 				}
-				value := ""
+				value, text := "", strings.Replace(f.Help, " ("+f.Default+")", "", 1)
 				if f.HasDefault {
-					value = "`" + f.Default + "`"
+					value = "`" + f.Default + "` "
 				}
 				if f.IsBool() {
 					value = map[bool]string{true: "on", false: "off"}[f.Default == "true"]
+					text = strings.Replace(text, " ("+value+")", "", 1)
+					value += " "
 				}
-				want = append(want, fmt.Sprintf("| `--%s` | `%s` | %s |", f.Name, f.Envs[0], value))
+				text = literal.ReplaceAllString(text, "`$0`")
+				for _, env := range f.Envs[1:] {
+					text += " Also set by `" + env + "`."
+				}
+				if link := furtherReading[f.Name]; link != "" {
+					text += " " + link + "."
+				}
+				fmt.Fprintf(&rows, "| `--%s` | `%s` | %s| %s |\n", f.Name, f.Envs[0], value, text)
 			}
 		}
 	})
-	var got []string
-	for _, row := range table(t, page(t, "docs/flags.md"), "`--") {
-		got = append(got, row[:strings.LastIndex(strings.TrimSuffix(row, "|"), "|")+1])
-	}
-	slices.Sort(got)
-	slices.Sort(want)
-	for i, row := range got {
-		got[i] = strings.ReplaceAll(row, "|  |", "| |")
-	}
-	for i, row := range want {
-		want[i] = strings.ReplaceAll(row, "|  |", "| |")
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("docs/flags.md differs from the flags (-flags +page):\n%s", diff)
+	const head = "|---|---|---|---|\n"
+	text := page(t, "docs/flags.md")
+	before, rest, _ := strings.Cut(text, head)
+	_, after, found := strings.Cut(rest, "\n\n")
+	if want := before + head + rows.String() + "\n" + after; !found || want != text {
+		if *update {
+			if err := os.WriteFile("../../docs/flags.md", []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		t.Errorf("docs/flags.md differs from the help; to write it: go test ./internal/cli -run Flags -update\n%s",
+			cmp.Diff(want, text))
 	}
 }
+
+var update = flag.Bool("update", false, "write docs/flags.md")
 
 func TestREADME_Length_IsBounded(t *testing.T) {
 	if n := len(strings.Fields(readme(t))); n > 900 {

@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -76,7 +76,7 @@ func TestRunbook_Pages_AreComplete(t *testing.T) {
 // "..." or a capital letter is a placeholder.
 func parses(t *testing.T, name, line string) {
 	t.Helper()
-	parser, err := kong.New(newCommands(), coinVars(), kong.Exit(func(int) {}), kong.Writers(os.Stderr, os.Stderr))
+	parser, err := kong.New(newCommands(), coinVars(), kong.Exit(func(int) {}), kong.Writers(io.Discard, io.Discard))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,13 +38,13 @@ type settings struct {
 // appears in a list of processes.
 type flags struct {
 	DaemonURL     string        `name:"daemon-url" env:"DAEMON_URL" default:"http://127.0.0.1:18081" placeholder:"URL" help:"monerod's RPC (${default})."`
-	DaemonLogin   string        `name:"daemon-login" env:"DAEMON_LOGIN" placeholder:"FILE" help:"A file with USER:PASSWORD for it, if it was started with --rpc-login."`
+	DaemonLogin   string        `name:"daemon-login" env:"DAEMON_LOGIN" placeholder:"FILE" help:"A file with USER:PASSWORD for it, if it was started with --rpc-login; readable only by its owner."`
 	WalletURL     string        `name:"wallet-url" env:"WALLET_URL" default:"http://127.0.0.1:18083" placeholder:"URL" help:"monero-wallet-rpc with a view-only wallet open (${default})."`
-	WalletLogin   string        `name:"wallet-login" env:"WALLET_LOGIN" placeholder:"FILE" help:"A file with USER:PASSWORD for it, if it was started with --rpc-login."`
+	WalletLogin   string        `name:"wallet-login" env:"WALLET_LOGIN" placeholder:"FILE" help:"A file with USER:PASSWORD for it, if it was started with --rpc-login; readable only by its owner."`
 	WalletFile    string        `name:"wallet-file" env:"WALLET_FILE" placeholder:"NAME" help:"The wallet to open, in the --wallet-dir of monero-wallet-rpc, if it has none open."`
-	WalletPass    string        `name:"wallet-password" env:"WALLET_PASSWORD" placeholder:"FILE" help:"A file with the password of that wallet."`
+	WalletPass    string        `name:"wallet-password" env:"WALLET_PASSWORD" placeholder:"FILE" help:"A file with the password of that wallet; readable only by its owner."`
 	MaxTipAge     time.Duration `name:"max-tip-age" env:"MAX_TIP_AGE" default:"30m" placeholder:"DURATION" help:"Do not trust a node whose newest block is older (${default})."`
-	Confirmations int           `env:"CONFIRMATIONS" default:"10" placeholder:"N" help:"Confirmations that a payment needs (${default})."`
+	Confirmations int           `env:"CONFIRMATIONS" default:"10" placeholder:"N" help:"Confirmations that a payment needs, at most 60 (${default})."`
 }
 
 // RequiredConfirmations implements driver.Settings.
