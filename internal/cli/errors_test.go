@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -25,7 +26,7 @@ func TestErrors_WrongValues_AreExplained(t *testing.T) {
 					continue
 				}
 				line := append(args[:len(args):len(args)], "--"+f.Name+"=no\tsense")
-				if k := f.Target.Kind().String(); k == "string" || strings.Contains(k, "slice") && f.Enum == "" && f.Name != "trusted-proxies" ||
+				if k := f.Target.Kind().String(); k == "string" || k == "slice" && f.Target.Type().Elem().Kind() == reflect.String ||
 					k == "map" {
 					continue // any text is parsed; the command checks it
 				}
@@ -52,4 +53,16 @@ func TestErrors_MissingArguments_AreExplained(t *testing.T) {
 			t.Errorf("%v: exit code %d, %s", args, code, stderr)
 		}
 	})
+}
+
+func TestErrors_WrongFieldsOfExample_AreExplained(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	for _, set := range []string{"seq=x", "seq=-1", "seq=99999999999999999999", "timestamp=today", "card_uuid=1",
+		"status=eaten", "payment_state=eaten", "color=red"} {
+		_, stderr, code := run(t, "trigger", "card.generated", "--to", "http://127.0.0.1:1", "--set", set)
+		if code != 1 || !strings.Contains(stderr, "--set") || !strings.Contains(stderr, "\nhint: ") ||
+			internals.MatchString(stderr) {
+			t.Errorf("%s: exit code %d, %s", set, code, stderr)
+		}
+	}
 }

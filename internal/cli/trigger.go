@@ -196,21 +196,23 @@ func (c *triggerCommand) sendExample(ctx context.Context, g *globals) error {
 // set sets fields of an event. Its type must have them.
 func set(e *card.Event, values map[string]string) error {
 	fields := map[string]func(string) error{
-		"seq": func(v string) (err error) {
-			if e.Seq, err = strconv.ParseInt(v, 10, 64); e.Seq < 0 {
-				err = errors.New("must be 0 or more")
+		"seq": func(v string) error {
+			n, err := strconv.ParseInt(v, 10, 64)
+			if err != nil || n < 0 {
+				return errors.New("must be a whole number of 0 or more")
 			}
-			return err
+			e.Seq = n
+			return nil
 		},
 		"timestamp": setTime(&e.CreatedAt),
 	}
 	switch e.Type {
 	case card.EventWebhookDisabled:
-		fields["webhook_id"] = func(v string) (err error) { e.WebhookID, err = uuid.Parse(v); return err }
+		fields["webhook_id"] = setUUID(&e.WebhookID)
 	case card.EventFeedReset:
 		fields["since"] = setTime(&e.Since)
 	default:
-		fields["card_uuid"] = func(v string) (err error) { e.CardUUID, err = uuid.Parse(v); return err }
+		fields["card_uuid"] = setUUID(&e.CardUUID)
 		fields["status"] = setOneOf(&e.Status, []card.Status{card.AwaitingPayment, card.Generated})
 		fields["reference"] = func(v string) error { e.Reference = card.Secret(v); return nil }
 		fields["payment_state"] = setOneOf(&e.State, card.PaymentStates())
@@ -230,13 +232,31 @@ func set(e *card.Event, values map[string]string) error {
 }
 
 func setTime(to *time.Time) func(string) error {
-	return func(v string) (err error) { *to, err = time.Parse(time.RFC3339, v); return err }
+	return func(v string) error {
+		at, err := time.Parse(time.RFC3339, v)
+		if err != nil {
+			return errors.New("must be a time such as 2026-11-20T14:46:00Z")
+		}
+		*to = at
+		return nil
+	}
+}
+
+func setUUID(to *uuid.UUID) func(string) error {
+	return func(v string) error {
+		id, err := uuid.Parse(v)
+		if err != nil {
+			return errors.New("must be a uuid")
+		}
+		*to = id
+		return nil
+	}
 }
 
 func setOneOf[T ~string](to *T, all []T) func(string) error {
 	return func(v string) error {
 		if *to = T(v); !slices.Contains(all, *to) {
-			return fmt.Errorf("must be one of %v", all)
+			return fmt.Errorf("must be one of: %s", strings.Trim(fmt.Sprint(all), "[]"))
 		}
 		return nil
 	}

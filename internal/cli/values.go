@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/google/uuid"
 )
 
 // valueParsers parse flags and arguments like kong does, but with errors that
 // name no type of Go.
 func valueParsers() kong.Option {
 	options := []kong.Option{kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(parseDuration)),
-		kong.TypeMapper(reflect.TypeFor[netip.Prefix](), kong.MapperFunc(parsePrefix))}
+		kong.TypeMapper(reflect.TypeFor[netip.Prefix](), kong.MapperFunc(parsePrefix)),
+		kong.TypeMapper(reflect.TypeFor[uuid.UUID](), kong.MapperFunc(parseUUID))}
 	for _, k := range []reflect.Kind{reflect.Int, reflect.Int32, reflect.Int64} {
 		options = append(options, kong.KindMapper(k, kong.MapperFunc(parseInt)))
 	}
@@ -89,6 +91,19 @@ func parsePrefix(ctx *kong.DecodeContext, target reflect.Value) error {
 		return fmt.Errorf("%q is not a network such as 10.0.0.0/8", text)
 	}
 	target.Set(reflect.ValueOf(prefix))
+	return nil
+}
+
+func parseUUID(ctx *kong.DecodeContext, target reflect.Value) error {
+	text, err := popText(ctx)
+	if err != nil {
+		return err
+	}
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return fmt.Errorf("%q is not a uuid", text)
+	}
+	target.Set(reflect.ValueOf(id))
 	return nil
 }
 
