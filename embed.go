@@ -3,7 +3,7 @@ package cardmint
 import "embed"
 
 // Docs contains the pages that the service shows under /docs: the guides for
-// integrators, the changelog, and the pages for operators.
+// integrators, the changelog, and the pages for operators with their files.
 //
-//go:embed docs/guides docs/operate/*.md docs/*.md CHANGELOG.md
+//go:embed docs/guides docs/operate docs/design docs/*.md CHANGELOG.md
 var Docs embed.FS

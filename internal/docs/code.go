@@ -14,7 +14,9 @@ import (
 )
 
 // tabNames are the languages that are offered as tabs.
-var tabNames = map[string]string{"sh": "curl", "bash": "curl", "go": "Go", "ts": "TypeScript", "typescript": "TypeScript"}
+var tabNames = map[string]string{
+	"sh": "curl", "bash": "curl", "go": "Go", "ts": "TypeScript", "typescript": "TypeScript",
+}
 
 var formatter = html.New(html.WithClasses(true), html.PreventSurroundingPre(true))
 

@@ -96,7 +96,11 @@ func newSite(token string, contract *openapi3.T) (*site, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read contract: %w", err)
 	}
-	pages, err := renderAll(tags)
+	files, err := s.addFiles()
+	if err != nil {
+		return nil, fmt.Errorf("read documentation: %w", err)
+	}
+	pages, err := renderAll(tags, files)
 	if err != nil {
 		return nil, err
 	}
@@ -126,24 +130,24 @@ func newSite(token string, contract *openapi3.T) (*site, error) {
 	return s, err
 }
 
-// renderAll renders the guides for integrators, followed by those for operators.
-func renderAll(tags []tag) ([]page, error) {
+// renderAll renders the guides for integrators, then the operators' pages. Links
+// to files lead to where the service shows them.
+func renderAll(tags []tag, files []string) ([]page, error) {
 	operations := map[string]string{}
 	for _, t := range tags {
 		for _, o := range t.Operations {
 			operations[o.ID] = reference + "#" + o.Anchor()
 		}
 	}
-	operator, err := operatorGuides()
-	if err != nil {
-		return nil, fmt.Errorf("read documentation: %w", err)
-	}
 	addresses := map[string]string{"openapi/openapi.yaml": reference}
-	for _, g := range slices.Concat(guides, operator) {
+	for _, g := range slices.Concat(guides, operatorGuides) {
 		addresses[g.file] = g.path()
 	}
+	for _, name := range files {
+		addresses[name] = filePath(name)
+	}
 	var all []page
-	for _, section := range [][]guide{guides, operator} {
+	for _, section := range [][]guide{guides, operatorGuides} {
 		var pages []page
 		for _, g := range section {
 			text, err := fs.ReadFile(cardmint.Docs, g.file)
@@ -183,6 +187,24 @@ func (s *site) addAssets() error {
 	}
 	return s.addVendored()
 }
+
+// addFiles adds the files of docs/operate that are no pages, such as the rules of
+// the alarms, and returns their names.
+func (s *site) addFiles() (names []string, err error) {
+	err = fs.WalkDir(cardmint.Docs, "docs/operate", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || path.Ext(name) == ".md" {
+			return err
+		}
+		text, err := cardmint.Docs.ReadFile(name)
+		s.files[filePath(name)] = newFile("text/plain; charset=utf-8", text)
+		names = append(names, name)
+		return err
+	})
+	return names, err
+}
+
+// filePath returns where the service shows a file of docs/operate.
+func filePath(name string) string { return root + strings.TrimPrefix(name, "docs") }
 
 var kinds = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
 	".svg": "image/svg+xml", ".woff2": "font/woff2", ".txt": "text/plain; charset=utf-8"}

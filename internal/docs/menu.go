@@ -1,13 +1,8 @@
 package docs
 
 import (
-	"cmp"
-	"io/fs"
-	"path"
 	"slices"
 	"strings"
-
-	"github.com/cardmint/cardmint"
 )
 
 // guide is a Markdown file and its place under /docs.
@@ -26,28 +21,43 @@ var guides = []guide{
 	{"Production", "changelog", "CHANGELOG.md"},
 }
 
-// settings are the pages for operators outside of docs/operate.
-var settings = []guide{
-	{"Settings", "operate/flags", "docs/flags.md"},
-	{"Settings", "operate/metrics", "docs/metrics.md"},
-	{"Settings", "operate/suppliers", "docs/suppliers.md"},
-	{"Settings", "operate/suppliers-stock", "docs/suppliers-stock.md"},
-	{"Settings", "operate/suppliers-stripe", "docs/suppliers-stripe.md"},
-}
-
-// operatorGuides returns the pages for operators: the entry page first.
-func operatorGuides() ([]guide, error) {
-	files, err := fs.Glob(cardmint.Docs, "docs/operate/*.md")
-	if err != nil {
-		return nil, err
-	}
-	all := []guide{{"Operate", "operate", "docs/operate/README.md"}}
-	for _, file := range files {
-		if file != all[0].file {
-			all = append(all, guide{"Procedures", "operate/" + strings.TrimSuffix(path.Base(file), ".md"), file})
-		}
-	}
-	return append(all, settings...), nil
+// operatorGuides are the pages for operators, in the order of the menu.
+var operatorGuides = []guide{
+	{"Operate", "operate", "docs/operate/README.md"},
+	{"Before you go live", "operate/install", "docs/operate/install.md"},
+	{"Before you go live", "operate/first-wallet", "docs/operate/first-wallet.md"},
+	{"Before you go live", "operate/alarms", "docs/operate/alarms.md"},
+	{"Before you go live", "operate/restore", "docs/operate/restore.md"},
+	{"Before you go live", "operate/going-live", "docs/operate/going-live.md"},
+	{"When something is wrong", "operate/worker", "docs/operate/worker.md"},
+	{"When something is wrong", "operate/money", "docs/operate/money.md"},
+	{"When something is wrong", "operate/wallet-lost", "docs/operate/wallet-lost.md"},
+	{"When something is wrong", "operate/split-brain", "docs/operate/split-brain.md"},
+	{"When something is wrong", "operate/supply", "docs/operate/supply.md"},
+	{"When something is wrong", "operate/rates", "docs/operate/rates.md"},
+	{"When something is wrong", "operate/failover", "docs/operate/failover.md"},
+	{"When something is wrong", "operate/disk-full", "docs/operate/disk-full.md"},
+	{"When something is wrong", "operate/secrets", "docs/operate/secrets.md"},
+	{"When something is wrong", "operate/overload", "docs/operate/overload.md"},
+	{"Set up", "operate/reverse-proxy", "docs/operate/reverse-proxy.md"},
+	{"Set up", "operate/suppliers", "docs/suppliers.md"},
+	{"Set up", "operate/suppliers-stock", "docs/suppliers-stock.md"},
+	{"Set up", "operate/suppliers-stripe", "docs/suppliers-stripe.md"},
+	{"Set up", "operate/metrics", "docs/metrics.md"},
+	{"Set up", "operate/logs", "docs/operate/logs.md"},
+	{"Set up", "operate/traces", "docs/operate/traces.md"},
+	{"Set up", "operate/high-availability", "docs/operate/high-availability.md"},
+	{"Set up", "operate/backup-pgbackrest", "docs/operate/backup-pgbackrest.md"},
+	{"Keep running", "operate/reconcile", "docs/operate/reconcile.md"},
+	{"Keep running", "operate/keys", "docs/operate/keys.md"},
+	{"Keep running", "operate/upgrade", "docs/operate/upgrade.md"},
+	{"Keep running", "operate/capacity", "docs/operate/capacity.md"},
+	{"Keep running", "operate/growth", "docs/operate/growth.md"},
+	{"Understand", "operate/flags", "docs/flags.md"},
+	{"Understand", "operate/security", "docs/operate/security.md"},
+	{"Understand", "operate/epochs", "docs/operate/epochs.md"},
+	{"Understand", "operate/measurements", "docs/design/measurements.md"},
+	{"Understand", "operate/sharding", "docs/design/sharding.md"},
 }
 
 // path returns where the service shows a guide.
@@ -62,7 +72,7 @@ type group struct {
 	Entries []entry
 }
 
-// menu returns the menu of pages, in groups. Procedures are sorted by title.
+// menu returns the menu of pages, in groups.
 func menu(guides []guide, pages []page) []group {
 	var all []group
 	for i, g := range guides {
@@ -71,13 +81,6 @@ func menu(guides []guide, pages []page) []group {
 		}
 		last := &all[len(all)-1]
 		last.Entries = append(last.Entries, entry{pages[i].Path, pages[i].Title})
-	}
-	for _, g := range all {
-		if g.Title == "Procedures" {
-			slices.SortFunc(g.Entries, func(a, b entry) int {
-				return cmp.Compare(strings.ToLower(a.Title), strings.ToLower(b.Title))
-			})
-		}
 	}
 	return all
 }

@@ -68,6 +68,9 @@ func TestOperate_ShowsAllPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range files {
+		if !strings.HasSuffix(file.Name(), ".md") {
+			continue
+		}
 		path := "/docs/operate/" + strings.TrimSuffix(file.Name(), ".md")
 		if file.Name() == "README.md" {
 			path = "/docs/operate"
@@ -76,6 +79,18 @@ func TestOperate_ShowsAllPages(t *testing.T) {
 			t.Errorf("the menu does not list %s", path)
 		}
 		body(t, s, path)
+	}
+}
+
+func TestOperate_ServesItsFiles(t *testing.T) {
+	s := open(t)
+	const path = "/docs/operate/alarms.rules.yaml"
+	if w := get(s, path); !strings.Contains(w.Body.String(), "CardmintInstanceDown") ||
+		w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
+		t.Errorf("%s: %d %v", path, w.Code, w.Header())
+	}
+	if !strings.Contains(body(t, s, "/docs/operate/alarms"), `href="`+path+`"`) {
+		t.Error("the page does not link to its file")
 	}
 }
 

@@ -43,7 +43,8 @@ func contractTags(contract *openapi3.T) ([]tag, error) {
 	all := map[string][]operation{}
 	for path, item := range contract.Paths.Map() {
 		for method, o := range item.Operations() {
-			op := operation{ID: o.OperationID, Tag: o.Tags[0], Method: method, Path: path, Summary: o.Summary, text: o.Description}
+			op := operation{ID: o.OperationID, Tag: o.Tags[0], Method: method, Path: path, Summary: o.Summary,
+				text: o.Description}
 			var html bytes.Buffer
 			if err := markdown().Convert([]byte(o.Description), &html); err != nil {
 				return nil, err

@@ -8,6 +8,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha512"
 	"encoding/base64"
 	"errors"
@@ -60,7 +61,7 @@ func (m module) fetch(into string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	npm := exec.Command("npm", "pack", "--silent", "--pack-destination", dir, m.name+"@"+m.version)
+	npm := exec.CommandContext(context.Background(), "npm", "pack", "--silent", "--pack-destination", dir, m.name+"@"+m.version)
 	npm.Stderr = os.Stderr
 	name, err := npm.Output()
 	if err != nil {
@@ -115,7 +116,7 @@ func (m module) unpack(packed []byte, into string) error {
 // may compress it to other bytes.
 func write(name string, text []byte) error {
 	if filepath.Ext(name) != ".gz" {
-		return os.WriteFile(name, text, 0o644)
+		return os.WriteFile(name, text, 0o644) //nolint:gosec // a file of the repository
 	}
 	if old, err := os.Open(name); err == nil {
 		defer func() { _ = old.Close() }()
@@ -136,5 +137,5 @@ func write(name string, text []byte) error {
 	if err := compress.Close(); err != nil {
 		return err
 	}
-	return os.WriteFile(name, out.Bytes(), 0o644)
+	return os.WriteFile(name, out.Bytes(), 0o644) //nolint:gosec // a file of the repository
 }
