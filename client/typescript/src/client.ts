@@ -1,8 +1,9 @@
 import createClient, { type Client } from "openapi-fetch";
 import { CardmintConnectionError } from "./errors.js";
-import { Feed } from "./feed.js";
+import { Feed, type ReadFeed } from "./feed.js";
+import { printMasked, printWithoutSecret } from "./redact.js";
 import type { operations, paths } from "./schema.gen.js";
-import { type RetryOptions, Transport } from "./transport.js";
+import { type RetryOptions, sleep, temporary, Transport } from "./transport.js";
 import type * as t from "./types.js";
 import { waitForCard, type WaitOptions } from "./wait.js";
 
@@ -52,6 +53,11 @@ export interface ListEventsOptions extends CallOptions {
   after?: number;
 }
 
+export interface FollowEventsOptions extends ListEventsOptions {
+  /** Only events of the card with this uuid. Defaults to all events of the account. */
+  card?: string;
+}
+
 export interface ListDeliveriesOptions extends CallOptions {
   /** Only deliveries in this state. Defaults to every state. */
   state?: t.DeliveryState;
@@ -74,6 +80,7 @@ export class CardmintClient {
    */
   readonly api: Client<paths, "application/json">;
   readonly #poll: { first: number; longest: number };
+  readonly #read: ReadFeed;
   readonly #feed: Feed;
 
   /** Sends nothing: whether the token is good shows in the first call. */
@@ -94,14 +101,15 @@ export class CardmintClient {
       baseUrl: serviceUrl(options.baseUrl),
       fetch: (request) => transport.send(request),
     });
-    this.#feed = new Feed(async (card, after, wait, signal) => {
+    this.#read = async (card, after, wait, signal) => {
       const res = await this.api.GET("/api/events", {
-        params: { query: { after, card, wait } as Query<"listEvents"> },
+        params: { query: { after, wait, ...(card !== undefined && { card }) } as Query<"listEvents"> },
         fetch: (request) => transport.send(request, attemptTimeout + wait * 1000),
         signal,
       });
       return answer(res) as t.Event[];
-    });
+    };
+    this.#feed = new Feed(this.#read);
   }
 
   /** Returns a client of the service at CARDMINT_URL with the token CARDMINT_TOKEN. Both environment variables must be set. */
@@ -118,17 +126,17 @@ export class CardmintClient {
    */
   async createCard(request: t.CreateCardRequest, options: KeyedOptions = {}): Promise<t.Card> {
     const card = answer(await this.api.POST("/api/cards", { body: request, ...keyed(options, {}) }));
-    return { ...card, usd_amount: usd(card.usd_amount) };
+    return printMasked({ ...card, usd_amount: usd(card.usd_amount) });
   }
 
   /** Reads one card. Of a card that does not exist or is another account's, it is a CardmintError `not_found`. */
   async getCard(uuid: string, options: CallOptions = {}): Promise<t.Card> {
-    return answer(await this.api.GET("/api/cards/{uuid}", { params: { path: { uuid } }, ...options }));
+    return printMasked(answer(await this.api.GET("/api/cards/{uuid}", { params: { path: { uuid } }, ...options })));
   }
 
   /** Reads one card with its whole credentials, also where getCard masks them. The service keeps a record of each call. */
   async revealCard(uuid: string, options: KeyedOptions = {}): Promise<t.Card> {
-    return answer(await this.api.POST("/api/cards/{uuid}/reveal", keyed(options, { path: { uuid } })));
+    return printMasked(answer(await this.api.POST("/api/cards/{uuid}/reveal", keyed(options, { path: { uuid } }))));
   }
 
   /**
@@ -136,7 +144,7 @@ export class CardmintClient {
    * confirmation, it is a CardmintError `card_has_payments`.
    */
   async cancelCard(uuid: string, options: KeyedOptions = {}): Promise<t.Card> {
-    return answer(await this.api.POST("/api/cards/{uuid}/cancel", keyed(options, { path: { uuid } })));
+    return printMasked(answer(await this.api.POST("/api/cards/{uuid}/cancel", keyed(options, { path: { uuid } }))));
   }
 
   /**
@@ -147,7 +155,9 @@ export class CardmintClient {
     const { pageSize = 500, signal, ...filter } = options;
     return pages(async (next) => {
       const query = { ...filter, limit: pageSize, ...next } as Query<"listCards">;
-      return this.api.GET("/api/cards", { params: { query }, ...only(signal) });
+      const page = await this.api.GET("/api/cards", { params: { query }, ...only(signal) });
+      page.data?.forEach(printMasked);
+      return page;
     });
   }
 
@@ -165,13 +175,46 @@ export class CardmintClient {
   }
 
   /**
+   * Iterates over the account's events in order, and waits for new ones: it never ends by itself. Store the `seq` of the last event that
+   * you have handled, and continue after it at the next start.
+   *
+   * It throws the reason of `signal` when that is aborted, and a CardmintError if the service rejects the request, for example because
+   * the token was revoked. Failures that are likely to pass are waited out.
+   */
+  async *followEvents(options: FollowEventsOptions = {}): AsyncGenerator<t.Event, never, undefined> {
+    const { card, signal = new AbortController().signal } = options;
+    let { after = 0 } = options;
+    for (let pause = this.#poll.first; ; ) {
+      signal.throwIfAborted();
+      let events: t.Event[] = [];
+      const asked = Date.now();
+      try {
+        events = await this.#read(card, after, longPoll, signal);
+      } catch (err) {
+        signal.throwIfAborted();
+        if (!temporary(err)) throw err;
+      }
+      for (const event of events) {
+        yield event;
+        after = event.seq;
+      }
+      if (events.length > 0) pause = this.#poll.first;
+      else if (Date.now() - asked < (longPoll * 1000) / 2) {
+        // The request failed, or the service is shutting down and does not wait.
+        await sleep(pause * (0.5 + Math.random() / 2), signal);
+        pause = Math.min(pause * 1.5, this.#poll.longest);
+      }
+    }
+  }
+
+  /**
    * Looks at a card again and again until it is generated, and answers it with its credentials. Where the service tells events as they
    * happen, it looks when something happened. Paying takes as long as the blockchain takes, often half an hour.
    *
    * It throws a CardmintPaymentError when waiting longer is of no use, a CardmintTimeoutError after `timeout`, the reason of `signal`
    * when that is aborted, and what keeps the card from being read. Once it was seen, failures that are likely to pass do not end the wait.
    */
-  waitForCard(uuid: string, options: WaitOptions = {}): Promise<t.Card> {
+  waitForCard(uuid: string, options: WaitOptions = {}): Promise<t.IssuedCard> {
     return waitForCard(this, this.#feed, this.#poll, uuid, options);
   }
 
@@ -188,12 +231,12 @@ export class CardmintClient {
   /** Pays for a card with simulated money; by default what is due, confirmed. Only a sandbox can do this. */
   async simulatePayment(uuid: string, request: t.SimulatePaymentRequest = {}, options: KeyedOptions = {}): Promise<t.Card> {
     const path = "/api/sandbox/cards/{uuid}/payments";
-    return answer(await this.api.POST(path, { body: request, ...keyed(options, { path: { uuid } }) }));
+    return printMasked(answer(await this.api.POST(path, { body: request, ...keyed(options, { path: { uuid } }) })));
   }
 
   /** Registers an address that events are sent to. Its secret is not shown again; {@link verifyWebhook} needs it. */
   async createWebhook(request: t.CreateWebhookRequest, options: KeyedOptions = {}): Promise<t.WebhookWithSecret> {
-    return answer(await this.api.POST("/api/webhooks", { body: request, ...keyed(options, {}) }));
+    return printWithoutSecret(answer(await this.api.POST("/api/webhooks", { body: request, ...keyed(options, {}) })));
   }
 
   /** Lists the account's webhooks, oldest first. */
@@ -217,7 +260,7 @@ export class CardmintClient {
 
   /** Answers the webhook with a new secret. For 24 hours requests are signed with the new one and the one before it. */
   async rotateWebhookSecret(id: string, options: KeyedOptions = {}): Promise<t.WebhookWithSecret> {
-    return answer(await this.api.POST("/api/webhooks/{webhook_id}/rotate-secret", keyed(options, webhook(id).params)));
+    return printWithoutSecret(answer(await this.api.POST("/api/webhooks/{webhook_id}/rotate-secret", keyed(options, webhook(id).params))));
   }
 
   /** Sends an example to a webhook, now and once, and answers what came of it. Its `seq` is 0 and its card does not exist. */
@@ -247,6 +290,8 @@ export class CardmintClient {
     return answer(await this.api.POST("/api/webhooks/{webhook_id}/recover", keyed(options, params)));
   }
 }
+
+const longPoll = 30; // seconds
 
 type Query<Name extends keyof operations> = NonNullable<operations[Name]["parameters"]["query"]>;
 

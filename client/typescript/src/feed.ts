@@ -1,8 +1,8 @@
 import { CardmintError } from "./errors.js";
 import type { Event } from "./types.js";
 
-/** Reads a card's events after one, and if there are none waits for them up to so many seconds. */
-export type ReadFeed = (card: string, after: number, wait: number, signal: AbortSignal) => Promise<Event[]>;
+/** Reads events after one, of a card or of all, and if there are none waits for them up to `wait` seconds. */
+export type ReadFeed = (card: string | undefined, after: number, wait: number, signal: AbortSignal) => Promise<Event[]>;
 
 /** The card whose events are waited for, and the `seq` of the last one that was read. */
 export interface Followed {

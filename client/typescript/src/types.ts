@@ -6,6 +6,10 @@ export type Card = Schemas["Card"];
 export type CardStatus = Schemas["CardStatus"];
 export type CreateCardRequest = Schemas["CreateCardRequest"];
 export type Credentials = Schemas["Credentials"];
+/** The credentials of a card that is issued: none of them is null. */
+export type IssuedCredentials = { [Field in keyof Credentials]: string };
+/** A card that is issued, as waitForCard returns it. */
+export type IssuedCard = Card & { status: "generated"; credentials: IssuedCredentials };
 export type CreateWebhookRequest = Schemas["CreateWebhookRequest"];
 export type Currency = Schemas["Currency"];
 export type Delivery = Schemas["Delivery"];

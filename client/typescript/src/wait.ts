@@ -1,7 +1,7 @@
 import { CardmintError, CardmintPaymentError, CardmintTimeoutError } from "./errors.js";
 import type { Feed } from "./feed.js";
 import { sleep, temporary } from "./transport.js";
-import type { Card } from "./types.js";
+import type { Card, IssuedCard } from "./types.js";
 
 export interface WaitOptions {
   /** How long to wait, in milliseconds. Defaults to as long as it takes. */
@@ -23,7 +23,7 @@ export async function waitForCard(
   poll: { first: number; longest: number },
   uuid: string,
   options: WaitOptions,
-): Promise<Card> {
+): Promise<IssuedCard> {
   const ending = new AbortController();
   const { signal: caller, timeout } = options;
   caller?.throwIfAborted();
@@ -41,7 +41,7 @@ export async function waitForCard(
       try {
         card = await client.getCard(uuid, { signal });
         last = undefined;
-        if (card.status === "generated") return card;
+        if (issued(card)) return card;
         giveUp(card);
       } catch (err) {
         if (signal.aborted || err instanceof CardmintPaymentError || card === undefined || !temporary(err)) throw err;
@@ -60,9 +60,14 @@ export async function waitForCard(
   }
 }
 
+function issued(card: Card): card is IssuedCard {
+  return card.status === "generated" && Object.values(card.credentials).every((value) => value !== null);
+}
+
 /** Throws if waiting longer for the card is of no use. */
 function giveUp(card: Card): void {
   const { state } = card.payment;
+  if (card.status === "generated") throw new CardmintPaymentError(card, "the card was issued, but its credentials are deleted by now");
   if (card.refund !== null && (state === "unpaid" || state === "expired" || state === "canceled")) {
     throw new CardmintPaymentError(card, "the service's operator gave the money back; do not pay any more, ask for a new card");
   }

@@ -1,15 +1,23 @@
 import { Webhook } from "standardwebhooks";
 import type { Event } from "./types.js";
 
-/** A request to a webhook is not proven to come from the service, or can't be read. Answer it with 400. */
+/** A request to a webhook is not proven to come from the service, or can't be read. Respond with `status`. */
 export class CardmintWebhookError extends Error {
   override readonly name = "CardmintWebhookError";
+  /** The status to respond with: 401 if the signature is not right, 400 or 413 if the payload can't be read. */
+  readonly status: 400 | 401 | 413;
+
+  /** @internal */
+  constructor(message: string, status: 400 | 401 | 413) {
+    super(message);
+    this.status = status;
+  }
 }
 
 /** A request's headers: those of fetch, of node:http, or of what stands on it. */
 export type WebhookHeaders = Headers | Readonly<Record<string, string | readonly string[] | undefined>>;
 
-const longestPayload = 64 << 10; // bytes; the service's have less than 1 KiB
+export const longestPayload = 64 << 10; // bytes; the service's have less than 1 KiB
 const shortestSecret = 24; // bytes, by the specification
 
 /**
@@ -25,7 +33,7 @@ export function verifyWebhook(payload: string | Uint8Array, headers: WebhookHead
   const keys = (typeof secret === "string" ? [secret] : secret).map(key);
   if (keys.length === 0) throw new TypeError("cardmint: the webhook's secret is missing");
   const body = Buffer.from(payload);
-  if (body.length > longestPayload) throw new CardmintWebhookError(`the payload is longer than ${longestPayload} bytes`);
+  if (body.length > longestPayload) throw new CardmintWebhookError(`the payload is longer than ${longestPayload} bytes`, 413);
   const text = body.toString();
   const signed = {
     "webhook-id": header(headers, "webhook-id"),
@@ -41,7 +49,7 @@ export function verifyWebhook(payload: string | Uint8Array, headers: WebhookHead
     }
   }
   if (failure instanceof CardmintWebhookError) throw failure;
-  throw new CardmintWebhookError(advice(failure));
+  throw new CardmintWebhookError(advice(failure), failure instanceof SyntaxError ? 400 : 401);
 }
 
 /** Reads a secret. An empty or short one is refused, because anybody could sign with it. */
@@ -64,7 +72,7 @@ function event(id: string, payload: unknown): Event {
   const e = payload as Partial<Event> | null;
   const { type, timestamp, seq } = typeof e === "object" && e !== null ? e : {};
   if (typeof type !== "string" || type.length === 0 || typeof timestamp !== "string" || typeof seq !== "number" || seq < 0) {
-    throw new CardmintWebhookError("the payload needs a type, a timestamp and a seq");
+    throw new CardmintWebhookError("the payload needs a type, a timestamp and a seq", 400);
   }
   return { ...e, id } as Event;
 }

@@ -83,7 +83,10 @@ export function card(change: Partial<Card> = {}, state: Card["payment"]["state"]
       confirmations_required: 10,
       rate: "152.52",
     },
-    credentials: { card_number: null, expiration_date: null, security_code: null, url: null, url_password: null },
+    credentials:
+      change.status === "generated"
+        ? { card_number: "9912345678901232", expiration_date: "11/29", security_code: "987", url: "https://sandbox.invalid/1", url_password: "q7GmZ4tKx2Rw" }
+        : { card_number: null, expiration_date: null, security_code: null, url: null, url_password: null },
     refund_address: null,
     refund: null,
     ...change,
