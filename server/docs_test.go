@@ -13,7 +13,7 @@ func TestDocs_AreServed(t *testing.T) {
 		w.Header().Set("Content-Type", "text/html")
 		_, _ = io.WriteString(w, "page "+r.URL.Path)
 	})})
-	for _, path := range []string{"/", "/docs", "/docs/", "/docs/errors", "/docs/assets/docs.css"} {
+	for _, path := range []string{"/", "/docs", "/docs/", "/docs/errors", "/docs/assets/docs.css", "/docs.md", "/docs/errors.md", "/llms.txt"} {
 		res, err := http.Get(d.web.URL + path)
 		need(t, err)
 		text, err := io.ReadAll(res.Body)

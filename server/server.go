@@ -46,7 +46,8 @@ type Config struct {
 	// Heartbeat is the interval of heartbeats in an idle stream of events.
 	// Defaults to 15 s.
 	Heartbeat time.Duration
-	// Docs serves the documentation, at / and below /docs. Defaults to none.
+	// Docs serves the documentation, at /, /llms.txt and below /docs. Defaults
+	// to none.
 	Docs http.Handler
 	// Origins are the origins whose pages may call the API from a browser, such
 	// as https://shop.example. Defaults to none.
@@ -83,7 +84,7 @@ func (c *Config) registerDocs(routes gin.IRouter) {
 	if c.Docs == nil {
 		return
 	}
-	for _, path := range []string{"/", "/docs", "/docs/*page"} {
+	for _, path := range []string{"/", "/docs", "/docs.md", "/docs/*page", "/llms.txt"} {
 		routes.GET(path, gin.WrapH(c.Docs))
 	}
 }

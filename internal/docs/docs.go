@@ -117,6 +117,9 @@ func newSite(token string, contract *openapi3.T) (*site, error) {
 	for _, p := range pages {
 		s.files[p.Path] = draw(p)
 	}
+	if err := s.addPlain(pages); err != nil {
+		return nil, fmt.Errorf("read documentation: %w", err)
+	}
 	guides := pages[0].Menu
 	about := page{Title: "API reference", Path: reference, Section: reference, Menu: guides, Tags: tags}
 	s.reference.open = draw(about)
