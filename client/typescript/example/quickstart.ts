@@ -1,9 +1,6 @@
 import { CardmintClient } from "@cardmint/client";
 
-const cardmint = new CardmintClient({
-  baseUrl: process.env["CARDMINT_URL"] ?? "http://127.0.0.1:8080",
-  token: process.env["CARDMINT_TOKEN"] ?? "",
-});
+const cardmint = CardmintClient.fromEnv(); // CARDMINT_URL and CARDMINT_TOKEN
 
 // Order a card. Its price in coins is locked until payment.expires_at.
 const ordered = await cardmint.createCard({ usd_amount: "150", currency: "monero" });
@@ -15,4 +12,4 @@ await cardmint.simulatePayment(ordered.uuid);
 
 // Wait until the payment is confirmed and the card is issued.
 const card = await cardmint.waitForCard(ordered.uuid, { timeout: 60 * 60_000 });
-console.log(`card ending in ${card.credentials.card_number?.slice(-4)}, valid until ${card.credentials.expiration_date}`);
+console.log(`card ending in ${card.credentials.card_number.slice(-4)}, valid until ${card.credentials.expiration_date}`);

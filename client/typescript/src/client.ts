@@ -103,7 +103,7 @@ export class CardmintClient {
     });
     this.#read = async (card, after, wait, signal) => {
       const res = await this.api.GET("/api/events", {
-        params: { query: { after, wait, ...(card !== undefined && { card }) } as Query<"listEvents"> },
+        params: { query: { after, ...(card !== undefined && { card }), wait } as Query<"listEvents"> },
         fetch: (request) => transport.send(request, attemptTimeout + wait * 1000),
         signal,
       });

@@ -92,7 +92,7 @@ test("followEvents waits for new events, through failures", async (t) => {
     for await (const event of c.followEvents({ card: "b" })) seqs.push(event.seq);
   }, { status: 401 });
   assert.deepEqual(seqs, [1, 4]);
-  assert.deepEqual(received.map(({ url }) => url.search), [0, 1, 1, 1, 4].map((after) => `?after=${after}&wait=30&card=b`));
+  assert.deepEqual(received.map(({ url }) => url.search), [0, 1, 1, 1, 4].map((after) => `?after=${after}&card=b&wait=30`));
   const aborted = AbortSignal.abort(new Error("shutdown"));
   await assert.rejects(c.followEvents({ signal: aborted }).next(), /shutdown/);
 });

@@ -38,7 +38,7 @@ test("a card is created, paid, waited for, and listed", async () => {
   await c.simulatePayment(ordered.uuid);
   const card = await waiting;
   assert.equal(card.status, "generated");
-  assert.match(card.credentials.card_number ?? "", /^\d{16}$/);
+  assert.match(card.credentials.card_number, /^\d{16}$/);
   assert.equal((await c.revealCard(card.uuid)).credentials.security_code, card.credentials.security_code);
 
   const unpaid = await Promise.all([c.createCard({ ...order, usd_amount: 60 }), c.createCard(order)]);
@@ -225,8 +225,8 @@ test("both READMEs show the example first", async () => {
   for (const readme of readmes) assert.equal((await shown(readme))[0], example, readme);
 });
 
-// A part of a program has what the text before it has: a client, and where it is in the feed.
-const beforePart = 'declare const cardmint: import("@cardmint/client").CardmintClient;\ndeclare let last: number;\n';
+// A part of a program has what the text before it has: a client, the uuid of a card, and where it is in the feed.
+const beforePart = 'declare const cardmint: import("@cardmint/client").CardmintClient;\ndeclare let last: number;\ndeclare const uuid: string;\n';
 
 test("the example works with the package as it is published, and all that is shown compiles with it", async (t) => {
   const dir = await mkdtemp(join(tmpdir(), "cardmint-example-"));
