@@ -17,6 +17,7 @@ import (
 	"html/template"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -96,11 +97,11 @@ func newSite(token string, contract *openapi3.T) (*site, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read contract: %w", err)
 	}
-	files, err := s.addFiles()
+	addresses, err := s.addFiles()
 	if err != nil {
 		return nil, fmt.Errorf("read documentation: %w", err)
 	}
-	pages, err := renderAll(tags, files)
+	pages, err := renderAll(tags, addresses)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func newSite(token string, contract *openapi3.T) (*site, error) {
 	for _, p := range pages {
 		s.files[p.Path] = draw(p)
 	}
-	if err := s.addPlain(pages); err != nil {
+	if err := s.addPlain(pages, addresses); err != nil {
 		return nil, fmt.Errorf("read documentation: %w", err)
 	}
 	guides := pages[0].Menu
@@ -133,21 +134,20 @@ func newSite(token string, contract *openapi3.T) (*site, error) {
 	return s, err
 }
 
-// renderAll renders the guides for integrators, then the operators' pages. Links
-// to files lead to where the service shows them.
-func renderAll(tags []tag, files []string) ([]page, error) {
+// renderAll renders the guides for integrators, then the operators' pages.
+// files maps the files that they link to, except pages, to where the service
+// shows them.
+func renderAll(tags []tag, files map[string]string) ([]page, error) {
 	operations := map[string]string{}
 	for _, t := range tags {
 		for _, o := range t.Operations {
 			operations[o.ID] = reference + "#" + o.Anchor()
 		}
 	}
-	addresses := map[string]string{"openapi/openapi.yaml": reference}
+	addresses := maps.Clone(files)
+	addresses["openapi/openapi.yaml"] = reference
 	for _, g := range slices.Concat(guides, operatorGuides) {
 		addresses[g.file] = g.path()
-	}
-	for _, name := range files {
-		addresses[name] = filePath(name)
 	}
 	var all []page
 	for _, section := range [][]guide{guides, operatorGuides} {
@@ -191,23 +191,31 @@ func (s *site) addAssets() error {
 	return s.addVendored()
 }
 
-// addFiles adds the files of docs/operate that are no pages, such as the rules of
-// the alarms, and returns their names.
-func (s *site) addFiles() (names []string, err error) {
-	err = fs.WalkDir(cardmint.Docs, "docs/operate", func(name string, e fs.DirEntry, err error) error {
+// supplierContract is the contract of suppliers, which the operators' pages
+// link to.
+const supplierContract = "openapi/supplier.yaml"
+
+// addFiles adds the files that the operators' pages link to, such as the rules
+// of the alarms, and returns their addresses.
+func (s *site) addFiles() (map[string]string, error) {
+	addresses := map[string]string{}
+	add := func(name, address string) error {
+		text, err := cardmint.Docs.ReadFile(name)
+		s.files[address] = newFile("text/plain; charset=utf-8", text)
+		addresses[name] = address
+		return err
+	}
+	err := fs.WalkDir(cardmint.Docs, "docs/operate", func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || path.Ext(name) == ".md" {
 			return err
 		}
-		text, err := cardmint.Docs.ReadFile(name)
-		s.files[filePath(name)] = newFile("text/plain; charset=utf-8", text)
-		names = append(names, name)
-		return err
+		return add(name, "/"+name)
 	})
-	return names, err
+	if err != nil {
+		return nil, err
+	}
+	return addresses, add(supplierContract, operate+"/"+path.Base(supplierContract))
 }
-
-// filePath returns where the service shows a file of docs/operate.
-func filePath(name string) string { return root + strings.TrimPrefix(name, "docs") }
 
 var kinds = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
 	".svg": "image/svg+xml", ".woff2": "font/woff2", ".txt": "text/plain; charset=utf-8"}

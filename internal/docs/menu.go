@@ -55,6 +55,7 @@ var operatorGuides = []guide{
 	{"Keep running", "operate/growth", "docs/operate/growth.md"},
 	{"Understand", "operate/flags", "docs/flags.md"},
 	{"Understand", "operate/security", "docs/operate/security.md"},
+	{"Understand", "operate/reporting", "docs/SECURITY.md"},
 	{"Understand", "operate/epochs", "docs/operate/epochs.md"},
 	{"Understand", "operate/measurements", "docs/design/measurements.md"},
 	{"Understand", "operate/sharding", "docs/design/sharding.md"},

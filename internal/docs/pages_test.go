@@ -89,8 +89,26 @@ func TestOperate_ServesItsFiles(t *testing.T) {
 		w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
 		t.Errorf("%s: %d %v", path, w.Code, w.Header())
 	}
-	if !strings.Contains(body(t, s, "/docs/operate/alarms"), `href="`+path+`"`) {
-		t.Error("the page does not link to its file")
+	for page, to := range map[string]string{
+		"/docs/operate/alarms":            path,
+		"/docs/operate/suppliers":         "/docs/operate/supplier.yaml",
+		"/docs/operate/high-availability": "/docs/operate/ha/patroni.yml",
+	} {
+		if !strings.Contains(body(t, s, page), `href="`+to+`"`) {
+			t.Errorf("%s does not link to %s", page, to)
+		}
+		body(t, s, to)
+	}
+}
+
+// Nothing is published yet, so a link to the repository leads nowhere.
+func TestPages_DoNotNeedTheRepository(t *testing.T) {
+	for path, text := range pages(open(t)) {
+		for _, found := range links.FindAllStringSubmatch(text, -1) {
+			if strings.HasPrefix(found[1], "https://github.com/cardmint/") {
+				t.Errorf("%s links to %s", path, found[1])
+			}
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -18,10 +19,11 @@ import (
 
 // addPlain adds what programs read: each page as Markdown, at its path and
 // ".md", the drawings, and /llms.txt, a list of these files
-// (https://llmstxt.org).
-func (s *site) addPlain(pages []page) error {
+// (https://llmstxt.org). files maps the other files that the pages link to.
+func (s *site) addPlain(pages []page, files map[string]string) error {
 	all := slices.Concat(guides, operatorGuides)
-	addresses := map[string]string{"openapi/openapi.yaml": "/openapi.yaml"}
+	addresses := maps.Clone(files)
+	addresses["openapi/openapi.yaml"] = "/openapi.yaml"
 	for _, g := range all {
 		addresses[g.file] = g.path() + ".md"
 	}

@@ -61,7 +61,8 @@ func (m module) fetch(into string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	npm := exec.CommandContext(context.Background(), "npm", "pack", "--silent", "--pack-destination", dir, m.name+"@"+m.version)
+	npm := exec.CommandContext(context.Background(), "npm", "pack", "--silent", "--pack-destination", dir,
+		m.name+"@"+m.version)
 	npm.Stderr = os.Stderr
 	name, err := npm.Output()
 	if err != nil {
