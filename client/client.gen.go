@@ -78,252 +78,243 @@ const (
 	ProblemCodeWebhookDisabled      ProblemCode = "webhook_disabled"
 )
 
-// Card A prepaid card, as `listCards` and `getCard` show it.
+// Card is a prepaid card, as `listCards` and `getCard` show it.
 type Card struct {
-	// CreatedAt When the card was created, UTC with millisecond precision.
+	// Identifies the card; a UUID version 7.
+	//
+	// Example: 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
+	UUID uuid.UUID `json:"uuid"`
+
+	// When the card was created, UTC with millisecond precision.
 	//
 	// Example: 2026-11-20T14:46:00.120Z
 	CreatedAt time.Time `json:"created_at"`
 
-	// Credentials What is needed to use the card. All five fields are empty while the card is `awaiting_payment` (null on the wire),
-	// and filled in once it is `generated`. Printed by fmt they stay hidden; marshalled as JSON they are written out.
-	Credentials Credentials `json:"credentials"`
-
-	// CredentialsPurgedAt When the service permanently deleted the card's credentials, UTC. Absent if it did not. The card stays `generated`, and its
-	// credentials are null.
-	//
-	//
-	// Example: 2026-12-20T14:57:00.000Z
-	CredentialsPurgedAt *time.Time `json:"credentials_purged_at,omitempty"`
-
-	// Metadata The Metadata that the card was created with. Nil if there was none, or if it is damaged.
-	//
-	// Example: {"campaign":"winter","customer":"c-1208"}
-	Metadata map[string]string `json:"metadata,omitempty"`
-
-	// Payment The payment instruction, and how far the payment is.
-	Payment Payment `json:"payment"`
-
-	// Reference The Reference that the card was created with. Empty if there was none.
-	//
-	// Example: order-4711
-	Reference string `json:"reference,omitempty"`
-
-	// Refund The operator's refund. Null if there was none.
-	Refund *Refund `json:"refund"`
-
-	// RefundAddress The first and last six characters of the RefundAddress that the card was created with. Empty if there was none.
-	//
-	// Example: 4AdUnd...684Rge
-	RefundAddress string `json:"refund_address"`
-
-	// Status How far the card is:
+	// How far the card is:
 	// - `awaiting_payment`: the payment is not yet confirmed on the blockchain; the credentials are null.
 	// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in, until they are purged.
-	//
 	//
 	// Example: awaiting_payment
 	Status CardStatus `json:"status"`
 
-	// USDAmount The balance requested, in US dollars. Whole dollars have no decimals; other amounts have two.
+	// The balance requested, in US dollars. Whole dollars have no decimals; other amounts have two.
 	//
 	// Example: 150.50
 	USDAmount decimal.Decimal `json:"usd_amount"`
 
-	// UUID Identifies the card; a UUID version 7.
+	// The payment instruction, and how far the payment is.
+	Payment Payment `json:"payment"`
+
+	// What is needed to use the card. All five fields are empty while the card is `awaiting_payment` (null on the wire),
+	// and filled in once it is `generated`. Printed by fmt they stay hidden; marshalled as JSON they are written out.
+	Credentials Credentials `json:"credentials"`
+
+	// When the service permanently deleted the card's credentials, UTC. Absent if it did not. The card stays `generated`, and its
+	// credentials are null.
 	//
-	// Example: 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
-	UUID uuid.UUID `json:"uuid"`
+	// Example: 2026-12-20T14:57:00.000Z
+	CredentialsPurgedAt *time.Time `json:"credentials_purged_at,omitempty"`
+
+	// The first and last six characters of the RefundAddress that the card was created with. Empty if there was none.
+	//
+	// Example: 4AdUnd...684Rge
+	RefundAddress string `json:"refund_address"`
+
+	// The operator's refund. Null if there was none.
+	Refund *Refund `json:"refund"`
+
+	// The Reference that the card was created with. Empty if there was none.
+	//
+	// Example: order-4711
+	Reference string `json:"reference,omitempty"`
+
+	// The Metadata that the card was created with. Nil if there was none, or if it is damaged.
+	//
+	// Example: {"campaign":"winter","customer":"c-1208"}
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
-// CardStatus How far the card is:
+// CardStatus is how far the card is:
 // - `awaiting_payment`: the payment is not yet confirmed on the blockchain; the credentials are null.
 // - `generated`: the payment is confirmed and the card is issued; the credentials are filled in, until they are purged.
 //
 // Example: awaiting_payment
 type CardStatus string
 
-// CreateCardRequest The card to create.
+// CreateCardRequest is the card to create.
 //
 // Example: {"currency":"monero","usd_amount":"150.50"}
 type CreateCardRequest struct {
-	// Currency The code of the cryptocurrency to pay with, from `listCurrencies`.
+	// The balance to add to the card, in US dollars: from 50 to 750, both included, with at most two decimals.
+	//
+	// Example: 150.50
+	USDAmount decimal.Decimal `json:"usd_amount"`
+
+	// The code of the cryptocurrency to pay with, from `listCurrencies`.
 	//
 	// Example: monero
 	Currency string `json:"currency"`
 
-	// Metadata Your own data about the card: up to 20 pairs of a key of 1 to 40 characters and a text of up to 500
-	// characters, without U+0000. Every response with the card returns it unchanged, except for the order of
-	// keys. The service neither interprets nor logs it.
-	//
-	//
-	// Example: {"campaign":"winter","customer":"c-1208"}
-	Metadata map[string]string `json:"metadata,omitempty"`
-
-	// Reference A name of your own for the card, such as the number of an order: up to 200 characters (Unicode code points), without U+0000. It
-	// need not be unique. Every response with the card and every event about it has it, unchanged, and `listCards` finds cards by it.
-	// The service does not interpret it, and its log does not have it.
-	//
-	//
-	// Example: order-4711
-	Reference string `json:"reference,omitempty"`
-
-	// RefundAddress An address of yours for `currency`. If the card can't be issued, or you paid too much, the operator gives money back to it. The
+	// An address of yours for `currency`. If the card can't be issued, or you paid too much, the operator gives money back to it. The
 	// service refuses an address that can't be one of the currency, one for another network than that of `payment.address`, and one of
 	// its own. It is kept encrypted and never shown in full. If absent, the operator asks you.
-	//
 	//
 	// Example: 4AdUndXHHZ6cfufTMvppY6JwXNouMBzSkbLYfpAV5Usx3skxNgYeYTRj5UzqtReoS44qo9mtmXCqY45DJ852K5Jv2684Rge
 	RefundAddress string `json:"refund_address,omitempty"`
 
-	// USDAmount The balance to add to the card, in US dollars: from 50 to 750, both included, with at most two decimals.
+	// A name of your own for the card, such as the number of an order: up to 200 characters (Unicode code points), without U+0000. It
+	// need not be unique. Every response with the card and every event about it has it, unchanged, and `listCards` finds cards by it.
+	// The service does not interpret it, and its log does not have it.
 	//
-	// Example: 150.50
-	USDAmount decimal.Decimal `json:"usd_amount"`
+	// Example: order-4711
+	Reference string `json:"reference,omitempty"`
+
+	// Your own data about the card: up to 20 pairs of a key of 1 to 40 characters and a text of up to 500
+	// characters, without U+0000. Every response with the card returns it unchanged, except for the order of
+	// keys. The service neither interprets nor logs it.
+	//
+	// Example: {"campaign":"winter","customer":"c-1208"}
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
-// CreateWebhookRequest The webhook to register.
+// CreateWebhookRequest is the webhook to register.
 //
 // Example: {"types":["card.generated"],"url":"https://shop.example.com/hooks/cardmint"}
 type CreateWebhookRequest struct {
-	// Description A note for yourself, without the character U+0000.
+	// Where to send events. The URL starts with `https://`, its host is public, its port is 443 or above 1023, and it has no user and
+	// no fragment. A service that runs for development, as `cardmint dev` does, also accepts `http://` and any host and port.
+	//
+	// Example: https://shop.example.com/hooks/cardmint
+	URL string `json:"url"`
+
+	// A note for yourself, without the character U+0000.
 	//
 	// Example: order service
 	Description string `json:"description,omitempty"`
 
-	// Types The types of events to send. Empty or absent for all types.
+	// The types of events to send. Empty or absent for all types.
 	//
 	// Example: ["card.generated"]
 	Types []EventType `json:"types,omitempty"`
-
-	// URL Where to send events. The URL starts with `https://`, its host is public, its port is 443 or above 1023, and it has no user and
-	// no fragment. A service that runs for development, as `cardmint dev` does, also accepts `http://` and any host and port.
-	//
-	//
-	// Example: https://shop.example.com/hooks/cardmint
-	URL string `json:"url"`
 }
 
-// Credentials What is needed to use the card. All five fields are empty while the card is `awaiting_payment` (null on the wire),
+// Credentials is what is needed to use the card. All five fields are empty while the card is `awaiting_payment` (null on the wire),
 // and filled in once it is `generated`. Printed by fmt they stay hidden; marshalled as JSON they are written out.
 type Credentials struct {
-	// CardNumber The card number, digits only; or asterisks and its last four digits, if it is masked.
+	// The card number, digits only; or asterisks and its last four digits, if it is masked.
 	//
 	// Example: 9912345678901232
 	CardNumber string `json:"card_number"`
 
-	// ExpirationDate The last month that the card is valid, MM/YY.
+	// The last month that the card is valid, MM/YY.
 	//
 	// Example: 11/29
 	ExpirationDate string `json:"expiration_date"`
 
-	// SecurityCode The card's security code, digits only; or asterisks, if it is masked.
+	// The card's security code, digits only; or asterisks, if it is masked.
 	//
 	// Example: 123
 	SecurityCode string `json:"security_code"`
 
-	// URL A web address that belongs to the card.
+	// A web address that belongs to the card.
 	//
 	// Example: https://sandbox.invalid/cards/4f1d6b0c
 	URL string `json:"url"`
 
-	// URLPassword The password for `url`; or asterisks, if it is masked.
+	// The password for `url`; or asterisks, if it is masked.
 	//
 	// Example: q7GmZ4tKx2Rw
 	URLPassword string `json:"url_password"`
 }
 
-// Currency A cryptocurrency that cards can be paid with.
+// Currency is a cryptocurrency that cards can be paid with.
 type Currency struct {
-	// Code The value to send as `currency` when you create a card.
+	// The value to send as `currency` when you create a card.
 	//
 	// Example: monero
 	Code string `json:"code"`
 
-	// ConfirmationsRequired How many confirmations a payment needs before the service issues the card.
-	//
-	// Example: 10
-	ConfirmationsRequired int32 `json:"confirmations_required"`
-
-	// Decimals How many decimals the coin has. Amounts never have more.
-	//
-	// Example: 12
-	Decimals int32 `json:"decimals"`
-
-	// Name The coin's name, for people.
+	// The coin's name, for people.
 	//
 	// Example: Monero
 	Name string `json:"name"`
 
-	// Rate The current rate, in US dollars per coin, with at most 8 decimals.
-	// Null while the service has no fresh rate; you can't create cards then.
+	// How many decimals the coin has. Amounts never have more.
 	//
+	// Example: 12
+	Decimals int32 `json:"decimals"`
+
+	// How many confirmations a payment needs before the service issues the card.
+	//
+	// Example: 10
+	ConfirmationsRequired int32 `json:"confirmations_required"`
+
+	// The current rate, in US dollars per coin, with at most 8 decimals.
+	// Null while the service has no fresh rate; you can't create cards then.
 	//
 	// Example: 152.52
 	Rate *decimal.Decimal `json:"rate"`
 
-	// RateAt When the rate was taken, UTC. Null if `rate` is null.
+	// When the rate was taken, UTC. Null if `rate` is null.
 	//
 	// Example: 2026-11-20T14:45:55.000Z
 	RateAt *time.Time `json:"rate_at"`
 }
 
-// Delivery The delivery of one event to one webhook.
+// Delivery is the delivery of one event to one webhook.
 type Delivery struct {
-	// Attempts The last 20 attempts, oldest first.
-	Attempts []DeliveryAttempt `json:"attempts"`
-
-	// Event An event, as the service also sends it to webhooks; `id` is their `webhook-id`. `status` and `payment_state`
+	// An event, as the service also sends it to webhooks; `id` is their `webhook-id`. `status` and `payment_state`
 	// show the card at the time of the event; both are absent if the event is not about a card.
 	Event Event `json:"event"`
 
-	// NextAttemptAt The earliest time of the next attempt, UTC, if the webhook is enabled. Null unless the delivery is pending.
-	//
-	// Example: 2026-11-20T15:11:00.120Z
-	NextAttemptAt *time.Time `json:"next_attempt_at"`
-
-	// State How far the delivery is:
+	// How far the delivery is:
 	// - `pending`: the service will send the event, or send it again, at `next_attempt_at`, or once the webhook is enabled if that is
 	//   later.
 	// - `delivered`: the receiver has responded with `2xx`.
 	// - `failed`: the attempts are used up. The service sends the event again if you ask for it.
 	//
-	//
 	// Example: delivered
 	State DeliveryState `json:"state"`
+
+	// The last 20 attempts, oldest first.
+	Attempts []DeliveryAttempt `json:"attempts"`
+
+	// The earliest time of the next attempt, UTC, if the webhook is enabled. Null unless the delivery is pending.
+	//
+	// Example: 2026-11-20T15:11:00.120Z
+	NextAttemptAt *time.Time `json:"next_attempt_at"`
 }
 
-// DeliveryAttempt One request to a receiver and its outcome.
+// DeliveryAttempt is one request to a receiver and its outcome.
 type DeliveryAttempt struct {
-	// Answer The beginning of the body of the receiver's response, at most 1,024 bytes. It has no control characters except line breaks and
-	// tabs. The receiver wrote this text: escape it before you show it.
-	//
-	//
-	// Example: ok
-	Answer string `json:"answer"`
-
-	// At When the service made the attempt, UTC.
+	// When the service made the attempt, UTC.
 	//
 	// Example: 2026-11-20T15:06:00.131Z
 	At time.Time `json:"at"`
 
-	// DurationMs How long the attempt took, in milliseconds.
+	// How long the attempt took, in milliseconds.
 	//
 	// Example: 84
 	DurationMs int64 `json:"duration_ms"`
 
-	// Error Why there was no response, in words for people. Empty if there was one.
-	//
-	// Example: no answer within 15s
-	Error string `json:"error"`
-
-	// Status The HTTP status of the receiver's response. 0 if there was none.
+	// The HTTP status of the receiver's response. 0 if there was none.
 	//
 	// Example: 200
 	Status int32 `json:"status"`
+
+	// The beginning of the body of the receiver's response, at most 1,024 bytes. It has no control characters except line breaks and
+	// tabs. The receiver wrote this text: escape it before you show it.
+	//
+	// Example: ok
+	Answer string `json:"answer"`
+
+	// Why there was no response, in words for people. Empty if there was one.
+	//
+	// Example: no answer within 15s
+	Error string `json:"error"`
 }
 
-// DeliveryState How far the delivery is:
+// DeliveryState is how far the delivery is:
 //   - `pending`: the service will send the event, or send it again, at `next_attempt_at`, or once the webhook is enabled if that is
 //     later.
 //   - `delivered`: the receiver has responded with `2xx`.
@@ -332,65 +323,15 @@ type DeliveryAttempt struct {
 // Example: delivered
 type DeliveryState string
 
-// Event An event, as the service also sends it to webhooks; `id` is their `webhook-id`. `status` and `payment_state`
+// Event is an event, as the service also sends it to webhooks; `id` is their `webhook-id`. `status` and `payment_state`
 // show the card at the time of the event; both are absent if the event is not about a card.
 type Event struct {
-	// CardUUID The card. The zero UUID if the event is not about a card.
-	//
-	// Example: 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
-	CardUUID uuid.UUID `json:"card_uuid,omitempty,omitzero"`
-
-	// ID Identifies the event.
+	// Identifies the event.
 	//
 	// Example: 019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11
 	ID uuid.UUID `json:"id"`
 
-	// PaymentState How far the payment is, in more detail than the card's `status`:
-	// - `unpaid`: nothing has arrived.
-	// - `detected`: enough has arrived, but a transfer that it takes is not in a block yet.
-	// - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
-	// - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
-	// - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes
-	//   nothing.
-	// - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
-	//   the operator. A card ends when it is canceled or refunded, if that is before `expires_at`.
-	// - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
-	// - `canceled`: you canceled the card (`cancelCard`), and it holds no money. Do not pay any more.
-	// - `reversed`: the card was issued, but its payment left the blockchain afterwards.
-	//
-	//
-	// Example: unpaid
-	PaymentState PaymentState `json:"payment_state,omitempty"`
-
-	// Reference The card's `reference`. Absent if the card has none.
-	//
-	// Example: order-4711
-	Reference string `json:"reference,omitempty"`
-
-	// Seq The event's place among the account's events, from 1 on. It is one more than that of the event before, except for `feed.reset`, before which the numbers jump ahead. 0 in examples.
-	//
-	// Example: 42
-	Seq int64 `json:"seq"`
-
-	// Since From when on events and cards may have been lost. The zero time unless the event is `feed.reset`.
-	//
-	// Example: 2026-11-20T15:05:30.000Z
-	Since time.Time `json:"since,omitempty,omitzero"`
-
-	// Status How far the card is:
-	// - `awaiting_payment`: the payment is not yet confirmed on the blockchain; the credentials are null.
-	// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in, until they are purged.
-	//
-	//
-	// Example: awaiting_payment
-	Status CardStatus `json:"status,omitempty"`
-
-	// Timestamp When the event happened, UTC with millisecond precision.
-	//
-	// Example: 2026-11-20T15:06:00.120Z
-	Timestamp time.Time `json:"timestamp"`
-
-	// Type What happened:
+	// What happened:
 	// - `card.generated`: the card is issued; read its credentials.
 	// - `card.refund_due`: the card is paid, but can't be issued. Its `payment.refund_due` says how much is to be given back. The operator
 	//   tries again, or gives the money back: `refund` then shows it. If more money arrives, the event is sent again.
@@ -411,17 +352,64 @@ type Event struct {
 	//
 	// More types may be added: ignore unknown ones.
 	//
-	//
 	// Example: card.generated
 	Type EventType `json:"type"`
 
-	// WebhookID The webhook. The zero UUID unless the event is `webhook.disabled`.
+	// When the event happened, UTC with millisecond precision.
+	//
+	// Example: 2026-11-20T15:06:00.120Z
+	Timestamp time.Time `json:"timestamp"`
+
+	// The event's place among the account's events, from 1 on. It is one more than that of the event before, except for `feed.reset`, before which the numbers jump ahead. 0 in examples.
+	//
+	// Example: 42
+	Seq int64 `json:"seq"`
+
+	// The card. The zero UUID if the event is not about a card.
+	//
+	// Example: 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
+	CardUUID uuid.UUID `json:"card_uuid,omitempty,omitzero"`
+
+	// The card's `reference`. Absent if the card has none.
+	//
+	// Example: order-4711
+	Reference string `json:"reference,omitempty"`
+
+	// How far the card is:
+	// - `awaiting_payment`: the payment is not yet confirmed on the blockchain; the credentials are null.
+	// - `generated`: the payment is confirmed and the card is issued; the credentials are filled in, until they are purged.
+	//
+	// Example: awaiting_payment
+	Status CardStatus `json:"status,omitempty"`
+
+	// How far the payment is, in more detail than the card's `status`:
+	// - `unpaid`: nothing has arrived.
+	// - `detected`: enough has arrived, but a transfer that it takes is not in a block yet.
+	// - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
+	// - `confirming`: enough is in blocks, but not enough of it has `confirmations_required` and can be spent.
+	// - `paid`: transfers that have their confirmations pay for the card. It is issued or being issued. Whatever else arrives changes
+	//   nothing.
+	// - `late`: money arrived after `expires_at` and does not buy the card at today's rate, or too little had arrived by `expires_at`. Ask
+	//   the operator. A card ends when it is canceled or refunded, if that is before `expires_at`.
+	// - `expired`: the card holds no money: nothing arrived before `expires_at`, or the operator refunded the money. Do not pay any more.
+	// - `canceled`: you canceled the card (`cancelCard`), and it holds no money. Do not pay any more.
+	// - `reversed`: the card was issued, but its payment left the blockchain afterwards.
+	//
+	// Example: unpaid
+	PaymentState PaymentState `json:"payment_state,omitempty"`
+
+	// The webhook. The zero UUID unless the event is `webhook.disabled`.
 	//
 	// Example: 019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17
 	WebhookID uuid.UUID `json:"webhook_id,omitempty,omitzero"`
+
+	// From when on events and cards may have been lost. The zero time unless the event is `feed.reset`.
+	//
+	// Example: 2026-11-20T15:05:30.000Z
+	Since time.Time `json:"since,omitempty,omitzero"`
 }
 
-// EventType What happened:
+// EventType is what happened:
 //   - `card.generated`: the card is issued; read its credentials.
 //   - `card.refund_due`: the card is paid, but can't be issued. Its `payment.refund_due` says how much is to be given back. The operator
 //     tries again, or gives the money back: `refund` then shows it. If more money arrives, the event is sent again.
@@ -445,106 +433,56 @@ type Event struct {
 // Example: card.generated
 type EventType string
 
-// FieldError One thing that is wrong with the request.
+// FieldError is one thing that is wrong with the request.
 type FieldError struct {
-	// Detail The problem, and a valid alternative.
-	//
-	// Example: must be between 50 and 750
-	Detail string `json:"detail"`
-
-	// Pointer Where the fault is: a JSON pointer (RFC 6901) into the body, for example `/usd_amount`. A parameter is named by its place:
+	// Where the fault is: a JSON pointer (RFC 6901) into the body, for example `/usd_amount`. A parameter is named by its place:
 	// `query/limit`, `path/uuid`, `header/Idempotency-Key`. Empty for the body as a whole.
-	//
 	//
 	// Example: /usd_amount
 	Pointer string `json:"pointer"`
+
+	// The problem, and a valid alternative.
+	//
+	// Example: must be between 50 and 750
+	Detail string `json:"detail"`
 }
 
-// Offer An amount, or a range of amounts, that cards can be ordered for.
+// Offer is an amount, or a range of amounts, that cards can be ordered for.
 type Offer struct {
-	// Left How many cards of each of these amounts are left. Null if the number is not limited.
+	// The smallest amount, in US dollars.
 	//
-	// Example: 12
-	Left *int64 `json:"left"`
+	// Example: 100
+	MinUSD decimal.Decimal `json:"min_usd"`
 
-	// MaxUSD The largest amount. It is the same as `min_usd` if there is only one; otherwise every amount between the two can be ordered.
+	// The largest amount. It is the same as `min_usd` if there is only one; otherwise every amount between the two can be ordered.
 	//
 	// Example: 100
 	MaxUSD decimal.Decimal `json:"max_usd"`
 
-	// MinUSD The smallest amount, in US dollars.
+	// How many cards of each of these amounts are left. Null if the number is not limited.
 	//
-	// Example: 100
-	MinUSD decimal.Decimal `json:"min_usd"`
+	// Example: 12
+	Left *int64 `json:"left"`
 }
 
-// Payment The payment instruction, and how far the payment is.
+// Payment is the payment instruction, and how far the payment is.
 type Payment struct {
-	// Address The address to pay to. It belongs to this card alone and is never used again.
-	//
-	// Example: 8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v
-	Address string `json:"address"`
-
-	// Amount The exact amount of `currency` to send, in coins, with at most as many decimals as the coin has.
-	//
-	// Example: 0.983456789012
-	Amount decimal.Decimal `json:"amount"`
-
-	// AmountDue What you still have to send, in coins: while the card is `unpaid` or `underpaid`. Once it is `expired` or `late`, it is what
-	// was lacking at
-	// the price of the order. Send nothing then: the price is no longer locked, and the operator decides about what has arrived. `0`
-	// once
-	// enough has arrived, once the card is issued or canceled, and once the operator refunded money.
-	//
-	//
-	// Example: 0.983456789012
-	AmountDue decimal.Decimal `json:"amount_due"`
-
-	// AmountReceived What has arrived at `address` so far, in coins, including transfers without a confirmation.
-	// If it is more than `amount`, you have overpaid.
-	//
-	//
-	// Example: 0
-	AmountReceived decimal.Decimal `json:"amount_received"`
-
-	// Confirmations The confirmations of the payment. If several transfers pay for the card, the oldest of them count that reach `amount` together,
-	// and these are the confirmations of the newest of those. `0` while nothing has arrived or that transfer is not in a block yet.
-	//
-	//
-	// Example: 0
-	Confirmations int64 `json:"confirmations"`
-
-	// ConfirmationsRequired How many confirmations a transfer needs before it pays for the card.
-	//
-	// Example: 10
-	ConfirmationsRequired int32 `json:"confirmations_required"`
-
-	// Currency The code of the cryptocurrency that the card was created with.
+	// The code of the cryptocurrency that the card was created with.
 	//
 	// Example: monero
 	Currency string `json:"currency"`
 
-	// ExpiresAt The amount and the rate are locked until this time, UTC. The service honors a payment that it first saw before this time,
-	// whenever that payment confirms. A card that is canceled ends at once; this time stays as it was.
-	//
-	//
-	// Example: 2026-11-20T15:46:00.120Z
-	ExpiresAt time.Time `json:"expires_at"`
-
-	// Rate The locked rate, in US dollars per coin, with at most 8 decimals.
-	//
-	// Example: 152.52
-	Rate decimal.Decimal `json:"rate"`
-
-	// RefundDue The refund that is due, because the card is paid for but no supplier can issue it. Zero otherwise: also after
-	// the card was issued after all, after the refund (see Refund), and while the payment is late and not decided
-	// yet.
-	//
+	// The exact amount of `currency` to send, in coins, with at most as many decimals as the coin has.
 	//
 	// Example: 0.983456789012
-	RefundDue decimal.Decimal `json:"refund_due,omitempty,omitzero"`
+	Amount decimal.Decimal `json:"amount"`
 
-	// State How far the payment is, in more detail than the card's `status`:
+	// The address to pay to. It belongs to this card alone and is never used again.
+	//
+	// Example: 8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v
+	Address string `json:"address"`
+
+	// How far the payment is, in more detail than the card's `status`:
 	// - `unpaid`: nothing has arrived.
 	// - `detected`: enough has arrived, but a transfer that it takes is not in a block yet.
 	// - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
@@ -557,20 +495,16 @@ type Payment struct {
 	// - `canceled`: you canceled the card (`cancelCard`), and it holds no money. Do not pay any more.
 	// - `reversed`: the card was issued, but its payment left the blockchain afterwards.
 	//
-	//
 	// Example: unpaid
 	State PaymentState `json:"state"`
 
-	// Transfers What has arrived and is still in the blockchain or the mempool, first seen first. Only responses about one card that exists
-	// already have it, not the list of cards. It has at most 100 transfers: if more arrived, the largest of them.
-	Transfers []Transfer `json:"transfers,omitempty"`
-
-	// TransfersOmitted How many smaller transfers Transfers leaves out.
+	// The amount and the rate are locked until this time, UTC. The service honors a payment that it first saw before this time,
+	// whenever that payment confirms. A card that is canceled ends at once; this time stays as it was.
 	//
-	// Example: 17
-	TransfersOmitted int64 `json:"transfers_omitted,omitempty"`
+	// Example: 2026-11-20T15:46:00.120Z
+	ExpiresAt time.Time `json:"expires_at"`
 
-	// URI The payment instruction as a URI, for wallets and QR codes. It is for the first payment of a card that is `unpaid`; go by
+	// The payment instruction as a URI, for wallets and QR codes. It is for the first payment of a card that is `unpaid`; go by
 	// `state`, which
 	// alone says whether to pay. In every other state, also once the card is `expired` or `late`, it still names `address` and
 	// `amount` as they
@@ -578,12 +512,58 @@ type Payment struct {
 	// refunded money
 	// before it was issued: do not pay any more.
 	//
-	//
 	// Example: monero:8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v?tx_amount=0.983456789012
 	URI string `json:"uri"`
+
+	// What has arrived at `address` so far, in coins, including transfers without a confirmation.
+	// If it is more than `amount`, you have overpaid.
+	//
+	// Example: 0
+	AmountReceived decimal.Decimal `json:"amount_received"`
+
+	// What you still have to send, in coins: while the card is `unpaid` or `underpaid`. Once it is `expired` or `late`, it is what
+	// was lacking at
+	// the price of the order. Send nothing then: the price is no longer locked, and the operator decides about what has arrived. `0`
+	// once
+	// enough has arrived, once the card is issued or canceled, and once the operator refunded money.
+	//
+	// Example: 0.983456789012
+	AmountDue decimal.Decimal `json:"amount_due"`
+
+	// The refund that is due, because the card is paid for but no supplier can issue it. Zero otherwise: also after
+	// the card was issued after all, after the refund (see Refund), and while the payment is late and not decided
+	// yet.
+	//
+	// Example: 0.983456789012
+	RefundDue decimal.Decimal `json:"refund_due,omitempty,omitzero"`
+
+	// The confirmations of the payment. If several transfers pay for the card, the oldest of them count that reach `amount` together,
+	// and these are the confirmations of the newest of those. `0` while nothing has arrived or that transfer is not in a block yet.
+	//
+	// Example: 0
+	Confirmations int64 `json:"confirmations"`
+
+	// What has arrived and is still in the blockchain or the mempool, first seen first. Only responses about one card that exists
+	// already have it, not the list of cards. It has at most 100 transfers: if more arrived, the largest of them.
+	Transfers []Transfer `json:"transfers,omitempty"`
+
+	// How many smaller transfers Transfers leaves out.
+	//
+	// Example: 17
+	TransfersOmitted int64 `json:"transfers_omitted,omitempty"`
+
+	// How many confirmations a transfer needs before it pays for the card.
+	//
+	// Example: 10
+	ConfirmationsRequired int32 `json:"confirmations_required"`
+
+	// The locked rate, in US dollars per coin, with at most 8 decimals.
+	//
+	// Example: 152.52
+	Rate decimal.Decimal `json:"rate"`
 }
 
-// PaymentState How far the payment is, in more detail than the card's `status`:
+// PaymentState is how far the payment is, in more detail than the card's `status`:
 //   - `unpaid`: nothing has arrived.
 //   - `detected`: enough has arrived, but a transfer that it takes is not in a block yet.
 //   - `underpaid`: something has arrived, but less than `amount`. Send `amount_due` to the same address.
@@ -599,61 +579,59 @@ type Payment struct {
 // Example: unpaid
 type PaymentState string
 
-// ProblemCode What went wrong, for programs. The codes are stable. There may be more of them later: go by the status where you do not know the
+// ProblemCode is what went wrong, for programs. The codes are stable. There may be more of them later: go by the status where you do not know the
 // code.
 //
 // Example: invalid_request
 type ProblemCode string
 
-// Recovery What `recoverWebhook` sends.
+// Recovery is what `recoverWebhook` sends.
 type Recovery struct {
-	// Count How many events the service will send. A repeated request counts only events that the previous one left out.
+	// How many events the service will send. A repeated request counts only events that the previous one left out.
 	//
 	// Example: 12
 	Count int64 `json:"count"`
 }
 
-// Refund The operator's refund. Null if there was none.
+// Refund is the operator's refund. Null if there was none.
 type Refund struct {
-	// Amount All of it, in coins.
+	// All of it, in coins.
 	//
 	// Example: 0.983456789012
 	Amount decimal.Decimal `json:"amount"`
 
-	// At When the operator entered the last refund, UTC.
-	//
-	// Example: 2026-11-21T09:12:44.310Z
-	At time.Time `json:"at"`
-
-	// TxID The transaction of the last refund. Empty if the operator has not entered it.
+	// The transaction of the last refund. Empty if the operator has not entered it.
 	//
 	// Example: 6a1d6ba5f5c0a1e6a8a2f1f8d3c84a6b1f0a9d5c4b3e2f1a0b9c8d7e6f5a4b3c
 	TxID string `json:"txid"`
+
+	// When the operator entered the last refund, UTC.
+	//
+	// Example: 2026-11-21T09:12:44.310Z
+	At time.Time `json:"at"`
 }
 
-// SimulatePaymentRequest The simulated transfer.
+// SimulatePaymentRequest is the simulated transfer.
 //
 // Example: {"amount":"0.5","confirmations":10}
 type SimulatePaymentRequest struct {
-	// Amount How much to send, in coins. It defaults to the amount due, and may have as many decimals as the coin. Trailing zeros do not
+	// How much to send, in coins. It defaults to the amount due, and may have as many decimals as the coin. Trailing zeros do not
 	// count.
-	//
 	//
 	// Example: 0.5
 	Amount *decimal.Decimal `json:"amount,omitempty"`
 
-	// Confirmations How many confirmations the transfer has at the end. `0` leaves it in the mempool. Defaults to the number that is required.
-	//
+	// How many confirmations the transfer has at the end. `0` leaves it in the mempool. Defaults to the number that is required.
 	//
 	// Example: 10
 	Confirmations *int32 `json:"confirmations,omitempty"`
 }
 
-// TestWebhookRequest Which example to send. Without a type, `card.generated`.
+// TestWebhookRequest is which example to send. Without a type, `card.generated`.
 //
 // Example: {"type":"card.generated"}
 type TestWebhookRequest struct {
-	// Type What happened:
+	// What happened:
 	// - `card.generated`: the card is issued; read its credentials.
 	// - `card.refund_due`: the card is paid, but can't be issued. Its `payment.refund_due` says how much is to be given back. The operator
 	//   tries again, or gives the money back: `refund` then shows it. If more money arrives, the event is sent again.
@@ -674,134 +652,129 @@ type TestWebhookRequest struct {
 	//
 	// More types may be added: ignore unknown ones.
 	//
-	//
 	// Example: card.generated
 	Type EventType `json:"type,omitempty"`
 }
 
-// Transfer An amount that arrived at the card's address.
+// Transfer is an amount that arrived at the card's address.
 type Transfer struct {
-	// Amount In coins.
+	// The transaction, as wallets and block explorers show it.
+	//
+	// Example: 6a1d6ba5f5c0a1e6a8a2f1f8d3c84a6b1f0a9d5c4b3e2f1a0b9c8d7e6f5a4b3c
+	TxID string `json:"txid"`
+
+	// In coins.
 	//
 	// Example: 0.983456789012
 	Amount decimal.Decimal `json:"amount"`
 
-	// Confirmations How many blocks confirm it, with its own. `0` while the transaction is in the mempool.
-	//
-	// Example: 4
-	Confirmations int64 `json:"confirmations"`
-
-	// FirstSeenAt When the service first knew of it, UTC. Transfers first seen before `expires_at` pay at the locked rate.
-	//
-	//
-	// Example: 2026-11-20T14:52:11.000Z
-	FirstSeenAt time.Time `json:"first_seen_at"`
-
-	// Height The height of its block. 0 while the transaction is in the mempool.
+	// The height of its block. 0 while the transaction is in the mempool.
 	//
 	// Example: 3297112
 	Height int64 `json:"height"`
 
-	// Locked Whether its sender forbids to spend it for now. It does not pay for the card until the lock ends. Transfers of a usual wallet
-	// are never locked.
+	// How many blocks confirm it, with its own. `0` while the transaction is in the mempool.
 	//
+	// Example: 4
+	Confirmations int64 `json:"confirmations"`
+
+	// Whether its sender forbids to spend it for now. It does not pay for the card until the lock ends. Transfers of a usual wallet
+	// are never locked.
 	//
 	// Example: false
 	Locked bool `json:"locked"`
 
-	// TxID The transaction, as wallets and block explorers show it.
+	// When the service first knew of it, UTC. Transfers first seen before `expires_at` pay at the locked rate.
 	//
-	// Example: 6a1d6ba5f5c0a1e6a8a2f1f8d3c84a6b1f0a9d5c4b3e2f1a0b9c8d7e6f5a4b3c
-	TxID string `json:"txid"`
+	// Example: 2026-11-20T14:52:11.000Z
+	FirstSeenAt time.Time `json:"first_seen_at"`
 }
 
-// UpdateWebhookRequest The changes to the webhook.
+// UpdateWebhookRequest is a change of the webhook's fields.
 //
 // Example: {"enabled":true}
 type UpdateWebhookRequest struct {
-	// Description A note for yourself, without the character U+0000.
+	// Where to send events from now on. The same rules apply as in `createWebhook`.
+	//
+	// Example: https://shop.example.com/hooks/cardmint
+	URL *string `json:"url,omitempty"`
+
+	// A note for yourself, without the character U+0000.
 	//
 	// Example: order service
 	Description *string `json:"description,omitempty"`
 
-	// Enabled Whether to send events.
-	//
-	// Example: true
-	Enabled *bool `json:"enabled,omitempty"`
-
-	// Types The types of events to send from now on. Empty for all types.
+	// The types of events to send from now on. Empty for all types.
 	//
 	// Example: ["card.generated","payment.late"]
 	Types *[]EventType `json:"types,omitempty"`
 
-	// URL Where to send events from now on. The same rules apply as in `createWebhook`.
-	//
-	// Example: https://shop.example.com/hooks/cardmint
-	URL *string `json:"url,omitempty"`
-}
-
-// Webhook An address of yours that the service sends events to.
-type Webhook struct {
-	// CreatedAt When the webhook was registered, UTC.
-	//
-	// Example: 2026-11-20T14:47:00.120Z
-	CreatedAt time.Time `json:"created_at"`
-
-	// Description Your own note.
-	//
-	// Example: order service
-	Description string `json:"description"`
-
-	// DisabledAt When the webhook was disabled, UTC. Null if it is enabled.
-	//
-	// Example: 2026-11-25T15:06:00.120Z
-	DisabledAt *time.Time `json:"disabled_at"`
-
-	// DisabledReason Why it is disabled: `request`, you disabled it; `gone`, its receiver responded with `410`; `failing`, no attempt succeeded for
-	// five days. Empty while it is enabled.
-	//
-	//
-	// Example: failing
-	DisabledReason string `json:"disabled_reason"`
-
-	// Enabled Whether the service sends events.
+	// Whether to send events.
 	//
 	// Example: true
-	Enabled bool `json:"enabled"`
+	Enabled *bool `json:"enabled,omitempty"`
+}
 
-	// FailingSince When the current run of failed attempts began, UTC. Null if the last attempt succeeded, or if there was none since the webhook
-	// was
-	// enabled or got another `url`.
-	//
-	//
-	// Example: 2026-11-20T15:06:00.120Z
-	FailingSince *time.Time `json:"failing_since"`
-
-	// ID Identifies the webhook; a UUID version 7.
+// Webhook is an address of yours that the service sends events to.
+type Webhook struct {
+	// Identifies the webhook; a UUID version 7.
 	//
 	// Example: 019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17
 	ID uuid.UUID `json:"id"`
 
-	// Types The event types to send. Empty for all types, including future ones.
+	// Where the service sends events.
+	//
+	// Example: https://shop.example.com/hooks/cardmint
+	URL string `json:"url"`
+
+	// Your own note.
+	//
+	// Example: order service
+	Description string `json:"description"`
+
+	// The event types to send. Empty for all types, including future ones.
 	//
 	// Example: ["card.generated"]
 	Types []EventType `json:"types"`
 
-	// URL Where the service sends events.
+	// Whether the service sends events.
 	//
-	// Example: https://shop.example.com/hooks/cardmint
-	URL string `json:"url"`
+	// Example: true
+	Enabled bool `json:"enabled"`
+
+	// Why it is disabled: `request`, you disabled it; `gone`, its receiver responded with `410`; `failing`, no attempt succeeded for
+	// five days. Empty while it is enabled.
+	//
+	// Example: failing
+	DisabledReason string `json:"disabled_reason"`
+
+	// When the webhook was disabled, UTC. Null if it is enabled.
+	//
+	// Example: 2026-11-25T15:06:00.120Z
+	DisabledAt *time.Time `json:"disabled_at"`
+
+	// When the current run of failed attempts began, UTC. Null if the last attempt succeeded, or if there was none since the webhook
+	// was
+	// enabled or got another `url`.
+	//
+	// Example: 2026-11-20T15:06:00.120Z
+	FailingSince *time.Time `json:"failing_since"`
+
+	// When the webhook was registered, UTC.
+	//
+	// Example: 2026-11-20T14:47:00.120Z
+	CreatedAt time.Time `json:"created_at"`
 }
 
-// WebhookWithSecret A webhook and its secret.
+// WebhookWithSecret is a webhook and its secret.
 type WebhookWithSecret struct {
-	// Secret The secret that signs requests, `whsec_` and 32 random bytes in base64. Keep it like a password; it is not shown again.
+	// An address of yours that the service sends events to.
+	Webhook Webhook `json:"webhook"`
+
+	// The secret that signs requests, `whsec_` and 32 random bytes in base64. Keep it like a password; it is not shown again.
 	//
 	// Example: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwmfKQ9r8GKYo=
 	Secret Secret `json:"secret"`
-
-	// Webhook An address of yours that the service sends events to.
-	Webhook Webhook `json:"webhook"`
 }
 
 // opListCards is GET /api/cards: List cards.

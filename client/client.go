@@ -54,6 +54,10 @@
 //
 // Amounts are exact decimals. Coin amounts are in whole coins, not in atomic
 // units. Times are UTC.
+//
+// The service sends usd_amount as a JSON number in the response of CreateCard
+// and as a string everywhere else. [Card] has one type for both,
+// [decimal.Decimal]; requests send it as a string.
 package client
 
 import (

@@ -161,7 +161,7 @@ func TestCreateCard_SendsExactAmountAndHeaders(t *testing.T) {
 	if _, err := c.CreateCard(t.Context(), in, WithIdempotencyKey("order-4711")); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.bodies[0]; got != `{"currency":"monero","usd_amount":"150.5"}` {
+	if got := s.bodies[0]; got != `{"usd_amount":"150.5","currency":"monero"}` {
 		t.Errorf("body %s", got)
 	}
 	want := http.Header{

@@ -106,8 +106,8 @@ func TestEvents_NeverEndShortWithoutAnError(t *testing.T) {
 
 func TestEvent_JSONIsTheContracts(t *testing.T) {
 	for _, text := range []string{
-		`{"card_uuid":"019aa1c9-f868-7cef-8e4e-9b1c97fb1d88","id":"019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11","payment_state":"paid","seq":42,"status":"generated","timestamp":"2026-11-20T15:06:00.12Z","type":"card.generated"}`,
-		`{"id":"019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11","seq":43,"timestamp":"2026-11-20T15:06:00.12Z","type":"webhook.disabled","webhook_id":"019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17"}`,
+		`{"id":"019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11","type":"card.generated","timestamp":"2026-11-20T15:06:00.12Z","seq":42,"card_uuid":"019aa1c9-f868-7cef-8e4e-9b1c97fb1d88","status":"generated","payment_state":"paid"}`,
+		`{"id":"019aa1ca-7a3e-7b04-8a0b-2f8f6d3f5c11","type":"webhook.disabled","timestamp":"2026-11-20T15:06:00.12Z","seq":43,"webhook_id":"019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17"}`,
 	} {
 		var e Event
 		if err := json.Unmarshal([]byte(text), &e); err != nil {

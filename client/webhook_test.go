@@ -42,7 +42,7 @@ func webhookCalls() map[string]webhookCall {
 				return c.CreateWebhook(ctx,
 					CreateWebhookRequest{URL: "https://shop.test/hook", Types: []EventType{EventTypeCardGenerated}})
 			},
-			request: "POST /api/webhooks", body: `{"types":["card.generated"],"url":"https://shop.test/hook"}`,
+			request: "POST /api/webhooks", body: `{"url":"https://shop.test/hook","types":["card.generated"]}`,
 			answer: answer(201, testWithSecret), want: &WebhookWithSecret{Webhook: hook, Secret: testSecret},
 		},
 		"ListWebhooks": {
@@ -57,7 +57,7 @@ func webhookCalls() map[string]webhookCall {
 			do: func(ctx context.Context, c *Client) (any, error) {
 				return c.UpdateWebhook(ctx, hookID, UpdateWebhookRequest{Enabled: ptr(false), Types: &[]EventType{}})
 			},
-			request: "PATCH " + path, body: `{"enabled":false,"types":[]}`, answer: answer(200, testWebhook), want: &hook,
+			request: "PATCH " + path, body: `{"types":[],"enabled":false}`, answer: answer(200, testWebhook), want: &hook,
 		},
 		"DeleteWebhook": {
 			do:      func(ctx context.Context, c *Client) (any, error) { return none(c.DeleteWebhook(ctx, hookID)) },

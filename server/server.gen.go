@@ -969,7 +969,7 @@ type Transfer struct {
 	FirstSeenAt Time `json:"first_seen_at"`
 }
 
-// UpdateWebhookRequest The changes to the webhook.
+// UpdateWebhookRequest A change of the webhook's fields.
 //
 // Example: {"enabled":true}
 type UpdateWebhookRequest struct {

@@ -5,6 +5,8 @@
 //   - openapi/openapi-3.1.gen.yaml is the same in OpenAPI 3.1, with a webhook
 //     and a schema for each type of event.
 //
+// It also tidies the generated types of the Go client, see gocomments.go.
+//
 // Its argument is the root of the repository. Code samples are taken from files
 // that tests execute: see samples.go.
 package main
@@ -31,21 +33,21 @@ func main() {
 	}
 }
 
-// write writes both documents.
+// write writes the derived files.
 func write(root string) error {
 	documents, err := derive(root)
 	if err != nil {
 		return err
 	}
 	for name, text := range documents {
-		if err := os.WriteFile(filepath.Join(root, "openapi", name), text, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(root, name), text, 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// derive returns the documents by file name.
+// derive returns the files by name.
 func derive(root string) (map[string][]byte, error) {
 	text, err := os.ReadFile(filepath.Join(root, "openapi/openapi.yaml"))
 	if err != nil {
@@ -56,6 +58,13 @@ func derive(root string) (map[string][]byte, error) {
 		return nil, err
 	}
 	doc := file.Content[0]
+	models, err := os.ReadFile(filepath.Join(root, goModels))
+	if err != nil {
+		return nil, err
+	}
+	if models, err = tidyModels(models, doc); err != nil {
+		return nil, err
+	}
 	if err := addSamples(doc, root); err != nil {
 		return nil, err
 	}
@@ -68,7 +77,7 @@ func derive(root string) (map[string][]byte, error) {
 		return nil, err
 	}
 	v31, err := encode(doc)
-	return map[string][]byte{"openapi.gen.yaml": v30, "openapi-3.1.gen.yaml": v31}, err
+	return map[string][]byte{"openapi/openapi.gen.yaml": v30, "openapi/openapi-3.1.gen.yaml": v31, goModels: models}, err
 }
 
 func encode(doc *yaml.Node) ([]byte, error) {

@@ -16,7 +16,7 @@ func TestDerive_CommittedDocumentsAreFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range documents {
-		got, err := os.ReadFile(filepath.Join("../../openapi", name))
+		got, err := os.ReadFile(filepath.Join("../..", name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,5 +75,44 @@ paths:
 	})
 	if got := strings.Join(types, " "); got != "object array string string" {
 		t.Errorf("schemas: %s", got)
+	}
+}
+
+func TestTidyModels(t *testing.T) {
+	const before = `package client
+
+// Card A card.
+type Card struct {
+	// Amount How much.
+	//
+	//
+	// Example: 1
+	Amount string ` + "`json:\"amount\"`" + `
+
+	// UUID Names the card.
+	UUID string ` + "`json:\"uuid,omitempty\"`" + `
+}
+`
+	const after = `package client
+
+// Card is a card.
+type Card struct {
+	// Names the card.
+	UUID string ` + "`json:\"uuid,omitempty\"`" + `
+
+	// How much.
+	//
+	// Example: 1
+	Amount string ` + "`json:\"amount\"`" + `
+}
+`
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(`components: {schemas: {Card: {properties: {uuid: {}, amount: {}}}}}`), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, source := range []string{before, after} {
+		if got, err := tidyModels([]byte(source), doc.Content[0]); err != nil || string(got) != after {
+			t.Errorf("error %v\n%s", err, got)
+		}
 	}
 }

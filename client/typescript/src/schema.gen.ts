@@ -1072,7 +1072,7 @@ export interface components {
             types?: components["schemas"]["EventType"][];
         };
         /**
-         * @description The changes to the webhook.
+         * @description A change of the webhook's fields.
          * @example {
          *       "enabled": true
          *     }
