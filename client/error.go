@@ -84,7 +84,7 @@ func newError(res *http.Response) *Error {
 		}
 		body, err := io.ReadAll(io.LimitReader(res.Body, maxProblem))
 		if err != nil || json.Unmarshal(body, &problem) != nil {
-			e.Detail = "the answer can't be read"
+			e.Detail = "the response can't be read"
 			break
 		}
 		e.Code, e.Detail, e.Fields = problem.Code, problem.Detail, problem.Errors
@@ -103,7 +103,7 @@ func newError(res *http.Response) *Error {
 	default:
 		// The body is left out: it may be a page of HTML, or repeat the
 		// request.
-		e.Detail = "the answer is " + kind + ", not a problem document; it may be a proxy's"
+		e.Detail = "the response is " + kind + ", not a problem document; it may be a proxy's"
 	}
 	return e
 }

@@ -67,14 +67,14 @@ func TestError_OfAProxyIsShortAndWithoutItsBody(t *testing.T) {
 		line   string
 	}{
 		"HTML": {answer(502, page, "Content-Type", "text/html; charset=utf-8", "X-Request-Id", "r7"),
-			"502 Bad Gateway: the answer is text/html, not a problem document; it may be a proxy's [request r7]"},
+			"502 Bad Gateway: the response is text/html, not a problem document; it may be a proxy's [request r7]"},
 		"no type": {answer(502, page, "Content-Type", ""),
-			"502 Bad Gateway: the answer is of no known type, not a problem document; it may be a proxy's"},
-		"HTML as JSON": {answer(503, page), "503 Service Unavailable: the answer can't be read"},
+			"502 Bad Gateway: the response is of no known type, not a problem document; it may be a proxy's"},
+		"HTML as JSON": {answer(503, page), "503 Service Unavailable: the response can't be read"},
 		"other JSON":   {answer(403, `{"message":"Forbidden"}`), "403 Forbidden"},
-		"other shape":  {answer(403, `{"code":1020,"title":"Forbidden"}`), "403 Forbidden: the answer can't be read"},
+		"other shape":  {answer(403, `{"code":1020,"title":"Forbidden"}`), "403 Forbidden: the response can't be read"},
 		"broken off": {cutOff(503, `{"title":"Unavailable","code":"unavailable"}`),
-			"503 Service Unavailable: the answer can't be read"},
+			"503 Service Unavailable: the response can't be read"},
 		"several lines": {answer(400, `{"title":"No.","detail":"a\r\n  b"}`), "400 No.: a b"},
 	} {
 		t.Run(name, func(t *testing.T) {

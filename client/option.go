@@ -89,7 +89,7 @@ func WithRetry(maxAttempts int, maxElapsed time.Duration) Setting {
 }
 
 // WithAttemptTimeout limits each attempt of a call, from connecting to the last
-// byte of the answer. The whole call is limited by its context, or by
+// byte of the response. The whole call is limited by its context, or by
 // [WithTimeout]. Defaults to 30 seconds.
 func WithAttemptTimeout(d time.Duration) Setting {
 	return Setting{func(s *settings) { s.attemptTimeout = d }}

@@ -187,10 +187,10 @@ func (c *Client) attempt(ctx context.Context, r request, out any) (http.Header, 
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	if err != nil {
-		return nil, broken(ctx, fmt.Errorf("read the answer: %w", err))
+		return nil, broken(ctx, fmt.Errorf("read the response: %w", err))
 	}
 	if len(body) > maxAnswer {
-		return nil, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
+		return nil, fmt.Errorf("the response is longer than %d bytes", maxAnswer)
 	}
 	if out == nil {
 		if len(body) > 0 && kind != "application/json" {
@@ -199,17 +199,17 @@ func (c *Client) attempt(ctx context.Context, r request, out any) (http.Header, 
 		return res.Header, nil
 	}
 	if bytes.Equal(bytes.TrimSpace(body), []byte("null")) {
-		return nil, errors.New("the answer is null")
+		return nil, errors.New("the response is null")
 	}
 	if err := json.Unmarshal(body, out); err != nil {
-		return nil, fmt.Errorf("decode the answer: %w", err)
+		return nil, fmt.Errorf("decode the response: %w", err)
 	}
 	return res.Header, nil
 }
 
 // notJSON returns the error for a response that can't be the service's.
 func notJSON(kind string) error {
-	return fmt.Errorf("the answer is %s, not JSON; is this the service's base URL?", kind)
+	return fmt.Errorf("the response is %s, not JSON; is this the service's base URL?", kind)
 }
 
 // brokenError is a connection that broke before the response was complete. The

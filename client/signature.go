@@ -49,7 +49,7 @@ func verifyWebhook(payload []byte, header http.Header, keys [][]byte) error {
 		}
 	}
 	return errors.New(
-		"no signature is right: check the secret, and that the body is used as it was received, neither parsed nor changed")
+		"no signature matches: check the secret, and that the body is used as it was received, neither parsed nor changed")
 }
 
 // webhookSignature returns the signature of a request by one key, with its

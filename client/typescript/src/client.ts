@@ -15,7 +15,7 @@ export interface ClientOptions {
   token: string;
   /** When calls are repeated. */
   retry?: RetryOptions;
-  /** Limits each attempt of a call, to the last byte of the answer, in milliseconds. Defaults to 30 seconds. */
+  /** Limits each attempt of a call, to the last byte of the response, in milliseconds. Defaults to 30 seconds. */
   attemptTimeout?: number;
   /** The pause after which waitForCard looks for the first time again, and the one that it grows to, in milliseconds. Defaults to 1 and 15 seconds. */
   pollInterval?: { first: number; longest: number };
@@ -327,7 +327,7 @@ function serviceUrl(text: string): string {
 
 /** The body of an answer that must have one. */
 function answer<T>(res: { data?: T }): T {
-  if (res.data === undefined || res.data === null) throw new CardmintConnectionError("the answer is empty");
+  if (res.data === undefined || res.data === null) throw new CardmintConnectionError("the response is empty");
   return res.data;
 }
 

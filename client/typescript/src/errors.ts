@@ -3,9 +3,9 @@ import type { Card, FieldError, ProblemCode } from "./types.js";
 /** The service's refusal of a request: every answer whose status is not 2xx. Decide by `code`. */
 export class CardmintError extends Error {
   override readonly name = "CardmintError";
-  /** What went wrong; undefined if the answer is not the service's, but for example a proxy's. There may be codes that are not listed. */
+  /** What went wrong; undefined if the response is not the service's, but for example a proxy's. There may be codes that are not listed. */
   readonly code: ProblemCode | (string & {}) | undefined;
-  /** HTTP status of the answer. */
+  /** HTTP status of the response. */
   readonly status: number;
   /** The kind of problem, in a few words. */
   readonly title: string;
@@ -101,7 +101,7 @@ export function refusal(res: Response, body: string): CardmintError {
   if (kind === "application/problem+json" || kind === "application/json") {
     const problem = parse(body);
     if (problem === undefined) {
-      fields.detail = "the answer can't be read";
+      fields.detail = "the response can't be read";
     } else {
       fields.code = text(problem["code"]);
       fields.title = text(problem["title"]) ?? fields.title;
@@ -114,7 +114,7 @@ export function refusal(res: Response, body: string): CardmintError {
     fields.detail = "redirects are not followed, correct the base URL";
   } else {
     // The body is nobody's business: it may be a page of HTML, or repeat the request.
-    fields.detail = `the answer is ${kind}, not a problem document; it may be a proxy's`;
+    fields.detail = `the response is ${kind}, not a problem document; it may be a proxy's`;
   }
   return new CardmintError(fields);
 }

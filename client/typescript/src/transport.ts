@@ -97,12 +97,12 @@ function readAnswer(res: Response, body: string): Response {
   if (body !== "") {
     const kind = mediaType(res);
     if (kind !== "application/json") {
-      throw new CardmintConnectionError(`the answer is ${kind}, not JSON; is this the service's base URL?`);
+      throw new CardmintConnectionError(`the response is ${kind}, not JSON; is this the service's base URL?`);
     }
     try {
       JSON.parse(body);
     } catch {
-      throw new CardmintConnectionError("the answer is not valid JSON");
+      throw new CardmintConnectionError("the response is not valid JSON");
     }
   }
   const { status, statusText } = res;

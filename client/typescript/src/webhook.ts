@@ -24,7 +24,7 @@ const shortestSecret = 24; // bytes, by the specification
  * Reads an event out of a request that was sent to a webhook, after it has checked that the service has sent it. It needs the body
  * exactly as it was received, the request's headers, and the webhook's secret; while the secret is being changed, the new one and the old one.
  *
- * It throws a CardmintWebhookError if a header is missing, no signature is right, or the request is more than five minutes old; and a
+ * It throws a CardmintWebhookError if a header is missing, no signature matches, or the request is more than five minutes old; and a
  * TypeError if a secret can't be used.
  *
  * The same event may come more than once, with the same `id`, and events may come in another order than they happened, which `seq` tells.
@@ -87,7 +87,7 @@ function advice(err: unknown): string {
     case "Message timestamp too new":
       return "webhook-timestamp is more than five minutes ahead: check the clock here";
     case "No matching signature found":
-      return "no signature is right: check the secret, and that the body is used as it was received, neither parsed nor changed";
+      return "no signature matches: check the secret, and that the body is used as it was received, neither parsed nor changed";
   }
   return "the request can't be read: its timestamp is not a number of seconds, or its payload is not JSON";
 }
