@@ -93,7 +93,8 @@ func (a *apiFlags) explainRefusal(e *client.Error) error {
 	if len(e.Fields) > 0 {
 		var fields []string
 		for _, f := range e.Fields {
-			fields = append(fields, strings.TrimSpace(strings.TrimPrefix(f.Pointer, "/")+" "+f.Detail))
+			_, name, _ := strings.Cut(f.Pointer, "/") // of /usd_amount, or query/after
+			fields = append(fields, strings.TrimSpace(name+" "+f.Detail))
 		}
 		text = strings.Join(fields, "; ")
 	}
@@ -147,9 +148,10 @@ type cardArg struct {
 	UUID string `arg:"" optional:"" help:"The card's uuid. Defaults to the newest card."`
 }
 
-// find returns the named card, or the newest card for which fits returns true.
-func (c cardArg) find(ctx context.Context, api *client.Client, a *apiFlags, fits func(*client.Card) bool) (*client.Card,
-	error) {
+// find returns the named card, or the newest card in the list for which fits
+// returns true.
+func (c cardArg) find(ctx context.Context, api *client.Client, a *apiFlags, list client.ListCardsOptions,
+	fits func(*client.Card) bool) (*client.Card, error) {
 	if c.UUID != "" {
 		id, err := uuid.Parse(c.UUID)
 		if err != nil {
@@ -159,7 +161,7 @@ func (c cardArg) find(ctx context.Context, api *client.Client, a *apiFlags, fits
 		found, err := api.GetCard(ctx, id)
 		return found, a.withoutCard(err, id)
 	}
-	for found, err := range api.ListCards(ctx, client.ListCardsOptions{PageSize: 100}) {
+	for found, err := range api.ListCards(ctx, list) {
 		if err != nil {
 			return nil, a.explain(err)
 		}

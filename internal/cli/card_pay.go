@@ -47,7 +47,8 @@ func (c *cardPayCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	found, err := cardArg{c.UUID}.find(ctx, api, &c.apiFlags, func(one *client.Card) bool {
+	waiting := client.ListCardsOptions{Status: client.CardStatusAwaitingPayment, PageSize: 100}
+	found, err := cardArg{c.UUID}.find(ctx, api, &c.apiFlags, waiting, func(one *client.Card) bool {
 		s := one.Payment.State
 		return s == client.PaymentStateUnpaid || s == client.PaymentStateUnderpaid
 	})

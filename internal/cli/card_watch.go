@@ -36,7 +36,8 @@ func (c *cardWatchCommand) Run(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	seen, err := c.find(ctx, api, &c.apiFlags, func(*client.Card) bool { return true })
+	newest := client.ListCardsOptions{PageSize: 1}
+	seen, err := c.find(ctx, api, &c.apiFlags, newest, func(*client.Card) bool { return true })
 	if err != nil {
 		return err
 	}
