@@ -84,7 +84,7 @@ problem documents (RFC 9457): decide by their "code".
 %s
 ## API
 
-- [OpenAPI 3.1](/openapi-3.1.yaml): every operation, with code samples, and a webhook and a schema for each type of event
+- [OpenAPI 3.1](/openapi-3.1.yaml): every operation, with code samples, and a webhook and a schema per type of event
 - [OpenAPI 3.0](/openapi.yaml): the same operations, for tools that do not read 3.1; also as [JSON](/openapi.json)
 
 ## Optional
