@@ -72,7 +72,7 @@ func (h *haCluster) faults() []haFault {
 	return []haFault{
 		{"killed", func(m *rig.Machine) { m.Signal(syscall.SIGKILL, "patroni", "postgres") },
 			func(m *rig.Machine) { m.RunIn(h.t, h.files, prelude+"systemctl restart patroni") }},
-		{"cut off", func(m *rig.Machine) { m.Cut(h.t) }, func(m *rig.Machine) { m.Mend(h.t) }},
+		{"cut off", func(m *rig.Machine) { m.Cut(h.t) }, func(m *rig.Machine) { m.Restore(h.t) }},
 		{"paused", func(m *rig.Machine) { m.Signal(syscall.SIGSTOP, "patroni", "postgres") },
 			func(m *rig.Machine) { m.Signal(syscall.SIGCONT, "patroni", "postgres") }},
 		{"switched", func(m *rig.Machine) { h.follow(m, haPage, "Switchover") }, func(*rig.Machine) {}},

@@ -164,11 +164,11 @@ func (m *Machine) plugIn(tb testing.TB, last int) {
 	m.Run(tb, fmt.Sprintf("ip address add %s/24 dev eth0 && ip link set eth0 up", m.Address))
 }
 
-// Cut silently drops all packets to and from the machine until Mend.
+// Cut silently drops all packets to and from the machine until Restore.
 func (m *Machine) Cut(tb testing.TB) { m.network.ip(tb, "link set "+m.link+" nomaster") }
 
-// Mend reconnects the machine.
-func (m *Machine) Mend(tb testing.TB) { m.network.ip(tb, "link set "+m.link+" master bridge") }
+// Restore reconnects the machine.
+func (m *Machine) Restore(tb testing.TB) { m.network.ip(tb, "link set "+m.link+" master bridge") }
 
 // Path returns the path, in this process, of a file that was written below /etc
 // or /var of the machine.

@@ -18,7 +18,7 @@ func TestMachine_CanBeCutOffAndForgetsItsFiles(t *testing.T) {
 	}{
 		{"plugged in", "1", func() {}}, // refused: no listener
 		{"cut", "124", func() { two.Cut(t) }},
-		{"mended", "1", func() { two.Mend(t) }},
+		{"mended", "1", func() { two.Restore(t) }},
 	} {
 		step.do()
 		if got := one.Run(t, "set +e; "+reach); got != step.want {

@@ -21,7 +21,7 @@ type Fault int
 // The faults of servers and networks.
 const (
 	Pass          Fault = iota // none
-	Hang                       // no response until Break or Mend is called, or the client disconnects
+	Hang                       // no response until Break or Restore is called, or the client disconnects
 	Reset                      // the request is not forwarded, and the connection is reset
 	LoseAnswer                 // the request is forwarded and executed, but the connection is reset before the response
 	RPCError                   // status 200, with a JSON-RPC error
@@ -96,8 +96,8 @@ func (p *Proxy) Break(fault Fault, methods ...string) {
 	p.changed = make(chan struct{})
 }
 
-// Mend removes the fault.
-func (p *Proxy) Mend() { p.Break(Pass) }
+// Restore removes the fault.
+func (p *Proxy) Restore() { p.Break(Pass) }
 
 // Before calls f once, before the next request for a method is handled.
 func (p *Proxy) Before(method string, f func()) {

@@ -129,6 +129,6 @@ func TestProxy_WhatHangsGoesOnWhenItIsTold(t *testing.T) {
 		})
 	}
 	<-arrived
-	p.Mend()
+	p.Restore()
 	group.Wait()
 }

@@ -166,8 +166,8 @@ func TestWatcher_MoneroBrokenAnswers_ChangeNothing(t *testing.T) {
 					t.Errorf("fault %d of endpoint %d: %v after %s", i, j, err, took)
 				}
 				s.unchanged(before)
-				s.node.Mend()
-				s.wallet.Mend()
+				s.node.Restore()
+				s.wallet.Restore()
 				s.tick()
 			}
 			s.want(paid[i], card.AwaitingPayment, card.Detected, coin, 0)
@@ -198,7 +198,7 @@ func TestWatcher_MoneroCreateAddressUnanswered_LosesNothing(t *testing.T) {
 			}
 			s.wallet.Break(rig.LoseAnswer, method)
 			s.refuses(nil)
-			s.wallet.Mend()
+			s.wallet.Restore()
 			s.tick()
 		}
 		c := s.wantAddress()

@@ -317,7 +317,7 @@ func TestChain_BrokenResponses_AreBoundedAndTemporary(t *testing.T) {
 			if took := time.Since(started); took > 4*time.Second {
 				t.Errorf("%s of %s: took %s", name, method, took)
 			}
-			proxy.Mend()
+			proxy.Restore()
 		}
 	}
 	scan(t, m, 0)

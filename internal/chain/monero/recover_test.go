@@ -218,7 +218,7 @@ func TestChain_RecoverCanceled(t *testing.T) {
 	if err := m.Recover(ctx, "", nil, func(string) {}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	wallet.Mend()
+	wallet.Restore()
 	scan(t, m, 0)
 }
 
