@@ -172,9 +172,9 @@ func (l *Live) toStore() (accepted []card.AcceptedRate, waiting []card.ParkedRat
 	return accepted, waiting
 }
 
-// adopt sets the standing of a coin, and queues a newly accepted rate for the
+// adopt sets the state of a coin, and queues a newly accepted rate for the
 // book. The caller holds mu.
-func (l *Live) adopt(coin string, after standing) {
+func (l *Live) adopt(coin string, after coinState) {
 	if n := len(after.past); n > 0 && after.past[n-1].ID == uuid.Nil {
 		r := &after.past[n-1]
 		r.ID, r.By = uuid.Must(uuid.NewV7()), l.process

@@ -22,15 +22,15 @@ type quoted struct {
 // operator can accept it.
 var ErrParked = errors.New("no card is sold until an operator accepts it with: cardmint rate accept")
 
-// standing is the state of a coin between two Ticks.
-type standing struct {
+// coinState is the state of a coin between two Ticks.
+type coinState struct {
 	past      past      // accepted rates
 	unread    error     // why past is incomplete; nil if it is complete
 	last      card.Rate // last rate accepted by this process, also if it is too old to quote
 	withdrawn bool      // last must not be quoted, even if it is fresh
 	why       error     // why the latest Tick accepted no rate; nil if it did
 	dropped   []dropped // sources dropped by the latest Tick, by name
-	held      hold
+	held      deviation
 	parked    *parked // nil for none
 }
 
@@ -58,7 +58,7 @@ func (d dropped) String() string {
 }
 
 // missing returns the names of the dropped sources.
-func (s standing) missing() []string {
+func (s coinState) missing() []string {
 	var names []string
 	for _, d := range s.dropped {
 		names = append(names, d.source)
@@ -66,9 +66,9 @@ func (s standing) missing() []string {
 	return names
 }
 
-// hold is a run of consecutive Ticks whose medians were too far from accepted
-// rates.
-type hold struct {
+// deviation is a run of consecutive Ticks whose medians were too far from
+// accepted rates.
+type deviation struct {
 	ticks     int
 	low, high int64 // range of the latest similar medians
 	similar   int   // their number
@@ -76,15 +76,15 @@ type hold struct {
 
 // with returns the run after another median. If that differs from the similar
 // medians by more than spread, it starts a new range.
-func (h hold) with(median int64, spread card.Decimal) hold {
-	low, high := min(h.low, median), max(h.high, median)
-	if h.ticks == 0 || farther(high, low, spread) {
-		return hold{h.ticks + 1, median, median, 1}
+func (d deviation) with(median int64, spread card.Decimal) deviation {
+	low, high := min(d.low, median), max(d.high, median)
+	if d.ticks == 0 || farther(high, low, spread) {
+		return deviation{d.ticks + 1, median, median, 1}
 	}
-	return hold{h.ticks + 1, low, high, h.similar + 1}
+	return deviation{d.ticks + 1, low, high, d.similar + 1}
 }
 
-// judge returns the standing of a coin after one Tick's quotes. It has no side
+// judge returns the state of a coin after one Tick's quotes. It has no side
 // effects.
 //
 // If no new rate is accepted, the last one remains valid. It is withdrawn if
@@ -92,9 +92,9 @@ func (h hold) with(median int64, spread card.Decimal) hold {
 // jumped down and is held: quoting it would sell dollars for coin that may be
 // worth less. It is also withdrawn if the median is parked, or above the
 // ceiling, where the operator wants no sales.
-func judge(coin string, quotes []quoted, before standing, now time.Time, cfg Config) standing {
-	after := standing{past: before.past.recent(now), unread: before.unread, last: before.last, withdrawn: before.withdrawn}
-	used, left := sift(quotes, now, cfg)
+func judge(coin string, quotes []quoted, before coinState, now time.Time, cfg Config) coinState {
+	after := coinState{past: before.past.recent(now), unread: before.unread, last: before.last, withdrawn: before.withdrawn}
+	used, left := filterQuotes(quotes, now, cfg)
 	after.dropped = left
 	if len(used) < cfg.Quorum {
 		after.parked = before.parked
@@ -131,13 +131,13 @@ func judge(coin string, quotes []quoted, before standing, now time.Time, cfg Con
 		return after
 	}
 	row := card.AcceptedRate{Currency: coin, USD: rate.USD, Source: rate.Source, At: now.UTC()}
-	return standing{past: after.past.with(row), last: rate, dropped: left}
+	return coinState{past: after.past.with(row), last: rate, dropped: left}
 }
 
 // compare compares a rate with the accepted ones, and sets s.why if it can't be
 // accepted now. A jump is held until enough Ticks confirm it. After that, a
 // rate too far from one of the last hour, by one jump or many steps, is parked.
-func (s *standing) compare(rate card.Rate, before standing, now time.Time, cfg Config) {
+func (s *coinState) compare(rate card.Rate, before coinState, now time.Time, cfg Config) {
 	last := s.past.last()
 	far, beyond := s.past.beyond(rate.USD.Units, cfg.MaxMove)
 	jumped := len(s.past) > 0 && farther(rate.USD.Units, last.USD.Units, cfg.MaxJump)
@@ -166,8 +166,8 @@ func (s *standing) compare(rate card.Rate, before standing, now time.Time, cfg C
 	}
 }
 
-// sift returns the quotes to use and the sources to drop, both by name.
-func sift(quotes []quoted, now time.Time, cfg Config) (used []quoted, left []dropped) {
+// filterQuotes returns the quotes to use and the sources to drop, both by name.
+func filterQuotes(quotes []quoted, now time.Time, cfg Config) (used []quoted, left []dropped) {
 	var fresh []quoted
 	for _, q := range slices.SortedFunc(slices.Values(quotes), bySource) {
 		if err := cfg.usable(q.Quote, now); err != nil {

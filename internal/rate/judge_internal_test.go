@@ -97,7 +97,7 @@ func TestJudge_FirstRateWithoutBounds_AllSourcesMustAgree(t *testing.T) {
 	} {
 		cfg := Config{Coins: []string{"monero"}, Floor: test.floor, Ceiling: test.ceiling}
 		cfg.fill()
-		before := standing{}
+		before := coinState{}
 		if test.past != "" {
 			before.past = accepted(t, test.past)
 		}
@@ -182,7 +182,7 @@ func TestJudge_OneTick(t *testing.T) {
 		"zero": {quotes: "a=0 b=0 c=1", why: "1 of 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := judge("monero", said(t, test.quotes), standing{}, noon, config(test.config))
+			got := judge("monero", said(t, test.quotes), coinState{}, noon, config(test.config))
 			if test.why != "" {
 				if got.why == nil || !strings.Contains(got.why.Error(), test.why) || got.last != (card.Rate{}) {
 					t.Errorf("got %+v, want no rate because %q", got, test.why)
@@ -211,7 +211,7 @@ func TestJudge_InvalidQuotes_Dropped(t *testing.T) {
 		"start of time":  {USD: good.USD, At: time.Unix(-1<<63, 0)},
 		"quote and fail": {USD: good.USD, At: noon, Err: errors.New("failed")},
 	} {
-		got := judge("monero", []quoted{{"a", bad}, {"b", good}}, standing{}, noon, config(nil))
+		got := judge("monero", []quoted{{"a", bad}, {"b", good}}, coinState{}, noon, config(nil))
 		if got.why == nil || got.last != (card.Rate{}) {
 			t.Errorf("%s was used: %+v", name, got)
 		}
@@ -274,7 +274,7 @@ func TestJudge_TickAfterTick(t *testing.T) {
 					c.Ceiling = map[string]card.Decimal{"monero": usd(t, "110")}
 				}
 			})
-			var s standing
+			var s coinState
 			for i, tick := range ticks {
 				s = judge("monero", said(t, tick.quotes), s, noon, cfg)
 				got := s.last.USD.String()
@@ -344,7 +344,7 @@ func TestJudge_TooFarFromAccepted_Parked(t *testing.T) {
 			{m, "a=201 b=201", "parked", "201 is more"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var s standing
+			var s coinState
 			now := noon
 			for i, tick := range ticks {
 				now = now.Add(tick.after)
@@ -417,7 +417,7 @@ func TestJudge_StoredRates_Compared(t *testing.T) {
 	} {
 		cfg := config(func(c *Config) { c.HoldTicks = 2 })
 		quotes := said(t, "a="+test.quote+" b="+test.quote)
-		before := standing{past: accepted(t, test.past)}
+		before := coinState{past: accepted(t, test.past)}
 		first := judge("monero", quotes, before, noon, cfg)
 		second := judge("monero", quotes, first, noon, cfg)
 		if held := first.why != nil; held != test.held {
@@ -433,7 +433,7 @@ func TestJudge_StoredRates_Compared(t *testing.T) {
 // rate. The valid rate is withdrawn only if the market is below it.
 func TestJudge_Held_WithdrawnOnlyIfMarketIsBelow(t *testing.T) {
 	for quote, withdrawn := range map[string]bool{"151": false, "150": false, "149.99999999": true} {
-		before := standing{past: accepted(t, "100@40m 150@20m"), last: card.Rate{USD: usd(t, "150"), At: noon}}
+		before := coinState{past: accepted(t, "100@40m 150@20m"), last: card.Rate{USD: usd(t, "150"), At: noon}}
 		after := judge("monero", said(t, "a="+quote+" b="+quote), before, noon, config(nil))
 		if after.why == nil || after.withdrawn != withdrawn {
 			t.Errorf("%s after 150: withdrawn %t, held because %v", quote, after.withdrawn, after.why)
@@ -442,7 +442,7 @@ func TestJudge_Held_WithdrawnOnlyIfMarketIsBelow(t *testing.T) {
 }
 
 func TestJudge_BookUnread_NothingAccepted(t *testing.T) {
-	before := standing{unread: errors.New("database unreachable")}
+	before := coinState{unread: errors.New("database unreachable")}
 	after := judge("monero", said(t, "a=150 b=150"), before, noon, config(nil))
 	if after.why == nil || !strings.Contains(after.why.Error(), "database unreachable") || after.last != (card.Rate{}) ||
 		len(after.past) > 0 || after.unread == nil {
@@ -451,7 +451,7 @@ func TestJudge_BookUnread_NothingAccepted(t *testing.T) {
 }
 
 func TestPast_Recent(t *testing.T) {
-	s := standing{}
+	s := coinState{}
 	var now time.Time
 	for i := range 500 {
 		now = noon.Add(time.Duration(i) * 10 * time.Second)
@@ -498,7 +498,7 @@ func TestPast_Merge(t *testing.T) {
 }
 
 func TestJudge_JumpFromOldRate_IsHeld(t *testing.T) {
-	before := judge("monero", said(t, "a=100 b=100"), standing{}, noon, config(nil))
+	before := judge("monero", said(t, "a=100 b=100"), coinState{}, noon, config(nil))
 	quotes := said(t, "a=120@48h b=120@48h")
 	if after := judge("monero", quotes, before, noon.Add(48*time.Hour), config(nil)); after.held.ticks != 1 ||
 		after.why == nil {
@@ -512,7 +512,7 @@ func TestJudge_JumpFromOldRate_IsHeld(t *testing.T) {
 }
 
 func TestJudge_Reasons_AreBounded(t *testing.T) {
-	got := judge("monero", []quoted{{"a", Quote{Err: errors.New(strings.Repeat("é", 10_000) + "\xff")}}}, standing{},
+	got := judge("monero", []quoted{{"a", Quote{Err: errors.New(strings.Repeat("é", 10_000) + "\xff")}}}, coinState{},
 		noon, config(nil))
 	if len(got.why.Error()) > 300 {
 		t.Errorf("%d bytes", len(got.why.Error()))
@@ -547,7 +547,7 @@ func TestJudge_AcceptedRate_IsBetweenUsedQuotes(t *testing.T) {
 			quotes[i] = quoted{fmt.Sprint("source", random.IntN(100), "-", i), q}
 		}
 		given := slices.Clone(quotes)
-		got := judge("monero", quotes, standing{}, noon, cfg)
+		got := judge("monero", quotes, coinState{}, noon, cfg)
 		if !slices.Equal(given, quotes) {
 			t.Fatal("the quotes were changed")
 		}

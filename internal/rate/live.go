@@ -147,7 +147,7 @@ type Live struct {
 	// mu is separate from ticking and booking, so that readers do not wait for
 	// sources and the book.
 	mu       sync.RWMutex
-	coins    map[string]standing
+	coins    map[string]coinState
 	judged   map[string]judged
 	unstored map[string]past // rates accepted by this process that the book may lack
 }
@@ -155,7 +155,7 @@ type Live struct {
 // judged is the input of the latest Tick's judgment.
 type judged struct {
 	quotes []quoted
-	before standing
+	before coinState
 }
 
 var _ order.Rates = (*Live)(nil)
@@ -171,7 +171,7 @@ func New(sources []Source, log *slog.Logger, cfg Config) (*Live, error) {
 		return nil, fmt.Errorf("%d sources can't make a quorum of %d", len(sources), cfg.Quorum)
 	}
 	l := &Live{sources: slices.Clone(sources), log: log, cfg: cfg, ticking: make(chan struct{}, 1),
-		coins: map[string]standing{}, judged: map[string]judged{}, unstored: map[string]past{}}
+		coins: map[string]coinState{}, judged: map[string]judged{}, unstored: map[string]past{}}
 	slices.SortFunc(l.sources, func(a, b Source) int { return strings.Compare(a.Name(), b.Name()) })
 	for i, s := range l.sources[1:] {
 		if s.Name() == l.sources[i].Name() {
@@ -189,7 +189,7 @@ func New(sources []Source, log *slog.Logger, cfg Config) (*Live, error) {
 		if served < cfg.Quorum {
 			return nil, fmt.Errorf("%s: %d of the sources have a market for it, and a quorum is %d", coin, served, cfg.Quorum)
 		}
-		l.coins[coin] = standing{why: errors.New("no source was fetched yet")}
+		l.coins[coin] = coinState{why: errors.New("no source was fetched yet")}
 	}
 	return l, nil
 }
@@ -250,9 +250,9 @@ func (l *Live) Tick(ctx context.Context) error {
 	return errors.Join(without...)
 }
 
-// judge judges a coin by the sources' answers, and returns the standing before
+// judge judges a coin by the sources' answers, and returns the state before
 // and after it.
-func (l *Live) judge(coin string, answers []map[string]Quote, failures []error) (before, after standing) {
+func (l *Live) judge(coin string, answers []map[string]Quote, failures []error) (before, after coinState) {
 	var quotes []quoted
 	for i, s := range l.sources {
 		if !s.Serves(coin) {
@@ -310,7 +310,7 @@ func (l *Live) Health() error {
 }
 
 func (l *Live) rate(currency string) (card.Rate, error) {
-	s := l.standing(currency)
+	s := l.state(currency)
 	if s.withdrawn || s.last.USD.Units == 0 {
 		return card.Rate{}, s.why
 	}
@@ -324,7 +324,7 @@ func (l *Live) rate(currency string) (card.Rate, error) {
 	return s.last, nil
 }
 
-func (l *Live) standing(coin string) standing {
+func (l *Live) state(coin string) coinState {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	s, known := l.coins[coin]

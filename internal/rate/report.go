@@ -40,7 +40,7 @@ func (l *Live) Reports() []Report {
 				fresh = append(fresh, q)
 			}
 		}
-		used, _ := sift(quotes, l.cfg.Now(), l.cfg)
+		used, _ := filterQuotes(quotes, l.cfg.Now(), l.cfg)
 		r.Agreeing = len(used)
 		r.Median = card.Decimal{Units: median(fresh), Scale: card.RateScale}
 		all[i] = r
