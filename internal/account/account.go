@@ -89,7 +89,7 @@ type Store interface {
 	// proposed.
 	Setting(ctx context.Context, name, proposed string) (string, error)
 	// ReportCorrupt reports a corrupt row to the operator, once.
-	ReportCorrupt(ctx context.Context, what string, id uuid.UUID, err error)
+	ReportCorrupt(ctx context.Context, kind string, id uuid.UUID, err error)
 }
 
 // Vault hashes secrets, and seals rows against changes without its keys.

@@ -109,7 +109,7 @@ type Store interface {
 	UsersOf(ctx context.Context, set string, key card.KeyID, after uuid.UUID, n int) (users int64, last uuid.UUID,
 		scanned int, err error)
 	// ReportCorrupt reports a row that can't be decrypted to an operator, once.
-	ReportCorrupt(ctx context.Context, what string, id uuid.UUID, err error)
+	ReportCorrupt(ctx context.Context, kind string, id uuid.UUID, err error)
 
 	// PurgeCredentials deletes the credentials of up to n cards that were
 	// issued at least age ago. Before that it sets missing times of issue, from

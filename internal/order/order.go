@@ -95,7 +95,7 @@ type Store interface {
 	Tags
 	// ReportCorrupt reports to the operator, once, an item that can't be decoded
 	// or decrypted and is omitted from lists.
-	ReportCorrupt(ctx context.Context, what string, id uuid.UUID, err error)
+	ReportCorrupt(ctx context.Context, kind string, id uuid.UUID, err error)
 	// Exposure returns an account's exposure. Without open it does not compute
 	// OpenUSD, which is then 0.
 	Exposure(ctx context.Context, account uuid.UUID, open bool) (Exposure, error)

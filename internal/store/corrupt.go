@@ -25,7 +25,7 @@ type corruptRows struct {
 
 // corruptThing is a row, or an optional part of a row.
 type corruptThing struct {
-	what string
+	kind string
 	id   uuid.UUID
 }
 
@@ -42,11 +42,11 @@ func (s *Store) LogTo(log *slog.Logger) {
 
 // ReportCorrupt implements order.Store. kind is the kind of the corrupt item,
 // and id is its UUID.
-func (s *Store) ReportCorrupt(ctx context.Context, what string, id uuid.UUID, err error) {
+func (s *Store) ReportCorrupt(ctx context.Context, kind string, id uuid.UUID, err error) {
 	d := &s.corrupt
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	thing := corruptThing{what, id}
+	thing := corruptThing{kind, id}
 	if d.reported[thing] {
 		return
 	}
@@ -58,7 +58,7 @@ func (s *Store) ReportCorrupt(ctx context.Context, what string, id uuid.UUID, er
 	if log == nil {
 		log = slog.Default()
 	}
-	log.ErrorContext(ctx, "a row can't be decoded and is skipped until an operator repairs it", what, id, "error", err)
+	log.ErrorContext(ctx, "a row can't be decoded and is skipped until an operator repairs it", kind, id, "error", err)
 }
 
 var (
