@@ -10,15 +10,15 @@ import (
 	"github.com/cardmint/cardmint/internal/panics"
 )
 
-// markEvery is the shortest time between two marks. A mark renews the lease and
+// minMarkInterval is the shortest time between two marks. A mark renews the lease and
 // attests that the database has not gone back.
-const markEvery = 700 * time.Millisecond
+const minMarkInterval = 700 * time.Millisecond
 
-// keepLease acquires the lease, or renews it after markEvery. It returns
+// keepLease acquires the lease, or renews it after minMarkInterval. It returns
 // card.ErrFenced if another process has the lease, or had it in between.
 func (w *Watcher) keepLease(ctx context.Context) error {
 	now := w.cfg.Now()
-	if w.lease != nil && now.Sub(w.leasedAt) < markEvery {
+	if w.lease != nil && now.Sub(w.leasedAt) < minMarkInterval {
 		return nil
 	}
 	l, err := w.store.AcquireLease(ctx, LeaseName(w.currency), w.cfg.Replica, w.cfg.LeaseTTL)
