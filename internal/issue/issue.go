@@ -321,7 +321,7 @@ func (s *Issuer) try(ctx context.Context, intent Intent, c *card.Card) (attempt,
 	}
 	asking, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	answer, err := s.ask(asking, intent, c.USD)
+	answer, err := s.request(asking, intent, c.USD)
 	s.recordResult(ctx, err)
 	var busy *BusyError
 	switch {
@@ -352,9 +352,9 @@ func (s *Issuer) try(ctx context.Context, intent Intent, c *card.Card) (attempt,
 var errForgotten = errors.New(
 	"the supplier does not know the request, and may have forgotten it: ask the supplier, then retry or refund")
 
-// ask looks up an earlier request, and submits the request if there is none.
+// request looks up an earlier request, and submits the request if there is none.
 // Without an error the answer is clear.
-func (s *Issuer) ask(ctx context.Context, intent Intent, usd card.USD) (Answer, error) {
+func (s *Issuer) request(ctx context.Context, intent Intent, usd card.USD) (Answer, error) {
 	request := Request{Key: intent.Key, Reference: intent.Reference, USD: usd, Declines: intent.Declines}
 	if intent.Asked {
 		found, err := s.observed("lookup", s.supplier.Lookup)(ctx, request)
