@@ -114,7 +114,7 @@ func TestProxy_OneMethodAndAnotherTarget(t *testing.T) {
 	}
 }
 
-func TestProxy_WhatHangsGoesOnWhenItIsTold(t *testing.T) {
+func TestProxy_Hang_ContinuesAfterRestore(t *testing.T) {
 	real, _ := answering(t, "real")
 	p := rig.NewProxy(t, real)
 	p.Break(rig.Hang)

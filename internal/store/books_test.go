@@ -134,7 +134,7 @@ func wantDoubtsOf(t *testing.T, books operator.Books, want []operator.Discrepanc
 
 // Before amounts were limited, ten payments of a million coins overflowed the
 // sum of a card.
-func TestBooks_ACardWhoseSumWrappedAroundIsDoubted(t *testing.T) {
+func TestBooks_CardSumOverflowed_IsDiscrepancy(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		c := insertCard(t, s, newCard(newAccount(t, s)))
 		const million = 999_999_999999999999
@@ -232,7 +232,7 @@ func (b *oldBooks) wantDoubts(books operator.Books, want ...string) {
 
 // An incremental reading returns the same as a full one after any sequence of
 // changes to recent and old rows.
-func TestBooks_AReadingOfWhatChangedIsAFullOne(t *testing.T) {
+func TestBooks_IncrementalReading_EqualsFullReading(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		seeds, steps := 6, 50
 		if testing.Short() {
@@ -376,7 +376,7 @@ func (b *oldBooks) change(r *rand.Rand) string {
 
 // Incremental readings don't read stored days again. A change that triggers did
 // not note is found only by a full reading, and the next reading reads its day.
-func TestBooks_AFullReadingDoubtsADayThatChangedUnnoticed(t *testing.T) {
+func TestBooks_UnnoticedChange_FullReadingFindsIt(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		b := newOldBooks(t, url)
 		b.transfer(24*9, "nobody", 10)
@@ -411,7 +411,7 @@ func TestBooks_AFullReadingDoubtsADayThatChangedUnnoticed(t *testing.T) {
 
 // Rows of a day should not disappear: a day without any is doubted until a full
 // reading confirms it.
-func TestBooks_ADayWithoutRowsIsDoubted(t *testing.T) {
+func TestBooks_DayWithoutRows_IsDiscrepancy(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		b := newOldBooks(t, url)
 		b.transfer(24*9, "nobody", 10)
@@ -433,7 +433,7 @@ func TestBooks_ADayWithoutRowsIsDoubted(t *testing.T) {
 
 // If a transfer moves to another card, both cards are checked, for old and for
 // recent transfers.
-func TestBooks_BothCardsOfAMovedTransferAreDoubted(t *testing.T) {
+func TestBooks_MovedTransfer_BothCardsAreDiscrepancies(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		for _, hours := range []int{24 * 9, 1} {
 			b := newOldBooks(t, url)

@@ -417,7 +417,7 @@ func TestSetting_FirstValueStays(t *testing.T) {
 	})
 }
 
-func TestInsertCard_OnlyWhileSoMuchIsOpen(t *testing.T) {
+func TestInsertCard_OpenAmount_IsLimited(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		owner, other := newAccount(t, s), newAccount(t, s)
 		within := func(account uuid.UUID, usd, limit card.USD, want bool) *card.Card {

@@ -178,7 +178,7 @@ func redeliver(ctx context.Context, s *store.Store, account, webhook, event uuid
 
 // A redelivery that is requested during an attempt is sent even if the attempt
 // succeeds.
-func TestSaveDeliveries_NotOfWhatIsDueOtherwiseThanBefore(t *testing.T) {
+func TestSaveDeliveries_RedeliveryDuringAttempt_IsKept(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()
 		w := dueWebhook(t, s)

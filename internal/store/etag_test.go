@@ -29,7 +29,7 @@ var untagged = map[string]string{
 
 // Every column of cards must either be part of the tag or be listed as
 // constant.
-func TestTags_OfEachColumnItIsKnownWhetherItChanges(t *testing.T) {
+func TestTags_EveryColumn_IsClassified(t *testing.T) {
 	url := databases.SQLite(t)
 	open(t, url)
 	found, err := rig.OpenSQL(t, url).Query("SELECT name FROM pragma_table_info('cards')")

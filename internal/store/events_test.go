@@ -109,7 +109,7 @@ func TestInsertEvents_GoToTheWebhooksThatWantThem(t *testing.T) {
 	})
 }
 
-func TestInsertEvents_WebhookIsNotToldThatItIsDisabledItself(t *testing.T) {
+func TestInsertEvents_WebhookDisabled_IsNotNotifiedItself(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account := newAccount(t, s)
 		dead, well, choosy := insertWebhook(t, s, newWebhook(account)), insertWebhook(t, s, newWebhook(account)),
@@ -134,7 +134,7 @@ func TestInsertEvents_WebhookIsNotToldThatItIsDisabledItself(t *testing.T) {
 
 // A webhook gets the events after its creation. Clients list or recover earlier
 // ones by listEvents.
-func TestInsertEvents_WebhookIsNotToldWhatWasBeforeIt(t *testing.T) {
+func TestInsertEvents_EventBeforeWebhook_IsNotDelivered(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		account := newAccount(t, s)
 		c := insertCard(t, s, newCard(account))
@@ -146,7 +146,7 @@ func TestInsertEvents_WebhookIsNotToldWhatWasBeforeIt(t *testing.T) {
 }
 
 // Clients detect missed events by gaps in the numbers.
-func TestInsertEvents_NumbersHaveNoGapsWhateverHappensAtOnce(t *testing.T) {
+func TestInsertEvents_ConcurrentChanges_SeqHasNoGaps(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		var cards []*card.Card
 		var hooks []*webhook.Webhook

@@ -107,7 +107,7 @@ func wantIntent(t *testing.T, got, want issue.Intent) {
 	}
 }
 
-func TestClaimIntents_CommitsWhomToAskWithWhichKeySinceWhen(t *testing.T) {
+func TestClaimIntents_CommitsSupplierKeyAndTime(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		id := payCards(t, s, 1)[0].UUID
 		first := claimDue(t, s, "a", -time.Hour)[0] // expired long enough for a process without that supplier
@@ -172,7 +172,7 @@ func TestSaveIntents_TheNextClaimKnowsTheAnswer(t *testing.T) {
 	})
 }
 
-func TestSaveIntents_WhoWasNotAskedIsAskedAsIfForTheFirstTime(t *testing.T) {
+func TestSaveIntents_NoRequestSent_NextClaimIsFirst(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		id := payCards(t, s, 1)[0].UUID
 		i := claimDue(t, s, "a", time.Hour)[0]

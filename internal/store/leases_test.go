@@ -142,7 +142,7 @@ func TestTakeAddresses_InOrderUntilThereAreNone(t *testing.T) {
 	})
 }
 
-func TestTakeAddresses_OneThatMoneyCameToIsLeftOut(t *testing.T) {
+func TestTakeAddresses_AddressWithTransfer_IsSkipped(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		addAddresses(t, s, 0, 3)
 		inTx(t, s, func(ctx context.Context, tx *store.Tx) error {
@@ -268,7 +268,7 @@ func TestTakeAddresses_NoneFromADatabaseThatWentBack(t *testing.T) {
 
 // A standby replica has seen the marks, so the epoch continues when it takes
 // over. A process that just started has not.
-func TestAcquireLease_TheEpochGoesOnWithAProcessThatStoodBy(t *testing.T) {
+func TestAcquireLease_Standby_ContinuesEpoch(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		first, second := open(t, url), open(t, url)
 		addAddresses(t, first, 0, 3)

@@ -87,7 +87,7 @@ func TestCards_PagesOfAStatusHaveEachCardOnce(t *testing.T) {
 }
 
 // A card that needs an operator for two reasons is listed once.
-func TestFindCards_ThatNeedAnOperatorForSeveralReasonsAreListedOnce(t *testing.T) {
+func TestFindCards_SeveralReasons_ListedOnce(t *testing.T) {
 	conform(t, func(t *testing.T, s *store.Store) {
 		var want []uuid.UUID
 		owner := newAccount(t, s)

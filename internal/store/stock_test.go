@@ -560,7 +560,7 @@ func TestDoubtfulStock_HasWhatACardNeverGot(t *testing.T) {
 	})
 }
 
-func TestTakeStock_AnItemThatSomebodyLooksAtIsNotOutOfStock(t *testing.T) {
+func TestTakeStock_LockedItem_IsNotOutOfStock(t *testing.T) {
 	t.Parallel()
 	url := databases.Postgres(t) // SQLite has one writer
 	s := open(t, url)
