@@ -81,6 +81,14 @@ func TestDev_Start_PrintsBannerWithoutLog(t *testing.T) {
 	s.stop(t)
 }
 
+func TestDev_AllInterfaces_PrintsLoopbackAddress(t *testing.T) {
+	t.Parallel()
+	s := newProgram(t, "").serve(t, "dev", "--listen", "0.0.0.0:0")
+	if out := s.Output(); !regexp.MustCompile(`^api: http://127\.0\.0\.1:\d+\n`).MatchString(out) {
+		t.Errorf("printed\n%s", out)
+	}
+}
+
 func TestDev_Interrupted_ExitsWithZeroAndRemovesState(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, "")

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"runtime/debug"
 	"time"
@@ -224,7 +225,14 @@ func (p *process) start(ctx context.Context, group *errgroup.Group, startup *sta
 	return nil
 }
 
-func (p *process) url() string { return "http://" + p.listener.Addr().String() }
+// url returns the service's address for clients on this machine.
+func (p *process) url() string {
+	address := p.listener.Addr().String()
+	if a, err := netip.ParseAddrPort(address); err == nil && a.Addr().IsUnspecified() {
+		address = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), a.Port()).String()
+	}
+	return "http://" + address
+}
 
 // announce reports that the service listens.
 func (p *process) announce(ctx context.Context) error {
