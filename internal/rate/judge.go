@@ -93,7 +93,9 @@ func (d deviation) with(median int64, spread card.Decimal) deviation {
 // worth less. It is also withdrawn if the median is parked, or above the
 // ceiling, where the operator wants no sales.
 func judge(coin string, quotes []quoted, before coinState, now time.Time, cfg Config) coinState {
-	after := coinState{past: before.past.recent(now), unread: before.unread, last: before.last, withdrawn: before.withdrawn}
+	after := coinState{
+		past: before.past.recent(now), unread: before.unread, last: before.last, withdrawn: before.withdrawn,
+	}
 	used, left := filterQuotes(quotes, now, cfg)
 	after.dropped = left
 	if len(used) < cfg.Quorum {
