@@ -188,7 +188,7 @@ func TestToken_Mistake_IsExplained(t *testing.T) {
 		"no time at all":    {[]string{"create", "shop", "--ttl", "0s"}, "would have expired already"},
 		"too many days":     {[]string{"create", "shop", "--expires-in", "100001d"}, "number of days"},
 		"half a day":        {[]string{"create", "shop", "--expires-in", "0.5d"}, "number of days"},
-		"no unit":           {[]string{"create", "shop", "--expires-in", "90"}, "missing unit"},
+		"no unit":           {[]string{"create", "shop", "--expires-in", "90"}, `"90" is not a duration such as 90d or 2h`},
 		"rotate nonsense":   {[]string{"rotate", "x"}, "is not the id of a token"},
 		"rotate nothing":    {[]string{"rotate", "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88"}, "there is no token 019aa1c9"},
 		"rotate revoked":    {[]string{"rotate", id}, "is revoked or has expired"},
