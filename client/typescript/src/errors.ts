@@ -1,23 +1,29 @@
 import type { Card, FieldError, ProblemCode } from "./types.js";
 
-/** The service's refusal of a request: every answer whose status is not 2xx. Decide by `code`. */
+/**
+ * The service rejected a request: its response has a status other than 2xx. Use `code` to tell
+ * errors apart.
+ */
 export class CardmintError extends Error {
   override readonly name = "CardmintError";
-  /** What went wrong; undefined if the response is not the service's, but for example a proxy's. There may be codes that are not listed. */
+  /**
+   * The problem's code; undefined if the response came from something else, such as a proxy. The
+   * service may send codes that are not listed.
+   */
   readonly code: ProblemCode | (string & {}) | undefined;
-  /** HTTP status of the response. */
+  /** The HTTP status of the response. */
   readonly status: number;
   /** The kind of problem, in a few words. */
   readonly title: string;
-  /** What is wrong this time and how to mend it, for people. */
+  /** What is wrong and how to fix it, for people. */
   readonly detail: string;
-  /** Names the request in the service's log; quote it when you ask for help. */
+  /** Identifies the request in the service's log; quote it when you ask for help. */
   readonly requestId: string | undefined;
-  /** With `invalid_request`, everything that is wrong with the request. */
+  /** With `invalid_request`, the problems of the request, up to 100. */
   readonly errors: readonly FieldError[];
-  /** How many more things are wrong than the hundred in `errors`. */
+  /** The number of problems beyond those in `errors`. */
   readonly errorsOmitted: number;
-  /** How long the service asks to wait, in milliseconds, at most a day; 0 if it does not ask. */
+  /** How long the service asks to wait, in milliseconds, at most one day; 0 if it does not ask. */
   readonly retryAfter: number;
 
   /** @internal */
@@ -34,18 +40,19 @@ export class CardmintError extends Error {
   }
 }
 
-/** No answer came, or none that can be the service's. `cause` says why, where something is known. */
+/** There was no response, or none that can be the service's. `cause` is the reason, if known. */
 export class CardmintConnectionError extends Error {
   override readonly name = "CardmintConnectionError";
 }
 
 /**
- * Waiting longer for a card is of no use: its payment is expired, late or canceled, or was given back. It need not be the last word: the
- * operator can settle what came, and the card is then generated after all.
+ * Waiting longer for a card is pointless: its payment is expired, late, canceled or refunded, or
+ * its credentials were deleted. A late payment need not be final: the operator may still accept it,
+ * and the card is then generated.
  */
 export class CardmintPaymentError extends Error {
   override readonly name = "CardmintPaymentError";
-  /** The card as it is. */
+  /** The card that ended the wait. */
   readonly card: Card;
 
   /** @internal */
@@ -55,10 +62,10 @@ export class CardmintPaymentError extends Error {
   }
 }
 
-/** A card was not generated in time. */
+/** A card was not generated within the timeout. */
 export class CardmintTimeoutError extends Error {
   override readonly name = "CardmintTimeoutError";
-  /** The card as it was last seen; undefined if it never was. */
+  /** The card as last read; undefined if it was never read. */
   readonly card: Card | undefined;
 
   /** @internal */
@@ -85,8 +92,8 @@ function describe(e: Pick<CardmintError, "code" | "status" | "title" | "detail" 
   return text.replace(/\s+/g, " ");
 }
 
-/** Reads the error out of an answer whose status is not 2xx. */
-export function refusal(res: Response, body: string): CardmintError {
+/** Returns the error for a response whose status is not 2xx. */
+export function responseError(res: Response, body: string): CardmintError {
   const fields = {
     code: undefined as string | undefined,
     status: res.status,
@@ -113,24 +120,26 @@ export function refusal(res: Response, body: string): CardmintError {
   } else if (res.status < 400) {
     fields.detail = "redirects are not followed, correct the base URL";
   } else {
-    // The body is nobody's business: it may be a page of HTML, or repeat the request.
+    // The body is left out: it may be an HTML page, or repeat the request.
     fields.detail = `the response is ${kind}, not a problem document; it may be a proxy's`;
   }
   return new CardmintError(fields);
 }
 
-/** The bare type of an answer's body. */
+/** Returns the media type of a response, without parameters. */
 export function mediaType(res: Response): string {
   return res.headers.get("Content-Type")?.split(";")[0]?.trim().toLowerCase() || "of no known type";
 }
 
-const longestRetryAfter = 24 * 60 * 60_000;
+const maxRetryAfter = 24 * 60 * 60_000;
 
-/** Reads the header Retry-After: seconds, or a time. What can't be read or has passed is 0. */
+/**
+ * Parses a Retry-After header, in seconds or as a date. Returns 0 if it is invalid or in the past.
+ */
 function retryAfter(header: string | null): number {
   if (header === null) return 0;
   const wait = /^\d+$/.test(header) ? Number(header) * 1000 : Date.parse(header) - Date.now();
-  return Number.isNaN(wait) ? 0 : Math.min(Math.max(wait, 0), longestRetryAfter);
+  return Number.isNaN(wait) ? 0 : Math.min(Math.max(wait, 0), maxRetryAfter);
 }
 
 function parse(body: string): Record<string, unknown> | undefined {

@@ -1,30 +1,33 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Event } from "./types.js";
-import { CardmintWebhookError, longestPayload, verifyWebhook, type WebhookHeaders } from "./webhook.js";
+import { CardmintWebhookError, maxPayload, verifyWebhook, type WebhookHeaders } from "./webhook.js";
 
 /** Handles an event. If it throws, the service sends the event again, first after 5 seconds and up to ten times over three days. */
 export type HandleEvent = (event: Event) => void | Promise<void>;
 
 export interface WebhookHandlerOptions {
   /**
-   * Is called for each rejected request, with a CardmintWebhookError, which any program on the internet can cause, or with what the
-   * handler has thrown. Defaults to console.warn.
+   * Called for each rejected request, with a CardmintWebhookError, which any program on the
+   * internet can cause, or with the error that the handler threw. Defaults to console.warn.
    */
   onError?: (error: unknown) => void;
 }
 
-const remembered = 10_000; // events
+const maxRemembered = 10_000; // events
 
 /**
- * Returns a handler of requests to a webhook, for all that calls a function with a Request: Hono, Next.js, Deno, Bun and others. It
- * takes the webhook's secret; while the secret is being changed, the new one and the old one.
+ * Returns a webhook handler for everything that passes a Request and expects a Response: Hono,
+ * Next.js, Deno, Bun and others. `secret` is the webhook's secret; during a rotation, pass the new
+ * and the old one.
  *
- * `handle` is called with each event that the service sends. An event that comes twice is handled once by this process, unless `handle`
- * has thrown; other processes do not know of it, and events may come in another order than they happened, so `handle` should be
- * idempotent. After 15 seconds the service gives up the attempt: store longer work, and do it afterwards.
+ * `handle` is called with each event. Within this process, an event that is sent twice is handled
+ * once, unless `handle` threw. Other processes do not know about it, and events may arrive out of
+ * order, so `handle` should be idempotent. The service aborts the attempt after 15 seconds: store
+ * longer work, and do it afterwards.
  *
- * The response is 204 for a handled event, 405 if the method is not POST, 401 if the signature is not right, 400 for a payload that
- * can't be read, 413 for one of more than 64 KiB, and 500, without the error's text, if `handle` throws.
+ * The response is 204 for a handled event, 405 if the method is not POST, 401 if the signature is
+ * invalid, 400 if the payload can't be read, 413 if it is larger than 64 KiB, and 500, without the
+ * error's text, if `handle` throws.
  */
 export function webhookHandler(secret: string | readonly string[], handle: HandleEvent, options: WebhookHandlerOptions = {}): (request: Request) => Promise<Response> {
   const receive = receiver(secret, handle, options);
@@ -35,8 +38,9 @@ export function webhookHandler(secret: string | readonly string[], handle: Handl
 }
 
 /**
- * Is webhookHandler for node:http and for what stands on it, such as Express: `app.post("/hooks", nodeWebhookHandler(...))`. The body
- * must not be parsed before, because the signature is that of its bytes: mount it before `express.json()`, or after `express.raw()`.
+ * Like {@link webhookHandler}, but for node:http and frameworks built on it, such as Express:
+ * `app.post("/hooks", nodeWebhookHandler(...))`. The body must not have been parsed, because its
+ * raw bytes are signed: mount the handler before `express.json()`, or after `express.raw()`.
  */
 export function nodeWebhookHandler(secret: string | readonly string[], handle: HandleEvent, options: WebhookHandlerOptions = {}): (req: IncomingMessage, res: ServerResponse) => Promise<void> {
   const receive = receiver(secret, handle, options);
@@ -44,7 +48,7 @@ export function nodeWebhookHandler(secret: string | readonly string[], handle: H
     const { body } = req as { body?: unknown };
     const { status, text } = await receive(req.method ?? "", req.headers, async () => {
       if (typeof body === "string" || body instanceof Uint8Array) return Buffer.from(body);
-      if (req.readableEnded) throw new TypeError("cardmint: the webhook's body was parsed before: mount its handler before express.json()");
+      if (req.readableEnded) throw new TypeError("cardmint: the webhook's body was already parsed: mount the handler before express.json()");
       return readStream(req);
     });
     if (status === 405) res.setHeader("Allow", "POST");
@@ -77,7 +81,7 @@ function receiver(secret: string | readonly string[], handle: HandleEvent, { onE
   };
 }
 
-/** Throws a TypeError now, not at the first event, if a secret can't be used. */
+/** Throws a TypeError if a secret is invalid, before the first event arrives. */
 function verifySecret(secret: string | readonly string[]): void {
   try {
     verifyWebhook("", {}, secret);
@@ -86,7 +90,10 @@ function verifySecret(secret: string | readonly string[]): void {
   }
 }
 
-/** Calls a function once for each id. A second call waits for the first, and does its work if that failed. */
+/**
+ * Runs the work of each id once. A concurrent call for the same id waits for the first, and runs
+ * its own work if that failed.
+ */
 function deduplicator() {
   const done = new Set<string>();
   const running = new Map<string, Promise<void>>();
@@ -98,7 +105,7 @@ function deduplicator() {
     try {
       await call;
       done.add(id);
-      if (done.size > remembered) for (const oldest of done) return void done.delete(oldest);
+      if (done.size > maxRemembered) for (const oldest of done) return void done.delete(oldest);
     } finally {
       running.delete(id);
     }
@@ -110,7 +117,7 @@ async function readStream(stream: AsyncIterable<Uint8Array> | Iterable<Uint8Arra
   let length = 0;
   for await (const chunk of stream) {
     length += chunk.length;
-    if (length > longestPayload) throw new CardmintWebhookError(`the payload is longer than ${longestPayload} bytes`, 413);
+    if (length > maxPayload) throw new CardmintWebhookError(`the payload is longer than ${maxPayload} bytes`, 413);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);

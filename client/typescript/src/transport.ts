@@ -1,10 +1,13 @@
-import { CardmintConnectionError, CardmintError, mediaType, refusal } from "./errors.js";
+import { CardmintConnectionError, CardmintError, mediaType, responseError } from "./errors.js";
 
-/** How often a call is attempted. */
+/** When and how often calls are retried. */
 export interface RetryOptions {
-  /** The most attempts, the first included. Defaults to 4; 1 attempts every call once. */
+  /** The maximum number of attempts, including the first. Defaults to 4; 1 disables retries. */
   maxAttempts?: number;
-  /** How long after the call's beginning another attempt may still start, in milliseconds. Defaults to a minute. */
+  /**
+   * How long after the start of a call another attempt may start, in milliseconds. Defaults to one
+   * minute.
+   */
   maxElapsed?: number;
 }
 
@@ -16,11 +19,12 @@ export interface TransportOptions extends Required<RetryOptions> {
 }
 
 const firstBackoff = 500;
-const longestBackoff = 10_000;
+const maxBackoff = 10_000;
 
 /**
- * Sends requests, more than once where that is safe. An answer that is not 2xx is thrown as a {@link CardmintError}, so that whoever
- * calls sees answers only that can be decoded. The token is added here, and kept out of everything that is thrown.
+ * Sends requests, and retries them where that is safe. A response other than 2xx is thrown as a
+ * {@link CardmintError}, so that callers only see responses that can be decoded. The token is added
+ * here, and kept out of everything that is thrown.
  */
 export class Transport {
   readonly #options: TransportOptions;
@@ -29,57 +33,57 @@ export class Transport {
     this.#options = options;
   }
 
-  /** Has the signature of fetch, as far as openapi-fetch uses it. */
+  /** Implements the part of the signature of fetch that openapi-fetch uses. */
   async send(request: Request, attemptTimeout = this.#options.attemptTimeout): Promise<Response> {
     const { maxAttempts, maxElapsed } = this.#options;
     const { method, signal } = request;
     const body = request.body === null ? undefined : await request.text();
-    // All attempts carry one key, by which the service does it once.
+    // All attempts carry one key, so that the service executes the request once.
     if (method === "POST" && !request.headers.has("Idempotency-Key")) request.headers.set("Idempotency-Key", crypto.randomUUID());
     const start = Date.now();
-    let unclear = false; // whether an attempt may have done it without our knowing
+    let maybeDone = false; // whether an earlier attempt may have been executed
     for (let n = 1; ; n++) {
       signal.throwIfAborted();
       try {
         return await this.#attempt(request, body, attemptTimeout);
       } catch (err) {
         signal.throwIfAborted();
-        const refused = err instanceof CardmintError;
-        if (method === "DELETE" && unclear && refused && err.code === "not_found") {
-          return new Response(null, { status: 204 }); // an attempt before this one has deleted it
+        const rejected = err instanceof CardmintError;
+        if (method === "DELETE" && maybeDone && rejected && err.code === "not_found") {
+          return new Response(null, { status: 204 }); // an earlier attempt deleted it
         }
-        // Jitter on top, so that not everybody comes back at once.
-        const wait = backoff(n) + (refused ? err.retryAfter : 0);
-        if (n >= maxAttempts || !temporary(err) || Date.now() - start + wait > maxElapsed) throw err;
-        unclear ||= !refused || err.status >= 500;
+        // Backoff is added to Retry-After, so that clients do not all return at once.
+        const wait = backoff(n) + (rejected ? err.retryAfter : 0);
+        if (n >= maxAttempts || !isTemporary(err) || Date.now() - start + wait > maxElapsed) throw err;
+        maybeDone ||= !rejected || err.status >= 500;
         await sleep(wait, signal);
       }
     }
   }
 
-  /** Sends a request once, and waits for the whole answer. */
+  /** Sends a request once, and reads the whole response. */
   async #attempt(request: Request, body: string | undefined, timeout: number): Promise<Response> {
     const headers = new Headers(request.headers);
     headers.set("Authorization", `Bearer ${this.#options.token}`);
     headers.set("Accept", "application/json, application/problem+json");
     headers.set("User-Agent", this.#options.userAgent);
-    const ending = new AbortController();
-    const end = (): void => ending.abort(request.signal.reason);
+    const controller = new AbortController();
+    const end = (): void => controller.abort(request.signal.reason);
     request.signal.addEventListener("abort", end, { once: true });
-    const timer = setTimeout(() => ending.abort(new Error(`no answer within ${timeout} ms`)), timeout);
+    const timer = setTimeout(() => controller.abort(new Error(`no answer within ${timeout} ms`)), timeout);
     try {
       const { fetch } = this.#options;
       const res = await fetch(request.url, {
         method: request.method,
         headers,
-        signal: ending.signal,
-        redirect: "manual", // a redirect would take the token to wherever it points
+        signal: controller.signal,
+        redirect: "manual", // following one would send the token to its target
         ...(body === undefined ? {} : { body }),
       });
-      return readAnswer(res, await res.text());
+      return readResponse(res, await res.text());
     } catch (err) {
       if (err instanceof CardmintError || err instanceof CardmintConnectionError) throw err;
-      const cause = ending.signal.aborted ? (ending.signal.reason as unknown) : err;
+      const cause = controller.signal.aborted ? (controller.signal.reason as unknown) : err;
       throw new BrokenError(`${request.method} ${new URL(request.url).pathname}: ${reason(cause)}`, { cause });
     } finally {
       clearTimeout(timer);
@@ -88,12 +92,15 @@ export class Transport {
   }
 }
 
-/** A connection that broke before the whole answer was there. What was asked for may have been done, or not. */
+/** The connection broke before the whole response arrived. The request may have been executed. */
 class BrokenError extends CardmintConnectionError {}
 
-/** Refuses answers that can't be the service's. Parser errors are not passed on: they quote the text, which may hold credentials. */
-function readAnswer(res: Response, body: string): Response {
-  if (!res.ok) throw refusal(res, body);
+/**
+ * Rejects responses that can't be the service's. Parser errors are not passed on, because they
+ * quote the text, which may contain credentials.
+ */
+function readResponse(res: Response, body: string): Response {
+  if (!res.ok) throw responseError(res, body);
   if (body !== "") {
     const kind = mediaType(res);
     if (kind !== "application/json") {
@@ -109,19 +116,19 @@ function readAnswer(res: Response, body: string): Response {
   return new Response(body === "" ? null : body, { status, statusText, headers: res.headers });
 }
 
-/** Whether the same request may well succeed later. */
-export function temporary(err: unknown): boolean {
+/** Reports whether the same request may succeed later. */
+export function isTemporary(err: unknown): boolean {
   if (err instanceof CardmintError) return [408, 429, 502, 503, 504].includes(err.status);
-  return err instanceof BrokenError && !untrusted(err.cause);
+  return err instanceof BrokenError && !isCertificateError(err.cause);
 }
 
-/** Whether a server could not prove who it is. That does not pass. */
-function untrusted(err: unknown): boolean {
-  return /CERT|SELF_SIGNED|UNABLE_TO_VERIFY/.test(code(err));
+/** Reports whether the server's certificate was rejected, which a retry does not fix. */
+function isCertificateError(err: unknown): boolean {
+  return /CERT|SELF_SIGNED|UNABLE_TO_VERIFY/.test(errorCode(err));
 }
 
-/** The system's or OpenSSL's code of an error of fetch, which keeps it in its cause. */
-function code(err: unknown): string {
+/** Returns the system or OpenSSL code of an error of fetch, which is in one of its causes. */
+function errorCode(err: unknown): string {
   for (let e = err; e instanceof Error; e = e.cause) {
     if ("code" in e && typeof e.code === "string") return e.code;
   }
@@ -129,15 +136,15 @@ function code(err: unknown): string {
 }
 
 function reason(err: unknown): string {
-  return [err instanceof Error ? err.message : String(err), code(err)].filter((s) => s !== "").join(": ");
+  return [err instanceof Error ? err.message : String(err), errorCode(err)].filter((s) => s !== "").join(": ");
 }
 
-/** How long to wait after attempt n, in milliseconds: exponential, with full jitter. */
+/** Returns how long to wait after attempt n, in milliseconds: exponential, with full jitter. */
 function backoff(n: number): number {
-  return Math.random() * Math.min(longestBackoff, firstBackoff * 2 ** (n - 1));
+  return Math.random() * Math.min(maxBackoff, firstBackoff * 2 ** (n - 1));
 }
 
-/** Pauses; throws the signal's reason as soon as it is aborted. */
+/** Pauses. If the signal is aborted, it throws the signal's reason at once. */
 export function sleep(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal.aborted) return reject(signal.reason);

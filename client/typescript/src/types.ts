@@ -6,9 +6,9 @@ export type Card = Schemas["Card"];
 export type CardStatus = Schemas["CardStatus"];
 export type CreateCardRequest = Schemas["CreateCardRequest"];
 export type Credentials = Schemas["Credentials"];
-/** The credentials of a card that is issued: none of them is null. */
+/** The credentials of an issued card: none of them is null. */
 export type IssuedCredentials = { [Field in keyof Credentials]: string };
-/** A card that is issued, as waitForCard returns it. */
+/** An issued card, as waitForCard returns it. */
 export type IssuedCard = Card & { status: "generated"; credentials: IssuedCredentials };
 export type CreateWebhookRequest = Schemas["CreateWebhookRequest"];
 export type Currency = Schemas["Currency"];
@@ -32,19 +32,20 @@ export type WebhookWithSecret = Schemas["WebhookWithSecret"];
 
 type Of<Type extends EventType, Fields> = { id: string; seq: number; timestamp: string; type: Type } & Fields;
 
-/** Something happened to a card. `status` and `payment_state` are those of the card at that time. */
+/** An event of a card. `status` and `payment_state` are the card's at that time. */
 export type CardEvent = Of<
   Exclude<EventType, "webhook.disabled" | "feed.reset">,
   { card_uuid: string; status: CardStatus; payment_state: PaymentState }
 >;
 /** The service has disabled one of the account's webhooks. */
 export type WebhookDisabledEvent = Of<"webhook.disabled", { webhook_id: string }>;
-/** Cards and events since `since` may have been lost: look at them again. */
+/** Cards and events since `since` may have been lost: read them again. */
 export type FeedResetEvent = Of<"feed.reset", { since: string }>;
 
 /**
- * What happened, as webhooks and the feed tell it. Decide by `type`, and pass over types that you do not know: the service may
- * add more, which these types can't name yet. `seq` tells the order; 0 is an example's.
+ * An event, as webhooks and the feed deliver it. Use `type` to tell events apart, and ignore types
+ * that you do not know: the service may add more, which these types can't name yet. `seq` gives the
+ * order; it is 0 in examples.
  */
 export type Event = CardEvent | WebhookDisabledEvent | FeedResetEvent;
 

@@ -1,12 +1,12 @@
 import { CardmintError, CardmintPaymentError, CardmintTimeoutError } from "./errors.js";
 import type { Feed } from "./feed.js";
-import { sleep, temporary } from "./transport.js";
+import { isTemporary, sleep } from "./transport.js";
 import type { Card, IssuedCard } from "./types.js";
 
 export interface WaitOptions {
-  /** How long to wait, in milliseconds. Defaults to as long as it takes. */
+  /** How long to wait, in milliseconds. Defaults to no limit. */
   timeout?: number;
-  /** Ends the wait, which then throws the signal's reason. */
+  /** Aborts the wait, which then throws the signal's reason. */
   signal?: AbortSignal;
 }
 
@@ -14,7 +14,7 @@ interface Reader {
   getCard(uuid: string, options: { signal: AbortSignal }): Promise<Card>;
 }
 
-const longestTimer = 2 ** 31 - 1;
+const maxTimer = 2 ** 31 - 1;
 
 /** See {@link CardmintClient.waitForCard}. */
 export async function waitForCard(
@@ -24,15 +24,15 @@ export async function waitForCard(
   uuid: string,
   options: WaitOptions,
 ): Promise<IssuedCard> {
-  const ending = new AbortController();
+  const controller = new AbortController();
   const { signal: caller, timeout } = options;
   caller?.throwIfAborted();
-  const end = (): void => ending.abort(caller?.reason);
+  const end = (): void => controller.abort(caller?.reason);
   caller?.addEventListener("abort", end, { once: true });
   const late = Symbol("late");
-  const timer = timeout === undefined ? undefined : setTimeout(() => ending.abort(late), Math.min(timeout, longestTimer));
-  const { signal } = ending;
-  const followed = { uuid, after: 0 }; // from the first event, so that none between look and wait is missed
+  const timer = timeout === undefined ? undefined : setTimeout(() => controller.abort(late), Math.min(timeout, maxTimer));
+  const { signal } = controller;
+  const followed = { uuid, after: 0 }; // starts at the first event, so that none is missed
   let card: Card | undefined;
   let last: unknown;
   try {
@@ -42,13 +42,13 @@ export async function waitForCard(
         card = await client.getCard(uuid, { signal });
         last = undefined;
         if (issued(card)) return card;
-        giveUp(card);
+        throwIfFinal(card);
       } catch (err) {
-        if (signal.aborted || err instanceof CardmintPaymentError || card === undefined || !temporary(err)) throw err;
+        if (signal.aborted || err instanceof CardmintPaymentError || card === undefined || !isTemporary(err)) throw err;
         last = err;
         if (err instanceof CardmintError) pause = Math.max(pause, err.retryAfter);
       }
-      // A failure is waited out: news of the card would not help.
+      // After a failure, pause: an event would not help.
       if (last !== undefined || !(await feed.wait(followed, signal))) await sleep(pause, signal);
     }
   } catch (err) {
@@ -64,10 +64,10 @@ function issued(card: Card): card is IssuedCard {
   return card.status === "generated" && Object.values(card.credentials).every((value) => value !== null);
 }
 
-/** Throws if waiting longer for the card is of no use. */
-function giveUp(card: Card): void {
+/** Throws if waiting longer for the card is pointless. */
+function throwIfFinal(card: Card): void {
   const { state } = card.payment;
-  if (card.status === "generated") throw new CardmintPaymentError(card, "the card was issued, but its credentials are deleted by now");
+  if (card.status === "generated") throw new CardmintPaymentError(card, "the card was issued, but its credentials have been deleted");
   if (card.refund !== null && (state === "unpaid" || state === "expired" || state === "canceled")) {
     throw new CardmintPaymentError(card, "the service's operator gave the money back; do not pay any more, ask for a new card");
   }

@@ -1,10 +1,13 @@
 import { Webhook } from "standardwebhooks";
 import type { Event } from "./types.js";
 
-/** A request to a webhook is not proven to come from the service, or can't be read. Respond with `status`. */
+/** A webhook request can't be verified or read. Respond with `status`. */
 export class CardmintWebhookError extends Error {
   override readonly name = "CardmintWebhookError";
-  /** The status to respond with: 401 if the signature is not right, 400 or 413 if the payload can't be read. */
+  /**
+   * The status to respond with: 401 if the request can't be verified, 400 or 413 if its payload
+   * can't be read.
+   */
   readonly status: 400 | 401 | 413;
 
   /** @internal */
@@ -14,26 +17,28 @@ export class CardmintWebhookError extends Error {
   }
 }
 
-/** A request's headers: those of fetch, of node:http, or of what stands on it. */
+/** A request's headers, from fetch or from node:http and frameworks built on it. */
 export type WebhookHeaders = Headers | Readonly<Record<string, string | readonly string[] | undefined>>;
 
-export const longestPayload = 64 << 10; // bytes; the service's have less than 1 KiB
-const shortestSecret = 24; // bytes, by the specification
+export const maxPayload = 64 << 10; // bytes; the service's payloads are smaller than 1 KiB
+const minSecret = 24; // bytes, as Standard Webhooks requires
 
 /**
- * Reads an event out of a request that was sent to a webhook, after it has checked that the service has sent it. It needs the body
- * exactly as it was received, the request's headers, and the webhook's secret; while the secret is being changed, the new one and the old one.
+ * Verifies that the service has sent a webhook request, and returns the event. `payload` is the
+ * body exactly as it was received. `secret` is the webhook's secret; during a rotation, pass the
+ * new and the old one.
  *
- * It throws a CardmintWebhookError if a header is missing, no signature matches, or the request is more than five minutes old; and a
- * TypeError if a secret can't be used.
+ * It throws a CardmintWebhookError if a header is missing, no signature matches, the timestamp is
+ * more than five minutes off, or the payload can't be read; and a TypeError if a secret is invalid.
  *
- * The same event may come more than once, with the same `id`, and events may come in another order than they happened, which `seq` tells.
+ * An event may be sent more than once, with the same `id`, and events may arrive out of order:
+ * `seq` gives their order.
  */
 export function verifyWebhook(payload: string | Uint8Array, headers: WebhookHeaders, secret: string | readonly string[]): Event {
   const keys = (typeof secret === "string" ? [secret] : secret).map(key);
   if (keys.length === 0) throw new TypeError("cardmint: the webhook's secret is missing");
   const body = Buffer.from(payload);
-  if (body.length > longestPayload) throw new CardmintWebhookError(`the payload is longer than ${longestPayload} bytes`, 413);
+  if (body.length > maxPayload) throw new CardmintWebhookError(`the payload is longer than ${maxPayload} bytes`, 413);
   const text = body.toString();
   const signed = {
     "webhook-id": header(headers, "webhook-id"),
@@ -52,11 +57,11 @@ export function verifyWebhook(payload: string | Uint8Array, headers: WebhookHead
   throw new CardmintWebhookError(advice(failure), failure instanceof SyntaxError ? 400 : 401);
 }
 
-/** Reads a secret. An empty or short one is refused, because anybody could sign with it. */
+/** Parses a secret. Empty and short secrets are rejected, because they can be guessed. */
 function key(secret: string): Webhook {
   const text = /^(?:whsec_)?((?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?)$/.exec(secret)?.[1];
-  if (text === undefined || Buffer.from(text, "base64").length < shortestSecret) {
-    throw new TypeError(`cardmint: the webhook's secret must be whsec_ and the base64 of at least ${shortestSecret} bytes, as createWebhook answers it`);
+  if (text === undefined || Buffer.from(text, "base64").length < minSecret) {
+    throw new TypeError(`cardmint: the webhook's secret must be whsec_ and the base64 of at least ${minSecret} bytes, as createWebhook returns it`);
   }
   return new Webhook(secret);
 }
@@ -67,7 +72,7 @@ function header(headers: WebhookHeaders, name: string): string {
   return (typeof found === "string" ? found : found?.join(" ")) ?? "";
 }
 
-/** The event of a payload that is signed. What it holds is the service's word, as far as the fields that every event has. */
+/** Returns the event of a verified payload. It checks only the fields that every event has. */
 function event(id: string, payload: unknown): Event {
   const e = payload as Partial<Event> | null;
   const { type, timestamp, seq } = typeof e === "object" && e !== null ? e : {};
@@ -77,7 +82,7 @@ function event(id: string, payload: unknown): Event {
   return { ...e, id } as Event;
 }
 
-/** What is wrong with a request, and how to mend it. The library's own errors may repeat what was sent. */
+/** Explains how to fix a rejected request. The library's own messages may repeat the request. */
 function advice(err: unknown): string {
   switch (err instanceof Error ? err.message : "") {
     case "Missing required headers":

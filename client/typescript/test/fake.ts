@@ -7,7 +7,7 @@ import { type Card, CardmintClient, type ClientOptions } from "@cardmint/client"
 export const token = "cm_test_secret";
 export const uuid = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88";
 
-/** What a service was asked. */
+/** A request that the fake service received. */
 export interface Received {
   method: string;
   url: URL;
@@ -17,7 +17,7 @@ export interface Received {
 
 export type Answer = (res: ServerResponse, req: Received) => void;
 
-/** Starts a server that answers as `answer` says, and remembers what it was asked. */
+/** Starts a server that responds with `answer`, and records its requests. */
 export async function fake(t: TestContext, answer: Answer): Promise<{ url: string; received: Received[] }> {
   const received: Received[] = [];
   const server = createServer((req, res) => {
@@ -25,9 +25,9 @@ export async function fake(t: TestContext, answer: Answer): Promise<{ url: strin
     req.setEncoding("utf8").on("data", (text: string) => (body += text));
     req.on("end", () => {
       const { method = "", headers } = req;
-      const one = { method, url: new URL(req.url ?? "", "http://fake"), headers, body };
-      received.push(one);
-      answer(res, one);
+      const request = { method, url: new URL(req.url ?? "", "http://fake"), headers, body };
+      received.push(request);
+      answer(res, request);
     });
   });
   server.listen(0, "127.0.0.1");
@@ -39,7 +39,7 @@ export async function fake(t: TestContext, answer: Answer): Promise<{ url: strin
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, received };
 }
 
-/** Answers one after the other as `answers` say, the last of them again and again. */
+/** Sends the answers in order, and repeats the last one. */
 export function script(...answers: Answer[]): Answer {
   let n = 0;
   return (res, req) => answers[Math.min(n++, answers.length - 1)]?.(res, req);
@@ -61,7 +61,7 @@ export const problem =
       .writeHead(status, { "Content-Type": "application/problem+json", "X-Request-Id": "req-1", ...headers })
       .end(JSON.stringify({ type: "about:blank", title: "No", status, code, detail: "Not so.", request_id: "req-1" }));
 
-/** Closes the connection in the middle of things. */
+/** Resets the connection instead of responding. */
 export const reset: Answer = (res) => res.socket?.resetAndDestroy();
 
 export function card(change: Partial<Card> = {}, state: Card["payment"]["state"] = "unpaid"): Card {

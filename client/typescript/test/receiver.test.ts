@@ -20,7 +20,7 @@ function delivery(id = "a", body = payload, headers = signed(id, body)): Request
   return new Request("https://shop.example/hooks", { method: "POST", headers, body });
 }
 
-test("a handler of requests handles each event once", async () => {
+test("webhookHandler handles each event once", async () => {
   const events: Event[] = [];
   const handler = webhookHandler(secret, (event) => void events.push(event), quiet);
   const responses = await Promise.all([handler(delivery()), handler(delivery()), handler(delivery("b"))]);
@@ -30,7 +30,7 @@ test("a handler of requests handles each event once", async () => {
   assert.equal(events.length, 2);
 });
 
-test("an event whose handling failed is handled again", async () => {
+test("an event is handled again after its handler failed", async () => {
   const reported: unknown[] = [];
   let failures = 2;
   let calls = 0;
@@ -46,7 +46,7 @@ test("an event whose handling failed is handled again", async () => {
   assert.match(String(reported[0]), /database/);
 });
 
-test("other requests are rejected", async () => {
+test("invalid requests are rejected", async () => {
   const handler = webhookHandler(secret, () => assert.fail("handled"), quiet);
   const get = await handler(new Request("https://shop.example/hooks"));
   assert.deepEqual([get.status, get.headers.get("Allow")], [405, "POST"]);
@@ -65,7 +65,7 @@ async function serve(t: TestContext, listener: RequestListener): Promise<string>
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-test("the same handler serves node:http, with a body that is raw or not read yet", async (t) => {
+test("nodeWebhookHandler accepts a raw or unread body", async (t) => {
   let handled = 0;
   const handler = nodeWebhookHandler(secret, () => void handled++, quiet);
   const url = await serve(t, (req, res) => void handler(req, res));

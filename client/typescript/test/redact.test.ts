@@ -19,7 +19,7 @@ function hidden(value: unknown): void {
   }
 }
 
-test("cards, webhooks' secrets and the client's token are hidden in print", async (t) => {
+test("credentials, webhook secrets and the token are hidden in output", async (t) => {
   const { url } = await fake(t, (res, req) => {
     const { pathname } = req.url;
     res.setHeader("Content-Type", "application/json");
@@ -38,7 +38,7 @@ test("cards, webhooks' secrets and the client's token are hidden in print", asyn
     hidden([one]);
     assert.match(inspect(one), /\*{12}1232/);
     assert.equal((JSON.parse(JSON.stringify(one)) as Card).credentials.expiration_date, "11/29");
-    // The values themselves are there, and copies are plain.
+    // The properties hold the values, and copies print them.
     assert.deepEqual(one.credentials, card.credentials);
     assert.match(JSON.stringify({ ...one.credentials }), /9912345678901232/);
   }
@@ -58,7 +58,7 @@ test("waitForCard returns credentials that are not null, or throws", async (t) =
   const last4: string = (await c.waitForCard("a")).credentials.card_number.slice(-4); // would not compile if it could be null
   assert.equal(last4, "1232");
   credentials = Object.fromEntries(Object.keys(credentials).map((name) => [name, null]));
-  await assert.rejects(c.waitForCard("a"), (err) => err instanceof CardmintPaymentError && /credentials are deleted/.test(err.message));
+  await assert.rejects(c.waitForCard("a"), (err) => err instanceof CardmintPaymentError && /credentials have been deleted/.test(err.message));
 });
 
 test("fromEnv reads the environment", () => {
@@ -76,15 +76,15 @@ test("fromEnv reads the environment", () => {
   }
 });
 
-test("followEvents waits for new events, through failures", async (t) => {
-  let asked = 0;
+test("followEvents waits for new events and survives failures", async (t) => {
+  let requests = 0;
   const { url, received } = await fake(t, (res) => {
     res.setHeader("Content-Type", "application/json");
-    asked++;
-    if (asked === 2) res.destroy();
-    else if (asked === 3) res.end("[]");
-    else if (asked === 5) res.writeHead(401).end(JSON.stringify({ code: "unauthorized" }));
-    else res.end(JSON.stringify([{ id: "a", type: "payment.detected", timestamp: "", seq: asked, card_uuid: "b" }]));
+    requests++;
+    if (requests === 2) res.destroy();
+    else if (requests === 3) res.end("[]");
+    else if (requests === 5) res.writeHead(401).end(JSON.stringify({ code: "unauthorized" }));
+    else res.end(JSON.stringify([{ id: "a", type: "payment.detected", timestamp: "", seq: requests, card_uuid: "b" }]));
   });
   const c = new CardmintClient({ baseUrl: url, token, retry: { maxAttempts: 1 }, pollInterval: { first: 1, longest: 2 } });
   const seqs: number[] = [];

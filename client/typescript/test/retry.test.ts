@@ -6,13 +6,13 @@ import { card, client, fake, json, problem, reset, script, token, uuid } from ".
 
 const order = { usd_amount: "150.50", currency: "monero" };
 
-for (const [name, trouble] of [
+for (const [name, failure] of [
   ["503", problem(503, "unavailable")],
   ["429", problem(429, "quota_exceeded")],
   ["a reset", reset],
 ] as const) {
-  test(`createCard is repeated after ${name}, with one key`, async (t) => {
-    const service = await fake(t, script(trouble, trouble, json({ ...card(), usd_amount: 150.5 })));
+  test(`createCard is retried after ${name} with the same key`, async (t) => {
+    const service = await fake(t, script(failure, failure, json({ ...card(), usd_amount: 150.5 })));
     const created = await client(service.url).createCard(order);
     assert.equal(created.usd_amount, "150.50");
     assert.equal(service.received.length, 3);
@@ -23,7 +23,7 @@ for (const [name, trouble] of [
   });
 }
 
-test("each call has a key of its own, or the caller's", async (t) => {
+test("each call sends a different key, or the caller's", async (t) => {
   const service = await fake(t, json({ ...card(), usd_amount: 150.5 }));
   const c = client(service.url);
   await c.createCard(order);
@@ -49,7 +49,7 @@ const calls: Record<string, (c: CardmintClient, options: { idempotencyKey?: stri
 };
 
 for (const [name, call] of Object.entries(calls)) {
-  test(`${name} is repeated with one key, or the caller's`, async (t) => {
+  test(`${name} is retried with the same key, or the caller's`, async (t) => {
     const service = await fake(t, script(reset, problem(503, "unavailable"), json({ ...card(), usd_amount: 150.5 })));
     const c = client(service.url);
     await call(c, {});
@@ -62,7 +62,7 @@ for (const [name, call] of Object.entries(calls)) {
   });
 }
 
-test("what is called without a method has a key, too", async (t) => {
+test("calls through api send a key", async (t) => {
   const service = await fake(t, script(reset, json(card())));
   await client(service.url).api.POST("/api/cards/{uuid}/cancel", { params: { path: { uuid } } });
   const keys = service.received.map((r) => r.headers["idempotency-key"]);
@@ -71,38 +71,38 @@ test("what is called without a method has a key, too", async (t) => {
   assert.equal(keys[0], keys[1]);
 });
 
-test("a fault is not repeated", async (t) => {
+test("an internal error is not retried", async (t) => {
   const service = await fake(t, problem(500, "internal"));
   await assert.rejects(client(service.url).getCard(uuid), { status: 500, code: "internal", requestId: "req-1" });
   assert.equal(service.received.length, 1);
 });
 
-test("attempts are limited", async (t) => {
+test("maxAttempts limits the attempts", async (t) => {
   const service = await fake(t, problem(503, "unavailable"));
   await assert.rejects(client(service.url, { retry: { maxAttempts: 2 } }).getCard(uuid), { status: 503 });
   assert.equal(service.received.length, 2);
 });
 
-test("a wait that is too long is left to the caller", async (t) => {
+test("a Retry-After beyond maxElapsed is left to the caller", async (t) => {
   const service = await fake(t, problem(503, "rate_unavailable", { "Retry-After": "3600" }));
   await assert.rejects(client(service.url).getCard(uuid), { code: "rate_unavailable", retryAfter: 3_600_000 });
   assert.equal(service.received.length, 1);
 });
 
-test("a webhook that an attempt has deleted without our knowing is deleted", async (t) => {
+test("deleteWebhook succeeds if an earlier attempt deleted the webhook", async (t) => {
   const service = await fake(t, script(reset, problem(404, "not_found")));
   await client(service.url).deleteWebhook(uuid);
   assert.equal(service.received.length, 2);
   await assert.rejects(client(service.url).deleteWebhook(uuid), { code: "not_found" });
 });
 
-test("an answer that does not come in time is asked for again", async (t) => {
+test("an attempt that times out is retried", async (t) => {
   const service = await fake(t, script(() => {}, json(card())));
   await client(service.url, { attemptTimeout: 200 }).getCard(uuid);
   assert.equal(service.received.length, 2);
 });
 
-test("a signal ends a call, and a wait for its next attempt", async (t) => {
+test("a signal aborts a call and its backoff", async (t) => {
   const stop = new AbortController();
   const service = await fake(t, (res) => {
     problem(503, "unavailable", { "Retry-After": "30" })(res, service.received[0]!);
@@ -119,7 +119,7 @@ test("redirects are not followed", async (t) => {
   assert.equal(service.received.length, 1);
 });
 
-test("answers that are not the service's are refused without being repeated", async (t) => {
+test("responses that are not the service's are rejected and not retried", async (t) => {
   const page = script(
     (res) => res.writeHead(200, { "Content-Type": "text/html" }).end("<html>4111111111111111"),
     (res) => res.writeHead(200, { "Content-Type": "application/json" }).end('{"card_number": 4111111111111111 oops'),
@@ -134,7 +134,7 @@ test("answers that are not the service's are refused without being repeated", as
   }
 });
 
-test("the token is sent, and never shown", async (t) => {
+test("the token is sent, but never shown", async (t) => {
   const service = await fake(t, script(problem(401, "unauthorized"), reset));
   const c = client(service.url, { retry: { maxAttempts: 1 } });
   const shown = [inspect(c, { depth: 10, showHidden: true }), JSON.stringify(c)];
@@ -163,7 +163,7 @@ test("the base URL may end in a slash or in /api, and have a path", async (t) =>
   }
 });
 
-test("the link to the next page leads nowhere else", async (t) => {
+test("the link to the next page can't redirect to another host", async (t) => {
   const next = { Link: '<https://elsewhere.invalid/api/cards?cursor=abc&limit=1>; rel="next"' };
   const service = await fake(t, script(json([card()], next), json([card()])));
   let n = 0;

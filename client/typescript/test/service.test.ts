@@ -55,7 +55,7 @@ test("a card is created, paid, waited for, and listed", async () => {
   assert.deepEqual(await all(c.listEvents({ after: last?.seq ?? 0 })), []);
 });
 
-test("the same key answers the same card", async () => {
+test("the same key returns the same card", async () => {
   const [a, b] = [await c.createCard(order, { idempotencyKey: "order-1" }), await c.createCard(order, { idempotencyKey: "order-1" })];
   assert.deepEqual(a, b);
   await assert.rejects(c.createCard({ ...order, usd_amount: "60" }, { idempotencyKey: "order-1" }), { code: "idempotency_key_reused" });
@@ -67,7 +67,7 @@ test("amounts may be numbers or strings", async () => {
   }
 });
 
-test("a refusal tells what is wrong", async () => {
+test("an error describes what is wrong", async () => {
   await assert.rejects(c.createCard({ usd_amount: "5", currency: "gold" }), (err) => {
     assert.ok(err instanceof CardmintError);
     assert.equal(err.code, "invalid_request");
@@ -102,14 +102,14 @@ test("a card that holds no money can be canceled", async () => {
   await assert.rejects(c.waitForCard(uuid), CardmintPaymentError);
 });
 
-test("each operation has a method of its name", async () => {
+test("each operation has a method with its name", async () => {
   const contract = await (await fetch(`${service.url}/openapi.json`)).json() as { paths: Record<string, Record<string, { operationId?: string }>> };
   const names = Object.values(contract.paths).flatMap((item) => Object.values(item)).flatMap(({ operationId }) => operationId ?? []);
   assert.ok(names.length > 15);
   for (const name of names) assert.equal(typeof c[name as keyof CardmintClient], "function", name);
 });
 
-// The samples of the published contract. Each names things that do not exist, whose place new ones take.
+// The samples in the contract use ids that do not exist. They are replaced by new ones.
 test("each operation has a sample that works", async (t) => {
   const run = promisify(execFile);
   const contract = await (await fetch(`${service.url}/openapi.json`)).json() as { paths: Record<string, Record<string, { operationId: string }>> };
@@ -119,7 +119,7 @@ test("each operation has a sample that works", async (t) => {
   await once(hook, "listening");
   t.after(() => hook.close());
   const url = `http://127.0.0.1:${(hook.address() as AddressInfo).port}`;
-  // The sample of listEvents starts after the event 41, which must exist.
+  // The sample of listEvents starts after event 41, which must exist.
   for (let seq = 0; seq < 41; ) {
     const { uuid } = await c.createCard(order);
     await c.simulatePayment(uuid);
@@ -151,12 +151,12 @@ test("each operation has a sample that works", async (t) => {
   for (const { id } of await c.listWebhooks()) await c.deleteWebhook(id);
 });
 
-test("operations without a method can be called", async () => {
+test("operations can be called through api", async () => {
   const { data } = await c.api.GET("/api/cards", { params: { query: { limit: 1 } } });
   assert.equal(data?.length, 1);
 });
 
-test("webhooks are registered, sent to, verified, and removed", async (t) => {
+test("webhooks are created, delivered, verified and deleted", async (t) => {
   const events: Event[] = [];
   let secret = "";
   const receiver = createServer((req, res) => {
@@ -186,33 +186,33 @@ test("webhooks are registered, sent to, verified, and removed", async (t) => {
   const arrived = once(receiver, "event");
   await c.simulatePayment(uuid);
   await arrived;
-  const told = events[1];
-  assert.ok(told?.type === "card.generated");
-  assert.equal(told.card_uuid, uuid);
-  const stored = (await all(c.listEvents())).find((e) => e.id === told.id);
-  assert.deepEqual(told, stored);
+  const delivered = events[1];
+  assert.ok(delivered?.type === "card.generated");
+  assert.equal(delivered.card_uuid, uuid);
+  const stored = (await all(c.listEvents())).find((e) => e.id === delivered.id);
+  assert.deepEqual(delivered, stored);
 
   assert.equal((await all(c.listDeliveries(id))).length, 1);
   const again = once(receiver, "event");
-  await c.redeliver(id, told.id);
+  await c.redeliver(id, delivered.id);
   await again;
-  assert.equal(events[2]?.id, told.id);
+  assert.equal(events[2]?.id, delivered.id);
 
   const old = secret;
   secret = (await c.rotateWebhookSecret(id)).secret;
   assert.notEqual(secret, old);
   assert.equal((await c.testWebhook(id)).status, 204);
-  assert.ok((await c.recoverWebhook(id, new Date(0))).count >= 1); // the cards that were issued before
+  assert.ok((await c.recoverWebhook(id, new Date(0))).count >= 1); // the cards issued earlier
   assert.equal((await c.updateWebhook(id, { enabled: false })).enabled, false);
-  await assert.rejects(c.redeliver(id, told.id), { code: "webhook_disabled" });
+  await assert.rejects(c.redeliver(id, delivered.id), { code: "webhook_disabled" });
   assert.equal((await c.getWebhook(id)).disabled_reason, "request");
   assert.deepEqual((await c.listWebhooks()).map((one) => one.id), [id]);
   await c.deleteWebhook(id);
   await assert.rejects(c.deleteWebhook(id), { code: "not_found" });
 });
 
-/** The programs that a page of the repository shows. */
-async function shown(page: string): Promise<string[]> {
+/** Returns the TypeScript programs in a page of the repository. */
+async function programsIn(page: string): Promise<string[]> {
   const text = await readFile(join(root, "../..", page), "utf8");
   return [...text.matchAll(/^```ts\n(.*?)^```$/gms)].map((found) => found[1] ?? "");
 }
@@ -222,13 +222,13 @@ const guides = ["docs/guides/quickstart.md", "docs/guides/webhooks.md"];
 
 test("both READMEs show the example first", async () => {
   const example = await readFile(join(root, "example/quickstart.ts"), "utf8");
-  for (const readme of readmes) assert.equal((await shown(readme))[0], example, readme);
+  for (const readme of readmes) assert.equal((await programsIn(readme))[0], example, readme);
 });
 
-// A part of a program has what the text before it has: a client, the uuid of a card, and where it is in the feed.
+// Parts of programs use a client, the uuid of a card, and a position in the feed.
 const beforePart = 'declare const cardmint: import("@cardmint/client").CardmintClient;\ndeclare let last: number;\ndeclare const uuid: string;\n';
 
-test("the example works with the package as it is published, and all that is shown compiles with it", async (t) => {
+test("the example runs with the packed package, and all documented programs compile", async (t) => {
   const dir = await mkdtemp(join(tmpdir(), "cardmint-example-"));
   t.after(() => rm(dir, { recursive: true, force: true }));
   const run = async (cwd: string, command: string, ...args: string[]): Promise<string> => {
@@ -236,7 +236,7 @@ test("the example works with the package as it is published, and all that is sho
     try {
       return (await promisify(execFile)(command, args, { cwd, env })).stdout;
     } catch (err) {
-      throw new Error(`${command} ${args.join(" ")}: ${(err as { stdout?: string }).stdout}`, { cause: err }); // where tsc writes
+      throw new Error(`${command} ${args.join(" ")}: ${(err as { stdout?: string }).stdout}`, { cause: err }); // tsc writes errors to stdout
     }
   };
   await run(root, "npm", "pack", "--ignore-scripts", "--pack-destination", dir);
@@ -244,8 +244,8 @@ test("the example works with the package as it is published, and all that is sho
   const { version } = JSON.parse(await readFile(join(root, "package.json"), "utf8")) as { version: string };
   await run(dir, "npm", "install", "--no-audit", "--no-fund", `./cardmint-client-${version}.tgz`);
   await run(dir, "npm", "run", "build");
-  const all = (await Promise.all([...readmes, ...guides].map(shown))).flat();
-  assert.ok(all.length >= 8, `only ${all.length} programs are shown`);
+  const all = (await Promise.all([...readmes, ...guides].map(programsIn))).flat();
+  assert.ok(all.length >= 8, `only ${all.length} programs are documented`);
   for (const [n, text] of all.entries()) {
     await writeFile(join(dir, `shown${n}.ts`), text.includes("const cardmint =") ? text : `${beforePart}${text}export {};\n`);
   }

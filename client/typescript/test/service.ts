@@ -10,7 +10,7 @@ import { CardmintClient, type ClientOptions } from "@cardmint/client";
 /** The directory of this package. */
 export const root = fileURLToPath(new URL("..", import.meta.url));
 
-/** A service of its own, with simulated money. */
+/** A service that runs for one test file, with simulated money. */
 export interface Service {
   url: string;
   token: string;
@@ -18,11 +18,11 @@ export interface Service {
   stop(): Promise<void>;
 }
 
-/** Starts `cardmint dev` on a free port, with its data in a directory that is removed in the end. */
+/** Starts `cardmint dev` on a free port, with its data in a directory that stop removes. */
 export async function startService(): Promise<Service> {
   const program = process.env["CARDMINT_BIN"] ?? join(root, "../../bin/cardmint");
   const dir = await mkdtemp(join(tmpdir(), "cardmint-client-"));
-  const env = { PATH: process.env["PATH"] }; // no settings of whoever runs the tests
+  const env = { PATH: process.env["PATH"] }; // without settings from the caller's environment
   const args = ["dev", "--listen", "127.0.0.1:0", "--database-url", `sqlite:${dir}/dev.db`, "--keys", `${dir}/dev.keys`];
   const child = spawn(program, args, { cwd: dir, env, stdio: ["ignore", "pipe", "pipe"] });
   const ended = new Promise<void>((resolve) => child.once("close", () => resolve()));
@@ -30,7 +30,7 @@ export async function startService(): Promise<Service> {
   let out = "";
   child.stderr.setEncoding("utf8").on("data", (text: string) => (log += text));
   child.stdout.setEncoding("utf8");
-  await once(child, "spawn"); // or throws, if there is no program
+  await once(child, "spawn"); // throws if there is no program
   const stop = async (): Promise<void> => {
     child.kill("SIGTERM");
     await ended;

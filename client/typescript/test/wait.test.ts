@@ -4,9 +4,9 @@ import { CardmintPaymentError, CardmintTimeoutError } from "@cardmint/client";
 import { type Answer, card, client, fake, generated, json, problem, reset, script, uuid } from "./fake.js";
 
 const quick = { pollInterval: { first: 2, longest: 4 }, retry: { maxAttempts: 1 } };
-const never = { pollInterval: { first: 600_000, longest: 600_000 } }; // the test would not end if it had to poll
+const never = { pollInterval: { first: 600_000, longest: 600_000 } }; // the test would time out if it had to poll
 
-/** A service with a card, and events that are answered as `events` says. */
+/** Responds to requests for events with `events`, and to all others with `cards`. */
 const service = (cards: Answer, events: Answer): Answer => (res, req) => (req.url.pathname === "/api/events" ? events : cards)(res, req);
 
 const other = "019aa1c9-f868-7cef-8e4e-9b1c97fb1d00";
@@ -22,13 +22,13 @@ const event = (seq: number, card_uuid = uuid) => ({
 });
 
 for (const [name, events] of [
-  ["ignores that it is to wait", json([])],
-  ["refuses to wait", problem(422, "invalid_request")],
+  ["does not wait for events", json([])],
+  ["rejects waiting for events", problem(422, "invalid_request")],
   ["has no feed", problem(404, "not_found")],
-  ["does not move on", json([event(0)])],
-  ["tells of other cards", json([event(1), event(2, other)])],
+  ["repeats an event", json([event(0)])],
+  ["sends events of other cards", json([event(1), event(2, other)])],
 ] as const) {
-  test(`a service that ${name} is asked once, and the card again and again`, async (t) => {
+  test(`with a service that ${name}, the card is polled`, async (t) => {
     const s = await fake(t, service(script(...Array<Answer>(20).fill(json(card())), json(generated)), events));
     assert.equal((await client(s.url, quick).waitForCard(uuid)).status, "generated");
     const asked = s.received.filter((r) => r.url.pathname === "/api/events");
@@ -38,7 +38,7 @@ for (const [name, events] of [
   });
 }
 
-test("an event ends the wait at once", async (t) => {
+test("an event triggers a read of the card at once", async (t) => {
   let issued = false;
   const cards: Answer = (res, req) => json(issued ? generated : card())(res, req);
   const events = script(json([event(7)]), (res, req) => {
@@ -51,16 +51,16 @@ test("an event ends the wait at once", async (t) => {
   assert.deepEqual(asked, ["0", "7"]);
 });
 
-test("few wait for events at a time, and the others look", async (t) => {
-  let looks = 0;
+test("only four calls wait for events, and the others poll", async (t) => {
+  let reads = 0;
   const held: Array<() => void> = [];
   const cards: Answer = (res, req) => {
-    json(looks++ > 100 ? generated : card())(res, req);
-    if (looks > 100) for (const release of held.splice(0)) release();
+    json(reads++ > 100 ? generated : card())(res, req);
+    if (reads > 100) for (const release of held.splice(0)) release();
   };
   const events: Answer = (res, req) => {
     held.push(() => json([event(1)])(res, req));
-    if (looks > 100) held.pop()?.();
+    if (reads > 100) held.pop()?.();
   };
   const s = await fake(t, service(cards, events));
   const c = client(s.url, quick);
@@ -68,16 +68,16 @@ test("few wait for events at a time, and the others look", async (t) => {
   assert.equal(s.received.filter((r) => r.url.pathname === "/api/events").length, 4);
 });
 
-test("failures that pass do not end the wait once the card was seen", async (t) => {
+test("temporary failures do not end the wait once the card has been read", async (t) => {
   const s = await fake(t, service(script(json(card()), problem(503, "unavailable"), reset, json(generated)), json([])));
   assert.equal((await client(s.url, quick).waitForCard(uuid)).status, "generated");
 });
 
-test("a failure before the card was seen ends the wait", async (t) => {
+test("a failure of the first read ends the wait", async (t) => {
   const s = await fake(t, service(problem(404, "not_found"), json([])));
   await assert.rejects(client(s.url, quick).waitForCard(uuid), { code: "not_found" });
-  const ill = await fake(t, service(script(problem(503, "unavailable"), json(generated)), json([])));
-  await assert.rejects(client(ill.url, quick).waitForCard(uuid), { code: "unavailable" });
+  const unavailable = await fake(t, service(script(problem(503, "unavailable"), json(generated)), json([])));
+  await assert.rejects(client(unavailable.url, quick).waitForCard(uuid), { code: "unavailable" });
 });
 
 for (const [name, last] of [
@@ -93,7 +93,7 @@ for (const [name, last] of [
   });
 }
 
-test("a timeout tells how far the payment is", async (t) => {
+test("a timeout error shows the progress of the payment", async (t) => {
   const s = await fake(t, service(json(card()), () => {}));
   await assert.rejects(client(s.url, never).waitForCard(uuid, { timeout: 300 }), (err: Error) => {
     assert.ok(err instanceof CardmintTimeoutError);
@@ -103,7 +103,7 @@ test("a timeout tells how far the payment is", async (t) => {
   });
 });
 
-test("a signal ends the wait, and no more than that", async (t) => {
+test("a signal ends only its own wait", async (t) => {
   let stop = new AbortController();
   const events: Answer = () => stop.abort(new Error("enough"));
   const s = await fake(t, service(json(card()), events));

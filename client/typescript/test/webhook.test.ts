@@ -23,21 +23,21 @@ function signed(body: string | Uint8Array = payload, at = Date.now(), key = secr
   return { "webhook-id": id, "webhook-timestamp": timestamp, "webhook-signature": `v1,${signature}` };
 }
 
-test("an event that the service signed is read", () => {
+test("the event of a signed request is returned", () => {
   const e = verifyWebhook(payload, signed(), secret);
   assert.equal(e.id, id);
   assert.equal(e.seq, 42);
-  // The type tells the fields: this would not compile otherwise.
+  // This compiles only because the type determines the fields.
   assert.equal(e.type === "card.generated" ? e.card_uuid : undefined, "019aa1c9-f868-7cef-8e4e-9b1c97fb1d88");
 });
 
-test("body, headers and secrets may have several forms", () => {
+test("body, headers and secrets are accepted in several forms", () => {
   const headers = signed();
   verifyWebhook(Buffer.from(payload), new Headers(headers), [other, secret]);
   verifyWebhook(new TextEncoder().encode(payload), { "Webhook-Id": id, "WEBHOOK-TIMESTAMP": headers["webhook-timestamp"], "webhook-signature": [`v1,AAAA`, headers["webhook-signature"] ?? ""] }, secret);
 });
 
-test("nothing else is", () => {
+test("invalid requests are rejected", () => {
   const minute = 60_000;
   const cases: Array<[string, string | Uint8Array, Record<string, string>, RegExp]> = [
     ["another body", payload.replace("42", "43"), signed(), /no signature matches/],
@@ -65,7 +65,7 @@ test("nothing else is", () => {
   }
 });
 
-test("a secret that anybody could guess is refused", () => {
+test("short and malformed secrets are rejected", () => {
   for (const bad of ["", "whsec_", "whsec_c2hvcnQ=", "not base64 at all, and long enough", []]) {
     assert.throws(() => verifyWebhook(payload, signed(), bad), TypeError);
   }
