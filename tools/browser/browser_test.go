@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// start builds the program and runs it.
+// start builds and starts the service.
 func start(dir string) (stop func(), err error) {
 	program := filepath.Join(dir, "cardmint")
 	build := exec.Command("go", "build", "-tags=nomsgpack", "-o", program, "./cmd/cardmint")
@@ -68,7 +68,7 @@ func start(dir string) (stop func(), err error) {
 			return func() { _ = dev.Process.Signal(os.Interrupt); _ = dev.Wait() }, nil
 		}
 	}
-	return nil, fmt.Errorf("the service has not printed its address: %w", dev.Wait())
+	return nil, fmt.Errorf("the service did not print its address: %w", dev.Wait())
 }
 
 // tab is a page in a browser. Log messages and requests to other hosts fail its
@@ -79,7 +79,7 @@ type tab struct {
 	expected atomic.Pointer[string]
 }
 
-// ignore makes a log entry that contains text no failure.
+// ignore permits log entries that contain text.
 func (x *tab) ignore(text string) { x.expected.Store(&text) }
 
 func open(t *testing.T) *tab {
@@ -104,7 +104,7 @@ func open(t *testing.T) *tab {
 			t.Error(fault)
 		}
 	})
-	note := func(format string, args ...any) {
+	report := func(format string, args ...any) {
 		mu.Lock()
 		defer mu.Unlock()
 		faults = append(faults, fmt.Sprintf(format, args...))
@@ -116,17 +116,17 @@ func open(t *testing.T) *tab {
 				if strings.Contains(string(arg.Value), "@scalar/api-reference@") {
 					continue // it logs its version
 				}
-				note("console: %s: %s %s", e.Type, arg.Value, arg.Description)
+				report("console: %s: %s %s", e.Type, arg.Value, arg.Description)
 			}
 		case *runtime.EventExceptionThrown:
-			note("exception: %s", e.ExceptionDetails.Text)
+			report("exception: %s", e.ExceptionDetails.Text)
 		case *log.EventEntryAdded:
 			if text := x.expected.Load(); text == nil || !strings.Contains(e.Entry.Text, *text) {
-				note("log: %s %s", e.Entry.Text, e.Entry.URL)
+				report("log: %s %s", e.Entry.Text, e.Entry.URL)
 			}
 		case *network.EventRequestWillBeSent:
 			if to := e.Request.URL; !strings.HasPrefix(to, service+"/") && !strings.HasPrefix(to, "data:") {
-				note("asks elsewhere: %s", to)
+				report("request to another host: %s", to)
 			}
 		}
 	}))

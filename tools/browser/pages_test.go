@@ -77,8 +77,7 @@ func TestPages_WideScreen_KeepsLinesShort(t *testing.T) {
 	x.shoot("payments-1920-light")
 }
 
-// Without JavaScript, nothing is hidden behind tabs or buttons, and the
-// operations are listed.
+// Without JavaScript, all tabs are visible and the operations are listed.
 func TestPages_WithoutJavaScript_ShowEverything(t *testing.T) {
 	x := open(t)
 	x.need(chromedp.Do(x.ctx, chromedp.EmulateViewport(320, 900)))
@@ -90,7 +89,7 @@ func TestPages_WithoutJavaScript_ShowEverything(t *testing.T) {
 		t.Errorf("languages: %v", got)
 	}
 	if got := eval[[]string](x, fmt.Sprintf(visible, ".copy, .open-search, [role=tab]")); len(got) > 0 {
-		t.Errorf("buttons that do nothing: %v", got)
+		t.Errorf("buttons without a function: %v", got)
 	}
 	x.fits("quick start without JavaScript")
 	x.need(chromedp.Do(x.ctx, chromedp.Click(".open-menu")))
@@ -220,13 +219,13 @@ func TestSearch_FindsSectionsAndOperationsByKeyboard(t *testing.T) {
 
 func TestReference_ShowsEveryOperationInTheContractsOrder(t *testing.T) {
 	x := open(t)
-	// Without JavaScript, the page lists them in that order: see internal/docs.
+	// Without JavaScript, the page lists them in the contract's order.
 	x.show("/docs/reference", 1280, "light")
 	want := eval[[]string](x, `fetch("/docs/reference").then(r => r.text()).then(text => [...new DOMParser().parseFromString(text, "text/html").querySelectorAll("#reference section h3")].map(h => h.textContent))`)
 	if len(want) != len(operations(t)) || len(want) < 15 {
 		t.Fatalf("%d operations are listed", len(want))
 	}
-	// Groups are folded: unfold them in the sidebar.
+	// Unfold the groups in the sidebar.
 	eval[bool](x, `(async () => {
 		for (let folded; (folded = [...document.querySelectorAll("#scalar aside button")].find(b => b.textContent.includes("Open Group") && !b.textContent.startsWith("Introduction"))); ) {
 			folded.click();
@@ -278,7 +277,7 @@ func (x *tab) tabTo(expression string) {
 			return
 		}
 	}
-	x.Fatalf("Tab never reaches %s", expression)
+	x.Fatalf("not reached by Tab: %s", expression)
 }
 
 func TestReference_ACardIsCreatedByKeyboardAlone(t *testing.T) {
@@ -304,7 +303,7 @@ func TestReference_ACardIsCreatedByKeyboardAlone(t *testing.T) {
 	}
 }
 
-// mark numbers the elements that a mouse can use, and returns their number.
+// mark numbers the elements that respond to a mouse, and returns their count.
 const mark = `(() => {
 	const seen = (e) => e.getClientRects().length > 0 && getComputedStyle(e).visibility === "visible";
 	const mouse = [...document.querySelectorAll("body *")].filter(e => seen(e) && !e.disabled && (
@@ -340,11 +339,11 @@ func TestPages_AreReachedByKeyboard(t *testing.T) {
 			}
 		}
 		for stop := range invisible {
-			t.Errorf("%s: does not show that it has the focus: %s", page, stop)
+			t.Errorf("%s: focus is not visible: %s", page, stop)
 		}
 		for i := range n {
 			if !reached[fmt.Sprint(i)] {
-				t.Errorf("%s: no Tab leads to %s", page,
+				t.Errorf("%s: not reached by Tab: %s", page,
 					eval[string](x, fmt.Sprintf(`document.querySelector("[data-stop='%d']")?.outerHTML.slice(0, 200) ?? "an element that was replaced"`, i)))
 			}
 		}

@@ -1,5 +1,5 @@
-// What the pages add where JavaScript runs: buttons that copy code, tabs, a
-// search, and the place in the table of contents.
+// Adds copy buttons, tabs, a search and the current section in the table of
+// contents. The pages also work without JavaScript.
 "use strict";
 
 function create(name, properties, ...children) {
@@ -8,7 +8,7 @@ function create(name, properties, ...children) {
   return element;
 }
 
-// Buttons that copy code.
+// Copy buttons.
 for (const pre of document.querySelectorAll(".code > pre, .tab > pre")) {
   const button = create("button", { className: "copy", type: "button", textContent: "Copy" });
   button.addEventListener("click", async () => {
@@ -16,7 +16,7 @@ for (const pre of document.querySelectorAll(".code > pre, .tab > pre")) {
       await navigator.clipboard.writeText(pre.textContent);
       button.textContent = "Copied";
     } catch {
-      getSelection().selectAllChildren(pre); // not allowed: the reader can copy what is selected
+      getSelection().selectAllChildren(pre); // no permission: the reader copies the selection
       button.textContent = "Selected";
     }
     setTimeout(() => { button.textContent = "Copy"; }, 2000);
@@ -24,7 +24,7 @@ for (const pre of document.querySelectorAll(".code > pre, .tab > pre")) {
   pre.after(button);
 }
 
-// Tabs: one language is shown everywhere, and remembered.
+// Tabs: the chosen language applies to all groups, and is stored.
 const groups = [...document.querySelectorAll(".tabs")];
 
 function choose(language) {
@@ -45,7 +45,7 @@ function remember(language) {
   try {
     localStorage.setItem("cardmint-language", language);
   } catch {
-    // The browser stores nothing: the choice holds on this page.
+    // Storage is not available: the choice applies to this page only.
   }
 }
 
@@ -73,7 +73,7 @@ groups.forEach((group, i) => {
       const before = tab.getBoundingClientRect().top;
       choose(tab.textContent);
       remember(tab.textContent);
-      scrollBy({ top: tab.getBoundingClientRect().top - before, behavior: "instant" }); // groups above may have changed their height
+      scrollBy({ top: tab.getBoundingClientRect().top - before, behavior: "instant" }); // groups above may have changed height
     }
   });
   list.addEventListener("keydown", (event) => {
@@ -94,7 +94,7 @@ if (remembered()) {
   choose(remembered());
 }
 
-// The place in the table of contents.
+// The current section in the table of contents.
 const entries = new Map([...document.querySelectorAll(".toc a")].map((a) => [decodeURIComponent(a.hash.slice(1)), a]));
 if (entries.size > 0) {
   const headings = [...entries.keys()].map((id) => document.getElementById(id));
@@ -113,7 +113,7 @@ if (entries.size > 0) {
   show();
 }
 
-// The search. The server sends the index when it is first needed.
+// The search. The index is fetched when it is first needed.
 const dialog = document.querySelector("dialog.search");
 const input = dialog.querySelector("input");
 const hits = dialog.querySelector(".hits");
@@ -129,9 +129,8 @@ async function openSearch() {
   await index;
 }
 
-// rank returns how well an entry fits: every word has to occur. A word in the
-// title counts more than one in the text, and the beginning of a word more than
-// its middle.
+// rank scores an entry, with 0 if a word is missing. Matches in the title score
+// higher than in the text, and matches at the start of a word higher than inside.
 function rank(entry, words) {
   let sum = 0;
   for (const word of words) {
@@ -147,7 +146,7 @@ function rank(entry, words) {
     }
     sum += best;
   }
-  return entry.text.split(" ", 1)[0].toLowerCase() === words.join("") ? sum + 100 : sum; // the operation itself
+  return entry.text.split(" ", 1)[0].toLowerCase() === words.join("") ? sum + 100 : sum; // the operation with this name
 }
 
 function excerpt(text, words) {

@@ -1,14 +1,13 @@
-// Draws the contract of this very service in place of the plain list of
-// operations. The token is in the page only where the service runs for
-// development on the reader's own machine.
+// Replaces the plain list of operations by an interactive reference. The page
+// contains a token only if the service runs in development mode.
 "use strict";
 
 const list = document.getElementById("reference");
 const token = document.querySelector('meta[name="cardmint-token"]')?.content ?? "";
 
-// inOrder sorts the operations like the plain list, which has the order of the
-// contract. The members of an object in JSON have none.
-function inOrder(paths) {
+// sortOperations sorts the operations like the plain list, which has the order
+// of the contract: objects in JSON have no order.
+function sortOperations(paths) {
   const sorted = {};
   for (const { dataset } of list.querySelectorAll("section")) {
     const method = dataset.method.toLowerCase();
@@ -18,9 +17,9 @@ function inOrder(paths) {
   return sorted;
 }
 
-// keepFormsEmpty moves the examples of optional parameters to their
-// descriptions: from the forms they would be sent.
-function keepFormsEmpty(contract) {
+// clearExamples moves the examples of optional parameters to their descriptions,
+// because forms would otherwise send them.
+function clearExamples(contract) {
   const parameters = [
     ...Object.values(contract.components.parameters ?? {}),
     ...Object.values(contract.paths).flatMap((item) => Object.values(item).flatMap((operation) => operation.parameters ?? [])),
@@ -38,8 +37,8 @@ function keepFormsEmpty(contract) {
   }
 }
 
-// trim removes the empty line at the end of each sample.
-function trim(contract) {
+// trimSamples removes the empty line at the end of each sample.
+function trimSamples(contract) {
   for (const operation of Object.values(contract.paths).flatMap(Object.values)) {
     for (const sample of operation["x-codeSamples"] ?? []) {
       sample.source = sample.source.trimEnd();
@@ -47,10 +46,10 @@ function trim(contract) {
   }
 }
 
-// mend gives names and roles to controls that Scalar draws without them, and
-// makes what scrolls reachable by keyboard. It relies on class names, so that
-// the version of Scalar is pinned.
-function mend(place) {
+// fixAccessibility adds missing names and roles to Scalar's controls, and makes
+// scrollable areas reachable by keyboard. It depends on class names, so the
+// version of Scalar is pinned.
+function fixAccessibility(place) {
   const each = (selector, change) => place.querySelectorAll(selector).forEach(change);
   const named = (element) => element.textContent.trim() !== "" ||
     (element.getAttribute("aria-labelledby") ?? "").split(" ").some((id) => document.getElementById(id)?.textContent.trim());
@@ -74,7 +73,7 @@ function mend(place) {
       button.removeAttribute("aria-controls");
     }
   });
-  each(".show-more[aria-label]", (button) => button.removeAttribute("aria-label")); // it has text
+  each(".show-more[aria-label]", (button) => button.removeAttribute("aria-label")); // it has visible text
   each(".endpoints:not([tabindex]), .cm-scroller[tabindex='-1']", (wide) => {
     wide.tabIndex = 0;
   });
@@ -86,7 +85,7 @@ function mend(place) {
   });
 }
 
-// Tab leaves the editors, instead of indenting.
+// Tab leaves an editor instead of indenting.
 addEventListener("keydown", (event) => {
   if (event.key === "Tab" && event.target.closest?.(".cm-content")) {
     event.stopImmediatePropagation();
@@ -95,31 +94,31 @@ addEventListener("keydown", (event) => {
 
 async function draw() {
   const contract = await (await fetch("/openapi.json")).json();
-  contract.paths = inOrder(contract.paths);
-  keepFormsEmpty(contract);
-  trim(contract);
+  contract.paths = sortOperations(contract.paths);
+  clearExamples(contract);
+  trimSamples(contract);
   contract.servers = [{ url: location.origin, description: "This service" }];
   const place = document.createElement("div");
   place.id = "scalar";
   list.replaceWith(place);
-  new MutationObserver(() => mend(document.body)).observe(document.body, { childList: true, subtree: true });
+  new MutationObserver(() => fixAccessibility(document.body)).observe(document.body, { childList: true, subtree: true });
   Scalar.createApiReference(place, {
     content: contract,
     layout: "modern",
     theme: "none",
     withDefaultFonts: false,
-    // The operations of the contract are the same wherever it is shown.
+    // Links to operations are the same on all installations.
     generateTagSlug: (tag) => tag.name,
     generateOperationSlug: (operation) => operation.operationId,
     showOperationId: true,
     hideModels: true,
-    hideSearch: true, // the search of the pages finds operations too
-    hideDarkModeToggle: true, // the pages follow the system
+    hideSearch: true, // the search of these pages finds operations too
+    hideDarkModeToggle: true, // these pages follow the system
     hideClientButton: true,
     hiddenClients: true, // the contract has its own samples
     documentDownloadType: "none",
     showDeveloperTools: "never",
-    // Nothing is sent to other hosts, and no token is stored.
+    // Send nothing to other hosts, and store no token.
     telemetry: false,
     persistAuth: false,
     agent: { disabled: true, hideAddApi: true },
