@@ -56,7 +56,7 @@ func serveWebhooks(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// With a key of its own, here an order number, the card is created once,
+// With an idempotency key, here an order number, the card is created once,
 // however often the program runs.
 func ExampleClient_CreateCard() {
 	c, err := client.NewFromEnv()
@@ -182,7 +182,7 @@ func ExampleClient_ListOffers() {
 	// from 100 to 750 US dollars
 }
 
-// Catch up with the events since the last one that was handled.
+// Catch up with the events after the last one handled.
 func ExampleClient_Events() {
 	c, err := client.NewFromEnv()
 	if err != nil {
