@@ -105,8 +105,8 @@ type Card struct {
 	// The payment instruction, and how far the payment is.
 	Payment Payment `json:"payment"`
 
-	// What is needed to use the card. All five fields are empty while the card is `awaiting_payment` (null on the wire),
-	// and filled in once it is `generated`. Printed by fmt they stay hidden; marshalled as JSON they are written out.
+	// The data needed to use the card. All five fields are empty while the card is `awaiting_payment` (null on the wire),
+	// and filled in once it is `generated`. fmt does not print them; encoding as JSON does.
 	Credentials Credentials `json:"credentials"`
 
 	// When the service permanently deleted the card's credentials, UTC. Absent if it did not. The card stays `generated`, and its
@@ -198,8 +198,8 @@ type CreateWebhookRequest struct {
 	Types []EventType `json:"types,omitempty"`
 }
 
-// Credentials is what is needed to use the card. All five fields are empty while the card is `awaiting_payment` (null on the wire),
-// and filled in once it is `generated`. Printed by fmt they stay hidden; marshalled as JSON they are written out.
+// Credentials is the data needed to use the card. All five fields are empty while the card is `awaiting_payment` (null on the wire),
+// and filled in once it is `generated`. fmt does not print them; encoding as JSON does.
 type Credentials struct {
 	// The card number, digits only; or asterisks and its last four digits, if it is masked.
 	//
@@ -249,8 +249,8 @@ type Currency struct {
 	// Example: 10
 	ConfirmationsRequired int32 `json:"confirmations_required"`
 
-	// The current rate, in US dollars per coin, with at most 8 decimals.
-	// Null while the service has no fresh rate; you can't create cards then.
+	// The current rate, in US dollars per coin, with at most 8 decimals. Null while the service has no fresh rate; you can't create
+	// cards then.
 	//
 	// Example: 152.52
 	Rate *decimal.Decimal `json:"rate"`
@@ -308,7 +308,7 @@ type DeliveryAttempt struct {
 	// Example: ok
 	Answer string `json:"answer"`
 
-	// Why there was no response, in words for people. Empty if there was one.
+	// Why there was no response, for people. Empty if there was one.
 	//
 	// Example: no answer within 15s
 	Error string `json:"error"`
@@ -346,9 +346,8 @@ type Event struct {
 	//   `paid`.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost,
-	//   cards
-	//   and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
-	//   not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
+	//   cards and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or
+	//   you have not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
 	//
 	// More types may be added: ignore unknown ones.
 	//
@@ -360,7 +359,7 @@ type Event struct {
 	// Example: 2026-11-20T15:06:00.120Z
 	Timestamp time.Time `json:"timestamp"`
 
-	// The event's place among the account's events, from 1 on. It is one more than that of the event before, except for `feed.reset`, before which the numbers jump ahead. 0 in examples.
+	// The event's position among the account's events, starting at 1. Each number is one more than the previous one, except that numbers jump ahead before a `feed.reset`. 0 in examples.
 	//
 	// Example: 42
 	Seq int64 `json:"seq"`
@@ -403,7 +402,7 @@ type Event struct {
 	// Example: 019aa1cb-0c11-7d2e-9a55-6c1f0f8e2b17
 	WebhookID uuid.UUID `json:"webhook_id,omitempty,omitzero"`
 
-	// From when on events and cards may have been lost. The zero time unless the event is `feed.reset`.
+	// Events and cards since this time may have been lost. The zero time unless the event is `feed.reset`.
 	//
 	// Example: 2026-11-20T15:05:30.000Z
 	Since time.Time `json:"since,omitempty,omitzero"`
@@ -424,9 +423,8 @@ type Event struct {
 //     `paid`.
 //   - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 //   - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost,
-//     cards
-//     and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
-//     not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
+//     cards and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or
+//     you have not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
 //
 // More types may be added: ignore unknown ones.
 //
@@ -505,12 +503,9 @@ type Payment struct {
 	ExpiresAt time.Time `json:"expires_at"`
 
 	// The payment instruction as a URI, for wallets and QR codes. It is for the first payment of a card that is `unpaid`; go by
-	// `state`, which
-	// alone says whether to pay. In every other state, also once the card is `expired` or `late`, it still names `address` and
-	// `amount` as they
-	// were ordered: money that comes then is judged at the rate of that day. Empty if the card was canceled, or the operator
-	// refunded money
-	// before it was issued: do not pay any more.
+	// `state`, which alone says whether to pay. In every other state, also once the card is `expired` or `late`, it still names
+	// `address` and `amount` as they were ordered: money that comes then is judged at the rate of that day. Empty if the card was
+	// canceled, or the operator refunded money before it was issued: do not pay any more.
 	//
 	// Example: monero:8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v?tx_amount=0.983456789012
 	URI string `json:"uri"`
@@ -521,18 +516,15 @@ type Payment struct {
 	// Example: 0
 	AmountReceived decimal.Decimal `json:"amount_received"`
 
-	// What you still have to send, in coins: while the card is `unpaid` or `underpaid`. Once it is `expired` or `late`, it is what
-	// was lacking at
-	// the price of the order. Send nothing then: the price is no longer locked, and the operator decides about what has arrived. `0`
-	// once
-	// enough has arrived, once the card is issued or canceled, and once the operator refunded money.
+	// What you still have to send, in coins: while the card is `unpaid` or `underpaid`. Once it is `expired` or `late`, it is what was
+	// lacking at the price of the order. Send nothing then: the price is no longer locked, and the operator decides about what has
+	// arrived. `0` once enough has arrived, once the card is issued or canceled, and once the operator refunded money.
 	//
 	// Example: 0.983456789012
 	AmountDue decimal.Decimal `json:"amount_due"`
 
-	// The refund that is due, because the card is paid for but no supplier can issue it. Zero otherwise: also after
-	// the card was issued after all, after the refund (see Refund), and while the payment is late and not decided
-	// yet.
+	// The refund that is due, because the card is paid for but no supplier can issue it. Zero otherwise, including
+	// after the card was issued anyway, after the refund (see Refund), and while a late payment is undecided.
 	//
 	// Example: 0.983456789012
 	RefundDue decimal.Decimal `json:"refund_due,omitempty,omitzero"`
@@ -547,7 +539,7 @@ type Payment struct {
 	// already have it, not the list of cards. It has at most 100 transfers: if more arrived, the largest of them.
 	Transfers []Transfer `json:"transfers,omitempty"`
 
-	// How many smaller transfers Transfers leaves out.
+	// The number of smaller transfers that Transfers omits.
 	//
 	// Example: 17
 	TransfersOmitted int64 `json:"transfers_omitted,omitempty"`
@@ -646,9 +638,8 @@ type TestWebhookRequest struct {
 	//   `paid`.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost,
-	//   cards
-	//   and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
-	//   not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
+	//   cards and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or
+	//   you have not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
 	//
 	// More types may be added: ignore unknown ones.
 	//
@@ -754,8 +745,7 @@ type Webhook struct {
 	DisabledAt *time.Time `json:"disabled_at"`
 
 	// When the current run of failed attempts began, UTC. Null if the last attempt succeeded, or if there was none since the webhook
-	// was
-	// enabled or got another `url`.
+	// was enabled or got another `url`.
 	//
 	// Example: 2026-11-20T15:06:00.120Z
 	FailingSince *time.Time `json:"failing_since"`

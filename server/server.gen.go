@@ -462,8 +462,8 @@ type Currency struct {
 	// Example: 10
 	ConfirmationsRequired int32 `json:"confirmations_required"`
 
-	// Rate The current rate, in US dollars per coin, with at most 8 decimals.
-	// Null while the service has no fresh rate; you can't create cards then.
+	// Rate The current rate, in US dollars per coin, with at most 8 decimals. Null while the service has no fresh rate; you can't create
+	// cards then.
 	//
 	//
 	// Example: 152.52
@@ -562,9 +562,8 @@ type Event struct {
 	//   `paid`.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost,
-	//   cards
-	//   and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
-	//   not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
+	//   cards and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or
+	//   you have not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
 	//
 	// More types may be added: ignore unknown ones.
 	//
@@ -643,9 +642,8 @@ type Event struct {
 //     `paid`.
 //   - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 //   - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost,
-//     cards
-//     and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
-//     not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
+//     cards and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or
+//     you have not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
 //
 // More types may be added: ignore unknown ones.
 //
@@ -727,12 +725,9 @@ type Payment struct {
 	ExpiresAt Time `json:"expires_at"`
 
 	// URI The payment instruction as a URI, for wallets and QR codes. It is for the first payment of a card that is `unpaid`; go by
-	// `state`, which
-	// alone says whether to pay. In every other state, also once the card is `expired` or `late`, it still names `address` and
-	// `amount` as they
-	// were ordered: money that comes then is judged at the rate of that day. Empty if the card was canceled, or the operator
-	// refunded money
-	// before it was issued: do not pay any more.
+	// `state`, which alone says whether to pay. In every other state, also once the card is `expired` or `late`, it still names
+	// `address` and `amount` as they were ordered: money that comes then is judged at the rate of that day. Empty if the card was
+	// canceled, or the operator refunded money before it was issued: do not pay any more.
 	//
 	//
 	// Example: monero:8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v?tx_amount=0.983456789012
@@ -745,11 +740,9 @@ type Payment struct {
 	// Example: 0
 	AmountReceived card.Decimal `json:"amount_received"`
 
-	// AmountDue What you still have to send, in coins: while the card is `unpaid` or `underpaid`. Once it is `expired` or `late`, it is what
-	// was lacking at
-	// the price of the order. Send nothing then: the price is no longer locked, and the operator decides about what has arrived. `0`
-	// once
-	// enough has arrived, once the card is issued or canceled, and once the operator refunded money.
+	// AmountDue What you still have to send, in coins: while the card is `unpaid` or `underpaid`. Once it is `expired` or `late`, it is what was
+	// lacking at the price of the order. Send nothing then: the price is no longer locked, and the operator decides about what has
+	// arrived. `0` once enough has arrived, once the card is issued or canceled, and once the operator refunded money.
 	//
 	//
 	// Example: 0.983456789012
@@ -922,9 +915,8 @@ type TestWebhookRequest struct {
 	//   `paid`.
 	// - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
 	// - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost,
-	//   cards
-	//   and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
-	//   not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
+	//   cards and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or
+	//   you have not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
 	//
 	// More types may be added: ignore unknown ones.
 	//
@@ -1038,8 +1030,7 @@ type Webhook struct {
 	DisabledAt *Time `json:"disabled_at"`
 
 	// FailingSince When the current run of failed attempts began, UTC. Null if the last attempt succeeded, or if there was none since the webhook
-	// was
-	// enabled or got another `url`.
+	// was enabled or got another `url`.
 	//
 	//
 	// Example: 2026-11-20T15:06:00.120Z
@@ -1168,8 +1159,7 @@ type CreateCardParams struct {
 	// IdempotencyKey Makes the call safe to repeat. Choose 1 to 255 visible ASCII characters; a key in double quotes means the same as the bare key.
 	// If the same key comes with the same request, the service sends the first response again, byte for byte, with
 	// `Idempotency-Replayed: true`: the card as it was then. Read it with `getCard` before you ask anybody to pay. If the key comes
-	// with
-	// another request, the service refuses that request with `422`. A request that failed does not use up its key. Keys belong to
+	// with another request, the service refuses that request with `422`. A request that failed does not use up its key. Keys belong to
 	// the account.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
@@ -1215,8 +1205,7 @@ type ListEventsParams struct {
 // SimulatePaymentParams defines parameters for SimulatePayment.
 type SimulatePaymentParams struct {
 	// IdempotencyKey Makes the call safe to repeat: a repeated call with the same key sends no second transfer, and responds with the card as it is
-	// by
-	// then. If the key comes with another card or another `amount`, the service refuses the request with `422`. Keys belong to the
+	// by then. If the key comes with another card or another `amount`, the service refuses the request with `422`. Keys belong to the
 	// account.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
@@ -1224,8 +1213,7 @@ type SimulatePaymentParams struct {
 // CreateWebhookParams defines parameters for CreateWebhook.
 type CreateWebhookParams struct {
 	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
-	// for
-	// another operation was used for another request.
+	// for another operation was used for another request.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -1244,8 +1232,7 @@ type ListDeliveriesParams struct {
 // RedeliverParams defines parameters for Redeliver.
 type RedeliverParams struct {
 	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
-	// for
-	// another operation was used for another request.
+	// for another operation was used for another request.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -1255,24 +1242,21 @@ type RecoverWebhookParams struct {
 	Since Time `form:"since" json:"since"`
 
 	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
-	// for
-	// another operation was used for another request.
+	// for another operation was used for another request.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
 type RotateWebhookSecretParams struct {
 	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
-	// for
-	// another operation was used for another request.
+	// for another operation was used for another request.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // TestWebhookParams defines parameters for TestWebhook.
 type TestWebhookParams struct {
 	// IdempotencyKey Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
-	// for
-	// another operation was used for another request.
+	// for another operation was used for another request.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 

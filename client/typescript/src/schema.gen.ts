@@ -70,8 +70,7 @@ export interface paths {
          * Read one card with its credentials
          * @description Reads a card as `getCard` does, and always with its whole credentials, also where the operator has the other operations mask them.
          *     The service's audit log records each call, without the credentials. Repeating it is harmless. The credentials are null while the
-         *     card
-         *     is `awaiting_payment`, and once they are purged.
+         *     card is `awaiting_payment`, and once they are purged.
          */
         post: operations["revealCard"];
         delete?: never;
@@ -95,8 +94,7 @@ export interface paths {
          *     counts toward what the account may have open, and what was reserved for it can be sold again.
          *
          *     Repeating it is harmless. A card that is `canceled` or `expired` and holds no money stays as it is, and the service responds with
-         *     it.
-         *     Once money has arrived, even without a confirmation, the service refuses with `409`.
+         *     it. Once money has arrived, even without a confirmation, the service refuses with `409`.
          *
          *     Money that arrives after the cancellation is treated as if it came after `expires_at`: the service issues the card if the money is
          *     worth the ordered balance at the current rate; otherwise `payment.state` becomes `late`, and the operator settles it. A payment that
@@ -139,8 +137,7 @@ export interface paths {
         /**
          * List offers
          * @description Lists the amounts that cards can be ordered for right now, ascending and without overlaps. An amount that is not listed is refused
-         *     by
-         *     `createCard` with `amount_unavailable`. The list may be some seconds old: other clients order from it too.
+         *     by `createCard` with `amount_unavailable`. The list may be some seconds old: other clients order from it too.
          */
         get: operations["listOffers"];
         put?: never;
@@ -161,10 +158,9 @@ export interface paths {
         /**
          * List events
          * @description Lists what happened to the account's cards and webhooks, oldest first, and leaves nothing out: the `seq` of each event is one more
-         *     than
-         *     that of the event before, unless it is `feed.reset`. Keep the last `seq` that you have handled of this list and ask for what came
-         *     `after` it: you then miss nothing, whatever happened to your webhooks. Do not keep one that a webhook brought: an earlier event may
-         *     still be on its way. The service refuses a `seq` that it has not assigned yet.
+         *     than that of the event before, unless it is `feed.reset`. Keep the last `seq` that you have handled of this list and ask for what
+         *     came `after` it: you then miss nothing, whatever happened to your webhooks. Do not keep one that a webhook brought: an earlier event
+         *     may still be on its way. The service refuses a `seq` that it has not assigned yet.
          *
          *     The operator decides how long events are kept; the default is 90 days. The newest deleted event is replaced by
          *     `feed.reset` with the same `seq`. If you ask for the events after an older one, or from the start,
@@ -177,9 +173,8 @@ export interface paths {
          *     To learn of events as they happen, wait for them: with `wait`, the service holds the request until there is an event after `after`.
          *     Or ask for a stream of server-sent events, by `Accept: text/event-stream`: the service then sends every event as it happens, until
          *     you disconnect. Each has its `seq` as `id`, its `type` as `event`, and as `data` the object that a list shows. If the stream ends,
-         *     which it may at any time, connect again and send the `id` of the last event as `Last-Event-ID`. `wait` and `limit` do not matter
-         *     to a
-         *     stream. While nothing happens it sends a comment every 15 seconds.
+         *     which it may at any time, connect again and send the `id` of the last event as `Last-Event-ID`. `wait` and `limit` do not matter to
+         *     a stream. While nothing happens it sends a comment every 15 seconds.
          *
          *     With `card`, you follow one card: `seq` then has gaps, and neither `feed.reset` nor `webhook.disabled` is among the events. Read the
          *     card with `getCard` when you begin.
@@ -211,10 +206,9 @@ export interface paths {
         /**
          * Register a webhook
          * @description Registers a webhook: from now on the service sends every event of the account to `url` by `POST`. "Webhooks" above describes how,
-         *     and
-         *     "Callbacks" here describes one request. The response holds the `secret` that signs the requests; it is shown only this once. A first
-         *     request may arrive before you have stored the secret: refuse it, and it comes again after 5 seconds. An account may have up to 16
-         *     webhooks.
+         *     and "Callbacks" here describes one request. The response holds the `secret` that signs the requests; it is shown only this once. A
+         *     first request may arrive before you have stored the secret: refuse it, and it comes again after 5 seconds. An account may have up to
+         *     16 webhooks.
          *
          *     If the response is lost, repeat the call with the same `Idempotency-Key`: the service sends the first response again, with the same
          *     secret. Without a key, you register a second webhook. List your webhooks then, and delete the one whose secret you do not have.
@@ -242,9 +236,8 @@ export interface paths {
         post?: never;
         /**
          * Delete a webhook
-         * @description Deletes a webhook and its deliveries. The service sends nothing more to it. Requests that are under way, or about to be sent
-         *     within a
-         *     quarter second, may still arrive.
+         * @description Deletes a webhook and its deliveries. The service sends nothing more to it. Requests that are under way, or about to be sent within
+         *     a quarter second, may still arrive.
          *
          *     An account runs one `deleteWebhook` or `recoverWebhook` at a time. Others wait for a few seconds, and are then refused with `429`.
          */
@@ -254,10 +247,9 @@ export interface paths {
         /**
          * Change a webhook
          * @description Changes the fields that the request holds and leaves the others. `enabled: false` stops the sending. `enabled: true` resumes it,
-         *     regardless of why the webhook was disabled: the service sends each pending event at its
-         *     `next_attempt_at`. To send all of them now, including later events, call `recoverWebhook`. If you change `url`, waiting events are
-         *     sent to the new one. Requests that are
-         *     under way, or about to be sent within a quarter second, may still arrive as if the webhook had not changed.
+         *     regardless of why the webhook was disabled: the service sends each pending event at its `next_attempt_at`. To send all of them now,
+         *     including later events, call `recoverWebhook`. If you change `url`, waiting events are sent to the new one. Requests that are under
+         *     way, or about to be sent within a quarter second, may still arrive as if the webhook had not changed.
          */
         patch: operations["updateWebhook"];
         trace?: never;
@@ -278,8 +270,7 @@ export interface paths {
          *
          *     If the response is lost, repeat the call with the same `Idempotency-Key`: the service sends the first response again, with the same
          *     secret. Without a key, you create another secret, and only the two newest sign. The secret that your receiver knows is then no
-         *     longer
-         *     one of them, so give it the newest at once.
+         *     longer one of them, so give it the newest at once.
          */
         post: operations["rotateWebhookSecret"];
         delete?: never;
@@ -300,11 +291,9 @@ export interface paths {
         /**
          * Send an example event
          * @description Sends an example now, signed like any event, and reports what the receiver responded. The example's card does not exist, and its
-         *     `seq`
-         *     is 0. The service sends it only once, whatever the webhook's `types` are, and even if the webhook is disabled. The example appears
-         *     neither among the events nor among the deliveries. Whatever the receiver responds has no consequences. If you repeat a call with
-         *     the same
-         *     `Idempotency-Key` while the first is being answered, or if that failed, the service may send the example twice.
+         *     `seq` is 0. The service sends it only once, whatever the webhook's `types` are, and even if the webhook is disabled. The example
+         *     appears neither among the events nor among the deliveries. Whatever the receiver responds has no consequences. If you repeat a call
+         *     with the same `Idempotency-Key` while the first is being answered, or if that failed, the service may send the example twice.
          */
         post: operations["testWebhook"];
         delete?: never;
@@ -347,8 +336,7 @@ export interface paths {
          * Send one event again
          * @description Sends the event again as soon as possible, regardless of earlier attempts. The `webhook-id` stays the same. If the attempt fails,
          *     the event gets all the attempts of a new delivery. The webhook must be enabled. An event that was never meant for this webhook has
-         *     no
-         *     delivery: see `recoverWebhook`.
+         *     no delivery: see `recoverWebhook`.
          */
         post: operations["redeliver"];
         delete?: never;
@@ -376,8 +364,7 @@ export interface paths {
          *     reaches back to the oldest stored delivery. You must enable a disabled webhook first.
          *
          *     An account runs one `recoverWebhook` or `deleteWebhook` at a time. Others wait for a few seconds, and are then refused with `429`.
-         *     If the
-         *     request fails, repeat it: it continues with the events that are left.
+         *     If the request fails, repeat it: it continues with the events that are left.
          */
         post: operations["recoverWebhook"];
         delete?: never;
@@ -469,12 +456,9 @@ export interface components {
             expires_at: string;
             /**
              * @description The payment instruction as a URI, for wallets and QR codes. It is for the first payment of a card that is `unpaid`; go by
-             *     `state`, which
-             *     alone says whether to pay. In every other state, also once the card is `expired` or `late`, it still names `address` and
-             *     `amount` as they
-             *     were ordered: money that comes then is judged at the rate of that day. Empty if the card was canceled, or the operator
-             *     refunded money
-             *     before it was issued: do not pay any more.
+             *     `state`, which alone says whether to pay. In every other state, also once the card is `expired` or `late`, it still names
+             *     `address` and `amount` as they were ordered: money that comes then is judged at the rate of that day. Empty if the card was
+             *     canceled, or the operator refunded money before it was issued: do not pay any more.
              * @example monero:8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v?tx_amount=0.983456789012
              */
             uri: string;
@@ -487,11 +471,9 @@ export interface components {
             amount_received: string;
             /**
              * Format: decimal
-             * @description What you still have to send, in coins: while the card is `unpaid` or `underpaid`. Once it is `expired` or `late`, it is what
-             *     was lacking at
-             *     the price of the order. Send nothing then: the price is no longer locked, and the operator decides about what has arrived. `0`
-             *     once
-             *     enough has arrived, once the card is issued or canceled, and once the operator refunded money.
+             * @description What you still have to send, in coins: while the card is `unpaid` or `underpaid`. Once it is `expired` or `late`, it is what was
+             *     lacking at the price of the order. Send nothing then: the price is no longer locked, and the operator decides about what has
+             *     arrived. `0` once enough has arrived, once the card is issued or canceled, and once the operator refunded money.
              * @example 0.983456789012
              */
             amount_due: string;
@@ -820,8 +802,8 @@ export interface components {
             confirmations_required: number;
             /**
              * Format: decimal
-             * @description The current rate, in US dollars per coin, with at most 8 decimals.
-             *     Null while the service has no fresh rate; you can't create cards then.
+             * @description The current rate, in US dollars per coin, with at most 8 decimals. Null while the service has no fresh rate; you can't create
+             *     cards then.
              * @example 152.52
              */
             rate: string | null;
@@ -869,9 +851,8 @@ export interface components {
          *       `paid`.
          *     - `webhook.disabled`: the service has disabled one of the account's webhooks, because it is gone or failing; `webhook_id` names it.
          *     - `feed.reset`: the service was restored from a backup, or can't rule that out. What happened after `since` may have been lost,
-         *       cards
-         *       and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or you have
-         *       not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
+         *       cards and events alike. Look again at every card that you ordered or that changed since then, with `getCard` or `listCards`. Or
+         *       you have not read the feed for so long that events which you do not know are no longer kept; this one is not sent to webhooks.
          *
          *     More types may be added: ignore unknown ones.
          * @example card.generated
@@ -1021,8 +1002,7 @@ export interface components {
             /**
              * Format: date-time
              * @description When the current run of failed attempts began, UTC. Null if the last attempt succeeded, or if there was none since the webhook
-             *     was
-             *     enabled or got another `url`.
+             *     was enabled or got another `url`.
              * @example 2026-11-20T15:06:00.120Z
              */
             failing_since: string | null;
@@ -1515,9 +1495,8 @@ export interface components {
             };
         };
         /**
-         * @description The token or the account has sent too many requests, or the address too many without a valid token (`rate_limited`). The request
-         *     was not
-         *     looked at. Try again after `Retry-After` seconds.
+         * @description The token or the account has sent too many requests, or the address too many without a valid token (`rate_limited`). The request was
+         *     not looked at. Try again after `Retry-After` seconds.
          */
         RateLimited: {
             headers: {
@@ -1546,8 +1525,7 @@ export interface components {
          *     - `quota_exceeded`: the account's cards that wait for payment are worth as much as it may have open. Some must be paid or expire
          *       first.
          *     - `rate_limited`: the token or the account has sent too many requests, the account has created too many cards, or the address has
-         *       sent too
-         *       many requests without a valid token. The request was not looked at.
+         *       sent too many requests without a valid token. The request was not looked at.
          */
         LimitReached: {
             headers: {
@@ -1678,9 +1656,8 @@ export interface components {
         };
         /**
          * @description The service can't do this now: it has no fresh exchange rate (`rate_unavailable`), it has no payment address
-         *     (`address_unavailable`),
-         *     or a part that it depends on does not respond, or more requests come than it can answer (`unavailable`). Try again after
-         *     `Retry-After` seconds.
+         *     (`address_unavailable`), or a part that it depends on does not respond, or more requests come than it can answer (`unavailable`).
+         *     Try again after `Retry-After` seconds.
          */
         Unavailable: {
             headers: {
@@ -1708,8 +1685,7 @@ export interface components {
     parameters: {
         /**
          * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
-         *     for
-         *     another operation was used for another request.
+         *     for another operation was used for another request.
          * @example 7b0f2c1e-hook-1
          */
         IdempotencyKey: string;
@@ -1738,8 +1714,8 @@ export interface components {
     requestBodies: never;
     headers: {
         /**
-         * @description Identifies this request in the service's log.
-         *     The service uses your own `X-Request-Id` if it has 1 to 64 letters, digits, `.`, `_` or `-`.
+         * @description Identifies this request in the service's log. The service uses your own `X-Request-Id` if it has 1 to 64 letters, digits, `.`, `_`
+         *     or `-`.
          * @example 019aa1c9-f868-7cef-8e4e-9b1c97fb1d88
          */
         "X-Request-Id": string;
@@ -1760,12 +1736,9 @@ export interface components {
         "Retry-After": number;
         /**
          * @description How each limit stands that applies to the request (draft-ietf-httpapi-ratelimit-headers-10): `r` requests may follow at once, and
-         *     after
-         *     `t` seconds there are more. See "Limits". A limit of another kind that was reached comes first: for `open-usd`, `r` is in US
-         *     dollars;
-         *     for `lists`, `lists-of-account` and `lists-of-token`, it is lists that may be sent at the same time. Absent if no limit applies,
-         *     or the request was not
-         *     authenticated.
+         *     after `t` seconds there are more. See "Limits". A limit of another kind that was reached comes first: for `open-usd`, `r` is in US
+         *     dollars; for `lists`, `lists-of-account` and `lists-of-token`, it is lists that may be sent at the same time. Absent if no limit
+         *     applies, or the request was not authenticated.
          * @example "token";r=998;t=1, "account";r=1990;t=1
          */
         RateLimit: string;
@@ -1888,8 +1861,7 @@ export interface operations {
                  * @description Makes the call safe to repeat. Choose 1 to 255 visible ASCII characters; a key in double quotes means the same as the bare key.
                  *     If the same key comes with the same request, the service sends the first response again, byte for byte, with
                  *     `Idempotency-Replayed: true`: the card as it was then. Read it with `getCard` before you ask anybody to pay. If the key comes
-                 *     with
-                 *     another request, the service refuses that request with `422`. A request that failed does not use up its key. Keys belong to
+                 *     with another request, the service refuses that request with `422`. A request that failed does not use up its key. Keys belong to
                  *     the account.
                  * @example 1f0c5a52-order-4711
                  */
@@ -2241,8 +2213,7 @@ export interface operations {
             header?: {
                 /**
                  * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
-                 *     for
-                 *     another operation was used for another request.
+                 *     for another operation was used for another request.
                  * @example 7b0f2c1e-hook-1
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -2385,8 +2356,7 @@ export interface operations {
             header?: {
                 /**
                  * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
-                 *     for
-                 *     another operation was used for another request.
+                 *     for another operation was used for another request.
                  * @example 7b0f2c1e-hook-1
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -2431,8 +2401,7 @@ export interface operations {
             header?: {
                 /**
                  * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
-                 *     for
-                 *     another operation was used for another request.
+                 *     for another operation was used for another request.
                  * @example 7b0f2c1e-hook-1
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -2543,8 +2512,7 @@ export interface operations {
             header?: {
                 /**
                  * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
-                 *     for
-                 *     another operation was used for another request.
+                 *     for another operation was used for another request.
                  * @example 7b0f2c1e-hook-1
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -2597,8 +2565,7 @@ export interface operations {
             header?: {
                 /**
                  * @description Makes the call safe to repeat, by the rules of `createCard`. The service keeps the key for at least 24 hours. A key that was used
-                 *     for
-                 *     another operation was used for another request.
+                 *     for another operation was used for another request.
                  * @example 7b0f2c1e-hook-1
                  */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
@@ -2643,8 +2610,7 @@ export interface operations {
             header?: {
                 /**
                  * @description Makes the call safe to repeat: a repeated call with the same key sends no second transfer, and responds with the card as it is
-                 *     by
-                 *     then. If the key comes with another card or another `amount`, the service refuses the request with `422`. Keys belong to the
+                 *     by then. If the key comes with another card or another `amount`, the service refuses the request with `422`. Keys belong to the
                  *     account.
                  * @example 7b0f2c1e-payment-1
                  */
