@@ -87,10 +87,12 @@ contract: build ## Test the service with 20,000 generated requests, and with Pri
 	cd tools/prism && $(NPM_CI)
 	tools/in-memory 1 go test -tags=nomsgpack,prism -count=1 -v -vet=off -timeout 10m -run TestPrism ./server
 
-typescript: build ## Build, test and pack the TypeScript client
-	cd $(TYPESCRIPT) && $(NPM_CI) && npm run --silent build && npm test --silent
+pack: ## Pack the TypeScript client into dist, without testing it
 	@mkdir -p dist
-	cd $(TYPESCRIPT) && npm pack --silent --pack-destination ../../dist
+	cd $(TYPESCRIPT) && $(NPM_CI) && npm pack --silent --pack-destination ../../dist
+
+typescript: build pack ## Build, pack and test the TypeScript client
+	cd $(TYPESCRIPT) && npm test --silent
 
 browser: ## Test the pages in Chromium; SCREENSHOTS=DIR keeps pictures
 	@tools/deps browser
