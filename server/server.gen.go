@@ -555,7 +555,7 @@ type Event struct {
 	//   late money, this is sent only if it was not sent of the card before.
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.
 	// - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
-	// - `payment.expired`: nothing arrived in time.
+	// - `payment.expired`: nothing arrived in time, or the operator refunded the money: the card then has a `refund`.
 	// - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
 	// - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is
@@ -635,7 +635,7 @@ type Event struct {
 //     late money, this is sent only if it was not sent of the card before.
 //   - `payment.underpaid`: something has arrived, but less than the amount asked for.
 //   - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
-//   - `payment.expired`: nothing arrived in time.
+//   - `payment.expired`: nothing arrived in time, or the operator refunded the money: the card then has a `refund`.
 //   - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 //   - `payment.reversed`: the payment of an issued card left its blockchain.
 //   - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is
@@ -724,10 +724,10 @@ type Payment struct {
 	// Example: 2026-11-20T15:46:00.120Z
 	ExpiresAt Time `json:"expires_at"`
 
-	// URI The payment instruction as a URI, for wallets and QR codes. It is for the first payment of a card that is `unpaid`; go by
-	// `state`, which alone says whether to pay. In every other state, also once the card is `expired` or `late`, it still names
-	// `address` and `amount` as they were ordered: money that comes then is judged at the rate of that day. Empty if the card was
-	// canceled, or the operator refunded money before it was issued: do not pay any more.
+	// URI The payment instruction as a URI, for wallets and QR codes. Show it only while the card is `unpaid`. In every other state it
+	// still names `address` and the whole `amount`; while the card is `underpaid`, show `amount_due` instead. Money that arrives once
+	// the card is `expired` or `late` is judged at the rate of that day. Empty if the card was canceled, or the operator refunded
+	// money before it was issued: do not pay any more.
 	//
 	//
 	// Example: monero:8BnERTpvL5MbCLtj5n9No7J5oE5hHiB3tVCK5cjSvCsJZ5oyScoGMxgAQjZfYAdpdJhYoQyyGbXfZKhUdWjQxFX3KpnYG6v?tx_amount=0.983456789012
@@ -908,7 +908,7 @@ type TestWebhookRequest struct {
 	//   late money, this is sent only if it was not sent of the card before.
 	// - `payment.underpaid`: something has arrived, but less than the amount asked for.
 	// - `payment.late`: money arrived too late and does not buy the card; the operator has to settle it.
-	// - `payment.expired`: nothing arrived in time.
+	// - `payment.expired`: nothing arrived in time, or the operator refunded the money: the card then has a `refund`.
 	// - `payment.canceled`: the card was canceled and holds no money: nothing had arrived, or what arrived later was refunded.
 	// - `payment.reversed`: the payment of an issued card left its blockchain.
 	// - `payment.restored`: the payment of an issued card is in its blockchain again after `payment.reversed`, and `payment.state` is
