@@ -16,7 +16,7 @@ var (
 	// service: a header is missing or invalid, the timestamp is off by more
 	// than five minutes, or no signature matches. The error's text names the
 	// cause and the remedy.
-	ErrWebhookSignature = errors.New("the webhook's signature is not good")
+	ErrWebhookSignature = errors.New("invalid webhook signature")
 	// ErrWebhookPayload means that a payload is longer than 64 KiB, or is
 	// signed but invalid.
 	ErrWebhookPayload = errors.New("the webhook's payload can't be read")
