@@ -54,7 +54,8 @@ type Config struct {
 	Origins []string
 	// PublicURL is the URL of the service for clients, without a trailing
 	// slash. Problem types begin with it, and the published contract names it.
-	// Defaults to unknown: types are URLs of the project's README.
+	// Defaults to unknown: types are URLs of the project's guide
+	// about errors.
 	PublicURL string
 	// Metrics records requests. Defaults to none.
 	Metrics Metrics

@@ -10,8 +10,8 @@ import (
 )
 
 // NewLoggers returns the log and the audit log of w. Format is "text", "json",
-// or "short" for a terminal in development. The level does not apply to the audit log. The two share a lock, so
-// that their lines do not mix.
+// or "short" for a terminal in development. The level does not apply to the
+// audit log. The two share a lock, so that their lines do not mix.
 func NewLoggers(w io.Writer, format string, level slog.Level) (log, audit *slog.Logger) {
 	options := &slog.HandlerOptions{Level: min(level, slog.LevelInfo)}
 	if format == "short" {
@@ -51,8 +51,8 @@ func withUnit(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// short shortens the time, and omits what is the same in every line of one
-// account's log.
+// short shortens the time, and omits attributes that have the same value in
+// every line of a sandbox's log.
 func short(_ []string, a slog.Attr) slog.Attr {
 	switch a.Key {
 	case slog.TimeKey:

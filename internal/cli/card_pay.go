@@ -30,6 +30,15 @@ Examples:
   cardmint card pay --confirmations 1 --json` + jsonHelp(client.Card{})
 }
 
+// payShare pays a share of a card's price in a sandbox, with as many
+// confirmations as the card needs unless the number is given.
+func payShare(ctx context.Context, api *client.Client, c *client.Card, decimals int32, share string,
+	confirmations *int32) error {
+	amount := c.Payment.Amount.Mul(decimal.RequireFromString(share)).Truncate(decimals)
+	_, err := api.SimulatePayment(ctx, c.UUID, client.SimulatePaymentRequest{Amount: &amount, Confirmations: confirmations})
+	return err
+}
+
 // Run pays for a card in a sandbox.
 func (c *cardPayCommand) Run(ctx context.Context, g *globals) error {
 	var payment client.SimulatePaymentRequest

@@ -267,10 +267,8 @@ func (d *demo) pay(ctx context.Context, id uuid.UUID, share string, confirmation
 	if err != nil {
 		return err
 	}
-	amount := c.Payment.Amount.Mul(decimal.RequireFromString(share)).Truncate(int32(d.coin.Decimals))
 	confirmed := int32(confirmations)
-	_, err = d.api.SimulatePayment(ctx, id, client.SimulatePaymentRequest{Amount: &amount, Confirmations: &confirmed})
-	return err
+	return payShare(ctx, d.api, c, int32(d.coin.Decimals), share, &confirmed)
 }
 
 // await waits until a card is in a state and, if paid, issued.

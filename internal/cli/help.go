@@ -91,7 +91,8 @@ Every flag can also be set by the environment variable that its help names.
 	return text.String()
 }
 
-// writeRows writes two columns: one of a fixed width, and one that is wrapped.
+// writeRows writes two columns. The left one has a fixed width, and the right
+// one is wrapped.
 func writeRows(w *strings.Builder, left int, rows [][2]string) {
 	indent := strings.Repeat(" ", 2+left)
 	for _, row := range rows {

@@ -90,16 +90,16 @@ func (c *triggerCommand) Run(ctx context.Context, g *globals) error {
 
 // provocations make events of a type happen to a new card.
 var provocations = map[client.EventType]func(context.Context, *client.Client, *client.Card, client.Currency) error{
-	client.EventTypeCardGenerated:    pay("1", -1),
-	client.EventTypeCardRefundDue:    pay("1", -1),
-	client.EventTypePaymentDetected:  pay("1", 0),
-	client.EventTypePaymentUnderpaid: pay("0.5", -1),
+	client.EventTypeCardGenerated:    pay("1", nil),
+	client.EventTypeCardRefundDue:    pay("1", nil),
+	client.EventTypePaymentDetected:  pay("1", new(int32)),
+	client.EventTypePaymentUnderpaid: pay("0.5", nil),
 	client.EventTypePaymentCanceled:  cancelCard,
 	client.EventTypePaymentLate: func(ctx context.Context, api *client.Client, c *client.Card, coin client.Currency) error {
 		if err := cancelCard(ctx, api, c, coin); err != nil {
 			return err
 		}
-		return pay("0.5", -1)(ctx, api, c, coin)
+		return pay("0.5", nil)(ctx, api, c, coin)
 	},
 }
 
@@ -112,16 +112,10 @@ func provokable() (types []string) {
 	return types
 }
 
-// pay returns a provocation that pays a share of the price, with all
-// confirmations if they are negative.
-func pay(share string, confirmations int32) func(context.Context, *client.Client, *client.Card, client.Currency) error {
+// pay returns a provocation that calls payShare.
+func pay(share string, confirmations *int32) func(context.Context, *client.Client, *client.Card, client.Currency) error {
 	return func(ctx context.Context, api *client.Client, c *client.Card, coin client.Currency) error {
-		amount := c.Payment.Amount.Mul(decimal.RequireFromString(share)).Truncate(coin.Decimals)
-		payment := client.SimulatePaymentRequest{Amount: &amount}
-		if confirmations >= 0 {
-			payment.Confirmations = &confirmations
-		}
-		_, err := api.SimulatePayment(ctx, c.UUID, payment)
+		err := payShare(ctx, api, c, coin.Decimals, share, confirmations)
 		var refused *client.Error
 		if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
 			return app.WithHint(errors.New("the service is no sandbox"), "start one with: %s dev", programName())

@@ -1,9 +1,6 @@
 package docs
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // guide is a Markdown file and its place under /docs.
 type guide struct{ group, slug, file string }
@@ -86,20 +83,13 @@ func menu(guides []guide, pages []page) []group {
 	return all
 }
 
-// link sets the previous and the next page of each page, in the menu's order.
+// link sets the menu of each page, and its previous and next page.
 func link(pages []page, menu []group) {
-	var order []entry
-	for _, g := range menu {
-		order = append(order, g.Entries...)
-	}
 	for i := range pages {
-		at := slices.IndexFunc(order, func(e entry) bool { return e.Path == pages[i].Path })
 		pages[i].Menu = menu
-		if at > 0 {
-			pages[i].Previous = &order[at-1]
-		}
-		if at < len(order)-1 {
-			pages[i].Next = &order[at+1]
+		if i > 0 {
+			pages[i].Previous = &entry{pages[i-1].Path, pages[i-1].Title}
+			pages[i-1].Next = &entry{pages[i].Path, pages[i].Title}
 		}
 	}
 }

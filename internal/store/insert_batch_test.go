@@ -24,8 +24,8 @@ type attempt struct {
 }
 
 // together starts to insert cards that share a statement, which wait runs. On
-// SQLite, the first card gets a statement of its own, because nothing delays
-// the first worker before it takes its batch.
+// SQLite, the first card gets its own statement, because nothing delays the
+// first worker before it takes its batch.
 func together(t *testing.T, s *store.Store, ctx context.Context, all []attempt) (stored []bool, errs []error,
 	wait func()) {
 	t.Helper()

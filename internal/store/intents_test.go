@@ -546,7 +546,7 @@ func TestClaimIntents_EachSupplierHasItsShare(t *testing.T) {
 			}
 		}
 		// An intent stays with its supplier until the supplier is removed,
-		// whatever the shares.
+		// even if the shares change.
 		kept := claimDue(t, s, "large", expiredAtOnce)
 		kept[0].Supplier, kept[0].FirstAskedAt, kept[0].Refusals, kept[0].Declines = "all", time.Time{},
 			[]issue.Refusal{{Supplier: "large", Reason: "no", Temporary: true}}, 1

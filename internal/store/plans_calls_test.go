@@ -469,7 +469,7 @@ func (c *calls) intents() {
 	s := c.s
 	var claimed []issue.Intent
 	c.do("ClaimIntents", func(ctx context.Context) (err error) {
-		claimed, err = s.ClaimIntents(ctx, claimOf("sandbox"), 3, time.Hour) // others are left for a second call
+		claimed, err = s.ClaimIntents(ctx, claimOf("sandbox"), 3, time.Hour) // more remain for a second call
 		if err == nil && len(claimed) < 3 {
 			return errors.New("too few")
 		}

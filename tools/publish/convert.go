@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -72,7 +73,7 @@ func convertSchema(schema *yaml.Node) error {
 	}
 	for _, bound := range []string{"Minimum", "Maximum"} {
 		if exclusive := get(schema, "exclusive"+bound); exclusive != nil {
-			value := remove(schema, map[string]string{"Minimum": "minimum", "Maximum": "maximum"}[bound])
+			value := remove(schema, strings.ToLower(bound))
 			if exclusive.Value != "true" || value == nil {
 				return fmt.Errorf("line %d: exclusive%s can't be converted", exclusive.Line, bound)
 			}

@@ -17,12 +17,12 @@ var about = map[string][]string{"webhook.disabled": {"webhook_id"}, "feed.reset"
 // card has none.
 var aboutCard = []string{"card_uuid", "reference", "status", "payment_state"}
 
-// otherwise are the sentences that explain why a field may be absent. A schema
-// of one type either has the field or does not.
+// otherwise matches sentences that explain why a field may be absent. The schema
+// of a single event type either has the field or does not.
 var otherwise = regexp.MustCompile("(?: Absent if the event is not about a card\\.| Present only with `[^`]*`\\.)")
 
-// addWebhooks adds a webhook and a schema for each event type. They are those of
-// the callback of createWebhook, which remains.
+// addWebhooks adds a webhook and a schema for each event type, derived from the
+// callback of createWebhook, which remains.
 func addWebhooks(doc *yaml.Node) error {
 	schemas := get(doc, "components", "schemas")
 	payload, types := get(schemas, "EventPayload"), get(schemas, "EventType", "enum")
